@@ -1,0 +1,224 @@
+//! What was typed. Values stay text here and are read by core, so that every error names its field in the same way.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use clap::{Parser, Subcommand, error::ErrorKind};
+
+use crate::error::complain;
+
+/// A durable job queue in which every group gets its turn.
+///
+/// Settings come from flags, then from TURNWISE_* variables (TURNWISE_DATABASE, TURNWISE_SLOTS, …), then from
+/// turnwise.toml.
+#[derive(Debug, Parser)]
+#[command(name = "turnwise", version, propagate_version = true)]
+pub(crate) struct Args {
+    /// sqlite:FILE or postgres://USER@HOST/NAME [default: sqlite:turnwise.db]
+    #[arg(long, global = true, value_name = "URL")]
+    pub(crate) database: Option<String>,
+    /// The file with the settings [default: turnwise.toml, if there is one]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// What to log to stderr: error, warn, info, debug, trace, or a filter like turnwise_executor=debug
+    #[arg(long, global = true, value_name = "LEVEL")]
+    pub(crate) log: Option<String>,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Runs a node: takes jobs and runs their tasks
+    Serve(Box<Serve>),
+    /// Submits a job and prints its id
+    Enqueue(Box<Enqueue>),
+    /// Lists jobs, newest first
+    Jobs(Jobs),
+    /// Shows all that is known of a job, and what it waits for
+    Job(OneJob),
+    /// Stops jobs: at once, or by telling the node that runs them
+    Cancel(Ids),
+    /// Runs stuck jobs now, and failed or cancelled ones again
+    Retry(Ids),
+    /// Gives stuck jobs up
+    Fail(Ids),
+    /// Lists nodes
+    Nodes(Nodes),
+    /// Brings the schema of the database up to date
+    Migrate(Migrate),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Serve {
+    /// The node's name, unique in the fleet [default: the host's name]
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+    /// Jobs at a time [default: two per core]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) slots: Option<String>,
+    /// Know the tasks noop, sleep {"ms":n}, flaky {"fail":n} and spin {"ms":n}
+    #[arg(long)]
+    pub(crate) demo_tasks: bool,
+    /// End with code 0 when nothing is left that could run
+    #[arg(long)]
+    pub(crate) until_empty: bool,
+    /// Serve this queue only; may be repeated [default: all]
+    #[arg(long = "queue", value_name = "QUEUE")]
+    pub(crate) queues: Vec<String>,
+    /// How long a silent node is believed to live [default: 5s]
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) lease: Option<String>,
+    /// How often to look without being rung for [default: 1s]
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) poll_interval: Option<String>,
+    /// Jobs held ready beyond the slots, at most
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) queue_capacity: Option<String>,
+    /// Jobs per assignment and per settlement, at most
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) batch_size: Option<String>,
+    /// Whether running tasks may finish when the node stops [default: true]
+    #[arg(long, value_name = "BOOL")]
+    pub(crate) wait_for_tasks_on_shutdown: Option<String>,
+    /// How long they may take for it [default: 30s]
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) await_termination: Option<String>,
+    /// How many of high and of low priority in turn: 2,1 or strict
+    #[arg(long)]
+    pub(crate) scheme: Option<String>,
+    /// How long finished jobs are kept; 0 = they are deleted at once [default: 7d]
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) retention: Option<String>,
+    /// Append a record of the run to this file, one JSON object a line
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Enqueue {
+    /// The task's name
+    #[arg(required_unless_present = "stdin", allow_hyphen_values = true)]
+    pub(crate) task: Option<String>,
+    /// The task's arguments [default: null]
+    #[arg(value_name = "JSON", allow_hyphen_values = true)]
+    pub(crate) args: Option<String>,
+    /// [default: default]
+    #[arg(long)]
+    pub(crate) queue: Option<String>,
+    /// Whom the job belongs to; groups take turns [default: default]
+    #[arg(long)]
+    pub(crate) group: Option<String>,
+    /// 1 (first) to 10 (last), high (3) or low (8) [default: 5]
+    #[arg(long, allow_hyphen_values = true)]
+    pub(crate) priority: Option<String>,
+    /// Not before this time, like 2030-01-31T08:30:00Z
+    #[arg(long, value_name = "TIME", conflicts_with = "in", allow_hyphen_values = true)]
+    pub(crate) at: Option<String>,
+    /// Not before this much time has passed, like 10s, 5m or 2h
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    pub(crate) r#in: Option<String>,
+    /// durations:10s,20s or exponential:10s,5 or manual or none [default: exponential:10s,5]
+    #[arg(long, value_name = "POLICY", allow_hyphen_values = true)]
+    pub(crate) retry: Option<String>,
+    /// Read jobs from stdin, one JSON object a line (task, args, queue, group, priority, at, in, retry): all or none
+    #[arg(long, conflicts_with_all = ["task", "args", "queue", "group", "priority", "at", "in", "retry"])]
+    pub(crate) stdin: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Jobs {
+    /// waiting, scheduled, running, stuck, success, failed or cancelled; may be repeated
+    #[arg(long = "state", value_name = "STATE", value_delimiter = ',')]
+    pub(crate) states: Vec<String>,
+    #[arg(long)]
+    pub(crate) queue: Option<String>,
+    #[arg(long)]
+    pub(crate) group: Option<String>,
+    #[arg(long)]
+    pub(crate) task: Option<String>,
+    /// At most this many, up to 1000000 [default: 100]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) limit: Option<String>,
+    /// One JSON array instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct OneJob {
+    pub(crate) id: String,
+    /// One JSON object instead of lines
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Ids {
+    #[arg(required = true, value_name = "ID")]
+    pub(crate) ids: Vec<String>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Nodes {
+    /// One JSON array instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Migrate {
+    /// Print the SQL of all steps and change nothing
+    #[arg(long)]
+    pub(crate) print: bool,
+    /// List the steps that are missing and change nothing; exit code 1 if there are any
+    #[arg(long, conflicts_with = "print")]
+    pub(crate) check: bool,
+}
+
+impl Args {
+    /// Reads the command line; the code to end with where there is nothing to do.
+    pub(crate) fn read() -> Result<Self, ExitCode> {
+        Self::try_parse().map_err(|error| match error.kind() {
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+                // A closed stdout is no reason to fail: nobody wants the help any more.
+                let _ = error.print();
+                ExitCode::SUCCESS
+            }
+            ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+                let _ = error.print();
+                ExitCode::from(2)
+            }
+            _ => {
+                complain(&first_paragraph(&error.to_string()));
+                ExitCode::from(2)
+            }
+        })
+    }
+}
+
+/// What is wrong, without the usage below it.
+fn first_paragraph(text: &str) -> String {
+    let lines: Vec<_> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
+    let line = lines.join(" ");
+    line.strip_prefix("error: ").unwrap_or(&line).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn a_mistake_in_the_command_line_is_one_line() {
+        for typed in [&["turnwise", "serve", "--slotz"][..], &["turnwise", "job"], &["turnwise", "frobnicate"]] {
+            let text = first_paragraph(&Args::try_parse_from(typed).unwrap_err().to_string());
+            assert!(!text.contains('\n') && !text.starts_with("error") && text.len() > 10, "{text}");
+        }
+    }
+}

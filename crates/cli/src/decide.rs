@@ -1,0 +1,51 @@
+//! A person's decisions: cancel, retry, fail.
+
+use turnwise::{Error, JobId, Turnwise, client::Cancelled};
+
+use crate::{
+    args::Ids,
+    error::{Failure, complain},
+    print,
+    serve::block_on,
+    settings::Settings,
+};
+
+pub(crate) fn cancel(settings: &Settings, wish: &Ids) -> Result<(), Failure> {
+    decide(settings, wish, async |turnwise, id| {
+        Ok(match turnwise.cancel(id).await? {
+            Cancelled::AtOnce => "cancelled",
+            Cancelled::Requested => "is told to stop",
+        })
+    })
+}
+
+pub(crate) fn retry(settings: &Settings, wish: &Ids) -> Result<(), Failure> {
+    decide(settings, wish, async |turnwise, id| turnwise.retry(id).await.map(|()| "waiting"))
+}
+
+pub(crate) fn fail(settings: &Settings, wish: &Ids) -> Result<(), Failure> {
+    decide(settings, wish, async |turnwise, id| turnwise.fail(id).await.map(|()| "failed"))
+}
+
+/// Each job by itself: one that cannot be decided about keeps no other from it.
+fn decide(
+    settings: &Settings,
+    wish: &Ids,
+    decision: impl AsyncFn(&Turnwise, JobId) -> Result<&'static str, Error>,
+) -> Result<(), Failure> {
+    let ids = wish.ids.iter().map(|id| id.parse()).collect::<Result<Vec<JobId>, _>>()?;
+    block_on(async {
+        let turnwise = settings.open().await?;
+        let mut told = false;
+        for id in ids {
+            match decision(&turnwise, id).await {
+                Ok(word) => print::lines([format!("{id} {word}")])?,
+                Err(error) => {
+                    complain(&format!("{id}: {error}"));
+                    told = true;
+                }
+            }
+        }
+        if told { Err(Failure::Told) } else { Ok(()) }
+    })
+}

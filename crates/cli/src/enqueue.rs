@@ -1,0 +1,267 @@
+//! Submitting: one job from the command line, or many from stdin, all or none.
+
+use std::{
+    borrow::Cow,
+    cell::Cell,
+    fmt,
+    io::{self, BufRead, Read},
+};
+
+use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
+use serde_json::value::RawValue;
+use turnwise::{
+    JobRequest, Priority, Timestamp,
+    core::{Invalid, time::parse_span},
+};
+
+use crate::{args, error::Failure, print, serve::block_on, settings::Settings};
+
+/// Longest line of stdin: room for the largest arguments and then some, so that a file without line breaks is refused
+/// before it fills the memory.
+const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
+
+pub(crate) fn enqueue(settings: &Settings, wish: &args::Enqueue) -> Result<(), Failure> {
+    // All input is read before the database is touched: what is refused leaves no trace.
+    let requests = if wish.stdin { read_lines(io::stdin().lock())? } else { vec![typed(wish).request()?] };
+    let ids = block_on(async { Ok(settings.open().await?.submit_all(requests).await?) })?;
+    Ok(print::lines(ids)?)
+}
+
+/// A job as somebody wrote it down.
+#[derive(Debug, Default)]
+struct Written<'a> {
+    task: Option<Cow<'a, str>>,
+    args: Option<&'a str>,
+    queue: Option<Cow<'a, str>>,
+    group: Option<Cow<'a, str>>,
+    priority: Option<Cow<'a, str>>,
+    at: Option<Cow<'a, str>>,
+    r#in: Option<Cow<'a, str>>,
+    retry: Option<Cow<'a, str>>,
+}
+
+impl Written<'_> {
+    /// The job to submit, or the first thing that is wrong with it.
+    fn request(&self) -> Result<JobRequest, Invalid> {
+        let task = self.task.as_deref().ok_or_else(|| Invalid::new("task", "is missing"))?;
+        let mut request = JobRequest::from_json(task, self.args.unwrap_or("null"));
+        if let Some(queue) = &self.queue {
+            request = request.queue(queue);
+        }
+        if let Some(group) = &self.group {
+            request = request.group(group);
+        }
+        if let Some(priority) = &self.priority {
+            request = request.priority(priority.parse::<Priority>()?.get().into());
+        }
+        match (&self.at, &self.r#in) {
+            (Some(_), Some(_)) => return Err(Invalid::new("in", "cannot be given together with at")),
+            (Some(at), None) => request = request.at(at.parse::<Timestamp>()?),
+            (None, Some(wait)) => request = request.after(parse_span("in", wait)?),
+            (None, None) => {}
+        }
+        if let Some(retry) = &self.retry {
+            request = request.retry(retry.parse()?);
+        }
+        // A request keeps its mistakes until it is submitted; here they must be known while the line is.
+        request.clone().into_job(Timestamp::MIN)?;
+        Ok(request)
+    }
+}
+
+fn typed(wish: &args::Enqueue) -> Written<'_> {
+    let text = |value: &'_ Option<String>| value.clone().map(Cow::Owned);
+    Written {
+        task: text(&wish.task),
+        args: wish.args.as_deref(),
+        queue: text(&wish.queue),
+        group: text(&wish.group),
+        priority: text(&wish.priority),
+        at: text(&wish.at),
+        r#in: text(&wish.r#in),
+        retry: text(&wish.retry),
+    }
+}
+
+/// One JSON object a line; empty lines are skipped. The error names the line.
+fn read_lines(mut input: impl BufRead) -> Result<Vec<JobRequest>, Failure> {
+    let mut requests = Vec::new();
+    let mut line = Vec::new();
+    for number in 1_u64.. {
+        line.clear();
+        // One byte more than allowed, to tell a line of exactly the limit from a longer one.
+        let limit = u64::try_from(MAX_LINE_BYTES).unwrap_or(u64::MAX).saturating_add(1);
+        let length = input.by_ref().take(limit).read_until(b'\n', &mut line);
+        if length.map_err(|error| Failure::Other(format!("reading stdin: {error}")))? == 0 {
+            break;
+        }
+        match read_line(&line) {
+            Ok(Some(request)) => requests.push(request),
+            Ok(None) => {}
+            Err(problem) => return Err(Failure::Input(format!("line {number}: {problem}"))),
+        }
+    }
+    Ok(requests)
+}
+
+fn read_line(line: &[u8]) -> Result<Option<JobRequest>, String> {
+    if line.len() > MAX_LINE_BYTES {
+        return Err(format!("args: the line is longer than {MAX_LINE_BYTES} bytes"));
+    }
+    let line = std::str::from_utf8(line).map_err(|error| format!("is not UTF-8 from byte {}", error.valid_up_to() + 1))?;
+    if line.trim().is_empty() {
+        return Ok(None);
+    }
+    // Where in the line the reader is: the decoder's own errors do not say whose value they are about.
+    let field = Cell::new(None);
+    let mut decoder = serde_json::Deserializer::from_str(line);
+    let read = decoder.deserialize_map(Fields { field: &field }).and_then(|read| {
+        field.set(None);
+        decoder.end().map(|()| read)
+    });
+    match read {
+        Ok(written) => written.and_then(|written| written.request()).map(Some).map_err(|invalid| invalid.to_string()),
+        Err(error) => {
+            let text = error.to_string();
+            // Each line is a document of its own: its number there is always 1.
+            let text = text.replace(" at line 1 column ", " at column ").replace(" at line 2 column 0", " at its end");
+            Err(field.get().map_or(text.clone(), |field| format!("{field}: {text}")))
+        }
+    }
+}
+
+/// Reads the fields of one object. Syntax errors are the decoder's; a wrong value is an [`Invalid`] of its field.
+struct Fields<'f> {
+    field: &'f Cell<Option<&'static str>>,
+}
+
+impl<'de> Visitor<'de> for Fields<'_> {
+    type Value = Result<Written<'de>, Invalid>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
+        const NAMES: [&str; 8] = ["task", "args", "queue", "group", "priority", "at", "in", "retry"];
+        let mut written = Written::default();
+        let mut wrong = None;
+        let mut seen = Vec::with_capacity(NAMES.len());
+        while let Some(key) = entries.next_key::<String>()? {
+            let Some(name) = NAMES.into_iter().find(|name| *name == key) else {
+                return Err(A::Error::custom(format!("unknown name {key:?}; known are {}", NAMES.join(", "))));
+            };
+            self.field.set(Some(name));
+            if seen.contains(&name) {
+                return Err(A::Error::custom("is given twice"));
+            }
+            seen.push(name);
+            let value: &RawValue = entries.next_value()?;
+            // The first wrong value is told, unless the line turns out not to be JSON at all.
+            if let Err(invalid) = written.put(name, value) {
+                wrong.get_or_insert(invalid);
+            }
+            self.field.set(None);
+        }
+        Ok(wrong.map_or(Ok(written), Err))
+    }
+}
+
+impl<'a> Written<'a> {
+    /// `null` is as if the name had not been given.
+    fn put(&mut self, name: &'static str, value: &'a RawValue) -> Result<(), Invalid> {
+        if value.get() == "null" {
+            return Ok(());
+        }
+        match name {
+            "args" => self.args = Some(value.get()),
+            "task" => self.task = Some(text(name, value)?),
+            "queue" => self.queue = Some(text(name, value)?),
+            "group" => self.group = Some(text(name, value)?),
+            "priority" if !value.get().starts_with('"') => self.priority = Some(Cow::Borrowed(value.get())),
+            "priority" => self.priority = Some(text(name, value)?),
+            "at" => self.at = Some(text(name, value)?),
+            "in" => self.r#in = Some(text(name, value)?),
+            _ => self.retry = Some(text(name, value)?),
+        }
+        Ok(())
+    }
+}
+
+fn text<'a>(name: &'static str, value: &'a RawValue) -> Result<Cow<'a, str>, Invalid> {
+    if !value.get().starts_with('"') {
+        return Err(Invalid::new(name, format!("must be a text, not {}", print::brief(value.get()))));
+    }
+    serde_json::from_str::<String>(value.get()).map(Cow::Owned).map_err(|error| Invalid::new(name, error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(lines: &str) -> String {
+        match read_lines(lines.as_bytes()) {
+            Err(Failure::Input(text)) => text,
+            other => panic!("not refused: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_line_says_all_that_a_command_can() {
+        let line = r#"{"task":"t","args":{"b":1.50,"a":[ ]},"queue":"q","group":"g","priority":"low","at":"2030-01-31T08:30:00Z","retry":"durations:1s,2s"}"#;
+        let mut requests = read_lines(format!("\n{line}\n \r\n{line}").as_bytes()).unwrap();
+        assert_eq!(requests.len(), 2);
+        let job = requests.remove(0).into_job(Timestamp::MIN).unwrap();
+        assert_eq!(job.args.as_str(), r#"{"b":1.50,"a":[ ]}"#);
+        assert_eq!((job.task.as_str(), job.queue.as_str(), job.group.as_str()), ("t", "q", "g"));
+        assert_eq!((job.priority.get(), job.retry.to_string().as_str()), (8, "durations:1s,2s"));
+        assert_eq!(job.due.unwrap().to_string(), "2030-01-31T08:30:00.000000Z");
+    }
+
+    #[test]
+    fn names_left_out_or_null_are_the_defaults() {
+        let requests = read_lines(&br#"{"task":"t","args":null,"priority":null,"in":null}"#[..]).unwrap();
+        let job = requests[0].clone().into_job(Timestamp::MIN).unwrap();
+        assert_eq!((job.args.as_str(), job.priority.get(), job.queue.as_str()), ("null", 5, "default"));
+        assert_eq!(job.retry.to_string(), "exponential:10s,5");
+    }
+
+    #[test]
+    fn a_wrong_line_is_refused_with_its_number_and_its_field() {
+        let good = r#"{"task":"t"}"#;
+        for (line, told) in [
+            (r#"{"task":"t","priority":11}"#, "priority: must be 1"),
+            (r#"{"task":"t","priority":1.5}"#, "priority: must be 1"),
+            (r#"{"task":"t","priority":true}"#, "priority: must be 1"),
+            (r#"{"task":"t","at":"tomorrow"}"#, "at: "),
+            (r#"{"task":"t","at":5}"#, "at: must be a text, not 5"),
+            (r#"{"task":"t","in":"10"}"#, "in: "),
+            (r#"{"task":"t","in":"1s","at":"2030-01-31T08:30:00Z"}"#, "in: cannot be given together with at"),
+            (r#"{"task":"t","retry":"often"}"#, "retry: "),
+            (r#"{"task":"t","args":{]}"#, "args: "),
+            (r#"{"task":"t","args":"\u0000"}"#, "args: must not contain a NUL"),
+            (r#"{"task":"t\u0000"}"#, "task: must not contain a NUL"),
+            (r#"{"task":""}"#, "task: must not be empty"),
+            (r#"{"args":{}}"#, "task: is missing"),
+            (r#"{"task":"t","group":"a\nb"}"#, "group: must not contain control"),
+            (r#"{"task":"t","task":"u"}"#, "task: is given twice"),
+            (r#"{"task":"t","prio":1}"#, "unknown name \"prio\""),
+            (r#"{"task":"t"} {}"#, "trailing"),
+            (r#"{"task":"t""#, "EOF"),
+            ("[]", "invalid type: sequence, expected a JSON object"),
+            ("nonsense", "expected"),
+        ] {
+            let text = refusal(&format!("{good}\n\n{line}\n{good}\n"));
+            assert!(text.starts_with(&format!("line 3: {told}")) && !text.contains('\n'), "{line}: {text}");
+        }
+        assert!(matches!(read_lines(&b"{\"task\":\"\xff\"}"[..]), Err(Failure::Input(text)) if text == "line 1: is not UTF-8 from byte 10"));
+    }
+
+    #[test]
+    fn large_and_deep_arguments_are_refused() {
+        let with = |args: String| refusal(&format!(r#"{{"task":"t","args":{args}}}"#));
+        assert!(with(format!("\"{}\"", "x".repeat(1024 * 1024))).starts_with("line 1: args: is 1048578 bytes long"));
+        assert!(with("[".repeat(100_000) + &"]".repeat(100_000)).starts_with("line 1: args: is nested deeper"));
+        assert!(with("\"".to_owned() + &"x".repeat(MAX_LINE_BYTES)).starts_with("line 1: args: the line is longer"));
+    }
+}

@@ -1,0 +1,84 @@
+//! What went wrong, as one line for a person and a number for a script: 2 = the input is bad and nothing was done,
+//! 1 = anything else.
+
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+};
+
+use turnwise::{Error, StoreError, core::Invalid, executor::StartError};
+
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The text names the field.
+    Input(String),
+    Other(String),
+    /// Every line about it is out already.
+    Told,
+    /// Nobody reads our output any more, as with `| head`: they have what they wanted.
+    NobodyListens,
+}
+
+impl Failure {
+    pub(crate) fn text(&self) -> Option<&str> {
+        match self {
+            Self::Input(text) | Self::Other(text) => Some(text),
+            Self::Told | Self::NobodyListens => None,
+        }
+    }
+
+    pub(crate) fn code(&self) -> ExitCode {
+        match self {
+            Self::Input(_) => ExitCode::from(2),
+            Self::Other(_) | Self::Told => ExitCode::from(1),
+            Self::NobodyListens => ExitCode::SUCCESS,
+        }
+    }
+}
+
+/// Writes one line to stderr, whatever line breaks the text has.
+pub(crate) fn complain(text: &str) {
+    let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    // Where stderr is closed there is nobody left to tell; the exit code still says it.
+    let _ = writeln!(io::stderr(), "error: {}", line.trim_end());
+}
+
+impl From<Invalid> for Failure {
+    fn from(invalid: Invalid) -> Self {
+        Self::Input(invalid.to_string())
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self::Other(error.to_string())
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Invalid(invalid) => invalid.into(),
+            other => Self::Other(other.to_string()),
+        }
+    }
+}
+
+impl From<StartError> for Failure {
+    fn from(error: StartError) -> Self {
+        match error {
+            StartError::Invalid(invalid) => invalid.into(),
+            other => Self::Other(other.to_string()),
+        }
+    }
+}
+
+/// Of writing to stdout: the only reading and writing without a `map_err` of its own.
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::NobodyListens,
+            _ => Self::Other(format!("writing to stdout: {error}")),
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Tables for people, JSON for programs.
+
+use std::io::{self, BufWriter, StdoutLock, Write};
+
+use comfy_table::{Table, presets::NOTHING};
+use serde::Serialize;
+
+/// Stdout with a buffer: a listing may have a million lines.
+fn stdout() -> BufWriter<StdoutLock<'static>> {
+    BufWriter::with_capacity(64 * 1024, io::stdout().lock())
+}
+
+/// Prints one thing a line.
+pub(crate) fn lines<T: std::fmt::Display>(lines: impl IntoIterator<Item = T>) -> io::Result<()> {
+    let mut out = stdout();
+    for line in lines {
+        writeln!(out, "{line}")?;
+    }
+    out.flush()
+}
+
+/// Prints one array, with one item a line so that `grep` and `diff` are of use.
+pub(crate) fn array<T: Serialize>(items: impl IntoIterator<Item = T>) -> io::Result<()> {
+    let mut out = stdout();
+    let mut before = "[\n";
+    for item in items {
+        out.write_all(before.as_bytes())?;
+        serde_json::to_writer(&mut out, &item)?;
+        before = ",\n";
+    }
+    out.write_all(if before == "[\n" { b"[]\n" } else { b"\n]\n" })?;
+    out.flush()
+}
+
+pub(crate) fn object(item: &impl Serialize) -> io::Result<()> {
+    let mut out = stdout();
+    serde_json::to_writer_pretty(&mut out, item)?;
+    writeln!(out)?;
+    out.flush()
+}
+
+/// Prints columns under their names.
+pub(crate) fn table<const N: usize>(header: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> io::Result<()> {
+    let mut table = Table::new();
+    table.load_style(NOTHING).set_header(header).add_rows(rows.into_iter().map(Vec::from));
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    lines(table.lines().map(|line| line.trim_end().to_owned()))
+}
+
+/// Prints `name  value` lines.
+pub(crate) fn fields<'a>(fields: impl IntoIterator<Item = (&'a str, String)>) -> io::Result<()> {
+    lines(fields.into_iter().map(|(name, value)| format!("{name:<17} {}", clean(&value)).trim_end().to_owned()))
+}
+
+/// The beginning of a text, in one line: enough for a table's cell.
+pub(crate) fn brief(text: &str) -> String {
+    const WIDTH: usize = 60;
+    let line = text.lines().next().unwrap_or_default();
+    let mut chars = line.chars();
+    let head: String = chars.by_ref().take(WIDTH).collect();
+    let more = chars.next().is_some() || text.lines().nth(1).is_some();
+    clean(&head) + if more { "…" } else { "" }
+}
+
+/// What tasks write into results and errors must not reach the terminal as a command to it.
+fn clean(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cell_is_one_short_line_without_control_codes() {
+        assert_eq!(brief("short"), "short");
+        assert_eq!(brief("one\ntwo"), "one…");
+        assert_eq!(brief("\u{1b}[2Jgone"), "\u{fffd}[2Jgone");
+        assert_eq!(brief(&"é".repeat(100)), "é".repeat(60) + "…");
+    }
+}

@@ -1,0 +1,129 @@
+//! A node in the foreground: ready, work, stop.
+
+use std::{
+    io::{self, IsTerminal, Write},
+    time::Duration,
+};
+
+use tokio::{
+    runtime,
+    signal::unix::{Signal, SignalKind, signal},
+};
+use tracing_subscriber::EnvFilter;
+use turnwise::{Config, Executor, Registry, core::Invalid, executor::{StartError, trace::Trace}};
+
+use crate::{
+    args, demo,
+    error::Failure,
+    settings::{Settings, without_password},
+};
+
+/// Threads for blocking tasks beyond one per slot: name look-ups and the like need some too.
+const SPARE_THREADS: usize = 64;
+/// Between two tries to find out whether anything is left, while the database does not answer.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+/// As a shell tells of a process that was interrupted.
+const INTERRUPTED: i32 = 130;
+
+/// Runs a short command, which needs no more than one thread.
+pub(crate) fn block_on<T>(command: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let runtime = runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(no_runtime)?.block_on(command)
+}
+
+pub(crate) fn serve(settings: &Settings, wish: &args::Serve) -> Result<(), Failure> {
+    start_log(settings)?;
+    let config = settings.executor()?;
+    let trace = match &wish.trace {
+        Some(path) => {
+            let bad = |error| Invalid::new("trace", format!("{}: {error}", path.display()));
+            Trace::to_file(path).map_err(bad)?
+        }
+        None => Trace::off(),
+    };
+    let threads = usize::try_from(config.slots).unwrap_or(usize::MAX).saturating_add(SPARE_THREADS);
+    let runtime = runtime::Builder::new_multi_thread().enable_all().max_blocking_threads(threads).build();
+    let runtime = runtime.map_err(no_runtime)?;
+    let served = runtime.block_on(run(settings, wish, config, trace));
+    // A blocking task that does not heed its stop sign must not keep the process: its job was given back.
+    runtime.shutdown_background();
+    served
+}
+
+async fn run(settings: &Settings, wish: &args::Serve, config: Config, trace: Trace) -> Result<(), Failure> {
+    let mut signals = Signals::new().map_err(|error| Failure::Other(format!("listening for signals: {error}")))?;
+    let registry = if wish.demo_tasks { demo::tasks().map_err(StartError::from)? } else { Registry::new() };
+    let ready = ready_line(&config, settings.database(), &registry);
+    let turnwise = settings.open().await?;
+    let executor = turnwise.executor_with(config).registry(registry).trace(trace).build()?;
+    tokio::select! {
+        started = executor.start() => started?,
+        () = signals.next() => return Ok(()),
+    }
+    // Whoever started the node may have stopped reading; that is no reason not to work.
+    let _ = writeln!(io::stdout(), "{ready}").and_then(|()| io::stdout().flush());
+    tokio::select! {
+        () = signals.next() => tracing::info!("stopping"),
+        () = drained(&executor), if wish.until_empty => tracing::info!("nothing is left to run"),
+    }
+    tokio::select! {
+        () = executor.stop() => {}
+        // Jobs in hand are then given to others, as after a crash.
+        () = signals.next() => std::process::exit(INTERRUPTED),
+    }
+    let stale = executor.stats().stale;
+    if stale > 0 {
+        let _ = writeln!(io::stderr(), "refused {stale} stale settles");
+    }
+    Ok(())
+}
+
+/// The one line on stdout; whoever starts nodes waits for it.
+fn ready_line(config: &Config, database: &str, registry: &Registry) -> String {
+    let Config { name, slots, .. } = config;
+    let tasks: Vec<_> = registry.names().map(ToString::to_string).collect();
+    let tasks = match tasks.is_empty() {
+        true => "no tasks known (it dispatches for other nodes; try --demo-tasks)".to_owned(),
+        false => format!("tasks {}", tasks.join(" ")),
+    };
+    format!("ready: node {name}, database {}, {slots} slots, {tasks}", without_password(database))
+}
+
+/// Waits until nothing is left, also through an outage of the database.
+async fn drained(executor: &Executor) {
+    while let Err(error) = executor.drained().await {
+        tracing::warn!(%error, "could not see whether anything is left");
+        tokio::time::sleep(ASK_AGAIN).await;
+    }
+}
+
+/// SIGTERM and SIGINT, which mean the same here.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+fn start_log(settings: &Settings) -> Result<(), Failure> {
+    let filter = settings.log().unwrap_or("info");
+    let filter: EnvFilter = filter.parse().map_err(|error| Invalid::new("log", format!("{filter:?}: {error}")))?;
+    // The only subscriber of the process; a second one would be a mistake of ours, not of the user.
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(io::stderr().is_terminal()).init();
+    Ok(())
+}
+
+fn no_runtime(error: io::Error) -> Failure {
+    Failure::Other(format!("starting threads: {error}"))
+}

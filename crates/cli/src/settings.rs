@@ -1,0 +1,389 @@
+//! Flags, then `TURNWISE_*` variables, then `turnwise.toml`: the strongest source that names a setting has the say.
+//!
+//! Every source is brought to the same form, text by the setting's name, so that a value is read by the same code and
+//! refused with the same words wherever it comes from.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+    str::FromStr,
+    time::Duration,
+};
+
+use turnwise::{
+    Config, NodeName, QueueName, Turnwise,
+    core::{Invalid, time::parse_span},
+    store::Options,
+};
+
+use crate::{
+    args::{Args, Command},
+    error::Failure,
+};
+
+const DEFAULT_FILE: &str = "turnwise.toml";
+const DEFAULT_DATABASE: &str = "sqlite:turnwise.db";
+
+/// Settings of every command; at the top of the file.
+const COMMON: [&str; 3] = ["database", "retention", "log"];
+/// Settings of a node; in the file's `[executor]`.
+const EXECUTOR: [&str; 10] = [
+    "name",
+    "slots",
+    "queue_capacity",
+    "batch_size",
+    "poll_interval",
+    "lease",
+    "wait_for_tasks_on_shutdown",
+    "await_termination",
+    "scheme",
+    "queues",
+];
+
+/// Values by setting; all but `queues` have one.
+type Said = BTreeMap<&'static str, Vec<String>>;
+
+/// One place settings come from.
+#[derive(Debug)]
+enum Source {
+    Flags(Said),
+    Variables(Said),
+    File(PathBuf, Said),
+}
+
+impl Source {
+    fn get(&self, key: &str) -> Option<&[String]> {
+        let (Self::Flags(said) | Self::Variables(said) | Self::File(_, said)) = self;
+        said.get(key).map(Vec::as_slice)
+    }
+
+    /// Where a person has to look to mend `key`; a flag is in sight.
+    fn hint(&self, key: &str) -> String {
+        match self {
+            Self::Flags(_) => String::new(),
+            Self::Variables(_) => format!(" ({})", variable(key)),
+            Self::File(path, _) => format!(" ({})", path.display()),
+        }
+    }
+}
+
+/// All settings, strongest source first.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    sources: Vec<Source>,
+}
+
+impl Settings {
+    pub(crate) fn gather(args: &Args) -> Result<Self, Failure> {
+        let variables = from_variables(|name| match std::env::var(name) {
+            Ok(text) => Ok(Some(text)),
+            Err(std::env::VarError::NotPresent) => Ok(None),
+            Err(std::env::VarError::NotUnicode(_)) => Err(Failure::Input(format!("{name}: is not UTF-8"))),
+        })?;
+        let mut sources = vec![Source::Flags(from_flags(args)), Source::Variables(variables)];
+        let named = match &args.config {
+            Some(path) => Some(path.clone()),
+            None => std::env::var_os("TURNWISE_CONFIG").filter(|path| !path.is_empty()).map(PathBuf::from),
+        };
+        let path = named.clone().unwrap_or_else(|| DEFAULT_FILE.into());
+        match fs::read_to_string(&path) {
+            Ok(text) => sources.push(Source::File(path.clone(), from_file(&path, &text)?)),
+            // Only a file that was asked for must be there.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && named.is_none() => {}
+            Err(error) => return Err(Failure::Input(format!("config: {}: {error}", path.display()))),
+        }
+        Ok(Self { sources })
+    }
+
+    pub(crate) fn database(&self) -> &str {
+        self.said("database").map_or(DEFAULT_DATABASE, |(_, said)| said)
+    }
+
+    pub(crate) fn log(&self) -> Option<&str> {
+        self.said("log").map(|(_, said)| said)
+    }
+
+    /// Opens the database, creating the schema where there is none.
+    pub(crate) async fn open(&self) -> Result<Turnwise, Failure> {
+        Ok(Turnwise::open_with(self.database(), self.options()?).await?)
+    }
+
+    fn options(&self) -> Result<Options, Failure> {
+        let mut options = Options::default();
+        let retention = |text: &str| if text == "0" { Ok(Duration::ZERO) } else { parse_span("retention", text) };
+        self.read("retention", &mut options.retention, retention)?;
+        Ok(options)
+    }
+
+    /// How the node is set up.
+    pub(crate) fn executor(&self) -> Result<Config, Failure> {
+        let mut config = match self.said("name") {
+            Some((source, name)) => Config::new(NodeName::new(name).map_err(|invalid| refused(source, &invalid))?),
+            None => Config::for_this_host()?,
+        };
+        self.read("slots", &mut config.slots, |text| number("slots", text))?;
+        self.read("queue_capacity", &mut config.queue_capacity, |text| number("queue_capacity", text))?;
+        self.read("batch_size", &mut config.batch_size, |text| number("batch_size", text))?;
+        self.read("poll_interval", &mut config.poll_interval, |text| parse_span("poll_interval", text))?;
+        self.read("lease", &mut config.lease, |text| parse_span("lease", text))?;
+        self.read("await_termination", &mut config.await_termination, |text| parse_span("await_termination", text))?;
+        self.read("wait_for_tasks_on_shutdown", &mut config.wait_for_tasks_on_shutdown, |text| {
+            let bad = |_| Invalid::new("wait_for_tasks_on_shutdown", format!("must be true or false, not {text:?}"));
+            text.parse().map_err(bad)
+        })?;
+        self.read("scheme", &mut config.scheme, str::parse)?;
+        if let Some((source, names)) = self.all_said("queues").filter(|(_, names)| !names.is_empty()) {
+            let queues = names.iter().map(QueueName::new).collect::<Result<_, _>>();
+            config.queues = Some(queues.map_err(|invalid| refused(source, &invalid))?);
+        }
+        config.validate().map_err(|invalid| match self.all_said(invalid.field) {
+            Some((source, _)) => refused(source, &invalid),
+            None => invalid.into(),
+        })?;
+        Ok(config)
+    }
+
+    /// Puts what was said about `key`, if anything, in the place of the default.
+    fn read<T>(
+        &self,
+        key: &'static str,
+        value: &mut T,
+        read: impl FnOnce(&str) -> Result<T, Invalid>,
+    ) -> Result<(), Failure> {
+        if let Some((source, text)) = self.said(key) {
+            *value = read(text).map_err(|invalid| refused(source, &invalid))?;
+        }
+        Ok(())
+    }
+
+    fn said(&self, key: &str) -> Option<(&Source, &str)> {
+        let (source, texts) = self.all_said(key)?;
+        texts.first().map(|text| (source, text.as_str()))
+    }
+
+    fn all_said(&self, key: &str) -> Option<(&Source, &[String])> {
+        self.sources.iter().find_map(|source| source.get(key).map(|texts| (source, texts)))
+    }
+}
+
+fn refused(source: &Source, invalid: &Invalid) -> Failure {
+    Failure::Input(format!("{invalid}{}", source.hint(invalid.field)))
+}
+
+fn number<N: FromStr>(field: &'static str, text: &str) -> Result<N, Invalid> {
+    text.parse().map_err(|_| Invalid::new(field, format!("{text:?} is not a whole number within bounds")))
+}
+
+fn variable(key: &str) -> String {
+    format!("TURNWISE_{}", key.to_uppercase())
+}
+
+fn from_flags(args: &Args) -> Said {
+    let mut said = Said::new();
+    let mut say = |key, text: &Option<String>| {
+        if let Some(text) = text {
+            said.insert(key, vec![text.clone()]);
+        }
+    };
+    say("database", &args.database);
+    say("log", &args.log);
+    if let Command::Serve(serve) = &args.command {
+        say("name", &serve.name);
+        say("slots", &serve.slots);
+        say("queue_capacity", &serve.queue_capacity);
+        say("batch_size", &serve.batch_size);
+        say("poll_interval", &serve.poll_interval);
+        say("lease", &serve.lease);
+        say("wait_for_tasks_on_shutdown", &serve.wait_for_tasks_on_shutdown);
+        say("await_termination", &serve.await_termination);
+        say("scheme", &serve.scheme);
+        say("retention", &serve.retention);
+        if !serve.queues.is_empty() {
+            said.insert("queues", serve.queues.clone());
+        }
+    }
+    said
+}
+
+/// An empty variable says nothing: that is how a shell or a container file unsets one.
+fn from_variables(get: impl Fn(&str) -> Result<Option<String>, Failure>) -> Result<Said, Failure> {
+    let mut said = Said::new();
+    for key in COMMON.into_iter().chain(EXECUTOR) {
+        let Some(text) = get(&variable(key))?.filter(|text| !text.is_empty()) else { continue };
+        let texts = match key {
+            "queues" => text.split(',').map(|name| name.trim().to_owned()).collect(),
+            _ => vec![text],
+        };
+        said.insert(key, texts);
+    }
+    Ok(said)
+}
+
+fn from_file(path: &Path, text: &str) -> Result<Said, Failure> {
+    let bad = |problem: String| Failure::Input(format!("{}: {problem}", path.display()));
+    let file: toml::Table = text.parse().map_err(|error: toml::de::Error| {
+        let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
+        bad(format!("line {line}: {}", error.message()))
+    })?;
+    let mut said = Said::new();
+    for (key, value) in &file {
+        match (COMMON.into_iter().find(|known| known == key), value) {
+            (Some(key), value) => said.insert(key, vec![scalar(value).ok_or_else(|| bad(format!("{key}: must be a text")))?]),
+            (None, toml::Value::Table(executor)) if key == "executor" => {
+                said.extend(from_executor(executor).map_err(bad)?);
+                None
+            }
+            (None, _) if key == "executor" => return Err(bad("executor: must be a table".to_owned())),
+            (None, _) => return Err(bad(unknown(key, "", &COMMON))),
+        };
+    }
+    Ok(said)
+}
+
+fn from_executor(table: &toml::Table) -> Result<Said, String> {
+    let mut said = Said::new();
+    for (key, value) in table {
+        let Some(known) = EXECUTOR.into_iter().find(|known| known == key) else {
+            return Err(unknown(key, "executor.", &EXECUTOR));
+        };
+        let texts = match (known, value) {
+            ("queues", toml::Value::Array(names)) => names.iter().map(|name| name.as_str().map(str::to_owned)).collect(),
+            ("queues", _) => None,
+            (_, value) => scalar(value).map(|text| vec![text]),
+        };
+        let wanted = if known == "queues" { "an array of texts" } else { "one value" };
+        said.insert(known, texts.ok_or_else(|| format!("executor.{known}: must be {wanted}"))?);
+    }
+    Ok(said)
+}
+
+fn scalar(value: &toml::Value) -> Option<String> {
+    match value {
+        toml::Value::String(text) => Some(text.clone()),
+        toml::Value::Integer(number) => Some(number.to_string()),
+        toml::Value::Boolean(truth) => Some(truth.to_string()),
+        _ => None,
+    }
+}
+
+fn unknown(key: &str, table: &str, known: &[&str]) -> String {
+    format!("unknown key {:?}; known are {}", format!("{table}{key}"), known.join(", "))
+}
+
+/// The database's address, fit to be shown.
+pub(crate) fn without_password(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let (address, query) = rest.split_once('?').map_or((rest, None), |(address, query)| (address, Some(query)));
+    // Up to the last @: a password with an @ in it is hidden to its end.
+    let address = match address.rsplit_once('@') {
+        Some((who, place)) => format!("{}@{place}", who.split_once(':').map_or(who, |(user, _)| user)),
+        None => address.to_owned(),
+    };
+    let harmless = |pair: &&str| !pair.split('=').next().unwrap_or_default().ends_with("password");
+    let query: Vec<_> = query.into_iter().flat_map(|query| query.split('&')).filter(harmless).collect();
+    let mark = if query.is_empty() { "" } else { "?" };
+    format!("{scheme}://{address}{mark}{}", query.join("&"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    fn settings(typed: &[&str], variables: &[(&str, &str)], file: &str) -> Result<Settings, Failure> {
+        let args = Args::try_parse_from([&["turnwise", "serve"], typed].concat()).unwrap();
+        let get = |name: &str| Ok(variables.iter().find(|(key, _)| *key == name).map(|(_, text)| (*text).to_owned()));
+        let path = Path::new("turnwise.toml");
+        Ok(Settings {
+            sources: vec![
+                Source::Flags(from_flags(&args)),
+                Source::Variables(from_variables(get)?),
+                Source::File(path.to_owned(), from_file(path, file)?),
+            ],
+        })
+    }
+
+    fn refusal<T>(result: Result<T, Failure>) -> String {
+        match result {
+            Err(Failure::Input(text)) => text,
+            Err(other) => panic!("refused as {other:?}"),
+            Ok(_) => panic!("not refused"),
+        }
+    }
+
+    const FILE: &str = r#"
+        database = "sqlite:file.db"
+        retention = "1d"
+        [executor]
+        name = "file"
+        slots = 1
+        queue_capacity = 7
+        batch_size = 8
+        poll_interval = "2s"
+        lease = "10s"
+        wait_for_tasks_on_shutdown = false
+        await_termination = "1m"
+        scheme = "3,1"
+        queues = ["mail", "a, b"]
+    "#;
+
+    #[test]
+    fn every_setting_can_be_said_in_the_file() {
+        let settings = settings(&[], &[], FILE).unwrap();
+        let config = settings.executor().unwrap();
+        assert_eq!(settings.database(), "sqlite:file.db");
+        assert_eq!(settings.options().unwrap().retention, Duration::from_secs(86_400));
+        assert_eq!((config.name.as_str(), config.slots, config.queue_capacity, config.batch_size), ("file", 1, 7, 8));
+        assert_eq!((config.poll_interval, config.lease), (Duration::from_secs(2), Duration::from_secs(10)));
+        assert_eq!((config.wait_for_tasks_on_shutdown, config.await_termination), (false, Duration::from_secs(60)));
+        assert_eq!(config.scheme.to_string(), "3,1");
+        let queues: Vec<_> = config.queues.iter().flatten().map(QueueName::as_str).collect();
+        assert_eq!(queues, ["a, b", "mail"]);
+    }
+
+    #[test]
+    fn a_flag_outweighs_a_variable_and_a_variable_the_file() {
+        let variables = [("TURNWISE_SLOTS", "2"), ("TURNWISE_NAME", "variable"), ("TURNWISE_LEASE", "")];
+        let settings = settings(&["--slots", "3", "--queue", "flag"], &variables, FILE).unwrap();
+        let config = settings.executor().unwrap();
+        assert_eq!((config.slots, config.name.as_str(), config.lease), (3, "variable", Duration::from_secs(10)));
+        assert_eq!(config.queues.unwrap().into_iter().map(|queue| queue.to_string()).collect::<Vec<_>>(), ["flag"]);
+    }
+
+    #[test]
+    fn a_bad_value_is_refused_with_its_name_and_its_place() {
+        let executor = |typed: &[&str], variables: &[(&str, &str)], file: &str| {
+            refusal(settings(typed, variables, file).unwrap().executor())
+        };
+        assert!(executor(&["--slots", "many"], &[], "").starts_with("slots: \"many\""));
+        assert_eq!(executor(&[], &[("TURNWISE_SLOTS", "0")], ""), "slots: must be 1 to 100000 (TURNWISE_SLOTS)");
+        assert!(executor(&[], &[], "[executor]\nlease = 10").ends_with("(turnwise.toml)"));
+        assert!(executor(&["--queue", ""], &[], "").starts_with("queue: must not be empty"));
+        assert!(refusal(settings(&["--retention", "1"], &[], "").unwrap().options()).starts_with("retention: "));
+    }
+
+    #[test]
+    fn an_unknown_key_or_a_broken_file_is_refused_with_its_place() {
+        let file = |text| refusal(settings(&[], &[], text));
+        assert!(file("databse = 'x'").starts_with("turnwise.toml: unknown key \"databse\""));
+        assert!(file("[executor]\nslotz = 1").starts_with("turnwise.toml: unknown key \"executor.slotz\""));
+        assert!(file("slots = 1").starts_with("turnwise.toml: unknown key \"slots\""));
+        assert!(file("\n[executor\n").starts_with("turnwise.toml: line 2: "));
+        assert!(file("[executor]\nqueues = 'mail'").starts_with("turnwise.toml: executor.queues: "));
+    }
+
+    #[test]
+    fn a_password_is_not_shown() {
+        for (url, shown) in [
+            ("sqlite:turnwise.db", "sqlite:turnwise.db"),
+            ("postgres://ann:s3cret@db/jobs", "postgres://ann@db/jobs"),
+            ("postgres://ann:s3@cret@db/jobs", "postgres://ann@db/jobs"),
+            ("postgres://db/jobs?user=ann&password=s3cret", "postgres://db/jobs?user=ann"),
+            ("postgres://ann@db:5432/jobs", "postgres://ann@db:5432/jobs"),
+        ] {
+            assert_eq!(without_password(url), shown);
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! The decisions of Turnwise, as values and pure functions: no async, clock, randomness, database or log.
+//!
+//! # Life of a job
+//! [`name`], [`json`], [`time`] what may be said at the border → [`job`] what is asked for →
+//! [`scheduler`] who runs it where, asking [`turn`] whose turn it is → [`lifecycle`] what follows a run, asking
+//! [`retry`] how long to wait. [`node`] is who runs things; [`why`] explains what holds a job up.
+
+pub mod job;
+pub mod json;
+pub mod lifecycle;
+pub mod name;
+pub mod node;
+pub mod retry;
+pub mod scheduler;
+pub mod time;
+pub mod turn;
+pub mod why;
+
+pub use job::{Fence, Job, JobHead, JobId, NewJob, Priority, State};
+pub use json::Json;
+pub use name::{GroupName, Invalid, NodeName, QueueName, TaskName};
+pub use node::{Incarnation, Node};
+pub use retry::RetryPolicy;
+pub use time::Timestamp;

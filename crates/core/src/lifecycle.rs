@@ -1,0 +1,548 @@
+//! What follows: (state, event) → [`Transition`]. The only place where retry, give-up, snooze and cancel are decided.
+//!
+//! [`MOVES`] is the whole table; [`decide`] adds the numbers to it (counts and due times) and refuses every pair that
+//! is not in it. `docs/states.md` is printed from the same table.
+
+use std::time::Duration;
+
+use crate::{
+    job::{AssignedJob, Counts, Fence, Job, State},
+    json::Json,
+    retry::{RetryPolicy, Wait},
+    time::Timestamp,
+};
+
+/// A node died under a job this often: it is not bad luck any more.
+pub const POISON_CRASHES: u32 = 3;
+/// After this many crashes `running` is written before the start, so that a job that had not begun is not blamed.
+pub const WATCHED_CRASHES: u32 = 1;
+/// After this many crashes a job runs alone on its node, so that its neighbours are not blamed.
+pub const ALONE_CRASHES: u32 = 2;
+/// Longest error text that is kept, in bytes.
+pub const MAX_ERROR_BYTES: usize = 8 * 1024;
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// It did what was asked.
+    Done { result: Option<Json> },
+    /// It failed and may be tried again.
+    Error(String),
+    /// It failed for good.
+    Fail(String),
+    /// Not now: again after this long. Spends no attempt.
+    Snooze { wait: Duration },
+    /// It stopped because it was asked to.
+    Cancelled,
+    /// The node is stopping, or has held the job too long without starting it. Spends no attempt.
+    Interrupted,
+}
+
+/// What happened to a job.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// The dispatcher gave it to a node.
+    Assign,
+    /// The task has begun.
+    Start,
+    /// The run ended.
+    Ended(Outcome),
+    /// The node that had it is lost.
+    NodeLost,
+    /// A person wants it stopped.
+    Cancel,
+    /// A person wants it run (again), now.
+    Retry,
+    /// A person gives it up.
+    GiveUp,
+}
+
+/// Where a job goes.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Target {
+    Scheduled,
+    Running,
+    /// `due: None` = until a person decides.
+    Stuck {
+        due: Option<Timestamp>,
+    },
+    Waiting {
+        due: Timestamp,
+    },
+    Finish {
+        end: End,
+        result: Option<Json>,
+    },
+    /// It stays where it is; the node is told to stop it.
+    CancelRequested,
+}
+
+/// The three ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    Success,
+    Failed,
+    Cancelled,
+}
+
+impl End {
+    pub fn state(self) -> State {
+        match self {
+            Self::Success => State::Success,
+            Self::Failed => State::Failed,
+            Self::Cancelled => State::Cancelled,
+        }
+    }
+}
+
+/// A decision, ready to be written.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Transition {
+    pub to: Target,
+    pub counts: Counts,
+    /// `Some` replaces the job's last error.
+    pub error: Option<String>,
+}
+
+impl Transition {
+    /// The state the job has afterwards, coming from `from`.
+    pub fn state(&self, from: State) -> State {
+        match &self.to {
+            Target::Scheduled => State::Scheduled,
+            Target::Running => State::Running,
+            Target::Stuck { .. } => State::Stuck,
+            Target::Waiting { .. } => State::Waiting,
+            Target::Finish { end, .. } => end.state(),
+            Target::CancelRequested => from,
+        }
+    }
+}
+
+/// A move that the table does not have.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("a job that is {state} cannot be {wish}{hint}")]
+pub struct Illegal {
+    pub state: State,
+    wish: &'static str,
+    hint: &'static str,
+}
+
+/// As much of a job as a decision needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing<'a> {
+    pub state: State,
+    pub counts: Counts,
+    pub retry: &'a RetryPolicy,
+    pub cancel_requested: bool,
+    pub fence: Fence,
+}
+
+impl<'a> From<&'a AssignedJob> for Standing<'a> {
+    fn from(job: &'a AssignedJob) -> Self {
+        let AssignedJob { state, counts, retry, cancel_requested, fence, .. } = job;
+        Self { state: *state, counts: *counts, retry, cancel_requested: *cancel_requested, fence: *fence }
+    }
+}
+
+impl<'a> From<&'a Job> for Standing<'a> {
+    fn from(job: &'a Job) -> Self {
+        let Job { state, counts, retry, cancel_requested, fence, .. } = job;
+        Self { state: *state, counts: *counts, retry, cancel_requested: *cancel_requested, fence: *fence }
+    }
+}
+
+/// The kinds of events, as rows of the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    Assign,
+    Start,
+    Done,
+    Error,
+    Fail,
+    Snooze,
+    Stopped,
+    Interrupted,
+    NodeLost,
+    Cancel,
+    Retry,
+    GiveUp,
+}
+
+impl Kind {
+    pub const ALL: [Kind; 12] = [
+        Kind::Assign,
+        Kind::Start,
+        Kind::Done,
+        Kind::Error,
+        Kind::Fail,
+        Kind::Snooze,
+        Kind::Stopped,
+        Kind::Interrupted,
+        Kind::NodeLost,
+        Kind::Cancel,
+        Kind::Retry,
+        Kind::GiveUp,
+    ];
+
+    /// Told on an arrow of the diagram.
+    pub fn label(self) -> &'static str {
+        match self {
+            Kind::Assign => "assign",
+            Kind::Start => "start",
+            Kind::Done => "done",
+            Kind::Error => "error",
+            Kind::Fail => "fail for good",
+            Kind::Snooze => "snooze",
+            Kind::Stopped => "stopped on request",
+            Kind::Interrupted => "interrupted",
+            Kind::NodeLost => "node lost",
+            Kind::Cancel => "cancel (person)",
+            Kind::Retry => "retry (person)",
+            Kind::GiveUp => "fail (person)",
+        }
+    }
+
+    fn wish(self) -> &'static str {
+        match self {
+            Kind::Assign => "assigned",
+            Kind::Start => "started",
+            Kind::Done | Kind::Error | Kind::Fail | Kind::Snooze | Kind::Stopped | Kind::Interrupted => "settled",
+            Kind::NodeLost => "lost with its node",
+            Kind::Cancel => "cancelled",
+            Kind::Retry => "retried",
+            Kind::GiveUp => "failed",
+        }
+    }
+}
+
+impl Event {
+    pub fn kind(&self) -> Kind {
+        match self {
+            Event::Assign => Kind::Assign,
+            Event::Start => Kind::Start,
+            Event::Ended(Outcome::Done { .. }) => Kind::Done,
+            Event::Ended(Outcome::Error(_)) => Kind::Error,
+            Event::Ended(Outcome::Fail(_)) => Kind::Fail,
+            Event::Ended(Outcome::Snooze { .. }) => Kind::Snooze,
+            Event::Ended(Outcome::Cancelled) => Kind::Stopped,
+            Event::Ended(Outcome::Interrupted) => Kind::Interrupted,
+            Event::NodeLost => Kind::NodeLost,
+            Event::Cancel => Kind::Cancel,
+            Event::Retry => Kind::Retry,
+            Event::GiveUp => Kind::GiveUp,
+        }
+    }
+}
+
+/// One row of the table: in `state`, `event` leads to one of `to`, for the reason in `when`.
+#[derive(Debug, Clone, Copy)]
+pub struct Move {
+    pub state: State,
+    pub event: Kind,
+    pub to: State,
+    pub when: &'static str,
+}
+
+const fn row(state: State, event: Kind, to: State, when: &'static str) -> Move {
+    Move { state, event, to, when }
+}
+
+/// Every legal move. A run ends the same way whether or not `running` was written in time, so `Scheduled` and
+/// `Running` share their rows.
+pub const MOVES: &[Move] = {
+    use {Kind::*, State::*};
+    &[
+        row(Waiting, Assign, Scheduled, ""),
+        row(Waiting, Cancel, Cancelled, ""),
+        row(Stuck, Assign, Scheduled, "once it is due"),
+        row(Stuck, Cancel, Cancelled, ""),
+        row(Stuck, Retry, Waiting, "now, with fresh retries"),
+        row(Stuck, GiveUp, Failed, ""),
+        row(Scheduled, Start, Running, "if it is still going after a moment"),
+        row(Scheduled, Done, Success, ""),
+        row(Scheduled, Done, Cancelled, "a cancel was requested"),
+        row(Scheduled, Error, Stuck, "retries are left, or a person decides"),
+        row(Scheduled, Error, Failed, "no retry is left"),
+        row(Scheduled, Error, Cancelled, "a cancel was requested"),
+        row(Scheduled, Fail, Failed, ""),
+        row(Scheduled, Fail, Cancelled, "a cancel was requested"),
+        row(Scheduled, Snooze, Waiting, "after the time it asked for"),
+        row(Scheduled, Snooze, Cancelled, "a cancel was requested"),
+        row(Scheduled, Stopped, Cancelled, ""),
+        row(Scheduled, Interrupted, Waiting, "now; no attempt is spent"),
+        row(Scheduled, Interrupted, Cancelled, "a cancel was requested"),
+        row(Scheduled, NodeLost, Waiting, "now; no attempt is spent"),
+        row(Scheduled, NodeLost, Cancelled, "a cancel was requested"),
+        row(Scheduled, Cancel, Scheduled, "the node is told"),
+        row(Running, Done, Success, ""),
+        row(Running, Done, Cancelled, "a cancel was requested"),
+        row(Running, Error, Stuck, "retries are left, or a person decides"),
+        row(Running, Error, Failed, "no retry is left"),
+        row(Running, Error, Cancelled, "a cancel was requested"),
+        row(Running, Fail, Failed, ""),
+        row(Running, Fail, Cancelled, "a cancel was requested"),
+        row(Running, Snooze, Waiting, "after the time it asked for"),
+        row(Running, Snooze, Cancelled, "a cancel was requested"),
+        row(Running, Stopped, Cancelled, ""),
+        row(Running, Interrupted, Waiting, "now; no attempt is spent"),
+        row(Running, Interrupted, Cancelled, "a cancel was requested"),
+        row(Running, NodeLost, Waiting, "now; no attempt is spent"),
+        row(Running, NodeLost, Failed, "the third node died under it: poison"),
+        row(Running, NodeLost, Cancelled, "a cancel was requested"),
+        row(Running, Cancel, Running, "the node is told"),
+        row(Failed, Retry, Waiting, "now, with fresh retries"),
+        row(Cancelled, Retry, Waiting, "now, with fresh retries"),
+    ]
+};
+
+/// Decides what follows `event`. `now` is the database's time, `jitter` (0 ≤ jitter < 1) chance.
+pub fn decide(job: &Standing<'_>, event: &Event, now: Timestamp, jitter: f64) -> Result<Transition, Illegal> {
+    let kind = event.kind();
+    if !MOVES.iter().any(|row| row.state == job.state && row.event == kind) {
+        return Err(Illegal { state: job.state, wish: kind.wish(), hint: hint(job.state, kind) });
+    }
+    let transition = follow(job, event, now, jitter);
+    let to = transition.state(job.state);
+    assert!(
+        MOVES.iter().any(|row| row.state == job.state && row.event == kind && row.to == to),
+        "{kind:?} led from {} to {to}, which the table does not have",
+        job.state
+    );
+    Ok(transition)
+}
+
+fn hint(state: State, kind: Kind) -> &'static str {
+    match (state, kind) {
+        (State::Waiting, Kind::Retry) => ": it has not run yet",
+        (State::Waiting, Kind::GiveUp) => "; cancel it instead",
+        (State::Scheduled | State::Running, Kind::Retry) => ": it is running",
+        (State::Scheduled | State::Running, Kind::GiveUp) => " while it runs; cancel it instead",
+        (State::Success | State::Failed | State::Cancelled, _) => ": it has ended",
+        _ => "",
+    }
+}
+
+fn follow(job: &Standing<'_>, event: &Event, now: Timestamp, jitter: f64) -> Transition {
+    let counts = job.counts;
+    let spent = Counts { attempt: counts.attempt + 1, ..counts };
+    let go = |to| Transition { to, counts, error: None };
+    let cancelled =
+        |counts, error| Transition { to: Target::Finish { end: End::Cancelled, result: None }, counts, error };
+    match event {
+        Event::Assign => go(Target::Scheduled),
+        Event::Start => go(Target::Running),
+        Event::Cancel if job.state.assigned() => go(Target::CancelRequested),
+        Event::Cancel => cancelled(counts, None),
+        Event::Retry => Transition {
+            to: Target::Waiting { due: now },
+            counts: Counts { retry: 0, crashes: 0, ..counts },
+            error: None,
+        },
+        Event::GiveUp => go(Target::Finish { end: End::Failed, result: None }),
+        // Whatever the run came to: once a cancel was confirmed, nobody may read `success` afterwards.
+        Event::Ended(Outcome::Interrupted) | Event::NodeLost if job.cancel_requested => cancelled(counts, None),
+        Event::Ended(Outcome::Error(error) | Outcome::Fail(error)) if job.cancel_requested => {
+            cancelled(spent, Some(keep(error)))
+        }
+        Event::Ended(_) if job.cancel_requested => cancelled(spent, None),
+        Event::Ended(Outcome::Cancelled) => cancelled(spent, None),
+        Event::Ended(Outcome::Done { result }) => {
+            Transition { to: Target::Finish { end: End::Success, result: result.clone() }, counts: spent, error: None }
+        }
+        Event::Ended(Outcome::Fail(error)) => failed(spent, keep(error)),
+        Event::Ended(Outcome::Error(error)) => retry_or_fail(job.retry, spent, keep(error), now, jitter),
+        Event::Ended(Outcome::Snooze { wait }) => go(Target::Waiting { due: now.plus(*wait) }),
+        Event::Ended(Outcome::Interrupted) => go(Target::Waiting { due: now }),
+        Event::NodeLost => after_node_loss(job, now),
+    }
+}
+
+fn failed(counts: Counts, error: String) -> Transition {
+    Transition { to: Target::Finish { end: End::Failed, result: None }, counts, error: Some(error) }
+}
+
+fn retry_or_fail(policy: &RetryPolicy, spent: Counts, error: String, now: Timestamp, jitter: f64) -> Transition {
+    let due = match policy.wait(spent.retry, jitter) {
+        Wait::For(wait) => Some(now.plus(wait)),
+        Wait::ForAPerson => None,
+        Wait::NoMore => return failed(spent, error),
+    };
+    let counts = Counts { retry: spent.retry + 1, ..spent };
+    Transition { to: Target::Stuck { due }, counts, error: Some(error) }
+}
+
+/// A job that had certainly not begun is not blamed; one that has been blamed often enough is quarantined.
+fn after_node_loss(job: &Standing<'_>, now: Timestamp) -> Transition {
+    let innocent = job.state == State::Scheduled && job.counts.crashes >= WATCHED_CRASHES;
+    let crashes = job.counts.crashes + u32::from(!innocent);
+    let counts = Counts { crashes, ..job.counts };
+    if crashes >= POISON_CRASHES {
+        return failed(counts, format!("poison: its node died {crashes} times while it ran"));
+    }
+    Transition { to: Target::Waiting { due: now }, counts, error: None }
+}
+
+/// The head of an error text: the first lines say what happened. A NUL byte fits in no database column.
+fn keep(error: &str) -> String {
+    let mut end = error.len().min(MAX_ERROR_BYTES);
+    while !error.is_char_boundary(end) {
+        end -= 1;
+    }
+    error[..end].replace('\0', "\u{fffd}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fmt::Write as _;
+
+    const NOW: Timestamp = Timestamp::MIN;
+
+    fn events() -> Vec<Event> {
+        let ended = [
+            Outcome::Done { result: None },
+            Outcome::Error("e".into()),
+            Outcome::Fail("f".into()),
+            Outcome::Snooze { wait: Duration::from_secs(1) },
+            Outcome::Cancelled,
+            Outcome::Interrupted,
+        ];
+        let mut events = vec![Event::Assign, Event::Start];
+        events.extend(ended.map(Event::Ended));
+        events.extend([Event::NodeLost, Event::Cancel, Event::Retry, Event::GiveUp]);
+        events
+    }
+
+    fn standing(state: State, retry: &RetryPolicy, crashes: u32, cancel_requested: bool) -> Standing<'_> {
+        Standing { state, counts: Counts { crashes, ..Counts::default() }, retry, cancel_requested, fence: Fence(1) }
+    }
+
+    #[test]
+    fn every_pair_is_either_in_the_table_or_refused() {
+        for state in State::ALL {
+            for event in events() {
+                let legal = MOVES.iter().any(|row| row.state == state && row.event == event.kind());
+                let decided = decide(&standing(state, &RetryPolicy::Manual, 0, false), &event, NOW, 0.0);
+                assert_eq!(decided.is_ok(), legal, "{state} {event:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_row_of_the_table_is_reached() {
+        let mut reached = vec![false; MOVES.len()];
+        for state in State::ALL {
+            for event in events() {
+                for policy in [RetryPolicy::Manual, RetryPolicy::None, RetryPolicy::default()] {
+                    for crashes in [0, 2] {
+                        for cancel in [false, true] {
+                            let Ok(to) = decide(&standing(state, &policy, crashes, cancel), &event, NOW, 0.0) else {
+                                continue;
+                            };
+                            for (row, reached) in MOVES.iter().zip(&mut reached) {
+                                *reached |=
+                                    row.state == state && row.event == event.kind() && row.to == to.state(state);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        let missed: Vec<_> = MOVES.iter().zip(reached).filter(|(_, reached)| !reached).map(|(row, _)| row).collect();
+        assert!(missed.is_empty(), "{missed:?}");
+    }
+
+    #[test]
+    fn retries_are_counted_until_they_are_used_up() {
+        let policy: RetryPolicy = "durations:10s".parse().unwrap();
+        let mut job = standing(State::Running, &policy, 0, false);
+        let first = decide(&job, &Event::Ended(Outcome::Error("boom".into())), NOW, 0.0).unwrap();
+        assert_eq!(first.to, Target::Stuck { due: Some(NOW.plus(Duration::from_secs(10))) });
+        assert_eq!(first.counts, Counts { attempt: 1, retry: 1, crashes: 0 });
+        job.counts = first.counts;
+        let second = decide(&job, &Event::Ended(Outcome::Error("boom".into())), NOW, 0.0).unwrap();
+        assert_eq!(second.state(State::Running), State::Failed);
+        assert_eq!(second.error.as_deref(), Some("boom"));
+    }
+
+    #[test]
+    fn shutdown_snooze_and_node_loss_spend_no_attempt() {
+        let policy = RetryPolicy::None;
+        let job = standing(State::Running, &policy, 0, false);
+        for event in [
+            Event::Ended(Outcome::Interrupted),
+            Event::Ended(Outcome::Snooze { wait: Duration::ZERO }),
+            Event::NodeLost,
+        ] {
+            let to = decide(&job, &event, NOW, 0.0).unwrap();
+            assert_eq!(
+                (to.state(State::Running), to.counts.attempt, to.counts.retry),
+                (State::Waiting, 0, 0),
+                "{event:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn nobody_reads_success_after_a_confirmed_cancel() {
+        let policy = RetryPolicy::default();
+        for event in events() {
+            let job = standing(State::Running, &policy, 0, true);
+            let Ok(to) = decide(&job, &event, NOW, 0.0) else { continue };
+            let after = to.state(State::Running);
+            assert!(
+                after == State::Cancelled || event == Event::Cancel && after == State::Running,
+                "{event:?} → {after}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_job_that_had_not_begun_is_not_blamed_for_its_node() {
+        let policy = RetryPolicy::default();
+        let innocent = decide(&standing(State::Scheduled, &policy, 2, false), &Event::NodeLost, NOW, 0.0).unwrap();
+        assert_eq!(innocent.counts.crashes, 2);
+        let poison = decide(&standing(State::Running, &policy, 2, false), &Event::NodeLost, NOW, 0.0).unwrap();
+        assert_eq!(poison.state(State::Running), State::Failed);
+        assert!(poison.error.unwrap().starts_with("poison"));
+    }
+
+    #[test]
+    fn a_long_or_strange_error_is_kept_within_bounds() {
+        let text = keep(&format!("{}é\0", "x".repeat(MAX_ERROR_BYTES - 1)));
+        assert!(text.len() <= MAX_ERROR_BYTES);
+        assert_eq!(keep("a\0b"), "a\u{fffd}b");
+    }
+
+    /// `docs/states.md` is this table in words. Run with `TURNWISE_BLESS=1` to write it anew.
+    #[test]
+    fn the_state_diagram_in_the_docs_is_printed_from_the_table() {
+        let mut page = String::from(
+            "# States of a job\n\nPrinted from `turnwise_core::lifecycle::MOVES` by a test; change the table, then run\n\
+             `TURNWISE_BLESS=1 cargo test -p turnwise-core the_state_diagram`.\n\n```mermaid\nstateDiagram-v2\n    [*] --> waiting: submit\n",
+        );
+        let mut arrows: Vec<(State, State, Vec<&str>)> = Vec::new();
+        for row in MOVES.iter().filter(|row| row.state != row.to) {
+            match arrows.iter_mut().find(|(from, to, _)| (*from, *to) == (row.state, row.to)) {
+                Some((_, _, labels)) => labels.push(row.event.label()),
+                None => arrows.push((row.state, row.to, vec![row.event.label()])),
+            }
+        }
+        for (from, to, labels) in &arrows {
+            writeln!(page, "    {from} --> {to}: {}", labels.join(", ")).unwrap();
+        }
+        for end in State::ALL.into_iter().filter(|state| state.finished()) {
+            writeln!(page, "    {end} --> [*]").unwrap();
+        }
+        page.push_str("```\n\n| state | event | becomes | when |\n|---|---|---|---|\n");
+        for row in MOVES {
+            writeln!(page, "| {} | {} | {} | {} |", row.state, row.event.label(), row.to, row.when).unwrap();
+        }
+        page.push_str("\nEvery other pair is refused with an error.\n");
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/states.md");
+        if std::env::var_os("TURNWISE_BLESS").is_some() {
+            std::fs::write(path, &page).unwrap();
+        }
+        assert_eq!(std::fs::read_to_string(path).unwrap_or_default(), page, "docs/states.md is out of date");
+    }
+}

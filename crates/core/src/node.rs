@@ -1,0 +1,74 @@
+//! Who runs jobs: an executor process, known by its configured name and a random incarnation.
+
+use std::{collections::BTreeSet, fmt};
+
+use uuid::Uuid;
+
+use crate::{
+    name::{NodeName, QueueName, TaskName},
+    time::Timestamp,
+};
+
+/// One life of a node. A restart is a new incarnation, so nothing an old process still says can be taken for the new.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
+#[serde(transparent)]
+pub struct Incarnation(pub Uuid);
+
+impl fmt::Display for Incarnation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+impl fmt::Debug for Incarnation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.8}", self.0.simple())
+    }
+}
+
+/// Where a process lives, exactly enough to tell whether it is gone: two equal hosts are one operating system.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Host {
+    pub name: String,
+    pub boot_id: String,
+    pub pid_namespace: String,
+    pub pid: u32,
+    /// Start of the process in clock ticks since boot: a reused pid has another.
+    pub started: u64,
+}
+
+impl Host {
+    /// Whether a process table that shows `self` would show `other` too.
+    pub fn shares_process_table_with(&self, other: &Host) -> bool {
+        !self.boot_id.is_empty() && self.boot_id == other.boot_id && self.pid_namespace == other.pid_namespace
+    }
+}
+
+/// A node as the store knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    pub incarnation: Incarnation,
+    pub name: NodeName,
+    pub host: Host,
+    pub slots: u32,
+    /// Jobs it may hold beyond its slots.
+    pub queue_capacity: u32,
+    /// Queues it serves; `None` = all.
+    pub queues: Option<BTreeSet<QueueName>>,
+    pub tasks: BTreeSet<TaskName>,
+    pub joined_at: Timestamp,
+    pub lease_until: Timestamp,
+    /// Declared lost: its beats and settles are refused.
+    pub lost: bool,
+    pub dispatcher: bool,
+}
+
+impl Node {
+    pub fn alive(&self, now: Timestamp) -> bool {
+        !self.lost && now <= self.lease_until
+    }
+
+    pub fn can_run(&self, queue: &QueueName, task: &TaskName) -> bool {
+        self.tasks.contains(task) && self.queues.as_ref().is_none_or(|queues| queues.contains(queue))
+    }
+}

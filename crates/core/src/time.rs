@@ -1,0 +1,161 @@
+//! Points in time as the database tells them: microseconds since 1970, UTC.
+
+use std::{fmt, str::FromStr, time::Duration};
+
+use crate::name::Invalid;
+
+/// A moment of the database's clock. Everything that is compared (due times, leases) is one of these.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(i64);
+
+impl Timestamp {
+    /// 9999-12-30T22:00:00Z, the last hour that can be printed in every time zone.
+    pub const MAX: Timestamp = Timestamp(253_402_207_200_000_000);
+    /// 0001-01-02, for the same reason.
+    pub const MIN: Timestamp = Timestamp(-62_135_510_400_000_000);
+
+    pub fn from_micros(micros: i64) -> Self {
+        Self(micros.clamp(Self::MIN.0, Self::MAX.0))
+    }
+
+    pub fn micros(self) -> i64 {
+        self.0
+    }
+
+    /// The moment `span` later; the end of time when it would lie beyond.
+    #[must_use]
+    pub fn plus(self, span: Duration) -> Self {
+        let micros = i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
+        Self::from_micros(self.0.saturating_add(micros))
+    }
+
+    #[must_use]
+    pub fn minus(self, span: Duration) -> Self {
+        let micros = i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
+        Self::from_micros(self.0.saturating_sub(micros))
+    }
+
+    /// How long it is from `earlier` to this; zero when it is not later.
+    pub fn since(self, earlier: Timestamp) -> Duration {
+        Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+    }
+}
+
+/// RFC 3339 in UTC with six digits, always the same width, so that text sorts like time.
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match jiff::Timestamp::from_microsecond(self.0) {
+            Ok(moment) => write!(f, "{moment:.6}"),
+            Err(_) => write!(f, "{}us", self.0),
+        }
+    }
+}
+
+impl fmt::Debug for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for Timestamp {
+    type Err = Invalid;
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        let moment: jiff::Timestamp = text
+            .parse()
+            .map_err(|_| Invalid::new("at", format!("{text:?} is not a time; write it like 2030-01-31T08:30:00Z")))?;
+        Ok(Self::from_micros(moment.as_microsecond()))
+    }
+}
+
+impl serde::Serialize for Timestamp {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Timestamp {
+    fn deserialize<D: serde::Deserializer<'de>>(decoder: D) -> Result<Self, D::Error> {
+        let text = <std::borrow::Cow<'de, str>>::deserialize(decoder)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+const UNITS: [(&str, u64); 7] = [
+    ("us", 1),
+    ("ms", 1_000),
+    ("s", 1_000_000),
+    ("min", 60_000_000),
+    ("m", 60_000_000),
+    ("h", 3_600_000_000),
+    ("d", 86_400_000_000),
+];
+
+/// Longest span that may be asked for: ten years.
+pub const MAX_SPAN: Duration = Duration::from_secs(10 * 365 * 86_400);
+
+/// Reads `10s`, `1.5h`, `250ms`, `2d`; a bare number would leave the unit to guessing and is refused.
+pub fn parse_span(field: &'static str, text: &str) -> Result<Duration, Invalid> {
+    let bad = || Invalid::new(field, format!("{text:?} is not a duration; write it like 10s, 250ms, 5m, 2h or 1d"));
+    let split = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(bad)?;
+    let (number, unit) = text.split_at(split);
+    let (_, micros) = UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(bad)?;
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
+    if whole.is_empty() || !digits(whole) || !digits(fraction) || (number.contains('.') && fraction.is_empty()) {
+        return Err(bad());
+    }
+    let too_long = || Invalid::new(field, format!("{text:?} is longer than ten years"));
+    let whole: u64 = whole.parse().map_err(|_| too_long())?;
+    let mut total = whole.checked_mul(*micros).ok_or_else(too_long)?;
+    let mut step = *micros;
+    for digit in fraction.bytes() {
+        step /= 10;
+        total = total.checked_add(u64::from(digit - b'0') * step).ok_or_else(too_long)?;
+    }
+    let span = Duration::from_micros(total);
+    if span > MAX_SPAN { Err(too_long()) } else { Ok(span) }
+}
+
+/// Writes a span so that [`parse_span`] reads the same span back: the largest unit without a fraction.
+pub fn print_span(span: Duration) -> String {
+    let micros = span.as_micros();
+    let (unit, size) = UNITS
+        .iter()
+        .rev()
+        .filter(|(name, _)| *name != "min")
+        .find(|(_, size)| micros >= u128::from(*size) && micros.is_multiple_of(u128::from(*size)))
+        .copied()
+        .unwrap_or(("s", 1_000_000));
+    format!("{}{unit}", micros / u128::from(size))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn times_are_utc_with_six_digits() {
+        let moment: Timestamp = "2030-01-31T09:30:00+01:00".parse().unwrap();
+        assert_eq!(moment.to_string(), "2030-01-31T08:30:00.000000Z");
+        assert_eq!(Timestamp::from_micros(1).to_string(), "1970-01-01T00:00:00.000001Z");
+        assert_eq!(Timestamp::from_micros(i64::MAX).to_string(), "9999-12-30T22:00:00.000000Z");
+    }
+
+    #[test]
+    fn a_span_needs_a_unit() {
+        assert_eq!(parse_span("in", "1.5h").unwrap(), Duration::from_secs(5400));
+        assert_eq!(parse_span("in", "250ms").unwrap(), Duration::from_millis(250));
+        for text in ["", "10", "s", "-1s", "1.s", "1e3s", "10 s", "99999999d", "18446744073709551616s"] {
+            assert!(parse_span("in", text).unwrap_err().to_string().starts_with("in: "), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_printed_span_reads_back(micros in 0u64..10 * 365 * 86_400 * 1_000_000) {
+            let span = Duration::from_micros(micros);
+            prop_assert_eq!(parse_span("in", &print_span(span)).unwrap(), span);
+        }
+    }
+}

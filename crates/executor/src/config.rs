@@ -1,0 +1,71 @@
+//! How a node is set up, with the names of the wish: `core_pool_size`, `queue_capacity`, `batch_size` and the rest.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use turnwise_core::{Invalid, NodeName, QueueName, turn::Scheme};
+
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Unique in the fleet. Default: the host's name.
+    pub name: NodeName,
+    /// Jobs at a time.
+    pub slots: u32,
+    /// Jobs held ready beyond the slots, at most. How many really are follows from how long they take.
+    pub queue_capacity: u32,
+    /// Jobs per assignment and per settlement, at most.
+    pub batch_size: usize,
+    /// Queues this node serves; `None` = all.
+    pub queues: Option<BTreeSet<QueueName>>,
+    /// How long a silent node, or a silent dispatcher, is believed to live.
+    pub lease: Duration,
+    /// How often to look without being rung for.
+    pub poll_interval: Duration,
+    /// Whether running tasks may finish when the node stops.
+    pub wait_for_tasks_on_shutdown: bool,
+    /// How long they may take for it; then they are interrupted, which spends no attempt.
+    pub await_termination: Duration,
+    /// How long a task may take to stop once it is asked to.
+    pub cancel_grace: Duration,
+    /// High and low in turn, within a group.
+    pub scheme: Scheme,
+    /// Whether this node may dispatch.
+    pub dispatch: bool,
+}
+
+impl Config {
+    pub fn new(name: NodeName) -> Self {
+        Self {
+            name,
+            slots: std::thread::available_parallelism().map_or(4, |cores| u32::try_from(cores.get()).unwrap_or(4) * 2),
+            queue_capacity: 4_000,
+            batch_size: 1_000,
+            queues: None,
+            lease: Duration::from_secs(5),
+            poll_interval: Duration::from_secs(1),
+            wait_for_tasks_on_shutdown: true,
+            await_termination: Duration::from_secs(30),
+            cancel_grace: Duration::from_secs(10),
+            scheme: Scheme::default(),
+            dispatch: true,
+        }
+    }
+
+    /// A node named after its host.
+    pub fn for_this_host() -> Result<Self, Invalid> {
+        Ok(Self::new(NodeName::new(crate::host::name())?))
+    }
+
+    pub fn validate(&self) -> Result<(), Invalid> {
+        let check = |field, good: bool, problem: &str| if good { Ok(()) } else { Err(Invalid::new(field, problem)) };
+        check("slots", (1..=100_000).contains(&self.slots), "must be 1 to 100000")?;
+        check("queue_capacity", self.queue_capacity <= 1_000_000, "must be at most 1000000")?;
+        check("batch_size", (1..=50_000).contains(&self.batch_size), "must be 1 to 50000")?;
+        check("lease", self.lease >= Duration::from_millis(500), "must be at least 500ms")?;
+        check("poll_interval", self.poll_interval >= Duration::from_millis(10), "must be at least 10ms")
+    }
+
+    /// Two beats may be lost before the fleet takes this node's jobs over.
+    pub(crate) fn beat_interval(&self) -> Duration {
+        self.lease / 3
+    }
+}

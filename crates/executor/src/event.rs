@@ -1,0 +1,206 @@
+//! What happens on a node, for whoever listens: `idle`, `started`, `success`, `failed`, `stuck`, `cancelled`.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use tokio::sync::broadcast;
+use turnwise_core::{GroupName, JobId, State, TaskName};
+
+/// Events a slow listener may fall behind before it loses the oldest.
+const BACKLOG: usize = 4_096;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// Nothing is left for this node to run.
+    Idle,
+    /// A task has begun.
+    Started(JobEvent),
+    /// Its end is stored.
+    Success(JobEvent),
+    /// It failed for good, and that is stored.
+    Failed(JobEvent),
+    /// It failed and will be tried again, or waits for a person.
+    Stuck(JobEvent),
+    Cancelled(JobEvent),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobEvent {
+    pub id: JobId,
+    pub task: TaskName,
+    pub group: GroupName,
+    /// The number of the run, from 1.
+    pub attempt: u32,
+    pub error: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum EventKind {
+    Idle,
+    Started,
+    Success,
+    Failed,
+    Stuck,
+    Cancelled,
+}
+
+impl Event {
+    pub fn kind(&self) -> EventKind {
+        match self {
+            Event::Idle => EventKind::Idle,
+            Event::Started(_) => EventKind::Started,
+            Event::Success(_) => EventKind::Success,
+            Event::Failed(_) => EventKind::Failed,
+            Event::Stuck(_) => EventKind::Stuck,
+            Event::Cancelled(_) => EventKind::Cancelled,
+        }
+    }
+
+    pub fn job(&self) -> Option<&JobEvent> {
+        match self {
+            Event::Idle => None,
+            Event::Started(job)
+            | Event::Success(job)
+            | Event::Failed(job)
+            | Event::Stuck(job)
+            | Event::Cancelled(job) => Some(job),
+        }
+    }
+
+    /// The event of a job having come to `state`; waiting again is none.
+    pub(crate) fn settled(state: State, job: JobEvent) -> Option<Event> {
+        match state {
+            State::Success => Some(Event::Success(job)),
+            State::Failed => Some(Event::Failed(job)),
+            State::Cancelled => Some(Event::Cancelled(job)),
+            State::Stuck => Some(Event::Stuck(job)),
+            State::Waiting | State::Scheduled | State::Running => None,
+        }
+    }
+}
+
+type Callback = Arc<dyn Fn(&Event) + Send + Sync>;
+
+/// Where events go. Cheap while nobody listens.
+#[derive(Clone)]
+pub struct Hub {
+    stream: broadcast::Sender<Event>,
+    callbacks: Arc<Mutex<Callbacks>>,
+    /// Whether anybody ever listened, so that the hot path asks one flag and no lock.
+    heard: Arc<AtomicBool>,
+}
+
+#[derive(Default)]
+struct Callbacks {
+    next: u64,
+    all: BTreeMap<u64, (Option<EventKind>, Callback)>,
+}
+
+impl Default for Hub {
+    fn default() -> Self {
+        Self { stream: broadcast::Sender::new(BACKLOG), callbacks: Arc::default(), heard: Arc::default() }
+    }
+}
+
+impl std::fmt::Debug for Hub {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Hub")
+    }
+}
+
+impl Hub {
+    pub(crate) fn listened_to(&self) -> bool {
+        self.heard.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn tell(&self, event: Event) {
+        if !self.listened_to() {
+            return;
+        }
+        let callbacks: Vec<Callback> = {
+            let callbacks = self.callbacks.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            callbacks
+                .all
+                .values()
+                .filter(|(kind, _)| kind.is_none_or(|kind| kind == event.kind()))
+                .map(|(_, call)| call.clone())
+                .collect()
+        };
+        for call in callbacks {
+            // A listener's panic is the listener's; the node goes on.
+            if std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| call(&event))).is_err() {
+                tracing::error!("a listener panicked on {:?}", event.kind());
+            }
+        }
+        // No receiver is not an error.
+        let _ = self.stream.send(event);
+    }
+
+    pub(crate) fn subscribe(&self) -> Events {
+        self.heard.store(true, Ordering::Release);
+        Events { receiver: self.stream.subscribe() }
+    }
+
+    pub(crate) fn listen(&self, kind: Option<EventKind>, call: Callback) -> Listener {
+        self.heard.store(true, Ordering::Release);
+        let mut callbacks = self.callbacks.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let id = callbacks.next;
+        callbacks.next += 1;
+        callbacks.all.insert(id, (kind, call));
+        Listener { id, callbacks: self.callbacks.clone() }
+    }
+}
+
+/// A stream of events; dropping it ends it.
+#[derive(Debug)]
+pub struct Events {
+    receiver: broadcast::Receiver<Event>,
+}
+
+impl Events {
+    /// The next event; `None` when the executor is gone. A listener that fell far behind goes on with the oldest
+    /// event that is still there.
+    pub async fn next(&mut self) -> Option<Event> {
+        loop {
+            match self.receiver.recv().await {
+                Ok(event) => return Some(event),
+                Err(broadcast::error::RecvError::Lagged(missed)) => tracing::warn!(missed, "a listener is too slow"),
+                Err(broadcast::error::RecvError::Closed) => return None,
+            }
+        }
+    }
+
+    /// Waits for an event of this kind.
+    pub async fn wait_for(&mut self, kind: EventKind) -> Option<Event> {
+        loop {
+            let event = self.next().await?;
+            if event.kind() == kind {
+                return Some(event);
+            }
+        }
+    }
+}
+
+/// A callback that is called until it is removed. Dropping the handle leaves it in place.
+#[must_use = "keep it to remove the listener later"]
+pub struct Listener {
+    id: u64,
+    callbacks: Arc<Mutex<Callbacks>>,
+}
+
+impl Listener {
+    pub fn remove(self) {
+        self.callbacks.lock().unwrap_or_else(std::sync::PoisonError::into_inner).all.remove(&self.id);
+    }
+}
+
+impl std::fmt::Debug for Listener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Listener({})", self.id)
+    }
+}

@@ -1,0 +1,365 @@
+//! post, start, stop: a node in this process.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Mutex, atomic::Ordering},
+    thread,
+    time::Duration,
+};
+
+use tokio::sync::{oneshot, watch};
+use turnwise_core::{Invalid, NewJob, NodeName, State};
+use turnwise_store::{Bell, Enqueued, Load, Store, StoreError};
+
+use crate::{
+    clock::DatabaseClock,
+    config::Config,
+    dispatcher,
+    event::{Event, EventKind, Events, Hub, Listener},
+    node,
+    pulse::{self, Backoff},
+    registry::{Registry, RegistryError},
+    settle,
+    shared::{Counters, Life, Shared, locked},
+    task::{States, StopSign},
+    trace::{Record, Trace},
+};
+
+/// Opens a store handle. Called on the control thread, so that the connections of the control loops live there.
+pub type Connect =
+    Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<Arc<dyn Store>, StoreError>> + Send>> + Send + Sync>;
+
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    #[error("task {task:?} needs state of type {need}; give it to the executor with .state(…)")]
+    MissingState { task: String, need: &'static str },
+    #[error(
+        "the node name \"{name}\" is in use by a live node (host {host}, pid {pid}); choose another with --name, or stop that one"
+    )]
+    NameTaken { name: NodeName, host: String, pid: u32 },
+    #[error("the executor runs already")]
+    Running,
+    #[error("the executor's control thread could not be started: {0}")]
+    Thread(String),
+}
+
+/// What a node has done so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stats {
+    /// Runs whose end is stored.
+    pub settled: u64,
+    /// Writes of this node that were refused because the job was in other hands by then.
+    pub stale: u64,
+    /// Times the node had to join anew, having been declared lost.
+    pub lost: u64,
+}
+
+/// Sets up a node; [`Executor::start`] puts it to work.
+pub struct Builder {
+    connect: Connect,
+    config: Config,
+    registry: Registry,
+    states: States,
+    trace: Trace,
+}
+
+impl std::fmt::Debug for Builder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Builder").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+impl Builder {
+    pub fn new(connect: Connect, config: Config) -> Self {
+        Self { connect, config, registry: Registry::new(), states: States::default(), trace: Trace::off() }
+    }
+
+    /// The tasks this node knows.
+    #[must_use]
+    pub fn registry(mut self, registry: Registry) -> Self {
+        self.registry = registry;
+        self
+    }
+
+    /// State that tasks take as `State<T>`.
+    #[must_use]
+    pub fn state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
+        self.states.insert(Arc::new(value));
+        self
+    }
+
+    #[must_use]
+    pub fn trace(mut self, trace: Trace) -> Self {
+        self.trace = trace;
+        self
+    }
+
+    /// Changes the set-up.
+    #[must_use]
+    pub fn configure(mut self, change: impl FnOnce(&mut Config)) -> Self {
+        change(&mut self.config);
+        self
+    }
+
+    pub fn build(self) -> Result<Executor, StartError> {
+        self.config.validate()?;
+        for task in self.registry.tasks() {
+            if let Some(need) = task.needs().iter().find(|need| !self.states.has(need)) {
+                return Err(StartError::MissingState { task: task.name().to_owned(), need: need.name });
+            }
+        }
+        let shared = Arc::new(Shared {
+            config: self.config,
+            registry: self.registry,
+            states: self.states,
+            hub: Hub::default(),
+            trace: self.trace,
+            clock: DatabaseClock::new(),
+            counters: Counters::default(),
+            stop: StopSign::default(),
+        });
+        Ok(Executor { shared, connect: self.connect, control: Mutex::new(None), running: watch::Sender::new(None) })
+    }
+}
+
+/// A node. Dropping it stops it without waiting; [`Executor::stop`] waits for the work in its hands.
+pub struct Executor {
+    shared: Arc<Shared>,
+    connect: Connect,
+    control: Mutex<Option<thread::JoinHandle<()>>>,
+    running: watch::Sender<Option<Arc<Life>>>,
+}
+
+impl std::fmt::Debug for Executor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Executor").field("name", &self.shared.config.name).finish_non_exhaustive()
+    }
+}
+
+impl Executor {
+    /// Joins the fleet and takes work. Must be called on the runtime that tasks shall run on. Returns when the node is
+    /// in; the first connection is tried once, later ones for as long as it takes.
+    pub async fn start(&self) -> Result<(), StartError> {
+        if locked(&self.control).is_some() {
+            return Err(StartError::Running);
+        }
+        let user = tokio::runtime::Handle::current();
+        let (ready, joined) = oneshot::channel();
+        let (shared, connect, running) = (self.shared.clone(), self.connect.clone(), self.running.clone());
+        let control = thread::Builder::new()
+            .name("turnwise-control".to_owned())
+            .spawn(move || {
+                let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+                    Ok(runtime) => runtime,
+                    Err(error) => return drop(ready.send(Err(StartError::Thread(error.to_string())))),
+                };
+                runtime.block_on(live(shared, connect, user, running, ready));
+            })
+            .map_err(|error| StartError::Thread(error.to_string()))?;
+        let joined = joined.await.unwrap_or_else(|_| Err(StartError::Thread("it ended early".to_owned())));
+        if joined.is_ok() {
+            *locked(&self.control) = Some(control);
+        }
+        joined
+    }
+
+    /// Submits a job through this node: it starts right after its commit when there is a free slot.
+    pub async fn post(&self, job: NewJob) -> Result<Enqueued, StoreError> {
+        let life = self.running.borrow().clone();
+        let store = match &life {
+            Some(life) => life.store.clone(),
+            None => (self.connect)().await?,
+        };
+        let replies = store.enqueue(vec![job]).await?;
+        store.bell().ring_news();
+        replies.into_iter().next().ok_or_else(|| StoreError::broken("submit", "the store gave no answer"))
+    }
+
+    /// Takes no more jobs, lets the running ones finish within the configured time, returns the others without
+    /// spending an attempt, and leaves the fleet.
+    pub async fn stop(&self) {
+        self.shared.stop.raise();
+        let control = locked(&self.control).take();
+        if let Some(control) = control {
+            // The thread ends by itself; joining it is all there is to wait for.
+            let _ = tokio::task::spawn_blocking(move || control.join()).await;
+        }
+    }
+
+    /// What happens on this node, from now on.
+    pub fn events(&self) -> Events {
+        self.shared.hub.subscribe()
+    }
+
+    /// Calls `listener` for every event of `kind` until the returned handle removes it. It is called between other
+    /// work: it must not block.
+    pub fn on(&self, kind: EventKind, listener: impl Fn(&Event) + Send + Sync + 'static) -> Listener {
+        self.shared.hub.listen(Some(kind), Arc::new(listener))
+    }
+
+    pub fn stats(&self) -> Stats {
+        let counters = &self.shared.counters;
+        Stats {
+            settled: counters.settled.load(Ordering::Relaxed),
+            stale: counters.stale.load(Ordering::Relaxed),
+            lost: counters.lives.load(Ordering::Relaxed).saturating_sub(1),
+        }
+    }
+
+    pub fn name(&self) -> &NodeName {
+        &self.shared.config.name
+    }
+
+    /// Where to ring after a submit in this process.
+    pub fn bell(&self) -> Option<Bell> {
+        self.running.borrow().as_ref().map(|life| life.store.bell())
+    }
+
+    /// Waits until nothing is left that this node could run: it waits for due times, not for what only a person or
+    /// another living node can release.
+    pub async fn drained(&self) -> Result<(), StoreError> {
+        let mut running = self.running.subscribe();
+        let poll = self.shared.config.poll_interval.min(Duration::from_millis(200));
+        loop {
+            let life = running.borrow_and_update().clone();
+            if let Some(life) = life
+                && life.idle_now()
+                && nothing_left(&life).await?
+            {
+                return Ok(());
+            }
+            tokio::time::sleep(poll).await;
+        }
+    }
+}
+
+impl Drop for Executor {
+    fn drop(&mut self) {
+        self.shared.stop.raise();
+    }
+}
+
+/// Reads the whole backlog, a page at a time, until it finds something this node could run.
+async fn nothing_left(life: &Life) -> Result<bool, StoreError> {
+    let fleet = life.store.nodes().await?;
+    let Some(me) = fleet.nodes.iter().find(|node| node.incarnation == life.incarnation) else { return Ok(false) };
+    let in_living_hands = |holder| {
+        fleet.nodes.iter().any(|node| node.incarnation == holder && node.alive(fleet.now) && holder != me.incarnation)
+    };
+    let mut after = None;
+    loop {
+        let page = life.store.load(Load::After { id: after, limit: 10_000 }).await?;
+        let left = page.jobs.iter().any(|head| match head.state {
+            State::Scheduled | State::Running => !head.node.is_some_and(in_living_hands),
+            _ => head.due.is_some() && me.can_run(&head.queue, &head.task),
+        });
+        match (left, page.next) {
+            (true, _) => return Ok(false),
+            (false, None) => return Ok(true),
+            (false, next) => after = next,
+        }
+    }
+}
+
+/// The control thread: one life after the other, until the node is to stop.
+async fn live(
+    shared: Arc<Shared>,
+    connect: Connect,
+    user: tokio::runtime::Handle,
+    running: watch::Sender<Option<Arc<Life>>>,
+    ready: oneshot::Sender<Result<(), StartError>>,
+) {
+    let mut ready = Some(ready);
+    let mut backoff = Backoff::default();
+    while !shared.stop.is_up() {
+        let life = match enter(&shared, &connect).await {
+            Ok(life) => life,
+            Err(error) => match ready.take() {
+                Some(ready) => return drop(ready.send(Err(error))),
+                None => {
+                    tracing::warn!(%error, "could not join the fleet again");
+                    backoff.wait().await;
+                    continue;
+                }
+            },
+        };
+        backoff = Backoff::default();
+        running.send_replace(Some(life.clone()));
+        live_once(&life, &user, ready.take()).await;
+        running.send_replace(None);
+    }
+}
+
+async fn enter(shared: &Arc<Shared>, connect: &Connect) -> Result<Arc<Life>, StartError> {
+    let store = connect().await?;
+    let (incarnation, sent) = pulse::join(shared, &*store).await?;
+    let life = Arc::new(Life::new(shared.clone(), store, incarnation, sent));
+    life.trace(|| Record::Join { slots: shared.config.slots });
+    Ok(life)
+}
+
+/// From the first beat to the last settle.
+async fn live_once(
+    life: &Arc<Life>,
+    user: &tokio::runtime::Handle,
+    ready: Option<oneshot::Sender<Result<(), StartError>>>,
+) {
+    let mut workers = node::start_workers(life, user);
+    let (lead, leads) = watch::channel(None);
+    let loops = async {
+        tokio::join!(
+            pulse::beat(life.clone(), lead),
+            pulse::mail(life.clone()),
+            dispatcher::dispatch(life.clone(), leads),
+            settle::settle(life.clone()),
+        )
+    };
+    let story = async {
+        if let Some(ready) = ready {
+            // Nobody waits for the answer any more: the node is stopped by the same hand.
+            let _ = ready.send(Ok(()));
+        }
+        tokio::select! {
+            () = life.shared.stop.wait() => life.draining.raise(),
+            () = life.draining.wait() => {}
+        }
+        wind_down(life).await;
+        life.over.raise();
+        while workers.join_next().await.is_some() {}
+        life.outgoing.notify_one();
+    };
+    tokio::join!(loops, story);
+    if !life.lost.load(Ordering::Acquire) {
+        pulse::leave(life).await;
+    }
+}
+
+/// Hands back what has not begun, lets the rest finish if there is time, interrupts what is left, and waits until all
+/// of it is written.
+async fn wind_down(life: &Life) {
+    let config = &life.shared.config;
+    life.hand_back(Duration::ZERO);
+    let lost = life.lost.load(Ordering::Acquire);
+    if config.wait_for_tasks_on_shutdown && !lost {
+        let _ = tokio::time::timeout(config.await_termination, nothing_held(life)).await;
+    }
+    life.hand_back(Duration::ZERO);
+    life.interrupt();
+    // What is left now is a stubborn task or an unreachable store; neither may keep the process.
+    let _ = tokio::time::timeout(config.lease.max(Duration::from_secs(2)), nothing_held(life)).await;
+}
+
+async fn nothing_held(life: &Life) {
+    while !life.idle_now() {
+        // Jobs that were on their way when the node began to drain go back too.
+        life.hand_back(Duration::ZERO);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}

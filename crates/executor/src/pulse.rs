@@ -1,0 +1,162 @@
+//! Staying in the fleet: joining under a name, beating, taking the lead, leaving.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, Instant},
+};
+
+use tokio::sync::watch;
+use turnwise_core::{Incarnation, Node};
+use turnwise_store::{Beat, Epoch, Join, Joined, Replace, Store, StoreError};
+
+use crate::{
+    executor::StartError,
+    host,
+    shared::{Life, Shared},
+    trace::Record,
+};
+
+/// What the last beat said about dispatching.
+#[derive(Debug, Clone)]
+pub(crate) struct Lead {
+    pub(crate) epoch: Epoch,
+    pub(crate) nodes: Vec<Node>,
+}
+
+/// Waits that double, up to a second, with some chance in them so that a fleet does not knock in step.
+#[derive(Debug, Default)]
+pub(crate) struct Backoff {
+    tries: u32,
+}
+
+impl Backoff {
+    pub(crate) async fn wait(&mut self) {
+        let least = Duration::from_millis(20).saturating_mul(1 << self.tries.min(6)).min(Duration::from_secs(1));
+        self.tries += 1;
+        tokio::time::sleep(least.mul_f64(0.5 + rand::random::<f64>())).await;
+    }
+}
+
+/// Joins the fleet under the configured name. A name that is taken is taken over when its process is certainly gone, or
+/// when its lease has run out; if it beats meanwhile, it lives, and this node is refused.
+pub(crate) async fn join(shared: &Shared, store: &dyn Store) -> Result<(Incarnation, Instant), StartError> {
+    let here = host::this();
+    let incarnation = Incarnation(uuid::Builder::from_random_bytes(rand::random()).into_uuid());
+    let mut replace: Option<Replace> = None;
+    let mut seen: Option<Replace> = None;
+    loop {
+        let sent = Instant::now();
+        let join = Join {
+            incarnation,
+            name: shared.config.name.clone(),
+            host: here.clone(),
+            slots: shared.config.slots,
+            queue_capacity: shared.config.queue_capacity,
+            queues: shared.config.queues.clone(),
+            tasks: shared.registry.names().cloned().collect(),
+            lease: shared.config.lease,
+            replace,
+        };
+        match store.join(join).await? {
+            Joined::In { now } => {
+                shared.clock.heard(now);
+                return Ok((incarnation, sent));
+            }
+            Joined::Taken { by, now } => {
+                let other = Replace { incarnation: by.incarnation, lease_until: by.lease_until };
+                let beats = seen
+                    .is_some_and(|seen| seen.incarnation == other.incarnation && seen.lease_until != other.lease_until);
+                if host::is_gone(&by.host, &here) || by.lease_until < now {
+                    replace = Some(other);
+                } else if beats {
+                    return Err(StartError::NameTaken { name: by.name, host: by.host.name, pid: by.host.pid });
+                } else {
+                    seen = Some(other);
+                    tracing::info!(name = %by.name, host = by.host.name, pid = by.host.pid, "the name is taken; waiting to see whether its owner lives");
+                    // It beats three times a lease; one beat is proof enough.
+                    let wait = by.lease_until.since(now).min(shared.config.lease / 2) + Duration::from_millis(10);
+                    tokio::time::sleep(wait).await;
+                }
+            }
+        }
+    }
+}
+
+/// Beats until the life is over or this node is declared lost. Tells the dispatcher loop whether it leads.
+pub(crate) async fn beat(life: Arc<Life>, lead: watch::Sender<Option<Lead>>) {
+    let bell = life.store.bell();
+    let config = &life.shared.config;
+    let mut backoff = Backoff::default();
+    loop {
+        if life.over.is_up() {
+            lead.send_replace(None);
+            return;
+        }
+        let sent = Instant::now();
+        let slots = if life.draining.is_up() { 0 } else { config.slots };
+        let ask = Beat {
+            node: life.incarnation,
+            lease: config.lease,
+            slots,
+            // A node that stops hands over.
+            lead: config.dispatch && !life.draining.is_up(),
+        };
+        match life.store.beat(ask).await {
+            Ok(pulse) if pulse.alive => {
+                backoff = Backoff::default();
+                life.shared.clock.heard(pulse.now);
+                life.heard(sent);
+                lead.send_replace(pulse.epoch.map(|epoch| Lead { epoch, nodes: pulse.nodes }));
+            }
+            Ok(_) => {
+                tracing::warn!("this node was declared lost: its jobs are in other hands by now");
+                life.lost.store(true, Ordering::Release);
+                lead.send_replace(None);
+                life.draining.raise();
+                return;
+            }
+            Err(error) => {
+                tracing::warn!(%error, "could not beat");
+                if !life.in_contact() {
+                    lead.send_replace(None);
+                }
+                backoff.wait().await;
+                continue;
+            }
+        }
+        tokio::select! {
+            () = tokio::time::sleep(config.beat_interval()) => {}
+            () = bell.lead.notified(), if config.dispatch => {}
+            () = life.over.wait() => {}
+            () = life.draining.wait(), if slots > 0 => {}
+        }
+    }
+}
+
+/// Says good-bye, so that the others need not wait for the lease.
+pub(crate) async fn leave(life: &Life) {
+    life.trace(|| Record::Leave { held: life.held() });
+    let goodbye = tokio::time::timeout(life.shared.config.lease, life.store.leave(life.incarnation)).await;
+    match goodbye {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::warn!(%error, "could not say good-bye; the fleet will notice"),
+        Err(_) => tracing::warn!("could not say good-bye in time; the fleet will notice"),
+    }
+}
+
+/// Brings in what others have assigned to this node, and who of its jobs shall stop.
+pub(crate) async fn mail(life: Arc<Life>) {
+    let bell = life.store.bell();
+    loop {
+        match life.store.assignments(life.incarnation, life.known_batches()).await {
+            Ok(deliveries) => deliveries.into_iter().for_each(|delivery| life.take_delivery(delivery)),
+            Err(StoreError::NotLeading) => unreachable!("reading mail needs no lead"),
+            Err(error) => tracing::warn!(%error, "could not read the mail"),
+        }
+        tokio::select! {
+            () = bell.mail.notified() => {}
+            () = tokio::time::sleep(life.shared.config.poll_interval) => {}
+            () = life.over.wait() => return,
+        }
+    }
+}

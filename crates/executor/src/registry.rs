@@ -1,0 +1,83 @@
+//! Name → task. Collected from the `#[task]` annotations of the program, or registered one by one.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use turnwise_core::{Invalid, TaskName};
+
+use crate::task::{AnyTask, Task};
+
+/// A task that an annotation left for the registry to find.
+pub struct Annotated(fn() -> AnyTask);
+
+impl Annotated {
+    pub const fn new(make: fn() -> AnyTask) -> Self {
+        Self(make)
+    }
+}
+
+inventory::collect!(Annotated);
+
+/// Two tasks with one name: which of them would run?
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("two tasks are named {0:?}; give one of them another name")]
+pub struct DuplicateTask(pub String);
+
+#[derive(Debug, thiserror::Error)]
+pub enum RegistryError {
+    #[error(transparent)]
+    Duplicate(#[from] DuplicateTask),
+    #[error("task {task:?}: {invalid}")]
+    Invalid { task: String, invalid: Invalid },
+}
+
+#[derive(Debug, Default, Clone)]
+pub struct Registry {
+    tasks: BTreeMap<TaskName, Arc<AnyTask>>,
+}
+
+impl Registry {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// All tasks annotated with `#[task]` in this program.
+    pub fn annotated() -> Result<Self, RegistryError> {
+        let mut registry = Self::new();
+        for Annotated(make) in inventory::iter::<Annotated> {
+            registry.add(make())?;
+        }
+        Ok(registry)
+    }
+
+    pub fn register(&mut self, task: impl Task) -> Result<&mut Self, RegistryError> {
+        self.add(AnyTask::new(task))?;
+        Ok(self)
+    }
+
+    fn add(&mut self, task: AnyTask) -> Result<(), RegistryError> {
+        let invalid = |invalid| RegistryError::Invalid { task: task.name().to_owned(), invalid };
+        let name = TaskName::new(task.name()).map_err(invalid)?;
+        task.retry().map_err(invalid)?;
+        if self.tasks.contains_key(&name) {
+            return Err(DuplicateTask(task.name().to_owned()).into());
+        }
+        self.tasks.insert(name, Arc::new(task));
+        Ok(())
+    }
+
+    pub fn get(&self, name: &TaskName) -> Option<&Arc<AnyTask>> {
+        self.tasks.get(name)
+    }
+
+    pub fn names(&self) -> impl Iterator<Item = &TaskName> {
+        self.tasks.keys()
+    }
+
+    pub fn tasks(&self) -> impl Iterator<Item = &AnyTask> {
+        self.tasks.values().map(|task| &**task)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.tasks.is_empty()
+    }
+}

@@ -1,0 +1,242 @@
+//! Writing how runs ended: whatever has ended since the last write goes into the next one.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, Instant},
+};
+
+use tokio::sync::oneshot;
+use turnwise_core::{
+    Fence, JobId,
+    job::AssignedJob,
+    lifecycle::{self, Event, Standing, Target},
+    scheduler::{self, Rest},
+};
+use turnwise_store::{Author, Settle, Settled, Settlement};
+
+use crate::{
+    event,
+    node::job_event,
+    pulse::Backoff,
+    shared::{Ended, Life, Outgoing, fence_number},
+    trace::Record,
+};
+
+/// A run that takes longer than this is shown as `running`; a shorter one saves the write.
+const MOMENT: Duration = Duration::from_millis(200);
+/// How often to look for such runs.
+const SWEEP: Duration = Duration::from_millis(100);
+/// A job that lies in the buffer longer is handed back: perhaps somebody else has a free slot.
+const BUFFERED: Duration = Duration::from_secs(1);
+/// But not more often than this: if nobody has, it comes straight back.
+const HAND_BACK_PAUSE: Duration = Duration::from_secs(10);
+
+/// Runs until the life is over and everything is written.
+pub(crate) async fn settle(life: Arc<Life>) {
+    let mut sweep = tokio::time::interval(SWEEP);
+    sweep.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut handed_back = Instant::now();
+    loop {
+        let batch = life.take_outgoing(life.shared.config.batch_size);
+        let done = life.take_done();
+        if !batch.is_empty() || !done.is_empty() {
+            write(&life, batch, done).await;
+            continue;
+        }
+        life.tell_if_idle();
+        if life.over.is_up() {
+            return;
+        }
+        tokio::select! {
+            () = life.outgoing.notified() => {}
+            () = life.over.wait() => {}
+            _ = sweep.tick() => {
+                write_running(&life).await;
+                if handed_back.elapsed() >= HAND_BACK_PAUSE && life.hand_back(BUFFERED) > 0 {
+                    handed_back = Instant::now();
+                }
+            }
+        }
+    }
+}
+
+/// One settlement with what is needed once it is written.
+enum Item {
+    Ended { ended: Ended, attempt: u32, state: turnwise_core::State, rest: Option<Rest>, error: Option<String> },
+    Begin { job: Arc<AssignedJob>, may_start: oneshot::Sender<bool> },
+}
+
+async fn write(life: &Life, batch: Vec<Outgoing>, done: Vec<turnwise_store::BatchId>) {
+    let told = life.term();
+    let mut items = Vec::with_capacity(batch.len());
+    let mut settlements = Vec::with_capacity(batch.len());
+    for outgoing in batch {
+        let (item, settlement) = decide(life, outgoing);
+        items.push(item);
+        settlements.push(settlement);
+    }
+    let author = Author::Node { node: life.incarnation, told };
+    let settle = Settle { author, settlements, done };
+    let (replies, again) = match write_until_heard(life, &settle).await {
+        Some(written) => written,
+        None => return life.put_back_done(settle.done),
+    };
+    life.forget_batches(&settle.done);
+    finish(life, told, items, settle.settlements, replies, again);
+}
+
+/// Decides what follows each end. The decision is core's; only the numbers are put in here.
+fn decide(life: &Life, outgoing: Outgoing) -> (Item, Settlement) {
+    match outgoing {
+        Outgoing::Begin { job, may_start } => {
+            let settlement = start(life, &job, None);
+            (Item::Begin { job, may_start }, settlement)
+        }
+        Outgoing::Ended(ended) => {
+            let job = &ended.job;
+            let cancel_requested = job.cancel_requested || life.cancel_wanted(job.id);
+            let standing = Standing { cancel_requested, ..Standing::from(&**job) };
+            let to = lifecycle::decide(
+                &standing,
+                &Event::Ended(ended.outcome.clone()),
+                life.shared.clock.now(),
+                rand::random(),
+            )
+            .expect("an assigned job may end in every way");
+            let rest = match to.to {
+                Target::Stuck { due } => Some(Rest { stuck: true, due, crashes: to.counts.crashes }),
+                Target::Waiting { due } => Some(Rest { stuck: false, due: Some(due), crashes: to.counts.crashes }),
+                _ => None,
+            };
+            let settlement = Settlement {
+                job: job.id,
+                fence: job.fence,
+                saw_cancel: cancel_requested,
+                started_at: ended.started_at,
+                finished_at: ended.finished_at,
+                to,
+            };
+            let (attempt, state) = (settlement.to.counts.attempt, settlement.to.state(job.state));
+            let error = settlement.to.error.clone();
+            (Item::Ended { ended, attempt, state, rest, error }, settlement)
+        }
+    }
+}
+
+fn start(life: &Life, job: &AssignedJob, started_at: Option<turnwise_core::Timestamp>) -> Settlement {
+    let now = life.shared.clock.now();
+    let to = lifecycle::decide(&Standing::from(job), &Event::Start, now, 0.0).expect("a scheduled job may start");
+    Settlement {
+        job: job.id,
+        fence: job.fence,
+        saw_cancel: true,
+        to,
+        started_at: Some(started_at.unwrap_or(now)),
+        finished_at: None,
+    }
+}
+
+/// Repeats until the store answers, or the node has been declared lost and the store has been out of reach for long:
+/// what could not be written then is seen to by the dispatcher. Says whether an earlier try may have been written.
+async fn write_until_heard(life: &Life, settle: &Settle) -> Option<(Vec<Settled>, bool)> {
+    let mut backoff = Backoff::default();
+    let mut again = false;
+    loop {
+        match life.store.settle(settle.clone()).await {
+            Ok(replies) => return Some((replies, again)),
+            Err(error) => {
+                tracing::warn!(%error, jobs = settle.settlements.len(), "could not settle; trying again");
+                if life.lost.load(Ordering::Acquire) || (life.shared.stop.is_up() && !life.in_contact()) {
+                    tracing::error!(jobs = settle.settlements.len(), "giving up; the jobs will run again");
+                    life.release(settle.settlements.iter().map(|settlement| (settlement.job, settlement.fence)));
+                    return None;
+                }
+                again = true;
+                backoff.wait().await;
+            }
+        }
+    }
+}
+
+fn finish(
+    life: &Life,
+    told: Option<turnwise_store::Epoch>,
+    items: Vec<Item>,
+    settlements: Vec<Settlement>,
+    replies: Vec<Settled>,
+    again: bool,
+) {
+    let mut out_of_hands: Vec<(JobId, Fence)> = Vec::with_capacity(items.len());
+    let mut to_dispatcher = Vec::new();
+    let mut applied = 0;
+    for ((item, settlement), reply) in items.into_iter().zip(&settlements).zip(replies) {
+        match item {
+            Item::Begin { job, may_start } => {
+                let go = reply == Settled::Applied;
+                if go {
+                    life.running_written(job.id);
+                } else {
+                    refused(life, settlement);
+                    out_of_hands.push((job.id, job.fence));
+                }
+                // A worker that is gone does not mind.
+                let _ = may_start.send(go);
+            }
+            Item::Ended { ended, attempt, state, rest, error } => match reply {
+                Settled::CancelRequested => {
+                    life.want_cancel(ended.job.id);
+                    life.send(Outgoing::Ended(ended));
+                }
+                Settled::Applied => {
+                    applied += 1;
+                    out_of_hands.push((ended.job.id, ended.job.fence));
+                    life.trace(|| Record::Settle { job: ended.job.id, fence: fence_number(ended.job.fence), state });
+                    if told.is_some() {
+                        to_dispatcher.push(scheduler::Settled {
+                            id: ended.job.id,
+                            fence: ended.job.fence,
+                            ran: settlement.ran(),
+                            rest,
+                        });
+                    }
+                    if life.shared.hub.listened_to()
+                        && let Some(event) = event::Event::settled(state, job_event(&ended.job, attempt, error))
+                    {
+                        life.shared.hub.tell(event);
+                    }
+                }
+                Settled::Superseded | Settled::Gone => {
+                    out_of_hands.push((ended.job.id, ended.job.fence));
+                    // After a lost reply, no trace of a job means that the first try went through.
+                    if !(again && reply == Settled::Gone) {
+                        refused(life, settlement);
+                    }
+                }
+            },
+        }
+    }
+    life.shared.counters.settled.fetch_add(applied, Ordering::Relaxed);
+    life.release(out_of_hands.into_iter());
+    life.tell(told, to_dispatcher);
+}
+
+/// Somebody else has the job: what this run did is not believed, and that is said aloud.
+fn refused(life: &Life, settlement: &Settlement) {
+    life.shared.counters.stale.fetch_add(1, Ordering::Relaxed);
+    life.trace(|| Record::Stale { job: settlement.job, fence: fence_number(settlement.fence) });
+    tracing::warn!(job = %settlement.job, fence = settlement.fence.0, "a stale settle was refused: the job is in other hands");
+}
+
+async fn write_running(life: &Life) {
+    let running = life.still_running(MOMENT);
+    if running.is_empty() {
+        return;
+    }
+    let settlements: Vec<_> = running.iter().map(|(job, started_at)| start(life, job, Some(*started_at))).collect();
+    let author = Author::Node { node: life.incarnation, told: None };
+    match life.store.settle(Settle { author, settlements, done: Vec::new() }).await {
+        // Whatever the answer: it was written, or the job is settled or in other hands, which its end will tell.
+        Ok(_) => running.iter().for_each(|(job, _)| life.running_written(job.id)),
+        Err(error) => tracing::warn!(%error, "could not write what is running"),
+    }
+}

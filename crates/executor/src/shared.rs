@@ -1,0 +1,490 @@
+//! What the loops of one node share.
+
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use tokio::sync::{Notify, oneshot};
+use turnwise_core::{
+    Fence, Incarnation, JobId, Timestamp,
+    job::AssignedJob,
+    lifecycle::{Outcome, WATCHED_CRASHES},
+    scheduler,
+};
+use turnwise_store::{BatchId, Delivery, Epoch, Store};
+
+use crate::{
+    clock::DatabaseClock,
+    config::Config,
+    event::Hub,
+    registry::Registry,
+    task::{States, StopSign},
+    trace::{Line, Record, Trace},
+};
+
+/// The same for all lives of a node.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    pub(crate) registry: Registry,
+    pub(crate) states: States,
+    pub(crate) hub: Hub,
+    pub(crate) trace: Trace,
+    pub(crate) clock: DatabaseClock,
+    pub(crate) counters: Counters,
+    /// The node shall stop.
+    pub(crate) stop: StopSign,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) settled: AtomicU64,
+    pub(crate) stale: AtomicU64,
+    pub(crate) lives: AtomicU64,
+}
+
+/// One incarnation: from joining the fleet to leaving it or being declared lost.
+#[derive(Debug)]
+pub(crate) struct Life {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) incarnation: Incarnation,
+    desk: Mutex<Desk>,
+    /// Rung once per job that a worker may take.
+    pub(crate) ready: Notify,
+    outbox: Mutex<VecDeque<Outgoing>>,
+    pub(crate) outgoing: Notify,
+    term: Mutex<Option<Term>>,
+    pub(crate) told: Notify,
+    /// No new jobs: the node stops, or was declared lost.
+    pub(crate) draining: StopSign,
+    /// The workers may go home.
+    pub(crate) over: StopSign,
+    pub(crate) lost: AtomicBool,
+    contact: Mutex<Contact>,
+    idle: AtomicBool,
+}
+
+/// The jobs in this node's hands.
+#[derive(Debug, Default)]
+struct Desk {
+    buffer: VecDeque<JobId>,
+    held: HashMap<JobId, Held>,
+    /// Batches with unsettled jobs, and how many.
+    open: HashMap<BatchId, usize>,
+    /// Batches that came, or are on their way here from this process's own dispatcher.
+    known: HashSet<BatchId>,
+    /// Batches that are through and may be removed from the store.
+    done: Vec<BatchId>,
+}
+
+#[derive(Debug)]
+struct Held {
+    job: Arc<AssignedJob>,
+    batch: BatchId,
+    stop: Arc<StopSign>,
+    since: Instant,
+    phase: Phase,
+    cancel: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Buffered,
+    /// `written`: the store knows that it runs.
+    Running {
+        since: Instant,
+        started_at: Timestamp,
+        written: bool,
+    },
+    Ended,
+}
+
+/// What the settle loop has to write.
+#[derive(Debug)]
+pub(crate) enum Outgoing {
+    Ended(Ended),
+    /// A suspect is about to start: write `running` first, then say whether it may.
+    Begin {
+        job: Arc<AssignedJob>,
+        may_start: oneshot::Sender<bool>,
+    },
+}
+
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) job: Arc<AssignedJob>,
+    pub(crate) outcome: Outcome,
+    pub(crate) started_at: Option<Timestamp>,
+    pub(crate) finished_at: Option<Timestamp>,
+}
+
+/// The dispatcher in this process, while it dispatches.
+#[derive(Debug)]
+struct Term {
+    epoch: Epoch,
+    settled: Vec<scheduler::Settled>,
+}
+
+/// How well the database has been heard.
+#[derive(Debug, Clone, Copy)]
+struct Contact {
+    /// When the last beat that succeeded was sent.
+    last: Instant,
+    /// Since when no gap was as long as a lease.
+    since: Instant,
+}
+
+impl Life {
+    pub(crate) fn new(shared: Arc<Shared>, store: Arc<dyn Store>, incarnation: Incarnation, joined: Instant) -> Self {
+        shared.counters.lives.fetch_add(1, Ordering::Relaxed);
+        Self {
+            shared,
+            store,
+            incarnation,
+            desk: Mutex::default(),
+            ready: Notify::new(),
+            outbox: Mutex::default(),
+            outgoing: Notify::new(),
+            term: Mutex::default(),
+            told: Notify::new(),
+            draining: StopSign::default(),
+            over: StopSign::default(),
+            lost: AtomicBool::new(false),
+            contact: Mutex::new(Contact { last: joined, since: joined }),
+            idle: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn trace(&self, record: impl FnOnce() -> Record) {
+        if self.shared.trace.is_on() {
+            let line = Line {
+                at: self.shared.clock.now(),
+                node: &self.shared.config.name,
+                incarnation: self.incarnation,
+                record: record(),
+            };
+            self.shared.trace.write(&line);
+        }
+    }
+
+    // --- contact -----------------------------------------------------------------------------------------------
+
+    pub(crate) fn heard(&self, sent: Instant) {
+        let mut contact = locked(&self.contact);
+        if sent.duration_since(contact.last) > self.shared.config.lease {
+            contact.since = sent;
+        }
+        contact.last = sent;
+        drop(contact);
+        self.wake_workers(usize::MAX);
+    }
+
+    /// Whether the lease, by this machine's own monotonic clock, still runs.
+    pub(crate) fn in_contact(&self) -> bool {
+        locked(&self.contact).last.elapsed() < self.shared.config.lease
+    }
+
+    /// Whether contact has lasted a full lease: only then may others be declared lost.
+    pub(crate) fn long_in_contact(&self) -> bool {
+        self.in_contact() && locked(&self.contact).since.elapsed() >= self.shared.config.lease
+    }
+
+    // --- the desk: jobs come, run and go -------------------------------------------------------------------------
+
+    fn desk(&self) -> MutexGuard<'_, Desk> {
+        locked(&self.desk)
+    }
+
+    /// The own dispatcher is about to assign this batch: the mail is not to deliver it as well.
+    pub(crate) fn expect(&self, batch: BatchId) {
+        self.desk().known.insert(batch);
+    }
+
+    /// It is not known whether the batch was assigned: the mail shall deliver it if it was.
+    pub(crate) fn unexpect(&self, batch: BatchId) {
+        self.desk().known.remove(&batch);
+    }
+
+    pub(crate) fn known_batches(&self) -> Vec<BatchId> {
+        self.desk().known.iter().copied().collect()
+    }
+
+    /// Jobs from the own dispatcher's reply.
+    pub(crate) fn take_assigned(&self, batch: BatchId, jobs: Vec<AssignedJob>) {
+        let count = self.desk().accept(batch, jobs);
+        self.wake_workers(count);
+    }
+
+    /// A delivery from the mail; one that is known already is left alone.
+    pub(crate) fn take_delivery(&self, delivery: Delivery) {
+        let mut desk = self.desk();
+        if !desk.known.insert(delivery.batch) {
+            return;
+        }
+        for id in &delivery.cancel {
+            if let Some(held) = desk.held.get_mut(id) {
+                held.cancel = true;
+                held.stop.raise();
+            }
+        }
+        if delivery.jobs.is_empty() {
+            desk.done.push(delivery.batch);
+            self.outgoing.notify_one();
+        }
+        let count = desk.accept(delivery.batch, delivery.jobs);
+        drop(desk);
+        self.wake_workers(count);
+    }
+
+    fn wake_workers(&self, count: usize) {
+        for _ in 0..count.min(self.shared.config.slots as usize) {
+            self.ready.notify_one();
+        }
+    }
+
+    /// The next job for a worker; `None` when the life is over.
+    pub(crate) async fn next_job(&self) -> Option<(Arc<AssignedJob>, Arc<StopSign>)> {
+        loop {
+            let ready = self.ready.notified();
+            if self.over.is_up() {
+                return None;
+            }
+            if self.in_contact()
+                && let Some(next) = self.desk().pop()
+            {
+                return Some(next);
+            }
+            tokio::select! {
+                () = ready => {}
+                () = self.over.wait() => {}
+            }
+        }
+    }
+
+    /// The task begins.
+    pub(crate) fn begun(&self, job: &AssignedJob, started_at: Timestamp) {
+        if let Some(held) = self.desk().held_at(job.id, job.fence) {
+            held.phase = Phase::Running {
+                since: Instant::now(),
+                started_at,
+                written: held.job.counts.crashes >= WATCHED_CRASHES,
+            };
+        }
+        self.idle.store(false, Ordering::Release);
+    }
+
+    /// The run is over; the settle loop takes it from here.
+    pub(crate) fn ended(&self, ended: Ended) {
+        if let Some(held) = self.desk().held_at(ended.job.id, ended.job.fence) {
+            held.phase = Phase::Ended;
+        }
+        self.send(Outgoing::Ended(ended));
+    }
+
+    pub(crate) fn send(&self, outgoing: Outgoing) {
+        locked(&self.outbox).push_back(outgoing);
+        self.outgoing.notify_one();
+    }
+
+    pub(crate) fn take_outgoing(&self, limit: usize) -> Vec<Outgoing> {
+        let mut outbox = locked(&self.outbox);
+        let count = outbox.len().min(limit);
+        outbox.drain(..count).collect()
+    }
+
+    pub(crate) fn take_done(&self) -> Vec<BatchId> {
+        std::mem::take(&mut self.desk().done)
+    }
+
+    pub(crate) fn put_back_done(&self, done: Vec<BatchId>) {
+        self.desk().done.extend(done);
+    }
+
+    /// The store has removed these batches; they cannot come again.
+    pub(crate) fn forget_batches(&self, done: &[BatchId]) {
+        let mut desk = self.desk();
+        desk.known.retain(|batch| !done.contains(batch));
+    }
+
+    /// Whether a cancel has been asked for since the job was assigned.
+    pub(crate) fn cancel_wanted(&self, id: JobId) -> bool {
+        self.desk().held.get(&id).is_some_and(|held| held.cancel)
+    }
+
+    pub(crate) fn want_cancel(&self, id: JobId) {
+        if let Some(held) = self.desk().held.get_mut(&id) {
+            held.cancel = true;
+        }
+    }
+
+    /// These jobs are out of this node's hands.
+    pub(crate) fn release(&self, jobs: impl Iterator<Item = (JobId, Fence)>) {
+        let mut desk = self.desk();
+        jobs.for_each(|(id, fence)| desk.release(id, fence));
+    }
+
+    /// Jobs that have run for a moment without the store knowing: `running` is to be written for them.
+    pub(crate) fn still_running(&self, moment: Duration) -> Vec<(Arc<AssignedJob>, Timestamp)> {
+        let desk = self.desk();
+        desk.held
+            .values()
+            .filter_map(|held| match held.phase {
+                Phase::Running { since, started_at, written: false } if since.elapsed() >= moment => {
+                    Some((held.job.clone(), started_at))
+                }
+                _ => None,
+            })
+            .collect()
+    }
+
+    pub(crate) fn running_written(&self, id: JobId) {
+        if let Some(held) = self.desk().held.get_mut(&id)
+            && let Phase::Running { written, .. } = &mut held.phase
+        {
+            *written = true;
+        }
+    }
+
+    /// Takes back from the buffer what nobody has started: all of it, or what lies there longer than `age`.
+    pub(crate) fn hand_back(&self, age: Duration) -> usize {
+        let mut desk = self.desk();
+        let Desk { buffer, held, .. } = &mut *desk;
+        let mut back = Vec::new();
+        buffer.retain(|id| {
+            let old = held.get(id).is_some_and(|held| held.since.elapsed() >= age);
+            if old {
+                back.push(held[id].job.clone());
+            }
+            !old
+        });
+        drop(desk);
+        let count = back.len();
+        for job in back {
+            self.ended(Ended { job, outcome: Outcome::Interrupted, started_at: None, finished_at: None });
+        }
+        count
+    }
+
+    /// Tells every running task to stop.
+    pub(crate) fn interrupt(&self) {
+        self.desk().held.values().for_each(|held| held.stop.raise());
+    }
+
+    pub(crate) fn held(&self) -> usize {
+        self.desk().held.len()
+    }
+
+    pub(crate) fn idle_now(&self) -> bool {
+        self.held() == 0 && locked(&self.outbox).is_empty()
+    }
+
+    /// Says `idle` once each time the node has become so.
+    pub(crate) fn tell_if_idle(&self) {
+        if self.idle_now() && !self.idle.swap(true, Ordering::AcqRel) {
+            self.shared.hub.tell(crate::event::Event::Idle);
+        }
+    }
+
+    // --- the dispatcher in this process -----------------------------------------------------------------------
+
+    /// From now on, what is settled here is told here.
+    pub(crate) fn begin_term(&self, epoch: Epoch) {
+        *locked(&self.term) = Some(Term { epoch, settled: Vec::new() });
+    }
+
+    pub(crate) fn end_term(&self) {
+        *locked(&self.term) = None;
+    }
+
+    pub(crate) fn term(&self) -> Option<Epoch> {
+        locked(&self.term).as_ref().map(|term| term.epoch)
+    }
+
+    pub(crate) fn tell(&self, epoch: Option<Epoch>, settled: Vec<scheduler::Settled>) {
+        if let Some(term) = &mut *locked(&self.term)
+            && Some(term.epoch) == epoch
+        {
+            term.settled.extend(settled);
+            self.told.notify_one();
+        }
+    }
+
+    pub(crate) fn has_told(&self) -> bool {
+        locked(&self.term).as_ref().is_some_and(|term| !term.settled.is_empty())
+    }
+
+    pub(crate) fn take_told(&self) -> Vec<scheduler::Settled> {
+        locked(&self.term).as_mut().map(|term| std::mem::take(&mut term.settled)).unwrap_or_default()
+    }
+}
+
+impl Desk {
+    fn accept(&mut self, batch: BatchId, jobs: Vec<AssignedJob>) -> usize {
+        let mut count = 0;
+        let since = Instant::now();
+        for job in jobs {
+            match self.held.get(&job.id).map(|held| held.job.fence) {
+                Some(fence) if fence >= job.fence => continue,
+                // It came back before its last settle here was noted.
+                Some(fence) => self.release(job.id, fence),
+                None => {}
+            }
+            let stop = Arc::new(StopSign::default());
+            if job.cancel_requested {
+                stop.raise();
+            }
+            let cancel = job.cancel_requested;
+            let id = job.id;
+            self.held.insert(id, Held { job: Arc::new(job), batch, stop, since, phase: Phase::Buffered, cancel });
+            self.buffer.push_back(id);
+            count += 1;
+        }
+        if count > 0 {
+            *self.open.entry(batch).or_default() += count;
+        }
+        count
+    }
+
+    fn pop(&mut self) -> Option<(Arc<AssignedJob>, Arc<StopSign>)> {
+        while let Some(id) = self.buffer.pop_front() {
+            if let Some(held) = self.held.get(&id) {
+                return Some((held.job.clone(), held.stop.clone()));
+            }
+        }
+        None
+    }
+
+    /// The job as it was assigned with this fence; the same job may have come again with a newer one.
+    fn held_at(&mut self, id: JobId, fence: Fence) -> Option<&mut Held> {
+        self.held.get_mut(&id).filter(|held| held.job.fence == fence)
+    }
+
+    fn release(&mut self, id: JobId, fence: Fence) {
+        if self.held_at(id, fence).is_none() {
+            return;
+        }
+        let held = self.held.remove(&id).expect("just seen");
+        if let Some(left) = self.open.get_mut(&held.batch) {
+            *left -= 1;
+            if *left == 0 {
+                self.open.remove(&held.batch);
+                self.done.push(held.batch);
+            }
+        }
+    }
+}
+
+/// A poisoned lock means a panic in a few lines without user code; what they guard is still in order.
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(crate) fn fence_number(fence: Fence) -> i64 {
+    fence.0
+}

@@ -1,0 +1,105 @@
+//! The record of a run, one JSON line per event, for the history checker (`turnwise-sim`) and for hard questions.
+//!
+//! Each line is one write to a file opened for appending, so lines of several processes do not mix and a killed
+//! process loses none it has written.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, Write},
+    path::Path,
+    sync::Arc,
+};
+
+use serde::Serialize;
+use turnwise_core::{Incarnation, JobId, NodeName, State, Timestamp};
+
+/// One line.
+#[derive(Debug, Serialize)]
+pub struct Line<'a> {
+    pub at: Timestamp,
+    pub node: &'a NodeName,
+    pub incarnation: Incarnation,
+    #[serde(flatten)]
+    pub record: Record,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Record {
+    /// The node is in the fleet.
+    Join {
+        slots: u32,
+    },
+    /// This node dispatches from now on.
+    Lead {
+        epoch: i64,
+    },
+    Assign {
+        job: JobId,
+        fence: i64,
+        to: Incarnation,
+    },
+    /// The task begins to run.
+    Start {
+        job: JobId,
+        fence: i64,
+        task: String,
+    },
+    /// The task has returned: what it did, it did.
+    Effect {
+        job: JobId,
+        fence: i64,
+    },
+    /// The store has accepted how it ended.
+    Settle {
+        job: JobId,
+        fence: i64,
+        state: State,
+    },
+    /// The store has refused a settle with an old fence.
+    Stale {
+        job: JobId,
+        fence: i64,
+    },
+    /// The dispatcher has taken a job from a lost node.
+    NodeLost {
+        job: JobId,
+        fence: i64,
+        lost: Incarnation,
+        state: State,
+    },
+    /// The node has left; `held` jobs were still in its hands.
+    Leave {
+        held: usize,
+    },
+}
+
+/// Where lines go, if anywhere.
+#[derive(Debug, Clone, Default)]
+pub struct Trace(Option<Arc<File>>);
+
+impl Trace {
+    pub fn off() -> Self {
+        Self(None)
+    }
+
+    pub fn to_file(path: impl AsRef<Path>) -> io::Result<Self> {
+        let file = OpenOptions::new().create(true).append(true).open(path)?;
+        Ok(Self(Some(Arc::new(file))))
+    }
+
+    pub fn is_on(&self) -> bool {
+        self.0.is_some()
+    }
+
+    pub(crate) fn write(&self, line: &Line<'_>) {
+        let Some(file) = &self.0 else { return };
+        let written = serde_json::to_vec(line).map_err(io::Error::other).and_then(|mut text| {
+            text.push(b'\n');
+            (&**file).write_all(&text)
+        });
+        if let Err(error) = written {
+            tracing::error!(%error, "the trace could not be written");
+        }
+    }
+}

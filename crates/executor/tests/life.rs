@@ -1,0 +1,377 @@
+//! The life of jobs on nodes, on the memory store.
+
+use std::{
+    collections::BTreeSet,
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use turnwise_core::{Job, JobId, Json, NewJob, NodeName, RetryPolicy, State, TaskName, Timestamp, lifecycle};
+use turnwise_executor::{
+    Config, Ctx, Event, EventKind, Executor, Outcome, Registry, StartError, Task,
+    executor::{Builder, Connect},
+};
+use turnwise_store::{Filter, Intervention, Join, MemoryStore, Store};
+
+/// Long enough for any machine; a test that needs it has failed.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+async fn soon<T>(what: impl Future<Output = T>) -> T {
+    tokio::time::timeout(DEADLINE, what).await.expect("did not happen in time")
+}
+
+struct Noop;
+impl Task for Noop {
+    type Args = ();
+    const NAME: &'static str = "noop";
+    async fn run(&self, _: Ctx, (): ()) -> Outcome {
+        Outcome::done()
+    }
+}
+
+/// Fails its first n attempts.
+struct Flaky;
+impl Task for Flaky {
+    type Args = u32;
+    const NAME: &'static str = "flaky";
+    async fn run(&self, ctx: Ctx, fail: u32) -> Outcome {
+        if ctx.attempt() <= fail {
+            Outcome::error(format!("attempt {}", ctx.attempt()))
+        } else {
+            Outcome::done_with(&ctx.attempt())
+        }
+    }
+}
+
+struct Panics;
+impl Task for Panics {
+    type Args = ();
+    const NAME: &'static str = "panics";
+    async fn run(&self, _: Ctx, (): ()) -> Outcome {
+        panic!("boom")
+    }
+}
+
+/// Runs until it is asked to stop.
+struct Patient;
+impl Task for Patient {
+    type Args = ();
+    const NAME: &'static str = "patient";
+    async fn run(&self, ctx: Ctx, (): ()) -> Outcome {
+        ctx.cancelled().await;
+        Outcome::done()
+    }
+}
+
+/// Blocks the thread it runs on.
+struct Blocks;
+impl Task for Blocks {
+    type Args = u64;
+    const NAME: &'static str = "blocks";
+    async fn run(&self, _: Ctx, millis: u64) -> Outcome {
+        std::thread::sleep(Duration::from_millis(millis));
+        Outcome::done()
+    }
+}
+
+/// Ends when jobs have started on two nodes.
+struct Meet;
+impl Task for Meet {
+    type Args = ();
+    const NAME: &'static str = "meet";
+    async fn run(&self, ctx: Ctx, (): ()) -> Outcome {
+        let meeting = ctx.state::<Meeting>().unwrap();
+        meeting.0.0.send_modify(|nodes| drop(nodes.insert(ctx.node().clone())));
+        meeting.0.0.subscribe().wait_for(|nodes| nodes.len() == 2).await.unwrap();
+        Outcome::done()
+    }
+}
+
+#[derive(Clone)]
+struct Meeting(tokio::sync::watch::Sender<BTreeSet<NodeName>>);
+
+fn connect(store: &MemoryStore) -> Connect {
+    let store = store.clone();
+    Arc::new(move || {
+        let store = store.another_process();
+        Box::pin(async move { Ok(Arc::new(store) as Arc<dyn Store>) })
+    })
+}
+
+fn node(store: &MemoryStore, name: &str) -> Builder {
+    let mut registry = Registry::new();
+    registry.register(Noop).unwrap().register(Flaky).unwrap().register(Panics).unwrap();
+    registry.register(Patient).unwrap().register(Blocks).unwrap();
+    let mut config = Config::new(NodeName::new(name).unwrap());
+    config.slots = 4;
+    config.poll_interval = Duration::from_millis(20);
+    config.lease = Duration::from_millis(900);
+    Builder::new(connect(store), config).registry(registry)
+}
+
+async fn started(builder: Builder) -> Executor {
+    let executor = builder.build().unwrap();
+    soon(executor.start()).await.unwrap();
+    executor
+}
+
+static NEXT: AtomicU32 = AtomicU32::new(1);
+
+fn job(task: &str, args: &str) -> NewJob {
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let mut random = [0; 10];
+    random[6..].copy_from_slice(&number.to_be_bytes());
+    let mut job =
+        NewJob::new(JobId::from_parts(1, random), TaskName::new(task).unwrap(), Json::parse("args", args).unwrap());
+    job.retry = RetryPolicy::durations(vec![Duration::from_millis(1); 3]).unwrap();
+    job
+}
+
+async fn ended(store: &MemoryStore, id: JobId) -> Job {
+    soon(async {
+        loop {
+            if let Some(job) = store.job(id).await.unwrap().filter(|job| job.state.finished()) {
+                return job;
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    })
+    .await
+}
+
+async fn in_state(store: &MemoryStore, id: JobId, state: State) -> Job {
+    soon(async {
+        loop {
+            if let Some(job) = store.job(id).await.unwrap().filter(|job| job.state == state) {
+                return job;
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_posted_job_ends_in_success() {
+    let store = MemoryStore::default();
+    let executor = started(node(&store, "a")).await;
+    let mut events = executor.events();
+    let posted = executor.post(job("noop", "null")).await.unwrap();
+    assert!(posted.new);
+    let event = soon(events.wait_for(EventKind::Success)).await.unwrap();
+    assert_eq!(event.job().unwrap().id, posted.id);
+    let job = ended(&store, posted.id).await;
+    assert_eq!((job.state, job.counts.attempt, job.node.as_ref().unwrap().as_str()), (State::Success, 1, "a"));
+    assert!(job.started_at.unwrap() <= job.finished_at.unwrap());
+    executor.stop().await;
+    assert!(store.nodes().await.unwrap().nodes.is_empty(), "a node that stops leaves the fleet");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flaky_job_is_tried_again_until_it_succeeds() {
+    let store = MemoryStore::default();
+    let executor = started(node(&store, "a")).await;
+    let flaky = executor.post(job("flaky", "2")).await.unwrap().id;
+    let hopeless = executor.post(job("flaky", "9")).await.unwrap().id;
+    let good = ended(&store, flaky).await;
+    assert_eq!((good.state, good.counts.attempt, good.result.unwrap().as_str()), (State::Success, 3, "3"));
+    let bad = ended(&store, hopeless).await;
+    assert_eq!((bad.state, bad.counts.attempt, bad.error.as_deref()), (State::Failed, 4, Some("attempt 4")));
+    executor.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_panic_is_an_error_of_its_job_and_of_nobody_else() {
+    let store = MemoryStore::default();
+    let executor = started(node(&store, "a")).await;
+    let mut panics = job("panics", "null");
+    panics.retry = RetryPolicy::None;
+    let panics = executor.post(panics).await.unwrap().id;
+    let wrong_args = executor.post(job("flaky", "\"x\"")).await.unwrap().id;
+    let neighbour = executor.post(job("noop", "null")).await.unwrap().id;
+    assert_eq!(ended(&store, panics).await.error.as_deref(), Some("panic: boom"));
+    assert!(ended(&store, wrong_args).await.error.unwrap().starts_with("args: "));
+    assert_eq!(ended(&store, neighbour).await.state, State::Success);
+    executor.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_running_job_is_cancelled_on_request() {
+    let store = MemoryStore::default();
+    let executor = started(node(&store, "a")).await;
+    let id = executor.post(job("patient", "null")).await.unwrap().id;
+    let running = in_state(&store, id, State::Running).await;
+    let to = lifecycle::decide(&(&running).into(), &lifecycle::Event::Cancel, Timestamp::MIN, 0.0).unwrap();
+    store.control(vec![Intervention { job: id, state: running.state, fence: running.fence, to }]).await.unwrap();
+    // The task returns `done`, but nobody may read success after the cancel was confirmed.
+    assert_eq!(ended(&store, id).await.state, State::Cancelled);
+    executor.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stopping_returns_what_cannot_finish_and_spends_no_attempt() {
+    let store = MemoryStore::default();
+    let executor =
+        started(node(&store, "a").configure(|config| config.await_termination = Duration::from_millis(50))).await;
+    let mut ids = Vec::new();
+    for _ in 0..8 {
+        ids.push(executor.post(job("patient", "null")).await.unwrap().id);
+    }
+    in_state(&store, ids[0], State::Running).await;
+    soon(executor.stop()).await;
+    for id in ids {
+        let job = store.job(id).await.unwrap().unwrap();
+        assert_eq!((job.state, job.counts.attempt, job.counts.crashes), (State::Waiting, 0, 0), "{job:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_nodes_share_the_work() {
+    let store = MemoryStore::default();
+    let meeting = Meeting(tokio::sync::watch::Sender::default());
+    let meets = |name| {
+        let mut registry = Registry::new();
+        registry.register(Meet).unwrap();
+        started(node(&store, name).registry(registry).state(meeting.clone()))
+    };
+    let (a, b) = (meets("a").await, meets("b").await);
+    let jobs: Vec<_> = (0..40).map(|_| job("meet", "null")).collect();
+    store.enqueue(jobs).await.unwrap();
+    soon(async { tokio::try_join!(a.drained(), b.drained()) }).await.unwrap();
+    let done = store.jobs(Filter { limit: Some(1000), ..Filter::default() }).await.unwrap();
+    assert!(done.iter().all(|job| job.state == State::Success && job.counts.attempt == 1));
+    let names: BTreeSet<_> = done.iter().map(|job| job.node.clone().unwrap()).collect();
+    assert_eq!(names.len(), 2, "both nodes ran some");
+    a.stop().await;
+    b.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_next_node_dispatches_at_once_when_the_dispatcher_stops() {
+    let store = MemoryStore::default();
+    let long = |config: &mut Config| config.lease = Duration::from_secs(600);
+    let a = started(node(&store, "a").configure(long)).await;
+    let b = started(node(&store, "b").configure(long)).await;
+    soon(a.stop()).await;
+    // Its own bell stands for the ring that the store of another process would send.
+    b.bell().unwrap().ring_lead();
+    let id = b.post(job("noop", "null")).await.unwrap().id;
+    assert_eq!(ended(&store, id).await.node.unwrap().as_str(), "b");
+    b.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn jobs_of_a_node_that_fell_silent_run_elsewhere() {
+    let store = MemoryStore::default();
+    let ghost = turnwise_core::Incarnation(uuid::Uuid::from_u128(7));
+    let join = Join {
+        incarnation: ghost,
+        name: NodeName::new("ghost").unwrap(),
+        host: turnwise_core::node::Host {
+            name: "h".into(),
+            boot_id: "b".into(),
+            pid_namespace: String::new(),
+            pid: 1,
+            started: 1,
+        },
+        slots: 1,
+        queue_capacity: 0,
+        queues: None,
+        tasks: BTreeSet::from([TaskName::new("noop").unwrap()]),
+        lease: Duration::from_millis(1),
+        replace: None,
+    };
+    store.join(join).await.unwrap();
+    let beat = turnwise_store::Beat { node: ghost, lease: Duration::from_millis(1), slots: 1, lead: true };
+    let epoch = store.beat(beat).await.unwrap().epoch.unwrap();
+    let lost = job("noop", "null");
+    let id = lost.id;
+    store.enqueue(vec![lost]).await.unwrap();
+    let picks = vec![turnwise_core::scheduler::Pick { job: id, fence: turnwise_core::Fence(0), node: ghost }];
+    let batch = turnwise_store::BatchId(uuid::Uuid::from_u128(9));
+    store.assign(turnwise_store::Assign { holder: ghost, epoch, batch, picks }).await.unwrap();
+
+    let executor = started(node(&store, "a")).await;
+    let job = ended(&store, id).await;
+    assert_eq!((job.state, job.counts.crashes, job.node.unwrap().as_str()), (State::Success, 1, "a"));
+    soon(executor.drained()).await.unwrap();
+    executor.stop().await;
+    assert!(store.nodes().await.unwrap().nodes.is_empty(), "the lost node was buried");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_name_alive_twice_is_refused_with_advice() {
+    let store = MemoryStore::default();
+    let first = started(node(&store, "a")).await;
+    let second = node(&store, "a").build().unwrap();
+    let error = soon(second.start()).await.unwrap_err();
+    assert!(matches!(error, StartError::NameTaken { .. }) && error.to_string().contains("--name"), "{error}");
+    first.stop().await;
+    soon(second.start()).await.unwrap();
+    second.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tasks_that_block_every_thread_stop_neither_heartbeat_nor_fleet() {
+    let store = MemoryStore::default();
+    let executor = started(node(&store, "a").configure(|config| config.lease = Duration::from_millis(500))).await;
+    let mut ids = Vec::new();
+    for _ in 0..4 {
+        ids.push(executor.post(job("blocks", "1200")).await.unwrap().id);
+    }
+    for id in ids {
+        let job = ended(&store, id).await;
+        assert_eq!((job.state, job.counts.crashes), (State::Success, 0));
+    }
+    assert_eq!(executor.stats().lost, 0);
+    executor.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_listener_hears_until_it_is_removed() {
+    let store = MemoryStore::default();
+    let executor = started(node(&store, "a")).await;
+    let heard = Arc::new(AtomicU32::new(0));
+    let count = heard.clone();
+    let listener = executor.on(EventKind::Success, move |event| {
+        assert!(matches!(event, Event::Success(_)));
+        count.fetch_add(1, Ordering::SeqCst);
+    });
+    let mut events = executor.events();
+    executor.post(job("noop", "null")).await.unwrap();
+    soon(events.wait_for(EventKind::Idle)).await.unwrap();
+    listener.remove();
+    executor.post(job("noop", "null")).await.unwrap();
+    soon(events.wait_for(EventKind::Success)).await.unwrap();
+    soon(executor.drained()).await.unwrap();
+    assert_eq!(heard.load(Ordering::SeqCst), 1);
+    executor.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_nobody_knows_stays_waiting_and_is_not_waited_for() {
+    let store = MemoryStore::default();
+    let executor = started(node(&store, "a")).await;
+    let unknown = executor.post(job("unheard-of", "null")).await.unwrap().id;
+    let known = executor.post(job("noop", "null")).await.unwrap().id;
+    soon(executor.drained()).await.unwrap();
+    assert_eq!(store.job(known).await.unwrap().unwrap().state, State::Success);
+    assert_eq!(store.job(unknown).await.unwrap().unwrap().state, State::Waiting);
+    executor.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_is_not_started_before_it_is_due() {
+    let store = MemoryStore::default();
+    let executor = started(node(&store, "a")).await;
+    let mut later = job("noop", "null");
+    let due = store.nodes().await.unwrap().now.plus(Duration::from_millis(300));
+    later.due = Some(due);
+    let id = executor.post(later).await.unwrap().id;
+    assert!(ended(&store, id).await.started_at.unwrap() >= due);
+    executor.stop().await;
+}

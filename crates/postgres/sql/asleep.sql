@@ -1,0 +1,2 @@
+-- asleep.sql: say whether submitters shall ring. Locks: the dispatcher's row. Index: primary key.
+update turnwise.dispatcher set asleep = $1 where epoch = $2 and asleep <> $1

@@ -1,0 +1,27 @@
+-- control_again.sql: bring finished jobs back by a person's decision, each guarded by the state and fence the person saw.
+-- They are news: a new number and a new transaction.
+-- Locks: the history rows, in id order; the new job rows. Index: primary keys.
+with back as (
+    delete from turnwise.history
+     using unnest($1::uuid[], $2::bigint[], $3::smallint[], $4::smallint[], $5::int[], $6::int[], $7::int[], $8::text[],
+                  $9::timestamptz[])
+           as t (id, fence, seen_state, to_state, to_attempt, to_retries, to_crashes, to_error, due)
+     where history.id = t.id and history.fence = t.fence and history.state = t.seen_state
+    returning history.*, t.to_state, t.to_attempt, t.to_retries, t.to_crashes, t.to_error, t.due
+), stored as (
+    insert into turnwise.job (
+           id, task, queue, grp, priority, args, retry, state, attempt, retries, crashes, fence, cancel_requested, error,
+           submitted_at, due_at, assigned_at, started_at, finished_at)
+    select id, task, queue, grp, priority, args, retry, to_state, to_attempt, to_retries, to_crashes, fence,
+           cancel_requested and to_state <> 0, coalesce(to_error, error), submitted_at, due, assigned_at, started_at,
+           finished_at
+      from back
+     order by id
+    returning id
+), told as (
+    insert into turnwise.change (jobs, ran)
+    select array_agg(id), array_agg(null::bigint) from stored having count(*) > 0
+), rung as materialized (
+    select pg_notify('turnwise', 'news') from turnwise.dispatcher where asleep and exists (select from stored)
+)
+select stored.id from stored where (select count(*) from rung) >= 0

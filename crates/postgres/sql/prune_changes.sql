@@ -1,0 +1,9 @@
+-- prune_changes.sql: delete changes the snapshot $1 has seen. Locks: those rows. Index: change_xact.
+delete from turnwise.change
+ where ctid = any (array(
+       select ctid from turnwise.change
+        where xact < pg_snapshot_xmax($1::text::pg_snapshot)
+          and pg_visible_in_snapshot(xact, $1::text::pg_snapshot)
+        order by xact
+        limit $2
+          for update skip locked))

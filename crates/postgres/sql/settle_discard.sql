@@ -1,0 +1,19 @@
+-- settle_discard.sql: settle_finish.sql where nothing is kept: the jobs are deleted and enter no history.
+-- Locks: the job rows, in id order; the node's assignments. Index: primary keys.
+with gone as (
+    delete from turnwise.job
+     using unnest($4::uuid[], $5::bigint[], $6::boolean[], $7::bigint[]) as t (id, fence, saw_cancel, ran)
+     where job.id = t.id and job.fence = t.fence and job.node = $1 and job.state in (1, 2)
+       and (t.saw_cancel or not job.cancel_requested)
+    returning job.id, t.ran
+), told as (
+    insert into turnwise.change (told, jobs, ran)
+    select $2, array_agg(id), array_agg(ran) from gone having count(*) > 0
+), done as (
+    delete from turnwise.assignment where node = $1 and batch = any ($3::uuid[])
+), rung as materialized (
+    select pg_notify('turnwise', 'news')
+      from turnwise.dispatcher
+     where asleep and epoch is distinct from $2 and exists (select from gone)
+)
+select gone.id from gone where (select count(*) from rung) >= 0

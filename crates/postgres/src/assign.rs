@@ -1,0 +1,105 @@
+//! Giving picked jobs to nodes, and reading what a node was given.
+
+use std::collections::HashMap;
+
+use turnwise_core::{Fence, Incarnation, JobHead, JobId, job::AssignedJob, scheduler::Pick};
+use turnwise_store::{Assign, AssignReply, BatchId, Delivery, Result, StoreError};
+use uuid::Uuid;
+
+use crate::{
+    rows::{self, Names, get},
+    store::{Inner, connection, failed},
+};
+
+pub(crate) async fn assign(store: &Inner, assign: &Assign) -> Result<Vec<(JobId, AssignReply)>> {
+    let fail = failed("assign");
+    // Sorted by id, so that two batches never lock in opposite orders.
+    let mut picks: Vec<&Pick> = assign.picks.iter().collect();
+    picks.sort_unstable_by_key(|pick| pick.job);
+    picks.dedup_by_key(|pick| pick.job);
+    let ids: Vec<Uuid> = picks.iter().map(|pick| pick.job.0).collect();
+    let fences: Vec<i64> = picks.iter().map(|pick| pick.fence.0).collect();
+    let nodes: Vec<Uuid> = picks.iter().map(|pick| pick.node.0).collect();
+    let client = connection(&store.pools.dispatch).await?;
+    let statement = client.prepare_cached(include_str!("../sql/assign.sql")).await.map_err(fail)?;
+    let rows = client
+        .query(&statement, &[&assign.holder.0, &assign.epoch.0, &assign.batch.0, &ids, &fences, &nodes])
+        .await
+        .map_err(fail)?;
+    if !get::<bool>(rows.first().ok_or_else(|| StoreError::broken("assign", "no answer"))?, 0)? {
+        return Err(StoreError::NotLeading);
+    }
+    let mut names = Names::default();
+    let mut replies: HashMap<JobId, AssignReply> = HashMap::with_capacity(assign.picks.len());
+    for row in &rows {
+        let Some(id) = get::<Option<Uuid>>(row, 1)?.map(JobId) else { continue };
+        let fence = Fence(get(row, 2)?);
+        let reply = match get(row, 3)? {
+            true => AssignReply::Mine(Box::new(rows::assigned(row, id, fence, 4, &mut names)?)),
+            false => AssignReply::Theirs(fence),
+        };
+        replies.insert(id, reply);
+    }
+    if replies.len() < picks.len() {
+        let missing: Vec<Uuid> = picks.iter().map(|pick| pick.job).filter(|id| !replies.contains_key(id)).map(|id| id.0).collect();
+        let mut found = read_again(&client, &missing).await?;
+        for pick in picks.iter().filter(|pick| missing.binary_search(&pick.job.0).is_ok()) {
+            replies.insert(pick.job, not_taken(pick, assign.holder, found.remove(&pick.job)));
+        }
+    }
+    if picks.iter().any(|pick| pick.node != assign.holder && store.joined_here(pick.node)) {
+        store.bell.ring_mail();
+    }
+    let in_order = assign.picks.iter().filter_map(|pick| Some((pick.job, replies.remove(&pick.job)?)));
+    Ok(in_order.collect())
+}
+
+async fn read_again(client: &deadpool_postgres::Object, ids: &[Uuid]) -> Result<HashMap<JobId, (JobHead, AssignedJob)>> {
+    let fail = failed("read picked jobs again");
+    let statement = client.prepare_cached(include_str!("../sql/assign_again.sql")).await.map_err(fail)?;
+    let rows = client.query(&statement, &[&ids]).await.map_err(fail)?;
+    let mut names = Names::default();
+    let mut found = HashMap::with_capacity(rows.len());
+    for row in &rows {
+        if let Some(head) = rows::head(row, 0, &mut names)? {
+            let assigned = rows::assigned(row, head.id, head.fence, 11, &mut names)?;
+            found.insert(head.id, (head, assigned));
+        }
+    }
+    Ok(found)
+}
+
+/// Why a pick was not taken, or that an earlier call took it whose reply was lost.
+fn not_taken(pick: &Pick, holder: Incarnation, found: Option<(JobHead, AssignedJob)>) -> AssignReply {
+    let Some((head, assigned)) = found else { return AssignReply::Gone };
+    let by_an_earlier_call = head.fence == pick.fence.next() && head.state.assigned() && head.node == Some(pick.node);
+    let as_it_was_picked = head.fence == pick.fence && !head.state.assigned();
+    match (by_an_earlier_call, as_it_was_picked) {
+        (true, _) if pick.node == holder => AssignReply::Mine(Box::new(assigned)),
+        (true, _) => AssignReply::Theirs(head.fence),
+        // Nothing but a lock can have kept it.
+        (_, true) => AssignReply::Locked,
+        _ => AssignReply::Changed(head),
+    }
+}
+
+pub(crate) async fn assignments(store: &Inner, node: Incarnation, known: &[BatchId]) -> Result<Vec<Delivery>> {
+    let fail = failed("read assignments");
+    let known: Vec<Uuid> = known.iter().map(|batch| batch.0).collect();
+    let client = connection(&store.pools.node).await?;
+    let statement = client.prepare_cached(include_str!("../sql/assignments.sql")).await.map_err(fail)?;
+    let rows = client.query(&statement, &[&node.0, &known]).await.map_err(fail)?;
+    let mut names = Names::default();
+    let mut deliveries: Vec<Delivery> = Vec::new();
+    for row in &rows {
+        let batch = BatchId(get(row, 0)?);
+        if deliveries.last().is_none_or(|last| last.batch != batch) {
+            let cancel = get::<Vec<Uuid>>(row, 1)?.into_iter().map(JobId).collect();
+            deliveries.push(Delivery { batch, jobs: Vec::new(), cancel });
+        }
+        if let (Some(id), Some(last)) = (get::<Option<Uuid>>(row, 2)?, deliveries.last_mut()) {
+            last.jobs.push(rows::assigned(row, JobId(id), Fence(get(row, 3)?), 4, &mut names)?);
+        }
+    }
+    Ok(deliveries)
+}

@@ -1,0 +1,148 @@
+//! Writing what a person decided; and cleaning up.
+
+use std::collections::HashSet;
+
+use tokio_postgres::types::ToSql;
+use turnwise_core::{State, lifecycle::Target};
+use turnwise_store::{Cursor, Intervention, Result, Settled, StoreError};
+use uuid::Uuid;
+
+use crate::{
+    rows::{Moment, get, int, micros},
+    settle::read_standing,
+    store::{Inner, connection, failed},
+};
+
+pub(crate) async fn control(store: &Inner, interventions: &[Intervention]) -> Result<Vec<Settled>> {
+    let fail = failed("control");
+    // Sorted by id, so that two batches never lock in opposite orders. Of several decisions about one job the first
+    // stands: the others were made for a state it no longer has.
+    let mut first: Vec<&Intervention> = interventions.iter().collect();
+    first.sort_by_key(|intervention| intervention.job);
+    first.dedup_by_key(|intervention| intervention.job);
+    let mut by_kind: [Vec<&Intervention>; 4] = Default::default();
+    for intervention in first {
+        by_kind[Kind::of(intervention)? as usize].push(intervention);
+    }
+
+    let keep = !store.options.retention.is_zero();
+    let mut client = connection(&store.pools.people).await?;
+    let transaction = client.transaction().await.map_err(fail)?;
+    let mut applied: HashSet<Uuid> = HashSet::new();
+    for (kind, some) in Kind::ALL.into_iter().zip(&by_kind).filter(|(_, some)| !some.is_empty()) {
+        let columns = Columns::of(some);
+        let rows = transaction.query(kind.sql(), &columns.binds(kind, &keep)).await.map_err(fail)?;
+        for row in &rows {
+            applied.insert(get(row, 0)?);
+        }
+    }
+    transaction.commit().await.map_err(fail)?;
+    store.bell.ring_news();
+    store.bell.ring_mail();
+
+    let missing: Vec<Uuid> = interventions.iter().map(|i| i.job.0).filter(|id| !applied.contains(id)).collect();
+    let standing = match missing.is_empty() {
+        true => Default::default(),
+        false => read_standing(&client, &missing).await?,
+    };
+    let reply = |intervention: &Intervention| match () {
+        // Taken once: the second decision about a job finds another state.
+        () if applied.remove(&intervention.job.0) => Settled::Applied,
+        () if standing.contains_key(&intervention.job) => Settled::Superseded,
+        () if missing.contains(&intervention.job.0) => Settled::Gone,
+        () => Settled::Superseded,
+    };
+    Ok(interventions.iter().map(reply).collect())
+}
+
+/// The statements; in this order, they never lock a job after its history.
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Cancel,
+    Stay,
+    Finish,
+    Again,
+}
+
+impl Kind {
+    const ALL: [Kind; 4] = [Kind::Cancel, Kind::Stay, Kind::Finish, Kind::Again];
+
+    fn of(intervention: &Intervention) -> Result<Self> {
+        match (&intervention.to.to, intervention.state.finished()) {
+            (Target::CancelRequested, _) => Ok(Kind::Cancel),
+            (Target::Waiting { .. } | Target::Stuck { .. }, true) => Ok(Kind::Again),
+            (Target::Waiting { .. } | Target::Stuck { .. }, false) => Ok(Kind::Stay),
+            (Target::Finish { .. }, false) => Ok(Kind::Finish),
+            (to, _) => Err(StoreError::broken("control", format!("{to:?} is not a person's to decide for {}", intervention.state))),
+        }
+    }
+
+    fn sql(self) -> &'static str {
+        match self {
+            Kind::Cancel => include_str!("../sql/control_cancel.sql"),
+            Kind::Stay => include_str!("../sql/control_stay.sql"),
+            Kind::Finish => include_str!("../sql/control_finish.sql"),
+            Kind::Again => include_str!("../sql/control_again.sql"),
+        }
+    }
+}
+
+/// Interventions as columns, in the order of the binds.
+struct Columns<'a> {
+    ids: Vec<Uuid>,
+    fences: Vec<i64>,
+    seen: Vec<i16>,
+    states: Vec<i16>,
+    attempts: Vec<i32>,
+    retries: Vec<i32>,
+    crashes: Vec<i32>,
+    errors: Vec<Option<&'a str>>,
+    dues: Vec<Option<Moment>>,
+}
+
+impl<'a> Columns<'a> {
+    fn of(interventions: &[&'a Intervention]) -> Self {
+        let each = || interventions.iter();
+        let due = |target: &Target| match target {
+            Target::Waiting { due } => Some(Moment(*due)),
+            Target::Stuck { due } => due.map(Moment),
+            _ => None,
+        };
+        Self {
+            ids: each().map(|i| i.job.0).collect(),
+            fences: each().map(|i| i.fence.0).collect(),
+            seen: each().map(|i| i.state.code()).collect(),
+            states: each().map(|i| i.to.state(State::Running).code()).collect(),
+            attempts: each().map(|i| int(i.to.counts.attempt)).collect(),
+            retries: each().map(|i| int(i.to.counts.retry)).collect(),
+            crashes: each().map(|i| int(i.to.counts.crashes)).collect(),
+            errors: each().map(|i| i.to.error.as_deref()).collect(),
+            dues: each().map(|i| due(&i.to.to)).collect(),
+        }
+    }
+
+    fn binds<'b>(&'b self, kind: Kind, keep: &'b bool) -> Vec<&'b (dyn ToSql + Sync)> {
+        let guards: [&(dyn ToSql + Sync); 3] = [&self.ids, &self.fences, &self.seen];
+        let decision: [&(dyn ToSql + Sync); 5] = [&self.states, &self.attempts, &self.retries, &self.crashes, &self.errors];
+        match kind {
+            Kind::Cancel => guards.to_vec(),
+            Kind::Finish => [&guards[..], &decision, &[keep]].concat(),
+            Kind::Stay | Kind::Again => [&guards[..], &decision, &[&self.dues]].concat(),
+        }
+    }
+}
+
+pub(crate) async fn prune(store: &Inner, seen: Option<&Cursor>, limit: u32) -> Result<u64> {
+    let fail = failed("prune");
+    let client = connection(&store.pools.people).await?;
+    let limit = i64::from(limit);
+    let old = client
+        .execute(include_str!("../sql/prune_history.sql"), &[&micros(store.options.retention), &limit])
+        .await
+        .map_err(fail)?;
+    let told = match seen {
+        Some(cursor) => client.execute(include_str!("../sql/prune_changes.sql"), &[&cursor.0, &limit]).await.map_err(fail)?,
+        None => 0,
+    };
+    Ok(old + told)
+}

@@ -1,0 +1,23 @@
+//! The PostgreSQL store: many machines share the work.
+//!
+//! [`store`] the verbs, and how they reach the database → [`migrate`] how the schema comes and grows → `rows` between
+//! values and columns → [`enqueue`] also in the caller's own transaction → `nodes` who is there and who dispatches →
+//! `news` the tail → `assign`, `settle`, `control` the three that change jobs → `read` for people → `bell` the doorbell.
+//!
+//! One statement a file in `sql/`; none of them decides anything.
+
+pub mod store;
+pub mod migrate;
+mod rows;
+pub mod enqueue;
+mod nodes;
+mod news;
+mod assign;
+mod settle;
+mod control;
+mod read;
+mod bell;
+
+pub use enqueue::{ENQUEUE, enqueue_in};
+pub use migrate::{Step, migrate, migrate_check, migrate_print};
+pub use store::PostgresStore;

@@ -1,0 +1,114 @@
+//! How the schema comes and grows: numbered steps, each applied once.
+
+use tokio_postgres::{Client, NoTls, Transaction};
+use turnwise_store::{Result, StoreError};
+
+use crate::store::{configure, failed, refused_or};
+
+/// One step of the schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Step {
+    /// From 1, without gaps.
+    pub version: i32,
+    pub name: &'static str,
+    pub sql: &'static str,
+}
+
+const STEPS: &[Step] = &[Step { version: 1, name: "begin", sql: include_str!("../migrations/0001_begin.sql") }];
+
+/// Any number that other programs do not use for an advisory lock: "turnwise" in ASCII.
+const LOCK: i64 = 0x7475_726e_7769_7365;
+
+/// Brings the schema at `url` up to date, in one transaction; two processes that start at once do not collide.
+///
+/// [`StoreError::Refused`] when the schema is newer than this binary.
+pub async fn migrate(url: &str) -> Result<()> {
+    let mut client = connect(url).await?;
+    if pending(version(&client).await?)?.is_empty() {
+        return Ok(());
+    }
+    let fail = failed("migrate");
+    let transaction = client.transaction().await.map_err(fail)?;
+    transaction.execute("select pg_advisory_xact_lock($1)", &[&LOCK]).await.map_err(fail)?;
+    // Read again under the lock: somebody else may have migrated meanwhile.
+    for step in pending(version(transaction.client()).await?)? {
+        apply(&transaction, step).await?;
+    }
+    transaction.commit().await.map_err(fail)
+}
+
+/// The SQL of all steps, for a person who applies them by hand.
+pub fn migrate_print() -> String {
+    let steps = STEPS.iter().map(|step| {
+        format!("-- {:04} {}\nbegin;\n{}\n{};\ncommit;\n", step.version, step.name, step.sql.trim_end(), record(step))
+    });
+    steps.collect::<Vec<_>>().join("\n")
+}
+
+/// The steps that `migrate` would apply; changes nothing.
+pub async fn migrate_check(url: &str) -> Result<Vec<Step>> {
+    Ok(pending(version(&connect(url).await?).await?)?.to_vec())
+}
+
+/// For those who must not migrate: an outdated schema is an error.
+pub(crate) async fn refuse_pending(url: &str) -> Result<()> {
+    let found = version(&connect(url).await?).await?;
+    match pending(found)?.last() {
+        None => Ok(()),
+        Some(last) => Err(StoreError::Refused(format!(
+            "the database has schema version {found}, this binary needs {}; run `turnwise migrate`",
+            last.version
+        ))),
+    }
+}
+
+async fn connect(url: &str) -> Result<Client> {
+    let mut config = configure(url)?;
+    // A step may take as long as it takes.
+    config.options("-c statement_timeout=0 -c lock_timeout=0");
+    let what = "connect to the database";
+    let (client, connection) = config.connect(NoTls).await.map_err(|error| refused_or(error, what))?;
+    // Ends by itself when the client is dropped; its errors reach the client's calls.
+    tokio::spawn(connection);
+    Ok(client)
+}
+
+async fn version(client: &Client) -> Result<i32> {
+    let fail = failed("read the schema's version");
+    let there = client.query_one(include_str!("../sql/schema_there.sql"), &[]).await.map_err(fail)?;
+    if !there.get::<_, bool>(0) {
+        return Ok(0);
+    }
+    let row = client.query_one(include_str!("../sql/schema_version.sql"), &[]).await.map_err(fail)?;
+    Ok(row.get(0))
+}
+
+fn pending(found: i32) -> Result<&'static [Step]> {
+    let done = usize::try_from(found).unwrap_or(0);
+    STEPS.get(done..).ok_or_else(|| {
+        StoreError::Refused(format!(
+            "the database has schema version {found}, this binary knows only up to {}; use a newer turnwise",
+            STEPS.len()
+        ))
+    })
+}
+
+async fn apply(transaction: &Transaction<'_>, step: &Step) -> Result<()> {
+    let fail = failed("apply a migration");
+    transaction.batch_execute(step.sql).await.map_err(fail)?;
+    transaction.batch_execute(&record(step)).await.map_err(fail)
+}
+
+fn record(step: &Step) -> String {
+    format!("insert into turnwise.migration (version, name) values ({}, '{}')", step.version, step.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_numbered_without_gaps() {
+        assert!(STEPS.iter().zip(1..).all(|(step, version)| step.version == version));
+    }
+}

@@ -1,0 +1,102 @@
+//! What the dispatcher reads: everything, page by page, and then the tail.
+
+use std::{sync::PoisonError, time::Duration};
+
+use turnwise_core::JobId;
+use turnwise_store::{AskNews, Change, Cursor, Epoch, Load, News, Page, Result, StoreError};
+use uuid::Uuid;
+
+use crate::{
+    rows::{self, Names, get},
+    store::{Inner, connection, failed},
+};
+
+pub(crate) async fn load(store: &Inner, load: Load) -> Result<Page> {
+    let fail = failed("load");
+    let client = connection(&store.pools.dispatch).await?;
+    let (rows, limit) = match load {
+        Load::After { id, limit } => {
+            let limit = limit.max(1);
+            let statement = client.prepare_cached(include_str!("../sql/load_page.sql")).await.map_err(fail)?;
+            let from = id.map_or(Uuid::nil(), |id| id.0);
+            let without = id.map(|id| id.0);
+            (client.query(&statement, &[&from, &without, &i64::from(limit)]).await.map_err(fail)?, Some(limit))
+        }
+        Load::These(ids) => {
+            let statement = client.prepare_cached(include_str!("../sql/load_these.sql")).await.map_err(fail)?;
+            let ids: Vec<Uuid> = ids.into_iter().map(|id| id.0).collect();
+            (client.query(&statement, &[&ids]).await.map_err(fail)?, None)
+        }
+    };
+    let now = rows::now(rows.first().ok_or_else(|| StoreError::broken("load", "no answer"))?, 11)?;
+    let mut names = Names::default();
+    let mut jobs = Vec::with_capacity(rows.len());
+    for row in &rows {
+        jobs.extend(rows::head(row, 0, &mut names)?);
+    }
+    jobs.sort_unstable_by_key(|head| head.id);
+    let full = limit.is_some_and(|limit| jobs.len() >= limit as usize);
+    let next = jobs.last().filter(|_| full).map(|head| head.id);
+    Ok(Page { now, jobs, next })
+}
+
+pub(crate) async fn news(store: &Inner, ask: &AskNews) -> Result<News> {
+    let fail = failed("read the news");
+    let client = connection(&store.pools.dispatch).await?;
+    // First the flag, then the look: what is submitted in between is either seen or rings.
+    say_asleep(store, &client, ask.epoch, ask.asleep).await?;
+    let Some(last) = &ask.cursor else {
+        client.execute(include_str!("../sql/restamp_jobs.sql"), &[]).await.map_err(fail)?;
+        client.execute(include_str!("../sql/restamp_changes.sql"), &[]).await.map_err(fail)?;
+        let row = client.query_one(include_str!("../sql/news_begin.sql"), &[]).await.map_err(fail)?;
+        let (cursor, now) = (Cursor(get(&row, 0)?), rows::now(&row, 1)?);
+        return Ok(News { now, cursor, jobs: Vec::new(), changes: Vec::new() });
+    };
+    let statement = client.prepare_cached(include_str!("../sql/news.sql")).await.map_err(fail)?;
+    let rows = client.query(&statement, &[&last.0, &ask.epoch.0]).await.map_err(fail)?;
+    let mut begin = None;
+    let mut jobs = Vec::with_capacity(rows.len());
+    let mut changes = Vec::new();
+    let mut names = Names::default();
+    for row in &rows {
+        match get::<i32>(row, KIND)? {
+            0 => begin = Some((Cursor(get(row, CURSOR)?), rows::now(row, NOW)?)),
+            1 => jobs.extend(rows::head(row, HEAD, &mut names)?),
+            _ => {
+                let order: (i64, i64) = (get(row, CHANGE)?, get(row, CHANGE + 1)?);
+                let ran = get::<Option<i64>>(row, RAN)?.and_then(|micros| u64::try_from(micros).ok());
+                let change = Change {
+                    id: JobId(get(row, CHANGED)?),
+                    ran: ran.map(Duration::from_micros),
+                    head: rows::head(row, HEAD, &mut names)?,
+                };
+                changes.push((order, change));
+            }
+        }
+    }
+    jobs.sort_unstable_by_key(|head| head.seq);
+    changes.sort_unstable_by_key(|(order, _)| *order);
+    let (cursor, now) = begin.ok_or_else(|| StoreError::broken("read the news", "no answer"))?;
+    Ok(News { now, cursor, jobs, changes: changes.into_iter().map(|(_, change)| change).collect() })
+}
+
+/// Columns of `news.sql`.
+const KIND: usize = 0;
+const CHANGE: usize = 1;
+const CHANGED: usize = 3;
+const RAN: usize = 4;
+const CURSOR: usize = 5;
+const NOW: usize = 6;
+const HEAD: usize = 7;
+
+async fn say_asleep(store: &Inner, client: &deadpool_postgres::Object, epoch: Epoch, asleep: bool) -> Result<()> {
+    let last = *store.asleep.lock().unwrap_or_else(PoisonError::into_inner);
+    if last == Some((epoch, asleep)) {
+        return Ok(());
+    }
+    let fail = failed("say whether the dispatcher sleeps");
+    let statement = client.prepare_cached(include_str!("../sql/asleep.sql")).await.map_err(fail)?;
+    client.execute(&statement, &[&asleep, &epoch.0]).await.map_err(fail)?;
+    *store.asleep.lock().unwrap_or_else(PoisonError::into_inner) = Some((epoch, asleep));
+    Ok(())
+}

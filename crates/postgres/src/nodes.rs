@@ -1,0 +1,175 @@
+//! Who is there, who dispatches, who is lost.
+
+use std::{collections::HashMap, sync::PoisonError};
+
+use tokio_postgres::error::SqlState;
+use turnwise_core::{Fence, Incarnation, JobId, Node};
+use turnwise_store::{
+    Beat, Epoch, Fleet, Held, Join, Joined, LostNode, Pulse, Replace, Result, StoreError,
+};
+use uuid::Uuid;
+
+use crate::{
+    rows::{self, Names, get, micros},
+    settle::check_leading,
+    store::{Inner, connection, failed},
+};
+
+pub(crate) async fn join(store: &Inner, join: &Join) -> Result<Joined> {
+    // Two who join under one name at the same moment: the later one's insert fails, and it looks again.
+    let mut joined = try_join(store, join).await?;
+    while joined.is_none() {
+        joined = try_join(store, join).await?;
+    }
+    if matches!(joined, Some(Joined::In { .. })) {
+        store.joined.lock().unwrap_or_else(PoisonError::into_inner).insert(join.incarnation);
+        store.bell.ring_lead();
+    }
+    joined.ok_or_else(|| StoreError::broken("join", "no answer"))
+}
+
+async fn try_join(store: &Inner, join: &Join) -> Result<Option<Joined>> {
+    let fail = failed("join");
+    let host = serde_json::to_string(&join.host).map_err(|error| StoreError::broken("write a node's host", error))?;
+    let queues: Option<Vec<&str>> = join.queues.as_ref().map(|queues| queues.iter().map(|name| name.as_str()).collect());
+    let tasks: Vec<&str> = join.tasks.iter().map(|name| name.as_str()).collect();
+    let mut client = connection(&store.pools.node).await?;
+    let transaction = client.transaction().await.map_err(fail)?;
+    let other = transaction
+        .query_opt(include_str!("../sql/join_name.sql"), &[&join.name.as_str(), &join.incarnation.0])
+        .await
+        .map_err(fail)?;
+    if let Some(row) = &other
+        && let Some(other) = rows::node(row, 0, &mut Names::default())?
+    {
+        let seen = Replace { incarnation: other.incarnation, lease_until: other.lease_until };
+        if join.replace != Some(seen) {
+            let now = rows::now(row, 11)?;
+            return Ok(Some(Joined::Taken { by: other, now }));
+        }
+        transaction
+            .execute(include_str!("../sql/join_replace.sql"), &[&other.incarnation.0])
+            .await
+            .map_err(fail)?;
+    }
+    let stored = transaction
+        .query_one(
+            include_str!("../sql/join.sql"),
+            &[
+                &join.incarnation.0,
+                &join.name.as_str(),
+                &host,
+                &i64::from(join.slots),
+                &i64::from(join.queue_capacity),
+                &queues,
+                &tasks,
+                &micros(join.lease),
+            ],
+        )
+        .await;
+    match stored {
+        Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => Ok(None),
+        stored => {
+            let now = rows::now(&stored.map_err(fail)?, 0)?;
+            transaction.commit().await.map_err(fail)?;
+            Ok(Some(Joined::In { now }))
+        }
+    }
+}
+
+pub(crate) async fn beat(store: &Inner, beat: &Beat) -> Result<Pulse> {
+    let fail = failed("beat");
+    let client = connection(&store.pools.node).await?;
+    let statement = client.prepare_cached(include_str!("../sql/beat.sql")).await.map_err(fail)?;
+    let rows = client
+        .query(&statement, &[&beat.node.0, &micros(beat.lease), &i64::from(beat.slots), &beat.lead])
+        .await
+        .map_err(fail)?;
+    let first = rows.first().ok_or_else(|| StoreError::broken("beat", "no answer"))?;
+    let mut names = Names::default();
+    let nodes = rows.iter().filter_map(|row| rows::node(row, 4, &mut names).transpose()).collect::<Result<_>>()?;
+    if get(first, 3)? {
+        store.bell.ring_lead();
+    }
+    Ok(Pulse {
+        now: rows::now(first, 0)?,
+        alive: get(first, 1)?,
+        epoch: get::<Option<i64>>(first, 2)?.map(Epoch),
+        nodes: by_incarnation(nodes),
+    })
+}
+
+fn by_incarnation(mut nodes: Vec<Node>) -> Vec<Node> {
+    nodes.sort_by_key(|node| node.incarnation);
+    nodes
+}
+
+pub(crate) async fn leave(store: &Inner, node: Incarnation) -> Result<()> {
+    let fail = failed("leave");
+    let mut client = connection(&store.pools.node).await?;
+    let transaction = client.transaction().await.map_err(fail)?;
+    transaction.execute(include_str!("../sql/leave_lead.sql"), &[&node.0]).await.map_err(fail)?;
+    // Locked first, looked at afterwards: what was assigned meanwhile is then seen.
+    transaction.execute(include_str!("../sql/node_lock.sql"), &[&node.0]).await.map_err(fail)?;
+    transaction.query(include_str!("../sql/leave.sql"), &[&node.0]).await.map_err(fail)?;
+    transaction.commit().await.map_err(fail)?;
+    store.bell.ring_lead();
+    Ok(())
+}
+
+pub(crate) async fn lost_nodes(store: &Inner, holder: Incarnation, epoch: Epoch, limit: u32) -> Result<Vec<LostNode>> {
+    let fail = failed("look for lost nodes");
+    let mut client = connection(&store.pools.dispatch).await?;
+    let transaction = client.transaction().await.map_err(fail)?;
+    check_leading(&*transaction, holder, epoch).await?;
+    transaction.execute(include_str!("../sql/lost_mark.sql"), &[]).await.map_err(fail)?;
+    let nodes = transaction.query(include_str!("../sql/lost_nodes.sql"), &[]).await.map_err(fail)?;
+    let mut names = Names::default();
+    let nodes: Vec<Node> =
+        nodes.iter().filter_map(|row| rows::node(row, 0, &mut names).transpose()).collect::<Result<_>>()?;
+    let mut held: HashMap<Incarnation, Vec<Held>> = HashMap::new();
+    let mut first_left_out = None;
+    if !nodes.is_empty() {
+        let incarnations: Vec<Uuid> = nodes.iter().map(|node| node.incarnation.0).collect();
+        // One more than is told: then it is known whether these are all.
+        let rows = transaction
+            .query(include_str!("../sql/lost_jobs.sql"), &[&incarnations, &(i64::from(limit) + 1)])
+            .await
+            .map_err(fail)?;
+        for (at, row) in (0..).zip(&rows) {
+            let node = Incarnation(get(row, 0)?);
+            if at == limit {
+                first_left_out = Some(node);
+                break;
+            }
+            held.entry(node).or_default().push(Held {
+                id: JobId(get(row, 1)?),
+                fence: Fence(get(row, 2)?),
+                state: rows::state(row, 3)?,
+                counts: rows::counts(row, 4)?,
+                cancel_requested: get(row, 7)?,
+            });
+        }
+    }
+    transaction.commit().await.map_err(fail)?;
+    // Beyond the limit nothing is known but that something is left: no later node may count as complete.
+    let complete = |node: &Node| first_left_out.is_none_or(|cut| node.incarnation < cut);
+    Ok(nodes
+        .into_iter()
+        .map(|node| LostNode { complete: complete(&node), jobs: held.remove(&node.incarnation).unwrap_or_default(), node })
+        .collect())
+}
+
+pub(crate) async fn nodes(store: &Inner) -> Result<Fleet> {
+    let fail = failed("list nodes");
+    let client = connection(&store.pools.people).await?;
+    let statement = client.prepare_cached(include_str!("../sql/nodes.sql")).await.map_err(fail)?;
+    let rows = client.query(&statement, &[]).await.map_err(fail)?;
+    let first = rows.first().ok_or_else(|| StoreError::broken("list nodes", "no answer"))?;
+    let mut names = Names::default();
+    let mut nodes: Vec<Node> =
+        rows.iter().filter_map(|row| rows::node(row, 1, &mut names).transpose()).collect::<Result<_>>()?;
+    // Here, not in SQL: the database's collation is not ours.
+    nodes.sort_by(|a, b| (&a.name, a.joined_at, a.incarnation).cmp(&(&b.name, b.joined_at, b.incarnation)));
+    Ok(Fleet { now: rows::now(first, 0)?, nodes })
+}

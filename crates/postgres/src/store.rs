@@ -1,0 +1,281 @@
+//! The verbs, each handed to the file of its name; and the connections they travel on.
+
+use std::{
+    collections::HashSet,
+    error::Error as _,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use deadpool_postgres::{Manager, ManagerConfig, Pool, PoolError, RecyclingMethod, Runtime};
+use tokio_postgres::{Config, NoTls, error::SqlState};
+use turnwise_core::{Incarnation, Job, JobId, NewJob};
+use turnwise_store::{
+    AskNews, Assign, AssignReply, BatchId, Beat, Bell, Cursor, Delivery, Enqueued, Epoch, Filter, Fleet,
+    Intervention, Join, Joined, Load, LostNode, News, Options, Page, Pulse, Result, Settle, Settled, Store, StoreError,
+};
+
+use crate::{assign, bell::Listener, control, enqueue, migrate, news, nodes, read, settle};
+
+/// Jobs in a PostgreSQL database, shared by all who open it. Cheap to clone; clones share connections and bell.
+///
+/// Must be opened and used inside a tokio runtime with time and IO enabled.
+#[derive(Clone)]
+pub struct PostgresStore(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) pools: Pools,
+    pub(crate) options: Options,
+    pub(crate) bell: Bell,
+    /// Nodes that joined through this handle: the ones whose mail rings here.
+    pub(crate) joined: Arc<Mutex<HashSet<Incarnation>>>,
+    /// What this handle last wrote about the dispatcher's sleep, and in which epoch: written again only when it differs.
+    pub(crate) asleep: Mutex<Option<(Epoch, bool)>>,
+    _listener: Listener,
+}
+
+impl PostgresStore {
+    /// Connects and brings the schema up to date; an empty database gets all of it.
+    ///
+    /// [`StoreError::Refused`] when a person has to act: a wrong password, a missing database, a schema newer than
+    /// this binary.
+    pub async fn open(url: &str, options: Options) -> Result<Self> {
+        migrate::migrate(url).await?;
+        Self::start(url, options)
+    }
+
+    /// Connects to a database whose schema is up to date; never changes the schema.
+    pub async fn connect(url: &str, options: Options) -> Result<Self> {
+        migrate::refuse_pending(url).await?;
+        Self::start(url, options)
+    }
+
+    fn start(url: &str, options: Options) -> Result<Self> {
+        let config = configure(url)?;
+        let bell = Bell::default();
+        let joined = Arc::default();
+        let listener = Listener::start(config.clone(), bell.clone(), Arc::clone(&joined));
+        let pools = Pools::new(&config)?;
+        Ok(Self(Arc::new(Inner { pools, options, bell, joined, asleep: Mutex::default(), _listener: listener })))
+    }
+}
+
+impl fmt::Debug for PostgresStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresStore").field("options", &self.0.options).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Store for PostgresStore {
+    async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>> {
+        enqueue::enqueue(&self.0, &jobs).await
+    }
+
+    async fn join(&self, join: Join) -> Result<Joined> {
+        nodes::join(&self.0, &join).await
+    }
+
+    async fn beat(&self, beat: Beat) -> Result<Pulse> {
+        nodes::beat(&self.0, &beat).await
+    }
+
+    async fn leave(&self, node: Incarnation) -> Result<()> {
+        nodes::leave(&self.0, node).await
+    }
+
+    async fn load(&self, load: Load) -> Result<Page> {
+        news::load(&self.0, load).await
+    }
+
+    async fn news(&self, ask: AskNews) -> Result<News> {
+        news::news(&self.0, &ask).await
+    }
+
+    async fn assign(&self, assign: Assign) -> Result<Vec<(JobId, AssignReply)>> {
+        assign::assign(&self.0, &assign).await
+    }
+
+    async fn assignments(&self, node: Incarnation, known: Vec<BatchId>) -> Result<Vec<Delivery>> {
+        assign::assignments(&self.0, node, &known).await
+    }
+
+    async fn settle(&self, settle: Settle) -> Result<Vec<Settled>> {
+        settle::settle(&self.0, &settle).await
+    }
+
+    async fn lost_nodes(&self, holder: Incarnation, epoch: Epoch, limit: u32) -> Result<Vec<LostNode>> {
+        nodes::lost_nodes(&self.0, holder, epoch, limit).await
+    }
+
+    async fn control(&self, interventions: Vec<Intervention>) -> Result<Vec<Settled>> {
+        control::control(&self.0, &interventions).await
+    }
+
+    async fn prune(&self, seen: Option<Cursor>, limit: u32) -> Result<u64> {
+        control::prune(&self.0, seen.as_ref(), limit).await
+    }
+
+    async fn job(&self, id: JobId) -> Result<Option<Job>> {
+        read::job(&self.0, id).await
+    }
+
+    async fn jobs(&self, filter: Filter) -> Result<Vec<Job>> {
+        read::jobs(&self.0, &filter).await
+    }
+
+    async fn nodes(&self) -> Result<Fleet> {
+        nodes::nodes(&self.0).await
+    }
+
+    fn bell(&self) -> Bell {
+        self.0.bell.clone()
+    }
+}
+
+impl Inner {
+    pub(crate) fn joined_here(&self, node: Incarnation) -> bool {
+        self.joined.lock().unwrap_or_else(PoisonError::into_inner).contains(&node)
+    }
+}
+
+/// Connections by purpose, so that one purpose never queues behind another: a flood of submits must not delay a beat,
+/// nor a person's long listing an assignment. All are opened when first needed.
+pub(crate) struct Pools {
+    pub(crate) submit: Pool,
+    pub(crate) dispatch: Pool,
+    pub(crate) node: Pool,
+    pub(crate) settle: Pool,
+    pub(crate) people: Pool,
+}
+
+impl Pools {
+    fn new(config: &Config) -> Result<Self> {
+        let mut own = config.clone();
+        own.options(format!("{} {PLANS}", config.get_options().unwrap_or_default()));
+        Ok(Self {
+            submit: pool(config, 4)?,
+            // Two: one statement under way and one that waits for a lock.
+            dispatch: pool(&own, 2)?,
+            node: pool(&own, 2)?,
+            settle: pool(&own, 2)?,
+            people: pool(&own, 2)?,
+        })
+    }
+}
+
+fn pool(config: &Config, size: usize) -> Result<Pool> {
+    // Fast: a connection that is known to be closed is replaced; any other fault shows as a transient error of the verb.
+    let manager = Manager::from_config(config.clone(), NoTls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
+    Pool::builder(manager)
+        .max_size(size)
+        .runtime(Runtime::Tokio1)
+        .wait_timeout(Some(CONNECT_TIMEOUT))
+        .create_timeout(Some(CONNECT_TIMEOUT))
+        .build()
+        .map_err(|error| StoreError::broken("build a connection pool", error))
+}
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A transaction that stands still may not outlast the dispatcher's lease; no statement waits for ever.
+const TIMEOUTS: &str = "-c idle_in_transaction_session_timeout=4s -c statement_timeout=30s -c lock_timeout=10s";
+
+/// Each statement has an index that carries it (its header says which), and batches lock in the order they were sorted
+/// in: nested loops over an index, whatever the statistics say. A plan is made for each call: one that was made while
+/// `job` was empty and kept would read all of a million jobs for every batch.
+const PLANS: &str = "-c jit=off -c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off \
+                     -c plan_cache_mode=force_custom_plan";
+
+/// The connection settings for `url`.
+pub(crate) fn configure(url: &str) -> Result<Config> {
+    let mut config: Config =
+        url.parse().map_err(|error| StoreError::Refused(format!("the database url cannot be read: {}", causes(&error))))?;
+    let asked = config.get_options().unwrap_or_default().to_owned();
+    config.options(format!("{TIMEOUTS} {asked}").trim_end());
+    if config.get_application_name().is_none() {
+        config.application_name("turnwise");
+    }
+    config
+        .connect_timeout(CONNECT_TIMEOUT)
+        .keepalives(true)
+        .keepalives_idle(Duration::from_secs(10))
+        .keepalives_interval(Duration::from_secs(5))
+        .keepalives_retries(3)
+        .tcp_user_timeout(Duration::from_secs(20));
+    Ok(config)
+}
+
+/// A connection with a statement cache, from `pool`.
+pub(crate) async fn connection(pool: &Pool) -> Result<deadpool_postgres::Object> {
+    pool.get().await.map_err(|error| match error {
+        PoolError::Backend(error) => refused_or(error, "connect to the database"),
+        other => StoreError::transient("connect to the database", other),
+    })
+}
+
+/// What the caller of a verb should do about `error`.
+pub(crate) fn failed(what: &'static str) -> impl Fn(tokio_postgres::Error) -> StoreError + Copy {
+    move |error| classify(error, what)
+}
+
+/// While connecting, what is not the network is the configuration.
+pub(crate) fn refused_or(error: tokio_postgres::Error, what: &'static str) -> StoreError {
+    match error.code() {
+        None if !is_network(&error) => StoreError::Refused(format!("{what}: {}", causes(&error))),
+        _ => classify(error, what),
+    }
+}
+
+fn classify(error: tokio_postgres::Error, what: &'static str) -> StoreError {
+    let Some(code) = error.code().cloned() else {
+        return if is_network(&error) {
+            StoreError::transient(what, causes(&error))
+        } else {
+            StoreError::broken(what, causes(&error))
+        };
+    };
+    let text = causes(&error);
+    let schema_is_missing =
+        [SqlState::UNDEFINED_TABLE, SqlState::UNDEFINED_FUNCTION, SqlState::UNDEFINED_COLUMN, SqlState::INVALID_SCHEMA_NAME];
+    let a_person_must_act = [
+        SqlState::INVALID_CATALOG_NAME,
+        SqlState::INSUFFICIENT_PRIVILEGE,
+        SqlState::INVALID_TEXT_REPRESENTATION,
+        SqlState::CHECK_VIOLATION,
+        SqlState::UNTRANSLATABLE_CHARACTER,
+    ];
+    // A plan cached before a migration; the next connection has none.
+    let stale_plan = code == SqlState::FEATURE_NOT_SUPPORTED;
+    let read_only = code == SqlState::READ_ONLY_SQL_TRANSACTION || code == SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT;
+    let lock_timeout = code == SqlState::LOCK_NOT_AVAILABLE;
+    match code.code().get(..2) {
+        // Authorisation.
+        Some("28") => StoreError::Refused(format!("{what}: {text}")),
+        _ if schema_is_missing.contains(&code) => {
+            StoreError::Refused(format!("{what}: {text}; is the schema migrated? run `turnwise migrate`"))
+        }
+        _ if a_person_must_act.contains(&code) => StoreError::Refused(format!("{what}: {text}")),
+        // Connection, rollback (deadlock, serialisation), resources, operator, system.
+        Some("08" | "40" | "53" | "57" | "58") => StoreError::transient(what, text),
+        _ if stale_plan || read_only || lock_timeout => StoreError::transient(what, text),
+        _ => StoreError::broken(what, text),
+    }
+}
+
+fn is_network(error: &tokio_postgres::Error) -> bool {
+    error.is_closed() || error.source().is_some_and(|source| source.is::<std::io::Error>())
+}
+
+/// One line with the causes: the driver's own text says only "db error".
+fn causes(error: &tokio_postgres::Error) -> String {
+    if let Some(db) = error.as_db_error() {
+        return format!("{} ({})", db.message(), db.code().code());
+    }
+    match error.source() {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}

@@ -1,0 +1,61 @@
+//! The promises every store makes, kept by PostgreSQL.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use turnwise_postgres::{PostgresStore, migrate};
+use turnwise_store::{Options, Store, conformance::Harness};
+use turnwise_testpg::Cluster;
+
+/// A database of its own for each test, with a clock that stands still until it is moved.
+struct PostgresHarness {
+    url: String,
+    options: Options,
+}
+
+/// `turnwise.now()` reads a table; a plain column, so that every handle sees a move at once.
+const STILL_CLOCK: &str = "
+    create table turnwise.test_clock (now timestamptz not null);
+    insert into turnwise.test_clock values ('2030-01-01 00:00:00.123457+00');
+    create or replace function turnwise.now() returns timestamptz language sql stable
+        as 'select now from turnwise.test_clock';";
+
+async fn make(options: Options) -> PostgresHarness {
+    let url = Cluster::shared().fresh_database().expect("a fresh database");
+    migrate(&url).await.expect("an empty database gets the schema");
+    let harness = PostgresHarness { url, options };
+    harness.sql(STILL_CLOCK).await;
+    harness
+}
+
+impl PostgresHarness {
+    async fn sql(&self, text: &str) {
+        let (client, connection) = tokio_postgres::connect(&self.url, tokio_postgres::NoTls).await.expect("connect");
+        let connection = tokio::spawn(connection);
+        client.batch_execute(text).await.expect("the harness's own statement");
+        drop(client);
+        connection.await.expect("the connection does not panic").expect("the connection ends well");
+    }
+}
+
+#[async_trait]
+impl Harness for PostgresHarness {
+    async fn open(&self) -> Arc<dyn Store> {
+        Arc::new(PostgresStore::connect(&self.url, self.options.clone()).await.expect("connect"))
+    }
+
+    async fn advance(&self, by: Duration) {
+        let micros = by.as_micros();
+        self.sql(&format!("update turnwise.test_clock set now = now + {micros} * interval '1 microsecond'")).await;
+    }
+
+    async fn reset(&self) {
+        self.sql(
+            "truncate turnwise.job, turnwise.history, turnwise.node, turnwise.assignment, turnwise.change;
+             update turnwise.dispatcher set holder = null, epoch = 0, until = null, asleep = false;",
+        )
+        .await;
+    }
+}
+
+turnwise_store::conformance_suite!(make);

@@ -1,0 +1,92 @@
+//! How the schema comes and grows.
+
+mod database;
+
+use database::{client, fresh_url};
+use turnwise_postgres::{PostgresStore, migrate, migrate_check, migrate_print};
+use turnwise_store::{Options, StoreError};
+
+/// Everything of the catalog that a statement could notice.
+const CATALOG: &str = "
+    select 'column ' || concat_ws(' ', table_name, ordinal_position, column_name, data_type, udt_name, is_nullable,
+                                  column_default, is_identity, identity_generation)
+      from information_schema.columns where table_schema = 'turnwise'
+     union all
+    select 'index ' || indexdef from pg_indexes where schemaname = 'turnwise'
+     union all
+    select 'constraint ' || conrelid::regclass || ' ' || pg_get_constraintdef(oid)
+      from pg_constraint where connamespace = 'turnwise'::regnamespace
+     union all
+    select 'function ' || pg_get_functiondef(oid) from pg_proc where pronamespace = 'turnwise'::regnamespace
+     union all
+    select 'options ' || relname || ' ' || coalesce(reloptions::text, '')
+      from pg_class where relnamespace = 'turnwise'::regnamespace and relkind = 'r'
+     order by 1";
+
+async fn catalog(url: &str) -> Vec<String> {
+    let rows = client(url).await.query(CATALOG, &[]).await.unwrap();
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
+#[tokio::test]
+async fn the_steps_one_by_one_give_the_whole_schema() {
+    let (stepwise, whole, printed) = (fresh_url(), fresh_url(), fresh_url());
+    migrate(&stepwise).await.unwrap();
+    client(&whole).await.batch_execute(include_str!("../schema.sql")).await.unwrap();
+    client(&printed).await.batch_execute(&migrate_print()).await.unwrap();
+    let expected = catalog(&whole).await;
+    assert!(expected.len() > 50, "{expected:#?}");
+    assert_eq!(catalog(&stepwise).await, expected);
+    assert_eq!(catalog(&printed).await, expected);
+    assert_eq!(migrate_check(&printed).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_check_tells_the_pending_steps_and_changes_nothing() {
+    let url = fresh_url();
+    let pending = migrate_check(&url).await.unwrap();
+    assert_eq!(pending.first().map(|step| (step.version, step.name)), Some((1, "begin")));
+    assert_eq!(migrate_check(&url).await.unwrap(), pending);
+    migrate(&url).await.unwrap();
+    assert_eq!(migrate_check(&url).await.unwrap(), []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn eight_processes_that_start_at_once_do_not_collide() {
+    let url = fresh_url();
+    let starts: Vec<_> = (0..8)
+        .map(|_| {
+            let url = url.clone();
+            tokio::spawn(async move { PostgresStore::open(&url, Options::default()).await.map(drop) })
+        })
+        .collect();
+    for start in starts {
+        start.await.unwrap().unwrap();
+    }
+    assert_eq!(migrate_check(&url).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_newer_schema_is_refused_naming_both_versions() {
+    let url = fresh_url();
+    migrate(&url).await.unwrap();
+    client(&url).await.batch_execute("insert into turnwise.migration (version, name) values (999, 'later')").await.unwrap();
+    for error in [
+        PostgresStore::open(&url, Options::default()).await.map(drop),
+        PostgresStore::connect(&url, Options::default()).await.map(drop),
+        migrate_check(&url).await.map(drop),
+    ] {
+        let text = match error {
+            Err(StoreError::Refused(text)) => text,
+            other => panic!("{other:?}"),
+        };
+        assert!(text.contains("version 999") && text.contains("up to 1"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn connecting_without_migrating_refuses_an_empty_database() {
+    let url = fresh_url();
+    let error = PostgresStore::connect(&url, Options::default()).await.expect_err("there is no schema");
+    assert!(matches!(&error, StoreError::Refused(text) if text.contains("turnwise migrate")), "{error}");
+}

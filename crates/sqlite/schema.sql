@@ -1,0 +1,108 @@
+-- schema.sql: the whole schema as the migrations leave it; a test compares the two.
+-- The names carry a prefix because the file may well be the application's own, with tables of its own.
+-- Times are microseconds since 1970 (UTC), ids the 16 bytes of the UUID, names and JSON text, flags 0 or 1.
+-- States: 0 waiting, 1 scheduled, 2 running, 3 stuck, 4 success, 5 failed, 6 cancelled.
+
+-- Unfinished jobs. `autoincrement`: a number that was used again would hide a job behind the dispatcher's cursor.
+create table turnwise_job (
+    seq              integer primary key autoincrement,
+    id               blob not null unique,
+    task             text not null,
+    args             text not null,
+    queue            text not null,
+    grp              text not null,
+    priority         integer not null,
+    retry            text not null,
+    state            integer not null,
+    attempt          integer not null,
+    retries          integer not null,
+    crashes          integer not null,
+    fence            integer not null,
+    cancel_requested integer not null,
+    node             blob,
+    node_name        text,
+    result           text,
+    error            text,
+    submitted_at     integer not null,
+    due_at           integer,
+    assigned_at      integer,
+    started_at       integer,
+    finished_at      integer
+) strict;
+
+-- What is in a node's hands; only assigned jobs have a node.
+create index turnwise_job_node on turnwise_job (node, id) where node is not null;
+
+-- Finished jobs; `seq` is the one they had.
+create table turnwise_history (
+    id               blob primary key not null,
+    seq              integer not null,
+    task             text not null,
+    args             text not null,
+    queue            text not null,
+    grp              text not null,
+    priority         integer not null,
+    retry            text not null,
+    state            integer not null,
+    attempt          integer not null,
+    retries          integer not null,
+    crashes          integer not null,
+    fence            integer not null,
+    cancel_requested integer not null,
+    node_name        text,
+    result           text,
+    error            text,
+    submitted_at     integer not null,
+    due_at           integer,
+    assigned_at      integer,
+    started_at       integer,
+    finished_at      integer,
+    ended_at         integer not null
+) strict;
+
+create index turnwise_history_ended on turnwise_history (ended_at);
+
+create table turnwise_node (
+    incarnation    blob primary key not null,
+    name           text not null,
+    host           text not null,
+    slots          integer not null,
+    queue_capacity integer not null,
+    queues         text,
+    tasks          text not null,
+    joined_at      integer not null,
+    lease_until    integer not null,
+    lost           integer not null
+) strict;
+
+-- One row: who dispatches, in which term, until when.
+create table turnwise_dispatcher (
+    id     integer primary key check (id = 1),
+    holder blob,
+    epoch  integer not null,
+    until  integer
+) strict;
+
+-- What a node is to be told: `jobs` and `cancel` are ids of 16 bytes, one after the other.
+create table turnwise_assignment (
+    seq    integer primary key autoincrement,
+    node   blob not null,
+    batch  blob not null,
+    jobs   blob not null,
+    cancel blob not null,
+    unique (node, batch)
+) strict;
+
+-- What the dispatcher is to be told: `jobs` holds 24 bytes a job, its id and how long it ran in microseconds (-1: it
+-- did not). `told`: the epoch of a dispatcher who knows already.
+create table turnwise_change (
+    seq  integer primary key autoincrement,
+    told integer,
+    jobs blob not null
+) strict;
+
+create table turnwise_migration (
+    version    integer primary key,
+    name       text not null,
+    applied_at integer not null
+) strict;

@@ -1,0 +1,5 @@
+-- deliver.sql: what a node is to start, added to what the batch holds already. The cast keeps bytes bytes: `||` makes
+-- text of them. Index: unique (node, batch).
+insert into turnwise_assignment (node, batch, jobs, cancel)
+values (?1, ?2, ?3, x'')
+    on conflict (node, batch) do update set jobs = cast(jobs || excluded.jobs as blob)

@@ -1,0 +1,2 @@
+-- dispatcher.sql: who dispatches.
+select holder, epoch, until from turnwise_dispatcher where id = 1

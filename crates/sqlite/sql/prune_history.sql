@@ -1,0 +1,3 @@
+-- prune_history.sql: history beyond the retention. Index: turnwise_history_ended.
+delete from turnwise_history
+ where rowid in (select rowid from turnwise_history where ended_at < ?1 order by ended_at limit ?2)

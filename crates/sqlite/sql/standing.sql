@@ -1,0 +1,2 @@
+-- standing.sql: what a decision about an unfinished job is checked against. Index: unique id.
+select seq, state, fence, node, cancel_requested from turnwise_job where id = ?1

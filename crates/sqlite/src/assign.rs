@@ -1,0 +1,84 @@
+//! Assign: picked jobs into nodes' hands; and what a node finds there.
+
+use std::collections::BTreeMap;
+
+use rusqlite::{Connection, OptionalExtension, params};
+use turnwise_core::{Incarnation, JobId, Timestamp};
+use turnwise_store::{Assign, AssignReply, BatchId, Delivery};
+
+use crate::{
+    news::head,
+    nodes::check_leading,
+    rows::{self, Names},
+    store::Failure,
+};
+
+type Result<T> = std::result::Result<T, Failure>;
+
+pub(crate) fn assign(conn: &Connection, assign: &Assign, now: Timestamp) -> Result<Vec<(JobId, AssignReply)>> {
+    check_leading(conn, assign.holder, assign.epoch)?;
+    let mut take = conn.prepare_cached(include_str!("../sql/assign.sql"))?;
+    let mut again = conn.prepare_cached(include_str!("../sql/assigned.sql"))?;
+    let mut names = Names::default();
+    let mut mail: BTreeMap<Incarnation, Vec<JobId>> = BTreeMap::new();
+    let mut replies = Vec::with_capacity(assign.picks.len());
+    for pick in &assign.picks {
+        let (id, node) = (pick.job.0.as_bytes(), pick.node.0.as_bytes());
+        let taken = take
+            .query_row(params![id, pick.fence.0, node, now.micros()], |row| rows::assigned(row, &mut names))
+            .optional()?;
+        if taken.is_some() {
+            mail.entry(pick.node).or_default().push(pick.job);
+        }
+        let in_hands = match taken {
+            Some(job) => Some(job),
+            // Just what this pick would have made of it: the first call's reply was lost.
+            None => again
+                .query_row(params![id, node], |row| rows::assigned(row, &mut names))
+                .optional()?
+                .filter(|job| job.fence == pick.fence.next()),
+        };
+        let reply = match in_hands {
+            Some(job) if pick.node == assign.holder => AssignReply::Mine(Box::new(job)),
+            Some(job) => AssignReply::Theirs(job.fence),
+            None => match head(conn, pick.job, &mut names)? {
+                Some(head) if head.fence == pick.fence && !head.state.assigned() => AssignReply::Locked,
+                Some(head) => AssignReply::Changed(head),
+                None => AssignReply::Gone,
+            },
+        };
+        replies.push((pick.job, reply));
+    }
+    let mut deliver = conn.prepare_cached(include_str!("../sql/deliver.sql"))?;
+    for (node, jobs) in mail {
+        deliver.execute(params![node.0.as_bytes(), assign.batch.0.as_bytes(), rows::pack_ids(&jobs)])?;
+    }
+    Ok(replies)
+}
+
+pub(crate) fn assignments(conn: &Connection, node: Incarnation, known: &[BatchId]) -> Result<Vec<Delivery>> {
+    let mut batches = conn.prepare_cached(include_str!("../sql/assignments.sql"))?;
+    let mut assigned = conn.prepare_cached(include_str!("../sql/assigned.sql"))?;
+    let mut names = Names::default();
+    let mut held = |id: JobId| {
+        let params = params![id.0.as_bytes(), node.0.as_bytes()];
+        assigned.query_row(params, |row| rows::assigned(row, &mut names)).optional()
+    };
+    let mut deliveries = Vec::new();
+    let mut batches = batches.query([node.0.as_bytes()])?;
+    while let Some(row) = batches.next()? {
+        let batch = rows::batch(row, 0)?;
+        if known.contains(&batch) {
+            continue;
+        }
+        let mut delivery = Delivery { batch, jobs: Vec::new(), cancel: Vec::new() };
+        for id in rows::unpack_ids(row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?) {
+            delivery.jobs.extend(held(id)?);
+        }
+        for id in rows::unpack_ids(row.get_ref(2)?.as_blob().map_err(rusqlite::Error::from)?) {
+            delivery.cancel.extend(held(id)?.filter(|job| job.cancel_requested).map(|job| job.id));
+        }
+        deliveries.push(delivery);
+    }
+    Ok(deliveries)
+}

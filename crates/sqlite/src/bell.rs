@@ -1,0 +1,185 @@
+//! How other processes' writes are heard: a thread of its own looks at the file's version.
+//!
+//! Writes of this process ring after their commit ([`Ring`]); SQLite has no notification between processes. Looking at
+//! `data_version` costs a look at shared memory and no lock.
+
+use std::{
+    sync::mpsc::{self, RecvTimeoutError},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use rusqlite::Connection;
+use turnwise_store::{Bell, Result, StoreError};
+
+use crate::store::explain;
+
+/// How long another process's write may go unheard. Short enough for a person, 20 looks a second when nothing happens.
+const INTERVAL: Duration = Duration::from_millis(50);
+
+/// Which bells a transaction rings once it is committed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Ring {
+    pub(crate) news: bool,
+    pub(crate) mail: bool,
+    pub(crate) lead: bool,
+}
+
+impl Ring {
+    pub(crate) const NONE: Ring = Ring { news: false, mail: false, lead: false };
+    pub(crate) const NEWS: Ring = Ring { news: true, ..Ring::NONE };
+    pub(crate) const MAIL: Ring = Ring { mail: true, ..Ring::NONE };
+    pub(crate) const LEAD: Ring = Ring { lead: true, ..Ring::NONE };
+
+    pub(crate) fn ring(self, bell: &Bell) {
+        if self.news {
+            bell.ring_news();
+        }
+        if self.mail {
+            bell.ring_mail();
+        }
+        if self.lead {
+            bell.ring_lead();
+        }
+    }
+}
+
+/// The thread that looks; it ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Watcher {
+    stop: Option<mpsc::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Watcher {
+    /// What is in the file by now has been seen; whatever is committed after this call is rung.
+    pub(crate) fn start(conn: Connection, bell: Bell) -> Result<Self> {
+        let mut seen = Seen::look(&conn, version(&conn).map_err(explain)?).map_err(explain)?;
+        let (stop, stopped) = mpsc::channel::<()>();
+        let watch = move || {
+            while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
+                match seen.look_again(&conn) {
+                    Ok(ring) => ring.ring(&bell),
+                    // Users of the bell poll as well; the next look may go better.
+                    Err(error) => tracing::debug!(%error, "the file's version could not be read"),
+                }
+            }
+        };
+        let thread = thread::Builder::new().name("turnwise-watcher".to_owned()).spawn(watch);
+        let thread = thread.map_err(|error| StoreError::transient("start a thread for the database", error))?;
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // It has nothing to tell but rings.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What the last look saw.
+///
+/// Not every write rings: if it did, a beat would ring the others' `lead` bells, they would beat, and so on for ever.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    version: i64,
+    jobs: i64,
+    changes: i64,
+    assignments: i64,
+    /// How many, and when the last one joined.
+    nodes: (i64, i64),
+    nobody_leads: bool,
+}
+
+impl Seen {
+    /// The version must have been read before: a write in between then shows as one more change, not as none.
+    fn look(conn: &Connection, version: i64) -> rusqlite::Result<Self> {
+        conn.prepare_cached(include_str!("../sql/watch.sql"))?.query_row((), |row| {
+            Ok(Self {
+                version,
+                jobs: row.get(0)?,
+                changes: row.get(1)?,
+                assignments: row.get(2)?,
+                nodes: (row.get(3)?, row.get(4)?),
+                nobody_leads: row.get(5)?,
+            })
+        })
+    }
+
+    fn look_again(&mut self, conn: &Connection) -> rusqlite::Result<Ring> {
+        let version = version(conn)?;
+        if version == self.version {
+            return Ok(Ring::NONE);
+        }
+        let now = Self::look(conn, version)?;
+        let ring = Ring {
+            news: (now.jobs, now.changes) != (self.jobs, self.changes),
+            mail: now.assignments != self.assignments,
+            lead: now.nodes != self.nodes || (now.nobody_leads && !self.nobody_leads),
+        };
+        *self = now;
+        Ok(ring)
+    }
+}
+
+fn version(conn: &Connection) -> rusqlite::Result<i64> {
+    conn.prepare_cached("pragma data_version")?.query_row((), |row| row.get(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::migrate::migrate;
+
+    /// Two connections to one file: who writes, and who looks.
+    fn pair() -> (tempfile::TempDir, Connection, Connection, Seen) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("jobs.db");
+        migrate(path.to_str().unwrap()).unwrap();
+        let [writer, looker] = [(); 2].map(|()| Connection::open(&path).unwrap());
+        let seen = Seen::look(&looker, version(&looker).unwrap()).unwrap();
+        (dir, writer, looker, seen)
+    }
+
+    #[test]
+    fn another_process_is_heard_by_what_it_wrote() {
+        let (_dir, writer, looker, mut seen) = pair();
+        assert_eq!(seen.look_again(&looker).unwrap(), Ring::NONE);
+        for (sql, ring) in [
+            ("insert into turnwise_change (jobs) values (x'')", Ring::NEWS),
+            ("insert into turnwise_assignment (node, batch, jobs, cancel) values (x'', x'', x'', x'')", Ring::MAIL),
+            ("update turnwise_dispatcher set holder = x'00'", Ring::NONE),
+            ("update turnwise_dispatcher set holder = null", Ring::LEAD),
+            ("insert into turnwise_node values (x'00', 'a', '', 1, 1, null, '', 7, 8, 0)", Ring::LEAD),
+            ("update turnwise_node set lease_until = 9", Ring::NONE),
+            ("delete from turnwise_node", Ring::LEAD),
+        ] {
+            writer.execute_batch(sql).unwrap();
+            assert_eq!(seen.look_again(&looker).unwrap(), ring, "{sql}");
+            assert_eq!(seen.look_again(&looker).unwrap(), Ring::NONE, "once is enough");
+        }
+    }
+
+    #[test]
+    fn a_beat_rings_nobody_even_while_nobody_leads() {
+        let (_dir, writer, looker, mut seen) = pair();
+        assert!(seen.nobody_leads);
+        let before = seen.version;
+        writer.execute_batch("update turnwise_dispatcher set until = 1").unwrap();
+        assert_eq!(seen.look_again(&looker).unwrap(), Ring::NONE);
+        assert_ne!(seen.version, before, "it was seen");
+    }
+
+    #[tokio::test]
+    async fn a_write_of_another_connection_rings_the_bell() {
+        let (_dir, writer, looker, _) = pair();
+        let bell = Bell::default();
+        let _watcher = Watcher::start(looker, bell.clone()).unwrap();
+        writer.execute_batch("insert into turnwise_change (jobs) values (x'')").unwrap();
+        bell.news.notified().await;
+    }
+}

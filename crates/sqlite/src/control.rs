@@ -1,0 +1,87 @@
+//! Control: a person's decisions, each written if the job still is what the person saw; and pruning.
+
+use std::time::Duration;
+
+use rusqlite::{Connection, params};
+use turnwise_core::{Timestamp, lifecycle::Target};
+use turnwise_store::{Cursor, Intervention, Settled};
+
+use crate::{
+    news::Seen,
+    settle::{Run, Standing, ended, tell, write},
+    store::Failure,
+};
+
+type Result<T> = std::result::Result<T, Failure>;
+
+pub(crate) fn control(
+    conn: &Connection,
+    interventions: &[Intervention],
+    retention: Duration,
+    now: Timestamp,
+) -> Result<Vec<Settled>> {
+    let mut changed = Vec::new();
+    let mut replies = Vec::with_capacity(interventions.len());
+    for intervention in interventions {
+        let reply = control_one(conn, intervention, retention, now)?;
+        if reply == Settled::Applied && intervention.to.to != Target::CancelRequested {
+            changed.push((intervention.job, None));
+        }
+        replies.push(reply);
+    }
+    tell(conn, None, &changed)?;
+    Ok(replies)
+}
+
+fn control_one(conn: &Connection, intervention: &Intervention, retention: Duration, now: Timestamp) -> Result<Settled> {
+    let unfinished = Standing::read(conn, intervention.job)?;
+    let found = match &unfinished {
+        Some(row) => Some((row.state, row.fence)),
+        None => ended(conn, intervention.job)?,
+    };
+    let Some(found) = found else { return Ok(Settled::Gone) };
+    if found != (intervention.state, intervention.fence) {
+        return Ok(Settled::Superseded);
+    }
+    if intervention.to.to == Target::CancelRequested {
+        return request_cancel(conn, intervention, unfinished);
+    }
+    let row = match unfinished {
+        Some(row) => row,
+        None => redrive(conn, intervention)?,
+    };
+    let run = Run { node_name: None, fence: row.fence, started_at: None, finished_at: None };
+    write(conn, &row, &run, &intervention.to, retention, now)?;
+    Ok(Settled::Applied)
+}
+
+/// Notes the wish and tells the node; a job in nobody's hands cannot be asked to stop.
+fn request_cancel(conn: &Connection, intervention: &Intervention, row: Option<Standing>) -> Result<Settled> {
+    let Some(row) = row.filter(|row| row.state.assigned()) else { return Ok(Settled::Superseded) };
+    let Some(node) = row.node else { return Ok(Settled::Superseded) };
+    conn.prepare_cached(include_str!("../sql/request_cancel.sql"))?.execute(params![row.seq, row.fence.0])?;
+    let job = intervention.job.0;
+    conn.prepare_cached(include_str!("../sql/ask_to_cancel.sql"))?
+        .execute(params![node.0.as_bytes(), job.as_bytes()])?;
+    Ok(Settled::Applied)
+}
+
+/// Brings a finished job back among the unfinished ones, under a new number.
+fn redrive(conn: &Connection, intervention: &Intervention) -> Result<Standing> {
+    let id = intervention.job.0;
+    conn.prepare_cached(include_str!("../sql/redrive.sql"))?.execute([id.as_bytes()])?;
+    let seq = conn.last_insert_rowid();
+    conn.prepare_cached(include_str!("../sql/forget.sql"))?.execute([id.as_bytes()])?;
+    let Intervention { state, fence, .. } = *intervention;
+    Ok(Standing { seq, state, fence, node: None, cancel_requested: false })
+}
+
+pub(crate) fn prune(conn: &Connection, seen: Option<&Cursor>, limit: u32, old: Timestamp) -> Result<u64> {
+    let mut history = conn.prepare_cached(include_str!("../sql/prune_history.sql"))?;
+    let mut pruned = history.execute(params![old.micros(), limit])?;
+    if let Some(cursor) = seen {
+        let mut changes = conn.prepare_cached(include_str!("../sql/prune_changes.sql"))?;
+        pruned += changes.execute(params![Seen::read(cursor)?.change, limit])?;
+    }
+    Ok(pruned as u64)
+}

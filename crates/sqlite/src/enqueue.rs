@@ -1,0 +1,84 @@
+//! Enqueue: new jobs, in a transaction of the store's or of the caller's own.
+
+use rusqlite::{Connection, params};
+use turnwise_core::{NewJob, Timestamp};
+use turnwise_store::{Enqueued, Result, StoreError, memory::Clock};
+
+use crate::store::{Failure, explain};
+
+/// Stores `jobs` in the caller's own transaction, on the caller's own connection to the store's file (a
+/// `&rusqlite::Transaction` is one too): they are there when it commits, and never were when it rolls back.
+///
+/// All of them or none are stored, also when the caller goes on with the transaction after an error. An id that is
+/// already there is left alone and told as such. Begin the transaction with `begin immediate`: one that reads first and
+/// writes later fails with [`StoreError::Transient`] if somebody else has written in between.
+///
+/// ```
+/// use turnwise_core::{JobId, Json, NewJob, TaskName};
+/// use turnwise_sqlite::{SqliteStore, enqueue_in, rusqlite};
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("jobs.db").display().to_string();
+/// let store = SqliteStore::open(&path, Default::default())?;
+/// let mut connection = rusqlite::Connection::open(&path)?;
+/// let order = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+/// order.execute("create table if not exists purchase (id integer primary key, what text)", ())?;
+/// order.execute("insert into purchase (what) values ('tea')", ())?;
+/// let job = NewJob::new(JobId::from_parts(1, [7; 10]), TaskName::new("ship")?, Json::null());
+/// let enqueued = enqueue_in(&order, &[job])?;
+/// order.commit()?;
+/// assert!(enqueued[0].new);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn enqueue_in(conn: &Connection, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
+    enqueue_at(conn, jobs, Clock::system().now())
+}
+
+pub(crate) fn enqueue_at(conn: &Connection, jobs: &[NewJob], now: Timestamp) -> Result<Vec<Enqueued>> {
+    check_schema(conn)?;
+    let execute = |sql| conn.execute_batch(sql).map_err(explain);
+    execute("savepoint turnwise_enqueue")?;
+    let enqueued = enqueue(conn, jobs, now).map_err(StoreError::from);
+    if enqueued.is_err() && !conn.is_autocommit() {
+        execute("rollback to turnwise_enqueue")?;
+    }
+    // SQLite may have taken the whole transaction back by itself, the savepoint with it: the first error then counts.
+    match execute("release turnwise_enqueue") {
+        Err(error) if enqueued.is_ok() => Err(error),
+        _ => enqueued,
+    }
+}
+
+/// A caller's connection may lead anywhere.
+fn check_schema(conn: &Connection) -> Result<()> {
+    let known = conn.prepare_cached(include_str!("../sql/has_schema.sql"));
+    if known.and_then(|mut known| known.query_row((), |row| row.get(0))).map_err(explain)? {
+        return Ok(());
+    }
+    let text = "this connection's database has no turnwise schema; is it the file that the store was opened with?";
+    Err(StoreError::Refused(text.to_owned()))
+}
+
+pub(crate) fn enqueue(
+    conn: &Connection,
+    jobs: &[NewJob],
+    now: Timestamp,
+) -> std::result::Result<Vec<Enqueued>, Failure> {
+    let mut insert = conn.prepare_cached(include_str!("../sql/enqueue.sql"))?;
+    let mut enqueued = Vec::with_capacity(jobs.len());
+    for job in jobs {
+        let rows = insert.execute(params![
+            job.id.0.as_bytes(),
+            job.task.as_str(),
+            job.args.as_str(),
+            job.queue.as_str(),
+            job.group.as_str(),
+            job.priority.get(),
+            job.retry.to_string(),
+            now.micros(),
+            job.due.unwrap_or(now).micros(),
+        ])?;
+        enqueued.push(Enqueued { id: job.id, new: rows == 1 });
+    }
+    Ok(enqueued)
+}

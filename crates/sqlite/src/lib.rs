@@ -1,0 +1,24 @@
+//! The SQLite store of Turnwise: jobs in one file, for one machine and any number of its processes.
+//!
+//! `store` how a file is opened, and which module does which verb → `migrate` the schema and its steps → `writer`
+//! the one thread that writes → `rows` how values lie in columns → the verbs: `enqueue`, `nodes`, `news`,
+//! `assign`, `settle`, `control`, `read` → `bell` how other processes' writes are heard.
+
+mod assign;
+mod bell;
+mod control;
+mod enqueue;
+mod migrate;
+mod news;
+mod nodes;
+mod read;
+mod rows;
+mod settle;
+mod store;
+mod writer;
+
+pub use enqueue::enqueue_in;
+pub use migrate::{SCHEMA, Step, migrate, migrate_check, migrate_print, steps};
+/// The version this store is built with: a connection for [`enqueue_in`] must come from it.
+pub use rusqlite;
+pub use store::SqliteStore;

@@ -1,0 +1,105 @@
+//! The schema and the steps that lead to it. A step is never changed once it was published; a new one is added.
+
+use std::fmt::Write;
+
+use rusqlite::{Connection, params};
+use turnwise_store::{Result, StoreError};
+
+use crate::store::{Location, Purpose};
+
+/// The whole schema, as the steps leave it: to read, and to compare a database with.
+pub const SCHEMA: &str = include_str!("../schema.sql");
+
+/// One step of the schema, done in one transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Step {
+    /// Steps are done in this order, from 1 without a gap.
+    pub version: i64,
+    pub name: &'static str,
+    pub sql: &'static str,
+}
+
+const STEPS: [Step; 1] = [Step { version: 1, name: "tables", sql: include_str!("../migrations/0001_tables.sql") }];
+
+/// All steps this version knows.
+pub fn steps() -> &'static [Step] {
+    &STEPS
+}
+
+/// Brings the schema of `path_or_url` up to date and tells the steps this took. The file is made if it is not there.
+///
+/// Safe beside running processes and beside another `migrate`: all steps are one transaction.
+pub fn migrate(path_or_url: &str) -> Result<Vec<Step>> {
+    let location = Location::parse(path_or_url)?;
+    run(&location.open(Purpose::Write)?, &location)
+}
+
+/// The steps that [`migrate`] would do; nothing is changed, and no file is made.
+pub fn migrate_check(path_or_url: &str) -> Result<Vec<Step>> {
+    let location = Location::parse(path_or_url)?;
+    if location.in_memory() || !location.path().exists() {
+        return Ok(STEPS.to_vec());
+    }
+    pending(&location.open(Purpose::Read)?, &location)
+}
+
+/// All steps as a script for `sqlite3`, for people who let nobody else change their schema.
+pub fn migrate_print() -> String {
+    let mut script = String::new();
+    for step in STEPS {
+        let Step { version, name, sql } = step;
+        let note = include_str!("../sql/migrated.sql").trim_end();
+        let note = note.replace("?1", &version.to_string()).replace("?2", &format!("'{name}'"));
+        // Writing to a String cannot fail.
+        let _ = write!(script, "begin immediate;\n\n{sql}\n{note};\n\ncommit;\n");
+    }
+    script
+}
+
+/// Does what is pending.
+pub(crate) fn run(conn: &Connection, location: &Location) -> Result<Vec<Step>> {
+    // Looked at without the write lock first: a store that is opened beside a busy one need not wait for it.
+    if pending(conn, location)?.is_empty() {
+        return Ok(Vec::new());
+    }
+    let failed = |error| location.explain(error);
+    conn.execute_batch("begin immediate").map_err(failed)?;
+    let done = pending(conn, location).and_then(|steps| {
+        for step in &steps {
+            conn.execute_batch(step.sql).map_err(|error| refused(location, step, error))?;
+            conn.execute(include_str!("../sql/migrated.sql"), params![step.version, step.name]).map_err(failed)?;
+        }
+        conn.execute_batch("commit").map_err(failed)?;
+        Ok(steps)
+    });
+    if done.is_err() && !conn.is_autocommit() {
+        conn.execute_batch("rollback").map_err(failed)?;
+    }
+    done
+}
+
+fn refused(location: &Location, step: &Step, error: rusqlite::Error) -> StoreError {
+    match location.explain(error) {
+        // The statement itself failed: something of that name is there, or somebody changed the schema by hand.
+        StoreError::Broken { source, .. } => {
+            let Step { version, name, .. } = step;
+            location.refused(&format!("does not take schema step {version} ({name}): {source}"))
+        }
+        other => other,
+    }
+}
+
+fn pending(conn: &Connection, location: &Location) -> Result<Vec<Step>> {
+    let failed = |error| location.explain(error);
+    let any = conn.query_row(include_str!("../sql/has_schema.sql"), (), |row| row.get(0)).map_err(failed)?;
+    let version: i64 = match any {
+        true => conn.query_row(include_str!("../sql/version.sql"), (), |row| row.get(0)).map_err(failed)?,
+        false => 0,
+    };
+    let newest = STEPS[STEPS.len() - 1].version;
+    if version > newest {
+        let problem = format!("has schema version {version}, this turnwise knows up to {newest}; use a newer turnwise");
+        return Err(location.refused(&problem));
+    }
+    Ok(STEPS.into_iter().filter(|step| step.version > version).collect())
+}

@@ -1,0 +1,88 @@
+//! News: what the dispatcher has not seen yet, and the pages it begins with.
+
+use rusqlite::{Connection, OptionalExtension, Statement, params};
+use turnwise_core::{JobHead, JobId, Timestamp};
+use turnwise_store::{AskNews, Change, Cursor, Load, News, Page, StoreError};
+
+use crate::{
+    rows::{self, Names},
+    store::Failure,
+};
+
+type Result<T> = std::result::Result<T, Failure>;
+
+pub(crate) fn load(conn: &Connection, load: Load, now: Timestamp) -> Result<Page> {
+    let mut names = Names::default();
+    let (jobs, next) = match load {
+        Load::After { id, limit } => {
+            let limit = limit.max(1);
+            // Every id is larger than no bytes at all.
+            let after = id.as_ref().map_or(&[][..], |id| id.0.as_bytes());
+            let mut page = conn.prepare_cached(include_str!("../sql/load.sql"))?;
+            let jobs = heads(&mut page, params![after, limit], &mut names)?;
+            let full = jobs.len() == limit as usize;
+            let next = jobs.last().filter(|_| full).map(|head| head.id);
+            (jobs, next)
+        }
+        Load::These(mut ids) => {
+            ids.sort_unstable();
+            ids.dedup();
+            let mut jobs = Vec::with_capacity(ids.len());
+            for id in ids {
+                jobs.extend(head(conn, id, &mut names)?);
+            }
+            (jobs, None)
+        }
+    };
+    Ok(Page { now, jobs, next })
+}
+
+pub(crate) fn news(conn: &Connection, ask: &AskNews, now: Timestamp) -> Result<News> {
+    let mut cursor = conn.prepare_cached(include_str!("../sql/cursor.sql"))?;
+    let seen = cursor.query_row((), |row| Ok(Seen { job: row.get(0)?, change: row.get(1)? }))?;
+    let mut news = News { now, cursor: seen.cursor(), jobs: Vec::new(), changes: Vec::new() };
+    let Some(last) = &ask.cursor else { return Ok(news) };
+    let last = Seen::read(last)?;
+    let mut names = Names::default();
+    let mut jobs = conn.prepare_cached(include_str!("../sql/news.sql"))?;
+    news.jobs = heads(&mut jobs, params![last.job], &mut names)?;
+    let mut changes = conn.prepare_cached(include_str!("../sql/changes.sql"))?;
+    let mut changes = changes.query(params![last.change, ask.epoch.0])?;
+    while let Some(row) = changes.next()? {
+        for (id, ran) in rows::unpack_changes(row.get_ref(0)?.as_blob().map_err(rusqlite::Error::from)?) {
+            news.changes.push(Change { id, ran, head: head(conn, id, &mut names)? });
+        }
+    }
+    Ok(news)
+}
+
+/// An unfinished job as the scheduler sees it.
+pub(crate) fn head(conn: &Connection, id: JobId, names: &mut Names) -> Result<Option<JobHead>> {
+    let mut head = conn.prepare_cached(include_str!("../sql/head.sql"))?;
+    Ok(head.query_row([id.0.as_bytes()], |row| rows::head(row, names)).optional()?)
+}
+
+fn heads(page: &mut Statement<'_>, params: impl rusqlite::Params, names: &mut Names) -> Result<Vec<JobHead>> {
+    let heads = page.query_map(params, |row| rows::head(row, names))?;
+    Ok(heads.collect::<rusqlite::Result<_>>()?)
+}
+
+/// The last numbers seen. SQLite's writers come one after the other, so numbers become visible in their order.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Seen {
+    pub(crate) job: i64,
+    pub(crate) change: i64,
+}
+
+impl Seen {
+    fn cursor(self) -> Cursor {
+        Cursor(format!("{} {}", self.job, self.change))
+    }
+
+    pub(crate) fn read(cursor: &Cursor) -> Result<Self> {
+        let parts = cursor.0.split_once(' ');
+        let seen = parts.and_then(|(job, change)| Some(Self { job: job.parse().ok()?, change: change.parse().ok()? }));
+        let foreign = || format!("{:?} is not one of this store's", cursor.0);
+        seen.ok_or_else(|| StoreError::broken("read a cursor", foreign()).into())
+    }
+}

@@ -1,0 +1,155 @@
+//! Nodes: joining, beating, leaving, being lost; and who dispatches.
+
+use rusqlite::{Connection, OptionalExtension, params};
+use turnwise_core::{Incarnation, Node, Timestamp};
+use turnwise_store::{Beat, Epoch, Join, Joined, LostNode, Pulse, Replace, StoreError};
+
+use crate::{bell::Ring, rows, store::Failure};
+
+type Result<T> = std::result::Result<T, Failure>;
+
+/// The answer, and whether there is a node the dispatcher does not know.
+pub(crate) fn join(conn: &Connection, join: &Join, now: Timestamp) -> Result<(Joined, Ring)> {
+    let other = nodes(conn)?
+        .into_iter()
+        .find(|node| node.name == join.name && !node.lost && node.incarnation != join.incarnation);
+    if let Some(other) = other {
+        let seen = Replace { incarnation: other.incarnation, lease_until: other.lease_until };
+        if join.replace != Some(seen) {
+            return Ok((Joined::Taken { by: other, now }, Ring::NONE));
+        }
+        mark_lost(conn, other.incarnation)?;
+    }
+    conn.prepare_cached(include_str!("../sql/join.sql"))?.execute(params![
+        join.incarnation.0.as_bytes(),
+        join.name.as_str(),
+        json(&join.host)?,
+        join.slots,
+        join.queue_capacity,
+        join.queues.as_ref().map(json).transpose()?,
+        json(&join.tasks)?,
+        now.micros(),
+        now.plus(join.lease).micros(),
+    ])?;
+    Ok((Joined::In { now }, Ring::LEAD))
+}
+
+/// The pulse, and whether somebody else may dispatch now.
+pub(crate) fn beat(conn: &Connection, beat: &Beat, now: Timestamp) -> Result<(Pulse, Ring)> {
+    let until = now.plus(beat.lease);
+    let alive = conn.prepare_cached(include_str!("../sql/beat.sql"))?.execute(params![
+        beat.node.0.as_bytes(),
+        until.micros(),
+        beat.slots
+    ])?;
+    if alive == 0 {
+        return Ok((Pulse { now, alive: false, epoch: None, nodes: Vec::new() }, Ring::NONE));
+    }
+    let followed = Pulse { now, alive: true, epoch: None, nodes: Vec::new() };
+    if !beat.lead {
+        let gave_up = stand_down(conn, beat.node)?;
+        return Ok((followed, if gave_up { Ring::LEAD } else { Ring::NONE }));
+    }
+    let dispatcher = Dispatcher::read(conn)?;
+    let epoch = match dispatcher.holder {
+        Some(holder) if holder == beat.node => dispatcher.epoch,
+        Some(_) if dispatcher.until.is_some_and(|until| until >= now) => return Ok((followed, Ring::NONE)),
+        _ => Epoch(dispatcher.epoch.0 + 1),
+    };
+    conn.prepare_cached(include_str!("../sql/lead.sql"))?.execute(params![
+        beat.node.0.as_bytes(),
+        epoch.0,
+        until.micros()
+    ])?;
+    let living = nodes(conn)?.into_iter().filter(|node| node.alive(now)).collect();
+    Ok((Pulse { now, alive: true, epoch: Some(epoch), nodes: living }, Ring::NONE))
+}
+
+pub(crate) fn leave(conn: &Connection, node: Incarnation) -> Result<()> {
+    stand_down(conn, node)?;
+    if holds(conn, node)? { mark_lost(conn, node) } else { bury(conn, node) }
+}
+
+pub(crate) fn lost_nodes(
+    conn: &Connection,
+    holder: Incarnation,
+    epoch: Epoch,
+    limit: u32,
+    now: Timestamp,
+) -> Result<Vec<LostNode>> {
+    check_leading(conn, holder, epoch)?;
+    conn.prepare_cached(include_str!("../sql/expire.sql"))?.execute([now.micros()])?;
+    let mut held = conn.prepare_cached(include_str!("../sql/held.sql"))?;
+    let mut left = limit as usize;
+    let mut lost_nodes = Vec::new();
+    for node in nodes(conn)?.into_iter().filter(|node| node.lost) {
+        // One more than fits tells whether these are all.
+        let wanted = i64::try_from(left).unwrap_or(i64::MAX).saturating_add(1);
+        let found = held.query_map(params![node.incarnation.0.as_bytes(), wanted], rows::held)?;
+        let mut jobs = found.collect::<rusqlite::Result<Vec<_>>>()?;
+        let complete = jobs.len() <= left;
+        jobs.truncate(left);
+        left -= jobs.len();
+        lost_nodes.push(LostNode { node, jobs, complete });
+    }
+    Ok(lost_nodes)
+}
+
+/// All nodes, by incarnation.
+pub(crate) fn nodes(conn: &Connection) -> Result<Vec<Node>> {
+    let mut nodes = conn.prepare_cached(include_str!("../sql/nodes.sql"))?;
+    let nodes = nodes.query_map((), rows::node)?;
+    Ok(nodes.collect::<rusqlite::Result<_>>()?)
+}
+
+pub(crate) fn check_leading(conn: &Connection, holder: Incarnation, epoch: Epoch) -> Result<()> {
+    let dispatcher = Dispatcher::read(conn)?;
+    let leads = dispatcher.holder == Some(holder) && dispatcher.epoch == epoch;
+    if leads { Ok(()) } else { Err(StoreError::NotLeading.into()) }
+}
+
+pub(crate) fn holds(conn: &Connection, node: Incarnation) -> Result<bool> {
+    let mut holds = conn.prepare_cached(include_str!("../sql/holds.sql"))?;
+    Ok(holds.query_row([node.0.as_bytes()], |row| row.get(0))?)
+}
+
+pub(crate) fn bury(conn: &Connection, node: Incarnation) -> Result<()> {
+    conn.prepare_cached(include_str!("../sql/bury_node.sql"))?.execute([node.0.as_bytes()])?;
+    conn.prepare_cached(include_str!("../sql/bury_assignments.sql"))?.execute([node.0.as_bytes()])?;
+    Ok(())
+}
+
+pub(crate) fn node_name(conn: &Connection, node: Incarnation) -> Result<Option<String>> {
+    let mut name = conn.prepare_cached(include_str!("../sql/node_name.sql"))?;
+    Ok(name.query_row([node.0.as_bytes()], |row| row.get(0)).optional()?)
+}
+
+/// Gives dispatching up, if it is this node that has it.
+fn stand_down(conn: &Connection, node: Incarnation) -> Result<bool> {
+    let mut stand_down = conn.prepare_cached(include_str!("../sql/stand_down.sql"))?;
+    Ok(stand_down.execute([node.0.as_bytes()])? == 1)
+}
+
+fn mark_lost(conn: &Connection, node: Incarnation) -> Result<()> {
+    conn.prepare_cached(include_str!("../sql/mark_lost.sql"))?.execute([node.0.as_bytes()])?;
+    Ok(())
+}
+
+struct Dispatcher {
+    holder: Option<Incarnation>,
+    epoch: Epoch,
+    until: Option<Timestamp>,
+}
+
+impl Dispatcher {
+    fn read(conn: &Connection) -> Result<Self> {
+        let mut dispatcher = conn.prepare_cached(include_str!("../sql/dispatcher.sql"))?;
+        Ok(dispatcher.query_row((), |row| {
+            Ok(Self { holder: rows::node_ref(row, 0)?, epoch: Epoch(row.get(1)?), until: rows::moment(row, 2)? })
+        })?)
+    }
+}
+
+fn json(value: &impl serde::Serialize) -> Result<String> {
+    serde_json::to_string(value).map_err(|error| StoreError::broken("write a node as JSON", error).into())
+}

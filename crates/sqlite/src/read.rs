@@ -1,0 +1,80 @@
+//! Reads: jobs and nodes as people see them, and the threads that read without holding the writer up.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use rusqlite::{Connection, OptionalExtension, params};
+use tokio::sync::{mpsc, oneshot};
+use turnwise_core::{Job, JobId, State, Timestamp};
+use turnwise_store::{Filter, Fleet, Result, StoreError, memory::Clock};
+
+use crate::{
+    nodes,
+    rows::{self, Names},
+    store::{Failure, explain},
+    writer::Worker,
+};
+
+type Read<T> = std::result::Result<T, Failure>;
+
+pub(crate) fn job(conn: &Connection, id: JobId) -> Read<Option<Job>> {
+    let mut job = conn.prepare_cached(include_str!("../sql/job.sql"))?;
+    Ok(job.query_row([id.0.as_bytes()], |row| rows::job(row, &mut Names::default())).optional()?)
+}
+
+pub(crate) fn jobs(conn: &Connection, filter: &Filter) -> Read<Vec<Job>> {
+    let wanted = State::ALL.into_iter().filter(|state| filter.wants(*state));
+    let states = wanted.fold(0_i64, |bits, state| bits | 1 << state.code());
+    let mut names = Names::default();
+    let mut jobs = conn.prepare_cached(include_str!("../sql/jobs.sql"))?;
+    let jobs = jobs.query_map(params![states, filter.queue, filter.group, filter.task, filter.limit()], |row| {
+        rows::job(row, &mut names)
+    })?;
+    Ok(jobs.collect::<rusqlite::Result<_>>()?)
+}
+
+pub(crate) fn fleet(conn: &Connection, now: Timestamp) -> Read<Fleet> {
+    let mut nodes = nodes::nodes(conn)?;
+    nodes.sort_by(|a, b| (&a.name, a.joined_at, a.incarnation).cmp(&(&b.name, b.joined_at, b.incarnation)));
+    Ok(Fleet { now, nodes })
+}
+
+type Request = Box<dyn FnOnce(&Connection) + Send>;
+
+/// A thread with a connection of its own. Each read sees one moment of the file, whatever is written meanwhile.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    line: Worker<Request>,
+    clock: Clock,
+}
+
+impl Reader {
+    pub(crate) fn start(name: &str, conn: Connection, clock: Clock) -> Result<Self> {
+        // Reads are short; a longer line would only hide that the file is slow.
+        let serve = move |mut inbox: mpsc::Receiver<Request>| {
+            while let Some(read) = inbox.blocking_recv() {
+                // A panic is a bug, but this caller's alone: it hears that its line went dead.
+                let _ = catch_unwind(AssertUnwindSafe(|| read(&conn)));
+            }
+        };
+        Ok(Self { line: Worker::start(name, 64, serve)?, clock })
+    }
+
+    pub(crate) async fn read<T, R>(&self, read: R) -> Result<T>
+    where
+        T: Send + 'static,
+        R: FnOnce(&Connection, Timestamp) -> Read<T> + Send + 'static,
+    {
+        let (reply, answer) = oneshot::channel();
+        let clock = self.clock.clone();
+        let request = move |conn: &Connection| {
+            let result = match conn.unchecked_transaction() {
+                Ok(snapshot) => read(&snapshot, clock.now()).map_err(StoreError::from),
+                Err(error) => Err(explain(error)),
+            };
+            // Nobody is harmed if the caller has gone away.
+            let _ = reply.send(result);
+        };
+        self.line.send(Box::new(request)).await?;
+        answer.await.map_err(|_| StoreError::broken("read from the database", "the read panicked"))?
+    }
+}

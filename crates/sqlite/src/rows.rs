@@ -1,0 +1,210 @@
+//! How values lie in columns. Every reader takes its columns in the order in which the `.sql` files name them.
+
+use std::{collections::HashSet, error::Error, sync::Arc, time::Duration};
+
+use rusqlite::{Row, types::Type};
+use turnwise_core::{
+    Fence, GroupName, Incarnation, Job, JobHead, JobId, Json, Node, NodeName, Priority, QueueName, RetryPolicy, State,
+    TaskName, Timestamp,
+    job::{AssignedJob, Counts},
+};
+use turnwise_store::{BatchId, Held};
+use uuid::Uuid;
+
+type Result<T> = rusqlite::Result<T>;
+
+/// The names of one reply, each held once however many rows have it.
+#[derive(Debug, Default)]
+pub(crate) struct Names(HashSet<Arc<str>>);
+
+impl Names {
+    fn share(&mut self, text: &str) -> Arc<str> {
+        if let Some(name) = self.0.get(text) {
+            return Arc::clone(name);
+        }
+        let name: Arc<str> = Arc::from(text);
+        self.0.insert(Arc::clone(&name));
+        name
+    }
+
+    fn read(&mut self, row: &Row<'_>, column: usize) -> Result<Arc<str>> {
+        Ok(self.share(row.get_ref(column)?.as_str()?))
+    }
+}
+
+pub(crate) fn head(row: &Row<'_>, names: &mut Names) -> Result<JobHead> {
+    Ok(JobHead {
+        id: JobId(uuid(row, 0)?),
+        seq: row.get(1)?,
+        task: TaskName::stored(names.read(row, 2)?),
+        queue: QueueName::stored(names.read(row, 3)?),
+        group: GroupName::stored(names.read(row, 4)?),
+        priority: priority(row, 5)?,
+        state: state(row, 6)?,
+        due: moment(row, 7)?,
+        fence: Fence(row.get(8)?),
+        crashes: row.get(9)?,
+        node: node_ref(row, 10)?,
+    })
+}
+
+pub(crate) fn assigned(row: &Row<'_>, names: &mut Names) -> Result<AssignedJob> {
+    Ok(AssignedJob {
+        id: JobId(uuid(row, 0)?),
+        fence: Fence(row.get(1)?),
+        task: TaskName::stored(names.read(row, 2)?),
+        args: Json::stored(row.get_ref(3)?.as_str()?),
+        queue: QueueName::stored(names.read(row, 4)?),
+        group: GroupName::stored(names.read(row, 5)?),
+        priority: priority(row, 6)?,
+        retry: retry(row, 7)?,
+        state: state(row, 8)?,
+        counts: counts(row, 9)?,
+        cancel_requested: row.get(12)?,
+        submitted_at: Timestamp::from_micros(row.get(13)?),
+    })
+}
+
+pub(crate) fn job(row: &Row<'_>, names: &mut Names) -> Result<Job> {
+    Ok(Job {
+        id: JobId(uuid(row, 0)?),
+        task: TaskName::stored(names.read(row, 1)?),
+        args: Json::stored(row.get_ref(2)?.as_str()?),
+        queue: QueueName::stored(names.read(row, 3)?),
+        group: GroupName::stored(names.read(row, 4)?),
+        priority: priority(row, 5)?,
+        retry: retry(row, 6)?,
+        state: state(row, 7)?,
+        counts: counts(row, 8)?,
+        fence: Fence(row.get(11)?),
+        cancel_requested: row.get(12)?,
+        node: row.get_ref(13)?.as_str_or_null()?.map(|name| NodeName::stored(names.share(name))),
+        result: row.get_ref(14)?.as_str_or_null()?.map(Json::stored),
+        error: row.get(15)?,
+        submitted_at: Timestamp::from_micros(row.get(16)?),
+        due_at: moment(row, 17)?,
+        assigned_at: moment(row, 18)?,
+        started_at: moment(row, 19)?,
+        finished_at: moment(row, 20)?,
+    })
+}
+
+pub(crate) fn held(row: &Row<'_>) -> Result<Held> {
+    Ok(Held {
+        id: JobId(uuid(row, 0)?),
+        fence: Fence(row.get(1)?),
+        state: state(row, 2)?,
+        counts: counts(row, 3)?,
+        cancel_requested: row.get(6)?,
+    })
+}
+
+pub(crate) fn node(row: &Row<'_>) -> Result<Node> {
+    let names = |column| -> Result<Option<Vec<Arc<str>>>> {
+        let list = row.get_ref(column)?.as_str_or_null()?;
+        let list: Option<Vec<String>> =
+            list.map(serde_json::from_str).transpose().map_err(|error| foreign(column, error))?;
+        Ok(list.map(|names| names.into_iter().map(Arc::from).collect()))
+    };
+    Ok(Node {
+        incarnation: Incarnation(uuid(row, 0)?),
+        name: NodeName::stored(Arc::from(row.get_ref(1)?.as_str()?)),
+        host: serde_json::from_str(row.get_ref(2)?.as_str()?).map_err(|error| foreign(2, error))?,
+        slots: row.get(3)?,
+        queue_capacity: row.get(4)?,
+        queues: names(5)?.map(|names| names.into_iter().map(QueueName::stored).collect()),
+        tasks: names(6)?.unwrap_or_default().into_iter().map(TaskName::stored).collect(),
+        joined_at: Timestamp::from_micros(row.get(7)?),
+        lease_until: Timestamp::from_micros(row.get(8)?),
+        lost: row.get(9)?,
+        dispatcher: row.get(10)?,
+    })
+}
+
+pub(crate) fn uuid(row: &Row<'_>, column: usize) -> Result<Uuid> {
+    row.get(column).map(Uuid::from_bytes)
+}
+
+pub(crate) fn batch(row: &Row<'_>, column: usize) -> Result<BatchId> {
+    uuid(row, column).map(BatchId)
+}
+
+pub(crate) fn node_ref(row: &Row<'_>, column: usize) -> Result<Option<Incarnation>> {
+    let bytes: Option<[u8; 16]> = row.get(column)?;
+    Ok(bytes.map(|bytes| Incarnation(Uuid::from_bytes(bytes))))
+}
+
+pub(crate) fn state(row: &Row<'_>, column: usize) -> Result<State> {
+    let code = row.get(column)?;
+    State::from_code(code).ok_or_else(|| foreign(column, format!("{code} is not a state")))
+}
+
+pub(crate) fn moment(row: &Row<'_>, column: usize) -> Result<Option<Timestamp>> {
+    let micros: Option<i64> = row.get(column)?;
+    Ok(micros.map(Timestamp::from_micros))
+}
+
+/// Three columns from `first`.
+fn counts(row: &Row<'_>, first: usize) -> Result<Counts> {
+    Ok(Counts { attempt: row.get(first)?, retry: row.get(first + 1)?, crashes: row.get(first + 2)? })
+}
+
+fn priority(row: &Row<'_>, column: usize) -> Result<Priority> {
+    Priority::new(row.get(column)?).map_err(|error| foreign(column, error))
+}
+
+fn retry(row: &Row<'_>, column: usize) -> Result<RetryPolicy> {
+    row.get_ref(column)?.as_str()?.parse().map_err(|error| foreign(column, error))
+}
+
+/// A value no version of this store has written.
+fn foreign(column: usize, error: impl Into<Box<dyn Error + Send + Sync>>) -> rusqlite::Error {
+    rusqlite::Error::FromSqlConversionFailure(column, Type::Text, error.into())
+}
+
+/// Ids one after the other.
+pub(crate) fn pack_ids(ids: &[JobId]) -> Vec<u8> {
+    ids.iter().flat_map(|id| id.0.into_bytes()).collect()
+}
+
+pub(crate) fn unpack_ids(packed: &[u8]) -> impl Iterator<Item = JobId> {
+    let (ids, _) = packed.as_chunks::<16>();
+    ids.iter().map(|id| JobId(Uuid::from_bytes(*id)))
+}
+
+/// Ids and how long each ran, one after the other.
+pub(crate) fn pack_changes(changes: &[(JobId, Option<Duration>)]) -> Vec<u8> {
+    let micros = |ran: Option<Duration>| ran.map_or(-1, |ran| i64::try_from(ran.as_micros()).unwrap_or(i64::MAX));
+    changes.iter().flat_map(|(id, ran)| id.0.into_bytes().into_iter().chain(micros(*ran).to_be_bytes())).collect()
+}
+
+pub(crate) fn unpack_changes(packed: &[u8]) -> impl Iterator<Item = (JobId, Option<Duration>)> {
+    let (changes, _) = packed.as_chunks::<24>();
+    changes.iter().map(|change| {
+        let (id, ran) = change.split_at(16);
+        let id: [u8; 16] = id.try_into().expect("24 bytes are 16 and 8");
+        let ran: [u8; 8] = ran.try_into().expect("24 bytes are 16 and 8");
+        let ran = u64::try_from(i64::from_be_bytes(ran)).ok().map(Duration::from_micros);
+        (JobId(Uuid::from_bytes(id)), ran)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packed_changes_read_back() {
+        let id = |n| JobId(Uuid::from_u128(n));
+        let changes = [(id(1), None), (id(u128::MAX), Some(Duration::ZERO)), (id(7), Some(Duration::from_secs(3)))];
+        assert_eq!(unpack_changes(&pack_changes(&changes)).collect::<Vec<_>>(), changes);
+        let ids = [id(3), id(1)];
+        assert_eq!(unpack_ids(&pack_ids(&ids)).collect::<Vec<_>>(), ids);
+    }
+
+    #[test]
+    fn a_name_is_held_once_per_reply() {
+        let mut names = Names::default();
+        assert!(Arc::ptr_eq(&names.share("mail"), &names.share("mail")));
+    }
+}

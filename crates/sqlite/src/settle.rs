@@ -1,0 +1,198 @@
+//! Settle: decisions about assigned jobs, each written if the job still is what was decided about.
+
+use std::time::Duration;
+
+use rusqlite::{Connection, OptionalExtension, params};
+use turnwise_core::{
+    Fence, Incarnation, JobId, State, Timestamp,
+    lifecycle::{Target, Transition},
+};
+use turnwise_store::{Author, Epoch, Settle, Settled, Settlement};
+
+use crate::{
+    nodes::{bury, check_leading, holds, node_name},
+    rows,
+    store::Failure,
+};
+
+type Result<T> = std::result::Result<T, Failure>;
+
+/// The replies, and whether the dispatcher has something to read.
+pub(crate) fn settle(
+    conn: &Connection,
+    settle: &Settle,
+    retention: Duration,
+    now: Timestamp,
+) -> Result<(Vec<Settled>, bool)> {
+    let (node, told, lost) = match settle.author {
+        Author::Node { node, told } => (node, told, false),
+        Author::Dispatcher { holder, epoch, lost, .. } => {
+            check_leading(conn, holder, epoch)?;
+            (lost, Some(epoch), true)
+        }
+    };
+    let hands = Hands { node, name: node_name(conn, node)?, lost };
+    let mut replies = Vec::with_capacity(settle.settlements.len());
+    let mut changed = Vec::new();
+    for settlement in &settle.settlements {
+        let (reply, written) = settle_one(conn, &hands, settlement, retention, now)?;
+        if written && settlement.to.to != Target::Running {
+            changed.push((settlement.job, settlement.ran()));
+        }
+        replies.push(reply);
+    }
+    let mut delivered = conn.prepare_cached(include_str!("../sql/delivered.sql"))?;
+    for batch in &settle.done {
+        delivered.execute(params![node.0.as_bytes(), batch.0.as_bytes()])?;
+    }
+    if let Author::Dispatcher { lost, bury: true, .. } = settle.author
+        && !holds(conn, lost)?
+    {
+        bury(conn, lost)?;
+    }
+    tell(conn, told, &changed)?;
+    Ok((replies, !changed.is_empty()))
+}
+
+/// Whose hands the jobs must be in.
+struct Hands {
+    node: Incarnation,
+    name: Option<String>,
+    lost: bool,
+}
+
+/// The answer, and whether anything was written: a repeated settle changes nothing and is no news.
+fn settle_one(
+    conn: &Connection,
+    hands: &Hands,
+    settlement: &Settlement,
+    retention: Duration,
+    now: Timestamp,
+) -> Result<(Settled, bool)> {
+    let Some(row) = Standing::read(conn, settlement.job)? else {
+        let reply = match ended(conn, settlement.job)? {
+            Some((_, fence)) if fence == settlement.fence => Settled::Applied,
+            Some(_) => Settled::Superseded,
+            None => Settled::Gone,
+        };
+        return Ok((reply, false));
+    };
+    if row.fence != settlement.fence {
+        return Ok((Settled::Superseded, false));
+    }
+    if !row.state.assigned() {
+        // At rest at this very fence: only an earlier settle with the same fence can have put it there.
+        return Ok((Settled::Applied, false));
+    }
+    if row.node != Some(hands.node) {
+        return Ok((Settled::Superseded, false));
+    }
+    if row.cancel_requested && !settlement.saw_cancel {
+        return Ok((Settled::CancelRequested, false));
+    }
+    let run = Run {
+        node_name: hands.name.as_deref(),
+        fence: if hands.lost { row.fence.next() } else { row.fence },
+        started_at: settlement.started_at,
+        finished_at: settlement.finished_at,
+    };
+    write(conn, &row, &run, &settlement.to, retention, now)?;
+    Ok((Settled::Applied, true))
+}
+
+/// As much of an unfinished job as its guards need.
+pub(crate) struct Standing {
+    pub(crate) seq: i64,
+    pub(crate) state: State,
+    pub(crate) fence: Fence,
+    pub(crate) node: Option<Incarnation>,
+    pub(crate) cancel_requested: bool,
+}
+
+impl Standing {
+    pub(crate) fn read(conn: &Connection, id: JobId) -> Result<Option<Self>> {
+        let mut standing = conn.prepare_cached(include_str!("../sql/standing.sql"))?;
+        let standing = standing.query_row([id.0.as_bytes()], |row| {
+            Ok(Self {
+                seq: row.get(0)?,
+                state: rows::state(row, 1)?,
+                fence: Fence(row.get(2)?),
+                node: rows::node_ref(row, 3)?,
+                cancel_requested: row.get(4)?,
+            })
+        });
+        Ok(standing.optional()?)
+    }
+}
+
+/// State and fence of a finished job.
+pub(crate) fn ended(conn: &Connection, id: JobId) -> Result<Option<(State, Fence)>> {
+    let mut ended = conn.prepare_cached(include_str!("../sql/ended.sql"))?;
+    let ended = ended.query_row([id.0.as_bytes()], |row| Ok((rows::state(row, 0)?, Fence(row.get(1)?))));
+    Ok(ended.optional()?)
+}
+
+/// What a decision brings along from the run it ends; what is `None` stays as it is.
+pub(crate) struct Run<'a> {
+    pub(crate) node_name: Option<&'a str>,
+    /// The fence from now on.
+    pub(crate) fence: Fence,
+    pub(crate) started_at: Option<Timestamp>,
+    pub(crate) finished_at: Option<Timestamp>,
+}
+
+/// Puts an unfinished job where core decided.
+pub(crate) fn write(
+    conn: &Connection,
+    row: &Standing,
+    run: &Run<'_>,
+    to: &Transition,
+    retention: Duration,
+    now: Timestamp,
+) -> Result<()> {
+    let counts = to.counts;
+    let (started_at, finished_at) = (run.started_at.map(Timestamp::micros), run.finished_at.map(Timestamp::micros));
+    // The first nine are the same in all of these.
+    macro_rules! with {
+        ($($more:expr),* $(,)?) => {
+            params![
+                row.seq, row.fence.0, counts.attempt, counts.retry, counts.crashes, to.error, run.fence.0, started_at,
+                finished_at, $($more),*
+            ]
+        };
+    }
+    match &to.to {
+        Target::Running => {
+            conn.prepare_cached(include_str!("../sql/start.sql"))?.execute(with![run.node_name])?;
+        }
+        Target::Waiting { due } => {
+            conn.prepare_cached(include_str!("../sql/requeue.sql"))?.execute(with![due.micros()])?;
+        }
+        Target::Stuck { due } => {
+            conn.prepare_cached(include_str!("../sql/stick.sql"))?.execute(with![due.map(Timestamp::micros)])?;
+        }
+        Target::Finish { end, result } => {
+            if !retention.is_zero() {
+                let result = result.as_ref().map(|result| result.as_str());
+                conn.prepare_cached(include_str!("../sql/finish.sql"))?.execute(with![
+                    end.state().code(),
+                    run.node_name,
+                    result,
+                    now.micros()
+                ])?;
+            }
+            conn.prepare_cached(include_str!("../sql/remove.sql"))?.execute(params![row.seq, row.fence.0])?;
+        }
+        Target::Scheduled | Target::CancelRequested => unreachable!("assign and control write these themselves"),
+    }
+    Ok(())
+}
+
+/// Leaves word for the dispatcher, except for the one of epoch `told`, who knows.
+pub(crate) fn tell(conn: &Connection, told: Option<Epoch>, changed: &[(JobId, Option<Duration>)]) -> Result<()> {
+    if !changed.is_empty() {
+        let told = told.map(|epoch| epoch.0);
+        conn.prepare_cached(include_str!("../sql/tell.sql"))?.execute(params![told, rows::pack_changes(changed)])?;
+    }
+    Ok(())
+}

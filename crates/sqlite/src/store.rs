@@ -1,0 +1,437 @@
+//! How a file is opened, what its errors mean to the caller, and which module does which verb.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use async_trait::async_trait;
+use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags, ffi};
+use turnwise_core::{Incarnation, Job, JobId, NewJob, Timestamp, time::parse_span};
+use turnwise_store::{
+    AskNews, Assign, AssignReply, BatchId, Beat, Bell, Cursor, Delivery, Enqueued, Epoch, Filter, Fleet, Intervention,
+    Join, Joined, Load, LostNode, News, Options, Page, Pulse, Result, Settle, Settled, Store, StoreError,
+    memory::Clock,
+};
+
+use crate::{
+    assign,
+    bell::{Ring, Watcher},
+    control, enqueue, migrate, news, nodes,
+    read::{self, Reader},
+    settle,
+    writer::Writer,
+};
+
+/// Older ones can corrupt a file in WAL mode when two connections write and checkpoint at the same moment.
+const LEAST_SQLITE: i32 = 3_051_003;
+/// How long a write waits for another process's transaction before it is [`StoreError::Transient`].
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+/// All statements of this crate fit, so that each is prepared once per connection.
+const STATEMENTS: usize = 64;
+/// A WAL that grew under a long read is cut back to this many bytes.
+const WAL_BYTES: i64 = 64 * 1024 * 1024;
+
+/// Jobs in a SQLite file. Cheap to clone; the file is closed when the last clone is dropped.
+///
+/// Any number of processes of one machine may have the same file open. All writes of one handle and its clones go
+/// through one thread, which commits what has queued up at once; reads have threads of their own.
+#[derive(Debug, Clone)]
+pub struct SqliteStore {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    writer: Writer,
+    /// `None` in memory, where the writer's connection is the only one there is.
+    readers: Option<Readers>,
+    /// Stopped with the store; nobody calls it.
+    _watcher: Option<Watcher>,
+    bell: Bell,
+    clock: Clock,
+    options: Options,
+}
+
+/// Two, so that a person's long listing does not hold the dispatcher up.
+#[derive(Debug)]
+struct Readers {
+    control: Reader,
+    people: Reader,
+}
+
+#[derive(Clone, Copy)]
+enum For {
+    Control,
+    People,
+}
+
+impl SqliteStore {
+    /// Opens `path_or_url`, creating the file and bringing its schema up to date.
+    ///
+    /// Accepted are a plain path, `sqlite:jobs.db`, `sqlite://jobs.db`, `sqlite:///var/lib/jobs.db`, and
+    /// `sqlite::memory:` for jobs that shall not outlive the store. `?busy_timeout=30s` after a URL says how long a
+    /// write waits for another process (10 s unless told).
+    ///
+    /// [`StoreError::Refused`] says what to mend: a missing directory, a file that is something else or read-only, a
+    /// schema newer than this version.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use turnwise_core::{JobId, Json, NewJob, TaskName};
+    /// use turnwise_sqlite::SqliteStore;
+    /// use turnwise_store::Store;
+    ///
+    /// let store = SqliteStore::open("sqlite::memory:", Default::default())?;
+    /// let job = NewJob::new(JobId::from_parts(1, [7; 10]), TaskName::new("ship")?, Json::null());
+    /// store.enqueue(vec![job.clone()]).await?;
+    /// assert_eq!(store.job(job.id).await?.map(|job| job.task), Some(job.task));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn open(path_or_url: &str, options: Options) -> Result<Self> {
+        Self::open_with_clock(path_or_url, options, Clock::system())
+    }
+
+    /// As [`SqliteStore::open`], with another clock than the machine's: every process of a file must have the same.
+    pub fn open_with_clock(path_or_url: &str, options: Options, clock: Clock) -> Result<Self> {
+        let location = Location::parse(path_or_url)?;
+        let bell = Bell::default();
+        let conn = location.open(Purpose::Write)?;
+        migrate::run(&conn, &location)?;
+        let (readers, watcher) = if location.in_memory() {
+            (None, None)
+        } else {
+            let reader = |name| Reader::start(name, location.open(Purpose::Read)?, clock.clone());
+            let readers = Readers { control: reader("turnwise-reader")?, people: reader("turnwise-listing")? };
+            (Some(readers), Some(Watcher::start(location.open(Purpose::Read)?, bell.clone())?))
+        };
+        let writer = Writer::start(conn, bell.clone(), clock.clone())?;
+        Ok(Self { inner: Arc::new(Inner { writer, readers, _watcher: watcher, bell, clock, options }) })
+    }
+
+    /// As the function [`enqueue_in`](crate::enqueue_in), by this store's clock.
+    pub fn enqueue_in(&self, conn: &Connection, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
+        enqueue::enqueue_at(conn, jobs, self.inner.clock.now())
+    }
+
+    async fn write<T, W>(&self, ring: Ring, work: W) -> Result<T>
+    where
+        T: Send + 'static,
+        W: FnOnce(&Connection, Timestamp) -> std::result::Result<T, Failure> + Send + 'static,
+    {
+        self.inner.writer.write(move |conn, now| Ok((work(conn, now)?, ring))).await
+    }
+
+    async fn read<T, R>(&self, whom: For, read: R) -> Result<T>
+    where
+        T: Send + 'static,
+        R: FnOnce(&Connection, Timestamp) -> std::result::Result<T, Failure> + Send + 'static,
+    {
+        match (&self.inner.readers, whom) {
+            (Some(readers), For::Control) => readers.control.read(read).await,
+            (Some(readers), For::People) => readers.people.read(read).await,
+            (None, _) => self.write(Ring::NONE, read).await,
+        }
+    }
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>> {
+        self.write(Ring::NEWS, move |conn, now| enqueue::enqueue(conn, &jobs, now)).await
+    }
+
+    async fn join(&self, join: Join) -> Result<Joined> {
+        self.inner.writer.write(move |conn, now| nodes::join(conn, &join, now)).await
+    }
+
+    async fn beat(&self, beat: Beat) -> Result<Pulse> {
+        self.inner.writer.write(move |conn, now| nodes::beat(conn, &beat, now)).await
+    }
+
+    async fn leave(&self, node: Incarnation) -> Result<()> {
+        self.write(Ring::LEAD, move |conn, _| nodes::leave(conn, node)).await
+    }
+
+    async fn load(&self, load: Load) -> Result<Page> {
+        self.read(For::Control, move |conn, now| news::load(conn, load, now)).await
+    }
+
+    async fn news(&self, ask: AskNews) -> Result<News> {
+        self.read(For::Control, move |conn, now| news::news(conn, &ask, now)).await
+    }
+
+    async fn assign(&self, assign: Assign) -> Result<Vec<(JobId, AssignReply)>> {
+        self.write(Ring::MAIL, move |conn, now| assign::assign(conn, &assign, now)).await
+    }
+
+    async fn assignments(&self, node: Incarnation, known: Vec<BatchId>) -> Result<Vec<Delivery>> {
+        self.read(For::Control, move |conn, _| assign::assignments(conn, node, &known)).await
+    }
+
+    async fn settle(&self, settle: Settle) -> Result<Vec<Settled>> {
+        let retention = self.inner.options.retention;
+        let work = move |conn: &Connection, now| {
+            let (replies, news) = settle::settle(conn, &settle, retention, now)?;
+            Ok((replies, Ring { news, ..Ring::NONE }))
+        };
+        self.inner.writer.write(work).await
+    }
+
+    async fn lost_nodes(&self, holder: Incarnation, epoch: Epoch, limit: u32) -> Result<Vec<LostNode>> {
+        self.write(Ring::NONE, move |conn, now| nodes::lost_nodes(conn, holder, epoch, limit, now)).await
+    }
+
+    async fn control(&self, interventions: Vec<Intervention>) -> Result<Vec<Settled>> {
+        let retention = self.inner.options.retention;
+        let ring = Ring { news: true, mail: true, lead: false };
+        self.write(ring, move |conn, now| control::control(conn, &interventions, retention, now)).await
+    }
+
+    async fn prune(&self, seen: Option<Cursor>, limit: u32) -> Result<u64> {
+        let retention = self.inner.options.retention;
+        self.write(Ring::NONE, move |conn, now| control::prune(conn, seen.as_ref(), limit, now.minus(retention))).await
+    }
+
+    async fn job(&self, id: JobId) -> Result<Option<Job>> {
+        self.read(For::People, move |conn, _| read::job(conn, id)).await
+    }
+
+    async fn jobs(&self, filter: Filter) -> Result<Vec<Job>> {
+        self.read(For::People, move |conn, _| read::jobs(conn, &filter)).await
+    }
+
+    async fn nodes(&self) -> Result<Fleet> {
+        self.read(For::People, read::fleet).await
+    }
+
+    fn bell(&self) -> Bell {
+        self.inner.bell.clone()
+    }
+}
+
+/// Where the jobs are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Location {
+    path: PathBuf,
+    busy_timeout: Duration,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Write,
+    Read,
+}
+
+impl Location {
+    pub(crate) fn parse(path_or_url: &str) -> Result<Self> {
+        let (path, parameters) = match path_or_url.strip_prefix("sqlite:") {
+            Some(url) => url.split_once('?').unwrap_or((url, "")),
+            None => (path_or_url, ""),
+        };
+        let path = if path_or_url.starts_with("sqlite://") { &path[2..] } else { path };
+        if path.is_empty() {
+            let text = format!("{path_or_url:?} names no file; write it like sqlite:jobs.db");
+            return Err(StoreError::Refused(text));
+        }
+        let mut location = Self { path: PathBuf::from(path), busy_timeout: BUSY_TIMEOUT };
+        for parameter in parameters.split('&').filter(|parameter| !parameter.is_empty()) {
+            match parameter.split_once('=') {
+                Some(("busy_timeout", span)) => {
+                    let span = parse_span("busy_timeout", span);
+                    location.busy_timeout = span.map_err(|invalid| StoreError::Refused(invalid.to_string()))?;
+                }
+                _ => {
+                    let text = format!("{path_or_url:?}: {parameter:?} is not a setting; there is busy_timeout=10s");
+                    return Err(StoreError::Refused(text));
+                }
+            }
+        }
+        Ok(location)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn in_memory(&self) -> bool {
+        self.path == Path::new(":memory:")
+    }
+
+    /// A connection, set up for its purpose. Only a writer makes a file.
+    pub(crate) fn open(&self, purpose: Purpose) -> Result<Connection> {
+        check_version(rusqlite::version_number())?;
+        self.check_directory()?;
+        // Each connection lives on one thread. No URI: a path is taken to the letter.
+        let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        if purpose == Purpose::Write {
+            flags |= OpenFlags::SQLITE_OPEN_CREATE;
+        }
+        let conn = Connection::open_with_flags(&self.path, flags).map_err(|error| self.explain(error))?;
+        self.set_up(&conn, purpose).map_err(|error| self.explain(error))?;
+        if purpose == Purpose::Write && conn.is_readonly(MAIN_DB).map_err(|error| self.explain(error))? {
+            return Err(self.refused("is read-only; make it and its directory writable"));
+        }
+        Ok(conn)
+    }
+
+    fn set_up(&self, conn: &Connection, purpose: Purpose) -> rusqlite::Result<()> {
+        conn.busy_timeout(self.busy_timeout)?;
+        conn.set_prepared_statement_cache_capacity(STATEMENTS);
+        conn.pragma_update(None, "temp_store", "memory")?;
+        match purpose {
+            Purpose::Write => {
+                if !conn.is_readonly(MAIN_DB)? {
+                    self.use_wal(conn)?;
+                }
+                // An answered caller's job survives a loss of power, not only of the process.
+                conn.pragma_update(None, "synchronous", "full")?;
+                conn.pragma_update(None, "journal_size_limit", WAL_BYTES)
+            }
+            Purpose::Read => conn.pragma_update(None, "query_only", true),
+        }
+    }
+
+    /// Readers then never wait for the writer. The mode is the file's, so all but the first find it done; several first
+    /// ones at once get "busy" without SQLite's own waiting, hence the loop.
+    fn use_wal(&self, conn: &Connection) -> rusqlite::Result<()> {
+        let begun = Instant::now();
+        loop {
+            match conn.query_row("pragma journal_mode = wal", (), |row| row.get::<_, String>(0)) {
+                Err(error)
+                    if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
+                        && begun.elapsed() < self.busy_timeout =>
+                {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                mode => return mode.map(drop),
+            }
+        }
+    }
+
+    fn check_directory(&self) -> Result<()> {
+        match self.path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() && !parent.is_dir() => {
+                let text = format!("the directory {:?} of {:?} does not exist; create it first", parent, self.path);
+                Err(StoreError::Refused(text))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// As [`explain`], naming the file where a person has to do something about it.
+    pub(crate) fn explain(&self, error: rusqlite::Error) -> StoreError {
+        match error.sqlite_error_code() {
+            Some(ErrorCode::NotADatabase) => self.refused("is not a SQLite database; name another file"),
+            Some(ErrorCode::ReadOnly) => self.refused("is read-only; make it and its directory writable"),
+            Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
+                self.refused("cannot be opened; see that it is a file, and that it and its directory are writable")
+            }
+            _ => explain(error),
+        }
+    }
+
+    pub(crate) fn refused(&self, problem: &str) -> StoreError {
+        StoreError::Refused(format!("{:?} {problem}", self.path))
+    }
+}
+
+fn check_version(number: i32) -> Result<()> {
+    let print = |number: i32| format!("{}.{}.{}", number / 1_000_000, number / 1_000 % 1_000, number % 1_000);
+    if number >= LEAST_SQLITE {
+        return Ok(());
+    }
+    let (is, least) = (print(number), print(LEAST_SQLITE));
+    Err(StoreError::Refused(format!("SQLite {is} is linked in, at least {least} is needed; build with a newer one")))
+}
+
+/// Why a transaction failed: the database's word, or the store's own.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    Sql(rusqlite::Error),
+    Store(StoreError),
+}
+
+impl From<rusqlite::Error> for Failure {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sql(error)
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<Failure> for StoreError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Sql(error) => explain(error),
+            Failure::Store(error) => error,
+        }
+    }
+}
+
+/// What the caller should do about an error of SQLite.
+pub(crate) fn explain(error: impl Into<Arc<rusqlite::Error>>) -> StoreError {
+    let error = error.into();
+    let (code, extended) = match &*error {
+        rusqlite::Error::SqliteFailure(failure, _) => (failure.code, failure.extended_code),
+        _ => return StoreError::broken("read the database", error),
+    };
+    match code {
+        ErrorCode::DatabaseBusy if extended == ffi::SQLITE_BUSY_SNAPSHOT => {
+            let what = "somebody else wrote after this transaction had read; begin it with `begin immediate`";
+            StoreError::transient(what, error)
+        }
+        ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed => {
+            StoreError::transient("somebody else's transaction holds the database", error)
+        }
+        ErrorCode::DiskFull => StoreError::transient("the disk is full", error),
+        ErrorCode::SystemIoFailure => StoreError::transient("the disk does not answer", error),
+        ErrorCode::OperationAborted
+        | ErrorCode::OperationInterrupted
+        | ErrorCode::OutOfMemory
+        | ErrorCode::SchemaChanged => StoreError::transient("the database could not go on", error),
+        ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen | ErrorCode::NotADatabase => {
+            StoreError::Refused(format!("the database cannot be used any more: {error}"))
+        }
+        _ => StoreError::broken("use the database", error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_may_be_written_as_a_url() {
+        for (text, path) in [
+            ("jobs.db", "jobs.db"),
+            ("/var/jobs.db", "/var/jobs.db"),
+            ("a?b.db", "a?b.db"),
+            ("sqlite:jobs.db", "jobs.db"),
+            ("sqlite:/var/jobs.db", "/var/jobs.db"),
+            ("sqlite://jobs.db", "jobs.db"),
+            ("sqlite:///var/jobs.db", "/var/jobs.db"),
+            ("sqlite::memory:", ":memory:"),
+        ] {
+            assert_eq!(Location::parse(text).unwrap().path(), Path::new(path), "{text}");
+        }
+        assert_eq!(Location::parse("sqlite:a?busy_timeout=1s").unwrap().busy_timeout, Duration::from_secs(1));
+        for text in ["", "sqlite:", "sqlite://", "sqlite:a?mode=ro", "sqlite:a?busy_timeout=1"] {
+            assert!(matches!(Location::parse(text), Err(StoreError::Refused(_))), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_old_sqlite_is_refused_with_both_versions() {
+        let error = check_version(3_051_002).unwrap_err().to_string();
+        assert!(error.contains("3.51.2") && error.contains("3.51.3"), "{error}");
+        assert!(check_version(rusqlite::version_number()).is_ok());
+    }
+}

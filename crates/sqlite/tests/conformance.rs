@@ -1,0 +1,85 @@
+//! The promises every store makes, kept by SQLite.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use tempfile::TempDir;
+use turnwise_sqlite::SqliteStore;
+use turnwise_store::{
+    Options, Store,
+    conformance::{Harness, StillClock},
+};
+
+/// A file in a directory of its own; every handle is a store of its own, as another process would have it.
+struct SqliteHarness {
+    dir: Mutex<TempDir>,
+    options: Options,
+    clock: StillClock,
+}
+
+fn fresh() -> TempDir {
+    tempfile::tempdir().expect("a directory for the test")
+}
+
+async fn make(options: Options) -> SqliteHarness {
+    SqliteHarness { dir: Mutex::new(fresh()), options, clock: StillClock::default() }
+}
+
+#[async_trait]
+impl Harness for SqliteHarness {
+    async fn open(&self) -> Arc<dyn Store> {
+        let path = self.dir.lock().expect("nothing panics under this lock").path().join("jobs.db");
+        let path = path.to_str().expect("a test's path is text");
+        Arc::new(SqliteStore::open_with_clock(path, self.options.clone(), self.clock.clock()).expect("open"))
+    }
+
+    async fn advance(&self, by: Duration) {
+        self.clock.advance(by);
+    }
+
+    async fn reset(&self) {
+        *self.dir.lock().expect("nothing panics under this lock") = fresh();
+    }
+}
+
+turnwise_store::conformance_suite!(make);
+
+/// Without a file there is one connection, and reads go the way of writes.
+mod in_memory {
+    use super::*;
+
+    struct MemoryHarness {
+        store: Mutex<SqliteStore>,
+        options: Options,
+        clock: StillClock,
+    }
+
+    fn open(options: &Options, clock: &StillClock) -> SqliteStore {
+        SqliteStore::open_with_clock("sqlite::memory:", options.clone(), clock.clock()).expect("open")
+    }
+
+    async fn make(options: Options) -> MemoryHarness {
+        let clock = StillClock::default();
+        MemoryHarness { store: Mutex::new(open(&options, &clock)), options, clock }
+    }
+
+    #[async_trait]
+    impl Harness for MemoryHarness {
+        async fn open(&self) -> Arc<dyn Store> {
+            Arc::new(self.store.lock().expect("nothing panics under this lock").clone())
+        }
+
+        async fn advance(&self, by: Duration) {
+            self.clock.advance(by);
+        }
+
+        async fn reset(&self) {
+            *self.store.lock().expect("nothing panics under this lock") = open(&self.options, &self.clock);
+        }
+    }
+
+    turnwise_store::conformance_suite!(make);
+}

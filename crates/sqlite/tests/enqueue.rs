@@ -1,0 +1,100 @@
+//! Jobs in the caller's own transaction: there when it commits, never there when it does not.
+
+use rusqlite::{Connection, TransactionBehavior};
+use tempfile::TempDir;
+use turnwise_core::{JobId, Json, NewJob, State, TaskName};
+use turnwise_sqlite::{SqliteStore, enqueue_in, rusqlite};
+use turnwise_store::{AskNews, Enqueued, Epoch, Filter, Store, StoreError};
+
+struct Scene {
+    _dir: TempDir,
+    store: SqliteStore,
+    conn: Connection,
+}
+
+fn scene() -> Scene {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("jobs.db");
+    let store = SqliteStore::open(path.to_str().unwrap(), Default::default()).unwrap();
+    let conn = Connection::open(path).unwrap();
+    conn.execute_batch("create table purchase (what text)").unwrap();
+    Scene { _dir: dir, store, conn }
+}
+
+fn job(n: u64) -> NewJob {
+    NewJob::new(JobId::from_parts(n, [0; 10]), TaskName::new("ship").unwrap(), Json::null())
+}
+
+fn purchases(conn: &Connection) -> i64 {
+    conn.query_row("select count(*) from purchase", (), |row| row.get(0)).unwrap()
+}
+
+#[tokio::test]
+async fn a_committed_transaction_brings_its_jobs_along() {
+    let mut scene = scene();
+    let ask = |cursor| AskNews { cursor, epoch: Epoch(1), asleep: false };
+    let before = scene.store.news(ask(None)).await.unwrap().cursor;
+    let order = scene.conn.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
+    order.execute("insert into purchase values ('tea')", ()).unwrap();
+    let enqueued = enqueue_in(&order, &[job(1), job(2)]).unwrap();
+    assert_eq!(enqueued, [Enqueued { id: job(1).id, new: true }, Enqueued { id: job(2).id, new: true }]);
+    assert_eq!(scene.store.job(job(1).id).await.unwrap(), None, "not before the commit");
+    order.commit().unwrap();
+    assert_eq!(scene.store.job(job(1).id).await.unwrap().unwrap().state, State::Waiting);
+    let news = scene.store.news(ask(Some(before))).await.unwrap();
+    assert_eq!(news.jobs.iter().map(|head| head.id).collect::<Vec<_>>(), [job(1).id, job(2).id]);
+}
+
+#[tokio::test]
+async fn a_rolled_back_transaction_leaves_no_job() {
+    let mut scene = scene();
+    let order = scene.conn.transaction().unwrap();
+    enqueue_in(&order, &[job(1)]).unwrap();
+    order.rollback().unwrap();
+    assert_eq!(scene.store.jobs(Filter::default()).await.unwrap(), []);
+    // Nor does it hide the next one that gets its number.
+    let ask = |cursor| AskNews { cursor, epoch: Epoch(1), asleep: false };
+    let cursor = scene.store.news(ask(None)).await.unwrap().cursor;
+    scene.store.enqueue(vec![job(2)]).await.unwrap();
+    assert_eq!(scene.store.news(ask(Some(cursor))).await.unwrap().jobs[0].id, job(2).id);
+}
+
+#[tokio::test]
+async fn without_a_transaction_all_jobs_are_stored_at_once() {
+    let scene = scene();
+    let enqueued = scene.store.enqueue_in(&scene.conn, &[job(1), job(1), job(2)]).unwrap();
+    assert_eq!(enqueued.iter().map(|enqueued| enqueued.new).collect::<Vec<_>>(), [true, false, true]);
+    assert_eq!(scene.store.jobs(Filter::default()).await.unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn a_failed_enqueue_leaves_the_callers_transaction_usable() {
+    let mut scene = scene();
+    // The caller's own trigger makes the second job fail after the first was written.
+    let trigger = "create temp trigger no_mail before insert on turnwise_job when new.task = 'mail'
+                   begin select raise(abort, 'no mail today'); end";
+    scene.conn.execute_batch(trigger).unwrap();
+    let order = scene.conn.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
+    order.execute("insert into purchase values ('tea')", ()).unwrap();
+    let mail = NewJob { task: TaskName::new("mail").unwrap(), ..job(2) };
+    assert!(enqueue_in(&order, &[job(1), mail]).unwrap_err().to_string().contains("no mail today"));
+    order.commit().unwrap();
+    assert_eq!(purchases(&scene.conn), 1);
+    assert_eq!(scene.store.jobs(Filter::default()).await.unwrap(), [], "none of the jobs");
+}
+
+#[tokio::test]
+async fn a_transaction_that_read_too_early_is_told_to_begin_immediate() {
+    let mut scene = scene();
+    let order = scene.conn.transaction_with_behavior(TransactionBehavior::Deferred).unwrap();
+    purchases(&order);
+    scene.store.enqueue(vec![job(1)]).await.unwrap();
+    let error = enqueue_in(&order, &[job(2)]).unwrap_err();
+    assert!(error.is_transient() && error.to_string().contains("begin immediate"), "{error}");
+}
+
+#[test]
+fn a_connection_to_another_file_is_refused() {
+    let error = enqueue_in(&Connection::open_in_memory().unwrap(), &[job(1)]).unwrap_err();
+    assert!(matches!(&error, StoreError::Refused(text) if text.contains("no turnwise schema")), "{error}");
+}

@@ -1,0 +1,88 @@
+//! What a person is told when the file is not what it should be, and what a caller is to do when it is busy.
+
+use std::{fs, path::Path};
+
+use rusqlite::Connection;
+use turnwise_core::{JobId, Json, NewJob, TaskName};
+use turnwise_sqlite::{SqliteStore, migrate_check, rusqlite};
+use turnwise_store::{Store, StoreError};
+
+fn refused(path: &Path) -> String {
+    match SqliteStore::open(path.to_str().unwrap(), Default::default()) {
+        Err(StoreError::Refused(text)) => text,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn job(n: u64) -> NewJob {
+    NewJob::new(JobId::from_parts(n, [0; 10]), TaskName::new("ship").unwrap(), Json::null())
+}
+
+#[test]
+fn a_file_that_is_no_database_is_refused_and_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("letter.txt");
+    let text = "Dear Sir or Madam, this is a letter. ".repeat(100);
+    fs::write(&path, &text).unwrap();
+    let error = refused(&path);
+    assert!(error.contains("letter.txt") && error.contains("not a SQLite database"), "{error}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), text);
+}
+
+#[test]
+fn a_missing_directory_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let error = refused(&dir.path().join("nowhere/jobs.db"));
+    assert!(error.contains("nowhere") && error.contains("does not exist"), "{error}");
+}
+
+#[test]
+fn a_directory_is_not_a_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let error = refused(dir.path());
+    assert!(error.contains("cannot be opened"), "{error}");
+}
+
+#[test]
+fn a_newer_schema_is_refused_with_both_versions() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("jobs.db");
+    drop(SqliteStore::open(path.to_str().unwrap(), Default::default()).unwrap());
+    let newest: i64 = {
+        let conn = Connection::open(&path).unwrap();
+        conn.execute("insert into turnwise_migration values (999, 'of tomorrow', 0)", ()).unwrap();
+        conn.query_row("select max(version) from turnwise_migration where version < 999", (), |row| row.get(0)).unwrap()
+    };
+    let error = refused(&path);
+    assert!(error.contains("version 999") && error.contains(&format!("up to {newest}")), "{error}");
+    assert!(matches!(migrate_check(path.to_str().unwrap()), Err(StoreError::Refused(_))));
+}
+
+#[test]
+fn half_a_schema_is_refused_and_left_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("jobs.db");
+    let conn = Connection::open(&path).unwrap();
+    conn.execute_batch("create table turnwise_node (what text)").unwrap();
+    let error = refused(&path);
+    assert!(error.contains("step 1") && error.contains("turnwise_node"), "{error}");
+    let tables: i64 = conn.query_row("select count(*) from sqlite_master", (), |row| row.get(0)).unwrap();
+    assert_eq!(tables, 1, "the step was taken back as a whole");
+}
+
+#[tokio::test]
+async fn a_file_that_is_held_too_long_is_a_reason_to_try_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("jobs.db");
+    let url = format!("sqlite:{}?busy_timeout=1ms", path.display());
+    let store = SqliteStore::open(&url, Default::default()).unwrap();
+    let other = Connection::open(&path).unwrap();
+    other.execute_batch("begin immediate").unwrap();
+    let error = store.enqueue(vec![job(1)]).await.unwrap_err();
+    assert!(error.is_transient() && error.to_string().contains("holds the database"), "{error}");
+    assert_eq!(store.job(job(1).id).await.unwrap(), None, "reads do not wait");
+    let second = SqliteStore::open(&url, Default::default()).unwrap();
+    assert_eq!(second.job(job(1).id).await.unwrap(), None, "nor does opening");
+    other.execute_batch("commit").unwrap();
+    assert!(store.enqueue(vec![job(1)]).await.unwrap()[0].new);
+}

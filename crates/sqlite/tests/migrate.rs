@@ -1,0 +1,92 @@
+//! The schema: its steps lead where `schema.sql` says, and to nothing else.
+
+use std::thread;
+
+use rusqlite::Connection;
+use tempfile::TempDir;
+use turnwise_sqlite::{
+    SCHEMA, SqliteStore, migrate, migrate_check, migrate_print,
+    rusqlite::{self, params},
+    steps,
+};
+
+fn file() -> (TempDir, String) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("jobs.db").to_str().unwrap().to_owned();
+    (dir, path)
+}
+
+/// Kind, name and text of all there is.
+fn objects(conn: &Connection) -> Vec<(String, String, Option<String>)> {
+    let mut objects = conn.prepare("select type, name, sql from sqlite_master order by type, name").unwrap();
+    let objects = objects.query_map((), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
+    objects.unwrap().collect::<Result<_, _>>().unwrap()
+}
+
+fn schema() -> Vec<(String, String, Option<String>)> {
+    let conn = Connection::open_in_memory().unwrap();
+    conn.execute_batch(SCHEMA).unwrap();
+    objects(&conn)
+}
+
+#[test]
+fn the_steps_one_by_one_lead_to_the_schema() {
+    let conn = Connection::open_in_memory().unwrap();
+    for step in steps() {
+        conn.execute_batch(step.sql).unwrap_or_else(|error| panic!("step {}: {error}", step.name));
+    }
+    assert_eq!(objects(&conn), schema());
+}
+
+#[test]
+fn steps_are_numbered_from_one_without_a_gap() {
+    assert!(steps().iter().map(|step| step.version).eq(1..=i64::try_from(steps().len()).unwrap()));
+}
+
+#[test]
+fn an_opened_file_has_the_schema_and_nothing_is_pending() {
+    let (_dir, path) = file();
+    drop(SqliteStore::open(&path, Default::default()).unwrap());
+    assert_eq!(objects(&Connection::open(&path).unwrap()), schema());
+    assert_eq!(migrate_check(&path).unwrap(), []);
+}
+
+#[test]
+fn a_check_tells_what_is_pending_and_makes_no_file() {
+    let (_dir, path) = file();
+    assert_eq!(migrate_check(&path).unwrap(), steps());
+    assert!(!std::path::Path::new(&path).exists());
+    assert_eq!(migrate(&path).unwrap(), steps());
+    assert_eq!(migrate(&path).unwrap(), [], "the second time there is nothing to do");
+    assert_eq!(migrate_check(&path).unwrap(), []);
+}
+
+#[test]
+fn the_printed_script_leaves_nothing_pending() {
+    let (_dir, path) = file();
+    Connection::open(&path).unwrap().execute_batch(&migrate_print()).unwrap();
+    assert_eq!(migrate_check(&path).unwrap(), []);
+    assert_eq!(objects(&Connection::open(&path).unwrap()), schema());
+}
+
+#[test]
+fn many_may_open_a_new_file_at_once() {
+    let (_dir, path) = file();
+    thread::scope(|scope| {
+        let openers: Vec<_> = (0..8).map(|_| scope.spawn(|| SqliteStore::open(&path, Default::default()))).collect();
+        for opener in openers {
+            opener.join().unwrap().unwrap();
+        }
+    });
+    assert_eq!(migrate_check(&path).unwrap(), []);
+}
+
+#[test]
+fn an_applications_own_tables_are_left_alone() {
+    let (_dir, path) = file();
+    let conn = Connection::open(&path).unwrap();
+    conn.execute_batch("create table job (what text); create table node (what text)").unwrap();
+    conn.execute("insert into job values (?1)", params!["mine"]).unwrap();
+    drop(SqliteStore::open(&path, Default::default()).unwrap());
+    assert_eq!(conn.query_row("select what from job", (), |row| row.get::<_, String>(0)).unwrap(), "mine");
+}

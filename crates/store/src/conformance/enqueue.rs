@@ -1,0 +1,218 @@
+//! Promises of `enqueue`.
+
+use std::time::Duration;
+
+use turnwise_core::{
+    Fence, GroupName, NewJob, Priority, QueueName, State, Timestamp,
+    job::Counts,
+    json::MAX_JSON_BYTES,
+    lifecycle::{Event, Outcome},
+    name::MAX_NAME_BYTES,
+};
+
+use super::{Harness, scene::*};
+use crate::store::*;
+
+pub async fn a_new_job_waits_and_is_due_at_once(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    scene.enqueue([1]).await;
+    let (seen, now) = (scene.job(1).await, scene.now().await);
+    assert_eq!((seen.state, seen.counts, seen.fence), (State::Waiting, Counts::default(), Fence(0)));
+    assert_eq!((seen.submitted_at, seen.due_at), (now, Some(now)));
+    assert_eq!((seen.assigned_at, seen.started_at, seen.finished_at), (None, None, None));
+    assert_eq!((seen.node, seen.result, seen.error, seen.cancel_requested), (None, None, None, false));
+}
+
+pub async fn every_field_of_a_job_is_kept(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    let due = scene.now().await.plus(Duration::from_micros(90_000_001));
+    let asked = NewJob {
+        queue: QueueName::new("bulk").expect("a good name"),
+        group: GroupName::new("tenant 7").expect("a good name"),
+        priority: Priority::new(9).expect("a good priority"),
+        due: Some(due),
+        ..job_with_retry(1, "durations:10s,250ms,1us")
+    };
+    scene.submit(vec![asked.clone()]).await;
+    let seen = scene.job(1).await;
+    assert_eq!((&seen.task, &seen.args, &seen.queue), (&asked.task, &asked.args, &asked.queue));
+    assert_eq!((&seen.group, seen.priority, &seen.retry), (&asked.group, asked.priority, &asked.retry));
+    assert_eq!(seen.due_at, Some(due));
+    let head = scene.head(1).await.expect("it is unfinished");
+    assert_eq!((&head.task, &head.queue, &head.group), (&asked.task, &asked.queue, &asked.group));
+    assert_eq!((head.priority, head.due, head.node, head.crashes), (asked.priority, Some(due), None, 0));
+}
+
+pub async fn every_retry_policy_is_kept(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    let policies = ["exponential:10s,5", "exponential:0s,0", "durations:1us,2d", "manual", "none"];
+    scene.submit((1..).zip(policies).map(|(n, policy)| job_with_retry(n, policy)).collect()).await;
+    for (n, policy) in (1..).zip(policies) {
+        assert_eq!(scene.job(n).await.retry.to_string(), policy);
+    }
+}
+
+pub async fn the_first_and_the_last_moment_are_kept(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    let ends = [Timestamp::MIN, Timestamp::from_micros(-1), Timestamp::from_micros(0), Timestamp::MAX];
+    scene.submit((1..).zip(ends).map(|(n, due)| NewJob { due: Some(due), ..job(n) }).collect()).await;
+    for (n, due) in (1..).zip(ends) {
+        assert_eq!(scene.job(n).await.due_at, Some(due));
+        assert_eq!(scene.head(n).await.and_then(|head| head.due), Some(due));
+    }
+}
+
+pub async fn jobs_of_one_call_are_in_the_order_they_were_given(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    scene.enqueue([5, 2, 9, 1, 7]).await;
+    scene.enqueue([3]).await;
+    let mut heads = scene.heads().await;
+    heads.sort_by_key(|head| head.seq);
+    let order: Vec<_> = heads.iter().map(|head| head.id).collect();
+    assert_eq!(order, [5, 2, 9, 1, 7, 3].map(id));
+}
+
+pub async fn replies_are_in_the_order_of_the_jobs(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    scene.enqueue([4, 2]).await;
+    let replies = scene.store.enqueue([5, 4, 3, 2, 1].map(job).to_vec()).await.expect("enqueue");
+    let expected =
+        [(5, true), (4, false), (3, true), (2, false), (1, true)].map(|(n, new)| Enqueued { id: id(n), new });
+    assert_eq!(replies, expected);
+}
+
+pub async fn an_empty_call_is_answered_with_nothing(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    assert_eq!(scene.store.enqueue(vec![]).await.expect("enqueue"), []);
+    assert_eq!(scene.heads().await, []);
+}
+
+pub async fn an_id_twice_in_one_call_is_one_job(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    let replies = scene.store.enqueue(vec![job(1), job(2), job(1)]).await.expect("enqueue");
+    assert_eq!(replies.iter().map(|reply| reply.new).collect::<Vec<_>>(), [true, true, false]);
+    assert_eq!(scene.heads().await.len(), 2);
+}
+
+pub async fn a_repeated_job_leaves_the_first_as_it_is(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    scene.enqueue([1]).await;
+    let before = scene.job(1).await;
+    h.advance(SECOND).await;
+    let other = NewJob { args: json("[]"), priority: Priority::LOW, ..job(1) };
+    assert_eq!(scene.store.enqueue(vec![other]).await.expect("enqueue"), [Enqueued { id: id(1), new: false }]);
+    assert_eq!(scene.job(1).await, before);
+}
+
+pub async fn a_repeated_job_is_recognised_while_it_runs(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    scene.enqueue([1]).await;
+    scene.give(1, &[1], BETA).await;
+    scene.start(BETA, 1).await;
+    assert!(!scene.store.enqueue(vec![job(1)]).await.expect("enqueue")[0].new);
+    assert_eq!(scene.state(1).await, State::Running);
+}
+
+pub async fn a_repeated_job_is_recognised_after_its_end(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    scene.enqueue([1, 2]).await;
+    scene.give(1, &[1], BETA).await;
+    assert_eq!(scene.end(BETA, 1, done()).await, Settled::Applied);
+    assert_eq!(scene.intervene(2, Event::Cancel).await, Settled::Applied);
+    let replies = scene.store.enqueue(vec![job(1), job(2), job(3)]).await.expect("enqueue");
+    assert_eq!(replies.iter().map(|reply| reply.new).collect::<Vec<_>>(), [false, false, true]);
+    assert_eq!((scene.state(1).await, scene.state(2).await), (State::Success, State::Cancelled));
+    assert_eq!(scene.heads().await.len(), 1);
+}
+
+pub async fn of_sixteen_submitters_of_one_id_one_is_told_new(h: &impl Harness) {
+    let mut callers = Vec::new();
+    for n in 0..16 {
+        let store = h.open().await;
+        let jobs = vec![job(1), job(100 + n), job(2)];
+        callers.push(tokio::spawn(async move { until_answered(|| store.enqueue(jobs.clone())).await }));
+    }
+    let mut new = [0, 0, 0];
+    for caller in callers {
+        let replies = caller.await.expect("no caller panics");
+        for (count, reply) in new.iter_mut().zip(replies) {
+            *count += u32::from(reply.new);
+        }
+    }
+    assert_eq!(new, [1, 16, 1]);
+    let page = h.open().await.load(Load::After { id: None, limit: ALL }).await.expect("load");
+    assert_eq!(page.jobs.len(), 18);
+}
+
+pub async fn arguments_are_kept_to_the_letter(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    let texts = [
+        r#"{"b":1.50,"a":12345678901234567890, "c" : "\u00e9","b":2}"#,
+        "null",
+        "1e2",
+        r#""\"\\\/\b\f\n\r\t'; drop table job; --""#,
+        r#"["😀","é","日本語","\u2028"]"#,
+        "{ }",
+        r"[0.10000000000000000001,-0]",
+    ];
+    scene.submit((1..).zip(texts).map(|(n, text)| NewJob { args: json(text), ..job(n) }).collect()).await;
+    for (n, text) in (1..).zip(texts) {
+        assert_eq!(scene.job(n).await.args.as_str(), text);
+        assert_eq!(scene.give_mine(u128::from(n), n).await.args.as_str(), text);
+        let result = Outcome::Done { result: Some(json(text)) };
+        assert_eq!(scene.end(ALPHA, n, result).await, Settled::Applied);
+        let ended = scene.job(n).await;
+        assert_eq!((ended.args.as_str(), ended.result.as_ref().map(|json| json.as_str())), (text, Some(text)));
+    }
+}
+
+pub async fn the_largest_arguments_and_results_pass(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    let large = json(&format!("\"{}\"", "x".repeat(MAX_JSON_BYTES - 2)));
+    scene.submit(vec![NewJob { args: large.clone(), ..job(1) }]).await;
+    scene.give(1, &[1], BETA).await;
+    assert!(scene.mail(BETA).await[0].jobs[0].args == large, "the delivery carries other arguments");
+    assert_eq!(scene.end(BETA, 1, Outcome::Done { result: Some(large.clone()) }).await, Settled::Applied);
+    let ended = scene.job(1).await;
+    assert!(ended.args == large && ended.result == Some(large), "other arguments or another result were kept");
+}
+
+pub async fn names_of_all_scripts_are_kept(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    let longest = "ß".repeat(MAX_NAME_BYTES / 2);
+    let names =
+        ["Küche & Söhne", "日本語", "a'b\"c\\d%_", "😀 {}", "\u{feff}x", "e\u{301}", "é", "A", "a", longest.as_str()];
+    let jobs = (1..).zip(names).map(|(n, name)| NewJob {
+        task: task(name),
+        queue: QueueName::new(name).expect("a good name"),
+        group: GroupName::new(name).expect("a good name"),
+        ..job(n)
+    });
+    scene.submit(jobs.collect()).await;
+    for (n, name) in (1..).zip(names) {
+        let seen = scene.job(n).await;
+        assert_eq!((seen.task.as_str(), seen.queue.as_str(), seen.group.as_str()), (name, name, name));
+        // Two spellings of one letter, and two cases of it, are two names.
+        let filter = Filter { group: Some(name.to_owned()), ..Filter::default() };
+        let found = scene.store.jobs(filter).await.expect("jobs");
+        assert_eq!(found.iter().map(|job| job.id).collect::<Vec<_>>(), [id(n)]);
+    }
+}
+
+pub async fn a_thousand_jobs_in_one_call_are_all_there(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    scene.enqueue(0..1_000).await;
+    let heads = scene.heads().await;
+    assert_eq!(heads.iter().map(|head| head.id).collect::<Vec<_>>(), (0..1_000).map(id).collect::<Vec<_>>());
+}
+
+pub async fn a_submit_rings_the_sleeping_dispatcher(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    let bell = scene.store.bell();
+    let begin = scene.news(None).await.cursor;
+    let ask = AskNews { cursor: Some(begin.clone()), epoch: scene.epoch, asleep: true };
+    let asleep = scene.store.news(ask).await.expect("news");
+    scene.enqueue([1]).await;
+    rung(&bell.news).await;
+    assert_eq!(scene.news(Some(asleep.cursor)).await.jobs.len(), 1);
+}

@@ -1,0 +1,246 @@
+//! The promises every store makes, as tests: one suite for memory, SQLite and PostgreSQL, without skips.
+//!
+//! A store crate's test file makes a [`Harness`] and names it to [`conformance_suite!`](crate::conformance_suite),
+//! which becomes one test per promise. Promises stand by verb; [`random`] plays random commands against the memory store,
+//! [`repeat`] loses replies, [`crash`] kills the process at every step, with [`faulty`] as the accident.
+
+pub mod assign;
+pub mod control;
+pub mod crash;
+pub mod enqueue;
+pub mod faulty;
+pub mod forget;
+pub mod news;
+pub mod nodes;
+pub mod random;
+pub mod read;
+pub mod repeat;
+mod scene;
+pub mod settle;
+pub mod still;
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+
+use crate::Store;
+
+pub use faulty::Faulty;
+pub use still::{MemoryHarness, StillClock};
+
+/// A fresh, empty store with a clock that stands still until it is moved.
+#[async_trait]
+pub trait Harness: Send + Sync + 'static {
+    /// A handle as another process would have it: same data, own bell.
+    async fn open(&self) -> Arc<dyn Store>;
+
+    /// Moves the database's clock forward, to the microsecond, for every handle.
+    async fn advance(&self, by: Duration);
+
+    /// Empties the store, for the next random case (cheaper than a new one). Handles opened before are not used again;
+    /// the clock may stand where it stood.
+    async fn reset(&self);
+}
+
+/// One `#[tokio::test]` per promise. `$make` is `async fn(Options) -> impl Harness`; the crate needs tokio with
+/// `rt-multi-thread` and `macros`.
+///
+/// ```ignore
+/// async fn make(options: Options) -> MyHarness { … }
+/// turnwise_store::conformance_suite!(make);
+/// ```
+#[macro_export]
+macro_rules! conformance_suite {
+    ($make:path) => {
+        $crate::__promises! { $make, $crate::Options::default();
+            enqueue:
+                a_new_job_waits_and_is_due_at_once,
+                every_field_of_a_job_is_kept,
+                every_retry_policy_is_kept,
+                the_first_and_the_last_moment_are_kept,
+                jobs_of_one_call_are_in_the_order_they_were_given,
+                replies_are_in_the_order_of_the_jobs,
+                an_empty_call_is_answered_with_nothing,
+                an_id_twice_in_one_call_is_one_job,
+                a_repeated_job_leaves_the_first_as_it_is,
+                a_repeated_job_is_recognised_while_it_runs,
+                a_repeated_job_is_recognised_after_its_end,
+                of_sixteen_submitters_of_one_id_one_is_told_new,
+                arguments_are_kept_to_the_letter,
+                the_largest_arguments_and_results_pass,
+                names_of_all_scripts_are_kept,
+                a_thousand_jobs_in_one_call_are_all_there,
+                a_submit_rings_the_sleeping_dispatcher;
+            nodes:
+                a_node_that_joins_is_seen_with_all_it_said,
+                a_node_may_serve_all_queues_or_none,
+                nodes_are_told_by_name_and_joining_time,
+                a_name_that_is_taken_is_told_and_nothing_changes,
+                a_name_is_taken_until_its_holder_is_lost,
+                a_silent_namesake_is_replaced_in_one_step,
+                a_namesake_that_beats_meanwhile_is_not_replaced,
+                only_the_one_that_was_seen_is_replaced,
+                of_sixteen_namesakes_one_is_let_in,
+                a_beat_prolongs_the_lease_and_sets_the_slots,
+                an_unknown_node_is_told_that_it_is_not_alive,
+                one_node_dispatches_at_a_time,
+                the_dispatcher_is_told_all_living_nodes,
+                dispatching_is_prolonged_within_one_epoch,
+                dispatching_is_taken_over_when_it_is_over_and_not_before,
+                a_beat_without_the_wish_to_lead_does_not_lead,
+                the_epoch_only_grows,
+                of_sixteen_that_want_to_lead_one_does,
+                who_leaves_hands_over_at_once,
+                a_clean_leave_takes_the_nodes_mail_along,
+                a_node_that_leaves_with_jobs_in_its_hands_is_lost,
+                an_unknown_node_may_leave,
+                a_leaving_node_rings_for_a_new_dispatcher,
+                nobody_is_lost_before_its_lease_is_over,
+                a_silent_node_is_lost_and_its_beat_refused,
+                a_silent_node_that_nobody_called_lost_may_beat_again,
+                a_lost_node_is_told_with_the_jobs_in_its_hands,
+                jobs_of_lost_nodes_are_told_within_the_limit,
+                only_the_dispatcher_calls_a_node_lost,
+                a_lost_node_is_told_until_it_is_buried,
+                a_node_is_not_buried_while_jobs_are_in_its_hands,
+                a_name_is_free_again_once_its_holder_is_lost;
+            news:
+                pages_hold_every_unfinished_job_once_in_id_order,
+                a_page_that_is_not_full_is_the_last,
+                a_page_tells_where_the_job_is,
+                named_jobs_are_loaded_if_they_are_still_there,
+                news_without_a_cursor_only_say_where_to_begin,
+                news_tell_every_new_job_once_as_load_does,
+                the_same_cursor_tells_the_same_again,
+                news_from_sixteen_busy_submitters_miss_none_and_repeat_none,
+                another_nodes_end_is_told_with_how_long_it_ran,
+                a_start_is_no_news,
+                an_assignment_is_no_news,
+                what_was_told_in_the_same_process_is_left_out_for_that_epoch,
+                what_the_dispatcher_settles_itself_is_left_out,
+                a_persons_decision_is_told,
+                a_redriven_job_is_news_again,
+                a_settle_that_was_refused_is_no_news,
+                a_repeated_settle_is_told_once,
+                a_settle_rings_the_dispatcher;
+            assign:
+                an_assigned_job_is_scheduled_with_the_next_fence,
+                the_dispatchers_own_node_starts_from_the_reply,
+                another_node_reads_the_same_as_a_delivery,
+                one_batch_reaches_every_node_in_it,
+                a_stuck_job_is_assigned_like_a_waiting_one,
+                who_does_not_lead_assigns_nothing,
+                a_dispatcher_that_was_followed_assigns_nothing,
+                a_pick_at_another_fence_is_left_alone,
+                a_pick_of_a_job_in_other_hands_is_left_alone,
+                a_pick_at_another_fence_is_left_alone_in_the_same_hands,
+                a_pick_of_a_finished_job_is_told_gone,
+                one_bad_pick_does_not_hold_the_others,
+                a_job_is_never_given_to_a_node_that_has_left,
+                a_job_given_to_a_node_that_leaves_meanwhile_is_not_stranded,
+                two_dispatchers_give_each_job_once,
+                a_known_batch_is_not_delivered_again,
+                a_batch_is_kept_until_it_is_done,
+                a_batch_does_not_deliver_what_others_have_by_now,
+                a_batch_is_done_for_its_own_node_only,
+                nobody_reads_anothers_mail,
+                an_assignment_rings_the_node;
+            settle:
+                a_started_job_is_running_and_still_held,
+                a_finished_job_leaves_for_history_with_all_that_is_known,
+                a_job_without_a_run_is_finished_when_it_is_settled,
+                a_failed_run_is_stuck_until_it_is_due,
+                a_job_may_be_stuck_without_a_due_time,
+                the_last_error_is_kept_through_a_later_success,
+                a_snoozed_job_waits_for_its_time,
+                every_end_is_kept_as_what_it_is,
+                answers_are_in_the_order_of_the_settlements,
+                an_empty_settle_is_answered_with_nothing,
+                a_settle_with_an_old_fence_is_superseded,
+                a_settle_of_a_job_in_other_hands_is_superseded,
+                a_settle_of_an_unknown_job_is_told_gone,
+                a_start_that_comes_after_the_end_changes_nothing,
+                a_cancel_between_decision_and_settle_brings_the_job_back,
+                a_lost_nodes_late_settle_is_superseded,
+                a_lost_nodes_late_settle_is_superseded_while_the_job_runs_elsewhere,
+                what_a_lost_node_settles_before_the_dispatcher_does_counts,
+                only_the_dispatcher_settles_for_a_lost_node,
+                the_dispatcher_settles_only_what_the_lost_node_has,
+                a_cancelled_job_of_a_lost_node_ends_cancelled,
+                of_sixteen_settlers_of_one_fence_one_is_written,
+                of_a_lost_node_and_its_dispatcher_one_settles;
+            control:
+                a_waiting_job_is_cancelled_at_once,
+                a_stuck_job_is_cancelled_retried_or_given_up,
+                a_running_job_is_told_to_stop,
+                a_cancel_that_came_too_late_stops_nothing,
+                a_cancel_of_an_earlier_run_does_not_stop_a_later_one,
+                a_decision_about_another_state_is_superseded,
+                a_decision_about_another_fence_is_superseded,
+                a_decision_about_an_unknown_job_is_told_gone,
+                an_ended_job_is_redriven_with_a_fence_that_goes_on_growing,
+                a_redriven_job_carries_neither_result_nor_cancel,
+                of_sixteen_people_who_redrive_a_job_one_does,
+                a_persons_decision_rings_node_and_dispatcher;
+            read:
+                an_unknown_job_is_none,
+                jobs_come_newest_first_and_finished_ones_are_among_them,
+                all_given_conditions_must_hold,
+                every_state_can_be_asked_for,
+                a_listing_has_a_limit,
+                what_one_process_wrote_another_reads_at_once,
+                history_is_pruned_after_its_retention_and_not_before,
+                a_redriven_job_is_kept_from_its_last_end,
+                pruning_has_a_limit,
+                pruning_seen_changes_hides_none_that_were_not_seen,
+                a_pruned_id_is_new_again;
+            repeat:
+                a_repeated_enqueue_says_that_the_jobs_are_there,
+                a_repeated_join_is_in,
+                a_repeated_replacement_is_in,
+                a_repeated_beat_stays_in_its_epoch,
+                a_repeated_leave_is_no_error,
+                a_repeated_look_shows_the_same,
+                a_repeated_assign_answers_what_the_first_did,
+                a_repeated_assign_of_a_job_that_has_ended_since_is_told,
+                a_repeated_settle_is_applied_whatever_became_of_the_job,
+                a_repeated_settle_is_applied_after_the_node_has_gone,
+                a_repeated_settle_for_a_lost_node_finds_the_fence_raised,
+                a_repeated_call_for_the_lost_tells_the_same,
+                a_repeated_intervention_finds_the_job_moved,
+                a_repeated_redrive_finds_the_job_moved,
+                a_repeated_cancel_of_a_running_job_is_applied,
+                a_repeated_prune_finds_nothing,
+                a_late_beat_of_another_life_changes_nothing;
+            random:
+                random_commands_have_the_effect_they_have_in_memory;
+            crash:
+                a_power_cut_at_any_step_loses_and_doubles_nothing,
+                a_dispatcher_that_dies_at_any_step_loses_and_doubles_nothing;
+        }
+        $crate::__promises! { $make, $crate::Options { retention: ::std::time::Duration::ZERO };
+            forget:
+                without_retention_a_finished_job_is_deleted,
+                without_retention_an_end_is_told_all_the_same,
+                without_retention_a_repeated_settle_is_told_gone,
+                without_retention_an_unfinished_job_is_kept;
+        }
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __promises {
+    ($make:path, $options:expr; $($verb:ident: $($promise:ident),+;)*) => {
+        $(mod $verb {
+            use super::*;
+            $(
+                #[tokio::test(flavor = "multi_thread")]
+                async fn $promise() {
+                    let harness = $make($options).await;
+                    $crate::conformance::$verb::$promise(&harness).await;
+                }
+            )+
+        })*
+    };
+}

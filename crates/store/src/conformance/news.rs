@@ -1,0 +1,251 @@
+//! Promises of `load` and `news`: the dispatcher hears of everything, once.
+
+use std::collections::BTreeSet;
+
+use turnwise_core::{JobId, State, lifecycle::Event};
+
+use super::{Harness, scene::*};
+use crate::store::*;
+
+pub async fn pages_hold_every_unfinished_job_once_in_id_order(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    scene.enqueue([9, 3, 7, 1, 5, 8, 2]).await;
+    scene.give(1, &[3], BETA).await;
+    scene.give(2, &[8], BETA).await;
+    scene.end(BETA, 8, done()).await;
+    let (mut seen, mut after) = (Vec::new(), None);
+    loop {
+        let page = scene.store.load(Load::After { id: after, limit: 2 }).await.expect("load");
+        assert!(page.jobs.len() <= 2, "{page:?}");
+        assert_eq!(page.now, scene.now().await);
+        seen.extend(page.jobs.iter().map(|head| head.id));
+        match page.next {
+            Some(next) => after = Some(next),
+            None => break,
+        }
+    }
+    assert_eq!(seen, [1, 2, 3, 5, 7, 9].map(id));
+}
+
+pub async fn a_page_that_is_not_full_is_the_last(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    let empty = scene.store.load(Load::After { id: None, limit: 5 }).await.expect("load");
+    assert_eq!((empty.jobs.len(), empty.next), (0, None));
+    scene.enqueue([1, 2]).await;
+    let page = scene.store.load(Load::After { id: None, limit: 5 }).await.expect("load");
+    assert_eq!((page.jobs.len(), page.next), (2, None));
+}
+
+pub async fn a_page_tells_where_the_job_is(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    scene.submit(vec![job(1), job_with_retry(2, "manual"), job(3)]).await;
+    scene.give(1, &[1, 2], BETA).await;
+    scene.end(BETA, 2, failed("no")).await;
+    let heads = scene.heads().await;
+    let told: Vec<_> = heads.iter().map(|head| (head.state, head.node, head.fence.0, head.due.is_some())).collect();
+    let expected =
+        [(State::Scheduled, Some(BETA), 1, true), (State::Stuck, None, 1, false), (State::Waiting, None, 0, true)];
+    assert_eq!(told, expected);
+}
+
+pub async fn named_jobs_are_loaded_if_they_are_still_there(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    scene.enqueue([1, 2, 3]).await;
+    scene.give(1, &[2], BETA).await;
+    scene.end(BETA, 2, done()).await;
+    let page = scene.store.load(Load::These([3, 2, 99, 1, 3].map(id).to_vec())).await.expect("load");
+    assert_eq!(page.jobs.iter().map(|head| head.id).collect::<BTreeSet<_>>(), BTreeSet::from([1, 3].map(id)));
+    assert_eq!((page.jobs.len(), page.next), (2, None));
+    assert_eq!(scene.store.load(Load::These(vec![])).await.expect("load").jobs, []);
+}
+
+pub async fn news_without_a_cursor_only_say_where_to_begin(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    scene.enqueue([1]).await;
+    let begin = scene.news(None).await;
+    assert_eq!((begin.jobs.len(), begin.changes.len(), begin.now), (0, 0, scene.now().await));
+    let next = scene.news(Some(begin.cursor)).await;
+    assert_eq!((next.jobs, next.changes), (vec![], vec![]), "what was there before is for load");
+}
+
+pub async fn news_tell_every_new_job_once_as_load_does(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    let mut cursor = scene.news(None).await.cursor;
+    for round in [vec![3, 1], vec![2], vec![], vec![5, 4]] {
+        scene.enqueue(round.clone()).await;
+        let news = scene.news(Some(cursor)).await;
+        let told: BTreeSet<_> = news.jobs.iter().map(|head| head.id).collect();
+        assert_eq!((news.jobs.len(), told), (round.len(), round.iter().map(|n| id(*n)).collect()));
+        for head in news.jobs {
+            let loaded = scene.store.load(Load::These(vec![head.id])).await.expect("load").jobs;
+            assert_eq!(loaded, [head]);
+        }
+        cursor = news.cursor;
+    }
+}
+
+pub async fn the_same_cursor_tells_the_same_again(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    let begin = scene.news(None).await.cursor;
+    scene.enqueue([1, 2]).await;
+    let first = scene.news(Some(begin.clone())).await;
+    let again = scene.news(Some(begin)).await;
+    let ids = |news: &News| news.jobs.iter().map(|head| head.id).collect::<BTreeSet<_>>();
+    assert_eq!((ids(&first), first.jobs.len()), (ids(&again), 2), "a lost reply loses no job");
+}
+
+pub async fn news_from_sixteen_busy_submitters_miss_none_and_repeat_none(h: &impl Harness) {
+    const EACH: u64 = 20;
+    let scene = Scene::led(h).await;
+    let mut cursor = scene.news(None).await.cursor;
+    let mut callers = Vec::new();
+    for caller in 0..16 {
+        let store = h.open().await;
+        callers.push(tokio::spawn(async move {
+            for n in 0..EACH {
+                let jobs = vec![job(caller * EACH + n)];
+                until_answered(|| store.enqueue(jobs.clone())).await;
+            }
+        }));
+    }
+    let mut told: Vec<JobId> = Vec::new();
+    // Listening while they speak: what commits late must not be passed over.
+    while callers.iter().any(|caller| !caller.is_finished()) {
+        let news = scene.news(Some(cursor)).await;
+        told.extend(news.jobs.iter().map(|head| head.id));
+        cursor = news.cursor;
+        tokio::task::yield_now().await;
+    }
+    for caller in callers {
+        caller.await.expect("no caller panics");
+    }
+    told.extend(scene.news(Some(cursor)).await.jobs.iter().map(|head| head.id));
+    told.sort_unstable();
+    let all: Vec<_> = (0..16 * EACH).map(id).collect();
+    assert_eq!(told, all);
+}
+
+pub async fn another_nodes_end_is_told_with_how_long_it_ran(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    scene.enqueue([1, 2]).await;
+    scene.give(1, &[1, 2], BETA).await;
+    let begin = scene.news(None).await.cursor;
+    scene.end(BETA, 1, done()).await;
+    scene.end(BETA, 2, failed("again")).await;
+    let news = scene.news(Some(begin)).await;
+    let changes = changes_as_set(news.changes);
+    let stuck = scene.head(2).await;
+    let expected =
+        [Change { id: id(1), ran: Some(SECOND), head: None }, Change { id: id(2), ran: Some(SECOND), head: stuck }];
+    assert_eq!(changes, expected);
+    assert_eq!(scene.news(Some(news.cursor)).await.changes, []);
+}
+
+pub async fn a_start_is_no_news(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    scene.enqueue([1]).await;
+    scene.give(1, &[1], BETA).await;
+    let begin = scene.news(None).await.cursor;
+    scene.start(BETA, 1).await;
+    assert_eq!(scene.news(Some(begin)).await.changes, []);
+}
+
+pub async fn an_assignment_is_no_news(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    scene.enqueue([1]).await;
+    let begin = scene.news(None).await.cursor;
+    scene.give(1, &[1], BETA).await;
+    let news = scene.news(Some(begin)).await;
+    assert_eq!((news.jobs, news.changes), (vec![], vec![]), "the dispatcher did it itself");
+}
+
+pub async fn what_was_told_in_the_same_process_is_left_out_for_that_epoch(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    scene.enqueue([1, 2]).await;
+    scene.give(1, &[1, 2], ALPHA).await;
+    let begin = scene.news(None).await.cursor;
+    let told = Author::Node { node: ALPHA, told: Some(scene.epoch) };
+    let settlement = scene.settlement(1, &Event::Ended(done())).await;
+    assert_eq!(scene.settle_one(told, settlement).await, Settled::Applied);
+    scene.end(ALPHA, 2, done()).await;
+    let ids = |news: News| news.changes.iter().map(|change| change.id).collect::<BTreeSet<_>>();
+    assert_eq!(ids(scene.news(Some(begin.clone())).await), BTreeSet::from([id(2)]));
+    // A dispatcher of another epoch was not told.
+    let ask = AskNews { cursor: Some(begin), epoch: Epoch(scene.epoch.0 + 1), asleep: false };
+    assert_eq!(ids(scene.store.news(ask).await.expect("news")), BTreeSet::from([id(1), id(2)]));
+}
+
+pub async fn what_the_dispatcher_settles_itself_is_left_out(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    scene.enqueue([1]).await;
+    scene.give(1, &[1], BETA).await;
+    scene.lose_beta(h).await;
+    let begin = scene.news(None).await.cursor;
+    let settlement = scene.settlement(1, &Event::NodeLost).await;
+    assert_eq!(scene.settle_one(scene.for_lost(BETA, true), settlement).await, Settled::Applied);
+    assert_eq!(scene.news(Some(begin)).await.changes, []);
+}
+
+pub async fn a_persons_decision_is_told(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    scene.submit(vec![job(1), job_with_retry(2, "manual")]).await;
+    scene.give(1, &[2], BETA).await;
+    scene.end(BETA, 2, failed("no")).await;
+    let begin = scene.news(None).await.cursor;
+    assert_eq!(scene.intervene(1, Event::Cancel).await, Settled::Applied);
+    assert_eq!(scene.intervene(2, Event::Retry).await, Settled::Applied);
+    let changes = changes_as_set(scene.news(Some(begin)).await.changes);
+    let waiting = scene.head(2).await;
+    let expected = [Change { id: id(1), ran: None, head: None }, Change { id: id(2), ran: None, head: waiting }];
+    assert_eq!(changes, expected);
+}
+
+pub async fn a_redriven_job_is_news_again(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    scene.enqueue([1, 2]).await;
+    scene.intervene(1, Event::Cancel).await;
+    let begin = scene.news(None).await.cursor;
+    assert_eq!(scene.intervene(1, Event::Retry).await, Settled::Applied);
+    let news = scene.news(Some(begin)).await;
+    let head = scene.head(1).await.expect("it waits");
+    assert_eq!(news.jobs, std::slice::from_ref(&head));
+    assert!(head.seq > scene.head(2).await.expect("it waits").seq, "it goes to the end of the line");
+}
+
+pub async fn a_settle_that_was_refused_is_no_news(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    scene.enqueue([1]).await;
+    scene.give(1, &[1], BETA).await;
+    let begin = scene.news(None).await.cursor;
+    let mut settlement = scene.settlement(1, &Event::Ended(done())).await;
+    settlement.fence.0 -= 1;
+    assert_eq!(scene.settle_one(by(BETA), settlement).await, Settled::Superseded);
+    assert_eq!(scene.news(Some(begin)).await.changes, []);
+}
+
+pub async fn a_repeated_settle_is_told_once(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    scene.enqueue([1]).await;
+    scene.give(1, &[1], BETA).await;
+    let begin = scene.news(None).await.cursor;
+    let settlement = scene.settlement(1, &Event::Ended(done())).await;
+    assert_eq!(scene.settle_one(by(BETA), settlement.clone()).await, Settled::Applied);
+    let heard = scene.news(Some(begin)).await;
+    assert_eq!(heard.changes.len(), 1);
+    assert_eq!(scene.settle_one(by(BETA), settlement).await, Settled::Applied);
+    assert_eq!(scene.news(Some(heard.cursor)).await.changes, [], "nothing has changed since");
+}
+
+pub async fn a_settle_rings_the_dispatcher(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    scene.enqueue([1]).await;
+    scene.give(1, &[1], BETA).await;
+    let store = h.open().await;
+    let begin = scene.news(None).await.cursor;
+    let ask = AskNews { cursor: Some(begin), epoch: scene.epoch, asleep: true };
+    store.news(ask).await.expect("news");
+    let other = Scene { store, epoch: scene.epoch };
+    let bell = other.store.bell();
+    assert_eq!(other.end(BETA, 1, done()).await, Settled::Applied);
+    rung(&bell.news).await;
+}

@@ -1,0 +1,363 @@
+//! Promises of `join`, `beat`, `leave` and `lost_nodes`: who is there, and who dispatches.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use turnwise_core::{
+    QueueName, State,
+    lifecycle::{Event, Outcome},
+};
+
+use super::{Harness, scene::*};
+use crate::{StoreError, store::*};
+
+pub async fn a_node_that_joins_is_seen_with_all_it_said(h: &impl Harness) {
+    let store = h.open().await;
+    let queues = BTreeSet::from(["bulk", "Küche"].map(|name| QueueName::new(name).expect("a good name")));
+    let asked = Join { queues: Some(queues), lease: Duration::from_micros(1_500_001), ..join(ALPHA, "älpha") };
+    let joined = store.join(asked.clone()).await.expect("join");
+    let fleet = store.nodes().await.expect("nodes");
+    assert_eq!(joined, Joined::In { now: fleet.now });
+    let [node] = &fleet.nodes[..] else { panic!("{fleet:?}") };
+    assert_eq!((node.incarnation, &node.name, &node.host), (ALPHA, &asked.name, &asked.host));
+    assert_eq!((node.slots, node.queue_capacity), (asked.slots, asked.queue_capacity));
+    assert_eq!((&node.queues, &node.tasks), (&asked.queues, &asked.tasks));
+    assert_eq!((node.joined_at, node.lease_until), (fleet.now, fleet.now.plus(asked.lease)));
+    assert_eq!((node.lost, node.dispatcher), (false, false));
+}
+
+pub async fn a_node_may_serve_all_queues_or_none(h: &impl Harness) {
+    let store = h.open().await;
+    store.join(join(ALPHA, "all")).await.expect("join");
+    let none = Join { queues: Some(BTreeSet::new()), tasks: BTreeSet::new(), ..join(BETA, "none") };
+    store.join(none).await.expect("join");
+    let nodes = store.nodes().await.expect("nodes").nodes;
+    assert_eq!(nodes.iter().map(|node| node.queues.clone()).collect::<Vec<_>>(), [None, Some(BTreeSet::new())]);
+    assert!(nodes[1].tasks.is_empty());
+}
+
+pub async fn nodes_are_told_by_name_and_joining_time(h: &impl Harness) {
+    let store = h.open().await;
+    store.join(join(GAMMA, "b")).await.expect("join");
+    store.join(join(ALPHA, "c")).await.expect("join");
+    h.advance(SECOND).await;
+    let old = store.nodes().await.expect("nodes").nodes[0].clone();
+    let replace = Replace { incarnation: GAMMA, lease_until: old.lease_until };
+    store.join(Join { replace: Some(replace), ..join(BETA, "b") }).await.expect("join");
+    let nodes = store.nodes().await.expect("nodes").nodes;
+    let order: Vec<_> = nodes.iter().map(|node| (node.name.as_str(), node.incarnation, node.lost)).collect();
+    assert_eq!(order, [("b", GAMMA, true), ("b", BETA, false), ("c", ALPHA, false)]);
+}
+
+pub async fn a_name_that_is_taken_is_told_and_nothing_changes(h: &impl Harness) {
+    let store = h.open().await;
+    store.join(join(ALPHA, "one")).await.expect("join");
+    let before = store.nodes().await.expect("nodes");
+    let reply = store.join(join(BETA, "one")).await.expect("join");
+    assert_eq!(reply, Joined::Taken { by: before.nodes[0].clone(), now: before.now });
+    assert_eq!(store.nodes().await.expect("nodes"), before);
+}
+
+pub async fn a_name_is_taken_until_its_holder_is_lost(h: &impl Harness) {
+    let store = h.open().await;
+    store.join(join(ALPHA, "one")).await.expect("join");
+    h.advance(LEASE + SECOND).await;
+    let reply = store.join(join(BETA, "one")).await.expect("join");
+    assert!(matches!(reply, Joined::Taken { ref by, .. } if by.incarnation == ALPHA), "{reply:?}");
+}
+
+pub async fn a_silent_namesake_is_replaced_in_one_step(h: &impl Harness) {
+    let store = h.open().await;
+    store.join(join(ALPHA, "one")).await.expect("join");
+    let Joined::Taken { by, .. } = store.join(join(BETA, "one")).await.expect("join") else { panic!("not taken") };
+    let replace = Replace { incarnation: by.incarnation, lease_until: by.lease_until };
+    let reply = store.join(Join { replace: Some(replace), ..join(BETA, "one") }).await.expect("join");
+    assert!(matches!(reply, Joined::In { .. }), "{reply:?}");
+    let nodes = store.nodes().await.expect("nodes").nodes;
+    assert_eq!(nodes.iter().filter(|node| !node.lost).map(|node| node.incarnation).collect::<Vec<_>>(), [BETA]);
+    assert!(!store.beat(beat(ALPHA, true)).await.expect("beat").alive, "the replaced one must not go on");
+}
+
+pub async fn a_namesake_that_beats_meanwhile_is_not_replaced(h: &impl Harness) {
+    let store = h.open().await;
+    store.join(join(ALPHA, "one")).await.expect("join");
+    let Joined::Taken { by, .. } = store.join(join(BETA, "one")).await.expect("join") else { panic!("not taken") };
+    h.advance(SECOND).await;
+    store.beat(beat(ALPHA, false)).await.expect("beat");
+    let replace = Replace { incarnation: by.incarnation, lease_until: by.lease_until };
+    let reply = store.join(Join { replace: Some(replace), ..join(BETA, "one") }).await.expect("join");
+    let Joined::Taken { by: now, .. } = reply else { panic!("{reply:?}") };
+    assert_eq!((now.incarnation, now.lease_until), (ALPHA, by.lease_until.plus(SECOND)));
+    assert!(store.beat(beat(ALPHA, false)).await.expect("beat").alive);
+}
+
+pub async fn only_the_one_that_was_seen_is_replaced(h: &impl Harness) {
+    let store = h.open().await;
+    store.join(join(ALPHA, "one")).await.expect("join");
+    let lease_until = store.nodes().await.expect("nodes").nodes[0].lease_until;
+    let replace = Replace { incarnation: GAMMA, lease_until };
+    let reply = store.join(Join { replace: Some(replace), ..join(BETA, "one") }).await.expect("join");
+    assert!(matches!(reply, Joined::Taken { .. }), "{reply:?}");
+    assert_eq!(store.nodes().await.expect("nodes").nodes.len(), 1);
+}
+
+pub async fn of_sixteen_namesakes_one_is_let_in(h: &impl Harness) {
+    let mut callers = Vec::new();
+    for n in 0..16_u128 {
+        let store = h.open().await;
+        let incarnation = turnwise_core::Incarnation(uuid::Uuid::from_u128(n + 1));
+        callers.push(tokio::spawn(async move { until_answered(|| store.join(join(incarnation, "one"))).await }));
+    }
+    let mut let_in = 0;
+    for caller in callers {
+        let_in += u32::from(matches!(caller.await.expect("no caller panics"), Joined::In { .. }));
+    }
+    assert_eq!(let_in, 1);
+    assert_eq!(h.open().await.nodes().await.expect("nodes").nodes.len(), 1);
+}
+
+pub async fn a_beat_prolongs_the_lease_and_sets_the_slots(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    h.advance(SECOND * 3).await;
+    let ask = Beat { slots: 0, lease: LEASE * 2, ..beat(BETA, false) };
+    let pulse = scene.store.beat(ask).await.expect("beat");
+    let now = scene.now().await;
+    assert_eq!(pulse, Pulse { now, alive: true, epoch: None, nodes: vec![] });
+    let nodes = scene.store.nodes().await.expect("nodes").nodes;
+    assert_eq!((nodes[1].slots, nodes[1].lease_until), (0, now.plus(LEASE * 2)));
+}
+
+pub async fn an_unknown_node_is_told_that_it_is_not_alive(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    let pulse = scene.store.beat(beat(GAMMA, true)).await.expect("beat");
+    assert_eq!((pulse.alive, pulse.epoch, pulse.nodes.len()), (false, None, 0));
+    assert_eq!(scene.store.nodes().await.expect("nodes").nodes.len(), 2);
+}
+
+pub async fn one_node_dispatches_at_a_time(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    let pulse = scene.store.beat(beat(BETA, true)).await.expect("beat");
+    assert_eq!((pulse.alive, pulse.epoch, pulse.nodes.len()), (true, None, 0));
+    let nodes = scene.store.nodes().await.expect("nodes").nodes;
+    assert_eq!(nodes.iter().map(|node| node.dispatcher).collect::<Vec<_>>(), [true, false]);
+}
+
+pub async fn the_dispatcher_is_told_all_living_nodes(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    scene.store.join(Join { lease: SECOND, ..join(GAMMA, "gamma") }).await.expect("join");
+    h.advance(SECOND + Duration::from_micros(1)).await;
+    let pulse = scene.store.beat(beat(ALPHA, true)).await.expect("beat");
+    let mut told: Vec<_> = pulse.nodes.iter().map(|node| (node.name.as_str(), node.dispatcher)).collect();
+    told.sort_unstable();
+    assert_eq!(told, [("alpha", true), ("beta", false)], "gamma's lease is over");
+}
+
+pub async fn dispatching_is_prolonged_within_one_epoch(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    for _ in 0..3 {
+        h.advance(LEASE - SECOND).await;
+        scene.store.beat(beat(BETA, false)).await.expect("beat");
+        assert_eq!(scene.store.beat(beat(ALPHA, true)).await.expect("beat").epoch, Some(scene.epoch));
+        assert_eq!(scene.store.beat(beat(BETA, true)).await.expect("beat").epoch, None);
+    }
+}
+
+pub async fn dispatching_is_taken_over_when_it_is_over_and_not_before(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    h.advance(LEASE).await;
+    assert_eq!(scene.store.beat(beat(BETA, true)).await.expect("beat").epoch, None, "the lease ends with this instant");
+    h.advance(Duration::from_micros(1)).await;
+    let epoch = scene.store.beat(beat(BETA, true)).await.expect("beat").epoch;
+    assert_eq!(epoch, Some(Epoch(scene.epoch.0 + 1)));
+    assert_eq!(scene.store.beat(beat(ALPHA, true)).await.expect("beat").epoch, None);
+}
+
+pub async fn a_beat_without_the_wish_to_lead_does_not_lead(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    h.advance(LEASE - SECOND).await;
+    let pulse = scene.store.beat(beat(ALPHA, false)).await.expect("beat");
+    assert_eq!((pulse.alive, pulse.epoch), (true, None));
+    h.advance(SECOND * 2).await;
+    // Alpha lives, but its term as dispatcher was not prolonged.
+    scene.store.join(join(GAMMA, "gamma")).await.expect("join");
+    assert_eq!(scene.store.beat(beat(GAMMA, true)).await.expect("beat").epoch, Some(Epoch(scene.epoch.0 + 1)));
+}
+
+pub async fn the_epoch_only_grows(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    let mut last = scene.epoch;
+    for (leaves, name, leads) in [(ALPHA, "alpha", BETA), (BETA, "beta", ALPHA), (ALPHA, "alpha", BETA)] {
+        scene.store.leave(leaves).await.expect("leave");
+        let epoch = scene.store.beat(beat(leads, true)).await.expect("beat").epoch.expect("nobody dispatches");
+        assert!(epoch > last, "{epoch:?} after {last:?}");
+        last = epoch;
+        scene.store.join(join(leaves, name)).await.expect("join");
+    }
+}
+
+pub async fn of_sixteen_that_want_to_lead_one_does(h: &impl Harness) {
+    let mut callers = Vec::new();
+    for n in 0..16_u128 {
+        let store = h.open().await;
+        let node = turnwise_core::Incarnation(uuid::Uuid::from_u128(n + 1));
+        store.join(join(node, &format!("node-{n}"))).await.expect("join");
+        callers.push(tokio::spawn(async move { until_answered(|| store.beat(beat(node, true))).await.epoch }));
+    }
+    let mut epochs = Vec::new();
+    for caller in callers {
+        epochs.extend(caller.await.expect("no caller panics"));
+    }
+    assert_eq!(epochs.len(), 1, "{epochs:?}");
+}
+
+pub async fn who_leaves_hands_over_at_once(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    scene.store.leave(ALPHA).await.expect("leave");
+    let nodes = scene.store.nodes().await.expect("nodes").nodes;
+    assert_eq!(nodes.iter().map(|node| node.incarnation).collect::<Vec<_>>(), [BETA]);
+    let epoch = scene.store.beat(beat(BETA, true)).await.expect("beat").epoch;
+    assert_eq!(epoch, Some(Epoch(scene.epoch.0 + 1)));
+}
+
+pub async fn a_clean_leave_takes_the_nodes_mail_along(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    scene.enqueue([1]).await;
+    scene.give(1, &[1], BETA).await;
+    scene.end(BETA, 1, done()).await;
+    assert_eq!(scene.mail(BETA).await.len(), 1, "nobody said it was done with");
+    scene.store.leave(BETA).await.expect("leave");
+    assert_eq!(scene.mail(BETA).await, []);
+}
+
+pub async fn a_node_that_leaves_with_jobs_in_its_hands_is_lost(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    scene.enqueue([1, 2]).await;
+    scene.give(1, &[1, 2], BETA).await;
+    scene.end(BETA, 1, done()).await;
+    scene.store.leave(BETA).await.expect("leave");
+    assert!(!scene.store.beat(beat(BETA, false)).await.expect("beat").alive);
+    let lost = scene.lost().await;
+    assert_eq!(lost.len(), 1, "{lost:?}");
+    assert_eq!(lost[0].jobs.iter().map(|held| held.id).collect::<Vec<_>>(), [id(2)]);
+}
+
+pub async fn an_unknown_node_may_leave(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    let before = scene.store.nodes().await.expect("nodes");
+    scene.store.leave(GAMMA).await.expect("leave");
+    assert_eq!(scene.store.nodes().await.expect("nodes"), before);
+}
+
+pub async fn a_leaving_node_rings_for_a_new_dispatcher(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    let bell = scene.store.bell();
+    scene.store.leave(ALPHA).await.expect("leave");
+    rung(&bell.lead).await;
+}
+
+pub async fn nobody_is_lost_before_its_lease_is_over(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    h.advance(LEASE).await;
+    assert_eq!(scene.lost().await, []);
+    assert!(scene.store.beat(beat(BETA, false)).await.expect("beat").alive);
+}
+
+pub async fn a_silent_node_is_lost_and_its_beat_refused(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    let lost = scene.lose_beta(h).await;
+    assert!(lost.node.lost && lost.complete && lost.jobs.is_empty(), "{lost:?}");
+    let pulse = scene.store.beat(beat(BETA, true)).await.expect("beat");
+    assert_eq!((pulse.alive, pulse.epoch), (false, None));
+    let nodes = scene.store.nodes().await.expect("nodes").nodes;
+    assert!(nodes[1].lost && nodes[1].lease_until < nodes[0].lease_until, "nothing was prolonged: {nodes:?}");
+}
+
+pub async fn a_silent_node_that_nobody_called_lost_may_beat_again(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    h.advance(LEASE * 2).await;
+    assert!(scene.store.beat(beat(BETA, false)).await.expect("beat").alive);
+    scene.store.beat(beat(ALPHA, true)).await.expect("beat");
+    assert_eq!(scene.lost().await, []);
+}
+
+pub async fn a_lost_node_is_told_with_the_jobs_in_its_hands(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    scene.enqueue([1, 2, 3, 4, 5]).await;
+    scene.give(1, &[1, 2, 3], BETA).await;
+    scene.give(2, &[4], ALPHA).await;
+    scene.start(BETA, 2).await;
+    scene.end(BETA, 3, done()).await;
+    assert_eq!(scene.intervene(1, Event::Cancel).await, Settled::Applied);
+    let lost = scene.lose_beta(h).await;
+    let mut held = lost.jobs;
+    held.sort_by_key(|held| held.id);
+    let told: Vec<_> = held.iter().map(|held| (held.id, held.state, held.cancel_requested)).collect();
+    assert_eq!(told, [(id(1), State::Scheduled, true), (id(2), State::Running, false)]);
+    let seen = scene.job(2).await;
+    assert_eq!((held[1].fence, held[1].counts), (seen.fence, seen.counts));
+    assert!(lost.complete);
+}
+
+pub async fn jobs_of_lost_nodes_are_told_within_the_limit(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    scene.enqueue(1..=5).await;
+    scene.give(1, &[1, 2, 3, 4, 5], BETA).await;
+    scene.lose_beta(h).await;
+    let lost = scene.store.lost_nodes(ALPHA, scene.epoch, 3).await.expect("lost_nodes");
+    assert_eq!((lost[0].jobs.len(), lost[0].complete), (3, false));
+    let lost = scene.store.lost_nodes(ALPHA, scene.epoch, 5).await.expect("lost_nodes");
+    assert_eq!((lost[0].jobs.len(), lost[0].complete), (5, true));
+}
+
+pub async fn only_the_dispatcher_calls_a_node_lost(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    h.advance(LEASE + SECOND).await;
+    scene.store.beat(beat(ALPHA, true)).await.expect("beat");
+    let wrong = [(BETA, scene.epoch), (ALPHA, Epoch(scene.epoch.0 + 1)), (ALPHA, Epoch(scene.epoch.0 - 1))];
+    for (holder, epoch) in wrong {
+        let reply = scene.store.lost_nodes(holder, epoch, ALL).await;
+        assert!(matches!(reply, Err(StoreError::NotLeading)), "{reply:?}");
+    }
+    let nodes = scene.store.nodes().await.expect("nodes").nodes;
+    assert!(nodes.iter().all(|node| !node.lost), "{nodes:?}");
+    assert!(scene.store.beat(beat(BETA, false)).await.expect("beat").alive);
+}
+
+pub async fn a_lost_node_is_told_until_it_is_buried(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    scene.enqueue([1]).await;
+    scene.give(1, &[1], BETA).await;
+    scene.lose_beta(h).await;
+    let settlement = scene.settlement(1, &Event::NodeLost).await;
+    assert_eq!(scene.settle_one(scene.for_lost(BETA, false), settlement).await, Settled::Applied);
+    assert_eq!(scene.lost().await.len(), 1, "nobody buried it");
+    scene.settle(scene.for_lost(BETA, true), vec![]).await;
+    assert_eq!(scene.lost().await, []);
+    assert_eq!((scene.store.nodes().await.expect("nodes").nodes.len(), scene.mail(BETA).await.len()), (1, 0));
+}
+
+pub async fn a_node_is_not_buried_while_jobs_are_in_its_hands(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    scene.enqueue([1, 2]).await;
+    scene.give(1, &[1, 2], BETA).await;
+    scene.lose_beta(h).await;
+    let settlement = scene.settlement(1, &Event::NodeLost).await;
+    assert_eq!(scene.settle_one(scene.for_lost(BETA, true), settlement).await, Settled::Applied);
+    let lost = scene.lost().await;
+    assert_eq!(lost[0].jobs.iter().map(|held| held.id).collect::<Vec<_>>(), [id(2)]);
+    let settlement = scene.settlement(2, &Event::NodeLost).await;
+    assert_eq!(scene.settle_one(scene.for_lost(BETA, true), settlement).await, Settled::Applied);
+    assert_eq!(scene.lost().await, []);
+}
+
+pub async fn a_name_is_free_again_once_its_holder_is_lost(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    scene.enqueue([1]).await;
+    scene.give(1, &[1], BETA).await;
+    scene.lose_beta(h).await;
+    let reply = scene.store.join(join(GAMMA, "beta")).await.expect("join");
+    assert!(matches!(reply, Joined::In { .. }), "{reply:?}");
+    // The old one's jobs are not the new one's.
+    assert_eq!(scene.mail(GAMMA).await, []);
+    assert_eq!(scene.end(GAMMA, 1, done()).await, Settled::Superseded);
+    assert_eq!(scene.end(BETA, 1, Outcome::Interrupted).await, Settled::Applied);
+}

@@ -1,0 +1,532 @@
+//! Random commands, given to the store and to the memory store on the same clock: every reply must be equal, and in the
+//! end all that can be read.
+//!
+//! The world is small (six jobs, three nodes of which two want one name), so that commands meet. What to write is decided
+//! by `core::lifecycle` from what a reader sees, and then sometimes spoilt: an old fence, another epoch, the wrong node.
+//! Some calls are made twice, as after a lost reply: the second must change nothing. `TURNWISE_CASES` raises the number of
+//! cases.
+
+use std::{fmt::Debug, result::Result, sync::Arc, time::Duration};
+
+use proptest::{
+    prelude::*,
+    test_runner::{Config, TestCaseError, TestError, TestRunner},
+};
+use turnwise_core::{
+    Fence, GroupName, Incarnation, Job, JobHead, JobId, NewJob, Priority, QueueName, State,
+    lifecycle::{self, Event, Outcome, Standing},
+    scheduler::Pick,
+};
+
+use super::{
+    Harness, StillClock,
+    scene::{self, ALL, ALPHA, BETA, GAMMA, LEASE, SECOND, View, id, json, task},
+};
+use crate::{MemoryStore, StoreError, store::*};
+
+const CASES: u32 = 64;
+/// At most; half as many on average.
+const COMMANDS: usize = 60;
+const JOBS: u64 = 6;
+const NODES: [(Incarnation, &str); 3] = [(ALPHA, "one"), (BETA, "two"), (GAMMA, "one")];
+const TELLERS: [Incarnation; 3] = [ALPHA, BETA, GAMMA];
+
+pub async fn random_commands_have_the_effect_they_have_in_memory(h: &impl Harness) {
+    let cases = std::env::var("TURNWISE_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(CASES);
+    let config = Config { cases, failure_persistence: None, max_shrink_iters: 2_000, ..Config::default() };
+    let runtime = tokio::runtime::Handle::current();
+    let outcome = tokio::task::block_in_place(|| {
+        // Mostly the curtain rises on a fleet at work: from nothing, most stories end before anything meets.
+        let stories = (prop::bool::weighted(0.8), prop::collection::vec(command(), 1..=COMMANDS));
+        TestRunner::new(config).run(&stories, |(opened, commands)| {
+            runtime.block_on(play(h, opened, &commands)).map_err(TestCaseError::fail)
+        })
+    });
+    match outcome {
+        Ok(()) => {}
+        Err(TestError::Fail(reason, (opened, commands))) => {
+            let story: Vec<_> = commands.iter().map(|command| format!("  {command:?}")).collect();
+            panic!("{reason}\nafter these commands (opened: {opened}):\n{}", story.join("\n"));
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// One thing that somebody wants. Numbers are taken modulo what there is.
+#[derive(Debug, Clone)]
+struct Command {
+    wish: Wish,
+    slip: Slip,
+    /// The first reply is lost.
+    twice: bool,
+}
+
+#[derive(Debug, Clone)]
+enum Wish {
+    Enqueue { first: u64, count: u64, kind: u8, due: Option<u8> },
+    Join { node: usize, replace: bool },
+    Beat { node: usize, lead: bool, slots: u32 },
+    Leave { node: usize },
+    Load { after: Option<u64>, limit: u32 },
+    LoadThese { jobs: u8 },
+    News,
+    Assign { jobs: u8, node: usize },
+    Mail { node: usize, known: bool },
+    Settle { jobs: u8, event: u8, done: bool, told: bool },
+    SettleLost { bury: bool, unseen: bool },
+    Control { job: u64, event: u8 },
+    Prune { seen: bool },
+    List { state: u8, group: bool, limit: u32 },
+    Pass { span: u8 },
+}
+
+/// How a call is spoilt, where it can be.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Slip {
+    None,
+    OldFence,
+    NewFence,
+    OtherEpoch,
+    OtherNode,
+    /// The cancel was not seen, or the state was another.
+    Unseen,
+}
+
+fn command() -> impl Strategy<Value = Command> {
+    let wish = prop_oneof![
+        2 => (0..JOBS, 1..4_u64, any::<u8>(), prop::option::weighted(0.3, any::<u8>()))
+            .prop_map(|(first, count, kind, due)| Wish::Enqueue { first, count, kind, due }),
+        3 => (0..3_usize, any::<bool>()).prop_map(|(node, replace)| Wish::Join { node, replace }),
+        5 => (0..3_usize, prop::bool::weighted(0.7), 0..5_u32).prop_map(|(node, lead, slots)| Wish::Beat { node, lead, slots }),
+        2 => (0..3_usize).prop_map(|node| Wish::Leave { node }),
+        1 => (prop::option::of(0..JOBS), 1..4_u32).prop_map(|(after, limit)| Wish::Load { after, limit }),
+        1 => any::<u8>().prop_map(|jobs| Wish::LoadThese { jobs }),
+        2 => Just(Wish::News),
+        8 => (any::<u8>(), 0..3_usize).prop_map(|(jobs, node)| Wish::Assign { jobs, node }),
+        2 => (0..3_usize, any::<bool>()).prop_map(|(node, known)| Wish::Mail { node, known }),
+        8 => (any::<u8>(), any::<u8>(), any::<bool>(), any::<bool>())
+            .prop_map(|(jobs, event, done, told)| Wish::Settle { jobs, event, done, told }),
+        4 => (any::<bool>(), prop::bool::weighted(0.2)).prop_map(|(bury, unseen)| Wish::SettleLost { bury, unseen }),
+        4 => (0..JOBS, any::<u8>()).prop_map(|(job, event)| Wish::Control { job, event }),
+        1 => any::<bool>().prop_map(|seen| Wish::Prune { seen }),
+        1 => (any::<u8>(), any::<bool>(), 1..5_u32).prop_map(|(state, group, limit)| Wish::List { state, group, limit }),
+        3 => any::<u8>().prop_map(|span| Wish::Pass { span }),
+    ];
+    let slip = prop_oneof![
+        12 => Just(Slip::None),
+        1 => Just(Slip::OldFence),
+        1 => Just(Slip::NewFence),
+        1 => Just(Slip::OtherEpoch),
+        1 => Just(Slip::OtherNode),
+        1 => Just(Slip::Unseen),
+    ];
+    (wish, slip, prop::bool::weighted(0.15)).prop_map(|(wish, slip, twice)| Command { wish, slip, twice })
+}
+
+/// A call of the trait, with all that is in it.
+#[derive(Debug, Clone)]
+enum Call {
+    Enqueue(Vec<NewJob>),
+    Join(Box<Join>),
+    Beat(Beat),
+    Leave(Incarnation),
+    Load(Load),
+    News(Epoch),
+    Assign(Assign),
+    Mail(Incarnation, Vec<BatchId>),
+    Settle(Settle),
+    LostNodes(Incarnation, Epoch),
+    Control(Vec<Intervention>),
+    Prune { seen: bool },
+    Jobs(Filter),
+    Job(JobId),
+}
+
+/// A store with the cursors it gave out: they are its own and differ between stores.
+struct Side {
+    store: Arc<dyn Store>,
+    /// From here on all news can still be heard.
+    begin: Cursor,
+    last: Cursor,
+}
+
+impl Side {
+    async fn new(store: Arc<dyn Store>) -> Result<Self, String> {
+        let ask = AskNews { cursor: None, epoch: Epoch(0), asleep: false };
+        let begin = answer(|| store.news(ask.clone())).await?.cursor;
+        Ok(Self { store, last: begin.clone(), begin })
+    }
+
+    async fn view(&self, epoch: Epoch) -> View {
+        View::of(&*self.store, &TELLERS, &self.begin, epoch).await
+    }
+
+    /// Makes the call and prints the reply without what may differ between stores: cursors, gaps in numbers, order where
+    /// none is promised.
+    async fn perform(&mut self, call: &Call) -> Result<String, String> {
+        let store = self.store.clone();
+        Ok(match call.clone() {
+            Call::Enqueue(jobs) => print(answer(|| store.enqueue(jobs.clone())).await),
+            Call::Join(join) => print(answer(|| store.join((*join).clone())).await),
+            Call::Beat(beat) => print(answer(|| store.beat(beat.clone())).await.map(|mut pulse| {
+                pulse.nodes.sort_by_key(|node| node.incarnation);
+                pulse
+            })),
+            Call::Leave(node) => print(answer(|| store.leave(node)).await),
+            Call::Load(load) => print(answer(|| store.load(load.clone())).await.map(|mut page| {
+                page.jobs.iter_mut().for_each(mask);
+                page.jobs.sort_by_key(|head| head.id);
+                page
+            })),
+            Call::News(epoch) => {
+                let ask = AskNews { cursor: Some(self.last.clone()), epoch, asleep: false };
+                let mut news = answer(|| store.news(ask.clone())).await?;
+                self.last = std::mem::replace(&mut news.cursor, Cursor(String::new()));
+                news.jobs
+                    .iter_mut()
+                    .chain(news.changes.iter_mut().filter_map(|change| change.head.as_mut()))
+                    .for_each(mask);
+                news.jobs.sort_by_key(|head| head.id);
+                news.changes = scene::changes_as_set(news.changes);
+                print(Ok(news))
+            }
+            Call::Assign(assign) => print(answer(|| store.assign(assign.clone())).await.map(|mut replies| {
+                replies.sort_by_key(|(id, _)| *id);
+                for (_, reply) in &mut replies {
+                    if let AssignReply::Changed(head) = reply {
+                        mask(head);
+                    }
+                }
+                replies
+            })),
+            Call::Mail(node, known) => {
+                print(answer(|| store.assignments(node, known.clone())).await.map(scene::in_order))
+            }
+            Call::Settle(settle) => print(answer(|| store.settle(settle.clone())).await),
+            Call::LostNodes(holder, epoch) => {
+                print(answer(|| store.lost_nodes(holder, epoch, ALL)).await.map(|mut lost| {
+                    lost.sort_by_key(|lost| lost.node.incarnation);
+                    lost.iter_mut().for_each(|lost| lost.jobs.sort_by_key(|held| held.id));
+                    lost
+                }))
+            }
+            Call::Control(interventions) => print(answer(|| store.control(interventions.clone())).await),
+            // How many seen changes go at once is the store's own affair: an open transaction may keep them a while.
+            Call::Prune { seen: true } => {
+                self.begin = self.last.clone();
+                let seen = Some(self.last.clone());
+                print(answer(|| store.prune(seen.clone(), ALL)).await.map(drop))
+            }
+            Call::Prune { seen: false } => print(answer(|| store.prune(None, ALL)).await),
+            Call::Jobs(filter) => print(answer(|| store.jobs(filter.clone())).await),
+            Call::Job(id) => print(answer(|| store.job(id)).await),
+        })
+    }
+}
+
+/// Asks until there is an answer; an error that is one (not leading) is one.
+async fn answer<T, F: Future<Output = Result<T, StoreError>>>(mut verb: impl FnMut() -> F) -> Result<T, String> {
+    loop {
+        match verb().await {
+            Ok(reply) => return Ok(reply),
+            Err(error) if error.is_transient() => tokio::task::yield_now().await,
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+}
+
+fn print<T: Debug>(reply: Result<T, String>) -> String {
+    format!("{reply:?}")
+}
+
+fn mask(head: &mut JobHead) {
+    head.seq = 0;
+}
+
+async fn play(h: &impl Harness, opened: bool, commands: &[Command]) -> Result<(), String> {
+    h.reset().await;
+    let tested = h.open().await;
+    let clock = StillClock::default();
+    clock.set(answer(|| tested.nodes()).await?.now);
+    let memory = MemoryStore::new(Options::default(), clock.clock());
+    let mut world = World {
+        tested: Side::new(tested).await?,
+        memory: Side::new(Arc::new(memory)).await?,
+        leader: (ALPHA, Epoch(0)),
+        batches: 0,
+    };
+    if opened {
+        for call in opening() {
+            world.both(&call).await?;
+        }
+    }
+    for (at, command) in commands.iter().enumerate() {
+        if let Wish::Pass { span } = command.wish {
+            let by = pass(span);
+            clock.advance(by);
+            h.advance(by).await;
+            continue;
+        }
+        for call in world.calls(command).await {
+            world.both(&call).await.map_err(|difference| format!("command {at}: {difference}"))?;
+            if command.twice && !matches!(call, Call::News(_) | Call::Prune { .. }) {
+                let once = world.views().await?;
+                world.both(&call).await.map_err(|difference| format!("command {at}, repeated: {difference}"))?;
+                if world.views().await? != once {
+                    return Err(format!("command {at}: repeating {call:?} changed something"));
+                }
+            }
+        }
+    }
+    world.views().await.map(drop)
+}
+
+/// Alpha dispatches, beta is there, all six jobs wait.
+fn opening() -> Vec<Call> {
+    let jobs = (0..JOBS).zip([0b000_000, 0b001_001, 0b010_010, 0b000_100, 0b001_000, 0b010_111]);
+    vec![
+        Call::Join(Box::new(scene::join(ALPHA, NODES[0].1))),
+        Call::Join(Box::new(scene::join(BETA, NODES[1].1))),
+        Call::Beat(scene::beat(ALPHA, true)),
+        Call::Enqueue(jobs.map(|(n, kind)| new_job(n, kind, None)).collect()),
+    ]
+}
+
+fn pass(span: u8) -> Duration {
+    match span % 8 {
+        0..=2 => Duration::from_micros(u64::from(span) * 1_001 + 1),
+        3 => SECOND * 4,
+        4 => LEASE,
+        5 | 6 => LEASE + SECOND,
+        _ => Options::default().retention / 2 + SECOND,
+    }
+}
+
+struct World {
+    tested: Side,
+    memory: Side,
+    /// Who was last told that it dispatches.
+    leader: (Incarnation, Epoch),
+    batches: u128,
+}
+
+impl World {
+    async fn both(&mut self, call: &Call) -> Result<(), String> {
+        let expected = self.memory.perform(call).await?;
+        let reply = self.tested.perform(call).await?;
+        if reply != expected {
+            return Err(format!("{call:?}\n  was answered  {reply}\n  and in memory {expected}"));
+        }
+        if let Call::Beat(beat) = call {
+            // Once more, for the epoch in the reply: a repeated beat changes nothing.
+            let pulse = answer(|| self.memory.store.beat(beat.clone())).await?;
+            if let Some(epoch) = pulse.epoch {
+                self.leader = (beat.node, epoch);
+            }
+        }
+        Ok(())
+    }
+
+    /// What both show, if it is the same.
+    async fn views(&self) -> Result<View, String> {
+        let epoch = self.leader.1;
+        let (tested, memory) = (self.tested.view(epoch).await, self.memory.view(epoch).await);
+        if tested == memory { Ok(tested) } else { Err(format!("shown:     {tested:#?}\nin memory: {memory:#?}")) }
+    }
+
+    async fn look(&self, n: u64) -> Option<Job> {
+        self.memory.store.job(id(n)).await.expect("memory answers")
+    }
+
+    async fn now(&self) -> turnwise_core::Timestamp {
+        self.memory.store.nodes().await.expect("memory answers").now
+    }
+
+    /// The jobs named by the bits of `mask`.
+    async fn named(&self, mask: u8) -> Vec<Job> {
+        let mut jobs = Vec::new();
+        for n in (0..JOBS).filter(|n| mask & (1 << n) != 0) {
+            jobs.extend(self.look(n).await);
+        }
+        jobs
+    }
+
+    async fn calls(&mut self, Command { wish, slip, .. }: &Command) -> Vec<Call> {
+        let slip = *slip;
+        let (mut holder, mut epoch) = self.leader;
+        match slip {
+            Slip::OtherEpoch => epoch.0 -= 1,
+            Slip::OtherNode => holder = GAMMA,
+            _ => {}
+        }
+        match *wish {
+            Wish::Enqueue { first, count, kind, due } => {
+                let now = self.now().await;
+                let due = due.map(|due| now.plus(Duration::from_millis(u64::from(due))));
+                let job = |n: u64| new_job((first + n) % JOBS, kind, due);
+                vec![Call::Enqueue((0..count).map(job).collect())]
+            }
+            Wish::Join { node, replace } => {
+                let (incarnation, name) = NODES[node];
+                let fleet = self.memory.store.nodes().await.expect("memory answers");
+                let other = fleet.nodes.iter().find(|other| other.name.as_str() == name && !other.lost);
+                let replace = other.filter(|_| replace).map(|other| Replace {
+                    incarnation: other.incarnation,
+                    lease_until: if slip == Slip::Unseen { fleet.now } else { other.lease_until },
+                });
+                let host = scene::join(incarnation, name).host;
+                vec![Call::Join(Box::new(Join { replace, host, ..scene::join(incarnation, name) }))]
+            }
+            Wish::Beat { node, lead, slots } => {
+                vec![Call::Beat(Beat { node: NODES[node].0, lease: LEASE, slots, lead })]
+            }
+            Wish::Leave { node } => vec![Call::Leave(NODES[node].0)],
+            Wish::Load { after, limit } => vec![Call::Load(Load::After { id: after.map(id), limit })],
+            Wish::LoadThese { jobs } => {
+                vec![Call::Load(Load::These((0..JOBS).filter(|n| jobs & (1 << n) != 0).map(id).collect()))]
+            }
+            Wish::News => vec![Call::News(epoch)],
+            Wish::Assign { jobs, node } => {
+                let mut picks = Vec::new();
+                for (at, job) in self.named(jobs).await.into_iter().enumerate() {
+                    // Mostly to one node, sometimes to the next: one batch for several.
+                    let node = NODES[(node + at / 2) % NODES.len()].0;
+                    picks.push(Pick { job: job.id, fence: slipped(job.fence, slip), node });
+                }
+                self.batches += 1;
+                vec![Call::Assign(Assign { holder, epoch, batch: scene::batch(self.batches), picks })]
+            }
+            Wish::Mail { node, known } => {
+                let node = NODES[node].0;
+                let known = if known { self.batches_of(node).await } else { vec![] };
+                vec![Call::Mail(node, known)]
+            }
+            Wish::Settle { jobs, event, done, told } => {
+                let now = self.now().await;
+                let (mut calls, told) = (Vec::new(), told.then_some(epoch));
+                for (node, _) in NODES {
+                    let settlements = self.settlements(jobs, node, |n| ending(event, n), slip, now).await;
+                    let author = Author::Node { node: if slip == Slip::OtherNode { ALPHA } else { node }, told };
+                    let done = if done { self.batches_of(node).await } else { vec![] };
+                    if !settlements.is_empty() || !done.is_empty() {
+                        calls.push(Call::Settle(Settle { author, settlements, done }));
+                    }
+                }
+                calls
+            }
+            Wish::SettleLost { bury, unseen } => {
+                let mut calls = vec![Call::LostNodes(holder, epoch)];
+                let now = self.now().await;
+                let slip = if unseen { Slip::Unseen } else { slip };
+                for (lost, _) in NODES {
+                    let fleet = self.memory.store.nodes().await.expect("memory answers");
+                    // Whose lease is over will be called lost by the call before.
+                    if fleet.nodes.iter().any(|node| node.incarnation == lost && !node.alive(now)) {
+                        let settlements = self.settlements(u8::MAX, lost, |_| Event::NodeLost, slip, now).await;
+                        let author = Author::Dispatcher { holder, epoch, lost, bury };
+                        calls.push(Call::Settle(Settle { author, settlements, done: vec![] }));
+                    }
+                }
+                calls
+            }
+            Wish::Control { job, event } => {
+                let Some(job) = self.look(job).await else { return vec![Call::Job(id(job))] };
+                let event = [Event::Cancel, Event::Retry, Event::GiveUp][usize::from(event) % 3].clone();
+                let Ok(to) = lifecycle::decide(&Standing::from(&job), &event, self.now().await, 0.0) else {
+                    return vec![];
+                };
+                let state = if slip == Slip::Unseen { State::Waiting } else { job.state };
+                // Whoever thinks it waits does not ask its node to stop it.
+                if state != job.state && job.state.assigned() {
+                    return vec![];
+                }
+                vec![Call::Control(vec![Intervention { job: job.id, state, fence: slipped(job.fence, slip), to }])]
+            }
+            Wish::Prune { seen } => vec![Call::Prune { seen }],
+            Wish::List { state, group, limit } => {
+                let states: Vec<_> =
+                    State::ALL.into_iter().filter(|wanted| state & (1 << wanted.code()) != 0).collect();
+                let group = group.then(|| "red".to_owned());
+                vec![Call::Jobs(Filter { states, group, limit: Some(limit), ..Filter::default() })]
+            }
+            Wish::Pass { .. } => unreachable!("time is passed by the player"),
+        }
+    }
+
+    /// All batches that are on their way to the node.
+    async fn batches_of(&self, node: Incarnation) -> Vec<BatchId> {
+        let mail = self.memory.store.assignments(node, vec![]).await.expect("memory answers");
+        mail.into_iter().map(|delivery| delivery.batch).collect()
+    }
+
+    /// What `event` makes of those of the jobs that are in the node's hands (or were, with an old fence).
+    async fn settlements(
+        &self,
+        jobs: u8,
+        node: Incarnation,
+        event: impl Fn(u64) -> Event,
+        slip: Slip,
+        now: turnwise_core::Timestamp,
+    ) -> Vec<Settlement> {
+        let heads = self.memory.store.load(Load::After { id: None, limit: ALL }).await.expect("memory answers").jobs;
+        let mut settlements = Vec::new();
+        for (n, job) in (0..).zip(self.named(jobs).await) {
+            let head = heads.iter().find(|head| head.id == job.id);
+            let held = head.is_some_and(|head| head.node == Some(node));
+            let was_held = slip == Slip::OldFence && job.fence > Fence(0);
+            if !held && !was_held {
+                continue;
+            }
+            // A job at rest is settled as its last holder would, had the first reply been lost.
+            let event = event(n);
+            let standing = Standing { state: State::Running, ..Standing::from(&job) };
+            let standing = if job.state.assigned() { Standing::from(&job) } else { standing };
+            let Ok(to) = lifecycle::decide(&standing, &event, now, 0.0) else { continue };
+            let ran = matches!(event, Event::Ended(_));
+            let fence = if job.state.assigned() { slipped(job.fence, slip) } else { job.fence };
+            settlements.push(Settlement {
+                job: job.id,
+                fence,
+                saw_cancel: job.cancel_requested && slip != Slip::Unseen,
+                to,
+                started_at: (ran || event == Event::Start).then(|| now.minus(SECOND)),
+                finished_at: ran.then_some(now),
+            });
+        }
+        settlements
+    }
+}
+
+fn slipped(fence: Fence, slip: Slip) -> Fence {
+    match slip {
+        Slip::OldFence => Fence(fence.0 - 1),
+        Slip::NewFence => fence.next(),
+        _ => fence,
+    }
+}
+
+fn ending(event: u8, n: u64) -> Event {
+    match (u64::from(event) + n) % 8 {
+        0 | 1 => Event::Start,
+        2 => Event::Ended(Outcome::Done { result: Some(json(&format!("[{event}, {n}]"))) }),
+        3 => Event::Ended(Outcome::Error(format!("error {event}"))),
+        4 => Event::Ended(Outcome::Fail("for good".into())),
+        5 => Event::Ended(Outcome::Snooze { wait: Duration::from_micros(u64::from(event) + 1) }),
+        6 => Event::Ended(Outcome::Cancelled),
+        _ => Event::Ended(Outcome::Interrupted),
+    }
+}
+
+fn new_job(n: u64, kind: u8, due: Option<turnwise_core::Timestamp>) -> NewJob {
+    let pick = |bit: u8| usize::from(kind >> bit & 1);
+    let policies = ["exponential:10s,5", "durations:1s", "manual", "none"];
+    NewJob {
+        task: task(["mail", "extract"][pick(0)]),
+        queue: QueueName::new(["default", "büro"][pick(1)]).expect("a good name"),
+        group: GroupName::new(["red", "blue"][pick(2)]).expect("a good name"),
+        priority: Priority::new(i64::from(kind % 10) + 1).expect("a good priority"),
+        due,
+        retry: policies[usize::from(kind >> 3 & 3)].parse().expect("a good policy"),
+        ..scene::job(n)
+    }
+}

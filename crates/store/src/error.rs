@@ -1,0 +1,36 @@
+//! A store error says what the caller should do next; the driver's own error is its source.
+
+type Source = Box<dyn std::error::Error + Send + Sync>;
+
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Try again. What was asked for may or may not have happened: every verb is safe to repeat.
+    #[error("{what}: {source}")]
+    Transient { what: &'static str, source: Source },
+
+    /// Somebody else dispatches by now; stop dispatching and throw the scheduler away.
+    #[error("another node dispatches by now")]
+    NotLeading,
+
+    /// A person has to change something: the password, the version, the disk. Repeating alone will not help.
+    #[error("{0}")]
+    Refused(String),
+
+    /// A broken promise of the program or of the database's content; the text is for a bug report.
+    #[error("{what}: {source}")]
+    Broken { what: &'static str, source: Source },
+}
+
+impl StoreError {
+    pub fn transient(what: &'static str, source: impl Into<Source>) -> Self {
+        Self::Transient { what, source: source.into() }
+    }
+
+    pub fn broken(what: &'static str, source: impl Into<Source>) -> Self {
+        Self::Broken { what, source: source.into() }
+    }
+
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::Transient { .. })
+    }
+}

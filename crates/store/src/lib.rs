@@ -1,0 +1,17 @@
+//! Where jobs live: one trait of verbs, an executable specification of it, and the suite that every store passes.
+//!
+//! [`store`] the verbs and what they promise → [`error`] what the caller does when one fails → [`bell`] how a store
+//! wakes its users → [`memory`] the specification, in plain Rust → `conformance` the promises as tests.
+
+pub mod store;
+pub mod error;
+pub mod bell;
+pub mod memory;
+/// The promises as tests, for the tests of store crates.
+#[cfg(feature = "conformance")]
+pub mod conformance;
+
+pub use bell::Bell;
+pub use error::StoreError;
+pub use memory::MemoryStore;
+pub use store::*;

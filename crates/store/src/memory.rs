@@ -1,0 +1,686 @@
+//! The store as plain Rust: what every verb means, without a database in the way.
+//!
+//! One lock, one struct, no cleverness. Where a driver and this file disagree, the driver is wrong, or the promise in
+//! [`crate::store`] is.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard},
+    time::{Duration, SystemTime},
+};
+
+use async_trait::async_trait;
+use turnwise_core::{
+    Fence, GroupName, Incarnation, Job, JobHead, JobId, Json, NewJob, Node, NodeName, Priority, QueueName, RetryPolicy,
+    State, TaskName, Timestamp,
+    job::{AssignedJob, Counts},
+    lifecycle::Target,
+};
+
+use crate::{Bell, StoreError, store::*};
+
+/// The database's clock.
+#[derive(Clone)]
+pub struct Clock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
+
+impl Clock {
+    pub fn new(now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
+        Self(Arc::new(now))
+    }
+
+    /// The machine's own.
+    pub fn system() -> Self {
+        Self::new(|| {
+            let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            Timestamp::from_micros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+        })
+    }
+
+    pub fn now(&self) -> Timestamp {
+        (self.0)()
+    }
+}
+
+impl std::fmt::Debug for Clock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Clock")
+    }
+}
+
+/// Jobs in memory: for tests, trials and the simulator.
+#[derive(Debug, Clone)]
+pub struct MemoryStore {
+    data: Arc<Mutex<Data>>,
+    bell: Bell,
+    clock: Clock,
+    options: Options,
+}
+
+#[derive(Debug, Default)]
+struct Data {
+    /// Unfinished jobs.
+    jobs: BTreeMap<JobId, Row>,
+    /// Finished ones.
+    history: BTreeMap<JobId, Row>,
+    nodes: BTreeMap<Incarnation, Node>,
+    dispatcher: Dispatcher,
+    assignments: BTreeMap<(Incarnation, BatchId), Mail>,
+    changes: BTreeMap<i64, ChangeRow>,
+    next_seq: i64,
+    next_change: i64,
+}
+
+#[derive(Debug, Default)]
+struct Dispatcher {
+    holder: Option<Incarnation>,
+    epoch: Epoch,
+    until: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone)]
+struct Row {
+    seq: i64,
+    id: JobId,
+    task: TaskName,
+    args: Json,
+    queue: QueueName,
+    group: GroupName,
+    priority: Priority,
+    retry: RetryPolicy,
+    state: State,
+    counts: Counts,
+    fence: Fence,
+    cancel_requested: bool,
+    node: Option<Incarnation>,
+    node_name: Option<NodeName>,
+    result: Option<Json>,
+    error: Option<String>,
+    submitted_at: Timestamp,
+    due_at: Option<Timestamp>,
+    assigned_at: Option<Timestamp>,
+    started_at: Option<Timestamp>,
+    finished_at: Option<Timestamp>,
+    /// When it entered history.
+    ended_at: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone)]
+struct Mail {
+    jobs: Vec<JobId>,
+    cancel: Vec<JobId>,
+}
+
+#[derive(Debug, Clone)]
+struct ChangeRow {
+    told: Option<Epoch>,
+    jobs: Vec<(JobId, Option<Duration>)>,
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new(Options::default(), Clock::system())
+    }
+}
+
+impl MemoryStore {
+    pub fn new(options: Options, clock: Clock) -> Self {
+        Self { data: Arc::default(), bell: Bell::default(), clock, options }
+    }
+
+    /// The same data seen by another process: its own bells, which nobody else rings.
+    pub fn another_process(&self) -> Self {
+        Self { bell: Bell::default(), ..self.clone() }
+    }
+
+    fn data(&self) -> MutexGuard<'_, Data> {
+        // A panic while the lock is held would be a bug in this file; the data is then not to be trusted.
+        self.data.lock().expect("the memory store panicked earlier")
+    }
+}
+
+#[async_trait]
+impl Store for MemoryStore {
+    async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>> {
+        let now = self.clock.now();
+        let replies = {
+            let mut data = self.data();
+            jobs.into_iter().map(|job| data.insert(job, now)).collect()
+        };
+        self.bell.ring_news();
+        Ok(replies)
+    }
+
+    async fn join(&self, join: Join) -> Result<Joined> {
+        let now = self.clock.now();
+        let mut data = self.data();
+        let holder_of_name = data.nodes.values().find(|node| node.name == join.name && !node.lost && node.incarnation != join.incarnation);
+        if let Some(other) = holder_of_name {
+            let seen = Replace { incarnation: other.incarnation, lease_until: other.lease_until };
+            if join.replace != Some(seen) {
+                return Ok(Joined::Taken { by: data.told(other), now });
+            }
+            let other = other.incarnation;
+            data.nodes.get_mut(&other).expect("just found").lost = true;
+        }
+        data.nodes.entry(join.incarnation).or_insert(Node {
+            incarnation: join.incarnation,
+            name: join.name,
+            host: join.host,
+            slots: join.slots,
+            queue_capacity: join.queue_capacity,
+            queues: join.queues,
+            tasks: join.tasks,
+            joined_at: now,
+            lease_until: now.plus(join.lease),
+            lost: false,
+            dispatcher: false,
+        });
+        drop(data);
+        self.bell.ring_lead();
+        Ok(Joined::In { now })
+    }
+
+    async fn beat(&self, beat: Beat) -> Result<Pulse> {
+        let now = self.clock.now();
+        let mut data = self.data();
+        let Some(node) = data.nodes.get_mut(&beat.node).filter(|node| !node.lost) else {
+            return Ok(Pulse { now, alive: false, epoch: None, nodes: Vec::new() });
+        };
+        node.lease_until = now.plus(beat.lease);
+        node.slots = beat.slots;
+        let dispatcher = &mut data.dispatcher;
+        let mine = dispatcher.holder == Some(beat.node);
+        let free = dispatcher.holder.is_none() || dispatcher.until.is_none_or(|until| until < now);
+        if beat.lead && !mine && free {
+            dispatcher.epoch = Epoch(dispatcher.epoch.0 + 1);
+            dispatcher.holder = Some(beat.node);
+        }
+        let leads = beat.lead && dispatcher.holder == Some(beat.node);
+        if leads {
+            dispatcher.until = Some(now.plus(beat.lease));
+        }
+        let gives_up = mine && !beat.lead;
+        if gives_up {
+            dispatcher.holder = None;
+        }
+        let epoch = leads.then_some(data.dispatcher.epoch);
+        let nodes = match epoch {
+            Some(_) => data.nodes.values().filter(|node| node.alive(now)).map(|node| data.told(node)).collect(),
+            None => Vec::new(),
+        };
+        drop(data);
+        if gives_up {
+            self.bell.ring_lead();
+        }
+        Ok(Pulse { now, alive: true, epoch, nodes })
+    }
+
+    async fn leave(&self, node: Incarnation) -> Result<()> {
+        let mut data = self.data();
+        if data.dispatcher.holder == Some(node) {
+            data.dispatcher.holder = None;
+        }
+        if data.jobs.values().any(|row| row.in_hands_of(node)) {
+            if let Some(node) = data.nodes.get_mut(&node) {
+                node.lost = true;
+            }
+        } else {
+            data.bury(node);
+        }
+        drop(data);
+        self.bell.ring_lead();
+        Ok(())
+    }
+
+    async fn load(&self, load: Load) -> Result<Page> {
+        let now = self.clock.now();
+        let data = self.data();
+        let (jobs, next) = match load {
+            Load::After { id, limit } => {
+                let limit = limit.max(1) as usize;
+                let rows = data.jobs.values().filter(|row| id.is_none_or(|id| row.id > id));
+                let jobs: Vec<_> = rows.take(limit).map(Row::head).collect();
+                let next = jobs.last().filter(|_| jobs.len() == limit).map(|head| head.id);
+                (jobs, next)
+            }
+            Load::These(ids) => {
+                let ids: BTreeSet<_> = ids.into_iter().collect();
+                (ids.iter().filter_map(|id| data.jobs.get(id)).map(Row::head).collect(), None)
+            }
+        };
+        Ok(Page { now, jobs, next })
+    }
+
+    async fn news(&self, ask: AskNews) -> Result<News> {
+        let now = self.clock.now();
+        let data = self.data();
+        let cursor = Cursor(format!("{} {}", data.next_seq, data.next_change));
+        let Some(last) = ask.cursor else {
+            return Ok(News { now, cursor, jobs: Vec::new(), changes: Vec::new() });
+        };
+        let (seq, change) = read_cursor(&last)?;
+        let mut jobs: Vec<_> = data.jobs.values().filter(|row| row.seq >= seq).map(Row::head).collect();
+        jobs.sort_by_key(|head| head.seq);
+        let unseen = data.changes.range(change..).filter(|(_, row)| row.told != Some(ask.epoch));
+        let changes = unseen
+            .flat_map(|(_, row)| &row.jobs)
+            .map(|(id, ran)| Change { id: *id, ran: *ran, head: data.jobs.get(id).map(Row::head) })
+            .collect();
+        Ok(News { now, cursor, jobs, changes })
+    }
+
+    async fn assign(&self, assign: Assign) -> Result<Vec<(JobId, AssignReply)>> {
+        let now = self.clock.now();
+        let mut data = self.data();
+        data.check_leading(assign.holder, assign.epoch)?;
+        let mut replies = Vec::with_capacity(assign.picks.len());
+        for pick in &assign.picks {
+            // In the hands of a node that has left, nobody would ever see to it.
+            let node_is_there = data.nodes.contains_key(&pick.node);
+            let reply = match data.jobs.get_mut(&pick.job) {
+                None => AssignReply::Gone,
+                Some(row) => {
+                    let at_rest = row.fence == pick.fence && !row.state.assigned();
+                    let fresh = at_rest && node_is_there;
+                    if fresh {
+                        row.state = State::Scheduled;
+                        row.fence = row.fence.next();
+                        row.node = Some(pick.node);
+                        row.assigned_at = Some(now);
+                    }
+                    // Not fresh, but just what this pick would have made of it: the first call's reply was lost.
+                    if row.fence == pick.fence.next() && row.in_hands_of(pick.node) {
+                        if fresh {
+                            let mail = data.assignments.entry((pick.node, assign.batch)).or_insert(Mail { jobs: vec![], cancel: vec![] });
+                            mail.jobs.push(pick.job);
+                        }
+                        let row = &data.jobs[&pick.job];
+                        match pick.node == assign.holder {
+                            true => AssignReply::Mine(Box::new(row.assigned())),
+                            false => AssignReply::Theirs(row.fence),
+                        }
+                    } else if at_rest {
+                        AssignReply::Locked
+                    } else {
+                        AssignReply::Changed(row.head())
+                    }
+                }
+            };
+            replies.push((pick.job, reply));
+        }
+        drop(data);
+        self.bell.ring_mail();
+        Ok(replies)
+    }
+
+    async fn assignments(&self, node: Incarnation, known: Vec<BatchId>) -> Result<Vec<Delivery>> {
+        let data = self.data();
+        let held = |id: &JobId| data.jobs.get(id).filter(|row| row.in_hands_of(node));
+        Ok(data
+            .assignments
+            .iter()
+            .filter(|((to, batch), _)| *to == node && !known.contains(batch))
+            .map(|((_, batch), mail)| Delivery {
+                batch: *batch,
+                jobs: mail.jobs.iter().filter_map(held).map(Row::assigned).collect(),
+                cancel: mail.cancel.iter().filter(|id| held(id).is_some_and(|row| row.cancel_requested)).copied().collect(),
+            })
+            .collect())
+    }
+
+    async fn settle(&self, settle: Settle) -> Result<Vec<Settled>> {
+        let now = self.clock.now();
+        let mut data = self.data();
+        let (holder, told, lost) = match settle.author {
+            Author::Node { node, told } => (node, told, false),
+            Author::Dispatcher { holder, epoch, lost, .. } => {
+                data.check_leading(holder, epoch)?;
+                (lost, Some(epoch), true)
+            }
+        };
+        let mut replies = Vec::with_capacity(settle.settlements.len());
+        let mut changed = Vec::new();
+        for settlement in settle.settlements {
+            let (reply, written) = data.settle_one(holder, lost, &settlement, now, self.options.retention);
+            if written && settlement.to.to != Target::Running {
+                changed.push((settlement.job, settlement.ran()));
+            }
+            replies.push(reply);
+        }
+        for batch in settle.done {
+            data.assignments.remove(&(holder, batch));
+        }
+        if let Author::Dispatcher { lost, bury: true, .. } = settle.author
+            && !data.jobs.values().any(|row| row.in_hands_of(lost))
+        {
+            data.bury(lost);
+        }
+        let anything = !changed.is_empty();
+        data.tell(told, changed);
+        drop(data);
+        if anything {
+            self.bell.ring_news();
+        }
+        Ok(replies)
+    }
+
+    async fn lost_nodes(&self, holder: Incarnation, epoch: Epoch, limit: u32) -> Result<Vec<LostNode>> {
+        let now = self.clock.now();
+        let mut data = self.data();
+        data.check_leading(holder, epoch)?;
+        for node in data.nodes.values_mut() {
+            node.lost |= node.lease_until < now;
+        }
+        let mut left = limit as usize;
+        let mut lost_nodes = Vec::new();
+        for node in data.nodes.values().filter(|node| node.lost) {
+            let held = || data.jobs.values().filter(|row| row.in_hands_of(node.incarnation));
+            let jobs: Vec<_> = held().take(left).map(Row::held).collect();
+            left -= jobs.len();
+            lost_nodes.push(LostNode { node: data.told(node), complete: jobs.len() == held().count(), jobs });
+        }
+        Ok(lost_nodes)
+    }
+
+    async fn control(&self, interventions: Vec<Intervention>) -> Result<Vec<Settled>> {
+        let now = self.clock.now();
+        let mut data = self.data();
+        let mut changed = Vec::new();
+        let replies = interventions
+            .iter()
+            .map(|intervention| {
+                let reply = data.control_one(intervention, now, self.options.retention);
+                if reply == Settled::Applied && intervention.to.to != Target::CancelRequested {
+                    changed.push((intervention.job, None));
+                }
+                reply
+            })
+            .collect();
+        data.tell(None, changed);
+        drop(data);
+        self.bell.ring_news();
+        self.bell.ring_mail();
+        Ok(replies)
+    }
+
+    async fn prune(&self, seen: Option<Cursor>, limit: u32) -> Result<u64> {
+        let old = self.clock.now().minus(self.options.retention);
+        let mut data = self.data();
+        let limit = limit as usize;
+        let ended: Vec<_> = data.history.values().filter(|row| row.ended_at.is_some_and(|at| at < old)).map(|row| row.id).take(limit).collect();
+        let told: Vec<_> = match seen {
+            Some(cursor) => {
+                let (_, change) = read_cursor(&cursor)?;
+                data.changes.range(..change).map(|(seq, _)| *seq).take(limit).collect()
+            }
+            None => Vec::new(),
+        };
+        ended.iter().for_each(|id| drop(data.history.remove(id)));
+        told.iter().for_each(|seq| drop(data.changes.remove(seq)));
+        Ok((ended.len() + told.len()) as u64)
+    }
+
+    async fn job(&self, id: JobId) -> Result<Option<Job>> {
+        let data = self.data();
+        Ok(data.jobs.get(&id).or_else(|| data.history.get(&id)).map(|row| data.show(row)))
+    }
+
+    async fn jobs(&self, filter: Filter) -> Result<Vec<Job>> {
+        let data = self.data();
+        let is = |wish: &Option<String>, value: &str| wish.as_deref().is_none_or(|wish| wish == value);
+        let mut rows: Vec<_> = data
+            .jobs
+            .values()
+            .chain(data.history.values())
+            .filter(|row| filter.wants(row.state))
+            .filter(|row| is(&filter.queue, row.queue.as_str()) && is(&filter.group, row.group.as_str()) && is(&filter.task, row.task.as_str()))
+            .collect();
+        rows.sort_by_key(|row| std::cmp::Reverse(row.id));
+        Ok(rows.into_iter().take(filter.limit() as usize).map(|row| data.show(row)).collect())
+    }
+
+    async fn nodes(&self) -> Result<Fleet> {
+        let data = self.data();
+        let mut nodes: Vec<_> = data.nodes.values().map(|node| data.told(node)).collect();
+        nodes.sort_by(|a, b| (&a.name, a.joined_at, a.incarnation).cmp(&(&b.name, b.joined_at, b.incarnation)));
+        Ok(Fleet { now: self.clock.now(), nodes })
+    }
+
+    fn bell(&self) -> Bell {
+        self.bell.clone()
+    }
+}
+
+impl Data {
+    fn insert(&mut self, job: NewJob, now: Timestamp) -> Enqueued {
+        if self.jobs.contains_key(&job.id) || self.history.contains_key(&job.id) {
+            return Enqueued { id: job.id, new: false };
+        }
+        let row = Row {
+            seq: self.next_seq,
+            id: job.id,
+            task: job.task,
+            args: job.args,
+            queue: job.queue,
+            group: job.group,
+            priority: job.priority,
+            retry: job.retry,
+            state: State::Waiting,
+            counts: Counts::default(),
+            fence: Fence::default(),
+            cancel_requested: false,
+            node: None,
+            node_name: None,
+            result: None,
+            error: None,
+            submitted_at: now,
+            due_at: Some(job.due.unwrap_or(now)),
+            assigned_at: None,
+            started_at: None,
+            finished_at: None,
+            ended_at: None,
+        };
+        self.next_seq += 1;
+        self.jobs.insert(job.id, row);
+        Enqueued { id: job.id, new: true }
+    }
+
+    fn check_leading(&self, holder: Incarnation, epoch: Epoch) -> Result<()> {
+        if self.dispatcher.holder == Some(holder) && self.dispatcher.epoch == epoch { Ok(()) } else { Err(StoreError::NotLeading) }
+    }
+
+    /// A node as readers see it: with the word on who dispatches.
+    fn told(&self, node: &Node) -> Node {
+        Node { dispatcher: self.dispatcher.holder == Some(node.incarnation), ..node.clone() }
+    }
+
+    fn bury(&mut self, node: Incarnation) {
+        self.nodes.remove(&node);
+        self.assignments.retain(|(to, _), _| *to != node);
+    }
+
+    fn tell(&mut self, told: Option<Epoch>, jobs: Vec<(JobId, Option<Duration>)>) {
+        if !jobs.is_empty() {
+            self.changes.insert(self.next_change, ChangeRow { told, jobs });
+            self.next_change += 1;
+        }
+    }
+
+    /// The answer, and whether anything was written: a repeated settle changes nothing and is no news.
+    fn settle_one(&mut self, node: Incarnation, lost: bool, settlement: &Settlement, now: Timestamp, retention: Duration) -> (Settled, bool) {
+        let Some(row) = self.jobs.get_mut(&settlement.job) else {
+            let reply = match self.history.get(&settlement.job) {
+                Some(row) if row.fence == settlement.fence => Settled::Applied,
+                Some(_) => Settled::Superseded,
+                None => Settled::Gone,
+            };
+            return (reply, false);
+        };
+        if row.fence != settlement.fence {
+            return (Settled::Superseded, false);
+        }
+        if !row.in_hands_of(node) {
+            // At rest at this very fence: only an earlier settle with the same fence can have put it there.
+            return (if row.state.assigned() { Settled::Superseded } else { Settled::Applied }, false);
+        }
+        if row.cancel_requested && !settlement.saw_cancel {
+            return (Settled::CancelRequested, false);
+        }
+        row.started_at = settlement.started_at.or(row.started_at);
+        row.finished_at = settlement.finished_at.or(row.finished_at);
+        if lost {
+            row.fence = row.fence.next();
+        }
+        row.node_name = self.nodes.get(&node).map(|node| node.name.clone());
+        self.write(settlement.job, &settlement.to, now, retention);
+        (Settled::Applied, true)
+    }
+
+    fn control_one(&mut self, intervention: &Intervention, now: Timestamp, retention: Duration) -> Settled {
+        let Intervention { job, state, fence, to } = intervention;
+        let Some(row) = self.jobs.get_mut(job).or_else(|| self.history.get_mut(job)) else { return Settled::Gone };
+        if (row.state, row.fence) != (*state, *fence) {
+            return Settled::Superseded;
+        }
+        match (to.to.clone(), row.node) {
+            (Target::CancelRequested, Some(node)) if row.state.assigned() => {
+                row.cancel_requested = true;
+                let batch = BatchId(job.0);
+                self.assignments.insert((node, batch), Mail { jobs: vec![], cancel: vec![*job] });
+            }
+            (Target::CancelRequested, _) => return Settled::Superseded,
+            _ => {
+                if row.state.finished() {
+                    let mut row = self.history.remove(job).expect("finished jobs are in history");
+                    row.seq = self.next_seq;
+                    self.next_seq += 1;
+                    self.jobs.insert(*job, row);
+                }
+                self.write(*job, to, now, retention);
+            }
+        }
+        Settled::Applied
+    }
+
+    /// Puts an unfinished job where core decided.
+    fn write(&mut self, id: JobId, to: &turnwise_core::lifecycle::Transition, now: Timestamp, retention: Duration) {
+        let row = self.jobs.get_mut(&id).expect("checked by the caller");
+        row.counts = to.counts;
+        if let Some(error) = &to.error {
+            row.error = Some(error.clone());
+        }
+        row.state = to.state(row.state);
+        match &to.to {
+            Target::Running => return,
+            Target::Scheduled | Target::CancelRequested => unreachable!("assign and control write these themselves"),
+            Target::Waiting { due } => {
+                row.due_at = Some(*due);
+                row.ended_at = None;
+                row.result = None;
+                row.cancel_requested = false;
+            }
+            Target::Stuck { due } => row.due_at = *due,
+            Target::Finish { result, .. } => {
+                row.result = result.clone();
+                row.finished_at = row.finished_at.or(Some(now));
+                row.ended_at = Some(now);
+                row.node = None;
+                let row = self.jobs.remove(&id).expect("just written");
+                if !retention.is_zero() {
+                    self.history.insert(id, row);
+                }
+                return;
+            }
+        }
+        row.node = None;
+        row.node_name = None;
+    }
+
+    fn show(&self, row: &Row) -> Job {
+        let node = row.node.and_then(|node| self.nodes.get(&node)).map(|node| node.name.clone());
+        Job {
+            id: row.id,
+            task: row.task.clone(),
+            args: row.args.clone(),
+            queue: row.queue.clone(),
+            group: row.group.clone(),
+            priority: row.priority,
+            retry: row.retry.clone(),
+            state: row.state,
+            counts: row.counts,
+            fence: row.fence,
+            cancel_requested: row.cancel_requested,
+            node: node.or_else(|| row.node_name.clone()),
+            result: row.result.clone(),
+            error: row.error.clone(),
+            submitted_at: row.submitted_at,
+            due_at: row.due_at,
+            assigned_at: row.assigned_at,
+            started_at: row.started_at,
+            finished_at: row.finished_at,
+        }
+    }
+}
+
+impl Row {
+    fn in_hands_of(&self, node: Incarnation) -> bool {
+        self.state.assigned() && self.node == Some(node)
+    }
+
+    fn head(&self) -> JobHead {
+        JobHead {
+            id: self.id,
+            seq: self.seq,
+            task: self.task.clone(),
+            queue: self.queue.clone(),
+            group: self.group.clone(),
+            priority: self.priority,
+            state: self.state,
+            due: self.due_at,
+            fence: self.fence,
+            crashes: self.counts.crashes,
+            node: self.node,
+        }
+    }
+
+    fn assigned(&self) -> AssignedJob {
+        AssignedJob {
+            id: self.id,
+            fence: self.fence,
+            task: self.task.clone(),
+            args: self.args.clone(),
+            queue: self.queue.clone(),
+            group: self.group.clone(),
+            priority: self.priority,
+            retry: self.retry.clone(),
+            state: self.state,
+            counts: self.counts,
+            cancel_requested: self.cancel_requested,
+            submitted_at: self.submitted_at,
+        }
+    }
+
+    fn held(&self) -> Held {
+        Held { id: self.id, fence: self.fence, state: self.state, counts: self.counts, cancel_requested: self.cancel_requested }
+    }
+}
+
+impl Settlement {
+    /// How long the run took that this settles.
+    pub fn ran(&self) -> Option<Duration> {
+        Some(self.finished_at?.since(self.started_at?))
+    }
+}
+
+fn read_cursor(cursor: &Cursor) -> Result<(i64, i64)> {
+    let parts = cursor.0.split_once(' ').and_then(|(seq, change)| Some((seq.parse().ok()?, change.parse().ok()?)));
+    parts.ok_or_else(|| StoreError::broken("read a cursor", format!("{:?} is not one of this store's", cursor.0)))
+}
+
+/// A fresh batch id from the caller's randomness.
+impl BatchId {
+    pub fn from_random(bytes: [u8; 16]) -> Self {
+        Self(uuid::Builder::from_random_bytes(bytes).into_uuid())
+    }
+}
+

@@ -1,0 +1,328 @@
+//! The verbs. Each is one atomic step and safe to repeat after a lost reply. No policy lives here: a store writes what
+//! `turnwise_core` decided, if the row still is what the decision was made for.
+
+use std::{collections::BTreeSet, fmt, time::Duration};
+
+use turnwise_core::{
+    Fence, Incarnation, Job, JobHead, JobId, NewJob, Node, NodeName, QueueName, State, TaskName, Timestamp,
+    job::{AssignedJob, Counts},
+    lifecycle::Transition,
+    node::Host,
+    scheduler::Pick,
+};
+use uuid::Uuid;
+
+use crate::{Bell, StoreError};
+
+pub type Result<T> = std::result::Result<T, StoreError>;
+
+/// How a store is opened.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// How long finished jobs are kept. Zero: they are deleted instead of entering `history`.
+    pub retention: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { retention: Duration::from_secs(7 * 86_400) }
+    }
+}
+
+/// The one trait. Enqueueing in the caller's own transaction is a method of each driver, not of this trait: the store
+/// hands out neither connections nor transactions.
+#[async_trait::async_trait]
+pub trait Store: Send + Sync + fmt::Debug + 'static {
+    /// Stores `jobs` in one transaction: all of them or none, in submission order. An id that is already there, waiting
+    /// or finished, is left alone and told as such; so the same call may be repeated until it answers.
+    async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>>;
+
+    /// Makes a node known. The same name alive in another incarnation is answered with [`Joined::Taken`]; nothing changes.
+    /// With `replace`, that other one is marked lost in the same step, if its lease still ends when the caller saw it end.
+    /// Rings for the lead, so that the dispatcher sees the new node at once.
+    async fn join(&self, join: Join) -> Result<Joined>;
+
+    /// Prolongs the node's lease, and with `lead` takes or prolongs the dispatcher's, if it is free, over, or its own.
+    /// Taking it raises the epoch; the holder that beats without `lead` gives it up at once. A node that is unknown or lost gets `alive: false`, and nothing is prolonged.
+    async fn beat(&self, beat: Beat) -> Result<Pulse>;
+
+    /// Says good-bye: gives up dispatching at once and removes the node. If jobs are still in its hands it is marked
+    /// lost instead, for the dispatcher to see to.
+    async fn leave(&self, node: Incarnation) -> Result<()>;
+
+    /// Reads unfinished jobs for the scheduler: a page in id order, or the named ones that are still there.
+    async fn load(&self, load: Load) -> Result<Page>;
+
+    /// What has become visible since `cursor`: new jobs, and changes made by others than the dispatcher's own node.
+    /// Without a cursor: none, only where to begin. No job is left out, whatever order transactions commit in.
+    async fn news(&self, ask: AskNews) -> Result<News>;
+
+    /// Gives picked jobs to nodes: `waiting | stuck → scheduled`, fence + 1, if holder and epoch still lead
+    /// ([`StoreError::NotLeading`] otherwise, and nothing is changed). A pick whose row is not at the picked fence and
+    /// at rest, or is locked by somebody, is answered and left alone. Repeated, it answers what the first call did.
+    async fn assign(&self, assign: Assign) -> Result<Vec<(JobId, AssignReply)>>;
+
+    /// The node's undelivered batches: those not in `known`. Kept until [`Settle::done`] names them.
+    async fn assignments(&self, node: Incarnation, known: Vec<BatchId>) -> Result<Vec<Delivery>>;
+
+    /// Writes decisions about assigned jobs, each guarded by its fence and its node, and removes the batches in `done`.
+    /// A finished job leaves for history. Answers in the order of the settlements. A dispatcher that settles for a lost
+    /// node raises the fence, so that the lost node's own late settle is [`Settled::Superseded`].
+    async fn settle(&self, settle: Settle) -> Result<Vec<Settled>>;
+
+    /// Marks nodes whose lease is over as lost (from then on their beats are refused) and tells all lost ones with the
+    /// jobs still in their hands, at most `limit` jobs in all. [`StoreError::NotLeading`] for anyone but the dispatcher.
+    async fn lost_nodes(&self, holder: Incarnation, epoch: Epoch, limit: u32) -> Result<Vec<LostNode>>;
+
+    /// Writes a person's decisions, each guarded by the state and fence the person saw.
+    async fn control(&self, interventions: Vec<Intervention>) -> Result<Vec<Settled>>;
+
+    /// Deletes what nobody needs any more, at most `limit` rows of each kind: history beyond the retention, changes
+    /// the dispatcher has seen. Tells how many rows went.
+    async fn prune(&self, seen: Option<Cursor>, limit: u32) -> Result<u64>;
+
+    /// One job, finished or not.
+    async fn job(&self, id: JobId) -> Result<Option<Job>>;
+
+    /// Jobs, finished ones included, newest id first.
+    async fn jobs(&self, filter: Filter) -> Result<Vec<Job>>;
+
+    /// All nodes, lost ones included, by name and joining time.
+    async fn nodes(&self) -> Result<Fleet>;
+
+    /// Where to wait for a ring.
+    fn bell(&self) -> Bell;
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Enqueued {
+    pub id: JobId,
+    /// `false`: it was there already.
+    pub new: bool,
+}
+
+/// Which term of dispatching; only grows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash, serde::Serialize)]
+#[serde(transparent)]
+pub struct Epoch(pub i64);
+
+#[derive(Debug, Clone)]
+pub struct Join {
+    pub incarnation: Incarnation,
+    pub name: NodeName,
+    pub host: Host,
+    pub slots: u32,
+    pub queue_capacity: u32,
+    pub queues: Option<BTreeSet<QueueName>>,
+    pub tasks: BTreeSet<TaskName>,
+    pub lease: Duration,
+    pub replace: Option<Replace>,
+}
+
+/// The incarnation to be replaced, and the end of its lease as the caller saw it: had it beaten since, it lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Replace {
+    pub incarnation: Incarnation,
+    pub lease_until: Timestamp,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Joined {
+    In { now: Timestamp },
+    Taken { by: Node, now: Timestamp },
+}
+
+#[derive(Debug, Clone)]
+pub struct Beat {
+    pub node: Incarnation,
+    pub lease: Duration,
+    /// Slots from now on; zero while the node drains.
+    pub slots: u32,
+    /// Whether the node is ready to dispatch.
+    pub lead: bool,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pulse {
+    pub now: Timestamp,
+    pub alive: bool,
+    /// Set when this node dispatches.
+    pub epoch: Option<Epoch>,
+    /// All living nodes, when this node dispatches.
+    pub nodes: Vec<Node>,
+}
+
+#[derive(Debug, Clone)]
+pub enum Load {
+    After { id: Option<JobId>, limit: u32 },
+    These(Vec<JobId>),
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Page {
+    pub now: Timestamp,
+    pub jobs: Vec<JobHead>,
+    /// Where the next page begins; `None` at the end (and for [`Load::These`]).
+    pub next: Option<JobId>,
+}
+
+/// How far the dispatcher has seen; only its store can read it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cursor(pub String);
+
+#[derive(Debug, Clone)]
+pub struct AskNews {
+    pub cursor: Option<Cursor>,
+    /// Changes that were told in this process under this epoch are left out.
+    pub epoch: Epoch,
+    /// The dispatcher is about to sleep: submitters shall ring.
+    pub asleep: bool,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct News {
+    pub now: Timestamp,
+    pub cursor: Cursor,
+    pub jobs: Vec<JobHead>,
+    pub changes: Vec<Change>,
+}
+
+/// A job that was settled elsewhere or changed by a person.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Change {
+    pub id: JobId,
+    /// How long it ran, if this was the end of a run.
+    pub ran: Option<Duration>,
+    /// What it is now; `None`: finished.
+    pub head: Option<JobHead>,
+}
+
+/// A batch of assignments; chosen by the dispatcher, so that a repeated assign is recognised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BatchId(pub Uuid);
+
+#[derive(Debug, Clone)]
+pub struct Assign {
+    pub holder: Incarnation,
+    pub epoch: Epoch,
+    /// One delivery per node in the picks; the batch of a node is `(batch, node)`.
+    pub batch: BatchId,
+    pub picks: Vec<Pick>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum AssignReply {
+    /// To the dispatcher's own node: it starts from here.
+    Mine(Box<AssignedJob>),
+    /// To another node, which reads it as a [`Delivery`].
+    Theirs(Fence),
+    Locked,
+    Changed(JobHead),
+    Gone,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Delivery {
+    pub batch: BatchId,
+    /// Jobs of the batch that are (still) in this node's hands.
+    pub jobs: Vec<AssignedJob>,
+    /// Jobs in this node's hands that shall stop.
+    pub cancel: Vec<JobId>,
+}
+
+#[derive(Debug, Clone)]
+pub struct Settle {
+    pub author: Author,
+    pub settlements: Vec<Settlement>,
+    pub done: Vec<BatchId>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Author {
+    /// The node that has the jobs. `told`: the dispatcher of this epoch lives in the same process and is told there.
+    Node { node: Incarnation, told: Option<Epoch> },
+    /// The dispatcher, for a lost node. `bury`: remove the node and its assignments once nothing is left in its hands.
+    Dispatcher { holder: Incarnation, epoch: Epoch, lost: Incarnation, bury: bool },
+}
+
+#[derive(Debug, Clone)]
+pub struct Settlement {
+    pub job: JobId,
+    pub fence: Fence,
+    /// Whether the decision knew of a cancel request; if one has come since, the job comes back unsettled.
+    pub saw_cancel: bool,
+    pub to: Transition,
+    /// Begin and end of the run, where there was one.
+    pub started_at: Option<Timestamp>,
+    pub finished_at: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Settled {
+    /// Written, now or by an earlier call whose reply was lost.
+    Applied,
+    /// A cancel was requested meanwhile: decide again.
+    CancelRequested,
+    /// The fence moved on: somebody else has the job. A stale write was refused.
+    Superseded,
+    /// No trace of it: finished and not kept.
+    Gone,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct LostNode {
+    pub node: Node,
+    pub jobs: Vec<Held>,
+    /// Whether these are all that is left in its hands.
+    pub complete: bool,
+}
+
+/// A job in a lost node's hands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Held {
+    pub id: JobId,
+    pub fence: Fence,
+    pub state: State,
+    pub counts: Counts,
+    pub cancel_requested: bool,
+}
+
+#[derive(Debug, Clone)]
+pub struct Intervention {
+    pub job: JobId,
+    /// What the decision was made for; anything else is [`Settled::Superseded`].
+    pub state: State,
+    pub fence: Fence,
+    pub to: Transition,
+}
+
+/// All given conditions must hold.
+#[derive(Debug, Clone, Default)]
+pub struct Filter {
+    pub states: Vec<State>,
+    pub queue: Option<String>,
+    pub group: Option<String>,
+    pub task: Option<String>,
+    /// At most this many; `None` = 100.
+    pub limit: Option<u32>,
+}
+
+impl Filter {
+    pub const DEFAULT_LIMIT: u32 = 100;
+    pub const MAX_LIMIT: u32 = 1_000_000;
+
+    pub fn limit(&self) -> u32 {
+        self.limit.unwrap_or(Self::DEFAULT_LIMIT).min(Self::MAX_LIMIT)
+    }
+
+    /// The wanted states, or all.
+    pub fn wants(&self, state: State) -> bool {
+        self.states.is_empty() || self.states.contains(&state)
+    }
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fleet {
+    pub now: Timestamp,
+    pub nodes: Vec<Node>,
+}

@@ -1,0 +1,51 @@
+//! The trait stays small, and no promise is forgotten.
+
+const TRAIT: &str = include_str!("../src/store.rs");
+const SUITE: &str = include_str!("../src/conformance/mod.rs");
+const PROMISES: [(&str, &str); 11] = [
+    ("enqueue", include_str!("../src/conformance/enqueue.rs")),
+    ("nodes", include_str!("../src/conformance/nodes.rs")),
+    ("news", include_str!("../src/conformance/news.rs")),
+    ("assign", include_str!("../src/conformance/assign.rs")),
+    ("settle", include_str!("../src/conformance/settle.rs")),
+    ("control", include_str!("../src/conformance/control.rs")),
+    ("read", include_str!("../src/conformance/read.rs")),
+    ("forget", include_str!("../src/conformance/forget.rs")),
+    ("repeat", include_str!("../src/conformance/repeat.rs")),
+    ("random", include_str!("../src/conformance/random.rs")),
+    ("crash", include_str!("../src/conformance/crash.rs")),
+];
+
+/// The words that follow `start` at the beginnings of lines.
+fn words<'a>(text: &'a str, start: &'a str) -> impl Iterator<Item = &'a str> {
+    text.lines().filter_map(move |line| line.strip_prefix(start)).filter_map(|rest| rest.split(['(', '<']).next())
+}
+
+#[test]
+fn the_trait_has_at_most_sixteen_verbs() {
+    let (_, from) = TRAIT.split_once("pub trait Store").expect("the trait is in store.rs");
+    let (body, _) = from.split_once("\n}").expect("the trait ends");
+    let verbs: Vec<_> = words(body, "    async fn ").chain(words(body, "    fn ")).collect();
+    assert!(verbs.contains(&"enqueue") && verbs.contains(&"bell"), "not read aright: {verbs:?}");
+    assert!(verbs.len() <= 16, "{} verbs: {verbs:?}", verbs.len());
+}
+
+#[test]
+fn every_promise_is_in_the_suite() {
+    let listed: Vec<_> = SUITE.lines().map(|line| line.trim().trim_end_matches([',', ';'])).collect();
+    for (verb, text) in PROMISES {
+        let promises: Vec<_> = words(text, "pub async fn ").collect();
+        assert!(!promises.is_empty(), "{verb}.rs promises nothing");
+        for promise in promises {
+            assert!(listed.contains(&promise), "{verb}::{promise} is not in conformance_suite!");
+        }
+    }
+}
+
+#[test]
+fn every_file_of_the_suite_is_read_here() {
+    for file in words(SUITE, "pub mod ").map(|name| name.trim_end_matches(';')) {
+        let known = ["still", "faulty"].contains(&file) || PROMISES.iter().any(|(verb, _)| *verb == file);
+        assert!(known, "{file}.rs is not looked through for promises");
+    }
+}

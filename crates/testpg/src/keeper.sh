@@ -1,0 +1,57 @@
+# keeper.sh: owns one cluster from its first file to its last. Arguments: folder of the programs, settings.
+# One command a line on standard input (create | start PORT | stop); each is answered by `ok`, or by `failed`, the log,
+# and `end`. The end of the input is the order to remove everything: the kernel closes the pipe however the process at
+# its other end dies, kill -9 included. Commands run one after the other, so a cluster whose parent dies half way
+# through `create` or `start` is first finished and then removed; nobody races with it.
+
+# Ctrl-C and a test runner's TERM are for the parent; a closed pipe must not stop us before the clean-up.
+trap '' INT TERM HUP PIPE
+umask 077
+bin=$1
+settings=$2
+
+# A private TMPDIR of root is closed to the user we run as.
+folder=$(mktemp -d "${TMPDIR:-/tmp}/turnwise-testpg.XXXXXX" 2>/dev/null) ||
+    folder=$(mktemp -d /tmp/turnwise-testpg.XXXXXX) || exit 1
+data=$folder/data
+log=$folder/log
+output=$folder/output
+
+create() {
+    "$bin/initdb" -D "$data" -U postgres -A trust -E UTF8 --no-locale --no-sync &&
+        printf '%s\n' "$settings" >>"$data/postgresql.conf"
+}
+
+# The server ends with its log file as its only open files, so nobody who waits for our output waits for it.
+start() {
+    : >"$log"
+    "$bin/pg_ctl" -D "$data" -l "$log" -o "-p $1" -w -t 120 start
+}
+
+stop() {
+    "$bin/pg_ctl" -D "$data" -m immediate -w -t 60 stop
+}
+
+while read -r word port; do
+    case $word in
+        create) create ;;
+        start) start "$port" ;;
+        stop) stop ;;
+        *) false ;;
+    esac </dev/null >"$output" 2>&1
+    status=$?
+    # Nobody reads the answer when the parent is gone; that is no news for anybody.
+    if [ $status -eq 0 ]; then
+        echo ok
+    else
+        echo failed
+        cat "$output" "$log"
+        echo
+        echo end
+    fi 2>/dev/null
+done
+
+if [ -f "$data/postmaster.pid" ]; then
+    stop </dev/null >/dev/null 2>&1 || kill -9 "$(head -n 1 "$data/postmaster.pid")" 2>/dev/null
+fi
+rm -rf "$folder"

@@ -1,0 +1,21 @@
+//! # A throw-away PostgreSQL for tests
+//!
+//! [`Cluster`] what a test holds → [`programs`] where `initdb` and `postgres` are on this machine →
+//! `keeper` the process that owns the cluster and removes it however the test process ends.
+//!
+//! ```
+//! # fn main() -> anyhow::Result<()> {
+//! let cluster = turnwise_testpg::Cluster::shared();
+//! let url = cluster.fresh_database()?;
+//! assert_eq!(cluster.psql(&url, "select 1 + 1")?, "2");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A cluster trusts everybody who can reach its port on 127.0.0.1: fit for tests, and for nothing else.
+
+mod cluster;
+mod keeper;
+pub mod programs;
+
+pub use cluster::{Cluster, URL_VARIABLE};

@@ -1,0 +1,226 @@
+//! A database with jobs in it: open, submit, look, decide.
+
+use std::{sync::Arc, time::Duration};
+
+use turnwise_core::{
+    Invalid, Job, JobId, NewJob, Timestamp,
+    lifecycle::{self, Event, Illegal, Standing, Target},
+    why::{Gate, gates},
+};
+use turnwise_executor::{
+    Config, Registry,
+    executor::{Builder, Connect, StartError},
+};
+use turnwise_postgres::PostgresStore;
+use turnwise_sqlite::SqliteStore;
+use turnwise_store::{Filter, Fleet, Intervention, MemoryStore, Options, Settled, Store, StoreError};
+
+use crate::JobRequest;
+
+/// Times a decision is made anew because the job moved on meanwhile.
+const DECIDE_AGAIN: usize = 20;
+/// Times a submit is repeated after a lost reply, and the first wait between.
+const SUBMIT_AGAIN: u32 = 5;
+const SUBMIT_WAIT: Duration = Duration::from_millis(50);
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Input that was refused; nothing was stored.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+    #[error(transparent)]
+    Illegal(#[from] Illegal),
+    #[error("there is no job {0}")]
+    NoSuchJob(JobId),
+    #[error("job {0} keeps changing; look at it again")]
+    Restless(JobId),
+}
+
+/// What a cancel came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cancelled {
+    /// It had not begun and never will.
+    AtOnce,
+    /// It is in a node's hands, which is told to stop it. It will not read `success` afterwards.
+    Requested,
+}
+
+#[derive(Clone)]
+enum Backend {
+    Memory(MemoryStore),
+    Sqlite(SqliteStore),
+    Postgres { store: Arc<PostgresStore>, url: String },
+}
+
+/// A handle on a database with jobs; clones share it.
+#[derive(Clone)]
+pub struct Turnwise {
+    backend: Backend,
+    options: Options,
+}
+
+impl std::fmt::Debug for Turnwise {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let kind = match &self.backend {
+            Backend::Memory(_) => "memory",
+            Backend::Sqlite(_) => "sqlite",
+            Backend::Postgres { .. } => "postgres",
+        };
+        write!(f, "Turnwise({kind})")
+    }
+}
+
+impl Turnwise {
+    /// Opens `sqlite:jobs.db`, `postgres://user@host/database` or `memory:`, creating the schema where there is none.
+    pub async fn open(url: &str) -> Result<Self, Error> {
+        Self::open_with(url, Options::default()).await
+    }
+
+    pub async fn open_with(url: &str, options: Options) -> Result<Self, Error> {
+        let backend = match url.split_once(':').map(|(scheme, _)| scheme) {
+            Some("postgres" | "postgresql") => {
+                let store = Arc::new(PostgresStore::open(url, options.clone()).await?);
+                Backend::Postgres { store, url: url.to_owned() }
+            }
+            Some("sqlite") => Backend::Sqlite(SqliteStore::open(url, options.clone())?),
+            Some("memory") => {
+                Backend::Memory(MemoryStore::new(options.clone(), turnwise_store::memory::Clock::system()))
+            }
+            _ => {
+                let problem = format!("{url:?} is not a database; write sqlite:FILE or postgres://USER@HOST/NAME");
+                return Err(Invalid::new("database", problem).into());
+            }
+        };
+        Ok(Self { backend, options })
+    }
+
+    pub fn store(&self) -> Arc<dyn Store> {
+        match &self.backend {
+            Backend::Memory(store) => Arc::new(store.clone()),
+            Backend::Sqlite(store) => Arc::new(store.clone()),
+            Backend::Postgres { store, .. } => store.clone(),
+        }
+    }
+
+    /// Submits a job in a transaction of its own and returns its id once it is durable.
+    ///
+    /// Repeated after a lost reply, so a submit that is answered was stored exactly once.
+    pub async fn submit(&self, request: JobRequest) -> Result<JobId, Error> {
+        let ids = self.submit_all([request]).await?;
+        Ok(ids[0])
+    }
+
+    /// Submits all of the jobs or none, in this order.
+    pub async fn submit_all(&self, requests: impl IntoIterator<Item = JobRequest>) -> Result<Vec<JobId>, Error> {
+        let requests: Vec<_> = requests.into_iter().collect();
+        let now = match requests.iter().any(JobRequest::is_relative) {
+            true => self.now().await?,
+            false => Timestamp::MIN,
+        };
+        let jobs = requests.into_iter().map(|request| request.into_job(now)).collect::<Result<Vec<_>, _>>()?;
+        self.enqueue(jobs).await
+    }
+
+    async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<JobId>, Error> {
+        let store = self.store();
+        let ids: Vec<_> = jobs.iter().map(|job| job.id).collect();
+        let mut wait = SUBMIT_WAIT;
+        for _ in 1..SUBMIT_AGAIN {
+            match store.enqueue(jobs.clone()).await {
+                Ok(_) => return Ok(ids),
+                Err(error) if error.is_transient() => tokio::time::sleep(wait).await,
+                Err(error) => return Err(error.into()),
+            }
+            wait *= 2;
+        }
+        store.enqueue(jobs).await?;
+        Ok(ids)
+    }
+
+    /// The database's time.
+    pub async fn now(&self) -> Result<Timestamp, Error> {
+        Ok(self.store().nodes().await?.now)
+    }
+
+    pub async fn job(&self, id: JobId) -> Result<Job, Error> {
+        self.store().job(id).await?.ok_or(Error::NoSuchJob(id))
+    }
+
+    /// Jobs, finished ones included, newest first.
+    pub async fn jobs(&self, filter: Filter) -> Result<Vec<Job>, Error> {
+        Ok(self.store().jobs(filter).await?)
+    }
+
+    pub async fn nodes(&self) -> Result<Fleet, Error> {
+        Ok(self.store().nodes().await?)
+    }
+
+    /// What holds the job up; nothing for a job that runs or has ended.
+    pub async fn why(&self, job: &Job) -> Result<Vec<Gate>, Error> {
+        let fleet = self.nodes().await?;
+        Ok(gates(job, &fleet.nodes, fleet.now))
+    }
+
+    /// Stops a job: at once if it has not begun, else by telling the node that has it.
+    pub async fn cancel(&self, id: JobId) -> Result<Cancelled, Error> {
+        Ok(match self.decide(id, &Event::Cancel).await? {
+            Target::CancelRequested => Cancelled::Requested,
+            _ => Cancelled::AtOnce,
+        })
+    }
+
+    /// Runs a stuck job now, or a failed or cancelled one again, with fresh retries.
+    pub async fn retry(&self, id: JobId) -> Result<(), Error> {
+        self.decide(id, &Event::Retry).await.map(drop)
+    }
+
+    /// Gives a stuck job up.
+    pub async fn fail(&self, id: JobId) -> Result<(), Error> {
+        self.decide(id, &Event::GiveUp).await.map(drop)
+    }
+
+    /// Reads, asks core, writes if the job is still what was read; else again.
+    async fn decide(&self, id: JobId, event: &Event) -> Result<Target, Error> {
+        let store = self.store();
+        for _ in 0..DECIDE_AGAIN {
+            let job = self.job(id).await?;
+            let to = lifecycle::decide(&Standing::from(&job), event, self.now().await?, 0.0)?;
+            let target = to.to.clone();
+            let intervention = Intervention { job: id, state: job.state, fence: job.fence, to };
+            match store.control(vec![intervention]).await?.first() {
+                Some(Settled::Applied) => return Ok(target),
+                Some(Settled::Gone) => return Err(Error::NoSuchJob(id)),
+                _ => {}
+            }
+        }
+        Err(Error::Restless(id))
+    }
+
+    /// A node on this database, named after the host, knowing every task annotated with `#[task]` in this program.
+    pub fn executor(&self) -> Result<Builder, StartError> {
+        Ok(self.executor_with(Config::for_this_host()?).registry(Registry::annotated()?))
+    }
+
+    /// A node set up by hand; it knows no task yet.
+    pub fn executor_with(&self, config: Config) -> Builder {
+        Builder::new(self.connect(), config)
+    }
+
+    /// The control loops of a node get a PostgreSQL connection pool of their own, on their own thread.
+    fn connect(&self) -> Connect {
+        let this = self.clone();
+        Arc::new(move || {
+            let this = this.clone();
+            Box::pin(async move {
+                Ok(match &this.backend {
+                    Backend::Postgres { url, .. } => {
+                        Arc::new(PostgresStore::connect(url, this.options.clone()).await?) as Arc<dyn Store>
+                    }
+                    _ => this.store(),
+                })
+            })
+        })
+    }
+}

@@ -1,0 +1,49 @@
+//! Job ids: UUIDv7, growing within this process, so that ids sort as jobs were submitted.
+
+use std::{
+    sync::{Mutex, PoisonError},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use turnwise_core::JobId;
+
+struct Last {
+    millis: u64,
+    head: [u8; 3],
+    /// 56 bits; the random rest of the id, counted up within a millisecond.
+    tail: u64,
+}
+
+static LAST: Mutex<Last> = Mutex::new(Last { millis: 0, head: [0; 3], tail: 0 });
+
+const TAIL_BITS: u64 = (1 << 56) - 1;
+
+/// A fresh id, greater than every one this process has made before.
+pub fn next() -> JobId {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    let step = u64::from(rand::random::<u16>()) + 1;
+    // A clock that was set back, or a millisecond that is used up, goes on from the last id instead.
+    if now > last.millis || last.tail + step > TAIL_BITS {
+        last.millis = now.max(last.millis + u64::from(now <= last.millis));
+        last.head = rand::random();
+        last.tail = rand::random::<u64>() & (TAIL_BITS >> 1);
+    } else {
+        last.tail += step;
+    }
+    let mut random = [0; 10];
+    random[..3].copy_from_slice(&last.head);
+    random[3..].copy_from_slice(&last.tail.to_be_bytes()[1..]);
+    JobId::from_parts(last.millis, random)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn ids_grow_and_are_version_seven() {
+        let ids: Vec<_> = (0..10_000).map(|_| super::next()).collect();
+        assert!(ids.windows(2).all(|pair| pair[0] < pair[1]));
+        assert!(ids.iter().all(|id| id.0.get_version_num() == 7));
+    }
+}

@@ -1,0 +1,42 @@
+//! Durable jobs in the database you already have, where every group gets its turn.
+//!
+//! ```no_run
+//! use turnwise::{Turnwise, task};
+//!
+//! #[derive(serde::Serialize, serde::Deserialize)]
+//! struct Extract { document: u64 }
+//!
+//! #[task("extract")]
+//! async fn extract(args: Extract) -> Result<String, std::io::Error> {
+//!     Ok(format!("text of {}", args.document))
+//! }
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let turnwise = Turnwise::open("sqlite:jobs.db").await?;
+//! let executor = turnwise.executor()?.build()?;
+//! executor.start().await?;
+//! turnwise.submit(extract.job(Extract { document: 7 }).group("acme")).await?;
+//! # Ok(()) }
+//! ```
+//!
+//! [`client`] opening a database, submitting, looking, deciding → [`request`] what is submitted → [`tx`] submitting in
+//! your own transaction → [`executor`](Turnwise::executor) running tasks.
+
+pub mod client;
+pub mod id;
+pub mod request;
+pub mod tx;
+
+pub use client::{Error, Turnwise};
+pub use request::JobRequest;
+pub use turnwise_core::{
+    self as core, GroupName, Job, JobId, Json, NewJob, Node, NodeName, Priority, QueueName, RetryPolicy, TaskName,
+    Timestamp,
+};
+pub use turnwise_executor::{
+    self as executor, Config, Ctx, Event, EventKind, Executor, Outcome, Registry, State, Task,
+};
+pub use turnwise_macros::task;
+pub use turnwise_postgres as postgres;
+pub use turnwise_sqlite as sqlite;
+pub use turnwise_store::{self as store, Filter, StoreError};

@@ -1,0 +1,63 @@
+//! Submitting in the caller's own transaction: the job is there exactly if the caller commits.
+//!
+//! No transaction passed in: [`Turnwise::submit`](crate::Turnwise::submit) makes one of its own, and a short one.
+//! Passed in: the caller's, and only then. From any other language: `select turnwise.enqueue(…)` on PostgreSQL.
+
+use turnwise_core::{JobId, Timestamp};
+use turnwise_store::{StoreError, memory::Clock};
+
+use crate::{Error, JobRequest};
+
+/// The database's time as every driver can read it.
+const NOW: &str = "select (extract(epoch from turnwise.now()) * 1000000)::bigint";
+
+impl JobRequest {
+    /// Enqueues through a tokio-postgres transaction.
+    pub async fn enqueue_in_postgres(self, transaction: &impl tokio_postgres::GenericClient) -> Result<JobId, Error> {
+        let now = match self.is_relative() {
+            true => {
+                let row = transaction.query_one(NOW, &[]).await.map_err(lost)?;
+                Timestamp::from_micros(row.try_get(0).map_err(lost)?)
+            }
+            false => Timestamp::MIN,
+        };
+        let job = self.into_job(now)?;
+        turnwise_postgres::enqueue_in(transaction, std::slice::from_ref(&job)).await?;
+        Ok(job.id)
+    }
+
+    /// Enqueues through an sqlx transaction on PostgreSQL: `request.enqueue_in_sqlx(&mut *tx)`.
+    #[cfg(feature = "sqlx")]
+    pub async fn enqueue_in_sqlx(self, transaction: &mut sqlx::PgConnection) -> Result<JobId, Error> {
+        let now = match self.is_relative() {
+            true => Timestamp::from_micros(sqlx::query_scalar(NOW).fetch_one(&mut *transaction).await.map_err(lost)?),
+            false => Timestamp::MIN,
+        };
+        let job = self.into_job(now)?;
+        sqlx::query(turnwise_postgres::ENQUEUE)
+            .bind(vec![job.id.0])
+            .bind(vec![job.task.as_str()])
+            .bind(vec![job.args.as_str()])
+            .bind(vec![job.queue.as_str()])
+            .bind(vec![job.group.as_str()])
+            .bind(vec![i16::from(job.priority.get())])
+            .bind(vec![job.due.map(|due| due.to_string())])
+            .bind(vec![Some(job.retry.to_string())])
+            .execute(transaction)
+            .await
+            .map_err(lost)?;
+        Ok(job.id)
+    }
+
+    /// Enqueues through a rusqlite transaction on the caller's own connection to the same file.
+    pub fn enqueue_in_sqlite(self, transaction: &turnwise_sqlite::rusqlite::Connection) -> Result<JobId, Error> {
+        let job = self.into_job(Clock::system().now())?;
+        turnwise_sqlite::enqueue_in(transaction, std::slice::from_ref(&job))?;
+        Ok(job.id)
+    }
+}
+
+/// The transaction is the caller's, and so is the decision to repeat it.
+fn lost(error: impl std::error::Error + Send + Sync + 'static) -> StoreError {
+    StoreError::transient("enqueue in your transaction", error)
+}

@@ -1,0 +1,199 @@
+//! The library as a service uses it, on SQLite and PostgreSQL.
+
+use std::{
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
+
+use turnwise::{
+    Ctx, EventKind, Executor, Filter, Job, JobId, JobRequest, Outcome, Registry, State, Turnwise, client::Cancelled,
+    core::State as JobState, executor::StartError, task,
+};
+
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Extract {
+    document: u64,
+}
+
+#[derive(Debug, Default)]
+struct Archive {
+    stored: AtomicU32,
+}
+
+/// Documents become text.
+#[task("extract", retry = "durations:1ms,2ms")]
+async fn extract(args: Extract, archive: State<Archive>, ctx: Ctx) -> Result<String, std::io::Error> {
+    if ctx.attempt() == 1 && args.document == 13 {
+        return Err(std::io::Error::other("unlucky"));
+    }
+    archive.stored.fetch_add(1, Ordering::SeqCst);
+    Ok(format!("text of {}", args.document))
+}
+
+#[task("count")]
+fn count(upto: u32) -> u32 {
+    (1..=upto).sum()
+}
+
+#[task("nothing")]
+async fn nothing() {}
+
+#[task("snooze")]
+async fn snooze(_ctx: Ctx) -> Outcome {
+    Outcome::snooze(Duration::from_secs(3600))
+}
+
+#[task("wait")]
+async fn wait(ctx: Ctx) -> anyhow::Result<()> {
+    ctx.cancelled().await;
+    Ok(())
+}
+
+mod twin {
+    #[turnwise::task("extract", register = false)]
+    pub async fn extract() {}
+}
+
+struct Site {
+    turnwise: Turnwise,
+    executor: Executor,
+    _folder: tempfile::TempDir,
+}
+
+async fn open(url: &str, folder: tempfile::TempDir) -> Site {
+    let turnwise = Turnwise::open(url).await.unwrap();
+    let executor = turnwise.executor().unwrap().state(Archive::default()).build().unwrap();
+    executor.start().await.unwrap();
+    Site { turnwise, executor, _folder: folder }
+}
+
+async fn sqlite() -> Site {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:{}", folder.path().join("jobs.db").display());
+    open(&url, folder).await
+}
+
+async fn postgres() -> Site {
+    let url = turnwise_testpg::Cluster::shared().fresh_database().unwrap();
+    open(&url, tempfile::tempdir().unwrap()).await
+}
+
+/// Long enough for any machine; a test that needs it has failed.
+async fn soon<T>(what: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(60), what).await.expect("did not happen in time")
+}
+
+impl Site {
+    async fn ended(&self, id: JobId) -> Job {
+        self.reached(id, |job| job.state.finished()).await
+    }
+
+    async fn reached(&self, id: JobId, there: impl Fn(&Job) -> bool) -> Job {
+        soon(async {
+            loop {
+                let job = self.turnwise.job(id).await.unwrap();
+                if there(&job) {
+                    return job;
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await
+    }
+}
+
+async fn jobs_of_annotated_tasks_run(site: Site) {
+    let mut events = site.executor.events();
+    let plain = site.turnwise.submit(extract.job(Extract { document: 7 }).group("acme").priority(2)).await.unwrap();
+    let unlucky = site.turnwise.submit(extract.job(Extract { document: 13 })).await.unwrap();
+    let sum = site.turnwise.submit(count.job(4)).await.unwrap();
+    let empty = site.turnwise.submit(nothing.job(())).await.unwrap();
+    let plain = site.ended(plain).await;
+    assert_eq!((plain.state, plain.group.as_str(), plain.priority.get()), (JobState::Success, "acme", 2));
+    assert_eq!(plain.result.unwrap().as_str(), r#""text of 7""#);
+    let unlucky = site.ended(unlucky).await;
+    assert_eq!(
+        (unlucky.state, unlucky.counts.attempt, unlucky.error.as_deref()),
+        (JobState::Success, 2, Some("unlucky"))
+    );
+    assert_eq!(unlucky.retry.to_string(), "durations:1ms,2ms");
+    assert_eq!(site.ended(sum).await.result.unwrap().as_str(), "10");
+    assert_eq!(site.ended(empty).await.result, None);
+    soon(events.wait_for(EventKind::Stuck)).await.unwrap();
+    soon(site.executor.drained()).await.unwrap();
+    site.executor.stop().await;
+}
+
+async fn a_person_decides(site: Site) {
+    let turnwise = &site.turnwise;
+    let later = turnwise.submit(nothing.job(()).after(Duration::from_secs(3600))).await.unwrap();
+    assert_eq!(turnwise.cancel(later).await.unwrap(), Cancelled::AtOnce);
+    assert_eq!(site.ended(later).await.state, JobState::Cancelled);
+    assert_eq!(
+        turnwise.cancel(later).await.unwrap_err().to_string(),
+        "a job that is cancelled cannot be cancelled: it has ended"
+    );
+    turnwise.retry(later).await.unwrap();
+    assert_eq!(site.ended(later).await.state, JobState::Success);
+
+    let running = turnwise.submit(wait.job(())).await.unwrap();
+    site.reached(running, |job| job.state == JobState::Running).await;
+    assert_eq!(turnwise.cancel(running).await.unwrap(), Cancelled::Requested);
+    assert_eq!(site.ended(running).await.state, JobState::Cancelled);
+
+    let broken = turnwise
+        .submit(JobRequest::from_json("count", "\"no number\"").retry("manual".parse().unwrap()))
+        .await
+        .unwrap();
+    assert_eq!(site.ended(broken).await.state, JobState::Failed, "arguments that cannot be read fail for good");
+    let snoozing = turnwise.submit(snooze.job(())).await.unwrap();
+    let snoozing = site.reached(snoozing, |job| job.started_at.is_some() && job.state == JobState::Waiting).await;
+    assert_eq!(snoozing.counts.attempt, 0);
+    site.executor.stop().await;
+}
+
+macro_rules! on_both {
+    ($($promise:ident),* $(,)?) => {
+        mod on_sqlite {
+            $(#[tokio::test(flavor = "multi_thread")] async fn $promise() { super::$promise(super::sqlite().await).await })*
+        }
+        mod on_postgres {
+            $(#[tokio::test(flavor = "multi_thread")] async fn $promise() { super::$promise(super::postgres().await).await })*
+        }
+    };
+}
+
+on_both!(jobs_of_annotated_tasks_run, a_person_decides);
+
+#[tokio::test]
+async fn two_tasks_of_one_name_are_an_error_at_start() {
+    let mut registry = Registry::annotated().unwrap();
+    let error = registry.register(twin::extract).unwrap_err();
+    assert_eq!(error.to_string(), r#"two tasks are named "extract"; give one of them another name"#);
+}
+
+#[tokio::test]
+async fn an_executor_does_not_start_without_the_state_its_tasks_need() {
+    let turnwise = Turnwise::open("memory:").await.unwrap();
+    let error = turnwise.executor().unwrap().build().unwrap_err();
+    assert!(matches!(&error, StartError::MissingState { task, .. } if task == "extract"), "{error}");
+    assert!(error.to_string().contains("Archive"), "{error}");
+}
+
+#[tokio::test]
+async fn bad_input_is_refused_with_its_field_and_nothing_is_stored() {
+    let turnwise = Turnwise::open("memory:").await.unwrap();
+    for (request, field) in [
+        (nothing.job(()).group(""), "group: "),
+        (nothing.job(()).queue("a\nb"), "queue: "),
+        (nothing.job(()).priority(11), "priority: "),
+        (JobRequest::from_json("t", "{"), "args: "),
+        (JobRequest::new("", &1), "task: "),
+    ] {
+        let good = nothing.job(());
+        let error = turnwise.submit_all([good, request]).await.unwrap_err().to_string();
+        assert!(error.starts_with(field), "{error}");
+    }
+    assert!(turnwise.jobs(Filter::default()).await.unwrap().is_empty());
+    assert!(Turnwise::open("mysql://x").await.unwrap_err().to_string().starts_with("database: "));
+}
