@@ -108,7 +108,8 @@ fn read_line(line: &[u8]) -> Result<Option<JobRequest>, String> {
     if line.len() > MAX_LINE_BYTES {
         return Err(format!("args: the line is longer than {MAX_LINE_BYTES} bytes"));
     }
-    let line = std::str::from_utf8(line).map_err(|error| format!("is not UTF-8 from byte {}", error.valid_up_to() + 1))?;
+    let line =
+        std::str::from_utf8(line).map_err(|error| format!("is not UTF-8 from byte {}", error.valid_up_to() + 1))?;
     if line.trim().is_empty() {
         return Ok(None);
     }
@@ -254,7 +255,9 @@ mod tests {
             let text = refusal(&format!("{good}\n\n{line}\n{good}\n"));
             assert!(text.starts_with(&format!("line 3: {told}")) && !text.contains('\n'), "{line}: {text}");
         }
-        assert!(matches!(read_lines(&b"{\"task\":\"\xff\"}"[..]), Err(Failure::Input(text)) if text == "line 1: is not UTF-8 from byte 10"));
+        assert!(
+            matches!(read_lines(&b"{\"task\":\"\xff\"}"[..]), Err(Failure::Input(text)) if text == "line 1: is not UTF-8 from byte 10")
+        );
     }
 
     #[test]

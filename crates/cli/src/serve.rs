@@ -10,7 +10,11 @@ use tokio::{
     signal::unix::{Signal, SignalKind, signal},
 };
 use tracing_subscriber::EnvFilter;
-use turnwise::{Config, Executor, Registry, core::Invalid, executor::{StartError, trace::Trace}};
+use turnwise::{
+    Config, Executor, Registry,
+    core::Invalid,
+    executor::{StartError, trace::Trace},
+};
 
 use crate::{
     args, demo,
@@ -54,7 +58,10 @@ async fn run(settings: &Settings, wish: &args::Serve, config: Config, trace: Tra
     let mut signals = Signals::new().map_err(|error| Failure::Other(format!("listening for signals: {error}")))?;
     let registry = if wish.demo_tasks { demo::tasks().map_err(StartError::from)? } else { Registry::new() };
     let ready = ready_line(&config, settings.database(), &registry);
-    let turnwise = settings.open().await?;
+    let turnwise = tokio::select! {
+        opened = settings.open() => opened?,
+        () = signals.next() => return Ok(()),
+    };
     let executor = turnwise.executor_with(config).registry(registry).trace(trace).build()?;
     tokio::select! {
         started = executor.start() => started?,
@@ -120,7 +127,11 @@ fn start_log(settings: &Settings) -> Result<(), Failure> {
     let filter = settings.log().unwrap_or("info");
     let filter: EnvFilter = filter.parse().map_err(|error| Invalid::new("log", format!("{filter:?}: {error}")))?;
     // The only subscriber of the process; a second one would be a mistake of ours, not of the user.
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(io::stderr().is_terminal()).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal())
+        .init();
     Ok(())
 }
 

@@ -12,7 +12,7 @@ use std::{
 };
 
 use turnwise::{
-    Config, NodeName, QueueName, Turnwise,
+    Config, Error, NodeName, QueueName, Turnwise,
     core::{Invalid, time::parse_span},
     store::Options,
 };
@@ -106,7 +106,16 @@ impl Settings {
 
     /// Opens the database, creating the schema where there is none.
     pub(crate) async fn open(&self) -> Result<Turnwise, Failure> {
-        Ok(Turnwise::open_with(self.database(), self.options()?).await?)
+        let url = self.database();
+        let opened = Turnwise::open_with(url, self.options()?).await;
+        opened.map_err(|error| match error {
+            // A mistyped address is shown back, but not with its password.
+            Error::Invalid(mut invalid) => {
+                invalid.problem = invalid.problem.replace(url, &without_password(url));
+                invalid.into()
+            }
+            other => other.into(),
+        })
     }
 
     fn options(&self) -> Result<Options, Failure> {
@@ -229,7 +238,9 @@ fn from_file(path: &Path, text: &str) -> Result<Said, Failure> {
     let mut said = Said::new();
     for (key, value) in &file {
         match (COMMON.into_iter().find(|known| known == key), value) {
-            (Some(key), value) => said.insert(key, vec![scalar(value).ok_or_else(|| bad(format!("{key}: must be a text")))?]),
+            (Some(key), value) => {
+                said.insert(key, vec![scalar(value).ok_or_else(|| bad(format!("{key}: must be a text")))?])
+            }
             (None, toml::Value::Table(executor)) if key == "executor" => {
                 said.extend(from_executor(executor).map_err(bad)?);
                 None
@@ -248,7 +259,9 @@ fn from_executor(table: &toml::Table) -> Result<Said, String> {
             return Err(unknown(key, "executor.", &EXECUTOR));
         };
         let texts = match (known, value) {
-            ("queues", toml::Value::Array(names)) => names.iter().map(|name| name.as_str().map(str::to_owned)).collect(),
+            ("queues", toml::Value::Array(names)) => {
+                names.iter().map(|name| name.as_str().map(str::to_owned)).collect()
+            }
             ("queues", _) => None,
             (_, value) => scalar(value).map(|text| vec![text]),
         };

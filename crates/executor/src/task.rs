@@ -21,6 +21,7 @@ use turnwise_core::{
 use crate::shared::Shared;
 
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+type Run = Box<dyn Fn(Ctx, &Json) -> RunFuture + Send + Sync>;
 type RunFuture = Pin<Box<dyn Future<Output = lifecycle::Outcome> + Send>>;
 
 /// A task: usually written as `#[task("NAME")]` on a function, which makes a type of the function's name.
@@ -60,7 +61,7 @@ pub struct AnyTask {
     name: &'static str,
     retry: Option<&'static str>,
     needs: Vec<Need>,
-    run: Box<dyn Fn(Ctx, &Json) -> RunFuture + Send + Sync>,
+    run: Run,
 }
 
 impl AnyTask {

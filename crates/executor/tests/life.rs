@@ -85,7 +85,7 @@ impl Task for Meet {
     const NAME: &'static str = "meet";
     async fn run(&self, ctx: Ctx, (): ()) -> Outcome {
         let meeting = ctx.state::<Meeting>().unwrap();
-        meeting.0.0.send_modify(|nodes| drop(nodes.insert(ctx.node().clone())));
+        meeting.0.0.send_if_modified(|nodes| nodes.insert(ctx.node().clone()));
         meeting.0.0.subscribe().wait_for(|nodes| nodes.len() == 2).await.unwrap();
         Outcome::done()
     }

@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 
+use tokio_postgres::types::ToSql;
 use turnwise_core::{Fence, Incarnation, JobHead, JobId, job::AssignedJob, scheduler::Pick};
 use turnwise_store::{Assign, AssignReply, BatchId, Delivery, Result, StoreError};
 use uuid::Uuid;
 
 use crate::{
     rows::{self, Names, get},
-    store::{Inner, connection, failed},
+    store::{Inner, connection, failed, query},
 };
 
 pub(crate) async fn assign(store: &Inner, assign: &Assign) -> Result<Vec<(JobId, AssignReply)>> {
@@ -21,11 +22,8 @@ pub(crate) async fn assign(store: &Inner, assign: &Assign) -> Result<Vec<(JobId,
     let fences: Vec<i64> = picks.iter().map(|pick| pick.fence.0).collect();
     let nodes: Vec<Uuid> = picks.iter().map(|pick| pick.node.0).collect();
     let client = connection(&store.pools.dispatch).await?;
-    let statement = client.prepare_cached(include_str!("../sql/assign.sql")).await.map_err(fail)?;
-    let rows = client
-        .query(&statement, &[&assign.holder.0, &assign.epoch.0, &assign.batch.0, &ids, &fences, &nodes])
-        .await
-        .map_err(fail)?;
+    let binds: [&(dyn ToSql + Sync); 6] = [&assign.holder.0, &assign.epoch.0, &assign.batch.0, &ids, &fences, &nodes];
+    let rows = query(&client, include_str!("../sql/assign.sql"), &binds).await.map_err(fail)?;
     if !get::<bool>(rows.first().ok_or_else(|| StoreError::broken("assign", "no answer"))?, 0)? {
         return Err(StoreError::NotLeading);
     }
@@ -41,7 +39,8 @@ pub(crate) async fn assign(store: &Inner, assign: &Assign) -> Result<Vec<(JobId,
         replies.insert(id, reply);
     }
     if replies.len() < picks.len() {
-        let missing: Vec<Uuid> = picks.iter().map(|pick| pick.job).filter(|id| !replies.contains_key(id)).map(|id| id.0).collect();
+        let missing: Vec<Uuid> =
+            picks.iter().map(|pick| pick.job).filter(|id| !replies.contains_key(id)).map(|id| id.0).collect();
         let mut found = read_again(&client, &missing).await?;
         for pick in picks.iter().filter(|pick| missing.binary_search(&pick.job.0).is_ok()) {
             replies.insert(pick.job, not_taken(pick, assign.holder, found.remove(&pick.job)));
@@ -54,10 +53,12 @@ pub(crate) async fn assign(store: &Inner, assign: &Assign) -> Result<Vec<(JobId,
     Ok(in_order.collect())
 }
 
-async fn read_again(client: &deadpool_postgres::Object, ids: &[Uuid]) -> Result<HashMap<JobId, (JobHead, AssignedJob)>> {
+async fn read_again(
+    client: &deadpool_postgres::Object,
+    ids: &[Uuid],
+) -> Result<HashMap<JobId, (JobHead, AssignedJob)>> {
     let fail = failed("read picked jobs again");
-    let statement = client.prepare_cached(include_str!("../sql/assign_again.sql")).await.map_err(fail)?;
-    let rows = client.query(&statement, &[&ids]).await.map_err(fail)?;
+    let rows = query(client, include_str!("../sql/assign_again.sql"), &[&ids]).await.map_err(fail)?;
     let mut names = Names::default();
     let mut found = HashMap::with_capacity(rows.len());
     for row in &rows {
@@ -87,8 +88,7 @@ pub(crate) async fn assignments(store: &Inner, node: Incarnation, known: &[Batch
     let fail = failed("read assignments");
     let known: Vec<Uuid> = known.iter().map(|batch| batch.0).collect();
     let client = connection(&store.pools.node).await?;
-    let statement = client.prepare_cached(include_str!("../sql/assignments.sql")).await.map_err(fail)?;
-    let rows = client.query(&statement, &[&node.0, &known]).await.map_err(fail)?;
+    let rows = query(&client, include_str!("../sql/assignments.sql"), &[&node.0, &known]).await.map_err(fail)?;
     let mut names = Names::default();
     let mut deliveries: Vec<Delivery> = Vec::new();
     for row in &rows {

@@ -73,7 +73,10 @@ impl Kind {
             (Target::Waiting { .. } | Target::Stuck { .. }, true) => Ok(Kind::Again),
             (Target::Waiting { .. } | Target::Stuck { .. }, false) => Ok(Kind::Stay),
             (Target::Finish { .. }, false) => Ok(Kind::Finish),
-            (to, _) => Err(StoreError::broken("control", format!("{to:?} is not a person's to decide for {}", intervention.state))),
+            (to, _) => Err(StoreError::broken(
+                "control",
+                format!("{to:?} is not a person's to decide for {}", intervention.state),
+            )),
         }
     }
 
@@ -123,7 +126,8 @@ impl<'a> Columns<'a> {
 
     fn binds<'b>(&'b self, kind: Kind, keep: &'b bool) -> Vec<&'b (dyn ToSql + Sync)> {
         let guards: [&(dyn ToSql + Sync); 3] = [&self.ids, &self.fences, &self.seen];
-        let decision: [&(dyn ToSql + Sync); 5] = [&self.states, &self.attempts, &self.retries, &self.crashes, &self.errors];
+        let decision: [&(dyn ToSql + Sync); 5] =
+            [&self.states, &self.attempts, &self.retries, &self.crashes, &self.errors];
         match kind {
             Kind::Cancel => guards.to_vec(),
             Kind::Finish => [&guards[..], &decision, &[keep]].concat(),
@@ -141,7 +145,9 @@ pub(crate) async fn prune(store: &Inner, seen: Option<&Cursor>, limit: u32) -> R
         .await
         .map_err(fail)?;
     let told = match seen {
-        Some(cursor) => client.execute(include_str!("../sql/prune_changes.sql"), &[&cursor.0, &limit]).await.map_err(fail)?,
+        Some(cursor) => {
+            client.execute(include_str!("../sql/prune_changes.sql"), &[&cursor.0, &limit]).await.map_err(fail)?
+        }
         None => 0,
     };
     Ok(old + told)

@@ -36,6 +36,18 @@ const CHUNK: usize = 10_000;
 ///
 /// Any client of tokio-postgres or deadpool-postgres will do, through its `tokio_postgres::Client` or `Transaction`.
 /// On a client without a transaction each statement is its own.
+///
+/// ```no_run
+/// # use turnwise_core::{Json, JobId, NewJob, TaskName};
+/// # async fn example(client: &mut tokio_postgres::Client, id: JobId) -> Result<(), Box<dyn std::error::Error>> {
+/// let transaction = client.transaction().await?;
+/// transaction.execute("update account set closed = true where id = 7", &[]).await?;
+/// let letter = NewJob::new(id, TaskName::new("farewell")?, Json::parse("args", r#"{"account":7}"#)?);
+/// turnwise_postgres::enqueue_in(&transaction, &[letter]).await?;
+/// transaction.commit().await?; // both, or neither
+/// # Ok(())
+/// # }
+/// ```
 pub async fn enqueue_in(client: &impl GenericClient, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
     let mut replies = Vec::with_capacity(jobs.len());
     for jobs in jobs.chunks(CHUNK) {
@@ -93,16 +105,7 @@ impl<'a> Columns<'a> {
     }
 
     fn binds(&self) -> [&(dyn ToSql + Sync); 8] {
-        [
-            &self.ids,
-            &self.tasks,
-            &self.args,
-            &self.queues,
-            &self.groups,
-            &self.priorities,
-            &self.dues,
-            &self.retries,
-        ]
+        [&self.ids, &self.tasks, &self.args, &self.queues, &self.groups, &self.priorities, &self.dues, &self.retries]
     }
 }
 

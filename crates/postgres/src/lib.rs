@@ -1,6 +1,6 @@
 //! The PostgreSQL store: many machines share the work.
 //!
-//! [`store`] the verbs, and how they reach the database → [`migrate`] how the schema comes and grows → `rows` between
+//! [`store`] the verbs, and how they reach the database → [`mod@migrate`] how the schema comes and grows → `rows` between
 //! values and columns → [`enqueue`] also in the caller's own transaction → `nodes` who is there and who dispatches →
 //! `news` the tail → `assign`, `settle`, `control` the three that change jobs → `read` for people → `bell` the doorbell.
 //!

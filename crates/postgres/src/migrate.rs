@@ -65,7 +65,7 @@ pub(crate) async fn refuse_pending(url: &str) -> Result<()> {
 async fn connect(url: &str) -> Result<Client> {
     let mut config = configure(url)?;
     // A step may take as long as it takes.
-    config.options("-c statement_timeout=0 -c lock_timeout=0");
+    config.options(format!("{} -c statement_timeout=0 -c lock_timeout=0", config.get_options().unwrap_or_default()));
     let what = "connect to the database";
     let (client, connection) = config.connect(NoTls).await.map_err(|error| refused_or(error, what))?;
     // Ends by itself when the client is dropped; its errors reach the client's calls.

@@ -2,13 +2,14 @@
 
 use std::{sync::PoisonError, time::Duration};
 
+use tokio_postgres::types::ToSql;
 use turnwise_core::JobId;
 use turnwise_store::{AskNews, Change, Cursor, Epoch, Load, News, Page, Result, StoreError};
 use uuid::Uuid;
 
 use crate::{
     rows::{self, Names, get},
-    store::{Inner, connection, failed},
+    store::{Inner, connection, failed, query},
 };
 
 pub(crate) async fn load(store: &Inner, load: Load) -> Result<Page> {
@@ -17,15 +18,14 @@ pub(crate) async fn load(store: &Inner, load: Load) -> Result<Page> {
     let (rows, limit) = match load {
         Load::After { id, limit } => {
             let limit = limit.max(1);
-            let statement = client.prepare_cached(include_str!("../sql/load_page.sql")).await.map_err(fail)?;
             let from = id.map_or(Uuid::nil(), |id| id.0);
             let without = id.map(|id| id.0);
-            (client.query(&statement, &[&from, &without, &i64::from(limit)]).await.map_err(fail)?, Some(limit))
+            let binds: [&(dyn ToSql + Sync); 3] = [&from, &without, &i64::from(limit)];
+            (query(&client, include_str!("../sql/load_page.sql"), &binds).await.map_err(fail)?, Some(limit))
         }
         Load::These(ids) => {
-            let statement = client.prepare_cached(include_str!("../sql/load_these.sql")).await.map_err(fail)?;
             let ids: Vec<Uuid> = ids.into_iter().map(|id| id.0).collect();
-            (client.query(&statement, &[&ids]).await.map_err(fail)?, None)
+            (query(&client, include_str!("../sql/load_these.sql"), &[&ids]).await.map_err(fail)?, None)
         }
     };
     let now = rows::now(rows.first().ok_or_else(|| StoreError::broken("load", "no answer"))?, 11)?;
@@ -52,8 +52,7 @@ pub(crate) async fn news(store: &Inner, ask: &AskNews) -> Result<News> {
         let (cursor, now) = (Cursor(get(&row, 0)?), rows::now(&row, 1)?);
         return Ok(News { now, cursor, jobs: Vec::new(), changes: Vec::new() });
     };
-    let statement = client.prepare_cached(include_str!("../sql/news.sql")).await.map_err(fail)?;
-    let rows = client.query(&statement, &[&last.0, &ask.epoch.0]).await.map_err(fail)?;
+    let rows = query(&client, include_str!("../sql/news.sql"), &[&last.0, &ask.epoch.0]).await.map_err(fail)?;
     let mut begin = None;
     let mut jobs = Vec::with_capacity(rows.len());
     let mut changes = Vec::new();
@@ -95,8 +94,7 @@ async fn say_asleep(store: &Inner, client: &deadpool_postgres::Object, epoch: Ep
         return Ok(());
     }
     let fail = failed("say whether the dispatcher sleeps");
-    let statement = client.prepare_cached(include_str!("../sql/asleep.sql")).await.map_err(fail)?;
-    client.execute(&statement, &[&asleep, &epoch.0]).await.map_err(fail)?;
+    query(client, include_str!("../sql/asleep.sql"), &[&asleep, &epoch.0]).await.map_err(fail)?;
     *store.asleep.lock().unwrap_or_else(PoisonError::into_inner) = Some((epoch, asleep));
     Ok(())
 }

@@ -2,17 +2,15 @@
 
 use std::{collections::HashMap, sync::PoisonError};
 
-use tokio_postgres::error::SqlState;
+use tokio_postgres::{error::SqlState, types::ToSql};
 use turnwise_core::{Fence, Incarnation, JobId, Node};
-use turnwise_store::{
-    Beat, Epoch, Fleet, Held, Join, Joined, LostNode, Pulse, Replace, Result, StoreError,
-};
+use turnwise_store::{Beat, Epoch, Fleet, Held, Join, Joined, LostNode, Pulse, Replace, Result, StoreError};
 use uuid::Uuid;
 
 use crate::{
     rows::{self, Names, get, micros},
     settle::check_leading,
-    store::{Inner, connection, failed},
+    store::{Inner, connection, failed, query},
 };
 
 pub(crate) async fn join(store: &Inner, join: &Join) -> Result<Joined> {
@@ -31,7 +29,8 @@ pub(crate) async fn join(store: &Inner, join: &Join) -> Result<Joined> {
 async fn try_join(store: &Inner, join: &Join) -> Result<Option<Joined>> {
     let fail = failed("join");
     let host = serde_json::to_string(&join.host).map_err(|error| StoreError::broken("write a node's host", error))?;
-    let queues: Option<Vec<&str>> = join.queues.as_ref().map(|queues| queues.iter().map(|name| name.as_str()).collect());
+    let queues: Option<Vec<&str>> =
+        join.queues.as_ref().map(|queues| queues.iter().map(|name| name.as_str()).collect());
     let tasks: Vec<&str> = join.tasks.iter().map(|name| name.as_str()).collect();
     let mut client = connection(&store.pools.node).await?;
     let transaction = client.transaction().await.map_err(fail)?;
@@ -45,12 +44,9 @@ async fn try_join(store: &Inner, join: &Join) -> Result<Option<Joined>> {
         let seen = Replace { incarnation: other.incarnation, lease_until: other.lease_until };
         if join.replace != Some(seen) {
             let now = rows::now(row, 11)?;
-            return Ok(Some(Joined::Taken { by: other, now }));
+            return Ok(Some(Joined::Taken { by: Box::new(other), now }));
         }
-        transaction
-            .execute(include_str!("../sql/join_replace.sql"), &[&other.incarnation.0])
-            .await
-            .map_err(fail)?;
+        transaction.execute(include_str!("../sql/join_replace.sql"), &[&other.incarnation.0]).await.map_err(fail)?;
     }
     let stored = transaction
         .query_one(
@@ -80,11 +76,8 @@ async fn try_join(store: &Inner, join: &Join) -> Result<Option<Joined>> {
 pub(crate) async fn beat(store: &Inner, beat: &Beat) -> Result<Pulse> {
     let fail = failed("beat");
     let client = connection(&store.pools.node).await?;
-    let statement = client.prepare_cached(include_str!("../sql/beat.sql")).await.map_err(fail)?;
-    let rows = client
-        .query(&statement, &[&beat.node.0, &micros(beat.lease), &i64::from(beat.slots), &beat.lead])
-        .await
-        .map_err(fail)?;
+    let binds: [&(dyn ToSql + Sync); 4] = [&beat.node.0, &micros(beat.lease), &i64::from(beat.slots), &beat.lead];
+    let rows = query(&client, include_str!("../sql/beat.sql"), &binds).await.map_err(fail)?;
     let first = rows.first().ok_or_else(|| StoreError::broken("beat", "no answer"))?;
     let mut names = Names::default();
     let nodes = rows.iter().filter_map(|row| rows::node(row, 4, &mut names).transpose()).collect::<Result<_>>()?;
@@ -121,9 +114,9 @@ pub(crate) async fn lost_nodes(store: &Inner, holder: Incarnation, epoch: Epoch,
     let fail = failed("look for lost nodes");
     let mut client = connection(&store.pools.dispatch).await?;
     let transaction = client.transaction().await.map_err(fail)?;
-    check_leading(&*transaction, holder, epoch).await?;
-    transaction.execute(include_str!("../sql/lost_mark.sql"), &[]).await.map_err(fail)?;
-    let nodes = transaction.query(include_str!("../sql/lost_nodes.sql"), &[]).await.map_err(fail)?;
+    check_leading(&transaction, holder, epoch).await?;
+    query(&transaction, include_str!("../sql/lost_mark.sql"), &[]).await.map_err(fail)?;
+    let nodes = query(&transaction, include_str!("../sql/lost_nodes.sql"), &[]).await.map_err(fail)?;
     let mut names = Names::default();
     let nodes: Vec<Node> =
         nodes.iter().filter_map(|row| rows::node(row, 0, &mut names).transpose()).collect::<Result<_>>()?;
@@ -132,10 +125,8 @@ pub(crate) async fn lost_nodes(store: &Inner, holder: Incarnation, epoch: Epoch,
     if !nodes.is_empty() {
         let incarnations: Vec<Uuid> = nodes.iter().map(|node| node.incarnation.0).collect();
         // One more than is told: then it is known whether these are all.
-        let rows = transaction
-            .query(include_str!("../sql/lost_jobs.sql"), &[&incarnations, &(i64::from(limit) + 1)])
-            .await
-            .map_err(fail)?;
+        let binds: [&(dyn ToSql + Sync); 2] = [&incarnations, &(i64::from(limit) + 1)];
+        let rows = query(&transaction, include_str!("../sql/lost_jobs.sql"), &binds).await.map_err(fail)?;
         for (at, row) in (0..).zip(&rows) {
             let node = Incarnation(get(row, 0)?);
             if at == limit {
@@ -156,15 +147,18 @@ pub(crate) async fn lost_nodes(store: &Inner, holder: Incarnation, epoch: Epoch,
     let complete = |node: &Node| first_left_out.is_none_or(|cut| node.incarnation < cut);
     Ok(nodes
         .into_iter()
-        .map(|node| LostNode { complete: complete(&node), jobs: held.remove(&node.incarnation).unwrap_or_default(), node })
+        .map(|node| LostNode {
+            complete: complete(&node),
+            jobs: held.remove(&node.incarnation).unwrap_or_default(),
+            node,
+        })
         .collect())
 }
 
 pub(crate) async fn nodes(store: &Inner) -> Result<Fleet> {
     let fail = failed("list nodes");
     let client = connection(&store.pools.people).await?;
-    let statement = client.prepare_cached(include_str!("../sql/nodes.sql")).await.map_err(fail)?;
-    let rows = client.query(&statement, &[]).await.map_err(fail)?;
+    let rows = query(&client, include_str!("../sql/nodes.sql"), &[]).await.map_err(fail)?;
     let first = rows.first().ok_or_else(|| StoreError::broken("list nodes", "no answer"))?;
     let mut names = Names::default();
     let mut nodes: Vec<Node> =

@@ -5,26 +5,24 @@ use turnwise_store::{Filter, Result};
 
 use crate::{
     rows::{self, Names},
-    store::{Inner, connection, failed},
+    store::{Inner, connection, failed, query},
 };
 
 pub(crate) async fn job(store: &Inner, id: JobId) -> Result<Option<Job>> {
     let fail = failed("read a job");
     let client = connection(&store.pools.people).await?;
-    let statement = client.prepare_cached(include_str!("../sql/job.sql")).await.map_err(fail)?;
-    let row = client.query_opt(&statement, &[&id.0]).await.map_err(fail)?;
-    row.map(|row| rows::job(&row, &mut Names::default())).transpose()
+    let rows = query(&client, include_str!("../sql/job.sql"), &[&id.0]).await.map_err(fail)?;
+    rows.first().map(|row| rows::job(row, &mut Names::default())).transpose()
 }
 
 pub(crate) async fn jobs(store: &Inner, filter: &Filter) -> Result<Vec<Job>> {
     let fail = failed("list jobs");
     let client = connection(&store.pools.people).await?;
-    let statement = client.prepare_cached(include_str!("../sql/jobs.sql")).await.map_err(fail)?;
     let states: Vec<i16> = filter.states.iter().map(|state| state.code()).collect();
     let limit = filter.limit();
     let binds: [&(dyn tokio_postgres::types::ToSql + Sync); 5] =
         [&states, &filter.queue, &filter.group, &filter.task, &i64::from(limit)];
-    let rows = client.query(&statement, &binds).await.map_err(fail)?;
+    let rows = query(&client, include_str!("../sql/jobs.sql"), &binds).await.map_err(fail)?;
     let mut names = Names::default();
     let mut jobs: Vec<Job> = rows.iter().map(|row| rows::job(row, &mut names)).collect::<Result<_>>()?;
     jobs.sort_unstable_by_key(|job| std::cmp::Reverse(job.id));

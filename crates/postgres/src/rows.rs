@@ -199,7 +199,8 @@ pub(crate) fn job(row: &Row, names: &mut Names) -> Result<Job> {
 /// column `at` on; `None` where a left join found no node.
 pub(crate) fn node(row: &Row, at: usize, names: &mut Names) -> Result<Option<Node>> {
     let Some(incarnation) = get::<Option<Uuid>>(row, at)? else { return Ok(None) };
-    let host = serde_json::from_str(get(row, at + 2)?).map_err(|error| StoreError::broken("read a node's host", error))?;
+    let host =
+        serde_json::from_str(get(row, at + 2)?).map_err(|error| StoreError::broken("read a node's host", error))?;
     let queues = get::<Option<Vec<&str>>>(row, at + 5)?;
     let tasks = get::<Vec<&str>>(row, at + 6)?;
     let number = |at| Ok::<_, StoreError>(u32::try_from(get::<i64>(row, at)?).unwrap_or(0));

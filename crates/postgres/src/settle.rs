@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::{
     rows::{self, Moment, get, int, micros},
-    store::{Inner, connection, failed},
+    store::{Inner, connection, failed, query},
 };
 
 const STAY: &str = include_str!("../sql/settle_stay.sql");
@@ -45,7 +45,7 @@ pub(crate) async fn settle(store: &Inner, settle: &Settle) -> Result<Vec<Settled
     let applied = match (settle.author, stay) {
         (Author::Dispatcher { holder, epoch, lost, bury }, stay) => {
             let transaction = client.transaction().await.map_err(fail)?;
-            check_leading(&*transaction, holder, epoch).await?;
+            check_leading(&transaction, holder, epoch).await?;
             let mut applied = Vec::new();
             if let Some(stay) = &stay {
                 applied.extend(staying.write(&*transaction, stay, &common, &[]).await.map_err(fail)?);
@@ -84,7 +84,8 @@ pub(crate) async fn settle(store: &Inner, settle: &Settle) -> Result<Vec<Settled
         return Ok(vec![Settled::Applied; settle.settlements.len()]);
     }
     let applied: HashSet<Uuid> = applied.iter().map(|row| get(row, 0)).collect::<Result<_>>()?;
-    let missing: Vec<Uuid> = last.iter().map(|settlement| settlement.job.0).filter(|id| !applied.contains(id)).collect();
+    let missing: Vec<Uuid> =
+        last.iter().map(|settlement| settlement.job.0).filter(|id| !applied.contains(id)).collect();
     let standing = read_standing(&client, &missing).await?;
     let reply = |settlement: &Settlement| match applied.contains(&settlement.job.0) {
         true => Ok(Settled::Applied),
@@ -101,10 +102,12 @@ pub(crate) struct Standing {
     cancel_requested: bool,
 }
 
-pub(crate) async fn read_standing(client: &deadpool_postgres::Object, ids: &[Uuid]) -> Result<HashMap<JobId, Standing>> {
+pub(crate) async fn read_standing(
+    client: &deadpool_postgres::Object,
+    ids: &[Uuid],
+) -> Result<HashMap<JobId, Standing>> {
     let fail = failed("read jobs again");
-    let statement = client.prepare_cached(include_str!("../sql/standing.sql")).await.map_err(fail)?;
-    let rows = client.query(&statement, &[&ids]).await.map_err(fail)?;
+    let rows = query(client, include_str!("../sql/standing.sql"), &[&ids]).await.map_err(fail)?;
     rows.iter()
         .map(|row| {
             let standing = Standing {
@@ -132,9 +135,13 @@ fn why_not(settlement: &Settlement, node: Incarnation, standing: Option<&Standin
     }
 }
 
-pub(crate) async fn check_leading(client: &impl GenericClient, holder: Incarnation, epoch: Epoch) -> Result<()> {
-    let leading = client.query_opt(include_str!("../sql/leading.sql"), &[&holder.0, &epoch.0]).await;
-    leading.map_err(failed("check who dispatches"))?.map(drop).ok_or(StoreError::NotLeading)
+pub(crate) async fn check_leading(
+    client: &impl deadpool_postgres::GenericClient,
+    holder: Incarnation,
+    epoch: Epoch,
+) -> Result<()> {
+    let leading = query(client, include_str!("../sql/leading.sql"), &[&holder.0, &epoch.0]).await;
+    leading.map_err(failed("check who dispatches"))?.first().map(drop).ok_or(StoreError::NotLeading)
 }
 
 /// What all settlements of a call share.

@@ -10,11 +10,11 @@ use std::{
 
 use async_trait::async_trait;
 use deadpool_postgres::{Manager, ManagerConfig, Pool, PoolError, RecyclingMethod, Runtime};
-use tokio_postgres::{Config, NoTls, error::SqlState};
+use tokio_postgres::{Config, NoTls, Row, error::SqlState, types::ToSql};
 use turnwise_core::{Incarnation, Job, JobId, NewJob};
 use turnwise_store::{
-    AskNews, Assign, AssignReply, BatchId, Beat, Bell, Cursor, Delivery, Enqueued, Epoch, Filter, Fleet,
-    Intervention, Join, Joined, Load, LostNode, News, Options, Page, Pulse, Result, Settle, Settled, Store, StoreError,
+    AskNews, Assign, AssignReply, BatchId, Beat, Bell, Cursor, Delivery, Enqueued, Epoch, Filter, Fleet, Intervention,
+    Join, Joined, Load, LostNode, News, Options, Page, Pulse, Result, Settle, Settled, Store, StoreError,
 };
 
 use crate::{assign, bell::Listener, control, enqueue, migrate, news, nodes, read, settle};
@@ -153,10 +153,14 @@ pub(crate) struct Pools {
 
 impl Pools {
     fn new(config: &Config) -> Result<Self> {
-        let mut own = config.clone();
-        own.options(format!("{} {PLANS}", config.get_options().unwrap_or_default()));
+        let with = |more: &str| {
+            let mut config = config.clone();
+            config.options(format!("{more} {}", config.get_options().unwrap_or_default()));
+            config
+        };
+        let own = with(&format!("{INDEXES} {PLANS}"));
         Ok(Self {
-            submit: pool(config, 4)?,
+            submit: pool(&with(INDEXES), 4)?,
             // Two: one statement under way and one that waits for a lock.
             dispatch: pool(&own, 2)?,
             node: pool(&own, 2)?,
@@ -168,7 +172,8 @@ impl Pools {
 
 fn pool(config: &Config, size: usize) -> Result<Pool> {
     // Fast: a connection that is known to be closed is replaced; any other fault shows as a transient error of the verb.
-    let manager = Manager::from_config(config.clone(), NoTls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
+    let manager =
+        Manager::from_config(config.clone(), NoTls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
     Pool::builder(manager)
         .max_size(size)
         .runtime(Runtime::Tokio1)
@@ -183,16 +188,19 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// A transaction that stands still may not outlast the dispatcher's lease; no statement waits for ever.
 const TIMEOUTS: &str = "-c idle_in_transaction_session_timeout=4s -c statement_timeout=30s -c lock_timeout=10s";
 
-/// Each statement has an index that carries it (its header says which), and batches lock in the order they were sorted
-/// in: nested loops over an index, whatever the statistics say. A plan is made for each call: one that was made while
-/// `job` was empty and kept would read all of a million jobs for every batch.
-const PLANS: &str = "-c jit=off -c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off \
-                     -c plan_cache_mode=force_custom_plan";
+/// Each statement has an index that carries it (its header says which). A plan that was made while a table was empty,
+/// and kept, must not read it whole when it is full.
+const INDEXES: &str = "-c jit=off -c enable_seqscan=off";
+
+/// Nested loops lock a batch in the order it was sorted in. A plan is made for each call, at a third of a millisecond a
+/// batch: of a kept one that was made while `job` was empty, each batch would walk the whole index of a million jobs.
+const PLANS: &str = "-c enable_hashjoin=off -c enable_mergejoin=off -c plan_cache_mode=force_custom_plan";
 
 /// The connection settings for `url`.
 pub(crate) fn configure(url: &str) -> Result<Config> {
-    let mut config: Config =
-        url.parse().map_err(|error| StoreError::Refused(format!("the database url cannot be read: {}", causes(&error))))?;
+    let mut config: Config = url
+        .parse()
+        .map_err(|error| StoreError::Refused(format!("the database url cannot be read: {}", causes(&error))))?;
     let asked = config.get_options().unwrap_or_default().to_owned();
     config.options(format!("{TIMEOUTS} {asked}").trim_end());
     if config.get_application_name().is_none() {
@@ -214,6 +222,16 @@ pub(crate) async fn connection(pool: &Pool) -> Result<deadpool_postgres::Object>
         PoolError::Backend(error) => refused_or(error, "connect to the database"),
         other => StoreError::transient("connect to the database", other),
     })
+}
+
+/// Runs one of the statements in `sql/`, prepared once on each connection.
+pub(crate) async fn query(
+    client: &impl deadpool_postgres::GenericClient,
+    sql: &str,
+    binds: &[&(dyn ToSql + Sync)],
+) -> std::result::Result<Vec<Row>, tokio_postgres::Error> {
+    let statement = client.prepare_cached(sql).await?;
+    client.query(&statement, binds).await
 }
 
 /// What the caller of a verb should do about `error`.
@@ -238,8 +256,12 @@ fn classify(error: tokio_postgres::Error, what: &'static str) -> StoreError {
         };
     };
     let text = causes(&error);
-    let schema_is_missing =
-        [SqlState::UNDEFINED_TABLE, SqlState::UNDEFINED_FUNCTION, SqlState::UNDEFINED_COLUMN, SqlState::INVALID_SCHEMA_NAME];
+    let schema_is_missing = [
+        SqlState::UNDEFINED_TABLE,
+        SqlState::UNDEFINED_FUNCTION,
+        SqlState::UNDEFINED_COLUMN,
+        SqlState::INVALID_SCHEMA_NAME,
+    ];
     let a_person_must_act = [
         SqlState::INVALID_CATALOG_NAME,
         SqlState::INSUFFICIENT_PRIVILEGE,
@@ -249,7 +271,8 @@ fn classify(error: tokio_postgres::Error, what: &'static str) -> StoreError {
     ];
     // A plan cached before a migration; the next connection has none.
     let stale_plan = code == SqlState::FEATURE_NOT_SUPPORTED;
-    let read_only = code == SqlState::READ_ONLY_SQL_TRANSACTION || code == SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT;
+    let read_only =
+        code == SqlState::READ_ONLY_SQL_TRANSACTION || code == SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT;
     let lock_timeout = code == SqlState::LOCK_NOT_AVAILABLE;
     match code.code().get(..2) {
         // Authorisation.

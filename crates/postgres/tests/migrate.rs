@@ -70,7 +70,11 @@ async fn eight_processes_that_start_at_once_do_not_collide() {
 async fn a_newer_schema_is_refused_naming_both_versions() {
     let url = fresh_url();
     migrate(&url).await.unwrap();
-    client(&url).await.batch_execute("insert into turnwise.migration (version, name) values (999, 'later')").await.unwrap();
+    client(&url)
+        .await
+        .batch_execute("insert into turnwise.migration (version, name) values (999, 'later')")
+        .await
+        .unwrap();
     for error in [
         PostgresStore::open(&url, Options::default()).await.map(drop),
         PostgresStore::connect(&url, Options::default()).await.map(drop),

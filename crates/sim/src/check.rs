@@ -287,9 +287,8 @@ impl<'a> Run<'a> {
                 violations.push(Violation::NeverEnded { job: name() });
             }
             (Some(state), None) if !state.finished() => {
-                if job.submitted {
-                    violations.push(Violation::NotEnded { job: name(), state });
-                }
+                let not_ended = job.submitted.then(|| Violation::NotEnded { job: name(), state });
+                violations.extend(not_ended);
             }
             (Some(listed), Some(settled)) if listed != settled && !job.decided => {
                 violations.push(Violation::WrongEnd { job: name(), settled, listed });

@@ -16,7 +16,7 @@ pub(crate) fn join(conn: &Connection, join: &Join, now: Timestamp) -> Result<(Jo
     if let Some(other) = other {
         let seen = Replace { incarnation: other.incarnation, lease_until: other.lease_until };
         if join.replace != Some(seen) {
-            return Ok((Joined::Taken { by: other, now }, Ring::NONE));
+            return Ok((Joined::Taken { by: Box::new(other), now }, Ring::NONE));
         }
         mark_lost(conn, other.incarnation)?;
     }

@@ -7,7 +7,6 @@ pub mod store;
 pub mod error;
 pub mod bell;
 pub mod memory;
-/// The promises as tests, for the tests of store crates.
 #[cfg(feature = "conformance")]
 pub mod conformance;
 

@@ -157,7 +157,7 @@ impl Store for MemoryStore {
         if let Some(other) = holder_of_name {
             let seen = Replace { incarnation: other.incarnation, lease_until: other.lease_until };
             if join.replace != Some(seen) {
-                return Ok(Joined::Taken { by: data.told(other), now });
+                return Ok(Joined::Taken { by: Box::new(data.told(other)), now });
             }
             let other = other.incarnation;
             data.nodes.get_mut(&other).expect("just found").lost = true;

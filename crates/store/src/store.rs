@@ -129,7 +129,7 @@ pub struct Replace {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Joined {
     In { now: Timestamp },
-    Taken { by: Node, now: Timestamp },
+    Taken { by: Box<Node>, now: Timestamp },
 }
 
 #[derive(Debug, Clone)]

@@ -41,35 +41,33 @@ impl JobRequest {
         Self { job: parts.map(|(task, args)| NewJob::new(id::next(), task, args)), delay: None }
     }
 
-    fn with(mut self, change: impl FnOnce(&mut NewJob) -> Result<(), Invalid>) -> Self {
-        if let Ok(job) = &mut self.job
-            && let Err(invalid) = change(job)
-        {
-            self.job = Err(invalid);
+    fn set<T>(mut self, value: Result<T, Invalid>, put: impl FnOnce(&mut NewJob, T)) -> Self {
+        match (&mut self.job, value) {
+            (Ok(job), Ok(value)) => put(job, value),
+            (Ok(_), Err(invalid)) => self.job = Err(invalid),
+            // The first mistake is the one that is told.
+            (Err(_), _) => {}
         }
         self
     }
 
     /// Whom the job belongs to; fairness is between groups. Default: `default`.
     pub fn group(self, group: impl AsRef<str>) -> Self {
-        self.with(|job| Ok(job.group = GroupName::new(group)?))
+        self.set(GroupName::new(group), |job, group| job.group = group)
     }
 
     /// Default: `default`.
     pub fn queue(self, queue: impl AsRef<str>) -> Self {
-        self.with(|job| Ok(job.queue = QueueName::new(queue)?))
+        self.set(QueueName::new(queue), |job, queue| job.queue = queue)
     }
 
     /// 1 (first) to 10 (last). Default: 5.
     pub fn priority(self, priority: i64) -> Self {
-        self.with(|job| Ok(job.priority = Priority::new(priority)?))
+        self.set(Priority::new(priority), |job, priority| job.priority = priority)
     }
 
     pub fn at(self, due: Timestamp) -> Self {
-        self.with(|job| {
-            job.due = Some(due);
-            Ok(())
-        })
+        self.set(Ok(Some(due)), |job, due| job.due = due)
     }
 
     /// Not before this much time has passed, by the database's clock.
@@ -79,18 +77,12 @@ impl JobRequest {
     }
 
     pub fn retry(self, policy: RetryPolicy) -> Self {
-        self.with(|job| {
-            job.retry = policy;
-            Ok(())
-        })
+        self.set(Ok(policy), |job, retry| job.retry = retry)
     }
 
     /// Chosen by the caller, so that a submit that is repeated after a restart is recognised too.
     pub fn id(self, id: JobId) -> Self {
-        self.with(|job| {
-            job.id = id;
-            Ok(())
-        })
+        self.set(Ok(id), |job, id| job.id = id)
     }
 
     /// Whether [`JobRequest::into_job`] needs the database's time.

@@ -4,48 +4,45 @@
 use std::collections::BTreeSet;
 
 use tokio_postgres::{Client, NoTls};
-use turnwise_core::{
-    Incarnation, JobId, Json, NewJob, NodeName, TaskName,
-    node::Host,
-};
+use turnwise_core::{Incarnation, JobId, Json, NewJob, NodeName, TaskName, node::Host};
 use turnwise_postgres::PostgresStore;
 use turnwise_store::{AskNews, Beat, Cursor, Epoch, Join, Joined, News, Options, Store};
 use turnwise_testpg::Cluster;
 use uuid::Uuid;
 
-pub const LEASE: std::time::Duration = std::time::Duration::from_secs(60);
+pub(crate) const LEASE: std::time::Duration = std::time::Duration::from_secs(60);
 
-pub fn fresh_url() -> String {
+pub(crate) fn fresh_url() -> String {
     Cluster::shared().fresh_database().expect("a fresh database")
 }
 
-pub async fn fresh_store() -> (PostgresStore, String) {
+pub(crate) async fn fresh_store() -> (PostgresStore, String) {
     let url = fresh_url();
     (PostgresStore::open(&url, Options::default()).await.expect("an empty database opens"), url)
 }
 
 /// A plain connection, as an application has one.
-pub async fn client(url: &str) -> Client {
+pub(crate) async fn client(url: &str) -> Client {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.expect("connect");
     tokio::spawn(connection);
     client
 }
 
-pub fn id(n: u64) -> JobId {
+pub(crate) fn id(n: u64) -> JobId {
     let mut random = [0; 10];
     random[2..].copy_from_slice(&n.to_be_bytes());
     JobId::from_parts(1_800_000_000_000 + n, random)
 }
 
-pub fn job(n: u64) -> NewJob {
+pub(crate) fn job(n: u64) -> NewJob {
     NewJob::new(id(n), TaskName::new("mail").expect("a good name"), Json::parse("args", "{}").expect("good JSON"))
 }
 
-pub fn node(n: u128) -> Incarnation {
+pub(crate) fn node(n: u128) -> Incarnation {
     Incarnation(Uuid::from_u128(n))
 }
 
-pub async fn join(store: &PostgresStore, incarnation: Incarnation, name: &str) {
+pub(crate) async fn join(store: &PostgresStore, incarnation: Incarnation, name: &str) {
     let join = Join {
         incarnation,
         name: NodeName::new(name).expect("a good name"),
@@ -62,19 +59,19 @@ pub async fn join(store: &PostgresStore, incarnation: Incarnation, name: &str) {
 }
 
 /// A node that has joined and dispatches.
-pub async fn lead(store: &PostgresStore, incarnation: Incarnation, name: &str) -> Epoch {
+pub(crate) async fn lead(store: &PostgresStore, incarnation: Incarnation, name: &str) -> Epoch {
     join(store, incarnation, name).await;
     let beat = Beat { node: incarnation, lease: LEASE, slots: 10, lead: true };
     store.beat(beat).await.expect("beat").epoch.expect("nobody else dispatches")
 }
 
-pub async fn news(store: &PostgresStore, cursor: Option<&Cursor>) -> News {
+pub(crate) async fn news(store: &PostgresStore, cursor: Option<&Cursor>) -> News {
     let ask = AskNews { cursor: cursor.cloned(), epoch: Epoch(0), asleep: false };
     store.news(ask).await.expect("news")
 }
 
 /// The ids in the news since `cursor`, which moves on.
-pub async fn look(store: &PostgresStore, cursor: &mut Cursor) -> Vec<JobId> {
+pub(crate) async fn look(store: &PostgresStore, cursor: &mut Cursor) -> Vec<JobId> {
     let news = news(store, Some(cursor)).await;
     *cursor = news.cursor;
     news.jobs.iter().map(|head| head.id).collect()

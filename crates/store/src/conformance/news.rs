@@ -200,6 +200,15 @@ pub async fn a_persons_decision_is_told(h: &impl Harness) {
     assert_eq!(changes, expected);
 }
 
+pub async fn a_wish_to_stop_a_running_job_is_no_news(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    scene.enqueue([1]).await;
+    scene.give(1, &[1], BETA).await;
+    let begin = scene.news(None).await.cursor;
+    assert_eq!(scene.intervene(1, Event::Cancel).await, Settled::Applied);
+    assert_eq!(scene.news(Some(begin)).await.changes, [], "it is the node that must hear of it");
+}
+
 pub async fn a_redriven_job_is_news_again(h: &impl Harness) {
     let scene = Scene::led(h).await;
     scene.enqueue([1, 2]).await;

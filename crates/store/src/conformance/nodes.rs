@@ -53,7 +53,7 @@ pub async fn a_name_that_is_taken_is_told_and_nothing_changes(h: &impl Harness) 
     store.join(join(ALPHA, "one")).await.expect("join");
     let before = store.nodes().await.expect("nodes");
     let reply = store.join(join(BETA, "one")).await.expect("join");
-    assert_eq!(reply, Joined::Taken { by: before.nodes[0].clone(), now: before.now });
+    assert_eq!(reply, Joined::Taken { by: Box::new(before.nodes[0].clone()), now: before.now });
     assert_eq!(store.nodes().await.expect("nodes"), before);
 }
 

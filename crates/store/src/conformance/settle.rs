@@ -98,6 +98,26 @@ pub async fn the_last_error_is_kept_through_a_later_success(h: &impl Harness) {
     assert_eq!(seen.counts, Counts { attempt: 2, retry: 1, crashes: 0 });
 }
 
+pub async fn the_last_run_is_kept_where_a_settle_tells_of_none(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    scene.enqueue([1]).await;
+    scene.give(1, &[1], BETA).await;
+    let began = scene.now().await.minus(SECOND);
+    scene.start(BETA, 1).await;
+    h.advance(SECOND).await;
+    let settlement = scene.settlement(1, &Event::Ended(failed("x"))).await;
+    assert_eq!(scene.settle_one(by(BETA), Settlement { started_at: None, ..settlement }).await, Settled::Applied);
+    let ended = scene.now().await;
+    let seen = scene.job(1).await;
+    assert_eq!((seen.started_at, seen.finished_at), (Some(began), Some(ended)), "the begin was told at the start");
+    scene.give(2, &[1], BETA).await;
+    scene.lose_beta(h).await;
+    let lost = scene.settlement(1, &Event::NodeLost).await;
+    assert_eq!(scene.settle_one(scene.for_lost(BETA, true), lost).await, Settled::Applied);
+    let seen = scene.job(1).await;
+    assert_eq!((seen.started_at, seen.finished_at), (Some(began), Some(ended)), "there was no other run to tell of");
+}
+
 pub async fn a_snoozed_job_waits_for_its_time(h: &impl Harness) {
     let scene = Scene::led(h).await;
     scene.enqueue([1]).await;

@@ -1,0 +1,553 @@
+//! The real binary, on a SQLite file of its own; where it matters, on PostgreSQL too.
+
+use std::{
+    collections::BTreeSet,
+    fmt::Write as _,
+    io::{BufRead, BufReader, Read, Write},
+    path::Path,
+    process::{Child, ChildStdout, Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use turnwise::sqlite::rusqlite;
+use turnwise_testpg::Cluster;
+
+/// A directory with a database in it, in which commands are run.
+struct Place {
+    directory: TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self { directory: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_turnwise"));
+        command.args(args).current_dir(self.path()).stdin(Stdio::null());
+        // What the test's own surroundings say must not count.
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("TURNWISE_")) {
+            command.env_remove(name);
+        }
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        self.command(args).output().unwrap()
+    }
+
+    fn run_with_input(&self, args: &[&str], input: &[u8]) -> Output {
+        let mut command = self.command(args);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        std::thread::scope(|scope| {
+            // A command that refuses its input early closes it; that is not the test's failure.
+            scope.spawn(move || drop(stdin.write_all(input)));
+            child.wait_with_output().unwrap()
+        })
+    }
+
+    /// What the command prints; it must succeed.
+    fn told(&self, args: &[&str]) -> String {
+        succeeded(&self.run(args))
+    }
+
+    fn json(&self, args: &[&str]) -> Value {
+        serde_json::from_str(&self.told(args)).unwrap()
+    }
+
+    fn enqueue(&self, args: &[&str]) -> String {
+        let id = self.told(&[&["enqueue"], args].concat());
+        assert_eq!(id.lines().count(), 1, "{id}");
+        id.trim().to_owned()
+    }
+
+    fn job(&self, id: &str) -> Value {
+        self.json(&["job", id, "--json"])
+    }
+
+    fn work_until_empty(&self) {
+        self.told(&["serve", "--demo-tasks", "--until-empty", "--poll-interval", "50ms"]);
+    }
+
+    fn serve(&self, args: &[&str]) -> Node {
+        let args = [&["serve", "--poll-interval", "50ms", "--log", "off"], args].concat();
+        let mut child = self.command(&args).stdout(Stdio::piped()).spawn().unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut ready = String::new();
+        stdout.read_line(&mut ready).unwrap();
+        assert!(ready.contains("ready"), "{ready}");
+        Node { child, stdout, ready }
+    }
+
+    /// Refused with code 2 and one line that holds `part`; nothing was stored.
+    fn refuses(&self, args: &[&str], part: &str) {
+        let line = refused(&self.run(args), 2);
+        assert!(line.contains(part), "{args:?}: {line}");
+        assert_eq!(self.json(&["jobs", "--json"]), json!([]), "{args:?}");
+    }
+}
+
+/// A node that was ready; killed when the test is over.
+struct Node {
+    child: Child,
+    stdout: BufReader<ChildStdout>,
+    ready: String,
+}
+
+impl Node {
+    fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    /// Its exit code, and what it printed after the ready line.
+    fn end(&mut self) -> (Option<i32>, String) {
+        let mut rest = String::new();
+        self.stdout.read_to_string(&mut rest).unwrap();
+        (self.child.wait().unwrap().code(), rest)
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // Gone already in a test that went well.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn succeeded(output: &Output) -> String {
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+/// The one line on stderr of a command that ended with `code`.
+fn refused(output: &Output, code: i32) -> String {
+    assert_eq!(output.status.code(), Some(code), "{output:?}");
+    let text = String::from_utf8(output.stderr.clone()).unwrap();
+    assert_eq!(text.lines().count(), 1, "{text}");
+    text
+}
+
+/// Looks until `found`; each look is a run of the binary, so this does not spin. What has not come by then never will.
+fn wait_for<T>(mut look: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(120) {
+        if let Some(found) = look() {
+            return found;
+        }
+    }
+    panic!("waited in vain");
+}
+
+#[test]
+fn a_submitted_job_ends_in_success() {
+    let place = Place::new();
+    let id = place.enqueue(&["sleep", r#"{"ms":1}"#, "--queue", "mail", "--group", "acme", "--priority", "low"]);
+    assert_eq!(place.job(&id)["state"], "waiting");
+    place.work_until_empty();
+    let job = place.job(&id);
+    assert_eq!((&job["state"], &job["attempt"], &job["error"]), (&json!("success"), &json!(1), &Value::Null));
+    assert!(job["started_at"].as_str() <= job["finished_at"].as_str(), "{job}");
+    assert!(place.path().join("turnwise.db").exists());
+}
+
+#[test]
+fn a_job_has_the_promised_fields() {
+    let place = Place::new();
+    let args = r#"{"b":1.50,"a":12345678901234567890}"#;
+    let id = place.enqueue(&["noop", args, "--retry", "durations:10s,20s"]);
+    let listed = place.json(&["jobs", "--json"]);
+    let names: BTreeSet<_> = listed[0].as_object().unwrap().keys().map(String::as_str).collect();
+    let promised = "id task queue group priority state attempt retries_left args result error node submitted_at due_at \
+                    assigned_at started_at finished_at retry cancel_requested waits_for";
+    assert_eq!(names, promised.split_whitespace().collect());
+    assert_eq!(listed[0], place.job(&id));
+    assert!(place.told(&["jobs", "--json"]).contains(&format!("\"args\":{args},")));
+    let job = place.job(&id);
+    assert_eq!((&job["id"], &job["queue"], &job["group"]), (&json!(id), &json!("default"), &json!("default")));
+    assert_eq!((&job["priority"], &job["retries_left"], &job["attempt"]), (&json!(5), &json!(2), &json!(0)));
+    let due = job["due_at"].as_str().unwrap();
+    assert!(due.len() == "2030-01-31T08:30:00.000000Z".len() && due.ends_with('Z'), "{due}");
+    place.work_until_empty();
+    assert_eq!(place.json(&["jobs", "--json", "--state", "success"])[0]["id"], json!(id));
+}
+
+#[test]
+fn times_priorities_and_policies_are_read() {
+    let place = Place::new();
+    let due = |id: &str| place.job(id)["due_at"].as_str().unwrap().to_owned();
+    let at = place.enqueue(&["noop", "--at", "2090-01-31T09:30:00+01:00", "--priority", "high"]);
+    assert_eq!(due(&at), "2090-01-31T08:30:00.000000Z");
+    assert_eq!(place.job(&at)["priority"], 3);
+    let later = place.enqueue(&["noop", "--in", "1h", "--priority", "10"]);
+    assert!(due(&later).as_str() > place.job(&later)["submitted_at"].as_str().unwrap());
+    assert!(place.job(&later)["waits_for"][0].as_str().unwrap().contains("not due before"));
+    for (policy, left) in [("exponential:1s,7", json!(7)), ("manual", Value::Null), ("none", json!(0))] {
+        let id = place.enqueue(&["noop", "--retry", policy]);
+        assert_eq!((&place.job(&id)["retries_left"], &place.job(&id)["retry"]), (&left, &json!(policy)));
+    }
+}
+
+#[test]
+fn bad_input_is_refused_with_its_field_and_stores_nothing() {
+    let place = Place::new();
+    place.refuses(&["enqueue", "noop", "{"], "args: ");
+    place.refuses(&["enqueue", "noop", "{} {}"], "args: ");
+    place.refuses(&["enqueue", "noop", r#"{"a":"\u0000"}"#], "args: must not contain a NUL byte");
+    place.refuses(&["enqueue", "noop", &"[".repeat(100)], "args: is nested deeper");
+    place.refuses(&["enqueue", "noop", ""], "args: ");
+    place.refuses(&["enqueue", ""], "task: must not be empty");
+    place.refuses(&["enqueue", "a\nb"], "task: must not contain control characters");
+    place.refuses(&["enqueue", &"x".repeat(201)], "task: is 201 bytes long");
+    for priority in ["0", "11", "-1", "1.5", "urgent", ""] {
+        place.refuses(&["enqueue", "noop", "--priority", priority], "priority: ");
+    }
+    for time in ["tomorrow", "2030-13-01T00:00:00Z", "2030-01-01", "-5"] {
+        place.refuses(&["enqueue", "noop", "--at", time], "at: ");
+    }
+    for wait in ["10", "-1s", "soon", "99999999d"] {
+        place.refuses(&["enqueue", "noop", "--in", wait], "in: ");
+    }
+    place.refuses(&["enqueue", "noop", "--in", "1s", "--at", "2030-01-01T00:00:00Z"], "--at");
+    place.refuses(&["enqueue", "noop", "--retry", "often"], "retry: ");
+    place.refuses(&["enqueue", "noop", "--queue", ""], "queue: ");
+    place.refuses(&["enqueue", "noop", "--group", " x"], "group: ");
+    place.refuses(&["enqueue"], "TASK");
+    place.refuses(&["jobs", "--state", "lost"], "state: ");
+    place.refuses(&["jobs", "--limit", "1000001"], "limit: ");
+    place.refuses(&["job", "seven"], "id: ");
+    place.refuses(&["cancel", "seven"], "id: ");
+    place.refuses(&["serve", "--slots", "0"], "slots: ");
+    place.refuses(&["serve", "--lease", "5"], "lease: ");
+    place.refuses(&["serve", "--log", "a=b=c"], "log: ");
+    place.refuses(&["jobs", "--database", "jobs.db"], "database: ");
+    place.refuses(
+        &["jobs", "--database", "postgrs://ann:s3cret@db/jobs"],
+        "\"postgrs://ann@db/jobs\" is not a database",
+    );
+    place.refuses(&["frobnicate"], "frobnicate");
+}
+
+#[test]
+fn bad_lines_on_stdin_store_none_of_them() {
+    let place = Place::new();
+    let large = format!(r#"{{"task":"noop","args":"{}"}}"#, "x".repeat(1024 * 1024));
+    for (line, part) in [
+        (r#"{"task":"noop","priority":11}"#, "line 3: priority: "),
+        (r#"{"task":"noop","args":{]}"#, "line 3: args: "),
+        (r#"{"task":"noop","args":"\u0000"}"#, "line 3: args: must not contain a NUL byte"),
+        ("{\"task\":\"no\0op\"}", "line 3: task: "),
+        (r#"{"task":"noop","when":"now"}"#, "line 3: unknown name \"when\""),
+        (&large, "line 3: args: is 1048578 bytes long"),
+    ] {
+        let lines = format!("{{\"task\":\"noop\"}}\n\n{line}\n{{\"task\":\"noop\"}}\n");
+        let told = refused(&place.run_with_input(&["enqueue", "--stdin"], lines.as_bytes()), 2);
+        assert!(told.contains(part), "{told}");
+    }
+    assert_eq!(place.json(&["jobs", "--json"]), json!([]));
+}
+
+#[test]
+fn lines_on_stdin_are_stored_in_their_order() {
+    let place = Place::new();
+    let mut lines = String::new();
+    for number in 0..1_000 {
+        let _ = writeln!(lines, r#"{{"task":"noop","args":{{"n":{number}}},"group":"g{}","in":"1h"}}"#, number % 7);
+    }
+    let ids = succeeded(&place.run_with_input(&["enqueue", "--stdin"], lines.as_bytes()));
+    let ids: Vec<_> = ids.lines().collect();
+    assert_eq!(ids.len(), 1_000);
+    assert!(ids.is_sorted());
+    let listed = place.json(&["jobs", "--json", "--limit", "1000000"]);
+    let newest_first: Vec<_> =
+        listed.as_array().unwrap().iter().map(|job| job["args"]["n"].as_u64().unwrap()).collect();
+    assert_eq!(newest_first, (0..1_000).rev().collect::<Vec<_>>());
+    assert_eq!(listed[999]["id"], ids[0]);
+    assert_eq!(place.json(&["jobs", "--json", "--group", "g3", "--limit", "5"]).as_array().unwrap().len(), 5);
+    assert_eq!(succeeded(&place.run_with_input(&["enqueue", "--stdin"], b"\n\n")), "");
+}
+
+#[test]
+fn an_unknown_task_stays_waiting_and_says_why() {
+    let place = Place::new();
+    let id = place.enqueue(&["no-such-task"]);
+    assert_eq!(place.job(&id)["waits_for"], json!(["no node is running"]));
+    let mut node = place.serve(&["--demo-tasks"]);
+    assert_eq!(place.job(&id)["waits_for"], json!(["no live node knows this task"]));
+    assert!(place.told(&["job", &id]).contains("waits for         no live node knows this task"));
+    assert!(place.told(&["jobs"]).contains("waits: no live node knows this task"));
+    node.signal("TERM");
+    assert_eq!(node.end(), (Some(0), String::new()));
+    place.work_until_empty();
+    assert_eq!(place.job(&id)["state"], "waiting");
+}
+
+#[test]
+fn flaky_fails_its_first_attempts() {
+    let place = Place::new();
+    let id = place.enqueue(&["flaky", r#"{"fail":2}"#, "--retry", "durations:1ms,1ms,1ms"]);
+    place.work_until_empty();
+    let job = place.job(&id);
+    assert_eq!((&job["state"], &job["attempt"]), (&json!("success"), &json!(3)));
+    let id = place.enqueue(&["flaky", r#"{"fail":9}"#, "--retry", "none"]);
+    place.work_until_empty();
+    let job = place.job(&id);
+    assert_eq!((&job["state"], &job["error"]), (&json!("failed"), &json!("attempt 1 of 9 that fail")));
+}
+
+#[test]
+fn a_stuck_job_is_retried_or_failed_by_a_person() {
+    let place = Place::new();
+    let stuck = || {
+        let id = place.enqueue(&["flaky", r#"{"fail":1}"#, "--retry", "manual"]);
+        place.work_until_empty();
+        assert_eq!(place.job(&id)["state"], "stuck");
+        assert_eq!(place.job(&id)["waits_for"][0], "needs a decision: retry it or fail it");
+        id
+    };
+    let id = stuck();
+    assert_eq!(place.told(&["retry", &id]), format!("{id} waiting\n"));
+    place.work_until_empty();
+    assert_eq!(place.job(&id)["state"], "success");
+    let other = stuck();
+    assert_eq!(place.told(&["fail", &other]), format!("{other} failed\n"));
+    assert_eq!(place.job(&other)["state"], "failed");
+    assert!(refused(&place.run(&["retry", &id]), 1).contains("a job that is success cannot be"));
+}
+
+#[test]
+fn a_waiting_job_is_cancelled_at_once_and_a_running_one_is_told_to_stop() {
+    let place = Place::new();
+    let waiting = place.enqueue(&["noop"]);
+    let unknown = "01920000-0000-7000-8000-000000000000";
+    let output = place.run(&["cancel", unknown, &waiting]);
+    assert!(refused(&output, 1).contains(&format!("there is no job {unknown}")));
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{waiting} cancelled\n"));
+    assert_eq!(place.job(&waiting)["state"], "cancelled");
+
+    let node = place.serve(&["--demo-tasks"]);
+    let running = place.enqueue(&["sleep", r#"{"ms":3600000}"#]);
+    wait_for(|| (place.job(&running)["state"] == "running").then_some(()));
+    assert_eq!(place.told(&["cancel", &running]), format!("{running} is told to stop\n"));
+    wait_for(|| (place.job(&running)["state"] == "cancelled").then_some(()));
+    drop(node);
+}
+
+#[test]
+fn a_node_is_listed_while_it_serves() {
+    let place = Place::new();
+    assert_eq!(place.json(&["nodes", "--json"]), json!([]));
+    let mut node = place.serve(&["--name", "left", "--slots", "3", "--queue", "mail", "--demo-tasks"]);
+    assert!(
+        node.ready.contains("left") && node.ready.contains("3 slots") && node.ready.contains("noop"),
+        "{}",
+        node.ready
+    );
+    let listed = place.json(&["nodes", "--json"]);
+    let shown = &listed[0];
+    assert_eq!((&shown["name"], &shown["slots"], &shown["state"]), (&json!("left"), &json!(3), &json!("alive")));
+    assert_eq!((&shown["queues"], &shown["pid"]), (&json!(["mail"]), &json!(node.child.id())));
+    assert_eq!(shown["tasks"], json!(["flaky", "noop", "sleep", "spin"]));
+    assert!(place.told(&["nodes"]).contains("left"));
+    let twice = refused(&place.run(&["serve", "--name", "left", "--lease", "500ms", "--log", "off"]), 1);
+    assert!(twice.contains("in use by a live node") && twice.contains("--name"), "{twice}");
+    node.signal("INT");
+    assert_eq!(node.end().0, Some(0));
+    assert_eq!(place.json(&["nodes", "--json"]), json!([]));
+}
+
+#[test]
+fn a_stopped_node_returns_its_job_without_spending_an_attempt() {
+    let place = Place::new();
+    let mut node = place.serve(&["--demo-tasks", "--await-termination", "0s"]);
+    let id = place.enqueue(&["spin", r#"{"ms":3600000}"#]);
+    wait_for(|| (place.job(&id)["state"] == "running").then_some(()));
+    node.signal("TERM");
+    assert_eq!(node.end().0, Some(0));
+    let job = place.job(&id);
+    assert_eq!((&job["state"], &job["attempt"]), (&json!("waiting"), &json!(0)));
+}
+
+#[test]
+fn a_second_signal_ends_a_node_at_once() {
+    let place = Place::new();
+    let mut node = place.serve(&["--demo-tasks", "--await-termination", "1h"]);
+    let id = place.enqueue(&["sleep", r#"{"ms":3600000}"#]);
+    wait_for(|| (place.job(&id)["state"] == "running").then_some(()));
+    node.signal("TERM");
+    // The first signal was heard when the node takes no more jobs.
+    wait_for(|| (place.json(&["nodes", "--json"])[0]["slots"] == 0).then_some(()));
+    node.signal("INT");
+    assert_eq!(node.end().0, Some(130));
+}
+
+#[test]
+fn flags_outweigh_variables_and_variables_the_file() {
+    let place = Place::new();
+    std::fs::write(
+        place.path().join("turnwise.toml"),
+        "database = 'sqlite:file.db'\n[executor]\nname = 'file'\nslots = 7\n",
+    )
+    .unwrap();
+    place.enqueue(&["noop"]);
+    assert!(place.path().join("file.db").exists());
+    let output = place.command(&["enqueue", "noop"]).env("TURNWISE_DATABASE", "sqlite:variable.db").output().unwrap();
+    succeeded(&output);
+    assert!(place.path().join("variable.db").exists());
+    let mut command = place.command(&["enqueue", "noop", "--database", "sqlite:flag.db"]);
+    succeeded(&command.env("TURNWISE_DATABASE", "sqlite:other.db").output().unwrap());
+    assert!(place.path().join("flag.db").exists() && !place.path().join("other.db").exists());
+    let mut serve = place.command(&["serve", "--until-empty"]);
+    let ready = succeeded(&serve.env("TURNWISE_NAME", "variable").output().unwrap());
+    assert!(ready.contains("node variable, database sqlite:file.db, 7 slots"), "{ready}");
+
+    std::fs::write(place.path().join("turnwise.toml"), "[executor]\nslotz = 7\n").unwrap();
+    assert!(refused(&place.run(&["jobs"]), 2).contains("executor.slotz"));
+    assert!(refused(&place.run(&["jobs", "--config", "none.toml"]), 2).contains("none.toml"));
+}
+
+#[test]
+fn finished_jobs_are_not_kept_when_retention_is_zero() {
+    let place = Place::new();
+    let id = place.enqueue(&["noop"]);
+    place.told(&["serve", "--demo-tasks", "--until-empty", "--retention", "0"]);
+    assert!(refused(&place.run(&["job", &id]), 1).contains("there is no job"));
+}
+
+#[test]
+fn migrate_checks_prints_and_brings_up_to_date() {
+    let place = Place::new();
+    let check = place.run(&["migrate", "--check"]);
+    assert!(refused(&check, 1).contains("not up to date"));
+    assert!(String::from_utf8(check.stdout).unwrap().starts_with("missing: 0001 "));
+    assert!(!place.path().join("turnwise.db").exists());
+    assert!(place.told(&["migrate", "--print"]).contains("create table"));
+    assert!(place.told(&["migrate", "--print", "--database", "postgres://x/y"]).contains("turnwise."));
+    assert!(place.told(&["migrate"]).starts_with("done: 0001 "));
+    assert_eq!(place.told(&["migrate", "--check"]), "the schema is up to date\n");
+}
+
+#[test]
+fn a_database_that_cannot_be_used_is_told_in_one_line() {
+    let place = Place::new();
+    std::fs::write(place.path().join("text.db"), "not a database, but long enough to be taken for one ".repeat(40))
+        .unwrap();
+    for url in ["sqlite:nowhere/jobs.db", "sqlite:text.db", "postgres://nobody:s3cret@127.0.0.1:1/jobs"] {
+        for command in [&["serve", "--log", "off"][..], &["enqueue", "noop"], &["jobs"], &["migrate"]] {
+            let line = refused(&place.run(&[command, &["--database", url]].concat()), 1);
+            assert!(line.starts_with("error: ") && !line.contains("s3cret"), "{line}");
+        }
+    }
+}
+
+#[test]
+fn a_reader_that_leaves_early_is_no_error() {
+    let place = Place::new();
+    let lines = r#"{"task":"noop"}"#.to_owned() + "\n";
+    succeeded(&place.run_with_input(&["enqueue", "--stdin"], lines.repeat(5_000).as_bytes()));
+    let mut child = place
+        .command(&["jobs", "--json", "--limit", "5000"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Closed before anything was read: every write fails.
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+}
+
+#[test]
+fn a_trace_of_the_run_is_written_when_asked_for() {
+    let place = Place::new();
+    let id = place.enqueue(&["noop"]);
+    place.told(&["serve", "--demo-tasks", "--until-empty", "--trace", "run.jsonl"]);
+    let trace = std::fs::read_to_string(place.path().join("run.jsonl")).unwrap();
+    let lines: Vec<Value> = trace.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(lines.iter().any(|line| line["event"] == "settle" && line["job"] == id.as_str()), "{trace}");
+}
+
+#[test]
+fn jobs_in_the_hands_of_a_killed_node_end_in_success() {
+    let place = Place::new();
+    let mut node = place.serve(&["--demo-tasks", "--slots", "20", "--name", "one"]);
+    let lines = "{\"task\":\"sleep\",\"args\":{\"ms\":1000}}\n".repeat(20);
+    succeeded(&place.run_with_input(&["enqueue", "--stdin"], lines.as_bytes()));
+    wait_for(|| (!place.json(&["jobs", "--json", "--state", "running"]).as_array()?.is_empty()).then_some(()));
+    node.child.kill().unwrap();
+    node.child.wait().unwrap();
+    let left = place.json(&["jobs", "--json", "--state", "waiting,scheduled,running"]).as_array().unwrap().len();
+    assert!(left > 0, "the node was not killed in the middle of its work");
+    place.told(&["serve", "--demo-tasks", "--until-empty", "--slots", "20", "--name", "one", "--log", "error"]);
+    assert_eq!(place.json(&["jobs", "--json", "--state", "success"]).as_array().unwrap().len(), 20);
+}
+
+#[test]
+fn a_newer_schema_is_told_in_one_line() {
+    let place = Place::new();
+    place.told(&["migrate"]);
+    let connection = rusqlite::Connection::open(place.path().join("turnwise.db")).unwrap();
+    connection
+        .execute("insert into turnwise_migration (version, name, applied_at) values (999, 'later', 0)", ())
+        .unwrap();
+    drop(connection);
+    for command in
+        [&["serve", "--log", "off"][..], &["enqueue", "noop"], &["jobs"], &["migrate"], &["migrate", "--check"]]
+    {
+        let line = refused(&place.run(command), 1);
+        assert!(line.contains("999") && line.contains("newer"), "{line}");
+    }
+}
+
+#[test]
+fn every_command_works_on_an_empty_postgres_database() {
+    let place = Place::new();
+    let url = Cluster::shared().fresh_database().unwrap();
+    let on = |args: &[&str]| place.told(&[args, &["--database", &url]].concat());
+    let missing = refused(&place.run(&["migrate", "--check", "--database", &url]), 1);
+    assert!(missing.contains("not up to date"), "{missing}");
+    assert_eq!(on(&["jobs", "--json"]), "[]\n");
+    let id = on(&["enqueue", "flaky", r#"{"fail":1}"#, "--retry", "durations:1ms"]);
+    let unknown = on(&["enqueue", "no-such-task"]);
+    let ready = on(&["serve", "--demo-tasks", "--until-empty", "--name", "pg"]);
+    assert!(ready.contains("ready: node pg, database postgres://"), "{ready}");
+    let job: Value = serde_json::from_str(&on(&["job", id.trim(), "--json"])).unwrap();
+    assert_eq!((&job["state"], &job["attempt"], &job["node"]), (&json!("success"), &json!(2), &json!("pg")));
+    assert_eq!(on(&["cancel", unknown.trim()]), format!("{} cancelled\n", unknown.trim()));
+    assert_eq!(on(&["nodes", "--json"]), "[]\n");
+    assert_eq!(on(&["migrate", "--check"]), "the schema is up to date\n");
+}
+
+#[test]
+fn a_missing_postgres_database_is_told_in_one_line() {
+    let place = Place::new();
+    let url = Cluster::shared().fresh_database().unwrap() + "_not_there";
+    for command in [&["serve", "--log", "off"][..], &["enqueue", "noop"], &["jobs"]] {
+        let line = refused(&place.run(&[command, &["--database", &url]].concat()), 1);
+        assert!(line.contains("does not exist"), "{line}");
+    }
+}
+
+#[test]
+fn a_node_outlives_an_outage_of_its_database() {
+    let place = Place::new();
+    let cluster = Cluster::start().unwrap();
+    let url = cluster.fresh_database().unwrap();
+    let mut node = place.serve(&["--demo-tasks", "--database", &url]);
+    cluster.stop_immediate().unwrap();
+    refused(&place.run(&["enqueue", "noop", "--database", &url]), 1);
+    cluster.start_again().unwrap();
+    let id = place.told(&["enqueue", "noop", "--database", &url]);
+    let state = || place.json(&["job", id.trim(), "--json", "--database", &url])["state"].clone();
+    wait_for(|| (state() == "success").then_some(()));
+    node.signal("TERM");
+    assert_eq!(node.end().0, Some(0));
+}
