@@ -58,7 +58,7 @@ pub struct Node {
     pub tasks: BTreeSet<TaskName>,
     pub joined_at: Timestamp,
     pub lease_until: Timestamp,
-    /// Declared lost: its beats and settles are refused.
+    /// Declared lost: its beats are refused, and its settles once the dispatcher has taken its jobs.
     pub lost: bool,
     pub dispatcher: bool,
 }

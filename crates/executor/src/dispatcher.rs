@@ -15,8 +15,8 @@ use turnwise_core::{
     scheduler::{Input, Output, Pick, Reply, Scheduler},
 };
 use turnwise_store::{
-    AskNews, Assign, AssignReply, Author, BatchId, Cursor, Epoch, Load, LostNode, News, Page, Settle, Settlement,
-    StoreError,
+    AskLost, AskNews, Assign, AssignReply, Author, BatchId, Cursor, Epoch, Load, LostNode, News, Page, Settle, Settled,
+    Settlement, StoreError,
 };
 
 use crate::{
@@ -74,6 +74,7 @@ struct Dispatcher<'a> {
     /// Picks whose assignment got no reply.
     doubtful: Vec<Pick>,
     wake_at: Option<Timestamp>,
+    fleet_changed: bool,
     asleep: bool,
     busy_rounds: u32,
     next_poll: Instant,
@@ -93,6 +94,7 @@ impl<'a> Dispatcher<'a> {
             loading: Some(None),
             doubtful: Vec::new(),
             wake_at: None,
+            fleet_changed: false,
             asleep: false,
             busy_rounds: 0,
             next_poll: now,
@@ -150,7 +152,11 @@ impl<'a> Dispatcher<'a> {
                 biased;
                 () = self.life.told.notified() => {}
                 () = bell.news.notified() => rung = true,
-                changed = lead.changed() => if changed.is_err() { return Ok(()) },
+                changed = lead.changed() => match changed {
+                    // Waiting for it counts as having seen it.
+                    Ok(()) => self.fleet_changed = true,
+                    Err(_) => return Ok(()),
+                },
                 () = tokio::time::sleep(pause) => {}
                 () = self.life.over.wait() => return Ok(()),
             }
@@ -161,14 +167,14 @@ impl<'a> Dispatcher<'a> {
     }
 
     /// `None`: not any more. `Some(Some(nodes))`: the fleet may have changed.
-    fn still_leading(&self, lead: &mut watch::Receiver<Option<Lead>>) -> Option<Option<Vec<turnwise_core::Node>>> {
+    fn still_leading(&mut self, lead: &mut watch::Receiver<Option<Lead>>) -> Option<Option<Vec<turnwise_core::Node>>> {
         if self.life.over.is_up() || !self.life.in_contact() {
             return None;
         }
-        let fresh = lead.has_changed().ok()?;
+        self.fleet_changed |= lead.has_changed().ok()?;
         let current = lead.borrow_and_update();
         let current = current.as_ref().filter(|current| current.epoch == self.epoch)?;
-        Some(fresh.then(|| current.nodes.clone()))
+        Some(std::mem::take(&mut self.fleet_changed).then(|| current.nodes.clone()))
     }
 
     fn pause(&self) -> Duration {
@@ -281,6 +287,8 @@ impl<'a> Dispatcher<'a> {
                     Some(head)
                         if head.fence == pick.fence.next() && head.node == Some(pick.node) && head.state.assigned() =>
                     {
+                        let fence = fence_number(head.fence);
+                        self.life.trace(|| Record::Assign { job: pick.job, fence, to: pick.node });
                         Reply::Assigned(head.fence)
                     }
                     // Untouched so far; the lost statement may still arrive, and its fence decides then.
@@ -349,10 +357,14 @@ impl<'a> Dispatcher<'a> {
     /// A node that has fallen silent: its jobs go back, through the same decision as every other end.
     async fn see_lost_nodes(&mut self) -> Result<(), StoreError> {
         self.next_lost = Instant::now() + self.life.shared.config.lease / 4;
-        if !self.life.long_in_contact() && !self.life.shared.config.lease.is_zero() {
-            return Ok(());
-        }
-        let lost = match self.life.store.lost_nodes(self.life.incarnation, self.epoch, LOST).await {
+        let ask = AskLost {
+            holder: self.life.incarnation,
+            epoch: self.epoch,
+            // After an outage everybody looks silent; those that were replaced by name are lost all the same.
+            expire: self.life.long_in_contact(),
+            limit: LOST,
+        };
+        let lost = match self.life.store.lost_nodes(ask).await {
             Ok(lost) => lost,
             Err(error) if error.is_transient() => return Ok(()),
             Err(error) => return Err(error),
@@ -381,12 +393,6 @@ impl<'a> Dispatcher<'a> {
                 };
                 let to = lifecycle::decide(&standing, &Event::NodeLost, now, 0.0)
                     .expect("an assigned job may lose its node");
-                life.trace(|| Record::NodeLost {
-                    job: held.id,
-                    fence: fence_number(held.fence),
-                    lost: from,
-                    state: to.state(held.state),
-                });
                 Settlement {
                     job: held.id,
                     fence: held.fence,
@@ -400,8 +406,20 @@ impl<'a> Dispatcher<'a> {
         let author =
             Author::Dispatcher { holder: life.incarnation, epoch: self.epoch, lost: from, bury: lost.complete };
         let ids: Vec<JobId> = lost.jobs.iter().map(|held| held.id).collect();
+        let states: Vec<_> = lost.jobs.iter().zip(&settlements).map(|(held, to)| to.to.state(held.state)).collect();
         match life.store.settle(Settle { author, settlements, done: Vec::new() }).await {
-            Ok(_) => {}
+            Ok(replies) => {
+                for ((held, state), reply) in lost.jobs.iter().zip(states).zip(replies) {
+                    if reply == Settled::Applied {
+                        life.trace(|| Record::NodeLost {
+                            job: held.id,
+                            fence: fence_number(held.fence),
+                            lost: from,
+                            state,
+                        });
+                    }
+                }
+            }
             // Whatever of it was written: the next look finds what is left.
             Err(error) if error.is_transient() => return Ok(()),
             Err(error) => return Err(error),

@@ -74,6 +74,9 @@ async fn guarded(
     stop: &StopSign,
 ) -> Outcome {
     tokio::pin!(running);
+    if stop.is_up() && !life.cancel_wanted(job.id) {
+        return Outcome::Interrupted;
+    }
     let ended = match futures_util::poll!(running.as_mut()) {
         Poll::Ready(ended) => Some(ended),
         // The sign comes first: a task that returns because of it must not be taken for one that is done.

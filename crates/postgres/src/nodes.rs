@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::PoisonError};
 
 use tokio_postgres::{error::SqlState, types::ToSql};
 use turnwise_core::{Fence, Incarnation, JobId, Node};
-use turnwise_store::{Beat, Epoch, Fleet, Held, Join, Joined, LostNode, Pulse, Replace, Result, StoreError};
+use turnwise_store::{AskLost, Beat, Epoch, Fleet, Held, Join, Joined, LostNode, Pulse, Replace, Result, StoreError};
 use uuid::Uuid;
 
 use crate::{
@@ -47,6 +47,7 @@ async fn try_join(store: &Inner, join: &Join) -> Result<Option<Joined>> {
             return Ok(Some(Joined::Taken { by: Box::new(other), now }));
         }
         transaction.execute(include_str!("../sql/join_replace.sql"), &[&other.incarnation.0]).await.map_err(fail)?;
+        transaction.execute(include_str!("../sql/leave_lead.sql"), &[&other.incarnation.0]).await.map_err(fail)?;
     }
     let stored = transaction
         .query_one(
@@ -110,12 +111,14 @@ pub(crate) async fn leave(store: &Inner, node: Incarnation) -> Result<()> {
     Ok(())
 }
 
-pub(crate) async fn lost_nodes(store: &Inner, holder: Incarnation, epoch: Epoch, limit: u32) -> Result<Vec<LostNode>> {
+pub(crate) async fn lost_nodes(store: &Inner, ask: AskLost) -> Result<Vec<LostNode>> {
     let fail = failed("look for lost nodes");
     let mut client = connection(&store.pools.dispatch).await?;
     let transaction = client.transaction().await.map_err(fail)?;
-    check_leading(&transaction, holder, epoch).await?;
-    query(&transaction, include_str!("../sql/lost_mark.sql"), &[]).await.map_err(fail)?;
+    check_leading(&transaction, ask.holder, ask.epoch).await?;
+    if ask.expire {
+        query(&transaction, include_str!("../sql/lost_mark.sql"), &[]).await.map_err(fail)?;
+    }
     let nodes = query(&transaction, include_str!("../sql/lost_nodes.sql"), &[]).await.map_err(fail)?;
     let mut names = Names::default();
     let nodes: Vec<Node> =
@@ -125,11 +128,11 @@ pub(crate) async fn lost_nodes(store: &Inner, holder: Incarnation, epoch: Epoch,
     if !nodes.is_empty() {
         let incarnations: Vec<Uuid> = nodes.iter().map(|node| node.incarnation.0).collect();
         // One more than is told: then it is known whether these are all.
-        let binds: [&(dyn ToSql + Sync); 2] = [&incarnations, &(i64::from(limit) + 1)];
+        let binds: [&(dyn ToSql + Sync); 2] = [&incarnations, &(i64::from(ask.limit) + 1)];
         let rows = query(&transaction, include_str!("../sql/lost_jobs.sql"), &binds).await.map_err(fail)?;
         for (at, row) in (0..).zip(&rows) {
             let node = Incarnation(get(row, 0)?);
-            if at == limit {
+            if at == ask.limit {
                 first_left_out = Some(node);
                 break;
             }

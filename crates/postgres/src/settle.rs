@@ -89,7 +89,7 @@ pub(crate) async fn settle(store: &Inner, settle: &Settle) -> Result<Vec<Settled
     let standing = read_standing(&client, &missing).await?;
     let reply = |settlement: &Settlement| match applied.contains(&settlement.job.0) {
         true => Ok(Settled::Applied),
-        false => why_not(settlement, node, standing.get(&settlement.job)),
+        false => why_not(settlement, node, lost, standing.get(&settlement.job)),
     };
     settle.settlements.iter().map(reply).collect()
 }
@@ -121,13 +121,13 @@ pub(crate) async fn read_standing(
         .collect()
 }
 
-fn why_not(settlement: &Settlement, node: Incarnation, standing: Option<&Standing>) -> Result<Settled> {
+fn why_not(settlement: &Settlement, node: Incarnation, lost: bool, standing: Option<&Standing>) -> Result<Settled> {
     let Some(now) = standing else { return Ok(Settled::Gone) };
     let here = now.state.assigned() && now.node == Some(node);
     match () {
         () if now.fence != settlement.fence => Ok(Settled::Superseded),
-        // At its end or at rest at this very fence: only an earlier settle with the same fence can have put it there.
-        () if !now.state.assigned() => Ok(Settled::Applied),
+        // At its end or at rest at this very fence: only the node's own settle with that fence can have put it there.
+        () if !now.state.assigned() => Ok(if lost { Settled::Superseded } else { Settled::Applied }),
         () if !here => Ok(Settled::Superseded),
         () if now.cancel_requested && !settlement.saw_cancel => Ok(Settled::CancelRequested),
         // It could be written now, and could not a moment ago.

@@ -13,8 +13,8 @@ use deadpool_postgres::{Manager, ManagerConfig, Pool, PoolError, RecyclingMethod
 use tokio_postgres::{Config, NoTls, Row, error::SqlState, types::ToSql};
 use turnwise_core::{Incarnation, Job, JobId, NewJob};
 use turnwise_store::{
-    AskNews, Assign, AssignReply, BatchId, Beat, Bell, Cursor, Delivery, Enqueued, Epoch, Filter, Fleet, Intervention,
-    Join, Joined, Load, LostNode, News, Options, Page, Pulse, Result, Settle, Settled, Store, StoreError,
+    AskLost, AskNews, Assign, AssignReply, BatchId, Beat, Bell, Cursor, Delivery, Enqueued, Epoch, Filter, Fleet,
+    Intervention, Join, Joined, Load, LostNode, News, Options, Page, Pulse, Result, Settle, Settled, Store, StoreError,
 };
 
 use crate::{assign, bell::Listener, control, enqueue, migrate, news, nodes, read, settle};
@@ -106,8 +106,8 @@ impl Store for PostgresStore {
         settle::settle(&self.0, &settle).await
     }
 
-    async fn lost_nodes(&self, holder: Incarnation, epoch: Epoch, limit: u32) -> Result<Vec<LostNode>> {
-        nodes::lost_nodes(&self.0, holder, epoch, limit).await
+    async fn lost_nodes(&self, ask: AskLost) -> Result<Vec<LostNode>> {
+        nodes::lost_nodes(&self.0, ask).await
     }
 
     async fn control(&self, interventions: Vec<Intervention>) -> Result<Vec<Settled>> {

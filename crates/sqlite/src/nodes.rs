@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, OptionalExtension, params};
 use turnwise_core::{Incarnation, Node, Timestamp};
-use turnwise_store::{Beat, Epoch, Join, Joined, LostNode, Pulse, Replace, StoreError};
+use turnwise_store::{AskLost, Beat, Epoch, Join, Joined, LostNode, Pulse, Replace, StoreError};
 
 use crate::{bell::Ring, rows, store::Failure};
 
@@ -19,6 +19,7 @@ pub(crate) fn join(conn: &Connection, join: &Join, now: Timestamp) -> Result<(Jo
             return Ok((Joined::Taken { by: Box::new(other), now }, Ring::NONE));
         }
         mark_lost(conn, other.incarnation)?;
+        stand_down(conn, other.incarnation)?;
     }
     conn.prepare_cached(include_str!("../sql/join.sql"))?.execute(params![
         join.incarnation.0.as_bytes(),
@@ -70,17 +71,13 @@ pub(crate) fn leave(conn: &Connection, node: Incarnation) -> Result<()> {
     if holds(conn, node)? { mark_lost(conn, node) } else { bury(conn, node) }
 }
 
-pub(crate) fn lost_nodes(
-    conn: &Connection,
-    holder: Incarnation,
-    epoch: Epoch,
-    limit: u32,
-    now: Timestamp,
-) -> Result<Vec<LostNode>> {
-    check_leading(conn, holder, epoch)?;
-    conn.prepare_cached(include_str!("../sql/expire.sql"))?.execute([now.micros()])?;
+pub(crate) fn lost_nodes(conn: &Connection, ask: AskLost, now: Timestamp) -> Result<Vec<LostNode>> {
+    check_leading(conn, ask.holder, ask.epoch)?;
+    if ask.expire {
+        conn.prepare_cached(include_str!("../sql/expire.sql"))?.execute([now.micros()])?;
+    }
     let mut held = conn.prepare_cached(include_str!("../sql/held.sql"))?;
-    let mut left = limit as usize;
+    let mut left = ask.limit as usize;
     let mut lost_nodes = Vec::new();
     for node in nodes(conn)?.into_iter().filter(|node| node.lost) {
         // One more than fits tells whether these are all.

@@ -69,9 +69,11 @@ fn settle_one(
     retention: Duration,
     now: Timestamp,
 ) -> Result<(Settled, bool)> {
+    // At rest or at its end at this very fence: only the node's own settle with that fence can have put it there.
+    let settled_by_the_node = if hands.lost { Settled::Superseded } else { Settled::Applied };
     let Some(row) = Standing::read(conn, settlement.job)? else {
         let reply = match ended(conn, settlement.job)? {
-            Some((_, fence)) if fence == settlement.fence => Settled::Applied,
+            Some((_, fence)) if fence == settlement.fence => settled_by_the_node,
             Some(_) => Settled::Superseded,
             None => Settled::Gone,
         };
@@ -81,8 +83,7 @@ fn settle_one(
         return Ok((Settled::Superseded, false));
     }
     if !row.state.assigned() {
-        // At rest at this very fence: only an earlier settle with the same fence can have put it there.
-        return Ok((Settled::Applied, false));
+        return Ok((settled_by_the_node, false));
     }
     if row.node != Some(hands.node) {
         return Ok((Settled::Superseded, false));

@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags, ffi};
 use turnwise_core::{Incarnation, Job, JobId, NewJob, Timestamp, time::parse_span};
 use turnwise_store::{
-    AskNews, Assign, AssignReply, BatchId, Beat, Bell, Cursor, Delivery, Enqueued, Epoch, Filter, Fleet, Intervention,
-    Join, Joined, Load, LostNode, News, Options, Page, Pulse, Result, Settle, Settled, Store, StoreError,
+    AskLost, AskNews, Assign, AssignReply, BatchId, Beat, Bell, Cursor, Delivery, Enqueued, Filter, Fleet,
+    Intervention, Join, Joined, Load, LostNode, News, Options, Page, Pulse, Result, Settle, Settled, Store, StoreError,
     memory::Clock,
 };
 
@@ -181,8 +181,8 @@ impl Store for SqliteStore {
         self.inner.writer.write(work).await
     }
 
-    async fn lost_nodes(&self, holder: Incarnation, epoch: Epoch, limit: u32) -> Result<Vec<LostNode>> {
-        self.write(Ring::NONE, move |conn, now| nodes::lost_nodes(conn, holder, epoch, limit, now)).await
+    async fn lost_nodes(&self, ask: AskLost) -> Result<Vec<LostNode>> {
+        self.write(Ring::NONE, move |conn, now| nodes::lost_nodes(conn, ask, now)).await
     }
 
     async fn control(&self, interventions: Vec<Intervention>) -> Result<Vec<Settled>> {

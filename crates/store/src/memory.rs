@@ -153,7 +153,10 @@ impl Store for MemoryStore {
     async fn join(&self, join: Join) -> Result<Joined> {
         let now = self.clock.now();
         let mut data = self.data();
-        let holder_of_name = data.nodes.values().find(|node| node.name == join.name && !node.lost && node.incarnation != join.incarnation);
+        let holder_of_name = data
+            .nodes
+            .values()
+            .find(|node| node.name == join.name && !node.lost && node.incarnation != join.incarnation);
         if let Some(other) = holder_of_name {
             let seen = Replace { incarnation: other.incarnation, lease_until: other.lease_until };
             if join.replace != Some(seen) {
@@ -161,6 +164,9 @@ impl Store for MemoryStore {
             }
             let other = other.incarnation;
             data.nodes.get_mut(&other).expect("just found").lost = true;
+            if data.dispatcher.holder == Some(other) {
+                data.dispatcher.holder = None;
+            }
         }
         data.nodes.entry(join.incarnation).or_insert(Node {
             incarnation: join.incarnation,
@@ -291,7 +297,10 @@ impl Store for MemoryStore {
                     // Not fresh, but just what this pick would have made of it: the first call's reply was lost.
                     if row.fence == pick.fence.next() && row.in_hands_of(pick.node) {
                         if fresh {
-                            let mail = data.assignments.entry((pick.node, assign.batch)).or_insert(Mail { jobs: vec![], cancel: vec![] });
+                            let mail = data
+                                .assignments
+                                .entry((pick.node, assign.batch))
+                                .or_insert(Mail { jobs: vec![], cancel: vec![] });
                             mail.jobs.push(pick.job);
                         }
                         let row = &data.jobs[&pick.job];
@@ -323,7 +332,12 @@ impl Store for MemoryStore {
             .map(|((_, batch), mail)| Delivery {
                 batch: *batch,
                 jobs: mail.jobs.iter().filter_map(held).map(Row::assigned).collect(),
-                cancel: mail.cancel.iter().filter(|id| held(id).is_some_and(|row| row.cancel_requested)).copied().collect(),
+                cancel: mail
+                    .cancel
+                    .iter()
+                    .filter(|id| held(id).is_some_and(|row| row.cancel_requested))
+                    .copied()
+                    .collect(),
             })
             .collect())
     }
@@ -364,14 +378,14 @@ impl Store for MemoryStore {
         Ok(replies)
     }
 
-    async fn lost_nodes(&self, holder: Incarnation, epoch: Epoch, limit: u32) -> Result<Vec<LostNode>> {
+    async fn lost_nodes(&self, ask: AskLost) -> Result<Vec<LostNode>> {
         let now = self.clock.now();
         let mut data = self.data();
-        data.check_leading(holder, epoch)?;
+        data.check_leading(ask.holder, ask.epoch)?;
         for node in data.nodes.values_mut() {
-            node.lost |= node.lease_until < now;
+            node.lost |= ask.expire && node.lease_until < now;
         }
-        let mut left = limit as usize;
+        let mut left = ask.limit as usize;
         let mut lost_nodes = Vec::new();
         for node in data.nodes.values().filter(|node| node.lost) {
             let held = || data.jobs.values().filter(|row| row.in_hands_of(node.incarnation));
@@ -407,7 +421,13 @@ impl Store for MemoryStore {
         let old = self.clock.now().minus(self.options.retention);
         let mut data = self.data();
         let limit = limit as usize;
-        let ended: Vec<_> = data.history.values().filter(|row| row.ended_at.is_some_and(|at| at < old)).map(|row| row.id).take(limit).collect();
+        let ended: Vec<_> = data
+            .history
+            .values()
+            .filter(|row| row.ended_at.is_some_and(|at| at < old))
+            .map(|row| row.id)
+            .take(limit)
+            .collect();
         let told: Vec<_> = match seen {
             Some(cursor) => {
                 let (_, change) = read_cursor(&cursor)?;
@@ -433,7 +453,11 @@ impl Store for MemoryStore {
             .values()
             .chain(data.history.values())
             .filter(|row| filter.wants(row.state))
-            .filter(|row| is(&filter.queue, row.queue.as_str()) && is(&filter.group, row.group.as_str()) && is(&filter.task, row.task.as_str()))
+            .filter(|row| {
+                is(&filter.queue, row.queue.as_str())
+                    && is(&filter.group, row.group.as_str())
+                    && is(&filter.task, row.task.as_str())
+            })
             .collect();
         rows.sort_by_key(|row| std::cmp::Reverse(row.id));
         Ok(rows.into_iter().take(filter.limit() as usize).map(|row| data.show(row)).collect())
@@ -486,7 +510,11 @@ impl Data {
     }
 
     fn check_leading(&self, holder: Incarnation, epoch: Epoch) -> Result<()> {
-        if self.dispatcher.holder == Some(holder) && self.dispatcher.epoch == epoch { Ok(()) } else { Err(StoreError::NotLeading) }
+        if self.dispatcher.holder == Some(holder) && self.dispatcher.epoch == epoch {
+            Ok(())
+        } else {
+            Err(StoreError::NotLeading)
+        }
     }
 
     /// A node as readers see it: with the word on who dispatches.
@@ -507,10 +535,19 @@ impl Data {
     }
 
     /// The answer, and whether anything was written: a repeated settle changes nothing and is no news.
-    fn settle_one(&mut self, node: Incarnation, lost: bool, settlement: &Settlement, now: Timestamp, retention: Duration) -> (Settled, bool) {
+    fn settle_one(
+        &mut self,
+        node: Incarnation,
+        lost: bool,
+        settlement: &Settlement,
+        now: Timestamp,
+        retention: Duration,
+    ) -> (Settled, bool) {
+        // At rest or at its end at this very fence: only the node's own settle with that fence can have put it there.
+        let settled_by_the_node = if lost { Settled::Superseded } else { Settled::Applied };
         let Some(row) = self.jobs.get_mut(&settlement.job) else {
             let reply = match self.history.get(&settlement.job) {
-                Some(row) if row.fence == settlement.fence => Settled::Applied,
+                Some(row) if row.fence == settlement.fence => settled_by_the_node,
                 Some(_) => Settled::Superseded,
                 None => Settled::Gone,
             };
@@ -520,8 +557,7 @@ impl Data {
             return (Settled::Superseded, false);
         }
         if !row.in_hands_of(node) {
-            // At rest at this very fence: only an earlier settle with the same fence can have put it there.
-            return (if row.state.assigned() { Settled::Superseded } else { Settled::Applied }, false);
+            return (if row.state.assigned() { Settled::Superseded } else { settled_by_the_node }, false);
         }
         if row.cancel_requested && !settlement.saw_cancel {
             return (Settled::CancelRequested, false);
@@ -661,7 +697,13 @@ impl Row {
     }
 
     fn held(&self) -> Held {
-        Held { id: self.id, fence: self.fence, state: self.state, counts: self.counts, cancel_requested: self.cancel_requested }
+        Held {
+            id: self.id,
+            fence: self.fence,
+            state: self.state,
+            counts: self.counts,
+            cancel_requested: self.cancel_requested,
+        }
     }
 }
 
@@ -683,4 +725,3 @@ impl BatchId {
         Self(uuid::Builder::from_random_bytes(bytes).into_uuid())
     }
 }
-

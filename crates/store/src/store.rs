@@ -38,7 +38,8 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>>;
 
     /// Makes a node known. The same name alive in another incarnation is answered with [`Joined::Taken`]; nothing changes.
-    /// With `replace`, that other one is marked lost in the same step, if its lease still ends when the caller saw it end.
+    /// With `replace`, that other one is marked lost in the same step and dispatches no more, if its lease still ends
+    /// when the caller saw it end.
     /// Rings for the lead, so that the dispatcher sees the new node at once.
     async fn join(&self, join: Join) -> Result<Joined>;
 
@@ -59,7 +60,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
 
     /// Gives picked jobs to nodes: `waiting | stuck → scheduled`, fence + 1, if holder and epoch still lead
     /// ([`StoreError::NotLeading`] otherwise, and nothing is changed). A pick whose row is not at the picked fence and
-    /// at rest, or is locked by somebody, is answered and left alone. Repeated, it answers what the first call did.
+    /// at rest, or is locked by somebody, or whose node has left, is answered and left alone. Repeated, it answers what the first call did.
     async fn assign(&self, assign: Assign) -> Result<Vec<(JobId, AssignReply)>>;
 
     /// The node's undelivered batches: those not in `known`. Kept until [`Settle::done`] names them.
@@ -70,9 +71,10 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// node raises the fence, so that the lost node's own late settle is [`Settled::Superseded`].
     async fn settle(&self, settle: Settle) -> Result<Vec<Settled>>;
 
-    /// Marks nodes whose lease is over as lost (from then on their beats are refused) and tells all lost ones with the
-    /// jobs still in their hands, at most `limit` jobs in all. [`StoreError::NotLeading`] for anyone but the dispatcher.
-    async fn lost_nodes(&self, holder: Incarnation, epoch: Epoch, limit: u32) -> Result<Vec<LostNode>>;
+    /// With `expire`, marks nodes whose lease is over as lost: from then on their beats are refused. Tells all lost nodes
+    /// with the jobs still in their hands, at most `limit` jobs in all. [`StoreError::NotLeading`] for anyone but the
+    /// dispatcher.
+    async fn lost_nodes(&self, ask: AskLost) -> Result<Vec<LostNode>>;
 
     /// Writes a person's decisions, each guarded by the state and fence the person saw.
     async fn control(&self, interventions: Vec<Intervention>) -> Result<Vec<Settled>>;
@@ -259,7 +261,8 @@ pub struct Settlement {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settled {
-    /// Written, now or by an earlier call whose reply was lost.
+    /// Written, now or by an earlier call whose reply was lost. (What raised the fence or was a person's decision is
+    /// [`Settled::Superseded`] when it is repeated: the row moved on, by that very call.)
     Applied,
     /// A cancel was requested meanwhile: decide again.
     CancelRequested,
@@ -267,6 +270,15 @@ pub enum Settled {
     Superseded,
     /// No trace of it: finished and not kept.
     Gone,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct AskLost {
+    pub holder: Incarnation,
+    pub epoch: Epoch,
+    /// Whether silence counts as loss. Not yet, for a dispatcher that may have been cut off itself.
+    pub expire: bool,
+    pub limit: u32,
 }
 
 #[derive(Debug, Clone, PartialEq)]

@@ -95,8 +95,8 @@ impl Store for Faulty {
     async fn settle(&self, settle: Settle) -> Result<Vec<Settled>> {
         self.call(self.inner.settle(settle)).await
     }
-    async fn lost_nodes(&self, holder: Incarnation, epoch: Epoch, limit: u32) -> Result<Vec<LostNode>> {
-        self.call(self.inner.lost_nodes(holder, epoch, limit)).await
+    async fn lost_nodes(&self, ask: AskLost) -> Result<Vec<LostNode>> {
+        self.call(self.inner.lost_nodes(ask)).await
     }
     async fn control(&self, interventions: Vec<Intervention>) -> Result<Vec<Settled>> {
         self.call(self.inner.control(interventions)).await

@@ -45,9 +45,15 @@ pub trait Harness: Send + Sync + 'static {
 /// One `#[tokio::test]` per promise. `$make` is `async fn(Options) -> impl Harness`; the crate needs tokio with
 /// `rt-multi-thread` and `macros`.
 ///
-/// ```ignore
-/// async fn make(options: Options) -> MyHarness { … }
+/// ```
+/// use turnwise_store::{Options, conformance::MemoryHarness};
+///
+/// async fn make(options: Options) -> MemoryHarness {
+///     MemoryHarness::new(options)
+/// }
+///
 /// turnwise_store::conformance_suite!(make);
+/// # fn main() {}
 /// ```
 #[macro_export]
 macro_rules! conformance_suite {
@@ -78,6 +84,8 @@ macro_rules! conformance_suite {
                 a_name_that_is_taken_is_told_and_nothing_changes,
                 a_name_is_taken_until_its_holder_is_lost,
                 a_silent_namesake_is_replaced_in_one_step,
+                a_replaced_dispatcher_leads_no_more,
+                a_silent_node_is_not_lost_before_it_is_said_so,
                 a_namesake_that_beats_meanwhile_is_not_replaced,
                 only_the_one_that_was_seen_is_replaced,
                 of_sixteen_namesakes_one_is_let_in,

@@ -77,6 +77,29 @@ pub async fn a_silent_namesake_is_replaced_in_one_step(h: &impl Harness) {
     assert!(!store.beat(beat(ALPHA, true)).await.expect("beat").alive, "the replaced one must not go on");
 }
 
+pub async fn a_replaced_dispatcher_leads_no_more(h: &impl Harness) {
+    let store = h.open().await;
+    store.join(join(ALPHA, "one")).await.expect("join");
+    let old = store.beat(beat(ALPHA, true)).await.expect("beat").epoch.expect("it leads");
+    let lease_until = store.nodes().await.expect("nodes").nodes[0].lease_until;
+    let replace = Replace { incarnation: ALPHA, lease_until };
+    store.join(Join { replace: Some(replace), ..join(BETA, "one") }).await.expect("join");
+    let new = store.beat(beat(BETA, true)).await.expect("beat").epoch.expect("the lead is free at once");
+    assert!(new > old);
+}
+
+pub async fn a_silent_node_is_not_lost_before_it_is_said_so(h: &impl Harness) {
+    let store = h.open().await;
+    store.join(join(ALPHA, "one")).await.expect("join");
+    store.join(join(BETA, "two")).await.expect("join");
+    h.advance(LEASE + SECOND).await;
+    let epoch = store.beat(beat(ALPHA, true)).await.expect("beat").epoch.expect("it leads");
+    let ask = AskLost { holder: ALPHA, epoch, expire: false, limit: ALL };
+    assert_eq!(store.lost_nodes(ask).await.expect("lost_nodes"), []);
+    assert_eq!(store.lost_nodes(AskLost { expire: true, ..ask }).await.expect("lost_nodes").len(), 1);
+    assert_eq!(store.lost_nodes(ask).await.expect("lost_nodes").len(), 1, "what is lost is told");
+}
+
 pub async fn a_namesake_that_beats_meanwhile_is_not_replaced(h: &impl Harness) {
     let store = h.open().await;
     store.join(join(ALPHA, "one")).await.expect("join");
@@ -302,9 +325,17 @@ pub async fn jobs_of_lost_nodes_are_told_within_the_limit(h: &impl Harness) {
     scene.enqueue(1..=5).await;
     scene.give(1, &[1, 2, 3, 4, 5], BETA).await;
     scene.lose_beta(h).await;
-    let lost = scene.store.lost_nodes(ALPHA, scene.epoch, 3).await.expect("lost_nodes");
+    let lost = scene
+        .store
+        .lost_nodes(AskLost { holder: ALPHA, epoch: scene.epoch, expire: true, limit: 3 })
+        .await
+        .expect("lost_nodes");
     assert_eq!((lost[0].jobs.len(), lost[0].complete), (3, false));
-    let lost = scene.store.lost_nodes(ALPHA, scene.epoch, 5).await.expect("lost_nodes");
+    let lost = scene
+        .store
+        .lost_nodes(AskLost { holder: ALPHA, epoch: scene.epoch, expire: true, limit: 5 })
+        .await
+        .expect("lost_nodes");
     assert_eq!((lost[0].jobs.len(), lost[0].complete), (5, true));
 }
 
@@ -314,7 +345,7 @@ pub async fn only_the_dispatcher_calls_a_node_lost(h: &impl Harness) {
     scene.store.beat(beat(ALPHA, true)).await.expect("beat");
     let wrong = [(BETA, scene.epoch), (ALPHA, Epoch(scene.epoch.0 + 1)), (ALPHA, Epoch(scene.epoch.0 - 1))];
     for (holder, epoch) in wrong {
-        let reply = scene.store.lost_nodes(holder, epoch, ALL).await;
+        let reply = scene.store.lost_nodes(AskLost { holder: holder, epoch: epoch, expire: true, limit: ALL }).await;
         assert!(matches!(reply, Err(StoreError::NotLeading)), "{reply:?}");
     }
     let nodes = scene.store.nodes().await.expect("nodes").nodes;

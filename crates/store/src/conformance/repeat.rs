@@ -166,7 +166,11 @@ pub async fn a_repeated_call_for_the_lost_tells_the_same(h: &impl Harness) {
     twice.scene.enqueue([1]).await;
     twice.scene.give(1, &[1], BETA).await;
     twice.scene.lose_beta(h).await;
-    let lost = twice.call(|| twice.scene.store.lost_nodes(ALPHA, twice.scene.epoch, ALL)).await;
+    let lost = twice
+        .call(|| {
+            twice.scene.store.lost_nodes(AskLost { holder: ALPHA, epoch: twice.scene.epoch, expire: true, limit: ALL })
+        })
+        .await;
     assert_eq!((lost.len(), lost[0].jobs.len()), (1, 1));
 }
 

@@ -247,7 +247,10 @@ impl Scene {
     }
 
     pub(crate) async fn lost(&self) -> Vec<LostNode> {
-        self.store.lost_nodes(ALPHA, self.epoch, ALL).await.expect("lost_nodes")
+        self.store
+            .lost_nodes(AskLost { holder: ALPHA, epoch: self.epoch, expire: true, limit: ALL })
+            .await
+            .expect("lost_nodes")
     }
 
     /// Beta falls silent for longer than its lease; alpha goes on.

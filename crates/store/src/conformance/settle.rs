@@ -279,7 +279,7 @@ pub async fn what_a_lost_node_settles_before_the_dispatcher_does_counts(h: &impl
     scene.lose_beta(h).await;
     let lost = scene.settlement(1, &Event::NodeLost).await;
     assert_eq!(scene.end(BETA, 1, done()).await, Settled::Applied, "the work was done: nobody else has it");
-    assert_eq!(scene.settle_one(scene.for_lost(BETA, true), lost).await, Settled::Applied, "it is settled already");
+    assert_eq!(scene.settle_one(scene.for_lost(BETA, true), lost).await, Settled::Superseded, "its node was first");
     assert_eq!((scene.state(1).await, scene.job(1).await.fence), (State::Success, Fence(1)));
     assert_eq!(scene.lost().await, []);
 }
@@ -379,7 +379,7 @@ pub async fn of_a_lost_node_and_its_dispatcher_one_settles(h: &impl Harness) {
         }
         let seen = scene.job(round).await;
         match replies[..] {
-            [Settled::Applied, Settled::Applied] => assert_eq!((seen.state, seen.fence), (State::Success, Fence(1))),
+            [Settled::Applied, Settled::Superseded] => assert_eq!((seen.state, seen.fence), (State::Success, Fence(1))),
             [Settled::Superseded, Settled::Applied] => assert_eq!((seen.state, seen.fence), (State::Waiting, Fence(2))),
             _ => panic!("{replies:?}"),
         }
