@@ -140,7 +140,7 @@ impl Story {
         self.settle(&alpha, scene::by(ALPHA), &[(2, ended(scene::done()))], vec![batch(2)]).await?;
 
         beta.leave(BETA).await?;
-        let lost = alpha.lost_nodes(AskLost { holder: ALPHA, epoch: epoch, expire: true, limit: ALL }).await?;
+        let lost = alpha.lost_nodes(AskLost { holder: ALPHA, epoch, expire: true, limit: ALL }).await?;
         assert_eq!(lost.iter().map(|lost| lost.jobs.len()).collect::<Vec<_>>(), [1]);
         let author = Author::Dispatcher { holder: ALPHA, epoch, lost: BETA, bury: true };
         self.settle(&alpha, author, &[(6, Event::NodeLost)], vec![]).await?;
@@ -265,10 +265,8 @@ impl Story {
     }
 
     async fn bury_the_lost(&mut self, store: &Arc<dyn Store>, epoch: Epoch) {
-        for lost in store
-            .lost_nodes(AskLost { holder: GAMMA, epoch: epoch, expire: true, limit: ALL })
-            .await
-            .expect("lost_nodes")
+        for lost in
+            store.lost_nodes(AskLost { holder: GAMMA, epoch, expire: true, limit: ALL }).await.expect("lost_nodes")
         {
             let events: Vec<_> = lost.jobs.iter().map(|held| (number(held.id), Event::NodeLost)).collect();
             let lost = lost.node.incarnation;
@@ -276,10 +274,7 @@ impl Story {
             self.settle(store, author, &events, vec![]).await.expect("settle");
         }
         assert_eq!(
-            store
-                .lost_nodes(AskLost { holder: GAMMA, epoch: epoch, expire: true, limit: ALL })
-                .await
-                .expect("lost_nodes"),
+            store.lost_nodes(AskLost { holder: GAMMA, epoch, expire: true, limit: ALL }).await.expect("lost_nodes"),
             [],
             "{}",
             self.what

@@ -345,7 +345,7 @@ pub async fn only_the_dispatcher_calls_a_node_lost(h: &impl Harness) {
     scene.store.beat(beat(ALPHA, true)).await.expect("beat");
     let wrong = [(BETA, scene.epoch), (ALPHA, Epoch(scene.epoch.0 + 1)), (ALPHA, Epoch(scene.epoch.0 - 1))];
     for (holder, epoch) in wrong {
-        let reply = scene.store.lost_nodes(AskLost { holder: holder, epoch: epoch, expire: true, limit: ALL }).await;
+        let reply = scene.store.lost_nodes(AskLost { holder, epoch, expire: true, limit: ALL }).await;
         assert!(matches!(reply, Err(StoreError::NotLeading)), "{reply:?}");
     }
     let nodes = scene.store.nodes().await.expect("nodes").nodes;

@@ -203,15 +203,15 @@ impl Side {
                 print(answer(|| store.assignments(node, known.clone())).await.map(scene::in_order))
             }
             Call::Settle(settle) => print(answer(|| store.settle(settle.clone())).await),
-            Call::LostNodes(holder, epoch) => print(
-                answer(|| store.lost_nodes(AskLost { holder: holder, epoch: epoch, expire: true, limit: ALL }))
-                    .await
-                    .map(|mut lost| {
+            Call::LostNodes(holder, epoch) => {
+                print(answer(|| store.lost_nodes(AskLost { holder, epoch, expire: true, limit: ALL })).await.map(
+                    |mut lost| {
                         lost.sort_by_key(|lost| lost.node.incarnation);
                         lost.iter_mut().for_each(|lost| lost.jobs.sort_by_key(|held| held.id));
                         lost
-                    }),
-            ),
+                    },
+                ))
+            }
             Call::Control(interventions) => print(answer(|| store.control(interventions.clone())).await),
             // How many seen changes go at once is the store's own affair: an open transaction may keep them a while.
             Call::Prune { seen: true } => {
