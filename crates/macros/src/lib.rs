@@ -13,7 +13,7 @@ use syn::{
 
 /// Makes a task of a function, async or not.
 ///
-/// ```ignore
+/// ```text
 /// #[task("extract", retry = "durations:10s,20s")]
 /// async fn extract(args: Extract, db: State<Db>, ctx: Ctx) -> Result<Summary, anyhow::Error> { … }
 ///
