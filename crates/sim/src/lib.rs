@@ -1,6 +1,6 @@
 //! # What really happened
 //!
-//! [`history`] the record of a run, as its processes and its harness wrote it → [`check`] whether every promise was
+//! [`history`] the record of a run, as its processes and its harness wrote it → [`mod@check`] whether every promise was
 //! kept in it.
 //!
 //! ```
