@@ -1,8 +1,8 @@
 //! The tokio shell around `turnwise_core`: it reads the store, asks core what to do, and does it.
 //!
 //! [`task`] what a job names → [`registry`] how it is found → [`config`] how a node is set up → [`executor`] post,
-//! start, stop → [`pulse`] staying alive and taking the lead → [`dispatcher`] giving jobs to nodes → [`node`] running
-//! them → [`settle`] writing how they ended → [`event`] telling whoever listens, [`trace`] for the record.
+//! start, stop → `pulse` staying alive and taking the lead → `dispatcher` giving jobs to nodes → `node` running
+//! them → `settle` writing how they ended → [`event`] telling whoever listens, [`trace`] for the record.
 //!
 //! Everything that must go on while user code runs (`pulse`, `dispatcher`, `settle`, the mail of a node) lives on a
 //! control thread with a runtime of its own: a task that blocks its thread stops neither the heartbeat nor the fleet.
