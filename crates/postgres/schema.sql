@@ -15,6 +15,7 @@ create function turnwise.now() returns timestamptz
 -- Unfinished jobs only. No index names state, node or fence, so that taking a job is a HOT update; the free part of a
 -- page is where the taken version of each of its rows finds room. It is larger than the first (node, assigned_at): at
 -- fillfactor 50 one in eleven found none. args is json, not jsonb: kept to the letter.
+-- key is the limit the job counts against.
 create table turnwise.job (
     id               uuid primary key,
     seq              bigint generated always as identity,
@@ -37,7 +38,8 @@ create table turnwise.job (
     due_at           timestamptz,
     assigned_at      timestamptz,
     started_at       timestamptz,
-    finished_at      timestamptz
+    finished_at      timestamptz,
+    key              text check (octet_length(key) between 1 and 200)
 ) with (
     fillfactor = 45,
     autovacuum_vacuum_scale_factor = 0.02,
@@ -72,7 +74,8 @@ create table turnwise.history (
     assigned_at      timestamptz,
     started_at       timestamptz,
     finished_at      timestamptz,
-    ended_at         timestamptz not null
+    ended_at         timestamptz not null,
+    key              text
 ) with (
     autovacuum_vacuum_scale_factor = 0.05,
     autovacuum_vacuum_insert_scale_factor = 0.1
@@ -114,16 +117,28 @@ create table turnwise.assignment (
     primary key (node, batch)
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
--- One row for each settled batch, so that a dispatcher elsewhere learns of it. ran is in microseconds.
+-- One row for each settled batch, so that a dispatcher elsewhere learns of it. ran is in microseconds. memos: no batch,
+-- but memos were written.
 create table turnwise.change (
-    seq  bigint generated always as identity,
-    xact xid8 not null default pg_current_xact_id(),
-    told bigint,
-    jobs uuid[] not null,
-    ran  bigint[] not null
+    seq   bigint generated always as identity,
+    xact  xid8 not null default pg_current_xact_id(),
+    told  bigint,
+    jobs  uuid[] not null,
+    ran   bigint[] not null,
+    memos boolean not null default false
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
 create index change_xact on turnwise.change (xact);
+
+-- Settings and charges, which only core reads. Kinds: 0 installation, 1 queue, 2 group, 3 task, 4 key, 5 charge, 6 a
+-- group that takes no jobs. Names sort by their bytes, as everywhere else.
+create table turnwise.memo (
+    kind    smallint not null,
+    name    text collate "C" not null,
+    value   text not null,
+    version bigint not null,
+    primary key (kind, name)
+) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
 -- A version 7 id: milliseconds, then the fraction of the millisecond (RFC 9562, 6.2 method 3), then chance.
 create function turnwise.new_id() returns uuid
@@ -139,7 +154,13 @@ create function turnwise.new_id() returns uuid
       from (select (extract(epoch from clock_timestamp()) * 1000000)::bigint as micros) as clock
     $$;
 
--- Submits one job in the caller's transaction: for every language that can call a function.
+-- Ends a submit with the sentence of its group's memo; a function, so that one statement can store and refuse.
+create function turnwise.refuse(sentence text) returns boolean
+    language plpgsql volatile
+    as $$ begin raise exception using message = sentence, errcode = 'TW001'; end $$;
+
+-- Submits one job in the caller's transaction: for every language that can call a function. Error TW001: the group is
+-- full, and the message says so.
 create function turnwise.enqueue(
     task     text,
     args     json default 'null',
@@ -147,17 +168,24 @@ create function turnwise.enqueue(
     "group"  text default 'default',
     priority int default 5,
     due      timestamptz default null,
-    retry    text default null
+    retry    text default null,
+    key      text default null
 ) returns uuid
     language sql volatile
     as $$
     with stored as (
-        insert into turnwise.job (id, task, args, queue, grp, priority, due_at, retry)
+        insert into turnwise.job (id, task, args, queue, grp, priority, due_at, retry, key)
         values (turnwise.new_id(), enqueue.task, coalesce(enqueue.args, 'null'), enqueue.queue, enqueue."group",
-                enqueue.priority, coalesce(enqueue.due, turnwise.now()), enqueue.retry)
-        returning id
+                enqueue.priority, coalesce(enqueue.due, turnwise.now()), enqueue.retry, enqueue.key)
+        returning id, grp
+    ), refused as materialized (
+        select turnwise.refuse(memo.value)
+          from stored
+          join turnwise.memo on memo.kind = 6 and memo.name = stored.grp
     ), rung as materialized (
         select pg_notify('turnwise', 'news') from turnwise.dispatcher where asleep
     )
-    select stored.id from stored where (select count(*) from rung) >= 0
+    select stored.id
+      from stored
+     where (select count(*) from refused) >= 0 and (select count(*) from rung) >= 0
     $$;

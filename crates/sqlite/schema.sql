@@ -3,7 +3,8 @@
 -- Times are microseconds since 1970 (UTC), ids the 16 bytes of the UUID, names and JSON text, flags 0 or 1.
 -- States: 0 waiting, 1 scheduled, 2 running, 3 stuck, 4 success, 5 failed, 6 cancelled.
 
--- Unfinished jobs. `autoincrement`: a number that was used again would hide a job behind the dispatcher's cursor.
+-- Unfinished jobs. `autoincrement`: a number that was used again would hide a job behind the dispatcher's cursor. `key`:
+-- the limit a job counts against.
 create table turnwise_job (
     seq              integer primary key autoincrement,
     id               blob not null unique,
@@ -27,7 +28,8 @@ create table turnwise_job (
     due_at           integer,
     assigned_at      integer,
     started_at       integer,
-    finished_at      integer
+    finished_at      integer,
+    key              text
 ) strict;
 
 -- What is in a node's hands; only assigned jobs have a node.
@@ -57,7 +59,8 @@ create table turnwise_history (
     assigned_at      integer,
     started_at       integer,
     finished_at      integer,
-    ended_at         integer not null
+    ended_at         integer not null,
+    key              text
 ) strict;
 
 create index turnwise_history_ended on turnwise_history (ended_at);
@@ -94,12 +97,22 @@ create table turnwise_assignment (
 ) strict;
 
 -- What the dispatcher is to be told: `jobs` holds 24 bytes a job, its id and how long it ran in microseconds (-1: it
--- did not). `told`: the epoch of a dispatcher who knows already.
+-- did not). `told`: the epoch of a dispatcher who knows already. `memos`: whether memos were written.
 create table turnwise_change (
-    seq  integer primary key autoincrement,
-    told integer,
-    jobs blob not null
+    seq   integer primary key autoincrement,
+    told  integer,
+    jobs  blob not null,
+    memos integer not null default 0
 ) strict;
+
+-- Settings and charges. Kinds: 0 installation, 1 queue, 2 group, 3 task, 4 key, 5 charge, 6 a group that takes no jobs.
+create table turnwise_memo (
+    kind    integer not null,
+    name    text not null,
+    value   text not null,
+    version integer not null,
+    primary key (kind, name)
+) strict, without rowid;
 
 create table turnwise_migration (
     version    integer primary key,

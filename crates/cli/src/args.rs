@@ -108,6 +108,9 @@ pub(crate) struct Enqueue {
     /// Whom the job belongs to; groups take turns [default: default]
     #[arg(long)]
     pub(crate) group: Option<String>,
+    /// Something jobs share that there is only so much of; jobs with the same key have one limit in common
+    #[arg(long)]
+    pub(crate) key: Option<String>,
     /// 1 (first) to 10 (last), high (3) or low (8) [default: 5]
     #[arg(long, allow_hyphen_values = true)]
     pub(crate) priority: Option<String>,
@@ -120,8 +123,9 @@ pub(crate) struct Enqueue {
     /// durations:10s,20s or exponential:10s,5 or manual or none [default: exponential:10s,5]
     #[arg(long, value_name = "POLICY", allow_hyphen_values = true)]
     pub(crate) retry: Option<String>,
-    /// Read jobs from stdin, one JSON object a line (task, args, queue, group, priority, at, in, retry): all or none
-    #[arg(long, conflicts_with_all = ["task", "args", "queue", "group", "priority", "at", "in", "retry"])]
+    /// Read jobs from stdin, one JSON object a line (task, args, queue, group, key, priority, at, in, retry): all or
+    /// none
+    #[arg(long, conflicts_with_all = ["task", "args", "queue", "group", "key", "priority", "at", "in", "retry"])]
     pub(crate) stdin: bool,
 }
 

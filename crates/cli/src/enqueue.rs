@@ -34,6 +34,7 @@ struct Written<'a> {
     args: Option<&'a str>,
     queue: Option<Cow<'a, str>>,
     group: Option<Cow<'a, str>>,
+    key: Option<Cow<'a, str>>,
     priority: Option<Cow<'a, str>>,
     at: Option<Cow<'a, str>>,
     r#in: Option<Cow<'a, str>>,
@@ -50,6 +51,9 @@ impl Written<'_> {
         }
         if let Some(group) = &self.group {
             request = request.group(group);
+        }
+        if let Some(key) = &self.key {
+            request = request.key(key);
         }
         if let Some(priority) = &self.priority {
             request = request.priority(priority.parse::<Priority>()?.get().into());
@@ -76,6 +80,7 @@ fn typed(wish: &args::Enqueue) -> Written<'_> {
         args: wish.args.as_deref(),
         queue: text(&wish.queue),
         group: text(&wish.group),
+        key: text(&wish.key),
         priority: text(&wish.priority),
         at: text(&wish.at),
         r#in: text(&wish.r#in),
@@ -144,7 +149,7 @@ impl<'de> Visitor<'de> for Fields<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
-        const NAMES: [&str; 8] = ["task", "args", "queue", "group", "priority", "at", "in", "retry"];
+        const NAMES: [&str; 9] = ["task", "args", "queue", "group", "key", "priority", "at", "in", "retry"];
         let mut written = Written::default();
         let mut wrong = None;
         let mut seen = Vec::with_capacity(NAMES.len());
@@ -179,6 +184,7 @@ impl<'a> Written<'a> {
             "task" => self.task = Some(text(name, value)?),
             "queue" => self.queue = Some(text(name, value)?),
             "group" => self.group = Some(text(name, value)?),
+            "key" => self.key = Some(text(name, value)?),
             "priority" if !value.get().starts_with('"') => self.priority = Some(Cow::Borrowed(value.get())),
             "priority" => self.priority = Some(text(name, value)?),
             "at" => self.at = Some(text(name, value)?),
@@ -209,12 +215,13 @@ mod tests {
 
     #[test]
     fn a_line_says_all_that_a_command_can() {
-        let line = r#"{"task":"t","args":{"b":1.50,"a":[ ]},"queue":"q","group":"g","priority":"low","at":"2030-01-31T08:30:00Z","retry":"durations:1s,2s"}"#;
+        let line = r#"{"task":"t","args":{"b":1.50,"a":[ ]},"queue":"q","group":"g","key":"k","priority":"low","at":"2030-01-31T08:30:00Z","retry":"durations:1s,2s"}"#;
         let mut requests = read_lines(format!("\n{line}\n \r\n{line}").as_bytes()).unwrap();
         assert_eq!(requests.len(), 2);
         let job = requests.remove(0).into_job(Timestamp::MIN).unwrap();
         assert_eq!(job.args.as_str(), r#"{"b":1.50,"a":[ ]}"#);
         assert_eq!((job.task.as_str(), job.queue.as_str(), job.group.as_str()), ("t", "q", "g"));
+        assert_eq!(job.key.as_ref().map(|key| key.as_str()), Some("k"));
         assert_eq!((job.priority.get(), job.retry.to_string().as_str()), (8, "durations:1s,2s"));
         assert_eq!(job.due.unwrap().to_string(), "2030-01-31T08:30:00.000000Z");
     }
@@ -224,7 +231,7 @@ mod tests {
         let requests = read_lines(&br#"{"task":"t","args":null,"priority":null,"in":null}"#[..]).unwrap();
         let job = requests[0].clone().into_job(Timestamp::MIN).unwrap();
         assert_eq!((job.args.as_str(), job.priority.get(), job.queue.as_str()), ("null", 5, "default"));
-        assert_eq!(job.retry.to_string(), "exponential:10s,5");
+        assert_eq!((job.retry.to_string().as_str(), job.key), ("exponential:10s,5", None));
     }
 
     #[test]
@@ -245,6 +252,8 @@ mod tests {
             (r#"{"task":""}"#, "task: must not be empty"),
             (r#"{"args":{}}"#, "task: is missing"),
             (r#"{"task":"t","group":"a\nb"}"#, "group: must not contain control"),
+            (r#"{"task":"t","key":""}"#, "key: must not be empty"),
+            (r#"{"task":"t","key":7}"#, "key: must be a text, not 7"),
             (r#"{"task":"t","task":"u"}"#, "task: is given twice"),
             (r#"{"task":"t","prio":1}"#, "unknown name \"prio\""),
             (r#"{"task":"t"} {}"#, "trailing"),

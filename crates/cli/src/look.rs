@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use turnwise::{
-    Filter, GroupName, Job, JobId, Json, Node, NodeName, Priority, QueueName, TaskName, Timestamp,
+    Filter, GroupName, Job, JobId, Json, KeyName, Node, NodeName, Priority, QueueName, TaskName, Timestamp,
     core::{Incarnation, Invalid, State, why::gates},
     store::Fleet,
 };
@@ -16,6 +16,7 @@ struct JobView<'a> {
     task: &'a TaskName,
     queue: &'a QueueName,
     group: &'a GroupName,
+    key: Option<&'a KeyName>,
     priority: Priority,
     state: State,
     attempt: u32,
@@ -42,6 +43,7 @@ impl<'a> JobView<'a> {
             task: &job.task,
             queue: &job.queue,
             group: &job.group,
+            key: job.key.as_ref(),
             priority: job.priority,
             state: job.state,
             attempt: job.attempt(),
@@ -86,6 +88,7 @@ impl<'a> JobView<'a> {
             ("task", self.task.to_string()),
             ("queue", self.queue.to_string()),
             ("group", self.group.to_string()),
+            ("key", shown(self.key)),
             ("priority", self.priority.get().to_string()),
             ("state", self.state.to_string()),
             ("attempt", self.attempt.to_string()),

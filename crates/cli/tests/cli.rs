@@ -166,7 +166,7 @@ fn a_job_has_the_promised_fields() {
     let id = place.enqueue(&["noop", args, "--retry", "durations:10s,20s"]);
     let listed = place.json(&["jobs", "--json"]);
     let names: BTreeSet<_> = listed[0].as_object().unwrap().keys().map(String::as_str).collect();
-    let promised = "id task queue group priority state attempt retries_left args result error node submitted_at due_at \
+    let promised = "id task queue group key priority state attempt retries_left args result error node submitted_at due_at \
                     assigned_at started_at finished_at retry cancel_requested waits_for";
     assert_eq!(names, promised.split_whitespace().collect());
     assert_eq!(listed[0], place.job(&id));
@@ -174,6 +174,7 @@ fn a_job_has_the_promised_fields() {
     let job = place.job(&id);
     assert_eq!((&job["id"], &job["queue"], &job["group"]), (&json!(id), &json!("default"), &json!("default")));
     assert_eq!((&job["priority"], &job["retries_left"], &job["attempt"]), (&json!(5), &json!(2), &json!(0)));
+    assert_eq!(job["key"], Value::Null);
     let due = job["due_at"].as_str().unwrap();
     assert!(due.len() == "2030-01-31T08:30:00.000000Z".len() && due.ends_with('Z'), "{due}");
     place.work_until_empty();
@@ -197,6 +198,16 @@ fn times_priorities_and_policies_are_read() {
 }
 
 #[test]
+fn a_limit_key_is_kept_and_shown() {
+    let place = Place::new();
+    let id = place.enqueue(&["noop", "--key", "db 1"]);
+    assert_eq!(place.job(&id)["key"], "db 1");
+    assert!(place.told(&["job", &id]).lines().any(|line| line.starts_with("key") && line.ends_with("db 1")));
+    place.work_until_empty();
+    assert_eq!((&place.job(&id)["state"], &place.job(&id)["key"]), (&json!("success"), &json!("db 1")));
+}
+
+#[test]
 fn bad_input_is_refused_with_its_field_and_stores_nothing() {
     let place = Place::new();
     place.refuses(&["enqueue", "noop", "{"], "args: ");
@@ -210,6 +221,8 @@ fn bad_input_is_refused_with_its_field_and_stores_nothing() {
     for priority in ["0", "11", "-1", "1.5", "urgent", ""] {
         place.refuses(&["enqueue", "noop", "--priority", priority], "priority: ");
     }
+    place.refuses(&["enqueue", "noop", "--key", ""], "key: must not be empty");
+    place.refuses(&["enqueue", "--stdin", "--key", "db"], "--key");
     for time in ["tomorrow", "2030-13-01T00:00:00Z", "2030-01-01", "-5"] {
         place.refuses(&["enqueue", "noop", "--at", time], "at: ");
     }

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use crate::{
     json::Json,
-    name::{GroupName, Invalid, NodeName, QueueName, TaskName},
+    name::{GroupName, Invalid, KeyName, NodeName, QueueName, TaskName},
     node::Incarnation,
     retry::RetryPolicy,
     time::Timestamp,
@@ -210,6 +210,8 @@ pub struct NewJob {
     /// `None` = now, by the database's clock.
     pub due: Option<Timestamp>,
     pub retry: RetryPolicy,
+    /// Whose limit the job counts against, besides those of its queue and group.
+    pub key: Option<KeyName>,
 }
 
 impl NewJob {
@@ -223,6 +225,7 @@ impl NewJob {
             priority: Priority::default(),
             due: None,
             retry: RetryPolicy::default(),
+            key: None,
         }
     }
 }
@@ -237,6 +240,7 @@ pub struct Job {
     pub group: GroupName,
     pub priority: Priority,
     pub retry: RetryPolicy,
+    pub key: Option<KeyName>,
     pub state: State,
     pub counts: Counts,
     pub fence: Fence,
@@ -277,6 +281,7 @@ pub struct JobHead {
     pub fence: Fence,
     pub crashes: u32,
     pub node: Option<Incarnation>,
+    pub key: Option<KeyName>,
 }
 
 /// A job in the hands of a node: all it needs to run it and to decide what follows.

@@ -18,7 +18,7 @@ pub mod why;
 
 pub use job::{Fence, Job, JobHead, JobId, NewJob, Priority, State};
 pub use json::Json;
-pub use name::{GroupName, Invalid, NodeName, QueueName, TaskName};
+pub use name::{GroupName, Invalid, KeyName, NodeName, QueueName, TaskName};
 pub use node::{Incarnation, Node};
 pub use retry::RetryPolicy;
 pub use time::Timestamp;

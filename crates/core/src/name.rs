@@ -97,6 +97,11 @@ name!(
     "group"
 );
 name!(
+    /// What jobs share that there is only so much of: jobs with the same key have one limit in common.
+    KeyName,
+    "key"
+);
+name!(
     /// The configured name of an executor process.
     NodeName,
     "name"

@@ -47,6 +47,7 @@ fn head(number: i64, group: &str) -> JobHead {
         fence: Fence(0),
         crashes: 0,
         node: None,
+        key: None,
     }
 }
 

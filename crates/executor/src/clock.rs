@@ -7,6 +7,11 @@ use std::{
 
 use turnwise_core::Timestamp;
 
+/// Further back than any reply is slow, in micros.
+const SET_BACK: i64 = 5_000_000;
+/// How far one reply may move the time back, in micros: two clocks drift apart by less.
+const DRIFT: i64 = 20;
+
 #[derive(Debug)]
 pub(crate) struct DatabaseClock {
     base: Instant,
@@ -16,14 +21,20 @@ pub(crate) struct DatabaseClock {
 
 impl DatabaseClock {
     pub(crate) fn new() -> Self {
-        let clock = Self { base: Instant::now(), offset: AtomicI64::new(0) };
-        clock.heard(turnwise_store::memory::Clock::system().now());
-        clock
+        let system = turnwise_store::memory::Clock::system().now();
+        // Until the database is heard, this machine's own time; behind rather than ahead of what it will say.
+        Self { base: Instant::now(), offset: AtomicI64::new(system.micros() - 2 * SET_BACK) }
     }
 
-    /// A reply carried this time.
+    /// A reply carried this time. It was true before the reply came, by the time that took: of several replies the one
+    /// that says the latest time is the closest. A clock that was set back is followed all the same, at once if it was by
+    /// much and slowly if it may have been a slow reply.
     pub(crate) fn heard(&self, now: Timestamp) {
-        self.offset.store(now.micros() - self.since_base(), Ordering::Relaxed);
+        let heard = now.micros() - self.since_base();
+        let known = self.offset.load(Ordering::Relaxed);
+        let back = known - heard;
+        let offset = if back <= 0 || back > SET_BACK { heard } else { known - back.min(DRIFT) };
+        self.offset.store(offset, Ordering::Relaxed);
     }
 
     pub(crate) fn now(&self) -> Timestamp {

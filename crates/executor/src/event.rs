@@ -11,6 +11,8 @@ use std::{
 use tokio::sync::broadcast;
 use turnwise_core::{GroupName, JobId, State, TaskName};
 
+use crate::shared::locked;
+
 /// Events a slow listener may fall behind before it loses the oldest.
 const BACKLOG: usize = 4_096;
 
@@ -98,6 +100,8 @@ pub struct Hub {
 #[derive(Default)]
 struct Callbacks {
     next: u64,
+    /// Whether the thread that calls them runs.
+    thread: bool,
     all: BTreeMap<u64, (Option<EventKind>, Callback)>,
 }
 
@@ -119,26 +123,10 @@ impl Hub {
     }
 
     pub(crate) fn tell(&self, event: Event) {
-        if !self.listened_to() {
-            return;
+        if self.listened_to() {
+            // No receiver is not an error.
+            let _ = self.stream.send(event);
         }
-        let callbacks: Vec<Callback> = {
-            let callbacks = self.callbacks.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            callbacks
-                .all
-                .values()
-                .filter(|(kind, _)| kind.is_none_or(|kind| kind == event.kind()))
-                .map(|(_, call)| call.clone())
-                .collect()
-        };
-        for call in callbacks {
-            // A listener's panic is the listener's; the node goes on.
-            if std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| call(&event))).is_err() {
-                tracing::error!("a listener panicked on {:?}", event.kind());
-            }
-        }
-        // No receiver is not an error.
-        let _ = self.stream.send(event);
     }
 
     pub(crate) fn subscribe(&self) -> Events {
@@ -148,11 +136,42 @@ impl Hub {
 
     pub(crate) fn listen(&self, kind: Option<EventKind>, call: Callback) -> Listener {
         self.heard.store(true, Ordering::Release);
-        let mut callbacks = self.callbacks.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut callbacks = locked(&self.callbacks);
         let id = callbacks.next;
         callbacks.next += 1;
         callbacks.all.insert(id, (kind, call));
+        if !callbacks.thread {
+            // A thread of their own: what they do must not hold up the heartbeat. It ends with the executor.
+            let (events, all) = (self.stream.subscribe(), self.callbacks.clone());
+            let thread = std::thread::Builder::new().name("turnwise-events".to_owned());
+            callbacks.thread = thread.spawn(move || call_listeners(events, &all)).is_ok();
+        }
+        drop(callbacks);
         Listener { id, callbacks: self.callbacks.clone() }
+    }
+}
+
+fn call_listeners(mut events: broadcast::Receiver<Event>, all: &Mutex<Callbacks>) {
+    loop {
+        let event = match events.blocking_recv() {
+            Ok(event) => event,
+            Err(broadcast::error::RecvError::Lagged(missed)) => {
+                tracing::warn!(missed, "the listeners are too slow");
+                continue;
+            }
+            Err(broadcast::error::RecvError::Closed) => return,
+        };
+        let wanted: Vec<Callback> = {
+            let callbacks = locked(all);
+            let wants = |kind: &Option<EventKind>| kind.is_none_or(|kind| kind == event.kind());
+            callbacks.all.values().filter(|(kind, _)| wants(kind)).map(|(_, call)| call.clone()).collect()
+        };
+        for call in wanted {
+            // A listener's panic is the listener's; the others are called all the same.
+            if std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| call(&event))).is_err() {
+                tracing::error!("a listener panicked on {:?}", event.kind());
+            }
+        }
     }
 }
 
@@ -195,7 +214,7 @@ pub struct Listener {
 
 impl Listener {
     pub fn remove(self) {
-        self.callbacks.lock().unwrap_or_else(std::sync::PoisonError::into_inner).all.remove(&self.id);
+        locked(&self.callbacks).all.remove(&self.id);
     }
 }
 

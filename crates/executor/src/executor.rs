@@ -198,8 +198,8 @@ impl Executor {
         self.shared.hub.subscribe()
     }
 
-    /// Calls `listener` for every event of `kind` until the returned handle removes it. It is called between other
-    /// work: it must not block.
+    /// Calls `listener` for every event of `kind`, on a thread of the listeners' own, until the returned handle removes
+    /// it.
     pub fn on(&self, kind: EventKind, listener: impl Fn(&Event) + Send + Sync + 'static) -> Listener {
         self.shared.hub.listen(Some(kind), Arc::new(listener))
     }

@@ -44,6 +44,10 @@ async fn run(life: &Arc<Life>, job: Arc<AssignedJob>, stop: Arc<StopSign>) {
         // Nobody here knows it: back it goes, visible, never failed.
         return life.ended(Ended { job, outcome: Outcome::Interrupted, started_at: None, finished_at: None });
     };
+    if stop.is_up() {
+        // Cancelled, or to be handed back, before it began: it does not begin.
+        return life.ended(Ended { job, outcome: Outcome::Interrupted, started_at: None, finished_at: None });
+    }
     if job.counts.crashes >= WATCHED_CRASHES && !may_start(life, &job).await {
         return;
     }
@@ -59,7 +63,7 @@ async fn run(life: &Arc<Life>, job: Arc<AssignedJob>, stop: Arc<StopSign>) {
         Ok(running) => guarded(life, &job, AssertUnwindSafe(running).catch_unwind(), &stop).await,
         Err(panic) => panicked(&*panic),
     };
-    let finished_at = life.shared.clock.now();
+    let finished_at = life.shared.clock.now().max(started_at);
     if outcome != Outcome::Interrupted {
         life.trace(|| Record::Effect { job: job.id, fence: fence_number(job.fence) });
     }

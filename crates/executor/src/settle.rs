@@ -79,7 +79,8 @@ async fn write(life: &Life, batch: Vec<Outgoing>, done: Vec<turnwise_store::Batc
     let settle = Settle { author, settlements, done };
     let (replies, again) = match write_until_heard(life, &settle).await {
         Some(written) => written,
-        None => return life.put_back_done(settle.done),
+        // The dispatcher that takes the jobs removes the batches as well.
+        None => return,
     };
     life.forget_batches(&settle.done);
     finish(life, told, items, settle.settlements, replies, again);
@@ -182,37 +183,35 @@ fn finish(
                 // A worker that is gone does not mind.
                 let _ = may_start.send(go);
             }
-            Item::Ended { ended, attempt, state, rest, error } => match reply {
-                Settled::CancelRequested => {
+            Item::Ended { ended, attempt, state, rest, error } => {
+                // After a lost reply, no trace of a job means that the first try went through.
+                let applied_now = reply == Settled::Applied || (again && reply == Settled::Gone);
+                if reply == Settled::CancelRequested {
                     life.want_cancel(ended.job.id);
                     life.send(Outgoing::Ended(ended));
+                    continue;
                 }
-                Settled::Applied => {
-                    applied += 1;
-                    out_of_hands.push((ended.job.id, ended.job.fence));
-                    life.trace(|| Record::Settle { job: ended.job.id, fence: fence_number(ended.job.fence), state });
-                    if told.is_some() {
-                        to_dispatcher.push(scheduler::Settled {
-                            id: ended.job.id,
-                            fence: ended.job.fence,
-                            ran: settlement.ran(),
-                            rest,
-                        });
-                    }
-                    if life.shared.hub.listened_to()
-                        && let Some(event) = event::Event::settled(state, job_event(&ended.job, attempt, error))
-                    {
-                        life.shared.hub.tell(event);
-                    }
+                out_of_hands.push((ended.job.id, ended.job.fence));
+                if !applied_now {
+                    refused(life, settlement);
+                    continue;
                 }
-                Settled::Superseded | Settled::Gone => {
-                    out_of_hands.push((ended.job.id, ended.job.fence));
-                    // After a lost reply, no trace of a job means that the first try went through.
-                    if !(again && reply == Settled::Gone) {
-                        refused(life, settlement);
-                    }
+                applied += 1;
+                life.trace(|| Record::Settle { job: ended.job.id, fence: fence_number(ended.job.fence), state });
+                if told.is_some() {
+                    to_dispatcher.push(scheduler::Settled {
+                        id: ended.job.id,
+                        fence: ended.job.fence,
+                        ran: settlement.ran(),
+                        rest,
+                    });
                 }
-            },
+                if life.shared.hub.listened_to()
+                    && let Some(event) = event::Event::settled(state, job_event(&ended.job, attempt, error))
+                {
+                    life.shared.hub.tell(event);
+                }
+            }
         }
     }
     life.shared.counters.settled.fetch_add(applied, Ordering::Relaxed);

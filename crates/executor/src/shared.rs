@@ -252,6 +252,9 @@ impl Life {
     pub(crate) async fn next_job(&self) -> Option<(Arc<AssignedJob>, Arc<StopSign>)> {
         loop {
             let ready = self.ready.notified();
+            tokio::pin!(ready);
+            // Listening before looking: a ring in between is not missed.
+            ready.as_mut().enable();
             if self.over.is_up() {
                 return None;
             }
@@ -300,10 +303,6 @@ impl Life {
 
     pub(crate) fn take_done(&self) -> Vec<BatchId> {
         std::mem::take(&mut self.desk().done)
-    }
-
-    pub(crate) fn put_back_done(&self, done: Vec<BatchId>) {
-        self.desk().done.extend(done);
     }
 
     /// The store has removed these batches; they cannot come again.

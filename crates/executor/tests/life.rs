@@ -56,13 +56,15 @@ impl Task for Panics {
     }
 }
 
-/// Runs until it is asked to stop.
+/// Runs until it is asked to stop, unless it is told to be quick.
 struct Patient;
 impl Task for Patient {
-    type Args = ();
+    type Args = Option<String>;
     const NAME: &'static str = "patient";
-    async fn run(&self, ctx: Ctx, (): ()) -> Outcome {
-        ctx.cancelled().await;
+    async fn run(&self, ctx: Ctx, quick: Option<String>) -> Outcome {
+        if quick.is_none() {
+            ctx.cancelled().await;
+        }
         Outcome::done()
     }
 }
@@ -155,6 +157,12 @@ async fn in_state(store: &MemoryStore, id: JobId, state: State) -> Job {
     .await
 }
 
+async fn cancel(store: &MemoryStore, id: JobId) {
+    let job = store.job(id).await.unwrap().unwrap();
+    let to = lifecycle::decide(&(&job).into(), &lifecycle::Event::Cancel, Timestamp::MIN, 0.0).unwrap();
+    store.control(vec![Intervention { job: id, state: job.state, fence: job.fence, to }]).await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_posted_job_ends_in_success() {
     let store = MemoryStore::default();
@@ -204,9 +212,8 @@ async fn a_running_job_is_cancelled_on_request() {
     let store = MemoryStore::default();
     let executor = started(node(&store, "a")).await;
     let id = executor.post(job("patient", "null")).await.unwrap().id;
-    let running = in_state(&store, id, State::Running).await;
-    let to = lifecycle::decide(&(&running).into(), &lifecycle::Event::Cancel, Timestamp::MIN, 0.0).unwrap();
-    store.control(vec![Intervention { job: id, state: running.state, fence: running.fence, to }]).await.unwrap();
+    in_state(&store, id, State::Running).await;
+    cancel(&store, id).await;
     // The task returns `done`, but nobody may read success after the cancel was confirmed.
     assert_eq!(ended(&store, id).await.state, State::Cancelled);
     executor.stop().await;
@@ -335,20 +342,54 @@ async fn tasks_that_block_every_thread_stop_neither_heartbeat_nor_fleet() {
 async fn a_listener_hears_until_it_is_removed() {
     let store = MemoryStore::default();
     let executor = started(node(&store, "a")).await;
-    let heard = Arc::new(AtomicU32::new(0));
-    let count = heard.clone();
+    let (tell, mut heard) = tokio::sync::mpsc::unbounded_channel();
+    let (first, second) = (tell.clone(), tell);
     let listener = executor.on(EventKind::Success, move |event| {
         assert!(matches!(event, Event::Success(_)));
-        count.fetch_add(1, Ordering::SeqCst);
+        first.send("first").unwrap();
     });
-    let mut events = executor.events();
     executor.post(job("noop", "null")).await.unwrap();
-    soon(events.wait_for(EventKind::Idle)).await.unwrap();
+    assert_eq!(soon(heard.recv()).await, Some("first"));
     listener.remove();
+    let _second = executor.on(EventKind::Success, move |_| second.send("second").unwrap());
     executor.post(job("noop", "null")).await.unwrap();
-    soon(events.wait_for(EventKind::Success)).await.unwrap();
-    soon(executor.drained()).await.unwrap();
-    assert_eq!(heard.load(Ordering::SeqCst), 1);
+    assert_eq!(soon(heard.recv()).await, Some("second"), "the first hears nothing any more");
+    executor.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_listener_that_blocks_does_not_stop_the_heartbeat() {
+    let store = MemoryStore::default();
+    let executor = started(node(&store, "a").configure(|config| config.lease = Duration::from_millis(500))).await;
+    let (entered, mut inside) = tokio::sync::mpsc::unbounded_channel();
+    let _blocks = executor.on(EventKind::Success, move |_| {
+        entered.send(()).unwrap();
+        std::thread::sleep(Duration::from_millis(1500));
+    });
+    executor.post(job("noop", "null")).await.unwrap();
+    soon(inside.recv()).await.unwrap();
+    let later = executor.post(job("blocks", "1200")).await.unwrap().id;
+    assert_eq!(ended(&store, later).await.counts.crashes, 0);
+    assert_eq!(executor.stats().lost, 0);
+    executor.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_cancelled_before_it_began_does_not_begin() {
+    let store = MemoryStore::default();
+    let executor = started(node(&store, "a").configure(|config| config.slots = 1)).await;
+    let quick = executor.post(job("patient", r#""quick""#)).await.unwrap().id;
+    ended(&store, quick).await;
+    // A task that was quick so far is prefetched: the second job is assigned while the first runs.
+    let first = executor.post(job("patient", "null")).await.unwrap().id;
+    in_state(&store, first, State::Running).await;
+    let second = executor.post(job("patient", r#""quick""#)).await.unwrap().id;
+    let held = in_state(&store, second, State::Scheduled).await;
+    assert_eq!(held.state, State::Scheduled);
+    cancel(&store, second).await;
+    cancel(&store, first).await;
+    let second = ended(&store, second).await;
+    assert_eq!((second.state, second.counts.attempt, second.started_at), (State::Cancelled, 0, None));
     executor.stop().await;
 }
 

@@ -11,10 +11,10 @@ with back as (
 ), stored as (
     insert into turnwise.job (
            id, task, queue, grp, priority, args, retry, state, attempt, retries, crashes, fence, cancel_requested, error,
-           submitted_at, due_at, assigned_at, started_at, finished_at)
+           submitted_at, due_at, assigned_at, started_at, finished_at, key)
     select id, task, queue, grp, priority, args, retry, to_state, to_attempt, to_retries, to_crashes, fence,
            cancel_requested and to_state <> 0, coalesce(to_error, error), submitted_at, due, assigned_at, started_at,
-           finished_at
+           finished_at, key
       from back
      order by id
     returning id

@@ -9,10 +9,10 @@ with gone as (
 ), kept as (
     insert into turnwise.history (
            id, seq, task, queue, grp, priority, args, retry, state, attempt, retries, crashes, fence, cancel_requested,
-           error, submitted_at, due_at, assigned_at, started_at, finished_at, ended_at)
+           error, submitted_at, due_at, assigned_at, started_at, finished_at, ended_at, key)
     select id, seq, task, queue, grp, priority, args, retry, end_state, end_attempt, end_retries, end_crashes,
            fence, cancel_requested, coalesce(end_error, error), submitted_at, due_at, assigned_at, started_at,
-           coalesce(finished_at, turnwise.now()), turnwise.now()
+           coalesce(finished_at, turnwise.now()), turnwise.now(), key
       from gone
      where $9::boolean
     on conflict (id) do nothing

@@ -1,18 +1,34 @@
 -- enqueue.sql: store new jobs, in submission order; the reply names those that were not there before.
 -- Binds: $1 uuid[] ids, $2 text[] tasks, $3 text[] arguments (JSON), $4 text[] queues, $5 text[] groups,
--- $6 smallint[] priorities, $7 text[] due times (RFC 3339; null = now), $8 text[] retry policies (null = the default).
--- Locks: the new rows only. Index: the primary keys of job and history; "offset 0" keeps the look into history a
+-- $6 smallint[] priorities, $7 text[] due times (RFC 3339; null = now), $8 text[] retry policies (null = the default),
+-- $9 text[] limit keys (null = none).
+-- A new job of a group that is full (memo kind 6) fails the statement with TW001; nobody is looked up while none is.
+-- Locks: the new rows only. Index: the primary keys of job, history and memo; "offset 0" keeps the look into history a
 -- look by key for each row, whatever the planner believes of the table's size.
 with stored as (
-    insert into turnwise.job (id, task, args, queue, grp, priority, due_at, retry)
-    select t.id, t.task, t.args::json, t.queue, t.grp, t.priority, coalesce(t.due::timestamptz, turnwise.now()), t.retry
-      from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::smallint[], $7::text[], $8::text[])
-           with ordinality as t (id, task, args, queue, grp, priority, due, retry, n)
+    insert into turnwise.job (id, task, args, queue, grp, priority, due_at, retry, key)
+    select t.id, t.task, t.args::json, t.queue, t.grp, t.priority, coalesce(t.due::timestamptz, turnwise.now()),
+           t.retry, t.key
+      from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::smallint[], $7::text[], $8::text[],
+                  $9::text[])
+           with ordinality as t (id, task, args, queue, grp, priority, due, retry, key, n)
      where not exists (select from turnwise.history where history.id = t.id offset 0)
      order by t.n
     on conflict (id) do nothing
-    returning id
+    returning id, seq, grp
+), refused as materialized (
+    select turnwise.refuse(first.value)
+      from (
+           select memo.value
+             from stored
+             join turnwise.memo on memo.kind = 6 and memo.name = stored.grp
+            where exists (select from turnwise.memo where kind = 6)
+            order by stored.seq
+            limit 1
+      ) as first
 ), rung as materialized (
     select pg_notify('turnwise', 'news') from turnwise.dispatcher where asleep and exists (select from stored)
 )
-select stored.id from stored where (select count(*) from rung) >= 0
+select stored.id
+  from stored
+ where (select count(*) from refused) >= 0 and (select count(*) from rung) >= 0

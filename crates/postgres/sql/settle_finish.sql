@@ -13,11 +13,11 @@ with gone as (
 ), kept as (
     insert into turnwise.history (
            id, seq, task, queue, grp, priority, args, retry, state, attempt, retries, crashes, fence, cancel_requested,
-           node_name, result, error, submitted_at, due_at, assigned_at, started_at, finished_at, ended_at)
+           node_name, result, error, submitted_at, due_at, assigned_at, started_at, finished_at, ended_at, key)
     select id, seq, task, queue, grp, priority, args, retry, end_state, end_attempt, end_retries, end_crashes,
            fence + $16, cancel_requested, (select name from turnwise.node where incarnation = $1), result::json,
            coalesce(end_error, error), submitted_at, due_at, assigned_at, coalesce(began, started_at),
-           coalesce(ended, finished_at, turnwise.now()), turnwise.now()
+           coalesce(ended, finished_at, turnwise.now()), turnwise.now(), key
       from gone
     on conflict (id) do nothing
 ), told as (

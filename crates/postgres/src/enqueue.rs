@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use tokio_postgres::{GenericClient, Row, types::ToSql};
-use turnwise_core::NewJob;
+use turnwise_core::{KeyName, NewJob};
 use turnwise_store::{Enqueued, Result};
 use uuid::Uuid;
 
@@ -25,9 +25,14 @@ use crate::{
 /// | `$6` | `smallint[]` | priorities |
 /// | `$7` | `text[]`, nullable elements | due times in RFC 3339; null = now, by the database's clock |
 /// | `$8` | `text[]`, nullable elements | retry policies as text; null = the default |
+/// | `$9` | `text[]`, nullable elements | limit keys; null = none |
 ///
-/// Returns one column `id uuid`, one row for each job that was not there before.
+/// Returns one column `id uuid`, one row for each job that was not there before. If one of these belongs to a group that
+/// takes no more, the statement fails with SQLSTATE [`REFUSED`] and the reason as its message.
 pub const ENQUEUE: &str = include_str!("../sql/enqueue.sql");
+
+/// The SQLSTATE of a submit that is refused: the message is for the submitter.
+pub const REFUSED: &str = "TW001";
 
 /// Most jobs in one statement; a longer list becomes several in one transaction.
 const CHUNK: usize = 10_000;
@@ -35,7 +40,9 @@ const CHUNK: usize = 10_000;
 /// Stores `jobs` in the transaction of `client`: they exist if and when it commits.
 ///
 /// Any client of tokio-postgres or deadpool-postgres will do, through its `tokio_postgres::Client` or `Transaction`.
-/// On a client without a transaction each statement is its own.
+/// On a client without a transaction each statement is its own. [`StoreError::Refused`](turnwise_store::StoreError) with
+/// the reason as its text for a new job of a group that takes no more; as after any error, PostgreSQL then lets a
+/// transaction only roll back, to a savepoint before this call or whole.
 ///
 /// ```no_run
 /// # use turnwise_core::{Json, JobId, NewJob, TaskName};
@@ -88,6 +95,7 @@ struct Columns<'a> {
     priorities: Vec<i16>,
     dues: Vec<Option<String>>,
     retries: Vec<Option<String>>,
+    keys: Vec<Option<&'a str>>,
 }
 
 impl<'a> Columns<'a> {
@@ -101,11 +109,22 @@ impl<'a> Columns<'a> {
             priorities: jobs.iter().map(|job| job.priority.get().into()).collect(),
             dues: jobs.iter().map(|job| job.due.map(|due| due.to_string())).collect(),
             retries: jobs.iter().map(|job| policy_text(&job.retry)).collect(),
+            keys: jobs.iter().map(|job| job.key.as_ref().map(KeyName::as_str)).collect(),
         }
     }
 
-    fn binds(&self) -> [&(dyn ToSql + Sync); 8] {
-        [&self.ids, &self.tasks, &self.args, &self.queues, &self.groups, &self.priorities, &self.dues, &self.retries]
+    fn binds(&self) -> [&(dyn ToSql + Sync); 9] {
+        [
+            &self.ids,
+            &self.tasks,
+            &self.args,
+            &self.queues,
+            &self.groups,
+            &self.priorities,
+            &self.dues,
+            &self.retries,
+            &self.keys,
+        ]
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! [`store`] the verbs, and how they reach the database → [`mod@migrate`] how the schema comes and grows → `rows` between
 //! values and columns → [`enqueue`] also in the caller's own transaction → `nodes` who is there and who dispatches →
-//! `news` the tail → `assign`, `settle`, `control` the three that change jobs → `read` for people → `bell` the doorbell.
+//! `news` the tail → `assign`, `settle`, `control` the three that change jobs → `read` for people → `memo` settings and charges → `bell` the doorbell.
 //!
 //! One statement a file in `sql/`; none of them decides anything.
 
@@ -16,8 +16,9 @@ mod assign;
 mod settle;
 mod control;
 mod read;
+mod memo;
 mod bell;
 
-pub use enqueue::{ENQUEUE, enqueue_in};
+pub use enqueue::{ENQUEUE, REFUSED, enqueue_in};
 pub use migrate::{Step, migrate, migrate_check, migrate_print};
 pub use store::PostgresStore;

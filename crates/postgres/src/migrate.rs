@@ -14,7 +14,10 @@ pub struct Step {
     pub sql: &'static str,
 }
 
-const STEPS: &[Step] = &[Step { version: 1, name: "begin", sql: include_str!("../migrations/0001_begin.sql") }];
+const STEPS: &[Step] = &[
+    Step { version: 1, name: "begin", sql: include_str!("../migrations/0001_begin.sql") },
+    Step { version: 2, name: "memos", sql: include_str!("../migrations/0002_memos.sql") },
+];
 
 /// Any number that other programs do not use for an advisory lock: "turnwise" in ASCII.
 const LOCK: i64 = 0x7475_726e_7769_7365;

@@ -28,7 +28,7 @@ pub(crate) async fn load(store: &Inner, load: Load) -> Result<Page> {
             (query(&client, include_str!("../sql/load_these.sql"), &[&ids]).await.map_err(fail)?, None)
         }
     };
-    let now = rows::now(rows.first().ok_or_else(|| StoreError::broken("load", "no answer"))?, 11)?;
+    let now = rows::now(rows.first().ok_or_else(|| StoreError::broken("load", "no answer"))?, 12)?;
     let mut names = Names::default();
     let mut jobs = Vec::with_capacity(rows.len());
     for row in &rows {
@@ -50,16 +50,18 @@ pub(crate) async fn news(store: &Inner, ask: &AskNews) -> Result<News> {
         client.execute(include_str!("../sql/restamp_changes.sql"), &[]).await.map_err(fail)?;
         let row = client.query_one(include_str!("../sql/news_begin.sql"), &[]).await.map_err(fail)?;
         let (cursor, now) = (Cursor(get(&row, 0)?), rows::now(&row, 1)?);
-        return Ok(News { now, cursor, jobs: Vec::new(), changes: Vec::new() });
+        return Ok(News { now, cursor, jobs: Vec::new(), changes: Vec::new(), memos: false });
     };
     let rows = query(&client, include_str!("../sql/news.sql"), &[&last.0, &ask.epoch.0]).await.map_err(fail)?;
     let mut begin = None;
     let mut jobs = Vec::with_capacity(rows.len());
     let mut changes = Vec::new();
+    let mut memos = false;
     let mut names = Names::default();
     for row in &rows {
         match get::<i32>(row, KIND)? {
             0 => begin = Some((Cursor(get(row, CURSOR)?), rows::now(row, NOW)?)),
+            3 => memos = true,
             1 => jobs.extend(rows::head(row, HEAD, &mut names)?),
             _ => {
                 let order: (i64, i64) = (get(row, CHANGE)?, get(row, CHANGE + 1)?);
@@ -76,7 +78,8 @@ pub(crate) async fn news(store: &Inner, ask: &AskNews) -> Result<News> {
     jobs.sort_unstable_by_key(|head| head.seq);
     changes.sort_unstable_by_key(|(order, _)| *order);
     let (cursor, now) = begin.ok_or_else(|| StoreError::broken("read the news", "no answer"))?;
-    Ok(News { now, cursor, jobs, changes: changes.into_iter().map(|(_, change)| change).collect() })
+    let changes = changes.into_iter().map(|(_, change)| change).collect();
+    Ok(News { now, cursor, jobs, changes, memos })
 }
 
 /// Columns of `news.sql`.

@@ -44,6 +44,8 @@ async fn try_join(store: &Inner, join: &Join) -> Result<Option<Joined>> {
         let seen = Replace { incarnation: other.incarnation, lease_until: other.lease_until };
         if join.replace != Some(seen) {
             let now = rows::now(row, 11)?;
+            // Waited for: a lock that outlives the answer would keep the other one from being called lost.
+            transaction.rollback().await.map_err(fail)?;
             return Ok(Some(Joined::Taken { by: Box::new(other), now }));
         }
         transaction.execute(include_str!("../sql/join_replace.sql"), &[&other.incarnation.0]).await.map_err(fail)?;

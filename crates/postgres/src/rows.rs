@@ -13,8 +13,8 @@ use tokio_postgres::{
     types::{FromSql, IsNull, ToSql, Type, accepts, to_sql_checked},
 };
 use turnwise_core::{
-    Fence, GroupName, Incarnation, Job, JobHead, JobId, Json, Node, NodeName, Priority, QueueName, RetryPolicy, State,
-    TaskName, Timestamp,
+    Fence, GroupName, Incarnation, Job, JobHead, JobId, Json, KeyName, Node, NodeName, Priority, QueueName,
+    RetryPolicy, State, TaskName, Timestamp,
     job::{AssignedJob, Counts},
 };
 use turnwise_store::{Result, StoreError};
@@ -122,6 +122,10 @@ fn priority(row: &Row, at: usize) -> Result<Priority> {
     Priority::new(get::<i16>(row, at)?.into()).map_err(|error| StoreError::broken("read a row", error))
 }
 
+fn key(row: &Row, at: usize, names: &mut Names) -> Result<Option<KeyName>> {
+    Ok(get::<Option<&str>>(row, at)?.map(|name| KeyName::stored(names.share(name))))
+}
+
 /// A count that the database keeps as a signed number.
 fn count(row: &Row, at: usize) -> Result<u32> {
     Ok(u32::try_from(get::<i32>(row, at)?).unwrap_or(0))
@@ -132,8 +136,8 @@ pub(crate) fn counts(row: &Row, at: usize) -> Result<Counts> {
     Ok(Counts { attempt: count(row, at)?, retry: count(row, at + 1)?, crashes: count(row, at + 2)? })
 }
 
-/// `id, seq, task, queue, grp, priority, state, due_at, fence, crashes, node`, from column `at` on; `None` where a left
-/// join found no job.
+/// `id, seq, task, queue, grp, priority, state, due_at, fence, crashes, node, key`, from column `at` on; `None` where
+/// a left join found no job.
 pub(crate) fn head(row: &Row, at: usize, names: &mut Names) -> Result<Option<JobHead>> {
     let Some(id) = get::<Option<Uuid>>(row, at)? else { return Ok(None) };
     Ok(Some(JobHead {
@@ -148,6 +152,7 @@ pub(crate) fn head(row: &Row, at: usize, names: &mut Names) -> Result<Option<Job
         fence: Fence(get(row, at + 8)?),
         crashes: count(row, at + 9)?,
         node: get::<Option<Uuid>>(row, at + 10)?.map(Incarnation),
+        key: key(row, at + 11, names)?,
     }))
 }
 
@@ -192,6 +197,7 @@ pub(crate) fn job(row: &Row, names: &mut Names) -> Result<Job> {
         assigned_at: moment(row, 18)?,
         started_at: moment(row, 19)?,
         finished_at: moment(row, 20)?,
+        key: key(row, 21, names)?,
     })
 }
 

@@ -14,10 +14,11 @@ use tokio_postgres::{Config, NoTls, Row, error::SqlState, types::ToSql};
 use turnwise_core::{Incarnation, Job, JobId, NewJob};
 use turnwise_store::{
     AskLost, AskNews, Assign, AssignReply, BatchId, Beat, Bell, Cursor, Delivery, Enqueued, Epoch, Filter, Fleet,
-    Intervention, Join, Joined, Load, LostNode, News, Options, Page, Pulse, Result, Settle, Settled, Store, StoreError,
+    Intervention, Join, Joined, Load, LostNode, Memo, MemoKind, NewMemo, News, Options, Page, Pulse, Result, Settle,
+    Settled, Store, StoreError,
 };
 
-use crate::{assign, bell::Listener, control, enqueue, migrate, news, nodes, read, settle};
+use crate::{assign, bell::Listener, control, enqueue, memo, migrate, news, nodes, read, settle};
 
 /// Jobs in a PostgreSQL database, shared by all who open it. Cheap to clone; clones share connections and bell.
 ///
@@ -128,6 +129,14 @@ impl Store for PostgresStore {
 
     async fn nodes(&self) -> Result<Fleet> {
         nodes::nodes(&self.0).await
+    }
+
+    async fn recall(&self, kinds: Vec<MemoKind>) -> Result<Vec<Memo>> {
+        memo::recall(&self.0, &kinds).await
+    }
+
+    async fn remember(&self, lead: Option<(Incarnation, Epoch)>, memos: Vec<NewMemo>) -> Result<Vec<bool>> {
+        memo::remember(&self.0, lead, &memos).await
     }
 
     fn bell(&self) -> Bell {
@@ -255,6 +264,9 @@ fn classify(error: tokio_postgres::Error, what: &'static str) -> StoreError {
             StoreError::broken(what, causes(&error))
         };
     };
+    if let Some(refusal) = error.as_db_error().filter(|_| code.code() == enqueue::REFUSED) {
+        return StoreError::Refused(refusal.message().to_owned());
+    }
     let text = causes(&error);
     let schema_is_missing = [
         SqlState::UNDEFINED_TABLE,

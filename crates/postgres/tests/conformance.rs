@@ -51,7 +51,7 @@ impl Harness for PostgresHarness {
 
     async fn reset(&self) {
         self.sql(
-            "truncate turnwise.job, turnwise.history, turnwise.node, turnwise.assignment, turnwise.change;
+            "truncate turnwise.job, turnwise.history, turnwise.node, turnwise.assignment, turnwise.change, turnwise.memo;
              update turnwise.dispatcher set holder = null, epoch = 0, until = null, asleep = false;",
         )
         .await;

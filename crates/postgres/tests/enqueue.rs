@@ -3,9 +3,9 @@
 mod database;
 
 use database::{client, fresh_store, id, job};
-use turnwise_core::{JobId, State};
-use turnwise_postgres::enqueue_in;
-use turnwise_store::{Enqueued, Filter, Store, StoreError};
+use turnwise_core::{GroupName, JobId, KeyName, NewJob, State};
+use turnwise_postgres::{PostgresStore, REFUSED, enqueue_in};
+use turnwise_store::{Enqueued, Filter, MemoKind, NewMemo, Store, StoreError};
 use uuid::Uuid;
 
 #[tokio::test]
@@ -37,7 +37,8 @@ async fn a_job_exists_together_with_the_writes_of_its_transaction() {
 async fn the_sql_function_submits_with_named_parameters() {
     let (store, url) = fresh_store().await;
     let app = client(&url).await;
-    let sql = r#"select turnwise.enqueue('mail', '{"to": 1.50}', "group" => 'acme', priority => 2, retry => 'none')"#;
+    let sql = r#"select turnwise.enqueue('mail', '{"to": 1.50}', "group" => 'acme', priority => 2, retry => 'none',
+                 key => 'db-1')"#;
     let first = JobId(app.query_one(sql, &[]).await.unwrap().get::<_, Uuid>(0));
     let second = JobId(app.query_one("select turnwise.enqueue('report')", &[]).await.unwrap().get::<_, Uuid>(0));
     assert!(first < second, "ids sort by time");
@@ -46,8 +47,10 @@ async fn the_sql_function_submits_with_named_parameters() {
     assert_eq!((job.task.as_str(), job.group.as_str(), job.queue.as_str()), ("mail", "acme", "default"));
     assert_eq!((job.args.as_str(), job.priority.get(), job.retry.to_string().as_str()), (r#"{"to": 1.50}"#, 2, "none"));
     assert_eq!((job.state, job.due_at), (State::Waiting, Some(job.submitted_at)));
+    assert_eq!(job.key, Some(KeyName::new("db-1").unwrap()));
     let plain = store.job(second).await.unwrap().unwrap();
     assert_eq!((plain.args.as_str(), plain.retry), ("null", turnwise_core::RetryPolicy::default()));
+    assert_eq!(plain.key, None);
 }
 
 #[tokio::test]
@@ -61,10 +64,63 @@ async fn the_sql_function_refuses_what_no_node_could_read() {
         "turnwise.enqueue('mail', \"group\" => '')",
         "turnwise.enqueue('mail', queue => repeat('x', 201))",
         "turnwise.enqueue('mail', retry => 'sometimes')",
+        "turnwise.enqueue('mail', key => '')",
+        "turnwise.enqueue('mail', key => repeat('x', 201))",
     ] {
         let error = app.query_one(&format!("select {bad}"), &[]).await.expect_err(bad);
         assert_eq!(error.code().map(|code| code.code()), Some("23514"), "{bad}");
     }
+    assert_eq!(store.jobs(Filter::default()).await.unwrap(), []);
+}
+
+const SENTENCE: &str = r#"group "default" has 1000 waiting jobs, its limit: 100%"#;
+
+async fn fill(store: &PostgresStore) {
+    let (name, value) = ("default".to_owned(), Some(SENTENCE.to_owned()));
+    store.remember(None, vec![NewMemo { kind: MemoKind::Full, name, value, seen: None }]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_full_group_refuses_the_job_and_a_savepoint_saves_the_rest_of_the_transaction() {
+    let (store, url) = fresh_store().await;
+    store.enqueue(vec![job(1)]).await.unwrap();
+    fill(&store).await;
+    let mut app = client(&url).await;
+    app.batch_execute("create table bill (id int)").await.unwrap();
+    let mut transaction = app.transaction().await.unwrap();
+    transaction.batch_execute("insert into bill values (1)").await.unwrap();
+    let savepoint = transaction.savepoint("enqueue").await.unwrap();
+    assert_eq!(enqueue_in(&savepoint, &[job(1)]).await.unwrap(), [Enqueued { id: id(1), new: false }]);
+    let other = NewJob { group: GroupName::new("other").unwrap(), ..job(2) };
+    let error = enqueue_in(&savepoint, &[other, job(3)]).await.unwrap_err();
+    assert!(matches!(&error, StoreError::Refused(text) if text == SENTENCE), "{error}");
+    savepoint.rollback().await.unwrap();
+    transaction.commit().await.unwrap();
+    assert_eq!(app.query_one("select count(*) from bill", &[]).await.unwrap().get::<_, i64>(0), 1);
+    assert_eq!(store.jobs(Filter::default()).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn the_sql_function_refuses_a_job_of_a_full_group() {
+    let (store, url) = fresh_store().await;
+    fill(&store).await;
+    let app = client(&url).await;
+    let error = app.query_one("select turnwise.enqueue('mail')", &[]).await.unwrap_err();
+    let error = error.as_db_error().unwrap();
+    assert_eq!((error.code().code(), error.message()), (REFUSED, SENTENCE));
+    assert_eq!(store.jobs(Filter::default()).await.unwrap(), []);
+    app.query_one("select turnwise.enqueue('mail', \"group\" => 'other')", &[]).await.unwrap();
+}
+
+#[tokio::test]
+async fn more_jobs_than_one_statement_takes_are_refused_together() {
+    let (store, _) = fresh_store().await;
+    fill(&store).await;
+    let group = GroupName::new("other").unwrap();
+    let mut jobs: Vec<_> = (0..10_000).map(|n| NewJob { group: group.clone(), ..job(n) }).collect();
+    jobs.push(job(10_000));
+    let error = store.enqueue(jobs).await.unwrap_err();
+    assert!(matches!(&error, StoreError::Refused(text) if text == SENTENCE), "{error}");
     assert_eq!(store.jobs(Filter::default()).await.unwrap(), []);
 }
 

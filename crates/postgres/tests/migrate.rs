@@ -4,7 +4,7 @@ mod database;
 
 use database::{client, fresh_url};
 use turnwise_postgres::{PostgresStore, migrate, migrate_check, migrate_print};
-use turnwise_store::{Options, StoreError};
+use turnwise_store::{Filter, Options, Store, StoreError};
 
 /// Everything of the catalog that a statement could notice.
 const CATALOG: &str = "
@@ -39,6 +39,31 @@ async fn the_steps_one_by_one_give_the_whole_schema() {
     assert_eq!(catalog(&stepwise).await, expected);
     assert_eq!(catalog(&printed).await, expected);
     assert_eq!(migrate_check(&printed).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_database_of_the_first_version_is_brought_up_to_date_with_its_jobs() {
+    let (url, whole) = (fresh_url(), fresh_url());
+    let app = client(&url).await;
+    app.batch_execute(include_str!("../migrations/0001_begin.sql")).await.unwrap();
+    app.batch_execute(
+        "insert into turnwise.migration (version, name) values (1, 'begin');
+         select turnwise.enqueue('mail', retry => 'none');
+         insert into turnwise.history
+                (id, seq, task, queue, grp, priority, args, state, attempt, retries, crashes, fence, cancel_requested,
+                 submitted_at, ended_at)
+         values (gen_random_uuid(), 7, 'mail', 'q', 'g', 5, 'null', 4, 1, 0, 0, 1, false, now(), now());",
+    )
+    .await
+    .unwrap();
+    let pending: Vec<_> = migrate_check(&url).await.unwrap().iter().map(|step| step.version).collect();
+    assert_eq!(pending, [2]);
+    let store = PostgresStore::open(&url, Options::default()).await.unwrap();
+    client(&whole).await.batch_execute(include_str!("../schema.sql")).await.unwrap();
+    assert_eq!(catalog(&url).await, catalog(&whole).await);
+    let jobs = store.jobs(Filter::default()).await.unwrap();
+    assert_eq!(jobs.iter().map(|job| &job.key).collect::<Vec<_>>(), [&None, &None]);
+    app.batch_execute("select turnwise.enqueue('mail')").await.unwrap();
 }
 
 #[tokio::test]
@@ -84,7 +109,7 @@ async fn a_newer_schema_is_refused_naming_both_versions() {
             Err(StoreError::Refused(text)) => text,
             other => panic!("{other:?}"),
         };
-        assert!(text.contains("version 999") && text.contains("up to 1"), "{text}");
+        assert!(text.contains("version 999") && text.contains("up to 2"), "{text}");
     }
 }
 

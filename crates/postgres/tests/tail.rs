@@ -110,6 +110,31 @@ async fn jobs_of_savepoints_are_seen_with_their_transaction_unless_rolled_back()
 }
 
 #[tokio::test]
+async fn memos_of_a_long_open_transaction_are_news_when_it_commits_and_once() {
+    let (store, url) = fresh_store().await;
+    let mut cursor = news(&store, None).await.cursor;
+    let mut app = client(&url).await;
+    // As `remember` leaves word, only slower.
+    let word = "insert into turnwise.change (jobs, ran, memos) values ('{}', '{}', true)";
+    let transaction = app.transaction().await.unwrap();
+    transaction.execute(word, &[]).await.unwrap();
+    for n in 1..4 {
+        store.enqueue(vec![job(n)]).await.unwrap();
+        let heard = news(&store, Some(&cursor)).await;
+        assert_eq!((heard.memos, heard.jobs.len()), (false, 1));
+        cursor = heard.cursor;
+    }
+    transaction.commit().await.unwrap();
+    let heard = news(&store, Some(&cursor)).await;
+    assert_eq!((heard.memos, heard.jobs.len(), heard.changes.len()), (true, 0, 0));
+    assert!(!news(&store, Some(&heard.cursor)).await.memos);
+    let transaction = app.transaction().await.unwrap();
+    transaction.execute(word, &[]).await.unwrap();
+    transaction.rollback().await.unwrap();
+    assert!(!news(&store, Some(&heard.cursor)).await.memos);
+}
+
+#[tokio::test]
 async fn jobs_stamped_by_another_clusters_future_are_not_news_for_ever() {
     let (store, url) = fresh_store().await;
     store.enqueue(vec![job(1)]).await.unwrap();

@@ -2,9 +2,9 @@
 -- Guard: the fence. Index: primary key.
 insert into turnwise_history (id, seq, task, args, queue, grp, priority, retry, state, attempt, retries, crashes, fence,
                               cancel_requested, node_name, result, error, submitted_at, due_at, assigned_at, started_at,
-                              finished_at, ended_at)
+                              finished_at, ended_at, key)
 select id, seq, task, args, queue, grp, priority, retry, ?10, ?3, ?4, ?5, ?7,
        cancel_requested, coalesce(?11, node_name), ?12, coalesce(?6, error), submitted_at, due_at, assigned_at,
-       coalesce(?8, started_at), coalesce(?9, finished_at, ?13), ?13
+       coalesce(?8, started_at), coalesce(?9, finished_at, ?13), ?13, key
   from turnwise_job
  where seq = ?1 and fence = ?2

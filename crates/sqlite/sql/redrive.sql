@@ -2,9 +2,9 @@
 -- out of history in the same transaction. Index: primary key.
 insert into turnwise_job (id, task, args, queue, grp, priority, retry, state, attempt, retries, crashes, fence,
                           cancel_requested, node_name, result, error, submitted_at, due_at, assigned_at, started_at,
-                          finished_at)
+                          finished_at, key)
 select id, task, args, queue, grp, priority, retry, state, attempt, retries, crashes, fence,
        cancel_requested, node_name, result, error, submitted_at, due_at, assigned_at, started_at,
-       finished_at
+       finished_at, key
   from turnwise_history
  where id = ?1

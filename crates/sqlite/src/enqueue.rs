@@ -1,16 +1,20 @@
 //! Enqueue: new jobs, in a transaction of the store's or of the caller's own.
 
 use rusqlite::{Connection, params};
-use turnwise_core::{NewJob, Timestamp};
+use turnwise_core::{KeyName, NewJob, Timestamp};
 use turnwise_store::{Enqueued, Result, StoreError, memory::Clock};
 
-use crate::store::{Failure, explain};
+use crate::{
+    memo,
+    store::{Failure, explain},
+};
 
 /// Stores `jobs` in the caller's own transaction, on the caller's own connection to the store's file (a
 /// `&rusqlite::Transaction` is one too): they are there when it commits, and never were when it rolls back.
 ///
 /// All of them or none are stored, also when the caller goes on with the transaction after an error. An id that is
-/// already there is left alone and told as such. Begin the transaction with `begin immediate`: one that reads first and
+/// already there is left alone and told as such. A new job of a group that takes no more is [`StoreError::Refused`],
+/// with the reason as its text. Begin the transaction with `begin immediate`: one that reads first and
 /// writes later fails with [`StoreError::Transient`] if somebody else has written in between.
 ///
 /// ```
@@ -65,6 +69,8 @@ pub(crate) fn enqueue(
     now: Timestamp,
 ) -> std::result::Result<Vec<Enqueued>, Failure> {
     let mut insert = conn.prepare_cached(include_str!("../sql/enqueue.sql"))?;
+    // Asked once a call: as long as no group is full, a job costs no look of its own.
+    let any_full = memo::any_full(conn)?;
     let mut enqueued = Vec::with_capacity(jobs.len());
     for job in jobs {
         let rows = insert.execute(params![
@@ -77,7 +83,11 @@ pub(crate) fn enqueue(
             job.retry.to_string(),
             now.micros(),
             job.due.unwrap_or(now).micros(),
+            job.key.as_ref().map(KeyName::as_str),
         ])?;
+        if any_full && rows == 1 {
+            memo::refuse_if_full(conn, &job.group)?;
+        }
         enqueued.push(Enqueued { id: job.id, new: rows == 1 });
     }
     Ok(enqueued)

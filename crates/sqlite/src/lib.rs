@@ -2,12 +2,13 @@
 //!
 //! `store` how a file is opened, and which module does which verb → `migrate` the schema and its steps → `writer`
 //! the one thread that writes → `rows` how values lie in columns → the verbs: `enqueue`, `nodes`, `news`,
-//! `assign`, `settle`, `control`, `read` → `bell` how other processes' writes are heard.
+//! `assign`, `settle`, `control`, `read`, `memo` → `bell` how other processes' writes are heard.
 
 mod assign;
 mod bell;
 mod control;
 mod enqueue;
+mod memo;
 mod migrate;
 mod news;
 mod nodes;

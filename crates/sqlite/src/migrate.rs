@@ -19,7 +19,10 @@ pub struct Step {
     pub sql: &'static str,
 }
 
-const STEPS: [Step; 1] = [Step { version: 1, name: "tables", sql: include_str!("../migrations/0001_tables.sql") }];
+const STEPS: [Step; 2] = [
+    Step { version: 1, name: "tables", sql: include_str!("../migrations/0001_tables.sql") },
+    Step { version: 2, name: "memos", sql: include_str!("../migrations/0002_memos.sql") },
+];
 
 /// All steps this version knows.
 pub fn steps() -> &'static [Step] {

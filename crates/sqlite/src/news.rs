@@ -40,7 +40,7 @@ pub(crate) fn load(conn: &Connection, load: Load, now: Timestamp) -> Result<Page
 pub(crate) fn news(conn: &Connection, ask: &AskNews, now: Timestamp) -> Result<News> {
     let mut cursor = conn.prepare_cached(include_str!("../sql/cursor.sql"))?;
     let seen = cursor.query_row((), |row| Ok(Seen { job: row.get(0)?, change: row.get(1)? }))?;
-    let mut news = News { now, cursor: seen.cursor(), jobs: Vec::new(), changes: Vec::new() };
+    let mut news = News { now, cursor: seen.cursor(), jobs: Vec::new(), changes: Vec::new(), memos: false };
     let Some(last) = &ask.cursor else { return Ok(news) };
     let last = Seen::read(last)?;
     let mut names = Names::default();
@@ -49,6 +49,7 @@ pub(crate) fn news(conn: &Connection, ask: &AskNews, now: Timestamp) -> Result<N
     let mut changes = conn.prepare_cached(include_str!("../sql/changes.sql"))?;
     let mut changes = changes.query(params![last.change, ask.epoch.0])?;
     while let Some(row) = changes.next()? {
+        news.memos |= row.get::<_, bool>(1)?;
         for (id, ran) in rows::unpack_changes(row.get_ref(0)?.as_blob().map_err(rusqlite::Error::from)?) {
             news.changes.push(Change { id, ran, head: head(conn, id, &mut names)? });
         }

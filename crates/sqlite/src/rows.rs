@@ -4,8 +4,8 @@ use std::{collections::HashSet, error::Error, sync::Arc, time::Duration};
 
 use rusqlite::{Row, types::Type};
 use turnwise_core::{
-    Fence, GroupName, Incarnation, Job, JobHead, JobId, Json, Node, NodeName, Priority, QueueName, RetryPolicy, State,
-    TaskName, Timestamp,
+    Fence, GroupName, Incarnation, Job, JobHead, JobId, Json, KeyName, Node, NodeName, Priority, QueueName,
+    RetryPolicy, State, TaskName, Timestamp,
     job::{AssignedJob, Counts},
 };
 use turnwise_store::{BatchId, Held};
@@ -45,6 +45,7 @@ pub(crate) fn head(row: &Row<'_>, names: &mut Names) -> Result<JobHead> {
         fence: Fence(row.get(8)?),
         crashes: row.get(9)?,
         node: node_ref(row, 10)?,
+        key: key(row, 11, names)?,
     })
 }
 
@@ -86,6 +87,7 @@ pub(crate) fn job(row: &Row<'_>, names: &mut Names) -> Result<Job> {
         assigned_at: moment(row, 18)?,
         started_at: moment(row, 19)?,
         finished_at: moment(row, 20)?,
+        key: key(row, 21, names)?,
     })
 }
 
@@ -142,6 +144,10 @@ pub(crate) fn state(row: &Row<'_>, column: usize) -> Result<State> {
 pub(crate) fn moment(row: &Row<'_>, column: usize) -> Result<Option<Timestamp>> {
     let micros: Option<i64> = row.get(column)?;
     Ok(micros.map(Timestamp::from_micros))
+}
+
+fn key(row: &Row<'_>, column: usize, names: &mut Names) -> Result<Option<KeyName>> {
+    Ok(row.get_ref(column)?.as_str_or_null()?.map(|name| KeyName::stored(names.share(name))))
 }
 
 /// Three columns from `first`.

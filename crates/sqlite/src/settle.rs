@@ -193,7 +193,11 @@ pub(crate) fn write(
 pub(crate) fn tell(conn: &Connection, told: Option<Epoch>, changed: &[(JobId, Option<Duration>)]) -> Result<()> {
     if !changed.is_empty() {
         let told = told.map(|epoch| epoch.0);
-        conn.prepare_cached(include_str!("../sql/tell.sql"))?.execute(params![told, rows::pack_changes(changed)])?;
+        conn.prepare_cached(include_str!("../sql/tell.sql"))?.execute(params![
+            told,
+            rows::pack_changes(changed),
+            false
+        ])?;
     }
     Ok(())
 }

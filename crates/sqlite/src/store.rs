@@ -10,15 +10,15 @@ use async_trait::async_trait;
 use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags, ffi};
 use turnwise_core::{Incarnation, Job, JobId, NewJob, Timestamp, time::parse_span};
 use turnwise_store::{
-    AskLost, AskNews, Assign, AssignReply, BatchId, Beat, Bell, Cursor, Delivery, Enqueued, Filter, Fleet,
-    Intervention, Join, Joined, Load, LostNode, News, Options, Page, Pulse, Result, Settle, Settled, Store, StoreError,
-    memory::Clock,
+    AskLost, AskNews, Assign, AssignReply, BatchId, Beat, Bell, Cursor, Delivery, Enqueued, Epoch, Filter, Fleet,
+    Intervention, Join, Joined, Load, LostNode, Memo, MemoKind, NewMemo, News, Options, Page, Pulse, Result, Settle,
+    Settled, Store, StoreError, memory::Clock,
 };
 
 use crate::{
     assign,
     bell::{Ring, Watcher},
-    control, enqueue, migrate, news, nodes,
+    control, enqueue, memo, migrate, news, nodes,
     read::{self, Reader},
     settle,
     writer::Writer,
@@ -206,6 +206,14 @@ impl Store for SqliteStore {
 
     async fn nodes(&self) -> Result<Fleet> {
         self.read(For::People, read::fleet).await
+    }
+
+    async fn recall(&self, kinds: Vec<MemoKind>) -> Result<Vec<Memo>> {
+        self.read(For::Control, move |conn, _| memo::recall(conn, kinds)).await
+    }
+
+    async fn remember(&self, lead: Option<(Incarnation, Epoch)>, memos: Vec<NewMemo>) -> Result<Vec<bool>> {
+        self.inner.writer.write(move |conn, _| memo::remember(conn, lead, &memos)).await
     }
 
     fn bell(&self) -> Bell {

@@ -2,9 +2,9 @@
 
 use rusqlite::{Connection, TransactionBehavior};
 use tempfile::TempDir;
-use turnwise_core::{JobId, Json, NewJob, State, TaskName};
+use turnwise_core::{GroupName, JobId, Json, NewJob, State, TaskName};
 use turnwise_sqlite::{SqliteStore, enqueue_in, rusqlite};
-use turnwise_store::{AskNews, Enqueued, Epoch, Filter, Store, StoreError};
+use turnwise_store::{AskNews, Enqueued, Epoch, Filter, MemoKind, NewMemo, Store, StoreError};
 
 struct Scene {
     _dir: TempDir,
@@ -91,6 +91,25 @@ async fn a_transaction_that_read_too_early_is_told_to_begin_immediate() {
     scene.store.enqueue(vec![job(1)]).await.unwrap();
     let error = enqueue_in(&order, &[job(2)]).unwrap_err();
     assert!(error.is_transient() && error.to_string().contains("begin immediate"), "{error}");
+}
+
+#[tokio::test]
+async fn a_full_group_refuses_the_job_and_leaves_the_callers_transaction_usable() {
+    let mut scene = scene();
+    let sentence = r#"group "default" has 1000 waiting jobs, its limit"#;
+    let full =
+        NewMemo { kind: MemoKind::Full, name: "default".to_owned(), value: Some(sentence.to_owned()), seen: None };
+    scene.store.enqueue(vec![job(1)]).await.unwrap();
+    scene.store.remember(None, vec![full]).await.unwrap();
+    let order = scene.conn.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
+    order.execute("insert into purchase values ('tea')", ()).unwrap();
+    assert_eq!(enqueue_in(&order, &[job(1)]).unwrap(), [Enqueued { id: job(1).id, new: false }]);
+    let other = NewJob { group: GroupName::new("other").unwrap(), ..job(2) };
+    let error = enqueue_in(&order, &[other, job(3)]).unwrap_err();
+    assert!(matches!(&error, StoreError::Refused(text) if text == sentence), "{error}");
+    order.commit().unwrap();
+    assert_eq!(purchases(&scene.conn), 1);
+    assert_eq!(scene.store.jobs(Filter::default()).await.unwrap().len(), 1, "none of the new jobs");
 }
 
 #[test]

@@ -11,8 +11,8 @@ use std::{
 
 use async_trait::async_trait;
 use turnwise_core::{
-    Fence, GroupName, Incarnation, Job, JobHead, JobId, Json, NewJob, Node, NodeName, Priority, QueueName, RetryPolicy,
-    State, TaskName, Timestamp,
+    Fence, GroupName, Incarnation, Job, JobHead, JobId, Json, KeyName, NewJob, Node, NodeName, Priority, QueueName,
+    RetryPolicy, State, TaskName, Timestamp,
     job::{AssignedJob, Counts},
     lifecycle::Target,
 };
@@ -66,6 +66,8 @@ struct Data {
     dispatcher: Dispatcher,
     assignments: BTreeMap<(Incarnation, BatchId), Mail>,
     changes: BTreeMap<i64, ChangeRow>,
+    /// Value and version.
+    memos: BTreeMap<(MemoKind, String), (String, i64)>,
     next_seq: i64,
     next_change: i64,
 }
@@ -87,6 +89,7 @@ struct Row {
     group: GroupName,
     priority: Priority,
     retry: RetryPolicy,
+    key: Option<KeyName>,
     state: State,
     counts: Counts,
     fence: Fence,
@@ -114,6 +117,8 @@ struct Mail {
 struct ChangeRow {
     told: Option<Epoch>,
     jobs: Vec<(JobId, Option<Duration>)>,
+    /// Memos were written.
+    memos: bool,
 }
 
 impl Default for MemoryStore {
@@ -144,6 +149,7 @@ impl Store for MemoryStore {
         let now = self.clock.now();
         let replies = {
             let mut data = self.data();
+            data.check_room(&jobs)?;
             jobs.into_iter().map(|job| data.insert(job, now)).collect()
         };
         self.bell.ring_news();
@@ -262,17 +268,18 @@ impl Store for MemoryStore {
         let data = self.data();
         let cursor = Cursor(format!("{} {}", data.next_seq, data.next_change));
         let Some(last) = ask.cursor else {
-            return Ok(News { now, cursor, jobs: Vec::new(), changes: Vec::new() });
+            return Ok(News { now, cursor, jobs: Vec::new(), changes: Vec::new(), memos: false });
         };
         let (seq, change) = read_cursor(&last)?;
         let mut jobs: Vec<_> = data.jobs.values().filter(|row| row.seq >= seq).map(Row::head).collect();
         jobs.sort_by_key(|head| head.seq);
         let unseen = data.changes.range(change..).filter(|(_, row)| row.told != Some(ask.epoch));
+        let memos = unseen.clone().any(|(_, row)| row.memos);
         let changes = unseen
             .flat_map(|(_, row)| &row.jobs)
             .map(|(id, ran)| Change { id: *id, ran: *ran, head: data.jobs.get(id).map(Row::head) })
             .collect();
-        Ok(News { now, cursor, jobs, changes })
+        Ok(News { now, cursor, jobs, changes, memos })
     }
 
     async fn assign(&self, assign: Assign) -> Result<Vec<(JobId, AssignReply)>> {
@@ -470,12 +477,72 @@ impl Store for MemoryStore {
         Ok(Fleet { now: self.clock.now(), nodes })
     }
 
+    async fn recall(&self, kinds: Vec<MemoKind>) -> Result<Vec<Memo>> {
+        let data = self.data();
+        let wanted = data.memos.iter().filter(|((kind, _), _)| kinds.contains(kind));
+        Ok(wanted
+            .map(|((kind, name), (value, version))| Memo {
+                kind: *kind,
+                name: name.clone(),
+                value: value.clone(),
+                version: *version,
+            })
+            .collect())
+    }
+
+    async fn remember(&self, lead: Option<(Incarnation, Epoch)>, memos: Vec<NewMemo>) -> Result<Vec<bool>> {
+        NewMemo::check_named_once(&memos)?;
+        let mut data = self.data();
+        if let Some((holder, epoch)) = lead {
+            data.check_leading(holder, epoch)?;
+        }
+        let mut replies = Vec::with_capacity(memos.len());
+        let mut changed = false;
+        for NewMemo { kind, name, value, seen } in memos {
+            let memo = (kind, name);
+            let version = data.memos.get(&memo).map_or(0, |(_, version)| *version);
+            let as_seen = seen.is_none_or(|seen| seen == version);
+            replies.push(as_seen);
+            if as_seen {
+                changed |= match value {
+                    Some(value) => {
+                        data.memos.insert(memo, (value, version + 1));
+                        true
+                    }
+                    None => data.memos.remove(&memo).is_some(),
+                };
+            }
+        }
+        let news = changed && lead.is_none();
+        if news {
+            data.write_change(ChangeRow { told: None, jobs: Vec::new(), memos: true });
+        }
+        drop(data);
+        if news {
+            self.bell.ring_news();
+        }
+        Ok(replies)
+    }
+
     fn bell(&self) -> Bell {
         self.bell.clone()
     }
 }
 
 impl Data {
+    /// Whether all that is new among `jobs` may come in.
+    fn check_room(&self, jobs: &[NewJob]) -> Result<()> {
+        let mut ids = BTreeSet::new();
+        for job in jobs {
+            let known = !ids.insert(job.id) || self.jobs.contains_key(&job.id) || self.history.contains_key(&job.id);
+            let full = self.memos.get(&(MemoKind::Full, job.group.to_string()));
+            if let (false, Some((sentence, _))) = (known, full) {
+                return Err(StoreError::Refused(sentence.clone()));
+            }
+        }
+        Ok(())
+    }
+
     fn insert(&mut self, job: NewJob, now: Timestamp) -> Enqueued {
         if self.jobs.contains_key(&job.id) || self.history.contains_key(&job.id) {
             return Enqueued { id: job.id, new: false };
@@ -489,6 +556,7 @@ impl Data {
             group: job.group,
             priority: job.priority,
             retry: job.retry,
+            key: job.key,
             state: State::Waiting,
             counts: Counts::default(),
             fence: Fence::default(),
@@ -529,9 +597,13 @@ impl Data {
 
     fn tell(&mut self, told: Option<Epoch>, jobs: Vec<(JobId, Option<Duration>)>) {
         if !jobs.is_empty() {
-            self.changes.insert(self.next_change, ChangeRow { told, jobs });
-            self.next_change += 1;
+            self.write_change(ChangeRow { told, jobs, memos: false });
         }
+    }
+
+    fn write_change(&mut self, row: ChangeRow) {
+        self.changes.insert(self.next_change, row);
+        self.next_change += 1;
     }
 
     /// The answer, and whether anything was written: a repeated settle changes nothing and is no news.
@@ -642,6 +714,7 @@ impl Data {
             group: row.group.clone(),
             priority: row.priority,
             retry: row.retry.clone(),
+            key: row.key.clone(),
             state: row.state,
             counts: row.counts,
             fence: row.fence,
@@ -676,6 +749,7 @@ impl Row {
             fence: self.fence,
             crashes: self.counts.crashes,
             node: self.node,
+            key: self.key.clone(),
         }
     }
 

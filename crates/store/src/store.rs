@@ -35,6 +35,9 @@ impl Default for Options {
 pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// Stores `jobs` in one transaction: all of them or none, in submission order. An id that is already there, waiting
     /// or finished, is left alone and told as such; so the same call may be repeated until it answers.
+    ///
+    /// A new job whose group has a [`MemoKind::Full`] memo refuses the whole call: [`StoreError::Refused`] with the
+    /// memo's value as its text. A job that is already there is never a reason to refuse.
     async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>>;
 
     /// Makes a node known. The same name alive in another incarnation is answered with [`Joined::Taken`]; nothing changes.
@@ -91,6 +94,19 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
 
     /// All nodes, lost ones included, by name and joining time.
     async fn nodes(&self) -> Result<Fleet>;
+
+    /// Small durable values of core's own making: settings by name, charges. The store neither reads nor judges them,
+    /// except that it refuses jobs of a group that is [`MemoKind::Full`]. All memos of these kinds, by kind and name.
+    async fn recall(&self, kinds: Vec<MemoKind>) -> Result<Vec<Memo>>;
+
+    /// Writes memos in one transaction, each of them named once. With `lead`, only if that holder and epoch lead
+    /// ([`StoreError::NotLeading`] otherwise, and nothing is changed). What is written without `lead` is news to the
+    /// dispatcher, and rings.
+    ///
+    /// Answers in the order of the memos; `false`: the version was not [`NewMemo::seen`] any more, and this memo is left
+    /// alone. Repeated, a memo with `seen` is `false` if the first call wrote it (read it again: the version moved on, by
+    /// that very call), one without is written again, the same value under the next version.
+    async fn remember(&self, lead: Option<(Incarnation, Epoch)>, memos: Vec<NewMemo>) -> Result<Vec<bool>>;
 
     /// Where to wait for a ring.
     fn bell(&self) -> Bell;
@@ -187,6 +203,8 @@ pub struct News {
     pub cursor: Cursor,
     pub jobs: Vec<JobHead>,
     pub changes: Vec<Change>,
+    /// Whether a memo was written or deleted by others than the dispatcher: recall them.
+    pub memos: bool,
 }
 
 /// A job that was settled elsewhere or changed by a person.
@@ -337,4 +355,86 @@ impl Filter {
 pub struct Fleet {
     pub now: Timestamp,
     pub nodes: Vec<Node>,
+}
+
+/// What a memo is about; its name says which one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum MemoKind {
+    /// Settings of all of it; one memo, whatever its name.
+    Installation,
+    Queue,
+    Group,
+    Task,
+    /// Settings of a limit key.
+    Key,
+    /// What a group has used so far.
+    Charge,
+    /// By group: no more jobs are taken. The value is the sentence a submitter is told.
+    Full,
+}
+
+impl MemoKind {
+    pub const ALL: [MemoKind; 7] =
+        [Self::Installation, Self::Queue, Self::Group, Self::Task, Self::Key, Self::Charge, Self::Full];
+
+    /// Number in the database; never reuse one. In the order of the kinds: memos are told by it.
+    pub fn code(self) -> i16 {
+        match self {
+            Self::Installation => 0,
+            Self::Queue => 1,
+            Self::Group => 2,
+            Self::Task => 3,
+            Self::Key => 4,
+            Self::Charge => 5,
+            Self::Full => 6,
+        }
+    }
+
+    pub fn from_code(code: i16) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.code() == code)
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Memo {
+    pub kind: MemoKind,
+    pub name: String,
+    pub value: String,
+    /// 1 when it is first written, one more with each write. A memo that was deleted and is written again may begin
+    /// anew.
+    pub version: i64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewMemo {
+    pub kind: MemoKind,
+    pub name: String,
+    /// `None`: delete it. One that is not there is deleted already.
+    pub value: Option<String>,
+    /// Write only if the memo still has this version; 0: only if it is not there.
+    pub seen: Option<i64>,
+}
+
+impl NewMemo {
+    /// A call that names a memo twice has no order to write them in: it is a mistake of the program.
+    pub fn check_named_once(memos: &[NewMemo]) -> Result<()> {
+        let mut names: Vec<_> = memos.iter().map(|memo| (memo.kind, memo.name.as_str())).collect();
+        names.sort_unstable();
+        match names.windows(2).find(|pair| pair[0] == pair[1]) {
+            Some(pair) => Err(StoreError::broken("remember", format!("{:?} is named twice in one call", pair[0]))),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_of_memos_read_back_and_sort_like_their_codes() {
+        assert!(MemoKind::ALL.into_iter().all(|kind| MemoKind::from_code(kind.code()) == Some(kind)));
+        assert!(MemoKind::ALL.windows(2).all(|pair| pair[0] < pair[1] && pair[0].code() < pair[1].code()));
+        assert_eq!(MemoKind::from_code(7), None);
+    }
 }

@@ -2,13 +2,14 @@
 
 const TRAIT: &str = include_str!("../src/store.rs");
 const SUITE: &str = include_str!("../src/conformance/mod.rs");
-const PROMISES: [(&str, &str); 11] = [
+const PROMISES: [(&str, &str); 12] = [
     ("enqueue", include_str!("../src/conformance/enqueue.rs")),
     ("nodes", include_str!("../src/conformance/nodes.rs")),
     ("news", include_str!("../src/conformance/news.rs")),
     ("assign", include_str!("../src/conformance/assign.rs")),
     ("settle", include_str!("../src/conformance/settle.rs")),
     ("control", include_str!("../src/conformance/control.rs")),
+    ("memo", include_str!("../src/conformance/memo.rs")),
     ("read", include_str!("../src/conformance/read.rs")),
     ("forget", include_str!("../src/conformance/forget.rs")),
     ("repeat", include_str!("../src/conformance/repeat.rs")),
@@ -21,13 +22,15 @@ fn words<'a>(text: &'a str, start: &'a str) -> impl Iterator<Item = &'a str> {
     text.lines().filter_map(move |line| line.strip_prefix(start)).filter_map(|rest| rest.split(['(', '<']).next())
 }
 
+/// Sixteen move jobs and nodes. Two more, and only these, carry what core keeps for itself: with one pair for all kinds of
+/// settings and charges, a new kind is a number and not a verb.
 #[test]
-fn the_trait_has_at_most_sixteen_verbs() {
+fn the_trait_has_at_most_eighteen_verbs() {
     let (_, from) = TRAIT.split_once("pub trait Store").expect("the trait is in store.rs");
     let (body, _) = from.split_once("\n}").expect("the trait ends");
     let verbs: Vec<_> = words(body, "    async fn ").chain(words(body, "    fn ")).collect();
     assert!(verbs.contains(&"enqueue") && verbs.contains(&"bell"), "not read aright: {verbs:?}");
-    assert!(verbs.len() <= 16, "{} verbs: {verbs:?}", verbs.len());
+    assert!(verbs.len() <= 18, "{} verbs: {verbs:?}", verbs.len());
 }
 
 #[test]

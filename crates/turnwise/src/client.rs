@@ -106,7 +106,8 @@ impl Turnwise {
 
     /// Submits a job in a transaction of its own and returns its id once it is durable.
     ///
-    /// Repeated after a lost reply, so a submit that is answered was stored exactly once.
+    /// Repeated after a lost reply, so a submit that is answered was stored exactly once. A group that takes no more jobs
+    /// answers with [`StoreError::Refused`], whose text says why; nothing is stored then.
     pub async fn submit(&self, request: JobRequest) -> Result<JobId, Error> {
         let ids = self.submit_all([request]).await?;
         Ok(ids[0])

@@ -30,8 +30,8 @@ pub mod tx;
 pub use client::{Error, Turnwise};
 pub use request::JobRequest;
 pub use turnwise_core::{
-    self as core, GroupName, Job, JobId, Json, NewJob, Node, NodeName, Priority, QueueName, RetryPolicy, TaskName,
-    Timestamp,
+    self as core, GroupName, Job, JobId, Json, KeyName, NewJob, Node, NodeName, Priority, QueueName, RetryPolicy,
+    TaskName, Timestamp,
 };
 pub use turnwise_executor::{
     self as executor, Config, Ctx, Event, EventKind, Executor, Outcome, Registry, State, Task,

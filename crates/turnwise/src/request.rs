@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use turnwise_core::{GroupName, Invalid, JobId, Json, NewJob, Priority, QueueName, RetryPolicy, TaskName, Timestamp};
+use turnwise_core::{
+    GroupName, Invalid, JobId, Json, KeyName, NewJob, Priority, QueueName, RetryPolicy, TaskName, Timestamp,
+};
 use turnwise_executor::{Task, task::AnyTask};
 
 use crate::id;
@@ -59,6 +61,12 @@ impl JobRequest {
     /// Default: `default`.
     pub fn queue(self, queue: impl AsRef<str>) -> Self {
         self.set(QueueName::new(queue), |job, queue| job.queue = queue)
+    }
+
+    /// Something jobs share that there is only so much of, such as a service: jobs with the same key have one limit in
+    /// common, whatever their groups and queues. Default: none.
+    pub fn key(self, key: impl AsRef<str>) -> Self {
+        self.set(KeyName::new(key), |job, key| job.key = Some(key))
     }
 
     /// 1 (first) to 10 (last). Default: 5.

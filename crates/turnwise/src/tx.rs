@@ -43,9 +43,10 @@ impl JobRequest {
             .bind(vec![i16::from(job.priority.get())])
             .bind(vec![job.due.map(|due| due.to_string())])
             .bind(vec![Some(job.retry.to_string())])
+            .bind(vec![job.key.as_ref().map(|key| key.as_str())])
             .execute(transaction)
             .await
-            .map_err(lost)?;
+            .map_err(refused_or_lost)?;
         Ok(job.id)
     }
 
@@ -54,6 +55,17 @@ impl JobRequest {
         let job = self.into_job(Clock::system().now())?;
         turnwise_sqlite::enqueue_in(transaction, std::slice::from_ref(&job))?;
         Ok(job.id)
+    }
+}
+
+/// A refusal is the database's sentence, to the letter.
+#[cfg(feature = "sqlx")]
+fn refused_or_lost(error: sqlx::Error) -> StoreError {
+    match error.as_database_error() {
+        Some(refusal) if refusal.code().as_deref() == Some(turnwise_postgres::REFUSED) => {
+            StoreError::Refused(refusal.message().to_owned())
+        }
+        _ => lost(error),
     }
 }
 

@@ -1,6 +1,9 @@
 //! Submitting in the caller's own transaction: commit and there it is, roll back and there is nothing.
 
-use turnwise::{Filter, JobRequest, Turnwise};
+use turnwise::{
+    Error, Filter, JobRequest, StoreError, Turnwise,
+    store::{MemoKind, NewMemo},
+};
 
 async fn postgres() -> (String, Turnwise) {
     let url = turnwise_testpg::Cluster::shared().fresh_database().unwrap();
@@ -9,7 +12,11 @@ async fn postgres() -> (String, Turnwise) {
 }
 
 fn request(group: &str) -> JobRequest {
-    JobRequest::from_json("mail", r#"{"to": 1.50}"#).group(group).after(std::time::Duration::from_secs(60))
+    JobRequest::from_json("mail", r#"{"to": 1.50}"#).group(group).key("db").after(std::time::Duration::from_secs(60))
+}
+
+fn key(job: &turnwise::Job) -> Option<&str> {
+    job.key.as_ref().map(turnwise::KeyName::as_str)
 }
 
 async fn groups(turnwise: &Turnwise) -> Vec<String> {
@@ -17,6 +24,44 @@ async fn groups(turnwise: &Turnwise) -> Vec<String> {
         turnwise.jobs(Filter::default()).await.unwrap().iter().map(|job| job.group.to_string()).collect();
     groups.sort();
     groups
+}
+
+const SENTENCE: &str = r#"group "acme" has 1000 waiting jobs, its limit"#;
+
+async fn fill(turnwise: &Turnwise) {
+    let (name, value) = ("acme".to_owned(), Some(SENTENCE.to_owned()));
+    let full = NewMemo { kind: MemoKind::Full, name, value, seen: None };
+    assert_eq!(turnwise.store().remember(None, vec![full]).await.unwrap(), [true]);
+}
+
+fn assert_refused<T: std::fmt::Debug>(reply: Result<T, Error>) {
+    let error = reply.unwrap_err();
+    assert!(matches!(error, Error::Store(StoreError::Refused(_))), "{error:?}");
+    assert_eq!(error.to_string(), SENTENCE);
+}
+
+#[tokio::test]
+async fn a_full_group_is_told_in_its_own_words_however_one_submits() {
+    use sqlx::Connection;
+    let (url, turnwise) = postgres().await;
+    fill(&turnwise).await;
+    assert_refused(turnwise.submit(request("acme")).await);
+    assert_refused(turnwise.submit_all([request("other"), request("acme")]).await);
+    let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    assert_refused(request("acme").enqueue_in_postgres(&client).await);
+    let mut connection = sqlx::PgConnection::connect(&url).await.unwrap();
+    assert_refused(request("acme").enqueue_in_sqlx(&mut connection).await);
+    assert!(groups(&turnwise).await.is_empty());
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("jobs.db");
+    let turnwise = Turnwise::open(&format!("sqlite:{}", path.display())).await.unwrap();
+    fill(&turnwise).await;
+    assert_refused(turnwise.submit(request("acme")).await);
+    let connection = turnwise::sqlite::rusqlite::Connection::open(&path).unwrap();
+    assert_refused(request("acme").enqueue_in_sqlite(&connection));
+    assert!(groups(&turnwise).await.is_empty());
 }
 
 #[tokio::test]
@@ -33,7 +78,7 @@ async fn in_a_tokio_postgres_transaction() {
     tx.commit().await.unwrap();
     assert_eq!(groups(&turnwise).await, ["committed"]);
     let job = turnwise.job(id).await.unwrap();
-    assert_eq!(job.args.as_str(), r#"{"to": 1.50}"#);
+    assert_eq!((job.args.as_str(), key(&job)), (r#"{"to": 1.50}"#, Some("db")));
     assert!(job.due_at.unwrap() > job.submitted_at);
 }
 
@@ -50,7 +95,8 @@ async fn in_an_sqlx_transaction() {
     assert!(groups(&turnwise).await.is_empty(), "nobody sees it before the commit");
     tx.commit().await.unwrap();
     assert_eq!(groups(&turnwise).await, ["committed"]);
-    assert_eq!(turnwise.job(id).await.unwrap().args.as_str(), r#"{"to": 1.50}"#);
+    let job = turnwise.job(id).await.unwrap();
+    assert_eq!((job.args.as_str(), key(&job)), (r#"{"to": 1.50}"#, Some("db")));
 }
 
 #[tokio::test]
@@ -63,10 +109,11 @@ async fn in_a_rusqlite_transaction() {
     request("rolled back").enqueue_in_sqlite(&tx).unwrap();
     tx.rollback().unwrap();
     let tx = connection.transaction().unwrap();
-    request("committed").enqueue_in_sqlite(&tx).unwrap();
+    let id = request("committed").enqueue_in_sqlite(&tx).unwrap();
     assert!(groups(&turnwise).await.is_empty(), "nobody sees it before the commit");
     tx.commit().unwrap();
     assert_eq!(groups(&turnwise).await, ["committed"]);
+    assert_eq!(key(&turnwise.job(id).await.unwrap()), Some("db"));
 }
 
 #[tokio::test]

@@ -78,6 +78,7 @@ struct Books {
     submitted: Vec<JobId>,
     /// Runs whose end was confirmed, by fence.
     settled: BTreeMap<(JobId, Fence), State>,
+    charged: bool,
     /// Ends that were confirmed.
     ended: BTreeMap<JobId, State>,
 }
@@ -99,6 +100,10 @@ fn submissions() -> Vec<NewJob> {
         _ => "none",
     };
     (1..=JOBS).map(|n| scene::job_with_retry(n, policy(n))).collect()
+}
+
+fn charges() -> Vec<NewMemo> {
+    ["red", "blue"].map(|group| scene::memo(MemoKind::Charge, group, "0.5")).to_vec()
 }
 
 impl Story {
@@ -124,6 +129,8 @@ impl Story {
         let ends = [(1, ended(scene::done())), (2, ended(scene::failed("once"))), (5, ended(scene::failed("ask")))];
         let told = Author::Node { node: ALPHA, told: Some(epoch) };
         self.settle(&alpha, told, &ends, vec![batch(1)]).await?;
+        alpha.remember(Some((ALPHA, epoch)), charges()).await?;
+        self.books.charged = true;
 
         self.intervene(&alpha, 3, Event::Cancel).await?;
         let mail = beta.assignments(BETA, vec![batch(1)]).await?;
@@ -312,6 +319,10 @@ impl Story {
                 assert_eq!(job.state, *confirmed, "{what}: {} had ended otherwise", job.id);
             }
         }
+        // Both or none; written once, since nobody called twice.
+        let charged = self.eyes.recall(vec![MemoKind::Charge]).await.expect("recall");
+        let names: Vec<_> = charged.iter().map(|memo| (memo.name.as_str(), memo.version)).collect();
+        assert!(names == [("blue", 1), ("red", 1)] || (names.is_empty() && !self.books.charged), "{what}: {names:?}");
         for node in [ALPHA, BETA, GAMMA] {
             let mail = self.eyes.assignments(node, vec![]).await.expect("assignments");
             assert_eq!(mail, [], "{what}: mail of {node:?} is left over");

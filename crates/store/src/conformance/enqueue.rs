@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use turnwise_core::{
-    Fence, GroupName, NewJob, Priority, QueueName, State, Timestamp,
+    Fence, GroupName, KeyName, NewJob, Priority, QueueName, State, Timestamp,
     job::Counts,
     json::MAX_JSON_BYTES,
     lifecycle::{Event, Outcome},
@@ -41,6 +41,33 @@ pub async fn every_field_of_a_job_is_kept(h: &impl Harness) {
     let head = scene.head(1).await.expect("it is unfinished");
     assert_eq!((&head.task, &head.queue, &head.group), (&asked.task, &asked.queue, &asked.group));
     assert_eq!((head.priority, head.due, head.node, head.crashes), (asked.priority, Some(due), None, 0));
+}
+
+pub async fn a_limit_key_stays_with_its_job_all_its_life(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    let begin = scene.news(None).await.cursor;
+    let longest = "ß".repeat(MAX_NAME_BYTES / 2);
+    let keys = [Some("db-1"), None, Some(longest.as_str())].map(|key| key.map(|key| KeyName::new(key).expect("good")));
+    scene.submit((1..).zip(&keys).map(|(n, key)| NewJob { key: key.clone(), ..job(n) }).collect()).await;
+    let news: Vec<_> = scene.news(Some(begin)).await.jobs.into_iter().map(|head| head.key).collect();
+    assert_eq!(news, keys);
+    for (n, key) in (1..).zip(&keys) {
+        let head = || async { scene.head(n).await.expect("it is unfinished").key };
+        assert_eq!((&scene.job(n).await.key, &head().await), (key, key));
+        scene.give(u128::from(n), &[n], BETA).await;
+        scene.end(BETA, n, Outcome::Interrupted).await;
+        let begin = scene.news(None).await.cursor;
+        scene.intervene(n, Event::Cancel).await;
+        assert_eq!(&scene.job(n).await.key, key, "in history, by a person");
+        scene.intervene(n, Event::Retry).await;
+        assert_eq!((&scene.job(n).await.key, &head().await), (key, key), "back again");
+        assert_eq!(&scene.news(Some(begin)).await.jobs[0].key, key);
+        scene.give(u128::from(10 + n), &[n], BETA).await;
+        scene.end(BETA, n, done()).await;
+        assert_eq!(&scene.job(n).await.key, key, "in history, by its node");
+    }
+    let pages = scene.store.jobs(Filter::default()).await.expect("jobs");
+    assert_eq!(pages.into_iter().rev().map(|job| job.key).collect::<Vec<_>>(), keys);
 }
 
 pub async fn every_retry_policy_is_kept(h: &impl Harness) {

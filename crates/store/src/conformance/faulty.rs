@@ -113,6 +113,12 @@ impl Store for Faulty {
     async fn nodes(&self) -> Result<Fleet> {
         self.call(self.inner.nodes()).await
     }
+    async fn recall(&self, kinds: Vec<MemoKind>) -> Result<Vec<Memo>> {
+        self.call(self.inner.recall(kinds)).await
+    }
+    async fn remember(&self, lead: Option<(Incarnation, Epoch)>, memos: Vec<NewMemo>) -> Result<Vec<bool>> {
+        self.call(self.inner.remember(lead, memos)).await
+    }
     fn bell(&self) -> Bell {
         self.inner.bell()
     }

@@ -10,6 +10,7 @@ pub mod crash;
 pub mod enqueue;
 pub mod faulty;
 pub mod forget;
+pub mod memo;
 pub mod news;
 pub mod nodes;
 pub mod random;
@@ -62,6 +63,7 @@ macro_rules! conformance_suite {
             enqueue:
                 a_new_job_waits_and_is_due_at_once,
                 every_field_of_a_job_is_kept,
+                a_limit_key_stays_with_its_job_all_its_life,
                 every_retry_policy_is_kept,
                 the_first_and_the_last_moment_are_kept,
                 jobs_of_one_call_are_in_the_order_they_were_given,
@@ -192,6 +194,25 @@ macro_rules! conformance_suite {
                 a_redriven_job_carries_neither_result_nor_cancel,
                 of_sixteen_people_who_redrive_a_job_one_does,
                 a_persons_decision_rings_node_and_dispatcher;
+            memo:
+                memos_are_recalled_by_kind_and_in_order,
+                every_write_of_a_memo_raises_its_version_by_one,
+                a_memo_that_moved_on_since_it_was_seen_is_left_alone,
+                of_one_call_the_memos_are_written_that_are_as_they_were_seen,
+                a_memo_is_deleted_if_it_is_as_it_was_seen,
+                a_memo_named_twice_in_one_call_is_a_mistake,
+                who_does_not_lead_remembers_nothing_as_the_dispatcher,
+                of_sixteen_writers_who_saw_one_version_one_writes,
+                no_write_of_sixteen_writers_who_saw_nothing_is_lost,
+                ten_thousand_charges_are_written_in_one_call,
+                a_memo_written_by_others_is_news_once,
+                what_the_dispatcher_remembers_or_nobody_wrote_is_no_news,
+                pruning_seen_changes_hides_no_memo_that_was_not_seen,
+                a_remembered_memo_rings_the_dispatcher,
+                a_full_group_takes_no_jobs,
+                one_job_of_a_full_group_refuses_the_whole_call,
+                a_job_that_is_there_is_not_refused_when_it_is_repeated,
+                a_full_group_keeps_what_it_has;
             read:
                 an_unknown_job_is_none,
                 jobs_come_newest_first_and_finished_ones_are_among_them,
@@ -221,6 +242,8 @@ macro_rules! conformance_suite {
                 a_repeated_redrive_finds_the_job_moved,
                 a_repeated_cancel_of_a_running_job_is_applied,
                 a_repeated_prune_finds_nothing,
+                a_repeated_remember_finds_the_memo_moved,
+                a_repeated_remember_without_a_version_writes_the_same_again,
                 a_late_beat_of_another_life_changes_nothing;
             random:
                 random_commands_have_the_effect_they_have_in_memory;

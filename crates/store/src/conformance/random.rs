@@ -13,7 +13,7 @@ use proptest::{
     test_runner::{Config, TestCaseError, TestError, TestRunner},
 };
 use turnwise_core::{
-    Fence, GroupName, Incarnation, Job, JobHead, JobId, NewJob, Priority, QueueName, State,
+    Fence, GroupName, Incarnation, Job, JobHead, JobId, KeyName, NewJob, Priority, QueueName, State,
     lifecycle::{self, Event, Outcome, Standing},
     scheduler::Pick,
 };
@@ -29,6 +29,9 @@ const CASES: u32 = 64;
 const COMMANDS: usize = 60;
 const JOBS: u64 = 6;
 const NODES: [(Incarnation, &str); 3] = [(ALPHA, "one"), (BETA, "two"), (GAMMA, "one")];
+/// Full is there twice: it is the one the store heeds.
+const MEMO_KINDS: [MemoKind; 4] = [MemoKind::Full, MemoKind::Queue, MemoKind::Full, MemoKind::Charge];
+const MEMOS: [&str; 3] = ["red", "blue", "büro"];
 const TELLERS: [Incarnation; 3] = [ALPHA, BETA, GAMMA];
 
 pub async fn random_commands_have_the_effect_they_have_in_memory(h: &impl Harness) {
@@ -76,6 +79,8 @@ enum Wish {
     SettleLost { bury: bool, unseen: bool },
     Control { job: u64, event: u8 },
     Prune { seen: bool },
+    Remember { which: u8, kind: u8, seen: bool, delete: bool, lead: bool },
+    Recall { kinds: u8 },
     List { state: u8, group: bool, limit: u32 },
     Pass { span: u8 },
 }
@@ -109,6 +114,9 @@ fn command() -> impl Strategy<Value = Command> {
         4 => (any::<bool>(), prop::bool::weighted(0.2)).prop_map(|(bury, unseen)| Wish::SettleLost { bury, unseen }),
         4 => (0..JOBS, any::<u8>()).prop_map(|(job, event)| Wish::Control { job, event }),
         1 => any::<bool>().prop_map(|seen| Wish::Prune { seen }),
+        3 => (any::<u8>(), any::<u8>(), any::<bool>(), prop::bool::weighted(0.3), any::<bool>())
+            .prop_map(|(which, kind, seen, delete, lead)| Wish::Remember { which, kind, seen, delete, lead }),
+        1 => any::<u8>().prop_map(|kinds| Wish::Recall { kinds }),
         1 => (any::<u8>(), any::<bool>(), 1..5_u32).prop_map(|(state, group, limit)| Wish::List { state, group, limit }),
         3 => any::<u8>().prop_map(|span| Wish::Pass { span }),
     ];
@@ -138,8 +146,22 @@ enum Call {
     LostNodes(Incarnation, Epoch),
     Control(Vec<Intervention>),
     Prune { seen: bool },
+    Remember(Option<(Incarnation, Epoch)>, Vec<NewMemo>),
+    Recall(Vec<MemoKind>),
     Jobs(Filter),
     Job(JobId),
+}
+
+impl Call {
+    /// Whether a second time must change nothing: hearing news moves on, and so does the version of a memo that is
+    /// written without a look.
+    fn may_be_repeated(&self) -> bool {
+        match self {
+            Self::News(_) | Self::Prune { .. } => false,
+            Self::Remember(_, memos) => memos.iter().all(|memo| memo.seen.is_some() || memo.value.is_none()),
+            _ => true,
+        }
+    }
 }
 
 /// A store with the cursors it gave out: they are its own and differ between stores.
@@ -220,6 +242,8 @@ impl Side {
                 print(answer(|| store.prune(seen.clone(), ALL)).await.map(drop))
             }
             Call::Prune { seen: false } => print(answer(|| store.prune(None, ALL)).await),
+            Call::Remember(lead, memos) => print(answer(|| store.remember(lead, memos.clone())).await),
+            Call::Recall(kinds) => print(answer(|| store.recall(kinds.clone())).await),
             Call::Jobs(filter) => print(answer(|| store.jobs(filter.clone())).await),
             Call::Job(id) => print(answer(|| store.job(id)).await),
         })
@@ -271,7 +295,7 @@ async fn play(h: &impl Harness, opened: bool, commands: &[Command]) -> Result<()
         }
         for call in world.calls(command).await {
             world.both(&call).await.map_err(|difference| format!("command {at}: {difference}"))?;
-            if command.twice && !matches!(call, Call::News(_) | Call::Prune { .. }) {
+            if command.twice && call.may_be_repeated() {
                 let once = world.views().await?;
                 world.both(&call).await.map_err(|difference| format!("command {at}, repeated: {difference}"))?;
                 if world.views().await? != once {
@@ -445,6 +469,25 @@ impl World {
                 vec![Call::Control(vec![Intervention { job: job.id, state, fence: slipped(job.fence, slip), to }])]
             }
             Wish::Prune { seen } => vec![Call::Prune { seen }],
+            Wish::Remember { which, kind, seen, delete, lead } => {
+                let memos = self.memory.store.recall(MemoKind::ALL.to_vec()).await.expect("memory answers");
+                let kind = MEMO_KINDS[usize::from(kind) % MEMO_KINDS.len()];
+                let named = MEMOS.into_iter().enumerate().filter(|(at, _)| which & (1 << at) != 0);
+                let memo = |(at, name): (usize, &str)| {
+                    let there = memos.iter().find(|memo| memo.kind == kind && memo.name == name);
+                    let version = there.map_or(0, |memo| memo.version) + i64::from(slip == Slip::Unseen);
+                    NewMemo {
+                        // Of several, every second one goes.
+                        value: (!delete || at % 2 == 1).then(|| format!("{name} {which}")),
+                        seen: seen.then_some(version),
+                        ..scene::memo(kind, name, "")
+                    }
+                };
+                vec![Call::Remember(lead.then_some((holder, epoch)), named.map(memo).collect())]
+            }
+            Wish::Recall { kinds } => {
+                vec![Call::Recall(MemoKind::ALL.into_iter().filter(|kind| kinds & (1 << kind.code()) != 0).collect())]
+            }
             Wish::List { state, group, limit } => {
                 let states: Vec<_> =
                     State::ALL.into_iter().filter(|wanted| state & (1 << wanted.code()) != 0).collect();
@@ -529,6 +572,7 @@ fn new_job(n: u64, kind: u8, due: Option<turnwise_core::Timestamp>) -> NewJob {
         priority: Priority::new(i64::from(kind % 10) + 1).expect("a good priority"),
         due,
         retry: policies[usize::from(kind >> 3 & 3)].parse().expect("a good policy"),
+        key: (pick(5) == 1).then(|| KeyName::new(["db", "küche"][pick(6)]).expect("a good name")),
         ..scene::job(n)
     }
 }

@@ -215,6 +215,28 @@ pub async fn a_repeated_prune_finds_nothing(h: &impl Harness) {
     assert_eq!(twice.call(|| twice.scene.store.prune(None, ALL)).await, 0);
 }
 
+pub async fn a_repeated_remember_finds_the_memo_moved(h: &impl Harness) {
+    let twice = Twice::new(h).await;
+    let lead = Some((ALPHA, twice.scene.epoch));
+    for (lead, value, seen) in [(None, Some("1"), 0), (None, Some("2"), 1), (lead, Some("3"), 2), (None, None, 3)] {
+        let new = NewMemo { value: value.map(str::to_owned), seen: Some(seen), ..memo(MemoKind::Queue, "mail", "") };
+        let replies = twice.call(|| twice.scene.store.remember(lead, vec![new.clone()])).await;
+        assert_eq!(replies, [false], "it moved on, by the first call");
+    }
+}
+
+pub async fn a_repeated_remember_without_a_version_writes_the_same_again(h: &impl Harness) {
+    let twice = Twice::new(h).await;
+    let store = &twice.scene.store;
+    for _ in 0..2 {
+        store.remember(None, vec![memo(MemoKind::Queue, "mail", "1")]).await.expect("remember");
+    }
+    let memos = store.recall(vec![MemoKind::Queue]).await.expect("recall");
+    assert_eq!((memos.len(), memos[0].value.as_str(), memos[0].version), (1, "1", 2));
+    let delete = NewMemo { value: None, ..memo(MemoKind::Queue, "mail", "") };
+    assert_eq!(twice.call(|| store.remember(None, vec![delete.clone()])).await, [true]);
+}
+
 pub async fn a_late_beat_of_another_life_changes_nothing(h: &impl Harness) {
     let twice = Twice::new(h).await;
     let stranger = Incarnation(uuid::Uuid::from_u128(77));

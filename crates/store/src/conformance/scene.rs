@@ -72,6 +72,10 @@ pub(crate) fn join(incarnation: Incarnation, name: &str) -> Join {
     }
 }
 
+pub(crate) fn memo(kind: MemoKind, name: &str, value: &str) -> NewMemo {
+    NewMemo { kind, name: name.to_owned(), value: Some(value.to_owned()), seen: None }
+}
+
 pub(crate) fn beat(node: Incarnation, lead: bool) -> Beat {
     Beat { node, lease: LEASE, slots: 4, lead }
 }
@@ -121,6 +125,13 @@ impl Scene {
     pub(crate) async fn submit(&self, jobs: Vec<NewJob>) {
         let replies = self.store.enqueue(jobs).await.expect("enqueue");
         assert!(replies.iter().all(|reply| reply.new), "{replies:?}");
+    }
+
+    /// Writes a memo as a person does; whether it was as it was seen.
+    pub(crate) async fn remember(&self, memo: NewMemo) -> bool {
+        let replies = self.store.remember(None, vec![memo]).await.expect("remember");
+        assert_eq!(replies.len(), 1, "one answer to one memo");
+        replies[0]
     }
 
     pub(crate) async fn find(&self, n: u64) -> Option<Job> {
@@ -274,6 +285,8 @@ pub(crate) struct View {
     mail: Vec<(Incarnation, Vec<Delivery>)>,
     news: Vec<JobHead>,
     changes: Vec<Change>,
+    memos: Vec<Memo>,
+    memos_are_news: bool,
 }
 
 impl View {
@@ -288,7 +301,7 @@ impl View {
             mail.push((*node, in_order(store.assignments(*node, vec![]).await.expect("assignments"))));
         }
         let ask = AskNews { cursor: Some(cursor.clone()), epoch, asleep: false };
-        let News { jobs: mut news, changes, .. } = store.news(ask).await.expect("news");
+        let News { jobs: mut news, changes, memos: memos_are_news, .. } = store.news(ask).await.expect("news");
         let mut changes = changes_as_set(changes);
         let mut order: Vec<_> = heads.iter().map(|head| head.seq).collect();
         order.sort_unstable();
@@ -298,7 +311,9 @@ impl View {
             head.seq = i64::try_from(rank).expect("few jobs");
         }
         news.sort_by_key(|head| head.id);
-        Self { jobs, heads, fleet: store.nodes().await.expect("nodes"), mail, news, changes }
+        let memos = store.recall(MemoKind::ALL.to_vec()).await.expect("recall");
+        let fleet = store.nodes().await.expect("nodes");
+        Self { jobs, heads, fleet, mail, news, changes, memos, memos_are_news }
     }
 }
 
