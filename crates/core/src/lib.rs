@@ -13,7 +13,11 @@ pub mod node;
 pub mod retry;
 pub mod scheduler;
 pub mod time;
+pub mod settings;
 pub mod turn;
+mod limits;
+mod heap;
+mod backlog;
 pub mod why;
 
 pub use job::{Fence, Job, JobHead, JobId, NewJob, Priority, State};

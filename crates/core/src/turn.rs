@@ -1,59 +1,92 @@
-//! Whose turn it is: groups one after the other, and within a group the counting scheme between high and low.
+//! Whose turn it is: charges, the order they make, and the counting scheme within a group.
+//!
+//! Start-time fair queueing: whoever has the smallest charge is served and charged for it, cost divided by weight. Nobody
+//! earns by being idle: whoever comes back begins at the current virtual time.
 
-use std::{collections::VecDeque, fmt, str::FromStr};
+use std::{collections::BTreeSet, fmt, str::FromStr, time::Duration};
 
-use crate::{job::Class, name::Invalid};
+use crate::{job::Class, name::Invalid, settings::Weight};
 
-/// Members take turns: whoever was served goes to the back, whoever has nothing leaves the ring.
-#[derive(Debug, Default)]
-pub struct Ring<T> {
-    members: VecDeque<T>,
-}
+/// What somebody has used, divided by the weight: in picoseconds of a slot, so that a microsecond divided by the greatest
+/// weight is still something, and a century divided by the least still fits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
+pub struct Charge(u128);
 
-impl<T: Copy> Ring<T> {
-    pub fn new() -> Self {
-        Self { members: VecDeque::new() }
+impl Charge {
+    /// What `cost` comes to at this weight.
+    pub fn of(cost: Duration, weight: Weight) -> Self {
+        Self(cost.as_nanos() * 1_000_000 / u128::from(weight.thousandths()))
     }
 
-    pub fn join(&mut self, member: T) {
-        self.members.push_back(member);
+    #[must_use]
+    pub fn plus(self, more: Charge) -> Self {
+        Self(self.0.saturating_add(more.0))
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.members.is_empty()
+    #[must_use]
+    pub fn minus(self, less: Charge) -> Self {
+        Self(self.0.saturating_sub(less.0))
     }
 
-    /// Asks each member once, beginning with the one served longest ago, until one serves. A member that answers
-    /// `Empty` leaves; one that is `Blocked` keeps its place for somebody it can serve.
-    pub fn serve<R>(&mut self, mut ask: impl FnMut(T) -> Served<R>) -> Option<R> {
-        let mut at = 0;
-        while let Some(&member) = self.members.get(at) {
-            match ask(member) {
-                Served::Some { value, more } => {
-                    self.members.remove(at);
-                    if more {
-                        self.members.push_back(member);
-                    }
-                    return Some(value);
-                }
-                Served::Empty => drop(self.members.remove(at)),
-                Served::Blocked => at += 1,
-            }
-        }
-        None
+    /// Weighted seconds, for people and for the picture.
+    #[allow(clippy::cast_precision_loss)] // for people
+    pub fn seconds(self) -> f64 {
+        self.0 as f64 / 1e12
+    }
+
+    pub fn from_text(text: &str) -> Option<Self> {
+        text.parse().ok().map(Self)
     }
 }
 
-/// A member's answer to [`Ring::serve`].
-#[derive(Debug)]
-pub enum Served<R> {
-    Some { value: R, more: bool },
-    Empty,
-    Blocked,
+impl fmt::Display for Charge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
 }
 
-/// How many of each class in turn: `(2,1)` = high high low high high low …; `strict` = by priority alone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// An account: how much was charged, and when it was last served, which breaks ties.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) struct Account {
+    pub(crate) charge: Charge,
+    /// A count of picks; zero: never.
+    pub(crate) served: u64,
+}
+
+/// Those who could be served, the one with the smallest charge first; among equals the one served longest ago.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Turns {
+    order: BTreeSet<(Account, u32)>,
+}
+
+impl Turns {
+    pub(crate) fn enter(&mut self, account: Account, member: u32) {
+        self.order.insert((account, member));
+    }
+
+    /// The account must be the one it entered with.
+    pub(crate) fn leave(&mut self, account: Account, member: u32) {
+        let there = self.order.remove(&(account, member));
+        debug_assert!(there, "{member} was not where its account says");
+    }
+
+    pub(crate) fn first(&self) -> Option<(Account, u32)> {
+        self.order.first().copied()
+    }
+
+    /// The one after `last` in turn.
+    pub(crate) fn after(&self, last: (Account, u32)) -> Option<(Account, u32)> {
+        self.order.range((std::ops::Bound::Excluded(last), std::ops::Bound::Unbounded)).next().copied()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+}
+
+/// How many of each class in turn: `2,1` = high high low high high low …; `strict` = by priority alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub enum Scheme {
     Counting { high: u16, low: u16 },
     Strict,
@@ -102,33 +135,45 @@ impl fmt::Display for Scheme {
     }
 }
 
+impl TryFrom<String> for Scheme {
+    type Error = Invalid;
+    fn try_from(text: String) -> Result<Self, Invalid> {
+        text.parse()
+    }
+}
+
+impl From<Scheme> for String {
+    fn from(scheme: Scheme) -> String {
+        scheme.to_string()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn members_are_served_in_turn_and_leave_when_empty() {
-        let mut left = [2, 1, 3];
-        let mut ring = Ring::new();
-        (0..3).for_each(|member| ring.join(member));
-        let served: Vec<_> = std::iter::from_fn(|| {
-            ring.serve(|member: usize| {
-                left[member] -= 1;
-                Served::Some { value: member, more: left[member] > 0 }
-            })
-        })
-        .collect();
-        assert_eq!(served, [0, 1, 2, 0, 2, 2]);
+    fn the_smallest_charge_is_first_and_among_equals_the_one_served_longest_ago() {
+        let account =
+            |millis, served| Account { charge: Charge::of(Duration::from_millis(millis), Weight::default()), served };
+        let mut turns = Turns::default();
+        turns.enter(account(2, 1), 1);
+        turns.enter(account(1, 3), 2);
+        turns.enter(account(1, 2), 3);
+        let first = turns.first().unwrap();
+        assert_eq!(first.1, 3);
+        assert_eq!(turns.after(first).unwrap().1, 2);
+        turns.leave(first.0, 3);
+        assert_eq!(turns.first().unwrap().1, 2);
     }
 
     #[test]
-    fn a_blocked_member_keeps_its_place() {
-        let mut ring = Ring::new();
-        (0..2).for_each(|member| ring.join(member));
-        let served =
-            ring.serve(|member| if member == 0 { Served::Blocked } else { Served::Some { value: member, more: true } });
-        assert_eq!(served, Some(1));
-        assert_eq!(ring.serve(|member| Served::Some { value: member, more: true }), Some(0));
+    fn a_charge_is_the_cost_divided_by_the_weight() {
+        let cost = Duration::from_secs(3);
+        let heavy = Charge::of(cost, "3".parse().unwrap());
+        assert_eq!(heavy, Charge::of(Duration::from_secs(1), Weight::default()));
+        assert!(Charge::of(Duration::from_micros(1), "1000".parse().unwrap()) > Charge::default());
+        assert_eq!(Charge::from_text(&heavy.to_string()), Some(heavy));
     }
 
     #[test]

@@ -1,12 +1,34 @@
-//! Why a job does not run: every reason is a value.
+//! Why a job does not run: every reason is a value, told by the scheduler that would have to start it.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use crate::{
-    job::{Job, State},
+    job::{Job, JobId, State},
+    name::{GroupName, KeyName, QueueName, TaskName},
     node::Node,
+    settings::Pause,
     time::Timestamp,
 };
+
+/// Whose limit or rate it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Whose {
+    Queue(QueueName),
+    Group(GroupName),
+    Task(TaskName),
+    Key(KeyName),
+}
+
+impl fmt::Display for Whose {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Whose::Queue(name) => write!(f, "queue {name}"),
+            Whose::Group(name) => write!(f, "group {name}"),
+            Whose::Task(name) => write!(f, "task {name}"),
+            Whose::Key(name) => write!(f, "key {name}"),
+        }
+    }
+}
 
 /// One thing that stands between a job and a slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,6 +38,34 @@ pub enum Gate {
     NoLiveNode,
     UnknownTask,
     QueueNotServed,
+    Paused {
+        whose: Whose,
+        pause: Pause,
+    },
+    AtLimit {
+        whose: Whose,
+        used: u32,
+        limit: u32,
+    },
+    Rate {
+        whose: Whose,
+        until: Timestamp,
+    },
+    /// In a serial queue another job is first.
+    Line {
+        queue: QueueName,
+        first: JobId,
+    },
+    /// The backlog is still being read.
+    Loading,
+    /// Somebody's transaction holds the row.
+    Locked,
+    /// It waits for a node of its own: nodes died under it.
+    Alone,
+    /// All slots that could run it are busy.
+    SlotsBusy {
+        slots: u32,
+    },
 }
 
 impl fmt::Display for Gate {
@@ -26,11 +76,38 @@ impl fmt::Display for Gate {
             Gate::NoLiveNode => f.write_str("no node is running"),
             Gate::UnknownTask => f.write_str("no live node knows this task"),
             Gate::QueueNotServed => f.write_str("no live node that knows this task serves this queue"),
+            Gate::Paused { whose, pause } => {
+                write!(f, "{whose} is paused since {}", pause.since)?;
+                pause.reason.as_ref().map_or(Ok(()), |reason| write!(f, " ({reason})"))
+            }
+            Gate::AtLimit { whose, used, limit } => write!(f, "{used} of {limit} slots of {whose} are busy"),
+            Gate::Rate { whose, until } => write!(f, "the rate of {whose} allows the next start at {until}"),
+            Gate::Line { queue, first } => write!(f, "in the serial queue {queue} job {first} is first"),
+            Gate::Loading => f.write_str("the backlog is still being read"),
+            Gate::Locked => f.write_str("somebody's transaction holds its row"),
+            Gate::Alone => f.write_str("two nodes died under it: it waits for a node of its own"),
+            Gate::SlotsBusy { slots } => write!(f, "all {slots} slots that could run it are busy"),
         }
     }
 }
 
-/// All gates that are closed for `job` at `now`; none for a job that runs or has ended.
+/// All that is known about why a job does not run yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Why {
+    /// What is closed; empty for a job that is about to start or runs.
+    pub gates: Vec<Gate>,
+    /// How many jobs are expected to start before it, and when it will; `None` where nothing but a person or a new node
+    /// would help, or where it lies too far ahead to say.
+    pub forecast: Option<Forecast>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Forecast {
+    pub before: usize,
+    pub starts_in: Duration,
+}
+
+/// The gates that a look at one job and the fleet can tell, without the backlog: for listings.
 pub fn gates(job: &Job, nodes: &[Node], now: Timestamp) -> Vec<Gate> {
     if !matches!(job.state, State::Waiting | State::Stuck) {
         return Vec::new();

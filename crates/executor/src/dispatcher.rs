@@ -3,24 +3,27 @@
 //! The scheduler is a cache. A lost lease throws it away; a lost reply is read again by its ids.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use tokio::sync::watch;
 use turnwise_core::{
-    JobId, RetryPolicy, Timestamp,
+    GroupName, JobId, QueueName, RetryPolicy, Timestamp,
     lifecycle::{self, Event, Standing},
     scheduler::{Input, Output, Pick, Reply, Scheduler},
+    settings::{Pause, Settings},
+    turn::Charge,
 };
 use turnwise_store::{
-    AskLost, AskNews, Assign, AssignReply, Author, BatchId, Cursor, Epoch, Load, LostNode, News, Page, Settle, Settled,
-    Settlement, StoreError,
+    AskLost, AskNews, Assign, AssignReply, Author, BatchId, Cursor, Epoch, Load, LostNode, MemoKind, NewMemo, News,
+    Page, Settle, Settled, Settlement, StoreError,
 };
 
 use crate::{
     pulse::{Backoff, Lead},
+    settings::{self, SETTINGS},
     shared::{Life, fence_number},
     trace::Record,
 };
@@ -32,6 +35,9 @@ const LOST: u32 = 1_000;
 /// How often what nobody needs is deleted, and how many rows at a time.
 const PRUNE_INTERVAL: Duration = Duration::from_secs(30);
 const PRUNE_ROWS: u32 = 10_000;
+/// How often charges are written down, and how many at a time.
+const SAVE_INTERVAL: Duration = Duration::from_secs(1);
+const SAVE_MEMOS: usize = 10_000;
 /// Rounds without a pause after which submitters need not ring: the dispatcher will look anyway.
 const BUSY_ROUNDS: u32 = 8;
 
@@ -50,16 +56,16 @@ pub(crate) async fn dispatch(life: Arc<Life>, mut lead: watch::Receiver<Option<L
                 Ok(()) | Err(StoreError::NotLeading) => tracing::info!("no longer dispatching"),
                 Err(error) => tracing::warn!(%error, "dispatching was interrupted; reading everything again"),
             }
-            // If the lead was not lost, the next round begins anew with an empty scheduler.
-            backoff.wait().await;
-            if life.over.is_up() {
+            if life.draining.is_up() {
                 return;
             }
+            // If the lead was not lost, the next round begins anew with an empty scheduler.
+            backoff.wait().await;
             continue;
         }
         tokio::select! {
             changed = lead.changed() => if changed.is_err() { return },
-            () = life.over.wait() => return,
+            () = life.draining.wait() => return,
         }
     }
 }
@@ -74,12 +80,22 @@ struct Dispatcher<'a> {
     /// Picks whose assignment got no reply.
     doubtful: Vec<Pick>,
     wake_at: Option<Timestamp>,
+    settings: Settings,
+    /// Queues that are set to pause on an error and had one.
+    pauses: Vec<(QueueName, JobId)>,
+    /// Charges as they are written in the store, and how much had been dispatched then.
+    charges: HashMap<String, Charge>,
+    dispatched: u64,
+    dispatched_at_save: u64,
+    /// Groups that are told to be full.
+    full: BTreeSet<GroupName>,
     fleet_changed: bool,
     asleep: bool,
     busy_rounds: u32,
     next_poll: Instant,
     next_lost: Instant,
     next_prune: Instant,
+    next_save: Instant,
 }
 
 impl<'a> Dispatcher<'a> {
@@ -94,12 +110,19 @@ impl<'a> Dispatcher<'a> {
             loading: Some(None),
             doubtful: Vec::new(),
             wake_at: None,
+            settings: Settings::default(),
+            pauses: Vec::new(),
+            charges: HashMap::new(),
+            dispatched: 0,
+            dispatched_at_save: 0,
+            full: BTreeSet::new(),
             fleet_changed: false,
             asleep: false,
             busy_rounds: 0,
             next_poll: now,
             next_lost: now,
             next_prune: now + PRUNE_INTERVAL,
+            next_save: now + SAVE_INTERVAL,
         };
         dispatcher.scheduler.handle(life.shared.clock.now(), Input::Loading(true));
         dispatcher.scheduler.handle(life.shared.clock.now(), Input::Nodes(term.nodes));
@@ -111,6 +134,7 @@ impl<'a> Dispatcher<'a> {
         // The cursor first, then the backlog: what comes in between is seen twice, never missed.
         let begin = self.ask_news(None).await?;
         self.cursor = Some(begin.cursor);
+        self.recall().await?;
         let mut rung = false;
         loop {
             match self.still_leading(lead) {
@@ -118,7 +142,12 @@ impl<'a> Dispatcher<'a> {
                 Some(None) => {}
                 None => return Ok(()),
             }
+            if self.life.draining.is_up() {
+                // The next dispatcher goes on where this one stops.
+                return self.save().await;
+            }
             self.recheck_doubtful().await?;
+            self.write_pauses().await?;
             let told = self.life.take_told();
             if !told.is_empty() {
                 self.act(Input::Settled(told)).await?;
@@ -135,6 +164,9 @@ impl<'a> Dispatcher<'a> {
             }
             if Instant::now() >= self.next_prune {
                 self.prune().await?;
+            }
+            if Instant::now() >= self.next_save {
+                self.save().await?;
             }
             self.act(Input::Tick).await?;
             self.busy_rounds = self.busy_rounds.saturating_add(1);
@@ -158,7 +190,7 @@ impl<'a> Dispatcher<'a> {
                     Err(_) => return Ok(()),
                 },
                 () = tokio::time::sleep(pause) => {}
-                () = self.life.over.wait() => return Ok(()),
+                () = self.life.draining.wait() => {}
             }
             if pause > Duration::from_millis(1) {
                 self.busy_rounds = 0;
@@ -168,7 +200,7 @@ impl<'a> Dispatcher<'a> {
 
     /// `None`: not any more. `Some(Some(nodes))`: the fleet may have changed.
     fn still_leading(&mut self, lead: &mut watch::Receiver<Option<Lead>>) -> Option<Option<Vec<turnwise_core::Node>>> {
-        if self.life.over.is_up() || !self.life.in_contact() {
+        if !self.life.in_contact() {
             return None;
         }
         self.fleet_changed |= lead.has_changed().ok()?;
@@ -195,11 +227,13 @@ impl<'a> Dispatcher<'a> {
                 match output {
                     Output::Assign(batch) => picks = batch,
                     Output::WakeAt(at) => self.wake_at = Some(at),
+                    Output::Pause { queue, job } => self.pauses.push((queue, job)),
                 }
             }
             if picks.is_empty() {
                 return Ok(());
             }
+            self.dispatched += picks.len() as u64;
             let Some(replies) = self.assign(picks).await? else { return Ok(()) };
             outputs = self.scheduler.handle(self.life.shared.clock.now(), Input::Replied(replies));
             // What ended meanwhile makes room for the next batch.
@@ -332,6 +366,10 @@ impl<'a> Dispatcher<'a> {
             Err(error) => return Err(error),
         };
         self.cursor = Some(news.cursor);
+        if news.memos {
+            let settings = settings::read(&*self.life.store).await?;
+            self.see_settings(settings).await?;
+        }
         let mut heads = news.jobs;
         let mut gone = Vec::new();
         for change in news.changes {
@@ -342,6 +380,7 @@ impl<'a> Dispatcher<'a> {
                     fence: turnwise_core::Fence(i64::MAX),
                     ran: change.ran,
                     rest: None,
+                    failed: false,
                 }),
             }
         }
@@ -352,6 +391,88 @@ impl<'a> Dispatcher<'a> {
             self.act(Input::Settled(gone)).await?;
         }
         Ok(())
+    }
+
+    /// What people have set, and what the last dispatcher remembered.
+    async fn recall(&mut self) -> Result<(), StoreError> {
+        let kinds = SETTINGS.into_iter().chain([MemoKind::Charge, MemoKind::Full]).collect();
+        let memos = self.life.store.recall(kinds).await?;
+        let named = |kind| memos.iter().filter(move |memo| memo.kind == kind);
+        self.full = named(MemoKind::Full).filter_map(|memo| GroupName::new(&memo.name).ok()).collect();
+        let charges = settings::charges(&memos);
+        self.charges =
+            charges.iter().map(|charge| (settings::charge_name(&charge.queue, &charge.group), charge.ahead)).collect();
+        self.see_settings(settings::parse(&memos)).await?;
+        self.act(Input::Charges(charges)).await
+    }
+
+    async fn see_settings(&mut self, settings: Settings) -> Result<(), StoreError> {
+        self.settings = settings.clone();
+        self.act(Input::Settings(settings)).await
+    }
+
+    /// Writes down charges that have changed and groups that have become full or are so no more.
+    async fn save(&mut self) -> Result<(), StoreError> {
+        self.next_save = Instant::now() + SAVE_INTERVAL;
+        let mut memos = match self.dispatched == self.dispatched_at_save {
+            true => Vec::new(),
+            false => settings::changed_charges(self.scheduler.charges(), &mut self.charges, SAVE_MEMOS),
+        };
+        self.dispatched_at_save = self.dispatched;
+        let mut open = std::mem::take(&mut self.full);
+        for (group, waiting, limit) in self.scheduler.admissions() {
+            if waiting < limit {
+                continue;
+            }
+            if !open.remove(&group) {
+                let sentence = format!("group: {:?} has {waiting} waiting jobs; its limit is {limit}", group.as_str());
+                memos.push(NewMemo {
+                    kind: MemoKind::Full,
+                    name: group.to_string(),
+                    value: Some(sentence),
+                    seen: None,
+                });
+            }
+            self.full.insert(group);
+        }
+        for group in open {
+            memos.push(NewMemo { kind: MemoKind::Full, name: group.to_string(), value: None, seen: None });
+        }
+        self.remember(memos).await
+    }
+
+    /// A queue that is set to pause on an error has had one: that is a setting from now on, for a person to undo.
+    async fn write_pauses(&mut self) -> Result<(), StoreError> {
+        if self.pauses.is_empty() {
+            return Ok(());
+        }
+        let mut memos = Vec::new();
+        let mut settings = self.settings.clone();
+        for (queue, job) in std::mem::take(&mut self.pauses) {
+            let set = settings.queues.entry(queue.clone()).or_default();
+            if set.paused.is_none() {
+                set.paused =
+                    Some(Pause { since: self.life.shared.clock.now(), reason: Some(format!("job {job} failed")) });
+                let value = serde_json::to_string(set).map_err(|error| StoreError::broken("write a setting", error))?;
+                memos.push(NewMemo { kind: MemoKind::Queue, name: queue.to_string(), value: Some(value), seen: None });
+            }
+        }
+        self.remember(memos).await?;
+        self.see_settings(settings).await
+    }
+
+    async fn remember(&self, memos: Vec<NewMemo>) -> Result<(), StoreError> {
+        if memos.is_empty() {
+            return Ok(());
+        }
+        match self.life.store.remember(Some((self.life.incarnation, self.epoch)), memos).await {
+            Ok(_) => Ok(()),
+            Err(error) if error.is_transient() => {
+                tracing::warn!(%error, "could not write down charges");
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// A node that has fallen silent: its jobs go back, through the same decision as every other end.

@@ -345,6 +345,8 @@ async fn live_once(
 /// of it is written.
 async fn wind_down(life: &Life) {
     let config = &life.shared.config;
+    // What the dispatcher of this process has on its way comes first, so that it is handed back with the rest.
+    let _ = tokio::time::timeout(config.lease, life.term_ended()).await;
     life.hand_back(Duration::ZERO);
     let lost = life.lost.load(Ordering::Acquire);
     if config.wait_for_tasks_on_shutdown && !lost {
@@ -354,6 +356,11 @@ async fn wind_down(life: &Life) {
     life.interrupt();
     // What is left now is a stubborn task or an unreachable store; neither may keep the process.
     let _ = tokio::time::timeout(config.lease.max(Duration::from_secs(2)), nothing_held(life)).await;
+    // Another node's dispatcher may have sent something before it saw that this one takes no more.
+    while !lost && pulse::read_mail(life).await && life.held() > 0 {
+        life.hand_back(Duration::ZERO);
+        let _ = tokio::time::timeout(config.lease, nothing_held(life)).await;
+    }
 }
 
 async fn nothing_held(life: &Life) {

@@ -17,6 +17,7 @@ mod node;
 mod pulse;
 pub mod registry;
 mod settle;
+pub mod settings;
 mod shared;
 pub mod task;
 pub mod trace;

@@ -7,7 +7,7 @@ use std::{
 
 use tokio::sync::watch;
 use turnwise_core::{Incarnation, Node};
-use turnwise_store::{Beat, Epoch, Join, Joined, Replace, Store, StoreError};
+use turnwise_store::{Beat, Epoch, Join, Joined, Replace, Store};
 
 use crate::{
     executor::StartError,
@@ -92,6 +92,10 @@ pub(crate) async fn beat(life: Arc<Life>, lead: watch::Sender<Option<Lead>>) {
             lead.send_replace(None);
             return;
         }
+        if life.draining.is_up() {
+            // The dispatcher of this process writes down what the next one should know, while it still may.
+            let _ = tokio::time::timeout(config.beat_interval(), life.term_ended()).await;
+        }
         let sent = Instant::now();
         let slots = if life.draining.is_up() { 0 } else { config.slots };
         let ask = Beat {
@@ -144,15 +148,26 @@ pub(crate) async fn leave(life: &Life) {
     }
 }
 
+/// Whether there was any.
+pub(crate) async fn read_mail(life: &Life) -> bool {
+    match life.store.assignments(life.incarnation, life.known_batches()).await {
+        Ok(deliveries) => {
+            let any = !deliveries.is_empty();
+            deliveries.into_iter().for_each(|delivery| life.take_delivery(delivery));
+            any
+        }
+        Err(error) => {
+            tracing::warn!(%error, "could not read the mail");
+            false
+        }
+    }
+}
+
 /// Brings in what others have assigned to this node, and who of its jobs shall stop.
 pub(crate) async fn mail(life: Arc<Life>) {
     let bell = life.store.bell();
     loop {
-        match life.store.assignments(life.incarnation, life.known_batches()).await {
-            Ok(deliveries) => deliveries.into_iter().for_each(|delivery| life.take_delivery(delivery)),
-            Err(StoreError::NotLeading) => unreachable!("reading mail needs no lead"),
-            Err(error) => tracing::warn!(%error, "could not read the mail"),
-        }
+        read_mail(&life).await;
         tokio::select! {
             () = bell.mail.notified() => {}
             () = tokio::time::sleep(life.shared.config.poll_interval) => {}

@@ -204,6 +204,7 @@ fn finish(
                         fence: ended.job.fence,
                         ran: settlement.ran(),
                         rest,
+                        failed: state == turnwise_core::State::Failed,
                     });
                 }
                 if life.shared.hub.listened_to()

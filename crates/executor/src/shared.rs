@@ -61,6 +61,7 @@ pub(crate) struct Life {
     pub(crate) outgoing: Notify,
     term: Mutex<Option<Term>>,
     pub(crate) told: Notify,
+    term_over: Notify,
     /// No new jobs: the node stops, or was declared lost.
     pub(crate) draining: StopSign,
     /// The workers may go home.
@@ -153,6 +154,7 @@ impl Life {
             outgoing: Notify::new(),
             term: Mutex::default(),
             told: Notify::new(),
+            term_over: Notify::new(),
             draining: StopSign::default(),
             over: StopSign::default(),
             lost: AtomicBool::new(false),
@@ -399,6 +401,17 @@ impl Life {
 
     pub(crate) fn end_term(&self) {
         *locked(&self.term) = None;
+        self.term_over.notify_waiters();
+    }
+
+    /// Waits until no dispatcher of this process dispatches.
+    pub(crate) async fn term_ended(&self) {
+        let over = self.term_over.notified();
+        tokio::pin!(over);
+        over.as_mut().enable();
+        if self.term().is_some() {
+            over.await;
+        }
     }
 
     pub(crate) fn term(&self) -> Option<Epoch> {

@@ -1,0 +1,250 @@
+//! Jobs come, come to rest and go.
+
+use std::time::Duration;
+
+use super::{LOCKED_FIRST, LOCKED_LONGEST, Reply, Scheduler, Settled, tables::*};
+use crate::{
+    backlog::{New, Place, Slot},
+    heap,
+    job::{Fence, JobHead, JobId, State},
+    lifecycle::ALONE_CRASHES,
+    settings::OnError,
+    time::Timestamp,
+};
+
+impl Scheduler {
+    pub(super) fn take_in(&mut self, now: Timestamp, head: JobHead) {
+        let due = head.due.unwrap_or(Timestamp::MAX);
+        let stuck = head.state == State::Stuck;
+        if let Some(slot) = self.backlog.find(head.id) {
+            let (fence, place) = (self.backlog.fence(slot), self.backlog.place(slot));
+            // Within one fence a job goes from a node's hands to rest and never back, so older news is recognised; and a
+            // pick is with the store, whose answer is newer than anything that reads like the moment it was made.
+            let older = match place {
+                Place::Picked => true,
+                Place::Assigned => false,
+                _ => head.state.assigned(),
+            };
+            let same = !head.state.assigned()
+                && !matches!(place, Place::Assigned | Place::Manual)
+                && head.due.is_some()
+                && self.extras.get(&slot).is_none_or(|extra| extra.locked == 0)
+                && (self.backlog.due(slot), self.backlog.stuck(slot)) == (clamp(due), stuck);
+            if head.fence < fence || (head.fence == fence && (older || same)) {
+                return;
+            }
+            self.drop_slot(now, slot);
+        }
+        let queue = self.queue(now, &head.queue);
+        let task = self.task(now, &head.task);
+        let kind = self.kind(queue, task);
+        let group = self.group(queue, &head.group, now);
+        let key = head.key.as_ref().map(|key| self.key(now, key));
+        let slot = self.backlog.insert(New {
+            id: head.id,
+            seq: head.seq,
+            fence: head.fence,
+            due,
+            priority: head.priority.get(),
+            stuck,
+            kind,
+            group,
+        });
+        self.owners[self.groups[group as usize].owner as usize].jobs += 1;
+        if key.is_some() || head.crashes > 0 {
+            self.extras.insert(slot, Extra { key, crashes: head.crashes, locked: 0 });
+        }
+        if head.state.assigned() {
+            let seat = head.node.and_then(|node| self.seat_index.get(&node).copied());
+            self.enter_flight(now, slot, seat, Place::Assigned);
+            self.refresh_owner_of(now, slot);
+        } else {
+            let begun = head.fence > Fence(0) && self.queues[queue as usize].serial();
+            self.put_to_rest(now, slot, head.due, begun);
+        }
+    }
+
+    /// An unfinished job out of nodes' hands: ready when due, else waiting for its time or for a person. In a serial
+    /// queue a job that has begun holds the line, unless it is stuck and the line goes on without it.
+    pub(super) fn put_to_rest(&mut self, now: Timestamp, slot: Slot, due: Option<Timestamp>, begun: bool) {
+        let queue = self.queue_of(slot);
+        let holds =
+            begun && !(self.backlog.stuck(slot) && self.queues[queue as usize].settings.on_error != OnError::Block);
+        let other = self.queues[queue as usize].begun;
+        if holds && other.is_none_or(|other| self.backlog.by_seq(slot, other)) {
+            self.queues[queue as usize].begun = Some(slot);
+            // Several had begun, before the queue was serial: the first of them holds the line, the others stand in it.
+            if let Some(other) = other.filter(|&other| self.backlog.place(other) == Place::Ready) {
+                let backlog = &self.backlog;
+                heap::push(&mut self.queues[queue as usize].line, other, |a, b| backlog.by_seq(a, b));
+            }
+        }
+        match due {
+            None => {
+                self.backlog.set_place(slot, Place::Manual);
+                self.refresh_queue(now, queue);
+            }
+            Some(due) if due > now => {
+                self.put_future(slot);
+                self.refresh_queue(now, queue);
+            }
+            Some(_) => self.put_ready(now, slot),
+        }
+    }
+
+    pub(super) fn put_future(&mut self, slot: Slot) {
+        self.backlog.set_place(slot, Place::Future);
+        let backlog = &self.backlog;
+        heap::push(&mut self.future, slot, |a, b| backlog.by_due(a, b));
+    }
+
+    pub(super) fn put_ready(&mut self, now: Timestamp, slot: Slot) {
+        self.backlog.set_place(slot, Place::Ready);
+        let queue = self.queue_of(slot);
+        if self.crashes(slot) >= ALONE_CRASHES {
+            self.suspects.push_back(slot);
+            return;
+        }
+        if self.queues[queue as usize].serial() {
+            let backlog = &self.backlog;
+            if self.queues[queue as usize].begun != Some(slot) {
+                heap::push(&mut self.queues[queue as usize].line, slot, |a, b| backlog.by_seq(a, b));
+            }
+            return self.refresh_queue(now, queue);
+        }
+        let (group, kind) = (self.backlog.group(slot), self.backlog.kind(slot));
+        let backlog = &self.backlog;
+        let lanes = &mut self.groups[group as usize].lanes;
+        let at = lanes.iter().position(|lane| lane.kind == kind).unwrap_or_else(|| {
+            // Most groups have one lane, and there may be a million of them.
+            lanes.reserve_exact(1);
+            lanes.push(Lane { kind, high: Vec::new(), low: Vec::new(), stuck: Vec::new() });
+            lanes.len() - 1
+        });
+        let lane = &mut lanes[at];
+        if backlog.stuck(slot) {
+            heap::push(&mut lane.stuck, slot, |a, b| backlog.by_due(a, b));
+        } else {
+            let lane = if backlog.priority(slot) <= 5 { &mut lane.high } else { &mut lane.low };
+            heap::push(lane, slot, |a, b| backlog.by_rank(a, b));
+        }
+        let class = self.kinds[kind as usize].class;
+        if !self.groups[group as usize].entered.contains(&class) {
+            self.refresh_group(now, group);
+        }
+    }
+
+    pub(super) fn forget(&mut self, now: Timestamp, id: JobId) {
+        if let Some(slot) = self.backlog.find(id) {
+            self.drop_slot(now, slot);
+        }
+    }
+
+    /// The job is gone, or about to be placed anew: gives back whatever it held.
+    pub(super) fn drop_slot(&mut self, now: Timestamp, slot: Slot) {
+        let id = self.backlog.id(slot);
+        let queue = self.queue_of(slot);
+        match self.backlog.place(slot) {
+            Place::Picked | Place::Assigned => self.leave_flight(now, slot, None),
+            Place::Reserved => {
+                self.seats.iter_mut().filter(|seat| seat.suspect == Some(id)).for_each(|seat| seat.suspect = None)
+            }
+            _ => {}
+        }
+        let in_line = self.queues[queue as usize].begun == Some(slot);
+        if in_line {
+            self.queues[queue as usize].begun = None;
+            // The one that holds the line is in no heap.
+            if self.backlog.place(slot) == Place::Ready {
+                self.backlog.set_place(slot, Place::Manual);
+            }
+        }
+        self.extras.remove(&slot);
+        self.owners[self.groups[self.backlog.group(slot) as usize].owner as usize].jobs -= 1;
+        self.backlog.remove(slot);
+        if in_line {
+            self.refresh_queue(now, queue);
+        }
+    }
+
+    pub(super) fn settle(&mut self, now: Timestamp, settled: Settled) {
+        let Settled { id, fence, ran, rest, failed } = settled;
+        let Some(slot) = self.backlog.find(id) else { return };
+        let kind = self.backlog.kind(slot);
+        if let Some(ran) = ran {
+            let kind = &mut self.kinds[kind as usize];
+            // A moving average over about eight runs: quick to follow, slow to be fooled by one.
+            kind.cost = Some(kind.cost.map_or(ran, |cost| (cost * 7 + ran) / 8));
+        }
+        if self.backlog.fence(slot) > fence {
+            return;
+        }
+        let queue = self.queue_of(slot);
+        let trouble = failed || rest.is_some_and(|rest| rest.stuck);
+        if trouble && self.queues[queue as usize].settings.on_error == OnError::Pause {
+            self.pauses.push((self.queues[queue as usize].name.clone(), id));
+        }
+        if matches!(self.backlog.place(slot), Place::Picked | Place::Assigned) {
+            self.leave_flight(now, slot, ran);
+        }
+        let Some(rest) = rest else { return self.drop_slot(now, slot) };
+        if self.backlog.place(slot) == Place::Ready || self.backlog.place(slot) == Place::Future {
+            // Told twice; what is known already is at least as new.
+            return;
+        }
+        self.backlog.set_fence(slot, fence);
+        self.backlog.set_stuck(slot, rest.stuck);
+        self.backlog.set_due(slot, rest.due.unwrap_or(Timestamp::MAX));
+        if rest.crashes > 0 || self.extras.contains_key(&slot) {
+            let extra = self.extras.entry(slot).or_default();
+            extra.crashes = rest.crashes;
+            extra.locked = 0;
+        }
+        self.put_to_rest(now, slot, rest.due, self.queues[queue as usize].serial());
+    }
+
+    pub(super) fn reply(&mut self, now: Timestamp, id: JobId, reply: Reply) {
+        let Some(slot) = self.backlog.find(id).filter(|&slot| self.backlog.place(slot) == Place::Picked) else {
+            return;
+        };
+        match reply {
+            Reply::Assigned(fence) => {
+                self.backlog.set_fence(slot, fence);
+                self.backlog.set_place(slot, Place::Assigned);
+                if let Some(extra) = self.extras.get_mut(&slot) {
+                    extra.locked = 0;
+                }
+            }
+            Reply::Locked => {
+                let extra = self.extras.entry(slot).or_default();
+                extra.locked = extra.locked.saturating_add(1);
+                let wait = LOCKED_FIRST.saturating_mul(1 << extra.locked.min(10)).min(LOCKED_LONGEST);
+                self.leave_flight(now, slot, Some(Duration::ZERO));
+                // Its due time is kept for its rank by nobody: a job that was locked is late, not first.
+                self.backlog.set_due(slot, now.plus(wait));
+                self.put_to_rest(now, slot, Some(now.plus(wait)), false);
+            }
+            Reply::Changed(head) => {
+                self.drop_slot(now, slot);
+                self.take_in(now, head);
+            }
+            Reply::Gone => self.drop_slot(now, slot),
+        }
+    }
+
+    pub(super) fn release_due(&mut self, now: Timestamp) {
+        while let Some(&slot) = self.future.first() {
+            let dead = self.backlog.place(slot) == Place::Dead;
+            if !dead && self.backlog.due(slot) > now {
+                break;
+            }
+            let backlog = &self.backlog;
+            heap::pop(&mut self.future, |a, b| backlog.by_due(a, b));
+            if dead {
+                self.backlog.bury(slot);
+            } else {
+                self.put_ready(now, slot);
+            }
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Explaining: the same tables that choose also say why a job was not chosen yet, and what comes next.
+
+use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
+
+use super::{Input, Output, Pick, Reply, Scheduler, Settled, UNKNOWN_COST, tables::*};
+use crate::{
+    Fence,
+    backlog::{Place, Slot},
+    job::JobId,
+    lifecycle::ALONE_CRASHES,
+    name::GroupName,
+    settings::Concurrency,
+    time::Timestamp,
+    why::{Forecast, Gate, Whose, Why},
+};
+
+impl Scheduler {
+    /// Why a job does not run: every closed gate, and the forecast. `None`: the scheduler does not know the job.
+    /// `steps` bounds how many starts the forecast looks ahead.
+    pub fn why(&self, now: Timestamp, id: JobId, steps: usize) -> Option<Why> {
+        let slot = self.backlog.find(id)?;
+        let gates = self.closed_gates(now, slot);
+        let waits = !matches!(self.backlog.place(slot), Place::Picked | Place::Assigned);
+        let forecast = waits.then(|| self.forecast(now, id, steps)).flatten();
+        Some(Why { gates, forecast })
+    }
+
+    fn closed_gates(&self, now: Timestamp, slot: Slot) -> Vec<Gate> {
+        let mut gates = Vec::new();
+        let place = self.backlog.place(slot);
+        if matches!(place, Place::Picked | Place::Assigned) {
+            return gates;
+        }
+        let extra = self.extras.get(&slot).copied().unwrap_or_default();
+        match place {
+            Place::Manual => gates.push(Gate::NeedsAPerson),
+            Place::Future if extra.locked > 0 => gates.push(Gate::Locked),
+            Place::Future => gates.push(Gate::NotDue(self.backlog.due(slot))),
+            _ => {}
+        }
+        let kind = &self.kinds[self.backlog.kind(slot) as usize];
+        let (queue, task) = (&self.queues[kind.queue as usize], &self.tasks[kind.task as usize]);
+        let alive = || self.seats.iter().filter(|seat| seat.alive);
+        if alive().next().is_none() {
+            gates.push(Gate::NoLiveNode);
+        } else if !alive().any(|seat| seat.node.tasks.contains(&task.name)) {
+            gates.push(Gate::UnknownTask);
+        } else if !kind.runnable {
+            gates.push(Gate::QueueNotServed);
+        }
+        let group = &self.groups[self.backlog.group(slot) as usize];
+        let owner = &self.owners[group.owner as usize];
+        let queue_limit = match queue.settings.concurrency {
+            Concurrency::Unlimited => None,
+            Concurrency::AtMost(limit) => Some(limit),
+            Concurrency::Serial => Some(1),
+        };
+        if let Some(pause) = &queue.settings.paused {
+            gates.push(Gate::Paused { whose: Whose::Queue(queue.name.clone()), pause: pause.clone() });
+        }
+        if queue.serial() && self.loading {
+            gates.push(Gate::Loading);
+        }
+        let special = owner.special.as_ref();
+        if let Some(pause) = special.and_then(|special| special.settings.paused.as_ref()) {
+            gates.push(Gate::Paused { whose: Whose::Group(owner.name.clone()), pause: pause.clone() });
+        }
+        let mut limit = |whose: Whose, closed: Option<Closed>, used: u32, limit: Option<u32>| match (closed, limit) {
+            (Some(Closed::Limit), Some(limit)) => gates.push(Gate::AtLimit { whose, used, limit }),
+            (Some(Closed::Rate(until)), _) => gates.push(Gate::Rate { whose, until }),
+            _ => {}
+        };
+        limit(Whose::Queue(queue.name.clone()), self.queue_gate(now, kind.queue), queue.in_flight, queue_limit);
+        let group_limit = special.and_then(|special| special.settings.concurrency);
+        limit(Whose::Group(owner.name.clone()), self.owner_gate(now, group.owner), owner.in_flight, group_limit);
+        limit(
+            Whose::Task(task.name.clone()),
+            self.task_gate(now, kind.task),
+            task.in_flight,
+            task.settings.concurrency,
+        );
+        if let Some(key) = extra.key {
+            let info = &self.keys[key as usize];
+            limit(Whose::Key(info.name.clone()), self.key_gate(now, key), info.in_flight, info.settings.concurrency);
+        }
+        if let Some(first) = self.first_in_line(kind.queue).filter(|&first| first != slot && queue.in_flight == 0) {
+            gates.push(Gate::Line { queue: queue.name.clone(), first: self.backlog.id(first) });
+        }
+        if extra.crashes >= ALONE_CRASHES {
+            gates.push(Gate::Alone);
+        }
+        let able = &self.classes[kind.class as usize].able;
+        let could = || self.seats.iter().enumerate().filter(|(at, _)| able.get(*at).copied().unwrap_or(false));
+        if kind.runnable && !could().any(|(_, seat)| seat.has_room()) {
+            gates.push(Gate::SlotsBusy { slots: could().map(|(_, seat)| seat.node.slots).sum() });
+        }
+        gates
+    }
+
+    fn first_in_line(&self, queue: Index) -> Option<Slot> {
+        let queue = &self.queues[queue as usize];
+        if !queue.serial() {
+            return None;
+        }
+        queue.begun.or_else(|| {
+            queue
+                .line
+                .iter()
+                .copied()
+                .filter(|&slot| self.backlog.place(slot) == Place::Ready)
+                .min_by_key(|&slot| self.backlog.seq(slot))
+        })
+    }
+
+    fn forecast(&self, now: Timestamp, id: JobId, steps: usize) -> Option<Forecast> {
+        let mut future = Future::of(self.clone(), now);
+        for before in 0..steps {
+            let start = future.next()?;
+            if start.job == id {
+                return Some(Forecast { before, starts_in: start.at.since(now) });
+            }
+        }
+        None
+    }
+}
+
+/// A start that is expected.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Start {
+    pub at: Timestamp,
+    pub job: JobId,
+    pub group: GroupName,
+    pub runs_for: Duration,
+}
+
+/// What comes next if every job takes as long as its task usually does and nothing new is submitted: the real scheduler in
+/// virtual time, on a copy. Jobs that wait for a person, or for a node that is not there, never come up.
+#[derive(Debug)]
+pub struct Future {
+    scheduler: Scheduler,
+    now: Timestamp,
+    /// Ends of runs, and a number that breaks ties.
+    ends: BinaryHeap<Reverse<(Timestamp, usize, JobId, Fence)>>,
+    starts: std::collections::VecDeque<Start>,
+    count: usize,
+}
+
+impl Future {
+    /// From here on. The scheduler's copy prefetches nothing, so that a start is a start.
+    pub fn of(mut scheduler: Scheduler, now: Timestamp) -> Self {
+        for seat in &mut scheduler.seats {
+            seat.node.queue_capacity = 0;
+        }
+        let mut ends = BinaryHeap::new();
+        for (count, (&slot, flight)) in scheduler.flights.iter().enumerate() {
+            let cost = scheduler.kinds[scheduler.backlog.kind(slot) as usize].cost.unwrap_or(UNKNOWN_COST);
+            let end = flight.since.plus(cost).max(now);
+            ends.push(Reverse((end, count, scheduler.backlog.id(slot), scheduler.backlog.fence(slot))));
+        }
+        let count = ends.len();
+        let mut future = Self { scheduler, now, ends, starts: std::collections::VecDeque::new(), count };
+        future.tell(Input::Loading(false));
+        future
+    }
+
+    fn tell(&mut self, input: Input) {
+        let mut outputs = self.scheduler.handle(self.now, input);
+        loop {
+            let Some(picks) = outputs.into_iter().find_map(|output| match output {
+                Output::Assign(picks) => Some(picks),
+                _ => None,
+            }) else {
+                return;
+            };
+            let replies = picks.iter().map(|pick| (pick.job, Reply::Assigned(pick.fence.next()))).collect();
+            picks.iter().for_each(|pick| self.start(pick));
+            outputs = self.scheduler.handle(self.now, Input::Replied(replies));
+        }
+    }
+
+    fn start(&mut self, pick: &Pick) {
+        let Some(slot) = self.scheduler.backlog.find(pick.job) else { return };
+        let runs_for = self.scheduler.kinds[self.scheduler.backlog.kind(slot) as usize].cost.unwrap_or(UNKNOWN_COST);
+        let owner = self.scheduler.groups[self.scheduler.backlog.group(slot) as usize].owner;
+        let group = self.scheduler.owners[owner as usize].name.clone();
+        self.count += 1;
+        self.ends.push(Reverse((self.now.plus(runs_for), self.count, pick.job, pick.fence.next())));
+        self.starts.push_back(Start { at: self.now, job: pick.job, group, runs_for });
+    }
+}
+
+impl Iterator for Future {
+    type Item = Start;
+
+    fn next(&mut self) -> Option<Start> {
+        while self.starts.is_empty() {
+            let end = self.ends.peek().map(|Reverse(end)| end.0);
+            let time = self.scheduler.next_time();
+            match (end, time) {
+                (Some(end), time) if time.is_none_or(|time| end <= time) => {
+                    let Reverse((at, _, id, fence)) = self.ends.pop()?;
+                    self.now = self.now.max(at);
+                    self.tell(Input::Settled(vec![Settled { id, fence, ran: None, rest: None, failed: false }]));
+                }
+                (_, Some(time)) => {
+                    self.now = self.now.max(time);
+                    self.tell(Input::Tick);
+                }
+                (_, None) => return None,
+            }
+        }
+        self.starts.pop_front()
+    }
+}

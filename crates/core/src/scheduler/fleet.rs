@@ -1,0 +1,201 @@
+//! Nodes and settings: who can run what, and what is allowed.
+
+use std::time::Duration;
+
+use super::{Remembered, Scheduler, tables::*};
+use crate::{
+    backlog::Place,
+    node::Node,
+    settings::{QueueSettings, Settings},
+    time::Timestamp,
+};
+
+impl Scheduler {
+    pub(super) fn see_nodes(&mut self, now: Timestamp, nodes: Vec<Node>) {
+        for seat in &mut self.seats {
+            seat.alive = false;
+        }
+        for node in nodes {
+            match self.seat_index.get(&node.incarnation) {
+                Some(&at) => {
+                    let seat = &mut self.seats[at as usize];
+                    seat.alive = true;
+                    seat.node = node;
+                }
+                None => {
+                    self.seat_index.insert(node.incarnation, index(self.seats.len()));
+                    self.seats.push(Seat {
+                        node,
+                        alive: true,
+                        in_flight: 0,
+                        load: Duration::ZERO,
+                        guesses: 0,
+                        suspect: None,
+                    });
+                }
+            }
+        }
+        // A suspect that waited for a node that is gone waits for another.
+        for at in 0..self.seats.len() {
+            let seat = &mut self.seats[at];
+            if !seat.alive
+                && let Some(slot) = seat.suspect.and_then(|id| self.backlog.find(id))
+                && self.backlog.place(slot) == Place::Reserved
+            {
+                seat.suspect = None;
+                self.put_ready(now, slot);
+            }
+        }
+        // A node that has left and holds nothing is nobody any more. Only the last seats go, so indexes stay true.
+        while self.seats.last().is_some_and(|seat| !seat.alive && seat.in_flight == 0 && seat.suspect.is_none()) {
+            let seat = self.seats.pop().expect("just seen");
+            self.seat_index.remove(&seat.node.incarnation);
+        }
+        self.classify(now);
+    }
+
+    /// Sorts kinds into classes again; if that moves any kind, groups stand in line anew.
+    pub(super) fn classify(&mut self, now: Timestamp) {
+        let mut classes: Vec<KindClass> = Vec::new();
+        let mut moved = false;
+        for at in 0..self.kinds.len() {
+            let class = self.class_of(self.kinds[at].queue, self.kinds[at].task);
+            self.kinds[at].runnable = class.able.iter().any(|able| *able);
+            let to = match classes.iter().position(|known| *known == class) {
+                Some(to) => to,
+                None => {
+                    classes.push(class);
+                    classes.len() - 1
+                }
+            };
+            moved |= self.kinds[at].class != index(to);
+            self.kinds[at].class = index(to);
+        }
+        self.classes = classes;
+        if moved {
+            for group in 0..self.groups.len() {
+                self.leave_turns(index(group));
+            }
+            for queue in &mut self.queues {
+                queue.turns.clear();
+            }
+            for group in 0..self.groups.len() {
+                self.refresh_group(now, index(group));
+            }
+        }
+        for queue in 0..self.queues.len() {
+            self.refresh_queue(now, index(queue));
+        }
+    }
+
+    pub(super) fn class_of(&self, queue: Index, task: Index) -> KindClass {
+        let task_info = &self.tasks[task as usize];
+        let limits = task_info.settings;
+        KindClass {
+            able: self
+                .seats
+                .iter()
+                .map(|seat| seat.alive && seat.node.can_run(&self.queues[queue as usize].name, &task_info.name))
+                .collect(),
+            limited: (limits.concurrency.is_some() || limits.rate.is_some()).then_some(task),
+        }
+    }
+
+    pub(super) fn see_settings(&mut self, now: Timestamp, settings: Settings) {
+        // A rate counts from the moment it is set, not from the first job it concerns.
+        settings.queues.keys().for_each(|name| _ = self.queue(now, name));
+        settings.groups.keys().for_each(|name| _ = self.owner(now, name));
+        settings.tasks.keys().for_each(|name| _ = self.task(now, name));
+        settings.keys.keys().for_each(|name| _ = self.key(now, name));
+        self.settings = settings;
+        for at in 0..self.queues.len() {
+            let settings = self.settings.queues.get(&self.queues[at].name).cloned().unwrap_or_default();
+            self.set_queue(now, index(at), settings);
+        }
+        for at in 0..self.owners.len() {
+            let owner = &mut self.owners[at];
+            let settings = self.settings.groups.get(&owner.name).cloned();
+            let mut bucket = owner.special.take().and_then(|special| special.bucket);
+            owner.special = settings.map(|settings| {
+                set_bucket(&mut bucket, settings.rate, now);
+                Box::new(Special { settings, bucket })
+            });
+            self.refresh_owner(now, index(at));
+        }
+        for task in &mut self.tasks {
+            task.settings = self.settings.tasks.get(&task.name).copied().unwrap_or_default();
+            set_bucket(&mut task.bucket, task.settings.rate, now);
+        }
+        for at in 0..self.keys.len() {
+            let key = &mut self.keys[at];
+            key.settings = self.settings.keys.get(&key.name).copied().unwrap_or_default();
+            set_bucket(&mut key.bucket, key.settings.rate, now);
+            self.unpark(now, index(at));
+        }
+        self.classify(now);
+    }
+
+    pub(super) fn set_queue(&mut self, now: Timestamp, at: Index, settings: QueueSettings) {
+        let queue = &mut self.queues[at as usize];
+        set_bucket(&mut queue.bucket, settings.rate, now);
+        let was_serial = queue.serial();
+        queue.settings = settings;
+        if queue.serial() == was_serial {
+            return self.refresh_queue(now, at);
+        }
+        // From lanes to a line or back: rare, so every ready job of the queue is placed anew.
+        let mut line = std::mem::take(&mut queue.line);
+        // The one that holds the line is in no heap.
+        line.extend(queue.begun.take().filter(|&begun| self.backlog.place(begun) == Place::Ready));
+        let mut ready = Vec::new();
+        for slot in line {
+            match self.backlog.place(slot) {
+                Place::Ready => ready.push(slot),
+                _ => self.backlog.bury(slot),
+            }
+        }
+        for group in 0..self.groups.len() {
+            if self.groups[group].queue != at {
+                continue;
+            }
+            self.leave_turns(index(group));
+            for lane in std::mem::take(&mut self.groups[group].lanes) {
+                for slot in lane.high.into_iter().chain(lane.low).chain(lane.stuck) {
+                    match self.backlog.place(slot) {
+                        Place::Ready => ready.push(slot),
+                        _ => self.backlog.bury(slot),
+                    }
+                }
+            }
+        }
+        let Self { keys, groups, backlog, .. } = self;
+        for key in keys {
+            key.parked.retain(|(group, _), lane| {
+                let moves = groups[*group as usize].queue == at;
+                for &slot in lane.iter().filter(|_| moves) {
+                    match backlog.place(slot) {
+                        Place::Parked => ready.push(slot),
+                        _ => backlog.bury(slot),
+                    }
+                }
+                !moves
+            });
+        }
+        for slot in ready {
+            self.put_ready(now, slot);
+        }
+        self.refresh_queue(now, at);
+    }
+
+    /// A charge above the virtual time of a queue that has just begun to be known.
+    pub(super) fn recall(&mut self, now: Timestamp, remembered: Remembered) {
+        let queue = self.queue(now, &remembered.queue);
+        let group = self.group(queue, &remembered.group, now);
+        let charge = self.queues[queue as usize].now.plus(remembered.ahead);
+        if charge > self.groups[group as usize].account.charge {
+            self.leave_turns(group);
+            self.groups[group as usize].account.charge = charge;
+            self.refresh_group(now, group);
+        }
+    }
+}

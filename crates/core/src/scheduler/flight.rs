@@ -1,0 +1,165 @@
+//! Into nodes' hands and out of them: what is counted and what is charged.
+
+use std::time::Duration;
+
+use super::{LIVE_CHARGE, ONE_TURN, Scheduler, UNKNOWN_COST, tables::*};
+use crate::{
+    backlog::{Place, Slot},
+    lifecycle::ALONE_CRASHES,
+    settings::Fairness,
+    time::Timestamp,
+    turn::{Account, Charge},
+};
+
+impl Scheduler {
+    pub(super) fn enter_flight(&mut self, now: Timestamp, slot: Slot, seat: Option<Index>, place: Place) {
+        self.backlog.set_place(slot, place);
+        let kind = &self.kinds[self.backlog.kind(slot) as usize];
+        let known = kind.cost;
+        let cost = known.unwrap_or(UNKNOWN_COST);
+        let queue = &mut self.queues[kind.queue as usize];
+        let group = &mut self.groups[self.backlog.group(slot) as usize];
+        queue.in_flight += 1;
+        group.in_flight += 1;
+        self.owners[group.owner as usize].in_flight += 1;
+        self.tasks[kind.task as usize].in_flight += 1;
+        if let Some(key) = self.extras.get(&slot).and_then(|extra| extra.key) {
+            self.keys[key as usize].in_flight += 1;
+        }
+        if let Some(seat) = seat {
+            *queue.on_seat.entry(seat).or_default() += 1;
+            let crashes = self.extras.get(&slot).map_or(0, |extra| extra.crashes);
+            let seat = &mut self.seats[seat as usize];
+            seat.in_flight += 1;
+            seat.load += cost;
+            seat.guesses += u32::from(known.is_none());
+            if crashes >= ALONE_CRASHES {
+                seat.suspect = Some(self.backlog.id(slot));
+            }
+        }
+        self.flights.insert(
+            slot,
+            Flight {
+                seat,
+                since: now,
+                cost: if known.is_some() { cost } else { Duration::MAX },
+                charged: Duration::ZERO,
+            },
+        );
+    }
+
+    /// Out of a node's hands. `ran`: what it really cost; `None` leaves the charge as it is.
+    pub(super) fn leave_flight(&mut self, now: Timestamp, slot: Slot, ran: Option<Duration>) {
+        let Some(flight) = self.flights.remove(&slot) else { return };
+        self.backlog.set_place(slot, Place::Manual);
+        let kind = &self.kinds[self.backlog.kind(slot) as usize];
+        let (queue, task) = (kind.queue, kind.task);
+        let group = self.backlog.group(slot);
+        let owner = self.groups[group as usize].owner;
+        self.queues[queue as usize].in_flight -= 1;
+        self.groups[group as usize].in_flight -= 1;
+        self.owners[owner as usize].in_flight -= 1;
+        self.tasks[task as usize].in_flight -= 1;
+        let key = self.extras.get(&slot).and_then(|extra| extra.key);
+        if let Some(key) = key {
+            self.keys[key as usize].in_flight -= 1;
+        }
+        if let Some(seat) = flight.seat {
+            let on_seat = self.queues[queue as usize].on_seat.entry(seat).or_default();
+            *on_seat -= 1;
+            let seat = &mut self.seats[seat as usize];
+            seat.in_flight -= 1;
+            if flight.cost == Duration::MAX {
+                seat.guesses -= 1;
+                seat.load = seat.load.saturating_sub(UNKNOWN_COST);
+            } else {
+                seat.load = seat.load.saturating_sub(flight.cost);
+            }
+            if seat.suspect == Some(self.backlog.id(slot)) {
+                seat.suspect = None;
+                self.suspects_rest_until = now.plus(now.since(self.suspect_since));
+            }
+        }
+        if let Some(ran) = ran
+            && self.queues[queue as usize].settings.fairness == Fairness::Time
+        {
+            self.correct(group, flight.charged, ran);
+        }
+        self.refresh_queue(now, queue);
+        self.refresh_owner_of(now, slot);
+        if let Some(key) = key {
+            self.unpark(now, key);
+        }
+    }
+
+    /// Charges a group and its queue what a job is expected to cost, and moves the virtual times.
+    pub(super) fn charge(&mut self, slot: Slot, cost: Duration) {
+        let at = self.backlog.group(slot);
+        let queue_at = self.groups[at as usize].queue;
+        self.picks += 1;
+        let served = self.picks;
+        let queue = &mut self.queues[queue_at as usize];
+        let cost = match queue.settings.fairness {
+            Fairness::Time => cost,
+            Fairness::Turns => ONE_TURN,
+        };
+        queue.now = queue.now.max(self.groups[at as usize].account.charge);
+        self.virtual_now = self.virtual_now.max(queue.account.charge);
+        let before = queue.account;
+        queue.account.charge = before.charge.plus(Charge::of(cost, queue.settings.weight));
+        queue.account.served = served;
+        if queue.entered {
+            self.turns.leave(before, queue_at);
+            self.turns.enter(queue.account, queue_at);
+        }
+        let weight = self.owners[self.groups[at as usize].owner as usize].weight();
+        self.change_account(at, |account| {
+            account.charge = account.charge.plus(Charge::of(cost, weight));
+            account.served = served;
+        });
+        if let Some(flight) = self.flights.get_mut(&slot) {
+            flight.charged = cost;
+        }
+    }
+
+    /// Replaces what was charged by what it really was.
+    pub(super) fn correct(&mut self, at: Index, charged: Duration, ran: Duration) {
+        let queue_at = self.groups[at as usize].queue;
+        let owner = self.groups[at as usize].owner;
+        let weight = self.owners[owner as usize].weight();
+        let fix = |account: &mut Account, weight| {
+            account.charge = account.charge.plus(Charge::of(ran, weight)).minus(Charge::of(charged, weight));
+        };
+        self.change_account(at, |account| fix(account, weight));
+        let queue = &mut self.queues[queue_at as usize];
+        let before = queue.account;
+        fix(&mut queue.account, queue.settings.weight);
+        if queue.entered {
+            self.turns.leave(before, queue_at);
+            self.turns.enter(queue.account, queue_at);
+        }
+    }
+
+    /// A run that takes longer than expected is charged while it runs, so that its group does not get more turns on credit.
+    pub(super) fn charge_long_runs(&mut self, now: Timestamp) {
+        if now.since(self.charged_live) < LIVE_CHARGE {
+            return;
+        }
+        self.charged_live = now;
+        let long: Vec<(Slot, Duration, Duration)> = self
+            .flights
+            .iter()
+            .map(|(&slot, flight)| (slot, flight.charged, now.since(flight.since)))
+            .filter(|(_, charged, elapsed)| *elapsed > *charged + LIVE_CHARGE)
+            .collect();
+        for (slot, charged, elapsed) in long {
+            let queue = self.queue_of(slot);
+            if self.queues[queue as usize].settings.fairness == Fairness::Time {
+                self.correct(self.backlog.group(slot), charged, elapsed);
+                if let Some(flight) = self.flights.get_mut(&slot) {
+                    flight.charged = elapsed;
+                }
+            }
+        }
+    }
+}

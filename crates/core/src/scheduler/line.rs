@@ -1,0 +1,184 @@
+//! Standing in line: a group for its queue, a queue for the fleet. A closed gate takes them out once, its opening puts them back.
+
+use std::cmp::Reverse;
+
+use super::{Scheduler, tables::*};
+use crate::{
+    backlog::{Place, Slot},
+    heap,
+    time::Timestamp,
+    turn::{Account, Turns},
+};
+
+impl Scheduler {
+    /// Lets a group stand in line for every class it has something ready of, unless its owner's gate is closed.
+    pub(super) fn refresh_group(&mut self, now: Timestamp, at: Index) {
+        let open = self.owner_gate(now, self.groups[at as usize].owner).is_none();
+        self.drop_dead(at);
+        let group = &self.groups[at as usize];
+        let mut classes: Vec<Index> = match open {
+            true => group.lanes.iter().map(|lane| self.kinds[lane.kind as usize].class).collect(),
+            false => Vec::new(),
+        };
+        classes.sort_unstable();
+        classes.dedup();
+        if classes == group.entered {
+            return;
+        }
+        let was_out = group.entered.is_empty();
+        self.leave_turns(at);
+        let group = &mut self.groups[at as usize];
+        let queue = &mut self.queues[group.queue as usize];
+        if was_out && group.in_flight == 0 {
+            // Idleness earns no credit.
+            group.account.charge = group.account.charge.max(queue.now);
+        }
+        for &class in &classes {
+            let turns = match queue.turns.iter().position(|(known, _)| *known == class) {
+                Some(at) => &mut queue.turns[at].1,
+                None => {
+                    queue.turns.push((class, Turns::default()));
+                    &mut queue.turns.last_mut().expect("just pushed").1
+                }
+            };
+            turns.enter(group.account, at);
+        }
+        group.entered = classes;
+        let queue = group.queue;
+        if !self.queues[queue as usize].entered {
+            self.refresh_queue(now, queue);
+        }
+    }
+
+    pub(super) fn leave_turns(&mut self, at: Index) {
+        let group = &mut self.groups[at as usize];
+        let queue = &mut self.queues[group.queue as usize];
+        for class in std::mem::take(&mut group.entered) {
+            if let Some((_, turns)) = queue.turns.iter_mut().find(|(known, _)| *known == class) {
+                turns.leave(group.account, at);
+            }
+        }
+    }
+
+    /// Changes a group's account while it stands in line.
+    pub(super) fn change_account(&mut self, at: Index, change: impl FnOnce(&mut Account)) {
+        let group = &mut self.groups[at as usize];
+        let queue = &mut self.queues[group.queue as usize];
+        let before = group.account;
+        change(&mut group.account);
+        for class in &group.entered {
+            if let Some((_, turns)) = queue.turns.iter_mut().find(|(known, _)| known == class) {
+                turns.leave(before, at);
+                turns.enter(group.account, at);
+            }
+        }
+    }
+
+    /// Buries what died at the head of a group's lanes, and lanes that are empty.
+    pub(super) fn drop_dead(&mut self, at: Index) {
+        let Self { groups, backlog, .. } = self;
+        let lanes = &mut groups[at as usize].lanes;
+        for lane in lanes.iter_mut() {
+            lane.drop_dead(backlog);
+        }
+        lanes.retain(|lane| !lane.is_empty());
+    }
+
+    pub(super) fn refresh_queue(&mut self, now: Timestamp, at: Index) {
+        self.drop_dead_line(at);
+        let queue = &self.queues[at as usize];
+        let something = match queue.serial() {
+            true => match queue.begun {
+                Some(begun) => self.backlog.place(begun) == Place::Ready,
+                None => !queue.line.is_empty(),
+            },
+            false => queue.turns.iter().any(|(_, turns)| !turns.is_empty()),
+        };
+        let wanted = something && self.queue_gate(now, at).is_none();
+        let queue = &mut self.queues[at as usize];
+        if wanted == queue.entered {
+            return;
+        }
+        queue.entered = wanted;
+        if wanted {
+            if queue.in_flight == 0 {
+                queue.account.charge = queue.account.charge.max(self.virtual_now);
+            }
+            self.turns.enter(queue.account, at);
+        } else {
+            self.turns.leave(queue.account, at);
+        }
+    }
+
+    pub(super) fn drop_dead_line(&mut self, at: Index) {
+        let Self { queues, backlog, .. } = self;
+        let line = &mut queues[at as usize].line;
+        while let Some(&slot) = line.first()
+            && backlog.place(slot) == Place::Dead
+        {
+            heap::pop(line, |a, b| backlog.by_seq(a, b));
+            backlog.bury(slot);
+        }
+    }
+
+    pub(super) fn refresh_serial_queues(&mut self, now: Timestamp) {
+        for at in 0..self.queues.len() {
+            if self.queues[at].serial() {
+                self.refresh_queue(now, index(at));
+            }
+        }
+    }
+
+    pub(super) fn refresh_owner(&mut self, now: Timestamp, at: Index) {
+        for n in 0..self.owners[at as usize].groups.len() {
+            let group = self.owners[at as usize].groups[n];
+            self.refresh_group(now, group);
+            self.refresh_queue(now, self.groups[group as usize].queue);
+        }
+    }
+
+    pub(super) fn refresh_owner_of(&mut self, now: Timestamp, slot: Slot) {
+        let owner = self.groups[self.backlog.group(slot) as usize].owner;
+        if self.owners[owner as usize].limited() {
+            self.refresh_owner(now, owner);
+        }
+    }
+
+    /// The key has room: of every lane that has jobs waiting for it the first comes back. Jobs of one lane differ in nothing
+    /// a gate asks for, so if the first cannot run now, neither can the next; and when it runs, the next is asked for.
+    pub(super) fn unpark(&mut self, now: Timestamp, key: Index) {
+        if self.key_gate(now, key).is_some() {
+            return;
+        }
+        let mut back = Vec::new();
+        let Self { keys, backlog, .. } = self;
+        keys[key as usize].parked.retain(|_, lane| {
+            while let Some(slot) = heap::pop(lane, |a, b| backlog.by_rank(a, b)) {
+                if backlog.place(slot) == Place::Parked {
+                    back.push(slot);
+                    break;
+                }
+                backlog.bury(slot);
+            }
+            !lane.is_empty()
+        });
+        for slot in back {
+            self.put_ready(now, slot);
+        }
+    }
+
+    pub(super) fn ring_alarms(&mut self, now: Timestamp) {
+        while let Some(&Reverse((at, alarm))) = self.alarms.peek() {
+            if at > now {
+                return;
+            }
+            self.alarms.pop();
+            match alarm {
+                Alarm::Queue(queue) => self.refresh_queue(now, queue),
+                Alarm::Owner(owner) => self.refresh_owner(now, owner),
+                Alarm::Key(key) => self.unpark(now, key),
+                Alarm::Task => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! Who runs what, where: a value that is told what happened and answers what to do.
+//!
+//! [`Scheduler::handle`] takes an [`Input`] and the database's time and returns [`Output`]s. It is a cache of the
+//! store: everything it holds came from there, and nothing it says is true before the store has agreed
+//! ([`Input::Replied`]). Losing it loses nothing but charges since they were last remembered.
+//!
+//! Whose turn it is goes down a tree: queues by charge, then the queue's groups by charge, then the group's jobs (due
+//! stuck ones, then the counting scheme). A closed gate takes its queue, group or job out of the tree once, and its
+//! opening puts it back: what cannot run is not looked at again and again.
+//!
+//! `tables` what is known → `arrive` jobs come and go → `fleet` nodes and settings → `line` who stands in line → `gates` what
+//! is closed → `choose` whose turn it is → `flight` what is counted and charged →
+//! `explain` why not yet, and what comes next.
+
+mod arrive;
+mod choose;
+mod explain;
+mod fleet;
+mod flight;
+mod gates;
+mod line;
+mod tables;
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BinaryHeap, HashMap, VecDeque},
+    time::Duration,
+};
+
+use crate::{
+    backlog::{Backlog, Place, Slot},
+    job::{Fence, JobHead, JobId},
+    name::{GroupName, KeyName, QueueName, TaskName},
+    node::{Incarnation, Node},
+    settings::Settings,
+    time::Timestamp,
+    turn::{Charge, Scheme, Turns},
+};
+
+/// Work a node may hold beyond its slots, as time per slot: enough to bridge a round trip, too little to hoard.
+const PREFETCH: Duration = Duration::from_millis(50);
+/// What a task is taken to cost before it has run once. Nothing is prefetched on a guess; the charge is corrected when the
+/// job settles, so a small guess keeps the error small.
+const UNKNOWN_COST: Duration = Duration::from_millis(10);
+/// What one job costs where turns are counted.
+const ONE_TURN: Duration = Duration::from_secs(1);
+/// First and longest wait for a row that somebody else's transaction holds.
+const LOCKED_FIRST: Duration = Duration::from_millis(20);
+const LOCKED_LONGEST: Duration = Duration::from_secs(1);
+/// How often long runs are charged while they run, and how far a run must be over its estimate for it.
+const LIVE_CHARGE: Duration = Duration::from_millis(250);
+
+/// What happened.
+#[derive(Debug, Clone)]
+pub enum Input {
+    /// Rows as they stand: new, changed or read again.
+    Jobs(Vec<JobHead>),
+    /// Jobs that are no longer there.
+    Gone(Vec<JobId>),
+    /// The store has written how these left their nodes' hands.
+    Settled(Vec<Settled>),
+    /// The nodes that live; the others are gone.
+    Nodes(Vec<Node>),
+    /// All that is set.
+    Settings(Settings),
+    /// Charges as an earlier dispatcher remembered them.
+    Charges(Vec<Remembered>),
+    /// The store's word on an [`Output::Assign`].
+    Replied(Vec<(JobId, Reply)>),
+    /// The backlog is (not) being read: while it is, an empty scheduler does not mean an empty store, and serial queues
+    /// stay closed.
+    Loading(bool),
+    /// Time has passed.
+    Tick,
+}
+
+/// A job that left its node's hands.
+#[derive(Debug, Clone)]
+pub struct Settled {
+    pub id: JobId,
+    pub fence: Fence,
+    /// How long it ran, if it did.
+    pub ran: Option<Duration>,
+    /// Where it rests; `None`: it has ended.
+    pub rest: Option<Rest>,
+    /// It ended as failed.
+    pub failed: bool,
+}
+
+/// An unfinished job out of a node's hands.
+#[derive(Debug, Clone, Copy)]
+pub struct Rest {
+    pub stuck: bool,
+    pub due: Option<Timestamp>,
+    pub crashes: u32,
+}
+
+/// A group's charge in a queue, above the queue's virtual time: what it is behind its turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Remembered {
+    pub queue: QueueName,
+    pub group: GroupName,
+    pub ahead: Charge,
+}
+
+/// What became of one pick.
+#[derive(Debug, Clone)]
+pub enum Reply {
+    Assigned(Fence),
+    /// Somebody's transaction holds the row.
+    Locked,
+    /// It is not what it was when it was picked.
+    Changed(JobHead),
+    Gone,
+}
+
+/// What to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Output {
+    Assign(Vec<Pick>),
+    /// Pause this queue: a job of it failed, and it is set to pause then.
+    Pause {
+        queue: QueueName,
+        job: JobId,
+    },
+    /// Call again at this time at the latest.
+    WakeAt(Timestamp),
+}
+
+/// This job, as it was at this fence, to this node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pick {
+    pub job: JobId,
+    pub fence: Fence,
+    pub node: Incarnation,
+}
+
+/// How much there is, by what holds it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Pending {
+    /// Could run now, or is on its way to a node.
+    pub ready: usize,
+    /// In the hands of nodes.
+    pub in_flight: usize,
+    /// Will be due by itself.
+    pub future: usize,
+    /// No live node can run them.
+    pub unknown: usize,
+    /// Stuck until a person decides.
+    pub manual: usize,
+    pub loading: bool,
+}
+
+impl Pending {
+    /// Nothing is left that time alone would bring to a node.
+    pub fn drained(&self) -> bool {
+        !self.loading && self.ready + self.in_flight + self.future == 0
+    }
+}
+pub use explain::{Future, Start};
+use tables::*;
+
+#[derive(Debug, Clone)]
+pub struct Scheduler {
+    scheme: Scheme,
+    batch: usize,
+    settings: Settings,
+    backlog: Backlog,
+    extras: HashMap<Slot, Extra>,
+    flights: HashMap<Slot, Flight>,
+    future: Vec<Slot>,
+    suspects: VecDeque<Slot>,
+    /// Since when a node is kept free for a suspect, and until when none is: they share the time with everybody else.
+    suspect_since: Timestamp,
+    suspects_rest_until: Timestamp,
+    kinds: Vec<Kind>,
+    kind_index: HashMap<(Index, Index), Index>,
+    classes: Vec<KindClass>,
+    tasks: Vec<Limited<TaskName>>,
+    task_index: HashMap<TaskName, Index>,
+    keys: Vec<Limited<KeyName>>,
+    key_index: HashMap<KeyName, Index>,
+    groups: Vec<Group>,
+    group_index: HashMap<(Index, Index), Index>,
+    owners: Vec<Owner>,
+    owner_index: HashMap<GroupName, Index>,
+    queues: Vec<Queue>,
+    queue_index: HashMap<QueueName, Index>,
+    turns: Turns,
+    /// Virtual time among the queues.
+    virtual_now: Charge,
+    picks: u64,
+    seats: Vec<Seat>,
+    seat_index: BTreeMap<Incarnation, Index>,
+    alarms: BinaryHeap<Reverse<(Timestamp, Alarm)>>,
+    charged_live: Timestamp,
+    loading: bool,
+    pauses: Vec<(QueueName, JobId)>,
+}
+
+impl Scheduler {
+    /// `scheme` is the installation's; `batch` bounds the picks of one [`Output::Assign`].
+    pub fn new(scheme: Scheme, batch: usize) -> Self {
+        Self {
+            scheme,
+            batch: batch.max(1),
+            settings: Settings::default(),
+            backlog: Backlog::default(),
+            extras: HashMap::new(),
+            flights: HashMap::new(),
+            future: Vec::new(),
+            suspects: VecDeque::new(),
+            suspect_since: Timestamp::MIN,
+            suspects_rest_until: Timestamp::MIN,
+            kinds: Vec::new(),
+            kind_index: HashMap::new(),
+            classes: Vec::new(),
+            tasks: Vec::new(),
+            task_index: HashMap::new(),
+            keys: Vec::new(),
+            key_index: HashMap::new(),
+            groups: Vec::new(),
+            group_index: HashMap::new(),
+            owners: Vec::new(),
+            owner_index: HashMap::new(),
+            queues: Vec::new(),
+            queue_index: HashMap::new(),
+            turns: Turns::default(),
+            virtual_now: Charge::default(),
+            picks: 0,
+            seats: Vec::new(),
+            seat_index: BTreeMap::new(),
+            alarms: BinaryHeap::new(),
+            charged_live: Timestamp::MIN,
+            loading: false,
+            pauses: Vec::new(),
+        }
+    }
+
+    /// Takes in what happened and says what to do. At most one [`Output::Assign`] is on its way at a time: the next
+    /// comes after its [`Input::Replied`].
+    pub fn handle(&mut self, now: Timestamp, input: Input) -> Vec<Output> {
+        match input {
+            Input::Jobs(heads) => heads.into_iter().for_each(|head| self.take_in(now, head)),
+            Input::Gone(ids) => ids.into_iter().for_each(|id| self.forget(now, id)),
+            Input::Settled(settled) => settled.into_iter().for_each(|settled| self.settle(now, settled)),
+            Input::Nodes(nodes) => self.see_nodes(now, nodes),
+            Input::Settings(settings) => self.see_settings(now, settings),
+            Input::Charges(charges) => charges.into_iter().for_each(|charge| self.recall(now, charge)),
+            Input::Replied(replies) => replies.into_iter().for_each(|(id, reply)| self.reply(now, id, reply)),
+            Input::Loading(loading) => {
+                self.loading = loading;
+                self.refresh_serial_queues(now);
+            }
+            Input::Tick => {}
+        }
+        self.ring_alarms(now);
+        self.release_due(now);
+        self.charge_long_runs(now);
+        let picks = self.pick_batch(now);
+        let mut outputs: Vec<_> =
+            std::mem::take(&mut self.pauses).into_iter().map(|(queue, job)| Output::Pause { queue, job }).collect();
+        if !picks.is_empty() {
+            outputs.push(Output::Assign(picks));
+        }
+        if let Some(at) = self.next_time() {
+            outputs.push(Output::WakeAt(at));
+        }
+        outputs
+    }
+
+    fn next_time(&self) -> Option<Timestamp> {
+        let due = self.future.first().map(|&slot| self.backlog.due(slot));
+        let alarm = self.alarms.peek().map(|Reverse((at, _))| *at);
+        due.into_iter().chain(alarm).min()
+    }
+
+    /// Counts by what holds the jobs. Walks all of them: for tests, overviews and the end of a drain, not for the hot path.
+    pub fn pending(&self) -> Pending {
+        let mut pending = Pending { loading: self.loading, ..Pending::default() };
+        for slot in self.backlog.slots() {
+            let count = match self.backlog.place(slot) {
+                Place::Assigned => &mut pending.in_flight,
+                Place::Manual => &mut pending.manual,
+                _ if !self.kinds[self.backlog.kind(slot) as usize].runnable => &mut pending.unknown,
+                Place::Future => &mut pending.future,
+                Place::Ready | Place::Reserved | Place::Picked | Place::Parked => &mut pending.ready,
+                Place::Dead => continue,
+            };
+            *count += 1;
+        }
+        pending
+    }
+
+    /// Whether the scheduler knows of no unfinished job at all.
+    pub fn is_empty(&self) -> bool {
+        self.backlog.len() == 0 && !self.loading
+    }
+
+    /// Groups with a limit on waiting jobs: how many wait, and the limit.
+    pub fn admissions(&self) -> Vec<(GroupName, u32, u32)> {
+        let limit = |owner: &Owner| {
+            let limit = owner.special.as_ref()?.settings.max_waiting?;
+            Some((owner.name.clone(), owner.jobs - owner.in_flight, limit))
+        };
+        self.owners.iter().filter_map(limit).collect()
+    }
+
+    /// Groups whose charge is above their queue's virtual time: what a restart must not forget. The others begin at the
+    /// virtual time anyway.
+    pub fn charges(&self) -> Vec<Remembered> {
+        let above = |group: &Group| {
+            let queue = &self.queues[group.queue as usize];
+            let ahead = group.account.charge.minus(queue.now);
+            (ahead > Charge::default()).then(|| Remembered {
+                queue: queue.name.clone(),
+                group: self.owners[group.owner as usize].name.clone(),
+                ahead,
+            })
+        };
+        self.groups.iter().filter_map(above).collect()
+    }
+}

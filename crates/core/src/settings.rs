@@ -1,0 +1,274 @@
+//! What people set: weights, limits, pauses; by queue, group, task and key.
+//!
+//! Settings are values: the store keeps each as one piece of JSON under its name and never looks inside.
+
+use std::{collections::BTreeMap, fmt, str::FromStr, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    name::{GroupName, Invalid, KeyName, QueueName, TaskName},
+    time::{Timestamp, parse_span, print_span},
+    turn::Scheme,
+};
+
+/// A share: 0.001 to 1000, kept in thousandths.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "f64", into = "f64")]
+pub struct Weight(u32);
+
+impl Weight {
+    pub fn thousandths(self) -> u32 {
+        self.0
+    }
+}
+
+impl Default for Weight {
+    fn default() -> Self {
+        Self(1_000)
+    }
+}
+
+impl TryFrom<f64> for Weight {
+    type Error = Invalid;
+    fn try_from(weight: f64) -> Result<Self, Invalid> {
+        if !(0.001..=1000.0).contains(&weight) {
+            return Err(Invalid::new("weight", format!("must be 0.001 to 1000, not {weight}")));
+        }
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // at most a million, and positive
+        Ok(Self((weight * 1_000.0).round() as u32))
+    }
+}
+
+impl From<Weight> for f64 {
+    fn from(weight: Weight) -> f64 {
+        f64::from(weight.0) / 1_000.0
+    }
+}
+
+impl FromStr for Weight {
+    type Err = Invalid;
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        let weight: f64 = text.parse().map_err(|_| Invalid::new("weight", format!("{text:?} is not a number")))?;
+        Self::try_from(weight)
+    }
+}
+
+impl fmt::Display for Weight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&f64::from(*self), f)
+    }
+}
+
+/// So many starts in so much time, with so many at once. Written `10/1m` or `10/1m,20`: twenty at once after a rest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Rate {
+    pub count: u32,
+    pub per: Duration,
+    pub burst: u32,
+}
+
+impl FromStr for Rate {
+    type Err = Invalid;
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        let bad = || Invalid::new("rate", format!("{text:?} is not a rate; write 10/1m, or 10/1m,20 with a burst"));
+        let (rate, burst) = match text.split_once(',') {
+            Some((rate, burst)) => (rate, Some(burst.trim().parse::<u32>().map_err(|_| bad())?)),
+            None => (text, None),
+        };
+        let (count, per) = rate.split_once('/').ok_or_else(bad)?;
+        let count = count.trim().parse::<u32>().map_err(|_| bad())?;
+        let per = parse_span("rate", per.trim())?;
+        let burst = burst.unwrap_or(count);
+        if count == 0 || burst == 0 || per.is_zero() {
+            return Err(bad());
+        }
+        Ok(Self { count, per, burst })
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{},{}", self.count, print_span(self.per), self.burst)
+    }
+}
+
+impl TryFrom<String> for Rate {
+    type Error = Invalid;
+    fn try_from(text: String) -> Result<Self, Invalid> {
+        text.parse()
+    }
+}
+
+impl From<Rate> for String {
+    fn from(rate: Rate) -> String {
+        rate.to_string()
+    }
+}
+
+/// What a turn costs: the time a slot was really used, or one per job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Fairness {
+    #[default]
+    Time,
+    Turns,
+}
+
+/// What a failed job does to its queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnError {
+    /// In a serial queue the stuck job holds the line; elsewhere nothing happens.
+    #[default]
+    Block,
+    /// The line goes on without it.
+    Skip,
+    /// The queue is paused until a person resumes it.
+    Pause,
+}
+
+/// How many jobs of a queue may be in nodes' hands at a time, in the whole fleet. Written `unlimited`, `serial` (or 0), or
+/// a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Concurrency {
+    #[default]
+    Unlimited,
+    AtMost(u32),
+    /// One at a time, in the order of submission, whatever the group.
+    Serial,
+}
+
+impl FromStr for Concurrency {
+    type Err = Invalid;
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        match text {
+            "unlimited" => Ok(Self::Unlimited),
+            "serial" | "0" => Ok(Self::Serial),
+            number => number
+                .parse()
+                .map(Self::AtMost)
+                .map_err(|_| Invalid::new("concurrency", format!("{text:?} is not a number, serial or unlimited"))),
+        }
+    }
+}
+
+impl fmt::Display for Concurrency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unlimited => f.write_str("unlimited"),
+            Self::AtMost(count) => fmt::Display::fmt(count, f),
+            Self::Serial => f.write_str("serial"),
+        }
+    }
+}
+
+impl TryFrom<String> for Concurrency {
+    type Error = Invalid;
+    fn try_from(text: String) -> Result<Self, Invalid> {
+        text.parse()
+    }
+}
+
+impl From<Concurrency> for String {
+    fn from(concurrency: Concurrency) -> String {
+        concurrency.to_string()
+    }
+}
+
+/// Stopped by a person, or by a failure in a queue that wants that.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pause {
+    pub since: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct QueueSettings {
+    pub weight: Weight,
+    pub fairness: Fairness,
+    pub concurrency: Concurrency,
+    /// At most so many on one node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub per_node: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<Rate>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scheme: Option<Scheme>,
+    pub on_error: OnError,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paused: Option<Pause>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct GroupSettings {
+    pub weight: Weight,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub concurrency: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<Rate>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scheme: Option<Scheme>,
+    /// Most waiting jobs; a submit beyond is refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_waiting: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paused: Option<Pause>,
+}
+
+/// Of a task, or of a key that the user chose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LimitSettings {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub concurrency: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<Rate>,
+}
+
+/// All that is set; what is not named here has its defaults.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Settings {
+    pub queues: BTreeMap<QueueName, QueueSettings>,
+    pub groups: BTreeMap<GroupName, GroupSettings>,
+    pub tasks: BTreeMap<TaskName, LimitSettings>,
+    pub keys: BTreeMap<KeyName, LimitSettings>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_read_back_as_written() {
+        let queue = QueueSettings {
+            weight: "2.5".parse().unwrap(),
+            concurrency: "3".parse().unwrap(),
+            rate: Some("10/1m,20".parse().unwrap()),
+            scheme: Some(Scheme::Strict),
+            paused: Some(Pause { since: Timestamp::from_micros(1), reason: Some("why not".into()) }),
+            ..QueueSettings::default()
+        };
+        let text = serde_json::to_string(&queue).unwrap();
+        assert_eq!(serde_json::from_str::<QueueSettings>(&text).unwrap(), queue, "{text}");
+        assert_eq!(serde_json::from_str::<QueueSettings>("{}").unwrap(), QueueSettings::default());
+        assert!(serde_json::from_str::<GroupSettings>(r#"{"wait": 1}"#).is_err(), "a misspelt setting is an error");
+    }
+
+    #[test]
+    fn bad_settings_are_refused_with_their_field() {
+        for text in ["0", "0.0001", "1001", "x", "NaN"] {
+            assert!(text.parse::<Weight>().unwrap_err().to_string().starts_with("weight: "), "{text}");
+        }
+        for text in ["", "10", "10/", "0/1s", "10/0s", "10/1s,0", "x/1s"] {
+            assert!(text.parse::<Rate>().unwrap_err().to_string().starts_with("rate: "), "{text}");
+        }
+        assert!("many".parse::<Concurrency>().is_err());
+        assert_eq!("0".parse::<Concurrency>().unwrap(), Concurrency::Serial);
+    }
+}

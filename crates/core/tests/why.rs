@@ -1,0 +1,88 @@
+//! The scheduler explains itself, and keeps its word.
+
+use std::time::Duration;
+
+use turnwise_core::{
+    GroupName, JobHead, QueueName, State, TaskName,
+    scheduler::{Future, Input},
+    settings::{Concurrency, GroupSettings, Pause, QueueSettings, Settings},
+    turn::Scheme,
+    why::{Gate, Whose},
+};
+
+mod table;
+use table::{Table, at, head, node};
+
+fn gates(table: &Table, number: i64) -> Vec<Gate> {
+    table.scheduler.why(table.now, head(number, "g").id, 1_000).expect("a known job").gates
+}
+
+#[test]
+fn every_closed_gate_is_told() {
+    let mut table = Table::one_slot();
+    let mut settings = Settings::default();
+    let pause = Pause { since: at(1), reason: Some("holiday".into()) };
+    settings.groups.insert(
+        GroupName::new("paused").unwrap(),
+        GroupSettings { paused: Some(pause.clone()), ..GroupSettings::default() },
+    );
+    settings
+        .groups
+        .insert(GroupName::new("one").unwrap(), GroupSettings { concurrency: Some(1), ..GroupSettings::default() });
+    let none = QueueSettings { concurrency: Concurrency::AtMost(0), ..QueueSettings::default() };
+    settings.queues.insert(QueueName::new("closed").unwrap(), none);
+    table.tell(Input::Settings(settings));
+    let unknown = JobHead { task: TaskName::new("unknown").unwrap(), ..head(5, "g") };
+    let manual = JobHead { state: State::Stuck, due: None, ..head(6, "g") };
+    let later = JobHead { due: Some(at(99)), ..head(7, "g") };
+    let closed = JobHead { queue: QueueName::new("closed").unwrap(), ..head(8, "g") };
+    table.tell(Input::Jobs(vec![head(1, "one")]));
+    table.tell(Input::Jobs(vec![head(2, "one"), head(3, "paused"), head(4, "g"), unknown, manual, later, closed]));
+    let busy = Gate::SlotsBusy { slots: 1 };
+    assert_eq!(gates(&table, 1), [], "it runs");
+    let limit = Gate::AtLimit { whose: Whose::Group(GroupName::new("one").unwrap()), used: 1, limit: 1 };
+    assert_eq!(gates(&table, 2), [limit, busy.clone()]);
+    assert_eq!(
+        gates(&table, 3),
+        [Gate::Paused { whose: Whose::Group(GroupName::new("paused").unwrap()), pause }, busy.clone()]
+    );
+    assert_eq!(gates(&table, 4), std::slice::from_ref(&busy));
+    assert_eq!(gates(&table, 5), [Gate::UnknownTask]);
+    assert_eq!(gates(&table, 6), [Gate::NeedsAPerson, busy.clone()]);
+    assert_eq!(gates(&table, 7), [Gate::NotDue(at(99)), busy.clone()]);
+    let limit = Gate::AtLimit { whose: Whose::Queue(QueueName::new("closed").unwrap()), used: 0, limit: 0 };
+    assert_eq!(gates(&table, 8), [limit, busy]);
+}
+
+#[test]
+fn the_forecast_is_what_then_happens() {
+    let mut table = Table::new(Scheme::default(), vec![node(1, 3, &["t"])]);
+    let heads = (1..=30).map(|n| head(n, if n <= 20 { "flood" } else { "other" })).collect();
+    table.tell(Input::Jobs(heads));
+    // Let the task's cost be known: two seconds.
+    for at in 0..3 {
+        let pick = table.order[at].clone();
+        table.settle(&pick, Duration::from_secs(2), None);
+    }
+    let foreseen: Vec<_> = Future::of(table.scheduler.clone(), table.now).map(|start| start.job).collect();
+    let why = table.scheduler.why(table.now, foreseen[10], 1_000).unwrap().forecast.unwrap();
+    assert_eq!(why.before, 10);
+    assert_eq!(why.starts_in, Duration::from_secs(8), "three slots, two seconds each, the eleventh to come");
+    let given = table.order.len();
+    let mut at = 3;
+    while at < table.order.len() {
+        let pick = table.order[at].clone();
+        table.settle(&pick, Duration::from_secs(2), None);
+        at += 1;
+    }
+    let then: Vec<_> = table.order[given..].iter().map(|pick| pick.job).collect();
+    assert_eq!(foreseen, then);
+}
+
+#[test]
+fn what_waits_for_a_person_has_no_forecast() {
+    let mut table = Table::one_slot();
+    table.tell(Input::Jobs(vec![JobHead { state: State::Stuck, due: None, ..head(1, "g") }]));
+    assert_eq!(table.scheduler.why(table.now, head(1, "g").id, 1_000).unwrap().forecast, None);
+    assert_eq!(table.scheduler.why(table.now, head(2, "g").id, 1_000), None, "an unknown job");
+}

@@ -1,0 +1,96 @@
+//! Settings and charges as the store keeps them: one memo each, JSON inside.
+
+use std::collections::HashMap;
+
+use turnwise_core::{
+    GroupName, KeyName, QueueName, TaskName,
+    scheduler::Remembered,
+    settings::{GroupSettings, LimitSettings, QueueSettings, Settings},
+    turn::Charge,
+};
+use turnwise_store::{Memo, MemoKind, NewMemo, Store, StoreError};
+
+/// The kinds that hold settings.
+pub const SETTINGS: [MemoKind; 4] = [MemoKind::Queue, MemoKind::Group, MemoKind::Task, MemoKind::Key];
+
+/// All that is set.
+pub async fn read(store: &dyn Store) -> Result<Settings, StoreError> {
+    Ok(parse(&store.recall(SETTINGS.to_vec()).await?))
+}
+
+/// Reads memos as settings. One that cannot be read counts as not set, loudly: a newer program may have written it.
+pub fn parse(memos: &[Memo]) -> Settings {
+    let mut settings = Settings::default();
+    for memo in memos {
+        let name = &memo.name;
+        let read = match memo.kind {
+            MemoKind::Queue => put(&mut settings.queues, QueueName::new(name), value::<QueueSettings>(memo)),
+            MemoKind::Group => put(&mut settings.groups, GroupName::new(name), value::<GroupSettings>(memo)),
+            MemoKind::Task => put(&mut settings.tasks, TaskName::new(name), value::<LimitSettings>(memo)),
+            MemoKind::Key => put(&mut settings.keys, KeyName::new(name), value::<LimitSettings>(memo)),
+            MemoKind::Installation | MemoKind::Charge | MemoKind::Full => continue,
+        };
+        if read.is_none() {
+            tracing::warn!(kind = ?memo.kind, name, value = memo.value, "a setting cannot be read and is left out");
+        }
+    }
+    settings
+}
+
+fn value<T: serde::de::DeserializeOwned>(memo: &Memo) -> Option<T> {
+    serde_json::from_str(&memo.value).ok()
+}
+
+fn put<N: Ord, S, E>(
+    map: &mut std::collections::BTreeMap<N, S>,
+    name: Result<N, E>,
+    settings: Option<S>,
+) -> Option<()> {
+    map.insert(name.ok()?, settings?);
+    Some(())
+}
+
+/// Charges as they were remembered.
+pub fn charges(memos: &[Memo]) -> Vec<Remembered> {
+    let charge = |memo: &Memo| {
+        let (queue, group): (String, String) = serde_json::from_str(&memo.name).ok()?;
+        let ahead = Charge::from_text(&memo.value)?;
+        Some(Remembered { queue: QueueName::new(queue).ok()?, group: GroupName::new(group).ok()?, ahead })
+    };
+    memos.iter().filter(|memo| memo.kind == MemoKind::Charge).filter_map(charge).collect()
+}
+
+/// What has changed since charges were last written, at most `limit` of it; notes it as written.
+pub(crate) fn changed_charges(
+    now: Vec<Remembered>,
+    written: &mut HashMap<String, Charge>,
+    limit: usize,
+) -> Vec<NewMemo> {
+    let named: HashMap<String, Charge> = now
+        .into_iter()
+        .map(|remembered| (charge_name(&remembered.queue, &remembered.group), remembered.ahead))
+        .collect();
+    let gone: Vec<String> = written.keys().filter(|name| !named.contains_key(*name)).take(limit).cloned().collect();
+    let changed = named.iter().filter(|(name, charge)| written.get(*name) != Some(charge));
+    let mut memos: Vec<NewMemo> = changed
+        .take(limit.saturating_sub(gone.len()))
+        .map(|(name, charge)| NewMemo {
+            kind: MemoKind::Charge,
+            name: name.clone(),
+            value: Some(charge.to_string()),
+            seen: None,
+        })
+        .collect();
+    for memo in &memos {
+        written.insert(memo.name.clone(), named[&memo.name]);
+    }
+    for name in gone {
+        written.remove(&name);
+        memos.push(NewMemo { kind: MemoKind::Charge, name, value: None, seen: None });
+    }
+    memos
+}
+
+pub(crate) fn charge_name(queue: &QueueName, group: &GroupName) -> String {
+    serde_json::json!([queue.as_str(), group.as_str()]).to_string()
+}
