@@ -227,3 +227,21 @@ fn tasks_that_block_their_threads_do_not_stop_the_heartbeat() {
     let report = harness.expect_all_success("spinning");
     assert_eq!((report.counts.incarnations, report.counts.node_lost, report.counts.starts), (2, 0, 16), "{report}");
 }
+
+#[test]
+fn a_node_stops_although_its_database_is_gone() {
+    let cluster = Cluster::start().unwrap();
+    let mut harness = Harness::on_postgres(&cluster);
+    let flags = ["--slots", "4", "--lease", "1s", "--await-termination", "1s"];
+    let mut node = harness.serve("worker", &flags);
+    harness.submit(8, "sleep", r#"{"ms":600000}"#);
+    until("all slots to be busy", || (node.starts() >= 4).then_some(()));
+    cluster.stop_immediate().unwrap();
+    until("the node to miss its lease", || (node.errors().matches("could not beat").count() >= 6).then_some(()));
+    node.signal("TERM");
+    let status = node.exit_within(std::time::Duration::from_secs(30));
+    assert!(status.success(), "{status}");
+    let complaints = node.errors().lines().count();
+    assert!(complaints < 500, "it said so {complaints} times");
+    cluster.start_again().unwrap();
+}

@@ -9,10 +9,10 @@ use tokio::sync::oneshot;
 use turnwise_core::{
     Fence, JobId,
     job::AssignedJob,
-    lifecycle::{self, Event, Standing, Target},
+    lifecycle::{self, Event, Outcome, Standing, Target},
     scheduler::{self, Rest},
 };
-use turnwise_store::{Author, Settle, Settled, Settlement};
+use turnwise_store::{Author, BatchId, Settle, Settled, Settlement, StoreError};
 
 use crate::{
     event,
@@ -66,24 +66,60 @@ enum Item {
     Begin { job: Arc<AssignedJob>, may_start: oneshot::Sender<bool> },
 }
 
-async fn write(life: &Life, batch: Vec<Outgoing>, done: Vec<turnwise_store::BatchId>) {
-    let told = life.term();
-    let mut items = Vec::with_capacity(batch.len());
-    let mut settlements = Vec::with_capacity(batch.len());
-    for outgoing in batch {
-        let (item, settlement) = decide(life, outgoing);
-        items.push(item);
-        settlements.push(settlement);
+impl Item {
+    /// To be decided and written anew.
+    fn back(self) -> Outgoing {
+        match self {
+            Item::Ended { ended, .. } => Outgoing::Ended(ended),
+            Item::Begin { job, may_start } => Outgoing::Begin { job, may_start },
+        }
     }
-    let author = Author::Node { node: life.incarnation, told };
-    let settle = Settle { author, settlements, done };
-    let (replies, again) = match write_until_heard(life, &settle).await {
-        Some(written) => written,
-        // The dispatcher that takes the jobs removes the batches as well.
-        None => return,
-    };
-    life.forget_batches(&settle.done);
-    finish(life, told, items, settle.settlements, replies, again);
+}
+
+/// Writes the batch. One that the store cannot take as it is, is written in halves, until the one job that spoils it is
+/// alone; that one fails, and its neighbours are none the worse for it.
+async fn write(life: &Life, batch: Vec<Outgoing>, done: Vec<BatchId>) {
+    let mut parts = vec![(batch, done)];
+    while let Some((batch, done)) = parts.pop() {
+        let told = life.term();
+        let mut items = Vec::with_capacity(batch.len());
+        let mut settlements = Vec::with_capacity(batch.len());
+        for outgoing in batch {
+            let (item, settlement) = decide(life, outgoing);
+            items.push(item);
+            settlements.push(settlement);
+        }
+        let author = Author::Node { node: life.incarnation, told };
+        let settle = Settle { author, settlements, done };
+        match write_until_heard(life, &settle).await {
+            Heard::Replies { replies, again } => {
+                life.forget_batches(&settle.done);
+                finish(life, told, items, settle.settlements, replies, again);
+            }
+            // The dispatcher that takes the jobs removes the batches as well.
+            Heard::GaveUp => {}
+            Heard::Broken(error) => {
+                let mut first: Vec<Outgoing> = items.into_iter().map(Item::back).collect();
+                let second = first.split_off(first.len() / 2);
+                // The batches are done when all of their jobs are: with the half that is written last.
+                match first.is_empty() {
+                    true => parts.push((vec![spoilt(second, &error)], settle.done)),
+                    false => parts.extend([(second, settle.done), (first, Vec::new())]),
+                }
+            }
+        }
+    }
+}
+
+/// The job whose end cannot be stored.
+fn spoilt(mut alone: Vec<Outgoing>, error: &StoreError) -> Outgoing {
+    match alone.pop().expect("one job is left") {
+        Outgoing::Ended(ended) => {
+            let outcome = Outcome::Fail(format!("its end could not be stored: {error}"));
+            Outgoing::Ended(Ended { outcome, ..ended })
+        }
+        begin => begin,
+    }
 }
 
 /// Decides what follows each end. The decision is core's; only the numbers are put in here.
@@ -137,26 +173,43 @@ fn start(life: &Life, job: &AssignedJob, started_at: Option<turnwise_core::Times
     }
 }
 
-/// Repeats until the store answers, or the node has been declared lost and the store has been out of reach for long:
-/// what could not be written then is seen to by the dispatcher. Says whether an earlier try may have been written.
-async fn write_until_heard(life: &Life, settle: &Settle) -> Option<(Vec<Settled>, bool)> {
+enum Heard {
+    /// `again`: an earlier try may have been written.
+    Replies { replies: Vec<Settled>, again: bool },
+    /// What could not be written is seen to by the dispatcher.
+    GaveUp,
+    /// The store cannot take this as it is.
+    Broken(StoreError),
+}
+
+/// Repeats until the store answers, or the node has been declared lost or is to stop while the store is out of reach.
+async fn write_until_heard(life: &Life, settle: &Settle) -> Heard {
     let mut backoff = Backoff::default();
     let mut again = false;
     loop {
         match life.store.settle(settle.clone()).await {
-            Ok(replies) => return Some((replies, again)),
+            Ok(replies) => return Heard::Replies { replies, again },
             Err(error) => {
                 tracing::warn!(%error, jobs = settle.settlements.len(), "could not settle; trying again");
                 if life.lost.load(Ordering::Acquire) || (life.shared.stop.is_up() && !life.in_contact()) {
                     tracing::error!(jobs = settle.settlements.len(), "giving up; the jobs will run again");
                     life.release(settle.settlements.iter().map(|settlement| (settlement.job, settlement.fence)));
-                    return None;
+                    return Heard::GaveUp;
+                }
+                // A job that has failed for this already waits like any other.
+                let hopeless = settle.settlements.len() <= 1 && settle.settlements.iter().all(spoilt_already);
+                if matches!(error, StoreError::Broken { .. }) && !hopeless {
+                    return Heard::Broken(error);
                 }
                 again = true;
                 backoff.wait().await;
             }
         }
     }
+}
+
+fn spoilt_already(settlement: &Settlement) -> bool {
+    settlement.to.error.as_ref().is_some_and(|error| error.starts_with("its end could not be stored"))
 }
 
 fn finish(

@@ -117,6 +117,19 @@ pub(crate) enum Outgoing {
     },
 }
 
+/// Results and errors in one settlement, about.
+const SETTLE_BYTES: usize = 16 * 1024 * 1024;
+
+impl Outgoing {
+    fn bytes(&self) -> usize {
+        match self {
+            Outgoing::Ended(Ended { outcome: Outcome::Done { result: Some(result) }, .. }) => result.as_str().len(),
+            Outgoing::Ended(Ended { outcome: Outcome::Error(error) | Outcome::Fail(error), .. }) => error.len(),
+            _ => 0,
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) job: Arc<AssignedJob>,
@@ -297,9 +310,16 @@ impl Life {
         self.outgoing.notify_one();
     }
 
+    /// The next ends to write: at most `limit` of them, and no more than fit in one statement.
     pub(crate) fn take_outgoing(&self, limit: usize) -> Vec<Outgoing> {
         let mut outbox = locked(&self.outbox);
-        let count = outbox.len().min(limit);
+        let mut bytes = 0;
+        let fits = outbox.iter().take(limit).take_while(|outgoing| {
+            let before = bytes;
+            bytes += outgoing.bytes();
+            before < SETTLE_BYTES
+        });
+        let count = fits.count();
         outbox.drain(..count).collect()
     }
 

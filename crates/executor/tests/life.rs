@@ -416,3 +416,116 @@ async fn a_job_is_not_started_before_it_is_due() {
     assert!(ended(&store, id).await.started_at.unwrap() >= due);
     executor.stop().await;
 }
+
+/// A memory store that cannot take the word "unstorable" as a result.
+#[derive(Debug)]
+struct Picky(MemoryStore);
+
+#[async_trait::async_trait]
+impl Store for Picky {
+    async fn settle(&self, settle: turnwise_store::Settle) -> turnwise_store::Result<Vec<turnwise_store::Settled>> {
+        let bad = |settlement: &turnwise_store::Settlement| format!("{:?}", settlement.to.to).contains("unstorable");
+        if settle.settlements.iter().any(bad) {
+            return Err(turnwise_store::StoreError::broken("settle", "a value is too strange"));
+        }
+        self.0.settle(settle).await
+    }
+    async fn enqueue(&self, jobs: Vec<NewJob>) -> turnwise_store::Result<Vec<turnwise_store::Enqueued>> {
+        self.0.enqueue(jobs).await
+    }
+    async fn join(&self, join: Join) -> turnwise_store::Result<turnwise_store::Joined> {
+        self.0.join(join).await
+    }
+    async fn beat(&self, beat: turnwise_store::Beat) -> turnwise_store::Result<turnwise_store::Pulse> {
+        self.0.beat(beat).await
+    }
+    async fn leave(&self, node: turnwise_core::Incarnation) -> turnwise_store::Result<()> {
+        self.0.leave(node).await
+    }
+    async fn load(&self, load: turnwise_store::Load) -> turnwise_store::Result<turnwise_store::Page> {
+        self.0.load(load).await
+    }
+    async fn news(&self, ask: turnwise_store::AskNews) -> turnwise_store::Result<turnwise_store::News> {
+        self.0.news(ask).await
+    }
+    async fn assign(
+        &self,
+        assign: turnwise_store::Assign,
+    ) -> turnwise_store::Result<Vec<(JobId, turnwise_store::AssignReply)>> {
+        self.0.assign(assign).await
+    }
+    async fn assignments(
+        &self,
+        node: turnwise_core::Incarnation,
+        known: Vec<turnwise_store::BatchId>,
+    ) -> turnwise_store::Result<Vec<turnwise_store::Delivery>> {
+        self.0.assignments(node, known).await
+    }
+    async fn lost_nodes(&self, ask: turnwise_store::AskLost) -> turnwise_store::Result<Vec<turnwise_store::LostNode>> {
+        self.0.lost_nodes(ask).await
+    }
+    async fn control(&self, all: Vec<Intervention>) -> turnwise_store::Result<Vec<turnwise_store::Settled>> {
+        self.0.control(all).await
+    }
+    async fn prune(&self, seen: Option<turnwise_store::Cursor>, limit: u32) -> turnwise_store::Result<u64> {
+        self.0.prune(seen, limit).await
+    }
+    async fn job(&self, id: JobId) -> turnwise_store::Result<Option<Job>> {
+        self.0.job(id).await
+    }
+    async fn jobs(&self, filter: Filter) -> turnwise_store::Result<Vec<Job>> {
+        self.0.jobs(filter).await
+    }
+    async fn nodes(&self) -> turnwise_store::Result<turnwise_store::Fleet> {
+        self.0.nodes().await
+    }
+    async fn recall(&self, kinds: Vec<turnwise_store::MemoKind>) -> turnwise_store::Result<Vec<turnwise_store::Memo>> {
+        self.0.recall(kinds).await
+    }
+    async fn remember(
+        &self,
+        lead: Option<(turnwise_core::Incarnation, turnwise_store::Epoch)>,
+        memos: Vec<turnwise_store::NewMemo>,
+    ) -> turnwise_store::Result<Vec<bool>> {
+        self.0.remember(lead, memos).await
+    }
+    fn bell(&self) -> turnwise_store::Bell {
+        self.0.bell()
+    }
+}
+
+struct Echo;
+impl Task for Echo {
+    type Args = String;
+    const NAME: &'static str = "echo";
+    async fn run(&self, _: Ctx, word: String) -> Outcome {
+        Outcome::done_with(&word)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_result_that_cannot_be_stored_fails_its_own_job_and_no_other() {
+    let store = MemoryStore::default();
+    let picky = store.clone();
+    let connect: Connect = Arc::new(move || {
+        let picky = Picky(picky.another_process());
+        Box::pin(async move { Ok(Arc::new(picky) as Arc<dyn Store>) })
+    });
+    let mut registry = Registry::new();
+    registry.register(Echo).unwrap();
+    let mut config = Config::new(NodeName::new("a").unwrap());
+    config.poll_interval = Duration::from_millis(20);
+    let words = ["fine", "unstorable", "fine", "fine", "fine"];
+    let jobs: Vec<_> = words.iter().map(|word| job("echo", &format!("{word:?}"))).collect();
+    let ids: Vec<_> = jobs.iter().map(|job| job.id).collect();
+    store.enqueue(jobs).await.unwrap();
+    let executor = started(Builder::new(connect, config).registry(registry)).await;
+    for (id, word) in ids.into_iter().zip(words) {
+        let job = ended(&store, id).await;
+        match word {
+            "fine" => assert_eq!((job.state, job.result.unwrap().as_str()), (State::Success, r#""fine""#)),
+            _ => assert!(job.state == State::Failed && job.error.unwrap().contains("could not be stored")),
+        }
+    }
+    executor.stop().await;
+}
