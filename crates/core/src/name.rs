@@ -72,6 +72,13 @@ macro_rules! name {
             }
         }
 
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(decoder: D) -> Result<Self, D::Error> {
+                let text = <std::borrow::Cow<'de, str>>::deserialize(decoder)?;
+                Self::new(text).map_err(serde::de::Error::custom)
+            }
+        }
+
         impl std::str::FromStr for $type {
             type Err = Invalid;
             fn from_str(text: &str) -> Result<Self, Invalid> {

@@ -202,6 +202,12 @@ pub struct QueueSettings {
     pub on_error: OnError,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused: Option<Pause>,
+    /// Nothing more comes, says a person: once it is empty the queue is finished.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sealed: Option<Timestamp>,
+    /// It waits until these queues are finished.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<QueueName>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -240,6 +246,41 @@ pub struct Settings {
     pub keys: BTreeMap<KeyName, LimitSettings>,
 }
 
+impl Settings {
+    /// Refuses queues that wait for each other, naming the round.
+    pub fn check_order(&self) -> Result<(), Invalid> {
+        for start in self.queues.keys() {
+            let mut path = vec![start];
+            if self.comes_back(start, &mut path) {
+                let names: Vec<_> = path.iter().map(|name| name.as_str()).collect();
+                return Err(Invalid::new("after", format!("queues would wait for each other: {}", names.join(" → "))));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether following `after` from the end of `path` leads to its start; `path` is then the round. Bounded: a queue is
+    /// not passed twice.
+    fn comes_back<'a>(&'a self, start: &QueueName, path: &mut Vec<&'a QueueName>) -> bool {
+        let Some(settings) = path.last().and_then(|last| self.queues.get(*last)) else { return false };
+        for next in &settings.after {
+            if next == start {
+                path.push(next);
+                return true;
+            }
+            if path.contains(&next) {
+                continue;
+            }
+            path.push(next);
+            if self.comes_back(start, path) {
+                return true;
+            }
+            path.pop();
+        }
+        false
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -258,6 +299,19 @@ mod tests {
         assert_eq!(serde_json::from_str::<QueueSettings>(&text).unwrap(), queue, "{text}");
         assert_eq!(serde_json::from_str::<QueueSettings>("{}").unwrap(), QueueSettings::default());
         assert!(serde_json::from_str::<GroupSettings>(r#"{"wait": 1}"#).is_err(), "a misspelt setting is an error");
+    }
+
+    #[test]
+    fn queues_that_wait_for_each_other_are_refused_with_the_round() {
+        let mut settings = Settings::default();
+        let name = |name: &str| QueueName::new(name).unwrap();
+        for (queue, after) in [("a", "b"), ("b", "c"), ("c", "d"), ("x", "a")] {
+            settings.queues.entry(name(queue)).or_default().after.push(name(after));
+        }
+        assert_eq!(settings.check_order(), Ok(()));
+        settings.queues.entry(name("d")).or_default().after.push(name("b"));
+        let error = settings.check_order().unwrap_err().to_string();
+        assert_eq!(error, "after: queues would wait for each other: b → c → d → b");
     }
 
     #[test]

@@ -42,6 +42,11 @@ pub enum Gate {
         whose: Whose,
         pause: Pause,
     },
+    /// Its queue waits until the other is finished.
+    WaitsFor {
+        queue: QueueName,
+        other: QueueName,
+    },
     AtLimit {
         whose: Whose,
         used: u32,
@@ -79,6 +84,9 @@ impl fmt::Display for Gate {
             Gate::Paused { whose, pause } => {
                 write!(f, "{whose} is paused since {}", pause.since)?;
                 pause.reason.as_ref().map_or(Ok(()), |reason| write!(f, " ({reason})"))
+            }
+            Gate::WaitsFor { queue, other } => {
+                write!(f, "queue {queue} waits until queue {other} is finished: sealed and empty")
             }
             Gate::AtLimit { whose, used, limit } => write!(f, "{used} of {limit} slots of {whose} are busy"),
             Gate::Rate { whose, until } => write!(f, "the rate of {whose} allows the next start at {until}"),

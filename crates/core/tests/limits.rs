@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use proptest::prelude::*;
 use turnwise_core::{
     Fence, GroupName, Incarnation, JobHead, JobId, KeyName, Node, QueueName, State, TaskName, Timestamp,
-    scheduler::{Input, Output, Pick, Reply, Rest, Scheduler, Settled},
+    scheduler::{Input, Output, Pick, QueueState, Reply, Rest, Scheduler, Settled},
     settings::{Concurrency, GroupSettings, LimitSettings, OnError, Pause, QueueSettings, Settings},
     turn::Scheme,
 };
@@ -142,6 +142,31 @@ fn a_node_gets_no_more_of_a_queue_than_its_cap() {
         table.order.iter().filter(|pick| pick.node == Incarnation(uuid::Uuid::from_u128(number))).count()
     };
     assert_eq!((on(1), on(2)), (3, 3));
+}
+
+#[test]
+fn a_queue_waits_until_the_one_before_it_is_sealed_and_empty() {
+    let mut table = roomy();
+    let (first, second) = (QueueName::new("first").unwrap(), QueueName::new("second").unwrap());
+    let set = |sealed: Option<Timestamp>| {
+        let mut settings = Settings::default();
+        settings.queues.insert(first.clone(), QueueSettings { sealed, ..QueueSettings::default() });
+        settings
+            .queues
+            .insert(second.clone(), QueueSettings { after: vec![first.clone()], ..QueueSettings::default() });
+        Input::Settings(settings)
+    };
+    table.tell(Input::Loading(true));
+    table.tell(set(None));
+    table.tell(Input::Jobs(vec![JobHead { queue: second.clone(), ..head(2, "g") }]));
+    table.tell(Input::Loading(false));
+    assert!(table.order.is_empty(), "the first is empty, but something may still come");
+    table.tell(Input::Jobs(vec![JobHead { queue: first.clone(), ..head(1, "g") }]));
+    table.tell(set(Some(at(1))));
+    let waiting = (second.clone(), QueueState::Waiting(first.clone()));
+    assert_eq!(table.scheduler.queue_states(), [(first.clone(), QueueState::Active), waiting]);
+    assert_eq!(table.drain(), [1, 2]);
+    assert_eq!(table.scheduler.queue_states()[0], (first, QueueState::Finished));
 }
 
 #[derive(Debug, Clone)]

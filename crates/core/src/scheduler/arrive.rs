@@ -51,6 +51,7 @@ impl Scheduler {
             group,
         });
         self.owners[self.groups[group as usize].owner as usize].jobs += 1;
+        self.queues[queue as usize].jobs += 1;
         if key.is_some() || head.crashes > 0 {
             self.extras.insert(slot, Extra { key, crashes: head.crashes, locked: 0 });
         }
@@ -162,6 +163,10 @@ impl Scheduler {
         self.extras.remove(&slot);
         self.owners[self.groups[self.backlog.group(slot) as usize].owner as usize].jobs -= 1;
         self.backlog.remove(slot);
+        self.queues[queue as usize].jobs -= 1;
+        if self.finished(queue) {
+            self.refresh_queues_after(now, queue);
+        }
         if in_line {
             self.refresh_queue(now, queue);
         }

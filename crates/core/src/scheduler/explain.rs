@@ -58,6 +58,9 @@ impl Scheduler {
         if let Some(pause) = &queue.settings.paused {
             gates.push(Gate::Paused { whose: Whose::Queue(queue.name.clone()), pause: pause.clone() });
         }
+        if let Some(other) = self.waits_for(kind.queue) {
+            gates.push(Gate::WaitsFor { queue: queue.name.clone(), other: other.clone() });
+        }
         if queue.serial() && self.loading {
             gates.push(Gate::Loading);
         }

@@ -121,9 +121,20 @@ impl Scheduler {
         }
     }
 
-    pub(super) fn refresh_serial_queues(&mut self, now: Timestamp) {
+    /// Reading the backlog has begun or ended: serial queues and those that wait for others open and close with it.
+    pub(super) fn refresh_queues_that_wait(&mut self, now: Timestamp) {
         for at in 0..self.queues.len() {
-            if self.queues[at].serial() {
+            if self.queues[at].serial() || !self.queues[at].settings.after.is_empty() {
+                self.refresh_queue(now, index(at));
+            }
+        }
+    }
+
+    /// A queue is finished: those that wait for it may open.
+    pub(super) fn refresh_queues_after(&mut self, now: Timestamp, finished: Index) {
+        let name = self.queues[finished as usize].name.clone();
+        for at in 0..self.queues.len() {
+            if self.queues[at].settings.after.contains(&name) {
                 self.refresh_queue(now, index(at));
             }
         }

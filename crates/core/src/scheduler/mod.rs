@@ -135,6 +135,17 @@ pub struct Pick {
     pub node: Incarnation,
 }
 
+/// What a queue is doing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum QueueState {
+    Active,
+    Paused,
+    /// Until this queue is finished.
+    Waiting(QueueName),
+    /// Sealed, and nothing is left in it.
+    Finished,
+}
+
 /// How much there is, by what holds it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Pending {
@@ -250,7 +261,7 @@ impl Scheduler {
             Input::Replied(replies) => replies.into_iter().for_each(|(id, reply)| self.reply(now, id, reply)),
             Input::Loading(loading) => {
                 self.loading = loading;
-                self.refresh_serial_queues(now);
+                self.refresh_queues_that_wait(now);
             }
             Input::Tick => {}
         }
@@ -295,6 +306,24 @@ impl Scheduler {
     /// Whether the scheduler knows of no unfinished job at all.
     pub fn is_empty(&self) -> bool {
         self.backlog.len() == 0 && !self.loading
+    }
+
+    /// Every queue that is known, with its state and what it waits for.
+    pub fn queue_states(&self) -> Vec<(QueueName, QueueState)> {
+        let state = |at: usize| {
+            let at = index(at);
+            let queue = &self.queues[at as usize];
+            if queue.settings.paused.is_some() {
+                QueueState::Paused
+            } else if let Some(other) = self.waits_for(at) {
+                QueueState::Waiting(other.clone())
+            } else if self.finished(at) {
+                QueueState::Finished
+            } else {
+                QueueState::Active
+            }
+        };
+        (0..self.queues.len()).map(|at| (self.queues[at].name.clone(), state(at))).collect()
     }
 
     /// Groups with a limit on waiting jobs: how many wait, and the limit.

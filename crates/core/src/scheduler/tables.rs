@@ -73,6 +73,8 @@ pub(super) struct Queue {
     /// The job of a serial queue that has begun and holds the line.
     pub(super) begun: Option<Slot>,
     pub(super) in_flight: u32,
+    /// All its unfinished jobs.
+    pub(super) jobs: u32,
     pub(super) on_seat: HashMap<Index, u32>,
     pub(super) bucket: Option<Bucket>,
     pub(super) entered: bool,
@@ -213,6 +215,7 @@ impl Scheduler {
             line: Vec::new(),
             begun: None,
             in_flight: 0,
+            jobs: 0,
             on_seat: HashMap::new(),
             bucket: settings.rate.map(|rate| Bucket::new(rate, now)),
             settings,
@@ -305,6 +308,8 @@ impl Scheduler {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Closed {
     Paused,
+    /// It waits for another queue.
+    Waiting,
     Limit,
     Rate(Timestamp),
 }
