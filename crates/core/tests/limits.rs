@@ -145,6 +145,33 @@ fn a_node_gets_no_more_of_a_queue_than_its_cap() {
 }
 
 #[test]
+fn a_group_earns_no_credit_while_its_own_limit_holds_it_back() {
+    let mut table = Table::new(Scheme::default(), vec![node(1, 10, &["t"])]);
+    let a = GroupName::new("a").unwrap();
+    let mut limited = Settings::default();
+    limited.groups.insert(a.clone(), GroupSettings { concurrency: Some(2), ..GroupSettings::default() });
+    table.tell(Input::Settings(limited));
+    table.tell(Input::Jobs((1..=8_000).map(|n| head(n, if n % 2 == 0 { "a" } else { "b" })).collect()));
+    let mut done = 0;
+    let mut run = |table: &mut Table, waves: usize| {
+        let from = table.order.len();
+        for _ in 0..waves {
+            table.now = table.now.plus(Duration::from_millis(100));
+            let wave = table.order[done..].to_vec();
+            done = table.order.len();
+            wave.iter().for_each(|pick| drop(table.settle(pick, Duration::from_millis(100), None)));
+        }
+        let of_a = table.order[from..].iter().filter(|pick| table.groups[&pick.job].group == a).count();
+        of_a as f64 / (table.order.len() - from) as f64
+    };
+    let held_back = run(&mut table, 200);
+    assert!((held_back - 0.2).abs() < 0.01, "two of ten slots: {held_back}");
+    table.tell(Input::Settings(Settings::default()));
+    let afterwards = run(&mut table, 100);
+    assert!((afterwards - 0.5).abs() < 0.05, "an equal share, and no more: {afterwards}");
+}
+
+#[test]
 fn a_queue_waits_until_the_one_before_it_is_sealed_and_empty() {
     let mut table = roomy();
     let (first, second) = (QueueName::new("first").unwrap(), QueueName::new("second").unwrap());

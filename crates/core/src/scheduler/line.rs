@@ -22,6 +22,8 @@ impl Scheduler {
         };
         classes.sort_unstable();
         classes.dedup();
+        let group = &mut self.groups[at as usize];
+        group.gated |= !open;
         if classes == group.entered {
             return;
         }
@@ -29,9 +31,10 @@ impl Scheduler {
         self.leave_turns(at);
         let group = &mut self.groups[at as usize];
         let queue = &mut self.queues[group.queue as usize];
-        if was_out && group.in_flight == 0 {
-            // Idleness earns no credit.
+        if was_out && (group.in_flight == 0 || group.gated) {
+            // Neither idleness nor a gate of one's own earns credit.
             group.account.charge = group.account.charge.max(queue.now);
+            group.gated = false;
         }
         for &class in &classes {
             let turns = match queue.turns.iter().position(|(known, _)| *known == class) {
@@ -94,15 +97,18 @@ impl Scheduler {
             },
             false => queue.turns.iter().any(|(_, turns)| !turns.is_empty()),
         };
-        let wanted = something && self.queue_gate(now, at).is_none();
+        let open = self.queue_gate(now, at).is_none();
+        let wanted = something && open;
         let queue = &mut self.queues[at as usize];
+        queue.gated |= !open;
         if wanted == queue.entered {
             return;
         }
         queue.entered = wanted;
         if wanted {
-            if queue.in_flight == 0 {
+            if queue.in_flight == 0 || queue.gated {
                 queue.account.charge = queue.account.charge.max(self.virtual_now);
+                queue.gated = false;
             }
             self.turns.enter(queue.account, at);
         } else {

@@ -78,6 +78,8 @@ pub(super) struct Queue {
     pub(super) on_seat: HashMap<Index, u32>,
     pub(super) bucket: Option<Bucket>,
     pub(super) entered: bool,
+    /// A gate of its own kept it out since it last stood in line.
+    pub(super) gated: bool,
 }
 
 impl Queue {
@@ -98,6 +100,8 @@ pub(super) struct Group {
     /// Picks so far, for the counting scheme.
     pub(super) count: u32,
     pub(super) in_flight: u32,
+    /// A gate of its own kept it out since it last stood in line.
+    pub(super) gated: bool,
 }
 
 /// A group by its name, in all queues.
@@ -220,6 +224,7 @@ impl Scheduler {
             bucket: settings.rate.map(|rate| Bucket::new(rate, now)),
             settings,
             entered: false,
+            gated: false,
         });
         self.queue_index.insert(name.clone(), at);
         at
@@ -296,6 +301,7 @@ impl Scheduler {
             entered: Vec::new(),
             count: 0,
             in_flight: 0,
+            gated: false,
         });
         self.owners[owner as usize].groups.reserve_exact(1);
         self.owners[owner as usize].groups.push(at);
