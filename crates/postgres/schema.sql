@@ -118,14 +118,15 @@ create table turnwise.assignment (
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
 -- One row for each settled batch, so that a dispatcher elsewhere learns of it. ran is in microseconds. memos: no batch,
--- but memos were written.
+-- but memos were written. failed stands beside jobs and ran, and may be shorter: the rest did not fail.
 create table turnwise.change (
-    seq   bigint generated always as identity,
-    xact  xid8 not null default pg_current_xact_id(),
-    told  bigint,
-    jobs  uuid[] not null,
-    ran   bigint[] not null,
-    memos boolean not null default false
+    seq    bigint generated always as identity,
+    xact   xid8 not null default pg_current_xact_id(),
+    told   bigint,
+    jobs   uuid[] not null,
+    ran    bigint[] not null,
+    memos  boolean not null default false,
+    failed boolean[] not null default '{}'
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
 create index change_xact on turnwise.change (xact);

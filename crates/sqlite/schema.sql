@@ -97,12 +97,14 @@ create table turnwise_assignment (
 ) strict;
 
 -- What the dispatcher is to be told: `jobs` holds 24 bytes a job, its id and how long it ran in microseconds (-1: it
--- did not). `told`: the epoch of a dispatcher who knows already. `memos`: whether memos were written.
+-- did not). `told`: the epoch of a dispatcher who knows already. `memos`: whether memos were written. `failed`: the ids of
+-- those of the jobs that ended as failed.
 create table turnwise_change (
-    seq   integer primary key autoincrement,
-    told  integer,
-    jobs  blob not null,
-    memos integer not null default 0
+    seq    integer primary key autoincrement,
+    told   integer,
+    jobs   blob not null,
+    memos  integer not null default 0,
+    failed blob not null default x''
 ) strict;
 
 -- Settings and charges. Kinds: 0 installation, 1 queue, 2 group, 3 task, 4 key, 5 charge, 6 a group that takes no jobs.

@@ -28,6 +28,8 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Shows groups taking turns, live, with nothing installed: one floods, the others come later
+    Demo(Demo),
     /// Runs a node: takes jobs and runs their tasks
     Serve(Box<Serve>),
     /// Submits a job and prints its id
@@ -44,8 +46,51 @@ pub(crate) enum Command {
     Fail(Ids),
     /// Lists nodes
     Nodes(Nodes),
+    /// Says why a job does not run yet, and when it will
+    Why(OneJob),
+    /// Lists queues: what is set for them and how much there is
+    Queues(Listing),
+    /// Sets, pauses, resumes or seals a queue
+    Queue(OneQueue),
+    /// Lists groups: what is set for them and how much there is
+    Groups(Listing),
+    /// Sets, pauses or resumes a group
+    Group(OneGroup),
+    /// Limits a task, whatever its queues and groups
+    Task(OneLimited),
+    /// Limits a key that jobs share
+    Key(OneLimited),
+    /// Shows how long groups would wait if something were changed; changes nothing
+    Simulate(Simulate),
+    /// Shows live who uses the slots, and whose they are by weight
+    Top(Top),
     /// Brings the schema of the database up to date
     Migrate(Migrate),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Demo {
+    /// Groups, with the one that floods [default: 100]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) groups: Option<String>,
+    /// Jobs at a time [default: 4]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) slots: Option<String>,
+    /// How long it may take, at most
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) minutes: Option<String>,
+    /// How long it may take, at most [default: 20]
+    #[arg(long, value_name = "N", conflicts_with = "minutes", allow_hyphen_values = true)]
+    pub(crate) seconds: Option<String>,
+    /// Jobs of the flood [default: half of what the slots can do in the time]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) flood: Option<String>,
+    /// Without fairness: first come, first served
+    #[arg(long)]
+    pub(crate) fifo: bool,
+    /// Where to draw the picture [default: turnwise-demo.svg]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) svg: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -167,6 +212,166 @@ pub(crate) struct Nodes {
     /// One JSON array instead of a table
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Listing {
+    /// One JSON array instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct OneQueue {
+    #[command(subcommand)]
+    pub(crate) verb: QueueVerb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum QueueVerb {
+    /// Changes what is given and leaves the rest
+    Set(Box<SetQueue>),
+    /// Gives no more jobs of the queue to nodes; those that run go on
+    Pause(Pause),
+    /// Takes the pause back
+    Resume(Named),
+    /// Says that nothing more comes: once the queue is empty it is finished, and those after it go on
+    Seal(Seal),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Seal {
+    pub(crate) name: String,
+    /// More may come after all
+    #[arg(long)]
+    pub(crate) undo: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct SetQueue {
+    pub(crate) name: String,
+    /// Its share among the queues, 0.001 to 1000 [default: 1]
+    #[arg(long, value_name = "W", allow_hyphen_values = true)]
+    pub(crate) weight: Option<String>,
+    /// Jobs at a time in the whole fleet: a number, serial (one by one as submitted) or unlimited
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) concurrency: Option<String>,
+    /// Jobs at a time on one node: a number or none
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) per_node: Option<String>,
+    /// Starts in so much time, like 10/1m, or 10/1m,20 with a burst; or none
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
+    pub(crate) rate: Option<String>,
+    /// How many of high and of low priority in turn: 2,1 or strict; none = as the installation
+    #[arg(long)]
+    pub(crate) scheme: Option<String>,
+    /// What a turn costs: time or turns [default: time]
+    #[arg(long)]
+    pub(crate) fairness: Option<String>,
+    /// What a failed job does to the queue: block, skip or pause [default: block]
+    #[arg(long)]
+    pub(crate) on_error: Option<String>,
+    /// Wait until this queue is finished (sealed and empty); may be repeated; none = wait for no queue
+    #[arg(long, value_name = "QUEUE")]
+    pub(crate) after: Vec<String>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct OneGroup {
+    #[command(subcommand)]
+    pub(crate) verb: GroupVerb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum GroupVerb {
+    /// Changes what is given and leaves the rest
+    Set(Box<SetGroup>),
+    /// Gives no more jobs of the group to nodes; those that run go on
+    Pause(Pause),
+    /// Takes the pause back
+    Resume(Named),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct SetGroup {
+    pub(crate) name: String,
+    /// Its share among the groups of a queue, 0.001 to 1000 [default: 1]
+    #[arg(long, value_name = "W", allow_hyphen_values = true)]
+    pub(crate) weight: Option<String>,
+    /// Jobs at a time in the whole fleet: a number or none
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) concurrency: Option<String>,
+    /// Starts in so much time, like 10/1m, or 10/1m,20 with a burst; or none
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
+    pub(crate) rate: Option<String>,
+    /// How many of high and of low priority in turn: 2,1 or strict; none = as its queue
+    #[arg(long)]
+    pub(crate) scheme: Option<String>,
+    /// Most waiting jobs; a submit beyond is refused: a number or none
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) max_waiting: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct OneLimited {
+    #[command(subcommand)]
+    pub(crate) verb: LimitedVerb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LimitedVerb {
+    /// Changes what is given and leaves the rest
+    Set(SetLimits),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct SetLimits {
+    pub(crate) name: String,
+    /// Jobs at a time in the whole fleet: a number or none
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) concurrency: Option<String>,
+    /// Starts in so much time, like 10/1m, or 10/1m,20 with a burst; or none
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
+    pub(crate) rate: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Pause {
+    pub(crate) name: String,
+    /// For whoever asks why nothing runs
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub(crate) reason: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Named {
+    pub(crate) name: String,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Simulate {
+    /// If the fleet had so many slots
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) slots: Option<String>,
+    /// If the group had this weight; may be repeated
+    #[arg(long = "weight", value_name = "GROUP=W")]
+    pub(crate) weights: Vec<String>,
+    /// If the queue had this concurrency (a number, serial or unlimited); may be repeated
+    #[arg(long, value_name = "QUEUE=N")]
+    pub(crate) concurrency: Vec<String>,
+    /// If the group were paused; may be repeated
+    #[arg(long = "pause", value_name = "GROUP")]
+    pub(crate) pauses: Vec<String>,
+    /// One JSON object instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Top {
+    /// Print one frame and end
+    #[arg(long)]
+    pub(crate) once: bool,
 }
 
 #[derive(Debug, clap::Args)]

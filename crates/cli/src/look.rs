@@ -7,7 +7,13 @@ use turnwise::{
     store::Fleet,
 };
 
-use crate::{args, error::Failure, print, serve::block_on, settings::Settings};
+use crate::{
+    args,
+    error::Failure,
+    print::{self, shown},
+    serve::block_on,
+    settings::Settings,
+};
 
 /// A job as it is shown. The names are an interface: scripts read them.
 #[derive(Debug, Serialize)]
@@ -108,10 +114,6 @@ impl<'a> JobView<'a> {
         fields.extend(self.waits_for.iter().map(|gate| ("waits for", gate.clone())));
         fields
     }
-}
-
-fn shown<T: ToString>(value: Option<T>) -> String {
-    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }
 
 pub(crate) fn jobs(settings: &Settings, wish: &args::Jobs) -> Result<(), Failure> {

@@ -1,16 +1,24 @@
 //! The binary `turnwise`.
 //!
 //! [`args`] what was typed → [`settings`] flags, variables and file together → [`serve`] a node, with its [`demo`]
-//! tasks · [`enqueue`] submitting · [`look`] jobs and nodes · [`decide`] cancel, retry, fail · [`migrate`] the schema →
-//! [`print`] tables and JSON, [`error`] one line and an exit code.
+//! tasks · [`story`] the groups' turns, live · [`enqueue`] submitting · [`look`] jobs and nodes · [`decide`] cancel,
+//! retry, fail · [`tune`] weights, limits and pauses · [`overview`] queues and groups · [`why`] a job waits ·
+//! [`simulate`] what if · [`top`] who uses the slots · [`migrate`] the schema → [`print`] tables and JSON, [`error`] one
+//! line and an exit code.
 
 mod args;
 mod settings;
 mod serve;
 mod demo;
+mod story;
 mod enqueue;
 mod look;
 mod decide;
+mod tune;
+mod overview;
+mod why;
+mod simulate;
+mod top;
 mod migrate;
 mod print;
 mod error;
@@ -40,6 +48,7 @@ fn main() -> ExitCode {
 fn run(args: &Args) -> Result<(), Failure> {
     let settings = Settings::gather(args)?;
     match &args.command {
+        Command::Demo(wish) => story::demo(wish),
         Command::Serve(wish) => serve::serve(&settings, wish),
         Command::Enqueue(wish) => enqueue::enqueue(&settings, wish),
         Command::Jobs(wish) => look::jobs(&settings, wish),
@@ -48,6 +57,15 @@ fn run(args: &Args) -> Result<(), Failure> {
         Command::Cancel(wish) => decide::cancel(&settings, wish),
         Command::Retry(wish) => decide::retry(&settings, wish),
         Command::Fail(wish) => decide::fail(&settings, wish),
+        Command::Why(wish) => why::why(&settings, wish),
+        Command::Queues(wish) => overview::queues(&settings, wish),
+        Command::Queue(wish) => tune::queue(&settings, &wish.verb),
+        Command::Groups(wish) => overview::groups(&settings, wish),
+        Command::Group(wish) => tune::group(&settings, &wish.verb),
+        Command::Task(wish) => tune::task(&settings, &wish.verb),
+        Command::Key(wish) => tune::key(&settings, &wish.verb),
+        Command::Simulate(wish) => simulate::simulate(&settings, wish),
+        Command::Top(wish) => top::top(&settings, wish),
         Command::Migrate(wish) => migrate::migrate(&settings, wish),
     }
 }

@@ -117,6 +117,15 @@ fn a_rate_lets_through_its_burst_and_then_one_at_a_time() {
 }
 
 #[test]
+fn a_rate_that_was_just_set_wakes_whoever_waits_for_it() {
+    let mut table = roomy();
+    table.tell(Input::Jobs(vec![head(1, "g")]));
+    table.tell(queue("default", QueueSettings { rate: Some("10/1s,1".parse().unwrap()), ..QueueSettings::default() }));
+    assert!(table.tell(Input::Jobs(vec![head(2, "g")])).is_empty(), "the bucket starts empty");
+    assert_eq!(table.wake_at, Some(table.now.plus(Duration::from_millis(100))));
+}
+
+#[test]
 fn a_key_at_its_limit_holds_up_its_own_jobs_only() {
     let mut table = roomy();
     let mut settings = Settings::default();

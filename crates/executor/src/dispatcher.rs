@@ -10,15 +10,15 @@ use std::{
 
 use tokio::sync::watch;
 use turnwise_core::{
-    GroupName, JobId, QueueName, RetryPolicy, Timestamp,
+    Fence, GroupName, JobId, QueueName, RetryPolicy, State, Timestamp,
     lifecycle::{self, Event, Standing},
-    scheduler::{Input, Output, Pick, Reply, Scheduler},
+    scheduler::{self, Input, Output, Pick, Reply, Rest, Scheduler},
     settings::{Pause, Settings},
     turn::Charge,
 };
 use turnwise_store::{
-    AskLost, AskNews, Assign, AssignReply, Author, BatchId, Cursor, Epoch, Load, LostNode, MemoKind, NewMemo, News,
-    Page, Settle, Settled, Settlement, StoreError,
+    AskLost, AskNews, Assign, AssignReply, Author, BatchId, Change, Cursor, Epoch, Load, LostNode, MemoKind, NewMemo,
+    News, Page, Settle, Settled, Settlement, StoreError,
 };
 
 use crate::{
@@ -77,6 +77,8 @@ struct Dispatcher<'a> {
     cursor: Option<Cursor>,
     /// Where the next page of the backlog begins; `None` when all is read.
     loading: Option<Option<JobId>>,
+    /// Whether all news from now on are of what happened after the backlog was read.
+    caught_up: bool,
     /// Picks whose assignment got no reply.
     doubtful: Vec<Pick>,
     wake_at: Option<Timestamp>,
@@ -108,6 +110,7 @@ impl<'a> Dispatcher<'a> {
             scheduler: Scheduler::new(config.scheme, config.batch_size),
             cursor: None,
             loading: Some(None),
+            caught_up: false,
             doubtful: Vec::new(),
             wake_at: None,
             settings: Settings::default(),
@@ -247,10 +250,9 @@ impl<'a> Dispatcher<'a> {
     }
 
     /// `None`: no reply; the picks are in doubt.
-    async fn assign(&mut self, mut picks: Vec<Pick>) -> Result<Option<Vec<(JobId, Reply)>>, StoreError> {
+    async fn assign(&mut self, picks: Vec<Pick>) -> Result<Option<Vec<(JobId, Reply)>>, StoreError> {
         let life = self.life;
-        picks.sort_unstable_by_key(|pick| pick.job);
-        let batch = BatchId::from_random(rand::random());
+        let batch = BatchId::in_order(life.shared.clock.now(), rand::random());
         life.expect(batch);
         let assign = Assign { holder: life.incarnation, epoch: self.epoch, batch, picks: picks.clone() };
         let replies = match life.store.assign(assign).await {
@@ -356,6 +358,7 @@ impl<'a> Dispatcher<'a> {
     async fn see_news(&mut self, asleep: bool) -> Result<(), StoreError> {
         self.next_poll = Instant::now() + self.life.shared.config.poll_interval;
         self.asleep = asleep;
+        let all_is_read = self.loading.is_none();
         let news = match self.ask_news(self.cursor.clone()).await {
             Ok(news) => news,
             // The cursor stays where it is: nothing is missed.
@@ -371,26 +374,42 @@ impl<'a> Dispatcher<'a> {
             self.see_settings(settings).await?;
         }
         let mut heads = news.jobs;
-        let mut gone = Vec::new();
+        let mut settled = Vec::new();
         for change in news.changes {
-            match change.head {
-                Some(head) => heads.push(head),
-                None => gone.push(turnwise_core::scheduler::Settled {
-                    id: change.id,
-                    fence: turnwise_core::Fence(i64::MAX),
-                    ran: change.ran,
-                    rest: None,
-                    failed: false,
-                }),
+            match self.settled_elsewhere(&change) {
+                Some(end) => settled.push(end),
+                None => heads.extend(change.head),
             }
+        }
+        self.caught_up = all_is_read;
+        // Ends first: a queue that pauses for one of them should not begin with what is new.
+        if !settled.is_empty() {
+            self.act(Input::Settled(settled)).await?;
+            self.write_pauses().await?;
         }
         if !heads.is_empty() {
             self.act(Input::Jobs(heads)).await?;
         }
-        if !gone.is_empty() {
-            self.act(Input::Settled(gone)).await?;
-        }
         Ok(())
+    }
+
+    /// The end of a run on another node, as the scheduler is told of its own node's: only so does it see trouble. `None`:
+    /// the row as it stands says all.
+    fn settled_elsewhere(&self, change: &Change) -> Option<scheduler::Settled> {
+        let &Change { id, ran, failed, ref head } = change;
+        let Some(head) = head else {
+            return Some(scheduler::Settled { id, fence: Fence(i64::MAX), ran, rest: None, failed });
+        };
+        if head.state != State::Stuck || ran.is_none() {
+            return None;
+        }
+        // What was read with the backlog, or is picked again for all that is known, is at rest already: to put it there
+        // twice would be one time too many.
+        if !self.caught_up || self.doubtful.iter().any(|pick| pick.job == id) {
+            return None;
+        }
+        let rest = Some(Rest { stuck: true, due: head.due, crashes: head.crashes });
+        Some(scheduler::Settled { id, fence: head.fence, ran, rest, failed })
     }
 
     /// What people have set, and what the last dispatcher remembered.
@@ -441,23 +460,44 @@ impl<'a> Dispatcher<'a> {
         self.remember(memos).await
     }
 
-    /// A queue that is set to pause on an error has had one: that is a setting from now on, for a person to undo.
+    /// A queue that is set to pause on an error has had one: that is a setting from now on, for a person to undo. What a
+    /// person has set meanwhile stays: the setting is read again, and written only if nobody was quicker.
     async fn write_pauses(&mut self) -> Result<(), StoreError> {
         if self.pauses.is_empty() {
             return Ok(());
         }
-        let mut memos = Vec::new();
-        let mut settings = self.settings.clone();
-        for (queue, job) in std::mem::take(&mut self.pauses) {
+        let memos = match self.life.store.recall(SETTINGS.to_vec()).await {
+            Ok(memos) => memos,
+            // Not forgotten: the scheduler holds the queue, and the next round tries again.
+            Err(error) if error.is_transient() => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let mut settings = settings::parse(&memos);
+        let mut writes = Vec::new();
+        for (queue, job) in &self.pauses {
             let set = settings.queues.entry(queue.clone()).or_default();
-            if set.paused.is_none() {
-                set.paused =
-                    Some(Pause { since: self.life.shared.clock.now(), reason: Some(format!("job {job} failed")) });
-                let value = serde_json::to_string(set).map_err(|error| StoreError::broken("write a setting", error))?;
-                memos.push(NewMemo { kind: MemoKind::Queue, name: queue.to_string(), value: Some(value), seen: None });
+            if set.paused.is_some() {
+                continue;
             }
+            set.paused = Some(Pause { since: self.life.shared.clock.now(), reason: Some(format!("job {job} failed")) });
+            let value = serde_json::to_string(set).map_err(|error| StoreError::broken("write a setting", error))?;
+            let known = memos.iter().find(|memo| memo.kind == MemoKind::Queue && memo.name == queue.as_str());
+            let seen = Some(known.map_or(0, |memo| memo.version));
+            writes.push(NewMemo { kind: MemoKind::Queue, name: queue.to_string(), value: Some(value), seen });
         }
-        self.remember(memos).await?;
+        let lead = Some((self.life.incarnation, self.epoch));
+        let written = match writes.is_empty() {
+            true => true,
+            false => match self.life.store.remember(lead, writes).await {
+                Ok(written) => written.iter().all(|written| *written),
+                Err(error) if error.is_transient() => false,
+                Err(error) => return Err(error),
+            },
+        };
+        if !written {
+            return Ok(());
+        }
+        self.pauses.clear();
         self.see_settings(settings).await
     }
 
@@ -528,9 +568,14 @@ impl<'a> Dispatcher<'a> {
             Author::Dispatcher { holder: life.incarnation, epoch: self.epoch, lost: from, bury: lost.complete };
         let ids: Vec<JobId> = lost.jobs.iter().map(|held| held.id).collect();
         let states: Vec<_> = lost.jobs.iter().zip(&settlements).map(|(held, to)| to.to.state(held.state)).collect();
+        let mut poison = Vec::new();
         match life.store.settle(Settle { author, settlements, done: Vec::new() }).await {
             Ok(replies) => {
                 for ((held, state), reply) in lost.jobs.iter().zip(states).zip(replies) {
+                    if reply == Settled::Applied && state == State::Failed {
+                        let fence = held.fence.next();
+                        poison.push(scheduler::Settled { id: held.id, fence, ran: None, rest: None, failed: true });
+                    }
                     if reply == Settled::Applied {
                         life.trace(|| Record::NodeLost {
                             job: held.id,
@@ -551,6 +596,7 @@ impl<'a> Dispatcher<'a> {
         if ids.is_empty() {
             return Ok(());
         }
+        self.act(Input::Settled(poison)).await?;
         self.read_again(ids).await
     }
 

@@ -331,13 +331,15 @@ async fn live_once(
             () = life.draining.wait() => {}
         }
         wind_down(life).await;
+        let left = life.lost.load(Ordering::Acquire) || pulse::leave(life).await;
         life.over.raise();
         while workers.join_next().await.is_some() {}
         life.outgoing.notify_one();
+        left
     };
-    tokio::join!(loops, story);
-    if !life.lost.load(Ordering::Acquire) {
-        pulse::leave(life).await;
+    let (_, left) = tokio::join!(loops, story);
+    if !left {
+        pulse::leave_at_last(life).await;
     }
 }
 
@@ -350,23 +352,10 @@ async fn wind_down(life: &Life) {
     life.hand_back(Duration::ZERO);
     let lost = life.lost.load(Ordering::Acquire);
     if config.wait_for_tasks_on_shutdown && !lost {
-        let _ = tokio::time::timeout(config.await_termination, nothing_held(life)).await;
+        let _ = tokio::time::timeout(config.await_termination, life.nothing_held()).await;
     }
     life.hand_back(Duration::ZERO);
     life.interrupt();
     // What is left now is a stubborn task or an unreachable store; neither may keep the process.
-    let _ = tokio::time::timeout(config.lease.max(Duration::from_secs(2)), nothing_held(life)).await;
-    // Another node's dispatcher may have sent something before it saw that this one takes no more.
-    while !lost && pulse::read_mail(life).await && life.held() > 0 {
-        life.hand_back(Duration::ZERO);
-        let _ = tokio::time::timeout(config.lease, nothing_held(life)).await;
-    }
-}
-
-async fn nothing_held(life: &Life) {
-    while !life.idle_now() {
-        // Jobs that were on their way when the node began to drain go back too.
-        life.hand_back(Duration::ZERO);
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    let _ = tokio::time::timeout(config.lease.max(Duration::from_secs(2)), life.nothing_held()).await;
 }

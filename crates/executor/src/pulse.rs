@@ -16,6 +16,9 @@ use crate::{
     trace::Record,
 };
 
+/// Good-byes before a node goes without one. Each finds what was sent since the last, and a node that drains is sent little.
+const LEAVE_TRIES: u32 = 20;
+
 /// What the last beat said about dispatching.
 #[derive(Debug, Clone)]
 pub(crate) struct Lead {
@@ -113,7 +116,10 @@ pub(crate) async fn beat(life: Arc<Life>, lead: watch::Sender<Option<Lead>>) {
                 lead.send_replace(pulse.epoch.map(|epoch| Lead { epoch, nodes: pulse.nodes }));
             }
             Ok(_) => {
-                tracing::warn!("this node was declared lost: its jobs are in other hands by now");
+                // A good-bye may be written before the beat that was sent first.
+                if !life.leaving.is_up() {
+                    tracing::warn!("this node was declared lost: its jobs are in other hands by now");
+                }
                 life.lost.store(true, Ordering::Release);
                 lead.send_replace(None);
                 life.draining.raise();
@@ -137,15 +143,44 @@ pub(crate) async fn beat(life: Arc<Life>, lead: watch::Sender<Option<Lead>>) {
     }
 }
 
-/// Says good-bye, so that the others need not wait for the lease.
-pub(crate) async fn leave(life: &Life) {
+/// Says good-bye, so that the others need not wait for the lease. What another node's dispatcher sent before it saw that
+/// this one takes no more is handed back first; the loops must still run, to beat and to write that.
+pub(crate) async fn leave(life: &Life) -> bool {
+    life.leaving.raise();
+    let left = tokio::time::timeout(life.shared.config.lease, try_to_leave(life)).await.unwrap_or(false);
     life.trace(|| Record::Leave { held: life.held() });
-    let goodbye = tokio::time::timeout(life.shared.config.lease, life.store.leave(life.incarnation)).await;
-    match goodbye {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::warn!(%error, "could not say good-bye; the fleet will notice"),
-        Err(_) => tracing::warn!("could not say good-bye in time; the fleet will notice"),
+    if !left {
+        tracing::warn!(jobs = life.held(), "could not say good-bye; the fleet will notice when the lease runs out");
     }
+    left
+}
+
+/// A task that took its time to stop may have been all that was in the way. If not, nothing is left to be done about it.
+pub(crate) async fn leave_at_last(life: &Life) {
+    let _ = tokio::time::timeout(life.shared.config.lease, life.store.leave(life.incarnation)).await;
+}
+
+async fn try_to_leave(life: &Life) -> bool {
+    let mut backoff = Backoff::default();
+    for _ in 0..LEAVE_TRIES {
+        let mail = read_mail(life).await;
+        life.nothing_held().await;
+        match life.store.leave(life.incarnation).await {
+            Ok(true) => return true,
+            Ok(false) if mail => {}
+            // It is not there to be read, or somebody else has to write it first.
+            Ok(false) => backoff.wait().await,
+            Err(error) => {
+                tracing::warn!(%error, "could not say good-bye; trying again");
+                backoff.wait().await;
+            }
+        }
+        if life.lost.load(Ordering::Acquire) {
+            // Gone, by its own wish or another's.
+            return true;
+        }
+    }
+    false
 }
 
 /// Whether there was any.
@@ -153,7 +188,7 @@ pub(crate) async fn read_mail(life: &Life) -> bool {
     match life.store.assignments(life.incarnation, life.known_batches()).await {
         Ok(deliveries) => {
             let any = !deliveries.is_empty();
-            deliveries.into_iter().for_each(|delivery| life.take_delivery(delivery));
+            life.take_deliveries(deliveries);
             any
         }
         Err(error) => {

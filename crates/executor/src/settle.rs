@@ -38,19 +38,28 @@ pub(crate) async fn settle(life: Arc<Life>) {
     let mut handed_back = Instant::now();
     loop {
         let batch = life.take_outgoing(life.shared.config.batch_size);
-        let done = life.take_done();
-        if !batch.is_empty() || !done.is_empty() {
+        if !batch.is_empty() {
+            let done = life.take_done();
             write(&life, batch, done).await;
             continue;
         }
         life.tell_if_idle();
         if life.over.is_up() {
+            let done = life.take_done();
+            if !done.is_empty() {
+                write(&life, Vec::new(), done).await;
+            }
             return;
         }
         tokio::select! {
             () = life.outgoing.notified() => {}
             () = life.over.wait() => {}
             _ = sweep.tick() => {
+                // Batches that are through travel with the next settlement; only when there is none, alone.
+                let done = life.take_done();
+                if !done.is_empty() {
+                    write(&life, Vec::new(), done).await;
+                }
                 write_running(&life).await;
                 if handed_back.elapsed() >= HAND_BACK_PAUSE && life.hand_back(BUFFERED) > 0 {
                     handed_back = Instant::now();

@@ -64,6 +64,8 @@ pub(crate) struct Life {
     term_over: Notify,
     /// No new jobs: the node stops, or was declared lost.
     pub(crate) draining: StopSign,
+    /// The node says good-bye.
+    pub(crate) leaving: StopSign,
     /// The workers may go home.
     pub(crate) over: StopSign,
     pub(crate) lost: AtomicBool,
@@ -169,6 +171,7 @@ impl Life {
             told: Notify::new(),
             term_over: Notify::new(),
             draining: StopSign::default(),
+            leaving: StopSign::default(),
             over: StopSign::default(),
             lost: AtomicBool::new(false),
             contact: Mutex::new(Contact { last: joined, since: joined }),
@@ -236,23 +239,27 @@ impl Life {
         self.wake_workers(count);
     }
 
-    /// A delivery from the mail; one that is known already is left alone.
-    pub(crate) fn take_delivery(&self, delivery: Delivery) {
+    /// What the mail brought; a delivery that is known already is left alone. All of it in one go: a worker that one cancel
+    /// sets free must not begin a job that the next one stops.
+    pub(crate) fn take_deliveries(&self, deliveries: Vec<Delivery>) {
         let mut desk = self.desk();
-        if !desk.known.insert(delivery.batch) {
-            return;
-        }
-        for id in &delivery.cancel {
-            if let Some(held) = desk.held.get_mut(id) {
-                held.cancel = true;
-                held.stop.raise();
+        let mut count = 0;
+        for delivery in deliveries {
+            if !desk.known.insert(delivery.batch) {
+                continue;
             }
+            for id in &delivery.cancel {
+                if let Some(held) = desk.held.get_mut(id) {
+                    held.cancel = true;
+                    held.stop.raise();
+                }
+            }
+            if delivery.jobs.is_empty() {
+                desk.done.push(delivery.batch);
+                self.outgoing.notify_one();
+            }
+            count += desk.accept(delivery.batch, delivery.jobs);
         }
-        if delivery.jobs.is_empty() {
-            desk.done.push(delivery.batch);
-            self.outgoing.notify_one();
-        }
-        let count = desk.accept(delivery.batch, delivery.jobs);
         drop(desk);
         self.wake_workers(count);
     }
@@ -273,7 +280,9 @@ impl Life {
             if self.over.is_up() {
                 return None;
             }
+            // What comes while the node drains goes back, so that nothing begins that could not end.
             if self.in_contact()
+                && !self.draining.is_up()
                 && let Some(next) = self.desk().pop()
             {
                 return Some(next);
@@ -403,6 +412,16 @@ impl Life {
 
     pub(crate) fn idle_now(&self) -> bool {
         self.held() == 0 && locked(&self.outbox).is_empty()
+    }
+
+    /// Hands back what has not begun, and waits until nothing is in this node's hands and all of it is written.
+    pub(crate) async fn nothing_held(&self) {
+        self.hand_back(Duration::ZERO);
+        while !self.idle_now() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            // Jobs that were on their way when the node began to drain go back too.
+            self.hand_back(Duration::ZERO);
+        }
     }
 
     /// Says `idle` once each time the node has become so.

@@ -10,12 +10,15 @@ use std::{
     time::Duration,
 };
 
-use turnwise_core::{Job, JobId, Json, NewJob, NodeName, RetryPolicy, State, TaskName, Timestamp, lifecycle};
+use turnwise_core::{
+    Incarnation, Job, JobId, Json, NewJob, NodeName, QueueName, RetryPolicy, State, TaskName, Timestamp, lifecycle,
+    settings::{OnError, QueueSettings},
+};
 use turnwise_executor::{
     Config, Ctx, Event, EventKind, Executor, Outcome, Registry, StartError, Task,
     executor::{Builder, Connect},
 };
-use turnwise_store::{Filter, Intervention, Join, MemoryStore, Store};
+use turnwise_store::{Beat, Epoch, Filter, Intervention, Join, MemoKind, MemoryStore, NewMemo, Store};
 
 /// Long enough for any machine; a test that needs it has failed.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -271,10 +274,8 @@ async fn the_next_node_dispatches_at_once_when_the_dispatcher_stops() {
     b.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn jobs_of_a_node_that_fell_silent_run_elsewhere() {
-    let store = MemoryStore::default();
-    let ghost = turnwise_core::Incarnation(uuid::Uuid::from_u128(7));
+/// A node that is in no process joins and dispatches.
+async fn ghost_leads(store: &MemoryStore, ghost: Incarnation, lease: Duration) -> Epoch {
     let join = Join {
         incarnation: ghost,
         name: NodeName::new("ghost").unwrap(),
@@ -289,18 +290,28 @@ async fn jobs_of_a_node_that_fell_silent_run_elsewhere() {
         queue_capacity: 0,
         queues: None,
         tasks: BTreeSet::from([TaskName::new("noop").unwrap()]),
-        lease: Duration::from_millis(1),
+        lease,
         replace: None,
     };
     store.join(join).await.unwrap();
-    let beat = turnwise_store::Beat { node: ghost, lease: Duration::from_millis(1), slots: 1, lead: true };
-    let epoch = store.beat(beat).await.unwrap().epoch.unwrap();
+    let beat = Beat { node: ghost, lease, slots: 1, lead: true };
+    store.beat(beat).await.unwrap().epoch.unwrap()
+}
+
+fn assign(holder: Incarnation, epoch: Epoch, job: JobId, node: Incarnation) -> turnwise_store::Assign {
+    let picks = vec![turnwise_core::scheduler::Pick { job, fence: turnwise_core::Fence(0), node }];
+    turnwise_store::Assign { holder, epoch, batch: turnwise_store::BatchId(uuid::Uuid::from_u128(9)), picks }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn jobs_of_a_node_that_fell_silent_run_elsewhere() {
+    let store = MemoryStore::default();
+    let ghost = Incarnation(uuid::Uuid::from_u128(7));
+    let epoch = ghost_leads(&store, ghost, Duration::from_millis(1)).await;
     let lost = job("noop", "null");
     let id = lost.id;
     store.enqueue(vec![lost]).await.unwrap();
-    let picks = vec![turnwise_core::scheduler::Pick { job: id, fence: turnwise_core::Fence(0), node: ghost }];
-    let batch = turnwise_store::BatchId(uuid::Uuid::from_u128(9));
-    store.assign(turnwise_store::Assign { holder: ghost, epoch, batch, picks }).await.unwrap();
+    store.assign(assign(ghost, epoch, id, ghost)).await.unwrap();
 
     let executor = started(node(&store, "a")).await;
     let job = ended(&store, id).await;
@@ -394,6 +405,32 @@ async fn a_job_cancelled_before_it_began_does_not_begin() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn prefetched_jobs_run_in_the_order_they_were_picked_in() {
+    let store = MemoryStore::default();
+    let one_slot = |config: &mut Config| {
+        config.slots = 1;
+        config.scheme = turnwise_core::turn::Scheme::Strict;
+    };
+    let executor = started(node(&store, "a").configure(one_slot)).await;
+    let quick = executor.post(job("noop", "null")).await.unwrap().id;
+    ended(&store, quick).await;
+    let mut events = executor.events();
+    // Submitted last things first.
+    let jobs: Vec<_> = (1..=10)
+        .rev()
+        .map(|priority| NewJob { priority: turnwise_core::Priority::new(priority).unwrap(), ..job("noop", "null") })
+        .collect();
+    let by_priority: Vec<_> = jobs.iter().rev().map(|job| job.id).collect();
+    store.enqueue(jobs).await.unwrap();
+    let mut order = Vec::new();
+    while order.len() < 10 {
+        order.push(soon(events.wait_for(EventKind::Started)).await.unwrap().job().unwrap().id);
+    }
+    assert_eq!(order, by_priority);
+    executor.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_job_nobody_knows_stays_waiting_and_is_not_waited_for() {
     let store = MemoryStore::default();
     let executor = started(node(&store, "a")).await;
@@ -417,9 +454,18 @@ async fn a_job_is_not_started_before_it_is_due() {
     executor.stop().await;
 }
 
-/// A memory store that cannot take the word "unstorable" as a result.
+/// A memory store that cannot take the word "unstorable" as a result; and one in which a dispatcher elsewhere assigns a job
+/// to each node that says good-bye for the first time.
 #[derive(Debug)]
-struct Picky(MemoryStore);
+struct Picky(MemoryStore, Arc<Late>);
+
+#[derive(Debug, Default)]
+struct Late {
+    /// The dispatcher and its job.
+    job: std::sync::Mutex<Option<(Incarnation, Epoch, JobId)>>,
+    /// Whether each good-bye was the last.
+    left: std::sync::Mutex<Vec<bool>>,
+}
 
 #[async_trait::async_trait]
 impl Store for Picky {
@@ -439,8 +485,14 @@ impl Store for Picky {
     async fn beat(&self, beat: turnwise_store::Beat) -> turnwise_store::Result<turnwise_store::Pulse> {
         self.0.beat(beat).await
     }
-    async fn leave(&self, node: turnwise_core::Incarnation) -> turnwise_store::Result<()> {
-        self.0.leave(node).await
+    async fn leave(&self, node: Incarnation) -> turnwise_store::Result<bool> {
+        let late = self.1.job.lock().unwrap().take();
+        if let Some((holder, epoch, job)) = late {
+            self.0.assign(assign(holder, epoch, job, node)).await?;
+        }
+        let left = self.0.leave(node).await?;
+        self.1.left.lock().unwrap().push(left);
+        Ok(left)
     }
     async fn load(&self, load: turnwise_store::Load) -> turnwise_store::Result<turnwise_store::Page> {
         self.0.load(load).await
@@ -456,7 +508,7 @@ impl Store for Picky {
     }
     async fn assignments(
         &self,
-        node: turnwise_core::Incarnation,
+        node: Incarnation,
         known: Vec<turnwise_store::BatchId>,
     ) -> turnwise_store::Result<Vec<turnwise_store::Delivery>> {
         self.0.assignments(node, known).await
@@ -479,19 +531,27 @@ impl Store for Picky {
     async fn nodes(&self) -> turnwise_store::Result<turnwise_store::Fleet> {
         self.0.nodes().await
     }
-    async fn recall(&self, kinds: Vec<turnwise_store::MemoKind>) -> turnwise_store::Result<Vec<turnwise_store::Memo>> {
+    async fn recall(&self, kinds: Vec<MemoKind>) -> turnwise_store::Result<Vec<turnwise_store::Memo>> {
         self.0.recall(kinds).await
     }
     async fn remember(
         &self,
-        lead: Option<(turnwise_core::Incarnation, turnwise_store::Epoch)>,
-        memos: Vec<turnwise_store::NewMemo>,
+        lead: Option<(Incarnation, Epoch)>,
+        memos: Vec<NewMemo>,
     ) -> turnwise_store::Result<Vec<bool>> {
         self.0.remember(lead, memos).await
     }
     fn bell(&self) -> turnwise_store::Bell {
         self.0.bell()
     }
+}
+
+fn connect_picky(store: &MemoryStore, late: &Arc<Late>) -> Connect {
+    let (store, late) = (store.clone(), late.clone());
+    Arc::new(move || {
+        let picky = Picky(store.another_process(), late.clone());
+        Box::pin(async move { Ok(Arc::new(picky) as Arc<dyn Store>) })
+    })
 }
 
 struct Echo;
@@ -506,11 +566,7 @@ impl Task for Echo {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_result_that_cannot_be_stored_fails_its_own_job_and_no_other() {
     let store = MemoryStore::default();
-    let picky = store.clone();
-    let connect: Connect = Arc::new(move || {
-        let picky = Picky(picky.another_process());
-        Box::pin(async move { Ok(Arc::new(picky) as Arc<dyn Store>) })
-    });
+    let connect = connect_picky(&store, &Arc::default());
     let mut registry = Registry::new();
     registry.register(Echo).unwrap();
     let mut config = Config::new(NodeName::new("a").unwrap());
@@ -528,4 +584,84 @@ async fn a_result_that_cannot_be_stored_fails_its_own_job_and_no_other() {
         }
     }
     executor.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_on_its_way_to_a_node_that_leaves_comes_back_without_a_crash() {
+    let store = MemoryStore::default();
+    let ghost = Incarnation(uuid::Uuid::from_u128(7));
+    let epoch = ghost_leads(&store, ghost, Duration::from_secs(600)).await;
+    // It would run for ever if it began.
+    let late = job("patient", "null");
+    let id = late.id;
+    store.enqueue(vec![late]).await.unwrap();
+    let story = Arc::new(Late::default());
+    *story.job.lock().unwrap() = Some((ghost, epoch, id));
+    let mut registry = Registry::new();
+    registry.register(Patient).unwrap();
+    let mut config = Config::new(NodeName::new("a").unwrap());
+    config.dispatch = false;
+    let executor = started(Builder::new(connect_picky(&store, &story), config).registry(registry)).await;
+    soon(executor.stop()).await;
+    let job = store.job(id).await.unwrap().unwrap();
+    assert_eq!((job.state, job.counts.attempt, job.counts.crashes), (State::Waiting, 0, 0), "{job:?}");
+    assert_eq!(*story.left.lock().unwrap(), [false, true], "it stays for the job, and then it goes");
+    let nodes = store.nodes().await.unwrap().nodes;
+    assert_eq!(nodes.iter().map(|node| node.incarnation).collect::<Vec<_>>(), [ghost]);
+}
+
+async fn queue_settings(store: &MemoryStore, queue: &str) -> QueueSettings {
+    let memos = store.recall(vec![MemoKind::Queue]).await.unwrap();
+    let memo = memos.iter().find(|memo| memo.name == queue).unwrap();
+    serde_json::from_str(&memo.value).unwrap()
+}
+
+/// A job of a queue that pauses on error goes wrong on a node that does not dispatch.
+async fn pauses_for_trouble_elsewhere(retry: RetryPolicy, rests: State) {
+    let store = MemoryStore::default();
+    let set = QueueSettings { on_error: OnError::Pause, ..QueueSettings::default() };
+    let memo = NewMemo {
+        kind: MemoKind::Queue,
+        name: "careful".to_owned(),
+        value: Some(serde_json::to_string(&set).unwrap()),
+        seen: None,
+    };
+    store.remember(None, vec![memo]).await.unwrap();
+    // It dispatches, and knows none of the tasks.
+    let a = started(node(&store, "a").registry(Registry::new())).await;
+    let b = started(node(&store, "b").configure(|config| config.dispatch = false)).await;
+    let careful = |task, args| NewJob { queue: QueueName::new("careful").unwrap(), ..job(task, args) };
+    let bad = NewJob { retry, ..careful("flaky", "9") };
+    let id = bad.id;
+    store.enqueue(vec![bad]).await.unwrap();
+    let went_wrong = in_state(&store, id, rests).await;
+    assert_eq!(went_wrong.error.as_deref(), Some("attempt 1"));
+    let paused = soon(async {
+        loop {
+            if let Some(pause) = queue_settings(&store, "careful").await.paused {
+                return pause;
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    })
+    .await;
+    assert!(paused.reason.unwrap().contains(&id.to_string()), "it says which job it was");
+    let (next, other) = (careful("noop", "null"), job("noop", "null"));
+    let (next_id, other_id) = (next.id, other.id);
+    // Both are seen at once: when the one has run, the other could have.
+    store.enqueue(vec![next, other]).await.unwrap();
+    assert_eq!(ended(&store, other_id).await.node.unwrap().as_str(), "b");
+    assert_eq!(store.job(next_id).await.unwrap().unwrap().state, State::Waiting);
+    b.stop().await;
+    a.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failure_on_another_node_pauses_a_queue_that_pauses_on_error() {
+    pauses_for_trouble_elsewhere(RetryPolicy::None, State::Failed).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_stuck_on_another_node_pauses_a_queue_that_pauses_on_error() {
+    pauses_for_trouble_elsewhere(RetryPolicy::Manual, State::Stuck).await;
 }

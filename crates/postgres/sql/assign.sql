@@ -1,8 +1,10 @@
--- assign.sql: give picked jobs to nodes, if the caller still dispatches. A row that has moved on, or that somebody has
--- locked, is left alone and absent from the reply; the caller reads it again.
+-- assign.sql: give picked jobs to nodes, if the caller still dispatches. A row that has moved on is left alone and absent
+-- from the reply; the caller reads it again. A row that somebody has locked makes the whole statement fail after the
+-- connection's lock timeout, with nothing changed: assign_skip.sql then leaves such rows out. Locking rows first, to skip
+-- them here, cost 15.9 ms for a thousand jobs where this takes 11.2.
 -- A node that has left gets nothing: in its hands, nobody would ever see to a job.
 -- Locks: the dispatcher's row, shared (a take-over waits until this is committed); the nodes' rows, against leaving; the
--- job rows, in the order of the picks, skipping locked ones. Index: primary keys. The update names no indexed column and is HOT.
+-- job rows, in the order of the picks. Index: primary keys. The update names no indexed column and is HOT.
 with lead as materialized (
     select 1 from turnwise.dispatcher where holder = $1 and epoch = $2 for share
 ), there as materialized (
@@ -10,30 +12,24 @@ with lead as materialized (
      where incarnation = any ($6::uuid[]) and exists (select from lead)
      order by incarnation
        for key share
-), picked as materialized (
-    select job.id, pick.node
-      from unnest($4::uuid[], $5::bigint[], $6::uuid[]) as pick (id, fence, node)
-      join turnwise.job on job.id = pick.id and job.fence = pick.fence and job.state in (0, 3)
-     where pick.node in (select incarnation from there)
-       for update of job skip locked
 ), taken as (
     update turnwise.job
-       set state = 1, fence = job.fence + 1, node = picked.node, assigned_at = turnwise.now()
-      from picked
-     where job.id = picked.id
-    returning job.*
+       set state = 1, fence = job.fence + 1, node = pick.node, assigned_at = turnwise.now()
+      from unnest($4::uuid[], $5::bigint[], $6::uuid[], $7::int[]) as pick (id, fence, node, rank)
+     where job.id = pick.id and job.fence = pick.fence and job.state in (0, 3)
+       and pick.node in (select incarnation from there)
+    returning job.id, job.fence, job.node, job.state, job.attempt, job.retries, job.crashes, job.cancel_requested,
+              job.submitted_at, job.priority, job.task, job.queue, job.grp, job.retry,
+              case when job.node = $1 then job.args end as args, pick.rank
 ), delivered as (
     insert into turnwise.assignment (node, batch, jobs)
-    select node, $3, array_agg(id order by id) from taken group by node
+    select node, $3, array_agg(id order by rank) from taken group by node
     on conflict (node, batch) do update set jobs = assignment.jobs || excluded.jobs
 ), rung as materialized (
     select pg_notify('turnwise', 'mail:' || node) from (select distinct node from taken where node <> $1) as others
 )
 select exists (select from lead) and (select count(*) from rung) >= 0 as leading,
        id, fence, node = $1 as mine, state, attempt, retries, crashes, cancel_requested, submitted_at, priority,
-       mine.task, mine.queue, mine.grp, mine.retry, mine.args
+       task, queue, grp, retry, args
   from (values (true)) as always
   left join taken on true
-  left join lateral (
-       select taken.task, taken.queue, taken.grp, taken.retry, taken.args where taken.node = $1
-  ) as mine on true

@@ -1,13 +1,13 @@
--- leave.sql: remove a node and its assignments, or mark it lost while jobs are in its hands.
+-- leave.sql: remove a node and its assignments, unless jobs are in its hands; tells whether it is gone.
 -- Locks: the node's row and its assignments. Index: primary keys; job is read whole, since an index that names the
 -- node would make every assignment a non-HOT update.
 with held as materialized (
     select exists (select from turnwise.job where node = $1 and state in (1, 2)) as any
-), lost as (
-    update turnwise.node set lost = true from held where held.any and incarnation = $1
 ), gone as (
     delete from turnwise.node using held where not held.any and incarnation = $1
 ), unread as (
     delete from turnwise.assignment using held where not held.any and node = $1
+), rung as materialized (
+    select pg_notify('turnwise', 'lead')
 )
-select pg_notify('turnwise', 'lead') is null as rung
+select not held.any as gone from held where (select count(*) from rung) >= 0

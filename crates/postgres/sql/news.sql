@@ -4,35 +4,36 @@
 -- a sequence number would lose rows, since it is given before commit. A union, so that both halves use the index.
 -- Locks: nothing. Index: job_xact, change_xact; job's primary key for the heads of changes.
 with unseen as materialized (
-    select seq, told, jobs, ran, memos from turnwise.change where xact >= pg_snapshot_xmax($1::text::pg_snapshot)
+    select seq, told, jobs, ran, failed, memos from turnwise.change
+     where xact >= pg_snapshot_xmax($1::text::pg_snapshot)
      union all
-    select seq, told, jobs, ran, memos from turnwise.change
+    select seq, told, jobs, ran, failed, memos from turnwise.change
      where xact = any (array(select pg_snapshot_xip($1::text::pg_snapshot)))
 )
 select 0 as kind, null::bigint as change, null::bigint as n, null::uuid as changed, null::bigint as ran,
-       pg_current_snapshot()::text as cursor, turnwise.now() as now,
+       null::boolean as failed, pg_current_snapshot()::text as cursor, turnwise.now() as now,
        null::uuid as id, null::bigint as seq, null::text as task, null::text as queue, null::text as grp,
        null::smallint as priority, null::smallint as state, null::timestamptz as due_at, null::bigint as fence,
        null::int as crashes, null::uuid as node, null::text as key
  union all
-select 1, null, null, null, null, null, null,
+select 1, null, null, null, null, null, null, null,
        id, seq, task, queue, grp, priority, state, due_at, fence, crashes, node, key
   from turnwise.job
  where xact >= pg_snapshot_xmax($1::text::pg_snapshot)
  union all
-select 1, null, null, null, null, null, null,
+select 1, null, null, null, null, null, null, null,
        id, seq, task, queue, grp, priority, state, due_at, fence, crashes, node, key
   from turnwise.job
  where xact = any (array(select pg_snapshot_xip($1::text::pg_snapshot)))
  union all
-select 2, change.seq, told.n, told.id, told.ran, null, null,
+select 2, change.seq, told.n, told.id, told.ran, coalesce(told.failed, false), null, null,
        job.id, job.seq, job.task, job.queue, job.grp, job.priority, job.state, job.due_at, job.fence, job.crashes,
        job.node, job.key
   from unseen as change
- cross join unnest(change.jobs, change.ran) with ordinality as told (id, ran, n)
+ cross join unnest(change.jobs, change.ran, change.failed) with ordinality as told (id, ran, failed, n)
   left join turnwise.job on job.id = told.id
  where change.told is distinct from $2
  union all
-select 3, null, null, null, null, null, null,
+select 3, null, null, null, null, null, null, null,
        null, null, null, null, null, null, null, null, null, null, null, null
  where exists (select from unseen where memos)

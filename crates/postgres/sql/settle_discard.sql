@@ -2,13 +2,14 @@
 -- Locks: the job rows, in id order; the node's assignments. Index: primary keys.
 with gone as (
     delete from turnwise.job
-     using unnest($4::uuid[], $5::bigint[], $6::boolean[], $7::bigint[]) as t (id, fence, saw_cancel, ran)
+     using unnest($4::uuid[], $5::bigint[], $6::boolean[], $7::bigint[], $8::smallint[])
+           as t (id, fence, saw_cancel, ran, end_state)
      where job.id = t.id and job.fence = t.fence and job.node = $1 and job.state in (1, 2)
        and (t.saw_cancel or not job.cancel_requested)
-    returning job.id, t.ran
+    returning job.id, t.ran, t.end_state
 ), told as (
-    insert into turnwise.change (told, jobs, ran)
-    select $2, array_agg(id), array_agg(ran) from gone having count(*) > 0
+    insert into turnwise.change (told, jobs, ran, failed)
+    select $2, array_agg(id), array_agg(ran), array_agg(end_state = 5) from gone having count(*) > 0
 ), done as (
     delete from turnwise.assignment where node = $1 and batch = any ($3::uuid[])
 ), rung as materialized (

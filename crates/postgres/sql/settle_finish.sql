@@ -21,8 +21,8 @@ with gone as (
       from gone
     on conflict (id) do nothing
 ), told as (
-    insert into turnwise.change (told, jobs, ran)
-    select $2, array_agg(id), array_agg(ran) from gone having count(*) > 0
+    insert into turnwise.change (told, jobs, ran, failed)
+    select $2, array_agg(id), array_agg(ran), array_agg(end_state = 5) from gone having count(*) > 0
 ), done as (
     delete from turnwise.assignment where node = $1 and batch = any ($3::uuid[])
 ), rung as materialized (

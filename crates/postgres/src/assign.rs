@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use tokio_postgres::types::ToSql;
+use tokio_postgres::{error::SqlState, types::ToSql};
 use turnwise_core::{Fence, Incarnation, JobHead, JobId, job::AssignedJob, scheduler::Pick};
 use turnwise_store::{Assign, AssignReply, BatchId, Delivery, Result, StoreError};
 use uuid::Uuid;
@@ -14,16 +14,26 @@ use crate::{
 
 pub(crate) async fn assign(store: &Inner, assign: &Assign) -> Result<Vec<(JobId, AssignReply)>> {
     let fail = failed("assign");
-    // Sorted by id, so that two batches never lock in opposite orders.
-    let mut picks: Vec<&Pick> = assign.picks.iter().collect();
-    picks.sort_unstable_by_key(|pick| pick.job);
-    picks.dedup_by_key(|pick| pick.job);
+    // Sorted by id, so that two batches never lock in opposite orders; delivered in the order they were picked in.
+    let mut ranked: Vec<(i32, &Pick)> = (0..).zip(&assign.picks).collect();
+    ranked.sort_by_key(|(_, pick)| pick.job);
+    ranked.dedup_by_key(|(_, pick)| pick.job);
+    let picks: Vec<&Pick> = ranked.iter().map(|(_, pick)| *pick).collect();
     let ids: Vec<Uuid> = picks.iter().map(|pick| pick.job.0).collect();
     let fences: Vec<i64> = picks.iter().map(|pick| pick.fence.0).collect();
     let nodes: Vec<Uuid> = picks.iter().map(|pick| pick.node.0).collect();
+    let ranks: Vec<i32> = ranked.iter().map(|(rank, _)| *rank).collect();
     let client = connection(&store.pools.dispatch).await?;
-    let binds: [&(dyn ToSql + Sync); 6] = [&assign.holder.0, &assign.epoch.0, &assign.batch.0, &ids, &fences, &nodes];
-    let rows = query(&client, include_str!("../sql/assign.sql"), &binds).await.map_err(fail)?;
+    let binds: [&(dyn ToSql + Sync); 7] =
+        [&assign.holder.0, &assign.epoch.0, &assign.batch.0, &ids, &fences, &nodes, &ranks];
+    let rows = match query(&client, include_str!("../sql/assign.sql"), &binds).await {
+        // Somebody's transaction holds one of the rows; nobody waits for that.
+        Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
+            query(&client, include_str!("../sql/assign_skip.sql"), &binds).await
+        }
+        rows => rows,
+    }
+    .map_err(fail)?;
     if !get::<bool>(rows.first().ok_or_else(|| StoreError::broken("assign", "no answer"))?, 0)? {
         return Err(StoreError::NotLeading);
     }

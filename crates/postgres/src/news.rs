@@ -69,6 +69,7 @@ pub(crate) async fn news(store: &Inner, ask: &AskNews) -> Result<News> {
                 let change = Change {
                     id: JobId(get(row, CHANGED)?),
                     ran: ran.map(Duration::from_micros),
+                    failed: get(row, FAILED)?,
                     head: rows::head(row, HEAD, &mut names)?,
                 };
                 changes.push((order, change));
@@ -87,9 +88,10 @@ const KIND: usize = 0;
 const CHANGE: usize = 1;
 const CHANGED: usize = 3;
 const RAN: usize = 4;
-const CURSOR: usize = 5;
-const NOW: usize = 6;
-const HEAD: usize = 7;
+const FAILED: usize = 5;
+const CURSOR: usize = 6;
+const NOW: usize = 7;
+const HEAD: usize = 8;
 
 async fn say_asleep(store: &Inner, client: &deadpool_postgres::Object, epoch: Epoch, asleep: bool) -> Result<()> {
     let last = *store.asleep.lock().unwrap_or_else(PoisonError::into_inner);

@@ -100,17 +100,18 @@ fn by_incarnation(mut nodes: Vec<Node>) -> Vec<Node> {
     nodes
 }
 
-pub(crate) async fn leave(store: &Inner, node: Incarnation) -> Result<()> {
+/// Whether it is gone; not while jobs are in its hands.
+pub(crate) async fn leave(store: &Inner, node: Incarnation) -> Result<bool> {
     let fail = failed("leave");
     let mut client = connection(&store.pools.node).await?;
     let transaction = client.transaction().await.map_err(fail)?;
     transaction.execute(include_str!("../sql/leave_lead.sql"), &[&node.0]).await.map_err(fail)?;
     // Locked first, looked at afterwards: what was assigned meanwhile is then seen.
     transaction.execute(include_str!("../sql/node_lock.sql"), &[&node.0]).await.map_err(fail)?;
-    transaction.query(include_str!("../sql/leave.sql"), &[&node.0]).await.map_err(fail)?;
+    let left = transaction.query_one(include_str!("../sql/leave.sql"), &[&node.0]).await.map_err(fail)?;
     transaction.commit().await.map_err(fail)?;
     store.bell.ring_lead();
-    Ok(())
+    get(&left, 0)
 }
 
 pub(crate) async fn lost_nodes(store: &Inner, ask: AskLost) -> Result<Vec<LostNode>> {

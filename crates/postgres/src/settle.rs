@@ -224,7 +224,7 @@ impl Finishing<'_> {
                 &c.ran,
                 &common.raise,
             ],
-            false => &[&c.ran],
+            false => &[&c.ran, &c.states],
         };
         client.query(statement, &[&guards, rest].concat()).await
     }

@@ -83,7 +83,7 @@ impl Store for PostgresStore {
         nodes::beat(&self.0, &beat).await
     }
 
-    async fn leave(&self, node: Incarnation) -> Result<()> {
+    async fn leave(&self, node: Incarnation) -> Result<bool> {
         nodes::leave(&self.0, node).await
     }
 
@@ -171,7 +171,7 @@ impl Pools {
         Ok(Self {
             submit: pool(&with(INDEXES), 4)?,
             // Two: one statement under way and one that waits for a lock.
-            dispatch: pool(&own, 2)?,
+            dispatch: pool(&with(&format!("{INDEXES} {PLANS} {QUICK_LOCKS}")), 2)?,
             node: pool(&own, 2)?,
             settle: pool(&own, 2)?,
             people: pool(&own, 2)?,
@@ -196,6 +196,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A transaction that stands still may not outlast the dispatcher's lease; no statement waits for ever.
 const TIMEOUTS: &str = "-c idle_in_transaction_session_timeout=4s -c statement_timeout=30s -c lock_timeout=10s";
+
+/// How long an assignment waits for a row that somebody else has locked, before it goes on without that row.
+const QUICK_LOCKS: &str = "-c lock_timeout=50ms";
 
 /// Each statement has an index that carries it (its header says which). A plan that was made while a table was empty,
 /// and kept, must not read it whole when it is full.

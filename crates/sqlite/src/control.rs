@@ -8,6 +8,7 @@ use turnwise_store::{Cursor, Intervention, Settled};
 
 use crate::{
     news::Seen,
+    rows::Told,
     settle::{Run, Standing, ended, tell, write},
     store::Failure,
 };
@@ -25,7 +26,7 @@ pub(crate) fn control(
     for intervention in interventions {
         let reply = control_one(conn, intervention, retention, now)?;
         if reply == Settled::Applied && intervention.to.to != Target::CancelRequested {
-            changed.push((intervention.job, None));
+            changed.push(Told { id: intervention.job, ran: None, failed: false });
         }
         replies.push(reply);
     }

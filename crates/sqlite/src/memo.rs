@@ -53,7 +53,7 @@ pub(crate) fn remember(
         return Ok((replies, Ring::NONE));
     }
     let nobody_knows: Option<i64> = None;
-    conn.prepare_cached(include_str!("../sql/tell.sql"))?.execute(params![nobody_knows, [0_u8; 0], true])?;
+    conn.prepare_cached(include_str!("../sql/tell.sql"))?.execute(params![nobody_knows, [0_u8; 0], [0_u8; 0], true])?;
     Ok((replies, Ring::NEWS))
 }
 

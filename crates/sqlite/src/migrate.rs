@@ -19,9 +19,10 @@ pub struct Step {
     pub sql: &'static str,
 }
 
-const STEPS: [Step; 2] = [
+const STEPS: [Step; 3] = [
     Step { version: 1, name: "tables", sql: include_str!("../migrations/0001_tables.sql") },
     Step { version: 2, name: "memos", sql: include_str!("../migrations/0002_memos.sql") },
+    Step { version: 3, name: "failures", sql: include_str!("../migrations/0003_failures.sql") },
 ];
 
 /// All steps this version knows.

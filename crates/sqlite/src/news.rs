@@ -5,7 +5,7 @@ use turnwise_core::{JobHead, JobId, Timestamp};
 use turnwise_store::{AskNews, Change, Cursor, Load, News, Page, StoreError};
 
 use crate::{
-    rows::{self, Names},
+    rows::{self, Names, Told},
     store::Failure,
 };
 
@@ -49,9 +49,11 @@ pub(crate) fn news(conn: &Connection, ask: &AskNews, now: Timestamp) -> Result<N
     let mut changes = conn.prepare_cached(include_str!("../sql/changes.sql"))?;
     let mut changes = changes.query(params![last.change, ask.epoch.0])?;
     while let Some(row) = changes.next()? {
-        news.memos |= row.get::<_, bool>(1)?;
-        for (id, ran) in rows::unpack_changes(row.get_ref(0)?.as_blob().map_err(rusqlite::Error::from)?) {
-            news.changes.push(Change { id, ran, head: head(conn, id, &mut names)? });
+        news.memos |= row.get::<_, bool>(2)?;
+        let jobs = row.get_ref(0)?.as_blob().map_err(rusqlite::Error::from)?;
+        let failed = row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
+        for Told { id, ran, failed } in rows::unpack_changes(jobs, failed) {
+            news.changes.push(Change { id, ran, failed, head: head(conn, id, &mut names)? });
         }
     }
     Ok(news)

@@ -66,9 +66,14 @@ pub(crate) fn beat(conn: &Connection, beat: &Beat, now: Timestamp) -> Result<(Pu
     Ok((Pulse { now, alive: true, epoch: Some(epoch), nodes: living }, Ring::NONE))
 }
 
-pub(crate) fn leave(conn: &Connection, node: Incarnation) -> Result<()> {
+/// Whether it is gone; not while jobs are in its hands.
+pub(crate) fn leave(conn: &Connection, node: Incarnation) -> Result<bool> {
     stand_down(conn, node)?;
-    if holds(conn, node)? { mark_lost(conn, node) } else { bury(conn, node) }
+    let gone = !holds(conn, node)?;
+    if gone {
+        bury(conn, node)?;
+    }
+    Ok(gone)
 }
 
 pub(crate) fn lost_nodes(conn: &Connection, ask: AskLost, now: Timestamp) -> Result<Vec<LostNode>> {

@@ -178,20 +178,35 @@ pub(crate) fn unpack_ids(packed: &[u8]) -> impl Iterator<Item = JobId> {
     ids.iter().map(|id| JobId(Uuid::from_bytes(*id)))
 }
 
-/// Ids and how long each ran, one after the other.
-pub(crate) fn pack_changes(changes: &[(JobId, Option<Duration>)]) -> Vec<u8> {
-    let micros = |ran: Option<Duration>| ran.map_or(-1, |ran| i64::try_from(ran.as_micros()).unwrap_or(i64::MAX));
-    changes.iter().flat_map(|(id, ran)| id.0.into_bytes().into_iter().chain(micros(*ran).to_be_bytes())).collect()
+/// A job that changed, as it is told: the head is looked up by whoever hears of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Told {
+    pub(crate) id: JobId,
+    pub(crate) ran: Option<Duration>,
+    pub(crate) failed: bool,
 }
 
-pub(crate) fn unpack_changes(packed: &[u8]) -> impl Iterator<Item = (JobId, Option<Duration>)> {
+/// Ids and how long each ran, one after the other.
+pub(crate) fn pack_changes(changes: &[Told]) -> Vec<u8> {
+    let micros = |ran: Option<Duration>| ran.map_or(-1, |ran| i64::try_from(ran.as_micros()).unwrap_or(i64::MAX));
+    changes.iter().flat_map(|told| told.id.0.into_bytes().into_iter().chain(micros(told.ran).to_be_bytes())).collect()
+}
+
+/// The ids of those that failed: mostly none.
+pub(crate) fn pack_failed(changes: &[Told]) -> Vec<u8> {
+    changes.iter().filter(|told| told.failed).flat_map(|told| told.id.0.into_bytes()).collect()
+}
+
+pub(crate) fn unpack_changes(packed: &[u8], failed: &[u8]) -> impl Iterator<Item = Told> {
     let (changes, _) = packed.as_chunks::<24>();
-    changes.iter().map(|change| {
+    let failed: HashSet<JobId> = unpack_ids(failed).collect();
+    changes.iter().map(move |change| {
         let (id, ran) = change.split_at(16);
         let id: [u8; 16] = id.try_into().expect("24 bytes are 16 and 8");
         let ran: [u8; 8] = ran.try_into().expect("24 bytes are 16 and 8");
         let ran = u64::try_from(i64::from_be_bytes(ran)).ok().map(Duration::from_micros);
-        (JobId(Uuid::from_bytes(id)), ran)
+        let id = JobId(Uuid::from_bytes(id));
+        Told { id, ran, failed: failed.contains(&id) }
     })
 }
 
@@ -202,8 +217,10 @@ mod tests {
     #[test]
     fn packed_changes_read_back() {
         let id = |n| JobId(Uuid::from_u128(n));
-        let changes = [(id(1), None), (id(u128::MAX), Some(Duration::ZERO)), (id(7), Some(Duration::from_secs(3)))];
-        assert_eq!(unpack_changes(&pack_changes(&changes)).collect::<Vec<_>>(), changes);
+        let runs = [(1, None, true), (u128::MAX, Some(Duration::ZERO), false), (7, Some(Duration::from_secs(3)), true)];
+        let changes = runs.map(|(n, ran, failed)| Told { id: id(n), ran, failed });
+        let unpacked = unpack_changes(&pack_changes(&changes), &pack_failed(&changes)).collect::<Vec<_>>();
+        assert_eq!(unpacked, changes);
         let ids = [id(3), id(1)];
         assert_eq!(unpack_ids(&pack_ids(&ids)).collect::<Vec<_>>(), ids);
     }

@@ -11,7 +11,7 @@ use turnwise_store::{Author, Epoch, Settle, Settled, Settlement};
 
 use crate::{
     nodes::{bury, check_leading, holds, node_name},
-    rows,
+    rows::{self, Told},
     store::Failure,
 };
 
@@ -37,7 +37,7 @@ pub(crate) fn settle(
     for settlement in &settle.settlements {
         let (reply, written) = settle_one(conn, &hands, settlement, retention, now)?;
         if written && settlement.to.to != Target::Running {
-            changed.push((settlement.job, settlement.ran()));
+            changed.push(Told { id: settlement.job, ran: settlement.ran(), failed: settlement.failed() });
         }
         replies.push(reply);
     }
@@ -190,12 +190,13 @@ pub(crate) fn write(
 }
 
 /// Leaves word for the dispatcher, except for the one of epoch `told`, who knows.
-pub(crate) fn tell(conn: &Connection, told: Option<Epoch>, changed: &[(JobId, Option<Duration>)]) -> Result<()> {
+pub(crate) fn tell(conn: &Connection, told: Option<Epoch>, changed: &[Told]) -> Result<()> {
     if !changed.is_empty() {
         let told = told.map(|epoch| epoch.0);
         conn.prepare_cached(include_str!("../sql/tell.sql"))?.execute(params![
             told,
             rows::pack_changes(changed),
+            rows::pack_failed(changed),
             false
         ])?;
     }

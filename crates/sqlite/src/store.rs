@@ -152,7 +152,7 @@ impl Store for SqliteStore {
         self.inner.writer.write(move |conn, now| nodes::beat(conn, &beat, now)).await
     }
 
-    async fn leave(&self, node: Incarnation) -> Result<()> {
+    async fn leave(&self, node: Incarnation) -> Result<bool> {
         self.write(Ring::LEAD, move |conn, _| nodes::leave(conn, node)).await
     }
 

@@ -14,7 +14,7 @@ use turnwise_core::{
     Fence, GroupName, Incarnation, Job, JobHead, JobId, Json, KeyName, NewJob, Node, NodeName, Priority, QueueName,
     RetryPolicy, State, TaskName, Timestamp,
     job::{AssignedJob, Counts},
-    lifecycle::Target,
+    lifecycle::{End, Target},
 };
 
 use crate::{Bell, StoreError, store::*};
@@ -116,9 +116,17 @@ struct Mail {
 #[derive(Debug, Clone)]
 struct ChangeRow {
     told: Option<Epoch>,
-    jobs: Vec<(JobId, Option<Duration>)>,
+    jobs: Vec<Told>,
     /// Memos were written.
     memos: bool,
+}
+
+/// A [`Change`] without its head, which is looked up when it is told.
+#[derive(Debug, Clone, Copy)]
+struct Told {
+    id: JobId,
+    ran: Option<Duration>,
+    failed: bool,
 }
 
 impl Default for MemoryStore {
@@ -227,21 +235,18 @@ impl Store for MemoryStore {
         Ok(Pulse { now, alive: true, epoch, nodes })
     }
 
-    async fn leave(&self, node: Incarnation) -> Result<()> {
+    async fn leave(&self, node: Incarnation) -> Result<bool> {
         let mut data = self.data();
         if data.dispatcher.holder == Some(node) {
             data.dispatcher.holder = None;
         }
-        if data.jobs.values().any(|row| row.in_hands_of(node)) {
-            if let Some(node) = data.nodes.get_mut(&node) {
-                node.lost = true;
-            }
-        } else {
+        let gone = !data.jobs.values().any(|row| row.in_hands_of(node));
+        if gone {
             data.bury(node);
         }
         drop(data);
         self.bell.ring_lead();
-        Ok(())
+        Ok(gone)
     }
 
     async fn load(&self, load: Load) -> Result<Page> {
@@ -277,7 +282,7 @@ impl Store for MemoryStore {
         let memos = unseen.clone().any(|(_, row)| row.memos);
         let changes = unseen
             .flat_map(|(_, row)| &row.jobs)
-            .map(|(id, ran)| Change { id: *id, ran: *ran, head: data.jobs.get(id).map(Row::head) })
+            .map(|&Told { id, ran, failed }| Change { id, ran, failed, head: data.jobs.get(&id).map(Row::head) })
             .collect();
         Ok(News { now, cursor, jobs, changes, memos })
     }
@@ -364,7 +369,7 @@ impl Store for MemoryStore {
         for settlement in settle.settlements {
             let (reply, written) = data.settle_one(holder, lost, &settlement, now, self.options.retention);
             if written && settlement.to.to != Target::Running {
-                changed.push((settlement.job, settlement.ran()));
+                changed.push(Told { id: settlement.job, ran: settlement.ran(), failed: settlement.failed() });
             }
             replies.push(reply);
         }
@@ -412,7 +417,7 @@ impl Store for MemoryStore {
             .map(|intervention| {
                 let reply = data.control_one(intervention, now, self.options.retention);
                 if reply == Settled::Applied && intervention.to.to != Target::CancelRequested {
-                    changed.push((intervention.job, None));
+                    changed.push(Told { id: intervention.job, ran: None, failed: false });
                 }
                 reply
             })
@@ -595,7 +600,7 @@ impl Data {
         self.assignments.retain(|(to, _), _| *to != node);
     }
 
-    fn tell(&mut self, told: Option<Epoch>, jobs: Vec<(JobId, Option<Duration>)>) {
+    fn tell(&mut self, told: Option<Epoch>, jobs: Vec<Told>) {
         if !jobs.is_empty() {
             self.write_change(ChangeRow { told, jobs, memos: false });
         }
@@ -786,16 +791,14 @@ impl Settlement {
     pub fn ran(&self) -> Option<Duration> {
         Some(self.finished_at?.since(self.started_at?))
     }
+
+    /// Whether this ends the job as failed.
+    pub fn failed(&self) -> bool {
+        matches!(self.to.to, Target::Finish { end: End::Failed, .. })
+    }
 }
 
 fn read_cursor(cursor: &Cursor) -> Result<(i64, i64)> {
     let parts = cursor.0.split_once(' ').and_then(|(seq, change)| Some((seq.parse().ok()?, change.parse().ok()?)));
     parts.ok_or_else(|| StoreError::broken("read a cursor", format!("{:?} is not one of this store's", cursor.0)))
-}
-
-/// A fresh batch id from the caller's randomness.
-impl BatchId {
-    pub fn from_random(bytes: [u8; 16]) -> Self {
-        Self(uuid::Builder::from_random_bytes(bytes).into_uuid())
-    }
 }

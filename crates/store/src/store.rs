@@ -50,9 +50,10 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// Taking it raises the epoch; the holder that beats without `lead` gives it up at once. A node that is unknown or lost gets `alive: false`, and nothing is prolonged.
     async fn beat(&self, beat: Beat) -> Result<Pulse>;
 
-    /// Says good-bye: gives up dispatching at once and removes the node. If jobs are still in its hands it is marked
-    /// lost instead, for the dispatcher to see to.
-    async fn leave(&self, node: Incarnation) -> Result<()>;
+    /// Says good-bye: gives up dispatching at once, and removes the node with its mail. `true`: it is gone. `false`: jobs
+    /// are still in its hands, perhaps unread, and the node stays as it is, to settle them and call again; if it does
+    /// not, its lease runs out as any other's.
+    async fn leave(&self, node: Incarnation) -> Result<bool>;
 
     /// Reads unfinished jobs for the scheduler: a page in id order, or the named ones that are still there.
     async fn load(&self, load: Load) -> Result<Page>;
@@ -66,7 +67,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// at rest, or is locked by somebody, or whose node has left, is answered and left alone. Repeated, it answers what the first call did.
     async fn assign(&self, assign: Assign) -> Result<Vec<(JobId, AssignReply)>>;
 
-    /// The node's undelivered batches: those not in `known`. Kept until [`Settle::done`] names them.
+    /// The node's undelivered batches: those not in `known`, by id, each in the order of its picks. Kept until [`Settle::done`] names them.
     async fn assignments(&self, node: Incarnation, known: Vec<BatchId>) -> Result<Vec<Delivery>>;
 
     /// Writes decisions about assigned jobs, each guarded by its fence and its node, and removes the batches in `done`.
@@ -213,6 +214,8 @@ pub struct Change {
     pub id: JobId,
     /// How long it ran, if this was the end of a run.
     pub ran: Option<Duration>,
+    /// Whether this ended it as failed. A person's decision does not count: nobody need be told of trouble.
+    pub failed: bool,
     /// What it is now; `None`: finished.
     pub head: Option<JobHead>,
 }
@@ -220,6 +223,13 @@ pub struct Change {
 /// A batch of assignments; chosen by the dispatcher, so that a repeated assign is recognised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BatchId(pub Uuid);
+
+impl BatchId {
+    /// A fresh id from the caller's clock and randomness; later ones are greater, so that mail is read in order.
+    pub fn in_order(now: Timestamp, random: u64) -> Self {
+        Self(Uuid::from_u64_pair(u64::try_from(now.micros()).unwrap_or(0), random))
+    }
+}
 
 #[derive(Debug, Clone)]
 pub struct Assign {

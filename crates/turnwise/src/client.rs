@@ -5,7 +5,6 @@ use std::{sync::Arc, time::Duration};
 use turnwise_core::{
     Invalid, Job, JobId, NewJob, Timestamp,
     lifecycle::{self, Event, Illegal, Standing, Target},
-    why::{Gate, gates},
 };
 use turnwise_executor::{
     Config, Registry,
@@ -36,6 +35,9 @@ pub enum Error {
     NoSuchJob(JobId),
     #[error("job {0} keeps changing; look at it again")]
     Restless(JobId),
+    /// Others change the same settings all the time; what was asked for may or may not be among it.
+    #[error("the settings of {0} keep changing; look at them again")]
+    Contested(String),
 }
 
 /// What a cancel came to.
@@ -156,12 +158,6 @@ impl Turnwise {
 
     pub async fn nodes(&self) -> Result<Fleet, Error> {
         Ok(self.store().nodes().await?)
-    }
-
-    /// What holds the job up; nothing for a job that runs or has ended.
-    pub async fn why(&self, job: &Job) -> Result<Vec<Gate>, Error> {
-        let fleet = self.nodes().await?;
-        Ok(gates(job, &fleet.nodes, fleet.now))
     }
 
     /// Stops a job: at once if it has not begun, else by telling the node that has it.

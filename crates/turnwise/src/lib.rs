@@ -20,12 +20,16 @@
 //! ```
 //!
 //! [`client`] opening a database, submitting, looking, deciding → [`request`] what is submitted → [`tx`] submitting in
-//! your own transaction → [`executor`](Turnwise::executor) running tasks.
+//! your own transaction → [`executor`](Turnwise::executor) running tasks → [`settings`] weights, limits and pauses →
+//! [`overview`] how much there is → [`view`] why a job waits, and what would change it.
 
 pub mod client;
 pub mod id;
 pub mod request;
 pub mod tx;
+pub mod settings;
+pub mod overview;
+pub mod view;
 
 pub use client::{Error, Turnwise};
 pub use request::JobRequest;

@@ -8,7 +8,7 @@ use crate::{
     heap,
     job::{Fence, JobHead, JobId, State},
     lifecycle::ALONE_CRASHES,
-    settings::OnError,
+    settings::{OnError, Pause},
     time::Timestamp,
 };
 
@@ -185,16 +185,16 @@ impl Scheduler {
             return;
         }
         let queue = self.queue_of(slot);
-        let trouble = failed || rest.is_some_and(|rest| rest.stuck);
-        if trouble && self.queues[queue as usize].settings.on_error == OnError::Pause {
-            self.pauses.push((self.queues[queue as usize].name.clone(), id));
+        let in_flight = matches!(self.backlog.place(slot), Place::Picked | Place::Assigned);
+        if failed || rest.is_some_and(|rest| rest.stuck) {
+            self.pause_on_error(now, queue, id);
         }
-        if matches!(self.backlog.place(slot), Place::Picked | Place::Assigned) {
+        if in_flight {
             self.leave_flight(now, slot, ran);
         }
         let Some(rest) = rest else { return self.drop_slot(now, slot) };
-        if self.backlog.place(slot) == Place::Ready || self.backlog.place(slot) == Place::Future {
-            // Told twice; what is known already is at least as new.
+        if !in_flight {
+            // Told twice, or late; what is known of it already is at least as new.
             return;
         }
         self.backlog.set_fence(slot, fence);
@@ -206,6 +206,16 @@ impl Scheduler {
             extra.locked = 0;
         }
         self.put_to_rest(now, slot, rest.due, self.queues[queue as usize].serial());
+    }
+
+    /// A queue that is set to pause on an error starts nothing more from here on; the caller makes that a setting.
+    fn pause_on_error(&mut self, now: Timestamp, at: Index, job: JobId) {
+        let queue = &mut self.queues[at as usize];
+        if queue.settings.on_error == OnError::Pause && queue.settings.paused.is_none() {
+            queue.settings.paused = Some(Pause { since: now, reason: None });
+            self.pauses.push((queue.name.clone(), job));
+            self.refresh_queue(now, at);
+        }
     }
 
     pub(super) fn reply(&mut self, now: Timestamp, id: JobId, reply: Reply) {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use std::cmp::Reverse;
+
 use super::{Remembered, Scheduler, tables::*};
 use crate::{
     backlog::Place,
@@ -132,7 +134,24 @@ impl Scheduler {
             set_bucket(&mut key.bucket, key.settings.rate, now);
             self.unpark(now, index(at));
         }
+        self.watch_rates(now);
         self.classify(now);
+    }
+
+    /// A bucket that is empty wakes whoever waits for it when it no longer is: also one that was just made.
+    fn watch_rates(&mut self, now: Timestamp) {
+        let queues = (0..).zip(&self.queues).map(|(at, queue)| (queue.bucket, Alarm::Queue(at)));
+        let owners = (0..)
+            .zip(&self.owners)
+            .map(|(at, owner)| (owner.special.as_ref().and_then(|s| s.bucket), Alarm::Owner(at)));
+        let tasks = self.tasks.iter().map(|task| (task.bucket, Alarm::Task));
+        let keys = (0..).zip(&self.keys).map(|(at, key)| (key.bucket, Alarm::Key(at)));
+        let empty = queues.chain(owners).chain(tasks).chain(keys).filter_map(|(bucket, alarm)| {
+            let bucket = bucket.filter(|bucket| !bucket.allows(now))?;
+            Some(Reverse((bucket.next(), alarm)))
+        });
+        let empty: Vec<_> = empty.collect();
+        self.alarms.extend(empty);
     }
 
     pub(super) fn set_queue(&mut self, now: Timestamp, at: Index, settings: QueueSettings) {

@@ -197,11 +197,10 @@ pub async fn a_job_given_to_a_node_that_leaves_meanwhile_is_not_stranded(h: &imp
         let leaving = tokio::spawn(async move { until_answered(|| other.leave(BETA)).await });
         let order = scene.order(1, picks);
         until_answered(|| scene.store.assign(order.clone())).await;
-        leaving.await.expect("no caller panics");
-        if scene.state(round).await == State::Scheduled {
-            let lost = scene.lost().await;
-            assert_eq!(lost.iter().map(|lost| lost.jobs.len()).collect::<Vec<_>>(), [1], "somebody must see to it");
-        }
+        let left = leaving.await.expect("no caller panics");
+        let given = scene.state(round).await == State::Scheduled;
+        assert_eq!(left, !given, "it left without the job, or stays for it");
+        assert_eq!(scene.mail(BETA).await.len(), usize::from(given), "it can still read of it");
     }
 }
 
@@ -241,6 +240,19 @@ pub async fn two_dispatchers_give_each_job_once(h: &impl Harness) {
     }
     delivered.sort_unstable();
     assert_eq!(delivered, held, "what was given and what arrives");
+}
+
+pub async fn a_batch_is_answered_and_delivered_in_the_order_of_its_picks(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    scene.enqueue([1, 2, 3, 4]).await;
+    for (number, node) in [(1, BETA), (2, ALPHA)] {
+        let wanted = if node == BETA { [4, 2] } else { [3, 1] };
+        let picks = scene.picks(&wanted, node).await;
+        let replies = scene.store.assign(scene.order(number, picks)).await.expect("assign");
+        assert_eq!(replies.iter().map(|(job, _)| *job).collect::<Vec<_>>(), wanted.map(id));
+        let mail = scene.mail(node).await;
+        assert_eq!(mail[0].jobs.iter().map(|job| job.id).collect::<Vec<_>>(), wanted.map(id));
+    }
 }
 
 pub async fn a_known_batch_is_not_delivered_again(h: &impl Harness) {

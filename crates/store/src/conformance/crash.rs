@@ -1,7 +1,7 @@
 //! The process dies at every step of a story, before the step or after it with the reply lost; the others clear up.
 //!
-//! The story has one of each: a success, a retry, a cancel, a second node, a person's decision, a node that leaves with
-//! work in its hands. Whatever the moment, every job comes to exactly one end, what was confirmed stays so, and at rest
+//! The story has one of each: a success, a retry, a cancel, a second node, a person's decision, a node that falls
+//! silent with work in its hands. Whatever the moment, every job comes to exactly one end, what was confirmed stays so, and at rest
 //! nothing is left over.
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -146,7 +146,11 @@ impl Story {
         self.assign(&alpha, ALPHA, epoch, 2, &[(2, ALPHA)]).await?;
         self.settle(&alpha, scene::by(ALPHA), &[(2, ended(scene::done()))], vec![batch(2)]).await?;
 
-        beta.leave(BETA).await?;
+        assert!(!beta.leave(BETA).await?, "{}: a job is in its hands", self.what);
+        // It calls no second time: its lease runs out.
+        h.advance(LEASE + SECOND).await;
+        let pulse = alpha.beat(scene::beat(ALPHA, true)).await?;
+        assert_eq!(pulse.epoch, Some(epoch));
         let lost = alpha.lost_nodes(AskLost { holder: ALPHA, epoch, expire: true, limit: ALL }).await?;
         assert_eq!(lost.iter().map(|lost| lost.jobs.len()).collect::<Vec<_>>(), [1]);
         let author = Author::Dispatcher { holder: ALPHA, epoch, lost: BETA, bury: true };
@@ -154,7 +158,8 @@ impl Story {
         self.assign(&alpha, ALPHA, epoch, 3, &[(6, ALPHA)]).await?;
         self.settle(&alpha, scene::by(ALPHA), &[(6, ended(scene::done()))], vec![batch(3)]).await?;
         alpha.prune(Some(seen), ALL).await?;
-        alpha.leave(ALPHA).await
+        assert!(alpha.leave(ALPHA).await?, "{}: nothing is in its hands", self.what);
+        Ok(())
     }
 
     async fn assign(
@@ -258,7 +263,7 @@ impl Story {
             }
             self.run_at_gamma(&store, epoch, 100 + round as u128, &heads).await;
         }
-        store.leave(GAMMA).await.expect("leave");
+        assert!(store.leave(GAMMA).await.expect("leave"), "{}", self.what);
     }
 
     async fn beta_ends_its_work(&mut self) {
@@ -268,7 +273,7 @@ impl Story {
             mail.iter().flat_map(|delivery| &delivery.jobs).map(|job| (number(job.id), ended(scene::done()))).collect();
         let batches = mail.iter().map(|delivery| delivery.batch).collect();
         self.settle(&beta, scene::by(BETA), &held, batches).await.expect("settle");
-        beta.leave(BETA).await.expect("leave");
+        assert!(beta.leave(BETA).await.expect("leave"), "{}", self.what);
     }
 
     async fn bury_the_lost(&mut self, store: &Arc<dyn Store>, epoch: Epoch) {

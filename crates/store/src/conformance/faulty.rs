@@ -77,7 +77,7 @@ impl Store for Faulty {
     async fn beat(&self, beat: Beat) -> Result<Pulse> {
         self.call(self.inner.beat(beat)).await
     }
-    async fn leave(&self, node: Incarnation) -> Result<()> {
+    async fn leave(&self, node: Incarnation) -> Result<bool> {
         self.call(self.inner.leave(node)).await
     }
     async fn load(&self, load: Load) -> Result<Page> {

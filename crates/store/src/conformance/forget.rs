@@ -28,7 +28,20 @@ pub async fn without_retention_an_end_is_told_all_the_same(h: &impl Harness) {
     scene.give(1, &[1], BETA).await;
     let begin = scene.news(None).await.cursor;
     scene.end(BETA, 1, done()).await;
-    assert_eq!(scene.news(Some(begin)).await.changes, [Change { id: id(1), ran: Some(SECOND), head: None }]);
+    assert_eq!(
+        scene.news(Some(begin)).await.changes,
+        [Change { id: id(1), ran: Some(SECOND), failed: false, head: None }]
+    );
+}
+
+pub async fn without_retention_a_failure_is_told_as_one(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    scene.enqueue([1]).await;
+    scene.give(1, &[1], BETA).await;
+    let begin = scene.news(None).await.cursor;
+    scene.end(BETA, 1, Outcome::Fail("for good".into())).await;
+    let expected = [Change { id: id(1), ran: Some(SECOND), failed: true, head: None }];
+    assert_eq!(scene.news(Some(begin)).await.changes, expected);
 }
 
 pub async fn without_retention_a_repeated_settle_is_told_gone(h: &impl Harness) {

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use turnwise_core::{JobId, State, lifecycle::Event};
+use turnwise_core::{
+    JobId, State,
+    lifecycle::{Event, Outcome, POISON_CRASHES},
+};
 
 use super::{Harness, scene::*};
 use crate::store::*;
@@ -136,9 +139,61 @@ pub async fn another_nodes_end_is_told_with_how_long_it_ran(h: &impl Harness) {
     let changes = changes_as_set(news.changes);
     let stuck = scene.head(2).await;
     let expected =
-        [Change { id: id(1), ran: Some(SECOND), head: None }, Change { id: id(2), ran: Some(SECOND), head: stuck }];
+        [(id(1), None), (id(2), stuck)].map(|(id, head)| Change { id, ran: Some(SECOND), failed: false, head });
     assert_eq!(changes, expected);
     assert_eq!(scene.news(Some(news.cursor)).await.changes, []);
+}
+
+pub async fn another_nodes_failure_is_told_as_one_and_no_other_end_is(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    let policies = [(1, "none"), (2, "none"), (3, "manual"), (4, "none"), (5, "none")];
+    scene.submit(policies.map(|(n, retry)| job_with_retry(n, retry)).to_vec()).await;
+    scene.give(1, &[1, 2, 3, 4, 5], BETA).await;
+    let begin = scene.news(None).await.cursor;
+    let ends = [done(), failed("no retries"), failed("ask"), Outcome::Cancelled, Outcome::Fail("for good".into())];
+    let mut settlements = Vec::new();
+    for (n, outcome) in (1..).zip(ends) {
+        settlements.push(scene.settlement(n, &Event::Ended(outcome)).await);
+    }
+    // All in one call: each must be told with its own.
+    assert_eq!(scene.settle(by(BETA), settlements).await, [Settled::Applied; 5]);
+    let changes = changes_as_set(scene.news(Some(begin)).await.changes);
+    let told: Vec<_> = changes.iter().map(|change| (change.id, change.failed, change.head.is_some())).collect();
+    let (end, failure, rest) = ((false, false), (true, false), (false, true));
+    let expected = [(1, end), (2, failure), (3, rest), (4, end), (5, failure)];
+    assert_eq!(told, expected.map(|(n, (failed, rests))| (id(n), failed, rests)));
+}
+
+pub async fn a_lost_nodes_last_crash_is_told_to_the_next_dispatcher_as_a_failure(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    scene.enqueue([1]).await;
+    let mut begin = scene.news(None).await.cursor;
+    for round in 1..=u128::from(POISON_CRASHES) {
+        assert_eq!(scene.state(1).await, State::Waiting, "it is not poison yet");
+        begin = scene.news(Some(begin)).await.cursor;
+        scene.give(round, &[1], BETA).await;
+        assert_eq!(scene.start(BETA, 1).await, Settled::Applied);
+        scene.lose_beta(h).await;
+        let settlement = scene.settlement(1, &Event::NodeLost).await;
+        assert_eq!(scene.settle_one(scene.for_lost(BETA, true), settlement).await, Settled::Applied);
+        scene.store.join(join(BETA, "beta")).await.expect("join");
+    }
+    assert_eq!(scene.state(1).await, State::Failed);
+    let ask = AskNews { cursor: Some(begin), epoch: Epoch(scene.epoch.0 + 1), asleep: false };
+    let changes = scene.store.news(ask).await.expect("news").changes;
+    assert_eq!(changes, [Change { id: id(1), ran: None, failed: true, head: None }]);
+}
+
+pub async fn a_job_that_a_person_gives_up_is_not_told_as_a_failure(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    scene.submit(vec![job_with_retry(1, "manual")]).await;
+    scene.give(1, &[1], BETA).await;
+    scene.end(BETA, 1, failed("no")).await;
+    let begin = scene.news(None).await.cursor;
+    assert_eq!(scene.intervene(1, Event::GiveUp).await, Settled::Applied);
+    assert_eq!(scene.state(1).await, State::Failed);
+    let expected = [Change { id: id(1), ran: None, failed: false, head: None }];
+    assert_eq!(scene.news(Some(begin)).await.changes, expected);
 }
 
 pub async fn a_start_is_no_news(h: &impl Harness) {
@@ -196,7 +251,7 @@ pub async fn a_persons_decision_is_told(h: &impl Harness) {
     assert_eq!(scene.intervene(2, Event::Retry).await, Settled::Applied);
     let changes = changes_as_set(scene.news(Some(begin)).await.changes);
     let waiting = scene.head(2).await;
-    let expected = [Change { id: id(1), ran: None, head: None }, Change { id: id(2), ran: None, head: waiting }];
+    let expected = [(id(1), None), (id(2), waiting)].map(|(id, head)| Change { id, ran: None, failed: false, head });
     assert_eq!(changes, expected);
 }
 

@@ -234,7 +234,7 @@ pub async fn of_sixteen_that_want_to_lead_one_does(h: &impl Harness) {
 
 pub async fn who_leaves_hands_over_at_once(h: &impl Harness) {
     let scene = Scene::led(h).await;
-    scene.store.leave(ALPHA).await.expect("leave");
+    assert!(scene.store.leave(ALPHA).await.expect("leave"));
     let nodes = scene.store.nodes().await.expect("nodes").nodes;
     assert_eq!(nodes.iter().map(|node| node.incarnation).collect::<Vec<_>>(), [BETA]);
     let epoch = scene.store.beat(beat(BETA, true)).await.expect("beat").epoch;
@@ -247,26 +247,54 @@ pub async fn a_clean_leave_takes_the_nodes_mail_along(h: &impl Harness) {
     scene.give(1, &[1], BETA).await;
     scene.end(BETA, 1, done()).await;
     assert_eq!(scene.mail(BETA).await.len(), 1, "nobody said it was done with");
-    scene.store.leave(BETA).await.expect("leave");
+    assert!(scene.store.leave(BETA).await.expect("leave"));
     assert_eq!(scene.mail(BETA).await, []);
 }
 
-pub async fn a_node_that_leaves_with_jobs_in_its_hands_is_lost(h: &impl Harness) {
+pub async fn a_node_does_not_leave_before_its_jobs_are_settled(h: &impl Harness) {
     let scene = Scene::led(h).await;
     scene.enqueue([1, 2]).await;
     scene.give(1, &[1, 2], BETA).await;
     scene.end(BETA, 1, done()).await;
-    scene.store.leave(BETA).await.expect("leave");
-    assert!(!scene.store.beat(beat(BETA, false)).await.expect("beat").alive);
-    let lost = scene.lost().await;
-    assert_eq!(lost.len(), 1, "{lost:?}");
-    assert_eq!(lost[0].jobs.iter().map(|held| held.id).collect::<Vec<_>>(), [id(2)]);
+    let mail = scene.mail(BETA).await;
+    assert!(!scene.store.leave(BETA).await.expect("leave"), "the second is still in its hands");
+    assert_eq!(scene.mail(BETA).await, mail, "it may not have read it yet");
+    assert_eq!(scene.lost().await, []);
+    assert!(scene.store.beat(beat(BETA, false)).await.expect("beat").alive);
+    assert_eq!(scene.end(BETA, 2, Outcome::Interrupted).await, Settled::Applied);
+    assert!(scene.store.leave(BETA).await.expect("leave"));
+    let nodes = scene.store.nodes().await.expect("nodes").nodes;
+    assert_eq!(nodes.iter().map(|node| node.incarnation).collect::<Vec<_>>(), [ALPHA]);
+    let job = scene.job(2).await;
+    assert_eq!((job.state, job.counts.crashes), (State::Waiting, 0), "nobody crashed");
+}
+
+pub async fn a_dispatcher_with_jobs_in_its_hands_gives_up_the_lead_and_stays(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    scene.enqueue([1]).await;
+    scene.give(1, &[1], ALPHA).await;
+    assert!(!scene.store.leave(ALPHA).await.expect("leave"));
+    let epoch = scene.store.beat(beat(BETA, true)).await.expect("beat").epoch;
+    assert_eq!(epoch, Some(Epoch(scene.epoch.0 + 1)), "the lead is free at once");
+    let pulse = scene.store.beat(beat(ALPHA, false)).await.expect("beat");
+    assert_eq!((pulse.alive, pulse.epoch), (true, None));
+    assert_eq!(scene.end(ALPHA, 1, done()).await, Settled::Applied);
+    assert!(scene.store.leave(ALPHA).await.expect("leave"));
+}
+
+pub async fn a_lost_node_that_leaves_stays_lost_until_its_jobs_are_seen_to(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    scene.enqueue([1]).await;
+    scene.give(1, &[1], BETA).await;
+    let lost = scene.lose_beta(h).await;
+    assert!(!scene.store.leave(BETA).await.expect("leave"));
+    assert_eq!(scene.lost().await, [lost]);
 }
 
 pub async fn an_unknown_node_may_leave(h: &impl Harness) {
     let scene = Scene::led(h).await;
     let before = scene.store.nodes().await.expect("nodes");
-    scene.store.leave(GAMMA).await.expect("leave");
+    assert!(scene.store.leave(GAMMA).await.expect("leave"));
     assert_eq!(scene.store.nodes().await.expect("nodes"), before);
 }
 

@@ -70,8 +70,8 @@ pub async fn a_repeated_leave_is_no_error(h: &impl Harness) {
     let twice = Twice::new(h).await;
     twice.scene.enqueue([1]).await;
     twice.scene.give(1, &[1], BETA).await;
-    twice.call(|| twice.scene.store.leave(BETA)).await;
-    twice.call(|| twice.scene.store.leave(ALPHA)).await;
+    assert!(!twice.call(|| twice.scene.store.leave(BETA)).await);
+    assert!(twice.call(|| twice.scene.store.leave(ALPHA)).await);
 }
 
 pub async fn a_repeated_look_shows_the_same(h: &impl Harness) {

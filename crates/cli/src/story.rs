@@ -1,0 +1,349 @@
+//! `turnwise demo`: a hundred collectives, four slots, one of them floods; the others come later with a few jobs each.
+//!
+//! Everything is real but the work: a store in memory, a node in this process, and a task that sleeps. [`ledger`] what
+//! happened when → [`view`] the terminal while it happens → [`entitlement`] what each should have had → [`picture`] the
+//! SVG.
+
+mod entitlement;
+mod ledger;
+mod picture;
+mod view;
+
+use std::{
+    fs,
+    ops::RangeInclusive,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+use turnwise::{
+    Config, Ctx, JobRequest, NodeName, Outcome, Registry, Turnwise, core::Invalid, executor::StartError, task,
+};
+
+use self::{
+    entitlement::Entitlement,
+    ledger::{Ledger, Times, mean},
+    picture::Picture,
+};
+use crate::{args, error::Failure, print, serve::block_on};
+
+/// How long one job holds its slot.
+const LENGTH: Duration = Duration::from_millis(20);
+/// What is submitted, as parts of what the slots can do in the time: together less than all of it, so that the story has
+/// an end also on a busy machine.
+const FLOOD_PART: f64 = 0.55;
+const LATE_PART: f64 = 0.25;
+/// When the others come, as parts of the time.
+const LATE: RangeInclusive<f64> = 0.1..=0.5;
+/// Where first come is first served, all jobs are of one group.
+const EVERYBODY: &str = "everybody";
+const NAMES: [&str; 6] = ["acme", "bakery", "clinic", "dentist", "embassy", "florist"];
+
+/// The group that floods; the numbers after it are the late collectives.
+const FLOOD: usize = 0;
+
+/// What was asked for.
+struct Story {
+    groups: usize,
+    slots: u32,
+    length: Duration,
+    flood: usize,
+    fifo: bool,
+    svg: PathBuf,
+}
+
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
+struct Work {
+    /// Its number in the ledger.
+    job: usize,
+}
+
+/// Holds a slot for a moment and notes when.
+#[task("demo", register = false)]
+async fn work(Work { job }: Work, ctx: Ctx, ledger: turnwise::State<Arc<Ledger>>) -> Outcome {
+    ledger.start(job);
+    tokio::select! {
+        () = tokio::time::sleep(LENGTH) => {}
+        () = ctx.cancelled() => return Outcome::cancelled(),
+    }
+    ledger.end(job);
+    Outcome::done()
+}
+
+pub(crate) fn demo(wish: &args::Demo) -> Result<(), Failure> {
+    let story = Story::read(wish)?;
+    // Before the wait, not after it.
+    fs::write(&story.svg, "").map_err(|error| unwritable(&story.svg, &error))?;
+    let told = block_on(tell(&story))?;
+    let svg = told.picture(&story).draw();
+    fs::write(&story.svg, svg).map_err(|error| unwritable(&story.svg, &error))?;
+    told.print(&story)?;
+    Ok(())
+}
+
+fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
+    Invalid::new("svg", format!("{}: {error}", path.display())).into()
+}
+
+impl Story {
+    fn read(wish: &args::Demo) -> Result<Self, Invalid> {
+        let seconds = match &wish.minutes {
+            Some(minutes) => number("minutes", Some(minutes), 1, 1..=60)? * 60,
+            None => number("seconds", wish.seconds.as_ref(), 20, 1..=3_600)?,
+        };
+        let slots = number("slots", wish.slots.as_ref(), 4, 1..=1_000)?;
+        let length = Duration::from_secs(seconds.into());
+        let usual = part_of(FLOOD_PART, length, slots);
+        let flood = match &wish.flood {
+            Some(flood) => number("flood", Some(flood), 1, 1..=1_000_000)? as usize,
+            None => usual,
+        };
+        let svg = wish.svg.clone().unwrap_or_else(|| PathBuf::from("turnwise-demo.svg"));
+        let groups = number("groups", wish.groups.as_ref(), 100, 2..=10_000)? as usize;
+        Ok(Self { groups, slots, length, flood, fifo: wish.fifo, svg })
+    }
+
+    fn name(&self, group: usize) -> String {
+        match group.checked_sub(1) {
+            None => "flood".to_owned(),
+            Some(late) => NAMES.get(late).map_or_else(|| format!("collective-{group}"), |name| (*name).to_owned()),
+        }
+    }
+
+    /// Rows for people: the flood, some collectives by name, and all the others together.
+    fn rows(&self) -> Vec<Row> {
+        let alone =
+            (0..self.groups.min(1 + NAMES.len())).map(|group| Row { name: self.name(group), groups: group..group + 1 });
+        let rest = 1 + NAMES.len()..self.groups;
+        let together = (!rest.is_empty()).then(|| Row { name: format!("{} others", rest.len()), groups: rest });
+        alone.chain(together).collect()
+    }
+
+    /// Who comes when with how many jobs: in turn, one each at first, then one to three.
+    fn arrivals(&self) -> Vec<Arrival> {
+        let late = self.groups - 1;
+        let jobs = part_of(LATE_PART, self.length, self.slots).max(late);
+        let mut arrivals = Vec::new();
+        let mut planned = 0;
+        for visit in 0.. {
+            if planned >= jobs {
+                break;
+            }
+            let (round, group) = (visit / late, 1 + visit % late);
+            let count = if round == 0 { 1 } else { (1 + (round + group) % 3).min(jobs - planned) };
+            planned += count;
+            arrivals.push(Arrival { at: Duration::ZERO, group, count });
+        }
+        let step = self.length.mul_f64(LATE.end() - LATE.start()) / u32::try_from(arrivals.len()).unwrap_or(u32::MAX);
+        let mut at = self.length.mul_f64(*LATE.start());
+        for arrival in &mut arrivals {
+            arrival.at = at;
+            at += step;
+        }
+        arrivals
+    }
+}
+
+struct Row {
+    name: String,
+    groups: std::ops::Range<usize>,
+}
+
+struct Arrival {
+    at: Duration,
+    group: usize,
+    count: usize,
+}
+
+/// How many jobs fill this part of the slots' time.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // positive, and an hour of a thousand slots fits
+fn part_of(part: f64, length: Duration, slots: u32) -> usize {
+    (part * f64::from(slots) * length.as_secs_f64() / LENGTH.as_secs_f64()).ceil() as usize
+}
+
+fn number(field: &'static str, text: Option<&String>, usual: u32, range: RangeInclusive<u32>) -> Result<u32, Invalid> {
+    let Some(text) = text else { return Ok(usual) };
+    let bad = || Invalid::new(field, format!("must be {} to {}, not {text:?}", range.start(), range.end()));
+    text.parse().ok().filter(|number| range.contains(number)).ok_or_else(bad)
+}
+
+/// Runs the story; returns what is in the ledger at its end.
+async fn tell(story: &Story) -> Result<Told, Failure> {
+    let arrivals = story.arrivals();
+    let mut owners = vec![FLOOD; story.flood];
+    owners.extend(arrivals.iter().flat_map(|arrival| std::iter::repeat_n(arrival.group, arrival.count)));
+    let ledger = Arc::new(Ledger::new(&owners, story.groups));
+
+    let turnwise = Turnwise::open("memory:").await?;
+    let mut config = Config::new(NodeName::new("demo")?);
+    config.slots = story.slots;
+    let mut registry = Registry::new();
+    registry.register(work).map_err(StartError::from)?;
+    let executor = turnwise.executor_with(config).registry(registry).state(ledger.clone()).build()?;
+    // The flood is there when the node opens: storing a great many jobs is no part of the story.
+    submit(&turnwise, story, &ledger, FLOOD, 0..story.flood).await?;
+    ledger.begin();
+    let begun = Instant::now();
+    executor.start().await?;
+    let submits = async {
+        let mut next = story.flood;
+        for arrival in &arrivals {
+            sleep_until(begun + arrival.at).await;
+            submit(&turnwise, story, &ledger, arrival.group, next..next + arrival.count).await?;
+            next += arrival.count;
+        }
+        ledger.all_ended().await;
+        // For a last look at full bars.
+        sleep(view::REDRAW).await;
+        Ok(())
+    };
+    let told = tokio::select! {
+        // Out of time: what has not ended by now is told as it stands.
+        submitted = timeout_at(begun + story.length, submits) => submitted.unwrap_or(Ok(())),
+        closed = view::show(story, &ledger) => Err(Failure::from(closed)),
+    };
+    let (now, jobs) = ledger.close();
+    executor.stop().await;
+    told.map(|()| Told::new(story, now, jobs))
+}
+
+async fn submit(
+    turnwise: &Turnwise,
+    story: &Story,
+    ledger: &Ledger,
+    group: usize,
+    jobs: std::ops::Range<usize>,
+) -> Result<(), Failure> {
+    let name = if story.fifo { EVERYBODY.to_owned() } else { story.name(group) };
+    let requests: Vec<JobRequest> = jobs.clone().map(|job| work.job(Work { job }).group(&name)).collect();
+    ledger.submit(jobs);
+    turnwise.submit_all(requests).await?;
+    Ok(())
+}
+
+/// What happened, all times in seconds from the beginning.
+struct Told {
+    end: f64,
+    jobs: Vec<Times>,
+    /// From the first submit of a late collective to the last: all want something now.
+    contended: RangeInclusive<f64>,
+    entitlement: Entitlement,
+}
+
+impl Told {
+    fn new(story: &Story, now: f64, jobs: Vec<Times>) -> Self {
+        let last = jobs.iter().map(|job| job.ended).try_fold(0.0, |last, ended| Some(f64::max(last, ended?)));
+        let end = last.unwrap_or(now);
+        let late = || jobs.iter().filter(|job| job.group != FLOOD).filter_map(|job| job.submitted);
+        let contended = late().fold(end, f64::min)..=late().fold(0.0, f64::max);
+        let entitlement = Entitlement::compute(&jobs, story.groups, story.slots, end, &contended);
+        Self { end, jobs, contended, entitlement }
+    }
+
+    /// How long a job waited; `false`: it waits still.
+    fn wait(&self, job: &Times) -> Option<(f64, bool)> {
+        Some((job.started.unwrap_or(self.end) - job.submitted?, job.started.is_some()))
+    }
+
+    fn print(&self, story: &Story) -> Result<(), Failure> {
+        let served = |groups: &std::ops::Range<usize>| -> f64 {
+            let jobs = self.jobs.iter().filter(|job| groups.contains(&job.group));
+            jobs.map(|job| job.slot_time(&self.contended, self.end)).sum()
+        };
+        let all = served(&(0..story.groups)).max(f64::MIN_POSITIVE);
+        let rows = story.rows().into_iter().map(|row| {
+            let jobs: Vec<_> = self.jobs.iter().filter(|job| row.groups.contains(&job.group)).collect();
+            let ended = jobs.iter().filter(|job| job.ended.is_some()).count();
+            let count = if ended == jobs.len() { ended.to_string() } else { format!("{ended} of {}", jobs.len()) };
+            // Jobs of a group are in the ledger in the order they came.
+            let firsts = row.groups.clone().filter_map(|group| jobs.iter().find(|job| job.group == group));
+            [
+                row.name,
+                count,
+                waited(firsts.filter_map(|job| self.wait(job))),
+                waited(jobs.iter().filter_map(|job| self.wait(job))),
+                percent(served(&row.groups) / all),
+                percent(self.entitlement.share(row.groups)),
+            ]
+        });
+        print::lines([""])?;
+        print::table(["GROUP", "JOBS", "FIRST WAIT", "MEAN WAIT", "SHARE", "ENTITLED TO"], rows)?;
+        let late: Vec<_> = self.jobs.iter().filter(|job| job.group != FLOOD).filter_map(|job| self.wait(job)).collect();
+        let longest = late.iter().copied().max_by(|(one, _), (other, _)| one.total_cmp(other));
+        let order = if story.fifo { "first come, first served" } else { "in turn" };
+        print::lines([
+            String::new(),
+            format!(
+                "{order}: the late collectives' jobs waited {} on average, {} at most",
+                waited(late.iter().copied()),
+                waited(longest.into_iter())
+            ),
+            format!(
+                "(share of slot time from {} to {}, while they came; {} in all; waits of several groups are means)",
+                span(*self.contended.start()),
+                span(*self.contended.end()),
+                span(self.end),
+            ),
+            format!("picture: {}", story.svg.display()),
+        ])?;
+        Ok(())
+    }
+
+    fn picture<'a>(&'a self, story: &'a Story) -> Picture<'a> {
+        Picture { told: self, story }
+    }
+}
+
+/// The mean of some waits, with a sign if some of them are not over.
+fn waited(waits: impl Iterator<Item = (f64, bool)>) -> String {
+    let waits: Vec<_> = waits.collect();
+    let more = if waits.iter().all(|(_, over)| *over) { "" } else { "> " };
+    match mean(waits.iter().map(|(wait, _)| *wait)) {
+        Some(wait) => format!("{more}{}", span(wait)),
+        None => "-".to_owned(),
+    }
+}
+
+fn span(seconds: f64) -> String {
+    if seconds < 0.9995 { format!("{:.0} ms", seconds * 1e3) } else { format!("{seconds:.1} s") }
+}
+
+fn percent(part: f64) -> String {
+    format!("{:.1} %", part * 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn story(groups: usize, slots: u32, seconds: u64) -> Story {
+        let length = Duration::from_secs(seconds);
+        Story { groups, slots, length, flood: 10, fifo: false, svg: PathBuf::new() }
+    }
+
+    #[test]
+    fn every_collective_comes_and_all_come_in_time() {
+        for (groups, slots, seconds) in [(2, 1, 1), (10, 2, 2), (100, 4, 20), (10_000, 1, 1)] {
+            let arrivals = story(groups, slots, seconds).arrivals();
+            for group in 1..groups {
+                assert!(
+                    arrivals.iter().any(|arrival| arrival.group == group && arrival.count > 0),
+                    "{group} of {groups}"
+                );
+            }
+            let last = arrivals.last().expect("somebody comes").at;
+            assert!(last <= Duration::from_secs(seconds).mul_f64(*LATE.end()), "{last:?}");
+        }
+    }
+
+    #[test]
+    fn every_group_is_in_one_row() {
+        for groups in [2, 7, 8, 100] {
+            let rows = story(groups, 1, 1).rows();
+            let in_rows: Vec<usize> = rows.iter().flat_map(|row| row.groups.clone()).collect();
+            assert_eq!(in_rows, (0..groups).collect::<Vec<_>>());
+        }
+    }
+}

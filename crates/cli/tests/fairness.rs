@@ -1,0 +1,579 @@
+//! People set and see fairness with the real binary: weights, limits, pauses, why, simulate, top; on SQLite and PostgreSQL.
+//! `TURNWISE_FULL=1` floods with more jobs.
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    process::{Child, Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use turnwise::Timestamp;
+use turnwise_testpg::Cluster;
+
+/// A database, and a folder without anybody's settings to run commands in.
+struct Place {
+    directory: TempDir,
+    database: String,
+}
+
+impl Place {
+    fn on_sqlite() -> Self {
+        Self { directory: tempfile::tempdir().unwrap(), database: "sqlite:jobs.db".to_owned() }
+    }
+
+    fn on_postgres() -> Self {
+        Self { directory: tempfile::tempdir().unwrap(), database: Cluster::shared().fresh_database().unwrap() }
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_turnwise"));
+        command.args(args).current_dir(self.directory.path()).stdin(Stdio::null());
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("TURNWISE_")) {
+            command.env_remove(name);
+        }
+        command.env("TURNWISE_DATABASE", &self.database).env("TURNWISE_LOG", "off");
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        self.command(args).output().unwrap()
+    }
+
+    /// What the command prints; it must succeed.
+    fn told(&self, args: &[&str]) -> String {
+        succeeded(self.run(args), args)
+    }
+
+    fn json(&self, args: &[&str]) -> Value {
+        serde_json::from_str(&self.told(args)).unwrap()
+    }
+
+    fn enqueue(&self, args: &[&str]) -> String {
+        self.told(&[&["enqueue"], args].concat()).trim().to_owned()
+    }
+
+    /// Submits these jobs in one go, in this order.
+    fn enqueue_all(&self, jobs: impl IntoIterator<Item = Value>) -> Vec<String> {
+        let input: String = jobs.into_iter().map(|job| format!("{job}\n")).collect();
+        let mut command = self.command(&["enqueue", "--stdin"]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        // All of stdin is read before an id is written: neither side can block the other.
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        let ids = succeeded(child.wait_with_output().unwrap(), &["enqueue", "--stdin"]);
+        ids.lines().map(str::to_owned).collect()
+    }
+
+    /// Runs a node until nothing is left.
+    fn work_until_empty(&self, slots: &str) {
+        self.told(&["serve", "--demo-tasks", "--until-empty", "--slots", slots]);
+    }
+
+    fn serve(&self, args: &[&str]) -> Node {
+        let mut child = self.command(&[&["serve"], args].concat()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut ready = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut ready).unwrap();
+        assert!(ready.contains("ready"), "{ready}");
+        Node { child }
+    }
+
+    fn state(&self, id: &str) -> String {
+        self.json(&["job", id, "--json"])["state"].as_str().unwrap().to_owned()
+    }
+
+    fn wait_for_state(&self, id: &str, state: &str) {
+        wait_for(&format!("{id} to be {state}"), || (self.state(id) == state).then_some(()));
+    }
+
+    fn why(&self, id: &str) -> String {
+        self.told(&["why", id])
+    }
+
+    fn jobs(&self, flags: &[&str]) -> Vec<Run> {
+        let jobs = self.json(&[&["jobs", "--json", "--limit", "1000000"], flags].concat());
+        jobs.as_array().unwrap().iter().map(Run::of).collect()
+    }
+
+    /// The one listed under this name.
+    fn listed(&self, what: &str, name: &str) -> Value {
+        let all = self.json(&[what, "--json"]);
+        let found = all.as_array().unwrap().iter().find(|one| one["name"] == name);
+        found.unwrap_or_else(|| panic!("no {name} in {all}")).clone()
+    }
+
+    /// Refused with this code and one line that holds `part`.
+    fn refuses(&self, args: &[&str], code: i32, part: &str) {
+        let output = self.run(args);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {text}");
+        assert!(text.lines().count() == 1 && text.contains(part), "{args:?}: {text}");
+    }
+}
+
+/// A node; killed when the test is over.
+struct Node {
+    child: Child,
+}
+
+impl Node {
+    fn stop(mut self) {
+        let sent = Command::new("kill").args(["-s", "TERM", &self.child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // One that was stopped is gone already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A job and when it ran, in microseconds.
+#[derive(Debug, Clone)]
+struct Run {
+    id: String,
+    group: String,
+    state: String,
+    submitted: i64,
+    assigned: i64,
+    started: i64,
+    finished: i64,
+}
+
+impl Run {
+    fn of(job: &Value) -> Self {
+        let text = |name: &str| job[name].as_str().unwrap_or_default().to_owned();
+        let time = |name: &str| job[name].as_str().map_or(0, |time| time.parse::<Timestamp>().unwrap().micros());
+        Self {
+            id: text("id"),
+            group: text("group"),
+            state: text("state"),
+            submitted: time("submitted_at"),
+            assigned: time("assigned_at"),
+            started: time("started_at"),
+            finished: time("finished_at"),
+        }
+    }
+}
+
+/// The most runs that were going on at one moment.
+fn most_at_once(runs: &[Run]) -> i32 {
+    let mut steps: Vec<_> = runs.iter().flat_map(|run| [(run.started, 1), (run.finished, -1)]).collect();
+    // At the same microsecond an end comes before a start.
+    steps.sort_unstable();
+    let mut now = 0;
+    steps
+        .iter()
+        .map(|(_, step)| {
+            now += step;
+            now
+        })
+        .max()
+        .unwrap_or(0)
+}
+
+fn succeeded(output: Output, args: &[&str]) -> String {
+    assert!(output.status.success(), "{args:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Looks until `look` has found it; each look runs the binary, so this does not spin.
+fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(120) {
+        if let Some(found) = look() {
+            return found;
+        }
+    }
+    panic!("waited for {what} in vain");
+}
+
+fn sleep(ms: u32, group: &str) -> Value {
+    json!({"task": "sleep", "args": {"ms": ms}, "group": group})
+}
+
+macro_rules! on_both {
+    ($($name:ident),* $(,)?) => {
+        mod on_sqlite { $(#[test] fn $name() { super::$name(&super::Place::on_sqlite()); })* }
+        mod on_postgres { $(#[test] fn $name() { super::$name(&super::Place::on_postgres()); })* }
+    };
+}
+
+on_both!(
+    a_paused_group_waits_while_the_others_run,
+    a_paused_queue_waits_while_the_others_run,
+    a_limit_of_one_is_never_exceeded,
+    a_limit_changed_at_run_time_holds,
+    a_serial_queue_runs_in_the_order_of_submission,
+    a_rate_is_kept,
+    a_full_group_refuses_jobs,
+    a_queue_waits_for_another_to_be_sealed_and_empty,
+    a_queue_set_to_pause_on_an_error_pauses,
+    why_names_what_holds_a_job_up,
+    a_simulation_changes_nothing_and_foretells_the_waits,
+    weights_are_shares,
+    a_flood_cannot_delay_the_others,
+    everything_set_is_listed,
+);
+
+fn a_paused_group_waits_while_the_others_run(place: &Place) {
+    assert!(place.told(&["group", "pause", "acme", "--reason", "not paid"]).starts_with("group acme: paused since "));
+    let _node = place.serve(&["--demo-tasks", "--slots", "2"]);
+    let held = place.enqueue(&["noop", "--group", "acme"]);
+    let other = place.enqueue(&["noop", "--group", "other"]);
+    place.wait_for_state(&other, "success");
+    let why = place.why(&held);
+    assert!(why.starts_with("group acme is paused since ") && why.contains("(not paid)"), "{why}");
+    assert_eq!(place.state(&held), "waiting");
+    assert_eq!(place.listed("groups", "acme")["state"], "paused");
+    assert_eq!(place.listed("groups", "acme")["paused"]["reason"], "not paid");
+    place.told(&["group", "resume", "acme"]);
+    place.wait_for_state(&held, "success");
+    assert_eq!(place.listed("groups", "acme")["state"], "active");
+}
+
+fn a_paused_queue_waits_while_the_others_run(place: &Place) {
+    let _node = place.serve(&["--demo-tasks", "--slots", "2"]);
+    place.told(&["queue", "pause", "mail"]);
+    let held = place.enqueue(&["noop", "--queue", "mail"]);
+    let other = place.enqueue(&["noop"]);
+    place.wait_for_state(&other, "success");
+    assert!(place.why(&held).starts_with("queue mail is paused since "), "{}", place.why(&held));
+    let mail = place.listed("queues", "mail");
+    assert_eq!((&mail["state"], &mail["waiting"]), (&json!("paused"), &json!(1)));
+    place.told(&["queue", "resume", "mail"]);
+    place.wait_for_state(&held, "success");
+}
+
+fn a_limit_of_one_is_never_exceeded(place: &Place) {
+    for (set, field, value) in [
+        (["queue", "set", "q", "--concurrency", "1"], "queue", "q"),
+        (["group", "set", "g", "--concurrency", "1"], "group", "g"),
+        (["key", "set", "k", "--concurrency", "1"], "key", "k"),
+        (["task", "set", "sleep", "--concurrency", "1"], "task", "sleep"),
+    ] {
+        place.told(&set);
+        let ids = place.enqueue_all((0..8).map(|n| {
+            let mut job = sleep(20, &format!("group {n}"));
+            job[field] = json!(value);
+            job
+        }));
+        place.work_until_empty("4");
+        let runs: Vec<_> = place.jobs(&[]).into_iter().filter(|run| ids.contains(&run.id)).collect();
+        assert_eq!(runs.iter().filter(|run| run.state == "success").count(), 8, "{field}: {runs:?}");
+        assert_eq!(most_at_once(&runs), 1, "{field}: {runs:?}");
+    }
+}
+
+fn a_limit_changed_at_run_time_holds(place: &Place) {
+    place.told(&["queue", "set", "mail", "--concurrency", "3"]);
+    let job = |n: i32| json!({"task": "sleep", "args": {"ms": 50}, "queue": "mail", "group": format!("{}", n % 5)});
+    place.enqueue_all((0..60).map(job));
+    let node = place.serve(&["--demo-tasks", "--slots", "8"]);
+    let ended = || place.jobs(&["--state", "success"]).len();
+    wait_for("some to end", || (ended() >= 12).then_some(()));
+    place.told(&["queue", "set", "mail", "--concurrency", "1"]);
+    // It was submitted after the limit was lowered: whoever has seen it has seen the lower limit.
+    let mark = place.enqueue(&["noop"]);
+    place.wait_for_state(&mark, "success");
+    wait_for("the end", || (ended() == 61).then_some(()));
+    node.stop();
+    let seen = place.jobs(&["--queue", "default"])[0].assigned;
+    let runs = place.jobs(&["--queue", "mail"]);
+    assert_eq!(most_at_once(&runs), 3, "the first limit is used, and not exceeded");
+    let later: Vec<_> = runs.into_iter().filter(|run| run.assigned > seen).collect();
+    assert!(later.len() > 10, "it was lowered too late to see anything: {}", later.len());
+    assert_eq!(most_at_once(&later), 1, "{later:?}");
+}
+
+fn a_serial_queue_runs_in_the_order_of_submission(place: &Place) {
+    place.told(&["queue", "set", "line", "--concurrency", "serial"]);
+    let ids = place.enqueue_all((0..20).map(|n| {
+        let (group, priority) = (format!("g{}", n % 3), n % 10 + 1);
+        json!({"task": "sleep", "args": {"ms": 2}, "queue": "line", "group": group, "priority": priority})
+    }));
+    place.work_until_empty("4");
+    let mut runs = place.jobs(&["--queue", "line"]);
+    runs.sort_by_key(|run| run.started);
+    assert_eq!(runs.iter().map(|run| &run.id).collect::<Vec<_>>(), ids.iter().collect::<Vec<_>>());
+    assert_eq!(most_at_once(&runs), 1);
+}
+
+fn a_rate_is_kept(place: &Place) {
+    place.told(&["queue", "set", "slow", "--rate", "10/1s,1"]);
+    place.enqueue_all((0..8).map(|_| json!({"task": "noop", "queue": "slow"})));
+    place.work_until_empty("8");
+    let mut assigned: Vec<_> = place.jobs(&["--queue", "slow"]).iter().map(|run| run.assigned).collect();
+    assigned.sort_unstable();
+    assert_eq!(assigned.len(), 8);
+    // Seven tenths of a second, less what one write may be slower than another.
+    assert!(assigned[7] - assigned[0] >= 500_000, "{assigned:?}");
+}
+
+fn a_full_group_refuses_jobs(place: &Place) {
+    place.told(&["group", "set", "acme", "--max-waiting", "5"]);
+    // It knows no task, so all jobs wait; but it dispatches, which is who counts them.
+    let _node = place.serve(&[]);
+    let refused = wait_for("a refusal", || {
+        let output = place.run(&["enqueue", "noop", "--group", "acme"]);
+        (!output.status.success()).then_some(output)
+    });
+    assert_eq!(refused.status.code(), Some(1));
+    let text = String::from_utf8(refused.stderr).unwrap();
+    assert!(text.contains("group: \"acme\" has ") && text.contains("its limit is 5"), "{text}");
+    let waiting = place.listed("groups", "acme")["waiting"].as_u64().unwrap();
+    assert!(waiting >= 5, "refused at {waiting}");
+    place.enqueue(&["noop", "--group", "other"]);
+    place.told(&["group", "set", "acme", "--max-waiting", "none"]);
+    wait_for("the group to be open again", || {
+        place.run(&["enqueue", "noop", "--group", "acme"]).status.success().then_some(())
+    });
+}
+
+fn a_queue_waits_for_another_to_be_sealed_and_empty(place: &Place) {
+    place.told(&["queue", "set", "second", "--after", "first"]);
+    place.refuses(&["queue", "set", "first", "--after", "second"], 2, "after: queues would wait for each other");
+    let _node = place.serve(&["--demo-tasks", "--slots", "2"]);
+    let second = place.enqueue(&["noop", "--queue", "second"]);
+    let first = place.enqueue(&["noop", "--queue", "first"]);
+    place.wait_for_state(&first, "success");
+    let why = place.why(&second);
+    assert!(why.starts_with("queue second waits until queue first is finished"), "{why}");
+    assert_eq!(place.listed("queues", "second")["state"], "waiting");
+    place.told(&["queue", "seal", "first"]);
+    place.wait_for_state(&second, "success");
+    assert_eq!(place.listed("queues", "first")["state"], "finished");
+    assert!(!place.told(&["queue", "seal", "first", "--undo"]).contains("sealed"));
+}
+
+fn a_queue_set_to_pause_on_an_error_pauses(place: &Place) {
+    place.told(&["queue", "set", "mail", "--on-error", "pause"]);
+    let _node = place.serve(&["--demo-tasks", "--slots", "1"]);
+    let bad = place.enqueue(&["flaky", r#"{"fail":9}"#, "--queue", "mail", "--retry", "none"]);
+    place.wait_for_state(&bad, "failed");
+    let mail = wait_for("the pause", || Some(place.listed("queues", "mail")).filter(|mail| mail["state"] == "paused"));
+    assert!(mail["paused"]["reason"].as_str().unwrap().contains(&bad), "{mail}");
+    let next = place.enqueue(&["noop", "--queue", "mail"]);
+    assert!(place.why(&next).contains("queue mail is paused since"), "{}", place.why(&next));
+    place.told(&["queue", "resume", "mail"]);
+    place.wait_for_state(&next, "success");
+}
+
+fn why_names_what_holds_a_job_up(place: &Place) {
+    let alone = place.enqueue(&["noop"]);
+    assert!(place.why(&alone).starts_with("no node is running"));
+    place.told(&["cancel", &alone]);
+    assert!(place.why(&alone).starts_with("it has ended: cancelled at "));
+
+    place.told(&["queue", "set", "mail", "--concurrency", "1"]);
+    let _node = place.serve(&["--demo-tasks", "--slots", "2", "--name", "worker"]);
+    let endless = |queue: &str| place.enqueue(&["sleep", r#"{"ms":600000}"#, "--queue", queue]);
+    let first = endless("mail");
+    place.wait_for_state(&first, "running");
+    assert!(place.why(&first).starts_with("it runs on worker since "), "{}", place.why(&first));
+    let limited = endless("mail");
+    let why = place.why(&limited);
+    assert!(why.starts_with("1 of 1 slots of queue mail are busy") && !why.contains("could run it"), "{why}");
+
+    let second = endless("default");
+    place.wait_for_state(&second, "running");
+    let crowded = place.enqueue(&["noop", "--group", "late"]);
+    let why = place.why(&crowded);
+    assert!(why.starts_with("all 2 slots that could run it are busy; about "), "{why}");
+    let told = place.json(&["why", &crowded, "--json"]);
+    assert_eq!((&told["state"], &told["id"]), (&json!("waiting"), &json!(crowded)));
+    assert_eq!(told["gates"].as_array().unwrap().len(), 1, "{told}");
+    assert!(told["before"].is_u64() && told["starts_in_ms"].is_u64(), "{told}");
+
+    let unknown = place.enqueue(&["nobody knows"]);
+    assert!(place.why(&unknown).starts_with("no live node knows this task"), "{}", place.why(&unknown));
+    let later = place.enqueue(&["noop", "--in", "1h"]);
+    let why = place.why(&later);
+    assert!(why.starts_with("not due before ") && why.contains("starts in about 60 min"), "{why}");
+
+    place.told(&["queue", "set", "slow", "--rate", "1/1h"]);
+    let slow = place.enqueue(&["noop", "--queue", "slow"]);
+    assert!(place.why(&slow).starts_with("the rate of queue slow allows the next start at "), "{}", place.why(&slow));
+    place.told(&["queue", "set", "line", "--concurrency", "serial"]);
+    place.told(&["group", "pause", "held"]);
+    let front = place.enqueue(&["noop", "--queue", "line", "--group", "held"]);
+    let behind = place.enqueue(&["noop", "--queue", "line"]);
+    assert!(
+        place.why(&behind).contains(&format!("in the serial queue line job {front} is first")),
+        "{}",
+        place.why(&behind)
+    );
+
+    place.refuses(&["why", "x"], 2, "id: ");
+    place.refuses(&["why", "01900000-0000-7000-8000-000000000000"], 1, "there is no job");
+    assert!(place.told(&["top", "--once"]).contains("slots 2"), "{}", place.told(&["top", "--once"]));
+}
+
+fn a_simulation_changes_nothing_and_foretells_the_waits(place: &Place) {
+    // So that it is known how long they take.
+    place.enqueue_all((0..4).map(|_| sleep(100, "quiet")));
+    place.work_until_empty("4");
+    place.enqueue_all((0..30).map(|_| sleep(100, "flood")).chain([sleep(100, "quiet")]));
+    let settings = (place.told(&["groups", "--json"]), place.told(&["queues", "--json"]));
+    let simulate = |flags: &[&str]| place.json(&[&["simulate", "--json"], flags].concat());
+    let group = |report: &Value, name: &str| {
+        report["groups"].as_array().unwrap().iter().find(|group| group["group"] == name).unwrap().clone()
+    };
+    let millis = |value: &Value| value.as_u64().unwrap_or_else(|| panic!("{value} is no time"));
+
+    let one = simulate(&["--slots", "1"]);
+    assert_eq!((&one["before"]["slots"], &one["after"]["slots"]), (&json!(0), &json!(1)));
+    assert_eq!((&one["before"]["starts"], &one["after"]["starts"]), (&json!(0), &json!(31)));
+    let end = millis(&one["after"]["end_ms"]);
+    assert!((3_000..6_000).contains(&end), "31 jobs of a tenth of a second: {one}");
+    assert!(millis(&group(&one, "quiet")["after"]["first_start_ms"]) < end / 5, "one round at most: {one}");
+    assert!(millis(&group(&one, "flood")["after"]["max_wait_ms"]) > end * 4 / 5, "{one}");
+
+    let two = simulate(&["--slots", "2"]);
+    assert!((end / 3..end * 2 / 3).contains(&millis(&two["after"]["end_ms"])), "{one} {two}");
+    let limited = simulate(&["--slots", "2", "--concurrency", "default=1"]);
+    assert_eq!(millis(&limited["after"]["end_ms"]), end, "one at a time, as with one slot");
+    let paused = group(&simulate(&["--slots", "1", "--pause", "flood"]), "flood");
+    assert_eq!((&paused["jobs"], &paused["after"]["starts"]), (&json!(30), &json!(0)));
+
+    let table = place.told(&["simulate", "--slots", "1", "--weight", "flood=3"]);
+    assert!(table.contains("slots 0 → 1;") && table.contains("never → "), "{table}");
+    assert_eq!(settings, (place.told(&["groups", "--json"]), place.told(&["queues", "--json"])));
+    for (flags, part) in [
+        (["--slots", "0"], "slots: "),
+        (["--weight", "flood"], "weight: "),
+        (["--weight", "flood=0"], "weight: "),
+        (["--concurrency", "mail=x"], "concurrency: "),
+        (["--pause", ""], "group: "),
+    ] {
+        place.refuses(&[&["simulate"], &flags[..]].concat(), 2, part);
+    }
+}
+
+fn weights_are_shares(place: &Place) {
+    place.told(&["group", "set", "heavy", "--weight", "3"]);
+    place.enqueue_all((0..60).flat_map(|_| [sleep(20, "light"), sleep(20, "heavy")]));
+    place.work_until_empty("2");
+    let mut runs = place.jobs(&[]);
+    assert_eq!(runs.len(), 120);
+    runs.sort_by_key(|run| run.finished);
+    let heavy = runs[..60].iter().filter(|run| run.group == "heavy").count();
+    assert!((40..=50).contains(&heavy), "{heavy} of the first 60 are heavy's; 45 are due to it");
+}
+
+/// The seeds' story: one of a hundred collectives floods, then the others come with one job each.
+fn a_flood_cannot_delay_the_others(place: &Place) {
+    let full = std::env::var_os("TURNWISE_FULL").is_some_and(|value| value == "1");
+    let flood = if full { 20_000 } else { 2_000 };
+    place.enqueue_all((0..flood).map(|_| sleep(5, "flood")));
+    let node = place.serve(&["--demo-tasks", "--slots", "4"]);
+    wait_for("the flood to run", || (place.jobs(&["--state", "success"]).len() >= 100).then_some(()));
+    let late = place.enqueue_all((1..100).map(|n| sleep(5, &format!("collective {n}"))));
+    wait_for("the late jobs to end", || {
+        let done = place.jobs(&["--state", "success"]);
+        late.iter().all(|id| done.iter().any(|run| run.id == *id)).then_some(())
+    });
+    let left = place.jobs(&["--state", "waiting", "--group", "flood"]).len();
+    assert!(left > 0, "the flood was over before the late jobs were: nothing is shown");
+    node.stop();
+    let runs = place.jobs(&["--state", "success"]);
+    let mut flooded: Vec<_> = runs.iter().filter(|run| run.group == "flood").map(|run| run.started).collect();
+    flooded.sort_unstable();
+    // A round of a hundred, as much again for what its start and the reading of it take, and what four slots hold ready
+    // (50 ms of work each).
+    let bound = 2 * 100 + 4 * 50 / 5;
+    for run in runs.iter().filter(|run| run.group != "flood") {
+        let before =
+            flooded.partition_point(|&at| at < run.started) - flooded.partition_point(|&at| at < run.submitted);
+        assert!(before <= bound, "{before} jobs of the flood began before {run:?}");
+    }
+}
+
+fn everything_set_is_listed(place: &Place) {
+    let flags = "queue set mail --weight 2.5 --concurrency 3 --per-node 2 --rate 10/1m --scheme strict --fairness turns --on-error skip";
+    place.told(&flags.split(' ').collect::<Vec<_>>());
+    // What is not named stays as it is.
+    place.told(&["queue", "set", "mail", "--rate", "10/1m,20"]);
+    let mail = place.listed("queues", "mail");
+    for (name, value) in [
+        ("weight", json!(2.5)),
+        ("concurrency", json!("3")),
+        ("per_node", json!(2)),
+        ("rate", json!("10/1m,20")),
+        ("scheme", json!("strict")),
+        ("fairness", json!("turns")),
+        ("on_error", json!("skip")),
+        ("state", json!("active")),
+        ("paused", Value::Null),
+    ] {
+        assert_eq!(mail[name], value, "{name}");
+    }
+    place.told(&["queue", "set", "mail", "--concurrency", "unlimited", "--per-node", "none", "--rate", "none"]);
+    let mail = place.listed("queues", "mail");
+    assert_eq!(
+        (&mail["concurrency"], &mail["per_node"], &mail["rate"]),
+        (&json!("unlimited"), &Value::Null, &Value::Null)
+    );
+
+    place.told(&[
+        "group",
+        "set",
+        "acme",
+        "--weight",
+        "0.5",
+        "--concurrency",
+        "4",
+        "--scheme",
+        "3,1",
+        "--max-waiting",
+        "9",
+    ]);
+    let acme = place.listed("groups", "acme");
+    assert_eq!((&acme["weight"], &acme["concurrency"], &acme["scheme"]), (&json!(0.5), &json!(4), &json!("3,1")));
+    assert_eq!((&acme["max_waiting"], &acme["waiting"]), (&json!(9), &json!(0)));
+    let tables = place.told(&["queues"]) + &place.told(&["groups"]);
+    assert!(tables.contains("QUEUE") && tables.contains("MAX WAITING") && tables.contains("acme"), "{tables}");
+    assert_eq!(place.told(&["task", "set", "sleep", "--rate", "1/1s"]), "task sleep: concurrency none, rate 1/1s,1\n");
+    assert_eq!(place.told(&["key", "set", "smtp", "--concurrency", "2"]), "key smtp: concurrency 2, rate none\n");
+
+    for (args, part) in [
+        ("queue set mail --weight 0", "weight: "),
+        ("queue set mail --weight -1", "weight: "),
+        ("queue set mail --concurrency many", "concurrency: "),
+        ("queue set mail --per-node 0", "per_node: "),
+        ("queue set mail --rate 10", "rate: "),
+        ("queue set mail --scheme 0,1", "scheme: "),
+        ("queue set mail --fairness luck", "fairness: "),
+        ("queue set mail --on-error cry", "on_error: "),
+        ("queue set mail", "set: nothing is given"),
+        ("group set acme --concurrency 0", "concurrency: "),
+        ("group set acme --max-waiting x", "max_waiting: "),
+        ("task set sleep --rate 0/1s", "rate: "),
+        ("key set smtp --concurrency -2", "concurrency: "),
+    ] {
+        place.refuses(&args.split(' ').collect::<Vec<_>>(), 2, part);
+    }
+    place.refuses(&["queue", "set", "", "--weight", "1"], 2, "queue: must not be empty");
+    assert_eq!(place.listed("groups", "acme"), acme, "what is refused changes nothing");
+}
+
+#[test]
+fn top_goes_on_until_nobody_listens() {
+    let place = Place::on_sqlite();
+    place.enqueue_all((0..5).map(|n| sleep(10, &format!("g{n}"))));
+    place.work_until_empty("2");
+    let frame = place.told(&["top", "--once"]);
+    assert!(frame.contains("SHARE") && frame.contains("ENTITLED") && frame.contains("20.0 %"), "{frame}");
+    let mut top = place.command(&["top"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(top.stdout.take().unwrap()).lines();
+    // Two frames: it goes on by itself.
+    for _ in 0..2 {
+        lines.find(|line| line.as_ref().unwrap().contains("jobs/s")).unwrap().unwrap();
+    }
+    drop(lines);
+    assert!(top.wait().unwrap().success());
+}

@@ -1,0 +1,143 @@
+//! How much there is, by queue and by group, beside what is set for them.
+
+use std::collections::BTreeMap;
+
+use turnwise_core::{
+    GroupName, JobHead, JobId, QueueName, State, Timestamp,
+    settings::{GroupSettings, QueueSettings},
+    turn::Charge,
+};
+use turnwise_executor::settings;
+use turnwise_store::{Load, MemoKind, Store};
+
+use crate::{Error, Turnwise};
+
+/// Jobs per page while the backlog is read.
+const PAGE: u32 = 10_000;
+
+/// Unfinished jobs by state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tally {
+    pub waiting: usize,
+    pub scheduled: usize,
+    pub running: usize,
+    pub stuck: usize,
+}
+
+impl Tally {
+    pub(crate) fn add(&mut self, state: State) {
+        match state {
+            State::Waiting => self.waiting += 1,
+            State::Scheduled => self.scheduled += 1,
+            State::Running => self.running += 1,
+            State::Stuck => self.stuck += 1,
+            State::Success | State::Failed | State::Cancelled => {}
+        }
+    }
+}
+
+/// What a queue does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QueueState {
+    Active,
+    Paused,
+    /// Until other queues are finished.
+    Waiting,
+    /// Sealed and empty.
+    Finished,
+}
+
+impl QueueState {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Paused => "paused",
+            Self::Waiting => "waiting",
+            Self::Finished => "finished",
+        }
+    }
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct QueueOverview {
+    pub settings: QueueSettings,
+    pub jobs: Tally,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct GroupOverview {
+    pub settings: GroupSettings,
+    pub jobs: Tally,
+    /// What it has used beyond its turn, in the queue where that is most; up to a second old.
+    pub ahead: Charge,
+}
+
+/// Every queue and group that has something set, or jobs, or (groups) a charge.
+#[derive(Debug, Clone)]
+pub struct Overview {
+    pub now: Timestamp,
+    pub queues: BTreeMap<QueueName, QueueOverview>,
+    pub groups: BTreeMap<GroupName, GroupOverview>,
+}
+
+impl Overview {
+    pub fn state(&self, name: &QueueName) -> QueueState {
+        let finished = |name| {
+            let queue: Option<&QueueOverview> = self.queues.get(name);
+            queue.is_some_and(|queue| queue.settings.sealed.is_some() && queue.jobs == Tally::default())
+        };
+        let Some(queue) = self.queues.get(name) else { return QueueState::Active };
+        if finished(name) {
+            QueueState::Finished
+        } else if queue.settings.paused.is_some() {
+            QueueState::Paused
+        } else if !queue.settings.after.iter().all(finished) {
+            QueueState::Waiting
+        } else {
+            QueueState::Active
+        }
+    }
+}
+
+impl Turnwise {
+    /// Counts the unfinished jobs: one walk over all of them, page by page.
+    pub async fn overview(&self) -> Result<Overview, Error> {
+        let store = self.store();
+        let kinds = settings::SETTINGS.into_iter().chain([MemoKind::Charge]).collect();
+        let memos = store.recall(kinds).await?;
+        let set = settings::parse(&memos);
+        let mut queues: BTreeMap<_, QueueOverview> = BTreeMap::new();
+        let mut groups: BTreeMap<_, GroupOverview> = BTreeMap::new();
+        for (name, settings) in set.queues {
+            queues.entry(name).or_default().settings = settings;
+        }
+        for (name, settings) in set.groups {
+            groups.entry(name).or_default().settings = settings;
+        }
+        for charge in settings::charges(&memos) {
+            let group = groups.entry(charge.group).or_default();
+            group.ahead = group.ahead.max(charge.ahead);
+        }
+        let now = each_page(&*store, |heads| {
+            for head in heads {
+                queues.entry(head.queue).or_default().jobs.add(head.state);
+                groups.entry(head.group).or_default().jobs.add(head.state);
+            }
+        })
+        .await?;
+        Ok(Overview { now, queues, groups })
+    }
+}
+
+/// Hands over all unfinished jobs, page by page; the database's time of the last page.
+pub(crate) async fn each_page(store: &dyn Store, mut take: impl FnMut(Vec<JobHead>)) -> Result<Timestamp, Error> {
+    let mut after: Option<JobId> = None;
+    loop {
+        let page = store.load(Load::After { id: after, limit: PAGE }).await?;
+        take(page.jobs);
+        match page.next {
+            Some(next) => after = Some(next),
+            None => return Ok(page.now),
+        }
+    }
+}

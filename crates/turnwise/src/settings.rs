@@ -1,0 +1,166 @@
+//! What people set: weights, limits and pauses, read and changed while nodes run.
+//!
+//! A change is a step from what is set now: read, changed, written if nobody else wrote meanwhile, else again. The
+//! dispatcher is rung and heeds it from its next decision on.
+
+use std::time::Duration;
+
+use serde::{Serialize, de::DeserializeOwned};
+use turnwise_core::{
+    GroupName, Invalid, KeyName, QueueName, TaskName,
+    settings::{GroupSettings, LimitSettings, Pause, QueueSettings, Settings},
+};
+use turnwise_store::{MemoKind, NewMemo, StoreError};
+
+use crate::{Error, Turnwise};
+
+/// Times a change is made anew because somebody else's came between, or because the reply was lost.
+const CHANGE_AGAIN: u32 = 20;
+const CHANGE_WAIT: Duration = Duration::from_millis(20);
+
+impl Turnwise {
+    /// All that is set; what is not named has its defaults.
+    pub async fn settings(&self) -> Result<Settings, Error> {
+        Ok(turnwise_executor::settings::read(&*self.store()).await?)
+    }
+
+    /// Changes what is set for a queue and returns what is set then. `change` may be called again, on fresh settings, when
+    /// somebody else changed them meanwhile; an error leaves them as they were, unless the last reply was lost. Queues that
+    /// would wait for each other are refused, naming the round.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), turnwise::Error> {
+    /// let turnwise = turnwise::Turnwise::open("memory:").await?;
+    /// let weight = "2.5".parse()?;
+    /// turnwise.set_queue("mail", |queue| queue.weight = weight).await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn set_queue(
+        &self,
+        name: impl AsRef<str>,
+        mut change: impl FnMut(&mut QueueSettings),
+    ) -> Result<QueueSettings, Error> {
+        let name = QueueName::new(name)?;
+        let mut settings = self.settings().await?;
+        change(settings.queues.entry(name.clone()).or_default());
+        settings.check_order()?;
+        self.set(MemoKind::Queue, "queue", name.as_str(), change).await
+    }
+
+    /// As [`Turnwise::set_queue`], for a group.
+    pub async fn set_group(
+        &self,
+        name: impl AsRef<str>,
+        change: impl FnMut(&mut GroupSettings),
+    ) -> Result<GroupSettings, Error> {
+        self.set(MemoKind::Group, "group", GroupName::new(name)?.as_str(), change).await
+    }
+
+    /// As [`Turnwise::set_queue`], for a task.
+    pub async fn set_task(
+        &self,
+        name: impl AsRef<str>,
+        change: impl FnMut(&mut LimitSettings),
+    ) -> Result<LimitSettings, Error> {
+        self.set(MemoKind::Task, "task", TaskName::new(name)?.as_str(), change).await
+    }
+
+    /// As [`Turnwise::set_queue`], for a key that jobs share.
+    pub async fn set_key(
+        &self,
+        name: impl AsRef<str>,
+        change: impl FnMut(&mut LimitSettings),
+    ) -> Result<LimitSettings, Error> {
+        self.set(MemoKind::Key, "key", KeyName::new(name)?.as_str(), change).await
+    }
+
+    /// No more jobs of the queue are given to nodes; those in nodes' hands go on. A queue that is paused already keeps its
+    /// moment, and its reason unless there is a new one.
+    pub async fn pause_queue(&self, name: impl AsRef<str>, reason: Option<String>) -> Result<QueueSettings, Error> {
+        let pause = self.pause(reason).await?;
+        self.set_queue(name, |queue| put_pause(&mut queue.paused, &pause)).await
+    }
+
+    pub async fn resume_queue(&self, name: impl AsRef<str>) -> Result<QueueSettings, Error> {
+        self.set_queue(name, |queue| queue.paused = None).await
+    }
+
+    /// Nothing more comes: once the queue is empty it is finished, and those that wait for it go on. A queue that is sealed
+    /// already keeps its moment.
+    pub async fn seal_queue(&self, name: impl AsRef<str>) -> Result<QueueSettings, Error> {
+        let now = self.now().await?;
+        self.set_queue(name, |queue| _ = queue.sealed.get_or_insert(now)).await
+    }
+
+    /// More may come after all.
+    pub async fn unseal_queue(&self, name: impl AsRef<str>) -> Result<QueueSettings, Error> {
+        self.set_queue(name, |queue| queue.sealed = None).await
+    }
+
+    /// As [`Turnwise::pause_queue`], for the jobs of a group in all queues.
+    pub async fn pause_group(&self, name: impl AsRef<str>, reason: Option<String>) -> Result<GroupSettings, Error> {
+        let pause = self.pause(reason).await?;
+        self.set_group(name, |group| put_pause(&mut group.paused, &pause)).await
+    }
+
+    pub async fn resume_group(&self, name: impl AsRef<str>) -> Result<GroupSettings, Error> {
+        self.set_group(name, |group| group.paused = None).await
+    }
+
+    async fn pause(&self, reason: Option<String>) -> Result<Pause, Error> {
+        if reason.as_deref().is_some_and(|reason| reason.chars().any(char::is_control)) {
+            return Err(Invalid::new("reason", "must not contain control characters").into());
+        }
+        Ok(Pause { since: self.now().await?, reason })
+    }
+
+    async fn set<S: Serialize + DeserializeOwned + Default>(
+        &self,
+        kind: MemoKind,
+        word: &'static str,
+        name: &str,
+        mut change: impl FnMut(&mut S),
+    ) -> Result<S, Error> {
+        for _ in 0..CHANGE_AGAIN {
+            match self.try_set(kind, word, name, &mut change).await {
+                Ok(Some(settings)) => return Ok(settings),
+                Ok(None) => {}
+                Err(Error::Store(error)) if error.is_transient() => {}
+                Err(error) => return Err(error),
+            }
+            tokio::time::sleep(CHANGE_WAIT).await;
+        }
+        Err(Error::Contested(format!("{word} {name}")))
+    }
+
+    /// `None`: somebody else wrote meanwhile.
+    async fn try_set<S: Serialize + DeserializeOwned + Default>(
+        &self,
+        kind: MemoKind,
+        word: &'static str,
+        name: &str,
+        change: &mut impl FnMut(&mut S),
+    ) -> Result<Option<S>, Error> {
+        let store = self.store();
+        let memo = store.recall(vec![kind]).await?.into_iter().find(|memo| memo.name == name);
+        let seen = memo.as_ref().map_or(0, |memo| memo.version);
+        let mut settings = match memo {
+            // Written by a newer program, say: to write over it would undo what it means.
+            Some(memo) => serde_json::from_str(&memo.value)
+                .map_err(|error| Invalid::new(word, format!("the settings of {name:?} cannot be read: {error}")))?,
+            None => S::default(),
+        };
+        change(&mut settings);
+        let value = serde_json::to_string(&settings).map_err(|error| StoreError::broken("write a setting", error))?;
+        let memo = NewMemo { kind, name: name.to_owned(), value: Some(value), seen: Some(seen) };
+        let written = store.remember(None, vec![memo]).await?;
+        Ok(written.first().copied().unwrap_or(false).then_some(settings))
+    }
+}
+
+fn put_pause(paused: &mut Option<Pause>, pause: &Pause) {
+    let put = paused.get_or_insert_with(|| pause.clone());
+    if pause.reason.is_some() {
+        put.reason.clone_from(&pause.reason);
+    }
+}

@@ -1,0 +1,420 @@
+//! The scheduler's own word: why a job does not run yet, and what would change if something else were set.
+//!
+//! A [`View`] is a real [`Scheduler`] in this process, told what the dispatcher's was told: what is set, who lives, all
+//! unfinished jobs, the charges. What the dispatcher learnt by watching (how long tasks take, what rates have let through)
+//! is learnt here from the last runs in the store, replayed at the times they began.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    time::Duration,
+};
+
+use turnwise_core::{
+    Fence, GroupName, Incarnation, Job, JobHead, JobId, Node, NodeName, QueueName, State, TaskName, Timestamp,
+    node::Host,
+    scheduler::{Future, Input, Output, Pick, Remembered, Reply, Scheduler, Settled},
+    settings::{GroupSettings, LimitSettings, QueueSettings, Settings},
+    turn::Scheme,
+    why::{Forecast, Why},
+};
+use turnwise_executor::settings;
+use turnwise_store::{Filter, MemoKind};
+
+use crate::{Error, Turnwise, overview::each_page};
+
+/// Runs that are replayed, and jobs in nodes' hands whose begin is looked up.
+const RUNS: u32 = 1_000;
+const IN_HAND: u32 = 100_000;
+/// How many starts a forecast or a simulation looks ahead, and how far in time.
+const STARTS: usize = 200_000;
+const HORIZON: Duration = Duration::from_secs(30 * 86_400);
+/// What core takes a task to cost before it has run once.
+const UNKNOWN_COST: Duration = Duration::from_millis(10);
+/// A job that has been due for so long would have been started, had a rate allowed it.
+const LATE: Duration = Duration::from_secs(1);
+/// Times a job is looked up again that moved between two reads.
+const LOOK_AGAIN: usize = 5;
+/// Room for every replayed run at once.
+const STAND_IN_SLOTS: u32 = 1_000_000;
+
+/// What there is to say about a job.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    pub job: Job,
+    /// The database's time of the answer.
+    pub now: Timestamp,
+    /// `None`: it has ended.
+    pub why: Option<Why>,
+}
+
+impl Turnwise {
+    /// Why a job does not run yet, in the scheduler's own words: every closed gate, how many jobs are expected to start
+    /// before it, and when it will. A job that has ended has nothing to wait for.
+    pub async fn why(&self, id: JobId) -> Result<Answer, Error> {
+        for _ in 0..LOOK_AGAIN {
+            let job = self.job(id).await?;
+            if job.state.finished() {
+                return Ok(Answer { now: self.now().await?, job, why: None });
+            }
+            let view = self.scheduler_view().await?;
+            // Not known there: it ended, or moved, between the two reads.
+            if let Some(why) = view.why(id) {
+                return Ok(Answer { job: self.job(id).await?, now: view.now, why: Some(why) });
+            }
+        }
+        Err(Error::Restless(id))
+    }
+
+    /// What the backlog comes to as things are, and if `change` were set and the fleet had `slots`. Nothing is changed.
+    pub async fn simulate(&self, slots: Option<u32>, change: impl FnOnce(&mut Settings)) -> Result<Comparison, Error> {
+        let view = self.scheduler_view().await?;
+        let mut changed = view.settings.clone();
+        change(&mut changed);
+        let before = view.simulate(None, &view.settings);
+        let after = view.simulate(slots, &changed);
+        Ok(Comparison { before, after })
+    }
+
+    /// The scheduler as the dispatcher sees it now.
+    pub async fn scheduler_view(&self) -> Result<View, Error> {
+        let store = self.store();
+        let fleet = store.nodes().await?;
+        let nodes: Vec<_> = fleet.nodes.into_iter().filter(|node| node.alive(fleet.now)).collect();
+        let kinds = settings::SETTINGS.into_iter().chain([MemoKind::Charge]).collect();
+        let memos = store.recall(kinds).await?;
+        let finished = Filter {
+            states: vec![State::Success, State::Failed, State::Cancelled],
+            limit: Some(RUNS),
+            ..Filter::default()
+        };
+        let in_hand =
+            Filter { states: vec![State::Scheduled, State::Running], limit: Some(IN_HAND), ..Filter::default() };
+        let mut runs = store.jobs(finished).await?;
+        runs.extend(store.jobs(in_hand).await?);
+        runs.sort_by_key(began);
+        let mut heads = Vec::new();
+        let now = each_page(&*store, |page| heads.extend(page)).await?;
+        Ok(View::new(Told { now, nodes, charges: settings::charges(&memos), runs, heads }, settings::parse(&memos)))
+    }
+}
+
+/// When it was given to its node.
+fn began(job: &Job) -> Option<Timestamp> {
+    job.assigned_at.or(job.started_at)
+}
+
+fn ran(job: &Job) -> Option<Duration> {
+    Some(job.finished_at?.since(job.started_at?)).filter(|_| job.state.finished())
+}
+
+/// What a view is made of.
+#[derive(Debug)]
+struct Told {
+    now: Timestamp,
+    /// Those that live.
+    nodes: Vec<Node>,
+    charges: Vec<Remembered>,
+    /// The last runs, in the order they began.
+    runs: Vec<Job>,
+    heads: Vec<JobHead>,
+}
+
+/// A copy of the scheduler, made from the store.
+#[derive(Debug)]
+pub struct View {
+    pub now: Timestamp,
+    pub settings: Settings,
+    told: Told,
+    /// Knows everything but gives out nothing: its nodes have no slots yet.
+    closed: Scheduler,
+    open: Scheduler,
+    /// What the dispatcher is about to assign.
+    picks: Vec<Pick>,
+    /// How long runs took, by queue and task.
+    costs: HashMap<(QueueName, TaskName), Duration>,
+}
+
+impl View {
+    fn new(told: Told, settings: Settings) -> Self {
+        let now = told.now;
+        // Rates begin empty when a dispatcher begins.
+        let dispatches = told.nodes.iter().find(|node| node.dispatcher).map_or(now, |node| node.joined_at);
+        let mut closed = told.closed(&settings, dispatches.min(now));
+        let (mut open, mut picks) = opened(&closed, now, told.nodes.clone());
+        // A late job under a rate that would start here has not been started there: the rate was set or begun later than
+        // the store can tell, so nothing has flowed in yet for all we know.
+        let picked: HashSet<JobId> = picks.iter().map(|pick| pick.job).collect();
+        let held_by_a_rate = |head: &JobHead| {
+            picked.contains(&head.id) && head.due.is_some_and(|due| due.plus(LATE) < now) && has_rate(&settings, head)
+        };
+        if dispatches < now && told.heads.iter().any(held_by_a_rate) {
+            closed = told.closed(&settings, now);
+            (open, picks) = opened(&closed, now, told.nodes.clone());
+        }
+        let mut costs = HashMap::new();
+        for (job, ran) in told.runs.iter().filter_map(|job| Some((job, ran(job)?))) {
+            let cost = costs.entry((job.queue.clone(), job.task.clone())).or_insert(ran);
+            *cost = (*cost * 7 + ran) / 8;
+        }
+        Self { now, settings, told, closed, open, picks, costs }
+    }
+
+    /// As [`Turnwise::why`]; `None`: it is not among the unfinished jobs.
+    pub fn why(&self, id: JobId) -> Option<Why> {
+        match self.picks.iter().position(|pick| pick.job == id) {
+            Some(before) => {
+                Some(Why { gates: Vec::new(), forecast: Some(Forecast { before, starts_in: Duration::ZERO }) })
+            }
+            None => self.open.why(self.now, id, STARTS),
+        }
+    }
+
+    /// What the backlog comes to with these settings, on a fleet with so many slots (`None`: as it is).
+    pub fn simulate(&self, slots: Option<u32>, settings: &Settings) -> Simulation {
+        let nodes = slots.map_or_else(|| self.told.nodes.clone(), |slots| self.fleet_of(slots));
+        let mut closed = self.closed.clone();
+        closed.handle(self.now, Input::Settings(settings.clone()));
+        let (scheduler, picks) = opened(&closed, self.now, nodes.clone());
+        let mut simulation = Simulation::of(self, nodes.iter().map(|node| node.slots).sum());
+        let heads: HashMap<JobId, &JobHead> = self.told.heads.iter().map(|head| (head.id, head)).collect();
+        for head in picks.iter().filter_map(|pick| heads.get(&pick.job)) {
+            simulation.start(self.now, head, self.now, self.cost(head));
+        }
+        let horizon = self.now.plus(HORIZON);
+        let mut future = Future::of(scheduler, self.now);
+        simulation.complete = loop {
+            if simulation.starts == STARTS {
+                break false;
+            }
+            match future.next() {
+                None => break true,
+                Some(start) if start.at > horizon => break false,
+                Some(start) => {
+                    if let Some(head) = heads.get(&start.job) {
+                        simulation.start(self.now, head, start.at, start.runs_for);
+                    }
+                }
+            }
+        };
+        simulation
+    }
+
+    fn cost(&self, head: &JobHead) -> Duration {
+        self.costs.get(&(head.queue.clone(), head.task.clone())).copied().unwrap_or(UNKNOWN_COST)
+    }
+
+    /// The living nodes with so many slots among them; where none lives, one that knows every task.
+    fn fleet_of(&self, slots: u32) -> Vec<Node> {
+        let mut nodes = self.told.nodes.clone();
+        if nodes.is_empty() {
+            nodes.push(stand_in(self.told.heads.iter().map(|head| head.task.clone()).collect(), self.now));
+        }
+        let count = u32::try_from(nodes.len()).unwrap_or(u32::MAX);
+        for (at, node) in (0..count).zip(&mut nodes) {
+            node.slots = slots / count + u32::from(at < slots % count);
+        }
+        nodes
+    }
+}
+
+impl Told {
+    /// A scheduler that knows all of it and has given out nothing.
+    fn closed(&self, settings: &Settings, rates_since: Timestamp) -> Scheduler {
+        let mut scheduler = Scheduler::new(Scheme::default(), usize::MAX);
+        self.replay(&mut scheduler, settings, rates_since);
+        let closed = self.nodes.iter().cloned().map(|node| Node { slots: 0, queue_capacity: 0, ..node }).collect();
+        scheduler.handle(rates_since, Input::Nodes(closed));
+        // Those in nodes' hands, since when they are.
+        let begins: HashMap<JobId, Timestamp> = self
+            .runs
+            .iter()
+            .filter(|job| job.state.assigned())
+            .filter_map(|job| Some((job.id, job.started_at.or(job.assigned_at)?)))
+            .collect();
+        let (mut assigned, at_rest): (Vec<_>, Vec<_>) =
+            self.heads.iter().cloned().partition(|head| head.state.assigned());
+        let begin = |head: &JobHead| begins.get(&head.id).copied().unwrap_or(self.now).min(self.now);
+        assigned.sort_by_key(begin);
+        for head in assigned {
+            scheduler.handle(begin(&head), Input::Jobs(vec![head]));
+        }
+        scheduler.handle(self.now, Input::Settings(settings.clone()));
+        scheduler.handle(self.now, Input::Charges(self.charges.clone()));
+        scheduler.handle(self.now, Input::Jobs(at_rest));
+        scheduler
+    }
+
+    /// Runs through the last runs at the times they began: costs are learnt, rates let them through.
+    fn replay(&self, scheduler: &mut Scheduler, settings: &Settings, rates_since: Timestamp) {
+        scheduler.handle(rates_since, Input::Settings(only_rates(settings)));
+        let tasks = self.runs.iter().map(|job| job.task.clone()).collect();
+        scheduler.handle(rates_since, Input::Nodes(vec![stand_in(tasks, self.now)]));
+        for job in &self.runs {
+            let Some(at) = began(job) else { continue };
+            let at = at.clamp(rates_since, self.now);
+            scheduler.handle(at, Input::Jobs(vec![head_of(job, at)]));
+            match ran(job) {
+                Some(ran) => {
+                    let settled = Settled { id: job.id, fence: Fence(1), ran: Some(ran), rest: None, failed: false };
+                    scheduler.handle(at, Input::Settled(vec![settled]));
+                }
+                // It goes on, or its length is not known: its token is taken, but nothing is charged yet.
+                None => {
+                    scheduler.handle(at, Input::Replied(vec![(job.id, Reply::Locked)]));
+                    scheduler.handle(at, Input::Gone(vec![job.id]));
+                }
+            }
+        }
+    }
+}
+
+/// Gives the nodes their slots and sees what is picked at once. Nothing is prefetched, so that a start is a start.
+fn opened(closed: &Scheduler, now: Timestamp, nodes: Vec<Node>) -> (Scheduler, Vec<Pick>) {
+    let mut scheduler = closed.clone();
+    let nodes = nodes.into_iter().map(|node| Node { queue_capacity: 0, ..node }).collect();
+    let outputs = scheduler.handle(now, Input::Nodes(nodes));
+    let picks = outputs.into_iter().find_map(|output| match output {
+        Output::Assign(picks) => Some(picks),
+        _ => None,
+    });
+    (scheduler, picks.unwrap_or_default())
+}
+
+fn has_rate(settings: &Settings, head: &JobHead) -> bool {
+    settings.queues.get(&head.queue).is_some_and(|queue| queue.rate.is_some())
+        || settings.groups.get(&head.group).is_some_and(|group| group.rate.is_some())
+        || settings.tasks.get(&head.task).is_some_and(|task| task.rate.is_some())
+        || head.key.as_ref().and_then(|key| settings.keys.get(key)).is_some_and(|key| key.rate.is_some())
+}
+
+/// What has run was allowed to, whatever is paused or limited by now.
+fn only_rates(settings: &Settings) -> Settings {
+    let limit = |limit: &LimitSettings| LimitSettings { concurrency: None, rate: limit.rate };
+    Settings {
+        queues: settings
+            .queues
+            .iter()
+            .map(|(name, queue)| {
+                let QueueSettings { weight, fairness, rate, .. } = queue.clone();
+                (name.clone(), QueueSettings { weight, fairness, rate, ..QueueSettings::default() })
+            })
+            .collect(),
+        groups: settings
+            .groups
+            .iter()
+            .map(|(name, group)| {
+                let GroupSettings { weight, rate, .. } = group.clone();
+                (name.clone(), GroupSettings { weight, rate, ..GroupSettings::default() })
+            })
+            .collect(),
+        tasks: settings.tasks.iter().map(|(name, task)| (name.clone(), limit(task))).collect(),
+        keys: settings.keys.iter().map(|(name, key)| (name.clone(), limit(key))).collect(),
+    }
+}
+
+/// The job as it was when its run began.
+fn head_of(job: &Job, due: Timestamp) -> JobHead {
+    JobHead {
+        id: job.id,
+        seq: 0,
+        task: job.task.clone(),
+        queue: job.queue.clone(),
+        group: job.group.clone(),
+        priority: job.priority,
+        state: State::Waiting,
+        due: Some(due),
+        fence: Fence(0),
+        crashes: 0,
+        node: None,
+        key: job.key.clone(),
+    }
+}
+
+/// A node that is not there.
+fn stand_in(tasks: BTreeSet<TaskName>, now: Timestamp) -> Node {
+    Node {
+        incarnation: Incarnation(uuid::Uuid::nil()),
+        name: NodeName::stored("stand-in".into()),
+        host: Host { name: String::new(), boot_id: String::new(), pid_namespace: String::new(), pid: 0, started: 0 },
+        slots: STAND_IN_SLOTS,
+        queue_capacity: 0,
+        queues: None,
+        tasks,
+        joined_at: now,
+        lease_until: Timestamp::MAX,
+        lost: false,
+        dispatcher: false,
+    }
+}
+
+/// The backlog as things are, and as they would be.
+#[derive(Debug, Clone)]
+pub struct Comparison {
+    pub before: Simulation,
+    pub after: Simulation,
+}
+
+/// What becomes of the backlog if every job takes as long as its task usually does and nothing new is submitted.
+#[derive(Debug, Clone)]
+pub struct Simulation {
+    /// Groups with jobs that are not in a node's hands.
+    pub groups: BTreeMap<GroupName, Waits>,
+    pub slots: u32,
+    /// Until the last start's run is over.
+    pub end: Duration,
+    /// How many jobs start.
+    pub starts: usize,
+    /// `false`: it goes on beyond what was looked at.
+    pub complete: bool,
+    /// Tasks nobody has seen run: counted as if they took a moment.
+    pub guessed: BTreeSet<TaskName>,
+}
+
+/// How long the jobs of a group wait from now on (from their due time, if that is later).
+#[derive(Debug, Clone, Default)]
+pub struct Waits {
+    /// Waiting now.
+    pub jobs: usize,
+    /// Those that get their turn. The others wait for a person, or for a node that is not there.
+    pub starts: usize,
+    /// From now to the first start.
+    pub first: Option<Duration>,
+    pub longest: Duration,
+    total: Duration,
+    /// From now to the end of the last run.
+    pub end: Duration,
+}
+
+impl Waits {
+    pub fn mean(&self) -> Duration {
+        let starts = u32::try_from(self.starts).unwrap_or(u32::MAX);
+        self.total.checked_div(starts).unwrap_or_default()
+    }
+}
+
+impl Simulation {
+    fn of(view: &View, slots: u32) -> Self {
+        let mut groups: BTreeMap<GroupName, Waits> = BTreeMap::new();
+        let mut guessed = BTreeSet::new();
+        for head in view.told.heads.iter().filter(|head| !head.state.assigned()) {
+            groups.entry(head.group.clone()).or_default().jobs += 1;
+            if !view.costs.contains_key(&(head.queue.clone(), head.task.clone())) {
+                guessed.insert(head.task.clone());
+            }
+        }
+        Self { groups, slots, end: Duration::ZERO, starts: 0, complete: true, guessed }
+    }
+
+    fn start(&mut self, now: Timestamp, head: &JobHead, at: Timestamp, runs_for: Duration) {
+        let wait = at.since(head.due.map_or(now, |due| due.max(now)));
+        let end = at.plus(runs_for).since(now);
+        let group = self.groups.entry(head.group.clone()).or_default();
+        group.starts += 1;
+        group.first = group.first.or(Some(at.since(now)));
+        group.longest = group.longest.max(wait);
+        group.total += wait;
+        group.end = group.end.max(end);
+        self.end = self.end.max(end);
+        self.starts += 1;
+    }
+}
