@@ -41,7 +41,11 @@ fn decide(
             match decision(&turnwise, id).await {
                 Ok(word) => print::lines([format!("{id} {word}")])?,
                 Err(error) => {
-                    complain(&format!("{id}: {error}"));
+                    match error {
+                        // It names the job itself.
+                        Error::NoSuchJob(_) => complain(&error.to_string()),
+                        _ => complain(&format!("{id}: {error}")),
+                    }
                     told = true;
                 }
             }

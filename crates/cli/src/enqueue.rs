@@ -23,7 +23,7 @@ const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
 pub(crate) fn enqueue(settings: &Settings, wish: &args::Enqueue) -> Result<(), Failure> {
     // All input is read before the database is touched: what is refused leaves no trace.
     let requests = if wish.stdin { read_lines(io::stdin().lock())? } else { vec![typed(wish).request()?] };
-    let ids = block_on(async { Ok(settings.open().await?.submit_all(requests).await?) })?;
+    let ids = block_on(async { Ok(settings.open_lasting().await?.submit_all(requests).await?) })?;
     Ok(print::lines(ids)?)
 }
 

@@ -104,6 +104,16 @@ impl Settings {
         self.said("log").map(|(_, said)| said)
     }
 
+    /// Opens the database for a command that ends at once: one that lives in this process alone would end with it.
+    pub(crate) async fn open_lasting(&self) -> Result<Turnwise, Failure> {
+        let url = self.database();
+        if url.starts_with("memory:") || url.starts_with("sqlite::memory:") {
+            let problem = format!("database: {url} ends with this command, and so would the jobs in it; name a file");
+            return Err(Failure::Input(problem));
+        }
+        self.open().await
+    }
+
     /// Opens the database, creating the schema where there is none.
     pub(crate) async fn open(&self) -> Result<Turnwise, Failure> {
         let url = self.database();
@@ -281,7 +291,8 @@ fn scalar(value: &toml::Value) -> Option<String> {
 }
 
 fn unknown(key: &str, table: &str, known: &[&str]) -> String {
-    format!("unknown key {:?}; known are {}", format!("{table}{key}"), known.join(", "))
+    let belongs = if table.is_empty() && EXECUTOR.contains(&key) { "; it belongs under [executor]" } else { "" };
+    format!("unknown key {:?}{belongs}; known are {}", format!("{table}{key}"), known.join(", "))
 }
 
 /// The database's address, fit to be shown.
@@ -382,7 +393,7 @@ mod tests {
         let file = |text| refusal(settings(&[], &[], text));
         assert!(file("databse = 'x'").starts_with("turnwise.toml: unknown key \"databse\""));
         assert!(file("[executor]\nslotz = 1").starts_with("turnwise.toml: unknown key \"executor.slotz\""));
-        assert!(file("slots = 1").starts_with("turnwise.toml: unknown key \"slots\""));
+        assert!(file("slots = 1").starts_with("turnwise.toml: unknown key \"slots\"; it belongs under [executor]"));
         assert!(file("\n[executor\n").starts_with("turnwise.toml: line 2: "));
         assert!(file("[executor]\nqueues = 'mail'").starts_with("turnwise.toml: executor.queues: "));
     }

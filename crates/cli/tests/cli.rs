@@ -459,6 +459,8 @@ fn a_database_that_cannot_be_used_is_told_in_one_line() {
             assert!(line.starts_with("error: ") && !line.contains("s3cret"), "{line}");
         }
     }
+    let fleeting = refused(&place.run(&["enqueue", "noop", "--database", "sqlite::memory:"]), 2);
+    assert!(fleeting.contains("database: sqlite::memory: ends with this command"), "{fleeting}");
 }
 
 #[test]
