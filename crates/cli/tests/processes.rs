@@ -24,7 +24,7 @@ fn a_node_killed_among_a_thousand_jobs_loses_none(mut harness: Harness, story: &
     let node = harness.serve("worker", &["--slots", "400", "--lease", "2s"]);
     // The second wave runs, the third waits.
     until("runs to kill", || (node.settles() >= 200 && node.starts() >= node.effects() + 100).then_some(()));
-    harness.kill(node);
+    harness.kill_among_its_runs(node);
     let mut again = harness.serve("worker", &["--slots", "400", "--lease", "2s", "--until-empty"]);
     assert_eq!(again.exit_within(PATIENCE).code(), Some(0), "{}", again.errors());
     let report = harness.expect_all_success(story);
@@ -44,7 +44,7 @@ fn two_nodes_share_the_work_and_one_of_them_may_die() {
     let second = harness.serve("second", &flags);
     harness.submit(jobs, "sleep", r#"{"ms":100}"#);
     until("work on both nodes", || (first.effects() >= jobs / 8 && second.effects() >= jobs / 8).then_some(()));
-    harness.kill(first);
+    harness.kill_among_its_runs(first);
     harness.wait_until_all_ended();
     second.stop();
     let report = harness.expect_all_success("two nodes, one killed");

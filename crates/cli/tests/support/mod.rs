@@ -89,6 +89,40 @@ impl Harness {
         self.note(serde_json::json!({"event": "kill", "killed": killed}));
     }
 
+    /// As [`Harness::kill`], at a moment when a run of the node has begun and is not settled. The node is stopped to
+    /// look: what it had sent by then is settled once two looks in a row see the same.
+    pub(crate) fn kill_among_its_runs(&mut self, node: Node) {
+        until("a run to kill", || {
+            node.signal("STOP");
+            let mut held = self.held_by(&node.name);
+            loop {
+                let again = self.held_by(&node.name);
+                if again == held {
+                    break;
+                }
+                held = again;
+            }
+            if node.started().iter().any(|job| held.contains(job)) {
+                return Some(());
+            }
+            node.signal("CONT");
+            None
+        });
+        self.kill(node);
+    }
+
+    /// The jobs that the store says are in this node's hands, in order of their ids.
+    fn held_by(&self, node: &str) -> Vec<String> {
+        let held = self.jobs(&["--state", "scheduled", "--state", "running"]);
+        let mut held: Vec<_> = held
+            .iter()
+            .filter(|job| job["node"] == node)
+            .map(|job| job["id"].as_str().expect("a job has an id").to_owned())
+            .collect();
+        held.sort();
+        held
+    }
+
     pub(crate) fn note(&mut self, line: Value) {
         self.record.push(line);
     }
@@ -218,6 +252,15 @@ impl Node {
 
     pub(crate) fn starts(&self) -> usize {
         self.count(|event| matches!(event, NodeEvent::Start { .. }))
+    }
+
+    /// The jobs that have begun here, by its own record.
+    fn started(&self) -> Vec<String> {
+        let started = |line: &Line| match line {
+            Line::Node { event: NodeEvent::Start { job, .. }, .. } => Some(job.to_string()),
+            _ => None,
+        };
+        self.trace().iter().filter_map(started).collect()
     }
 
     pub(crate) fn effects(&self) -> usize {
