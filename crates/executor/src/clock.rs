@@ -2,9 +2,10 @@
 
 use std::{
     sync::atomic::{AtomicI64, Ordering},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
+use tokio::time::Instant;
 use turnwise_core::Timestamp;
 
 /// Further back than any reply is slow, in micros.

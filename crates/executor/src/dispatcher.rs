@@ -5,16 +5,15 @@
 use std::{
     collections::{BTreeSet, HashMap},
     sync::Arc,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 use turnwise_core::{
     Fence, GroupName, JobId, QueueName, RetryPolicy, State, Timestamp,
     lifecycle::{self, Event, Standing},
     scheduler::{self, Input, Output, Pick, Reply, Rest, Scheduler},
     settings::{Pause, Settings},
-    turn::Charge,
 };
 use turnwise_store::{
     AskLost, AskNews, Assign, AssignReply, Author, BatchId, Change, Cursor, Epoch, Load, LostNode, MemoKind, NewMemo,
@@ -23,7 +22,7 @@ use turnwise_store::{
 
 use crate::{
     pulse::{Backoff, Lead},
-    settings::{self, SETTINGS},
+    settings::{self, SETTINGS, WrittenCharges},
     shared::{Life, fence_number},
     trace::Record,
 };
@@ -60,12 +59,13 @@ pub(crate) async fn dispatch(life: Arc<Life>, mut lead: watch::Receiver<Option<L
                 return;
             }
             // If the lead was not lost, the next round begins anew with an empty scheduler.
-            backoff.wait().await;
+            backoff.wait(&life.shared.chance).await;
             continue;
         }
         tokio::select! {
-            changed = lead.changed() => if changed.is_err() { return },
+            biased;
             () = life.draining.wait() => return,
+            changed = lead.changed() => if changed.is_err() { return },
         }
     }
 }
@@ -86,7 +86,7 @@ struct Dispatcher<'a> {
     /// Queues that are set to pause on an error and had one.
     pauses: Vec<(QueueName, JobId)>,
     /// Charges as they are written in the store, and how much had been dispatched then.
-    charges: HashMap<String, Charge>,
+    charges: WrittenCharges,
     dispatched: u64,
     dispatched_at_save: u64,
     /// Groups that are told to be full.
@@ -115,7 +115,7 @@ impl<'a> Dispatcher<'a> {
             wake_at: None,
             settings: Settings::default(),
             pauses: Vec::new(),
-            charges: HashMap::new(),
+            charges: WrittenCharges::default(),
             dispatched: 0,
             dispatched_at_save: 0,
             full: BTreeSet::new(),
@@ -252,7 +252,7 @@ impl<'a> Dispatcher<'a> {
     /// `None`: no reply; the picks are in doubt.
     async fn assign(&mut self, picks: Vec<Pick>) -> Result<Option<Vec<(JobId, Reply)>>, StoreError> {
         let life = self.life;
-        let batch = BatchId::in_order(life.shared.clock.now(), rand::random());
+        let batch = BatchId::in_order(life.shared.clock.now(), life.shared.chance.random());
         life.expect(batch);
         let assign = Assign { holder: life.incarnation, epoch: self.epoch, batch, picks: picks.clone() };
         let replies = match life.store.assign(assign).await {
@@ -419,8 +419,7 @@ impl<'a> Dispatcher<'a> {
         let named = |kind| memos.iter().filter(move |memo| memo.kind == kind);
         self.full = named(MemoKind::Full).filter_map(|memo| GroupName::new(&memo.name).ok()).collect();
         let charges = settings::charges(&memos);
-        self.charges =
-            charges.iter().map(|charge| (settings::charge_name(&charge.queue, &charge.group), charge.ahead)).collect();
+        self.charges = WrittenCharges::new(&charges);
         self.see_settings(settings::parse(&memos)).await?;
         self.act(Input::Charges(charges)).await
     }
@@ -435,7 +434,7 @@ impl<'a> Dispatcher<'a> {
         self.next_save = Instant::now() + SAVE_INTERVAL;
         let mut memos = match self.dispatched == self.dispatched_at_save {
             true => Vec::new(),
-            false => settings::changed_charges(self.scheduler.charges(), &mut self.charges, SAVE_MEMOS),
+            false => self.charges.changed(self.scheduler.charges(), SAVE_MEMOS),
         };
         self.dispatched_at_save = self.dispatched;
         let mut open = std::mem::take(&mut self.full);

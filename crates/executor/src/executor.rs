@@ -13,11 +13,13 @@ use turnwise_core::{Invalid, NewJob, NodeName, State};
 use turnwise_store::{Bell, Enqueued, Load, Store, StoreError};
 
 use crate::{
+    chance::Chance,
     clock::DatabaseClock,
     config::Config,
     dispatcher,
     event::{Event, EventKind, Events, Hub, Listener},
-    node,
+    host::Process,
+    node::{self, Floor},
     pulse::{self, Backoff},
     registry::{Registry, RegistryError},
     settle,
@@ -68,6 +70,8 @@ pub struct Builder {
     registry: Registry,
     states: States,
     trace: Trace,
+    chance: Chance,
+    process: Process,
 }
 
 impl std::fmt::Debug for Builder {
@@ -78,7 +82,15 @@ impl std::fmt::Debug for Builder {
 
 impl Builder {
     pub fn new(connect: Connect, config: Config) -> Self {
-        Self { connect, config, registry: Registry::new(), states: States::default(), trace: Trace::off() }
+        Self {
+            connect,
+            config,
+            registry: Registry::new(),
+            states: States::default(),
+            trace: Trace::off(),
+            chance: Chance::default(),
+            process: Process::this(),
+        }
     }
 
     /// The tasks this node knows.
@@ -98,6 +110,15 @@ impl Builder {
     #[must_use]
     pub fn trace(mut self, trace: Trace) -> Self {
         self.trace = trace;
+        self
+    }
+
+    /// For the simulator: a process of its making, and chance that can be repeated.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn simulated(mut self, process: Process, seed: u64) -> Self {
+        self.process = process;
+        self.chance = Chance::seeded(seed);
         self
     }
 
@@ -122,6 +143,8 @@ impl Builder {
             hub: Hub::default(),
             trace: self.trace,
             clock: DatabaseClock::new(),
+            chance: self.chance,
+            process: self.process,
             counters: Counters::default(),
             stop: StopSign::default(),
         });
@@ -150,7 +173,7 @@ impl Executor {
         if locked(&self.control).is_some() {
             return Err(StartError::Running);
         }
-        let user = tokio::runtime::Handle::current();
+        let floor = Floor::User(tokio::runtime::Handle::current());
         let (ready, joined) = oneshot::channel();
         let (shared, connect, running) = (self.shared.clone(), self.connect.clone(), self.running.clone());
         let control = thread::Builder::new()
@@ -160,7 +183,7 @@ impl Executor {
                     Ok(runtime) => runtime,
                     Err(error) => return drop(ready.send(Err(StartError::Thread(error.to_string())))),
                 };
-                runtime.block_on(live(shared, connect, user, running, ready));
+                runtime.block_on(live(shared, connect, floor, running, Some(ready)));
             })
             .map_err(|error| StartError::Thread(error.to_string()))?;
         let joined = joined.await.unwrap_or_else(|_| Err(StartError::Thread("it ended early".to_owned())));
@@ -168,6 +191,13 @@ impl Executor {
             *locked(&self.control) = Some(control);
         }
         joined
+    }
+
+    /// For the simulator: the whole node, tasks included, as one future on the current runtime. Not polled, it is a
+    /// process that was stopped; dropped, one that was killed. It ends after [`Executor::stop`] was begun.
+    #[doc(hidden)]
+    pub async fn live_here(&self) {
+        live(self.shared.clone(), self.connect.clone(), Floor::Here, self.running.clone(), None).await;
     }
 
     /// Submits a job through this node: it starts right after its commit when there is a free slot.
@@ -272,11 +302,10 @@ async fn nothing_left(life: &Life) -> Result<bool, StoreError> {
 async fn live(
     shared: Arc<Shared>,
     connect: Connect,
-    user: tokio::runtime::Handle,
+    floor: Floor,
     running: watch::Sender<Option<Arc<Life>>>,
-    ready: oneshot::Sender<Result<(), StartError>>,
+    mut ready: Option<oneshot::Sender<Result<(), StartError>>>,
 ) {
-    let mut ready = Some(ready);
     let mut backoff = Backoff::default();
     while !shared.stop.is_up() {
         let life = match enter(&shared, &connect).await {
@@ -285,14 +314,14 @@ async fn live(
                 Some(ready) => return drop(ready.send(Err(error))),
                 None => {
                     tracing::warn!(%error, "could not join the fleet again");
-                    backoff.wait().await;
+                    backoff.wait(&shared.chance).await;
                     continue;
                 }
             },
         };
         backoff = Backoff::default();
         running.send_replace(Some(life.clone()));
-        live_once(&life, &user, ready.take()).await;
+        live_once(&life, &floor, ready.take()).await;
         running.send_replace(None);
     }
 }
@@ -306,12 +335,7 @@ async fn enter(shared: &Arc<Shared>, connect: &Connect) -> Result<Arc<Life>, Sta
 }
 
 /// From the first beat to the last settle.
-async fn live_once(
-    life: &Arc<Life>,
-    user: &tokio::runtime::Handle,
-    ready: Option<oneshot::Sender<Result<(), StartError>>>,
-) {
-    let mut workers = node::start_workers(life, user);
+async fn live_once(life: &Arc<Life>, floor: &Floor, ready: Option<oneshot::Sender<Result<(), StartError>>>) {
     let (lead, leads) = watch::channel(None);
     let loops = async {
         tokio::join!(
@@ -327,13 +351,17 @@ async fn live_once(
             let _ = ready.send(Ok(()));
         }
         tokio::select! {
+            biased;
             () = life.shared.stop.wait() => life.draining.raise(),
             () = life.draining.wait() => {}
         }
         wind_down(life).await;
         let left = life.lost.load(Ordering::Acquire) || pulse::leave(life).await;
         life.over.raise();
-        while workers.join_next().await.is_some() {}
+        left
+    };
+    let story = async {
+        let ((), left) = tokio::join!(node::work_until_over(life, floor), story);
         life.outgoing.notify_one();
         left
     };

@@ -1,11 +1,37 @@
 //! Which process this is, exactly enough to tell later whether it is gone.
 
-use std::fs;
+use std::{fmt, fs, sync::Arc};
 
 use turnwise_core::node::Host;
 
+/// A process, as it presents itself to the fleet and as it sees others on its machine.
+#[derive(Clone)]
+pub struct Process {
+    pub host: Host,
+    /// Whether a process is certainly no longer running.
+    pub is_gone: Arc<dyn Fn(&Host) -> bool + Send + Sync>,
+}
+
+impl Process {
+    pub(crate) fn this() -> Self {
+        let host = this();
+        let here = host.clone();
+        Self { host, is_gone: Arc::new(move |other| is_gone(other, &here)) }
+    }
+
+    pub(crate) fn is_gone(&self, other: &Host) -> bool {
+        (self.is_gone)(other)
+    }
+}
+
+impl fmt::Debug for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.host, f)
+    }
+}
+
 /// This process. Where there is no `/proc` the boot id is empty, and nobody will take it for the same machine.
-pub(crate) fn this() -> Host {
+fn this() -> Host {
     Host {
         name: name(),
         boot_id: read("/proc/sys/kernel/random/boot_id"),
@@ -16,7 +42,7 @@ pub(crate) fn this() -> Host {
 }
 
 /// Whether `other`, seen from `here`, is certainly no longer running.
-pub(crate) fn is_gone(other: &Host, here: &Host) -> bool {
+fn is_gone(other: &Host, here: &Host) -> bool {
     here.shares_process_table_with(other) && started(other.pid) != Some(other.started)
 }
 

@@ -7,6 +7,7 @@
 //! Everything that must go on while user code runs (`pulse`, `dispatcher`, `settle`, the mail of a node) lives on a
 //! control thread with a runtime of its own: a task that blocks its thread stops neither the heartbeat nor the fleet.
 
+mod chance;
 mod clock;
 pub mod config;
 mod dispatcher;
@@ -28,5 +29,7 @@ pub use executor::{Executor, StartError, Stats};
 pub use registry::{DuplicateTask, Registry};
 pub use task::{Ctx, Outcome, State, Task};
 
+#[doc(hidden)]
+pub use host::Process;
 #[doc(hidden)]
 pub use inventory;

@@ -2,7 +2,7 @@
 
 use std::{panic::AssertUnwindSafe, sync::Arc, task::Poll};
 
-use futures_util::FutureExt;
+use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 use tokio::{sync::oneshot, task::JoinSet};
 use turnwise_core::{
     job::AssignedJob,
@@ -19,13 +19,29 @@ use crate::{
 /// Jobs a worker runs before it lets others have the thread, should none of its jobs ever wait.
 const JOBS_PER_TURN: u32 = 64;
 
-/// Starts the workers on the runtime that user code runs on.
-pub(crate) fn start_workers(life: &Arc<Life>, user: &tokio::runtime::Handle) -> JoinSet<()> {
-    let mut workers = JoinSet::new();
-    for _ in 0..life.shared.config.slots {
-        workers.spawn_on(work(life.clone()), user);
+/// Where tasks run.
+#[derive(Debug, Clone)]
+pub(crate) enum Floor {
+    /// On the runtime that user code runs on.
+    User(tokio::runtime::Handle),
+    /// Within the node's own future, so that whoever polls it holds all of the node in one hand.
+    Here,
+}
+
+/// Runs the workers until the life is over.
+pub(crate) async fn work_until_over(life: &Arc<Life>, floor: &Floor) {
+    let workers = (0..life.shared.config.slots).map(|_| work(life.clone()));
+    match floor {
+        Floor::User(user) => {
+            let mut spawned = JoinSet::new();
+            workers.for_each(|worker| drop(spawned.spawn_on(worker, user)));
+            while spawned.join_next().await.is_some() {}
+        }
+        Floor::Here => {
+            let mut here: FuturesUnordered<_> = workers.collect();
+            while here.next().await.is_some() {}
+        }
     }
-    workers
 }
 
 async fn work(life: Arc<Life>) {

@@ -2,16 +2,16 @@
 
 use std::{
     sync::{Arc, atomic::Ordering},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 use turnwise_core::{Incarnation, Node};
 use turnwise_store::{Beat, Epoch, Join, Joined, Replace, Store};
 
 use crate::{
+    chance::Chance,
     executor::StartError,
-    host,
     shared::{Life, Shared},
     trace::Record,
 };
@@ -33,18 +33,18 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    pub(crate) async fn wait(&mut self) {
+    pub(crate) async fn wait(&mut self, chance: &Chance) {
         let least = Duration::from_millis(20).saturating_mul(1 << self.tries.min(6)).min(Duration::from_secs(1));
         self.tries += 1;
-        tokio::time::sleep(least.mul_f64(0.5 + rand::random::<f64>())).await;
+        tokio::time::sleep(least.mul_f64(0.5 + chance.random::<f64>())).await;
     }
 }
 
 /// Joins the fleet under the configured name. A name that is taken is taken over when its process is certainly gone, or
 /// when its lease has run out; if it beats meanwhile, it lives, and this node is refused.
 pub(crate) async fn join(shared: &Shared, store: &dyn Store) -> Result<(Incarnation, Instant), StartError> {
-    let here = host::this();
-    let incarnation = Incarnation(uuid::Builder::from_random_bytes(rand::random()).into_uuid());
+    let here = &shared.process;
+    let incarnation = Incarnation(uuid::Builder::from_random_bytes(shared.chance.random()).into_uuid());
     let mut replace: Option<Replace> = None;
     let mut seen: Option<Replace> = None;
     loop {
@@ -52,7 +52,7 @@ pub(crate) async fn join(shared: &Shared, store: &dyn Store) -> Result<(Incarnat
         let join = Join {
             incarnation,
             name: shared.config.name.clone(),
-            host: here.clone(),
+            host: here.host.clone(),
             slots: shared.config.slots,
             queue_capacity: shared.config.queue_capacity,
             queues: shared.config.queues.clone(),
@@ -69,7 +69,7 @@ pub(crate) async fn join(shared: &Shared, store: &dyn Store) -> Result<(Incarnat
                 let other = Replace { incarnation: by.incarnation, lease_until: by.lease_until };
                 let beats = seen
                     .is_some_and(|seen| seen.incarnation == other.incarnation && seen.lease_until != other.lease_until);
-                if host::is_gone(&by.host, &here) || by.lease_until < now {
+                if here.is_gone(&by.host) || by.lease_until < now {
                     replace = Some(other);
                 } else if beats {
                     return Err(StartError::NameTaken { name: by.name, host: by.host.name, pid: by.host.pid });
@@ -130,15 +130,16 @@ pub(crate) async fn beat(life: Arc<Life>, lead: watch::Sender<Option<Lead>>) {
                 if !life.in_contact() {
                     lead.send_replace(None);
                 }
-                backoff.wait().await;
+                backoff.wait(&life.shared.chance).await;
                 continue;
             }
         }
         tokio::select! {
-            () = tokio::time::sleep(config.beat_interval()) => {}
-            () = bell.lead.notified(), if config.dispatch => {}
+            biased;
             () = life.over.wait() => {}
             () = life.draining.wait(), if slots > 0 => {}
+            () = bell.lead.notified(), if config.dispatch => {}
+            () = tokio::time::sleep(config.beat_interval()) => {}
         }
     }
 }
@@ -169,10 +170,10 @@ async fn try_to_leave(life: &Life) -> bool {
             Ok(true) => return true,
             Ok(false) if mail => {}
             // It is not there to be read, or somebody else has to write it first.
-            Ok(false) => backoff.wait().await,
+            Ok(false) => backoff.wait(&life.shared.chance).await,
             Err(error) => {
                 tracing::warn!(%error, "could not say good-bye; trying again");
-                backoff.wait().await;
+                backoff.wait(&life.shared.chance).await;
             }
         }
         if life.lost.load(Ordering::Acquire) {
@@ -204,9 +205,10 @@ pub(crate) async fn mail(life: Arc<Life>) {
     loop {
         read_mail(&life).await;
         tokio::select! {
+            biased;
+            () = life.over.wait() => return,
             () = bell.mail.notified() => {}
             () = tokio::time::sleep(life.shared.config.poll_interval) => {}
-            () = life.over.wait() => return,
         }
     }
 }

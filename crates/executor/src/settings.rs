@@ -1,6 +1,6 @@
 //! Settings and charges as the store keeps them: one memo each, JSON inside.
 
-use std::collections::HashMap;
+use std::{collections::BTreeMap, ops::Bound};
 
 use turnwise_core::{
     GroupName, KeyName, QueueName, TaskName,
@@ -41,11 +41,7 @@ fn value<T: serde::de::DeserializeOwned>(memo: &Memo) -> Option<T> {
     serde_json::from_str(&memo.value).ok()
 }
 
-fn put<N: Ord, S, E>(
-    map: &mut std::collections::BTreeMap<N, S>,
-    name: Result<N, E>,
-    settings: Option<S>,
-) -> Option<()> {
+fn put<N: Ord, S, E>(map: &mut BTreeMap<N, S>, name: Result<N, E>, settings: Option<S>) -> Option<()> {
     map.insert(name.ok()?, settings?);
     Some(())
 }
@@ -60,37 +56,79 @@ pub fn charges(memos: &[Memo]) -> Vec<Remembered> {
     memos.iter().filter(|memo| memo.kind == MemoKind::Charge).filter_map(charge).collect()
 }
 
-/// What has changed since charges were last written, at most `limit` of it; notes it as written.
-pub(crate) fn changed_charges(
-    now: Vec<Remembered>,
-    written: &mut HashMap<String, Charge>,
-    limit: usize,
-) -> Vec<NewMemo> {
-    let named: HashMap<String, Charge> = now
-        .into_iter()
-        .map(|remembered| (charge_name(&remembered.queue, &remembered.group), remembered.ahead))
-        .collect();
-    let gone: Vec<String> = written.keys().filter(|name| !named.contains_key(*name)).take(limit).cloned().collect();
-    let changed = named.iter().filter(|(name, charge)| written.get(*name) != Some(charge));
-    let mut memos: Vec<NewMemo> = changed
-        .take(limit.saturating_sub(gone.len()))
-        .map(|(name, charge)| NewMemo {
-            kind: MemoKind::Charge,
-            name: name.clone(),
-            value: Some(charge.to_string()),
-            seen: None,
-        })
-        .collect();
-    for memo in &memos {
-        written.insert(memo.name.clone(), named[&memo.name]);
-    }
-    for name in gone {
-        written.remove(&name);
-        memos.push(NewMemo { kind: MemoKind::Charge, name, value: None, seen: None });
-    }
-    memos
+/// Charges as they are written in the store.
+#[derive(Debug, Default)]
+pub(crate) struct WrittenCharges {
+    written: BTreeMap<String, Charge>,
+    /// Where the next round begins: with more changes than fit, every name has its turn.
+    after: String,
 }
 
-pub(crate) fn charge_name(queue: &QueueName, group: &GroupName) -> String {
+impl WrittenCharges {
+    pub(crate) fn new(charges: &[Remembered]) -> Self {
+        let named = |charge: &Remembered| (charge_name(&charge.queue, &charge.group), charge.ahead);
+        Self { written: charges.iter().map(named).collect(), after: String::new() }
+    }
+
+    /// What has changed since charges were last written, at most `limit` of it; notes it as written.
+    pub(crate) fn changed(&mut self, now: Vec<Remembered>, limit: usize) -> Vec<NewMemo> {
+        let named: BTreeMap<String, Charge> = now
+            .into_iter()
+            .map(|remembered| (charge_name(&remembered.queue, &remembered.group), remembered.ahead))
+            .collect();
+        let gone = self.written.keys().filter(|name| !named.contains_key(*name));
+        let gone: Vec<String> = gone.take(limit).cloned().collect();
+        let from_here = named.range::<str, _>((Bound::Excluded(&*self.after), Bound::Unbounded));
+        let then = named.range::<str, _>((Bound::Unbounded, Bound::Included(&*self.after)));
+        let changed = from_here.chain(then).filter(|(name, charge)| self.written.get(*name) != Some(*charge));
+        let mut memos: Vec<NewMemo> = changed
+            .take(limit.saturating_sub(gone.len()))
+            .map(|(name, charge)| NewMemo {
+                kind: MemoKind::Charge,
+                name: name.clone(),
+                value: Some(charge.to_string()),
+                seen: None,
+            })
+            .collect();
+        for memo in &memos {
+            self.written.insert(memo.name.clone(), named[&memo.name]);
+            self.after.clone_from(&memo.name);
+        }
+        for name in gone {
+            self.written.remove(&name);
+            memos.push(NewMemo { kind: MemoKind::Charge, name, value: None, seen: None });
+        }
+        memos
+    }
+}
+
+fn charge_name(queue: &QueueName, group: &GroupName) -> String {
     serde_json::json!([queue.as_str(), group.as_str()]).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, time::Duration};
+
+    use super::*;
+
+    #[test]
+    fn with_more_changes_than_fit_every_charge_has_its_turn() {
+        let charge = |group: &str, millis| Remembered {
+            queue: QueueName::new("q").unwrap(),
+            group: GroupName::new(group).unwrap(),
+            ahead: Charge::of(Duration::from_millis(millis), Default::default()),
+        };
+        let mut written = WrittenCharges::default();
+        let mut seen = BTreeSet::new();
+        for round in 1..=3 {
+            // All of them change every time.
+            let now = ["a", "b", "c"].map(|group| charge(group, round)).to_vec();
+            seen.extend(written.changed(now, 1).into_iter().map(|memo| memo.name));
+        }
+        assert_eq!(seen.len(), 3, "{seen:?}");
+        let now = vec![charge("a", 9)];
+        let gone: Vec<_> = written.changed(now, 2).into_iter().map(|memo| memo.value.is_none()).collect();
+        assert_eq!(gone, [true, true]);
+    }
 }

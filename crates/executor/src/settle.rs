@@ -2,10 +2,10 @@
 
 use std::{
     sync::{Arc, atomic::Ordering},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, time::Instant};
 use turnwise_core::{
     Fence, JobId,
     job::AssignedJob,
@@ -52,8 +52,8 @@ pub(crate) async fn settle(life: Arc<Life>) {
             return;
         }
         tokio::select! {
-            () = life.outgoing.notified() => {}
-            () = life.over.wait() => {}
+            // The sweep first: it is rare, and a busy outbox must not keep it off.
+            biased;
             _ = sweep.tick() => {
                 // Batches that are through travel with the next settlement; only when there is none, alone.
                 let done = life.take_done();
@@ -65,6 +65,8 @@ pub(crate) async fn settle(life: Arc<Life>) {
                     handed_back = Instant::now();
                 }
             }
+            () = life.outgoing.notified() => {}
+            () = life.over.wait() => {}
         }
     }
 }
@@ -146,7 +148,7 @@ fn decide(life: &Life, outgoing: Outgoing) -> (Item, Settlement) {
                 &standing,
                 &Event::Ended(ended.outcome.clone()),
                 life.shared.clock.now(),
-                rand::random(),
+                life.shared.chance.random(),
             )
             .expect("an assigned job may end in every way");
             let rest = match to.to {
@@ -211,7 +213,7 @@ async fn write_until_heard(life: &Life, settle: &Settle) -> Heard {
                     return Heard::Broken(error);
                 }
                 again = true;
-                backoff.wait().await;
+                backoff.wait(&life.shared.chance).await;
             }
         }
     }

@@ -6,10 +6,13 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use tokio::sync::{Notify, oneshot};
+use tokio::{
+    sync::{Notify, oneshot},
+    time::Instant,
+};
 use turnwise_core::{
     Fence, Incarnation, JobId, Timestamp,
     job::AssignedJob,
@@ -19,9 +22,11 @@ use turnwise_core::{
 use turnwise_store::{BatchId, Delivery, Epoch, Store};
 
 use crate::{
+    chance::Chance,
     clock::DatabaseClock,
     config::Config,
     event::Hub,
+    host::Process,
     registry::Registry,
     task::{States, StopSign},
     trace::{Line, Record, Trace},
@@ -36,6 +41,8 @@ pub(crate) struct Shared {
     pub(crate) hub: Hub,
     pub(crate) trace: Trace,
     pub(crate) clock: DatabaseClock,
+    pub(crate) chance: Chance,
+    pub(crate) process: Process,
     pub(crate) counters: Counters,
     /// The node shall stop.
     pub(crate) stop: StopSign,
@@ -288,8 +295,9 @@ impl Life {
                 return Some(next);
             }
             tokio::select! {
-                () = ready => {}
+                biased;
                 () = self.over.wait() => {}
+                () = ready => {}
             }
         }
     }
@@ -362,15 +370,15 @@ impl Life {
     /// Jobs that have run for a moment without the store knowing: `running` is to be written for them.
     pub(crate) fn still_running(&self, moment: Duration) -> Vec<(Arc<AssignedJob>, Timestamp)> {
         let desk = self.desk();
-        desk.held
-            .values()
-            .filter_map(|held| match held.phase {
-                Phase::Running { since, started_at, written: false } if since.elapsed() >= moment => {
-                    Some((held.job.clone(), started_at))
-                }
-                _ => None,
-            })
-            .collect()
+        let unwritten = desk.held.values().filter_map(|held| match held.phase {
+            Phase::Running { since, started_at, written: false } if since.elapsed() >= moment => {
+                Some((held.job.clone(), started_at))
+            }
+            _ => None,
+        });
+        let mut running: Vec<_> = unwritten.collect();
+        running.sort_unstable_by_key(|(job, _)| job.id);
+        running
     }
 
     pub(crate) fn running_written(&self, id: JobId) {
@@ -403,7 +411,10 @@ impl Life {
 
     /// Tells every running task to stop.
     pub(crate) fn interrupt(&self) {
-        self.desk().held.values().for_each(|held| held.stop.raise());
+        let desk = self.desk();
+        let mut held: Vec<_> = desk.held.iter().collect();
+        held.sort_unstable_by_key(|(id, _)| **id);
+        held.into_iter().for_each(|(_, held)| held.stop.raise());
     }
 
     pub(crate) fn held(&self) -> usize {

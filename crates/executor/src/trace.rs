@@ -7,11 +7,13 @@ use std::{
     fs::{File, OpenOptions},
     io::{self, Write},
     path::Path,
-    sync::Arc,
+    sync::{Arc, Mutex},
 };
 
 use serde::Serialize;
 use turnwise_core::{Incarnation, JobId, NodeName, State, Timestamp};
+
+use crate::shared::locked;
 
 /// One line.
 #[derive(Debug, Serialize)]
@@ -76,7 +78,13 @@ pub enum Record {
 
 /// Where lines go, if anywhere.
 #[derive(Debug, Clone, Default)]
-pub struct Trace(Option<Arc<File>>);
+pub struct Trace(Option<To>);
+
+#[derive(Debug, Clone)]
+enum To {
+    File(Arc<File>),
+    Memory(Arc<Mutex<Vec<u8>>>),
+}
 
 impl Trace {
     pub fn off() -> Self {
@@ -85,7 +93,12 @@ impl Trace {
 
     pub fn to_file(path: impl AsRef<Path>) -> io::Result<Self> {
         let file = OpenOptions::new().create(true).append(true).open(path)?;
-        Ok(Self(Some(Arc::new(file))))
+        Ok(Self(Some(To::File(Arc::new(file)))))
+    }
+
+    /// Lines are added to `lines`.
+    pub fn to_memory(lines: Arc<Mutex<Vec<u8>>>) -> Self {
+        Self(Some(To::Memory(lines)))
     }
 
     pub fn is_on(&self) -> bool {
@@ -93,10 +106,16 @@ impl Trace {
     }
 
     pub(crate) fn write(&self, line: &Line<'_>) {
-        let Some(file) = &self.0 else { return };
+        let Some(to) = &self.0 else { return };
         let written = serde_json::to_vec(line).map_err(io::Error::other).and_then(|mut text| {
             text.push(b'\n');
-            (&**file).write_all(&text)
+            match to {
+                To::File(file) => (&**file).write_all(&text),
+                To::Memory(lines) => {
+                    locked(lines).append(&mut text);
+                    Ok(())
+                }
+            }
         });
         if let Err(error) = written {
             tracing::error!(%error, "the trace could not be written");
