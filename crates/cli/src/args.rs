@@ -274,6 +274,17 @@ pub(crate) struct SetQueue {
     /// Wait until this queue is finished (sealed and empty); may be repeated; none = wait for no queue
     #[arg(long, value_name = "QUEUE")]
     pub(crate) after: Vec<String>,
+    /// When jobs are due that name no time of their own: a cron pattern like "0 2 * * *", with seconds before it if wanted;
+    /// or none
+    #[arg(long, value_name = "CRON", allow_hyphen_values = true)]
+    pub(crate) schedule: Option<String>,
+    /// The clock the schedule goes by, like Europe/Berlin [default: UTC]
+    #[arg(long, value_name = "ZONE", requires = "schedule")]
+    pub(crate) zone: Option<String>,
+    /// Start nothing in this window, like "Mon-Fri 09:00-17:00 Europe/Berlin"; days and zone (UTC) may be left out; may be
+    /// repeated; none = no window
+    #[arg(long, value_name = "WINDOW", allow_hyphen_values = true)]
+    pub(crate) block: Vec<String>,
 }
 
 #[derive(Debug, clap::Args)]

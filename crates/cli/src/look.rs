@@ -3,7 +3,7 @@
 use serde::Serialize;
 use turnwise::{
     Filter, GroupName, Job, JobId, Json, KeyName, Node, NodeName, Priority, QueueName, TaskName, Timestamp,
-    core::{Incarnation, Invalid, State, why::gates},
+    core::{Incarnation, Invalid, State, settings::Settings as Set, why::gates},
     store::Fleet,
 };
 
@@ -43,7 +43,9 @@ struct JobView<'a> {
 }
 
 impl<'a> JobView<'a> {
-    fn new(job: &'a Job, fleet: &Fleet) -> Self {
+    fn new(job: &'a Job, set: &Set, fleet: &Fleet) -> Self {
+        let set = set.queues.get(&job.queue);
+        let by_schedule = set.filter(|_| job.state == State::Waiting).and_then(|set| set.due_by_schedule(job));
         Self {
             id: job.id,
             task: &job.task,
@@ -59,13 +61,13 @@ impl<'a> JobView<'a> {
             error: job.error.as_deref(),
             node: job.node.as_ref(),
             submitted_at: job.submitted_at,
-            due_at: job.due_at,
+            due_at: by_schedule.or(job.due_at),
             assigned_at: job.assigned_at,
             started_at: job.started_at,
             finished_at: job.finished_at,
             retry: job.retry.to_string(),
             cancel_requested: job.cancel_requested,
-            waits_for: gates(job, &fleet.nodes, fleet.now).iter().map(ToString::to_string).collect(),
+            waits_for: gates(job, set, &fleet.nodes, fleet.now).iter().map(ToString::to_string).collect(),
         }
     }
 
@@ -124,12 +126,12 @@ pub(crate) fn jobs(settings: &Settings, wish: &args::Jobs) -> Result<(), Failure
         task: wish.task.clone(),
         limit: wish.limit.as_deref().map(limit).transpose()?,
     };
-    let (jobs, fleet) = block_on(async {
+    let (jobs, set, fleet) = block_on(async {
         let turnwise = settings.open().await?;
         let jobs = turnwise.jobs(filter).await?;
-        Ok((jobs, turnwise.nodes().await?))
+        Ok((jobs, turnwise.settings().await?, turnwise.nodes().await?))
     })?;
-    let views = jobs.iter().map(|job| JobView::new(job, &fleet));
+    let views = jobs.iter().map(|job| JobView::new(job, &set, &fleet));
     if wish.json {
         print::array(views)?;
     } else {
@@ -148,11 +150,11 @@ fn limit(text: &str) -> Result<u32, Invalid> {
 
 pub(crate) fn job(settings: &Settings, wish: &args::OneJob) -> Result<(), Failure> {
     let id: JobId = wish.id.parse()?;
-    let (job, fleet) = block_on(async {
+    let (job, set, fleet) = block_on(async {
         let turnwise = settings.open().await?;
-        Ok((turnwise.job(id).await?, turnwise.nodes().await?))
+        Ok((turnwise.job(id).await?, turnwise.settings().await?, turnwise.nodes().await?))
     })?;
-    let view = JobView::new(&job, &fleet);
+    let view = JobView::new(&job, &set, &fleet);
     if wish.json {
         print::object(&view)?;
     } else {

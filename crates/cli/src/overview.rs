@@ -3,9 +3,10 @@
 use serde::Serialize;
 use turnwise::{
     QueueName, Timestamp,
+    core::calendar::{Schedule, Window, blocked_until},
     core::settings::{Concurrency, Fairness, GroupSettings, OnError, Pause, QueueSettings, Rate, Weight},
     core::turn::Scheme,
-    overview::{GroupOverview, QueueOverview, QueueState},
+    overview::{GroupOverview, Overview, QueueOverview},
 };
 
 use crate::{
@@ -33,16 +34,20 @@ pub(crate) struct QueueView<'a> {
     scheme: Option<Scheme>,
     on_error: OnError,
     after: &'a [QueueName],
+    schedule: Option<&'a Schedule>,
+    block: &'a [Window],
+    /// The end of the window it is in.
+    blocked_until: Option<Timestamp>,
     sealed: Option<Timestamp>,
     paused: Option<&'a Pause>,
 }
 
 impl<'a> QueueView<'a> {
-    fn new(name: &'a QueueName, queue: &'a QueueOverview, state: QueueState) -> Self {
+    fn new(name: &'a QueueName, queue: &'a QueueOverview, overview: &Overview) -> Self {
         let QueueOverview { settings, jobs } = queue;
         Self {
             name: name.as_str(),
-            state: state.name(),
+            state: overview.state(name).name(),
             waiting: jobs.waiting,
             scheduled: jobs.scheduled,
             running: jobs.running,
@@ -55,12 +60,15 @@ impl<'a> QueueView<'a> {
             scheme: settings.scheme,
             on_error: settings.on_error,
             after: &settings.after,
+            schedule: settings.schedule.as_ref(),
+            block: &settings.block,
+            blocked_until: blocked_until(&settings.block, overview.now),
             sealed: settings.sealed,
             paused: settings.paused.as_ref(),
         }
     }
 
-    fn row(&self) -> [String; 16] {
+    fn row(&self) -> [String; 18] {
         [
             self.name.to_owned(),
             self.state.to_owned(),
@@ -75,7 +83,12 @@ impl<'a> QueueView<'a> {
             shown(self.rate),
             shown(self.scheme),
             word(self.on_error),
-            names(self.after),
+            listed(self.after),
+            shown(self.schedule),
+            match self.blocked_until {
+                Some(until) => format!("{} (until {until})", listed(self.block)),
+                None => listed(self.block),
+            },
             shown(self.sealed),
             pause_words(self.paused),
         ]
@@ -83,8 +96,21 @@ impl<'a> QueueView<'a> {
 
     /// What is set, in a line, for whoever has just set it.
     pub(crate) fn sentence(name: &str, set: &QueueSettings) -> String {
-        let QueueSettings { weight, fairness, concurrency, per_node, rate, scheme, on_error, paused, sealed, after } =
-            set;
+        let QueueSettings {
+            weight,
+            fairness,
+            concurrency,
+            per_node,
+            rate,
+            scheme,
+            on_error,
+            paused,
+            sealed,
+            quiet: _,
+            after,
+            schedule,
+            block,
+        } = set;
         let mut sentence = format!(
             "queue {name}: {}, weight {weight}, concurrency {concurrency}, per node {}, rate {}, scheme {}, fairness {}, \
              on error {}",
@@ -96,7 +122,13 @@ impl<'a> QueueView<'a> {
             word(on_error),
         );
         if !after.is_empty() {
-            sentence += &format!(", after {}", names(after));
+            sentence += &format!(", after {}", listed(after));
+        }
+        if let Some(schedule) = schedule {
+            sentence += &format!(", schedule {schedule}");
+        }
+        if !block.is_empty() {
+            sentence += &format!(", blocked {}", listed(block));
         }
         if let Some(sealed) = sealed {
             sentence += &format!(", sealed at {sealed}");
@@ -190,10 +222,10 @@ fn state_words(paused: Option<&Pause>) -> String {
     format!("{} {}", state(paused), pause_words(paused)).trim_end().to_owned()
 }
 
-fn names(names: &[QueueName]) -> String {
-    match names {
+fn listed(items: &[impl ToString]) -> String {
+    match items {
         [] => "-".to_owned(),
-        names => names.iter().map(QueueName::as_str).collect::<Vec<_>>().join(", "),
+        items => items.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
     }
 }
 
@@ -211,7 +243,7 @@ fn word(value: impl Serialize) -> String {
 
 pub(crate) fn queues(settings: &Settings, wish: &Listing) -> Result<(), Failure> {
     let overview = block_on(async { Ok(settings.open().await?.overview().await?) })?;
-    let views = overview.queues.iter().map(|(name, queue)| QueueView::new(name, queue, overview.state(name)));
+    let views = overview.queues.iter().map(|(name, queue)| QueueView::new(name, queue, &overview));
     if wish.json {
         print::array(views)?;
     } else {
@@ -230,6 +262,8 @@ pub(crate) fn queues(settings: &Settings, wish: &Listing) -> Result<(), Failure>
             "SCHEME",
             "ON ERROR",
             "AFTER",
+            "SCHEDULE",
+            "BLOCK",
             "SEALED",
             "PAUSED",
         ];

@@ -4,6 +4,7 @@ use std::str::FromStr;
 
 use turnwise::core::{
     Invalid, QueueName,
+    calendar::{Schedule, Window, Zone},
     settings::{Concurrency, Fairness, GroupSettings, LimitSettings, OnError, QueueSettings, Rate, Weight},
     turn::Scheme,
 };
@@ -92,7 +93,16 @@ fn queue_change(wish: &SetQueue) -> Result<impl FnMut(&mut QueueSettings) + use<
         [none] if none == "none" => Some(Vec::new()),
         names => Some(names.iter().map(QueueName::new).collect::<Result<Vec<_>, _>>()?),
     };
-    let first_after = wish.after.first().cloned();
+    let schedule = read_or_none(&wish.schedule, |cron| {
+        let zone = wish.zone.as_deref().map_or(Ok(Zone::UTC), str::parse)?;
+        Schedule::new(cron, zone)
+    })?;
+    let block = match wish.block.as_slice() {
+        [] => None,
+        [none] if none == "none" => Some(Vec::new()),
+        windows => Some(windows.iter().map(|window| window.parse()).collect::<Result<Vec<Window>, _>>()?),
+    };
+    let (first_after, first_block) = (wish.after.first().cloned(), wish.block.first().cloned());
     let said = [
         &wish.weight,
         &wish.concurrency,
@@ -102,8 +112,13 @@ fn queue_change(wish: &SetQueue) -> Result<impl FnMut(&mut QueueSettings) + use<
         &wish.fairness,
         &wish.on_error,
         &first_after,
+        &wish.schedule,
+        &first_block,
     ];
-    something(&said, "--weight, --concurrency, --per-node, --rate, --scheme, --fairness, --on-error or --after")?;
+    something(
+        &said,
+        "--weight, --concurrency, --per-node, --rate, --scheme, --fairness, --on-error, --after, --schedule or --block",
+    )?;
     Ok(move |queue: &mut QueueSettings| {
         put(&mut queue.weight, weight);
         put(&mut queue.concurrency, concurrency);
@@ -114,6 +129,12 @@ fn queue_change(wish: &SetQueue) -> Result<impl FnMut(&mut QueueSettings) + use<
         put(&mut queue.on_error, on_error);
         if let Some(after) = &after {
             queue.after.clone_from(after);
+        }
+        if let Some(schedule) = &schedule {
+            queue.schedule.clone_from(schedule);
+        }
+        if let Some(block) = &block {
+            queue.block.clone_from(block);
         }
     })
 }

@@ -250,6 +250,80 @@ fn bad_input_is_refused_with_its_field_and_stores_nothing() {
 }
 
 #[test]
+fn a_schedule_is_set_shown_and_tells_when_jobs_are_due() {
+    let place = Place::new();
+    let set = ["queue", "set", "nightly", "--schedule", "0 2 * * *", "--zone", "Europe/Berlin"];
+    assert!(place.told(&set).contains(", schedule 0 2 * * * Europe/Berlin"), "{}", place.told(&set));
+    let id = place.enqueue(&["noop", "--queue", "nightly"]);
+    let own = place.enqueue(&["noop", "--queue", "nightly", "--at", "2130-01-31T08:30:00Z"]);
+    let queues = place.json(&["queues", "--json"]);
+    assert_eq!(queues[0]["schedule"], json!({"cron": "0 2 * * *", "zone": "Europe/Berlin"}));
+    assert!(place.told(&["queues"]).contains("0 2 * * * Europe/Berlin"));
+    let job = place.job(&id);
+    let due = job["due_at"].as_str().unwrap();
+    assert!(due > job["submitted_at"].as_str().unwrap() && due.ends_with(":00:00.000000Z"), "{due}");
+    let sentence = format!("not due before {due} (schedule 0 2 * * * Europe/Berlin of queue nightly)");
+    assert_eq!(job["waits_for"][0], sentence);
+    assert!(place.told(&["why", &id]).starts_with(&sentence), "{}", place.told(&["why", &id]));
+    assert_eq!(place.job(&own)["due_at"], "2130-01-31T08:30:00.000000Z");
+    let simulated = place.json(&["simulate", "--slots", "1", "--json"]);
+    // One is due within a day, the other in a hundred years.
+    assert_eq!(simulated["after"]["starts"], 1, "{simulated}");
+
+    assert!(!place.told(&["queue", "set", "nightly", "--schedule", "none"]).contains("schedule"));
+    assert_eq!(place.job(&id)["due_at"], place.job(&id)["submitted_at"]);
+    place.told(&["cancel", &own]);
+    place.work_until_empty();
+    assert_eq!(place.job(&id)["state"], "success");
+}
+
+#[test]
+fn windows_are_set_shown_and_taken_away() {
+    let place = Place::new();
+    let blocks = ["--block", "mon-fri 9:00-17:00 europe/berlin", "--block", "Sat 00:00-24:00"];
+    let set = place.told(&[&["queue", "set", "mail"], &blocks[..]].concat());
+    assert!(set.contains(", blocked Mon-Fri 09:00-17:00 Europe/Berlin, Sat 00:00-24:00"), "{set}");
+    let queues = place.json(&["queues", "--json"]);
+    assert_eq!(queues[0]["block"], json!(["Mon-Fri 09:00-17:00 Europe/Berlin", "Sat 00:00-24:00"]));
+    // All but the minute before last: whenever this runs, the queue is closed.
+    let now = place.job(&place.enqueue(&["noop"]))["submitted_at"].as_str().unwrap().to_owned();
+    let minute = now[11..13].parse::<u32>().unwrap() * 60 + now[14..16].parse::<u32>().unwrap() + 1440;
+    let clock = |minute: u32| format!("{:02}:{:02}", minute % 1440 / 60, minute % 60);
+    let window = format!("{}-{}", clock(minute - 1), clock(minute - 2));
+    place.told(&["queue", "set", "mail", "--block", &window]);
+    let id = place.enqueue(&["noop", "--queue", "mail"]);
+    let queue =
+        place.json(&["queues", "--json"]).as_array().unwrap().iter().find(|q| q["name"] == "mail").unwrap().clone();
+    let until = queue["blocked_until"].as_str().unwrap();
+    let sentence = format!("queue mail is blocked until {until} ({window})");
+    assert!(place.told(&["why", &id]).contains(&sentence), "{}", place.told(&["why", &id]));
+    assert_eq!(place.job(&id)["waits_for"][0], sentence);
+    assert!(!place.told(&["queue", "set", "mail", "--block", "none"]).contains("blocked"));
+    place.work_until_empty();
+    assert_eq!(place.job(&id)["state"], "success");
+}
+
+#[test]
+fn a_bad_schedule_or_window_is_refused_with_the_forms_that_are_good() {
+    let place = Place::new();
+    for cron in ["0 2 * *", "61 * * * *", "", "0 0 30 2 *", "nightly"] {
+        place.refuses(&["queue", "set", "q", "--schedule", cron], "schedule: ");
+        place.refuses(&["queue", "set", "q", "--schedule", cron], r#"like "0 2 * * *""#);
+    }
+    place
+        .refuses(&["queue", "set", "q", "--schedule", "@daily", "--zone", "Mars"], "zone: \"Mars\" is not a time zone");
+    place.refuses(&["queue", "set", "q", "--zone", "UTC"], "--schedule");
+    for window in ["", "Mon", "9-17", "Mon-Fri 09:00-25:00", "09:00-09:00"] {
+        place.refuses(&["queue", "set", "q", "--block", window], "block: ");
+        place.refuses(&["queue", "set", "q", "--block", window], r#"like "Mon-Fri 09:00-17:00 Europe/Berlin""#);
+    }
+    place.refuses(&["queue", "set", "q", "--block", "09:00-17:00 Mars"], "zone: ");
+    let always = ["--block", "Mon-Fri 00:00-24:00", "--block", "Sat,Sun 00:00-24:00"];
+    place.refuses(&[&["queue", "set", "q"], &always[..]].concat(), "block: the windows leave no time at all");
+    assert_eq!(place.json(&["queues", "--json"]), json!([]));
+}
+
+#[test]
 fn bad_lines_on_stdin_store_none_of_them() {
     let place = Place::new();
     let large = format!(r#"{{"task":"noop","args":"{}"}}"#, "x".repeat(1024 * 1024));

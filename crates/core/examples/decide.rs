@@ -95,6 +95,7 @@ fn head(number: u64, group: &GroupName) -> JobHead {
         crashes: 0,
         node: None,
         key: None,
+        submitted_at: Timestamp::from_micros(1_700_000_000_000_000),
     }
 }
 

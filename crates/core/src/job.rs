@@ -282,6 +282,8 @@ pub struct JobHead {
     pub crashes: u32,
     pub node: Option<Incarnation>,
     pub key: Option<KeyName>,
+    /// A job that is due no later than this has named no time of its own.
+    pub submitted_at: Timestamp,
 }
 
 /// A job in the hands of a node: all it needs to run it and to decide what follows.

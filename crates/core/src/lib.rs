@@ -2,7 +2,7 @@
 //!
 //! # Life of a job
 //! [`name`], [`json`], [`time`] what may be said at the border → [`job`] what is asked for →
-//! [`scheduler`] who runs it where, asking [`turn`] whose turn it is → [`lifecycle`] what follows a run, asking
+//! [`scheduler`] who runs it where, asking [`turn`] whose turn it is and [`calendar`] what time it is → [`lifecycle`] what follows a run, asking
 //! [`retry`] how long to wait. [`node`] is who runs things; [`why`] explains what holds a job up.
 
 pub mod job;
@@ -13,6 +13,7 @@ pub mod node;
 pub mod retry;
 pub mod scheduler;
 pub mod time;
+pub mod calendar;
 pub mod settings;
 pub mod turn;
 mod limits;

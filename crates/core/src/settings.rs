@@ -7,6 +7,7 @@ use std::{collections::BTreeMap, fmt, str::FromStr, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    calendar::{Schedule, Window, Wish},
     name::{GroupName, Invalid, KeyName, QueueName, TaskName},
     time::{Timestamp, parse_span, print_span},
     turn::Scheme,
@@ -202,12 +203,34 @@ pub struct QueueSettings {
     pub on_error: OnError,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused: Option<Pause>,
-    /// Nothing more comes, says a person: once it is empty the queue is finished.
+    /// Nothing more comes, says a person: once it is quiet and empty the queue is finished.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sealed: Option<Timestamp>,
+    /// The dispatcher has seen every transaction end that was open when the queue was sealed, with the jobs it brought.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quiet: Option<Timestamp>,
     /// It waits until these queues are finished.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<QueueName>,
+    /// When jobs are due that name no time of their own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<Schedule>,
+    /// In these windows nothing of it is started.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub block: Vec<Window>,
+}
+
+impl QueueSettings {
+    /// Whether nothing more can come that was submitted before the seal. A seal that was taken back and set again must be
+    /// waited for again.
+    pub fn closed(&self) -> bool {
+        self.sealed.is_some_and(|sealed| self.quiet.is_some_and(|quiet| quiet >= sealed))
+    }
+
+    /// When a job is due by the schedule, if that is another time than its own.
+    pub fn due_by_schedule(&self, job: impl Into<Wish>) -> Option<Timestamp> {
+        job.into().due_by(self.schedule.as_ref()?)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]

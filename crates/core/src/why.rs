@@ -3,10 +3,11 @@
 use std::{fmt, time::Duration};
 
 use crate::{
+    calendar::{Schedule, Window, Wish, blocked_until},
     job::{Job, JobId, State},
     name::{GroupName, KeyName, QueueName, TaskName},
     node::Node,
-    settings::Pause,
+    settings::{Pause, QueueSettings},
     time::Timestamp,
 };
 
@@ -34,6 +35,12 @@ impl fmt::Display for Whose {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Gate {
     NotDue(Timestamp),
+    /// It names no time of its own, and its queue has a schedule.
+    Scheduled {
+        queue: QueueName,
+        schedule: Schedule,
+        due: Timestamp,
+    },
     NeedsAPerson,
     NoLiveNode,
     UnknownTask,
@@ -46,6 +53,12 @@ pub enum Gate {
     WaitsFor {
         queue: QueueName,
         other: QueueName,
+    },
+    /// Its queue starts nothing in this window.
+    Window {
+        queue: QueueName,
+        window: Window,
+        until: Timestamp,
     },
     AtLimit {
         whose: Whose,
@@ -73,10 +86,22 @@ pub enum Gate {
     },
 }
 
+impl Gate {
+    /// The window the queue is in.
+    pub(crate) fn window(queue: &QueueName, set: &QueueSettings, now: Timestamp) -> Option<Self> {
+        let until = blocked_until(&set.block, now)?;
+        let window = set.block.iter().find(|window| window.contains(now))?.clone();
+        Some(Self::Window { queue: queue.clone(), window, until })
+    }
+}
+
 impl fmt::Display for Gate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Gate::NotDue(due) => write!(f, "not due before {due}"),
+            Gate::Scheduled { queue, schedule, due } => {
+                write!(f, "not due before {due} (schedule {schedule} of queue {queue})")
+            }
             Gate::NeedsAPerson => f.write_str("needs a decision: retry it or fail it"),
             Gate::NoLiveNode => f.write_str("no node is running"),
             Gate::UnknownTask => f.write_str("no live node knows this task"),
@@ -86,8 +111,12 @@ impl fmt::Display for Gate {
                 pause.reason.as_ref().map_or(Ok(()), |reason| write!(f, " ({reason})"))
             }
             Gate::WaitsFor { queue, other } => {
-                write!(f, "queue {queue} waits until queue {other} is finished: sealed and empty")
+                write!(
+                    f,
+                    "queue {queue} waits until queue {other} is finished: sealed and empty, with no transaction open from before"
+                )
             }
+            Gate::Window { queue, window, until } => write!(f, "queue {queue} is blocked until {until} ({window})"),
             Gate::AtLimit { whose, used, limit } => write!(f, "{used} of {limit} slots of {whose} are busy"),
             Gate::Rate { whose, until } => write!(f, "the rate of {whose} allows the next start at {until}"),
             Gate::Line { queue, first } => write!(f, "in the serial queue {queue} job {first} is first"),
@@ -115,17 +144,26 @@ pub struct Forecast {
     pub starts_in: Duration,
 }
 
-/// The gates that a look at one job and the fleet can tell, without the backlog: for listings.
-pub fn gates(job: &Job, nodes: &[Node], now: Timestamp) -> Vec<Gate> {
+/// The gates that a look at one job, its queue's settings and the fleet can tell, without the backlog: for listings.
+pub fn gates(job: &Job, set: Option<&QueueSettings>, nodes: &[Node], now: Timestamp) -> Vec<Gate> {
     if !matches!(job.state, State::Waiting | State::Stuck) {
         return Vec::new();
     }
     let mut gates = Vec::new();
-    match job.due_at {
-        Some(due) if due > now => gates.push(Gate::NotDue(due)),
+    let schedule = set.and_then(|set| set.schedule.as_ref());
+    let by_schedule = schedule.and_then(|schedule| Some((schedule, Wish::from(job).due_by(schedule)?)));
+    match by_schedule {
+        Some((schedule, due)) if due > now => {
+            gates.push(Gate::Scheduled { queue: job.queue.clone(), schedule: schedule.clone(), due });
+        }
         Some(_) => {}
-        None => gates.push(Gate::NeedsAPerson),
+        None => match job.due_at {
+            Some(due) if due > now => gates.push(Gate::NotDue(due)),
+            Some(_) => {}
+            None => gates.push(Gate::NeedsAPerson),
+        },
     }
+    gates.extend(set.and_then(|set| Gate::window(&job.queue, set, now)));
     let alive = || nodes.iter().filter(|node| node.alive(now));
     if alive().next().is_none() {
         gates.push(Gate::NoLiveNode);

@@ -186,7 +186,7 @@ fn a_queue_waits_until_the_one_before_it_is_sealed_and_empty() {
     let (first, second) = (QueueName::new("first").unwrap(), QueueName::new("second").unwrap());
     let set = |sealed: Option<Timestamp>| {
         let mut settings = Settings::default();
-        settings.queues.insert(first.clone(), QueueSettings { sealed, ..QueueSettings::default() });
+        settings.queues.insert(first.clone(), QueueSettings { sealed, quiet: sealed, ..QueueSettings::default() });
         settings
             .queues
             .insert(second.clone(), QueueSettings { after: vec![first.clone()], ..QueueSettings::default() });

@@ -13,7 +13,7 @@ use turnwise_core::{
     Fence, GroupName, JobId, QueueName, RetryPolicy, State, Timestamp,
     lifecycle::{self, Event, Standing},
     scheduler::{self, Input, Output, Pick, Reply, Rest, Scheduler},
-    settings::{Pause, Settings},
+    settings::{OnError, Pause, QueueSettings, Settings},
 };
 use turnwise_store::{
     AskLost, AskNews, Assign, AssignReply, Author, BatchId, Change, Cursor, Epoch, Load, LostNode, MemoKind, NewMemo,
@@ -22,13 +22,14 @@ use turnwise_store::{
 
 use crate::{
     pulse::{Backoff, Lead},
+    seal::Seals,
     settings::{self, SETTINGS, WrittenCharges},
     shared::{Life, fence_number},
     trace::Record,
 };
 
 /// Jobs per page while the backlog is read.
-const PAGE: u32 = 10_000;
+pub(crate) const PAGE: u32 = 10_000;
 /// Jobs of lost nodes per step.
 const LOST: u32 = 1_000;
 /// How often what nobody needs is deleted, and how many rows at a time.
@@ -39,17 +40,23 @@ const SAVE_INTERVAL: Duration = Duration::from_secs(1);
 const SAVE_MEMOS: usize = 10_000;
 /// Rounds without a pause after which submitters need not ring: the dispatcher will look anyway.
 const BUSY_ROUNDS: u32 = 8;
+/// Between two tries of an assignment that gets no reply.
+const DOUBT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Dispatches whenever this node leads, until the life is over.
 pub(crate) async fn dispatch(life: Arc<Life>, mut lead: watch::Receiver<Option<Lead>>) {
     let mut backoff = Backoff::default();
+    let mut open = Open::default();
     loop {
         let term = lead.borrow_and_update().clone();
         if let Some(term) = term {
             tracing::info!(epoch = term.epoch.0, "dispatching");
             life.trace(|| Record::Lead { epoch: term.epoch.0 });
             life.begin_term(term.epoch);
-            let ended = Dispatcher::new(&life, term).run(&mut lead).await;
+            open.keep_of(term.epoch);
+            let mut dispatcher = Dispatcher::new(&life, term, std::mem::take(&mut open));
+            let ended = dispatcher.run(&mut lead).await;
+            open = dispatcher.open;
             life.end_term();
             match ended {
                 Ok(()) | Err(StoreError::NotLeading) => tracing::info!("no longer dispatching"),
@@ -70,6 +77,34 @@ pub(crate) async fn dispatch(life: Arc<Life>, mut lead: watch::Receiver<Option<L
     }
 }
 
+/// What a term leaves to the next one of the same epoch, should it be interrupted.
+#[derive(Debug, Default)]
+struct Open {
+    epoch: Epoch,
+    /// Assignments without a reply. Each may have happened, not have happened, or be on its way still; so it is sent again,
+    /// the same batch, until it is answered. Only then is it certain that nothing more comes of it: to read the rows
+    /// instead would miss the one that arrives after the look, and a limit would be broken by it.
+    doubts: Vec<(BatchId, Vec<Pick>)>,
+    /// Jobs that failed while the scheduler did not know them yet, nor which queue is to be paused for them.
+    trouble: Vec<JobId>,
+    /// Queues that are set to pause on an error and had one.
+    pauses: Vec<(QueueName, JobId)>,
+}
+
+impl Open {
+    /// What another epoch left can do nothing any more.
+    fn keep_of(&mut self, epoch: Epoch) {
+        if self.epoch != epoch {
+            *self = Self { epoch, ..Self::default() };
+        }
+    }
+
+    /// Whether it is in doubt what became of a pick of this job, at this fence or a later one.
+    fn doubts(&self, job: JobId, fence: Fence) -> bool {
+        self.doubts.iter().flat_map(|(_, picks)| picks).any(|pick| pick.job == job && pick.fence >= fence)
+    }
+}
+
 struct Dispatcher<'a> {
     life: &'a Life,
     epoch: Epoch,
@@ -79,12 +114,11 @@ struct Dispatcher<'a> {
     loading: Option<Option<JobId>>,
     /// Whether all news from now on are of what happened after the backlog was read.
     caught_up: bool,
-    /// Picks whose assignment got no reply.
-    doubtful: Vec<Pick>,
+    open: Open,
     wake_at: Option<Timestamp>,
     settings: Settings,
-    /// Queues that are set to pause on an error and had one.
-    pauses: Vec<(QueueName, JobId)>,
+    /// Sealed queues that more may come to yet.
+    seals: Seals,
     /// Charges as they are written in the store, and how much had been dispatched then.
     charges: WrittenCharges,
     dispatched: u64,
@@ -101,7 +135,7 @@ struct Dispatcher<'a> {
 }
 
 impl<'a> Dispatcher<'a> {
-    fn new(life: &'a Life, term: Lead) -> Self {
+    fn new(life: &'a Life, term: Lead, open: Open) -> Self {
         let config = &life.shared.config;
         let now = Instant::now();
         let mut dispatcher = Self {
@@ -111,10 +145,10 @@ impl<'a> Dispatcher<'a> {
             cursor: None,
             loading: Some(None),
             caught_up: false,
-            doubtful: Vec::new(),
+            open,
             wake_at: None,
             settings: Settings::default(),
-            pauses: Vec::new(),
+            seals: Seals::default(),
             charges: WrittenCharges::default(),
             dispatched: 0,
             dispatched_at_save: 0,
@@ -134,10 +168,20 @@ impl<'a> Dispatcher<'a> {
 
     async fn run(&mut self, lead: &mut watch::Receiver<Option<Lead>>) -> Result<(), StoreError> {
         let bell = self.life.store.bell();
+        // What an earlier term of this epoch left in doubt could still happen after the backlog was read.
+        while !self.open.doubts.is_empty() {
+            if self.still_leading(lead).is_none() || self.life.draining.is_up() {
+                return Ok(());
+            }
+            self.repeat_doubtful().await?;
+        }
         // The cursor first, then the backlog: what comes in between is seen twice, never missed.
         let begin = self.ask_news(None).await?;
         self.cursor = Some(begin.cursor);
         self.recall().await?;
+        // What counts against limits comes before anything may be picked.
+        let in_hands = self.life.store.load(Load::InHands).await?;
+        self.act(Input::Jobs(in_hands.jobs)).await?;
         let mut rung = false;
         loop {
             match self.still_leading(lead) {
@@ -147,12 +191,15 @@ impl<'a> Dispatcher<'a> {
             }
             if self.life.draining.is_up() {
                 // The next dispatcher goes on where this one stops.
+                self.write_pauses().await?;
                 return self.save().await;
             }
-            self.recheck_doubtful().await?;
+            self.repeat_doubtful().await?;
             self.write_pauses().await?;
             let told = self.life.take_told();
             if !told.is_empty() {
+                let trouble = |end: &&scheduler::Settled| end.failed || end.rest.is_some_and(|rest| rest.stuck);
+                self.note_trouble(told.iter().filter(trouble).map(|end| end.id));
                 self.act(Input::Settled(told)).await?;
             }
             if let Some(after) = self.loading {
@@ -230,7 +277,9 @@ impl<'a> Dispatcher<'a> {
                 match output {
                     Output::Assign(batch) => picks = batch,
                     Output::WakeAt(at) => self.wake_at = Some(at),
-                    Output::Pause { queue, job } => self.pauses.push((queue, job)),
+                    Output::Pause { queue, job } => self.open.pauses.push((queue, job)),
+                    // As at the beginning: what is known already is recognised.
+                    Output::ReadAgain => self.loading = Some(None),
                 }
             }
             if picks.is_empty() {
@@ -249,22 +298,33 @@ impl<'a> Dispatcher<'a> {
         }
     }
 
-    /// `None`: no reply; the picks are in doubt.
     async fn assign(&mut self, picks: Vec<Pick>) -> Result<Option<Vec<(JobId, Reply)>>, StoreError> {
+        let shared = &self.life.shared;
+        let batch = BatchId::in_order(shared.clock.now(), shared.chance.random());
+        self.send(batch, picks).await
+    }
+
+    /// `None`: no reply; the picks are in doubt.
+    async fn send(&mut self, batch: BatchId, picks: Vec<Pick>) -> Result<Option<Vec<(JobId, Reply)>>, StoreError> {
         let life = self.life;
-        let batch = BatchId::in_order(life.shared.clock.now(), life.shared.chance.random());
-        life.expect(batch);
+        // A batch that was sent before may have come by mail meanwhile; its jobs are not to come twice.
+        let expected = life.expect(batch);
+        let unexpect = || {
+            if expected {
+                life.unexpect(batch);
+            }
+        };
         let assign = Assign { holder: life.incarnation, epoch: self.epoch, batch, picks: picks.clone() };
         let replies = match life.store.assign(assign).await {
             Ok(replies) => replies,
             Err(error) if error.is_transient() => {
-                tracing::warn!(%error, jobs = picks.len(), "an assignment got no reply; reading the jobs again");
-                life.unexpect(batch);
-                self.doubtful.extend(picks);
+                tracing::warn!(%error, jobs = picks.len(), "an assignment got no reply; sending it again");
+                unexpect();
+                self.open.doubts.push((batch, picks));
                 return Ok(None);
             }
             Err(error) => {
-                life.unexpect(batch);
+                unexpect();
                 return Err(error);
             }
         };
@@ -291,55 +351,28 @@ impl<'a> Dispatcher<'a> {
             }
             answers.push((id, reply));
         }
-        if mine.is_empty() {
-            life.unexpect(batch);
-        } else {
-            life.take_assigned(batch, mine);
+        match (expected, mine.is_empty()) {
+            (true, true) => life.unexpect(batch),
+            (true, false) => life.take_assigned(batch, mine),
+            (false, _) => {}
         }
         Ok(Some(answers))
     }
 
-    /// Did it happen? The rows know.
-    async fn recheck_doubtful(&mut self) -> Result<(), StoreError> {
-        if self.doubtful.is_empty() {
-            return Ok(());
-        }
-        let ids = self.doubtful.iter().map(|pick| pick.job).collect();
-        let page = match self.life.store.load(Load::These(ids)).await {
-            Ok(page) => page,
-            Err(error) if error.is_transient() => {
-                tokio::time::sleep(Duration::from_millis(100)).await;
-                return Ok(());
+    async fn repeat_doubtful(&mut self) -> Result<(), StoreError> {
+        for _ in 0..self.open.doubts.len() {
+            let (batch, picks) = self.open.doubts.remove(0);
+            match self.send(batch, picks).await? {
+                Some(replies) => self.act(Input::Replied(replies)).await?,
+                None => tokio::time::sleep(DOUBT_PAUSE).await,
             }
-            Err(error) => return Err(error),
-        };
-        let mut heads: HashMap<_, _> = page.jobs.into_iter().map(|head| (head.id, head)).collect();
-        let replies = self
-            .doubtful
-            .drain(..)
-            .map(|pick| {
-                let reply = match heads.remove(&pick.job) {
-                    None => Reply::Gone,
-                    Some(head)
-                        if head.fence == pick.fence.next() && head.node == Some(pick.node) && head.state.assigned() =>
-                    {
-                        let fence = fence_number(head.fence);
-                        self.life.trace(|| Record::Assign { job: pick.job, fence, to: pick.node });
-                        Reply::Assigned(head.fence)
-                    }
-                    // Untouched so far; the lost statement may still arrive, and its fence decides then.
-                    Some(head) if head.fence == pick.fence && !head.state.assigned() => Reply::Locked,
-                    Some(head) => Reply::Changed(head),
-                };
-                (pick.job, reply)
-            })
-            .collect();
-        self.life.store.bell().ring_mail();
-        self.act(Input::Replied(replies)).await
+        }
+        Ok(())
     }
 
     async fn load_page(&mut self, after: Option<JobId>) -> Result<(), StoreError> {
-        let Page { now, jobs, next } = self.life.store.load(Load::After { id: after, limit: PAGE }).await?;
+        let Page { now, jobs, next } =
+            self.life.store.load(Load::After { id: after, limit: self.life.shared.page }).await?;
         self.life.shared.clock.heard(now);
         self.loading = next.map(Some);
         self.act(Input::Jobs(jobs)).await?;
@@ -369,10 +402,15 @@ impl<'a> Dispatcher<'a> {
             Err(error) => return Err(error),
         };
         self.cursor = Some(news.cursor);
+        let quiet = self.seals.hear(news.writers);
         if news.memos {
             let settings = settings::read(&*self.life.store).await?;
             self.see_settings(settings).await?;
         }
+        let trouble = |change: &&Change| {
+            change.failed || (change.ran.is_some() && change.head.as_ref().is_some_and(|head| head.state == State::Stuck))
+        };
+        self.note_trouble(news.changes.iter().filter(trouble).map(|change| change.id));
         let mut heads = news.jobs;
         let mut settled = Vec::new();
         for change in news.changes {
@@ -390,6 +428,30 @@ impl<'a> Dispatcher<'a> {
         if !heads.is_empty() {
             self.act(Input::Jobs(heads)).await?;
         }
+        self.write_quiet(quiet).await
+    }
+
+    /// Jobs that failed. While the backlog is being read the scheduler may not know them.
+    fn note_trouble(&mut self, jobs: impl Iterator<Item = JobId>) {
+        if !self.caught_up && self.settings.queues.values().any(|queue| queue.on_error == OnError::Pause) {
+            self.open.trouble.extend(jobs);
+        }
+    }
+
+    async fn see_trouble(&mut self) -> Result<(), StoreError> {
+        while let Some(&id) = self.open.trouble.last() {
+            let job = match self.life.store.job(id).await {
+                Ok(job) => job,
+                Err(error) if error.is_transient() => return Ok(()),
+                Err(error) => return Err(error),
+            };
+            self.open.trouble.pop();
+            let Some(job) = job else { continue };
+            let queue = self.settings.queues.get(&job.queue);
+            if queue.is_some_and(|queue| queue.on_error == OnError::Pause && queue.paused.is_none()) {
+                self.open.pauses.push((job.queue, id));
+            }
+        }
         Ok(())
     }
 
@@ -405,7 +467,7 @@ impl<'a> Dispatcher<'a> {
         }
         // What was read with the backlog, or is picked again for all that is known, is at rest already: to put it there
         // twice would be one time too many.
-        if !self.caught_up || self.doubtful.iter().any(|pick| pick.job == id) {
+        if !self.caught_up || self.open.doubts(id, head.fence) {
             return None;
         }
         let rest = Some(Rest { stuck: true, due: head.due, crashes: head.crashes });
@@ -425,6 +487,10 @@ impl<'a> Dispatcher<'a> {
     }
 
     async fn see_settings(&mut self, settings: Settings) -> Result<(), StoreError> {
+        if self.seals.see(&settings) {
+            // Whoever waits for a sealed queue need not wait for the next poll.
+            self.next_poll = Instant::now();
+        }
         self.settings = settings.clone();
         self.act(Input::Settings(settings)).await
     }
@@ -462,42 +528,51 @@ impl<'a> Dispatcher<'a> {
     /// A queue that is set to pause on an error has had one: that is a setting from now on, for a person to undo. What a
     /// person has set meanwhile stays: the setting is read again, and written only if nobody was quicker.
     async fn write_pauses(&mut self) -> Result<(), StoreError> {
-        if self.pauses.is_empty() {
+        self.see_trouble().await?;
+        if self.open.pauses.is_empty() {
             return Ok(());
         }
-        let memos = match self.life.store.recall(SETTINGS.to_vec()).await {
-            Ok(memos) => memos,
-            // Not forgotten: the scheduler holds the queue, and the next round tries again.
-            Err(error) if error.is_transient() => return Ok(()),
-            Err(error) => return Err(error),
-        };
-        let mut settings = settings::parse(&memos);
-        let mut writes = Vec::new();
-        for (queue, job) in &self.pauses {
-            let set = settings.queues.entry(queue.clone()).or_default();
-            if set.paused.is_some() {
-                continue;
-            }
-            set.paused = Some(Pause { since: self.life.shared.clock.now(), reason: Some(format!("job {job} failed")) });
-            let value = serde_json::to_string(set).map_err(|error| StoreError::broken("write a setting", error))?;
-            let known = memos.iter().find(|memo| memo.kind == MemoKind::Queue && memo.name == queue.as_str());
-            let seen = Some(known.map_or(0, |memo| memo.version));
-            writes.push(NewMemo { kind: MemoKind::Queue, name: queue.to_string(), value: Some(value), seen });
-        }
-        let lead = Some((self.life.incarnation, self.epoch));
-        let written = match writes.is_empty() {
-            true => true,
-            false => match self.life.store.remember(lead, writes).await {
-                Ok(written) => written.iter().all(|written| *written),
-                Err(error) if error.is_transient() => false,
-                Err(error) => return Err(error),
-            },
-        };
-        if !written {
-            return Ok(());
-        }
-        self.pauses.clear();
+        let now = self.life.shared.clock.now();
+        let wishes = self.open.pauses.iter().map(|(queue, job)| {
+            let pause = Pause { since: now, reason: Some(format!("job {job} failed")) };
+            (queue.clone(), move |set: &mut QueueSettings| {
+                let wanted = set.paused.is_none();
+                set.paused.get_or_insert(pause);
+                wanted
+            })
+        });
+        // Not forgotten: the scheduler holds the queue, and the next round tries again.
+        let Some(settings) = self.amend(wishes.collect()).await? else { return Ok(()) };
+        self.open.pauses.clear();
         self.see_settings(settings).await
+    }
+
+    /// Sealed queues that nothing more can come to: that is a setting too, so that everybody agrees on who is finished.
+    async fn write_quiet(&mut self, quiet: Vec<(QueueName, Timestamp)>) -> Result<(), StoreError> {
+        if quiet.is_empty() {
+            return Ok(());
+        }
+        let now = self.life.shared.clock.now();
+        let wishes = quiet.into_iter().map(|(queue, sealed)| {
+            (queue, move |set: &mut QueueSettings| {
+                let wanted = set.sealed == Some(sealed) && !set.closed();
+                if wanted {
+                    set.quiet = Some(now.max(sealed));
+                }
+                wanted
+            })
+        });
+        match self.amend(wishes.collect()).await? {
+            Some(settings) => self.see_settings(settings).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn amend(
+        &self,
+        wishes: Vec<(QueueName, impl FnOnce(&mut QueueSettings) -> bool)>,
+    ) -> Result<Option<Settings>, StoreError> {
+        settings::amend(&*self.life.store, (self.life.incarnation, self.epoch), wishes).await
     }
 
     async fn remember(&self, memos: Vec<NewMemo>) -> Result<(), StoreError> {
@@ -568,26 +643,32 @@ impl<'a> Dispatcher<'a> {
         let ids: Vec<JobId> = lost.jobs.iter().map(|held| held.id).collect();
         let states: Vec<_> = lost.jobs.iter().zip(&settlements).map(|(held, to)| to.to.state(held.state)).collect();
         let mut poison = Vec::new();
-        match life.store.settle(Settle { author, settlements, done: Vec::new() }).await {
-            Ok(replies) => {
-                for ((held, state), reply) in lost.jobs.iter().zip(states).zip(replies) {
-                    if reply == Settled::Applied && state == State::Failed {
-                        let fence = held.fence.next();
-                        poison.push(scheduler::Settled { id: held.id, fence, ran: None, rest: None, failed: true });
-                    }
-                    if reply == Settled::Applied {
-                        life.trace(|| Record::NodeLost {
-                            job: held.id,
-                            fence: fence_number(held.fence),
-                            lost: from,
-                            state,
-                        });
-                    }
+        let settle = Settle { author, settlements, done: Vec::new() };
+        let mut backoff = Backoff::default();
+        let mut again = false;
+        // Until it is answered: what was written without an answer is in nobody's hands and would be told to nobody.
+        let replies = loop {
+            match life.store.settle(settle.clone()).await {
+                Ok(replies) => break replies,
+                Err(error) if error.is_transient() && life.in_contact() && !life.draining.is_up() => {
+                    tracing::warn!(%error, "could not take a lost node's jobs; trying again");
+                    again = true;
+                    backoff.wait(&life.shared.chance).await;
                 }
+                Err(error) => return Err(error),
             }
-            // Whatever of it was written: the next look finds what is left.
-            Err(error) if error.is_transient() => return Ok(()),
-            Err(error) => return Err(error),
+        };
+        for ((held, state), reply) in lost.jobs.iter().zip(states).zip(replies) {
+            // A first try that was written makes the second one late.
+            let applied = reply == Settled::Applied || (again && self.is_now(held.id, held.fence.next(), state).await?);
+            if !applied {
+                continue;
+            }
+            if state == State::Failed {
+                let fence = held.fence.next();
+                poison.push(scheduler::Settled { id: held.id, fence, ran: None, rest: None, failed: true });
+            }
+            life.trace(|| Record::NodeLost { job: held.id, fence: fence_number(held.fence), lost: from, state });
         }
         if !lost.complete {
             self.next_lost = Instant::now();
@@ -597,6 +678,11 @@ impl<'a> Dispatcher<'a> {
         }
         self.act(Input::Settled(poison)).await?;
         self.read_again(ids).await
+    }
+
+    async fn is_now(&self, id: JobId, fence: Fence, state: State) -> Result<bool, StoreError> {
+        let job = self.life.store.job(id).await?;
+        Ok(job.is_some_and(|job| (job.fence, job.state) == (fence, state)))
     }
 
     async fn read_again(&mut self, ids: Vec<JobId>) -> Result<(), StoreError> {

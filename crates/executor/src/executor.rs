@@ -72,6 +72,7 @@ pub struct Builder {
     trace: Trace,
     chance: Chance,
     process: Process,
+    page: u32,
 }
 
 impl std::fmt::Debug for Builder {
@@ -90,6 +91,7 @@ impl Builder {
             trace: Trace::off(),
             chance: Chance::default(),
             process: Process::this(),
+            page: dispatcher::PAGE,
         }
     }
 
@@ -113,12 +115,14 @@ impl Builder {
         self
     }
 
-    /// For the simulator: a process of its making, and chance that can be repeated.
+    /// For the simulator: a process of its making, chance that can be repeated, and pages so short that reading the
+    /// backlog takes several of them.
     #[doc(hidden)]
     #[must_use]
-    pub fn simulated(mut self, process: Process, seed: u64) -> Self {
+    pub fn simulated(mut self, process: Process, seed: u64, page: u32) -> Self {
         self.process = process;
         self.chance = Chance::seeded(seed);
+        self.page = page;
         self
     }
 
@@ -145,6 +149,7 @@ impl Builder {
             clock: DatabaseClock::new(),
             chance: self.chance,
             process: self.process,
+            page: self.page,
             counters: Counters::default(),
             stop: StopSign::default(),
         });

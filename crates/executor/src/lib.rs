@@ -17,6 +17,7 @@ mod host;
 mod node;
 mod pulse;
 pub mod registry;
+mod seal;
 mod settle;
 pub mod settings;
 mod shared;

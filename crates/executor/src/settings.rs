@@ -3,12 +3,12 @@
 use std::{collections::BTreeMap, ops::Bound};
 
 use turnwise_core::{
-    GroupName, KeyName, QueueName, TaskName,
+    GroupName, Incarnation, KeyName, QueueName, TaskName,
     scheduler::Remembered,
     settings::{GroupSettings, LimitSettings, QueueSettings, Settings},
     turn::Charge,
 };
-use turnwise_store::{Memo, MemoKind, NewMemo, Store, StoreError};
+use turnwise_store::{Epoch, Memo, MemoKind, NewMemo, Store, StoreError};
 
 /// The kinds that hold settings.
 pub const SETTINGS: [MemoKind; 4] = [MemoKind::Queue, MemoKind::Group, MemoKind::Task, MemoKind::Key];
@@ -35,6 +35,41 @@ pub fn parse(memos: &[Memo]) -> Settings {
         }
     }
     settings
+}
+
+/// Changes what is set for queues, as the one who leads. A wish says whether there is something to write. `None`: somebody
+/// else wrote meanwhile, or the store did not answer; nothing is lost by wishing again.
+pub(crate) async fn amend<W: FnOnce(&mut QueueSettings) -> bool>(
+    store: &dyn Store,
+    lead: (Incarnation, Epoch),
+    wishes: impl IntoIterator<Item = (QueueName, W)>,
+) -> Result<Option<Settings>, StoreError> {
+    let memos = match store.recall(SETTINGS.to_vec()).await {
+        Ok(memos) => memos,
+        Err(error) if error.is_transient() => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let mut settings = parse(&memos);
+    let mut writes = Vec::new();
+    for (queue, wish) in wishes {
+        let set = settings.queues.entry(queue.clone()).or_default();
+        if !wish(set) {
+            continue;
+        }
+        let value = serde_json::to_string(set).map_err(|error| StoreError::broken("write a setting", error))?;
+        let known = memos.iter().find(|memo| memo.kind == MemoKind::Queue && memo.name == queue.as_str());
+        let seen = Some(known.map_or(0, |memo| memo.version));
+        writes.push(NewMemo { kind: MemoKind::Queue, name: queue.to_string(), value: Some(value), seen });
+    }
+    let written = match writes.is_empty() {
+        true => true,
+        false => match store.remember(Some(lead), writes).await {
+            Ok(written) => written.iter().all(|written| *written),
+            Err(error) if error.is_transient() => false,
+            Err(error) => return Err(error),
+        },
+    };
+    Ok(written.then_some(settings))
 }
 
 fn value<T: serde::de::DeserializeOwned>(memo: &Memo) -> Option<T> {

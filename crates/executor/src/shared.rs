@@ -43,6 +43,8 @@ pub(crate) struct Shared {
     pub(crate) clock: DatabaseClock,
     pub(crate) chance: Chance,
     pub(crate) process: Process,
+    /// Jobs per page while the backlog is read.
+    pub(crate) page: u32,
     pub(crate) counters: Counters,
     /// The node shall stop.
     pub(crate) stop: StopSign,
@@ -226,9 +228,9 @@ impl Life {
         locked(&self.desk)
     }
 
-    /// The own dispatcher is about to assign this batch: the mail is not to deliver it as well.
-    pub(crate) fn expect(&self, batch: BatchId) {
-        self.desk().known.insert(batch);
+    /// The own dispatcher is about to assign this batch: the mail is not to deliver it as well. `false`: it has already.
+    pub(crate) fn expect(&self, batch: BatchId) -> bool {
+        self.desk().known.insert(batch)
     }
 
     /// It is not known whether the batch was assigned: the mail shall deliver it if it was.

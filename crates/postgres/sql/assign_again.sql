@@ -1,5 +1,5 @@
 -- assign_again.sql: read what the picks that were not taken are now. Locks: nothing. Index: primary key.
-select id, seq, task, queue, grp, priority, state, due_at, fence, crashes, node, key,
+select id, seq, task, queue, grp, priority, state, due_at, fence, crashes, node, key, submitted_at,
        state, attempt, retries, crashes, cancel_requested, submitted_at, priority, task, queue, grp, retry, args
   from turnwise.job
  where id = any ($1::uuid[])

@@ -4,7 +4,7 @@ use std::{sync::PoisonError, time::Duration};
 
 use tokio_postgres::types::ToSql;
 use turnwise_core::JobId;
-use turnwise_store::{AskNews, Change, Cursor, Epoch, Load, News, Page, Result, StoreError};
+use turnwise_store::{AskNews, Change, Cursor, Epoch, Load, News, Page, Result, StoreError, Writers};
 use uuid::Uuid;
 
 use crate::{
@@ -27,8 +27,9 @@ pub(crate) async fn load(store: &Inner, load: Load) -> Result<Page> {
             let ids: Vec<Uuid> = ids.into_iter().map(|id| id.0).collect();
             (query(&client, include_str!("../sql/load_these.sql"), &[&ids]).await.map_err(fail)?, None)
         }
+        Load::InHands => (query(&client, include_str!("../sql/load_in_hands.sql"), &[]).await.map_err(fail)?, None),
     };
-    let now = rows::now(rows.first().ok_or_else(|| StoreError::broken("load", "no answer"))?, 12)?;
+    let now = rows::now(rows.first().ok_or_else(|| StoreError::broken("load", "no answer"))?, 13)?;
     let mut names = Names::default();
     let mut jobs = Vec::with_capacity(rows.len());
     for row in &rows {
@@ -50,7 +51,8 @@ pub(crate) async fn news(store: &Inner, ask: &AskNews) -> Result<News> {
         client.execute(include_str!("../sql/restamp_changes.sql"), &[]).await.map_err(fail)?;
         let row = client.query_one(include_str!("../sql/news_begin.sql"), &[]).await.map_err(fail)?;
         let (cursor, now) = (Cursor(get(&row, 0)?), rows::now(&row, 1)?);
-        return Ok(News { now, cursor, jobs: Vec::new(), changes: Vec::new(), memos: false });
+        let writers = writers(&cursor)?;
+        return Ok(News { now, cursor, jobs: Vec::new(), changes: Vec::new(), memos: false, writers });
     };
     let rows = query(&client, include_str!("../sql/news.sql"), &[&last.0, &ask.epoch.0]).await.map_err(fail)?;
     let mut begin = None;
@@ -80,7 +82,17 @@ pub(crate) async fn news(store: &Inner, ask: &AskNews) -> Result<News> {
     changes.sort_unstable_by_key(|(order, _)| *order);
     let (cursor, now) = begin.ok_or_else(|| StoreError::broken("read the news", "no answer"))?;
     let changes = changes.into_iter().map(|(_, change)| change).collect();
-    Ok(News { now, cursor, jobs, changes, memos })
+    let writers = writers(&cursor)?;
+    Ok(News { now, cursor, jobs, changes, memos, writers })
+}
+
+/// A snapshot's text is `xmin:xmax:xip,…`: all transactions before xmin have ended, none from xmax on has.
+fn writers(cursor: &Cursor) -> Result<Writers> {
+    let mut parts = cursor.0.splitn(3, ':').map(|part| part.parse().ok());
+    match (parts.next().flatten(), parts.next().flatten()) {
+        (Some(over), Some(next)) => Ok(Writers { over, next }),
+        _ => Err(StoreError::broken("read the news", format!("{:?} is not a snapshot", cursor.0))),
+    }
 }
 
 /// Columns of `news.sql`.

@@ -136,8 +136,8 @@ pub(crate) fn counts(row: &Row, at: usize) -> Result<Counts> {
     Ok(Counts { attempt: count(row, at)?, retry: count(row, at + 1)?, crashes: count(row, at + 2)? })
 }
 
-/// `id, seq, task, queue, grp, priority, state, due_at, fence, crashes, node, key`, from column `at` on; `None` where
-/// a left join found no job.
+/// `id, seq, task, queue, grp, priority, state, due_at, fence, crashes, node, key, submitted_at`, from column `at` on;
+/// `None` where a left join found no job.
 pub(crate) fn head(row: &Row, at: usize, names: &mut Names) -> Result<Option<JobHead>> {
     let Some(id) = get::<Option<Uuid>>(row, at)? else { return Ok(None) };
     Ok(Some(JobHead {
@@ -153,6 +153,7 @@ pub(crate) fn head(row: &Row, at: usize, names: &mut Names) -> Result<Option<Job
         crashes: count(row, at + 9)?,
         node: get::<Option<Uuid>>(row, at + 10)?.map(Incarnation),
         key: key(row, at + 11, names)?,
+        submitted_at: now(row, at + 12)?,
     }))
 }
 

@@ -135,6 +135,36 @@ async fn memos_of_a_long_open_transaction_are_news_when_it_commits_and_once() {
 }
 
 #[tokio::test]
+async fn a_writer_is_over_when_its_transaction_has_ended_and_what_it_brought_is_told() {
+    let (store, url) = fresh_store().await;
+    let mut cursor = news(&store, None).await.cursor;
+    let mut app = client(&url).await;
+    let transaction = app.transaction().await.unwrap();
+    enqueue_in(&transaction, &[job(1)]).await.unwrap();
+    // Something that came later and has been told, as a seal is.
+    store.enqueue(vec![job(2)]).await.unwrap();
+    let heard = news(&store, Some(&cursor)).await;
+    let mark = heard.writers.next;
+    assert!(heard.writers.over < mark, "{:?}", heard.writers);
+    store.enqueue(vec![job(3)]).await.unwrap();
+    let heard = news(&store, Some(&heard.cursor)).await;
+    assert!(heard.writers.over < mark && mark < heard.writers.next, "{:?}", heard.writers);
+    cursor = heard.cursor;
+    transaction.commit().await.unwrap();
+    let mut told = Vec::new();
+    // Writers of other databases on the same server count too; they end.
+    loop {
+        let heard = news(&store, Some(&cursor)).await;
+        told.extend(heard.jobs.iter().map(|head| head.id));
+        cursor = heard.cursor;
+        if heard.writers.over >= mark {
+            break;
+        }
+    }
+    assert_eq!(told, [id(1)]);
+}
+
+#[tokio::test]
 async fn jobs_stamped_by_another_clusters_future_are_not_news_for_ever() {
     let (store, url) = fresh_store().await;
     store.enqueue(vec![job(1)]).await.unwrap();

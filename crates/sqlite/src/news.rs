@@ -2,9 +2,10 @@
 
 use rusqlite::{Connection, OptionalExtension, Statement, params};
 use turnwise_core::{JobHead, JobId, Timestamp};
-use turnwise_store::{AskNews, Change, Cursor, Load, News, Page, StoreError};
+use turnwise_store::{AskNews, Change, Cursor, Load, News, Page, StoreError, Writers};
 
 use crate::{
+    nodes,
     rows::{self, Names, Told},
     store::Failure,
 };
@@ -33,6 +34,15 @@ pub(crate) fn load(conn: &Connection, load: Load, now: Timestamp) -> Result<Page
             }
             (jobs, None)
         }
+        Load::InHands => {
+            let mut in_hands = conn.prepare_cached(include_str!("../sql/in_hands.sql"))?;
+            let mut jobs = Vec::new();
+            for node in nodes::nodes(conn)? {
+                jobs.extend(heads(&mut in_hands, params![node.incarnation.0.as_bytes()], &mut names)?);
+            }
+            jobs.sort_unstable_by_key(|head| head.id);
+            (jobs, None)
+        }
     };
     Ok(Page { now, jobs, next })
 }
@@ -40,7 +50,14 @@ pub(crate) fn load(conn: &Connection, load: Load, now: Timestamp) -> Result<Page
 pub(crate) fn news(conn: &Connection, ask: &AskNews, now: Timestamp) -> Result<News> {
     let mut cursor = conn.prepare_cached(include_str!("../sql/cursor.sql"))?;
     let seen = cursor.query_row((), |row| Ok(Seen { job: row.get(0)?, change: row.get(1)? }))?;
-    let mut news = News { now, cursor: seen.cursor(), jobs: Vec::new(), changes: Vec::new(), memos: false };
+    let mut news = News {
+        now,
+        cursor: seen.cursor(),
+        jobs: Vec::new(),
+        changes: Vec::new(),
+        memos: false,
+        writers: Writers::default(),
+    };
     let Some(last) = &ask.cursor else { return Ok(news) };
     let last = Seen::read(last)?;
     let mut names = Names::default();

@@ -46,6 +46,7 @@ pub(crate) fn head(row: &Row<'_>, names: &mut Names) -> Result<JobHead> {
         crashes: row.get(9)?,
         node: node_ref(row, 10)?,
         key: key(row, 11, names)?,
+        submitted_at: Timestamp::from_micros(row.get(12)?),
     })
 }
 

@@ -264,6 +264,7 @@ impl Store for MemoryStore {
                 let ids: BTreeSet<_> = ids.into_iter().collect();
                 (ids.iter().filter_map(|id| data.jobs.get(id)).map(Row::head).collect(), None)
             }
+            Load::InHands => (data.jobs.values().filter(|row| row.state.assigned()).map(Row::head).collect(), None),
         };
         Ok(Page { now, jobs, next })
     }
@@ -273,7 +274,14 @@ impl Store for MemoryStore {
         let data = self.data();
         let cursor = Cursor(format!("{} {}", data.next_seq, data.next_change));
         let Some(last) = ask.cursor else {
-            return Ok(News { now, cursor, jobs: Vec::new(), changes: Vec::new(), memos: false });
+            return Ok(News {
+                now,
+                cursor,
+                jobs: Vec::new(),
+                changes: Vec::new(),
+                memos: false,
+                writers: Writers::default(),
+            });
         };
         let (seq, change) = read_cursor(&last)?;
         let mut jobs: Vec<_> = data.jobs.values().filter(|row| row.seq >= seq).map(Row::head).collect();
@@ -284,7 +292,7 @@ impl Store for MemoryStore {
             .flat_map(|(_, row)| &row.jobs)
             .map(|&Told { id, ran, failed }| Change { id, ran, failed, head: data.jobs.get(&id).map(Row::head) })
             .collect();
-        Ok(News { now, cursor, jobs, changes, memos })
+        Ok(News { now, cursor, jobs, changes, memos, writers: Writers::default() })
     }
 
     async fn assign(&self, assign: Assign) -> Result<Vec<(JobId, AssignReply)>> {
@@ -755,6 +763,7 @@ impl Row {
             crashes: self.counts.crashes,
             node: self.node,
             key: self.key.clone(),
+            submitted_at: self.submitted_at,
         }
     }
 

@@ -55,7 +55,8 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// not, its lease runs out as any other's.
     async fn leave(&self, node: Incarnation) -> Result<bool>;
 
-    /// Reads unfinished jobs for the scheduler: a page in id order, or the named ones that are still there.
+    /// Reads unfinished jobs for the scheduler: a page in id order, the named ones that are still there, or all that are in
+    /// nodes' hands, by id.
     async fn load(&self, load: Load) -> Result<Page>;
 
     /// What has become visible since `cursor`: new jobs, and changes made by others than the dispatcher's own node.
@@ -173,15 +174,20 @@ pub struct Pulse {
 
 #[derive(Debug, Clone)]
 pub enum Load {
-    After { id: Option<JobId>, limit: u32 },
+    After {
+        id: Option<JobId>,
+        limit: u32,
+    },
     These(Vec<JobId>),
+    /// What nodes have in their hands: no more than they may hold. Limits are counted from it, so it is read first.
+    InHands,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Page {
     pub now: Timestamp,
     pub jobs: Vec<JobHead>,
-    /// Where the next page begins; `None` at the end (and for [`Load::These`]).
+    /// Where the next page begins; `None` at the end, and for all but [`Load::After`].
     pub next: Option<JobId>,
 }
 
@@ -206,6 +212,17 @@ pub struct News {
     pub changes: Vec<Change>,
     /// Whether a memo was written or deleted by others than the dispatcher: recall them.
     pub memos: bool,
+    pub writers: Writers,
+}
+
+/// How far transactions have come that write, counted in the order in which they began to. Both zero where one at a time
+/// writes: then nothing is ever under way that these news do not tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Writers {
+    /// All before this one have ended, and what they brought has been told.
+    pub over: u64,
+    /// The one after the last that has ended: whoever began to write before something that has been told comes before this.
+    pub next: u64,
 }
 
 /// A job that was settled elsewhere or changed by a person.

@@ -43,7 +43,7 @@ pub enum QueueState {
     Paused,
     /// Until other queues are finished.
     Waiting,
-    /// Sealed and empty.
+    /// Nothing is left in it and nothing more can come.
     Finished,
 }
 
@@ -84,7 +84,7 @@ impl Overview {
     pub fn state(&self, name: &QueueName) -> QueueState {
         let finished = |name| {
             let queue: Option<&QueueOverview> = self.queues.get(name);
-            queue.is_some_and(|queue| queue.settings.sealed.is_some() && queue.jobs == Tally::default())
+            queue.is_some_and(|queue| queue.settings.closed() && queue.jobs == Tally::default())
         };
         let Some(queue) = self.queues.get(name) else { return QueueState::Active };
         if finished(name) {

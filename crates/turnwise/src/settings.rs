@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::{Serialize, de::DeserializeOwned};
 use turnwise_core::{
     GroupName, Invalid, KeyName, QueueName, TaskName,
+    calendar::check_windows,
     settings::{GroupSettings, LimitSettings, Pause, QueueSettings, Settings},
 };
 use turnwise_store::{MemoKind, NewMemo, StoreError};
@@ -26,7 +27,7 @@ impl Turnwise {
 
     /// Changes what is set for a queue and returns what is set then. `change` may be called again, on fresh settings, when
     /// somebody else changed them meanwhile; an error leaves them as they were, unless the last reply was lost. Queues that
-    /// would wait for each other are refused, naming the round.
+    /// would wait for each other are refused, naming the round, and so are block windows that leave no time at all.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), turnwise::Error> {
@@ -42,7 +43,9 @@ impl Turnwise {
     ) -> Result<QueueSettings, Error> {
         let name = QueueName::new(name)?;
         let mut settings = self.settings().await?;
-        change(settings.queues.entry(name.clone()).or_default());
+        let queue = settings.queues.entry(name.clone()).or_default();
+        change(queue);
+        check_windows(&queue.block)?;
         settings.check_order()?;
         self.set(MemoKind::Queue, "queue", name.as_str(), change).await
     }
@@ -85,8 +88,8 @@ impl Turnwise {
         self.set_queue(name, |queue| queue.paused = None).await
     }
 
-    /// Nothing more comes: once the queue is empty it is finished, and those that wait for it go on. A queue that is sealed
-    /// already keeps its moment.
+    /// Nothing more comes: once the queue is empty it is finished, and those that wait for it go on. Transactions that are
+    /// open now may still bring jobs, and are waited for. A queue that is sealed already keeps its moment.
     pub async fn seal_queue(&self, name: impl AsRef<str>) -> Result<QueueSettings, Error> {
         let now = self.now().await?;
         self.set_queue(name, |queue| _ = queue.sealed.get_or_insert(now)).await
@@ -94,7 +97,7 @@ impl Turnwise {
 
     /// More may come after all.
     pub async fn unseal_queue(&self, name: impl AsRef<str>) -> Result<QueueSettings, Error> {
-        self.set_queue(name, |queue| queue.sealed = None).await
+        self.set_queue(name, |queue| (queue.sealed, queue.quiet) = (None, None)).await
     }
 
     /// As [`Turnwise::pause_queue`], for the jobs of a group in all queues.

@@ -145,7 +145,9 @@ impl View {
         // the store can tell, so nothing has flowed in yet for all we know.
         let picked: HashSet<JobId> = picks.iter().map(|pick| pick.job).collect();
         let held_by_a_rate = |head: &JobHead| {
-            picked.contains(&head.id) && head.due.is_some_and(|due| due.plus(LATE) < now) && has_rate(&settings, head)
+            picked.contains(&head.id)
+                && due(&settings, head).is_some_and(|due| due.plus(LATE) < now)
+                && has_rate(&settings, head)
         };
         if dispatches < now && told.heads.iter().any(held_by_a_rate) {
             closed = told.closed(&settings, now);
@@ -173,12 +175,17 @@ impl View {
     pub fn simulate(&self, slots: Option<u32>, settings: &Settings) -> Simulation {
         let nodes = slots.map_or_else(|| self.told.nodes.clone(), |slots| self.fleet_of(slots));
         let mut closed = self.closed.clone();
-        closed.handle(self.now, Input::Settings(settings.clone()));
+        // Another schedule: the jobs are told again, which it reckons by.
+        if closed.handle(self.now, Input::Settings(settings.clone())).contains(&Output::ReadAgain) {
+            let at_rest = self.told.heads.iter().filter(|head| !head.state.assigned()).cloned().collect();
+            closed.handle(self.now, Input::Jobs(at_rest));
+            closed.handle(self.now, Input::Loading(false));
+        }
         let (scheduler, picks) = opened(&closed, self.now, nodes.clone());
         let mut simulation = Simulation::of(self, nodes.iter().map(|node| node.slots).sum());
         let heads: HashMap<JobId, &JobHead> = self.told.heads.iter().map(|head| (head.id, head)).collect();
         for head in picks.iter().filter_map(|pick| heads.get(&pick.job)) {
-            simulation.start(self.now, head, self.now, self.cost(head));
+            simulation.start(self.now, due(settings, head), head, self.now, self.cost(head));
         }
         let horizon = self.now.plus(HORIZON);
         let mut future = Future::of(scheduler, self.now);
@@ -191,7 +198,7 @@ impl View {
                 Some(start) if start.at > horizon => break false,
                 Some(start) => {
                     if let Some(head) = heads.get(&start.job) {
-                        simulation.start(self.now, head, start.at, start.runs_for);
+                        simulation.start(self.now, due(settings, head), head, start.at, start.runs_for);
                     }
                 }
             }
@@ -280,6 +287,11 @@ fn opened(closed: &Scheduler, now: Timestamp, nodes: Vec<Node>) -> (Scheduler, V
     (scheduler, picks.unwrap_or_default())
 }
 
+/// When it is due, by its own time or its queue's schedule.
+fn due(settings: &Settings, head: &JobHead) -> Option<Timestamp> {
+    settings.queues.get(&head.queue).and_then(|queue| queue.due_by_schedule(head)).or(head.due)
+}
+
 fn has_rate(settings: &Settings, head: &JobHead) -> bool {
     settings.queues.get(&head.queue).is_some_and(|queue| queue.rate.is_some())
         || settings.groups.get(&head.group).is_some_and(|group| group.rate.is_some())
@@ -327,6 +339,7 @@ fn head_of(job: &Job, due: Timestamp) -> JobHead {
         crashes: 0,
         node: None,
         key: job.key.clone(),
+        submitted_at: job.submitted_at,
     }
 }
 
@@ -405,8 +418,8 @@ impl Simulation {
         Self { groups, slots, end: Duration::ZERO, starts: 0, complete: true, guessed }
     }
 
-    fn start(&mut self, now: Timestamp, head: &JobHead, at: Timestamp, runs_for: Duration) {
-        let wait = at.since(head.due.map_or(now, |due| due.max(now)));
+    fn start(&mut self, now: Timestamp, due: Option<Timestamp>, head: &JobHead, at: Timestamp, runs_for: Duration) {
+        let wait = at.since(due.map_or(now, |due| due.max(now)));
         let end = at.plus(runs_for).since(now);
         let group = self.groups.entry(head.group.clone()).or_default();
         group.starts += 1;

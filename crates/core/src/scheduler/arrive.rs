@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::{LOCKED_FIRST, LOCKED_LONGEST, Reply, Scheduler, Settled, tables::*};
 use crate::{
     backlog::{New, Place, Slot},
+    calendar::Wish,
     heap,
     job::{Fence, JobHead, JobId, State},
     lifecycle::ALONE_CRASHES,
@@ -13,7 +14,9 @@ use crate::{
 };
 
 impl Scheduler {
-    pub(super) fn take_in(&mut self, now: Timestamp, head: JobHead) {
+    pub(super) fn take_in(&mut self, now: Timestamp, mut head: JobHead) {
+        let queue = self.queue(now, &head.queue);
+        head.due = self.due_of(queue, Wish::from(&head));
         let due = head.due.unwrap_or(Timestamp::MAX);
         let stuck = head.state == State::Stuck;
         if let Some(slot) = self.backlog.find(head.id) {
@@ -35,7 +38,6 @@ impl Scheduler {
             }
             self.drop_slot(now, slot);
         }
-        let queue = self.queue(now, &head.queue);
         let task = self.task(now, &head.task);
         let kind = self.kind(queue, task);
         let group = self.group(queue, &head.group, now);
@@ -52,12 +54,17 @@ impl Scheduler {
         });
         self.owners[self.groups[group as usize].owner as usize].jobs += 1;
         self.queues[queue as usize].jobs += 1;
+        if self.queues[queue as usize].jobs == 1 && self.queues[queue as usize].settings.sealed.is_some() {
+            // It was finished until now, or seemed so while this job was placed anew: whoever waits for it waits again.
+            self.refresh_queues_after(now, queue);
+        }
         if key.is_some() || head.crashes > 0 {
             self.extras.insert(slot, Extra { key, crashes: head.crashes, locked: 0 });
         }
         if head.state.assigned() {
             let seat = head.node.and_then(|node| self.seat_index.get(&node).copied());
             self.enter_flight(now, slot, seat, Place::Assigned);
+            self.refresh_queue(now, queue);
             self.refresh_owner_of(now, slot);
         } else {
             let begun = head.fence > Fence(0) && self.queues[queue as usize].serial();
@@ -237,7 +244,9 @@ impl Scheduler {
                 self.leave_flight(now, slot, Some(Duration::ZERO));
                 // Its due time is kept for its rank by nobody: a job that was locked is late, not first.
                 self.backlog.set_due(slot, now.plus(wait));
-                self.put_to_rest(now, slot, Some(now.plus(wait)), false);
+                // Where order counts it keeps its place: nobody behind it begins meanwhile.
+                let holds = self.queues[self.queue_of(slot) as usize].serial();
+                self.put_to_rest(now, slot, Some(now.plus(wait)), holds);
             }
             Reply::Changed(head) => {
                 self.drop_slot(now, slot);

@@ -6,6 +6,7 @@ use super::{Input, Output, Pick, Reply, Scheduler, Settled, UNKNOWN_COST, tables
 use crate::{
     Fence,
     backlog::{Place, Slot},
+    calendar::Schedule,
     job::JobId,
     lifecycle::ALONE_CRASHES,
     name::GroupName,
@@ -35,7 +36,7 @@ impl Scheduler {
         match place {
             Place::Manual => gates.push(Gate::NeedsAPerson),
             Place::Future if extra.locked > 0 => gates.push(Gate::Locked),
-            Place::Future => gates.push(Gate::NotDue(self.backlog.due(slot))),
+            Place::Future => gates.push(self.not_due(slot)),
             _ => {}
         }
         let kind = &self.kinds[self.backlog.kind(slot) as usize];
@@ -61,7 +62,8 @@ impl Scheduler {
         if let Some(other) = self.waits_for(kind.queue) {
             gates.push(Gate::WaitsFor { queue: queue.name.clone(), other: other.clone() });
         }
-        if queue.serial() && self.loading {
+        gates.extend(Gate::window(&queue.name, &queue.settings, now));
+        if (queue.serial() && self.loading) || self.hours.stale(kind.queue) {
             gates.push(Gate::Loading);
         }
         let special = owner.special.as_ref();
@@ -98,6 +100,19 @@ impl Scheduler {
             gates.push(Gate::SlotsBusy { slots: could().map(|(_, seat)| seat.node.slots).sum() });
         }
         gates
+    }
+
+    /// Whether a time was the job's wish or its queue's schedule is not kept; one who wished for a time of the schedule is
+    /// told of the schedule.
+    fn not_due(&self, slot: Slot) -> Gate {
+        let due = self.backlog.due(slot);
+        let queue = &self.queues[self.queue_of(slot) as usize];
+        let of_schedule = |schedule: &&Schedule| schedule.next(due.minus(Duration::from_micros(1))) == Some(due);
+        let fresh = self.backlog.fence(slot) == Fence(0) && !self.backlog.stuck(slot);
+        match queue.settings.schedule.as_ref().filter(|_| fresh).filter(of_schedule) {
+            Some(schedule) => Gate::Scheduled { queue: queue.name.clone(), schedule: schedule.clone(), due },
+            None => Gate::NotDue(due),
+        }
     }
 
     fn first_in_line(&self, queue: Index) -> Option<Slot> {
@@ -146,7 +161,12 @@ pub struct Future {
     ends: BinaryHeap<Reverse<(Timestamp, usize, JobId, Fence)>>,
     starts: std::collections::VecDeque<Start>,
     count: usize,
+    /// When something other than a window was last of consequence.
+    eventful: Timestamp,
 }
+
+/// Windows come round every week. What has not started in a week of nothing but windows waits for something else.
+const A_WEEK: Duration = Duration::from_secs(8 * 86_400);
 
 impl Future {
     /// From here on. The scheduler's copy prefetches nothing, so that a start is a start.
@@ -161,7 +181,7 @@ impl Future {
             ends.push(Reverse((end, count, scheduler.backlog.id(slot), scheduler.backlog.fence(slot))));
         }
         let count = ends.len();
-        let mut future = Self { scheduler, now, ends, starts: std::collections::VecDeque::new(), count };
+        let mut future = Self { scheduler, now, ends, starts: std::collections::VecDeque::new(), count, eventful: now };
         future.tell(Input::Loading(false));
         future
     }
@@ -198,15 +218,20 @@ impl Iterator for Future {
     fn next(&mut self) -> Option<Start> {
         while self.starts.is_empty() {
             let end = self.ends.peek().map(|Reverse(end)| end.0);
-            let time = self.scheduler.next_time();
-            match (end, time) {
+            let event = self.scheduler.next_event();
+            let window = self.scheduler.hours.next_turn().filter(|_| self.now.since(self.eventful) < A_WEEK);
+            match (end, event.into_iter().chain(window).min()) {
                 (Some(end), time) if time.is_none_or(|time| end <= time) => {
                     let Reverse((at, _, id, fence)) = self.ends.pop()?;
                     self.now = self.now.max(at);
+                    self.eventful = self.now;
                     self.tell(Input::Settled(vec![Settled { id, fence, ran: None, rest: None, failed: false }]));
                 }
                 (_, Some(time)) => {
                     self.now = self.now.max(time);
+                    if event == Some(time) {
+                        self.eventful = self.now;
+                    }
                     self.tell(Input::Tick);
                 }
                 (_, None) => return None,

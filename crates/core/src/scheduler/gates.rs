@@ -1,13 +1,47 @@
 //! Gates: `Some` says what is closed.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::{Scheduler, tables::*};
-use crate::{name::QueueName, settings::Concurrency, time::Timestamp};
+use crate::{
+    calendar::{LastNext, Wish, blocked_until, next_block},
+    name::QueueName,
+    settings::{Concurrency, Settings},
+    time::Timestamp,
+};
+
+/// What the clock on the wall has to say, for the few queues that ask it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Hours {
+    /// When windows next begin or end.
+    turns: BTreeSet<(Timestamp, Index)>,
+    /// Queues that are in a window.
+    blocked: BTreeSet<Index>,
+    /// Queues with jobs that are still due by an earlier schedule.
+    stale: BTreeSet<Index>,
+    schedules: BTreeMap<Index, LastNext>,
+    pub(super) read_again: bool,
+}
+
+impl Hours {
+    fn closed(&self, queue: Index) -> bool {
+        self.blocked.contains(&queue) || self.stale.contains(&queue)
+    }
+
+    pub(super) fn stale(&self, queue: Index) -> bool {
+        self.stale.contains(&queue)
+    }
+
+    pub(super) fn next_turn(&self) -> Option<Timestamp> {
+        self.turns.first().map(|(at, _)| *at)
+    }
+}
 
 impl Scheduler {
-    /// Sealed and empty; not before the backlog is read.
+    /// Sealed, quiet and empty; not before the backlog is read.
     pub(super) fn finished(&self, at: Index) -> bool {
         let queue = &self.queues[at as usize];
-        queue.settings.sealed.is_some() && queue.jobs == 0 && !self.loading
+        queue.settings.closed() && queue.jobs == 0 && !self.loading
     }
 
     /// The first queue that is not finished and that this one waits for.
@@ -23,6 +57,9 @@ impl Scheduler {
         }
         if self.waits_for(at).is_some() {
             return Some(Closed::Waiting);
+        }
+        if self.hours.closed(at) {
+            return Some(Closed::Hours);
         }
         let limit = match queue.settings.concurrency {
             Concurrency::Unlimited => u32::MAX,
@@ -50,5 +87,63 @@ impl Scheduler {
     pub(super) fn key_gate(&self, now: Timestamp, at: Index) -> Option<Closed> {
         let key = &self.keys[at as usize];
         closed_by(key.in_flight, key.settings.concurrency, key.bucket.as_ref(), now)
+    }
+
+    /// When a job is due: at its own time, or by its queue's schedule if it has named none.
+    pub(super) fn due_of(&mut self, at: Index, wish: Wish) -> Option<Timestamp> {
+        let Some(schedule) = &self.queues[at as usize].settings.schedule else { return wish.due };
+        self.hours.schedules.entry(at).or_default().due_by(schedule, wish).or(wish.due)
+    }
+
+    /// Opens and closes queues whose windows have ended or begun.
+    pub(super) fn turn_windows(&mut self, now: Timestamp) {
+        while let Some(&(_, at)) = self.hours.turns.first().filter(|(turn, _)| *turn <= now) {
+            self.hours.turns.pop_first();
+            self.watch_window(now, at);
+        }
+    }
+
+    /// Windows may have been set or taken away.
+    pub(super) fn watch_windows(&mut self, now: Timestamp) {
+        self.hours.turns.clear();
+        for at in 0..index(self.queues.len()) {
+            if self.hours.blocked.contains(&at) || !self.queues[at as usize].settings.block.is_empty() {
+                self.watch_window(now, at);
+            }
+        }
+    }
+
+    fn watch_window(&mut self, now: Timestamp, at: Index) {
+        let windows = &self.queues[at as usize].settings.block;
+        let until = blocked_until(windows, now);
+        let turn = until.or_else(|| next_block(windows, now));
+        self.hours.turns.extend(turn.map(|turn| (turn, at)));
+        match until {
+            Some(_) => self.hours.blocked.insert(at),
+            None => self.hours.blocked.remove(&at),
+        };
+        self.refresh_queue(now, at);
+    }
+
+    /// A schedule that is changed concerns the jobs that wait already, and only the store knows when they were submitted.
+    pub(super) fn note_schedules(&mut self, settings: &Settings) {
+        for (at, queue) in (0..).zip(&self.queues) {
+            let schedule = settings.queues.get(&queue.name).and_then(|queue| queue.schedule.as_ref());
+            if queue.settings.schedule.as_ref() == schedule {
+                continue;
+            }
+            self.hours.schedules.remove(&at);
+            if queue.jobs > queue.in_flight {
+                self.hours.stale.insert(at);
+                self.hours.read_again = true;
+            }
+        }
+    }
+
+    /// Everything was read again: all jobs are due by the schedules of now.
+    pub(super) fn trust_schedules(&mut self, now: Timestamp) {
+        for at in std::mem::take(&mut self.hours.stale) {
+            self.refresh_queue(now, at);
+        }
     }
 }

@@ -123,6 +123,9 @@ pub enum Output {
         queue: QueueName,
         job: JobId,
     },
+    /// Read the whole backlog again, and then say that it is read ([`Input::Loading`]): a schedule was changed, and when a
+    /// job was submitted is not kept here. Until then its queue starts nothing.
+    ReadAgain,
     /// Call again at this time at the latest.
     WakeAt(Timestamp),
 }
@@ -142,7 +145,7 @@ pub enum QueueState {
     Paused,
     /// Until this queue is finished.
     Waiting(QueueName),
-    /// Sealed, and nothing is left in it.
+    /// Nothing is left in it and nothing more can come.
     Finished,
 }
 
@@ -169,6 +172,7 @@ impl Pending {
     }
 }
 pub use explain::{Future, Start};
+use gates::Hours;
 use tables::*;
 
 #[derive(Debug, Clone)]
@@ -207,6 +211,7 @@ pub struct Scheduler {
     charged_live: Timestamp,
     loading: bool,
     pauses: Vec<(QueueName, JobId)>,
+    hours: Hours,
 }
 
 impl Scheduler {
@@ -245,23 +250,32 @@ impl Scheduler {
             charged_live: Timestamp::MIN,
             loading: false,
             pauses: Vec::new(),
+            hours: Hours::default(),
         }
     }
 
     /// Takes in what happened and says what to do. At most one [`Output::Assign`] is on its way at a time: the next
     /// comes after its [`Input::Replied`].
     pub fn handle(&mut self, now: Timestamp, input: Input) -> Vec<Output> {
+        self.turn_windows(now);
         match input {
             Input::Jobs(heads) => heads.into_iter().for_each(|head| self.take_in(now, head)),
             Input::Gone(ids) => ids.into_iter().for_each(|id| self.forget(now, id)),
             Input::Settled(settled) => settled.into_iter().for_each(|settled| self.settle(now, settled)),
             Input::Nodes(nodes) => self.see_nodes(now, nodes),
-            Input::Settings(settings) => self.see_settings(now, settings),
+            Input::Settings(settings) => {
+                self.note_schedules(&settings);
+                self.see_settings(now, settings);
+                self.watch_windows(now);
+            }
             Input::Charges(charges) => charges.into_iter().for_each(|charge| self.recall(now, charge)),
             Input::Replied(replies) => replies.into_iter().for_each(|(id, reply)| self.reply(now, id, reply)),
             Input::Loading(loading) => {
                 self.loading = loading;
                 self.refresh_queues_that_wait(now);
+                if !loading {
+                    self.trust_schedules(now);
+                }
             }
             Input::Tick => {}
         }
@@ -274,6 +288,9 @@ impl Scheduler {
         if !picks.is_empty() {
             outputs.push(Output::Assign(picks));
         }
+        if std::mem::take(&mut self.hours.read_again) {
+            outputs.push(Output::ReadAgain);
+        }
         if let Some(at) = self.next_time() {
             outputs.push(Output::WakeAt(at));
         }
@@ -281,6 +298,11 @@ impl Scheduler {
     }
 
     fn next_time(&self) -> Option<Timestamp> {
+        self.next_event().into_iter().chain(self.hours.next_turn()).min()
+    }
+
+    /// As [`Scheduler::next_time`], without the windows, which come round for ever.
+    fn next_event(&self) -> Option<Timestamp> {
         let due = self.future.first().map(|&slot| self.backlog.due(slot));
         let alarm = self.alarms.peek().map(|Reverse((at, _))| *at);
         due.into_iter().chain(alarm).min()

@@ -316,6 +316,8 @@ pub(super) enum Closed {
     Paused,
     /// It waits for another queue.
     Waiting,
+    /// In a window, or its schedule was changed and its jobs are not read again yet.
+    Hours,
     Limit,
     Rate(Timestamp),
 }

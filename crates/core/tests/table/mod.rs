@@ -46,6 +46,7 @@ pub fn head(number: i64, group: &str) -> JobHead {
         crashes: 0,
         node: None,
         key: None,
+        submitted_at: at(0),
     }
 }
 
@@ -57,6 +58,7 @@ pub struct Table {
     pub order: Vec<Pick>,
     pub wake_at: Option<Timestamp>,
     pub pauses: Vec<QueueName>,
+    pub read_again: bool,
 }
 
 impl Table {
@@ -68,6 +70,7 @@ impl Table {
             order: Vec::new(),
             wake_at: None,
             pauses: Vec::new(),
+            read_again: false,
         };
         table.tell(Input::Nodes(nodes));
         table
@@ -92,6 +95,7 @@ impl Table {
                     Output::Assign(batch) => picks = batch,
                     Output::WakeAt(at) => self.wake_at = Some(at),
                     Output::Pause { queue, .. } => self.pauses.push(queue),
+                    Output::ReadAgain => self.read_again = true,
                 }
             }
             if picks.is_empty() {

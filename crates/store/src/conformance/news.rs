@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use turnwise_core::{
-    JobId, State,
+    JobHead, JobId, State,
     lifecycle::{Event, Outcome, POISON_CRASHES},
 };
 
@@ -62,6 +62,29 @@ pub async fn named_jobs_are_loaded_if_they_are_still_there(h: &impl Harness) {
     assert_eq!(scene.store.load(Load::These(vec![])).await.expect("load").jobs, []);
 }
 
+pub async fn what_is_in_nodes_hands_is_told_whosever_they_are(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    let in_hands = || async {
+        let page = scene.store.load(Load::InHands).await.expect("load");
+        assert_eq!((page.now, page.next), (scene.now().await, None));
+        page.jobs
+    };
+    assert_eq!(in_hands().await, []);
+    scene.enqueue([1, 2, 3, 4, 5, 6]).await;
+    scene.give(1, &[5, 3], BETA).await;
+    scene.give(2, &[2, 4], ALPHA).await;
+    scene.end(ALPHA, 2, done()).await;
+    scene.end(BETA, 5, Outcome::Snooze { wait: std::time::Duration::ZERO }).await;
+    let heads: Vec<_> = scene.heads().await.into_iter().filter(|head| head.state.assigned()).collect();
+    assert_eq!(
+        heads.iter().map(|head| (head.id, head.node)).collect::<Vec<_>>(),
+        [(id(3), Some(BETA)), (id(4), Some(ALPHA))]
+    );
+    assert_eq!(in_hands().await, heads);
+    scene.give(3, &[5], ALPHA).await;
+    assert_eq!(in_hands().await.iter().map(|head| head.id).collect::<Vec<_>>(), [3, 4, 5].map(id));
+}
+
 pub async fn news_without_a_cursor_only_say_where_to_begin(h: &impl Harness) {
     let scene = Scene::led(h).await;
     scene.enqueue([1]).await;
@@ -84,6 +107,41 @@ pub async fn news_tell_every_new_job_once_as_load_does(h: &impl Harness) {
             assert_eq!(loaded, [head]);
         }
         cursor = news.cursor;
+    }
+}
+
+pub async fn every_head_says_when_its_job_was_submitted(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    let begin = scene.news(None).await.cursor;
+    let earlier = scene.now().await;
+    let mut timed = job(2);
+    timed.due = Some(earlier.plus(SECOND));
+    scene.submit(vec![job(1), timed]).await;
+    h.advance(SECOND).await;
+    scene.enqueue([3]).await;
+    let later = scene.now().await;
+    let times = |heads: &[JobHead]| heads.iter().map(|head| (head.submitted_at, head.due)).collect::<Vec<_>>();
+    let expected = [(earlier, Some(earlier)), (earlier, Some(earlier.plus(SECOND))), (later, Some(later))];
+    assert_eq!(times(&scene.news(Some(begin.clone())).await.jobs), expected, "by news");
+    assert_eq!(times(&scene.heads().await), expected, "by load");
+    scene.give(1, &[1], BETA).await;
+    scene.end(BETA, 1, failed("again")).await;
+    let changes = scene.news(Some(begin)).await.changes;
+    let told: Vec<_> = changes.iter().filter_map(|change| change.head.as_ref()).collect();
+    assert_eq!(told.iter().map(|head| head.submitted_at).collect::<Vec<_>>(), [earlier], "by a change");
+}
+
+pub async fn what_had_begun_is_over_once_it_has_ended(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    let begin = scene.news(None).await;
+    scene.enqueue([1]).await;
+    let mut news = scene.news(Some(begin.cursor)).await;
+    let mark = news.writers.next;
+    assert!(begin.writers.next <= mark && news.writers.over <= mark, "{:?}, then {:?}", begin.writers, news.writers);
+    // A server may have other writers than this test; they end too.
+    while news.writers.over < mark {
+        news = scene.news(Some(news.cursor)).await;
+        tokio::task::yield_now().await;
     }
 }
 

@@ -183,8 +183,8 @@ impl Side {
         View::of(&*self.store, &TELLERS, &self.begin, epoch).await
     }
 
-    /// Makes the call and prints the reply without what may differ between stores: cursors, gaps in numbers, order where
-    /// none is promised.
+    /// Makes the call and prints the reply without what may differ between stores: cursors, writers, gaps in numbers, order
+    /// where none is promised.
     async fn perform(&mut self, call: &Call) -> Result<String, String> {
         let store = self.store.clone();
         Ok(match call.clone() {
@@ -204,6 +204,7 @@ impl Side {
                 let ask = AskNews { cursor: Some(self.last.clone()), epoch, asleep: false };
                 let mut news = answer(|| store.news(ask.clone())).await?;
                 self.last = std::mem::replace(&mut news.cursor, Cursor(String::new()));
+                news.writers = Writers::default();
                 news.jobs
                     .iter_mut()
                     .chain(news.changes.iter_mut().filter_map(|change| change.head.as_mut()))
