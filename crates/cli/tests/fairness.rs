@@ -216,7 +216,15 @@ on_both!(
     why_names_what_holds_a_job_up,
     a_simulation_changes_nothing_and_foretells_the_waits,
     weights_are_shares,
-    a_flood_cannot_delay_the_others,
+    a_flood_of_20_cannot_delay_the_others,
+    a_flood_of_2_000_cannot_delay_the_others,
+    a_flood_of_100_000_cannot_delay_the_others,
+    jobs_34_times_as_long_get_no_more_than_their_share,
+    a_stuck_job_is_not_pinned_to_the_node_that_failed_it,
+    tasks_that_nobody_knows_take_no_slot,
+    a_job_left_running_by_a_killed_node_can_be_cancelled,
+    a_restart_does_not_reset_the_counting_scheme,
+    a_long_backlog_is_read_while_quick_jobs_run,
     everything_set_is_listed,
 );
 
@@ -465,32 +473,241 @@ fn weights_are_shares(place: &Place) {
     assert!((40..=50).contains(&heavy), "{heavy} of the first 60 are heavy's; 45 are due to it");
 }
 
-/// The seeds' story: one of a hundred collectives floods, then the others come with one job each.
-fn a_flood_cannot_delay_the_others(place: &Place) {
-    let full = std::env::var_os("TURNWISE_FULL").is_some_and(|value| value == "1");
-    let flood = if full { 20_000 } else { 2_000 };
-    place.enqueue_all((0..flood).map(|_| sleep(5, "flood")));
+fn full() -> bool {
+    std::env::var_os("TURNWISE_FULL").is_some_and(|value| value == "1")
+}
+
+fn a_flood_of_20_cannot_delay_the_others(place: &Place) {
+    // So few are over before anybody else could submit: all of it waits when the node starts.
+    let late = flood_then_the_others(place, 20, |_| {});
     let node = place.serve(&["--demo-tasks", "--slots", "4"]);
-    wait_for("the flood to run", || (place.jobs(&["--state", "success"]).len() >= 100).then_some(()));
-    let late = place.enqueue_all((1..100).map(|n| sleep(5, &format!("collective {n}"))));
+    expect_one_round(place, node, &late);
+}
+
+fn a_flood_of_2_000_cannot_delay_the_others(place: &Place) {
+    a_flood_cannot_delay_the_others(place, 2_000);
+}
+
+/// With `TURNWISE_FULL=1`.
+fn a_flood_of_100_000_cannot_delay_the_others(place: &Place) {
+    if full() {
+        a_flood_cannot_delay_the_others(place, 100_000);
+    }
+}
+
+/// The seeds' story: one of a hundred collectives floods, then the others come with one job each.
+fn a_flood_cannot_delay_the_others(place: &Place, flood: u32) {
+    let mut node = None;
+    let late = flood_then_the_others(place, flood, |place| {
+        node = Some(place.serve(&["--demo-tasks", "--slots", "4"]));
+        wait_for("the flood to run", || (place.jobs(&["--state", "success"]).len() >= 100).then_some(()));
+    });
+    let runs = expect_one_round(place, node.expect("it was started between"), &late);
+    let flooded = starts_of(&runs, "flood");
+    // A round of a hundred, as much again for what the reading of it takes, and what four slots hold ready.
+    let bound = 2 * 100 + HELD_READY;
+    for run in runs.iter().filter(|run| run.group != "flood") {
+        let before =
+            flooded.partition_point(|&at| at < run.started) - flooded.partition_point(|&at| at < run.submitted);
+        assert!(before <= bound, "{before} jobs of the flood began between the submit and the start of {run:?}");
+    }
+}
+
+/// What four slots hold ready: 50 ms of work each, of jobs of 5 ms.
+const HELD_READY: usize = 4 * 50 / 5;
+
+fn flood_then_the_others(place: &Place, flood: u32, between: impl FnOnce(&Place)) -> Vec<String> {
+    place.enqueue_all((0..flood).map(|_| sleep(5, "flood")));
+    between(place);
+    place.enqueue_all((1..100).map(|n| sleep(5, &format!("collective {n}"))))
+}
+
+/// Waits for the late jobs, and looks at the order of all starts: from the first of the late jobs to the last of them the
+/// flood has what was held ready, and its own turn of one round.
+fn expect_one_round(place: &Place, node: Node, late: &[String]) -> Vec<Run> {
     wait_for("the late jobs to end", || {
         let done = place.jobs(&["--state", "success"]);
         late.iter().all(|id| done.iter().any(|run| run.id == *id)).then_some(())
     });
-    let left = place.jobs(&["--state", "waiting", "--group", "flood"]).len();
-    assert!(left > 0, "the flood was over before the late jobs were: nothing is shown");
     node.stop();
+    let left = place.jobs(&["--state", "waiting", "--group", "flood"]).len();
     let runs = place.jobs(&["--state", "success"]);
-    let mut flooded: Vec<_> = runs.iter().filter(|run| run.group == "flood").map(|run| run.started).collect();
-    flooded.sort_unstable();
-    // A round of a hundred, as much again for what its start and the reading of it take, and what four slots hold ready
-    // (50 ms of work each).
-    let bound = 2 * 100 + 4 * 50 / 5;
-    for run in runs.iter().filter(|run| run.group != "flood") {
-        let before =
-            flooded.partition_point(|&at| at < run.started) - flooded.partition_point(|&at| at < run.submitted);
-        assert!(before <= bound, "{before} jobs of the flood began before {run:?}");
+    let flooded = starts_of(&runs, "flood");
+    let mut theirs: Vec<_> = runs.iter().filter(|run| run.group != "flood").map(|run| run.started).collect();
+    theirs.sort_unstable();
+    assert_eq!(theirs.len(), 99);
+    let outlasted = left > 0 || flooded.last() > theirs.last();
+    assert!(outlasted, "the flood was over before the late jobs were: nothing is shown");
+    let between = flooded.partition_point(|&at| at < theirs[98]) - flooded.partition_point(|&at| at < theirs[0]);
+    // Four at once may begin before the first bill; then one turn in a hundred.
+    let bound = HELD_READY + 4 + 1;
+    assert!(between <= bound, "{between} jobs of the flood began among the late ones; at most {bound} may");
+    runs
+}
+
+fn starts_of(runs: &[Run], group: &str) -> Vec<i64> {
+    let mut starts: Vec<_> = runs.iter().filter(|run| run.group == group).map(|run| run.started).collect();
+    starts.sort_unstable();
+    starts
+}
+
+/// One group's jobs take 34 times as long as those of the three others, and all have enough of them: each gets its quarter of
+/// the slot time, give or take a twentieth of it, once the total is twenty times the bound.
+fn jobs_34_times_as_long_get_no_more_than_their_share(place: &Place) {
+    let (short_ms, long_runs) = if full() { (5, 200) } else { (2, 50) };
+    if !full() {
+        // The bound is smaller when nothing is held ready, and so is the time it takes to see that it holds.
+        std::fs::write(place.directory.path().join("turnwise.toml"), "[executor]\nqueue_capacity = 0\n").unwrap();
     }
+    // So that nobody is taken for what the long ones take: the estimate is the task's.
+    place.enqueue_all((0..20).map(|_| sleep(short_ms, "first")));
+    place.work_until_empty("4");
+    let group = |n: usize| format!("group {n}");
+    // Many more than are looked at, if all goes well.
+    let most = long_runs * 4;
+    let long = (0..most).map(|_| sleep(34 * short_ms, &group(0)));
+    let short = (0..most * 34).flat_map(|_| (1..4).map(|n| sleep(short_ms, &group(n))));
+    place.enqueue_all(long.chain(short));
+    let node = place.serve(&["--demo-tasks", "--slots", "4"]);
+    let mut wanted = long_runs;
+    let looked = loop {
+        let ended = || place.jobs(&["--group", &group(0), "--state", "success"]).len();
+        wait_for("the long jobs", || (ended() >= wanted).then_some(()));
+        let looked = Looked::at((0..4).map(|n| place.jobs(&["--group", &group(n), "--state", "success"])).collect());
+        // One run that was held up by the machine makes the bound greater, and the time it takes.
+        if looked.total() >= 20.0 * looked.bound || wanted + long_runs / 4 >= most {
+            break looked;
+        }
+        wanted += long_runs / 4;
+    };
+    let left = |n: usize| place.jobs(&["--state", "waiting", "--group", &group(n)]).len();
+    assert!((0..4).all(|n| left(n) > 0), "a group had nothing left to run");
+    node.stop();
+    let Looked { served, bound } = &looked;
+    let total = looked.total();
+    assert!(total >= 20.0 * bound, "{total} s are too little to tell: the bound is {bound} s");
+    for (n, served) in served.iter().enumerate() {
+        let entitled = total / 4.0;
+        assert!((served - entitled).abs() <= entitled / 20.0, "group {n} got {served} of {entitled} s: {looked:?}");
+    }
+}
+
+/// What groups with always something to run have got, and the bound on how far apart they may be.
+#[derive(Debug)]
+struct Looked {
+    served: Vec<f64>,
+    bound: f64,
+}
+
+impl Looked {
+    /// The runs of each group that have ended so far.
+    fn at(groups: Vec<Vec<Run>>) -> Self {
+        // Until a moment before the look, so that whatever had begun by then has ended and is known.
+        let last = |runs: &Vec<Run>| runs.iter().map(|run| run.finished).max().unwrap_or(0);
+        let longest = groups.iter().flatten().map(|run| run.finished - run.assigned).max().unwrap_or(0);
+        let end = groups.iter().map(last).min().unwrap_or(0) - longest;
+        let used = |run: &Run| (run.finished.min(end) - run.started.min(end)) as f64 / 1e6;
+        let served = groups.iter().map(|runs| runs.iter().map(used).sum()).collect();
+        let estimate = longest_estimate(&groups.concat());
+        let slack = |runs: &Vec<Run>| {
+            let longest = runs.iter().map(|run| run.finished - run.started).max().unwrap_or(0) as f64 / 1e6;
+            (1.0 + f64::from(most_held(runs))) * longest.max(estimate)
+        };
+        let mut slacks: Vec<f64> = groups.iter().map(slack).collect();
+        slacks.sort_by(f64::total_cmp);
+        Self { served, bound: slacks.iter().rev().take(2).sum() }
+    }
+
+    fn total(&self) -> f64 {
+        self.served.iter().sum()
+    }
+}
+
+/// What a job of this task was expected to take, at most: the moving average of the runs by their ends.
+fn longest_estimate(runs: &[Run]) -> f64 {
+    let mut ends: Vec<_> = runs.iter().map(|run| (run.finished, run.finished - run.started)).collect();
+    ends.sort_unstable();
+    let mut average = 0;
+    let averages = ends.iter().map(|(_, ran)| {
+        average = (7 * average + ran) / 8;
+        average
+    });
+    averages.max().unwrap_or(0) as f64 / 1e6
+}
+
+/// The most jobs in a node's hands at one moment.
+fn most_held(runs: &[Run]) -> i32 {
+    let held: Vec<_> = runs.iter().map(|run| Run { started: run.assigned, ..run.clone() }).collect();
+    most_at_once(&held)
+}
+
+fn a_stuck_job_is_not_pinned_to_the_node_that_failed_it(place: &Place) {
+    let first = place.serve(&["--demo-tasks", "--slots", "1", "--name", "first"]);
+    let id = place.enqueue(&["flaky", r#"{"fail":1}"#, "--retry", "durations:2s", "--group", "g"]);
+    place.wait_for_state(&id, "stuck");
+    first.stop();
+    let other = place.enqueue(&["noop", "--group", "g"]);
+    let _second = place.serve(&["--demo-tasks", "--slots", "1", "--name", "second"]);
+    // Nor does it stand in its group's way until it is due.
+    place.wait_for_state(&other, "success");
+    place.wait_for_state(&id, "success");
+    let job = place.json(&["job", &id, "--json"]);
+    assert_eq!((&job["attempt"], &job["node"]), (&json!(2), &json!("second")), "{job}");
+}
+
+fn tasks_that_nobody_knows_take_no_slot(place: &Place) {
+    let unknown = place.enqueue_all((0..10).map(|_| json!({"task": "nobody knows", "group": "g", "priority": 1})));
+    let known = place.enqueue_all((0..10).map(|_| json!({"task": "noop", "group": "g", "priority": 10})));
+    // It ends when nothing is left that could run here.
+    place.work_until_empty("2");
+    let (done, waiting) = (place.jobs(&["--state", "success"]), place.jobs(&["--state", "waiting"]));
+    let ids = |runs: &[Run]| runs.iter().map(|run| run.id.clone()).collect::<std::collections::BTreeSet<_>>();
+    assert_eq!(ids(&done), known.into_iter().collect());
+    assert_eq!(ids(&waiting), unknown.into_iter().collect());
+}
+
+fn a_job_left_running_by_a_killed_node_can_be_cancelled(place: &Place) {
+    let mut first = place.serve(&["--demo-tasks", "--slots", "1", "--name", "first", "--lease", "2s"]);
+    let id = place.enqueue(&["sleep", r#"{"ms":600000}"#]);
+    place.wait_for_state(&id, "running");
+    first.child.kill().unwrap();
+    first.child.wait().unwrap();
+    place.told(&["cancel", &id]);
+    let _second = place.serve(&["--demo-tasks", "--slots", "1", "--name", "second", "--lease", "2s"]);
+    place.wait_for_state(&id, "cancelled");
+    assert_eq!(place.json(&["job", &id, "--json"])["node"], "first", "it did not run again");
+}
+
+/// Two of the class high, then one of the class low: also if every job has a node of its own.
+fn a_restart_does_not_reset_the_counting_scheme(place: &Place) {
+    // A node that stops lets its one job end, and takes no other.
+    std::fs::write(place.directory.path().join("turnwise.toml"), "[executor]\nqueue_capacity = 0\n").unwrap();
+    let job = |priority: u8| json!({"task": "sleep", "args": {"ms": 500}, "priority": priority});
+    let ids = place.enqueue_all([1, 1, 1, 10, 10, 10].map(job));
+    for life in 1..=3 {
+        let node = place.serve(&["--demo-tasks", "--slots", "1"]);
+        wait_for("a run", || (!place.jobs(&["--state", "running"]).is_empty()).then_some(()));
+        node.stop();
+        assert_eq!(place.jobs(&["--state", "success"]).len(), life, "each node runs one job");
+    }
+    let mut runs = place.jobs(&["--state", "success"]);
+    runs.sort_by_key(|run| run.started);
+    let class = |run: &Run| if ids[..3].contains(&run.id) { "high" } else { "low" };
+    assert_eq!(runs.iter().map(class).collect::<Vec<_>>(), ["high", "high", "low"]);
+}
+
+/// A serial queue opens when the whole backlog is read: its one job tells when that was. Until then the others must not have
+/// to wait for the jobs that were read first, however quickly those end.
+fn a_long_backlog_is_read_while_quick_jobs_run(place: &Place) {
+    place.told(&["queue", "set", "line", "--concurrency", "serial"]);
+    let quick = (0..40_000).map(|n| json!({"task": "noop", "group": format!("g{}", n % 10)}));
+    place.enqueue_all(quick.chain([json!({"task": "noop", "queue": "line"})]));
+    place.work_until_empty("4");
+    let opened = place.jobs(&["--queue", "line"])[0].started;
+    let starts: Vec<_> = place.jobs(&["--queue", "default"]).iter().map(|run| run.started).collect();
+    let before = starts.iter().filter(|start| **start < opened).count();
+    assert_eq!(starts.len(), 40_000);
+    assert!(before < 20_000, "the backlog of 40000 was read only after {before} of it had begun");
 }
 
 fn everything_set_is_listed(place: &Place) {

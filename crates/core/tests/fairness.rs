@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use turnwise_core::{Node, Timestamp, settings::Fairness};
+use turnwise_core::{Node, Timestamp, settings::Fairness, turn::Charge};
 
 mod fleet;
 mod table;
@@ -33,58 +33,27 @@ struct Together {
     passed: Option<f64>,
 }
 
-/// A group while it is runnable without a pause.
-#[derive(Debug, Clone, Copy, Default)]
-struct Standing {
-    /// It came back while jobs of it still ran, perhaps far behind the virtual time.
-    behind: bool,
-    /// It was charged for runs that were lost with their node.
-    charged: bool,
-}
-
 /// Looks on, and compares the groups with each other.
 struct Watch {
     pairs: Vec<(usize, usize, Option<Together>)>,
-    /// `None`: not runnable.
-    standing: Vec<Option<Standing>>,
-    held: Vec<usize>,
-    gate: Vec<bool>,
-    lost: Vec<usize>,
     compared: usize,
 }
 
 impl Watch {
     fn new(groups: usize) -> Self {
-        Self {
-            pairs: (0..groups).flat_map(|i| (0..i).map(move |j| (i, j, None))).collect(),
-            standing: vec![None; groups],
-            held: vec![0; groups],
-            gate: vec![true; groups],
-            lost: vec![0; groups],
-            compared: 0,
-        }
+        Self { pairs: (0..groups).flat_map(|i| (0..i).map(move |j| (i, j, None))).collect(), compared: 0 }
     }
 
     fn look(&mut self, fleet: &Fleet) -> Result<(), TestCaseError> {
         let free = fleet.slot_free();
-        let ahead = fleet.scheduler.charges();
+        let mut ahead = fleet.scheduler.charges();
+        ahead.retain(|charge| charge.ahead > Charge::default());
         for (group, books) in fleet.books.iter().enumerate() {
-            let runnable = books.runnable();
-            prop_assert!(!(free && runnable), "a slot idles while group {group} could run");
-            let above = ahead.iter().any(|charge| charge.group == group_name(group));
-            let lost = std::mem::replace(&mut self.lost[group], books.lost) != books.lost;
-            // Whoever was idle or behind a gate of its own begins at the virtual time at least.
-            let entered = Standing { behind: self.held[group] > 0 && self.gate[group], charged: false };
-            let standing = self.standing[group].unwrap_or(entered);
-            let standing = Standing { behind: standing.behind && !above, charged: above && (standing.charged || lost) };
-            self.standing[group] = runnable.then_some(standing);
-            self.held[group] = books.held;
-            self.gate[group] = books.gate_open();
+            prop_assert!(!(free && books.runnable()), "a slot idles while group {group} could run");
         }
         for (i, j, together) in &mut self.pairs {
             let (i, j) = (*i, *j);
-            let sound = |group: usize| self.standing[group].is_some_and(|it| !it.behind && !it.charged);
-            if !sound(i) || !sound(j) {
+            if !fleet.books[i].runnable() || !fleet.books[j].runnable() {
                 *together = None;
                 continue;
             }

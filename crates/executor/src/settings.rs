@@ -85,8 +85,10 @@ fn put<N: Ord, S, E>(map: &mut BTreeMap<N, S>, name: Result<N, E>, settings: Opt
 pub fn charges(memos: &[Memo]) -> Vec<Remembered> {
     let charge = |memo: &Memo| {
         let (queue, group): (String, String) = serde_json::from_str(&memo.name).ok()?;
-        let ahead = Charge::from_text(&memo.value)?;
-        Some(Remembered { queue: QueueName::new(queue).ok()?, group: GroupName::new(group).ok()?, ahead })
+        // The count came later: a charge without one was written by an older program.
+        let (ahead, count) = memo.value.split_once(' ').unwrap_or((&memo.value, "0"));
+        let (ahead, count) = (Charge::from_text(ahead)?, count.parse().ok()?);
+        Some(Remembered { queue: QueueName::new(queue).ok()?, group: GroupName::new(group).ok()?, ahead, count })
     };
     memos.iter().filter(|memo| memo.kind == MemoKind::Charge).filter_map(charge).collect()
 }
@@ -94,22 +96,22 @@ pub fn charges(memos: &[Memo]) -> Vec<Remembered> {
 /// Charges as they are written in the store.
 #[derive(Debug, Default)]
 pub(crate) struct WrittenCharges {
-    written: BTreeMap<String, Charge>,
+    written: BTreeMap<String, (Charge, u32)>,
     /// Where the next round begins: with more changes than fit, every name has its turn.
     after: String,
 }
 
 impl WrittenCharges {
     pub(crate) fn new(charges: &[Remembered]) -> Self {
-        let named = |charge: &Remembered| (charge_name(&charge.queue, &charge.group), charge.ahead);
+        let named = |charge: &Remembered| (charge_name(&charge.queue, &charge.group), (charge.ahead, charge.count));
         Self { written: charges.iter().map(named).collect(), after: String::new() }
     }
 
     /// What has changed since charges were last written, at most `limit` of it; notes it as written.
     pub(crate) fn changed(&mut self, now: Vec<Remembered>, limit: usize) -> Vec<NewMemo> {
-        let named: BTreeMap<String, Charge> = now
+        let named: BTreeMap<String, (Charge, u32)> = now
             .into_iter()
-            .map(|remembered| (charge_name(&remembered.queue, &remembered.group), remembered.ahead))
+            .map(|Remembered { queue, group, ahead, count }| (charge_name(&queue, &group), (ahead, count)))
             .collect();
         let gone = self.written.keys().filter(|name| !named.contains_key(*name));
         let gone: Vec<String> = gone.take(limit).cloned().collect();
@@ -118,10 +120,10 @@ impl WrittenCharges {
         let changed = from_here.chain(then).filter(|(name, charge)| self.written.get(*name) != Some(*charge));
         let mut memos: Vec<NewMemo> = changed
             .take(limit.saturating_sub(gone.len()))
-            .map(|(name, charge)| NewMemo {
+            .map(|(name, (ahead, count))| NewMemo {
                 kind: MemoKind::Charge,
                 name: name.clone(),
-                value: Some(charge.to_string()),
+                value: Some(format!("{ahead} {count}")),
                 seen: None,
             })
             .collect();
@@ -153,6 +155,7 @@ mod tests {
             queue: QueueName::new("q").unwrap(),
             group: GroupName::new(group).unwrap(),
             ahead: Charge::of(Duration::from_millis(millis), Default::default()),
+            count: 0,
         };
         let mut written = WrittenCharges::default();
         let mut seen = BTreeSet::new();

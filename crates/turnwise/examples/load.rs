@@ -1,7 +1,8 @@
 //! How long a node takes to read a long backlog, and that it does not wait for the end of it to work.
 //!
-//! `cargo run --release -p turnwise --example load -- DATABASE_URL [JOBS] [GROUPS]`; prints the seconds from the start of the
-//! node until the whole backlog is read, and how many no-op jobs were settled by then.
+//! `cargo run --release -p turnwise --example load -- DATABASE_URL [JOBS] [GROUPS] [MILLISECONDS]`; prints the seconds from the
+//! start of the node until the whole backlog is read, and how many jobs were settled by then. Jobs do nothing, or take so many
+//! milliseconds.
 
 #![allow(clippy::print_stdout)] // it is a program
 
@@ -13,8 +14,12 @@ use turnwise::{Config, JobRequest, NodeName, Registry, Turnwise, core::settings:
 /// Rung when the backlog is read.
 static READ: Notify = Notify::const_new();
 
-#[task("noop", register = false)]
-async fn noop(_number: u64) {}
+#[task("work", register = false)]
+async fn work(milliseconds: u64) {
+    if milliseconds > 0 {
+        tokio::time::sleep(Duration::from_millis(milliseconds)).await;
+    }
+}
 
 /// The job of a serial queue, which stays closed until the whole backlog is read: an earlier job might still come.
 #[task("read", register = false)]
@@ -28,6 +33,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = args.next().ok_or("give a database url")?;
     let jobs: u64 = args.next().map_or(Ok(1_000_000), |n| n.parse())?;
     let groups: u64 = args.next().map_or(Ok(1_000), |n| n.parse())?;
+    let milliseconds: u64 = args.next().map_or(Ok(0), |n| n.parse())?;
     let turnwise = Turnwise::open_with(&url, Options { retention: Duration::ZERO }).await?;
     turnwise.set_queue("line", |line| line.concurrency = Concurrency::Serial).await?;
 
@@ -36,7 +42,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     while next < jobs {
         let chunk = next..jobs.min(next + 10_000);
         next = chunk.end;
-        turnwise.submit_all(chunk.map(|n| noop.job(n).group(format!("g{}", n % groups)))).await?;
+        turnwise.submit_all(chunk.map(|n| work.job(milliseconds).group(format!("g{}", n % groups)))).await?;
     }
     turnwise.submit(read_job()).await?;
     println!("submitted {jobs} in {groups} groups in {:.1} s", begun.elapsed().as_secs_f64());
@@ -44,7 +50,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut config = Config::new(NodeName::new("load")?);
     config.slots = 4;
     let mut registry = Registry::new();
-    registry.register(noop)?.register(read)?;
+    registry.register(work)?.register(read)?;
     let executor = turnwise.executor_with(config).registry(registry).build()?;
     let begun = Instant::now();
     executor.start().await?;

@@ -1,7 +1,5 @@
 //! Jobs come, come to rest and go.
 
-use std::time::Duration;
-
 use super::{LOCKED_FIRST, LOCKED_LONGEST, Reply, Scheduler, Settled, tables::*};
 use crate::{
     backlog::{New, Place, Slot},
@@ -153,7 +151,11 @@ impl Scheduler {
         let id = self.backlog.id(slot);
         let queue = self.queue_of(slot);
         match self.backlog.place(slot) {
-            Place::Picked | Place::Assigned => self.leave_flight(now, slot, None),
+            Place::Picked => self.leave_flight(now, slot, None),
+            Place::Assigned => {
+                let used = self.used_so_far(now, slot);
+                self.leave_flight(now, slot, used);
+            }
             Place::Reserved => {
                 self.seats.iter_mut().filter(|seat| seat.suspect == Some(id)).for_each(|seat| seat.suspect = None)
             }
@@ -197,7 +199,8 @@ impl Scheduler {
             self.pause_on_error(now, queue, id);
         }
         if in_flight {
-            self.leave_flight(now, slot, ran);
+            let used = ran.or_else(|| self.used_so_far(now, slot).filter(|_| self.node_is_lost(slot)));
+            self.leave_flight(now, slot, used);
         }
         let Some(rest) = rest else { return self.drop_slot(now, slot) };
         if !in_flight {
@@ -241,7 +244,7 @@ impl Scheduler {
                 let extra = self.extras.entry(slot).or_default();
                 extra.locked = extra.locked.saturating_add(1);
                 let wait = LOCKED_FIRST.saturating_mul(1 << extra.locked.min(10)).min(LOCKED_LONGEST);
-                self.leave_flight(now, slot, Some(Duration::ZERO));
+                self.leave_flight(now, slot, None);
                 // Its due time is kept for its rank by nobody: a job that was locked is late, not first.
                 self.backlog.set_due(slot, now.plus(wait));
                 // Where order counts it keeps its place: nobody behind it begins meanwhile.

@@ -177,7 +177,7 @@ impl Future {
         let mut ends = BinaryHeap::new();
         for (count, (&slot, flight)) in scheduler.flights.iter().enumerate() {
             let cost = scheduler.kinds[scheduler.backlog.kind(slot) as usize].cost.unwrap_or(UNKNOWN_COST);
-            let end = flight.since.plus(cost).max(now);
+            let end = flight.runs_since.unwrap_or(now).plus(cost).max(now);
             ends.push(Reverse((end, count, scheduler.backlog.id(slot), scheduler.backlog.fence(slot))));
         }
         let count = ends.len();
@@ -201,9 +201,13 @@ impl Future {
         }
     }
 
+    fn cost_of(&self, slot: Slot) -> Duration {
+        self.scheduler.kinds[self.scheduler.backlog.kind(slot) as usize].cost.unwrap_or(UNKNOWN_COST)
+    }
+
     fn start(&mut self, pick: &Pick) {
         let Some(slot) = self.scheduler.backlog.find(pick.job) else { return };
-        let runs_for = self.scheduler.kinds[self.scheduler.backlog.kind(slot) as usize].cost.unwrap_or(UNKNOWN_COST);
+        let runs_for = self.cost_of(slot);
         let owner = self.scheduler.groups[self.scheduler.backlog.group(slot) as usize].owner;
         let group = self.scheduler.owners[owner as usize].name.clone();
         self.count += 1;
@@ -225,7 +229,8 @@ impl Iterator for Future {
                     let Reverse((at, _, id, fence)) = self.ends.pop()?;
                     self.now = self.now.max(at);
                     self.eventful = self.now;
-                    self.tell(Input::Settled(vec![Settled { id, fence, ran: None, rest: None, failed: false }]));
+                    let ran = self.scheduler.backlog.find(id).map(|slot| self.cost_of(slot));
+                    self.tell(Input::Settled(vec![Settled { id, fence, ran, rest: None, failed: false }]));
                 }
                 (_, Some(time)) => {
                     self.now = self.now.max(time);

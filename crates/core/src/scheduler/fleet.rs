@@ -1,8 +1,6 @@
 //! Nodes and settings: who can run what, and what is allowed.
 
-use std::time::Duration;
-
-use std::cmp::Reverse;
+use std::{cmp::Reverse, collections::VecDeque, time::Duration};
 
 use super::{Remembered, Scheduler, tables::*};
 use crate::{
@@ -30,6 +28,8 @@ impl Scheduler {
                         node,
                         alive: true,
                         in_flight: 0,
+                        running: 0,
+                        buffer: VecDeque::new(),
                         load: Duration::ZERO,
                         guesses: 0,
                         suspect: None,
@@ -37,8 +37,10 @@ impl Scheduler {
                 }
             }
         }
-        // A suspect that waited for a node that is gone waits for another.
         for at in 0..self.seats.len() {
+            // It may have more slots than before.
+            self.begin_next(now, index(at));
+            // A suspect that waited for a node that is gone waits for another.
             let seat = &mut self.seats[at];
             if !seat.alive
                 && let Some(slot) = seat.suspect.and_then(|id| self.backlog.find(id))
@@ -210,6 +212,7 @@ impl Scheduler {
     pub(super) fn recall(&mut self, now: Timestamp, remembered: Remembered) {
         let queue = self.queue(now, &remembered.queue);
         let group = self.group(queue, &remembered.group, now);
+        self.groups[group as usize].count = remembered.count;
         let charge = self.queues[queue as usize].now.plus(remembered.ahead);
         if charge > self.groups[group as usize].account.charge {
             self.leave_turns(group);

@@ -37,19 +37,51 @@ impl Scheduler {
                 seat.suspect = Some(self.backlog.id(slot));
             }
         }
+        self.flown += 1;
+        let number = self.flown;
+        let runs = match seat {
+            Some(seat) => self.seats[seat as usize].board(slot, number),
+            None => true,
+        };
         self.flights.insert(
             slot,
             Flight {
                 seat,
-                since: now,
+                runs_since: runs.then_some(now),
+                number,
                 cost: if known.is_some() { cost } else { Duration::MAX },
                 charged: Duration::ZERO,
             },
         );
     }
 
-    /// Out of a node's hands. `ran`: what it really cost; `None` leaves the charge as it is.
-    pub(super) fn leave_flight(&mut self, now: Timestamp, slot: Slot, ran: Option<Duration>) {
+    /// A run has made room on its node: the next in turn begins.
+    pub(super) fn begin_next(&mut self, now: Timestamp, seat: Index) {
+        let seat = &mut self.seats[seat as usize];
+        while seat.running < seat.node.slots
+            && let Some((slot, number)) = seat.buffer.pop_front()
+        {
+            if let Some(flight) = self.flights.get_mut(&slot).filter(|flight| flight.number == number) {
+                flight.runs_since = Some(now);
+                seat.running += 1;
+            }
+        }
+    }
+
+    /// What a job that leaves its node's hands without a word has used: the node is lost, or somebody decided otherwise.
+    pub(super) fn used_so_far(&self, now: Timestamp, slot: Slot) -> Option<Duration> {
+        let flight = self.flights.get(&slot)?;
+        Some(flight.charged.min(now.since(flight.runs_since?)))
+    }
+
+    /// Whether the node that has this job is gone: how long it ran there, nobody tells.
+    pub(super) fn node_is_lost(&self, slot: Slot) -> bool {
+        let seat = self.flights.get(&slot).and_then(|flight| flight.seat);
+        seat.is_none_or(|seat| !self.seats[seat as usize].alive)
+    }
+
+    /// Out of a node's hands. `used`: how long it really had its slot; `None`: it never had it, and costs nothing.
+    pub(super) fn leave_flight(&mut self, now: Timestamp, slot: Slot, used: Option<Duration>) {
         let Some(flight) = self.flights.remove(&slot) else { return };
         self.backlog.set_place(slot, Place::Manual);
         let kind = &self.kinds[self.backlog.kind(slot) as usize];
@@ -67,8 +99,10 @@ impl Scheduler {
         if let Some(seat) = flight.seat {
             let on_seat = self.queues[queue as usize].on_seat.entry(seat).or_default();
             *on_seat -= 1;
-            let seat = &mut self.seats[seat as usize];
+            let at = seat;
+            let seat = &mut self.seats[at as usize];
             seat.in_flight -= 1;
+            seat.running -= u32::from(flight.runs_since.is_some());
             if flight.cost == Duration::MAX {
                 seat.guesses -= 1;
                 seat.load = seat.load.saturating_sub(UNKNOWN_COST);
@@ -79,11 +113,13 @@ impl Scheduler {
                 seat.suspect = None;
                 self.suspects_rest_until = now.plus(now.since(self.suspect_since));
             }
+            self.begin_next(now, at);
         }
-        if let Some(ran) = ran
-            && self.queues[queue as usize].settings.fairness == Fairness::Time
-        {
-            self.correct(group, flight.charged, ran);
+        match self.queues[queue as usize].settings.fairness {
+            Fairness::Time => self.correct(group, flight.charged, used.unwrap_or_default()),
+            // A turn that came to nothing is given back.
+            Fairness::Turns if used.is_none() => self.correct(group, flight.charged, Duration::ZERO),
+            Fairness::Turns => {}
         }
         self.refresh_queue(now, queue);
         self.refresh_owner_of(now, slot);
@@ -149,7 +185,7 @@ impl Scheduler {
         let long: Vec<(Slot, Duration, Duration)> = self
             .flights
             .iter()
-            .map(|(&slot, flight)| (slot, flight.charged, now.since(flight.since)))
+            .filter_map(|(&slot, flight)| Some((slot, flight.charged, now.since(flight.runs_since?))))
             .filter(|(_, charged, elapsed)| *elapsed > *charged + LIVE_CHARGE)
             .collect();
         for (slot, charged, elapsed) in long {

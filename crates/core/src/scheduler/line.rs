@@ -22,8 +22,6 @@ impl Scheduler {
         };
         classes.sort_unstable();
         classes.dedup();
-        let group = &mut self.groups[at as usize];
-        group.gated |= !open;
         if classes == group.entered {
             return;
         }
@@ -31,10 +29,10 @@ impl Scheduler {
         self.leave_turns(at);
         let group = &mut self.groups[at as usize];
         let queue = &mut self.queues[group.queue as usize];
-        if was_out && (group.in_flight == 0 || group.gated) {
-            // Neither idleness nor a gate of one's own earns credit.
+        if was_out {
+            // Having nothing to run earns no credit, whether for idleness or for a gate of one's own. What is still in
+            // flight is charged already.
             group.account.charge = group.account.charge.max(queue.now);
-            group.gated = false;
         }
         for &class in &classes {
             let turns = match queue.turns.iter().position(|(known, _)| *known == class) {
@@ -100,16 +98,12 @@ impl Scheduler {
         let open = self.queue_gate(now, at).is_none();
         let wanted = something && open;
         let queue = &mut self.queues[at as usize];
-        queue.gated |= !open;
         if wanted == queue.entered {
             return;
         }
         queue.entered = wanted;
         if wanted {
-            if queue.in_flight == 0 || queue.gated {
-                queue.account.charge = queue.account.charge.max(self.virtual_now);
-                queue.gated = false;
-            }
+            queue.account.charge = queue.account.charge.max(self.virtual_now);
             self.turns.enter(queue.account, at);
         } else {
             self.turns.leave(queue.account, at);

@@ -101,6 +101,8 @@ pub struct Remembered {
     pub queue: QueueName,
     pub group: GroupName,
     pub ahead: Charge,
+    /// Picks so far, for the counting scheme.
+    pub count: u32,
 }
 
 /// What became of one pick.
@@ -205,6 +207,8 @@ pub struct Scheduler {
     /// Virtual time among the queues.
     virtual_now: Charge,
     picks: u64,
+    /// Counts flights, to tell one from another.
+    flown: u64,
     seats: Vec<Seat>,
     seat_index: BTreeMap<Incarnation, Index>,
     alarms: BinaryHeap<Reverse<(Timestamp, Alarm)>>,
@@ -244,6 +248,7 @@ impl Scheduler {
             turns: Turns::default(),
             virtual_now: Charge::default(),
             picks: 0,
+            flown: 0,
             seats: Vec::new(),
             seat_index: BTreeMap::new(),
             alarms: BinaryHeap::new(),
@@ -363,10 +368,13 @@ impl Scheduler {
         let above = |group: &Group| {
             let queue = &self.queues[group.queue as usize];
             let ahead = group.account.charge.minus(queue.now);
-            (ahead > Charge::default()).then(|| Remembered {
+            // Where in its scheme a group is, matters as long as something of it waits.
+            let count = if group.lanes.is_empty() { 0 } else { group.count };
+            (ahead > Charge::default() || count > 0).then(|| Remembered {
                 queue: queue.name.clone(),
                 group: self.owners[group.owner as usize].name.clone(),
                 ahead,
+                count,
             })
         };
         self.groups.iter().filter_map(above).collect()

@@ -1,7 +1,7 @@
 //! What the scheduler knows, by index: names are kept once.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, VecDeque},
     time::Duration,
 };
 
@@ -34,7 +34,11 @@ pub(super) struct Extra {
 pub(super) struct Flight {
     /// `None`: a node we do not know (lost, not yet settled).
     pub(super) seat: Option<Index>,
-    pub(super) since: Timestamp,
+    /// Since when it runs, as far as can be told from here: a node runs what it is given in turn. `None`: it lies in the
+    /// node's buffer.
+    pub(super) runs_since: Option<Timestamp>,
+    /// Tells this flight from others of the same slot.
+    pub(super) number: u64,
     /// As added to its node's load.
     pub(super) cost: Duration,
     /// As charged to its group so far.
@@ -78,8 +82,6 @@ pub(super) struct Queue {
     pub(super) on_seat: HashMap<Index, u32>,
     pub(super) bucket: Option<Bucket>,
     pub(super) entered: bool,
-    /// A gate of its own kept it out since it last stood in line.
-    pub(super) gated: bool,
 }
 
 impl Queue {
@@ -100,8 +102,6 @@ pub(super) struct Group {
     /// Picks so far, for the counting scheme.
     pub(super) count: u32,
     pub(super) in_flight: u32,
-    /// A gate of its own kept it out since it last stood in line.
-    pub(super) gated: bool,
 }
 
 /// A group by its name, in all queues.
@@ -161,6 +161,10 @@ pub(super) struct Seat {
     pub(super) node: Node,
     pub(super) alive: bool,
     pub(super) in_flight: u32,
+    /// Of those in flight, the ones that run.
+    pub(super) running: u32,
+    /// The others, in turn; those that have left since are skipped when they come up.
+    pub(super) buffer: VecDeque<(Slot, u64)>,
     pub(super) load: Duration,
     /// Some of its jobs have a cost nobody knows: nothing is prefetched beside them.
     pub(super) guesses: u32,
@@ -179,6 +183,16 @@ impl Seat {
                 && self.in_flight - slots < self.node.queue_capacity
                 && self.guesses == 0
                 && self.load < PREFETCH.saturating_mul(slots))
+    }
+
+    /// Counts a job that is already in flight here as running, if there is a slot for it; else it lies in the buffer.
+    pub(super) fn board(&mut self, slot: Slot, number: u64) -> bool {
+        let runs = self.running < self.node.slots;
+        match runs {
+            true => self.running += 1,
+            false => self.buffer.push_back((slot, number)),
+        }
+        runs
     }
 
     /// Less is freer; compares nodes of different sizes.
@@ -224,7 +238,6 @@ impl Scheduler {
             bucket: settings.rate.map(|rate| Bucket::new(rate, now)),
             settings,
             entered: false,
-            gated: false,
         });
         self.queue_index.insert(name.clone(), at);
         at
@@ -301,7 +314,6 @@ impl Scheduler {
             entered: Vec::new(),
             count: 0,
             in_flight: 0,
-            gated: false,
         });
         self.owners[owner as usize].groups.reserve_exact(1);
         self.owners[owner as usize].groups.push(at);

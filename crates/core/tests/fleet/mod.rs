@@ -43,8 +43,6 @@ pub struct Books {
     /// Slot time of its runs that have ended.
     pub served: Duration,
     pub longest: Duration,
-    /// The longest that a job of it was in a node's hands, buffer included.
-    pub lay: Duration,
     /// Jobs in nodes' hands.
     pub held: usize,
     pub most_held: usize,
@@ -56,8 +54,6 @@ pub struct Books {
     pub finished: usize,
     pub limit: Option<u32>,
     pub paused: bool,
-    /// Runs that were lost with their node.
-    pub lost: usize,
 }
 
 impl Books {
@@ -78,7 +74,6 @@ impl Books {
 struct Row {
     head: JobHead,
     group: usize,
-    assigned: Timestamp,
     /// Since when it runs.
     started: Option<Timestamp>,
 }
@@ -157,7 +152,7 @@ impl Fleet {
                 self.numbers += 1;
                 let task = TaskName::new(self.members[group].task).unwrap();
                 let head = JobHead { task, ..head(self.numbers, group_name(group).as_str()) };
-                self.rows.insert(head.id, Row { head: head.clone(), group, assigned: self.now, started: None });
+                self.rows.insert(head.id, Row { head: head.clone(), group, started: None });
                 heads.push(head);
             }
             self.books[group].ready += count;
@@ -196,7 +191,6 @@ impl Fleet {
                 row.head.due = Some(self.now);
                 row.started = None;
                 let books = &mut self.books[row.group];
-                books.lost += 1;
                 books.held -= 1;
                 books.ready += 1;
                 lost.push(row.head.clone());
@@ -253,13 +247,12 @@ impl Fleet {
         self.books[group].served.as_secs_f64() / f64::from(self.members[group].weight)
     }
 
-    /// The most that a job of this group may have cost or have been charged so far. A charge that grows with the run counts
-    /// from the pick, so a job that lies in a buffer behind somebody's long run is charged for that too.
+    /// The most that a job of this group may have cost or have been charged so far.
     pub fn most(&self, group: usize) -> f64 {
         let task = self.members[group].task;
         let same = self.members.iter().zip(&self.books).filter(|(member, _)| member.task == task);
         let longest = same.map(|(_, books)| books.longest).max().unwrap_or_default();
-        longest.max(self.books[group].lay).max(Duration::from_millis(10)).as_secs_f64()
+        longest.max(Duration::from_millis(10)).as_secs_f64()
     }
 
     fn end(&mut self, job: JobId) {
@@ -267,14 +260,12 @@ impl Fleet {
         let started = row.started.take().expect("it ran");
         let (group, fence, node) = (row.group, row.head.fence, row.head.node.take().expect("on a node"));
         let ran = self.now.since(started);
-        let lay = self.now.since(row.assigned);
         let (member, books) = (&self.members[group], &mut self.books[group]);
         let failed = member.fails[books.ended % member.fails.len()];
         books.ended += 1;
         self.ended += 1;
         books.held -= 1;
         books.served += ran;
-        books.lay = books.lay.max(lay);
         let rest = failed.then(|| Rest { stuck: true, due: Some(self.now.plus(ran)), crashes: 0 });
         match rest {
             Some(rest) => {
@@ -319,13 +310,6 @@ impl Fleet {
 
     fn tell(&mut self, input: Input) {
         self.poll_at = self.now.plus(POLL);
-        for seat in &self.seats {
-            for job in &seat.buffer {
-                let row = &self.rows[job];
-                let lay = &mut self.books[row.group].lay;
-                *lay = (*lay).max(self.now.since(row.assigned));
-            }
-        }
         for books in &mut self.books {
             while books.later.peek().is_some_and(|Reverse(due)| *due <= self.now) {
                 books.later.pop();
@@ -366,7 +350,6 @@ impl Fleet {
         books.ready -= 1;
         books.held += 1;
         books.most_held = books.most_held.max(books.held);
-        row.assigned = self.now;
         row.head.state = State::Scheduled;
         row.head.fence = row.head.fence.next();
         row.head.node = Some(pick.node);
