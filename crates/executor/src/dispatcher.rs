@@ -10,7 +10,7 @@ use std::{
 
 use tokio::{sync::watch, time::Instant};
 use turnwise_core::{
-    Fence, GroupName, JobId, QueueName, RetryPolicy, State, Timestamp,
+    Fence, GroupName, Incarnation, JobId, Node, QueueName, RetryPolicy, State, Timestamp,
     lifecycle::{self, Event, Standing},
     scheduler::{self, Input, Output, Pick, Reply, Rest, Scheduler},
     settings::{OnError, Pause, QueueSettings, Settings},
@@ -59,7 +59,12 @@ pub(crate) async fn dispatch(life: Arc<Life>, mut lead: watch::Receiver<Option<L
             open = dispatcher.open;
             life.end_term();
             match ended {
-                Ok(()) | Err(StoreError::NotLeading) => tracing::info!("no longer dispatching"),
+                Ok(()) => tracing::info!("no longer dispatching"),
+                Err(StoreError::NotLeading) => {
+                    tracing::info!("no longer dispatching");
+                    // The next beat says who does; it need not wait for its time.
+                    life.store.bell().ring_lead();
+                }
                 Err(error) => tracing::warn!(%error, "dispatching was interrupted; reading everything again"),
             }
             if life.draining.is_up() {
@@ -125,6 +130,9 @@ struct Dispatcher<'a> {
     dispatched_at_save: u64,
     /// Groups that are told to be full.
     full: BTreeSet<GroupName>,
+    living: BTreeSet<Incarnation>,
+    /// Nodes that have jobs in their hands and are not among the living.
+    strangers: BTreeSet<Incarnation>,
     fleet_changed: bool,
     asleep: bool,
     busy_rounds: u32,
@@ -153,6 +161,8 @@ impl<'a> Dispatcher<'a> {
             dispatched: 0,
             dispatched_at_save: 0,
             full: BTreeSet::new(),
+            living: term.nodes.iter().map(|node| node.incarnation).collect(),
+            strangers: BTreeSet::new(),
             fleet_changed: false,
             asleep: false,
             busy_rounds: 0,
@@ -180,12 +190,11 @@ impl<'a> Dispatcher<'a> {
         self.cursor = Some(begin.cursor);
         self.recall().await?;
         // What counts against limits comes before anything may be picked.
-        let in_hands = self.life.store.load(Load::InHands).await?;
-        self.act(Input::Jobs(in_hands.jobs)).await?;
+        self.count_in_hands().await?;
         let mut rung = false;
         loop {
             match self.still_leading(lead) {
-                Some(Some(nodes)) => self.act(Input::Nodes(nodes)).await?,
+                Some(Some(nodes)) => self.see_nodes(nodes).await?,
                 Some(None) => {}
                 None => return Ok(()),
             }
@@ -248,8 +257,32 @@ impl<'a> Dispatcher<'a> {
         }
     }
 
+    async fn see_nodes(&mut self, nodes: Vec<Node>) -> Result<(), StoreError> {
+        self.living = nodes.iter().map(|node| node.incarnation).collect();
+        if !self.strangers.is_disjoint(&self.living) {
+            // It takes nothing more until what it has is counted.
+            let full = |node: &Node| match self.strangers.contains(&node.incarnation) {
+                true => Node { slots: 0, queue_capacity: 0, ..node.clone() },
+                false => node.clone(),
+            };
+            let nodes = nodes.iter().map(full).collect();
+            self.act(Input::Nodes(nodes)).await?;
+            self.count_in_hands().await?;
+        }
+        self.act(Input::Nodes(nodes)).await
+    }
+
+    /// What nodes have in their hands. Those whose lease is over, and who were not called lost yet, are strangers to the
+    /// scheduler: should they be back, it must count what they have.
+    async fn count_in_hands(&mut self) -> Result<(), StoreError> {
+        let jobs = self.life.store.load(Load::InHands).await?.jobs;
+        let holders: BTreeSet<Incarnation> = jobs.iter().filter_map(|head| head.node).collect();
+        self.strangers = holders.difference(&self.living).copied().collect();
+        self.act(Input::Jobs(jobs)).await
+    }
+
     /// `None`: not any more. `Some(Some(nodes))`: the fleet may have changed.
-    fn still_leading(&mut self, lead: &mut watch::Receiver<Option<Lead>>) -> Option<Option<Vec<turnwise_core::Node>>> {
+    fn still_leading(&mut self, lead: &mut watch::Receiver<Option<Lead>>) -> Option<Option<Vec<Node>>> {
         if !self.life.in_contact() {
             return None;
         }
@@ -328,7 +361,7 @@ impl<'a> Dispatcher<'a> {
                 return Err(error);
             }
         };
-        let to: HashMap<JobId, turnwise_core::Incarnation> = match life.shared.trace.is_on() {
+        let to: HashMap<JobId, Incarnation> = match life.shared.trace.is_on() {
             true => picks.iter().map(|pick| (pick.job, pick.node)).collect(),
             false => HashMap::new(),
         };
@@ -408,7 +441,8 @@ impl<'a> Dispatcher<'a> {
             self.see_settings(settings).await?;
         }
         let trouble = |change: &&Change| {
-            change.failed || (change.ran.is_some() && change.head.as_ref().is_some_and(|head| head.state == State::Stuck))
+            change.failed
+                || (change.ran.is_some() && change.head.as_ref().is_some_and(|head| head.state == State::Stuck))
         };
         self.note_trouble(news.changes.iter().filter(trouble).map(|change| change.id));
         let mut heads = news.jobs;
@@ -660,7 +694,8 @@ impl<'a> Dispatcher<'a> {
         };
         for ((held, state), reply) in lost.jobs.iter().zip(states).zip(replies) {
             // A first try that was written makes the second one late.
-            let applied = reply == Settled::Applied || (again && self.is_now(held.id, held.fence.next(), state).await?);
+            let applied =
+                reply == Settled::Applied || (again && self.is_now(held.id, held.fence.next(), state).await?);
             if !applied {
                 continue;
             }

@@ -5,6 +5,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc, task::Poll};
 use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 use tokio::{sync::oneshot, task::JoinSet};
 use turnwise_core::{
+    State,
     job::AssignedJob,
     lifecycle::{Outcome, WATCHED_CRASHES},
 };
@@ -64,7 +65,8 @@ async fn run(life: &Arc<Life>, job: Arc<AssignedJob>, stop: Arc<StopSign>) {
         // Cancelled, or to be handed back, before it began: it does not begin.
         return life.ended(Ended { job, outcome: Outcome::Interrupted, started_at: None, finished_at: None });
     }
-    if job.counts.crashes >= WATCHED_CRASHES && !may_start(life, &job).await {
+    let watched = job.counts.crashes >= WATCHED_CRASHES && job.state != State::Running;
+    if watched && !may_start(life, &job).await {
         return;
     }
     let started_at = life.shared.clock.now();

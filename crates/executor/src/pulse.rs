@@ -12,6 +12,7 @@ use turnwise_store::{Beat, Epoch, Join, Joined, Replace, Store};
 use crate::{
     chance::Chance,
     executor::StartError,
+    settle,
     shared::{Life, Shared},
     trace::Record,
 };
@@ -113,6 +114,7 @@ pub(crate) async fn beat(life: Arc<Life>, lead: watch::Sender<Option<Lead>>) {
                 backoff = Backoff::default();
                 life.shared.clock.heard(pulse.now);
                 life.heard(sent);
+                life.heard_from(pulse.lineage);
                 lead.send_replace(pulse.epoch.map(|epoch| Lead { epoch, nodes: pulse.nodes }));
             }
             Ok(_) => {
@@ -186,7 +188,8 @@ async fn try_to_leave(life: &Life) -> bool {
 
 /// Whether there was any.
 pub(crate) async fn read_mail(life: &Life) -> bool {
-    match life.store.assignments(life.incarnation, life.known_batches()).await {
+    let (_look, known) = life.look();
+    match life.store.assignments(life.incarnation, known).await {
         Ok(deliveries) => {
             let any = !deliveries.is_empty();
             life.take_deliveries(deliveries);
@@ -204,6 +207,12 @@ pub(crate) async fn mail(life: Arc<Life>) {
     let bell = life.store.bell();
     loop {
         read_mail(&life).await;
+        if life.unsure.load(Ordering::Acquire) {
+            match settle::give_back_unknown(&life).await {
+                Ok(()) => life.unsure.store(false, Ordering::Release),
+                Err(error) => tracing::warn!(%error, "could not look at what is said to be here; trying again"),
+            }
+        }
         tokio::select! {
             biased;
             () = life.over.wait() => return,

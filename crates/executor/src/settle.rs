@@ -12,7 +12,7 @@ use turnwise_core::{
     lifecycle::{self, Event, Outcome, Standing, Target},
     scheduler::{self, Rest},
 };
-use turnwise_store::{Author, BatchId, Settle, Settled, Settlement, StoreError};
+use turnwise_store::{Author, BatchId, Load, Settle, Settled, Settlement, StoreError};
 
 use crate::{
     event,
@@ -289,6 +289,41 @@ fn refused(life: &Life, settlement: &Settlement) {
     life.shared.counters.stale.fetch_add(1, Ordering::Relaxed);
     life.trace(|| Record::Stale { job: settlement.job, fence: fence_number(settlement.fence) });
     tracing::warn!(job = %settlement.job, fence = settlement.fence.0, "a stale settle was refused: the job is in other hands");
+}
+
+/// Jobs that are in this node's hands by the database's word, and not here: they go back, without spending an attempt. One
+/// that is just on its way here goes back as well, and comes again.
+pub(crate) async fn give_back_unknown(life: &Life) -> Result<(), StoreError> {
+    let page = life.store.load(Load::InHands).await?;
+    let mut settlements = Vec::new();
+    for head in page.jobs.into_iter().filter(|head| head.node == Some(life.incarnation)) {
+        let Some(job) = life.store.job(head.id).await? else { continue };
+        if (job.fence, job.state.assigned()) != (head.fence, true) || life.holds(head.id, head.fence) {
+            continue;
+        }
+        let event = Event::Ended(Outcome::Interrupted);
+        let to = lifecycle::decide(&Standing::from(&job), &event, life.shared.clock.now(), 0.0);
+        settlements.push(Settlement {
+            job: job.id,
+            fence: job.fence,
+            saw_cancel: job.cancel_requested,
+            to: to.expect("an assigned job may end in every way"),
+            started_at: None,
+            finished_at: None,
+        });
+    }
+    if settlements.is_empty() {
+        return Ok(());
+    }
+    tracing::warn!(jobs = settlements.len(), "jobs are said to be here and are not; they go back");
+    let author = Author::Node { node: life.incarnation, told: None };
+    let settle = Settle { author, settlements, done: Vec::new() };
+    let replies = life.store.settle(settle.clone()).await?;
+    for (settlement, _) in settle.settlements.iter().zip(replies).filter(|(_, reply)| *reply == Settled::Applied) {
+        let state = settlement.to.state(turnwise_core::State::Scheduled);
+        life.trace(|| Record::Settle { job: settlement.job, fence: fence_number(settlement.fence), state });
+    }
+    Ok(())
 }
 
 async fn write_running(life: &Life) {

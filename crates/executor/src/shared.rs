@@ -14,12 +14,12 @@ use tokio::{
     time::Instant,
 };
 use turnwise_core::{
-    Fence, Incarnation, JobId, Timestamp,
+    Fence, Incarnation, JobId, State, Timestamp,
     job::AssignedJob,
     lifecycle::{Outcome, WATCHED_CRASHES},
     scheduler,
 };
-use turnwise_store::{BatchId, Delivery, Epoch, Store};
+use turnwise_store::{BatchId, Delivery, Epoch, Lineage, Store};
 
 use crate::{
     chance::Chance,
@@ -78,6 +78,8 @@ pub(crate) struct Life {
     /// The workers may go home.
     pub(crate) over: StopSign,
     pub(crate) lost: AtomicBool,
+    /// The database may think of jobs as being here that are not.
+    pub(crate) unsure: AtomicBool,
     contact: Mutex<Contact>,
     idle: AtomicBool,
 }
@@ -91,8 +93,14 @@ struct Desk {
     open: HashMap<BatchId, usize>,
     /// Batches that came, or are on their way here from this process's own dispatcher.
     known: HashSet<BatchId>,
+    /// Looks at the mail that are under way, and the batches that were forgotten meanwhile: what was read before that may
+    /// bring them once more.
+    looks: usize,
+    forgotten: HashSet<BatchId>,
     /// Batches that are through and may be removed from the store.
     done: Vec<BatchId>,
+    /// Of the database that answered the last beat.
+    lineage: Option<Lineage>,
 }
 
 #[derive(Debug)]
@@ -103,6 +111,8 @@ struct Held {
     since: Instant,
     phase: Phase,
     cancel: bool,
+    /// Of the database that gave it. Fences of two lineages say nothing about each other.
+    lineage: Option<Lineage>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -183,6 +193,7 @@ impl Life {
             leaving: StopSign::default(),
             over: StopSign::default(),
             lost: AtomicBool::new(false),
+            unsure: AtomicBool::new(false),
             contact: Mutex::new(Contact { last: joined, since: joined }),
             idle: AtomicBool::new(false),
         }
@@ -212,6 +223,21 @@ impl Life {
         self.wake_workers(usize::MAX);
     }
 
+    /// A database that may have taken back commits may have jobs in this node's hands that were settled already, or whose
+    /// mail was removed: nobody would ever see to them.
+    pub(crate) fn heard_from(&self, lineage: Lineage) {
+        let last = self.desk().lineage.replace(lineage);
+        if last.is_some_and(|last| last != lineage) {
+            tracing::warn!("the database has been failed over or restored; looking at what it thinks is here");
+            self.unsure.store(true, Ordering::Release);
+            self.store.bell().ring_mail();
+        }
+    }
+
+    pub(crate) fn holds(&self, id: JobId, fence: Fence) -> bool {
+        self.desk().held_at(id, fence).is_some()
+    }
+
     /// Whether the lease, by this machine's own monotonic clock, still runs.
     pub(crate) fn in_contact(&self) -> bool {
         locked(&self.contact).last.elapsed() < self.shared.config.lease
@@ -238,8 +264,11 @@ impl Life {
         self.desk().known.remove(&batch);
     }
 
-    pub(crate) fn known_batches(&self) -> Vec<BatchId> {
-        self.desk().known.iter().copied().collect()
+    /// Before a look at the mail: what need not be brought. The look is over when it is dropped.
+    pub(crate) fn look(&self) -> (Look<'_>, Vec<BatchId>) {
+        let mut desk = self.desk();
+        desk.looks += 1;
+        (Look(self), desk.known.iter().copied().collect())
     }
 
     /// Jobs from the own dispatcher's reply.
@@ -254,7 +283,7 @@ impl Life {
         let mut desk = self.desk();
         let mut count = 0;
         for delivery in deliveries {
-            if !desk.known.insert(delivery.batch) {
+            if desk.forgotten.contains(&delivery.batch) || !desk.known.insert(delivery.batch) {
                 continue;
             }
             for id in &delivery.cancel {
@@ -310,7 +339,8 @@ impl Life {
             held.phase = Phase::Running {
                 since: Instant::now(),
                 started_at,
-                written: held.job.counts.crashes >= WATCHED_CRASHES,
+                // A database that was failed over may hand a job out again that it knows to be running.
+                written: held.job.counts.crashes >= WATCHED_CRASHES || held.job.state == State::Running,
             };
         }
         self.idle.store(false, Ordering::Release);
@@ -350,6 +380,9 @@ impl Life {
     pub(crate) fn forget_batches(&self, done: &[BatchId]) {
         let mut desk = self.desk();
         desk.known.retain(|batch| !done.contains(batch));
+        if desk.looks > 0 {
+            desk.forgotten.extend(done);
+        }
     }
 
     /// Whether a cancel has been asked for since the job was assigned.
@@ -488,16 +521,39 @@ impl Life {
     }
 }
 
+/// A look at the mail that is under way.
+pub(crate) struct Look<'a>(&'a Life);
+
+impl Drop for Look<'_> {
+    fn drop(&mut self) {
+        let mut desk = self.0.desk();
+        desk.looks -= 1;
+        if desk.looks == 0 {
+            desk.forgotten.clear();
+        }
+    }
+}
+
 impl Desk {
     fn accept(&mut self, batch: BatchId, jobs: Vec<AssignedJob>) -> usize {
         let mut count = 0;
+        let mut held_already = false;
         let since = Instant::now();
         for job in jobs {
-            match self.held.get(&job.id).map(|held| held.job.fence) {
-                Some(fence) if fence >= job.fence => continue,
-                // It came back before its last settle here was noted.
-                Some(fence) => self.release(job.id, fence),
-                None => {}
+            if let Some(held) = self.held.get(&job.id) {
+                let fence = held.job.fence;
+                let of_another_lineage = held.lineage.is_some() && held.lineage != self.lineage;
+                if fence == job.fence || (fence > job.fence && !of_another_lineage) {
+                    held_already = true;
+                    continue;
+                }
+                if of_another_lineage {
+                    // What it does was taken back with the commit that asked for it.
+                    held.stop.raise();
+                    self.buffer.retain(|buffered| *buffered != job.id);
+                }
+                // Else it came back before its last settle here was noted.
+                self.release(job.id, fence);
             }
             let stop = Arc::new(StopSign::default());
             if job.cancel_requested {
@@ -505,12 +561,16 @@ impl Desk {
             }
             let cancel = job.cancel_requested;
             let id = job.id;
-            self.held.insert(id, Held { job: Arc::new(job), batch, stop, since, phase: Phase::Buffered, cancel });
+            let (lineage, phase) = (self.lineage, Phase::Buffered);
+            self.held.insert(id, Held { job: Arc::new(job), batch, stop, since, phase, cancel, lineage });
             self.buffer.push_back(id);
             count += 1;
         }
         if count > 0 {
             *self.open.entry(batch).or_default() += count;
+        } else if held_already && !self.open.contains_key(&batch) {
+            // All of it is here under another batch, which it is settled with.
+            self.done.push(batch);
         }
         count
     }

@@ -610,6 +610,59 @@ async fn a_job_on_its_way_to_a_node_that_leaves_comes_back_without_a_crash() {
     assert_eq!(nodes.iter().map(|node| node.incarnation).collect::<Vec<_>>(), [ghost]);
 }
 
+/// Waits until the node dispatches and has nothing to do.
+async fn at_rest(executor: &Executor) {
+    soon(executor.drained()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_failover_that_took_back_commits_new_jobs_are_seen() {
+    let store = MemoryStore::default();
+    let executor = started(node(&store, "a")).await;
+    let early = executor.post(job("noop", "null")).await.unwrap().id;
+    ended(&store, early).await;
+    at_rest(&executor).await;
+    let snapshot = store.snapshot();
+    let lost = executor.post(job("noop", "null")).await.unwrap().id;
+    ended(&store, lost).await;
+    store.fail_over(&snapshot);
+    assert!(store.job(lost).await.unwrap().is_none(), "it was taken back");
+    // Its number is one that the dispatcher has seen already, in a history that is no more.
+    let next = job("noop", "null");
+    let id = next.id;
+    store.enqueue(vec![next]).await.unwrap();
+    assert_eq!(ended(&store, id).await.state, State::Success);
+    executor.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_whose_end_a_failover_took_back_does_not_stay_in_its_nodes_hands() {
+    let store = MemoryStore::default();
+    let executor = started(node(&store, "a")).await;
+    let id = executor.post(job("patient", "null")).await.unwrap().id;
+    in_state(&store, id, State::Running).await;
+    let snapshot = store.snapshot();
+    cancel(&store, id).await;
+    assert_eq!(ended(&store, id).await.state, State::Cancelled);
+    at_rest(&executor).await;
+    store.fail_over(&snapshot);
+    // In the hands of a node that has long forgotten it; it is given back, and runs again under the next fence.
+    let running = soon(async {
+        loop {
+            let job = store.job(id).await.unwrap().unwrap();
+            if job.state == State::Running && job.fence.0 == 2 {
+                return job;
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    })
+    .await;
+    assert_eq!(running.counts.crashes, 0, "nobody died");
+    cancel(&store, id).await;
+    assert_eq!(ended(&store, id).await.state, State::Cancelled);
+    executor.stop().await;
+}
+
 async fn queue_settings(store: &MemoryStore, queue: &str) -> QueueSettings {
     let memos = store.recall(vec![MemoKind::Queue]).await.unwrap();
     let memo = memos.iter().find(|memo| memo.name == queue).unwrap();

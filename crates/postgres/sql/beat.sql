@@ -1,5 +1,5 @@
 -- beat.sql: prolong a node's lease and, if it leads or may, the dispatcher's; tell the living nodes to the dispatcher.
--- A dispatcher that no longer wants to lead gives it up.
+-- A dispatcher that no longer wants to lead gives it up. A lead from before a failover or a restore is nobody's.
 -- Locks: the node's row, then the dispatcher's. Index: primary keys; node is read whole by the dispatcher.
 with me as (
     update turnwise.node
@@ -8,18 +8,20 @@ with me as (
     returning *
 ), led as (
     update turnwise.dispatcher
-       set epoch = epoch + case when holder = $1 then 0 else 1 end,
-           holder = case when $4::boolean then $1 end,
+       set epoch = case when holder = $1 and (not $4::boolean or epoch / 1000000000 = turnwise.lineage()) then epoch
+                        else greatest(epoch + 1, turnwise.lineage() * 1000000000) end,
+           holder = case when $4 then $1 end,
            until = case when $4 then turnwise.now() + $2 * interval '1 microsecond' else until end
      where exists (select from me)
        and case when $4 then holder = $1 or holder is null or until is null or until < turnwise.now()
+                               or epoch / 1000000000 <> turnwise.lineage()
                 else holder = $1 end
     returning epoch
 ), rung as materialized (
     select pg_notify('turnwise', 'lead') from led where not $4
 )
 select turnwise.now() as now, exists (select from me) as alive, (select epoch from led where $4) as epoch,
-       (select count(*) from rung) > 0 as gave_up, fleet.*
+       (select count(*) from rung) > 0 as gave_up, turnwise.lineage() as lineage, fleet.*
   from (values (true)) as always
   left join (
        select incarnation, name, host, slots, queue_capacity, queues, tasks, joined_at, lease_until, lost,

@@ -4,7 +4,9 @@ use std::{collections::HashMap, sync::PoisonError};
 
 use tokio_postgres::{error::SqlState, types::ToSql};
 use turnwise_core::{Fence, Incarnation, JobId, Node};
-use turnwise_store::{AskLost, Beat, Epoch, Fleet, Held, Join, Joined, LostNode, Pulse, Replace, Result, StoreError};
+use turnwise_store::{
+    AskLost, Beat, Epoch, Fleet, Held, Join, Joined, Lineage, LostNode, Pulse, Replace, Result, StoreError,
+};
 use uuid::Uuid;
 
 use crate::{
@@ -83,12 +85,13 @@ pub(crate) async fn beat(store: &Inner, beat: &Beat) -> Result<Pulse> {
     let rows = query(&client, include_str!("../sql/beat.sql"), &binds).await.map_err(fail)?;
     let first = rows.first().ok_or_else(|| StoreError::broken("beat", "no answer"))?;
     let mut names = Names::default();
-    let nodes = rows.iter().filter_map(|row| rows::node(row, 4, &mut names).transpose()).collect::<Result<_>>()?;
+    let nodes = rows.iter().filter_map(|row| rows::node(row, 5, &mut names).transpose()).collect::<Result<_>>()?;
     if get(first, 3)? {
         store.bell.ring_lead();
     }
     Ok(Pulse {
         now: rows::now(first, 0)?,
+        lineage: Lineage(get(first, 4)?),
         alive: get(first, 1)?,
         epoch: get::<Option<i64>>(first, 2)?.map(Epoch),
         nodes: by_incarnation(nodes),

@@ -83,9 +83,11 @@ pub fn check(history: &History) -> Report {
     for (id, job) in jobs {
         run.check_end(id, job, &mut violations, &mut counts);
         for (&fence, tenure) in &job.tenures {
-            run.check_assignment(id, fence, tenure, &mut violations, &mut counts);
-            check_order(id, fence, tenure, &mut violations);
-            run.check_settle(id, job, fence, tenure, &mut violations);
+            if !job.taken_back {
+                run.check_assignment(id, fence, tenure, &mut violations, &mut counts);
+                run.check_order(id, fence, tenure, &mut violations);
+                run.check_settle(id, job, fence, tenure, &mut violations);
+            }
             run.check_slot(id, fence, tenure, &mut violations);
         }
         let times = |happened: fn(&Tenure<'_>) -> bool| job.tenures.values().filter(|tenure| happened(tenure)).count();
@@ -118,6 +120,10 @@ struct JobRecord<'a> {
     submitted: bool,
     /// A person interfered.
     decided: bool,
+    /// A failover took back commits: its fences were given out twice, and what was told of it may not be so any more.
+    taken_back: bool,
+    /// All of it was taken back, once.
+    gone: bool,
     listed: Option<State>,
     tenures: BTreeMap<i64, Tenure<'a>>,
     /// The last fence each dispatcher gave it.
@@ -179,6 +185,11 @@ impl<'a> Run<'a> {
             HarnessEvent::Decide { job } => self.job(job).decided = true,
             HarnessEvent::Kill { killed } => self.life(killed).gone = true,
             HarnessEvent::Outage => self.outage = true,
+            HarnessEvent::TakenBack { job, gone } => {
+                let job = self.job(job);
+                job.taken_back = true;
+                job.gone |= gone;
+            }
             HarnessEvent::End { job, state } => {
                 self.listed = true;
                 if self.job(job).listed.replace(*state).is_some() {
@@ -204,7 +215,8 @@ impl<'a> Run<'a> {
             NodeEvent::Assign { job, fence, to } => {
                 self.dispatched = true;
                 self.tenure(job, *fence).assigns.push(Assigned { mark, to });
-                let earlier = self.job(job).last_assigned.insert(mark.by, *fence);
+                let record = self.job(job);
+                let earlier = record.last_assigned.insert(mark.by, *fence).filter(|_| !record.taken_back);
                 if let Some(from) = earlier.filter(|from| from > fence) {
                     self.seen_on_the_way.push(Violation::FenceWentBack { job: job.clone(), from, to: *fence });
                 }
@@ -282,18 +294,19 @@ impl<'a> Run<'a> {
             _ => {}
         }
         match (job.listed, settled) {
+            (None, _) if job.gone => {}
             (None, _) if self.listed && job.submitted => violations.push(Violation::LostJob { job: name() }),
             (None, None) if !self.listed && job.submitted && lost().is_none() => {
                 violations.push(Violation::NeverEnded { job: name() });
             }
-            (Some(state), None) if !state.finished() => {
+            (Some(state), settled) if !state.finished() && (settled.is_none() || job.taken_back) => {
                 let not_ended = job.submitted.then(|| Violation::NotEnded { job: name(), state });
                 violations.extend(not_ended);
             }
-            (Some(listed), Some(settled)) if listed != settled && !job.decided => {
+            (Some(listed), Some(settled)) if listed != settled && !job.decided && !job.taken_back => {
                 violations.push(Violation::WrongEnd { job: name(), settled, listed });
             }
-            (Some(listed), None) if !job.decided && !self.explains(job, listed) => {
+            (Some(listed), None) if !job.decided && !job.taken_back && !self.explains(job, listed) => {
                 violations.push(Violation::UnexplainedEnd { job: name(), listed });
             }
             _ => {}
@@ -334,6 +347,33 @@ impl<'a> Run<'a> {
             None if !self.dispatched => {}
             None if self.untold_to(runner) => counts.untraced_assigns += 1,
             None => violations.push(Violation::NeverAssigned { job: job(), fence }),
+        }
+    }
+
+    /// Assign, start, effect, end: in this order, as far as one process wrote them.
+    fn check_order(&self, id: &str, fence: i64, tenure: &Tenure<'_>, violations: &mut Vec<Violation>) {
+        let mut previous: Option<(&'static str, Mark<'_>)> = None;
+        // A dispatcher whose assignment was not answered writes it down when it is, and its node may have begun by then.
+        let assigned = tenure.assigns.first().filter(|_| !self.outage).map(|assigned| assigned.mark);
+        let steps = [
+            ("assign", assigned),
+            ("start", tenure.starts.first().copied()),
+            ("effect", tenure.effect),
+            ("settle", tenure.settles.first().map(|(mark, _)| *mark).or(tenure.stale)),
+        ];
+        for (then, mark) in steps {
+            let Some(mark) = mark else { continue };
+            if let Some((first, earlier)) = previous
+                && earlier.by == mark.by
+                && earlier.line > mark.line
+            {
+                violations.push(Violation::OutOfOrder { job: id.to_owned(), fence, first, then });
+            }
+            previous = Some((then, mark));
+        }
+        let succeeded = tenure.settles.iter().any(|(_, state)| *state == State::Success);
+        if succeeded && (tenure.effect.is_none() || tenure.starts.is_empty()) {
+            violations.push(Violation::SuccessWithoutEffect { job: id.to_owned(), fence });
         }
     }
 
@@ -398,31 +438,6 @@ impl Tenure<'_> {
 
     fn holder(&self) -> Option<&str> {
         self.runner().or(self.assigns.first().map(|assigned| assigned.to))
-    }
-}
-
-/// Assign, start, effect, end: in this order, as far as one process wrote them.
-fn check_order(id: &str, fence: i64, tenure: &Tenure<'_>, violations: &mut Vec<Violation>) {
-    let mut previous: Option<(&'static str, Mark<'_>)> = None;
-    let steps = [
-        ("assign", tenure.assigns.first().map(|assigned| assigned.mark)),
-        ("start", tenure.starts.first().copied()),
-        ("effect", tenure.effect),
-        ("settle", tenure.settles.first().map(|(mark, _)| *mark).or(tenure.stale)),
-    ];
-    for (then, mark) in steps {
-        let Some(mark) = mark else { continue };
-        if let Some((first, earlier)) = previous
-            && earlier.by == mark.by
-            && earlier.line > mark.line
-        {
-            violations.push(Violation::OutOfOrder { job: id.to_owned(), fence, first, then });
-        }
-        previous = Some((then, mark));
-    }
-    let succeeded = tenure.settles.iter().any(|(_, state)| *state == State::Success);
-    if succeeded && (tenure.effect.is_none() || tenure.starts.is_empty()) {
-        violations.push(Violation::SuccessWithoutEffect { job: id.to_owned(), fence });
     }
 }
 
@@ -845,6 +860,34 @@ mod tests {
             ),
         );
         assert_eq!(violations(&record), [Violation::SlotsExceeded { incarnation: "n2".into(), slots: 1, running: 2 }]);
+    }
+
+    #[test]
+    fn what_a_failover_took_back_is_excused_and_nothing_else() {
+        let gone = r#"{"event":"taken_back","job":"c","gone":true}"#;
+        let submitted = r#"{"event":"submit","job":"c"}"#;
+        assert_eq!(violations(&with(&format!("{submitted}\n{gone}"))), []);
+        let changed_only = gone.replace("true", "false");
+        let lost = [Violation::LostJob { job: "c".into() }];
+        assert_eq!(violations(&with(&format!("{submitted}\n{changed_only}"))), lost);
+        // Its end was taken back: it runs again, under a fence that was used before, and must end again.
+        let again = |end: &str| {
+            let lines = [
+                r#"{"event":"taken_back","job":"a","gone":false}"#,
+                r#"n2 {"event":"assign","job":"a","fence":1,"to":"n2"}"#,
+                r#"n2 {"event":"start","job":"a","fence":1}"#,
+                r#"n2 {"event":"effect","job":"a","fence":1}"#,
+                r#"n2 {"event":"settle","job":"a","fence":1,"state":"failed"}"#,
+            ];
+            let at_the_end =
+                changed(r#""end","job":"a","state":"success""#, &format!(r#""end","job":"a","state":"{end}""#));
+            format!("{at_the_end}{}\n", lines.join("\n"))
+        };
+        assert_eq!(violations(&again("failed")), []);
+        assert_eq!(violations(&again("waiting")), [Violation::NotEnded { job: a(), state: State::Waiting }]);
+        // Of another job nothing is excused.
+        let another = again("failed").replace(r#""taken_back","job":"a""#, r#""taken_back","job":"b""#);
+        assert!(!violations(&another).is_empty());
     }
 
     #[test]

@@ -98,6 +98,8 @@ pub enum HarnessEvent {
     Kill { killed: String },
     /// The database was cut off: what it did and could not tell is in no trace.
     Outage,
+    /// A failover took back what was committed of this job last; `gone`: all of it.
+    TakenBack { job: String, gone: bool },
     /// What the store lists at the end.
     End {
         job: String,

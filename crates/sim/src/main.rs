@@ -1,25 +1,136 @@
-//! `turnwise-sim check FILE…`: was every promise kept in this run?
+//! `turnwise-sim`: runs seeds, or checks the record of a run that was made elsewhere.
 
 use std::{
-    env,
+    env, fs,
     io::{self, Write},
+    path::PathBuf,
     process::ExitCode,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+    time::Instant,
 };
 
-use turnwise_sim::{History, Report, check};
+use turnwise_sim::{
+    History, Report, check,
+    seeds::{self, Corpus, Totals, Verdict},
+};
+
+const HELP: &str = "\
+usage: turnwise-sim --seeds N [--from SEED] [--threads N] [--trace FILE] [--corpus FILE]
+       turnwise-sim check FILE…
+
+Runs seeds: each stands for a fleet, its settings, its jobs, what people do and what goes wrong (nodes killed, stopped and
+cut off, lost and doubled messages and wake-ups, outages, a clock that jumps, failovers that take back commits). The real
+executor runs it in virtual time, on the memory store and on SQLite in memory, and the two must tell the same story. Then
+everything is mended and must end; every promise is checked on the way.
+
+  --seeds N      how many
+  --from SEED    the first one; 1 unless told
+  --threads N    at a time; as many as there are cores unless told
+  --trace FILE   write the record of the last seed there, and every call of its store to FILE.log
+  --corpus FILE  add failed seeds there; crates/sim/corpus/seeds.txt unless told, when run by cargo
+
+  check FILE…    was every promise kept in the record of these files? (nodes write theirs with --trace)
+
+A failed seed prints what was broken and the command that runs it again. It ends with 1 if anything was broken, with 2 if
+it was called wrongly.
+";
 
 fn main() -> ExitCode {
-    let mut args = env::args().skip(1);
-    let files: Vec<String> = match args.next().as_deref() {
-        Some("check") => args.collect(),
-        _ => Vec::new(),
-    };
-    if files.is_empty() {
-        return say("usage: turnwise-sim check FILE…\n", 2);
+    let args: Vec<String> = env::args().skip(1).collect();
+    match args.first().map(String::as_str) {
+        Some("check") if args.len() > 1 => match History::read(&args[1..]) {
+            Ok(history) => tell(&check(&history)),
+            Err(error) => say(&format!("{error}\n"), 2),
+        },
+        Some("--help" | "-h" | "help") => say(HELP, 0),
+        _ => match Wish::parse(&args) {
+            Ok(wish) => wish.run(),
+            Err(problem) => say(&format!("{problem}\n\n{HELP}"), 2),
+        },
     }
-    match History::read(&files) {
-        Ok(history) => tell(&check(&history)),
-        Err(error) => say(&format!("{error}\n"), 2),
+}
+
+struct Wish {
+    seeds: u64,
+    from: u64,
+    threads: usize,
+    trace: Option<PathBuf>,
+    corpus: Option<PathBuf>,
+}
+
+impl Wish {
+    fn parse(args: &[String]) -> Result<Self, String> {
+        let (mut seeds, mut from, mut threads, mut trace, mut corpus) = (None, 1, None, None, None);
+        let mut args = args.iter();
+        while let Some(option) = args.next() {
+            let value = args.next().ok_or_else(|| format!("{option} needs a value"));
+            let number = |text: &String| text.parse::<u64>().map_err(|_| format!("{option}: {text:?} is not a number"));
+            match option.as_str() {
+                "--seeds" => seeds = Some(number(value?)?),
+                "--from" => from = number(value?)?,
+                "--threads" => threads = Some(number(value?)?),
+                "--trace" => trace = Some(PathBuf::from(value?)),
+                "--corpus" => corpus = Some(PathBuf::from(value?)),
+                other => return Err(format!("{other:?} is not an option")),
+            }
+        }
+        let seeds = seeds.ok_or("how many seeds?")?;
+        let cores = thread::available_parallelism().map_or(1, |cores| cores.get());
+        let threads = threads.and_then(|threads| usize::try_from(threads).ok()).unwrap_or(cores).max(1);
+        let here = || env::var_os("CARGO_MANIFEST_DIR").map(|here| PathBuf::from(here).join("corpus/seeds.txt"));
+        Ok(Self { seeds, from, threads, trace, corpus: corpus.or_else(here) })
+    }
+
+    fn run(&self) -> ExitCode {
+        let begun = Instant::now();
+        let next = AtomicU64::new(self.from);
+        let end = self.from.saturating_add(self.seeds);
+        let totals = Mutex::new(Totals::default());
+        thread::scope(|scope| {
+            for _ in 0..self.threads {
+                scope.spawn(|| {
+                    loop {
+                        let seed = next.fetch_add(1, Ordering::Relaxed);
+                        if seed >= end {
+                            return;
+                        }
+                        let verdict = seeds::try_seed(seed);
+                        if seed + 1 == end {
+                            self.keep_trace(&verdict);
+                        }
+                        let mut totals = totals.lock().unwrap_or_else(PoisonError::into_inner);
+                        totals.add(&verdict);
+                        if !verdict.violations.is_empty() {
+                            say(&verdict.to_string(), 1);
+                            self.keep_seed(&verdict);
+                        }
+                    }
+                });
+            }
+        });
+        let totals = totals.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let seconds = begun.elapsed().as_secs_f64();
+        say(&format!("{totals} in {seconds:.1} s\n"), u8::from(totals.failed > 0))
+    }
+
+    fn keep_trace(&self, verdict: &Verdict) {
+        let Some(path) = &self.trace else { return };
+        let log = path.with_added_extension("log");
+        let written = fs::write(path, &verdict.run.trace).and_then(|()| fs::write(log, &verdict.run.log));
+        if let Err(error) = written {
+            say(&format!("{}: {error}\n", path.display()), 2);
+        }
+    }
+
+    fn keep_seed(&self, verdict: &Verdict) {
+        let Some(path) = &self.corpus else { return };
+        if let Err(error) = Corpus::add(path, verdict) {
+            say(&format!("{}: {error}\n", path.display()), 2);
+        }
     }
 }
 

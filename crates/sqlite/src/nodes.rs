@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, OptionalExtension, params};
 use turnwise_core::{Incarnation, Node, Timestamp};
-use turnwise_store::{AskLost, Beat, Epoch, Join, Joined, LostNode, Pulse, Replace, StoreError};
+use turnwise_store::{AskLost, Beat, Epoch, Join, Joined, Lineage, LostNode, Pulse, Replace, StoreError};
 
 use crate::{bell::Ring, rows, store::Failure};
 
@@ -35,6 +35,9 @@ pub(crate) fn join(conn: &Connection, join: &Join, now: Timestamp) -> Result<(Jo
     Ok((Joined::In { now }, Ring::LEAD))
 }
 
+/// A file goes on where it was: nothing takes back a commit behind the back of the processes that have it open.
+const LINEAGE: Lineage = Lineage(0);
+
 /// The pulse, and whether somebody else may dispatch now.
 pub(crate) fn beat(conn: &Connection, beat: &Beat, now: Timestamp) -> Result<(Pulse, Ring)> {
     let until = now.plus(beat.lease);
@@ -44,9 +47,9 @@ pub(crate) fn beat(conn: &Connection, beat: &Beat, now: Timestamp) -> Result<(Pu
         beat.slots
     ])?;
     if alive == 0 {
-        return Ok((Pulse { now, alive: false, epoch: None, nodes: Vec::new() }, Ring::NONE));
+        return Ok((Pulse { now, lineage: LINEAGE, alive: false, epoch: None, nodes: Vec::new() }, Ring::NONE));
     }
-    let followed = Pulse { now, alive: true, epoch: None, nodes: Vec::new() };
+    let followed = Pulse { now, lineage: LINEAGE, alive: true, epoch: None, nodes: Vec::new() };
     if !beat.lead {
         let gave_up = stand_down(conn, beat.node)?;
         return Ok((followed, if gave_up { Ring::LEAD } else { Ring::NONE }));
@@ -55,7 +58,7 @@ pub(crate) fn beat(conn: &Connection, beat: &Beat, now: Timestamp) -> Result<(Pu
     let epoch = match dispatcher.holder {
         Some(holder) if holder == beat.node => dispatcher.epoch,
         Some(_) if dispatcher.until.is_some_and(|until| until >= now) => return Ok((followed, Ring::NONE)),
-        _ => Epoch(dispatcher.epoch.0 + 1),
+        _ => dispatcher.epoch.next(LINEAGE),
     };
     conn.prepare_cached(include_str!("../sql/lead.sql"))?.execute(params![
         beat.node.0.as_bytes(),
@@ -63,7 +66,7 @@ pub(crate) fn beat(conn: &Connection, beat: &Beat, now: Timestamp) -> Result<(Pu
         until.micros()
     ])?;
     let living = nodes(conn)?.into_iter().filter(|node| node.alive(now)).collect();
-    Ok((Pulse { now, alive: true, epoch: Some(epoch), nodes: living }, Ring::NONE))
+    Ok((Pulse { now, lineage: LINEAGE, alive: true, epoch: Some(epoch), nodes: living }, Ring::NONE))
 }
 
 /// Whether it is gone; not while jobs are in its hands.

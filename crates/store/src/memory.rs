@@ -56,8 +56,13 @@ pub struct MemoryStore {
     options: Options,
 }
 
-#[derive(Debug, Default)]
+/// What a [`MemoryStore`] held at one moment.
+#[derive(Debug, Clone)]
+pub struct Snapshot(Box<Data>);
+
+#[derive(Debug, Clone, Default)]
 struct Data {
+    lineage: Lineage,
     /// Unfinished jobs.
     jobs: BTreeMap<JobId, Row>,
     /// Finished ones.
@@ -72,7 +77,7 @@ struct Data {
     next_change: i64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Dispatcher {
     holder: Option<Incarnation>,
     epoch: Epoch,
@@ -145,6 +150,18 @@ impl MemoryStore {
         Self { bell: Bell::default(), ..self.clone() }
     }
 
+    /// All there is at this moment, for [`MemoryStore::fail_over`].
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot(Box::new(self.data().clone()))
+    }
+
+    /// What was committed since the snapshot is taken back, as by a failover to a server that had not heard of it.
+    pub fn fail_over(&self, snapshot: &Snapshot) {
+        let mut data = self.data();
+        let lineage = Lineage(data.lineage.0 + 1);
+        *data = Data { lineage, ..(*snapshot.0).clone() };
+    }
+
     fn data(&self) -> MutexGuard<'_, Data> {
         // A panic while the lock is held would be a bug in this file; the data is then not to be trusted.
         self.data.lock().expect("the memory store panicked earlier")
@@ -204,15 +221,18 @@ impl Store for MemoryStore {
         let now = self.clock.now();
         let mut data = self.data();
         let Some(node) = data.nodes.get_mut(&beat.node).filter(|node| !node.lost) else {
-            return Ok(Pulse { now, alive: false, epoch: None, nodes: Vec::new() });
+            let lineage = data.lineage;
+            return Ok(Pulse { now, lineage, alive: false, epoch: None, nodes: Vec::new() });
         };
         node.lease_until = now.plus(beat.lease);
         node.slots = beat.slots;
+        let lineage = data.lineage;
         let dispatcher = &mut data.dispatcher;
+        let over = !dispatcher.epoch.is_of(lineage) || dispatcher.until.is_none_or(|until| until < now);
         let mine = dispatcher.holder == Some(beat.node);
-        let free = dispatcher.holder.is_none() || dispatcher.until.is_none_or(|until| until < now);
-        if beat.lead && !mine && free {
-            dispatcher.epoch = Epoch(dispatcher.epoch.0 + 1);
+        let goes_on = mine && dispatcher.epoch.is_of(lineage);
+        if beat.lead && !goes_on && (dispatcher.holder.is_none() || over) {
+            dispatcher.epoch = dispatcher.epoch.next(lineage);
             dispatcher.holder = Some(beat.node);
         }
         let leads = beat.lead && dispatcher.holder == Some(beat.node);
@@ -232,7 +252,7 @@ impl Store for MemoryStore {
         if gives_up {
             self.bell.ring_lead();
         }
-        Ok(Pulse { now, alive: true, epoch, nodes })
+        Ok(Pulse { now, lineage, alive: true, epoch, nodes })
     }
 
     async fn leave(&self, node: Incarnation) -> Result<bool> {
@@ -591,7 +611,7 @@ impl Data {
     }
 
     fn check_leading(&self, holder: Incarnation, epoch: Epoch) -> Result<()> {
-        if self.dispatcher.holder == Some(holder) && self.dispatcher.epoch == epoch {
+        if self.dispatcher.holder == Some(holder) && self.dispatcher.epoch == epoch && epoch.is_of(self.lineage) {
             Ok(())
         } else {
             Err(StoreError::NotLeading)

@@ -47,7 +47,8 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     async fn join(&self, join: Join) -> Result<Joined>;
 
     /// Prolongs the node's lease, and with `lead` takes or prolongs the dispatcher's, if it is free, over, or its own.
-    /// Taking it raises the epoch; the holder that beats without `lead` gives it up at once. A node that is unknown or lost gets `alive: false`, and nothing is prolonged.
+    /// Taking it raises the epoch; the holder that beats without `lead` gives it up at once. A lead that was taken in
+    /// another [`Lineage`] is over, for its holder too. A node that is unknown or lost gets `alive: false`, and nothing is prolonged.
     async fn beat(&self, beat: Beat) -> Result<Pulse>;
 
     /// Says good-bye: gives up dispatching at once, and removes the node with its mail. `true`: it is gone. `false`: jobs
@@ -121,10 +122,32 @@ pub struct Enqueued {
     pub new: bool,
 }
 
-/// Which term of dispatching; only grows.
+/// Which term of dispatching; only grows, and belongs to one [`Lineage`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash, serde::Serialize)]
 #[serde(transparent)]
 pub struct Epoch(pub i64);
+
+impl Epoch {
+    /// Terms that a lineage has room for. The drivers' SQL knows the number too.
+    pub const PER_LINEAGE: i64 = 1_000_000_000;
+
+    /// The term after this one, in a database of this lineage.
+    #[must_use]
+    pub fn next(self, lineage: Lineage) -> Self {
+        Self((self.0 + 1).max(lineage.0.saturating_mul(Self::PER_LINEAGE)))
+    }
+
+    /// Whether it was begun in a database of this lineage. A term of an earlier one is over.
+    pub fn is_of(self, lineage: Lineage) -> bool {
+        self.0 / Self::PER_LINEAGE == lineage.0
+    }
+}
+
+/// Which history of commits the database goes on. A failover or a restore may take back the last commits, and then
+/// begins a new one, with a greater number: whoever remembers what was committed before must read it again. (PostgreSQL's
+/// timeline; SQLite's is always 0.)
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
+pub struct Lineage(pub i64);
 
 #[derive(Debug, Clone)]
 pub struct Join {
@@ -165,6 +188,7 @@ pub struct Beat {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pulse {
     pub now: Timestamp,
+    pub lineage: Lineage,
     pub alive: bool,
     /// Set when this node dispatches.
     pub epoch: Option<Epoch>,

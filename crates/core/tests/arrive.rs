@@ -1,0 +1,74 @@
+//! Jobs come in whatever order, and are placed anew: what is closed stays closed meanwhile.
+
+use turnwise_core::{
+    Fence, JobHead, QueueName, State,
+    scheduler::{Input, Output, Pick, Reply},
+    settings::{Concurrency, QueueSettings, Settings},
+    turn::Scheme,
+};
+
+mod table;
+use table::{Table, at, head, node};
+
+fn roomy() -> Table {
+    Table::new(Scheme::default(), vec![node(1, 100, &["t"])])
+}
+
+fn concurrency(concurrency: Concurrency) -> Input {
+    let mut settings = Settings::default();
+    settings.queues.insert(QueueName::default(), QueueSettings { concurrency, ..QueueSettings::default() });
+    Input::Settings(settings)
+}
+
+fn seqs(table: &Table, picks: &[Pick]) -> Vec<i64> {
+    picks.iter().map(|pick| table.groups[&pick.job].seq).collect()
+}
+
+#[test]
+fn a_queue_that_waits_stays_closed_while_the_last_job_before_it_is_placed_anew() {
+    let (first, second) = (QueueName::new("first").unwrap(), QueueName::new("second").unwrap());
+    let mut settings = Settings::default();
+    let sealed = Some(at(1));
+    settings.queues.insert(first.clone(), QueueSettings { sealed, quiet: sealed, ..QueueSettings::default() });
+    settings.queues.insert(second.clone(), QueueSettings { after: vec![first.clone()], ..QueueSettings::default() });
+    let mut table = roomy();
+    table.tell(Input::Settings(settings));
+    let stuck = JobHead { queue: first, state: State::Stuck, due: None, fence: Fence(1), ..head(1, "g") };
+    table.tell(Input::Jobs(vec![stuck.clone(), JobHead { queue: second, ..head(2, "g") }]));
+    assert!(table.order.is_empty());
+    // A person has it tried again.
+    let retried = JobHead { state: State::Waiting, due: Some(at(1)), ..stuck };
+    let picks = table.tell(Input::Jobs(vec![retried]));
+    assert_eq!(seqs(&table, &picks), [1]);
+    assert_eq!(table.drain(), [1, 2]);
+}
+
+#[test]
+fn what_is_in_hands_closes_a_limited_queue_whatever_order_jobs_are_read_in() {
+    let mut table = roomy();
+    table.tell(concurrency(Concurrency::AtMost(2)));
+    let node = node(1, 100, &["t"]).incarnation;
+    let in_hands = |n| JobHead { state: State::Running, fence: Fence(1), node: Some(node), ..head(n, "g") };
+    let picks = table.tell(Input::Jobs(vec![head(1, "g"), in_hands(2), in_hands(3)]));
+    assert_eq!(picks, []);
+}
+
+#[test]
+fn in_a_serial_queue_a_job_that_is_locked_keeps_its_place() {
+    let mut table = roomy();
+    table.tell(concurrency(Concurrency::Serial));
+    let picked = |outputs: Vec<Output>| {
+        outputs.into_iter().find_map(|output| match output {
+            Output::Assign(picks) => Some(picks),
+            _ => None,
+        })
+    };
+    let first = head(1, "g");
+    let picks = picked(table.scheduler.handle(table.now, Input::Jobs(vec![first.clone(), head(2, "g")]))).unwrap();
+    assert_eq!(picks.iter().map(|pick| pick.job).collect::<Vec<_>>(), [first.id]);
+    let locked = vec![(first.id, Reply::Locked)];
+    assert_eq!(picked(table.scheduler.handle(table.now, Input::Replied(locked))), None, "nobody goes before it");
+    table.now = at(10);
+    let picks = picked(table.scheduler.handle(table.now, Input::Tick)).unwrap();
+    assert_eq!(picks.iter().map(|pick| pick.job).collect::<Vec<_>>(), [first.id]);
+}

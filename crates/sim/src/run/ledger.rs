@@ -1,0 +1,340 @@
+//! What the database did, commit by commit, and whether it was allowed to.
+//!
+//! The ledger stands where the commits are made, so it sees what no process was told of. What it checks is exact: limits,
+//! lines and dependencies hold for the rows, at every moment.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use turnwise_core::{
+    Fence, GroupName, Incarnation, JobId, KeyName, NewJob, QueueName, State, TaskName,
+    lifecycle::Target,
+    settings::{Concurrency, OnError, Settings},
+};
+use turnwise_executor::settings;
+use turnwise_store::{
+    Assign, AssignReply, Author, Beat, Enqueued, Epoch, Intervention, Memo, MemoKind, NewMemo, Pulse, Settle, Settled,
+};
+
+/// A dispatcher may still go by settings that were changed this long ago: it hears of them as news, and may have been out
+/// of reach for as long as its lease.
+const LAG: Duration = Duration::from_secs(15);
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Ledger {
+    jobs: BTreeMap<JobId, Entry>,
+    flights: BTreeMap<JobId, Flight>,
+    orders: u64,
+    memos: BTreeMap<(MemoKind, String), String>,
+    /// All that was set, since when; the last one counts now.
+    settings: Vec<(Duration, Settings)>,
+    assigned: BTreeSet<(JobId, Fence, Incarnation)>,
+    /// Every assignment there ever was, taken back or not.
+    ever_assigned: BTreeSet<(JobId, Fence, Incarnation)>,
+    /// Queues that should be paused, because of this job.
+    trouble: BTreeMap<QueueName, JobId>,
+    epoch: Epoch,
+    pub(crate) tenures: Vec<Tenure>,
+    pub(crate) violations: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Entry {
+    queue: QueueName,
+    group: GroupName,
+    task: TaskName,
+    key: Option<KeyName>,
+    /// In which order it came in.
+    order: u64,
+    /// Whether it stands in its queue's order from the beginning.
+    in_order: bool,
+    begun: bool,
+    state: State,
+    fence: Fence,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Flight {
+    fence: Fence,
+    node: Incarnation,
+    since: Duration,
+}
+
+/// A job in a node's hands, from commit to commit.
+#[derive(Debug, Clone)]
+pub(crate) struct Tenure {
+    pub(crate) queue: QueueName,
+    pub(crate) group: GroupName,
+    pub(crate) from: Duration,
+    pub(crate) to: Duration,
+    pub(crate) ran: Option<Duration>,
+}
+
+impl Ledger {
+    pub(crate) fn enqueued(&mut self, _: Duration, jobs: &[NewJob], answer: &[Enqueued]) {
+        for (job, enqueued) in jobs.iter().zip(answer) {
+            if !enqueued.new {
+                continue;
+            }
+            self.orders += 1;
+            let entry = Entry {
+                queue: job.queue.clone(),
+                group: job.group.clone(),
+                task: job.task.clone(),
+                key: job.key.clone(),
+                order: self.orders,
+                in_order: job.due.is_none(),
+                begun: false,
+                state: State::Waiting,
+                fence: Fence::default(),
+            };
+            if self.jobs.insert(job.id, entry).is_some() {
+                self.broken(format!("job {} was taken in twice", job.id));
+            }
+        }
+    }
+
+    pub(crate) fn assigned(&mut self, at: Duration, assign: &Assign, answer: &[(JobId, AssignReply)]) {
+        for (id, reply) in answer {
+            let fence = match reply {
+                AssignReply::Mine(job) => job.fence,
+                AssignReply::Theirs(fence) => *fence,
+                AssignReply::Locked | AssignReply::Changed(_) | AssignReply::Gone => continue,
+            };
+            let Some(pick) = assign.picks.iter().find(|pick| pick.job == *id) else {
+                self.broken(format!("job {id} was assigned and not asked for"));
+                continue;
+            };
+            // The answer to a repeated call.
+            if !self.assigned.insert((*id, fence, pick.node)) {
+                continue;
+            }
+            self.ever_assigned.insert((*id, fence, pick.node));
+            let Some(entry) = self.jobs.get(id).cloned() else {
+                self.broken(format!("job {id} was assigned and never came in"));
+                continue;
+            };
+            if entry.state.finished() || self.flights.contains_key(id) {
+                self.broken(format!("job {id} was assigned while it was {}", entry.state));
+            }
+            self.check_line(at, *id, &entry);
+            self.check_dependencies(at, *id, &entry);
+            self.flights.insert(*id, Flight { fence, node: pick.node, since: at });
+            let entry = self.jobs.get_mut(id).expect("just read");
+            (entry.begun, entry.state, entry.fence) = (true, State::Scheduled, fence);
+            self.check_limits(at, *id, pick.node);
+        }
+    }
+
+    pub(crate) fn settled(&mut self, at: Duration, settle: &Settle, answer: &[Settled]) {
+        let lost = matches!(settle.author, Author::Dispatcher { .. });
+        for (settlement, reply) in settle.settlements.iter().zip(answer) {
+            let id = settlement.job;
+            let flight = self.flights.get(&id).filter(|flight| flight.fence == settlement.fence).cloned();
+            let (Settled::Applied, Some(flight)) = (reply, flight) else { continue };
+            let Some(entry) = self.jobs.get_mut(&id) else { continue };
+            entry.state = settlement.to.state(entry.state);
+            if settlement.to.to == Target::Running {
+                continue;
+            }
+            if lost {
+                entry.fence = settlement.fence.next();
+            }
+            let (queue, group, state) = (entry.queue.clone(), entry.group.clone(), entry.state);
+            self.flights.remove(&id);
+            let trouble = state == State::Failed || (state == State::Stuck && settlement.ran().is_some());
+            if trouble && self.pauses_on_error(&queue) {
+                self.trouble.insert(queue.clone(), id);
+            }
+            self.tenures.push(Tenure { queue, group, from: flight.since, to: at, ran: settlement.ran() });
+        }
+    }
+
+    pub(crate) fn controlled(&mut self, _: Duration, interventions: &[Intervention], answer: &[Settled]) {
+        for (intervention, reply) in interventions.iter().zip(answer) {
+            if *reply != Settled::Applied {
+                continue;
+            }
+            let Some(entry) = self.jobs.get_mut(&intervention.job) else { continue };
+            let was_finished = entry.state.finished();
+            entry.state = intervention.to.state(entry.state);
+            if was_finished {
+                // It comes in anew, behind everybody.
+                self.orders += 1;
+                (entry.order, entry.in_order) = (self.orders, false);
+            }
+        }
+    }
+
+    pub(crate) fn remembered(
+        &mut self,
+        at: Duration,
+        (lead, memos): &(Option<(Incarnation, Epoch)>, Vec<NewMemo>),
+        answer: &[bool],
+    ) {
+        let mut changed = false;
+        for (memo, written) in memos.iter().zip(answer) {
+            if !written || !settings::SETTINGS.contains(&memo.kind) {
+                continue;
+            }
+            changed = true;
+            let name = (memo.kind, memo.name.clone());
+            match &memo.value {
+                Some(value) => drop(self.memos.insert(name, value.clone())),
+                None => drop(self.memos.remove(&name)),
+            }
+            if memo.kind == MemoKind::Queue
+                && lead.is_none()
+                && let Ok(queue) = QueueName::new(&memo.name)
+            {
+                // A person has looked at it since.
+                self.trouble.remove(&queue);
+            }
+        }
+        if changed {
+            let memo = |((kind, name), value): (&(MemoKind, String), &String)| Memo {
+                kind: *kind,
+                name: name.clone(),
+                value: value.clone(),
+                version: 1,
+            };
+            let memos: Vec<_> = self.memos.iter().map(memo).collect();
+            let settings = settings::parse(&memos);
+            let paused = |queue: &QueueName| settings.queues.get(queue).is_some_and(|set| set.paused.is_some());
+            self.trouble.retain(|queue, _| !paused(queue));
+            self.settings.push((at, settings));
+        }
+    }
+
+    pub(crate) fn beaten(&mut self, _: Duration, _: &Beat, pulse: &Pulse) {
+        if let Some(epoch) = pulse.epoch.filter(|epoch| *epoch != self.epoch) {
+            self.epoch = epoch;
+            // A dispatcher that goes without a good-bye takes with it what it was about to write.
+            self.trouble.clear();
+        }
+    }
+
+    /// Queues that should have been paused by now.
+    pub(crate) fn check_trouble(&mut self) {
+        for (queue, job) in self.trouble.clone() {
+            self.broken(format!("queue {queue} is set to pause on an error, job {job} failed, and it is not paused"));
+        }
+    }
+
+    /// What came in before is due later than what comes now: it stands in no order any more.
+    pub(crate) fn clock_was_set_back(&mut self) {
+        self.jobs.values_mut().filter(|entry| !entry.state.finished()).for_each(|entry| entry.in_order = false);
+    }
+
+    /// Whether this run was ever asked for.
+    pub(crate) fn was_assigned(&self, job: JobId, fence: Fence, node: Incarnation) -> bool {
+        self.ever_assigned.contains(&(job, fence, node))
+    }
+
+    /// The commits since `earlier` were taken back. Tells whose jobs are not what they were, and whether they are gone.
+    pub(crate) fn take_back(&mut self, earlier: Ledger) -> Vec<(JobId, bool)> {
+        let changed = |(id, entry): (&JobId, &Entry)| match earlier.jobs.get(id) {
+            None => Some((*id, true)),
+            Some(before) => (before != entry).then_some((*id, false)),
+        };
+        let changed = self.jobs.iter().filter_map(changed).collect();
+        let ever_assigned = std::mem::take(&mut self.ever_assigned);
+        let violations = std::mem::take(&mut self.violations);
+        *self = Ledger { ever_assigned, violations, trouble: BTreeMap::new(), ..earlier };
+        changed
+    }
+
+    fn broken(&mut self, violation: String) {
+        self.violations.push(violation);
+    }
+
+    /// All settings a dispatcher may go by.
+    fn in_effect(&self, at: Duration) -> impl Iterator<Item = &Settings> {
+        let begin = at.saturating_sub(LAG);
+        let first = self.settings.iter().rposition(|(since, _)| *since <= begin).unwrap_or(0);
+        self.settings[first..].iter().map(|(_, settings)| settings)
+    }
+
+    fn pauses_on_error(&self, queue: &QueueName) -> bool {
+        let last = self.settings.last().and_then(|(_, settings)| settings.queues.get(queue));
+        last.is_some_and(|settings| settings.on_error == OnError::Pause && settings.paused.is_none())
+    }
+
+    fn check_limits(&mut self, at: Duration, id: JobId, node: Incarnation) {
+        let Entry { queue, group, task, key, .. } = self.jobs[&id].clone();
+        // What is not set at any moment is not limited at that moment.
+        let most = |limit: &dyn Fn(&Settings) -> Option<u32>| {
+            self.in_effect(at).map(|settings| limit(settings).unwrap_or(u32::MAX)).max().unwrap_or(u32::MAX)
+        };
+        let concurrency = |settings: &Settings| match settings.queues.get(&queue)?.concurrency {
+            Concurrency::Unlimited => None,
+            Concurrency::AtMost(most) => Some(most),
+            Concurrency::Serial => Some(1),
+        };
+        let in_queue = most(&concurrency);
+        let on_node = most(&|settings| settings.queues.get(&queue)?.per_node);
+        let of_group = most(&|settings| settings.groups.get(&group)?.concurrency);
+        let of_task = most(&|settings| settings.tasks.get(&task)?.concurrency);
+        let of_key = most(&|settings| settings.keys.get(key.as_ref()?)?.concurrency);
+        let count = |counts: &dyn Fn(&Entry, &Flight) -> bool| {
+            self.flights.iter().filter(|(id, flight)| counts(&self.jobs[id], flight)).count()
+        };
+        let found = [
+            ("its queue", in_queue, count(&|entry, _| entry.queue == queue)),
+            ("its queue on its node", on_node, count(&|entry, flight| entry.queue == queue && flight.node == node)),
+            ("its group", of_group, count(&|entry, _| entry.group == group)),
+            ("its task", of_task, count(&|entry, _| entry.task == task)),
+            ("its key", of_key, count(&|entry, _| key.is_some() && entry.key == key)),
+        ];
+        for (whose, limit, count) in found {
+            if count > limit as usize {
+                self.broken(format!("job {id} was assigned as the {count}th of {whose}, whose limit is {limit}"));
+            }
+        }
+    }
+
+    /// In a serial queue nobody begins before whoever came earlier: where the line is held by errors, before they have
+    /// ended.
+    fn check_line(&mut self, at: Duration, id: JobId, entry: &Entry) {
+        let queue = |settings: &Settings| settings.queues.get(&entry.queue).cloned().unwrap_or_default();
+        let serial = self.in_effect(at).all(|settings| queue(settings).concurrency == Concurrency::Serial);
+        if !serial || self.settings.is_empty() || entry.begun {
+            return;
+        }
+        let blocks = self.in_effect(at).all(|settings| queue(settings).on_error == OnError::Block);
+        let earlier = self.jobs.iter().find(|(_, other)| {
+            other.queue == entry.queue
+                && other.in_order
+                && other.order < entry.order
+                && !other.state.finished()
+                && (blocks || !other.begun)
+        });
+        if let Some((other, _)) = earlier {
+            self.broken(format!("job {id} of the serial queue {} began before job {other}", entry.queue));
+        }
+    }
+
+    fn check_dependencies(&mut self, at: Duration, id: JobId, entry: &Entry) {
+        let after = |settings: &Settings| match settings.queues.get(&entry.queue) {
+            Some(queue) => queue.after.clone(),
+            None => Vec::new(),
+        };
+        let Some(last) = self.settings.last().map(|(_, settings)| settings) else { return };
+        let sealed = |queue: &QueueName| last.queues.get(queue).is_some_and(|settings| settings.sealed.is_some());
+        let open = after(last).into_iter().find_map(|first| {
+            let always = self.in_effect(at).all(|settings| after(settings).contains(&first));
+            let left = self.jobs.iter().find(|(_, other)| other.queue == first && !other.state.finished());
+            let why = match left {
+                Some((other, entry)) => format!("job {other} of it was {}", entry.state),
+                None => "it was not sealed".to_owned(),
+            };
+            (always && (left.is_some() || !sealed(&first))).then_some((first, why))
+        });
+        if let Some((first, why)) = open {
+            let queue = &entry.queue;
+            self.broken(format!("job {id} of queue {queue} was assigned before queue {first} was finished: {why}"));
+        }
+    }
+}

@@ -1,0 +1,470 @@
+//! The database as a process sees it: over a network, with a clock of its own, and not always there.
+//!
+//! A call is a message there and a message back. Each travels by itself: what was sent arrives although its sender has
+//! been killed or stopped meanwhile, and a call whose sender was told of an error may still be on its way. The store
+//! itself is called in one go, without anything else running, so that the order of commits is the seed's alone.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    future::Future,
+    pin::{Pin, pin},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicI64, Ordering},
+    },
+    task::{Context, Poll, Wake, Waker},
+    thread::{self, Thread},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use futures_util::FutureExt;
+use tokio::{
+    sync::{Notify, oneshot},
+    time::Instant,
+};
+use turnwise_core::{Incarnation, Job, JobId, NewJob, Timestamp};
+use turnwise_store::{
+    AskLost, AskNews, Assign, AssignReply, BatchId, Beat, Bell, Cursor, Delivery, Enqueued, Epoch, Filter, Fleet,
+    Intervention, Join, Joined, Load, LostNode, Memo, MemoKind, NewMemo, News, Page, Pulse, Settle, Settled, Store,
+    StoreError, memory::Clock,
+};
+
+use super::{chance::Chance, ledger::Ledger};
+
+type Answer<T> = turnwise_store::Result<T>;
+
+/// Database time at the beginning: long past by any machine's clock, so that a node's own first guess never matters.
+const BEGIN: i64 = 1_000_000_000_000_000;
+/// How long a caller waits for an answer that does not come.
+const PATIENCE: Duration = Duration::from_millis(700);
+
+/// How good the network is at the moment.
+#[derive(Debug, Clone)]
+pub(crate) struct Weather {
+    /// Longest way there or back, in milliseconds.
+    pub(crate) delay: u64,
+    /// Of messages there.
+    pub(crate) lost: f64,
+    /// Of messages back.
+    pub(crate) unanswered: f64,
+    /// Of messages there that arrive after their sender was told of an error.
+    pub(crate) late: f64,
+    /// Of rings.
+    pub(crate) unheard: f64,
+    pub(crate) doubled: f64,
+    /// Nobody reaches the database.
+    pub(crate) outage: bool,
+}
+
+impl Weather {
+    pub(crate) fn fair(delay: u64) -> Self {
+        Self { delay, lost: 0.0, unanswered: 0.0, late: 0.0, unheard: 0.0, doubled: 0.0, outage: false }
+    }
+}
+
+/// The database, and the way to it.
+pub(crate) struct Network {
+    store: Arc<dyn Store>,
+    clock: Arc<AtomicI64>,
+    /// How far the database's clock is ahead of the beginning plus what has passed since, in micros.
+    skew: AtomicI64,
+    begun: Instant,
+    chance: Mutex<Chance>,
+    weather: Mutex<Weather>,
+    processes: Mutex<BTreeMap<u64, Arc<Process>>>,
+    pub(crate) ledger: Mutex<Ledger>,
+    /// What was called when, with which fate; for people, and to compare two runs.
+    log: Mutex<String>,
+}
+
+impl fmt::Debug for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Network")
+    }
+}
+
+/// One process: whatever calls the database from one place and dies in one piece.
+#[derive(Debug)]
+pub(crate) struct Process {
+    pub(crate) id: u64,
+    pub(crate) name: String,
+    bell: Bell,
+    frozen: AtomicBool,
+    killed: AtomicBool,
+    /// Cut off from the database.
+    pub(crate) cut: AtomicBool,
+    waker: Mutex<Option<Waker>>,
+    /// Killed when the database has next done this for it, before or after the deed.
+    doom: Mutex<Option<Doom>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Doom {
+    pub(crate) verb: &'static str,
+    pub(crate) after: bool,
+}
+
+impl Process {
+    pub(crate) fn new(id: u64, name: &str) -> Arc<Self> {
+        Arc::new(Self {
+            id,
+            name: name.to_owned(),
+            bell: Bell::default(),
+            frozen: AtomicBool::new(false),
+            killed: AtomicBool::new(false),
+            cut: AtomicBool::new(false),
+            waker: Mutex::default(),
+            doom: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn freeze(&self, frozen: bool) {
+        self.frozen.store(frozen, Ordering::Relaxed);
+        self.wake();
+    }
+
+    pub(crate) fn kill(&self) {
+        self.killed.store(true, Ordering::Relaxed);
+        self.wake();
+    }
+
+    pub(crate) fn is_killed(&self) -> bool {
+        self.killed.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn doom(&self, doom: Option<Doom>) {
+        *locked(&self.doom) = doom;
+    }
+
+    fn wake(&self) {
+        if let Some(waker) = locked(&self.waker).take() {
+            waker.wake();
+        }
+    }
+}
+
+/// What a process does, as long as it is neither stopped nor killed.
+pub(crate) struct Alive<F> {
+    process: Arc<Process>,
+    doing: Option<Pin<Box<F>>>,
+}
+
+impl<F> Alive<F> {
+    pub(crate) fn new(process: Arc<Process>, doing: F) -> Self {
+        Self { process, doing: Some(Box::pin(doing)) }
+    }
+}
+
+impl<F: Future<Output = ()>> Future for Alive<F> {
+    type Output = ();
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if self.process.is_killed() {
+            self.doing = None;
+            return Poll::Ready(());
+        }
+        *locked(&self.process.waker) = Some(context.waker().clone());
+        if self.process.frozen.load(Ordering::Relaxed) {
+            return Poll::Pending;
+        }
+        match &mut self.doing {
+            Some(doing) => doing.as_mut().poll(context),
+            None => Poll::Ready(()),
+        }
+    }
+}
+
+impl Network {
+    /// `open` makes the store, which tells the time by the given clock.
+    pub(crate) fn new(seed: u64, ledger: Ledger, open: impl FnOnce(Clock) -> Arc<dyn Store>) -> Arc<Self> {
+        let clock = Arc::new(AtomicI64::new(BEGIN));
+        let hand = clock.clone();
+        let store = open(Clock::new(move || Timestamp::from_micros(hand.load(Ordering::Relaxed))));
+        Arc::new(Self {
+            store,
+            clock,
+            skew: AtomicI64::new(0),
+            begun: Instant::now(),
+            chance: Mutex::new(Chance::new(seed, 2)),
+            weather: Mutex::new(Weather::fair(1)),
+            processes: Mutex::default(),
+            ledger: Mutex::new(ledger),
+            log: Mutex::default(),
+        })
+    }
+
+    /// What has passed since the beginning, by nobody's clock.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        let passed = i64::try_from(self.elapsed().as_micros()).unwrap_or(i64::MAX);
+        Timestamp::from_micros(BEGIN + passed + self.skew.load(Ordering::Relaxed))
+    }
+
+    /// Moves the database's clock.
+    pub(crate) fn jump(&self, millis: i64) {
+        self.skew.fetch_add(millis * 1_000, Ordering::Relaxed);
+        if millis < 0 {
+            locked(&self.ledger).clock_was_set_back();
+        }
+    }
+
+    pub(crate) fn set_weather(&self, weather: Weather) {
+        *locked(&self.weather) = weather;
+    }
+
+    pub(crate) fn weather(&self) -> Weather {
+        locked(&self.weather).clone()
+    }
+
+    /// From now on the process hears rings.
+    pub(crate) fn attach(self: &Arc<Self>, process: &Arc<Process>) -> SimStore {
+        locked(&self.processes).insert(process.id, process.clone());
+        SimStore { network: self.clone(), process: process.clone() }
+    }
+
+    pub(crate) fn detach(&self, process: &Process) {
+        locked(&self.processes).remove(&process.id);
+    }
+
+    /// Whether this process has neither ended nor been killed.
+    pub(crate) fn lives(&self, id: u64) -> bool {
+        locked(&self.processes).get(&id).is_some_and(|process| !process.is_killed())
+    }
+
+    pub(crate) fn note(&self, line: fmt::Arguments<'_>) {
+        use fmt::Write as _;
+        // Writing to a string does not fail.
+        let _ = writeln!(locked(&self.log), "{:>10.3} {line}", self.elapsed().as_secs_f64());
+    }
+
+    pub(crate) fn take_log(&self) -> String {
+        std::mem::take(&mut locked(&self.log))
+    }
+
+    /// Calls the store in one go, at the database's time.
+    pub(crate) fn at_once<T>(&self, call: impl Future<Output = T>) -> T {
+        self.clock.store(self.now().micros(), Ordering::Relaxed);
+        block_on(call)
+    }
+
+    pub(crate) fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// Whoever the store has rung for hears it, or does not, or twice.
+    fn pass_on_rings(&self) {
+        let bell = self.store.bell();
+        let doors: [fn(&Bell) -> &Arc<Notify>; 3] = [|bell| &bell.news, |bell| &bell.mail, |bell| &bell.lead];
+        for door in doors {
+            if door(&bell).notified().now_or_never().is_none() {
+                continue;
+            }
+            let processes: Vec<_> = locked(&self.processes).values().cloned().collect();
+            for process in processes {
+                let (weather, mut chance) = (self.weather(), locked(&self.chance));
+                if weather.outage || chance.says(weather.unheard) {
+                    continue;
+                }
+                let times = if chance.says(weather.doubled) { 2 } else { 1 };
+                for _ in 0..times {
+                    let (delay, door) = (chance.millis(0, weather.delay), door(&process.bell).clone());
+                    tokio::spawn(async move {
+                        tokio::time::sleep(delay).await;
+                        door.notify_one();
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// What becomes of one call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Fine,
+    Lost,
+    Unanswered,
+    Late,
+}
+
+/// The database, as one process reaches it.
+#[derive(Debug, Clone)]
+pub(crate) struct SimStore {
+    network: Arc<Network>,
+    process: Arc<Process>,
+}
+
+impl SimStore {
+    async fn call<T: Send + 'static>(
+        &self,
+        verb: &'static str,
+        call: impl FnOnce(Arc<dyn Store>) -> Pin<Box<dyn Future<Output = Answer<T>> + Send>> + Send + 'static,
+        observe: impl FnOnce(&mut Ledger, Duration, &T) + Send + 'static,
+    ) -> Answer<T> {
+        let (reply, answer) = oneshot::channel();
+        let (network, process) = (self.network.clone(), self.process.clone());
+        tokio::spawn(async move { travel(network, process, verb, call, observe, reply).await });
+        match answer.await {
+            Ok(answer) => answer,
+            // The message back was lost for good, and with it whoever waits for it.
+            Err(_) => std::future::pending().await,
+        }
+    }
+}
+
+/// A message there, the deed, a message back.
+async fn travel<T: Send + 'static>(
+    network: Arc<Network>,
+    process: Arc<Process>,
+    verb: &'static str,
+    call: impl FnOnce(Arc<dyn Store>) -> Pin<Box<dyn Future<Output = Answer<T>> + Send>> + Send + 'static,
+    observe: impl FnOnce(&mut Ledger, Duration, &T) + Send + 'static,
+    reply: oneshot::Sender<Answer<T>>,
+) {
+    let mut reply = Some(reply);
+    let mut answer = |answer: Answer<T>| {
+        // Nobody minds an answer to a process that is gone.
+        drop(reply.take().map(|reply| reply.send(answer)));
+    };
+    let unreachable = || StoreError::transient("reach the database", "the network does not answer");
+    let (fate, there, back, late) = {
+        let (weather, mut chance) = (network.weather(), locked(&network.chance));
+        let fate = if chance.says(weather.lost) {
+            Fate::Lost
+        } else if chance.says(weather.unanswered) {
+            Fate::Unanswered
+        } else if chance.says(weather.late) {
+            Fate::Late
+        } else {
+            Fate::Fine
+        };
+        let delay = weather.delay;
+        (fate, chance.millis(0, delay), chance.millis(0, delay), chance.millis(1, 600))
+    };
+    tokio::time::sleep(there).await;
+    let cut = || network.weather().outage || process.cut.load(Ordering::Relaxed);
+    if fate == Fate::Lost || cut() {
+        network.note(format_args!("{} {verb}: lost on the way", process.name));
+        tokio::time::sleep(PATIENCE.min(back * 4)).await;
+        return answer(Err(unreachable()));
+    }
+    if fate == Fate::Late {
+        answer(Err(unreachable()));
+        tokio::time::sleep(late).await;
+        if cut() {
+            return;
+        }
+    }
+    let doom = locked(&process.doom).filter(|doom| doom.verb == verb && !process.is_killed());
+    if let Some(Doom { after: false, .. }) = doom {
+        network.note(format_args!("{} dies before its {verb}", process.name));
+        return process.kill();
+    }
+    let done = network.at_once(call(network.store.clone()));
+    let outcome = match &done {
+        Ok(_) => "done".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    network.note(format_args!(
+        "{} {verb}: {outcome}{}",
+        process.name,
+        match fate {
+            Fate::Fine => "",
+            Fate::Late => ", after its sender gave up",
+            Fate::Unanswered => ", and the answer is lost",
+            Fate::Lost => unreachable!("dealt with above"),
+        }
+    ));
+    if let Ok(done) = &done {
+        observe(&mut locked(&network.ledger), network.elapsed(), done);
+    }
+    network.pass_on_rings();
+    if let Some(Doom { after: true, .. }) = doom {
+        network.note(format_args!("{} dies after its {verb}", process.name));
+        return process.kill();
+    }
+    tokio::time::sleep(back).await;
+    match fate {
+        Fate::Fine if !cut() => answer(done),
+        _ => answer(Err(unreachable())),
+    }
+}
+
+macro_rules! verbs {
+    ($( $verb:ident ( $( $arg:ident : $type:ty ),* ) -> $answer:ty $( , $seen:ident )? ; )*) => {
+        #[async_trait]
+        impl Store for SimStore {
+            $(
+                async fn $verb(&self, $( $arg: $type ),*) -> Answer<$answer> {
+                    verbs!(@observe observe, $answer, ($( $arg ),*) $( , $seen )?);
+                    self.call(
+                        stringify!($verb),
+                        move |store| Box::pin(async move { store.$verb($( $arg ),*).await }),
+                        observe,
+                    )
+                    .await
+                }
+            )*
+
+            fn bell(&self) -> Bell {
+                self.process.bell.clone()
+            }
+        }
+    };
+    (@observe $observe:ident, $answer:ty, ($( $arg:ident ),*)) => {
+        let $observe = |_: &mut Ledger, _: Duration, _: &$answer| {};
+    };
+    (@observe $observe:ident, $answer:ty, ($( $arg:ident ),*), $seen:ident) => {
+        let asked = ($( $arg.clone() ),*);
+        let $observe = move |ledger: &mut Ledger, at: Duration, answer: &$answer| ledger.$seen(at, &asked, answer);
+    };
+}
+
+verbs! {
+    enqueue(jobs: Vec<NewJob>) -> Vec<Enqueued>, enqueued;
+    beat(beat: Beat) -> Pulse, beaten;
+    leave(node: Incarnation) -> bool;
+    load(load: Load) -> Page;
+    news(ask: AskNews) -> News;
+    assign(assign: Assign) -> Vec<(JobId, AssignReply)>, assigned;
+    assignments(node: Incarnation, known: Vec<BatchId>) -> Vec<Delivery>;
+    settle(settle: Settle) -> Vec<Settled>, settled;
+    lost_nodes(ask: AskLost) -> Vec<LostNode>;
+    control(interventions: Vec<Intervention>) -> Vec<Settled>, controlled;
+    prune(seen: Option<Cursor>, limit: u32) -> u64;
+    job(id: JobId) -> Option<Job>;
+    jobs(filter: Filter) -> Vec<Job>;
+    nodes() -> Fleet;
+    recall(kinds: Vec<MemoKind>) -> Vec<Memo>;
+    remember(lead: Option<(Incarnation, Epoch)>, memos: Vec<NewMemo>) -> Vec<bool>, remembered;
+    join(join: Join) -> Joined;
+}
+
+/// Waits on this thread, whatever it takes: the drivers answer from threads of their own.
+fn block_on<T>(call: impl Future<Output = T>) -> T {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    // Tokio's channels would otherwise make a busy task wait for its next turn, which cannot come before this returns.
+    let mut call = pin!(tokio::task::unconstrained(call));
+    loop {
+        match call.as_mut().poll(&mut context) {
+            Poll::Ready(answer) => return answer,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
+/// A panic of the simulated is found elsewhere; what they left here is in order.
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,90 @@
+//! What simulated jobs do: their arguments say how long each run takes and how it ends.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+use turnwise_core::JobId;
+use turnwise_executor::{Ctx, Outcome, Registry, Task, registry::RegistryError};
+
+use super::network::locked;
+
+pub(crate) const TASKS: [&str; 3] = ["work", "chore", "toil"];
+
+/// One run of a job; the last one is repeated.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct Step {
+    pub(crate) millis: u64,
+    pub(crate) end: End,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum End {
+    Done,
+    Result,
+    Error,
+    Panic,
+    Fail,
+    Snooze(u64),
+    /// Done, but stops when it is asked to.
+    Heeds,
+}
+
+/// How often each job has begun, on whatever node.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Runs(Arc<Mutex<BTreeMap<JobId, usize>>>);
+
+impl Runs {
+    fn begin(&self, job: JobId) -> usize {
+        let mut runs = locked(&self.0);
+        let run = runs.entry(job).or_default();
+        *run += 1;
+        *run - 1
+    }
+}
+
+struct Work<const N: usize>;
+
+impl<const N: usize> Task for Work<N> {
+    type Args = Vec<Step>;
+    const NAME: &'static str = TASKS[N];
+
+    async fn run(&self, ctx: Ctx, steps: Vec<Step>) -> Outcome {
+        let Some(runs) = ctx.state::<Runs>() else { return Outcome::fail("nobody counts the runs") };
+        let Some(step) = steps.get(runs.begin(ctx.id())).or(steps.last()) else { return Outcome::done() };
+        let pass = tokio::time::sleep(Duration::from_millis(step.millis));
+        match step.end {
+            End::Heeds => tokio::select! {
+                biased;
+                () = ctx.cancelled() => return Outcome::cancelled(),
+                () = pass => {}
+            },
+            _ => pass.await,
+        }
+        match step.end {
+            End::Done | End::Heeds => Outcome::done(),
+            End::Result => Outcome::done_with(&step.millis),
+            End::Error => Outcome::error("simulated error"),
+            // As a panic unwinds, without the hook that would print it.
+            End::Panic => std::panic::resume_unwind(Box::new("simulated panic")),
+            End::Fail => Outcome::fail("simulated failure"),
+            End::Snooze(millis) => Outcome::snooze(Duration::from_millis(millis)),
+        }
+    }
+}
+
+/// The first `count` tasks.
+pub(crate) fn registry(count: usize) -> Result<Registry, RegistryError> {
+    let mut registry = Registry::new();
+    registry.register(Work::<0>)?;
+    if count > 1 {
+        registry.register(Work::<1>)?;
+    }
+    if count > 2 {
+        registry.register(Work::<2>)?;
+    }
+    Ok(registry)
+}
