@@ -454,8 +454,9 @@ async fn a_job_is_not_started_before_it_is_due() {
     executor.stop().await;
 }
 
-/// A memory store that cannot take the word "unstorable" as a result; and one in which a dispatcher elsewhere assigns a job
-/// to each node that says good-bye for the first time.
+/// A memory store that cannot take the word "unstorable" as a result; one in which a dispatcher elsewhere assigns a job
+/// to each node that says good-bye for the first time; and one in which a job goes wrong elsewhere just before a new
+/// dispatcher reads it.
 #[derive(Debug)]
 struct Picky(MemoryStore, Arc<Late>);
 
@@ -465,6 +466,8 @@ struct Late {
     job: std::sync::Mutex<Option<(Incarnation, Epoch, JobId)>>,
     /// Whether each good-bye was the last.
     left: std::sync::Mutex<Vec<bool>>,
+    /// The node and the job that goes wrong there.
+    fails: std::sync::Mutex<Option<(Incarnation, JobId)>>,
 }
 
 #[async_trait::async_trait]
@@ -495,6 +498,22 @@ impl Store for Picky {
         Ok(left)
     }
     async fn load(&self, load: turnwise_store::Load) -> turnwise_store::Result<turnwise_store::Page> {
+        let fails = self.1.fails.lock().unwrap().take();
+        if let Some((node, id)) = fails {
+            let job = self.0.job(id).await?.unwrap();
+            let error = lifecycle::Event::Ended(lifecycle::Outcome::Error("no".to_owned()));
+            let now = self.0.nodes().await?.now;
+            let settlement = turnwise_store::Settlement {
+                job: id,
+                fence: job.fence,
+                saw_cancel: false,
+                to: lifecycle::decide(&(&job).into(), &error, now, 0.0).unwrap(),
+                started_at: Some(now),
+                finished_at: Some(now),
+            };
+            let author = turnwise_store::Author::Node { node, told: None };
+            self.0.settle(turnwise_store::Settle { author, settlements: vec![settlement], done: vec![] }).await?;
+        }
         self.0.load(load).await
     }
     async fn news(&self, ask: turnwise_store::AskNews) -> turnwise_store::Result<turnwise_store::News> {
@@ -707,6 +726,45 @@ async fn pauses_for_trouble_elsewhere(retry: RetryPolicy, rests: State) {
     assert_eq!(store.job(next_id).await.unwrap().unwrap().state, State::Waiting);
     b.stop().await;
     a.stop().await;
+}
+
+/// A job of a queue that pauses on error goes wrong elsewhere while a new dispatcher is about to read the backlog.
+async fn pauses_for_trouble_at_a_take_over(retry: RetryPolicy, rests: State) {
+    let store = MemoryStore::default();
+    let set = QueueSettings { on_error: OnError::Pause, ..QueueSettings::default() };
+    let value = Some(serde_json::to_string(&set).unwrap());
+    let memo = NewMemo { kind: MemoKind::Queue, name: "careful".to_owned(), value, seen: None };
+    store.remember(None, vec![memo]).await.unwrap();
+    let (ghost, lease) = (Incarnation(uuid::Uuid::from_u128(7)), Duration::from_secs(600));
+    let epoch = ghost_leads(&store, ghost, lease).await;
+    let bad = NewJob { queue: QueueName::new("careful").unwrap(), retry, ..job("noop", "null") };
+    let id = bad.id;
+    store.enqueue(vec![bad]).await.unwrap();
+    store.assign(assign(ghost, epoch, id, ghost)).await.unwrap();
+    store.beat(Beat { node: ghost, lease, slots: 1, lead: false }).await.unwrap();
+    let story = Arc::new(Late::default());
+    *story.fails.lock().unwrap() = Some((ghost, id));
+    let mut config = Config::new(NodeName::new("a").unwrap());
+    config.poll_interval = Duration::from_millis(20);
+    let executor = started(Builder::new(connect_picky(&store, &story), config)).await;
+    soon(async {
+        while queue_settings(&store, "careful").await.paused.is_none() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    })
+    .await;
+    assert_eq!(store.job(id).await.unwrap().unwrap().state, rests);
+    executor.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failure_elsewhere_during_a_take_over_pauses_a_queue_that_pauses_on_error() {
+    pauses_for_trouble_at_a_take_over(RetryPolicy::None, State::Failed).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_stuck_elsewhere_during_a_take_over_pauses_a_queue_that_pauses_on_error() {
+    pauses_for_trouble_at_a_take_over(RetryPolicy::Manual, State::Stuck).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
