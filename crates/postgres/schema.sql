@@ -15,7 +15,8 @@ create function turnwise.now() returns timestamptz
 -- Unfinished jobs only. No index names state, node or fence, so that taking a job is a HOT update; the free part of a
 -- page is where the taken version of each of its rows finds room. It is larger than the first (node, assigned_at): at
 -- fillfactor 50 one in eleven found none. args is json, not jsonb: kept to the letter.
--- key is the limit the job counts against.
+-- key is the limit the job counts against; terms is what few jobs have (a time limit, a step to follow); expires_at is
+-- when it must have begun, and null once it has; fingerprint is the same for errors of one kind.
 create table turnwise.job (
     id               uuid primary key,
     seq              bigint generated always as identity,
@@ -39,7 +40,10 @@ create table turnwise.job (
     assigned_at      timestamptz,
     started_at       timestamptz,
     finished_at      timestamptz,
-    key              text check (octet_length(key) between 1 and 200)
+    key              text check (octet_length(key) between 1 and 200),
+    terms            text,
+    expires_at       timestamptz,
+    fingerprint      text
 ) with (
     fillfactor = 45,
     autovacuum_vacuum_scale_factor = 0.02,
@@ -75,7 +79,10 @@ create table turnwise.history (
     started_at       timestamptz,
     finished_at      timestamptz,
     ended_at         timestamptz not null,
-    key              text
+    key              text,
+    terms            text,
+    expires_at       timestamptz,
+    fingerprint      text
 ) with (
     autovacuum_vacuum_scale_factor = 0.05,
     autovacuum_vacuum_insert_scale_factor = 0.1
@@ -141,6 +148,50 @@ create table turnwise.memo (
     primary key (kind, name)
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
+-- Runs that ended in something else than success; fence is the one the run had. The failure is the chain of its causes
+-- and its place.
+create table turnwise.attempt (
+    job         uuid not null,
+    fence       bigint not null,
+    number      int not null,
+    task        text not null,
+    ending      smallint not null,
+    node_name   text,
+    started_at  timestamptz,
+    finished_at timestamptz,
+    chain       json,
+    place       text,
+    primary key (job, fence)
+) with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_insert_scale_factor = 0.1);
+
+-- Lines, numbered by the run that wrote them.
+create table turnwise.log (
+    job    uuid not null,
+    fence  bigint not null,
+    number bigint not null,
+    at     timestamptz not null,
+    level  smallint not null,
+    text   text not null,
+    primary key (job, fence, number)
+) with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_insert_scale_factor = 0.1);
+
+-- Results of the finished steps of a job's present task. Names sort by their bytes, as everywhere else.
+create table turnwise.step (
+    job    uuid not null,
+    name   text collate "C" not null,
+    result json not null,
+    primary key (job, name)
+) with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_insert_scale_factor = 0.1);
+
+-- How far a job has come; done is null where it has not said. dropped: lines of its log that are not kept any more.
+create table turnwise.progress (
+    job     uuid primary key,
+    done    bigint,
+    total   bigint,
+    text    text,
+    dropped bigint not null default 0
+) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+
 -- A version 7 id: milliseconds, then the fraction of the millisecond (RFC 9562, 6.2 method 3), then chance.
 create function turnwise.new_id() returns uuid
     language sql volatile
@@ -184,14 +235,15 @@ create function turnwise.enqueue(
     priority int default 5,
     due      timestamptz default null,
     retry    text default null,
-    key      text default null
+    key      text default null,
+    expires  timestamptz default null
 ) returns uuid
     language sql volatile
     as $$
     with stored as (
-        insert into turnwise.job (id, task, args, queue, grp, priority, due_at, retry, key)
+        insert into turnwise.job (id, task, args, queue, grp, priority, due_at, retry, key, expires_at)
         values (turnwise.new_id(), enqueue.task, coalesce(enqueue.args, 'null'), enqueue.queue, enqueue."group",
-                enqueue.priority, coalesce(enqueue.due, turnwise.now()), enqueue.retry, enqueue.key)
+                enqueue.priority, coalesce(enqueue.due, turnwise.now()), enqueue.retry, enqueue.key, enqueue.expires)
         returning id, grp
     ), refused as materialized (
         select turnwise.refuse(memo.value)

@@ -4,7 +4,8 @@
 -- States: 0 waiting, 1 scheduled, 2 running, 3 stuck, 4 success, 5 failed, 6 cancelled.
 
 -- Unfinished jobs. `autoincrement`: a number that was used again would hide a job behind the dispatcher's cursor. `key`:
--- the limit a job counts against.
+-- the limit a job counts against. `terms`: JSON, null where there is nothing in it. `expires_at`: set as long as it has not
+-- begun. `fingerprint`: what kind of failure `error` is.
 create table turnwise_job (
     seq              integer primary key autoincrement,
     id               blob not null unique,
@@ -29,7 +30,10 @@ create table turnwise_job (
     assigned_at      integer,
     started_at       integer,
     finished_at      integer,
-    key              text
+    key              text,
+    terms            text,
+    expires_at       integer,
+    fingerprint      text
 ) strict;
 
 -- What is in a node's hands; only assigned jobs have a node.
@@ -60,7 +64,10 @@ create table turnwise_history (
     started_at       integer,
     finished_at      integer,
     ended_at         integer not null,
-    key              text
+    key              text,
+    terms            text,
+    expires_at       integer,
+    fingerprint      text
 ) strict;
 
 create index turnwise_history_ended on turnwise_history (ended_at);
@@ -114,6 +121,53 @@ create table turnwise_memo (
     value   text not null,
     version integer not null,
     primary key (kind, name)
+) strict, without rowid;
+
+-- What jobs tell of their runs, finished ones included; it goes with the job. Rows lie in the order of their key, so that
+-- one job's are together.
+
+-- Runs that have ended, but for a last one that went well, which the job itself tells. Endings: 0 next, 1 error, 2 panic,
+-- 3 timed out, 4 failed for good, 5 node lost. `chain`: what it said, then each cause, as a JSON array.
+create table turnwise_attempt (
+    job         blob not null,
+    fence       integer not null,
+    number      integer not null,
+    task        text not null,
+    ending      integer not null,
+    node_name   text,
+    started_at  integer,
+    finished_at integer,
+    chain       text,
+    place       text,
+    primary key (job, fence)
+) strict, without rowid;
+
+-- Lines, by run (its fence) and in the order they were written. Levels: 0 error, 1 warn, 2 info, 3 debug, 4 trace.
+create table turnwise_log (
+    job    blob not null,
+    fence  integer not null,
+    number integer not null,
+    at     integer not null,
+    level  integer not null,
+    text   text not null,
+    primary key (job, fence, number)
+) strict, without rowid;
+
+-- Results of finished steps.
+create table turnwise_step (
+    job    blob not null,
+    name   text not null,
+    result text not null,
+    primary key (job, name)
+) strict, without rowid;
+
+-- How far a run has come (`total` 0: nobody knows; all null: it never said), and how many lines are not kept any more.
+create table turnwise_progress (
+    job     blob primary key not null,
+    done    integer,
+    total   integer,
+    text    text,
+    dropped integer not null
 ) strict, without rowid;
 
 create table turnwise_migration (

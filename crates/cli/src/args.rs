@@ -37,11 +37,13 @@ pub(crate) enum Command {
     /// Lists jobs, newest first
     Jobs(Jobs),
     /// Shows all that is known of a job, and what it waits for
-    Job(OneJob),
+    Job(ShowJob),
+    /// Shows what a job has said
+    Logs(Logs),
     /// Stops jobs: at once, or by telling the node that runs them
     Cancel(Ids),
     /// Runs stuck jobs now, and failed or cancelled ones again
-    Retry(Ids),
+    Retry(Retry),
     /// Gives stuck jobs up
     Fail(Ids),
     /// Lists nodes
@@ -64,6 +66,8 @@ pub(crate) enum Command {
     Simulate(Simulate),
     /// Shows live who uses the slots, and whose they are by weight
     Top(Top),
+    /// Deletes finished jobs that need not be kept any longer
+    Prune(Prune),
     /// Brings the schema of the database up to date
     Migrate(Migrate),
 }
@@ -168,9 +172,15 @@ pub(crate) struct Enqueue {
     /// durations:10s,20s or exponential:10s,5 or manual or none [default: exponential:10s,5]
     #[arg(long, value_name = "POLICY", allow_hyphen_values = true)]
     pub(crate) retry: Option<String>,
-    /// Read jobs from stdin, one JSON object a line (task, args, queue, group, key, priority, at, in, retry): all or
-    /// none
-    #[arg(long, conflicts_with_all = ["task", "args", "queue", "group", "key", "priority", "at", "in", "retry"])]
+    /// How long a run may take, like 30s [default: as its task says]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    pub(crate) timeout: Option<String>,
+    /// Fail without a run if it has not begun after this long, like 10m
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    pub(crate) expires: Option<String>,
+    /// Read jobs from stdin, one JSON object a line (task, args, queue, group, key, priority, at, in, retry, timeout,
+    /// expires): all or none
+    #[arg(long, conflicts_with_all = ["task", "args", "queue", "group", "key", "priority", "at", "in", "retry", "timeout", "expires"])]
     pub(crate) stdin: bool,
 }
 
@@ -188,7 +198,35 @@ pub(crate) struct Jobs {
     /// At most this many, up to 1000000 [default: 100]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) limit: Option<String>,
+    /// Count them by what went wrong instead of listing them; of all, unless there is a limit
+    #[arg(long, value_name = "error", value_parser = ["error"])]
+    pub(crate) by: Option<String>,
     /// One JSON array instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ShowJob {
+    pub(crate) id: String,
+    /// One JSON object instead of lines
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Show its state and progress until it ends
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) watch: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Logs {
+    pub(crate) id: String,
+    /// Go on with what it says, until it ends
+    #[arg(long, short)]
+    pub(crate) follow: bool,
+    /// The last N lines only
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) lines: Option<String>,
+    /// One JSON object a line
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -205,6 +243,32 @@ pub(crate) struct OneJob {
 pub(crate) struct Ids {
     #[arg(required = true, value_name = "ID")]
     pub(crate) ids: Vec<String>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Retry {
+    #[arg(required_unless_present = "filter", value_name = "ID")]
+    pub(crate) ids: Vec<String>,
+    /// All jobs of which these hold: state (failed unless said), task, queue, group, fingerprint; like
+    /// "task=mail fingerprint=3f0c…"
+    #[arg(long, value_name = "NAME=VALUE", conflicts_with = "ids", num_args = 1..)]
+    pub(crate) filter: Vec<String>,
+    /// At most this many, newest first
+    #[arg(long, value_name = "N", requires = "filter", allow_hyphen_values = true)]
+    pub(crate) limit: Option<String>,
+    /// Only show which jobs it would be
+    #[arg(long, requires = "filter")]
+    pub(crate) dry_run: bool,
+    /// Do not ask
+    #[arg(long, short, requires = "filter")]
+    pub(crate) yes: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Prune {
+    /// How long finished jobs are kept; 0 = not at all [default: 7d]
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) retention: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]

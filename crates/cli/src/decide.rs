@@ -3,14 +3,13 @@
 use turnwise::{Error, JobId, Turnwise, client::Cancelled};
 
 use crate::{
-    args::Ids,
     error::{Failure, complain},
     print,
     serve::block_on,
     settings::Settings,
 };
 
-pub(crate) fn cancel(settings: &Settings, wish: &Ids) -> Result<(), Failure> {
+pub(crate) fn cancel(settings: &Settings, wish: &[String]) -> Result<(), Failure> {
     decide(settings, wish, async |turnwise, id| {
         Ok(match turnwise.cancel(id).await? {
             Cancelled::AtOnce => "cancelled",
@@ -19,21 +18,21 @@ pub(crate) fn cancel(settings: &Settings, wish: &Ids) -> Result<(), Failure> {
     })
 }
 
-pub(crate) fn retry(settings: &Settings, wish: &Ids) -> Result<(), Failure> {
+pub(crate) fn retry(settings: &Settings, wish: &[String]) -> Result<(), Failure> {
     decide(settings, wish, async |turnwise, id| turnwise.retry(id).await.map(|()| "waiting"))
 }
 
-pub(crate) fn fail(settings: &Settings, wish: &Ids) -> Result<(), Failure> {
+pub(crate) fn fail(settings: &Settings, wish: &[String]) -> Result<(), Failure> {
     decide(settings, wish, async |turnwise, id| turnwise.fail(id).await.map(|()| "failed"))
 }
 
 /// Each job by itself: one that cannot be decided about keeps no other from it.
 fn decide(
     settings: &Settings,
-    wish: &Ids,
+    wish: &[String],
     decision: impl AsyncFn(&Turnwise, JobId) -> Result<&'static str, Error>,
 ) -> Result<(), Failure> {
-    let ids = wish.ids.iter().map(|id| id.parse()).collect::<Result<Vec<JobId>, _>>()?;
+    let ids = wish.iter().map(|id| id.parse()).collect::<Result<Vec<JobId>, _>>()?;
     block_on(async {
         let turnwise = settings.open().await?;
         let mut told = false;

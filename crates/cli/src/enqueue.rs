@@ -39,6 +39,8 @@ struct Written<'a> {
     at: Option<Cow<'a, str>>,
     r#in: Option<Cow<'a, str>>,
     retry: Option<Cow<'a, str>>,
+    timeout: Option<Cow<'a, str>>,
+    expires: Option<Cow<'a, str>>,
 }
 
 impl Written<'_> {
@@ -67,6 +69,12 @@ impl Written<'_> {
         if let Some(retry) = &self.retry {
             request = request.retry(retry.parse()?);
         }
+        if let Some(limit) = &self.timeout {
+            request = request.timeout(parse_span("timeout", limit)?);
+        }
+        if let Some(span) = &self.expires {
+            request = request.begin_within(parse_span("expires", span)?);
+        }
         // A request keeps its mistakes until it is submitted; here they must be known while the line is.
         request.clone().into_job(Timestamp::MIN)?;
         Ok(request)
@@ -85,6 +93,8 @@ fn typed(wish: &args::Enqueue) -> Written<'_> {
         at: text(&wish.at),
         r#in: text(&wish.r#in),
         retry: text(&wish.retry),
+        timeout: text(&wish.timeout),
+        expires: text(&wish.expires),
     }
 }
 
@@ -149,7 +159,8 @@ impl<'de> Visitor<'de> for Fields<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
-        const NAMES: [&str; 9] = ["task", "args", "queue", "group", "key", "priority", "at", "in", "retry"];
+        const NAMES: [&str; 11] =
+            ["task", "args", "queue", "group", "key", "priority", "at", "in", "retry", "timeout", "expires"];
         let mut written = Written::default();
         let mut wrong = None;
         let mut seen = Vec::with_capacity(NAMES.len());
@@ -189,6 +200,8 @@ impl<'a> Written<'a> {
             "priority" => self.priority = Some(text(name, value)?),
             "at" => self.at = Some(text(name, value)?),
             "in" => self.r#in = Some(text(name, value)?),
+            "timeout" => self.timeout = Some(text(name, value)?),
+            "expires" => self.expires = Some(text(name, value)?),
             _ => self.retry = Some(text(name, value)?),
         }
         Ok(())
@@ -246,6 +259,8 @@ mod tests {
             (r#"{"task":"t","in":"10"}"#, "in: "),
             (r#"{"task":"t","in":"1s","at":"2030-01-31T08:30:00Z"}"#, "in: cannot be given together with at"),
             (r#"{"task":"t","retry":"often"}"#, "retry: "),
+            (r#"{"task":"t","timeout":"0s"}"#, "timeout: must be longer than nothing"),
+            (r#"{"task":"t","expires":"soon"}"#, "expires: "),
             (r#"{"task":"t","args":{]}"#, "args: "),
             (r#"{"task":"t","args":"\u0000"}"#, "args: must not contain a NUL"),
             (r#"{"task":"t\u0000"}"#, "task: must not contain a NUL"),

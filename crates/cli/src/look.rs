@@ -1,18 +1,28 @@
 //! Looking at jobs and nodes.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use turnwise::{
     Filter, GroupName, Job, JobId, Json, KeyName, Node, NodeName, Priority, QueueName, TaskName, Timestamp,
-    core::{Incarnation, Invalid, State, settings::Settings as Set, why::gates},
+    core::{
+        Incarnation, Invalid, State,
+        settings::Settings as Set,
+        story::{Attempt, Progress, Story},
+        time::print_span,
+        why::gates,
+    },
     store::Fleet,
 };
 
 use crate::{
     args,
     error::Failure,
+    logs,
     print::{self, shown},
     serve::block_on,
     settings::Settings,
+    troubles,
 };
 
 /// A job as it is shown. The names are an interface: scripts read them.
@@ -38,6 +48,11 @@ struct JobView<'a> {
     started_at: Option<Timestamp>,
     finished_at: Option<Timestamp>,
     retry: String,
+    timeout: Option<String>,
+    on_exhausted: Option<&'a TaskName>,
+    expires_at: Option<Timestamp>,
+    /// The same for all failures of that kind.
+    fingerprint: Option<&'a str>,
     cancel_requested: bool,
     waits_for: Vec<String>,
 }
@@ -66,6 +81,10 @@ impl<'a> JobView<'a> {
             started_at: job.started_at,
             finished_at: job.finished_at,
             retry: job.retry.to_string(),
+            timeout: job.terms.timeout().map(print_span),
+            on_exhausted: job.terms.on_exhausted().map(|step| &step.task),
+            expires_at: job.expires_at,
+            fingerprint: job.fingerprint.as_deref(),
             cancel_requested: job.cancel_requested,
             waits_for: gates(job, set, &fleet.nodes, fleet.now).iter().map(ToString::to_string).collect(),
         }
@@ -102,9 +121,13 @@ impl<'a> JobView<'a> {
             ("attempt", self.attempt.to_string()),
             ("retries_left", self.retries_left.map_or_else(|| "a person decides".to_owned(), |left| left.to_string())),
             ("retry", self.retry.clone()),
+            ("timeout", shown(self.timeout.as_ref())),
+            ("on_exhausted", shown(self.on_exhausted)),
+            ("expires_at", shown(self.expires_at)),
             ("args", self.args.to_string()),
             ("result", shown(self.result)),
             ("error", shown(self.error)),
+            ("fingerprint", shown(self.fingerprint)),
             ("node", shown(self.node)),
             ("submitted_at", self.submitted_at.to_string()),
             ("due_at", shown(self.due_at)),
@@ -124,13 +147,20 @@ pub(crate) fn jobs(settings: &Settings, wish: &args::Jobs) -> Result<(), Failure
         queue: wish.queue.clone(),
         group: wish.group.clone(),
         task: wish.task.clone(),
-        limit: wish.limit.as_deref().map(limit).transpose()?,
+        limit: match (wish.limit.as_deref(), &wish.by) {
+            (Some(text), _) => Some(limit("limit", text)?),
+            (None, Some(_)) => Some(Filter::MAX_LIMIT),
+            (None, None) => None,
+        },
     };
     let (jobs, set, fleet) = block_on(async {
         let turnwise = settings.open().await?;
         let jobs = turnwise.jobs(filter).await?;
         Ok((jobs, turnwise.settings().await?, turnwise.nodes().await?))
     })?;
+    if wish.by.is_some() {
+        return troubles::by_error(&jobs, wish.json);
+    }
     let views = jobs.iter().map(|job| JobView::new(job, &set, &fleet));
     if wish.json {
         print::array(views)?;
@@ -141,26 +171,115 @@ pub(crate) fn jobs(settings: &Settings, wish: &args::Jobs) -> Result<(), Failure
     Ok(())
 }
 
-fn limit(text: &str) -> Result<u32, Invalid> {
+pub(crate) fn limit(name: &'static str, text: &str) -> Result<u32, Invalid> {
     match text.parse() {
         Ok(limit @ 1..=Filter::MAX_LIMIT) => Ok(limit),
-        _ => Err(Invalid::new("limit", format!("must be 1 to {}, not {text:?}", Filter::MAX_LIMIT))),
+        _ => Err(Invalid::new(name, format!("must be 1 to {}, not {text:?}", Filter::MAX_LIMIT))),
     }
 }
 
-pub(crate) fn job(settings: &Settings, wish: &args::OneJob) -> Result<(), Failure> {
+pub(crate) fn job(settings: &Settings, wish: &args::ShowJob) -> Result<(), Failure> {
     let id: JobId = wish.id.parse()?;
-    let (job, set, fleet) = block_on(async {
+    match wish.watch {
+        true => logs::watch(settings, id),
+        false => show_job(settings, id, wish.json),
+    }
+}
+
+pub(crate) fn job_in_full(settings: &Settings, id: JobId) -> Result<(), Failure> {
+    show_job(settings, id, false)
+}
+
+/// The row, and what the job tells of its runs.
+fn show_job(settings: &Settings, id: JobId, json: bool) -> Result<(), Failure> {
+    let (job, story, set, fleet) = block_on(async {
         let turnwise = settings.open().await?;
-        Ok((turnwise.job(id).await?, turnwise.settings().await?, turnwise.nodes().await?))
+        Ok((turnwise.job(id).await?, turnwise.story(id, 0).await?, turnwise.settings().await?, turnwise.nodes().await?))
     })?;
     let view = JobView::new(&job, &set, &fleet);
-    if wish.json {
-        print::object(&view)?;
-    } else {
-        print::fields(view.fields())?;
+    if json {
+        print::object(&InFull { job: view, story: StoryView::new(&story) })?;
+        return Ok(());
     }
+    let mut fields = view.fields();
+    fields.extend(story.progress.as_ref().map(|progress| ("progress", logs::bar(progress))));
+    fields.extend(story.steps.iter().map(|step| ("step", format!("{} = {}", step.name, step.result))));
+    fields.extend(story.attempts.iter().map(|attempt| ("attempt", told(attempt))));
+    print::fields(fields)?;
     Ok(())
+}
+
+/// `1 extract on node-a, error after 3.0 s: disk on fire (at src/extract.rs:41:9)`
+fn told(attempt: &Attempt) -> String {
+    let Attempt { number, task, ending, node, started_at, finished_at, failure, .. } = attempt;
+    let on = node.as_ref().map_or_else(String::new, |node| format!(" on {node}"));
+    let after = match (started_at, finished_at) {
+        (Some(began), Some(ended)) => format!(" after {}", print::about(ended.since(*began))),
+        _ => String::new(),
+    };
+    let error = failure.as_ref().map_or_else(String::new, |failure| format!(": {}", failure.text()));
+    let place = failure.as_ref().and_then(|failure| failure.place.as_ref());
+    let place = place.map_or_else(String::new, |place| format!(" (at {place})"));
+    format!("{number} {task}{on}, {}{after}{error}{place}", ending.name())
+}
+
+#[derive(Debug, Serialize)]
+struct InFull<'a> {
+    #[serde(flatten)]
+    job: JobView<'a>,
+    #[serde(flatten)]
+    story: StoryView<'a>,
+}
+
+#[derive(Debug, Serialize)]
+struct StoryView<'a> {
+    progress: Option<ProgressView<'a>>,
+    steps: BTreeMap<&'a str, &'a Json>,
+    attempts: Vec<AttemptView<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct ProgressView<'a> {
+    done: u64,
+    total: u64,
+    text: &'a str,
+}
+
+#[derive(Debug, Serialize)]
+struct AttemptView<'a> {
+    number: u32,
+    task: &'a TaskName,
+    ending: &'static str,
+    node: Option<&'a NodeName>,
+    started_at: Option<Timestamp>,
+    finished_at: Option<Timestamp>,
+    /// What went wrong, then each cause.
+    error: Option<&'a [String]>,
+    place: Option<&'a str>,
+    fingerprint: Option<String>,
+}
+
+impl<'a> StoryView<'a> {
+    fn new(story: &'a Story) -> Self {
+        let attempt = |attempt: &'a Attempt| AttemptView {
+            number: attempt.number,
+            task: &attempt.task,
+            ending: attempt.ending.name(),
+            node: attempt.node.as_ref(),
+            started_at: attempt.started_at,
+            finished_at: attempt.finished_at,
+            error: attempt.failure.as_ref().map(|failure| failure.chain.as_slice()),
+            place: attempt.failure.as_ref().and_then(|failure| failure.place.as_deref()),
+            fingerprint: attempt.failure.as_ref().map(|failure| failure.fingerprint()),
+        };
+        let progress =
+            |progress: &'a Progress| ProgressView { done: progress.done, total: progress.total, text: &progress.text };
+        Self {
+            progress: story.progress.as_ref().map(progress),
+            steps: story.steps.iter().map(|step| (step.name.as_str(), &step.result)).collect(),
+            attempts: story.attempts.iter().map(attempt).collect(),
+        }
+    }
 }
 
 /// A node as it is shown.

@@ -1,25 +1,29 @@
 //! The binary `turnwise`.
 //!
-//! [`args`] what was typed → [`settings`] flags, variables and file together → [`serve`] a node, with its [`demo`]
-//! tasks · [`story`] the groups' turns, live · [`enqueue`] submitting · [`look`] jobs and nodes · [`decide`] cancel,
-//! retry, fail · [`tune`] weights, limits and pauses · [`overview`] queues and groups · [`why`] a job waits ·
+//! [`args`] what was typed → [`settings`] flags, variables and file together → [`serve`] a node, with its [`commands`]
+//! and [`demo`] tasks · [`story`] the groups' turns, live · [`enqueue`] submitting · [`look`] jobs and nodes · [`logs`] what they say · [`decide`] cancel,
+//! retry, fail · [`troubles`] the same by error and in bulk · [`tune`] weights, limits and pauses · [`overview`] queues and groups · [`why`] a job waits ·
 //! [`simulate`] what if · [`top`] who uses the slots · [`migrate`] the schema → [`print`] tables and JSON, [`error`] one
 //! line and an exit code.
 
 mod args;
 mod settings;
 mod serve;
+mod commands;
 mod demo;
 mod story;
 mod enqueue;
 mod look;
+mod logs;
 mod decide;
+mod troubles;
 mod tune;
 mod overview;
 mod why;
 mod simulate;
 mod top;
 mod migrate;
+mod prune;
 mod print;
 mod error;
 
@@ -53,10 +57,13 @@ fn run(args: &Args) -> Result<(), Failure> {
         Command::Enqueue(wish) => enqueue::enqueue(&settings, wish),
         Command::Jobs(wish) => look::jobs(&settings, wish),
         Command::Job(wish) => look::job(&settings, wish),
+        Command::Logs(wish) => logs::logs(&settings, wish),
         Command::Nodes(wish) => look::nodes(&settings, wish),
-        Command::Cancel(wish) => decide::cancel(&settings, wish),
-        Command::Retry(wish) => decide::retry(&settings, wish),
-        Command::Fail(wish) => decide::fail(&settings, wish),
+        Command::Cancel(wish) => decide::cancel(&settings, &wish.ids),
+        Command::Retry(wish) if wish.filter.is_empty() => decide::retry(&settings, &wish.ids),
+        Command::Retry(wish) => troubles::retry(&settings, wish),
+        Command::Prune(wish) => prune::prune(&settings, wish),
+        Command::Fail(wish) => decide::fail(&settings, &wish.ids),
         Command::Why(wish) => why::why(&settings, wish),
         Command::Queues(wish) => overview::queues(&settings, wish),
         Command::Queue(wish) => tune::queue(&settings, &wish.verb),

@@ -91,7 +91,7 @@ pub(crate) fn brief(text: &str) -> String {
 }
 
 /// What tasks write into results and errors must not reach the terminal as a command to it.
-fn clean(text: &str) -> String {
+pub(crate) fn clean(text: &str) -> String {
     text.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c }).collect()
 }
 

@@ -9,9 +9,9 @@ use tokio::{
     runtime,
     signal::unix::{Signal, SignalKind, signal},
 };
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::{EnvFilter, Layer, filter::LevelFilter, layer::SubscriberExt, util::SubscriberInitExt};
 use turnwise::{
-    Config, Executor, Registry,
+    Config, Executor, JobLog, Registry,
     core::Invalid,
     executor::{StartError, trace::Trace},
 };
@@ -28,6 +28,16 @@ const SPARE_THREADS: usize = 64;
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// As a shell tells of a process that was interrupted.
 const INTERRUPTED: i32 = 130;
+/// For running tasks to be dropped when the node is told for the second time to stop. Those that block a thread, and the
+/// one that waits for the node's orderly end, take all of it.
+const LAST_MOMENT: Duration = Duration::from_millis(500);
+
+/// How a node came to its end.
+enum End {
+    Orderly,
+    /// Told twice to stop: nothing is given back, others take it over as after a crash.
+    AtOnce,
+}
 
 /// Runs a short command, which needs no more than one thread.
 pub(crate) fn block_on<T>(command: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
@@ -38,6 +48,7 @@ pub(crate) fn block_on<T>(command: impl Future<Output = Result<T, Failure>>) -> 
 pub(crate) fn serve(settings: &Settings, wish: &args::Serve) -> Result<(), Failure> {
     start_log(settings)?;
     let config = settings.executor()?;
+    let registry = known_tasks(settings, wish)?;
     let trace = match &wish.trace {
         Some(path) => {
             let bad = |error| Invalid::new("trace", format!("{}: {error}", path.display()));
@@ -48,24 +59,42 @@ pub(crate) fn serve(settings: &Settings, wish: &args::Serve) -> Result<(), Failu
     let threads = usize::try_from(config.slots).unwrap_or(usize::MAX).saturating_add(SPARE_THREADS);
     let runtime = runtime::Builder::new_multi_thread().enable_all().max_blocking_threads(threads).build();
     let runtime = runtime.map_err(no_runtime)?;
-    let served = runtime.block_on(run(settings, wish, config, trace));
+    let served = runtime.block_on(run(settings, wish, config, registry, trace));
+    if let Ok(End::AtOnce) = served {
+        // Not by `exit` alone, which would leave the programs of command tasks running.
+        runtime.shutdown_timeout(LAST_MOMENT);
+        std::process::exit(INTERRUPTED);
+    }
     // A blocking task that does not heed its stop sign must not keep the process: its job was given back.
     runtime.shutdown_background();
-    served
+    served.map(|_| ())
 }
 
-async fn run(settings: &Settings, wish: &args::Serve, config: Config, trace: Trace) -> Result<(), Failure> {
+fn known_tasks(settings: &Settings, wish: &args::Serve) -> Result<Registry, Failure> {
+    let mut registry = if wish.demo_tasks { demo::tasks().map_err(StartError::from)? } else { Registry::new() };
+    for command in settings.commands()? {
+        registry.add(command).map_err(|error| Failure::Input(error.to_string()))?;
+    }
+    Ok(registry)
+}
+
+async fn run(
+    settings: &Settings,
+    wish: &args::Serve,
+    config: Config,
+    registry: Registry,
+    trace: Trace,
+) -> Result<End, Failure> {
     let mut signals = Signals::new().map_err(|error| Failure::Other(format!("listening for signals: {error}")))?;
-    let registry = if wish.demo_tasks { demo::tasks().map_err(StartError::from)? } else { Registry::new() };
     let ready = ready_line(&config, settings.database(), &registry);
     let turnwise = tokio::select! {
         opened = settings.open() => opened?,
-        () = signals.next() => return Ok(()),
+        () = signals.next() => return Ok(End::Orderly),
     };
     let executor = turnwise.executor_with(config).registry(registry).trace(trace).build()?;
     tokio::select! {
         started = executor.start() => started?,
-        () = signals.next() => return Ok(()),
+        () = signals.next() => return Ok(End::Orderly),
     }
     // Whoever started the node may have stopped reading; that is no reason not to work.
     let _ = writeln!(io::stdout(), "{ready}").and_then(|()| io::stdout().flush());
@@ -75,14 +104,13 @@ async fn run(settings: &Settings, wish: &args::Serve, config: Config, trace: Tra
     }
     tokio::select! {
         () = executor.stop() => {}
-        // Jobs in hand are then given to others, as after a crash.
-        () = signals.next() => std::process::exit(INTERRUPTED),
+        () = signals.next() => return Ok(End::AtOnce),
     }
     let stale = executor.stats().stale;
     if stale > 0 {
         let _ = writeln!(io::stderr(), "refused {stale} stale settles");
     }
-    Ok(())
+    Ok(End::Orderly)
 }
 
 /// The one line on stdout; whoever starts nodes waits for it.
@@ -127,10 +155,11 @@ fn start_log(settings: &Settings) -> Result<(), Failure> {
     let filter = settings.log().unwrap_or("info");
     let filter: EnvFilter = filter.parse().map_err(|error| Invalid::new("log", format!("{filter:?}: {error}")))?;
     // The only subscriber of the process; a second one would be a mistake of ours, not of the user.
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(io::stderr)
-        .with_ansi(io::stderr().is_terminal())
+    let stderr = tracing_subscriber::fmt::layer().with_writer(io::stderr).with_ansi(io::stderr().is_terminal());
+    tracing_subscriber::registry()
+        .with(stderr.with_filter(filter))
+        // What tasks say goes to their jobs' logs too, however little of it stderr shows.
+        .with(JobLog::new().with_filter(LevelFilter::INFO))
         .init();
     Ok(())
 }

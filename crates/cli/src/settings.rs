@@ -14,11 +14,13 @@ use std::{
 use turnwise::{
     Config, Error, NodeName, QueueName, Turnwise,
     core::{Invalid, time::parse_span},
+    executor::task::AnyTask,
     store::Options,
 };
 
 use crate::{
     args::{Args, Command},
+    commands,
     error::Failure,
 };
 
@@ -72,6 +74,8 @@ impl Source {
 #[derive(Debug)]
 pub(crate) struct Settings {
     sources: Vec<Source>,
+    /// What the file has under `[tasks]`, and the file. Read by the node alone: a bad command keeps nobody from looking.
+    tasks: Option<(PathBuf, toml::Table)>,
 }
 
 impl Settings {
@@ -87,13 +91,24 @@ impl Settings {
             None => std::env::var_os("TURNWISE_CONFIG").filter(|path| !path.is_empty()).map(PathBuf::from),
         };
         let path = named.clone().unwrap_or_else(|| DEFAULT_FILE.into());
+        let mut tasks = None;
         match fs::read_to_string(&path) {
-            Ok(text) => sources.push(Source::File(path.clone(), from_file(&path, &text)?)),
+            Ok(text) => {
+                let (said, table) = from_file(&path, &text)?;
+                sources.push(Source::File(path.clone(), said));
+                tasks = Some((path, table));
+            }
             // Only a file that was asked for must be there.
             Err(error) if error.kind() == io::ErrorKind::NotFound && named.is_none() => {}
             Err(error) => return Err(Failure::Input(format!("config: {}: {error}", path.display()))),
         }
-        Ok(Self { sources })
+        Ok(Self { sources, tasks })
+    }
+
+    /// The tasks that are programs, all of them checked.
+    pub(crate) fn commands(&self) -> Result<Vec<AnyTask>, Failure> {
+        let Some((path, tasks)) = &self.tasks else { return Ok(Vec::new()) };
+        commands::read(tasks).map_err(|problem| Failure::Input(format!("{}: {problem}", path.display())))
     }
 
     pub(crate) fn database(&self) -> &str {
@@ -128,7 +143,7 @@ impl Settings {
         })
     }
 
-    fn options(&self) -> Result<Options, Failure> {
+    pub(crate) fn options(&self) -> Result<Options, Failure> {
         let mut options = Options::default();
         let retention = |text: &str| if text == "0" { Ok(Duration::ZERO) } else { parse_span("retention", text) };
         self.read("retention", &mut options.retention, retention)?;
@@ -239,13 +254,14 @@ fn from_variables(get: impl Fn(&str) -> Result<Option<String>, Failure>) -> Resu
     Ok(said)
 }
 
-fn from_file(path: &Path, text: &str) -> Result<Said, Failure> {
+/// What the file says, and its table of tasks.
+fn from_file(path: &Path, text: &str) -> Result<(Said, toml::Table), Failure> {
     let bad = |problem: String| Failure::Input(format!("{}: {problem}", path.display()));
     let file: toml::Table = text.parse().map_err(|error: toml::de::Error| {
         let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
         bad(format!("line {line}: {}", error.message()))
     })?;
-    let mut said = Said::new();
+    let (mut said, mut tasks) = (Said::new(), toml::Table::new());
     for (key, value) in &file {
         match (COMMON.into_iter().find(|known| known == key), value) {
             (Some(key), value) => {
@@ -255,11 +271,15 @@ fn from_file(path: &Path, text: &str) -> Result<Said, Failure> {
                 said.extend(from_executor(executor).map_err(bad)?);
                 None
             }
-            (None, _) if key == "executor" => return Err(bad("executor: must be a table".to_owned())),
+            (None, toml::Value::Table(table)) if key == "tasks" => {
+                tasks.clone_from(table);
+                None
+            }
+            (None, _) if key == "executor" || key == "tasks" => return Err(bad(format!("{key}: must be a table"))),
             (None, _) => return Err(bad(unknown(key, "", &COMMON))),
         };
     }
-    Ok(said)
+    Ok((said, tasks))
 }
 
 fn from_executor(table: &toml::Table) -> Result<Said, String> {
@@ -320,12 +340,14 @@ mod tests {
         let args = Args::try_parse_from([&["turnwise", "serve"], typed].concat()).unwrap();
         let get = |name: &str| Ok(variables.iter().find(|(key, _)| *key == name).map(|(_, text)| (*text).to_owned()));
         let path = Path::new("turnwise.toml");
+        let (said, tasks) = from_file(path, file)?;
         Ok(Settings {
             sources: vec![
                 Source::Flags(from_flags(&args)),
                 Source::Variables(from_variables(get)?),
-                Source::File(path.to_owned(), from_file(path, file)?),
+                Source::File(path.to_owned(), said),
             ],
+            tasks: Some((path.to_owned(), tasks)),
         })
     }
 
@@ -396,6 +418,17 @@ mod tests {
         assert!(file("slots = 1").starts_with("turnwise.toml: unknown key \"slots\"; it belongs under [executor]"));
         assert!(file("\n[executor\n").starts_with("turnwise.toml: line 2: "));
         assert!(file("[executor]\nqueues = 'mail'").starts_with("turnwise.toml: executor.queues: "));
+    }
+
+    #[test]
+    fn a_bad_command_is_refused_with_its_place_when_it_is_asked_for() {
+        let settings_of = |text| settings(&[], &[], text);
+        assert!(refusal(settings_of("tasks = 1")).starts_with("turnwise.toml: tasks: must be a table"));
+        let bad = settings_of("[tasks.mail]\ncommand = []").unwrap();
+        assert_eq!(refusal(bad.commands()), "turnwise.toml: tasks.mail: command: must name a program");
+        let good = settings_of("[tasks.mail]\ncommand = ['sendmail', '-t']").unwrap().commands().unwrap();
+        assert_eq!(good.iter().map(AnyTask::name).collect::<Vec<_>>(), ["mail"]);
+        assert!(settings_of("").unwrap().commands().unwrap().is_empty());
     }
 
     #[test]

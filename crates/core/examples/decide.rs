@@ -96,6 +96,7 @@ fn head(number: u64, group: &GroupName) -> JobHead {
         node: None,
         key: None,
         submitted_at: Timestamp::from_micros(1_700_000_000_000_000),
+        expires: None,
     }
 }
 

@@ -201,6 +201,12 @@ impl Backlog {
         Fence(i64::from(self.entries[slot as usize].fence))
     }
 
+    /// Only for a job that is in no heap.
+    pub(crate) fn set_kind(&mut self, slot: Slot, kind: u32) {
+        let entry = &mut self.entries[slot as usize];
+        entry.order = entry.order & SEQ_BITS | u64::from(kind) << 40;
+    }
+
     pub(crate) fn set_fence(&mut self, slot: Slot, fence: Fence) {
         self.entries[slot as usize].fence = u32::try_from(fence.0).unwrap_or(u32::MAX);
     }

@@ -9,6 +9,7 @@ use crate::{
     name::{GroupName, Invalid, KeyName, NodeName, QueueName, TaskName},
     node::Incarnation,
     retry::RetryPolicy,
+    terms::Terms,
     time::Timestamp,
 };
 
@@ -198,6 +199,16 @@ pub struct Counts {
     pub crashes: u32,
 }
 
+/// What a job does at a time: most have one step all their life; [`Outcome::Next`](crate::lifecycle::Outcome) goes on to
+/// another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    pub task: TaskName,
+    pub args: Json,
+    pub retry: RetryPolicy,
+    pub terms: Terms,
+}
+
 /// A job as it is submitted. All parts were checked when they were made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewJob {
@@ -212,6 +223,9 @@ pub struct NewJob {
     pub retry: RetryPolicy,
     /// Whose limit the job counts against, besides those of its queue and group.
     pub key: Option<KeyName>,
+    pub terms: Terms,
+    /// If it has not begun by then, it ends as failed.
+    pub expires: Option<Timestamp>,
 }
 
 impl NewJob {
@@ -226,6 +240,8 @@ impl NewJob {
             due: None,
             retry: RetryPolicy::default(),
             key: None,
+            terms: Terms::default(),
+            expires: None,
         }
     }
 }
@@ -241,6 +257,7 @@ pub struct Job {
     pub priority: Priority,
     pub retry: RetryPolicy,
     pub key: Option<KeyName>,
+    pub terms: Terms,
     pub state: State,
     pub counts: Counts,
     pub fence: Fence,
@@ -250,6 +267,9 @@ pub struct Job {
     pub result: Option<Json>,
     /// How the last run that failed, failed.
     pub error: Option<String>,
+    /// The same for all failures of that kind.
+    pub fingerprint: Option<String>,
+    pub expires_at: Option<Timestamp>,
     pub submitted_at: Timestamp,
     /// `None`: stuck until a person decides.
     pub due_at: Option<Timestamp>,
@@ -284,6 +304,8 @@ pub struct JobHead {
     pub key: Option<KeyName>,
     /// A job that is due no later than this has named no time of its own.
     pub submitted_at: Timestamp,
+    /// Set as long as it has not begun.
+    pub expires: Option<Timestamp>,
 }
 
 /// A job in the hands of a node: all it needs to run it and to decide what follows.
@@ -297,6 +319,7 @@ pub struct AssignedJob {
     pub group: GroupName,
     pub priority: Priority,
     pub retry: RetryPolicy,
+    pub terms: Terms,
     pub state: State,
     pub counts: Counts,
     pub cancel_requested: bool,

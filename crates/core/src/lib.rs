@@ -2,9 +2,11 @@
 //!
 //! # Life of a job
 //! [`name`], [`json`], [`time`] what may be said at the border → [`job`] what is asked for →
-//! [`scheduler`] who runs it where, asking [`turn`] whose turn it is and [`calendar`] what time it is → [`lifecycle`] what follows a run, asking
-//! [`retry`] how long to wait. [`node`] is who runs things; [`why`] explains what holds a job up.
+//! [`scheduler`] who runs it where, asking [`turn`] whose turn it is and [`calendar`] what time it is → [`lifecycle`]
+//! what follows a run, asking [`retry`] how long to wait and saying with [`failure`] what went wrong. [`story`] is what a
+//! job tells meanwhile; [`node`] is who runs things; [`why`] explains what holds a job up.
 
+pub mod failure;
 pub mod job;
 pub mod json;
 pub mod lifecycle;
@@ -12,6 +14,8 @@ pub mod name;
 pub mod node;
 pub mod retry;
 pub mod scheduler;
+pub mod story;
+pub mod terms;
 pub mod time;
 pub mod calendar;
 pub mod settings;
@@ -21,9 +25,11 @@ mod heap;
 mod backlog;
 pub mod why;
 
-pub use job::{Fence, Job, JobHead, JobId, NewJob, Priority, State};
+pub use failure::Failure;
+pub use job::{Fence, Job, JobHead, JobId, NewJob, Priority, State, Step};
 pub use json::Json;
 pub use name::{GroupName, Invalid, KeyName, NodeName, QueueName, TaskName};
 pub use node::{Incarnation, Node};
 pub use retry::RetryPolicy;
+pub use terms::Terms;
 pub use time::Timestamp;

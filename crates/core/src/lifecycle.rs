@@ -6,10 +6,12 @@
 use std::time::Duration;
 
 use crate::{
-    job::{AssignedJob, Counts, Fence, Job, State},
+    failure::Failure,
+    job::{AssignedJob, Counts, Fence, Job, State, Step},
     json::Json,
     retry::{RetryPolicy, Wait},
-    time::Timestamp,
+    terms::Terms,
+    time::{Timestamp, print_span},
 };
 
 /// A node died under a job this often: it is not bad luck any more.
@@ -18,18 +20,22 @@ pub const POISON_CRASHES: u32 = 3;
 pub const WATCHED_CRASHES: u32 = 1;
 /// After this many crashes a job runs alone on its node, so that its neighbours are not blamed.
 pub const ALONE_CRASHES: u32 = 2;
-/// Longest error text that is kept, in bytes.
-pub const MAX_ERROR_BYTES: usize = 8 * 1024;
 
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
     /// It did what was asked.
     Done { result: Option<Json> },
+    /// The same job goes on as another task, with that task's own retries; at once, or at the time given.
+    Next { step: Box<Step>, due: Option<Timestamp> },
     /// It failed and may be tried again.
-    Error(String),
+    Error(Failure),
+    /// The task panicked; tried again like any other error.
+    Panic(Failure),
+    /// It took longer than this; tried again like any other error.
+    TimedOut { limit: Duration },
     /// It failed for good.
-    Fail(String),
+    Fail(Failure),
     /// Not now: again after this long. Spends no attempt.
     Snooze { wait: Duration },
     /// It stopped because it was asked to.
@@ -49,6 +55,8 @@ pub enum Event {
     Ended(Outcome),
     /// The node that had it is lost.
     NodeLost,
+    /// The time to begin is over.
+    Expire,
     /// A person wants it stopped.
     Cancel,
     /// A person wants it run (again), now.
@@ -67,6 +75,11 @@ pub enum Target {
         due: Option<Timestamp>,
     },
     Waiting {
+        due: Timestamp,
+    },
+    /// It waits to go on with another step.
+    Next {
+        step: Box<Step>,
         due: Timestamp,
     },
     Finish {
@@ -95,13 +108,58 @@ impl End {
     }
 }
 
+/// How a run ended that is kept in the job's record of attempts: all but the last, if that went well, which the job
+/// itself tells. A snooze, an interruption and a cancel are no attempts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    Next,
+    Error,
+    Panic,
+    TimedOut,
+    Fail,
+    NodeLost,
+}
+
+impl Ending {
+    pub const ALL: [Ending; 6] = [Self::Next, Self::Error, Self::Panic, Self::TimedOut, Self::Fail, Self::NodeLost];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Next => "next",
+            Self::Error => "error",
+            Self::Panic => "panic",
+            Self::TimedOut => "timed out",
+            Self::Fail => "failed for good",
+            Self::NodeLost => "node lost",
+        }
+    }
+
+    /// Number in the database; never reuse one.
+    pub fn code(self) -> i16 {
+        match self {
+            Self::Next => 0,
+            Self::Error => 1,
+            Self::Panic => 2,
+            Self::TimedOut => 3,
+            Self::Fail => 4,
+            Self::NodeLost => 5,
+        }
+    }
+
+    pub fn from_code(code: i16) -> Option<Self> {
+        Self::ALL.into_iter().find(|ending| ending.code() == code)
+    }
+}
+
 /// A decision, ready to be written.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Transition {
     pub to: Target,
     pub counts: Counts,
     /// `Some` replaces the job's last error.
-    pub error: Option<String>,
+    pub error: Option<Failure>,
+    /// `Some`: the run that ended is written to the job's attempts, with the error.
+    pub ending: Option<Ending>,
 }
 
 impl Transition {
@@ -111,7 +169,7 @@ impl Transition {
             Target::Scheduled => State::Scheduled,
             Target::Running => State::Running,
             Target::Stuck { .. } => State::Stuck,
-            Target::Waiting { .. } => State::Waiting,
+            Target::Waiting { .. } | Target::Next { .. } => State::Waiting,
             Target::Finish { end, .. } => end.state(),
             Target::CancelRequested => from,
         }
@@ -133,21 +191,22 @@ pub struct Standing<'a> {
     pub state: State,
     pub counts: Counts,
     pub retry: &'a RetryPolicy,
+    pub terms: &'a Terms,
     pub cancel_requested: bool,
     pub fence: Fence,
 }
 
 impl<'a> From<&'a AssignedJob> for Standing<'a> {
     fn from(job: &'a AssignedJob) -> Self {
-        let AssignedJob { state, counts, retry, cancel_requested, fence, .. } = job;
-        Self { state: *state, counts: *counts, retry, cancel_requested: *cancel_requested, fence: *fence }
+        let AssignedJob { state, counts, retry, terms, cancel_requested, fence, .. } = job;
+        Self { state: *state, counts: *counts, retry, terms, cancel_requested: *cancel_requested, fence: *fence }
     }
 }
 
 impl<'a> From<&'a Job> for Standing<'a> {
     fn from(job: &'a Job) -> Self {
-        let Job { state, counts, retry, cancel_requested, fence, .. } = job;
-        Self { state: *state, counts: *counts, retry, cancel_requested: *cancel_requested, fence: *fence }
+        let Job { state, counts, retry, terms, cancel_requested, fence, .. } = job;
+        Self { state: *state, counts: *counts, retry, terms, cancel_requested: *cancel_requested, fence: *fence }
     }
 }
 
@@ -157,28 +216,32 @@ pub enum Kind {
     Assign,
     Start,
     Done,
+    Next,
     Error,
     Fail,
     Snooze,
     Stopped,
     Interrupted,
     NodeLost,
+    Expire,
     Cancel,
     Retry,
     GiveUp,
 }
 
 impl Kind {
-    pub const ALL: [Kind; 12] = [
+    pub const ALL: [Kind; 14] = [
         Kind::Assign,
         Kind::Start,
         Kind::Done,
+        Kind::Next,
         Kind::Error,
         Kind::Fail,
         Kind::Snooze,
         Kind::Stopped,
         Kind::Interrupted,
         Kind::NodeLost,
+        Kind::Expire,
         Kind::Cancel,
         Kind::Retry,
         Kind::GiveUp,
@@ -190,12 +253,14 @@ impl Kind {
             Kind::Assign => "assign",
             Kind::Start => "start",
             Kind::Done => "done",
+            Kind::Next => "next step",
             Kind::Error => "error",
             Kind::Fail => "fail for good",
             Kind::Snooze => "snooze",
             Kind::Stopped => "stopped on request",
             Kind::Interrupted => "interrupted",
             Kind::NodeLost => "node lost",
+            Kind::Expire => "expired",
             Kind::Cancel => "cancel (person)",
             Kind::Retry => "retry (person)",
             Kind::GiveUp => "fail (person)",
@@ -206,8 +271,11 @@ impl Kind {
         match self {
             Kind::Assign => "assigned",
             Kind::Start => "started",
-            Kind::Done | Kind::Error | Kind::Fail | Kind::Snooze | Kind::Stopped | Kind::Interrupted => "settled",
+            Kind::Done | Kind::Next | Kind::Error | Kind::Fail | Kind::Snooze | Kind::Stopped | Kind::Interrupted => {
+                "settled"
+            }
             Kind::NodeLost => "lost with its node",
+            Kind::Expire => "expired",
             Kind::Cancel => "cancelled",
             Kind::Retry => "retried",
             Kind::GiveUp => "failed",
@@ -221,12 +289,15 @@ impl Event {
             Event::Assign => Kind::Assign,
             Event::Start => Kind::Start,
             Event::Ended(Outcome::Done { .. }) => Kind::Done,
-            Event::Ended(Outcome::Error(_)) => Kind::Error,
+            Event::Ended(Outcome::Next { .. }) => Kind::Next,
+            // Whatever the trouble was, the same follows.
+            Event::Ended(Outcome::Error(_) | Outcome::Panic(_) | Outcome::TimedOut { .. }) => Kind::Error,
             Event::Ended(Outcome::Fail(_)) => Kind::Fail,
             Event::Ended(Outcome::Snooze { .. }) => Kind::Snooze,
             Event::Ended(Outcome::Cancelled) => Kind::Stopped,
             Event::Ended(Outcome::Interrupted) => Kind::Interrupted,
             Event::NodeLost => Kind::NodeLost,
+            Event::Expire => Kind::Expire,
             Event::Cancel => Kind::Cancel,
             Event::Retry => Kind::Retry,
             Event::GiveUp => Kind::GiveUp,
@@ -254,6 +325,7 @@ pub const MOVES: &[Move] = {
     &[
         row(Waiting, Assign, Scheduled, ""),
         row(Waiting, Cancel, Cancelled, ""),
+        row(Waiting, Expire, Failed, "it has not begun in time"),
         row(Stuck, Assign, Scheduled, "once it is due"),
         row(Stuck, Cancel, Cancelled, ""),
         row(Stuck, Retry, Waiting, "now, with fresh retries"),
@@ -261,8 +333,11 @@ pub const MOVES: &[Move] = {
         row(Scheduled, Start, Running, "if it is still going after a moment"),
         row(Scheduled, Done, Success, ""),
         row(Scheduled, Done, Cancelled, "a cancel was requested"),
+        row(Scheduled, Next, Waiting, "now or at the time it names, with the next step's retries"),
+        row(Scheduled, Next, Cancelled, "a cancel was requested"),
         row(Scheduled, Error, Stuck, "retries are left, or a person decides"),
         row(Scheduled, Error, Failed, "no retry is left"),
+        row(Scheduled, Error, Waiting, "no retry is left, and another step is to follow then"),
         row(Scheduled, Error, Cancelled, "a cancel was requested"),
         row(Scheduled, Fail, Failed, ""),
         row(Scheduled, Fail, Cancelled, "a cancel was requested"),
@@ -276,8 +351,11 @@ pub const MOVES: &[Move] = {
         row(Scheduled, Cancel, Scheduled, "the node is told"),
         row(Running, Done, Success, ""),
         row(Running, Done, Cancelled, "a cancel was requested"),
+        row(Running, Next, Waiting, "now or at the time it names, with the next step's retries"),
+        row(Running, Next, Cancelled, "a cancel was requested"),
         row(Running, Error, Stuck, "retries are left, or a person decides"),
         row(Running, Error, Failed, "no retry is left"),
+        row(Running, Error, Waiting, "no retry is left, and another step is to follow then"),
         row(Running, Error, Cancelled, "a cancel was requested"),
         row(Running, Fail, Failed, ""),
         row(Running, Fail, Cancelled, "a cancel was requested"),
@@ -324,51 +402,97 @@ fn hint(state: State, kind: Kind) -> &'static str {
 
 fn follow(job: &Standing<'_>, event: &Event, now: Timestamp, jitter: f64) -> Transition {
     let counts = job.counts;
-    let spent = Counts { attempt: counts.attempt + 1, ..counts };
-    let go = |to| Transition { to, counts, error: None };
-    let cancelled =
-        |counts, error| Transition { to: Target::Finish { end: End::Cancelled, result: None }, counts, error };
+    let go = |to| Transition { to, counts, error: None, ending: None };
     match event {
         Event::Assign => go(Target::Scheduled),
         Event::Start => go(Target::Running),
         Event::Cancel if job.state.assigned() => go(Target::CancelRequested),
-        Event::Cancel => cancelled(counts, None),
-        Event::Retry => Transition {
-            to: Target::Waiting { due: now },
-            counts: Counts { retry: 0, crashes: 0, ..counts },
-            error: None,
-        },
+        Event::Cancel => cancelled(counts),
+        Event::Retry => {
+            Transition { counts: Counts { retry: 0, crashes: 0, ..counts }, ..go(Target::Waiting { due: now }) }
+        }
         Event::GiveUp => go(Target::Finish { end: End::Failed, result: None }),
+        Event::Expire => failed(counts, Failure::new("expired: it had not begun in time"), None),
         // Whatever the run came to: once a cancel was confirmed, nobody may read `success` afterwards.
-        Event::Ended(Outcome::Interrupted) | Event::NodeLost if job.cancel_requested => cancelled(counts, None),
-        Event::Ended(Outcome::Error(error) | Outcome::Fail(error)) if job.cancel_requested => {
-            cancelled(spent, Some(keep(error)))
-        }
-        Event::Ended(_) if job.cancel_requested => cancelled(spent, None),
-        Event::Ended(Outcome::Cancelled) => cancelled(spent, None),
-        Event::Ended(Outcome::Done { result }) => {
-            Transition { to: Target::Finish { end: End::Success, result: result.clone() }, counts: spent, error: None }
-        }
-        Event::Ended(Outcome::Fail(error)) => failed(spent, keep(error)),
-        Event::Ended(Outcome::Error(error)) => retry_or_fail(job.retry, spent, keep(error), now, jitter),
-        Event::Ended(Outcome::Snooze { wait }) => go(Target::Waiting { due: now.plus(*wait) }),
-        Event::Ended(Outcome::Interrupted) => go(Target::Waiting { due: now }),
+        Event::NodeLost if job.cancel_requested => cancelled(counts),
         Event::NodeLost => after_node_loss(job, now),
+        Event::Ended(outcome) => after_run(job, outcome, now, jitter),
     }
 }
 
-fn failed(counts: Counts, error: String) -> Transition {
-    Transition { to: Target::Finish { end: End::Failed, result: None }, counts, error: Some(error) }
+fn after_run(job: &Standing<'_>, outcome: &Outcome, now: Timestamp, jitter: f64) -> Transition {
+    let counts = job.counts;
+    let spent = Counts { attempt: counts.attempt + 1, ..counts };
+    let wait = |counts, due| Transition { to: Target::Waiting { due }, counts, error: None, ending: None };
+    match (outcome, failure(outcome)) {
+        (Outcome::Interrupted, _) if job.cancel_requested => cancelled(counts),
+        (_, Some((ending, failure))) if job.cancel_requested => {
+            Transition { error: Some(failure), ending: Some(ending), ..cancelled(spent) }
+        }
+        (Outcome::Cancelled, _) => cancelled(spent),
+        (_, None) if job.cancel_requested => cancelled(spent),
+        (Outcome::Fail(_), Some((ending, failure))) => failed(spent, failure, Some(ending)),
+        (_, Some((ending, failure))) => retry_or_end(job, spent, ending, failure, now, jitter),
+        (Outcome::Next { step, due }, _) => next(spent, step, due.unwrap_or(now), Ending::Next, None),
+        (Outcome::Snooze { wait: span }, _) => wait(counts, now.plus(*span)),
+        (Outcome::Interrupted, _) => wait(counts, now),
+        (Outcome::Done { result }, _) => {
+            let to = Target::Finish { end: End::Success, result: result.clone() };
+            Transition { to, counts: spent, error: None, ending: None }
+        }
+        (Outcome::Error(_) | Outcome::Panic(_) | Outcome::TimedOut { .. } | Outcome::Fail(_), None) => {
+            unreachable!("these are failures")
+        }
+    }
 }
 
-fn retry_or_fail(policy: &RetryPolicy, spent: Counts, error: String, now: Timestamp, jitter: f64) -> Transition {
-    let due = match policy.wait(spent.retry, jitter) {
-        Wait::For(wait) => Some(now.plus(wait)),
-        Wait::ForAPerson => None,
-        Wait::NoMore => return failed(spent, error),
+/// What went wrong, if something did.
+fn failure(outcome: &Outcome) -> Option<(Ending, Failure)> {
+    Some(match outcome {
+        Outcome::Error(failure) => (Ending::Error, failure.clone()),
+        Outcome::Panic(failure) => (Ending::Panic, failure.clone()),
+        Outcome::Fail(failure) => (Ending::Fail, failure.clone()),
+        Outcome::TimedOut { limit } => {
+            (Ending::TimedOut, Failure::new(format!("timed out: it took longer than {}", print_span(*limit))))
+        }
+        Outcome::Done { .. }
+        | Outcome::Next { .. }
+        | Outcome::Snooze { .. }
+        | Outcome::Cancelled
+        | Outcome::Interrupted => return None,
+    })
+}
+
+fn cancelled(counts: Counts) -> Transition {
+    Transition { to: Target::Finish { end: End::Cancelled, result: None }, counts, error: None, ending: None }
+}
+
+fn failed(counts: Counts, error: Failure, ending: Option<Ending>) -> Transition {
+    Transition { to: Target::Finish { end: End::Failed, result: None }, counts, error: Some(error), ending }
+}
+
+/// The next step begins afresh: nothing is held against it yet.
+fn next(spent: Counts, step: &Step, due: Timestamp, ending: Ending, error: Option<Failure>) -> Transition {
+    let counts = Counts { retry: 0, crashes: 0, ..spent };
+    Transition { to: Target::Next { step: Box::new(step.clone()), due }, counts, error, ending: Some(ending) }
+}
+
+fn retry_or_end(
+    job: &Standing<'_>,
+    spent: Counts,
+    ending: Ending,
+    error: Failure,
+    now: Timestamp,
+    jitter: f64,
+) -> Transition {
+    let due = match (job.retry.wait(spent.retry, jitter), job.terms.on_exhausted()) {
+        (Wait::For(wait), _) => Some(now.plus(wait)),
+        (Wait::ForAPerson, _) => None,
+        (Wait::NoMore, Some(step)) => return next(spent, step, now, ending, Some(error)),
+        (Wait::NoMore, None) => return failed(spent, error, Some(ending)),
     };
     let counts = Counts { retry: spent.retry + 1, ..spent };
-    Transition { to: Target::Stuck { due }, counts, error: Some(error) }
+    Transition { to: Target::Stuck { due }, counts, error: Some(error), ending: Some(ending) }
 }
 
 /// A job that had certainly not begun is not blamed; one that has been blamed often enough is quarantined.
@@ -376,19 +500,11 @@ fn after_node_loss(job: &Standing<'_>, now: Timestamp) -> Transition {
     let innocent = job.state == State::Scheduled && job.counts.crashes >= WATCHED_CRASHES;
     let crashes = job.counts.crashes + u32::from(!innocent);
     let counts = Counts { crashes, ..job.counts };
+    let ending = (job.state == State::Running).then_some(Ending::NodeLost);
     if crashes >= POISON_CRASHES {
-        return failed(counts, format!("poison: its node died {crashes} times while it ran"));
+        return failed(counts, Failure::new(format!("poison: its node died {crashes} times while it ran")), ending);
     }
-    Transition { to: Target::Waiting { due: now }, counts, error: None }
-}
-
-/// The head of an error text: the first lines say what happened. A NUL byte fits in no database column.
-fn keep(error: &str) -> String {
-    let mut end = error.len().min(MAX_ERROR_BYTES);
-    while !error.is_char_boundary(end) {
-        end -= 1;
-    }
-    error[..end].replace('\0', "\u{fffd}")
+    Transition { to: Target::Waiting { due: now }, counts, error: None, ending }
 }
 
 #[cfg(test)]
@@ -401,6 +517,9 @@ mod tests {
     fn events() -> Vec<Event> {
         let ended = [
             Outcome::Done { result: None },
+            Outcome::Next { step: Box::new(step()), due: None },
+            Outcome::Panic("p".into()),
+            Outcome::TimedOut { limit: Duration::from_secs(1) },
             Outcome::Error("e".into()),
             Outcome::Fail("f".into()),
             Outcome::Snooze { wait: Duration::from_secs(1) },
@@ -409,12 +528,30 @@ mod tests {
         ];
         let mut events = vec![Event::Assign, Event::Start];
         events.extend(ended.map(Event::Ended));
-        events.extend([Event::NodeLost, Event::Cancel, Event::Retry, Event::GiveUp]);
+        events.extend([Event::NodeLost, Event::Expire, Event::Cancel, Event::Retry, Event::GiveUp]);
         events
     }
 
+    fn step() -> Step {
+        Step {
+            task: crate::name::TaskName::new("onward").unwrap(),
+            args: Json::null(),
+            retry: RetryPolicy::Manual,
+            terms: Terms::default(),
+        }
+    }
+
+    fn terms_that_go_on() -> Terms {
+        let mut terms = Terms::default();
+        terms.set_on_exhausted(step()).unwrap();
+        terms
+    }
+
+    static NO_TERMS: std::sync::LazyLock<Terms> = std::sync::LazyLock::new(Terms::default);
+
     fn standing(state: State, retry: &RetryPolicy, crashes: u32, cancel_requested: bool) -> Standing<'_> {
-        Standing { state, counts: Counts { crashes, ..Counts::default() }, retry, cancel_requested, fence: Fence(1) }
+        let counts = Counts { crashes, ..Counts::default() };
+        Standing { state, counts, retry, terms: &NO_TERMS, cancel_requested, fence: Fence(1) }
     }
 
     #[test]
@@ -431,14 +568,14 @@ mod tests {
     #[test]
     fn every_row_of_the_table_is_reached() {
         let mut reached = vec![false; MOVES.len()];
+        let (no_terms, onward) = (Terms::default(), terms_that_go_on());
         for state in State::ALL {
             for event in events() {
                 for policy in [RetryPolicy::Manual, RetryPolicy::None, RetryPolicy::default()] {
                     for crashes in [0, 2] {
-                        for cancel in [false, true] {
-                            let Ok(to) = decide(&standing(state, &policy, crashes, cancel), &event, NOW, 0.0) else {
-                                continue;
-                            };
+                        for (cancel, terms) in [(false, &no_terms), (true, &no_terms), (false, &onward)] {
+                            let job = Standing { terms, ..standing(state, &policy, crashes, cancel) };
+                            let Ok(to) = decide(&job, &event, NOW, 0.0) else { continue };
                             for (row, reached) in MOVES.iter().zip(&mut reached) {
                                 *reached |=
                                     row.state == state && row.event == event.kind() && row.to == to.state(state);
@@ -462,7 +599,7 @@ mod tests {
         job.counts = first.counts;
         let second = decide(&job, &Event::Ended(Outcome::Error("boom".into())), NOW, 0.0).unwrap();
         assert_eq!(second.state(State::Running), State::Failed);
-        assert_eq!(second.error.as_deref(), Some("boom"));
+        assert_eq!(second.error.unwrap().text(), "boom");
     }
 
     #[test]
@@ -504,14 +641,49 @@ mod tests {
         assert_eq!(innocent.counts.crashes, 2);
         let poison = decide(&standing(State::Running, &policy, 2, false), &Event::NodeLost, NOW, 0.0).unwrap();
         assert_eq!(poison.state(State::Running), State::Failed);
-        assert!(poison.error.unwrap().starts_with("poison"));
+        assert!(poison.error.unwrap().text().starts_with("poison"));
     }
 
     #[test]
-    fn a_long_or_strange_error_is_kept_within_bounds() {
-        let text = keep(&format!("{}é\0", "x".repeat(MAX_ERROR_BYTES - 1)));
-        assert!(text.len() <= MAX_ERROR_BYTES);
-        assert_eq!(keep("a\0b"), "a\u{fffd}b");
+    fn a_next_step_begins_with_fresh_retries_and_keeps_count_of_the_runs() {
+        let policy = RetryPolicy::default();
+        let mut job = standing(State::Running, &policy, 1, false);
+        job.counts = Counts { attempt: 3, retry: 2, crashes: 1 };
+        let event = Event::Ended(Outcome::Next { step: Box::new(step()), due: None });
+        let to = decide(&job, &event, NOW, 0.0).unwrap();
+        assert_eq!(to.to, Target::Next { step: Box::new(step()), due: NOW });
+        assert_eq!(to.counts, Counts { attempt: 4, retry: 0, crashes: 0 });
+        assert_eq!(to.ending, Some(Ending::Next));
+    }
+
+    #[test]
+    fn when_retries_run_out_the_job_goes_on_if_it_is_to() {
+        let (policy, terms) = (RetryPolicy::None, terms_that_go_on());
+        let job = Standing { terms: &terms, ..standing(State::Running, &policy, 0, false) };
+        for outcome in [Outcome::Error("boom".into()), Outcome::TimedOut { limit: Duration::from_secs(90) }] {
+            let to = decide(&job, &Event::Ended(outcome), NOW, 0.0).unwrap();
+            assert_eq!(to.to, Target::Next { step: Box::new(step()), due: NOW });
+            assert!(to.error.is_some() && to.ending.is_some());
+        }
+        let for_good = decide(&job, &Event::Ended(Outcome::Fail("no".into())), NOW, 0.0).unwrap();
+        assert_eq!(for_good.state(State::Running), State::Failed);
+    }
+
+    #[test]
+    fn what_went_wrong_is_kept_with_the_attempt() {
+        let policy = RetryPolicy::default();
+        let job = standing(State::Running, &policy, 0, false);
+        let timed_out = Event::Ended(Outcome::TimedOut { limit: Duration::from_secs(90) });
+        let to = decide(&job, &timed_out, NOW, 0.0).unwrap();
+        assert_eq!(
+            (to.ending, to.error.unwrap().text()),
+            (Some(Ending::TimedOut), "timed out: it took longer than 90s".into())
+        );
+        let panic = decide(&job, &Event::Ended(Outcome::Panic("panic: x".into())), NOW, 0.0).unwrap();
+        assert_eq!(panic.ending, Some(Ending::Panic));
+        for ending in Ending::ALL {
+            assert_eq!(Ending::from_code(ending.code()), Some(ending));
+        }
     }
 
     /// `docs/states.md` is this table in words. Run with `TURNWISE_BLESS=1` to write it anew.

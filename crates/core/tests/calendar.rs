@@ -104,7 +104,11 @@ fn a_job_that_has_begun_is_not_put_off_to_the_next_night() {
     table.tell(scheduled(Some(nightly())));
     let picks = table.tell(Input::Jobs(vec![submitted(1, noon())]));
     let retry = table.now.plus(Duration::from_secs(10));
-    table.settle(&picks[0], Duration::from_secs(1), Some(Rest { stuck: true, due: Some(retry), crashes: 0 }));
+    table.settle(
+        &picks[0],
+        Duration::from_secs(1),
+        Some(Rest { stuck: true, due: Some(retry), crashes: 0, next: None }),
+    );
     // Read again, as after a change of dispatchers: its time is its own.
     let stuck = JobHead { state: State::Stuck, due: Some(retry), fence: Fence(1), ..submitted(1, noon()) };
     let lost = JobHead { due: Some(noon()), fence: Fence(2), crashes: 1, ..submitted(2, noon()) };

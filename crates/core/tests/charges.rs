@@ -46,7 +46,7 @@ fn a_job_that_never_began_costs_its_group_nothing() {
         let group = usize::from(table.groups[&pick.job].group.as_str() == "b");
         if group == 0 && handed_back < 5 {
             handed_back += 1;
-            let waiting = Rest { stuck: false, due: Some(at(0)), crashes: 0 };
+            let waiting = Rest { stuck: false, due: Some(at(0)), crashes: 0, next: None };
             table.tell(settled(&pick, None, Some(waiting)));
         } else {
             runs[group] += 1;

@@ -43,13 +43,13 @@ fn a_serial_queue_runs_one_at_a_time_in_submission_order_whatever_the_group() {
 
 #[test]
 fn in_a_serial_queue_a_stuck_job_blocks_the_line_or_is_skipped_or_pauses_the_queue() {
-    let stuck = Rest { stuck: true, due: Some(at(100)), crashes: 0 };
+    let stuck = Rest { stuck: true, due: Some(at(100)), crashes: 0, next: None };
     let after_the_first_fails = |on_error| {
         let mut table = roomy();
         table.tell(serial(on_error));
         table.tell(Input::Jobs((1..=3).map(|n| head(n, "g")).collect()));
         let first = table.order[0].clone();
-        let next = table.settle(&first, Duration::from_secs(1), Some(stuck));
+        let next = table.settle(&first, Duration::from_secs(1), Some(stuck.clone()));
         (table, next)
     };
     let (mut table, next) = after_the_first_fails(OnError::Block);
@@ -349,12 +349,12 @@ proptest! {
                     if let Some(&id) = held.get(which % held.len().max(1)) {
                         let rest = match rest % 4 {
                             0 | 1 => None,
-                            2 => Some(Rest { stuck: true, due: Some(world.now.plus(Duration::from_secs(u64::from(rest) / 16))), crashes: 0 }),
-                            _ => Some(Rest { stuck: false, due: Some(world.now), crashes: 0 }),
+                            2 => Some(Rest { stuck: true, due: Some(world.now.plus(Duration::from_secs(u64::from(rest) / 16))), crashes: 0, next: None }),
+                            _ => Some(Rest { stuck: false, due: Some(world.now), crashes: 0, next: None }),
                         };
                         let row = world.rows.get_mut(&id).unwrap();
                         let fence = row.fence;
-                        match rest {
+                        match &rest {
                             Some(rest) => {
                                 row.state = if rest.stuck { State::Stuck } else { State::Waiting };
                                 row.due = rest.due;

@@ -158,7 +158,7 @@ fn older_news_does_not_undo_newer() {
     let pick = table.order[0].clone();
     // The row as it was before it was assigned, read late.
     assert!(table.tell(Input::Jobs(vec![head(1, "g")])).is_empty());
-    let rest = Rest { stuck: true, due: Some(at(50)), crashes: 0 };
+    let rest = Rest { stuck: true, due: Some(at(50)), crashes: 0, next: None };
     table.settle(&pick, Duration::from_secs(1), Some(rest));
     // The row as it was while it ran, read late.
     let late = JobHead { state: State::Running, fence: Fence(1), node: Some(pick.node), ..head(1, "g") };
@@ -340,11 +340,11 @@ proptest! {
                         let row = world.rows.get_mut(&id).unwrap();
                         let rest = match rest % 3 {
                             0 => None,
-                            1 => Some(Rest { stuck: true, due: Some(now.plus(Duration::from_secs(rest.into()))), crashes: 0 }),
-                            _ => Some(Rest { stuck: true, due: None, crashes: 0 }),
+                            1 => Some(Rest { stuck: true, due: Some(now.plus(Duration::from_secs(rest.into()))), crashes: 0, next: None }),
+                            _ => Some(Rest { stuck: true, due: None, crashes: 0, next: None }),
                         };
                         let fence = row.fence;
-                        match rest {
+                        match &rest {
                             Some(rest) => {
                                 row.state = State::Stuck;
                                 row.due = rest.due;

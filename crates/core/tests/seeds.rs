@@ -14,7 +14,7 @@ mod table;
 use table::{Table, at, head, node};
 
 fn stuck_at(seconds: u64) -> Option<Rest> {
-    Some(Rest { stuck: true, due: Some(at(seconds)), crashes: 0 })
+    Some(Rest { stuck: true, due: Some(at(seconds)), crashes: 0, next: None })
 }
 
 #[test]

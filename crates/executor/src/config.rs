@@ -26,6 +26,8 @@ pub struct Config {
     pub await_termination: Duration,
     /// How long a task may take to stop once it is asked to.
     pub cancel_grace: Duration,
+    /// Lines of a job's log that are kept; the oldest go first.
+    pub log_lines: u32,
     /// High and low in turn, within a group.
     pub scheme: Scheme,
     /// Whether this node may dispatch.
@@ -45,6 +47,7 @@ impl Config {
             wait_for_tasks_on_shutdown: true,
             await_termination: Duration::from_secs(30),
             cancel_grace: Duration::from_secs(10),
+            log_lines: turnwise_core::story::LOG_LINES,
             scheme: Scheme::default(),
             dispatch: true,
         }

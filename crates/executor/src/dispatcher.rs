@@ -10,7 +10,7 @@ use std::{
 
 use tokio::{sync::watch, time::Instant};
 use turnwise_core::{
-    Fence, GroupName, Incarnation, JobId, Node, QueueName, RetryPolicy, State, Timestamp,
+    Fence, GroupName, Incarnation, JobId, Node, QueueName, RetryPolicy, State, Terms, Timestamp,
     lifecycle::{self, Event, Standing},
     scheduler::{self, Input, Output, Pick, Reply, Rest, Scheduler},
     settings::{OnError, Pause, QueueSettings, Settings},
@@ -207,7 +207,8 @@ impl<'a> Dispatcher<'a> {
             self.write_pauses().await?;
             let told = self.life.take_told();
             if !told.is_empty() {
-                let trouble = |end: &&scheduler::Settled| end.failed || end.rest.is_some_and(|rest| rest.stuck);
+                let trouble =
+                    |end: &&scheduler::Settled| end.failed || end.rest.as_ref().is_some_and(|rest| rest.stuck);
                 self.note_trouble(told.iter().filter(trouble).map(|end| end.id));
                 self.act(Input::Settled(told)).await?;
             }
@@ -504,7 +505,7 @@ impl<'a> Dispatcher<'a> {
         if !self.caught_up || self.open.doubts(id, head.fence) {
             return None;
         }
-        let rest = Some(Rest { stuck: true, due: head.due, crashes: head.crashes });
+        let rest = Some(Rest { stuck: true, due: head.due, crashes: head.crashes, next: None });
         Some(scheduler::Settled { id, fence: head.fence, ran, rest, failed })
     }
 
@@ -649,6 +650,7 @@ impl<'a> Dispatcher<'a> {
         let from = lost.node.incarnation;
         tracing::warn!(node = %lost.node.name, jobs = lost.jobs.len(), "a node is lost; its jobs go back");
         let now = life.shared.clock.now();
+        let terms = Terms::default();
         let settlements: Vec<Settlement> = lost
             .jobs
             .iter()
@@ -657,6 +659,7 @@ impl<'a> Dispatcher<'a> {
                     state: held.state,
                     counts: held.counts,
                     retry: &RetryPolicy::None,
+                    terms: &terms,
                     cancel_requested: held.cancel_requested,
                     fence: held.fence,
                 };
@@ -667,6 +670,7 @@ impl<'a> Dispatcher<'a> {
                     fence: held.fence,
                     saw_cancel: held.cancel_requested,
                     to,
+                    noted: true,
                     started_at: None,
                     finished_at: None,
                 }

@@ -16,15 +16,19 @@ use crate::{
     chance::Chance,
     clock::DatabaseClock,
     config::Config,
+    ctx::{Ctx, States},
     dispatcher,
     event::{Event, EventKind, Events, Hub, Listener},
     host::Process,
+    middleware::{self, Inner, Middleware},
     node::{self, Floor},
+    notebook::StopSign,
+    outcome::Outcome,
+    panics,
     pulse::{self, Backoff},
     registry::{Registry, RegistryError},
     settle,
     shared::{Counters, Life, Shared, locked},
-    task::{States, StopSign},
     trace::{Record, Trace},
 };
 
@@ -69,6 +73,7 @@ pub struct Builder {
     config: Config,
     registry: Registry,
     states: States,
+    around: Vec<Middleware>,
     trace: Trace,
     chance: Chance,
     process: Process,
@@ -88,6 +93,7 @@ impl Builder {
             config,
             registry: Registry::new(),
             states: States::default(),
+            around: Vec::new(),
             trace: Trace::off(),
             chance: Chance::default(),
             process: Process::this(),
@@ -106,6 +112,30 @@ impl Builder {
     #[must_use]
     pub fn state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
         self.states.insert(Arc::new(value));
+        self
+    }
+
+    /// Goes around every task of this node: the first that is given is the outermost.
+    ///
+    /// ```
+    /// # use turnwise_executor::{Ctx, Inner, Outcome, executor::Builder};
+    /// async fn timed(ctx: Ctx, inner: Inner) -> Outcome {
+    ///     let began = std::time::Instant::now();
+    ///     let outcome = inner.run(ctx.clone()).await;
+    ///     ctx.log(format!("took {:?}", began.elapsed()));
+    ///     outcome
+    /// }
+    /// # fn example(builder: Builder) -> Builder {
+    /// builder.around(timed)
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn around<F, R>(mut self, middleware: F) -> Self
+    where
+        F: Fn(Ctx, Inner) -> R + Send + Sync + 'static,
+        R: Future<Output = Outcome> + Send + 'static,
+    {
+        self.around.push(middleware::boxed(middleware));
         self
     }
 
@@ -135,6 +165,7 @@ impl Builder {
 
     pub fn build(self) -> Result<Executor, StartError> {
         self.config.validate()?;
+        panics::listen();
         for task in self.registry.tasks() {
             if let Some(need) = task.needs().iter().find(|need| !self.states.has(need)) {
                 return Err(StartError::MissingState { task: task.name().to_owned(), need: need.name });
@@ -144,6 +175,7 @@ impl Builder {
             config: self.config,
             registry: self.registry,
             states: self.states,
+            around: self.around.into(),
             hub: Hub::default(),
             trace: self.trace,
             clock: DatabaseClock::new(),

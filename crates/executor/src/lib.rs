@@ -1,6 +1,7 @@
 //! The tokio shell around `turnwise_core`: it reads the store, asks core what to do, and does it.
 //!
-//! [`task`] what a job names → [`registry`] how it is found → [`config`] how a node is set up → [`executor`] post,
+//! [`task`] what a job names, [`ctx`] what it sees, [`outcome`] how it ends, [`command`] a program
+//! instead of Rust → [`registry`] how it is found → [`config`] how a node is set up → [`executor`] post,
 //! start, stop → `pulse` staying alive and taking the lead → `dispatcher` giving jobs to nodes → `node` running
 //! them → `settle` writing how they ended → [`event`] telling whoever listens, [`trace`] for the record.
 //!
@@ -9,13 +10,21 @@
 
 mod chance;
 mod clock;
+#[cfg(unix)]
+pub mod command;
 pub mod config;
 mod dispatcher;
 pub mod event;
+pub mod ctx;
 pub mod executor;
 mod host;
+pub mod middleware;
+pub mod joblog;
+mod notebook;
 mod node;
 mod pulse;
+pub mod outcome;
+mod panics;
 pub mod registry;
 mod seal;
 mod settle;
@@ -24,11 +33,17 @@ mod shared;
 pub mod task;
 pub mod trace;
 
+#[cfg(unix)]
+pub use command::CommandTask;
 pub use config::Config;
+pub use ctx::{Ctx, State};
 pub use event::{Event, EventKind, Events, Listener};
 pub use executor::{Executor, StartError, Stats};
+pub use joblog::JobLog;
+pub use middleware::Inner;
+pub use outcome::{Next, Outcome, TaskError};
 pub use registry::{DuplicateTask, Registry};
-pub use task::{Ctx, Outcome, State, Task};
+pub use task::Task;
 
 #[doc(hidden)]
 pub use host::Process;

@@ -1,19 +1,23 @@
 //! Running jobs: a worker per slot takes the next job, runs its task guarded, and passes on how it ended.
 
-use std::{panic::AssertUnwindSafe, sync::Arc, task::Poll};
+use std::{panic::AssertUnwindSafe, sync::Arc, task::Poll, time::Duration};
 
 use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 use tokio::{sync::oneshot, task::JoinSet};
 use turnwise_core::{
-    State,
+    Failure, State,
     job::AssignedJob,
     lifecycle::{Outcome, WATCHED_CRASHES},
 };
 
 use crate::{
+    ctx::Ctx,
     event::{Event, JobEvent},
+    joblog, middleware,
+    notebook::Run,
+    panics,
     shared::{Ended, Life, Outgoing, fence_number},
-    task::{Ctx, StopSign},
+    task::AnyTask,
     trace::Record,
 };
 
@@ -47,8 +51,8 @@ pub(crate) async fn work_until_over(life: &Arc<Life>, floor: &Floor) {
 
 async fn work(life: Arc<Life>) {
     let mut jobs = 0;
-    while let Some((job, stop)) = life.next_job().await {
-        run(&life, job, stop).await;
+    while let Some((job, run)) = life.next_job().await {
+        self::run(&life, job, run).await;
         jobs += 1;
         if jobs % JOBS_PER_TURN == 0 {
             tokio::task::yield_now().await;
@@ -56,75 +60,124 @@ async fn work(life: Arc<Life>) {
     }
 }
 
-async fn run(life: &Arc<Life>, job: Arc<AssignedJob>, stop: Arc<StopSign>) {
+async fn run(life: &Arc<Life>, job: Arc<AssignedJob>, run: Arc<Run>) {
     let Some(task) = life.shared.registry.get(&job.task) else {
         // Nobody here knows it: back it goes, visible, never failed.
-        return life.ended(Ended { job, outcome: Outcome::Interrupted, started_at: None, finished_at: None });
+        return life.ended(Ended::unbegun(job));
     };
-    if stop.is_up() {
+    if run.stop.is_up() {
         // Cancelled, or to be handed back, before it began: it does not begin.
-        return life.ended(Ended { job, outcome: Outcome::Interrupted, started_at: None, finished_at: None });
+        return life.ended(Ended::unbegun(job));
     }
     let watched = job.counts.crashes >= WATCHED_CRASHES && job.state != State::Running;
     if watched && !may_start(life, &job).await {
         return;
     }
     let started_at = life.shared.clock.now();
-    life.begun(&job, started_at);
+    let limit = job.terms.timeout().or_else(|| task.timeout().ok().flatten());
+    life.begun(&job, started_at, limit);
     life.trace(|| Record::Start { job: job.id, fence: fence_number(job.fence), task: job.task.to_string() });
     if life.shared.hub.listened_to() {
         life.shared.hub.tell(Event::Started(job_event(&job, job.counts.attempt + 1, None)));
     }
-    let ctx = Ctx { job: job.clone(), shared: life.shared.clone(), stop: stop.clone() };
-    // The call itself may panic too, before there is a future.
-    let outcome = match std::panic::catch_unwind(AssertUnwindSafe(|| task.run(ctx, &job.args))) {
-        Ok(running) => guarded(life, &job, AssertUnwindSafe(running).catch_unwind(), &stop).await,
-        Err(panic) => panicked(&*panic),
-    };
+    let ctx = Ctx { job: job.clone(), life: life.clone(), run: run.clone() };
+    let outcome = guarded(&ctx, task, limit).await;
+    if run.was_given_up() {
+        // It was settled without this run, which had not listened for too long.
+        life.returned();
+        return;
+    }
     let finished_at = life.shared.clock.now().max(started_at);
     if outcome != Outcome::Interrupted {
         life.trace(|| Record::Effect { job: job.id, fence: fence_number(job.fence) });
     }
-    life.ended(Ended { job, outcome, started_at: Some(started_at), finished_at: Some(finished_at) });
+    let (started_at, finished_at) = (Some(started_at), Some(finished_at));
+    life.ended(Ended { job, run: Some(run), outcome, started_at, finished_at });
 }
 
-/// Lets the task run until it ends or is asked to stop; then for as long as it may take for that.
-async fn guarded(
-    life: &Life,
-    job: &AssignedJob,
-    running: impl Future<Output = std::thread::Result<Outcome>>,
-    stop: &StopSign,
-) -> Outcome {
-    tokio::pin!(running);
-    if stop.is_up() && !life.cancel_wanted(job.id) {
-        return Outcome::Interrupted;
+/// Lets the task run, and cleans up after a run that was cut short.
+async fn guarded(ctx: &Ctx, task: &AnyTask, limit: Option<Duration>) -> Outcome {
+    let (outcome, cut) = run_until_cut(ctx, limit).await;
+    if cut {
+        clean_up(ctx, task).await;
     }
-    let ended = match futures_util::poll!(running.as_mut()) {
-        Poll::Ready(ended) => Some(ended),
-        // The sign comes first: a task that returns because of it must not be taken for one that is done.
-        Poll::Pending => tokio::select! {
-            biased;
-            () = stop.wait() => None,
-            ended = &mut running => Some(ended),
-        },
+    outcome
+}
+
+/// Runs the task until it ends, is asked to stop or has taken too long; then for as long as it may take to stop. Also says
+/// whether it was cut short, by a cancel or by its limit: it is dropped by then.
+async fn run_until_cut(ctx: &Ctx, limit: Option<Duration>) -> (Outcome, bool) {
+    let (life, run, job) = (&ctx.life, &ctx.run, &ctx.job);
+    // The call itself may panic too, before there is a future.
+    let running =
+        match std::panic::catch_unwind(AssertUnwindSafe(|| middleware::begin(&life.shared.around, ctx.clone()))) {
+            Ok(running) => running,
+            Err(panic) => return (panicked(&*panic), false),
+        };
+    let running = AssertUnwindSafe(joblog::heard(ctx, running)).catch_unwind();
+    tokio::pin!(running);
+    if run.stop.is_up() && !life.cancel_wanted(job.id) {
+        return (Outcome::Interrupted, false);
+    }
+    let said = |ended: std::thread::Result<crate::outcome::Outcome>| match ended {
+        Ok(outcome) => outcome.resolve(&life.shared.registry, life.shared.clock.now()),
+        Err(panic) => panicked(&*panic),
     };
-    let ended = match ended {
-        Some(ended) => ended,
+    if let Poll::Ready(ended) = futures_util::poll!(running.as_mut()) {
+        return (said(ended), false);
+    }
+    tokio::select! {
+        // The sign comes first: a task that returns because of it must not be taken for one that is done.
+        biased;
+        () = run.stop.wait() => {}
+        ended = &mut running => return (said(ended), false),
+        limit = over(limit) => {
+            // A blocking task sees the sign; any other is dropped here.
+            run.stop.raise();
+            return (Outcome::TimedOut { limit }, true);
+        }
+    }
+    match run.suspended() {
+        Some(wake) => (Outcome::Snooze { wait: wake.since(life.shared.clock.now()) }, false),
         None if life.cancel_wanted(job.id) => {
-            match tokio::time::timeout(life.shared.config.cancel_grace, running).await {
-                Ok(ended) => ended,
-                Err(_) => return Outcome::Cancelled,
-            }
+            let ended = tokio::time::timeout(life.shared.config.cancel_grace, running).await;
+            (ended.map_or(Outcome::Cancelled, said), true)
         }
         // The node stops or was declared lost, and there is no time left.
-        None => return Outcome::Interrupted,
-    };
-    ended.unwrap_or_else(|panic| panicked(&*panic))
+        None => (Outcome::Interrupted, false),
+    }
+}
+
+async fn over(limit: Option<Duration>) -> Duration {
+    match limit {
+        Some(limit) => {
+            tokio::time::sleep(limit).await;
+            limit
+        }
+        None => std::future::pending().await,
+    }
+}
+
+/// The task's own routine for a run that was cut short. It has the time a task has to stop, and its panic is its own.
+async fn clean_up(ctx: &Ctx, task: &AnyTask) {
+    let routine = AssertUnwindSafe(async { task.clean_up(ctx.clone(), &ctx.job.args).await }).catch_unwind();
+    match tokio::time::timeout(ctx.life.shared.config.cancel_grace, routine).await {
+        Ok(Ok(())) => {}
+        Ok(Err(panic)) => {
+            let (text, _) = panics::told(&*panic);
+            tracing::error!(job = %ctx.job.id, "the clean-up of task {} panicked: {text}", ctx.job.task);
+        }
+        Err(_) => tracing::error!(job = %ctx.job.id, "the clean-up of task {} took too long", ctx.job.task),
+    }
 }
 
 fn panicked(panic: &(dyn std::any::Any + Send)) -> Outcome {
-    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    Outcome::Error(format!("panic: {}", text.unwrap_or("(no text)")))
+    let (text, place) = panics::told(panic);
+    let failure = Failure::new(format!("panic: {text}"));
+    Outcome::Panic(match place {
+        Some(place) => failure.at(place),
+        None => failure,
+    })
 }
 
 /// A job under which a node has died is written down as running before it starts.

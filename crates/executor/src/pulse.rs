@@ -101,7 +101,7 @@ pub(crate) async fn beat(life: Arc<Life>, lead: watch::Sender<Option<Lead>>) {
             let _ = tokio::time::timeout(config.beat_interval(), life.term_ended()).await;
         }
         let sent = Instant::now();
-        let slots = if life.draining.is_up() { 0 } else { config.slots };
+        let slots = if life.draining.is_up() { 0 } else { life.slots() };
         let ask = Beat {
             node: life.incarnation,
             lease: config.lease,

@@ -54,10 +54,10 @@ impl Registry {
         Ok(self)
     }
 
-    fn add(&mut self, task: AnyTask) -> Result<(), RegistryError> {
+    pub fn add(&mut self, task: AnyTask) -> Result<(), RegistryError> {
         let invalid = |invalid| RegistryError::Invalid { task: task.name().to_owned(), invalid };
         let name = TaskName::new(task.name()).map_err(invalid)?;
-        task.retry().map_err(invalid)?;
+        task.check().map_err(invalid)?;
         if self.tasks.contains_key(&name) {
             return Err(DuplicateTask(task.name().to_owned()).into());
         }

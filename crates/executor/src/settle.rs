@@ -7,12 +7,12 @@ use std::{
 
 use tokio::{sync::oneshot, time::Instant};
 use turnwise_core::{
-    Fence, JobId,
+    Failure, Fence, JobId, Terms,
     job::AssignedJob,
     lifecycle::{self, Event, Outcome, Standing, Target},
     scheduler::{self, Rest},
 };
-use turnwise_store::{Author, BatchId, Load, Settle, Settled, Settlement, StoreError};
+use turnwise_store::{Author, BatchId, Load, Note, Settle, Settled, Settlement, StoreError};
 
 use crate::{
     event,
@@ -30,6 +30,9 @@ const SWEEP: Duration = Duration::from_millis(100);
 const BUFFERED: Duration = Duration::from_secs(1);
 /// But not more often than this: if nobody has, it comes straight back.
 const HAND_BACK_PAUSE: Duration = Duration::from_secs(10);
+
+/// A task that does not even listen this long after its time is given up.
+const DEAF: Duration = Duration::from_secs(2);
 
 /// Runs until the life is over and everything is written.
 pub(crate) async fn settle(life: Arc<Life>) {
@@ -61,6 +64,8 @@ pub(crate) async fn settle(life: Arc<Life>) {
                     write(&life, Vec::new(), done).await;
                 }
                 write_running(&life).await;
+                write_notes(&life, life.take_notes(), Vec::new()).await;
+                life.give_up_the_deaf(DEAF);
                 if handed_back.elapsed() >= HAND_BACK_PAUSE && life.hand_back(BUFFERED) > 0 {
                     handed_back = Instant::now();
                 }
@@ -90,6 +95,10 @@ impl Item {
 /// Writes the batch. One that the store cannot take as it is, is written in halves, until the one job that spoils it is
 /// alone; that one fails, and its neighbours are none the worse for it.
 async fn write(life: &Life, batch: Vec<Outgoing>, done: Vec<BatchId>) {
+    let batch = write_what_was_said(life, batch).await;
+    if batch.is_empty() && done.is_empty() {
+        return;
+    }
     let mut parts = vec![(batch, done)];
     while let Some((batch, done)) = parts.pop() {
         let told = life.term();
@@ -126,16 +135,90 @@ async fn write(life: &Life, batch: Vec<Outgoing>, done: Vec<BatchId>) {
 fn spoilt(mut alone: Vec<Outgoing>, error: &StoreError) -> Outgoing {
     match alone.pop().expect("one job is left") {
         Outgoing::Ended(ended) => {
-            let outcome = Outcome::Fail(format!("its end could not be stored: {error}"));
+            let outcome = Outcome::Fail(Failure::new(format!("{SPOILT}: {error}")));
             Outgoing::Ended(Ended { outcome, ..ended })
         }
-        begin => begin,
+        other => other,
     }
+}
+
+/// What a job failed for whose end cannot be stored.
+const SPOILT: &str = "its end could not be stored";
+
+/// Writes what runs have said before it is written how they ended, and the results of steps. Returns the ends.
+async fn write_what_was_said(life: &Life, batch: Vec<Outgoing>) -> Vec<Outgoing> {
+    let (mut ends, mut notes, mut waiting) = (Vec::with_capacity(batch.len()), Vec::new(), Vec::new());
+    for outgoing in batch {
+        match outgoing {
+            Outgoing::Step { job, step, heard } => {
+                waiting.push((notes.len(), heard));
+                let (job, fence) = (job.id, job.fence);
+                notes.push(Note { job, fence, progress: None, lines: Vec::new(), trim: false, steps: vec![step] });
+            }
+            Outgoing::Ended(ended) => {
+                let run = ended.run.as_ref();
+                notes.extend(run.and_then(|run| run.take_note(ended.job.id, ended.job.fence)));
+                ends.push(Outgoing::Ended(ended));
+            }
+            begin @ Outgoing::Begin { .. } => ends.push(begin),
+        }
+    }
+    write_notes(life, notes, waiting).await;
+    ends
+}
+
+/// Writes notes, and tells those who wait for theirs whether they may go on.
+async fn write_notes(life: &Life, notes: Vec<Note>, waiting: Vec<(usize, oneshot::Sender<bool>)>) {
+    if notes.is_empty() {
+        return;
+    }
+    let mut backoff = Backoff::default();
+    let mut replies = vec![Settled::Superseded; notes.len()];
+    // All of them in one call; one by one if the store cannot take one of them as it is.
+    let mut parts = vec![(0, notes.len())];
+    while let Some((from, to)) = parts.pop() {
+        match life.store.note(life.incarnation, notes[from..to].to_vec()).await {
+            Ok(told) => replies[from..to].copy_from_slice(&told),
+            Err(error) if error.is_transient() => {
+                if life.lost.load(Ordering::Acquire) || (life.shared.stop.is_up() && !life.in_contact()) {
+                    break;
+                }
+                tracing::warn!(%error, "could not write what jobs have said; trying again");
+                parts.push((from, to));
+                backoff.wait(&life.shared.chance).await;
+            }
+            Err(_) if to - from > 1 => parts.extend((from..to).rev().map(|at| (at, at + 1))),
+            Err(error) => tracing::error!(%error, job = %notes[from].job, "a note cannot be stored and is lost"),
+        }
+    }
+    for (at, heard) in waiting {
+        // A run that is gone does not mind.
+        let _ = heard.send(replies[at] == Settled::Applied);
+    }
+}
+
+/// The job's own terms; where its retries may run out and it does not say what then, what its task says.
+fn terms(life: &Life, job: &AssignedJob, outcome: &Outcome) -> Terms {
+    let mut terms = job.terms.clone();
+    let failed = matches!(outcome, Outcome::Error(_) | Outcome::Panic(_) | Outcome::TimedOut { .. });
+    if failed && terms.on_exhausted().is_none() {
+        let registry = &life.shared.registry;
+        let step = registry.get(&job.task).and_then(|task| {
+            let next = task.on_exhausted().ok()??;
+            let retry = registry.get(&next).and_then(|task| task.retry().ok()?).unwrap_or_default();
+            task.exhausted_step(&job.args, retry)
+        });
+        if let Some(step) = step {
+            terms.set_on_exhausted(step).expect("one step that none follows");
+        }
+    }
+    terms
 }
 
 /// Decides what follows each end. The decision is core's; only the numbers are put in here.
 fn decide(life: &Life, outgoing: Outgoing) -> (Item, Settlement) {
     match outgoing {
+        Outgoing::Step { .. } => unreachable!("steps were written before"),
         Outgoing::Begin { job, may_start } => {
             let settlement = start(life, &job, None);
             (Item::Begin { job, may_start }, settlement)
@@ -143,7 +226,8 @@ fn decide(life: &Life, outgoing: Outgoing) -> (Item, Settlement) {
         Outgoing::Ended(ended) => {
             let job = &ended.job;
             let cancel_requested = job.cancel_requested || life.cancel_wanted(job.id);
-            let standing = Standing { cancel_requested, ..Standing::from(&**job) };
+            let terms = terms(life, job, &ended.outcome);
+            let standing = Standing { cancel_requested, terms: &terms, ..Standing::from(&**job) };
             let to = lifecycle::decide(
                 &standing,
                 &Event::Ended(ended.outcome.clone()),
@@ -151,21 +235,30 @@ fn decide(life: &Life, outgoing: Outgoing) -> (Item, Settlement) {
                 life.shared.chance.random(),
             )
             .expect("an assigned job may end in every way");
-            let rest = match to.to {
-                Target::Stuck { due } => Some(Rest { stuck: true, due, crashes: to.counts.crashes }),
-                Target::Waiting { due } => Some(Rest { stuck: false, due: Some(due), crashes: to.counts.crashes }),
+            let crashes = to.counts.crashes;
+            let rest = match &to.to {
+                Target::Stuck { due } => Some(Rest { stuck: true, due: *due, crashes, next: None }),
+                Target::Waiting { due } => Some(Rest { stuck: false, due: Some(*due), crashes, next: None }),
+                Target::Next { step, due } => {
+                    Some(Rest { stuck: false, due: Some(*due), crashes, next: Some(step.task.clone()) })
+                }
                 _ => None,
             };
+            let noted = ended.run.as_ref().is_some_and(|run| run.noted())
+                || to.ending.is_some()
+                // An earlier run may have said something.
+                || job.fence > Fence(1);
             let settlement = Settlement {
                 job: job.id,
                 fence: job.fence,
                 saw_cancel: cancel_requested,
                 started_at: ended.started_at,
                 finished_at: ended.finished_at,
+                noted,
                 to,
             };
             let (attempt, state) = (settlement.to.counts.attempt, settlement.to.state(job.state));
-            let error = settlement.to.error.clone();
+            let error = settlement.to.error.as_ref().map(Failure::text);
             (Item::Ended { ended, attempt, state, rest, error }, settlement)
         }
     }
@@ -179,6 +272,7 @@ fn start(life: &Life, job: &AssignedJob, started_at: Option<turnwise_core::Times
         fence: job.fence,
         saw_cancel: true,
         to,
+        noted: false,
         started_at: Some(started_at.unwrap_or(now)),
         finished_at: None,
     }
@@ -220,7 +314,7 @@ async fn write_until_heard(life: &Life, settle: &Settle) -> Heard {
 }
 
 fn spoilt_already(settlement: &Settlement) -> bool {
-    settlement.to.error.as_ref().is_some_and(|error| error.starts_with("its end could not be stored"))
+    settlement.to.error.as_ref().is_some_and(|error| error.chain[0].starts_with(SPOILT))
 }
 
 fn finish(
@@ -308,6 +402,7 @@ pub(crate) async fn give_back_unknown(life: &Life) -> Result<(), StoreError> {
             fence: job.fence,
             saw_cancel: job.cancel_requested,
             to: to.expect("an assigned job may end in every way"),
+            noted: true,
             started_at: None,
             finished_at: None,
         });

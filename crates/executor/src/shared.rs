@@ -4,7 +4,7 @@ use std::{
     collections::{HashMap, HashSet, VecDeque},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -18,26 +18,31 @@ use turnwise_core::{
     job::AssignedJob,
     lifecycle::{Outcome, WATCHED_CRASHES},
     scheduler,
+    story::Finished,
 };
-use turnwise_store::{BatchId, Delivery, Epoch, Lineage, Store};
+use turnwise_store::{AskStory, BatchId, Delivery, Epoch, Lineage, Note, Store, StoreError};
 
 use crate::{
     chance::Chance,
     clock::DatabaseClock,
     config::Config,
+    ctx::States,
     event::Hub,
     host::Process,
+    middleware::Middleware,
+    notebook::{Run, StopSign},
+    pulse::Backoff,
     registry::Registry,
-    task::{States, StopSign},
     trace::{Line, Record, Trace},
 };
 
 /// The same for all lives of a node.
-#[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) registry: Registry,
     pub(crate) states: States,
+    /// What goes around every task, outermost first.
+    pub(crate) around: Arc<[Middleware]>,
     pub(crate) hub: Hub,
     pub(crate) trace: Trace,
     pub(crate) clock: DatabaseClock,
@@ -48,6 +53,12 @@ pub(crate) struct Shared {
     pub(crate) counters: Counters,
     /// The node shall stop.
     pub(crate) stop: StopSign,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("config", &self.config).finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug, Default)]
@@ -82,6 +93,8 @@ pub(crate) struct Life {
     pub(crate) unsure: AtomicBool,
     contact: Mutex<Contact>,
     idle: AtomicBool,
+    /// Slots whose tasks were given up and have not returned.
+    deaf: AtomicU32,
 }
 
 /// The jobs in this node's hands.
@@ -107,7 +120,7 @@ struct Desk {
 struct Held {
     job: Arc<AssignedJob>,
     batch: BatchId,
-    stop: Arc<StopSign>,
+    run: Arc<Run>,
     since: Instant,
     phase: Phase,
     cancel: bool,
@@ -123,6 +136,8 @@ enum Phase {
         since: Instant,
         started_at: Timestamp,
         written: bool,
+        /// How long it may take.
+        limit: Option<Duration>,
     },
     Ended,
 }
@@ -136,6 +151,12 @@ pub(crate) enum Outgoing {
         job: Arc<AssignedJob>,
         may_start: oneshot::Sender<bool>,
     },
+    /// A step is finished: write its result, then say whether the run may go on.
+    Step {
+        job: Arc<AssignedJob>,
+        step: Finished,
+        heard: oneshot::Sender<bool>,
+    },
 }
 
 /// Results and errors in one settlement, about.
@@ -145,7 +166,9 @@ impl Outgoing {
     fn bytes(&self) -> usize {
         match self {
             Outgoing::Ended(Ended { outcome: Outcome::Done { result: Some(result) }, .. }) => result.as_str().len(),
-            Outgoing::Ended(Ended { outcome: Outcome::Error(error) | Outcome::Fail(error), .. }) => error.len(),
+            Outgoing::Ended(Ended { outcome: Outcome::Next { step, .. }, .. }) => step.args.as_str().len(),
+            Outgoing::Step { step, .. } => step.result.as_str().len(),
+            // At most a few thousand bytes of error.
             _ => 0,
         }
     }
@@ -154,9 +177,18 @@ impl Outgoing {
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) job: Arc<AssignedJob>,
+    /// What the run has said and is not written yet.
+    pub(crate) run: Option<Arc<Run>>,
     pub(crate) outcome: Outcome,
     pub(crate) started_at: Option<Timestamp>,
     pub(crate) finished_at: Option<Timestamp>,
+}
+
+impl Ended {
+    /// A job that goes back without having begun.
+    pub(crate) fn unbegun(job: Arc<AssignedJob>) -> Self {
+        Self { job, run: None, outcome: Outcome::Interrupted, started_at: None, finished_at: None }
+    }
 }
 
 /// The dispatcher in this process, while it dispatches.
@@ -196,6 +228,7 @@ impl Life {
             unsure: AtomicBool::new(false),
             contact: Mutex::new(Contact { last: joined, since: joined }),
             idle: AtomicBool::new(false),
+            deaf: AtomicU32::new(0),
         }
     }
 
@@ -289,7 +322,7 @@ impl Life {
             for id in &delivery.cancel {
                 if let Some(held) = desk.held.get_mut(id) {
                     held.cancel = true;
-                    held.stop.raise();
+                    held.run.stop.raise();
                 }
             }
             if delivery.jobs.is_empty() {
@@ -309,7 +342,7 @@ impl Life {
     }
 
     /// The next job for a worker; `None` when the life is over.
-    pub(crate) async fn next_job(&self) -> Option<(Arc<AssignedJob>, Arc<StopSign>)> {
+    pub(crate) async fn next_job(&self) -> Option<(Arc<AssignedJob>, Arc<Run>)> {
         loop {
             let ready = self.ready.notified();
             tokio::pin!(ready);
@@ -334,13 +367,14 @@ impl Life {
     }
 
     /// The task begins.
-    pub(crate) fn begun(&self, job: &AssignedJob, started_at: Timestamp) {
+    pub(crate) fn begun(&self, job: &AssignedJob, started_at: Timestamp, limit: Option<Duration>) {
         if let Some(held) = self.desk().held_at(job.id, job.fence) {
             held.phase = Phase::Running {
                 since: Instant::now(),
                 started_at,
                 // A database that was failed over may hand a job out again that it knows to be running.
                 written: held.job.counts.crashes >= WATCHED_CRASHES || held.job.state == State::Running,
+                limit,
             };
         }
         self.idle.store(false, Ordering::Release);
@@ -406,7 +440,7 @@ impl Life {
     pub(crate) fn still_running(&self, moment: Duration) -> Vec<(Arc<AssignedJob>, Timestamp)> {
         let desk = self.desk();
         let unwritten = desk.held.values().filter_map(|held| match held.phase {
-            Phase::Running { since, started_at, written: false } if since.elapsed() >= moment => {
+            Phase::Running { since, started_at, written: false, .. } if since.elapsed() >= moment => {
                 Some((held.job.clone(), started_at))
             }
             _ => None,
@@ -421,6 +455,66 @@ impl Life {
             && let Phase::Running { written, .. } = &mut held.phase
         {
             *written = true;
+        }
+    }
+
+    /// What running jobs have said since the last time.
+    pub(crate) fn take_notes(&self) -> Vec<Note> {
+        let desk = self.desk();
+        let running = desk.held.values().filter(|held| matches!(held.phase, Phase::Running { .. }));
+        let mut notes: Vec<_> = running.filter_map(|held| held.run.take_note(held.job.id, held.job.fence)).collect();
+        notes.sort_unstable_by_key(|note| note.job);
+        notes
+    }
+
+    /// Gives up runs that have taken longer than they may and do not even listen: their tasks block the thread they run
+    /// on. They are settled as timed out; their slots are gone until they return.
+    pub(crate) fn give_up_the_deaf(&self, grace: Duration) {
+        let mut deaf = Vec::new();
+        for held in self.desk().held.values_mut() {
+            if let Phase::Running { since, started_at, limit: Some(limit), .. } = held.phase
+                && since.elapsed() > limit + grace
+            {
+                held.phase = Phase::Ended;
+                held.run.give_up();
+                deaf.push((held.job.clone(), held.run.clone(), started_at, limit));
+            }
+        }
+        deaf.sort_unstable_by_key(|(job, ..)| job.id);
+        for (job, run, started_at, limit) in deaf {
+            tracing::error!(job = %job.id, task = %job.task, "a task blocks its thread beyond its time; it is given up");
+            self.deaf.fetch_add(1, Ordering::AcqRel);
+            let finished_at = Some(self.shared.clock.now().max(started_at));
+            let outcome = Outcome::TimedOut { limit };
+            self.send(Outgoing::Ended(Ended {
+                job,
+                run: Some(run),
+                outcome,
+                started_at: Some(started_at),
+                finished_at,
+            }));
+        }
+    }
+
+    /// A run that was given up has returned: its slot is there again.
+    pub(crate) fn returned(&self) {
+        self.deaf.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Slots that can take work.
+    pub(crate) fn slots(&self) -> u32 {
+        self.shared.config.slots.saturating_sub(self.deaf.load(Ordering::Acquire))
+    }
+
+    /// Results of finished steps, as earlier runs have left them.
+    pub(crate) async fn read_steps(&self, job: JobId) -> Result<Vec<Finished>, StoreError> {
+        let mut backoff = Backoff::default();
+        loop {
+            match self.store.story(AskStory { job, after: None, lines: 0 }).await {
+                Ok(story) => return Ok(story.steps),
+                Err(error) if error.is_transient() && !self.over.is_up() => backoff.wait(&self.shared.chance).await,
+                Err(error) => return Err(error),
+            }
         }
     }
 
@@ -439,7 +533,7 @@ impl Life {
         drop(desk);
         let count = back.len();
         for job in back {
-            self.ended(Ended { job, outcome: Outcome::Interrupted, started_at: None, finished_at: None });
+            self.ended(Ended::unbegun(job));
         }
         count
     }
@@ -449,7 +543,7 @@ impl Life {
         let desk = self.desk();
         let mut held: Vec<_> = desk.held.iter().collect();
         held.sort_unstable_by_key(|(id, _)| **id);
-        held.into_iter().for_each(|(_, held)| held.stop.raise());
+        held.into_iter().for_each(|(_, held)| held.run.stop.raise());
     }
 
     pub(crate) fn held(&self) -> usize {
@@ -549,20 +643,20 @@ impl Desk {
                 }
                 if of_another_lineage {
                     // What it does was taken back with the commit that asked for it.
-                    held.stop.raise();
+                    held.run.stop.raise();
                     self.buffer.retain(|buffered| *buffered != job.id);
                 }
                 // Else it came back before its last settle here was noted.
                 self.release(job.id, fence);
             }
-            let stop = Arc::new(StopSign::default());
+            let run = Arc::new(Run::default());
             if job.cancel_requested {
-                stop.raise();
+                run.stop.raise();
             }
             let cancel = job.cancel_requested;
             let id = job.id;
             let (lineage, phase) = (self.lineage, Phase::Buffered);
-            self.held.insert(id, Held { job: Arc::new(job), batch, stop, since, phase, cancel, lineage });
+            self.held.insert(id, Held { job: Arc::new(job), batch, run, since, phase, cancel, lineage });
             self.buffer.push_back(id);
             count += 1;
         }
@@ -575,10 +669,10 @@ impl Desk {
         count
     }
 
-    fn pop(&mut self) -> Option<(Arc<AssignedJob>, Arc<StopSign>)> {
+    fn pop(&mut self) -> Option<(Arc<AssignedJob>, Arc<Run>)> {
         while let Some(id) = self.buffer.pop_front() {
             if let Some(held) = self.held.get(&id) {
-                return Some((held.job.clone(), held.stop.clone()));
+                return Some((held.job.clone(), held.run.clone()));
             }
         }
         None

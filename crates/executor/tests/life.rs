@@ -532,6 +532,16 @@ impl Store for Picky {
     ) -> turnwise_store::Result<Vec<turnwise_store::Delivery>> {
         self.0.assignments(node, known).await
     }
+    async fn note(
+        &self,
+        node: Incarnation,
+        notes: Vec<turnwise_store::Note>,
+    ) -> turnwise_store::Result<Vec<turnwise_store::Settled>> {
+        self.0.note(node, notes).await
+    }
+    async fn story(&self, ask: turnwise_store::AskStory) -> turnwise_store::Result<turnwise_core::story::Story> {
+        self.0.story(ask).await
+    }
     async fn lost_nodes(&self, ask: turnwise_store::AskLost) -> turnwise_store::Result<Vec<turnwise_store::LostNode>> {
         self.0.lost_nodes(ask).await
     }

@@ -24,7 +24,11 @@ use syn::{
 ///   to the executor, `Ctx` the run's context; both in any order.
 /// - It returns nothing, a value that serde can write (kept as the job's result), an `Outcome`, or a `Result` of these.
 /// - A function that is not async runs on a thread where it may block.
-/// - `retry = "…"` is the policy of jobs made with `.job(…)`; `register = false` keeps it out of the collected registry.
+/// - `retry = "…"` is the policy of jobs made with `.job(…)`; `timeout = "30s"` how long a run may take.
+/// - `on_exhausted = "TASK"`: when the retries run out, the job goes on as that task, with the same arguments.
+/// - `clean_up = FUNCTION`: called when a run was cancelled or has taken too long, once it has stopped: an async function
+///   of `Ctx` and the arguments.
+/// - `register = false` keeps it out of the collected registry.
 #[proc_macro_attribute]
 pub fn task(attribute: TokenStream, item: TokenStream) -> TokenStream {
     let options = parse_macro_input!(attribute as Options);
@@ -35,6 +39,9 @@ pub fn task(attribute: TokenStream, item: TokenStream) -> TokenStream {
 struct Options {
     name: LitStr,
     retry: Option<LitStr>,
+    timeout: Option<LitStr>,
+    on_exhausted: Option<LitStr>,
+    clean_up: Option<syn::Path>,
     register: bool,
 }
 
@@ -43,17 +50,28 @@ impl Parse for Options {
         let name = input
             .parse::<LitStr>()
             .map_err(|error| syn::Error::new(error.span(), "write the task's name: #[task(\"NAME\")]"))?;
-        let mut options = Self { name, retry: None, register: true };
+        let mut options = Self { name, retry: None, timeout: None, on_exhausted: None, clean_up: None, register: true };
         if input.is_empty() {
             return Ok(options);
         }
         input.parse::<Token![,]>()?;
         for meta in Punctuated::<Meta, Token![,]>::parse_terminated(input)? {
             let Meta::NameValue(pair) = &meta else { return Err(unknown(&meta)) };
-            let Expr::Lit(ExprLit { lit, .. }) = &pair.value else { return Err(unknown(&meta)) };
-            match (pair.path.get_ident().map(Ident::to_string).as_deref(), lit) {
-                (Some("retry"), Lit::Str(policy)) => options.retry = Some(policy.clone()),
-                (Some("register"), Lit::Bool(register)) => options.register = register.value,
+            let option = pair.path.get_ident().map(Ident::to_string);
+            match (option.as_deref(), &pair.value) {
+                (Some("retry"), Expr::Lit(ExprLit { lit: Lit::Str(policy), .. })) => {
+                    options.retry = Some(policy.clone())
+                }
+                (Some("timeout"), Expr::Lit(ExprLit { lit: Lit::Str(limit), .. })) => {
+                    options.timeout = Some(limit.clone())
+                }
+                (Some("on_exhausted"), Expr::Lit(ExprLit { lit: Lit::Str(task), .. })) => {
+                    options.on_exhausted = Some(task.clone());
+                }
+                (Some("clean_up"), Expr::Path(function)) => options.clean_up = Some(function.path.clone()),
+                (Some("register"), Expr::Lit(ExprLit { lit: Lit::Bool(register), .. })) => {
+                    options.register = register.value;
+                }
                 _ => return Err(unknown(&meta)),
             }
         }
@@ -62,7 +80,10 @@ impl Parse for Options {
 }
 
 fn unknown(meta: &Meta) -> syn::Error {
-    syn::Error::new(meta.span(), "known options: retry = \"durations:10s,20s\", register = false")
+    syn::Error::new(
+        meta.span(),
+        "known options: retry = \"durations:10s,20s\", timeout = \"30s\", on_exhausted = \"TASK\", clean_up = function, register = false",
+    )
 }
 
 /// What a parameter of the function is filled with.
@@ -73,7 +94,7 @@ enum Parameter {
 }
 
 fn expand(options: Options, function: ItemFn) -> syn::Result<Tokens> {
-    let Options { name, retry, register } = options;
+    let Options { name, retry, timeout, on_exhausted, clean_up, register } = options;
     if name.value().is_empty() {
         return Err(syn::Error::new(name.span(), "a task's name must not be empty"));
     }
@@ -125,10 +146,18 @@ fn expand(options: Options, function: ItemFn) -> syn::Result<Tokens> {
             inside.blocking(move || #convert(#call)).await
         }),
     };
-    let retry = match retry {
-        Some(policy) => quote!(::core::option::Option::Some(#policy)),
+    let optional = |text: Option<LitStr>| match text {
+        Some(text) => quote!(::core::option::Option::Some(#text)),
         None => quote!(::core::option::Option::None),
     };
+    let (retry, timeout, on_exhausted) = (optional(retry), optional(timeout), optional(on_exhausted));
+    let clean_up = clean_up.map(|function| {
+        quote! {
+            async fn clean_up(&self, ctx: ::turnwise::Ctx, args: Self::Args) {
+                #function(ctx, args).await;
+            }
+        }
+    });
     let registered = register.then(|| {
         quote! {
             ::turnwise::executor::inventory::submit! {
@@ -156,6 +185,16 @@ fn expand(options: Options, function: ItemFn) -> syn::Result<Tokens> {
             fn retry(&self) -> ::core::option::Option<&'static str> {
                 #retry
             }
+
+            fn timeout(&self) -> ::core::option::Option<&'static str> {
+                #timeout
+            }
+
+            fn on_exhausted(&self) -> ::core::option::Option<&'static str> {
+                #on_exhausted
+            }
+
+            #clean_up
 
             fn needs(&self) -> ::std::vec::Vec<::turnwise::executor::task::Need> {
                 ::std::vec![#(::turnwise::executor::task::Need::of::<#states>()),*]

@@ -20,7 +20,8 @@ with lead as materialized (
        and pick.node in (select incarnation from there)
     returning job.id, job.fence, job.node, job.state, job.attempt, job.retries, job.crashes, job.cancel_requested,
               job.submitted_at, job.priority, job.task, job.queue, job.grp, job.retry,
-              case when job.node = $1 then job.args end as args, pick.rank
+              case when job.node = $1 then job.args end as args,
+              case when job.node = $1 then job.terms end as terms, pick.rank
 ), delivered as (
     insert into turnwise.assignment (node, batch, jobs)
     select node, $3, array_agg(id order by rank) from taken group by node
@@ -30,6 +31,6 @@ with lead as materialized (
 )
 select exists (select from lead) and (select count(*) from rung) >= 0 as leading,
        id, fence, node = $1 as mine, state, attempt, retries, crashes, cancel_requested, submitted_at, priority,
-       task, queue, grp, retry, args
+       task, queue, grp, retry, args, terms
   from (values (true)) as always
   left join taken on true

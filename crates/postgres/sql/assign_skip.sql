@@ -29,9 +29,9 @@ with lead as materialized (
 )
 select exists (select from lead) and (select count(*) from rung) >= 0 as leading,
        id, fence, node = $1 as mine, state, attempt, retries, crashes, cancel_requested, submitted_at, priority,
-       mine.task, mine.queue, mine.grp, mine.retry, mine.args
+       mine.task, mine.queue, mine.grp, mine.retry, mine.args, mine.terms
   from (values (true)) as always
   left join taken on true
   left join lateral (
-       select taken.task, taken.queue, taken.grp, taken.retry, taken.args where taken.node = $1
+       select taken.task, taken.queue, taken.grp, taken.retry, taken.args, taken.terms where taken.node = $1
   ) as mine on true

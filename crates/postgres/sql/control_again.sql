@@ -1,20 +1,23 @@
 -- control_again.sql: bring finished jobs back by a person's decision, each guarded by the state and fence the person saw.
--- They are news: a new number and a new transaction.
+-- They are news: a new number and a new transaction. A person who has a job run again does not mean the old time to
+-- begin.
 -- Locks: the history rows, in id order; the new job rows. Index: primary keys.
 with back as (
     delete from turnwise.history
      using unnest($1::uuid[], $2::bigint[], $3::smallint[], $4::smallint[], $5::int[], $6::int[], $7::int[], $8::text[],
-                  $9::timestamptz[])
-           as t (id, fence, seen_state, to_state, to_attempt, to_retries, to_crashes, to_error, due)
+                  $9::text[], $10::timestamptz[])
+           as t (id, fence, seen_state, to_state, to_attempt, to_retries, to_crashes, to_error, to_fingerprint, due)
      where history.id = t.id and history.fence = t.fence and history.state = t.seen_state
-    returning history.*, t.to_state, t.to_attempt, t.to_retries, t.to_crashes, t.to_error, t.due
+    returning history.*, t.to_state, t.to_attempt, t.to_retries, t.to_crashes, t.to_error,
+              t.to_fingerprint, t.due
 ), stored as (
     insert into turnwise.job (
            id, task, queue, grp, priority, args, retry, state, attempt, retries, crashes, fence, cancel_requested, error,
-           submitted_at, due_at, assigned_at, started_at, finished_at, key)
+           submitted_at, due_at, assigned_at, started_at, finished_at, key, terms, expires_at, fingerprint)
     select id, task, queue, grp, priority, args, retry, to_state, to_attempt, to_retries, to_crashes, fence,
            cancel_requested and to_state <> 0, coalesce(to_error, error), submitted_at, due, assigned_at, started_at,
-           finished_at, key
+           finished_at, key, terms, case when to_state <> 0 then expires_at end,
+           coalesce(to_fingerprint, fingerprint)
       from back
      order by id
     returning id

@@ -2,19 +2,23 @@
 -- Locks: the job rows, in id order. Index: primary keys.
 with gone as (
     delete from turnwise.job
-     using unnest($1::uuid[], $2::bigint[], $3::smallint[], $4::smallint[], $5::int[], $6::int[], $7::int[], $8::text[])
-           as t (id, fence, seen_state, end_state, end_attempt, end_retries, end_crashes, end_error)
+     using unnest($1::uuid[], $2::bigint[], $3::smallint[], $4::smallint[], $5::int[], $6::int[], $7::int[], $8::text[],
+                  $9::text[])
+           as t (id, fence, seen_state, end_state, end_attempt, end_retries, end_crashes, end_error,
+                 end_fingerprint)
      where job.id = t.id and job.fence = t.fence and job.state = t.seen_state
-    returning job.*, t.end_state, t.end_attempt, t.end_retries, t.end_crashes, t.end_error
+    returning job.*, t.end_state, t.end_attempt, t.end_retries, t.end_crashes, t.end_error, t.end_fingerprint
 ), kept as (
     insert into turnwise.history (
            id, seq, task, queue, grp, priority, args, retry, state, attempt, retries, crashes, fence, cancel_requested,
-           error, submitted_at, due_at, assigned_at, started_at, finished_at, ended_at, key)
+           error, submitted_at, due_at, assigned_at, started_at, finished_at, ended_at, key, terms,
+           expires_at, fingerprint)
     select id, seq, task, queue, grp, priority, args, retry, end_state, end_attempt, end_retries, end_crashes,
            fence, cancel_requested, coalesce(end_error, error), submitted_at, due_at, assigned_at, started_at,
-           coalesce(finished_at, turnwise.now()), turnwise.now(), key
+           coalesce(finished_at, turnwise.now()), turnwise.now(), key, terms, expires_at,
+           coalesce(end_fingerprint, fingerprint)
       from gone
-     where $9::boolean
+     where $10::boolean
     on conflict (id) do nothing
 ), told as (
     insert into turnwise.change (jobs, ran)

@@ -7,12 +7,13 @@ with moved as (
            retries = t.to_retries,
            crashes = t.to_crashes,
            error = coalesce(t.to_error, job.error),
+           fingerprint = coalesce(t.to_fingerprint, job.fingerprint),
            due_at = t.due,
            node = null,
            cancel_requested = job.cancel_requested and t.to_state <> 0
       from unnest($1::uuid[], $2::bigint[], $3::smallint[], $4::smallint[], $5::int[], $6::int[], $7::int[], $8::text[],
-                  $9::timestamptz[])
-           as t (id, fence, seen_state, to_state, to_attempt, to_retries, to_crashes, to_error, due)
+                  $9::text[], $10::timestamptz[])
+           as t (id, fence, seen_state, to_state, to_attempt, to_retries, to_crashes, to_error, to_fingerprint, due)
      where job.id = t.id and job.fence = t.fence and job.state = t.seen_state
     returning job.id
 ), told as (

@@ -1,17 +1,18 @@
 -- enqueue.sql: store new jobs, in submission order; the reply names those that were not there before.
 -- Binds: $1 uuid[] ids, $2 text[] tasks, $3 text[] arguments (JSON), $4 text[] queues, $5 text[] groups,
 -- $6 smallint[] priorities, $7 text[] due times (RFC 3339; null = now), $8 text[] retry policies (null = the default),
--- $9 text[] limit keys (null = none).
+-- $9 text[] limit keys (null = none), $10 text[] terms (null = none), $11 text[] times to begin by (RFC 3339; null =
+-- none). Where one of the last two is shorter than the others, the rest is null.
 -- A new job of a group that is full (memo kind 6) fails the statement with TW001; nobody is looked up while none is.
 -- Locks: the new rows only. Index: the primary keys of job, history and memo; "offset 0" keeps the look into history a
 -- look by key for each row, whatever the planner believes of the table's size.
 with stored as (
-    insert into turnwise.job (id, task, args, queue, grp, priority, due_at, retry, key)
+    insert into turnwise.job (id, task, args, queue, grp, priority, due_at, retry, key, terms, expires_at)
     select t.id, t.task, t.args::json, t.queue, t.grp, t.priority, coalesce(t.due::timestamptz, turnwise.now()),
-           t.retry, t.key
+           t.retry, t.key, t.terms, t.expires::timestamptz
       from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::smallint[], $7::text[], $8::text[],
-                  $9::text[])
-           with ordinality as t (id, task, args, queue, grp, priority, due, retry, key, n)
+                  $9::text[], $10::text[], $11::text[])
+           with ordinality as t (id, task, args, queue, grp, priority, due, retry, key, terms, expires, n)
      where not exists (select from turnwise.history where history.id = t.id offset 0)
      order by t.n
     on conflict (id) do nothing

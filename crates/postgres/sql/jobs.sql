@@ -2,7 +2,7 @@
 -- One statement, so that a job on its way to history is told once. Locks: nothing. Index: primary keys, backwards.
 (select job.id, task, queue, grp, priority, args, retry, state, attempt, retries, crashes, fence, cancel_requested,
         node.name as node_name, null::json as result, error, submitted_at, due_at, assigned_at, started_at, finished_at,
-        key
+        key, terms, fingerprint, expires_at
    from turnwise.job
    left join turnwise.node on node.incarnation = job.node
   where (cardinality($1::smallint[]) = 0 or state = any ($1))
@@ -14,7 +14,7 @@
  union all
 (select id, task, queue, grp, priority, args, retry, state, attempt, retries, crashes, fence, cancel_requested,
         node_name, result, error, submitted_at, due_at, assigned_at, started_at, finished_at,
-        key
+        key, terms, fingerprint, expires_at
    from turnwise.history
   where (cardinality($1::smallint[]) = 0 or state = any ($1))
     and ($2::text is null or queue = $2)

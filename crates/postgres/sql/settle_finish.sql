@@ -5,19 +5,24 @@
 with gone as (
     delete from turnwise.job
      using unnest($4::uuid[], $5::bigint[], $6::boolean[], $7::smallint[], $8::int[], $9::int[], $10::int[],
-                  $11::text[], $12::text[], $13::timestamptz[], $14::timestamptz[], $15::bigint[])
-           as t (id, fence, saw_cancel, end_state, end_attempt, end_retries, end_crashes, end_error, result, began, ended, ran)
+                  $11::text[], $12::text[], $13::timestamptz[], $14::timestamptz[], $15::bigint[],
+                  $17::text[])
+           as t (id, fence, saw_cancel, end_state, end_attempt, end_retries, end_crashes, end_error, result, began, ended, ran,
+                 end_fingerprint)
      where job.id = t.id and job.fence = t.fence and job.node = $1 and job.state in (1, 2)
        and (t.saw_cancel or not job.cancel_requested)
-    returning job.*, t.end_state, t.end_attempt, t.end_retries, t.end_crashes, t.end_error, t.result, t.began, t.ended, t.ran
+    returning job.*, t.end_state, t.end_attempt, t.end_retries, t.end_crashes, t.end_error, t.result, t.began, t.ended,
+              t.ran, t.end_fingerprint
 ), kept as (
     insert into turnwise.history (
            id, seq, task, queue, grp, priority, args, retry, state, attempt, retries, crashes, fence, cancel_requested,
-           node_name, result, error, submitted_at, due_at, assigned_at, started_at, finished_at, ended_at, key)
+           node_name, result, error, submitted_at, due_at, assigned_at, started_at, finished_at, ended_at, key,
+           terms, expires_at, fingerprint)
     select id, seq, task, queue, grp, priority, args, retry, end_state, end_attempt, end_retries, end_crashes,
            fence + $16, cancel_requested, (select name from turnwise.node where incarnation = $1), result::json,
            coalesce(end_error, error), submitted_at, due_at, assigned_at, coalesce(began, started_at),
-           coalesce(ended, finished_at, turnwise.now()), turnwise.now(), key
+           coalesce(ended, finished_at, turnwise.now()), turnwise.now(), key,
+           terms, case when began is null then expires_at end, coalesce(end_fingerprint, fingerprint)
       from gone
     on conflict (id) do nothing
 ), told as (

@@ -9,14 +9,18 @@ with moved as (
            crashes = t.to_crashes,
            fence = job.fence + $16,
            error = coalesce(t.to_error, job.error),
+           fingerprint = coalesce(t.to_fingerprint, job.fingerprint),
+           expires_at = case when t.began is null then job.expires_at end,
            due_at = case when t.to_state = 2 then job.due_at else t.due end,
            node = case when t.to_state = 2 then job.node end,
            cancel_requested = job.cancel_requested and t.to_state <> 0,
            started_at = coalesce(t.began, job.started_at),
            finished_at = coalesce(t.ended, job.finished_at)
       from unnest($4::uuid[], $5::bigint[], $6::boolean[], $7::smallint[], $8::int[], $9::int[], $10::int[],
-                  $11::text[], $12::timestamptz[], $13::timestamptz[], $14::timestamptz[], $15::bigint[])
-           as t (id, fence, saw_cancel, to_state, to_attempt, to_retries, to_crashes, to_error, due, began, ended, ran)
+                  $11::text[], $12::timestamptz[], $13::timestamptz[], $14::timestamptz[], $15::bigint[],
+                  $17::text[])
+           as t (id, fence, saw_cancel, to_state, to_attempt, to_retries, to_crashes, to_error, due, began, ended, ran,
+                 to_fingerprint)
      where job.id = t.id and job.fence = t.fence and job.node = $1 and job.state in (1, 2)
        and (t.saw_cancel or not job.cancel_requested)
     returning job.id, job.state, t.ran

@@ -73,7 +73,7 @@ async fn read_again(
     let mut found = HashMap::with_capacity(rows.len());
     for row in &rows {
         if let Some(head) = rows::head(row, 0, &mut names)? {
-            let assigned = rows::assigned(row, head.id, head.fence, 13, &mut names)?;
+            let assigned = rows::assigned(row, head.id, head.fence, 14, &mut names)?;
             found.insert(head.id, (head, assigned));
         }
     }

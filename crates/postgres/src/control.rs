@@ -3,13 +3,13 @@
 use std::collections::HashSet;
 
 use tokio_postgres::types::ToSql;
-use turnwise_core::{State, lifecycle::Target};
+use turnwise_core::{Failure, State, lifecycle::Target};
 use turnwise_store::{Cursor, Intervention, Result, Settled, StoreError};
 use uuid::Uuid;
 
 use crate::{
-    rows::{Moment, get, int, micros},
-    settle::read_standing,
+    rows::{Moment, get, int, micros, sparse},
+    settle::{FORGET, read_standing},
     store::{Inner, connection, failed},
 };
 
@@ -34,6 +34,9 @@ pub(crate) async fn control(store: &Inner, interventions: &[Intervention]) -> Re
         let rows = transaction.query(kind.sql(), &columns.binds(kind, &keep)).await.map_err(fail)?;
         for row in &rows {
             applied.insert(get(row, 0)?);
+        }
+        if matches!(kind, Kind::Finish) && !keep {
+            transaction.execute(FORGET, &[&columns.ids]).await.map_err(fail)?;
         }
     }
     transaction.commit().await.map_err(fail)?;
@@ -91,7 +94,7 @@ impl Kind {
 }
 
 /// Interventions as columns, in the order of the binds.
-struct Columns<'a> {
+struct Columns {
     ids: Vec<Uuid>,
     fences: Vec<i64>,
     seen: Vec<i16>,
@@ -99,12 +102,13 @@ struct Columns<'a> {
     attempts: Vec<i32>,
     retries: Vec<i32>,
     crashes: Vec<i32>,
-    errors: Vec<Option<&'a str>>,
+    errors: Vec<Option<String>>,
+    fingerprints: Vec<Option<String>>,
     dues: Vec<Option<Moment>>,
 }
 
-impl<'a> Columns<'a> {
-    fn of(interventions: &[&'a Intervention]) -> Self {
+impl Columns {
+    fn of(interventions: &[&Intervention]) -> Self {
         let each = || interventions.iter();
         let due = |target: &Target| match target {
             Target::Waiting { due } => Some(Moment(*due)),
@@ -119,15 +123,16 @@ impl<'a> Columns<'a> {
             attempts: each().map(|i| int(i.to.counts.attempt)).collect(),
             retries: each().map(|i| int(i.to.counts.retry)).collect(),
             crashes: each().map(|i| int(i.to.counts.crashes)).collect(),
-            errors: each().map(|i| i.to.error.as_deref()).collect(),
+            errors: sparse(each().map(|i| i.to.error.as_ref().map(Failure::text))),
+            fingerprints: sparse(each().map(|i| i.to.error.as_ref().map(Failure::fingerprint))),
             dues: each().map(|i| due(&i.to.to)).collect(),
         }
     }
 
     fn binds<'b>(&'b self, kind: Kind, keep: &'b bool) -> Vec<&'b (dyn ToSql + Sync)> {
         let guards: [&(dyn ToSql + Sync); 3] = [&self.ids, &self.fences, &self.seen];
-        let decision: [&(dyn ToSql + Sync); 5] =
-            [&self.states, &self.attempts, &self.retries, &self.crashes, &self.errors];
+        let decision: [&(dyn ToSql + Sync); 6] =
+            [&self.states, &self.attempts, &self.retries, &self.crashes, &self.errors, &self.fingerprints];
         match kind {
             Kind::Cancel => guards.to_vec(),
             Kind::Finish => [&guards[..], &decision, &[keep]].concat(),
@@ -136,19 +141,29 @@ impl<'a> Columns<'a> {
     }
 }
 
+/// Most attempts, lines and steps that go in one round: the dispatcher waits for it.
+const STORY_ROWS: i64 = 20_000;
+
 pub(crate) async fn prune(store: &Inner, seen: Option<&Cursor>, limit: u32) -> Result<u64> {
     let fail = failed("prune");
     let client = connection(&store.pools.people).await?;
     let limit = i64::from(limit);
-    let old = client
-        .execute(include_str!("../sql/prune_history.sql"), &[&micros(store.options.retention), &limit])
-        .await
-        .map_err(fail)?;
+    let retention = micros(store.options.retention);
+    let binds: [&(dyn ToSql + Sync); 3] = [&retention, &limit, &STORY_ROWS];
+    let stories = client.query_one(include_str!("../sql/prune_stories.sql"), &binds).await.map_err(fail)?;
+    let old: i64 = match get::<i64>(&stories, 0)? {
+        // There may be more: their jobs go when all of it has gone. Told as a full round, so that the next one comes at once.
+        rows if rows >= STORY_ROWS => rows.max(limit),
+        _ => {
+            let sql = include_str!("../sql/prune_history.sql");
+            get(&client.query_one(sql, &[&retention, &limit]).await.map_err(fail)?, 0)?
+        }
+    };
     let told = match seen {
         Some(cursor) => {
             client.execute(include_str!("../sql/prune_changes.sql"), &[&cursor.0, &limit]).await.map_err(fail)?
         }
         None => 0,
     };
-    Ok(old + told)
+    Ok(u64::try_from(old).unwrap_or(0) + told)
 }

@@ -8,12 +8,12 @@ use turnwise_store::{Enqueued, Result};
 use uuid::Uuid;
 
 use crate::{
-    rows::{get, policy_text},
+    rows::{get, policy_text, sparse},
     store::{Inner, connection, failed},
 };
 
 /// The statement behind [`enqueue_in`], for adapters to other drivers. All binds are arrays of the same length, one
-/// element per job, in submission order:
+/// element per job, in submission order; the last two may be shorter, and the rest of them is null then:
 ///
 /// | bind | type | |
 /// |---|---|---|
@@ -26,6 +26,8 @@ use crate::{
 /// | `$7` | `text[]`, nullable elements | due times in RFC 3339; null = now, by the database's clock |
 /// | `$8` | `text[]`, nullable elements | retry policies as text; null = the default |
 /// | `$9` | `text[]`, nullable elements | limit keys; null = none |
+/// | `$10` | `text[]`, nullable elements | terms as text; null = none |
+/// | `$11` | `text[]`, nullable elements | times to begin by in RFC 3339; null = none |
 ///
 /// Returns one column `id uuid`, one row for each job that was not there before. If one of these belongs to a group that
 /// takes no more, the statement fails with SQLSTATE [`REFUSED`] and the reason as its message.
@@ -96,6 +98,8 @@ struct Columns<'a> {
     dues: Vec<Option<String>>,
     retries: Vec<Option<String>>,
     keys: Vec<Option<&'a str>>,
+    terms: Vec<Option<String>>,
+    expires: Vec<Option<String>>,
 }
 
 impl<'a> Columns<'a> {
@@ -110,10 +114,12 @@ impl<'a> Columns<'a> {
             dues: jobs.iter().map(|job| job.due.map(|due| due.to_string())).collect(),
             retries: jobs.iter().map(|job| policy_text(&job.retry)).collect(),
             keys: jobs.iter().map(|job| job.key.as_ref().map(KeyName::as_str)).collect(),
+            terms: sparse(jobs.iter().map(|job| job.terms.to_text())),
+            expires: sparse(jobs.iter().map(|job| job.expires.map(|expires| expires.to_string()))),
         }
     }
 
-    fn binds(&self) -> [&(dyn ToSql + Sync); 9] {
+    fn binds(&self) -> [&(dyn ToSql + Sync); 11] {
         [
             &self.ids,
             &self.tasks,
@@ -124,6 +130,8 @@ impl<'a> Columns<'a> {
             &self.dues,
             &self.retries,
             &self.keys,
+            &self.terms,
+            &self.expires,
         ]
     }
 }

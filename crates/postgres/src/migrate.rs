@@ -19,6 +19,7 @@ const STEPS: &[Step] = &[
     Step { version: 2, name: "memos", sql: include_str!("../migrations/0002_memos.sql") },
     Step { version: 3, name: "failures", sql: include_str!("../migrations/0003_failures.sql") },
     Step { version: 4, name: "lineage", sql: include_str!("../migrations/0004_lineage.sql") },
+    Step { version: 5, name: "stories", sql: include_str!("../migrations/0005_stories.sql") },
 ];
 
 /// Any number that other programs do not use for an advisory lock: "turnwise" in ASCII.

@@ -29,7 +29,7 @@ pub(crate) async fn load(store: &Inner, load: Load) -> Result<Page> {
         }
         Load::InHands => (query(&client, include_str!("../sql/load_in_hands.sql"), &[]).await.map_err(fail)?, None),
     };
-    let now = rows::now(rows.first().ok_or_else(|| StoreError::broken("load", "no answer"))?, 13)?;
+    let now = rows::now(rows.first().ok_or_else(|| StoreError::broken("load", "no answer"))?, 14)?;
     let mut names = Names::default();
     let mut jobs = Vec::with_capacity(rows.len());
     for row in &rows {

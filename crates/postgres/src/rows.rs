@@ -14,7 +14,7 @@ use tokio_postgres::{
 };
 use turnwise_core::{
     Fence, GroupName, Incarnation, Job, JobHead, JobId, Json, KeyName, Node, NodeName, Priority, QueueName,
-    RetryPolicy, State, TaskName, Timestamp,
+    RetryPolicy, State, TaskName, Terms, Timestamp,
     job::{AssignedJob, Counts},
 };
 use turnwise_store::{Result, StoreError};
@@ -105,7 +105,7 @@ pub(crate) fn get<'a, T: FromSql<'a>>(row: &'a Row, at: usize) -> Result<T> {
     row.try_get(at).map_err(|error| StoreError::broken("read a row", error))
 }
 
-fn moment(row: &Row, at: usize) -> Result<Option<Timestamp>> {
+pub(crate) fn moment(row: &Row, at: usize) -> Result<Option<Timestamp>> {
     Ok(get::<Option<Moment>>(row, at)?.map(|moment| moment.0))
 }
 
@@ -126,8 +126,17 @@ fn key(row: &Row, at: usize, names: &mut Names) -> Result<Option<KeyName>> {
     Ok(get::<Option<&str>>(row, at)?.map(|name| KeyName::stored(names.share(name))))
 }
 
+/// Like a retry policy, terms that cannot be read must not hold up all others.
+fn terms(row: &Row, at: usize) -> Result<Terms> {
+    let Some(text) = get::<Option<&str>>(row, at)? else { return Ok(Terms::default()) };
+    Ok(Terms::from_text(text).unwrap_or_else(|error| {
+        tracing::warn!(%error, "stored terms cannot be read; none are used");
+        Terms::default()
+    }))
+}
+
 /// A count that the database keeps as a signed number.
-fn count(row: &Row, at: usize) -> Result<u32> {
+pub(crate) fn count(row: &Row, at: usize) -> Result<u32> {
     Ok(u32::try_from(get::<i32>(row, at)?).unwrap_or(0))
 }
 
@@ -136,7 +145,8 @@ pub(crate) fn counts(row: &Row, at: usize) -> Result<Counts> {
     Ok(Counts { attempt: count(row, at)?, retry: count(row, at + 1)?, crashes: count(row, at + 2)? })
 }
 
-/// `id, seq, task, queue, grp, priority, state, due_at, fence, crashes, node, key, submitted_at`, from column `at` on;
+/// `id, seq, task, queue, grp, priority, state, due_at, fence, crashes, node, key, submitted_at, expires_at`, from column
+/// `at` on;
 /// `None` where a left join found no job.
 pub(crate) fn head(row: &Row, at: usize, names: &mut Names) -> Result<Option<JobHead>> {
     let Some(id) = get::<Option<Uuid>>(row, at)? else { return Ok(None) };
@@ -154,11 +164,12 @@ pub(crate) fn head(row: &Row, at: usize, names: &mut Names) -> Result<Option<Job
         node: get::<Option<Uuid>>(row, at + 10)?.map(Incarnation),
         key: key(row, at + 11, names)?,
         submitted_at: now(row, at + 12)?,
+        expires: moment(row, at + 13)?,
     }))
 }
 
-/// `state, attempt, retries, crashes, cancel_requested, submitted_at, priority, task, queue, grp, retry, args`, from
-/// column `at` on.
+/// `state, attempt, retries, crashes, cancel_requested, submitted_at, priority, task, queue, grp, retry, args,
+/// terms`, from column `at` on.
 pub(crate) fn assigned(row: &Row, id: JobId, fence: Fence, at: usize, names: &mut Names) -> Result<AssignedJob> {
     Ok(AssignedJob {
         id,
@@ -173,6 +184,7 @@ pub(crate) fn assigned(row: &Row, id: JobId, fence: Fence, at: usize, names: &mu
         group: GroupName::stored(names.share(get(row, at + 9)?)),
         retry: names.policy(get(row, at + 10)?),
         args: get::<JsonText<'_>>(row, at + 11)?.into(),
+        terms: terms(row, at + 12)?,
     })
 }
 
@@ -199,6 +211,9 @@ pub(crate) fn job(row: &Row, names: &mut Names) -> Result<Job> {
         started_at: moment(row, 19)?,
         finished_at: moment(row, 20)?,
         key: key(row, 21, names)?,
+        terms: terms(row, 22)?,
+        fingerprint: get(row, 23)?,
+        expires_at: moment(row, 24)?,
     })
 }
 
@@ -239,6 +254,15 @@ pub(crate) fn int(count: u32) -> i32 {
 /// A policy as the database keeps it: the default is null, which costs a row nothing.
 pub(crate) fn policy_text(policy: &RetryPolicy) -> Option<String> {
     (*policy != RetryPolicy::default()).then(|| policy.to_string())
+}
+
+/// A column that is null for nearly all. Where it is null for all, nothing travels: `unnest` fills up with nulls.
+pub(crate) fn sparse<T>(values: impl Iterator<Item = Option<T>>) -> Vec<Option<T>> {
+    let mut values: Vec<_> = values.collect();
+    if values.iter().all(Option::is_none) {
+        values.clear();
+    }
+    values
 }
 
 #[cfg(test)]

@@ -2,19 +2,27 @@
 
 use std::collections::{HashMap, HashSet};
 
-use tokio_postgres::{GenericClient, Row, Statement, types::ToSql};
-use turnwise_core::{Fence, Incarnation, JobId, State, lifecycle::Target};
+use tokio_postgres::{Row, types::ToSql};
+use turnwise_core::{
+    Failure, Fence, Incarnation, JobId, State, Step,
+    lifecycle::{Ending, Target},
+    story::MAX_ATTEMPTS,
+};
 use turnwise_store::{Author, Epoch, Result, Settle, Settled, Settlement, StoreError};
 use uuid::Uuid;
 
 use crate::{
-    rows::{self, Moment, get, int, micros},
-    store::{Inner, connection, failed, query},
+    rows::{self, Moment, get, int, micros, policy_text, sparse},
+    store::{Binds, Inner, Part, connection, failed, in_one_write, pipeline, query},
 };
 
+const ATTEMPTS: &str = include_str!("../sql/settle_attempts.sql");
+const TRIM: &str = include_str!("../sql/trim_attempts.sql");
 const STAY: &str = include_str!("../sql/settle_stay.sql");
+const NEXT: &str = include_str!("../sql/settle_next.sql");
 const FINISH: &str = include_str!("../sql/settle_finish.sql");
 const DISCARD: &str = include_str!("../sql/settle_discard.sql");
+pub(crate) const FORGET: &str = include_str!("../sql/forget.sql");
 
 pub(crate) async fn settle(store: &Inner, settle: &Settle) -> Result<Vec<Settled>> {
     let fail = failed("settle");
@@ -27,56 +35,28 @@ pub(crate) async fn settle(store: &Inner, settle: &Settle) -> Result<Vec<Settled
     let mut last: Vec<&Settlement> = settle.settlements.iter().rev().collect();
     last.sort_by_key(|settlement| settlement.job);
     last.dedup_by_key(|settlement| settlement.job);
-    let ends = |settlement: &&Settlement| matches!(settlement.to.to, Target::Finish { .. });
-    let (finishing, staying): (Vec<&Settlement>, Vec<&Settlement>) = last.iter().copied().partition(ends);
-
-    let mut client = connection(&store.pools.settle).await?;
-    let keep = !store.options.retention.is_zero();
-    let finish = client.prepare_cached(if keep { FINISH } else { DISCARD }).await.map_err(fail)?;
-    let stay = match staying.is_empty() {
-        true => None,
-        false => Some(client.prepare_cached(STAY).await.map_err(fail)?),
-    };
     let common = Common { node: node.0, told: told.map(|epoch| epoch.0), raise: i64::from(lost) };
     let done: Vec<Uuid> = settle.done.iter().map(|batch| batch.0).collect();
-    let finishing = Finishing { columns: Columns::of(&finishing), results: results(&finishing), keep };
-    let staying = Staying { columns: Columns::of(&staying), dues: dues(&staying)? };
+    let work = Work::of(&last, !store.options.retention.is_zero())?;
 
-    let applied = match (settle.author, stay) {
-        (Author::Dispatcher { holder, epoch, lost, bury }, stay) => {
+    let mut client = connection(&store.pools.settle).await?;
+    let parts = work.parts(&client, &common, &done).await.map_err(fail)?;
+    let replies = match settle.author {
+        Author::Node { .. } => in_one_write(&client, "begin", &parts).await.map_err(fail)?,
+        Author::Dispatcher { holder, epoch, lost, bury } => {
             let transaction = client.transaction().await.map_err(fail)?;
             check_leading(&transaction, holder, epoch).await?;
-            let mut applied = Vec::new();
-            if let Some(stay) = &stay {
-                applied.extend(staying.write(&*transaction, stay, &common, &[]).await.map_err(fail)?);
-            }
-            applied.extend(finishing.write(&*transaction, &finish, &common, &done).await.map_err(fail)?);
+            let replies = pipeline(&*transaction, &parts).await.map_err(fail)?;
             if bury {
                 transaction.execute(include_str!("../sql/node_lock.sql"), &[&lost.0]).await.map_err(fail)?;
                 transaction.execute(include_str!("../sql/bury.sql"), &[&lost.0]).await.map_err(fail)?;
             }
             transaction.commit().await.map_err(fail)?;
-            applied
-        }
-        (Author::Node { .. }, None) => finishing.write(&**client, &finish, &common, &done).await.map_err(fail)?,
-        (Author::Node { .. }, Some(stay)) if finishing.columns.ids.is_empty() => {
-            staying.write(&**client, &stay, &common, &done).await.map_err(fail)?
-        }
-        (Author::Node { .. }, Some(stay)) => {
-            // All four in one write: a process that is stopped here cannot leave a transaction open.
-            let (begun, stayed, finished, committed) = tokio::join!(
-                client.batch_execute("begin"),
-                staying.write(&**client, &stay, &common, &[]),
-                finishing.write(&**client, &finish, &common, &done),
-                client.batch_execute("commit"),
-            );
-            begun.map_err(fail)?;
-            let (mut applied, finished) = (stayed.map_err(fail)?, finished.map_err(fail)?);
-            committed.map_err(fail)?;
-            applied.extend(finished);
-            applied
+            replies
         }
     };
+    // Only the statements that settle answer with rows.
+    let applied: Vec<Row> = replies.into_iter().flatten().collect();
     if !applied.is_empty() {
         store.bell.ring_news();
     }
@@ -152,8 +132,140 @@ struct Common {
     raise: i64,
 }
 
+/// A batch, by statement. Most have jobs that end, and some that stay; all the rest is rare, and costs nothing where it
+/// is not there.
+struct Work<'a> {
+    attempts: Option<Attempts>,
+    staying: Option<Staying>,
+    going_on: Option<GoingOn<'a>>,
+    finishing: Finishing<'a>,
+    /// Jobs whose story goes with them.
+    forgotten: Vec<Uuid>,
+}
+
+impl<'a> Work<'a> {
+    fn of(settlements: &[&'a Settlement], keep: bool) -> Result<Self> {
+        let (mut finishing, mut staying, mut going_on) = (Vec::new(), Vec::new(), Vec::new());
+        for settlement in settlements {
+            match &settlement.to.to {
+                Target::Finish { .. } => finishing.push(*settlement),
+                Target::Running | Target::Stuck { .. } | Target::Waiting { .. } => staying.push(*settlement),
+                Target::Next { step, .. } => going_on.push((*settlement, &**step)),
+                Target::Scheduled | Target::CancelRequested => {
+                    return Err(StoreError::broken("settle", "assigning and asking for a cancel are not settlements"));
+                }
+            }
+        }
+        let forgotten = match keep {
+            true => Vec::new(),
+            false => {
+                finishing.iter().filter(|settlement| settlement.noted).map(|settlement| settlement.job.0).collect()
+            }
+        };
+        Ok(Self {
+            attempts: Attempts::of(settlements, keep),
+            staying: (!staying.is_empty()).then(|| Staying::of(&staying)),
+            going_on: (!going_on.is_empty()).then(|| GoingOn::of(&going_on)),
+            finishing: Finishing::of(&finishing, keep),
+            forgotten,
+        })
+    }
+
+    /// The statements, in their order. `done` goes with the last of those two of which every batch has one.
+    async fn parts<'b>(
+        &'b self,
+        client: &deadpool_postgres::Object,
+        common: &'b Common,
+        done: &'b Vec<Uuid>,
+    ) -> std::result::Result<Vec<Part<'b>>, tokio_postgres::Error> {
+        let mut parts = Vec::with_capacity(2);
+        if let Some(attempts) = &self.attempts {
+            parts.push(Part::of(client, ATTEMPTS, attempts.binds(common)).await?);
+            if !attempts.many.is_empty() {
+                parts.push(Part::of(client, TRIM, vec![&attempts.many, &KEPT_ATTEMPTS]).await?);
+            }
+        }
+        let ends = !self.finishing.columns.ids.is_empty();
+        if let Some(staying) = &self.staying {
+            parts.push(Part::of(client, STAY, staying.binds(common, if ends { &NOTHING } else { done })).await?);
+        }
+        if let Some(going_on) = &self.going_on {
+            parts.push(Part::of(client, NEXT, going_on.binds(common)).await?);
+        }
+        if ends || self.staying.is_none() {
+            let sql = if self.finishing.keep { FINISH } else { DISCARD };
+            parts.push(Part::of(client, sql, self.finishing.binds(common, done)).await?);
+        }
+        if !self.forgotten.is_empty() {
+            parts.push(Part::of(client, FORGET, vec![&self.forgotten]).await?);
+        }
+        Ok(parts)
+    }
+}
+
+static NOTHING: Vec<Uuid> = Vec::new();
+const KEPT_ATTEMPTS: i64 = MAX_ATTEMPTS as i64;
+
+/// Runs that are kept in the record of their jobs.
+struct Attempts {
+    ids: Vec<Uuid>,
+    fences: Vec<i64>,
+    saw_cancel: Vec<bool>,
+    endings: Vec<Option<i16>>,
+    began: Vec<Option<Moment>>,
+    ended: Vec<Option<Moment>>,
+    chains: Vec<Option<String>>,
+    places: Vec<Option<String>>,
+    /// Jobs that may have more attempts than are kept. Each has a fence of its own, so a low fence tells that there are
+    /// few, and hardly a job is ever looked at.
+    many: Vec<Uuid>,
+}
+
+impl Attempts {
+    fn of(settlements: &[&Settlement], keep: bool) -> Option<Self> {
+        let wanted = |settlement: &&Settlement| match &settlement.to.to {
+            Target::Next { .. } => true,
+            // Would go with the job at once.
+            Target::Finish { .. } if !keep => false,
+            _ => settlement.to.ending.is_some(),
+        };
+        let wanted: Vec<&Settlement> = settlements.iter().copied().filter(wanted).collect();
+        let each = || wanted.iter();
+        let failure = |settlement: &&Settlement| settlement.to.error.clone().filter(|_| settlement.to.ending.is_some());
+        (!wanted.is_empty()).then(|| Self {
+            ids: each().map(|s| s.job.0).collect(),
+            fences: each().map(|s| s.fence.0).collect(),
+            saw_cancel: each().map(|s| s.saw_cancel).collect(),
+            endings: each().map(|s| s.to.ending.map(Ending::code)).collect(),
+            began: each().map(|s| s.started_at.map(Moment)).collect(),
+            ended: each().map(|s| s.finished_at.map(Moment)).collect(),
+            chains: each().map(|s| failure(s).map(|failure| chain_text(&failure))).collect(),
+            places: each().map(|s| failure(s).and_then(|failure| failure.place)).collect(),
+            many: each().filter(|s| s.fence.0 > KEPT_ATTEMPTS).map(|s| s.job.0).collect(),
+        })
+    }
+
+    fn binds<'b>(&'b self, common: &'b Common) -> Binds<'b> {
+        vec![
+            &common.node,
+            &self.ids,
+            &self.fences,
+            &self.saw_cancel,
+            &self.endings,
+            &self.began,
+            &self.ended,
+            &self.chains,
+            &self.places,
+        ]
+    }
+}
+
+fn chain_text(failure: &Failure) -> String {
+    serde_json::to_string(&failure.chain).expect("texts are JSON")
+}
+
 /// Settlements as columns, in the order of the binds.
-struct Columns<'a> {
+struct Columns {
     ids: Vec<Uuid>,
     fences: Vec<i64>,
     saw_cancel: Vec<bool>,
@@ -161,14 +273,15 @@ struct Columns<'a> {
     attempts: Vec<i32>,
     retries: Vec<i32>,
     crashes: Vec<i32>,
-    errors: Vec<Option<&'a str>>,
+    errors: Vec<Option<String>>,
+    fingerprints: Vec<Option<String>>,
     began: Vec<Option<Moment>>,
     ended: Vec<Option<Moment>>,
     ran: Vec<Option<i64>>,
 }
 
-impl<'a> Columns<'a> {
-    fn of(settlements: &[&'a Settlement]) -> Self {
+impl Columns {
+    fn of(settlements: &[&Settlement]) -> Self {
         let each = || settlements.iter();
         Self {
             ids: each().map(|s| s.job.0).collect(),
@@ -178,7 +291,8 @@ impl<'a> Columns<'a> {
             attempts: each().map(|s| int(s.to.counts.attempt)).collect(),
             retries: each().map(|s| int(s.to.counts.retry)).collect(),
             crashes: each().map(|s| int(s.to.counts.crashes)).collect(),
-            errors: each().map(|s| s.to.error.as_deref()).collect(),
+            errors: sparse(each().map(|s| s.to.error.as_ref().map(Failure::text))),
+            fingerprints: sparse(each().map(|s| s.to.error.as_ref().map(Failure::fingerprint))),
             began: each().map(|s| s.started_at.map(Moment)).collect(),
             ended: each().map(|s| s.finished_at.map(Moment)).collect(),
             ran: each().map(|s| s.ran().map(micros)).collect(),
@@ -187,30 +301,24 @@ impl<'a> Columns<'a> {
 }
 
 struct Finishing<'a> {
-    columns: Columns<'a>,
+    columns: Columns,
     results: Vec<Option<&'a str>>,
     /// Whether finished jobs enter history.
     keep: bool,
 }
 
-fn results<'a>(settlements: &[&'a Settlement]) -> Vec<Option<&'a str>> {
-    let result = |settlement: &&'a Settlement| match &settlement.to.to {
-        Target::Finish { result, .. } => result.as_ref().map(|result| result.as_str()),
-        _ => None,
-    };
-    settlements.iter().map(result).collect()
-}
+impl<'a> Finishing<'a> {
+    fn of(settlements: &[&'a Settlement], keep: bool) -> Self {
+        let result = |settlement: &&'a Settlement| match &settlement.to.to {
+            Target::Finish { result, .. } => result.as_ref().map(|result| result.as_str()),
+            _ => None,
+        };
+        Self { columns: Columns::of(settlements), results: settlements.iter().map(result).collect(), keep }
+    }
 
-impl Finishing<'_> {
-    async fn write(
-        &self,
-        client: &impl GenericClient,
-        statement: &Statement,
-        common: &Common,
-        done: &[Uuid],
-    ) -> std::result::Result<Vec<Row>, tokio_postgres::Error> {
+    fn binds<'b>(&'b self, common: &'b Common, done: &'b Vec<Uuid>) -> Binds<'b> {
         let c = &self.columns;
-        let guards: [&(dyn ToSql + Sync); 6] = [&common.node, &common.told, &done, &c.ids, &c.fences, &c.saw_cancel];
+        let guards: [&(dyn ToSql + Sync); 6] = [&common.node, &common.told, done, &c.ids, &c.fences, &c.saw_cancel];
         let rest: &[&(dyn ToSql + Sync)] = match self.keep {
             true => &[
                 &c.states,
@@ -223,43 +331,35 @@ impl Finishing<'_> {
                 &c.ended,
                 &c.ran,
                 &common.raise,
+                &c.fingerprints,
             ],
             false => &[&c.ran, &c.states],
         };
-        client.query(statement, &[&guards, rest].concat()).await
+        [&guards, rest].concat()
     }
 }
 
-struct Staying<'a> {
-    columns: Columns<'a>,
+struct Staying {
+    columns: Columns,
     dues: Vec<Option<Moment>>,
 }
 
-fn dues(settlements: &[&Settlement]) -> Result<Vec<Option<Moment>>> {
-    let due = |settlement: &&Settlement| match settlement.to.to {
-        Target::Stuck { due } => Ok(due.map(Moment)),
-        Target::Waiting { due } => Ok(Some(Moment(due))),
-        Target::Running | Target::Finish { .. } => Ok(None),
-        Target::Scheduled | Target::CancelRequested => {
-            Err(StoreError::broken("settle", "assigning and asking for a cancel are not settlements"))
-        }
-    };
-    settlements.iter().map(due).collect()
-}
+impl Staying {
+    fn of(settlements: &[&Settlement]) -> Self {
+        let due = |settlement: &&Settlement| match settlement.to.to {
+            Target::Stuck { due } => due.map(Moment),
+            Target::Waiting { due } => Some(Moment(due)),
+            _ => None,
+        };
+        Self { columns: Columns::of(settlements), dues: settlements.iter().map(due).collect() }
+    }
 
-impl Staying<'_> {
-    async fn write(
-        &self,
-        client: &impl GenericClient,
-        statement: &Statement,
-        common: &Common,
-        done: &[Uuid],
-    ) -> std::result::Result<Vec<Row>, tokio_postgres::Error> {
+    fn binds<'b>(&'b self, common: &'b Common, done: &'b Vec<Uuid>) -> Binds<'b> {
         let c = &self.columns;
-        let binds: [&(dyn ToSql + Sync); 16] = [
+        vec![
             &common.node,
             &common.told,
-            &done,
+            done,
             &c.ids,
             &c.fences,
             &c.saw_cancel,
@@ -273,7 +373,60 @@ impl Staying<'_> {
             &c.ended,
             &c.ran,
             &common.raise,
-        ];
-        client.query(statement, &binds).await
+            &c.fingerprints,
+        ]
+    }
+}
+
+/// Jobs that wait to go on with another step.
+struct GoingOn<'a> {
+    columns: Columns,
+    dues: Vec<Option<Moment>>,
+    tasks: Vec<&'a str>,
+    args: Vec<&'a str>,
+    policies: Vec<Option<String>>,
+    terms: Vec<Option<String>>,
+}
+
+impl<'a> GoingOn<'a> {
+    fn of(steps: &[(&'a Settlement, &'a Step)]) -> Self {
+        let settlements: Vec<&Settlement> = steps.iter().map(|(settlement, _)| *settlement).collect();
+        let due = |(settlement, _): &(&Settlement, &Step)| match settlement.to.to {
+            Target::Next { due, .. } => Some(Moment(due)),
+            _ => None,
+        };
+        Self {
+            columns: Columns::of(&settlements),
+            dues: steps.iter().map(due).collect(),
+            tasks: steps.iter().map(|(_, step)| step.task.as_str()).collect(),
+            args: steps.iter().map(|(_, step)| step.args.as_str()).collect(),
+            policies: steps.iter().map(|(_, step)| policy_text(&step.retry)).collect(),
+            terms: steps.iter().map(|(_, step)| step.terms.to_text()).collect(),
+        }
+    }
+
+    fn binds<'b>(&'b self, common: &'b Common) -> Binds<'b> {
+        let c = &self.columns;
+        vec![
+            &common.node,
+            &common.raise,
+            &common.told,
+            &c.ids,
+            &c.fences,
+            &c.saw_cancel,
+            &c.attempts,
+            &c.retries,
+            &c.crashes,
+            &c.errors,
+            &c.fingerprints,
+            &self.dues,
+            &c.began,
+            &c.ended,
+            &c.ran,
+            &self.tasks,
+            &self.args,
+            &self.policies,
+            &self.terms,
+        ]
     }
 }

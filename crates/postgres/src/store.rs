@@ -10,15 +10,16 @@ use std::{
 
 use async_trait::async_trait;
 use deadpool_postgres::{Manager, ManagerConfig, Pool, PoolError, RecyclingMethod, Runtime};
-use tokio_postgres::{Config, NoTls, Row, error::SqlState, types::ToSql};
-use turnwise_core::{Incarnation, Job, JobId, NewJob};
+use futures_util::future::join_all;
+use tokio_postgres::{Config, NoTls, Row, Statement, error::SqlState, types::ToSql};
+use turnwise_core::{Incarnation, Job, JobId, NewJob, story::Story};
 use turnwise_store::{
-    AskLost, AskNews, Assign, AssignReply, BatchId, Beat, Bell, Cursor, Delivery, Enqueued, Epoch, Filter, Fleet,
-    Intervention, Join, Joined, Load, LostNode, Memo, MemoKind, NewMemo, News, Options, Page, Pulse, Result, Settle,
-    Settled, Store, StoreError,
+    AskLost, AskNews, AskStory, Assign, AssignReply, BatchId, Beat, Bell, Cursor, Delivery, Enqueued, Epoch, Filter,
+    Fleet, Intervention, Join, Joined, Load, LostNode, Memo, MemoKind, NewMemo, News, Note, Options, Page, Pulse,
+    Result, Settle, Settled, Store, StoreError,
 };
 
-use crate::{assign, bell::Listener, control, enqueue, memo, migrate, news, nodes, read, settle};
+use crate::{assign, bell::Listener, control, enqueue, memo, migrate, news, nodes, read, settle, story};
 
 /// Jobs in a PostgreSQL database, shared by all who open it. Cheap to clone; clones share connections and bell.
 ///
@@ -107,6 +108,10 @@ impl Store for PostgresStore {
         settle::settle(&self.0, &settle).await
     }
 
+    async fn note(&self, node: Incarnation, notes: Vec<Note>) -> Result<Vec<Settled>> {
+        story::note(&self.0, node, &notes).await
+    }
+
     async fn lost_nodes(&self, ask: AskLost) -> Result<Vec<LostNode>> {
         nodes::lost_nodes(&self.0, ask).await
     }
@@ -125,6 +130,10 @@ impl Store for PostgresStore {
 
     async fn jobs(&self, filter: Filter) -> Result<Vec<Job>> {
         read::jobs(&self.0, &filter).await
+    }
+
+    async fn story(&self, ask: AskStory) -> Result<Story> {
+        story::story(&self.0, &ask).await
     }
 
     async fn nodes(&self) -> Result<Fleet> {
@@ -157,6 +166,7 @@ pub(crate) struct Pools {
     pub(crate) dispatch: Pool,
     pub(crate) node: Pool,
     pub(crate) settle: Pool,
+    pub(crate) note: Pool,
     pub(crate) people: Pool,
 }
 
@@ -174,6 +184,7 @@ impl Pools {
             dispatch: pool(&with(&format!("{INDEXES} {PLANS} {QUICK_LOCKS}")), 2)?,
             node: pool(&own, 2)?,
             settle: pool(&own, 2)?,
+            note: pool(&own, 2)?,
             people: pool(&own, 2)?,
         })
     }
@@ -244,6 +255,55 @@ pub(crate) async fn query(
 ) -> std::result::Result<Vec<Row>, tokio_postgres::Error> {
     let statement = client.prepare_cached(sql).await?;
     client.query(&statement, binds).await
+}
+
+pub(crate) type Binds<'a> = Vec<&'a (dyn ToSql + Sync)>;
+
+/// A statement of several that are sent together.
+pub(crate) struct Part<'a> {
+    statement: Statement,
+    binds: Binds<'a>,
+}
+
+impl<'a> Part<'a> {
+    /// Prepares `sql`, once on each connection.
+    pub(crate) async fn of(
+        client: &impl deadpool_postgres::GenericClient,
+        sql: &str,
+        binds: Binds<'a>,
+    ) -> std::result::Result<Self, tokio_postgres::Error> {
+        Ok(Self { statement: client.prepare_cached(sql).await?, binds })
+    }
+}
+
+/// Sends `parts` one after the other without waiting for replies in between. Of several errors the first is told: the
+/// others only say that the transaction is over.
+pub(crate) async fn pipeline(
+    client: &impl tokio_postgres::GenericClient,
+    parts: &[Part<'_>],
+) -> std::result::Result<Vec<Vec<Row>>, tokio_postgres::Error> {
+    // Futures are first polled in order, and a statement is sent when it is first polled.
+    let replies = join_all(parts.iter().map(|part| client.query(&part.statement, &part.binds))).await;
+    replies.into_iter().collect()
+}
+
+/// Runs `parts` as one transaction and sends all of it in one write: a process that is stopped here cannot leave a
+/// transaction open. One part is a transaction by itself.
+pub(crate) async fn in_one_write(
+    client: &deadpool_postgres::Object,
+    begin: &str,
+    parts: &[Part<'_>],
+) -> std::result::Result<Vec<Vec<Row>>, tokio_postgres::Error> {
+    let client: &tokio_postgres::Client = client;
+    if parts.len() <= 1 {
+        return pipeline(client, parts).await;
+    }
+    let (begun, replies, committed) =
+        tokio::join!(client.batch_execute(begin), pipeline(client, parts), client.batch_execute("commit"));
+    begun?;
+    let replies = replies?;
+    committed?;
+    Ok(replies)
 }
 
 /// What the caller of a verb should do about `error`.

@@ -3,7 +3,7 @@
 mod database;
 
 use database::{client, fresh_store, id, job};
-use turnwise_core::{GroupName, JobId, KeyName, NewJob, State};
+use turnwise_core::{GroupName, JobId, KeyName, NewJob, State, Timestamp};
 use turnwise_postgres::{PostgresStore, REFUSED, enqueue_in};
 use turnwise_store::{Enqueued, Filter, MemoKind, NewMemo, Store, StoreError};
 use uuid::Uuid;
@@ -38,7 +38,7 @@ async fn the_sql_function_submits_with_named_parameters() {
     let (store, url) = fresh_store().await;
     let app = client(&url).await;
     let sql = r#"select turnwise.enqueue('mail', '{"to": 1.50}', "group" => 'acme', priority => 2, retry => 'none',
-                 key => 'db-1')"#;
+                 key => 'db-1', expires => '2030-01-01 00:00:00.123457+00')"#;
     let first = JobId(app.query_one(sql, &[]).await.unwrap().get::<_, Uuid>(0));
     let second = JobId(app.query_one("select turnwise.enqueue('report')", &[]).await.unwrap().get::<_, Uuid>(0));
     assert!(first < second, "ids sort by time");
@@ -48,9 +48,10 @@ async fn the_sql_function_submits_with_named_parameters() {
     assert_eq!((job.args.as_str(), job.priority.get(), job.retry.to_string().as_str()), (r#"{"to": 1.50}"#, 2, "none"));
     assert_eq!((job.state, job.due_at), (State::Waiting, Some(job.submitted_at)));
     assert_eq!(job.key, Some(KeyName::new("db-1").unwrap()));
+    assert_eq!(job.expires_at, Some(Timestamp::from_micros(1_893_456_000_123_457)));
     let plain = store.job(second).await.unwrap().unwrap();
     assert_eq!((plain.args.as_str(), plain.retry), ("null", turnwise_core::RetryPolicy::default()));
-    assert_eq!(plain.key, None);
+    assert_eq!((plain.key, plain.expires_at), (None, None));
 }
 
 #[tokio::test]

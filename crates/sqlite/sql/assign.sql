@@ -4,4 +4,4 @@ update turnwise_job
    set state = 1, fence = fence + 1, node = ?3, assigned_at = ?4
  where id = ?1 and fence = ?2 and state not in (1, 2) and exists (select 1 from turnwise_node where incarnation = ?3)
 returning id, fence, task, args, queue, grp, priority, retry, state, attempt, retries, crashes, cancel_requested,
-          submitted_at
+          submitted_at, terms

@@ -3,17 +3,21 @@
 use std::time::Duration;
 
 use rusqlite::{Connection, params};
-use turnwise_core::{Timestamp, lifecycle::Target};
+use turnwise_core::{JobId, Timestamp, lifecycle::Target};
 use turnwise_store::{Cursor, Intervention, Settled};
 
 use crate::{
     news::Seen,
-    rows::Told,
+    rows::{self, Told},
     settle::{Run, Standing, ended, tell, write},
     store::Failure,
+    story,
 };
 
 type Result<T> = std::result::Result<T, Failure>;
+
+/// How many jobs are pruned between two looks at how much they had told.
+const PRUNED_AT_ONCE: usize = 64;
 
 pub(crate) fn control(
     conn: &Connection,
@@ -51,7 +55,7 @@ fn control_one(conn: &Connection, intervention: &Intervention, retention: Durati
         Some(row) => row,
         None => redrive(conn, intervention)?,
     };
-    let run = Run { node_name: None, fence: row.fence, started_at: None, finished_at: None };
+    let run = Run { node_name: None, fence: row.fence, started_at: None, finished_at: None, noted: true };
     write(conn, &row, &run, &intervention.to, retention, now)?;
     Ok(Settled::Applied)
 }
@@ -69,20 +73,43 @@ fn request_cancel(conn: &Connection, intervention: &Intervention, row: Option<St
 
 /// Brings a finished job back among the unfinished ones, under a new number.
 fn redrive(conn: &Connection, intervention: &Intervention) -> Result<Standing> {
-    let id = intervention.job.0;
-    conn.prepare_cached(include_str!("../sql/redrive.sql"))?.execute([id.as_bytes()])?;
+    let Intervention { job: id, state, fence, .. } = *intervention;
+    conn.prepare_cached(include_str!("../sql/redrive.sql"))?.execute([id.0.as_bytes()])?;
     let seq = conn.last_insert_rowid();
-    conn.prepare_cached(include_str!("../sql/forget.sql"))?.execute([id.as_bytes()])?;
-    let Intervention { state, fence, .. } = *intervention;
-    Ok(Standing { seq, state, fence, node: None, cancel_requested: false })
+    conn.prepare_cached(include_str!("../sql/forget.sql"))?.execute([id.0.as_bytes()])?;
+    Ok(Standing { id, seq, state, fence, node: None, cancel_requested: false })
 }
 
 pub(crate) fn prune(conn: &Connection, seen: Option<&Cursor>, limit: u32, old: Timestamp) -> Result<u64> {
-    let mut history = conn.prepare_cached(include_str!("../sql/prune_history.sql"))?;
-    let mut pruned = history.execute(params![old.micros(), limit])?;
+    let mut pruned = prune_history(conn, old, limit)?;
     if let Some(cursor) = seen {
         let mut changes = conn.prepare_cached(include_str!("../sql/prune_changes.sql"))?;
         pruned += changes.execute(params![Seen::read(cursor)?.change, limit])?;
     }
     Ok(pruned as u64)
+}
+
+/// Deletes finished jobs with all they told: `limit` of them, or fewer once so many rows of stories have gone, which are
+/// then counted too, because there may be more to do. Without that, jobs with long logs would keep the one writer from
+/// everybody else for as long as it takes to delete millions of lines.
+fn prune_history(conn: &Connection, old: Timestamp, limit: u32) -> Result<usize> {
+    let mut history = conn.prepare_cached(include_str!("../sql/prune_history.sql"))?;
+    let limit = limit as usize;
+    let (mut jobs, mut told) = (0, 0);
+    while jobs < limit {
+        let some = PRUNED_AT_ONCE.min(limit - jobs);
+        let pruned =
+            history.query_map(params![old.micros(), some.cast_signed()], |row| rows::uuid(row, 0).map(JobId))?;
+        let pruned = pruned.collect::<rusqlite::Result<Vec<_>>>()?;
+        let last = pruned.len() < some;
+        jobs += pruned.len();
+        told += story::forget_all(conn, pruned)?;
+        if told >= limit {
+            return Ok(jobs + told);
+        }
+        if last {
+            break;
+        }
+    }
+    Ok(jobs)
 }

@@ -84,6 +84,8 @@ pub(crate) fn enqueue(
             now.micros(),
             job.due.unwrap_or(now).micros(),
             job.key.as_ref().map(KeyName::as_str),
+            job.terms.to_text(),
+            job.expires.map(Timestamp::micros),
         ])?;
         if any_full && rows == 1 {
             memo::refuse_if_full(conn, &job.group)?;

@@ -2,7 +2,7 @@
 //!
 //! `store` how a file is opened, and which module does which verb → `migrate` the schema and its steps → `writer`
 //! the one thread that writes → `rows` how values lie in columns → the verbs: `enqueue`, `nodes`, `news`,
-//! `assign`, `settle`, `control`, `read`, `memo` → `bell` how other processes' writes are heard.
+//! `assign`, `settle`, `story`, `control`, `read`, `memo` → `bell` how other processes' writes are heard.
 
 mod assign;
 mod bell;
@@ -16,6 +16,7 @@ mod read;
 mod rows;
 mod settle;
 mod store;
+mod story;
 mod writer;
 
 pub use enqueue::enqueue_in;

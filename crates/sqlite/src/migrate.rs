@@ -19,10 +19,11 @@ pub struct Step {
     pub sql: &'static str,
 }
 
-const STEPS: [Step; 3] = [
+const STEPS: [Step; 4] = [
     Step { version: 1, name: "tables", sql: include_str!("../migrations/0001_tables.sql") },
     Step { version: 2, name: "memos", sql: include_str!("../migrations/0002_memos.sql") },
     Step { version: 3, name: "failures", sql: include_str!("../migrations/0003_failures.sql") },
+    Step { version: 4, name: "stories", sql: include_str!("../migrations/0004_stories.sql") },
 ];
 
 /// All steps this version knows.

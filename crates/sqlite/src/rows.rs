@@ -4,9 +4,11 @@ use std::{collections::HashSet, error::Error, sync::Arc, time::Duration};
 
 use rusqlite::{Row, types::Type};
 use turnwise_core::{
-    Fence, GroupName, Incarnation, Job, JobHead, JobId, Json, KeyName, Node, NodeName, Priority, QueueName,
-    RetryPolicy, State, TaskName, Timestamp,
+    Failure, Fence, GroupName, Incarnation, Job, JobHead, JobId, Json, KeyName, Node, NodeName, Priority, QueueName,
+    RetryPolicy, State, TaskName, Terms, Timestamp,
     job::{AssignedJob, Counts},
+    lifecycle::Ending,
+    story::{Attempt, Finished, Level, Line, LineAt, Progress},
 };
 use turnwise_store::{BatchId, Held};
 use uuid::Uuid;
@@ -47,6 +49,7 @@ pub(crate) fn head(row: &Row<'_>, names: &mut Names) -> Result<JobHead> {
         node: node_ref(row, 10)?,
         key: key(row, 11, names)?,
         submitted_at: Timestamp::from_micros(row.get(12)?),
+        expires: moment(row, 13)?,
     })
 }
 
@@ -64,6 +67,7 @@ pub(crate) fn assigned(row: &Row<'_>, names: &mut Names) -> Result<AssignedJob> 
         counts: counts(row, 9)?,
         cancel_requested: row.get(12)?,
         submitted_at: Timestamp::from_micros(row.get(13)?),
+        terms: terms(row, 14)?,
     })
 }
 
@@ -80,7 +84,7 @@ pub(crate) fn job(row: &Row<'_>, names: &mut Names) -> Result<Job> {
         counts: counts(row, 8)?,
         fence: Fence(row.get(11)?),
         cancel_requested: row.get(12)?,
-        node: row.get_ref(13)?.as_str_or_null()?.map(|name| NodeName::stored(names.share(name))),
+        node: node_name(row, 13, names)?,
         result: row.get_ref(14)?.as_str_or_null()?.map(Json::stored),
         error: row.get(15)?,
         submitted_at: Timestamp::from_micros(row.get(16)?),
@@ -89,6 +93,9 @@ pub(crate) fn job(row: &Row<'_>, names: &mut Names) -> Result<Job> {
         started_at: moment(row, 19)?,
         finished_at: moment(row, 20)?,
         key: key(row, 21, names)?,
+        terms: terms(row, 22)?,
+        fingerprint: row.get(23)?,
+        expires_at: moment(row, 24)?,
     })
 }
 
@@ -100,6 +107,56 @@ pub(crate) fn held(row: &Row<'_>) -> Result<Held> {
         counts: counts(row, 3)?,
         cancel_requested: row.get(6)?,
     })
+}
+
+pub(crate) fn attempt(row: &Row<'_>, names: &mut Names) -> Result<Attempt> {
+    let ending = row.get(3)?;
+    Ok(Attempt {
+        fence: Fence(row.get(0)?),
+        number: row.get(1)?,
+        task: TaskName::stored(names.read(row, 2)?),
+        ending: Ending::from_code(ending).ok_or_else(|| foreign(3, format!("{ending} is not an ending")))?,
+        node: node_name(row, 4, names)?,
+        started_at: moment(row, 5)?,
+        finished_at: moment(row, 6)?,
+        failure: failure(row, 7)?,
+    })
+}
+
+/// How it failed, if it did: two columns from `first`.
+fn failure(row: &Row<'_>, first: usize) -> Result<Option<Failure>> {
+    let Some(chain) = row.get_ref(first)?.as_str_or_null()? else { return Ok(None) };
+    let chain = serde_json::from_str(chain).map_err(|error| foreign(first, error))?;
+    Ok(Some(Failure { chain, place: row.get(first + 1)? }))
+}
+
+pub(crate) fn line(row: &Row<'_>) -> Result<Line> {
+    let level = row.get(3)?;
+    Ok(Line {
+        at: LineAt { fence: Fence(row.get(0)?), number: row.get(1)? },
+        time: Timestamp::from_micros(row.get(2)?),
+        level: Level::from_code(level).ok_or_else(|| foreign(3, format!("{level} is not a level")))?,
+        text: row.get(4)?,
+    })
+}
+
+pub(crate) fn finished(row: &Row<'_>) -> Result<Finished> {
+    Ok(Finished { name: row.get(0)?, result: Json::stored(row.get_ref(1)?.as_str()?) })
+}
+
+/// What was said, if anything was, and the number of lines that are not kept.
+pub(crate) fn progress(row: &Row<'_>) -> Result<(Option<Progress>, u64)> {
+    let text: Option<String> = row.get(2)?;
+    let said = match text {
+        Some(text) => Some(Progress { done: amount(row, 0)?, total: amount(row, 1)?, text }),
+        None => None,
+    };
+    Ok((said, amount(row, 3)?))
+}
+
+/// SQLite's numbers have a sign: what is beyond the largest of them wraps, and comes back as it went in.
+fn amount(row: &Row<'_>, column: usize) -> Result<u64> {
+    row.get(column).map(i64::cast_unsigned)
 }
 
 pub(crate) fn node(row: &Row<'_>) -> Result<Node> {
@@ -128,13 +185,17 @@ pub(crate) fn uuid(row: &Row<'_>, column: usize) -> Result<Uuid> {
     row.get(column).map(Uuid::from_bytes)
 }
 
+pub(crate) fn maybe_uuid(row: &Row<'_>, column: usize) -> Result<Option<Uuid>> {
+    let bytes: Option<[u8; 16]> = row.get(column)?;
+    Ok(bytes.map(Uuid::from_bytes))
+}
+
 pub(crate) fn batch(row: &Row<'_>, column: usize) -> Result<BatchId> {
     uuid(row, column).map(BatchId)
 }
 
 pub(crate) fn node_ref(row: &Row<'_>, column: usize) -> Result<Option<Incarnation>> {
-    let bytes: Option<[u8; 16]> = row.get(column)?;
-    Ok(bytes.map(|bytes| Incarnation(Uuid::from_bytes(bytes))))
+    Ok(maybe_uuid(row, column)?.map(Incarnation))
 }
 
 pub(crate) fn state(row: &Row<'_>, column: usize) -> Result<State> {
@@ -151,6 +212,10 @@ fn key(row: &Row<'_>, column: usize, names: &mut Names) -> Result<Option<KeyName
     Ok(row.get_ref(column)?.as_str_or_null()?.map(|name| KeyName::stored(names.share(name))))
 }
 
+fn node_name(row: &Row<'_>, column: usize, names: &mut Names) -> Result<Option<NodeName>> {
+    Ok(row.get_ref(column)?.as_str_or_null()?.map(|name| NodeName::stored(names.share(name))))
+}
+
 /// Three columns from `first`.
 fn counts(row: &Row<'_>, first: usize) -> Result<Counts> {
     Ok(Counts { attempt: row.get(first)?, retry: row.get(first + 1)?, crashes: row.get(first + 2)? })
@@ -162,6 +227,15 @@ fn priority(row: &Row<'_>, column: usize) -> Result<Priority> {
 
 fn retry(row: &Row<'_>, column: usize) -> Result<RetryPolicy> {
     row.get_ref(column)?.as_str()?.parse().map_err(|error| foreign(column, error))
+}
+
+/// Terms that a newer version wrote, or a person by hand, must not hold up all other jobs.
+fn terms(row: &Row<'_>, column: usize) -> Result<Terms> {
+    let Some(text) = row.get_ref(column)?.as_str_or_null()? else { return Ok(Terms::default()) };
+    Ok(Terms::from_text(text).unwrap_or_else(|error| {
+        tracing::warn!(%error, "stored terms of a job cannot be read; it goes without");
+        Terms::default()
+    }))
 }
 
 /// A value no version of this store has written.

@@ -13,6 +13,7 @@ use crate::{
     nodes::{bury, check_leading, holds, node_name},
     rows::{self, Told},
     store::Failure,
+    story,
 };
 
 type Result<T> = std::result::Result<T, Failure>;
@@ -96,13 +97,20 @@ fn settle_one(
         fence: if hands.lost { row.fence.next() } else { row.fence },
         started_at: settlement.started_at,
         finished_at: settlement.finished_at,
+        noted: settlement.noted,
     };
+    // Where nothing is kept of a job that ends, nothing need be written.
+    let kept = !(retention.is_zero() && matches!(settlement.to.to, Target::Finish { .. }));
+    if let Some(ending) = settlement.to.ending.filter(|_| kept) {
+        story::keep_attempt(conn, settlement, &row, &run, ending)?;
+    }
     write(conn, &row, &run, &settlement.to, retention, now)?;
     Ok((Settled::Applied, true))
 }
 
 /// As much of an unfinished job as its guards need.
 pub(crate) struct Standing {
+    pub(crate) id: JobId,
     pub(crate) seq: i64,
     pub(crate) state: State,
     pub(crate) fence: Fence,
@@ -115,6 +123,7 @@ impl Standing {
         let mut standing = conn.prepare_cached(include_str!("../sql/standing.sql"))?;
         let standing = standing.query_row([id.0.as_bytes()], |row| {
             Ok(Self {
+                id,
                 seq: row.get(0)?,
                 state: rows::state(row, 1)?,
                 fence: Fence(row.get(2)?),
@@ -140,6 +149,8 @@ pub(crate) struct Run<'a> {
     pub(crate) fence: Fence,
     pub(crate) started_at: Option<Timestamp>,
     pub(crate) finished_at: Option<Timestamp>,
+    /// Whether the job may have a story: where nothing is kept, it goes with the job.
+    pub(crate) noted: bool,
 }
 
 /// Puts an unfinished job where core decided.
@@ -153,12 +164,13 @@ pub(crate) fn write(
 ) -> Result<()> {
     let counts = to.counts;
     let (started_at, finished_at) = (run.started_at.map(Timestamp::micros), run.finished_at.map(Timestamp::micros));
-    // The first nine are the same in all of these.
+    let (error, fingerprint) = to.error.as_ref().map(|error| (error.text(), error.fingerprint())).unzip();
+    // The first ten are the same in all of these.
     macro_rules! with {
         ($($more:expr),* $(,)?) => {
             params![
-                row.seq, row.fence.0, counts.attempt, counts.retry, counts.crashes, to.error, run.fence.0, started_at,
-                finished_at, $($more),*
+                row.seq, row.fence.0, counts.attempt, counts.retry, counts.crashes, error, run.fence.0, started_at,
+                finished_at, fingerprint, $($more),*
             ]
         };
     }
@@ -169,11 +181,25 @@ pub(crate) fn write(
         Target::Waiting { due } => {
             conn.prepare_cached(include_str!("../sql/requeue.sql"))?.execute(with![due.micros()])?;
         }
+        Target::Next { step, due } => {
+            conn.prepare_cached(include_str!("../sql/next.sql"))?.execute(with![
+                due.micros(),
+                step.task.as_str(),
+                step.args.as_str(),
+                step.retry.to_string(),
+                step.terms.to_text()
+            ])?;
+            story::forget_steps(conn, row.id)?;
+        }
         Target::Stuck { due } => {
             conn.prepare_cached(include_str!("../sql/stick.sql"))?.execute(with![due.map(Timestamp::micros)])?;
         }
         Target::Finish { end, result } => {
-            if !retention.is_zero() {
+            if retention.is_zero() {
+                if run.noted {
+                    story::forget(conn, row.id)?;
+                }
+            } else {
                 let result = result.as_ref().map(|result| result.as_str());
                 conn.prepare_cached(include_str!("../sql/finish.sql"))?.execute(with![
                     end.state().code(),

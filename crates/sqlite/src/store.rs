@@ -8,11 +8,11 @@ use std::{
 
 use async_trait::async_trait;
 use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags, ffi};
-use turnwise_core::{Incarnation, Job, JobId, NewJob, Timestamp, time::parse_span};
+use turnwise_core::{Incarnation, Job, JobId, NewJob, Timestamp, story::Story, time::parse_span};
 use turnwise_store::{
-    AskLost, AskNews, Assign, AssignReply, BatchId, Beat, Bell, Cursor, Delivery, Enqueued, Epoch, Filter, Fleet,
-    Intervention, Join, Joined, Load, LostNode, Memo, MemoKind, NewMemo, News, Options, Page, Pulse, Result, Settle,
-    Settled, Store, StoreError, memory::Clock,
+    AskLost, AskNews, AskStory, Assign, AssignReply, BatchId, Beat, Bell, Cursor, Delivery, Enqueued, Epoch, Filter,
+    Fleet, Intervention, Join, Joined, Load, LostNode, Memo, MemoKind, NewMemo, News, Note, Options, Page, Pulse,
+    Result, Settle, Settled, Store, StoreError, memory::Clock,
 };
 
 use crate::{
@@ -20,7 +20,7 @@ use crate::{
     bell::{Ring, Watcher},
     control, enqueue, memo, migrate, news, nodes,
     read::{self, Reader},
-    settle,
+    settle, story,
     writer::Writer,
 };
 
@@ -29,7 +29,7 @@ const LEAST_SQLITE: i32 = 3_051_003;
 /// How long a write waits for another process's transaction before it is [`StoreError::Transient`].
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// All statements of this crate fit, so that each is prepared once per connection.
-const STATEMENTS: usize = 64;
+const STATEMENTS: usize = 128;
 /// A WAL that grew under a long read is cut back to this many bytes.
 const WAL_BYTES: i64 = 64 * 1024 * 1024;
 
@@ -181,6 +181,11 @@ impl Store for SqliteStore {
         self.inner.writer.write(work).await
     }
 
+    async fn note(&self, node: Incarnation, notes: Vec<Note>) -> Result<Vec<Settled>> {
+        let keep = self.inner.options.log_lines;
+        self.write(Ring::NONE, move |conn, _| story::note(conn, node, &notes, keep)).await
+    }
+
     async fn lost_nodes(&self, ask: AskLost) -> Result<Vec<LostNode>> {
         self.write(Ring::NONE, move |conn, now| nodes::lost_nodes(conn, ask, now)).await
     }
@@ -202,6 +207,10 @@ impl Store for SqliteStore {
 
     async fn jobs(&self, filter: Filter) -> Result<Vec<Job>> {
         self.read(For::People, move |conn, _| read::jobs(conn, &filter)).await
+    }
+
+    async fn story(&self, ask: AskStory) -> Result<Story> {
+        self.read(For::People, move |conn, _| story::story(conn, &ask)).await
     }
 
     async fn nodes(&self) -> Result<Fleet> {

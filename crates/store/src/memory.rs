@@ -11,10 +11,11 @@ use std::{
 
 use async_trait::async_trait;
 use turnwise_core::{
-    Fence, GroupName, Incarnation, Job, JobHead, JobId, Json, KeyName, NewJob, Node, NodeName, Priority, QueueName,
-    RetryPolicy, State, TaskName, Timestamp,
+    Failure, Fence, GroupName, Incarnation, Job, JobHead, JobId, Json, KeyName, NewJob, Node, NodeName, Priority,
+    QueueName, RetryPolicy, State, TaskName, Terms, Timestamp,
     job::{AssignedJob, Counts},
     lifecycle::{End, Target},
+    story::{Attempt, MAX_ATTEMPTS, Story},
 };
 
 use crate::{Bell, StoreError, store::*};
@@ -71,6 +72,8 @@ struct Data {
     dispatcher: Dispatcher,
     assignments: BTreeMap<(Incarnation, BatchId), Mail>,
     changes: BTreeMap<i64, ChangeRow>,
+    /// Of jobs, finished or not, that have something to tell.
+    stories: BTreeMap<JobId, Story>,
     /// Value and version.
     memos: BTreeMap<(MemoKind, String), (String, i64)>,
     next_seq: i64,
@@ -95,6 +98,8 @@ struct Row {
     priority: Priority,
     retry: RetryPolicy,
     key: Option<KeyName>,
+    terms: Terms,
+    expires_at: Option<Timestamp>,
     state: State,
     counts: Counts,
     fence: Fence,
@@ -102,7 +107,7 @@ struct Row {
     node: Option<Incarnation>,
     node_name: Option<NodeName>,
     result: Option<Json>,
-    error: Option<String>,
+    error: Option<Failure>,
     submitted_at: Timestamp,
     due_at: Option<Timestamp>,
     assigned_at: Option<Timestamp>,
@@ -418,6 +423,12 @@ impl Store for MemoryStore {
         Ok(replies)
     }
 
+    async fn note(&self, node: Incarnation, notes: Vec<Note>) -> Result<Vec<Settled>> {
+        let mut data = self.data();
+        let keep = self.options.log_lines as usize;
+        Ok(notes.into_iter().map(|note| data.note_one(node, note, keep)).collect())
+    }
+
     async fn lost_nodes(&self, ask: AskLost) -> Result<Vec<LostNode>> {
         let now = self.clock.now();
         let mut data = self.data();
@@ -475,7 +486,10 @@ impl Store for MemoryStore {
             }
             None => Vec::new(),
         };
-        ended.iter().for_each(|id| drop(data.history.remove(id)));
+        for id in &ended {
+            data.history.remove(id);
+            data.stories.remove(id);
+        }
         told.iter().for_each(|seq| drop(data.changes.remove(seq)));
         Ok((ended.len() + told.len()) as u64)
     }
@@ -501,6 +515,24 @@ impl Store for MemoryStore {
             .collect();
         rows.sort_by_key(|row| std::cmp::Reverse(row.id));
         Ok(rows.into_iter().take(filter.limit() as usize).map(|row| data.show(row)).collect())
+    }
+
+    async fn story(&self, ask: AskStory) -> Result<Story> {
+        let data = self.data();
+        let Some(story) = data.stories.get(&ask.job) else { return Ok(Story::default()) };
+        let limit = ask.lines as usize;
+        Ok(match ask.after {
+            None => {
+                let skip = story.lines.len().saturating_sub(limit);
+                Story { lines: story.lines[skip..].to_vec(), ..story.clone() }
+            }
+            Some(after) => Story {
+                attempts: Vec::new(),
+                steps: Vec::new(),
+                lines: story.lines.iter().filter(|line| line.at > after).take(limit).cloned().collect(),
+                ..story.clone()
+            },
+        })
     }
 
     async fn nodes(&self) -> Result<Fleet> {
@@ -590,6 +622,8 @@ impl Data {
             priority: job.priority,
             retry: job.retry,
             key: job.key,
+            terms: job.terms,
+            expires_at: job.expires,
             state: State::Waiting,
             counts: Counts::default(),
             fence: Fence::default(),
@@ -669,12 +703,56 @@ impl Data {
         }
         row.started_at = settlement.started_at.or(row.started_at);
         row.finished_at = settlement.finished_at.or(row.finished_at);
+        if settlement.started_at.is_some() {
+            row.expires_at = None;
+        }
         if lost {
             row.fence = row.fence.next();
         }
         row.node_name = self.nodes.get(&node).map(|node| node.name.clone());
+        if let Some(ending) = settlement.to.ending {
+            let attempt = Attempt {
+                fence: settlement.fence,
+                number: row.counts.attempt + 1,
+                task: row.task.clone(),
+                ending,
+                node: row.node_name.clone(),
+                started_at: row.started_at,
+                finished_at: settlement.finished_at,
+                failure: settlement.to.error.clone(),
+            };
+            let attempts = &mut self.stories.entry(settlement.job).or_default().attempts;
+            attempts.push(attempt);
+            let over = attempts.len().saturating_sub(MAX_ATTEMPTS as usize);
+            attempts.drain(..over);
+        }
         self.write(settlement.job, &settlement.to, now, retention);
         (Settled::Applied, true)
+    }
+
+    fn note_one(&mut self, node: Incarnation, note: Note, keep: usize) -> Settled {
+        let held = self.jobs.get(&note.job).is_some_and(|row| row.fence == note.fence && row.in_hands_of(node));
+        if !held {
+            return Settled::Superseded;
+        }
+        let story = self.stories.entry(note.job).or_default();
+        story.progress = note.progress.or(story.progress.take());
+        for line in note.lines {
+            if let Err(at) = story.lines.binary_search_by_key(&line.at, |line| line.at) {
+                story.lines.insert(at, line);
+            }
+        }
+        if note.trim {
+            let over = story.lines.len().saturating_sub(keep);
+            story.lines.drain(..over);
+            story.dropped += over as u64;
+        }
+        for step in note.steps {
+            if let Err(at) = story.steps.binary_search_by(|known| known.name.cmp(&step.name)) {
+                story.steps.insert(at, step);
+            }
+        }
+        Settled::Applied
     }
 
     fn control_one(&mut self, intervention: &Intervention, now: Timestamp, retention: Duration) -> Settled {
@@ -714,11 +792,22 @@ impl Data {
         match &to.to {
             Target::Running => return,
             Target::Scheduled | Target::CancelRequested => unreachable!("assign and control write these themselves"),
-            Target::Waiting { due } => {
+            Target::Waiting { due } | Target::Next { due, .. } => {
                 row.due_at = Some(*due);
-                row.ended_at = None;
                 row.result = None;
                 row.cancel_requested = false;
+                // A person who has it run again does not mean the old time to begin.
+                if row.ended_at.take().is_some() {
+                    row.expires_at = None;
+                }
+                if let Target::Next { step, .. } = &to.to {
+                    row.task = step.task.clone();
+                    row.args = step.args.clone();
+                    row.retry = step.retry.clone();
+                    row.terms = step.terms.clone();
+                    // What the last step's steps came to is nothing to the next.
+                    self.stories.entry(id).or_default().steps.clear();
+                }
             }
             Target::Stuck { due } => row.due_at = *due,
             Target::Finish { result, .. } => {
@@ -727,7 +816,9 @@ impl Data {
                 row.ended_at = Some(now);
                 row.node = None;
                 let row = self.jobs.remove(&id).expect("just written");
-                if !retention.is_zero() {
+                if retention.is_zero() {
+                    self.stories.remove(&id);
+                } else {
                     self.history.insert(id, row);
                 }
                 return;
@@ -748,13 +839,16 @@ impl Data {
             priority: row.priority,
             retry: row.retry.clone(),
             key: row.key.clone(),
+            terms: row.terms.clone(),
             state: row.state,
             counts: row.counts,
             fence: row.fence,
             cancel_requested: row.cancel_requested,
             node: node.or_else(|| row.node_name.clone()),
             result: row.result.clone(),
-            error: row.error.clone(),
+            error: row.error.as_ref().map(Failure::text),
+            fingerprint: row.error.as_ref().map(Failure::fingerprint),
+            expires_at: row.expires_at,
             submitted_at: row.submitted_at,
             due_at: row.due_at,
             assigned_at: row.assigned_at,
@@ -784,6 +878,7 @@ impl Row {
             node: self.node,
             key: self.key.clone(),
             submitted_at: self.submitted_at,
+            expires: self.expires_at,
         }
     }
 
@@ -797,6 +892,7 @@ impl Row {
             group: self.group.clone(),
             priority: self.priority,
             retry: self.retry.clone(),
+            terms: self.terms.clone(),
             state: self.state,
             counts: self.counts,
             cancel_requested: self.cancel_requested,

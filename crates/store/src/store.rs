@@ -9,6 +9,7 @@ use turnwise_core::{
     lifecycle::Transition,
     node::Host,
     scheduler::Pick,
+    story::{Finished, Line, LineAt, Progress, Story},
 };
 use uuid::Uuid;
 
@@ -21,11 +22,13 @@ pub type Result<T> = std::result::Result<T, StoreError>;
 pub struct Options {
     /// How long finished jobs are kept. Zero: they are deleted instead of entering `history`.
     pub retention: Duration,
+    /// How many lines of a job's log are kept.
+    pub log_lines: u32,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { retention: Duration::from_secs(7 * 86_400) }
+        Self { retention: Duration::from_secs(7 * 86_400), log_lines: turnwise_core::story::LOG_LINES }
     }
 }
 
@@ -77,6 +80,11 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// node raises the fence, so that the lost node's own late settle is [`Settled::Superseded`].
     async fn settle(&self, settle: Settle) -> Result<Vec<Settled>>;
 
+    /// Writes what running jobs have to say, each guarded by its fence and its node: [`Settled::Applied`], or
+    /// [`Settled::Superseded`] and nothing of that note is written. Repeated, it changes nothing: a line with its number
+    /// is there once, and the first result of a step stands.
+    async fn note(&self, node: Incarnation, notes: Vec<Note>) -> Result<Vec<Settled>>;
+
     /// With `expire`, marks nodes whose lease is over as lost: from then on their beats are refused. Tells all lost nodes
     /// with the jobs still in their hands, at most `limit` jobs in all. [`StoreError::NotLeading`] for anyone but the
     /// dispatcher.
@@ -86,7 +94,8 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     async fn control(&self, interventions: Vec<Intervention>) -> Result<Vec<Settled>>;
 
     /// Deletes what nobody needs any more, at most `limit` rows of each kind: history beyond the retention, changes
-    /// the dispatcher has seen. Tells how many rows went.
+    /// the dispatcher has seen; with each job what it told. Tells how many rows went; `limit` or more means that there may
+    /// be more.
     async fn prune(&self, seen: Option<Cursor>, limit: u32) -> Result<u64>;
 
     /// One job, finished or not.
@@ -94,6 +103,9 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
 
     /// Jobs, finished ones included, newest id first.
     async fn jobs(&self, filter: Filter) -> Result<Vec<Job>>;
+
+    /// What is told of one job besides its row; empty for one that nobody knows.
+    async fn story(&self, ask: AskStory) -> Result<Story>;
 
     /// All nodes, lost ones included, by name and joining time.
     async fn nodes(&self) -> Result<Fleet>;
@@ -323,6 +335,8 @@ pub struct Settlement {
     /// Whether the decision knew of a cancel request; if one has come since, the job comes back unsettled.
     pub saw_cancel: bool,
     pub to: Transition,
+    /// Whether notes or attempts of the job may be in the store: where nothing is kept, they go with it.
+    pub noted: bool,
     /// Begin and end of the run, where there was one.
     pub started_at: Option<Timestamp>,
     pub finished_at: Option<Timestamp>,
@@ -339,6 +353,28 @@ pub enum Settled {
     Superseded,
     /// No trace of it: finished and not kept.
     Gone,
+}
+
+/// What a running job has to say.
+#[derive(Debug, Clone)]
+pub struct Note {
+    pub job: JobId,
+    pub fence: Fence,
+    /// `Some` replaces what was said before.
+    pub progress: Option<Progress>,
+    pub lines: Vec<Line>,
+    /// Whether to look if more lines are kept than may be. A look costs, so not every note asks for one.
+    pub trim: bool,
+    pub steps: Vec<Finished>,
+}
+
+#[derive(Debug, Clone)]
+pub struct AskStory {
+    pub job: JobId,
+    /// Lines after this one only, and no attempts and steps: for those who follow a log.
+    pub after: Option<LineAt>,
+    /// At most so many lines: the first after `after`, else the last.
+    pub lines: u32,
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -2,7 +2,7 @@
 
 const TRAIT: &str = include_str!("../src/store.rs");
 const SUITE: &str = include_str!("../src/conformance/mod.rs");
-const PROMISES: [(&str, &str); 12] = [
+const PROMISES: [(&str, &str); 13] = [
     ("enqueue", include_str!("../src/conformance/enqueue.rs")),
     ("nodes", include_str!("../src/conformance/nodes.rs")),
     ("news", include_str!("../src/conformance/news.rs")),
@@ -14,6 +14,7 @@ const PROMISES: [(&str, &str); 12] = [
     ("forget", include_str!("../src/conformance/forget.rs")),
     ("repeat", include_str!("../src/conformance/repeat.rs")),
     ("random", include_str!("../src/conformance/random.rs")),
+    ("story", include_str!("../src/conformance/story.rs")),
     ("crash", include_str!("../src/conformance/crash.rs")),
 ];
 
@@ -22,15 +23,15 @@ fn words<'a>(text: &'a str, start: &'a str) -> impl Iterator<Item = &'a str> {
     text.lines().filter_map(move |line| line.strip_prefix(start)).filter_map(|rest| rest.split(['(', '<']).next())
 }
 
-/// Sixteen move jobs and nodes. Two more, and only these, carry what core keeps for itself: with one pair for all kinds of
-/// settings and charges, a new kind is a number and not a verb.
+/// Sixteen move jobs and nodes. Two carry what core keeps for itself (settings, charges), and two what a job tells of
+/// itself (log, progress, steps, attempts): with one pair each for all kinds, a new kind is a value and not a verb.
 #[test]
-fn the_trait_has_at_most_eighteen_verbs() {
+fn the_trait_has_at_most_twenty_verbs() {
     let (_, from) = TRAIT.split_once("pub trait Store").expect("the trait is in store.rs");
     let (body, _) = from.split_once("\n}").expect("the trait ends");
     let verbs: Vec<_> = words(body, "    async fn ").chain(words(body, "    fn ")).collect();
     assert!(verbs.contains(&"enqueue") && verbs.contains(&"bell"), "not read aright: {verbs:?}");
-    assert!(verbs.len() <= 18, "{} verbs: {verbs:?}", verbs.len());
+    assert!(verbs.len() <= 20, "{} verbs: {verbs:?}", verbs.len());
 }
 
 #[test]

@@ -3,8 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use turnwise_core::{
-    Invalid, Job, JobId, NewJob, Timestamp,
+    Fence, Invalid, Job, JobId, NewJob, Timestamp,
     lifecycle::{self, Event, Illegal, Standing, Target},
+    story::{LineAt, Story},
 };
 use turnwise_executor::{
     Config, Registry,
@@ -12,7 +13,7 @@ use turnwise_executor::{
 };
 use turnwise_postgres::PostgresStore;
 use turnwise_sqlite::SqliteStore;
-use turnwise_store::{Filter, Fleet, Intervention, MemoryStore, Options, Settled, Store, StoreError};
+use turnwise_store::{AskStory, Filter, Fleet, Intervention, MemoryStore, Options, Settled, Store, StoreError};
 
 use crate::JobRequest;
 
@@ -154,6 +155,17 @@ impl Turnwise {
     /// Jobs, finished ones included, newest first.
     pub async fn jobs(&self, filter: Filter) -> Result<Vec<Job>, Error> {
         Ok(self.store().jobs(filter).await?)
+    }
+
+    /// What the job tells besides its row: attempts, progress, steps, and the last `lines` of its log.
+    pub async fn story(&self, id: JobId, lines: u32) -> Result<Story, Error> {
+        Ok(self.store().story(AskStory { job: id, after: None, lines }).await?)
+    }
+
+    /// The lines of its log after this one, the first `lines` of them; progress with them, attempts and steps not.
+    pub async fn log_after(&self, id: JobId, after: Option<LineAt>, lines: u32) -> Result<Story, Error> {
+        let before_all = LineAt { fence: Fence(i64::MIN), number: 0 };
+        Ok(self.store().story(AskStory { job: id, after: Some(after.unwrap_or(before_all)), lines }).await?)
     }
 
     pub async fn nodes(&self) -> Result<Fleet, Error> {

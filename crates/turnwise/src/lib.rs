@@ -38,7 +38,7 @@ pub use turnwise_core::{
     TaskName, Timestamp,
 };
 pub use turnwise_executor::{
-    self as executor, Config, Ctx, Event, EventKind, Executor, Outcome, Registry, State, Task,
+    self as executor, Config, Ctx, Event, EventKind, Executor, JobLog, Next, Outcome, Registry, State, Task, TaskError,
 };
 pub use turnwise_macros::task;
 pub use turnwise_postgres as postgres;

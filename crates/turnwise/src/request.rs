@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use turnwise_core::{
-    GroupName, Invalid, JobId, Json, KeyName, NewJob, Priority, QueueName, RetryPolicy, TaskName, Timestamp,
+    GroupName, Invalid, JobId, Json, KeyName, NewJob, Priority, QueueName, RetryPolicy, Step, TaskName, Timestamp,
 };
-use turnwise_executor::{Task, task::AnyTask};
+use turnwise_executor::{Next, Task, task::AnyTask};
 
 use crate::id;
 
@@ -15,6 +15,9 @@ use crate::id;
 pub struct JobRequest {
     job: Result<NewJob, Invalid>,
     delay: Option<Duration>,
+    begin_within: Option<Duration>,
+    /// Whether the retry policy was chosen, by its task or by hand.
+    retry_is_set: bool,
 }
 
 impl JobRequest {
@@ -35,12 +38,13 @@ impl JobRequest {
         match AnyTask::new(task).retry() {
             Ok(Some(policy)) => request.retry(policy),
             Ok(None) => request,
-            Err(invalid) => Self { job: Err(invalid), delay: None },
+            Err(invalid) => Self::made(Err(invalid)),
         }
     }
 
     fn made(parts: Result<(TaskName, Json), Invalid>) -> Self {
-        Self { job: parts.map(|(task, args)| NewJob::new(id::next(), task, args)), delay: None }
+        let job = parts.map(|(task, args)| NewJob::new(id::next(), task, args));
+        Self { job, delay: None, begin_within: None, retry_is_set: false }
     }
 
     fn set<T>(mut self, value: Result<T, Invalid>, put: impl FnOnce(&mut NewJob, T)) -> Self {
@@ -84,8 +88,48 @@ impl JobRequest {
         self
     }
 
-    pub fn retry(self, policy: RetryPolicy) -> Self {
+    pub fn retry(mut self, policy: RetryPolicy) -> Self {
+        self.retry_is_set = true;
         self.set(Ok(policy), |job, retry| job.retry = retry)
+    }
+
+    /// How long a run may take; default: as its task says. A run that takes longer has failed, and is tried again by the
+    /// retry policy.
+    pub fn timeout(mut self, limit: Duration) -> Self {
+        if let Ok(job) = &mut self.job
+            && let Err(invalid) = job.terms.set_timeout(limit)
+        {
+            self.job = Err(invalid);
+        }
+        self
+    }
+
+    /// If it has not begun by then, it fails without having run.
+    pub fn expires(self, moment: Timestamp) -> Self {
+        self.set(Ok(moment), |job, moment| job.expires = Some(moment))
+    }
+
+    /// If it has not begun after this long, by the database's clock, it fails without having run.
+    pub fn begin_within(mut self, span: Duration) -> Self {
+        self.begin_within = Some(span);
+        self
+    }
+
+    /// When its retries run out, the job goes on as this one's task, with this one's arguments, retries and timeout,
+    /// instead of ending as failed.
+    pub fn on_exhausted(mut self, next: JobRequest) -> Self {
+        match (&mut self.job, next.job) {
+            (Ok(job), Ok(next)) => {
+                let step = Step { task: next.task, args: next.args, retry: next.retry, terms: next.terms };
+                if let Err(invalid) = job.terms.set_on_exhausted(step) {
+                    self.job = Err(invalid);
+                }
+            }
+            (Ok(_), Err(invalid)) => self.job = Err(invalid),
+            // The first mistake is the one that is told.
+            (Err(_), _) => {}
+        }
+        self
     }
 
     /// Chosen by the caller, so that a submit that is repeated after a restart is recognised too.
@@ -95,7 +139,7 @@ impl JobRequest {
 
     /// Whether [`JobRequest::into_job`] needs the database's time.
     pub fn is_relative(&self) -> bool {
-        self.delay.is_some()
+        self.delay.is_some() || self.begin_within.is_some()
     }
 
     /// The job, or what is wrong with it. `now` is the database's time.
@@ -104,6 +148,19 @@ impl JobRequest {
         if let Some(delay) = self.delay {
             job.due = Some(now.plus(delay));
         }
+        if let Some(span) = self.begin_within {
+            job.expires = Some(now.plus(span));
+        }
         Ok(job)
+    }
+}
+
+/// `Outcome::next(send.job(args).after(…))`: task, arguments, time, retries and timeout are the request's; queue, group,
+/// priority and key stay the job's own.
+impl From<JobRequest> for Next {
+    fn from(request: JobRequest) -> Self {
+        let due = request.job.as_ref().ok().and_then(|job| job.due);
+        let retry = request.job.as_ref().ok().filter(|_| request.retry_is_set).map(|job| job.retry.clone());
+        Self { step: request.job.map(|job| (job.task, job.args, job.terms)), retry, due, delay: request.delay }
     }
 }

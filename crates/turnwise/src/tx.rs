@@ -44,6 +44,8 @@ impl JobRequest {
             .bind(vec![job.due.map(|due| due.to_string())])
             .bind(vec![Some(job.retry.to_string())])
             .bind(vec![job.key.as_ref().map(|key| key.as_str())])
+            .bind(vec![job.terms.to_text()])
+            .bind(vec![job.expires.map(|expires| expires.to_string())])
             .execute(transaction)
             .await
             .map_err(refused_or_lost)?;

@@ -340,6 +340,7 @@ fn head_of(job: &Job, due: Timestamp) -> JobHead {
         node: None,
         key: job.key.clone(),
         submitted_at: job.submitted_at,
+        expires: None,
     }
 }
 

@@ -195,7 +195,7 @@ impl Scheduler {
         }
         let queue = self.queue_of(slot);
         let in_flight = matches!(self.backlog.place(slot), Place::Picked | Place::Assigned);
-        if failed || rest.is_some_and(|rest| rest.stuck) {
+        if failed || rest.as_ref().is_some_and(|rest| rest.stuck) {
             self.pause_on_error(now, queue, id);
         }
         if in_flight {
@@ -206,6 +206,11 @@ impl Scheduler {
         if !in_flight {
             // Told twice, or late; what is known of it already is at least as new.
             return;
+        }
+        if let Some(task) = &rest.next {
+            let task = self.task(now, task);
+            let kind = self.kind(queue, task);
+            self.backlog.set_kind(slot, kind);
         }
         self.backlog.set_fence(slot, fence);
         self.backlog.set_stuck(slot, rest.stuck);

@@ -88,11 +88,13 @@ pub struct Settled {
 }
 
 /// An unfinished job out of a node's hands.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Rest {
     pub stuck: bool,
     pub due: Option<Timestamp>,
     pub crashes: u32,
+    /// It goes on as this task.
+    pub next: Option<TaskName>,
 }
 
 /// A group's charge in a queue, above the queue's virtual time: what it is behind its turn.

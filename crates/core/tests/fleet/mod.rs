@@ -266,8 +266,8 @@ impl Fleet {
         self.ended += 1;
         books.held -= 1;
         books.served += ran;
-        let rest = failed.then(|| Rest { stuck: true, due: Some(self.now.plus(ran)), crashes: 0 });
-        match rest {
+        let rest = failed.then(|| Rest { stuck: true, due: Some(self.now.plus(ran)), crashes: 0, next: None });
+        match &rest {
             Some(rest) => {
                 row.head.state = State::Stuck;
                 row.head.due = rest.due;

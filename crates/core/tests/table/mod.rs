@@ -47,6 +47,7 @@ pub fn head(number: i64, group: &str) -> JobHead {
         node: None,
         key: None,
         submitted_at: at(0),
+        expires: None,
     }
 }
 

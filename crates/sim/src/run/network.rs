@@ -24,11 +24,11 @@ use tokio::{
     sync::{Notify, oneshot},
     time::Instant,
 };
-use turnwise_core::{Incarnation, Job, JobId, NewJob, Timestamp};
+use turnwise_core::{Incarnation, Job, JobId, NewJob, Timestamp, story::Story};
 use turnwise_store::{
-    AskLost, AskNews, Assign, AssignReply, BatchId, Beat, Bell, Cursor, Delivery, Enqueued, Epoch, Filter, Fleet,
-    Intervention, Join, Joined, Load, LostNode, Memo, MemoKind, NewMemo, News, Page, Pulse, Settle, Settled, Store,
-    StoreError, memory::Clock,
+    AskLost, AskNews, AskStory, Assign, AssignReply, BatchId, Beat, Bell, Cursor, Delivery, Enqueued, Epoch, Filter,
+    Fleet, Intervention, Join, Joined, Load, LostNode, Memo, MemoKind, NewMemo, News, Note, Page, Pulse, Settle,
+    Settled, Store, StoreError, memory::Clock,
 };
 
 use super::{chance::Chance, ledger::Ledger};
@@ -433,11 +433,13 @@ verbs! {
     assign(assign: Assign) -> Vec<(JobId, AssignReply)>, assigned;
     assignments(node: Incarnation, known: Vec<BatchId>) -> Vec<Delivery>;
     settle(settle: Settle) -> Vec<Settled>, settled;
+    note(node: Incarnation, notes: Vec<Note>) -> Vec<Settled>;
     lost_nodes(ask: AskLost) -> Vec<LostNode>;
     control(interventions: Vec<Intervention>) -> Vec<Settled>, controlled;
     prune(seen: Option<Cursor>, limit: u32) -> u64;
     job(id: JobId) -> Option<Job>;
     jobs(filter: Filter) -> Vec<Job>;
+    story(ask: AskStory) -> Story;
     nodes() -> Fleet;
     recall(kinds: Vec<MemoKind>) -> Vec<Memo>;
     remember(lead: Option<(Incarnation, Epoch)>, memos: Vec<NewMemo>) -> Vec<bool>, remembered;

@@ -205,6 +205,7 @@ impl Story {
                 fence: job.fence,
                 saw_cancel: job.cancel_requested,
                 to,
+                noted: true,
                 started_at: ran.then_some(now),
                 finished_at: ran.then_some(now),
             });

@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use async_trait::async_trait;
-use turnwise_core::{Incarnation, Job, JobId, NewJob};
+use turnwise_core::{Incarnation, Job, JobId, NewJob, story::Story};
 
 use crate::{Bell, StoreError, store::*};
 
@@ -95,6 +95,9 @@ impl Store for Faulty {
     async fn settle(&self, settle: Settle) -> Result<Vec<Settled>> {
         self.call(self.inner.settle(settle)).await
     }
+    async fn note(&self, node: Incarnation, notes: Vec<Note>) -> Result<Vec<Settled>> {
+        self.call(self.inner.note(node, notes)).await
+    }
     async fn lost_nodes(&self, ask: AskLost) -> Result<Vec<LostNode>> {
         self.call(self.inner.lost_nodes(ask)).await
     }
@@ -109,6 +112,9 @@ impl Store for Faulty {
     }
     async fn jobs(&self, filter: Filter) -> Result<Vec<Job>> {
         self.call(self.inner.jobs(filter)).await
+    }
+    async fn story(&self, ask: AskStory) -> Result<Story> {
+        self.call(self.inner.story(ask)).await
     }
     async fn nodes(&self) -> Result<Fleet> {
         self.call(self.inner.nodes()).await

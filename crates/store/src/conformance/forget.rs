@@ -3,6 +3,7 @@
 use turnwise_core::{
     State,
     lifecycle::{Event, Outcome},
+    story::Story,
 };
 
 use super::{Harness, scene::*};
@@ -61,4 +62,16 @@ pub async fn without_retention_an_unfinished_job_is_kept(h: &impl Harness) {
     h.advance(SECOND * 100).await;
     scene.store.prune(None, ALL).await.expect("prune");
     assert_eq!((scene.state(1).await, scene.job(1).await.error.as_deref()), (State::Stuck, Some("x")));
+}
+
+pub async fn without_retention_a_job_takes_its_story_with_it(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    scene.submit(vec![job_with_retry(1, "durations:0s")]).await;
+    scene.give(1, &[1], BETA).await;
+    scene.end(BETA, 1, failed("x")).await;
+    assert_eq!(scene.story(1).await.attempts.len(), 1);
+    scene.give(2, &[1], BETA).await;
+    scene.end(BETA, 1, failed("y")).await;
+    assert_eq!(scene.find(1).await, None);
+    assert_eq!(scene.story(1).await, Story::default());
 }

@@ -19,6 +19,7 @@ pub mod repeat;
 mod scene;
 pub mod settle;
 pub mod still;
+pub mod story;
 
 use std::{sync::Arc, time::Duration};
 
@@ -203,6 +204,23 @@ macro_rules! conformance_suite {
                 a_redriven_job_carries_neither_result_nor_cancel,
                 of_sixteen_people_who_redrive_a_job_one_does,
                 a_persons_decision_rings_node_and_dispatcher;
+            story:
+                a_job_goes_on_as_another_task_with_that_ones_terms,
+                every_attempt_is_kept_with_its_task_and_failure,
+                a_lost_nodes_run_is_an_attempt,
+                a_repeated_settle_writes_no_second_attempt,
+                a_settle_that_is_refused_writes_no_attempt,
+                attempts_beyond_the_bound_go_oldest_first,
+                a_note_is_there_for_those_who_ask,
+                a_note_of_one_who_has_not_the_job_is_refused,
+                a_repeated_note_changes_nothing,
+                a_story_goes_on_through_retries_and_to_the_next_node,
+                the_next_step_begins_without_the_results_of_the_last,
+                a_log_keeps_its_last_lines_and_says_how_many_went,
+                a_log_is_read_from_where_one_was,
+                what_a_pruned_job_told_goes_with_it,
+                terms_and_the_time_to_begin_are_kept,
+                a_job_that_expires_fails_and_says_so;
             memo:
                 memos_are_recalled_by_kind_and_in_order,
                 every_write_of_a_memo_raises_its_version_by_one,
@@ -260,13 +278,14 @@ macro_rules! conformance_suite {
                 a_power_cut_at_any_step_loses_and_doubles_nothing,
                 a_dispatcher_that_dies_at_any_step_loses_and_doubles_nothing;
         }
-        $crate::__promises! { $make, $crate::Options { retention: ::std::time::Duration::ZERO };
+        $crate::__promises! { $make, $crate::Options { retention: ::std::time::Duration::ZERO, ..$crate::Options::default() };
             forget:
                 without_retention_a_finished_job_is_deleted,
                 without_retention_an_end_is_told_all_the_same,
                 without_retention_a_failure_is_told_as_one,
                 without_retention_a_repeated_settle_is_told_gone,
-                without_retention_an_unfinished_job_is_kept;
+                without_retention_an_unfinished_job_is_kept,
+                without_retention_a_job_takes_its_story_with_it;
         }
     };
 }

@@ -13,14 +13,14 @@ use proptest::{
     test_runner::{Config, TestCaseError, TestError, TestRunner},
 };
 use turnwise_core::{
-    Fence, GroupName, Incarnation, Job, JobHead, JobId, KeyName, NewJob, Priority, QueueName, State,
+    Fence, GroupName, Incarnation, Job, JobHead, JobId, KeyName, NewJob, Priority, QueueName, State, Terms,
     lifecycle::{self, Event, Outcome, Standing},
     scheduler::Pick,
 };
 
 use super::{
     Harness, StillClock,
-    scene::{self, ALL, ALPHA, BETA, GAMMA, LEASE, SECOND, View, id, json, task},
+    scene::{self, ALL, ALPHA, BETA, GAMMA, LEASE, SECOND, View, id, json, step, task, terms},
 };
 use crate::{MemoryStore, StoreError, store::*};
 
@@ -535,6 +535,7 @@ impl World {
                 fence,
                 saw_cancel: job.cancel_requested && slip != Slip::Unseen,
                 to,
+                noted: true,
                 started_at: (ran || event == Event::Start).then(|| now.minus(SECOND)),
                 finished_at: ran.then_some(now),
             });
@@ -552,13 +553,16 @@ fn slipped(fence: Fence, slip: Slip) -> Fence {
 }
 
 fn ending(event: u8, n: u64) -> Event {
-    match (u64::from(event) + n) % 8 {
+    match (u64::from(event) + n) % 9 {
         0 | 1 => Event::Start,
         2 => Event::Ended(Outcome::Done { result: Some(json(&format!("[{event}, {n}]"))) }),
-        3 => Event::Ended(Outcome::Error(format!("error {event}"))),
+        3 => Event::Ended(Outcome::Error(format!("error {event}").into())),
         4 => Event::Ended(Outcome::Fail("for good".into())),
         5 => Event::Ended(Outcome::Snooze { wait: Duration::from_micros(u64::from(event) + 1) }),
         6 => Event::Ended(Outcome::Cancelled),
+        7 => {
+            Event::Ended(Outcome::Next { step: Box::new(step(["mail", "extract"][usize::from(event & 1)])), due: None })
+        }
         _ => Event::Ended(Outcome::Interrupted),
     }
 }
@@ -574,6 +578,7 @@ fn new_job(n: u64, kind: u8, due: Option<turnwise_core::Timestamp>) -> NewJob {
         due,
         retry: policies[usize::from(kind >> 3 & 3)].parse().expect("a good policy"),
         key: (pick(5) == 1).then(|| KeyName::new(["db", "küche"][pick(6)]).expect("a good name")),
+        terms: if kind % 7 == 6 { terms() } else { Terms::default() },
         ..scene::job(n)
     }
 }

@@ -3,11 +3,13 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use turnwise_core::{
-    Fence, Incarnation, Job, JobHead, JobId, Json, NewJob, NodeName, RetryPolicy, State, TaskName, Timestamp,
+    Fence, Incarnation, Job, JobHead, JobId, Json, NewJob, NodeName, RetryPolicy, State, Step, TaskName, Terms,
+    Timestamp,
     job::AssignedJob,
     lifecycle::{self, Event, Outcome, Standing, Transition},
     node::Host,
     scheduler::Pick,
+    story::Story,
 };
 use uuid::Uuid;
 
@@ -50,6 +52,19 @@ pub(crate) fn job(n: u64) -> NewJob {
 pub(crate) fn job_with_retry(n: u64, retry: &str) -> NewJob {
     let retry: RetryPolicy = retry.parse().expect("a good policy");
     NewJob { retry, ..job(n) }
+}
+
+pub(crate) fn step(name: &str) -> Step {
+    let retry = "durations:1s,2s".parse().expect("a good policy");
+    Step { task: task(name), args: json(r#"{"next": 1.0}"#), retry, terms: Terms::default() }
+}
+
+/// A minute to run, and another step when the retries are over.
+pub(crate) fn terms() -> Terms {
+    let mut terms = Terms::default();
+    terms.set_timeout(SECOND * 60).expect("a good limit");
+    terms.set_on_exhausted(step("extract")).expect("one step");
+    terms
 }
 
 pub(crate) fn join(incarnation: Incarnation, name: &str) -> Join {
@@ -204,6 +219,7 @@ impl Scene {
             fence: job.fence,
             saw_cancel: job.cancel_requested,
             to: decide(&job, event, now),
+            noted: true,
             started_at: (ran || *event == Event::Start).then(|| now.minus(SECOND)),
             finished_at: ran.then_some(now),
         }
@@ -228,6 +244,16 @@ impl Scene {
     pub(crate) async fn start(&self, node: Incarnation, n: u64) -> Settled {
         let settlement = self.settlement(n, &Event::Start).await;
         self.settle_one(by(node), settlement).await
+    }
+
+    pub(crate) async fn story(&self, n: u64) -> Story {
+        self.store.story(AskStory { job: id(n), after: None, lines: ALL }).await.expect("story")
+    }
+
+    pub(crate) async fn note(&self, node: Incarnation, note: Note) -> Settled {
+        let replies = self.store.note(node, vec![note]).await.expect("note");
+        assert_eq!(replies.len(), 1, "one answer to one note");
+        replies[0]
     }
 
     pub(crate) async fn intervention(&self, n: u64, event: &Event) -> Intervention {
@@ -287,6 +313,7 @@ pub(crate) struct View {
     changes: Vec<Change>,
     memos: Vec<Memo>,
     memos_are_news: bool,
+    stories: Vec<Story>,
 }
 
 impl View {
@@ -313,7 +340,11 @@ impl View {
         news.sort_by_key(|head| head.id);
         let memos = store.recall(MemoKind::ALL.to_vec()).await.expect("recall");
         let fleet = store.nodes().await.expect("nodes");
-        Self { jobs, heads, fleet, mail, news, changes, memos, memos_are_news }
+        let mut stories = Vec::new();
+        for job in &jobs {
+            stories.push(store.story(AskStory { job: job.id, after: None, lines: ALL }).await.expect("story"));
+        }
+        Self { jobs, heads, fleet, mail, news, changes, memos, memos_are_news, stories }
     }
 }
 

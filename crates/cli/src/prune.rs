@@ -1,0 +1,32 @@
+//! Deleting what need not be kept any longer, by hand; nodes that dispatch do it all the time.
+
+use std::time::Duration;
+
+use turnwise::{Turnwise, core::time::parse_span};
+
+use crate::{args, error::Failure, print, serve::block_on, settings::Settings};
+
+/// Rows in one transaction: long enough to be quick, short enough to hold up nobody.
+const ROWS: u32 = 1_000;
+
+pub(crate) fn prune(settings: &Settings, wish: &args::Prune) -> Result<(), Failure> {
+    let mut options = settings.options()?;
+    if let Some(text) = wish.retention.as_deref() {
+        options.retention = if text == "0" { Duration::ZERO } else { parse_span("retention", text)? };
+    }
+    block_on(async {
+        let turnwise = Turnwise::open_with(settings.database(), options).await?;
+        let store = turnwise.store();
+        let mut gone = 0;
+        loop {
+            // Without a cursor only history goes: which changes the dispatcher has seen, it alone knows.
+            let rows = store.prune(None, ROWS).await?;
+            gone += rows;
+            if rows < u64::from(ROWS) {
+                break;
+            }
+        }
+        print::lines([format!("{gone} rows deleted")])?;
+        Ok(())
+    })
+}

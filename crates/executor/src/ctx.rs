@@ -1,0 +1,233 @@
+//! What a task sees of its run: which job this is, what it shares with others, whether it should stop, and what it can say.
+
+use std::{
+    any::{Any, TypeId},
+    collections::HashMap,
+    sync::Arc,
+    time::Duration,
+};
+
+use serde::{Serialize, de::DeserializeOwned};
+use tokio::sync::oneshot;
+use turnwise_core::{
+    Fence, GroupName, JobId, Json, NodeName, QueueName, Timestamp,
+    job::AssignedJob,
+    story::{Finished, Level, MAX_STEP_NAME_BYTES, Progress},
+};
+
+use crate::{
+    joblog,
+    notebook::{Notebook, Run},
+    outcome::{BoxError, Outcome, TaskError},
+    panics,
+    shared::{Life, Outgoing},
+    task::Need,
+};
+
+/// A sleep up to this long keeps its slot; a longer one gives it back.
+const MOMENT: Duration = Duration::from_secs(1);
+
+/// Names the user can choose, within the bounds of a database key.
+fn step_name(name: &str) -> Result<String, TaskError> {
+    match name {
+        "" => Err(TaskError::new("a step needs a name")),
+        name if name.len() > MAX_STEP_NAME_BYTES || name.contains('\0') => {
+            Err(TaskError::new(format!("the name of a step has at most {MAX_STEP_NAME_BYTES} bytes and no NUL")))
+        }
+        name => Ok(name.to_owned()),
+    }
+}
+
+/// Shared state, given to the executor once and to every task that asks for it.
+#[derive(Debug, Clone)]
+pub struct State<T>(pub Arc<T>);
+
+impl<T> std::ops::Deref for State<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+/// All shared state of an executor, by type.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct States(HashMap<TypeId, Arc<dyn Any + Send + Sync>>);
+
+impl States {
+    pub(crate) fn insert<T: Send + Sync + 'static>(&mut self, value: Arc<T>) {
+        self.0.insert(TypeId::of::<T>(), value);
+    }
+
+    pub(crate) fn has(&self, need: &Need) -> bool {
+        self.0.contains_key(&need.id)
+    }
+
+    fn get<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
+        self.0.get(&TypeId::of::<T>()).cloned().and_then(|value| value.downcast().ok())
+    }
+}
+
+/// A run's surroundings. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Ctx {
+    pub(crate) job: Arc<AssignedJob>,
+    pub(crate) life: Arc<Life>,
+    pub(crate) run: Arc<Run>,
+}
+
+impl Ctx {
+    pub fn id(&self) -> JobId {
+        self.job.id
+    }
+
+    /// The number of this run, from 1.
+    pub fn attempt(&self) -> u32 {
+        self.job.counts.attempt + 1
+    }
+
+    /// Grows with every assignment of the job. Hand it to outside systems that can refuse an older one.
+    pub fn fence(&self) -> Fence {
+        self.job.fence
+    }
+
+    /// The task's name.
+    pub fn task(&self) -> &str {
+        self.job.task.as_str()
+    }
+
+    pub fn queue(&self) -> &QueueName {
+        &self.job.queue
+    }
+
+    pub fn group(&self) -> &GroupName {
+        &self.job.group
+    }
+
+    /// The node this runs on.
+    pub fn node(&self) -> &NodeName {
+        &self.life.shared.config.name
+    }
+
+    /// The database's time.
+    pub fn now(&self) -> Timestamp {
+        self.life.shared.clock.now()
+    }
+
+    /// Shared state. An executor does not start without the state its tasks need, so this fails only for a type the
+    /// task did not name.
+    pub fn state<T: Send + Sync + 'static>(&self) -> Option<State<T>> {
+        self.life.shared.states.get().map(State)
+    }
+
+    /// Whether the task should stop: it was cancelled, has taken too long, or the node is about to interrupt it.
+    pub fn is_cancelled(&self) -> bool {
+        self.run.stop.is_up()
+    }
+
+    /// Waits until the task should stop.
+    pub async fn cancelled(&self) {
+        self.run.stop.wait().await;
+    }
+
+    /// Says how far the run has come; `total` 0 where nobody knows. Cheap: the last word is written a few times a second.
+    pub fn progress(&self, done: u64, total: u64, text: impl AsRef<str>) {
+        self.run.notebook().progress(Progress::new(done, total, text.as_ref()));
+    }
+
+    /// A line in the job's log, which people read with `turnwise logs ID`. Cheap: written in batches.
+    pub fn log(&self, text: impl AsRef<str>) {
+        self.log_at(Level::Info, text);
+    }
+
+    pub fn log_at(&self, level: Level, text: impl AsRef<str>) {
+        let keep = self.life.shared.config.log_lines as usize;
+        self.run.notebook().log(self.now(), self.job.fence, level, text.as_ref(), keep);
+    }
+
+    /// Runs a step once and keeps its result: a retry, or another node, gets the result and does not run it again. The
+    /// result is durable when this returns. Names are unique within the job's current task.
+    ///
+    /// Exactly once it is not: a node that dies between the end of the step and the write runs it again. A step that fails
+    /// keeps nothing.
+    pub async fn step<T, E>(&self, name: &str, run: impl Future<Output = Result<T, E>>) -> Result<T, TaskError>
+    where
+        T: Serialize + DeserializeOwned,
+        E: Into<BoxError>,
+    {
+        let name = step_name(name)?;
+        if let Some(known) = self.known_step(&name).await? {
+            return Ok(known.decode()?);
+        }
+        let value = run.await.map_err(|error| TaskError::boxed(error.into()))?;
+        self.finish_step(name, Json::encode("result", &value)?).await?;
+        Ok(value)
+    }
+
+    /// Sleeps. Longer than a moment, the run ends here and its slot is free for others; when the time has come the task
+    /// starts from its beginning, finished steps are not run again, and this returns at once. So put what must not be
+    /// done twice into steps.
+    pub async fn sleep(&self, span: Duration) -> Result<(), TaskError> {
+        if span <= MOMENT {
+            tokio::time::sleep(span).await;
+            return Ok(());
+        }
+        let name = format!("sleep {}", self.run.notebook().next_sleep());
+        let wake = match self.known_step(&name).await? {
+            Some(known) => known.decode()?,
+            None => {
+                let wake = self.now().plus(span);
+                self.finish_step(name, Json::encode("result", &wake)?).await?;
+                wake
+            }
+        };
+        if wake <= self.now() {
+            return Ok(());
+        }
+        self.run.suspend(wake);
+        std::future::pending().await
+    }
+
+    /// The result of a step that an earlier run, or this one, has finished.
+    async fn known_step(&self, name: &str) -> Result<Option<Json>, TaskError> {
+        let notebook = self.run.notebook();
+        if !notebook.steps_are_read() {
+            let steps = match self.job.fence > Fence(1) {
+                true => self.life.read_steps(self.job.id).await?,
+                // Nobody has run before.
+                false => Vec::new(),
+            };
+            notebook.read_steps(steps);
+        }
+        Ok(notebook.step(name))
+    }
+
+    async fn finish_step(&self, name: String, result: Json) -> Result<(), TaskError> {
+        let notebook = self.run.notebook();
+        notebook.check_room()?;
+        let finished = Finished { name, result };
+        let (heard, answer) = oneshot::channel();
+        self.life.send(Outgoing::Step { job: self.job.clone(), step: finished.clone(), heard });
+        if !answer.await.unwrap_or(false) {
+            // The job is in other hands: nothing more of this run counts, so nothing more of it happens.
+            self.run.stop.raise();
+            std::future::pending::<()>().await;
+        }
+        notebook.finished(finished);
+        Ok(())
+    }
+
+    /// Runs a blocking function on a thread where it may block. Used by `#[task]` for functions that are not async.
+    pub async fn blocking(&self, run: impl FnOnce() -> Outcome + Send + 'static) -> Outcome {
+        let ctx = self.clone();
+        match tokio::task::spawn_blocking(move || panics::carry(|| joblog::heard_here(ctx, run))).await {
+            Ok(outcome) => outcome,
+            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            Err(_) => Outcome::interrupted(),
+        }
+    }
+
+    #[doc(hidden)]
+    pub fn notebook(&self) -> &Notebook {
+        self.run.notebook()
+    }
+}

@@ -1,0 +1,208 @@
+//! One run of a job: the sign that tells it to stop, and what it has said and is not written yet.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{
+        Mutex, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use tokio::sync::Notify;
+use turnwise_core::{
+    Fence, JobId, Json, Timestamp,
+    story::{Finished, Level, Line, LineAt, MAX_STEPS, Progress, line},
+};
+use turnwise_store::Note;
+
+use crate::{outcome::TaskError, shared::locked};
+
+/// New lines after which the store is asked to look whether there are too many.
+const TRIM_EVERY: u32 = 500;
+
+/// Goes up once and stays up.
+#[derive(Debug, Default)]
+pub(crate) struct StopSign {
+    up: AtomicBool,
+    raised: Notify,
+}
+
+impl StopSign {
+    pub(crate) fn raise(&self) {
+        self.up.store(true, Ordering::Release);
+        self.raised.notify_waiters();
+    }
+
+    pub(crate) fn is_up(&self) -> bool {
+        self.up.load(Ordering::Acquire)
+    }
+
+    pub(crate) async fn wait(&self) {
+        let raised = self.raised.notified();
+        tokio::pin!(raised);
+        // Listening before looking: a sign raised in between is not missed.
+        raised.as_mut().enable();
+        if !self.is_up() {
+            raised.await;
+        }
+    }
+}
+
+/// A run. Most say nothing, so the notebook is made when it is first opened.
+#[derive(Debug, Default)]
+pub(crate) struct Run {
+    pub(crate) stop: StopSign,
+    /// It was settled without waiting for it any longer.
+    given_up: AtomicBool,
+    notebook: OnceLock<Box<Notebook>>,
+}
+
+impl Run {
+    pub(crate) fn notebook(&self) -> &Notebook {
+        self.notebook.get_or_init(Box::default)
+    }
+
+    pub(crate) fn give_up(&self) {
+        self.given_up.store(true, Ordering::Release);
+        self.stop.raise();
+    }
+
+    pub(crate) fn was_given_up(&self) -> bool {
+        self.given_up.load(Ordering::Acquire)
+    }
+
+    /// Whether it has ever said anything.
+    pub(crate) fn noted(&self) -> bool {
+        self.notebook.get().is_some()
+    }
+
+    /// Gives up the slot until then.
+    pub(crate) fn suspend(&self, until: Timestamp) {
+        locked(&self.notebook().pages).wake = Some(until);
+        self.stop.raise();
+    }
+
+    pub(crate) fn suspended(&self) -> Option<Timestamp> {
+        locked(&self.notebook.get()?.pages).wake
+    }
+
+    /// What is to be written, if anything.
+    pub(crate) fn take_note(&self, job: JobId, fence: Fence) -> Option<Note> {
+        self.notebook.get()?.take(job, fence)
+    }
+}
+
+/// What a run has said.
+#[derive(Debug, Default)]
+pub struct Notebook {
+    /// Whether something in it is not written.
+    unwritten: AtomicBool,
+    pages: Mutex<Pages>,
+}
+
+#[derive(Debug, Default)]
+struct Pages {
+    progress: Option<Progress>,
+    lines: VecDeque<Line>,
+    next_line: u32,
+    /// As of the last time the store was asked to look for too many.
+    trimmed_at: u32,
+    /// Lines that were said faster than they could be written.
+    skipped: u32,
+    steps: Option<BTreeMap<String, Json>>,
+    sleeps: u32,
+    wake: Option<Timestamp>,
+}
+
+impl Notebook {
+    pub(crate) fn progress(&self, progress: Progress) {
+        locked(&self.pages).progress = Some(progress);
+        self.unwritten.store(true, Ordering::Release);
+    }
+
+    /// Adds a line; of more than `keep` that are not written yet, the oldest go, as they would in the store.
+    pub(crate) fn log(&self, time: Timestamp, fence: Fence, level: Level, text: &str, keep: usize) {
+        let mut pages = locked(&self.pages);
+        let at = LineAt { fence, number: pages.next_line };
+        pages.next_line = pages.next_line.saturating_add(1);
+        pages.lines.push_back(Line { at, time, level, text: line(text) });
+        if pages.lines.len() > keep.max(1) {
+            pages.skipped += 1;
+            let skipped = pages.skipped;
+            // The gap is told where it is: in the oldest line that is left.
+            pages.lines.pop_front();
+            if let Some(oldest) = pages.lines.front_mut() {
+                oldest.text = format!("({skipped} lines were written faster than they could be kept)");
+            }
+        }
+        drop(pages);
+        self.unwritten.store(true, Ordering::Release);
+    }
+
+    fn take(&self, job: JobId, fence: Fence) -> Option<Note> {
+        if !self.unwritten.swap(false, Ordering::AcqRel) {
+            return None;
+        }
+        let mut pages = locked(&self.pages);
+        let lines: Vec<Line> = pages.lines.drain(..).collect();
+        // Earlier runs may have left a full log behind.
+        let trim = !lines.is_empty()
+            && (pages.next_line - pages.trimmed_at >= TRIM_EVERY || (fence > Fence(1) && pages.trimmed_at == 0));
+        if trim {
+            pages.trimmed_at = pages.next_line;
+        }
+        Some(Note { job, fence, progress: pages.progress.take(), lines, trim, steps: Vec::new() })
+    }
+
+    pub(crate) fn steps_are_read(&self) -> bool {
+        locked(&self.pages).steps.is_some()
+    }
+
+    pub(crate) fn read_steps(&self, steps: Vec<Finished>) {
+        let known = steps.into_iter().map(|step| (step.name, step.result));
+        locked(&self.pages).steps.get_or_insert_default().extend(known);
+    }
+
+    pub(crate) fn step(&self, name: &str) -> Option<Json> {
+        locked(&self.pages).steps.as_ref()?.get(name).cloned()
+    }
+
+    pub(crate) fn finished(&self, step: Finished) {
+        locked(&self.pages).steps.get_or_insert_default().insert(step.name, step.result);
+    }
+
+    pub(crate) fn check_room(&self) -> Result<(), TaskError> {
+        match locked(&self.pages).steps.as_ref().is_some_and(|steps| steps.len() >= MAX_STEPS) {
+            true => Err(TaskError::new(format!("a job has at most {MAX_STEPS} steps"))),
+            false => Ok(()),
+        }
+    }
+
+    /// Sleeps are steps too, told apart by their order.
+    pub(crate) fn next_sleep(&self) -> u32 {
+        let mut pages = locked(&self.pages);
+        pages.sleeps += 1;
+        pages.sleeps
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_is_taken_once_and_the_oldest_lines_go_first() {
+        let run = Run::default();
+        let job = JobId(uuid::Uuid::nil());
+        assert!(!run.noted() && run.take_note(job, Fence(1)).is_none());
+        for n in 0..5 {
+            run.notebook().log(Timestamp::MIN, Fence(1), Level::Info, &format!("line {n}"), 3);
+        }
+        run.notebook().progress(Progress::new(1, 2, "half"));
+        let note = run.take_note(job, Fence(1)).unwrap();
+        let texts: Vec<_> = note.lines.iter().map(|line| line.text.as_str()).collect();
+        assert_eq!(texts, ["(2 lines were written faster than they could be kept)", "line 3", "line 4"]);
+        assert_eq!(note.lines[0].at.number, 2);
+        assert!(note.progress.is_some() && run.take_note(job, Fence(1)).is_none());
+    }
+}

@@ -1,0 +1,274 @@
+//! How a task ends, in the words of its author: plain values, `Result`s with any error, or an [`Outcome`].
+
+use std::{panic::Location, time::Duration};
+
+use serde::Serialize;
+use turnwise_core::{Failure, Invalid, Json, RetryPolicy, Step, TaskName, Terms, Timestamp, lifecycle};
+
+use crate::registry::Registry;
+
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// How a task ends, when it says so itself. Plain values and `Result`s convert to it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outcome(Said);
+
+#[derive(Debug, Clone, PartialEq)]
+enum Said {
+    Plain(lifecycle::Outcome),
+    Next(Box<Next>),
+}
+
+impl Outcome {
+    pub fn done() -> Self {
+        lifecycle::Outcome::Done { result: None }.into()
+    }
+
+    /// Done, with a value that is kept with the job.
+    pub fn done_with(result: &impl Serialize) -> Self {
+        match Json::encode("result", result) {
+            Ok(json) if json == Json::null() => Self::done(),
+            Ok(json) => lifecycle::Outcome::Done { result: Some(json) }.into(),
+            Err(error) => lifecycle::Outcome::Fail(Failure::new(error.to_string())).into(),
+        }
+    }
+
+    /// The same job goes on as another task: `Outcome::next(Next::to("send", &args))`, or with a job request of a task of
+    /// this program, whose arguments, time, retries and timeout it takes: `Outcome::next(send.job(args))`.
+    pub fn next(next: impl Into<Next>) -> Self {
+        Self(Said::Next(Box::new(next.into())))
+    }
+
+    /// It failed and may be tried again, by the job's policy.
+    #[track_caller]
+    pub fn error(error: impl Into<BoxError>) -> Self {
+        lifecycle::Outcome::Error(failure(error.into(), Location::caller())).into()
+    }
+
+    /// It failed for good.
+    #[track_caller]
+    pub fn fail(error: impl Into<BoxError>) -> Self {
+        lifecycle::Outcome::Fail(failure(error.into(), Location::caller())).into()
+    }
+
+    /// Again after this long; spends no attempt.
+    pub fn snooze(wait: Duration) -> Self {
+        lifecycle::Outcome::Snooze { wait }.into()
+    }
+
+    pub fn cancelled() -> Self {
+        lifecycle::Outcome::Cancelled.into()
+    }
+
+    pub(crate) fn interrupted() -> Self {
+        lifecycle::Outcome::Interrupted.into()
+    }
+
+    /// As core decides about it. What a next step leaves open, its task's registration says.
+    pub(crate) fn resolve(self, registry: &Registry, now: Timestamp) -> lifecycle::Outcome {
+        match self.0 {
+            Said::Plain(outcome) => outcome,
+            Said::Next(next) => next
+                .resolve(registry, now)
+                .unwrap_or_else(|invalid| lifecycle::Outcome::Fail(Failure::new(format!("the next step: {invalid}")))),
+        }
+    }
+}
+
+impl From<lifecycle::Outcome> for Outcome {
+    fn from(outcome: lifecycle::Outcome) -> Self {
+        Self(Said::Plain(outcome))
+    }
+}
+
+/// What a job goes on with.
+#[derive(Debug, Clone, PartialEq)]
+#[must_use = "return it: Outcome::next(…)"]
+pub struct Next {
+    /// Wrong values are kept until the end of the run, which names the first of them.
+    pub step: Result<(TaskName, Json, Terms), Invalid>,
+    /// `None`: as the task says where it is registered.
+    pub retry: Option<RetryPolicy>,
+    pub due: Option<Timestamp>,
+    pub delay: Option<Duration>,
+}
+
+impl Next {
+    pub fn to(task: impl AsRef<str>, args: &impl Serialize) -> Self {
+        let step = TaskName::new(task).and_then(|task| Ok((task, Json::encode("args", args)?, Terms::default())));
+        Self { step, retry: None, due: None, delay: None }
+    }
+
+    pub fn retry(mut self, policy: RetryPolicy) -> Self {
+        self.retry = Some(policy);
+        self
+    }
+
+    pub fn at(mut self, due: Timestamp) -> Self {
+        self.due = Some(due);
+        self
+    }
+
+    /// Not before this much time has passed, by the database's clock.
+    pub fn after(mut self, delay: Duration) -> Self {
+        self.delay = Some(delay);
+        self
+    }
+
+    fn resolve(self, registry: &Registry, now: Timestamp) -> Result<lifecycle::Outcome, Invalid> {
+        let (task, args, terms) = self.step?;
+        let own = match registry.get(&task) {
+            Some(task) => task.retry()?,
+            None => None,
+        };
+        let retry = self.retry.or(own).unwrap_or_default();
+        let due = self.delay.map(|delay| now.plus(delay)).or(self.due);
+        Ok(lifecycle::Outcome::Next { step: Box::new(Step { task, args, retry, terms }), due })
+    }
+}
+
+/// What a task may return: an [`Outcome`], any serialisable value, or a `Result` of these with any error.
+pub trait IntoOutcome {
+    fn into_outcome(self) -> Outcome;
+}
+
+impl IntoOutcome for Outcome {
+    fn into_outcome(self) -> Outcome {
+        self
+    }
+}
+
+impl<T: Serialize> IntoOutcome for T {
+    fn into_outcome(self) -> Outcome {
+        Outcome::done_with(&self)
+    }
+}
+
+/// Used by `#[task]` for functions that return a `Result`.
+#[track_caller]
+pub fn from_result<T: IntoOutcome, E: Into<BoxError>>(result: Result<T, E>) -> Outcome {
+    match result {
+        Ok(value) => value.into_outcome(),
+        Err(error) => lifecycle::Outcome::Error(failure(error.into(), Location::caller())).into(),
+    }
+}
+
+/// An error that knows where it was met: every `?` that makes one notes its place.
+///
+/// ```
+/// # use turnwise_executor::TaskError;
+/// fn read(path: &str) -> Result<String, TaskError> {
+///     Ok(std::fs::read_to_string(path)?) // the job's attempts name this line
+/// }
+/// # assert!(read("/none").unwrap_err().to_string().contains("No such file"));
+/// ```
+pub struct TaskError {
+    error: BoxError,
+    place: &'static Location<'static>,
+}
+
+impl TaskError {
+    #[track_caller]
+    pub(crate) fn boxed(error: BoxError) -> Self {
+        match error.downcast::<Placed>() {
+            Ok(placed) => placed.0,
+            Err(error) => Self { error, place: Location::caller() },
+        }
+    }
+
+    /// An error with a text of your own.
+    #[track_caller]
+    pub fn new(text: impl Into<String>) -> Self {
+        Self { error: text.into().into(), place: Location::caller() }
+    }
+}
+
+impl<E: std::error::Error + Send + Sync + 'static> From<E> for TaskError {
+    #[track_caller]
+    fn from(error: E) -> Self {
+        Self { error: error.into(), place: Location::caller() }
+    }
+}
+
+impl std::fmt::Display for TaskError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(&self.error, f)
+    }
+}
+
+impl std::fmt::Debug for TaskError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?} at {}", self.error, self.place)
+    }
+}
+
+impl From<TaskError> for BoxError {
+    fn from(error: TaskError) -> Self {
+        Box::new(Placed(error))
+    }
+}
+
+/// A [`TaskError`] on its way to becoming a [`Failure`]: it is no error itself, so that `?` can make one of every error.
+#[derive(Debug)]
+struct Placed(TaskError);
+
+impl std::fmt::Display for Placed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(&self.0, f)
+    }
+}
+
+impl std::error::Error for Placed {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.error.source()
+    }
+}
+
+/// All that is known of an error: what it says, its causes, and where it was met, or else where it became an outcome.
+pub(crate) fn failure(error: BoxError, otherwise: &Location<'_>) -> Failure {
+    match error.downcast_ref::<Placed>() {
+        Some(Placed(inner)) => Failure::of(&*inner.error).at(inner.place),
+        None => Failure::of(&*error).at(otherwise),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn met() -> Result<(), TaskError> {
+        Err(std::io::Error::other("disk on fire"))?;
+        Ok(())
+    }
+
+    #[test]
+    fn a_question_mark_notes_its_place() {
+        let line = line!() - 6;
+        let lifecycle::Outcome::Error(failure) = from_result(met()).resolve(&Registry::new(), Timestamp::MIN) else {
+            panic!("it failed")
+        };
+        assert_eq!(failure.chain, ["disk on fire"]);
+        assert!(
+            failure.place.as_ref().is_some_and(|place| place.contains(&format!("outcome.rs:{line}:"))),
+            "{failure:?}"
+        );
+    }
+
+    #[test]
+    fn an_outcome_that_fails_names_the_line_that_said_so() {
+        let outcome = Outcome::fail("no such customer");
+        let lifecycle::Outcome::Fail(failure) = outcome.resolve(&Registry::new(), Timestamp::MIN) else {
+            panic!("it failed")
+        };
+        assert!(failure.place.unwrap().contains(&format!("outcome.rs:{}:", line!() - 4)));
+    }
+
+    #[test]
+    fn a_next_step_that_cannot_be_is_a_failure_that_says_so() {
+        let outcome = Outcome::next(Next::to("", &())).resolve(&Registry::new(), Timestamp::MIN);
+        assert!(
+            matches!(&outcome, lifecycle::Outcome::Fail(failure) if failure.text().contains("next step: ")),
+            "{outcome:?}"
+        );
+    }
+}

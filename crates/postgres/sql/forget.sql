@@ -1,0 +1,16 @@
+-- forget.sql: delete what was told of those of the jobs $1 that are there no more, after they were deleted in the same
+-- transaction. One that was not deleted after all keeps its story.
+-- Locks: the rows that go. Index: primary keys.
+with gone as materialized (
+    select t.id
+      from unnest($1::uuid[]) as t (id)
+     where not exists (select from turnwise.job where job.id = t.id offset 0)
+       and not exists (select from turnwise.history where history.id = t.id offset 0)
+), attempts as (
+    delete from turnwise.attempt using gone where attempt.job = gone.id
+), lines as (
+    delete from turnwise.log using gone where log.job = gone.id
+), steps as (
+    delete from turnwise.step using gone where step.job = gone.id
+)
+delete from turnwise.progress using gone where progress.job = gone.id
