@@ -30,6 +30,8 @@ use crate::{
 
 /// Jobs per page while the backlog is read.
 pub(crate) const PAGE: u32 = 10_000;
+/// Pages between two rounds of dispatching: reading is quicker than running, or turns would be taken among few for long.
+const PAGES: u32 = 4;
 /// Jobs of lost nodes per step.
 const LOST: u32 = 1_000;
 /// How often what nobody needs is deleted, and how many rows at a time.
@@ -40,6 +42,10 @@ const SAVE_INTERVAL: Duration = Duration::from_secs(1);
 const SAVE_MEMOS: usize = 10_000;
 /// Rounds without a pause after which submitters need not ring: the dispatcher will look anyway.
 const BUSY_ROUNDS: u32 = 8;
+/// How often a busy dispatcher looks for what is new: nobody rings for one that is awake.
+const BUSY_NEWS: Duration = Duration::from_millis(20);
+/// Batches that follow one another on what ended meanwhile, before everything else has its turn again.
+const BATCHES: u32 = 8;
 /// Between two tries of an assignment that gets no reply.
 const DOUBT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -128,6 +134,7 @@ struct Dispatcher<'a> {
     charges: WrittenCharges,
     dispatched: u64,
     dispatched_at_save: u64,
+    dispatched_at_news: u64,
     /// Groups that are told to be full.
     full: BTreeSet<GroupName>,
     living: BTreeSet<Incarnation>,
@@ -137,6 +144,7 @@ struct Dispatcher<'a> {
     asleep: bool,
     busy_rounds: u32,
     next_poll: Instant,
+    next_busy_news: Instant,
     next_lost: Instant,
     next_prune: Instant,
     next_save: Instant,
@@ -160,6 +168,7 @@ impl<'a> Dispatcher<'a> {
             charges: WrittenCharges::default(),
             dispatched: 0,
             dispatched_at_save: 0,
+            dispatched_at_news: 0,
             full: BTreeSet::new(),
             living: term.nodes.iter().map(|node| node.incarnation).collect(),
             strangers: BTreeSet::new(),
@@ -167,6 +176,7 @@ impl<'a> Dispatcher<'a> {
             asleep: false,
             busy_rounds: 0,
             next_poll: now,
+            next_busy_news: now,
             next_lost: now,
             next_prune: now + PRUNE_INTERVAL,
             next_save: now + SAVE_INTERVAL,
@@ -207,15 +217,15 @@ impl<'a> Dispatcher<'a> {
             self.write_pauses().await?;
             let told = self.life.take_told();
             if !told.is_empty() {
-                let trouble =
-                    |end: &&scheduler::Settled| end.failed || end.rest.as_ref().is_some_and(|rest| rest.stuck);
-                self.note_trouble(told.iter().filter(trouble).map(|end| end.id));
+                self.see_ends(&told);
                 self.act(Input::Settled(told)).await?;
             }
-            if let Some(after) = self.loading {
-                self.load_page(after).await?;
+            for _ in 0..PAGES {
+                if let Some(after) = self.loading {
+                    self.load_page(after).await?;
+                }
             }
-            if rung || Instant::now() >= self.next_poll {
+            if rung || Instant::now() >= self.next_poll || self.news_are_due() {
                 rung = false;
                 self.see_news(self.busy_rounds < BUSY_ROUNDS && self.asleep).await?;
             }
@@ -304,6 +314,8 @@ impl<'a> Dispatcher<'a> {
     /// Tells the scheduler, and does what it says until it says no more.
     async fn act(&mut self, input: Input) -> Result<(), StoreError> {
         let mut outputs = self.scheduler.handle(self.life.shared.clock.now(), input);
+        // While the backlog is read, its pages come first: quick jobs would otherwise run among what is known so far.
+        let mut batches = if self.loading.is_some() { 0 } else { BATCHES };
         loop {
             let mut picks = Vec::new();
             self.wake_at = None;
@@ -322,12 +334,15 @@ impl<'a> Dispatcher<'a> {
             self.dispatched += picks.len() as u64;
             let Some(replies) = self.assign(picks).await? else { return Ok(()) };
             outputs = self.scheduler.handle(self.life.shared.clock.now(), Input::Replied(replies));
+            if batches == 0 || outputs.iter().any(|output| matches!(output, Output::Assign(_))) {
+                continue;
+            }
             // What ended meanwhile makes room for the next batch.
+            batches -= 1;
             let told = self.life.take_told();
-            if !told.is_empty() && !outputs.iter().any(|output| matches!(output, Output::Assign(_))) {
+            if !told.is_empty() {
+                self.see_ends(&told);
                 outputs = self.scheduler.handle(self.life.shared.clock.now(), Input::Settled(told));
-            } else if !told.is_empty() {
-                self.life.tell(Some(self.epoch), told);
             }
         }
     }
@@ -422,8 +437,15 @@ impl<'a> Dispatcher<'a> {
         Ok(news)
     }
 
+    /// Whether enough has been dispatched since the last look to look again.
+    fn news_are_due(&self) -> bool {
+        self.dispatched != self.dispatched_at_news && Instant::now() >= self.next_busy_news
+    }
+
     async fn see_news(&mut self, asleep: bool) -> Result<(), StoreError> {
         self.next_poll = Instant::now() + self.life.shared.config.poll_interval;
+        self.next_busy_news = Instant::now() + BUSY_NEWS;
+        self.dispatched_at_news = self.dispatched;
         self.asleep = asleep;
         let all_is_read = self.loading.is_none();
         let news = match self.ask_news(self.cursor.clone()).await {
@@ -464,6 +486,12 @@ impl<'a> Dispatcher<'a> {
             self.act(Input::Jobs(heads)).await?;
         }
         self.write_quiet(quiet).await
+    }
+
+    /// What ended in this process: trouble is noted before the scheduler is told.
+    fn see_ends(&mut self, told: &[scheduler::Settled]) {
+        let trouble = |end: &&scheduler::Settled| end.failed || end.rest.as_ref().is_some_and(|rest| rest.stuck);
+        self.note_trouble(told.iter().filter(trouble).map(|end| end.id));
     }
 
     /// Jobs that failed. While the backlog is being read the scheduler may not know them.

@@ -468,6 +468,11 @@ struct Late {
     left: std::sync::Mutex<Vec<bool>>,
     /// The node and the job that goes wrong there.
     fails: std::sync::Mutex<Option<(Incarnation, JobId)>>,
+    /// The mail of this job is read while it runs, and brought when it is said so.
+    slow_mail: std::sync::Mutex<Option<JobId>>,
+    mail_read: tokio::sync::Notify,
+    bring_mail: tokio::sync::Notify,
+    mail_brought: tokio::sync::Notify,
 }
 
 #[async_trait::async_trait]
@@ -501,7 +506,7 @@ impl Store for Picky {
         let fails = self.1.fails.lock().unwrap().take();
         if let Some((node, id)) = fails {
             let job = self.0.job(id).await?.unwrap();
-            let error = lifecycle::Event::Ended(lifecycle::Outcome::Error("no".to_owned()));
+            let error = lifecycle::Event::Ended(lifecycle::Outcome::Error("no".to_owned().into()));
             let now = self.0.nodes().await?.now;
             let settlement = turnwise_store::Settlement {
                 job: id,
@@ -510,6 +515,7 @@ impl Store for Picky {
                 to: lifecycle::decide(&(&job).into(), &error, now, 0.0).unwrap(),
                 started_at: Some(now),
                 finished_at: Some(now),
+                noted: false,
             };
             let author = turnwise_store::Author::Node { node, told: None };
             self.0.settle(turnwise_store::Settle { author, settlements: vec![settlement], done: vec![] }).await?;
@@ -530,7 +536,17 @@ impl Store for Picky {
         node: Incarnation,
         known: Vec<turnwise_store::BatchId>,
     ) -> turnwise_store::Result<Vec<turnwise_store::Delivery>> {
-        self.0.assignments(node, known).await
+        let slow = self.1.slow_mail.lock().unwrap().take();
+        let Some(id) = slow else {
+            self.1.mail_brought.notify_one();
+            return self.0.assignments(node, known).await;
+        };
+        in_hands(&self.0, id).await;
+        let deliveries = self.0.assignments(node, known).await?;
+        assert!(!deliveries.is_empty(), "the job is in its hands");
+        self.1.mail_read.notify_one();
+        self.1.bring_mail.notified().await;
+        Ok(deliveries)
     }
     async fn note(
         &self,
@@ -573,6 +589,106 @@ impl Store for Picky {
     fn bell(&self) -> turnwise_store::Bell {
         self.0.bell()
     }
+}
+
+async fn in_hands(store: &MemoryStore, id: JobId) {
+    soon(async {
+        while !store.job(id).await.unwrap().is_some_and(|job| job.state.assigned()) {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    })
+    .await;
+}
+
+/// Counts its runs, each of which waits for the gate to open; where the argument says so, the first one snoozes instead.
+struct Gated;
+impl Task for Gated {
+    type Args = bool;
+    const NAME: &'static str = "gated";
+    async fn run(&self, ctx: Ctx, snoozes: bool) -> Outcome {
+        let gate = ctx.state::<Gate>().unwrap();
+        if gate.runs.fetch_add(1, Ordering::Relaxed) == 0 && snoozes {
+            return Outcome::snooze(Duration::ZERO);
+        }
+        gate.open.subscribe().wait_for(|open| *open).await.unwrap();
+        Outcome::done()
+    }
+}
+
+#[derive(Clone, Default)]
+struct Gate {
+    open: tokio::sync::watch::Sender<bool>,
+    runs: Arc<AtomicU32>,
+}
+
+fn gated(builder: Builder, gate: &Gate) -> Builder {
+    let mut registry = Registry::new();
+    registry.register(Gated).unwrap().register(Noop).unwrap();
+    builder.registry(registry).state(gate.clone())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mail_that_was_read_while_a_job_ran_and_comes_after_its_end_does_not_run_it_again() {
+    let store = MemoryStore::default();
+    let (gate, story) = (Gate::default(), Arc::new(Late::default()));
+    let slow = job("gated", "false");
+    let id = slow.id;
+    *story.slow_mail.lock().unwrap() = Some(id);
+    let mut config = Config::new(NodeName::new("a").unwrap());
+    config.slots = 1;
+    config.poll_interval = Duration::from_millis(20);
+    let executor = started(gated(Builder::new(connect_picky(&store, &story), config), &gate)).await;
+    executor.post(slow).await.unwrap();
+    soon(story.mail_read.notified()).await;
+    gate.open.send_replace(true);
+    ended(&store, id).await;
+    let me = store.nodes().await.unwrap().nodes[0].incarnation;
+    soon(async {
+        while !store.assignments(me, vec![]).await.unwrap().is_empty() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    })
+    .await;
+    // What is settled next is settled after the node has forgotten the first batch.
+    let second = executor.post(job("noop", "null")).await.unwrap().id;
+    ended(&store, second).await;
+    story.bring_mail.notify_one();
+    soon(story.mail_brought.notified()).await;
+    // One slot: whatever came with the mail runs before this one.
+    let third = executor.post(job("noop", "null")).await.unwrap().id;
+    ended(&store, third).await;
+    assert_eq!(gate.runs.load(Ordering::Relaxed), 1);
+    executor.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_a_failover_gives_out_again_under_a_lower_fence_runs_again() {
+    let store = MemoryStore::default();
+    let gate = Gate::default();
+    let pause = |paused| {
+        let set = QueueSettings { paused, ..QueueSettings::default() };
+        let value = Some(serde_json::to_string(&set).unwrap());
+        let memo = NewMemo { kind: MemoKind::Queue, name: "default".to_owned(), value, seen: None };
+        store.remember(None, vec![memo])
+    };
+    pause(Some(turnwise_core::settings::Pause { since: Timestamp::MIN, reason: None })).await.unwrap();
+    let executor = started(gated(node(&store, "a"), &gate)).await;
+    let id = executor.post(job("gated", "true")).await.unwrap().id;
+    let snapshot = store.snapshot();
+    pause(None).await.unwrap();
+    soon(async {
+        while !store.job(id).await.unwrap().is_some_and(|job| job.fence.0 == 2 && job.state == State::Running) {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    })
+    .await;
+    // It runs under fence 2, and the database knows nothing of 1.
+    store.fail_over(&snapshot);
+    pause(None).await.unwrap();
+    in_hands(&store, id).await;
+    gate.open.send_replace(true);
+    assert_eq!(ended(&store, id).await.state, State::Success);
+    executor.stop().await;
 }
 
 fn connect_picky(store: &MemoryStore, late: &Arc<Late>) -> Connect {
