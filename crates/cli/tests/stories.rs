@@ -85,6 +85,7 @@ on_both_databases! {
     a_run_that_takes_too_long_fails_and_says_so,
     failures_are_counted_by_kind_and_run_again_in_bulk,
     what_need_not_be_kept_is_pruned,
+    a_job_that_nobody_begins_in_time_fails,
 }
 
 fn a_job_tells_what_it_said_and_how_its_runs_ended(place: &Place) {
@@ -159,4 +160,12 @@ fn what_need_not_be_kept_is_pruned(place: &Place) {
     assert!(!place.told(&["prune", "--retention", "0"]).starts_with("0 rows"));
     assert!(place.refused(&["job", &id], 1).contains("there is no job"));
     assert!(place.refused(&["prune", "--retention", "soon"], 2).contains("retention: "));
+}
+
+fn a_job_that_nobody_begins_in_time_fails(place: &Place) {
+    let id = place.enqueue(&["noop", "--in", "1h", "--expires", "1ms"]);
+    place.work();
+    let job = place.json(&["job", &id, "--json"]);
+    assert_eq!((&job["state"], &job["attempt"]), (&"failed".into(), &0.into()), "{job}");
+    assert!(job["error"].as_str().is_some_and(|error| error.starts_with("expired")), "{job}");
 }

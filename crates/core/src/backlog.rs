@@ -102,6 +102,20 @@ impl Backlog {
         self.index.find(hash(id.0), |&slot| self.entries[slot as usize].id == id.0).copied()
     }
 
+    /// All that a slot holds.
+    pub(crate) fn copy(&self, slot: Slot) -> New {
+        New {
+            id: self.id(slot),
+            seq: i64::try_from(self.seq(slot)).unwrap_or(i64::MAX),
+            fence: self.fence(slot),
+            due: self.due(slot),
+            priority: u8::try_from(self.entries[slot as usize].when >> 56 & 15).unwrap_or(u8::MAX),
+            stuck: self.stuck(slot),
+            kind: self.kind(slot),
+            group: self.group(slot),
+        }
+    }
+
     /// Adds a job that is not there, without a place yet.
     pub(crate) fn insert(&mut self, new: New) -> Slot {
         let micros = u64::try_from(new.due.micros()).unwrap_or(0).min(DUE_BITS);

@@ -440,3 +440,35 @@ proptest! {
         }
     }
 }
+
+/// Picked at once, the time to begin long past: only what waits expires.
+#[test]
+fn a_job_that_has_not_begun_in_time_is_told_and_not_picked_any_more() {
+    let mut table = Table::one_slot();
+    let expires = |n: i64, at_second: u64| JobHead { expires: Some(at(at_second)), ..head(n, "g") };
+    table.tell(Input::Jobs(vec![expires(1, 10), expires(2, 10), expires(3, 100), head(4, "g")]));
+    assert_eq!(table.order.len(), 1, "the first has begun");
+    let outputs = table.scheduler.handle(at(11), Input::Tick);
+    assert!(outputs.contains(&Output::Expire(vec![head(2, "g").id])), "{outputs:?}");
+    let again = table.scheduler.handle(at(12), Input::Tick);
+    assert!(!again.iter().any(|output| matches!(output, Output::Expire(_))), "it is told once: {again:?}");
+    assert!(again.contains(&Output::WakeAt(at(100))), "{again:?}");
+    table.now = at(20);
+    table.tell(Input::Gone(vec![head(2, "g").id]));
+    table.drain();
+    let seqs: Vec<_> = table.order.iter().map(|pick| table.groups[&pick.job].seq).collect();
+    assert_eq!(seqs, [1, 3, 4]);
+    assert_eq!(table.scheduler.pending().manual, 0);
+}
+
+/// A queue is not finished while the fate of its last job is open.
+#[test]
+fn a_job_that_expires_is_counted_until_it_is_gone() {
+    let mut table = Table::new(Scheme::default(), vec![]);
+    table.tell(Input::Jobs(vec![JobHead { expires: Some(at(5)), ..head(1, "g") }]));
+    table.now = at(6);
+    table.tell(Input::Tick);
+    assert_eq!(table.scheduler.pending().manual, 1);
+    table.tell(Input::Jobs(vec![JobHead { fence: Fence(1), ..head(1, "g") }]));
+    assert_eq!(table.scheduler.pending().manual, 0, "somebody decided otherwise, and it waits again");
+}

@@ -10,14 +10,15 @@ use std::{
 
 use tokio::{sync::watch, time::Instant};
 use turnwise_core::{
-    Fence, GroupName, Incarnation, JobId, Node, QueueName, RetryPolicy, State, Terms, Timestamp,
+    Fence, GroupName, Incarnation, JobHead, JobId, Node, QueueName, RetryPolicy, State, Terms, Timestamp,
+    job::Counts,
     lifecycle::{self, Event, Standing},
     scheduler::{self, Input, Output, Pick, Reply, Rest, Scheduler},
     settings::{OnError, Pause, QueueSettings, Settings},
 };
 use turnwise_store::{
-    AskLost, AskNews, Assign, AssignReply, Author, BatchId, Change, Cursor, Epoch, Load, LostNode, MemoKind, NewMemo,
-    News, Page, Settle, Settled, Settlement, StoreError,
+    AskLost, AskNews, Assign, AssignReply, Author, BatchId, Change, Cursor, Epoch, Intervention, Load, LostNode,
+    MemoKind, NewMemo, News, Page, Settle, Settled, Settlement, StoreError,
 };
 
 use crate::{
@@ -135,6 +136,8 @@ struct Dispatcher<'a> {
     dispatched: u64,
     dispatched_at_save: u64,
     dispatched_at_news: u64,
+    /// Jobs that have not begun in time and are to end.
+    expired: Vec<JobId>,
     /// Groups that are told to be full.
     full: BTreeSet<GroupName>,
     living: BTreeSet<Incarnation>,
@@ -169,6 +172,7 @@ impl<'a> Dispatcher<'a> {
             dispatched: 0,
             dispatched_at_save: 0,
             dispatched_at_news: 0,
+            expired: Vec::new(),
             full: BTreeSet::new(),
             living: term.nodes.iter().map(|node| node.incarnation).collect(),
             strangers: BTreeSet::new(),
@@ -229,6 +233,7 @@ impl<'a> Dispatcher<'a> {
                 rung = false;
                 self.see_news(self.busy_rounds < BUSY_ROUNDS && self.asleep).await?;
             }
+            self.end_expired().await?;
             if Instant::now() >= self.next_lost {
                 self.see_lost_nodes().await?;
             }
@@ -324,6 +329,7 @@ impl<'a> Dispatcher<'a> {
                     Output::Assign(batch) => picks = batch,
                     Output::WakeAt(at) => self.wake_at = Some(at),
                     Output::Pause { queue, job } => self.open.pauses.push((queue, job)),
+                    Output::Expire(jobs) => self.expired.extend(jobs),
                     // As at the beginning: what is known already is recognised.
                     Output::ReadAgain => self.loading = Some(None),
                 }
@@ -750,6 +756,47 @@ impl<'a> Dispatcher<'a> {
     async fn is_now(&self, id: JobId, fence: Fence, state: State) -> Result<bool, StoreError> {
         let job = self.life.store.job(id).await?;
         Ok(job.is_some_and(|job| (job.fence, job.state) == (fence, state)))
+    }
+
+    /// Ends jobs that have not begun in time. What somebody has decided about meanwhile is read again.
+    async fn end_expired(&mut self) -> Result<(), StoreError> {
+        let batch = self.life.shared.config.batch_size;
+        while !self.expired.is_empty() {
+            let ids: Vec<JobId> = self.expired.drain(..self.expired.len().min(batch)).collect();
+            let page = match self.life.store.load(Load::These(ids.clone())).await {
+                Ok(page) => page,
+                Err(error) if error.is_transient() => {
+                    self.expired.extend(ids);
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            };
+            let over = |head: &&JobHead| head.expires.is_some_and(|expires| expires <= page.now);
+            let (retry, terms) = (RetryPolicy::None, Terms::default());
+            let decided = page.jobs.iter().filter(over).filter_map(|head| {
+                let counts = Counts { crashes: head.crashes, ..Counts::default() };
+                let standing = Standing {
+                    state: head.state,
+                    counts,
+                    retry: &retry,
+                    terms: &terms,
+                    cancel_requested: false,
+                    fence: head.fence,
+                };
+                let to = lifecycle::decide(&standing, &Event::Expire, page.now, 0.0).ok()?;
+                Some(Intervention { job: head.id, state: head.state, fence: head.fence, to })
+            });
+            match self.life.store.control(decided.collect()).await {
+                // Whatever was said: the rows tell.
+                Ok(_) => self.read_again(ids).await?,
+                Err(error) if error.is_transient() => {
+                    self.expired.extend(ids);
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     async fn read_again(&mut self, ids: Vec<JobId>) -> Result<(), StoreError> {

@@ -547,3 +547,22 @@ async fn middleware_goes_around_every_task_in_the_order_it_was_given() {
     assert_eq!(board.said(), ["before apologise", "after", "before apologise", "after"]);
     executor.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_has_not_begun_in_time_fails_without_a_run() {
+    let store = MemoryStore::default();
+    let board = Arc::new(Board::default());
+    let node = node(&store, "a", tasks!(Cancelled, Apologise)).state(board.clone());
+    let executor = started(node.configure(|config| config.slots = 1)).await;
+    let holds_the_slot = executor.post(job("cancelled", "true")).await.unwrap().id;
+    soon(board.go.notified()).await;
+    let mut late = job("apologise", "1");
+    late.expires = Some(store.nodes().await.unwrap().now.plus(Duration::from_millis(50)));
+    let late = executor.post(late).await.unwrap().id;
+    let failed = ended(&store, late).await;
+    assert_eq!((failed.state, failed.counts.attempt, failed.started_at), (State::Failed, 0, None));
+    assert!(failed.error.unwrap().starts_with("expired"));
+    cancel(&store, holds_the_slot).await;
+    ended(&store, holds_the_slot).await;
+    executor.stop().await;
+}

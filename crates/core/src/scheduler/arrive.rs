@@ -56,8 +56,8 @@ impl Scheduler {
             // It was finished until now, or seemed so while this job was placed anew: whoever waits for it waits again.
             self.refresh_queues_after(now, queue);
         }
-        if key.is_some() || head.crashes > 0 {
-            self.extras.insert(slot, Extra { key, crashes: head.crashes, locked: 0 });
+        if key.is_some() || head.crashes > 0 || head.expires.is_some() {
+            self.extras.insert(slot, Extra { key, crashes: head.crashes, locked: 0, expires: head.expires });
         }
         if head.state.assigned() {
             let seat = head.node.and_then(|node| self.seat_index.get(&node).copied());
@@ -77,6 +77,7 @@ impl Scheduler {
         let holds =
             begun && !(self.backlog.stuck(slot) && self.queues[queue as usize].settings.on_error != OnError::Block);
         let other = self.queues[queue as usize].begun;
+        self.watch_expiry(slot);
         if holds && other.is_none_or(|other| self.backlog.by_seq(slot, other)) {
             self.queues[queue as usize].begun = Some(slot);
             // Several had begun, before the queue was serial: the first of them holds the line, the others stand in it.
@@ -206,6 +207,9 @@ impl Scheduler {
         if !in_flight {
             // Told twice, or late; what is known of it already is at least as new.
             return;
+        }
+        if ran.is_some() {
+            self.has_begun(slot);
         }
         if let Some(task) = &rest.next {
             let task = self.task(now, task);

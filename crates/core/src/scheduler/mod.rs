@@ -14,6 +14,7 @@
 
 mod arrive;
 mod choose;
+mod expire;
 mod explain;
 mod fleet;
 mod flight;
@@ -130,6 +131,8 @@ pub enum Output {
     /// Read the whole backlog again, and then say that it is read ([`Input::Loading`]): a schedule was changed, and when a
     /// job was submitted is not kept here. Until then its queue starts nothing.
     ReadAgain,
+    /// These have not begun in time: end them. They are not picked any more, unless they come in anew.
+    Expire(Vec<JobId>),
     /// Call again at this time at the latest.
     WakeAt(Timestamp),
 }
@@ -214,6 +217,8 @@ pub struct Scheduler {
     seats: Vec<Seat>,
     seat_index: BTreeMap<Incarnation, Index>,
     alarms: BinaryHeap<Reverse<(Timestamp, Alarm)>>,
+    /// When jobs must have begun; what has, or is gone, is skipped when it comes up.
+    expiring: BinaryHeap<Reverse<(Timestamp, JobId)>>,
     charged_live: Timestamp,
     loading: bool,
     pauses: Vec<(QueueName, JobId)>,
@@ -254,6 +259,7 @@ impl Scheduler {
             seats: Vec::new(),
             seat_index: BTreeMap::new(),
             alarms: BinaryHeap::new(),
+            expiring: BinaryHeap::new(),
             charged_live: Timestamp::MIN,
             loading: false,
             pauses: Vec::new(),
@@ -286,12 +292,16 @@ impl Scheduler {
             }
             Input::Tick => {}
         }
+        let expired = self.expire(now);
         self.ring_alarms(now);
         self.release_due(now);
         self.charge_long_runs(now);
         let picks = self.pick_batch(now);
         let mut outputs: Vec<_> =
             std::mem::take(&mut self.pauses).into_iter().map(|(queue, job)| Output::Pause { queue, job }).collect();
+        if !expired.is_empty() {
+            outputs.push(Output::Expire(expired));
+        }
         if !picks.is_empty() {
             outputs.push(Output::Assign(picks));
         }
@@ -312,7 +322,8 @@ impl Scheduler {
     fn next_event(&self) -> Option<Timestamp> {
         let due = self.future.first().map(|&slot| self.backlog.due(slot));
         let alarm = self.alarms.peek().map(|Reverse((at, _))| *at);
-        due.into_iter().chain(alarm).min()
+        let expiry = self.expiring.peek().map(|Reverse((at, _))| *at);
+        due.into_iter().chain(alarm).chain(expiry).min()
     }
 
     /// Counts by what holds the jobs. Walks all of them: for tests, overviews and the end of a drain, not for the hot path.

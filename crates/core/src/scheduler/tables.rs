@@ -27,6 +27,8 @@ pub(super) struct Extra {
     pub(super) key: Option<Index>,
     pub(super) crashes: u32,
     pub(super) locked: u32,
+    /// Must begin by then.
+    pub(super) expires: Option<Timestamp>,
 }
 
 /// A job in a node's hands, or picked for it.

@@ -324,7 +324,7 @@ impl Fleet {
                 match output {
                     Output::Assign(batch) => picks = batch,
                     Output::WakeAt(at) => self.wake_at = Some(at),
-                    Output::Pause { .. } | Output::ReadAgain => {}
+                    Output::Pause { .. } | Output::ReadAgain | Output::Expire(_) => {}
                 }
             }
             if picks.is_empty() {

@@ -97,6 +97,7 @@ impl Table {
                     Output::WakeAt(at) => self.wake_at = Some(at),
                     Output::Pause { queue, .. } => self.pauses.push(queue),
                     Output::ReadAgain => self.read_again = true,
+                    Output::Expire(_) => {}
                 }
             }
             if picks.is_empty() {

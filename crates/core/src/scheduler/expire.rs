@@ -1,0 +1,60 @@
+//! Jobs that must begin in time: whoever has not begun by then is set aside and told.
+
+use std::cmp::Reverse;
+
+use super::{Scheduler, tables::*};
+use crate::{
+    backlog::{Place, Slot},
+    job::JobId,
+    time::Timestamp,
+};
+
+impl Scheduler {
+    /// A job that is at rest and must begin by then.
+    pub(super) fn watch_expiry(&mut self, slot: Slot) {
+        if let Some(expires) = self.extras.get(&slot).and_then(|extra| extra.expires) {
+            self.expiring.push(Reverse((expires, self.backlog.id(slot))));
+        }
+    }
+
+    /// It has begun: no time is too late for it any more.
+    pub(super) fn has_begun(&mut self, slot: Slot) {
+        if let Some(extra) = self.extras.get_mut(&slot) {
+            extra.expires = None;
+        }
+    }
+
+    /// The jobs whose time to begin is over. They stay known and counted, but are not picked any more: the store has the last
+    /// word on them. One in a node's hands may have begun; if it comes back without, it is looked at again.
+    pub(super) fn expire(&mut self, now: Timestamp) -> Vec<JobId> {
+        let mut expired = Vec::new();
+        while let Some(&Reverse((at, id))) = self.expiring.peek() {
+            if at > now {
+                break;
+            }
+            self.expiring.pop();
+            let Some(slot) = self.backlog.find(id) else { continue };
+            let due = self.extras.get(&slot).is_some_and(|extra| extra.expires.is_some_and(|expires| expires <= now));
+            let at_rest = !matches!(self.backlog.place(slot), Place::Picked | Place::Assigned);
+            if due && at_rest {
+                self.set_aside(now, slot);
+                expired.push(id);
+            }
+        }
+        expired
+    }
+
+    /// Takes a job out of all lines. A slot cannot be taken out of the middle of a heap, so the job moves to another one.
+    fn set_aside(&mut self, now: Timestamp, slot: Slot) {
+        let new = self.backlog.copy(slot);
+        let extra = self.extras.get(&slot).copied();
+        let (queue, owner) = (self.queue_of(slot), self.groups[self.backlog.group(slot) as usize].owner);
+        // Counted before the old one goes: the queue must not look empty in between.
+        self.queues[queue as usize].jobs += 1;
+        self.owners[owner as usize].jobs += 1;
+        self.drop_slot(now, slot);
+        let slot = self.backlog.insert(new);
+        self.backlog.set_place(slot, Place::Manual);
+        self.extras.extend(extra.map(|extra| (slot, Extra { expires: None, ..extra })));
+    }
+}
