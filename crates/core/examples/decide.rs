@@ -1,12 +1,14 @@
 //! What a decision costs: `cargo run --release -p turnwise-core --example decide`.
 //!
 //! For 10 to 1,000,000 groups with work: nanoseconds from "a job has settled" to "the next one is picked", one job at a
-//! time, and bytes per waiting job and per group.
+//! time; the longest that taking in one job took; and memory, as the kernel counts it, in a process of its own for each row:
+//! what one row gave back would be used again by the next.
 
 #![allow(clippy::print_stdout, clippy::cast_precision_loss)] // it is a program
 
 use std::{
     collections::BTreeSet,
+    process::Command,
     time::{Duration, Instant},
 };
 
@@ -18,43 +20,73 @@ use turnwise_core::{
 };
 use uuid::Uuid;
 
+/// Groups and jobs.
+const ROWS: [(u64, u64); 7] = [
+    (10, 1_000_000),
+    (1_000, 1_000_000),
+    (100_000, 1_000_000),
+    (1_000_000, 2_000_000),
+    (1_000_000, 5_000_000),
+    (1_000, 10_000_000),
+    (1_000_000, 10_000_000),
+];
+/// What a waiting job may take; what is beyond it is its group's.
+const JOB_BYTES: f64 = 48.0;
+
 fn main() {
-    println!("{:>9} groups {:>10} jobs {:>12} {:>14} {:>12}", "", "", "ns/decision", "bytes/job", "bytes/group");
-    for groups in [10_u64, 1_000, 100_000, 1_000_000] {
-        let per_group = (1_000_000 / groups).max(2);
-        let before = resident();
-        let mut scheduler = Scheduler::new(Scheme::default(), 1);
-        let now = Timestamp::from_micros(1_800_000_000_000_000);
-        scheduler.handle(now, Input::Nodes(vec![node()]));
-        let names: Vec<GroupName> =
-            (0..groups).map(|n| GroupName::new(format!("g{n}")).expect("a good name")).collect();
-        let with_names = resident();
-        let mut running = Vec::new();
-        for n in 0..per_group {
-            for (group, name) in names.iter().enumerate() {
-                let number = n * groups + group as u64;
-                let outputs = scheduler.handle(now, Input::Jobs(vec![head(number, name)]));
-                assign(&mut scheduler, now, outputs, &mut running);
-            }
-        }
-        let grown = resident() - with_names;
-        let decisions = 300_000.min(groups * per_group / 2);
+    let numbers: Vec<u64> = std::env::args().skip(1).filter_map(|number| number.parse().ok()).collect();
+    if let [groups, jobs] = numbers[..] {
+        return row(groups, jobs);
+    }
+    println!(
+        "                                 ns/decision,   bytes    beyond {JOB_BYTES} a job,     MiB    MiB   longest"
+    );
+    println!("   groups       jobs   median of five (most)    /job     bytes/group    at rest  at most   insert");
+    let me = std::env::current_exe().expect("a program knows where it is");
+    for (groups, jobs) in ROWS {
+        let row = Command::new(&me).args([groups.to_string(), jobs.to_string()]).status();
+        assert!(row.is_ok_and(|status| status.success()), "{groups} groups, {jobs} jobs");
+    }
+}
+
+fn row(groups: u64, jobs: u64) {
+    let (before, most_before) = (resident("RssAnon:"), resident("VmHWM:"));
+    let mut scheduler = Scheduler::new(Scheme::default(), 1);
+    let now = Timestamp::from_micros(1_800_000_000_000_000);
+    scheduler.handle(now, Input::Nodes(vec![node()]));
+    let mut running = Vec::new();
+    let mut longest = Duration::ZERO;
+    for number in 0..jobs {
+        // Each job brings its names, as a row does: what stays in memory is what the scheduler keeps.
+        let jobs = Input::Jobs(vec![head(number, number % groups)]);
+        let begun = Instant::now();
+        let outputs = scheduler.handle(now, jobs);
+        longest = longest.max(begun.elapsed());
+        assign(&mut scheduler, now, outputs, &mut running);
+    }
+    let (rest, most) = (resident("RssAnon:") - before, resident("VmHWM:") - most_before);
+    let decisions = 60_000.min(jobs / 10);
+    let mut rounds = [(); 5].map(|()| {
         let begun = Instant::now();
         for n in 0..decisions {
-            let (job, fence) = running.swap_remove(usize::try_from(n).expect("small") % running.len());
-            let settled = Settled { id: job, fence, ran: Some(Duration::from_millis(3)), rest: None, failed: false };
+            let (id, fence) = running.swap_remove(usize::try_from(n).expect("small") % running.len());
+            let settled = Settled { id, fence, ran: Some(Duration::from_millis(3)), rest: None, failed: false };
             let outputs = scheduler.handle(now, Input::Settled(vec![settled]));
             assign(&mut scheduler, now, outputs, &mut running);
         }
-        let each = begun.elapsed().as_nanos() as f64 / decisions as f64;
-        let jobs = groups * per_group;
-        println!(
-            "{groups:>9} groups {jobs:>10} jobs {each:>12.0} {:>14.1} {:>12.1}   (names {} bytes/group)",
-            grown as f64 / jobs as f64,
-            (grown as f64 - jobs as f64 * 52.0) / groups as f64,
-            (with_names - before) / groups,
-        );
-    }
+        begun.elapsed().as_nanos() / u128::from(decisions)
+    });
+    rounds.sort_unstable();
+    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    println!(
+        "{groups:>9} {jobs:>10} {:>15} ({:>5}) {:>8.1} {:>15.1} {:>10.1} {:>8.1} {longest:>9.0?}",
+        rounds[2],
+        rounds[4],
+        rest as f64 / jobs as f64,
+        (rest as f64 - jobs as f64 * JOB_BYTES) / groups as f64,
+        mib(rest),
+        mib(most),
+    );
 }
 
 fn assign(scheduler: &mut Scheduler, now: Timestamp, mut outputs: Vec<Output>, running: &mut Vec<(JobId, Fence)>) {
@@ -81,13 +113,13 @@ fn node() -> Node {
     }
 }
 
-fn head(number: u64, group: &GroupName) -> JobHead {
+fn head(number: u64, group: u64) -> JobHead {
     JobHead {
         id: JobId(Uuid::from_u128(u128::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))),
         seq: i64::try_from(number).expect("small"),
         task: TaskName::new("t").expect("a good name"),
         queue: QueueName::default(),
-        group: group.clone(),
+        group: GroupName::new(format!("g{group}")).expect("a good name"),
         priority: Priority::default(),
         state: State::Waiting,
         due: Some(Timestamp::from_micros(1_700_000_000_000_000)),
@@ -100,8 +132,9 @@ fn head(number: u64, group: &GroupName) -> JobHead {
     }
 }
 
-/// Bytes of memory in use, as the kernel counts them.
-fn resident() -> u64 {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0) * 4096
+/// Bytes of memory, as the kernel counts them: now, the program itself left out (`RssAnon:`), or the most so far (`VmHWM:`).
+fn resident(field: &str) -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap_or_default();
+    line.split_whitespace().next().and_then(|kilobytes| kilobytes.parse::<u64>().ok()).unwrap_or(0) * 1024
 }

@@ -21,8 +21,11 @@ pub mod calendar;
 pub mod settings;
 pub mod turn;
 mod limits;
-mod heap;
 mod backlog;
+mod heap;
+mod find;
+mod chunks;
+mod few;
 pub mod why;
 
 pub use failure::Failure;

@@ -8,40 +8,61 @@ use std::{collections::BTreeSet, fmt, str::FromStr, time::Duration};
 use crate::{job::Class, name::Invalid, settings::Weight};
 
 /// What somebody has used, divided by the weight: in picoseconds of a slot, so that a microsecond divided by the greatest
-/// weight is still something, and a century divided by the least still fits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
-pub struct Charge(u128);
+/// weight is still something, and a century divided by the least still fits. That takes 82 bits; here are 96, because a
+/// million groups have a charge each. Beyond that it stays at the most there is, and turns are taken one by one.
+///
+/// Three words, the greatest first, so that they compare like the number.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
+pub struct Charge([u32; 3]);
 
 impl Charge {
+    const MAX: Charge = Charge([u32::MAX; 3]);
+
     /// What `cost` comes to at this weight.
     pub fn of(cost: Duration, weight: Weight) -> Self {
-        Self(cost.as_nanos() * 1_000_000 / u128::from(weight.thousandths()))
+        Self::from_picos(cost.as_nanos() * 1_000_000 / u128::from(weight.thousandths()))
+    }
+
+    fn from_picos(picos: u128) -> Self {
+        let word = |shift: u32| u32::try_from(picos >> shift & u128::from(u32::MAX)).expect("thirty-two bits");
+        if picos > Self::MAX.picos() { Self::MAX } else { Self([word(64), word(32), word(0)]) }
+    }
+
+    fn picos(self) -> u128 {
+        let [high, middle, low] = self.0.map(u128::from);
+        high << 64 | middle << 32 | low
     }
 
     #[must_use]
     pub fn plus(self, more: Charge) -> Self {
-        Self(self.0.saturating_add(more.0))
+        Self::from_picos(self.picos() + more.picos())
     }
 
     #[must_use]
     pub fn minus(self, less: Charge) -> Self {
-        Self(self.0.saturating_sub(less.0))
+        Self::from_picos(self.picos().saturating_sub(less.picos()))
     }
 
     /// Weighted seconds, for people and for the picture.
     #[allow(clippy::cast_precision_loss)] // for people
     pub fn seconds(self) -> f64 {
-        self.0 as f64 / 1e12
+        self.picos() as f64 / 1e12
     }
 
     pub fn from_text(text: &str) -> Option<Self> {
-        text.parse().ok().map(Self)
+        text.parse().ok().map(Self::from_picos)
+    }
+}
+
+impl fmt::Debug for Charge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Charge({self})")
     }
 }
 
 impl fmt::Display for Charge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.0, f)
+        fmt::Display::fmt(&self.picos(), f)
     }
 }
 
@@ -49,8 +70,21 @@ impl fmt::Display for Charge {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct Account {
     pub(crate) charge: Charge,
-    /// A count of picks; zero: never.
-    pub(crate) served: u64,
+    pub(crate) served: Served,
+}
+
+/// A count of picks; zero: never. Two words, the greater first: with a whole one an account would be a fifth larger.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) struct Served([u32; 2]);
+
+impl Served {
+    #[must_use]
+    pub(crate) fn next(self) -> Self {
+        match self.0 {
+            [high, u32::MAX] => Self([high + 1, 0]),
+            [high, low] => Self([high, low + 1]),
+        }
+    }
 }
 
 /// Those who could be served, the one with the smallest charge first; among equals the one served longest ago.
@@ -151,11 +185,14 @@ impl From<Scheme> for String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn the_smallest_charge_is_first_and_among_equals_the_one_served_longest_ago() {
-        let account =
-            |millis, served| Account { charge: Charge::of(Duration::from_millis(millis), Weight::default()), served };
+        let account = |millis, picks| Account {
+            charge: Charge::of(Duration::from_millis(millis), Weight::default()),
+            served: (0..picks).fold(Served::default(), |served, _| served.next()),
+        };
         let mut turns = Turns::default();
         turns.enter(account(2, 1), 1);
         turns.enter(account(1, 3), 2);
@@ -174,6 +211,44 @@ mod tests {
         assert_eq!(heavy, Charge::of(Duration::from_secs(1), Weight::default()));
         assert!(Charge::of(Duration::from_micros(1), "1000".parse().unwrap()) > Charge::default());
         assert_eq!(Charge::from_text(&heavy.to_string()), Some(heavy));
+    }
+
+    #[test]
+    fn a_century_at_the_least_weight_fits_many_times_and_beyond_the_most_it_stays() {
+        let century = Charge::of(Duration::from_secs(100 * 366 * 86_400), "0.001".parse().unwrap());
+        let slots = (0..20_000).fold(Charge::default(), |sum, _| sum.plus(century));
+        assert!(slots < Charge::MAX, "twenty thousand slots for a century");
+        assert_eq!(slots.minus(century).plus(century), slots);
+        assert_eq!(Charge::MAX.plus(century), Charge::MAX);
+        assert_eq!(Charge::of(Duration::MAX, "0.001".parse().unwrap()), Charge::MAX);
+        assert_eq!(Charge::from_text(&u128::MAX.to_string()), Some(Charge::MAX));
+        assert_eq!(century.minus(Charge::MAX), Charge::default());
+    }
+
+    proptest! {
+        #[test]
+        fn charges_add_and_compare_like_numbers(a in 0u128..1 << 96, b in 0u128..1 << 96, shift in 0u32..96) {
+            let most = Charge::MAX.picos();
+            for (a, b) in [(a, b), (a, b >> shift), (a >> shift, b >> shift), (a, a)] {
+                let (left, right) = (Charge::from_picos(a), Charge::from_picos(b));
+                prop_assert_eq!(left.picos(), a);
+                prop_assert_eq!(left.cmp(&right), a.cmp(&b));
+                prop_assert_eq!(left.plus(right).picos(), (a + b).min(most));
+                prop_assert_eq!(left.minus(right).picos(), a.saturating_sub(b));
+            }
+        }
+    }
+
+    #[test]
+    fn picks_are_counted_beyond_one_word() {
+        let last = Served([0, u32::MAX]);
+        assert!(last < last.next() && last.next() < last.next().next());
+        assert_eq!(last.next(), Served([1, 0]));
+    }
+
+    #[test]
+    fn one_in_line_takes_twenty_four_bytes() {
+        assert_eq!(size_of::<(Account, u32)>(), 24);
     }
 
     #[test]

@@ -91,6 +91,47 @@ fn a_job_that_had_begun_holds_the_line_after_a_take_over() {
     assert_eq!(table.drain(), [5, 1]);
 }
 
+/// A node for one suspect, then `suspect` waits for its turn; the queue "line" is serial.
+fn behind_another_suspect(suspect: JobHead) -> Table {
+    let mut table = Table::new(Scheme::default(), vec![node(1, 2, &["t"])]);
+    table.tell(queue("line", QueueSettings { concurrency: Concurrency::Serial, ..QueueSettings::default() }));
+    table.tell(Input::Jobs(vec![JobHead { crashes: 2, ..head(1, "g") }]));
+    assert_eq!(seqs(&table, &table.order), [1]);
+    table.tell(Input::Jobs(vec![suspect]));
+    table
+}
+
+fn holds_the_line(number: i64) -> JobHead {
+    JobHead { crashes: 2, fence: Fence(3), queue: QueueName::new("line").unwrap(), ..head(number, "g") }
+}
+
+#[test]
+fn a_suspect_that_held_the_line_and_is_gone_makes_no_suspect_of_another_job() {
+    let suspect = holds_the_line(2);
+    let mut table = behind_another_suspect(suspect.clone());
+    table.tell(Input::Gone(vec![suspect.id]));
+    table.tell(Input::Jobs((3..=4).map(|n| head(n, "g")).collect()));
+    let first = table.order[0].clone();
+    let next = table.settle(&first, Duration::ZERO, None);
+    assert_eq!(seqs(&table, &next), [3, 4], "both slots are used: neither has to be alone");
+}
+
+#[test]
+fn a_suspect_that_holds_the_line_runs_alone_and_the_line_waits_for_it() {
+    let suspect = holds_the_line(2);
+    let line = suspect.queue.clone();
+    let mut table = behind_another_suspect(suspect);
+    table.tell(Input::Jobs(vec![JobHead { queue: line, ..head(3, "g") }, head(4, "g")]));
+    let ten = Duration::from_secs(10);
+    let mut next = table.order.clone();
+    // The first suspect had the node for ten seconds; for as long everybody else has it.
+    for expected in [4, 2, 3] {
+        table.now = table.now.plus(ten);
+        next = table.settle(&next[0], ten, None);
+        assert_eq!(seqs(&table, &next), [expected]);
+    }
+}
+
 #[test]
 fn a_paused_group_waits_and_the_others_go_on() {
     let mut table = Table::one_slot();

@@ -86,3 +86,23 @@ fn what_waits_for_a_person_has_no_forecast() {
     assert_eq!(table.scheduler.why(table.now, head(1, "g").id, 1_000).unwrap().forecast, None);
     assert_eq!(table.scheduler.why(table.now, head(2, "g").id, 1_000), None, "an unknown job");
 }
+
+#[test]
+fn the_forecast_holds_no_chance() {
+    // Eight runs end together, and each frees the one slot of its group: who ends first starts the next first.
+    let forecast = || {
+        let mut table = Table::new(Scheme::default(), vec![node(1, 8, &["t"])]);
+        let names: Vec<String> = (0..8).map(|n| format!("g{n}")).collect();
+        let mut settings = Settings::default();
+        for name in &names {
+            let limited = GroupSettings { concurrency: Some(1), ..GroupSettings::default() };
+            settings.groups.insert(GroupName::new(name).unwrap(), limited);
+        }
+        table.tell(Input::Settings(settings));
+        table.tell(Input::Jobs((0..16).map(|n| head(n, &names[usize::try_from(n).unwrap() % 8])).collect()));
+        Future::of(table.scheduler.clone(), table.now).map(|start| start.job).collect::<Vec<_>>()
+    };
+    let first = forecast();
+    assert_eq!(first.len(), 8);
+    assert!((0..20).all(|_| forecast() == first));
+}

@@ -298,6 +298,9 @@ async fn write_until_heard(life: &Life, settle: &Settle) -> Heard {
                 tracing::warn!(%error, jobs = settle.settlements.len(), "could not settle; trying again");
                 if life.lost.load(Ordering::Acquire) || (life.shared.stop.is_up() && !life.in_contact()) {
                     tracing::error!(jobs = settle.settlements.len(), "giving up; the jobs will run again");
+                    for Settlement { job, fence, .. } in &settle.settlements {
+                        life.trace(|| Record::GiveUp { job: *job, fence: fence_number(*fence) });
+                    }
                     life.release(settle.settlements.iter().map(|settlement| (settlement.job, settlement.fence)));
                     return Heard::GaveUp;
                 }

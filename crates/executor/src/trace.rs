@@ -63,6 +63,11 @@ pub enum Record {
         job: JobId,
         fence: i64,
     },
+    /// The node stops or was declared lost, and the store does not answer: whether the end was accepted, it does not know.
+    GiveUp {
+        job: JobId,
+        fence: i64,
+    },
     /// The dispatcher has taken a job from a lost node.
     NodeLost {
         job: JobId,

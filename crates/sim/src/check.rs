@@ -138,6 +138,7 @@ struct Tenure<'a> {
     effect: Option<Mark<'a>>,
     settles: Vec<(Mark<'a>, State)>,
     stale: Option<Mark<'a>>,
+    given_up: bool,
     node_lost: Vec<State>,
 }
 
@@ -247,6 +248,10 @@ impl<'a> Run<'a> {
                 self.tenure(job, *fence).stale = Some(mark);
                 self.free_slot(mark.by, job, *fence);
             }
+            NodeEvent::GiveUp { job, fence } => {
+                self.tenure(job, *fence).given_up = true;
+                self.free_slot(mark.by, job, *fence);
+            }
             NodeEvent::NodeLost { job, fence, state, lost: _ } => {
                 self.counts.node_lost += 1;
                 self.tenure(job, *fence).node_lost.push(*state);
@@ -316,7 +321,7 @@ impl<'a> Run<'a> {
     /// A finished job without an accepted settle: its node was lost for good with it, or died before it could tell.
     fn explains(&self, job: &JobRecord<'_>, listed: State) -> bool {
         let Some(last) = job.tenures.values().next_back() else { return false };
-        last.node_lost.contains(&listed) || last.holder().is_some_and(|holder| self.is_gone(holder))
+        last.node_lost.contains(&listed) || last.given_up || last.holder().is_some_and(|holder| self.is_gone(holder))
     }
 
     /// Whatever ran had been given to the one who ran it, once.
@@ -406,7 +411,8 @@ impl<'a> Run<'a> {
 
     /// A run that began has ended, was refused or was taken over, or went down with its node.
     fn check_slot(&self, id: &str, fence: i64, tenure: &Tenure<'_>, violations: &mut Vec<Violation>) {
-        let over = !tenure.settles.is_empty() || tenure.stale.is_some() || !tenure.node_lost.is_empty();
+        let told = !tenure.settles.is_empty() || tenure.stale.is_some() || tenure.given_up;
+        let over = told || !tenure.node_lost.is_empty();
         if let Some(start) = tenure.starts.first()
             && !over
             && !self.is_gone(start.by)
@@ -860,6 +866,19 @@ mod tests {
             ),
         );
         assert_eq!(violations(&record), [Violation::SlotsExceeded { incarnation: "n2".into(), slots: 1, running: 2 }]);
+    }
+
+    #[test]
+    fn a_node_that_gives_up_does_not_know_how_it_ended() {
+        let begun = concat!(
+            "{\"event\":\"submit\",\"job\":\"c\"}\n",
+            "n2 {\"event\":\"assign\",\"job\":\"c\",\"fence\":1,\"to\":\"n2\"}\n",
+            "n2 {\"event\":\"start\",\"job\":\"c\",\"fence\":1}\n",
+            "{\"event\":\"end\",\"job\":\"c\",\"state\":\"failed\"}\n",
+        );
+        assert_eq!(violations(&with(begun)).len(), 2, "no end, and a run that never ended");
+        let given_up = format!("{begun}n2 {{\"event\":\"give_up\",\"job\":\"c\",\"fence\":1}}");
+        assert_eq!(violations(&with(&given_up)), []);
     }
 
     #[test]

@@ -72,6 +72,11 @@ pub enum NodeEvent {
         job: String,
         fence: i64,
     },
+    /// The node does not know whether the store accepted it.
+    GiveUp {
+        job: String,
+        fence: i64,
+    },
     /// The dispatcher wants to take the job from a lost node. Whether it could, the next fence tells: the lost node's
     /// own last settle may have come first.
     NodeLost {

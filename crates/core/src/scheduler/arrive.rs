@@ -4,9 +4,8 @@ use super::{LOCKED_FIRST, LOCKED_LONGEST, Reply, Scheduler, Settled, tables::*};
 use crate::{
     backlog::{New, Place, Slot},
     calendar::Wish,
-    heap,
+    heap::Heap,
     job::{Fence, JobHead, JobId, State},
-    lifecycle::ALONE_CRASHES,
     settings::{OnError, Pause},
     time::Timestamp,
 };
@@ -81,9 +80,11 @@ impl Scheduler {
         if holds && other.is_none_or(|other| self.backlog.by_seq(slot, other)) {
             self.queues[queue as usize].begun = Some(slot);
             // Several had begun, before the queue was serial: the first of them holds the line, the others stand in it.
-            if let Some(other) = other.filter(|&other| self.backlog.place(other) == Place::Ready) {
+            if let Some(other) =
+                other.filter(|&other| self.backlog.place(other) == Place::Ready && !self.is_suspect(other))
+            {
                 let backlog = &self.backlog;
-                heap::push(&mut self.queues[queue as usize].line, other, |a, b| backlog.by_seq(a, b));
+                self.queues[queue as usize].line.push(other, |a, b| backlog.by_seq(a, b));
             }
         }
         match due {
@@ -102,41 +103,36 @@ impl Scheduler {
     pub(super) fn put_future(&mut self, slot: Slot) {
         self.backlog.set_place(slot, Place::Future);
         let backlog = &self.backlog;
-        heap::push(&mut self.future, slot, |a, b| backlog.by_due(a, b));
+        self.future.push(slot, |a, b| backlog.by_due(a, b));
     }
 
     pub(super) fn put_ready(&mut self, now: Timestamp, slot: Slot) {
         self.backlog.set_place(slot, Place::Ready);
         let queue = self.queue_of(slot);
-        if self.crashes(slot) >= ALONE_CRASHES {
+        if self.is_suspect(slot) {
             self.suspects.push_back(slot);
             return;
         }
         if self.queues[queue as usize].serial() {
             let backlog = &self.backlog;
             if self.queues[queue as usize].begun != Some(slot) {
-                heap::push(&mut self.queues[queue as usize].line, slot, |a, b| backlog.by_seq(a, b));
+                self.queues[queue as usize].line.push(slot, |a, b| backlog.by_seq(a, b));
             }
             return self.refresh_queue(now, queue);
         }
         let (group, kind) = (self.backlog.group(slot), self.backlog.kind(slot));
-        let backlog = &self.backlog;
+        let rank = Rank::of(&self.backlog, slot);
         let lanes = &mut self.groups[group as usize].lanes;
-        let at = lanes.iter().position(|lane| lane.kind == kind).unwrap_or_else(|| {
-            // Most groups have one lane, and there may be a million of them.
-            lanes.reserve_exact(1);
-            lanes.push(Lane { kind, high: Vec::new(), low: Vec::new(), stuck: Vec::new() });
-            lanes.len() - 1
-        });
-        let lane = &mut lanes[at];
-        if backlog.stuck(slot) {
-            heap::push(&mut lane.stuck, slot, |a, b| backlog.by_due(a, b));
-        } else {
-            let lane = if backlog.priority(slot) <= 5 { &mut lane.high } else { &mut lane.low };
-            heap::push(lane, slot, |a, b| backlog.by_rank(a, b));
+        match lanes.as_mut_slice().iter_mut().find(|lane| (lane.kind, lane.rank) == (kind, rank)) {
+            Some(lane) => lane.push(&self.backlog, slot),
+            None => {
+                let mut lane = Lane { kind, rank, jobs: Heap::default() };
+                lane.push(&self.backlog, slot);
+                lanes.push(lane);
+            }
         }
         let class = self.kinds[kind as usize].class;
-        if !self.groups[group as usize].entered.contains(&class) {
+        if !self.groups[group as usize].entered.as_slice().contains(&class) {
             self.refresh_group(now, group);
         }
     }
@@ -165,8 +161,8 @@ impl Scheduler {
         let in_line = self.queues[queue as usize].begun == Some(slot);
         if in_line {
             self.queues[queue as usize].begun = None;
-            // The one that holds the line is in no heap.
-            if self.backlog.place(slot) == Place::Ready {
+            // The one that holds the line is in no heap, unless it is among the suspects.
+            if self.backlog.place(slot) == Place::Ready && !self.is_suspect(slot) {
                 self.backlog.set_place(slot, Place::Manual);
             }
         }
@@ -269,13 +265,13 @@ impl Scheduler {
     }
 
     pub(super) fn release_due(&mut self, now: Timestamp) {
-        while let Some(&slot) = self.future.first() {
+        while let Some(slot) = self.future.first() {
             let dead = self.backlog.place(slot) == Place::Dead;
             if !dead && self.backlog.due(slot) > now {
                 break;
             }
             let backlog = &self.backlog;
-            heap::pop(&mut self.future, |a, b| backlog.by_due(a, b));
+            self.future.pop(|a, b| backlog.by_due(a, b));
             if dead {
                 self.backlog.bury(slot);
             } else {

@@ -4,9 +4,7 @@ use std::cmp::Reverse;
 
 use super::{Pick, Scheduler, UNKNOWN_COST, tables::*};
 use crate::{
-    backlog::{Backlog, Place, Slot},
-    heap,
-    job::Class,
+    backlog::{Place, Slot},
     limits::Bucket,
     time::Timestamp,
 };
@@ -122,6 +120,8 @@ impl Scheduler {
                 && self.backlog.place(slot) == Place::Reserved
                 && self.gates_open(now, slot)
             {
+                let queue = self.queue_of(slot);
+                self.queues[queue as usize].begun.take_if(|begun| *begun == slot);
                 picks.push(self.hand_over(now, slot, index(at)));
             }
         }
@@ -190,7 +190,7 @@ impl Scheduler {
         self.backlog.set_place(slot, Place::Parked);
         let backlog = &self.backlog;
         let lane = self.keys[key as usize].parked.entry((backlog.group(slot), backlog.kind(slot))).or_default();
-        heap::push(lane, slot, |a, b| backlog.by_rank(a, b));
+        lane.push(slot, |a, b| backlog.by_rank(a, b));
         true
     }
 
@@ -199,8 +199,11 @@ impl Scheduler {
         self.drop_dead_line(at);
         let queue = &self.queues[at as usize];
         let slot = match queue.begun {
-            Some(begun) => Some(begun).filter(|&begun| self.backlog.place(begun) == Place::Ready),
-            None => queue.line.first().copied(),
+            // A suspect that holds the line waits for a node of its own, and the line with it.
+            Some(begun) => {
+                Some(begun).filter(|&begun| self.backlog.place(begun) == Place::Ready && !self.is_suspect(begun))
+            }
+            None => queue.line.first(),
         }?;
         let kind = &self.kinds[self.backlog.kind(slot) as usize];
         let owner = self.groups[self.backlog.group(slot) as usize].owner;
@@ -215,7 +218,7 @@ impl Scheduler {
         let backlog = &self.backlog;
         let queue = &mut self.queues[at as usize];
         if queue.begun.is_none() {
-            heap::pop(&mut queue.line, |a, b| backlog.by_seq(a, b));
+            queue.line.pop(|a, b| backlog.by_seq(a, b));
         }
         queue.begun = None;
         Some(slot)
@@ -225,46 +228,30 @@ impl Scheduler {
     pub(super) fn take_from_group(&mut self, now: Timestamp, at: Index, seat: Index) -> Option<Slot> {
         self.drop_dead(at);
         let group = &self.groups[at as usize];
-        let runnable: Vec<usize> = (0..group.lanes.len())
-            .filter(|&lane| {
-                let class = &self.classes[self.kinds[group.lanes[lane].kind as usize].class as usize];
-                class.able[seat as usize] && class.limited.is_none_or(|task| self.task_gate(now, task).is_none())
-            })
-            .collect();
         let scheme = self.owners[group.owner as usize]
             .scheme()
             .or(self.queues[group.queue as usize].settings.scheme)
             .unwrap_or(self.scheme);
+        let preferred = scheme.preferred(group.count);
+        let ranks = [Rank::Stuck, Rank::Class(preferred), Rank::Class(preferred.other())];
+        let (rank, lane) = ranks.into_iter().find_map(|rank| Some((rank, self.first_lane(now, group, rank, seat)?)))?;
         let Self { groups, backlog, .. } = self;
         let group = &mut groups[at as usize];
-        let first = |heap: fn(&mut Lane) -> &mut Vec<Slot>,
-                     before: fn(&Backlog, Slot, Slot) -> bool,
-                     lanes: &mut Vec<Lane>,
-                     backlog: &Backlog| {
-            let mut best: Option<(usize, Slot)> = None;
-            for &lane in &runnable {
-                if let Some(&top) = heap(&mut lanes[lane]).first()
-                    && best.is_none_or(|(_, other)| before(backlog, top, other))
-                {
-                    best = Some((lane, top));
-                }
-            }
-            best.and_then(|(lane, _)| heap::pop(heap(&mut lanes[lane]), |a, b| before(backlog, a, b)))
-        };
-        let stuck: fn(&mut Lane) -> &mut Vec<Slot> = |lane| &mut lane.stuck;
-        if let Some(slot) = first(stuck, Backlog::by_due, &mut group.lanes, backlog) {
-            return Some(slot);
+        if rank != Rank::Stuck {
+            group.count = group.count.wrapping_add(1);
         }
-        let class = |class: Class| -> fn(&mut Lane) -> &mut Vec<Slot> {
-            match class {
-                Class::High => |lane| &mut lane.high,
-                Class::Low => |lane| &mut lane.low,
-            }
+        group.lanes.as_mut_slice()[lane].pop(backlog)
+    }
+
+    /// Which of a group's lanes of this rank, among those this node can run, has the job that comes first.
+    fn first_lane(&self, now: Timestamp, group: &Group, rank: Rank, seat: Index) -> Option<usize> {
+        let open = |lane: &Lane| {
+            let class = &self.classes[self.kinds[lane.kind as usize].class as usize];
+            class.able[seat as usize] && class.limited.is_none_or(|task| self.task_gate(now, task).is_none())
         };
-        let preferred = scheme.preferred(group.count);
-        let picked = first(class(preferred), Backlog::by_rank, &mut group.lanes, backlog)
-            .or_else(|| first(class(preferred.other()), Backlog::by_rank, &mut group.lanes, backlog));
-        group.count = group.count.wrapping_add(u32::from(picked.is_some()));
-        picked
+        let lanes = group.lanes.as_slice().iter().enumerate().filter(|(_, lane)| lane.rank == rank && open(lane));
+        let firsts = lanes.filter_map(|(at, lane)| Some((at, lane.jobs.first()?)));
+        let first = firsts.reduce(|best, other| if rank.before(&self.backlog, other.1, best.1) { other } else { best });
+        first.map(|(at, _)| at)
     }
 }

@@ -68,7 +68,7 @@ impl Scheduler {
         }
         let special = owner.special.as_ref();
         if let Some(pause) = special.and_then(|special| special.settings.paused.as_ref()) {
-            gates.push(Gate::Paused { whose: Whose::Group(owner.name.clone()), pause: pause.clone() });
+            gates.push(Gate::Paused { whose: Whose::Group(self.names.get(owner.name)), pause: pause.clone() });
         }
         let mut limit = |whose: Whose, closed: Option<Closed>, used: u32, limit: Option<u32>| match (closed, limit) {
             (Some(Closed::Limit), Some(limit)) => gates.push(Gate::AtLimit { whose, used, limit }),
@@ -77,7 +77,12 @@ impl Scheduler {
         };
         limit(Whose::Queue(queue.name.clone()), self.queue_gate(now, kind.queue), queue.in_flight, queue_limit);
         let group_limit = special.and_then(|special| special.settings.concurrency);
-        limit(Whose::Group(owner.name.clone()), self.owner_gate(now, group.owner), owner.in_flight, group_limit);
+        limit(
+            Whose::Group(self.names.get(owner.name)),
+            self.owner_gate(now, group.owner),
+            owner.in_flight,
+            group_limit,
+        );
         limit(
             Whose::Task(task.name.clone()),
             self.task_gate(now, kind.task),
@@ -123,6 +128,7 @@ impl Scheduler {
         queue.begun.or_else(|| {
             queue
                 .line
+                .as_slice()
                 .iter()
                 .copied()
                 .filter(|&slot| self.backlog.place(slot) == Place::Ready)
@@ -175,7 +181,10 @@ impl Future {
             seat.node.queue_capacity = 0;
         }
         let mut ends = BinaryHeap::new();
-        for (count, (&slot, flight)) in scheduler.flights.iter().enumerate() {
+        // Of runs that end together the first submitted ends first: a forecast holds no chance.
+        let mut flights: Vec<_> = scheduler.flights.iter().collect();
+        flights.sort_unstable_by_key(|(slot, _)| scheduler.backlog.seq(**slot));
+        for (count, (&slot, flight)) in flights.into_iter().enumerate() {
             let cost = scheduler.kinds[scheduler.backlog.kind(slot) as usize].cost.unwrap_or(UNKNOWN_COST);
             let end = flight.runs_since.unwrap_or(now).plus(cost).max(now);
             ends.push(Reverse((end, count, scheduler.backlog.id(slot), scheduler.backlog.fence(slot))));
@@ -209,7 +218,7 @@ impl Future {
         let Some(slot) = self.scheduler.backlog.find(pick.job) else { return };
         let runs_for = self.cost_of(slot);
         let owner = self.scheduler.groups[self.scheduler.backlog.group(slot) as usize].owner;
-        let group = self.scheduler.owners[owner as usize].name.clone();
+        let group = self.scheduler.names.get(self.scheduler.owners[owner as usize].name);
         self.count += 1;
         self.ends.push(Reverse((self.now.plus(runs_for), self.count, pick.job, pick.fence.next())));
         self.starts.push_back(Start { at: self.now, job: pick.job, group, runs_for });

@@ -1,12 +1,16 @@
 //! Nodes and settings: who can run what, and what is allowed.
 
-use std::{cmp::Reverse, collections::VecDeque, time::Duration};
+use std::{
+    cmp::Reverse,
+    collections::{HashMap, VecDeque},
+    time::Duration,
+};
 
 use super::{Remembered, Scheduler, tables::*};
 use crate::{
     backlog::Place,
     node::Node,
-    settings::{QueueSettings, Settings},
+    settings::{GroupSettings, QueueSettings, Settings},
     time::Timestamp,
 };
 
@@ -108,7 +112,8 @@ impl Scheduler {
     pub(super) fn see_settings(&mut self, now: Timestamp, settings: Settings) {
         // A rate counts from the moment it is set, not from the first job it concerns.
         settings.queues.keys().for_each(|name| _ = self.queue(now, name));
-        settings.groups.keys().for_each(|name| _ = self.owner(now, name));
+        let mut specials: HashMap<Index, GroupSettings> =
+            settings.groups.iter().map(|(name, special)| (self.owner(now, name), special.clone())).collect();
         settings.tasks.keys().for_each(|name| _ = self.task(now, name));
         settings.keys.keys().for_each(|name| _ = self.key(now, name));
         self.settings = settings;
@@ -118,9 +123,8 @@ impl Scheduler {
         }
         for at in 0..self.owners.len() {
             let owner = &mut self.owners[at];
-            let settings = self.settings.groups.get(&owner.name).cloned();
             let mut bucket = owner.special.take().and_then(|special| special.bucket);
-            owner.special = settings.map(|settings| {
+            owner.special = specials.remove(&index(at)).map(|settings| {
                 set_bucket(&mut bucket, settings.rate, now);
                 Box::new(Special { settings, bucket })
             });
@@ -144,7 +148,7 @@ impl Scheduler {
     fn watch_rates(&mut self, now: Timestamp) {
         let queues = (0..).zip(&self.queues).map(|(at, queue)| (queue.bucket, Alarm::Queue(at)));
         let owners = (0..)
-            .zip(&self.owners)
+            .zip(self.owners.iter())
             .map(|(at, owner)| (owner.special.as_ref().and_then(|s| s.bucket), Alarm::Owner(at)));
         let tasks = self.tasks.iter().map(|task| (task.bucket, Alarm::Task));
         let keys = (0..).zip(&self.keys).map(|(at, key)| (key.bucket, Alarm::Key(at)));
@@ -165,11 +169,12 @@ impl Scheduler {
             return self.refresh_queue(now, at);
         }
         // From lanes to a line or back: rare, so every ready job of the queue is placed anew.
-        let mut line = std::mem::take(&mut queue.line);
-        // The one that holds the line is in no heap.
-        line.extend(queue.begun.take().filter(|&begun| self.backlog.place(begun) == Place::Ready));
+        let line = std::mem::take(&mut queue.line);
+        // The one that holds the line is in no heap, unless it is among the suspects, where it stays.
+        let begun = queue.begun.take();
+        let begun = begun.filter(|&begun| self.backlog.place(begun) == Place::Ready && !self.is_suspect(begun));
         let mut ready = Vec::new();
-        for slot in line {
+        for slot in line.as_slice().iter().copied().chain(begun) {
             match self.backlog.place(slot) {
                 Place::Ready => ready.push(slot),
                 _ => self.backlog.bury(slot),
@@ -181,7 +186,7 @@ impl Scheduler {
             }
             self.leave_turns(index(group));
             for lane in std::mem::take(&mut self.groups[group].lanes) {
-                for slot in lane.high.into_iter().chain(lane.low).chain(lane.stuck) {
+                for &slot in lane.jobs.as_slice() {
                     match self.backlog.place(slot) {
                         Place::Ready => ready.push(slot),
                         _ => self.backlog.bury(slot),
@@ -193,7 +198,7 @@ impl Scheduler {
         for key in keys {
             key.parked.retain(|(group, _), lane| {
                 let moves = groups[*group as usize].queue == at;
-                for &slot in lane.iter().filter(|_| moves) {
+                for &slot in lane.as_slice().iter().filter(|_| moves) {
                     match backlog.place(slot) {
                         Place::Parked => ready.push(slot),
                         _ => backlog.bury(slot),

@@ -132,7 +132,7 @@ impl Scheduler {
     pub(super) fn charge(&mut self, slot: Slot, cost: Duration) {
         let at = self.backlog.group(slot);
         let queue_at = self.groups[at as usize].queue;
-        self.picks += 1;
+        self.picks = self.picks.next();
         let served = self.picks;
         let queue = &mut self.queues[queue_at as usize];
         let cost = match queue.settings.fairness {

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use super::{Scheduler, tables::*};
 use crate::{
     backlog::{Place, Slot},
-    heap,
+    few::Few,
     time::Timestamp,
     turn::{Account, Turns},
 };
@@ -16,13 +16,15 @@ impl Scheduler {
         let open = self.owner_gate(now, self.groups[at as usize].owner).is_none();
         self.drop_dead(at);
         let group = &self.groups[at as usize];
-        let mut classes: Vec<Index> = match open {
-            true => group.lanes.iter().map(|lane| self.kinds[lane.kind as usize].class).collect(),
-            false => Vec::new(),
-        };
-        classes.sort_unstable();
-        classes.dedup();
-        if classes == group.entered {
+        let mut classes: Few<Index> = Few::None;
+        for lane in group.lanes.as_slice().iter().filter(|_| open) {
+            let class = self.kinds[lane.kind as usize].class;
+            if !classes.as_slice().contains(&class) {
+                classes.push(class);
+            }
+        }
+        classes.as_mut_slice().sort_unstable();
+        if classes.as_slice() == group.entered.as_slice() {
             return;
         }
         let was_out = group.entered.is_empty();
@@ -34,7 +36,7 @@ impl Scheduler {
             // flight is charged already.
             group.account.charge = group.account.charge.max(queue.now);
         }
-        for &class in &classes {
+        for &class in classes.as_slice() {
             let turns = match queue.turns.iter().position(|(known, _)| *known == class) {
                 Some(at) => &mut queue.turns[at].1,
                 None => {
@@ -67,7 +69,7 @@ impl Scheduler {
         let queue = &mut self.queues[group.queue as usize];
         let before = group.account;
         change(&mut group.account);
-        for class in &group.entered {
+        for class in group.entered.as_slice() {
             if let Some((_, turns)) = queue.turns.iter_mut().find(|(known, _)| known == class) {
                 turns.leave(before, at);
                 turns.enter(group.account, at);
@@ -79,10 +81,10 @@ impl Scheduler {
     pub(super) fn drop_dead(&mut self, at: Index) {
         let Self { groups, backlog, .. } = self;
         let lanes = &mut groups[at as usize].lanes;
-        for lane in lanes.iter_mut() {
+        for lane in lanes.as_mut_slice() {
             lane.drop_dead(backlog);
         }
-        lanes.retain(|lane| !lane.is_empty());
+        lanes.retain(|lane| !lane.jobs.is_empty());
     }
 
     pub(super) fn refresh_queue(&mut self, now: Timestamp, at: Index) {
@@ -90,7 +92,7 @@ impl Scheduler {
         let queue = &self.queues[at as usize];
         let something = match queue.serial() {
             true => match queue.begun {
-                Some(begun) => self.backlog.place(begun) == Place::Ready,
+                Some(begun) => self.backlog.place(begun) == Place::Ready && !self.is_suspect(begun),
                 None => !queue.line.is_empty(),
             },
             false => queue.turns.iter().any(|(_, turns)| !turns.is_empty()),
@@ -113,10 +115,10 @@ impl Scheduler {
     pub(super) fn drop_dead_line(&mut self, at: Index) {
         let Self { queues, backlog, .. } = self;
         let line = &mut queues[at as usize].line;
-        while let Some(&slot) = line.first()
+        while let Some(slot) = line.first()
             && backlog.place(slot) == Place::Dead
         {
-            heap::pop(line, |a, b| backlog.by_seq(a, b));
+            line.pop(|a, b| backlog.by_seq(a, b));
             backlog.bury(slot);
         }
     }
@@ -141,8 +143,8 @@ impl Scheduler {
     }
 
     pub(super) fn refresh_owner(&mut self, now: Timestamp, at: Index) {
-        for n in 0..self.owners[at as usize].groups.len() {
-            let group = self.owners[at as usize].groups[n];
+        let groups: Few<Index> = self.groups_of(at).collect();
+        for &group in groups.as_slice() {
             self.refresh_group(now, group);
             self.refresh_queue(now, self.groups[group as usize].queue);
         }
@@ -164,7 +166,7 @@ impl Scheduler {
         let mut back = Vec::new();
         let Self { keys, backlog, .. } = self;
         keys[key as usize].parked.retain(|_, lane| {
-            while let Some(slot) = heap::pop(lane, |a, b| backlog.by_rank(a, b)) {
+            while let Some(slot) = lane.pop(|a, b| backlog.by_rank(a, b)) {
                 if backlog.place(slot) == Place::Parked {
                     back.push(slot);
                     break;

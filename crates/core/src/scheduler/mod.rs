@@ -20,6 +20,7 @@ mod fleet;
 mod flight;
 mod gates;
 mod line;
+mod names;
 mod tables;
 
 use std::{
@@ -30,12 +31,15 @@ use std::{
 
 use crate::{
     backlog::{Backlog, Place, Slot},
+    chunks::Chunks,
+    find::Finder,
+    heap::Heap,
     job::{Fence, JobHead, JobId},
     name::{GroupName, KeyName, QueueName, TaskName},
     node::{Incarnation, Node},
     settings::Settings,
     time::Timestamp,
-    turn::{Charge, Scheme, Turns},
+    turn::{Charge, Scheme, Served, Turns},
 };
 
 /// Work a node may hold beyond its slots, as time per slot: enough to bridge a round trip, too little to hoard.
@@ -180,6 +184,7 @@ impl Pending {
 }
 pub use explain::{Future, Start};
 use gates::Hours;
+use names::Names;
 use tables::*;
 
 #[derive(Debug, Clone)]
@@ -190,7 +195,7 @@ pub struct Scheduler {
     backlog: Backlog,
     extras: HashMap<Slot, Extra>,
     flights: HashMap<Slot, Flight>,
-    future: Vec<Slot>,
+    future: Heap,
     suspects: VecDeque<Slot>,
     /// Since when a node is kept free for a suspect, and until when none is: they share the time with everybody else.
     suspect_since: Timestamp,
@@ -202,16 +207,17 @@ pub struct Scheduler {
     task_index: HashMap<TaskName, Index>,
     keys: Vec<Limited<KeyName>>,
     key_index: HashMap<KeyName, Index>,
-    groups: Vec<Group>,
-    group_index: HashMap<(Index, Index), Index>,
-    owners: Vec<Owner>,
-    owner_index: HashMap<GroupName, Index>,
+    groups: Chunks<Group>,
+    group_finder: Finder,
+    owners: Chunks<Owner>,
+    owner_finder: Finder,
+    names: Names,
     queues: Vec<Queue>,
     queue_index: HashMap<QueueName, Index>,
     turns: Turns,
     /// Virtual time among the queues.
     virtual_now: Charge,
-    picks: u64,
+    picks: Served,
     /// Counts flights, to tell one from another.
     flown: u64,
     seats: Vec<Seat>,
@@ -235,7 +241,7 @@ impl Scheduler {
             backlog: Backlog::default(),
             extras: HashMap::new(),
             flights: HashMap::new(),
-            future: Vec::new(),
+            future: Heap::default(),
             suspects: VecDeque::new(),
             suspect_since: Timestamp::MIN,
             suspects_rest_until: Timestamp::MIN,
@@ -246,15 +252,16 @@ impl Scheduler {
             task_index: HashMap::new(),
             keys: Vec::new(),
             key_index: HashMap::new(),
-            groups: Vec::new(),
-            group_index: HashMap::new(),
-            owners: Vec::new(),
-            owner_index: HashMap::new(),
+            groups: Chunks::default(),
+            group_finder: Finder::default(),
+            owners: Chunks::default(),
+            owner_finder: Finder::default(),
+            names: Names::default(),
             queues: Vec::new(),
             queue_index: HashMap::new(),
             turns: Turns::default(),
             virtual_now: Charge::default(),
-            picks: 0,
+            picks: Served::default(),
             flown: 0,
             seats: Vec::new(),
             seat_index: BTreeMap::new(),
@@ -320,7 +327,7 @@ impl Scheduler {
 
     /// As [`Scheduler::next_time`], without the windows, which come round for ever.
     fn next_event(&self) -> Option<Timestamp> {
-        let due = self.future.first().map(|&slot| self.backlog.due(slot));
+        let due = self.future.first().map(|slot| self.backlog.due(slot));
         let alarm = self.alarms.peek().map(|Reverse((at, _))| *at);
         let expiry = self.expiring.peek().map(|Reverse((at, _))| *at);
         due.into_iter().chain(alarm).chain(expiry).min()
@@ -370,7 +377,7 @@ impl Scheduler {
     pub fn admissions(&self) -> Vec<(GroupName, u32, u32)> {
         let limit = |owner: &Owner| {
             let limit = owner.special.as_ref()?.settings.max_waiting?;
-            Some((owner.name.clone(), owner.jobs - owner.in_flight, limit))
+            Some((self.names.get(owner.name), owner.jobs - owner.in_flight, limit))
         };
         self.owners.iter().filter_map(limit).collect()
     }
@@ -385,7 +392,7 @@ impl Scheduler {
             let count = if group.lanes.is_empty() { 0 } else { group.count };
             (ahead > Charge::default() || count > 0).then(|| Remembered {
                 queue: queue.name.clone(),
-                group: self.owners[group.owner as usize].name.clone(),
+                group: self.names.get(self.owners[group.owner as usize].name),
                 ahead,
                 count,
             })

@@ -2,20 +2,24 @@
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
+    hash::{DefaultHasher, Hash, Hasher},
     time::Duration,
 };
 
-use super::{PREFETCH, Scheduler};
+use super::{PREFETCH, Scheduler, names::NameAt};
 use crate::{
     backlog::{Backlog, Place, Slot},
-    heap,
+    few::Few,
+    find::Link,
+    heap::Heap,
     job::{Class, JobId},
+    lifecycle::ALONE_CRASHES,
     limits::Bucket,
     name::{GroupName, KeyName, QueueName, TaskName},
     node::Node,
     settings::{Concurrency, GroupSettings, LimitSettings, QueueSettings, Rate, Weight},
     time::Timestamp,
-    turn::{Account, Charge, Scheme, Turns},
+    turn::{Account, Charge, Scheme, Served, Turns},
 };
 
 /// Index into one of the scheduler's tables; names are kept once.
@@ -75,7 +79,7 @@ pub(super) struct Queue {
     /// Groups with something ready, by class of kinds.
     pub(super) turns: Vec<(Index, Turns)>,
     /// The line of a serial queue.
-    pub(super) line: Vec<Slot>,
+    pub(super) line: Heap,
     /// The job of a serial queue that has begun and holds the line.
     pub(super) begun: Option<Slot>,
     pub(super) in_flight: u32,
@@ -92,15 +96,17 @@ impl Queue {
     }
 }
 
-/// A group in a queue.
+/// A group in a queue. There may be a million of them: see `a_group_takes_little_room`.
 #[derive(Debug, Clone)]
 pub(super) struct Group {
     pub(super) queue: Index,
     pub(super) owner: Index,
+    /// The same owner's group in another queue.
+    pub(super) sibling: Link,
     pub(super) account: Account,
-    pub(super) lanes: Vec<Lane>,
-    /// Classes of kinds it stands in line for.
-    pub(super) entered: Vec<Index>,
+    pub(super) lanes: Few<Lane>,
+    /// Classes of kinds it stands in line for, in ascending order.
+    pub(super) entered: Few<Index>,
     /// Picks so far, for the counting scheme.
     pub(super) count: u32,
     pub(super) in_flight: u32,
@@ -109,10 +115,11 @@ pub(super) struct Group {
 /// A group by its name, in all queues.
 #[derive(Debug, Clone)]
 pub(super) struct Owner {
-    pub(super) name: GroupName,
+    pub(super) name: NameAt,
+    /// The first of its groups; each names the next.
+    pub(super) group: Link,
     /// What is set for it; most have nothing set, and there may be a million of them.
     pub(super) special: Option<Box<Special>>,
-    pub(super) groups: Vec<Index>,
     pub(super) in_flight: u32,
     /// All its unfinished jobs.
     pub(super) jobs: u32,
@@ -146,16 +153,40 @@ pub(super) struct Limited<N> {
     pub(super) in_flight: u32,
     pub(super) bucket: Option<Bucket>,
     /// Jobs that wait for the limit, by lane (keys only).
-    pub(super) parked: BTreeMap<(Index, Index), Vec<Slot>>,
+    pub(super) parked: BTreeMap<(Index, Index), Heap>,
 }
 
-/// Ready jobs of one kind in one group.
+/// Ready jobs of one kind and one rank in one group.
 #[derive(Debug, Clone)]
 pub(super) struct Lane {
     pub(super) kind: Index,
-    pub(super) high: Vec<Slot>,
-    pub(super) low: Vec<Slot>,
-    pub(super) stuck: Vec<Slot>,
+    pub(super) rank: Rank,
+    pub(super) jobs: Heap,
+}
+
+/// What jobs of a group are compared within.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rank {
+    Stuck,
+    Class(Class),
+}
+
+impl Rank {
+    pub(super) fn of(backlog: &Backlog, slot: Slot) -> Self {
+        match backlog.stuck(slot) {
+            true => Self::Stuck,
+            false if backlog.priority(slot) <= 5 => Self::Class(Class::High),
+            false => Self::Class(Class::Low),
+        }
+    }
+
+    /// Whether one job comes before another of this rank.
+    pub(super) fn before(self, backlog: &Backlog, a: Slot, b: Slot) -> bool {
+        match self {
+            Self::Stuck => backlog.by_due(a, b),
+            Self::Class(_) => backlog.by_rank(a, b),
+        }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -221,6 +252,11 @@ impl Scheduler {
         self.extras.get(&slot).map_or(0, |extra| extra.crashes)
     }
 
+    /// Whether the job has to run alone: while it is ready it is among the suspects, and nowhere else.
+    pub(super) fn is_suspect(&self, slot: Slot) -> bool {
+        self.crashes(slot) >= ALONE_CRASHES
+    }
+
     pub(super) fn queue(&mut self, now: Timestamp, name: &QueueName) -> Index {
         if let Some(&known) = self.queue_index.get(name) {
             return known;
@@ -229,10 +265,10 @@ impl Scheduler {
         let settings = self.settings.queues.get(name).cloned().unwrap_or_default();
         self.queues.push(Queue {
             name: name.clone(),
-            account: Account { charge: self.virtual_now, served: 0 },
+            account: Account { charge: self.virtual_now, served: Served::default() },
             now: Charge::default(),
             turns: Vec::new(),
-            line: Vec::new(),
+            line: Heap::default(),
             begun: None,
             in_flight: 0,
             jobs: 0,
@@ -288,7 +324,9 @@ impl Scheduler {
     }
 
     pub(super) fn owner(&mut self, now: Timestamp, name: &GroupName) -> Index {
-        if let Some(&known) = self.owner_index.get(name) {
+        let Self { owners, names, .. } = &*self;
+        let is = |at: Index| names.text(owners[at as usize].name) == name.as_str();
+        if let Some(known) = self.owner_finder.find(hash(name.as_str()), is) {
             return known;
         }
         let at = index(self.owners.len());
@@ -296,32 +334,50 @@ impl Scheduler {
             let bucket = settings.rate.map(|rate| Bucket::new(rate, now));
             Box::new(Special { settings: settings.clone(), bucket })
         });
-        self.owners.push(Owner { name: name.clone(), special, groups: Vec::new(), in_flight: 0, jobs: 0 });
-        self.owner_index.insert(name.clone(), at);
+        let kept = self.names.add(name);
+        self.owners.push(Owner { name: kept, group: Link::default(), special, in_flight: 0, jobs: 0 });
+        let Self { owners, names, owner_finder, .. } = self;
+        owner_finder.insert(at, hash(name.as_str()), |at| hash(names.text(owners[at as usize].name)));
         at
     }
 
     pub(super) fn group(&mut self, queue: Index, name: &GroupName, now: Timestamp) -> Index {
         let owner = self.owner(now, name);
-        if let Some(&known) = self.group_index.get(&(queue, owner)) {
+        let groups = &self.groups;
+        let pair = |at: Index| (groups[at as usize].queue, groups[at as usize].owner);
+        if let Some(known) = self.group_finder.find(hash((queue, owner)), |at| pair(at) == (queue, owner)) {
             return known;
         }
         let at = index(self.groups.len());
-        let account = Account { charge: self.queues[queue as usize].now, served: 0 };
+        let account = Account { charge: self.queues[queue as usize].now, served: Served::default() };
+        let sibling = std::mem::replace(&mut self.owners[owner as usize].group, Link::to(at));
         self.groups.push(Group {
             queue,
             owner,
+            sibling,
             account,
-            lanes: Vec::new(),
-            entered: Vec::new(),
+            lanes: Few::default(),
+            entered: Few::default(),
             count: 0,
             in_flight: 0,
         });
-        self.owners[owner as usize].groups.reserve_exact(1);
-        self.owners[owner as usize].groups.push(at);
-        self.group_index.insert((queue, owner), at);
+        let groups = &self.groups;
+        let pair = |at: Index| (groups[at as usize].queue, groups[at as usize].owner);
+        self.group_finder.insert(at, hash((queue, owner)), |at| hash(pair(at)));
         at
     }
+
+    /// An owner's groups, one in each queue it has had jobs in.
+    pub(super) fn groups_of(&self, owner: Index) -> impl Iterator<Item = Index> {
+        let first = self.owners[owner as usize].group.get();
+        std::iter::successors(first, |&group| self.groups[group as usize].sibling.get())
+    }
+}
+
+fn hash(what: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    what.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Why a gate is closed.
@@ -358,24 +414,21 @@ impl<N> Limited<N> {
     }
 }
 
-/// Whether one job comes before another.
-type Before = fn(&Backlog, Slot, Slot) -> bool;
-
 impl Lane {
-    pub(super) fn is_empty(&self) -> bool {
-        self.stuck.is_empty() && self.high.is_empty() && self.low.is_empty()
+    pub(super) fn push(&mut self, backlog: &Backlog, slot: Slot) {
+        self.jobs.push(slot, |a, b| self.rank.before(backlog, a, b));
+    }
+
+    pub(super) fn pop(&mut self, backlog: &Backlog) -> Option<Slot> {
+        self.jobs.pop(|a, b| self.rank.before(backlog, a, b))
     }
 
     pub(super) fn drop_dead(&mut self, backlog: &mut Backlog) {
-        let orders: [(&mut Vec<Slot>, Before); 3] =
-            [(&mut self.stuck, Backlog::by_due), (&mut self.high, Backlog::by_rank), (&mut self.low, Backlog::by_rank)];
-        for (heap, before) in orders {
-            while let Some(&slot) = heap.first()
-                && backlog.place(slot) == Place::Dead
-            {
-                heap::pop(heap, |a, b| before(backlog, a, b));
-                backlog.bury(slot);
-            }
+        while let Some(slot) = self.jobs.first()
+            && backlog.place(slot) == Place::Dead
+        {
+            self.pop(backlog);
+            backlog.bury(slot);
         }
     }
 }
@@ -396,4 +449,15 @@ pub(super) fn clamp(due: Timestamp) -> Timestamp {
 
 pub(super) fn index(length: usize) -> Index {
     Index::try_from(length).expect("fewer than four billion names and nodes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is kept for each of a million groups, beside its name, its place in line and twice six bytes to find it.
+    #[test]
+    fn a_group_takes_little_room() {
+        assert_eq!((size_of::<Group>(), size_of::<Owner>()), (88, 24));
+    }
 }
