@@ -12,7 +12,7 @@ use crate::{
     json::Json,
     name::{Invalid, TaskName},
     retry::RetryPolicy,
-    time::{parse_span, print_span},
+    time::{MAX_SPAN, parse_span, print_span},
 };
 
 /// How far steps may follow one another before the last one must end by itself.
@@ -44,8 +44,11 @@ impl Terms {
     }
 
     pub fn set_timeout(&mut self, timeout: Duration) -> Result<(), Invalid> {
-        if timeout.is_zero() {
+        if timeout < Duration::from_micros(1) {
             return Err(Invalid::new("timeout", "must be longer than nothing"));
+        }
+        if timeout > MAX_SPAN {
+            return Err(Invalid::new("timeout", "is longer than ten years; leave it out for no limit"));
         }
         self.0.get_or_insert_default().timeout = Some(timeout);
         Ok(())
@@ -144,6 +147,8 @@ mod tests {
         let text = terms.to_text().unwrap();
         assert_eq!(Terms::from_text(&text).unwrap(), terms, "{text}");
         assert!(Terms::from_text(r#"{"timeout":"0s"}"#).is_err());
+        assert!(Terms::default().set_timeout(Duration::MAX).is_err());
+        assert!(Terms::default().set_timeout(Duration::from_nanos(1)).is_err());
         assert!(Terms::from_text(r#"{"time":"1s"}"#).is_err());
     }
 

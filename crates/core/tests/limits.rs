@@ -513,3 +513,26 @@ fn a_job_that_expires_is_counted_until_it_is_gone() {
     table.tell(Input::Jobs(vec![JobHead { fence: Fence(1), ..head(1, "g") }]));
     assert_eq!(table.scheduler.pending().manual, 0, "somebody decided otherwise, and it waits again");
 }
+
+/// A dispatcher that takes over reads a suspect that runs already; when it ends, the others rest for as long as it was seen
+/// to run, not since the beginning of time.
+#[test]
+fn suspects_have_their_turn_again_after_a_hand_over() {
+    let mut table = Table::one_slot();
+    let suspect = |n: i64| JobHead { crashes: 2, ..head(n, "s") };
+    let running =
+        JobHead { state: State::Running, fence: Fence(1), node: Some(node(1, 1, &["t"]).incarnation), ..suspect(1) };
+    table.tell(Input::Jobs(vec![running, suspect(2)]));
+    table.tell(Input::Jobs((10..40).map(|n| head(n, "g")).collect()));
+    table.now = at(3);
+    let ended =
+        Settled { id: head(1, "s").id, fence: Fence(1), ran: Some(Duration::from_secs(2)), rest: None, failed: false };
+    table.tell(Input::Settled(vec![ended]));
+    for turn in 0..10 {
+        let Some(pick) = table.order.get(turn).cloned() else { break };
+        table.now = table.now.plus(Duration::from_secs(1));
+        table.settle(&pick, Duration::from_secs(1), None);
+    }
+    let picked: Vec<_> = table.order.iter().map(|pick| table.groups[&pick.job].seq).collect();
+    assert!(picked.contains(&2), "the second suspect had no turn among the others: {picked:?}");
+}

@@ -20,7 +20,7 @@ use crate::{
     notebook::{Notebook, Run},
     outcome::{BoxError, Outcome, TaskError},
     panics,
-    shared::{Life, Outgoing},
+    shared::{Heard, Life, Outgoing},
     task::Need,
 };
 
@@ -207,10 +207,19 @@ impl Ctx {
         let finished = Finished { name, result };
         let (heard, answer) = oneshot::channel();
         self.life.send(Outgoing::Step { job: self.job.clone(), step: finished.clone(), heard });
-        if !answer.await.unwrap_or(false) {
-            // The job is in other hands: nothing more of this run counts, so nothing more of it happens.
-            self.run.stop.raise();
-            std::future::pending::<()>().await;
+        match answer.await.unwrap_or(Heard::Superseded) {
+            Heard::Written => {}
+            Heard::Broken(error) => {
+                return Err(TaskError::new(format!(
+                    "the result of step {:?} cannot be stored: {error}",
+                    finished.name
+                )));
+            }
+            Heard::Superseded => {
+                // The job is in other hands: nothing more of this run counts, so nothing more of it happens.
+                self.run.stop.raise();
+                std::future::pending::<()>().await;
+            }
         }
         notebook.finished(finished);
         Ok(())

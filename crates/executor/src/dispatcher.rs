@@ -531,7 +531,7 @@ impl<'a> Dispatcher<'a> {
         let Some(head) = head else {
             return Some(scheduler::Settled { id, fence: Fence(i64::MAX), ran, rest: None, failed });
         };
-        if head.state != State::Stuck || ran.is_none() {
+        if head.state.assigned() || ran.is_none() {
             return None;
         }
         // What was read with the backlog, or is picked again for all that is known, is at rest already: to put it there
@@ -539,7 +539,8 @@ impl<'a> Dispatcher<'a> {
         if !self.caught_up || self.open.doubts(id, head.fence) {
             return None;
         }
-        let rest = Some(Rest { stuck: true, due: head.due, crashes: head.crashes, next: None });
+        let stuck = head.state == State::Stuck;
+        let rest = Some(Rest { stuck, due: head.due, crashes: head.crashes, next: Some(head.task.clone()) });
         Some(scheduler::Settled { id, fence: head.fence, ran, rest, failed })
     }
 
@@ -761,7 +762,8 @@ impl<'a> Dispatcher<'a> {
     /// Ends jobs that have not begun in time. What somebody has decided about meanwhile is read again.
     async fn end_expired(&mut self) -> Result<(), StoreError> {
         let batch = self.life.shared.config.batch_size;
-        while !self.expired.is_empty() {
+        // Once each: what is not over yet by the database's clock comes again with a later round.
+        for _ in 0..self.expired.len().div_ceil(batch) {
             let ids: Vec<JobId> = self.expired.drain(..self.expired.len().min(batch)).collect();
             let page = match self.life.store.load(Load::These(ids.clone())).await {
                 Ok(page) => page,
@@ -771,6 +773,7 @@ impl<'a> Dispatcher<'a> {
                 }
                 Err(error) => return Err(error),
             };
+            self.life.shared.clock.heard(page.now);
             let over = |head: &&JobHead| head.expires.is_some_and(|expires| expires <= page.now);
             let (retry, terms) = (RetryPolicy::None, Terms::default());
             let decided = page.jobs.iter().filter(over).filter_map(|head| {

@@ -82,11 +82,6 @@ async fn run(life: &Arc<Life>, job: Arc<AssignedJob>, run: Arc<Run>) {
     }
     let ctx = Ctx { job: job.clone(), life: life.clone(), run: run.clone() };
     let outcome = guarded(&ctx, task, limit).await;
-    if run.was_given_up() {
-        // It was settled without this run, which had not listened for too long.
-        life.returned();
-        return;
-    }
     let finished_at = life.shared.clock.now().max(started_at);
     if outcome != Outcome::Interrupted {
         life.trace(|| Record::Effect { job: job.id, fence: fence_number(job.fence) });
@@ -133,6 +128,7 @@ async fn run_until_cut(ctx: &Ctx, limit: Option<Duration>) -> (Outcome, bool) {
         ended = &mut running => return (said(ended), false),
         limit = over(limit) => {
             // A blocking task sees the sign; any other is dropped here.
+            life.stopping(job);
             run.stop.raise();
             return (Outcome::TimedOut { limit }, true);
         }
@@ -140,6 +136,7 @@ async fn run_until_cut(ctx: &Ctx, limit: Option<Duration>) -> (Outcome, bool) {
     match run.suspended() {
         Some(wake) => (Outcome::Snooze { wait: wake.since(life.shared.clock.now()) }, false),
         None if life.cancel_wanted(job.id) => {
+            life.stopping(job);
             let ended = tokio::time::timeout(life.shared.config.cancel_grace, running).await;
             (ended.map_or(Outcome::Cancelled, said), true)
         }

@@ -18,7 +18,7 @@ use crate::{
     event,
     node::job_event,
     pulse::Backoff,
-    shared::{Ended, Life, Outgoing, fence_number},
+    shared::{Ended, Heard as NoteHeard, Life, Outgoing, fence_number},
     trace::Record,
 };
 
@@ -168,12 +168,13 @@ async fn write_what_was_said(life: &Life, batch: Vec<Outgoing>) -> Vec<Outgoing>
 }
 
 /// Writes notes, and tells those who wait for theirs whether they may go on.
-async fn write_notes(life: &Life, notes: Vec<Note>, waiting: Vec<(usize, oneshot::Sender<bool>)>) {
+async fn write_notes(life: &Life, notes: Vec<Note>, waiting: Vec<(usize, oneshot::Sender<NoteHeard>)>) {
     if notes.is_empty() {
         return;
     }
     let mut backoff = Backoff::default();
     let mut replies = vec![Settled::Superseded; notes.len()];
+    let mut broken: Vec<(usize, String)> = Vec::new();
     // All of them in one call; one by one if the store cannot take one of them as it is.
     let mut parts = vec![(0, notes.len())];
     while let Some((from, to)) = parts.pop() {
@@ -188,12 +189,20 @@ async fn write_notes(life: &Life, notes: Vec<Note>, waiting: Vec<(usize, oneshot
                 backoff.wait(&life.shared.chance).await;
             }
             Err(_) if to - from > 1 => parts.extend((from..to).rev().map(|at| (at, at + 1))),
-            Err(error) => tracing::error!(%error, job = %notes[from].job, "a note cannot be stored and is lost"),
+            Err(error) => {
+                tracing::error!(%error, job = %notes[from].job, "a note cannot be stored and is lost");
+                broken.push((from, error.to_string()));
+            }
         }
     }
     for (at, heard) in waiting {
+        let trouble = broken.iter().find(|(note, _)| *note == at);
         // A run that is gone does not mind.
-        let _ = heard.send(replies[at] == Settled::Applied);
+        let _ = heard.send(match (trouble, replies[at]) {
+            (Some((_, error)), _) => NoteHeard::Broken(error.clone()),
+            (None, Settled::Applied) => NoteHeard::Written,
+            (None, _) => NoteHeard::Superseded,
+        });
     }
 }
 

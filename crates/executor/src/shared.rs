@@ -155,8 +155,18 @@ pub(crate) enum Outgoing {
     Step {
         job: Arc<AssignedJob>,
         step: Finished,
-        heard: oneshot::Sender<bool>,
+        heard: oneshot::Sender<Heard>,
     },
+}
+
+/// What became of a step's result.
+#[derive(Debug)]
+pub(crate) enum Heard {
+    Written,
+    /// The job is in other hands.
+    Superseded,
+    /// The store cannot take it as it is.
+    Broken(String),
 }
 
 /// Results and errors in one settlement, about.
@@ -382,10 +392,26 @@ impl Life {
 
     /// The run is over; the settle loop takes it from here.
     pub(crate) fn ended(&self, ended: Ended) {
-        if let Some(held) = self.desk().held_at(ended.job.id, ended.job.fence) {
+        let mut desk = self.desk();
+        // Decided under the lock, as it was when it was given up: one of the two settles the run.
+        if ended.run.as_ref().is_some_and(|run| run.was_given_up()) {
+            self.deaf.fetch_sub(1, Ordering::AcqRel);
+            return;
+        }
+        if let Some(held) = desk.held_at(ended.job.id, ended.job.fence) {
             held.phase = Phase::Ended;
         }
+        drop(desk);
         self.send(Outgoing::Ended(ended));
+    }
+
+    /// The run has been cut short and stops, in the time it has for that: it is not deaf.
+    pub(crate) fn stopping(&self, job: &AssignedJob) {
+        if let Some(held) = self.desk().held_at(job.id, job.fence)
+            && let Phase::Running { limit, .. } = &mut held.phase
+        {
+            *limit = None;
+        }
     }
 
     pub(crate) fn send(&self, outgoing: Outgoing) {
@@ -473,17 +499,17 @@ impl Life {
         let mut deaf = Vec::new();
         for held in self.desk().held.values_mut() {
             if let Phase::Running { since, started_at, limit: Some(limit), .. } = held.phase
-                && since.elapsed() > limit + grace
+                && since.elapsed() > limit.saturating_add(grace)
             {
                 held.phase = Phase::Ended;
                 held.run.give_up();
+                self.deaf.fetch_add(1, Ordering::AcqRel);
                 deaf.push((held.job.clone(), held.run.clone(), started_at, limit));
             }
         }
         deaf.sort_unstable_by_key(|(job, ..)| job.id);
         for (job, run, started_at, limit) in deaf {
             tracing::error!(job = %job.id, task = %job.task, "a task blocks its thread beyond its time; it is given up");
-            self.deaf.fetch_add(1, Ordering::AcqRel);
             let finished_at = Some(self.shared.clock.now().max(started_at));
             let outcome = Outcome::TimedOut { limit };
             self.send(Outgoing::Ended(Ended {
@@ -494,11 +520,6 @@ impl Life {
                 finished_at,
             }));
         }
-    }
-
-    /// A run that was given up has returned: its slot is there again.
-    pub(crate) fn returned(&self) {
-        self.deaf.fetch_sub(1, Ordering::AcqRel);
     }
 
     /// Slots that can take work.

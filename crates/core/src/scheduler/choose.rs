@@ -83,8 +83,8 @@ impl Scheduler {
         if self.suspects.is_empty() || self.seats.iter().any(|seat| seat.suspect.is_some()) {
             return;
         }
-        if now < self.suspects_rest_until && !self.turns.is_empty() {
-            return self.alarms.push(Reverse((self.suspects_rest_until, Alarm::Task)));
+        if self.suspects_rest(now) {
+            return;
         }
         for _ in 0..self.suspects.len() {
             let Some(slot) = self.suspects.pop_front() else { return };

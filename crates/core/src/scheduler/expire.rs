@@ -9,12 +9,31 @@ use crate::{
     time::Timestamp,
 };
 
+/// Entries that are not worth looking through.
+const SPARE: usize = 1_024;
+
 impl Scheduler {
     /// A job that is at rest and must begin by then.
     pub(super) fn watch_expiry(&mut self, slot: Slot) {
         if let Some(expires) = self.extras.get(&slot).and_then(|extra| extra.expires) {
             self.expiring.push(Reverse((expires, self.backlog.id(slot))));
+            self.forget_what_need_not_be_watched();
         }
+    }
+
+    /// Most jobs begin in time and leave their entry behind: never more of these than of jobs.
+    fn forget_what_need_not_be_watched(&mut self) {
+        if self.expiring.len() <= 2 * self.backlog.len() + SPARE {
+            return;
+        }
+        let watched = |slot| self.extras.get(&slot).and_then(|extra| extra.expires);
+        let mut left: Vec<_> = std::mem::take(&mut self.expiring)
+            .into_iter()
+            .filter(|Reverse((at, id))| self.backlog.find(*id).and_then(watched) == Some(*at))
+            .collect();
+        left.sort_unstable();
+        left.dedup();
+        self.expiring = left.into();
     }
 
     /// It has begun: no time is too late for it any more.

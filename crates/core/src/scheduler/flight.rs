@@ -34,7 +34,12 @@ impl Scheduler {
             seat.load += cost;
             seat.guesses += u32::from(known.is_none());
             if crashes >= ALONE_CRASHES {
-                seat.suspect = Some(self.backlog.id(slot));
+                let id = self.backlog.id(slot);
+                // Read as it ran already: how long it has kept the node, nobody tells.
+                if seat.suspect != Some(id) {
+                    self.suspect_since = now;
+                }
+                seat.suspect = Some(id);
             }
         }
         self.flown += 1;

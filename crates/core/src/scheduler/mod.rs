@@ -330,7 +330,15 @@ impl Scheduler {
         let due = self.future.first().map(|slot| self.backlog.due(slot));
         let alarm = self.alarms.peek().map(|Reverse((at, _))| *at);
         let expiry = self.expiring.peek().map(|Reverse((at, _))| *at);
-        due.into_iter().chain(alarm).chain(expiry).min()
+        let suspects = (!self.suspects.is_empty() && self.seats.iter().all(|seat| seat.suspect.is_none()))
+            .then_some(self.suspects_rest_until)
+            .filter(|_| !self.turns.is_empty());
+        due.into_iter().chain(alarm).chain(expiry).chain(suspects).min()
+    }
+
+    /// Whether suspects leave the nodes to everybody else for now.
+    fn suspects_rest(&self, now: Timestamp) -> bool {
+        now < self.suspects_rest_until && !self.turns.is_empty()
     }
 
     /// Counts by what holds the jobs. Walks all of them: for tests, overviews and the end of a drain, not for the hot path.
