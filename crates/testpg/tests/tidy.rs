@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 /// The crates `core` may use: data and time as values, nothing that waits, asks a clock or talks to somebody.
-const CORE_MAY_USE: [&str; 7] = ["croner", "hashbrown", "jiff", "serde", "serde_json", "thiserror", "uuid"];
+const CORE_MAY_USE: [&str; 6] = ["croner", "jiff", "serde", "serde_json", "thiserror", "uuid"];
 
 /// SQLite has one writer, which is a thread of its own there and has no counterpart on PostgreSQL.
 const ONLY_IN_SQLITE: [&str; 1] = ["writer.rs"];
