@@ -134,6 +134,36 @@ fn one_job_at_a_time_earns_no_credit() {
     assert!((served[0] - served[1]).abs() <= 20.0, "of the next 400 slot seconds the two groups got {served:?}");
 }
 
+/// Many short jobs are in flight at an estimate that is far too high; what they really cost is given back. Whoever comes then
+/// is served next, not when the others have used up what they were given back.
+#[test]
+fn a_late_group_does_not_wait_for_estimates_that_were_too_high() {
+    let mut table = Table::new(Scheme::default(), vec![node(1, 100, &["t"])]);
+    table.tell(Input::Jobs((1..=2_000).map(|n| head(n, "flood")).collect()));
+    // The first runs take ten seconds, and so the rest is expected to.
+    let mut done = 0;
+    for took in [second() * 10, Duration::from_micros(10)] {
+        let flying: Vec<_> = table.order[done..].to_vec();
+        done = table.order.len();
+        table.now = table.now.plus(took);
+        for pick in flying {
+            table.settle(&pick, took, None);
+        }
+    }
+    let before = table.order.len();
+    table.tell(Input::Jobs(vec![head(9_001, "late")]));
+    let flying: Vec<_> = table.order[done..].to_vec();
+    for pick in flying {
+        table.now = table.now.plus(Duration::from_micros(10));
+        table.settle(&pick, Duration::from_micros(10), None);
+    }
+    let late = table.order.iter().position(|pick| table.groups[&pick.job].seq == 9_001);
+    assert!(
+        late.is_some_and(|late| late <= before + 2),
+        "it was number {late:?}, and {before} had been picked when it came"
+    );
+}
+
 /// The scheduler forgets with its process; the next one is told what this one remembers.
 fn hand_over(table: &Table, left: Vec<JobHead>) -> Table {
     let mut next = Table::new(Scheme::default(), vec![]);

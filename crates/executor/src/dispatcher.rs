@@ -46,7 +46,7 @@ const BUSY_ROUNDS: u32 = 8;
 /// How often a busy dispatcher looks for what is new: nobody rings for one that is awake.
 const BUSY_NEWS: Duration = Duration::from_millis(20);
 /// Batches that follow one another on what ended meanwhile, before everything else has its turn again.
-const BATCHES: u32 = 8;
+const BATCHES: u32 = 32;
 /// Between two tries of an assignment that gets no reply.
 const DOUBT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -219,11 +219,7 @@ impl<'a> Dispatcher<'a> {
             }
             self.repeat_doubtful().await?;
             self.write_pauses().await?;
-            let told = self.life.take_told();
-            if !told.is_empty() {
-                self.see_ends(&told);
-                self.act(Input::Settled(told)).await?;
-            }
+            self.see_told().await?;
             for _ in 0..PAGES {
                 if let Some(after) = self.loading {
                     self.load_page(after).await?;
@@ -492,6 +488,16 @@ impl<'a> Dispatcher<'a> {
             self.act(Input::Jobs(heads)).await?;
         }
         self.write_quiet(quiet).await
+    }
+
+    /// What has ended in this process since the last look.
+    async fn see_told(&mut self) -> Result<(), StoreError> {
+        let told = self.life.take_told();
+        if told.is_empty() {
+            return Ok(());
+        }
+        self.see_ends(&told);
+        self.act(Input::Settled(told)).await
     }
 
     /// What ended in this process: trouble is noted before the scheduler is told.

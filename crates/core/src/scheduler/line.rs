@@ -1,13 +1,14 @@
 //! Standing in line: a group for its queue, a queue for the fleet. A closed gate takes them out once, its opening puts them back.
 
-use std::cmp::Reverse;
+use std::{cmp::Reverse, time::Duration};
 
 use super::{Scheduler, tables::*};
 use crate::{
     backlog::{Place, Slot},
     few::Few,
+    settings::Fairness,
     time::Timestamp,
-    turn::{Account, Turns},
+    turn::{Account, Charge, Turns},
 };
 
 impl Scheduler {
@@ -28,13 +29,14 @@ impl Scheduler {
             return;
         }
         let was_out = group.entered.is_empty();
+        let level = self.level(self.groups[at as usize].queue);
         self.leave_turns(at);
         let group = &mut self.groups[at as usize];
         let queue = &mut self.queues[group.queue as usize];
         if was_out {
             // Having nothing to run earns no credit, whether for idleness or for a gate of one's own. What is still in
             // flight is charged already.
-            group.account.charge = group.account.charge.max(queue.now);
+            group.account.charge = group.account.charge.max(level);
         }
         for &class in classes.as_slice() {
             let turns = match queue.turns.iter().position(|(known, _)| *known == class) {
@@ -51,6 +53,49 @@ impl Scheduler {
         if !self.queues[queue as usize].entered {
             self.refresh_queue(now, queue);
         }
+    }
+
+    /// Where a group begins that had nothing to run: at the virtual time, or level with what the next one has really used, if
+    /// that is less. What that one has in flight is charged by estimate, and where that is too high most of it is given back:
+    /// whoever began above it would wait until all of that is used up. Worked out once for each input, whatever comes with it.
+    fn level(&mut self, queue: Index) -> Charge {
+        if let Some(&(_, _, level)) = self.levels.iter().find(|(at, round, _)| *at == queue && *round == self.round) {
+            return level;
+        }
+        let set = &self.queues[queue as usize];
+        let next: Vec<_> = set.turns.iter().filter_map(|(_, turns)| turns.first()).collect();
+        let used = |&(account, group): &(Account, Index)| {
+            let weight = self.owners[self.groups[group as usize].owner as usize].weight();
+            let flying = match self.groups[group as usize].in_flight {
+                0 => Duration::ZERO,
+                _ => self.charged_in_flight(|slot| self.backlog.group(slot) == group),
+            };
+            account.charge.minus(Charge::of(flying, weight))
+        };
+        let least = match set.settings.fairness {
+            // A turn costs what it is expected to.
+            Fairness::Turns => None,
+            Fairness::Time => next.iter().map(used).min(),
+        };
+        let level = set.now.min(least.unwrap_or(set.now));
+        self.levels.retain(|(_, round, _)| *round == self.round);
+        self.levels.push((queue, self.round, level));
+        level
+    }
+
+    /// The same among queues.
+    fn level_of_queues(&self) -> Charge {
+        let Some((account, next)) = self.turns.first() else { return self.virtual_now };
+        let queue = &self.queues[next as usize];
+        if queue.settings.fairness == Fairness::Turns || queue.in_flight == 0 {
+            return self.virtual_now.min(account.charge);
+        }
+        let flying = self.charged_in_flight(|slot| self.queue_of(slot) == next);
+        self.virtual_now.min(account.charge.minus(Charge::of(flying, queue.settings.weight)))
+    }
+
+    fn charged_in_flight(&self, wanted: impl Fn(Slot) -> bool) -> Duration {
+        self.flights.iter().filter(|(slot, _)| wanted(**slot)).map(|(_, flight)| flight.charged).sum()
     }
 
     pub(super) fn leave_turns(&mut self, at: Index) {
@@ -99,13 +144,14 @@ impl Scheduler {
         };
         let open = self.queue_gate(now, at).is_none();
         let wanted = something && open;
-        let queue = &mut self.queues[at as usize];
-        if wanted == queue.entered {
+        if wanted == self.queues[at as usize].entered {
             return;
         }
+        let level = self.level_of_queues();
+        let queue = &mut self.queues[at as usize];
         queue.entered = wanted;
         if wanted {
-            queue.account.charge = queue.account.charge.max(self.virtual_now);
+            queue.account.charge = queue.account.charge.max(level);
             self.turns.enter(queue.account, at);
         } else {
             self.turns.leave(queue.account, at);

@@ -220,6 +220,10 @@ pub struct Scheduler {
     picks: Served,
     /// Counts flights, to tell one from another.
     flown: u64,
+    /// Counts inputs.
+    round: u64,
+    /// Where groups begin that come to a queue in this round.
+    levels: Vec<(Index, u64, Charge)>,
     seats: Vec<Seat>,
     seat_index: BTreeMap<Incarnation, Index>,
     alarms: BinaryHeap<Reverse<(Timestamp, Alarm)>>,
@@ -263,6 +267,8 @@ impl Scheduler {
             virtual_now: Charge::default(),
             picks: Served::default(),
             flown: 0,
+            round: 0,
+            levels: Vec::new(),
             seats: Vec::new(),
             seat_index: BTreeMap::new(),
             alarms: BinaryHeap::new(),
@@ -277,6 +283,7 @@ impl Scheduler {
     /// Takes in what happened and says what to do. At most one [`Output::Assign`] is on its way at a time: the next
     /// comes after its [`Input::Replied`].
     pub fn handle(&mut self, now: Timestamp, input: Input) -> Vec<Output> {
+        self.round += 1;
         self.turn_windows(now);
         match input {
             Input::Jobs(heads) => heads.into_iter().for_each(|head| self.take_in(now, head)),

@@ -19,7 +19,7 @@ use crate::{
     node::Node,
     settings::{Concurrency, GroupSettings, LimitSettings, QueueSettings, Rate, Weight},
     time::Timestamp,
-    turn::{Account, Charge, Scheme, Served, Turns},
+    turn::{Account, Charge, Scheme, Turns},
 };
 
 /// Index into one of the scheduler's tables; names are kept once.
@@ -265,7 +265,7 @@ impl Scheduler {
         let settings = self.settings.queues.get(name).cloned().unwrap_or_default();
         self.queues.push(Queue {
             name: name.clone(),
-            account: Account { charge: self.virtual_now, served: Served::default() },
+            account: Account::default(),
             now: Charge::default(),
             turns: Vec::new(),
             line: Heap::default(),
@@ -349,7 +349,8 @@ impl Scheduler {
             return known;
         }
         let at = index(self.groups.len());
-        let account = Account { charge: self.queues[queue as usize].now, served: Served::default() };
+        // Where it begins is seen when it first has something to run.
+        let account = Account::default();
         let sibling = std::mem::replace(&mut self.owners[owner as usize].group, Link::to(at));
         self.groups.push(Group {
             queue,
