@@ -70,7 +70,7 @@ create table turnwise_history (
     fingerprint      text
 ) strict;
 
-create index turnwise_history_ended on turnwise_history (ended_at);
+create index turnwise_history_ended on turnwise_history (state, ended_at);
 
 create table turnwise_node (
     incarnation    blob primary key not null,

@@ -135,8 +135,9 @@ pub(crate) struct Serve {
     /// How many of high and of low priority in turn: 2,1 or strict
     #[arg(long)]
     pub(crate) scheme: Option<String>,
-    /// How long finished jobs are kept; 0 = they are deleted at once [default: 7d]
-    #[arg(long, value_name = "DURATION")]
+    /// How long finished jobs are kept, by state if wanted: 7d, or success=0,failed=30d; 0 = they are deleted at once
+    /// [default: 7d]
+    #[arg(long, value_name = "RETENTION")]
     pub(crate) retention: Option<String>,
     /// Append a record of the run to this file, one JSON object a line
     #[arg(long, value_name = "FILE")]
@@ -266,8 +267,8 @@ pub(crate) struct Retry {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Prune {
-    /// How long finished jobs are kept; 0 = not at all [default: 7d]
-    #[arg(long, value_name = "DURATION")]
+    /// How long finished jobs are kept, by state if wanted: 7d, or success=0,failed=30d; 0 = not at all [default: 7d]
+    #[arg(long, value_name = "RETENTION")]
     pub(crate) retention: Option<String>,
 }
 

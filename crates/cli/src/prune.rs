@@ -1,8 +1,6 @@
 //! Deleting what need not be kept any longer, by hand; nodes that dispatch do it all the time.
 
-use std::time::Duration;
-
-use turnwise::{Turnwise, core::time::parse_span};
+use turnwise::Turnwise;
 
 use crate::{args, error::Failure, print, serve::block_on, settings::Settings};
 
@@ -12,7 +10,7 @@ const ROWS: u32 = 1_000;
 pub(crate) fn prune(settings: &Settings, wish: &args::Prune) -> Result<(), Failure> {
     let mut options = settings.options()?;
     if let Some(text) = wish.retention.as_deref() {
-        options.retention = if text == "0" { Duration::ZERO } else { parse_span("retention", text)? };
+        options.retention = text.parse()?;
     }
     block_on(async {
         let turnwise = Turnwise::open_with(settings.database(), options).await?;

@@ -8,7 +8,6 @@ use std::{
     fs, io,
     path::{Path, PathBuf},
     str::FromStr,
-    time::Duration,
 };
 
 use turnwise::{
@@ -145,8 +144,7 @@ impl Settings {
 
     pub(crate) fn options(&self) -> Result<Options, Failure> {
         let mut options = Options::default();
-        let retention = |text: &str| if text == "0" { Ok(Duration::ZERO) } else { parse_span("retention", text) };
-        self.read("retention", &mut options.retention, retention)?;
+        self.read("retention", &mut options.retention, str::parse)?;
         Ok(options)
     }
 
@@ -264,6 +262,9 @@ fn from_file(path: &Path, text: &str) -> Result<(Said, toml::Table), Failure> {
     let (mut said, mut tasks) = (Said::new(), toml::Table::new());
     for (key, value) in &file {
         match (COMMON.into_iter().find(|known| known == key), value) {
+            (Some("retention"), toml::Value::Table(states)) => {
+                said.insert("retention", vec![by_state(states).map_err(bad)?])
+            }
             (Some(key), value) => {
                 said.insert(key, vec![scalar(value).ok_or_else(|| bad(format!("{key}: must be a text")))?])
             }
@@ -280,6 +281,15 @@ fn from_file(path: &Path, text: &str) -> Result<(Said, toml::Table), Failure> {
         };
     }
     Ok((said, tasks))
+}
+
+/// `[retention]` with a span for each state, as the flag has it.
+fn by_state(states: &toml::Table) -> Result<String, String> {
+    let parts = states.iter().map(|(state, span)| match scalar(span) {
+        Some(span) => Ok(format!("{state}={span}")),
+        None => Err(format!("retention.{state}: must be one value")),
+    });
+    Ok(parts.collect::<Result<Vec<_>, _>>()?.join(","))
 }
 
 fn from_executor(table: &toml::Table) -> Result<Said, String> {
@@ -332,6 +342,8 @@ pub(crate) fn without_password(url: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use clap::Parser;
 
     use super::*;
@@ -380,13 +392,23 @@ mod tests {
         let settings = settings(&[], &[], FILE).unwrap();
         let config = settings.executor().unwrap();
         assert_eq!(settings.database(), "sqlite:file.db");
-        assert_eq!(settings.options().unwrap().retention, Duration::from_secs(86_400));
+        assert_eq!(settings.options().unwrap().retention, Duration::from_secs(86_400).into());
         assert_eq!((config.name.as_str(), config.slots, config.queue_capacity, config.batch_size), ("file", 1, 7, 8));
         assert_eq!((config.poll_interval, config.lease), (Duration::from_secs(2), Duration::from_secs(10)));
         assert_eq!((config.wait_for_tasks_on_shutdown, config.await_termination), (false, Duration::from_secs(60)));
         assert_eq!(config.scheme.to_string(), "3,1");
         let queues: Vec<_> = config.queues.iter().flatten().map(QueueName::as_str).collect();
         assert_eq!(queues, ["a, b", "mail"]);
+    }
+
+    #[test]
+    fn each_state_may_have_a_retention_of_its_own() {
+        let retention = |file| settings(&[], &[], file).unwrap().options().map(|options| options.retention);
+        let expected: turnwise::core::Retention = "success=0,failed=30d".parse().unwrap();
+        assert_eq!(retention("retention = 'success=0,failed=30d'").unwrap(), expected);
+        assert_eq!(retention("[retention]\nsuccess = 0\nfailed = '30d'").unwrap(), expected);
+        assert!(refusal(retention("[retention]\nstuck = '1d'")).starts_with("retention: \"stuck\" is not a state"));
+        assert!(refusal(settings(&[], &[], "[retention]\nfailed = []")).contains("retention.failed: "));
     }
 
     #[test]

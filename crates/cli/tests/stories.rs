@@ -157,9 +157,12 @@ fn what_need_not_be_kept_is_pruned(place: &Place) {
     place.work();
     assert!(place.told(&["prune"]).starts_with("0 rows"));
     assert_eq!(place.json(&["job", &id, "--json"])["state"], "success");
-    assert!(!place.told(&["prune", "--retention", "0"]).starts_with("0 rows"));
+    assert!(place.told(&["prune", "--retention", "failed=0,1d"]).starts_with("0 rows"));
+    assert!(!place.told(&["prune", "--retention", "success=0"]).starts_with("0 rows"));
     assert!(place.refused(&["job", &id], 1).contains("there is no job"));
     assert!(place.refused(&["prune", "--retention", "soon"], 2).contains("retention: "));
+    let refusal = place.refused(&["prune", "--retention", "stuck=1d"], 2);
+    assert!(refusal.contains("write success, failed or cancelled"), "{refusal}");
 }
 
 fn a_job_that_nobody_begins_in_time_fails(place: &Place) {

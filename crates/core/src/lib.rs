@@ -3,7 +3,8 @@
 //! # Life of a job
 //! [`name`], [`json`], [`time`] what may be said at the border → [`job`] what is asked for →
 //! [`scheduler`] who runs it where, asking [`turn`] whose turn it is and [`calendar`] what time it is → [`lifecycle`]
-//! what follows a run, asking [`retry`] how long to wait and saying with [`failure`] what went wrong. [`story`] is what a
+//! what follows a run, asking [`retry`] how long to wait and saying with [`failure`] what went wrong →
+//! [`retention`] how long its end is kept. [`story`] is what a
 //! job tells meanwhile; [`node`] is who runs things; [`why`] explains what holds a job up.
 
 pub mod failure;
@@ -12,6 +13,7 @@ pub mod json;
 pub mod lifecycle;
 pub mod name;
 pub mod node;
+pub mod retention;
 pub mod retry;
 pub mod scheduler;
 pub mod story;
@@ -33,6 +35,7 @@ pub use job::{Fence, Job, JobHead, JobId, NewJob, Priority, State, Step};
 pub use json::Json;
 pub use name::{GroupName, Invalid, KeyName, NodeName, QueueName, TaskName};
 pub use node::{Incarnation, Node};
+pub use retention::Retention;
 pub use retry::RetryPolicy;
 pub use terms::Terms;
 pub use time::Timestamp;

@@ -99,6 +99,8 @@ pub enum End {
 }
 
 impl End {
+    pub const ALL: [End; 3] = [Self::Success, Self::Failed, Self::Cancelled];
+
     pub fn state(self) -> State {
         match self {
             Self::Success => State::Success,

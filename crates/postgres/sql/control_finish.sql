@@ -1,5 +1,5 @@
 -- control_finish.sql: end jobs by a person's decision, each guarded by the state and fence the person saw.
--- Locks: the job rows, in id order. Index: primary keys.
+-- Those that end in one of the states $10 enter history. Locks: the job rows, in id order. Index: primary keys.
 with gone as (
     delete from turnwise.job
      using unnest($1::uuid[], $2::bigint[], $3::smallint[], $4::smallint[], $5::int[], $6::int[], $7::int[], $8::text[],
@@ -18,7 +18,7 @@ with gone as (
            coalesce(finished_at, turnwise.now()), turnwise.now(), key, terms, expires_at,
            coalesce(end_fingerprint, fingerprint)
       from gone
-     where $10::boolean
+     where end_state = any ($10::smallint[])
     on conflict (id) do nothing
 ), told as (
     insert into turnwise.change (jobs, ran)

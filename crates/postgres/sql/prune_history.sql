@@ -1,12 +1,12 @@
--- prune_history.sql: delete what ended longer ago than the retention, with what is left of its story. Tells how many
+-- prune_history.sql: delete what ended in state $1 before $2, with what is left of its story. Tells how many
 -- jobs went. Locks: those rows. Index: history_ended_at; primary keys.
 with old as (
     delete from turnwise.history
      where id in (
            select id from turnwise.history
-            where ended_at < turnwise.now() - $1::bigint * interval '1 microsecond'
+            where state = $1::smallint and ended_at < $2::timestamptz
             order by ended_at
-            limit $2
+            limit $3
               for update skip locked)
     returning id
 ), attempts as (

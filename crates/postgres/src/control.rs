@@ -3,12 +3,15 @@
 use std::collections::HashSet;
 
 use tokio_postgres::types::ToSql;
-use turnwise_core::{Failure, State, lifecycle::Target};
+use turnwise_core::{
+    Failure, State,
+    lifecycle::{End, Target},
+};
 use turnwise_store::{Cursor, Intervention, Result, Settled, StoreError};
 use uuid::Uuid;
 
 use crate::{
-    rows::{Moment, get, int, micros, sparse},
+    rows::{Moment, get, int, sparse},
     settle::{FORGET, read_standing},
     store::{Inner, connection, failed},
 };
@@ -25,17 +28,21 @@ pub(crate) async fn control(store: &Inner, interventions: &[Intervention]) -> Re
         by_kind[Kind::of(intervention)? as usize].push(intervention);
     }
 
-    let keep = !store.options.retention.is_zero();
+    let retention = store.options.retention;
+    let kept = End::ALL.into_iter().filter(|end| retention.keeps(*end)).map(|end| end.state().code());
+    let kept: Vec<i16> = kept.collect();
     let mut client = connection(&store.pools.people).await?;
     let transaction = client.transaction().await.map_err(fail)?;
     let mut applied: HashSet<Uuid> = HashSet::new();
     for (kind, some) in Kind::ALL.into_iter().zip(&by_kind).filter(|(_, some)| !some.is_empty()) {
         let columns = Columns::of(some);
-        let rows = transaction.query(kind.sql(), &columns.binds(kind, &keep)).await.map_err(fail)?;
+        let rows = transaction.query(kind.sql(), &columns.binds(kind, &kept)).await.map_err(fail)?;
         for row in &rows {
             applied.insert(get(row, 0)?);
         }
-        if matches!(kind, Kind::Finish) && !keep {
+        let gone = |end: &End| matches!(kind, Kind::Finish) && !retention.keeps(*end);
+        if End::ALL.iter().any(gone) {
+            // Who is in history keeps its story.
             transaction.execute(FORGET, &[&columns.ids]).await.map_err(fail)?;
         }
     }
@@ -129,13 +136,13 @@ impl Columns {
         }
     }
 
-    fn binds<'b>(&'b self, kind: Kind, keep: &'b bool) -> Vec<&'b (dyn ToSql + Sync)> {
+    fn binds<'b>(&'b self, kind: Kind, kept: &'b Vec<i16>) -> Vec<&'b (dyn ToSql + Sync)> {
         let guards: [&(dyn ToSql + Sync); 3] = [&self.ids, &self.fences, &self.seen];
         let decision: [&(dyn ToSql + Sync); 6] =
             [&self.states, &self.attempts, &self.retries, &self.crashes, &self.errors, &self.fingerprints];
         match kind {
             Kind::Cancel => guards.to_vec(),
-            Kind::Finish => [&guards[..], &decision, &[keep]].concat(),
+            Kind::Finish => [&guards[..], &decision, &[kept]].concat(),
             Kind::Stay | Kind::Again => [&guards[..], &decision, &[&self.dues]].concat(),
         }
     }
@@ -148,17 +155,23 @@ pub(crate) async fn prune(store: &Inner, seen: Option<&Cursor>, limit: u32) -> R
     let fail = failed("prune");
     let client = connection(&store.pools.people).await?;
     let limit = i64::from(limit);
-    let retention = micros(store.options.retention);
-    let binds: [&(dyn ToSql + Sync); 3] = [&retention, &limit, &STORY_ROWS];
-    let stories = client.query_one(include_str!("../sql/prune_stories.sql"), &binds).await.map_err(fail)?;
-    let old: i64 = match get::<i64>(&stories, 0)? {
-        // There may be more: their jobs go when all of it has gone. Told as a full round, so that the next one comes at once.
-        rows if rows >= STORY_ROWS => rows.max(limit),
-        _ => {
-            let sql = include_str!("../sql/prune_history.sql");
-            get(&client.query_one(sql, &[&retention, &limit]).await.map_err(fail)?, 0)?
-        }
-    };
+    let now: Moment = get(&client.query_one(include_str!("../sql/now.sql"), &[]).await.map_err(fail)?, 0)?;
+    let mut old = 0;
+    for end in End::ALL {
+        let (state, edge) = (end.state().code(), Moment(store.options.retention.edge(end, now.0)));
+        let left = (limit - old).max(0);
+        let binds: [&(dyn ToSql + Sync); 4] = [&state, &edge, &left, &STORY_ROWS];
+        let stories = client.query_one(include_str!("../sql/prune_stories.sql"), &binds).await.map_err(fail)?;
+        old += match get::<i64>(&stories, 0)? {
+            // There may be more: their jobs go when all of it has gone. Told as a full round, so that the next one comes
+            // at once.
+            rows if rows >= STORY_ROWS => rows.max(limit),
+            _ => {
+                let sql = include_str!("../sql/prune_history.sql");
+                get(&client.query_one(sql, &binds[..3]).await.map_err(fail)?, 0)?
+            }
+        };
+    }
     let told = match seen {
         Some(cursor) => {
             client.execute(include_str!("../sql/prune_changes.sql"), &[&cursor.0, &limit]).await.map_err(fail)?

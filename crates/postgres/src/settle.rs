@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use tokio_postgres::{Row, types::ToSql};
 use turnwise_core::{
-    Failure, Fence, Incarnation, JobId, State, Step,
+    Failure, Fence, Incarnation, JobId, Retention, State, Step,
     lifecycle::{Ending, Target},
     story::MAX_ATTEMPTS,
 };
@@ -37,7 +37,7 @@ pub(crate) async fn settle(store: &Inner, settle: &Settle) -> Result<Vec<Settled
     last.dedup_by_key(|settlement| settlement.job);
     let common = Common { node: node.0, told: told.map(|epoch| epoch.0), raise: i64::from(lost) };
     let done: Vec<Uuid> = settle.done.iter().map(|batch| batch.0).collect();
-    let work = Work::of(&last, !store.options.retention.is_zero())?;
+    let work = Work::of(&last, store.options.retention)?;
 
     let mut client = connection(&store.pools.settle).await?;
     let parts = work.parts(&client, &common, &done).await.map_err(fail)?;
@@ -139,16 +139,20 @@ struct Work<'a> {
     staying: Option<Staying>,
     going_on: Option<GoingOn<'a>>,
     finishing: Finishing<'a>,
+    /// Those that end in a state of which nothing is kept.
+    vanishing: Option<Finishing<'a>>,
     /// Jobs whose story goes with them.
     forgotten: Vec<Uuid>,
 }
 
 impl<'a> Work<'a> {
-    fn of(settlements: &[&'a Settlement], keep: bool) -> Result<Self> {
-        let (mut finishing, mut staying, mut going_on) = (Vec::new(), Vec::new(), Vec::new());
+    fn of(settlements: &[&'a Settlement], retention: Retention) -> Result<Self> {
+        let (mut finishing, mut vanishing) = (Vec::new(), Vec::new());
+        let (mut staying, mut going_on) = (Vec::new(), Vec::new());
         for settlement in settlements {
             match &settlement.to.to {
-                Target::Finish { .. } => finishing.push(*settlement),
+                Target::Finish { end, .. } if retention.keeps(*end) => finishing.push(*settlement),
+                Target::Finish { .. } => vanishing.push(*settlement),
                 Target::Running | Target::Stuck { .. } | Target::Waiting { .. } => staying.push(*settlement),
                 Target::Next { step, .. } => going_on.push((*settlement, &**step)),
                 Target::Scheduled | Target::CancelRequested => {
@@ -156,22 +160,19 @@ impl<'a> Work<'a> {
                 }
             }
         }
-        let forgotten = match keep {
-            true => Vec::new(),
-            false => {
-                finishing.iter().filter(|settlement| settlement.noted).map(|settlement| settlement.job.0).collect()
-            }
-        };
+        let noted = vanishing.iter().filter(|settlement| settlement.noted);
+        let forgotten = noted.map(|settlement| settlement.job.0).collect();
         Ok(Self {
-            attempts: Attempts::of(settlements, keep),
+            attempts: Attempts::of(settlements, retention),
             staying: (!staying.is_empty()).then(|| Staying::of(&staying)),
             going_on: (!going_on.is_empty()).then(|| GoingOn::of(&going_on)),
-            finishing: Finishing::of(&finishing, keep),
+            finishing: Finishing::of(&finishing, true),
+            vanishing: (!vanishing.is_empty()).then(|| Finishing::of(&vanishing, false)),
             forgotten,
         })
     }
 
-    /// The statements, in their order. `done` goes with the last of those two of which every batch has one.
+    /// The statements, in their order. `done` goes with the last of those three of which every batch has one.
     async fn parts<'b>(
         &'b self,
         client: &deadpool_postgres::Object,
@@ -187,14 +188,18 @@ impl<'a> Work<'a> {
         }
         let ends = !self.finishing.columns.ids.is_empty();
         if let Some(staying) = &self.staying {
-            parts.push(Part::of(client, STAY, staying.binds(common, if ends { &NOTHING } else { done })).await?);
+            let done = if ends || self.vanishing.is_some() { &NOTHING } else { done };
+            parts.push(Part::of(client, STAY, staying.binds(common, done)).await?);
         }
         if let Some(going_on) = &self.going_on {
             parts.push(Part::of(client, NEXT, going_on.binds(common)).await?);
         }
-        if ends || self.staying.is_none() {
-            let sql = if self.finishing.keep { FINISH } else { DISCARD };
-            parts.push(Part::of(client, sql, self.finishing.binds(common, done)).await?);
+        if ends || (self.staying.is_none() && self.vanishing.is_none()) {
+            let done = if self.vanishing.is_some() { &NOTHING } else { done };
+            parts.push(Part::of(client, FINISH, self.finishing.binds(common, done)).await?);
+        }
+        if let Some(vanishing) = &self.vanishing {
+            parts.push(Part::of(client, DISCARD, vanishing.binds(common, done)).await?);
         }
         if !self.forgotten.is_empty() {
             parts.push(Part::of(client, FORGET, vec![&self.forgotten]).await?);
@@ -222,11 +227,11 @@ struct Attempts {
 }
 
 impl Attempts {
-    fn of(settlements: &[&Settlement], keep: bool) -> Option<Self> {
+    fn of(settlements: &[&Settlement], retention: Retention) -> Option<Self> {
         let wanted = |settlement: &&Settlement| match &settlement.to.to {
             Target::Next { .. } => true,
             // Would go with the job at once.
-            Target::Finish { .. } if !keep => false,
+            Target::Finish { end, .. } if !retention.keeps(*end) => false,
             _ => settlement.to.ending.is_some(),
         };
         let wanted: Vec<&Settlement> = settlements.iter().copied().filter(wanted).collect();
@@ -303,7 +308,7 @@ impl Columns {
 struct Finishing<'a> {
     columns: Columns,
     results: Vec<Option<&'a str>>,
-    /// Whether finished jobs enter history.
+    /// Whether they enter history.
     keep: bool,
 }
 

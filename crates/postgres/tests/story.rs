@@ -137,14 +137,15 @@ async fn a_long_story_goes_in_rounds_and_its_job_with_the_last() {
                 (id, seq, task, queue, grp, priority, args, state, attempt, retries, crashes, fence, cancel_requested,
                  submitted_at, ended_at)
          values ('00000000-0000-0000-0000-000000000001', 7, 'mail', 'q', 'g', 5, 'null', 4, 1, 0, 0, 1, false, now(),
-                 now() - interval '1 hour');
+                 now() - interval '2 hours');
          insert into turnwise.progress (job) values ('00000000-0000-0000-0000-000000000001');
          insert into turnwise.log
          select '00000000-0000-0000-0000-000000000001', 1, n, now(), 2, 'x' from generate_series(1, 50000) as n;",
     )
     .await
     .unwrap();
-    let store = PostgresStore::open(&url, Options { retention: Duration::from_secs(60), ..Options::default() }).await;
+    let store =
+        PostgresStore::open(&url, Options { retention: Duration::from_secs(60).into(), ..Options::default() }).await;
     let store = store.unwrap();
     let none: Option<Cursor> = None;
     let mut left = Vec::new();
@@ -187,7 +188,8 @@ async fn looks_and_hot(url: &str, updates: i64) -> (i64, i64) {
 async fn a_batch_without_failures_looks_into_no_story() {
     for retention in [Duration::from_secs(60), Duration::ZERO] {
         let url = database::fresh_url();
-        let store = PostgresStore::open(&url, Options { retention, ..Options::default() }).await.unwrap();
+        let store =
+            PostgresStore::open(&url, Options { retention: retention.into(), ..Options::default() }).await.unwrap();
         assigned(&store, 30).await;
         let mut settlements = Vec::new();
         for n in 1..=30 {

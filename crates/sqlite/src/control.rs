@@ -1,9 +1,10 @@
 //! Control: a person's decisions, each written if the job still is what the person saw; and pruning.
 
-use std::time::Duration;
-
 use rusqlite::{Connection, params};
-use turnwise_core::{JobId, Timestamp, lifecycle::Target};
+use turnwise_core::{
+    JobId, Retention, Timestamp,
+    lifecycle::{End, Target},
+};
 use turnwise_store::{Cursor, Intervention, Settled};
 
 use crate::{
@@ -22,7 +23,7 @@ const PRUNED_AT_ONCE: usize = 64;
 pub(crate) fn control(
     conn: &Connection,
     interventions: &[Intervention],
-    retention: Duration,
+    retention: Retention,
     now: Timestamp,
 ) -> Result<Vec<Settled>> {
     let mut changed = Vec::new();
@@ -38,7 +39,12 @@ pub(crate) fn control(
     Ok(replies)
 }
 
-fn control_one(conn: &Connection, intervention: &Intervention, retention: Duration, now: Timestamp) -> Result<Settled> {
+fn control_one(
+    conn: &Connection,
+    intervention: &Intervention,
+    retention: Retention,
+    now: Timestamp,
+) -> Result<Settled> {
     let unfinished = Standing::read(conn, intervention.job)?;
     let found = match &unfinished {
         Some(row) => Some((row.state, row.fence)),
@@ -80,8 +86,17 @@ fn redrive(conn: &Connection, intervention: &Intervention) -> Result<Standing> {
     Ok(Standing { id, seq, state, fence, node: None, cancel_requested: false })
 }
 
-pub(crate) fn prune(conn: &Connection, seen: Option<&Cursor>, limit: u32, old: Timestamp) -> Result<u64> {
-    let mut pruned = prune_history(conn, old, limit)?;
+pub(crate) fn prune(
+    conn: &Connection,
+    seen: Option<&Cursor>,
+    limit: u32,
+    kept: Retention,
+    now: Timestamp,
+) -> Result<u64> {
+    let mut pruned = 0;
+    for end in End::ALL {
+        pruned += prune_history(conn, end, kept.edge(end, now), (limit as usize).saturating_sub(pruned))?;
+    }
     if let Some(cursor) = seen {
         let mut changes = conn.prepare_cached(include_str!("../sql/prune_changes.sql"))?;
         pruned += changes.execute(params![Seen::read(cursor)?.change, limit])?;
@@ -92,14 +107,13 @@ pub(crate) fn prune(conn: &Connection, seen: Option<&Cursor>, limit: u32, old: T
 /// Deletes finished jobs with all they told: `limit` of them, or fewer once so many rows of stories have gone, which are
 /// then counted too, because there may be more to do. Without that, jobs with long logs would keep the one writer from
 /// everybody else for as long as it takes to delete millions of lines.
-fn prune_history(conn: &Connection, old: Timestamp, limit: u32) -> Result<usize> {
+fn prune_history(conn: &Connection, end: End, edge: Timestamp, limit: usize) -> Result<usize> {
     let mut history = conn.prepare_cached(include_str!("../sql/prune_history.sql"))?;
-    let limit = limit as usize;
     let (mut jobs, mut told) = (0, 0);
     while jobs < limit {
         let some = PRUNED_AT_ONCE.min(limit - jobs);
-        let pruned =
-            history.query_map(params![old.micros(), some.cast_signed()], |row| rows::uuid(row, 0).map(JobId))?;
+        let old = params![end.state().code(), edge.micros(), some.cast_signed()];
+        let pruned = history.query_map(old, |row| rows::uuid(row, 0).map(JobId))?;
         let pruned = pruned.collect::<rusqlite::Result<Vec<_>>>()?;
         let last = pruned.len() < some;
         jobs += pruned.len();

@@ -1,10 +1,8 @@
 //! Settle: decisions about assigned jobs, each written if the job still is what was decided about.
 
-use std::time::Duration;
-
 use rusqlite::{Connection, OptionalExtension, params};
 use turnwise_core::{
-    Fence, Incarnation, JobId, State, Timestamp,
+    Fence, Incarnation, JobId, Retention, State, Timestamp,
     lifecycle::{Target, Transition},
 };
 use turnwise_store::{Author, Epoch, Settle, Settled, Settlement};
@@ -22,7 +20,7 @@ type Result<T> = std::result::Result<T, Failure>;
 pub(crate) fn settle(
     conn: &Connection,
     settle: &Settle,
-    retention: Duration,
+    retention: Retention,
     now: Timestamp,
 ) -> Result<(Vec<Settled>, bool)> {
     let (node, told, lost) = match settle.author {
@@ -67,7 +65,7 @@ fn settle_one(
     conn: &Connection,
     hands: &Hands,
     settlement: &Settlement,
-    retention: Duration,
+    retention: Retention,
     now: Timestamp,
 ) -> Result<(Settled, bool)> {
     // At rest or at its end at this very fence: only the node's own settle with that fence can have put it there.
@@ -100,7 +98,7 @@ fn settle_one(
         noted: settlement.noted,
     };
     // Where nothing is kept of a job that ends, nothing need be written.
-    let kept = !(retention.is_zero() && matches!(settlement.to.to, Target::Finish { .. }));
+    let kept = !matches!(settlement.to.to, Target::Finish { end, .. } if !retention.keeps(end));
     if let Some(ending) = settlement.to.ending.filter(|_| kept) {
         story::keep_attempt(conn, settlement, &row, &run, ending)?;
     }
@@ -159,7 +157,7 @@ pub(crate) fn write(
     row: &Standing,
     run: &Run<'_>,
     to: &Transition,
-    retention: Duration,
+    retention: Retention,
     now: Timestamp,
 ) -> Result<()> {
     let counts = to.counts;
@@ -195,7 +193,7 @@ pub(crate) fn write(
             conn.prepare_cached(include_str!("../sql/stick.sql"))?.execute(with![due.map(Timestamp::micros)])?;
         }
         Target::Finish { end, result } => {
-            if retention.is_zero() {
+            if !retention.keeps(*end) {
                 if run.noted {
                     story::forget(conn, row.id)?;
                 }

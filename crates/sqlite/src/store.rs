@@ -198,7 +198,7 @@ impl Store for SqliteStore {
 
     async fn prune(&self, seen: Option<Cursor>, limit: u32) -> Result<u64> {
         let retention = self.inner.options.retention;
-        self.write(Ring::NONE, move |conn, now| control::prune(conn, seen.as_ref(), limit, now.minus(retention))).await
+        self.write(Ring::NONE, move |conn, now| control::prune(conn, seen.as_ref(), limit, retention, now)).await
     }
 
     async fn job(&self, id: JobId) -> Result<Option<Job>> {

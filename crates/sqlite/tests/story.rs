@@ -21,6 +21,8 @@ use uuid::Uuid;
 
 const NODE: Incarnation = Incarnation(Uuid::from_u128(1));
 const RETENTION: Duration = Duration::from_secs(60);
+/// Jobs go with the hour they ended in.
+const PAST: Duration = Duration::from_secs(3_600 + 60);
 
 /// A node that dispatches for itself, and a second look at its file.
 struct Scene {
@@ -57,7 +59,7 @@ async fn scene(retention: Duration) -> Scene {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("jobs.db");
     let clock = StillClock::default();
-    let options = Options { retention, ..Options::default() };
+    let options = Options { retention: retention.into(), ..Options::default() };
     let store = SqliteStore::open_with_clock(path.to_str().unwrap(), options, clock.clock()).unwrap();
     let lease = Duration::from_secs(3_600);
     let join = Join {
@@ -170,7 +172,7 @@ async fn pruned_jobs_take_all_they_told_and_nothing_of_the_others() {
     let begun = scene.told();
     scene.fail((0..200).filter(|n| n % 2 == 0), true).await;
     assert_eq!(scene.told(), begun + 100);
-    scene.clock.advance(RETENTION * 2);
+    scene.clock.advance(PAST);
     assert_eq!(scene.store.prune(None, 1_000).await.unwrap(), 100);
     assert_eq!(scene.kept().await, 100);
     assert_eq!(scene.told(), (0..200).step_by(3).filter(|n| n % 2 == 1).count() as i64 * 4);
@@ -189,7 +191,7 @@ async fn jobs_with_long_logs_are_pruned_some_at_a_time() {
         scene.note(n, 50).await;
     }
     scene.fail(0..200, true).await;
-    scene.clock.advance(RETENTION * 2);
+    scene.clock.advance(PAST);
     let limit = 1_000;
     assert!(scene.store.prune(None, limit).await.unwrap() >= u64::from(limit), "it says that there may be more");
     let left = scene.kept().await;

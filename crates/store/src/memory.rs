@@ -12,7 +12,7 @@ use std::{
 use async_trait::async_trait;
 use turnwise_core::{
     Failure, Fence, GroupName, Incarnation, Job, JobHead, JobId, Json, KeyName, NewJob, Node, NodeName, Priority,
-    QueueName, RetryPolicy, State, TaskName, Terms, Timestamp,
+    QueueName, Retention, RetryPolicy, State, TaskName, Terms, Timestamp,
     job::{AssignedJob, Counts},
     lifecycle::{End, Target},
     story::{Attempt, MAX_ATTEMPTS, Story},
@@ -469,16 +469,12 @@ impl Store for MemoryStore {
     }
 
     async fn prune(&self, seen: Option<Cursor>, limit: u32) -> Result<u64> {
-        let old = self.clock.now().minus(self.options.retention);
+        let now = self.clock.now();
+        let edges = End::ALL.map(|end| (end.state(), self.options.retention.edge(end, now)));
+        let old = |row: &&Row| edges.iter().any(|(state, edge)| row.state == *state && row.ended_at < Some(*edge));
         let mut data = self.data();
         let limit = limit as usize;
-        let ended: Vec<_> = data
-            .history
-            .values()
-            .filter(|row| row.ended_at.is_some_and(|at| at < old))
-            .map(|row| row.id)
-            .take(limit)
-            .collect();
+        let ended: Vec<_> = data.history.values().filter(old).map(|row| row.id).take(limit).collect();
         let told: Vec<_> = match seen {
             Some(cursor) => {
                 let (_, change) = read_cursor(&cursor)?;
@@ -680,7 +676,7 @@ impl Data {
         lost: bool,
         settlement: &Settlement,
         now: Timestamp,
-        retention: Duration,
+        retention: Retention,
     ) -> (Settled, bool) {
         // At rest or at its end at this very fence: only the node's own settle with that fence can have put it there.
         let settled_by_the_node = if lost { Settled::Superseded } else { Settled::Applied };
@@ -755,7 +751,7 @@ impl Data {
         Settled::Applied
     }
 
-    fn control_one(&mut self, intervention: &Intervention, now: Timestamp, retention: Duration) -> Settled {
+    fn control_one(&mut self, intervention: &Intervention, now: Timestamp, retention: Retention) -> Settled {
         let Intervention { job, state, fence, to } = intervention;
         let Some(row) = self.jobs.get_mut(job).or_else(|| self.history.get_mut(job)) else { return Settled::Gone };
         if (row.state, row.fence) != (*state, *fence) {
@@ -782,7 +778,7 @@ impl Data {
     }
 
     /// Puts an unfinished job where core decided.
-    fn write(&mut self, id: JobId, to: &turnwise_core::lifecycle::Transition, now: Timestamp, retention: Duration) {
+    fn write(&mut self, id: JobId, to: &turnwise_core::lifecycle::Transition, now: Timestamp, retention: Retention) {
         let row = self.jobs.get_mut(&id).expect("checked by the caller");
         row.counts = to.counts;
         if let Some(error) = &to.error {
@@ -810,16 +806,16 @@ impl Data {
                 }
             }
             Target::Stuck { due } => row.due_at = *due,
-            Target::Finish { result, .. } => {
+            Target::Finish { end, result } => {
                 row.result = result.clone();
                 row.finished_at = row.finished_at.or(Some(now));
                 row.ended_at = Some(now);
                 row.node = None;
                 let row = self.jobs.remove(&id).expect("just written");
-                if retention.is_zero() {
-                    self.stories.remove(&id);
-                } else {
+                if retention.keeps(*end) {
                     self.history.insert(id, row);
+                } else {
+                    self.stories.remove(&id);
                 }
                 return;
             }

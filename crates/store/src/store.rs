@@ -4,7 +4,7 @@
 use std::{collections::BTreeSet, fmt, time::Duration};
 
 use turnwise_core::{
-    Fence, Incarnation, Job, JobHead, JobId, NewJob, Node, NodeName, QueueName, State, TaskName, Timestamp,
+    Fence, Incarnation, Job, JobHead, JobId, NewJob, Node, NodeName, QueueName, Retention, State, TaskName, Timestamp,
     job::{AssignedJob, Counts},
     lifecycle::Transition,
     node::Host,
@@ -20,15 +20,15 @@ pub type Result<T> = std::result::Result<T, StoreError>;
 /// How a store is opened.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// How long finished jobs are kept. Zero: they are deleted instead of entering `history`.
-    pub retention: Duration,
+    /// How long finished jobs are kept. Zero for a state: jobs that end so are deleted instead of entering `history`.
+    pub retention: Retention,
     /// How many lines of a job's log are kept.
     pub log_lines: u32,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { retention: Duration::from_secs(7 * 86_400), log_lines: turnwise_core::story::LOG_LINES }
+        Self { retention: Retention::default(), log_lines: turnwise_core::story::LOG_LINES }
     }
 }
 
@@ -93,9 +93,9 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// Writes a person's decisions, each guarded by the state and fence the person saw.
     async fn control(&self, interventions: Vec<Intervention>) -> Result<Vec<Settled>>;
 
-    /// Deletes what nobody needs any more, at most `limit` rows of each kind: history beyond the retention, changes
-    /// the dispatcher has seen; with each job what it told. Tells how many rows went; `limit` or more means that there may
-    /// be more.
+    /// Deletes what nobody needs any more, at most `limit` rows of each kind: history that ended before the
+    /// [edge](Retention::edge) of its retention, changes the dispatcher has seen; with each job what it told. Tells how
+    /// many rows went; `limit` or more means that there may be more.
     async fn prune(&self, seen: Option<Cursor>, limit: u32) -> Result<u64>;
 
     /// One job, finished or not.

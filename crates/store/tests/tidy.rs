@@ -2,7 +2,7 @@
 
 const TRAIT: &str = include_str!("../src/store.rs");
 const SUITE: &str = include_str!("../src/conformance/mod.rs");
-const PROMISES: [(&str, &str); 13] = [
+const PROMISES: [(&str, &str); 14] = [
     ("enqueue", include_str!("../src/conformance/enqueue.rs")),
     ("nodes", include_str!("../src/conformance/nodes.rs")),
     ("news", include_str!("../src/conformance/news.rs")),
@@ -12,6 +12,7 @@ const PROMISES: [(&str, &str); 13] = [
     ("memo", include_str!("../src/conformance/memo.rs")),
     ("read", include_str!("../src/conformance/read.rs")),
     ("forget", include_str!("../src/conformance/forget.rs")),
+    ("kept", include_str!("../src/conformance/kept.rs")),
     ("repeat", include_str!("../src/conformance/repeat.rs")),
     ("random", include_str!("../src/conformance/random.rs")),
     ("story", include_str!("../src/conformance/story.rs")),

@@ -24,7 +24,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = args.next().ok_or("give a database url")?;
     let jobs: usize = args.next().map_or(Ok(100_000), |n| n.parse())?;
     let groups: usize = args.next().map_or(Ok(1_000), |n| n.parse())?;
-    let turnwise = Turnwise::open_with(&url, Options { retention: Duration::ZERO, ..Options::default() }).await?;
+    let turnwise =
+        Turnwise::open_with(&url, Options { retention: Duration::ZERO.into(), ..Options::default() }).await?;
     let pad = "x".repeat(80);
     let begun = Instant::now();
     for chunk in (0..jobs).collect::<Vec<_>>().chunks(10_000) {

@@ -10,6 +10,7 @@ pub mod crash;
 pub mod enqueue;
 pub mod faulty;
 pub mod forget;
+pub mod kept;
 pub mod memo;
 pub mod news;
 pub mod nodes;
@@ -247,7 +248,7 @@ macro_rules! conformance_suite {
                 every_state_can_be_asked_for,
                 a_listing_has_a_limit,
                 what_one_process_wrote_another_reads_at_once,
-                history_is_pruned_after_its_retention_and_not_before,
+                history_is_pruned_by_days_after_its_retention_and_not_before,
                 a_redriven_job_is_kept_from_its_last_end,
                 pruning_has_a_limit,
                 pruning_seen_changes_hides_none_that_were_not_seen,
@@ -278,7 +279,7 @@ macro_rules! conformance_suite {
                 a_power_cut_at_any_step_loses_and_doubles_nothing,
                 a_dispatcher_that_dies_at_any_step_loses_and_doubles_nothing;
         }
-        $crate::__promises! { $make, $crate::Options { retention: ::std::time::Duration::ZERO, ..$crate::Options::default() };
+        $crate::__promises! { $make, $crate::Options { retention: ::std::time::Duration::ZERO.into(), ..$crate::Options::default() };
             forget:
                 without_retention_a_finished_job_is_deleted,
                 without_retention_an_end_is_told_all_the_same,
@@ -286,6 +287,13 @@ macro_rules! conformance_suite {
                 without_retention_a_repeated_settle_is_told_gone,
                 without_retention_an_unfinished_job_is_kept,
                 without_retention_a_job_takes_its_story_with_it;
+        }
+        $crate::__promises! { $make, $crate::Options { retention: $crate::conformance::kept::KEPT, ..$crate::Options::default() };
+            kept:
+                a_state_without_retention_is_deleted_and_the_others_are_kept,
+                each_state_is_kept_for_its_own_time,
+                a_decision_of_a_person_is_kept_by_the_state_it_ends_in,
+                an_end_that_is_not_kept_is_told_beside_one_that_is;
         }
     };
 }

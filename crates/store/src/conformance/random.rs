@@ -20,7 +20,7 @@ use turnwise_core::{
 
 use super::{
     Harness, StillClock,
-    scene::{self, ALL, ALPHA, BETA, GAMMA, LEASE, SECOND, View, id, json, step, task, terms},
+    scene::{self, ALL, ALPHA, BETA, GAMMA, LEASE, RETENTION, SECOND, View, id, json, step, task, terms},
 };
 use crate::{MemoryStore, StoreError, store::*};
 
@@ -325,7 +325,7 @@ fn pass(span: u8) -> Duration {
         3 => SECOND * 4,
         4 => LEASE,
         5 | 6 => LEASE + SECOND,
-        _ => Options::default().retention / 2 + SECOND,
+        _ => RETENTION / 2 + SECOND,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Promises of `job`, `jobs` and `prune`.
 
-use turnwise_core::{GroupName, NewJob, QueueName, State, lifecycle::Event};
+use turnwise_core::{GroupName, NewJob, QueueName, State, Timestamp, lifecycle::Event};
 
 use super::{Harness, scene::*};
 use crate::store::*;
@@ -102,14 +102,17 @@ pub async fn what_one_process_wrote_another_reads_at_once(h: &impl Harness) {
     }
 }
 
-pub async fn history_is_pruned_after_its_retention_and_not_before(h: &impl Harness) {
+pub async fn history_is_pruned_by_days_after_its_retention_and_not_before(h: &impl Harness) {
     let scene = Scene::led(h).await;
-    let retention = Options::default().retention;
     scene.enqueue([1, 2, 3]).await;
+    // A second before midnight, and a second after.
+    let now = scene.store.nodes().await.expect("nodes").now;
+    let midnight = Timestamp::from_micros((now.micros() / 86_400_000_000 + 1) * 86_400_000_000);
+    h.advance(midnight.minus(SECOND).since(now)).await;
     scene.intervene(1, Event::Cancel).await;
-    h.advance(SECOND).await;
+    h.advance(SECOND * 2).await;
     scene.intervene(2, Event::Cancel).await;
-    h.advance(retention - SECOND).await;
+    h.advance(RETENTION - SECOND * 2).await;
     assert_eq!(scene.store.prune(None, ALL).await.expect("prune"), 0);
     h.advance(SECOND).await;
     assert_eq!(scene.store.prune(None, ALL).await.expect("prune"), 1);
@@ -117,7 +120,9 @@ pub async fn history_is_pruned_after_its_retention_and_not_before(h: &impl Harne
         (scene.find(1).await, scene.state(2).await, scene.state(3).await),
         (None, State::Cancelled, State::Waiting)
     );
-    h.advance(retention * 10).await;
+    h.advance(DAY - SECOND).await;
+    assert_eq!(scene.store.prune(None, ALL).await.expect("prune"), 0);
+    h.advance(SECOND).await;
     assert_eq!(scene.store.prune(None, ALL).await.expect("prune"), 1);
     assert_eq!(scene.state(3).await, State::Waiting, "an unfinished job is never pruned");
 }
@@ -126,7 +131,7 @@ pub async fn a_redriven_job_is_kept_from_its_last_end(h: &impl Harness) {
     let scene = Scene::led(h).await;
     scene.enqueue([1]).await;
     scene.intervene(1, Event::Cancel).await;
-    h.advance(Options::default().retention).await;
+    h.advance(RETENTION).await;
     scene.intervene(1, Event::Retry).await;
     scene.intervene(1, Event::Cancel).await;
     h.advance(SECOND).await;
@@ -140,7 +145,7 @@ pub async fn pruning_has_a_limit(h: &impl Harness) {
     for n in 1..=5 {
         scene.intervene(n, Event::Cancel).await;
     }
-    h.advance(Options::default().retention + SECOND).await;
+    h.advance(RETENTION + DAY).await;
     let mut gone = Vec::new();
     for _ in 0..4 {
         gone.push(scene.store.prune(None, 2).await.expect("prune"));
@@ -168,7 +173,7 @@ pub async fn a_pruned_id_is_new_again(h: &impl Harness) {
     let scene = Scene::led(h).await;
     scene.enqueue([1]).await;
     scene.intervene(1, Event::Cancel).await;
-    h.advance(Options::default().retention + SECOND).await;
+    h.advance(RETENTION + DAY).await;
     assert_eq!(scene.store.prune(None, ALL).await.expect("prune"), 1);
     scene.enqueue([1]).await;
     assert_eq!((scene.state(1).await, scene.job(1).await.fence.0), (State::Waiting, 0));

@@ -211,7 +211,7 @@ pub async fn a_repeated_prune_finds_nothing(h: &impl Harness) {
     let twice = Twice::new(h).await;
     twice.scene.enqueue([1]).await;
     twice.scene.intervene(1, Event::Cancel).await;
-    h.advance(Options::default().retention * 2).await;
+    h.advance(RETENTION * 2).await;
     assert_eq!(twice.call(|| twice.scene.store.prune(None, ALL)).await, 0);
 }
 

@@ -18,6 +18,9 @@ use crate::store::*;
 
 pub(crate) const LEASE: Duration = Duration::from_secs(10);
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
+pub(crate) const DAY: Duration = Duration::from_secs(86_400);
+/// How long a store keeps what has ended, unless it is told otherwise. Jobs go with the day they ended on.
+pub(crate) const RETENTION: Duration = DAY.saturating_mul(7);
 pub(crate) const ALPHA: Incarnation = Incarnation(Uuid::from_u128(0xa1fa_0000_0000_4000_8000_0000_0000_0001));
 pub(crate) const BETA: Incarnation = Incarnation(Uuid::from_u128(0xbe7a_0000_0000_4000_8000_0000_0000_0002));
 pub(crate) const GAMMA: Incarnation = Incarnation(Uuid::from_u128(0x9a3a_0000_0000_4000_8000_0000_0000_0003));

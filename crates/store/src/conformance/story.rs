@@ -291,7 +291,7 @@ pub async fn what_a_pruned_job_told_goes_with_it(h: &impl Harness) {
         scene.note(BETA, Note { lines: vec![line(1, 0, "x")], steps, progress, ..note(n, 1) }).await;
     }
     scene.end(BETA, 1, failed("x")).await;
-    h.advance(Options::default().retention + SECOND).await;
+    h.advance(RETENTION + DAY).await;
     scene.store.prune(None, ALL).await.expect("prune");
     assert_eq!(scene.find(1).await, None);
     assert_eq!(scene.story(1).await, Story::default());

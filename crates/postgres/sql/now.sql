@@ -1,0 +1,2 @@
+-- now.sql: what time it is. Locks: nothing. Index: none.
+select turnwise.now()
