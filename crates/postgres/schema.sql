@@ -121,6 +121,7 @@ create table turnwise.assignment (
     batch  uuid not null,
     jobs   uuid[] not null,
     cancel uuid[] not null default '{}',
+    limited boolean[] not null default '{}',
     primary key (node, batch)
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 

@@ -100,6 +100,7 @@ create table turnwise_assignment (
     batch  blob not null,
     jobs   blob not null,
     cancel blob not null,
+    limited blob not null default x'',
     unique (node, batch)
 ) strict;
 

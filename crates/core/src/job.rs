@@ -324,6 +324,9 @@ pub struct AssignedJob {
     pub counts: Counts,
     pub cancel_requested: bool,
     pub submitted_at: Timestamp,
+    /// It was given under a limit or in a serial line: whoever may be thought dead must not run it on, or one more than
+    /// may run would.
+    pub limited: bool,
 }
 
 #[cfg(test)]

@@ -378,6 +378,7 @@ async fn live_once(life: &Arc<Life>, floor: &Floor, ready: Option<oneshot::Sende
         tokio::join!(
             pulse::beat(life.clone(), lead),
             pulse::mail(life.clone()),
+            pulse::doubt(life.clone()),
             dispatcher::dispatch(life.clone(), leads),
             settle::settle(life.clone()),
         )

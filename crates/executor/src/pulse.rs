@@ -146,6 +146,28 @@ pub(crate) async fn beat(life: Arc<Life>, lead: watch::Sender<Option<Lead>>) {
     }
 }
 
+/// Stops what a limit counts while this node cannot be sure any more that others think it alive. The rest goes on: its
+/// end is taken if it was not given away meanwhile.
+pub(crate) async fn doubt(life: Arc<Life>) {
+    let moment = life.shared.config.lease / 20;
+    loop {
+        tokio::select! {
+            biased;
+            () = life.over.wait() => return,
+            () = tokio::time::sleep_until(life.doubt_at()) => {}
+        }
+        if life.doubt_at() > Instant::now() {
+            continue;
+        }
+        let stopped = life.stop_limited();
+        if stopped > 0 {
+            tracing::warn!(jobs = stopped, "no contact with the database; runs that a limit counts are stopped");
+        }
+        // What comes meanwhile does not begin.
+        tokio::time::sleep(moment).await;
+    }
+}
+
 /// Says good-bye, so that the others need not wait for the lease. What another node's dispatcher sent before it saw that
 /// this one takes no more is handed back first; the loops must still run, to beat and to write that.
 pub(crate) async fn leave(life: &Life) -> bool {

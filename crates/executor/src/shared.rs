@@ -271,6 +271,8 @@ impl Life {
     pub(crate) fn heard_from(&self, lineage: Lineage) {
         let last = self.desk().lineage.replace(lineage);
         if last.is_some_and(|last| last != lineage) {
+            // Beats were taken back too: a lease that seems over may have been prolonged.
+            locked(&self.contact).since = Instant::now();
             tracing::warn!("the database has been failed over or restored; looking at what it thinks is here");
             self.unsure.store(true, Ordering::Release);
             self.store.bell().ring_mail();
@@ -284,6 +286,23 @@ impl Life {
     /// Whether the lease, by this machine's own monotonic clock, still runs.
     pub(crate) fn in_contact(&self) -> bool {
         locked(&self.contact).last.elapsed() < self.shared.config.lease
+    }
+
+    /// When what a limit counts is to be stopped, unless the database is heard before: while the lease still runs, so that it
+    /// has stopped when others may run it.
+    pub(crate) fn doubt_at(&self) -> Instant {
+        locked(&self.contact).last + self.shared.config.lease * 4 / 5
+    }
+
+    /// Stops what a limit counts. Tells how many runs that were.
+    pub(crate) fn stop_limited(&self) -> usize {
+        let desk = self.desk();
+        let limited = desk.held.values().filter(|held| held.job.limited && !held.run.stop.is_up());
+        let mut runs: Vec<_> = limited.map(|held| (held.job.id, held.run.clone())).collect();
+        drop(desk);
+        runs.sort_unstable_by_key(|(id, _)| *id);
+        runs.iter().for_each(|(_, run)| run.stop.raise());
+        runs.len()
     }
 
     /// Whether contact has lasted a full lease: only then may others be declared lost.
@@ -362,7 +381,7 @@ impl Life {
                 return None;
             }
             // What comes while the node drains goes back, so that nothing begins that could not end.
-            if self.in_contact()
+            if Instant::now() < self.doubt_at()
                 && !self.draining.is_up()
                 && let Some(next) = self.desk().pop()
             {

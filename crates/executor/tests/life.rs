@@ -299,7 +299,7 @@ async fn ghost_leads(store: &MemoryStore, ghost: Incarnation, lease: Duration) -
 }
 
 fn assign(holder: Incarnation, epoch: Epoch, job: JobId, node: Incarnation) -> turnwise_store::Assign {
-    let picks = vec![turnwise_core::scheduler::Pick { job, fence: turnwise_core::Fence(0), node }];
+    let picks = vec![turnwise_core::scheduler::Pick { job, fence: turnwise_core::Fence(0), node, limited: false }];
     turnwise_store::Assign { holder, epoch, batch: turnwise_store::BatchId(uuid::Uuid::from_u128(9)), picks }
 }
 

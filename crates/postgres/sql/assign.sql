@@ -15,17 +15,18 @@ with lead as materialized (
 ), taken as (
     update turnwise.job
        set state = 1, fence = job.fence + 1, node = pick.node, assigned_at = turnwise.now()
-      from unnest($4::uuid[], $5::bigint[], $6::uuid[], $7::int[]) as pick (id, fence, node, rank)
+      from unnest($4::uuid[], $5::bigint[], $6::uuid[], $7::int[], $8::boolean[]) as pick (id, fence, node, rank, limited)
      where job.id = pick.id and job.fence = pick.fence and job.state in (0, 3)
        and pick.node in (select incarnation from there)
     returning job.id, job.fence, job.node, job.state, job.attempt, job.retries, job.crashes, job.cancel_requested,
               job.submitted_at, job.priority, job.task, job.queue, job.grp, job.retry,
               case when job.node = $1 then job.args end as args,
-              case when job.node = $1 then job.terms end as terms, pick.rank
+              case when job.node = $1 then job.terms end as terms, pick.rank, pick.limited
 ), delivered as (
-    insert into turnwise.assignment (node, batch, jobs)
-    select node, $3, array_agg(id order by rank) from taken group by node
-    on conflict (node, batch) do update set jobs = assignment.jobs || excluded.jobs
+    insert into turnwise.assignment (node, batch, jobs, limited)
+    select node, $3, array_agg(id order by rank), array_agg(limited order by rank) from taken group by node
+    on conflict (node, batch) do update
+       set jobs = assignment.jobs || excluded.jobs, limited = assignment.limited || excluded.limited
 ), rung as materialized (
     select pg_notify('turnwise', 'mail:' || node) from (select distinct node from taken where node <> $1) as others
 )

@@ -9,8 +9,8 @@ with lead as materialized (
      order by incarnation
        for key share
 ), picked as materialized (
-    select job.id, pick.node, pick.rank
-      from unnest($4::uuid[], $5::bigint[], $6::uuid[], $7::int[]) as pick (id, fence, node, rank)
+    select job.id, pick.node, pick.rank, pick.limited
+      from unnest($4::uuid[], $5::bigint[], $6::uuid[], $7::int[], $8::boolean[]) as pick (id, fence, node, rank, limited)
       join turnwise.job on job.id = pick.id and job.fence = pick.fence and job.state in (0, 3)
      where pick.node in (select incarnation from there)
        for update of job skip locked
@@ -19,11 +19,12 @@ with lead as materialized (
        set state = 1, fence = job.fence + 1, node = picked.node, assigned_at = turnwise.now()
       from picked
      where job.id = picked.id
-    returning job.*, picked.rank
+    returning job.*, picked.rank, picked.limited
 ), delivered as (
-    insert into turnwise.assignment (node, batch, jobs)
-    select node, $3, array_agg(id order by rank) from taken group by node
-    on conflict (node, batch) do update set jobs = assignment.jobs || excluded.jobs
+    insert into turnwise.assignment (node, batch, jobs, limited)
+    select node, $3, array_agg(id order by rank), array_agg(limited order by rank) from taken group by node
+    on conflict (node, batch) do update
+       set jobs = assignment.jobs || excluded.jobs, limited = assignment.limited || excluded.limited
 ), rung as materialized (
     select pg_notify('turnwise', 'mail:' || node) from (select distinct node from taken where node <> $1) as others
 )

@@ -7,9 +7,10 @@ select mail.batch,
                     and held.cancel_requested
               order by c.n) as cancel,
        job.id, job.fence, job.state, job.attempt, job.retries, job.crashes, job.cancel_requested, job.submitted_at,
-       job.priority, job.task, job.queue, job.grp, job.retry, job.args, job.terms
+       job.priority, job.task, job.queue, job.grp, job.retry, job.args, job.terms,
+       coalesce(part.limited, false) as limited
   from turnwise.assignment as mail
-  left join lateral unnest(mail.jobs) with ordinality as part (id, n) on true
+  left join lateral unnest(mail.jobs, mail.limited) with ordinality as part (id, limited, n) on true
   left join turnwise.job on job.id = part.id and job.node = $1 and job.state in (1, 2)
  where mail.node = $1 and mail.batch <> all ($2::uuid[])
  order by mail.batch, part.n

@@ -23,9 +23,10 @@ pub(crate) async fn assign(store: &Inner, assign: &Assign) -> Result<Vec<(JobId,
     let fences: Vec<i64> = picks.iter().map(|pick| pick.fence.0).collect();
     let nodes: Vec<Uuid> = picks.iter().map(|pick| pick.node.0).collect();
     let ranks: Vec<i32> = ranked.iter().map(|(rank, _)| *rank).collect();
+    let limited: Vec<bool> = picks.iter().map(|pick| pick.limited).collect();
     let client = connection(&store.pools.dispatch).await?;
-    let binds: [&(dyn ToSql + Sync); 7] =
-        [&assign.holder.0, &assign.epoch.0, &assign.batch.0, &ids, &fences, &nodes, &ranks];
+    let binds: [&(dyn ToSql + Sync); 8] =
+        [&assign.holder.0, &assign.epoch.0, &assign.batch.0, &ids, &fences, &nodes, &ranks, &limited];
     let rows = match query(&client, include_str!("../sql/assign.sql"), &binds).await {
         // Somebody's transaction holds one of the rows; nobody waits for that.
         Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
@@ -59,8 +60,15 @@ pub(crate) async fn assign(store: &Inner, assign: &Assign) -> Result<Vec<(JobId,
     if picks.iter().any(|pick| pick.node != assign.holder && store.joined_here(pick.node)) {
         store.bell.ring_mail();
     }
-    let in_order = assign.picks.iter().filter_map(|pick| Some((pick.job, replies.remove(&pick.job)?)));
-    Ok(in_order.collect())
+    let mut in_order = Vec::with_capacity(replies.len());
+    for pick in &assign.picks {
+        let Some(mut reply) = replies.remove(&pick.job) else { continue };
+        if let AssignReply::Mine(job) = &mut reply {
+            job.limited = pick.limited;
+        }
+        in_order.push((pick.job, reply));
+    }
+    Ok(in_order)
 }
 
 async fn read_again(
@@ -108,7 +116,8 @@ pub(crate) async fn assignments(store: &Inner, node: Incarnation, known: &[Batch
             deliveries.push(Delivery { batch, jobs: Vec::new(), cancel });
         }
         if let (Some(id), Some(last)) = (get::<Option<Uuid>>(row, 2)?, deliveries.last_mut()) {
-            last.jobs.push(rows::assigned(row, JobId(id), Fence(get(row, 3)?), 4, &mut names)?);
+            let job = rows::assigned(row, JobId(id), Fence(get(row, 3)?), 4, &mut names)?;
+            last.jobs.push(AssignedJob { limited: get(row, 17)?, ..job });
         }
     }
     Ok(deliveries)

@@ -185,6 +185,8 @@ pub(crate) fn assigned(row: &Row, id: JobId, fence: Fence, at: usize, names: &mu
         retry: names.policy(get(row, at + 10)?),
         args: get::<JsonText<'_>>(row, at + 11)?.into(),
         terms: terms(row, at + 12)?,
+        // The mail knows, or the pick.
+        limited: false,
     })
 }
 

@@ -69,7 +69,7 @@ async fn an_assignment_rings_its_node_and_no_other() {
     // Joining rings it.
     rung(&gamma.bell().lead).await;
     alpha.enqueue(vec![job(1)]).await.unwrap();
-    let picks = vec![Pick { job: id(1), fence: Fence(0), node: node(2) }];
+    let picks = vec![Pick { job: id(1), fence: Fence(0), node: node(2), limited: false }];
     let batch = BatchId(Uuid::from_u128(1));
     alpha.assign(Assign { holder: node(1), epoch, batch, picks }).await.unwrap();
     rung(&beta.bell().mail).await;

@@ -32,7 +32,7 @@ async fn a_lead_from_before_a_failover_is_over_for_its_holder_too() {
     .await
     .unwrap();
     let assign = |epoch| {
-        let pick = Pick { job: id(1), fence: Fence(0), node: alpha };
+        let pick = Pick { job: id(1), fence: Fence(0), node: alpha, limited: false };
         store.assign(Assign { holder: alpha, epoch, batch: BatchId(Uuid::from_u128(1)), picks: vec![pick] })
     };
     assert!(matches!(assign(before).await, Err(StoreError::NotLeading)));

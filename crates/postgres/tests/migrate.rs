@@ -41,6 +41,11 @@ async fn the_steps_one_by_one_give_the_whole_schema() {
     assert_eq!(migrate_check(&printed).await.unwrap(), []);
 }
 
+/// The last step there is.
+async fn last_step() -> i32 {
+    migrate_check(&fresh_url()).await.unwrap().last().unwrap().version
+}
+
 #[tokio::test]
 async fn a_database_of_the_first_version_is_brought_up_to_date_with_its_jobs() {
     let (url, whole) = (fresh_url(), fresh_url());
@@ -57,7 +62,7 @@ async fn a_database_of_the_first_version_is_brought_up_to_date_with_its_jobs() {
     .await
     .unwrap();
     let pending: Vec<_> = migrate_check(&url).await.unwrap().iter().map(|step| step.version).collect();
-    assert_eq!(pending, [2, 3, 4, 5]);
+    assert_eq!(pending, (2..=last_step().await).collect::<Vec<_>>());
     let store = PostgresStore::open(&url, Options::default()).await.unwrap();
     client(&whole).await.batch_execute(include_str!("../schema.sql")).await.unwrap();
     assert_eq!(catalog(&url).await, catalog(&whole).await);
@@ -109,7 +114,7 @@ async fn a_newer_schema_is_refused_naming_both_versions() {
             Err(StoreError::Refused(text)) => text,
             other => panic!("{other:?}"),
         };
-        assert!(text.contains("version 999") && text.contains("up to 5"), "{text}");
+        assert!(text.contains("version 999") && text.contains(&format!("up to {}", last_step().await)), "{text}");
     }
 }
 

@@ -45,7 +45,7 @@ async fn assign(
     jobs: std::ops::Range<u64>,
     batch: u64,
 ) -> Vec<(turnwise_core::JobId, AssignReply)> {
-    let picks = jobs.map(|n| Pick { job: id(n), fence: Fence(0), node: alpha }).collect();
+    let picks = jobs.map(|n| Pick { job: id(n), fence: Fence(0), node: alpha, limited: false }).collect();
     let batch = BatchId(Uuid::from_u128(batch.into()));
     store.assign(Assign { holder: alpha, epoch, batch, picks }).await.unwrap()
 }

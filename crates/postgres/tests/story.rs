@@ -20,7 +20,7 @@ async fn assigned(store: &PostgresStore, jobs: u64) {
     let alpha = node(1);
     let epoch = lead(store, alpha, "alpha").await;
     store.enqueue((1..=jobs).map(|n| NewJob { retry: RetryPolicy::Manual, ..job(n) }).collect()).await.unwrap();
-    let picks = (1..=jobs).map(|n| Pick { job: id(n), fence: Fence(0), node: alpha }).collect();
+    let picks = (1..=jobs).map(|n| Pick { job: id(n), fence: Fence(0), node: alpha, limited: false }).collect();
     let batch = BatchId(Uuid::from_u128(1));
     store.assign(Assign { holder: alpha, epoch, batch, picks }).await.unwrap();
 }

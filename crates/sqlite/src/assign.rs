@@ -20,21 +20,25 @@ pub(crate) fn assign(conn: &Connection, assign: &Assign, now: Timestamp) -> Resu
     let mut take = conn.prepare_cached(include_str!("../sql/assign.sql"))?;
     let mut again = conn.prepare_cached(include_str!("../sql/assigned.sql"))?;
     let mut names = Names::default();
-    let mut mail: BTreeMap<Incarnation, Vec<JobId>> = BTreeMap::new();
+    let mut mail: BTreeMap<Incarnation, (Vec<JobId>, Vec<u8>)> = BTreeMap::new();
     let mut replies = Vec::with_capacity(assign.picks.len());
     for pick in &assign.picks {
         let (id, node) = (pick.job.0.as_bytes(), pick.node.0.as_bytes());
         let taken = take
-            .query_row(params![id, pick.fence.0, node, now.micros()], |row| rows::assigned(row, &mut names))
+            .query_row(params![id, pick.fence.0, node, now.micros()], |row| {
+                rows::assigned(row, &mut names, pick.limited)
+            })
             .optional()?;
         if taken.is_some() {
-            mail.entry(pick.node).or_default().push(pick.job);
+            let (jobs, limited) = mail.entry(pick.node).or_default();
+            jobs.push(pick.job);
+            limited.push(pick.limited.into());
         }
         let in_hands = match taken {
             Some(job) => Some(job),
             // Just what this pick would have made of it: the first call's reply was lost.
             None => again
-                .query_row(params![id, node], |row| rows::assigned(row, &mut names))
+                .query_row(params![id, node], |row| rows::assigned(row, &mut names, pick.limited))
                 .optional()?
                 .filter(|job| job.fence == pick.fence.next()),
         };
@@ -50,8 +54,8 @@ pub(crate) fn assign(conn: &Connection, assign: &Assign, now: Timestamp) -> Resu
         replies.push((pick.job, reply));
     }
     let mut deliver = conn.prepare_cached(include_str!("../sql/deliver.sql"))?;
-    for (node, jobs) in mail {
-        deliver.execute(params![node.0.as_bytes(), assign.batch.0.as_bytes(), rows::pack_ids(&jobs)])?;
+    for (node, (jobs, limited)) in mail {
+        deliver.execute(params![node.0.as_bytes(), assign.batch.0.as_bytes(), rows::pack_ids(&jobs), limited])?;
     }
     Ok(replies)
 }
@@ -60,9 +64,9 @@ pub(crate) fn assignments(conn: &Connection, node: Incarnation, known: &[BatchId
     let mut batches = conn.prepare_cached(include_str!("../sql/assignments.sql"))?;
     let mut assigned = conn.prepare_cached(include_str!("../sql/assigned.sql"))?;
     let mut names = Names::default();
-    let mut held = |id: JobId| {
+    let mut held = |id: JobId, limited: bool| {
         let params = params![id.0.as_bytes(), node.0.as_bytes()];
-        assigned.query_row(params, |row| rows::assigned(row, &mut names)).optional()
+        assigned.query_row(params, |row| rows::assigned(row, &mut names, limited)).optional()
     };
     let mut deliveries = Vec::new();
     let mut batches = batches.query([node.0.as_bytes()])?;
@@ -72,11 +76,12 @@ pub(crate) fn assignments(conn: &Connection, node: Incarnation, known: &[BatchId
             continue;
         }
         let mut delivery = Delivery { batch, jobs: Vec::new(), cancel: Vec::new() };
+        let mut limited = row.get_ref(3)?.as_blob().map_err(rusqlite::Error::from)?.iter();
         for id in rows::unpack_ids(row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?) {
-            delivery.jobs.extend(held(id)?);
+            delivery.jobs.extend(held(id, limited.next() == Some(&1))?);
         }
         for id in rows::unpack_ids(row.get_ref(2)?.as_blob().map_err(rusqlite::Error::from)?) {
-            delivery.cancel.extend(held(id)?.filter(|job| job.cancel_requested).map(|job| job.id));
+            delivery.cancel.extend(held(id, false)?.filter(|job| job.cancel_requested).map(|job| job.id));
         }
         deliveries.push(delivery);
     }

@@ -53,7 +53,7 @@ pub(crate) fn head(row: &Row<'_>, names: &mut Names) -> Result<JobHead> {
     })
 }
 
-pub(crate) fn assigned(row: &Row<'_>, names: &mut Names) -> Result<AssignedJob> {
+pub(crate) fn assigned(row: &Row<'_>, names: &mut Names, limited: bool) -> Result<AssignedJob> {
     Ok(AssignedJob {
         id: JobId(uuid(row, 0)?),
         fence: Fence(row.get(1)?),
@@ -68,6 +68,7 @@ pub(crate) fn assigned(row: &Row<'_>, names: &mut Names) -> Result<AssignedJob> 
         cancel_requested: row.get(12)?,
         submitted_at: Timestamp::from_micros(row.get(13)?),
         terms: terms(row, 14)?,
+        limited,
     })
 }
 

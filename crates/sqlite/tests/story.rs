@@ -82,7 +82,7 @@ impl Scene {
     /// Brings jobs into the node's hands.
     async fn hold(&self, numbers: impl IntoIterator<Item = u64>) {
         let jobs: Vec<_> = numbers.into_iter().map(job).collect();
-        let picks = jobs.iter().map(|job| Pick { job: job.id, fence: Fence(0), node: NODE }).collect();
+        let picks = jobs.iter().map(|job| Pick { job: job.id, fence: Fence(0), node: NODE, limited: false }).collect();
         self.store.enqueue(jobs).await.unwrap();
         let assign = Assign { holder: NODE, epoch: self.epoch, batch: BatchId(Uuid::nil()), picks };
         self.store.assign(assign).await.unwrap();

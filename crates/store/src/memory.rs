@@ -119,7 +119,8 @@ struct Row {
 
 #[derive(Debug, Clone)]
 struct Mail {
-    jobs: Vec<JobId>,
+    /// With whether each is limited.
+    jobs: Vec<(JobId, bool)>,
     cancel: Vec<JobId>,
 }
 
@@ -346,11 +347,11 @@ impl Store for MemoryStore {
                                 .assignments
                                 .entry((pick.node, assign.batch))
                                 .or_insert(Mail { jobs: vec![], cancel: vec![] });
-                            mail.jobs.push(pick.job);
+                            mail.jobs.push((pick.job, pick.limited));
                         }
                         let row = &data.jobs[&pick.job];
                         match pick.node == assign.holder {
-                            true => AssignReply::Mine(Box::new(row.assigned())),
+                            true => AssignReply::Mine(Box::new(row.assigned(pick.limited))),
                             false => AssignReply::Theirs(row.fence),
                         }
                     } else if at_rest {
@@ -376,7 +377,7 @@ impl Store for MemoryStore {
             .filter(|((to, batch), _)| *to == node && !known.contains(batch))
             .map(|((_, batch), mail)| Delivery {
                 batch: *batch,
-                jobs: mail.jobs.iter().filter_map(held).map(Row::assigned).collect(),
+                jobs: mail.jobs.iter().filter_map(|(id, limited)| Some(held(id)?.assigned(*limited))).collect(),
                 cancel: mail
                     .cancel
                     .iter()
@@ -878,7 +879,7 @@ impl Row {
         }
     }
 
-    fn assigned(&self) -> AssignedJob {
+    fn assigned(&self, limited: bool) -> AssignedJob {
         AssignedJob {
             id: self.id,
             fence: self.fence,
@@ -893,6 +894,7 @@ impl Row {
             counts: self.counts,
             cancel_requested: self.cancel_requested,
             submitted_at: self.submitted_at,
+            limited,
         }
     }
 

@@ -50,6 +50,7 @@ impl Scheduler {
             job: self.backlog.id(slot),
             fence: self.backlog.fence(slot),
             node: self.seats[seat as usize].node.incarnation,
+            limited: self.is_limited(slot),
         }
     }
 

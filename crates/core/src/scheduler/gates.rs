@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Scheduler, tables::*};
 use crate::{
+    backlog::Slot,
     calendar::{LastNext, Wish, blocked_until, next_block},
     name::QueueName,
     settings::{Concurrency, Settings},
@@ -87,6 +88,19 @@ impl Scheduler {
     pub(super) fn key_gate(&self, now: Timestamp, at: Index) -> Option<Closed> {
         let key = &self.keys[at as usize];
         closed_by(key.in_flight, key.settings.concurrency, key.bucket.as_ref(), now)
+    }
+
+    /// Whether any limit counts how many of these run. (A rate counts only how many begin.)
+    pub(super) fn is_limited(&self, slot: Slot) -> bool {
+        let kind = &self.kinds[self.backlog.kind(slot) as usize];
+        let queue = &self.queues[kind.queue as usize].settings;
+        let owner = &self.owners[self.groups[self.backlog.group(slot) as usize].owner as usize];
+        let key = || self.extras.get(&slot).and_then(|extra| extra.key);
+        queue.concurrency != Concurrency::Unlimited
+            || queue.per_node.is_some()
+            || owner.special.as_ref().is_some_and(|special| special.settings.concurrency.is_some())
+            || self.tasks[kind.task as usize].settings.concurrency.is_some()
+            || key().is_some_and(|key| self.keys[key as usize].settings.concurrency.is_some())
     }
 
     /// When a job is due: at its own time, or by its queue's schedule if it has named none.

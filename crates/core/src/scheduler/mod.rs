@@ -147,6 +147,8 @@ pub struct Pick {
     pub job: JobId,
     pub fence: Fence,
     pub node: Incarnation,
+    /// Whether a limit counts it, or it stands in a serial line.
+    pub limited: bool,
 }
 
 /// What a queue is doing.

@@ -18,6 +18,8 @@ use turnwise_store::{
     Assign, AssignReply, Author, Beat, Enqueued, Epoch, Intervention, Memo, MemoKind, NewMemo, Pulse, Settle, Settled,
 };
 
+use super::task::Runs;
+
 /// A dispatcher may still go by settings that were changed this long ago: it hears of them as news, and may have been out
 /// of reach for as long as its lease.
 const LAG: Duration = Duration::from_secs(15);
@@ -36,6 +38,9 @@ pub(crate) struct Ledger {
     /// Queues that should be paused, because of this job.
     trouble: BTreeMap<QueueName, JobId>,
     epoch: Epoch,
+    runs: Runs,
+    /// When the database's clock was last changed: leases may have ended early by it.
+    clock_changed: Option<Duration>,
     pub(crate) tenures: Vec<Tenure>,
     pub(crate) violations: Vec<String>,
 }
@@ -73,6 +78,10 @@ pub(crate) struct Tenure {
 }
 
 impl Ledger {
+    pub(crate) fn new(runs: Runs) -> Self {
+        Self { runs, ..Self::default() }
+    }
+
     pub(crate) fn enqueued(&mut self, _: Duration, jobs: &[NewJob], answer: &[Enqueued]) {
         for (job, enqueued) in jobs.iter().zip(answer) {
             if !enqueued.new {
@@ -141,7 +150,9 @@ impl Ledger {
             }
             if lost {
                 entry.fence = settlement.fence.next();
+                self.check_stopped(at, id, &flight);
             }
+            let entry = &self.jobs[&id];
             let (queue, group, state) = (entry.queue.clone(), entry.group.clone(), entry.state);
             self.flights.remove(&id);
             let trouble = state == State::Failed || (state == State::Stuck && settlement.ran().is_some());
@@ -223,6 +234,10 @@ impl Ledger {
         }
     }
 
+    pub(crate) fn clock_was_changed(&mut self, at: Duration) {
+        self.clock_changed = Some(at);
+    }
+
     /// What came in before is due later than what comes now: it stands in no order any more.
     pub(crate) fn clock_was_set_back(&mut self) {
         self.jobs.values_mut().filter(|entry| !entry.state.finished()).for_each(|entry| entry.in_order = false);
@@ -292,6 +307,27 @@ impl Ledger {
             if count > limit as usize {
                 self.broken(format!("job {id} was assigned as the {count}th of {whose}, whose limit is {limit}"));
             }
+        }
+    }
+
+    /// Whoever is declared lost has stopped what counts against a limit by then. (Not where the clock jumped: by it a lease
+    /// may end before its time.)
+    fn check_stopped(&mut self, at: Duration, id: JobId, flight: &Flight) {
+        let steady = self.clock_changed.is_none_or(|changed| changed + LAG < at);
+        if !steady || !self.runs.going_on(id, flight.fence) {
+            return;
+        }
+        let Entry { queue, group, task, key, .. } = self.jobs[&id].clone();
+        let limited = |settings: &Settings| {
+            let in_queue = settings.queues.get(&queue);
+            in_queue.is_some_and(|set| set.concurrency != Concurrency::Unlimited || set.per_node.is_some())
+                || settings.groups.get(&group).is_some_and(|set| set.concurrency.is_some())
+                || settings.tasks.get(&task).is_some_and(|set| set.concurrency.is_some())
+                || key.as_ref().and_then(|key| settings.keys.get(key)).is_some_and(|set| set.concurrency.is_some())
+        };
+        // Ever since its dispatcher gave the job away.
+        if !self.settings.is_empty() && self.in_effect(flight.since).all(limited) {
+            self.broken(format!("job {id} counts against a limit and still runs on a node that was declared lost"));
         }
     }
 

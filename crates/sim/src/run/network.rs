@@ -11,7 +11,7 @@ use std::{
     pin::{Pin, pin},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicI64, Ordering},
+        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
     },
     task::{Context, Poll, Wake, Waker},
     thread::{self, Thread},
@@ -92,6 +92,8 @@ pub(crate) struct Process {
     pub(crate) name: String,
     bell: Bell,
     frozen: AtomicBool,
+    /// How often it was stopped or went on.
+    turns: AtomicU64,
     killed: AtomicBool,
     /// Cut off from the database.
     pub(crate) cut: AtomicBool,
@@ -113,6 +115,7 @@ impl Process {
             name: name.to_owned(),
             bell: Bell::default(),
             frozen: AtomicBool::new(false),
+            turns: AtomicU64::new(0),
             killed: AtomicBool::new(false),
             cut: AtomicBool::new(false),
             waker: Mutex::default(),
@@ -122,7 +125,13 @@ impl Process {
 
     pub(crate) fn freeze(&self, frozen: bool) {
         self.frozen.store(frozen, Ordering::Relaxed);
+        self.turns.fetch_add(1, Ordering::Relaxed);
         self.wake();
+    }
+
+    /// Changes whenever it is stopped.
+    pub(crate) fn turns(&self) -> u64 {
+        self.turns.load(Ordering::Relaxed)
     }
 
     pub(crate) fn kill(&self) {
@@ -207,6 +216,7 @@ impl Network {
     /// Moves the database's clock.
     pub(crate) fn jump(&self, millis: i64) {
         self.skew.fetch_add(millis * 1_000, Ordering::Relaxed);
+        locked(&self.ledger).clock_was_changed(self.elapsed());
         if millis < 0 {
             locked(&self.ledger).clock_was_set_back();
         }

@@ -7,10 +7,10 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use turnwise_core::JobId;
+use turnwise_core::{Fence, JobId};
 use turnwise_executor::{Ctx, Outcome, Registry, Task, registry::RegistryError};
 
-use super::network::locked;
+use super::network::{Process, locked};
 
 pub(crate) const TASKS: [&str; 3] = ["work", "chore", "toil"];
 
@@ -33,16 +33,52 @@ pub(crate) enum End {
     Heeds,
 }
 
-/// How often each job has begun, on whatever node.
+/// How often each job has begun, on whatever node, and which of them run.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Runs(Arc<Mutex<BTreeMap<JobId, usize>>>);
+pub(crate) struct Runs(Arc<Mutex<Inner>>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    begun: BTreeMap<JobId, usize>,
+    /// In which process, and how often that had been stopped when the run began.
+    running: BTreeMap<(JobId, Fence), (Arc<Process>, u64)>,
+}
 
 impl Runs {
     fn begin(&self, job: JobId) -> usize {
-        let mut runs = locked(&self.0);
-        let run = runs.entry(job).or_default();
+        let run = &mut locked(&self.0).begun;
+        let run = run.entry(job).or_default();
         *run += 1;
         *run - 1
+    }
+
+    /// Whether it runs in a process that was there all the time. One that was stopped can do nothing about it.
+    pub(crate) fn going_on(&self, job: JobId, fence: Fence) -> bool {
+        locked(&self.0).running.get(&(job, fence)).is_some_and(|(process, turns)| process.turns() == *turns)
+    }
+}
+
+/// What the tasks of one node share.
+#[derive(Debug, Clone)]
+pub(crate) struct Here {
+    pub(crate) runs: Runs,
+    pub(crate) process: Arc<Process>,
+}
+
+/// A run, until it ends or is dropped.
+struct Going(Runs, JobId, Fence);
+
+impl Going {
+    fn on(here: &Here, ctx: &Ctx) -> Self {
+        let running = (here.process.clone(), here.process.turns());
+        locked(&here.runs.0).running.insert((ctx.id(), ctx.fence()), running);
+        Self(here.runs.clone(), ctx.id(), ctx.fence())
+    }
+}
+
+impl Drop for Going {
+    fn drop(&mut self) {
+        locked(&self.0.0).running.remove(&(self.1, self.2));
     }
 }
 
@@ -53,8 +89,9 @@ impl<const N: usize> Task for Work<N> {
     const NAME: &'static str = TASKS[N];
 
     async fn run(&self, ctx: Ctx, steps: Vec<Step>) -> Outcome {
-        let Some(runs) = ctx.state::<Runs>() else { return Outcome::fail("nobody counts the runs") };
-        let Some(step) = steps.get(runs.begin(ctx.id())).or(steps.last()) else { return Outcome::done() };
+        let Some(here) = ctx.state::<Here>() else { return Outcome::fail("nobody counts the runs") };
+        let _going = Going::on(&here, &ctx);
+        let Some(step) = steps.get(here.runs.begin(ctx.id())).or(steps.last()) else { return Outcome::done() };
         let pass = tokio::time::sleep(Duration::from_millis(step.millis));
         match step.end {
             End::Heeds => tokio::select! {

@@ -29,7 +29,7 @@ use super::{
     ledger::Ledger,
     network::{Alive, Network, Process, SimStore, Weather, locked},
     plan::{self, Contest, Deed, Fault, NodePlan, Plan, Submission},
-    task::{self, Runs},
+    task::{self, Here, Runs},
 };
 use crate::{History, check};
 
@@ -113,7 +113,8 @@ impl World {
                 ),
             }
         };
-        let network = Network::new(plan.seed, Ledger::default(), open);
+        let runs = Runs::default();
+        let network = Network::new(plan.seed, Ledger::new(runs.clone()), open);
         let nodes = plan.nodes.iter().map(|_| Mutex::default()).collect();
         Arc::new(Self {
             plan,
@@ -121,7 +122,7 @@ impl World {
             memory,
             failing_over: tokio::sync::Mutex::default(),
             trace: Arc::default(),
-            runs: Runs::default(),
+            runs,
             processes: AtomicU64::new(1),
             nodes,
             violations: Mutex::default(),
@@ -206,7 +207,7 @@ impl World {
         };
         let executor = Builder::new(Arc::new(connect), config(plan))
             .registry(task::registry(plan.tasks).expect("names of our own"))
-            .state(self.runs.clone())
+            .state(Here { runs: self.runs.clone(), process: process.clone() })
             .trace(Trace::to_memory(self.trace.clone()))
             .simulated(process_of_the_node, Chance::new(self.plan.seed, 100 + process.id).number(), plan.page)
             .build()

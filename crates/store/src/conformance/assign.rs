@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use turnwise_core::{
-    Fence, State,
+    Fence, JobId, State,
     lifecycle::{Event, Outcome},
     scheduler::Pick,
 };
@@ -48,6 +48,30 @@ pub async fn another_node_reads_the_same_as_a_delivery(h: &impl Harness) {
     assert_eq!((mail.len(), mail[0].batch, mail[0].cancel.len()), (1, batch(2), 0));
     let [theirs] = &mail[0].jobs[..] else { panic!("{mail:?}") };
     assert_eq!(theirs, &turnwise_core::job::AssignedJob { id: id(2), args: job(2).args, ..mine });
+}
+
+pub async fn a_node_is_told_which_of_its_jobs_are_limited(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    scene.enqueue(1..=6).await;
+    let mut picks = scene.picks(&[1, 2, 3, 4, 5, 6], BETA).await;
+    picks[..2].iter_mut().for_each(|pick| pick.node = ALPHA);
+    picks.iter_mut().step_by(2).for_each(|pick| pick.limited = true);
+    let told = |replies: Vec<(JobId, AssignReply)>| -> Vec<(JobId, bool)> {
+        let mine = replies.into_iter().filter_map(|(id, reply)| match reply {
+            AssignReply::Mine(job) => Some((id, job.limited)),
+            _ => None,
+        });
+        mine.collect()
+    };
+    // Some of the batch first, then all of it, then again: as if replies had been lost.
+    scene.store.assign(scene.order(1, picks[2..4].to_vec())).await.expect("assign");
+    for _ in 0..2 {
+        let replies = scene.store.assign(scene.order(1, picks.clone())).await.expect("assign");
+        assert_eq!(told(replies), [(id(1), true), (id(2), false)]);
+    }
+    let mail: Vec<_> =
+        scene.mail(BETA).await.into_iter().flat_map(|mail| mail.jobs).map(|job| (job.id, job.limited)).collect();
+    assert_eq!(mail, [(id(3), true), (id(4), false), (id(5), true), (id(6), false)]);
 }
 
 pub async fn one_batch_reaches_every_node_in_it(h: &impl Harness) {
@@ -114,7 +138,7 @@ pub async fn a_pick_at_another_fence_is_left_alone(h: &impl Harness) {
     scene.end(BETA, 1, failed("again")).await;
     let before = scene.job(1).await;
     for fence in [Fence(0), Fence(2), Fence(7)] {
-        let picks = vec![Pick { job: id(1), fence, node: ALPHA }];
+        let picks = vec![Pick { job: id(1), fence, node: ALPHA, limited: false }];
         let replies = scene.store.assign(scene.order(2, picks)).await.expect("assign");
         let head = scene.head(1).await.expect("it is stuck");
         assert_eq!(replies, [(id(1), AssignReply::Changed(head))]);
@@ -143,7 +167,7 @@ pub async fn a_pick_at_another_fence_is_left_alone_in_the_same_hands(h: &impl Ha
     scene.end(ALPHA, 1, Outcome::Interrupted).await;
     assert_eq!(scene.give(2, &[1], ALPHA).await, [Fence(2)]);
     for fence in [Fence(0), Fence(2), Fence(3)] {
-        let picks = vec![Pick { job: id(1), fence, node: ALPHA }];
+        let picks = vec![Pick { job: id(1), fence, node: ALPHA, limited: false }];
         let replies = scene.store.assign(scene.order(3, picks)).await.expect("assign");
         assert!(matches!(&replies[..], [(_, AssignReply::Changed(_))]), "{fence:?} is not its pick: {replies:?}");
     }
@@ -155,7 +179,7 @@ pub async fn a_pick_of_a_finished_job_is_told_gone(h: &impl Harness) {
     let picks = scene.picks(&[1], BETA).await;
     scene.intervene(1, Event::Cancel).await;
     let mut picks = picks;
-    picks.push(Pick { job: id(99), fence: Fence(0), node: BETA });
+    picks.push(Pick { job: id(99), fence: Fence(0), node: BETA, limited: false });
     let mut replies = scene.store.assign(scene.order(1, picks)).await.expect("assign");
     replies.sort_by_key(|(id, _)| *id);
     assert_eq!(replies, [(id(1), AssignReply::Gone), (id(99), AssignReply::Gone)]);

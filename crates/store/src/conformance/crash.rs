@@ -173,7 +173,7 @@ impl Story {
         let mut picks = Vec::new();
         for (n, node) in to {
             let fence = self.look(id(*n)).await.fence;
-            picks.push(Pick { job: id(*n), fence, node: *node });
+            picks.push(Pick { job: id(*n), fence, node: *node, limited: false });
         }
         let replies = store.assign(Assign { holder, epoch, batch: batch(number), picks }).await?;
         let given = |reply: &AssignReply| matches!(reply, AssignReply::Mine(_) | AssignReply::Theirs(_));

@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use async_trait::async_trait;
@@ -27,11 +27,17 @@ pub struct Faulty {
     inner: Arc<dyn Store>,
     accident: Accident,
     calls: Arc<AtomicU64>,
+    cut: Arc<AtomicBool>,
 }
 
 impl Faulty {
     pub fn new(inner: Arc<dyn Store>, accident: Accident) -> Self {
-        Self { inner, accident, calls: Arc::default() }
+        Self { inner, accident, calls: Arc::default(), cut: Arc::default() }
+    }
+
+    /// Whether the store is out of reach from now on: calls neither happen nor are answered with anything but an error.
+    pub fn cut_off(&self, cut: bool) {
+        self.cut.store(cut, Ordering::SeqCst);
     }
 
     /// Calls made so far, those of a dead process included.
@@ -49,6 +55,9 @@ impl Faulty {
 
     async fn call<T>(&self, verb: impl Future<Output = Result<T>> + Send) -> Result<T> {
         let number = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
+        if self.cut.load(Ordering::SeqCst) {
+            return Err(StoreError::transient("reach the store", "it is out of reach"));
+        }
         match self.accident {
             Accident::Before(at) if number >= at => Err(died()),
             Accident::After(at) if number > at => Err(died()),

@@ -148,6 +148,7 @@ macro_rules! conformance_suite {
                 an_assigned_job_is_scheduled_with_the_next_fence,
                 the_dispatchers_own_node_starts_from_the_reply,
                 another_node_reads_the_same_as_a_delivery,
+                a_node_is_told_which_of_its_jobs_are_limited,
                 one_batch_reaches_every_node_in_it,
                 a_stuck_job_is_assigned_like_a_waiting_one,
                 who_does_not_lead_assigns_nothing,

@@ -418,7 +418,12 @@ impl World {
                 for (at, job) in self.named(jobs).await.into_iter().enumerate() {
                     // Mostly to one node, sometimes to the next: one batch for several.
                     let node = NODES[(node + at / 2) % NODES.len()].0;
-                    picks.push(Pick { job: job.id, fence: slipped(job.fence, slip), node });
+                    picks.push(Pick {
+                        job: job.id,
+                        fence: slipped(job.fence, slip),
+                        node,
+                        limited: job.id.0.as_u128() % 2 == 0,
+                    });
                 }
                 self.batches += 1;
                 vec![Call::Assign(Assign { holder, epoch, batch: scene::batch(self.batches), picks })]

@@ -91,7 +91,7 @@ pub async fn a_repeated_assign_answers_what_the_first_did(h: &impl Harness) {
     let mut picks = twice.scene.picks(&[1], BETA).await;
     picks.extend(twice.scene.picks(&[2], ALPHA).await);
     let fence = twice.scene.job(1).await.fence;
-    picks.push(Pick { job: id(99), fence, node: BETA });
+    picks.push(Pick { job: id(99), fence, node: BETA, limited: false });
     let order = twice.scene.order(1, picks);
     let mut replies = twice.call(|| twice.scene.store.assign(order.clone())).await;
     replies.sort_by_key(|(id, _)| *id);

@@ -177,7 +177,7 @@ impl Scene {
         let mut picks = Vec::new();
         for n in numbers {
             let fence = self.job(*n).await.fence;
-            picks.push(Pick { job: id(*n), fence, node });
+            picks.push(Pick { job: id(*n), fence, node, limited: false });
         }
         picks
     }
