@@ -2,6 +2,8 @@
 //!
 //! The scheduler is a cache. A lost lease throws it away; a lost reply is read again by its ids.
 
+mod trouble;
+
 use std::{
     collections::{BTreeSet, HashMap},
     sync::Arc,
@@ -14,13 +16,14 @@ use turnwise_core::{
     job::Counts,
     lifecycle::{self, Event, Standing},
     scheduler::{self, Input, Output, Pick, Reply, Rest, Scheduler},
-    settings::{OnError, Pause, QueueSettings, Settings},
+    settings::{QueueSettings, Settings},
 };
 use turnwise_store::{
     AskLost, AskNews, Assign, AssignReply, Author, BatchId, Change, Cursor, Epoch, Intervention, Load, LostNode,
     MemoKind, NewMemo, News, Page, Settle, Settled, Settlement, StoreError,
 };
 
+use self::trouble::Seen;
 use crate::{
     pulse::{Backoff, Lead},
     seal::Seals,
@@ -129,6 +132,8 @@ struct Dispatcher<'a> {
     open: Open,
     wake_at: Option<Timestamp>,
     settings: Settings,
+    /// How far errors have been seen to.
+    seen: Seen,
     /// Sealed queues that more may come to yet.
     seals: Seals,
     /// Charges as they are written in the store, and how much had been dispatched then.
@@ -167,6 +172,7 @@ impl<'a> Dispatcher<'a> {
             open,
             wake_at: None,
             settings: Settings::default(),
+            seen: Seen::default(),
             seals: Seals::default(),
             charges: WrittenCharges::default(),
             dispatched: 0,
@@ -183,7 +189,7 @@ impl<'a> Dispatcher<'a> {
             next_busy_news: now,
             next_lost: now,
             next_prune: now + PRUNE_INTERVAL,
-            next_save: now + SAVE_INTERVAL,
+            next_save: now,
         };
         dispatcher.scheduler.handle(life.shared.clock.now(), Input::Loading(true));
         dispatcher.scheduler.handle(life.shared.clock.now(), Input::Nodes(term.nodes));
@@ -465,11 +471,7 @@ impl<'a> Dispatcher<'a> {
             let settings = settings::read(&*self.life.store).await?;
             self.see_settings(settings).await?;
         }
-        let trouble = |change: &&Change| {
-            change.failed
-                || (change.ran.is_some() && change.head.as_ref().is_some_and(|head| head.state == State::Stuck))
-        };
-        self.note_trouble(news.changes.iter().filter(trouble).map(|change| change.id));
+        self.see_changes(&news.changes);
         let mut heads = news.jobs;
         let mut settled = Vec::new();
         for change in news.changes {
@@ -500,36 +502,6 @@ impl<'a> Dispatcher<'a> {
         self.act(Input::Settled(told)).await
     }
 
-    /// What ended in this process: trouble is noted before the scheduler is told.
-    fn see_ends(&mut self, told: &[scheduler::Settled]) {
-        let trouble = |end: &&scheduler::Settled| end.failed || end.rest.as_ref().is_some_and(|rest| rest.stuck);
-        self.note_trouble(told.iter().filter(trouble).map(|end| end.id));
-    }
-
-    /// Jobs that failed. While the backlog is being read the scheduler may not know them.
-    fn note_trouble(&mut self, jobs: impl Iterator<Item = JobId>) {
-        if !self.caught_up && self.settings.queues.values().any(|queue| queue.on_error == OnError::Pause) {
-            self.open.trouble.extend(jobs);
-        }
-    }
-
-    async fn see_trouble(&mut self) -> Result<(), StoreError> {
-        while let Some(&id) = self.open.trouble.last() {
-            let job = match self.life.store.job(id).await {
-                Ok(job) => job,
-                Err(error) if error.is_transient() => return Ok(()),
-                Err(error) => return Err(error),
-            };
-            self.open.trouble.pop();
-            let Some(job) = job else { continue };
-            let queue = self.settings.queues.get(&job.queue);
-            if queue.is_some_and(|queue| queue.on_error == OnError::Pause && queue.paused.is_none()) {
-                self.open.pauses.push((job.queue, id));
-            }
-        }
-        Ok(())
-    }
-
     /// The end of a run on another node, as the scheduler is told of its own node's: only so does it see trouble. `None`:
     /// the row as it stands says all.
     fn settled_elsewhere(&self, change: &Change) -> Option<scheduler::Settled> {
@@ -552,13 +524,14 @@ impl<'a> Dispatcher<'a> {
 
     /// What people have set, and what the last dispatcher remembered.
     async fn recall(&mut self) -> Result<(), StoreError> {
-        let kinds = SETTINGS.into_iter().chain([MemoKind::Charge, MemoKind::Full]).collect();
+        let kinds = SETTINGS.into_iter().chain([MemoKind::Charge, MemoKind::Full, MemoKind::Seen]).collect();
         let memos = self.life.store.recall(kinds).await?;
         let named = |kind| memos.iter().filter(move |memo| memo.kind == kind);
         self.full = named(MemoKind::Full).filter_map(|memo| GroupName::new(&memo.name).ok()).collect();
         let charges = settings::charges(&memos);
         self.charges = WrittenCharges::new(&charges);
         self.see_settings(settings::parse(&memos)).await?;
+        self.look_back(&memos).await?;
         self.act(Input::Charges(charges)).await
     }
 
@@ -579,6 +552,8 @@ impl<'a> Dispatcher<'a> {
             false => self.charges.changed(self.scheduler.charges(), SAVE_MEMOS),
         };
         self.dispatched_at_save = self.dispatched;
+        let seen = self.seen_memo();
+        memos.extend(seen.clone());
         let mut open = std::mem::take(&mut self.full);
         for (group, waiting, limit) in self.scheduler.admissions() {
             if waiting < limit {
@@ -598,29 +573,12 @@ impl<'a> Dispatcher<'a> {
         for group in open {
             memos.push(NewMemo { kind: MemoKind::Full, name: group.to_string(), value: None, seen: None });
         }
-        self.remember(memos).await
-    }
-
-    /// A queue that is set to pause on an error has had one: that is a setting from now on, for a person to undo. What a
-    /// person has set meanwhile stays: the setting is read again, and written only if nobody was quicker.
-    async fn write_pauses(&mut self) -> Result<(), StoreError> {
-        self.see_trouble().await?;
-        if self.open.pauses.is_empty() {
-            return Ok(());
+        if self.remember(memos).await?
+            && let Some(seen) = seen
+        {
+            self.seen_written(seen.value);
         }
-        let now = self.life.shared.clock.now();
-        let wishes = self.open.pauses.iter().map(|(queue, job)| {
-            let pause = Pause { since: now, reason: Some(format!("job {job} failed")) };
-            (queue.clone(), move |set: &mut QueueSettings| {
-                let wanted = set.paused.is_none();
-                set.paused.get_or_insert(pause);
-                wanted
-            })
-        });
-        // Not forgotten: the scheduler holds the queue, and the next round tries again.
-        let Some(settings) = self.amend(wishes.collect()).await? else { return Ok(()) };
-        self.open.pauses.clear();
-        self.see_settings(settings).await
+        Ok(())
     }
 
     /// Sealed queues that nothing more can come to: that is a setting too, so that everybody agrees on who is finished.
@@ -651,15 +609,16 @@ impl<'a> Dispatcher<'a> {
         settings::amend(&*self.life.store, (self.life.incarnation, self.epoch), wishes).await
     }
 
-    async fn remember(&self, memos: Vec<NewMemo>) -> Result<(), StoreError> {
+    /// Whether it is written.
+    async fn remember(&self, memos: Vec<NewMemo>) -> Result<bool, StoreError> {
         if memos.is_empty() {
-            return Ok(());
+            return Ok(true);
         }
         match self.life.store.remember(Some((self.life.incarnation, self.epoch)), memos).await {
-            Ok(_) => Ok(()),
+            Ok(_) => Ok(true),
             Err(error) if error.is_transient() => {
                 tracing::warn!(%error, "could not write down charges");
-                Ok(())
+                Ok(false)
             }
             Err(error) => Err(error),
         }
@@ -818,7 +777,7 @@ impl<'a> Dispatcher<'a> {
 
     async fn prune(&mut self) -> Result<(), StoreError> {
         self.next_prune = Instant::now() + PRUNE_INTERVAL;
-        match self.life.store.prune(self.cursor.clone(), PRUNE_ROWS).await {
+        match self.life.store.prune(self.seen_to(), PRUNE_ROWS).await {
             Ok(rows) => {
                 if rows >= u64::from(PRUNE_ROWS) {
                     self.next_prune = Instant::now();

@@ -43,7 +43,9 @@ pub(crate) async fn settle(life: Arc<Life>) {
         let batch = life.take_outgoing(life.shared.config.batch_size);
         if !batch.is_empty() {
             let done = life.take_done();
+            life.settle_begins();
             write(&life, batch, done).await;
+            life.settle_is_over();
             continue;
         }
         life.tell_if_idle();

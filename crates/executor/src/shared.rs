@@ -82,6 +82,8 @@ pub(crate) struct Life {
     term: Mutex<Option<Term>>,
     pub(crate) told: Notify,
     term_over: Notify,
+    /// Writes of ends that have begun, and those that are over: told, where there is a dispatcher here.
+    settles: [AtomicU64; 2],
     /// No new jobs: the node stops, or was declared lost.
     pub(crate) draining: StopSign,
     /// The node says good-bye.
@@ -231,6 +233,7 @@ impl Life {
             term: Mutex::default(),
             told: Notify::new(),
             term_over: Notify::new(),
+            settles: Default::default(),
             draining: StopSign::default(),
             leaving: StopSign::default(),
             over: StopSign::default(),
@@ -644,6 +647,23 @@ impl Life {
             term.settled.extend(settled);
             self.told.notify_one();
         }
+    }
+
+    pub(crate) fn settle_begins(&self) {
+        self.settles[0].fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(crate) fn settle_is_over(&self) {
+        self.settles[1].fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(crate) fn settles_begun(&self) -> u64 {
+        self.settles[0].load(Ordering::Acquire)
+    }
+
+    /// One at a time is written: all up to this one have been told.
+    pub(crate) fn settles_told(&self) -> u64 {
+        self.settles[1].load(Ordering::Acquire)
     }
 
     pub(crate) fn has_told(&self) -> bool {

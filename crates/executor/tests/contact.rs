@@ -7,12 +7,13 @@ use std::{
 
 use tokio::{task::JoinHandle, time::Instant};
 use turnwise_core::{
-    NewJob, NodeName, QueueName, Timestamp,
-    settings::{Concurrency, GroupSettings, QueueSettings},
+    NewJob, NodeName, QueueName, RetryPolicy, State, Timestamp,
+    lifecycle::{self, Event},
+    settings::{Concurrency, GroupSettings, OnError, QueueSettings},
 };
 use turnwise_executor::{Config, Ctx, Executor, Outcome, Registry, Task, executor::Builder};
 use turnwise_store::{
-    MemoKind, MemoryStore, NewMemo, Options, Store,
+    Author, Epoch, MemoKind, MemoryStore, NewMemo, Options, Settle, Settlement, Store,
     conformance::{Faulty, faulty::Accident},
     memory::Clock,
 };
@@ -79,17 +80,32 @@ fn live(store: &Faulty, name: &str, seen: &Seen) -> (Arc<Executor>, JoinHandle<(
     (executor, tokio::spawn(async move { living.live_here().await }))
 }
 
-/// What is seen when the node that runs the job is cut off until another one has taken it over.
-async fn when_cut_off(kind: MemoKind, name: &str, settings: String) -> Vec<String> {
+fn virtual_store() -> MemoryStore {
     let begun = Instant::now();
     let clock = Clock::new(move || Timestamp::from_micros(1_000_000_000).plus(begun.elapsed()));
-    let store = MemoryStore::new(Options::default(), clock);
+    MemoryStore::new(Options::default(), clock)
+}
+
+fn way_to(store: &MemoryStore) -> Faulty {
+    Faulty::new(Arc::new(store.another_process()), Accident::None)
+}
+
+async fn set(store: &MemoryStore, kind: MemoKind, name: &str, settings: String) {
     let memo = NewMemo { kind, name: name.to_owned(), value: Some(settings), seen: None };
     store.remember(None, vec![memo]).await.unwrap();
-    let way = || Faulty::new(Arc::new(store.another_process()), Accident::None);
-    let (seen, cut, uncut) = (Seen::default(), way(), way());
+}
+
+fn in_line(task: &str) -> NewJob {
+    NewJob { queue: QueueName::new("line").unwrap(), ..job(task, "null") }
+}
+
+/// What is seen when the node that runs the job is cut off until another one has taken it over.
+async fn when_cut_off(kind: MemoKind, name: &str, settings: String) -> Vec<String> {
+    let store = virtual_store();
+    set(&store, kind, name, settings).await;
+    let (seen, cut, uncut) = (Seen::default(), way_to(&store), way_to(&store));
     let a = live(&cut, "a", &seen);
-    store.enqueue(vec![NewJob { queue: QueueName::new("line").unwrap(), ..job("endless", "null") }]).await.unwrap();
+    store.enqueue(vec![in_line("endless")]).await.unwrap();
     seen.has("a begins").await;
     let b = live(&uncut, "b", &seen);
     // It is there, and has been in contact for long enough to say who is lost.
@@ -128,4 +144,52 @@ async fn a_job_that_no_limit_counts_goes_on_without_contact() {
     let unlimited = QueueSettings::default();
     let story = when_cut_off(MemoKind::Queue, "line", settings(unlimited)).await;
     assert_eq!(story, ["a begins", "b begins"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_that_a_dying_dispatcher_did_not_come_to_pauses_the_queue_all_the_same() {
+    let store = virtual_store();
+    let careful = QueueSettings { on_error: OnError::Pause, ..QueueSettings::default() };
+    set(&store, MemoKind::Queue, "line", settings(careful)).await;
+    let seen = Seen::default();
+    let (_, dying) = live(&way_to(&store), "a", &seen);
+    let job = NewJob { retry: RetryPolicy::Manual, ..in_line("endless") };
+    let id = job.id;
+    store.enqueue(vec![job]).await.unwrap();
+    seen.has("a begins").await;
+    while store.recall(vec![MemoKind::Seen]).await.unwrap().is_empty() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    dying.abort();
+    // Its last word: the error, which the dispatcher in the same process was told of and nobody else.
+    let job = store.job(id).await.unwrap().unwrap();
+    let fleet = store.nodes().await.unwrap();
+    let error = Event::Ended(lifecycle::Outcome::Error("no".to_owned().into()));
+    let settlement = Settlement {
+        job: id,
+        fence: job.fence,
+        saw_cancel: false,
+        to: lifecycle::decide(&(&job).into(), &error, fleet.now, 0.0).unwrap(),
+        noted: false,
+        started_at: Some(fleet.now),
+        finished_at: Some(fleet.now),
+    };
+    let author = Author::Node { node: fleet.nodes[0].incarnation, told: Some(Epoch(1)) };
+    store.settle(Settle { author, settlements: vec![settlement], done: Vec::new() }).await.unwrap();
+    assert_eq!(store.job(id).await.unwrap().unwrap().state, State::Stuck);
+    let (next, running) = live(&way_to(&store), "b", &seen);
+    let paused = support::soon(async {
+        loop {
+            let memos = store.recall(vec![MemoKind::Queue]).await.unwrap();
+            let set: QueueSettings = serde_json::from_str(&memos[0].value).unwrap();
+            if let Some(paused) = set.paused {
+                return paused;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+    assert!(paused.reason.unwrap().contains(&id.to_string()), "it says which job it was");
+    next.stop().await;
+    running.await.unwrap();
 }

@@ -458,11 +458,13 @@ pub enum MemoKind {
     Charge,
     /// By group: no more jobs are taken. The value is the sentence a submitter is told.
     Full,
+    /// How far the dispatcher has seen to what must not be forgotten: a cursor. One memo.
+    Seen,
 }
 
 impl MemoKind {
-    pub const ALL: [MemoKind; 7] =
-        [Self::Installation, Self::Queue, Self::Group, Self::Task, Self::Key, Self::Charge, Self::Full];
+    pub const ALL: [MemoKind; 8] =
+        [Self::Installation, Self::Queue, Self::Group, Self::Task, Self::Key, Self::Charge, Self::Full, Self::Seen];
 
     /// Number in the database; never reuse one. In the order of the kinds: memos are told by it.
     pub fn code(self) -> i16 {
@@ -474,6 +476,7 @@ impl MemoKind {
             Self::Key => 4,
             Self::Charge => 5,
             Self::Full => 6,
+            Self::Seen => 7,
         }
     }
 
@@ -522,6 +525,6 @@ mod tests {
     fn kinds_of_memos_read_back_and_sort_like_their_codes() {
         assert!(MemoKind::ALL.into_iter().all(|kind| MemoKind::from_code(kind.code()) == Some(kind)));
         assert!(MemoKind::ALL.windows(2).all(|pair| pair[0] < pair[1] && pair[0].code() < pair[1].code()));
-        assert_eq!(MemoKind::from_code(7), None);
+        assert_eq!(MemoKind::from_code(8), None);
     }
 }

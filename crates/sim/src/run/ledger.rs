@@ -15,7 +15,7 @@ use turnwise_core::{
 };
 use turnwise_executor::settings;
 use turnwise_store::{
-    Assign, AssignReply, Author, Beat, Enqueued, Epoch, Intervention, Memo, MemoKind, NewMemo, Pulse, Settle, Settled,
+    Assign, AssignReply, Author, Enqueued, Epoch, Intervention, Memo, MemoKind, NewMemo, Settle, Settled,
 };
 
 use super::task::Runs;
@@ -37,7 +37,6 @@ pub(crate) struct Ledger {
     ever_assigned: BTreeSet<(JobId, Fence, Incarnation)>,
     /// Queues that should be paused, because of this job.
     trouble: BTreeMap<QueueName, JobId>,
-    epoch: Epoch,
     runs: Runs,
     /// When the database's clock was last changed: leases may have ended early by it.
     clock_changed: Option<Duration>,
@@ -219,14 +218,6 @@ impl Ledger {
         }
     }
 
-    pub(crate) fn beaten(&mut self, _: Duration, _: &Beat, pulse: &Pulse) {
-        if let Some(epoch) = pulse.epoch.filter(|epoch| *epoch != self.epoch) {
-            self.epoch = epoch;
-            // A dispatcher that goes without a good-bye takes with it what it was about to write.
-            self.trouble.clear();
-        }
-    }
-
     /// Queues that should have been paused by now.
     pub(crate) fn check_trouble(&mut self) {
         for (queue, job) in self.trouble.clone() {
@@ -257,7 +248,7 @@ impl Ledger {
         let changed = self.jobs.iter().filter_map(changed).collect();
         let ever_assigned = std::mem::take(&mut self.ever_assigned);
         let violations = std::mem::take(&mut self.violations);
-        *self = Ledger { ever_assigned, violations, trouble: BTreeMap::new(), ..earlier };
+        *self = Ledger { ever_assigned, violations, ..earlier };
         changed
     }
 

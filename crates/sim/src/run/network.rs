@@ -436,7 +436,7 @@ macro_rules! verbs {
 
 verbs! {
     enqueue(jobs: Vec<NewJob>) -> Vec<Enqueued>, enqueued;
-    beat(beat: Beat) -> Pulse, beaten;
+    beat(beat: Beat) -> Pulse;
     leave(node: Incarnation) -> bool;
     load(load: Load) -> Page;
     news(ask: AskNews) -> News;

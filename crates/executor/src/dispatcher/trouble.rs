@@ -1,0 +1,159 @@
+//! Queues that pause on errors: seeing the errors, writing the pauses, and leaving to the next dispatcher what this one may
+//! not have come to.
+//!
+//! An error is written by the node that had it, the pause by the dispatcher that heard of it; between the two a dispatcher
+//! may die. So each writes down how far it has seen ([`MemoKind::Seen`]), behind which all pauses are written; the next one
+//! looks once at what came after.
+
+use turnwise_core::{
+    JobId, QueueName, State,
+    scheduler::Settled,
+    settings::{OnError, Pause, QueueSettings},
+};
+use turnwise_store::{AskNews, Change, Cursor, Memo, MemoKind, NewMemo, StoreError};
+
+use super::Dispatcher;
+
+/// How far has been seen.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    /// What the memo says.
+    written: Option<String>,
+    /// What it may say once everything that this process had begun to settle by then has been told here.
+    next: Option<(Cursor, u64)>,
+    /// Ends since then.
+    ends: bool,
+}
+
+impl Dispatcher<'_> {
+    /// What ended in this process: trouble is noted before the scheduler is told.
+    pub(super) fn see_ends(&mut self, told: &[Settled]) {
+        self.seen.ends = true;
+        let trouble = |end: &&Settled| end.failed || end.rest.as_ref().is_some_and(|rest| rest.stuck);
+        self.note_trouble(told.iter().filter(trouble).map(|end| end.id));
+    }
+
+    /// The same for what ended elsewhere.
+    pub(super) fn see_changes(&mut self, changes: &[Change]) {
+        self.seen.ends |= !changes.is_empty();
+        self.note_trouble(changes.iter().filter(|change| is_trouble(change)).map(|change| change.id));
+    }
+
+    /// Jobs that failed. While the backlog is being read the scheduler may not know them.
+    fn note_trouble(&mut self, jobs: impl Iterator<Item = JobId>) {
+        if !self.caught_up && self.may_pause() {
+            self.open.trouble.extend(jobs);
+        }
+    }
+
+    /// Whether there is a queue that an error would pause.
+    fn may_pause(&self) -> bool {
+        self.settings.queues.iter().any(|(name, set)| self.would_pause(name, set))
+    }
+
+    fn would_pause(&self, name: &QueueName, set: &QueueSettings) -> bool {
+        set.on_error == OnError::Pause
+            && set.paused.is_none()
+            && !self.open.pauses.iter().any(|(paused, _)| paused == name)
+    }
+
+    /// At the beginning of a term: what the last dispatcher may have left undone.
+    pub(super) async fn look_back(&mut self, memos: &[Memo]) -> Result<(), StoreError> {
+        let Some(memo) = memos.iter().find(|memo| memo.kind == MemoKind::Seen) else { return Ok(()) };
+        self.seen.written = Some(memo.value.clone());
+        if !self.may_pause() {
+            return Ok(());
+        }
+        let ask = AskNews { cursor: Some(Cursor(memo.value.clone())), epoch: self.epoch, asleep: false };
+        match self.life.store.news(ask).await {
+            Ok(news) => self.see_changes(&news.changes),
+            Err(error) if error.is_transient() => return Err(error),
+            // Whoever wrote it was of another mind about cursors.
+            Err(error) => tracing::warn!(%error, "cannot see how far the last dispatcher has seen"),
+        }
+        Ok(())
+    }
+
+    async fn see_trouble(&mut self) -> Result<(), StoreError> {
+        while let Some(&id) = self.open.trouble.last() {
+            if !self.may_pause() {
+                self.open.trouble.clear();
+                return Ok(());
+            }
+            let job = match self.life.store.job(id).await {
+                Ok(job) => job,
+                Err(error) if error.is_transient() => return Ok(()),
+                Err(error) => return Err(error),
+            };
+            self.open.trouble.pop();
+            let Some(job) = job else { continue };
+            if self.settings.queues.get(&job.queue).is_some_and(|set| self.would_pause(&job.queue, set)) {
+                self.open.pauses.push((job.queue, id));
+            }
+        }
+        Ok(())
+    }
+
+    /// A queue that is set to pause on an error has had one: that is a setting from now on, for a person to undo. What a
+    /// person has set meanwhile stays: the setting is read again, and written only if nobody was quicker.
+    pub(super) async fn write_pauses(&mut self) -> Result<(), StoreError> {
+        self.see_trouble().await?;
+        if self.open.pauses.is_empty() {
+            return Ok(());
+        }
+        let now = self.life.shared.clock.now();
+        let wishes = self.open.pauses.iter().map(|(queue, job)| {
+            let pause = Pause { since: now, reason: Some(format!("job {job} failed")) };
+            (queue.clone(), move |set: &mut QueueSettings| {
+                let wanted = set.paused.is_none();
+                set.paused.get_or_insert(pause);
+                wanted
+            })
+        });
+        // Not forgotten: the scheduler holds the queue, and the next round tries again.
+        let Some(settings) = self.amend(wishes.collect()).await? else { return Ok(()) };
+        self.open.pauses.clear();
+        self.see_settings(settings).await
+    }
+
+    /// The memo that says how far has been seen, if it is to be written.
+    pub(super) fn seen_memo(&mut self) -> Option<NewMemo> {
+        let memo = |value| Some(NewMemo { kind: MemoKind::Seen, name: String::new(), value, seen: None });
+        if !self.settings.queues.values().any(|set| set.on_error == OnError::Pause) {
+            self.seen.next = None;
+            return self.seen.written.as_ref().and_then(|_| memo(None));
+        }
+        // What is visible at this cursor had begun to be settled by now.
+        let now = || self.cursor.clone().map(|cursor| (cursor, self.life.settles_begun()));
+        let (cursor, begun) = self.seen.next.take().or_else(now)?;
+        // In this order: what is told after the first look is of a later settle.
+        let told = self.life.settles_told();
+        if begun > told || self.life.has_told() || !self.open.pauses.is_empty() || !self.open.trouble.is_empty() {
+            self.seen.next = Some((cursor, begun));
+            return None;
+        }
+        // Where nothing ends, there is nothing to be seen.
+        self.seen.next = match std::mem::take(&mut self.seen.ends) {
+            true => now(),
+            false => Some((cursor.clone(), begun)),
+        };
+        (self.seen.written.as_ref() != Some(&cursor.0)).then(|| memo(Some(cursor.0))).flatten()
+    }
+
+    /// It is written.
+    pub(super) fn seen_written(&mut self, value: Option<String>) {
+        self.seen.written = value;
+    }
+
+    /// How far the next dispatcher need not look.
+    pub(super) fn seen_to(&self) -> Option<Cursor> {
+        match self.settings.queues.values().any(|set| set.on_error == OnError::Pause) {
+            true => self.seen.written.clone().map(Cursor),
+            false => self.cursor.clone(),
+        }
+    }
+}
+
+fn is_trouble(change: &Change) -> bool {
+    change.failed || (change.ran.is_some() && change.head.as_ref().is_some_and(|head| head.state == State::Stuck))
+}
