@@ -106,6 +106,30 @@ fn holds_the_line(number: i64) -> JobHead {
 }
 
 #[test]
+fn no_node_is_kept_free_for_a_suspect_that_is_paused() {
+    let mut table = Table::new(Scheme::default(), vec![node(1, 2, &["t"])]);
+    let pause = || Some(Pause { since: at(0), reason: None });
+    let paused = || queue("line", QueueSettings { paused: pause(), ..QueueSettings::default() });
+    table.tell(paused());
+    let suspect = JobHead { crashes: 2, queue: QueueName::new("line").unwrap(), ..head(1, "g") };
+    table.tell(Input::Jobs(vec![suspect, head(2, "g"), head(3, "g"), head(4, "g"), head(5, "g")]));
+    assert_eq!(seqs(&table, &table.order), [2, 3]);
+    assert_eq!(table.wake_at, None, "time alone does not help");
+    // It may run, and the node drains for it; but before it is free, it may not again.
+    table.tell(queue("line", QueueSettings::default()));
+    let next = table.settle(&table.order[0].clone(), Duration::ZERO, None);
+    assert_eq!(next, [], "kept free");
+    let next = table.tell(paused());
+    assert_eq!(seqs(&table, &next), [4]);
+    // In the end it may, and runs alone.
+    table.tell(queue("line", QueueSettings::default()));
+    let running = table.order[1..].to_vec();
+    table.settle(&running[0], Duration::ZERO, None);
+    let next = table.settle(&running[1], Duration::ZERO, None);
+    assert_eq!(seqs(&table, &next), [1]);
+}
+
+#[test]
 fn a_suspect_that_held_the_line_and_is_gone_makes_no_suspect_of_another_job() {
     let suspect = holds_the_line(2);
     let mut table = behind_another_suspect(suspect.clone());

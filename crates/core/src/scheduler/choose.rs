@@ -12,6 +12,7 @@ use crate::{
 impl Scheduler {
     pub(super) fn pick_batch(&mut self, now: Timestamp) -> Vec<Pick> {
         let mut picks = Vec::new();
+        self.release_suspects_that_may_not_run(now);
         self.reserve_for_a_suspect(now);
         self.start_reserved_suspects(now, &mut picks);
         let mut seats: Vec<Index> =
@@ -78,6 +79,19 @@ impl Scheduler {
         }
     }
 
+    /// A person has paused what a node is kept free for, or the clock has: until that ends others may have the node.
+    fn release_suspects_that_may_not_run(&mut self, now: Timestamp) {
+        for at in 0..self.seats.len() {
+            if let Some(slot) = self.seats[at].suspect.and_then(|id| self.backlog.find(id))
+                && self.backlog.place(slot) == Place::Reserved
+                && self.is_shut(now, slot)
+            {
+                self.seats[at].suspect = None;
+                self.put_ready(now, slot);
+            }
+        }
+    }
+
     /// One node at a time drains for one suspect, and after it everybody else has the node for as long as the suspect
     /// kept it: a handful of suspects can stop neither the fleet nor a single node.
     pub(super) fn reserve_for_a_suspect(&mut self, now: Timestamp) {
@@ -96,6 +110,10 @@ impl Scheduler {
                     continue;
                 }
                 _ => continue,
+            }
+            if self.is_shut(now, slot) {
+                self.suspects.push_back(slot);
+                continue;
             }
             let able = &self.classes[self.kinds[self.backlog.kind(slot) as usize].class as usize].able;
             let freest = (0..self.seats.len())
@@ -126,6 +144,13 @@ impl Scheduler {
                 picks.push(self.hand_over(now, slot, index(at)));
             }
         }
+    }
+
+    /// Whether more than a limit keeps it: no node is to be kept free for it.
+    fn is_shut(&self, now: Timestamp, slot: Slot) -> bool {
+        let owner = self.groups[self.backlog.group(slot) as usize].owner;
+        let gates = [self.queue_gate(now, self.queue_of(slot)), self.owner_gate(now, owner)];
+        gates.into_iter().flatten().any(|closed| matches!(closed, Closed::Paused | Closed::Waiting | Closed::Hours))
     }
 
     /// Whether every limit allows this job, which does not stand in line with the others.

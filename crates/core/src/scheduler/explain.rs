@@ -231,7 +231,7 @@ impl Iterator for Future {
     fn next(&mut self) -> Option<Start> {
         while self.starts.is_empty() {
             let end = self.ends.peek().map(|Reverse(end)| end.0);
-            let event = self.scheduler.next_event();
+            let event = self.scheduler.next_event(self.now);
             let window = self.scheduler.hours.next_turn().filter(|_| self.now.since(self.eventful) < A_WEEK);
             match (end, event.into_iter().chain(window).min()) {
                 (Some(end), time) if time.is_none_or(|time| end <= time) => {

@@ -324,24 +324,25 @@ impl Scheduler {
         if std::mem::take(&mut self.hours.read_again) {
             outputs.push(Output::ReadAgain);
         }
-        if let Some(at) = self.next_time() {
+        if let Some(at) = self.next_time(now) {
             outputs.push(Output::WakeAt(at));
         }
         outputs
     }
 
-    fn next_time(&self) -> Option<Timestamp> {
-        self.next_event().into_iter().chain(self.hours.next_turn()).min()
+    fn next_time(&self, now: Timestamp) -> Option<Timestamp> {
+        self.next_event(now).into_iter().chain(self.hours.next_turn()).min()
     }
 
     /// As [`Scheduler::next_time`], without the windows, which come round for ever.
-    fn next_event(&self) -> Option<Timestamp> {
+    fn next_event(&self, now: Timestamp) -> Option<Timestamp> {
         let due = self.future.first().map(|slot| self.backlog.due(slot));
         let alarm = self.alarms.peek().map(|Reverse((at, _))| *at);
         let expiry = self.expiring.peek().map(|Reverse((at, _))| *at);
         let suspects = (!self.suspects.is_empty() && self.seats.iter().all(|seat| seat.suspect.is_none()))
             .then_some(self.suspects_rest_until)
-            .filter(|_| !self.turns.is_empty());
+            // If they have rested and none runs all the same, time alone will not help.
+            .filter(|rested| !self.turns.is_empty() && *rested > now);
         due.into_iter().chain(alarm).chain(expiry).chain(suspects).min()
     }
 
