@@ -123,6 +123,12 @@ impl Harness {
         held
     }
 
+    #[allow(dead_code, reason = "not every test cancels")]
+    pub(crate) fn cancel(&mut self, jobs: &[String]) {
+        succeeded(self.turnwise("cancel").args(jobs).output().unwrap());
+        self.record.extend(jobs.iter().map(|job| serde_json::json!({"event": "decide", "job": job})));
+    }
+
     pub(crate) fn note(&mut self, line: Value) {
         self.record.push(line);
     }
