@@ -10,10 +10,11 @@ use std::{
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::sync::oneshot;
 use turnwise_core::{
-    Fence, GroupName, JobId, Json, NodeName, QueueName, Timestamp,
+    Fence, GroupName, Incarnation, JobId, Json, NodeName, QueueName, Timestamp,
     job::AssignedJob,
     story::{Finished, Level, MAX_STEP_NAME_BYTES, Progress},
 };
+use turnwise_store::Closing;
 
 use crate::{
     joblog,
@@ -233,6 +234,36 @@ impl Ctx {
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
             Err(_) => Outcome::interrupted(),
         }
+    }
+
+    /// How long this run may take.
+    pub fn timeout(&self) -> Option<Duration> {
+        let of_task = || self.life.shared.registry.get(&self.job.task)?.timeout().ok()?;
+        self.job.terms.timeout().or_else(of_task)
+    }
+
+    /// For the drivers: who has the job.
+    #[doc(hidden)]
+    pub fn incarnation(&self) -> Incarnation {
+        self.life.incarnation
+    }
+
+    /// For the drivers: most runs of this node at a time.
+    #[doc(hidden)]
+    pub fn slots(&self) -> u32 {
+        self.life.shared.config.slots
+    }
+
+    /// For the drivers: what is committed together with the end of this run if it ends well, and rolled back if not.
+    #[doc(hidden)]
+    pub fn close_with(&self, closing: Box<dyn Closing>) {
+        self.run.close_with(closing);
+    }
+
+    /// For the drivers: runs `work` on a thread that is not the task's, so that its panic keeps its place.
+    #[doc(hidden)]
+    pub fn elsewhere<T>(work: impl FnOnce() -> T) -> T {
+        panics::carry(work)
     }
 
     #[doc(hidden)]

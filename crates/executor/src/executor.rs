@@ -46,6 +46,8 @@ pub enum StartError {
     Registry(#[from] RegistryError),
     #[error("task {task:?} needs state of type {need}; give it to the executor with .state(…)")]
     MissingState { task: String, need: &'static str },
+    #[error("task {task:?} {otherwise}")]
+    OtherDatabase { task: String, otherwise: &'static str },
     #[error(
         "the node name \"{name}\" is in use by a live node (host {host}, pid {pid}); choose another with --name, or stop that one"
     )]
@@ -168,7 +170,11 @@ impl Builder {
         panics::listen();
         for task in self.registry.tasks() {
             if let Some(need) = task.needs().iter().find(|need| !self.states.has(need)) {
-                return Err(StartError::MissingState { task: task.name().to_owned(), need: need.name });
+                let task = task.name().to_owned();
+                return Err(match need.otherwise {
+                    Some(otherwise) => StartError::OtherDatabase { task, otherwise },
+                    None => StartError::MissingState { task, need: need.name },
+                });
             }
         }
         let shared = Arc::new(Shared {

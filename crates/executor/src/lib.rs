@@ -3,13 +3,14 @@
 //! [`task`] what a job names, [`ctx`] what it sees, [`outcome`] how it ends, [`command`] a program
 //! instead of Rust → [`registry`] how it is found → [`config`] how a node is set up → [`executor`] post,
 //! start, stop → `pulse` staying alive and taking the lead → `dispatcher` giving jobs to nodes → `node` running
-//! them → `settle` writing how they ended → [`event`] telling whoever listens, [`trace`] for the record.
+//! them → `settle` writing how they ended, or `closing` in a transaction of the task's → [`event`] telling whoever listens, [`trace`] for the record.
 //!
 //! Everything that must go on while user code runs (`pulse`, `dispatcher`, `settle`, the mail of a node) lives on a
 //! control thread with a runtime of its own: a task that blocks its thread stops neither the heartbeat nor the fleet.
 
 mod chance;
 mod clock;
+mod closing;
 #[cfg(unix)]
 pub mod command;
 pub mod config;

@@ -11,6 +11,7 @@ use turnwise_core::{
 };
 
 use crate::{
+    closing,
     ctx::Ctx,
     event::{Event, JobEvent},
     joblog, middleware,
@@ -87,7 +88,12 @@ async fn run(life: &Arc<Life>, job: Arc<AssignedJob>, run: Arc<Run>) {
         life.trace(|| Record::Effect { job: job.id, fence: fence_number(job.fence) });
     }
     let (started_at, finished_at) = (Some(started_at), Some(finished_at));
-    life.ended(Ended { job, run: Some(run), outcome, started_at, finished_at });
+    let closing = run.take_closing();
+    let ended = Ended { job, run: Some(run), outcome, started_at, finished_at };
+    match closing {
+        Some(closing) => closing::close(life, closing, ended).await,
+        None => life.ended(ended),
+    }
 }
 
 /// Lets the task run, and cleans up after a run that was cut short.
@@ -168,7 +174,7 @@ async fn clean_up(ctx: &Ctx, task: &AnyTask) {
     }
 }
 
-fn panicked(panic: &(dyn std::any::Any + Send)) -> Outcome {
+pub(crate) fn panicked(panic: &(dyn std::any::Any + Send)) -> Outcome {
     let (text, place) = panics::told(panic);
     let failure = Failure::new(format!("panic: {text}"));
     Outcome::Panic(match place {

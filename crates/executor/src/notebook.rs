@@ -13,7 +13,7 @@ use turnwise_core::{
     Fence, JobId, Json, Timestamp,
     story::{Finished, Level, Line, LineAt, MAX_STEPS, Progress, line},
 };
-use turnwise_store::Note;
+use turnwise_store::{Closing, Note};
 
 use crate::{outcome::TaskError, shared::locked};
 
@@ -86,6 +86,19 @@ impl Run {
         locked(&self.notebook.get()?.pages).wake
     }
 
+    pub(crate) fn close_with(&self, closing: Box<dyn Closing>) {
+        *locked(&self.notebook().closing) = Some(closing);
+    }
+
+    pub(crate) fn take_closing(&self) -> Option<Box<dyn Closing>> {
+        locked(&self.notebook.get()?.closing).take()
+    }
+
+    /// It was not written after all.
+    pub(crate) fn put_back(&self, note: Note) {
+        self.notebook().put_back(note);
+    }
+
     /// What is to be written, if anything.
     pub(crate) fn take_note(&self, job: JobId, fence: Fence) -> Option<Note> {
         self.notebook.get()?.take(job, fence)
@@ -98,6 +111,8 @@ pub struct Notebook {
     /// Whether something in it is not written.
     unwritten: AtomicBool,
     pages: Mutex<Pages>,
+    /// What is to be committed together with the end of the run.
+    closing: Mutex<Option<Box<dyn Closing>>>,
 }
 
 #[derive(Debug, Default)]
@@ -152,6 +167,16 @@ impl Notebook {
             pages.trimmed_at = pages.next_line;
         }
         Some(Note { job, fence, progress: pages.progress.take(), lines, trim, steps: Vec::new() })
+    }
+
+    fn put_back(&self, note: Note) {
+        let mut pages = locked(&self.pages);
+        note.lines.into_iter().rev().for_each(|line| pages.lines.push_front(line));
+        if let Some(progress) = note.progress {
+            pages.progress.get_or_insert(progress);
+        }
+        drop(pages);
+        self.unwritten.store(true, Ordering::Release);
     }
 
     pub(crate) fn steps_are_read(&self) -> bool {

@@ -232,6 +232,14 @@ pub(crate) fn failure(error: BoxError, otherwise: &Location<'_>) -> Failure {
     }
 }
 
+/// As [`failure`], of an error that no line of the task's own made an outcome.
+pub(crate) fn met_somewhere(error: BoxError) -> Failure {
+    match error.downcast_ref::<Placed>() {
+        Some(Placed(inner)) => Failure::of(&*inner.error).at(inner.place),
+        None => Failure::of(&*error),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -79,7 +79,7 @@ pub(crate) async fn settle(life: Arc<Life>) {
 }
 
 /// One settlement with what is needed once it is written.
-enum Item {
+pub(crate) enum Item {
     Ended { ended: Ended, attempt: u32, state: turnwise_core::State, rest: Option<Rest>, error: Option<String> },
     Begin { job: Arc<AssignedJob>, may_start: oneshot::Sender<bool> },
 }
@@ -183,7 +183,7 @@ async fn write_notes(life: &Life, notes: Vec<Note>, waiting: Vec<(usize, oneshot
         match life.store.note(life.incarnation, notes[from..to].to_vec()).await {
             Ok(told) => replies[from..to].copy_from_slice(&told),
             Err(error) if error.is_transient() => {
-                if life.lost.load(Ordering::Acquire) || (life.shared.stop.is_up() && !life.in_contact()) {
+                if life.is_hopeless() {
                     break;
                 }
                 tracing::warn!(%error, "could not write what jobs have said; trying again");
@@ -227,7 +227,7 @@ fn terms(life: &Life, job: &AssignedJob, outcome: &Outcome) -> Terms {
 }
 
 /// Decides what follows each end. The decision is core's; only the numbers are put in here.
-fn decide(life: &Life, outgoing: Outgoing) -> (Item, Settlement) {
+pub(crate) fn decide(life: &Life, outgoing: Outgoing) -> (Item, Settlement) {
     match outgoing {
         Outgoing::Step { .. } => unreachable!("steps were written before"),
         Outgoing::Begin { job, may_start } => {
@@ -307,7 +307,7 @@ async fn write_until_heard(life: &Life, settle: &Settle) -> Heard {
             Ok(replies) => return Heard::Replies { replies, again },
             Err(error) => {
                 tracing::warn!(%error, jobs = settle.settlements.len(), "could not settle; trying again");
-                if life.lost.load(Ordering::Acquire) || (life.shared.stop.is_up() && !life.in_contact()) {
+                if life.is_hopeless() {
                     tracing::error!(jobs = settle.settlements.len(), "giving up; the jobs will run again");
                     for Settlement { job, fence, .. } in &settle.settlements {
                         life.trace(|| Record::GiveUp { job: *job, fence: fence_number(*fence) });
@@ -331,7 +331,7 @@ fn spoilt_already(settlement: &Settlement) -> bool {
     settlement.to.error.as_ref().is_some_and(|error| error.chain[0].starts_with(SPOILT))
 }
 
-fn finish(
+pub(crate) fn finish(
     life: &Life,
     told: Option<turnwise_store::Epoch>,
     items: Vec<Item>,

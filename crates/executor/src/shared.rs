@@ -308,6 +308,12 @@ impl Life {
         runs.len()
     }
 
+    /// Whether there is no more point in repeating what the store does not answer: the node was declared lost, or is to
+    /// stop while the store is out of reach. What could not be written is seen to by the dispatcher.
+    pub(crate) fn is_hopeless(&self) -> bool {
+        self.lost.load(Ordering::Acquire) || (self.shared.stop.is_up() && !self.in_contact())
+    }
+
     /// Whether contact has lasted a full lease: only then may others be declared lost.
     pub(crate) fn long_in_contact(&self) -> bool {
         self.in_contact() && locked(&self.contact).since.elapsed() >= self.shared.config.lease
@@ -425,6 +431,19 @@ impl Life {
         }
         drop(desk);
         self.send(Outgoing::Ended(ended));
+    }
+
+    /// Whether the run may write its end itself, in a transaction of its own. Not if it was given up: then its end is
+    /// written already.
+    pub(crate) fn may_close(&self, ended: &Ended) -> bool {
+        let mut desk = self.desk();
+        if ended.run.as_ref().is_some_and(|run| run.was_given_up()) {
+            return false;
+        }
+        if let Some(held) = desk.held_at(ended.job.id, ended.job.fence) {
+            held.phase = Phase::Ended;
+        }
+        true
     }
 
     /// The run has been cut short and stops, in the time it has for that: it is not deaf.

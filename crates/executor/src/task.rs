@@ -53,11 +53,18 @@ pub trait Task: Send + Sync + 'static {
 pub struct Need {
     pub(crate) id: TypeId,
     pub(crate) name: &'static str,
+    pub(crate) otherwise: Option<&'static str>,
 }
 
 impl Need {
     pub fn of<T: 'static>() -> Self {
-        Self { id: TypeId::of::<T>(), name: type_name::<T>() }
+        Self { id: TypeId::of::<T>(), name: type_name::<T>(), otherwise: None }
+    }
+
+    /// State that comes with the database. `otherwise`: what to say to somebody whose database has none.
+    #[doc(hidden)]
+    pub fn of_database<T: 'static>(otherwise: &'static str) -> Self {
+        Self { otherwise: Some(otherwise), ..Self::of::<T>() }
     }
 }
 

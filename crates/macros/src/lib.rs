@@ -22,6 +22,8 @@ use syn::{
 ///
 /// - The arguments: one parameter of any type that serde can read and write, or none. `State<T>` is shared state given
 ///   to the executor, `Ctx` the run's context; both in any order.
+/// - `tx: &Tx` (PostgreSQL) or `tx: SqliteTx` makes it transactional: what it writes there is committed together with its
+///   end, exactly once.
 /// - It returns nothing, a value that serde can write (kept as the job's result), an `Outcome`, or a `Result` of these.
 /// - A function that is not async runs on a thread where it may block.
 /// - `retry = "…"` is the policy of jobs made with `.job(…)`; `timeout = "30s"` how long a run may take.
@@ -91,6 +93,8 @@ enum Parameter {
     Args(Box<Type>),
     State(Box<Type>),
     Ctx,
+    Tx,
+    SqliteTx,
 }
 
 fn expand(options: Options, function: ItemFn) -> syn::Result<Tokens> {
@@ -120,10 +124,17 @@ fn expand(options: Options, function: ItemFn) -> syn::Result<Tokens> {
         .iter()
         .filter_map(|parameter| if let Parameter::State(state) = parameter { Some(state) } else { None })
         .collect();
+    let databases = parameters.iter().filter_map(|parameter| match parameter {
+        Parameter::Tx => Some(quote!(::turnwise::Tx::need())),
+        Parameter::SqliteTx => Some(quote!(::turnwise::SqliteTx::need())),
+        _ => None,
+    });
     let values = parameters.iter().map(|parameter| match parameter {
         Parameter::Args(_) => quote!(args),
         Parameter::State(state) => quote!(ctx.state::<#state>().expect("checked when the executor started")),
         Parameter::Ctx => quote!(ctx.clone()),
+        Parameter::Tx => quote!(&tx),
+        Parameter::SqliteTx => quote!(::turnwise::SqliteTx::of(&ctx)),
     });
 
     let ItemFn { attrs, vis, sig, .. } = &function;
@@ -139,7 +150,22 @@ fn expand(options: Options, function: ItemFn) -> syn::Result<Tokens> {
         _ => quote!(::turnwise::executor::task::IntoOutcome::into_outcome),
     };
     let call = quote!(#inner(#(#values),*));
+    let takes_tx = parameters.iter().any(|parameter| matches!(parameter, Parameter::Tx));
     let run = match sig.asyncness {
+        Some(_) if takes_tx => quote!({
+            let tx = match ::turnwise::Tx::begin(&ctx).await {
+                ::core::result::Result::Ok(tx) => tx,
+                ::core::result::Result::Err(outcome) => return outcome,
+            };
+            let outcome = #convert(#call.await);
+            tx.end(&ctx, outcome)
+        }),
+        None if takes_tx => {
+            return Err(syn::Error::new(
+                sig.fn_token.span(),
+                "a task that takes a Tx talks to PostgreSQL: make it async",
+            ));
+        }
         Some(_) => quote!(#convert(#call.await)),
         None => quote!({
             let inside = ctx.clone();
@@ -197,7 +223,7 @@ fn expand(options: Options, function: ItemFn) -> syn::Result<Tokens> {
             #clean_up
 
             fn needs(&self) -> ::std::vec::Vec<::turnwise::executor::task::Need> {
-                ::std::vec![#(::turnwise::executor::task::Need::of::<#states>()),*]
+                ::std::vec![#(::turnwise::executor::task::Need::of::<#states>(),)* #(#databases),*]
             }
 
             async fn run(&self, ctx: ::turnwise::Ctx, args: Self::Args) -> ::turnwise::Outcome {
@@ -215,10 +241,17 @@ fn parameter(input: &FnArg) -> syn::Result<Parameter> {
     let FnArg::Typed(typed) = input else {
         return Err(syn::Error::new(input.span(), "a task is a plain function, not a method"));
     };
+    if let Type::Reference(reference) = &*typed.ty
+        && let Type::Path(path) = &*reference.elem
+        && path.path.segments.last().is_some_and(|last| last.ident == "Tx")
+    {
+        return Ok(Parameter::Tx);
+    }
     let Type::Path(path) = &*typed.ty else { return Ok(Parameter::Args(typed.ty.clone())) };
     let Some(last) = path.path.segments.last() else { return Ok(Parameter::Args(typed.ty.clone())) };
     match (last.ident.to_string().as_str(), &last.arguments) {
         ("Ctx", syn::PathArguments::None) => Ok(Parameter::Ctx),
+        ("SqliteTx", syn::PathArguments::None) => Ok(Parameter::SqliteTx),
         ("State", syn::PathArguments::AngleBracketed(inner)) => match inner.args.first() {
             Some(syn::GenericArgument::Type(state)) => Ok(Parameter::State(Box::new(state.clone()))),
             _ => Err(syn::Error::new(last.span(), "write State<T> with the type of the state")),

@@ -2,7 +2,8 @@
 //!
 //! [`store`] the verbs, and how they reach the database → [`mod@migrate`] how the schema comes and grows → `rows` between
 //! values and columns → [`enqueue`] also in the caller's own transaction → `nodes` who is there and who dispatches →
-//! `news` the tail → `assign`, `settle`, `control` the three that change jobs → `read` for people → `story` what jobs tell of
+//! `news` the tail → `assign`, `settle`, `control` the three that change jobs → [`closing`]
+//! transactions for tasks → `read` for people → `story` what jobs tell of
 //! themselves → `memo` settings and charges → `bell` the doorbell.
 //!
 //! One statement a file in `sql/`; none of them decides anything.
@@ -16,11 +17,13 @@ mod news;
 mod assign;
 mod settle;
 mod control;
+pub mod closing;
 mod read;
 mod story;
 mod memo;
 mod bell;
 
+pub use closing::{TaskTransaction, Transactions};
 pub use enqueue::{ENQUEUE, REFUSED, enqueue_in};
 pub use migrate::{Step, migrate, migrate_check, migrate_print};
 pub use store::PostgresStore;

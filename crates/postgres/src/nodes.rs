@@ -10,6 +10,7 @@ use turnwise_store::{
 use uuid::Uuid;
 
 use crate::{
+    closing,
     rows::{self, Names, get, micros},
     settle::check_leading,
     store::{Inner, connection, failed, query},
@@ -152,6 +153,13 @@ pub(crate) async fn lost_nodes(store: &Inner, ask: AskLost) -> Result<Vec<LostNo
         }
     }
     transaction.commit().await.map_err(fail)?;
+    if !nodes.is_empty() {
+        let open: Vec<String> = nodes.iter().map(|node| closing::application(node.incarnation)).collect();
+        // Not what was asked for: the fence refuses them as well, only later.
+        if let Err(error) = query(&client, include_str!("../sql/closing_terminate.sql"), &[&open]).await {
+            tracing::warn!(%error, "transactions that lost nodes have open could not be ended");
+        }
+    }
     // Beyond the limit nothing is known but that something is left: no later node may count as complete.
     let complete = |node: &Node| first_left_out.is_none_or(|cut| node.incarnation < cut);
     Ok(nodes

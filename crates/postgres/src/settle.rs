@@ -101,7 +101,12 @@ pub(crate) async fn read_standing(
         .collect()
 }
 
-fn why_not(settlement: &Settlement, node: Incarnation, lost: bool, standing: Option<&Standing>) -> Result<Settled> {
+pub(crate) fn why_not(
+    settlement: &Settlement,
+    node: Incarnation,
+    lost: bool,
+    standing: Option<&Standing>,
+) -> Result<Settled> {
     let Some(now) = standing else { return Ok(Settled::Gone) };
     let here = now.state.assigned() && now.node == Some(node);
     match () {
@@ -125,16 +130,16 @@ pub(crate) async fn check_leading(
 }
 
 /// What all settlements of a call share.
-struct Common {
-    node: Uuid,
-    told: Option<i64>,
+pub(crate) struct Common {
+    pub(crate) node: Uuid,
+    pub(crate) told: Option<i64>,
     /// Added to the fence: a lost node's own late settle must be refused.
-    raise: i64,
+    pub(crate) raise: i64,
 }
 
 /// A batch, by statement. Most have jobs that end, and some that stay; all the rest is rare, and costs nothing where it
 /// is not there.
-struct Work<'a> {
+pub(crate) struct Work<'a> {
     attempts: Option<Attempts>,
     staying: Option<Staying>,
     going_on: Option<GoingOn<'a>>,
@@ -146,7 +151,7 @@ struct Work<'a> {
 }
 
 impl<'a> Work<'a> {
-    fn of(settlements: &[&'a Settlement], retention: Retention) -> Result<Self> {
+    pub(crate) fn of(settlements: &[&'a Settlement], retention: Retention) -> Result<Self> {
         let (mut finishing, mut vanishing) = (Vec::new(), Vec::new());
         let (mut staying, mut going_on) = (Vec::new(), Vec::new());
         for settlement in settlements {
@@ -173,7 +178,7 @@ impl<'a> Work<'a> {
     }
 
     /// The statements, in their order. `done` goes with the last of those three of which every batch has one.
-    async fn parts<'b>(
+    pub(crate) async fn parts<'b>(
         &'b self,
         client: &deadpool_postgres::Object,
         common: &'b Common,

@@ -190,7 +190,7 @@ impl Pools {
     }
 }
 
-fn pool(config: &Config, size: usize) -> Result<Pool> {
+pub(crate) fn pool(config: &Config, size: usize) -> Result<Pool> {
     // Fast: a connection that is known to be closed is replaced; any other fault shows as a transient error of the verb.
     let manager =
         Manager::from_config(config.clone(), NoTls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
@@ -221,11 +221,17 @@ const PLANS: &str = "-c enable_hashjoin=off -c enable_mergejoin=off -c plan_cach
 
 /// The connection settings for `url`.
 pub(crate) fn configure(url: &str) -> Result<Config> {
+    let mut config = configure_for_tasks(url)?;
+    let asked = config.get_options().unwrap_or_default().to_owned();
+    config.options(format!("{TIMEOUTS} {asked}").trim_end());
+    Ok(config)
+}
+
+/// As [`configure`], for statements that are not ours: how long they may take is not for us to say.
+pub(crate) fn configure_for_tasks(url: &str) -> Result<Config> {
     let mut config: Config = url
         .parse()
         .map_err(|error| StoreError::Refused(format!("the database url cannot be read: {}", causes(&error))))?;
-    let asked = config.get_options().unwrap_or_default().to_owned();
-    config.options(format!("{TIMEOUTS} {asked}").trim_end());
     if config.get_application_name().is_none() {
         config.application_name("turnwise");
     }
@@ -368,7 +374,7 @@ fn is_network(error: &tokio_postgres::Error) -> bool {
 }
 
 /// One line with the causes: the driver's own text says only "db error".
-fn causes(error: &tokio_postgres::Error) -> String {
+pub(crate) fn causes(error: &tokio_postgres::Error) -> String {
     if let Some(db) = error.as_db_error() {
         return format!("{} ({})", db.message(), db.code().code());
     }

@@ -25,16 +25,10 @@ pub(crate) async fn note(store: &Inner, node: Incarnation, notes: &[Note]) -> Re
     let mut order: Vec<usize> = (0..notes.len()).collect();
     order.sort_by_key(|at| notes[*at].job);
     let sorted: Vec<&Note> = order.iter().map(|at| &notes[*at]).collect();
-    let columns = Columns::of(&sorted);
-    let trims = Trims::of(&sorted);
-    let keep = i64::from(store.options.log_lines);
+    let notes_in_order = Notes::of(&sorted, store.options.log_lines);
 
     let client = connection(&store.pools.note).await?;
-    let mut parts = vec![Part::of(&client, NOTE, columns.binds(&node.0)).await.map_err(fail)?];
-    if !trims.ids.is_empty() {
-        let binds: Binds<'_> = vec![&node.0, &trims.ids, &trims.fences, &keep];
-        parts.push(Part::of(&client, TRIM, binds).await.map_err(fail)?);
-    }
+    let parts = notes_in_order.parts(&client, &node.0).await.map_err(fail)?;
     let taken = in_one_write(&client, "begin", &parts).await.map_err(fail)?.swap_remove(0);
     let mut replies = vec![Settled::Superseded; notes.len()];
     for row in &taken {
@@ -43,6 +37,33 @@ pub(crate) async fn note(store: &Inner, node: Incarnation, notes: &[Note]) -> Re
         replies[at] = Settled::Applied;
     }
     Ok(replies)
+}
+
+/// Notes as statements.
+pub(crate) struct Notes<'a> {
+    columns: Columns<'a>,
+    trims: Trims,
+    keep: i64,
+}
+
+impl<'a> Notes<'a> {
+    /// Sorted by id. `keep`: how many lines of each log.
+    pub(crate) fn of(notes: &[&'a Note], keep: u32) -> Self {
+        Self { columns: Columns::of(notes), trims: Trims::of(notes), keep: keep.into() }
+    }
+
+    pub(crate) async fn parts<'b>(
+        &'b self,
+        client: &deadpool_postgres::Object,
+        node: &'b Uuid,
+    ) -> std::result::Result<Vec<Part<'b>>, tokio_postgres::Error> {
+        let mut parts = vec![Part::of(client, NOTE, self.columns.binds(node)).await?];
+        if !self.trims.ids.is_empty() {
+            let binds: Binds<'_> = vec![node, &self.trims.ids, &self.trims.fences, &self.keep];
+            parts.push(Part::of(client, TRIM, binds).await?);
+        }
+        Ok(parts)
+    }
 }
 
 /// Notes as columns, in the order of the binds; `of` is the place of the note something belongs to, from 1.

@@ -3,8 +3,12 @@
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use turnwise_postgres::{PostgresStore, migrate};
-use turnwise_store::{Options, Store, conformance::Harness};
+use turnwise_core::{Incarnation, NewJob};
+use turnwise_postgres::{PostgresStore, Transactions, migrate};
+use turnwise_store::{
+    Closing, Options, Store,
+    conformance::{ClosingHarness, Harness},
+};
 use turnwise_testpg::Cluster;
 
 /// A database of its own for each test, with a clock that stands still until it is moved.
@@ -61,4 +65,15 @@ impl Harness for PostgresHarness {
     }
 }
 
+#[async_trait]
+impl ClosingHarness for PostgresHarness {
+    async fn closing(&self, node: Incarnation, job: NewJob) -> Box<dyn Closing> {
+        let transactions = Transactions::new(&self.url, self.options.clone()).expect("a good url");
+        let transaction = transactions.begin(node, None, 1).await.expect("begin");
+        turnwise_postgres::enqueue_in(&*transaction, &[job]).await.expect("enqueue");
+        Box::new(transaction)
+    }
+}
+
 turnwise_store::conformance_suite!(make);
+turnwise_store::closing_suite!(make);

@@ -2,10 +2,11 @@
 //!
 //! `store` how a file is opened, and which module does which verb → `migrate` the schema and its steps → `writer`
 //! the one thread that writes → `rows` how values lie in columns → the verbs: `enqueue`, `nodes`, `news`,
-//! `assign`, `settle`, `story`, `control`, `read`, `memo` → `bell` how other processes' writes are heard.
+//! `assign`, `settle`, `story`, `control`, `read`, `memo` → [`closing`] what tasks do at their end → `bell` how other processes' writes are heard.
 
 mod assign;
 mod bell;
+pub mod closing;
 mod control;
 mod enqueue;
 mod memo;
@@ -19,6 +20,7 @@ mod store;
 mod story;
 mod writer;
 
+pub use closing::AtEnd;
 pub use enqueue::enqueue_in;
 pub use migrate::{SCHEMA, Step, migrate, migrate_check, migrate_print, steps};
 /// The version this store is built with: a connection for [`enqueue_in`] must come from it.

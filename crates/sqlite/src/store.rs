@@ -8,7 +8,7 @@ use std::{
 
 use async_trait::async_trait;
 use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags, ffi};
-use turnwise_core::{Incarnation, Job, JobId, NewJob, Timestamp, story::Story, time::parse_span};
+use turnwise_core::{Incarnation, Job, JobId, NewJob, Retention, Timestamp, story::Story, time::parse_span};
 use turnwise_store::{
     AskLost, AskNews, AskStory, Assign, AssignReply, BatchId, Beat, Bell, Cursor, Delivery, Enqueued, Epoch, Filter,
     Fleet, Intervention, Join, Joined, Load, LostNode, Memo, MemoKind, NewMemo, News, Note, Options, Page, Pulse,
@@ -123,6 +123,18 @@ impl SqliteStore {
         W: FnOnce(&Connection, Timestamp) -> std::result::Result<T, Failure> + Send + 'static,
     {
         self.inner.writer.write(move |conn, now| Ok((work(conn, now)?, ring))).await
+    }
+
+    /// How long finished jobs are kept, and how many lines of a log.
+    pub(crate) fn kept(&self) -> (Retention, u32) {
+        (self.inner.options.retention, self.inner.options.log_lines)
+    }
+
+    pub(crate) async fn write_for_a_task<W>(&self, work: W) -> Result<()>
+    where
+        W: FnOnce(&Connection, Timestamp) -> std::result::Result<((), Ring), Failure> + Send + 'static,
+    {
+        self.inner.writer.write(work).await
     }
 
     async fn read<T, R>(&self, whom: For, read: R) -> Result<T>

@@ -7,10 +7,11 @@ use std::{
 
 use async_trait::async_trait;
 use tempfile::TempDir;
-use turnwise_sqlite::SqliteStore;
+use turnwise_core::{Incarnation, NewJob};
+use turnwise_sqlite::{AtEnd, SqliteStore};
 use turnwise_store::{
-    Options, Store,
-    conformance::{Harness, StillClock},
+    Closing, Options, Store,
+    conformance::{ClosingHarness, Harness, StillClock},
 };
 
 /// A file in a directory of its own; every handle is a store of its own, as another process would have it.
@@ -28,12 +29,26 @@ async fn make(options: Options) -> SqliteHarness {
     SqliteHarness { dir: Mutex::new(fresh()), options, clock: StillClock::default() }
 }
 
+impl SqliteHarness {
+    fn store(&self) -> SqliteStore {
+        let path = self.dir.lock().expect("nothing panics under this lock").path().join("jobs.db");
+        let path = path.to_str().expect("a test's path is text");
+        SqliteStore::open_with_clock(path, self.options.clone(), self.clock.clock()).expect("open")
+    }
+}
+
+#[async_trait]
+impl ClosingHarness for SqliteHarness {
+    async fn closing(&self, _node: Incarnation, job: NewJob) -> Box<dyn Closing> {
+        let submit = move |conn: &_, _| turnwise_sqlite::enqueue_in(conn, &[job]).map(drop).map_err(Into::into);
+        Box::new(AtEnd::new(self.store(), None, submit))
+    }
+}
+
 #[async_trait]
 impl Harness for SqliteHarness {
     async fn open(&self) -> Arc<dyn Store> {
-        let path = self.dir.lock().expect("nothing panics under this lock").path().join("jobs.db");
-        let path = path.to_str().expect("a test's path is text");
-        Arc::new(SqliteStore::open_with_clock(path, self.options.clone(), self.clock.clock()).expect("open"))
+        Arc::new(self.store())
     }
 
     async fn advance(&self, by: Duration) {
@@ -46,6 +61,7 @@ impl Harness for SqliteHarness {
 }
 
 turnwise_store::conformance_suite!(make);
+turnwise_store::closing_suite!(make);
 
 /// Without a file there is one connection, and reads go the way of writes.
 mod in_memory {

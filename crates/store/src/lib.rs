@@ -1,16 +1,19 @@
 //! Where jobs live: one trait of verbs, an executable specification of it, and the suite that every store passes.
 //!
 //! [`store`] the verbs and what they promise → [`error`] what the caller does when one fails → [`bell`] how a store
-//! wakes its users → [`memory`] the specification, in plain Rust → `conformance` the promises as tests.
+//! wakes its users → [`closing`] what a run commits together with its end → [`memory`] the specification, in plain Rust →
+//! `conformance` the promises as tests.
 
 pub mod store;
 pub mod error;
 pub mod bell;
+pub mod closing;
 pub mod memory;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 
 pub use bell::Bell;
+pub use closing::{Closed, Closing, Last};
 pub use error::StoreError;
 pub use memory::MemoryStore;
 pub use store::*;

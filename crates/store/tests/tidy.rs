@@ -2,7 +2,7 @@
 
 const TRAIT: &str = include_str!("../src/store.rs");
 const SUITE: &str = include_str!("../src/conformance/mod.rs");
-const PROMISES: [(&str, &str); 14] = [
+const PROMISES: [(&str, &str); 15] = [
     ("enqueue", include_str!("../src/conformance/enqueue.rs")),
     ("nodes", include_str!("../src/conformance/nodes.rs")),
     ("news", include_str!("../src/conformance/news.rs")),
@@ -16,6 +16,7 @@ const PROMISES: [(&str, &str); 14] = [
     ("repeat", include_str!("../src/conformance/repeat.rs")),
     ("random", include_str!("../src/conformance/random.rs")),
     ("story", include_str!("../src/conformance/story.rs")),
+    ("closing", include_str!("../src/conformance/closing.rs")),
     ("crash", include_str!("../src/conformance/crash.rs")),
 ];
 

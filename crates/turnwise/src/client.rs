@@ -11,11 +11,14 @@ use turnwise_executor::{
     Config, Registry,
     executor::{Builder, Connect, StartError},
 };
-use turnwise_postgres::PostgresStore;
+use turnwise_postgres::{PostgresStore, Transactions};
 use turnwise_sqlite::SqliteStore;
 use turnwise_store::{AskStory, Filter, Fleet, Intervention, MemoryStore, Options, Settled, Store, StoreError};
 
-use crate::JobRequest;
+use crate::{
+    JobRequest,
+    transactional::{OnPostgres, OnSqlite},
+};
 
 /// Times a decision is made anew because the job moved on meanwhile.
 const DECIDE_AGAIN: usize = 20;
@@ -54,7 +57,7 @@ pub enum Cancelled {
 enum Backend {
     Memory(MemoryStore),
     Sqlite(SqliteStore),
-    Postgres { store: Arc<PostgresStore>, url: String },
+    Postgres { store: Arc<PostgresStore>, transactions: Arc<Transactions>, url: String },
 }
 
 /// A handle on a database with jobs; clones share it.
@@ -85,7 +88,8 @@ impl Turnwise {
         let backend = match url.split_once(':').map(|(scheme, _)| scheme) {
             Some("postgres" | "postgresql") => {
                 let store = Arc::new(PostgresStore::open(url, options.clone()).await?);
-                Backend::Postgres { store, url: url.to_owned() }
+                let transactions = Arc::new(Transactions::new(url, options.clone())?);
+                Backend::Postgres { store, transactions, url: url.to_owned() }
             }
             Some("sqlite") => Backend::Sqlite(SqliteStore::open(url, options.clone())?),
             Some("memory") => {
@@ -214,7 +218,12 @@ impl Turnwise {
 
     /// A node set up by hand; it knows no task yet.
     pub fn executor_with(&self, config: Config) -> Builder {
-        Builder::new(self.connect(), config)
+        let builder = Builder::new(self.connect(), config);
+        match &self.backend {
+            Backend::Memory(_) => builder,
+            Backend::Sqlite(store) => builder.state(OnSqlite(store.clone())),
+            Backend::Postgres { transactions, .. } => builder.state(OnPostgres(transactions.clone())),
+        }
     }
 
     /// The control loops of a node get a PostgreSQL connection pool of their own, on their own thread.

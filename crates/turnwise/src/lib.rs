@@ -20,19 +20,22 @@
 //! ```
 //!
 //! [`client`] opening a database, submitting, looking, deciding → [`request`] what is submitted → [`tx`] submitting in
-//! your own transaction → [`executor`](Turnwise::executor) running tasks → [`settings`] weights, limits and pauses →
+//! your own transaction → [`executor`](Turnwise::executor) running tasks → [`transactional`] tasks that commit together with
+//! their end → [`settings`] weights, limits and pauses →
 //! [`overview`] how much there is → [`view`] why a job waits, and what would change it.
 
 pub mod client;
 pub mod id;
 pub mod request;
 pub mod tx;
+pub mod transactional;
 pub mod settings;
 pub mod overview;
 pub mod view;
 
 pub use client::{Error, Turnwise};
 pub use request::JobRequest;
+pub use transactional::{SqliteTx, Tx};
 pub use turnwise_core::{
     self as core, GroupName, Job, JobId, Json, KeyName, NewJob, Node, NodeName, Priority, QueueName, RetryPolicy,
     TaskName, Timestamp,

@@ -5,6 +5,7 @@
 //! [`repeat`] loses replies, [`crash`] kills the process at every step, with [`faulty`] as the accident.
 
 pub mod assign;
+pub mod closing;
 pub mod control;
 pub mod crash;
 pub mod enqueue;
@@ -25,8 +26,9 @@ pub mod story;
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
+use turnwise_core::{Incarnation, NewJob};
 
-use crate::Store;
+use crate::{Closing, Store};
 
 pub use faulty::Faulty;
 pub use still::{MemoryHarness, StillClock};
@@ -43,6 +45,31 @@ pub trait Harness: Send + Sync + 'static {
     /// Empties the store, for the next random case (cheaper than a new one). Handles opened before are not used again;
     /// the clock may stand where it stood.
     async fn reset(&self);
+}
+
+/// A store whose driver gives tasks transactions.
+#[async_trait]
+pub trait ClosingHarness: Harness {
+    /// What a run of `node` leaves behind that has submitted `job` in its transaction.
+    async fn closing(&self, node: Incarnation, job: NewJob) -> Box<dyn Closing>;
+}
+
+/// One `#[tokio::test]` per promise of the drivers' transactions for tasks. `$make` is `async fn(Options) -> impl
+/// ClosingHarness`.
+#[macro_export]
+macro_rules! closing_suite {
+    ($make:path) => {
+        $crate::__promises! { $make, $crate::Options::default();
+            closing:
+                what_a_run_wrote_is_committed_with_its_end,
+                what_a_run_wrote_is_committed_with_its_next_step,
+                what_is_rolled_back_was_never_there,
+                a_run_that_is_dropped_was_never_there,
+                a_run_whose_job_is_in_other_hands_commits_nothing,
+                a_run_that_was_settled_already_commits_nothing,
+                a_cancel_that_the_decision_did_not_know_comes_first;
+        }
+    };
 }
 
 /// One `#[tokio::test]` per promise. `$make` is `async fn(Options) -> impl Harness`; the crate needs tokio with

@@ -1,0 +1,69 @@
+//! The end of a run that leaves a transaction open: what follows is decided as ever, and written there.
+
+use std::time::Duration;
+
+use turnwise_core::lifecycle::Outcome;
+use turnwise_store::{Closed, Closing, Last, Settled};
+
+use crate::{
+    node::panicked,
+    outcome::met_somewhere,
+    settle::{self, Item},
+    shared::{Ended, Life, Outgoing, fence_number},
+    trace::Record,
+};
+
+/// How often to look whether there is still hope of hearing what became of a commit.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Commits what the run has done together with its end, if it ended well; else nothing of it is there.
+pub(crate) async fn close(life: &Life, closing: Box<dyn Closing>, ended: Ended) {
+    let well = matches!(ended.outcome, Outcome::Done { .. } | Outcome::Next { .. } | Outcome::Snooze { .. });
+    let cancelled = ended.job.cancel_requested || life.cancel_wanted(ended.job.id);
+    if !well || cancelled || !life.may_close(&ended) {
+        closing.roll_back().await;
+        return life.ended(ended);
+    }
+    let run = ended.run.clone();
+    let told = life.term();
+    let (item, settlement) = settle::decide(life, Outgoing::Ended(ended));
+    let note = run.as_ref().and_then(|run| run.take_note(settlement.job, settlement.fence));
+    let last = Last { node: life.incarnation, told, settlement: settlement.clone(), note: note.clone() };
+    let closed = tokio::select! {
+        biased;
+        closed = closing.settle(last) => closed,
+        () = hopeless(life) => {
+            tracing::error!(job = %settlement.job, "giving up; whether its transaction was committed is not known here");
+            life.trace(|| Record::GiveUp { job: settlement.job, fence: fence_number(settlement.fence) });
+            return life.release(std::iter::once((settlement.job, settlement.fence)));
+        }
+    };
+    let outcome = match closed {
+        Closed::Committed => {
+            settle::finish(life, told, vec![item], vec![settlement], vec![Settled::Applied], false);
+            // Jobs may have been submitted with it; and the batch it was the last of may be removed.
+            life.store.bell().ring_news();
+            return life.outgoing.notify_one();
+        }
+        Closed::Refused(reply) => {
+            if let (Settled::CancelRequested, Some(run), Some(note)) = (reply, run, note) {
+                run.put_back(note);
+            }
+            return settle::finish(life, told, vec![item], vec![settlement], vec![reply], false);
+        }
+        Closed::Failed(error) => Outcome::Error(met_somewhere(error)),
+        Closed::Panicked(panic) => panicked(&*panic),
+    };
+    if let (Some(run), Some(note)) = (run, note) {
+        run.put_back(note);
+    }
+    if let Item::Ended { ended, .. } = item {
+        life.send(Outgoing::Ended(Ended { outcome, ..ended }));
+    }
+}
+
+async fn hopeless(life: &Life) {
+    while !life.is_hopeless() {
+        tokio::time::sleep(LOOK).await;
+    }
+}

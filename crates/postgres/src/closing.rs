@@ -1,0 +1,325 @@
+//! Transactions for tasks: what a run does in one is committed together with the run's own end, or not at all.
+//!
+//! They have connections of their own, as many as runs at most: never one that the control loops need. The fence is
+//! checked last, in the same write that commits: a process that is stopped there keeps nobody waiting for its job.
+
+use std::{
+    fmt,
+    ops::Deref,
+    sync::{Mutex, OnceLock, PoisonError},
+    time::Duration,
+};
+
+use deadpool_postgres::{Object, Pool};
+use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage, error::SqlState};
+use turnwise_core::{Incarnation, story::Progress};
+use turnwise_store::{Closed, Closing, Last, Note, Options, Result, Settled, StoreError};
+use uuid::Uuid;
+
+use crate::{
+    enqueue::REFUSED,
+    rows::get,
+    settle::{Common, Work, read_standing, why_not},
+    store::{Part, causes, configure_for_tasks, connection, failed, pipeline, pool, query},
+    story::Notes,
+};
+
+const HOLD: &str = include_str!("../sql/closing_hold.sql");
+const STATUS: &str = include_str!("../sql/closing_status.sql");
+
+/// How long a transaction may stand idle whose task has no timeout, before the server ends it.
+const IDLE: Duration = Duration::from_secs(600);
+/// What a task has beyond its timeout to notice, before the server ends its transaction.
+const GRACE: Duration = Duration::from_secs(15);
+/// How long to wait for a statement of a dropped run to be cancelled, or for a roll-back.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Between two looks for what became of a commit, at first and at most.
+const LOOK: Duration = Duration::from_millis(20);
+const LOOK_MOST: Duration = Duration::from_secs(1);
+
+/// Where a task's transactions come from. Nothing is opened before the first of them.
+pub struct Transactions {
+    config: Config,
+    options: Options,
+    pool: OnceLock<Pool>,
+}
+
+impl fmt::Debug for Transactions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transactions").finish_non_exhaustive()
+    }
+}
+
+impl Transactions {
+    /// On the database of a store that was opened with the same `url` and `options`.
+    pub fn new(url: &str, options: Options) -> Result<Self> {
+        Ok(Self { config: configure_for_tasks(url)?, options, pool: OnceLock::new() })
+    }
+
+    /// Begins one for a run of `node` that may take as long as `limit`. `at_most`: how many of them there are at a time.
+    pub async fn begin(&self, node: Incarnation, limit: Option<Duration>, at_most: usize) -> Result<TaskTransaction> {
+        let pool = match self.pool.get() {
+            Some(pool) => pool,
+            None => {
+                let made = pool(&self.config, at_most)?;
+                self.pool.get_or_init(|| made)
+            }
+        };
+        let client = connection(pool).await?;
+        let idle = limit.map_or(IDLE, |limit| limit.saturating_add(GRACE));
+        let longest =
+            limit.map(|limit| format!("set local statement_timeout = {};", millis(limit.saturating_add(GRACE))));
+        let begin = format!(
+            "begin; set local application_name = '{}'; set local idle_in_transaction_session_timeout = {}; {}",
+            application(node),
+            millis(idle),
+            longest.unwrap_or_default(),
+        );
+        let transaction = TaskTransaction {
+            client: Some(client),
+            pool: pool.clone(),
+            options: self.options.clone(),
+            progress: Mutex::default(),
+        };
+        transaction.batch_execute(&begin).await.map_err(failed("begin a task's transaction"))?;
+        Ok(transaction)
+    }
+}
+
+/// As PostgreSQL counts: at most as many as fit.
+fn millis(span: Duration) -> i32 {
+    i32::try_from(span.as_millis()).unwrap_or(i32::MAX)
+}
+
+/// What the connections on which this node's tasks have transactions open are called.
+pub(crate) fn application(node: Incarnation) -> String {
+    format!("turnwise task {}", node.0)
+}
+
+/// A run's transaction: a [`tokio_postgres::Client`] inside it. Dropped, it is rolled back, and a statement that is still
+/// under way is cancelled.
+///
+/// Do not commit it: that is done together with the run's end. Savepoints are yours.
+pub struct TaskTransaction {
+    /// `None` once it is over.
+    client: Option<Object>,
+    pool: Pool,
+    options: Options,
+    progress: Mutex<Option<Progress>>,
+}
+
+impl fmt::Debug for TaskTransaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TaskTransaction").finish_non_exhaustive()
+    }
+}
+
+impl Deref for TaskTransaction {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        self.client.as_ref().expect("it is over only when nobody can call it any more")
+    }
+}
+
+impl TaskTransaction {
+    /// Says how far the run has come, to whoever looks once it is committed.
+    pub fn progress(&self, progress: Progress) {
+        *self.progress.lock().unwrap_or_else(PoisonError::into_inner) = Some(progress);
+    }
+
+    fn take(&mut self) -> Object {
+        self.client.take().expect("it is over once")
+    }
+
+    async fn end(&mut self, last: &Last) -> std::result::Result<(), Trouble> {
+        let client = self.client.as_ref().expect("it is over after this");
+        let nothing = Trouble::Nothing;
+        let xact = begin_to_close(client).await.map_err(nothing)?;
+        let settlement = &last.settlement;
+        let common = Common { node: last.node.0, told: last.told.map(|epoch| epoch.0), raise: 0 };
+        let work = Work::of(&[settlement], self.options.retention).map_err(Trouble::Store)?;
+        let notes: Vec<&Note> = last.note.iter().collect();
+        let notes = Notes::of(&notes, self.options.log_lines);
+        let (job, fence): (Uuid, i64) = (settlement.job.0, settlement.fence.0);
+        let hold = Part::of(client, HOLD, vec![&job, &fence, &common.node, &settlement.saw_cancel]);
+        let mut parts = vec![hold.await.map_err(nothing)?];
+        if last.note.is_some() {
+            parts.extend(notes.parts(client, &common.node).await.map_err(nothing)?);
+        }
+        let done = Vec::new();
+        parts.extend(work.parts(client, &common, &done).await.map_err(nothing)?);
+
+        // In one write: whoever is stopped here has said either nothing or all.
+        let connection: &Client = client;
+        let (replies, committed) = tokio::join!(pipeline(connection, &parts), connection.batch_execute("commit"));
+        match replies.and(committed) {
+            Ok(()) => Ok(()),
+            Err(error) if is_certain(&error) => Err(Trouble::RolledBack(error)),
+            Err(error) => Err(Trouble::Doubt { xact, error }),
+        }
+    }
+
+    /// Looks until it is known whether the transaction was committed.
+    async fn find_out(&self, xact: &str, last: &Last, error: &tokio_postgres::Error) -> Closed {
+        let mut wait = LOOK;
+        loop {
+            match self.look(xact, last).await {
+                Ok(Some(Found::Committed)) => return Closed::Committed,
+                Ok(Some(Found::RolledBack)) => return not_committed(error),
+                Ok(Some(Found::Elsewhere)) => return Closed::Refused(Settled::Superseded),
+                Ok(None) => {}
+                Err(error) => tracing::warn!(%error, job = %last.settlement.job, "was its transaction committed?"),
+            }
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(LOOK_MOST);
+        }
+    }
+
+    async fn look(&self, xact: &str, last: &Last) -> Result<Option<Found>> {
+        let client = connection(&self.pool).await?;
+        let status = match query(&client, STATUS, &[&xact]).await {
+            Ok(rows) => rows.first().map(|row| get::<Option<&str>>(row, 0).map(|status| status.map(str::to_owned))),
+            // A database that was failed over may never have heard of it.
+            Err(error) if error.code() == Some(&SqlState::INVALID_PARAMETER_VALUE) => None,
+            Err(error) => return Err(failed("look for a transaction")(error)),
+        };
+        match status.transpose()?.flatten().as_deref() {
+            Some("committed") => return Ok(Some(Found::Committed)),
+            Some("aborted") => return Ok(Some(Found::RolledBack)),
+            Some(_) => return Ok(None),
+            None => {}
+        }
+        // The job itself knows: only this run can have put it to rest at this fence.
+        let settlement = &last.settlement;
+        let standing = read_standing(&client, &[settlement.job.0]).await?;
+        Ok(Some(match why_not(settlement, last.node, false, standing.get(&settlement.job)) {
+            Ok(Settled::Applied | Settled::Gone) => Found::Committed,
+            Ok(Settled::Superseded) => Found::Elsewhere,
+            Ok(Settled::CancelRequested) | Err(_) => Found::RolledBack,
+        }))
+    }
+}
+
+/// Settings for the statements of this crate, which are made for them, until the transaction ends; and the
+/// transaction's number, by which its fate can be asked for.
+async fn begin_to_close(client: &Client) -> std::result::Result<String, tokio_postgres::Error> {
+    const CLOSE: &str = "set local jit = off; set local enable_seqscan = off; set local enable_hashjoin = off; \
+         set local enable_mergejoin = off; set local plan_cache_mode = force_custom_plan; \
+         select pg_current_xact_id()::text";
+    let said = client.simple_query(CLOSE).await?;
+    let number = said.iter().find_map(|message| match message {
+        SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+        _ => None,
+    });
+    Ok(number.unwrap_or_default())
+}
+
+enum Found {
+    Committed,
+    RolledBack,
+    /// In other hands, and nobody can tell any more through whose.
+    Elsewhere,
+}
+
+/// Why the end of a transaction is not simply there.
+enum Trouble {
+    /// Before anything was sent that could commit it.
+    Nothing(tokio_postgres::Error),
+    Store(StoreError),
+    /// The server has said so.
+    RolledBack(tokio_postgres::Error),
+    Doubt {
+        xact: String,
+        error: tokio_postgres::Error,
+    },
+}
+
+/// Whether the server itself says that a statement failed, and goes on listening: then nothing was committed.
+fn is_certain(error: &tokio_postgres::Error) -> bool {
+    error.code().is_some_and(|code| !matches!(code.code().get(..2), Some("08" | "57" | "58")))
+}
+
+fn not_committed(error: &tokio_postgres::Error) -> Closed {
+    Closed::Failed(format!("its transaction was not committed: {}", causes(error)).into())
+}
+
+#[async_trait::async_trait]
+impl Closing for TaskTransaction {
+    async fn settle(mut self: Box<Self>, mut last: Last) -> Closed {
+        let progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if progress.is_some() {
+            let (job, fence) = (last.settlement.job, last.settlement.fence);
+            let nothing = || Note { job, fence, progress: None, lines: Vec::new(), trim: false, steps: Vec::new() };
+            last.note.get_or_insert_with(nothing).progress = progress;
+        }
+        match self.end(&last).await {
+            // The connection goes back: nothing is open on it any more.
+            Ok(()) => {
+                drop(self.take());
+                Closed::Committed
+            }
+            Err(Trouble::Nothing(error)) => {
+                self.roll_back().await;
+                not_committed(&error)
+            }
+            Err(Trouble::Store(error)) => {
+                self.roll_back().await;
+                Closed::Failed(error.into())
+            }
+            Err(Trouble::RolledBack(error)) if error.code().is_some_and(|code| code.code() == REFUSED) => {
+                let client = self.take();
+                let standing = match read_standing(&client, &[last.settlement.job.0]).await {
+                    Ok(standing) => standing,
+                    Err(error) => return Closed::Failed(error.into()),
+                };
+                match why_not(&last.settlement, last.node, false, standing.get(&last.settlement.job)) {
+                    // Not by this transaction.
+                    Ok(Settled::Applied) => Closed::Refused(Settled::Superseded),
+                    Ok(reply) => Closed::Refused(reply),
+                    Err(error) => Closed::Failed(error.into()),
+                }
+            }
+            Err(Trouble::RolledBack(error)) => {
+                drop(self.take());
+                not_committed(&error)
+            }
+            Err(Trouble::Doubt { xact, error }) => {
+                abandon(self.take());
+                self.find_out(&xact, &last, &error).await
+            }
+        }
+    }
+
+    async fn roll_back(mut self: Box<Self>) {
+        let rolled_back = tokio::time::timeout(PATIENCE, self.batch_execute("rollback")).await;
+        if matches!(rolled_back, Ok(Ok(()))) {
+            drop(self.take());
+        }
+    }
+}
+
+/// A run that is dropped, or whose roll-back is not heard of.
+impl Drop for TaskTransaction {
+    fn drop(&mut self) {
+        if let Some(client) = self.client.take() {
+            abandon(client);
+        }
+    }
+}
+
+/// Ends a connection, and whatever is still under way on it. It is not used again: a late cancel would hit its next user.
+fn abandon(client: Object) {
+    let client = Object::take(client);
+    let token = client.cancel_token();
+    // Nobody waits for it: it ends by itself in a moment, and with the runtime at the latest, the connection in any case.
+    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        runtime.spawn(async move {
+            let cancelled = tokio::time::timeout(PATIENCE, token.cancel_query(NoTls)).await;
+            if !matches!(cancelled, Ok(Ok(()))) {
+                tracing::debug!("a statement of a dropped run could not be cancelled");
+            }
+            drop(client);
+        });
+    }
+}

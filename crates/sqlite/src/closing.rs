@@ -1,0 +1,128 @@
+//! What a task hands over to be done at its end, in the transaction that settles it: all of it is there, or nothing.
+//!
+//! There is one writer, so a task cannot keep a transaction open while it works. What it has to write is done on the
+//! writer's thread, and nobody else writes meanwhile.
+
+use std::{
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+    time::Duration,
+};
+
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+use turnwise_core::{Retention, Timestamp, story::Progress};
+use turnwise_store::{Author, Closed, Closing, Last, Note, Settle, Settled, Store, StoreError};
+
+use crate::{SqliteStore, bell::Ring, settle, store::Failure, story};
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+type Work = Box<dyn FnOnce(&Connection, Timestamp) -> Result<(), BoxError> + Send>;
+
+/// Between two looks for what became of a commit.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Work to be done in the transaction that settles a run.
+pub struct AtEnd {
+    store: SqliteStore,
+    work: Work,
+    progress: Option<Progress>,
+}
+
+impl fmt::Debug for AtEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AtEnd").finish_non_exhaustive()
+    }
+}
+
+impl AtEnd {
+    /// `work` gets the writer's own connection, inside a transaction that it must not end, and the store's time.
+    pub fn new(
+        store: SqliteStore,
+        progress: Option<Progress>,
+        work: impl FnOnce(&Connection, Timestamp) -> Result<(), BoxError> + Send + 'static,
+    ) -> Self {
+        Self { store, work: Box::new(work), progress }
+    }
+}
+
+#[async_trait::async_trait]
+impl Closing for AtEnd {
+    async fn settle(self: Box<Self>, mut last: Last) -> Closed {
+        let Self { store, work, progress } = *self;
+        let (job, fence) = (last.settlement.job, last.settlement.fence);
+        if progress.is_some() {
+            let nothing = || Note { job, fence, progress: None, lines: Vec::new(), trim: false, steps: Vec::new() };
+            last.note.get_or_insert_with(nothing).progress = progress;
+        }
+        let (retention, keep) = store.kept();
+        let (tell, why) = oneshot::channel();
+        let written = store
+            .write_for_a_task(move |conn, now| {
+                end(conn, &last, work, retention, keep, now).map_err(|why| match why {
+                    Why::Store(failure) => failure,
+                    Why::Closed(closed) => {
+                        // Whoever asked is gone: then nobody minds.
+                        let _ = tell.send(closed);
+                        StoreError::broken("close", "it was not to be").into()
+                    }
+                })
+            })
+            .await;
+        match (written, why.await) {
+            (Ok(()), _) => Closed::Committed,
+            (Err(_), Ok(closed)) => closed,
+            (Err(error), Err(_)) => loop {
+                // The thread has answered, so nothing is under way any more: the file knows.
+                match store.job(job).await {
+                    Ok(Some(now)) if now.fence == fence && now.state.assigned() => return Closed::Failed(error.into()),
+                    Ok(Some(now)) if now.fence != fence => return Closed::Refused(Settled::Superseded),
+                    Ok(_) => return Closed::Committed,
+                    Err(error) => tracing::warn!(%error, %job, "was its end committed?"),
+                }
+                tokio::time::sleep(LOOK).await;
+            },
+        }
+    }
+
+    async fn roll_back(self: Box<Self>) {}
+}
+
+enum Why {
+    Store(Failure),
+    Closed(Closed),
+}
+
+impl<E: Into<Failure>> From<E> for Why {
+    fn from(error: E) -> Self {
+        Self::Store(error.into())
+    }
+}
+
+/// The fence first: nothing is done for a run whose job is in other hands.
+fn end(
+    conn: &Connection,
+    last: &Last,
+    work: Work,
+    retention: Retention,
+    keep: u32,
+    now: Timestamp,
+) -> Result<((), Ring), Why> {
+    if let Some(note) = &last.note {
+        story::note(conn, last.node, std::slice::from_ref(note), keep)?;
+    }
+    let author = Author::Node { node: last.node, told: last.told };
+    let settle = Settle { author, settlements: vec![last.settlement.clone()], done: Vec::new() };
+    let (replies, written) = settle::settle(conn, &settle, retention, now)?;
+    match replies.first() {
+        Some(Settled::Applied) if written => {}
+        // Settled before, by somebody who did not wait for this run.
+        Some(Settled::Applied) | None => return Err(Why::Closed(Closed::Refused(Settled::Superseded))),
+        Some(reply) => return Err(Why::Closed(Closed::Refused(*reply))),
+    }
+    match catch_unwind(AssertUnwindSafe(|| work(conn, now))) {
+        Ok(Ok(())) => Ok(((), Ring { news: true, ..Ring::NONE })),
+        Ok(Err(error)) => Err(Why::Closed(Closed::Failed(error))),
+        Err(panic) => Err(Why::Closed(Closed::Panicked(panic))),
+    }
+}

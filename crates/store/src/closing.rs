@@ -1,0 +1,46 @@
+//! What a run commits together with its end.
+//!
+//! A store hands out no transactions; a driver does, to tasks that ask for one. When such a task has ended well, the
+//! executor decides what follows as ever, and gives the decision to the transaction to be written there, with the guards
+//! of [`settle`](crate::Store::settle): then both are there, or neither.
+
+use std::{any::Any, fmt};
+
+use turnwise_core::Incarnation;
+
+use crate::{Epoch, Note, Settled, Settlement};
+
+/// Something open that a run has left behind for its end.
+#[async_trait::async_trait]
+pub trait Closing: Send + fmt::Debug {
+    /// Writes the end, checks the fence and commits, in this order of what others may see: all of it or nothing.
+    ///
+    /// If the reply to the commit is lost, it finds out whether it went through, for as long as that takes; dropped
+    /// before, nobody knows.
+    async fn settle(self: Box<Self>, last: Last) -> Closed;
+
+    /// Nothing of it is to be there.
+    async fn roll_back(self: Box<Self>);
+}
+
+/// The last words of a run.
+#[derive(Debug, Clone)]
+pub struct Last {
+    pub node: Incarnation,
+    /// As in [`Author::Node`](crate::Author::Node).
+    pub told: Option<Epoch>,
+    pub settlement: Settlement,
+    pub note: Option<Note>,
+}
+
+/// What became of it.
+#[derive(Debug)]
+pub enum Closed {
+    Committed,
+    /// Nothing is there: the job is in other hands or gone, or is to be cancelled. Never [`Settled::Applied`].
+    Refused(Settled),
+    /// Nothing is there: the database would not have it.
+    Failed(Box<dyn std::error::Error + Send + Sync>),
+    /// Nothing is there: what was handed over to be done at the end panicked.
+    Panicked(Box<dyn Any + Send>),
+}

@@ -1,0 +1,225 @@
+//! A bank: accounts, one entry per deposit, and a receipt for each. Whatever happens to its tasks, the books must balance.
+
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::time::Duration;
+
+use turnwise::{
+    Config, Ctx, Executor, Filter, Job, JobId, NodeName, Outcome, Registry, SqliteTx, State, TaskError, Turnwise, Tx,
+    sqlite::rusqlite, task,
+};
+use turnwise_testpg::Cluster;
+
+pub(crate) const ACCOUNTS: i64 = 8;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(crate) enum How {
+    Well,
+    Error,
+    Fail,
+    Panic,
+    /// Takes longer than it may.
+    Hang,
+    /// Goes on until it is told to stop, and then says that all is well.
+    HeedsLate,
+    /// Is cancelled by somebody at the last moment.
+    CancelledLast,
+    Next,
+    SnoozeOnce,
+    /// A statement fails, and the task does not mind.
+    Swallow,
+    /// The database finds out only at the commit.
+    Deferred,
+    /// In what is handed over for the end.
+    ErrorAtEnd,
+    PanicAtEnd,
+}
+
+#[derive(Debug, Clone, Copy, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Deposit {
+    pub(crate) account: i64,
+    pub(crate) how: How,
+    pub(crate) millis: u64,
+}
+
+pub(crate) fn deposit(how: How) -> Deposit {
+    Deposit { account: 1, how, millis: 0 }
+}
+
+/// One entry a job: a second one would be seen.
+const ENTER: &str = "insert into entry (job, account) values ($1, $2)";
+const BOOK: &str = "update account set balance = balance + 1 where id = $1";
+
+#[task("deposit", retry = "none", register = false)]
+pub(crate) async fn into_postgres(args: Deposit, ctx: Ctx, tx: &Tx) -> Result<Outcome, TaskError> {
+    tx.execute(ENTER, &[&ctx.id().to_string(), &args.account]).await?;
+    tx.execute(BOOK, &[&args.account]).await?;
+    tx.submit(receipt.job(ctx.id().to_string())).await?;
+    tx.progress(1, 1, "deposited");
+    match args.how {
+        How::Swallow => drop(tx.execute("insert into nowhere values (1)", &[]).await),
+        How::Deferred => drop(tx.execute("insert into strict values (7), (7)", &[]).await?),
+        _ => {}
+    }
+    end(args, ctx).await
+}
+
+#[task("deposit", retry = "none", register = false)]
+pub(crate) async fn into_sqlite(args: Deposit, ctx: Ctx, tx: SqliteTx) -> Result<Outcome, TaskError> {
+    let job = ctx.id().to_string();
+    tx.progress(1, 1, "deposited").at_end(move |db| {
+        db.execute(ENTER, (&job, args.account))?;
+        db.execute(BOOK, [args.account])?;
+        db.submit(receipt.job(job))?;
+        match args.how {
+            How::ErrorAtEnd => Err(TaskError::new("no more ink")),
+            How::PanicAtEnd => panic!("the inkwell fell over"),
+            _ => Ok(()),
+        }
+    });
+    end(args, ctx).await
+}
+
+async fn end(args: Deposit, ctx: Ctx) -> Result<Outcome, TaskError> {
+    tokio::time::sleep(Duration::from_millis(args.millis)).await;
+    match args.how {
+        How::Error => return Err(TaskError::new("the bank is closed")),
+        How::Fail => return Ok(Outcome::fail("no such account")),
+        How::Panic => panic!("robbers"),
+        How::Hang => std::future::pending().await,
+        How::HeedsLate => ctx.cancelled().await,
+        How::CancelledLast => {
+            let bank = ctx.state::<Turnwise>().ok_or_else(|| TaskError::new("no bank"))?;
+            bank.cancel(ctx.id()).await?;
+        }
+        How::Next => return Ok(Outcome::next(receipt.job("next".to_owned()))),
+        How::SnoozeOnce => return Ok(Outcome::snooze(Duration::from_secs(3600))),
+        _ => {}
+    }
+    Ok(Outcome::done_with(&args.account))
+}
+
+#[task("receipt", register = false)]
+pub(crate) async fn receipt(_deposit: String, _bank: State<Turnwise>) {}
+
+pub(crate) struct Bank {
+    pub(crate) turnwise: Turnwise,
+    pub(crate) url: String,
+    _folder: tempfile::TempDir,
+}
+
+const TABLES: &str = "create table account (id bigint primary key, balance bigint not null);
+    create table entry (job text not null, account bigint not null);";
+
+impl Bank {
+    pub(crate) async fn in_sqlite() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite:{}", folder.path().join("bank.db").display());
+        Self::found(url, folder).await
+    }
+
+    pub(crate) async fn in_postgres() -> Self {
+        let url = Cluster::shared().fresh_database().unwrap();
+        let bank = Self::found(url, tempfile::tempdir().unwrap()).await;
+        bank.ask("create table strict (id bigint unique deferrable initially deferred)");
+        bank
+    }
+
+    async fn found(url: String, folder: tempfile::TempDir) -> Self {
+        let turnwise = Turnwise::open(&url).await.unwrap();
+        let bank = Self { turnwise, url, _folder: folder };
+        bank.ask(TABLES);
+        for account in 1..=ACCOUNTS {
+            bank.ask(&format!("insert into account values ({account}, 0)"));
+        }
+        bank
+    }
+
+    pub(crate) fn is_sqlite(&self) -> bool {
+        self.url.starts_with("sqlite:")
+    }
+
+    /// Rows of one column.
+    pub(crate) fn ask(&self, sql: &str) -> Vec<String> {
+        match self.url.strip_prefix("sqlite:") {
+            Some(path) => {
+                let connection = rusqlite::Connection::open(path).unwrap();
+                connection.busy_timeout(Duration::from_secs(10)).unwrap();
+                if !sql.starts_with("select") {
+                    connection.execute_batch(sql).unwrap();
+                    return Vec::new();
+                }
+                let mut statement = connection.prepare(sql).unwrap();
+                let rows = statement.query_map((), |row| row.get(0)).unwrap();
+                rows.collect::<Result<_, _>>().unwrap()
+            }
+            None => Cluster::shared().psql(&self.url, sql).unwrap().lines().map(str::to_owned).collect(),
+        }
+    }
+
+    /// The jobs that made an entry, once for each.
+    pub(crate) fn entries(&self) -> Vec<String> {
+        self.ask("select job from entry order by job")
+    }
+
+    pub(crate) fn total(&self) -> i64 {
+        self.ask("select cast(sum(balance) as text) from account")[0].parse().unwrap()
+    }
+
+    pub(crate) async fn receipts(&self) -> Vec<Job> {
+        let filter = Filter { task: Some("receipt".to_owned()), limit: Some(100_000), ..Filter::default() };
+        self.turnwise.jobs(filter).await.unwrap()
+    }
+
+    /// Nobody has ever been here.
+    pub(crate) async fn assert_untouched(&self) {
+        assert_eq!((self.entries(), self.total()), (Vec::new(), 0));
+        assert!(self.receipts().await.is_empty(), "a receipt for nothing");
+    }
+
+    pub(crate) fn executor(&self, change: impl FnOnce(&mut Config)) -> Executor {
+        executor(&self.turnwise, self.is_sqlite(), change)
+    }
+
+    pub(crate) async fn started(&self) -> Executor {
+        let executor = self.executor(|_| {});
+        executor.start().await.unwrap();
+        executor
+    }
+
+    pub(crate) async fn submit(&self, deposit: Deposit) -> JobId {
+        let request = turnwise::JobRequest::new("deposit", &deposit).retry("none".parse().unwrap());
+        self.turnwise.submit(request).await.unwrap()
+    }
+
+    pub(crate) async fn reached(&self, id: JobId, there: impl Fn(&Job) -> bool) -> Job {
+        let look = async {
+            loop {
+                let job = self.turnwise.job(id).await.unwrap();
+                if there(&job) {
+                    return job;
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), look).await.expect("did not happen in time")
+    }
+
+    pub(crate) async fn ended(&self, id: JobId) -> Job {
+        self.reached(id, |job| job.state.finished()).await
+    }
+}
+
+pub(crate) fn executor(turnwise: &Turnwise, sqlite: bool, change: impl FnOnce(&mut Config)) -> Executor {
+    let mut config = Config::new(NodeName::new("bank").unwrap());
+    config.lease = Duration::from_secs(2);
+    config.slots = 8;
+    change(&mut config);
+    let mut registry = Registry::new();
+    registry.register(receipt).unwrap();
+    match sqlite {
+        true => registry.register(into_sqlite).unwrap(),
+        false => registry.register(into_postgres).unwrap(),
+    };
+    turnwise.executor_with(config).registry(registry).state(turnwise.clone()).build().unwrap()
+}

@@ -1,0 +1,193 @@
+//! Transactional tasks: what they write, their end and the jobs they submit are there together, or not at all.
+
+mod ledger;
+
+use ledger::{Bank, Deposit, How, deposit};
+use turnwise::{Config, NodeName, Registry, Turnwise, core::State};
+
+macro_rules! on_both {
+    ($($promise:ident),* $(,)?) => {
+        mod on_sqlite {
+            $(#[tokio::test(flavor = "multi_thread")] async fn $promise() { super::$promise(super::Bank::in_sqlite().await).await })*
+        }
+        mod on_postgres {
+            $(#[tokio::test(flavor = "multi_thread")] async fn $promise() { super::$promise(super::Bank::in_postgres().await).await })*
+        }
+    };
+}
+
+on_both!(
+    writes_end_progress_and_follow_ups_are_there_together,
+    an_error_leaves_nothing,
+    a_failure_leaves_nothing,
+    a_panic_leaves_nothing,
+    a_timeout_leaves_nothing,
+    a_cancel_leaves_nothing,
+    a_cancel_at_the_last_moment_leaves_nothing,
+    a_next_step_is_committed_with_what_was_written,
+    a_snooze_is_committed_with_what_was_written,
+    a_stopping_node_rolls_back_what_it_interrupts,
+    many_at_once_are_all_booked,
+);
+
+async fn writes_end_progress_and_follow_ups_are_there_together(bank: Bank) {
+    let executor = bank.started().await;
+    let id = bank.submit(deposit(How::Well)).await;
+    let job = bank.ended(id).await;
+    assert_eq!((job.state, job.counts.attempt, job.error), (State::Success, 1, None));
+    assert_eq!(job.result.unwrap().as_str(), "1");
+    assert_eq!((bank.entries(), bank.total()), (vec![id.to_string()], 1));
+    let receipts = bank.receipts().await;
+    assert_eq!(receipts.len(), 1);
+    assert_eq!(receipts[0].args.as_str(), format!("\"{id}\""));
+    assert_eq!(bank.ended(receipts[0].id).await.state, State::Success);
+    let progress = bank.turnwise.story(id, 10).await.unwrap().progress.unwrap();
+    assert_eq!((progress.done, progress.text.as_str()), (1, "deposited"));
+    executor.stop().await;
+    assert_eq!(executor.stats().settled, 2);
+}
+
+/// The job ended so, for this reason, and nothing of it is there.
+async fn comes_to_nothing(bank: Bank, deposit: Deposit, state: State, error: &str) {
+    let executor = bank.started().await;
+    let id = bank.submit(deposit).await;
+    let job = bank.ended(id).await;
+    assert_eq!(job.state, state);
+    assert!(job.error.as_deref().unwrap_or_default().contains(error), "{:?}", job.error);
+    assert_eq!(bank.turnwise.story(id, 10).await.unwrap().progress, None);
+    bank.assert_untouched().await;
+    // The next one finds everything in order.
+    let well = bank.submit(ledger::deposit(How::Well)).await;
+    assert_eq!(bank.ended(well).await.state, State::Success);
+    assert_eq!((bank.entries(), bank.total()), (vec![well.to_string()], 1));
+    executor.stop().await;
+}
+
+async fn an_error_leaves_nothing(bank: Bank) {
+    comes_to_nothing(bank, deposit(How::Error), State::Failed, "the bank is closed").await;
+}
+
+async fn a_failure_leaves_nothing(bank: Bank) {
+    comes_to_nothing(bank, deposit(How::Fail), State::Failed, "no such account").await;
+}
+
+async fn a_panic_leaves_nothing(bank: Bank) {
+    comes_to_nothing(bank, deposit(How::Panic), State::Failed, "robbers").await;
+}
+
+async fn a_timeout_leaves_nothing(bank: Bank) {
+    let executor = bank.started().await;
+    let request = turnwise::JobRequest::new("deposit", &deposit(How::Hang)).retry("none".parse().unwrap());
+    let id = bank.turnwise.submit(request.timeout(std::time::Duration::from_millis(300))).await.unwrap();
+    let job = bank.ended(id).await;
+    assert!(job.error.as_deref().unwrap_or_default().starts_with("timed out"), "{:?}", job.error);
+    bank.assert_untouched().await;
+    // The account is free again.
+    let well = bank.submit(deposit(How::Well)).await;
+    assert_eq!(bank.ended(well).await.state, State::Success);
+    executor.stop().await;
+}
+
+async fn a_cancel_leaves_nothing(bank: Bank) {
+    let executor = bank.started().await;
+    let id = bank.submit(deposit(How::HeedsLate)).await;
+    bank.reached(id, |job| job.state == State::Running).await;
+    bank.turnwise.cancel(id).await.unwrap();
+    assert_eq!(bank.ended(id).await.state, State::Cancelled);
+    bank.assert_untouched().await;
+    executor.stop().await;
+}
+
+async fn a_cancel_at_the_last_moment_leaves_nothing(bank: Bank) {
+    comes_to_nothing(bank, deposit(How::CancelledLast), State::Cancelled, "").await;
+}
+
+async fn a_next_step_is_committed_with_what_was_written(bank: Bank) {
+    let executor = bank.started().await;
+    let id = bank.submit(deposit(How::Next)).await;
+    let job = bank.ended(id).await;
+    assert_eq!((job.state, job.task.as_str(), job.counts.attempt), (State::Success, "receipt", 2));
+    assert_eq!((bank.entries(), bank.total()), (vec![id.to_string()], 1));
+    executor.stop().await;
+}
+
+async fn a_snooze_is_committed_with_what_was_written(bank: Bank) {
+    let executor = bank.started().await;
+    let id = bank.submit(deposit(How::SnoozeOnce)).await;
+    let job = bank.reached(id, |job| job.state == State::Waiting && job.started_at.is_some()).await;
+    assert_eq!(job.counts.attempt, 0);
+    assert_eq!((bank.entries(), bank.total()), (vec![id.to_string()], 1));
+    executor.stop().await;
+}
+
+async fn a_stopping_node_rolls_back_what_it_interrupts(bank: Bank) {
+    let executor = bank.executor(|config| config.wait_for_tasks_on_shutdown = false);
+    executor.start().await.unwrap();
+    let id = bank.submit(deposit(How::Hang)).await;
+    bank.reached(id, |job| job.state == State::Running).await;
+    executor.stop().await;
+    let job = bank.turnwise.job(id).await.unwrap();
+    assert_eq!((job.state, job.counts.attempt), (State::Waiting, 0));
+    bank.assert_untouched().await;
+}
+
+async fn many_at_once_are_all_booked(bank: Bank) {
+    let executor = bank.started().await;
+    let mut ids = Vec::new();
+    for n in 0..200 {
+        let how = if n % 5 == 0 { How::Error } else { How::Well };
+        ids.push(bank.submit(Deposit { account: 1 + n % ledger::ACCOUNTS, how, millis: 0 }).await);
+    }
+    let mut well = Vec::new();
+    for id in ids {
+        if bank.ended(id).await.state == State::Success {
+            well.push(id.to_string());
+        }
+    }
+    well.sort();
+    assert_eq!((well.len(), bank.total()), (160, 160));
+    assert_eq!(bank.entries(), well);
+    assert_eq!(bank.receipts().await.len(), 160);
+    executor.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_that_swallows_a_failed_statement_has_not_ended_well() {
+    let bank = Bank::in_postgres().await;
+    comes_to_nothing(bank, deposit(How::Swallow), State::Failed, "its transaction was not committed").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_database_refuses_at_the_commit_is_the_tasks_error() {
+    let bank = Bank::in_postgres().await;
+    comes_to_nothing(bank, deposit(How::Deferred), State::Failed, "duplicate key").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_error_in_what_is_done_at_the_end_is_the_tasks_error() {
+    comes_to_nothing(Bank::in_sqlite().await, deposit(How::ErrorAtEnd), State::Failed, "no more ink").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_panic_in_what_is_done_at_the_end_is_the_tasks_panic() {
+    let bank = Bank::in_sqlite().await;
+    comes_to_nothing(bank, deposit(How::PanicAtEnd), State::Failed, "panic: the inkwell fell over").await;
+}
+
+#[tokio::test]
+async fn a_transactional_task_needs_its_own_database() {
+    let config = || Config::new(NodeName::new("n").unwrap());
+    let mut postgres_only = Registry::new();
+    postgres_only.register(ledger::into_postgres).unwrap();
+    let mut sqlite_only = Registry::new();
+    sqlite_only.register(ledger::into_sqlite).unwrap();
+    for (url, registry, part) in [
+        ("memory:", &postgres_only, "not kept there; open postgres://"),
+        ("sqlite::memory:", &postgres_only, "not kept there; open postgres://"),
+        ("memory:", &sqlite_only, "not kept in SQLite; open sqlite:"),
+    ] {
+        let turnwise = Turnwise::open(url).await.unwrap();
+        let error = turnwise.executor_with(config()).registry(registry.clone()).build().unwrap_err().to_string();
+        assert!(error.starts_with("task \"deposit\" takes a ") && error.contains(part), "{error}");
+    }
+}
