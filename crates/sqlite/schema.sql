@@ -171,6 +171,17 @@ create table turnwise_progress (
     dropped integer not null
 ) strict, without rowid;
 
+-- Who holds which unique key, and for how long: until the job has ended, until a moment, or the longer of both. Finished
+-- jobs leave `turnwise_job`, so that an index there could not tell.
+create table turnwise_unique_key (
+    scope       text not null,
+    key         text not null,
+    job         blob not null,
+    until_ended integer not null,
+    expires     integer,
+    primary key (scope, key)
+) strict, without rowid;
+
 create table turnwise_migration (
     version    integer primary key,
     name       text not null,

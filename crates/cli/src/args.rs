@@ -179,9 +179,25 @@ pub(crate) struct Enqueue {
     /// Fail without a run if it has not begun after this long, like 10m
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub(crate) expires: Option<String>,
+    /// At most one job with this key at a time: while another holds it, that one's id is printed and nothing is added
+    #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
+    pub(crate) unique: Option<String>,
+    /// At most one job of this task with these arguments at a time
+    #[arg(long, conflicts_with = "unique")]
+    pub(crate) unique_by_args: bool,
+    /// What the key is unique within: task, queue, group, or any other name [default: task]
+    #[arg(long, value_name = "SCOPE", allow_hyphen_values = true)]
+    pub(crate) unique_scope: Option<String>,
+    /// Hold the key for this long from the submit, like 10m, whether the job has ended or not [default: until it has ended]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    pub(crate) unique_for: Option<String>,
+    /// While another job holds the key: keep it, reject this one (exit code 3), or replace-args of one that has not begun
+    /// [default: keep]
+    #[arg(long, value_name = "POLICY", allow_hyphen_values = true)]
+    pub(crate) on_duplicate: Option<String>,
     /// Read jobs from stdin, one JSON object a line (task, args, queue, group, key, priority, at, in, retry, timeout,
-    /// expires): all or none
-    #[arg(long, conflicts_with_all = ["task", "args", "queue", "group", "key", "priority", "at", "in", "retry", "timeout", "expires"])]
+    /// expires, unique, unique_by_args, unique_scope, unique_for, on_duplicate): all or none
+    #[arg(long, conflicts_with_all = ["task", "args", "queue", "group", "key", "priority", "at", "in", "retry", "timeout", "expires", "unique", "unique_by_args", "unique_scope", "unique_for", "on_duplicate"])]
     pub(crate) stdin: bool,
 }
 

@@ -10,11 +10,17 @@ use std::{
 use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use turnwise::{
-    JobRequest, Priority, Timestamp,
+    Duplicate, JobRequest, Priority, Timestamp,
     core::{Invalid, time::parse_span},
 };
 
-use crate::{args, error::Failure, print, serve::block_on, settings::Settings};
+use crate::{
+    args,
+    error::{Failure, remark},
+    print,
+    serve::block_on,
+    settings::Settings,
+};
 
 /// Longest line of stdin: room for the largest arguments and then some, so that a file without line breaks is refused
 /// before it fills the memory.
@@ -23,8 +29,15 @@ const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
 pub(crate) fn enqueue(settings: &Settings, wish: &args::Enqueue) -> Result<(), Failure> {
     // All input is read before the database is touched: what is refused leaves no trace.
     let requests = if wish.stdin { read_lines(io::stdin().lock())? } else { vec![typed(wish).request()?] };
-    let ids = block_on(async { Ok(settings.open_lasting().await?.submit_all(requests).await?) })?;
-    Ok(print::lines(ids)?)
+    let enqueued = block_on(async { Ok(settings.open_lasting().await?.enqueue(requests).await?) })?;
+    for (id, duplicate) in enqueued.iter().filter_map(|reply| Some((reply.id, reply.duplicate?))) {
+        remark(&match duplicate {
+            Duplicate::Kept => format!("job {id} holds the unique key; nothing was added"),
+            Duplicate::Replaced => format!("job {id} holds the unique key; its arguments were replaced"),
+            Duplicate::TooLate => format!("job {id} holds the unique key and has begun; it keeps its arguments"),
+        });
+    }
+    Ok(print::lines(enqueued.iter().map(|reply| reply.id))?)
 }
 
 /// A job as somebody wrote it down.
@@ -41,6 +54,11 @@ struct Written<'a> {
     retry: Option<Cow<'a, str>>,
     timeout: Option<Cow<'a, str>>,
     expires: Option<Cow<'a, str>>,
+    unique: Option<Cow<'a, str>>,
+    unique_by_args: bool,
+    unique_scope: Option<Cow<'a, str>>,
+    unique_for: Option<Cow<'a, str>>,
+    on_duplicate: Option<Cow<'a, str>>,
 }
 
 impl Written<'_> {
@@ -75,6 +93,23 @@ impl Written<'_> {
         if let Some(span) = &self.expires {
             request = request.begin_within(parse_span("expires", span)?);
         }
+        match &self.unique {
+            Some(_) if self.unique_by_args => {
+                return Err(Invalid::new("unique_by_args", "cannot be given together with unique"));
+            }
+            Some(key) => request = request.unique(key),
+            None if self.unique_by_args => request = request.unique_by_args(),
+            None => {}
+        }
+        if let Some(scope) = &self.unique_scope {
+            request = request.unique_within(scope.parse()?);
+        }
+        if let Some(period) = &self.unique_for {
+            request = request.unique_for(parse_span("unique_for", period)?);
+        }
+        if let Some(policy) = &self.on_duplicate {
+            request = request.on_duplicate(policy.parse()?);
+        }
         // A request keeps its mistakes until it is submitted; here they must be known while the line is.
         request.clone().into_job(Timestamp::MIN)?;
         Ok(request)
@@ -95,6 +130,11 @@ fn typed(wish: &args::Enqueue) -> Written<'_> {
         retry: text(&wish.retry),
         timeout: text(&wish.timeout),
         expires: text(&wish.expires),
+        unique: text(&wish.unique),
+        unique_by_args: wish.unique_by_args,
+        unique_scope: text(&wish.unique_scope),
+        unique_for: text(&wish.unique_for),
+        on_duplicate: text(&wish.on_duplicate),
     }
 }
 
@@ -159,8 +199,24 @@ impl<'de> Visitor<'de> for Fields<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
-        const NAMES: [&str; 11] =
-            ["task", "args", "queue", "group", "key", "priority", "at", "in", "retry", "timeout", "expires"];
+        const NAMES: [&str; 16] = [
+            "task",
+            "args",
+            "queue",
+            "group",
+            "key",
+            "priority",
+            "at",
+            "in",
+            "retry",
+            "timeout",
+            "expires",
+            "unique",
+            "unique_by_args",
+            "unique_scope",
+            "unique_for",
+            "on_duplicate",
+        ];
         let mut written = Written::default();
         let mut wrong = None;
         let mut seen = Vec::with_capacity(NAMES.len());
@@ -202,6 +258,16 @@ impl<'a> Written<'a> {
             "in" => self.r#in = Some(text(name, value)?),
             "timeout" => self.timeout = Some(text(name, value)?),
             "expires" => self.expires = Some(text(name, value)?),
+            "unique" => self.unique = Some(text(name, value)?),
+            "unique_by_args" => {
+                let given = value.get().parse().map_err(|_| {
+                    Invalid::new(name, format!("must be true or false, not {}", print::brief(value.get())))
+                });
+                self.unique_by_args = given?;
+            }
+            "unique_scope" => self.unique_scope = Some(text(name, value)?),
+            "unique_for" => self.unique_for = Some(text(name, value)?),
+            "on_duplicate" => self.on_duplicate = Some(text(name, value)?),
             _ => self.retry = Some(text(name, value)?),
         }
         Ok(())
@@ -261,6 +327,16 @@ mod tests {
             (r#"{"task":"t","retry":"often"}"#, "retry: "),
             (r#"{"task":"t","timeout":"0s"}"#, "timeout: must be longer than nothing"),
             (r#"{"task":"t","expires":"soon"}"#, "expires: "),
+            (r#"{"task":"t","unique":""}"#, "unique: must not be empty"),
+            (r#"{"task":"t","unique":"k","unique_by_args":true}"#, "unique_by_args: cannot be given together"),
+            (r#"{"task":"t","unique_by_args":1}"#, "unique_by_args: must be true or false, not 1"),
+            (r#"{"task":"t","unique":"k","unique_for":"soon"}"#, "unique_for: "),
+            (r#"{"task":"t","unique":"k","unique_scope":""}"#, "unique_scope: must not be empty"),
+            (
+                r#"{"task":"t","unique":"k","on_duplicate":"drop"}"#,
+                "on_duplicate: must be keep, reject or replace-args",
+            ),
+            (r#"{"task":"t","unique_for":"1m"}"#, "unique: is missing"),
             (r#"{"task":"t","args":{]}"#, "args: "),
             (r#"{"task":"t","args":"\u0000"}"#, "args: must not contain a NUL"),
             (r#"{"task":"t\u0000"}"#, "task: must not contain a NUL"),

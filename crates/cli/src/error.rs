@@ -1,5 +1,5 @@
 //! What went wrong, as one line for a person and a number for a script: 2 = the input is bad and nothing was done,
-//! 1 = anything else.
+//! 3 = another job holds the unique key of one that was to be rejected then, 1 = anything else.
 
 use std::{
     io::{self, Write},
@@ -13,6 +13,8 @@ pub(crate) enum Failure {
     /// The text names the field.
     Input(String),
     Other(String),
+    /// Another job holds the unique key.
+    Duplicate(String),
     /// Every line about it is out already.
     Told,
     /// Nobody reads our output any more, as with `| head`: they have what they wanted.
@@ -22,7 +24,7 @@ pub(crate) enum Failure {
 impl Failure {
     pub(crate) fn text(&self) -> Option<&str> {
         match self {
-            Self::Input(text) | Self::Other(text) => Some(text),
+            Self::Input(text) | Self::Other(text) | Self::Duplicate(text) => Some(text),
             Self::Told | Self::NobodyListens => None,
         }
     }
@@ -30,6 +32,7 @@ impl Failure {
     pub(crate) fn code(&self) -> ExitCode {
         match self {
             Self::Input(_) => ExitCode::from(2),
+            Self::Duplicate(_) => ExitCode::from(3),
             Self::Other(_) | Self::Told => ExitCode::from(1),
             Self::NobodyListens => ExitCode::SUCCESS,
         }
@@ -38,9 +41,14 @@ impl Failure {
 
 /// Writes one line to stderr, whatever line breaks the text has.
 pub(crate) fn complain(text: &str) {
+    remark(&format!("error: {text}"));
+}
+
+/// A line for the person; what a script reads is on stdout.
+pub(crate) fn remark(text: &str) {
     let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     // Where stderr is closed there is nobody left to tell; the exit code still says it.
-    let _ = writeln!(io::stderr(), "error: {}", line.trim_end());
+    let _ = writeln!(io::stderr(), "{}", line.trim_end());
 }
 
 impl From<Invalid> for Failure {
@@ -59,6 +67,7 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         match error {
             Error::Invalid(invalid) => invalid.into(),
+            Error::Store(StoreError::Duplicate { text, .. }) => Self::Duplicate(text),
             other => Self::Other(other.to_string()),
         }
     }

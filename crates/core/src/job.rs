@@ -11,6 +11,7 @@ use crate::{
     retry::RetryPolicy,
     terms::Terms,
     time::Timestamp,
+    unique::Unique,
 };
 
 /// Chosen by whoever submits, so that a repeated submit is recognised. UUIDv7: sorts by time.
@@ -226,6 +227,8 @@ pub struct NewJob {
     pub terms: Terms,
     /// If it has not begun by then, it ends as failed.
     pub expires: Option<Timestamp>,
+    /// If set, the job is not stored while another one holds its key.
+    pub unique: Option<Box<Unique>>,
 }
 
 impl NewJob {
@@ -242,6 +245,7 @@ impl NewJob {
             key: None,
             terms: Terms::default(),
             expires: None,
+            unique: None,
         }
     }
 }

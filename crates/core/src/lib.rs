@@ -1,7 +1,7 @@
 //! The decisions of Turnwise, as values and pure functions: no async, clock, randomness, database or log.
 //!
 //! # Life of a job
-//! [`name`], [`json`], [`time`] what may be said at the border → [`job`] what is asked for →
+//! [`name`], [`json`], [`time`] what may be said at the border → [`job`] what is asked for, [`unique`] what only once →
 //! [`scheduler`] who runs it where, asking [`turn`] whose turn it is and [`calendar`] what time it is → [`lifecycle`]
 //! what follows a run, asking [`retry`] how long to wait and saying with [`failure`] what went wrong →
 //! [`retention`] how long its end is kept. [`story`] is what a
@@ -19,6 +19,7 @@ pub mod scheduler;
 pub mod story;
 pub mod terms;
 pub mod time;
+pub mod unique;
 pub mod calendar;
 pub mod settings;
 pub mod turn;
@@ -33,9 +34,10 @@ pub mod why;
 pub use failure::Failure;
 pub use job::{Fence, Job, JobHead, JobId, NewJob, Priority, State, Step};
 pub use json::Json;
-pub use name::{GroupName, Invalid, KeyName, NodeName, QueueName, TaskName};
+pub use name::{GroupName, Invalid, KeyName, NodeName, QueueName, ScopeName, TaskName, UniqueKey};
 pub use node::{Incarnation, Node};
 pub use retention::Retention;
 pub use retry::RetryPolicy;
 pub use terms::Terms;
 pub use time::Timestamp;
+pub use unique::Unique;

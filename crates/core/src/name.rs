@@ -109,6 +109,16 @@ name!(
     "key"
 );
 name!(
+    /// What a job wants to be the only one with.
+    UniqueKey,
+    "unique"
+);
+name!(
+    /// What unique keys of this name are unique within.
+    ScopeName,
+    "unique_scope"
+);
+name!(
     /// The configured name of an executor process.
     NodeName,
     "name"

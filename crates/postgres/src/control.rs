@@ -14,6 +14,7 @@ use crate::{
     rows::{Moment, get, int, sparse},
     settle::{FORGET, read_standing},
     store::{Inner, connection, failed},
+    unique,
 };
 
 pub(crate) async fn control(store: &Inner, interventions: &[Intervention]) -> Result<Vec<Settled>> {
@@ -172,11 +173,12 @@ pub(crate) async fn prune(store: &Inner, seen: Option<&Cursor>, limit: u32) -> R
             }
         };
     }
+    let keys = unique::prune(store, &client, limit).await?;
     let told = match seen {
         Some(cursor) => {
             client.execute(include_str!("../sql/prune_changes.sql"), &[&cursor.0, &limit]).await.map_err(fail)?
         }
         None => 0,
     };
-    Ok(u64::try_from(old).unwrap_or(0) + told)
+    Ok(u64::try_from(old).unwrap_or(0) + told + keys)
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use tokio_postgres::{GenericClient, Row, types::ToSql};
+use tokio_postgres::{GenericClient, Row, ToStatement, types::ToSql};
 use turnwise_core::{KeyName, NewJob};
 use turnwise_store::{Enqueued, Result};
 use uuid::Uuid;
@@ -10,6 +10,7 @@ use uuid::Uuid;
 use crate::{
     rows::{get, policy_text, sparse},
     store::{Inner, connection, failed},
+    unique::{self, CLAIM, REPLACE_ARGS, Statements},
 };
 
 /// The statement behind [`enqueue_in`], for adapters to other drivers. All binds are arrays of the same length, one
@@ -46,6 +47,10 @@ const CHUNK: usize = 10_000;
 /// the reason as its text for a new job of a group that takes no more; as after any error, PostgreSQL then lets a
 /// transaction only roll back, to a savepoint before this call or whole.
 ///
+/// A job whose unique key another holds is not stored, and the reply names that one, or it is
+/// [`StoreError::Duplicate`](turnwise_store::StoreError), as the job says. A key that another open transaction is taking is
+/// waited for, by this connection's `lock_timeout`. Needs a transaction: the key and the job are two statements.
+///
 /// ```no_run
 /// # use turnwise_core::{Json, JobId, NewJob, TaskName};
 /// # async fn example(client: &mut tokio_postgres::Client, id: JobId) -> Result<(), Box<dyn std::error::Error>> {
@@ -60,30 +65,68 @@ const CHUNK: usize = 10_000;
 pub async fn enqueue_in(client: &impl GenericClient, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
     let mut replies = Vec::with_capacity(jobs.len());
     for jobs in jobs.chunks(CHUNK) {
-        let columns = Columns::of(jobs);
-        let rows = client.query(ENQUEUE, &columns.binds()).await.map_err(failed("enqueue"))?;
-        tell(jobs, &rows, &mut replies)?;
+        if jobs.iter().any(|job| job.unique.is_some()) {
+            let statements = Statements { claim: CLAIM, enqueue: ENQUEUE, replace_args: REPLACE_ARGS };
+            unique::enqueue(client, &statements, jobs, &mut replies).await?;
+        } else {
+            store_jobs(client, ENQUEUE, jobs.iter(), &mut replies).await?;
+        }
     }
     Ok(replies)
 }
 
+/// Stores the jobs with one statement, and tells what became of each.
+pub(crate) async fn store_jobs<'a>(
+    client: &impl GenericClient,
+    statement: &(impl ToStatement + ?Sized + Sync + Send),
+    jobs: impl Iterator<Item = &'a NewJob> + Clone,
+    replies: &mut Vec<Enqueued>,
+) -> Result<()> {
+    let columns = Columns::of(jobs.clone());
+    let rows = client.query(statement, &columns.binds()).await.map_err(failed("enqueue"))?;
+    tell(jobs, &rows, replies)
+}
+
 pub(crate) async fn enqueue(store: &Inner, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
+    let replies = match jobs.iter().any(|job| job.unique.is_some()) {
+        false => enqueue_plain(store, jobs).await?,
+        true => enqueue_unique(store, jobs).await?,
+    };
+    store.bell.ring_news();
+    Ok(replies)
+}
+
+async fn enqueue_plain(store: &Inner, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
     let fail = failed("enqueue");
     let mut client = connection(&store.pools.submit).await?;
     let statement = client.prepare_cached(ENQUEUE).await.map_err(fail)?;
     let mut replies = Vec::with_capacity(jobs.len());
     if jobs.len() <= CHUNK {
-        let rows = client.query(&statement, &Columns::of(jobs).binds()).await.map_err(fail)?;
-        tell(jobs, &rows, &mut replies)?;
+        store_jobs(&**client, &statement, jobs.iter(), &mut replies).await?;
     } else {
         let transaction = client.transaction().await.map_err(fail)?;
         for jobs in jobs.chunks(CHUNK) {
-            let rows = transaction.query(&statement, &Columns::of(jobs).binds()).await.map_err(fail)?;
-            tell(jobs, &rows, &mut replies)?;
+            store_jobs(&*transaction, &statement, jobs.iter(), &mut replies).await?;
         }
         transaction.commit().await.map_err(fail)?;
     }
-    store.bell.ring_news();
+    Ok(replies)
+}
+
+/// On connections of their own: one that waits for somebody's open transaction holds up nobody without a key.
+async fn enqueue_unique(store: &Inner, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
+    let fail = failed("enqueue");
+    let mut client = connection(&store.pools.unique).await?;
+    let claim = client.prepare_cached(CLAIM).await.map_err(fail)?;
+    let enqueue = client.prepare_cached(ENQUEUE).await.map_err(fail)?;
+    let replace_args = client.prepare_cached(REPLACE_ARGS).await.map_err(fail)?;
+    let statements = Statements { claim: &claim, enqueue: &enqueue, replace_args: &replace_args };
+    let mut replies = Vec::with_capacity(jobs.len());
+    let transaction = client.transaction().await.map_err(fail)?;
+    for jobs in jobs.chunks(CHUNK) {
+        unique::enqueue(&*transaction, &statements, jobs, &mut replies).await?;
+    }
+    transaction.commit().await.map_err(fail)?;
     Ok(replies)
 }
 
@@ -103,19 +146,20 @@ struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
-    fn of(jobs: &'a [NewJob]) -> Self {
+    fn of(jobs: impl Iterator<Item = &'a NewJob> + Clone) -> Self {
+        let each = || jobs.clone();
         Self {
-            ids: jobs.iter().map(|job| job.id.0).collect(),
-            tasks: jobs.iter().map(|job| job.task.as_str()).collect(),
-            args: jobs.iter().map(|job| job.args.as_str()).collect(),
-            queues: jobs.iter().map(|job| job.queue.as_str()).collect(),
-            groups: jobs.iter().map(|job| job.group.as_str()).collect(),
-            priorities: jobs.iter().map(|job| job.priority.get().into()).collect(),
-            dues: jobs.iter().map(|job| job.due.map(|due| due.to_string())).collect(),
-            retries: jobs.iter().map(|job| policy_text(&job.retry)).collect(),
-            keys: jobs.iter().map(|job| job.key.as_ref().map(KeyName::as_str)).collect(),
-            terms: sparse(jobs.iter().map(|job| job.terms.to_text())),
-            expires: sparse(jobs.iter().map(|job| job.expires.map(|expires| expires.to_string()))),
+            ids: each().map(|job| job.id.0).collect(),
+            tasks: each().map(|job| job.task.as_str()).collect(),
+            args: each().map(|job| job.args.as_str()).collect(),
+            queues: each().map(|job| job.queue.as_str()).collect(),
+            groups: each().map(|job| job.group.as_str()).collect(),
+            priorities: each().map(|job| job.priority.get().into()).collect(),
+            dues: each().map(|job| job.due.map(|due| due.to_string())).collect(),
+            retries: each().map(|job| policy_text(&job.retry)).collect(),
+            keys: each().map(|job| job.key.as_ref().map(KeyName::as_str)).collect(),
+            terms: sparse(each().map(|job| job.terms.to_text())),
+            expires: sparse(each().map(|job| job.expires.map(|expires| expires.to_string()))),
         }
     }
 
@@ -137,12 +181,12 @@ impl<'a> Columns<'a> {
 }
 
 /// An id that is twice in `jobs` is new once.
-fn tell(jobs: &[NewJob], stored: &[Row], replies: &mut Vec<Enqueued>) -> Result<()> {
-    if stored.len() == jobs.len() {
-        replies.extend(jobs.iter().map(|job| Enqueued { id: job.id, new: true }));
+fn tell<'a>(jobs: impl Iterator<Item = &'a NewJob> + Clone, stored: &[Row], replies: &mut Vec<Enqueued>) -> Result<()> {
+    if stored.len() == jobs.clone().count() {
+        replies.extend(jobs.map(|job| Enqueued::itself(job.id, true)));
         return Ok(());
     }
     let mut stored: HashSet<Uuid> = stored.iter().map(|row| get(row, 0)).collect::<Result<_>>()?;
-    replies.extend(jobs.iter().map(|job| Enqueued { id: job.id, new: stored.remove(&job.id.0) }));
+    replies.extend(jobs.map(|job| Enqueued::itself(job.id, stored.remove(&job.id.0))));
     Ok(())
 }

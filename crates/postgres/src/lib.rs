@@ -1,8 +1,8 @@
 //! The PostgreSQL store: many machines share the work.
 //!
 //! [`store`] the verbs, and how they reach the database → [`mod@migrate`] how the schema comes and grows → `rows` between
-//! values and columns → [`enqueue`] also in the caller's own transaction → `nodes` who is there and who dispatches →
-//! `news` the tail → `assign`, `settle`, `control` the three that change jobs → [`closing`]
+//! values and columns → [`enqueue`] also in the caller's own transaction, asking [`unique`] who may come in → `nodes` who is
+//! there and who dispatches → `news` the tail → `assign`, `settle`, `control` the three that change jobs → [`closing`]
 //! transactions for tasks → `read` for people → `story` what jobs tell of
 //! themselves → `memo` settings and charges → `bell` the doorbell.
 //!
@@ -12,6 +12,7 @@ pub mod store;
 pub mod migrate;
 mod rows;
 pub mod enqueue;
+pub mod unique;
 mod nodes;
 mod news;
 mod assign;
@@ -27,3 +28,4 @@ pub use closing::{TaskTransaction, Transactions};
 pub use enqueue::{ENQUEUE, REFUSED, enqueue_in};
 pub use migrate::{Step, migrate, migrate_check, migrate_print};
 pub use store::PostgresStore;
+pub use unique::{CLAIM, DUPLICATE, REPLACE_ARGS};

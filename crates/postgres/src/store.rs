@@ -19,7 +19,7 @@ use turnwise_store::{
     Result, Settle, Settled, Store, StoreError,
 };
 
-use crate::{assign, bell::Listener, control, enqueue, memo, migrate, news, nodes, read, settle, story};
+use crate::{assign, bell::Listener, control, enqueue, memo, migrate, news, nodes, read, settle, story, unique};
 
 /// Jobs in a PostgreSQL database, shared by all who open it. Cheap to clone; clones share connections and bell.
 ///
@@ -35,6 +35,8 @@ pub(crate) struct Inner {
     pub(crate) joined: Arc<Mutex<HashSet<Incarnation>>>,
     /// What this handle last wrote about the dispatcher's sleep, and in which epoch: written again only when it differs.
     pub(crate) asleep: Mutex<Option<(Epoch, bool)>>,
+    /// How far the unique keys have been looked through.
+    pub(crate) keys: unique::Place,
     _listener: Listener,
 }
 
@@ -60,7 +62,15 @@ impl PostgresStore {
         let joined = Arc::default();
         let listener = Listener::start(config.clone(), bell.clone(), Arc::clone(&joined));
         let pools = Pools::new(&config)?;
-        Ok(Self(Arc::new(Inner { pools, options, bell, joined, asleep: Mutex::default(), _listener: listener })))
+        Ok(Self(Arc::new(Inner {
+            pools,
+            options,
+            bell,
+            joined,
+            asleep: Mutex::default(),
+            keys: unique::Place::default(),
+            _listener: listener,
+        })))
     }
 }
 
@@ -163,6 +173,7 @@ impl Inner {
 /// nor a person's long listing an assignment. All are opened when first needed.
 pub(crate) struct Pools {
     pub(crate) submit: Pool,
+    pub(crate) unique: Pool,
     pub(crate) dispatch: Pool,
     pub(crate) node: Pool,
     pub(crate) settle: Pool,
@@ -180,6 +191,7 @@ impl Pools {
         let own = with(&format!("{INDEXES} {PLANS}"));
         Ok(Self {
             submit: pool(&with(INDEXES), 4)?,
+            unique: pool(&with(&format!("{INDEXES} {KEY_LOCKS}")), 4)?,
             // Two: one statement under way and one that waits for a lock.
             dispatch: pool(&with(&format!("{INDEXES} {PLANS} {QUICK_LOCKS}")), 2)?,
             node: pool(&own, 2)?,
@@ -210,6 +222,9 @@ const TIMEOUTS: &str = "-c idle_in_transaction_session_timeout=4s -c statement_t
 
 /// How long an assignment waits for a row that somebody else has locked, before it goes on without that row.
 const QUICK_LOCKS: &str = "-c lock_timeout=50ms";
+
+/// How long a submit waits for an open transaction that is taking its unique key, before it is told to come again.
+const KEY_LOCKS: &str = "-c lock_timeout=2s";
 
 /// Each statement has an index that carries it (its header says which). A plan that was made while a table was empty,
 /// and kept, must not read it whole when it is full.
@@ -333,8 +348,12 @@ fn classify(error: tokio_postgres::Error, what: &'static str) -> StoreError {
             StoreError::broken(what, causes(&error))
         };
     };
-    if let Some(refusal) = error.as_db_error().filter(|_| code.code() == enqueue::REFUSED) {
-        return StoreError::Refused(refusal.message().to_owned());
+    match error.as_db_error() {
+        Some(refusal) if code.code() == enqueue::REFUSED => return StoreError::Refused(refusal.message().to_owned()),
+        Some(refusal) if code.code() == unique::DUPLICATE => {
+            return unique::duplicate(refusal.message(), refusal.detail());
+        }
+        _ => {}
     }
     let text = causes(&error);
     let schema_is_missing = [

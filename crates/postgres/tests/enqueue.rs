@@ -13,7 +13,7 @@ async fn a_rolled_back_transaction_leaves_no_job() {
     let (store, url) = fresh_store().await;
     let mut app = client(&url).await;
     let transaction = app.transaction().await.unwrap();
-    assert_eq!(enqueue_in(&transaction, &[job(1)]).await.unwrap(), [Enqueued { id: id(1), new: true }]);
+    assert_eq!(enqueue_in(&transaction, &[job(1)]).await.unwrap(), [Enqueued::itself(id(1), true)]);
     transaction.rollback().await.unwrap();
     assert_eq!(store.job(id(1)).await.unwrap(), None);
 }
@@ -91,7 +91,7 @@ async fn a_full_group_refuses_the_job_and_a_savepoint_saves_the_rest_of_the_tran
     let mut transaction = app.transaction().await.unwrap();
     transaction.batch_execute("insert into bill values (1)").await.unwrap();
     let savepoint = transaction.savepoint("enqueue").await.unwrap();
-    assert_eq!(enqueue_in(&savepoint, &[job(1)]).await.unwrap(), [Enqueued { id: id(1), new: false }]);
+    assert_eq!(enqueue_in(&savepoint, &[job(1)]).await.unwrap(), [Enqueued::itself(id(1), false)]);
     let other = NewJob { group: GroupName::new("other").unwrap(), ..job(2) };
     let error = enqueue_in(&savepoint, &[other, job(3)]).await.unwrap_err();
     assert!(matches!(&error, StoreError::Refused(text) if text == SENTENCE), "{error}");

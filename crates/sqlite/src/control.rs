@@ -12,7 +12,7 @@ use crate::{
     rows::{self, Told},
     settle::{Run, Standing, ended, tell, write},
     store::Failure,
-    story,
+    story, unique,
 };
 
 type Result<T> = std::result::Result<T, Failure>;
@@ -88,6 +88,7 @@ fn redrive(conn: &Connection, intervention: &Intervention) -> Result<Standing> {
 
 pub(crate) fn prune(
     conn: &Connection,
+    keys: &unique::Place,
     seen: Option<&Cursor>,
     limit: u32,
     kept: Retention,
@@ -97,6 +98,7 @@ pub(crate) fn prune(
     for end in End::ALL {
         pruned += prune_history(conn, end, kept.edge(end, now), (limit as usize).saturating_sub(pruned))?;
     }
+    pruned += unique::prune(conn, keys, limit, now)?;
     if let Some(cursor) = seen {
         let mut changes = conn.prepare_cached(include_str!("../sql/prune_changes.sql"))?;
         pruned += changes.execute(params![Seen::read(cursor)?.change, limit])?;

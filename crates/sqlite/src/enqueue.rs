@@ -1,12 +1,13 @@
 //! Enqueue: new jobs, in a transaction of the store's or of the caller's own.
 
 use rusqlite::{Connection, params};
-use turnwise_core::{KeyName, NewJob, Timestamp};
-use turnwise_store::{Enqueued, Result, StoreError, memory::Clock};
+use turnwise_core::{KeyName, NewJob, Timestamp, unique::OnDuplicate};
+use turnwise_store::{Duplicate, Enqueued, Result, StoreError, memory::Clock};
 
 use crate::{
     memo,
     store::{Failure, explain},
+    unique::{self, Entry},
 };
 
 /// Stores `jobs` in the caller's own transaction, on the caller's own connection to the store's file (a
@@ -14,7 +15,8 @@ use crate::{
 ///
 /// All of them or none are stored, also when the caller goes on with the transaction after an error. An id that is
 /// already there is left alone and told as such. A new job of a group that takes no more is [`StoreError::Refused`],
-/// with the reason as its text. Begin the transaction with `begin immediate`: one that reads first and
+/// with the reason as its text. A job whose unique key another holds is not stored, and the reply names that one, or it is
+/// [`StoreError::Duplicate`], as the job says. Begin the transaction with `begin immediate`: one that reads first and
 /// writes later fails with [`StoreError::Transient`] if somebody else has written in between.
 ///
 /// ```
@@ -71,8 +73,21 @@ pub(crate) fn enqueue(
     let mut insert = conn.prepare_cached(include_str!("../sql/enqueue.sql"))?;
     // Asked once a call: as long as no group is full, a job costs no look of its own.
     let any_full = memo::any_full(conn)?;
+    let entries = unique::claim(conn, jobs, now)?;
     let mut enqueued = Vec::with_capacity(jobs.len());
-    for job in jobs {
+    for (at, job) in jobs.iter().enumerate() {
+        match entries.get(at) {
+            None | Some(Entry::In) => {}
+            Some(Entry::Known) => {
+                enqueued.push(Enqueued::itself(job.id, false));
+                continue;
+            }
+            // Who stands for it may only just be coming in.
+            Some(Entry::HeldBy(holder)) => {
+                enqueued.push(Enqueued::held_by(*holder, Duplicate::Kept));
+                continue;
+            }
+        }
         let rows = insert.execute(params![
             job.id.0.as_bytes(),
             job.task.as_str(),
@@ -90,7 +105,11 @@ pub(crate) fn enqueue(
         if any_full && rows == 1 {
             memo::refuse_if_full(conn, &job.group)?;
         }
-        enqueued.push(Enqueued { id: job.id, new: rows == 1 });
+        enqueued.push(Enqueued::itself(job.id, rows == 1));
+    }
+    for (job, reply) in jobs.iter().zip(&mut enqueued).filter(|(_, reply)| reply.duplicate.is_some()) {
+        let policy = job.unique.as_ref().map_or(OnDuplicate::Keep, |unique| unique.on_duplicate);
+        *reply = unique::stand_in(conn, reply.id, policy, &job.args)?;
     }
     Ok(enqueued)
 }

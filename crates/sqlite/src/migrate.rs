@@ -19,13 +19,14 @@ pub struct Step {
     pub sql: &'static str,
 }
 
-const STEPS: [Step; 6] = [
+const STEPS: [Step; 7] = [
     Step { version: 1, name: "tables", sql: include_str!("../migrations/0001_tables.sql") },
     Step { version: 2, name: "memos", sql: include_str!("../migrations/0002_memos.sql") },
     Step { version: 3, name: "failures", sql: include_str!("../migrations/0003_failures.sql") },
     Step { version: 4, name: "stories", sql: include_str!("../migrations/0004_stories.sql") },
     Step { version: 5, name: "retention", sql: include_str!("../migrations/0005_retention.sql") },
     Step { version: 6, name: "limited", sql: include_str!("../migrations/0006_limited.sql") },
+    Step { version: 7, name: "unique", sql: include_str!("../migrations/0007_unique.sql") },
 ];
 
 /// All steps this version knows.

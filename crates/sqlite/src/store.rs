@@ -20,7 +20,7 @@ use crate::{
     bell::{Ring, Watcher},
     control, enqueue, memo, migrate, news, nodes,
     read::{self, Reader},
-    settle, story,
+    settle, story, unique,
     writer::Writer,
 };
 
@@ -52,6 +52,7 @@ struct Inner {
     bell: Bell,
     clock: Clock,
     options: Options,
+    keys: Arc<unique::Place>,
 }
 
 /// Two, so that a person's long listing does not hold the dispatcher up.
@@ -109,7 +110,8 @@ impl SqliteStore {
             (Some(readers), Some(Watcher::start(location.open(Purpose::Read)?, bell.clone())?))
         };
         let writer = Writer::start(conn, bell.clone(), clock.clone())?;
-        Ok(Self { inner: Arc::new(Inner { writer, readers, _watcher: watcher, bell, clock, options }) })
+        let keys = Arc::default();
+        Ok(Self { inner: Arc::new(Inner { writer, readers, _watcher: watcher, bell, clock, options, keys }) })
     }
 
     /// As the function [`enqueue_in`](crate::enqueue_in), by this store's clock.
@@ -210,7 +212,8 @@ impl Store for SqliteStore {
 
     async fn prune(&self, seen: Option<Cursor>, limit: u32) -> Result<u64> {
         let retention = self.inner.options.retention;
-        self.write(Ring::NONE, move |conn, now| control::prune(conn, seen.as_ref(), limit, retention, now)).await
+        let keys = Arc::clone(&self.inner.keys);
+        self.write(Ring::NONE, move |conn, now| control::prune(conn, &keys, seen.as_ref(), limit, retention, now)).await
     }
 
     async fn job(&self, id: JobId) -> Result<Option<Job>> {

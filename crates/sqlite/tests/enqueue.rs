@@ -37,7 +37,7 @@ async fn a_committed_transaction_brings_its_jobs_along() {
     let order = scene.conn.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
     order.execute("insert into purchase values ('tea')", ()).unwrap();
     let enqueued = enqueue_in(&order, &[job(1), job(2)]).unwrap();
-    assert_eq!(enqueued, [Enqueued { id: job(1).id, new: true }, Enqueued { id: job(2).id, new: true }]);
+    assert_eq!(enqueued, [Enqueued::itself(job(1).id, true), Enqueued::itself(job(2).id, true)]);
     assert_eq!(scene.store.job(job(1).id).await.unwrap(), None, "not before the commit");
     order.commit().unwrap();
     assert_eq!(scene.store.job(job(1).id).await.unwrap().unwrap().state, State::Waiting);
@@ -103,7 +103,7 @@ async fn a_full_group_refuses_the_job_and_leaves_the_callers_transaction_usable(
     scene.store.remember(None, vec![full]).await.unwrap();
     let order = scene.conn.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
     order.execute("insert into purchase values ('tea')", ()).unwrap();
-    assert_eq!(enqueue_in(&order, &[job(1)]).unwrap(), [Enqueued { id: job(1).id, new: false }]);
+    assert_eq!(enqueue_in(&order, &[job(1)]).unwrap(), [Enqueued::itself(job(1).id, false)]);
     let other = NewJob { group: GroupName::new("other").unwrap(), ..job(2) };
     let error = enqueue_in(&order, &[other, job(3)]).unwrap_err();
     assert!(matches!(&error, StoreError::Refused(text) if text == sentence), "{error}");

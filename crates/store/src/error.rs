@@ -1,5 +1,7 @@
 //! A store error says what the caller should do next; the driver's own error is its source.
 
+use turnwise_core::JobId;
+
 type Source = Box<dyn std::error::Error + Send + Sync>;
 
 #[derive(Debug, thiserror::Error)]
@@ -15,6 +17,10 @@ pub enum StoreError {
     /// A person has to change something: the password, the version, the disk. Repeating alone will not help.
     #[error("{0}")]
     Refused(String),
+
+    /// The unique key of a job is held by another, and its submitter said to reject it then. Nothing of the call is stored.
+    #[error("{text}")]
+    Duplicate { holder: JobId, text: String },
 
     /// A broken promise of the program or of the database's content; the text is for a bug report.
     #[error("{what}: {source}")]

@@ -3,6 +3,8 @@
 //! One lock, one struct, no cleverness. Where a driver and this file disagree, the driver is wrong, or the promise in
 //! [`crate::store`] is.
 
+mod unique;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard},
@@ -16,6 +18,7 @@ use turnwise_core::{
     job::{AssignedJob, Counts},
     lifecycle::{End, Target},
     story::{Attempt, MAX_ATTEMPTS, Story},
+    unique::{Holding, OnDuplicate},
 };
 
 use crate::{Bell, StoreError, store::*};
@@ -74,6 +77,8 @@ struct Data {
     changes: BTreeMap<i64, ChangeRow>,
     /// Of jobs, finished or not, that have something to tell.
     stories: BTreeMap<JobId, Story>,
+    /// Who holds which unique key.
+    keys: BTreeMap<unique::KeyAt, Holding>,
     /// Value and version.
     memos: BTreeMap<(MemoKind, String), (String, i64)>,
     next_seq: i64,
@@ -180,8 +185,27 @@ impl Store for MemoryStore {
         let now = self.clock.now();
         let replies = {
             let mut data = self.data();
-            data.check_room(&jobs)?;
-            jobs.into_iter().map(|job| data.insert(job, now)).collect()
+            let (entries, taken) = data.claim_keys(&jobs, now)?;
+            data.check_room(jobs.iter().zip(&entries))?;
+            data.keys.extend(taken);
+            // All that come in first: one of them may stand for another.
+            let mut replies = Vec::with_capacity(jobs.len());
+            let mut held = Vec::new();
+            for (at, (job, entry)) in jobs.into_iter().zip(entries).enumerate() {
+                replies.push(match entry {
+                    unique::Entry::In => data.insert(job, now),
+                    unique::Entry::Known => Enqueued::itself(job.id, false),
+                    unique::Entry::HeldBy(holder) => {
+                        let policy = job.unique.map_or(OnDuplicate::Keep, |unique| unique.on_duplicate);
+                        held.push((at, holder, policy, job.args));
+                        Enqueued::itself(holder, false)
+                    }
+                });
+            }
+            for (at, holder, policy, args) in held {
+                replies[at] = data.stand_in(holder, policy, args);
+            }
+            replies
         };
         self.bell.ring_news();
         Ok(replies)
@@ -488,7 +512,8 @@ impl Store for MemoryStore {
             data.stories.remove(id);
         }
         told.iter().for_each(|seq| drop(data.changes.remove(seq)));
-        Ok((ended.len() + told.len()) as u64)
+        let keys = data.prune_keys(limit, self.clock.now());
+        Ok((ended.len() + told.len() + keys) as u64)
     }
 
     async fn job(&self, id: JobId) -> Result<Option<Job>> {
@@ -593,10 +618,10 @@ impl Store for MemoryStore {
 
 impl Data {
     /// Whether all that is new among `jobs` may come in.
-    fn check_room(&self, jobs: &[NewJob]) -> Result<()> {
+    fn check_room<'a>(&self, jobs: impl Iterator<Item = (&'a NewJob, &'a unique::Entry)>) -> Result<()> {
         let mut ids = BTreeSet::new();
-        for job in jobs {
-            let known = !ids.insert(job.id) || self.jobs.contains_key(&job.id) || self.history.contains_key(&job.id);
+        for (job, _) in jobs.filter(|(_, entry)| matches!(entry, unique::Entry::In)) {
+            let known = !ids.insert(job.id) || self.is_known(job.id);
             let full = self.memos.get(&(MemoKind::Full, job.group.to_string()));
             if let (false, Some((sentence, _))) = (known, full) {
                 return Err(StoreError::Refused(sentence.clone()));
@@ -606,8 +631,8 @@ impl Data {
     }
 
     fn insert(&mut self, job: NewJob, now: Timestamp) -> Enqueued {
-        if self.jobs.contains_key(&job.id) || self.history.contains_key(&job.id) {
-            return Enqueued { id: job.id, new: false };
+        if self.is_known(job.id) {
+            return Enqueued::itself(job.id, false);
         }
         let row = Row {
             seq: self.next_seq,
@@ -638,7 +663,7 @@ impl Data {
         };
         self.next_seq += 1;
         self.jobs.insert(job.id, row);
-        Enqueued { id: job.id, new: true }
+        Enqueued::itself(job.id, true)
     }
 
     fn check_leading(&self, holder: Incarnation, epoch: Epoch) -> Result<()> {

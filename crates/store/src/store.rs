@@ -41,6 +41,11 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     ///
     /// A new job whose group has a [`MemoKind::Full`] memo refuses the whole call: [`StoreError::Refused`] with the
     /// memo's value as its text. A job that is already there is never a reason to refuse.
+    ///
+    /// A job with a [unique key](turnwise_core::Unique) that another holds is not stored; the reply names the holder, and
+    /// with [`OnDuplicate::Reject`](turnwise_core::unique::OnDuplicate) the whole call is [`StoreError::Duplicate`]. Of any
+    /// number of submitters of one key at once, one gets it; who meets an open transaction waits for its end, and with
+    /// [`StoreError::Transient`] not for ever.
     async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>>;
 
     /// Makes a node known. The same name alive in another incarnation is answered with [`Joined::Taken`]; nothing changes.
@@ -94,8 +99,8 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     async fn control(&self, interventions: Vec<Intervention>) -> Result<Vec<Settled>>;
 
     /// Deletes what nobody needs any more, at most `limit` rows of each kind: history that ended before the
-    /// [edge](Retention::edge) of its retention, changes the dispatcher has seen; with each job what it told. Tells how
-    /// many rows went; `limit` or more means that there may be more.
+    /// [edge](Retention::edge) of its retention, changes the dispatcher has seen, unique keys nobody can hold any more; with
+    /// each job what it told. Tells how many rows went; `limit` or more means that there may be more.
     async fn prune(&self, seen: Option<Cursor>, limit: u32) -> Result<u64>;
 
     /// One job, finished or not.
@@ -127,11 +132,38 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     fn bell(&self) -> Bell;
 }
 
+/// What became of a submitted job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Enqueued {
+    /// The job that stands for it: itself, or the one that holds its unique key.
     pub id: JobId,
-    /// `false`: it was there already.
+    /// `false`: it was there already, or another one stands for it.
     pub new: bool,
+    /// Set when another one stands for it.
+    pub duplicate: Option<Duplicate>,
+}
+
+impl Enqueued {
+    /// The job itself, now or since an earlier call.
+    pub fn itself(id: JobId, new: bool) -> Self {
+        Self { id, new, duplicate: None }
+    }
+
+    /// Another one stands for it.
+    pub fn held_by(id: JobId, duplicate: Duplicate) -> Self {
+        Self { id, new: false, duplicate: Some(duplicate) }
+    }
+}
+
+/// How the job that holds the key stands for one that was submitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Duplicate {
+    /// As it is.
+    Kept,
+    /// With the arguments of the one that was submitted.
+    Replaced,
+    /// As it is, though its arguments were to be replaced: it had begun, or is in a node's hands.
+    TooLate,
 }
 
 /// Which term of dispatching; only grows, and belongs to one [`Lineage`].

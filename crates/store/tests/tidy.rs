@@ -2,8 +2,9 @@
 
 const TRAIT: &str = include_str!("../src/store.rs");
 const SUITE: &str = include_str!("../src/conformance/mod.rs");
-const PROMISES: [(&str, &str); 15] = [
+const PROMISES: &[(&str, &str)] = &[
     ("enqueue", include_str!("../src/conformance/enqueue.rs")),
+    ("unique", include_str!("../src/conformance/unique.rs")),
     ("nodes", include_str!("../src/conformance/nodes.rs")),
     ("news", include_str!("../src/conformance/news.rs")),
     ("assign", include_str!("../src/conformance/assign.rs")),

@@ -13,7 +13,9 @@ use turnwise_executor::{
 };
 use turnwise_postgres::{PostgresStore, Transactions};
 use turnwise_sqlite::SqliteStore;
-use turnwise_store::{AskStory, Filter, Fleet, Intervention, MemoryStore, Options, Settled, Store, StoreError};
+use turnwise_store::{
+    AskStory, Enqueued, Filter, Fleet, Intervention, MemoryStore, Options, Settled, Store, StoreError,
+};
 
 use crate::{
     JobRequest,
@@ -114,7 +116,8 @@ impl Turnwise {
     /// Submits a job in a transaction of its own and returns its id once it is durable.
     ///
     /// Repeated after a lost reply, so a submit that is answered was stored exactly once. A group that takes no more jobs
-    /// answers with [`StoreError::Refused`], whose text says why; nothing is stored then.
+    /// answers with [`StoreError::Refused`], whose text says why; nothing is stored then. Where another job holds its
+    /// [unique key](JobRequest::unique), the id is that one's; [`Turnwise::enqueue`] tells the two apart.
     pub async fn submit(&self, request: JobRequest) -> Result<JobId, Error> {
         let ids = self.submit_all([request]).await?;
         Ok(ids[0])
@@ -122,29 +125,32 @@ impl Turnwise {
 
     /// Submits all of the jobs or none, in this order.
     pub async fn submit_all(&self, requests: impl IntoIterator<Item = JobRequest>) -> Result<Vec<JobId>, Error> {
+        Ok(self.enqueue(requests).await?.into_iter().map(|enqueued| enqueued.id).collect())
+    }
+
+    /// As [`Turnwise::submit_all`], and tells of each job whether it was stored or which one stands for it.
+    pub async fn enqueue(&self, requests: impl IntoIterator<Item = JobRequest>) -> Result<Vec<Enqueued>, Error> {
         let requests: Vec<_> = requests.into_iter().collect();
         let now = match requests.iter().any(JobRequest::is_relative) {
             true => self.now().await?,
             false => Timestamp::MIN,
         };
         let jobs = requests.into_iter().map(|request| request.into_job(now)).collect::<Result<Vec<_>, _>>()?;
-        self.enqueue(jobs).await
+        self.store_jobs(jobs).await
     }
 
-    async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<JobId>, Error> {
+    async fn store_jobs(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, Error> {
         let store = self.store();
-        let ids: Vec<_> = jobs.iter().map(|job| job.id).collect();
         let mut wait = SUBMIT_WAIT;
         for _ in 1..SUBMIT_AGAIN {
             match store.enqueue(jobs.clone()).await {
-                Ok(_) => return Ok(ids),
+                Ok(enqueued) => return Ok(enqueued),
                 Err(error) if error.is_transient() => tokio::time::sleep(wait).await,
                 Err(error) => return Err(error.into()),
             }
             wait *= 2;
         }
-        store.enqueue(jobs).await?;
-        Ok(ids)
+        Ok(store.enqueue(jobs).await?)
     }
 
     /// The database's time.

@@ -39,6 +39,7 @@ pub use transactional::{SqliteTx, Tx};
 pub use turnwise_core::{
     self as core, GroupName, Job, JobId, Json, KeyName, NewJob, Node, NodeName, Priority, QueueName, RetryPolicy,
     TaskName, Timestamp,
+    unique::{OnDuplicate, Scope},
 };
 pub use turnwise_executor::{
     self as executor, Config, Ctx, Event, EventKind, Executor, JobLog, Next, Outcome, Registry, State, Task, TaskError,
@@ -46,4 +47,4 @@ pub use turnwise_executor::{
 pub use turnwise_macros::task;
 pub use turnwise_postgres as postgres;
 pub use turnwise_sqlite as sqlite;
-pub use turnwise_store::{self as store, Filter, StoreError};
+pub use turnwise_store::{self as store, Duplicate, Enqueued, Filter, StoreError};

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use turnwise_core::{
     GroupName, Invalid, JobId, Json, KeyName, NewJob, Priority, QueueName, RetryPolicy, Step, TaskName, Timestamp,
+    Unique, UniqueKey,
+    unique::{Hold, OnDuplicate, Scope, key_of},
 };
 use turnwise_executor::{Next, Task, task::AnyTask};
 
@@ -18,6 +20,39 @@ pub struct JobRequest {
     begin_within: Option<Duration>,
     /// Whether the retry policy was chosen, by its task or by hand.
     retry_is_set: bool,
+    unique: UniqueWish,
+}
+
+/// What was said about uniqueness, in whatever order.
+#[derive(Debug, Clone, Default)]
+struct UniqueWish {
+    key: Option<WishedKey>,
+    scope: Option<Scope>,
+    hold: Option<Hold>,
+    on_duplicate: Option<OnDuplicate>,
+}
+
+#[derive(Debug, Clone)]
+enum WishedKey {
+    Given(UniqueKey),
+    ByArgs,
+}
+
+impl UniqueWish {
+    fn of(self, job: &NewJob) -> Result<Option<Box<Unique>>, Invalid> {
+        let key = match self.key {
+            Some(WishedKey::Given(key)) => key,
+            Some(WishedKey::ByArgs) => key_of(&job.task, &job.args),
+            None if self.scope.is_none() && self.hold.is_none() && self.on_duplicate.is_none() => return Ok(None),
+            None => return Err(Invalid::new("unique", "is missing: what else is said of it needs a key")),
+        };
+        Ok(Some(Box::new(Unique {
+            key,
+            scope: self.scope.unwrap_or_default(),
+            hold: self.hold.unwrap_or_default().check()?,
+            on_duplicate: self.on_duplicate.unwrap_or_default(),
+        })))
+    }
 }
 
 impl JobRequest {
@@ -44,7 +79,7 @@ impl JobRequest {
 
     fn made(parts: Result<(TaskName, Json), Invalid>) -> Self {
         let job = parts.map(|(task, args)| NewJob::new(id::next(), task, args));
-        Self { job, delay: None, begin_within: None, retry_is_set: false }
+        Self { job, delay: None, begin_within: None, retry_is_set: false, unique: UniqueWish::default() }
     }
 
     fn set<T>(mut self, value: Result<T, Invalid>, put: impl FnOnce(&mut NewJob, T)) -> Self {
@@ -132,6 +167,59 @@ impl JobRequest {
         self
     }
 
+    /// At most one job with this key at a time: while another one holds it, that one stands for this. By default a key is held
+    /// within the task, until the job has ended, and a duplicate is no error; [`Turnwise::submit`](crate::Turnwise::submit)
+    /// then tells the id of the other.
+    ///
+    /// ```
+    /// # use turnwise::{JobRequest, Turnwise};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), turnwise::Error> {
+    /// # let turnwise = Turnwise::open("memory:").await?;
+    /// let sync = || JobRequest::new("sync", &7).unique("account-7");
+    /// let first = turnwise.submit(sync()).await?;
+    /// assert_eq!(turnwise.submit(sync()).await?, first);
+    /// # Ok(()) }
+    /// ```
+    pub fn unique(mut self, key: impl AsRef<str>) -> Self {
+        match UniqueKey::new(key) {
+            Ok(key) => self.unique.key = Some(WishedKey::Given(key)),
+            Err(invalid) => return self.set(Err(invalid), |_, ()| ()),
+        }
+        self
+    }
+
+    /// As [`JobRequest::unique`], with a key made from the task and its arguments: the order of an object's members and white
+    /// space do not count, the digits of numbers do.
+    pub fn unique_by_args(mut self) -> Self {
+        self.unique.key = Some(WishedKey::ByArgs);
+        self
+    }
+
+    /// What the key is unique within. Default: the task.
+    pub fn unique_within(mut self, scope: Scope) -> Self {
+        self.unique.scope = Some(scope);
+        self
+    }
+
+    /// Holds the key for this long from the submit, whether the job has ended or not.
+    pub fn unique_for(mut self, period: Duration) -> Self {
+        self.unique.hold = Some(Hold::For(period));
+        self
+    }
+
+    /// Holds the key until the job has ended, and for at least this long from the submit.
+    pub fn unique_at_least(mut self, period: Duration) -> Self {
+        self.unique.hold = Some(Hold::AtLeast(period));
+        self
+    }
+
+    /// What becomes of this job if another one holds its key. Default: the other one is kept and stands for it.
+    pub fn on_duplicate(mut self, policy: OnDuplicate) -> Self {
+        self.unique.on_duplicate = Some(policy);
+        self
+    }
+
     /// Chosen by the caller, so that a submit that is repeated after a restart is recognised too.
     pub fn id(self, id: JobId) -> Self {
         self.set(Ok(id), |job, id| job.id = id)
@@ -151,6 +239,7 @@ impl JobRequest {
         if let Some(span) = self.begin_within {
             job.expires = Some(now.plus(span));
         }
+        job.unique = self.unique.of(&job)?;
         Ok(job)
     }
 }

@@ -180,8 +180,8 @@ impl AtEnd<'_> {
     /// Submits a job that exists exactly if the end is committed.
     pub fn submit(&self, request: JobRequest) -> Result<JobId, Error> {
         let job = request.into_job(self.now)?;
-        turnwise_sqlite::enqueue_in(self.conn, std::slice::from_ref(&job))?;
-        Ok(job.id)
+        let enqueued = turnwise_sqlite::enqueue_in(self.conn, std::slice::from_ref(&job))?;
+        Ok(enqueued[0].id)
     }
 }
 

@@ -4,6 +4,8 @@
 //! Passed in: the caller's, and only then. From any other language: `select turnwise.enqueue(…)` on PostgreSQL.
 
 use turnwise_core::{JobId, Timestamp};
+#[cfg(feature = "sqlx")]
+use turnwise_core::{NewJob, Unique, unique::OnDuplicate};
 use turnwise_store::{StoreError, memory::Clock};
 
 use crate::{Error, JobRequest};
@@ -12,7 +14,8 @@ use crate::{Error, JobRequest};
 const NOW: &str = "select (extract(epoch from turnwise.now()) * 1000000)::bigint";
 
 impl JobRequest {
-    /// Enqueues through a tokio-postgres transaction.
+    /// Enqueues through a tokio-postgres transaction. Where another job holds its unique key, the id is that one's; so it is
+    /// with the other two.
     pub async fn enqueue_in_postgres(self, transaction: &impl tokio_postgres::GenericClient) -> Result<JobId, Error> {
         let now = match self.is_relative() {
             true => {
@@ -22,8 +25,8 @@ impl JobRequest {
             false => Timestamp::MIN,
         };
         let job = self.into_job(now)?;
-        turnwise_postgres::enqueue_in(transaction, std::slice::from_ref(&job)).await?;
-        Ok(job.id)
+        let enqueued = turnwise_postgres::enqueue_in(transaction, std::slice::from_ref(&job)).await?;
+        Ok(enqueued[0].id)
     }
 
     /// Enqueues through an sqlx transaction on PostgreSQL: `request.enqueue_in_sqlx(&mut *tx)`.
@@ -34,6 +37,11 @@ impl JobRequest {
             false => Timestamp::MIN,
         };
         let job = self.into_job(now)?;
+        if let Some(unique) = &job.unique
+            && let Some(holder) = claim_in_sqlx(&mut *transaction, &job, unique).await?
+        {
+            return Ok(holder);
+        }
         sqlx::query(turnwise_postgres::ENQUEUE)
             .bind(vec![job.id.0])
             .bind(vec![job.task.as_str()])
@@ -55,17 +63,52 @@ impl JobRequest {
     /// Enqueues through a rusqlite transaction on the caller's own connection to the same file.
     pub fn enqueue_in_sqlite(self, transaction: &turnwise_sqlite::rusqlite::Connection) -> Result<JobId, Error> {
         let job = self.into_job(Clock::system().now())?;
-        turnwise_sqlite::enqueue_in(transaction, std::slice::from_ref(&job))?;
-        Ok(job.id)
+        let enqueued = turnwise_sqlite::enqueue_in(transaction, std::slice::from_ref(&job))?;
+        Ok(enqueued[0].id)
     }
+}
+
+/// Takes the job's unique key, or tells the job that stands for it after doing what it asked for.
+#[cfg(feature = "sqlx")]
+async fn claim_in_sqlx(
+    transaction: &mut sqlx::PgConnection,
+    job: &NewJob,
+    unique: &Unique,
+) -> Result<Option<JobId>, StoreError> {
+    use sqlx::Row;
+    let period = unique.hold.period().map(|period| i64::try_from(period.as_micros()).unwrap_or(i64::MAX));
+    let row = sqlx::query(turnwise_postgres::CLAIM)
+        .bind(vec![job.id.0])
+        .bind(vec![unique.scope.of(job)])
+        .bind(vec![unique.key.as_str()])
+        .bind(vec![unique.hold.until_ended()])
+        .bind(vec![period])
+        .bind(vec![i16::from(unique.on_duplicate == OnDuplicate::Reject)])
+        .fetch_one(&mut *transaction)
+        .await
+        .map_err(refused_or_lost)?;
+    let holder = JobId(row.try_get("holder").map_err(lost)?);
+    match row.try_get::<i16, _>("outcome").map_err(lost)? {
+        0 => return Ok(None),
+        2 if unique.on_duplicate == OnDuplicate::ReplaceArgs => {
+            let replace = sqlx::query(turnwise_postgres::REPLACE_ARGS);
+            let replace = replace.bind(vec![holder.0]).bind(vec![job.args.as_str()]);
+            replace.execute(transaction).await.map_err(lost)?;
+        }
+        _ => {}
+    }
+    Ok(Some(holder))
 }
 
 /// A refusal is the database's sentence, to the letter.
 #[cfg(feature = "sqlx")]
 fn refused_or_lost(error: sqlx::Error) -> StoreError {
-    match error.as_database_error() {
-        Some(refusal) if refusal.code().as_deref() == Some(turnwise_postgres::REFUSED) => {
-            StoreError::Refused(refusal.message().to_owned())
+    let Some(refusal) = error.as_database_error() else { return lost(error) };
+    match refusal.code().as_deref() {
+        Some(turnwise_postgres::REFUSED) => StoreError::Refused(refusal.message().to_owned()),
+        Some(turnwise_postgres::DUPLICATE) => {
+            let detail = refusal.try_downcast_ref::<sqlx::postgres::PgDatabaseError>().and_then(|error| error.detail());
+            turnwise_postgres::unique::duplicate(refusal.message(), detail)
         }
         _ => lost(error),
     }

@@ -99,6 +99,76 @@ async fn in_an_sqlx_transaction() {
     assert_eq!((job.args.as_str(), key(&job)), (r#"{"to": 1.50}"#, Some("db")));
 }
 
+/// A key is one key, however one submits: who comes second is told the first, or refused.
+#[tokio::test]
+async fn a_unique_key_is_held_however_one_submits() {
+    use sqlx::Connection;
+    use turnwise::OnDuplicate;
+    let unique = |to: u32| JobRequest::new("mail", &to).unique("k");
+    let replace = |to: u32| unique(to).on_duplicate(OnDuplicate::ReplaceArgs);
+    let reject = |to: u32| unique(to).on_duplicate(OnDuplicate::Reject);
+    let assert_duplicate = |reply: Result<turnwise::JobId, Error>, first| match reply {
+        Err(Error::Store(StoreError::Duplicate { holder, .. })) => assert_eq!(holder, first),
+        other => panic!("{other:?}"),
+    };
+    let (url, turnwise) = postgres().await;
+    let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let mut sqlx = sqlx::PgConnection::connect(&url).await.unwrap();
+    let mut tx = sqlx.begin().await.unwrap();
+    unique(0).enqueue_in_sqlx(&mut tx).await.unwrap();
+    tx.rollback().await.unwrap();
+    let mut tx = sqlx.begin().await.unwrap();
+    let first = unique(1).enqueue_in_sqlx(&mut tx).await.unwrap();
+    assert_eq!(unique(2).enqueue_in_sqlx(&mut tx).await.unwrap(), first);
+    tx.commit().await.unwrap();
+    assert_eq!(unique(3).enqueue_in_postgres(&client).await.unwrap(), first);
+    assert_eq!(turnwise.submit(unique(4)).await.unwrap(), first);
+    assert_eq!(replace(5).enqueue_in_sqlx(&mut sqlx).await.unwrap(), first);
+    assert_eq!(turnwise.job(first).await.unwrap().args.as_str(), "5");
+    assert_eq!(replace(6).enqueue_in_postgres(&client).await.unwrap(), first);
+    assert_eq!(turnwise.job(first).await.unwrap().args.as_str(), "6");
+    assert_duplicate(reject(7).enqueue_in_sqlx(&mut sqlx).await, first);
+    assert_duplicate(reject(7).enqueue_in_postgres(&client).await, first);
+    assert_duplicate(turnwise.submit(reject(7)).await, first);
+    assert_eq!(turnwise.jobs(Filter::default()).await.unwrap().len(), 1);
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("jobs.db");
+    let turnwise = Turnwise::open(&format!("sqlite:{}", path.display())).await.unwrap();
+    let mut connection = turnwise::sqlite::rusqlite::Connection::open(&path).unwrap();
+    let tx = connection.transaction().unwrap();
+    unique(0).enqueue_in_sqlite(&tx).unwrap();
+    tx.rollback().unwrap();
+    let first = turnwise.submit(unique(1)).await.unwrap();
+    let tx = connection.transaction().unwrap();
+    assert_eq!(replace(2).enqueue_in_sqlite(&tx).unwrap(), first);
+    assert_duplicate(reject(3).enqueue_in_sqlite(&tx), first);
+    tx.commit().unwrap();
+    assert_eq!(turnwise.job(first).await.unwrap().args.as_str(), "2");
+    assert_eq!(turnwise.jobs(Filter::default()).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn what_is_said_of_uniqueness_needs_a_key() {
+    let turnwise = Turnwise::open("memory:").await.unwrap();
+    let minute = std::time::Duration::from_secs(60);
+    let mail = || JobRequest::from_json("mail", r#"{"a": 1, "b": 2}"#);
+    for (request, told) in [
+        (mail().unique_for(minute), "unique: is missing"),
+        (mail().unique(""), "unique: must not be empty"),
+        (mail().unique("k").unique_for(std::time::Duration::ZERO), "unique_for: must be longer than nothing"),
+    ] {
+        let error = turnwise.submit(request).await.unwrap_err().to_string();
+        assert!(error.starts_with(told), "{error}");
+    }
+    let first = turnwise.enqueue([mail().unique_by_args().unique_for(minute)]).await.unwrap()[0];
+    assert!(first.new && first.duplicate.is_none());
+    let same = JobRequest::from_json("mail", r#"{ "b":2,"a":1 }"#).unique_by_args();
+    let second = turnwise.enqueue([same]).await.unwrap()[0];
+    assert_eq!((second.id, second.new, second.duplicate), (first.id, false, Some(turnwise::Duplicate::Kept)));
+}
+
 #[tokio::test]
 async fn in_a_rusqlite_transaction() {
     let folder = tempfile::tempdir().unwrap();

@@ -104,7 +104,7 @@ pub async fn replies_are_in_the_order_of_the_jobs(h: &impl Harness) {
     scene.enqueue([4, 2]).await;
     let replies = scene.store.enqueue([5, 4, 3, 2, 1].map(job).to_vec()).await.expect("enqueue");
     let expected =
-        [(5, true), (4, false), (3, true), (2, false), (1, true)].map(|(n, new)| Enqueued { id: id(n), new });
+        [(5, true), (4, false), (3, true), (2, false), (1, true)].map(|(n, new)| Enqueued::itself(id(n), new));
     assert_eq!(replies, expected);
 }
 
@@ -127,7 +127,7 @@ pub async fn a_repeated_job_leaves_the_first_as_it_is(h: &impl Harness) {
     let before = scene.job(1).await;
     h.advance(SECOND).await;
     let other = NewJob { args: json("[]"), priority: Priority::LOW, ..job(1) };
-    assert_eq!(scene.store.enqueue(vec![other]).await.expect("enqueue"), [Enqueued { id: id(1), new: false }]);
+    assert_eq!(scene.store.enqueue(vec![other]).await.expect("enqueue"), [Enqueued::itself(id(1), false)]);
     assert_eq!(scene.job(1).await, before);
 }
 

@@ -22,6 +22,7 @@ mod scene;
 pub mod settle;
 pub mod still;
 pub mod story;
+pub mod unique;
 
 use std::{sync::Arc, time::Duration};
 
@@ -108,6 +109,22 @@ macro_rules! conformance_suite {
                 names_of_all_scripts_are_kept,
                 a_thousand_jobs_in_one_call_are_all_there,
                 a_submit_rings_the_sleeping_dispatcher;
+            unique:
+                a_key_is_held_until_its_job_has_ended,
+                a_key_is_free_again_however_its_job_ended,
+                a_key_may_be_held_for_a_period_whatever_became_of_the_job,
+                a_key_may_be_held_for_the_longer_of_both,
+                keys_of_different_scopes_do_not_meet,
+                a_rejected_duplicate_refuses_the_whole_call_and_names_the_holder,
+                arguments_are_replaced_as_long_as_the_holder_has_not_begun,
+                of_one_call_the_first_with_a_key_gets_it,
+                a_repeated_submit_is_its_own_holder,
+                a_full_group_refuses_no_job_that_another_stands_for,
+                a_job_that_runs_again_holds_its_key_again_unless_it_is_taken,
+                keys_go_with_their_jobs_and_not_before_their_period_is_over,
+                pruning_keys_has_a_limit_and_comes_to_an_end,
+                of_thirty_two_submitters_of_one_key_one_gets_it,
+                submitters_with_keys_in_opposite_order_all_get_an_answer;
             nodes:
                 a_node_that_joins_is_seen_with_all_it_said,
                 a_node_may_serve_all_queues_or_none,
@@ -322,6 +339,13 @@ macro_rules! conformance_suite {
                 each_state_is_kept_for_its_own_time,
                 a_decision_of_a_person_is_kept_by_the_state_it_ends_in,
                 an_end_that_is_not_kept_is_told_beside_one_that_is;
+        }
+        mod without_retention {
+            use super::*;
+            $crate::__promises! { $make, $crate::Options { retention: ::std::time::Duration::ZERO.into(), ..$crate::Options::default() };
+                unique:
+                    without_retention_a_key_is_free_when_its_job_has_ended;
+            }
         }
     };
 }

@@ -1,0 +1,318 @@
+//! Unique jobs: of all that are submitted with one key, one is there at a time.
+//!
+//! A key is held by a job for as long as that job's submitter said. A store keeps who holds which ([`Holding`]) and asks
+//! [`Holding::claim`] whether another may have it.
+
+use std::{collections::BTreeMap, fmt, str::FromStr, time::Duration};
+
+use serde_json::value::RawValue;
+use uuid::Uuid;
+
+use crate::{
+    job::{JobId, NewJob, State},
+    json::Json,
+    name::{Invalid, ScopeName, TaskName, UniqueKey},
+    time::{MAX_SPAN, Timestamp},
+};
+
+/// That a job wants to be the only one of its kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unique {
+    pub key: UniqueKey,
+    pub scope: Scope,
+    pub hold: Hold,
+    pub on_duplicate: OnDuplicate,
+}
+
+impl Unique {
+    pub fn new(key: UniqueKey) -> Self {
+        Self { key, scope: Scope::default(), hold: Hold::default(), on_duplicate: OnDuplicate::default() }
+    }
+
+    /// What a submitter is told who does not want to hear of another job.
+    pub fn refusal(&self, job: &NewJob, holder: JobId) -> String {
+        format!("unique key \"{}\" in {} is held by job {holder}", self.key, self.scope.of(job))
+    }
+}
+
+/// What a key is unique within.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Scope {
+    /// Jobs that are submitted for the same task.
+    #[default]
+    Task,
+    Queue,
+    Group,
+    /// Whatever has the same name, across tasks, queues and groups.
+    Named(ScopeName),
+}
+
+impl Scope {
+    /// As the database keeps it: the same for all jobs among which a key is unique.
+    pub fn of(&self, job: &NewJob) -> String {
+        match self {
+            Self::Task => format!("task:{}", job.task),
+            Self::Queue => format!("queue:{}", job.queue),
+            Self::Group => format!("group:{}", job.group),
+            Self::Named(name) => format!("scope:{name}"),
+        }
+    }
+}
+
+impl FromStr for Scope {
+    type Err = Invalid;
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        Ok(match text {
+            "task" => Self::Task,
+            "queue" => Self::Queue,
+            "group" => Self::Group,
+            name => Self::Named(ScopeName::new(name)?),
+        })
+    }
+}
+
+/// How long a job holds its key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Hold {
+    /// Until it has ended, however that was.
+    #[default]
+    UntilEnded,
+    /// For this long from its submit, whether it has ended or not.
+    For(Duration),
+    /// Until it has ended, and for at least this long from its submit.
+    AtLeast(Duration),
+}
+
+impl Hold {
+    pub fn until_ended(self) -> bool {
+        matches!(self, Self::UntilEnded | Self::AtLeast(_))
+    }
+
+    pub fn period(self) -> Option<Duration> {
+        match self {
+            Self::UntilEnded => None,
+            Self::For(period) | Self::AtLeast(period) => Some(period),
+        }
+    }
+
+    pub fn check(self) -> Result<Self, Invalid> {
+        match self.period() {
+            Some(period) if period < Duration::from_micros(1) => {
+                Err(Invalid::new("unique_for", "must be longer than nothing"))
+            }
+            Some(period) if period > MAX_SPAN => Err(Invalid::new("unique_for", "is longer than ten years")),
+            _ => Ok(self),
+        }
+    }
+}
+
+/// What becomes of a submit whose key is held by another job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnDuplicate {
+    /// The other job is the answer.
+    #[default]
+    Keep,
+    /// The submit is refused, with all that was submitted in the same call.
+    Reject,
+    /// The other job is the answer, and gets these arguments if it [has not begun](may_replace).
+    ReplaceArgs,
+}
+
+impl OnDuplicate {
+    pub const ALL: [OnDuplicate; 3] = [Self::Keep, Self::Reject, Self::ReplaceArgs];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Keep => "keep",
+            Self::Reject => "reject",
+            Self::ReplaceArgs => "replace-args",
+        }
+    }
+}
+
+impl fmt::Display for OnDuplicate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for OnDuplicate {
+    type Err = Invalid;
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        let named = Self::ALL.into_iter().find(|policy| policy.name() == text);
+        named.ok_or_else(|| Invalid::new("on_duplicate", format!("must be keep, reject or replace-args, not {text:?}")))
+    }
+}
+
+/// Who has a key, and for how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Holding {
+    pub job: JobId,
+    pub until_ended: bool,
+    pub expires: Option<Timestamp>,
+}
+
+/// What a submit finds at its key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Claim {
+    /// Nobody has it (any more).
+    Free,
+    /// The very same job: its submit was repeated.
+    Own,
+    HeldBy(JobId),
+}
+
+impl Holding {
+    pub fn new(job: JobId, hold: Hold, now: Timestamp) -> Self {
+        Self { job, until_ended: hold.until_ended(), expires: hold.period().map(|period| now.plus(period)) }
+    }
+
+    /// What `job` finds. `unfinished`: whether the holder has not ended.
+    ///
+    /// PostgreSQL compares the same by itself (`turnwise.claim`), because submits in other languages have nobody else to
+    /// ask; the conformance suite holds the two together.
+    pub fn claim(&self, job: JobId, unfinished: bool, now: Timestamp) -> Claim {
+        if self.job == job {
+            // Also when it ended and left no trace: the key remembers that it was there.
+            Claim::Own
+        } else if (self.until_ended && unfinished) || self.expires.is_some_and(|expires| expires > now) {
+            Claim::HeldBy(self.job)
+        } else {
+            Claim::Free
+        }
+    }
+
+    /// Whether it need not be kept: its period is over, and its job is neither unfinished nor in history, from where a
+    /// person may bring it back.
+    pub fn is_spent(&self, known: bool, now: Timestamp) -> bool {
+        !known && self.expires.is_none_or(|expires| expires <= now)
+    }
+}
+
+/// Whether the arguments of a job may still be replaced: it waits and was never begun. One that was, and waits for
+/// another run or for its next step, has done things with those it has.
+pub fn may_replace(state: State, begun: bool, crashes: u32) -> bool {
+    state == State::Waiting && !begun && crashes == 0
+}
+
+/// The key of all jobs of this task with these arguments. The order of an object's members, white space and the way a
+/// text is escaped do not count; the digits of a number do: `1` and `1.0` are two.
+pub fn key_of(task: &TaskName, args: &Json) -> UniqueKey {
+    let mut text = format!("{task}\n");
+    canonical(args.as_str(), &mut text);
+    let hash = Uuid::new_v5(&Uuid::from_u128(0x0d4f_6a2e_9c1b_4a57_8e3d_b2f1_7c60_5a94), text.as_bytes());
+    UniqueKey::stored(format!("args-{}", hash.simple()).into())
+}
+
+/// Members by name, nothing between, texts escaped in one way. Recursion ends: checked JSON is not deep.
+fn canonical(json: &str, out: &mut String) {
+    let json = json.trim();
+    match json.as_bytes().first() {
+        Some(b'{') => {
+            let members: BTreeMap<String, &RawValue> = serde_json::from_str(json).unwrap_or_default();
+            list(out, ['{', '}'], members, |out, (name, value)| {
+                text(&name, out);
+                out.push(':');
+                canonical(value.get(), out);
+            });
+        }
+        Some(b'[') => {
+            let items: Vec<&RawValue> = serde_json::from_str(json).unwrap_or_default();
+            list(out, ['[', ']'], items, |out, item| canonical(item.get(), out));
+        }
+        Some(b'"') => text(&serde_json::from_str::<String>(json).unwrap_or_default(), out),
+        _ => out.push_str(json),
+    }
+}
+
+fn list<T>(
+    out: &mut String,
+    [open, close]: [char; 2],
+    items: impl IntoIterator<Item = T>,
+    put: impl Fn(&mut String, T),
+) {
+    out.push(open);
+    for (at, item) in items.into_iter().enumerate() {
+        if at > 0 {
+            out.push(',');
+        }
+        put(out, item);
+    }
+    out.push(close);
+}
+
+fn text(text: &str, out: &mut String) {
+    out.push_str(&serde_json::Value::from(text).to_string());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(n: u64) -> JobId {
+        JobId::from_parts(n, [1; 10])
+    }
+
+    fn key(task: &str, args: &str) -> UniqueKey {
+        key_of(&TaskName::new(task).unwrap(), &Json::parse("args", args).unwrap())
+    }
+
+    #[test]
+    fn a_key_is_held_until_the_job_has_ended_or_the_period_is_over_or_both() {
+        let at = |seconds: u64| Timestamp::from_micros(0).plus(Duration::from_secs(seconds));
+        let minute = Duration::from_secs(60);
+        for (hold, unfinished, seconds, held) in [
+            (Hold::UntilEnded, true, 1_000, true),
+            (Hold::UntilEnded, false, 0, false),
+            (Hold::For(minute), true, 59, true),
+            (Hold::For(minute), false, 59, true),
+            (Hold::For(minute), true, 60, false),
+            (Hold::AtLeast(minute), false, 59, true),
+            (Hold::AtLeast(minute), true, 60, true),
+            (Hold::AtLeast(minute), false, 60, false),
+        ] {
+            let holding = Holding::new(id(1), hold, at(0));
+            let claim = holding.claim(id(2), unfinished, at(seconds));
+            assert_eq!(claim, if held { Claim::HeldBy(id(1)) } else { Claim::Free }, "{hold:?} {unfinished} {seconds}");
+            assert_eq!(holding.claim(id(1), unfinished, at(seconds)), Claim::Own);
+            if held {
+                assert!(!holding.is_spent(unfinished, at(seconds)), "what holds is kept: {hold:?} {seconds}");
+            }
+        }
+    }
+
+    #[test]
+    fn only_what_was_never_begun_gets_other_arguments() {
+        let may: Vec<_> = State::ALL.into_iter().filter(|state| may_replace(*state, false, 0)).collect();
+        assert_eq!(may, [State::Waiting]);
+        assert!(!may_replace(State::Waiting, true, 0) && !may_replace(State::Waiting, false, 1));
+    }
+
+    #[test]
+    fn arguments_that_mean_the_same_have_the_same_key() {
+        let one = r#"{"b":[1.50,{"x":"é\n","y":null}],"a":12345678901234567890123}"#;
+        let other = " { \"a\" : 12345678901234567890123 , \"b\":[ 1.50,{\"y\":null,\"x\":\"\\u00e9\\u000a\"} ] } ";
+        assert_eq!(key("mail", one), key("mail", other));
+        for differs in [
+            r#"{"b":[1.50,{"x":"é\n","y":null}],"a":12345678901234567890124}"#,
+            r#"{"b":[1.5,{"x":"é\n","y":null}],"a":12345678901234567890123}"#,
+            r#"{"b":[{"x":"é\n","y":null},1.50],"a":12345678901234567890123}"#,
+            r#"{"b":[1.50,{"x":"é\n"}],"a":12345678901234567890123}"#,
+            r#"["b",[1.50,{"x":"é\n","y":null}],"a",12345678901234567890123]"#,
+            "null",
+        ] {
+            assert_ne!(key("mail", one), key("mail", differs), "{differs}");
+        }
+        assert_ne!(key("mail", one), key("post", one), "another task");
+        assert_eq!(key("mail", "null").as_str(), "args-c321a5bb56265bd99be9103a0d319da0", "keys outlive a release");
+    }
+
+    #[test]
+    fn a_wrong_policy_or_period_is_refused_with_its_field() {
+        assert_eq!("reject".parse(), Ok(OnDuplicate::Reject));
+        let error = "drop".parse::<OnDuplicate>().unwrap_err().to_string();
+        assert_eq!(error, r#"on_duplicate: must be keep, reject or replace-args, not "drop""#);
+        assert!(Hold::For(Duration::ZERO).check().unwrap_err().to_string().starts_with("unique_for: "));
+        assert!("".parse::<Scope>().unwrap_err().to_string().starts_with("unique_scope: "));
+    }
+}

@@ -1,0 +1,222 @@
+//! Unique keys: who may come in, who stands for those who may not, and which keys are of no use any more.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, PoisonError},
+};
+
+use tokio_postgres::{GenericClient, Row, ToStatement, error::SqlState};
+use turnwise_core::{
+    JobId, NewJob,
+    unique::{Holding, OnDuplicate},
+};
+use turnwise_store::{Duplicate, Enqueued, Result, StoreError};
+use uuid::Uuid;
+
+use crate::{
+    enqueue::store_jobs,
+    rows::{get, micros, moment, now},
+    store::{Inner, failed, query},
+};
+
+/// Takes unique keys, before [`ENQUEUE`](crate::ENQUEUE) in the same transaction: for adapters to other drivers. All binds
+/// are arrays of the same length, one element per job with a key, in submission order:
+///
+/// | bind | type | |
+/// |---|---|---|
+/// | `$1` | `uuid[]` | ids |
+/// | `$2` | `text[]` | scopes ([`Scope::of`](turnwise_core::unique::Scope::of)) |
+/// | `$3` | `text[]` | keys |
+/// | `$4` | `boolean[]` | whether the key is held until the job has ended |
+/// | `$5` | `bigint[]`, nullable elements | for how long it is held, in microseconds; null = no period |
+/// | `$6` | `smallint[]` | 1: a duplicate refuses the statement, with SQLSTATE [`DUPLICATE`] |
+///
+/// Returns `place int` (from 1), `holder uuid`, `outcome smallint`, one row for each: 0 store it, 1 it was there before,
+/// 2 the holder stands for it.
+pub const CLAIM: &str = include_str!("../sql/claim.sql");
+
+/// Gives other arguments to jobs that have not begun: `$1` `uuid[]` ids, each once, `$2` `text[]` arguments. Returns one
+/// column `id uuid`, one row for each job that got them.
+pub const REPLACE_ARGS: &str = include_str!("../sql/replace_args.sql");
+
+/// The SQLSTATE of a submit that is refused because another job holds its unique key: the detail is that job's id.
+pub const DUPLICATE: &str = "TW002";
+
+/// Rows that are looked at for one that may be pruned: most keys are held for a while.
+const LOOKS_PER_ROW: i64 = 10;
+
+/// A refusal, as the database words it.
+pub fn duplicate(message: &str, detail: Option<&str>) -> StoreError {
+    match detail.and_then(|detail| detail.parse().ok()) {
+        Some(holder) => StoreError::Duplicate { holder: JobId(holder), text: message.to_owned() },
+        None => StoreError::broken("enqueue", format!("{message}, without the holder's id")),
+    }
+}
+
+/// Prepared, or as text.
+pub(crate) struct Statements<'s, S: ?Sized> {
+    pub(crate) claim: &'s S,
+    pub(crate) enqueue: &'s S,
+    pub(crate) replace_args: &'s S,
+}
+
+/// What is to be done with a submitted job.
+enum Entry {
+    /// Stored, unless its id is there.
+    In,
+    /// It was there before.
+    Known,
+    HeldBy(JobId),
+}
+
+/// Stores those of `jobs` that may come in, in the transaction of `client`.
+pub(crate) async fn enqueue<S: ToStatement + ?Sized + Sync + Send>(
+    client: &impl GenericClient,
+    statements: &Statements<'_, S>,
+    jobs: &[NewJob],
+    replies: &mut Vec<Enqueued>,
+) -> Result<()> {
+    let entries = claim(client, statements.claim, jobs).await?;
+    let coming = jobs.iter().zip(&entries).filter(|(_, entry)| matches!(entry, Entry::In)).map(|(job, _)| job);
+    let mut stored = Vec::new();
+    if coming.clone().next().is_some() {
+        store_jobs(client, statements.enqueue, coming, &mut stored).await?;
+    }
+    let replaced = replace_args(client, statements.replace_args, jobs, &entries).await?;
+    let mut stored = stored.into_iter();
+    for (job, entry) in jobs.iter().zip(entries) {
+        replies.push(match entry {
+            Entry::In => stored.next().ok_or_else(|| StoreError::broken("enqueue", "a job without an answer"))?,
+            Entry::Known => Enqueued::itself(job.id, false),
+            Entry::HeldBy(holder) => {
+                let duplicate = match policy(job) {
+                    OnDuplicate::ReplaceArgs if replaced.contains(&holder) => Duplicate::Replaced,
+                    OnDuplicate::ReplaceArgs => Duplicate::TooLate,
+                    OnDuplicate::Keep | OnDuplicate::Reject => Duplicate::Kept,
+                };
+                Enqueued::held_by(holder, duplicate)
+            }
+        });
+    }
+    Ok(())
+}
+
+fn policy(job: &NewJob) -> OnDuplicate {
+    job.unique.as_ref().map_or(OnDuplicate::Keep, |unique| unique.on_duplicate)
+}
+
+async fn claim<S: ToStatement + ?Sized + Sync + Send>(
+    client: &impl GenericClient,
+    statement: &S,
+    jobs: &[NewJob],
+) -> Result<Vec<Entry>> {
+    let mut entries: Vec<Entry> = jobs.iter().map(|_| Entry::In).collect();
+    let wishes: Vec<_> =
+        jobs.iter().enumerate().filter_map(|(at, job)| Some((at, job, job.unique.as_deref()?))).collect();
+    let ids: Vec<_> = wishes.iter().map(|(_, job, _)| job.id.0).collect();
+    let scopes: Vec<_> = wishes.iter().map(|(_, job, unique)| unique.scope.of(job)).collect();
+    let keys: Vec<_> = wishes.iter().map(|(_, _, unique)| unique.key.as_str()).collect();
+    let until_ended: Vec<_> = wishes.iter().map(|(_, _, unique)| unique.hold.until_ended()).collect();
+    let periods: Vec<_> = wishes.iter().map(|(_, _, unique)| unique.hold.period().map(micros)).collect();
+    let reject: Vec<_> =
+        wishes.iter().map(|(_, _, unique)| i16::from(unique.on_duplicate == OnDuplicate::Reject)).collect();
+    let rows = client.query(statement, &[&ids, &scopes, &keys, &until_ended, &periods, &reject]).await;
+    for row in rows.map_err(waited_or_failed)? {
+        // Places count from 1.
+        let place = usize::try_from(get::<i32>(&row, 0)? - 1).ok();
+        let (at, ..) = place
+            .and_then(|place| wishes.get(place))
+            .ok_or_else(|| StoreError::broken("enqueue", "an answer without a question"))?;
+        entries[*at] = match get::<i16>(&row, 2)? {
+            0 => Entry::In,
+            1 => Entry::Known,
+            _ => Entry::HeldBy(JobId(get(&row, 1)?)),
+        };
+    }
+    Ok(entries)
+}
+
+fn waited_or_failed(error: tokio_postgres::Error) -> StoreError {
+    match error.code() {
+        Some(code) if *code == SqlState::LOCK_NOT_AVAILABLE => {
+            StoreError::transient("an open transaction is submitting a job with the same unique key", error)
+        }
+        _ => failed("enqueue")(error),
+    }
+}
+
+/// Those that were given other arguments, of several the last.
+async fn replace_args<S: ToStatement + ?Sized + Sync + Send>(
+    client: &impl GenericClient,
+    statement: &S,
+    jobs: &[NewJob],
+    entries: &[Entry],
+) -> Result<Vec<JobId>> {
+    let wishes: BTreeMap<Uuid, &str> = jobs
+        .iter()
+        .zip(entries)
+        .filter_map(|(job, entry)| match entry {
+            Entry::HeldBy(holder) if policy(job) == OnDuplicate::ReplaceArgs => Some((holder.0, job.args.as_str())),
+            _ => None,
+        })
+        .collect();
+    if wishes.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (ids, args): (Vec<_>, Vec<_>) = wishes.into_iter().unzip();
+    let rows = client.query(statement, &[&ids, &args]).await.map_err(failed("enqueue"))?;
+    rows.iter().map(|row| Ok(JobId(get(row, 0)?))).collect()
+}
+
+/// Where the last look at the keys ended; the next goes on from there, so that all have their turn.
+#[derive(Debug, Default)]
+pub(crate) struct Place(Mutex<(String, String)>);
+
+impl Place {
+    fn get(&self) -> (String, String) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set(&self, place: (String, String)) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = place;
+    }
+}
+
+/// Deletes at most `limit` keys that nobody can hold any more.
+pub(crate) async fn prune(store: &Inner, client: &deadpool_postgres::Object, limit: i64) -> Result<u64> {
+    let fail = failed("prune");
+    let (mut pruned, mut looked) = (0, 0);
+    while pruned < limit && looked < limit * LOOKS_PER_ROW {
+        let (scope, key) = store.keys.get();
+        let size = limit - pruned;
+        let page = query(client, include_str!("../sql/key_page.sql"), &[&scope, &key, &size]).await.map_err(fail)?;
+        let mut spent: (Vec<&str>, Vec<&str>, Vec<Uuid>) = Default::default();
+        for row in &page {
+            let holding = holding(row)?;
+            if holding.is_spent(get(row, 5)?, now(row, 6)?) {
+                spent.0.push(get(row, 0)?);
+                spent.1.push(get(row, 1)?);
+                spent.2.push(holding.job.0);
+            }
+        }
+        if !spent.0.is_empty() {
+            let sql = include_str!("../sql/key_delete.sql");
+            let gone = client.execute(sql, &[&spent.0, &spent.1, &spent.2]).await.map_err(fail)?;
+            pruned += i64::try_from(gone).unwrap_or(i64::MAX);
+        }
+        let full = i64::try_from(page.len()).unwrap_or(i64::MAX) >= size;
+        let last = page.last().filter(|_| full);
+        store
+            .keys
+            .set(last.map(|row| Ok::<_, StoreError>((get(row, 0)?, get(row, 1)?))).transpose()?.unwrap_or_default());
+        if !full {
+            break;
+        }
+        looked += size;
+    }
+    Ok(u64::try_from(pruned).unwrap_or(0))
+}
+
+fn holding(row: &Row) -> Result<Holding> {
+    Ok(Holding { job: JobId(get(row, 2)?), until_ended: get(row, 3)?, expires: moment(row, 4)? })
+}

@@ -1,0 +1,202 @@
+//! Unique keys where several transactions are open at once, and from any language.
+
+mod database;
+
+use database::{client, fresh_store, id, job};
+use turnwise_core::{
+    JobId, NewJob, Unique, UniqueKey,
+    unique::{Hold, OnDuplicate},
+};
+use turnwise_postgres::{DUPLICATE, enqueue_in};
+use turnwise_store::{Duplicate, Enqueued, Filter, Store, StoreError};
+use uuid::Uuid;
+
+fn keyed(n: u64, key: &str) -> NewJob {
+    NewJob { unique: Some(Box::new(Unique::new(UniqueKey::new(key).unwrap()))), ..job(n) }
+}
+
+fn kept(n: u64) -> Enqueued {
+    Enqueued::held_by(id(n), Duplicate::Kept)
+}
+
+fn new(n: u64) -> Enqueued {
+    Enqueued::itself(id(n), true)
+}
+
+/// Waits until some backend waits for another's transaction.
+async fn until_somebody_waits(url: &str) {
+    let app = client(url).await;
+    let sql = "select exists (select from pg_stat_activity
+                where datname = current_database() and wait_event_type = 'Lock')";
+    while !app.query_one(sql, &[]).await.unwrap().get::<_, bool>(0) {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_meets_an_open_transaction_gets_the_key_if_that_is_rolled_back() {
+    let (store, url) = fresh_store().await;
+    let mut app = client(&url).await;
+    let open = app.transaction().await.unwrap();
+    assert_eq!(enqueue_in(&open, &[keyed(1, "k")]).await.unwrap(), [new(1)]);
+    let waiting = tokio::spawn({
+        let store = store.clone();
+        async move { store.enqueue(vec![keyed(2, "k")]).await }
+    });
+    until_somebody_waits(&url).await;
+    open.rollback().await.unwrap();
+    assert_eq!(waiting.await.unwrap().unwrap(), [new(2)]);
+    assert_eq!(store.jobs(Filter::default()).await.unwrap().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_meets_an_open_transaction_is_told_its_job_if_that_commits() {
+    let (store, url) = fresh_store().await;
+    let mut app = client(&url).await;
+    let open = app.transaction().await.unwrap();
+    enqueue_in(&open, &[keyed(1, "k")]).await.unwrap();
+    let waiting = tokio::spawn({
+        let store = store.clone();
+        async move { store.enqueue(vec![keyed(2, "k")]).await }
+    });
+    until_somebody_waits(&url).await;
+    // Others do not wait with it: neither those without a key nor those with another one.
+    store.enqueue(vec![job(3)]).await.unwrap();
+    assert_eq!(store.enqueue(vec![keyed(4, "other")]).await.unwrap(), [new(4)]);
+    open.commit().await.unwrap();
+    assert_eq!(waiting.await.unwrap().unwrap(), [kept(1)]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_whose_holder_has_ended_is_taken_over_by_one_of_two_open_transactions() {
+    let (store, url) = fresh_store().await;
+    store.enqueue(vec![keyed(1, "k")]).await.unwrap();
+    client(&url).await.batch_execute("delete from turnwise.job").await.unwrap();
+    let mut app = client(&url).await;
+    let open = app.transaction().await.unwrap();
+    assert_eq!(enqueue_in(&open, &[keyed(2, "k")]).await.unwrap(), [new(2)]);
+    let waiting = tokio::spawn({
+        let store = store.clone();
+        async move { store.enqueue(vec![keyed(3, "k")]).await }
+    });
+    until_somebody_waits(&url).await;
+    open.commit().await.unwrap();
+    assert_eq!(waiting.await.unwrap().unwrap(), [kept(2)]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transaction_that_stays_open_lets_a_submitter_come_again_and_says_so() {
+    let (store, url) = fresh_store().await;
+    let mut app = client(&url).await;
+    let open = app.transaction().await.unwrap();
+    enqueue_in(&open, &[keyed(1, "k")]).await.unwrap();
+    // The store's own patience, which is two seconds.
+    let error = store.enqueue(vec![keyed(2, "k")]).await.unwrap_err();
+    assert!(error.is_transient() && error.to_string().contains("same unique key"), "{error}");
+    open.rollback().await.unwrap();
+    assert_eq!(store.enqueue(vec![keyed(2, "k")]).await.unwrap(), [new(2)]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn thirty_two_transactions_half_of_them_rolled_back_leave_one_job() {
+    let (store, url) = fresh_store().await;
+    let mut racing = Vec::new();
+    for n in 1..=32 {
+        let url = url.clone();
+        racing.push(tokio::spawn(async move {
+            let mut app = client(&url).await;
+            let transaction = app.transaction().await.unwrap();
+            let reply = enqueue_in(&transaction, &[keyed(n, "k")]).await.unwrap()[0];
+            if n % 2 == 0 {
+                transaction.rollback().await.unwrap();
+                return None;
+            }
+            transaction.commit().await.unwrap();
+            Some(reply)
+        }));
+    }
+    let mut replies = Vec::new();
+    for racer in racing {
+        replies.extend(racer.await.unwrap());
+    }
+    let jobs = store.jobs(Filter::default()).await.unwrap();
+    assert_eq!(jobs.len(), 1, "{replies:?}");
+    assert_eq!(replies.iter().filter(|reply| reply.new).count(), 1);
+    assert!(replies.iter().all(|reply| reply.id == jobs[0].id), "all are told the one that stands: {replies:?}");
+}
+
+#[tokio::test]
+async fn a_rejected_duplicate_leaves_what_a_savepoint_saves() {
+    let (store, url) = fresh_store().await;
+    store.enqueue(vec![keyed(1, "k")]).await.unwrap();
+    let mut app = client(&url).await;
+    let mut transaction = app.transaction().await.unwrap();
+    enqueue_in(&transaction, &[keyed(2, "mine")]).await.unwrap();
+    let unique = Unique { on_duplicate: OnDuplicate::Reject, ..Unique::new(UniqueKey::new("k").unwrap()) };
+    let reject = NewJob { unique: Some(Box::new(unique)), ..job(4) };
+    let savepoint = transaction.savepoint("submit").await.unwrap();
+    let error = enqueue_in(&savepoint, &[keyed(3, "fresh"), reject]).await.unwrap_err();
+    assert!(matches!(error, StoreError::Duplicate { holder, .. } if holder == id(1)), "{error}");
+    savepoint.rollback().await.unwrap();
+    transaction.commit().await.unwrap();
+    assert_eq!(store.enqueue(vec![keyed(5, "fresh"), keyed(6, "mine")]).await.unwrap(), [new(5), kept(2)]);
+}
+
+#[tokio::test]
+async fn the_sql_function_knows_unique_keys() {
+    let (store, url) = fresh_store().await;
+    let app = client(&url).await;
+    let enqueue = async |sql: &str| {
+        JobId(app.query_one(&format!("select turnwise.enqueue({sql})"), &[]).await.unwrap().get::<_, Uuid>(0))
+    };
+    let first = enqueue("'mail', '{\"n\": 1}', unique_key => 'k'").await;
+    assert_eq!(enqueue("'mail', unique_key => 'k'").await, first);
+    // One table for all who submit.
+    assert_eq!(
+        store.enqueue(vec![NewJob { task: "mail".parse().unwrap(), ..keyed(1, "k") }]).await.unwrap()[0].id,
+        first
+    );
+    assert_ne!(enqueue("'post', unique_key => 'k'").await, first, "another task");
+    let scoped = enqueue("'mail', unique_key => 'k', unique_scope => 'nightly', unique_for => '1 hour'").await;
+    assert_eq!(enqueue("'post', unique_key => 'k', unique_scope => 'nightly'").await, scoped);
+    assert_eq!(enqueue("'mail', '{\"n\": 2}', unique_key => 'k', on_duplicate => 'replace-args'").await, first);
+    assert_eq!(store.job(first).await.unwrap().unwrap().args.as_str(), r#"{"n": 2}"#);
+    let refused = "select turnwise.enqueue('mail', unique_key => 'k', on_duplicate => 'reject')";
+    let error = app.query_one(refused, &[]).await.unwrap_err();
+    let error = error.as_db_error().unwrap();
+    assert_eq!((error.code().code(), error.detail()), (DUPLICATE, Some(first.to_string().as_str())));
+    let wrong = "select turnwise.enqueue('mail', unique_key => 'k', on_duplicate => 'drop')";
+    let error = app.query_one(wrong, &[]).await.unwrap_err();
+    assert!(error.as_db_error().unwrap().message().contains("must be keep, reject or replace-args"));
+    assert_eq!(store.jobs(Filter::default()).await.unwrap().len(), 3);
+}
+
+#[tokio::test]
+async fn a_period_ends_by_the_databases_clock() {
+    let (store, url) = fresh_store().await;
+    let unique =
+        Unique { hold: Hold::For(std::time::Duration::from_secs(60)), ..Unique::new(UniqueKey::new("k").unwrap()) };
+    let keyed = |n| NewJob { unique: Some(Box::new(unique.clone())), ..job(n) };
+    store.enqueue(vec![keyed(1)]).await.unwrap();
+    assert_eq!(store.enqueue(vec![keyed(2)]).await.unwrap(), [kept(1)]);
+    client(&url).await.batch_execute("update turnwise.unique_key set expires = now()").await.unwrap();
+    assert_eq!(store.enqueue(vec![keyed(3)]).await.unwrap(), [new(3)]);
+}
+
+#[tokio::test]
+async fn keys_that_are_pruned_while_they_are_taken_stay() {
+    let (store, url) = fresh_store().await;
+    store.enqueue(vec![keyed(1, "k")]).await.unwrap();
+    client(&url).await.batch_execute("delete from turnwise.job").await.unwrap();
+    let mut app = client(&url).await;
+    let open = app.transaction().await.unwrap();
+    enqueue_in(&open, &[keyed(2, "k")]).await.unwrap();
+    let pruning = tokio::spawn({
+        let store = store.clone();
+        async move { store.prune(None, 100).await }
+    });
+    until_somebody_waits(&url).await;
+    open.commit().await.unwrap();
+    assert_eq!(pruning.await.unwrap().unwrap(), 0);
+    assert_eq!(store.enqueue(vec![keyed(3, "k")]).await.unwrap(), [kept(2)]);
+}

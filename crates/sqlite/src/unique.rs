@@ -1,0 +1,146 @@
+//! Unique keys: who may come in, who stands for those who may not, and which keys are of no use any more.
+
+use std::{
+    collections::HashSet,
+    sync::{Mutex, PoisonError},
+};
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use turnwise_core::{
+    JobId, Json, NewJob, Timestamp, Unique,
+    unique::{Claim, Holding, OnDuplicate, may_replace},
+};
+use turnwise_store::{Duplicate, Enqueued, StoreError};
+
+use crate::{rows, store::Failure};
+
+type Result<T> = std::result::Result<T, Failure>;
+
+/// Rows that are looked at for one that may be pruned: most keys are held for a while.
+const LOOKS_PER_ROW: usize = 10;
+
+/// What is to be done with a submitted job.
+pub(crate) enum Entry {
+    /// Stored, unless its id is there.
+    In,
+    /// Its key says that it was there before.
+    Known,
+    HeldBy(JobId),
+}
+
+/// Takes the free keys for `jobs`, in their order. Empty: none of them has a key.
+pub(crate) fn claim(conn: &Connection, jobs: &[NewJob], now: Timestamp) -> Result<Vec<Entry>> {
+    if jobs.iter().all(|job| job.unique.is_none()) {
+        return Ok(Vec::new());
+    }
+    let mut seen = HashSet::new();
+    // Have a key since a moment ago: not stored yet, but about to be.
+    let mut coming = HashSet::new();
+    let mut entries = Vec::with_capacity(jobs.len());
+    for job in jobs {
+        let repeated = !seen.insert(job.id);
+        entries.push(match &job.unique {
+            None => Entry::In,
+            Some(_) if repeated => Entry::Known,
+            Some(unique) => claim_one(conn, job, unique, &mut coming, now)?,
+        });
+    }
+    Ok(entries)
+}
+
+fn claim_one(
+    conn: &Connection,
+    job: &NewJob,
+    unique: &Unique,
+    coming: &mut HashSet<JobId>,
+    now: Timestamp,
+) -> Result<Entry> {
+    let known =
+        conn.prepare_cached(include_str!("../sql/known.sql"))?.query_row([job.id.0.as_bytes()], |row| row.get(0));
+    if known? {
+        return Ok(Entry::Known);
+    }
+    let (scope, key) = (unique.scope.of(job), unique.key.as_str());
+    let wish = Holding::new(job.id, unique.hold, now);
+    let put = |sql| -> Result<usize> {
+        let expires = wish.expires.map(Timestamp::micros);
+        let values = params![scope, key, wish.job.0.as_bytes(), wish.until_ended, expires];
+        Ok(conn.prepare_cached(sql)?.execute(values)?)
+    };
+    // Written before it is read: a caller's transaction has the lock then, and what is read stays so.
+    if put(include_str!("../sql/key_insert.sql"))? == 1 {
+        coming.insert(job.id);
+        return Ok(Entry::In);
+    }
+    let (holding, unfinished) = conn
+        .prepare_cached(include_str!("../sql/key_holder.sql"))?
+        .query_row(params![scope, key], |row| Ok((holding(row, 0)?, row.get::<_, bool>(3)?)))?;
+    match holding.claim(job.id, unfinished || coming.contains(&holding.job), now) {
+        Claim::Own => Ok(Entry::Known),
+        Claim::HeldBy(holder) if unique.on_duplicate == OnDuplicate::Reject => {
+            Err(StoreError::Duplicate { holder, text: unique.refusal(job, holder) }.into())
+        }
+        Claim::HeldBy(holder) => Ok(Entry::HeldBy(holder)),
+        Claim::Free => {
+            put(include_str!("../sql/key_take.sql"))?;
+            coming.insert(job.id);
+            Ok(Entry::In)
+        }
+    }
+}
+
+/// What a submit is told whose key `holder` has, after doing what it asked for.
+pub(crate) fn stand_in(conn: &Connection, holder: JobId, policy: OnDuplicate, args: &Json) -> Result<Enqueued> {
+    let told = |duplicate| Ok(Enqueued::held_by(holder, duplicate));
+    if policy != OnDuplicate::ReplaceArgs {
+        return told(Duplicate::Kept);
+    }
+    let may = conn
+        .prepare_cached(include_str!("../sql/begun.sql"))?
+        .query_row([holder.0.as_bytes()], |row| Ok(may_replace(rows::state(row, 0)?, row.get(1)?, row.get(2)?)))
+        .optional()?;
+    if may != Some(true) {
+        return told(Duplicate::TooLate);
+    }
+    let mut replace = conn.prepare_cached(include_str!("../sql/replace_args.sql"))?;
+    replace.execute(params![holder.0.as_bytes(), args.as_str()])?;
+    told(Duplicate::Replaced)
+}
+
+/// Where the last look at the keys ended; the next goes on from there, so that all have their turn.
+#[derive(Debug, Default)]
+pub(crate) struct Place(Mutex<(String, String)>);
+
+/// Deletes at most `limit` keys that nobody can hold any more.
+pub(crate) fn prune(conn: &Connection, place: &Place, limit: u32, now: Timestamp) -> Result<usize> {
+    let mut after = place.0.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut page = conn.prepare_cached(include_str!("../sql/key_page.sql"))?;
+    let mut delete = conn.prepare_cached(include_str!("../sql/key_delete.sql"))?;
+    let limit = limit as usize;
+    let (mut pruned, mut looked) = (0, 0);
+    while pruned < limit && looked < limit * LOOKS_PER_ROW {
+        let size = limit - pruned;
+        let keys = page.query_map(params![after.0, after.1, size.cast_signed()], |row| {
+            Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?, holding(row, 2)?, row.get::<_, bool>(5)?))
+        })?;
+        let keys = keys.collect::<rusqlite::Result<Vec<_>>>()?;
+        for (scope, key, _, _) in keys.iter().filter(|(_, _, holding, known)| holding.is_spent(*known, now)) {
+            pruned += delete.execute(params![scope, key])?;
+        }
+        looked += keys.len();
+        let last = keys.len() < size;
+        *after = keys.into_iter().last().filter(|_| !last).map(|(scope, key, ..)| (scope, key)).unwrap_or_default();
+        if last {
+            break;
+        }
+    }
+    Ok(pruned)
+}
+
+fn holding(row: &Row<'_>, from: usize) -> rusqlite::Result<Holding> {
+    Ok(Holding {
+        job: JobId(rows::uuid(row, from)?),
+        until_ended: row.get(from + 1)?,
+        expires: rows::moment(row, from + 2)?,
+    })
+}
