@@ -100,7 +100,9 @@ create table turnwise.node (
     tasks          text[] not null,
     joined_at      timestamptz not null,
     lease_until    timestamptz not null,
-    lost           boolean not null default false
+    lost           boolean not null default false,
+    -- its queues are the ones it does not serve
+    all_but        boolean not null default false
 ) with (fillfactor = 50);
 
 -- A name is alive once, whoever asks first.

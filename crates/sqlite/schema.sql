@@ -72,6 +72,7 @@ create table turnwise_history (
 
 create index turnwise_history_ended on turnwise_history (state, ended_at);
 
+-- `all_but`: its queues are the ones it does not serve.
 create table turnwise_node (
     incarnation    blob primary key not null,
     name           text not null,
@@ -82,7 +83,8 @@ create table turnwise_node (
     tasks          text not null,
     joined_at      integer not null,
     lease_until    integer not null,
-    lost           integer not null
+    lost           integer not null,
+    all_but        integer not null default 0
 ) strict;
 
 -- One row: who dispatches, in which term, until when.

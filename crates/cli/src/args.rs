@@ -102,16 +102,19 @@ pub(crate) struct Serve {
     /// The node's name, unique in the fleet [default: the host's name]
     #[arg(long)]
     pub(crate) name: Option<String>,
-    /// Jobs at a time [default: two per core]
+    /// Jobs at a time, as a rule [default: two per core]
+    #[arg(long, visible_alias = "slots", value_name = "N", allow_hyphen_values = true)]
+    pub(crate) core_pool_size: Option<String>,
+    /// Jobs at a time while more are held ready than can begin at once, at most [default: as --core-pool-size]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub(crate) slots: Option<String>,
+    pub(crate) max_pool_size: Option<String>,
     /// Know the tasks noop, sleep {"ms":n}, flaky {"fail":n} and spin {"ms":n}
     #[arg(long)]
     pub(crate) demo_tasks: bool,
     /// End with code 0 when nothing is left that could run
     #[arg(long)]
     pub(crate) until_empty: bool,
-    /// Serve this queue only; may be repeated [default: all]
+    /// Serve this queue only; may be repeated [default: all that are bound to no pool of the settings file]
     #[arg(long = "queue", value_name = "QUEUE")]
     pub(crate) queues: Vec<String>,
     /// How long a silent node is believed to live [default: 5s]
@@ -120,10 +123,16 @@ pub(crate) struct Serve {
     /// How often to look without being rung for [default: 1s]
     #[arg(long, value_name = "DURATION")]
     pub(crate) poll_interval: Option<String>,
-    /// Jobs held ready beyond the slots, at most
+    /// Jobs after which to look for what no bell told of, at the latest [default: 1000]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) look_every: Option<String>,
+    /// What the threads are called that run tasks, with a number behind it [default: task-]
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) thread_name_prefix: Option<String>,
+    /// Jobs held ready beyond the slots, at most [default: 4000]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) queue_capacity: Option<String>,
-    /// Jobs per assignment and per settlement, at most
+    /// Jobs per assignment and per settlement, at most [default: 1000]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) batch_size: Option<String>,
     /// Whether running tasks may finish when the node stops [default: true]

@@ -292,6 +292,8 @@ struct NodeView<'a> {
     slots: u32,
     /// `null` = all.
     queues: Option<Vec<&'a QueueName>>,
+    /// Those are the ones it does not serve.
+    all_but: bool,
     tasks: Vec<&'a TaskName>,
     dispatcher: bool,
     state: &'static str,
@@ -301,13 +303,15 @@ struct NodeView<'a> {
 
 impl<'a> NodeView<'a> {
     fn new(node: &'a Node, now: Timestamp) -> Self {
+        let (queues, all_but) = node.queues.parts();
         Self {
             name: &node.name,
             incarnation: node.incarnation,
             host: &node.host.name,
             pid: node.host.pid,
             slots: node.slots,
-            queues: node.queues.as_ref().map(|queues| queues.iter().collect()),
+            queues: queues.map(|queues| queues.iter().collect()),
+            all_but,
             tasks: node.tasks.iter().collect(),
             dispatcher: node.dispatcher,
             state: if node.alive(now) { "alive" } else { "lost" },
@@ -324,7 +328,11 @@ impl<'a> NodeView<'a> {
             self.slots.to_string(),
             self.host.to_owned(),
             self.pid.to_string(),
-            self.queues.as_ref().map_or_else(|| "all".to_owned(), |queues| listed(queues)),
+            match &self.queues {
+                None => "all".to_owned(),
+                Some(queues) if self.all_but => format!("all but {}", listed(queues)),
+                Some(queues) => listed(queues),
+            },
             listed(&self.tasks),
             self.lease_until.to_string(),
             self.joined_at.to_string(),

@@ -1,6 +1,6 @@
 //! The binary `turnwise`.
 //!
-//! [`args`] what was typed → [`settings`] flags, variables and file together → [`serve`] a node, with its [`commands`]
+//! [`args`] what was typed → [`settings`] flags, variables and file together, [`pools`] of the file → [`serve`] a node, with its [`commands`]
 //! and [`demo`] tasks · [`story`] the groups' turns, live · [`enqueue`] submitting · [`look`] jobs and nodes · [`logs`] what they say · [`decide`] cancel,
 //! retry, fail · [`troubles`] the same by error and in bulk · [`tune`] weights, limits and pauses · [`overview`] queues and groups · [`why`] a job waits ·
 //! [`simulate`] what if · [`top`] who uses the slots · [`migrate`] the schema → [`print`] tables and JSON, [`error`] one
@@ -8,6 +8,7 @@
 
 mod args;
 mod settings;
+mod pools;
 mod serve;
 mod commands;
 mod demo;

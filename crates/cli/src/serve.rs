@@ -11,7 +11,7 @@ use tokio::{
 };
 use tracing_subscriber::{EnvFilter, Layer, filter::LevelFilter, layer::SubscriberExt, util::SubscriberInitExt};
 use turnwise::{
-    Config, Executor, JobLog, Registry,
+    Config, Executor, JobLog, Pool, Registry,
     core::Invalid,
     executor::{StartError, trace::Trace},
 };
@@ -22,8 +22,6 @@ use crate::{
     settings::{Settings, without_password},
 };
 
-/// Threads for blocking tasks beyond one per slot: name look-ups and the like need some too.
-const SPARE_THREADS: usize = 64;
 /// Between two tries to find out whether anything is left, while the database does not answer.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// As a shell tells of a process that was interrupted.
@@ -36,7 +34,7 @@ const LAST_MOMENT: Duration = Duration::from_millis(500);
 enum End {
     Orderly,
     /// Told twice to stop: nothing is given back, others take it over as after a crash.
-    AtOnce,
+    AtOnce(Box<Executor>),
 }
 
 /// Runs a short command, which needs no more than one thread.
@@ -47,7 +45,7 @@ pub(crate) fn block_on<T>(command: impl Future<Output = Result<T, Failure>>) -> 
 
 pub(crate) fn serve(settings: &Settings, wish: &args::Serve) -> Result<(), Failure> {
     start_log(settings)?;
-    let config = settings.executor()?;
+    let (config, pools) = (settings.executor()?, settings.pools()?);
     let registry = known_tasks(settings, wish)?;
     let trace = match &wish.trace {
         Some(path) => {
@@ -56,16 +54,14 @@ pub(crate) fn serve(settings: &Settings, wish: &args::Serve) -> Result<(), Failu
         }
         None => Trace::off(),
     };
-    let threads = usize::try_from(config.slots).unwrap_or(usize::MAX).saturating_add(SPARE_THREADS);
-    let runtime = runtime::Builder::new_multi_thread().enable_all().max_blocking_threads(threads).build();
-    let runtime = runtime.map_err(no_runtime)?;
-    let served = runtime.block_on(run(settings, wish, config, registry, trace));
-    if let Ok(End::AtOnce) = served {
+    // Tasks have threads of their own.
+    let runtime = runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().map_err(no_runtime)?;
+    let served = runtime.block_on(run(settings, wish, config, pools, registry, trace));
+    if let Ok(End::AtOnce(executor)) = served {
         // Not by `exit` alone, which would leave the programs of command tasks running.
-        runtime.shutdown_timeout(LAST_MOMENT);
+        executor.abandon(LAST_MOMENT);
         std::process::exit(INTERRUPTED);
     }
-    // A blocking task that does not heed its stop sign must not keep the process: its job was given back.
     runtime.shutdown_background();
     served.map(|_| ())
 }
@@ -82,16 +78,19 @@ async fn run(
     settings: &Settings,
     wish: &args::Serve,
     config: Config,
+    pools: Vec<(String, Pool)>,
     registry: Registry,
     trace: Trace,
 ) -> Result<End, Failure> {
     let mut signals = Signals::new().map_err(|error| Failure::Other(format!("listening for signals: {error}")))?;
-    let ready = ready_line(&config, settings.database(), &registry);
+    let ready = ready_line(&config, &pools, settings.database(), &registry);
     let turnwise = tokio::select! {
         opened = settings.open() => opened?,
         () = signals.next() => return Ok(End::Orderly),
     };
-    let executor = turnwise.executor_with(config).registry(registry).trace(trace).build()?;
+    let builder = turnwise.executor_with(config).registry(registry).trace(trace);
+    let builder = pools.into_iter().fold(builder, |builder, (name, pool)| builder.pool(name, |_| pool));
+    let executor = builder.build()?;
     tokio::select! {
         started = executor.start() => started?,
         () = signals.next() => return Ok(End::Orderly),
@@ -104,7 +103,7 @@ async fn run(
     }
     tokio::select! {
         () = executor.stop() => {}
-        () = signals.next() => return Ok(End::AtOnce),
+        () = signals.next() => return Ok(End::AtOnce(Box::new(executor))),
     }
     let stale = executor.stats().stale;
     if stale > 0 {
@@ -114,14 +113,20 @@ async fn run(
 }
 
 /// The one line on stdout; whoever starts nodes waits for it.
-fn ready_line(config: &Config, database: &str, registry: &Registry) -> String {
-    let Config { name, slots, .. } = config;
+fn ready_line(config: &Config, pools: &[(String, Pool)], database: &str, registry: &Registry) -> String {
+    let Config { name, core_pool_size, max_pool_size, .. } = config;
+    let slots = match max_pool_size {
+        Some(most) if most > core_pool_size => format!("{core_pool_size} to {most} slots"),
+        _ => format!("{core_pool_size} slots"),
+    };
+    let names: Vec<_> = pools.iter().map(|(name, _)| name.as_str()).collect();
+    let pools = if names.is_empty() { String::new() } else { format!(", pools {}", names.join(" ")) };
     let tasks: Vec<_> = registry.names().map(ToString::to_string).collect();
     let tasks = match tasks.is_empty() {
         true => "no tasks known (it dispatches for other nodes; try --demo-tasks)".to_owned(),
         false => format!("tasks {}", tasks.join(" ")),
     };
-    format!("ready: node {name}, database {}, {slots} slots, {tasks}", without_password(database))
+    format!("ready: node {name}, database {}, {slots}{pools}, {tasks}", without_password(database))
 }
 
 /// Waits until nothing is left, also through an outage of the database.

@@ -11,7 +11,7 @@ use std::{
 };
 
 use turnwise::{
-    Config, Error, NodeName, QueueName, Turnwise,
+    Config, Error, NodeName, Pool, QueueName, Turnwise,
     core::{Invalid, time::parse_span},
     executor::task::AnyTask,
     store::Options,
@@ -21,20 +21,25 @@ use crate::{
     args::{Args, Command},
     commands,
     error::Failure,
+    pools,
 };
 
 const DEFAULT_FILE: &str = "turnwise.toml";
 const DEFAULT_DATABASE: &str = "sqlite:turnwise.db";
+const THREAD_NAME_PREFIX: &str = "task-";
 
 /// Settings of every command; at the top of the file.
 const COMMON: [&str; 3] = ["database", "retention", "log"];
 /// Settings of a node; in the file's `[executor]`.
-const EXECUTOR: [&str; 10] = [
+const EXECUTOR: [&str; 13] = [
     "name",
-    "slots",
+    "core_pool_size",
+    "max_pool_size",
+    "thread_name_prefix",
     "queue_capacity",
     "batch_size",
     "poll_interval",
+    "look_every",
     "lease",
     "wait_for_tasks_on_shutdown",
     "await_termination",
@@ -43,7 +48,7 @@ const EXECUTOR: [&str; 10] = [
 ];
 
 /// Values by setting; all but `queues` have one.
-type Said = BTreeMap<&'static str, Vec<String>>;
+pub(crate) type Said = BTreeMap<&'static str, Vec<String>>;
 
 /// One place settings come from.
 #[derive(Debug)]
@@ -75,6 +80,8 @@ pub(crate) struct Settings {
     sources: Vec<Source>,
     /// What the file has under `[tasks]`, and the file. Read by the node alone: a bad command keeps nobody from looking.
     tasks: Option<(PathBuf, toml::Table)>,
+    /// What it has under `[pools]`, by name.
+    pools: Vec<(String, Said)>,
 }
 
 impl Settings {
@@ -90,18 +97,29 @@ impl Settings {
             None => std::env::var_os("TURNWISE_CONFIG").filter(|path| !path.is_empty()).map(PathBuf::from),
         };
         let path = named.clone().unwrap_or_else(|| DEFAULT_FILE.into());
-        let mut tasks = None;
+        let (mut tasks, mut pools) = (None, Vec::new());
         match fs::read_to_string(&path) {
             Ok(text) => {
-                let (said, table) = from_file(&path, &text)?;
-                sources.push(Source::File(path.clone(), said));
-                tasks = Some((path, table));
+                let file = from_file(&path, &text)?;
+                sources.push(Source::File(path.clone(), file.said));
+                tasks = Some((path, file.tasks));
+                pools = file.pools;
             }
             // Only a file that was asked for must be there.
             Err(error) if error.kind() == io::ErrorKind::NotFound && named.is_none() => {}
             Err(error) => return Err(Failure::Input(format!("config: {}: {error}", path.display()))),
         }
-        Ok(Self { sources, tasks })
+        Ok(Self { sources, tasks, pools })
+    }
+
+    /// The pools beside the node's own.
+    pub(crate) fn pools(&self) -> Result<Vec<(String, Pool)>, Failure> {
+        let read = |(name, said): &(String, Said)| {
+            let place = self.tasks.as_ref().map(|(path, _)| format!("{}: ", path.display())).unwrap_or_default();
+            let pool = pools::read(said).map_err(|invalid| Failure::Input(format!("{place}pools.{name}.{invalid}")))?;
+            Ok((name.clone(), pool))
+        };
+        self.pools.iter().map(read).collect()
     }
 
     /// The tasks that are programs, all of them checked.
@@ -154,15 +172,18 @@ impl Settings {
             Some((source, name)) => Config::new(NodeName::new(name).map_err(|invalid| refused(source, &invalid))?),
             None => Config::for_this_host()?,
         };
-        self.read("slots", &mut config.slots, |text| number("slots", text))?;
+        config.thread_name_prefix = Some(THREAD_NAME_PREFIX.to_owned());
+        self.read("core_pool_size", &mut config.core_pool_size, |text| number("core_pool_size", text))?;
+        self.read("max_pool_size", &mut config.max_pool_size, |text| number("max_pool_size", text).map(Some))?;
+        self.read("thread_name_prefix", &mut config.thread_name_prefix, |text| Ok(Some(text.to_owned())))?;
         self.read("queue_capacity", &mut config.queue_capacity, |text| number("queue_capacity", text))?;
         self.read("batch_size", &mut config.batch_size, |text| number("batch_size", text))?;
+        self.read("look_every", &mut config.look_every, |text| number("look_every", text))?;
         self.read("poll_interval", &mut config.poll_interval, |text| parse_span("poll_interval", text))?;
         self.read("lease", &mut config.lease, |text| parse_span("lease", text))?;
         self.read("await_termination", &mut config.await_termination, |text| parse_span("await_termination", text))?;
         self.read("wait_for_tasks_on_shutdown", &mut config.wait_for_tasks_on_shutdown, |text| {
-            let bad = |_| Invalid::new("wait_for_tasks_on_shutdown", format!("must be true or false, not {text:?}"));
-            text.parse().map_err(bad)
+            truth("wait_for_tasks_on_shutdown", text)
         })?;
         self.read("scheme", &mut config.scheme, str::parse)?;
         if let Some((source, names)) = self.all_said("queues").filter(|(_, names)| !names.is_empty()) {
@@ -203,8 +224,12 @@ fn refused(source: &Source, invalid: &Invalid) -> Failure {
     Failure::Input(format!("{invalid}{}", source.hint(invalid.field)))
 }
 
-fn number<N: FromStr>(field: &'static str, text: &str) -> Result<N, Invalid> {
+pub(crate) fn number<N: FromStr>(field: &'static str, text: &str) -> Result<N, Invalid> {
     text.parse().map_err(|_| Invalid::new(field, format!("{text:?} is not a whole number within bounds")))
+}
+
+pub(crate) fn truth(field: &'static str, text: &str) -> Result<bool, Invalid> {
+    text.parse().map_err(|_| Invalid::new(field, format!("must be true or false, not {text:?}")))
 }
 
 fn variable(key: &str) -> String {
@@ -222,10 +247,13 @@ fn from_flags(args: &Args) -> Said {
     say("log", &args.log);
     if let Command::Serve(serve) = &args.command {
         say("name", &serve.name);
-        say("slots", &serve.slots);
+        say("core_pool_size", &serve.core_pool_size);
+        say("max_pool_size", &serve.max_pool_size);
+        say("thread_name_prefix", &serve.thread_name_prefix);
         say("queue_capacity", &serve.queue_capacity);
         say("batch_size", &serve.batch_size);
         say("poll_interval", &serve.poll_interval);
+        say("look_every", &serve.look_every);
         say("lease", &serve.lease);
         say("wait_for_tasks_on_shutdown", &serve.wait_for_tasks_on_shutdown);
         say("await_termination", &serve.await_termination);
@@ -252,35 +280,53 @@ fn from_variables(get: impl Fn(&str) -> Result<Option<String>, Failure>) -> Resu
     Ok(said)
 }
 
-/// What the file says, and its table of tasks.
-fn from_file(path: &Path, text: &str) -> Result<(Said, toml::Table), Failure> {
+/// What a settings file says.
+#[derive(Debug, Default)]
+struct File {
+    said: Said,
+    tasks: toml::Table,
+    pools: Vec<(String, Said)>,
+}
+
+fn from_file(path: &Path, text: &str) -> Result<File, Failure> {
     let bad = |problem: String| Failure::Input(format!("{}: {problem}", path.display()));
     let file: toml::Table = text.parse().map_err(|error: toml::de::Error| {
         let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
         bad(format!("line {line}: {}", error.message()))
     })?;
-    let (mut said, mut tasks) = (Said::new(), toml::Table::new());
+    let mut read = File::default();
     for (key, value) in &file {
         match (COMMON.into_iter().find(|known| known == key), value) {
             (Some("retention"), toml::Value::Table(states)) => {
-                said.insert("retention", vec![by_state(states).map_err(bad)?])
+                read.said.insert("retention", vec![by_state(states).map_err(bad)?])
             }
             (Some(key), value) => {
-                said.insert(key, vec![scalar(value).ok_or_else(|| bad(format!("{key}: must be a text")))?])
+                read.said.insert(key, vec![scalar(value).ok_or_else(|| bad(format!("{key}: must be a text")))?])
             }
             (None, toml::Value::Table(executor)) if key == "executor" => {
-                said.extend(from_executor(executor).map_err(bad)?);
+                read.said.extend(from_table(executor, "executor.", &EXECUTOR).map_err(bad)?);
+                None
+            }
+            (None, toml::Value::Table(pools)) if key == "pools" => {
+                for (name, pool) in pools {
+                    let place = format!("pools.{name}");
+                    let pool = pool.as_table().ok_or_else(|| bad(format!("{place}: must be a table")))?;
+                    let said = from_table(pool, &format!("{place}."), &pools::KEYS).map_err(bad)?;
+                    read.pools.push((name.clone(), said));
+                }
                 None
             }
             (None, toml::Value::Table(table)) if key == "tasks" => {
-                tasks.clone_from(table);
+                read.tasks.clone_from(table);
                 None
             }
-            (None, _) if key == "executor" || key == "tasks" => return Err(bad(format!("{key}: must be a table"))),
+            (None, _) if ["executor", "pools", "tasks"].contains(&key.as_str()) => {
+                return Err(bad(format!("{key}: must be a table")));
+            }
             (None, _) => return Err(bad(unknown(key, "", &COMMON))),
         };
     }
-    Ok((said, tasks))
+    Ok(read)
 }
 
 /// `[retention]` with a span for each state, as the flag has it.
@@ -292,11 +338,11 @@ fn by_state(states: &toml::Table) -> Result<String, String> {
     Ok(parts.collect::<Result<Vec<_>, _>>()?.join(","))
 }
 
-fn from_executor(table: &toml::Table) -> Result<Said, String> {
+fn from_table(table: &toml::Table, place: &str, known: &[&'static str]) -> Result<Said, String> {
     let mut said = Said::new();
     for (key, value) in table {
-        let Some(known) = EXECUTOR.into_iter().find(|known| known == key) else {
-            return Err(unknown(key, "executor.", &EXECUTOR));
+        let Some(&known) = known.iter().find(|known| *known == key) else {
+            return Err(unknown(key, place, known));
         };
         let texts = match (known, value) {
             ("queues", toml::Value::Array(names)) => {
@@ -306,7 +352,7 @@ fn from_executor(table: &toml::Table) -> Result<Said, String> {
             (_, value) => scalar(value).map(|text| vec![text]),
         };
         let wanted = if known == "queues" { "an array of texts" } else { "one value" };
-        said.insert(known, texts.ok_or_else(|| format!("executor.{known}: must be {wanted}"))?);
+        said.insert(known, texts.ok_or_else(|| format!("{place}{known}: must be {wanted}"))?);
     }
     Ok(said)
 }
@@ -352,7 +398,7 @@ mod tests {
         let args = Args::try_parse_from([&["turnwise", "serve"], typed].concat()).unwrap();
         let get = |name: &str| Ok(variables.iter().find(|(key, _)| *key == name).map(|(_, text)| (*text).to_owned()));
         let path = Path::new("turnwise.toml");
-        let (said, tasks) = from_file(path, file)?;
+        let File { said, tasks, pools } = from_file(path, file)?;
         Ok(Settings {
             sources: vec![
                 Source::Flags(from_flags(&args)),
@@ -360,6 +406,7 @@ mod tests {
                 Source::File(path.to_owned(), said),
             ],
             tasks: Some((path.to_owned(), tasks)),
+            pools,
         })
     }
 
@@ -376,10 +423,13 @@ mod tests {
         retention = "1d"
         [executor]
         name = "file"
-        slots = 1
+        core_pool_size = 1
+        max_pool_size = 3
+        thread_name_prefix = "worker-"
         queue_capacity = 7
         batch_size = 8
         poll_interval = "2s"
+        look_every = 9
         lease = "10s"
         wait_for_tasks_on_shutdown = false
         await_termination = "1m"
@@ -393,10 +443,12 @@ mod tests {
         let config = settings.executor().unwrap();
         assert_eq!(settings.database(), "sqlite:file.db");
         assert_eq!(settings.options().unwrap().retention, Duration::from_secs(86_400).into());
-        assert_eq!((config.name.as_str(), config.slots, config.queue_capacity, config.batch_size), ("file", 1, 7, 8));
+        assert_eq!((config.name.as_str(), config.queue_capacity, config.batch_size), ("file", 7, 8));
+        assert_eq!((config.core_pool_size, config.max_pool_size), (1, Some(3)));
+        assert_eq!(config.thread_name_prefix.as_deref(), Some("worker-"));
         assert_eq!((config.poll_interval, config.lease), (Duration::from_secs(2), Duration::from_secs(10)));
         assert_eq!((config.wait_for_tasks_on_shutdown, config.await_termination), (false, Duration::from_secs(60)));
-        assert_eq!(config.scheme.to_string(), "3,1");
+        assert_eq!((config.scheme.to_string().as_str(), config.look_every), ("3,1", 9));
         let queues: Vec<_> = config.queues.iter().flatten().map(QueueName::as_str).collect();
         assert_eq!(queues, ["a, b", "mail"]);
     }
@@ -413,10 +465,13 @@ mod tests {
 
     #[test]
     fn a_flag_outweighs_a_variable_and_a_variable_the_file() {
-        let variables = [("TURNWISE_SLOTS", "2"), ("TURNWISE_NAME", "variable"), ("TURNWISE_LEASE", "")];
+        let variables = [("TURNWISE_CORE_POOL_SIZE", "2"), ("TURNWISE_NAME", "variable"), ("TURNWISE_LEASE", "")];
         let settings = settings(&["--slots", "3", "--queue", "flag"], &variables, FILE).unwrap();
         let config = settings.executor().unwrap();
-        assert_eq!((config.slots, config.name.as_str(), config.lease), (3, "variable", Duration::from_secs(10)));
+        assert_eq!(
+            (config.core_pool_size, config.name.as_str(), config.lease),
+            (3, "variable", Duration::from_secs(10))
+        );
         assert_eq!(config.queues.unwrap().into_iter().map(|queue| queue.to_string()).collect::<Vec<_>>(), ["flag"]);
     }
 
@@ -425,8 +480,11 @@ mod tests {
         let executor = |typed: &[&str], variables: &[(&str, &str)], file: &str| {
             refusal(settings(typed, variables, file).unwrap().executor())
         };
-        assert!(executor(&["--slots", "many"], &[], "").starts_with("slots: \"many\""));
-        assert_eq!(executor(&[], &[("TURNWISE_SLOTS", "0")], ""), "slots: must be 1 to 100000 (TURNWISE_SLOTS)");
+        assert!(executor(&["--slots", "many"], &[], "").starts_with("core_pool_size: \"many\""));
+        let variable = ("TURNWISE_CORE_POOL_SIZE", "0");
+        assert_eq!(executor(&[], &[variable], ""), "core_pool_size: must be 1 to 100000 (TURNWISE_CORE_POOL_SIZE)");
+        let less = ["--core-pool-size", "3", "--max-pool-size", "2"];
+        assert_eq!(executor(&less, &[], ""), "max_pool_size: must be core_pool_size to 100000");
         assert!(executor(&[], &[], "[executor]\nlease = 10").ends_with("(turnwise.toml)"));
         assert!(executor(&["--queue", ""], &[], "").starts_with("queue: must not be empty"));
         assert!(refusal(settings(&["--retention", "1"], &[], "").unwrap().options()).starts_with("retention: "));
@@ -437,7 +495,8 @@ mod tests {
         let file = |text| refusal(settings(&[], &[], text));
         assert!(file("databse = 'x'").starts_with("turnwise.toml: unknown key \"databse\""));
         assert!(file("[executor]\nslotz = 1").starts_with("turnwise.toml: unknown key \"executor.slotz\""));
-        assert!(file("slots = 1").starts_with("turnwise.toml: unknown key \"slots\"; it belongs under [executor]"));
+        let lost = "turnwise.toml: unknown key \"batch_size\"; it belongs under [executor]";
+        assert!(file("batch_size = 1").starts_with(lost));
         assert!(file("\n[executor\n").starts_with("turnwise.toml: line 2: "));
         assert!(file("[executor]\nqueues = 'mail'").starts_with("turnwise.toml: executor.queues: "));
     }
@@ -451,6 +510,24 @@ mod tests {
         let good = settings_of("[tasks.mail]\ncommand = ['sendmail', '-t']").unwrap().commands().unwrap();
         assert_eq!(good.iter().map(AnyTask::name).collect::<Vec<_>>(), ["mail"]);
         assert!(settings_of("").unwrap().commands().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_bad_pool_is_refused_with_its_place() {
+        let file = |text| refusal(settings(&[], &[], text));
+        assert_eq!(file("pools = 1"), "turnwise.toml: pools: must be a table");
+        assert_eq!(file("[pools]\nmail = 1"), "turnwise.toml: pools.mail: must be a table");
+        assert!(
+            file("[pools.mail]\nlease = '1s'")
+                .starts_with("turnwise.toml: unknown key \"pools.mail.lease\"; known are ")
+        );
+        assert!(
+            file("[pools.mail]\nqueues = 'mail'").starts_with("turnwise.toml: pools.mail.queues: must be an array")
+        );
+        let bad = settings(&[], &[], "[pools.mail]\nqueues = ['mail']\ncore_pool_size = 'many'").unwrap();
+        assert!(refusal(bad.pools()).starts_with("turnwise.toml: pools.mail.core_pool_size: \"many\""));
+        let good = settings(&[], &[], "[pools.mail]\nqueues = ['mail']\n[pools.pdf]\nqueues = ['pdf']").unwrap();
+        assert_eq!(good.pools().unwrap().into_iter().map(|(name, _)| name).collect::<Vec<_>>(), ["mail", "pdf"]);
     }
 
     #[test]

@@ -178,7 +178,7 @@ async fn tell(story: &Story) -> Result<Told, Failure> {
 
     let turnwise = Turnwise::open("memory:").await?;
     let mut config = Config::new(NodeName::new("demo")?);
-    config.slots = story.slots;
+    config.core_pool_size = story.slots;
     let mut registry = Registry::new();
     registry.register(work).map_err(StartError::from)?;
     let executor = turnwise.executor_with(config).registry(registry).state(ledger.clone()).build()?;

@@ -244,7 +244,7 @@ fn bad_input_is_refused_with_its_field_and_stores_nothing() {
     place.refuses(&["jobs", "--limit", "1000001"], "limit: ");
     place.refuses(&["job", "seven"], "id: ");
     place.refuses(&["cancel", "seven"], "id: ");
-    place.refuses(&["serve", "--slots", "0"], "slots: ");
+    place.refuses(&["serve", "--slots", "0"], "core_pool_size: ");
     place.refuses(&["serve", "--lease", "5"], "lease: ");
     place.refuses(&["serve", "--log", "a=b=c"], "log: ");
     place.refuses(&["jobs", "--database", "jobs.db"], "database: ");
@@ -458,6 +458,66 @@ fn a_node_is_listed_while_it_serves() {
 }
 
 #[test]
+fn pools_of_the_file_are_nodes_of_one_process_with_their_own_queues_and_threads() {
+    let place = Place::new();
+    let file = |text: &str| std::fs::write(place.path().join("turnwise.toml"), text).unwrap();
+    file(
+        r#"
+        [executor]
+        name = "w"
+        core_pool_size = 2
+        max_pool_size = 5
+        [pools.mail]
+        queues = ["mail"]
+        core_pool_size = 1
+        [tasks.who]
+        command = ["sh", "-c", "cat /proc/$PPID/task/*/comm"]
+        "#,
+    );
+    let mut node = place.serve(&["--demo-tasks"]);
+    assert!(node.ready.contains("2 to 5 slots, pools mail, tasks"), "{}", node.ready);
+    let listed = place.json(&["nodes", "--json"]);
+    let shown = |at: usize| {
+        let node: &Value = &listed[at];
+        (
+            node["name"].clone(),
+            node["slots"].clone(),
+            node["queues"].clone(),
+            node["all_but"].clone(),
+            node["pid"].clone(),
+        )
+    };
+    let pid = json!(node.child.id());
+    assert_eq!(shown(0), (json!("w"), json!(2), json!(["mail"]), json!(true), pid.clone()));
+    assert_eq!(shown(1), (json!("w/mail"), json!(1), json!(["mail"]), json!(false), pid));
+    assert!(place.told(&["nodes"]).contains("all but mail"));
+    for (queue, name) in [("mail", "w/mail"), ("default", "w"), ("any", "w")] {
+        let id = place.enqueue(&["who", "--queue", queue]);
+        let job = wait_for(|| Some(place.job(&id)).filter(|job| job["state"] == "success"));
+        assert_eq!(job["node"], name);
+        let threads = job["result"].to_string();
+        assert!(threads.contains("mail-1") && threads.contains("task-1"), "{threads}");
+    }
+    node.signal("TERM");
+    assert_eq!(node.end().0, Some(0));
+    assert_eq!(place.json(&["nodes", "--json"]), json!([]));
+
+    for (text, told) in [
+        ("[pools.mail]", "queues: pool \"mail\" must name the queues bound to it"),
+        ("[pools.a]\nqueues = ['x']\n[pools.b]\nqueues = ['x']", "queues: queue \"x\" is bound to two pools"),
+        ("[pools.a]\nqueues = ['x']\nslots = 1", "unknown key \"pools.a.slots\"; known are queues, core_pool_size"),
+        (
+            "[pools.a]\nqueues = ['x']\nbatch_size = 'x'",
+            "turnwise.toml: pools.a.batch_size: \"x\" is not a whole number",
+        ),
+    ] {
+        file(text);
+        let refusal = refused(&place.run(&["serve", "--until-empty"]), 2);
+        assert!(refusal.contains(told), "{refusal}");
+    }
+}
+
+#[test]
 fn a_stopped_node_returns_its_job_without_spending_an_attempt() {
     let place = Place::new();
     let mut node = place.serve(&["--demo-tasks", "--await-termination", "0s"]);
@@ -487,7 +547,7 @@ fn flags_outweigh_variables_and_variables_the_file() {
     let place = Place::new();
     std::fs::write(
         place.path().join("turnwise.toml"),
-        "database = 'sqlite:file.db'\n[executor]\nname = 'file'\nslots = 7\n",
+        "database = 'sqlite:file.db'\n[executor]\nname = 'file'\ncore_pool_size = 7\n",
     )
     .unwrap();
     place.enqueue(&["noop"]);

@@ -13,7 +13,8 @@ use std::{
 };
 
 use turnwise_core::{
-    Fence, GroupName, Incarnation, JobHead, JobId, Node, NodeName, Priority, QueueName, State, TaskName, Timestamp,
+    Fence, GroupName, Incarnation, JobHead, JobId, Node, NodeName, Priority, QueueName, Serves, State, TaskName,
+    Timestamp,
     node::Host,
     scheduler::{Input, Output, Reply, Scheduler, Settled},
     turn::Scheme,
@@ -104,7 +105,7 @@ fn node() -> Node {
         host: Host { name: String::new(), boot_id: String::new(), pid_namespace: String::new(), pid: 1, started: 1 },
         slots: 8,
         queue_capacity: 0,
-        queues: None,
+        queues: Serves::All,
         tasks: BTreeSet::from([TaskName::new("t").expect("a good name")]),
         joined_at: Timestamp::MIN,
         lease_until: Timestamp::MAX,

@@ -44,6 +44,54 @@ impl Host {
     }
 }
 
+/// The queues a node serves.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Serves {
+    #[default]
+    All,
+    Only(BTreeSet<QueueName>),
+    /// All that are not bound to another pool of its process.
+    AllBut(BTreeSet<QueueName>),
+}
+
+impl Serves {
+    pub fn contains(&self, queue: &QueueName) -> bool {
+        match self {
+            Serves::All => true,
+            Serves::Only(queues) => queues.contains(queue),
+            Serves::AllBut(queues) => !queues.contains(queue),
+        }
+    }
+
+    /// Whether there can be a queue that both serve.
+    pub fn meets(&self, other: &Serves) -> bool {
+        match (self, other) {
+            (Serves::Only(queues), other) | (other, Serves::Only(queues)) => {
+                queues.iter().any(|queue| other.contains(queue))
+            }
+            // There is always one more queue.
+            (Serves::All | Serves::AllBut(_), Serves::All | Serves::AllBut(_)) => true,
+        }
+    }
+
+    /// As the stores keep it: names, and whether these are the ones it does not serve.
+    pub fn from_parts(names: Option<BTreeSet<QueueName>>, all_but: bool) -> Self {
+        match names {
+            None => Serves::All,
+            Some(names) if all_but => Serves::AllBut(names),
+            Some(names) => Serves::Only(names),
+        }
+    }
+
+    pub fn parts(&self) -> (Option<&BTreeSet<QueueName>>, bool) {
+        match self {
+            Serves::All => (None, false),
+            Serves::Only(names) => (Some(names), false),
+            Serves::AllBut(names) => (Some(names), true),
+        }
+    }
+}
+
 /// A node as the store knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
@@ -53,8 +101,7 @@ pub struct Node {
     pub slots: u32,
     /// Jobs it may hold beyond its slots.
     pub queue_capacity: u32,
-    /// Queues it serves; `None` = all.
-    pub queues: Option<BTreeSet<QueueName>>,
+    pub queues: Serves,
     pub tasks: BTreeSet<TaskName>,
     pub joined_at: Timestamp,
     pub lease_until: Timestamp,
@@ -69,6 +116,6 @@ impl Node {
     }
 
     pub fn can_run(&self, queue: &QueueName, task: &TaskName) -> bool {
-        self.tasks.contains(task) && self.queues.as_ref().is_none_or(|queues| queues.contains(queue))
+        self.tasks.contains(task) && self.queues.contains(queue)
     }
 }

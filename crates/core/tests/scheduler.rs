@@ -7,7 +7,7 @@ use std::{
 
 use proptest::prelude::*;
 use turnwise_core::{
-    Fence, Incarnation, JobHead, JobId, Node, Priority, QueueName, State, TaskName, Timestamp,
+    Fence, Incarnation, JobHead, JobId, Node, Priority, QueueName, Serves, State, TaskName, Timestamp,
     scheduler::{Input, Output, Pending, Reply, Rest, Scheduler, Settled},
     turn::Scheme,
 };
@@ -117,7 +117,7 @@ fn a_job_nobody_knows_is_kept_until_somebody_does() {
 #[test]
 fn a_node_gets_only_what_it_knows_and_serves() {
     let mut limited = node(1, 10, &["t"]);
-    limited.queues = Some(BTreeSet::from([QueueName::new("mail").unwrap()]));
+    limited.queues = Serves::Only(BTreeSet::from([QueueName::new("mail").unwrap()]));
     let mut table = Table::new(Scheme::default(), vec![limited]);
     let mail = JobHead { queue: QueueName::new("mail").unwrap(), ..head(2, "g") };
     table.tell(Input::Jobs(vec![head(1, "g"), mail]));

@@ -1,25 +1,32 @@
-//! How a node is set up, with the names of the wish: `core_pool_size`, `queue_capacity`, `batch_size` and the rest.
+//! How a node is set up.
 
 use std::{collections::BTreeSet, time::Duration};
 
-use turnwise_core::{Invalid, NodeName, QueueName, turn::Scheme};
+use turnwise_core::{Invalid, NodeName, QueueName, pool::Pool, turn::Scheme};
 
 #[derive(Debug, Clone)]
 pub struct Config {
     /// Unique in the fleet. Default: the host's name.
     pub name: NodeName,
-    /// Jobs at a time.
-    pub slots: u32,
+    /// Jobs at a time, as a rule.
+    pub core_pool_size: u32,
+    /// Jobs at a time while the buffer is at its bound, at most; `None`: as many as `core_pool_size`.
+    pub max_pool_size: Option<u32>,
     /// Jobs held ready beyond the slots, at most. How many really are follows from how long they take.
     pub queue_capacity: u32,
     /// Jobs per assignment and per settlement, at most.
     pub batch_size: usize,
-    /// Queues this node serves; `None` = all.
+    /// Queues this node serves; `None` = all that are not bound to another pool of this process.
     pub queues: Option<BTreeSet<QueueName>>,
     /// How long a silent node, or a silent dispatcher, is believed to live.
     pub lease: Duration,
     /// How often to look without being rung for.
     pub poll_interval: Duration,
+    /// Jobs after which the dispatcher looks for what no bell told of, at the latest. It also looks when nothing is left.
+    pub look_every: u32,
+    /// What the threads are called that run tasks, with a number behind it; `None`: tasks run on the runtime that the node was
+    /// started on.
+    pub thread_name_prefix: Option<String>,
     /// Whether running tasks may finish when the node stops.
     pub wait_for_tasks_on_shutdown: bool,
     /// How long they may take for it; then they are interrupted, which spends no attempt.
@@ -38,12 +45,16 @@ impl Config {
     pub fn new(name: NodeName) -> Self {
         Self {
             name,
-            slots: std::thread::available_parallelism().map_or(4, |cores| u32::try_from(cores.get()).unwrap_or(4) * 2),
+            core_pool_size: std::thread::available_parallelism()
+                .map_or(4, |cores| u32::try_from(cores.get()).unwrap_or(4) * 2),
+            max_pool_size: None,
             queue_capacity: 4_000,
             batch_size: 1_000,
             queues: None,
             lease: Duration::from_secs(5),
             poll_interval: Duration::from_secs(1),
+            look_every: 1_000,
+            thread_name_prefix: None,
             wait_for_tasks_on_shutdown: true,
             await_termination: Duration::from_secs(30),
             cancel_grace: Duration::from_secs(10),
@@ -60,11 +71,26 @@ impl Config {
 
     pub fn validate(&self) -> Result<(), Invalid> {
         let check = |field, good: bool, problem: &str| if good { Ok(()) } else { Err(Invalid::new(field, problem)) };
-        check("slots", (1..=100_000).contains(&self.slots), "must be 1 to 100000")?;
+        check("core_pool_size", (1..=100_000).contains(&self.core_pool_size), "must be 1 to 100000")?;
+        let most = self.max_pool_size();
+        check("max_pool_size", (self.core_pool_size..=100_000).contains(&most), "must be core_pool_size to 100000")?;
         check("queue_capacity", self.queue_capacity <= 1_000_000, "must be at most 1000000")?;
         check("batch_size", (1..=50_000).contains(&self.batch_size), "must be 1 to 50000")?;
         check("lease", self.lease >= Duration::from_millis(500), "must be at least 500ms")?;
+        check("look_every", self.look_every > 0, "must be at least 1")?;
+        let prefix = self.thread_name_prefix.as_deref().unwrap_or("task-");
+        let named = !prefix.is_empty() && prefix.len() <= 100 && !prefix.chars().any(char::is_control);
+        check("thread_name_prefix", named, "must be 1 to 100 bytes without control characters")?;
         check("poll_interval", self.poll_interval >= Duration::from_millis(10), "must be at least 10ms")
+    }
+
+    pub(crate) fn max_pool_size(&self) -> u32 {
+        self.max_pool_size.unwrap_or(self.core_pool_size)
+    }
+
+    pub(crate) fn pool(&self) -> Pool {
+        let Self { core_pool_size: core, queue_capacity, .. } = *self;
+        Pool { core, max: self.max_pool_size(), queue_capacity }
     }
 
     /// Two beats may be lost before the fleet takes this node's jobs over.

@@ -251,7 +251,7 @@ impl Ctx {
     /// For the drivers: most runs of this node at a time.
     #[doc(hidden)]
     pub fn slots(&self) -> u32 {
-        self.life.shared.config.slots
+        self.life.shared.config.max_pool_size()
     }
 
     /// For the drivers: what is committed together with the end of this run if it ends well, and rolled back if not.

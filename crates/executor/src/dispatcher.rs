@@ -73,7 +73,7 @@ pub(crate) async fn dispatch(life: Arc<Life>, mut lead: watch::Receiver<Option<L
                 Err(StoreError::NotLeading) => {
                     tracing::info!("no longer dispatching");
                     // The next beat says who does; it need not wait for its time.
-                    life.store.bell().ring_lead();
+                    life.bell.ring_lead();
                 }
                 Err(error) => tracing::warn!(%error, "dispatching was interrupted; reading everything again"),
             }
@@ -197,7 +197,7 @@ impl<'a> Dispatcher<'a> {
     }
 
     async fn run(&mut self, lead: &mut watch::Receiver<Option<Lead>>) -> Result<(), StoreError> {
-        let bell = self.life.store.bell();
+        let bell = &self.life.bell;
         // What an earlier term of this epoch left in doubt could still happen after the backlog was read.
         while !self.open.doubts.is_empty() {
             if self.still_leading(lead).is_none() || self.life.draining.is_up() {
@@ -256,6 +256,9 @@ impl<'a> Dispatcher<'a> {
                 self.see_news(true).await?;
                 continue;
             }
+            if self.dispatched == self.dispatched_at_news {
+                self.life.tell_if_idle();
+            }
             let pause = self.pause();
             tokio::select! {
                 biased;
@@ -312,8 +315,10 @@ impl<'a> Dispatcher<'a> {
 
     fn pause(&self) -> Duration {
         let now = Instant::now();
-        let timers =
-            [self.next_poll, self.next_lost, self.next_prune].into_iter().map(|at| at.saturating_duration_since(now));
+        // What was given out may be all there is: then is the time to look for what no bell told of.
+        let look = (self.dispatched != self.dispatched_at_news).then_some(self.next_busy_news);
+        let timers = [self.next_poll, self.next_lost, self.next_prune].into_iter().chain(look);
+        let timers = timers.map(|at| at.saturating_duration_since(now));
         let due = self.wake_at.map(|at| self.life.shared.clock.until(at));
         timers.chain(due).min().unwrap_or_default()
     }
@@ -344,6 +349,9 @@ impl<'a> Dispatcher<'a> {
             outputs = self.scheduler.handle(self.life.shared.clock.now(), Input::Replied(replies));
             if batches == 0 || outputs.iter().any(|output| matches!(output, Output::Assign(_))) {
                 continue;
+            }
+            if self.many_since_news() {
+                return Ok(());
             }
             // What ended meanwhile makes room for the next batch.
             batches -= 1;
@@ -447,7 +455,11 @@ impl<'a> Dispatcher<'a> {
 
     /// Whether enough has been dispatched since the last look to look again.
     fn news_are_due(&self) -> bool {
-        self.dispatched != self.dispatched_at_news && Instant::now() >= self.next_busy_news
+        self.many_since_news() || (self.dispatched != self.dispatched_at_news && Instant::now() >= self.next_busy_news)
+    }
+
+    fn many_since_news(&self) -> bool {
+        self.dispatched - self.dispatched_at_news >= u64::from(self.life.shared.config.look_every)
     }
 
     async fn see_news(&mut self, asleep: bool) -> Result<(), StoreError> {

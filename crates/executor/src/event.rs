@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
 };
 
@@ -18,7 +18,7 @@ const BACKLOG: usize = 4_096;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// Nothing is left for this node to run.
+    /// Nothing is left for this node to run, in none of its pools.
     Idle,
     /// A task has begun.
     Started(JobEvent),
@@ -95,6 +95,8 @@ pub struct Hub {
     callbacks: Arc<Mutex<Callbacks>>,
     /// Whether anybody ever listened, so that the hot path asks one flag and no lock.
     heard: Arc<AtomicBool>,
+    /// Pools that have not said that nothing is left for them.
+    busy: Arc<AtomicU32>,
 }
 
 #[derive(Default)]
@@ -107,7 +109,12 @@ struct Callbacks {
 
 impl Default for Hub {
     fn default() -> Self {
-        Self { stream: broadcast::Sender::new(BACKLOG), callbacks: Arc::default(), heard: Arc::default() }
+        Self {
+            stream: broadcast::Sender::new(BACKLOG),
+            callbacks: Arc::default(),
+            heard: Arc::default(),
+            busy: Arc::default(),
+        }
     }
 }
 
@@ -127,6 +134,23 @@ impl Hub {
             // No receiver is not an error.
             let _ = self.stream.send(event);
         }
+    }
+
+    /// One more pool has work, or may have.
+    pub(crate) fn pool_is_busy(&self) {
+        self.busy.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// It has none. Says so if it was the last that had.
+    pub(crate) fn pool_is_idle(&self) {
+        if self.busy.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.tell(Event::Idle);
+        }
+    }
+
+    /// It is gone; that it has no work is no news.
+    pub(crate) fn pool_is_gone(&self) {
+        self.busy.fetch_sub(1, Ordering::AcqRel);
     }
 
     pub(crate) fn subscribe(&self) -> Events {

@@ -1,14 +1,18 @@
-//! post, start, stop: a node in this process.
+//! post, start, stop: a node in this process, with all its pools.
 
 use std::{
     future::Future,
     pin::Pin,
-    sync::{Arc, Mutex, atomic::Ordering},
+    sync::{Arc, Mutex, Weak, atomic::Ordering},
     thread,
     time::Duration,
 };
 
-use tokio::sync::{oneshot, watch};
+use futures_util::future::join_all;
+use tokio::{
+    runtime::Runtime,
+    sync::{oneshot, watch},
+};
 use turnwise_core::{Invalid, NewJob, NodeName, State};
 use turnwise_store::{Bell, Enqueued, Load, Store, StoreError};
 
@@ -25,10 +29,12 @@ use crate::{
     notebook::StopSign,
     outcome::Outcome,
     panics,
+    pool::{self, Pool},
     pulse::{self, Backoff},
     registry::{Registry, RegistryError},
     settle,
     shared::{Counters, Life, Shared, locked},
+    threads,
     trace::{Record, Trace},
 };
 
@@ -73,6 +79,7 @@ pub struct Stats {
 pub struct Builder {
     connect: Connect,
     config: Config,
+    pools: Vec<(String, Pool)>,
     registry: Registry,
     states: States,
     around: Vec<Middleware>,
@@ -93,6 +100,7 @@ impl Builder {
         Self {
             connect,
             config,
+            pools: Vec::new(),
             registry: Registry::new(),
             states: States::default(),
             around: Vec::new(),
@@ -165,6 +173,20 @@ impl Builder {
         self
     }
 
+    /// Adds a pool: slots, a buffer and threads for some queues alone.
+    ///
+    /// ```
+    /// # use turnwise_executor::executor::Builder;
+    /// # fn example(builder: Builder) -> Builder {
+    /// builder.pool("mail", |pool| pool.queues(["mail", "newsletter"]).core_pool_size(2).max_pool_size(8))
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn pool(mut self, name: impl Into<String>, set: impl FnOnce(Pool) -> Pool) -> Self {
+        self.pools.push((name.into(), set(Pool::default())));
+        self
+    }
+
     pub fn build(self) -> Result<Executor, StartError> {
         self.config.validate()?;
         panics::listen();
@@ -177,75 +199,130 @@ impl Builder {
                 });
             }
         }
-        let shared = Arc::new(Shared {
-            config: self.config,
-            registry: self.registry,
-            states: self.states,
-            around: self.around.into(),
-            hub: Hub::default(),
-            trace: self.trace,
-            clock: DatabaseClock::new(),
-            chance: self.chance,
-            process: self.process,
-            page: self.page,
-            counters: Counters::default(),
-            stop: StopSign::default(),
+        let (hub, around): (_, Arc<[Middleware]>) = (Hub::default(), self.around.into());
+        // A seed is for a node without other pools.
+        let mut chances = std::iter::once(self.chance);
+        let members = pool::members(self.config, &self.pools)?.into_iter().map(|(config, serves)| Member {
+            shared: Arc::new(Shared {
+                config,
+                serves,
+                registry: self.registry.clone(),
+                states: self.states.clone(),
+                around: around.clone(),
+                hub: hub.clone(),
+                trace: self.trace.clone(),
+                clock: DatabaseClock::new(),
+                chance: chances.next().unwrap_or_default(),
+                process: self.process.clone(),
+                page: self.page,
+                counters: Counters::default(),
+                stop: StopSign::default(),
+            }),
+            running: watch::Sender::new(None),
         });
-        Ok(Executor { shared, connect: self.connect, control: Mutex::new(None), running: watch::Sender::new(None) })
+        let members = members.collect();
+        Ok(Executor { members, connect: self.connect, control: Mutex::new(None), threads: Arc::default() })
     }
 }
 
 /// A node. Dropping it stops it without waiting; [`Executor::stop`] waits for the work in its hands.
 pub struct Executor {
-    shared: Arc<Shared>,
+    /// The node's own pool, then the others.
+    members: Vec<Member>,
     connect: Connect,
     control: Mutex<Option<thread::JoinHandle<()>>>,
+    threads: Threads,
+}
+
+/// The runtimes of pools that have their own. The control thread ends them when it is through, unless somebody was quicker.
+type Threads = Arc<Mutex<Vec<Runtime>>>;
+
+/// One pool.
+#[derive(Clone)]
+struct Member {
+    shared: Arc<Shared>,
     running: watch::Sender<Option<Arc<Life>>>,
 }
 
 impl std::fmt::Debug for Executor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Executor").field("name", &self.shared.config.name).finish_non_exhaustive()
+        f.debug_struct("Executor").field("name", self.name()).finish_non_exhaustive()
     }
 }
 
 impl Executor {
-    /// Joins the fleet and takes work. Must be called on the runtime that tasks shall run on. Returns when the node is
-    /// in; the first connection is tried once, later ones for as long as it takes.
+    /// Joins the fleet and takes work. Must be called on the runtime that tasks shall run on, if their pool has no threads of
+    /// its own. Returns when the node is in, with all its pools; the first connection is tried once, later ones for as long as
+    /// it takes.
     pub async fn start(&self) -> Result<(), StartError> {
         if locked(&self.control).is_some() {
             return Err(StartError::Running);
         }
-        let floor = Floor::User(tokio::runtime::Handle::current());
-        let (ready, joined) = oneshot::channel();
-        let (shared, connect, running) = (self.shared.clone(), self.connect.clone(), self.running.clone());
+        let no_thread = |error: std::io::Error| StartError::Thread(error.to_string());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(no_thread)?;
+        let connect = once(self.connect.clone());
+        let (mut lives, mut all_joined) = (Vec::new(), Vec::new());
+        for member in &self.members {
+            let (ready, joined) = oneshot::channel();
+            all_joined.push(joined);
+            let floor = Floor::User(match &member.shared.config.thread_name_prefix {
+                Some(prefix) => {
+                    let runtime = threads::start(&member.shared.config, prefix).map_err(no_thread)?;
+                    let handle = runtime.handle().clone();
+                    locked(&self.threads).push(runtime);
+                    handle
+                }
+                None => tokio::runtime::Handle::current(),
+            });
+            lives.push(live(member.clone(), connect.clone(), floor, Some(ready)));
+        }
+        let threads = self.threads.clone();
         let control = thread::Builder::new()
             .name("turnwise-control".to_owned())
             .spawn(move || {
-                let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-                    Ok(runtime) => runtime,
-                    Err(error) => return drop(ready.send(Err(StartError::Thread(error.to_string())))),
-                };
-                runtime.block_on(live(shared, connect, floor, running, Some(ready)));
+                runtime.block_on(join_all(lives));
+                drop(runtime);
+                // A blocking task that does not heed its stop sign is not waited for: its job was given back.
+                locked(&threads).drain(..).for_each(Runtime::shutdown_background);
             })
-            .map_err(|error| StartError::Thread(error.to_string()))?;
-        let joined = joined.await.unwrap_or_else(|_| Err(StartError::Thread("it ended early".to_owned())));
-        if joined.is_ok() {
-            *locked(&self.control) = Some(control);
+            .map_err(no_thread)?;
+        *locked(&self.control) = Some(control);
+        for joined in all_joined {
+            let joined = joined.await.unwrap_or_else(|_| Err(StartError::Thread("it ended early".to_owned())));
+            if let Err(error) = joined {
+                // Half a node is none.
+                if self.members.len() > 1 {
+                    self.raise_stop();
+                }
+                self.ended().await;
+                return Err(error);
+            }
         }
-        joined
+        Ok(())
+    }
+
+    fn raise_stop(&self) {
+        self.members.iter().for_each(|member| member.shared.stop.raise());
+    }
+
+    async fn ended(&self) {
+        let control = locked(&self.control).take();
+        if let Some(control) = control {
+            // The thread ends by itself; joining it is all there is to wait for.
+            let _ = tokio::task::spawn_blocking(move || control.join()).await;
+        }
     }
 
     /// For the simulator: the whole node, tasks included, as one future on the current runtime. Not polled, it is a
     /// process that was stopped; dropped, one that was killed. It ends after [`Executor::stop`] was begun.
     #[doc(hidden)]
     pub async fn live_here(&self) {
-        live(self.shared.clone(), self.connect.clone(), Floor::Here, self.running.clone(), None).await;
+        join_all(self.members.iter().map(|member| live(member.clone(), self.connect.clone(), Floor::Here, None))).await;
     }
 
     /// Submits a job through this node: it starts right after its commit when there is a free slot.
     pub async fn post(&self, job: NewJob) -> Result<Enqueued, StoreError> {
-        let life = self.running.borrow().clone();
+        let life = self.own().running.borrow().clone();
         let store = match &life {
             Some(life) => life.store.clone(),
             None => (self.connect)().await?,
@@ -258,64 +335,81 @@ impl Executor {
     /// Takes no more jobs, lets the running ones finish within the configured time, returns the others without
     /// spending an attempt, and leaves the fleet.
     pub async fn stop(&self) {
-        self.shared.stop.raise();
-        let control = locked(&self.control).take();
-        if let Some(control) = control {
-            // The thread ends by itself; joining it is all there is to wait for.
-            let _ = tokio::task::spawn_blocking(move || control.join()).await;
+        self.raise_stop();
+        self.ended().await;
+    }
+
+    /// Ends the threads of all pools that have their own, and drops the tasks on them as they stand: nothing is given back,
+    /// the fleet takes it over as after a crash. Waits no longer than this for those that block. Not to be called on a runtime.
+    pub fn abandon(&self, wait: Duration) {
+        let until = std::time::Instant::now() + wait;
+        let threads: Vec<_> = locked(&self.threads).drain(..).collect();
+        for runtime in threads {
+            runtime.shutdown_timeout(until.saturating_duration_since(std::time::Instant::now()));
         }
+    }
+
+    fn own(&self) -> &Member {
+        &self.members[0]
     }
 
     /// What happens on this node, from now on.
     pub fn events(&self) -> Events {
-        self.shared.hub.subscribe()
+        self.own().shared.hub.subscribe()
     }
 
     /// Calls `listener` for every event of `kind`, on a thread of the listeners' own, until the returned handle removes
     /// it.
     pub fn on(&self, kind: EventKind, listener: impl Fn(&Event) + Send + Sync + 'static) -> Listener {
-        self.shared.hub.listen(Some(kind), Arc::new(listener))
+        self.own().shared.hub.listen(Some(kind), Arc::new(listener))
     }
 
     pub fn stats(&self) -> Stats {
-        let counters = &self.shared.counters;
-        Stats {
-            settled: counters.settled.load(Ordering::Relaxed),
-            stale: counters.stale.load(Ordering::Relaxed),
-            lost: counters.lives.load(Ordering::Relaxed).saturating_sub(1),
+        let mut stats = Stats { settled: 0, stale: 0, lost: 0 };
+        for Member { shared, .. } in &self.members {
+            stats.settled += shared.counters.settled.load(Ordering::Relaxed);
+            stats.stale += shared.counters.stale.load(Ordering::Relaxed);
+            stats.lost += shared.counters.lives.load(Ordering::Relaxed).saturating_sub(1);
         }
+        stats
     }
 
     pub fn name(&self) -> &NodeName {
-        &self.shared.config.name
+        &self.own().shared.config.name
     }
 
     /// Where to ring after a submit in this process.
     pub fn bell(&self) -> Option<Bell> {
-        self.running.borrow().as_ref().map(|life| life.store.bell())
+        self.own().running.borrow().as_ref().map(|life| life.store.bell())
     }
 
     /// Waits until nothing is left that this node could run: it waits for due times, not for what only a person or
     /// another living node can release.
     pub async fn drained(&self) -> Result<(), StoreError> {
-        let mut running = self.running.subscribe();
-        let poll = self.shared.config.poll_interval.min(Duration::from_millis(200));
-        loop {
-            let life = running.borrow_and_update().clone();
-            if let Some(life) = life
-                && life.idle_now()
-                && nothing_left(&life).await?
-            {
-                return Ok(());
-            }
+        let poll = self.own().shared.config.poll_interval.min(Duration::from_millis(200));
+        while !self.drained_now().await? {
             tokio::time::sleep(poll).await;
         }
+        Ok(())
+    }
+
+    async fn drained_now(&self) -> Result<bool, StoreError> {
+        for member in &self.members {
+            let life = member.running.borrow().clone();
+            let Some(life) = life else { return Ok(false) };
+            if !life.idle_now() || !nothing_left(&life).await? {
+                return Ok(false);
+            }
+        }
+        // What one of them ended last may have gone on in another.
+        let busy = |member: &Member| member.running.borrow().as_ref().is_none_or(|life| !life.idle_now());
+        Ok(!self.members.iter().any(busy))
     }
 }
 
 impl Drop for Executor {
     fn drop(&mut self) {
-        self.shared.stop.raise();
+        self.raise_stop();
     }
 }
 
@@ -341,12 +435,29 @@ async fn nothing_left(life: &Life) -> Result<bool, StoreError> {
     }
 }
 
+/// One handle for all pools of a process, for as long as one of them holds it: they live on one thread, and connections are
+/// dear.
+fn once(connect: Connect) -> Connect {
+    let held: Arc<tokio::sync::Mutex<Option<Weak<dyn Store>>>> = Arc::default();
+    Arc::new(move || {
+        let (connect, held) = (connect.clone(), held.clone());
+        Box::pin(async move {
+            let mut held = held.lock().await;
+            if let Some(store) = held.as_ref().and_then(Weak::upgrade) {
+                return Ok(store);
+            }
+            let store = connect().await?;
+            *held = Some(Arc::downgrade(&store));
+            Ok(store)
+        })
+    })
+}
+
 /// The control thread: one life after the other, until the node is to stop.
 async fn live(
-    shared: Arc<Shared>,
+    Member { shared, running }: Member,
     connect: Connect,
     floor: Floor,
-    running: watch::Sender<Option<Arc<Life>>>,
     mut ready: Option<oneshot::Sender<Result<(), StartError>>>,
 ) {
     let mut backoff = Backoff::default();
@@ -365,6 +476,7 @@ async fn live(
         backoff = Backoff::default();
         running.send_replace(Some(life.clone()));
         live_once(&life, &floor, ready.take()).await;
+        life.end();
         running.send_replace(None);
     }
 }
@@ -373,7 +485,7 @@ async fn enter(shared: &Arc<Shared>, connect: &Connect) -> Result<Arc<Life>, Sta
     let store = connect().await?;
     let (incarnation, sent) = pulse::join(shared, &*store).await?;
     let life = Arc::new(Life::new(shared.clone(), store, incarnation, sent));
-    life.trace(|| Record::Join { slots: shared.config.slots });
+    life.trace(|| Record::Join { slots: shared.config.max_pool_size() });
     Ok(life)
 }
 

@@ -1,7 +1,7 @@
 //! The tokio shell around `turnwise_core`: it reads the store, asks core what to do, and does it.
 //!
 //! [`task`] what a job names, [`ctx`] what it sees, [`outcome`] how it ends, [`command`] a program
-//! instead of Rust → [`registry`] how it is found → [`config`] how a node is set up → [`executor`] post,
+//! instead of Rust → [`registry`] how it is found → [`config`] how a node is set up, [`pool`] with pools beside its own → [`executor`] post,
 //! start, stop → `pulse` staying alive and taking the lead → `dispatcher` giving jobs to nodes → `node` running
 //! them → `settle` writing how they ended, or `closing` in a transaction of the task's → [`event`] telling whoever listens, [`trace`] for the record.
 //!
@@ -26,12 +26,14 @@ mod node;
 mod pulse;
 pub mod outcome;
 mod panics;
+pub mod pool;
 pub mod registry;
 mod seal;
 mod settle;
 pub mod settings;
 mod shared;
 pub mod task;
+mod threads;
 pub mod trace;
 
 #[cfg(unix)]
@@ -43,6 +45,7 @@ pub use executor::{Executor, StartError, Stats};
 pub use joblog::JobLog;
 pub use middleware::Inner;
 pub use outcome::{Next, Outcome, TaskError};
+pub use pool::Pool;
 pub use registry::{DuplicateTask, Registry};
 pub use task::Task;
 

@@ -3,7 +3,7 @@
 use std::{panic::AssertUnwindSafe, sync::Arc, task::Poll, time::Duration};
 
 use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
-use tokio::{sync::oneshot, task::JoinSet};
+use tokio::{sync::oneshot, task::JoinSet, time::Instant};
 use turnwise_core::{
     Failure, State,
     job::AssignedJob,
@@ -36,7 +36,7 @@ pub(crate) enum Floor {
 
 /// Runs the workers until the life is over.
 pub(crate) async fn work_until_over(life: &Arc<Life>, floor: &Floor) {
-    let workers = (0..life.shared.config.slots).map(|_| work(life.clone()));
+    let workers = (0..life.shared.config.max_pool_size()).map(|_| work(life.clone()));
     match floor {
         Floor::User(user) => {
             let mut spawned = JoinSet::new();
@@ -53,7 +53,9 @@ pub(crate) async fn work_until_over(life: &Arc<Life>, floor: &Floor) {
 async fn work(life: Arc<Life>) {
     let mut jobs = 0;
     while let Some((job, run)) = life.next_job().await {
+        let began = Instant::now();
         self::run(&life, job, run).await;
+        life.slot_is_free(began.elapsed());
         jobs += 1;
         if jobs % JOBS_PER_TURN == 0 {
             tokio::task::yield_now().await;

@@ -54,9 +54,9 @@ pub(crate) async fn join(shared: &Shared, store: &dyn Store) -> Result<(Incarnat
             incarnation,
             name: shared.config.name.clone(),
             host: here.host.clone(),
-            slots: shared.config.slots,
+            slots: shared.config.core_pool_size,
             queue_capacity: shared.config.queue_capacity,
-            queues: shared.config.queues.clone(),
+            queues: shared.serves.clone(),
             tasks: shared.registry.names().cloned().collect(),
             lease: shared.config.lease,
             replace,
@@ -88,7 +88,7 @@ pub(crate) async fn join(shared: &Shared, store: &dyn Store) -> Result<(Incarnat
 
 /// Beats until the life is over or this node is declared lost. Tells the dispatcher loop whether it leads.
 pub(crate) async fn beat(life: Arc<Life>, lead: watch::Sender<Option<Lead>>) {
-    let bell = life.store.bell();
+    let bell = &life.bell;
     let config = &life.shared.config;
     let mut backoff = Backoff::default();
     loop {
@@ -141,6 +141,7 @@ pub(crate) async fn beat(life: Arc<Life>, lead: watch::Sender<Option<Lead>>) {
             () = life.over.wait() => {}
             () = life.draining.wait(), if slots > 0 => {}
             () = bell.lead.notified(), if config.dispatch => {}
+            () = life.resized.notified() => {}
             () = tokio::time::sleep(config.beat_interval()) => {}
         }
     }
@@ -226,7 +227,7 @@ pub(crate) async fn read_mail(life: &Life) -> bool {
 
 /// Brings in what others have assigned to this node, and who of its jobs shall stop.
 pub(crate) async fn mail(life: Arc<Life>) {
-    let bell = life.store.bell();
+    let bell = &life.bell;
     loop {
         read_mail(&life).await;
         if life.unsure.load(Ordering::Acquire) {

@@ -14,13 +14,14 @@ use tokio::{
     time::Instant,
 };
 use turnwise_core::{
-    Fence, Incarnation, JobId, State, Timestamp,
+    Fence, Incarnation, JobId, Serves, State, Timestamp,
     job::AssignedJob,
     lifecycle::{Outcome, WATCHED_CRASHES},
+    pool::{self, Pool},
     scheduler,
     story::Finished,
 };
-use turnwise_store::{AskStory, BatchId, Delivery, Epoch, Lineage, Note, Store, StoreError};
+use turnwise_store::{AskStory, BatchId, Bell, Delivery, Epoch, Lineage, Note, Store, StoreError};
 
 use crate::{
     chance::Chance,
@@ -39,6 +40,7 @@ use crate::{
 /// The same for all lives of a node.
 pub(crate) struct Shared {
     pub(crate) config: Config,
+    pub(crate) serves: Serves,
     pub(crate) registry: Registry,
     pub(crate) states: States,
     /// What goes around every task, outermost first.
@@ -74,6 +76,9 @@ pub(crate) struct Life {
     pub(crate) shared: Arc<Shared>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) incarnation: Incarnation,
+    /// Ears of its own: other nodes of this process hear what this one hears.
+    pub(crate) bell: Bell,
+    pool: Pool,
     desk: Mutex<Desk>,
     /// Rung once per job that a worker may take.
     pub(crate) ready: Notify,
@@ -97,6 +102,8 @@ pub(crate) struct Life {
     idle: AtomicBool,
     /// Slots whose tasks were given up and have not returned.
     deaf: AtomicU32,
+    /// There are more slots than before, or fewer.
+    pub(crate) resized: Notify,
 }
 
 /// The jobs in this node's hands.
@@ -116,6 +123,17 @@ struct Desk {
     done: Vec<BatchId>,
     /// Of the database that answered the last beat.
     lineage: Option<Lineage>,
+    size: Size,
+}
+
+/// The slots, where there may be more or fewer of them.
+#[derive(Debug, Default)]
+struct Size {
+    open: u32,
+    running: u32,
+    cost: Option<Duration>,
+    /// Since when fewer run than there are slots at rest.
+    rests_since: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -222,11 +240,16 @@ struct Contact {
 impl Life {
     pub(crate) fn new(shared: Arc<Shared>, store: Arc<dyn Store>, incarnation: Incarnation, joined: Instant) -> Self {
         shared.counters.lives.fetch_add(1, Ordering::Relaxed);
+        shared.hub.pool_is_busy();
+        let pool = shared.config.pool();
+        let size = Size { open: pool.core, ..Size::default() };
         Self {
+            bell: store.bell().another(),
+            pool,
             shared,
             store,
             incarnation,
-            desk: Mutex::default(),
+            desk: Mutex::new(Desk { size, ..Desk::default() }),
             ready: Notify::new(),
             outbox: Mutex::default(),
             outgoing: Notify::new(),
@@ -242,6 +265,7 @@ impl Life {
             contact: Mutex::new(Contact { last: joined, since: joined }),
             idle: AtomicBool::new(false),
             deaf: AtomicU32::new(0),
+            resized: Notify::new(),
         }
     }
 
@@ -278,7 +302,7 @@ impl Life {
             locked(&self.contact).since = Instant::now();
             tracing::warn!("the database has been failed over or restored; looking at what it thinks is here");
             self.unsure.store(true, Ordering::Release);
-            self.store.bell().ring_mail();
+            self.bell.ring_mail();
         }
     }
 
@@ -344,7 +368,10 @@ impl Life {
 
     /// Jobs from the own dispatcher's reply.
     pub(crate) fn take_assigned(&self, batch: BatchId, jobs: Vec<AssignedJob>) {
-        let count = self.desk().accept(batch, jobs);
+        let mut desk = self.desk();
+        let count = desk.accept(batch, jobs);
+        self.resize(&mut desk);
+        drop(desk);
         self.wake_workers(count);
     }
 
@@ -369,12 +396,13 @@ impl Life {
             }
             count += desk.accept(delivery.batch, delivery.jobs);
         }
+        self.resize(&mut desk);
         drop(desk);
         self.wake_workers(count);
     }
 
     fn wake_workers(&self, count: usize) {
-        for _ in 0..count.min(self.shared.config.slots as usize) {
+        for _ in 0..count.min(self.pool.max as usize) {
             self.ready.notify_one();
         }
     }
@@ -392,7 +420,7 @@ impl Life {
             // What comes while the node drains goes back, so that nothing begins that could not end.
             if Instant::now() < self.doubt_at()
                 && !self.draining.is_up()
-                && let Some(next) = self.desk().pop()
+                && let Some(next) = self.pop()
             {
                 return Some(next);
             }
@@ -402,6 +430,57 @@ impl Life {
                 () = ready => {}
             }
         }
+    }
+
+    fn pop(&self) -> Option<(Arc<AssignedJob>, Arc<Run>)> {
+        let mut desk = self.desk();
+        if self.pool.fixed() {
+            return desk.pop();
+        }
+        if desk.size.running >= desk.size.open {
+            return None;
+        }
+        let next = desk.pop()?;
+        desk.size.running += 1;
+        if desk.size.running >= self.pool.core {
+            desk.size.rests_since = None;
+        }
+        self.resize(&mut desk);
+        Some(next)
+    }
+
+    /// A worker is through with its job.
+    pub(crate) fn slot_is_free(&self, ran: Duration) {
+        if self.pool.fixed() {
+            return;
+        }
+        let size = &mut self.desk().size;
+        size.running -= 1;
+        size.cost = Some(pool::learn(size.cost, ran));
+        if size.running < self.pool.core {
+            size.rests_since.get_or_insert_with(Instant::now);
+        }
+    }
+
+    /// Opens or closes slots, as core says.
+    fn resize(&self, desk: &mut Desk) {
+        if self.pool.fixed() {
+            return;
+        }
+        let Size { open, running, cost, rests_since } = desk.size;
+        let at_rest = rests_since.map_or(Duration::ZERO, |since| since.elapsed());
+        let seen = pool::Seen { open, running, buffered: desk.buffer.len(), cost, at_rest };
+        let next = self.pool.open(&seen);
+        if next != open {
+            desk.size.open = next;
+            self.resized.notify_one();
+            self.wake_workers(next.saturating_sub(open) as usize);
+        }
+    }
+
+    /// Closes slots that nobody needs.
+    pub(crate) fn rest(&self) {
+        self.resize(&mut self.desk());
     }
 
     /// The task begins.
@@ -415,7 +494,9 @@ impl Life {
                 limit,
             };
         }
-        self.idle.store(false, Ordering::Release);
+        if self.idle.swap(false, Ordering::AcqRel) {
+            self.shared.hub.pool_is_busy();
+        }
     }
 
     /// The run is over; the settle loop takes it from here.
@@ -565,7 +646,7 @@ impl Life {
 
     /// Slots that can take work.
     pub(crate) fn slots(&self) -> u32 {
-        self.shared.config.slots.saturating_sub(self.deaf.load(Ordering::Acquire))
+        self.desk().size.open.saturating_sub(self.deaf.load(Ordering::Acquire))
     }
 
     /// Results of finished steps, as earlier runs have left them.
@@ -629,7 +710,14 @@ impl Life {
     /// Says `idle` once each time the node has become so.
     pub(crate) fn tell_if_idle(&self) {
         if self.idle_now() && !self.idle.swap(true, Ordering::AcqRel) {
-            self.shared.hub.tell(crate::event::Event::Idle);
+            self.shared.hub.pool_is_idle();
+        }
+    }
+
+    /// The life is over: it has no part in whether the process is idle.
+    pub(crate) fn end(&self) {
+        if !self.idle.swap(true, Ordering::AcqRel) {
+            self.shared.hub.pool_is_gone();
         }
     }
 

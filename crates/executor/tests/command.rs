@@ -439,7 +439,7 @@ async fn a_process_that_has_left_the_group_does_not_hold_the_job() {
 #[tokio::test(flavor = "multi_thread")]
 async fn many_programs_that_end_at_once_are_all_noticed() {
     let task = CommandTask::new(&["cat"]).unwrap().into_task(TASK);
-    let place = Place::with(task, |config| config.slots = 32).await;
+    let place = Place::with(task, |config| config.core_pool_size = 32).await;
     let mut ids = Vec::new();
     for n in 0..200 {
         ids.push((n, place.submit(&n.to_string()).await));

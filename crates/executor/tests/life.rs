@@ -11,7 +11,8 @@ use std::{
 };
 
 use turnwise_core::{
-    Incarnation, Job, JobId, Json, NewJob, NodeName, QueueName, RetryPolicy, State, TaskName, Timestamp, lifecycle,
+    Incarnation, Job, JobId, Json, NewJob, NodeName, QueueName, RetryPolicy, Serves, State, TaskName, Timestamp,
+    lifecycle,
     settings::{OnError, QueueSettings},
 };
 use turnwise_executor::{
@@ -112,7 +113,7 @@ fn node(store: &MemoryStore, name: &str) -> Builder {
     registry.register(Noop).unwrap().register(Flaky).unwrap().register(Panics).unwrap();
     registry.register(Patient).unwrap().register(Blocks).unwrap();
     let mut config = Config::new(NodeName::new(name).unwrap());
-    config.slots = 4;
+    config.core_pool_size = 4;
     config.poll_interval = Duration::from_millis(20);
     config.lease = Duration::from_millis(900);
     Builder::new(connect(store), config).registry(registry)
@@ -288,7 +289,7 @@ async fn ghost_leads(store: &MemoryStore, ghost: Incarnation, lease: Duration) -
         },
         slots: 1,
         queue_capacity: 0,
-        queues: None,
+        queues: Serves::All,
         tasks: BTreeSet::from([TaskName::new("noop").unwrap()]),
         lease,
         replace: None,
@@ -388,7 +389,7 @@ async fn a_listener_that_blocks_does_not_stop_the_heartbeat() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_cancelled_before_it_began_does_not_begin() {
     let store = MemoryStore::default();
-    let executor = started(node(&store, "a").configure(|config| config.slots = 1)).await;
+    let executor = started(node(&store, "a").configure(|config| config.core_pool_size = 1)).await;
     let quick = executor.post(job("patient", r#""quick""#)).await.unwrap().id;
     ended(&store, quick).await;
     // A task that was quick so far is prefetched: the second job is assigned while the first runs.
@@ -408,7 +409,7 @@ async fn a_job_cancelled_before_it_began_does_not_begin() {
 async fn prefetched_jobs_run_in_the_order_they_were_picked_in() {
     let store = MemoryStore::default();
     let one_slot = |config: &mut Config| {
-        config.slots = 1;
+        config.core_pool_size = 1;
         config.scheme = turnwise_core::turn::Scheme::Strict;
     };
     let executor = started(node(&store, "a").configure(one_slot)).await;
@@ -635,7 +636,7 @@ async fn mail_that_was_read_while_a_job_ran_and_comes_after_its_end_does_not_run
     let id = slow.id;
     *story.slow_mail.lock().unwrap() = Some(id);
     let mut config = Config::new(NodeName::new("a").unwrap());
-    config.slots = 1;
+    config.core_pool_size = 1;
     config.poll_interval = Duration::from_millis(20);
     let executor = started(gated(Builder::new(connect_picky(&store, &story), config), &gate)).await;
     executor.post(slow).await.unwrap();

@@ -553,7 +553,7 @@ async fn a_job_that_has_not_begun_in_time_fails_without_a_run() {
     let store = MemoryStore::default();
     let board = Arc::new(Board::default());
     let node = node(&store, "a", tasks!(Cancelled, Apologise)).state(board.clone());
-    let executor = started(node.configure(|config| config.slots = 1)).await;
+    let executor = started(node.configure(|config| config.core_pool_size = 1)).await;
     let holds_the_slot = executor.post(job("cancelled", "true")).await.unwrap().id;
     soon(board.go.notified()).await;
     let mut late = job("apologise", "1");

@@ -1,7 +1,10 @@
 -- beat.sql: prolong a node's lease and, if it leads or may, the dispatcher's; tell the living nodes to the dispatcher.
 -- A dispatcher that no longer wants to lead gives it up. A lead from before a failover or a restore is nobody's.
+-- Rings for the lead when it is given up, and when another node has more or fewer slots than it had.
 -- Locks: the node's row, then the dispatcher's. Index: primary keys; node is read whole by the dispatcher.
-with me as (
+with was as (
+    select slots from turnwise.node where incarnation = $1
+), me as (
     update turnwise.node
        set lease_until = turnwise.now() + $2::bigint * interval '1 microsecond', slots = $3
      where incarnation = $1 and not lost
@@ -18,17 +21,20 @@ with me as (
                 else holder = $1 end
     returning epoch
 ), rung as materialized (
-    select pg_notify('turnwise', 'lead') from led where not $4
+    select pg_notify('turnwise', 'lead')
+     where exists (select from led where not $4)
+        or (not exists (select from led) and exists (select from me, was where me.slots <> was.slots))
 )
 select turnwise.now() as now, exists (select from me) as alive, (select epoch from led where $4) as epoch,
-       (select count(*) from rung) > 0 as gave_up, turnwise.lineage() as lineage, fleet.*
+       (select count(*) from rung) > 0 as rang, turnwise.lineage() as lineage, fleet.*
   from (values (true)) as always
   left join (
        select incarnation, name, host, slots, queue_capacity, queues, tasks, joined_at, lease_until, lost,
-              true as dispatcher
+              true as dispatcher, all_but
          from me
         union all
-       select incarnation, name, host, slots, queue_capacity, queues, tasks, joined_at, lease_until, lost, false
+       select incarnation, name, host, slots, queue_capacity, queues, tasks, joined_at, lease_until, lost, false,
+              all_but
          from turnwise.node
         where not lost and lease_until >= turnwise.now() and incarnation <> $1
   ) as fleet on $4 and exists (select from led)

@@ -22,6 +22,7 @@ const STEPS: &[Step] = &[
     Step { version: 5, name: "stories", sql: include_str!("../migrations/0005_stories.sql") },
     Step { version: 6, name: "limited", sql: include_str!("../migrations/0006_limited.sql") },
     Step { version: 7, name: "unique", sql: include_str!("../migrations/0007_unique.sql") },
+    Step { version: 8, name: "pools", sql: include_str!("../migrations/0008_pools.sql") },
 ];
 
 /// Any number that other programs do not use for an advisory lock: "turnwise" in ASCII.

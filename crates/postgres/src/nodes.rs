@@ -32,8 +32,8 @@ pub(crate) async fn join(store: &Inner, join: &Join) -> Result<Joined> {
 async fn try_join(store: &Inner, join: &Join) -> Result<Option<Joined>> {
     let fail = failed("join");
     let host = serde_json::to_string(&join.host).map_err(|error| StoreError::broken("write a node's host", error))?;
-    let queues: Option<Vec<&str>> =
-        join.queues.as_ref().map(|queues| queues.iter().map(|name| name.as_str()).collect());
+    let (queues, all_but) = join.queues.parts();
+    let queues: Option<Vec<&str>> = queues.map(|queues| queues.iter().map(|name| name.as_str()).collect());
     let tasks: Vec<&str> = join.tasks.iter().map(|name| name.as_str()).collect();
     let mut client = connection(&store.pools.node).await?;
     let transaction = client.transaction().await.map_err(fail)?;
@@ -46,7 +46,7 @@ async fn try_join(store: &Inner, join: &Join) -> Result<Option<Joined>> {
     {
         let seen = Replace { incarnation: other.incarnation, lease_until: other.lease_until };
         if join.replace != Some(seen) {
-            let now = rows::now(row, 11)?;
+            let now = rows::now(row, 12)?;
             // Waited for: a lock that outlives the answer would keep the other one from being called lost.
             transaction.rollback().await.map_err(fail)?;
             return Ok(Some(Joined::Taken { by: Box::new(other), now }));
@@ -66,6 +66,7 @@ async fn try_join(store: &Inner, join: &Join) -> Result<Option<Joined>> {
                 &queues,
                 &tasks,
                 &micros(join.lease),
+                &all_but,
             ],
         )
         .await;

@@ -14,7 +14,7 @@ use tokio_postgres::{
 };
 use turnwise_core::{
     Fence, GroupName, Incarnation, Job, JobHead, JobId, Json, KeyName, Node, NodeName, Priority, QueueName,
-    RetryPolicy, State, TaskName, Terms, Timestamp,
+    RetryPolicy, Serves, State, TaskName, Terms, Timestamp,
     job::{AssignedJob, Counts},
 };
 use turnwise_store::{Result, StoreError};
@@ -219,13 +219,14 @@ pub(crate) fn job(row: &Row, names: &mut Names) -> Result<Job> {
     })
 }
 
-/// `incarnation, name, host, slots, queue_capacity, queues, tasks, joined_at, lease_until, lost, dispatcher`, from
-/// column `at` on; `None` where a left join found no node.
+/// `incarnation, name, host, slots, queue_capacity, queues, tasks, joined_at, lease_until, lost, dispatcher,
+/// all_but`, from column `at` on; `None` where a left join found no node.
 pub(crate) fn node(row: &Row, at: usize, names: &mut Names) -> Result<Option<Node>> {
     let Some(incarnation) = get::<Option<Uuid>>(row, at)? else { return Ok(None) };
     let host =
         serde_json::from_str(get(row, at + 2)?).map_err(|error| StoreError::broken("read a node's host", error))?;
     let queues = get::<Option<Vec<&str>>>(row, at + 5)?;
+    let queues = queues.map(|queues| queues.into_iter().map(|name| QueueName::stored(names.share(name))).collect());
     let tasks = get::<Vec<&str>>(row, at + 6)?;
     let number = |at| Ok::<_, StoreError>(u32::try_from(get::<i64>(row, at)?).unwrap_or(0));
     Ok(Some(Node {
@@ -234,7 +235,7 @@ pub(crate) fn node(row: &Row, at: usize, names: &mut Names) -> Result<Option<Nod
         host,
         slots: number(at + 3)?,
         queue_capacity: number(at + 4)?,
-        queues: queues.map(|queues| queues.into_iter().map(|name| QueueName::stored(names.share(name))).collect()),
+        queues: Serves::from_parts(queues, get(row, at + 11)?),
         tasks: tasks.into_iter().map(|name| TaskName::stored(names.share(name))).collect::<BTreeSet<_>>(),
         joined_at: now(row, at + 7)?,
         lease_until: now(row, at + 8)?,

@@ -1,4 +1,5 @@
 -- join.sql: makes a node known; a repeated join changes nothing.
-insert into turnwise_node (incarnation, name, host, slots, queue_capacity, queues, tasks, joined_at, lease_until, lost)
-values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 0)
+insert into turnwise_node (incarnation, name, host, slots, queue_capacity, queues, tasks, joined_at, lease_until, lost,
+                           all_but)
+values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 0, ?10)
     on conflict (incarnation) do nothing

@@ -90,8 +90,8 @@ struct Seen {
     jobs: i64,
     changes: i64,
     assignments: i64,
-    /// How many, and when the last one joined.
-    nodes: (i64, i64),
+    /// How many, when the last one joined, and their slots.
+    nodes: (i64, i64, i64),
     nobody_leads: bool,
 }
 
@@ -104,8 +104,8 @@ impl Seen {
                 jobs: row.get(0)?,
                 changes: row.get(1)?,
                 assignments: row.get(2)?,
-                nodes: (row.get(3)?, row.get(4)?),
-                nobody_leads: row.get(5)?,
+                nodes: (row.get(3)?, row.get(4)?, row.get(5)?),
+                nobody_leads: row.get(6)?,
             })
         })
     }
@@ -154,8 +154,9 @@ mod tests {
             ("insert into turnwise_assignment (node, batch, jobs, cancel) values (x'', x'', x'', x'')", Ring::MAIL),
             ("update turnwise_dispatcher set holder = x'00'", Ring::NONE),
             ("update turnwise_dispatcher set holder = null", Ring::LEAD),
-            ("insert into turnwise_node values (x'00', 'a', '', 1, 1, null, '', 7, 8, 0)", Ring::LEAD),
+            ("insert into turnwise_node values (x'00', 'a', '', 1, 1, null, '', 7, 8, 0, 0)", Ring::LEAD),
             ("update turnwise_node set lease_until = 9", Ring::NONE),
+            ("update turnwise_node set slots = 2", Ring::LEAD),
             ("delete from turnwise_node", Ring::LEAD),
         ] {
             writer.execute_batch(sql).unwrap();

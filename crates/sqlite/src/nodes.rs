@@ -21,16 +21,18 @@ pub(crate) fn join(conn: &Connection, join: &Join, now: Timestamp) -> Result<(Jo
         mark_lost(conn, other.incarnation)?;
         stand_down(conn, other.incarnation)?;
     }
+    let (queues, all_but) = join.queues.parts();
     conn.prepare_cached(include_str!("../sql/join.sql"))?.execute(params![
         join.incarnation.0.as_bytes(),
         join.name.as_str(),
         json(&join.host)?,
         join.slots,
         join.queue_capacity,
-        join.queues.as_ref().map(json).transpose()?,
+        queues.map(json).transpose()?,
         json(&join.tasks)?,
         now.micros(),
         now.plus(join.lease).micros(),
+        all_but,
     ])?;
     Ok((Joined::In { now }, Ring::LEAD))
 }
@@ -38,9 +40,12 @@ pub(crate) fn join(conn: &Connection, join: &Join, now: Timestamp) -> Result<(Jo
 /// A file goes on where it was: nothing takes back a commit behind the back of the processes that have it open.
 const LINEAGE: Lineage = Lineage(0);
 
-/// The pulse, and whether somebody else may dispatch now.
+/// The pulse, and whether somebody else may dispatch now, or has other slots to give work to.
 pub(crate) fn beat(conn: &Connection, beat: &Beat, now: Timestamp) -> Result<(Pulse, Ring)> {
     let until = now.plus(beat.lease);
+    let mut slots = conn.prepare_cached(include_str!("../sql/slots.sql"))?;
+    let slots: Option<u32> = slots.query_row([beat.node.0.as_bytes()], |row| row.get(0)).optional()?;
+    let resized = if slots == Some(beat.slots) { Ring::NONE } else { Ring::LEAD };
     let alive = conn.prepare_cached(include_str!("../sql/beat.sql"))?.execute(params![
         beat.node.0.as_bytes(),
         until.micros(),
@@ -52,12 +57,12 @@ pub(crate) fn beat(conn: &Connection, beat: &Beat, now: Timestamp) -> Result<(Pu
     let followed = Pulse { now, lineage: LINEAGE, alive: true, epoch: None, nodes: Vec::new() };
     if !beat.lead {
         let gave_up = stand_down(conn, beat.node)?;
-        return Ok((followed, if gave_up { Ring::LEAD } else { Ring::NONE }));
+        return Ok((followed, if gave_up { Ring::LEAD } else { resized }));
     }
     let dispatcher = Dispatcher::read(conn)?;
     let epoch = match dispatcher.holder {
         Some(holder) if holder == beat.node => dispatcher.epoch,
-        Some(_) if dispatcher.until.is_some_and(|until| until >= now) => return Ok((followed, Ring::NONE)),
+        Some(_) if dispatcher.until.is_some_and(|until| until >= now) => return Ok((followed, resized)),
         _ => dispatcher.epoch.next(LINEAGE),
     };
     conn.prepare_cached(include_str!("../sql/lead.sql"))?.execute(params![

@@ -5,7 +5,7 @@ use std::{collections::HashSet, error::Error, sync::Arc, time::Duration};
 use rusqlite::{Row, types::Type};
 use turnwise_core::{
     Failure, Fence, GroupName, Incarnation, Job, JobHead, JobId, Json, KeyName, Node, NodeName, Priority, QueueName,
-    RetryPolicy, State, TaskName, Terms, Timestamp,
+    RetryPolicy, Serves, State, TaskName, Terms, Timestamp,
     job::{AssignedJob, Counts},
     lifecycle::Ending,
     story::{Attempt, Finished, Level, Line, LineAt, Progress},
@@ -173,7 +173,10 @@ pub(crate) fn node(row: &Row<'_>) -> Result<Node> {
         host: serde_json::from_str(row.get_ref(2)?.as_str()?).map_err(|error| foreign(2, error))?,
         slots: row.get(3)?,
         queue_capacity: row.get(4)?,
-        queues: names(5)?.map(|names| names.into_iter().map(QueueName::stored).collect()),
+        queues: Serves::from_parts(
+            names(5)?.map(|names| names.into_iter().map(QueueName::stored).collect()),
+            row.get(11)?,
+        ),
         tasks: names(6)?.unwrap_or_default().into_iter().map(TaskName::stored).collect(),
         joined_at: Timestamp::from_micros(row.get(7)?),
         lease_until: Timestamp::from_micros(row.get(8)?),

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use rusqlite::Connection;
 use tempfile::TempDir;
 use turnwise_core::{
-    Failure, Fence, Incarnation, JobId, Json, NewJob, NodeName, State, TaskName, Terms, Timestamp,
+    Failure, Fence, Incarnation, JobId, Json, NewJob, NodeName, Serves, State, TaskName, Terms, Timestamp,
     job::Counts,
     lifecycle::{End, Ending, Target, Transition},
     node::Host,
@@ -68,7 +68,7 @@ async fn scene(retention: Duration) -> Scene {
         host: Host { name: "h".into(), boot_id: "b".into(), pid_namespace: "n".into(), pid: 1, started: 1 },
         slots: 4,
         queue_capacity: 100,
-        queues: None,
+        queues: Serves::All,
         tasks: BTreeSet::from([TaskName::new("ship").unwrap()]),
         lease,
         replace: None,

@@ -1,30 +1,68 @@
 //! A doorbell, not a message: it says "look", never what there is to see. A lost ring costs one poll interval.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use tokio::sync::Notify;
 
 /// The three doors of a node. Rings are coalesced: many of them before a look are one look.
-#[derive(Debug, Clone, Default)]
+///
+/// Clones share their ears: one of them hears a ring. [`Bell::another`] has ears of its own.
+#[derive(Debug, Clone)]
 pub struct Bell {
     /// Jobs or changes for the dispatcher.
     pub news: Arc<Notify>,
     /// Assignments or cancels for this node.
     pub mail: Arc<Notify>,
-    /// Nobody dispatches: whoever hears it may.
+    /// Nobody dispatches, or the fleet has changed: whoever may dispatch looks.
     pub lead: Arc<Notify>,
+    /// All who listen, as long as they do; as many as there are nodes on this handle.
+    ears: Arc<Mutex<Vec<Ears>>>,
+}
+
+#[derive(Debug)]
+struct Ears {
+    news: Weak<Notify>,
+    mail: Weak<Notify>,
+    lead: Weak<Notify>,
+}
+
+impl Default for Bell {
+    fn default() -> Self {
+        Self::with(Arc::default())
+    }
 }
 
 impl Bell {
+    fn with(ears: Arc<Mutex<Vec<Ears>>>) -> Self {
+        let [news, mail, lead] = [(); 3].map(|()| Arc::new(Notify::new()));
+        let mut all = ears.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|ears| ears.lead.strong_count() > 0);
+        let own = Ears { news: Arc::downgrade(&news), mail: Arc::downgrade(&mail), lead: Arc::downgrade(&lead) };
+        all.push(own);
+        drop(all);
+        Self { news, mail, lead, ears }
+    }
+
+    /// For one more who listens: every ring is heard by all.
+    #[must_use]
+    pub fn another(&self) -> Self {
+        Self::with(self.ears.clone())
+    }
+
     pub fn ring_news(&self) {
-        self.news.notify_one();
+        self.ring(|ears| &ears.news);
     }
 
     pub fn ring_mail(&self) {
-        self.mail.notify_one();
+        self.ring(|ears| &ears.mail);
     }
 
     pub fn ring_lead(&self) {
-        self.lead.notify_one();
+        self.ring(|ears| &ears.lead);
+    }
+
+    fn ring(&self, door: impl Fn(&Ears) -> &Weak<Notify>) {
+        let all = self.ears.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter().filter_map(|ears| door(ears).upgrade()).for_each(|door| door.notify_one());
     }
 }

@@ -255,7 +255,7 @@ impl Store for MemoryStore {
             return Ok(Pulse { now, lineage, alive: false, epoch: None, nodes: Vec::new() });
         };
         node.lease_until = now.plus(beat.lease);
-        node.slots = beat.slots;
+        let resized = std::mem::replace(&mut node.slots, beat.slots) != beat.slots;
         let lineage = data.lineage;
         let dispatcher = &mut data.dispatcher;
         let over = !dispatcher.epoch.is_of(lineage) || dispatcher.until.is_none_or(|until| until < now);
@@ -279,7 +279,7 @@ impl Store for MemoryStore {
             None => Vec::new(),
         };
         drop(data);
-        if gives_up {
+        if gives_up || (resized && !leads) {
             self.bell.ring_lead();
         }
         Ok(Pulse { now, lineage, alive: true, epoch, nodes })

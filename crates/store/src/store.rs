@@ -4,7 +4,7 @@
 use std::{collections::BTreeSet, fmt, time::Duration};
 
 use turnwise_core::{
-    Fence, Incarnation, Job, JobHead, JobId, NewJob, Node, NodeName, QueueName, Retention, State, TaskName, Timestamp,
+    Fence, Incarnation, Job, JobHead, JobId, NewJob, Node, NodeName, Retention, Serves, State, TaskName, Timestamp,
     job::{AssignedJob, Counts},
     lifecycle::Transition,
     node::Host,
@@ -200,7 +200,7 @@ pub struct Join {
     pub host: Host,
     pub slots: u32,
     pub queue_capacity: u32,
-    pub queues: Option<BTreeSet<QueueName>>,
+    pub queues: Serves,
     pub tasks: BTreeSet<TaskName>,
     pub lease: Duration,
     pub replace: Option<Replace>,

@@ -1,6 +1,6 @@
 //! What a failover does to the memory store: the last commits are taken back, and whoever led has to begin anew.
 
-use turnwise_core::{Incarnation, JobId, Json, NewJob, NodeName, TaskName, node::Host};
+use turnwise_core::{Incarnation, JobId, Json, NewJob, NodeName, Serves, TaskName, node::Host};
 use turnwise_store::{Assign, BatchId, Beat, Epoch, Join, Lineage, MemoryStore, Store, StoreError};
 use uuid::Uuid;
 
@@ -30,7 +30,7 @@ async fn a_failover_takes_back_what_came_after_the_snapshot_and_ends_the_lead() 
         host: Host { name: String::new(), boot_id: String::new(), pid_namespace: String::new(), pid: 1, started: 1 },
         slots: 1,
         queue_capacity: 1,
-        queues: None,
+        queues: Serves::All,
         tasks: Default::default(),
         lease: LEASE,
         replace: None,

@@ -37,7 +37,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("submitted {jobs} in {groups} groups: {:.0}/s", rate(jobs, begun));
 
     let mut config = Config::new(NodeName::new("drain")?);
-    config.slots = 8;
+    config.core_pool_size = 8;
     let mut registry = Registry::new();
     registry.register(noop)?;
     let executor = turnwise.executor_with(config).registry(registry).build()?;

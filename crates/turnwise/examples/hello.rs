@@ -33,7 +33,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             turnwise.submit_all((1..=3).map(|number| extract.job(Document { number }).group(group))).await?;
         }
     }
-    let executor = turnwise.executor()?.configure(|config| config.slots = 2).build()?;
+    let executor = turnwise.executor()?.configure(|config| config.core_pool_size = 2).build()?;
     let mut events = executor.events();
     executor.start().await?;
     println!("two slots; flood came first with twelve documents, acme and bakery after it with three each");

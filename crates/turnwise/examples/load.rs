@@ -49,7 +49,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("submitted {jobs} in {groups} groups in {:.1} s", begun.elapsed().as_secs_f64());
 
     let mut config = Config::new(NodeName::new("load")?);
-    config.slots = 4;
+    config.core_pool_size = 4;
     let mut registry = Registry::new();
     registry.register(work)?.register(read)?;
     let executor = turnwise.executor_with(config).registry(registry).build()?;

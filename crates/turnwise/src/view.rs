@@ -10,7 +10,7 @@ use std::{
 };
 
 use turnwise_core::{
-    Fence, GroupName, Incarnation, Job, JobHead, JobId, Node, NodeName, QueueName, State, TaskName, Timestamp,
+    Fence, GroupName, Incarnation, Job, JobHead, JobId, Node, NodeName, QueueName, Serves, State, TaskName, Timestamp,
     node::Host,
     scheduler::{Future, Input, Output, Pick, Remembered, Reply, Scheduler, Settled},
     settings::{GroupSettings, LimitSettings, QueueSettings, Settings},
@@ -352,7 +352,7 @@ fn stand_in(tasks: BTreeSet<TaskName>, now: Timestamp) -> Node {
         host: Host { name: String::new(), boot_id: String::new(), pid_namespace: String::new(), pid: 0, started: 0 },
         slots: STAND_IN_SLOTS,
         queue_capacity: 0,
-        queues: None,
+        queues: Serves::All,
         tasks,
         joined_at: now,
         lease_until: Timestamp::MAX,

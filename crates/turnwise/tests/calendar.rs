@@ -61,7 +61,7 @@ impl Place {
     /// A node with one slot that notes what it runs.
     async fn node(&self) -> Arc<Executor> {
         let mut config = Config::new(NodeName::new("worker").unwrap());
-        config.slots = 1;
+        config.core_pool_size = 1;
         config.queue_capacity = 0;
         let mut registry = Registry::new();
         registry.register(Note(Arc::clone(&self.order))).unwrap();

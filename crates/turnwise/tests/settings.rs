@@ -89,7 +89,7 @@ async fn a_forecast_is_the_order_in_which_jobs_then_start() {
     let heavy = "2".parse().unwrap();
     turnwise.set_group("heavy", |group| group.weight = heavy).await.unwrap();
     let mut config = Config::new(NodeName::new("worker").unwrap());
-    config.slots = 1;
+    config.core_pool_size = 1;
     // Nothing is assigned ahead of its start, so that the order of starts is the order of turns.
     config.queue_capacity = 0;
     let mut registry = turnwise::Registry::new();

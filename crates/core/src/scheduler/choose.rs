@@ -168,13 +168,14 @@ impl Scheduler {
 
     /// The next queue in turn, its next group in turn, that group's next job that this node can run.
     pub(super) fn pick_for(&mut self, now: Timestamp, seat: Index) -> Option<Slot> {
-        let mut turn = self.turns.first();
+        let tree = self.seats[seat as usize].tree as usize;
+        let mut turn = self.trees[tree].turns.first();
         while let Some((account, queue)) = turn {
             if let Some(slot) = self.pick_from(now, queue, seat) {
                 return Some(slot);
             }
             // The queue may have left the line meanwhile; whoever comes after its account is next all the same.
-            turn = self.turns.after((account, queue));
+            turn = self.trees[tree].turns.after((account, queue));
         }
         None
     }

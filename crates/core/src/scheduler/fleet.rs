@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Remembered, Scheduler, tables::*};
+use super::{Remembered, Scheduler, tables::*, trees::NOBODYS};
 use crate::{
     backlog::Place,
     node::Node,
@@ -31,6 +31,7 @@ impl Scheduler {
                     self.seats.push(Seat {
                         node,
                         alive: true,
+                        tree: NOBODYS,
                         in_flight: 0,
                         running: 0,
                         buffer: VecDeque::new(),
@@ -59,6 +60,7 @@ impl Scheduler {
             let seat = self.seats.pop().expect("just seen");
             self.seat_index.remove(&seat.node.incarnation);
         }
+        self.plant();
         self.classify(now);
     }
 

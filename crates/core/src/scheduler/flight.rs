@@ -145,13 +145,15 @@ impl Scheduler {
             Fairness::Turns => ONE_TURN,
         };
         queue.now = queue.now.max(self.groups[at as usize].account.charge);
-        self.virtual_now = self.virtual_now.max(queue.account.charge);
+        let tree = &mut self.trees[queue.tree as usize];
+        tree.now = tree.now.max(queue.account.charge);
         let before = queue.account;
         queue.account.charge = before.charge.plus(Charge::of(cost, queue.settings.weight));
         queue.account.served = served;
         if queue.entered {
-            self.turns.leave(before, queue_at);
-            self.turns.enter(queue.account, queue_at);
+            let turns = &mut self.trees[queue.tree as usize].turns;
+            turns.leave(before, queue_at);
+            turns.enter(queue.account, queue_at);
         }
         let weight = self.owners[self.groups[at as usize].owner as usize].weight();
         self.change_account(at, |account| {
@@ -176,8 +178,9 @@ impl Scheduler {
         let before = queue.account;
         fix(&mut queue.account, queue.settings.weight);
         if queue.entered {
-            self.turns.leave(before, queue_at);
-            self.turns.enter(queue.account, queue_at);
+            let turns = &mut self.trees[queue.tree as usize].turns;
+            turns.leave(before, queue_at);
+            turns.enter(queue.account, queue_at);
         }
     }
 

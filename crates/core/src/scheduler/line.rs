@@ -84,14 +84,15 @@ impl Scheduler {
     }
 
     /// The same among queues.
-    fn level_of_queues(&self) -> Charge {
-        let Some((account, next)) = self.turns.first() else { return self.virtual_now };
+    fn level_of_queues(&self, tree: Index) -> Charge {
+        let tree = &self.trees[tree as usize];
+        let Some((account, next)) = tree.turns.first() else { return tree.now };
         let queue = &self.queues[next as usize];
         if queue.settings.fairness == Fairness::Turns || queue.in_flight == 0 {
-            return self.virtual_now.min(account.charge);
+            return tree.now.min(account.charge);
         }
         let flying = self.charged_in_flight(|slot| self.queue_of(slot) == next);
-        self.virtual_now.min(account.charge.minus(Charge::of(flying, queue.settings.weight)))
+        tree.now.min(account.charge.minus(Charge::of(flying, queue.settings.weight)))
     }
 
     fn charged_in_flight(&self, wanted: impl Fn(Slot) -> bool) -> Duration {
@@ -147,14 +148,15 @@ impl Scheduler {
         if wanted == self.queues[at as usize].entered {
             return;
         }
-        let level = self.level_of_queues();
+        let level = self.level_of_queues(self.queues[at as usize].tree);
         let queue = &mut self.queues[at as usize];
         queue.entered = wanted;
+        let turns = &mut self.trees[queue.tree as usize].turns;
         if wanted {
             queue.account.charge = queue.account.charge.max(level);
-            self.turns.enter(queue.account, at);
+            turns.enter(queue.account, at);
         } else {
-            self.turns.leave(queue.account, at);
+            turns.leave(queue.account, at);
         }
     }
 

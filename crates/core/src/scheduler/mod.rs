@@ -8,7 +8,7 @@
 //! stuck ones, then the counting scheme). A closed gate takes its queue, group or job out of the tree once, and its
 //! opening puts it back: what cannot run is not looked at again and again.
 //!
-//! `tables` what is known → `arrive` jobs come and go → `fleet` nodes and settings → `line` who stands in line → `gates` what
+//! `tables` what is known → `arrive` jobs come and go → `fleet` nodes and settings → `trees` who shares nodes with whom → `line` who stands in line → `gates` what
 //! is closed → `choose` whose turn it is → `flight` what is counted and charged →
 //! `explain` why not yet, and what comes next.
 
@@ -22,6 +22,7 @@ mod gates;
 mod line;
 mod names;
 mod tables;
+mod trees;
 
 use std::{
     cmp::Reverse,
@@ -39,11 +40,9 @@ use crate::{
     node::{Incarnation, Node},
     settings::Settings,
     time::Timestamp,
-    turn::{Charge, Scheme, Served, Turns},
+    turn::{Charge, Scheme, Served},
 };
 
-/// Work a node may hold beyond its slots, as time per slot: enough to bridge a round trip, too little to hoard.
-const PREFETCH: Duration = Duration::from_millis(50);
 /// What a task is taken to cost before it has run once. Nothing is prefetched on a guess; the charge is corrected when the
 /// job settles, so a small guess keeps the error small.
 const UNKNOWN_COST: Duration = Duration::from_millis(10);
@@ -188,6 +187,7 @@ pub use explain::{Future, Start};
 use gates::Hours;
 use names::Names;
 use tables::*;
+use trees::Tree;
 
 #[derive(Debug, Clone)]
 pub struct Scheduler {
@@ -216,9 +216,7 @@ pub struct Scheduler {
     names: Names,
     queues: Vec<Queue>,
     queue_index: HashMap<QueueName, Index>,
-    turns: Turns,
-    /// Virtual time among the queues.
-    virtual_now: Charge,
+    trees: Vec<Tree>,
     picks: Served,
     /// Counts flights, to tell one from another.
     flown: u64,
@@ -265,8 +263,7 @@ impl Scheduler {
             names: Names::default(),
             queues: Vec::new(),
             queue_index: HashMap::new(),
-            turns: Turns::default(),
-            virtual_now: Charge::default(),
+            trees: vec![Tree::default()],
             picks: Served::default(),
             flown: 0,
             round: 0,
@@ -342,13 +339,13 @@ impl Scheduler {
         let suspects = (!self.suspects.is_empty() && self.seats.iter().all(|seat| seat.suspect.is_none()))
             .then_some(self.suspects_rest_until)
             // If they have rested and none runs all the same, time alone will not help.
-            .filter(|rested| !self.turns.is_empty() && *rested > now);
+            .filter(|rested| self.anybody_in_line() && *rested > now);
         due.into_iter().chain(alarm).chain(expiry).chain(suspects).min()
     }
 
     /// Whether suspects leave the nodes to everybody else for now.
     fn suspects_rest(&self, now: Timestamp) -> bool {
-        now < self.suspects_rest_until && !self.turns.is_empty()
+        now < self.suspects_rest_until && self.anybody_in_line()
     }
 
     /// Counts by what holds the jobs. Walks all of them: for tests, overviews and the end of a drain, not for the hot path.

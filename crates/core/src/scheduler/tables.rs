@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use super::{PREFETCH, Scheduler, names::NameAt};
+use super::{Scheduler, names::NameAt, trees::NOBODYS};
 use crate::{
     backlog::{Backlog, Place, Slot},
     few::Few,
@@ -17,6 +17,7 @@ use crate::{
     limits::Bucket,
     name::{GroupName, KeyName, QueueName, TaskName},
     node::Node,
+    pool,
     settings::{Concurrency, GroupSettings, LimitSettings, QueueSettings, Rate, Weight},
     time::Timestamp,
     turn::{Account, Charge, Scheme, Turns},
@@ -88,6 +89,8 @@ pub(super) struct Queue {
     pub(super) on_seat: HashMap<Index, u32>,
     pub(super) bucket: Option<Bucket>,
     pub(super) entered: bool,
+    /// Where it takes its turn.
+    pub(super) tree: Index,
 }
 
 impl Queue {
@@ -193,6 +196,8 @@ impl Rank {
 pub(super) struct Seat {
     pub(super) node: Node,
     pub(super) alive: bool,
+    /// Where its queues take their turns.
+    pub(super) tree: Index,
     pub(super) in_flight: u32,
     /// Of those in flight, the ones that run.
     pub(super) running: u32,
@@ -215,7 +220,7 @@ impl Seat {
             || (slots > 0
                 && self.in_flight - slots < self.node.queue_capacity
                 && self.guesses == 0
-                && self.load < PREFETCH.saturating_mul(slots))
+                && self.load < pool::PREFETCH.saturating_mul(slots))
     }
 
     /// Counts a job that is already in flight here as running, if there is a slot for it; else it lies in the buffer.
@@ -276,7 +281,9 @@ impl Scheduler {
             bucket: settings.rate.map(|rate| Bucket::new(rate, now)),
             settings,
             entered: false,
+            tree: NOBODYS,
         });
+        self.queues[at as usize].tree = self.tree_of(name);
         self.queue_index.insert(name.clone(), at);
         at
     }

@@ -5,7 +5,8 @@
 use std::{collections::HashMap, time::Duration};
 
 use turnwise_core::{
-    Fence, GroupName, Incarnation, JobHead, JobId, Node, NodeName, Priority, QueueName, State, TaskName, Timestamp,
+    Fence, GroupName, Incarnation, JobHead, JobId, Node, NodeName, Priority, QueueName, Serves, State, TaskName,
+    Timestamp,
     node::Host,
     scheduler::{Input, Output, Pick, Reply, Rest, Scheduler, Settled},
     turn::Scheme,
@@ -23,7 +24,7 @@ pub fn node(number: u128, slots: u32, tasks: &[&str]) -> Node {
         host: Host { name: "h".into(), boot_id: "b".into(), pid_namespace: "p".into(), pid: 1, started: 1 },
         slots,
         queue_capacity: 0,
-        queues: None,
+        queues: Serves::All,
         tasks: tasks.iter().map(|task| TaskName::new(task).unwrap()).collect(),
         joined_at: at(0),
         lease_until: at(1_000_000),

@@ -35,7 +35,7 @@ pub(crate) fn connect(store: &MemoryStore) -> Connect {
 
 pub(crate) fn node(store: &MemoryStore, name: &str, registry: Registry) -> Builder {
     let mut config = Config::new(NodeName::new(name).unwrap());
-    config.slots = 4;
+    config.core_pool_size = 4;
     config.poll_interval = Duration::from_millis(20);
     config.lease = Duration::from_millis(900);
     Builder::new(connect(store), config).registry(registry)

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use tokio_postgres::{Client, NoTls};
-use turnwise_core::{Incarnation, JobId, Json, NewJob, NodeName, TaskName, node::Host};
+use turnwise_core::{Incarnation, JobId, Json, NewJob, NodeName, Serves, TaskName, node::Host};
 use turnwise_postgres::PostgresStore;
 use turnwise_store::{AskNews, Beat, Cursor, Epoch, Join, Joined, News, Options, Store};
 use turnwise_testpg::Cluster;
@@ -49,7 +49,7 @@ pub(crate) async fn join(store: &PostgresStore, incarnation: Incarnation, name: 
         host: Host { name: "host".into(), boot_id: String::new(), pid_namespace: String::new(), pid: 1, started: 1 },
         slots: 10,
         queue_capacity: 100,
-        queues: None,
+        queues: Serves::All,
         tasks: BTreeSet::from([TaskName::new("mail").expect("a good name")]),
         lease: LEASE,
         replace: None,

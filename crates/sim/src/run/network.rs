@@ -268,8 +268,13 @@ impl Network {
     /// Whoever the store has rung for hears it, or does not, or twice.
     fn pass_on_rings(&self) {
         let bell = self.store.bell();
-        let doors: [fn(&Bell) -> &Arc<Notify>; 3] = [|bell| &bell.news, |bell| &bell.mail, |bell| &bell.lead];
-        for door in doors {
+        type Door = (fn(&Bell) -> &Arc<Notify>, fn(&Bell));
+        let doors: [Door; 3] = [
+            (|bell| &bell.news, Bell::ring_news),
+            (|bell| &bell.mail, Bell::ring_mail),
+            (|bell| &bell.lead, Bell::ring_lead),
+        ];
+        for (door, ring) in doors {
             if door(&bell).notified().now_or_never().is_none() {
                 continue;
             }
@@ -281,10 +286,10 @@ impl Network {
                 }
                 let times = if chance.says(weather.doubled) { 2 } else { 1 };
                 for _ in 0..times {
-                    let (delay, door) = (chance.millis(0, weather.delay), door(&process.bell).clone());
+                    let (delay, bell) = (chance.millis(0, weather.delay), process.bell.clone());
                     tokio::spawn(async move {
                         tokio::time::sleep(delay).await;
-                        door.notify_one();
+                        ring(&bell);
                     });
                 }
             }

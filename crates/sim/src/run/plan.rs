@@ -35,6 +35,8 @@ pub(crate) struct Plan {
 pub(crate) struct NodePlan {
     pub(crate) name: NodeName,
     pub(crate) slots: u32,
+    /// Slots it may open beyond those.
+    pub(crate) more_slots: u32,
     pub(crate) queue_capacity: u32,
     pub(crate) batch_size: usize,
     /// Jobs it reads at a time when it begins to dispatch.
@@ -234,6 +236,7 @@ fn nodes(chance: &mut Chance, queues: &[QueueName]) -> Vec<NodePlan> {
         NodePlan {
             name: NodeName::new(format!("n{n}")).expect("a good name"),
             slots: chance.count(1, 4),
+            more_slots: chance.count(0, 3),
             queue_capacity: chance.count(0, 8),
             batch_size: *chance.pick(&[1, 3, 16, 1_000]),
             page: *chance.pick(&[1, 7, 30, 1_000]),

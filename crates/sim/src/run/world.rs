@@ -675,7 +675,8 @@ impl World {
 
 fn config(plan: &NodePlan) -> Config {
     let mut config = Config::new(plan.name.clone());
-    config.slots = plan.slots;
+    config.core_pool_size = plan.slots;
+    config.max_pool_size = Some(plan.slots + plan.more_slots);
     config.queue_capacity = plan.queue_capacity;
     config.batch_size = plan.batch_size;
     // All of them compete for the slots of the last part of a run.

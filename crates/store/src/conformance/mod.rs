@@ -127,7 +127,7 @@ macro_rules! conformance_suite {
                 submitters_with_keys_in_opposite_order_all_get_an_answer;
             nodes:
                 a_node_that_joins_is_seen_with_all_it_said,
-                a_node_may_serve_all_queues_or_none,
+                a_node_may_serve_all_queues_or_none_or_all_but_some,
                 nodes_are_told_by_name_and_joining_time,
                 a_name_that_is_taken_is_told_and_nothing_changes,
                 a_name_is_taken_until_its_holder_is_lost,
@@ -153,6 +153,8 @@ macro_rules! conformance_suite {
                 a_lost_node_that_leaves_stays_lost_until_its_jobs_are_seen_to,
                 an_unknown_node_may_leave,
                 a_leaving_node_rings_for_a_new_dispatcher,
+                a_beat_with_other_slots_rings_for_the_dispatcher,
+                everybody_who_listens_hears_a_ring,
                 nobody_is_lost_before_its_lease_is_over,
                 a_silent_node_is_lost_and_its_beat_refused,
                 a_silent_node_that_nobody_called_lost_may_beat_again,

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use turnwise_core::{
-    QueueName, State,
+    QueueName, Serves, State,
     lifecycle::{Event, Outcome},
 };
 
@@ -13,7 +13,7 @@ use crate::{StoreError, store::*};
 pub async fn a_node_that_joins_is_seen_with_all_it_said(h: &impl Harness) {
     let store = h.open().await;
     let queues = BTreeSet::from(["bulk", "Küche"].map(|name| QueueName::new(name).expect("a good name")));
-    let asked = Join { queues: Some(queues), lease: Duration::from_micros(1_500_001), ..join(ALPHA, "älpha") };
+    let asked = Join { queues: Serves::Only(queues), lease: Duration::from_micros(1_500_001), ..join(ALPHA, "älpha") };
     let joined = store.join(asked.clone()).await.expect("join");
     let fleet = store.nodes().await.expect("nodes");
     assert_eq!(joined, Joined::In { now: fleet.now });
@@ -25,13 +25,16 @@ pub async fn a_node_that_joins_is_seen_with_all_it_said(h: &impl Harness) {
     assert_eq!((node.lost, node.dispatcher), (false, false));
 }
 
-pub async fn a_node_may_serve_all_queues_or_none(h: &impl Harness) {
+pub async fn a_node_may_serve_all_queues_or_none_or_all_but_some(h: &impl Harness) {
     let store = h.open().await;
     store.join(join(ALPHA, "all")).await.expect("join");
-    let none = Join { queues: Some(BTreeSet::new()), tasks: BTreeSet::new(), ..join(BETA, "none") };
-    store.join(none).await.expect("join");
+    let none = Join { queues: Serves::Only(BTreeSet::new()), tasks: BTreeSet::new(), ..join(BETA, "none") };
+    store.join(none.clone()).await.expect("join");
+    let mail = BTreeSet::from([QueueName::new("mail").expect("a good name")]);
+    let rest = Join { queues: Serves::AllBut(mail), ..join(GAMMA, "rest") };
+    store.join(rest.clone()).await.expect("join");
     let nodes = store.nodes().await.expect("nodes").nodes;
-    assert_eq!(nodes.iter().map(|node| node.queues.clone()).collect::<Vec<_>>(), [None, Some(BTreeSet::new())]);
+    assert_eq!(nodes.iter().map(|node| &node.queues).collect::<Vec<_>>(), [&Serves::All, &none.queues, &rest.queues]);
     assert!(nodes[1].tasks.is_empty());
 }
 
@@ -305,6 +308,26 @@ pub async fn a_leaving_node_rings_for_a_new_dispatcher(h: &impl Harness) {
     let bell = scene.store.bell();
     scene.store.leave(ALPHA).await.expect("leave");
     rung(&bell.lead).await;
+}
+
+pub async fn a_beat_with_other_slots_rings_for_the_dispatcher(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    let bell = scene.store.bell().another();
+    let same = beat(BETA, false);
+    scene.store.beat(same.clone()).await.expect("beat");
+    scene.store.beat(Beat { slots: same.slots + 1, ..same }).await.expect("beat");
+    rung(&bell.lead).await;
+    let pulse = scene.store.beat(beat(ALPHA, true)).await.expect("beat");
+    let told = pulse.nodes.iter().find(|node| node.incarnation == BETA).map(|node| node.slots);
+    assert_eq!(told, Some(beat(BETA, false).slots + 1));
+}
+
+pub async fn everybody_who_listens_hears_a_ring(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    let (one, other) = (scene.store.bell().another(), scene.store.bell().another());
+    scene.store.leave(ALPHA).await.expect("leave");
+    rung(&one.lead).await;
+    rung(&other.lead).await;
 }
 
 pub async fn nobody_is_lost_before_its_lease_is_over(h: &impl Harness) {

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use turnwise_core::{
-    Fence, Incarnation, Job, JobHead, JobId, Json, NewJob, NodeName, RetryPolicy, State, Step, TaskName, Terms,
+    Fence, Incarnation, Job, JobHead, JobId, Json, NewJob, NodeName, RetryPolicy, Serves, State, Step, TaskName, Terms,
     Timestamp,
     job::AssignedJob,
     lifecycle::{self, Event, Outcome, Standing, Transition},
@@ -83,7 +83,7 @@ pub(crate) fn join(incarnation: Incarnation, name: &str) -> Join {
         },
         slots: 4,
         queue_capacity: 100,
-        queues: None,
+        queues: Serves::All,
         tasks: BTreeSet::from([task("mail"), task("extract")]),
         lease: LEASE,
         replace: None,

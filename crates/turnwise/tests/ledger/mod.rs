@@ -213,7 +213,7 @@ impl Bank {
 pub(crate) fn executor(turnwise: &Turnwise, sqlite: bool, change: impl FnOnce(&mut Config)) -> Executor {
     let mut config = Config::new(NodeName::new("bank").unwrap());
     config.lease = Duration::from_secs(2);
-    config.slots = 8;
+    config.core_pool_size = 8;
     change(&mut config);
     let mut registry = Registry::new();
     registry.register(receipt).unwrap();

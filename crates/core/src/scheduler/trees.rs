@@ -1,0 +1,80 @@
+//! Turn trees: queues take turns only with those they share a node with. Nodes that have no queue in common, such as the pools
+//! of a process, have a tree each: what one of them does moves neither the charges nor the virtual time of the other.
+
+use super::{Scheduler, tables::*};
+use crate::{
+    name::QueueName,
+    turn::{Charge, Turns},
+};
+
+/// The tree of queues that no living node serves.
+pub(super) const NOBODYS: Index = 0;
+
+#[derive(Debug, Clone, Default)]
+pub(super) struct Tree {
+    /// Queues with something ready.
+    pub(super) turns: Turns,
+    /// Virtual time among its queues.
+    pub(super) now: Charge,
+}
+
+impl Scheduler {
+    pub(super) fn anybody_in_line(&self) -> bool {
+        self.trees.iter().any(|tree| !tree.turns.is_empty())
+    }
+
+    /// All nodes that serve a queue have one tree.
+    pub(super) fn tree_of(&self, queue: &QueueName) -> Index {
+        let serves = |seat: &&Seat| seat.alive && seat.node.queues.contains(queue);
+        self.seats.iter().find(serves).map_or(NOBODYS, |seat| seat.tree)
+    }
+
+    /// The fleet has changed: who shares a node with whom? A queue that comes to another tree is there as far ahead or behind
+    /// as it was before: how much was done elsewhere is no merit and no debt.
+    pub(super) fn plant(&mut self) {
+        let mut trees = NOBODYS;
+        let mut sown: Vec<Index> = vec![NOBODYS; self.seats.len()];
+        for first in 0..self.seats.len() {
+            if !self.seats[first].alive || sown[first] != NOBODYS {
+                continue;
+            }
+            trees += 1;
+            sown[first] = trees;
+            let mut reached = vec![first];
+            while let Some(at) = reached.pop() {
+                for (other, seat) in self.seats.iter().enumerate() {
+                    if sown[other] == NOBODYS && seat.alive && seat.node.queues.meets(&self.seats[at].node.queues) {
+                        sown[other] = trees;
+                        reached.push(other);
+                    }
+                }
+            }
+        }
+        for (seat, tree) in self.seats.iter_mut().zip(&sown) {
+            seat.tree = *tree;
+        }
+        let homes: Vec<Index> = self.queues.iter().map(|queue| self.tree_of(&queue.name)).collect();
+        let same = trees as usize + 1 == self.trees.len();
+        if same && self.queues.iter().zip(&homes).all(|(queue, home)| queue.tree == *home) {
+            return;
+        }
+        let old = std::mem::take(&mut self.trees);
+        self.trees = vec![Tree::default(); trees as usize + 1];
+        for (queue, home) in self.queues.iter().zip(&homes) {
+            let now = &mut self.trees[*home as usize].now;
+            *now = (*now).max(old[queue.tree as usize].now);
+        }
+        for ((at, queue), home) in (0..).zip(&mut self.queues).zip(homes) {
+            let (before, tree) = (old[queue.tree as usize].now, &mut self.trees[home as usize]);
+            let charge = queue.account.charge;
+            queue.account.charge = match charge >= before {
+                true => tree.now.plus(charge.minus(before)),
+                false => tree.now.minus(before.minus(charge)),
+            };
+            queue.tree = home;
+            if queue.entered {
+                tree.turns.enter(queue.account, at);
+            }
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Pools: queues that share no node take turns in trees of their own.
+
+mod table;
+
+use std::{collections::BTreeSet, time::Duration};
+
+use table::{Table, head, node};
+use turnwise_core::{
+    JobHead, Node, QueueName, Serves,
+    scheduler::{Input, Pick},
+    turn::Scheme,
+};
+
+fn name(queue: &str) -> QueueName {
+    QueueName::new(queue).unwrap()
+}
+
+fn names(queues: &[&str]) -> BTreeSet<QueueName> {
+    queues.iter().map(|queue| name(queue)).collect()
+}
+
+fn pool(number: u128, queues: Serves) -> Node {
+    Node { queues, ..node(number, 1, &["t"]) }
+}
+
+fn only(number: u128, queues: &[&str]) -> Node {
+    pool(number, Serves::Only(names(queues)))
+}
+
+fn jobs(queue: &str, from: i64, count: i64) -> Input {
+    Input::Jobs((from..from + count).map(|n| JobHead { queue: name(queue), ..head(n, "g") }).collect())
+}
+
+/// What the pool of `letters` runs from here on, as the initials of its queues; whatever others have in hand stays there.
+fn run(table: &mut Table, of: &Node, count: usize) -> String {
+    let mut ran = String::new();
+    for _ in 0..count {
+        let in_hand = table.order.iter().rev().find(|pick| pick.node == of.incarnation).expect("it has work").clone();
+        ran.push_str(&queue(table, &in_hand)[..1]);
+        table.settle(&in_hand, Duration::from_secs(1), None);
+    }
+    ran
+}
+
+fn queue(table: &Table, pick: &Pick) -> String {
+    table.groups[&pick.job].queue.to_string()
+}
+
+/// One pool has worked for long when a second queue of it gets jobs; the queue of the other pool has hardly been served.
+fn late_queue(nodes: Vec<Node>, other_works: bool) -> String {
+    let busy = nodes[0].clone();
+    let mut table = Table::new(Scheme::default(), nodes);
+    table.tell(jobs("early", 1, 200));
+    if other_works {
+        table.tell(jobs("other", 1_000, 50));
+    }
+    run(&mut table, &busy, 100);
+    table.tell(jobs("late", 2_000, 50));
+    run(&mut table, &busy, 12)
+}
+
+#[test]
+fn the_order_in_a_pool_is_the_same_whatever_another_pool_does() {
+    let nodes = || vec![only(1, &["early", "late"]), only(2, &["other"])];
+    let alone = late_queue(nodes(), false);
+    assert_eq!(alone.matches('l').count(), 6, "both in turn: {alone}");
+    assert_eq!(late_queue(nodes(), true), alone);
+    let default = || vec![pool(1, Serves::AllBut(names(&["other"]))), only(2, &["other"])];
+    assert_eq!(late_queue(default(), true), alone, "the pool of all other queues too");
+}
+
+#[test]
+fn queues_that_come_to_share_a_node_begin_level() {
+    let (busy, other) = (only(1, &["early"]), only(2, &["other"]));
+    let mut table = Table::new(Scheme::default(), vec![busy.clone(), other.clone()]);
+    table.tell(jobs("early", 1, 200));
+    table.tell(jobs("other", 1_000, 200));
+    run(&mut table, &busy, 100);
+    run(&mut table, &other, 3);
+    // The other pool leaves, and its queue comes to this one.
+    let both = Node { incarnation: node(3, 1, &["t"]).incarnation, ..only(3, &["early", "other"]) };
+    table.tell(Input::Nodes(vec![both.clone()]));
+    let ran = run(&mut table, &both, 12);
+    let others = ran.matches('o').count();
+    assert!((5..=7).contains(&others), "what was done apart is no merit and no debt: {ran}");
+}
+
+#[test]
+fn a_queue_is_served_by_the_pool_it_is_bound_to_and_by_no_other() {
+    let mut table = Table::new(Scheme::default(), vec![pool(1, Serves::AllBut(names(&["mail"]))), only(2, &["mail"])]);
+    table.tell(jobs("mail", 1, 3));
+    table.tell(jobs("new", 10, 3));
+    let taken: Vec<_> = table.order.iter().map(|pick| (queue(&table, pick), pick.node)).collect();
+    let nodes = [node(2, 1, &[]).incarnation, node(1, 1, &[]).incarnation];
+    assert_eq!(taken, [("mail".to_owned(), nodes[0]), ("new".to_owned(), nodes[1])]);
+}
+
+#[test]
+fn nodes_meet_where_there_can_be_a_queue_for_both() {
+    let (a, b) = (Serves::Only(names(&["a"])), Serves::Only(names(&["b"])));
+    let (not_a, not_b) = (Serves::AllBut(names(&["a"])), Serves::AllBut(names(&["b"])));
+    for (one, other, meet) in [
+        (&a, &a, true),
+        (&a, &b, false),
+        (&a, &not_a, false),
+        (&a, &not_b, true),
+        (&not_a, &not_b, true),
+        (&a, &Serves::All, true),
+        (&not_a, &Serves::All, true),
+        (&Serves::Only(names(&[])), &Serves::All, false),
+    ] {
+        assert_eq!((one.meets(other), other.meets(one)), (meet, meet), "{one:?} {other:?}");
+    }
+}

@@ -1,0 +1,438 @@
+//! Pools: how many tasks run at a time, on which threads, for which queues; and how a process looks for work and says that
+//! there is none.
+
+#[allow(dead_code, reason = "shared with tests that need more of it")]
+mod support;
+
+use std::{
+    sync::{
+        Arc, Condvar, Mutex,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use support::{connect, ended, in_state, job, node, soon, started, when};
+use turnwise_core::{JobId, NewJob, QueueName, State};
+use turnwise_executor::{
+    Config, Ctx, Event, EventKind, Events, Executor, Outcome, Registry, executor::Builder, task::Task,
+};
+use turnwise_store::{MemoryStore, Store};
+
+const NEVER: Duration = Duration::from_secs(3600);
+
+/// What tasks and tests know together.
+#[derive(Default)]
+struct Board {
+    running: AtomicU32,
+    most: AtomicU32,
+    open: tokio::sync::Notify,
+    gate: Mutex<bool>,
+    opened: Condvar,
+    names: Mutex<Vec<(String, String)>>,
+}
+
+impl Board {
+    fn open_gate(&self) {
+        *self.gate.lock().unwrap() = true;
+        self.opened.notify_all();
+    }
+
+    fn note(&self, ctx: &Ctx) {
+        let thread = std::thread::current().name().unwrap_or_default().to_owned();
+        self.names.lock().unwrap().push((ctx.node().to_string(), thread));
+    }
+}
+
+fn board(ctx: &Ctx) -> Arc<Board> {
+    ctx.state::<Arc<Board>>().unwrap().0.as_ref().clone()
+}
+
+/// Runs until it is let go.
+struct Hold;
+
+impl Task for Hold {
+    type Args = ();
+    const NAME: &'static str = "hold";
+    async fn run(&self, ctx: Ctx, (): ()) -> Outcome {
+        let board = board(&ctx);
+        let running = board.running.fetch_add(1, Ordering::SeqCst) + 1;
+        board.most.fetch_max(running, Ordering::SeqCst);
+        board.open.notified().await;
+        board.running.fetch_sub(1, Ordering::SeqCst);
+        Outcome::done()
+    }
+}
+
+/// Notes where it runs.
+struct Note;
+
+impl Task for Note {
+    type Args = ();
+    const NAME: &'static str = "note";
+    async fn run(&self, ctx: Ctx, (): ()) -> Outcome {
+        let board = board(&ctx);
+        board.note(&ctx);
+        let noted = ctx.clone();
+        ctx.blocking(move || {
+            board.note(&noted);
+            Outcome::done()
+        })
+        .await
+    }
+}
+
+/// Keeps its thread until the gate opens, as a careless async task does.
+struct Block;
+
+impl Task for Block {
+    type Args = ();
+    const NAME: &'static str = "block";
+    async fn run(&self, ctx: Ctx, (): ()) -> Outcome {
+        let board = board(&ctx);
+        board.running.fetch_add(1, Ordering::SeqCst);
+        let open = board.gate.lock().unwrap();
+        drop(board.opened.wait_while(open, |open| !*open).unwrap());
+        Outcome::done()
+    }
+}
+
+/// Submits a job by another process's hand, which rings for nobody here, and ends at once.
+struct Whisper;
+
+impl Task for Whisper {
+    type Args = ();
+    const NAME: &'static str = "whisper";
+    async fn run(&self, ctx: Ctx, (): ()) -> Outcome {
+        let store = ctx.state::<MemoryStore>().unwrap();
+        store.another_process().enqueue(vec![job("noop", "null")]).await.unwrap();
+        Outcome::done()
+    }
+}
+
+struct Noop;
+
+impl Task for Noop {
+    type Args = ();
+    const NAME: &'static str = "noop";
+    async fn run(&self, _: Ctx, (): ()) -> Outcome {
+        Outcome::done()
+    }
+}
+
+fn tasks() -> Registry {
+    let mut registry = Registry::new();
+    registry.register(Hold).unwrap().register(Note).unwrap().register(Block).unwrap();
+    registry.register(Whisper).unwrap().register(Noop).unwrap();
+    registry
+}
+
+/// A node that never polls.
+fn quiet(store: &MemoryStore, board: &Arc<Board>, change: impl FnOnce(&mut Config)) -> Builder {
+    let node = node(store, "a", tasks()).state(board.clone()).state(store.clone());
+    node.configure(|config| {
+        config.poll_interval = NEVER;
+        change(config);
+    })
+}
+
+fn of(queue: &str, task: &str) -> NewJob {
+    NewJob { queue: QueueName::new(queue).unwrap(), ..job(task, "null") }
+}
+
+async fn submit(executor: &Executor, jobs: Vec<NewJob>) -> Vec<JobId> {
+    let mut ids = Vec::new();
+    for job in jobs {
+        ids.push(job.id);
+        executor.post(job).await.unwrap();
+    }
+    ids
+}
+
+async fn until(what: impl Fn() -> bool) {
+    soon(async {
+        while !what() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    })
+    .await;
+}
+
+async fn slots(store: &MemoryStore, name: &str) -> Option<u32> {
+    let nodes = store.nodes().await.unwrap().nodes;
+    nodes.iter().find(|node| node.name.as_str() == name).map(|node| node.slots)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slots_open_up_to_max_pool_size_and_never_more_run() {
+    let (store, board) = (MemoryStore::default(), Arc::new(Board::default()));
+    let executor = started(quiet(&store, &board, |config| {
+        config.core_pool_size = 1;
+        config.max_pool_size = Some(3);
+    }))
+    .await;
+    assert_eq!(slots(&store, "a").await, Some(1), "at rest");
+    let ids = submit(&executor, (0..12).map(|_| job("hold", "null")).collect()).await;
+    until(|| board.running.load(Ordering::SeqCst) == 3).await;
+    soon(async {
+        while slots(&store, "a").await != Some(3) {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    for id in ids {
+        while store.job(id).await.unwrap().is_some_and(|job| !job.state.finished()) {
+            board.open.notify_one();
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+    assert_eq!(board.most.load(Ordering::SeqCst), 3);
+    soon(executor.stop()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_of_one_size_runs_no_more_than_that() {
+    let (store, board) = (MemoryStore::default(), Arc::new(Board::default()));
+    let executor = started(quiet(&store, &board, |config| config.core_pool_size = 2)).await;
+    let ids = submit(&executor, (0..6).map(|_| job("hold", "null")).collect()).await;
+    for id in ids {
+        while store.job(id).await.unwrap().is_some_and(|job| !job.state.finished()) {
+            board.open.notify_one();
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+    assert_eq!(board.most.load(Ordering::SeqCst), 2);
+    soon(executor.stop()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn slots_close_again_when_nothing_has_needed_them_for_long() {
+    let (store, board) = (MemoryStore::default(), Arc::new(Board::default()));
+    let builder = quiet(&store, &board, |config| {
+        config.core_pool_size = 1;
+        config.max_pool_size = Some(4);
+    });
+    let executor = builder.build().unwrap();
+    let story = async {
+        while executor.bell().is_none() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        submit(&executor, (0..4).map(|_| job("hold", "null")).collect()).await;
+        until(|| board.running.load(Ordering::SeqCst) == 4).await;
+        while board.running.load(Ordering::SeqCst) > 0 {
+            board.open.notify_one();
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        while slots(&store, "a").await != Some(1) {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        executor.stop().await;
+    };
+    // In the clock's own time: an hour of it passes in no time.
+    tokio::time::timeout(NEVER, async { tokio::join!(executor.live_here(), story) }).await.expect("they close");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tasks_run_on_threads_named_after_their_pool() {
+    let (store, board) = (MemoryStore::default(), Arc::new(Board::default()));
+    let builder = quiet(&store, &board, |config| config.thread_name_prefix = Some("job-executor-".to_owned()))
+        .pool("mail", |pool| pool.queues(["mail"]).core_pool_size(2));
+    let executor = started(builder).await;
+    for id in submit(&executor, vec![of("default", "note"), of("mail", "note")]).await {
+        ended(&store, id).await;
+    }
+    let names = board.names.lock().unwrap().clone();
+    assert_eq!(names.len(), 4, "twice on its own thread, twice on one for what blocks: {names:?}");
+    for (node, thread) in names {
+        let prefix = if node == "a" { "job-executor-" } else { "mail-" };
+        let number = thread.strip_prefix(prefix).and_then(|number| number.parse::<u32>().ok());
+        assert!(number.is_some_and(|number| number > 0), "{node} on {thread}");
+    }
+    soon(executor.stop()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_queue_bound_to_a_pool_runs_there_and_the_others_on_the_nodes_own() {
+    let (store, board) = (MemoryStore::default(), Arc::new(Board::default()));
+    let builder = quiet(&store, &board, |_| {}).pool("mail", |pool| pool.queues(["mail", "letters"]));
+    let executor = started(builder).await;
+    for (queue, node) in [("mail", "a/mail"), ("default", "a"), ("letters", "a/mail"), ("another", "a")] {
+        let ids = submit(&executor, vec![of(queue, "note")]).await;
+        ended(&store, ids[0]).await;
+        let seen = std::mem::take(&mut *board.names.lock().unwrap());
+        assert!(seen.iter().all(|(seen, _)| seen == node) && seen.len() == 2, "{queue}: {seen:?}");
+    }
+    soon(executor.drained()).await.unwrap();
+    assert_eq!(executor.stats().settled, 4);
+    soon(executor.stop()).await;
+    assert!(store.nodes().await.unwrap().nodes.is_empty(), "all of it has left");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_whose_threads_are_all_blocked_does_not_slow_another() {
+    let (store, board) = (MemoryStore::default(), Arc::new(Board::default()));
+    let builder = quiet(&store, &board, |_| {}).pool("slow", |pool| pool.queues(["slow"]).core_pool_size(64));
+    let executor = started(builder).await;
+    let blocked = submit(&executor, (0..64).map(|_| of("slow", "block")).collect()).await;
+    until(|| board.running.load(Ordering::SeqCst) > 0).await;
+    for id in submit(&executor, (0..20).map(|_| of("default", "noop")).collect()).await {
+        ended(&store, id).await;
+    }
+    assert!(!store.job(blocked[0]).await.unwrap().unwrap().state.finished(), "they are in the way still");
+    board.open_gate();
+    for id in blocked {
+        ended(&store, id).await;
+    }
+    soon(executor.stop()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_one_of_whose_pools_cannot_join_does_not_start() {
+    let (store, board) = (MemoryStore::default(), Arc::new(Board::default()));
+    let mut other = Config::new(turnwise_core::NodeName::new("a/mail").unwrap());
+    other.lease = Duration::from_secs(2);
+    let other = started(Builder::new(connect(&store), other)).await;
+    let executor = quiet(&store, &board, |_| {}).pool("mail", |pool| pool.queues(["mail"])).build().unwrap();
+    let refused = soon(executor.start()).await.unwrap_err().to_string();
+    assert!(refused.starts_with("the node name \"a/mail\" is in use"), "{refused}");
+    let nodes = store.nodes().await.unwrap().nodes;
+    assert_eq!(nodes.iter().map(|node| node.name.as_str()).collect::<Vec<_>>(), ["a/mail"], "nothing of it is left");
+    soon(other.stop()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_that_does_not_wait_interrupts_what_runs_and_spends_no_attempt() {
+    let (store, board) = (MemoryStore::default(), Arc::new(Board::default()));
+    let executor = started(quiet(&store, &board, |config| {
+        config.wait_for_tasks_on_shutdown = false;
+        config.await_termination = NEVER;
+        config.core_pool_size = 1;
+    }))
+    .await;
+    let ids = submit(&executor, (0..3).map(|_| job("hold", "null")).collect()).await;
+    until(|| board.running.load(Ordering::SeqCst) == 1).await;
+    soon(executor.stop()).await;
+    for id in ids {
+        let job = in_state(&store, id, State::Waiting).await;
+        assert_eq!((job.counts.attempt, job.node), (0, None));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_that_waits_lets_what_runs_end_and_hands_back_the_rest() {
+    let (store, board) = (MemoryStore::default(), Arc::new(Board::default()));
+    let executor = started(quiet(&store, &board, |config| {
+        config.await_termination = NEVER;
+        config.core_pool_size = 1;
+    }))
+    .await;
+    let ids = submit(&executor, (0..3).map(|_| job("hold", "null")).collect()).await;
+    until(|| board.running.load(Ordering::SeqCst) == 1).await;
+    let stop = tokio::spawn(async move { executor.stop().await });
+    // It takes nothing more from then on.
+    soon(async {
+        while slots(&store, "a").await != Some(0) {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    })
+    .await;
+    board.open.notify_one();
+    soon(stop).await.unwrap();
+    let mut states = Vec::new();
+    for id in ids {
+        states.push(store.job(id).await.unwrap().unwrap().state);
+    }
+    states.sort();
+    assert_eq!(states, [State::Waiting, State::Waiting, State::Success]);
+}
+
+// --- push, poll, idle ----------------------------------------------------------------------------------------
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_posted_job_starts_right_after_its_commit_without_a_poll() {
+    let (store, board) = (MemoryStore::default(), Arc::new(Board::default()));
+    let executor = started(quiet(&store, &board, |_| {}).pool("mail", |pool| pool.queues(["mail"]))).await;
+    for queue in ["default", "mail", "default"] {
+        let ids = submit(&executor, vec![of(queue, "noop")]).await;
+        ended(&store, ids[0]).await;
+    }
+    soon(executor.stop()).await;
+}
+
+/// The successes until the next `idle`.
+async fn successes(events: &mut Events) -> usize {
+    let mut count = 0;
+    loop {
+        match soon(events.next()).await.expect("the executor lives") {
+            Event::Idle => return count,
+            Event::Success(_) => count += 1,
+            _ => {}
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn idle_is_said_once_when_nothing_is_left_and_again_after_more_work() {
+    let (store, board) = (MemoryStore::default(), Arc::new(Board::default()));
+    // One at a time, none held ready: between two jobs it holds nothing, and is not idle.
+    let builder = quiet(&store, &board, |config| (config.core_pool_size, config.queue_capacity) = (1, 0));
+    let executor = builder.pool("mail", |pool| pool.queues(["mail"])).build().unwrap();
+    let mut events = executor.events();
+    soon(executor.start()).await.unwrap();
+    assert_eq!(successes(&mut events).await, 0, "there was nothing to begin with");
+    for _ in 0..2 {
+        store.enqueue((0..50).map(|_| job("noop", "null")).collect()).await.unwrap();
+        executor.bell().unwrap().ring_news();
+        assert_eq!(successes(&mut events).await, 50);
+        let ids = submit(&executor, vec![of("mail", "noop")]).await;
+        assert_eq!(successes(&mut events).await, 1, "a pool's work too");
+        ended(&store, ids[0]).await;
+    }
+    soon(executor.stop()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_does_not_dispatch_says_when_it_is_idle() {
+    let (store, board) = (MemoryStore::default(), Arc::new(Board::default()));
+    let dispatcher = Builder::new(connect(&store), Config::new(turnwise_core::NodeName::new("dispatcher").unwrap()));
+    let dispatcher = started(dispatcher.configure(|config| config.poll_interval = Duration::from_millis(20))).await;
+    let worker = node(&store, "a", tasks()).state(board.clone()).state(store.clone());
+    let worker = worker.configure(|config| config.dispatch = false).build().unwrap();
+    let mut events = worker.events();
+    soon(worker.start()).await.unwrap();
+    assert_eq!(successes(&mut events).await, 0);
+    let ids = submit(&worker, vec![of("default", "noop")]).await;
+    assert_eq!(successes(&mut events).await, 1);
+    ended(&store, ids[0]).await;
+    soon(worker.stop()).await;
+    soon(dispatcher.stop()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_no_bell_told_of_is_found_when_nothing_else_is_left() {
+    let (store, board) = (MemoryStore::default(), Arc::new(Board::default()));
+    let executor = quiet(&store, &board, |_| {}).build().unwrap();
+    let mut events = executor.events();
+    soon(executor.start()).await.unwrap();
+    soon(events.wait_for(EventKind::Idle)).await.unwrap();
+    submit(&executor, vec![job("whisper", "null")]).await;
+    assert_eq!(successes(&mut events).await, 2, "what it whispered of, too");
+    soon(executor.stop()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_no_bell_told_of_is_found_after_so_many_others_while_the_node_is_busy() {
+    let (store, board) = (MemoryStore::default(), Arc::new(Board::default()));
+    let executor = quiet(&store, &board, |config| config.look_every = 1).build().unwrap();
+    let mut events = executor.events();
+    soon(executor.start()).await.unwrap();
+    let ids = submit(&executor, vec![job("hold", "null")]).await;
+    until(|| board.running.load(Ordering::SeqCst) == 1).await;
+    submit(&executor, vec![job("whisper", "null")]).await;
+    for _ in 0..2 {
+        soon(events.wait_for(EventKind::Success)).await.unwrap();
+    }
+    board.open.notify_one();
+    when(&store, ids[0], |job| job.state.finished()).await;
+    soon(executor.stop()).await;
+}
