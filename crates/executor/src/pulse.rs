@@ -244,3 +244,23 @@ pub(crate) async fn mail(life: Arc<Life>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_closed_door_is_knocked_at_twice_a_second_at_most() {
+        let (chance, begun) = (Chance::seeded(7), Instant::now());
+        let mut backoff = Backoff::default();
+        for _ in 0..6 {
+            backoff.wait(&chance).await;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(2), "a door that opens soon is found open soon");
+        let begun = Instant::now();
+        for _ in 0..100 {
+            backoff.wait(&chance).await;
+        }
+        assert!(begun.elapsed() >= Duration::from_secs(50), "{:?}", begun.elapsed());
+    }
+}

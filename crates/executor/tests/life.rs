@@ -322,6 +322,39 @@ async fn jobs_of_a_node_that_fell_silent_run_elsewhere() {
     assert!(store.nodes().await.unwrap().nodes.is_empty(), "the lost node was buried");
 }
 
+struct Strange;
+impl Task for Strange {
+    type Args = ();
+    const NAME: &'static str = "strange";
+    async fn run(&self, _: Ctx, (): ()) -> Outcome {
+        Outcome::done()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_nodes_job_of_a_task_the_dispatcher_does_not_know_waits_for_one_who_does() {
+    let store = MemoryStore::default();
+    let ghost = Incarnation(uuid::Uuid::from_u128(7));
+    let epoch = ghost_leads(&store, ghost, Duration::from_millis(1)).await;
+    let lost = job("strange", "null");
+    let id = lost.id;
+    store.enqueue(vec![lost]).await.unwrap();
+    store.assign(assign(ghost, epoch, id, ghost)).await.unwrap();
+
+    let ignorant = started(node(&store, "a")).await;
+    in_state(&store, id, State::Waiting).await;
+    soon(ignorant.drained()).await.unwrap();
+    assert_eq!(store.job(id).await.unwrap().unwrap().state, State::Waiting, "neither failed nor dropped");
+
+    let mut registry = Registry::new();
+    registry.register(Strange).unwrap();
+    let knowing = started(node(&store, "b").registry(registry)).await;
+    let job = ended(&store, id).await;
+    assert_eq!((job.state, job.node.unwrap().as_str()), (State::Success, "b"));
+    knowing.stop().await;
+    ignorant.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_same_name_alive_twice_is_refused_with_advice() {
     let store = MemoryStore::default();

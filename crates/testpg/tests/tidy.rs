@@ -38,6 +38,11 @@ fn every_rust_file_is_compiled() {
     assert_tidy(unreachable_rust(&repository()));
 }
 
+#[test]
+fn every_test_that_a_page_links_to_is_there() {
+    assert_tidy(promised_tests(&repository()));
+}
+
 fn assert_tidy(offences: Vec<String>) {
     assert!(offences.is_empty(), "\n{}\n", offences.join("\n"));
 }
@@ -132,6 +137,28 @@ fn links(markdown: &str) -> Vec<String> {
         }
     }
     targets
+}
+
+/// Links like [`name_of_a_test`](file.rs) to a file without that function.
+fn promised_tests(root: &Path) -> Vec<String> {
+    let mut missing = Vec::new();
+    for file in files(root, "md") {
+        let folder = file.parent().expect("a file is in a folder");
+        let text = read(&file);
+        for link in text.split("[`").skip(1) {
+            let Some((name, rest)) = link.split_once("`](") else { continue };
+            let Some((target, _)) = rest.split_once(')') else { continue };
+            let is_name = name.chars().all(|c| c == '_' || c.is_ascii_lowercase() || c.is_ascii_digit());
+            if !(is_name && target.ends_with(".rs")) {
+                continue;
+            }
+            let source = fs::read_to_string(folder.join(target)).unwrap_or_default();
+            if !source.contains(&format!("fn {name}(")) {
+                missing.push(format!("{}: there is no {name} in {target}", relative(root, &file).display()));
+            }
+        }
+    }
+    missing
 }
 
 fn foreign_dependencies_of_core(root: &Path) -> Vec<String> {
@@ -357,6 +384,13 @@ fn a_link_to_nothing_is_an_offence() {
             "docs/page.md: the link to other.md leads nowhere",
         ]
     );
+}
+
+#[test]
+fn a_test_that_is_named_and_not_there_is_an_offence() {
+    let page = "[`it_holds`](tests/a.rs) [`it_is_gone`](tests/a.rs) [`Type`](tests/a.rs) [`it_is_gone`](other.md)";
+    let root = untidy(&[("README.md", page), ("tests/a.rs", "#[test]\nfn it_holds() {}\n")]);
+    assert_eq!(promised_tests(root.path()), ["README.md: there is no it_is_gone in tests/a.rs"]);
 }
 
 #[test]
