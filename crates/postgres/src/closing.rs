@@ -4,9 +4,10 @@
 //! checked last, in the same write that commits: a process that is stopped there keeps nobody waiting for its job.
 
 use std::{
+    collections::BTreeMap,
     fmt,
     ops::Deref,
-    sync::{Mutex, OnceLock, PoisonError},
+    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
@@ -41,7 +42,8 @@ const LOOK_MOST: Duration = Duration::from_secs(1);
 pub struct Transactions {
     config: Config,
     options: Options,
-    pool: OnceLock<Pool>,
+    /// One for each node of this process: as many connections as it has slots, on the threads its tasks run on.
+    pools: Mutex<BTreeMap<Incarnation, Pool>>,
 }
 
 impl fmt::Debug for Transactions {
@@ -53,19 +55,13 @@ impl fmt::Debug for Transactions {
 impl Transactions {
     /// On the database of a store that was opened with the same `url` and `options`.
     pub fn new(url: &str, options: Options) -> Result<Self> {
-        Ok(Self { config: configure_for_tasks(url)?, options, pool: OnceLock::new() })
+        Ok(Self { config: configure_for_tasks(url)?, options, pools: Mutex::default() })
     }
 
     /// Begins one for a run of `node` that may take as long as `limit`. `at_most`: how many of them there are at a time.
     pub async fn begin(&self, node: Incarnation, limit: Option<Duration>, at_most: usize) -> Result<TaskTransaction> {
-        let pool = match self.pool.get() {
-            Some(pool) => pool,
-            None => {
-                let made = pool(&self.config, at_most)?;
-                self.pool.get_or_init(|| made)
-            }
-        };
-        let client = connection(pool).await?;
+        let pool = self.pool_of(node, at_most)?;
+        let client = connection(&pool).await?;
         let idle = limit.map_or(IDLE, |limit| limit.saturating_add(GRACE));
         let longest =
             limit.map(|limit| format!("set local statement_timeout = {};", millis(limit.saturating_add(GRACE))));
@@ -75,14 +71,22 @@ impl Transactions {
             millis(idle),
             longest.unwrap_or_default(),
         );
-        let transaction = TaskTransaction {
-            client: Some(client),
-            pool: pool.clone(),
-            options: self.options.clone(),
-            progress: Mutex::default(),
-        };
+        let transaction =
+            TaskTransaction { client: Some(client), pool, options: self.options.clone(), progress: Mutex::default() };
         transaction.batch_execute(&begin).await.map_err(failed("begin a task's transaction"))?;
         Ok(transaction)
+    }
+
+    fn pool_of(&self, node: Incarnation, at_most: usize) -> Result<Pool> {
+        let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pool) = pools.get(&node) {
+            return Ok(pool.clone());
+        }
+        // One more life than before: those that are over have nothing in use. One that only rests opens its own anew.
+        pools.retain(|_, pool| pool.status().size > pool.status().available);
+        let made = pool(&self.config, at_most)?;
+        pools.insert(node, made.clone());
+        Ok(made)
     }
 }
 

@@ -3,7 +3,8 @@
 use std::{future::Future, time::Duration};
 
 use turnwise::{
-    Config, Ctx, Event, EventKind, JobRequest, NodeName, Registry, State, Turnwise, executor::executor::Builder, task,
+    Config, Ctx, Event, EventKind, JobRequest, NodeName, Registry, State, Turnwise, Tx, executor::executor::Builder,
+    task,
 };
 
 const NEVER: Duration = Duration::from_secs(3600);
@@ -27,6 +28,14 @@ fn look_blocking(ctx: Ctx) -> String {
 enum Backdoor {
     Sqlite(std::path::PathBuf),
     Postgres(tokio_postgres::Client),
+}
+
+/// Holds its transaction until the other pool's has one too.
+#[task("meet", register = false)]
+async fn meet(tx: &Tx, meeting: State<tokio::sync::Barrier>) -> anyhow::Result<()> {
+    tx.execute("select 1", &[]).await?;
+    meeting.wait().await;
+    Ok(())
 }
 
 #[task("whisper", register = false)]
@@ -129,6 +138,25 @@ async fn a_job_no_bell_told_of_is_found_when_nothing_else_is_left_on_sqlite() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_no_bell_told_of_is_found_when_nothing_else_is_left_on_postgres() {
     whispers_are_found(postgres().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_pool_has_as_many_transactions_as_slots() {
+    let (turnwise, _) = postgres().await;
+    let mut registry = Registry::new();
+    registry.register(meet).unwrap();
+    let config = Config { poll_interval: NEVER, core_pool_size: 1, ..Config::new(NodeName::new("a").unwrap()) };
+    let builder = turnwise.executor_with(config).registry(registry).state(tokio::sync::Barrier::new(3));
+    let executor = builder.pool("mail", |pool| pool.queues(["mail"]).core_pool_size(2)).build().unwrap();
+    let mut events = executor.events();
+    soon(executor.start()).await.unwrap();
+    let queues = ["default", "mail", "mail"];
+    turnwise.submit_all(queues.map(|queue| JobRequest::from_json("meet", "null").queue(queue))).await.unwrap();
+    for _ in queues {
+        let event = soon(events.wait_for(EventKind::Success)).await.unwrap();
+        assert_eq!(event.job().map(|job| job.attempt), Some(1));
+    }
+    soon(executor.stop()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
