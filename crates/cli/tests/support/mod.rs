@@ -226,6 +226,11 @@ impl Node {
         assert!(line.contains("ready"), "{line}");
     }
 
+    #[allow(dead_code, reason = "few tests look at it from outside")]
+    pub(crate) fn process(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn signal(&self, signal: &str) {
         let status = Command::new("kill").args(["-s", signal, &self.child.id().to_string()]).status().unwrap();
         assert!(status.success(), "kill -s {signal}");
