@@ -13,9 +13,10 @@ use proptest::{
     test_runner::{Config, TestCaseError, TestError, TestRunner},
 };
 use turnwise_core::{
-    Fence, GroupName, Incarnation, Job, JobHead, JobId, KeyName, NewJob, Priority, QueueName, State, Terms,
+    Fence, GroupName, Incarnation, Job, JobHead, JobId, KeyName, NewJob, Priority, QueueName, State, Terms, UniqueKey,
     lifecycle::{self, Event, Outcome, Standing},
     scheduler::Pick,
+    unique::{Hold, OnDuplicate, Scope, Unique},
 };
 
 use super::{
@@ -584,6 +585,18 @@ fn new_job(n: u64, kind: u8, due: Option<turnwise_core::Timestamp>) -> NewJob {
         retry: policies[usize::from(kind >> 3 & 3)].parse().expect("a good policy"),
         key: (pick(5) == 1).then(|| KeyName::new(["db", "küche"][pick(6)]).expect("a good name")),
         terms: if kind % 7 == 6 { terms() } else { Terms::default() },
+        unique: (kind % 3 == 1).then(|| Box::new(unique(n, kind))),
         ..scene::job(n)
+    }
+}
+
+/// Few keys, so that jobs meet; a minute is about as long as the clock is moved.
+fn unique(n: u64, kind: u8) -> Unique {
+    let minute = Duration::from_secs(60);
+    Unique {
+        key: UniqueKey::new(["one", "zwölf", "three"][usize::try_from(n % 3).unwrap_or(0)]).expect("a good key"),
+        scope: [Scope::Task, Scope::Queue, Scope::Group][usize::from(kind / 3 % 3)].clone(),
+        hold: [Hold::UntilEnded, Hold::For(minute), Hold::AtLeast(minute)][usize::from(kind / 9 % 3)],
+        on_duplicate: OnDuplicate::ALL[usize::from(kind / 27 % 3)],
     }
 }
