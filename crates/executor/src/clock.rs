@@ -18,13 +18,15 @@ pub(crate) struct DatabaseClock {
     base: Instant,
     /// Database time at `base`, in micros.
     offset: AtomicI64,
+    /// Nothing passes here between two replies.
+    still: bool,
 }
 
 impl DatabaseClock {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(still: bool) -> Self {
         let system = turnwise_store::memory::Clock::system().now();
         // Until the database is heard, this machine's own time; behind rather than ahead of what it will say.
-        Self { base: Instant::now(), offset: AtomicI64::new(system.micros() - 2 * SET_BACK) }
+        Self { base: Instant::now(), offset: AtomicI64::new(system.micros() - 2 * SET_BACK), still }
     }
 
     /// A reply carried this time. It was true before the reply came, by the time that took: of several replies the one
@@ -34,12 +36,17 @@ impl DatabaseClock {
         let heard = now.micros() - self.since_base();
         let known = self.offset.load(Ordering::Relaxed);
         let back = known - heard;
-        let offset = if back <= 0 || back > SET_BACK { heard } else { known - back.min(DRIFT) };
+        let offset = if back <= 0 || back > SET_BACK || self.still { heard } else { known - back.min(DRIFT) };
         self.offset.store(offset, Ordering::Relaxed);
     }
 
     pub(crate) fn now(&self) -> Timestamp {
         Timestamp::from_micros(self.offset.load(Ordering::Relaxed) + self.since_base())
+    }
+
+    /// Whether time passes only when the store says so.
+    pub(crate) fn is_still(&self) -> bool {
+        self.still
     }
 
     /// How long it is until `moment`, by local time.
@@ -48,6 +55,9 @@ impl DatabaseClock {
     }
 
     fn since_base(&self) -> i64 {
+        if self.still {
+            return 0;
+        }
         i64::try_from(self.base.elapsed().as_micros()).unwrap_or(i64::MAX)
     }
 }

@@ -40,10 +40,16 @@ fn step_name(name: &str) -> Result<String, TaskError> {
 }
 
 /// Shared state, given to the executor once and to every task that asks for it.
-#[derive(Debug, Clone)]
-pub struct State<T>(pub Arc<T>);
+#[derive(Debug)]
+pub struct State<T: ?Sized>(pub Arc<T>);
 
-impl<T> std::ops::Deref for State<T> {
+impl<T: ?Sized> Clone for State<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<T: ?Sized> std::ops::Deref for State<T> {
     type Target = T;
     fn deref(&self) -> &T {
         &self.0
@@ -51,20 +57,21 @@ impl<T> std::ops::Deref for State<T> {
 }
 
 /// All shared state of an executor, by type.
+/// Each value is an `Arc<T>` inside: `T` may be a trait.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct States(HashMap<TypeId, Arc<dyn Any + Send + Sync>>);
 
 impl States {
-    pub(crate) fn insert<T: Send + Sync + 'static>(&mut self, value: Arc<T>) {
-        self.0.insert(TypeId::of::<T>(), value);
+    pub(crate) fn insert<T: Send + Sync + ?Sized + 'static>(&mut self, value: Arc<T>) {
+        self.0.insert(TypeId::of::<T>(), Arc::new(value));
     }
 
     pub(crate) fn has(&self, need: &Need) -> bool {
         self.0.contains_key(&need.id)
     }
 
-    fn get<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
-        self.0.get(&TypeId::of::<T>()).cloned().and_then(|value| value.downcast().ok())
+    fn get<T: Send + Sync + ?Sized + 'static>(&self) -> Option<Arc<T>> {
+        self.0.get(&TypeId::of::<T>())?.downcast_ref::<Arc<T>>().cloned()
     }
 }
 
@@ -116,8 +123,18 @@ impl Ctx {
 
     /// Shared state. An executor does not start without the state its tasks need, so this fails only for a type the
     /// task did not name.
-    pub fn state<T: Send + Sync + 'static>(&self) -> Option<State<T>> {
+    pub fn state<T: Send + Sync + ?Sized + 'static>(&self) -> Option<State<T>> {
         self.life.shared.states.get().map(State)
+    }
+
+    /// As [`Ctx::state`], with an error that names the type where it is not there.
+    #[track_caller]
+    pub fn need<T: Send + Sync + ?Sized + 'static>(&self) -> Result<State<T>, TaskError> {
+        let missing = || {
+            let name = std::any::type_name::<T>();
+            TaskError::new(format!("no state of type {name} was given to the executor; give it with .state(…)"))
+        };
+        self.state().ok_or_else(missing)
     }
 
     /// Whether the task should stop: it was cancelled, has taken too long, or the node is about to interrupt it.

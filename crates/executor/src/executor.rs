@@ -87,6 +87,7 @@ pub struct Builder {
     chance: Chance,
     process: Process,
     page: u32,
+    still: bool,
 }
 
 impl std::fmt::Debug for Builder {
@@ -108,6 +109,7 @@ impl Builder {
             chance: Chance::default(),
             process: Process::this(),
             page: dispatcher::PAGE,
+            still: false,
         }
     }
 
@@ -122,6 +124,14 @@ impl Builder {
     #[must_use]
     pub fn state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
         self.states.insert(Arc::new(value));
+        self
+    }
+
+    /// As [`Builder::state`], for what is shared already or hides behind a trait, taken as `State<dyn Mailer>`:
+    /// `builder.shared::<dyn Mailer>(Arc::new(Smtp::new()))`.
+    #[must_use]
+    pub fn shared<T: Send + Sync + ?Sized + 'static>(mut self, value: Arc<T>) -> Self {
+        self.states.insert(value);
         self
     }
 
@@ -163,6 +173,12 @@ impl Builder {
         self.process = process;
         self.chance = Chance::seeded(seed);
         self.page = page;
+        self
+    }
+
+    /// No time passes but the store's.
+    pub(crate) fn still(mut self) -> Self {
+        self.still = true;
         self
     }
 
@@ -211,7 +227,7 @@ impl Builder {
                 around: around.clone(),
                 hub: hub.clone(),
                 trace: self.trace.clone(),
-                clock: DatabaseClock::new(),
+                clock: DatabaseClock::new(self.still),
                 chance: chances.next().unwrap_or_default(),
                 process: self.process.clone(),
                 page: self.page,
@@ -318,6 +334,11 @@ impl Executor {
     #[doc(hidden)]
     pub async fn live_here(&self) {
         join_all(self.members.iter().map(|member| live(member.clone(), self.connect.clone(), Floor::Here, None))).await;
+    }
+
+    /// Joins the fleet and starts nothing.
+    pub(crate) async fn enter(&self) -> Result<Arc<Life>, StartError> {
+        enter(&self.own().shared, &self.connect).await
     }
 
     /// Submits a job through this node: it starts right after its commit when there is a free slot.

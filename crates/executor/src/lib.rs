@@ -4,6 +4,7 @@
 //! instead of Rust → [`registry`] how it is found → [`config`] how a node is set up, [`pool`] with pools beside its own → [`executor`] post,
 //! start, stop → `pulse` staying alive and taking the lead → `dispatcher` giving jobs to nodes → `node` running
 //! them → `settle` writing how they ended, or `closing` in a transaction of the task's → [`event`] telling whoever listens, [`trace`] for the record.
+//! `inline` is a node without the loops, for tests of tasks.
 //!
 //! Everything that must go on while user code runs (`pulse`, `dispatcher`, `settle`, the mail of a node) lives on a
 //! control thread with a runtime of its own: a task that blocks its thread stops neither the heartbeat nor the fleet.
@@ -19,6 +20,8 @@ pub mod event;
 pub mod ctx;
 pub mod executor;
 mod host;
+#[doc(hidden)]
+pub mod inline;
 pub mod middleware;
 pub mod joblog;
 mod notebook;

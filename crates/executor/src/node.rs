@@ -63,7 +63,7 @@ async fn work(life: Arc<Life>) {
     }
 }
 
-async fn run(life: &Arc<Life>, job: Arc<AssignedJob>, run: Arc<Run>) {
+pub(crate) async fn run(life: &Arc<Life>, job: Arc<AssignedJob>, run: Arc<Run>) {
     let Some(task) = life.shared.registry.get(&job.task) else {
         // Nobody here knows it: back it goes, visible, never failed.
         return life.ended(Ended::unbegun(job));

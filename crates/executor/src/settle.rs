@@ -251,7 +251,7 @@ pub(crate) fn decide(life: &Life, outgoing: Outgoing) -> (Item, Settlement) {
                 &standing,
                 &Event::Ended(ended.outcome.clone()),
                 life.shared.clock.now(),
-                life.shared.chance.random(),
+                life.shared.jitter(),
             )
             .expect("an assigned job may end in every way");
             let crashes = to.counts.crashes;

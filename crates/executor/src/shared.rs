@@ -57,6 +57,13 @@ pub(crate) struct Shared {
     pub(crate) stop: StopSign,
 }
 
+impl Shared {
+    /// What is added to a wait, as a share. Where time is told to pass, nothing: who tells it says how much.
+    pub(crate) fn jitter(&self) -> f64 {
+        if self.clock.is_still() { 0.0 } else { self.chance.random() }
+    }
+}
+
 impl std::fmt::Debug for Shared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Shared").field("config", &self.config).finish_non_exhaustive()

@@ -57,7 +57,7 @@ pub struct Need {
 }
 
 impl Need {
-    pub fn of<T: 'static>() -> Self {
+    pub fn of<T: ?Sized + 'static>() -> Self {
         Self { id: TypeId::of::<T>(), name: type_name::<T>(), otherwise: None }
     }
 

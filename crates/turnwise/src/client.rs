@@ -105,6 +105,11 @@ impl Turnwise {
         Ok(Self { backend, options })
     }
 
+    /// Jobs in this very store.
+    pub(crate) fn in_memory(store: MemoryStore) -> Self {
+        Self { backend: Backend::Memory(store), options: Options::default() }
+    }
+
     pub fn store(&self) -> Arc<dyn Store> {
         match &self.backend {
             Backend::Memory(store) => Arc::new(store.clone()),
@@ -201,7 +206,7 @@ impl Turnwise {
     }
 
     /// Reads, asks core, writes if the job is still what was read; else again.
-    async fn decide(&self, id: JobId, event: &Event) -> Result<Target, Error> {
+    pub(crate) async fn decide(&self, id: JobId, event: &Event) -> Result<Target, Error> {
         let store = self.store();
         for _ in 0..DECIDE_AGAIN {
             let job = self.job(id).await?;

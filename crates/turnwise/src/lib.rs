@@ -22,7 +22,7 @@
 //! [`client`] opening a database, submitting, looking, deciding → [`request`] what is submitted → [`tx`] submitting in
 //! your own transaction → [`executor`](Turnwise::executor) running tasks → [`transactional`] tasks that commit together with
 //! their end → [`settings`] weights, limits and pauses →
-//! [`overview`] how much there is → [`view`] why a job waits, and what would change it.
+//! [`overview`] how much there is → [`view`] why a job waits, and what would change it → [`testing`] tasks under test.
 
 pub mod client;
 pub mod id;
@@ -32,6 +32,7 @@ pub mod transactional;
 pub mod settings;
 pub mod overview;
 pub mod view;
+pub mod testing;
 
 pub use client::{Error, Turnwise};
 pub use request::JobRequest;
@@ -42,8 +43,8 @@ pub use turnwise_core::{
     unique::{OnDuplicate, Scope},
 };
 pub use turnwise_executor::{
-    self as executor, Config, Ctx, Event, EventKind, Executor, JobLog, Next, Outcome, Pool, Registry, State, Task,
-    TaskError,
+    self as executor, Config, Ctx, Event, EventKind, Executor, Inner, JobLog, Next, Outcome, Pool, Registry, State,
+    Task, TaskError,
 };
 pub use turnwise_macros::task;
 pub use turnwise_postgres as postgres;

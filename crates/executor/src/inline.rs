@@ -1,0 +1,77 @@
+//! A node without loops: it runs the jobs it is told to, when it is told to, and returns when their ends are stored. For
+//! tests of tasks: what surrounds a run is the real thing, whose turn it is is not asked.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+use turnwise_core::{JobId, scheduler::Pick};
+use turnwise_store::{Assign, AssignReply, BatchId, Beat, Load, StoreError};
+
+use crate::{
+    executor::{Builder, Executor, StartError},
+    node, pulse, settle,
+    shared::Life,
+};
+
+/// A node on a store that nobody else dispatches.
+#[derive(Debug)]
+pub struct Inline {
+    /// Its stop would end the life.
+    _executor: Executor,
+    life: Arc<Life>,
+}
+
+impl Inline {
+    /// Joins the fleet. Time is the store's own, to the microsecond: it passes when that passes.
+    pub async fn new(builder: Builder) -> Result<Self, StartError> {
+        let executor = builder.still().build()?;
+        let life = executor.enter().await?;
+        Ok(Self { _executor: executor, life })
+    }
+
+    /// Runs the job once and stores how that ended, whether it is due or not. `false`: it is not there, or has ended.
+    pub async fn run(&self, id: JobId) -> Result<bool, StoreError> {
+        let life = &self.life;
+        let Some(batch) = self.assign(id).await? else { return Ok(false) };
+        let Some((job, run)) = life.next_job().await else { return Ok(false) };
+        assert_eq!(job.id, id, "batch {batch:?} brought another job");
+        let work = async {
+            node::run(life, job, run).await;
+            while !life.idle_now() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            () = work => {}
+            () = settle::settle(life.clone()) => {}
+            // Who cancels is heard.
+            () = pulse::mail(life.clone()) => {}
+        }
+        Ok(true)
+    }
+
+    async fn assign(&self, id: JobId) -> Result<Option<BatchId>, StoreError> {
+        let life = &self.life;
+        let node = life.incarnation;
+        let sent = Instant::now();
+        let beat = Beat { node, lease: life.shared.config.lease, slots: life.slots(), lead: true };
+        let pulse = life.store.beat(beat).await?;
+        life.shared.clock.heard(pulse.now);
+        life.heard(sent);
+        let epoch = pulse.epoch.ok_or(StoreError::NotLeading)?;
+        let page = life.store.load(Load::These(vec![id])).await?;
+        let Some(head) = page.jobs.first() else { return Ok(None) };
+        let batch = BatchId::in_order(pulse.now, life.shared.chance.random());
+        // From the reply, not from the mail.
+        life.expect(batch);
+        let picks = vec![Pick { job: id, fence: head.fence, node, limited: false }];
+        let replies = life.store.assign(Assign { holder: node, epoch, batch, picks }).await?;
+        match replies.into_iter().next() {
+            Some((_, AssignReply::Mine(job))) => {
+                life.take_assigned(batch, vec![*job]);
+                Ok(Some(batch))
+            }
+            _ => Ok(None),
+        }
+    }
+}
