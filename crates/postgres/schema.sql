@@ -55,8 +55,10 @@ create table turnwise.job (
 -- The tail: what a snapshot could not see yet.
 create index job_xact on turnwise.job (xact);
 
+-- Finished jobs, by state, and within a state by slices of time that are made ahead and dropped whole; the rest takes what
+-- ends when there is no slice for it. noted: whether anything may be told of the job in the tables below.
 create table turnwise.history (
-    id               uuid primary key,
+    id               uuid not null,
     seq              bigint not null,
     task             text not null,
     queue            text not null,
@@ -64,7 +66,7 @@ create table turnwise.history (
     priority         smallint not null,
     args             json not null,
     retry            text,
-    state            smallint not null check (state between 4 and 6),
+    state            smallint not null,
     attempt          int not null,
     retries          int not null,
     crashes          int not null,
@@ -82,13 +84,23 @@ create table turnwise.history (
     key              text,
     terms            text,
     expires_at       timestamptz,
-    fingerprint      text
-) with (
-    autovacuum_vacuum_scale_factor = 0.05,
-    autovacuum_vacuum_insert_scale_factor = 0.1
-);
+    fingerprint      text,
+    noted            boolean not null default true
+) partition by list (state);
 
-create index history_ended_at on turnwise.history (ended_at);
+create index history_id on turnwise.history (id);
+-- Whose story has to go before the slice does.
+create index history_noted on turnwise.history (id) where noted;
+
+create table turnwise.history_success partition of turnwise.history for values in (4) partition by range (ended_at);
+create table turnwise.history_failed partition of turnwise.history for values in (5) partition by range (ended_at);
+create table turnwise.history_cancelled partition of turnwise.history for values in (6) partition by range (ended_at);
+create table turnwise.history_success_rest partition of turnwise.history_success default;
+create table turnwise.history_failed_rest partition of turnwise.history_failed default;
+create table turnwise.history_cancelled_rest partition of turnwise.history_cancelled default;
+create index history_success_rest_ended on turnwise.history_success_rest (ended_at);
+create index history_failed_rest_ended on turnwise.history_failed_rest (ended_at);
+create index history_cancelled_rest_ended on turnwise.history_cancelled_rest (ended_at);
 
 create table turnwise.node (
     incarnation    uuid primary key,

@@ -51,20 +51,23 @@ impl Retention {
         }
     }
 
-    /// The end of the slice of time that `at` lies in, for jobs that end so. (Where none are kept, by days: what another
-    /// process keeps has to lie somewhere.)
-    pub fn slice_end(self, end: End, at: Timestamp) -> Timestamp {
+    /// The slice of time that `at` lies in, for jobs that end so: its begin and its end. (Where none are kept, a day: what
+    /// another process keeps has to lie somewhere.)
+    pub fn slice(self, end: End, at: Timestamp) -> (Timestamp, Timestamp) {
         let slice = slice(self.of(end)).unwrap_or(DAY);
-        floor(at, slice).plus(slice)
+        let begin = floor(at, slice);
+        (begin, begin.plus(slice))
     }
 }
 
-/// Days, in UTC; hours for what is kept less than a day, so that it does not lie about for twice its time and more.
+/// Days, in UTC. Hours for what is kept less than a day, so that it does not lie about for many times its time; weeks for
+/// what is kept a month and longer, so that there are not too many to look through.
 fn slice(retention: Duration) -> Option<Duration> {
     match retention {
         Duration::ZERO => None,
         span if span < DAY => Some(HOUR),
-        _ => Some(DAY),
+        span if span < 30 * DAY => Some(DAY),
+        _ => Some(7 * DAY),
     }
 }
 
@@ -163,14 +166,14 @@ mod tests {
         }
 
         #[test]
-        fn a_job_is_kept_its_retention_and_at_most_a_slice_longer(span in 1u64..30 * 86_400, now in 0i64..1 << 52) {
+        fn a_job_is_kept_its_retention_and_at_most_a_slice_longer(span in 1u64..60 * 86_400, now in 0i64..1 << 52) {
             let (span, now) = (Duration::from_secs(span), Timestamp::from_micros(now));
             let edge = Retention::all(span).edge(End::Failed, now);
-            let slice = if span < DAY { HOUR } else { DAY };
+            let slice = if span < DAY { HOUR } else if span < 30 * DAY { DAY } else { 7 * DAY };
             prop_assert!(edge <= now.minus(span));
             prop_assert!(edge.plus(slice) > now.minus(span));
-            // Slices that have a common end are over at the same moment.
-            prop_assert_eq!(Retention::all(span).slice_end(End::Failed, edge), edge.plus(slice));
+            // So what goes is whole slices.
+            prop_assert_eq!(Retention::all(span).slice(End::Failed, edge), (edge, edge.plus(slice)));
         }
     }
 }

@@ -19,7 +19,6 @@ with gone as (
            coalesce(end_fingerprint, fingerprint)
       from gone
      where end_state = any ($10::smallint[])
-    on conflict (id) do nothing
 ), told as (
     insert into turnwise.change (jobs, ran)
     select array_agg(id), array_agg(null::bigint) from gone having count(*) > 0

@@ -4,8 +4,10 @@
 -- $9 text[] limit keys (null = none), $10 text[] terms (null = none), $11 text[] times to begin by (RFC 3339; null =
 -- none). Where one of the last two is shorter than the others, the rest is null.
 -- A new job of a group that is full (memo kind 6) fails the statement with TW001; nobody is looked up while none is.
--- Locks: the new rows only. Index: the primary keys of job, history and memo; "offset 0" keeps the look into history a
--- look by key for each row, whatever the planner believes of the table's size.
+-- Ids are in the order of time: one beyond all that have ended is in no slice of history, and hardly another comes. The
+-- rest is looked up in each slice; "offset 0" keeps that a look by key for each row, whatever the planner believes of
+-- their sizes. (With 30 slices, 27 us a job instead of 13 where each is looked up.)
+-- Locks: the new rows only. Index: the primary keys of job and memo, history_id.
 with stored as (
     insert into turnwise.job (id, task, args, queue, grp, priority, due_at, retry, key, terms, expires_at)
     select t.id, t.task, t.args::json, t.queue, t.grp, t.priority, coalesce(t.due::timestamptz, turnwise.now()),
@@ -13,7 +15,8 @@ with stored as (
       from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::smallint[], $7::text[], $8::text[],
                   $9::text[], $10::text[], $11::text[])
            with ordinality as t (id, task, args, queue, grp, priority, due, retry, key, terms, expires, n)
-     where not exists (select from turnwise.history where history.id = t.id offset 0)
+     where t.id > (select id from turnwise.history order by id desc limit 1)
+        or not exists (select from turnwise.history where history.id = t.id offset 0)
      order by t.n
     on conflict (id) do nothing
     returning id, seq, grp

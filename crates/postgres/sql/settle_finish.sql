@@ -1,30 +1,30 @@
 -- settle_finish.sql: move finished jobs of node $1 to history, tell the dispatcher, remove the batches $3.
 -- A row whose fence or node moved on, or with a cancel request the decision did not know, is left alone and absent
--- from the reply. $2: the epoch that is told in the process itself; $16: what is added to the fence.
+-- from the reply. $2: the epoch that is told in the process itself; $16: what is added to the fence; $18: whether anything
+-- may be told of the job.
 -- Locks: the job rows, in id order; the node's assignments. Index: primary keys.
 with gone as (
     delete from turnwise.job
      using unnest($4::uuid[], $5::bigint[], $6::boolean[], $7::smallint[], $8::int[], $9::int[], $10::int[],
                   $11::text[], $12::text[], $13::timestamptz[], $14::timestamptz[], $15::bigint[],
-                  $17::text[])
+                  $17::text[], $18::boolean[])
            as t (id, fence, saw_cancel, end_state, end_attempt, end_retries, end_crashes, end_error, result, began, ended, ran,
-                 end_fingerprint)
+                 end_fingerprint, noted)
      where job.id = t.id and job.fence = t.fence and job.node = $1 and job.state in (1, 2)
        and (t.saw_cancel or not job.cancel_requested)
     returning job.*, t.end_state, t.end_attempt, t.end_retries, t.end_crashes, t.end_error, t.result, t.began, t.ended,
-              t.ran, t.end_fingerprint
+              t.ran, t.end_fingerprint, t.noted
 ), kept as (
     insert into turnwise.history (
            id, seq, task, queue, grp, priority, args, retry, state, attempt, retries, crashes, fence, cancel_requested,
            node_name, result, error, submitted_at, due_at, assigned_at, started_at, finished_at, ended_at, key,
-           terms, expires_at, fingerprint)
+           terms, expires_at, fingerprint, noted)
     select id, seq, task, queue, grp, priority, args, retry, end_state, end_attempt, end_retries, end_crashes,
            fence + $16, cancel_requested, (select name from turnwise.node where incarnation = $1), result::json,
            coalesce(end_error, error), submitted_at, due_at, assigned_at, coalesce(began, started_at),
            coalesce(ended, finished_at, turnwise.now()), turnwise.now(), key,
-           terms, case when began is null then expires_at end, coalesce(end_fingerprint, fingerprint)
+           terms, case when began is null then expires_at end, coalesce(end_fingerprint, fingerprint), noted
       from gone
-    on conflict (id) do nothing
 ), told as (
     insert into turnwise.change (told, jobs, ran, failed)
     select $2, array_agg(id), array_agg(ran), array_agg(end_state = 5) from gone having count(*) > 0

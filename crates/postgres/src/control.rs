@@ -1,4 +1,4 @@
-//! Writing what a person decided; and cleaning up.
+//! Writing what a person decided.
 
 use std::collections::HashSet;
 
@@ -7,14 +7,13 @@ use turnwise_core::{
     Failure, State,
     lifecycle::{End, Target},
 };
-use turnwise_store::{Cursor, Intervention, Result, Settled, StoreError};
+use turnwise_store::{Intervention, Result, Settled, StoreError};
 use uuid::Uuid;
 
 use crate::{
     rows::{Moment, get, int, sparse},
     settle::{FORGET, read_standing},
     store::{Inner, connection, failed},
-    unique,
 };
 
 pub(crate) async fn control(store: &Inner, interventions: &[Intervention]) -> Result<Vec<Settled>> {
@@ -147,38 +146,4 @@ impl Columns {
             Kind::Stay | Kind::Again => [&guards[..], &decision, &[&self.dues]].concat(),
         }
     }
-}
-
-/// Most attempts, lines and steps that go in one round: the dispatcher waits for it.
-const STORY_ROWS: i64 = 20_000;
-
-pub(crate) async fn prune(store: &Inner, seen: Option<&Cursor>, limit: u32) -> Result<u64> {
-    let fail = failed("prune");
-    let client = connection(&store.pools.people).await?;
-    let limit = i64::from(limit);
-    let now: Moment = get(&client.query_one(include_str!("../sql/now.sql"), &[]).await.map_err(fail)?, 0)?;
-    let mut old = 0;
-    for end in End::ALL {
-        let (state, edge) = (end.state().code(), Moment(store.options.retention.edge(end, now.0)));
-        let left = (limit - old).max(0);
-        let binds: [&(dyn ToSql + Sync); 4] = [&state, &edge, &left, &STORY_ROWS];
-        let stories = client.query_one(include_str!("../sql/prune_stories.sql"), &binds).await.map_err(fail)?;
-        old += match get::<i64>(&stories, 0)? {
-            // There may be more: their jobs go when all of it has gone. Told as a full round, so that the next one comes
-            // at once.
-            rows if rows >= STORY_ROWS => rows.max(limit),
-            _ => {
-                let sql = include_str!("../sql/prune_history.sql");
-                get(&client.query_one(sql, &binds[..3]).await.map_err(fail)?, 0)?
-            }
-        };
-    }
-    let keys = unique::prune(store, &client, limit).await?;
-    let told = match seen {
-        Some(cursor) => {
-            client.execute(include_str!("../sql/prune_changes.sql"), &[&cursor.0, &limit]).await.map_err(fail)?
-        }
-        None => 0,
-    };
-    Ok(u64::try_from(old).unwrap_or(0) + told + keys)
 }

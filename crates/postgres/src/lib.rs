@@ -2,8 +2,8 @@
 //!
 //! [`store`] the verbs, and how they reach the database → [`mod@migrate`] how the schema comes and grows → `rows` between
 //! values and columns → [`enqueue`] also in the caller's own transaction, asking [`unique`] who may come in → `nodes` who is
-//! there and who dispatches → `news` the tail → `assign`, `settle`, `control` the three that change jobs → [`closing`]
-//! transactions for tasks → `read` for people → `story` what jobs tell of
+//! there and who dispatches → `news` the tail → `assign`, `settle`, `control` the three that change jobs → `prune`
+//! history in slices of time → [`closing`] transactions for tasks → `read` for people → `story` what jobs tell of
 //! themselves → `memo` settings and charges → `bell` the doorbell.
 //!
 //! One statement a file in `sql/`; none of them decides anything.
@@ -18,6 +18,7 @@ mod news;
 mod assign;
 mod settle;
 mod control;
+mod prune;
 pub mod closing;
 mod read;
 mod story;

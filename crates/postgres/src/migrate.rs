@@ -1,9 +1,14 @@
 //! How the schema comes and grows: numbered steps, each applied once.
 
 use tokio_postgres::{Client, NoTls, Transaction};
+use turnwise_core::Retention;
 use turnwise_store::{Result, StoreError};
 
-use crate::store::{configure, failed, refused_or};
+use crate::{
+    prune,
+    rows::{Moment, get},
+    store::{configure, failed, refused_or},
+};
 
 /// One step of the schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +28,7 @@ const STEPS: &[Step] = &[
     Step { version: 6, name: "limited", sql: include_str!("../migrations/0006_limited.sql") },
     Step { version: 7, name: "unique", sql: include_str!("../migrations/0007_unique.sql") },
     Step { version: 8, name: "pools", sql: include_str!("../migrations/0008_pools.sql") },
+    Step { version: 9, name: "history", sql: include_str!("../migrations/0009_history.sql") },
 ];
 
 /// Any number that other programs do not use for an advisory lock: "turnwise" in ASCII.
@@ -32,17 +38,25 @@ const LOCK: i64 = 0x7475_726e_7769_7365;
 ///
 /// [`StoreError::Refused`] when the schema is newer than this binary.
 pub async fn migrate(url: &str) -> Result<()> {
+    migrate_for(url, Retention::default()).await
+}
+
+/// As [`migrate`], with slices of history as this retention has them.
+pub(crate) async fn migrate_for(url: &str, retention: Retention) -> Result<()> {
     let mut client = connect(url).await?;
     if pending(version(&client).await?)?.is_empty() {
         return Ok(());
     }
     let fail = failed("migrate");
-    let transaction = client.transaction().await.map_err(fail)?;
+    let mut transaction = client.transaction().await.map_err(fail)?;
     transaction.execute("select pg_advisory_xact_lock($1)", &[&LOCK]).await.map_err(fail)?;
     // Read again under the lock: somebody else may have migrated meanwhile.
     for step in pending(version(transaction.client()).await?)? {
         apply(&transaction, step).await?;
     }
+    // What ends before the first dispatcher tidies up has its place too.
+    let now: Moment = get(&transaction.query_one(include_str!("../sql/now.sql"), &[]).await.map_err(fail)?, 0)?;
+    prune::make_ahead(&mut transaction, retention, now.0).await?;
     transaction.commit().await.map_err(fail)
 }
 

@@ -313,6 +313,7 @@ impl Columns {
 struct Finishing<'a> {
     columns: Columns,
     results: Vec<Option<&'a str>>,
+    noted: Vec<bool>,
     /// Whether they enter history.
     keep: bool,
 }
@@ -323,7 +324,12 @@ impl<'a> Finishing<'a> {
             Target::Finish { result, .. } => result.as_ref().map(|result| result.as_str()),
             _ => None,
         };
-        Self { columns: Columns::of(settlements), results: settlements.iter().map(result).collect(), keep }
+        Self {
+            columns: Columns::of(settlements),
+            results: settlements.iter().map(result).collect(),
+            noted: settlements.iter().map(|settlement| settlement.noted || settlement.to.ending.is_some()).collect(),
+            keep,
+        }
     }
 
     fn binds<'b>(&'b self, common: &'b Common, done: &'b Vec<Uuid>) -> Binds<'b> {
@@ -342,6 +348,7 @@ impl<'a> Finishing<'a> {
                 &c.ran,
                 &common.raise,
                 &c.fingerprints,
+                &self.noted,
             ],
             false => &[&c.ran, &c.states],
         };

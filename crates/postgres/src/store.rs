@@ -19,7 +19,7 @@ use turnwise_store::{
     Result, Settle, Settled, Store, StoreError,
 };
 
-use crate::{assign, bell::Listener, control, enqueue, memo, migrate, news, nodes, read, settle, story, unique};
+use crate::{assign, bell::Listener, control, enqueue, memo, migrate, news, nodes, prune, read, settle, story, unique};
 
 /// Jobs in a PostgreSQL database, shared by all who open it. Cheap to clone; clones share connections and bell.
 ///
@@ -46,7 +46,7 @@ impl PostgresStore {
     /// [`StoreError::Refused`] when a person has to act: a wrong password, a missing database, a schema newer than
     /// this binary.
     pub async fn open(url: &str, options: Options) -> Result<Self> {
-        migrate::migrate(url).await?;
+        migrate::migrate_for(url, options.retention).await?;
         Self::start(url, options)
     }
 
@@ -131,7 +131,7 @@ impl Store for PostgresStore {
     }
 
     async fn prune(&self, seen: Option<Cursor>, limit: u32) -> Result<u64> {
-        control::prune(&self.0, seen.as_ref(), limit).await
+        prune::prune(&self.0, seen.as_ref(), limit).await
     }
 
     async fn job(&self, id: JobId) -> Result<Option<Job>> {

@@ -25,7 +25,9 @@ const CATALOG: &str = "
 
 async fn catalog(url: &str) -> Vec<String> {
     let rows = client(url).await.query(CATALOG, &[]).await.unwrap();
-    rows.iter().map(|row| row.get(0)).collect()
+    // Slices of history come and go with time.
+    let slice = |line: &String| line.contains("_2") && line.contains("history_");
+    rows.iter().map(|row| row.get(0)).filter(|line| !slice(line)).collect()
 }
 
 #[tokio::test]

@@ -130,7 +130,10 @@ async fn of_several_notes_of_a_run_the_last_progress_stands() {
 
 #[tokio::test]
 async fn a_long_story_goes_in_rounds_and_its_job_with_the_last() {
-    let (_, url) = fresh_store().await;
+    let url = database::fresh_url();
+    let store =
+        PostgresStore::open(&url, Options { retention: Duration::from_secs(60).into(), ..Options::default() }).await;
+    let store = store.unwrap();
     let app = client(&url).await;
     app.batch_execute(
         "insert into turnwise.history
@@ -144,9 +147,6 @@ async fn a_long_story_goes_in_rounds_and_its_job_with_the_last() {
     )
     .await
     .unwrap();
-    let store =
-        PostgresStore::open(&url, Options { retention: Duration::from_secs(60).into(), ..Options::default() }).await;
-    let store = store.unwrap();
     let none: Option<Cursor> = None;
     let mut left = Vec::new();
     while rows(&url, "history").await > 0 {

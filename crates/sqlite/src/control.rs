@@ -1,24 +1,16 @@
-//! Control: a person's decisions, each written if the job still is what the person saw; and pruning.
+//! Control: a person's decisions, each written if the job still is what the person saw.
 
 use rusqlite::{Connection, params};
-use turnwise_core::{
-    JobId, Retention, Timestamp,
-    lifecycle::{End, Target},
-};
-use turnwise_store::{Cursor, Intervention, Settled};
+use turnwise_core::{Retention, Timestamp, lifecycle::Target};
+use turnwise_store::{Intervention, Settled};
 
 use crate::{
-    news::Seen,
-    rows::{self, Told},
+    rows::Told,
     settle::{Run, Standing, ended, tell, write},
     store::Failure,
-    story, unique,
 };
 
 type Result<T> = std::result::Result<T, Failure>;
-
-/// How many jobs are pruned between two looks at how much they had told.
-const PRUNED_AT_ONCE: usize = 64;
 
 pub(crate) fn control(
     conn: &Connection,
@@ -84,48 +76,4 @@ fn redrive(conn: &Connection, intervention: &Intervention) -> Result<Standing> {
     let seq = conn.last_insert_rowid();
     conn.prepare_cached(include_str!("../sql/forget.sql"))?.execute([id.0.as_bytes()])?;
     Ok(Standing { id, seq, state, fence, node: None, cancel_requested: false })
-}
-
-pub(crate) fn prune(
-    conn: &Connection,
-    keys: &unique::Place,
-    seen: Option<&Cursor>,
-    limit: u32,
-    kept: Retention,
-    now: Timestamp,
-) -> Result<u64> {
-    let mut pruned = 0;
-    for end in End::ALL {
-        pruned += prune_history(conn, end, kept.edge(end, now), (limit as usize).saturating_sub(pruned))?;
-    }
-    pruned += unique::prune(conn, keys, limit, now)?;
-    if let Some(cursor) = seen {
-        let mut changes = conn.prepare_cached(include_str!("../sql/prune_changes.sql"))?;
-        pruned += changes.execute(params![Seen::read(cursor)?.change, limit])?;
-    }
-    Ok(pruned as u64)
-}
-
-/// Deletes finished jobs with all they told: `limit` of them, or fewer once so many rows of stories have gone, which are
-/// then counted too, because there may be more to do. Without that, jobs with long logs would keep the one writer from
-/// everybody else for as long as it takes to delete millions of lines.
-fn prune_history(conn: &Connection, end: End, edge: Timestamp, limit: usize) -> Result<usize> {
-    let mut history = conn.prepare_cached(include_str!("../sql/prune_history.sql"))?;
-    let (mut jobs, mut told) = (0, 0);
-    while jobs < limit {
-        let some = PRUNED_AT_ONCE.min(limit - jobs);
-        let old = params![end.state().code(), edge.micros(), some.cast_signed()];
-        let pruned = history.query_map(old, |row| rows::uuid(row, 0).map(JobId))?;
-        let pruned = pruned.collect::<rusqlite::Result<Vec<_>>>()?;
-        let last = pruned.len() < some;
-        jobs += pruned.len();
-        told += story::forget_all(conn, pruned)?;
-        if told >= limit {
-            return Ok(jobs + told);
-        }
-        if last {
-            break;
-        }
-    }
-    Ok(jobs)
 }

@@ -2,7 +2,7 @@
 //!
 //! `store` how a file is opened, and which module does which verb → `migrate` the schema and its steps → `writer`
 //! the one thread that writes → `rows` how values lie in columns → the verbs: `enqueue` (asking `unique`), `nodes`, `news`,
-//! `assign`, `settle`, `story`, `control`, `read`, `memo` → [`closing`] what tasks do at their end → `bell` how other
+//! `assign`, `settle`, `story`, `control`, `prune`, `read`, `memo` → [`closing`] what tasks do at their end → `bell` how other
 //! processes' writes are heard.
 
 mod assign;
@@ -14,6 +14,7 @@ mod memo;
 mod migrate;
 mod news;
 mod nodes;
+mod prune;
 mod read;
 mod rows;
 mod settle;

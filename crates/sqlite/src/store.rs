@@ -18,7 +18,7 @@ use turnwise_store::{
 use crate::{
     assign,
     bell::{Ring, Watcher},
-    control, enqueue, memo, migrate, news, nodes,
+    control, enqueue, memo, migrate, news, nodes, prune,
     read::{self, Reader},
     settle, story, unique,
     writer::Writer,
@@ -213,7 +213,7 @@ impl Store for SqliteStore {
     async fn prune(&self, seen: Option<Cursor>, limit: u32) -> Result<u64> {
         let retention = self.inner.options.retention;
         let keys = Arc::clone(&self.inner.keys);
-        self.write(Ring::NONE, move |conn, now| control::prune(conn, &keys, seen.as_ref(), limit, retention, now)).await
+        self.write(Ring::NONE, move |conn, now| prune::prune(conn, &keys, seen.as_ref(), limit, retention, now)).await
     }
 
     async fn job(&self, id: JobId) -> Result<Option<Job>> {

@@ -1,0 +1,282 @@
+//! Cleaning up. History lies in slices of time, made ahead and dropped whole; only what found no slice goes row by row.
+
+use tokio_postgres::{GenericClient, error::SqlState};
+use turnwise_core::{Retention, Timestamp, lifecycle::End};
+use turnwise_store::{Cursor, Result};
+
+use crate::{
+    rows::{Moment, get},
+    store::{Inner, connection, failed},
+    unique,
+};
+
+/// Most attempts, lines and steps that go in one round: the dispatcher waits for it.
+const STORY_ROWS: i64 = 20_000;
+
+/// Making and dropping a slice wants its state's history for itself for a moment. Whoever reads or settles waits behind
+/// this wish, so it is given up soon and comes again with the next round.
+const PATIENCE: &str = "set local lock_timeout = '100ms'";
+
+/// The part of history that the statements are written for; another part's name is put in its place.
+const WRITTEN_FOR: &str = "history_success_rest";
+
+/// With the driver's own error, which says whether to come again another time.
+type Answer<T> = std::result::Result<T, tokio_postgres::Error>;
+
+pub(crate) async fn prune(store: &Inner, seen: Option<&Cursor>, limit: u32) -> Result<u64> {
+    let fail = failed("prune");
+    let mut connection = connection(&store.pools.people).await?;
+    let client: &mut tokio_postgres::Client = &mut connection;
+    let (retention, limit) = (store.options.retention, i64::from(limit));
+    let now: Moment = get(&client.query_one(include_str!("../sql/now.sql"), &[]).await.map_err(fail)?, 0)?;
+    let slices = make_ahead(client, retention, now.0).await?;
+    let mut old = 0;
+    for end in End::ALL {
+        let edge = retention.edge(end, now.0);
+        for slice in slices.iter().filter(|slice| slice.end == end && slice.from < edge) {
+            if old < limit {
+                let gone = match slice.to <= edge {
+                    true => drop_slice(client, slice, limit - old).await,
+                    // Where none are kept any more, the last slice does not wait to be full.
+                    false if !retention.keeps(end) => by_rows(client, &slice.name(), edge, limit - old).await,
+                    false => Ok(0),
+                };
+                old += match gone {
+                    Err(error) if another_time(&error) => 0,
+                    gone => gone.map_err(fail)?,
+                };
+            }
+        }
+        if old < limit {
+            old += by_rows(client, &rest(end), edge, limit - old).await.map_err(fail)?;
+        }
+    }
+    let keys = unique::prune(store, &connection, limit).await?;
+    let told = match seen {
+        Some(cursor) => {
+            connection.execute(include_str!("../sql/prune_changes.sql"), &[&cursor.0, &limit]).await.map_err(fail)?
+        }
+        None => 0,
+    };
+    Ok(u64::try_from(old).unwrap_or(0) + told + keys)
+}
+
+/// A slice of history: a table whose name tells what it holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Slice {
+    from: Timestamp,
+    to: Timestamp,
+    end: End,
+}
+
+impl Slice {
+    fn name(&self) -> String {
+        format!("{}_{}_{}", of_state(self.end), stamp(self.from), stamp(self.to))
+    }
+
+    fn read(name: &str) -> Option<Self> {
+        let end = End::ALL.into_iter().find(|end| name.starts_with(&of_state(*end)))?;
+        let (from, to) = name.strip_prefix(&of_state(end))?.strip_prefix('_')?.split_once('_')?;
+        Some(Self { from: read_stamp(from)?, to: read_stamp(to)?, end })
+    }
+
+    fn holds(&self, end: End, at: Timestamp) -> bool {
+        self.end == end && self.from <= at && at < self.to
+    }
+}
+
+fn of_state(end: End) -> String {
+    format!("history_{}", end.state())
+}
+
+fn rest(end: End) -> String {
+    format!("{}_rest", of_state(end))
+}
+
+/// An hour in UTC, like 2030013108. Slices begin and end with one.
+fn stamp(at: Timestamp) -> String {
+    at.to_string().chars().filter(char::is_ascii_digit).take(10).collect()
+}
+
+fn read_stamp(text: &str) -> Option<Timestamp> {
+    let part = |range| text.get(range).filter(|_| text.len() == 10);
+    format!("{}-{}-{}T{}:00:00Z", part(0..4)?, part(4..6)?, part(6..8)?, part(8..10)?).parse().ok()
+}
+
+/// Makes the slices that hold `now` and the one after where they are missing; tells all there are, the oldest first.
+pub(crate) async fn make_ahead(
+    client: &mut impl GenericClient,
+    retention: Retention,
+    now: Timestamp,
+) -> Result<Vec<Slice>> {
+    let fail = failed("read the slices of history");
+    let rows = client.query(include_str!("../sql/slices.sql"), &[]).await.map_err(fail)?;
+    let mut slices = Vec::with_capacity(rows.len());
+    for row in &rows {
+        slices.extend(Slice::read(&get::<String>(row, 0)?));
+    }
+    for slice in missing(&slices, retention, now) {
+        if make(client, &slice).await? {
+            slices.push(slice);
+        }
+    }
+    slices.sort_unstable_by_key(|slice| slice.from);
+    Ok(slices)
+}
+
+/// What is to be made: slices as the retention has them, cut where others are in the way that were made for another one.
+fn missing(slices: &[Slice], retention: Retention, now: Timestamp) -> Vec<Slice> {
+    let mut missing = Vec::new();
+    for end in End::ALL {
+        let until = retention.slice(end, retention.slice(end, now).1).1;
+        let mut at = now;
+        while at < until {
+            at = match slices.iter().find(|slice| slice.holds(end, at)) {
+                Some(slice) => slice.to,
+                None => {
+                    let (from, to) = retention.slice(end, at);
+                    let others = || slices.iter().filter(|slice| slice.end == end);
+                    let from = others().map(|slice| slice.to).filter(|other| *other <= at).fold(from, Timestamp::max);
+                    let to = others().map(|slice| slice.from).filter(|other| *other > at).fold(to, Timestamp::min);
+                    missing.push(Slice { from, to, end });
+                    to
+                }
+            };
+        }
+    }
+    missing
+}
+
+/// Whether it was made. Not where the rest holds some of it already: that goes row by row when its time comes. Nor where a
+/// lock is in the way or somebody else was faster: then the next round finds it, or another one makes it.
+async fn make(client: &mut impl GenericClient, slice: &Slice) -> Result<bool> {
+    let fail = failed("make a slice of history");
+    let taken = include_str!("../sql/slice_taken.sql").replace(WRITTEN_FOR, &rest(slice.end));
+    let taken = client.query_one(&taken, &[&Moment(slice.from), &Moment(slice.to)]).await.map_err(fail)?;
+    if get(&taken, 0)? {
+        return Ok(false);
+    }
+    let Slice { from, to, .. } = slice;
+    let sql = format!(
+        "create table turnwise.{} partition of turnwise.{} for values from ('{from}') to ('{to}')",
+        slice.name(),
+        of_state(slice.end)
+    );
+    let transaction = client.transaction().await.map_err(fail)?;
+    let made = match transaction.batch_execute(&format!("{PATIENCE}; {sql}")).await {
+        Ok(()) => transaction.commit().await,
+        Err(error) => Err(error),
+    };
+    match made {
+        Ok(()) => Ok(true),
+        Err(error) if another_time(&error) => Ok(false),
+        Err(error) => Err(fail(error)),
+    }
+}
+
+/// Drops a slice with all that was told of its jobs, at once or in rounds; tells how many jobs went, or `limit` if there is
+/// more to do.
+async fn drop_slice(client: &mut impl GenericClient, slice: &Slice, limit: i64) -> Answer<i64> {
+    let name = slice.name();
+    if strip(client, &name, slice.to, limit).await? >= STORY_ROWS {
+        return Ok(limit);
+    }
+    let rows = include_str!("../sql/slice_rows.sql").replace(WRITTEN_FOR, &name);
+    let rows = client.query_one(&rows, &[]).await?.try_get(0)?;
+    let transaction = client.transaction().await?;
+    // Those who read lock the whole before its parts: so does this.
+    let lock = format!("{PATIENCE}; lock table only turnwise.{} in access exclusive mode", of_state(slice.end));
+    transaction.batch_execute(&lock).await?;
+    let noted = format!("select exists (select from turnwise.{name} where noted)");
+    if transaction.query_one(&noted, &[]).await?.try_get(0)? {
+        return Ok(limit);
+    }
+    transaction.batch_execute(&format!("drop table turnwise.{name}")).await?;
+    transaction.commit().await?;
+    Ok(rows)
+}
+
+/// Deletes what was told of jobs that ended before `edge`; tells the most rows that went of one kind. [`STORY_ROWS`] or
+/// more: there may be more.
+async fn strip(client: &impl GenericClient, part: &str, edge: Timestamp, limit: i64) -> Answer<i64> {
+    let sql = include_str!("../sql/prune_stories.sql").replace(WRITTEN_FOR, part);
+    let most = client.query_one(&sql, &[&Moment(edge), &limit, &STORY_ROWS]).await?.try_get(0)?;
+    let sql = include_str!("../sql/prune_told.sql").replace(WRITTEN_FOR, part);
+    client.execute(&sql, &[&Moment(edge), &limit]).await?;
+    Ok(most)
+}
+
+/// Deletes jobs of a part of history that ended before `edge`, with all that was told of them.
+async fn by_rows(client: &impl GenericClient, part: &str, edge: Timestamp, limit: i64) -> Answer<i64> {
+    let told = strip(client, part, edge, limit).await?;
+    let sql = include_str!("../sql/prune_history.sql").replace(WRITTEN_FOR, part);
+    let gone = client.execute(&sql, &[&Moment(edge), &limit]).await?;
+    let gone = i64::try_from(gone).unwrap_or(i64::MAX);
+    // There may be more: told as a full round, so that the next one comes at once.
+    Ok(if told >= STORY_ROWS { limit.max(gone) } else { gone })
+}
+
+/// A lock in the way, another process that does the same, or a role that may write jobs but not change the schema: then
+/// slices are made and dropped by `turnwise prune` of one that may.
+fn another_time(error: &tokio_postgres::Error) -> bool {
+    let codes = [
+        SqlState::LOCK_NOT_AVAILABLE,
+        SqlState::T_R_DEADLOCK_DETECTED,
+        SqlState::DUPLICATE_TABLE,
+        SqlState::UNIQUE_VIOLATION,
+        SqlState::INVALID_OBJECT_DEFINITION,
+        SqlState::CHECK_VIOLATION,
+        SqlState::UNDEFINED_TABLE,
+        SqlState::INSUFFICIENT_PRIVILEGE,
+    ];
+    error.code().is_some_and(|code| codes.contains(code))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3_600);
+    const DAY: Duration = Duration::from_secs(86_400);
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    fn names(slices: &[Slice], retention: Duration, now: &str) -> Vec<String> {
+        let missing = missing(slices, retention.into(), at(now));
+        missing.iter().filter(|slice| slice.end == End::Failed).map(Slice::name).collect()
+    }
+
+    #[test]
+    fn a_slice_is_read_back_from_its_name() {
+        let slice = Slice { from: at("2030-01-31T08:00:00Z"), to: at("2030-02-01T00:00:00Z"), end: End::Cancelled };
+        assert_eq!(slice.name(), "history_cancelled_2030013108_2030020100");
+        assert_eq!(Slice::read(&slice.name()), Some(slice));
+        for other in ["history_failed_rest", "history_failed_2030013108", "history_failed_20300131_20300201", "job"] {
+            assert_eq!(Slice::read(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn the_present_slice_and_the_next_are_made_ahead() {
+        let first = names(&[], 7 * DAY, "2030-01-31T08:30:00Z");
+        assert_eq!(first, ["history_failed_2030013100_2030020100", "history_failed_2030020100_2030020200"]);
+        let there: Vec<_> = first.iter().filter_map(|name| Slice::read(name)).collect();
+        assert!(names(&there, 7 * DAY, "2030-01-31T23:59:59Z").is_empty());
+        assert_eq!(names(&there, 7 * DAY, "2030-02-01T00:00:00Z"), ["history_failed_2030020200_2030020300"]);
+    }
+
+    #[test]
+    fn another_retention_makes_no_slice_across_those_that_are_there() {
+        let day = Slice { from: at("2030-01-31T00:00:00Z"), to: at("2030-02-01T00:00:00Z"), end: End::Failed };
+        assert_eq!(names(&[day], HOUR, "2030-01-31T23:30:00Z"), ["history_failed_2030020100_2030020101"]);
+        let hour = Slice { from: at("2030-01-31T08:00:00Z"), to: at("2030-01-31T09:00:00Z"), end: End::Failed };
+        let around = ["history_failed_2030013109_2030020100", "history_failed_2030020100_2030020200"];
+        assert_eq!(names(&[hour], DAY, "2030-01-31T08:30:00Z"), around);
+        assert_eq!(names(&[hour], DAY, "2030-01-31T09:30:00Z"), around);
+        assert_eq!(names(&[hour], DAY, "2030-01-31T07:30:00Z")[0], "history_failed_2030013100_2030013108");
+    }
+}

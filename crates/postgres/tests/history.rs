@@ -1,0 +1,174 @@
+//! History in slices of time: made ahead, found by id, dropped whole.
+
+mod database;
+
+use database::{client, fresh_url, id, job};
+use tokio_postgres::Client;
+use turnwise_core::lifecycle::{self, Event, Standing};
+use turnwise_postgres::PostgresStore;
+use turnwise_store::{Intervention, Options, Settled, Store};
+
+/// A database whose clock is set by hand. The machine's own shows another year: nobody asks it.
+struct Place {
+    url: String,
+    store: PostgresStore,
+    app: Client,
+}
+
+impl Place {
+    async fn at(now: &str) -> Self {
+        let url = fresh_url();
+        let store = PostgresStore::open(&url, Options::default()).await.unwrap();
+        let app = client(&url).await;
+        app.batch_execute(
+            "create table turnwise.test_clock (now timestamptz not null);
+             insert into turnwise.test_clock values (now());
+             create or replace function turnwise.now() returns timestamptz language sql stable
+                 as 'select now from turnwise.test_clock';",
+        )
+        .await
+        .unwrap();
+        let place = Self { url, store, app };
+        place.set_clock(now).await;
+        place
+    }
+
+    async fn set_clock(&self, now: &str) {
+        self.app.batch_execute(&format!("update turnwise.test_clock set now = '{now}'")).await.unwrap();
+    }
+
+    async fn prune(&self) -> u64 {
+        self.store.prune(None, 100).await.unwrap()
+    }
+
+    /// Jobs that are cancelled by now.
+    async fn cancel(&self, numbers: std::ops::RangeInclusive<u64>) {
+        self.store.enqueue(numbers.clone().map(job).collect()).await.unwrap();
+        let now = self.store.nodes().await.unwrap().now;
+        for n in numbers {
+            let job = self.store.job(id(n)).await.unwrap().unwrap();
+            let to = lifecycle::decide(&Standing::from(&job), &Event::Cancel, now, 0.0).unwrap();
+            let cancel = Intervention { job: job.id, state: job.state, fence: job.fence, to };
+            assert_eq!(self.store.control(vec![cancel]).await.unwrap(), [Settled::Applied]);
+        }
+    }
+
+    async fn number(&self, sql: &str) -> i64 {
+        self.app.query_one(sql, &[]).await.unwrap().get(0)
+    }
+
+    /// The slices of cancelled jobs there are from the year 2030 on, without what is common to their names.
+    async fn slices(&self) -> Vec<String> {
+        let sql = "select replace(relname, 'history_cancelled_', '') from pg_class
+                    where relname ~ '^history_cancelled_20[3-9]\\d+_\\d+$' and relkind = 'r' order by 1";
+        self.app.query(sql, &[]).await.unwrap().iter().map(|row| row.get(0)).collect()
+    }
+}
+
+#[tokio::test]
+async fn a_new_database_has_slices_for_today_and_tomorrow() {
+    let url = fresh_url();
+    PostgresStore::open(&url, Options::default()).await.unwrap();
+    let sql = "select count(*) from pg_inherits where inhparent = 'turnwise.history_success'::regclass";
+    let parts: i64 = client(&url).await.query_one(sql, &[]).await.unwrap().get(0);
+    assert_eq!(parts, 3, "two slices and the rest");
+}
+
+#[tokio::test]
+async fn what_ended_on_an_old_day_is_gone_after_a_prune_and_its_slice_too() {
+    let place = Place::at("2030-01-10 12:00+00").await;
+    assert_eq!(place.prune().await, 0);
+    assert_eq!(place.slices().await, ["2030011000_2030011100", "2030011100_2030011200"]);
+    place.cancel(1..=3).await;
+    place.app.execute("insert into turnwise.log values ($1, 1, 1, now(), 2, 'x')", &[&id(2).0]).await.unwrap();
+    place.app.execute("insert into turnwise.progress (job) values ($1)", &[&id(2).0]).await.unwrap();
+    place.set_clock("2030-01-11 12:00+00").await;
+    place.cancel(4..=4).await;
+    assert_eq!(place.number("select count(*) from turnwise.history_cancelled_rest").await, 0);
+
+    place.set_clock("2030-01-17 23:59:59+00").await;
+    assert_eq!(place.prune().await, 0);
+    place.set_clock("2030-01-18 00:00+00").await;
+    assert_eq!(place.prune().await, 3);
+    let left = ["2030011100_2030011200", "2030011700_2030011800", "2030011800_2030011900", "2030011900_2030012000"];
+    assert_eq!(place.slices().await, left);
+    for n in 1..=3 {
+        assert_eq!(place.store.job(id(n)).await.unwrap(), None);
+    }
+    assert!(place.store.job(id(4)).await.unwrap().is_some());
+    assert_eq!(place.number("select (select count(*) from turnwise.log) + count(*) from turnwise.progress").await, 0);
+}
+
+#[tokio::test]
+async fn a_slice_somebody_reads_does_not_hold_up_a_prune_and_goes_with_a_later_one() {
+    let place = Place::at("2030-01-10 12:00+00").await;
+    place.prune().await;
+    place.cancel(1..=1).await;
+    place.set_clock("2030-01-20 12:00+00").await;
+    let mut reader = client(&place.url).await;
+    let reading = reader.transaction().await.unwrap();
+    reading.query("select from turnwise.history", &[]).await.unwrap();
+    assert_eq!(place.prune().await, 0);
+    assert!(place.store.job(id(1)).await.unwrap().is_some());
+    reading.commit().await.unwrap();
+    assert_eq!(place.prune().await, 1);
+    assert_eq!(place.store.job(id(1)).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn what_finds_no_slice_is_kept_all_the_same_and_goes_in_its_time() {
+    let place = Place::at("2040-01-10 12:00+00").await;
+    place.cancel(1..=1).await;
+    assert_eq!(place.number("select count(*) from turnwise.history_cancelled_rest").await, 1);
+    place.prune().await;
+    // Today's cannot be made any more, now that some of it lies elsewhere.
+    assert_eq!(place.slices().await, ["2040011100_2040011200"]);
+    place.cancel(2..=2).await;
+    place.set_clock("2040-01-17 12:00+00").await;
+    assert_eq!(place.prune().await, 0);
+    place.set_clock("2040-01-18 12:00+00").await;
+    assert_eq!(place.prune().await, 2);
+    assert_eq!(place.number("select count(*) from turnwise.history").await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn several_who_prune_at_once_do_not_collide() {
+    let place = Place::at("2030-01-10 12:00+00").await;
+    place.prune().await;
+    place.cancel(1..=20).await;
+    place.set_clock("2030-01-20 12:00+00").await;
+    let prunes = (0..6).map(|_| {
+        let store = place.store.clone();
+        tokio::spawn(async move { store.prune(None, 100).await })
+    });
+    for prune in prunes.collect::<Vec<_>>() {
+        prune.await.unwrap().unwrap();
+    }
+    place.prune().await;
+    assert_eq!(place.number("select count(*) from turnwise.history").await, 0);
+    assert_eq!(place.slices().await, ["2030012000_2030012100", "2030012100_2030012200"]);
+}
+
+#[tokio::test]
+async fn a_look_by_id_reads_no_slice_whole() {
+    let place = Place::at("2030-01-10 12:00+00").await;
+    for day in 10..15 {
+        place.set_clock(&format!("2030-01-{day} 12:00+00")).await;
+        place.prune().await;
+        place.cancel(day * 100..=day * 100 + 50).await;
+    }
+    // Known ones, new ones below them, and new ones above them.
+    let again = place.store.enqueue((950..1_600).map(job).collect()).await.unwrap();
+    assert_eq!(again.iter().filter(|job| !job.new).count(), 5 * 51);
+    assert!(place.store.job(id(1_020)).await.unwrap().is_some());
+    let Place { store, app, url, .. } = place;
+    drop((store, app));
+    let app = client(&url).await;
+    // Statistics arrive when the backends that made them end; ask until they have.
+    let stored = "select n_tup_ins from pg_stat_user_tables where schemaname = 'turnwise' and relname = 'job'";
+    while app.query_one(stored, &[]).await.unwrap().get::<_, i64>(0) < 650 {
+        tokio::task::yield_now().await;
+    }
+    let whole = "select sum(seq_tup_read)::bigint from pg_stat_user_tables where relname ~ '^history_'";
+    assert_eq!(app.query_one(whole, &[]).await.unwrap().get::<_, i64>(0), 0);
+}
