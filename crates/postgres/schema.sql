@@ -16,7 +16,8 @@ create function turnwise.now() returns timestamptz
 -- page is where the taken version of each of its rows finds room. It is larger than the first (node, assigned_at): at
 -- fillfactor 50 one in eleven found none. args is json, not jsonb: kept to the letter.
 -- key is the limit the job counts against; terms is what few jobs have (a time limit, a step to follow); expires_at is
--- when it must have begun, and null once it has; fingerprint is the same for errors of one kind.
+-- when it must have begun, and null once it has; fingerprint is the same for errors of one kind; on_failure is set if it
+-- waits for those in dependency ('over': it did, until a person had it run again).
 create table turnwise.job (
     id               uuid primary key,
     seq              bigint generated always as identity,
@@ -43,7 +44,8 @@ create table turnwise.job (
     key              text check (octet_length(key) between 1 and 200),
     terms            text,
     expires_at       timestamptz,
-    fingerprint      text
+    fingerprint      text,
+    on_failure       text check (on_failure in ('fail', 'run', 'cancel', 'over'))
 ) with (
     fillfactor = 45,
     autovacuum_vacuum_scale_factor = 0.02,
@@ -140,7 +142,8 @@ create table turnwise.assignment (
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
 -- One row for each settled batch, so that a dispatcher elsewhere learns of it. ran is in microseconds. memos: no batch,
--- but memos were written. failed stands beside jobs and ran, and may be shorter: the rest did not fail.
+-- but memos were written. failed stands beside jobs and ran: true for those that failed, false for those that ended
+-- with success, null for the others; it may be shorter, with null for the rest.
 create table turnwise.change (
     seq    bigint generated always as identity,
     xact   xid8 not null default pg_current_xact_id(),
@@ -206,6 +209,18 @@ create table turnwise.progress (
     text    text,
     dropped bigint not null default 0
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+
+-- Who waits for whom, and what follows if the other one fails; kept as long as the one who waits. ended: how the other one
+-- ended, if it did so badly and is kept nowhere else.
+create table turnwise.dependency (
+    job        uuid not null,
+    awaits     uuid not null,
+    on_failure text not null,
+    ended      smallint check (ended in (5, 6)),
+    primary key (job, awaits)
+) with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_insert_scale_factor = 0.1);
+
+create index dependency_awaits on turnwise.dependency (awaits, job);
 
 -- A version 7 id: milliseconds, then the fraction of the millisecond (RFC 9562, 6.2 method 3), then chance.
 create function turnwise.new_id() returns uuid
@@ -356,10 +371,11 @@ create function turnwise.replace_args(ids uuid[], args text[]) returns setof uui
     $$;
 
 -- Submits one job in the caller's transaction: for every language that can call a function. Error TW001: the group is
--- full, and the message says so.
+-- full, or it is to wait for a job that is not there, and the message says so.
 -- With a unique_key, the id may be that of another job which holds the key: within 'task', 'queue', 'group' or a scope of any
 -- other name, until that job has ended or for unique_for from its submit. on_duplicate: 'keep' that job, 'reject' the submit
 -- with error TW002 (its detail is the other's id), or 'replace-args' of that job if it has not begun.
+-- With after, it begins when these jobs have ended; on_failure says what follows if one of them fails: 'fail', 'run', 'cancel'.
 create function turnwise.enqueue(
     task         text,
     args         json default 'null',
@@ -373,7 +389,9 @@ create function turnwise.enqueue(
     unique_key   text default null,
     unique_scope text default 'task',
     unique_for   interval default null,
-    on_duplicate text default 'keep'
+    on_duplicate text default 'keep',
+    after        uuid[] default null,
+    on_failure   text default 'fail'
 ) returns uuid
     language plpgsql volatile
     as $$
@@ -406,12 +424,27 @@ create function turnwise.enqueue(
                 return claimed.holder;
             end if;
         end if;
+        perform turnwise.refuse('after: there is no job ' || first.id)
+           from (
+                select awaited.id
+                  from unnest(enqueue.after) as awaited (id)
+                 where not exists (select from turnwise.job where job.id = awaited.id)
+                   and not exists (select from turnwise.history where history.id = awaited.id)
+                 order by awaited.id
+                 limit 1
+           ) as first;
         with stored as (
-            insert into turnwise.job (id, task, args, queue, grp, priority, due_at, retry, key, expires_at)
+            insert into turnwise.job (id, task, args, queue, grp, priority, due_at, retry, key, expires_at, on_failure)
             values (new_id, enqueue.task, coalesce(enqueue.args, 'null'), enqueue.queue, enqueue."group",
                     enqueue.priority, coalesce(enqueue.due, turnwise.now()), enqueue.retry, enqueue.key,
-                    enqueue.expires)
-            returning grp
+                    enqueue.expires,
+                    case when cardinality(enqueue.after) > 0 then coalesce(enqueue.on_failure, 'fail') end)
+            returning grp, on_failure
+        ), waits as (
+            insert into turnwise.dependency (job, awaits, on_failure)
+            select distinct new_id, awaited.id, stored.on_failure
+              from stored
+             cross join unnest(enqueue.after) as awaited (id)
         ), refused as materialized (
             select turnwise.refuse(memo.value)
               from stored

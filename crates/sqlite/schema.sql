@@ -5,7 +5,7 @@
 
 -- Unfinished jobs. `autoincrement`: a number that was used again would hide a job behind the dispatcher's cursor. `key`:
 -- the limit a job counts against. `terms`: JSON, null where there is nothing in it. `expires_at`: set as long as it has not
--- begun. `fingerprint`: what kind of failure `error` is.
+-- begun. `fingerprint`: what kind of failure `error` is. `on_failure`: set if it waits for those in turnwise_dependency.
 create table turnwise_job (
     seq              integer primary key autoincrement,
     id               blob not null unique,
@@ -33,7 +33,8 @@ create table turnwise_job (
     key              text,
     terms            text,
     expires_at       integer,
-    fingerprint      text
+    fingerprint      text,
+    on_failure       text
 ) strict;
 
 -- What is in a node's hands; only assigned jobs have a node.
@@ -108,13 +109,14 @@ create table turnwise_assignment (
 
 -- What the dispatcher is to be told: `jobs` holds 24 bytes a job, its id and how long it ran in microseconds (-1: it
 -- did not). `told`: the epoch of a dispatcher who knows already. `memos`: whether memos were written. `failed`: the ids of
--- those of the jobs that ended as failed.
+-- those of the jobs that ended as failed, `otherwise`: of those that neither did nor ended with success.
 create table turnwise_change (
     seq    integer primary key autoincrement,
     told   integer,
     jobs   blob not null,
     memos  integer not null default 0,
-    failed blob not null default x''
+    failed blob not null default x'',
+    otherwise blob not null default x''
 ) strict;
 
 -- Settings and charges. Kinds: 0 installation, 1 queue, 2 group, 3 task, 4 key, 5 charge, 6 a group that takes no jobs.
@@ -183,6 +185,18 @@ create table turnwise_unique_key (
     expires     integer,
     primary key (scope, key)
 ) strict, without rowid;
+
+-- Who waits for whom, and what follows if the other one fails; kept as long as the one who waits. `ended`: how the other one
+-- ended, if it did so badly and is kept nowhere else.
+create table turnwise_dependency (
+    job        blob not null,
+    awaits     blob not null,
+    on_failure text not null,
+    ended      integer,
+    primary key (job, awaits)
+) strict, without rowid;
+
+create index turnwise_dependency_awaits on turnwise_dependency (awaits, job);
 
 create table turnwise_migration (
     version    integer primary key,

@@ -204,9 +204,16 @@ pub(crate) struct Enqueue {
     /// [default: keep]
     #[arg(long, value_name = "POLICY", allow_hyphen_values = true)]
     pub(crate) on_duplicate: Option<String>,
+    /// Begin when these jobs have ended
+    #[arg(long, value_name = "ID[,ID…]", value_delimiter = ',')]
+    pub(crate) after: Vec<String>,
+    /// What follows when one of them fails or is cancelled: fail, run or cancel [default: fail]
+    #[arg(long, value_name = "WHAT", requires = "after")]
+    pub(crate) on_failure: Option<String>,
     /// Read jobs from stdin, one JSON object a line (task, args, queue, group, key, priority, at, in, retry, timeout,
-    /// expires, unique, unique_by_args, unique_scope, unique_for, on_duplicate): all or none
-    #[arg(long, conflicts_with_all = ["task", "args", "queue", "group", "key", "priority", "at", "in", "retry", "timeout", "expires", "unique", "unique_by_args", "unique_scope", "unique_for", "on_duplicate"])]
+    /// expires, unique, unique_by_args, unique_scope, unique_for, on_duplicate, as, after, on_failure): all or none. "as"
+    /// names a job for the other lines, "after" is a list of names and ids, or "*" for all other lines
+    #[arg(long, conflicts_with_all = ["task", "args", "queue", "group", "key", "priority", "at", "in", "retry", "timeout", "expires", "unique", "unique_by_args", "unique_scope", "unique_for", "on_duplicate", "after", "on_failure"])]
     pub(crate) stdin: bool,
 }
 
@@ -241,6 +248,12 @@ pub(crate) struct ShowJob {
     /// Show its state and progress until it ends
     #[arg(long, conflicts_with = "json")]
     pub(crate) watch: bool,
+    /// Show who waits for whom, around this job
+    #[arg(long, conflicts_with_all = ["json", "watch"])]
+    pub(crate) graph: bool,
+    /// Draw that as a picture, too
+    #[arg(long, value_name = "FILE", requires = "graph")]
+    pub(crate) svg: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Args)]

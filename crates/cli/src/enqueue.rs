@@ -3,6 +3,7 @@
 use std::{
     borrow::Cow,
     cell::Cell,
+    collections::HashMap,
     fmt,
     io::{self, BufRead, Read},
 };
@@ -10,7 +11,7 @@ use std::{
 use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use turnwise::{
-    Duplicate, JobRequest, Priority, Timestamp,
+    Duplicate, JobId, JobRequest, Priority, Timestamp,
     core::{Invalid, time::parse_span},
 };
 
@@ -28,7 +29,13 @@ const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
 
 pub(crate) fn enqueue(settings: &Settings, wish: &args::Enqueue) -> Result<(), Failure> {
     // All input is read before the database is touched: what is refused leaves no trace.
-    let requests = if wish.stdin { read_lines(io::stdin().lock())? } else { vec![typed(wish).request()?] };
+    let requests = if wish.stdin {
+        read_lines(io::stdin().lock())?
+    } else {
+        let written = typed(wish);
+        let after = written.after.iter().map(|id| id.parse()).collect::<Result<Vec<JobId>, _>>();
+        vec![written.request()?.after_jobs(after.map_err(|invalid| Invalid::new("after", invalid.to_string()))?)]
+    };
     let enqueued = block_on(async { Ok(settings.open_lasting().await?.enqueue(requests).await?) })?;
     for (id, duplicate) in enqueued.iter().filter_map(|reply| Some((reply.id, reply.duplicate?))) {
         remark(&match duplicate {
@@ -59,10 +66,15 @@ struct Written<'a> {
     unique_scope: Option<Cow<'a, str>>,
     unique_for: Option<Cow<'a, str>>,
     on_duplicate: Option<Cow<'a, str>>,
+    /// What the other lines call it.
+    r#as: Option<Cow<'a, str>>,
+    /// Names and ids.
+    after: Vec<String>,
+    on_failure: Option<Cow<'a, str>>,
 }
 
 impl Written<'_> {
-    /// The job to submit, or the first thing that is wrong with it.
+    /// The job to submit, without those it waits for, or the first thing that is wrong with it.
     fn request(&self) -> Result<JobRequest, Invalid> {
         let task = self.task.as_deref().ok_or_else(|| Invalid::new("task", "is missing"))?;
         let mut request = JobRequest::from_json(task, self.args.unwrap_or("null"));
@@ -110,6 +122,12 @@ impl Written<'_> {
         if let Some(policy) = &self.on_duplicate {
             request = request.on_duplicate(policy.parse()?);
         }
+        if let Some(what) = &self.on_failure {
+            request = request.on_failure(what.parse()?);
+            if self.after.is_empty() {
+                return Err(Invalid::new("on_failure", "is of no use without after"));
+            }
+        }
         // A request keeps its mistakes until it is submitted; here they must be known while the line is.
         request.clone().into_job(Timestamp::MIN)?;
         Ok(request)
@@ -135,12 +153,15 @@ fn typed(wish: &args::Enqueue) -> Written<'_> {
         unique_scope: text(&wish.unique_scope),
         unique_for: text(&wish.unique_for),
         on_duplicate: text(&wish.on_duplicate),
+        r#as: None,
+        after: wish.after.clone(),
+        on_failure: text(&wish.on_failure),
     }
 }
 
 /// One JSON object a line; empty lines are skipped. The error names the line.
 fn read_lines(mut input: impl BufRead) -> Result<Vec<JobRequest>, Failure> {
-    let mut requests = Vec::new();
+    let mut batch = Batch::default();
     let mut line = Vec::new();
     for number in 1_u64.. {
         line.clear();
@@ -151,15 +172,15 @@ fn read_lines(mut input: impl BufRead) -> Result<Vec<JobRequest>, Failure> {
             break;
         }
         match read_line(&line) {
-            Ok(Some(request)) => requests.push(request),
+            Ok(Some((request, links))) => batch.push(number, request, links)?,
             Ok(None) => {}
             Err(problem) => return Err(Failure::Input(format!("line {number}: {problem}"))),
         }
     }
-    Ok(requests)
+    batch.link()
 }
 
-fn read_line(line: &[u8]) -> Result<Option<JobRequest>, String> {
+fn read_line(line: &[u8]) -> Result<Option<(JobRequest, Links)>, String> {
     if line.len() > MAX_LINE_BYTES {
         return Err(format!("args: the line is longer than {MAX_LINE_BYTES} bytes"));
     }
@@ -176,13 +197,89 @@ fn read_line(line: &[u8]) -> Result<Option<JobRequest>, String> {
         decoder.end().map(|()| read)
     });
     match read {
-        Ok(written) => written.and_then(|written| written.request()).map(Some).map_err(|invalid| invalid.to_string()),
+        Ok(written) => {
+            let request = written.and_then(|written| Ok((written.request()?, Links::of(written))));
+            request.map(Some).map_err(|invalid| invalid.to_string())
+        }
         Err(error) => {
             let text = error.to_string();
             // Each line is a document of its own: its number there is always 1.
             let text = text.replace(" at line 1 column ", " at column ").replace(" at line 2 column 0", " at its end");
             Err(field.get().map_or(text.clone(), |field| format!("{field}: {text}")))
         }
+    }
+}
+
+/// How a line is tied to others.
+#[derive(Debug)]
+struct Links {
+    name: Option<String>,
+    after: Vec<String>,
+}
+
+impl Links {
+    fn of(written: Written<'_>) -> Self {
+        Self { name: written.r#as.map(Cow::into_owned), after: written.after }
+    }
+
+    fn after_all(&self) -> bool {
+        self.after == [EVERYBODY]
+    }
+}
+
+/// In `after`: all other lines that do not say the same.
+const EVERYBODY: &str = "*";
+
+/// The lines of one input, which may name one another.
+#[derive(Debug, Default)]
+struct Batch {
+    lines: Vec<(u64, JobRequest, Links)>,
+    names: HashMap<String, JobId>,
+}
+
+impl Batch {
+    fn push(&mut self, number: u64, request: JobRequest, links: Links) -> Result<(), Failure> {
+        if let Some(name) = &links.name {
+            let refuse = |problem: &str| Err(Failure::Input(format!("line {number}: as: {name:?} {problem}")));
+            if name == EVERYBODY || name.parse::<JobId>().is_ok() {
+                return refuse("means something else in after");
+            }
+            if self.names.insert(name.clone(), request.job_id()?).is_some() {
+                return refuse("is another line's name already");
+            }
+        }
+        self.lines.push((number, request, links));
+        Ok(())
+    }
+
+    /// The jobs, each told whom it waits for.
+    fn link(self) -> Result<Vec<JobRequest>, Failure> {
+        let others: Vec<JobId> = self
+            .lines
+            .iter()
+            .filter(|(_, _, links)| !links.after_all())
+            .map(|(_, request, _)| request.job_id())
+            .collect::<Result<_, _>>()?;
+        let names = self.names;
+        let find = |number: u64, name: &String| match (names.get(name), name.parse()) {
+            (Some(id), _) => Ok(*id),
+            (None, Ok(id)) => Ok(id),
+            (None, Err(_)) => Err(Failure::Input(format!(
+                "line {number}: after: {name:?} is neither a job id nor another line's \"as\""
+            ))),
+        };
+        let link = |(number, request, links): (u64, JobRequest, Links)| {
+            if links.after_all() {
+                return Ok(request.after_jobs(others.iter().copied()));
+            }
+            let after = links.after.iter().map(|name| find(number, name)).collect::<Result<Vec<_>, _>>()?;
+            let request = request.after_jobs(after);
+            match request.clone().into_job(Timestamp::MIN) {
+                Ok(_) => Ok(request),
+                Err(invalid) => Err(Failure::Input(format!("line {number}: {invalid}"))),
+            }
+        };
+        self.lines.into_iter().map(link).collect()
     }
 }
 
@@ -199,7 +296,7 @@ impl<'de> Visitor<'de> for Fields<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
-        const NAMES: [&str; 16] = [
+        const NAMES: [&str; 19] = [
             "task",
             "args",
             "queue",
@@ -216,6 +313,9 @@ impl<'de> Visitor<'de> for Fields<'_> {
             "unique_scope",
             "unique_for",
             "on_duplicate",
+            "as",
+            "after",
+            "on_failure",
         ];
         let mut written = Written::default();
         let mut wrong = None;
@@ -268,10 +368,22 @@ impl<'a> Written<'a> {
             "unique_scope" => self.unique_scope = Some(text(name, value)?),
             "unique_for" => self.unique_for = Some(text(name, value)?),
             "on_duplicate" => self.on_duplicate = Some(text(name, value)?),
+            "as" => self.r#as = Some(text(name, value)?),
+            "after" => self.after = texts(name, value)?,
+            "on_failure" => self.on_failure = Some(text(name, value)?),
             _ => self.retry = Some(text(name, value)?),
         }
         Ok(())
     }
+}
+
+/// A text, or an array of them.
+fn texts(name: &'static str, value: &RawValue) -> Result<Vec<String>, Invalid> {
+    if value.get().starts_with('"') {
+        return Ok(vec![text(name, value)?.into_owned()]);
+    }
+    let problem = |_| Invalid::new(name, format!("must be an array of texts, not {}", print::brief(value.get())));
+    serde_json::from_str(value.get()).map_err(problem)
 }
 
 fn text<'a>(name: &'static str, value: &'a RawValue) -> Result<Cow<'a, str>, Invalid> {
@@ -303,6 +415,38 @@ mod tests {
         assert_eq!(job.key.as_ref().map(|key| key.as_str()), Some("k"));
         assert_eq!((job.priority.get(), job.retry.to_string().as_str()), (8, "durations:1s,2s"));
         assert_eq!(job.due.unwrap().to_string(), "2030-01-31T08:30:00.000000Z");
+    }
+
+    #[test]
+    fn lines_name_one_another_and_a_star_is_all_others() {
+        let lines = r#"{"task":"join","after":["a","b"],"on_failure":"run"}
+            {"task":"t","as":"a"}
+            {"task":"t","as":"b","after":"a"}
+            {"task":"end","after":"*"}"#;
+        let jobs: Vec<_> = read_lines(lines.as_bytes())
+            .unwrap()
+            .into_iter()
+            .map(|job| job.into_job(Timestamp::MIN).unwrap())
+            .collect();
+        let ids = |of: &[usize]| {
+            let mut ids: Vec<_> = of.iter().map(|&at| jobs[at].id).collect();
+            ids.sort_unstable();
+            ids
+        };
+        let after: Vec<_> = jobs.iter().map(|job| job.after.ids().to_vec()).collect();
+        assert_eq!(after, [ids(&[1, 2]), ids(&[]), ids(&[1]), ids(&[0, 1, 2])]);
+        assert_eq!(jobs[0].after.on_failure().map(|what| what.name()), Some("run"));
+        for (line, told) in [
+            (r#"{"task":"t","after":["c"]}"#, r#"line 1: after: "c" is neither a job id nor another line's "as""#),
+            (r#"{"task":"t","after":[7]}"#, "line 1: after: must be an array of texts, not [7]"),
+            (r#"{"task":"t","as":"*"}"#, r#"line 1: as: "*" means something else in after"#),
+            ("{\"task\":\"t\",\"as\":\"a\"}\n{\"task\":\"t\",\"as\":\"a\"}", "line 2: as: \"a\" is another"),
+            (r#"{"task":"t","on_failure":"run"}"#, "line 1: on_failure: is of no use without after"),
+            (r#"{"task":"t","after":"*","on_failure":"go"}"#, "line 1: on_failure: must be fail, run or cancel"),
+        ] {
+            let text = refusal(line);
+            assert!(text.starts_with(told), "{line}: {text}");
+        }
     }
 
     #[test]

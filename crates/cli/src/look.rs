@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use turnwise::{
-    Filter, GroupName, Job, JobId, Json, KeyName, Node, NodeName, Priority, QueueName, TaskName, Timestamp,
+    Filter, GroupName, Job, JobId, Json, KeyName, Node, NodeName, OnFailure, Priority, QueueName, TaskName, Timestamp,
     core::{
         Incarnation, Invalid, State,
         settings::Settings as Set,
@@ -18,7 +18,7 @@ use turnwise::{
 use crate::{
     args,
     error::Failure,
-    logs,
+    graph, logs,
     print::{self, shown},
     serve::block_on,
     settings::Settings,
@@ -180,9 +180,10 @@ pub(crate) fn limit(name: &'static str, text: &str) -> Result<u32, Invalid> {
 
 pub(crate) fn job(settings: &Settings, wish: &args::ShowJob) -> Result<(), Failure> {
     let id: JobId = wish.id.parse()?;
-    match wish.watch {
-        true => logs::watch(settings, id),
-        false => show_job(settings, id, wish.json),
+    match (wish.watch, wish.graph) {
+        (true, _) => logs::watch(settings, id),
+        (_, true) => graph::show(settings, id, wish.svg.as_deref()),
+        _ => show_job(settings, id, wish.json),
     }
 }
 
@@ -202,6 +203,10 @@ fn show_job(settings: &Settings, id: JobId, json: bool) -> Result<(), Failure> {
         return Ok(());
     }
     let mut fields = view.fields();
+    if let Some(what) = story.after.on_failure() {
+        fields.extend(story.after.ids().iter().map(|id| ("after", format!("{id} (on failure: {what})"))));
+    }
+    fields.extend(story.awaited_by.iter().map(|id| ("awaited by", id.to_string())));
     fields.extend(story.progress.as_ref().map(|progress| ("progress", logs::bar(progress))));
     fields.extend(story.steps.iter().map(|step| ("step", format!("{} = {}", step.name, step.result))));
     fields.extend(story.attempts.iter().map(|attempt| ("attempt", told(attempt))));
@@ -235,6 +240,11 @@ struct InFull<'a> {
 struct StoryView<'a> {
     progress: Option<ProgressView<'a>>,
     steps: BTreeMap<&'a str, &'a Json>,
+    /// Whom it waits or waited for.
+    after: &'a [JobId],
+    on_failure: Option<&'static str>,
+    /// Who waits or waited for it; the first of them.
+    awaited_by: &'a [JobId],
     attempts: Vec<AttemptView<'a>>,
 }
 
@@ -277,6 +287,9 @@ impl<'a> StoryView<'a> {
         Self {
             progress: story.progress.as_ref().map(progress),
             steps: story.steps.iter().map(|step| (step.name.as_str(), &step.result)).collect(),
+            after: story.after.ids(),
+            on_failure: story.after.on_failure().map(OnFailure::name),
+            awaited_by: &story.awaited_by,
             attempts: story.attempts.iter().map(attempt).collect(),
         }
     }

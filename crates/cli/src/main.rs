@@ -1,7 +1,7 @@
 //! The binary `turnwise`.
 //!
 //! [`args`] what was typed → [`settings`] flags, variables and file together, [`pools`] of the file → [`serve`] a node, with its [`commands`]
-//! and [`demo`] tasks · [`story`] the groups' turns, live · [`enqueue`] submitting · [`look`] jobs and nodes · [`logs`] what they say · [`decide`] cancel,
+//! and [`demo`] tasks · [`story`] the groups' turns, live · [`enqueue`] submitting · [`look`] jobs and nodes, [`graph`] who waits for whom · [`logs`] what they say · [`decide`] cancel,
 //! retry, fail · [`troubles`] the same by error and in bulk · [`tune`] weights, limits and pauses · [`overview`] queues and groups · [`why`] a job waits ·
 //! [`simulate`] what if · [`top`] who uses the slots · [`migrate`] the schema → [`print`] tables and JSON, [`error`] one
 //! line and an exit code.
@@ -15,6 +15,7 @@ mod demo;
 mod story;
 mod enqueue;
 mod look;
+mod graph;
 mod logs;
 mod decide;
 mod troubles;

@@ -170,9 +170,17 @@ fn a_job_has_the_promised_fields() {
                     assigned_at started_at finished_at retry timeout on_exhausted expires_at fingerprint cancel_requested \
                     waits_for";
     assert_eq!(names, promised.split_whitespace().collect());
-    // By itself a job also tells what it has told of its runs.
+    // By itself a job also tells what it has told of its runs, and whom it has to do with.
     let mut alone = place.job(&id);
-    for (name, nothing) in [("progress", Value::Null), ("steps", json!({})), ("attempts", json!([]))] {
+    let nothing = [
+        ("progress", Value::Null),
+        ("steps", json!({})),
+        ("attempts", json!([])),
+        ("after", json!([])),
+        ("on_failure", Value::Null),
+        ("awaited_by", json!([])),
+    ];
+    for (name, nothing) in nothing {
         assert_eq!(alone.as_object_mut().unwrap().remove(name), Some(nothing));
     }
     assert_eq!(listed[0], alone);

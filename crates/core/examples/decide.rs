@@ -71,7 +71,8 @@ fn row(groups: u64, jobs: u64) {
         let begun = Instant::now();
         for n in 0..decisions {
             let (id, fence) = running.swap_remove(usize::try_from(n).expect("small") % running.len());
-            let settled = Settled { id, fence, ran: Some(Duration::from_millis(3)), rest: None, failed: false };
+            let settled =
+                Settled { id, fence, ran: Some(Duration::from_millis(3)), rest: None, failed: false, well: true };
             let outputs = scheduler.handle(now, Input::Settled(vec![settled]));
             assign(&mut scheduler, now, outputs, &mut running);
         }
@@ -130,6 +131,7 @@ fn head(number: u64, group: u64) -> JobHead {
         key: None,
         submitted_at: Timestamp::from_micros(1_700_000_000_000_000),
         expires: None,
+        awaits: None,
     }
 }
 

@@ -5,6 +5,7 @@ use std::{fmt, str::FromStr};
 use uuid::Uuid;
 
 use crate::{
+    after::{After, Awaits},
     json::Json,
     name::{GroupName, Invalid, KeyName, NodeName, QueueName, TaskName},
     node::Incarnation,
@@ -229,6 +230,8 @@ pub struct NewJob {
     pub expires: Option<Timestamp>,
     /// If set, the job is not stored while another one holds its key.
     pub unique: Option<Box<Unique>>,
+    /// It begins when these have ended.
+    pub after: After,
 }
 
 impl NewJob {
@@ -246,6 +249,7 @@ impl NewJob {
             terms: Terms::default(),
             expires: None,
             unique: None,
+            after: After::default(),
         }
     }
 }
@@ -310,6 +314,8 @@ pub struct JobHead {
     pub submitted_at: Timestamp,
     /// Set as long as it has not begun.
     pub expires: Option<Timestamp>,
+    /// Whom it waits for: told as long as it waits and has never been in a node's hands.
+    pub awaits: Option<Box<Awaits>>,
 }
 
 /// A job in the hands of a node: all it needs to run it and to decide what follows.

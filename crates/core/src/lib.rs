@@ -1,12 +1,14 @@
 //! The decisions of Turnwise, as values and pure functions: no async, clock, randomness, database or log.
 //!
 //! # Life of a job
-//! [`name`], [`json`], [`time`] what may be said at the border → [`job`] what is asked for, [`unique`] what only once →
+//! [`name`], [`json`], [`time`] what may be said at the border → [`job`] what is asked for, [`unique`] what only once,
+//! [`after`] what after others →
 //! [`scheduler`] who runs it where, asking [`turn`] whose turn it is and [`calendar`] what time it is → [`lifecycle`]
 //! what follows a run, asking [`retry`] how long to wait and saying with [`failure`] what went wrong →
 //! [`retention`] how long its end is kept. [`story`] is what a
 //! job tells meanwhile; [`node`] is who runs things and [`pool`] how many at a time; [`why`] explains what holds a job up.
 
+pub mod after;
 pub mod failure;
 pub mod job;
 pub mod json;
@@ -32,6 +34,7 @@ mod chunks;
 mod few;
 pub mod why;
 
+pub use after::{After, OnFailure};
 pub use failure::Failure;
 pub use job::{Fence, Job, JobHead, JobId, NewJob, Priority, State, Step};
 pub use json::Json;

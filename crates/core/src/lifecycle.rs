@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::{
     failure::Failure,
-    job::{AssignedJob, Counts, Fence, Job, State, Step},
+    job::{AssignedJob, Counts, Fence, Job, JobId, State, Step},
     json::Json,
     retry::{RetryPolicy, Wait},
     terms::Terms,
@@ -57,6 +57,8 @@ pub enum Event {
     NodeLost,
     /// The time to begin is over.
     Expire,
+    /// A job that it waits for has ended like this; `cancel`: it is to be cancelled then, else it fails.
+    AwaitedFailed { job: JobId, state: State, cancel: bool },
     /// A person wants it stopped.
     Cancel,
     /// A person wants it run (again), now.
@@ -226,13 +228,14 @@ pub enum Kind {
     Interrupted,
     NodeLost,
     Expire,
+    AwaitedFailed,
     Cancel,
     Retry,
     GiveUp,
 }
 
 impl Kind {
-    pub const ALL: [Kind; 14] = [
+    pub const ALL: [Kind; 15] = [
         Kind::Assign,
         Kind::Start,
         Kind::Done,
@@ -244,6 +247,7 @@ impl Kind {
         Kind::Interrupted,
         Kind::NodeLost,
         Kind::Expire,
+        Kind::AwaitedFailed,
         Kind::Cancel,
         Kind::Retry,
         Kind::GiveUp,
@@ -263,6 +267,7 @@ impl Kind {
             Kind::Interrupted => "interrupted",
             Kind::NodeLost => "node lost",
             Kind::Expire => "expired",
+            Kind::AwaitedFailed => "an awaited job failed",
             Kind::Cancel => "cancel (person)",
             Kind::Retry => "retry (person)",
             Kind::GiveUp => "fail (person)",
@@ -278,6 +283,7 @@ impl Kind {
             }
             Kind::NodeLost => "lost with its node",
             Kind::Expire => "expired",
+            Kind::AwaitedFailed => "ended for a job it waits for",
             Kind::Cancel => "cancelled",
             Kind::Retry => "retried",
             Kind::GiveUp => "failed",
@@ -300,6 +306,7 @@ impl Event {
             Event::Ended(Outcome::Interrupted) => Kind::Interrupted,
             Event::NodeLost => Kind::NodeLost,
             Event::Expire => Kind::Expire,
+            Event::AwaitedFailed { .. } => Kind::AwaitedFailed,
             Event::Cancel => Kind::Cancel,
             Event::Retry => Kind::Retry,
             Event::GiveUp => Kind::GiveUp,
@@ -328,6 +335,8 @@ pub const MOVES: &[Move] = {
         row(Waiting, Assign, Scheduled, ""),
         row(Waiting, Cancel, Cancelled, ""),
         row(Waiting, Expire, Failed, "it has not begun in time"),
+        row(Waiting, AwaitedFailed, Failed, "it is to fail then"),
+        row(Waiting, AwaitedFailed, Cancelled, "it is to be cancelled then"),
         row(Stuck, Assign, Scheduled, "once it is due"),
         row(Stuck, Cancel, Cancelled, ""),
         row(Stuck, Retry, Waiting, "now, with fresh retries"),
@@ -415,6 +424,14 @@ fn follow(job: &Standing<'_>, event: &Event, now: Timestamp, jitter: f64) -> Tra
         }
         Event::GiveUp => go(Target::Finish { end: End::Failed, result: None }),
         Event::Expire => failed(counts, Failure::new("expired: it had not begun in time"), None),
+        Event::AwaitedFailed { job, state, cancel } => {
+            let what = if *state == State::Cancelled { "was cancelled" } else { "failed" };
+            let reason = Failure::new(format!("job {job}, which it waited for, {what}"));
+            match cancel {
+                true => Transition { error: Some(reason), ..cancelled(counts) },
+                false => failed(counts, reason, None),
+            }
+        }
         // Whatever the run came to: once a cancel was confirmed, nobody may read `success` afterwards.
         Event::NodeLost if job.cancel_requested => cancelled(counts),
         Event::NodeLost => after_node_loss(job, now),
@@ -530,6 +547,11 @@ mod tests {
         ];
         let mut events = vec![Event::Assign, Event::Start];
         events.extend(ended.map(Event::Ended));
+        events.extend([false, true].map(|cancel| Event::AwaitedFailed {
+            job: JobId(uuid::Uuid::nil()),
+            state: State::Failed,
+            cancel,
+        }));
         events.extend([Event::NodeLost, Event::Expire, Event::Cancel, Event::Retry, Event::GiveUp]);
         events
     }

@@ -1,10 +1,11 @@
-//! What a job has to tell besides its row: its attempts, its progress, its log, its finished steps.
+//! What a job has to tell besides its row: its attempts, its progress, its log, its finished steps, whom it waits for.
 
 use std::{fmt, str::FromStr};
 
 use crate::{
+    after::After,
     failure::Failure,
-    job::Fence,
+    job::{Fence, JobId},
     json::Json,
     lifecycle::Ending,
     name::{Invalid, NodeName, TaskName},
@@ -19,6 +20,8 @@ pub const LOG_LINES: u32 = 10_000;
 pub const MAX_LINE_BYTES: usize = 4 * 1024;
 /// Most steps whose results are kept for one job.
 pub const MAX_STEPS: usize = 10_000;
+/// Most of those that wait for a job that are told.
+pub const MAX_AWAITED_BY: u32 = 1_000;
 
 /// A run that has ended, in the job's record.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -154,6 +157,10 @@ pub struct Story {
     pub lines: Vec<Line>,
     /// Lines that were written and are not kept any more.
     pub dropped: u64,
+    /// Whom it waits for, or waited for.
+    pub after: After,
+    /// Who waits or waited for it, by id; at most [`MAX_AWAITED_BY`].
+    pub awaited_by: Vec<JobId>,
 }
 
 #[cfg(test)]

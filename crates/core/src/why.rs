@@ -54,6 +54,15 @@ pub enum Gate {
         queue: QueueName,
         other: QueueName,
     },
+    /// This job has not ended, and so many others it waits for have not either.
+    Awaits {
+        job: JobId,
+        others: usize,
+    },
+    /// This job it waited for has not ended well, and so it ends too.
+    AwaitedFailed {
+        job: JobId,
+    },
     /// Its queue starts nothing in this window.
     Window {
         queue: QueueName,
@@ -115,6 +124,12 @@ impl fmt::Display for Gate {
                     f,
                     "queue {queue} waits until queue {other} is finished: sealed and empty, with no transaction open from before"
                 )
+            }
+            Gate::Awaits { job, others: 0 } => write!(f, "waits for job {job}"),
+            Gate::Awaits { job, others: 1 } => write!(f, "waits for job {job} and one other"),
+            Gate::Awaits { job, others } => write!(f, "waits for job {job} and {others} others"),
+            Gate::AwaitedFailed { job } => {
+                write!(f, "is about to end: job {job}, which it waited for, has not ended well")
             }
             Gate::Window { queue, window, until } => write!(f, "queue {queue} is blocked until {until} ({window})"),
             Gate::AtLimit { whose, used, limit } => write!(f, "{used} of {limit} slots of {whose} are busy"),

@@ -31,7 +31,7 @@ fn two_groups_in_balance() -> Table {
 }
 
 fn settled(pick: &Pick, ran: Option<Duration>, rest: Option<Rest>) -> Input {
-    Input::Settled(vec![Settled { id: pick.job, fence: pick.fence.next(), ran, rest, failed: false }])
+    Input::Settled(vec![Settled { id: pick.job, fence: pick.fence.next(), ran, rest, failed: false, well: true }])
 }
 
 /// A node hands back what has lain in its buffer for a second, and what was cancelled before it began.
@@ -68,7 +68,8 @@ fn a_pick_that_came_to_nothing_costs_its_group_nothing() {
     scheduler.handle(now, Input::Jobs(vec![head(1, "b")]));
     scheduler.handle(now, Input::Replied(vec![(head(1, "b").id, Reply::Assigned(Fence(1)))]));
     now = now.plus(second());
-    let first = Settled { id: head(1, "b").id, fence: Fence(1), ran: Some(second()), rest: None, failed: false };
+    let first =
+        Settled { id: head(1, "b").id, fence: Fence(1), ran: Some(second()), rest: None, failed: false, well: true };
     scheduler.handle(now, Input::Settled(vec![first]));
     scheduler.handle(now, Input::Jobs(vec![head(11, "a")]));
     scheduler.handle(now, Input::Replied(vec![(head(11, "a").id, Reply::Gone)]));

@@ -428,7 +428,7 @@ proptest! {
                             None => drop(world.rows.remove(&id)),
                         }
                         let ran = Some(Duration::from_secs(1));
-                        inputs.push(Input::Settled(vec![Settled { id, fence, ran, rest, failed: false }]));
+                        inputs.push(Input::Settled(vec![Settled { id, fence, ran, rest, failed: false, well: true }]));
                     }
                 }
                 Step::Gone { which } => {
@@ -549,8 +549,14 @@ fn suspects_have_their_turn_again_after_a_hand_over() {
     table.tell(Input::Jobs(vec![running, suspect(2)]));
     table.tell(Input::Jobs((10..40).map(|n| head(n, "g")).collect()));
     table.now = at(3);
-    let ended =
-        Settled { id: head(1, "s").id, fence: Fence(1), ran: Some(Duration::from_secs(2)), rest: None, failed: false };
+    let ended = Settled {
+        id: head(1, "s").id,
+        fence: Fence(1),
+        ran: Some(Duration::from_secs(2)),
+        rest: None,
+        failed: false,
+        well: true,
+    };
     table.tell(Input::Settled(vec![ended]));
     for turn in 0..10 {
         let Some(pick) = table.order.get(turn).cloned() else { break };

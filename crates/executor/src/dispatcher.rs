@@ -2,6 +2,7 @@
 //!
 //! The scheduler is a cache. A lost lease throws it away; a lost reply is read again by its ids.
 
+mod after;
 mod trouble;
 
 use std::{
@@ -143,6 +144,8 @@ struct Dispatcher<'a> {
     dispatched_at_news: u64,
     /// Jobs that have not begun in time and are to end.
     expired: Vec<JobId>,
+    /// Jobs that wait for one that did not end well, for all that is known.
+    reviews: Vec<JobId>,
     /// Groups that are told to be full.
     full: BTreeSet<GroupName>,
     living: BTreeSet<Incarnation>,
@@ -179,6 +182,7 @@ impl<'a> Dispatcher<'a> {
             dispatched_at_save: 0,
             dispatched_at_news: 0,
             expired: Vec::new(),
+            reviews: Vec::new(),
             full: BTreeSet::new(),
             living: term.nodes.iter().map(|node| node.incarnation).collect(),
             strangers: BTreeSet::new(),
@@ -236,6 +240,7 @@ impl<'a> Dispatcher<'a> {
                 self.see_news(self.busy_rounds < BUSY_ROUNDS && self.asleep).await?;
             }
             self.end_expired().await?;
+            let answered = self.review().await?;
             if Instant::now() >= self.next_lost {
                 self.see_lost_nodes().await?;
             }
@@ -247,7 +252,7 @@ impl<'a> Dispatcher<'a> {
             }
             self.act(Input::Tick).await?;
             self.busy_rounds = self.busy_rounds.saturating_add(1);
-            if self.loading.is_some() || self.life.has_told() {
+            if self.loading.is_some() || self.life.has_told() || (answered && !self.reviews.is_empty()) {
                 continue;
             }
             if !self.asleep {
@@ -337,6 +342,7 @@ impl<'a> Dispatcher<'a> {
                     Output::WakeAt(at) => self.wake_at = Some(at),
                     Output::Pause { queue, job } => self.open.pauses.push((queue, job)),
                     Output::Expire(jobs) => self.expired.extend(jobs),
+                    Output::Review(jobs) => self.reviews.extend(jobs),
                     // As at the beginning: what is known already is recognised.
                     Output::ReadAgain => self.loading = Some(None),
                 }
@@ -517,9 +523,9 @@ impl<'a> Dispatcher<'a> {
     /// The end of a run on another node, as the scheduler is told of its own node's: only so does it see trouble. `None`:
     /// the row as it stands says all.
     fn settled_elsewhere(&self, change: &Change) -> Option<scheduler::Settled> {
-        let &Change { id, ran, failed, ref head } = change;
+        let &Change { id, ran, failed, well, ref head } = change;
         let Some(head) = head else {
-            return Some(scheduler::Settled { id, fence: Fence(i64::MAX), ran, rest: None, failed });
+            return Some(scheduler::Settled { id, fence: Fence(i64::MAX), ran, rest: None, failed, well });
         };
         if head.state.assigned() || ran.is_none() {
             return None;
@@ -531,7 +537,7 @@ impl<'a> Dispatcher<'a> {
         }
         let stuck = head.state == State::Stuck;
         let rest = Some(Rest { stuck, due: head.due, crashes: head.crashes, next: Some(head.task.clone()) });
-        Some(scheduler::Settled { id, fence: head.fence, ran, rest, failed })
+        Some(scheduler::Settled { id, fence: head.fence, ran, rest, failed, well: false })
     }
 
     /// What people have set, and what the last dispatcher remembered.
@@ -717,7 +723,8 @@ impl<'a> Dispatcher<'a> {
             }
             if state == State::Failed {
                 let fence = held.fence.next();
-                poison.push(scheduler::Settled { id: held.id, fence, ran: None, rest: None, failed: true });
+                let well = false;
+                poison.push(scheduler::Settled { id: held.id, fence, ran: None, rest: None, failed: true, well });
             }
             life.trace(|| Record::NodeLost { job: held.id, fence: fence_number(held.fence), lost: from, state });
         }
@@ -752,21 +759,10 @@ impl<'a> Dispatcher<'a> {
             };
             self.life.shared.clock.heard(page.now);
             let over = |head: &&JobHead| head.expires.is_some_and(|expires| expires <= page.now);
-            let (retry, terms) = (RetryPolicy::None, Terms::default());
-            let decided = page.jobs.iter().filter(over).filter_map(|head| {
-                let counts = Counts { crashes: head.crashes, ..Counts::default() };
-                let standing = Standing {
-                    state: head.state,
-                    counts,
-                    retry: &retry,
-                    terms: &terms,
-                    cancel_requested: false,
-                    fence: head.fence,
-                };
-                let to = lifecycle::decide(&standing, &Event::Expire, page.now, 0.0).ok()?;
-                Some(Intervention { job: head.id, state: head.state, fence: head.fence, to })
-            });
-            match self.life.store.control(decided.collect()).await {
+            let decided = page.jobs.iter().filter(over);
+            let decided: Vec<_> = decided.filter_map(|head| end_of(head, &Event::Expire, page.now)).collect();
+            self.trace_ends(&decided);
+            match self.life.store.control(decided).await {
                 // Whatever was said: the rows tell.
                 Ok(_) => self.read_again(ids).await?,
                 Err(error) if error.is_transient() => {
@@ -777,6 +773,14 @@ impl<'a> Dispatcher<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Before they are written: whoever dies meanwhile has said what it was about to do.
+    fn trace_ends(&self, decided: &[Intervention]) {
+        for Intervention { job, fence, state, to } in decided {
+            let state = to.state(*state);
+            self.life.trace(|| Record::Unrun { job: *job, fence: fence_number(*fence), state });
+        }
     }
 
     async fn read_again(&mut self, ids: Vec<JobId>) -> Result<(), StoreError> {
@@ -800,4 +804,14 @@ impl<'a> Dispatcher<'a> {
             Err(error) => Err(error),
         }
     }
+}
+
+/// What ends a job that has never begun, as long as it is what was read. `None`: it has begun.
+fn end_of(head: &JobHead, event: &Event, now: Timestamp) -> Option<Intervention> {
+    let (retry, terms) = (RetryPolicy::None, Terms::default());
+    let counts = Counts { crashes: head.crashes, ..Counts::default() };
+    let JobHead { state, fence, .. } = *head;
+    let standing = Standing { state, counts, retry: &retry, terms: &terms, cancel_requested: false, fence };
+    let to = lifecycle::decide(&standing, event, now, 0.0).ok()?;
+    Some(Intervention { job: head.id, state, fence, to })
 }

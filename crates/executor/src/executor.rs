@@ -13,7 +13,7 @@ use tokio::{
     runtime::Runtime,
     sync::{oneshot, watch},
 };
-use turnwise_core::{Invalid, NewJob, NodeName, State};
+use turnwise_core::{Invalid, NewJob, NodeName, State, after::Verdict};
 use turnwise_store::{Bell, Enqueued, Load, Store, StoreError};
 
 use crate::{
@@ -446,6 +446,8 @@ async fn nothing_left(life: &Life) -> Result<bool, StoreError> {
         let page = life.store.load(Load::After { id: after, limit: 10_000 }).await?;
         let left = page.jobs.iter().any(|head| match head.state {
             State::Scheduled | State::Running => !head.node.is_some_and(in_living_hands),
+            // Those it waits for are looked at themselves.
+            _ if head.awaits.as_deref().is_some_and(|awaits| awaits.verdict() == Verdict::Wait) => false,
             _ => head.due.is_some() && me.can_run(&head.queue, &head.task),
         });
         match (left, page.next) {

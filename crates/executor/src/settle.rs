@@ -385,6 +385,7 @@ pub(crate) fn finish(
                         ran: settlement.ran(),
                         rest,
                         failed: state == turnwise_core::State::Failed,
+                        well: state == turnwise_core::State::Success,
                     });
                 }
                 if life.shared.hub.listened_to()

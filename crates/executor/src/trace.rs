@@ -75,6 +75,12 @@ pub enum Record {
         lost: Incarnation,
         state: State,
     },
+    /// The dispatcher is about to end a job that has never run: it expired, or another one that it waited for failed.
+    Unrun {
+        job: JobId,
+        fence: i64,
+        state: State,
+    },
     /// The node has left; `held` jobs were still in its hands.
     Leave {
         held: usize,

@@ -1,6 +1,6 @@
 -- control_again.sql: bring finished jobs back by a person's decision, each guarded by the state and fence the person saw.
--- They are news: a new number and a new transaction. A person who has a job run again does not mean the old time to
--- begin.
+-- They are news: a new number and a new transaction. A person who has a job run again means neither the old time
+-- to begin nor those it waited for.
 -- Locks: the history rows, in id order; the new job rows. Index: primary keys.
 with back as (
     delete from turnwise.history
@@ -13,11 +13,13 @@ with back as (
 ), stored as (
     insert into turnwise.job (
            id, task, queue, grp, priority, args, retry, state, attempt, retries, crashes, fence, cancel_requested, error,
-           submitted_at, due_at, assigned_at, started_at, finished_at, key, terms, expires_at, fingerprint)
+           submitted_at, due_at, assigned_at, started_at, finished_at, key, terms, expires_at, fingerprint,
+           on_failure)
     select id, task, queue, grp, priority, args, retry, to_state, to_attempt, to_retries, to_crashes, fence,
            cancel_requested and to_state <> 0, coalesce(to_error, error), submitted_at, due, assigned_at, started_at,
            finished_at, key, terms, case when to_state <> 0 then expires_at end,
-           coalesce(to_fingerprint, fingerprint)
+           coalesce(to_fingerprint, fingerprint),
+           case when exists (select from turnwise.dependency where dependency.job = back.id offset 0) then 'over' end
       from back
      order by id
     returning id

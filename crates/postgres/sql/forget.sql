@@ -12,5 +12,7 @@ with gone as materialized (
     delete from turnwise.log using gone where log.job = gone.id
 ), steps as (
     delete from turnwise.step using gone where step.job = gone.id
+), dependencies as (
+    delete from turnwise.dependency using gone where dependency.job = gone.id
 )
 delete from turnwise.progress using gone where progress.job = gone.id

@@ -1,10 +1,11 @@
 -- load_in_hands.sql: jobs in nodes' hands; every one of them is in an assignment until it is settled.
 -- Locks: nothing. Index: primary key of job; assignment is read whole, it holds what nodes hold and no more.
-select id, seq, task, queue, grp, priority, state, due_at, fence, crashes, node, key, submitted_at, expires_at, clock.now
+select id, seq, task, queue, grp, priority, state, due_at, fence, crashes, node, key, submitted_at, expires_at,
+       on_failure, clock.now
   from (select turnwise.now() as now) as clock
   left join (
        select job.id, job.seq, job.task, job.queue, job.grp, job.priority, job.state, job.due_at, job.fence, job.crashes,
-              job.node, job.key, job.submitted_at, job.expires_at
+              job.node, job.key, job.submitted_at, job.expires_at, job.on_failure
          from (select distinct unnest(jobs) as id from turnwise.assignment) as mail
          join turnwise.job on job.id = mail.id and job.state in (1, 2)
   ) as job on true

@@ -15,26 +15,28 @@ select 0 as kind, null::bigint as change, null::bigint as n, null::uuid as chang
        null::uuid as id, null::bigint as seq, null::text as task, null::text as queue, null::text as grp,
        null::smallint as priority, null::smallint as state, null::timestamptz as due_at, null::bigint as fence,
        null::int as crashes, null::uuid as node, null::text as key, null::timestamptz as submitted_at,
-       null::timestamptz as expires_at
+       null::timestamptz as expires_at, null::text as on_failure
  union all
 select 1, null, null, null, null, null, null, null,
-       id, seq, task, queue, grp, priority, state, due_at, fence, crashes, node, key, submitted_at, expires_at
+       id, seq, task, queue, grp, priority, state, due_at, fence, crashes, node, key, submitted_at, expires_at,
+       on_failure
   from turnwise.job
  where xact >= pg_snapshot_xmax($1::text::pg_snapshot)
  union all
 select 1, null, null, null, null, null, null, null,
-       id, seq, task, queue, grp, priority, state, due_at, fence, crashes, node, key, submitted_at, expires_at
+       id, seq, task, queue, grp, priority, state, due_at, fence, crashes, node, key, submitted_at, expires_at,
+       on_failure
   from turnwise.job
  where xact = any (array(select pg_snapshot_xip($1::text::pg_snapshot)))
  union all
-select 2, change.seq, told.n, told.id, told.ran, coalesce(told.failed, false), null, null,
+select 2, change.seq, told.n, told.id, told.ran, told.failed, null, null,
        job.id, job.seq, job.task, job.queue, job.grp, job.priority, job.state, job.due_at, job.fence, job.crashes,
-       job.node, job.key, job.submitted_at, job.expires_at
+       job.node, job.key, job.submitted_at, job.expires_at, job.on_failure
   from unseen as change
  cross join unnest(change.jobs, change.ran, change.failed) with ordinality as told (id, ran, failed, n)
   left join turnwise.job on job.id = told.id
  where change.told is distinct from $2
  union all
 select 3, null, null, null, null, null, null, null,
-       null, null, null, null, null, null, null, null, null, null, null, null, null, null
+       null, null, null, null, null, null, null, null, null, null, null, null, null, null, null
  where exists (select from unseen where memos)

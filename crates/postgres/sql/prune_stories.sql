@@ -22,5 +22,11 @@ with old as materialized (
     returning 1
 ), progress as (
     delete from turnwise.progress using old where progress.job = old.id
+), dependencies as (
+    delete from turnwise.dependency
+     where ctid = any (array(
+           select dependency.ctid from old join turnwise.dependency on dependency.job = old.id limit $3))
+    returning 1
 )
-select greatest((select count(*) from attempts), (select count(*) from lines), (select count(*) from steps))
+select greatest((select count(*) from attempts), (select count(*) from lines), (select count(*) from steps),
+                (select count(*) from dependencies))

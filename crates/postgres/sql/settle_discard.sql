@@ -6,10 +6,12 @@ with gone as (
            as t (id, fence, saw_cancel, ran, end_state)
      where job.id = t.id and job.fence = t.fence and job.node = $1 and job.state in (1, 2)
        and (t.saw_cancel or not job.cancel_requested)
-    returning job.id, t.ran, t.end_state
+    returning job.id, job.on_failure, t.ran, t.end_state
+), dependencies as (
+    delete from turnwise.dependency using gone where dependency.job = gone.id and gone.on_failure is not null
 ), told as (
     insert into turnwise.change (told, jobs, ran, failed)
-    select $2, array_agg(id), array_agg(ran), array_agg(end_state = 5) from gone having count(*) > 0
+    select $2, array_agg(id), array_agg(ran), array_agg(case end_state when 5 then true when 4 then false end) from gone having count(*) > 0
 ), done as (
     delete from turnwise.assignment where node = $1 and batch = any ($3::uuid[])
 ), rung as materialized (

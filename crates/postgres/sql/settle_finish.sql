@@ -23,11 +23,12 @@ with gone as (
            fence + $16, cancel_requested, (select name from turnwise.node where incarnation = $1), result::json,
            coalesce(end_error, error), submitted_at, due_at, assigned_at, coalesce(began, started_at),
            coalesce(ended, finished_at, turnwise.now()), turnwise.now(), key,
-           terms, case when began is null then expires_at end, coalesce(end_fingerprint, fingerprint), noted
+           terms, case when began is null then expires_at end, coalesce(end_fingerprint, fingerprint),
+           noted or on_failure is not null
       from gone
 ), told as (
     insert into turnwise.change (told, jobs, ran, failed)
-    select $2, array_agg(id), array_agg(ran), array_agg(end_state = 5) from gone having count(*) > 0
+    select $2, array_agg(id), array_agg(ran), array_agg(case end_state when 5 then true when 4 then false end) from gone having count(*) > 0
 ), done as (
     delete from turnwise.assignment where node = $1 and batch = any ($3::uuid[])
 ), rung as materialized (

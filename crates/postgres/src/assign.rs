@@ -8,6 +8,7 @@ use turnwise_store::{Assign, AssignReply, BatchId, Delivery, Result, StoreError}
 use uuid::Uuid;
 
 use crate::{
+    after,
     rows::{self, Names, get},
     store::{Inner, connection, failed, query},
 };
@@ -81,10 +82,11 @@ async fn read_again(
     let mut found = HashMap::with_capacity(rows.len());
     for row in &rows {
         if let Some(head) = rows::head(row, 0, &mut names)? {
-            let assigned = rows::assigned(row, head.id, head.fence, 14, &mut names)?;
+            let assigned = rows::assigned(row, head.id, head.fence, 15, &mut names)?;
             found.insert(head.id, (head, assigned));
         }
     }
+    after::complete(client, found.values_mut().map(|(head, _)| head)).await?;
     Ok(found)
 }
 

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::{
     rows::{Moment, get, int, sparse},
-    settle::{FORGET, read_standing},
+    settle::{FORGET, REMEMBER_ENDS, read_standing},
     store::{Inner, connection, failed},
 };
 
@@ -44,6 +44,7 @@ pub(crate) async fn control(store: &Inner, interventions: &[Intervention]) -> Re
         if End::ALL.iter().any(gone) {
             // Who is in history keeps its story.
             transaction.execute(FORGET, &[&columns.ids]).await.map_err(fail)?;
+            transaction.execute(REMEMBER_ENDS, &[&columns.ids, &columns.states]).await.map_err(fail)?;
         }
     }
     transaction.commit().await.map_err(fail)?;

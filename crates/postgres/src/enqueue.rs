@@ -8,6 +8,7 @@ use turnwise_store::{Enqueued, Result};
 use uuid::Uuid;
 
 use crate::{
+    after,
     rows::{get, policy_text, sparse},
     store::{Inner, connection, failed},
     unique::{self, CLAIM, REPLACE_ARGS, Statements},
@@ -31,7 +32,8 @@ use crate::{
 /// | `$11` | `text[]`, nullable elements | times to begin by in RFC 3339; null = none |
 ///
 /// Returns one column `id uuid`, one row for each job that was not there before. If one of these belongs to a group that
-/// takes no more, the statement fails with SQLSTATE [`REFUSED`] and the reason as its message.
+/// takes no more, the statement fails with SQLSTATE [`REFUSED`] and the reason as its message. Whom jobs wait for is told by
+/// [`ENQUEUE_AFTER`](crate::ENQUEUE_AFTER).
 pub const ENQUEUE: &str = include_str!("../sql/enqueue.sql");
 
 /// The SQLSTATE of a submit that is refused: the message is for the submitter.
@@ -43,8 +45,9 @@ const CHUNK: usize = 10_000;
 /// Stores `jobs` in the transaction of `client`: they exist if and when it commits.
 ///
 /// Any client of tokio-postgres or deadpool-postgres will do, through its `tokio_postgres::Client` or `Transaction`.
-/// On a client without a transaction each statement is its own. [`StoreError::Refused`](turnwise_store::StoreError) with
-/// the reason as its text for a new job of a group that takes no more; as after any error, PostgreSQL then lets a
+/// On a client without a transaction each statement is its own, and no job may wait for others.
+/// [`StoreError::Refused`](turnwise_store::StoreError) with the reason as its text for a new job of a group that takes no
+/// more, or that waits for one that is not there; as after any error, PostgreSQL then lets a
 /// transaction only roll back, to a savepoint before this call or whole.
 ///
 /// A job whose unique key another holds is not stored, and the reply names that one, or it is
@@ -64,6 +67,10 @@ const CHUNK: usize = 10_000;
 /// ```
 pub async fn enqueue_in(client: &impl GenericClient, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
     let mut replies = Vec::with_capacity(jobs.len());
+    let waiting = after::any(jobs);
+    if waiting {
+        after::need_transaction(client).await?;
+    }
     for jobs in jobs.chunks(CHUNK) {
         if jobs.iter().any(|job| job.unique.is_some()) {
             let statements = Statements { claim: CLAIM, enqueue: ENQUEUE, replace_args: REPLACE_ARGS };
@@ -71,6 +78,9 @@ pub async fn enqueue_in(client: &impl GenericClient, jobs: &[NewJob]) -> Result<
         } else {
             store_jobs(client, ENQUEUE, jobs.iter(), &mut replies).await?;
         }
+    }
+    if waiting {
+        after::write(client, jobs, &replies).await?;
     }
     Ok(replies)
 }
@@ -101,12 +111,16 @@ async fn enqueue_plain(store: &Inner, jobs: &[NewJob]) -> Result<Vec<Enqueued>> 
     let mut client = connection(&store.pools.submit).await?;
     let statement = client.prepare_cached(ENQUEUE).await.map_err(fail)?;
     let mut replies = Vec::with_capacity(jobs.len());
-    if jobs.len() <= CHUNK {
+    let waiting = after::any(jobs);
+    if jobs.len() <= CHUNK && !waiting {
         store_jobs(&**client, &statement, jobs.iter(), &mut replies).await?;
     } else {
         let transaction = client.transaction().await.map_err(fail)?;
         for jobs in jobs.chunks(CHUNK) {
             store_jobs(&*transaction, &statement, jobs.iter(), &mut replies).await?;
+        }
+        if waiting {
+            after::write(&*transaction, jobs, &replies).await?;
         }
         transaction.commit().await.map_err(fail)?;
     }
@@ -125,6 +139,9 @@ async fn enqueue_unique(store: &Inner, jobs: &[NewJob]) -> Result<Vec<Enqueued>>
     let transaction = client.transaction().await.map_err(fail)?;
     for jobs in jobs.chunks(CHUNK) {
         unique::enqueue(&*transaction, &statements, jobs, &mut replies).await?;
+    }
+    if after::any(jobs) {
+        after::write(&*transaction, jobs, &replies).await?;
     }
     transaction.commit().await.map_err(fail)?;
     Ok(replies)

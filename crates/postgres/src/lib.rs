@@ -1,7 +1,8 @@
 //! The PostgreSQL store: many machines share the work.
 //!
 //! [`store`] the verbs, and how they reach the database → [`mod@migrate`] how the schema comes and grows → `rows` between
-//! values and columns → [`enqueue`] also in the caller's own transaction, asking [`unique`] who may come in → `nodes` who is
+//! values and columns → [`enqueue`] also in the caller's own transaction, asking [`unique`] who may come in and telling
+//! [`after`] whom they wait for → `nodes` who is
 //! there and who dispatches → `news` the tail → `assign`, `settle`, `control` the three that change jobs → `prune`
 //! history in slices of time → [`closing`] transactions for tasks → `read` for people → `story` what jobs tell of
 //! themselves → `memo` settings and charges → `bell` the doorbell.
@@ -13,6 +14,7 @@ pub mod migrate;
 mod rows;
 pub mod enqueue;
 pub mod unique;
+pub mod after;
 mod nodes;
 mod news;
 mod assign;
@@ -25,6 +27,7 @@ mod story;
 mod memo;
 mod bell;
 
+pub use after::ENQUEUE_AFTER;
 pub use closing::{TaskTransaction, Transactions};
 pub use enqueue::{ENQUEUE, REFUSED, enqueue_in};
 pub use migrate::{Step, migrate, migrate_check, migrate_print};

@@ -8,6 +8,7 @@ use turnwise_store::{AskNews, Change, Cursor, Epoch, Load, News, Page, Result, S
 use uuid::Uuid;
 
 use crate::{
+    after,
     rows::{self, Names, get},
     store::{Inner, connection, failed, query},
 };
@@ -29,12 +30,13 @@ pub(crate) async fn load(store: &Inner, load: Load) -> Result<Page> {
         }
         Load::InHands => (query(&client, include_str!("../sql/load_in_hands.sql"), &[]).await.map_err(fail)?, None),
     };
-    let now = rows::now(rows.first().ok_or_else(|| StoreError::broken("load", "no answer"))?, 14)?;
+    let now = rows::now(rows.first().ok_or_else(|| StoreError::broken("load", "no answer"))?, 15)?;
     let mut names = Names::default();
     let mut jobs = Vec::with_capacity(rows.len());
     for row in &rows {
         jobs.extend(rows::head(row, 0, &mut names)?);
     }
+    after::complete(&client, jobs.iter_mut()).await?;
     jobs.sort_unstable_by_key(|head| head.id);
     let full = limit.is_some_and(|limit| jobs.len() >= limit as usize);
     let next = jobs.last().filter(|_| full).map(|head| head.id);
@@ -68,16 +70,22 @@ pub(crate) async fn news(store: &Inner, ask: &AskNews) -> Result<News> {
             _ => {
                 let order: (i64, i64) = (get(row, CHANGE)?, get(row, CHANGE + 1)?);
                 let ran = get::<Option<i64>>(row, RAN)?.and_then(|micros| u64::try_from(micros).ok());
+                let head = rows::head(row, HEAD, &mut names)?;
+                // Of one that was cancelled, or ended by a decision, it is null.
+                let failed = get::<Option<bool>>(row, FAILED)?;
                 let change = Change {
                     id: JobId(get(row, CHANGED)?),
                     ran: ran.map(Duration::from_micros),
-                    failed: get(row, FAILED)?,
-                    head: rows::head(row, HEAD, &mut names)?,
+                    failed: failed == Some(true),
+                    well: failed == Some(false) && head.is_none(),
+                    head,
                 };
                 changes.push((order, change));
             }
         }
     }
+    let changed = changes.iter_mut().filter_map(|(_, change): &mut (_, Change)| change.head.as_mut());
+    after::complete(&client, jobs.iter_mut().chain(changed)).await?;
     jobs.sort_unstable_by_key(|head| head.seq);
     changes.sort_unstable_by_key(|(order, _)| *order);
     let (cursor, now) = begin.ok_or_else(|| StoreError::broken("read the news", "no answer"))?;

@@ -196,9 +196,13 @@ async fn drop_slice(client: &mut impl GenericClient, slice: &Slice, limit: i64) 
     Ok(rows)
 }
 
-/// Deletes what was told of jobs that ended before `edge`; tells the most rows that went of one kind. [`STORY_ROWS`] or
+/// Deletes what was told of jobs that ended before `edge`, and lets those who wait for one remember a bad end; tells the most rows that went of one kind. [`STORY_ROWS`] or
 /// more: there may be more.
 async fn strip(client: &impl GenericClient, part: &str, edge: Timestamp, limit: i64) -> Answer<i64> {
+    if !part.starts_with(&of_state(End::Success)) {
+        let sql = include_str!("../sql/prune_ends.sql").replace(WRITTEN_FOR, part);
+        client.execute(&sql, &[&Moment(edge)]).await?;
+    }
     let sql = include_str!("../sql/prune_stories.sql").replace(WRITTEN_FOR, part);
     let most = client.query_one(&sql, &[&Moment(edge), &limit, &STORY_ROWS]).await?.try_get(0)?;
     let sql = include_str!("../sql/prune_told.sql").replace(WRITTEN_FOR, part);

@@ -13,12 +13,14 @@ use tokio_postgres::{
     types::{FromSql, IsNull, ToSql, Type, accepts, to_sql_checked},
 };
 use turnwise_core::{
-    Fence, GroupName, Incarnation, Job, JobHead, JobId, Json, KeyName, Node, NodeName, Priority, QueueName,
+    Fence, GroupName, Incarnation, Job, JobHead, JobId, Json, KeyName, Node, NodeName, OnFailure, Priority, QueueName,
     RetryPolicy, Serves, State, TaskName, Terms, Timestamp,
     job::{AssignedJob, Counts},
 };
 use turnwise_store::{Result, StoreError};
 use uuid::Uuid;
+
+use crate::after;
 
 type AnyError = Box<dyn Error + Sync + Send>;
 
@@ -135,6 +137,12 @@ fn terms(row: &Row, at: usize) -> Result<Terms> {
     }))
 }
 
+pub(crate) fn on_failure(row: &Row, at: usize) -> Result<Option<OnFailure>> {
+    // One that a person has run again waits no more.
+    let text = get::<Option<&str>>(row, at)?.filter(|text| *text != "over");
+    text.map(str::parse).transpose().map_err(|error| StoreError::broken("read a row", error))
+}
+
 /// A count that the database keeps as a signed number.
 pub(crate) fn count(row: &Row, at: usize) -> Result<u32> {
     Ok(u32::try_from(get::<i32>(row, at)?).unwrap_or(0))
@@ -145,11 +153,12 @@ pub(crate) fn counts(row: &Row, at: usize) -> Result<Counts> {
     Ok(Counts { attempt: count(row, at)?, retry: count(row, at + 1)?, crashes: count(row, at + 2)? })
 }
 
-/// `id, seq, task, queue, grp, priority, state, due_at, fence, crashes, node, key, submitted_at, expires_at`, from column
-/// `at` on;
-/// `None` where a left join found no job.
+/// `id, seq, task, queue, grp, priority, state, due_at, fence, crashes, node, key, submitted_at, expires_at, on_failure`,
+/// from column `at` on; `None` where a left join found no job. Whom it waits for, `after::complete` adds.
 pub(crate) fn head(row: &Row, at: usize, names: &mut Names) -> Result<Option<JobHead>> {
     let Some(id) = get::<Option<Uuid>>(row, at)? else { return Ok(None) };
+    let (state, fence) = (state(row, at + 6)?, Fence(get(row, at + 8)?));
+    let never_given_away = state == State::Waiting && fence == Fence(0);
     Ok(Some(JobHead {
         id: JobId(id),
         seq: get(row, at + 1)?,
@@ -157,14 +166,15 @@ pub(crate) fn head(row: &Row, at: usize, names: &mut Names) -> Result<Option<Job
         queue: QueueName::stored(names.share(get(row, at + 3)?)),
         group: GroupName::stored(names.share(get(row, at + 4)?)),
         priority: priority(row, at + 5)?,
-        state: state(row, at + 6)?,
+        state,
         due: moment(row, at + 7)?,
-        fence: Fence(get(row, at + 8)?),
+        fence,
         crashes: count(row, at + 9)?,
         node: get::<Option<Uuid>>(row, at + 10)?.map(Incarnation),
         key: key(row, at + 11, names)?,
         submitted_at: now(row, at + 12)?,
         expires: moment(row, at + 13)?,
+        awaits: on_failure(row, at + 14)?.filter(|_| never_given_away).map(after::incomplete),
     }))
 }
 

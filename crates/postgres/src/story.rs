@@ -6,12 +6,13 @@ use tokio_postgres::Row;
 use turnwise_core::{
     Failure, Fence, Incarnation, JobId, Json, NodeName, TaskName,
     lifecycle::Ending,
-    story::{Attempt, Finished, Level, Line, LineAt, Progress, Story},
+    story::{Attempt, Finished, Level, Line, LineAt, MAX_AWAITED_BY, Progress, Story},
 };
 use turnwise_store::{AskStory, Note, Result, Settled, StoreError};
 use uuid::Uuid;
 
 use crate::{
+    after,
     rows::{self, JsonText, Moment, get},
     store::{Binds, Inner, Part, connection, failed, in_one_write},
 };
@@ -182,6 +183,8 @@ impl Trims {
     }
 }
 
+const AWAITED_BY: i64 = MAX_AWAITED_BY as i64;
+
 pub(crate) async fn story(store: &Inner, ask: &AskStory) -> Result<Story> {
     let fail = failed("read a story");
     let client = connection(&store.pools.people).await?;
@@ -193,6 +196,8 @@ pub(crate) async fn story(store: &Inner, ask: &AskStory) -> Result<Story> {
             (include_str!("../sql/story_last_lines.sql"), vec![&job, &limit]),
             (include_str!("../sql/story_attempts.sql"), vec![&job]),
             (include_str!("../sql/story_steps.sql"), vec![&job]),
+            (include_str!("../sql/story_after.sql"), vec![&job]),
+            (include_str!("../sql/story_awaited_by.sql"), vec![&job, &AWAITED_BY]),
         ],
         Some(_) => &[
             (include_str!("../sql/story_progress.sql"), vec![&job]),
@@ -214,7 +219,9 @@ pub(crate) async fn story(store: &Inner, ask: &AskStory) -> Result<Story> {
     }
     let attempts = next().iter().map(attempt).collect::<Result<_>>()?;
     let steps = next().iter().map(step).collect::<Result<_>>()?;
-    Ok(Story { attempts, progress, steps, lines, dropped })
+    let after = after::after(&next())?;
+    let awaited_by = next().iter().map(|row| get(row, 0).map(JobId)).collect::<Result<_>>()?;
+    Ok(Story { attempts, progress, steps, lines, dropped, after, awaited_by })
 }
 
 fn progress_and_dropped(row: &Row) -> Result<(Option<Progress>, u64)> {

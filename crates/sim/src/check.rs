@@ -120,6 +120,8 @@ struct JobRecord<'a> {
     submitted: bool,
     /// A person interfered.
     decided: bool,
+    /// How a dispatcher wanted to end it without a run.
+    unrun: Vec<State>,
     /// A failover took back commits: its fences were given out twice, and what was told of it may not be so any more.
     taken_back: bool,
     /// All of it was taken back, once.
@@ -256,6 +258,7 @@ impl<'a> Run<'a> {
                 self.counts.node_lost += 1;
                 self.tenure(job, *fence).node_lost.push(*state);
             }
+            NodeEvent::Unrun { job, fence: _, state } => self.job(job).unrun.push(*state),
             NodeEvent::Leave { .. } => self.life(mark.by).left = true,
         }
     }
@@ -320,7 +323,7 @@ impl<'a> Run<'a> {
 
     /// A finished job without an accepted settle: its node was lost for good with it, or died before it could tell.
     fn explains(&self, job: &JobRecord<'_>, listed: State) -> bool {
-        let Some(last) = job.tenures.values().next_back() else { return false };
+        let Some(last) = job.tenures.values().next_back() else { return job.unrun.contains(&listed) };
         last.node_lost.contains(&listed) || last.given_up || last.holder().is_some_and(|holder| self.is_gone(holder))
     }
 

@@ -86,6 +86,13 @@ pub enum NodeEvent {
         #[serde(deserialize_with = "state")]
         state: State,
     },
+    /// The dispatcher is about to end a job that has never run.
+    Unrun {
+        job: String,
+        fence: i64,
+        #[serde(deserialize_with = "state")]
+        state: State,
+    },
     Leave {
         held: u64,
     },

@@ -6,4 +6,6 @@ select min(job)
         union all
         select min(job) from turnwise_step where job >= ?1
         union all
-        select min(job) from turnwise_progress where job >= ?1)
+        select min(job) from turnwise_progress where job >= ?1
+        union all
+        select min(job) from turnwise_dependency where job >= ?1)

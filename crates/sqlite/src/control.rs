@@ -23,7 +23,7 @@ pub(crate) fn control(
     for intervention in interventions {
         let reply = control_one(conn, intervention, retention, now)?;
         if reply == Settled::Applied && intervention.to.to != Target::CancelRequested {
-            changed.push(Told { id: intervention.job, ran: None, failed: false });
+            changed.push(Told { id: intervention.job, ran: None, failed: false, otherwise: true });
         }
         replies.push(reply);
     }
@@ -75,5 +75,5 @@ fn redrive(conn: &Connection, intervention: &Intervention) -> Result<Standing> {
     conn.prepare_cached(include_str!("../sql/redrive.sql"))?.execute([id.0.as_bytes()])?;
     let seq = conn.last_insert_rowid();
     conn.prepare_cached(include_str!("../sql/forget.sql"))?.execute([id.0.as_bytes()])?;
-    Ok(Standing { id, seq, state, fence, node: None, cancel_requested: false })
+    Ok(Standing { id, seq, state, fence, node: None, cancel_requested: false, waits: false })
 }

@@ -5,7 +5,7 @@ use turnwise_core::{KeyName, NewJob, Timestamp, unique::OnDuplicate};
 use turnwise_store::{Duplicate, Enqueued, Result, StoreError, memory::Clock};
 
 use crate::{
-    memo,
+    after, memo,
     store::{Failure, explain},
     unique::{self, Entry},
 };
@@ -14,9 +14,10 @@ use crate::{
 /// `&rusqlite::Transaction` is one too): they are there when it commits, and never were when it rolls back.
 ///
 /// All of them or none are stored, also when the caller goes on with the transaction after an error. An id that is
-/// already there is left alone and told as such. A new job of a group that takes no more is [`StoreError::Refused`],
-/// with the reason as its text. A job whose unique key another holds is not stored, and the reply names that one, or it is
-/// [`StoreError::Duplicate`], as the job says. Begin the transaction with `begin immediate`: one that reads first and
+/// already there is left alone and told as such. A new job of a group that takes no more, or that waits for one that is
+/// not there, is [`StoreError::Refused`], with the reason as its text. A job whose unique key another holds is not stored,
+/// and the reply names that one, or it is [`StoreError::Duplicate`], as the job says. Begin the transaction with `begin
+/// immediate`: one that reads first and
 /// writes later fails with [`StoreError::Transient`] if somebody else has written in between.
 ///
 /// ```
@@ -111,5 +112,6 @@ pub(crate) fn enqueue(
         let policy = job.unique.as_ref().map_or(OnDuplicate::Keep, |unique| unique.on_duplicate);
         *reply = unique::stand_in(conn, reply.id, policy, &job.args)?;
     }
+    after::write(conn, jobs, &enqueued)?;
     Ok(enqueued)
 }

@@ -53,7 +53,13 @@ pub(crate) fn remember(
         return Ok((replies, Ring::NONE));
     }
     let nobody_knows: Option<i64> = None;
-    conn.prepare_cached(include_str!("../sql/tell.sql"))?.execute(params![nobody_knows, [0_u8; 0], [0_u8; 0], true])?;
+    conn.prepare_cached(include_str!("../sql/tell.sql"))?.execute(params![
+        nobody_knows,
+        [0_u8; 0],
+        [0_u8; 0],
+        true,
+        [0_u8; 0]
+    ])?;
     Ok((replies, Ring::NEWS))
 }
 

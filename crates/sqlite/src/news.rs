@@ -5,7 +5,7 @@ use turnwise_core::{JobHead, JobId, Timestamp};
 use turnwise_store::{AskNews, Change, Cursor, Load, News, Page, StoreError, Writers};
 
 use crate::{
-    nodes,
+    after, nodes,
     rows::{self, Names, Told},
     store::Failure,
 };
@@ -20,7 +20,7 @@ pub(crate) fn load(conn: &Connection, load: Load, now: Timestamp) -> Result<Page
             // Every id is larger than no bytes at all.
             let after = id.as_ref().map_or(&[][..], |id| id.0.as_bytes());
             let mut page = conn.prepare_cached(include_str!("../sql/load.sql"))?;
-            let jobs = heads(&mut page, params![after, limit], &mut names)?;
+            let jobs = heads(conn, &mut page, params![after, limit], &mut names)?;
             let full = jobs.len() == limit as usize;
             let next = jobs.last().filter(|_| full).map(|head| head.id);
             (jobs, next)
@@ -38,7 +38,7 @@ pub(crate) fn load(conn: &Connection, load: Load, now: Timestamp) -> Result<Page
             let mut in_hands = conn.prepare_cached(include_str!("../sql/in_hands.sql"))?;
             let mut jobs = Vec::new();
             for node in nodes::nodes(conn)? {
-                jobs.extend(heads(&mut in_hands, params![node.incarnation.0.as_bytes()], &mut names)?);
+                jobs.extend(heads(conn, &mut in_hands, params![node.incarnation.0.as_bytes()], &mut names)?);
             }
             jobs.sort_unstable_by_key(|head| head.id);
             (jobs, None)
@@ -62,15 +62,18 @@ pub(crate) fn news(conn: &Connection, ask: &AskNews, now: Timestamp) -> Result<N
     let last = Seen::read(last)?;
     let mut names = Names::default();
     let mut jobs = conn.prepare_cached(include_str!("../sql/news.sql"))?;
-    news.jobs = heads(&mut jobs, params![last.job], &mut names)?;
+    news.jobs = heads(conn, &mut jobs, params![last.job], &mut names)?;
     let mut changes = conn.prepare_cached(include_str!("../sql/changes.sql"))?;
     let mut changes = changes.query(params![last.change, ask.epoch.0])?;
     while let Some(row) = changes.next()? {
         news.memos |= row.get::<_, bool>(2)?;
         let jobs = row.get_ref(0)?.as_blob().map_err(rusqlite::Error::from)?;
         let failed = row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
-        for Told { id, ran, failed } in rows::unpack_changes(jobs, failed) {
-            news.changes.push(Change { id, ran, failed, head: head(conn, id, &mut names)? });
+        let otherwise = row.get_ref(3)?.as_blob().map_err(rusqlite::Error::from)?;
+        for Told { id, ran, failed, otherwise } in rows::unpack_changes(jobs, failed, otherwise) {
+            let head = head(conn, id, &mut names)?;
+            let well = head.is_none() && !failed && !otherwise;
+            news.changes.push(Change { id, ran, failed, well, head });
         }
     }
     Ok(news)
@@ -79,12 +82,21 @@ pub(crate) fn news(conn: &Connection, ask: &AskNews, now: Timestamp) -> Result<N
 /// An unfinished job as the scheduler sees it.
 pub(crate) fn head(conn: &Connection, id: JobId, names: &mut Names) -> Result<Option<JobHead>> {
     let mut head = conn.prepare_cached(include_str!("../sql/head.sql"))?;
-    Ok(head.query_row([id.0.as_bytes()], |row| rows::head(row, names)).optional()?)
+    let mut head = head.query_row([id.0.as_bytes()], |row| rows::head(row, names)).optional()?;
+    after::complete(conn, &mut head)?;
+    Ok(head)
 }
 
-fn heads(page: &mut Statement<'_>, params: impl rusqlite::Params, names: &mut Names) -> Result<Vec<JobHead>> {
+fn heads(
+    conn: &Connection,
+    page: &mut Statement<'_>,
+    params: impl rusqlite::Params,
+    names: &mut Names,
+) -> Result<Vec<JobHead>> {
     let heads = page.query_map(params, |row| rows::head(row, names))?;
-    Ok(heads.collect::<rusqlite::Result<_>>()?)
+    let mut heads = heads.collect::<rusqlite::Result<Vec<_>>>()?;
+    after::complete(conn, &mut heads)?;
+    Ok(heads)
 }
 
 /// The last numbers seen. SQLite's writers come one after the other, so numbers become visible in their order.

@@ -4,7 +4,7 @@ use rusqlite::{Connection, params};
 use turnwise_core::{JobId, Retention, Timestamp, lifecycle::End};
 use turnwise_store::Cursor;
 
-use crate::{news::Seen, rows, store::Failure, story, unique};
+use crate::{after, news::Seen, rows, store::Failure, story, unique};
 
 type Result<T> = std::result::Result<T, Failure>;
 
@@ -42,6 +42,9 @@ fn prune_history(conn: &Connection, end: End, edge: Timestamp, limit: usize) -> 
         let old = params![end.state().code(), edge.micros(), some.cast_signed()];
         let pruned = history.query_map(old, |row| rows::uuid(row, 0).map(JobId))?;
         let pruned = pruned.collect::<rusqlite::Result<Vec<_>>>()?;
+        for id in &pruned {
+            after::remember_end(conn, *id, end.state())?;
+        }
         let last = pruned.len() < some;
         jobs += pruned.len();
         told += story::forget_all(conn, pruned)?;

@@ -2,16 +2,21 @@
 
 use std::{collections::HashSet, error::Error, sync::Arc, time::Duration};
 
-use rusqlite::{Row, types::Type};
+use rusqlite::{
+    Row,
+    types::{Type, ValueRef},
+};
 use turnwise_core::{
-    Failure, Fence, GroupName, Incarnation, Job, JobHead, JobId, Json, KeyName, Node, NodeName, Priority, QueueName,
-    RetryPolicy, Serves, State, TaskName, Terms, Timestamp,
+    Failure, Fence, GroupName, Incarnation, Job, JobHead, JobId, Json, KeyName, Node, NodeName, OnFailure, Priority,
+    QueueName, RetryPolicy, Serves, State, TaskName, Terms, Timestamp,
     job::{AssignedJob, Counts},
     lifecycle::Ending,
     story::{Attempt, Finished, Level, Line, LineAt, Progress},
 };
 use turnwise_store::{BatchId, Held};
 use uuid::Uuid;
+
+use crate::after;
 
 type Result<T> = rusqlite::Result<T>;
 
@@ -34,7 +39,10 @@ impl Names {
     }
 }
 
+/// All but whom it waits for, which `after::complete` adds.
 pub(crate) fn head(row: &Row<'_>, names: &mut Names) -> Result<JobHead> {
+    let (state, fence) = (state(row, 6)?, Fence(row.get(8)?));
+    let never_given_away = state == State::Waiting && fence == Fence(0);
     Ok(JobHead {
         id: JobId(uuid(row, 0)?),
         seq: row.get(1)?,
@@ -42,14 +50,15 @@ pub(crate) fn head(row: &Row<'_>, names: &mut Names) -> Result<JobHead> {
         queue: QueueName::stored(names.read(row, 3)?),
         group: GroupName::stored(names.read(row, 4)?),
         priority: priority(row, 5)?,
-        state: state(row, 6)?,
+        state,
         due: moment(row, 7)?,
-        fence: Fence(row.get(8)?),
+        fence,
         crashes: row.get(9)?,
         node: node_ref(row, 10)?,
         key: key(row, 11, names)?,
         submitted_at: Timestamp::from_micros(row.get(12)?),
         expires: moment(row, 13)?,
+        awaits: on_failure(row, 14)?.filter(|_| never_given_away).map(after::incomplete),
     })
 }
 
@@ -242,6 +251,18 @@ fn terms(row: &Row<'_>, column: usize) -> Result<Terms> {
     }))
 }
 
+pub(crate) fn maybe_state(row: &Row<'_>, column: usize) -> Result<Option<State>> {
+    match row.get_ref(column)? {
+        ValueRef::Null => Ok(None),
+        _ => state(row, column).map(Some),
+    }
+}
+
+pub(crate) fn on_failure(row: &Row<'_>, column: usize) -> Result<Option<OnFailure>> {
+    let Some(text) = row.get_ref(column)?.as_str_or_null()? else { return Ok(None) };
+    text.parse().map(Some).map_err(|error| foreign(column, error))
+}
+
 /// A value no version of this store has written.
 fn foreign(column: usize, error: impl Into<Box<dyn Error + Send + Sync>>) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(column, Type::Text, error.into())
@@ -263,6 +284,8 @@ pub(crate) struct Told {
     pub(crate) id: JobId,
     pub(crate) ran: Option<Duration>,
     pub(crate) failed: bool,
+    /// It did not fail and did not end with success either: it goes on, or was cancelled or given up.
+    pub(crate) otherwise: bool,
 }
 
 /// Ids and how long each ran, one after the other.
@@ -276,16 +299,21 @@ pub(crate) fn pack_failed(changes: &[Told]) -> Vec<u8> {
     changes.iter().filter(|told| told.failed).flat_map(|told| told.id.0.into_bytes()).collect()
 }
 
-pub(crate) fn unpack_changes(packed: &[u8], failed: &[u8]) -> impl Iterator<Item = Told> {
+/// The ids of those that neither failed nor ended with success: mostly none.
+pub(crate) fn pack_otherwise(changes: &[Told]) -> Vec<u8> {
+    changes.iter().filter(|told| told.otherwise).flat_map(|told| told.id.0.into_bytes()).collect()
+}
+
+pub(crate) fn unpack_changes(packed: &[u8], failed: &[u8], otherwise: &[u8]) -> impl Iterator<Item = Told> {
     let (changes, _) = packed.as_chunks::<24>();
-    let failed: HashSet<JobId> = unpack_ids(failed).collect();
+    let [failed, otherwise] = [failed, otherwise].map(|ids| unpack_ids(ids).collect::<HashSet<JobId>>());
     changes.iter().map(move |change| {
         let (id, ran) = change.split_at(16);
         let id: [u8; 16] = id.try_into().expect("24 bytes are 16 and 8");
         let ran: [u8; 8] = ran.try_into().expect("24 bytes are 16 and 8");
         let ran = u64::try_from(i64::from_be_bytes(ran)).ok().map(Duration::from_micros);
         let id = JobId(Uuid::from_bytes(id));
-        Told { id, ran, failed: failed.contains(&id) }
+        Told { id, ran, failed: failed.contains(&id), otherwise: otherwise.contains(&id) }
     })
 }
 
@@ -297,8 +325,9 @@ mod tests {
     fn packed_changes_read_back() {
         let id = |n| JobId(Uuid::from_u128(n));
         let runs = [(1, None, true), (u128::MAX, Some(Duration::ZERO), false), (7, Some(Duration::from_secs(3)), true)];
-        let changes = runs.map(|(n, ran, failed)| Told { id: id(n), ran, failed });
-        let unpacked = unpack_changes(&pack_changes(&changes), &pack_failed(&changes)).collect::<Vec<_>>();
+        let changes = runs.map(|(n, ran, failed)| Told { id: id(n), ran, failed, otherwise: !failed && ran.is_some() });
+        let packed = (pack_changes(&changes), pack_failed(&changes), pack_otherwise(&changes));
+        let unpacked = unpack_changes(&packed.0, &packed.1, &packed.2).collect::<Vec<_>>();
         assert_eq!(unpacked, changes);
         let ids = [id(3), id(1)];
         assert_eq!(unpack_ids(&pack_ids(&ids)).collect::<Vec<_>>(), ids);

@@ -8,6 +8,7 @@ use turnwise_core::{
 use turnwise_store::{Author, Epoch, Settle, Settled, Settlement};
 
 use crate::{
+    after,
     nodes::{bury, check_leading, holds, node_name},
     rows::{self, Told},
     store::Failure,
@@ -36,7 +37,9 @@ pub(crate) fn settle(
     for settlement in &settle.settlements {
         let (reply, written) = settle_one(conn, &hands, settlement, retention, now)?;
         if written && settlement.to.to != Target::Running {
-            changed.push(Told { id: settlement.job, ran: settlement.ran(), failed: settlement.failed() });
+            let failed = settlement.failed();
+            let otherwise = !failed && !settlement.well();
+            changed.push(Told { id: settlement.job, ran: settlement.ran(), failed, otherwise });
         }
         replies.push(reply);
     }
@@ -114,6 +117,8 @@ pub(crate) struct Standing {
     pub(crate) fence: Fence,
     pub(crate) node: Option<Incarnation>,
     pub(crate) cancel_requested: bool,
+    /// It waits or waited for others.
+    pub(crate) waits: bool,
 }
 
 impl Standing {
@@ -127,6 +132,7 @@ impl Standing {
                 fence: Fence(row.get(2)?),
                 node: rows::node_ref(row, 3)?,
                 cancel_requested: row.get(4)?,
+                waits: row.get(5)?,
             })
         });
         Ok(standing.optional()?)
@@ -194,9 +200,10 @@ pub(crate) fn write(
         }
         Target::Finish { end, result } => {
             if !retention.keeps(*end) {
-                if run.noted {
+                if run.noted || row.waits {
                     story::forget(conn, row.id)?;
                 }
+                after::remember_end(conn, row.id, end.state())?;
             } else {
                 let result = result.as_ref().map(|result| result.as_str());
                 conn.prepare_cached(include_str!("../sql/finish.sql"))?.execute(with![
@@ -221,7 +228,8 @@ pub(crate) fn tell(conn: &Connection, told: Option<Epoch>, changed: &[Told]) -> 
             told,
             rows::pack_changes(changed),
             rows::pack_failed(changed),
-            false
+            false,
+            rows::pack_otherwise(changed)
         ])?;
     }
     Ok(())

@@ -9,6 +9,7 @@ use turnwise_core::{
 use turnwise_store::{AskStory, Note, Settled, Settlement};
 
 use crate::{
+    after,
     rows::{self, Names},
     settle::{Run, Standing},
     store::Failure,
@@ -95,11 +96,11 @@ pub(crate) fn forget(conn: &Connection, id: JobId) -> Result<usize> {
     let attempts = conn.prepare_cached(include_str!("../sql/forget_attempts.sql"))?.execute(job)?;
     let lines = conn.prepare_cached(include_str!("../sql/forget_log.sql"))?.execute(job)?;
     let progress = conn.prepare_cached(include_str!("../sql/forget_progress.sql"))?.execute(job)?;
-    Ok(attempts + lines + progress + forget_steps(conn, id)?)
+    Ok(attempts + lines + progress + forget_steps(conn, id)? + after::forget(conn, id)?)
 }
 
 /// All that was told of these jobs goes; the number of rows. Most jobs tell nothing and cost nothing: it is looked up which
-/// do, not looked for in four tables for each.
+/// do, not looked for in five tables for each.
 pub(crate) fn forget_all(conn: &Connection, mut ids: Vec<JobId>) -> Result<usize> {
     ids.sort_unstable();
     let mut next_told = conn.prepare_cached(include_str!("../sql/next_told.sql"))?;
@@ -138,5 +139,6 @@ pub(crate) fn story(conn: &Connection, ask: &AskStory) -> Result<Story> {
     story.attempts = attempts.collect::<rusqlite::Result<_>>()?;
     let mut steps = conn.prepare_cached(include_str!("../sql/steps.sql"))?;
     story.steps = steps.query_map([job], rows::finished)?.collect::<rusqlite::Result<_>>()?;
+    (story.after, story.awaited_by) = after::both_sides(conn, ask.job)?;
     Ok(story)
 }

@@ -1,11 +1,12 @@
 //! Where jobs live: one trait of verbs, an executable specification of it, and the suite that every store passes.
 //!
 //! [`store`] the verbs and what they promise → [`error`] what the caller does when one fails → [`bell`] how a store
-//! wakes its users → [`closing`] what a run commits together with its end → [`memory`] the specification, in plain Rust →
+//! wakes its users → [`after`] whom the jobs of a call wait for → [`closing`] what a run commits together with its end → [`memory`] the specification, in plain Rust →
 //! `conformance` the promises as tests.
 
 pub mod store;
 pub mod error;
+pub mod after;
 pub mod bell;
 pub mod closing;
 pub mod memory;

@@ -13,15 +13,16 @@ use std::{
 
 use async_trait::async_trait;
 use turnwise_core::{
-    Failure, Fence, GroupName, Incarnation, Job, JobHead, JobId, Json, KeyName, NewJob, Node, NodeName, Priority,
-    QueueName, Retention, RetryPolicy, State, TaskName, Terms, Timestamp,
+    After, Failure, Fence, GroupName, Incarnation, Job, JobHead, JobId, Json, KeyName, NewJob, Node, NodeName,
+    OnFailure, Priority, QueueName, Retention, RetryPolicy, State, TaskName, Terms, Timestamp,
+    after::Awaits,
     job::{AssignedJob, Counts},
     lifecycle::{End, Target},
-    story::{Attempt, MAX_ATTEMPTS, Story},
+    story::{Attempt, MAX_ATTEMPTS, MAX_AWAITED_BY, Story},
     unique::{Holding, OnDuplicate},
 };
 
-use crate::{Bell, StoreError, store::*};
+use crate::{Bell, StoreError, after::Waiting, store::*};
 
 /// The database's clock.
 #[derive(Clone)]
@@ -79,6 +80,10 @@ struct Data {
     stories: BTreeMap<JobId, Story>,
     /// Who holds which unique key.
     keys: BTreeMap<unique::KeyAt, Holding>,
+    /// Of jobs, finished or not, that wait or waited for others.
+    after: BTreeMap<JobId, After>,
+    /// The same from the other side: who is awaited, by whom; and how it ended, if that was badly and it is kept no longer.
+    awaited: BTreeMap<(JobId, JobId), Option<State>>,
     /// Value and version.
     memos: BTreeMap<(MemoKind, String), (String, i64)>,
     next_seq: i64,
@@ -105,6 +110,8 @@ struct Row {
     key: Option<KeyName>,
     terms: Terms,
     expires_at: Option<Timestamp>,
+    /// It waits for those in `after`.
+    on_failure: Option<OnFailure>,
     state: State,
     counts: Counts,
     fence: Fence,
@@ -143,6 +150,7 @@ struct Told {
     id: JobId,
     ran: Option<Duration>,
     failed: bool,
+    well: bool,
 }
 
 impl Default for MemoryStore {
@@ -187,6 +195,9 @@ impl Store for MemoryStore {
             let mut data = self.data();
             let (entries, taken) = data.claim_keys(&jobs, now)?;
             data.check_room(jobs.iter().zip(&entries))?;
+            let previews: Vec<Enqueued> =
+                jobs.iter().zip(&entries).map(|(job, entry)| data.preview(job, entry)).collect();
+            let waiting = data.check_after(&jobs, &previews)?;
             data.keys.extend(taken);
             // All that come in first: one of them may stand for another.
             let mut replies = Vec::with_capacity(jobs.len());
@@ -205,6 +216,7 @@ impl Store for MemoryStore {
             for (at, holder, policy, args) in held {
                 replies[at] = data.stand_in(holder, policy, args);
             }
+            data.wait_for(waiting);
             replies
         };
         self.bell.ring_news();
@@ -306,15 +318,18 @@ impl Store for MemoryStore {
             Load::After { id, limit } => {
                 let limit = limit.max(1) as usize;
                 let rows = data.jobs.values().filter(|row| id.is_none_or(|id| row.id > id));
-                let jobs: Vec<_> = rows.take(limit).map(Row::head).collect();
+                let jobs: Vec<_> = rows.take(limit).map(|row| data.head(row)).collect();
                 let next = jobs.last().filter(|_| jobs.len() == limit).map(|head| head.id);
                 (jobs, next)
             }
             Load::These(ids) => {
                 let ids: BTreeSet<_> = ids.into_iter().collect();
-                (ids.iter().filter_map(|id| data.jobs.get(id)).map(Row::head).collect(), None)
+                (ids.iter().filter_map(|id| data.jobs.get(id)).map(|row| data.head(row)).collect(), None)
             }
-            Load::InHands => (data.jobs.values().filter(|row| row.state.assigned()).map(Row::head).collect(), None),
+            Load::InHands => {
+                let in_hands = data.jobs.values().filter(|row| row.state.assigned());
+                (in_hands.map(|row| data.head(row)).collect(), None)
+            }
         };
         Ok(Page { now, jobs, next })
     }
@@ -334,13 +349,17 @@ impl Store for MemoryStore {
             });
         };
         let (seq, change) = read_cursor(&last)?;
-        let mut jobs: Vec<_> = data.jobs.values().filter(|row| row.seq >= seq).map(Row::head).collect();
+        let mut jobs: Vec<_> = data.jobs.values().filter(|row| row.seq >= seq).map(|row| data.head(row)).collect();
         jobs.sort_by_key(|head| head.seq);
         let unseen = data.changes.range(change..).filter(|(_, row)| row.told != Some(ask.epoch));
         let memos = unseen.clone().any(|(_, row)| row.memos);
         let changes = unseen
             .flat_map(|(_, row)| &row.jobs)
-            .map(|&Told { id, ran, failed }| Change { id, ran, failed, head: data.jobs.get(&id).map(Row::head) })
+            .map(|&Told { id, ran, failed, well }| {
+                let head = data.jobs.get(&id).map(|row| data.head(row));
+                // It may have been brought back since.
+                Change { id, ran, failed, well: well && head.is_none(), head }
+            })
             .collect();
         Ok(News { now, cursor, jobs, changes, memos, writers: Writers::default() })
     }
@@ -381,7 +400,9 @@ impl Store for MemoryStore {
                     } else if at_rest {
                         AssignReply::Locked
                     } else {
-                        AssignReply::Changed(row.head())
+                        AssignReply::Changed(
+                            data.jobs.get(&pick.job).map(|row| data.head(row)).expect("just looked at"),
+                        )
                     }
                 }
             };
@@ -427,7 +448,8 @@ impl Store for MemoryStore {
         for settlement in settle.settlements {
             let (reply, written) = data.settle_one(holder, lost, &settlement, now, self.options.retention);
             if written && settlement.to.to != Target::Running {
-                changed.push(Told { id: settlement.job, ran: settlement.ran(), failed: settlement.failed() });
+                let (failed, well) = (settlement.failed(), settlement.well());
+                changed.push(Told { id: settlement.job, ran: settlement.ran(), failed, well });
             }
             replies.push(reply);
         }
@@ -481,7 +503,7 @@ impl Store for MemoryStore {
             .map(|intervention| {
                 let reply = data.control_one(intervention, now, self.options.retention);
                 if reply == Settled::Applied && intervention.to.to != Target::CancelRequested {
-                    changed.push(Told { id: intervention.job, ran: None, failed: false });
+                    changed.push(Told { id: intervention.job, ran: None, failed: false, well: false });
                 }
                 reply
             })
@@ -508,8 +530,9 @@ impl Store for MemoryStore {
             None => Vec::new(),
         };
         for id in &ended {
-            data.history.remove(id);
-            data.stories.remove(id);
+            if let Some(row) = data.history.remove(id) {
+                data.forget(*id, row.state);
+            }
         }
         told.iter().for_each(|seq| drop(data.changes.remove(seq)));
         let keys = data.prune_keys(limit, self.clock.now());
@@ -541,12 +564,18 @@ impl Store for MemoryStore {
 
     async fn story(&self, ask: AskStory) -> Result<Story> {
         let data = self.data();
-        let Some(story) = data.stories.get(&ask.job) else { return Ok(Story::default()) };
+        let none = Story::default();
+        let story = data.stories.get(&ask.job).unwrap_or(&none);
         let limit = ask.lines as usize;
         Ok(match ask.after {
             None => {
                 let skip = story.lines.len().saturating_sub(limit);
-                Story { lines: story.lines[skip..].to_vec(), ..story.clone() }
+                Story {
+                    lines: story.lines[skip..].to_vec(),
+                    after: data.after.get(&ask.job).cloned().unwrap_or_default(),
+                    awaited_by: data.awaited_by(ask.job).take(MAX_AWAITED_BY as usize).collect(),
+                    ..story.clone()
+                }
             }
             Some(after) => Story {
                 attempts: Vec::new(),
@@ -630,6 +659,75 @@ impl Data {
         Ok(())
     }
 
+    /// What will be answered to a submit, before anything is stored.
+    fn preview(&self, job: &NewJob, entry: &unique::Entry) -> Enqueued {
+        match entry {
+            unique::Entry::In => Enqueued::itself(job.id, !self.is_known(job.id)),
+            unique::Entry::Known => Enqueued::itself(job.id, false),
+            unique::Entry::HeldBy(holder) => Enqueued::held_by(*holder, Duplicate::Kept),
+        }
+    }
+
+    /// Whom the new ones among `jobs` wait for, if all of that is there or comes with them.
+    fn check_after(&self, jobs: &[NewJob], previews: &[Enqueued]) -> Result<Waiting> {
+        let mut ids = BTreeSet::new();
+        let mut previews = previews.to_vec();
+        // Of an id that is twice in the call, the first comes in.
+        for reply in previews.iter_mut().filter(|reply| reply.new) {
+            reply.new = ids.insert(reply.id);
+        }
+        let waiting = Waiting::of(jobs, &previews)?;
+        match waiting.awaited().into_iter().find(|id| !self.is_known(*id) && !ids.contains(id)) {
+            Some(id) => Err(Waiting::missing(id)),
+            None => Ok(waiting),
+        }
+    }
+
+    fn wait_for(&mut self, waiting: Waiting) {
+        for (job, on_failure, awaited) in waiting.jobs {
+            let Some(row) = self.jobs.get_mut(&job) else { continue };
+            row.on_failure = Some(on_failure);
+            self.awaited.extend(awaited.iter().map(|awaited| ((*awaited, job), None)));
+            self.after.insert(job, After::new(awaited, on_failure).expect("no more than were asked for"));
+        }
+    }
+
+    /// What was told of a job goes with it; those who wait for it remember a bad end.
+    fn forget(&mut self, id: JobId, end: State) {
+        self.stories.remove(&id);
+        for awaited in self.after.remove(&id).unwrap_or_default().ids() {
+            self.awaited.remove(&(*awaited, id));
+        }
+        if end != State::Success {
+            let first = (id, JobId(uuid::Uuid::nil()));
+            let waiting = self.awaited.range_mut(first..).take_while(|((awaited, _), _)| *awaited == id);
+            waiting.for_each(|(_, ended)| *ended = Some(end));
+        }
+    }
+
+    fn awaited_by(&self, id: JobId) -> impl Iterator<Item = JobId> {
+        let first = (id, JobId(uuid::Uuid::nil()));
+        self.awaited.range(first..).take_while(move |((awaited, _), _)| *awaited == id).map(|((_, waiter), _)| *waiter)
+    }
+
+    fn head(&self, row: &Row) -> JobHead {
+        let on_failure = row.on_failure.filter(|_| row.state == State::Waiting && row.fence == Fence(0));
+        let awaits = on_failure.map(|on_failure| {
+            let ids = || self.after.get(&row.id).map_or(&[][..], After::ids).iter().copied();
+            let ended = |id| match self.history.get(&id) {
+                Some(row) => Some(row.state),
+                None => self.awaited.get(&(id, row.id)).copied().flatten().filter(|_| !self.jobs.contains_key(&id)),
+            };
+            let badly = |id| ended(id).map(|state| (id, state)).filter(|(_, end)| *end != State::Success);
+            Box::new(Awaits {
+                on_failure,
+                open: ids().filter(|id| self.jobs.contains_key(id)).collect(),
+                ended_badly: ids().find_map(badly),
+            })
+        });
+        JobHead { awaits, ..row.head() }
+    }
+
     fn insert(&mut self, job: NewJob, now: Timestamp) -> Enqueued {
         if self.is_known(job.id) {
             return Enqueued::itself(job.id, false);
@@ -646,6 +744,7 @@ impl Data {
             key: job.key,
             terms: job.terms,
             expires_at: job.expires,
+            on_failure: None,
             state: State::Waiting,
             counts: Counts::default(),
             fence: Fence::default(),
@@ -818,9 +917,10 @@ impl Data {
                 row.due_at = Some(*due);
                 row.result = None;
                 row.cancel_requested = false;
-                // A person who has it run again does not mean the old time to begin.
+                // A person who has it run again does not mean the old time to begin, nor those it waited for.
                 if row.ended_at.take().is_some() {
                     row.expires_at = None;
+                    row.on_failure = None;
                 }
                 if let Target::Next { step, .. } = &to.to {
                     row.task = step.task.clone();
@@ -841,7 +941,7 @@ impl Data {
                 if retention.keeps(*end) {
                     self.history.insert(id, row);
                 } else {
-                    self.stories.remove(&id);
+                    self.forget(id, row.state);
                 }
                 return;
             }
@@ -885,6 +985,7 @@ impl Row {
         self.state.assigned() && self.node == Some(node)
     }
 
+    /// All but whom it waits for.
     fn head(&self) -> JobHead {
         JobHead {
             id: self.id,
@@ -901,6 +1002,7 @@ impl Row {
             key: self.key.clone(),
             submitted_at: self.submitted_at,
             expires: self.expires_at,
+            awaits: None,
         }
     }
 
@@ -943,6 +1045,11 @@ impl Settlement {
     /// Whether this ends the job as failed.
     pub fn failed(&self) -> bool {
         matches!(self.to.to, Target::Finish { end: End::Failed, .. })
+    }
+
+    /// Whether this ends the job with success.
+    pub fn well(&self) -> bool {
+        matches!(self.to.to, Target::Finish { end: End::Success, .. })
     }
 }
 

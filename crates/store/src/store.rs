@@ -40,7 +40,9 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// or finished, is left alone and told as such; so the same call may be repeated until it answers.
     ///
     /// A new job whose group has a [`MemoKind::Full`] memo refuses the whole call: [`StoreError::Refused`] with the
-    /// memo's value as its text. A job that is already there is never a reason to refuse.
+    /// memo's value as its text. The same for new jobs that wait for one another in a circle ([`check`](turnwise_core::after::check)
+    /// says it), and for one that waits for an id that is neither there nor in this call:
+    /// `after: there is no job …`. A job that is already there is never a reason to refuse.
     ///
     /// A job with a [unique key](turnwise_core::Unique) that another holds is not stored; the reply names the holder, and
     /// with [`OnDuplicate::Reject`](turnwise_core::unique::OnDuplicate) the whole call is [`StoreError::Duplicate`]. Of any
@@ -301,6 +303,8 @@ pub struct Change {
     pub ran: Option<Duration>,
     /// Whether this ended it as failed. A person's decision does not count: nobody need be told of trouble.
     pub failed: bool,
+    /// Whether this ended it with success. What has ended without being either was cancelled, or ended by a decision.
+    pub well: bool,
     /// What it is now; `None`: finished.
     pub head: Option<JobHead>,
 }
@@ -403,7 +407,7 @@ pub struct Note {
 #[derive(Debug, Clone)]
 pub struct AskStory {
     pub job: JobId,
-    /// Lines after this one only, and no attempts and steps: for those who follow a log.
+    /// Lines after this one only, and no attempts, steps and jobs it has to do with: for those who follow a log.
     pub after: Option<LineAt>,
     /// At most so many lines: the first after `after`, else the last.
     pub lines: u32,

@@ -5,6 +5,7 @@ const SUITE: &str = include_str!("../src/conformance/mod.rs");
 const PROMISES: &[(&str, &str)] = &[
     ("enqueue", include_str!("../src/conformance/enqueue.rs")),
     ("unique", include_str!("../src/conformance/unique.rs")),
+    ("after", include_str!("../src/conformance/after.rs")),
     ("nodes", include_str!("../src/conformance/nodes.rs")),
     ("news", include_str!("../src/conformance/news.rs")),
     ("assign", include_str!("../src/conformance/assign.rs")),

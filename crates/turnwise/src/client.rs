@@ -144,6 +144,20 @@ impl Turnwise {
         self.store_jobs(jobs).await
     }
 
+    /// Submits the jobs of a batch and one that begins when all of them have ended, all or none; their ids in this order.
+    ///
+    /// Fan-out and fan-in with other shapes: [`JobRequest::after_jobs`] with the ids that requests have before they are
+    /// submitted ([`JobRequest::job_id`]), and [`Turnwise::submit_all`].
+    pub async fn submit_batch(
+        &self,
+        requests: impl IntoIterator<Item = JobRequest>,
+        then: JobRequest,
+    ) -> Result<Vec<JobId>, Error> {
+        let mut requests: Vec<_> = requests.into_iter().collect();
+        requests.push(then.after_all(&requests));
+        self.submit_all(requests).await
+    }
+
     async fn store_jobs(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, Error> {
         let store = self.store();
         let mut wait = SUBMIT_WAIT;

@@ -22,7 +22,8 @@
 //! [`client`] opening a database, submitting, looking, deciding → [`request`] what is submitted → [`tx`] submitting in
 //! your own transaction → [`executor`](Turnwise::executor) running tasks → [`transactional`] tasks that commit together with
 //! their end → [`settings`] weights, limits and pauses →
-//! [`overview`] how much there is → [`view`] why a job waits, and what would change it → [`testing`] tasks under test.
+//! [`overview`] how much there is → [`graph`] who waits for whom → [`view`] why a job waits, and what would change it →
+//! [`testing`] tasks under test.
 
 pub mod client;
 pub mod id;
@@ -31,6 +32,7 @@ pub mod tx;
 pub mod transactional;
 pub mod settings;
 pub mod overview;
+pub mod graph;
 pub mod view;
 pub mod testing;
 
@@ -38,8 +40,8 @@ pub use client::{Error, Turnwise};
 pub use request::JobRequest;
 pub use transactional::{SqliteTx, Tx};
 pub use turnwise_core::{
-    self as core, GroupName, Job, JobId, Json, KeyName, NewJob, Node, NodeName, Priority, QueueName, RetryPolicy,
-    TaskName, Timestamp,
+    self as core, GroupName, Job, JobId, Json, KeyName, NewJob, Node, NodeName, OnFailure, Priority, QueueName,
+    RetryPolicy, TaskName, Timestamp,
     unique::{OnDuplicate, Scope},
 };
 pub use turnwise_executor::{

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use turnwise_core::{
-    GroupName, Invalid, JobId, Json, KeyName, NewJob, Priority, QueueName, RetryPolicy, Step, TaskName, Timestamp,
-    Unique, UniqueKey,
+    After, GroupName, Invalid, JobId, Json, KeyName, NewJob, OnFailure, Priority, QueueName, RetryPolicy, Step,
+    TaskName, Timestamp, Unique, UniqueKey,
     unique::{Hold, OnDuplicate, Scope, key_of},
 };
 use turnwise_executor::{Next, Task, task::AnyTask};
@@ -18,6 +18,8 @@ pub struct JobRequest {
     job: Result<NewJob, Invalid>,
     delay: Option<Duration>,
     begin_within: Option<Duration>,
+    after: Vec<JobId>,
+    on_failure: OnFailure,
     /// Whether the retry policy was chosen, by its task or by hand.
     retry_is_set: bool,
     unique: UniqueWish,
@@ -79,7 +81,15 @@ impl JobRequest {
 
     fn made(parts: Result<(TaskName, Json), Invalid>) -> Self {
         let job = parts.map(|(task, args)| NewJob::new(id::next(), task, args));
-        Self { job, delay: None, begin_within: None, retry_is_set: false, unique: UniqueWish::default() }
+        Self {
+            job,
+            delay: None,
+            begin_within: None,
+            after: Vec::new(),
+            on_failure: OnFailure::default(),
+            retry_is_set: false,
+            unique: UniqueWish::default(),
+        }
     }
 
     fn set<T>(mut self, value: Result<T, Invalid>, put: impl FnOnce(&mut NewJob, T)) -> Self {
@@ -220,6 +230,33 @@ impl JobRequest {
         self
     }
 
+    /// It begins when these jobs have ended. They must be there, finished or not, or be submitted in the same call; at most
+    /// [`MAX_AFTER`](turnwise_core::after::MAX_AFTER) of them. What follows when one of them does not end well is said by
+    /// [`JobRequest::on_failure`].
+    pub fn after_jobs(mut self, jobs: impl IntoIterator<Item = JobId>) -> Self {
+        self.after.extend(jobs);
+        self
+    }
+
+    /// It begins when all of these have ended: the last of a batch. Submit them together, with
+    /// [`Turnwise::submit_batch`](crate::Turnwise::submit_batch) or in one transaction.
+    pub fn after_all<'a>(self, requests: impl IntoIterator<Item = &'a JobRequest>) -> Self {
+        // Those that are refused are refused for what is wrong with themselves.
+        let ids: Vec<_> = requests.into_iter().filter_map(|request| Some(request.job.as_ref().ok()?.id)).collect();
+        self.after_jobs(ids)
+    }
+
+    /// What becomes of it when a job that it waits for has failed or was cancelled. Default: it fails, too.
+    pub fn on_failure(mut self, what: OnFailure) -> Self {
+        self.on_failure = what;
+        self
+    }
+
+    /// The id that the job will have: for others that are to wait for it, before it is submitted.
+    pub fn job_id(&self) -> Result<JobId, Invalid> {
+        self.job.as_ref().map(|job| job.id).map_err(Clone::clone)
+    }
+
     /// Chosen by the caller, so that a submit that is repeated after a restart is recognised too.
     pub fn id(self, id: JobId) -> Self {
         self.set(Ok(id), |job, id| job.id = id)
@@ -240,6 +277,7 @@ impl JobRequest {
             job.expires = Some(now.plus(span));
         }
         job.unique = self.unique.of(&job)?;
+        job.after = After::new(self.after, self.on_failure)?;
         Ok(job)
     }
 }

@@ -37,12 +37,15 @@ impl JobRequest {
             false => Timestamp::MIN,
         };
         let job = self.into_job(now)?;
+        if !job.after.is_empty() {
+            need_transaction(transaction).await?;
+        }
         if let Some(unique) = &job.unique
             && let Some(holder) = claim_in_sqlx(&mut *transaction, &job, unique).await?
         {
             return Ok(holder);
         }
-        sqlx::query(turnwise_postgres::ENQUEUE)
+        let stored = sqlx::query(turnwise_postgres::ENQUEUE)
             .bind(vec![job.id.0])
             .bind(vec![job.task.as_str()])
             .bind(vec![job.args.as_str()])
@@ -54,9 +57,22 @@ impl JobRequest {
             .bind(vec![job.key.as_ref().map(|key| key.as_str())])
             .bind(vec![job.terms.to_text()])
             .bind(vec![job.expires.map(|expires| expires.to_string())])
-            .execute(transaction)
+            .execute(&mut *transaction)
             .await
             .map_err(refused_or_lost)?;
+        if stored.rows_affected() > 0 && !job.after.is_empty() {
+            turnwise_core::after::check([(job.id, job.after.ids())])?;
+            let awaited: Vec<_> = job.after.ids().iter().map(|id| id.0).collect();
+            sqlx::query(turnwise_postgres::ENQUEUE_AFTER)
+                .bind(vec![job.id.0; awaited.len()])
+                .bind(awaited)
+                .bind(vec![job.id.0])
+                .bind(vec![job.after.on_failure().unwrap_or_default().name()])
+                .bind(Vec::<uuid::Uuid>::new())
+                .execute(transaction)
+                .await
+                .map_err(refused_or_lost)?;
+        }
         Ok(job.id)
     }
 
@@ -98,6 +114,19 @@ async fn claim_in_sqlx(
         _ => {}
     }
     Ok(Some(holder))
+}
+
+/// The job and whom it waits for come together or not at all: outside a transaction they could not.
+#[cfg(feature = "sqlx")]
+async fn need_transaction(connection: &mut sqlx::PgConnection) -> Result<(), Error> {
+    use sqlx::Executor as _;
+    match connection.execute("savepoint turnwise_after").await {
+        Err(error) if error.as_database_error().and_then(|error| error.code()).as_deref() == Some("25P01") => {
+            Err(StoreError::Refused(turnwise_postgres::after::NO_TRANSACTION.to_owned()).into())
+        }
+        Err(error) => Err(lost(error).into()),
+        Ok(_) => connection.execute("release savepoint turnwise_after").await.map(drop).map_err(|e| lost(e).into()),
+    }
 }
 
 /// A refusal is the database's sentence, to the letter.

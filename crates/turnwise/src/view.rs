@@ -262,7 +262,8 @@ impl Told {
             scheduler.handle(at, Input::Jobs(vec![head_of(job, at)]));
             match ran(job) {
                 Some(ran) => {
-                    let settled = Settled { id: job.id, fence: Fence(1), ran: Some(ran), rest: None, failed: false };
+                    let settled =
+                        Settled { id: job.id, fence: Fence(1), ran: Some(ran), rest: None, failed: false, well: true };
                     scheduler.handle(at, Input::Settled(vec![settled]));
                 }
                 // It goes on, or its length is not known: its token is taken, but nothing is charged yet.
@@ -341,6 +342,7 @@ fn head_of(job: &Job, due: Timestamp) -> JobHead {
         key: job.key.clone(),
         submitted_at: job.submitted_at,
         expires: None,
+        awaits: None,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Submitting in the caller's own transaction: commit and there it is, roll back and there is nothing.
 
 use turnwise::{
-    Error, Filter, JobRequest, StoreError, Turnwise,
+    Error, Filter, JobRequest, OnFailure, StoreError, Turnwise,
     store::{MemoKind, NewMemo},
 };
 
@@ -199,4 +199,99 @@ async fn by_the_sql_function_from_any_language() {
     for wrong in ["priority => 11", r#""group" => ''"#, "retry => 'sometimes'"] {
         assert!(cluster.psql(&url, &format!("select turnwise.enqueue('mail', {wrong})")).is_err(), "{wrong}");
     }
+}
+
+/// One job, and one that waits for it, in whatever transaction the caller has.
+fn pair() -> (JobRequest, JobRequest) {
+    let first = request("first");
+    let second = request("second").after_all([&first]).on_failure(OnFailure::Run);
+    (first, second)
+}
+
+async fn assert_waits(turnwise: &Turnwise, second: turnwise::JobId, first: turnwise::JobId) {
+    let after = turnwise.story(second, 0).await.unwrap().after;
+    assert_eq!((after.ids(), after.on_failure()), (&[first][..], Some(OnFailure::Run)));
+}
+
+#[tokio::test]
+async fn a_job_waits_for_one_of_the_same_transaction() {
+    use sqlx::Connection;
+    let (url, turnwise) = postgres().await;
+    let (mut client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let tx = client.transaction().await.unwrap();
+    let (first, second) = pair();
+    let first = first.enqueue_in_postgres(&tx).await.unwrap();
+    let second = second.enqueue_in_postgres(&tx).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_waits(&turnwise, second, first).await;
+
+    let mut connection = sqlx::PgConnection::connect(&url).await.unwrap();
+    let mut tx = connection.begin().await.unwrap();
+    let (first, second) = pair();
+    let first = first.enqueue_in_sqlx(&mut tx).await.unwrap();
+    let second = second.enqueue_in_sqlx(&mut tx).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_waits(&turnwise, second, first).await;
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("jobs.db");
+    let turnwise = Turnwise::open(&format!("sqlite:{}", path.display())).await.unwrap();
+    let mut connection = turnwise::sqlite::rusqlite::Connection::open(&path).unwrap();
+    let tx = connection.transaction().unwrap();
+    let (first, second) = pair();
+    let first = first.enqueue_in_sqlite(&tx).unwrap();
+    let second = second.enqueue_in_sqlite(&tx).unwrap();
+    tx.commit().unwrap();
+    assert_waits(&turnwise, second, first).await;
+}
+
+#[tokio::test]
+async fn outside_a_transaction_no_job_may_wait_and_nothing_is_stored() {
+    use sqlx::Connection;
+    let (url, turnwise) = postgres().await;
+    let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let mut connection = sqlx::PgConnection::connect(&url).await.unwrap();
+    let first = turnwise.submit(request("first")).await.unwrap();
+    let waits = || request("second").after_jobs([first]);
+    for refused in [waits().enqueue_in_postgres(&client).await, waits().enqueue_in_sqlx(&mut connection).await]
+        .map(Result::unwrap_err)
+    {
+        assert_eq!(refused.to_string(), turnwise::postgres::after::NO_TRANSACTION);
+    }
+    assert_eq!(groups(&turnwise).await, ["first"]);
+}
+
+#[tokio::test]
+async fn a_batch_is_submitted_with_the_one_that_runs_when_all_are_done() {
+    let turnwise = Turnwise::open("memory:").await.unwrap();
+    let ids = turnwise.submit_batch((0..3).map(|_| request("batch")), request("last")).await.unwrap();
+    assert_eq!(turnwise.job(ids[3]).await.unwrap().group.as_str(), "last");
+    let mut batch = ids[..3].to_vec();
+    batch.sort_unstable();
+    assert_eq!(turnwise.story(ids[3], 0).await.unwrap().after.ids(), batch);
+    let alone = turnwise.submit_batch([], request("alone")).await.unwrap();
+    assert!(turnwise.story(alone[0], 0).await.unwrap().after.is_empty(), "of an empty batch nobody is waited for");
+}
+
+#[tokio::test]
+async fn by_the_sql_function_a_job_waits_for_others() {
+    let (url, turnwise) = postgres().await;
+    let cluster = turnwise_testpg::Cluster::shared();
+    let first = turnwise.submit(request("first")).await.unwrap();
+    let call = |more: &str| {
+        let sql = format!("select turnwise.enqueue('mail', \"group\" => 'second', {more})");
+        cluster.psql(&url, &sql)
+    };
+    call(&format!("after => array['{first}', '{first}']::uuid[], on_failure => 'run'")).unwrap();
+    let jobs = turnwise.jobs(Filter { group: Some("second".to_owned()), ..Filter::default() }).await.unwrap();
+    assert_waits(&turnwise, jobs[0].id, first).await;
+    let unknown = turnwise::id::next();
+    let refused = call(&format!("after => array['{unknown}', '{first}']::uuid[]")).unwrap_err().to_string();
+    assert!(refused.contains(&format!("after: there is no job {unknown}")), "{refused}");
+    assert!(call(&format!("after => array['{first}']::uuid[], on_failure => 'sometimes'")).is_err());
+    call("after => null, on_failure => null").unwrap();
+    call("after => '{}'").unwrap();
+    assert_eq!(groups(&turnwise).await, ["first", "second", "second", "second"]);
 }

@@ -2,6 +2,7 @@
 
 use super::{LOCKED_FIRST, LOCKED_LONGEST, Reply, Scheduler, Settled, tables::*};
 use crate::{
+    after::Verdict,
     backlog::{New, Place, Slot},
     calendar::Wish,
     heap::Heap,
@@ -65,7 +66,10 @@ impl Scheduler {
             self.refresh_owner_of(now, slot);
         } else {
             let begun = head.fence > Fence(0) && self.queues[queue as usize].serial();
-            self.put_to_rest(now, slot, head.due, begun);
+            match head.awaits {
+                Some(awaits) if awaits.verdict() != Verdict::Run => self.wait_for_jobs(slot, *awaits),
+                _ => self.put_to_rest(now, slot, head.due, begun),
+            }
         }
     }
 
@@ -141,6 +145,7 @@ impl Scheduler {
         if let Some(slot) = self.backlog.find(id) {
             self.drop_slot(now, slot);
         }
+        self.awaited_ended(now, id, false);
     }
 
     /// The job is gone, or about to be placed anew: gives back whatever it held.
@@ -167,6 +172,7 @@ impl Scheduler {
             }
         }
         self.extras.remove(&slot);
+        self.waits.forget(id);
         self.owners[self.groups[self.backlog.group(slot) as usize].owner as usize].jobs -= 1;
         self.backlog.remove(slot);
         self.queues[queue as usize].jobs -= 1;
@@ -179,8 +185,13 @@ impl Scheduler {
     }
 
     pub(super) fn settle(&mut self, now: Timestamp, settled: Settled) {
-        let Settled { id, fence, ran, rest, failed } = settled;
-        let Some(slot) = self.backlog.find(id) else { return };
+        let Settled { id, fence, ran, rest, failed, well } = settled;
+        let Some(slot) = self.backlog.find(id) else {
+            if rest.is_none() {
+                self.awaited_ended(now, id, well);
+            }
+            return;
+        };
         let kind = self.backlog.kind(slot);
         if let Some(ran) = ran {
             let kind = &mut self.kinds[kind as usize];
@@ -199,7 +210,10 @@ impl Scheduler {
             let used = ran.or_else(|| self.used_so_far(now, slot).filter(|_| self.node_is_lost(slot)));
             self.leave_flight(now, slot, used);
         }
-        let Some(rest) = rest else { return self.drop_slot(now, slot) };
+        let Some(rest) = rest else {
+            self.drop_slot(now, slot);
+            return self.awaited_ended(now, id, well);
+        };
         if !in_flight {
             // Told twice, or late; what is known of it already is at least as new.
             return;
@@ -260,7 +274,7 @@ impl Scheduler {
                 self.drop_slot(now, slot);
                 self.take_in(now, head);
             }
-            Reply::Gone => self.drop_slot(now, slot),
+            Reply::Gone => self.forget(now, id),
         }
     }
 

@@ -34,6 +34,12 @@ impl Scheduler {
         }
         let extra = self.extras.get(&slot).copied().unwrap_or_default();
         match place {
+            Place::Manual if self.waits.holds(self.backlog.id(slot)) => {
+                gates.extend(self.waits.gate(self.backlog.id(slot)));
+                if self.backlog.due(slot) > now {
+                    gates.push(self.not_due(slot));
+                }
+            }
             Place::Manual => gates.push(Gate::NeedsAPerson),
             Place::Future if extra.locked > 0 => gates.push(Gate::Locked),
             Place::Future => gates.push(self.not_due(slot)),
@@ -239,7 +245,7 @@ impl Iterator for Future {
                     self.now = self.now.max(at);
                     self.eventful = self.now;
                     let ran = self.scheduler.backlog.find(id).map(|slot| self.cost_of(slot));
-                    self.tell(Input::Settled(vec![Settled { id, fence, ran, rest: None, failed: false }]));
+                    self.tell(Input::Settled(vec![Settled { id, fence, ran, rest: None, failed: false, well: true }]));
                 }
                 (_, Some(time)) => {
                     self.now = self.now.max(time);

@@ -8,8 +8,9 @@
 //! stuck ones, then the counting scheme). A closed gate takes its queue, group or job out of the tree once, and its
 //! opening puts it back: what cannot run is not looked at again and again.
 //!
-//! `tables` what is known → `arrive` jobs come and go → `fleet` nodes and settings → `trees` who shares nodes with whom → `line` who stands in line → `gates` what
-//! is closed → `choose` whose turn it is → `flight` what is counted and charged →
+//! `tables` what is known → `arrive` jobs come and go → `waits` some wait for others → `fleet` nodes and settings → `trees`
+//! who shares nodes with whom → `line` who stands in line → `gates` what is closed → `choose` whose turn it is → `flight` what
+//! is counted and charged →
 //! `explain` why not yet, and what comes next.
 
 mod arrive;
@@ -23,6 +24,7 @@ mod line;
 mod names;
 mod tables;
 mod trees;
+mod waits;
 
 use std::{
     cmp::Reverse,
@@ -89,6 +91,8 @@ pub struct Settled {
     pub rest: Option<Rest>,
     /// It ended as failed.
     pub failed: bool,
+    /// It ended with success. Neither: it was ended otherwise, or nobody told how.
+    pub well: bool,
 }
 
 /// An unfinished job out of a node's hands.
@@ -134,6 +138,9 @@ pub enum Output {
     /// Read the whole backlog again, and then say that it is read ([`Input::Loading`]): a schedule was changed, and when a
     /// job was submitted is not kept here. Until then its queue starts nothing.
     ReadAgain,
+    /// One that these wait for has ended, and not well for all that is known: read them again, and end those whose
+    /// [`Awaits`](crate::after::Awaits) say so. They are not picked any more, unless they come in anew.
+    Review(Vec<JobId>),
     /// These have not begun in time: end them. They are not picked any more, unless they come in anew.
     Expire(Vec<JobId>),
     /// Call again at this time at the latest.
@@ -174,6 +181,8 @@ pub struct Pending {
     pub unknown: usize,
     /// Stuck until a person decides.
     pub manual: usize,
+    /// Wait for other jobs.
+    pub awaiting: usize,
     pub loading: bool,
 }
 
@@ -188,6 +197,7 @@ use gates::Hours;
 use names::Names;
 use tables::*;
 use trees::Tree;
+use waits::Waits;
 
 #[derive(Debug, Clone)]
 pub struct Scheduler {
@@ -229,6 +239,7 @@ pub struct Scheduler {
     alarms: BinaryHeap<Reverse<(Timestamp, Alarm)>>,
     /// When jobs must have begun; what has, or is gone, is skipped when it comes up.
     expiring: BinaryHeap<Reverse<(Timestamp, JobId)>>,
+    waits: Waits,
     charged_live: Timestamp,
     loading: bool,
     pauses: Vec<(QueueName, JobId)>,
@@ -272,6 +283,7 @@ impl Scheduler {
             seat_index: BTreeMap::new(),
             alarms: BinaryHeap::new(),
             expiring: BinaryHeap::new(),
+            waits: Waits::default(),
             charged_live: Timestamp::MIN,
             loading: false,
             pauses: Vec::new(),
@@ -312,6 +324,10 @@ impl Scheduler {
         let picks = self.pick_batch(now);
         let mut outputs: Vec<_> =
             std::mem::take(&mut self.pauses).into_iter().map(|(queue, job)| Output::Pause { queue, job }).collect();
+        let review = self.waits.take_review();
+        if !review.is_empty() {
+            outputs.push(Output::Review(review));
+        }
         if !expired.is_empty() {
             outputs.push(Output::Expire(expired));
         }
@@ -354,6 +370,8 @@ impl Scheduler {
         for slot in self.backlog.slots() {
             let count = match self.backlog.place(slot) {
                 Place::Assigned => &mut pending.in_flight,
+                Place::Manual if self.waits.reviewed(self.backlog.id(slot)) => &mut pending.ready,
+                Place::Manual if self.waits.holds(self.backlog.id(slot)) => &mut pending.awaiting,
                 Place::Manual => &mut pending.manual,
                 _ if !self.kinds[self.backlog.kind(slot) as usize].runnable => &mut pending.unknown,
                 Place::Future => &mut pending.future,

@@ -281,7 +281,7 @@ impl Fleet {
         let at = self.seat(node);
         self.seats[at].running.retain(|running| *running != job);
         self.run(at);
-        self.tell(Input::Settled(vec![Settled { id: job, fence, ran: Some(ran), rest, failed: false }]));
+        self.tell(Input::Settled(vec![Settled { id: job, fence, ran: Some(ran), rest, failed: false, well: true }]));
     }
 
     fn seat(&self, node: Incarnation) -> usize {
@@ -324,7 +324,7 @@ impl Fleet {
                 match output {
                     Output::Assign(batch) => picks = batch,
                     Output::WakeAt(at) => self.wake_at = Some(at),
-                    Output::Pause { .. } | Output::ReadAgain | Output::Expire(_) => {}
+                    Output::Pause { .. } | Output::ReadAgain | Output::Expire(_) | Output::Review(_) => {}
                 }
             }
             if picks.is_empty() {

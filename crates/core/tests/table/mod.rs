@@ -49,6 +49,7 @@ pub fn head(number: i64, group: &str) -> JobHead {
         key: None,
         submitted_at: at(0),
         expires: None,
+        awaits: None,
     }
 }
 
@@ -98,7 +99,7 @@ impl Table {
                     Output::WakeAt(at) => self.wake_at = Some(at),
                     Output::Pause { queue, .. } => self.pauses.push(queue),
                     Output::ReadAgain => self.read_again = true,
-                    Output::Expire(_) => {}
+                    Output::Expire(_) | Output::Review(_) => {}
                 }
             }
             if picks.is_empty() {
@@ -118,6 +119,7 @@ impl Table {
             ran: Some(ran),
             rest,
             failed: false,
+            well: true,
         }]))
     }
 

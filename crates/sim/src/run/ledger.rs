@@ -9,7 +9,7 @@ use std::{
 };
 
 use turnwise_core::{
-    Fence, GroupName, Incarnation, JobId, KeyName, NewJob, QueueName, State, TaskName,
+    After, Fence, GroupName, Incarnation, JobId, KeyName, NewJob, OnFailure, QueueName, State, TaskName,
     lifecycle::Target,
     settings::{Concurrency, OnError, Settings},
 };
@@ -57,6 +57,10 @@ struct Entry {
     begun: bool,
     state: State,
     fence: Fence,
+    /// Whom it waits for, until it has begun or a person has it run again.
+    after: After,
+    /// Whether it has ended, perhaps to be brought back since.
+    has_ended: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,10 +97,13 @@ impl Ledger {
                 task: job.task.clone(),
                 key: job.key.clone(),
                 order: self.orders,
-                in_order: job.due.is_none(),
+                // One that waits for others has its place only when it may begin.
+                in_order: job.due.is_none() && job.after.is_empty(),
                 begun: false,
                 state: State::Waiting,
                 fence: Fence::default(),
+                after: job.after.clone(),
+                has_ended: false,
             };
             if self.jobs.insert(job.id, entry).is_some() {
                 self.broken(format!("job {} was taken in twice", job.id));
@@ -129,9 +136,11 @@ impl Ledger {
             }
             self.check_line(at, *id, &entry);
             self.check_dependencies(at, *id, &entry);
+            self.check_awaited(*id, &entry);
             self.flights.insert(*id, Flight { fence, node: pick.node, since: at });
             let entry = self.jobs.get_mut(id).expect("just read");
             (entry.begun, entry.state, entry.fence) = (true, State::Scheduled, fence);
+            entry.after = After::default();
             self.check_limits(at, *id, pick.node);
         }
     }
@@ -144,6 +153,7 @@ impl Ledger {
             let (Settled::Applied, Some(flight)) = (reply, flight) else { continue };
             let Some(entry) = self.jobs.get_mut(&id) else { continue };
             entry.state = settlement.to.state(entry.state);
+            entry.has_ended |= entry.state.finished();
             if settlement.to.to == Target::Running {
                 continue;
             }
@@ -170,7 +180,9 @@ impl Ledger {
             let Some(entry) = self.jobs.get_mut(&intervention.job) else { continue };
             let was_finished = entry.state.finished();
             entry.state = intervention.to.state(entry.state);
+            entry.has_ended |= entry.state.finished();
             if was_finished {
+                entry.after = After::default();
                 // It comes in anew, behind everybody.
                 self.orders += 1;
                 (entry.order, entry.in_order) = (self.orders, false);
@@ -340,6 +352,23 @@ impl Ledger {
         });
         if let Some((other, _)) = earlier {
             self.broken(format!("job {id} of the serial queue {} began before job {other}", entry.queue));
+        }
+    }
+
+    /// Nobody begins before all it waits for have ended, nor after a bad end that it is to end for.
+    fn check_awaited(&mut self, id: JobId, entry: &Entry) {
+        for awaited in entry.after.ids() {
+            let Some(other) = self.jobs.get(awaited) else { continue };
+            let (has_ended, state) = (other.has_ended, other.state);
+            if !has_ended {
+                self.broken(format!(
+                    "job {id} began before job {awaited}, which it waits for, had ended: it was {state}"
+                ));
+            }
+            let bad = matches!(state, State::Failed | State::Cancelled);
+            if bad && entry.after.on_failure() != Some(OnFailure::Run) {
+                self.broken(format!("job {id} began although job {awaited}, which it waits for, was {state}"));
+            }
         }
     }
 

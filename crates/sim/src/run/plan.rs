@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use turnwise_core::{
-    GroupName, JobId, Json, KeyName, NewJob, NodeName, Priority, QueueName, RetryPolicy, TaskName,
+    After, GroupName, JobId, Json, KeyName, NewJob, NodeName, OnFailure, Priority, QueueName, RetryPolicy, TaskName,
     settings::{Concurrency, Fairness, GroupSettings, LimitSettings, OnError, QueueSettings, Settings, Weight},
 };
 
@@ -150,6 +150,8 @@ impl Plan {
             fail_over(chance, &mut faults, mended);
         }
         let contest = contest(chance);
+        let mut jobs = jobs;
+        tie(&mut Chance::new(seed, 5), &mut jobs);
         Self { seed, nodes, settings, jobs, people, faults, weather, mended, contest }
     }
 
@@ -289,6 +291,26 @@ fn submissions(chance: &mut Chance, settings: &Settings, mended: Duration) -> Ve
     }
     submissions.sort_by_key(|submission| submission.at);
     submissions
+}
+
+/// Some jobs wait for others of the same call: a call that names one that is not there would be refused.
+fn tie(chance: &mut Chance, submissions: &mut [Submission]) {
+    for submission in submissions.iter_mut().filter(|submission| submission.jobs.len() > 1) {
+        if chance.says(0.6) {
+            continue;
+        }
+        let ids: Vec<JobId> = submission.jobs.iter().map(|job| job.id).collect();
+        // In one direction, so that there is no circle: each waits for some that come before it, or after.
+        let forward = chance.says(0.5);
+        for (at, job) in submission.jobs.iter_mut().enumerate() {
+            let others = if forward { &ids[..at] } else { &ids[at + 1..] };
+            if others.is_empty() || chance.says(0.5) {
+                continue;
+            }
+            let after: Vec<JobId> = (0..chance.between(1, 4)).map(|_| *chance.pick(others)).collect();
+            job.after = After::new(after, *chance.pick(&OnFailure::ALL)).expect("a few");
+        }
+    }
 }
 
 fn job(chance: &mut Chance, number: u64, steps: Vec<Step>) -> NewJob {

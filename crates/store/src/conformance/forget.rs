@@ -1,7 +1,7 @@
 //! Promises of a store with a retention of zero: what has finished is deleted.
 
 use turnwise_core::{
-    State,
+    After, NewJob, OnFailure, State,
     lifecycle::{Event, Outcome},
     story::Story,
 };
@@ -31,7 +31,7 @@ pub async fn without_retention_an_end_is_told_all_the_same(h: &impl Harness) {
     scene.end(BETA, 1, done()).await;
     assert_eq!(
         scene.news(Some(begin)).await.changes,
-        [Change { id: id(1), ran: Some(SECOND), failed: false, head: None }]
+        [Change { id: id(1), ran: Some(SECOND), failed: false, well: true, head: None }]
     );
 }
 
@@ -41,7 +41,7 @@ pub async fn without_retention_a_failure_is_told_as_one(h: &impl Harness) {
     scene.give(1, &[1], BETA).await;
     let begin = scene.news(None).await.cursor;
     scene.end(BETA, 1, Outcome::Fail("for good".into())).await;
-    let expected = [Change { id: id(1), ran: Some(SECOND), failed: true, head: None }];
+    let expected = [Change { id: id(1), ran: Some(SECOND), failed: true, well: false, head: None }];
     assert_eq!(scene.news(Some(begin)).await.changes, expected);
 }
 
@@ -74,4 +74,37 @@ pub async fn without_retention_a_job_takes_its_story_with_it(h: &impl Harness) {
     scene.end(BETA, 1, failed("y")).await;
     assert_eq!(scene.find(1).await, None);
     assert_eq!(scene.story(1).await, Story::default());
+}
+
+pub async fn without_retention_a_bad_end_is_remembered_by_those_who_wait(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    let after = |numbers: &[u64]| After::new(numbers.iter().copied().map(id), OnFailure::Fail).expect("few");
+    let waiting = NewJob { after: after(&[1, 2, 3, 4]), ..job(5) };
+    scene.submit(vec![job(1), job(2), job(3), job(4), waiting, NewJob { after: after(&[2]), ..job(6) }]).await;
+    let awaits = async |n| {
+        let awaits = scene.head(n).await.and_then(|head| head.awaits).expect("it waits");
+        (awaits.open, awaits.ended_badly)
+    };
+    scene.give(1, &[1, 3], BETA).await;
+    scene.end(BETA, 1, done()).await;
+    assert_eq!(awaits(5).await, (vec![id(2), id(3), id(4)], None));
+    let quiet = Settlement { noted: false, ..scene.settlement(3, &Event::Ended(Outcome::Fail("x".into()))).await };
+    assert_eq!(scene.settle_one(by(BETA), quiet).await, Settled::Applied);
+    assert_eq!(awaits(5).await, (vec![id(2), id(4)], Some((id(3), State::Failed))));
+    scene.intervene(2, Event::Cancel).await;
+    assert_eq!(awaits(5).await, (vec![id(4)], Some((id(2), State::Cancelled))));
+    assert_eq!(awaits(6).await, (vec![], Some((id(2), State::Cancelled))));
+}
+
+pub async fn without_retention_what_a_job_waited_for_goes_with_it(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    let after = |n| After::new([id(n)], OnFailure::Run).expect("few");
+    scene.submit(vec![job(1), NewJob { after: after(1), ..job(2) }, NewJob { after: after(1), ..job(3) }]).await;
+    assert_eq!(scene.story(1).await.awaited_by, [id(2), id(3)]);
+    scene.give(1, &[2], BETA).await;
+    let quiet = Settlement { noted: false, ..scene.settlement(2, &Event::Ended(done())).await };
+    assert_eq!(scene.settle_one(by(BETA), quiet).await, Settled::Applied);
+    scene.intervene(3, Event::Cancel).await;
+    assert_eq!(scene.story(1).await.awaited_by, []);
+    assert_eq!(scene.story(2).await, Story::default());
 }

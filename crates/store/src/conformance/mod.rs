@@ -4,6 +4,7 @@
 //! which becomes one test per promise. Promises stand by verb; [`random`] plays random commands against the memory store,
 //! [`repeat`] loses replies, [`crash`] kills the process at every step, with [`faulty`] as the accident.
 
+pub mod after;
 pub mod assign;
 pub mod closing;
 pub mod control;
@@ -269,6 +270,26 @@ macro_rules! conformance_suite {
                 what_a_pruned_job_told_goes_with_it,
                 terms_and_the_time_to_begin_are_kept,
                 a_job_that_expires_fails_and_says_so;
+            after:
+                a_job_tells_whom_it_waits_for,
+                who_has_ended_well_is_waited_for_no_longer,
+                a_bad_end_is_told_to_those_who_wait,
+                a_job_may_wait_for_one_that_has_ended,
+                a_job_that_was_given_away_once_waits_for_nobody,
+                a_job_that_a_person_has_run_again_waits_for_nobody,
+                jobs_of_one_call_may_wait_for_one_another,
+                an_unknown_id_refuses_the_whole_call,
+                a_circle_refuses_the_whole_call,
+                a_job_that_is_there_is_not_refused_for_whom_it_waits,
+                a_job_that_is_there_is_in_no_circle,
+                who_waits_for_a_duplicate_waits_for_the_one_that_stands_for_it,
+                a_repeated_submit_waits_for_the_same,
+                a_story_tells_who_waits_for_whom,
+                what_a_pruned_job_waited_for_goes_with_it,
+                a_bad_end_is_remembered_when_its_job_is_pruned,
+                an_end_is_told_as_good_or_not,
+                a_rest_before_a_bad_end_is_not_told_as_a_good_one,
+                a_job_may_wait_for_ten_thousand;
             memo:
                 memos_are_recalled_by_kind_and_in_order,
                 every_write_of_a_memo_raises_its_version_by_one,
@@ -333,7 +354,9 @@ macro_rules! conformance_suite {
                 without_retention_a_failure_is_told_as_one,
                 without_retention_a_repeated_settle_is_told_gone,
                 without_retention_an_unfinished_job_is_kept,
-                without_retention_a_job_takes_its_story_with_it;
+                without_retention_a_job_takes_its_story_with_it,
+                without_retention_a_bad_end_is_remembered_by_those_who_wait,
+                without_retention_what_a_job_waited_for_goes_with_it;
         }
         $crate::__promises! { $make, $crate::Options { retention: $crate::conformance::kept::KEPT, ..$crate::Options::default() };
             kept:

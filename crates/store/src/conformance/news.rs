@@ -196,8 +196,13 @@ pub async fn another_nodes_end_is_told_with_how_long_it_ran(h: &impl Harness) {
     let news = scene.news(Some(begin)).await;
     let changes = changes_as_set(news.changes);
     let stuck = scene.head(2).await;
-    let expected =
-        [(id(1), None), (id(2), stuck)].map(|(id, head)| Change { id, ran: Some(SECOND), failed: false, head });
+    let expected = [(id(1), None), (id(2), stuck)].map(|(id, head)| Change {
+        id,
+        ran: Some(SECOND),
+        failed: false,
+        well: head.is_none(),
+        head,
+    });
     assert_eq!(changes, expected);
     assert_eq!(scene.news(Some(news.cursor)).await.changes, []);
 }
@@ -239,7 +244,7 @@ pub async fn a_lost_nodes_last_crash_is_told_to_the_next_dispatcher_as_a_failure
     assert_eq!(scene.state(1).await, State::Failed);
     let ask = AskNews { cursor: Some(begin), epoch: Epoch(scene.epoch.0 + 1), asleep: false };
     let changes = scene.store.news(ask).await.expect("news").changes;
-    assert_eq!(changes, [Change { id: id(1), ran: None, failed: true, head: None }]);
+    assert_eq!(changes, [Change { id: id(1), ran: None, failed: true, well: false, head: None }]);
 }
 
 pub async fn a_job_that_a_person_gives_up_is_not_told_as_a_failure(h: &impl Harness) {
@@ -250,7 +255,7 @@ pub async fn a_job_that_a_person_gives_up_is_not_told_as_a_failure(h: &impl Harn
     let begin = scene.news(None).await.cursor;
     assert_eq!(scene.intervene(1, Event::GiveUp).await, Settled::Applied);
     assert_eq!(scene.state(1).await, State::Failed);
-    let expected = [Change { id: id(1), ran: None, failed: false, head: None }];
+    let expected = [Change { id: id(1), ran: None, failed: false, well: false, head: None }];
     assert_eq!(scene.news(Some(begin)).await.changes, expected);
 }
 
@@ -309,7 +314,8 @@ pub async fn a_persons_decision_is_told(h: &impl Harness) {
     assert_eq!(scene.intervene(2, Event::Retry).await, Settled::Applied);
     let changes = changes_as_set(scene.news(Some(begin)).await.changes);
     let waiting = scene.head(2).await;
-    let expected = [(id(1), None), (id(2), waiting)].map(|(id, head)| Change { id, ran: None, failed: false, head });
+    let expected =
+        [(id(1), None), (id(2), waiting)].map(|(id, head)| Change { id, ran: None, failed: false, well: false, head });
     assert_eq!(changes, expected);
 }
 

@@ -13,7 +13,8 @@ use proptest::{
     test_runner::{Config, TestCaseError, TestError, TestRunner},
 };
 use turnwise_core::{
-    Fence, GroupName, Incarnation, Job, JobHead, JobId, KeyName, NewJob, Priority, QueueName, State, Terms, UniqueKey,
+    After, Fence, GroupName, Incarnation, Job, JobHead, JobId, KeyName, NewJob, OnFailure, Priority, QueueName, State,
+    Terms, UniqueKey,
     lifecycle::{self, Event, Outcome, Standing},
     scheduler::Pick,
     unique::{Hold, OnDuplicate, Scope, Unique},
@@ -586,6 +587,14 @@ fn new_job(n: u64, kind: u8, due: Option<turnwise_core::Timestamp>) -> NewJob {
         key: (pick(5) == 1).then(|| KeyName::new(["db", "küche"][pick(6)]).expect("a good name")),
         terms: if kind % 7 == 6 { terms() } else { Terms::default() },
         unique: (kind % 3 == 1).then(|| Box::new(unique(n, kind))),
+        // Some of them are not there.
+        after: match kind % 3 {
+            0 => {
+                let on_failure = OnFailure::ALL[usize::from(kind >> 6) % 3];
+                After::new((0..n).filter(|other| kind >> 2 & 1 << other > 0).map(id), on_failure).expect("few")
+            }
+            _ => After::default(),
+        },
         ..scene::job(n)
     }
 }

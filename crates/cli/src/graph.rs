@@ -1,0 +1,92 @@
+//! Who waits for whom: a line a job, and a picture.
+
+mod picture;
+
+use std::{collections::HashMap, fs, path::Path};
+
+use turnwise::{
+    JobId,
+    graph::{Graph, Tied},
+};
+
+use crate::{error::Failure, print, serve::block_on, settings::Settings};
+
+/// Jobs that are shown: more would be read by nobody.
+const JOBS: usize = 200;
+
+pub(crate) fn show(settings: &Settings, id: JobId, svg: Option<&Path>) -> Result<(), Failure> {
+    let graph = block_on(async { Ok(settings.open().await?.graph(id, JOBS).await?) })?;
+    print::lines(lines(&graph, id))?;
+    if let Some(path) = svg {
+        let wrote = fs::write(path, picture::draw(&graph, id));
+        wrote.map_err(|error| Failure::Other(format!("{}: {error}", path.display())))?;
+    }
+    Ok(())
+}
+
+/// `#3    waiting  join  01900000-…  after #1 #2 (fail)  <- this one`, deeper by layer.
+fn lines(graph: &Graph, shown: JobId) -> Vec<String> {
+    let numbers: HashMap<JobId, usize> = graph.jobs.iter().map(|tied| tied.id).zip(1..).collect();
+    let width = graph.jobs.len().to_string().len() + 1;
+    let line = |tied: &Tied| {
+        let number = format!("#{}", numbers[&tied.id]);
+        let indent = "  ".repeat(tied.layer);
+        let what = match &tied.job {
+            Some(job) => format!("{:<9} {}", job.state.name(), job.task),
+            None => "gone      -".to_owned(),
+        };
+        let after = match (tied.after.is_empty(), tied.on_failure) {
+            (false, Some(what)) => format!("  after {} ({what})", references(&tied.after, &numbers)),
+            _ => String::new(),
+        };
+        let here = if tied.id == shown { "  <- this one" } else { "" };
+        format!("{number:<width$}  {indent}{what}  {}{after}{here}", tied.id)
+    };
+    let mut lines: Vec<String> = graph.jobs.iter().map(line).collect();
+    if graph.more {
+        lines.push(format!("and more: the nearest {} are shown", graph.jobs.len()));
+    }
+    lines
+}
+
+/// The numbers, with runs of them drawn together: `#1-#40 #44`.
+fn references(ids: &[JobId], numbers: &HashMap<JobId, usize>) -> String {
+    let mut sorted: Vec<usize> = ids.iter().filter_map(|id| numbers.get(id).copied()).collect();
+    sorted.sort_unstable();
+    let mut spans: Vec<(usize, usize)> = Vec::new();
+    for number in sorted {
+        match spans.last_mut() {
+            Some((_, last)) if *last + 1 == number => *last = number,
+            _ => spans.push((number, number)),
+        }
+    }
+    let print = |&(first, last): &(usize, usize)| match last - first {
+        0 => format!("#{first}"),
+        1 => format!("#{first} #{last}"),
+        _ => format!("#{first}-#{last}"),
+    };
+    spans.iter().map(print).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(super) fn tied(n: u64, after: &[u64], layer: usize) -> Tied {
+        let id = |n| JobId::from_parts(n, [7; 10]);
+        let on_failure = (!after.is_empty()).then(Default::default);
+        Tied { job: None, id: id(n), after: after.iter().copied().map(id).collect(), on_failure, layer }
+    }
+
+    #[test]
+    fn a_line_names_whom_it_waits_for_by_their_numbers() {
+        let jobs = vec![tied(1, &[], 0), tied(2, &[], 0), tied(3, &[], 0), tied(9, &[], 0), tied(4, &[1, 2, 3, 9], 1)];
+        let graph = Graph { more: true, jobs };
+        let lines = lines(&graph, graph.jobs[4].id);
+        let last = format!("#5    gone      -  {}  after #1-#4 (fail)  <- this one", graph.jobs[4].id);
+        assert_eq!((lines[4].as_str(), lines[5].as_str()), (last.as_str(), "and more: the nearest 5 are shown"));
+        let numbers = graph.jobs.iter().map(|tied| tied.id).zip([1, 2, 4, 7, 8]).collect();
+        let ids: Vec<_> = graph.jobs.iter().map(|tied| tied.id).collect();
+        assert_eq!(references(&ids, &numbers), "#1 #2 #4 #7 #8");
+    }
+}

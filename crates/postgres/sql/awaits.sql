@@ -1,0 +1,10 @@
+-- awaits.sql: of those that the jobs $1 wait for, by id, the ones that have not ended (without a state) and the ones that ended
+-- otherwise than with success. One statement, so that one that ends meanwhile is either here or there.
+-- Locks: nothing. Index: primary keys.
+select dependency.job, dependency.awaits,
+       case when job.id is null then coalesce(history.state, dependency.ended) end as state
+  from turnwise.dependency
+  left join turnwise.job on job.id = dependency.awaits
+  left join turnwise.history on history.id = dependency.awaits
+ where dependency.job = any ($1::uuid[]) and (job.id is not null or coalesce(history.state, dependency.ended) <> 4)
+ order by dependency.job, dependency.awaits
