@@ -16,17 +16,24 @@ use crate::{
 /// How often to look whether there is still hope of hearing what became of a commit.
 const LOOK: Duration = Duration::from_millis(200);
 
+/// How long a run waits to be done again that the database could not commit.
+const AGAIN: Duration = Duration::from_secs(1);
+
 /// Commits what the run has done together with its end, if it ended well; else nothing of it is there.
 pub(crate) async fn close(life: &Life, closing: Box<dyn Closing>, ended: Ended) {
-    let well = matches!(ended.outcome, Outcome::Done { .. } | Outcome::Next { .. } | Outcome::Snooze { .. });
-    let cancelled = ended.job.cancel_requested || life.cancel_wanted(ended.job.id);
-    if !well || cancelled || !life.may_close(&ended) {
+    if !ended_well(&ended) || !life.may_close(&ended) {
         closing.roll_back().await;
         return life.ended(ended);
     }
+    life.notes_are_written().await;
     let run = ended.run.clone();
     let told = life.term();
     let (item, settlement) = settle::decide(life, Outgoing::Ended(ended));
+    // As the decision has seen it: a cancel may come between two looks.
+    if settlement.saw_cancel {
+        closing.roll_back().await;
+        return life.send(item.back());
+    }
     let note = run.as_ref().and_then(|run| run.take_note(settlement.job, settlement.fence));
     let last = Last { node: life.incarnation, told, settlement: settlement.clone(), note: note.clone() };
     let closed = tokio::select! {
@@ -52,6 +59,10 @@ pub(crate) async fn close(life: &Life, closing: Box<dyn Closing>, ended: Ended) 
             return settle::finish(life, told, vec![item], vec![settlement], vec![reply], false);
         }
         Closed::Failed(error) => Outcome::Error(met_somewhere(error)),
+        Closed::NotNow(error) => {
+            tracing::warn!(%error, job = %settlement.job, "its end could not be committed; it runs again");
+            Outcome::Snooze { wait: AGAIN }
+        }
         Closed::Panicked(panic) => panicked(&*panic),
     };
     if let (Some(run), Some(note)) = (run, note) {
@@ -59,6 +70,15 @@ pub(crate) async fn close(life: &Life, closing: Box<dyn Closing>, ended: Ended) 
     }
     if let Item::Ended { ended, .. } = item {
         life.send(Outgoing::Ended(Ended { outcome, ..ended }));
+    }
+}
+
+fn ended_well(ended: &Ended) -> bool {
+    match ended.outcome {
+        Outcome::Done { .. } | Outcome::Next { .. } => true,
+        // A run that only sleeps begins anew, and does all of it once more.
+        Outcome::Snooze { .. } => ended.run.as_ref().is_none_or(|run| run.suspended().is_none()),
+        _ => false,
     }
 }
 

@@ -67,7 +67,9 @@ pub(crate) async fn settle(life: Arc<Life>) {
                     write(&life, Vec::new(), done).await;
                 }
                 write_running(&life).await;
-                write_notes(&life, life.take_notes(), Vec::new()).await;
+                let (writing, notes) = life.take_notes().await;
+                write_notes(&life, notes, Vec::new()).await;
+                drop(writing);
                 life.give_up_the_deaf(DEAF);
                 life.rest();
                 // Where the dispatcher is in this process, it knows better.
@@ -94,7 +96,7 @@ pub(crate) enum Item {
 
 impl Item {
     /// To be decided and written anew.
-    fn back(self) -> Outgoing {
+    pub(crate) fn back(self) -> Outgoing {
         match self {
             Item::Ended { ended, .. } => Outgoing::Ended(ended),
             Item::Begin { job, may_start } => Outgoing::Begin { job, may_start },

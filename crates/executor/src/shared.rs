@@ -90,6 +90,8 @@ pub(crate) struct Life {
     /// Rung once per job that a worker may take.
     pub(crate) ready: Notify,
     outbox: Mutex<VecDeque<Outgoing>>,
+    /// Held while it is written what runs have said so far.
+    noting: tokio::sync::Mutex<()>,
     pub(crate) outgoing: Notify,
     term: Mutex<Option<Term>>,
     pub(crate) told: Notify,
@@ -259,6 +261,7 @@ impl Life {
             desk: Mutex::new(Desk { size, ..Desk::default() }),
             ready: Notify::new(),
             outbox: Mutex::default(),
+            noting: tokio::sync::Mutex::default(),
             outgoing: Notify::new(),
             term: Mutex::default(),
             told: Notify::new(),
@@ -613,13 +616,19 @@ impl Life {
         }
     }
 
-    /// What running jobs have said since the last time.
-    pub(crate) fn take_notes(&self) -> Vec<Note> {
+    /// What running jobs have said since the last time; the guard is to be held until that is written.
+    pub(crate) async fn take_notes(&self) -> (tokio::sync::MutexGuard<'_, ()>, Vec<Note>) {
+        let writing = self.noting.lock().await;
         let desk = self.desk();
         let running = desk.held.values().filter(|held| matches!(held.phase, Phase::Running { .. }));
         let mut notes: Vec<_> = running.filter_map(|held| held.run.take_note(held.job.id, held.job.fence)).collect();
         notes.sort_unstable_by_key(|note| note.job);
-        notes
+        (writing, notes)
+    }
+
+    /// Waits for what was taken from runs while they ran: after their ends it would be refused.
+    pub(crate) async fn notes_are_written(&self) {
+        drop(self.noting.lock().await);
     }
 
     /// Gives up runs that have taken longer than they may and do not even listen: their tasks block the thread they run

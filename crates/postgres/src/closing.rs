@@ -251,6 +251,10 @@ fn not_committed(error: &tokio_postgres::Error) -> Closed {
 #[async_trait::async_trait]
 impl Closing for TaskTransaction {
     async fn settle(mut self: Box<Self>, mut last: Last) -> Closed {
+        if last.settlement.saw_cancel {
+            self.roll_back().await;
+            return Closed::Refused(Settled::CancelRequested);
+        }
         let progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner).take();
         if progress.is_some() {
             let (job, fence) = (last.settlement.job, last.settlement.fence);

@@ -6,12 +6,13 @@
 use std::{
     fmt,
     panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use rusqlite::Connection;
 use tokio::sync::oneshot;
-use turnwise_core::{Retention, Timestamp, story::Progress};
+use turnwise_core::{Fence, JobId, Retention, Timestamp, story::Progress};
 use turnwise_store::{Author, Closed, Closing, Last, Note, Settle, Settled, Store, StoreError};
 
 use crate::{SqliteStore, bell::Ring, settle, store::Failure, story};
@@ -49,6 +50,10 @@ impl AtEnd {
 #[async_trait::async_trait]
 impl Closing for AtEnd {
     async fn settle(self: Box<Self>, mut last: Last) -> Closed {
+        if last.settlement.saw_cancel {
+            self.roll_back().await;
+            return Closed::Refused(Settled::CancelRequested);
+        }
         let Self { store, work, progress } = *self;
         let (job, fence) = (last.settlement.job, last.settlement.fence);
         if progress.is_some() {
@@ -56,36 +61,60 @@ impl Closing for AtEnd {
             last.note.get_or_insert_with(nothing).progress = progress;
         }
         let (retention, keep) = store.kept();
-        let (tell, why) = oneshot::channel();
-        let written = store
-            .write_for_a_task(move |conn, now| {
-                end(conn, &last, work, retention, keep, now).map_err(|why| match why {
-                    Why::Store(failure) => failure,
-                    Why::Closed(closed) => {
-                        // Whoever asked is gone: then nobody minds.
-                        let _ = tell.send(closed);
-                        StoreError::broken("close", "it was not to be").into()
-                    }
+        let last = Arc::new(last);
+        // Until it is done it may be sent again.
+        let work = Arc::new(Mutex::new(Some(work)));
+        loop {
+            let (tell, why) = oneshot::channel();
+            let (todo, last) = (Arc::clone(&work), Arc::clone(&last));
+            let written = store
+                .write_for_a_task(move |conn, now| {
+                    end(conn, &last, &todo, retention, keep, now).map_err(|why| match why {
+                        Why::Store(failure) => failure,
+                        Why::Closed(closed) => {
+                            // Whoever asked is gone: then nobody minds.
+                            let _ = tell.send(closed);
+                            StoreError::broken("close", "it was not to be").into()
+                        }
+                    })
                 })
-            })
-            .await;
-        match (written, why.await) {
-            (Ok(()), _) => Closed::Committed,
-            (Err(_), Ok(closed)) => closed,
-            (Err(error), Err(_)) => loop {
-                // The thread has answered, so nothing is under way any more: the file knows.
-                match store.job(job).await {
-                    Ok(Some(now)) if now.fence == fence && now.state.assigned() => return Closed::Failed(error.into()),
-                    Ok(Some(now)) if now.fence != fence => return Closed::Refused(Settled::Superseded),
-                    Ok(_) => return Closed::Committed,
-                    Err(error) => tracing::warn!(%error, %job, "was its end committed?"),
+                .await;
+            match (written, why.await) {
+                (Ok(()), _) => return Closed::Committed,
+                (Err(_), Ok(closed)) => return closed,
+                (Err(error), Err(_)) if error.is_transient() && locked(&work).is_some() => {
+                    tracing::warn!(%error, %job, "could not write its end; trying again");
+                    tokio::time::sleep(LOOK).await;
                 }
-                tokio::time::sleep(LOOK).await;
-            },
+                (Err(error), Err(_)) => return find_out(&store, job, fence, error).await,
+            }
         }
     }
 
     async fn roll_back(self: Box<Self>) {}
+}
+
+/// The thread has answered, so nothing is under way any more: the file knows what became of it.
+async fn find_out(store: &SqliteStore, job: JobId, fence: Fence, error: StoreError) -> Closed {
+    loop {
+        match store.job(job).await {
+            Ok(Some(now)) if now.fence == fence && now.state.assigned() => {
+                return match error.is_transient() {
+                    true => Closed::NotNow(error.into()),
+                    false => Closed::Failed(error.into()),
+                };
+            }
+            Ok(Some(now)) if now.fence != fence => return Closed::Refused(Settled::Superseded),
+            Ok(_) => return Closed::Committed,
+            Err(error) => tracing::warn!(%error, %job, "was its end committed?"),
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Nothing is done under this lock but to look and to take.
+fn locked(work: &Mutex<Option<Work>>) -> MutexGuard<'_, Option<Work>> {
+    work.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 enum Why {
@@ -103,7 +132,7 @@ impl<E: Into<Failure>> From<E> for Why {
 fn end(
     conn: &Connection,
     last: &Last,
-    work: Work,
+    work: &Mutex<Option<Work>>,
     retention: Retention,
     keep: u32,
     now: Timestamp,
@@ -120,7 +149,13 @@ fn end(
         Some(Settled::Applied) | None => return Err(Why::Closed(Closed::Refused(Settled::Superseded))),
         Some(reply) => return Err(Why::Closed(Closed::Refused(*reply))),
     }
+    let work = locked(work).take().ok_or_else(|| StoreError::broken("close", "it is done already"))?;
     match catch_unwind(AssertUnwindSafe(|| work(conn, now))) {
+        Ok(Ok(())) if conn.is_autocommit() => {
+            let why =
+                "what was handed over for the end ended the transaction itself, or ignored that it was taken back";
+            Err(Why::Store(StoreError::broken("close", why).into()))
+        }
         Ok(Ok(())) => Ok(((), Ring { news: true, ..Ring::NONE })),
         Ok(Err(error)) => Err(Why::Closed(Closed::Failed(error))),
         Err(panic) => Err(Why::Closed(Closed::Panicked(panic))),

@@ -132,11 +132,12 @@ impl SqliteStore {
         (self.inner.options.retention, self.inner.options.log_lines)
     }
 
+    /// For work that is not ours.
     pub(crate) async fn write_for_a_task<W>(&self, work: W) -> Result<()>
     where
         W: FnOnce(&Connection, Timestamp) -> std::result::Result<((), Ring), Failure> + Send + 'static,
     {
-        self.inner.writer.write(work).await
+        self.inner.writer.write_alone(work).await
     }
 
     async fn read<T, R>(&self, whom: For, read: R) -> Result<T>

@@ -35,11 +35,17 @@ impl Writer {
     pub(crate) fn start(conn: Connection, bell: Bell, clock: Clock) -> Result<Self> {
         // One batch may fill while another is written; whoever comes then waits outside.
         let line = Worker::start("turnwise-writer", MAX_BATCH, move |mut inbox: mpsc::Receiver<Box<dyn Request>>| {
-            while let Some(first) = inbox.blocking_recv() {
+            let mut left_over = None;
+            while let Some(first) = left_over.take().or_else(|| inbox.blocking_recv()) {
                 let mut batch = vec![first];
                 while batch.len() < MAX_BATCH
+                    && !batch[0].alone()
                     && let Ok(next) = inbox.try_recv()
                 {
+                    if next.alone() {
+                        left_over = Some(next);
+                        break;
+                    }
                     batch.push(next);
                 }
                 write_batch(&conn, batch);
@@ -55,16 +61,37 @@ impl Writer {
         T: Send + 'static,
         W: FnOnce(&Connection, Timestamp) -> std::result::Result<(T, Ring), Failure> + Send + 'static,
     {
+        self.send(false, work).await
+    }
+
+    /// As [`write`](Self::write), in a commit of its own: what is not known to pass it must not fail others'. A deferred
+    /// key, say, is only looked at there.
+    pub(crate) async fn write_alone<T, W>(&self, work: W) -> Result<T>
+    where
+        T: Send + 'static,
+        W: FnOnce(&Connection, Timestamp) -> std::result::Result<(T, Ring), Failure> + Send + 'static,
+    {
+        self.send(true, work).await
+    }
+
+    async fn send<T, W>(&self, alone: bool, work: W) -> Result<T>
+    where
+        T: Send + 'static,
+        W: FnOnce(&Connection, Timestamp) -> std::result::Result<(T, Ring), Failure> + Send + 'static,
+    {
         let (reply, answer) = oneshot::channel();
         let clock = self.clock.clone();
         let work = Some(move |conn: &Connection| work(conn, clock.now()));
-        self.line.send(Box::new(Transaction { work, result: None, reply, bell: self.bell.clone() })).await?;
+        self.line.send(Box::new(Transaction { alone, work, result: None, reply, bell: self.bell.clone() })).await?;
         answer.await.map_err(|_| StoreError::broken("write to the database", "the transaction panicked"))?
     }
 }
 
 /// One caller's transaction on its way.
 trait Request: Send {
+    /// Whether it shares its commit with nobody.
+    fn alone(&self) -> bool;
+
     /// Does the work. `false`: it failed, and is to be undone.
     fn run(&mut self, conn: &Connection) -> bool;
 
@@ -72,6 +99,7 @@ trait Request: Send {
 }
 
 struct Transaction<T, W> {
+    alone: bool,
     work: Option<W>,
     result: Option<Result<(T, Ring)>>,
     reply: oneshot::Sender<Result<T>>,
@@ -83,6 +111,10 @@ where
     T: Send,
     W: FnOnce(&Connection) -> std::result::Result<(T, Ring), Failure> + Send,
 {
+    fn alone(&self) -> bool {
+        self.alone
+    }
+
     fn run(&mut self, conn: &Connection) -> bool {
         let Some(work) = self.work.take() else { return false };
         // A panic is a bug, but this caller's alone: the thread and its neighbours in the batch go on.

@@ -15,6 +15,8 @@ use crate::{Epoch, Note, Settled, Settlement};
 pub trait Closing: Send + fmt::Debug {
     /// Writes the end, checks the fence and commits, in this order of what others may see: all of it or nothing.
     ///
+    /// A run that is to be cancelled commits nothing, also where the decision knows: its end is written without it.
+    ///
     /// If the reply to the commit is lost, it finds out whether it went through, for as long as that takes; dropped
     /// before, nobody knows.
     async fn settle(self: Box<Self>, last: Last) -> Closed;
@@ -41,6 +43,9 @@ pub enum Closed {
     Refused(Settled),
     /// Nothing is there: the database would not have it.
     Failed(Box<dyn std::error::Error + Send + Sync>),
+    /// Nothing is there, and nobody is to blame: the database could not go on. The run is to be done again, and spends no
+    /// attempt.
+    NotNow(Box<dyn std::error::Error + Send + Sync>),
     /// Nothing is there: what was handed over to be done at the end panicked.
     Panicked(Box<dyn Any + Send>),
 }

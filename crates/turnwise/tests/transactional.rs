@@ -26,6 +26,7 @@ on_both!(
     a_cancel_at_the_last_moment_leaves_nothing,
     a_next_step_is_committed_with_what_was_written,
     a_snooze_is_committed_with_what_was_written,
+    what_was_written_before_a_long_sleep_is_written_once,
     a_stopping_node_rolls_back_what_it_interrupts,
     many_at_once_are_all_booked,
 );
@@ -120,6 +121,18 @@ async fn a_snooze_is_committed_with_what_was_written(bank: Bank) {
     executor.stop().await;
 }
 
+async fn what_was_written_before_a_long_sleep_is_written_once(bank: Bank) {
+    let executor = bank.started().await;
+    let id = bank.submit(deposit(How::Sleeps)).await;
+    bank.reached(id, |job| job.state == State::Waiting && job.started_at.is_some()).await;
+    bank.assert_untouched().await;
+    let job = bank.ended(id).await;
+    assert_eq!((job.state, job.counts.attempt), (State::Success, 1));
+    assert_eq!((bank.entries(), bank.total()), (vec![id.to_string()], 1));
+    assert_eq!(bank.receipts().await.len(), 1);
+    executor.stop().await;
+}
+
 async fn a_stopping_node_rolls_back_what_it_interrupts(bank: Bank) {
     let executor = bank.executor(|config| config.wait_for_tasks_on_shutdown = false);
     executor.start().await.unwrap();
@@ -161,6 +174,25 @@ async fn a_task_that_swallows_a_failed_statement_has_not_ended_well() {
 async fn what_the_database_refuses_at_the_commit_is_the_tasks_error() {
     let bank = Bank::in_postgres().await;
     comes_to_nothing(bank, deposit(How::Deferred), State::Failed, "duplicate key").await;
+    let bank = Bank::in_sqlite().await;
+    comes_to_nothing(bank, deposit(How::Deferred), State::Failed, "FOREIGN KEY").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_that_could_not_be_is_made_up_for_and_spends_no_attempt() {
+    let bank = Bank::in_a_hurry().await;
+    let reader = Bank::another_process(&ledger::elsewhere(bank.path().unwrap()));
+    reader.execute_batch("create table copy (n); begin; select * from copy;").unwrap();
+    let executor = bank.started().await;
+    let id = bank.submit(deposit(How::Elsewhere)).await;
+    let job = bank.reached(id, |job| job.state == State::Waiting && job.started_at.is_some()).await;
+    assert_eq!((job.counts.attempt, job.error), (0, None));
+    bank.assert_untouched().await;
+    reader.execute_batch("commit").unwrap();
+    let job = bank.ended(id).await;
+    assert_eq!((job.state, job.counts.attempt), (State::Success, 1));
+    assert_eq!((bank.entries(), bank.total()), (vec![id.to_string()], 1));
+    executor.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

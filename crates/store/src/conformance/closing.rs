@@ -101,3 +101,14 @@ pub async fn a_cancel_that_the_decision_did_not_know_comes_first(h: &impl Closin
     assert!(matches!(closed, Closed::Refused(Settled::CancelRequested)), "{closed:?}");
     assert_nothing_is_there(&scene).await;
 }
+
+pub async fn a_run_that_is_known_to_be_cancelled_commits_nothing(h: &impl ClosingHarness) {
+    let (scene, closing) = run(h).await;
+    assert_eq!(scene.intervene(1, Event::Cancel).await, Settled::Applied);
+    let last = last(&scene, done()).await;
+    assert!(last.settlement.saw_cancel);
+    let closed = closing.settle(last).await;
+    assert!(matches!(closed, Closed::Refused(Settled::CancelRequested)), "{closed:?}");
+    assert_nothing_is_there(&scene).await;
+    assert!(scene.state(1).await.assigned(), "it is settled by itself");
+}

@@ -69,7 +69,8 @@ macro_rules! closing_suite {
                 a_run_that_is_dropped_was_never_there,
                 a_run_whose_job_is_in_other_hands_commits_nothing,
                 a_run_that_was_settled_already_commits_nothing,
-                a_cancel_that_the_decision_did_not_know_comes_first;
+                a_cancel_that_the_decision_did_not_know_comes_first,
+                a_run_that_is_known_to_be_cancelled_commits_nothing;
         }
     };
 }

@@ -26,10 +26,14 @@ pub(crate) enum How {
     CancelledLast,
     Next,
     SnoozeOnce,
+    /// Gives its slot back for a while after it has written, and begins anew.
+    Sleeps,
     /// A statement fails, and the task does not mind.
     Swallow,
     /// The database finds out only at the commit.
     Deferred,
+    /// Also writes into another file, which somebody else may be reading.
+    Elsewhere,
     /// In what is handed over for the end.
     ErrorAtEnd,
     PanicAtEnd,
@@ -72,12 +76,26 @@ pub(crate) async fn into_sqlite(args: Deposit, ctx: Ctx, tx: SqliteTx) -> Result
         db.execute(BOOK, [args.account])?;
         db.submit(receipt.job(job))?;
         match args.how {
+            How::Deferred => drop(db.execute("insert into strict values (77)", ())?),
+            How::Elsewhere => {
+                // Attached once: a connection keeps it.
+                let _ = db.execute("attach ?1 as elsewhere", [elsewhere(db.path().unwrap_or_default())]);
+                db.execute("insert into elsewhere.copy values (1)", ())?;
+            }
+            _ => {}
+        }
+        match args.how {
             How::ErrorAtEnd => Err(TaskError::new("no more ink")),
             How::PanicAtEnd => panic!("the inkwell fell over"),
             _ => Ok(()),
         }
     });
     end(args, ctx).await
+}
+
+/// The other file of a bank in SQLite.
+pub(crate) fn elsewhere(bank: &str) -> String {
+    format!("{bank}.copy")
 }
 
 async fn end(args: Deposit, ctx: Ctx) -> Result<Outcome, TaskError> {
@@ -93,6 +111,7 @@ async fn end(args: Deposit, ctx: Ctx) -> Result<Outcome, TaskError> {
             bank.cancel(ctx.id()).await?;
         }
         How::Next => return Ok(Outcome::next(receipt.job("next".to_owned()))),
+        How::Sleeps => ctx.sleep(Duration::from_millis(1_500)).await?,
         How::SnoozeOnce => return Ok(Outcome::snooze(Duration::from_secs(3600))),
         _ => {}
     }
@@ -115,14 +134,25 @@ impl Bank {
     pub(crate) async fn in_sqlite() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite:{}", folder.path().join("bank.db").display());
+        Self::found(url, folder).await.strict("references account (id) deferrable initially deferred")
+    }
+
+    /// In SQLite, and nobody there waits long for another's lock.
+    pub(crate) async fn in_a_hurry() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite:{}?busy_timeout=20ms", folder.path().join("bank.db").display());
         Self::found(url, folder).await
+    }
+
+    /// A table whose rule is looked at when all else is done.
+    fn strict(self, rule: &str) -> Self {
+        self.ask(&format!("create table strict (id bigint {rule})"));
+        self
     }
 
     pub(crate) async fn in_postgres() -> Self {
         let url = Cluster::shared().fresh_database().unwrap();
-        let bank = Self::found(url, tempfile::tempdir().unwrap()).await;
-        bank.ask("create table strict (id bigint unique deferrable initially deferred)");
-        bank
+        Self::found(url, tempfile::tempdir().unwrap()).await.strict("unique deferrable initially deferred")
     }
 
     async fn found(url: String, folder: tempfile::TempDir) -> Self {
@@ -139,12 +169,23 @@ impl Bank {
         self.url.starts_with("sqlite:")
     }
 
+    /// The file, where it is one.
+    pub(crate) fn path(&self) -> Option<&str> {
+        self.url.strip_prefix("sqlite:").map(|path| path.split('?').next().unwrap_or(path))
+    }
+
+    /// A connection of somebody else's.
+    pub(crate) fn another_process(path: &str) -> rusqlite::Connection {
+        let connection = rusqlite::Connection::open(path).unwrap();
+        connection.busy_timeout(Duration::from_secs(10)).unwrap();
+        connection
+    }
+
     /// Rows of one column.
     pub(crate) fn ask(&self, sql: &str) -> Vec<String> {
-        match self.url.strip_prefix("sqlite:") {
+        match self.path() {
             Some(path) => {
-                let connection = rusqlite::Connection::open(path).unwrap();
-                connection.busy_timeout(Duration::from_secs(10)).unwrap();
+                let connection = Self::another_process(path);
                 if !sql.starts_with("select") {
                     connection.execute_batch(sql).unwrap();
                     return Vec::new();

@@ -1,0 +1,148 @@
+//! What a task hands over for its end: nobody else pays for it, and it does not pay for anybody else.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use rusqlite::Connection;
+use tempfile::TempDir;
+use turnwise_core::{
+    Fence, Incarnation, JobId, Json, NewJob, NodeName, Serves, State, TaskName,
+    job::Counts,
+    lifecycle::{End, Target, Transition},
+    node::Host,
+    scheduler::Pick,
+};
+use turnwise_sqlite::{AtEnd, SqliteStore, rusqlite};
+use turnwise_store::{Assign, BatchId, Beat, Closed, Closing, Join, Last, Settlement, Store};
+use uuid::Uuid;
+
+const NODE: Incarnation = Incarnation(Uuid::from_u128(1));
+
+/// A node with job 1 in its hands, and somebody else who has the file open.
+struct Scene {
+    dir: TempDir,
+    store: SqliteStore,
+    other: Connection,
+}
+
+fn job(n: u64) -> NewJob {
+    NewJob::new(JobId::from_parts(n, [0; 10]), TaskName::new("ship").unwrap(), Json::null())
+}
+
+async fn scene(settings: &str) -> Scene {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("jobs.db");
+    let store = SqliteStore::open(&format!("sqlite:{}{settings}", path.display()), Default::default()).unwrap();
+    let lease = Duration::from_secs(3_600);
+    let join = Join {
+        incarnation: NODE,
+        name: NodeName::new("alpha").unwrap(),
+        host: Host { name: "h".into(), boot_id: "b".into(), pid_namespace: "n".into(), pid: 1, started: 1 },
+        slots: 4,
+        queue_capacity: 100,
+        queues: Serves::All,
+        tasks: BTreeSet::from([TaskName::new("ship").unwrap()]),
+        lease,
+        replace: None,
+    };
+    store.join(join).await.unwrap();
+    let epoch = store.beat(Beat { node: NODE, lease, slots: 4, lead: true }).await.unwrap().epoch.unwrap();
+    store.enqueue(vec![job(1)]).await.unwrap();
+    let picks = vec![Pick { job: job(1).id, fence: Fence(0), node: NODE, limited: false }];
+    store.assign(Assign { holder: NODE, epoch, batch: BatchId(Uuid::nil()), picks }).await.unwrap();
+    let other = Connection::open(path).unwrap();
+    other.execute_batch("create table book (line text)").unwrap();
+    Scene { dir, store, other }
+}
+
+impl Scene {
+    /// Job 1 ends well, and does this.
+    async fn end(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<()> + Send + 'static) -> Closed {
+        let settlement = Settlement {
+            job: job(1).id,
+            fence: Fence(1),
+            saw_cancel: false,
+            to: Transition {
+                to: Target::Finish { end: End::Success, result: None },
+                counts: Counts { attempt: 1, ..Counts::default() },
+                error: None,
+                ending: None,
+            },
+            noted: false,
+            started_at: None,
+            finished_at: None,
+        };
+        let work = move |conn: &Connection, _| {
+            conn.execute("insert into book values ('paid')", ())?;
+            Ok(work(conn)?)
+        };
+        let closing = Box::new(AtEnd::new(self.store.clone(), None, work));
+        closing.settle(Last { node: NODE, told: None, settlement, note: None }).await
+    }
+
+    async fn state(&self) -> State {
+        self.store.job(job(1).id).await.unwrap().unwrap().state
+    }
+
+    fn lines(&self) -> u32 {
+        self.other.query_row("select count(*) from book", (), |row| row.get(0)).unwrap()
+    }
+}
+
+#[tokio::test]
+async fn what_is_refused_at_the_commit_is_refused_to_the_task_alone() {
+    let scene = scene("").await;
+    let tables = "create table account (id integer primary key);
+        create table entry (account integer references account deferrable initially deferred);";
+    scene.other.execute_batch(tables).unwrap();
+    // All stand in line before anything is committed.
+    scene.other.execute_batch("begin immediate").unwrap();
+    let (first, before, closed, after, ()) = tokio::join!(
+        scene.store.enqueue(vec![job(2)]),
+        scene.store.enqueue(vec![job(3)]),
+        scene.end(|conn| conn.execute("insert into entry values (7)", ()).map(drop)),
+        scene.store.enqueue(vec![job(4)]),
+        async { scene.other.execute_batch("commit").unwrap() },
+    );
+    assert!(matches!(&closed, Closed::Failed(error) if error.to_string().contains("FOREIGN KEY")), "{closed:?}");
+    assert!(first.unwrap()[0].new && before.unwrap()[0].new && after.unwrap()[0].new);
+    assert!(scene.state().await.assigned() && scene.lines() == 0);
+}
+
+#[tokio::test]
+async fn an_end_waits_for_the_lock_of_another_process_as_long_as_it_takes() {
+    let scene = scene("?busy_timeout=1ms").await;
+    scene.other.execute_batch("begin immediate").unwrap();
+    let (closed, ()) = tokio::join!(scene.end(|_| Ok(())), async {
+        // It stands behind the end: by now that has been refused the lock as well.
+        let refused = scene.store.enqueue(vec![job(2)]).await.unwrap_err();
+        assert!(refused.is_transient(), "{refused}");
+        scene.other.execute_batch("commit").unwrap();
+    });
+    assert!(matches!(closed, Closed::Committed), "{closed:?}");
+    assert_eq!((scene.state().await, scene.lines()), (State::Success, 1));
+}
+
+#[tokio::test]
+async fn a_commit_that_cannot_be_now_is_nobodys_fault() {
+    let scene = scene("?busy_timeout=1ms").await;
+    // A file without a WAL cannot be written while somebody reads it; that is found out at the commit.
+    let path = scene.dir.path().join("copy.db");
+    let copy = Connection::open(&path).unwrap();
+    copy.execute_batch("create table copy (n); begin; select * from copy;").unwrap();
+    let path = path.to_str().unwrap().to_owned();
+    let closed = scene.end(move |conn| {
+        conn.execute("attach ?1 as elsewhere", [path])?;
+        conn.execute("insert into elsewhere.copy values (1)", ()).map(drop)
+    });
+    let closed = closed.await;
+    assert!(matches!(closed, Closed::NotNow(_)), "{closed:?}");
+    assert!(scene.state().await.assigned() && scene.lines() == 0);
+}
+
+#[tokio::test]
+async fn a_task_that_ends_the_transaction_itself_is_told_so() {
+    let scene = scene("").await;
+    let closed = scene.end(|conn| conn.execute_batch("rollback")).await;
+    assert!(matches!(&closed, Closed::Failed(error) if error.to_string().contains("transaction")), "{closed:?}");
+    assert!(scene.state().await.assigned() && scene.lines() == 0);
+}
