@@ -1,6 +1,9 @@
 //! The graph as an SVG: a column for each layer, an arrow from each job to those that wait for it.
 
-use std::{collections::HashMap, fmt::Write};
+use std::{
+    collections::{BTreeSet, HashMap},
+    fmt::Write,
+};
 
 use turnwise::{
     JobId,
@@ -32,12 +35,11 @@ const STYLE: &str = "
   }";
 
 pub(super) fn draw(graph: &Graph, shown: JobId) -> String {
-    let columns = columns(graph);
-    let rows = columns.iter().map(Vec::len).max().unwrap_or(0);
-    let width = 2.0 * MARGIN + size(columns.len(), BOX.0, GAP.0);
+    let layout = Layout::of(graph);
+    let rows = layout.columns.iter().map(Vec::len).max().unwrap_or(0);
+    let width = (2.0 * MARGIN + size(layout.columns.len(), BOX.0, GAP.0)).max(460.0);
     let height = HEAD + MARGIN + size(rows, BOX.1, GAP.1);
-    let width = width.max(460.0);
-    let places = places(&columns, rows);
+    let places = layout.places();
     let mut svg = String::new();
     let mut line = |text: String| {
         // Writing to a String cannot fail.
@@ -51,16 +53,98 @@ pub(super) fn draw(graph: &Graph, shown: JobId) -> String {
     line(format!("<rect class=\"page\" width=\"{width}\" height=\"{height}\"/>"));
     let more = if graph.more { ", the nearest" } else { "" };
     line(format!("<text class=\"ink title\" x=\"{MARGIN}\" y=\"34\">{} jobs{more}</text>", graph.jobs.len()));
-    for tied in &graph.jobs {
-        for awaited in &tied.after {
-            line(edge(places[awaited], places[&tied.id]));
-        }
+    for way in &layout.ways {
+        let points: Vec<_> = way.iter().map(|&vertex| places[vertex]).collect();
+        line(arrow(&points));
     }
-    for tied in &graph.jobs {
-        line(node(tied, places[&tied.id], tied.id == shown));
+    for (at, tied) in graph.jobs.iter().enumerate() {
+        line(node(tied, places[at], tied.id == shown));
     }
     line("</svg>".to_owned());
     svg
+}
+
+/// What stands in a column: a job by its number in the graph, or, beyond these, a bend of an arrow that passes.
+type Vertex = usize;
+
+/// Who stands where. An arrow that passes other columns has a place of its own in each, so that it goes behind no job. What
+/// follows from other arrows is not drawn: who comes after a job comes after all that came before it.
+struct Layout {
+    columns: Vec<Vec<Vertex>>,
+    /// From each job to those that wait for it, bend by bend.
+    ways: Vec<Vec<Vertex>>,
+}
+
+impl Layout {
+    fn of(graph: &Graph) -> Self {
+        let layers = graph.jobs.iter().map(|tied| tied.layer + 1).max().unwrap_or(0);
+        let mut columns: Vec<Vec<Vertex>> = vec![Vec::new(); layers];
+        graph.jobs.iter().enumerate().for_each(|(at, tied)| columns[tied.layer].push(at));
+        let mut ways = Vec::new();
+        let mut count = graph.jobs.len();
+        for (from, to) in needed(graph) {
+            let mut way = vec![from];
+            for column in &mut columns[graph.jobs[from].layer + 1..graph.jobs[to].layer] {
+                column.push(count);
+                way.push(count);
+                count += 1;
+            }
+            way.push(to);
+            ways.push(way);
+        }
+        let mut layout = Self { columns, ways };
+        layout.sort(count);
+        layout
+    }
+
+    /// Puts each near the middle of those it is tied to, so that few arrows cross.
+    fn sort(&mut self, count: usize) {
+        let mut tied_to: Vec<Vec<Vertex>> = vec![Vec::new(); count];
+        for pair in self.ways.iter().flat_map(|way| way.windows(2)) {
+            tied_to[pair[0]].push(pair[1]);
+            tied_to[pair[1]].push(pair[0]);
+        }
+        for _ in 0..ROUNDS {
+            for at in 0..self.columns.len() {
+                let places = self.places();
+                let middle = |vertex: Vertex| {
+                    let others = &tied_to[vertex];
+                    let sum: f64 = others.iter().map(|&other| places[other].1).sum();
+                    if others.is_empty() { places[vertex].1 } else { sum / coordinate(others.len()) }
+                };
+                self.columns[at].sort_by(|&a, &b| middle(a).total_cmp(&middle(b)).then(a.cmp(&b)));
+            }
+        }
+    }
+
+    /// The top left corner of each; shorter columns stand in the middle.
+    fn places(&self) -> Vec<(f64, f64)> {
+        let rows = self.columns.iter().map(Vec::len).max().unwrap_or(0);
+        let mut places = vec![(0.0, 0.0); self.columns.iter().map(Vec::len).sum()];
+        for (at, column) in self.columns.iter().enumerate() {
+            let x = MARGIN + coordinate(at) * (BOX.0 + GAP.0);
+            let top = HEAD + (size(rows, BOX.1, GAP.1) - size(column.len(), BOX.1, GAP.1)) / 2.0;
+            for (row, &vertex) in column.iter().enumerate() {
+                places[vertex] = (x, top + coordinate(row) * (BOX.1 + GAP.1));
+            }
+        }
+        places
+    }
+}
+
+/// The pairs (awaited, waiting) that do not follow from others.
+fn needed(graph: &Graph) -> Vec<(Vertex, Vertex)> {
+    let number: HashMap<JobId, Vertex> = graph.jobs.iter().map(|tied| tied.id).zip(0..).collect();
+    // Whoever stands before, in the order of the layers: those before each are known when it is its turn.
+    let mut before: Vec<BTreeSet<Vertex>> = Vec::with_capacity(graph.jobs.len());
+    let mut pairs = Vec::new();
+    for (at, tied) in graph.jobs.iter().enumerate() {
+        let direct: Vec<Vertex> = tied.after.iter().filter_map(|id| number.get(id).copied()).collect();
+        let implied: BTreeSet<Vertex> = direct.iter().flat_map(|&other| before[other].iter().copied()).collect();
+        pairs.extend(direct.iter().filter(|other| !implied.contains(other)).map(|&other| (other, at)));
+        before.push(implied.into_iter().chain(direct).collect());
+    }
+    pairs
 }
 
 fn size(count: usize, each: f64, gap: f64) -> f64 {
@@ -73,59 +157,22 @@ fn coordinate(count: usize) -> f64 {
     f64::from(u32::try_from(count).unwrap_or(u32::MAX))
 }
 
-/// The jobs of each layer, from top to bottom: each near the middle of those it is tied to, so that few arrows cross.
-fn columns(graph: &Graph) -> Vec<Vec<JobId>> {
-    let layers = graph.jobs.iter().map(|tied| tied.layer + 1).max().unwrap_or(0);
-    let mut columns: Vec<Vec<JobId>> = vec![Vec::new(); layers];
-    graph.jobs.iter().for_each(|tied| columns[tied.layer].push(tied.id));
-    let mut tied_to: HashMap<JobId, Vec<JobId>> = HashMap::new();
-    for tied in &graph.jobs {
-        for awaited in &tied.after {
-            tied_to.entry(tied.id).or_default().push(*awaited);
-            tied_to.entry(*awaited).or_default().push(tied.id);
-        }
-    }
-    for _ in 0..ROUNDS {
-        for at in 0..layers {
-            let rows = columns.iter().map(Vec::len).max().unwrap_or(0);
-            let places = places(&columns, rows);
-            let middle = |id: &JobId| {
-                let others = tied_to.get(id).map_or(&[][..], Vec::as_slice);
-                let sum: f64 = others.iter().map(|other| places[other].1).sum();
-                if others.is_empty() { places[id].1 } else { sum / coordinate(others.len()) }
-            };
-            let mut column: Vec<(f64, JobId)> = columns[at].iter().map(|id| (middle(id), *id)).collect();
-            column.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-            columns[at] = column.into_iter().map(|(_, id)| id).collect();
-        }
-    }
-    columns
-}
-
-/// The top left corner of each box; shorter columns stand in the middle.
-fn places(columns: &[Vec<JobId>], rows: usize) -> HashMap<JobId, (f64, f64)> {
-    let mut places = HashMap::new();
-    for (at, column) in columns.iter().enumerate() {
-        let x = MARGIN + coordinate(at) * (BOX.0 + GAP.0);
-        let top = HEAD + (size(rows, BOX.1, GAP.1) - size(column.len(), BOX.1, GAP.1)) / 2.0;
-        for (row, id) in column.iter().enumerate() {
-            places.insert(*id, (x, top + coordinate(row) * (BOX.1 + GAP.1)));
-        }
-    }
-    places
-}
-
-fn edge(from: (f64, f64), to: (f64, f64)) -> String {
-    let (x1, y1) = (from.0 + BOX.0, from.1 + BOX.1 / 2.0);
-    let (x2, y2) = (to.0 - 7.0, to.1 + BOX.1 / 2.0);
+/// From the first box past the bends to the last.
+fn arrow(points: &[(f64, f64)]) -> String {
+    let middle = |y: f64| y + BOX.1 / 2.0;
+    let last = points.len() - 1;
     let bend = GAP.0 * 0.6;
-    format!(
-        "<path class=\"edge\" d=\"M{x1:.1} {y1:.1}C{:.1} {y1:.1} {:.1} {y2:.1} {x2:.1} {y2:.1}\"/>\
-         <path class=\"tip\" d=\"M{:.1} {y2:.1}l-8 -4v8z\"/>",
-        x1 + bend,
-        x2 - bend,
-        x2 + 7.0
-    )
+    let mut path = format!("M{:.1} {:.1}", points[0].0 + BOX.0, middle(points[0].1));
+    for (at, pair) in points.windows(2).enumerate() {
+        let ((from, y1), (to, y2)) = ((pair[0].0 + BOX.0, middle(pair[0].1)), (pair[1].0, middle(pair[1].1)));
+        let end = if at + 1 == last { to - 7.0 } else { to };
+        let _ = write!(path, "C{:.1} {y1:.1} {:.1} {y2:.1} {end:.1} {y2:.1}", from + bend, end - bend);
+        if at + 1 < last {
+            let _ = write!(path, "H{:.1}", to + BOX.0);
+        }
+    }
+    let (x, y) = (points[last].0, middle(points[last].1));
+    format!("<path class=\"edge\" d=\"{path}\"/><path class=\"tip\" d=\"M{x:.1} {y:.1}l-8 -4v8z\"/>")
 }
 
 fn node(tied: &Tied, (x, y): (f64, f64), shown: bool) -> String {
@@ -172,20 +219,29 @@ mod tests {
             tied(3, &[1], 1),
             tied(4, &[1, 2], 1),
             tied(5, &[2], 1),
+            tied(7, &[2], 1),
             tied(6, &[1, 3, 4, 5], 2),
         ];
         let graph = Graph { jobs, more: false };
-        let columns = columns(&graph);
-        let places = places(&columns, 3);
-        for a in &graph.jobs {
-            for b in graph.jobs.iter().filter(|b| b.id != a.id) {
-                let ((ax, ay), (bx, by)) = (places[&a.id], places[&b.id]);
-                assert!((ax - bx).abs() >= BOX.0 || (ay - by).abs() >= BOX.1, "{a:?} {b:?}");
+        let layout = Layout::of(&graph);
+        let places = layout.places();
+        for (a, (ax, ay)) in places.iter().enumerate() {
+            for (bx, by) in &places[a + 1..] {
+                assert!((ax - bx).abs() >= BOX.0 || (ay - by).abs() >= BOX.1, "{places:?}");
             }
-            assert!(a.after.iter().all(|awaited| places[awaited].0 + BOX.0 < places[&a.id].0));
         }
-        let svg = draw(&graph, graph.jobs[5].id);
-        assert_eq!((svg.matches("<rect").count(), svg.matches("class=\"edge\"").count()), (7, 8));
+        assert!(layout.ways.iter().all(|way| way.windows(2).all(|pair| places[pair[0]].0 < places[pair[1]].0)));
+        let svg = draw(&graph, graph.jobs[6].id);
+        assert_eq!((svg.matches("<rect").count(), svg.matches("class=\"edge\"").count()), (8, 8));
+    }
+
+    #[test]
+    fn an_arrow_that_follows_from_others_is_not_drawn_and_a_long_one_has_its_own_place() {
+        let jobs = vec![tied(1, &[], 0), tied(2, &[], 0), tied(3, &[1], 1), tied(4, &[1, 2, 3], 2)];
+        let graph = Graph { jobs, more: false };
+        assert_eq!(needed(&graph), [(0, 2), (1, 3), (2, 3)]);
+        let layout = Layout::of(&graph);
+        assert_eq!((layout.columns[1].len(), &layout.ways[1]), (2, &vec![1, 4, 3]));
     }
 
     #[test]
