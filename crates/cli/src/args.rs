@@ -58,6 +58,8 @@ pub(crate) enum Command {
     Groups(Listing),
     /// Sets, pauses or resumes a group
     Group(OneGroup),
+    /// Submits jobs again and again: adds, lists, pauses, resumes, removes or runs a schedule
+    Schedule(OneSchedule),
     /// Limits a task, whatever its queues and groups
     Task(OneLimited),
     /// Limits a key that jobs share
@@ -388,6 +390,71 @@ pub(crate) struct SetQueue {
     /// repeated; none = no window
     #[arg(long, value_name = "WINDOW", allow_hyphen_values = true)]
     pub(crate) block: Vec<String>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct OneSchedule {
+    #[command(subcommand)]
+    pub(crate) verb: ScheduleVerb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ScheduleVerb {
+    /// Sets a schedule, or another in its place, and shows its next times
+    Add(Box<AddSchedule>),
+    /// Lists schedules with their next times
+    List(Listing),
+    /// Shows a schedule with its next five times
+    Show(Named),
+    /// Submits no more jobs of it; those that are there go on
+    Pause(Pause),
+    /// Goes on from now; what fell into the pause is not made up for
+    Resume(Named),
+    /// Takes it away; its jobs stay
+    Remove(Named),
+    /// Submits its job once more, now, beside the plan, and prints its id
+    Run(Named),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct AddSchedule {
+    pub(crate) name: String,
+    /// The task of its jobs
+    pub(crate) task: String,
+    /// Its arguments, JSON [default: null]
+    #[arg(allow_hyphen_values = true)]
+    pub(crate) args: Option<String>,
+    /// Minute, hour, day, month and weekday like "0 2 * * *", with seconds before them if wanted
+    #[arg(long, value_name = "PATTERN", allow_hyphen_values = true, required_unless_present = "every")]
+    pub(crate) cron: Option<String>,
+    /// By whose clock, like Europe/Berlin [default: UTC]
+    #[arg(long, value_name = "ZONE", requires = "cron", allow_hyphen_values = true)]
+    pub(crate) zone: Option<String>,
+    /// Every so often instead: at the multiples of 10m, 1h 30m, 15s
+    #[arg(long, value_name = "SPAN", conflicts_with = "cron", allow_hyphen_values = true)]
+    pub(crate) every: Option<String>,
+    #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
+    pub(crate) queue: Option<String>,
+    #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
+    pub(crate) group: Option<String>,
+    /// Whose limit its jobs count against
+    #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
+    pub(crate) key: Option<String>,
+    /// 1 (first) to 10 (last), high or low
+    #[arg(long, value_name = "P", allow_hyphen_values = true)]
+    pub(crate) priority: Option<String>,
+    /// What to do when a run fails
+    #[arg(long, value_name = "POLICY", allow_hyphen_values = true)]
+    pub(crate) retry: Option<String>,
+    /// How long a run may take
+    #[arg(long, value_name = "SPAN", allow_hyphen_values = true)]
+    pub(crate) timeout: Option<String>,
+    /// A time that comes while the last job has not ended: skip it, wait for the end, or allow both [default: skip]
+    #[arg(long, value_name = "POLICY", allow_hyphen_values = true)]
+    pub(crate) overlap: Option<String>,
+    /// Times that passed while no node ran: skip them, one job for all, or all, 100 at most [default: one]
+    #[arg(long, value_name = "POLICY", allow_hyphen_values = true)]
+    pub(crate) catch_up: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]

@@ -2,7 +2,7 @@
 //!
 //! [`args`] what was typed → [`settings`] flags, variables and file together, [`pools`] of the file → [`serve`] a node, with its [`commands`]
 //! and [`demo`] tasks · [`story`] the groups' turns, live · [`enqueue`] submitting · [`look`] jobs and nodes, [`graph`] who waits for whom · [`logs`] what they say · [`decide`] cancel,
-//! retry, fail · [`troubles`] the same by error and in bulk · [`tune`] weights, limits and pauses · [`overview`] queues and groups · [`why`] a job waits ·
+//! retry, fail · [`troubles`] the same by error and in bulk · [`tune`] weights, limits and pauses · [`schedule`] jobs that come again and again · [`overview`] queues and groups · [`why`] a job waits ·
 //! [`simulate`] what if · [`top`] who uses the slots · [`migrate`] the schema → [`print`] tables and JSON, [`error`] one
 //! line and an exit code.
 
@@ -20,6 +20,7 @@ mod logs;
 mod decide;
 mod troubles;
 mod tune;
+mod schedule;
 mod overview;
 mod why;
 mod simulate;
@@ -71,6 +72,7 @@ fn run(args: &Args) -> Result<(), Failure> {
         Command::Queue(wish) => tune::queue(&settings, &wish.verb),
         Command::Groups(wish) => overview::groups(&settings, wish),
         Command::Group(wish) => tune::group(&settings, &wish.verb),
+        Command::Schedule(wish) => schedule::schedule(&settings, &wish.verb),
         Command::Task(wish) => tune::task(&settings, &wish.verb),
         Command::Key(wish) => tune::key(&settings, &wish.verb),
         Command::Simulate(wish) => simulate::simulate(&settings, wish),

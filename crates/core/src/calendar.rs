@@ -47,6 +47,12 @@ impl Zone {
         at.micros() + i64::from(self.0.to_offset(moment(at)).seconds()) * 1_000_000
     }
 
+    /// What the clock on the wall shows, in words.
+    pub fn words(&self, at: Timestamp) -> String {
+        let shown = moment(at).to_zoned(self.0.clone());
+        format!("{} {}", shown.strftime("%A, %-d %B %Y at %H:%M:%S"), self.name())
+    }
+
     /// When the clock is next put forward or back.
     fn next_change(&self, after: Timestamp) -> Option<Timestamp> {
         let change = self.0.following(moment(after)).next()?;
@@ -130,8 +136,29 @@ impl Schedule {
             let next = self.cron.find_next_occurrence(&from, inclusive).ok()?;
             Some(Timestamp::from_micros(next.timestamp().as_microsecond()))
         };
-        // The search does not get over a whole day that the clock skips (Samoa, 2011); from behind it, it does.
-        find(after, false).or_else(|| find(self.zone.next_change(after)?, true))
+        let mut after = after;
+        loop {
+            // The search does not get over a whole day that the clock skips (Samoa, 2011); from behind it, it does.
+            let next = find(after, false).or_else(|| find(self.zone.next_change(after)?, true))?;
+            if self.comes_at(next) {
+                return Some(next);
+            }
+            after = next;
+        }
+    }
+
+    /// Whether the clock shows a time of the pattern then, or goes on after having skipped one. The search also stops at
+    /// clocks that skip the first hour of a day (Cairo) although nothing was skipped that the pattern names.
+    fn comes_at(&self, at: Timestamp) -> bool {
+        let shown = moment(at).to_zoned(self.zone.0.clone());
+        if self.cron.is_time_matching(&shown).unwrap_or(true) {
+            return true;
+        }
+        let last = Timestamp::from_micros(at.micros() - 1);
+        let (from, to) = (self.zone.wall(last) + 1, self.zone.wall(at));
+        let skipped = moment(Timestamp::from_micros(from)).to_zoned(TimeZone::UTC);
+        let named = self.cron.find_next_occurrence(&skipped, true).ok();
+        named.is_some_and(|named| named.timestamp().as_microsecond() < to)
     }
 
     pub fn cron(&self) -> &str {

@@ -6,7 +6,7 @@
 //! [`scheduler`] who runs it where, asking [`turn`] whose turn it is and [`calendar`] what time it is → [`lifecycle`]
 //! what follows a run, asking [`retry`] how long to wait and saying with [`failure`] what went wrong →
 //! [`retention`] how long its end is kept. [`story`] is what a
-//! job tells meanwhile; [`node`] is who runs things and [`pool`] how many at a time; [`why`] explains what holds a job up.
+//! job tells meanwhile; [`periodic`] is what is submitted again and again; [`node`] is who runs things and [`pool`] how many at a time; [`why`] explains what holds a job up.
 
 pub mod after;
 pub mod failure;
@@ -15,6 +15,7 @@ pub mod json;
 pub mod lifecycle;
 pub mod name;
 pub mod node;
+pub mod periodic;
 pub mod pool;
 pub mod retention;
 pub mod retry;
@@ -38,7 +39,7 @@ pub use after::{After, OnFailure};
 pub use failure::Failure;
 pub use job::{Fence, Job, JobHead, JobId, NewJob, Priority, State, Step};
 pub use json::Json;
-pub use name::{GroupName, Invalid, KeyName, NodeName, QueueName, ScopeName, TaskName, UniqueKey};
+pub use name::{GroupName, Invalid, KeyName, NodeName, QueueName, ScheduleName, ScopeName, TaskName, UniqueKey};
 pub use node::{Incarnation, Node, Serves};
 pub use retention::Retention;
 pub use retry::RetryPolicy;

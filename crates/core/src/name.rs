@@ -119,6 +119,11 @@ name!(
     "unique_scope"
 );
 name!(
+    /// What is submitted again and again.
+    ScheduleName,
+    "schedule"
+);
+name!(
     /// The configured name of an executor process.
     NodeName,
     "name"

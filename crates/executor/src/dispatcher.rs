@@ -3,6 +3,7 @@
 //! The scheduler is a cache. A lost lease throws it away; a lost reply is read again by its ids.
 
 mod after;
+mod schedules;
 mod trouble;
 
 use std::{
@@ -24,7 +25,7 @@ use turnwise_store::{
     MemoKind, NewMemo, News, Page, Settle, Settled, Settlement, StoreError,
 };
 
-use self::trouble::Seen;
+use self::{schedules::Schedules, trouble::Seen};
 use crate::{
     pulse::{Backoff, Lead},
     seal::Seals,
@@ -133,6 +134,8 @@ struct Dispatcher<'a> {
     open: Open,
     wake_at: Option<Timestamp>,
     settings: Settings,
+    /// What is submitted again and again.
+    schedules: Schedules,
     /// How far errors have been seen to.
     seen: Seen,
     /// Sealed queues that more may come to yet.
@@ -175,6 +178,7 @@ impl<'a> Dispatcher<'a> {
             open,
             wake_at: None,
             settings: Settings::default(),
+            schedules: Schedules::default(),
             seen: Seen::default(),
             seals: Seals::default(),
             charges: WrittenCharges::default(),
@@ -241,6 +245,7 @@ impl<'a> Dispatcher<'a> {
             }
             self.end_expired().await?;
             let answered = self.review().await?;
+            self.fire().await?;
             if Instant::now() >= self.next_lost {
                 self.see_lost_nodes().await?;
             }
@@ -324,7 +329,7 @@ impl<'a> Dispatcher<'a> {
         let look = (self.dispatched != self.dispatched_at_news).then_some(self.next_busy_news);
         let timers = [self.next_poll, self.next_lost, self.next_prune].into_iter().chain(look);
         let timers = timers.map(|at| at.saturating_duration_since(now));
-        let due = self.wake_at.map(|at| self.life.shared.clock.until(at));
+        let due = self.wake_at.into_iter().chain(self.schedules.next()).map(|at| self.life.shared.clock.until(at));
         timers.chain(due).min().unwrap_or_default()
     }
 
@@ -486,8 +491,10 @@ impl<'a> Dispatcher<'a> {
         self.cursor = Some(news.cursor);
         let quiet = self.seals.hear(news.writers);
         if news.memos {
-            let settings = settings::read(&*self.life.store).await?;
-            self.see_settings(settings).await?;
+            let kinds = SETTINGS.into_iter().chain([MemoKind::Schedule]).collect();
+            let memos = self.life.store.recall(kinds).await?;
+            self.see_settings(settings::parse(&memos)).await?;
+            self.schedules.see(&memos);
         }
         self.see_changes(&news.changes);
         let mut heads = news.jobs;
@@ -542,7 +549,10 @@ impl<'a> Dispatcher<'a> {
 
     /// What people have set, and what the last dispatcher remembered.
     async fn recall(&mut self) -> Result<(), StoreError> {
-        let kinds = SETTINGS.into_iter().chain([MemoKind::Charge, MemoKind::Full, MemoKind::Seen]).collect();
+        let kinds = SETTINGS
+            .into_iter()
+            .chain([MemoKind::Charge, MemoKind::Full, MemoKind::Seen, MemoKind::Schedule, MemoKind::Fired])
+            .collect();
         let memos = self.life.store.recall(kinds).await?;
         let named = |kind| memos.iter().filter(move |memo| memo.kind == kind);
         self.full = named(MemoKind::Full).filter_map(|memo| GroupName::new(&memo.name).ok()).collect();
@@ -550,6 +560,7 @@ impl<'a> Dispatcher<'a> {
         self.charges = WrittenCharges::new(&charges);
         self.see_settings(settings::parse(&memos)).await?;
         self.look_back(&memos).await?;
+        self.schedules.recall(&memos);
         self.act(Input::Charges(charges)).await
     }
 

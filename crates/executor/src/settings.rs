@@ -28,7 +28,12 @@ pub fn parse(memos: &[Memo]) -> Settings {
             MemoKind::Group => put(&mut settings.groups, GroupName::new(name), value::<GroupSettings>(memo)),
             MemoKind::Task => put(&mut settings.tasks, TaskName::new(name), value::<LimitSettings>(memo)),
             MemoKind::Key => put(&mut settings.keys, KeyName::new(name), value::<LimitSettings>(memo)),
-            MemoKind::Installation | MemoKind::Charge | MemoKind::Full | MemoKind::Seen => continue,
+            MemoKind::Installation
+            | MemoKind::Charge
+            | MemoKind::Full
+            | MemoKind::Seen
+            | MemoKind::Schedule
+            | MemoKind::Fired => continue,
         };
         if read.is_none() {
             tracing::warn!(kind = ?memo.kind, name, value = memo.value, "a setting cannot be read and is left out");

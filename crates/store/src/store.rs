@@ -496,11 +496,25 @@ pub enum MemoKind {
     Full,
     /// How far the dispatcher has seen to what must not be forgotten: a cursor. One memo.
     Seen,
+    /// What is submitted again and again.
+    Schedule,
+    /// Which of a schedule's times are over, and the job of the last one.
+    Fired,
 }
 
 impl MemoKind {
-    pub const ALL: [MemoKind; 8] =
-        [Self::Installation, Self::Queue, Self::Group, Self::Task, Self::Key, Self::Charge, Self::Full, Self::Seen];
+    pub const ALL: [MemoKind; 10] = [
+        Self::Installation,
+        Self::Queue,
+        Self::Group,
+        Self::Task,
+        Self::Key,
+        Self::Charge,
+        Self::Full,
+        Self::Seen,
+        Self::Schedule,
+        Self::Fired,
+    ];
 
     /// Number in the database; never reuse one. In the order of the kinds: memos are told by it.
     pub fn code(self) -> i16 {
@@ -513,6 +527,8 @@ impl MemoKind {
             Self::Charge => 5,
             Self::Full => 6,
             Self::Seen => 7,
+            Self::Schedule => 8,
+            Self::Fired => 9,
         }
     }
 
@@ -561,6 +577,6 @@ mod tests {
     fn kinds_of_memos_read_back_and_sort_like_their_codes() {
         assert!(MemoKind::ALL.into_iter().all(|kind| MemoKind::from_code(kind.code()) == Some(kind)));
         assert!(MemoKind::ALL.windows(2).all(|pair| pair[0] < pair[1] && pair[0].code() < pair[1].code()));
-        assert_eq!(MemoKind::from_code(8), None);
+        assert_eq!(MemoKind::from_code(10), None);
     }
 }

@@ -21,7 +21,7 @@
 //!
 //! [`client`] opening a database, submitting, looking, deciding → [`request`] what is submitted → [`tx`] submitting in
 //! your own transaction → [`executor`](Turnwise::executor) running tasks → [`transactional`] tasks that commit together with
-//! their end → [`settings`] weights, limits and pauses →
+//! their end → [`settings`] weights, limits and pauses → [`schedules`] jobs that come again and again →
 //! [`overview`] how much there is → [`graph`] who waits for whom → [`view`] why a job waits, and what would change it →
 //! [`testing`] tasks under test.
 
@@ -31,6 +31,7 @@ pub mod request;
 pub mod tx;
 pub mod transactional;
 pub mod settings;
+pub mod schedules;
 pub mod overview;
 pub mod graph;
 pub mod view;

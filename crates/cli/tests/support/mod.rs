@@ -36,6 +36,11 @@ impl Harness {
         Self { dir, database, record: Vec::new(), processes: 0 }
     }
 
+    #[allow(dead_code, reason = "for tests that run commands of their own")]
+    pub(crate) fn database(&self) -> &str {
+        &self.database
+    }
+
     pub(crate) fn on_postgres(cluster: &Cluster) -> Self {
         let database = cluster.fresh_database().unwrap();
         Self { dir: tempfile::tempdir().unwrap(), database, record: Vec::new(), processes: 0 }
@@ -280,6 +285,12 @@ impl Node {
 
     pub(crate) fn settles(&self) -> usize {
         self.count(|event| matches!(event, NodeEvent::Settle { .. }))
+    }
+
+    /// Whether it has ever taken the lead; one that was dispatching is not asked to give it up.
+    #[allow(dead_code, reason = "few tests care")]
+    pub(crate) fn dispatches(&self) -> bool {
+        self.count(|event| matches!(event, NodeEvent::Lead { .. })) > 0
     }
 
     /// The incarnations it has joined as so far.

@@ -1,0 +1,157 @@
+//! Periodic jobs: schedules, and when they come next.
+
+use serde::Serialize;
+use turnwise::{
+    JobRequest, Priority, Timestamp,
+    core::{Invalid, ScheduleName, periodic::Periodic, time::parse_span},
+    schedules::Recurring,
+};
+
+use crate::{
+    args::{AddSchedule, Pause, ScheduleVerb},
+    error::Failure,
+    print,
+    serve::block_on,
+    settings::Settings,
+};
+
+/// Times that are shown of each.
+const TIMES: usize = 5;
+
+pub(crate) fn schedule(settings: &Settings, verb: &ScheduleVerb) -> Result<(), Failure> {
+    let told = |name: &str, periodic: Periodic, now| print::lines(story(name, &periodic, now));
+    match verb {
+        ScheduleVerb::Add(wish) => {
+            let recurring = recurring(wish)?;
+            let (set, now) = block_on(async {
+                let turnwise = settings.open_lasting().await?;
+                Ok((turnwise.set_schedule(&wish.name, recurring).await?, turnwise.now().await?))
+            })?;
+            told(&wish.name, set, now)?;
+        }
+        ScheduleVerb::List(wish) => {
+            let (all, now) = block_on(async {
+                let turnwise = settings.open().await?;
+                Ok((turnwise.schedules().await?, turnwise.now().await?))
+            })?;
+            let views = all.iter().map(|(name, periodic)| View::of(name, periodic, now));
+            match wish.json {
+                true => print::array(views)?,
+                false => print::table(["NAME", "WHEN", "TASK", "GROUP", "STATE", "NEXT"], views.map(View::row))?,
+            }
+        }
+        ScheduleVerb::Show(wish) => {
+            let (mut all, now) = block_on(async {
+                let turnwise = settings.open().await?;
+                Ok((turnwise.schedules().await?, turnwise.now().await?))
+            })?;
+            let none = || Invalid::new("schedule", format!("there is none named {:?}", wish.name));
+            let periodic = all.remove(&ScheduleName::new(&wish.name)?).ok_or_else(none)?;
+            told(&wish.name, periodic, now)?;
+        }
+        ScheduleVerb::Pause(Pause { name, reason }) => {
+            let (set, now) = block_on(async {
+                let turnwise = settings.open().await?;
+                Ok((turnwise.pause_schedule(name, reason.clone()).await?, turnwise.now().await?))
+            })?;
+            told(name, set, now)?;
+        }
+        ScheduleVerb::Resume(wish) => {
+            let (set, now) = block_on(async {
+                let turnwise = settings.open().await?;
+                Ok((turnwise.resume_schedule(&wish.name).await?, turnwise.now().await?))
+            })?;
+            told(&wish.name, set, now)?;
+        }
+        ScheduleVerb::Remove(wish) => {
+            block_on(async { Ok(settings.open().await?.remove_schedule(&wish.name).await?) })?;
+            print::lines([format!("schedule {} is gone; its jobs stay", wish.name)])?;
+        }
+        ScheduleVerb::Run(wish) => {
+            let id = block_on(async { Ok(settings.open().await?.run_schedule(&wish.name).await?) })?;
+            print::lines([id])?;
+        }
+    }
+    Ok(())
+}
+
+/// All values are read before the database is touched.
+fn recurring(wish: &AddSchedule) -> Result<Recurring, Failure> {
+    let mut job = JobRequest::from_json(&wish.task, wish.args.as_deref().unwrap_or("null"));
+    if let Some(queue) = &wish.queue {
+        job = job.queue(queue);
+    }
+    if let Some(group) = &wish.group {
+        job = job.group(group);
+    }
+    if let Some(key) = &wish.key {
+        job = job.key(key);
+    }
+    if let Some(priority) = &wish.priority {
+        job = job.priority(priority.parse::<Priority>()?.get().into());
+    }
+    if let Some(retry) = &wish.retry {
+        job = job.retry(retry.parse()?);
+    }
+    if let Some(timeout) = &wish.timeout {
+        job = job.timeout(parse_span("timeout", timeout)?);
+    }
+    let mut recurring = match (&wish.cron, &wish.every) {
+        (Some(cron), _) => Recurring::cron_in(cron, wish.zone.as_deref().unwrap_or("UTC"), job),
+        (None, Some(every)) => Recurring::every(every, job),
+        (None, None) => return Err(Invalid::new("schedule", "needs --cron or --every").into()),
+    };
+    if let Some(overlap) = &wish.overlap {
+        recurring = recurring.overlap(overlap.parse()?);
+    }
+    if let Some(catch_up) = &wish.catch_up {
+        recurring = recurring.catch_up(catch_up.parse()?);
+    }
+    Ok(recurring)
+}
+
+/// The schedule in a line, and its next times in words.
+fn story(name: &str, periodic: &Periodic, now: Timestamp) -> Vec<String> {
+    let Periodic { when, task, group, queue, overlap, catch_up, .. } = periodic;
+    let mut lines = vec![format!(
+        "schedule {name}: {when}, task {task}, queue {queue}, group {group}, overlap {overlap}, catch up {catch_up}"
+    )];
+    if let Some(pause) = &periodic.paused {
+        let reason = pause.reason.as_ref().map_or_else(String::new, |reason| format!(": {}", print::clean(reason)));
+        lines.push(format!("paused since {}{reason}; it would come", pause.since));
+    }
+    let times = when.following(now).take(TIMES);
+    lines.extend(times.map(|slot| format!("  {}, in {}", when.zone().words(slot), print::about(slot.since(now)))));
+    lines
+}
+
+#[derive(Serialize)]
+struct View {
+    name: String,
+    when: String,
+    task: String,
+    queue: String,
+    group: String,
+    paused: bool,
+    next: Vec<Timestamp>,
+}
+
+impl View {
+    fn of(name: &ScheduleName, periodic: &Periodic, now: Timestamp) -> Self {
+        Self {
+            name: name.to_string(),
+            when: periodic.when.to_string(),
+            task: periodic.task.to_string(),
+            queue: periodic.queue.to_string(),
+            group: periodic.group.to_string(),
+            paused: periodic.paused.is_some(),
+            next: periodic.when.following(now).take(TIMES).collect(),
+        }
+    }
+
+    fn row(self) -> [String; 6] {
+        let state = if self.paused { "paused" } else { "active" };
+        let next = self.next.first().filter(|_| !self.paused).map(Timestamp::to_string);
+        [self.name, self.when, self.task, self.group, state.to_owned(), next.unwrap_or_default()]
+    }
+}

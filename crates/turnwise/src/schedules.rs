@@ -1,0 +1,194 @@
+//! Periodic jobs: what is submitted again and again, set and changed while nodes run.
+
+use std::collections::BTreeMap;
+
+use turnwise_core::{
+    Invalid, JobId, NewJob, ScheduleName,
+    calendar::{Schedule, Zone},
+    periodic::{CatchUp, Overlap, Periodic, When},
+    settings::Pause,
+};
+use turnwise_store::{MemoKind, NewMemo, StoreError};
+
+use crate::{Error, JobRequest, Turnwise, id};
+
+/// Longest name of a schedule.
+const MAX_NAME: usize = 100;
+
+/// A job that is to be submitted again and again. Wrong values are kept until it is set.
+#[derive(Debug, Clone)]
+#[must_use = "set it with `Turnwise::set_schedule`"]
+pub struct Recurring {
+    when: Result<When, Invalid>,
+    job: JobRequest,
+    overlap: Overlap,
+    catch_up: CatchUp,
+}
+
+impl Recurring {
+    /// At the times of a cron pattern (with seconds before the minutes, if wanted) by the clock of UTC.
+    pub fn cron(pattern: &str, job: JobRequest) -> Self {
+        Self::cron_in(pattern, "UTC", job)
+    }
+
+    /// At the times of a cron pattern by the clock of a zone.
+    pub fn cron_in(pattern: &str, zone: &str, job: JobRequest) -> Self {
+        let when = zone.parse::<Zone>().and_then(|zone| Schedule::new(pattern, zone)).map(When::Cron);
+        Self::new(when, job)
+    }
+
+    /// Every so often: at the multiples of this span, written like `10m`, since the beginning of 1970.
+    pub fn every(span: &str, job: JobRequest) -> Self {
+        Self::new(When::every(span), job)
+    }
+
+    fn new(when: Result<When, Invalid>, job: JobRequest) -> Self {
+        Self { when, job, overlap: Overlap::default(), catch_up: CatchUp::default() }
+    }
+
+    pub fn overlap(mut self, overlap: Overlap) -> Self {
+        self.overlap = overlap;
+        self
+    }
+
+    pub fn catch_up(mut self, catch_up: CatchUp) -> Self {
+        self.catch_up = catch_up;
+        self
+    }
+}
+
+impl Turnwise {
+    /// All schedules, by name.
+    pub async fn schedules(&self) -> Result<BTreeMap<ScheduleName, Periodic>, Error> {
+        let memos = self.store().recall(vec![MemoKind::Schedule]).await?;
+        let read = |memo: turnwise_store::Memo| {
+            let periodic = serde_json::from_str(&memo.value)
+                .map_err(|error| Invalid::new("schedule", format!("{:?} cannot be read: {error}", memo.name)))?;
+            Ok((ScheduleName::new(memo.name)?, periodic))
+        };
+        memos.into_iter().map(read).collect()
+    }
+
+    /// Sets a schedule, or another in its place. Times before now do not count; one that stays as it was goes on.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), turnwise::Error> {
+    /// # use turnwise::{JobRequest, schedules::Recurring};
+    /// let turnwise = turnwise::Turnwise::open("memory:").await?;
+    /// let report = JobRequest::new("report", &"sales").group("acme");
+    /// turnwise.set_schedule("sales", Recurring::cron_in("0 2 * * *", "Europe/Berlin", report)).await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn set_schedule(&self, name: impl AsRef<str>, wish: Recurring) -> Result<Periodic, Error> {
+        let name = ScheduleName::new(name)?;
+        if name.as_str().len() > MAX_NAME {
+            return Err(Invalid::new("schedule", format!("the name is longer than {MAX_NAME} bytes")).into());
+        }
+        let now = self.now().await?;
+        let set = periodic(wish, now)?;
+        if let Some(there) = self.schedules().await?.remove(&name) {
+            let same = Periodic { since: there.since, paused: there.paused.clone(), ..set.clone() };
+            if same == there {
+                return Ok(there);
+            }
+        }
+        self.write_schedule(&name, Some(&set)).await?;
+        Ok(set)
+    }
+
+    /// No more jobs of it are submitted until it is resumed; those that are there go on.
+    pub async fn pause_schedule(&self, name: impl AsRef<str>, reason: Option<String>) -> Result<Periodic, Error> {
+        let since = self.now().await?;
+        self.change_schedule(name, |periodic| _ = periodic.paused.get_or_insert(Pause { since, reason })).await
+    }
+
+    /// Goes on from now: what fell into the pause is not made up for.
+    pub async fn resume_schedule(&self, name: impl AsRef<str>) -> Result<Periodic, Error> {
+        let now = self.now().await?;
+        self.change_schedule(name, |periodic| {
+            if periodic.paused.take().is_some() {
+                periodic.since = now;
+            }
+        })
+        .await
+    }
+
+    /// Takes the schedule away; its jobs stay.
+    pub async fn remove_schedule(&self, name: impl AsRef<str>) -> Result<(), Error> {
+        let (name, _) = self.schedule(name).await?;
+        self.write_schedule(&name, None).await
+    }
+
+    /// Submits the schedule's job once more, now, beside the plan: whether it is paused or its last job has not ended does
+    /// not count, and neither does this one for the next.
+    pub async fn run_schedule(&self, name: impl AsRef<str>) -> Result<JobId, Error> {
+        let (_, periodic) = self.schedule(name).await?;
+        let submitted = self.store().enqueue(vec![periodic.job_now(id::next())]).await?;
+        let job = submitted.first().ok_or_else(|| StoreError::broken("submit", "no answer"))?;
+        Ok(job.id)
+    }
+
+    async fn schedule(&self, name: impl AsRef<str>) -> Result<(ScheduleName, Periodic), Error> {
+        let name = ScheduleName::new(name)?;
+        match self.schedules().await?.remove(&name) {
+            Some(periodic) => Ok((name, periodic)),
+            None => Err(Invalid::new("schedule", format!("there is none named {:?}", name.as_str())).into()),
+        }
+    }
+
+    async fn change_schedule(
+        &self,
+        name: impl AsRef<str>,
+        change: impl FnOnce(&mut Periodic),
+    ) -> Result<Periodic, Error> {
+        let (name, mut periodic) = self.schedule(name).await?;
+        change(&mut periodic);
+        self.write_schedule(&name, Some(&periodic)).await?;
+        Ok(periodic)
+    }
+
+    async fn write_schedule(&self, name: &ScheduleName, periodic: Option<&Periodic>) -> Result<(), Error> {
+        let value = periodic.map(serde_json::to_string).transpose();
+        let value = value.map_err(|error| StoreError::broken("write a schedule", error))?;
+        let memo = |kind, value| NewMemo { kind, name: name.to_string(), value, seen: None };
+        let mut memos = vec![memo(MemoKind::Schedule, value)];
+        if periodic.is_none() {
+            memos.push(memo(MemoKind::Fired, None));
+        }
+        self.store().remember(None, memos).await?;
+        Ok(())
+    }
+}
+
+fn periodic(wish: Recurring, now: turnwise_core::Timestamp) -> Result<Periodic, Invalid> {
+    let when = wish.when?;
+    let NewJob { task, args, queue, group, priority, due, retry, key, terms, expires, unique, after, .. } =
+        wish.job.into_job(now)?;
+    if due.is_some() {
+        return Err(Invalid::new("due", "is what the schedule says"));
+    }
+    if expires.is_some() {
+        return Err(Invalid::new("expires", "cannot be set for a schedule; limit how long a run takes instead"));
+    }
+    if !after.is_empty() {
+        return Err(Invalid::new("after", "cannot be set for a schedule"));
+    }
+    if unique.is_some() {
+        return Err(Invalid::new("unique", "cannot be set for a schedule: each of its times is unique already"));
+    }
+    Ok(Periodic {
+        when,
+        task,
+        args,
+        queue,
+        group,
+        priority,
+        retry,
+        key,
+        terms,
+        overlap: wish.overlap,
+        catch_up: wish.catch_up,
+        paused: None,
+        since: now,
+    })
+}
