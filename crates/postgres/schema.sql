@@ -12,6 +12,11 @@ create function turnwise.now() returns timestamptz
     language sql stable parallel safe
     as 'select pg_catalog.now()';
 
+-- The time of the call, where turnwise.now() is when the transaction began: a caller's may have been open for long.
+create function turnwise.clock() returns timestamptz
+    language sql volatile parallel safe
+    as 'select pg_catalog.clock_timestamp()';
+
 -- Unfinished jobs only. No index names state, node or fence, so that taking a job is a HOT update; the free part of a
 -- page is where the taken version of each of its rows finds room. It is larger than the first (node, assigned_at): at
 -- fillfactor 50 one in eleven found none. args is json, not jsonb: kept to the letter.
@@ -268,7 +273,8 @@ create table turnwise.unique_key (
 
 -- Takes unique keys for jobs that are about to be stored in the same transaction. Tells of each, by its place: 0 store it,
 -- 1 it was there before, 2 holder has its key. A job that is not to have another stand for it (on_duplicate 1) ends the call
--- with TW002; the detail is the holder's id. Periods are in microseconds.
+-- with TW002; the detail is the holder's id. Periods are in microseconds,
+-- from now: not from when the transaction began.
 -- Each look is a statement of its own and so sees what was committed before it: a key that another transaction was just
 -- taking is waited for by the insert or the update, and read again. Locks: keys it takes, in their order.
 create function turnwise.claim(
@@ -291,7 +297,7 @@ create function turnwise.claim(
         refused_holder uuid;
     begin
         for wish in
-            select t.id, t.scope, t.key, t.until_ended, turnwise.now() + t.period * interval '1 microsecond' as expires,
+            select t.id, t.scope, t.key, t.until_ended, turnwise.clock() + t.period * interval '1 microsecond' as expires,
                    t.on_duplicate, t.place::int as place,
                    t.place > min(t.place) over (partition by t.id) as repeated
               from unnest(claim.ids, claim.scopes, claim.keys, claim.until_ended, claim.periods, claim.on_duplicate)
@@ -316,7 +322,7 @@ create function turnwise.claim(
                     exit;
                 end if;
                 -- One snapshot for the key and its job: they were stored together.
-                select k.job, k.until_ended, k.expires, k.expires > turnwise.now() as lasts,
+                select k.job, k.until_ended, k.expires, k.expires > turnwise.clock() as lasts,
                        exists (select from turnwise.job where job.id = k.job) as unfinished
                   into held
                   from turnwise.unique_key as k
@@ -355,26 +361,38 @@ create function turnwise.claim(
     end
     $$;
 
--- Gives other arguments to jobs that wait and were never begun; tells which. Locks: those rows, in their order.
-create function turnwise.replace_args(ids uuid[], args text[]) returns setof uuid
+-- Gives other arguments to jobs of the same task that wait and were never begun; of several wishes for one job, its task's
+-- last. Tells of each unfinished job its task and whether it got them. Locks: the rows that get them, in their order.
+create function turnwise.replace_args(ids uuid[], tasks text[], args text[])
+    returns table (id uuid, task text, replaced boolean)
     language sql volatile
     as $$
-    with locked as materialized (
-        select job.id, t.args
-          from unnest(replace_args.ids, replace_args.args) as t (id, args)
-          join turnwise.job on job.id = t.id
+    with wish as materialized (
+        select distinct on (t.id, t.task) t.id, t.task, t.args
+          from unnest(replace_args.ids, replace_args.tasks, replace_args.args)
+               with ordinality as t (id, task, args, place)
+         order by t.id, t.task, t.place desc
+    ), locked as materialized (
+        select job.id, wish.args
+          from wish
+          join turnwise.job on job.id = wish.id and job.task = wish.task
          where job.state = 0 and job.started_at is null and job.crashes = 0
          order by job.id
            for update of job
+    ), changed as (
+        update turnwise.job set args = locked.args::json from locked where job.id = locked.id returning job.id
     )
-    update turnwise.job set args = locked.args::json from locked where job.id = locked.id returning job.id
+    select job.id, job.task, job.id in (select changed.id from changed)
+      from turnwise.job
+     where job.id = any (replace_args.ids)
     $$;
 
 -- Submits one job in the caller's transaction: for every language that can call a function. Error TW001: the group is
 -- full, or it is to wait for a job that is not there, and the message says so.
 -- With a unique_key, the id may be that of another job which holds the key: within 'task', 'queue', 'group' or a scope of any
 -- other name, until that job has ended or for unique_for from its submit. on_duplicate: 'keep' that job, 'reject' the submit
--- with error TW002 (its detail is the other's id), or 'replace-args' of that job if it has not begun.
+-- with error TW002 (its detail is the other's id), or 'replace-args' of that job if it is of the same task
+-- and has not begun.
 -- With after, it begins when these jobs have ended; on_failure says what follows if one of them fails: 'fail', 'run', 'cancel'.
 create function turnwise.enqueue(
     task         text,
@@ -405,6 +423,10 @@ create function turnwise.enqueue(
                 raise exception using errcode = '22023',
                     message = format('on_duplicate: must be keep, reject or replace-args, not %L', enqueue.on_duplicate);
             end if;
+            if enqueue.unique_for <= interval '0' then
+                raise exception using errcode = '22023',
+                    message = format('unique_for: must be longer than nothing, not %L', enqueue.unique_for);
+            end if;
             select * into claimed
               from turnwise.claim(
                    array[new_id],
@@ -419,7 +441,8 @@ create function turnwise.enqueue(
                    array[case enqueue.on_duplicate when 'reject' then 1 else 0 end::smallint]);
             if claimed.outcome <> 0 then
                 if enqueue.on_duplicate = 'replace-args' then
-                    perform turnwise.replace_args(array[claimed.holder], array[coalesce(enqueue.args, 'null')::text]);
+                    perform turnwise.replace_args(array[claimed.holder], array[enqueue.task],
+                                                  array[coalesce(enqueue.args, 'null')::text]);
                 end if;
                 return claimed.holder;
             end if;

@@ -42,6 +42,9 @@ pub(crate) fn enqueue(settings: &Settings, wish: &args::Enqueue) -> Result<(), F
             Duplicate::Kept => format!("job {id} holds the unique key; nothing was added"),
             Duplicate::Replaced => format!("job {id} holds the unique key; its arguments were replaced"),
             Duplicate::TooLate => format!("job {id} holds the unique key and has begun; it keeps its arguments"),
+            Duplicate::OtherTask => {
+                format!("job {id} of another task holds the unique key; it keeps its arguments")
+            }
         });
     }
     Ok(print::lines(enqueued.iter().map(|reply| reply.id))?)

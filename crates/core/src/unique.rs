@@ -114,7 +114,7 @@ pub enum OnDuplicate {
     Keep,
     /// The submit is refused, with all that was submitted in the same call.
     Reject,
-    /// The other job is the answer, and gets these arguments if it [has not begun](may_replace).
+    /// The other job is the answer, and gets these arguments if it [is of the same task and has not begun](replace).
     ReplaceArgs,
 }
 
@@ -189,10 +189,28 @@ impl Holding {
     }
 }
 
-/// Whether the arguments of a job may still be replaced: it waits and was never begun. One that was, and waits for
-/// another run or for its next step, has done things with those it has.
-pub fn may_replace(state: State, begun: bool, crashes: u32) -> bool {
-    state == State::Waiting && !begun && crashes == 0
+/// Whether the arguments of a job may be replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Replacing {
+    Allowed,
+    /// They would be those of another task.
+    OtherTask,
+    /// It was begun, or is about to be.
+    TooLate,
+}
+
+/// Whether a submit may replace the arguments of the job that stands for it: one of the same task that waits and was never
+/// begun. One that was, and waits for another run or for its next step, has done things with those it has.
+///
+/// PostgreSQL compares the same by itself (`turnwise.replace_args`).
+pub fn replace(same_task: bool, state: State, begun: bool, crashes: u32) -> Replacing {
+    if !same_task {
+        Replacing::OtherTask
+    } else if state == State::Waiting && !begun && crashes == 0 {
+        Replacing::Allowed
+    } else {
+        Replacing::TooLate
+    }
 }
 
 /// The key of all jobs of this task with these arguments. The order of an object's members, white space and the way a
@@ -282,10 +300,14 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_never_begun_gets_other_arguments() {
-        let may: Vec<_> = State::ALL.into_iter().filter(|state| may_replace(*state, false, 0)).collect();
-        assert_eq!(may, [State::Waiting]);
-        assert!(!may_replace(State::Waiting, true, 0) && !may_replace(State::Waiting, false, 1));
+    fn only_what_is_of_the_same_task_and_was_never_begun_gets_other_arguments() {
+        let allowed = |state: &State| replace(true, *state, false, 0) == Replacing::Allowed;
+        assert_eq!(State::ALL.into_iter().filter(allowed).collect::<Vec<_>>(), [State::Waiting]);
+        assert_eq!(replace(true, State::Waiting, true, 0), Replacing::TooLate);
+        assert_eq!(replace(true, State::Waiting, false, 1), Replacing::TooLate);
+        for state in State::ALL {
+            assert_eq!(replace(false, state, false, 0), Replacing::OtherTask);
+        }
     }
 
     #[test]

@@ -1,3 +1,3 @@
--- replace_args.sql: other arguments for jobs that have not begun; the reply names those that got them.
--- Binds: $1 uuid[] ids, each once, $2 text[] arguments (JSON). Locks: those rows, in id order. Index: primary key.
-select replaced.id from turnwise.replace_args($1::uuid[], $2::text[]) as replaced (id)
+-- replace_args.sql: other arguments for jobs of the same task that have not begun; what it tells is explained at the function.
+-- Binds: $1 uuid[] ids, $2 text[] tasks, $3 text[] arguments (JSON). Locks: rows that get them, in id order. Index: primary key.
+select id, task, replaced from turnwise.replace_args($1::uuid[], $2::text[], $3::text[])

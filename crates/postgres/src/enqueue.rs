@@ -4,13 +4,13 @@ use std::collections::HashSet;
 
 use tokio_postgres::{GenericClient, Row, ToStatement, types::ToSql};
 use turnwise_core::{KeyName, NewJob};
-use turnwise_store::{Enqueued, Result};
+use turnwise_store::{Enqueued, Result, StoreError};
 use uuid::Uuid;
 
 use crate::{
     after,
     rows::{get, policy_text, sparse},
-    store::{Inner, connection, failed},
+    store::{CONNECT_TIMEOUT, Inner, connection, failed},
     unique::{self, CLAIM, REPLACE_ARGS, Statements},
 };
 
@@ -127,9 +127,14 @@ async fn enqueue_plain(store: &Inner, jobs: &[NewJob]) -> Result<Vec<Enqueued>> 
     Ok(replies)
 }
 
-/// On connections of their own: one that waits for somebody's open transaction holds up nobody without a key.
+/// On connections of their own, one for each key: one that waits for somebody's open transaction holds up nobody without
+/// that key.
 async fn enqueue_unique(store: &Inner, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
     let fail = failed("enqueue");
+    let passed = tokio::time::timeout(CONNECT_TIMEOUT, store.gates.pass(jobs)).await;
+    let busy =
+        |error| StoreError::transient("others in this process are submitting jobs with the same unique key", error);
+    let _pass = passed.map_err(busy)?;
     let mut client = connection(&store.pools.unique).await?;
     let claim = client.prepare_cached(CLAIM).await.map_err(fail)?;
     let enqueue = client.prepare_cached(ENQUEUE).await.map_err(fail)?;

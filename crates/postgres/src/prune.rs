@@ -51,13 +51,14 @@ pub(crate) async fn prune(store: &Inner, seen: Option<&Cursor>, limit: u32) -> R
             old += by_rows(client, &rest(end), edge, limit - old).await.map_err(fail)?;
         }
     }
-    let keys = unique::prune(store, &connection, limit).await?;
     let told = match seen {
         Some(cursor) => {
             connection.execute(include_str!("../sql/prune_changes.sql"), &[&cursor.0, &limit]).await.map_err(fail)?
         }
         None => 0,
     };
+    // Last, so that nothing else depends on rows that transactions of others lock.
+    let keys = unique::prune(store, &connection, limit).await?;
     Ok(u64::try_from(old).unwrap_or(0) + told + keys)
 }
 

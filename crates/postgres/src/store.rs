@@ -19,7 +19,10 @@ use turnwise_store::{
     Result, Settle, Settled, Store, StoreError,
 };
 
-use crate::{assign, bell::Listener, control, enqueue, memo, migrate, news, nodes, prune, read, settle, story, unique};
+use crate::{
+    assign, bell::Listener, control, enqueue, gates::Gates, memo, migrate, news, nodes, prune, read, settle, story,
+    unique,
+};
 
 /// Jobs in a PostgreSQL database, shared by all who open it. Cheap to clone; clones share connections and bell.
 ///
@@ -37,6 +40,8 @@ pub(crate) struct Inner {
     pub(crate) asleep: Mutex<Option<(Epoch, bool)>>,
     /// How far the unique keys have been looked through.
     pub(crate) keys: unique::Place,
+    /// Who submits with which unique key.
+    pub(crate) gates: Gates,
     _listener: Listener,
 }
 
@@ -69,6 +74,7 @@ impl PostgresStore {
             joined,
             asleep: Mutex::default(),
             keys: unique::Place::default(),
+            gates: Gates::default(),
             _listener: listener,
         })))
     }
@@ -215,7 +221,7 @@ pub(crate) fn pool(config: &Config, size: usize) -> Result<Pool> {
         .map_err(|error| StoreError::broken("build a connection pool", error))
 }
 
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A transaction that stands still may not outlast the dispatcher's lease; no statement waits for ever.
 const TIMEOUTS: &str = "-c idle_in_transaction_session_timeout=4s -c statement_timeout=30s -c lock_timeout=10s";

@@ -1,7 +1,7 @@
 //! Unique keys: who may come in, who stands for those who may not, and which keys are of no use any more.
 
 use std::{
-    collections::BTreeMap,
+    collections::HashMap,
     sync::{Mutex, PoisonError},
 };
 
@@ -35,8 +35,9 @@ use crate::{
 /// 2 the holder stands for it.
 pub const CLAIM: &str = include_str!("../sql/claim.sql");
 
-/// Gives other arguments to jobs that have not begun: `$1` `uuid[]` ids, each once, `$2` `text[]` arguments. Returns one
-/// column `id uuid`, one row for each job that got them.
+/// Gives other arguments to jobs of the same task that have not begun: `$1` `uuid[]` ids, `$2` `text[]` tasks, `$3` `text[]`
+/// arguments; of several for one job the last of its task. Returns `id uuid`, `task text`, `replaced boolean`, one row for
+/// each of these jobs that is unfinished.
 pub const REPLACE_ARGS: &str = include_str!("../sql/replace_args.sql");
 
 /// The SQLSTATE of a submit that is refused because another job holds its unique key: the detail is that job's id.
@@ -90,8 +91,11 @@ pub(crate) async fn enqueue<S: ToStatement + ?Sized + Sync + Send>(
             Entry::Known => Enqueued::itself(job.id, false),
             Entry::HeldBy(holder) => {
                 let duplicate = match policy(job) {
-                    OnDuplicate::ReplaceArgs if replaced.contains(&holder) => Duplicate::Replaced,
-                    OnDuplicate::ReplaceArgs => Duplicate::TooLate,
+                    OnDuplicate::ReplaceArgs => match replaced.get(&holder) {
+                        Some((task, _)) if task != job.task.as_str() => Duplicate::OtherTask,
+                        Some((_, true)) => Duplicate::Replaced,
+                        Some((_, false)) | None => Duplicate::TooLate,
+                    },
                     OnDuplicate::Keep | OnDuplicate::Reject => Duplicate::Kept,
                 };
                 Enqueued::held_by(holder, duplicate)
@@ -145,27 +149,28 @@ fn waited_or_failed(error: tokio_postgres::Error) -> StoreError {
     }
 }
 
-/// Those that were given other arguments, of several the last.
+/// Of those that are to get other arguments and are unfinished: the task, and whether they did.
 async fn replace_args<S: ToStatement + ?Sized + Sync + Send>(
     client: &impl GenericClient,
     statement: &S,
     jobs: &[NewJob],
     entries: &[Entry],
-) -> Result<Vec<JobId>> {
-    let wishes: BTreeMap<Uuid, &str> = jobs
-        .iter()
-        .zip(entries)
-        .filter_map(|(job, entry)| match entry {
-            Entry::HeldBy(holder) if policy(job) == OnDuplicate::ReplaceArgs => Some((holder.0, job.args.as_str())),
-            _ => None,
-        })
-        .collect();
-    if wishes.is_empty() {
-        return Ok(Vec::new());
+) -> Result<HashMap<JobId, (String, bool)>> {
+    let mut wishes: (Vec<Uuid>, Vec<&str>, Vec<&str>) = Default::default();
+    for (job, entry) in jobs.iter().zip(entries) {
+        if let Entry::HeldBy(holder) = entry
+            && policy(job) == OnDuplicate::ReplaceArgs
+        {
+            wishes.0.push(holder.0);
+            wishes.1.push(job.task.as_str());
+            wishes.2.push(job.args.as_str());
+        }
     }
-    let (ids, args): (Vec<_>, Vec<_>) = wishes.into_iter().unzip();
-    let rows = client.query(statement, &[&ids, &args]).await.map_err(failed("enqueue"))?;
-    rows.iter().map(|row| Ok(JobId(get(row, 0)?))).collect()
+    if wishes.0.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let rows = client.query(statement, &[&wishes.0, &wishes.1, &wishes.2]).await.map_err(failed("enqueue"))?;
+    rows.iter().map(|row| Ok((JobId(get(row, 0)?), (get(row, 1)?, get(row, 2)?)))).collect()
 }
 
 /// Where the last look at the keys ended; the next goes on from there, so that all have their turn.

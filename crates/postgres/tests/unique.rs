@@ -2,12 +2,14 @@
 
 mod database;
 
-use database::{client, fresh_store, id, job};
+use std::time::Duration;
+
+use database::{client, fresh_store, id, job, news};
 use turnwise_core::{
     JobId, NewJob, Unique, UniqueKey,
     unique::{Hold, OnDuplicate},
 };
-use turnwise_postgres::{DUPLICATE, enqueue_in};
+use turnwise_postgres::{DUPLICATE, PostgresStore, enqueue_in};
 use turnwise_store::{Duplicate, Enqueued, Filter, Store, StoreError};
 use uuid::Uuid;
 
@@ -65,6 +67,30 @@ async fn who_meets_an_open_transaction_is_told_its_job_if_that_commits() {
     assert_eq!(store.enqueue(vec![keyed(4, "other")]).await.unwrap(), [new(4)]);
     open.commit().await.unwrap();
     assert_eq!(waiting.await.unwrap().unwrap(), [kept(1)]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn five_who_wait_for_one_key_leave_a_connection_to_another() {
+    let (store, url) = fresh_store().await;
+    let mut app = client(&url).await;
+    let open = app.transaction().await.unwrap();
+    enqueue_in(&open, &[keyed(1, "k")]).await.unwrap();
+    // Each asks for its connection, or for its turn, before the next is begun.
+    let submit = |store: PostgresStore, n| Box::pin(async move { store.enqueue(vec![keyed(n, "k")]).await });
+    let mut waiting: Vec<_> = (2..=6).map(|n| submit(store.clone(), n)).collect();
+    for waiter in &mut waiting {
+        assert!(futures_util::poll!(waiter.as_mut()).is_pending());
+    }
+    let waiting = tokio::spawn(futures_util::future::join_all(waiting));
+    until_somebody_waits(&url).await;
+    assert_eq!(store.enqueue(vec![keyed(7, "other")]).await.unwrap(), [new(7)]);
+    let app = client(&url).await;
+    let sql = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+    assert_eq!(app.query_one(sql, &[]).await.unwrap().get::<_, i64>(0), 1, "one of the five waits in the database");
+    open.commit().await.unwrap();
+    for told in waiting.await.unwrap() {
+        assert_eq!(told.unwrap(), [kept(1)]);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -168,14 +194,24 @@ async fn the_sql_function_knows_unique_keys() {
     let wrong = "select turnwise.enqueue('mail', unique_key => 'k', on_duplicate => 'drop')";
     let error = app.query_one(wrong, &[]).await.unwrap_err();
     assert!(error.as_db_error().unwrap().message().contains("must be keep, reject or replace-args"));
+    for period in ["0", "-1 hour"] {
+        let wrong = format!("select turnwise.enqueue('mail', unique_key => 'new', unique_for => '{period}')");
+        let error = app.query_one(&wrong, &[]).await.unwrap_err();
+        assert!(
+            error.as_db_error().unwrap().message().starts_with("unique_for: must be longer than nothing"),
+            "{error}"
+        );
+    }
+    let post = "'post', '{\"n\": 3}', unique_key => 'k', unique_scope => 'nightly', on_duplicate => 'replace-args'";
+    assert_eq!(enqueue(post).await, scoped);
+    assert_eq!(store.job(scoped).await.unwrap().unwrap().args.as_str(), "null", "another task's");
     assert_eq!(store.jobs(Filter::default()).await.unwrap().len(), 3);
 }
 
 #[tokio::test]
 async fn a_period_ends_by_the_databases_clock() {
     let (store, url) = fresh_store().await;
-    let unique =
-        Unique { hold: Hold::For(std::time::Duration::from_secs(60)), ..Unique::new(UniqueKey::new("k").unwrap()) };
+    let unique = Unique { hold: Hold::For(Duration::from_secs(60)), ..Unique::new(UniqueKey::new("k").unwrap()) };
     let keyed = |n| NewJob { unique: Some(Box::new(unique.clone())), ..job(n) };
     store.enqueue(vec![keyed(1)]).await.unwrap();
     assert_eq!(store.enqueue(vec![keyed(2)]).await.unwrap(), [kept(1)]);
@@ -183,20 +219,68 @@ async fn a_period_ends_by_the_databases_clock() {
     assert_eq!(store.enqueue(vec![keyed(3)]).await.unwrap(), [new(3)]);
 }
 
+/// A transaction that has been open for a while, by its own clock, and a connection beside it.
+async fn long_open(app: &mut tokio_postgres::Client) -> tokio_postgres::Transaction<'_> {
+    let open = app.transaction().await.unwrap();
+    open.query_one("select now()", &[]).await.unwrap();
+    open
+}
+
+#[tokio::test]
+async fn a_period_is_counted_from_the_submit_however_long_its_transaction_has_been_open() {
+    let (_store, url) = fresh_store().await;
+    let hour = Unique { hold: Hold::For(Duration::from_secs(3600)), ..Unique::new(UniqueKey::new("k").unwrap()) };
+    let mut app = client(&url).await;
+    let open = long_open(&mut app).await;
+    let beside = client(&url).await;
+    beside.batch_execute("create table seen as select clock_timestamp() as at").await.unwrap();
+    let jobs = [NewJob { unique: Some(Box::new(hour)), ..job(1) }];
+    assert_eq!(enqueue_in(&open, &jobs).await.unwrap(), [new(1)]);
+    open.commit().await.unwrap();
+    let sql = "select expires - interval '1 hour' > at from turnwise.unique_key, seen";
+    assert!(beside.query_one(sql, &[]).await.unwrap().get::<_, bool>(0));
+}
+
+#[tokio::test]
+async fn a_period_that_ended_while_a_transaction_was_open_holds_nothing_in_it() {
+    let (store, url) = fresh_store().await;
+    let minute = Unique { hold: Hold::For(Duration::from_secs(60)), ..Unique::new(UniqueKey::new("k").unwrap()) };
+    store.enqueue(vec![NewJob { unique: Some(Box::new(minute)), ..job(1) }]).await.unwrap();
+    let mut app = client(&url).await;
+    let open = long_open(&mut app).await;
+    let over = "update turnwise.unique_key set expires = clock_timestamp()";
+    client(&url).await.batch_execute(over).await.unwrap();
+    assert_eq!(enqueue_in(&open, &[keyed(2, "k")]).await.unwrap(), [new(2)]);
+    open.commit().await.unwrap();
+}
+
 #[tokio::test]
 async fn keys_that_are_pruned_while_they_are_taken_stay() {
     let (store, url) = fresh_store().await;
-    store.enqueue(vec![keyed(1, "k")]).await.unwrap();
+    store.enqueue(vec![keyed(1, "k"), keyed(2, "l"), keyed(3, "m")]).await.unwrap();
     client(&url).await.batch_execute("delete from turnwise.job").await.unwrap();
     let mut app = client(&url).await;
     let open = app.transaction().await.unwrap();
-    enqueue_in(&open, &[keyed(2, "k")]).await.unwrap();
-    let pruning = tokio::spawn({
-        let store = store.clone();
-        async move { store.prune(None, 100).await }
-    });
-    until_somebody_waits(&url).await;
+    enqueue_in(&open, &[keyed(4, "l")]).await.unwrap();
+    // Nothing ends that transaction meanwhile: pruning that waited for it would end with an error.
+    assert_eq!(store.prune(None, 100).await.unwrap(), 2, "the others go");
     open.commit().await.unwrap();
-    assert_eq!(pruning.await.unwrap().unwrap(), 0);
-    assert_eq!(store.enqueue(vec![keyed(3, "k")]).await.unwrap(), [kept(2)]);
+    assert_eq!(store.prune(None, 100).await.unwrap(), 0);
+    assert_eq!(store.enqueue(vec![keyed(5, "l")]).await.unwrap(), [kept(4)]);
+}
+
+#[tokio::test]
+async fn an_open_transaction_that_takes_a_key_keeps_no_told_change() {
+    let (store, url) = fresh_store().await;
+    store.enqueue(vec![keyed(1, "k"), job(2)]).await.unwrap();
+    let app = client(&url).await;
+    app.batch_execute("delete from turnwise.job; insert into turnwise.change (jobs, ran) values ('{}', '{}')")
+        .await
+        .unwrap();
+    let seen = news(&store, None).await.cursor;
+    let mut app = client(&url).await;
+    let open = app.transaction().await.unwrap();
+    enqueue_in(&open, &[keyed(3, "k")]).await.unwrap();
+    assert_eq!(store.prune(Some(seen), 100).await.unwrap(), 1, "the change goes, the key stays");
+    open.rollback().await.unwrap();
 }

@@ -110,7 +110,7 @@ pub(crate) fn enqueue(
     }
     for (job, reply) in jobs.iter().zip(&mut enqueued).filter(|(_, reply)| reply.duplicate.is_some()) {
         let policy = job.unique.as_ref().map_or(OnDuplicate::Keep, |unique| unique.on_duplicate);
-        *reply = unique::stand_in(conn, reply.id, policy, &job.args)?;
+        *reply = unique::stand_in(conn, reply.id, policy, job)?;
     }
     after::write(conn, jobs, &enqueued)?;
     Ok(enqueued)

@@ -7,8 +7,8 @@ use std::{
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use turnwise_core::{
-    JobId, Json, NewJob, Timestamp, Unique,
-    unique::{Claim, Holding, OnDuplicate, may_replace},
+    JobId, NewJob, Timestamp, Unique,
+    unique::{Claim, Holding, OnDuplicate, Replacing, replace},
 };
 use turnwise_store::{Duplicate, Enqueued, StoreError};
 
@@ -90,21 +90,23 @@ fn claim_one(
 }
 
 /// What a submit is told whose key `holder` has, after doing what it asked for.
-pub(crate) fn stand_in(conn: &Connection, holder: JobId, policy: OnDuplicate, args: &Json) -> Result<Enqueued> {
-    let told = |duplicate| Ok(Enqueued::held_by(holder, duplicate));
+pub(crate) fn stand_in(conn: &Connection, holder: JobId, policy: OnDuplicate, job: &NewJob) -> Result<Enqueued> {
     if policy != OnDuplicate::ReplaceArgs {
-        return told(Duplicate::Kept);
+        return Ok(Enqueued::held_by(holder, Duplicate::Kept));
     }
     let may = conn
         .prepare_cached(include_str!("../sql/begun.sql"))?
-        .query_row([holder.0.as_bytes()], |row| Ok(may_replace(rows::state(row, 0)?, row.get(1)?, row.get(2)?)))
-        .optional()?;
-    if may != Some(true) {
-        return told(Duplicate::TooLate);
+        .query_row(params![holder.0.as_bytes(), job.task.as_str()], |row| {
+            Ok(replace(row.get(3)?, rows::state(row, 0)?, row.get(1)?, row.get(2)?))
+        })
+        .optional()?
+        // It has ended.
+        .unwrap_or(Replacing::TooLate);
+    if may == Replacing::Allowed {
+        let mut replace = conn.prepare_cached(include_str!("../sql/replace_args.sql"))?;
+        replace.execute(params![holder.0.as_bytes(), job.args.as_str()])?;
     }
-    let mut replace = conn.prepare_cached(include_str!("../sql/replace_args.sql"))?;
-    replace.execute(params![holder.0.as_bytes(), args.as_str()])?;
-    told(Duplicate::Replaced)
+    Ok(Enqueued::held_by(holder, may.into()))
 }
 
 /// Where the last look at the keys ended; the next goes on from there, so that all have their turn.

@@ -208,13 +208,13 @@ impl Store for MemoryStore {
                     unique::Entry::Known => Enqueued::itself(job.id, false),
                     unique::Entry::HeldBy(holder) => {
                         let policy = job.unique.map_or(OnDuplicate::Keep, |unique| unique.on_duplicate);
-                        held.push((at, holder, policy, job.args));
+                        held.push((at, holder, policy, job.task, job.args));
                         Enqueued::itself(holder, false)
                     }
                 });
             }
-            for (at, holder, policy, args) in held {
-                replies[at] = data.stand_in(holder, policy, args);
+            for (at, holder, policy, task, args) in held {
+                replies[at] = data.stand_in(holder, policy, &task, args);
             }
             data.wait_for(waiting);
             replies

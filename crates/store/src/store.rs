@@ -10,6 +10,7 @@ use turnwise_core::{
     node::Host,
     scheduler::Pick,
     story::{Finished, Line, LineAt, Progress, Story},
+    unique::Replacing,
 };
 use uuid::Uuid;
 
@@ -166,6 +167,18 @@ pub enum Duplicate {
     Replaced,
     /// As it is, though its arguments were to be replaced: it had begun, or is in a node's hands.
     TooLate,
+    /// As it is, though its arguments were to be replaced: it is a job of another task.
+    OtherTask,
+}
+
+impl From<Replacing> for Duplicate {
+    fn from(may: Replacing) -> Self {
+        match may {
+            Replacing::Allowed => Self::Replaced,
+            Replacing::OtherTask => Self::OtherTask,
+            Replacing::TooLate => Self::TooLate,
+        }
+    }
 }
 
 /// Which term of dispatching; only grows, and belongs to one [`Lineage`].

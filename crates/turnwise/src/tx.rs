@@ -108,7 +108,7 @@ async fn claim_in_sqlx(
         0 => return Ok(None),
         2 if unique.on_duplicate == OnDuplicate::ReplaceArgs => {
             let replace = sqlx::query(turnwise_postgres::REPLACE_ARGS);
-            let replace = replace.bind(vec![holder.0]).bind(vec![job.args.as_str()]);
+            let replace = replace.bind(vec![holder.0]).bind(vec![job.task.as_str()]).bind(vec![job.args.as_str()]);
             replace.execute(transaction).await.map_err(lost)?;
         }
         _ => {}

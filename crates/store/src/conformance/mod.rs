@@ -119,6 +119,7 @@ macro_rules! conformance_suite {
                 keys_of_different_scopes_do_not_meet,
                 a_rejected_duplicate_refuses_the_whole_call_and_names_the_holder,
                 arguments_are_replaced_as_long_as_the_holder_has_not_begun,
+                no_job_gets_the_arguments_of_another_task,
                 of_one_call_the_first_with_a_key_gets_it,
                 a_repeated_submit_is_its_own_holder,
                 a_full_group_refuses_no_job_that_another_stands_for,

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use turnwise_core::{
-    JobId, Json, NewJob, Timestamp,
-    unique::{Claim, Holding, OnDuplicate, may_replace},
+    JobId, Json, NewJob, TaskName, Timestamp,
+    unique::{Claim, Holding, OnDuplicate, Replacing, replace},
 };
 
 use super::Data;
@@ -59,18 +59,16 @@ impl Data {
     }
 
     /// What a submit is told whose key `holder` has, after doing what it asked for.
-    pub(super) fn stand_in(&mut self, holder: JobId, policy: OnDuplicate, args: Json) -> Enqueued {
-        let row = self.jobs.get_mut(&holder);
-        let may = |row: &&mut super::Row| may_replace(row.state, row.started_at.is_some(), row.counts.crashes);
-        let duplicate = match (policy, row.filter(may)) {
-            (OnDuplicate::ReplaceArgs, Some(row)) => {
-                row.args = args;
-                Duplicate::Replaced
-            }
-            (OnDuplicate::ReplaceArgs, None) => Duplicate::TooLate,
-            _ => Duplicate::Kept,
-        };
-        Enqueued::held_by(holder, duplicate)
+    pub(super) fn stand_in(&mut self, holder: JobId, policy: OnDuplicate, task: &TaskName, args: Json) -> Enqueued {
+        if policy != OnDuplicate::ReplaceArgs {
+            return Enqueued::held_by(holder, Duplicate::Kept);
+        }
+        let Some(row) = self.jobs.get_mut(&holder) else { return Enqueued::held_by(holder, Duplicate::TooLate) };
+        let may = replace(row.task == *task, row.state, row.started_at.is_some(), row.counts.crashes);
+        if may == Replacing::Allowed {
+            row.args = args;
+        }
+        Enqueued::held_by(holder, may.into())
     }
 
     /// Removes at most `limit` keys that nobody can hold any more.
