@@ -1,7 +1,9 @@
--- closing_status.sql: what became of transaction $1, whose reply was lost. A connection that still has it open is ended:
--- nobody listens to it any more. Locks: nothing. Index: none, there are few connections.
+-- closing_status.sql: what became of transaction $1, whose reply was lost. The connection $2 of node $3 that it was on is
+-- ended if it still has it open: nobody listens to it any more. Never another one: a database that was failed over may have
+-- given the number away again. Locks: nothing. Index: none, there are few connections.
 select pg_xact_status($1::text::xid8) as status,
        (select count(pg_terminate_backend(pid))
           from pg_stat_activity
-         where backend_xid = $1::text::xid8::xid and usename = current_user and pid <> pg_backend_pid()
+         where backend_xid = $1::text::xid8::xid and pid = $2 and application_name = $3 and usename = session_user
+           and pid <> pg_backend_pid()
        ) as ended

@@ -38,6 +38,11 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(20);
 const LOOK_MOST: Duration = Duration::from_secs(1);
 
+/// Takes back what a task has done to its session, before the next one has it: nobody waits for a lock of a run that is over.
+/// Statements stay prepared.
+const CLEAN: &str = "close all; set session authorization default; reset role; reset all; unlisten *; \
+     select pg_advisory_unlock_all(); discard temp; discard sequences";
+
 /// Where a task's transactions come from. Nothing is opened before the first of them.
 pub struct Transactions {
     config: Config,
@@ -71,8 +76,13 @@ impl Transactions {
             millis(idle),
             longest.unwrap_or_default(),
         );
-        let transaction =
-            TaskTransaction { client: Some(client), pool, options: self.options.clone(), progress: Mutex::default() };
+        let transaction = TaskTransaction {
+            client: Some(client),
+            pool,
+            options: self.options.clone(),
+            progress: Mutex::default(),
+            clean: false,
+        };
         transaction.batch_execute(&begin).await.map_err(failed("begin a task's transaction"))?;
         Ok(transaction)
     }
@@ -110,6 +120,8 @@ pub struct TaskTransaction {
     pool: Pool,
     options: Options,
     progress: Mutex<Option<Progress>>,
+    /// Nothing of the task is left in the session.
+    clean: bool,
 }
 
 impl fmt::Debug for TaskTransaction {
@@ -136,10 +148,18 @@ impl TaskTransaction {
         self.client.take().expect("it is over once")
     }
 
+    /// The connection goes back, as it came.
+    fn give_back(&mut self, client: Object) {
+        match self.clean {
+            true => drop(client),
+            false => abandon(client),
+        }
+    }
+
     async fn end(&mut self, last: &Last) -> std::result::Result<(), Trouble> {
         let client = self.client.as_ref().expect("it is over after this");
         let nothing = Trouble::Nothing;
-        let xact = begin_to_close(client).await.map_err(nothing)?;
+        let number = begin_to_close(client, last.node).await.map_err(nothing)?;
         let settlement = &last.settlement;
         let common = Common { node: last.node.0, told: last.told.map(|epoch| epoch.0), raise: 0 };
         let work = Work::of(&[settlement], self.options.retention).map_err(Trouble::Store)?;
@@ -156,19 +176,24 @@ impl TaskTransaction {
 
         // In one write: whoever is stopped here has said either nothing or all.
         let connection: &Client = client;
-        let (replies, committed) = tokio::join!(pipeline(connection, &parts), connection.batch_execute("commit"));
+        let (replies, committed, cleaned) = tokio::join!(
+            pipeline(connection, &parts),
+            connection.batch_execute("commit"),
+            connection.batch_execute(CLEAN)
+        );
+        self.clean = cleaned.is_ok();
         match replies.and(committed) {
             Ok(()) => Ok(()),
             Err(error) if is_certain(&error) => Err(Trouble::RolledBack(error)),
-            Err(error) => Err(Trouble::Doubt { xact, error }),
+            Err(error) => Err(Trouble::Doubt { number, error }),
         }
     }
 
     /// Looks until it is known whether the transaction was committed.
-    async fn find_out(&self, xact: &str, last: &Last, error: &tokio_postgres::Error) -> Closed {
+    async fn find_out(&self, number: &Number, last: &Last, error: &tokio_postgres::Error) -> Closed {
         let mut wait = LOOK;
         loop {
-            match self.look(xact, last).await {
+            match self.look(number, last).await {
                 Ok(Some(Found::Committed)) => return Closed::Committed,
                 Ok(Some(Found::RolledBack)) => return not_committed(error),
                 Ok(Some(Found::Elsewhere)) => return Closed::Refused(Settled::Superseded),
@@ -180,43 +205,56 @@ impl TaskTransaction {
         }
     }
 
-    async fn look(&self, xact: &str, last: &Last) -> Result<Option<Found>> {
+    async fn look(&self, number: &Number, last: &Last) -> Result<Option<Found>> {
         let client = connection(&self.pool).await?;
-        let status = match query(&client, STATUS, &[&xact]).await {
+        let application = application(last.node);
+        let status = match query(&client, STATUS, &[&number.xact, &number.backend, &application]).await {
             Ok(rows) => rows.first().map(|row| get::<Option<&str>>(row, 0).map(|status| status.map(str::to_owned))),
             // A database that was failed over may never have heard of it.
             Err(error) if error.code() == Some(&SqlState::INVALID_PARAMETER_VALUE) => None,
             Err(error) => return Err(failed("look for a transaction")(error)),
         };
-        match status.transpose()?.flatten().as_deref() {
-            Some("committed") => return Ok(Some(Found::Committed)),
+        let committed = match status.transpose()?.flatten().as_deref() {
             Some("aborted") => return Ok(Some(Found::RolledBack)),
+            // Or another one by the same number, if there was a failover.
+            Some("committed") => true,
             Some(_) => return Ok(None),
-            None => {}
-        }
+            None => false,
+        };
         // The job itself knows: only this run can have put it to rest at this fence.
         let settlement = &last.settlement;
         let standing = read_standing(&client, &[settlement.job.0]).await?;
         Ok(Some(match why_not(settlement, last.node, false, standing.get(&settlement.job)) {
             Ok(Settled::Applied | Settled::Gone) => Found::Committed,
+            // It may have gone on from there.
+            Ok(Settled::Superseded) if committed => Found::Committed,
             Ok(Settled::Superseded) => Found::Elsewhere,
             Ok(Settled::CancelRequested) | Err(_) => Found::RolledBack,
         }))
     }
 }
 
-/// Settings for the statements of this crate, which are made for them, until the transaction ends; and the
-/// transaction's number, by which its fate can be asked for.
-async fn begin_to_close(client: &Client) -> std::result::Result<String, tokio_postgres::Error> {
-    const CLOSE: &str = "set local jit = off; set local enable_seqscan = off; set local enable_hashjoin = off; \
-         set local enable_mergejoin = off; set local plan_cache_mode = force_custom_plan; \
-         select pg_current_xact_id()::text";
-    let said = client.simple_query(CLOSE).await?;
+/// What a transaction is known by to those who ask for its fate.
+struct Number {
+    xact: String,
+    backend: i32,
+}
+
+/// Settings for the statements of this crate, which are made for them, until the transaction ends; in the role of the
+/// node's own statements, and under its name.
+async fn begin_to_close(client: &Client, node: Incarnation) -> std::result::Result<Number, tokio_postgres::Error> {
+    const CLOSE: &str = "reset session authorization; reset role; set local jit = off; set local enable_seqscan = off; \
+         set local enable_hashjoin = off; set local enable_mergejoin = off; \
+         set local plan_cache_mode = force_custom_plan; select pg_current_xact_id()::text, pg_backend_pid()";
+    let close = format!("set local application_name = '{}'; {CLOSE}", application(node));
+    let said = client.simple_query(&close).await?;
     let number = said.iter().find_map(|message| match message {
-        SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+        SimpleQueryMessage::Row(row) => {
+            Some(Number { xact: row.get(0)?.to_owned(), backend: row.get(1)?.parse().ok()? })
+        }
         _ => None,
     });
-    Ok(number.unwrap_or_default())
+    Ok(number.unwrap_or(Number { xact: String::new(), backend: 0 }))
 }
 
 enum Found {
@@ -234,7 +272,7 @@ enum Trouble {
     /// The server has said so.
     RolledBack(tokio_postgres::Error),
     Doubt {
-        xact: String,
+        number: Number,
         error: tokio_postgres::Error,
     },
 }
@@ -262,9 +300,9 @@ impl Closing for TaskTransaction {
             last.note.get_or_insert_with(nothing).progress = progress;
         }
         match self.end(&last).await {
-            // The connection goes back: nothing is open on it any more.
             Ok(()) => {
-                drop(self.take());
+                let client = self.take();
+                self.give_back(client);
                 Closed::Committed
             }
             Err(Trouble::Nothing(error)) => {
@@ -277,7 +315,9 @@ impl Closing for TaskTransaction {
             }
             Err(Trouble::RolledBack(error)) if error.code().is_some_and(|code| code.code() == REFUSED) => {
                 let client = self.take();
-                let standing = match read_standing(&client, &[last.settlement.job.0]).await {
+                let standing = read_standing(&client, &[last.settlement.job.0]).await;
+                self.give_back(client);
+                let standing = match standing {
                     Ok(standing) => standing,
                     Err(error) => return Closed::Failed(error.into()),
                 };
@@ -289,19 +329,20 @@ impl Closing for TaskTransaction {
                 }
             }
             Err(Trouble::RolledBack(error)) => {
-                drop(self.take());
+                let client = self.take();
+                self.give_back(client);
                 not_committed(&error)
             }
-            Err(Trouble::Doubt { xact, error }) => {
+            Err(Trouble::Doubt { number, error }) => {
                 abandon(self.take());
-                self.find_out(&xact, &last, &error).await
+                self.find_out(&number, &last, &error).await
             }
         }
     }
 
     async fn roll_back(mut self: Box<Self>) {
-        let rolled_back = tokio::time::timeout(PATIENCE, self.batch_execute("rollback")).await;
-        if matches!(rolled_back, Ok(Ok(()))) {
+        let both = async { tokio::try_join!(self.batch_execute("rollback"), self.batch_execute(CLEAN)) };
+        if matches!(tokio::time::timeout(PATIENCE, both).await, Ok(Ok(_))) {
             drop(self.take());
         }
     }

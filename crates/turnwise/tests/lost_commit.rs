@@ -148,3 +148,16 @@ async fn a_transaction_that_waits_for_its_lost_commit_is_ended() {
     let id = deposited_over(&bank, Cut::Within).await;
     assert_eq!(bank.turnwise.job(id).await.unwrap().counts.attempt, 2);
 }
+
+/// As after a failover that took the commit back, and has given its transaction's number to another since.
+const REUSED: &str = "create schema another;
+    create function another.pg_xact_status(xid8) returns text language sql as $$ select 'committed' $$;
+    do $$ begin execute format('alter database %I set search_path = another, pg_catalog, public', current_database()); end $$";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_that_another_transaction_made_under_the_same_number_is_not_believed() {
+    let bank = Bank::in_postgres().await;
+    bank.ask(REUSED);
+    let id = deposited_over(&bank, Cut::Before).await;
+    assert_eq!(bank.turnwise.job(id).await.unwrap().counts.attempt, 2);
+}

@@ -196,6 +196,34 @@ async fn a_commit_that_could_not_be_is_made_up_for_and_spends_no_attempt() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_task_that_steps_down_ends_in_its_nodes_own_role() {
+    let bank = Bank::in_postgres().await;
+    let executor = bank.started().await;
+    let id = bank.submit(deposit(How::StepsDown)).await;
+    let job = bank.ended(id).await;
+    assert_eq!((job.state, job.error), (State::Success, None));
+    assert_eq!((bank.entries(), bank.total()), (vec![id.to_string()], 1));
+    executor.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_task_leaves_in_its_session_is_gone_before_the_next_one() {
+    for (how, state) in [(How::Litters, State::Success), (How::LittersAndFails, State::Failed)] {
+        let bank = Bank::in_postgres().await;
+        let executor = bank.executor(|config| config.core_pool_size = 1);
+        executor.start().await.unwrap();
+        let id = bank.submit(deposit(how)).await;
+        let job = bank.ended(id).await;
+        assert_eq!(job.state, state, "{:?}", job.error);
+        // Nobody has to come for a lock to be given back.
+        bank.asked("select count(*) from pg_locks where locktype = 'advisory' and objid = 4711", "0").await;
+        let job = bank.ended(bank.submit(deposit(How::FindsClean)).await).await;
+        assert_eq!((job.state, job.error), (State::Success, None));
+        executor.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_error_in_what_is_done_at_the_end_is_the_tasks_error() {
     comes_to_nothing(Bank::in_sqlite().await, deposit(How::ErrorAtEnd), State::Failed, "no more ink").await;
 }

@@ -34,6 +34,13 @@ pub(crate) enum How {
     Deferred,
     /// Also writes into another file, which somebody else may be reading.
     Elsewhere,
+    /// Works with fewer rights from then on.
+    StepsDown,
+    /// Leaves all kinds of things behind in its session.
+    Litters,
+    LittersAndFails,
+    /// Minds what others have left in the same session.
+    FindsClean,
     /// In what is handed over for the end.
     ErrorAtEnd,
     PanicAtEnd,
@@ -54,6 +61,14 @@ pub(crate) fn deposit(how: How) -> Deposit {
 const ENTER: &str = "insert into entry (job, account) values ($1, $2)";
 const BOOK: &str = "update account set balance = balance + 1 where id = $1";
 
+/// A sequence goes on whatever becomes of the transaction: it remembers the session.
+const LITTER: &str = "select setval('seen', pg_backend_pid()); create temp table scrap (n int); set work_mem = '77MB';
+    listen gossip; select pg_advisory_lock(4711); set role pg_monitor";
+const CLEAN: &str = "select (select last_value from seen) = pg_backend_pid(),
+    to_regclass('pg_temp.scrap') is null and current_setting('work_mem') <> '77MB' and current_user = session_user
+        and not exists (select from pg_listening_channels())
+        and not exists (select from pg_locks where locktype = 'advisory' and pid = pg_backend_pid())";
+
 #[task("deposit", retry = "none", register = false)]
 pub(crate) async fn into_postgres(args: Deposit, ctx: Ctx, tx: &Tx) -> Result<Outcome, TaskError> {
     tx.execute(ENTER, &[&ctx.id().to_string(), &args.account]).await?;
@@ -63,6 +78,17 @@ pub(crate) async fn into_postgres(args: Deposit, ctx: Ctx, tx: &Tx) -> Result<Ou
     match args.how {
         How::Swallow => drop(tx.execute("insert into nowhere values (1)", &[]).await),
         How::Deferred => drop(tx.execute("insert into strict values (7), (7)", &[]).await?),
+        How::StepsDown => tx.batch_execute("set local role pg_monitor").await?,
+        How::Litters | How::LittersAndFails => tx.batch_execute(LITTER).await?,
+        How::FindsClean => {
+            let row = tx.query_one(CLEAN, &[]).await?;
+            if !row.get::<_, bool>(0) {
+                return Err(TaskError::new("it is not the same session"));
+            }
+            if !row.get::<_, bool>(1) {
+                return Err(TaskError::new("somebody has left something behind"));
+            }
+        }
         _ => {}
     }
     end(args, ctx).await
@@ -101,6 +127,7 @@ pub(crate) fn elsewhere(bank: &str) -> String {
 async fn end(args: Deposit, ctx: Ctx) -> Result<Outcome, TaskError> {
     tokio::time::sleep(Duration::from_millis(args.millis)).await;
     match args.how {
+        How::LittersAndFails => return Err(TaskError::new("no more paper")),
         How::Error => return Err(TaskError::new("the bank is closed")),
         How::Fail => return Ok(Outcome::fail("no such account")),
         How::Panic => panic!("robbers"),
@@ -152,7 +179,9 @@ impl Bank {
 
     pub(crate) async fn in_postgres() -> Self {
         let url = Cluster::shared().fresh_database().unwrap();
-        Self::found(url, tempfile::tempdir().unwrap()).await.strict("unique deferrable initially deferred")
+        let bank = Self::found(url, tempfile::tempdir().unwrap()).await.strict("unique deferrable initially deferred");
+        bank.ask("create sequence seen");
+        bank
     }
 
     async fn found(url: String, folder: tempfile::TempDir) -> Self {
@@ -196,6 +225,16 @@ impl Bank {
             }
             None => Cluster::shared().psql(&self.url, sql).unwrap().lines().map(str::to_owned).collect(),
         }
+    }
+
+    /// Asks until this is the answer.
+    pub(crate) async fn asked(&self, sql: &str, answer: &str) {
+        let look = async {
+            while self.ask(sql) != [answer] {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), look).await.expect("did not happen in time");
     }
 
     /// The jobs that made an entry, once for each.
