@@ -3,6 +3,7 @@
 //! The scheduler is a cache. A lost lease throws it away; a lost reply is read again by its ids.
 
 mod after;
+mod held;
 mod schedules;
 mod trouble;
 
@@ -147,6 +148,8 @@ struct Dispatcher<'a> {
     dispatched_at_news: u64,
     /// Jobs that have not begun in time and are to end.
     expired: Vec<JobId>,
+    /// Those of them, and of the reviews, that cannot end just now.
+    held: held::Held,
     /// Jobs that wait for one that did not end well, for all that is known.
     reviews: Vec<JobId>,
     /// Groups that are told to be full.
@@ -186,6 +189,7 @@ impl<'a> Dispatcher<'a> {
             dispatched_at_save: 0,
             dispatched_at_news: 0,
             expired: Vec::new(),
+            held: held::Held::default(),
             reviews: Vec::new(),
             full: BTreeSet::new(),
             living: term.nodes.iter().map(|node| node.incarnation).collect(),
@@ -243,6 +247,7 @@ impl<'a> Dispatcher<'a> {
                 rung = false;
                 self.see_news(self.busy_rounds < BUSY_ROUNDS && self.asleep).await?;
             }
+            self.try_held_again();
             self.end_expired().await?;
             let answered = self.review().await?;
             self.fire().await?;
@@ -327,7 +332,7 @@ impl<'a> Dispatcher<'a> {
         let now = Instant::now();
         // What was given out may be all there is: then is the time to look for what no bell told of.
         let look = (self.dispatched != self.dispatched_at_news).then_some(self.next_busy_news);
-        let timers = [self.next_poll, self.next_lost, self.next_prune].into_iter().chain(look);
+        let timers = [self.next_poll, self.next_lost, self.next_prune].into_iter().chain(look).chain(self.held.until());
         let timers = timers.map(|at| at.saturating_duration_since(now));
         let due = self.wake_at.into_iter().chain(self.schedules.next()).map(|at| self.life.shared.clock.until(at));
         timers.chain(due).min().unwrap_or_default()
@@ -763,7 +768,7 @@ impl<'a> Dispatcher<'a> {
             let page = match self.life.store.load(Load::These(ids.clone())).await {
                 Ok(page) => page,
                 Err(error) if error.is_transient() => {
-                    self.expired.extend(ids);
+                    self.hold_back(ids, Vec::new());
                     return Ok(());
                 }
                 Err(error) => return Err(error),
@@ -773,11 +778,16 @@ impl<'a> Dispatcher<'a> {
             let decided = page.jobs.iter().filter(over);
             let decided: Vec<_> = decided.filter_map(|head| end_of(head, &Event::Expire, page.now)).collect();
             self.trace_ends(&decided);
-            match self.life.store.control(decided).await {
-                // Whatever was said: the rows tell.
-                Ok(_) => self.read_again(ids).await?,
+            match self.life.store.control(decided.clone()).await {
+                // Whatever else was said: the rows tell.
+                Ok(replies) => {
+                    let locked = held::locked(&decided, &replies);
+                    let (locked, told): (Vec<_>, Vec<_>) = ids.into_iter().partition(|id| locked.contains(id));
+                    self.hold_back(locked, Vec::new());
+                    self.read_again(told).await?;
+                }
                 Err(error) if error.is_transient() => {
-                    self.expired.extend(ids);
+                    self.hold_back(ids, Vec::new());
                     return Ok(());
                 }
                 Err(error) => return Err(error),

@@ -507,6 +507,9 @@ struct Late {
     mail_read: tokio::sync::Notify,
     bring_mail: tokio::sync::Notify,
     mail_brought: tokio::sync::Notify,
+    /// Somebody's open transaction holds this job; how often it was to be ended nevertheless.
+    held: std::sync::Mutex<Option<JobId>>,
+    tries: AtomicU32,
 }
 
 #[async_trait::async_trait]
@@ -596,7 +599,14 @@ impl Store for Picky {
         self.0.lost_nodes(ask).await
     }
     async fn control(&self, all: Vec<Intervention>) -> turnwise_store::Result<Vec<turnwise_store::Settled>> {
-        self.0.control(all).await
+        let held = *self.1.held.lock().unwrap();
+        let (locked, free): (Vec<_>, Vec<_>) = all.into_iter().partition(|one| Some(one.job) == held);
+        if !locked.is_empty() {
+            self.1.tries.fetch_add(1, Ordering::Relaxed);
+            assert!(free.is_empty(), "the only one that is to end");
+            return Ok(vec![turnwise_store::Settled::Locked; locked.len()]);
+        }
+        self.0.control(free).await
     }
     async fn prune(&self, seen: Option<turnwise_store::Cursor>, limit: u32) -> turnwise_store::Result<u64> {
         self.0.prune(seen, limit).await
@@ -692,6 +702,44 @@ async fn mail_that_was_read_while_a_job_ran_and_comes_after_its_end_does_not_run
     let third = executor.post(job("noop", "null")).await.unwrap().id;
     ended(&store, third).await;
     assert_eq!(gate.runs.load(Ordering::Relaxed), 1);
+    executor.stop().await;
+}
+
+async fn tried(story: &Late, times: u32) {
+    soon(async {
+        while story.tries.load(Ordering::Relaxed) < times {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_expired_job_that_a_transaction_holds_stops_nobody_and_ends_when_that_is_over() {
+    let store = MemoryStore::default();
+    let (gate, story) = (Gate::default(), Arc::new(Late::default()));
+    let expires = Some(store.nodes().await.unwrap().now);
+    let late = NewJob { expires, ..job("unheard-of", "null") };
+    let id = late.id;
+    *story.held.lock().unwrap() = Some(id);
+    store.enqueue(vec![late]).await.unwrap();
+    let mut config = Config::new(NodeName::new("a").unwrap());
+    config.poll_interval = Duration::from_secs(3600);
+    let executor = started(gated(Builder::new(connect_picky(&store, &story), config), &gate)).await;
+    tried(&story, 1).await;
+    for _ in 0..20 {
+        let other = executor.post(job("noop", "null")).await.unwrap().id;
+        ended(&store, other).await;
+    }
+    assert_eq!(story.tries.load(Ordering::Relaxed), 1, "not before the next poll");
+    executor.stop().await;
+
+    let mut config = Config::new(NodeName::new("b").unwrap());
+    config.poll_interval = Duration::from_millis(20);
+    let executor = started(gated(Builder::new(connect_picky(&store, &story), config), &gate)).await;
+    tried(&story, 3).await;
+    *story.held.lock().unwrap() = None;
+    assert_eq!(ended(&store, id).await.state, State::Failed);
     executor.stop().await;
 }
 

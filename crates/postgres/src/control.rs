@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use tokio_postgres::types::ToSql;
+use tokio_postgres::{error::SqlState, types::ToSql};
 use turnwise_core::{
     Failure, State,
     lifecycle::{End, Target},
@@ -13,41 +13,27 @@ use uuid::Uuid;
 use crate::{
     rows::{Moment, get, int, sparse},
     settle::{FORGET, REMEMBER_ENDS, read_standing},
-    store::{Inner, connection, failed},
+    store::{Inner, connection, failed, query},
 };
 
 pub(crate) async fn control(store: &Inner, interventions: &[Intervention]) -> Result<Vec<Settled>> {
-    let fail = failed("control");
     // Sorted by id, so that two batches never lock in opposite orders. Of several decisions about one job the first
     // stands: the others were made for a state it no longer has.
     let mut first: Vec<&Intervention> = interventions.iter().collect();
     first.sort_by_key(|intervention| intervention.job);
     first.dedup_by_key(|intervention| intervention.job);
-    let mut by_kind: [Vec<&Intervention>; 4] = Default::default();
-    for intervention in first {
-        by_kind[Kind::of(intervention)? as usize].push(intervention);
-    }
-
-    let retention = store.options.retention;
-    let kept = End::ALL.into_iter().filter(|end| retention.keeps(*end)).map(|end| end.state().code());
-    let kept: Vec<i16> = kept.collect();
     let mut client = connection(&store.pools.people).await?;
-    let transaction = client.transaction().await.map_err(fail)?;
-    let mut applied: HashSet<Uuid> = HashSet::new();
-    for (kind, some) in Kind::ALL.into_iter().zip(&by_kind).filter(|(_, some)| !some.is_empty()) {
-        let columns = Columns::of(some);
-        let rows = transaction.query(kind.sql(), &columns.binds(kind, &kept)).await.map_err(fail)?;
-        for row in &rows {
-            applied.insert(get(row, 0)?);
+    let mut held = HashSet::new();
+    let mut applied = match write(store, &mut client, &first).await? {
+        Some(applied) => applied,
+        None => {
+            let free = free_rows(&client, &first).await?;
+            let (some, others): (Vec<_>, Vec<_>) = first.into_iter().partition(|i| free.contains(&i.job.0));
+            held.extend(others.iter().map(|i| i.job.0));
+            let busy = || StoreError::transient("control", "an open transaction holds the job");
+            write(store, &mut client, &some).await?.ok_or_else(busy)?
         }
-        let gone = |end: &End| matches!(kind, Kind::Finish) && !retention.keeps(*end);
-        if End::ALL.iter().any(gone) {
-            // Who is in history keeps its story.
-            transaction.execute(FORGET, &[&columns.ids]).await.map_err(fail)?;
-            transaction.execute(REMEMBER_ENDS, &[&columns.ids, &columns.states]).await.map_err(fail)?;
-        }
-    }
-    transaction.commit().await.map_err(fail)?;
+    };
     store.bell.ring_news();
     store.bell.ring_mail();
 
@@ -59,12 +45,61 @@ pub(crate) async fn control(store: &Inner, interventions: &[Intervention]) -> Re
     let reply = |intervention: &Intervention| match () {
         // Taken once: the second decision about a job finds another state.
         () if applied.remove(&intervention.job.0) => Settled::Applied,
+        () if standing.contains_key(&intervention.job) && held.contains(&intervention.job.0) => Settled::Locked,
         () if standing.contains_key(&intervention.job) => Settled::Superseded,
         () if missing.contains(&intervention.job.0) => Settled::Gone,
         () => Settled::Superseded,
     };
     Ok(interventions.iter().map(reply).collect())
 }
+
+/// In one transaction; tells which of them found what they were made for. `None`: somebody's open transaction holds a row,
+/// and nothing is written. The dispatcher ends jobs this way: it must not stand still for one of them.
+async fn write(
+    store: &Inner,
+    client: &mut deadpool_postgres::Object,
+    interventions: &[&Intervention],
+) -> Result<Option<HashSet<Uuid>>> {
+    let fail = failed("control");
+    let mut by_kind: [Vec<&Intervention>; 4] = Default::default();
+    for &intervention in interventions {
+        by_kind[Kind::of(intervention)? as usize].push(intervention);
+    }
+    let retention = store.options.retention;
+    let kept = End::ALL.into_iter().filter(|end| retention.keeps(*end)).map(|end| end.state().code());
+    let kept: Vec<i16> = kept.collect();
+    let transaction = client.transaction().await.map_err(fail)?;
+    transaction.batch_execute(QUICK_LOCKS).await.map_err(fail)?;
+    let mut applied: HashSet<Uuid> = HashSet::new();
+    for (kind, some) in Kind::ALL.into_iter().zip(&by_kind).filter(|(_, some)| !some.is_empty()) {
+        let columns = Columns::of(some);
+        let rows = match transaction.query(kind.sql(), &columns.binds(kind, &kept)).await {
+            Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => return Ok(None),
+            rows => rows.map_err(fail)?,
+        };
+        for row in &rows {
+            applied.insert(get(row, 0)?);
+        }
+        let gone = |end: &End| matches!(kind, Kind::Finish) && !retention.keeps(*end);
+        if End::ALL.iter().any(gone) {
+            // Who is in history keeps its story.
+            transaction.execute(FORGET, &[&columns.ids]).await.map_err(fail)?;
+            transaction.execute(REMEMBER_ENDS, &[&columns.ids, &columns.states]).await.map_err(fail)?;
+        }
+    }
+    transaction.commit().await.map_err(fail)?;
+    Ok(Some(applied))
+}
+
+/// Those whose row nobody holds just now.
+async fn free_rows(client: &deadpool_postgres::Object, interventions: &[&Intervention]) -> Result<HashSet<Uuid>> {
+    let ids: Vec<Uuid> = interventions.iter().map(|i| i.job.0).collect();
+    let rows = query(client, include_str!("../sql/control_free.sql"), &[&ids]).await.map_err(failed("control"))?;
+    rows.iter().map(|row| get(row, 0)).collect()
+}
+
+/// How long one waits for a row that somebody else is just writing, before it is told as held.
+const QUICK_LOCKS: &str = "set local lock_timeout = '50ms'";
 
 /// The statements; in this order, they never lock a job after its history.
 #[derive(Debug, Clone, Copy)]

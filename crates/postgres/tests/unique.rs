@@ -7,10 +7,11 @@ use std::time::Duration;
 use database::{client, fresh_store, id, job, news};
 use turnwise_core::{
     JobId, NewJob, Unique, UniqueKey,
+    lifecycle::{self, Event, Standing},
     unique::{Hold, OnDuplicate},
 };
 use turnwise_postgres::{DUPLICATE, PostgresStore, enqueue_in};
-use turnwise_store::{Duplicate, Enqueued, Filter, Store, StoreError};
+use turnwise_store::{Duplicate, Enqueued, Filter, Intervention, Settled, Store, StoreError};
 use uuid::Uuid;
 
 fn keyed(n: u64, key: &str) -> NewJob {
@@ -217,6 +218,29 @@ async fn a_period_ends_by_the_databases_clock() {
     assert_eq!(store.enqueue(vec![keyed(2)]).await.unwrap(), [kept(1)]);
     client(&url).await.batch_execute("update turnwise.unique_key set expires = now()").await.unwrap();
     assert_eq!(store.enqueue(vec![keyed(3)]).await.unwrap(), [new(3)]);
+}
+
+#[tokio::test]
+async fn a_job_that_an_open_transaction_holds_is_left_alone_and_nobody_waits_for_it() {
+    let (store, url) = fresh_store().await;
+    store.enqueue(vec![keyed(1, "k"), job(2)]).await.unwrap();
+    let mut app = client(&url).await;
+    let open = app.transaction().await.unwrap();
+    let unique = Unique { on_duplicate: OnDuplicate::ReplaceArgs, ..Unique::new(UniqueKey::new("k").unwrap()) };
+    let replace = NewJob { unique: Some(Box::new(unique)), ..job(3) };
+    let told = enqueue_in(&open, &[replace]).await.unwrap();
+    assert_eq!(told, [Enqueued::held_by(id(1), Duplicate::Replaced)]);
+    let mut cancels = Vec::new();
+    for n in [1, 2, 9] {
+        let job = store.job(id(n.min(2))).await.unwrap().unwrap();
+        let to = lifecycle::decide(&Standing::from(&job), &Event::Cancel, job.submitted_at, 0.0).unwrap();
+        cancels.push(Intervention { job: id(n), state: job.state, fence: job.fence, to });
+    }
+    // Nothing ends that transaction meanwhile.
+    let told = store.control(cancels.clone()).await.unwrap();
+    assert_eq!(told, [Settled::Locked, Settled::Applied, Settled::Gone]);
+    open.commit().await.unwrap();
+    assert_eq!(store.control(cancels).await.unwrap(), [Settled::Applied, Settled::Superseded, Settled::Gone]);
 }
 
 /// A transaction that has been open for a while, by its own clock, and a connection beside it.

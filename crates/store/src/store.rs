@@ -98,7 +98,8 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// dispatcher.
     async fn lost_nodes(&self, ask: AskLost) -> Result<Vec<LostNode>>;
 
-    /// Writes a person's decisions, each guarded by the state and fence the person saw.
+    /// Writes a person's decisions, each guarded by the state and fence the person saw. What somebody's open transaction
+    /// holds is [`Settled::Locked`].
     async fn control(&self, interventions: Vec<Intervention>) -> Result<Vec<Settled>>;
 
     /// Deletes what nobody needs any more, at most `limit` rows of each kind: history that ended before the
@@ -402,6 +403,8 @@ pub enum Settled {
     Superseded,
     /// No trace of it: finished and not kept.
     Gone,
+    /// Left alone, for [`Store::control`] waits for nobody: an open transaction holds the row. Decide again later.
+    Locked,
 }
 
 /// What a running job has to say.

@@ -24,6 +24,9 @@ use crate::{
 
 /// Times a decision is made anew because the job moved on meanwhile.
 const DECIDE_AGAIN: usize = 20;
+
+/// How long a person's decision waits before it asks again for a job that an open transaction holds.
+const LOCKED_PAUSE: Duration = Duration::from_millis(500);
 /// Times a submit is repeated after a lost reply, and the first wait between.
 const SUBMIT_AGAIN: u32 = 5;
 const SUBMIT_WAIT: Duration = Duration::from_millis(50);
@@ -222,6 +225,7 @@ impl Turnwise {
     /// Reads, asks core, writes if the job is still what was read; else again.
     pub(crate) async fn decide(&self, id: JobId, event: &Event) -> Result<Target, Error> {
         let store = self.store();
+        let mut locked = false;
         for _ in 0..DECIDE_AGAIN {
             let job = self.job(id).await?;
             let to = lifecycle::decide(&Standing::from(&job), event, self.now().await?, 0.0)?;
@@ -230,10 +234,19 @@ impl Turnwise {
             match store.control(vec![intervention]).await?.first() {
                 Some(Settled::Applied) => return Ok(target),
                 Some(Settled::Gone) => return Err(Error::NoSuchJob(id)),
+                Some(Settled::Locked) => {
+                    locked = true;
+                    tokio::time::sleep(LOCKED_PAUSE).await;
+                }
                 _ => {}
             }
         }
-        Err(Error::Restless(id))
+        match locked {
+            true => {
+                Err(StoreError::transient("decide about a job", format!("an open transaction holds job {id}")).into())
+            }
+            false => Err(Error::Restless(id)),
+        }
     }
 
     /// A node on this database, named after the host, knowing every task annotated with `#[task]` in this program.

@@ -7,7 +7,7 @@ use turnwise_core::{
 };
 use turnwise_store::{Load, Settled, StoreError};
 
-use super::{Dispatcher, end_of};
+use super::{Dispatcher, end_of, held};
 
 /// Rounds of consequences that follow one another, before everything else has its turn again.
 const ROUNDS: u32 = 64;
@@ -55,6 +55,8 @@ impl Dispatcher<'_> {
                 Err(error) => return Err(error),
             },
         };
+        let locked = held::locked(&decided, &replies);
+        self.hold_back(Vec::new(), locked.iter().copied().collect());
         let ended: Vec<JobId> = decided
             .iter()
             .zip(replies)
@@ -62,7 +64,7 @@ impl Dispatcher<'_> {
             .map(|(intervention, _)| intervention.job)
             .collect();
         // A page is in the order of ids, and so is what became of it.
-        let is_left = |id: &JobId| ended.binary_search(id).is_err();
+        let is_left = |id: &JobId| ended.binary_search(id).is_err() && !locked.contains(id);
         let left: Vec<JobId> = ids.iter().copied().filter(is_left).collect();
         // What somebody has decided about meanwhile is read again, and so is what goes on waiting, or need not any more.
         if !left.is_empty() {

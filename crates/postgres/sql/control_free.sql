@@ -1,0 +1,8 @@
+-- control_free.sql: those of the jobs $1 that no open transaction holds just now. Locks: those rows, for a moment.
+-- Index: primary key, history_id.
+with unfinished as materialized (
+    select id from turnwise.job where id = any ($1::uuid[]) for update skip locked
+), finished as materialized (
+    select id from turnwise.history where id = any ($1::uuid[]) for update skip locked
+)
+select id from unfinished union all select id from finished
