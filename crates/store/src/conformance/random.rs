@@ -82,7 +82,7 @@ enum Wish {
     Control { job: u64, event: u8 },
     Prune { seen: bool },
     Remember { which: u8, kind: u8, seen: bool, delete: bool, lead: bool },
-    Recall { kinds: u8 },
+    Recall { kinds: u16 },
     List { state: u8, group: bool, limit: u32 },
     Pass { span: u8 },
 }
@@ -118,7 +118,7 @@ fn command() -> impl Strategy<Value = Command> {
         1 => any::<bool>().prop_map(|seen| Wish::Prune { seen }),
         3 => (any::<u8>(), any::<u8>(), any::<bool>(), prop::bool::weighted(0.3), any::<bool>())
             .prop_map(|(which, kind, seen, delete, lead)| Wish::Remember { which, kind, seen, delete, lead }),
-        1 => any::<u8>().prop_map(|kinds| Wish::Recall { kinds }),
+        1 => any::<u16>().prop_map(|kinds| Wish::Recall { kinds }),
         1 => (any::<u8>(), any::<bool>(), 1..5_u32).prop_map(|(state, group, limit)| Wish::List { state, group, limit }),
         3 => any::<u8>().prop_map(|span| Wish::Pass { span }),
     ];
