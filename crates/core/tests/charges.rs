@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use turnwise_core::{
-    Fence, JobHead, Node, Priority, State,
+    Fence, JobHead, Node, Priority, State, TaskName,
     scheduler::{Input, Pick, Reply, Rest, Scheduler, Settled},
-    settings::Fairness,
+    settings::{Fairness, GroupSettings, LimitSettings, Settings, Weight},
     turn::Scheme,
 };
 
@@ -139,7 +139,18 @@ fn one_job_at_a_time_earns_no_credit() {
 /// is served next, not when the others have used up what they were given back.
 #[test]
 fn a_late_group_does_not_wait_for_estimates_that_were_too_high() {
-    let mut table = Table::new(Scheme::default(), vec![node(1, 100, &["t"])]);
+    late_group_after_estimates(Table::new(Scheme::default(), vec![node(1, 100, &["t"])]));
+}
+
+/// The same where the task's limit holds the flood, and not the slots.
+#[test]
+fn a_late_group_does_not_wait_for_estimates_at_a_limit() {
+    let mut table = Table::new(Scheme::default(), vec![node(1, 200, &["t"])]);
+    table.tell(task_limit("t", 100));
+    late_group_after_estimates(table);
+}
+
+fn late_group_after_estimates(mut table: Table) {
     table.tell(Input::Jobs((1..=2_000).map(|n| head(n, "flood")).collect()));
     // The first runs take ten seconds, and so the rest is expected to.
     let mut done = 0;
@@ -163,6 +174,85 @@ fn a_late_group_does_not_wait_for_estimates_that_were_too_high() {
         late.is_some_and(|late| late <= before + 2),
         "it was number {late:?}, and {before} had been picked when it came"
     );
+}
+
+fn of_task(number: i64, group: &str, task: &str) -> JobHead {
+    JobHead { task: TaskName::new(task).unwrap(), ..head(number, group) }
+}
+
+fn task_limit(task: &str, limit: u32) -> Input {
+    let mut settings = Settings::default();
+    let limit = LimitSettings { concurrency: Some(limit), rate: None };
+    settings.tasks.insert(TaskName::new(task).unwrap(), limit);
+    Input::Settings(settings)
+}
+
+/// The first slot runs `early` for a hundred seconds, then `late` comes: of its next twelve turns, how many are `late`'s?
+fn turns_of_a_late_group(table: &mut Table) -> usize {
+    let busy = node(1, 1, &[]).incarnation;
+    let mut late = 0;
+    table.tell(Input::Jobs((1..=200).map(|n| head(n, "early")).collect()));
+    for turn in 0..112 {
+        if turn == 100 {
+            table.tell(Input::Jobs((1_001..=1_100).map(|n| head(n, "late")).collect()));
+        }
+        let pick = table.order.iter().rev().find(|pick| pick.node == busy).expect("it has work").clone();
+        late += usize::from(table.groups[&pick.job].group.as_str() == "late");
+        table.now = table.now.plus(second());
+        table.settle(&pick, second(), None);
+    }
+    late
+}
+
+#[test]
+fn a_group_that_no_node_can_serve_is_no_credit_for_one_that_comes_late() {
+    let mut table = Table::one_slot();
+    table.tell(Input::Jobs(vec![of_task(900, "odd", "unknown")]));
+    let late = turns_of_a_late_group(&mut table);
+    assert!((5..=7).contains(&late), "{late} of 12 turns");
+}
+
+#[test]
+fn a_group_whose_task_is_at_its_limit_is_no_credit_for_one_that_comes_late() {
+    let mut table = Table::new(Scheme::default(), vec![node(1, 1, &["t"]), node(2, 1, &["u"])]);
+    table.tell(task_limit("u", 1));
+    table.tell(Input::Jobs(vec![of_task(900, "other", "u"), of_task(901, "odd", "u")]));
+    let late = turns_of_a_late_group(&mut table);
+    assert!((5..=7).contains(&late), "{late} of 12 turns");
+}
+
+#[test]
+fn a_group_that_no_node_could_serve_comes_back_without_credit() {
+    let mut table = Table::one_slot();
+    table.tell(task_limit("t", 5));
+    table.tell(Input::Jobs((1..=200).map(|n| head(n, "early")).collect()));
+    table.tell(Input::Jobs((901..=1_000).map(|n| of_task(n, "odd", "u")).collect()));
+    let mut odd = 0;
+    for turn in 0..112 {
+        if turn == 100 {
+            table.tell(Input::Nodes(vec![node(1, 1, &["t", "u"])]));
+        }
+        let pick = table.order.last().expect("it has work").clone();
+        odd += usize::from(table.groups[&pick.job].group.as_str() == "odd");
+        table.now = table.now.plus(second());
+        table.settle(&pick, second(), None);
+    }
+    assert!((5..=7).contains(&odd), "{odd} of 12 turns");
+}
+
+/// A long run is charged while it runs; of what it has used nothing will be given back.
+#[test]
+fn a_long_run_of_another_group_is_no_credit_for_one_that_comes_late() {
+    let mut table = Table::new(Scheme::default(), vec![node(1, 1, &["t"]), node(2, 1, &["u"])]);
+    // A little more weight, so that it is the next in turn while a job of the others runs.
+    let mut settings = Settings::default();
+    let weight = Weight::try_from(1.02).unwrap();
+    settings.groups.insert(head(0, "long").group, GroupSettings { weight, ..GroupSettings::default() });
+    table.tell(Input::Settings(settings));
+    table.tell(Input::Jobs(vec![of_task(900, "long", "u")]));
+    table.tell(Input::Jobs((901..1_000).map(|n| head(n, "long")).collect()));
+    let late = turns_of_a_late_group(&mut table);
+    assert!((4..=7).contains(&late), "{late} of 12 turns");
 }
 
 /// The scheduler forgets with its process; the next one is told what this one remembers.

@@ -6,8 +6,9 @@ use std::{collections::BTreeSet, time::Duration};
 
 use table::{Table, head, node};
 use turnwise_core::{
-    JobHead, Node, QueueName, Serves,
+    JobHead, Node, QueueName, Serves, TaskName,
     scheduler::{Input, Pick},
+    settings::{LimitSettings, QueueSettings, Settings},
     turn::Scheme,
 };
 
@@ -83,6 +84,62 @@ fn queues_that_come_to_share_a_node_begin_level() {
     let ran = run(&mut table, &both, 12);
     let others = ran.matches('o').count();
     assert!((5..=7).contains(&others), "what was done apart is no merit and no debt: {ran}");
+}
+
+fn odd(number: i64, task: &str) -> JobHead {
+    JobHead { queue: name("odd"), task: TaskName::new(task).unwrap(), ..head(number, "g") }
+}
+
+/// What runs when a queue comes late, of which the first in turn, "odd", is told: it cannot be served, and stays behind.
+fn late_behind_one_that_cannot_run(nodes: Vec<Node>, settings: Settings, odd: Vec<JobHead>) -> String {
+    let busy = nodes[0].clone();
+    let mut table = Table::new(Scheme::default(), nodes);
+    table.tell(Input::Settings(settings));
+    table.tell(Input::Jobs(odd));
+    table.tell(jobs("early", 1, 200));
+    run(&mut table, &busy, 100);
+    table.tell(jobs("late", 2_000, 50));
+    run(&mut table, &busy, 12)
+}
+
+fn both_in_turn(ran: &str) {
+    let late = ran.matches('l').count();
+    assert!((5..=7).contains(&late) && late + ran.matches('e').count() == 12, "both in turn: {ran}");
+}
+
+#[test]
+fn a_queue_that_no_node_can_serve_is_no_credit_for_one_that_comes_late() {
+    let ran = late_behind_one_that_cannot_run(vec![node(1, 1, &["t"])], Settings::default(), vec![odd(900, "unknown")]);
+    both_in_turn(&ran);
+}
+
+#[test]
+fn a_queue_whose_task_is_at_its_limit_is_no_credit_for_one_that_comes_late() {
+    let mut settings = Settings::default();
+    settings.tasks.insert(TaskName::new("u").unwrap(), LimitSettings { concurrency: Some(1), rate: None });
+    let nodes = vec![node(1, 1, &["t"]), node(2, 1, &["u"])];
+    both_in_turn(&late_behind_one_that_cannot_run(nodes, settings, vec![odd(900, "u"), odd(901, "u")]));
+}
+
+#[test]
+fn a_queue_at_its_cap_on_every_node_is_no_credit_for_one_that_comes_late() {
+    let mut settings = Settings::default();
+    settings.queues.insert(name("odd"), QueueSettings { per_node: Some(1), ..QueueSettings::default() });
+    let nodes = vec![node(1, 1, &["t"]), node(2, 2, &["u"])];
+    both_in_turn(&late_behind_one_that_cannot_run(nodes, settings, vec![odd(900, "u"), odd(901, "u")]));
+}
+
+#[test]
+fn a_queue_that_no_node_could_serve_comes_back_without_credit() {
+    let knows = |tasks: &[&str]| node(1, 1, tasks);
+    let mut table = Table::new(Scheme::default(), vec![knows(&["t"])]);
+    table.tell(Input::Jobs((900..950).map(|n| odd(n, "u")).collect()));
+    table.tell(jobs("early", 1, 200));
+    run(&mut table, &knows(&[]), 100);
+    table.tell(Input::Nodes(vec![knows(&["t", "u"])]));
+    let ran = run(&mut table, &knows(&[]), 12);
+    let odd = ran.matches('o').count();
+    assert!((5..=7).contains(&odd), "both in turn: {ran}");
 }
 
 #[test]

@@ -182,7 +182,7 @@ impl Scheduler {
 
     pub(super) fn pick_from(&mut self, now: Timestamp, at: Index, seat: Index) -> Option<Slot> {
         let queue = &self.queues[at as usize];
-        if queue.settings.per_node.is_some_and(|cap| queue.on_seat.get(&seat).copied().unwrap_or(0) >= cap) {
+        if queue.full_on(seat) {
             return None;
         }
         if queue.serial() {
@@ -190,10 +190,7 @@ impl Scheduler {
         }
         loop {
             let queue = &self.queues[at as usize];
-            let open = |class: Index| {
-                let class = &self.classes[class as usize];
-                class.able[seat as usize] && class.limited.is_none_or(|task| self.task_gate(now, task).is_none())
-            };
+            let open = |class: Index| self.class_open(now, class, seat);
             let first =
                 queue.turns.iter().filter(|(class, _)| open(*class)).filter_map(|(_, turns)| turns.first()).min();
             let (_, group) = first?;
@@ -224,24 +221,7 @@ impl Scheduler {
     /// In a serial queue the first in line goes first or nobody does.
     pub(super) fn pick_from_line(&mut self, now: Timestamp, at: Index, seat: Index) -> Option<Slot> {
         self.drop_dead_line(at);
-        let queue = &self.queues[at as usize];
-        let slot = match queue.begun {
-            // A suspect that holds the line waits for a node of its own, and the line with it.
-            Some(begun) => {
-                Some(begun).filter(|&begun| self.backlog.place(begun) == Place::Ready && !self.is_suspect(begun))
-            }
-            None => queue.line.first(),
-        }?;
-        let kind = &self.kinds[self.backlog.kind(slot) as usize];
-        let owner = self.groups[self.backlog.group(slot) as usize].owner;
-        let key = self.extras.get(&slot).and_then(|extra| extra.key);
-        let open = self.classes[kind.class as usize].able[seat as usize]
-            && self.owner_gate(now, owner).is_none()
-            && self.task_gate(now, kind.task).is_none()
-            && key.is_none_or(|key| self.key_gate(now, key).is_none());
-        if !open {
-            return None;
-        }
+        let slot = self.head_of_line(at).filter(|&slot| self.head_open(now, slot, seat))?;
         let backlog = &self.backlog;
         let queue = &mut self.queues[at as usize];
         if queue.begun.is_none() {
@@ -272,10 +252,7 @@ impl Scheduler {
 
     /// Which of a group's lanes of this rank, among those this node can run, has the job that comes first.
     fn first_lane(&self, now: Timestamp, group: &Group, rank: Rank, seat: Index) -> Option<usize> {
-        let open = |lane: &Lane| {
-            let class = &self.classes[self.kinds[lane.kind as usize].class as usize];
-            class.able[seat as usize] && class.limited.is_none_or(|task| self.task_gate(now, task).is_none())
-        };
+        let open = |lane: &Lane| self.class_open(now, self.kinds[lane.kind as usize].class, seat);
         let lanes = group.lanes.as_slice().iter().enumerate().filter(|(_, lane)| lane.rank == rank && open(lane));
         let firsts = lanes.filter_map(|(at, lane)| Some((at, lane.jobs.first()?)));
         let first = firsts.reduce(|best, other| if rank.before(&self.backlog, other.1, best.1) { other } else { best });

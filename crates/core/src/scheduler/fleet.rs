@@ -70,7 +70,9 @@ impl Scheduler {
         let mut moved = false;
         for at in 0..self.kinds.len() {
             let class = self.class_of(self.kinds[at].queue, self.kinds[at].task);
-            self.kinds[at].runnable = class.able.iter().any(|able| *able);
+            // Whoever waited for a node that can run it begins anew, without credit.
+            moved |= self.kinds[at].runnable != class.runnable();
+            self.kinds[at].runnable = class.runnable();
             let to = match classes.iter().position(|known| *known == class) {
                 Some(to) => to,
                 None => {

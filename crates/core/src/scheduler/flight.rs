@@ -56,6 +56,7 @@ impl Scheduler {
                 number,
                 cost: if known.is_some() { cost } else { Duration::MAX },
                 charged: Duration::ZERO,
+                unused: Duration::ZERO,
             },
         );
     }
@@ -94,6 +95,7 @@ impl Scheduler {
         let group = self.backlog.group(slot);
         let owner = self.groups[group as usize].owner;
         self.queues[queue as usize].in_flight -= 1;
+        self.queues[queue as usize].unused -= flight.unused;
         self.groups[group as usize].in_flight -= 1;
         self.owners[owner as usize].in_flight -= 1;
         self.tasks[task as usize].in_flight -= 1;
@@ -162,6 +164,11 @@ impl Scheduler {
         });
         if let Some(flight) = self.flights.get_mut(&slot) {
             flight.charged = cost;
+            // A turn costs what it is expected to.
+            if self.queues[queue_at as usize].settings.fairness == Fairness::Time {
+                flight.unused = cost;
+                self.queues[queue_at as usize].unused += cost;
+            }
         }
     }
 
@@ -190,6 +197,13 @@ impl Scheduler {
             return;
         }
         self.charged_live = now;
+        let Self { flights, queues, kinds, backlog, .. } = self;
+        for (&slot, flight) in flights.iter_mut().filter(|(_, flight)| flight.unused > Duration::ZERO) {
+            let Some(since) = flight.runs_since else { continue };
+            let unused = flight.unused.min(flight.charged.saturating_sub(now.since(since)));
+            queues[kinds[backlog.kind(slot) as usize].queue as usize].unused -= flight.unused - unused;
+            flight.unused = unused;
+        }
         let long: Vec<(Slot, Duration, Duration)> = self
             .flights
             .iter()

@@ -90,6 +90,23 @@ impl Scheduler {
         closed_by(key.in_flight, key.settings.concurrency, key.bucket.as_ref(), now)
     }
 
+    /// Whether this node may begin one of these kinds.
+    pub(super) fn class_open(&self, now: Timestamp, class: Index, seat: Index) -> bool {
+        let class = &self.classes[class as usize];
+        class.able[seat as usize] && class.limited.is_none_or(|task| self.task_gate(now, task).is_none())
+    }
+
+    /// Whether this node may begin the head of a serial queue's line.
+    pub(super) fn head_open(&self, now: Timestamp, slot: Slot, seat: Index) -> bool {
+        let kind = &self.kinds[self.backlog.kind(slot) as usize];
+        let owner = self.groups[self.backlog.group(slot) as usize].owner;
+        let key = self.extras.get(&slot).and_then(|extra| extra.key);
+        self.classes[kind.class as usize].able[seat as usize]
+            && self.owner_gate(now, owner).is_none()
+            && self.task_gate(now, kind.task).is_none()
+            && key.is_none_or(|key| self.key_gate(now, key).is_none())
+    }
+
     /// Whether any limit counts how many of these run. (A rate counts only how many begin.)
     pub(super) fn is_limited(&self, slot: Slot) -> bool {
         let kind = &self.kinds[self.backlog.kind(slot) as usize];

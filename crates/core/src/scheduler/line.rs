@@ -29,13 +29,15 @@ impl Scheduler {
             return;
         }
         let was_out = group.entered.is_empty();
-        let level = self.level(self.groups[at as usize].queue);
+        // Having nothing to run earns no credit, whether for idleness or for a gate of one's own. What is still in flight is
+        // charged already.
+        let queue = group.queue;
+        let level =
+            was_out.then(|| classes.as_slice().iter().map(|&class| self.level(now, queue, class)).min()).flatten();
         self.leave_turns(at);
         let group = &mut self.groups[at as usize];
         let queue = &mut self.queues[group.queue as usize];
-        if was_out {
-            // Having nothing to run earns no credit, whether for idleness or for a gate of one's own. What is still in
-            // flight is charged already.
+        if let Some(level) = level {
             group.account.charge = group.account.charge.max(level);
         }
         for &class in classes.as_slice() {
@@ -55,48 +57,72 @@ impl Scheduler {
         }
     }
 
-    /// Where a group begins that had nothing to run: at the virtual time, or level with what the next one has really used, if
-    /// that is less. What that one has in flight is charged by estimate, and where that is too high most of it is given back:
-    /// whoever began above it would wait until all of that is used up. Worked out once for each input, whatever comes with it.
-    fn level(&mut self, queue: Index) -> Charge {
-        if let Some(&(_, _, level)) = self.levels.iter().find(|(at, round, _)| *at == queue && *round == self.round) {
+    /// Where a group begins that had nothing to run of this class: at the virtual time, or level with what the next one has
+    /// really used, if that is less. What that one has in flight is charged by estimate, and where that is too high most of it
+    /// is given back: whoever began above it would wait until all of that is used up. One that cannot be served falls behind,
+    /// so it is next for those who wait with it and for nobody else. Worked out once for each input, whatever comes with it.
+    fn level(&mut self, now: Timestamp, at: Index, class: Index) -> Charge {
+        let known = self.levels.iter().find(|level| (level.0, level.1, level.2) == (at, class, self.round));
+        if let Some(&(_, _, _, level)) = known {
             return level;
         }
-        let set = &self.queues[queue as usize];
-        let next: Vec<_> = set.turns.iter().filter_map(|(_, turns)| turns.first()).collect();
-        let used = |&(account, group): &(Account, Index)| {
+        let queue = &self.queues[at as usize];
+        let used = |(account, group): (Account, Index)| {
             let weight = self.owners[self.groups[group as usize].owner as usize].weight();
-            let flying = match self.groups[group as usize].in_flight {
+            let unused = match self.groups[group as usize].in_flight {
                 0 => Duration::ZERO,
-                _ => self.charged_in_flight(|slot| self.backlog.group(slot) == group),
+                _ => self.unused_in_flight(group),
             };
-            account.charge.minus(Charge::of(flying, weight))
+            account.charge.minus(Charge::of(unused, weight))
         };
-        let least = match set.settings.fairness {
+        let counts = |other: Index| other == class || self.class_served(now, queue, other);
+        let least = match queue.settings.fairness {
             // A turn costs what it is expected to.
             Fairness::Turns => None,
-            Fairness::Time => next.iter().map(used).min(),
+            Fairness::Time => {
+                let next =
+                    queue.turns.iter().filter(|(other, _)| counts(*other)).filter_map(|(_, turns)| turns.first());
+                next.map(used).min()
+            }
         };
-        let level = set.now.min(least.unwrap_or(set.now));
-        self.levels.retain(|(_, round, _)| *round == self.round);
-        self.levels.push((queue, self.round, level));
+        let level = queue.now.min(least.unwrap_or(queue.now));
+        self.levels.retain(|level| level.2 == self.round);
+        self.levels.push((at, class, self.round, level));
         level
     }
 
-    /// The same among queues.
-    fn level_of_queues(&self, tree: Index) -> Charge {
+    /// The same among queues, of which the next is the first that could be served.
+    fn level_of_queues(&self, now: Timestamp, tree: Index) -> Charge {
         let tree = &self.trees[tree as usize];
-        let Some((account, next)) = tree.turns.first() else { return tree.now };
-        let queue = &self.queues[next as usize];
-        if queue.settings.fairness == Fairness::Turns || queue.in_flight == 0 {
-            return tree.now.min(account.charge);
-        }
-        let flying = self.charged_in_flight(|slot| self.queue_of(slot) == next);
-        tree.now.min(account.charge.minus(Charge::of(flying, queue.settings.weight)))
+        let mut turns = std::iter::successors(tree.turns.first(), |&turn| tree.turns.after(turn));
+        let used = |(account, at): (Account, Index)| {
+            let queue = &self.queues[at as usize];
+            account.charge.minus(Charge::of(queue.unused, queue.settings.weight))
+        };
+        let next = turns.find(|(_, at)| self.queue_served(now, *at)).map(used);
+        tree.now.min(next.unwrap_or(tree.now))
     }
 
-    fn charged_in_flight(&self, wanted: impl Fn(Slot) -> bool) -> Duration {
-        self.flights.iter().filter(|(slot, _)| wanted(**slot)).map(|(_, flight)| flight.charged).sum()
+    fn unused_in_flight(&self, group: Index) -> Duration {
+        let of_group = |slot: Slot| self.backlog.group(slot) == group;
+        self.flights.iter().filter(|(slot, _)| of_group(**slot)).map(|(_, flight)| flight.unused).sum()
+    }
+
+    /// Whether a node that had room would begin something of these kinds.
+    fn class_served(&self, now: Timestamp, queue: &Queue, class: Index) -> bool {
+        (0..index(self.seats.len())).any(|seat| !queue.full_on(seat) && self.class_open(now, class, seat))
+    }
+
+    fn queue_served(&self, now: Timestamp, at: Index) -> bool {
+        let queue = &self.queues[at as usize];
+        match queue.serial() {
+            true => self.head_of_line(at).is_some_and(|head| {
+                (0..index(self.seats.len())).any(|seat| !queue.full_on(seat) && self.head_open(now, head, seat))
+            }),
+            false => {
+                queue.turns.iter().any(|(class, turns)| !turns.is_empty() && self.class_served(now, queue, *class))
+            }
+        }
     }
 
     pub(super) fn leave_turns(&mut self, at: Index) {
@@ -135,28 +161,43 @@ impl Scheduler {
 
     pub(super) fn refresh_queue(&mut self, now: Timestamp, at: Index) {
         self.drop_dead_line(at);
-        let queue = &self.queues[at as usize];
-        let something = match queue.serial() {
-            true => match queue.begun {
-                Some(begun) => self.backlog.place(begun) == Place::Ready && !self.is_suspect(begun),
-                None => !queue.line.is_empty(),
-            },
-            false => queue.turns.iter().any(|(_, turns)| !turns.is_empty()),
-        };
-        let open = self.queue_gate(now, at).is_none();
-        let wanted = something && open;
+        let wanted = self.has_something(at) && self.queue_gate(now, at).is_none();
         if wanted == self.queues[at as usize].entered {
             return;
         }
-        let level = self.level_of_queues(self.queues[at as usize].tree);
+        let level = wanted.then(|| self.level_of_queues(now, self.queues[at as usize].tree));
         let queue = &mut self.queues[at as usize];
         queue.entered = wanted;
         let turns = &mut self.trees[queue.tree as usize].turns;
-        if wanted {
-            queue.account.charge = queue.account.charge.max(level);
-            turns.enter(queue.account, at);
-        } else {
-            turns.leave(queue.account, at);
+        match level {
+            Some(level) => {
+                queue.account.charge = queue.account.charge.max(level);
+                turns.enter(queue.account, at);
+            }
+            None => turns.leave(queue.account, at),
+        }
+    }
+
+    /// Whether a queue has something ready that some node could run: waiting for a node earns no more than idleness does.
+    fn has_something(&self, at: Index) -> bool {
+        let queue = &self.queues[at as usize];
+        match queue.serial() {
+            true => self.head_of_line(at).is_some_and(|head| self.kinds[self.backlog.kind(head) as usize].runnable),
+            false => {
+                queue.turns.iter().any(|(class, turns)| !turns.is_empty() && self.classes[*class as usize].runnable())
+            }
+        }
+    }
+
+    /// The job of a serial queue that goes next.
+    pub(super) fn head_of_line(&self, at: Index) -> Option<Slot> {
+        let queue = &self.queues[at as usize];
+        match queue.begun {
+            // A suspect that holds the line waits for a node of its own, and the line with it.
+            Some(begun) => {
+                Some(begun).filter(|&begun| self.backlog.place(begun) == Place::Ready && !self.is_suspect(begun))
+            }
+            None => queue.line.first(),
         }
     }
 

@@ -232,8 +232,8 @@ pub struct Scheduler {
     flown: u64,
     /// Counts inputs.
     round: u64,
-    /// Where groups begin that come to a queue in this round.
-    levels: Vec<(Index, u64, Charge)>,
+    /// Where groups begin that come to a queue with jobs of a class in this round.
+    levels: Vec<(Index, Index, u64, Charge)>,
     seats: Vec<Seat>,
     seat_index: BTreeMap<Incarnation, Index>,
     alarms: BinaryHeap<Reverse<(Timestamp, Alarm)>>,

@@ -50,6 +50,8 @@ pub(super) struct Flight {
     pub(super) cost: Duration,
     /// As charged to its group so far.
     pub(super) charged: Duration,
+    /// Of that, what is not used yet, as of when long runs were last charged: it may be given back.
+    pub(super) unused: Duration,
 }
 
 /// A queue and a task: what a node must serve and know.
@@ -70,6 +72,12 @@ pub(super) struct KindClass {
     pub(super) limited: Option<Index>,
 }
 
+impl KindClass {
+    pub(super) fn runnable(&self) -> bool {
+        self.able.iter().any(|able| *able)
+    }
+}
+
 #[derive(Debug, Clone)]
 pub(super) struct Queue {
     pub(super) name: QueueName,
@@ -84,6 +92,8 @@ pub(super) struct Queue {
     /// The job of a serial queue that has begun and holds the line.
     pub(super) begun: Option<Slot>,
     pub(super) in_flight: u32,
+    /// The sum of what its flights are charged and have not used yet.
+    pub(super) unused: Duration,
     /// All its unfinished jobs.
     pub(super) jobs: u32,
     pub(super) on_seat: HashMap<Index, u32>,
@@ -96,6 +106,10 @@ pub(super) struct Queue {
 impl Queue {
     pub(super) fn serial(&self) -> bool {
         self.settings.concurrency == Concurrency::Serial
+    }
+
+    pub(super) fn full_on(&self, seat: Index) -> bool {
+        self.settings.per_node.is_some_and(|cap| self.on_seat.get(&seat).copied().unwrap_or(0) >= cap)
     }
 }
 
@@ -276,6 +290,7 @@ impl Scheduler {
             line: Heap::default(),
             begun: None,
             in_flight: 0,
+            unused: Duration::ZERO,
             jobs: 0,
             on_seat: HashMap::new(),
             bucket: settings.rate.map(|rate| Bucket::new(rate, now)),
@@ -317,7 +332,7 @@ impl Scheduler {
         let at = index(self.kinds.len());
         assert!(at < 1 << 24, "more than sixteen million pairs of queue and task");
         let class = self.class_of(queue, task);
-        let runnable = class.able.iter().any(|able| *able);
+        let runnable = class.runnable();
         let to = match self.classes.iter().position(|known| *known == class) {
             Some(to) => to,
             None => {
