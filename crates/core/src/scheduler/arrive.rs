@@ -150,7 +150,6 @@ impl Scheduler {
 
     /// The job is gone, or about to be placed anew: gives back whatever it held.
     pub(super) fn drop_slot(&mut self, now: Timestamp, slot: Slot) {
-        let id = self.backlog.id(slot);
         let queue = self.queue_of(slot);
         match self.backlog.place(slot) {
             Place::Picked => self.leave_flight(now, slot, None),
@@ -158,9 +157,7 @@ impl Scheduler {
                 let used = self.used_so_far(now, slot);
                 self.leave_flight(now, slot, used);
             }
-            Place::Reserved => {
-                self.seats.iter_mut().filter(|seat| seat.suspect == Some(id)).for_each(|seat| seat.suspect = None)
-            }
+            Place::Reserved => self.unreserve(now, slot),
             _ => {}
         }
         let in_line = self.queues[queue as usize].begun == Some(slot);
@@ -172,7 +169,7 @@ impl Scheduler {
             }
         }
         self.extras.remove(&slot);
-        self.waits.forget(id);
+        self.waits.forget(self.backlog.id(slot));
         self.owners[self.groups[self.backlog.group(slot) as usize].owner as usize].jobs -= 1;
         self.backlog.remove(slot);
         self.queues[queue as usize].jobs -= 1;

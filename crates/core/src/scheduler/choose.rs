@@ -23,6 +23,7 @@ impl Scheduler {
             let seat = seats[at];
             match self.pick_for(now, seat) {
                 Some(slot) => {
+                    self.take_tokens(now, slot);
                     picks.push(self.hand_over(now, slot, seat));
                     if !self.seats[seat as usize].has_room() {
                         seats.swap_remove(at);
@@ -39,7 +40,6 @@ impl Scheduler {
         let cost = self.kinds[self.backlog.kind(slot) as usize].cost.unwrap_or(UNKNOWN_COST);
         self.enter_flight(now, slot, Some(seat), Place::Picked);
         self.charge(slot, cost);
-        self.take_tokens(now, slot);
         let queue = self.queue_of(slot);
         self.refresh_group(now, self.backlog.group(slot));
         self.refresh_queue(now, queue);
@@ -77,93 +77,6 @@ impl Scheduler {
         if let Some(key) = key {
             take(&mut self.keys[key as usize].bucket, Alarm::Key(key));
         }
-    }
-
-    /// A person has paused what a node is kept free for, or the clock has: until that ends others may have the node.
-    fn release_suspects_that_may_not_run(&mut self, now: Timestamp) {
-        for at in 0..self.seats.len() {
-            if let Some(slot) = self.seats[at].suspect.and_then(|id| self.backlog.find(id))
-                && self.backlog.place(slot) == Place::Reserved
-                && self.is_shut(now, slot)
-            {
-                self.seats[at].suspect = None;
-                self.put_ready(now, slot);
-            }
-        }
-    }
-
-    /// One node at a time drains for one suspect, and after it everybody else has the node for as long as the suspect
-    /// kept it: a handful of suspects can stop neither the fleet nor a single node.
-    pub(super) fn reserve_for_a_suspect(&mut self, now: Timestamp) {
-        if self.suspects.is_empty() || self.seats.iter().any(|seat| seat.suspect.is_some()) {
-            return;
-        }
-        if self.suspects_rest(now) {
-            return;
-        }
-        for _ in 0..self.suspects.len() {
-            let Some(slot) = self.suspects.pop_front() else { return };
-            match self.backlog.place(slot) {
-                Place::Ready => {}
-                Place::Dead => {
-                    self.backlog.bury(slot);
-                    continue;
-                }
-                _ => continue,
-            }
-            if self.is_shut(now, slot) {
-                self.suspects.push_back(slot);
-                continue;
-            }
-            let able = &self.classes[self.kinds[self.backlog.kind(slot) as usize].class as usize].able;
-            let freest = (0..self.seats.len())
-                .filter(|&at| able[at] && self.seats[at].node.slots > 0)
-                .min_by_key(|&at| self.seats[at].in_flight);
-            match freest {
-                Some(at) => {
-                    self.backlog.set_place(slot, Place::Reserved);
-                    self.seats[at].suspect = Some(self.backlog.id(slot));
-                    self.suspect_since = now;
-                    return;
-                }
-                None => self.suspects.push_back(slot),
-            }
-        }
-    }
-
-    pub(super) fn start_reserved_suspects(&mut self, now: Timestamp, picks: &mut Vec<Pick>) {
-        for at in 0..self.seats.len() {
-            let seat = &self.seats[at];
-            if seat.in_flight == 0
-                && let Some(slot) = seat.suspect.and_then(|id| self.backlog.find(id))
-                && self.backlog.place(slot) == Place::Reserved
-                && self.gates_open(now, slot)
-            {
-                let queue = self.queue_of(slot);
-                self.queues[queue as usize].begun.take_if(|begun| *begun == slot);
-                picks.push(self.hand_over(now, slot, index(at)));
-            }
-        }
-    }
-
-    /// Whether more than a limit keeps it: no node is to be kept free for it.
-    fn is_shut(&self, now: Timestamp, slot: Slot) -> bool {
-        let owner = self.groups[self.backlog.group(slot) as usize].owner;
-        let gates = [self.queue_gate(now, self.queue_of(slot)), self.owner_gate(now, owner)];
-        gates.into_iter().flatten().any(|closed| matches!(closed, Closed::Paused | Closed::Waiting | Closed::Hours))
-    }
-
-    /// Whether every limit allows this job, which does not stand in line with the others.
-    pub(super) fn gates_open(&self, now: Timestamp, slot: Slot) -> bool {
-        let kind = &self.kinds[self.backlog.kind(slot) as usize];
-        let owner = self.groups[self.backlog.group(slot) as usize].owner;
-        let key = self.extras.get(&slot).and_then(|extra| extra.key);
-        let line_free = self.queues[kind.queue as usize].begun.is_none_or(|begun| begun == slot);
-        line_free
-            && self.queue_gate(now, kind.queue).is_none()
-            && self.owner_gate(now, owner).is_none()
-            && self.task_gate(now, kind.task).is_none()
-            && key.is_none_or(|key| self.key_gate(now, key).is_none())
     }
 
     /// The next queue in turn, its next group in turn, that group's next job that this node can run.

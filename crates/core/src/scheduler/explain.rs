@@ -77,6 +77,8 @@ impl Scheduler {
             gates.push(Gate::Paused { whose: Whose::Group(self.names.get(owner.name)), pause: pause.clone() });
         }
         let mut limit = |whose: Whose, closed: Option<Closed>, used: u32, limit: Option<u32>| match (closed, limit) {
+            // It has its places and tokens, and waits for its node.
+            _ if place == Place::Reserved => {}
             (Some(Closed::Limit), Some(limit)) => gates.push(Gate::AtLimit { whose, used, limit }),
             (Some(Closed::Rate(until)), _) => gates.push(Gate::Rate { whose, until }),
             _ => {}

@@ -42,17 +42,17 @@ impl Scheduler {
                 }
             }
         }
+        let mut homeless = Vec::new();
         for at in 0..self.seats.len() {
             // It may have more slots than before.
             self.begin_next(now, index(at));
-            // A suspect that waited for a node that is gone waits for another.
             let seat = &mut self.seats[at];
             if !seat.alive
                 && let Some(slot) = seat.suspect.and_then(|id| self.backlog.find(id))
                 && self.backlog.place(slot) == Place::Reserved
             {
                 seat.suspect = None;
-                self.put_ready(now, slot);
+                homeless.push(slot);
             }
         }
         // A node that has left and holds nothing is nobody any more. Only the last seats go, so indexes stay true.
@@ -62,6 +62,11 @@ impl Scheduler {
         }
         self.plant();
         self.classify(now);
+        // A suspect that waited for a node that is gone waits for another.
+        for slot in homeless {
+            self.unreserve(now, slot);
+            self.put_ready(now, slot);
+        }
     }
 
     /// Sorts kinds into classes again; if that moves any kind, groups stand in line anew.

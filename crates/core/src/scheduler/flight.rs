@@ -12,20 +12,37 @@ use crate::{
 };
 
 impl Scheduler {
+    /// Counts a job against every limit that concerns it.
+    pub(super) fn take_places(&mut self, slot: Slot) {
+        self.each_place(slot, |in_flight| *in_flight += 1);
+    }
+
+    pub(super) fn give_places(&mut self, slot: Slot) {
+        self.each_place(slot, |in_flight| *in_flight -= 1);
+    }
+
+    fn each_place(&mut self, slot: Slot, change: impl Fn(&mut u32)) {
+        let kind = &self.kinds[self.backlog.kind(slot) as usize];
+        let owner = self.groups[self.backlog.group(slot) as usize].owner;
+        change(&mut self.queues[kind.queue as usize].in_flight);
+        change(&mut self.owners[owner as usize].in_flight);
+        change(&mut self.tasks[kind.task as usize].in_flight);
+        if let Some(key) = self.extras.get(&slot).and_then(|extra| extra.key) {
+            change(&mut self.keys[key as usize].in_flight);
+        }
+    }
+
     pub(super) fn enter_flight(&mut self, now: Timestamp, slot: Slot, seat: Option<Index>, place: Place) {
+        // A suspect had its places before.
+        if self.backlog.place(slot) != Place::Reserved {
+            self.take_places(slot);
+        }
         self.backlog.set_place(slot, place);
         let kind = &self.kinds[self.backlog.kind(slot) as usize];
         let known = kind.cost;
         let cost = known.unwrap_or(UNKNOWN_COST);
         let queue = &mut self.queues[kind.queue as usize];
-        let group = &mut self.groups[self.backlog.group(slot) as usize];
-        queue.in_flight += 1;
-        group.in_flight += 1;
-        self.owners[group.owner as usize].in_flight += 1;
-        self.tasks[kind.task as usize].in_flight += 1;
-        if let Some(key) = self.extras.get(&slot).and_then(|extra| extra.key) {
-            self.keys[key as usize].in_flight += 1;
-        }
+        self.groups[self.backlog.group(slot) as usize].in_flight += 1;
         if let Some(seat) = seat {
             *queue.on_seat.entry(seat).or_default() += 1;
             let crashes = self.extras.get(&slot).map_or(0, |extra| extra.crashes);
@@ -90,19 +107,11 @@ impl Scheduler {
     pub(super) fn leave_flight(&mut self, now: Timestamp, slot: Slot, used: Option<Duration>) {
         let Some(flight) = self.flights.remove(&slot) else { return };
         self.backlog.set_place(slot, Place::Manual);
-        let kind = &self.kinds[self.backlog.kind(slot) as usize];
-        let (queue, task) = (kind.queue, kind.task);
-        let group = self.backlog.group(slot);
-        let owner = self.groups[group as usize].owner;
-        self.queues[queue as usize].in_flight -= 1;
+        self.give_places(slot);
+        let (queue, group) = (self.queue_of(slot), self.backlog.group(slot));
         self.queues[queue as usize].unused -= flight.unused;
         self.groups[group as usize].in_flight -= 1;
-        self.owners[owner as usize].in_flight -= 1;
-        self.tasks[task as usize].in_flight -= 1;
         let key = self.extras.get(&slot).and_then(|extra| extra.key);
-        if let Some(key) = key {
-            self.keys[key as usize].in_flight -= 1;
-        }
         if let Some(seat) = flight.seat {
             let on_seat = self.queues[queue as usize].on_seat.entry(seat).or_default();
             *on_seat -= 1;

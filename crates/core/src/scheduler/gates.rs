@@ -62,13 +62,17 @@ impl Scheduler {
         if self.hours.closed(at) {
             return Some(Closed::Hours);
         }
-        let limit = match queue.settings.concurrency {
-            Concurrency::Unlimited => u32::MAX,
-            Concurrency::AtMost(limit) => limit,
-            Concurrency::Serial if self.loading => 0,
-            Concurrency::Serial => 1,
-        };
-        closed_by(queue.in_flight, Some(limit), queue.bucket.as_ref(), now)
+        closed_by(queue.in_flight, self.queue_limit(at), queue.bucket.as_ref(), now)
+    }
+
+    /// How many of a queue may be in flight now.
+    pub(super) fn queue_limit(&self, at: Index) -> Option<u32> {
+        match self.queues[at as usize].settings.concurrency {
+            Concurrency::Unlimited => None,
+            Concurrency::AtMost(limit) => Some(limit),
+            Concurrency::Serial if self.loading => Some(0),
+            Concurrency::Serial => Some(1),
+        }
     }
 
     pub(super) fn owner_gate(&self, now: Timestamp, at: Index) -> Option<Closed> {

@@ -9,8 +9,8 @@
 //! opening puts it back: what cannot run is not looked at again and again.
 //!
 //! `tables` what is known → `arrive` jobs come and go → `waits` some wait for others → `fleet` nodes and settings → `trees`
-//! who shares nodes with whom → `line` who stands in line → `gates` what is closed → `choose` whose turn it is → `flight` what
-//! is counted and charged →
+//! who shares nodes with whom → `line` who stands in line → `gates` what is closed → `choose` whose turn it is → `suspects`
+//! who runs alone → `flight` what is counted and charged →
 //! `explain` why not yet, and what comes next.
 
 mod arrive;
@@ -22,6 +22,7 @@ mod flight;
 mod gates;
 mod line;
 mod names;
+mod suspects;
 mod tables;
 mod trees;
 mod waits;
