@@ -340,30 +340,14 @@ impl<'a> Dispatcher<'a> {
 
     /// Tells the scheduler, and does what it says until it says no more.
     async fn act(&mut self, input: Input) -> Result<(), StoreError> {
-        let mut outputs = self.scheduler.handle(self.life.shared.clock.now(), input);
+        let mut picks = self.tell(input);
         // While the backlog is read, its pages come first: quick jobs would otherwise run among what is known so far.
         let mut batches = if self.loading.is_some() { 0 } else { BATCHES };
-        loop {
-            let mut picks = Vec::new();
-            self.wake_at = None;
-            for output in outputs {
-                match output {
-                    Output::Assign(batch) => picks = batch,
-                    Output::WakeAt(at) => self.wake_at = Some(at),
-                    Output::Pause { queue, job } => self.open.pauses.push((queue, job)),
-                    Output::Expire(jobs) => self.expired.extend(jobs),
-                    Output::Review(jobs) => self.reviews.extend(jobs),
-                    // As at the beginning: what is known already is recognised.
-                    Output::ReadAgain => self.loading = Some(None),
-                }
-            }
-            if picks.is_empty() {
-                return Ok(());
-            }
+        while !picks.is_empty() {
             self.dispatched += picks.len() as u64;
             let Some(replies) = self.assign(picks).await? else { return Ok(()) };
-            outputs = self.scheduler.handle(self.life.shared.clock.now(), Input::Replied(replies));
-            if batches == 0 || outputs.iter().any(|output| matches!(output, Output::Assign(_))) {
+            picks = self.tell(Input::Replied(replies));
+            if batches == 0 || !picks.is_empty() {
                 continue;
             }
             if self.many_since_news() {
@@ -374,9 +358,28 @@ impl<'a> Dispatcher<'a> {
             let told = self.life.take_told();
             if !told.is_empty() {
                 self.see_ends(&told);
-                outputs = self.scheduler.handle(self.life.shared.clock.now(), Input::Settled(told));
+                picks = self.tell(Input::Settled(told));
             }
         }
+        Ok(())
+    }
+
+    /// Tells the scheduler, notes all that it says, and returns what it wants to be given out.
+    fn tell(&mut self, input: Input) -> Vec<Pick> {
+        let mut picks = Vec::new();
+        self.wake_at = None;
+        for output in self.scheduler.handle(self.life.shared.clock.now(), input) {
+            match output {
+                Output::Assign(batch) => picks = batch,
+                Output::WakeAt(at) => self.wake_at = Some(at),
+                Output::Pause { queue, job } => self.open.pauses.push((queue, job)),
+                Output::Expire(jobs) => self.expired.extend(jobs),
+                Output::Review(jobs) => self.reviews.extend(jobs),
+                // As at the beginning: what is known already is recognised.
+                Output::ReadAgain => self.loading = Some(None),
+            }
+        }
+        picks
     }
 
     async fn assign(&mut self, picks: Vec<Pick>) -> Result<Option<Vec<(JobId, Reply)>>, StoreError> {
@@ -464,7 +467,11 @@ impl<'a> Dispatcher<'a> {
     }
 
     async fn ask_news(&mut self, cursor: Option<Cursor>) -> Result<News, StoreError> {
-        let news = self.life.store.news(AskNews { cursor, epoch: self.epoch, asleep: self.asleep }).await?;
+        let news = self
+            .life
+            .store
+            .news(AskNews { cursor, epoch: self.epoch, asleep: self.asleep, only_changes: false })
+            .await?;
         self.life.shared.clock.heard(news.now);
         Ok(news)
     }

@@ -145,11 +145,25 @@ async fn run_until_cut(ctx: &Ctx, limit: Option<Duration>) -> (Outcome, bool) {
         Some(wake) => (Outcome::Snooze { wait: wake.since(life.shared.clock.now()) }, false),
         None if life.cancel_wanted(job.id) => {
             life.stopping(job);
-            let ended = tokio::time::timeout(life.shared.config.cancel_grace, running).await;
+            let ended = tokio::select! {
+                biased;
+                () = in_doubt(life, job) => None,
+                ended = tokio::time::timeout(life.shared.config.cancel_grace, running) => ended.ok(),
+            };
             (ended.map_or(Outcome::Cancelled, said), true)
         }
         // The node stops or was declared lost, and there is no time left.
         None => (Outcome::Interrupted, false),
+    }
+}
+
+/// Others may run what a limit counts soon, and nobody has heard of it: it has no time to stop in peace.
+async fn in_doubt(life: &Life, job: &AssignedJob) {
+    if !job.limited {
+        return std::future::pending().await;
+    }
+    while life.doubt_at() > tokio::time::Instant::now() {
+        tokio::time::sleep_until(life.doubt_at()).await;
     }
 }
 
@@ -166,7 +180,13 @@ async fn over(limit: Option<Duration>) -> Duration {
 /// The task's own routine for a run that was cut short. It has the time a task has to stop, and its panic is its own.
 async fn clean_up(ctx: &Ctx, task: &AnyTask) {
     let routine = AssertUnwindSafe(async { task.clean_up(ctx.clone(), &ctx.job.args).await }).catch_unwind();
-    match tokio::time::timeout(ctx.life.shared.config.cancel_grace, routine).await {
+    let routine = tokio::time::timeout(ctx.life.shared.config.cancel_grace, routine);
+    let ended = tokio::select! {
+        biased;
+        () = in_doubt(&ctx.life, &ctx.job) => return,
+        ended = routine => ended,
+    };
+    match ended {
         Ok(Ok(())) => {}
         Ok(Err(panic)) => {
             let (text, _) = panics::told(&*panic);

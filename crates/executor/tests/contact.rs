@@ -1,4 +1,4 @@
-//! A node that has lost contact with the database, beside one that has not; in virtual time.
+//! What happens between a node and a database that is far away, out of reach or led by somebody else; in virtual time.
 
 use std::{
     sync::{Arc, Mutex},
@@ -9,7 +9,7 @@ use tokio::{task::JoinHandle, time::Instant};
 use turnwise_core::{
     NewJob, NodeName, QueueName, RetryPolicy, State, Timestamp,
     lifecycle::{self, Event},
-    settings::{Concurrency, GroupSettings, OnError, QueueSettings},
+    settings::{Concurrency, GroupSettings, OnError, Pause, QueueSettings},
 };
 use turnwise_executor::{Config, Ctx, Executor, Outcome, Registry, Task, executor::Builder};
 use turnwise_store::{
@@ -32,6 +32,30 @@ impl Task for Endless {
         let seen = ctx.state::<Seen>().unwrap();
         let _going = Going::begin(&seen, ctx.node());
         std::future::pending().await
+    }
+}
+
+/// Says that it was told to stop, and takes its time.
+struct Stubborn;
+impl Task for Stubborn {
+    type Args = ();
+    const NAME: &'static str = "stubborn";
+    async fn run(&self, ctx: Ctx, (): ()) -> Outcome {
+        let seen = ctx.state::<Seen>().unwrap();
+        let _going = Going::begin(&seen, ctx.node());
+        ctx.cancelled().await;
+        seen.tell("told to stop".to_owned());
+        std::future::pending().await
+    }
+}
+
+struct Quick;
+impl Task for Quick {
+    type Args = ();
+    const NAME: &'static str = "quick";
+    async fn run(&self, _: Ctx, (): ()) -> Outcome {
+        tokio::time::sleep(Duration::from_millis(7)).await;
+        Outcome::done()
     }
 }
 
@@ -68,7 +92,7 @@ impl Drop for Going {
 /// A node that runs in the test's own time.
 fn live(store: &Faulty, name: &str, seen: &Seen) -> (Arc<Executor>, JoinHandle<()>) {
     let mut registry = Registry::new();
-    registry.register(Endless).unwrap();
+    registry.register(Endless).unwrap().register(Stubborn).unwrap().register(Quick).unwrap();
     let store = store.clone();
     let connect = Arc::new(move || {
         let store: Arc<dyn Store> = Arc::new(store.clone());
@@ -192,4 +216,54 @@ async fn an_error_that_a_dying_dispatcher_did_not_come_to_pauses_the_queue_all_t
     assert!(paused.reason.unwrap().contains(&id.to_string()), "it says which job it was");
     next.stop().await;
     running.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_expires_while_others_are_given_out_ends_all_the_same() {
+    let store = virtual_store();
+    let now = store.nodes().await.unwrap().now;
+    let pause = Pause { since: now, reason: None };
+    set(&store, MemoKind::Queue, "line", settings(QueueSettings { paused: Some(pause), ..QueueSettings::default() }))
+        .await;
+    let way = way_to(&store);
+    let (executor, running) = live(&way, "a", &Seen::default());
+    // An end is told with almost every reply, and something expires at almost every moment.
+    way.slow_down(5);
+    let expiring: Vec<NewJob> = (1..=200_u64)
+        .map(|n| NewJob { expires: Some(now.plus(Duration::from_millis(1_000 + 10 * n))), ..in_line("quick") })
+        .collect();
+    let ids: Vec<_> = expiring.iter().map(|job| job.id).collect();
+    store.enqueue(expiring).await.unwrap();
+    store.enqueue((0..3_000).map(|_| job("quick", "null")).collect()).await.unwrap();
+    for id in ids {
+        let ended = support::ended(&store, id).await;
+        assert_eq!(ended.state, State::Failed);
+    }
+    executor.stop().await;
+    running.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_serial_job_that_is_being_cancelled_has_stopped_before_the_next_one_runs_elsewhere() {
+    let store = virtual_store();
+    let serial = QueueSettings { concurrency: Concurrency::Serial, ..QueueSettings::default() };
+    set(&store, MemoKind::Queue, "line", settings(serial)).await;
+    let (seen, cut) = (Seen::default(), way_to(&store));
+    let a = live(&cut, "a", &seen);
+    let first = in_line("stubborn");
+    let id = first.id;
+    store.enqueue(vec![first, in_line("endless")]).await.unwrap();
+    seen.has("a begins").await;
+    let b = live(&way_to(&store), "b", &seen);
+    tokio::time::sleep(Duration::from_secs(12)).await;
+    support::cancel(&store, id).await;
+    seen.has("told to stop").await;
+    cut.cut_off(true);
+    seen.has("b begins").await;
+    assert_eq!(*seen.0.lock().unwrap(), ["a begins", "told to stop", "a ends", "b begins"]);
+    cut.cut_off(false);
+    for (executor, running) in [a, b] {
+        executor.stop().await;
+        running.await.unwrap();
+    }
 }

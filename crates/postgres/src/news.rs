@@ -56,7 +56,9 @@ pub(crate) async fn news(store: &Inner, ask: &AskNews) -> Result<News> {
         let writers = writers(&cursor)?;
         return Ok(News { now, cursor, jobs: Vec::new(), changes: Vec::new(), memos: false, writers });
     };
-    let rows = query(&client, include_str!("../sql/news.sql"), &[&last.0, &ask.epoch.0]).await.map_err(fail)?;
+    let rows = query(&client, include_str!("../sql/news.sql"), &[&last.0, &ask.epoch.0, &ask.only_changes])
+        .await
+        .map_err(fail)?;
     let mut begin = None;
     let mut jobs = Vec::with_capacity(rows.len());
     let mut changes = Vec::new();

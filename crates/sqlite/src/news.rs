@@ -61,8 +61,10 @@ pub(crate) fn news(conn: &Connection, ask: &AskNews, now: Timestamp) -> Result<N
     let Some(last) = &ask.cursor else { return Ok(news) };
     let last = Seen::read(last)?;
     let mut names = Names::default();
-    let mut jobs = conn.prepare_cached(include_str!("../sql/news.sql"))?;
-    news.jobs = heads(conn, &mut jobs, params![last.job], &mut names)?;
+    if !ask.only_changes {
+        let mut jobs = conn.prepare_cached(include_str!("../sql/news.sql"))?;
+        news.jobs = heads(conn, &mut jobs, params![last.job], &mut names)?;
+    }
     let mut changes = conn.prepare_cached(include_str!("../sql/changes.sql"))?;
     let mut changes = changes.query(params![last.change, ask.epoch.0])?;
     while let Some(row) = changes.next()? {

@@ -349,7 +349,8 @@ impl Store for MemoryStore {
             });
         };
         let (seq, change) = read_cursor(&last)?;
-        let mut jobs: Vec<_> = data.jobs.values().filter(|row| row.seq >= seq).map(|row| data.head(row)).collect();
+        let mut jobs: Vec<_> =
+            data.jobs.values().filter(|row| row.seq >= seq && !ask.only_changes).map(|row| data.head(row)).collect();
         jobs.sort_by_key(|head| head.seq);
         let unseen = data.changes.range(change..).filter(|(_, row)| row.told != Some(ask.epoch));
         let memos = unseen.clone().any(|(_, row)| row.memos);

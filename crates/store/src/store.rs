@@ -286,6 +286,8 @@ pub struct AskNews {
     pub epoch: Epoch,
     /// The dispatcher is about to sleep: submitters shall ring.
     pub asleep: bool,
+    /// Without new jobs: for those who look far back.
+    pub only_changes: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]

@@ -64,7 +64,8 @@ impl Dispatcher<'_> {
         if !self.may_pause() {
             return Ok(());
         }
-        let ask = AskNews { cursor: Some(Cursor(memo.value.clone())), epoch: self.epoch, asleep: false };
+        let ask =
+            AskNews { cursor: Some(Cursor(memo.value.clone())), epoch: self.epoch, asleep: false, only_changes: true };
         match self.life.store.news(ask).await {
             Ok(news) => self.see_changes(&news.changes),
             Err(error) if error.is_transient() => return Err(error),

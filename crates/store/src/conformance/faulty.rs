@@ -28,16 +28,22 @@ pub struct Faulty {
     accident: Accident,
     calls: Arc<AtomicU64>,
     cut: Arc<AtomicBool>,
+    slow: Arc<AtomicU64>,
 }
 
 impl Faulty {
     pub fn new(inner: Arc<dyn Store>, accident: Accident) -> Self {
-        Self { inner, accident, calls: Arc::default(), cut: Arc::default() }
+        Self { inner, accident, calls: Arc::default(), cut: Arc::default(), slow: Arc::default() }
     }
 
     /// Whether the store is out of reach from now on: calls neither happen nor are answered with anything but an error.
     pub fn cut_off(&self, cut: bool) {
         self.cut.store(cut, Ordering::SeqCst);
+    }
+
+    /// Every call takes this long, there and back, from now on.
+    pub fn slow_down(&self, millis: u64) {
+        self.slow.store(millis, Ordering::SeqCst);
     }
 
     /// Calls made so far, those of a dead process included.
@@ -54,6 +60,10 @@ impl Faulty {
     }
 
     async fn call<T>(&self, verb: impl Future<Output = Result<T>> + Send) -> Result<T> {
+        let slow = std::time::Duration::from_millis(self.slow.load(Ordering::SeqCst));
+        if !slow.is_zero() {
+            tokio::time::sleep(slow).await;
+        }
         let number = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
         if self.cut.load(Ordering::SeqCst) {
             return Err(StoreError::transient("reach the store", "it is out of reach"));

@@ -245,7 +245,10 @@ pub async fn a_remembered_memo_rings_the_dispatcher(h: &impl Harness) {
     let scene = Scene::led(h).await;
     let store = h.open().await;
     let begin = scene.news(None).await.cursor;
-    store.news(AskNews { cursor: Some(begin), epoch: scene.epoch, asleep: true }).await.expect("news");
+    store
+        .news(AskNews { cursor: Some(begin), epoch: scene.epoch, asleep: true, only_changes: false })
+        .await
+        .expect("news");
     let bell = store.bell();
     store.remember(None, vec![memo(MemoKind::Group, "acme", "1")]).await.expect("remember");
     rung(&bell.news).await;

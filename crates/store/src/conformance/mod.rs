@@ -168,6 +168,7 @@ macro_rules! conformance_suite {
                 a_node_is_not_buried_while_jobs_are_in_its_hands,
                 a_name_is_free_again_once_its_holder_is_lost;
             news:
+                whoever_looks_far_back_may_leave_new_jobs_out,
                 pages_hold_every_unfinished_job_once_in_id_order,
                 a_page_that_is_not_full_is_the_last,
                 a_page_tells_where_the_job_is,
