@@ -3,7 +3,11 @@
 use serde::Serialize;
 use turnwise::{
     JobRequest, Priority, Timestamp,
-    core::{Invalid, ScheduleName, periodic::Periodic, time::parse_span},
+    core::{
+        Invalid, ScheduleName,
+        periodic::{CatchUp, Overlap, Periodic},
+        time::parse_span,
+    },
     schedules::Recurring,
 };
 
@@ -101,11 +105,16 @@ fn recurring(wish: &AddSchedule) -> Result<Recurring, Failure> {
         (None, Some(every)) => Recurring::every(every, job),
         (None, None) => return Err(Invalid::new("schedule", "needs --cron or --every").into()),
     };
+    if let Some(catch_up) = &wish.catch_up {
+        let catch_up = catch_up.parse()?;
+        recurring = recurring.catch_up(catch_up);
+        if catch_up == CatchUp::All {
+            // To let go what overlaps would leave one of them.
+            recurring = recurring.overlap(Overlap::Wait);
+        }
+    }
     if let Some(overlap) = &wish.overlap {
         recurring = recurring.overlap(overlap.parse()?);
-    }
-    if let Some(catch_up) = &wish.catch_up {
-        recurring = recurring.catch_up(catch_up.parse()?);
     }
     Ok(recurring)
 }

@@ -57,6 +57,9 @@ fn a_schedule_is_added_listed_paused_resumed_run_and_removed() {
         assert!(told(&harness, &["schedule", "list"]).contains("active"));
         assert!(told(&harness, &["schedule", "pause", "sales", "--reason", "holidays"]).contains("holidays"));
         assert!(told(&harness, &["schedule", "list"]).contains("paused"));
+        let again =
+            ["schedule", "add", "sales", "noop", "--cron", "0 3 * * *", "--zone", "Europe/Berlin", "--group", "acme"];
+        assert!(told(&harness, &again).contains("holidays"), "a person's pause stays when it is set anew");
         assert!(!told(&harness, &["schedule", "resume", "sales"]).contains("holidays"));
         let id = told(&harness, &["schedule", "run", "sales"]);
         let job: Value = serde_json::from_str(&told(&harness, &["job", id.trim(), "--json"])).unwrap();

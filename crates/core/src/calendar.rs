@@ -140,6 +140,9 @@ impl Schedule {
         loop {
             // The search does not get over a whole day that the clock skips (Samoa, 2011); from behind it, it does.
             let next = find(after, false).or_else(|| find(self.zone.next_change(after)?, true))?;
+            if let Some(change) = self.skipped_before(after, next) {
+                return Some(change);
+            }
             if self.comes_at(next) {
                 return Some(next);
             }
@@ -154,8 +157,29 @@ impl Schedule {
         if self.cron.is_time_matching(&shown).unwrap_or(true) {
             return true;
         }
+        self.skips(at)
+    }
+
+    /// A fixed time that a clock skips before `next`. The search leaves it out if the day on which the clock goes on is not
+    /// one of the pattern's (Nuuk, where Saturday ends an hour early).
+    fn skipped_before(&self, after: Timestamp, next: Timestamp) -> Option<Timestamp> {
+        let is_fixed = |field: &str| field.bytes().all(|byte| byte.is_ascii_digit());
+        let fields: Vec<&str> = self.text.split(' ').collect();
+        if fields.len() < 5 || !fields[..fields.len() - 3].iter().all(|field| is_fixed(field)) {
+            return None;
+        }
+        let mut changes = std::iter::successors(self.zone.next_change(after), |change| self.zone.next_change(*change));
+        changes.by_ref().take_while(|change| *change < next).find(|change| self.skips(*change))
+    }
+
+    /// Whether a clock that goes on at this moment has skipped a time of the pattern.
+    fn skips(&self, at: Timestamp) -> bool {
         let last = Timestamp::from_micros(at.micros() - 1);
         let (from, to) = (self.zone.wall(last) + 1, self.zone.wall(at));
+        // A whole day that was never there is not made up for.
+        if from >= to || to - from >= DAY {
+            return false;
+        }
         let skipped = moment(Timestamp::from_micros(from)).to_zoned(TimeZone::UTC);
         let named = self.cron.find_next_occurrence(&skipped, true).ok();
         named.is_some_and(|named| named.timestamp().as_microsecond() < to)
@@ -525,6 +549,13 @@ mod tests {
         // Half an hour is skipped here.
         let on_lord_howe = schedule("15 2 * * *", "Australia/Lord_Howe");
         assert_eq!(on_lord_howe.next(at("2030-10-05T12:00:00Z")), Some(at("2030-10-05T15:30:00Z")));
+        // Saturday ends an hour early, and the clock goes on on a Sunday.
+        let in_nuuk = schedule("30 23 * * Sat", "America/Nuuk");
+        assert_eq!(in_nuuk.next(at("2027-03-27T12:00:00Z")), Some(at("2027-03-28T01:00:00Z")));
+        assert_eq!(in_nuuk.next(at("2027-03-28T01:00:00Z")), Some(at("2027-04-04T00:30:00Z")));
+        // Three hours from midnight on.
+        let in_casey = schedule("29 1 * * *", "Antarctica/Casey");
+        assert_eq!(in_casey.next(at("2016-10-21T12:00:00Z")), Some(at("2016-10-21T16:00:00Z")));
         // Here it was a whole day.
         let in_samoa = schedule("0 12 * * *", "Pacific/Apia");
         assert_eq!(in_samoa.next(at("2011-12-29T23:00:00Z")), Some(at("2011-12-30T22:00:00Z")));

@@ -104,7 +104,8 @@ impl When {
                 return slots.split_off(slots.len().saturating_sub(MOST_MISSED));
             }
         }
-        Vec::new()
+        // Less than a hundred in ten years.
+        self.following(base).take_while(|slot| *slot <= now).take(MOST_MISSED).collect()
     }
 }
 
@@ -203,8 +204,15 @@ impl Periodic {
         self.paused.is_none() && self.when.next(self.base(over)).is_some_and(|slot| slot <= now)
     }
 
-    /// What to fire. `over`: slots up to this one are over. `busy`: the job of the last slot has not ended.
-    pub fn firing(&self, over: Option<Timestamp>, busy: bool, now: Timestamp) -> Firing {
+    /// The jobs of the slots that are due, as far as somebody has submitted them: as long as one of them has not ended, the
+    /// next would overlap it.
+    pub fn due_jobs(&self, name: &ScheduleName, over: Option<Timestamp>, now: Timestamp) -> Vec<JobId> {
+        self.when.last(self.base(over), now).into_iter().map(|slot| slot_id(name, slot)).collect()
+    }
+
+    /// What to fire. `over`: slots up to this one are over. `busy`: a job of an earlier slot has not ended. `held`: the
+    /// slots that are due have waited for that; they were not missed.
+    pub fn firing(&self, over: Option<Timestamp>, busy: bool, held: bool, now: Timestamp) -> Firing {
         if self.paused.is_some() {
             return Firing::default();
         }
@@ -212,7 +220,7 @@ impl Periodic {
         let due = self.when.last(base, now);
         let next = self.when.next(now.max(base));
         let Some(&last) = due.last() else { return Firing { slots: Vec::new(), over: None, next } };
-        let missed = due.partition_point(|slot| now.since(*slot) > LATE);
+        let missed = if held { 0 } else { due.partition_point(|slot| now.since(*slot) > LATE) };
         let wanted = match self.catch_up {
             CatchUp::Skip => &due[missed..],
             CatchUp::One if missed == due.len() => &due[missed - 1..],
@@ -371,21 +379,21 @@ mod tests {
     #[test]
     fn a_slot_is_fired_when_it_comes_and_not_again() {
         let periodic = minutely(CatchUp::One, Overlap::Allow);
-        let before = periodic.firing(None, false, at("2030-01-01T00:00:59Z"));
+        let before = periodic.firing(None, false, false, at("2030-01-01T00:00:59Z"));
         assert_eq!(before, Firing { slots: vec![], over: None, next: Some(at("2030-01-01T00:01:00Z")) });
-        let now = periodic.firing(None, false, at("2030-01-01T00:01:00Z"));
+        let now = periodic.firing(None, false, false, at("2030-01-01T00:01:00Z"));
         assert_eq!((minutes(&now), now.over), (vec!["00:01".to_owned()], Some(at("2030-01-01T00:01:00Z"))));
         assert_eq!(now.next, Some(at("2030-01-01T00:02:00Z")));
-        assert_eq!(periodic.firing(now.over, false, at("2030-01-01T00:01:30Z")).slots, []);
+        assert_eq!(periodic.firing(now.over, false, false, at("2030-01-01T00:01:30Z")).slots, []);
         // Nor when the clock is put back.
-        assert_eq!(periodic.firing(now.over, false, at("2030-01-01T00:00:00Z")).slots, []);
-        assert_eq!(periodic.firing(now.over, false, at("2030-01-01T00:01:00Z")).next, now.next);
+        assert_eq!(periodic.firing(now.over, false, false, at("2030-01-01T00:00:00Z")).slots, []);
+        assert_eq!(periodic.firing(now.over, false, false, at("2030-01-01T00:01:00Z")).next, now.next);
     }
 
     #[test]
     fn what_was_missed_is_let_go_or_made_up_for() {
         let now = at("2030-01-01T03:00:30Z");
-        let fired = |catch_up| minutes(&minutely(catch_up, Overlap::Allow).firing(None, false, now));
+        let fired = |catch_up| minutes(&minutely(catch_up, Overlap::Allow).firing(None, false, false, now));
         assert_eq!(fired(CatchUp::Skip), ["03:00"], "the last one is merely late");
         assert_eq!(fired(CatchUp::One), ["03:00"]);
         let all = fired(CatchUp::All);
@@ -395,16 +403,16 @@ mod tests {
             ..minutely(catch_up, Overlap::Allow)
         };
         let now = at("2030-01-01T03:30:00Z");
-        assert_eq!(minutes(&hourly(CatchUp::Skip).firing(None, false, now)), [""; 0]);
-        assert_eq!(hourly(CatchUp::Skip).firing(None, false, now).over, Some(at("2030-01-01T03:00:00Z")));
-        assert_eq!(minutes(&hourly(CatchUp::One).firing(None, false, now)), ["03:00"]);
-        assert_eq!(minutes(&hourly(CatchUp::All).firing(None, false, now)), ["01:00", "02:00", "03:00"]);
+        assert_eq!(minutes(&hourly(CatchUp::Skip).firing(None, false, false, now)), [""; 0]);
+        assert_eq!(hourly(CatchUp::Skip).firing(None, false, false, now).over, Some(at("2030-01-01T03:00:00Z")));
+        assert_eq!(minutes(&hourly(CatchUp::One).firing(None, false, false, now)), ["03:00"]);
+        assert_eq!(minutes(&hourly(CatchUp::All).firing(None, false, false, now)), ["01:00", "02:00", "03:00"]);
     }
 
     #[test]
     fn jobs_of_one_schedule_overlap_only_where_they_may() {
         let now = at("2030-01-01T00:03:10Z");
-        let fire = |overlap, busy| minutely(CatchUp::All, overlap).firing(None, busy, now);
+        let fire = |overlap, busy| minutely(CatchUp::All, overlap).firing(None, busy, false, now);
         assert_eq!(minutes(&fire(Overlap::Allow, true)), ["00:01", "00:02", "00:03"]);
         let skipped = fire(Overlap::Skip, true);
         assert_eq!((minutes(&skipped).len(), skipped.over), (0, Some(at("2030-01-01T00:03:00Z"))));
@@ -412,8 +420,19 @@ mod tests {
         assert_eq!(fire(Overlap::Wait, true), Firing::default(), "asked again later");
         let first = fire(Overlap::Wait, false);
         assert_eq!((minutes(&first), first.next), (vec!["00:01".to_owned()], None));
-        let one = minutely(CatchUp::One, Overlap::Wait).firing(None, false, now);
+        let one = minutely(CatchUp::One, Overlap::Wait).firing(None, false, false, now);
         assert_eq!((minutes(&one), one.over), (vec!["00:03".to_owned()], Some(at("2030-01-01T00:03:00Z"))));
+    }
+
+    #[test]
+    fn a_slot_that_waited_for_the_last_job_was_not_missed() {
+        let periodic = minutely(CatchUp::Skip, Overlap::Wait);
+        let periodic = Periodic { when: When::every("10m").unwrap(), ..periodic };
+        let (late, later) = (at("2030-01-01T00:10:30Z"), at("2030-01-01T00:12:00Z"));
+        assert_eq!(periodic.firing(None, true, false, late), Firing::default(), "held");
+        assert_eq!(minutes(&periodic.firing(None, false, true, later)), ["00:10"]);
+        assert_eq!(minutes(&periodic.firing(None, false, false, later)), [""; 0], "nobody was there to hold it");
+        assert_eq!(periodic.due_jobs(&ScheduleName::new("s").unwrap(), None, later).len(), 1);
     }
 
     #[test]
@@ -421,9 +440,9 @@ mod tests {
         let mut periodic = minutely(CatchUp::All, Overlap::Allow);
         periodic.paused = Some(Pause { since: periodic.since, reason: None });
         let now = at("2030-01-01T03:00:30Z");
-        assert_eq!(periodic.firing(None, false, now), Firing::default());
+        assert_eq!(periodic.firing(None, false, false, now), Firing::default());
         (periodic.paused, periodic.since) = (None, now);
-        assert_eq!(periodic.firing(None, false, now).slots, []);
+        assert_eq!(periodic.firing(None, false, false, now).slots, []);
     }
 
     #[test]
@@ -472,7 +491,7 @@ mod tests {
             let mut last_seen = periodic.since;
             for (step, forgets) in steps {
                 now = now.plus(Duration::from_secs(step));
-                let firing = periodic.firing(over, false, now);
+                let firing = periodic.firing(over, false, false, now);
                 for &slot in &firing.slots {
                     if let Some(until) = held.get(&slot) {
                         prop_assert!(*until > now, "{slot} would be fired again");

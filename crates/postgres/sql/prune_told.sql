@@ -10,3 +10,4 @@ update turnwise.history_success_rest as old
    and not exists (select from turnwise.log where log.job = old.id offset 0)
    and not exists (select from turnwise.step where step.job = old.id offset 0)
    and not exists (select from turnwise.progress where progress.job = old.id offset 0)
+   and not exists (select from turnwise.dependency where dependency.job = old.id offset 0)

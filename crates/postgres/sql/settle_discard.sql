@@ -9,6 +9,9 @@ with gone as (
     returning job.id, job.on_failure, t.ran, t.end_state
 ), dependencies as (
     delete from turnwise.dependency using gone where dependency.job = gone.id and gone.on_failure is not null
+), remembered as (
+    -- They leave no other trace: those who wait for one that did not end well remember it.
+    update turnwise.dependency set ended = gone.end_state from gone where dependency.awaits = gone.id and gone.end_state <> 4
 ), told as (
     insert into turnwise.change (told, jobs, ran, failed)
     select $2, array_agg(id), array_agg(ran), array_agg(case end_state when 5 then true when 4 then false end) from gone having count(*) > 0

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::{
     rows::{Moment, get, int, sparse},
-    settle::{FORGET, REMEMBER_ENDS, read_standing},
+    settle::{FORGET, read_standing},
     store::{Inner, connection, failed, query},
 };
 
@@ -84,7 +84,10 @@ async fn write(
         if End::ALL.iter().any(gone) {
             // Who is in history keeps its story.
             transaction.execute(FORGET, &[&columns.ids]).await.map_err(fail)?;
-            transaction.execute(REMEMBER_ENDS, &[&columns.ids, &columns.states]).await.map_err(fail)?;
+            // Not those that somebody else has ended meanwhile, and otherwise.
+            let ends = columns.ids.iter().copied().zip(columns.states.iter().copied());
+            let (ids, states): (Vec<Uuid>, Vec<i16>) = ends.filter(|(id, _)| applied.contains(id)).unzip();
+            transaction.execute(include_str!("../sql/remember_ends.sql"), &[&ids, &states]).await.map_err(fail)?;
         }
     }
     transaction.commit().await.map_err(fail)?;

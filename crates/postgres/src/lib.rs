@@ -13,7 +13,6 @@ pub mod store;
 pub mod migrate;
 mod rows;
 pub mod enqueue;
-mod gates;
 pub mod unique;
 pub mod after;
 mod nodes;

@@ -23,7 +23,6 @@ const NEXT: &str = include_str!("../sql/settle_next.sql");
 const FINISH: &str = include_str!("../sql/settle_finish.sql");
 const DISCARD: &str = include_str!("../sql/settle_discard.sql");
 pub(crate) const FORGET: &str = include_str!("../sql/forget.sql");
-pub(crate) const REMEMBER_ENDS: &str = include_str!("../sql/remember_ends.sql");
 
 pub(crate) async fn settle(store: &Inner, settle: &Settle) -> Result<Vec<Settled>> {
     let fail = failed("settle");
@@ -149,8 +148,6 @@ pub(crate) struct Work<'a> {
     vanishing: Option<Finishing<'a>>,
     /// Jobs whose story goes with them.
     forgotten: Vec<Uuid>,
-    /// Jobs that end badly and are not kept.
-    bad: (Vec<Uuid>, Vec<i16>),
 }
 
 impl<'a> Work<'a> {
@@ -170,8 +167,6 @@ impl<'a> Work<'a> {
         }
         let noted = vanishing.iter().filter(|settlement| settlement.noted);
         let forgotten = noted.map(|settlement| settlement.job.0).collect();
-        let bad = vanishing.iter().filter(|settlement| !settlement.well());
-        let bad = bad.map(|settlement| (settlement.job.0, settlement.to.state(State::Running).code())).unzip();
         Ok(Self {
             attempts: Attempts::of(settlements, retention),
             staying: (!staying.is_empty()).then(|| Staying::of(&staying)),
@@ -179,7 +174,6 @@ impl<'a> Work<'a> {
             finishing: Finishing::of(&finishing, true),
             vanishing: (!vanishing.is_empty()).then(|| Finishing::of(&vanishing, false)),
             forgotten,
-            bad,
         })
     }
 
@@ -214,9 +208,6 @@ impl<'a> Work<'a> {
         }
         if !self.forgotten.is_empty() {
             parts.push(Part::of(client, FORGET, vec![&self.forgotten]).await?);
-        }
-        if !self.bad.0.is_empty() {
-            parts.push(Part::of(client, REMEMBER_ENDS, vec![&self.bad.0, &self.bad.1]).await?);
         }
         Ok(parts)
     }

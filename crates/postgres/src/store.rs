@@ -20,8 +20,8 @@ use turnwise_store::{
 };
 
 use crate::{
-    assign, bell::Listener, control, enqueue, gates::Gates, memo, migrate, news, nodes, prune, read, settle, story,
-    unique,
+    assign, bell::Listener, control, enqueue, memo, migrate, news, nodes, prune, read, settle, story, unique,
+    unique::gates::Gates,
 };
 
 /// Jobs in a PostgreSQL database, shared by all who open it. Cheap to clone; clones share connections and bell.

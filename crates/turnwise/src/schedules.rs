@@ -14,6 +14,8 @@ use crate::{Error, JobRequest, Turnwise, id};
 
 /// Longest name of a schedule.
 const MAX_NAME: usize = 100;
+/// Times a change is made anew because somebody else's came between.
+const WRITE_AGAIN: u32 = 20;
 
 /// A job that is to be submitted again and again. Wrong values are kept until it is set.
 #[derive(Debug, Clone)]
@@ -69,7 +71,8 @@ impl Turnwise {
         memos.into_iter().map(read).collect()
     }
 
-    /// Sets a schedule, or another in its place. Times before now do not count; one that stays as it was goes on.
+    /// Sets a schedule, or another in its place. Times before now do not count; one that stays as it was goes on, and one
+    /// that is paused stays paused.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), turnwise::Error> {
@@ -86,20 +89,24 @@ impl Turnwise {
         }
         let now = self.now().await?;
         let set = periodic(wish, now)?;
-        if let Some(there) = self.schedules().await?.remove(&name) {
-            let same = Periodic { since: there.since, paused: there.paused.clone(), ..set.clone() };
-            if same == there {
-                return Ok(there);
-            }
-        }
-        self.write_schedule(&name, Some(&set)).await?;
-        Ok(set)
+        self.write_schedule(&name, |there| {
+            // A pause is a person's, and stays.
+            let paused = there.as_ref().and_then(|there| there.paused.clone());
+            let set = Periodic { paused, ..set.clone() };
+            let same = there.filter(|there| Periodic { since: there.since, ..set.clone() } == *there);
+            Ok(Some(same.unwrap_or(set)))
+        })
+        .await?
+        .ok_or_else(|| Error::Contested(format!("schedule {name}")))
     }
 
     /// No more jobs of it are submitted until it is resumed; those that are there go on.
     pub async fn pause_schedule(&self, name: impl AsRef<str>, reason: Option<String>) -> Result<Periodic, Error> {
         let since = self.now().await?;
-        self.change_schedule(name, |periodic| _ = periodic.paused.get_or_insert(Pause { since, reason })).await
+        self.change_schedule(name, |periodic| {
+            periodic.paused.get_or_insert_with(|| Pause { since, reason: reason.clone() });
+        })
+        .await
     }
 
     /// Goes on from now: what fell into the pause is not made up for.
@@ -115,8 +122,8 @@ impl Turnwise {
 
     /// Takes the schedule away; its jobs stay.
     pub async fn remove_schedule(&self, name: impl AsRef<str>) -> Result<(), Error> {
-        let (name, _) = self.schedule(name).await?;
-        self.write_schedule(&name, None).await
+        let name = ScheduleName::new(name)?;
+        self.write_schedule(&name, |there| there.map(|_| None).ok_or_else(|| none(&name))).await.map(drop)
     }
 
     /// Submits the schedule's job once more, now, beside the plan: whether it is paused or its last job has not ended does
@@ -130,34 +137,51 @@ impl Turnwise {
 
     async fn schedule(&self, name: impl AsRef<str>) -> Result<(ScheduleName, Periodic), Error> {
         let name = ScheduleName::new(name)?;
-        match self.schedules().await?.remove(&name) {
-            Some(periodic) => Ok((name, periodic)),
-            None => Err(Invalid::new("schedule", format!("there is none named {:?}", name.as_str())).into()),
-        }
+        let periodic = self.schedules().await?.remove(&name).ok_or_else(|| none(&name))?;
+        Ok((name, periodic))
     }
 
     async fn change_schedule(
         &self,
         name: impl AsRef<str>,
-        change: impl FnOnce(&mut Periodic),
+        mut change: impl FnMut(&mut Periodic),
     ) -> Result<Periodic, Error> {
-        let (name, mut periodic) = self.schedule(name).await?;
-        change(&mut periodic);
-        self.write_schedule(&name, Some(&periodic)).await?;
-        Ok(periodic)
+        let name = ScheduleName::new(name)?;
+        let written = self.write_schedule(&name, |there| {
+            let mut periodic = there.ok_or_else(|| none(&name))?;
+            change(&mut periodic);
+            Ok(Some(periodic))
+        });
+        written.await?.ok_or_else(|| Error::Contested(format!("schedule {name}")))
     }
 
-    async fn write_schedule(&self, name: &ScheduleName, periodic: Option<&Periodic>) -> Result<(), Error> {
-        let value = periodic.map(serde_json::to_string).transpose();
-        let value = value.map_err(|error| StoreError::broken("write a schedule", error))?;
-        let memo = |kind, value| NewMemo { kind, name: name.to_string(), value, seen: None };
-        let mut memos = vec![memo(MemoKind::Schedule, value)];
-        if periodic.is_none() {
-            memos.push(memo(MemoKind::Fired, None));
+    /// Writes what `change` makes of what is there (`None`: take it away), anew if somebody else wrote meanwhile.
+    async fn write_schedule(
+        &self,
+        name: &ScheduleName,
+        mut change: impl FnMut(Option<Periodic>) -> Result<Option<Periodic>, Invalid>,
+    ) -> Result<Option<Periodic>, Error> {
+        for _ in 0..WRITE_AGAIN {
+            let memos = self.store().recall(vec![MemoKind::Schedule]).await?;
+            let there = memos.iter().find(|memo| memo.name == name.as_str());
+            // One that cannot be read, a newer program's say, may be set anew or taken away.
+            let periodic = change(there.and_then(|memo| serde_json::from_str(&memo.value).ok()))?;
+            let value = periodic.as_ref().map(serde_json::to_string).transpose();
+            let value = value.map_err(|error| StoreError::broken("write a schedule", error))?;
+            let memo = |kind, value, seen| NewMemo { kind, name: name.to_string(), value, seen };
+            let seen = Some(there.map_or(0, |memo| memo.version));
+            let gone = periodic.is_none().then(|| memo(MemoKind::Fired, None, None));
+            let memos = [memo(MemoKind::Schedule, value, seen)].into_iter().chain(gone).collect();
+            if self.store().remember(None, memos).await?.first() == Some(&true) {
+                return Ok(periodic);
+            }
         }
-        self.store().remember(None, memos).await?;
-        Ok(())
+        Err(Error::Contested(format!("schedule {name}")))
     }
+}
+
+fn none(name: &ScheduleName) -> Invalid {
+    Invalid::new("schedule", format!("there is none named {:?}", name.as_str()))
 }
 
 fn periodic(wish: Recurring, now: turnwise_core::Timestamp) -> Result<Periodic, Invalid> {

@@ -9,7 +9,7 @@ use turnwise_core::{
     JobId, ScheduleName, Timestamp,
     periodic::{Overlap, Periodic},
 };
-use turnwise_store::{Memo, MemoKind, NewMemo, StoreError};
+use turnwise_store::{Load, Memo, MemoKind, NewMemo, StoreError};
 
 use super::Dispatcher;
 
@@ -22,12 +22,18 @@ const AGAIN: Duration = Duration::from_secs(1);
 pub(super) struct Schedules {
     all: BTreeMap<ScheduleName, Standing>,
     next: Option<Timestamp>,
+    /// Where the next round begins.
+    after: Option<ScheduleName>,
 }
 
 #[derive(Debug)]
 struct Standing {
     periodic: Periodic,
     fired: Fired,
+    /// As it is written down.
+    written: Fired,
+    /// What is due waits for the last job.
+    held: bool,
     /// When to look at it again; `None`: not before it is changed.
     next: Option<Timestamp>,
 }
@@ -59,7 +65,7 @@ impl Schedules {
         for memo in memos.iter().filter(|memo| memo.kind == MemoKind::Fired) {
             let standing = ScheduleName::new(&memo.name).ok().and_then(|name| self.all.get_mut(&name));
             if let (Some(standing), Some(fired)) = (standing, Fired::read(&memo.value)) {
-                standing.fired = fired;
+                (standing.fired, standing.written) = (fired, fired);
             }
         }
     }
@@ -73,8 +79,9 @@ impl Schedules {
                 tracing::warn!(name = memo.name, value = memo.value, "a schedule cannot be read and is left out");
                 continue;
             };
-            let fired = before.remove(&name).map(|standing| standing.fired).unwrap_or_default();
-            self.all.insert(name, Standing { periodic, fired, next: Some(Timestamp::MIN) });
+            let last = before.remove(&name);
+            let (fired, written) = last.map(|last| (last.fired, last.written)).unwrap_or_default();
+            self.all.insert(name, Standing { periodic, fired, written, held: false, next: Some(Timestamp::MIN) });
         }
         self.reckon();
     }
@@ -96,27 +103,41 @@ impl Dispatcher<'_> {
         if self.schedules.next.is_none_or(|next| next > now) {
             return Ok(());
         }
-        let mut memos = Vec::new();
-        let due = self.schedules.all.iter_mut().filter(|(_, standing)| standing.next.is_some_and(|next| next <= now));
-        for (name, standing) in due.take(FIRE) {
-            let before = standing.fired;
-            standing.next = match fire_one(life, name, standing, now).await {
-                Ok(next) => next,
-                Err(error) if error.is_transient() => Some(now.plus(AGAIN)),
+        let due = |(_, standing): &(&ScheduleName, &Standing)| standing.next.is_some_and(|next| next <= now);
+        let after = self.schedules.after.take();
+        let names: Vec<ScheduleName> = self.schedules.all.iter().filter(due).map(|(name, _)| name.clone()).collect();
+        let first = names.iter().position(|name| after.as_ref().is_none_or(|after| name > after)).unwrap_or(0);
+        for name in names[first..].iter().chain(&names[..first]).take(FIRE) {
+            let Some(standing) = self.schedules.all.get_mut(name) else { continue };
+            self.schedules.after = Some(name.clone());
+            match fire_one(life, name, standing, now).await {
+                Ok(next) => standing.next = next,
+                // The others would hardly fare better.
+                Err(error) if error.is_transient() => {
+                    standing.next = Some(now.plus(AGAIN));
+                    break;
+                }
                 // A group that is full, say. When its time is long past, it has been missed.
                 Err(error @ StoreError::Refused(_)) => {
                     tracing::warn!(schedule = %name, %error, "a periodic job was refused");
-                    Some(now.plus(AGAIN))
+                    standing.next = Some(now.plus(AGAIN));
                 }
                 Err(error) => return Err(error),
-            };
-            if standing.fired != before {
-                let value = standing.fired.write();
-                memos.push(NewMemo { kind: MemoKind::Fired, name: name.to_string(), value, seen: None });
             }
         }
         self.schedules.reckon();
-        self.remember(memos).await.map(drop)
+        let unwritten = |(_, standing): &(&ScheduleName, &Standing)| standing.fired != standing.written;
+        let memo = |(name, standing): (&ScheduleName, &Standing)| NewMemo {
+            kind: MemoKind::Fired,
+            name: name.to_string(),
+            value: standing.fired.write(),
+            seen: None,
+        };
+        let memos: Vec<NewMemo> = self.schedules.all.iter().filter(unwritten).map(memo).collect();
+        if self.remember(memos).await? {
+            self.schedules.all.values_mut().for_each(|standing| standing.written = standing.fired);
+        }
+        Ok(())
     }
 }
 
@@ -127,13 +148,17 @@ async fn fire_one(
     standing: &mut Standing,
     now: Timestamp,
 ) -> Result<Option<Timestamp>, StoreError> {
-    let Standing { periodic, fired, .. } = standing;
-    let last = fired.job.filter(|_| periodic.overlap != Overlap::Allow && periodic.is_due(fired.over, now));
-    let busy = match last {
-        Some(id) => life.store.job(id).await?.is_some_and(|job| !job.state.finished()),
-        None => false,
+    let Standing { periodic, fired, held, .. } = standing;
+    let asks = periodic.overlap != Overlap::Allow && periodic.is_due(fired.over, now);
+    let busy = match asks {
+        // Also those of slots that are due: somebody may have submitted them and not come to write it down.
+        true => {
+            let jobs = periodic.due_jobs(name, fired.over, now).into_iter().chain(fired.job).collect();
+            !life.store.load(Load::These(jobs)).await?.jobs.is_empty()
+        }
+        false => false,
     };
-    let firing = periodic.firing(fired.over, busy, now);
+    let firing = periodic.firing(fired.over, busy, *held, now);
     if !firing.slots.is_empty() {
         let jobs = firing.slots.iter().map(|slot| periodic.job(name, *slot, now)).collect();
         let submitted = life.store.enqueue(jobs).await?;
@@ -141,5 +166,6 @@ async fn fire_one(
     }
     fired.over = firing.over.or(fired.over);
     let waits = firing.next.is_none() && periodic.is_due(fired.over, now);
+    *held = waits;
     Ok(firing.next.or(waits.then(|| now.plus(AGAIN))))
 }

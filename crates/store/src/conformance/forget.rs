@@ -96,6 +96,21 @@ pub async fn without_retention_a_bad_end_is_remembered_by_those_who_wait(h: &imp
     assert_eq!(awaits(6).await, (vec![], Some((id(2), State::Cancelled))));
 }
 
+pub async fn without_retention_an_end_that_is_refused_is_remembered_by_nobody(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    let after = After::new([id(1), id(2)], OnFailure::Fail).expect("few");
+    scene.submit(vec![job(1), job(2), NewJob { after, ..job(3) }]).await;
+    scene.give(1, &[1], BETA).await;
+    let failed = scene.settlement(1, &Event::Ended(Outcome::Fail("x".into()))).await;
+    let given_up = scene.intervention(1, &Event::NodeLost).await;
+    scene.end(BETA, 1, done()).await;
+    assert_eq!(scene.settle_one(by(BETA), failed).await, Settled::Gone);
+    let cancelled = Intervention { to: scene.intervention(2, &Event::Cancel).await.to, ..given_up };
+    assert_eq!(scene.store.control(vec![cancelled]).await.expect("control"), [Settled::Gone]);
+    let awaits = scene.head(3).await.and_then(|head| head.awaits).expect("it waits");
+    assert_eq!((awaits.open, awaits.ended_badly), (vec![id(2)], None));
+}
+
 pub async fn without_retention_what_a_job_waited_for_goes_with_it(h: &impl Harness) {
     let scene = Scene::led(h).await;
     let after = |n| After::new([id(n)], OnFailure::Run).expect("few");

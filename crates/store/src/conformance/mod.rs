@@ -359,6 +359,7 @@ macro_rules! conformance_suite {
                 without_retention_an_unfinished_job_is_kept,
                 without_retention_a_job_takes_its_story_with_it,
                 without_retention_a_bad_end_is_remembered_by_those_who_wait,
+                without_retention_an_end_that_is_refused_is_remembered_by_nobody,
                 without_retention_what_a_job_waited_for_goes_with_it;
         }
         $crate::__promises! { $make, $crate::Options { retention: $crate::conformance::kept::KEPT, ..$crate::Options::default() };
