@@ -121,7 +121,9 @@ create table turnwise.node (
     lease_until    timestamptz not null,
     lost           boolean not null default false,
     -- its queues are the ones it does not serve
-    all_but        boolean not null default false
+    all_but        boolean not null default false,
+    -- jobs it is given at once, at most
+    batch_size     bigint
 ) with (fillfactor = 50);
 
 -- A name is alive once, whoever asks first.

@@ -134,7 +134,7 @@ pub(crate) struct Serve {
     /// Jobs held ready beyond the slots, at most [default: 4000]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) queue_capacity: Option<String>,
-    /// Jobs per assignment and per settlement, at most [default: 1000]
+    /// Jobs given to this node at once, and settled at once, at most [default: 1000]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) batch_size: Option<String>,
     /// Whether running tasks may finish when the node stops [default: true]

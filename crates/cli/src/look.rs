@@ -1,6 +1,6 @@
 //! Looking at jobs and nodes.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, num::NonZeroU32};
 
 use serde::Serialize;
 use turnwise::{
@@ -303,6 +303,7 @@ struct NodeView<'a> {
     host: &'a str,
     pid: u32,
     slots: u32,
+    batch_size: Option<NonZeroU32>,
     /// `null` = all.
     queues: Option<Vec<&'a QueueName>>,
     /// Those are the ones it does not serve.
@@ -323,6 +324,7 @@ impl<'a> NodeView<'a> {
             host: &node.host.name,
             pid: node.host.pid,
             slots: node.slots,
+            batch_size: node.batch_size,
             queues: queues.map(|queues| queues.iter().collect()),
             all_but,
             tasks: node.tasks.iter().collect(),

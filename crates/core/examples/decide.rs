@@ -106,6 +106,7 @@ fn node() -> Node {
         host: Host { name: String::new(), boot_id: String::new(), pid_namespace: String::new(), pid: 1, started: 1 },
         slots: 8,
         queue_capacity: 0,
+        batch_size: None,
         queues: Serves::All,
         tasks: BTreeSet::from([TaskName::new("t").expect("a good name")]),
         joined_at: Timestamp::MIN,

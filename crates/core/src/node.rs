@@ -1,6 +1,6 @@
 //! Who runs jobs: an executor process, known by its configured name and a random incarnation.
 
-use std::{collections::BTreeSet, fmt};
+use std::{collections::BTreeSet, fmt, num::NonZeroU32};
 
 use uuid::Uuid;
 
@@ -101,6 +101,8 @@ pub struct Node {
     pub slots: u32,
     /// Jobs it may hold beyond its slots.
     pub queue_capacity: u32,
+    /// Jobs it is given at once, at most; `None`: it did not say.
+    pub batch_size: Option<NonZeroU32>,
     pub queues: Serves,
     pub tasks: BTreeSet<TaskName>,
     pub joined_at: Timestamp,

@@ -414,3 +414,26 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn no_node_is_given_more_at_once_than_its_batch_size_whatever_the_others_take() {
+    let sized = |number, batch| Node { batch_size: std::num::NonZeroU32::new(batch), ..node(number, 40, &["t"]) };
+    let mut scheduler = Scheduler::new(Scheme::default(), 10);
+    let nodes = vec![sized(1, 3), sized(2, 15), Node { slots: 2, ..sized(3, 15) }];
+    scheduler.handle(at(1), Input::Nodes(nodes));
+    let mut outputs = scheduler.handle(at(1), Input::Jobs((1..=200).map(|n| head(n, "g")).collect()));
+    let mut batches = Vec::new();
+    while let Some(picks) = outputs.iter().find_map(|output| match output {
+        Output::Assign(picks) => Some(picks.clone()),
+        _ => None,
+    }) {
+        batches.push([1, 2, 3].map(|n| picks.iter().filter(|pick| pick.node.0.as_u128() == n).count()));
+        let replies = picks.iter().map(|pick| (pick.job, Reply::Assigned(pick.fence.next()))).collect();
+        outputs = scheduler.handle(at(1), Input::Replied(replies));
+    }
+    assert!(batches.iter().all(|batch| batch[0] <= 3 && batch[1] <= 15), "{batches:?}");
+    assert!(batches.iter().all(|batch| batch.iter().sum::<usize>() <= 15), "as many as one of them takes: {batches:?}");
+    assert!(batches.iter().any(|batch| batch[0] == 3), "{batches:?}");
+    let all = batches.iter().fold([0; 3], |sum, batch| [0, 1, 2].map(|at| sum[at] + batch[at]));
+    assert_eq!(all, [40, 40, 2], "in the end every slot has its job: {batches:?}");
+}

@@ -1,6 +1,6 @@
 //! How a node is set up.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, num::NonZeroU32, time::Duration};
 
 use turnwise_core::{Invalid, NodeName, QueueName, pool::Pool, turn::Scheme};
 
@@ -14,7 +14,7 @@ pub struct Config {
     pub max_pool_size: Option<u32>,
     /// Jobs held ready beyond the slots, at most. How many really are follows from how long they take.
     pub queue_capacity: u32,
-    /// Jobs per assignment and per settlement, at most.
+    /// Jobs this node is given at once and settles at once, at most.
     pub batch_size: usize,
     /// Queues this node serves; `None` = all that are not bound to another pool of this process.
     pub queues: Option<BTreeSet<QueueName>>,
@@ -91,6 +91,11 @@ impl Config {
     pub(crate) fn pool(&self) -> Pool {
         let Self { core_pool_size: core, queue_capacity, .. } = *self;
         Pool { core, max: self.max_pool_size(), queue_capacity }
+    }
+
+    /// As the dispatcher is told.
+    pub(crate) fn share(&self) -> Option<NonZeroU32> {
+        NonZeroU32::new(u32::try_from(self.batch_size).unwrap_or(u32::MAX))
     }
 
     /// Two beats may be lost before the fleet takes this node's jobs over.

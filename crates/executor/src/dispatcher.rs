@@ -39,6 +39,8 @@ use crate::{
 pub(crate) const PAGE: u32 = 10_000;
 /// Pages between two rounds of dispatching: reading is quicker than running, or turns would be taken among few for long.
 const PAGES: u32 = 4;
+/// Jobs per assignment, to all nodes together, unless one of them takes more at once.
+const ASSIGN: usize = 1_000;
 /// Jobs of lost nodes per step.
 const LOST: u32 = 1_000;
 /// How often what nobody needs is deleted, and how many rows at a time.
@@ -174,7 +176,7 @@ impl<'a> Dispatcher<'a> {
         let mut dispatcher = Self {
             life,
             epoch: term.epoch,
-            scheduler: Scheduler::new(config.scheme, config.batch_size),
+            scheduler: Scheduler::new(config.scheme, ASSIGN),
             cursor: None,
             loading: Some(None),
             caught_up: false,

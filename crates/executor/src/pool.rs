@@ -52,7 +52,7 @@ impl Pool {
         self
     }
 
-    /// Jobs per settlement, at most.
+    /// Jobs it is given at once and settles at once, at most.
     #[must_use]
     pub fn batch_size(mut self, jobs: usize) -> Self {
         self.batch_size = Some(jobs);

@@ -56,6 +56,7 @@ pub(crate) async fn join(shared: &Shared, store: &dyn Store) -> Result<(Incarnat
             host: here.host.clone(),
             slots: shared.config.core_pool_size,
             queue_capacity: shared.config.queue_capacity,
+            batch_size: shared.config.share(),
             queues: shared.serves.clone(),
             tasks: shared.registry.names().cloned().collect(),
             lease: shared.config.lease,

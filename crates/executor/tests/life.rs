@@ -289,6 +289,7 @@ async fn ghost_leads(store: &MemoryStore, ghost: Incarnation, lease: Duration) -
         },
         slots: 1,
         queue_capacity: 0,
+        batch_size: None,
         queues: Serves::All,
         tasks: BTreeSet::from([TaskName::new("noop").unwrap()]),
         lease,

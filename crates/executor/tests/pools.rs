@@ -3,6 +3,8 @@
 
 #[allow(dead_code, reason = "shared with tests that need more of it")]
 mod support;
+#[path = "support/watched.rs"]
+mod watched;
 
 use std::{
     sync::{
@@ -17,7 +19,8 @@ use turnwise_core::{JobId, NewJob, QueueName, State};
 use turnwise_executor::{
     Config, Ctx, Event, EventKind, Events, Executor, Outcome, Registry, executor::Builder, task::Task,
 };
-use turnwise_store::{MemoryStore, Store};
+use turnwise_store::{Assign, MemoryStore, Store};
+use watched::{Watch, Watching};
 
 const NEVER: Duration = Duration::from_secs(3600);
 
@@ -293,6 +296,41 @@ async fn a_pool_whose_threads_are_all_blocked_does_not_slow_another() {
     board.open_gate();
     for id in blocked {
         ended(&store, id).await;
+    }
+    soon(executor.stop()).await;
+}
+
+/// How many jobs each assignment was of.
+#[derive(Default)]
+struct Batches(Mutex<Vec<usize>>);
+
+impl Watch for Batches {
+    fn before<'a>(
+        &'a self,
+        _: &'static str,
+        asked: &'a (dyn std::any::Any + Send + Sync),
+    ) -> Watching<'a, turnwise_store::Result<()>> {
+        if let Some(assign) = asked.downcast_ref::<Assign>() {
+            self.0.lock().unwrap().push(assign.picks.len());
+        }
+        Box::pin(async { Ok(()) })
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_is_given_its_batch_size_at_once_and_not_the_dispatchers() {
+    let (store, board, batches) = (MemoryStore::default(), Arc::new(Board::default()), Arc::new(Batches::default()));
+    let config = Config::new(turnwise_core::NodeName::new("a").unwrap());
+    let builder = Builder::new(watched::connect(&store, &batches), config).registry(tasks()).state(board.clone());
+    let builder = builder.configure(|config| (config.batch_size, config.core_pool_size) = (7, 30));
+    let executor = started(builder.pool("mail", |pool| pool.queues(["mail"]).batch_size(2))).await;
+    for (queue, most) in [("mail", 2), ("default", 7)] {
+        store.enqueue((0..20).map(|_| of(queue, "noop")).collect()).await.unwrap();
+        executor.bell().unwrap().ring_news();
+        soon(executor.drained()).await.unwrap();
+        let batches = std::mem::take(&mut *batches.0.lock().unwrap());
+        assert_eq!(batches.iter().sum::<usize>(), 20, "{batches:?}");
+        assert_eq!(batches.iter().max(), Some(&most), "{queue}: {batches:?}");
     }
     soon(executor.stop()).await;
 }

@@ -30,11 +30,11 @@ select turnwise.now() as now, exists (select from me) as alive, (select epoch fr
   from (values (true)) as always
   left join (
        select incarnation, name, host, slots, queue_capacity, queues, tasks, joined_at, lease_until, lost,
-              true as dispatcher, all_but
+              true as dispatcher, all_but, batch_size
          from me
         union all
        select incarnation, name, host, slots, queue_capacity, queues, tasks, joined_at, lease_until, lost, false,
-              all_but
+              all_but, batch_size
          from turnwise.node
         where not lost and lease_until >= turnwise.now() and incarnation <> $1
   ) as fleet on $4 and exists (select from led)

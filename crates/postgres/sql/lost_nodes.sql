@@ -1,6 +1,6 @@
 -- lost_nodes.sql: the lost nodes. Locks: nothing. Index: none, there are few nodes.
 select incarnation, name, host, slots, queue_capacity, queues, tasks, joined_at, lease_until, lost,
-       exists (select from turnwise.dispatcher where holder = node.incarnation) as dispatcher, all_but
+       exists (select from turnwise.dispatcher where holder = node.incarnation) as dispatcher, all_but, batch_size
   from turnwise.node
  where lost
  order by incarnation

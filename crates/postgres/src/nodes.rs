@@ -46,7 +46,7 @@ async fn try_join(store: &Inner, join: &Join) -> Result<Option<Joined>> {
     {
         let seen = Replace { incarnation: other.incarnation, lease_until: other.lease_until };
         if join.replace != Some(seen) {
-            let now = rows::now(row, 12)?;
+            let now = rows::now(row, 13)?;
             // Waited for: a lock that outlives the answer would keep the other one from being called lost.
             transaction.rollback().await.map_err(fail)?;
             return Ok(Some(Joined::Taken { by: Box::new(other), now }));
@@ -67,6 +67,7 @@ async fn try_join(store: &Inner, join: &Join) -> Result<Option<Joined>> {
                 &tasks,
                 &micros(join.lease),
                 &all_but,
+                &join.batch_size.map(|jobs| i64::from(jobs.get())),
             ],
         )
         .await;

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
     error::Error,
+    num::NonZeroU32,
     sync::Arc,
     time::Duration,
 };
@@ -230,7 +231,7 @@ pub(crate) fn job(row: &Row, names: &mut Names) -> Result<Job> {
 }
 
 /// `incarnation, name, host, slots, queue_capacity, queues, tasks, joined_at, lease_until, lost, dispatcher,
-/// all_but`, from column `at` on; `None` where a left join found no node.
+/// all_but, batch_size`, from column `at` on; `None` where a left join found no node.
 pub(crate) fn node(row: &Row, at: usize, names: &mut Names) -> Result<Option<Node>> {
     let Some(incarnation) = get::<Option<Uuid>>(row, at)? else { return Ok(None) };
     let host =
@@ -239,12 +240,15 @@ pub(crate) fn node(row: &Row, at: usize, names: &mut Names) -> Result<Option<Nod
     let queues = queues.map(|queues| queues.into_iter().map(|name| QueueName::stored(names.share(name))).collect());
     let tasks = get::<Vec<&str>>(row, at + 6)?;
     let number = |at| Ok::<_, StoreError>(u32::try_from(get::<i64>(row, at)?).unwrap_or(0));
+    let number_or_none =
+        |at| Ok::<_, StoreError>(get::<Option<i64>>(row, at)?.and_then(|number| u32::try_from(number).ok()));
     Ok(Some(Node {
         incarnation: Incarnation(incarnation),
         name: NodeName::stored(names.share(get(row, at + 1)?)),
         host,
         slots: number(at + 3)?,
         queue_capacity: number(at + 4)?,
+        batch_size: number_or_none(at + 12)?.and_then(NonZeroU32::new),
         queues: Serves::from_parts(queues, get(row, at + 11)?),
         tasks: tasks.into_iter().map(|name| TaskName::stored(names.share(name))).collect::<BTreeSet<_>>(),
         joined_at: now(row, at + 7)?,

@@ -1,5 +1,7 @@
 //! Nodes: joining, beating, leaving, being lost; and who dispatches.
 
+use std::num::NonZeroU32;
+
 use rusqlite::{Connection, OptionalExtension, params};
 use turnwise_core::{Incarnation, Node, Timestamp};
 use turnwise_store::{AskLost, Beat, Epoch, Join, Joined, Lineage, LostNode, Pulse, Replace, StoreError};
@@ -33,6 +35,7 @@ pub(crate) fn join(conn: &Connection, join: &Join, now: Timestamp) -> Result<(Jo
         now.micros(),
         now.plus(join.lease).micros(),
         all_but,
+        join.batch_size.map(NonZeroU32::get),
     ])?;
     Ok((Joined::In { now }, Ring::LEAD))
 }

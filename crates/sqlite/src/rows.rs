@@ -1,6 +1,6 @@
 //! How values lie in columns. Every reader takes its columns in the order in which the `.sql` files name them.
 
-use std::{collections::HashSet, error::Error, sync::Arc, time::Duration};
+use std::{collections::HashSet, error::Error, num::NonZeroU32, sync::Arc, time::Duration};
 
 use rusqlite::{
     Row,
@@ -182,6 +182,7 @@ pub(crate) fn node(row: &Row<'_>) -> Result<Node> {
         host: serde_json::from_str(row.get_ref(2)?.as_str()?).map_err(|error| foreign(2, error))?,
         slots: row.get(3)?,
         queue_capacity: row.get(4)?,
+        batch_size: row.get::<_, Option<u32>>(12)?.and_then(NonZeroU32::new),
         queues: Serves::from_parts(
             names(5)?.map(|names| names.into_iter().map(QueueName::stored).collect()),
             row.get(11)?,

@@ -68,6 +68,7 @@ async fn scene(retention: Duration) -> Scene {
         host: Host { name: "h".into(), boot_id: "b".into(), pid_namespace: "n".into(), pid: 1, started: 1 },
         slots: 4,
         queue_capacity: 100,
+        batch_size: None,
         queues: Serves::All,
         tasks: BTreeSet::from([TaskName::new("ship").unwrap()]),
         lease,

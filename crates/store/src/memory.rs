@@ -247,6 +247,7 @@ impl Store for MemoryStore {
             host: join.host,
             slots: join.slots,
             queue_capacity: join.queue_capacity,
+            batch_size: join.batch_size,
             queues: join.queues,
             tasks: join.tasks,
             joined_at: now,

@@ -1,7 +1,7 @@
 //! The verbs. Each is one atomic step and safe to repeat after a lost reply. No policy lives here: a store writes what
 //! `turnwise_core` decided, if the row still is what the decision was made for.
 
-use std::{collections::BTreeSet, fmt, time::Duration};
+use std::{collections::BTreeSet, fmt, num::NonZeroU32, time::Duration};
 
 use turnwise_core::{
     Fence, Incarnation, Job, JobHead, JobId, NewJob, Node, NodeName, Retention, Serves, State, TaskName, Timestamp,
@@ -216,6 +216,8 @@ pub struct Join {
     pub host: Host,
     pub slots: u32,
     pub queue_capacity: u32,
+    /// Jobs it is given at once, at most; `None`: it does not say.
+    pub batch_size: Option<NonZeroU32>,
     pub queues: Serves,
     pub tasks: BTreeSet<TaskName>,
     pub lease: Duration,

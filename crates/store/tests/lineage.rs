@@ -30,6 +30,7 @@ async fn a_failover_takes_back_what_came_after_the_snapshot_and_ends_the_lead() 
         host: Host { name: String::new(), boot_id: String::new(), pid_namespace: String::new(), pid: 1, started: 1 },
         slots: 1,
         queue_capacity: 1,
+        batch_size: None,
         queues: Serves::All,
         tasks: Default::default(),
         lease: LEASE,

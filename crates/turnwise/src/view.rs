@@ -276,10 +276,11 @@ impl Told {
     }
 }
 
-/// Gives the nodes their slots and sees what is picked at once. Nothing is prefetched, so that a start is a start.
+/// Gives the nodes their slots and sees what is picked at once, be it in one batch or in several. Nothing is prefetched, so
+/// that a start is a start.
 fn opened(closed: &Scheduler, now: Timestamp, nodes: Vec<Node>) -> (Scheduler, Vec<Pick>) {
     let mut scheduler = closed.clone();
-    let nodes = nodes.into_iter().map(|node| Node { queue_capacity: 0, ..node }).collect();
+    let nodes = nodes.into_iter().map(|node| Node { queue_capacity: 0, batch_size: None, ..node }).collect();
     let outputs = scheduler.handle(now, Input::Nodes(nodes));
     let picks = outputs.into_iter().find_map(|output| match output {
         Output::Assign(picks) => Some(picks),
@@ -354,6 +355,7 @@ fn stand_in(tasks: BTreeSet<TaskName>, now: Timestamp) -> Node {
         host: Host { name: String::new(), boot_id: String::new(), pid_namespace: String::new(), pid: 0, started: 0 },
         slots: STAND_IN_SLOTS,
         queue_capacity: 0,
+        batch_size: None,
         queues: Serves::All,
         tasks,
         joined_at: now,

@@ -15,17 +15,24 @@ impl Scheduler {
         self.release_suspects_that_may_not_run(now);
         self.reserve_for_a_suspect(now);
         self.start_reserved_suspects(now, &mut picks);
-        let mut seats: Vec<Index> =
-            (0..index(self.seats.len())).filter(|&seat| self.seats[seat as usize].has_room()).collect();
-        while picks.len() < self.batch
-            && let Some(at) = (0..seats.len()).min_by_key(|&at| self.seats[seats[at] as usize].fullness())
+        // With how many more each may be given in this batch.
+        let mut seats: Vec<(Index, usize)> = (0..index(self.seats.len()))
+            .filter(|&seat| self.seats[seat as usize].has_room())
+            .map(|seat| (seat, self.seats[seat as usize].share()))
+            .collect();
+        // A node that asks for more than the usual batch gets it.
+        let most = seats.iter().map(|(_, share)| *share).filter(|share| *share < usize::MAX).max();
+        let most = most.map_or(self.batch, |most| self.batch.max(most));
+        while picks.len() < most
+            && let Some(at) = (0..seats.len()).min_by_key(|&at| self.seats[seats[at].0 as usize].fullness())
         {
-            let seat = seats[at];
-            match self.pick_for(now, seat) {
+            let (seat, share) = &mut seats[at];
+            match self.pick_for(now, *seat) {
                 Some(slot) => {
                     self.take_tokens(now, slot);
-                    picks.push(self.hand_over(now, slot, seat));
-                    if !self.seats[seat as usize].has_room() {
+                    picks.push(self.hand_over(now, slot, *seat));
+                    *share -= 1;
+                    if *share == 0 || !self.seats[*seat as usize].has_room() {
                         seats.swap_remove(at);
                     }
                 }

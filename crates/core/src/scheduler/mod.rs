@@ -248,7 +248,8 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// `scheme` is the installation's; `batch` bounds the picks of one [`Output::Assign`].
+    /// `scheme` is the installation's; `batch` bounds the picks of one [`Output::Assign`], unless a node takes more at once
+    /// ([`Node::batch_size`]).
     pub fn new(scheme: Scheme, batch: usize) -> Self {
         Self {
             scheme,

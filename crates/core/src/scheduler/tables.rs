@@ -237,6 +237,11 @@ impl Seat {
                 && self.load < pool::PREFETCH.saturating_mul(slots))
     }
 
+    /// Jobs it is given in one batch, at most.
+    pub(super) fn share(&self) -> usize {
+        self.node.batch_size.map_or(usize::MAX, |jobs| jobs.get() as usize)
+    }
+
     /// Counts a job that is already in flight here as running, if there is a slot for it; else it lies in the buffer.
     pub(super) fn board(&mut self, slot: Slot, number: u64) -> bool {
         let runs = self.running < self.node.slots;

@@ -24,6 +24,7 @@ pub fn node(number: u128, slots: u32, tasks: &[&str]) -> Node {
         host: Host { name: "h".into(), boot_id: "b".into(), pid_namespace: "p".into(), pid: 1, started: 1 },
         slots,
         queue_capacity: 0,
+        batch_size: None,
         queues: Serves::All,
         tasks: tasks.iter().map(|task| TaskName::new(task).unwrap()).collect(),
         joined_at: at(0),

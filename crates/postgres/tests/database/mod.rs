@@ -49,6 +49,7 @@ pub(crate) async fn join(store: &PostgresStore, incarnation: Incarnation, name: 
         host: Host { name: "host".into(), boot_id: String::new(), pid_namespace: String::new(), pid: 1, started: 1 },
         slots: 10,
         queue_capacity: 100,
+        batch_size: None,
         queues: Serves::All,
         tasks: BTreeSet::from([TaskName::new("mail").expect("a good name")]),
         lease: LEASE,

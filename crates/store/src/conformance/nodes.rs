@@ -1,6 +1,6 @@
 //! Promises of `join`, `beat`, `leave` and `lost_nodes`: who is there, and who dispatches.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, num::NonZeroU32, time::Duration};
 
 use turnwise_core::{
     QueueName, Serves, State,
@@ -13,13 +13,15 @@ use crate::{StoreError, store::*};
 pub async fn a_node_that_joins_is_seen_with_all_it_said(h: &impl Harness) {
     let store = h.open().await;
     let queues = BTreeSet::from(["bulk", "Küche"].map(|name| QueueName::new(name).expect("a good name")));
-    let asked = Join { queues: Serves::Only(queues), lease: Duration::from_micros(1_500_001), ..join(ALPHA, "älpha") };
+    let (queues, batch_size) = (Serves::Only(queues), NonZeroU32::new(4_000_000_000));
+    let asked = Join { queues, batch_size, lease: Duration::from_micros(1_500_001), ..join(ALPHA, "älpha") };
     let joined = store.join(asked.clone()).await.expect("join");
     let fleet = store.nodes().await.expect("nodes");
     assert_eq!(joined, Joined::In { now: fleet.now });
     let [node] = &fleet.nodes[..] else { panic!("{fleet:?}") };
     assert_eq!((node.incarnation, &node.name, &node.host), (ALPHA, &asked.name, &asked.host));
     assert_eq!((node.slots, node.queue_capacity), (asked.slots, asked.queue_capacity));
+    assert_eq!(node.batch_size, asked.batch_size);
     assert_eq!((&node.queues, &node.tasks), (&asked.queues, &asked.tasks));
     assert_eq!((node.joined_at, node.lease_until), (fleet.now, fleet.now.plus(asked.lease)));
     assert_eq!((node.lost, node.dispatcher), (false, false));

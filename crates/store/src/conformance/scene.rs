@@ -83,6 +83,7 @@ pub(crate) fn join(incarnation: Incarnation, name: &str) -> Join {
         },
         slots: 4,
         queue_capacity: 100,
+        batch_size: None,
         queues: Serves::All,
         tasks: BTreeSet::from([task("mail"), task("extract")]),
         lease: LEASE,
