@@ -68,6 +68,8 @@ pub(crate) enum Command {
     Simulate(Simulate),
     /// Shows live who uses the slots, and whose they are by weight
     Top(Top),
+    /// Measures how fast this database is with jobs, with jobs of its own that it takes away again
+    Bench(Box<Bench>),
     /// Deletes finished jobs that need not be kept any longer
     Prune(Prune),
     /// Brings the schema of the database up to date
@@ -303,6 +305,34 @@ pub(crate) struct Retry {
     /// Do not ask
     #[arg(long, short, requires = "filter")]
     pub(crate) yes: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Bench {
+    /// drain: run a full table of jobs. bulk: submit in batches of 10000
+    #[arg(long, value_name = "MODE", default_value = "drain", value_parser = ["drain", "bulk"])]
+    pub(crate) mode: String,
+    /// Jobs [default: 100000]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) jobs: Option<String>,
+    /// Groups that they belong to, in turn [default: 1000]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) groups: Option<String>,
+    /// How long a job's arguments are, at least [default: 100]
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
+    pub(crate) args_bytes: Option<String>,
+    /// Jobs at a time [default: as a node of these settings]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) slots: Option<String>,
+    /// Whether finished jobs are deleted at once or kept, until the end of the measurement
+    #[arg(long, value_name = "WHAT", default_value = "delete", value_parser = ["delete", "keep"])]
+    pub(crate) history: String,
+    /// Measure beside other jobs and nodes of this database, which are left alone
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// One JSON object instead of lines
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, clap::Args)]

@@ -1,5 +1,5 @@
 //! What went wrong, as one line for a person and a number for a script: 2 = the input is bad and nothing was done,
-//! 3 = another job holds the unique key of one that was to be rejected then, 1 = anything else.
+//! 3 = another job holds the unique key of one that was to be rejected then, 130 = told to stop, 1 = anything else.
 
 use std::{
     io::{self, Write},
@@ -17,6 +17,8 @@ pub(crate) enum Failure {
     Duplicate(String),
     /// Every line about it is out already.
     Told,
+    /// Somebody told it to stop before it was through.
+    Interrupted,
     /// Nobody reads our output any more, as with `| head`: they have what they wanted.
     NobodyListens,
 }
@@ -25,7 +27,7 @@ impl Failure {
     pub(crate) fn text(&self) -> Option<&str> {
         match self {
             Self::Input(text) | Self::Other(text) | Self::Duplicate(text) => Some(text),
-            Self::Told | Self::NobodyListens => None,
+            Self::Told | Self::Interrupted | Self::NobodyListens => None,
         }
     }
 
@@ -34,6 +36,8 @@ impl Failure {
             Self::Input(_) => ExitCode::from(2),
             Self::Duplicate(_) => ExitCode::from(3),
             Self::Other(_) | Self::Told => ExitCode::from(1),
+            // As a shell tells of a process that was interrupted.
+            Self::Interrupted => ExitCode::from(130),
             Self::NobodyListens => ExitCode::SUCCESS,
         }
     }

@@ -3,7 +3,7 @@
 //! [`args`] what was typed → [`settings`] flags, variables and file together, [`pools`] of the file → [`serve`] a node, with its [`commands`]
 //! and [`demo`] tasks · [`story`] the groups' turns, live · [`enqueue`] submitting · [`look`] jobs and nodes, [`graph`] who waits for whom · [`logs`] what they say · [`decide`] cancel,
 //! retry, fail · [`troubles`] the same by error and in bulk · [`tune`] weights, limits and pauses · [`schedule`] jobs that come again and again · [`overview`] queues and groups · [`why`] a job waits ·
-//! [`simulate`] what if · [`top`] who uses the slots · [`migrate`] the schema → [`print`] tables and JSON, [`error`] one
+//! [`simulate`] what if · [`top`] who uses the slots · [`bench`] how fast it is · [`migrate`] the schema → [`print`] tables and JSON, [`error`] one
 //! line and an exit code.
 
 mod args;
@@ -25,6 +25,7 @@ mod overview;
 mod why;
 mod simulate;
 mod top;
+mod bench;
 mod migrate;
 mod prune;
 mod print;
@@ -65,6 +66,7 @@ fn run(args: &Args) -> Result<(), Failure> {
         Command::Cancel(wish) => decide::cancel(&settings, &wish.ids),
         Command::Retry(wish) if wish.filter.is_empty() => decide::retry(&settings, &wish.ids),
         Command::Retry(wish) => troubles::retry(&settings, wish),
+        Command::Bench(wish) => bench::bench(&settings, wish),
         Command::Prune(wish) => prune::prune(&settings, wish),
         Command::Fail(wish) => decide::fail(&settings, &wish.ids),
         Command::Why(wish) => why::why(&settings, wish),

@@ -9,7 +9,9 @@ use tokio::{
     runtime,
     signal::unix::{Signal, SignalKind, signal},
 };
-use tracing_subscriber::{EnvFilter, Layer, filter::LevelFilter, layer::SubscriberExt, util::SubscriberInitExt};
+use tracing_subscriber::{
+    EnvFilter, Layer, filter::LevelFilter, layer::SubscriberExt, registry::LookupSpan, util::SubscriberInitExt,
+};
 use turnwise::{
     Config, Executor, JobLog, Pool, Registry,
     core::Invalid,
@@ -44,7 +46,9 @@ pub(crate) fn block_on<T>(command: impl Future<Output = Result<T, Failure>>) -> 
 }
 
 pub(crate) fn serve(settings: &Settings, wish: &args::Serve) -> Result<(), Failure> {
-    start_log(settings)?;
+    // What tasks say goes to their jobs' logs too, however little of it stderr shows.
+    let to_jobs = JobLog::new().with_filter(LevelFilter::INFO);
+    tracing_subscriber::registry().with(stderr_log(settings, "info")?).with(to_jobs).init();
     let (config, pools) = (settings.executor()?, settings.pools()?);
     let registry = known_tasks(settings, wish)?;
     let trace = match &wish.trace {
@@ -82,7 +86,7 @@ async fn run(
     registry: Registry,
     trace: Trace,
 ) -> Result<End, Failure> {
-    let mut signals = Signals::new().map_err(|error| Failure::Other(format!("listening for signals: {error}")))?;
+    let mut signals = Signals::new()?;
     let ready = ready_line(&config, &pools, settings.database(), &registry);
     let turnwise = tokio::select! {
         opened = settings.open() => opened?,
@@ -138,17 +142,18 @@ async fn drained(executor: &Executor) {
 }
 
 /// SIGTERM and SIGINT, which mean the same here.
-struct Signals {
+pub(crate) struct Signals {
     terminate: Signal,
     interrupt: Signal,
 }
 
 impl Signals {
-    fn new() -> io::Result<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    pub(crate) fn new() -> Result<Self, Failure> {
+        let listen = |kind| signal(kind).map_err(|error| Failure::Other(format!("listening for signals: {error}")));
+        Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
     }
 
-    async fn next(&mut self) {
+    pub(crate) async fn next(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
@@ -156,19 +161,17 @@ impl Signals {
     }
 }
 
-fn start_log(settings: &Settings) -> Result<(), Failure> {
-    let filter = settings.log().unwrap_or("info");
+/// The log on stderr. Whoever asks makes it the only one of the process.
+pub(crate) fn stderr_log<S>(settings: &Settings, unless_said: &str) -> Result<impl Layer<S> + use<S>, Failure>
+where
+    S: tracing::Subscriber + for<'a> LookupSpan<'a>,
+{
+    let filter = settings.log().unwrap_or(unless_said);
     let filter: EnvFilter = filter.parse().map_err(|error| Invalid::new("log", format!("{filter:?}: {error}")))?;
-    // The only subscriber of the process; a second one would be a mistake of ours, not of the user.
     let stderr = tracing_subscriber::fmt::layer().with_writer(io::stderr).with_ansi(io::stderr().is_terminal());
-    tracing_subscriber::registry()
-        .with(stderr.with_filter(filter))
-        // What tasks say goes to their jobs' logs too, however little of it stderr shows.
-        .with(JobLog::new().with_filter(LevelFilter::INFO))
-        .init();
-    Ok(())
+    Ok(stderr.with_filter(filter))
 }
 
-fn no_runtime(error: io::Error) -> Failure {
+pub(crate) fn no_runtime(error: io::Error) -> Failure {
     Failure::Other(format!("starting threads: {error}"))
 }

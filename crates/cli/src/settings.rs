@@ -148,8 +148,12 @@ impl Settings {
 
     /// Opens the database, creating the schema where there is none.
     pub(crate) async fn open(&self) -> Result<Turnwise, Failure> {
+        self.open_with(self.options()?).await
+    }
+
+    pub(crate) async fn open_with(&self, options: Options) -> Result<Turnwise, Failure> {
         let url = self.database();
-        let opened = Turnwise::open_with(url, self.options()?).await;
+        let opened = Turnwise::open_with(url, options).await;
         opened.map_err(|error| match error {
             // A mistyped address is shown back, but not with its password.
             Error::Invalid(mut invalid) => {

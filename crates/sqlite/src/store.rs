@@ -114,6 +114,12 @@ impl SqliteStore {
         Ok(Self { inner: Arc::new(Inner { writer, readers, _watcher: watcher, bell, clock, options, keys }) })
     }
 
+    /// The file that `path_or_url` names, if it is one; `None` where jobs are in memory.
+    pub fn file(path_or_url: &str) -> Result<Option<PathBuf>> {
+        let location = Location::parse(path_or_url)?;
+        Ok((!location.in_memory()).then_some(location.path))
+    }
+
     /// As the function [`enqueue_in`](crate::enqueue_in), by this store's clock.
     pub fn enqueue_in(&self, conn: &Connection, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
         enqueue::enqueue_at(conn, jobs, self.inner.clock.now())

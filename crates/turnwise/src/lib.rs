@@ -19,13 +19,14 @@
 //! # Ok(()) }
 //! ```
 //!
-//! [`client`] opening a database, submitting, looking, deciding → [`request`] what is submitted → [`tx`] submitting in
+//! [`client`] opening a database, submitting, looking, deciding → [`bulk`] deciding about many → [`request`] what is submitted → [`tx`] submitting in
 //! your own transaction → [`executor`](Turnwise::executor) running tasks → [`transactional`] tasks that commit together with
 //! their end → [`settings`] weights, limits and pauses → [`schedules`] jobs that come again and again →
 //! [`overview`] how much there is → [`graph`] who waits for whom → [`view`] why a job waits, and what would change it →
 //! [`testing`] tasks under test.
 
 pub mod client;
+pub mod bulk;
 pub mod id;
 pub mod request;
 pub mod tx;

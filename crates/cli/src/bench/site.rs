@@ -1,0 +1,228 @@
+//! The database that is measured: refused where others use it, and left as it was found.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::{sync::watch, time::sleep};
+use turnwise::{
+    Executor, Filter, Registry, Turnwise,
+    core::{Invalid, State, settings::Fairness},
+    executor::{StartError, settings::charges},
+    overview::Tally,
+    sqlite::SqliteStore,
+    store::{AskNews, Epoch, MemoKind, NewMemo},
+};
+
+use super::{
+    meter::Bar,
+    plan::{History, Plan, nothing_kept},
+    work::{self, NAME, Starts},
+};
+use crate::{error::Failure, settings::Settings};
+
+/// Jobs that are taken away in one transaction.
+const ROWS: u32 = 10_000;
+/// Of these many finished jobs at most it is looked whether all are the benchmark's own.
+const FINISHED: u32 = 1_000;
+/// Between two looks whether a node has let go of its jobs.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// Whether somebody wants it to end.
+#[derive(Debug, Clone)]
+pub(super) struct Stop(watch::Receiver<bool>);
+
+impl Stop {
+    pub(super) fn new(told: watch::Receiver<bool>) -> Self {
+        Self(told)
+    }
+
+    /// Asked between steps, so that none is left half done.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        if *self.0.borrow() { Err(Failure::Interrupted) } else { Ok(()) }
+    }
+}
+
+pub(super) struct Site<'a> {
+    settings: &'a Settings,
+    plan: &'a Plan,
+    turnwise: Turnwise,
+    stop: Stop,
+    /// Whether all the jobs in it are the benchmark's.
+    alone: bool,
+    /// A file that was not there before.
+    made: Option<PathBuf>,
+    nodes: Mutex<Vec<Arc<Executor>>>,
+}
+
+impl<'a> Site<'a> {
+    /// Opens the database and takes away what a benchmark has left that was killed.
+    pub(super) async fn open(settings: &'a Settings, plan: &'a Plan, stop: Stop) -> Result<Self, Failure> {
+        let made = made_by_us(settings.database())?;
+        let turnwise = settings.open_with(plan.options()).await?;
+        let mut site = Self { settings, plan, turnwise, stop, alone: true, made, nodes: Mutex::default() };
+        if let Some(others) = site.others().await? {
+            site.alone = false;
+            if !plan.force {
+                let problem = format!("{others}; name an empty database, or measure beside it with --force");
+                return Err(Invalid::new("database", problem).into());
+            }
+            if plan.history == History::Keep {
+                let problem = format!("cannot be kept: {others}, and finished jobs are taken away all together");
+                return Err(Invalid::new("history", problem).into());
+            }
+        }
+        site.clear().await?;
+        // Jobs that do nothing have no length to be fair about: by time, the noise of the machine would decide.
+        site.turnwise.set_queue(NAME, |queue| queue.fairness = Fairness::Turns).await?;
+        Ok(site)
+    }
+
+    pub(super) fn turnwise(&self) -> &Turnwise {
+        &self.turnwise
+    }
+
+    pub(super) fn stop(&self) -> &Stop {
+        &self.stop
+    }
+
+    /// Who else is here, as the first half of a sentence.
+    async fn others(&self) -> Result<Option<String>, Failure> {
+        let fleet = self.turnwise.nodes().await?;
+        let mut alive = fleet.nodes.iter().filter(|node| node.alive(fleet.now));
+        if alive.clone().any(|node| node.name.as_str() == NAME) {
+            let problem = "another benchmark runs on it, or has been killed a moment ago";
+            return Err(Invalid::new("database", problem).into());
+        }
+        if let Some(node) = alive.next() {
+            return Ok(Some(format!("node {} works on it", node.name)));
+        }
+        if let Some(schedule) = self.turnwise.schedules().await?.keys().next() {
+            return Ok(Some(format!("schedule {schedule} submits jobs to it")));
+        }
+        for (name, queue) in self.turnwise.overview().await?.queues {
+            if queue.jobs != Tally::default() && name.as_str() != NAME {
+                return Ok(Some(format!("it holds jobs of queue {name}")));
+            }
+        }
+        let states = State::ALL.into_iter().filter(|state| state.finished()).collect();
+        let finished = self.turnwise.jobs(Filter { states, limit: Some(FINISHED), ..Filter::default() }).await?;
+        if finished.len() >= FINISHED as usize || finished.iter().any(|job| job.queue.as_str() != NAME) {
+            return Ok(Some("it holds finished jobs".to_owned()));
+        }
+        Ok(None)
+    }
+
+    /// A node that runs the benchmark's jobs, started; it is stopped with the site.
+    pub(super) async fn node(&self, starts: Arc<Starts>) -> Result<Arc<Executor>, Failure> {
+        let mut registry = Registry::new();
+        registry.register(work::work).map_err(StartError::from)?;
+        let builder = self.turnwise.executor_with(self.plan.node.clone()).registry(registry).shared(starts);
+        let node = Arc::new(builder.build()?);
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&node));
+        node.start().await?;
+        Ok(node)
+    }
+
+    async fn stop_nodes(&self) {
+        let nodes = std::mem::take(&mut *self.nodes.lock().unwrap_or_else(PoisonError::into_inner));
+        for node in nodes {
+            node.stop().await;
+        }
+    }
+
+    /// Stops what was started and takes away what was stored.
+    pub(super) async fn leave(self) -> Result<(), Failure> {
+        self.stop_nodes().await;
+        self.clear().await?;
+        // Somebody may have come in the meantime.
+        let empty = self.made.is_some() && matches!(self.others().await, Ok(None));
+        let Self { made, turnwise, .. } = self;
+        // The last who has the file open puts it in order.
+        drop(turnwise);
+        match made {
+            Some(file) if empty => remove(&file),
+            _ => Ok(()),
+        }
+    }
+
+    /// Leaves no job of the benchmark, nor what its queue has set and its groups have used.
+    async fn clear(&self) -> Result<(), Failure> {
+        // As a reader who keeps nothing: a job that is cancelled is gone.
+        let cleaner = match self.plan.history {
+            History::Keep if lasting(self.settings.database()) => self.settings.open_with(nothing_kept()).await?,
+            _ => self.turnwise.clone(),
+        };
+        self.cancel(&cleaner).await?;
+        let store = cleaner.store();
+        let memos = store.recall(vec![MemoKind::Charge, MemoKind::Queue]).await?;
+        let ours: Vec<_> = memos
+            .into_iter()
+            .filter(|memo| match memo.kind {
+                MemoKind::Queue => memo.name == NAME,
+                _ => charges(std::slice::from_ref(memo)).iter().any(|charge| charge.queue.as_str() == NAME),
+            })
+            .map(|memo| NewMemo { kind: memo.kind, name: memo.name, value: None, seen: None })
+            .collect();
+        for some in ours.chunks(ROWS as usize) {
+            store.remember(None, some.to_vec()).await?;
+        }
+        if self.alone {
+            // Of no term, so that it is nobody's sleep that it tells of.
+            let ask = AskNews { cursor: None, epoch: Epoch(-1), asleep: false, only_changes: true };
+            let seen = store.news(ask).await?.cursor;
+            while store.prune(Some(seen.clone()), ROWS).await? >= u64::from(ROWS) {}
+        }
+        Ok(())
+    }
+
+    /// Cancels the benchmark's jobs. Those in the hands of a node that was killed are taken from it by a new one.
+    async fn cancel(&self, cleaner: &Turnwise) -> Result<(), Failure> {
+        let all = Filter { queue: Some(NAME.to_owned()), limit: Some(ROWS), ..Filter::default() };
+        let (mut gone, mut bar) = (0, Bar::new(0, "jobs taken away"));
+        loop {
+            let stopped = cleaner.cancel_all(all.clone()).await?;
+            gone += stopped.at_once as u64;
+            bar.at(gone);
+            match (stopped.at_once, stopped.requested + stopped.left) {
+                (0, 0) => break,
+                (0, _) if self.nodes.lock().unwrap_or_else(PoisonError::into_inner).is_empty() => {
+                    self.node(Starts::new(self.plan)).await?;
+                }
+                (0, _) => sleep(LOOK_AGAIN).await,
+                _ => {}
+            }
+        }
+        self.stop_nodes().await;
+        Ok(())
+    }
+}
+
+/// The file, if opening makes it.
+fn made_by_us(database: &str) -> Result<Option<PathBuf>, Failure> {
+    match database.starts_with("sqlite:") {
+        true => Ok(SqliteStore::file(database)?.filter(|file| !file.exists())),
+        false => Ok(None),
+    }
+}
+
+fn remove(file: &Path) -> Result<(), Failure> {
+    for behind in ["", "-wal", "-shm"] {
+        let mut name = file.as_os_str().to_owned();
+        name.push(behind);
+        match std::fs::remove_file(&name) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(Failure::Other(format!("removing {}: {error}", name.display())));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Whether what is stored outlives this process.
+fn lasting(database: &str) -> bool {
+    !database.starts_with("memory:") && !database.starts_with("sqlite::memory:")
+}

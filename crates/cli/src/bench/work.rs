@@ -1,0 +1,88 @@
+//! The jobs of a benchmark: they do nothing, and note that they did.
+
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicU64, Ordering},
+};
+
+use turnwise::{JobRequest, State, task};
+
+use super::plan::Plan;
+
+/// Of the task, the queue and the node alike: what the benchmark may take for its own.
+pub(super) const NAME: &str = "turnwise-bench";
+
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
+pub(super) struct Padded {
+    n: u64,
+    pad: String,
+}
+
+#[task("turnwise-bench", register = false)]
+pub(super) async fn work(padded: Padded, starts: State<Starts>) {
+    starts.note(padded.n);
+}
+
+/// Who has begun. Jobs are numbered from 0, and so are groups, in turn.
+#[derive(Debug)]
+pub(super) struct Starts {
+    jobs: u64,
+    by_group: Vec<AtomicU64>,
+    all: AtomicU64,
+    lead: OnceLock<u64>,
+}
+
+impl Starts {
+    pub(super) fn new(plan: &Plan) -> Arc<Self> {
+        let by_group = (0..plan.groups).map(|_| AtomicU64::new(0)).collect();
+        Arc::new(Self { jobs: plan.jobs, by_group, all: AtomicU64::new(0), lead: OnceLock::new() })
+    }
+
+    fn note(&self, n: u64) {
+        let groups = self.by_group.len() as u64;
+        if let Some(group) = usize::try_from(n % groups).ok().and_then(|group| self.by_group.get(group)) {
+            group.fetch_add(1, Ordering::Relaxed);
+        }
+        if self.all.fetch_add(1, Ordering::Relaxed) + 1 == self.jobs / 2 {
+            let begun: Vec<_> = self.by_group.iter().map(|group| group.load(Ordering::Relaxed)).collect();
+            let _ = self.lead.set(lead(self.jobs, &begun));
+        }
+    }
+
+    /// How many jobs more had begun of one group than of another when half of all had, among groups that had some left.
+    pub(super) fn lead_at_half(&self) -> Option<u64> {
+        self.lead.get().copied().filter(|_| self.by_group.len() > 1)
+    }
+}
+
+fn lead(jobs: u64, begun: &[u64]) -> u64 {
+    let groups = begun.len() as u64;
+    let size = |group: u64| jobs / groups + u64::from(group < jobs % groups);
+    let left = || (0..).zip(begun).filter(|(group, begun)| **begun < size(*group)).map(|(_, begun)| *begun);
+    left().max().unwrap_or(0) - left().min().unwrap_or(0)
+}
+
+/// The job with this number.
+pub(super) fn job(plan: &Plan, n: u64) -> JobRequest {
+    let bare = format!(r#"{{"n":{n},"pad":""}}"#);
+    let pad = "x".repeat(plan.args_bytes.saturating_sub(bare.len()));
+    JobRequest::from_json(NAME, &format!(r#"{{"n":{n},"pad":"{pad}"}}"#))
+        .queue(NAME)
+        .group(format!("g{}", n % plan.groups))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lead_is_told_among_groups_that_have_jobs_left() {
+        assert_eq!(lead(40, &[5, 5, 5, 5]), 0);
+        assert_eq!(lead(40, &[9, 4, 5, 2]), 7);
+        // The first is through: that the others are behind it is nobody's lead.
+        assert_eq!(lead(40, &[10, 4, 5, 1]), 4);
+        // Not all groups are of one size, and some have no job at all.
+        assert_eq!(lead(3, &[1, 0]), 1);
+        assert_eq!(lead(2, &[1, 0, 0]), 0);
+    }
+}
