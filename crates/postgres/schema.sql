@@ -229,6 +229,16 @@ create table turnwise.dependency (
 
 create index dependency_awaits on turnwise.dependency (awaits, job);
 
+-- Jobs that ended badly and are kept nowhere else, for as long as one may come who waits for them: submitted in a
+-- transaction that was open then, nobody could see it. xact: of the end. until: the number before which all such
+-- transactions have theirs; null until that is known.
+create table turnwise.bad_end (
+    id    uuid primary key,
+    state smallint not null check (state in (5, 6)),
+    xact  xid8 not null default pg_current_xact_id(),
+    until xid8
+) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+
 -- A version 7 id: milliseconds, then the fraction of the millisecond (RFC 9562, 6.2 method 3), then chance.
 create function turnwise.new_id() returns uuid
     language sql volatile
@@ -395,7 +405,8 @@ create function turnwise.replace_args(ids uuid[], tasks text[], args text[])
 -- other name, until that job has ended or for unique_for from its submit. on_duplicate: 'keep' that job, 'reject' the submit
 -- with error TW002 (its detail is the other's id), or 'replace-args' of that job if it is of the same task
 -- and has not begun.
--- With after, it begins when these jobs have ended; on_failure says what follows if one of them fails: 'fail', 'run', 'cancel'.
+-- With after, it begins when these jobs, at most 10000, have ended; on_failure says what follows if one of them fails:
+-- 'fail', 'run' or 'cancel'.
 create function turnwise.enqueue(
     task         text,
     args         json default 'null',
@@ -420,6 +431,20 @@ create function turnwise.enqueue(
         new_id  uuid := turnwise.new_id();
         claimed record;
     begin
+        if enqueue.on_failure not in ('fail', 'run', 'cancel') then
+            raise exception using errcode = '22023',
+                message = format('on_failure: must be fail, run or cancel, not %L', enqueue.on_failure);
+        end if;
+        if cardinality(enqueue.after) > 0 then
+            if array_position(enqueue.after, null) is not null then
+                raise exception using errcode = '22023', message = 'after: must name jobs by their ids, not null';
+            end if;
+            enqueue.after := array(select distinct awaited.id from unnest(enqueue.after) as awaited (id));
+            if cardinality(enqueue.after) > 10000 then
+                raise exception using errcode = '22023',
+                    message = format('after: a job may wait for at most 10000 jobs, not %s', cardinality(enqueue.after));
+            end if;
+        end if;
         if enqueue.unique_key is not null then
             if enqueue.on_duplicate not in ('keep', 'reject', 'replace-args') then
                 raise exception using errcode = '22023',
@@ -467,7 +492,7 @@ create function turnwise.enqueue(
             returning grp, on_failure
         ), waits as (
             insert into turnwise.dependency (job, awaits, on_failure)
-            select distinct new_id, awaited.id, stored.on_failure
+            select new_id, awaited.id, stored.on_failure
               from stored
              cross join unnest(enqueue.after) as awaited (id)
         ), refused as materialized (

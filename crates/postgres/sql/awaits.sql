@@ -2,9 +2,11 @@
 -- otherwise than with success. One statement, so that one that ends meanwhile is either here or there.
 -- Locks: nothing. Index: primary keys.
 select dependency.job, dependency.awaits,
-       case when job.id is null then coalesce(history.state, dependency.ended) end as state
+       case when job.id is null then coalesce(history.state, dependency.ended, bad_end.state) end as state
   from turnwise.dependency
   left join turnwise.job on job.id = dependency.awaits
   left join turnwise.history on history.id = dependency.awaits
- where dependency.job = any ($1::uuid[]) and (job.id is not null or coalesce(history.state, dependency.ended) <> 4)
+  left join turnwise.bad_end on bad_end.id = dependency.awaits
+ where dependency.job = any ($1::uuid[])
+   and (job.id is not null or coalesce(history.state, dependency.ended, bad_end.state) <> 4)
  order by dependency.job, dependency.awaits

@@ -1,9 +1,18 @@
--- prune_history.sql: delete jobs of a part of history that ended before $1 and of which nothing is told, at most $2.
+-- prune_history.sql: delete jobs of a part of history that ended before $1 and of which nothing is told, at most $2. Bad ends
+-- go where those find them who were submitted in transactions that are still open. Tells how many went.
 -- (The name of the table is that of one part; the others' are put in its place.) Locks: those rows. Index: the rest's own,
 -- by its end; in a slice history_id.
-delete from turnwise.history_success_rest
- where ctid = any (array(
-       select ctid from turnwise.history_success_rest
-        where ended_at < $1 and not noted
-        limit $2
-          for update skip locked))
+with gone as (
+    delete from turnwise.history_success_rest
+     where ctid = any (array(
+           select ctid from turnwise.history_success_rest
+            where ended_at < $1 and not noted
+            limit $2
+              for update skip locked))
+    returning id, state
+), remembered as (
+    insert into turnwise.bad_end (id, state)
+    select id, state from gone where state <> 4
+    on conflict (id) do update set state = excluded.state, xact = excluded.xact, until = null
+)
+select count(*) from gone

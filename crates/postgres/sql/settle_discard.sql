@@ -10,8 +10,10 @@ with gone as (
 ), dependencies as (
     delete from turnwise.dependency using gone where dependency.job = gone.id and gone.on_failure is not null
 ), remembered as (
-    -- They leave no other trace: those who wait for one that did not end well remember it.
-    update turnwise.dependency set ended = gone.end_state from gone where dependency.awaits = gone.id and gone.end_state <> 4
+    -- They leave no other trace.
+    insert into turnwise.bad_end (id, state)
+    select id, end_state from gone where end_state <> 4
+    on conflict (id) do update set state = excluded.state, xact = excluded.xact, until = null
 ), told as (
     insert into turnwise.change (told, jobs, ran, failed)
     select $2, array_agg(id), array_agg(ran), array_agg(case end_state when 5 then true when 4 then false end) from gone having count(*) > 0

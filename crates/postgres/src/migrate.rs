@@ -32,6 +32,7 @@ const STEPS: &[Step] = &[
     Step { version: 10, name: "after", sql: include_str!("../migrations/0010_after.sql") },
     Step { version: 11, name: "claims", sql: include_str!("../migrations/0011_claims.sql") },
     Step { version: 12, name: "shares", sql: include_str!("../migrations/0012_shares.sql") },
+    Step { version: 13, name: "ends", sql: include_str!("../migrations/0013_ends.sql") },
 ];
 
 /// Any number that other programs do not use for an advisory lock: "turnwise" in ASCII.

@@ -3,6 +3,7 @@
 use tokio_postgres::{GenericClient, error::SqlState};
 use turnwise_core::{Retention, Timestamp, lifecycle::End};
 use turnwise_store::{Cursor, Result};
+use uuid::Uuid;
 
 use crate::{
     rows::{Moment, get},
@@ -10,7 +11,7 @@ use crate::{
     unique,
 };
 
-/// Most attempts, lines and steps that go in one round: the dispatcher waits for it.
+/// Most attempts, lines, steps and bad ends that go in one round: the dispatcher waits for it.
 const STORY_ROWS: i64 = 20_000;
 
 /// Making and dropping a slice wants its state's history for itself for a moment. Whoever reads or settles waits behind
@@ -57,9 +58,24 @@ pub(crate) async fn prune(store: &Inner, seen: Option<&Cursor>, limit: u32) -> R
         }
         None => 0,
     };
+    if forget_bad_ends(&connection).await.map_err(fail)? {
+        old = old.max(limit);
+    }
     // Last, so that nothing else depends on rows that transactions of others lock.
     let keys = unique::prune(store, &connection, limit).await?;
     Ok(u64::try_from(old).unwrap_or(0) + told + keys)
+}
+
+/// Forgets bad ends in two rounds: in one it becomes known which transactions could still bring one who waits for them, in
+/// a later one these are over. Whether there may be more; they are no jobs, and not counted.
+async fn forget_bad_ends(client: &tokio_postgres::Client) -> Answer<bool> {
+    let gone: i64 = client.query_one(include_str!("../sql/prune_bad_ends.sql"), &[&STORY_ROWS]).await?.try_get(0)?;
+    let seen = client.query(include_str!("../sql/bad_ends_seen.sql"), &[&STORY_ROWS]).await?;
+    let seen = seen.iter().map(|row| row.try_get(0)).collect::<Answer<Vec<Uuid>>>()?;
+    if !seen.is_empty() {
+        client.execute(include_str!("../sql/bad_ends_until.sql"), &[&seen]).await?;
+    }
+    Ok(gone >= STORY_ROWS || i64::try_from(seen.len()).is_ok_and(|seen| seen >= STORY_ROWS))
 }
 
 /// A slice of history: a table whose name tells what it holds.
@@ -192,18 +208,19 @@ async fn drop_slice(client: &mut impl GenericClient, slice: &Slice, limit: i64) 
     if transaction.query_one(&noted, &[]).await?.try_get(0)? {
         return Ok(limit);
     }
+    if slice.end != End::Success {
+        // Whoever was told that such a job is there has read history, and has committed before this lock was had.
+        let ends = include_str!("../sql/prune_ends.sql").replace(WRITTEN_FOR, &name);
+        transaction.execute(&ends, &[]).await?;
+    }
     transaction.batch_execute(&format!("drop table turnwise.{name}")).await?;
     transaction.commit().await?;
     Ok(rows)
 }
 
-/// Deletes what was told of jobs that ended before `edge`, and lets those who wait for one remember a bad end; tells the most rows that went of one kind. [`STORY_ROWS`] or
-/// more: there may be more.
+/// Deletes what was told of jobs that ended before `edge`; tells the most rows that went of one kind. [`STORY_ROWS`] or more:
+/// there may be more.
 async fn strip(client: &impl GenericClient, part: &str, edge: Timestamp, limit: i64) -> Answer<i64> {
-    if !part.starts_with(&of_state(End::Success)) {
-        let sql = include_str!("../sql/prune_ends.sql").replace(WRITTEN_FOR, part);
-        client.execute(&sql, &[&Moment(edge)]).await?;
-    }
     let sql = include_str!("../sql/prune_stories.sql").replace(WRITTEN_FOR, part);
     let most = client.query_one(&sql, &[&Moment(edge), &limit, &STORY_ROWS]).await?.try_get(0)?;
     let sql = include_str!("../sql/prune_told.sql").replace(WRITTEN_FOR, part);
@@ -215,8 +232,7 @@ async fn strip(client: &impl GenericClient, part: &str, edge: Timestamp, limit: 
 async fn by_rows(client: &impl GenericClient, part: &str, edge: Timestamp, limit: i64) -> Answer<i64> {
     let told = strip(client, part, edge, limit).await?;
     let sql = include_str!("../sql/prune_history.sql").replace(WRITTEN_FOR, part);
-    let gone = client.execute(&sql, &[&Moment(edge), &limit]).await?;
-    let gone = i64::try_from(gone).unwrap_or(i64::MAX);
+    let gone = client.query_one(&sql, &[&Moment(edge), &limit]).await?.try_get(0)?;
     // There may be more: told as a full round, so that the next one comes at once.
     Ok(if told >= STORY_ROWS { limit.max(gone) } else { gone })
 }

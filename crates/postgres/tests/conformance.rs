@@ -60,7 +60,8 @@ impl Harness for PostgresHarness {
     async fn reset(&self) {
         self.sql(
             "truncate turnwise.job, turnwise.history, turnwise.node, turnwise.assignment, turnwise.change, turnwise.memo,
-                 turnwise.attempt, turnwise.log, turnwise.step, turnwise.progress, turnwise.unique_key, turnwise.dependency;
+                 turnwise.attempt, turnwise.log, turnwise.step, turnwise.progress, turnwise.unique_key, turnwise.dependency,
+                 turnwise.bad_end;
              update turnwise.dispatcher set holder = null, epoch = 0, until = null, asleep = false;",
         )
         .await;

@@ -74,6 +74,52 @@ async fn the_sql_function_refuses_what_no_node_could_read() {
     assert_eq!(store.jobs(Filter::default()).await.unwrap(), []);
 }
 
+/// What the database says to a call of the function with these parameters.
+async fn says(app: &tokio_postgres::Client, parameters: &str) -> (String, String) {
+    let error =
+        app.query_one(&format!("select turnwise.enqueue('mail', {parameters})"), &[]).await.expect_err(parameters);
+    let error = error.as_db_error().expect("the database says so");
+    (error.code().code().to_owned(), error.message().to_owned())
+}
+
+#[tokio::test]
+async fn the_sql_function_names_the_valid_words_for_what_follows_a_failure() {
+    let (store, url) = fresh_store().await;
+    store.enqueue(vec![job(1)]).await.unwrap();
+    let app = client(&url).await;
+    let after = format!("after => array['{}']::uuid[]", id(1));
+    // "over" is a word of the table, not one of the call.
+    for wrong in ["over", "sometimes", ""] {
+        let sentence = format!("on_failure: must be fail, run or cancel, not '{wrong}'");
+        assert_eq!(
+            says(&app, &format!("{after}, on_failure => '{wrong}'")).await,
+            ("22023".to_owned(), sentence.clone())
+        );
+        assert_eq!(says(&app, &format!("on_failure => '{wrong}'")).await.1, sentence, "also where it waits for nobody");
+    }
+    assert_eq!(store.jobs(Filter::default()).await.unwrap().len(), 1);
+    for right in ["'fail'", "'run'", "'cancel'", "null"] {
+        app.query_one(&format!("select turnwise.enqueue('mail', {after}, on_failure => {right})"), &[]).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn the_sql_function_lets_a_job_wait_for_ten_thousand_and_no_more() {
+    let (store, url) = fresh_store().await;
+    store.enqueue((1..=10_001).map(job).collect()).await.unwrap();
+    let app = client(&url).await;
+    let many = "after => array(select id from turnwise.job order by id limit 10001)";
+    let sentence = "after: a job may wait for at most 10000 jobs, not 10001";
+    assert_eq!(says(&app, many).await, ("22023".to_owned(), sentence.to_owned()));
+    let sentence = "after: must name jobs by their ids, not null";
+    assert_eq!(says(&app, "after => array[null]::uuid[]").await, ("22023".to_owned(), sentence.to_owned()));
+    let twice = "with most as (select id from turnwise.job order by id limit 10000)
+                 select turnwise.enqueue('mail', after => array(select id from most union all select id from most))";
+    let id = app.query_one(twice, &[]).await.unwrap().get::<_, Uuid>(0);
+    let waits = app.query_one("select count(*) from turnwise.dependency where job = $1", &[&id]).await.unwrap();
+    assert_eq!(waits.get::<_, i64>(0), 10_000, "each counts once");
+}
+
 const SENTENCE: &str = r#"group "default" has 1000 waiting jobs, its limit: 100%"#;
 
 async fn fill(store: &PostgresStore) {

@@ -172,3 +172,47 @@ async fn a_look_by_id_reads_no_slice_whole() {
     let whole = "select sum(seq_tup_read)::bigint from pg_stat_user_tables where relname ~ '^history_'";
     assert_eq!(app.query_one(whole, &[]).await.unwrap().get::<_, i64>(0), 0);
 }
+
+/// Three jobs that waited for ten thousand each: more rows than go in one round.
+async fn waited_for_many(place: &Place) {
+    place.cancel(1..=3).await;
+    for n in 1..=3 {
+        let many = "insert into turnwise.dependency (job, awaits, on_failure)
+                    select $1, gen_random_uuid(), 'fail' from generate_series(1, 10000)";
+        place.app.execute(many, &[&id(n).0]).await.unwrap();
+    }
+}
+
+/// Dependencies of jobs that are gone.
+const ORPHANS: &str = "select count(*) from turnwise.dependency
+                        where not exists (select from turnwise.history where history.id = dependency.job)";
+
+#[tokio::test]
+async fn a_slice_whose_jobs_waited_for_many_goes_in_rounds_and_leaves_nothing() {
+    let place = Place::at("2030-01-10 12:00+00").await;
+    place.prune().await;
+    waited_for_many(&place).await;
+    place.set_clock("2030-01-20 12:00+00").await;
+    assert_eq!(place.prune().await, 100, "a full round: there is more");
+    assert_eq!(place.number("select count(*) from turnwise.history").await, 3);
+    assert_eq!(place.number("select count(*) from turnwise.dependency").await, 10_000);
+    assert_eq!(place.prune().await, 3);
+    assert_eq!(place.number("select count(*) from turnwise.dependency").await, 0);
+    assert_eq!(place.slices().await, ["2030012000_2030012100", "2030012100_2030012200"]);
+}
+
+#[tokio::test]
+async fn jobs_without_a_slice_that_waited_for_many_go_in_rounds_and_leave_nothing() {
+    let place = Place::at("2040-01-10 12:00+00").await;
+    waited_for_many(&place).await;
+    assert_eq!(place.number("select count(*) from turnwise.history_cancelled_rest").await, 3);
+    place.set_clock("2040-01-20 12:00+00").await;
+    assert_eq!(place.prune().await, 100, "a full round: there is more");
+    assert_eq!(place.number("select count(*) from turnwise.dependency").await, 10_000);
+    assert_eq!(place.number(ORPHANS).await, 0, "who still waited for some is still there");
+    while place.number("select count(*) from turnwise.history").await > 0 {
+        place.prune().await;
+        assert_eq!(place.number(ORPHANS).await, 0);
+    }
+    assert_eq!(place.number("select count(*) from turnwise.dependency").await, 0);
+}

@@ -9,6 +9,9 @@ use crate::{rows, store::Failure};
 type Result<T> = std::result::Result<T, Failure>;
 
 /// Writes down whom the new ones among `jobs` wait for, after they were stored themselves: each may wait for any other.
+///
+/// Whoever looks here for those that are waited for has the file to write: none of them can end before this is committed, so
+/// a bad end that is not kept always finds the ones that are to remember it.
 pub(crate) fn write(conn: &Connection, jobs: &[NewJob], enqueued: &[Enqueued]) -> Result<()> {
     if jobs.iter().all(|job| job.after.is_empty()) {
         return Ok(());

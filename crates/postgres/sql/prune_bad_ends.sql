@@ -1,0 +1,15 @@
+-- prune_bad_ends.sql: delete at most $1 bad ends that nobody can come to wait for any more; those who do wait remember them.
+-- One of a transaction that has not begun yet came with a dump of another database. Tells how many went.
+-- Locks: those rows. Index: primary key, dependency_awaits.
+with gone as (
+    delete from turnwise.bad_end
+     where id = any (array(
+           select id from turnwise.bad_end
+            where until <= pg_snapshot_xmin(pg_current_snapshot()) or xact >= pg_snapshot_xmax(pg_current_snapshot())
+            limit $1
+              for update skip locked))
+    returning id, state
+), remembered as (
+    update turnwise.dependency set ended = gone.state from gone where dependency.awaits = gone.id
+)
+select count(*) from gone
