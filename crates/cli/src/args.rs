@@ -309,10 +309,14 @@ pub(crate) struct Retry {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Bench {
-    /// drain: run a full table of jobs. bulk: submit in batches of 10000
-    #[arg(long, value_name = "MODE", default_value = "drain", value_parser = ["drain", "bulk"])]
+    /// drain: run a full table of jobs. submit: store jobs one by one, from many callers at once. bulk: store them in
+    /// batches of 10000. latency: one job every 50 ms, from its commit to its start. lifecycle: submit and run at once,
+    /// from submit to stored end. pinned: drain while somebody holds a snapshot open. idle: what a node asks of the server
+    /// that has nothing to do
+    #[arg(long, value_name = "MODE", default_value = "drain", hide_possible_values = true,
+        value_parser = ["drain", "submit", "bulk", "latency", "lifecycle", "pinned", "idle"])]
     pub(crate) mode: String,
-    /// Jobs [default: 100000]
+    /// Jobs [default: 100000; 20000 for submit and lifecycle, 200 for latency, 300000 for pinned]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) jobs: Option<String>,
     /// Groups that they belong to, in turn [default: 1000]
@@ -324,6 +328,15 @@ pub(crate) struct Bench {
     /// Jobs at a time [default: as a node of these settings]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) slots: Option<String>,
+    /// Who submit at once, in submit and lifecycle [default: 50]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) callers: Option<String>,
+    /// How long to look at an idle node [default: 30]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) seconds: Option<String>,
+    /// For latency: who submits, who dispatches and who runs have nothing in common but the database
+    #[arg(long)]
+    pub(crate) other_node: bool,
     /// Whether finished jobs are deleted at once or kept, until the end of the measurement
     #[arg(long, value_name = "WHAT", default_value = "delete", value_parser = ["delete", "keep"])]
     pub(crate) history: String,

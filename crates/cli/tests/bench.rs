@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeSet,
-    process::{Command, Output, Stdio},
+    process::{Child, Command, Output, Stdio},
 };
 
 use serde_json::Value;
@@ -10,7 +10,7 @@ use turnwise_testpg::Cluster;
 
 #[allow(dead_code, reason = "shared with tests that need more of it")]
 mod support;
-use support::Harness;
+use support::{Harness, until};
 
 /// What a program finds in every report.
 const KEYS: [&str; 11] = [
@@ -115,6 +115,64 @@ fn bulk_counts_batches_and_runs_nothing() {
 }
 
 #[test]
+fn single_submits_come_from_many_callers() {
+    on_both(|harness| {
+        let report = report(&harness, &["--mode", "submit", "--jobs", "300", "--callers", "7"]);
+        assert_eq!((&report["jobs"], &report["callers"]), (&300.into(), &7.into()));
+        for key in ["per_second", "p50_ms", "p95_ms", "p99_ms", "max_ms"] {
+            positive(&report, key);
+        }
+    });
+}
+
+#[test]
+fn a_lifecycle_is_timed_from_submit_to_stored_end() {
+    on_both(|harness| {
+        let report = report(&harness, &["--mode", "lifecycle", "--jobs", "300", "--callers", "7", "--slots", "3"]);
+        assert_eq!((&report["jobs"], &report["callers"]), (&300.into(), &7.into()));
+        for key in ["per_second", "p50_ms", "p95_ms", "p99_ms", "max_ms"] {
+            positive(&report, key);
+        }
+    });
+}
+
+#[test]
+fn latency_is_timed_on_one_node_and_between_nodes() {
+    on_both(|harness| {
+        for other in [false, true] {
+            let mut flags = vec!["--mode", "latency", "--jobs", "5"];
+            flags.extend(other.then_some("--other-node"));
+            let report = report(&harness, &flags);
+            assert_eq!((&report["jobs"], &report["other_node"]), (&5.into(), &other.into()));
+            // It may be none at all: a task may begin before the one who submitted hears of it.
+            assert!(report["p50_ms"].is_number() && report["per_second"].is_null(), "{report:#}");
+        }
+    });
+}
+
+#[test]
+fn a_pinned_drain_compares_its_beginning_with_its_end() {
+    on_both(|harness| {
+        let report = report(&harness, &["--mode", "pinned", "--jobs", "20000", "--groups", "10"]);
+        assert_eq!((&report["mode"], &report["jobs"]), (&"pinned".into(), &20_000.into()));
+        for key in ["per_second", "first_10k_per_second", "last_10k_per_second"] {
+            positive(&report, key);
+        }
+    });
+}
+
+#[test]
+fn an_idle_node_is_looked_at_for_as_long_as_was_said() {
+    on_both(|harness| {
+        let report = report(&harness, &["--mode", "idle", "--seconds", "2"]);
+        assert_eq!((&report["mode"], &report["jobs"]), (&"idle".into(), &0.into()));
+        assert!(report["seconds"].as_f64().unwrap() >= 2.0, "{report:#}");
+        let counts = report["database"] == "postgres";
+        assert_eq!((report["counted"].is_string(), report["calls_per_second"].is_number()), (counts, counts));
+    });
+}
+
+#[test]
 fn postgres_tells_what_a_job_cost_the_server() {
     let harness = Harness::on_postgres(Cluster::shared());
     let report = report(&harness, &["--jobs", "2000", "--groups", "10"]);
@@ -166,6 +224,84 @@ fn a_sqlite_file_that_was_not_there_is_not_there_afterwards() {
     assert_eq!(folder.path().read_dir().unwrap().count(), 0);
 }
 
+/// Starts it and waits until jobs of it are stored.
+fn begun(harness: &Harness, flags: &[&str]) -> Child {
+    let mut child = bench(harness, flags).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    until("jobs of the benchmark", || {
+        assert_eq!(child.try_wait().unwrap(), None, "it has ended early");
+        (!harness.jobs(&["--queue", "turnwise-bench"]).is_empty()).then_some(())
+    });
+    child
+}
+
+fn signal(child: &Child, signal: &str) {
+    let status = Command::new("kill").args(["-s", signal, &child.id().to_string()]).status().unwrap();
+    assert!(status.success(), "kill -s {signal}");
+}
+
+#[test]
+fn whoever_interrupts_it_finds_nothing_left() {
+    on_both(|harness| {
+        // More than it could store before it is told.
+        for mode in ["drain", "submit"] {
+            let child = begun(&harness, &["--mode", mode, "--jobs", "10000000"]);
+            signal(&child, "INT");
+            let output = child.wait_with_output().unwrap();
+            assert_eq!(output.status.code(), Some(130), "{}", said(&output));
+            assert_clean(&harness);
+        }
+    });
+}
+
+#[test]
+fn an_idle_node_can_be_interrupted() {
+    let harness = Harness::on_sqlite();
+    let child = bench(&harness, &["--mode", "idle", "--seconds", "86400"]).stderr(Stdio::piped()).spawn().unwrap();
+    until("its node", || harness.nodes().iter().any(|node| node["name"] == "turnwise-bench").then_some(()));
+    signal(&child, "TERM");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", said(&output));
+    assert_clean(&harness);
+}
+
+#[test]
+fn what_a_killed_benchmark_left_is_taken_away_by_the_next() {
+    on_both(|harness| {
+        let mut child = begun(&harness, &["--mode", "lifecycle", "--jobs", "10000000"]);
+        signal(&child, "KILL");
+        child.wait().unwrap();
+        // Its node is believed to live for a moment.
+        until("the next benchmark", || {
+            let output = bench(&harness, &["--jobs", "10"]).output().unwrap();
+            let refused = "error: database: another benchmark runs on it, or has been killed a moment ago\n";
+            match output.status.code() {
+                Some(0) => Some(()),
+                _ => {
+                    assert_eq!(said(&output), refused);
+                    None
+                }
+            }
+        });
+        assert_clean(&harness);
+    });
+}
+
+#[test]
+fn a_benchmark_that_fails_leaves_nothing() {
+    let cluster = Cluster::shared();
+    let harness = Harness::on_postgres(cluster);
+    assert_eq!(harness.jobs(&[]).len(), 0, "which also makes the schema");
+    let trap = "create function stop() returns trigger language plpgsql as \
+                $$ begin raise exception 'the disk is full'; end $$; \
+                create trigger stop before insert on turnwise.job for each row \
+                when (new.args ->> 'n' = '10005') execute function stop()";
+    cluster.psql(harness.database(), trap).unwrap();
+    let output = bench(&harness, &["--jobs", "20000"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said(&output).contains("the disk is full"), "{}", said(&output));
+    assert_clean(&harness);
+}
+
 #[test]
 fn bad_numbers_are_refused_by_name() {
     let harness = Harness::on_sqlite();
@@ -174,8 +310,21 @@ fn bad_numbers_are_refused_by_name() {
         (["--groups", "-1"], "error: groups: must be 1 to 10000000, not \"-1\""),
         (["--args-bytes", "1k"], "error: args-bytes: must be 0 to 1000000, not \"1k\""),
         (["--slots", "0"], "error: slots: must be 1 to 100000, not \"0\""),
+        (["--callers", "0"], "error: callers: must be 1 to 1000, not \"0\""),
+        (["--seconds", "0"], "error: seconds: must be 1 to 86400, not \"0\""),
     ] {
         let output = bench(&harness, &flags).output().unwrap();
         assert_eq!((output.status.code(), said(&output).trim()), (Some(2), told));
     }
+}
+
+#[test]
+fn what_a_mode_cannot_do_is_refused() {
+    let harness = Harness::on_sqlite();
+    let output = bench(&harness, &["--other-node"]).output().unwrap();
+    assert_eq!((output.status.code(), said(&output).trim()), (Some(2), "error: other-node: is for --mode latency"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_turnwise"));
+    let output = command.args(["bench", "--database", "memory:", "--mode", "pinned"]).output().unwrap();
+    let told = "error: database: memory: is seen through one connection only; name a file or a server";
+    assert_eq!((output.status.code(), said(&output).trim()), (Some(2), told));
 }

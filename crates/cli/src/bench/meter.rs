@@ -14,8 +14,6 @@ use crate::logs;
 const SOME: u64 = 10_000;
 /// What is told of anything that takes longer, in microseconds: a day.
 const LONGEST: u64 = 86_400_000_000;
-/// Between two looks of a person.
-const REDRAW: Duration = Duration::from_millis(200);
 
 /// Jobs that were through, by time.
 #[derive(Debug)]
@@ -88,6 +86,11 @@ impl Times {
         self.0.saturating_record(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
     }
 
+    pub(super) fn add(&mut self, more: &Times) {
+        // Of the same bounds, so that all of it fits.
+        self.0.add(&more.0).expect("both have the same bounds");
+    }
+
     pub(super) fn percentile_ms(&self, percentile: f64) -> Option<f64> {
         (!self.0.is_empty()).then(|| self.0.value_at_percentile(percentile) as f64 / 1e3)
     }
@@ -107,12 +110,15 @@ pub(super) struct Bar {
 }
 
 impl Bar {
+    /// Between two looks of a person.
+    pub(super) const REDRAW: Duration = Duration::from_millis(200);
+
     pub(super) fn new(total: u64, what: &'static str) -> Self {
         Self { total, what, drawn: None, shown: io::stderr().is_terminal() }
     }
 
     pub(super) fn at(&mut self, done: u64) {
-        if self.shown && self.drawn.is_none_or(|drawn| drawn.elapsed() >= REDRAW) {
+        if self.shown && self.drawn.is_none_or(|drawn| drawn.elapsed() >= Self::REDRAW) {
             self.drawn = Some(Instant::now());
             let progress = Progress::new(done, self.total, self.what);
             // Where stderr is closed, nobody watches.

@@ -1,4 +1,11 @@
-//! What is measured, one function each.
+//! What is measured. [`drain`] (and pinned) a full table → [`submit`] (and bulk) storing jobs → [`lifecycle`] both at
+//! once → [`latency`] one job at a time → [`idle`] none.
+
+mod drain;
+mod idle;
+mod latency;
+mod lifecycle;
+mod submit;
 
 use std::time::{Duration, Instant};
 
@@ -8,23 +15,27 @@ use super::{
     meter::{Bar, Meter, Times},
     plan::{Mode, Plan},
     report::Report,
-    server::{Reading, Server},
+    server::{Reading, Server, Spent},
     site::Site,
-    work::{self, Starts},
 };
 use crate::error::Failure;
 
 /// Jobs in one submit of many.
 const BATCH: u64 = 10_000;
-/// Between two looks at how many have ended.
+/// Between two looks at how many are through.
 const LOOK: Duration = Duration::from_millis(1);
 
 pub(super) async fn measure(plan: &Plan, site: &Site<'_>) -> Result<Report, Failure> {
     let bench = Bench { plan, site, server: Server::connect(&plan.database).await? };
     let mut report = Report::new(plan);
     match plan.mode {
-        Mode::Drain => bench.drain(&mut report).await?,
-        Mode::Bulk => bench.bulk(&mut report).await?,
+        Mode::Drain => drain::drain(&bench, &mut report).await?,
+        Mode::Pinned => drain::pinned(&bench, &mut report).await?,
+        Mode::Submit => submit::submit(&bench, &mut report).await?,
+        Mode::Bulk => submit::bulk(&bench, &mut report).await?,
+        Mode::Lifecycle => lifecycle::lifecycle(&bench, &mut report).await?,
+        Mode::Latency => latency::latency(&bench, &mut report).await?,
+        Mode::Idle => idle::idle(&bench, &mut report).await?,
     }
     report.rss_mb = peak_memory();
     Ok(report)
@@ -37,62 +48,32 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// A full table of jobs, from the start of the node to the last stored end.
-    async fn drain(&self, report: &mut Report) -> Result<(), Failure> {
-        let (filled, _) = self.submit_all("jobs submitted").await?;
-        report.fill_per_second = filled.per_second();
-        let starts = Starts::new(self.plan);
-        let before = self.reading().await?;
-        let mut meter = Meter::start();
-        let node = self.site.node(starts.clone()).await?;
-        self.until_settled(&node, &mut meter).await?;
-        report.through(&meter);
-        report.first_10k_per_second = meter.first_per_second();
-        report.last_10k_per_second = meter.last_per_second();
-        report.lead_at_half = starts.lead_at_half();
-        self.spent(report, before).await
-    }
-
-    async fn until_settled(&self, node: &Executor, meter: &mut Meter) -> Result<(), Failure> {
-        let mut bar = Bar::new(self.plan.jobs, "jobs run");
-        loop {
-            let settled = node.stats().settled;
-            meter.mark(settled);
-            bar.at(settled);
-            if settled >= self.plan.jobs {
-                return Ok(());
-            }
-            self.site.stop().check()?;
-            tokio::time::sleep(LOOK).await;
-        }
-    }
-
-    /// Batches one after the other.
-    async fn bulk(&self, report: &mut Report) -> Result<(), Failure> {
-        let before = self.reading().await?;
-        let (meter, times) = self.submit_all("jobs submitted").await?;
-        report.through(&meter);
-        report.first_10k_per_second = meter.first_per_second();
-        report.last_10k_per_second = meter.last_per_second();
-        report.times(&times);
-        self.spent(report, before).await
-    }
-
-    async fn submit_all(&self, what: &'static str) -> Result<(Meter, Times), Failure> {
+    /// Stores all jobs, batch by batch.
+    async fn fill(&self) -> Result<(Meter, Times), Failure> {
         let (mut meter, mut times) = (Meter::start_at_once(), Times::new());
-        let mut bar = Bar::new(self.plan.jobs, what);
+        let mut bar = Bar::new(self.plan.jobs, "jobs submitted");
         let mut next = 0;
         while next < self.plan.jobs {
             self.site.stop().check()?;
             let batch = next..self.plan.jobs.min(next + BATCH);
             next = batch.end;
             let begun = Instant::now();
-            self.site.turnwise().submit_all(batch.map(|n| work::job(self.plan, n))).await?;
+            self.site.turnwise().submit_all(batch.map(|n| self.plan.shape.job(n))).await?;
             times.note(begun.elapsed());
             meter.mark(next);
             bar.at(next);
         }
         Ok((meter, times))
+    }
+
+    /// Runs one job more, so that what is measured afterwards begins on a node that has found its place.
+    async fn warm_up(&self, node: &Executor) -> Result<(), Failure> {
+        self.site.turnwise().submit(self.plan.shape.job(self.plan.jobs)).await?;
+        while node.stats().settled == 0 {
+            self.site.stop().check()?;
+            tokio::time::sleep(LOOK).await;
+        }
+        Ok(())
     }
 
     async fn reading(&self) -> Result<Option<Reading>, Failure> {
@@ -102,11 +83,9 @@ impl Bench<'_> {
         }
     }
 
-    async fn spent(&self, report: &mut Report, before: Option<Reading>) -> Result<(), Failure> {
-        if let Some((now, before)) = self.reading().await?.zip(before) {
-            report.spent(&now.since(&before));
-        }
-        Ok(())
+    /// What the server has done since `before`.
+    async fn spent(&self, before: Option<Reading>) -> Result<Option<Spent>, Failure> {
+        Ok(self.reading().await?.zip(before).map(|(now, before)| now.since(&before)))
     }
 }
 

@@ -5,14 +5,19 @@ use std::{ops::RangeInclusive, time::Duration};
 use serde::Serialize;
 use turnwise::{Config, NodeName, core::Invalid, store::Options};
 
-use super::work::NAME;
+use super::work::{NAME, Shape};
 use crate::{args, error::Failure, settings::Settings};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Mode {
     Drain,
+    Submit,
     Bulk,
+    Latency,
+    Lifecycle,
+    Pinned,
+    Idle,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -27,8 +32,12 @@ pub(super) struct Plan {
     pub(super) mode: Mode,
     pub(super) database: String,
     pub(super) jobs: u64,
-    pub(super) groups: u64,
-    pub(super) args_bytes: usize,
+    pub(super) shape: Shape,
+    /// Those who submit at once.
+    pub(super) callers: u64,
+    /// How long an idle node is looked at.
+    pub(super) idle: Duration,
+    pub(super) other_node: bool,
     pub(super) history: History,
     pub(super) force: bool,
     /// How a node of the benchmark is set up.
@@ -39,9 +48,22 @@ impl Plan {
     pub(super) fn read(settings: &Settings, wish: &args::Bench) -> Result<Self, Failure> {
         // The command line takes no other words than these.
         let mode = match wish.mode.as_str() {
+            "submit" => Mode::Submit,
             "bulk" => Mode::Bulk,
+            "latency" => Mode::Latency,
+            "lifecycle" => Mode::Lifecycle,
+            "pinned" => Mode::Pinned,
+            "idle" => Mode::Idle,
             _ => Mode::Drain,
         };
+        let database = settings.database();
+        if !lasting(database) && (mode == Mode::Pinned || wish.other_node) {
+            let problem = format!("{database} is seen through one connection only; name a file or a server");
+            return Err(Invalid::new("database", problem).into());
+        }
+        if wish.other_node && mode != Mode::Latency {
+            return Err(Invalid::new("other-node", "is for --mode latency").into());
+        }
         let history = if wish.history == "keep" { History::Keep } else { History::Delete };
         let groups = number("groups", wish.groups.as_ref(), 1_000, 1..=10_000_000)?;
         let args_bytes = number("args-bytes", wish.args_bytes.as_ref(), 100, 0..=1_000_000)?;
@@ -56,10 +78,16 @@ impl Plan {
         }
         Ok(Self {
             mode,
-            database: settings.database().to_owned(),
-            jobs: number("jobs", wish.jobs.as_ref(), mode.usual_jobs(), 1..=100_000_000)?,
-            groups,
-            args_bytes: usize::try_from(args_bytes).unwrap_or(usize::MAX),
+            database: database.to_owned(),
+            jobs: match mode {
+                Mode::Idle => 0,
+                _ => number("jobs", wish.jobs.as_ref(), mode.usual_jobs(), 1..=100_000_000)?,
+            },
+            shape: Shape { groups, args_bytes: usize::try_from(args_bytes).unwrap_or(usize::MAX) },
+            // No more: each of them is told of its job's end, and those who tell keep some thousand ends ready.
+            callers: number("callers", wish.callers.as_ref(), 50, 1..=1_000)?,
+            idle: Duration::from_secs(number("seconds", wish.seconds.as_ref(), 30, 1..=86_400)?),
+            other_node: wish.other_node,
             history,
             force: wish.force,
             node,
@@ -79,10 +107,19 @@ pub(super) fn nothing_kept() -> Options {
     Options { retention: Duration::ZERO.into(), ..Options::default() }
 }
 
+/// Whether what is stored outlives this process.
+pub(super) fn lasting(database: &str) -> bool {
+    !database.starts_with("memory:") && !database.starts_with("sqlite::memory:")
+}
+
 impl Mode {
     fn usual_jobs(self) -> u64 {
         match self {
             Self::Drain | Self::Bulk => 100_000,
+            Self::Submit | Self::Lifecycle => 20_000,
+            Self::Latency => 200,
+            Self::Pinned => 300_000,
+            Self::Idle => 0,
         }
     }
 }

@@ -19,19 +19,21 @@ pub(super) struct Report {
     groups: u64,
     args_bytes: usize,
     slots: u32,
+    pub(super) callers: Option<u64>,
+    other_node: bool,
     history: History,
     pub(super) seconds: Option<f64>,
-    pub(super) per_second: Option<f64>,
+    per_second: Option<f64>,
     p50_ms: Option<f64>,
     p95_ms: Option<f64>,
     p99_ms: Option<f64>,
     max_ms: Option<f64>,
-    pub(super) first_10k_per_second: Option<f64>,
-    pub(super) last_10k_per_second: Option<f64>,
+    first_10k_per_second: Option<f64>,
+    last_10k_per_second: Option<f64>,
     pub(super) fill_per_second: Option<f64>,
     pub(super) lead_at_half: Option<u64>,
     counted: Option<Counted>,
-    pub(super) calls_per_second: Option<f64>,
+    calls_per_second: Option<f64>,
     calls_per_job: Option<f64>,
     wal_bytes_per_job: Option<f64>,
     pub(super) rss_mb: Option<f64>,
@@ -44,9 +46,11 @@ impl Report {
             database: kind(&plan.database),
             version: env!("CARGO_PKG_VERSION"),
             jobs: plan.jobs,
-            groups: plan.groups,
-            args_bytes: plan.args_bytes,
+            groups: plan.shape.groups,
+            args_bytes: plan.shape.args_bytes,
             slots: plan.node.core_pool_size,
+            callers: None,
+            other_node: plan.other_node,
             history: plan.history,
             seconds: None,
             per_second: None,
@@ -78,11 +82,23 @@ impl Report {
         self.max_ms = times.max_ms();
     }
 
+    pub(super) fn both_ends(&mut self, meter: &Meter) {
+        self.first_10k_per_second = meter.first_per_second();
+        self.last_10k_per_second = meter.last_per_second();
+    }
+
     /// What the server did for all jobs together.
-    pub(super) fn spent(&mut self, spent: &Spent) {
-        self.counted = Some(spent.counted);
-        self.calls_per_job = Some(spent.calls / self.jobs as f64);
-        self.wal_bytes_per_job = spent.wal_bytes.map(|bytes| bytes / self.jobs as f64);
+    pub(super) fn spent(&mut self, spent: Option<Spent>) {
+        let jobs = self.jobs as f64;
+        self.counted = spent.map(|spent| spent.counted);
+        self.calls_per_job = spent.map(|spent| spent.calls / jobs);
+        self.wal_bytes_per_job = spent.and_then(|spent| spent.wal_bytes).map(|bytes| bytes / jobs);
+    }
+
+    /// What the server did for nobody.
+    pub(super) fn spent_idle(&mut self, spent: Option<Spent>, seconds: f64) {
+        self.counted = spent.map(|spent| spent.counted);
+        self.calls_per_second = spent.map(|spent| spent.calls / seconds);
     }
 
     pub(super) fn print(&self, json: bool) -> Result<(), Failure> {
@@ -91,6 +107,9 @@ impl Report {
             return Ok(());
         }
         let mut lines = vec![("", self.heading())];
+        if self.mode == Mode::Idle && self.counted.is_none() {
+            lines.push(("server", "there is none that would count what it is asked".to_owned()));
+        }
         let mut say = |name, value: Option<String>| lines.extend(value.map(|value| (name, value)));
         let calls = match self.counted {
             Some(Counted::Transactions) => "transactions (pg_stat_statements is not there)",
@@ -129,15 +148,32 @@ impl Report {
         };
         let what = match self.mode {
             Mode::Drain => "drain: a full table, from the start of a node to the last stored end",
+            Mode::Pinned => "pinned: a full table, run while a snapshot is held open that was there before it",
             Mode::Bulk => "bulk: submits of 10,000 jobs at a time",
+            Mode::Submit => "submit: one job at a time for each caller, durable when it returns",
+            Mode::Lifecycle => "lifecycle: submitted and run at once, the next when the last one's end is stored",
+            Mode::Latency if self.other_node => {
+                "latency: a job every 50 ms to other nodes, from its commit to its start"
+            }
+            Mode::Latency => "latency: a job every 50 ms through the node itself, from its commit to its start",
+            Mode::Idle => "idle: a node that has nothing to do",
         };
-        format!("{what}\n{database}, {jobs} jobs in {groups} groups, {args_bytes} bytes each, {slots} slots, {history}")
+        let callers = self.callers.map(|callers| format!(", {callers} callers")).unwrap_or_default();
+        if self.mode == Mode::Idle {
+            return format!("{what}\n{database}, {slots} slots");
+        }
+        format!(
+            "{what}\n{database}, {jobs} jobs in {groups} groups, {args_bytes} bytes each, {slots} slots{callers}, {history}"
+        )
     }
 
     fn what_took(&self) -> &'static str {
         match self.mode {
             Mode::Bulk => "a batch",
-            Mode::Drain => "a job",
+            Mode::Submit => "a submit",
+            Mode::Lifecycle => "to its end",
+            Mode::Latency => "to its start",
+            Mode::Drain | Mode::Pinned | Mode::Idle => "a job",
         }
     }
 }

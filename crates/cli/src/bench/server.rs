@@ -1,7 +1,14 @@
-//! What the database server says about its own work; PostgreSQL only, SQLite counts nothing.
+//! What the benchmark asks the database beside the jobs: how much it had to do (PostgreSQL only, SQLite counts nothing), and
+//! to keep a snapshot.
+
+use std::path::PathBuf;
 
 use serde::Serialize;
 use tokio_postgres::{Client, NoTls};
+use turnwise::sqlite::{
+    SqliteStore,
+    rusqlite::{Connection, OpenFlags},
+};
 
 use crate::error::Failure;
 
@@ -94,4 +101,54 @@ impl Reading {
 fn failed(error: tokio_postgres::Error) -> Failure {
     let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
     Failure::Other(format!("asking the server what it did: {error}{cause}"))
+}
+
+/// Somebody who began to read before all that is measured, and has not ended yet.
+pub(super) enum Pin {
+    Postgres(Client),
+    Sqlite(Connection),
+}
+
+impl Pin {
+    pub(super) async fn hold(database: &str) -> Result<Self, Failure> {
+        if let Some(file) = sqlite_file(database)? {
+            let reader = Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(not_held)?;
+            // The transaction begins with its first look.
+            let look = "begin; select count(*) from sqlite_schema";
+            reader.execute_batch(look).map_err(not_held)?;
+            return Ok(Self::Sqlite(reader));
+        }
+        let (client, connection) = tokio_postgres::connect(database, NoTls).await.map_err(not_held)?;
+        tokio::spawn(connection);
+        // The snapshot is taken by the first look, and nobody may end it for being idle.
+        let look = ["set idle_in_transaction_session_timeout = 0", "begin isolation level repeatable read", "select 1"];
+        for statement in look {
+            client.batch_execute(statement).await.map_err(not_held)?;
+        }
+        Ok(Self::Postgres(client))
+    }
+
+    /// An error if it was lost on the way.
+    pub(super) async fn release(self) -> Result<(), Failure> {
+        match self {
+            Self::Postgres(client) => {
+                // Where there is no transaction any more, a commit alone would be no error.
+                client.batch_execute("savepoint held").await.map_err(not_held)?;
+                client.batch_execute("commit").await.map_err(not_held)
+            }
+            Self::Sqlite(reader) => reader.execute_batch("commit").map_err(not_held),
+        }
+    }
+}
+
+fn sqlite_file(database: &str) -> Result<Option<PathBuf>, Failure> {
+    match database.starts_with("sqlite:") {
+        true => Ok(SqliteStore::file(database)?),
+        false => Ok(None),
+    }
+}
+
+fn not_held(error: impl std::error::Error) -> Failure {
+    let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
+    Failure::Other(format!("holding a snapshot: {error}{cause}"))
 }

@@ -8,7 +8,7 @@ use std::{
 
 use tokio::{sync::watch, time::sleep};
 use turnwise::{
-    Executor, Filter, Registry, Turnwise,
+    Config, Executor, Filter, NodeName, Registry, Turnwise,
     core::{Invalid, State, settings::Fairness},
     executor::{StartError, settings::charges},
     overview::Tally,
@@ -18,8 +18,8 @@ use turnwise::{
 
 use super::{
     meter::Bar,
-    plan::{History, Plan, nothing_kept},
-    work::{self, NAME, Starts},
+    plan::{History, Plan, lasting, nothing_kept},
+    work::{self, NAME, Notes},
 };
 use crate::{error::Failure, settings::Settings};
 
@@ -37,6 +37,16 @@ pub(super) struct Stop(watch::Receiver<bool>);
 impl Stop {
     pub(super) fn new(told: watch::Receiver<bool>) -> Self {
         Self(told)
+    }
+
+    /// For whoever waits.
+    pub(super) async fn raised(&self) -> Failure {
+        let mut told = self.0.clone();
+        match told.wait_for(|told| *told).await {
+            Ok(_) => Failure::Interrupted,
+            // Nobody is left who could.
+            Err(_) => std::future::pending().await,
+        }
     }
 
     /// Asked between steps, so that none is left half done.
@@ -92,7 +102,7 @@ impl<'a> Site<'a> {
     async fn others(&self) -> Result<Option<String>, Failure> {
         let fleet = self.turnwise.nodes().await?;
         let mut alive = fleet.nodes.iter().filter(|node| node.alive(fleet.now));
-        if alive.clone().any(|node| node.name.as_str() == NAME) {
+        if alive.clone().any(|node| node.name.as_str().starts_with(NAME)) {
             let problem = "another benchmark runs on it, or has been killed a moment ago";
             return Err(Invalid::new("database", problem).into());
         }
@@ -116,10 +126,33 @@ impl<'a> Site<'a> {
     }
 
     /// A node that runs the benchmark's jobs, started; it is stopped with the site.
-    pub(super) async fn node(&self, starts: Arc<Starts>) -> Result<Arc<Executor>, Failure> {
-        let mut registry = Registry::new();
-        registry.register(work::work).map_err(StartError::from)?;
-        let builder = self.turnwise.executor_with(self.plan.node.clone()).registry(registry).shared(starts);
+    pub(super) async fn node(&self, notes: Arc<Notes>) -> Result<Arc<Executor>, Failure> {
+        self.start(&self.turnwise, self.plan.node.clone(), Some(notes)).await
+    }
+
+    /// As [`Site::node`], and another one dispatches for it; they share nothing with each other and with the site.
+    pub(super) async fn nodes_apart(&self, notes: Arc<Notes>) -> Result<(), Failure> {
+        let dispatcher = Config { name: NodeName::new(format!("{NAME}-dispatcher"))?, ..self.plan.node.clone() };
+        let worker = Config { dispatch: false, ..self.plan.node.clone() };
+        for (config, notes) in [(dispatcher, None), (worker, Some(notes))] {
+            let apart = self.settings.open_with(self.plan.options()).await?;
+            self.start(&apart, config, notes).await?;
+        }
+        Ok(())
+    }
+
+    async fn start(
+        &self,
+        turnwise: &Turnwise,
+        config: Config,
+        notes: Option<Arc<Notes>>,
+    ) -> Result<Arc<Executor>, Failure> {
+        let mut builder = turnwise.executor_with(config);
+        if let Some(notes) = notes {
+            let mut registry = Registry::new();
+            registry.register(work::work).map_err(StartError::from)?;
+            builder = builder.registry(registry).shared(notes);
+        }
         let node = Arc::new(builder.build()?);
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&node));
         node.start().await?;
@@ -189,7 +222,7 @@ impl<'a> Site<'a> {
             match (stopped.at_once, stopped.requested + stopped.left) {
                 (0, 0) => break,
                 (0, _) if self.nodes.lock().unwrap_or_else(PoisonError::into_inner).is_empty() => {
-                    self.node(Starts::new(self.plan)).await?;
+                    self.node(Notes::none()).await?;
                 }
                 (0, _) => sleep(LOOK_AGAIN).await,
                 _ => {}
@@ -220,9 +253,4 @@ fn remove(file: &Path) -> Result<(), Failure> {
         }
     }
     Ok(())
-}
-
-/// Whether what is stored outlives this process.
-fn lasting(database: &str) -> bool {
-    !database.starts_with("memory:") && !database.starts_with("sqlite::memory:")
 }

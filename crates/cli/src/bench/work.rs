@@ -1,10 +1,14 @@
 //! The jobs of a benchmark: they do nothing, and note that they did.
 
-use std::sync::{
-    Arc, OnceLock,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Instant,
 };
 
+use tokio::sync::mpsc;
 use turnwise::{JobRequest, State, task};
 
 use super::plan::Plan;
@@ -19,8 +23,51 @@ pub(super) struct Padded {
 }
 
 #[task("turnwise-bench", register = false)]
-pub(super) async fn work(padded: Padded, starts: State<Starts>) {
-    starts.note(padded.n);
+pub(super) async fn work(padded: Padded, notes: State<Notes>) {
+    notes.begun(padded.n);
+}
+
+/// What is noted when a job begins.
+#[derive(Debug)]
+pub(super) enum Notes {
+    None,
+    Turns(Starts),
+    Moments(mpsc::Sender<(u64, Instant)>),
+}
+
+impl Notes {
+    pub(super) fn none() -> Arc<Self> {
+        Arc::new(Self::None)
+    }
+
+    /// Whose turn it was.
+    pub(super) fn turns(plan: &Plan) -> Arc<Self> {
+        Arc::new(Self::Turns(Starts::new(plan)))
+    }
+
+    /// Which job began when.
+    pub(super) fn moments() -> (Arc<Self>, mpsc::Receiver<(u64, Instant)>) {
+        // One job is under way at a time.
+        let (told, heard) = mpsc::channel(8);
+        (Arc::new(Self::Moments(told)), heard)
+    }
+
+    fn begun(&self, n: u64) {
+        match self {
+            Self::None => {}
+            Self::Turns(starts) => starts.note(n),
+            // Where nobody listens any more, nobody wants to know.
+            Self::Moments(told) => _ = told.try_send((n, Instant::now())),
+        }
+    }
+
+    /// See [`Starts::lead_at_half`].
+    pub(super) fn lead_at_half(&self) -> Option<u64> {
+        match self {
+            Self::Turns(starts) => starts.lead_at_half(),
+            Self::None | Self::Moments(_) => None,
+        }
+    }
 }
 
 /// Who has begun. Jobs are numbered from 0, and so are groups, in turn.
@@ -33,9 +80,9 @@ pub(super) struct Starts {
 }
 
 impl Starts {
-    pub(super) fn new(plan: &Plan) -> Arc<Self> {
-        let by_group = (0..plan.groups).map(|_| AtomicU64::new(0)).collect();
-        Arc::new(Self { jobs: plan.jobs, by_group, all: AtomicU64::new(0), lead: OnceLock::new() })
+    fn new(plan: &Plan) -> Self {
+        let by_group = (0..plan.shape.groups).map(|_| AtomicU64::new(0)).collect();
+        Self { jobs: plan.jobs, by_group, all: AtomicU64::new(0), lead: OnceLock::new() }
     }
 
     fn note(&self, n: u64) {
@@ -50,7 +97,7 @@ impl Starts {
     }
 
     /// How many jobs more had begun of one group than of another when half of all had, among groups that had some left.
-    pub(super) fn lead_at_half(&self) -> Option<u64> {
+    fn lead_at_half(&self) -> Option<u64> {
         self.lead.get().copied().filter(|_| self.by_group.len() > 1)
     }
 }
@@ -62,13 +109,22 @@ fn lead(jobs: u64, begun: &[u64]) -> u64 {
     left().max().unwrap_or(0) - left().min().unwrap_or(0)
 }
 
-/// The job with this number.
-pub(super) fn job(plan: &Plan, n: u64) -> JobRequest {
-    let bare = format!(r#"{{"n":{n},"pad":""}}"#);
-    let pad = "x".repeat(plan.args_bytes.saturating_sub(bare.len()));
-    JobRequest::from_json(NAME, &format!(r#"{{"n":{n},"pad":"{pad}"}}"#))
-        .queue(NAME)
-        .group(format!("g{}", n % plan.groups))
+/// What all jobs have in common.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shape {
+    pub(super) groups: u64,
+    pub(super) args_bytes: usize,
+}
+
+impl Shape {
+    /// The job with this number.
+    pub(super) fn job(self, n: u64) -> JobRequest {
+        let bare = format!(r#"{{"n":{n},"pad":""}}"#);
+        let pad = "x".repeat(self.args_bytes.saturating_sub(bare.len()));
+        JobRequest::from_json(NAME, &format!(r#"{{"n":{n},"pad":"{pad}"}}"#))
+            .queue(NAME)
+            .group(format!("g{}", n % self.groups))
+    }
 }
 
 #[cfg(test)]
