@@ -6,8 +6,8 @@ use std::{
 };
 
 use turnwise::{
-    Ctx, EventKind, Executor, Filter, Job, JobId, JobRequest, Outcome, Registry, State, Turnwise, client::Cancelled,
-    core::State as JobState, executor::StartError, task,
+    Ctx, EventKind, Executor, Filter, Job, JobId, JobRequest, Outcome, Registry, State, Turnwise, bulk::CancelledAll,
+    client::Cancelled, core::State as JobState, executor::StartError, task,
 };
 
 #[derive(serde::Serialize, serde::Deserialize)]
@@ -102,6 +102,33 @@ impl Site {
     }
 }
 
+async fn many_jobs_are_stopped_at_once_and_others_left_alone(site: Site) {
+    let runs = site.turnwise.submit(wait.job(()).group("acme")).await.unwrap();
+    site.reached(runs, |job| job.state == JobState::Running).await;
+    let later = |n: u64| count.job(3).group(if n < 5 { "acme" } else { "other" }).after(Duration::from_secs(3600));
+    let ids = site.turnwise.submit_all((0..7).map(later)).await.unwrap();
+    let of = |group: &str, limit| Filter { group: Some(group.to_owned()), limit, ..Filter::default() };
+
+    // The newest first.
+    let some = site.turnwise.cancel_all(of("acme", Some(2))).await.unwrap();
+    assert_eq!(some, CancelledAll { at_once: 2, requested: 0, left: 0 });
+    assert_eq!(site.turnwise.job(ids[4]).await.unwrap().state, JobState::Cancelled);
+    assert_eq!(site.turnwise.job(ids[2]).await.unwrap().state, JobState::Waiting);
+
+    let rest = site.turnwise.cancel_all(of("acme", None)).await.unwrap();
+    assert_eq!(rest, CancelledAll { at_once: 3, requested: 1, left: 0 });
+    assert_eq!(site.ended(runs).await.state, JobState::Cancelled);
+    assert_eq!(site.turnwise.cancel_all(of("acme", None)).await.unwrap(), CancelledAll::default());
+
+    // States that are ends name no job that could be stopped.
+    let ended = Filter { states: vec![JobState::Success], ..of("other", None) };
+    assert_eq!(site.turnwise.cancel_all(ended).await.unwrap(), CancelledAll::default());
+    for id in &ids[5..] {
+        assert_eq!(site.turnwise.job(*id).await.unwrap().state, JobState::Waiting);
+    }
+    site.executor.stop().await;
+}
+
 async fn jobs_of_annotated_tasks_run(site: Site) {
     let mut events = site.executor.events();
     let plain = site.turnwise.submit(extract.job(Extract { document: 7 }).group("acme").priority(2)).await.unwrap();
@@ -163,7 +190,7 @@ macro_rules! on_both {
     };
 }
 
-on_both!(jobs_of_annotated_tasks_run, a_person_decides);
+on_both!(jobs_of_annotated_tasks_run, a_person_decides, many_jobs_are_stopped_at_once_and_others_left_alone);
 
 #[tokio::test]
 async fn two_tasks_of_one_name_are_an_error_at_start() {

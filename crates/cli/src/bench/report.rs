@@ -111,9 +111,9 @@ impl Report {
             lines.push(("server", "there is none that would count what it is asked".to_owned()));
         }
         let mut say = |name, value: Option<String>| lines.extend(value.map(|value| (name, value)));
-        let calls = match self.counted {
-            Some(Counted::Transactions) => "transactions (pg_stat_statements is not there)",
-            _ => "statements",
+        let (calls, why) = match self.counted {
+            Some(Counted::Transactions) => ("transactions", " (pg_stat_statements is not there to count statements)"),
+            _ => ("statements", ""),
         };
         say("jobs", self.per_second.map(|rate| format!("{} a second", rounded(rate))));
         say("first 10,000", self.first_10k_per_second.map(|rate| format!("{} a second", rounded(rate))));
@@ -130,8 +130,8 @@ impl Report {
             "largest lead",
             self.lead_at_half.map(|jobs| format!("{jobs} jobs, of one group before another at half time")),
         );
-        say("server", self.calls_per_job.map(|calls_each| format!("{calls_each:.3} {calls} a job")));
-        say("server", self.calls_per_second.map(|rate| format!("{rate:.2} {calls} a second")));
+        say("server", self.calls_per_job.map(|calls_each| format!("{calls_each:.3} {calls} a job{why}")));
+        say("server", self.calls_per_second.map(|rate| format!("{rate:.2} {calls} a second{why}")));
         say("WAL", self.wal_bytes_per_job.map(|bytes| format!("{} bytes a job", rounded(bytes))));
         say("memory", self.rss_mb.map(|mebibytes| format!("{mebibytes:.0} MiB at most")));
         Ok(print::lines(lines.into_iter().map(|(name, value)| match name {

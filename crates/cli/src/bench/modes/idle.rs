@@ -1,19 +1,31 @@
 //! A node that has nothing to do: what it asks of the server all the same.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::{Bar, Bench, Failure, Report};
 use crate::bench::work::Notes;
 
+/// What a node does when it has just begun, or run its last job, is over by then: charges are written, connections opened.
+const REST: Duration = Duration::from_secs(3);
+
 pub(super) async fn idle(bench: &Bench<'_>, report: &mut Report) -> Result<(), Failure> {
     let node = bench.site.node(Notes::none()).await?;
     bench.warm_up(&node).await?;
+    wait(bench, REST, "seconds of rest").await?;
     let (before, begun) = (bench.reading().await?, Instant::now());
-    let mut bar = Bar::new(bench.plan.idle.as_secs(), "seconds");
+    wait(bench, bench.plan.idle, "seconds").await?;
+    let seconds = begun.elapsed().as_secs_f64();
+    report.seconds = Some(seconds);
+    report.spent_idle(bench.spent(before).await?, seconds);
+    Ok(())
+}
+
+async fn wait(bench: &Bench<'_>, span: Duration, what: &'static str) -> Result<(), Failure> {
+    let (begun, mut bar) = (Instant::now(), Bar::new(span.as_secs(), what));
     loop {
-        let left = bench.plan.idle.saturating_sub(begun.elapsed());
+        let left = span.saturating_sub(begun.elapsed());
         if left.is_zero() {
-            break;
+            return Ok(());
         }
         bar.at(begun.elapsed().as_secs());
         tokio::select! {
@@ -21,8 +33,4 @@ pub(super) async fn idle(bench: &Bench<'_>, report: &mut Report) -> Result<(), F
             stopped = bench.site.stop().raised() => return Err(stopped),
         }
     }
-    let seconds = begun.elapsed().as_secs_f64();
-    report.seconds = Some(seconds);
-    report.spent_idle(bench.spent(before).await?, seconds);
-    Ok(())
 }
