@@ -48,10 +48,9 @@ async fn tell_ends(mut events: Events, waiting: Waiting) {
     while let Some(event) = events.next().await {
         let Some(job) = event.job().filter(|_| !matches!(event, Event::Started(_))) else { continue };
         let end = waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&job.id);
-        match (&event, end) {
+        if let (Event::Success(_), Some(end)) = (&event, end) {
             // One that has stopped waiting need not be told.
-            (Event::Success(_), Some(end)) => _ = end.send(()),
-            _ => {}
+            let _ = end.send(());
         }
     }
 }
