@@ -22,6 +22,9 @@ const QUICK: &str = "fsync = off\nfull_page_writes = off\nwal_init_zero = off";
 /// PostgreSQL's own promises, with enough memory and log that a benchmark does not measure checkpoints.
 const DURABLE: &str = "shared_buffers = 1GB\nmax_wal_size = 4GB";
 
+/// Off until asked for: what is timed is not counted.
+const COUNTING: &str = "shared_preload_libraries = 'pg_stat_statements'\npg_stat_statements.track = 'none'";
+
 /// No socket file: the port on 127.0.0.1 is the only way in.
 const COMMON: &str = "listen_addresses = '127.0.0.1'\nunix_socket_directories = ''\nmax_connections = 300\n\
                       max_prepared_transactions = 20\ntimezone = 'UTC'";
@@ -60,8 +63,12 @@ impl Cluster {
     }
 
     /// Starts a new cluster with PostgreSQL's default durability, for benchmarks.
+    ///
+    /// Where the server's extension `pg_stat_statements` is installed it is loaded, and counts once a database asks for
+    /// it: `alter database … set pg_stat_statements.track = 'top'`.
     pub fn start_durable() -> Result<Cluster> {
-        Cluster::start_with(DURABLE)
+        let counting = if programs::has_library("pg_stat_statements")? { COUNTING } else { "" };
+        Cluster::start_with(&format!("{DURABLE}\n{counting}"))
     }
 
     fn start_with(durability: &str) -> Result<Cluster> {

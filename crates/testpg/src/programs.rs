@@ -43,6 +43,16 @@ pub fn server_folder() -> Result<PathBuf> {
         .with_context(|| format!("no PostgreSQL server programs of version {OLDEST_MAJOR} or newer found: {INSTALL}"))
 }
 
+/// Whether the server can load the library of this name, by where packages and own builds put them.
+pub(crate) fn has_library(name: &str) -> Result<bool> {
+    let bin = server_folder()?;
+    let home = bin.parent().unwrap_or(&bin);
+    let library = format!("{name}.so");
+    Ok(["lib", "lib/postgresql", "lib64", "lib64/pgsql"]
+        .iter()
+        .any(|folder| home.join(folder).join(&library).is_file()))
+}
+
 /// The command line of `psql`: the server's own, else the one in `PATH`.
 pub(crate) fn psql() -> PathBuf {
     server_folder()

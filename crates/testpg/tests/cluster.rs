@@ -76,6 +76,22 @@ fn a_durable_cluster_keeps_postgresqls_promises() {
 }
 
 #[test]
+fn a_durable_cluster_counts_the_statements_of_a_database_that_asks_for_it() {
+    let parent = Parent::start(&["--durable"]);
+    let psql = |sql: &str| Cluster::shared().psql(&parent.url, sql);
+    // It belongs to the server's package on Debian; elsewhere it may be missing, and a benchmark counts transactions.
+    if psql("show shared_preload_libraries").unwrap() == "pg_stat_statements" {
+        psql("create extension pg_stat_statements").unwrap();
+        let counted = || psql("select coalesce(sum(calls), 0) from pg_stat_statements").unwrap();
+        assert_eq!(counted(), "0", "it counts unasked");
+        psql("alter database postgres set pg_stat_statements.track = 'top'").unwrap();
+        psql("select 1 as one").unwrap();
+        assert_eq!(counted(), "1");
+    }
+    parent.end_by("-TERM");
+}
+
+#[test]
 fn the_exit_code_of_the_command_is_passed_on() {
     let status = |script: &str| Command::new(PROGRAM).args(["with", "sh", "-c", script]).status().unwrap();
     assert_eq!(status("exit 7").code(), Some(7));
