@@ -28,6 +28,7 @@ use turnwise_store::{
 
 use self::{schedules::Schedules, trouble::Seen};
 use crate::{
+    idle::Empty,
     pulse::{Backoff, Lead},
     seal::Seals,
     settings::{self, SETTINGS, WrittenCharges},
@@ -55,6 +56,8 @@ const BUSY_ROUNDS: u32 = 8;
 const BUSY_NEWS: Duration = Duration::from_millis(20);
 /// Batches that follow one another on what ended meanwhile, before everything else has its turn again.
 const BATCHES: u32 = 32;
+/// Before the next look after one that failed, at most.
+const NEWS_PAUSE: Duration = Duration::from_secs(1);
 /// Between two tries of an assignment that gets no reply.
 const DOUBT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -160,6 +163,8 @@ struct Dispatcher<'a> {
     /// Nodes that have jobs in their hands and are not among the living.
     strangers: BTreeSet<Incarnation>,
     fleet_changed: bool,
+    /// When nothing was in this process's hands, and the news have been looked at since.
+    looked: Option<Empty>,
     asleep: bool,
     busy_rounds: u32,
     next_poll: Instant,
@@ -197,6 +202,7 @@ impl<'a> Dispatcher<'a> {
             living: term.nodes.iter().map(|node| node.incarnation).collect(),
             strangers: BTreeSet::new(),
             fleet_changed: false,
+            looked: None,
             asleep: false,
             busy_rounds: 0,
             next_poll: now,
@@ -273,8 +279,8 @@ impl<'a> Dispatcher<'a> {
                 self.see_news(true).await?;
                 continue;
             }
-            if self.dispatched == self.dispatched_at_news {
-                self.life.tell_if_idle();
+            if !self.say_if_idle().await? {
+                continue;
             }
             let pause = self.pause();
             tokio::select! {
@@ -328,6 +334,30 @@ impl<'a> Dispatcher<'a> {
         let current = lead.borrow_and_update();
         let current = current.as_ref().filter(|current| current.epoch == self.epoch)?;
         Some(std::mem::take(&mut self.fleet_changed).then(|| current.nodes.clone()))
+    }
+
+    /// Says that nothing is left for this process, if that is so. `false`: it had to look first, and may have found something.
+    async fn say_if_idle(&mut self) -> Result<bool, StoreError> {
+        let (idle, hub) = (&self.life.shared.idle, &self.life.shared.hub);
+        if idle.said() || !hub.listened_to() {
+            return Ok(true);
+        }
+        let Some(empty) = idle.empty().filter(|empty| !self.has_left_for(&empty.pools)) else { return Ok(true) };
+        // What ended last may have left a job that no bell told of.
+        if self.looked.as_ref() != Some(&empty) {
+            self.looked = None;
+            if self.see_news(self.asleep).await? {
+                self.looked = Some(empty);
+            }
+            return Ok(self.looked.is_none());
+        }
+        idle.say(hub, &empty);
+        Ok(true)
+    }
+
+    fn has_left_for(&self, pools: &[Incarnation]) -> bool {
+        let unsettled = !self.open.doubts.is_empty() || !self.reviews.is_empty() || !self.expired.is_empty();
+        unsettled || self.loading.is_some() || self.scheduler.has_left_for(self.life.shared.clock.now(), pools)
     }
 
     fn pause(&self) -> Duration {
@@ -487,7 +517,8 @@ impl<'a> Dispatcher<'a> {
         self.dispatched - self.dispatched_at_news >= u64::from(self.life.shared.config.look_every)
     }
 
-    async fn see_news(&mut self, asleep: bool) -> Result<(), StoreError> {
+    /// Whether the store answered.
+    async fn see_news(&mut self, asleep: bool) -> Result<bool, StoreError> {
         self.next_poll = Instant::now() + self.life.shared.config.poll_interval;
         self.next_busy_news = Instant::now() + BUSY_NEWS;
         self.dispatched_at_news = self.dispatched;
@@ -498,7 +529,9 @@ impl<'a> Dispatcher<'a> {
             // The cursor stays where it is: nothing is missed.
             Err(error) if error.is_transient() => {
                 tracing::warn!(%error, "could not read the news");
-                return Ok(());
+                // What was to be found is there still.
+                self.next_poll = Instant::now() + self.life.shared.config.poll_interval.min(NEWS_PAUSE);
+                return Ok(false);
             }
             Err(error) => return Err(error),
         };
@@ -528,7 +561,8 @@ impl<'a> Dispatcher<'a> {
         if !heads.is_empty() {
             self.act(Input::Jobs(heads)).await?;
         }
-        self.write_quiet(quiet).await
+        self.write_quiet(quiet).await?;
+        Ok(true)
     }
 
     /// What has ended in this process since the last look.

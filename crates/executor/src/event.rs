@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicU32, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
 };
 
@@ -18,7 +18,13 @@ const BACKLOG: usize = 4_096;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// Nothing is left for this node to run, in none of its pools.
+    /// Nothing is left for this node to do, in none of its pools: it has nothing in its hands, and no job that is due waits
+    /// for it, be it for a slot, a limit or a rate. Said once each time that has come about.
+    ///
+    /// Jobs that are due later, wait for other jobs, wait for a person (stuck without a time, a paused queue or group), are
+    /// shut out by their queue's windows or dependencies, or that none of its pools can run, are not left to do. The
+    /// dispatcher's own process knows at once. Others look into the store 200 ms after they have nothing more, and again after
+    /// ever longer whiles (a minute at most) if something was left; with more than 100,000 unfinished jobs there they cannot tell.
     Idle,
     /// A task has begun.
     Started(JobEvent),
@@ -95,8 +101,6 @@ pub struct Hub {
     callbacks: Arc<Mutex<Callbacks>>,
     /// Whether anybody ever listened, so that the hot path asks one flag and no lock.
     heard: Arc<AtomicBool>,
-    /// Pools that have not said that nothing is left for them.
-    busy: Arc<AtomicU32>,
 }
 
 #[derive(Default)]
@@ -109,12 +113,7 @@ struct Callbacks {
 
 impl Default for Hub {
     fn default() -> Self {
-        Self {
-            stream: broadcast::Sender::new(BACKLOG),
-            callbacks: Arc::default(),
-            heard: Arc::default(),
-            busy: Arc::default(),
-        }
+        Self { stream: broadcast::Sender::new(BACKLOG), callbacks: Arc::default(), heard: Arc::default() }
     }
 }
 
@@ -134,23 +133,6 @@ impl Hub {
             // No receiver is not an error.
             let _ = self.stream.send(event);
         }
-    }
-
-    /// One more pool has work, or may have.
-    pub(crate) fn pool_is_busy(&self) {
-        self.busy.fetch_add(1, Ordering::AcqRel);
-    }
-
-    /// It has none. Says so if it was the last that had.
-    pub(crate) fn pool_is_idle(&self) {
-        if self.busy.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.tell(Event::Idle);
-        }
-    }
-
-    /// It is gone; that it has no work is no news.
-    pub(crate) fn pool_is_gone(&self) {
-        self.busy.fetch_sub(1, Ordering::AcqRel);
     }
 
     pub(crate) fn subscribe(&self) -> Events {

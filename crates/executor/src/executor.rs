@@ -13,8 +13,8 @@ use tokio::{
     runtime::Runtime,
     sync::{oneshot, watch},
 };
-use turnwise_core::{Invalid, NewJob, NodeName, State, after::Verdict};
-use turnwise_store::{Bell, Enqueued, Load, Store, StoreError};
+use turnwise_core::{Invalid, NewJob, NodeName, left::Left};
+use turnwise_store::{Bell, Enqueued, Store, StoreError};
 
 use crate::{
     chance::Chance,
@@ -24,6 +24,7 @@ use crate::{
     dispatcher,
     event::{Event, EventKind, Events, Hub, Listener},
     host::Process,
+    idle::{self, Idle},
     middleware::{self, Inner, Middleware},
     node::{self, Floor},
     notebook::StopSign,
@@ -215,10 +216,12 @@ impl Builder {
                 });
             }
         }
-        let (hub, around): (_, Arc<[Middleware]>) = (Hub::default(), self.around.into());
+        let (hub, around) = (Hub::default(), Arc::<[Middleware]>::from(self.around));
         // A seed is for a node without other pools.
         let mut chances = std::iter::once(self.chance);
-        let members = pool::members(self.config, &self.pools)?.into_iter().map(|(config, serves)| Member {
+        let members = pool::members(self.config, &self.pools)?;
+        let idle = Arc::new(Idle::new(members.len()));
+        let members = (0..).zip(members).map(|(at, (config, serves))| Member {
             shared: Arc::new(Shared {
                 config,
                 serves,
@@ -226,6 +229,8 @@ impl Builder {
                 states: self.states.clone(),
                 around: around.clone(),
                 hub: hub.clone(),
+                idle: idle.clone(),
+                speaks: at == 0,
                 trace: self.trace.clone(),
                 clock: DatabaseClock::new(self.still),
                 chance: chances.next().unwrap_or_default(),
@@ -253,6 +258,11 @@ pub struct Executor {
 /// The runtimes of pools that have their own. The control thread ends them when it is through, unless somebody was quicker.
 type Threads = Arc<Mutex<Vec<Runtime>>>;
 
+/// A blocking task that does not heed its stop sign is not waited for: its job was given back.
+fn end_all(threads: &Threads) {
+    locked(threads).drain(..).for_each(Runtime::shutdown_background);
+}
+
 /// One pool.
 #[derive(Clone)]
 struct Member {
@@ -267,13 +277,29 @@ impl std::fmt::Debug for Executor {
 }
 
 impl Executor {
-    /// Joins the fleet and takes work. Must be called on the runtime that tasks shall run on, if their pool has no threads of
+    /// Joins the fleet and takes work; also after a start that failed, or after [`Executor::stop`]. Must be called on the runtime that tasks shall run on, if their pool has no threads of
     /// its own. Returns when the node is in, with all its pools; the first connection is tried once, later ones for as long as
     /// it takes.
     pub async fn start(&self) -> Result<(), StartError> {
         if locked(&self.control).is_some() {
             return Err(StartError::Running);
         }
+        self.members.iter().for_each(|member| member.shared.stop.lower());
+        let all_joined = self.spawn().inspect_err(|_| end_all(&self.threads))?;
+        for joined in all_joined {
+            let joined = joined.await.unwrap_or_else(|_| Err(StartError::Thread("it ended early".to_owned())));
+            if let Err(error) = joined {
+                // Half a node is none.
+                self.raise_stop();
+                self.ended().await;
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// The threads of the node; who receives from each of its pools whether it is in.
+    fn spawn(&self) -> Result<Vec<oneshot::Receiver<Result<(), StartError>>>, StartError> {
         let no_thread = |error: std::io::Error| StartError::Thread(error.to_string());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(no_thread)?;
         let connect = once(self.connect.clone());
@@ -298,23 +324,11 @@ impl Executor {
             .spawn(move || {
                 runtime.block_on(join_all(lives));
                 drop(runtime);
-                // A blocking task that does not heed its stop sign is not waited for: its job was given back.
-                locked(&threads).drain(..).for_each(Runtime::shutdown_background);
+                end_all(&threads);
             })
             .map_err(no_thread)?;
         *locked(&self.control) = Some(control);
-        for joined in all_joined {
-            let joined = joined.await.unwrap_or_else(|_| Err(StartError::Thread("it ended early".to_owned())));
-            if let Err(error) = joined {
-                // Half a node is none.
-                if self.members.len() > 1 {
-                    self.raise_stop();
-                }
-                self.ended().await;
-                return Err(error);
-            }
-        }
-        Ok(())
+        Ok(all_joined)
     }
 
     fn raise_stop(&self) {
@@ -390,7 +404,7 @@ impl Executor {
         for Member { shared, .. } in &self.members {
             stats.settled += shared.counters.settled.load(Ordering::Relaxed);
             stats.stale += shared.counters.stale.load(Ordering::Relaxed);
-            stats.lost += shared.counters.lives.load(Ordering::Relaxed).saturating_sub(1);
+            stats.lost += shared.counters.lost.load(Ordering::Relaxed);
         }
         stats
     }
@@ -414,47 +428,18 @@ impl Executor {
         Ok(())
     }
 
+    /// By a look at the backlog that began when no pool had anything in its hands, and during which none had.
     async fn drained_now(&self) -> Result<bool, StoreError> {
-        for member in &self.members {
-            let life = member.running.borrow().clone();
-            let Some(life) = life else { return Ok(false) };
-            if !life.idle_now() || !nothing_left(&life).await? {
-                return Ok(false);
-            }
-        }
-        // What one of them ended last may have gone on in another.
-        let busy = |member: &Member| member.running.borrow().as_ref().is_none_or(|life| !life.idle_now());
-        Ok(!self.members.iter().any(busy))
+        let idle = &self.own().shared.idle;
+        let Some(life) = self.own().running.borrow().clone() else { return Ok(false) };
+        let Some(empty) = idle.empty() else { return Ok(false) };
+        Ok(idle::nothing_left(&*life.store, &empty.pools, Left::Later).await? && idle.empty() == Some(empty))
     }
 }
 
 impl Drop for Executor {
     fn drop(&mut self) {
         self.raise_stop();
-    }
-}
-
-/// Reads the whole backlog, a page at a time, until it finds something this node could run.
-async fn nothing_left(life: &Life) -> Result<bool, StoreError> {
-    let fleet = life.store.nodes().await?;
-    let Some(me) = fleet.nodes.iter().find(|node| node.incarnation == life.incarnation) else { return Ok(false) };
-    let in_living_hands = |holder| {
-        fleet.nodes.iter().any(|node| node.incarnation == holder && node.alive(fleet.now) && holder != me.incarnation)
-    };
-    let mut after = None;
-    loop {
-        let page = life.store.load(Load::After { id: after, limit: 10_000 }).await?;
-        let left = page.jobs.iter().any(|head| match head.state {
-            State::Scheduled | State::Running => !head.node.is_some_and(in_living_hands),
-            // Those it waits for are looked at themselves.
-            _ if head.awaits.as_deref().is_some_and(|awaits| awaits.verdict() == Verdict::Wait) => false,
-            _ => head.due.is_some() && me.can_run(&head.queue, &head.task),
-        });
-        match (left, page.next) {
-            (true, _) => return Ok(false),
-            (false, None) => return Ok(true),
-            (false, next) => after = next,
-        }
     }
 }
 
@@ -499,7 +484,9 @@ async fn live(
         backoff = Backoff::default();
         running.send_replace(Some(life.clone()));
         live_once(&life, &floor, ready.take()).await;
-        life.end();
+        if life.lost.load(Ordering::Acquire) && !shared.stop.is_up() {
+            shared.counters.lost.fetch_add(1, Ordering::Relaxed);
+        }
         running.send_replace(None);
     }
 }
@@ -508,6 +495,7 @@ async fn enter(shared: &Arc<Shared>, connect: &Connect) -> Result<Arc<Life>, Sta
     let store = connect().await?;
     let (incarnation, sent) = pulse::join(shared, &*store).await?;
     let life = Arc::new(Life::new(shared.clone(), store, incarnation, sent));
+    shared.idle.enter(&life);
     life.trace(|| Record::Join { slots: shared.config.max_pool_size() });
     Ok(life)
 }
@@ -520,6 +508,7 @@ async fn live_once(life: &Arc<Life>, floor: &Floor, ready: Option<oneshot::Sende
             pulse::beat(life.clone(), lead),
             pulse::mail(life.clone()),
             pulse::doubt(life.clone()),
+            idle::watch(life.clone()),
             dispatcher::dispatch(life.clone(), leads),
             settle::settle(life.clone()),
         )

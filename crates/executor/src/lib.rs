@@ -3,7 +3,7 @@
 //! [`task`] what a job names, [`ctx`] what it sees, [`outcome`] how it ends, [`command`] a program
 //! instead of Rust → [`registry`] how it is found → [`config`] how a node is set up, [`pool`] with pools beside its own → [`executor`] post,
 //! start, stop → `pulse` staying alive and taking the lead → `dispatcher` giving jobs to nodes → `node` running
-//! them → `settle` writing how they ended, or `closing` in a transaction of the task's → [`event`] telling whoever listens, [`trace`] for the record.
+//! them → `settle` writing how they ended, or `closing` in a transaction of the task's → [`event`] telling whoever listens, `idle` that nothing is left, [`trace`] for the record.
 //! `inline` is a node without the loops, for tests of tasks.
 //!
 //! Everything that must go on while user code runs (`pulse`, `dispatcher`, `settle`, the mail of a node) lives on a
@@ -20,6 +20,7 @@ pub mod event;
 pub mod ctx;
 pub mod executor;
 mod host;
+mod idle;
 #[doc(hidden)]
 pub mod inline;
 pub mod middleware;

@@ -33,6 +33,11 @@ impl StopSign {
         self.raised.notify_waiters();
     }
 
+    /// Nobody is waiting for it, or for what it said.
+    pub(crate) fn lower(&self) {
+        self.up.store(false, Ordering::Release);
+    }
+
     pub(crate) fn is_up(&self) -> bool {
         self.up.load(Ordering::Acquire)
     }

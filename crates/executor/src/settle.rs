@@ -39,8 +39,6 @@ pub(crate) async fn settle(life: Arc<Life>) {
     let mut sweep = tokio::time::interval(SWEEP);
     sweep.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut handed_back = Instant::now();
-    // At the last sweep, too: what comes next is on its way from the dispatcher while it hears of the last end.
-    let mut was_idle = false;
     loop {
         let batch = life.take_outgoing(life.shared.config.batch_size);
         if !batch.is_empty() {
@@ -72,12 +70,6 @@ pub(crate) async fn settle(life: Arc<Life>) {
                 drop(writing);
                 life.give_up_the_deaf(DEAF);
                 life.rest();
-                // Where the dispatcher is in this process, it knows better.
-                let idle = life.term().is_none() && life.idle_now();
-                if idle && was_idle {
-                    life.tell_if_idle();
-                }
-                was_idle = idle;
                 if handed_back.elapsed() >= HAND_BACK_PAUSE && life.hand_back(BUFFERED) > 0 {
                     handed_back = Instant::now();
                 }

@@ -30,6 +30,7 @@ use crate::{
     ctx::States,
     event::Hub,
     host::Process,
+    idle::Idle,
     middleware::Middleware,
     notebook::{Run, StopSign},
     pulse::Backoff,
@@ -46,6 +47,9 @@ pub(crate) struct Shared {
     /// What goes around every task, outermost first.
     pub(crate) around: Arc<[Middleware]>,
     pub(crate) hub: Hub,
+    pub(crate) idle: Arc<Idle>,
+    /// Whether this is the node's own pool, which says for all of them that the process is idle.
+    pub(crate) speaks: bool,
     pub(crate) trace: Trace,
     pub(crate) clock: DatabaseClock,
     pub(crate) chance: Chance,
@@ -74,7 +78,7 @@ impl std::fmt::Debug for Shared {
 pub(crate) struct Counters {
     pub(crate) settled: AtomicU64,
     pub(crate) stale: AtomicU64,
-    pub(crate) lives: AtomicU64,
+    pub(crate) lost: AtomicU64,
 }
 
 /// One incarnation: from joining the fleet to leaving it or being declared lost.
@@ -108,7 +112,6 @@ pub(crate) struct Life {
     /// The database may think of jobs as being here that are not.
     pub(crate) unsure: AtomicBool,
     contact: Mutex<Contact>,
-    idle: AtomicBool,
     /// Slots whose tasks were given up and have not returned.
     deaf: AtomicU32,
     /// There are more slots than before, or fewer.
@@ -248,8 +251,6 @@ struct Contact {
 
 impl Life {
     pub(crate) fn new(shared: Arc<Shared>, store: Arc<dyn Store>, incarnation: Incarnation, joined: Instant) -> Self {
-        shared.counters.lives.fetch_add(1, Ordering::Relaxed);
-        shared.hub.pool_is_busy();
         let pool = shared.config.pool();
         let size = Size { open: pool.core, ..Size::default() };
         Self {
@@ -273,7 +274,6 @@ impl Life {
             lost: AtomicBool::new(false),
             unsure: AtomicBool::new(false),
             contact: Mutex::new(Contact { last: joined, since: joined }),
-            idle: AtomicBool::new(false),
             deaf: AtomicU32::new(0),
             resized: Notify::new(),
         }
@@ -504,9 +504,7 @@ impl Life {
                 limit,
             };
         }
-        if self.idle.swap(false, Ordering::AcqRel) {
-            self.shared.hub.pool_is_busy();
-        }
+        self.shared.idle.busy();
     }
 
     /// The run is over; the settle loop takes it from here.
@@ -720,20 +718,6 @@ impl Life {
             tokio::time::sleep(Duration::from_millis(5)).await;
             // Jobs that were on their way when the node began to drain go back too.
             self.hand_back(Duration::ZERO);
-        }
-    }
-
-    /// Says `idle` once each time the node has become so.
-    pub(crate) fn tell_if_idle(&self) {
-        if self.idle_now() && !self.idle.swap(true, Ordering::AcqRel) {
-            self.shared.hub.pool_is_idle();
-        }
-    }
-
-    /// The life is over: it has no part in whether the process is idle.
-    pub(crate) fn end(&self) {
-        if !self.idle.swap(true, Ordering::AcqRel) {
-            self.shared.hub.pool_is_gone();
         }
     }
 

@@ -14,12 +14,12 @@ use std::{
     time::Duration,
 };
 
-use support::{connect, ended, in_state, job, node, soon, started, when};
-use turnwise_core::{JobId, NewJob, QueueName, State};
+use support::{connect, ended, in_state, job, node, soon, started};
+use turnwise_core::{GroupName, JobId, NewJob, QueueName, State};
 use turnwise_executor::{
     Config, Ctx, Event, EventKind, Events, Executor, Outcome, Registry, executor::Builder, task::Task,
 };
-use turnwise_store::{Assign, MemoryStore, Store};
+use turnwise_store::{Assign, Bell, MemoryStore, Store};
 use watched::{Watch, Watching};
 
 const NEVER: Duration = Duration::from_secs(3600);
@@ -108,7 +108,9 @@ impl Task for Whisper {
     const NAME: &'static str = "whisper";
     async fn run(&self, ctx: Ctx, (): ()) -> Outcome {
         let store = ctx.state::<MemoryStore>().unwrap();
-        store.another_process().enqueue(vec![job("noop", "null")]).await.unwrap();
+        // Whose turn it is at once, when it is known.
+        let group = GroupName::new("quiet").unwrap();
+        store.another_process().enqueue(vec![NewJob { group, ..job("noop", "null") }]).await.unwrap();
         Outcome::done()
     }
 }
@@ -347,6 +349,28 @@ async fn a_node_one_of_whose_pools_cannot_join_does_not_start() {
     let nodes = store.nodes().await.unwrap().nodes;
     assert_eq!(nodes.iter().map(|node| node.name.as_str()).collect::<Vec<_>>(), ["a/mail"], "nothing of it is left");
     soon(other.stop()).await;
+    soon(executor.start()).await.expect("the name is free now");
+    let ids = submit(&executor, vec![of("mail", "noop"), of("default", "noop")]).await;
+    for id in ids {
+        ended(&store, id).await;
+    }
+    assert_eq!(executor.stats().lost, 0, "nobody declared it lost");
+    soon(executor.stop()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_was_stopped_can_be_started_again() {
+    let (store, board) = (MemoryStore::default(), Arc::new(Board::default()));
+    let executor = quiet(&store, &board, |_| {}).pool("mail", |pool| pool.queues(["mail"])).build().unwrap();
+    for _ in 0..2 {
+        soon(executor.start()).await.unwrap();
+        let ids = submit(&executor, vec![of("mail", "noop"), of("default", "noop")]).await;
+        for id in ids {
+            ended(&store, id).await;
+        }
+        soon(executor.stop()).await;
+        assert!(store.nodes().await.unwrap().nodes.is_empty());
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -470,19 +494,42 @@ async fn a_job_no_bell_told_of_is_found_when_nothing_else_is_left() {
     soon(executor.stop()).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
+/// Rings when the test does, and for nothing that is written.
+struct Silent(Bell);
+
+impl Watch for Silent {
+    fn bell(&self) -> Option<Bell> {
+        Some(self.0.clone())
+    }
+}
+
+/// No time passes while there is something to do, so no look is due by the clock: but for the one that is rung for, there are
+/// those that come after so many jobs.
+#[tokio::test(start_paused = true)]
 async fn a_job_no_bell_told_of_is_found_after_so_many_others_while_the_node_is_busy() {
     let (store, board) = (MemoryStore::default(), Arc::new(Board::default()));
-    let executor = quiet(&store, &board, |config| (config.look_every, config.lease) = (1, NEVER)).build().unwrap();
+    let silent = Arc::new(Silent(Bell::default()));
+    let mut config = Config::new(turnwise_core::NodeName::new("a").unwrap());
+    (config.look_every, config.lease, config.poll_interval) = (5, NEVER, NEVER);
+    (config.core_pool_size, config.queue_capacity) = (1, 0);
+    let node = Builder::new(watched::connect(&store, &silent), config).registry(tasks());
+    let executor = node.state(board).state(store.clone()).build().unwrap();
     let mut events = executor.events();
-    soon(executor.start()).await.unwrap();
-    let ids = submit(&executor, vec![job("hold", "null")]).await;
-    until(|| board.running.load(Ordering::SeqCst) == 1).await;
-    whisper(&store, &executor).await;
-    for _ in 0..2 {
-        early(events.wait_for(EventKind::Success)).await.unwrap();
-    }
-    board.open.notify_one();
-    when(&store, ids[0], |job| job.state.finished()).await;
-    soon(executor.stop()).await;
+    let story = async {
+        events.wait_for(EventKind::Idle).await.unwrap();
+        let jobs = std::iter::once(job("whisper", "null")).chain((0..200).map(|_| job("noop", "null")));
+        let jobs: Vec<NewJob> = jobs.collect();
+        let told: Vec<JobId> = jobs.iter().map(|job| job.id).collect();
+        store.enqueue(jobs).await.unwrap();
+        executor.bell().unwrap().ring_news();
+        let mut order = Vec::new();
+        while order.len() < 201 + 1 {
+            let event = events.next().await.unwrap();
+            order.extend(event.job().filter(|_| event.kind() == EventKind::Success).map(|job| job.id));
+        }
+        let found = order.iter().position(|id| !told.contains(id)).expect("it was found at last");
+        assert!(found <= 10, "five jobs, and those on their way then; it was number {found}");
+        executor.stop().await;
+    };
+    tokio::time::timeout(NEVER, async { tokio::join!(executor.live_here(), story) }).await.expect("it ends");
 }

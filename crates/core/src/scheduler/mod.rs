@@ -11,7 +11,7 @@
 //! `tables` what is known → `arrive` jobs come and go → `waits` some wait for others → `fleet` nodes and settings → `trees`
 //! who shares nodes with whom → `line` who stands in line → `gates` what is closed → `choose` whose turn it is → `suspects`
 //! who runs alone → `flight` what is counted and charged →
-//! `explain` why not yet, and what comes next.
+//! `explain` why not yet, and what comes next, `left` whether a node has anything to do at all.
 
 mod arrive;
 mod choose;
@@ -20,6 +20,7 @@ mod explain;
 mod fleet;
 mod flight;
 mod gates;
+mod left;
 mod line;
 mod names;
 mod suspects;

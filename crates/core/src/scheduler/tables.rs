@@ -350,10 +350,13 @@ impl Scheduler {
         at
     }
 
+    pub(super) fn owner_named(&self, name: &GroupName) -> Option<Index> {
+        let is = |at: Index| self.names.text(self.owners[at as usize].name) == name.as_str();
+        self.owner_finder.find(hash(name.as_str()), is)
+    }
+
     pub(super) fn owner(&mut self, now: Timestamp, name: &GroupName) -> Index {
-        let Self { owners, names, .. } = &*self;
-        let is = |at: Index| names.text(owners[at as usize].name) == name.as_str();
-        if let Some(known) = self.owner_finder.find(hash(name.as_str()), is) {
+        if let Some(known) = self.owner_named(name) {
             return known;
         }
         let at = index(self.owners.len());
