@@ -162,6 +162,19 @@ fn a_pinned_drain_compares_its_beginning_with_its_end() {
 }
 
 #[test]
+fn the_snapshot_of_a_pinned_drain_is_older_than_its_jobs() {
+    let cluster = Cluster::shared();
+    let harness = Harness::on_postgres(cluster);
+    let child = begun(&harness, &["--mode", "pinned", "--jobs", "10000000"]);
+    let held = "select count(*) from pg_stat_activity where datname = current_database() and state = 'idle in transaction' \
+                and backend_xmin::text::bigint <= (select min(xact::text::bigint) from turnwise.job)";
+    assert_eq!(cluster.psql(harness.database(), held).unwrap(), "1");
+    signal(&child, "INT");
+    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(130));
+    assert_clean(&harness);
+}
+
+#[test]
 fn an_idle_node_is_looked_at_for_as_long_as_was_said() {
     on_both(|harness| {
         let report = report(&harness, &["--mode", "idle", "--seconds", "2"]);
@@ -267,23 +280,36 @@ fn an_idle_node_can_be_interrupted() {
 #[test]
 fn what_a_killed_benchmark_left_is_taken_away_by_the_next() {
     on_both(|harness| {
-        let mut child = begun(&harness, &["--mode", "lifecycle", "--jobs", "10000000"]);
-        signal(&child, "KILL");
-        child.wait().unwrap();
-        // Its node is believed to live for a moment.
-        until("the next benchmark", || {
-            let output = bench(&harness, &["--jobs", "10"]).output().unwrap();
-            let refused = "error: database: another benchmark runs on it, or has been killed a moment ago\n";
-            match output.status.code() {
-                Some(0) => Some(()),
-                _ => {
-                    assert_eq!(said(&output), refused);
-                    None
-                }
-            }
-        });
-        assert_clean(&harness);
+        let child = begun(&harness, &["--mode", "lifecycle", "--jobs", "10000000"]);
+        killed_and_cleared(&harness, child);
     });
+}
+
+#[test]
+fn the_history_that_a_killed_benchmark_left_is_taken_away_by_the_next() {
+    let harness = Harness::on_sqlite();
+    let child = begun(&harness, &["--mode", "lifecycle", "--jobs", "10000000", "--history", "keep"]);
+    // More than the next one looks at first.
+    until("finished jobs", || (harness.jobs(&["--state", "success"]).len() > 1_000).then_some(()));
+    killed_and_cleared(&harness, child);
+}
+
+fn killed_and_cleared(harness: &Harness, mut child: Child) {
+    signal(&child, "KILL");
+    child.wait().unwrap();
+    // Its node is believed to live for a moment.
+    until("the next benchmark", || {
+        let output = bench(harness, &["--jobs", "10"]).output().unwrap();
+        let refused = "error: database: another benchmark runs on it, or has been killed a moment ago\n";
+        match output.status.code() {
+            Some(0) => Some(()),
+            _ => {
+                assert_eq!(said(&output), refused);
+                None
+            }
+        }
+    });
+    assert_clean(harness);
 }
 
 #[test]

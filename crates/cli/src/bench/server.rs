@@ -152,3 +152,39 @@ fn not_held(error: impl std::error::Error) -> Failure {
     let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
     Failure::Other(format!("holding a snapshot: {error}{cause}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use turnwise_testpg::Cluster;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_pin_keeps_sqlite_from_cleaning_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("jobs.db");
+        let writer = Connection::open(&file).unwrap();
+        writer.execute_batch("pragma journal_mode = wal; create table t (n)").unwrap();
+        let clean_up = || {
+            writer.execute_batch("pragma busy_timeout = 0; insert into t values (1)").unwrap();
+            writer.query_row("pragma wal_checkpoint(truncate)", [], |row| row.get::<_, i64>(0)).unwrap()
+        };
+        let pin = Pin::hold(&format!("sqlite:{}", file.display())).await.unwrap();
+        assert_eq!(clean_up(), 1, "somebody is in the way");
+        pin.release().await.unwrap();
+        assert_eq!(clean_up(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_pin_that_postgres_has_lost_is_told() {
+        let cluster = Cluster::shared();
+        let url = cluster.fresh_database().unwrap();
+        Pin::hold(&url).await.unwrap().release().await.unwrap();
+        let pin = Pin::hold(&url).await.unwrap();
+        let end = "select count(pg_terminate_backend(pid)) from pg_stat_activity \
+                   where datname = current_database() and state = 'idle in transaction' and backend_xmin is not null";
+        assert_eq!(cluster.psql(&url, end).unwrap(), "1");
+        let lost = pin.release().await.unwrap_err();
+        assert!(lost.text().is_some_and(|text| text.starts_with("holding a snapshot: ")), "{lost:?}");
+    }
+}
