@@ -1,7 +1,7 @@
 -- settle_finish.sql: move finished jobs of node $1 to history, tell the dispatcher, remove the batches $3.
 -- A row whose fence or node moved on, or with a cancel request the decision did not know, is left alone and absent
 -- from the reply. $2: the epoch that is told in the process itself; $16: what is added to the fence; $18: whether anything
--- may be told of the job.
+-- may be told of the job. It ends by the clock, once for the batch: a task's own transaction may have begun long ago.
 -- Locks: the job rows, in id order; the node's assignments. Index: primary keys.
 with gone as (
     delete from turnwise.job
@@ -22,7 +22,7 @@ with gone as (
     select id, seq, task, queue, grp, priority, args, retry, end_state, end_attempt, end_retries, end_crashes,
            fence + $16, cancel_requested, (select name from turnwise.node where incarnation = $1), result::json,
            coalesce(end_error, error), submitted_at, due_at, assigned_at, coalesce(began, started_at),
-           coalesce(ended, finished_at, turnwise.now()), turnwise.now(), key,
+           coalesce(ended, finished_at, (select turnwise.clock())), (select turnwise.clock()), key,
            terms, case when began is null then expires_at end, coalesce(end_fingerprint, fingerprint),
            noted or on_failure is not null
       from gone

@@ -1,10 +1,20 @@
-//! Who is ended when nobody has heard what became of a task's transaction.
+//! The ends of tasks' transactions: whose connection is ended for whom, what is written when, and what a lost one costs.
 
 mod database;
 
-use database::{client, fresh_url};
+use database::{client, fresh_url, id, job, lead, node};
+use tokio_postgres::Client;
+use turnwise_core::{
+    Fence,
+    lifecycle::{self, Event, Outcome, Standing},
+    scheduler::Pick,
+};
+use turnwise_postgres::{PostgresStore, TaskTransaction, Transactions};
+use turnwise_store::{Assign, BatchId, Closed, Closing, Last, Options, Settlement, Store};
+use uuid::Uuid;
 
 const STATUS: &str = include_str!("../sql/closing_status.sql");
+const TERMINATE: &str = include_str!("../sql/closing_terminate.sql");
 
 /// Asks for a transaction as the node `asks` does, when `runs` has one open under its number.
 async fn ended(runs: &str, asks: &str, another_backend: i32) -> i64 {
@@ -25,4 +35,74 @@ async fn only_the_connection_that_a_commit_was_sent_on_is_ended() {
     assert_eq!(ended("a shop", "turnwise task 1", 0).await, 0);
     assert_eq!(ended("turnwise task 2", "turnwise task 1", 0).await, 0);
     assert_eq!(ended("turnwise task 1", "turnwise task 1", 1).await, 0);
+}
+
+#[tokio::test]
+async fn only_connections_of_lost_nodes_tasks_are_ended_and_no_strangers() {
+    let url = fresh_url();
+    let (running, asking) = (client(&url).await, client(&url).await);
+    // Roles are the whole cluster's, and the name of a fresh database is its own.
+    let stranger = format!("stranger_of_{}", url.rsplit('/').next().unwrap());
+    asking.batch_execute(&format!("create role {stranger} login superuser")).await.unwrap();
+    let another = client(&url.replace("postgres@", &format!("{stranger}@"))).await;
+    for one in [&running, &another, &asking] {
+        one.batch_execute("set application_name = 'turnwise task 1'").await.unwrap();
+    }
+    let ended = async |asks: &str| {
+        let rows = asking.query(TERMINATE, &[&vec![asks]]).await.unwrap();
+        rows.len()
+    };
+    assert_eq!(ended("turnwise task 2").await, 0);
+    // Whatever role it has taken on: it is not the stranger.
+    asking.batch_execute(&format!("set role {stranger}")).await.unwrap();
+    assert_eq!(ended("turnwise task 1").await, 1);
+    asking.batch_execute("reset role").await.unwrap();
+    another.query("select 1", &[]).await.expect("the stranger goes on");
+    assert!(running.query("select 1", &[]).await.is_err());
+    assert_eq!(ended("turnwise task 1").await, 0, "nor does it end itself");
+    drop(another);
+    asking.batch_execute(&format!("drop role {stranger}")).await.unwrap();
+}
+
+/// Job 1 runs in a transaction.
+struct Place {
+    store: PostgresStore,
+    app: Client,
+    transaction: TaskTransaction,
+}
+
+impl Place {
+    async fn new() -> Self {
+        let url = fresh_url();
+        let store = PostgresStore::open(&url, Options::default()).await.unwrap();
+        store.enqueue(vec![job(1)]).await.unwrap();
+        let alpha = node(1);
+        let epoch = lead(&store, alpha, "alpha").await;
+        let picks = vec![Pick { job: id(1), fence: Fence(0), node: alpha, limited: false }];
+        store.assign(Assign { holder: alpha, epoch, batch: BatchId(Uuid::nil()), picks }).await.unwrap();
+        let transaction = Transactions::new(&url, Options::default()).unwrap().begin(alpha, None, 1).await.unwrap();
+        Self { store, app: client(&url).await, transaction }
+    }
+
+    async fn last(&self) -> Last {
+        let now = self.store.nodes().await.unwrap().now;
+        let job = self.store.job(id(1)).await.unwrap().unwrap();
+        let done = Event::Ended(Outcome::Done { result: None });
+        let to = lifecycle::decide(&Standing::from(&job), &done, now, 0.0).unwrap();
+        let (started_at, finished_at) = (None, None);
+        let settlement =
+            Settlement { job: id(1), fence: Fence(1), saw_cancel: false, to, noted: false, started_at, finished_at };
+        Last { node: node(1), told: None, settlement, note: None }
+    }
+}
+
+#[tokio::test]
+async fn a_transactional_task_has_ended_at_its_end_and_not_when_its_transaction_began() {
+    let place = Place::new().await;
+    let last = place.last().await;
+    place.app.batch_execute("create table watch as select clock_timestamp() as at").await.unwrap();
+    assert!(matches!(Box::new(place.transaction).settle(last).await, Closed::Committed));
+    let later =
+        "select ended_at >= at and finished_at >= at and ended_at < clock_timestamp() from turnwise.history, watch";
+    assert!(place.app.query_one(later, &[]).await.unwrap().get::<_, bool>(0));
 }

@@ -24,6 +24,8 @@ impl Place {
             "create table turnwise.test_clock (now timestamptz not null);
              insert into turnwise.test_clock values (now());
              create or replace function turnwise.now() returns timestamptz language sql stable
+                 as 'select now from turnwise.test_clock';
+             create or replace function turnwise.clock() returns timestamptz language sql volatile
                  as 'select now from turnwise.test_clock';",
         )
         .await
