@@ -21,6 +21,12 @@ pub const WATCHED_CRASHES: u32 = 1;
 /// After this many crashes a job runs alone on its node, so that its neighbours are not blamed.
 pub const ALONE_CRASHES: u32 = 2;
 
+/// Runs of a job that may have come to nothing without spending an attempt, before a lost connection spends one: a task that
+/// always loses its own must come to an end.
+pub const FREE_RUNS: i64 = 5;
+/// How long a run waits to be done again that nobody is to blame for.
+pub const AGAIN: Duration = Duration::from_secs(1);
+
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
@@ -327,6 +333,15 @@ const fn row(state: State, event: Kind, to: State, when: &'static str) -> Move {
     Move { state, event, to, when }
 }
 
+/// What a run comes to that lost the connection its transaction was on, before it could be committed: nothing of it is there,
+/// and whose fault it was nobody knows. Every run has a fence of its own, so the fence tells how many spent no attempt.
+pub fn after_cut(job: &Standing<'_>, failure: Failure) -> Outcome {
+    match job.fence.0 - 1 - i64::from(job.counts.attempt) < FREE_RUNS {
+        true => Outcome::Snooze { wait: AGAIN },
+        false => Outcome::Error(failure),
+    }
+}
+
 /// Every legal move. A run ends the same way whether or not `running` was written in time, so `Scheduled` and
 /// `Running` share their rows.
 pub const MOVES: &[Move] = {
@@ -530,6 +545,24 @@ fn after_node_loss(job: &Standing<'_>, now: Timestamp) -> Transition {
 mod tests {
     use super::*;
     use std::fmt::Write as _;
+
+    #[test]
+    fn a_lost_connection_spends_no_attempt_until_there_were_too_many_such_runs() {
+        let (retry, terms) = (RetryPolicy::None, Terms::default());
+        let outcome = |fence, attempt| {
+            let counts = Counts { attempt, ..Counts::default() };
+            let (state, cancel_requested) = (State::Running, false);
+            let job = Standing { state, counts, retry: &retry, terms: &terms, cancel_requested, fence: Fence(fence) };
+            after_cut(&job, "cut".into())
+        };
+        let (free, spent) = (Outcome::Snooze { wait: AGAIN }, Outcome::Error("cut".into()));
+        for (fence, attempt) in [(1, 0), (5, 0), (10, 5)] {
+            assert_eq!(outcome(fence, attempt), free, "{fence} {attempt}");
+        }
+        for (fence, attempt) in [(6, 0), (7, 1), (100, 3)] {
+            assert_eq!(outcome(fence, attempt), spent, "{fence} {attempt}");
+        }
+    }
 
     const NOW: Timestamp = Timestamp::MIN;
 

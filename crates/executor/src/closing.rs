@@ -2,8 +2,12 @@
 
 use std::time::Duration;
 
-use turnwise_core::lifecycle::Outcome;
-use turnwise_store::{Closed, Closing, Last, Settled};
+use turnwise_core::{
+    Failure,
+    job::AssignedJob,
+    lifecycle::{self, AGAIN, Outcome, Standing},
+};
+use turnwise_store::{Closed, Closing, Last, Settled, Undone};
 
 use crate::{
     node::panicked,
@@ -16,17 +20,21 @@ use crate::{
 /// How often to look whether there is still hope of hearing what became of a commit.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// How long a run waits to be done again that the database could not commit.
-const AGAIN: Duration = Duration::from_secs(1);
-
 /// Commits what the run has done together with its end, if it ended well; else nothing of it is there.
 pub(crate) async fn close(life: &Life, closing: Box<dyn Closing>, ended: Ended) {
     if !ended_well(&ended) || !life.may_close(&ended) {
-        closing.roll_back().await;
-        return life.ended(ended);
+        let undone = closing.roll_back().await;
+        return life.ended(match (undone, &ended.outcome) {
+            // Its statements fail from there on, whatever it makes of that.
+            (Undone::Cut, Outcome::Error(failure)) => {
+                let outcome = after_cut(&ended.job, failure.clone());
+                Ended { outcome, ..ended }
+            }
+            _ => ended,
+        });
     }
     life.notes_are_written().await;
-    let run = ended.run.clone();
+    let (job, run) = (ended.job.clone(), ended.run.clone());
     let told = life.term();
     let (item, settlement) = settle::decide(life, Outgoing::Ended(ended));
     // As the decision has seen it: a cancel may come between two looks.
@@ -63,6 +71,8 @@ pub(crate) async fn close(life: &Life, closing: Box<dyn Closing>, ended: Ended) 
             tracing::warn!(%error, job = %settlement.job, "its end could not be committed; it runs again");
             Outcome::Snooze { wait: AGAIN }
         }
+        Closed::Cut(error) => after_cut(&job, met_somewhere(error)),
+        Closed::TimedOut { limit } => Outcome::TimedOut { limit },
         Closed::Panicked(panic) => panicked(&*panic),
     };
     if let (Some(run), Some(note)) = (run, note) {
@@ -71,6 +81,11 @@ pub(crate) async fn close(life: &Life, closing: Box<dyn Closing>, ended: Ended) 
     if let Item::Ended { ended, .. } = item {
         life.send(Outgoing::Ended(Ended { outcome, ..ended }));
     }
+}
+
+fn after_cut(job: &AssignedJob, failure: Failure) -> Outcome {
+    tracing::warn!(error = %failure.text(), job = %job.id, "it lost its connection before its end could be committed");
+    lifecycle::after_cut(&Standing::from(job), failure)
 }
 
 fn ended_well(ended: &Ended) -> bool {

@@ -14,7 +14,7 @@ use std::{
 use deadpool_postgres::{Object, Pool};
 use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage, error::SqlState};
 use turnwise_core::{Incarnation, story::Progress};
-use turnwise_store::{Closed, Closing, Last, Note, Options, Result, Settled, StoreError};
+use turnwise_store::{Closed, Closing, Last, Note, Options, Result, Settled, StoreError, Undone};
 use uuid::Uuid;
 
 use crate::{
@@ -282,8 +282,17 @@ fn is_certain(error: &tokio_postgres::Error) -> bool {
     error.code().is_some_and(|code| !matches!(code.code().get(..2), Some("08" | "57" | "58")))
 }
 
+/// Whether the connection is gone; a server that ends one may still say so.
+fn is_lost(error: &tokio_postgres::Error) -> bool {
+    error.code().is_none_or(|code| code.code().starts_with("08") || code.code().starts_with("57P0"))
+}
+
 fn not_committed(error: &tokio_postgres::Error) -> Closed {
-    Closed::Failed(format!("its transaction was not committed: {}", causes(error)).into())
+    Closed::Failed(why_not_committed(error).into())
+}
+
+fn why_not_committed(error: &tokio_postgres::Error) -> String {
+    format!("its transaction was not committed: {}", causes(error))
 }
 
 #[async_trait::async_trait]
@@ -305,10 +314,10 @@ impl Closing for TaskTransaction {
                 self.give_back(client);
                 Closed::Committed
             }
-            Err(Trouble::Nothing(error)) => {
-                self.roll_back().await;
-                not_committed(&error)
-            }
+            Err(Trouble::Nothing(error)) => match self.roll_back().await {
+                Undone::Asked => not_committed(&error),
+                Undone::Cut => Closed::Cut(why_not_committed(&error).into()),
+            },
             Err(Trouble::Store(error)) => {
                 self.roll_back().await;
                 Closed::Failed(error.into())
@@ -340,11 +349,14 @@ impl Closing for TaskTransaction {
         }
     }
 
-    async fn roll_back(mut self: Box<Self>) {
+    async fn roll_back(mut self: Box<Self>) -> Undone {
         let both = async { tokio::try_join!(self.batch_execute("rollback"), self.batch_execute(CLEAN)) };
-        if matches!(tokio::time::timeout(PATIENCE, both).await, Ok(Ok(_))) {
-            drop(self.take());
+        match tokio::time::timeout(PATIENCE, both).await {
+            Ok(Ok(_)) => drop(self.take()),
+            Ok(Err(error)) if is_lost(&error) => return Undone::Cut,
+            _ => {}
         }
+        Undone::Asked
     }
 }
 

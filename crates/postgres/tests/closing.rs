@@ -10,7 +10,7 @@ use turnwise_core::{
     scheduler::Pick,
 };
 use turnwise_postgres::{PostgresStore, TaskTransaction, Transactions};
-use turnwise_store::{Assign, BatchId, Closed, Closing, Last, Options, Settlement, Store};
+use turnwise_store::{Assign, BatchId, Closed, Closing, Last, Options, Settlement, Store, Undone};
 use uuid::Uuid;
 
 const STATUS: &str = include_str!("../sql/closing_status.sql");
@@ -105,4 +105,28 @@ async fn a_transactional_task_has_ended_at_its_end_and_not_when_its_transaction_
     let later =
         "select ended_at >= at and finished_at >= at and ended_at < clock_timestamp() from turnwise.history, watch";
     assert!(place.app.query_one(later, &[]).await.unwrap().get::<_, bool>(0));
+}
+
+#[tokio::test]
+async fn a_connection_lost_before_the_commit_is_told_as_such() {
+    let cut = async |place: &Place| {
+        let sql = "select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'turnwise task %'
+                      and datname = current_database()";
+        assert_eq!(place.app.query(sql, &[]).await.unwrap().len(), 1);
+    };
+    let place = Place::new().await;
+    let last = place.last().await;
+    cut(&place).await;
+    let closed = Box::new(place.transaction).settle(last).await;
+    assert!(matches!(closed, Closed::Cut(_)), "{closed:?}");
+    let place = Place::new().await;
+    cut(&place).await;
+    assert_eq!(Box::new(place.transaction).roll_back().await, Undone::Cut);
+    let place = Place::new().await;
+    assert_eq!(Box::new(place.transaction).roll_back().await, Undone::Asked);
+    let place = Place::new().await;
+    let last = place.last().await;
+    place.transaction.batch_execute("select 1 / 0").await.unwrap_err();
+    let closed = Box::new(place.transaction).settle(last).await;
+    assert!(matches!(closed, Closed::Failed(_)), "{closed:?}");
 }

@@ -4,16 +4,20 @@
 //! writer's thread, and nobody else writes meanwhile.
 
 use std::{
+    convert::Infallible,
     fmt,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
-use rusqlite::Connection;
-use tokio::sync::oneshot;
+use rusqlite::{Connection, InterruptHandle};
+use tokio::sync::{Notify, oneshot};
 use turnwise_core::{Fence, JobId, Retention, Timestamp, story::Progress};
-use turnwise_store::{Author, Closed, Closing, Last, Note, Settle, Settled, Store, StoreError};
+use turnwise_store::{Author, Closed, Closing, Last, Note, Settle, Settled, Store, StoreError, Undone};
 
 use crate::{SqliteStore, bell::Ring, settle, store::Failure, story};
 
@@ -28,6 +32,7 @@ pub struct AtEnd {
     store: SqliteStore,
     work: Work,
     progress: Option<Progress>,
+    limit: Option<Duration>,
 }
 
 impl fmt::Debug for AtEnd {
@@ -43,7 +48,13 @@ impl AtEnd {
         progress: Option<Progress>,
         work: impl FnOnce(&Connection, Timestamp) -> Result<(), BoxError> + Send + 'static,
     ) -> Self {
-        Self { store, work: Box::new(work), progress }
+        Self { store, work: Box::new(work), progress, limit: None }
+    }
+
+    /// Its statements are interrupted when it has taken this long, and nothing of it is there. What it does besides is not.
+    #[must_use]
+    pub fn within(self, limit: Option<Duration>) -> Self {
+        Self { limit, ..self }
     }
 }
 
@@ -54,7 +65,7 @@ impl Closing for AtEnd {
             self.roll_back().await;
             return Closed::Refused(Settled::CancelRequested);
         }
-        let Self { store, work, progress } = *self;
+        let Self { store, work, progress, limit } = *self;
         let (job, fence) = (last.settlement.job, last.settlement.fence);
         if progress.is_some() {
             let nothing = || Note { job, fence, progress: None, lines: Vec::new(), trim: false, steps: Vec::new() };
@@ -64,21 +75,25 @@ impl Closing for AtEnd {
         let last = Arc::new(last);
         // Until it is done it may be sent again.
         let work = Arc::new(Mutex::new(Some(work)));
+        let bound = Arc::new(Bound { limit, ..Bound::default() });
         loop {
             let (tell, why) = oneshot::channel();
-            let (todo, last) = (Arc::clone(&work), Arc::clone(&last));
-            let written = store
-                .write_for_a_task(move |conn, now| {
-                    end(conn, &last, &todo, retention, keep, now).map_err(|why| match why {
-                        Why::Store(failure) => failure,
-                        Why::Closed(closed) => {
-                            // Whoever asked is gone: then nobody minds.
-                            let _ = tell.send(closed);
-                            StoreError::broken("close", "it was not to be").into()
-                        }
-                    })
+            let (todo, last, bounded) = (Arc::clone(&work), Arc::clone(&last), Arc::clone(&bound));
+            let writing = store.write_for_a_task(move |conn, now| {
+                end(conn, &last, &todo, &bounded, retention, keep, now).map_err(|why| match why {
+                    Why::Store(failure) => failure,
+                    Why::Closed(closed) => {
+                        // Whoever asked is gone: then nobody minds.
+                        let _ = tell.send(closed);
+                        StoreError::broken("close", "it was not to be").into()
+                    }
                 })
-                .await;
+            });
+            let written = tokio::select! {
+                biased;
+                written = writing => written,
+                never = bound.keep() => match never {},
+            };
             match (written, why.await) {
                 (Ok(()), _) => return Closed::Committed,
                 (Err(_), Ok(closed)) => return closed,
@@ -91,7 +106,9 @@ impl Closing for AtEnd {
         }
     }
 
-    async fn roll_back(self: Box<Self>) {}
+    async fn roll_back(self: Box<Self>) -> Undone {
+        Undone::Asked
+    }
 }
 
 /// The thread has answered, so nothing is under way any more: the file knows what became of it.
@@ -117,6 +134,49 @@ fn locked(work: &Mutex<Option<Work>>) -> MutexGuard<'_, Option<Work>> {
     work.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// How long what was handed over may take. It is watched from outside: the thread that writes is busy with it.
+#[derive(Default)]
+struct Bound {
+    limit: Option<Duration>,
+    begun: Notify,
+    /// While it is at work: nobody else's statement is ever interrupted.
+    at_work: Mutex<Option<InterruptHandle>>,
+    late: AtomicBool,
+}
+
+impl Bound {
+    /// Does `work`; `Err`: it took too long.
+    fn hold<T>(&self, conn: &Connection, work: impl FnOnce() -> T) -> Result<T, Duration> {
+        let Some(limit) = self.limit else { return Ok(work()) };
+        *self.at_work() = Some(conn.get_interrupt_handle());
+        self.begun.notify_one();
+        let done = work();
+        *self.at_work() = None;
+        match self.late.load(Ordering::SeqCst) {
+            true => Err(limit),
+            false => Ok(done),
+        }
+    }
+
+    async fn keep(&self) -> Infallible {
+        let Some(limit) = self.limit else { return std::future::pending().await };
+        self.begun.notified().await;
+        tokio::time::sleep(limit).await;
+        loop {
+            if let Some(statement) = &*self.at_work() {
+                self.late.store(true, Ordering::SeqCst);
+                statement.interrupt();
+            }
+            // Between two statements nothing is interrupted, and one that is may be followed by another.
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    fn at_work(&self) -> MutexGuard<'_, Option<InterruptHandle>> {
+        self.at_work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 enum Why {
     Store(Failure),
     Closed(Closed),
@@ -133,6 +193,7 @@ fn end(
     conn: &Connection,
     last: &Last,
     work: &Mutex<Option<Work>>,
+    bound: &Bound,
     retention: Retention,
     keep: u32,
     now: Timestamp,
@@ -150,7 +211,8 @@ fn end(
         Some(reply) => return Err(Why::Closed(Closed::Refused(*reply))),
     }
     let work = locked(work).take().ok_or_else(|| StoreError::broken("close", "it is done already"))?;
-    match catch_unwind(AssertUnwindSafe(|| work(conn, now))) {
+    let done = bound.hold(conn, || catch_unwind(AssertUnwindSafe(|| work(conn, now))));
+    match done.map_err(|limit| Why::Closed(Closed::TimedOut { limit }))? {
         Ok(Ok(())) if conn.is_autocommit() => {
             let why =
                 "what was handed over for the end ended the transaction itself, or ignored that it was taken back";

@@ -58,6 +58,14 @@ async fn scene(settings: &str) -> Scene {
 impl Scene {
     /// Job 1 ends well, and does this.
     async fn end(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<()> + Send + 'static) -> Closed {
+        self.end_within(None, work).await
+    }
+
+    async fn end_within(
+        &self,
+        limit: Option<Duration>,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<()> + Send + 'static,
+    ) -> Closed {
         let settlement = Settlement {
             job: job(1).id,
             fence: Fence(1),
@@ -76,7 +84,7 @@ impl Scene {
             conn.execute("insert into book values ('paid')", ())?;
             Ok(work(conn)?)
         };
-        let closing = Box::new(AtEnd::new(self.store.clone(), None, work));
+        let closing = Box::new(AtEnd::new(self.store.clone(), None, work).within(limit));
         closing.settle(Last { node: NODE, told: None, settlement, note: None }).await
     }
 
@@ -146,4 +154,29 @@ async fn a_task_that_ends_the_transaction_itself_is_told_so() {
     let closed = scene.end(|conn| conn.execute_batch("rollback")).await;
     assert!(matches!(&closed, Closed::Failed(error) if error.to_string().contains("transaction")), "{closed:?}");
     assert!(scene.state().await.assigned() && scene.lines() == 0);
+}
+
+/// They go on for ever, reading and in a statement that writes.
+const ENDLESS: [&str; 2] = [
+    "with recursive n (i) as (select 1 union all select i + 1 from n) select count(*) from n",
+    "insert into book with recursive n (i) as (select 1 union all select i + 1 from n) select i from n where i < 0",
+];
+
+#[tokio::test]
+async fn an_end_that_takes_too_long_is_interrupted_and_leaves_nothing() {
+    let limit = Duration::from_millis(50);
+    for (endless, minds) in [(ENDLESS[0], true), (ENDLESS[0], false), (ENDLESS[1], true), (ENDLESS[1], false)] {
+        let scene = scene("").await;
+        let work = move |conn: &Connection| {
+            let done = conn.query_row(endless, (), |_| Ok(()));
+            if minds { done } else { Ok(()) }
+        };
+        let closed = scene.end_within(Some(limit), work).await;
+        assert!(matches!(closed, Closed::TimedOut { limit: told } if told == limit), "{endless} {minds}: {closed:?}");
+        assert!(scene.state().await.assigned() && scene.lines() == 0, "{endless} {minds}");
+        // Whoever comes next is not interrupted.
+        assert!(scene.store.enqueue(vec![job(2)]).await.unwrap()[0].new);
+        assert!(matches!(scene.end_within(Some(limit * 1_000), |_| Ok(())).await, Closed::Committed));
+        assert_eq!((scene.state().await, scene.lines()), (State::Success, 1));
+    }
 }

@@ -4,7 +4,7 @@
 //! executor decides what follows as ever, and gives the decision to the transaction to be written there, with the guards
 //! of [`settle`](crate::Store::settle): then both are there, or neither.
 
-use std::{any::Any, fmt};
+use std::{any::Any, fmt, time::Duration};
 
 use turnwise_core::Incarnation;
 
@@ -22,7 +22,16 @@ pub trait Closing: Send + fmt::Debug {
     async fn settle(self: Box<Self>, last: Last) -> Closed;
 
     /// Nothing of it is to be there.
-    async fn roll_back(self: Box<Self>);
+    async fn roll_back(self: Box<Self>) -> Undone;
+}
+
+/// How it came to nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Undone {
+    /// As it was asked to.
+    Asked,
+    /// It was nothing already: the connection it was on is lost.
+    Cut,
 }
 
 /// The last words of a run.
@@ -46,6 +55,12 @@ pub enum Closed {
     /// Nothing is there, and nobody is to blame: the database could not go on. The run is to be done again, and spends no
     /// attempt.
     NotNow(Box<dyn std::error::Error + Send + Sync>),
+    /// Nothing is there: the connection was lost before anything was sent that could commit it.
+    Cut(Box<dyn std::error::Error + Send + Sync>),
+    /// Nothing is there: what was handed over to be done at the end took longer than this.
+    TimedOut {
+        limit: Duration,
+    },
     /// Nothing is there: what was handed over to be done at the end panicked.
     Panicked(Box<dyn Any + Send>),
 }

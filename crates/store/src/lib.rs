@@ -14,7 +14,7 @@ pub mod memory;
 pub mod conformance;
 
 pub use bell::Bell;
-pub use closing::{Closed, Closing, Last};
+pub use closing::{Closed, Closing, Last, Undone};
 pub use error::StoreError;
 pub use memory::MemoryStore;
 pub use store::*;

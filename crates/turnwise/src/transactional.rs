@@ -154,13 +154,15 @@ impl SqliteTx {
     /// end. Its error or panic is the task's own: then nothing is there.
     ///
     /// It runs on the one thread that writes, so nothing else is written meanwhile, heartbeats included: read, compute and
-    /// call others before, and only write here.
+    /// call others before, and only write here. The task's timeout, anew, bounds its statements; nothing bounds what else it
+    /// does.
     pub fn at_end(self, work: impl FnOnce(&AtEnd<'_>) -> Result<(), TaskError> + Send + 'static) {
         let Self { ctx, progress } = self;
         let Some(on) = ctx.state::<OnSqlite>() else { return };
         let work =
             move |conn: &rusqlite::Connection, now| Ctx::elsewhere(|| work(&AtEnd { conn, now })).map_err(Into::into);
-        ctx.close_with(Box::new(turnwise_sqlite::AtEnd::new(on.0.0.clone(), progress, work)));
+        let at_end = turnwise_sqlite::AtEnd::new(on.0.0.clone(), progress, work).within(ctx.timeout());
+        ctx.close_with(Box::new(at_end));
     }
 }
 

@@ -196,6 +196,32 @@ async fn a_commit_that_could_not_be_is_made_up_for_and_spends_no_attempt() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_connection_lost_before_the_commit_is_made_up_for_and_spends_no_attempt() {
+    for how in [How::CutOnce, How::CutOnceAndMinds] {
+        let bank = Bank::in_postgres().await;
+        let executor = bank.started().await;
+        let id = bank.submit(deposit(how)).await;
+        let job = bank.ended(id).await;
+        assert_eq!((job.state, job.counts.attempt, job.error), (State::Success, 1, None), "{how:?}");
+        assert_eq!((bank.entries(), bank.total()), (vec![id.to_string()], 1));
+        executor.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_that_always_loses_its_connection_comes_to_an_end() {
+    let bank = Bank::in_postgres().await;
+    let executor = bank.started().await;
+    let job = bank.ended(bank.submit(deposit(How::CutsAlways)).await).await;
+    assert_eq!((job.state, job.counts.attempt), (State::Failed, 1));
+    assert_eq!(i64::from(job.counts.attempt) + turnwise::core::lifecycle::FREE_RUNS, job.fence.0);
+    let error = job.error.unwrap_or_default();
+    assert!(error.starts_with("its transaction was not committed"), "{error}");
+    bank.assert_untouched().await;
+    executor.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_task_that_steps_down_ends_in_its_nodes_own_role() {
     let bank = Bank::in_postgres().await;
     let executor = bank.started().await;
@@ -226,6 +252,20 @@ async fn what_a_task_leaves_in_its_session_is_gone_before_the_next_one() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_error_in_what_is_done_at_the_end_is_the_tasks_error() {
     comes_to_nothing(Bank::in_sqlite().await, deposit(How::ErrorAtEnd), State::Failed, "no more ink").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_timeout_bounds_what_is_done_at_the_end() {
+    let bank = Bank::in_sqlite().await;
+    let executor = bank.started().await;
+    let request = turnwise::JobRequest::new("deposit", &deposit(How::HangAtEnd)).retry("none".parse().unwrap());
+    let id = bank.turnwise.submit(request.timeout(std::time::Duration::from_millis(300))).await.unwrap();
+    let job = bank.ended(id).await;
+    assert_eq!((job.state, job.error.as_deref()), (State::Failed, Some("timed out: it took longer than 300ms")));
+    bank.assert_untouched().await;
+    let well = bank.submit(deposit(How::Well)).await;
+    assert_eq!(bank.ended(well).await.state, State::Success);
+    executor.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -41,9 +41,15 @@ pub(crate) enum How {
     LittersAndFails,
     /// Minds what others have left in the same session.
     FindsClean,
+    /// Loses its connection the first time, and does not mind.
+    CutOnce,
+    /// Loses its connection the first time, and says so.
+    CutOnceAndMinds,
+    CutsAlways,
     /// In what is handed over for the end.
     ErrorAtEnd,
     PanicAtEnd,
+    HangAtEnd,
 }
 
 #[derive(Debug, Clone, Copy, serde::Serialize, serde::Deserialize)]
@@ -69,6 +75,10 @@ const CLEAN: &str = "select (select last_value from seen) = pg_backend_pid(),
         and not exists (select from pg_listening_channels())
         and not exists (select from pg_locks where locktype = 'advisory' and pid = pg_backend_pid())";
 
+const ENDLESS: &str =
+    "insert into entry with recursive n (i) as (select 1 union all select i + 1 from n) select i, i from n where i < 0";
+const CUT: &str = "select pg_terminate_backend(pg_backend_pid())";
+
 #[task("deposit", retry = "none", register = false)]
 pub(crate) async fn into_postgres(args: Deposit, ctx: Ctx, tx: &Tx) -> Result<Outcome, TaskError> {
     tx.execute(ENTER, &[&ctx.id().to_string(), &args.account]).await?;
@@ -79,6 +89,9 @@ pub(crate) async fn into_postgres(args: Deposit, ctx: Ctx, tx: &Tx) -> Result<Ou
         How::Swallow => drop(tx.execute("insert into nowhere values (1)", &[]).await),
         How::Deferred => drop(tx.execute("insert into strict values (7), (7)", &[]).await?),
         How::StepsDown => tx.batch_execute("set local role pg_monitor").await?,
+        How::CutsAlways => drop(tx.batch_execute(CUT).await),
+        How::CutOnce if ctx.fence().0 == 1 => drop(tx.batch_execute(CUT).await),
+        How::CutOnceAndMinds if ctx.fence().0 == 1 => tx.batch_execute(CUT).await?,
         How::Litters | How::LittersAndFails => tx.batch_execute(LITTER).await?,
         How::FindsClean => {
             let row = tx.query_one(CLEAN, &[]).await?;
@@ -103,6 +116,7 @@ pub(crate) async fn into_sqlite(args: Deposit, ctx: Ctx, tx: SqliteTx) -> Result
         db.submit(receipt.job(job))?;
         match args.how {
             How::Deferred => drop(db.execute("insert into strict values (77)", ())?),
+            How::HangAtEnd => drop(db.execute(ENDLESS, ())?),
             How::Elsewhere => {
                 // Attached once: a connection keeps it.
                 let _ = db.execute("attach ?1 as elsewhere", [elsewhere(db.path().unwrap_or_default())]);
