@@ -154,7 +154,11 @@ mod tests {
             ("insert into turnwise_assignment (node, batch, jobs, cancel) values (x'', x'', x'', x'')", Ring::MAIL),
             ("update turnwise_dispatcher set holder = x'00'", Ring::NONE),
             ("update turnwise_dispatcher set holder = null", Ring::LEAD),
-            ("insert into turnwise_node values (x'00', 'a', '', 1, 1, null, '', 7, 8, 0, 0)", Ring::LEAD),
+            (
+                "insert into turnwise_node (incarnation, name, host, slots, queue_capacity, tasks, joined_at, lease_until, lost)
+                 values (x'00', 'a', '', 1, 1, '', 7, 8, 0)",
+                Ring::LEAD,
+            ),
             ("update turnwise_node set lease_until = 9", Ring::NONE),
             ("update turnwise_node set slots = 2", Ring::LEAD),
             ("delete from turnwise_node", Ring::LEAD),
