@@ -26,12 +26,12 @@ class Programs:
     errors: dict  # name of the peer → one line
 
 
-def install(peers, quick, say):
+def install(peers, debug, say):
     target = target_folder()
     # A debug build does for a sanity run: it is there after the tests, and no time is taken of it.
-    profile = "debug" if quick else "release"
+    profile = "debug" if debug else "release"
     say(f"build turnwise ({profile})")
-    run(["cargo", "build", "--locked", *([] if quick else ["--release"]),
+    run(["cargo", "build", "--locked", *([] if debug else ["--release"]),
          "-p", "turnwise-cli", "-p", "turnwise-testpg", "-p", "turnwise-bench-raw"], LIMIT, cwd=ROOT, quiet=False)
     built = target / profile
     programs = Programs(built / "turnwise", built / "turnwise-testpg", {}, {}, {})
@@ -62,16 +62,24 @@ def turnwise_version(program):
 
 def rust(peers, home, programs):
     folder = BENCH / "peers/rust"
+    built = {peer.name: home / "release" / f"peer-{peer.name}" for peer in peers}
+    for program in built.values():
+        # Cargo puts it back if it is up to date: what is there afterwards was built from what is here now.
+        program.unlink(missing_ok=True)
+    failure = None
+    try:
+        # All at once, whoever is wanted: built one by one they would share fewer crates. What one of them needs may not
+        # build; the others are measured all the same.
+        run(["cargo", "build", "--release", "--locked", "--keep-going", "--manifest-path", folder / "Cargo.toml",
+             "--target-dir", home], LIMIT, cwd=folder)
+    except (Failed, OSError) as error:
+        failure = error
     for peer in peers:
-        try:
-            # One by one: what one needs may not build, the others are measured all the same.
-            run(["cargo", "build", "--release", "--locked", "--manifest-path", folder / "Cargo.toml",
-                 "--target-dir", home, "-p", f"peer-{peer.name}"], LIMIT, cwd=folder)
-        except (Failed, OSError) as error:
-            programs.errors[peer.name] = f"not installed: {error}"
-            continue
-        programs.drivers[peer.name] = ([home / "release" / f"peer-{peer.name}"], home)
-        programs.versions[peer.name] = locked_crate(folder / "Cargo.lock", peer.name)
+        if built[peer.name].exists():
+            programs.drivers[peer.name] = ([built[peer.name]], home)
+            programs.versions[peer.name] = locked_crate(folder / "Cargo.lock", peer.name)
+        else:
+            programs.errors[peer.name] = f"not installed: {failure}"
 
 
 def locked_crate(lock, name):
