@@ -72,8 +72,13 @@ pub(crate) async fn dispatch(life: Arc<Life>, mut lead: watch::Receiver<Option<L
             life.trace(|| Record::Lead { epoch: term.epoch.0 });
             life.begin_term(term.epoch);
             open.keep_of(term.epoch);
-            let mut dispatcher = Dispatcher::new(&life, term, std::mem::take(&mut open));
-            let ended = dispatcher.run(&mut lead).await;
+            let (schedules, rounds) = schedules::schedules();
+            let mut dispatcher = Dispatcher::new(&life, term, std::mem::take(&mut open), schedules);
+            let ended = tokio::select! {
+                biased;
+                ended = dispatcher.run(&mut lead) => ended,
+                never = schedules::submit(&life, rounds) => match never {},
+            };
             open = dispatcher.open;
             life.end_term();
             match ended {
@@ -175,7 +180,7 @@ struct Dispatcher<'a> {
 }
 
 impl<'a> Dispatcher<'a> {
-    fn new(life: &'a Life, term: Lead, open: Open) -> Self {
+    fn new(life: &'a Life, term: Lead, open: Open, schedules: Schedules) -> Self {
         let config = &life.shared.config;
         let now = Instant::now();
         let mut dispatcher = Self {
@@ -188,7 +193,7 @@ impl<'a> Dispatcher<'a> {
             open,
             wake_at: None,
             settings: Settings::default(),
-            schedules: Schedules::default(),
+            schedules,
             seen: Seen::default(),
             seals: Seals::default(),
             charges: WrittenCharges::default(),

@@ -2,9 +2,13 @@
 //!
 //! Which times are over is written down after the submit. A dispatcher that dies in between leaves it to the next one,
 //! which submits the same job under the same key again and is told that it is there.
+//!
+//! Whoever submits a unique job may have to wait for somebody's transaction. So this is done beside the dispatching, one round
+//! at a time, and told when it is done.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, convert::Infallible, time::Duration};
 
+use tokio::sync::mpsc;
 use turnwise_core::{
     JobId, ScheduleName, Timestamp,
     periodic::{Overlap, Periodic},
@@ -12,21 +16,51 @@ use turnwise_core::{
 use turnwise_store::{Load, Memo, MemoKind, NewMemo, StoreError};
 
 use super::Dispatcher;
+use crate::shared::Life;
 
 /// Schedules that are fired in one round; the others have their turn in the next.
-const FIRE: usize = 100;
+const FIRE: usize = 20;
 /// When to look again at a schedule that could not be fired, or whose last job has not ended.
 const AGAIN: Duration = Duration::from_secs(1);
 
-#[derive(Debug, Default)]
+/// The dispatcher's side.
+#[derive(Debug)]
 pub(super) struct Schedules {
     all: BTreeMap<ScheduleName, Standing>,
     next: Option<Timestamp>,
     /// Where the next round begins.
     after: Option<ScheduleName>,
+    asks: mpsc::Sender<Round>,
+    answers: mpsc::Receiver<Answer>,
+    /// A round is on its way.
+    asked: bool,
 }
 
+/// The side of whoever submits.
 #[derive(Debug)]
+pub(super) struct Rounds {
+    asks: mpsc::Receiver<Round>,
+    answers: mpsc::Sender<Answer>,
+}
+
+/// Schedules that were due at this time.
+#[derive(Debug)]
+struct Round {
+    now: Timestamp,
+    due: Vec<(ScheduleName, Standing)>,
+}
+
+type Answer = Result<Vec<(ScheduleName, Standing)>, StoreError>;
+
+pub(super) fn schedules() -> (Schedules, Rounds) {
+    // One round is on its way, and one answer.
+    let ((asks, asked), (answers, answered)) = (mpsc::channel(1), mpsc::channel(1));
+    let (all, next, after) = (BTreeMap::new(), None, None);
+    let schedules = Schedules { all, next, after, asks, answers: answered, asked: false };
+    (schedules, Rounds { asks: asked, answers })
+}
+
+#[derive(Debug, Clone)]
 struct Standing {
     periodic: Periodic,
     fired: Fired,
@@ -86,8 +120,33 @@ impl Schedules {
         self.reckon();
     }
 
+    /// When to fire next; while a round is on its way its answer comes first.
     pub(super) fn next(&self) -> Option<Timestamp> {
-        self.next
+        self.next.filter(|_| !self.asked)
+    }
+
+    fn round(&mut self, now: Timestamp) -> Round {
+        let due = |(_, standing): &(&ScheduleName, &Standing)| standing.next.is_some_and(|next| next <= now);
+        let all: Vec<(&ScheduleName, &Standing)> = self.all.iter().filter(due).collect();
+        let after = self.after.take();
+        let first = all.iter().position(|(name, _)| after.as_ref().is_none_or(|after| *name > after)).unwrap_or(0);
+        let round = all[first..].iter().chain(&all[..first]).take(FIRE);
+        let due: Vec<_> = round.map(|&(name, standing)| (name.clone(), standing.clone())).collect();
+        self.after = due.last().map(|(name, _)| name.clone());
+        Round { now, due }
+    }
+
+    /// What has been done is done, also where the schedule was changed or taken away meanwhile.
+    fn done(&mut self, fired: Vec<(ScheduleName, Standing)>) {
+        for (name, done) in fired {
+            if let Some(standing) = self.all.get_mut(&name) {
+                standing.fired = done.fired;
+                if standing.periodic == done.periodic {
+                    (standing.held, standing.next) = (done.held, done.next);
+                }
+            }
+        }
+        self.reckon();
     }
 
     fn reckon(&mut self) {
@@ -96,36 +155,23 @@ impl Schedules {
 }
 
 impl Dispatcher<'_> {
-    /// Submits what is due.
+    /// Has what is due submitted, and writes down what was.
     pub(super) async fn fire(&mut self) -> Result<(), StoreError> {
-        let life = self.life;
-        let now = life.shared.clock.now();
-        if self.schedules.next.is_none_or(|next| next > now) {
-            return Ok(());
+        if let Ok(answer) = self.schedules.answers.try_recv() {
+            self.schedules.asked = false;
+            self.schedules.done(answer?);
+            self.write_fired().await?;
         }
-        let due = |(_, standing): &(&ScheduleName, &Standing)| standing.next.is_some_and(|next| next <= now);
-        let after = self.schedules.after.take();
-        let names: Vec<ScheduleName> = self.schedules.all.iter().filter(due).map(|(name, _)| name.clone()).collect();
-        let first = names.iter().position(|name| after.as_ref().is_none_or(|after| name > after)).unwrap_or(0);
-        for name in names[first..].iter().chain(&names[..first]).take(FIRE) {
-            let Some(standing) = self.schedules.all.get_mut(name) else { continue };
-            self.schedules.after = Some(name.clone());
-            match fire_one(life, name, standing, now).await {
-                Ok(next) => standing.next = next,
-                // The others would hardly fare better.
-                Err(error) if error.is_transient() => {
-                    standing.next = Some(now.plus(AGAIN));
-                    break;
-                }
-                // A group that is full, say. When its time is long past, it has been missed.
-                Err(error @ StoreError::Refused(_)) => {
-                    tracing::warn!(schedule = %name, %error, "a periodic job was refused");
-                    standing.next = Some(now.plus(AGAIN));
-                }
-                Err(error) => return Err(error),
-            }
+        let now = self.life.shared.clock.now();
+        if self.schedules.next().is_some_and(|next| next <= now) {
+            let round = self.schedules.round(now);
+            // Whoever would have taken it ends with this term.
+            self.schedules.asked = self.schedules.asks.try_send(round).is_ok();
         }
-        self.schedules.reckon();
+        Ok(())
+    }
+
+    async fn write_fired(&mut self) -> Result<(), StoreError> {
         let unwritten = |(_, standing): &(&ScheduleName, &Standing)| standing.fired != standing.written;
         let memo = |(name, standing): (&ScheduleName, &Standing)| NewMemo {
             kind: MemoKind::Fired,
@@ -141,9 +187,47 @@ impl Dispatcher<'_> {
     }
 }
 
+/// Submits what the dispatcher says is due, beside it, for as long as its term lasts.
+pub(super) async fn submit(life: &Life, mut rounds: Rounds) -> Infallible {
+    while let Some(round) = rounds.asks.recv().await {
+        let answer = submit_round(life, round).await;
+        if rounds.answers.send(answer).await.is_err() {
+            break;
+        }
+        life.told.notify_one();
+    }
+    // The dispatcher says when its term is over.
+    std::future::pending().await
+}
+
+async fn submit_round(life: &Life, Round { now, mut due }: Round) -> Answer {
+    let mut reached = true;
+    for (name, standing) in &mut due {
+        let fired = match reached {
+            true => fire_one(life, name, standing, now).await,
+            // The others would hardly fare better.
+            false => Ok(Some(now.plus(AGAIN))),
+        };
+        standing.next = match fired {
+            Ok(next) => next,
+            Err(error) if error.is_transient() => {
+                reached = false;
+                Some(now.plus(AGAIN))
+            }
+            // A group that is full, say. When its time is long past, it has been missed.
+            Err(error @ StoreError::Refused(_)) => {
+                tracing::warn!(schedule = %name, %error, "a periodic job was refused");
+                Some(now.plus(AGAIN))
+            }
+            Err(error) => return Err(error),
+        };
+    }
+    Ok(due)
+}
+
 /// Tells when to look again.
 async fn fire_one(
-    life: &crate::shared::Life,
+    life: &Life,
     name: &ScheduleName,
     standing: &mut Standing,
     now: Timestamp,
