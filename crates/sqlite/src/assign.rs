@@ -1,6 +1,6 @@
 //! Assign: picked jobs into nodes' hands; and what a node finds there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map::Entry};
 
 use rusqlite::{Connection, OptionalExtension, params};
 use turnwise_core::{Incarnation, JobId, Timestamp};
@@ -8,7 +8,7 @@ use turnwise_store::{Assign, AssignReply, BatchId, Delivery};
 
 use crate::{
     news::head,
-    nodes::check_leading,
+    nodes::{check_leading, node_name},
     rows::{self, Names},
     store::Failure,
 };
@@ -18,32 +18,36 @@ type Result<T> = std::result::Result<T, Failure>;
 pub(crate) fn assign(conn: &Connection, assign: &Assign, now: Timestamp) -> Result<Vec<(JobId, AssignReply)>> {
     check_leading(conn, assign.holder, assign.epoch)?;
     let mut take = conn.prepare_cached(include_str!("../sql/assign.sql"))?;
-    let mut again = conn.prepare_cached(include_str!("../sql/assigned.sql"))?;
+    let mut assigned = conn.prepare_cached(include_str!("../sql/assigned.sql"))?;
     let mut names = Names::default();
+    let mut there: BTreeMap<Incarnation, bool> = BTreeMap::new();
     let mut mail: BTreeMap<Incarnation, (Vec<JobId>, Vec<u8>)> = BTreeMap::new();
     let mut replies = Vec::with_capacity(assign.picks.len());
     for pick in &assign.picks {
         let (id, node) = (pick.job.0.as_bytes(), pick.node.0.as_bytes());
-        let taken = take
-            .query_row(params![id, pick.fence.0, node, now.micros()], |row| {
-                rows::assigned(row, &mut names, pick.limited)
-            })
-            .optional()?;
-        if taken.is_some() {
+        // In the hands of a node that has left, nobody would ever see to it.
+        let there = match there.entry(pick.node) {
+            Entry::Occupied(there) => *there.get(),
+            Entry::Vacant(unknown) => *unknown.insert(node_name(conn, pick.node)?.is_some()),
+        };
+        let taken = there && take.execute(params![id, pick.fence.0, node, now.micros()])? == 1;
+        if taken {
             let (jobs, limited) = mail.entry(pick.node).or_default();
             jobs.push(pick.job);
             limited.push(pick.limited.into());
         }
-        let in_hands = match taken {
-            Some(job) => Some(job),
-            // Just what this pick would have made of it: the first call's reply was lost.
-            None => again
-                .query_row(params![id, node], |row| rows::assigned(row, &mut names, pick.limited))
-                .optional()?
-                .filter(|job| job.fence == pick.fence.next()),
-        };
+        let mine = pick.node == assign.holder;
+        if taken && !mine {
+            replies.push((pick.job, AssignReply::Theirs(pick.fence.next())));
+            continue;
+        }
+        // Just what this pick makes of it: now, or when the first call's reply was lost.
+        let in_hands = assigned
+            .query_row(params![id, node], |row| rows::assigned(row, &mut names, pick.limited))
+            .optional()?
+            .filter(|job| job.fence == pick.fence.next());
         let reply = match in_hands {
-            Some(job) if pick.node == assign.holder => AssignReply::Mine(Box::new(job)),
+            Some(job) if mine => AssignReply::Mine(Box::new(job)),
             Some(job) => AssignReply::Theirs(job.fence),
             None => match head(conn, pick.job, &mut names)? {
                 Some(head) if head.fence == pick.fence && !head.state.assigned() => AssignReply::Locked,

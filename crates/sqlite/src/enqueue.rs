@@ -5,7 +5,7 @@ use turnwise_core::{KeyName, NewJob, Timestamp, unique::OnDuplicate};
 use turnwise_store::{Duplicate, Enqueued, Result, StoreError, memory::Clock};
 
 use crate::{
-    after, memo,
+    after, memo, settle,
     store::{Failure, explain},
     unique::{self, Entry},
 };
@@ -75,6 +75,7 @@ pub(crate) fn enqueue(
     // Asked once a call: as long as no group is full, a job costs no look of its own.
     let any_full = memo::any_full(conn)?;
     let entries = unique::claim(conn, jobs, now)?;
+    let some_ended = some_ended(conn, jobs)?;
     let mut enqueued = Vec::with_capacity(jobs.len());
     for (at, job) in jobs.iter().enumerate() {
         match entries.get(at) {
@@ -88,6 +89,10 @@ pub(crate) fn enqueue(
                 enqueued.push(Enqueued::held_by(*holder, Duplicate::Kept));
                 continue;
             }
+        }
+        if some_ended && settle::ended(conn, job.id)?.is_some() {
+            enqueued.push(Enqueued::itself(job.id, false));
+            continue;
         }
         let rows = insert.execute(params![
             job.id.0.as_bytes(),
@@ -114,4 +119,13 @@ pub(crate) fn enqueue(
     }
     after::write(conn, jobs, &enqueued)?;
     Ok(enqueued)
+}
+
+/// Whether any of `jobs` may have ended: ids grow with time, so finished ones come before all that are new, and one look
+/// does for the whole call.
+fn some_ended(conn: &Connection, jobs: &[NewJob]) -> rusqlite::Result<bool> {
+    let ids = || jobs.iter().map(|job| job.id);
+    let (Some(first), Some(last)) = (ids().min(), ids().max()) else { return Ok(false) };
+    let mut between = conn.prepare_cached(include_str!("../sql/ended_between.sql"))?;
+    between.query_row(params![first.0.as_bytes(), last.0.as_bytes()], |row| row.get(0))
 }

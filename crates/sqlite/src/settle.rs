@@ -71,6 +71,13 @@ fn settle_one(
     retention: Retention,
     now: Timestamp,
 ) -> Result<(Settled, bool)> {
+    if leaves_nothing(hands, settlement, retention) {
+        let mut leave = conn.prepare_cached(include_str!("../sql/leave_nothing.sql"))?;
+        let (id, node) = (settlement.job.0.as_bytes(), hands.node.0.as_bytes());
+        if leave.execute(params![id, settlement.fence.0, node, settlement.saw_cancel])? == 1 {
+            return Ok((Settled::Applied, true));
+        }
+    }
     // At rest or at its end at this very fence: only the node's own settle with that fence can have put it there.
     let settled_by_the_node = if hands.lost { Settled::Superseded } else { Settled::Applied };
     let Some(row) = Standing::read(conn, settlement.job)? else {
@@ -107,6 +114,12 @@ fn settle_one(
     }
     write(conn, &row, &run, &settlement.to, retention, now)?;
     Ok((Settled::Applied, true))
+}
+
+/// Whether all that is to be written of this end is that the job is no more: most ends, where finished jobs are not kept.
+fn leaves_nothing(hands: &Hands, settlement: &Settlement, retention: Retention) -> bool {
+    let well = matches!(settlement.to.to, Target::Finish { end, .. } if end.state() == State::Success && !retention.keeps(end));
+    well && !settlement.noted && !hands.lost
 }
 
 /// As much of an unfinished job as its guards need.

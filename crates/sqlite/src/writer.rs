@@ -156,20 +156,30 @@ fn run_batch(conn: &Connection, batch: &mut [Box<dyn Request>]) -> rusqlite::Res
     // Immediate: the lock is taken, and waited for, before anything is read. A transaction that only found out at its
     // first write that another process had written could not be saved any more.
     execute("begin immediate")?;
+    if let [request] = batch {
+        // Nobody's work has to outlive its failure: a savepoint would keep a copy of each page for nothing.
+        let keep = run(conn, request)?;
+        return execute(if keep { "commit" } else { "rollback" });
+    }
     for request in batch {
         execute("savepoint request")?;
-        let keep = request.run(conn);
-        if conn.is_autocommit() {
-            // A full disk and the like take the whole transaction back, the neighbours' work with it.
-            let text = "another request of the same commit failed and took it back".to_owned();
-            return Err(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_ABORT), Some(text)));
-        }
-        if !keep {
+        if !run(conn, request)? {
             execute("rollback to request")?;
         }
         execute("release request")?;
     }
     execute("commit")
+}
+
+/// Whether what it did is to be kept.
+fn run(conn: &Connection, request: &mut Box<dyn Request>) -> rusqlite::Result<bool> {
+    let keep = request.run(conn);
+    if conn.is_autocommit() {
+        // A full disk and the like take the whole transaction back, the neighbours' work with it.
+        let text = "another request of the same commit failed and took it back".to_owned();
+        return Err(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_ABORT), Some(text)));
+    }
+    Ok(keep)
 }
 
 /// A thread that serves a line of requests until the last sender is gone; dropping it waits for that, so the file is
