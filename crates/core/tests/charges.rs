@@ -176,6 +176,22 @@ fn late_group_after_estimates(mut table: Table) {
     );
 }
 
+/// By its microseconds, no group would stay beside another: whoever was interrupted once is behind for hundreds of turns.
+#[test]
+fn jobs_of_less_than_a_millisecond_are_served_in_turn() {
+    let mut table = Table::one_slot();
+    let jobs = (1..=200).zip(["a", "b", "c", "d"].into_iter().cycle());
+    table.tell(Input::Jobs(jobs.map(|(n, group)| head(n, group)).collect()));
+    for turn in 0..200 {
+        let pick = table.order[turn].clone();
+        let took = Duration::from_micros(3 + 997 * u64::from(turn % 7 == 0));
+        table.now = table.now.plus(took);
+        table.settle(&pick, took, None);
+    }
+    let order: Vec<i64> = table.order.iter().map(|pick| table.groups[&pick.job].seq).collect();
+    assert_eq!(order, (1..=200).collect::<Vec<_>>());
+}
+
 fn of_task(number: i64, group: &str, task: &str) -> JobHead {
     JobHead { task: TaskName::new(task).unwrap(), ..head(number, group) }
 }

@@ -1,9 +1,9 @@
 //! Settle: decisions about assigned jobs, each written if the job still is what was decided about.
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Statement, params};
 use turnwise_core::{
     Fence, Incarnation, JobId, Retention, State, Timestamp,
-    lifecycle::{Target, Transition},
+    lifecycle::{End, Target, Transition},
 };
 use turnwise_store::{Author, Epoch, Settle, Settled, Settlement};
 
@@ -32,10 +32,14 @@ pub(crate) fn settle(
         }
     };
     let hands = Hands { node, name: node_name(conn, node)?, lost };
+    let mut leave = conn.prepare_cached(include_str!("../sql/leave_nothing.sql"))?;
     let mut replies = Vec::with_capacity(settle.settlements.len());
     let mut changed = Vec::new();
     for settlement in &settle.settlements {
-        let (reply, written) = settle_one(conn, &hands, settlement, retention, now)?;
+        let (reply, written) = match leaves_nothing(&mut leave, &hands, settlement, retention)? {
+            true => (Settled::Applied, true),
+            false => settle_one(conn, &hands, settlement, retention, now)?,
+        };
         if written && settlement.to.to != Target::Running {
             let failed = settlement.failed();
             let otherwise = !failed && !settlement.well();
@@ -63,6 +67,23 @@ struct Hands {
     lost: bool,
 }
 
+/// Ends a job of which nothing is to be kept, in one statement that holds all guards: most ends, where finished jobs are not
+/// kept. `false`: nothing was written, and each guard is to be looked at.
+fn leaves_nothing(
+    leave: &mut Statement<'_>,
+    hands: &Hands,
+    settlement: &Settlement,
+    retention: Retention,
+) -> Result<bool> {
+    let well = |end: End| end == End::Success && !retention.keeps(end);
+    let ordinary = matches!(settlement.to.to, Target::Finish { end, .. } if well(end));
+    if !ordinary || settlement.noted || hands.lost {
+        return Ok(false);
+    }
+    let (id, node) = (settlement.job.0.as_bytes(), hands.node.0.as_bytes());
+    Ok(leave.execute(params![id, settlement.fence.0, node, settlement.saw_cancel])? == 1)
+}
+
 /// The answer, and whether anything was written: a repeated settle changes nothing and is no news.
 fn settle_one(
     conn: &Connection,
@@ -71,13 +92,6 @@ fn settle_one(
     retention: Retention,
     now: Timestamp,
 ) -> Result<(Settled, bool)> {
-    if leaves_nothing(hands, settlement, retention) {
-        let mut leave = conn.prepare_cached(include_str!("../sql/leave_nothing.sql"))?;
-        let (id, node) = (settlement.job.0.as_bytes(), hands.node.0.as_bytes());
-        if leave.execute(params![id, settlement.fence.0, node, settlement.saw_cancel])? == 1 {
-            return Ok((Settled::Applied, true));
-        }
-    }
     // At rest or at its end at this very fence: only the node's own settle with that fence can have put it there.
     let settled_by_the_node = if hands.lost { Settled::Superseded } else { Settled::Applied };
     let Some(row) = Standing::read(conn, settlement.job)? else {
@@ -114,12 +128,6 @@ fn settle_one(
     }
     write(conn, &row, &run, &settlement.to, retention, now)?;
     Ok((Settled::Applied, true))
-}
-
-/// Whether all that is to be written of this end is that the job is no more: most ends, where finished jobs are not kept.
-fn leaves_nothing(hands: &Hands, settlement: &Settlement, retention: Retention) -> bool {
-    let well = matches!(settlement.to.to, Target::Finish { end, .. } if end.state() == State::Success && !retention.keeps(end));
-    well && !settlement.noted && !hands.lost
 }
 
 /// As much of an unfinished job as its guards need.

@@ -32,9 +32,9 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 const STATEMENTS: usize = 128;
 /// A WAL that grew under a long read is cut back to this many bytes.
 const WAL_BYTES: i64 = 64 * 1024 * 1024;
-/// Pages the writer keeps at hand, in KiB: taken only as they are touched. With SQLite's 2 MiB, a batch of jobs from all over
-/// the table does not fit: its pages are written out before the commit, and read again.
-const CACHE_KIB: i64 = 32 * 1024;
+/// Pages the writer keeps at hand, in KiB: taken only as they are touched. Two batches of 1,000 jobs from all over the table
+/// fit. With SQLite's 2 MiB one does not: its pages are written out before the commit, and read again.
+const CACHE_KIB: i64 = 16 * 1024;
 /// Pages in the WAL that make the writer copy them into the file. More at a time than SQLite's 1,000: a page that was changed
 /// several times in between is copied once.
 const CHECKPOINT_PAGES: i64 = 4_000;

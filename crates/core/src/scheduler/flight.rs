@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{LIVE_CHARGE, ONE_TURN, Scheduler, UNKNOWN_COST, tables::*};
+use super::{LEAST_COST, LIVE_CHARGE, ONE_TURN, Scheduler, UNKNOWN_COST, tables::*};
 use crate::{
     backlog::{Place, Slot},
     lifecycle::ALONE_CRASHES,
@@ -132,7 +132,10 @@ impl Scheduler {
             self.begin_next(now, at);
         }
         match self.queues[queue as usize].settings.fairness {
-            Fairness::Time => self.correct(group, flight.charged, used.unwrap_or_default()),
+            Fairness::Time => {
+                let cost = used.map_or(Duration::ZERO, |used| used.max(LEAST_COST));
+                self.correct(group, flight.charged, cost);
+            }
             // A turn that came to nothing is given back.
             Fairness::Turns if used.is_none() => self.correct(group, flight.charged, Duration::ZERO),
             Fairness::Turns => {}
@@ -152,7 +155,7 @@ impl Scheduler {
         let served = self.picks;
         let queue = &mut self.queues[queue_at as usize];
         let cost = match queue.settings.fairness {
-            Fairness::Time => cost,
+            Fairness::Time => cost.max(LEAST_COST),
             Fairness::Turns => ONE_TURN,
         };
         queue.now = queue.now.max(self.groups[at as usize].account.charge);

@@ -54,6 +54,39 @@ pub async fn without_retention_a_repeated_settle_is_told_gone(h: &impl Harness) 
     assert_eq!(scene.settle_one(by(BETA), settlement).await, Settled::Gone);
 }
 
+pub async fn without_retention_an_end_is_refused_for_the_same_reasons(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    scene.enqueue(1..=6).await;
+    scene.give(1, &[1, 2, 5, 6], BETA).await;
+    scene.give(2, &[3], ALPHA).await;
+    let end = Event::Ended(done());
+    let ordinary = |settlement: Settlement| Settlement { noted: false, ..settlement };
+    let mut settlements = Vec::new();
+    for n in [1, 2, 3, 5, 6] {
+        settlements.push(ordinary(scene.settlement(n, &end).await));
+    }
+    let missing = Settlement { job: id(99), ..settlements[0].clone() };
+    let waiting = Settlement { job: id(4), ..settlements[0].clone() };
+    settlements.extend([missing, waiting]);
+    // Cancelled since, in other hands, given out again since, and one that is no reason: its cancel was seen.
+    assert_eq!(scene.intervene(2, Event::Cancel).await, Settled::Applied);
+    scene.end(BETA, 5, Outcome::Snooze { wait: SECOND }).await;
+    scene.give(3, &[5], BETA).await;
+    assert_eq!(scene.intervene(6, Event::Cancel).await, Settled::Applied);
+    settlements[4].saw_cancel = true;
+    let replies = scene.settle(by(BETA), settlements).await;
+    let superseded = Settled::Superseded;
+    let expected =
+        [Settled::Applied, Settled::CancelRequested, superseded, superseded, Settled::Applied, Settled::Gone];
+    assert_eq!((&replies[..6], replies[6]), (&expected[..], superseded));
+    let mut left = Vec::new();
+    for n in 1..=6 {
+        left.extend(scene.find(n).await.map(|job| (n, job.state)));
+    }
+    let there = [(2, State::Scheduled), (3, State::Scheduled), (4, State::Waiting), (5, State::Scheduled)];
+    assert_eq!(left, there);
+}
+
 pub async fn without_retention_an_unfinished_job_is_kept(h: &impl Harness) {
     let scene = Scene::led(h).await;
     scene.enqueue([1]).await;

@@ -356,6 +356,7 @@ macro_rules! conformance_suite {
                 without_retention_an_end_is_told_all_the_same,
                 without_retention_a_failure_is_told_as_one,
                 without_retention_a_repeated_settle_is_told_gone,
+                without_retention_an_end_is_refused_for_the_same_reasons,
                 without_retention_an_unfinished_job_is_kept,
                 without_retention_a_job_takes_its_story_with_it,
                 without_retention_a_bad_end_is_remembered_by_those_who_wait,
