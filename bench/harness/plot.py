@@ -45,7 +45,7 @@ def picture(data):
 def panel(title, unit, found, key="per_second", tail=None):
     """The lines of one panel and its height; who has no value is named all the same."""
     longest = max((row.median(tail or key) or row.median(key) or 0 for row in found), default=0) or 1
-    start, room = 140, COLUMN - 140 - 90
+    start, room = 140, COLUMN - 140 - (110 if tail else 90)
     lines = [f'<text class="ink head" x="24" y="0">{escape(title)}</text>',
              f'<text class="soft end" x="{COLUMN - 20}" y="0">{escape(unit)}</text>']
     for at, row in enumerate(found):

@@ -89,7 +89,7 @@ def page(data, picture):
     parts = [
         "# Benchmarks",
         f"Written by `{meta['command']}` ([how](../bench/README.md)) on {meta['date']}; do not edit. {meta['machine']}. Load and "
-        "database share the machine, and nothing else ran. Jobs do nothing and carry about a hundred bytes of arguments. "
+        "database share the machine. Jobs do nothing and carry about a hundred bytes of arguments. "
         "Everybody was measured in the same run, taking turns, each measurement in a new database of one throw-away cluster; "
         f"numbers are the median of {meta['runs']} runs (least–most), where nothing else is said.",
         f"PostgreSQL: {', '.join(f'{key} {value}' for key, value in meta['postgres'].items())}. Commits reach the disk before they "
