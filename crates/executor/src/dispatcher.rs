@@ -3,26 +3,28 @@
 //! The scheduler is a cache. A lost lease throws it away; a lost reply is read again by its ids.
 
 mod after;
+mod give;
 mod held;
 mod schedules;
 mod trouble;
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::BTreeSet,
     sync::Arc,
     time::Duration,
 };
 
+use futures_util::future::OptionFuture;
 use tokio::{sync::watch, time::Instant};
 use turnwise_core::{
     Fence, GroupName, Incarnation, JobHead, JobId, Node, QueueName, RetryPolicy, State, Terms, Timestamp,
     job::Counts,
     lifecycle::{self, Event, Standing},
-    scheduler::{self, Input, Output, Pick, Reply, Rest, Scheduler},
+    scheduler::{self, Input, Output, Pick, Rest, Scheduler},
     settings::{QueueSettings, Settings},
 };
 use turnwise_store::{
-    AskLost, AskNews, Assign, AssignReply, Author, BatchId, Change, Cursor, Epoch, Intervention, Load, LostNode,
+    AskLost, AskNews, Author, BatchId, Change, Cursor, Epoch, Intervention, Load, LostNode,
     MemoKind, NewMemo, News, Page, Settle, Settled, Settlement, StoreError,
 };
 
@@ -54,12 +56,8 @@ const SAVE_MEMOS: usize = 10_000;
 const BUSY_ROUNDS: u32 = 8;
 /// How often a busy dispatcher looks for what is new: nobody rings for one that is awake.
 const BUSY_NEWS: Duration = Duration::from_millis(20);
-/// Batches that follow one another on what ended meanwhile, before everything else has its turn again.
-const BATCHES: u32 = 32;
 /// Before the next look after one that failed, at most.
 const NEWS_PAUSE: Duration = Duration::from_secs(1);
-/// Between two tries of an assignment that gets no reply.
-const DOUBT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Dispatches whenever this node leads, until the life is over.
 pub(crate) async fn dispatch(life: Arc<Life>, mut lead: watch::Receiver<Option<Lead>>) {
@@ -251,11 +249,7 @@ impl<'a> Dispatcher<'a> {
             self.repeat_doubtful().await?;
             self.write_pauses().await?;
             self.see_told().await?;
-            for _ in 0..PAGES {
-                if let Some(after) = self.loading {
-                    self.load_page(after).await?;
-                }
-            }
+            self.load_pages().await?;
             if rung || Instant::now() >= self.next_poll || self.news_are_due() {
                 rung = false;
                 self.see_news(self.busy_rounds < BUSY_ROUNDS && self.asleep).await?;
@@ -375,32 +369,6 @@ impl<'a> Dispatcher<'a> {
         timers.chain(due).min().unwrap_or_default()
     }
 
-    /// Tells the scheduler, and does what it says until it says no more.
-    async fn act(&mut self, input: Input) -> Result<(), StoreError> {
-        let mut picks = self.tell(input);
-        // While the backlog is read, its pages come first: quick jobs would otherwise run among what is known so far.
-        let mut batches = if self.loading.is_some() { 0 } else { BATCHES };
-        while !picks.is_empty() {
-            self.dispatched += picks.len() as u64;
-            let Some(replies) = self.assign(picks).await? else { return Ok(()) };
-            picks = self.tell(Input::Replied(replies));
-            if batches == 0 || !picks.is_empty() {
-                continue;
-            }
-            if self.many_since_news() {
-                return Ok(());
-            }
-            // What ended meanwhile makes room for the next batch.
-            batches -= 1;
-            let told = self.life.take_told();
-            if !told.is_empty() {
-                self.see_ends(&told);
-                picks = self.tell(Input::Settled(told));
-            }
-        }
-        Ok(())
-    }
-
     /// Tells the scheduler, notes all that it says, and returns what it wants to be given out.
     fn tell(&mut self, input: Input) -> Vec<Pick> {
         let mut picks = Vec::new();
@@ -419,88 +387,30 @@ impl<'a> Dispatcher<'a> {
         picks
     }
 
-    async fn assign(&mut self, picks: Vec<Pick>) -> Result<Option<Vec<(JobId, Reply)>>, StoreError> {
-        let shared = &self.life.shared;
-        let batch = BatchId::in_order(shared.clock.now(), shared.chance.random());
-        self.send(batch, picks).await
+    /// Reads some more of the backlog; the next page is on its way while the scheduler looks at this one.
+    async fn load_pages(&mut self) -> Result<(), StoreError> {
+        let Some(after) = self.loading else { return Ok(()) };
+        let mut page = self.page(after).await?;
+        for left in (0..PAGES).rev() {
+            self.life.shared.clock.heard(page.now);
+            self.loading = page.next.map(Some);
+            let next = page.next.filter(|_| left > 0).map(|next| self.page(Some(next)));
+            let (acted, next) = tokio::join!(self.act(Input::Jobs(page.jobs)), OptionFuture::from(next));
+            acted?;
+            match next {
+                Some(next) => page = next?,
+                None => break,
+            }
+        }
+        match self.loading {
+            Some(_) => Ok(()),
+            None => self.act(Input::Loading(false)).await,
+        }
     }
 
-    /// `None`: no reply; the picks are in doubt.
-    async fn send(&mut self, batch: BatchId, picks: Vec<Pick>) -> Result<Option<Vec<(JobId, Reply)>>, StoreError> {
-        let life = self.life;
-        // A batch that was sent before may have come by mail meanwhile; its jobs are not to come twice.
-        let expected = life.expect(batch);
-        let unexpect = || {
-            if expected {
-                life.unexpect(batch);
-            }
-        };
-        let assign = Assign { holder: life.incarnation, epoch: self.epoch, batch, picks: picks.clone() };
-        let replies = match life.store.assign(assign).await {
-            Ok(replies) => replies,
-            Err(error) if error.is_transient() => {
-                tracing::warn!(%error, jobs = picks.len(), "an assignment got no reply; sending it again");
-                unexpect();
-                self.open.doubts.push((batch, picks));
-                return Ok(None);
-            }
-            Err(error) => {
-                unexpect();
-                return Err(error);
-            }
-        };
-        let to: HashMap<JobId, Incarnation> = match life.shared.trace.is_on() {
-            true => picks.iter().map(|pick| (pick.job, pick.node)).collect(),
-            false => HashMap::new(),
-        };
-        let mut mine = Vec::with_capacity(replies.len());
-        let mut answers = Vec::with_capacity(replies.len());
-        for (id, reply) in replies {
-            let reply = match reply {
-                AssignReply::Mine(job) => {
-                    let fence = job.fence;
-                    mine.push(*job);
-                    Reply::Assigned(fence)
-                }
-                AssignReply::Theirs(fence) => Reply::Assigned(fence),
-                AssignReply::Locked => Reply::Locked,
-                AssignReply::Changed(head) => Reply::Changed(head),
-                AssignReply::Gone => Reply::Gone,
-            };
-            if let (Reply::Assigned(fence), Some(&to)) = (&reply, to.get(&id)) {
-                life.trace(|| Record::Assign { job: id, fence: fence_number(*fence), to });
-            }
-            answers.push((id, reply));
-        }
-        match (expected, mine.is_empty()) {
-            (true, true) => life.unexpect(batch),
-            (true, false) => life.take_assigned(batch, mine),
-            (false, _) => {}
-        }
-        Ok(Some(answers))
-    }
-
-    async fn repeat_doubtful(&mut self) -> Result<(), StoreError> {
-        for _ in 0..self.open.doubts.len() {
-            let (batch, picks) = self.open.doubts.remove(0);
-            match self.send(batch, picks).await? {
-                Some(replies) => self.act(Input::Replied(replies)).await?,
-                None => tokio::time::sleep(DOUBT_PAUSE).await,
-            }
-        }
-        Ok(())
-    }
-
-    async fn load_page(&mut self, after: Option<JobId>) -> Result<(), StoreError> {
-        let Page { now, jobs, next } =
-            self.life.store.load(Load::After { id: after, limit: self.life.shared.page }).await?;
-        self.life.shared.clock.heard(now);
-        self.loading = next.map(Some);
-        self.act(Input::Jobs(jobs)).await?;
-        if self.loading.is_none() {
-            self.act(Input::Loading(false)).await?;
-        }
-        Ok(())
+    fn page(&self, after: Option<JobId>) -> impl Future<Output = Result<Page, StoreError>> + use<'a> {
+        let (store, limit) = (&self.life.store, self.life.shared.page);
+        async move { store.load(Load::After { id: after, limit }).await }
     }
 
     async fn ask_news(&mut self, cursor: Option<Cursor>) -> Result<News, StoreError> {
