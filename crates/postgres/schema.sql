@@ -22,18 +22,19 @@ create function turnwise.clock() returns timestamptz
 -- fillfactor 50 one in eleven found none. args is json, not jsonb: kept to the letter.
 -- key is the limit the job counts against; terms is what few jobs have (a time limit, a step to follow); expires_at is
 -- when it must have begun, and null once it has; fingerprint is the same for errors of one kind; on_failure is set if it
--- waits for those in dependency ('over': it did, until a person had it run again).
+-- waits for those in dependency ('over': it did, until a person had it run again). No checks: they would be looked at with
+-- every change of a row; what comes in is checked by its type, or by turnwise.enqueue.
 create table turnwise.job (
     id               uuid primary key,
     seq              bigint generated always as identity,
     xact             xid8 not null default pg_current_xact_id(),
-    task             text not null check (octet_length(task) between 1 and 200),
-    queue            text not null check (octet_length(queue) between 1 and 200),
-    grp              text not null check (octet_length(grp) between 1 and 200),
-    priority         smallint not null check (priority between 1 and 10),
+    task             text not null,
+    queue            text not null,
+    grp              text not null,
+    priority         smallint not null,
     args             json not null,
-    retry            text check (retry ~ '^(manual|none|exponential:[^,]+,.+|durations:.+)$'),
-    state            smallint not null default 0 check (state between 0 and 3),
+    retry            text,
+    state            smallint not null default 0,
     attempt          int not null default 0,
     retries          int not null default 0,
     crashes          int not null default 0,
@@ -42,15 +43,15 @@ create table turnwise.job (
     node             uuid,
     error            text,
     submitted_at     timestamptz not null default turnwise.now(),
-    due_at           timestamptz,
+    due_at           timestamptz default turnwise.now(),
     assigned_at      timestamptz,
     started_at       timestamptz,
     finished_at      timestamptz,
-    key              text check (octet_length(key) between 1 and 200),
+    key              text,
     terms            text,
     expires_at       timestamptz,
     fingerprint      text,
-    on_failure       text check (on_failure in ('fail', 'run', 'cancel', 'over'))
+    on_failure       text
 ) with (
     fillfactor = 45,
     autovacuum_vacuum_scale_factor = 0.02,
@@ -148,6 +149,12 @@ create table turnwise.assignment (
     primary key (node, batch)
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
+-- Ids hardly shrink: to try costs more than to write them.
+alter table turnwise.assignment
+    alter column jobs set storage external,
+    alter column cancel set storage external,
+    alter column limited set storage external;
+
 -- One row for each settled batch, so that a dispatcher elsewhere learns of it. ran is in microseconds. memos: no batch,
 -- but memos were written. failed stands beside jobs and ran: true for those that failed, false for those that ended
 -- with success, null for the others; it may be shorter, with null for the rest.
@@ -160,6 +167,11 @@ create table turnwise.change (
     memos  boolean not null default false,
     failed boolean[] not null default '{}'
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+
+alter table turnwise.change
+    alter column jobs set storage external,
+    alter column ran set storage external,
+    alter column failed set storage external;
 
 create index change_xact on turnwise.change (xact);
 
@@ -399,6 +411,17 @@ create function turnwise.replace_args(ids uuid[], tasks text[], args text[])
      where job.id = any (replace_args.ids)
     $$;
 
+-- Ends a submit that nobody could read.
+create function turnwise.check_that(good boolean, sentence text) returns void
+    language plpgsql immutable
+    as $$
+    begin
+        if not good then
+            raise exception using message = sentence, errcode = '23514';
+        end if;
+    end
+    $$;
+
 -- Submits one job in the caller's transaction: for every language that can call a function. Error TW001: the group is
 -- full, or it is to wait for a job that is not there, and the message says so.
 -- With a unique_key, the id may be that of another job which holds the key: within 'task', 'queue', 'group' or a scope of any
@@ -431,6 +454,14 @@ create function turnwise.enqueue(
         new_id  uuid := turnwise.new_id();
         claimed record;
     begin
+        perform turnwise.check_that(octet_length(enqueue.task) between 1 and 200, 'task: must be 1 to 200 bytes');
+        perform turnwise.check_that(octet_length(enqueue.queue) between 1 and 200, 'queue: must be 1 to 200 bytes');
+        perform turnwise.check_that(octet_length(enqueue."group") between 1 and 200, 'group: must be 1 to 200 bytes');
+        perform turnwise.check_that(octet_length(enqueue.key) between 1 and 200, 'key: must be 1 to 200 bytes');
+        perform turnwise.check_that(enqueue.priority between 1 and 10, 'priority: must be 1 to 10');
+        perform turnwise.check_that(
+            enqueue.retry ~ '^(manual|none|exponential:[^,]+,.+|durations:.+)$',
+            format('retry: must be manual, none, exponential:… or durations:…, not %L', enqueue.retry));
         if enqueue.on_failure not in ('fail', 'run', 'cancel') then
             raise exception using errcode = '22023',
                 message = format('on_failure: must be fail, run or cancel, not %L', enqueue.on_failure);

@@ -8,11 +8,7 @@ mod held;
 mod schedules;
 mod trouble;
 
-use std::{
-    collections::BTreeSet,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use futures_util::future::OptionFuture;
 use tokio::{sync::watch, time::Instant};
@@ -24,8 +20,8 @@ use turnwise_core::{
     settings::{QueueSettings, Settings},
 };
 use turnwise_store::{
-    AskLost, AskNews, Author, BatchId, Change, Cursor, Epoch, Intervention, Load, LostNode,
-    MemoKind, NewMemo, News, Page, Settle, Settled, Settlement, StoreError,
+    AskLost, AskNews, Author, BatchId, Change, Cursor, Epoch, Intervention, Load, LostNode, MemoKind, NewMemo, News,
+    Page, Settle, Settled, Settlement, StoreError,
 };
 
 use self::{schedules::Schedules, trouble::Seen};

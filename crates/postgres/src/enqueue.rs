@@ -1,6 +1,6 @@
 //! Submitting, in a transaction of our own or in the caller's.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, sync::Arc};
 
 use tokio_postgres::{GenericClient, Row, ToStatement, types::ToSql};
 use turnwise_core::{KeyName, NewJob};
@@ -8,7 +8,7 @@ use turnwise_store::{Enqueued, Result, StoreError};
 use uuid::Uuid;
 
 use crate::{
-    after,
+    after, bulk, gather,
     rows::{get, policy_text, sparse},
     store::{CONNECT_TIMEOUT, Inner, connection, failed},
     unique::{self, CLAIM, REPLACE_ARGS, Statements},
@@ -97,11 +97,27 @@ pub(crate) async fn store_jobs<'a>(
     tell(jobs, &rows, replies)
 }
 
-pub(crate) async fn enqueue(store: &Inner, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
+pub(crate) async fn enqueue(store: &Arc<Inner>, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>> {
+    if gather::may_travel(&jobs) {
+        return gather::enqueue(store, jobs).await;
+    }
     let replies = match jobs.iter().any(|job| job.unique.is_some()) {
-        false => enqueue_plain(store, jobs).await?,
-        true => enqueue_unique(store, jobs).await?,
+        false => enqueue_plain(store, &jobs).await?,
+        true => enqueue_unique(store, &jobs).await?,
     };
+    store.bell.ring_news();
+    Ok(replies)
+}
+
+/// Few jobs without anything special, from one caller or several.
+pub(crate) async fn enqueue_small<'a>(
+    store: &Inner,
+    jobs: impl Iterator<Item = &'a NewJob> + Clone,
+) -> Result<Vec<Enqueued>> {
+    let client = connection(&store.pools.submit).await?;
+    let statement = client.prepare_cached(ENQUEUE).await.map_err(failed("enqueue"))?;
+    let mut replies = Vec::new();
+    store_jobs(&**client, &statement, jobs, &mut replies).await?;
     store.bell.ring_news();
     Ok(replies)
 }
@@ -109,21 +125,19 @@ pub(crate) async fn enqueue(store: &Inner, jobs: &[NewJob]) -> Result<Vec<Enqueu
 async fn enqueue_plain(store: &Inner, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
     let fail = failed("enqueue");
     let mut client = connection(&store.pools.submit).await?;
+    if let Some(replies) = bulk::copy(&mut client, jobs).await? {
+        return Ok(replies);
+    }
     let statement = client.prepare_cached(ENQUEUE).await.map_err(fail)?;
     let mut replies = Vec::with_capacity(jobs.len());
-    let waiting = after::any(jobs);
-    if jobs.len() <= CHUNK && !waiting {
-        store_jobs(&**client, &statement, jobs.iter(), &mut replies).await?;
-    } else {
-        let transaction = client.transaction().await.map_err(fail)?;
-        for jobs in jobs.chunks(CHUNK) {
-            store_jobs(&*transaction, &statement, jobs.iter(), &mut replies).await?;
-        }
-        if waiting {
-            after::write(&*transaction, jobs, &replies).await?;
-        }
-        transaction.commit().await.map_err(fail)?;
+    let transaction = client.transaction().await.map_err(fail)?;
+    for jobs in jobs.chunks(CHUNK) {
+        store_jobs(&*transaction, &statement, jobs.iter(), &mut replies).await?;
     }
+    if after::any(jobs) {
+        after::write(&*transaction, jobs, &replies).await?;
+    }
+    transaction.commit().await.map_err(fail)?;
     Ok(replies)
 }
 

@@ -1,9 +1,8 @@
 //! The PostgreSQL store: many machines share the work.
 //!
 //! [`store`] the verbs, and how they reach the database → [`mod@migrate`] how the schema comes and grows → `rows` between
-//! values and columns → [`enqueue`] also in the caller's own transaction, asking [`unique`] who may come in and telling
-//! [`after`] whom they wait for → `nodes` who is
-//! there and who dispatches → `news` the tail → `assign`, `settle`, `control` the three that change jobs → `prune`
+//! values and columns → [`enqueue`] also in the caller's own transaction, `gather`ed from many
+//! callers or in `bulk`, asking [`unique`] who may come in and telling [`after`] whom they wait for → `nodes` who is there and who dispatches → `news` the tail → `assign`, `settle`, `control` the three that change jobs → `prune`
 //! history in slices of time → [`closing`] transactions for tasks → `read` for people → `story` what jobs tell of
 //! themselves → `memo` settings and charges → `bell` the doorbell.
 //!
@@ -13,6 +12,8 @@ pub mod store;
 pub mod migrate;
 mod rows;
 pub mod enqueue;
+mod gather;
+mod bulk;
 pub mod unique;
 pub mod after;
 mod nodes;

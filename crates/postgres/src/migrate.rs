@@ -33,6 +33,7 @@ const STEPS: &[Step] = &[
     Step { version: 11, name: "claims", sql: include_str!("../migrations/0011_claims.sql") },
     Step { version: 12, name: "shares", sql: include_str!("../migrations/0012_shares.sql") },
     Step { version: 13, name: "ends", sql: include_str!("../migrations/0013_ends.sql") },
+    Step { version: 14, name: "speed", sql: include_str!("../migrations/0014_speed.sql") },
 ];
 
 /// Any number that other programs do not use for an advisory lock: "turnwise" in ASCII.

@@ -53,7 +53,8 @@ impl ToSql for Moment {
 }
 
 /// The text of a `json` column, to the letter.
-pub(crate) struct JsonText<'a>(&'a str);
+#[derive(Debug)]
+pub(crate) struct JsonText<'a>(pub(crate) &'a str);
 
 impl<'a> FromSql<'a> for JsonText<'a> {
     fn from_sql(_: &Type, raw: &'a [u8]) -> std::result::Result<Self, AnyError> {
@@ -61,6 +62,16 @@ impl<'a> FromSql<'a> for JsonText<'a> {
     }
 
     accepts!(JSON);
+}
+
+impl ToSql for JsonText<'_> {
+    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> std::result::Result<IsNull, AnyError> {
+        out.put_slice(self.0.as_bytes());
+        Ok(IsNull::No)
+    }
+
+    accepts!(JSON);
+    to_sql_checked!();
 }
 
 impl From<JsonText<'_>> for Json {

@@ -20,8 +20,8 @@ use turnwise_store::{
 };
 
 use crate::{
-    assign, bell::Listener, control, enqueue, memo, migrate, news, nodes, prune, read, settle, story, unique,
-    unique::gates::Gates,
+    assign, bell::Listener, control, enqueue, gather::Gather, memo, migrate, news, nodes, prune, read, settle, story,
+    unique, unique::gates::Gates,
 };
 
 /// Jobs in a PostgreSQL database, shared by all who open it. Cheap to clone; clones share connections and bell.
@@ -40,6 +40,8 @@ pub(crate) struct Inner {
     pub(crate) asleep: Mutex<Option<(Epoch, bool)>>,
     /// How far the unique keys have been looked through.
     pub(crate) keys: unique::Place,
+    /// Small submits on their way.
+    pub(crate) gather: Gather,
     /// Who submits with which unique key.
     pub(crate) gates: Gates,
     _listener: Listener,
@@ -74,6 +76,7 @@ impl PostgresStore {
             joined,
             asleep: Mutex::default(),
             keys: unique::Place::default(),
+            gather: Gather::default(),
             gates: Gates::default(),
             _listener: listener,
         })))
@@ -89,7 +92,7 @@ impl fmt::Debug for PostgresStore {
 #[async_trait]
 impl Store for PostgresStore {
     async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>> {
-        enqueue::enqueue(&self.0, &jobs).await
+        enqueue::enqueue(&self.0, jobs).await
     }
 
     async fn join(&self, join: Join) -> Result<Joined> {
@@ -198,8 +201,8 @@ impl Pools {
         Ok(Self {
             submit: pool(&with(INDEXES), 4)?,
             unique: pool(&with(&format!("{INDEXES} {KEY_LOCKS}")), 4)?,
-            // Two: one statement under way and one that waits for a lock.
-            dispatch: pool(&with(&format!("{INDEXES} {PLANS} {QUICK_LOCKS}")), 2)?,
+            // Three: two batches on their way, and a page of the backlog.
+            dispatch: pool(&with(&format!("{INDEXES} {PLANS} {QUICK_LOCKS}")), 3)?,
             node: pool(&own, 2)?,
             settle: pool(&own, 2)?,
             note: pool(&own, 2)?,

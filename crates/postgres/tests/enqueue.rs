@@ -3,6 +3,7 @@
 mod database;
 
 use database::{client, fresh_store, id, job};
+use futures_util::future::join_all;
 use turnwise_core::{GroupName, JobId, KeyName, NewJob, State, Timestamp};
 use turnwise_postgres::{PostgresStore, REFUSED, enqueue_in};
 use turnwise_store::{Enqueued, Filter, MemoKind, NewMemo, Store, StoreError};
@@ -193,4 +194,53 @@ async fn a_server_that_is_not_there_is_transient() {
     // Port 1 is nobody's.
     let error = turnwise_postgres::PostgresStore::open("postgres://postgres@127.0.0.1:1/x", Default::default()).await;
     assert!(error.expect_err("nobody listens").is_transient());
+}
+
+#[tokio::test]
+async fn a_full_group_refuses_a_long_list_and_nothing_of_it_is_stored() {
+    let (store, _) = fresh_store().await;
+    fill(&store).await;
+    let error = store.enqueue((1..=600).map(job).collect()).await.unwrap_err();
+    assert!(matches!(&error, StoreError::Refused(text) if text == SENTENCE), "{error}");
+    assert_eq!(store.jobs(Filter::default()).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn submits_that_come_together_share_a_commit() {
+    let (store, url) = fresh_store().await;
+    let replies = join_all((1..=300).map(|n| store.enqueue(vec![job(n)]))).await;
+    for (n, reply) in (1..).zip(replies) {
+        assert_eq!(reply.unwrap(), [Enqueued::itself(id(n), true)]);
+    }
+    let commits = client(&url).await.query_one("select count(distinct xact) from turnwise.job", &[]).await.unwrap();
+    assert!((1..=2).contains(&commits.get::<_, i64>(0)), "{commits:?}");
+}
+
+#[tokio::test]
+async fn one_refused_submit_spoils_no_other_that_travels_with_it() {
+    let (store, _) = fresh_store().await;
+    fill(&store).await;
+    let other = |n| NewJob { group: GroupName::new("other").unwrap(), ..job(n) };
+    let submits = (1..=20).map(|n| store.enqueue(vec![if n % 5 == 0 { job(n) } else { other(n) }]));
+    for (n, reply) in (1..).zip(join_all(submits).await) {
+        match n % 5 {
+            0 => assert!(matches!(reply, Err(StoreError::Refused(text)) if text == SENTENCE), "{n}"),
+            _ => assert_eq!(reply.unwrap(), [Enqueued::itself(id(n), true)]),
+        }
+    }
+    assert_eq!(store.jobs(Filter::default()).await.unwrap().len(), 16);
+}
+
+#[tokio::test]
+async fn a_submitter_that_goes_away_holds_up_nobody() {
+    let (store, _) = fresh_store().await;
+    let mut gone = Box::pin(store.enqueue(vec![job(1)]));
+    assert!(futures_util::poll!(&mut gone).is_pending());
+    drop(gone);
+    for n in 2..10 {
+        assert_eq!(store.enqueue(vec![job(n)]).await.unwrap(), [Enqueued::itself(id(n), true)]);
+    }
+    // It may ask again what became of it.
+    store.enqueue(vec![job(1)]).await.unwrap();
+    assert_eq!(store.jobs(Filter::default()).await.unwrap().len(), 9);
 }

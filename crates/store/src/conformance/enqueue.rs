@@ -243,3 +243,52 @@ pub async fn a_submit_rings_the_sleeping_dispatcher(h: &impl Harness) {
     rung(&bell.news).await;
     assert_eq!(scene.news(Some(asleep.cursor)).await.jobs.len(), 1);
 }
+
+/// More than most calls have: a store may have another way for so many.
+const LONG: u64 = 600;
+
+pub async fn a_long_list_is_stored_in_its_order_with_all_its_jobs_have(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    let expires = scene.now().await.plus(Duration::from_micros(90_000_001));
+    let asked = |n: u64| NewJob {
+        group: GroupName::new(format!("tenant {}", n % 7)).expect("a good name"),
+        priority: Priority::new(i64::try_from(n % 10).expect("less than ten") + 1).expect("a good priority"),
+        key: n.is_multiple_of(3).then(|| KeyName::new("db-1").expect("good")),
+        expires: n.is_multiple_of(5).then_some(expires),
+        ..job_with_retry(n, if n.is_multiple_of(2) { "durations:10s,250ms,1us" } else { "exponential:10s,5" })
+    };
+    let begin = scene.news(None).await.cursor;
+    // Not in the order of their ids.
+    let order: Vec<u64> = (1..=LONG).rev().collect();
+    let replies = scene.store.enqueue(order.iter().map(|n| asked(*n)).collect()).await.expect("enqueue");
+    assert_eq!(replies, order.iter().map(|n| Enqueued::itself(id(*n), true)).collect::<Vec<_>>());
+    let mut heads = scene.heads().await;
+    heads.sort_by_key(|head| head.seq);
+    assert_eq!(heads.iter().map(|head| head.id).collect::<Vec<_>>(), order.iter().map(|n| id(*n)).collect::<Vec<_>>());
+    let now = scene.now().await;
+    for n in [1, 2, 3, 5, 30, LONG] {
+        let (seen, asked) = (scene.job(n).await, asked(n));
+        assert_eq!((&seen.task, &seen.args, &seen.queue), (&asked.task, &asked.args, &asked.queue));
+        assert_eq!((&seen.group, seen.priority, &seen.retry), (&asked.group, asked.priority, &asked.retry));
+        assert_eq!((&seen.key, seen.expires_at), (&asked.key, asked.expires));
+        assert_eq!((seen.submitted_at, seen.due_at, seen.state), (now, Some(now), State::Waiting));
+    }
+    assert_eq!(scene.news(Some(begin)).await.jobs.len(), heads.len());
+}
+
+pub async fn what_is_there_or_has_ended_is_left_out_of_a_long_list(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    scene.enqueue([7, 9]).await;
+    scene.give(1, &[7], BETA).await;
+    scene.end(BETA, 7, done()).await;
+    for twice in [300, 301] {
+        // The second time, all of them are there.
+        let replies = scene.store.enqueue((1..=LONG).chain([twice]).map(job).collect()).await.expect("enqueue");
+        let new: Vec<_> = replies.iter().filter(|reply| reply.new).map(|reply| reply.id).collect();
+        let expected = (1..=LONG).filter(|n| twice == 300 && ![7, 9].contains(n)).map(id);
+        assert_eq!(new, expected.collect::<Vec<_>>());
+        assert_eq!(replies.len() as u64, LONG + 1);
+    }
+    assert_eq!(scene.job(7).await.state, State::Success);
+    assert_eq!(scene.heads().await.len() as u64, LONG - 1);
+}

@@ -102,6 +102,8 @@ macro_rules! conformance_suite {
                 replies_are_in_the_order_of_the_jobs,
                 an_empty_call_is_answered_with_nothing,
                 an_id_twice_in_one_call_is_one_job,
+                a_long_list_is_stored_in_its_order_with_all_its_jobs_have,
+                what_is_there_or_has_ended_is_left_out_of_a_long_list,
                 a_repeated_job_leaves_the_first_as_it_is,
                 a_repeated_job_is_recognised_while_it_runs,
                 a_repeated_job_is_recognised_after_its_end,

@@ -1,0 +1,135 @@
+//! Submits that come while others are being written travel together: one statement and one commit for all of them.
+//!
+//! Nobody waits for company. The first is written at once; what comes meanwhile goes with the next.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::oneshot;
+use turnwise_core::NewJob;
+use turnwise_store::{Enqueued, Result, StoreError};
+
+use crate::{enqueue, store::Inner};
+
+/// Submits of at most this many jobs may travel with others.
+const SMALL: usize = 100;
+/// Jobs of one statement, unless a single submit has more.
+const MOST: usize = 1_000;
+/// Statements under way at a time: one is picked up while the other waits for its commit.
+const LINES: usize = 2;
+
+#[derive(Debug, Default)]
+pub(crate) struct Gather {
+    desk: Mutex<Desk>,
+}
+
+#[derive(Debug, Default)]
+struct Desk {
+    waiting: Vec<Submit>,
+    lines: usize,
+}
+
+#[derive(Debug)]
+struct Submit {
+    jobs: Vec<NewJob>,
+    reply: oneshot::Sender<Result<Vec<Enqueued>>>,
+}
+
+/// Whether it may share a statement: a unique key may have to be waited for, and whom a job waits for takes more of them.
+pub(crate) fn may_travel(jobs: &[NewJob]) -> bool {
+    jobs.len() <= SMALL && jobs.iter().all(|job| job.unique.is_none() && job.after.is_empty())
+}
+
+pub(crate) async fn enqueue(store: &Arc<Inner>, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>> {
+    let (reply, answer) = oneshot::channel();
+    if store.gather.join(Submit { jobs, reply }) {
+        // A task of its own: a caller who goes away, or is slow to look, must not hold up the others.
+        tokio::spawn(write_all(Arc::clone(store)));
+    }
+    answer.await.map_err(|error| StoreError::transient("enqueue", error))?
+}
+
+impl Gather {
+    fn desk(&self) -> MutexGuard<'_, Desk> {
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a line is to be opened for it.
+    fn join(&self, submit: Submit) -> bool {
+        let mut desk = self.desk();
+        desk.waiting.push(submit);
+        let open = desk.lines < LINES;
+        desk.lines += usize::from(open);
+        open
+    }
+}
+
+/// Statements that follow one another.
+struct Line<'a> {
+    gather: &'a Gather,
+    open: bool,
+}
+
+impl Line<'_> {
+    /// Those that travel next. With none the line is closed, in the same look: whoever comes after it opens another.
+    fn next(&mut self) -> Vec<Submit> {
+        let mut desk = self.gather.desk();
+        let mut jobs = 0;
+        let fits = |submit: &&Submit| {
+            jobs += submit.jobs.len();
+            jobs <= MOST
+        };
+        let count = desk.waiting.iter().take_while(fits).count();
+        if count == 0 {
+            self.open = false;
+            desk.lines -= 1;
+        }
+        desk.waiting.drain(..count).collect()
+    }
+}
+
+impl Drop for Line<'_> {
+    fn drop(&mut self) {
+        if self.open {
+            // A panic, or the end of the runtime.
+            self.gather.desk().lines -= 1;
+        }
+    }
+}
+
+async fn write_all(store: Arc<Inner>) {
+    let mut line = Line { gather: &store.gather, open: true };
+    loop {
+        let submits = line.next();
+        if submits.is_empty() {
+            return;
+        }
+        write(&store, submits).await;
+    }
+}
+
+async fn write(store: &Inner, submits: Vec<Submit>) {
+    match enqueue::enqueue_small(store, submits.iter().flat_map(|submit| &submit.jobs)).await {
+        Ok(told) => {
+            let mut told = told.into_iter();
+            for Submit { jobs, reply } in submits {
+                answer(reply, Ok(told.by_ref().take(jobs.len()).collect()));
+            }
+        }
+        Err(StoreError::Transient { what, source }) => {
+            // The database is out of reach for all of them.
+            let text = source.to_string();
+            submits.into_iter().for_each(|submit| answer(submit.reply, Err(StoreError::transient(what, text.clone()))));
+        }
+        // One of them has spoilt it, and is told so alone.
+        Err(_) => {
+            for Submit { jobs, reply } in submits {
+                answer(reply, enqueue::enqueue_small(store, jobs.iter()).await);
+            }
+        }
+    }
+}
+
+fn answer(reply: oneshot::Sender<Result<Vec<Enqueued>>>, told: Result<Vec<Enqueued>>) {
+    // A caller that has gone away asked for something that is safe to repeat.
+    let _ = reply.send(told);
+}
