@@ -411,6 +411,16 @@ create function turnwise.replace_args(ids uuid[], tasks text[], args text[])
      where job.id = any (replace_args.ids)
     $$;
 
+-- Rings for the dispatcher, if it sleeps as the call is made and not when the statement began; to be called when something is
+-- written: a dispatcher that lies down after the call sees that this transaction is under way, and looks again.
+create function turnwise.ring() returns void
+    language plpgsql volatile
+    as $$
+    begin
+        perform pg_notify('turnwise', 'news') from turnwise.dispatcher where asleep;
+    end
+    $$;
+
 -- Ends a submit that nobody could read.
 create function turnwise.check_that(good boolean, sentence text) returns void
     language plpgsql immutable
@@ -531,7 +541,7 @@ create function turnwise.enqueue(
               from stored
               join turnwise.memo on memo.kind = 6 and memo.name = stored.grp
         ), rung as materialized (
-            select pg_notify('turnwise', 'news') from turnwise.dispatcher where asleep
+            select turnwise.ring() where exists (select from stored)
         )
         select count(*) into claimed
           from stored

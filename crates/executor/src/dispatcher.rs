@@ -5,6 +5,7 @@
 mod after;
 mod give;
 mod held;
+mod quiet;
 mod schedules;
 mod trouble;
 
@@ -24,7 +25,7 @@ use turnwise_store::{
     Page, Settle, Settled, Settlement, StoreError,
 };
 
-use self::{schedules::Schedules, trouble::Seen};
+use self::{quiet::Quiet, schedules::Schedules, trouble::Seen};
 use crate::{
     idle::Empty,
     pulse::{Backoff, Lead},
@@ -44,6 +45,10 @@ const ASSIGN: usize = 1_000;
 const LOST: u32 = 1_000;
 /// How often what nobody needs is deleted, and how many rows at a time.
 const PRUNE_INTERVAL: Duration = Duration::from_secs(30);
+/// Where nothing was given out since.
+const QUIET_PRUNE: Duration = Duration::from_secs(300);
+/// How often to look for lost nodes while the beats tell of the same living ones.
+const QUIET_LOST: Duration = Duration::from_secs(60);
 const PRUNE_ROWS: u32 = 10_000;
 /// How often charges are written down, and how many at a time.
 const SAVE_INTERVAL: Duration = Duration::from_secs(1);
@@ -52,6 +57,8 @@ const SAVE_MEMOS: usize = 10_000;
 const BUSY_ROUNDS: u32 = 8;
 /// How often a busy dispatcher looks for what is new: nobody rings for one that is awake.
 const BUSY_NEWS: Duration = Duration::from_millis(20);
+/// Poll intervals between two looks for news, while everybody rings and every ring is heard.
+const QUIET_NEWS: u32 = 5;
 /// Before the next look after one that failed, at most.
 const NEWS_PAUSE: Duration = Duration::from_secs(1);
 
@@ -150,6 +157,7 @@ struct Dispatcher<'a> {
     dispatched: u64,
     dispatched_at_save: u64,
     dispatched_at_news: u64,
+    dispatched_at_prune: u64,
     /// Jobs that have not begun in time and are to end.
     expired: Vec<JobId>,
     /// Those of them, and of the reviews, that cannot end just now.
@@ -165,11 +173,15 @@ struct Dispatcher<'a> {
     /// When nothing was in this process's hands, and the news have been looked at since.
     looked: Option<Empty>,
     asleep: bool,
+    /// Who rings for a dispatcher that sleeps.
+    quiet: Quiet,
     busy_rounds: u32,
     next_poll: Instant,
     next_busy_news: Instant,
     next_lost: Instant,
     next_prune: Instant,
+    /// Till then there is hardly anything to delete, unless something is given out.
+    pruned_until: Instant,
     next_save: Instant,
 }
 
@@ -194,6 +206,7 @@ impl<'a> Dispatcher<'a> {
             dispatched: 0,
             dispatched_at_save: 0,
             dispatched_at_news: 0,
+            dispatched_at_prune: 0,
             expired: Vec::new(),
             held: held::Held::default(),
             reviews: Vec::new(),
@@ -203,11 +216,13 @@ impl<'a> Dispatcher<'a> {
             fleet_changed: false,
             looked: None,
             asleep: false,
+            quiet: Quiet::default(),
             busy_rounds: 0,
             next_poll: now,
             next_busy_news: now,
             next_lost: now,
             next_prune: now + PRUNE_INTERVAL,
+            pruned_until: now + QUIET_PRUNE,
             next_save: now,
         };
         dispatcher.scheduler.handle(life.shared.clock.now(), Input::Loading(true));
@@ -297,7 +312,11 @@ impl<'a> Dispatcher<'a> {
     }
 
     async fn see_nodes(&mut self, nodes: Vec<Node>) -> Result<(), StoreError> {
-        self.living = nodes.iter().map(|node| node.incarnation).collect();
+        let living = nodes.iter().map(|node| node.incarnation).collect();
+        if std::mem::replace(&mut self.living, living) != self.living {
+            // One that is there no more has left, or is lost.
+            self.next_lost = Instant::now();
+        }
         if !self.strangers.is_disjoint(&self.living) {
             // It takes nothing more until what it has is counted.
             let full = |node: &Node| match self.strangers.contains(&node.incarnation) {
@@ -447,6 +466,13 @@ impl<'a> Dispatcher<'a> {
             Err(error) => return Err(error),
         };
         self.cursor = Some(news.cursor);
+        self.quiet.hear(asleep, news.writers);
+        if self.life.bell.hears() && self.quiet.all_ring() {
+            self.next_poll = Instant::now() + self.life.shared.config.poll_interval.saturating_mul(QUIET_NEWS);
+        }
+        if let Some(soon) = self.quiet.look_again() {
+            self.next_poll = self.next_poll.min(Instant::now() + soon);
+        }
         let quiet = self.seals.hear(news.writers);
         if news.memos {
             let kinds = SETTINGS.into_iter().chain([MemoKind::Schedule]).collect();
@@ -627,6 +653,9 @@ impl<'a> Dispatcher<'a> {
             Err(error) if error.is_transient() => return Ok(()),
             Err(error) => return Err(error),
         };
+        if lost.is_empty() && self.life.long_in_contact() && self.strangers.is_empty() {
+            self.next_lost = Instant::now() + QUIET_LOST.max(self.life.shared.config.lease / 4);
+        }
         for node in lost {
             self.take_from(node).await?;
         }
@@ -767,11 +796,16 @@ impl<'a> Dispatcher<'a> {
     }
 
     async fn prune(&mut self) -> Result<(), StoreError> {
-        self.next_prune = Instant::now() + PRUNE_INTERVAL;
+        let now = Instant::now();
+        self.next_prune = now + PRUNE_INTERVAL;
+        if self.dispatched == self.dispatched_at_prune && now < self.pruned_until {
+            return Ok(());
+        }
+        (self.pruned_until, self.dispatched_at_prune) = (now + QUIET_PRUNE, self.dispatched);
         match self.life.store.prune(self.seen_to(), PRUNE_ROWS).await {
             Ok(rows) => {
                 if rows >= u64::from(PRUNE_ROWS) {
-                    self.next_prune = Instant::now();
+                    (self.pruned_until, self.next_prune) = (now, now);
                 }
                 Ok(())
             }

@@ -18,6 +18,8 @@ use crate::{
 };
 
 /// Good-byes before a node goes without one. Each finds what was sent since the last, and a node that drains is sent little.
+/// Poll intervals between two looks at the mail, while every ring is heard.
+const QUIET_MAIL: u32 = 10;
 const LEAVE_TRIES: u32 = 20;
 
 /// What the last beat said about dispatching.
@@ -241,9 +243,15 @@ pub(crate) async fn mail(life: Arc<Life>) {
             biased;
             () = life.over.wait() => return,
             () = bell.mail.notified() => {}
-            () = tokio::time::sleep(life.shared.config.poll_interval) => {}
+            () = tokio::time::sleep(look_again(&life)) => {}
         }
     }
+}
+
+/// Whoever gives this node something rings for it. The look without a ring is for a bell that is cut and does not know it yet.
+fn look_again(life: &Life) -> Duration {
+    let poll = life.shared.config.poll_interval;
+    if life.bell.hears() { poll.saturating_mul(QUIET_MAIL) } else { poll }
 }
 
 #[cfg(test)]

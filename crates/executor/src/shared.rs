@@ -1,7 +1,7 @@
 //! What the loops of one node share.
 
 use std::{
-    collections::{HashMap, HashSet, VecDeque},
+    collections::VecDeque,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use foldhash::{HashMap, HashSet};
 use tokio::{
     sync::{Notify, oneshot},
     time::Instant,

@@ -16,7 +16,7 @@ with lead as materialized (
     update turnwise.job
        set state = 1, fence = job.fence + 1, node = pick.node, assigned_at = turnwise.now()
       from unnest($4::uuid[], $5::bigint[], $6::uuid[], $7::int[], $8::boolean[]) as pick (id, fence, node, rank, limited)
-     where job.id = pick.id and job.fence = pick.fence and job.state in (0, 3)
+     where job.id between pick.id and pick.id and job.fence = pick.fence and job.state in (0, 3)
        and pick.node in (select incarnation from there)
     returning job.id, job.fence, job.node, job.state, job.attempt, job.retries, job.crashes, job.cancel_requested,
               job.submitted_at, job.priority, job.task, job.queue, job.grp, job.retry,

@@ -11,14 +11,14 @@ with lead as materialized (
 ), picked as materialized (
     select job.id, pick.node, pick.rank, pick.limited
       from unnest($4::uuid[], $5::bigint[], $6::uuid[], $7::int[], $8::boolean[]) as pick (id, fence, node, rank, limited)
-      join turnwise.job on job.id = pick.id and job.fence = pick.fence and job.state in (0, 3)
+      join turnwise.job on job.id between pick.id and pick.id and job.fence = pick.fence and job.state in (0, 3)
      where pick.node in (select incarnation from there)
        for update of job skip locked
 ), taken as (
     update turnwise.job
        set state = 1, fence = job.fence + 1, node = picked.node, assigned_at = turnwise.now()
       from picked
-     where job.id = picked.id
+     where job.id between picked.id and picked.id
     returning job.*, picked.rank, picked.limited
 ), delivered as (
     insert into turnwise.assignment (node, batch, jobs, limited)

@@ -7,7 +7,7 @@ with back as (
      using unnest($1::uuid[], $2::bigint[], $3::smallint[], $4::smallint[], $5::int[], $6::int[], $7::int[], $8::text[],
                   $9::text[], $10::timestamptz[])
            as t (id, fence, seen_state, to_state, to_attempt, to_retries, to_crashes, to_error, to_fingerprint, due)
-     where history.id = t.id and history.fence = t.fence and history.state = t.seen_state
+     where history.id between t.id and t.id and history.fence = t.fence and history.state = t.seen_state
     returning history.*, t.to_state, t.to_attempt, t.to_retries, t.to_crashes, t.to_error,
               t.to_fingerprint, t.due
 ), stored as (
@@ -27,6 +27,6 @@ with back as (
     insert into turnwise.change (jobs, ran)
     select array_agg(id), array_agg(null::bigint) from stored having count(*) > 0
 ), rung as materialized (
-    select pg_notify('turnwise', 'news') from turnwise.dispatcher where asleep and exists (select from stored)
+    select turnwise.ring() where exists (select from stored)
 )
 select stored.id from stored where (select count(*) from rung) >= 0

@@ -5,7 +5,7 @@ with asked as (
     update turnwise.job
        set cancel_requested = true
       from unnest($1::uuid[], $2::bigint[], $3::smallint[]) as t (id, fence, seen_state)
-     where job.id = t.id and job.fence = t.fence and job.state = t.seen_state
+     where job.id between t.id and t.id and job.fence = t.fence and job.state = t.seen_state
        and job.state in (1, 2) and job.node is not null
     returning job.id, job.node
 ), delivered as (

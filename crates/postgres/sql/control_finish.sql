@@ -6,7 +6,7 @@ with gone as (
                   $9::text[])
            as t (id, fence, seen_state, end_state, end_attempt, end_retries, end_crashes, end_error,
                  end_fingerprint)
-     where job.id = t.id and job.fence = t.fence and job.state = t.seen_state
+     where job.id between t.id and t.id and job.fence = t.fence and job.state = t.seen_state
     returning job.*, t.end_state, t.end_attempt, t.end_retries, t.end_crashes, t.end_error, t.end_fingerprint
 ), kept as (
     insert into turnwise.history (
@@ -23,6 +23,6 @@ with gone as (
     insert into turnwise.change (jobs, ran)
     select array_agg(id), array_agg(null::bigint) from gone having count(*) > 0
 ), rung as materialized (
-    select pg_notify('turnwise', 'news') from turnwise.dispatcher where asleep and exists (select from gone)
+    select turnwise.ring() where exists (select from gone)
 )
 select gone.id from gone where (select count(*) from rung) >= 0

@@ -14,12 +14,12 @@ with moved as (
       from unnest($1::uuid[], $2::bigint[], $3::smallint[], $4::smallint[], $5::int[], $6::int[], $7::int[], $8::text[],
                   $9::text[], $10::timestamptz[])
            as t (id, fence, seen_state, to_state, to_attempt, to_retries, to_crashes, to_error, to_fingerprint, due)
-     where job.id = t.id and job.fence = t.fence and job.state = t.seen_state
+     where job.id between t.id and t.id and job.fence = t.fence and job.state = t.seen_state
     returning job.id
 ), told as (
     insert into turnwise.change (jobs, ran)
     select array_agg(id), array_agg(null::bigint) from moved having count(*) > 0
 ), rung as materialized (
-    select pg_notify('turnwise', 'news') from turnwise.dispatcher where asleep and exists (select from moved)
+    select turnwise.ring() where exists (select from moved)
 )
 select moved.id from moved where (select count(*) from rung) >= 0

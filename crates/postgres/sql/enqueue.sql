@@ -31,7 +31,7 @@ with stored as (
             limit 1
       ) as first
 ), rung as materialized (
-    select pg_notify('turnwise', 'news') from turnwise.dispatcher where asleep and exists (select from stored)
+    select turnwise.ring() where exists (select from stored)
 )
 select stored.id
   from stored

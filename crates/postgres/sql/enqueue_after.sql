@@ -27,4 +27,4 @@ with pair as materialized (
 update turnwise.job
    set on_failure = waits.on_failure
   from waits
- where job.id = waits.id
+ where job.id between waits.id and waits.id

@@ -7,12 +7,12 @@ with gone as materialized (
      where not exists (select from turnwise.job where job.id = t.id offset 0)
        and not exists (select from turnwise.history where history.id = t.id offset 0)
 ), attempts as (
-    delete from turnwise.attempt using gone where attempt.job = gone.id
+    delete from turnwise.attempt using gone where attempt.job between gone.id and gone.id
 ), lines as (
-    delete from turnwise.log using gone where log.job = gone.id
+    delete from turnwise.log using gone where log.job between gone.id and gone.id
 ), steps as (
-    delete from turnwise.step using gone where step.job = gone.id
+    delete from turnwise.step using gone where step.job between gone.id and gone.id
 ), dependencies as (
-    delete from turnwise.dependency using gone where dependency.job = gone.id
+    delete from turnwise.dependency using gone where dependency.job between gone.id and gone.id
 )
-delete from turnwise.progress using gone where progress.job = gone.id
+delete from turnwise.progress using gone where progress.job between gone.id and gone.id

@@ -7,5 +7,5 @@ select id, seq, task, queue, grp, priority, state, due_at, fence, crashes, node,
        select job.id, job.seq, job.task, job.queue, job.grp, job.priority, job.state, job.due_at, job.fence, job.crashes,
               job.node, job.key, job.submitted_at, job.expires_at, job.on_failure
          from (select distinct unnest(jobs) as id from turnwise.assignment) as mail
-         join turnwise.job on job.id = mail.id and job.state in (1, 2)
+         join turnwise.job on job.id between mail.id and mail.id and job.state in (1, 2)
   ) as job on true

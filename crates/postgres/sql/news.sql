@@ -34,7 +34,7 @@ select 2, change.seq, told.n, told.id, told.ran, told.failed, null, null,
        job.node, job.key, job.submitted_at, job.expires_at, job.on_failure
   from unseen as change
  cross join unnest(change.jobs, change.ran, change.failed) with ordinality as told (id, ran, failed, n)
-  left join turnwise.job on job.id = told.id
+  left join turnwise.job on job.id between told.id and told.id
  where change.told is distinct from $2
  union all
 select 3, null, null, null, null, null, null, null,

@@ -10,6 +10,6 @@ with gone as (
               for update skip locked))
     returning id, state
 ), remembered as (
-    update turnwise.dependency set ended = gone.state from gone where dependency.awaits = gone.id
+    update turnwise.dependency set ended = gone.state from gone where dependency.awaits between gone.id and gone.id
 )
 select count(*) from gone

@@ -27,7 +27,7 @@ with lead as materialized (
      where $1::uuid is null and exists (select from asked where value is not null or version > 0)
     returning seq
 ), rung as materialized (
-    select pg_notify('turnwise', 'news') from turnwise.dispatcher where asleep and exists (select from told)
+    select turnwise.ring() where exists (select from told)
 )
 select $1::uuid is null or exists (select from lead) as leading,
        (select count(*) from rung) >= 0 and exists (select from told) as told, asked.n

@@ -4,11 +4,11 @@ with gone as (
     delete from turnwise.job
      using unnest($4::uuid[], $5::bigint[], $6::boolean[], $7::bigint[], $8::smallint[])
            as t (id, fence, saw_cancel, ran, end_state)
-     where job.id = t.id and job.fence = t.fence and job.node = $1 and job.state in (1, 2)
+     where job.id between t.id and t.id and job.fence = t.fence and job.node = $1 and job.state in (1, 2)
        and (t.saw_cancel or not job.cancel_requested)
     returning job.id, job.on_failure, t.ran, t.end_state
 ), dependencies as (
-    delete from turnwise.dependency using gone where dependency.job = gone.id and gone.on_failure is not null
+    delete from turnwise.dependency using gone where dependency.job between gone.id and gone.id and gone.on_failure is not null
 ), remembered as (
     -- They leave no other trace.
     insert into turnwise.bad_end (id, state)
@@ -20,8 +20,8 @@ with gone as (
 ), done as (
     delete from turnwise.assignment where node = $1 and batch = any ($3::uuid[])
 ), rung as materialized (
-    select pg_notify('turnwise', 'news')
+    select turnwise.ring()
       from turnwise.dispatcher
-     where asleep and epoch is distinct from $2 and exists (select from gone)
+     where epoch is distinct from $2 and exists (select from gone)
 )
-select gone.id from gone where (select count(*) from rung) >= 0
+select array_agg(gone.id) from gone where (select count(*) from rung) >= 0

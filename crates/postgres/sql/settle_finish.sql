@@ -10,7 +10,7 @@ with gone as (
                   $17::text[], $18::boolean[])
            as t (id, fence, saw_cancel, end_state, end_attempt, end_retries, end_crashes, end_error, result, began, ended, ran,
                  end_fingerprint, noted)
-     where job.id = t.id and job.fence = t.fence and job.node = $1 and job.state in (1, 2)
+     where job.id between t.id and t.id and job.fence = t.fence and job.node = $1 and job.state in (1, 2)
        and (t.saw_cancel or not job.cancel_requested)
     returning job.*, t.end_state, t.end_attempt, t.end_retries, t.end_crashes, t.end_error, t.result, t.began, t.ended,
               t.ran, t.end_fingerprint, t.noted
@@ -32,8 +32,8 @@ with gone as (
 ), done as (
     delete from turnwise.assignment where node = $1 and batch = any ($3::uuid[])
 ), rung as materialized (
-    select pg_notify('turnwise', 'news')
+    select turnwise.ring()
       from turnwise.dispatcher
-     where asleep and epoch is distinct from $2 and exists (select from gone)
+     where epoch is distinct from $2 and exists (select from gone)
 )
-select gone.id from gone where (select count(*) from rung) >= 0
+select array_agg(gone.id) from gone where (select count(*) from rung) >= 0

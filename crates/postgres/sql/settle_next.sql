@@ -25,17 +25,17 @@ with moved as (
                   $18::text[], $19::text[])
            as t (id, fence, saw_cancel, to_attempt, to_retries, to_crashes, to_error, to_fingerprint, due, began, ended,
                  ran, to_task, to_args, to_retry, to_terms)
-     where job.id = t.id and job.fence = t.fence and job.node = $1 and job.state in (1, 2)
+     where job.id between t.id and t.id and job.fence = t.fence and job.node = $1 and job.state in (1, 2)
        and (t.saw_cancel or not job.cancel_requested)
     returning job.id, t.ran
 ), afresh as (
-    delete from turnwise.step using moved where step.job = moved.id
+    delete from turnwise.step using moved where step.job between moved.id and moved.id
 ), told as (
     insert into turnwise.change (told, jobs, ran)
     select $3, array_agg(id), array_agg(ran) from moved having count(*) > 0
 ), rung as materialized (
-    select pg_notify('turnwise', 'news')
+    select turnwise.ring()
       from turnwise.dispatcher
-     where asleep and epoch is distinct from $3 and exists (select from moved)
+     where epoch is distinct from $3 and exists (select from moved)
 )
-select moved.id from moved where (select count(*) from rung) >= 0
+select array_agg(moved.id) from moved where (select count(*) from rung) >= 0

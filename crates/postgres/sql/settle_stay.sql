@@ -21,7 +21,7 @@ with moved as (
                   $17::text[])
            as t (id, fence, saw_cancel, to_state, to_attempt, to_retries, to_crashes, to_error, due, began, ended, ran,
                  to_fingerprint)
-     where job.id = t.id and job.fence = t.fence and job.node = $1 and job.state in (1, 2)
+     where job.id between t.id and t.id and job.fence = t.fence and job.node = $1 and job.state in (1, 2)
        and (t.saw_cancel or not job.cancel_requested)
     returning job.id, job.state, t.ran
 ), told as (
@@ -30,8 +30,8 @@ with moved as (
 ), done as (
     delete from turnwise.assignment where node = $1 and batch = any ($3::uuid[])
 ), rung as materialized (
-    select pg_notify('turnwise', 'news')
+    select turnwise.ring()
       from turnwise.dispatcher
-     where asleep and epoch is distinct from $2 and exists (select from moved where state <> 2)
+     where epoch is distinct from $2 and exists (select from moved where state <> 2)
 )
-select moved.id from moved where (select count(*) from rung) >= 0
+select array_agg(moved.id) from moved where (select count(*) from rung) >= 0

@@ -1,7 +1,6 @@
 //! Giving picked jobs to nodes, and reading what a node was given.
 
-use std::collections::HashMap;
-
+use foldhash::{HashMap, HashMapExt};
 use tokio_postgres::{error::SqlState, types::ToSql};
 use turnwise_core::{Fence, Incarnation, JobHead, JobId, job::AssignedJob, scheduler::Pick};
 use turnwise_store::{Assign, AssignReply, BatchId, Delivery, Result, StoreError};

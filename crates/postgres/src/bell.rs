@@ -34,6 +34,7 @@ impl Listener {
                 if let Err(error) = listen(&config, &bell, &joined, &mut heard).await {
                     tracing::debug!(%error, "the doorbell is cut");
                 }
+                bell.set_hears(false);
                 wait = if heard { FIRST_WAIT } else { LONGEST_WAIT.min(wait * 2) };
                 tokio::time::sleep(wait).await;
             }
@@ -55,6 +56,7 @@ async fn listen(
             done = &mut listening, if !*heard => {
                 done?;
                 *heard = true;
+                bell.set_hears(true);
                 // Whatever rang while nobody listened.
                 ring_all(bell);
             }

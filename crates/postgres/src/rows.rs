@@ -1,14 +1,9 @@
 //! Between values and columns.
 
-use std::{
-    collections::{BTreeSet, HashMap, HashSet},
-    error::Error,
-    num::NonZeroU32,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeSet, error::Error, num::NonZeroU32, sync::Arc, time::Duration};
 
 use bytes::{BufMut, BytesMut};
+use foldhash::{HashMap, HashSet};
 use tokio_postgres::{
     Row,
     types::{FromSql, IsNull, ToSql, Type, accepts, to_sql_checked},

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use tokio_postgres::{Row, types::ToSql};
+use tokio_postgres::types::ToSql;
 use turnwise_core::{
     Failure, Fence, Incarnation, JobId, Retention, State, Step,
     lifecycle::{Ending, Target},
@@ -55,15 +55,18 @@ pub(crate) async fn settle(store: &Inner, settle: &Settle) -> Result<Vec<Settled
             replies
         }
     };
-    // Only the statements that settle answer with rows.
-    let applied: Vec<Row> = replies.into_iter().flatten().collect();
+    // Only the statements that settle answer, each with one list: a row for each job would cost more than its id.
+    let mut applied: Vec<Uuid> = Vec::with_capacity(last.len());
+    for row in replies.iter().flatten() {
+        applied.extend(get::<Option<Vec<Uuid>>>(row, 0)?.into_iter().flatten());
+    }
     if !applied.is_empty() {
         store.bell.ring_news();
     }
     if applied.len() == last.len() {
         return Ok(vec![Settled::Applied; settle.settlements.len()]);
     }
-    let applied: HashSet<Uuid> = applied.iter().map(|row| get(row, 0)).collect::<Result<_>>()?;
+    let applied: HashSet<Uuid> = applied.into_iter().collect();
     let missing: Vec<Uuid> =
         last.iter().map(|settlement| settlement.job.0).filter(|id| !applied.contains(id)).collect();
     let standing = read_standing(&client, &missing).await?;

@@ -160,6 +160,22 @@ async fn each_pool_has_as_many_transactions_as_slots() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_job_is_found_whose_submitter_could_not_know_that_the_dispatcher_would_sleep() {
+    let (turnwise, door) = postgres().await;
+    let Backdoor::Postgres(client) = &door else { unreachable!() };
+    // Nobody dispatches yet, so nobody sleeps: it does not ring.
+    client.batch_execute("begin; select turnwise.enqueue('look')").await.unwrap();
+    let nowhere = Backdoor::Sqlite(std::path::PathBuf::new());
+    let executor = node(&turnwise, nowhere).build().unwrap();
+    let mut events = executor.events();
+    soon(executor.start()).await.unwrap();
+    soon(events.wait_for(EventKind::Idle)).await.unwrap();
+    client.batch_execute("commit").await.unwrap();
+    soon(events.wait_for(EventKind::Success)).await.unwrap();
+    soon(executor.stop()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn many_pools_share_the_connections_of_their_process() {
     let (turnwise, door) = postgres().await;
     let Backdoor::Postgres(client) = door else { unreachable!() };

@@ -30,9 +30,11 @@ mod waits;
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, BinaryHeap, HashMap, VecDeque},
+    collections::{BTreeMap, BinaryHeap, VecDeque},
     time::Duration,
 };
+
+use foldhash::{HashMap, HashMapExt};
 
 use crate::{
     backlog::{Backlog, Place, Slot},

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 use super::{Bar, Bench, Failure, Report};
 use crate::bench::work::Notes;
 
-/// What a node does when it has just begun, or run its last job, is over by then: charges are written, connections opened.
-const REST: Duration = Duration::from_secs(3);
+/// What a node does when it has just begun is over by then: connections are opened, and it has been in contact for as long as
+/// others would believe it to live.
+const REST: Duration = Duration::from_secs(10);
 
 pub(super) async fn idle(bench: &Bench<'_>, report: &mut Report) -> Result<(), Failure> {
-    let node = bench.site.node(Notes::none()).await?;
-    bench.warm_up(&node).await?;
+    let _node = bench.site.node(Notes::none()).await?;
     wait(bench, REST, "seconds of rest").await?;
     let (before, begun) = (bench.reading().await?, Instant::now());
     wait(bench, bench.plan.idle, "seconds").await?;
