@@ -93,3 +93,12 @@ fn what_is_in_a_nodes_hands_is_left_for_it_and_for_nobody_else() {
     let lost = nodes[0].lease_until.plus(Duration::from_micros(1));
     assert_eq!(of(two, lost), Left::Now, "a lost node's job goes back");
 }
+
+#[test]
+fn of_a_node_that_has_just_come_nobody_can_say_that_nothing_is_left_for_it() {
+    let mut scheduler = Scheduler::new(Scheme::default(), 10);
+    scheduler.handle(at(0), Input::Nodes(vec![node(1, 1, &["t"])]));
+    let (known, new) = (node(1, 1, &["t"]).incarnation, node(2, 1, &["t"]).incarnation);
+    assert!(!scheduler.has_left_for(at(0), &[known]));
+    assert!(scheduler.has_left_for(at(0), &[known, new]));
+}

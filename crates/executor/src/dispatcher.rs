@@ -453,6 +453,10 @@ impl<'a> Dispatcher<'a> {
         self.next_busy_news = Instant::now() + BUSY_NEWS;
         self.dispatched_at_news = self.dispatched;
         self.asleep = asleep;
+        if !asleep {
+            // Whether or not the news arrive: from now on there are some who do not ring.
+            self.quiet = Quiet::default();
+        }
         let all_is_read = self.loading.is_none();
         let news = match self.ask_news(self.cursor.clone()).await {
             Ok(news) => news,
@@ -467,7 +471,7 @@ impl<'a> Dispatcher<'a> {
         };
         self.cursor = Some(news.cursor);
         self.quiet.hear(asleep, news.writers);
-        if self.life.bell.hears() && self.quiet.all_ring() {
+        if self.life.bell.hears() && self.quiet.all_ring() && self.seals.are_quiet() {
             self.next_poll = Instant::now() + self.life.shared.config.poll_interval.saturating_mul(QUIET_NEWS);
         }
         if let Some(soon) = self.quiet.look_again() {

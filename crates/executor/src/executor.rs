@@ -251,7 +251,8 @@ pub struct Executor {
     /// The node's own pool, then the others.
     members: Vec<Member>,
     connect: Connect,
-    control: Mutex<Option<thread::JoinHandle<()>>>,
+    /// Whether the control thread is over, while there is one.
+    control: Mutex<Option<watch::Receiver<bool>>>,
     threads: Threads,
 }
 
@@ -261,6 +262,10 @@ type Threads = Arc<Mutex<Vec<Runtime>>>;
 /// A blocking task that does not heed its stop sign is not waited for: its job was given back.
 fn end_all(threads: &Threads) {
     locked(threads).drain(..).for_each(Runtime::shutdown_background);
+}
+
+fn is_over(over: &watch::Receiver<bool>) -> bool {
+    *over.borrow() || over.has_changed().is_err()
 }
 
 /// One pool.
@@ -281,7 +286,8 @@ impl Executor {
     /// its own. Returns when the node is in, with all its pools; the first connection is tried once, later ones for as long as
     /// it takes.
     pub async fn start(&self) -> Result<(), StartError> {
-        if locked(&self.control).is_some() {
+        // Also while it stops: what it is told would be told to the next one as well.
+        if locked(&self.control).as_ref().is_some_and(|over| !is_over(over)) {
             return Err(StartError::Running);
         }
         self.members.iter().for_each(|member| member.shared.stop.lower());
@@ -319,12 +325,14 @@ impl Executor {
             lives.push(live(member.clone(), connect.clone(), floor, Some(ready)));
         }
         let threads = self.threads.clone();
-        let control = thread::Builder::new()
+        let (over, control) = watch::channel(false);
+        thread::Builder::new()
             .name("turnwise-control".to_owned())
             .spawn(move || {
                 runtime.block_on(join_all(lives));
                 drop(runtime);
                 end_all(&threads);
+                over.send_replace(true);
             })
             .map_err(no_thread)?;
         *locked(&self.control) = Some(control);
@@ -336,10 +344,10 @@ impl Executor {
     }
 
     async fn ended(&self) {
-        let control = locked(&self.control).take();
-        if let Some(control) = control {
-            // The thread ends by itself; joining it is all there is to wait for.
-            let _ = tokio::task::spawn_blocking(move || control.join()).await;
+        let control = locked(&self.control).clone();
+        if let Some(mut over) = control {
+            // The thread ends by itself; one that panicked is over as well.
+            let _ = over.wait_for(|over| *over).await;
         }
     }
 

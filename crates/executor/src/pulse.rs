@@ -17,9 +17,9 @@ use crate::{
     trace::Record,
 };
 
-/// Good-byes before a node goes without one. Each finds what was sent since the last, and a node that drains is sent little.
 /// Poll intervals between two looks at the mail, while every ring is heard.
 const QUIET_MAIL: u32 = 10;
+/// Good-byes before a node goes without one. Each finds what was sent since the last, and a node that drains is sent little.
 const LEAVE_TRIES: u32 = 20;
 
 /// What the last beat said about dispatching.
@@ -192,7 +192,7 @@ pub(crate) async fn leave_at_last(life: &Life) {
 async fn try_to_leave(life: &Life) -> bool {
     let mut backoff = Backoff::default();
     for _ in 0..LEAVE_TRIES {
-        let mail = read_mail(life).await;
+        let mail = read_mail(life).await.unwrap_or(false);
         life.nothing_held().await;
         match life.store.leave(life.incarnation).await {
             Ok(true) => return true,
@@ -212,18 +212,18 @@ async fn try_to_leave(life: &Life) -> bool {
     false
 }
 
-/// Whether there was any.
-pub(crate) async fn read_mail(life: &Life) -> bool {
+/// Whether there was any; `None`: it could not be read.
+pub(crate) async fn read_mail(life: &Life) -> Option<bool> {
     let (_look, known) = life.look();
     match life.store.assignments(life.incarnation, known).await {
         Ok(deliveries) => {
             let any = !deliveries.is_empty();
             life.take_deliveries(deliveries);
-            any
+            Some(any)
         }
         Err(error) => {
             tracing::warn!(%error, "could not read the mail");
-            false
+            None
         }
     }
 }
@@ -232,7 +232,7 @@ pub(crate) async fn read_mail(life: &Life) -> bool {
 pub(crate) async fn mail(life: Arc<Life>) {
     let bell = &life.bell;
     loop {
-        read_mail(&life).await;
+        let read = read_mail(&life).await.is_some();
         if life.unsure.load(Ordering::Acquire) {
             match settle::give_back_unknown(&life).await {
                 Ok(()) => life.unsure.store(false, Ordering::Release),
@@ -243,15 +243,16 @@ pub(crate) async fn mail(life: Arc<Life>) {
             biased;
             () = life.over.wait() => return,
             () = bell.mail.notified() => {}
-            () = tokio::time::sleep(look_again(&life)) => {}
+            () = tokio::time::sleep(look_again(&life, read)) => {}
         }
     }
 }
 
 /// Whoever gives this node something rings for it. The look without a ring is for a bell that is cut and does not know it yet.
-fn look_again(life: &Life) -> Duration {
+fn look_again(life: &Life, read: bool) -> Duration {
     let poll = life.shared.config.poll_interval;
-    if life.bell.hears() { poll.saturating_mul(QUIET_MAIL) } else { poll }
+    let quiet = read && life.bell.hears() && !life.unsure.load(Ordering::Acquire);
+    if quiet { poll.saturating_mul(QUIET_MAIL) } else { poll }
 }
 
 #[cfg(test)]

@@ -28,6 +28,11 @@ impl Seals {
         self.0.values().any(|(_, mark)| mark.is_none())
     }
 
+    /// Whether none is waited for. Nobody rings for a transaction that ends without anything.
+    pub(crate) fn are_quiet(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The queues that are quiet by these news, each with its seal. The news must have been asked for after the seals were
     /// seen: news from before may not know of a transaction that came before the seal.
     pub(crate) fn hear(&mut self, writers: Writers) -> Vec<(QueueName, Timestamp)> {

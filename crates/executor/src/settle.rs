@@ -408,6 +408,10 @@ pub(crate) async fn give_back_unknown(life: &Life) -> Result<(), StoreError> {
     let page = life.store.load(Load::InHands).await?;
     let mut settlements = Vec::new();
     for head in page.jobs.into_iter().filter(|head| head.node == Some(life.incarnation)) {
+        // Before it is read: one that ends meanwhile would read as in these hands, and not be here any more.
+        if life.holds(head.id, head.fence) {
+            continue;
+        }
         let Some(job) = life.store.job(head.id).await? else { continue };
         if (job.fence, job.state.assigned()) != (head.fence, true) || life.holds(head.id, head.fence) {
             continue;

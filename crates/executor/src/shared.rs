@@ -368,6 +368,8 @@ impl Life {
     /// It is not known whether the batch was assigned: the mail shall deliver it if it was.
     pub(crate) fn unexpect(&self, batch: BatchId) {
         self.desk().known.remove(&batch);
+        // Nobody rings for what a dispatcher gives to its own node.
+        self.bell.mail.notify_one();
     }
 
     /// Before a look at the mail: what need not be brought. The look is over when it is dropped.

@@ -374,6 +374,25 @@ async fn a_node_that_was_stopped_can_be_started_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_still_stopping_is_not_started_again() {
+    let (store, board) = (MemoryStore::default(), Arc::new(Board::default()));
+    let executor = quiet(&store, &board, |config| config.await_termination = NEVER).build().unwrap();
+    soon(executor.start()).await.unwrap();
+    let ids = submit(&executor, vec![job("hold", "null")]).await;
+    until(|| board.running.load(Ordering::SeqCst) == 1).await;
+    let mut stopping = Box::pin(executor.stop());
+    assert!(futures_util::poll!(&mut stopping).is_pending());
+    // Whoever loses patience has not stopped it.
+    drop(stopping);
+    assert!(matches!(executor.start().await, Err(turnwise_executor::StartError::Running)));
+    board.open.notify_one();
+    soon(executor.stop()).await;
+    ended(&store, ids[0]).await;
+    soon(executor.start()).await.unwrap();
+    soon(executor.stop()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_stop_that_does_not_wait_interrupts_what_runs_and_spends_no_attempt() {
     let (store, board) = (MemoryStore::default(), Arc::new(Board::default()));
     let executor = started(quiet(&store, &board, |config| {

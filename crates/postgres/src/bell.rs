@@ -16,6 +16,9 @@ const FIRST_WAIT: Duration = Duration::from_millis(100);
 /// No longer than this after the database is back; until then the users poll.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
+/// Something between here and the database may take the one and never bring the other.
+const LISTEN: &str = "listen turnwise; notify turnwise, 'hello'";
+
 /// The listening task; it ends with its owner.
 pub(crate) struct Listener(JoinHandle<()>);
 
@@ -50,13 +53,12 @@ async fn listen(
 ) -> Result<(), tokio_postgres::Error> {
     let (client, mut connection) = config.connect(NoTls).await?;
     let mut messages = stream::poll_fn(move |context| connection.poll_message(context));
-    let mut listening = std::pin::pin!(client.batch_execute("listen turnwise"));
+    let mut listening = std::pin::pin!(client.batch_execute(LISTEN));
     loop {
         tokio::select! {
             done = &mut listening, if !*heard => {
                 done?;
                 *heard = true;
-                bell.set_hears(true);
                 // Whatever rang while nobody listened.
                 ring_all(bell);
             }
@@ -80,6 +82,8 @@ fn ring(bell: &Bell, joined: &Mutex<HashSet<Incarnation>>, payload: &str) {
     match payload.split_once(':') {
         None if payload == "news" => bell.ring_news(),
         None if payload == "lead" => bell.ring_lead(),
+        // Ours, or another's: rings do arrive here.
+        None if payload == "hello" => bell.set_hears(true),
         Some(("mail", node)) => {
             let here = |node| joined.lock().unwrap_or_else(PoisonError::into_inner).contains(&Incarnation(node));
             if node.parse().is_ok_and(here) {

@@ -14,6 +14,7 @@ use turnwise_core::{KeyName, NewJob};
 use turnwise_store::{Enqueued, Result};
 
 use crate::{
+    enqueue::CHUNK,
     rows::{JsonText, Moment, policy_text},
     store::failed,
 };
@@ -48,11 +49,14 @@ pub(crate) async fn copy(client: &mut Object, jobs: &[NewJob]) -> Result<Option<
     if !transaction.query_one(&may, &[&least]).await.map_err(fail)?.get::<_, bool>(0) {
         return Ok(None);
     }
-    match write(&transaction, jobs).await {
-        Ok(()) => {}
-        // It is there already, or twice in the list.
-        Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => return Ok(None),
-        Err(error) => return Err(fail(error)),
+    // In parts: the time a statement may take includes that in which its rows arrive.
+    for part in jobs.chunks(CHUNK) {
+        match write(&transaction, part).await {
+            Ok(()) => {}
+            // It is there already, or twice in the list.
+            Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => return Ok(None),
+            Err(error) => return Err(fail(error)),
+        }
     }
     transaction.execute(&ring, &[]).await.map_err(fail)?;
     transaction.commit().await.map_err(fail)?;

@@ -40,7 +40,7 @@ pub const ENQUEUE: &str = include_str!("../sql/enqueue.sql");
 pub const REFUSED: &str = "TW001";
 
 /// Most jobs in one statement; a longer list becomes several in one transaction.
-const CHUNK: usize = 10_000;
+pub(crate) const CHUNK: usize = 10_000;
 
 /// Stores `jobs` in the transaction of `client`: they exist if and when it commits.
 ///
@@ -109,15 +109,31 @@ pub(crate) async fn enqueue(store: &Arc<Inner>, jobs: Vec<NewJob>) -> Result<Vec
     Ok(replies)
 }
 
+/// Why few jobs were not stored.
+pub(crate) enum Unstored {
+    /// For what one of them is, or waits for: the others may do without it.
+    One(StoreError),
+    All(StoreError),
+}
+
 /// Few jobs without anything special, from one caller or several.
 pub(crate) async fn enqueue_small<'a>(
     store: &Inner,
     jobs: impl Iterator<Item = &'a NewJob> + Clone,
-) -> Result<Vec<Enqueued>> {
-    let client = connection(&store.pools.submit).await?;
-    let statement = client.prepare_cached(ENQUEUE).await.map_err(failed("enqueue"))?;
+) -> std::result::Result<Vec<Enqueued>, Unstored> {
+    let client = connection(&store.pools.submit).await.map_err(Unstored::All)?;
+    let told = |error: tokio_postgres::Error| {
+        let code = error.code().map(|code| code.code().to_owned()).unwrap_or_default();
+        // Refused, a wait for another transaction that took too long, a deadlock, and whatever else is wrong with a row; not what
+        // the server says of itself.
+        let one = !(code.is_empty() || ["08", "53", "57P", "58"].iter().any(|class| code.starts_with(class)));
+        if one { Unstored::One(failed("enqueue")(error)) } else { Unstored::All(failed("enqueue")(error)) }
+    };
+    let statement = client.prepare_cached(ENQUEUE).await.map_err(told)?;
+    let columns = Columns::of(jobs.clone());
+    let rows = client.query(&statement, &columns.binds()).await.map_err(told)?;
     let mut replies = Vec::new();
-    store_jobs(&**client, &statement, jobs, &mut replies).await?;
+    tell(jobs, &rows, &mut replies).map_err(Unstored::All)?;
     store.bell.ring_news();
     Ok(replies)
 }

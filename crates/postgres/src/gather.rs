@@ -4,11 +4,15 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use futures_util::future::join_all;
 use tokio::sync::oneshot;
 use turnwise_core::NewJob;
 use turnwise_store::{Enqueued, Result, StoreError};
 
-use crate::{enqueue, store::Inner};
+use crate::{
+    enqueue::{self, Unstored},
+    store::Inner,
+};
 
 /// Submits of at most this many jobs may travel with others.
 const SMALL: usize = 100;
@@ -90,8 +94,12 @@ impl Line<'_> {
 impl Drop for Line<'_> {
     fn drop(&mut self) {
         if self.open {
-            // A panic, or the end of the runtime.
-            self.gather.desk().lines -= 1;
+            // A panic, or the end of the runtime. Whoever would wait for nobody is told to come again.
+            let mut desk = self.gather.desk();
+            desk.lines -= 1;
+            if desk.lines == 0 {
+                desk.waiting.clear();
+            }
         }
     }
 }
@@ -107,7 +115,7 @@ async fn write_all(store: Arc<Inner>) {
     }
 }
 
-async fn write(store: &Inner, submits: Vec<Submit>) {
+async fn write(store: &Arc<Inner>, submits: Vec<Submit>) {
     match enqueue::enqueue_small(store, submits.iter().flat_map(|submit| &submit.jobs)).await {
         Ok(told) => {
             let mut told = told.into_iter();
@@ -115,17 +123,29 @@ async fn write(store: &Inner, submits: Vec<Submit>) {
                 answer(reply, Ok(told.by_ref().take(jobs.len()).collect()));
             }
         }
-        Err(StoreError::Transient { what, source }) => {
-            // The database is out of reach for all of them.
-            let text = source.to_string();
-            submits.into_iter().for_each(|submit| answer(submit.reply, Err(StoreError::transient(what, text.clone()))));
+        // Each alone, beside the line: whoever is refused, or waits for somebody's open transaction, does so alone.
+        Err(Unstored::One(_)) if submits.len() > 1 => {
+            let store = Arc::clone(store);
+            tokio::spawn(async move { join_all(submits.into_iter().map(|submit| write_alone(&store, submit))).await });
         }
-        // One of them has spoilt it, and is told so alone.
-        Err(_) => {
-            for Submit { jobs, reply } in submits {
-                answer(reply, enqueue::enqueue_small(store, jobs.iter()).await);
-            }
+        Err(Unstored::One(error) | Unstored::All(error)) => {
+            let copy = copies(error);
+            submits.into_iter().for_each(|submit| answer(submit.reply, Err(copy())));
         }
+    }
+}
+
+async fn write_alone(store: &Inner, Submit { jobs, reply }: Submit) {
+    let told = enqueue::enqueue_small(store, jobs.iter()).await;
+    answer(reply, told.map_err(|(Unstored::One(error) | Unstored::All(error))| error));
+}
+
+/// The same for all of them.
+fn copies(error: StoreError) -> impl Fn() -> StoreError {
+    move || match &error {
+        StoreError::Transient { what, source } => StoreError::transient(what, source.to_string()),
+        StoreError::Refused(text) => StoreError::Refused(text.clone()),
+        other => StoreError::broken("enqueue", other.to_string()),
     }
 }
 

@@ -200,7 +200,7 @@ impl Pools {
         let one_plan = with(&format!("{INDEXES} {LOOPS} {ONE_PLAN}"));
         let new_plans = with(&format!("{INDEXES} {LOOPS} {NEW_PLANS}"));
         Ok(Self {
-            submit: pool(&with(INDEXES), 4)?,
+            submit: pool(&with(&format!("{INDEXES} {ID_LOCKS}")), 4)?,
             unique: pool(&with(&format!("{INDEXES} {KEY_LOCKS}")), 4)?,
             // Three: two batches on their way, and a page of the backlog.
             dispatch: pool(&with(&format!("{INDEXES} {LOOPS} {ONE_PLAN} {QUICK_LOCKS}")), 3)?,
@@ -232,6 +232,9 @@ const TIMEOUTS: &str = "-c idle_in_transaction_session_timeout=4s -c statement_t
 
 /// How long an assignment waits for a row that somebody else has locked, before it goes on without that row.
 const QUICK_LOCKS: &str = "-c lock_timeout=50ms";
+
+/// How long a submit waits for an open transaction that stores the same id, before it is told to come again.
+const ID_LOCKS: &str = "-c lock_timeout=1s";
 
 /// How long a submit waits for an open transaction that is taking its unique key, before it is told to come again.
 const KEY_LOCKS: &str = "-c lock_timeout=2s";

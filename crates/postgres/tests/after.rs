@@ -228,3 +228,21 @@ async fn a_bad_end_in_a_dropped_slice_is_told_to_one_committed_a_moment_before()
         assert_eq!(place.awaits(n).await, ended_badly(1, State::Cancelled), "{n}");
     }
 }
+
+#[tokio::test]
+async fn a_slice_with_bad_ends_stays_while_somebody_takes_its_jobs_for_unfinished() {
+    let place = Place::with(Retention::default(), fresh_url()).await;
+    place.store.enqueue(vec![job(1)]).await.unwrap();
+    let app = place.client().await;
+    // It has read nothing of history, and locks nothing there.
+    app.batch_execute("begin isolation level repeatable read; select 1 from turnwise.migration").await.unwrap();
+    place.cancel(1).await;
+    let later = "create or replace function turnwise.now() returns timestamptz language sql stable
+                 as 'select pg_catalog.now() + interval ''30 days'''";
+    place.client().await.batch_execute(later).await.unwrap();
+    place.prune().await;
+    assert!(place.store.job(id(1)).await.unwrap().is_some(), "its slice is there");
+    app.batch_execute("commit").await.unwrap();
+    place.prune().await;
+    assert_eq!(place.store.job(id(1)).await.unwrap(), None);
+}

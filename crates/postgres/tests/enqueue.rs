@@ -244,3 +244,20 @@ async fn a_submitter_that_goes_away_holds_up_nobody() {
     store.enqueue(vec![job(1)]).await.unwrap();
     assert_eq!(store.jobs(Filter::default()).await.unwrap().len(), 9);
 }
+
+#[tokio::test]
+async fn whoever_waits_for_an_open_transaction_does_so_alone() {
+    let (store, url) = fresh_store().await;
+    let mut app = client(&url).await;
+    let transaction = app.transaction().await.unwrap();
+    enqueue_in(&transaction, &[job(5)]).await.unwrap();
+    let submits = join_all((1..=20).map(|n| store.enqueue(vec![job(n)]))).await;
+    for (n, reply) in (1..).zip(submits) {
+        match n {
+            5 => assert!(reply.unwrap_err().is_transient()),
+            _ => assert_eq!(reply.unwrap(), [Enqueued::itself(id(n), true)]),
+        }
+    }
+    transaction.commit().await.unwrap();
+    assert_eq!(store.enqueue(vec![job(5)]).await.unwrap(), [Enqueued::itself(id(5), false)]);
+}

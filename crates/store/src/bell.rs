@@ -1,4 +1,4 @@
-//! A doorbell, not a message: it says "look", never what there is to see. A lost ring costs one poll interval.
+//! A doorbell, not a message: it says "look", never what there is to see. A lost ring costs one poll, as long as that is then.
 
 use std::sync::{
     Arc, Mutex, PoisonError, Weak,

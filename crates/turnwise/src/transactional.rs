@@ -155,7 +155,8 @@ impl SqliteTx {
     ///
     /// It runs on the one thread that writes, so nothing else is written meanwhile, heartbeats included: read, compute and
     /// call others before, and only write here. The task's timeout, anew, bounds its statements; nothing bounds what else it
-    /// does.
+    /// does. Return with the first error: a statement that is interrupted takes the whole transaction back, and what is written
+    /// after that is written for itself.
     pub fn at_end(self, work: impl FnOnce(&AtEnd<'_>) -> Result<(), TaskError> + Send + 'static) {
         let Self { ctx, progress } = self;
         let Some(on) = ctx.state::<OnSqlite>() else { return };

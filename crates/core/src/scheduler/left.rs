@@ -10,11 +10,13 @@ use crate::{
 
 impl Scheduler {
     /// Whether these nodes have something in their hands, or a job that is due waits for one of them: for a slot, a limit or a
-    /// rate. What is due later, waits for other jobs, or is paused, is not left now (see [`crate::left`]).
+    /// rate. What is due later, waits for other jobs, or is paused, is not left now (see [`crate::left`]). Of a node that is not
+    /// known yet, nothing is known.
     pub fn has_left_for(&self, now: Timestamp, nodes: &[Incarnation]) -> bool {
         let seats: Vec<Index> = nodes.iter().filter_map(|node| self.seat_index.get(node).copied()).collect();
         let busy = |seat: &Seat| seat.in_flight > 0 || seat.suspect.is_some();
         self.loading
+            || seats.len() < nodes.len()
             || seats.iter().any(|&seat| busy(&self.seats[seat as usize]))
             || (0..index(self.queues.len())).any(|queue| self.stands_in_line(now, queue, &seats))
             || self.suspects.iter().any(|&slot| self.waits_for_its_turn(now, slot, &seats))
