@@ -55,7 +55,7 @@ impl<'a> Dispatcher<'a> {
                 Ok(Some(replies)) => picks = self.tell(Input::Replied(replies)),
                 // It is sent again with the next round.
                 Ok(None) => batches = 0,
-                Err(error) => ended = Err(error),
+                Err(error) => (ended, batches) = (Err(error), 0),
             }
             if ended.is_err() {
                 // What is picked now, nobody gives out any more: the scheduler goes with this term.
