@@ -31,6 +31,7 @@ pub mod turn;
 mod limits;
 mod backlog;
 mod heap;
+mod chain;
 mod find;
 mod chunks;
 mod few;

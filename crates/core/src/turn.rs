@@ -3,7 +3,7 @@
 //! Start-time fair queueing: whoever has the smallest charge is served and charged for it, cost divided by weight. Nobody
 //! earns by being idle: whoever comes back begins at the current virtual time.
 
-use std::{collections::BTreeSet, fmt, str::FromStr, time::Duration};
+use std::{cmp::Ordering, collections::BTreeSet, fmt, str::FromStr, time::Duration};
 
 use crate::{job::Class, name::Invalid, settings::Weight};
 
@@ -11,8 +11,8 @@ use crate::{job::Class, name::Invalid, settings::Weight};
 /// weight is still something, and a century divided by the least still fits. That takes 82 bits; here are 96, because a
 /// million groups have a charge each. Beyond that it stays at the most there is, and turns are taken one by one.
 ///
-/// Three words, the greatest first, so that they compare like the number.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
+/// Three words, the least first: two of them are read as one.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub struct Charge([u32; 3]);
 
 impl Charge {
@@ -20,17 +20,21 @@ impl Charge {
 
     /// What `cost` comes to at this weight.
     pub fn of(cost: Duration, weight: Weight) -> Self {
-        Self::from_picos(cost.as_nanos() * 1_000_000 / u128::from(weight.thousandths()))
+        // To divide such numbers takes longer than all the rest, and most have the usual weight.
+        match u128::from(weight.thousandths()) {
+            1_000 => Self::from_picos(cost.as_nanos() * 1_000),
+            thousandths => Self::from_picos(cost.as_nanos() * 1_000_000 / thousandths),
+        }
     }
 
     fn from_picos(picos: u128) -> Self {
         let word = |shift: u32| u32::try_from(picos >> shift & u128::from(u32::MAX)).expect("thirty-two bits");
-        if picos > Self::MAX.picos() { Self::MAX } else { Self([word(64), word(32), word(0)]) }
+        if picos > Self::MAX.picos() { Self::MAX } else { Self([word(0), word(32), word(64)]) }
     }
 
     fn picos(self) -> u128 {
-        let [high, middle, low] = self.0.map(u128::from);
-        high << 64 | middle << 32 | low
+        let [low, middle, high] = self.0;
+        u128::from(high) << 64 | u128::from(two_words([low, middle]))
     }
 
     #[must_use]
@@ -54,6 +58,22 @@ impl Charge {
     }
 }
 
+fn two_words([low, high]: [u32; 2]) -> u64 {
+    u64::from(high) << 32 | u64::from(low)
+}
+
+impl Ord for Charge {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.picos().cmp(&other.picos())
+    }
+}
+
+impl PartialOrd for Charge {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
 impl fmt::Debug for Charge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Charge({self})")
@@ -73,48 +93,91 @@ pub(crate) struct Account {
     pub(crate) served: Served,
 }
 
-/// A count of picks; zero: never. Two words, the greater first: with a whole one an account would be a fifth larger.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+/// A count of picks; zero: never. Two words, the lesser first: with a whole one an account would be a fifth larger.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Served([u32; 2]);
 
 impl Served {
     #[must_use]
     pub(crate) fn next(self) -> Self {
         match self.0 {
-            [high, u32::MAX] => Self([high + 1, 0]),
-            [high, low] => Self([high, low + 1]),
+            [u32::MAX, high] => Self([0, high + 1]),
+            [low, high] => Self([low + 1, high]),
         }
     }
 }
 
+impl Ord for Served {
+    fn cmp(&self, other: &Self) -> Ordering {
+        two_words(self.0).cmp(&two_words(other.0))
+    }
+}
+
+impl PartialOrd for Served {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
 /// Those who could be served, the one with the smallest charge first; among equals the one served longest ago.
+///
+/// The first stands before the tree: most installations have one queue at work, which then never enters the tree at all.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Turns {
-    order: BTreeSet<(Account, u32)>,
+    first: Option<(Account, u32)>,
+    /// All of these come after the first.
+    others: BTreeSet<(Account, u32)>,
 }
 
 impl Turns {
     pub(crate) fn enter(&mut self, account: Account, member: u32) {
-        self.order.insert((account, member));
+        let turn = (account, member);
+        match self.first {
+            Some(first) if first < turn => _ = self.others.insert(turn),
+            first => {
+                self.others.extend(first);
+                self.first = Some(turn);
+            }
+        }
     }
 
     /// The account must be the one it entered with.
     pub(crate) fn leave(&mut self, account: Account, member: u32) {
-        let there = self.order.remove(&(account, member));
+        let there = match self.first == Some((account, member)) {
+            true => {
+                self.first = self.others.pop_first();
+                true
+            }
+            false => self.others.remove(&(account, member)),
+        };
         debug_assert!(there, "{member} was not where its account says");
     }
 
+    /// Leaves and enters again.
+    pub(crate) fn change(&mut self, before: Account, after: Account, member: u32) {
+        let (before, after) = ((before, member), (after, member));
+        if self.first == Some(before) && self.others.first().is_none_or(|next| after < *next) {
+            self.first = Some(after);
+        } else if before != after {
+            self.leave(before.0, member);
+            self.enter(after.0, member);
+        }
+    }
+
     pub(crate) fn first(&self) -> Option<(Account, u32)> {
-        self.order.first().copied()
+        self.first
     }
 
     /// The one after `last` in turn.
     pub(crate) fn after(&self, last: (Account, u32)) -> Option<(Account, u32)> {
-        self.order.range((std::ops::Bound::Excluded(last), std::ops::Bound::Unbounded)).next().copied()
+        match self.first {
+            Some(first) if last < first => Some(first),
+            _ => self.others.range((std::ops::Bound::Excluded(last), std::ops::Bound::Unbounded)).next().copied(),
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.order.is_empty()
+        self.first.is_none()
     }
 }
 
@@ -204,6 +267,44 @@ mod tests {
         assert_eq!(turns.first().unwrap().1, 2);
     }
 
+    proptest! {
+        #[test]
+        fn turns_are_taken_as_a_sorted_set_would(
+            steps in proptest::collection::vec((0u8..3, 0u32..6, 0u64..5), 0..80),
+        ) {
+            let account = |millis| Account { charge: Charge::of(Duration::from_millis(millis), Weight::default()), ..Account::default() };
+            let (mut turns, mut plain) = (Turns::default(), BTreeSet::new());
+            let mut accounts = std::collections::HashMap::new();
+            for (step, member, millis) in steps {
+                let now = account(millis);
+                match (step, accounts.get(&member).copied()) {
+                    (0, Some(before)) => {
+                        turns.leave(before, member);
+                        plain.remove(&(before, member));
+                        accounts.remove(&member);
+                    }
+                    (_, Some(before)) => {
+                        turns.change(before, now, member);
+                        plain.remove(&(before, member));
+                        plain.insert((now, member));
+                        accounts.insert(member, now);
+                    }
+                    (_, None) => {
+                        turns.enter(now, member);
+                        plain.insert((now, member));
+                        accounts.insert(member, now);
+                    }
+                }
+                prop_assert_eq!(turns.first(), plain.first().copied());
+                prop_assert_eq!(turns.is_empty(), plain.is_empty());
+                let all: Vec<_> = std::iter::successors(turns.first(), |&turn| turns.after(turn)).collect();
+                prop_assert!(all.iter().eq(&plain), "{:?} {:?}", all, plain);
+                let least = (Account::default(), 0);
+                prop_assert_eq!(turns.after(least), plain.iter().find(|turn| **turn > least).copied());
+            }
+        }
+    }
+
     #[test]
     fn a_charge_is_the_cost_divided_by_the_weight() {
         let cost = Duration::from_secs(3);
@@ -241,9 +342,9 @@ mod tests {
 
     #[test]
     fn picks_are_counted_beyond_one_word() {
-        let last = Served([0, u32::MAX]);
+        let last = Served([u32::MAX, 0]);
         assert!(last < last.next() && last.next() < last.next().next());
-        assert_eq!(last.next(), Served([1, 0]));
+        assert_eq!(last.next(), Served([0, 1]));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::{
     after::Verdict,
     backlog::{New, Place, Slot},
     calendar::Wish,
-    heap::Heap,
+    chain::Chain,
     job::{Fence, JobHead, JobId, State},
     settings::{OnError, Pause},
     time::Timestamp,
@@ -128,15 +128,15 @@ impl Scheduler {
         let rank = Rank::of(&self.backlog, slot);
         let lanes = &mut self.groups[group as usize].lanes;
         match lanes.as_mut_slice().iter_mut().find(|lane| (lane.kind, lane.rank) == (kind, rank)) {
-            Some(lane) => lane.push(&self.backlog, slot),
+            Some(lane) => lane.push(&mut self.backlog, slot),
             None => {
-                let mut lane = Lane { kind, rank, jobs: Heap::default() };
-                lane.push(&self.backlog, slot);
+                let mut lane = Lane { kind, rank, jobs: Chain::default() };
+                lane.push(&mut self.backlog, slot);
                 lanes.push(lane);
             }
         }
         let class = self.kinds[kind as usize].class;
-        if !self.groups[group as usize].entered.as_slice().contains(&class) {
+        if !self.groups[group as usize].entered.as_slice().iter().any(|entered| entered.class == class) {
             self.refresh_group(now, group);
         }
     }

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::{Pick, Scheduler, UNKNOWN_COST, tables::*};
+use super::{Pick, Scheduler, UNKNOWN_COST, tables::*, turns::GroupTurns};
 use crate::{
     backlog::{Place, Slot},
     limits::Bucket,
@@ -110,17 +110,14 @@ impl Scheduler {
         }
         loop {
             let queue = &self.queues[at as usize];
-            let open = |class: Index| self.class_open(now, class, seat);
-            let first =
-                queue.turns.iter().filter(|(class, _)| open(*class)).filter_map(|(_, turns)| turns.first()).min();
+            let open = |turns: &&GroupTurns| self.class_open(now, turns.class(), seat);
+            let first = queue.turns.iter().filter(open).filter_map(|turns| turns.first(&self.groups)).min();
             let (_, group) = first?;
-            let slot = self.take_from_group(now, group, seat);
-            self.refresh_group(now, group);
-            match slot {
-                Some(slot) if self.park_on_key(now, slot) => {}
-                Some(slot) => return Some(slot),
-                // Nothing but dead entries; it has left the line by now.
-                None => {}
+            // It leaves the line if nothing is left of it: if this one goes, once it is charged.
+            match self.take_from_group(now, group, seat) {
+                Some(slot) if !self.park_on_key(now, slot) => return Some(slot),
+                // On its key's list, or nothing but dead entries.
+                Some(_) | None => self.refresh_group(now, group),
             }
         }
     }
@@ -155,6 +152,12 @@ impl Scheduler {
     pub(super) fn take_from_group(&mut self, now: Timestamp, at: Index, seat: Index) -> Option<Slot> {
         self.drop_dead(at);
         let group = &self.groups[at as usize];
+        // Most groups have jobs of one kind and rank: what else is asked below makes no difference to them.
+        if let [lane] = group.lanes.as_slice() {
+            let open = self.class_open(now, self.kinds[lane.kind as usize].class, seat);
+            let counts = lane.rank != Rank::Stuck;
+            return open.then(|| self.take_from_lane(at, 0, counts)).flatten();
+        }
         let scheme = self.owners[group.owner as usize]
             .scheme()
             .or(self.queues[group.queue as usize].settings.scheme)
@@ -162,19 +165,21 @@ impl Scheduler {
         let preferred = scheme.preferred(group.count);
         let ranks = [Rank::Stuck, Rank::Class(preferred), Rank::Class(preferred.other())];
         let (rank, lane) = ranks.into_iter().find_map(|rank| Some((rank, self.first_lane(now, group, rank, seat)?)))?;
-        let Self { groups, backlog, .. } = self;
-        let group = &mut groups[at as usize];
-        if rank != Rank::Stuck {
-            group.count = group.count.wrapping_add(1);
-        }
-        group.lanes.as_mut_slice()[lane].pop(backlog)
+        self.take_from_lane(at, lane, rank != Rank::Stuck)
+    }
+
+    /// `counts`: for the scheme.
+    fn take_from_lane(&mut self, at: Index, lane: usize, counts: bool) -> Option<Slot> {
+        let group = &mut self.groups[at as usize];
+        group.count = group.count.wrapping_add(u32::from(counts));
+        group.lanes.as_mut_slice()[lane].pop(&self.backlog)
     }
 
     /// Which of a group's lanes of this rank, among those this node can run, has the job that comes first.
     fn first_lane(&self, now: Timestamp, group: &Group, rank: Rank, seat: Index) -> Option<usize> {
         let open = |lane: &Lane| self.class_open(now, self.kinds[lane.kind as usize].class, seat);
         let lanes = group.lanes.as_slice().iter().enumerate().filter(|(_, lane)| lane.rank == rank && open(lane));
-        let firsts = lanes.filter_map(|(at, lane)| Some((at, lane.jobs.first()?)));
+        let firsts = lanes.filter_map(|(at, lane)| Some((at, lane.first(&self.backlog)?)));
         let first = firsts.reduce(|best, other| if rank.before(&self.backlog, other.1, best.1) { other } else { best });
         first.map(|(at, _)| at)
     }

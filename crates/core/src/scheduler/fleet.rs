@@ -195,7 +195,8 @@ impl Scheduler {
             }
             self.leave_turns(index(group));
             for lane in std::mem::take(&mut self.groups[group].lanes) {
-                for &slot in lane.jobs.as_slice() {
+                // Whoever is buried names another one from then on.
+                for slot in lane.jobs.slots(&self.backlog).collect::<Vec<_>>() {
                     match self.backlog.place(slot) {
                         Place::Ready => ready.push(slot),
                         _ => self.backlog.bury(slot),

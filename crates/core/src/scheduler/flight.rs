@@ -44,7 +44,7 @@ impl Scheduler {
         let queue = &mut self.queues[kind.queue as usize];
         self.groups[self.backlog.group(slot) as usize].in_flight += 1;
         if let Some(seat) = seat {
-            *queue.on_seat.entry(seat).or_default() += 1;
+            *queue.on_seat(seat) += 1;
             let crashes = self.extras.get(&slot).map_or(0, |extra| extra.crashes);
             let seat = &mut self.seats[seat as usize];
             seat.in_flight += 1;
@@ -113,8 +113,7 @@ impl Scheduler {
         self.groups[group as usize].in_flight -= 1;
         let key = self.extras.get(&slot).and_then(|extra| extra.key);
         if let Some(seat) = flight.seat {
-            let on_seat = self.queues[queue as usize].on_seat.entry(seat).or_default();
-            *on_seat -= 1;
+            *self.queues[queue as usize].on_seat(seat) -= 1;
             let at = seat;
             let seat = &mut self.seats[at as usize];
             seat.in_flight -= 1;
@@ -165,9 +164,7 @@ impl Scheduler {
         queue.account.charge = before.charge.plus(Charge::of(cost, queue.settings.weight));
         queue.account.served = served;
         if queue.entered {
-            let turns = &mut self.trees[queue.tree as usize].turns;
-            turns.leave(before, queue_at);
-            turns.enter(queue.account, queue_at);
+            self.trees[queue.tree as usize].turns.change(before, queue.account, queue_at);
         }
         let weight = self.owners[self.groups[at as usize].owner as usize].weight();
         self.change_account(at, |account| {
@@ -186,6 +183,9 @@ impl Scheduler {
 
     /// Replaces what was charged by what it really was.
     pub(super) fn correct(&mut self, at: Index, charged: Duration, ran: Duration) {
+        if charged == ran {
+            return;
+        }
         let queue_at = self.groups[at as usize].queue;
         let owner = self.groups[at as usize].owner;
         let weight = self.owners[owner as usize].weight();
@@ -197,9 +197,7 @@ impl Scheduler {
         let before = queue.account;
         fix(&mut queue.account, queue.settings.weight);
         if queue.entered {
-            let turns = &mut self.trees[queue.tree as usize].turns;
-            turns.leave(before, queue_at);
-            turns.enter(queue.account, queue_at);
+            self.trees[queue.tree as usize].turns.change(before, queue.account, queue_at);
         }
     }
 

@@ -27,7 +27,7 @@ impl Scheduler {
         let queue = &self.queues[at as usize];
         let line = || queue.line.as_slice().iter().copied().chain(queue.begun);
         !self.is_shut_by_hand(now, at)
-            && (queue.turns.iter().any(|(class, turns)| !turns.is_empty() && self.able(*class, seats))
+            && (queue.turns.iter().any(|turns| !turns.is_empty() && self.able(turns.class(), seats))
                 || line().any(|slot| self.waits_for_its_turn(now, slot, seats)))
     }
 
@@ -36,9 +36,9 @@ impl Scheduler {
         let open = self.settings.groups.iter().filter(|(_, settings)| settings.paused.is_none());
         let owners = open.filter_map(|(name, _)| self.owner_named(name));
         let groups = owners.flat_map(|owner| self.groups_of(owner));
-        let lanes = groups.flat_map(|group| self.groups[group as usize].lanes.as_slice()).map(|lane| &lane.jobs);
-        let parked = self.keys.iter().flat_map(|key| key.parked.values());
-        lanes.chain(parked).flat_map(|jobs| jobs.as_slice()).copied()
+        let lanes = groups.flat_map(|group| self.groups[group as usize].lanes.as_slice());
+        let parked = self.keys.iter().flat_map(|key| key.parked.values()).flat_map(|jobs| jobs.as_slice());
+        lanes.flat_map(|lane| lane.jobs.slots(&self.backlog)).chain(parked.copied())
     }
 
     fn waits_for_its_turn(&self, now: Timestamp, slot: Slot, seats: &[Index]) -> bool {

@@ -2,13 +2,13 @@
 
 use std::{cmp::Reverse, time::Duration};
 
-use super::{Scheduler, tables::*};
+use super::{Scheduler, tables::*, turns::GroupTurns};
 use crate::{
     backlog::{Place, Slot},
     few::Few,
     settings::Fairness,
     time::Timestamp,
-    turn::{Account, Charge, Turns},
+    turn::{Account, Charge},
 };
 
 impl Scheduler {
@@ -17,6 +17,11 @@ impl Scheduler {
         let open = self.owner_gate(now, self.groups[at as usize].owner).is_none();
         self.drop_dead(at);
         let group = &self.groups[at as usize];
+        if let ([lane], [entered], true) = (group.lanes.as_slice(), group.entered.as_slice(), open)
+            && self.kinds[lane.kind as usize].class == entered.class
+        {
+            return;
+        }
         let mut classes: Few<Index> = Few::None;
         for lane in group.lanes.as_slice().iter().filter(|_| open) {
             let class = self.kinds[lane.kind as usize].class;
@@ -25,7 +30,7 @@ impl Scheduler {
             }
         }
         classes.as_mut_slice().sort_unstable();
-        if classes.as_slice() == group.entered.as_slice() {
+        if group.entered.as_slice().iter().map(|entered| entered.class).eq(classes.as_slice().iter().copied()) {
             return;
         }
         let was_out = group.entered.is_empty();
@@ -35,23 +40,21 @@ impl Scheduler {
         let level =
             was_out.then(|| classes.as_slice().iter().map(|&class| self.level(now, queue, class)).min()).flatten();
         self.leave_turns(at);
-        let group = &mut self.groups[at as usize];
-        let queue = &mut self.queues[group.queue as usize];
+        let Self { groups, queues, .. } = self;
+        let group = &mut groups[at as usize];
         if let Some(level) = level {
             group.account.charge = group.account.charge.max(level);
         }
-        for &class in classes.as_slice() {
-            let turns = match queue.turns.iter().position(|(known, _)| *known == class) {
-                Some(at) => &mut queue.turns[at].1,
-                None => {
-                    queue.turns.push((class, Turns::default()));
-                    &mut queue.turns.last_mut().expect("just pushed").1
-                }
-            };
-            turns.enter(group.account, at);
-        }
-        group.entered = classes;
         let queue = group.queue;
+        let turns = &mut queues[queue as usize].turns;
+        for &class in classes.as_slice() {
+            let known = turns.iter().position(|turns| turns.class() == class);
+            let place = known.unwrap_or_else(|| {
+                turns.push(GroupTurns::of(class));
+                turns.len() - 1
+            });
+            turns[place].enter(groups, at);
+        }
         if !self.queues[queue as usize].entered {
             self.refresh_queue(now, queue);
         }
@@ -80,8 +83,11 @@ impl Scheduler {
             // A turn costs what it is expected to.
             Fairness::Turns => None,
             Fairness::Time => {
-                let next =
-                    queue.turns.iter().filter(|(other, _)| counts(*other)).filter_map(|(_, turns)| turns.first());
+                let next = queue
+                    .turns
+                    .iter()
+                    .filter(|turns| counts(turns.class()))
+                    .filter_map(|turns| turns.first(&self.groups));
                 next.map(used).min()
             }
         };
@@ -119,33 +125,25 @@ impl Scheduler {
             true => self.head_of_line(at).is_some_and(|head| {
                 (0..index(self.seats.len())).any(|seat| !queue.full_on(seat) && self.head_open(now, head, seat))
             }),
-            false => {
-                queue.turns.iter().any(|(class, turns)| !turns.is_empty() && self.class_served(now, queue, *class))
-            }
+            false => queue.turns.iter().any(|turns| !turns.is_empty() && self.class_served(now, queue, turns.class())),
         }
     }
 
     pub(super) fn leave_turns(&mut self, at: Index) {
-        let group = &mut self.groups[at as usize];
-        let queue = &mut self.queues[group.queue as usize];
-        for class in std::mem::take(&mut group.entered) {
-            if let Some((_, turns)) = queue.turns.iter_mut().find(|(known, _)| *known == class) {
-                turns.leave(group.account, at);
-            }
+        let Self { groups, queues, .. } = self;
+        let group = &groups[at as usize];
+        if !group.entered.is_empty() {
+            queues[group.queue as usize].turns.iter_mut().for_each(|turns| turns.leave(groups, at));
         }
     }
 
     /// Changes a group's account while it stands in line.
     pub(super) fn change_account(&mut self, at: Index, change: impl FnOnce(&mut Account)) {
-        let group = &mut self.groups[at as usize];
-        let queue = &mut self.queues[group.queue as usize];
-        let before = group.account;
+        let Self { groups, queues, .. } = self;
+        let group = &mut groups[at as usize];
         change(&mut group.account);
-        for class in group.entered.as_slice() {
-            if let Some((_, turns)) = queue.turns.iter_mut().find(|(known, _)| known == class) {
-                turns.leave(before, at);
-                turns.enter(group.account, at);
-            }
+        if !group.entered.is_empty() {
+            queues[group.queue as usize].turns.iter_mut().for_each(|turns| turns.changed(groups, at));
         }
     }
 
@@ -184,7 +182,7 @@ impl Scheduler {
         match queue.serial() {
             true => self.head_of_line(at).is_some_and(|head| self.kinds[self.backlog.kind(head) as usize].runnable),
             false => {
-                queue.turns.iter().any(|(class, turns)| !turns.is_empty() && self.classes[*class as usize].runnable())
+                queue.turns.iter().any(|turns| !turns.is_empty() && self.classes[turns.class() as usize].runnable())
             }
         }
     }

@@ -9,7 +9,7 @@
 //! opening puts it back: what cannot run is not looked at again and again.
 //!
 //! `tables` what is known → `arrive` jobs come and go → `waits` some wait for others → `fleet` nodes and settings → `trees`
-//! who shares nodes with whom → `line` who stands in line → `gates` what is closed → `choose` whose turn it is → `suspects`
+//! who shares nodes with whom → `line` who stands in line, `turns` in which order → `gates` what is closed → `choose` whose turn it is → `suspects`
 //! who runs alone → `flight` what is counted and charged →
 //! `explain` why not yet, and what comes next, `left` whether a node has anything to do at all.
 
@@ -26,6 +26,7 @@ mod names;
 mod suspects;
 mod tables;
 mod trees;
+mod turns;
 mod waits;
 
 use std::{

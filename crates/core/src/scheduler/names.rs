@@ -38,10 +38,15 @@ impl Names {
         NameAt(chunk << 16 | place)
     }
 
-    pub(super) fn text(&self, NameAt(at): NameAt) -> &str {
+    /// The text of a name, without a look at whether it is one.
+    pub(super) fn bytes(&self, NameAt(at): NameAt) -> &[u8] {
         let rest = &self.chunks[(at >> 16) as usize][(at & 0xffff) as usize..];
         let length = usize::from(u16::from_le_bytes([rest[0], rest[1]]));
-        std::str::from_utf8(&rest[LENGTH_BYTES..][..length]).expect("it was text when it was added")
+        &rest[LENGTH_BYTES..][..length]
+    }
+
+    pub(super) fn text(&self, at: NameAt) -> &str {
+        std::str::from_utf8(self.bytes(at)).expect("it was text when it was added")
     }
 
     pub(super) fn get(&self, at: NameAt) -> GroupName {

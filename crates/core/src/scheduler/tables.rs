@@ -1,14 +1,22 @@
 //! What the scheduler knows, by index: names are kept once.
 
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
-    hash::{DefaultHasher, Hash, Hasher},
+    collections::{BTreeMap, VecDeque},
+    hash::{BuildHasher, Hash},
     time::Duration,
 };
 
-use super::{Scheduler, names::NameAt, trees::NOBODYS};
+use foldhash::quality::FixedState;
+
+use super::{
+    Scheduler,
+    names::NameAt,
+    trees::NOBODYS,
+    turns::{Entered, GroupTurns},
+};
 use crate::{
     backlog::{Backlog, Place, Slot},
+    chain::Chain,
     few::Few,
     find::Link,
     heap::Heap,
@@ -20,7 +28,7 @@ use crate::{
     pool,
     settings::{Concurrency, GroupSettings, LimitSettings, QueueSettings, Rate, Weight},
     time::Timestamp,
-    turn::{Account, Charge, Scheme, Turns},
+    turn::{Account, Charge, Scheme},
 };
 
 /// Index into one of the scheduler's tables; names are kept once.
@@ -86,7 +94,7 @@ pub(super) struct Queue {
     /// Virtual time among its groups.
     pub(super) now: Charge,
     /// Groups with something ready, by class of kinds.
-    pub(super) turns: Vec<(Index, Turns)>,
+    pub(super) turns: Vec<GroupTurns>,
     /// The line of a serial queue.
     pub(super) line: Heap,
     /// The job of a serial queue that has begun and holds the line.
@@ -96,7 +104,8 @@ pub(super) struct Queue {
     pub(super) unused: Duration,
     /// All its unfinished jobs.
     pub(super) jobs: u32,
-    pub(super) on_seat: HashMap<Index, u32>,
+    /// Its flights by seat, as far as there were any.
+    pub(super) on_seat: Vec<u32>,
     pub(super) bucket: Option<Bucket>,
     pub(super) entered: bool,
     /// Where it takes its turn.
@@ -109,7 +118,15 @@ impl Queue {
     }
 
     pub(super) fn full_on(&self, seat: Index) -> bool {
-        self.settings.per_node.is_some_and(|cap| self.on_seat.get(&seat).copied().unwrap_or(0) >= cap)
+        self.settings.per_node.is_some_and(|cap| self.on_seat.get(seat as usize).copied().unwrap_or(0) >= cap)
+    }
+
+    pub(super) fn on_seat(&mut self, seat: Index) -> &mut u32 {
+        let at = seat as usize;
+        if self.on_seat.len() <= at {
+            self.on_seat.resize(at + 1, 0);
+        }
+        &mut self.on_seat[at]
     }
 }
 
@@ -123,7 +140,7 @@ pub(super) struct Group {
     pub(super) account: Account,
     pub(super) lanes: Few<Lane>,
     /// Classes of kinds it stands in line for, in ascending order.
-    pub(super) entered: Few<Index>,
+    pub(super) entered: Few<Entered>,
     /// Picks so far, for the counting scheme.
     pub(super) count: u32,
     pub(super) in_flight: u32,
@@ -178,7 +195,7 @@ pub(super) struct Limited<N> {
 pub(super) struct Lane {
     pub(super) kind: Index,
     pub(super) rank: Rank,
-    pub(super) jobs: Heap,
+    pub(super) jobs: Chain,
 }
 
 /// What jobs of a group are compared within.
@@ -297,7 +314,7 @@ impl Scheduler {
             in_flight: 0,
             unused: Duration::ZERO,
             jobs: 0,
-            on_seat: HashMap::new(),
+            on_seat: Vec::new(),
             bucket: settings.rate.map(|rate| Bucket::new(rate, now)),
             settings,
             entered: false,
@@ -351,12 +368,17 @@ impl Scheduler {
     }
 
     pub(super) fn owner_named(&self, name: &GroupName) -> Option<Index> {
-        let is = |at: Index| self.names.text(self.owners[at as usize].name) == name.as_str();
-        self.owner_finder.find(hash(name.as_str()), is)
+        self.owner_hashed(name, hash(name.as_str().as_bytes()))
+    }
+
+    fn owner_hashed(&self, name: &GroupName, hash: u64) -> Option<Index> {
+        let is = |at: Index| self.names.bytes(self.owners[at as usize].name) == name.as_str().as_bytes();
+        self.owner_finder.find(hash, is)
     }
 
     pub(super) fn owner(&mut self, now: Timestamp, name: &GroupName) -> Index {
-        if let Some(known) = self.owner_named(name) {
+        let hashed = hash(name.as_str().as_bytes());
+        if let Some(known) = self.owner_hashed(name, hashed) {
             return known;
         }
         let at = index(self.owners.len());
@@ -367,21 +389,30 @@ impl Scheduler {
         let kept = self.names.add(name);
         self.owners.push(Owner { name: kept, group: Link::default(), special, in_flight: 0, jobs: 0 });
         let Self { owners, names, owner_finder, .. } = self;
-        owner_finder.insert(at, hash(name.as_str()), |at| hash(names.text(owners[at as usize].name)));
+        owner_finder.insert(at, hashed, |at| hash(names.bytes(owners[at as usize].name)));
         at
     }
 
     pub(super) fn group(&mut self, queue: Index, name: &GroupName, now: Timestamp) -> Index {
         let owner = self.owner(now, name);
+        // Most owners have jobs in one queue only: those need not be found.
+        let first = self.owners[owner as usize].group.get();
+        if let Some(first) = first.filter(|&first| self.groups[first as usize].queue == queue) {
+            return first;
+        }
         let groups = &self.groups;
         let pair = |at: Index| (groups[at as usize].queue, groups[at as usize].owner);
-        if let Some(known) = self.group_finder.find(hash((queue, owner)), |at| pair(at) == (queue, owner)) {
+        let hashed = first.map(|_| hash((queue, owner)));
+        if let Some(known) = hashed.and_then(|hash| self.group_finder.find(hash, |at| pair(at) == (queue, owner))) {
             return known;
         }
         let at = index(self.groups.len());
         // Where it begins is seen when it first has something to run.
         let account = Account::default();
-        let sibling = std::mem::replace(&mut self.owners[owner as usize].group, Link::to(at));
+        let sibling = match first {
+            Some(first) => std::mem::replace(&mut self.groups[first as usize].sibling, Link::to(at)),
+            None => std::mem::replace(&mut self.owners[owner as usize].group, Link::to(at)),
+        };
         self.groups.push(Group {
             queue,
             owner,
@@ -392,9 +423,11 @@ impl Scheduler {
             count: 0,
             in_flight: 0,
         });
-        let groups = &self.groups;
-        let pair = |at: Index| (groups[at as usize].queue, groups[at as usize].owner);
-        self.group_finder.insert(at, hash((queue, owner)), |at| hash(pair(at)));
+        if let Some(hashed) = hashed {
+            let groups = &self.groups;
+            let pair = |at: Index| (groups[at as usize].queue, groups[at as usize].owner);
+            self.group_finder.insert(at, hashed, |at| hash(pair(at)));
+        }
         at
     }
 
@@ -406,9 +439,7 @@ impl Scheduler {
 }
 
 fn hash(what: impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    what.hash(&mut hasher);
-    hasher.finish()
+    FixedState::default().hash_one(what)
 }
 
 /// Why a gate is closed.
@@ -446,16 +477,20 @@ impl<N> Limited<N> {
 }
 
 impl Lane {
-    pub(super) fn push(&mut self, backlog: &Backlog, slot: Slot) {
-        self.jobs.push(slot, |a, b| self.rank.before(backlog, a, b));
+    pub(super) fn push(&mut self, backlog: &mut Backlog, slot: Slot) {
+        self.jobs.push(backlog, slot, |backlog, a, b| self.rank.before(backlog, a, b));
+    }
+
+    pub(super) fn first(&self, backlog: &Backlog) -> Option<Slot> {
+        self.jobs.first(backlog, |backlog, a, b| self.rank.before(backlog, a, b))
     }
 
     pub(super) fn pop(&mut self, backlog: &Backlog) -> Option<Slot> {
-        self.jobs.pop(|a, b| self.rank.before(backlog, a, b))
+        self.jobs.pop(backlog, |backlog, a, b| self.rank.before(backlog, a, b))
     }
 
     pub(super) fn drop_dead(&mut self, backlog: &mut Backlog) {
-        while let Some(slot) = self.jobs.first()
+        while let Some(slot) = self.first(backlog)
             && backlog.place(slot) == Place::Dead
         {
             self.pop(backlog);
@@ -486,9 +521,9 @@ pub(super) fn index(length: usize) -> Index {
 mod tests {
     use super::*;
 
-    /// What is kept for each of a million groups, beside its name, its place in line and twice six bytes to find it.
+    /// What is kept for each of a million groups, beside its name, four bytes for its place in line and six to find it.
     #[test]
     fn a_group_takes_little_room() {
-        assert_eq!((size_of::<Group>(), size_of::<Owner>()), (88, 24));
+        assert_eq!((size_of::<Group>(), size_of::<Owner>()), (80, 24));
     }
 }

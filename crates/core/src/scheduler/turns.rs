@@ -1,0 +1,301 @@
+//! Groups in line, the one with the smallest charge first; among equals the one served longest ago.
+//!
+//! Where turns are counted, and where jobs cost about the same, whoever is served is last in line afterwards. So most groups
+//! stand in a row: they leave it at its front and enter it at its end, without a search. The others, such as those whose
+//! jobs cost less than expected, are in a heap. Each group knows its place, and the order is that of the groups' accounts:
+//! four bytes for each of a million groups, of which a tree takes fifty.
+
+use std::collections::VecDeque;
+
+use super::tables::*;
+use crate::{chunks::Chunks, turn::Account};
+
+/// Each has four below it: see [`crate::heap`].
+const BELOW: usize = 4;
+/// Of a place in the row; the others are in the heap.
+const IN_ROW: u32 = 1 << 31;
+/// Somebody has left the row.
+const NOBODY: Index = Index::MAX;
+
+#[derive(Debug, Clone)]
+pub(super) struct GroupTurns {
+    class: Index,
+    heap: Vec<Index>,
+    /// In order; neither the first nor the last is nobody.
+    row: VecDeque<Index>,
+    /// The place of the row's first: places are counted on, and round.
+    front: u32,
+    /// Who has left the row.
+    left: usize,
+}
+
+/// Where a group stands in line for kinds of a class.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Entered {
+    pub(super) class: Index,
+    place: u32,
+}
+
+type Turn = (Account, Index);
+
+impl GroupTurns {
+    pub(super) fn of(class: Index) -> Self {
+        Self { class, heap: Vec::new(), row: VecDeque::new(), front: 0, left: 0 }
+    }
+
+    pub(super) fn class(&self) -> Index {
+        self.class
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.heap.is_empty() && self.row.is_empty()
+    }
+
+    pub(super) fn first(&self, groups: &Chunks<Group>) -> Option<Turn> {
+        let row = self.row.front().map(|&group| turn(groups, group));
+        match self.heap.first() {
+            None => row,
+            Some(&group) => Some(turn(groups, group)).into_iter().chain(row).min(),
+        }
+    }
+
+    /// A group comes into line, where it does not stand yet.
+    pub(super) fn enter(&mut self, groups: &mut Chunks<Group>, group: Index) {
+        groups[group as usize].entered.push(Entered { class: self.class, place: 0 });
+        self.put_in(groups, group);
+    }
+
+    /// A group leaves the line, if it stands in it.
+    pub(super) fn leave(&mut self, groups: &mut Chunks<Group>, group: Index) {
+        let class = self.class;
+        if let Some(place) = self.place_of(groups, group) {
+            self.take_out(groups, place);
+            groups[group as usize].entered.retain(|entered| entered.class != class);
+        }
+    }
+
+    /// The account of a group has changed, which may stand in this line.
+    pub(super) fn changed(&mut self, groups: &mut Chunks<Group>, group: Index) {
+        if let Some(place) = self.place_of(groups, group) {
+            self.take_out(groups, place);
+            self.put_in(groups, group);
+        }
+    }
+
+    fn place_of(&self, groups: &Chunks<Group>, group: Index) -> Option<u32> {
+        let entered = groups[group as usize].entered.as_slice();
+        entered.iter().find(|entered| entered.class == self.class).map(|entered| entered.place)
+    }
+
+    fn set_place(&self, groups: &mut Chunks<Group>, group: Index, place: u32) {
+        let entered = groups[group as usize].entered.as_mut_slice().iter_mut();
+        entered.filter(|entered| entered.class == self.class).for_each(|entered| entered.place = place);
+    }
+
+    fn put_in(&mut self, groups: &mut Chunks<Group>, group: Index) {
+        let this = turn(groups, group);
+        if self.row.back().is_some_and(|&last| this < turn(groups, last)) {
+            // One that is far behind is not to keep everybody else out of the row.
+            let fits = self.row.iter().rev().nth(1).is_none_or(|&other| other != NOBODY && turn(groups, other) < this);
+            if !fits {
+                return self.heap_in(groups, group);
+            }
+            let last = self.row.pop_back().expect("somebody looked");
+            self.heap_in(groups, last);
+        }
+        let place = self.front.wrapping_add(index(self.row.len())) | IN_ROW;
+        self.row.push_back(group);
+        self.set_place(groups, group, place);
+    }
+
+    /// Whoever stands there is changed already: only the others are in order.
+    fn take_out(&mut self, groups: &mut Chunks<Group>, place: u32) {
+        if place & IN_ROW == 0 {
+            return self.heap_out(groups, place as usize);
+        }
+        let at = (place.wrapping_sub(self.front) & !IN_ROW) as usize;
+        self.row[at] = NOBODY;
+        self.left += 1;
+        while self.row.front() == Some(&NOBODY) {
+            self.row.pop_front();
+            self.front = self.front.wrapping_add(1);
+            self.left -= 1;
+        }
+        while self.row.back() == Some(&NOBODY) {
+            self.row.pop_back();
+            self.left -= 1;
+        }
+        if self.left * 2 > self.row.len() + 64 {
+            self.row.retain(|&group| group != NOBODY);
+            self.left = 0;
+            for (at, &group) in self.row.iter().enumerate() {
+                self.set_place(groups, group, self.front.wrapping_add(index(at)) | IN_ROW);
+            }
+        }
+    }
+
+    fn heap_in(&mut self, groups: &mut Chunks<Group>, group: Index) {
+        let this = turn(groups, group);
+        self.heap.push(group);
+        self.rise(groups, self.heap.len() - 1, this);
+    }
+
+    fn heap_out(&mut self, groups: &mut Chunks<Group>, at: usize) {
+        let last = self.heap.pop().expect("whoever leaves stood in line");
+        if at < self.heap.len() {
+            let this = turn(groups, last);
+            let at = self.sink(groups, at, this);
+            self.rise(groups, at, this);
+        }
+    }
+
+    /// Moves those that come before `this` up from below a place that is free, and says which place is free then.
+    fn sink(&mut self, groups: &mut Chunks<Group>, mut at: usize, this: Turn) -> usize {
+        loop {
+            let below = BELOW * at + 1;
+            let Some(&first) = self.heap.get(below) else { return at };
+            let mut least = (turn(groups, first), below);
+            for (other, &group) in self.heap.iter().enumerate().take(below + BELOW).skip(below + 1) {
+                let other = (turn(groups, group), other);
+                if other.0 < least.0 {
+                    least = other;
+                }
+            }
+            if this < least.0 {
+                return at;
+            }
+            self.heap_put(groups, at, least.0.1);
+            at = least.1;
+        }
+    }
+
+    /// Moves those that come after `this` down from above a place that is free, and puts it there.
+    fn rise(&mut self, groups: &mut Chunks<Group>, mut at: usize, this: Turn) {
+        while at > 0 {
+            let above = (at - 1) / BELOW;
+            let group = self.heap[above];
+            if turn(groups, group) < this {
+                break;
+            }
+            self.heap_put(groups, at, group);
+            at = above;
+        }
+        self.heap_put(groups, at, this.1);
+    }
+
+    fn heap_put(&mut self, groups: &mut Chunks<Group>, at: usize, group: Index) {
+        self.heap[at] = group;
+        self.set_place(groups, group, index(at));
+    }
+}
+
+fn turn(groups: &Chunks<Group>, group: Index) -> Turn {
+    (groups[group as usize].account, group)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, time::Duration};
+
+    use super::*;
+    use crate::{few::Few, find::Link, settings::Weight, turn::Charge};
+    use proptest::prelude::*;
+
+    fn charge(millis: u64) -> Charge {
+        Charge::of(Duration::from_millis(millis), Weight::default())
+    }
+
+    fn groups(count: u32) -> Chunks<Group> {
+        let mut groups = Chunks::default();
+        for owner in 0..count {
+            groups.push(Group {
+                queue: 0,
+                owner,
+                sibling: Link::default(),
+                account: Account::default(),
+                lanes: Few::default(),
+                entered: Few::default(),
+                count: 0,
+                in_flight: 0,
+            });
+        }
+        groups
+    }
+
+    proptest! {
+        /// In two lines at once, which have nothing to do with each other but the accounts.
+        #[test]
+        fn groups_take_turns_as_a_sorted_set_would(
+            front in any::<u32>(),
+            steps in proptest::collection::vec((0u8..5, 0u32..12, prop_oneof![Just(100u64), 0u64..300]), 0..300),
+        ) {
+            let mut groups = groups(12);
+            let mut lines = [7, 3].map(|class| GroupTurns { front, ..GroupTurns::of(class) });
+            let mut sorted: [BTreeSet<Turn>; 2] = Default::default();
+            for (step, group, millis) in steps {
+                let before = turn(&groups, group);
+                match step {
+                    0 | 1 => {
+                        let at = usize::from(step);
+                        match sorted[at].remove(&before) {
+                            true => lines[at].leave(&mut groups, group),
+                            false => {
+                                sorted[at].insert(before);
+                                lines[at].enter(&mut groups, group);
+                            }
+                        }
+                    }
+                    // The first is served, or somebody is charged otherwise.
+                    _ => {
+                        let served = lines[0].first(&groups).filter(|_| step < 4).map(|(_, group)| group);
+                        let group = served.unwrap_or(group);
+                        let before = turn(&groups, group);
+                        let account = &mut groups[group as usize].account;
+                        account.charge = match served {
+                            Some(_) => account.charge.plus(charge(millis)),
+                            None => charge(millis),
+                        };
+                        let after = turn(&groups, group);
+                        for (line, sorted) in lines.iter_mut().zip(&mut sorted) {
+                            if sorted.remove(&before) {
+                                sorted.insert(after);
+                            }
+                            line.changed(&mut groups, group);
+                        }
+                    }
+                }
+                for (line, sorted) in lines.iter().zip(&sorted) {
+                    prop_assert_eq!(line.first(&groups), sorted.first().copied());
+                    prop_assert_eq!(line.is_empty(), sorted.is_empty());
+                }
+            }
+            for (line, sorted) in lines.iter_mut().zip(sorted) {
+                for next in sorted {
+                    prop_assert_eq!(line.first(&groups), Some(next));
+                    line.leave(&mut groups, next.1);
+                }
+                prop_assert!(line.is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn whoever_has_left_takes_no_room() {
+        let (mut groups, mut line) = (groups(2_000), GroupTurns::of(0));
+        (0..2_000).for_each(|group| line.enter(&mut groups, group));
+        assert!(line.heap.is_empty(), "they came in order");
+        for group in (1..1_999).filter(|group| group % 10 != 0) {
+            line.leave(&mut groups, group);
+        }
+        assert!(line.row.len() < 700, "{}", line.row.len());
+        // One that is far behind does not keep the others out of the row.
+        groups[0].account.charge = charge(1_000_000);
+        line.changed(&mut groups, 0);
+        for millis in 1..1_000 {
+            let (_, first) = line.first(&groups).unwrap();
+            groups[first as usize].account.charge = charge(millis);
+            line.changed(&mut groups, first);
+        }
+        assert_eq!(line.heap, [0]);
+    }
+}
