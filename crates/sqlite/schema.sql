@@ -6,6 +6,7 @@
 -- Unfinished jobs. `autoincrement`: a number that was used again would hide a job behind the dispatcher's cursor. `key`:
 -- the limit a job counts against. `terms`: JSON, null where there is nothing in it. `expires_at`: set as long as it has not
 -- begun. `fingerprint`: what kind of failure `error` is. `on_failure`: set if it waits for those in turnwise_dependency.
+-- No index names state, node or fence, so that giving a job away changes one page; who has it is told by turnwise_assignment.
 create table turnwise_job (
     seq              integer primary key autoincrement,
     id               blob not null unique,
@@ -36,9 +37,6 @@ create table turnwise_job (
     fingerprint      text,
     on_failure       text
 ) strict;
-
--- What is in a node's hands; only assigned jobs have a node.
-create index turnwise_job_node on turnwise_job (node, id) where node is not null;
 
 -- Finished jobs; `seq` is the one they had.
 create table turnwise_history (

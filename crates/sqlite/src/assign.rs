@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, btree_map::Entry};
 
-use rusqlite::{Connection, OptionalExtension, params};
-use turnwise_core::{Incarnation, JobId, Timestamp};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
+use turnwise_core::{Incarnation, JobId, State, Timestamp, scheduler::Pick};
 use turnwise_store::{Assign, AssignReply, BatchId, Delivery};
 
 use crate::{
@@ -17,44 +17,25 @@ type Result<T> = std::result::Result<T, Failure>;
 
 pub(crate) fn assign(conn: &Connection, assign: &Assign, now: Timestamp) -> Result<Vec<(JobId, AssignReply)>> {
     check_leading(conn, assign.holder, assign.epoch)?;
-    let mut take = conn.prepare_cached(include_str!("../sql/assign.sql"))?;
-    let mut assigned = conn.prepare_cached(include_str!("../sql/assigned.sql"))?;
-    let mut names = Names::default();
+    let mut giver = Giver::prepare(conn, now)?;
     let mut there: BTreeMap<Incarnation, bool> = BTreeMap::new();
     let mut mail: BTreeMap<Incarnation, (Vec<JobId>, Vec<u8>)> = BTreeMap::new();
     let mut replies = Vec::with_capacity(assign.picks.len());
     for pick in &assign.picks {
-        let (id, node) = (pick.job.0.as_bytes(), pick.node.0.as_bytes());
         // In the hands of a node that has left, nobody would ever see to it.
         let there = match there.entry(pick.node) {
             Entry::Occupied(there) => *there.get(),
             Entry::Vacant(unknown) => *unknown.insert(node_name(conn, pick.node)?.is_some()),
         };
-        let taken = there && take.execute(params![id, pick.fence.0, node, now.micros()])? == 1;
+        let (taken, reply) = match pick.node == assign.holder {
+            true => giver.give_self(pick, there)?,
+            false => giver.give_other(pick, there)?,
+        };
         if taken {
             let (jobs, limited) = mail.entry(pick.node).or_default();
             jobs.push(pick.job);
             limited.push(pick.limited.into());
         }
-        let mine = pick.node == assign.holder;
-        if taken && !mine {
-            replies.push((pick.job, AssignReply::Theirs(pick.fence.next())));
-            continue;
-        }
-        // Just what this pick makes of it: now, or when the first call's reply was lost.
-        let in_hands = assigned
-            .query_row(params![id, node], |row| rows::assigned(row, &mut names, pick.limited))
-            .optional()?
-            .filter(|job| job.fence == pick.fence.next());
-        let reply = match in_hands {
-            Some(job) if mine => AssignReply::Mine(Box::new(job)),
-            Some(job) => AssignReply::Theirs(job.fence),
-            None => match head(conn, pick.job, &mut names)? {
-                Some(head) if head.fence == pick.fence && !head.state.assigned() => AssignReply::Locked,
-                Some(head) => AssignReply::Changed(head),
-                None => AssignReply::Gone,
-            },
-        };
         replies.push((pick.job, reply));
     }
     let mut deliver = conn.prepare_cached(include_str!("../sql/deliver.sql"))?;
@@ -62,6 +43,81 @@ pub(crate) fn assign(conn: &Connection, assign: &Assign, now: Timestamp) -> Resu
         deliver.execute(params![node.0.as_bytes(), assign.batch.0.as_bytes(), rows::pack_ids(&jobs), limited])?;
     }
     Ok(replies)
+}
+
+/// What giving one job after the other needs.
+struct Giver<'a> {
+    conn: &'a Connection,
+    now: Timestamp,
+    picked: CachedStatement<'a>,
+    take: CachedStatement<'a>,
+    assign: CachedStatement<'a>,
+    assigned: CachedStatement<'a>,
+    names: Names,
+}
+
+impl<'a> Giver<'a> {
+    fn prepare(conn: &'a Connection, now: Timestamp) -> Result<Self> {
+        Ok(Self {
+            conn,
+            now,
+            picked: conn.prepare_cached(include_str!("../sql/picked.sql"))?,
+            take: conn.prepare_cached(include_str!("../sql/take.sql"))?,
+            assign: conn.prepare_cached(include_str!("../sql/assign.sql"))?,
+            assigned: conn.prepare_cached(include_str!("../sql/assigned.sql"))?,
+            names: Names::default(),
+        })
+    }
+
+    /// Whether it was taken now, and the reply. The job goes with the reply, so it is read in any case: first, as nobody
+    /// comes between within the transaction, so that it is looked for by its id only once.
+    fn give_self(&mut self, pick: &Pick, there: bool) -> Result<(bool, AssignReply)> {
+        let (names, limited) = (&mut self.names, pick.limited);
+        let found = self
+            .picked
+            .query_row([pick.job.0.as_bytes()], |row| {
+                Ok((rows::assigned(row, names, limited)?, row.get(15)?, rows::node_ref(row, 16)?))
+            })
+            .optional()?;
+        let Some((mut job, seq, node)): Option<(_, i64, _)> = found else { return Ok((false, AssignReply::Gone)) };
+        if there && job.fence == pick.fence && !job.state.assigned() {
+            let taken = self.take.execute(params![seq, pick.fence.0, pick.node.0.as_bytes(), self.now.micros(),])?;
+            if taken == 1 {
+                (job.fence, job.state) = (pick.fence.next(), State::Scheduled);
+                return Ok((true, AssignReply::Mine(Box::new(job))));
+            }
+        }
+        // Just what this pick makes of it: the first call's reply was lost.
+        if job.state.assigned() && job.fence == pick.fence.next() && node == Some(pick.node) {
+            return Ok((false, AssignReply::Mine(Box::new(job))));
+        }
+        Ok((false, self.not_taken(pick)?))
+    }
+
+    fn give_other(&mut self, pick: &Pick, there: bool) -> Result<(bool, AssignReply)> {
+        let (id, node) = (pick.job.0.as_bytes(), pick.node.0.as_bytes());
+        if there && self.assign.execute(params![id, pick.fence.0, node, self.now.micros()])? == 1 {
+            return Ok((true, AssignReply::Theirs(pick.fence.next())));
+        }
+        let names = &mut self.names;
+        let in_hands = self
+            .assigned
+            .query_row(params![id, node], |row| rows::assigned(row, names, pick.limited))
+            .optional()?
+            .filter(|job| job.fence == pick.fence.next());
+        match in_hands {
+            Some(job) => Ok((false, AssignReply::Theirs(job.fence))),
+            None => Ok((false, self.not_taken(pick)?)),
+        }
+    }
+
+    fn not_taken(&mut self, pick: &Pick) -> Result<AssignReply> {
+        Ok(match head(self.conn, pick.job, &mut self.names)? {
+            Some(head) if head.fence == pick.fence && !head.state.assigned() => AssignReply::Locked,
+            Some(head) => AssignReply::Changed(head),
+            None => AssignReply::Gone,
+        })
+    }
 }
 
 pub(crate) fn assignments(conn: &Connection, node: Incarnation, known: &[BatchId]) -> Result<Vec<Delivery>> {

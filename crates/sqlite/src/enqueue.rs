@@ -1,11 +1,13 @@
 //! Enqueue: new jobs, in a transaction of the store's or of the caller's own.
 
 use rusqlite::{Connection, params};
-use turnwise_core::{KeyName, NewJob, Timestamp, unique::OnDuplicate};
+use turnwise_core::{NewJob, Timestamp, unique::OnDuplicate};
 use turnwise_store::{Duplicate, Enqueued, Result, StoreError, memory::Clock};
 
 use crate::{
-    after, memo, settle,
+    after,
+    bulk::{self, Insert},
+    memo, settle,
     store::{Failure, explain},
     unique::{self, Entry},
 };
@@ -71,11 +73,17 @@ pub(crate) fn enqueue(
     jobs: &[NewJob],
     now: Timestamp,
 ) -> std::result::Result<Vec<Enqueued>, Failure> {
-    let mut insert = conn.prepare_cached(include_str!("../sql/enqueue.sql"))?;
     // Asked once a call: as long as no group is full, a job costs no look of its own.
     let any_full = memo::any_full(conn)?;
     let entries = unique::claim(conn, jobs, now)?;
-    let some_ended = some_ended(conn, jobs)?;
+    let some_ended = some_between(conn, include_str!("../sql/ended_between.sql"), jobs)?;
+    let mut insert = Insert::new(conn, now)?;
+    if entries.is_empty() && !any_full && !some_ended && many_new(conn, jobs)? {
+        insert.all(jobs)?;
+        let enqueued = jobs.iter().map(|job| Enqueued::itself(job.id, true)).collect::<Vec<_>>();
+        after::write(conn, jobs, &enqueued)?;
+        return Ok(enqueued);
+    }
     let mut enqueued = Vec::with_capacity(jobs.len());
     for (at, job) in jobs.iter().enumerate() {
         match entries.get(at) {
@@ -94,24 +102,11 @@ pub(crate) fn enqueue(
             enqueued.push(Enqueued::itself(job.id, false));
             continue;
         }
-        let rows = insert.execute(params![
-            job.id.0.as_bytes(),
-            job.task.as_str(),
-            job.args.as_str(),
-            job.queue.as_str(),
-            job.group.as_str(),
-            job.priority.get(),
-            job.retry.to_string(),
-            now.micros(),
-            job.due.unwrap_or(now).micros(),
-            job.key.as_ref().map(KeyName::as_str),
-            job.terms.to_text(),
-            job.expires.map(Timestamp::micros),
-        ])?;
-        if any_full && rows == 1 {
+        let new = insert.one(job)?;
+        if any_full && new {
             memo::refuse_if_full(conn, &job.group)?;
         }
-        enqueued.push(Enqueued::itself(job.id, rows == 1));
+        enqueued.push(Enqueued::itself(job.id, new));
     }
     for (job, reply) in jobs.iter().zip(&mut enqueued).filter(|(_, reply)| reply.duplicate.is_some()) {
         let policy = job.unique.as_ref().map_or(OnDuplicate::Keep, |unique| unique.on_duplicate);
@@ -121,11 +116,19 @@ pub(crate) fn enqueue(
     Ok(enqueued)
 }
 
-/// Whether any of `jobs` may have ended: ids grow with time, so finished ones come before all that are new, and one look
-/// does for the whole call.
-fn some_ended(conn: &Connection, jobs: &[NewJob]) -> rusqlite::Result<bool> {
+/// Whether it is worth while to write them together, and each of them is there for the first time.
+fn many_new(conn: &Connection, jobs: &[NewJob]) -> rusqlite::Result<bool> {
+    let no_id_twice = || jobs.is_sorted_by(|one, next| one.id < next.id);
+    Ok(jobs.len() >= bulk::AT_ONCE
+        && no_id_twice()
+        && !some_between(conn, include_str!("../sql/there_between.sql"), jobs)?)
+}
+
+/// Whether there may be some of `jobs` where `sql` looks: ids grow with time, so those that are known come before all that
+/// are new, and one look does for the whole call.
+fn some_between(conn: &Connection, sql: &str, jobs: &[NewJob]) -> rusqlite::Result<bool> {
     let ids = || jobs.iter().map(|job| job.id);
     let (Some(first), Some(last)) = (ids().min(), ids().max()) else { return Ok(false) };
-    let mut between = conn.prepare_cached(include_str!("../sql/ended_between.sql"))?;
+    let mut between = conn.prepare_cached(sql)?;
     between.query_row(params![first.0.as_bytes(), last.0.as_bytes()], |row| row.get(0))
 }

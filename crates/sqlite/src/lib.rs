@@ -1,13 +1,15 @@
 //! The SQLite store of Turnwise: jobs in one file, for one machine and any number of its processes.
 //!
 //! `store` how a file is opened, and which module does which verb → `migrate` the schema and its steps → `writer`
-//! the one thread that writes → `rows` how values lie in columns → the verbs: `enqueue` (asking `unique`, telling `after`),
+//! the one thread that writes → `rows` how values lie in columns → the verbs: `enqueue` (asking `unique`, writing by `bulk`, telling
+//! `after`),
 //! `nodes`, `news`, `assign`, `settle`, `story`, `control`, `prune`, `read`, `memo` → [`closing`] what tasks do at their end →
 //! `bell` how other processes' writes are heard.
 
 mod after;
 mod assign;
 mod bell;
+mod bulk;
 pub mod closing;
 mod control;
 mod enqueue;

@@ -1,7 +1,7 @@
 //! News: what the dispatcher has not seen yet, and the pages it begins with.
 
 use rusqlite::{Connection, OptionalExtension, Statement, params};
-use turnwise_core::{JobHead, JobId, Timestamp};
+use turnwise_core::{JobHead, JobId, Node, Timestamp};
 use turnwise_store::{AskNews, Change, Cursor, Load, News, Page, StoreError, Writers};
 
 use crate::{
@@ -37,10 +37,15 @@ pub(crate) fn load(conn: &Connection, load: Load, now: Timestamp) -> Result<Page
         Load::InHands => {
             let mut in_hands = conn.prepare_cached(include_str!("../sql/in_hands.sql"))?;
             let mut jobs = Vec::new();
-            for node in nodes::nodes(conn)? {
-                jobs.extend(heads(conn, &mut in_hands, params![node.incarnation.0.as_bytes()], &mut names)?);
+            for Node { incarnation: node, .. } in nodes::nodes(conn)? {
+                // Every one of them is in a batch until it is settled.
+                for id in nodes::batched(conn, node)? {
+                    let params = params![id.0.as_bytes(), node.0.as_bytes()];
+                    jobs.extend(in_hands.query_row(params, |row| rows::head(row, &mut names)).optional()?);
+                }
             }
-            jobs.sort_unstable_by_key(|head| head.id);
+            after::complete(conn, &mut jobs)?;
+            jobs.sort_unstable_by_key(|head: &JobHead| head.id);
             (jobs, None)
         }
     };

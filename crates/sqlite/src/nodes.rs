@@ -1,10 +1,10 @@
 //! Nodes: joining, beating, leaving, being lost; and who dispatches.
 
-use std::num::NonZeroU32;
+use std::{collections::BTreeSet, num::NonZeroU32};
 
 use rusqlite::{Connection, OptionalExtension, params};
-use turnwise_core::{Incarnation, Node, Timestamp};
-use turnwise_store::{AskLost, Beat, Epoch, Join, Joined, Lineage, LostNode, Pulse, Replace, StoreError};
+use turnwise_core::{Incarnation, JobId, Node, Timestamp};
+use turnwise_store::{AskLost, Beat, Epoch, Held, Join, Joined, Lineage, LostNode, Pulse, Replace, StoreError};
 
 use crate::{bell::Ring, rows, store::Failure};
 
@@ -92,14 +92,10 @@ pub(crate) fn lost_nodes(conn: &Connection, ask: AskLost, now: Timestamp) -> Res
     if ask.expire {
         conn.prepare_cached(include_str!("../sql/expire.sql"))?.execute([now.micros()])?;
     }
-    let mut held = conn.prepare_cached(include_str!("../sql/held.sql"))?;
     let mut left = ask.limit as usize;
     let mut lost_nodes = Vec::new();
     for node in nodes(conn)?.into_iter().filter(|node| node.lost) {
-        // One more than fits tells whether these are all.
-        let wanted = i64::try_from(left).unwrap_or(i64::MAX).saturating_add(1);
-        let found = held.query_map(params![node.incarnation.0.as_bytes(), wanted], rows::held)?;
-        let mut jobs = found.collect::<rusqlite::Result<Vec<_>>>()?;
+        let mut jobs = held(conn, node.incarnation)?;
         let complete = jobs.len() <= left;
         jobs.truncate(left);
         left -= jobs.len();
@@ -121,9 +117,37 @@ pub(crate) fn check_leading(conn: &Connection, holder: Incarnation, epoch: Epoch
     if leads { Ok(()) } else { Err(StoreError::NotLeading.into()) }
 }
 
+/// Whether anything is in a node's hands. Its batches tell at once; but they are kept for as long as the node says, and with
+/// a job that nobody knew of the node would be forgotten for ever: so where they tell of none, all jobs are looked at.
 pub(crate) fn holds(conn: &Connection, node: Incarnation) -> Result<bool> {
+    let mut one = conn.prepare_cached(include_str!("../sql/holds_one.sql"))?;
+    for id in batched(conn, node)? {
+        if one.query_row(params![id.0.as_bytes(), node.0.as_bytes()], |row| row.get(0))? {
+            return Ok(true);
+        }
+    }
     let mut holds = conn.prepare_cached(include_str!("../sql/holds.sql"))?;
     Ok(holds.query_row([node.0.as_bytes()], |row| row.get(0))?)
+}
+
+/// Jobs in a node's hands, by id.
+fn held(conn: &Connection, node: Incarnation) -> Result<Vec<Held>> {
+    let mut held = conn.prepare_cached(include_str!("../sql/held.sql"))?;
+    let held = held.query_map([node.0.as_bytes()], rows::held)?;
+    let mut held = held.collect::<rusqlite::Result<Vec<_>>>()?;
+    held.sort_unstable_by_key(|held| held.id);
+    Ok(held)
+}
+
+/// All jobs of a node's batches, each once; most of them may have settled.
+pub(crate) fn batched(conn: &Connection, node: Incarnation) -> Result<BTreeSet<JobId>> {
+    let mut batches = conn.prepare_cached(include_str!("../sql/assignments.sql"))?;
+    let mut batches = batches.query([node.0.as_bytes()])?;
+    let mut jobs = BTreeSet::new();
+    while let Some(row) = batches.next()? {
+        jobs.extend(rows::unpack_ids(row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?));
+    }
+    Ok(jobs)
 }
 
 pub(crate) fn bury(conn: &Connection, node: Incarnation) -> Result<()> {

@@ -22,20 +22,50 @@ type Result<T> = rusqlite::Result<T>;
 
 /// The names of one reply, each held once however many rows have it.
 #[derive(Debug, Default)]
-pub(crate) struct Names(HashSet<Arc<str>>);
+pub(crate) struct Names {
+    all: HashSet<Arc<str>>,
+    /// What each column had in the last row: mostly the next one has the same task, and is of the same queue.
+    last: [Option<Arc<str>>; NAMES],
+    retry: Option<(String, RetryPolicy)>,
+}
+
+/// Names stand in front of all else: so many columns may hold one that is likely to come again.
+const NAMES: usize = 6;
 
 impl Names {
     fn share(&mut self, text: &str) -> Arc<str> {
-        if let Some(name) = self.0.get(text) {
+        if let Some(name) = self.all.get(text) {
             return Arc::clone(name);
         }
         let name: Arc<str> = Arc::from(text);
-        self.0.insert(Arc::clone(&name));
+        self.all.insert(Arc::clone(&name));
         name
     }
 
     fn read(&mut self, row: &Row<'_>, column: usize) -> Result<Arc<str>> {
-        Ok(self.share(row.get_ref(column)?.as_str()?))
+        let text = row.get_ref(column)?.as_str()?;
+        match self.last.get(column) {
+            Some(Some(last)) if **last == *text => return Ok(Arc::clone(last)),
+            _ => {}
+        }
+        let name = self.share(text);
+        if let Some(last) = self.last.get_mut(column) {
+            *last = Some(Arc::clone(&name));
+        }
+        Ok(name)
+    }
+
+    /// Policies are few, and each is read from its text once for all rows that follow one another with it.
+    fn retry(&mut self, row: &Row<'_>, column: usize) -> Result<RetryPolicy> {
+        let text = row.get_ref(column)?.as_str()?;
+        match &self.retry {
+            Some((last, policy)) if last == text => Ok(policy.clone()),
+            _ => {
+                let policy: RetryPolicy = text.parse().map_err(|error| foreign(column, error))?;
+                self.retry = Some((text.to_owned(), policy.clone()));
+                Ok(policy)
+            }
+        }
     }
 }
 
@@ -71,7 +101,7 @@ pub(crate) fn assigned(row: &Row<'_>, names: &mut Names, limited: bool) -> Resul
         queue: QueueName::stored(names.read(row, 4)?),
         group: GroupName::stored(names.read(row, 5)?),
         priority: priority(row, 6)?,
-        retry: retry(row, 7)?,
+        retry: names.retry(row, 7)?,
         state: state(row, 8)?,
         counts: counts(row, 9)?,
         cancel_requested: row.get(12)?,
@@ -89,7 +119,7 @@ pub(crate) fn job(row: &Row<'_>, names: &mut Names) -> Result<Job> {
         queue: QueueName::stored(names.read(row, 3)?),
         group: GroupName::stored(names.read(row, 4)?),
         priority: priority(row, 5)?,
-        retry: retry(row, 6)?,
+        retry: names.retry(row, 6)?,
         state: state(row, 7)?,
         counts: counts(row, 8)?,
         fence: Fence(row.get(11)?),
@@ -237,10 +267,6 @@ fn counts(row: &Row<'_>, first: usize) -> Result<Counts> {
 
 fn priority(row: &Row<'_>, column: usize) -> Result<Priority> {
     Priority::new(row.get(column)?).map_err(|error| foreign(column, error))
-}
-
-fn retry(row: &Row<'_>, column: usize) -> Result<RetryPolicy> {
-    row.get_ref(column)?.as_str()?.parse().map_err(|error| foreign(column, error))
 }
 
 /// Terms that a newer version wrote, or a person by hand, must not hold up all other jobs.

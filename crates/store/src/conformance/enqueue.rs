@@ -292,3 +292,17 @@ pub async fn what_is_there_or_has_ended_is_left_out_of_a_long_list(h: &impl Harn
     assert_eq!(scene.job(7).await.state, State::Success);
     assert_eq!(scene.heads().await.len() as u64, LONG - 1);
 }
+
+pub async fn one_that_waits_or_comes_twice_is_one_job_of_a_long_list(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    scene.enqueue([9]).await;
+    let new = |replies: Vec<Enqueued>| replies.into_iter().filter(|reply| reply.new).map(|reply| reply.id);
+    let first = scene.store.enqueue((1..=LONG).map(job).collect()).await.expect("enqueue");
+    assert!(new(first).eq((1..=LONG).filter(|n| *n != 9).map(id)));
+    let list = (LONG + 1..=2 * LONG).flat_map(|n| std::iter::repeat_n(job(n), if n == LONG + 7 { 2 } else { 1 }));
+    let second = scene.store.enqueue(list.collect()).await.expect("enqueue");
+    assert!(new(second).eq((LONG + 1..=2 * LONG).map(id)));
+    for n in [9, LONG + 7, 2 * LONG] {
+        assert_eq!(scene.job(n).await.state, State::Waiting);
+    }
+}

@@ -394,6 +394,23 @@ pub async fn jobs_of_lost_nodes_are_told_within_the_limit(h: &impl Harness) {
     assert_eq!((lost[0].jobs.len(), lost[0].complete), (5, true));
 }
 
+pub async fn a_batch_that_is_called_done_too_early_loses_no_job(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    scene.enqueue(1..=3).await;
+    scene.give(1, &[1, 2], BETA).await;
+    scene.give(2, &[3], BETA).await;
+    let settle = Settle { author: by(BETA), settlements: vec![], done: vec![batch(1)] };
+    assert_eq!(scene.store.settle(settle).await.expect("settle"), []);
+    scene.end(BETA, 3, done()).await;
+    assert!(!scene.store.leave(BETA).await.expect("leave"), "two are still in its hands");
+    let lost = scene.lose_beta(h).await;
+    assert_eq!(lost.jobs.iter().map(|held| held.id).collect::<Vec<_>>(), [1, 2].map(id));
+    let settlement = scene.settlement(1, &Event::NodeLost).await;
+    assert_eq!(scene.settle_one(scene.for_lost(BETA, true), settlement).await, Settled::Applied);
+    let left = scene.lost().await;
+    assert_eq!(left[0].jobs.iter().map(|held| held.id).collect::<Vec<_>>(), [id(2)], "nor is it buried with one");
+}
+
 pub async fn only_the_dispatcher_calls_a_node_lost(h: &impl Harness) {
     let scene = Scene::led(h).await;
     h.advance(LEASE + SECOND).await;
