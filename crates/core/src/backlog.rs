@@ -51,6 +51,10 @@ impl Place {
         Place::Dead,
     ];
 
+    fn of(when: u64) -> Self {
+        Self::ALL[(when >> 61) as usize]
+    }
+
     fn in_a_heap(self) -> bool {
         matches!(self, Place::Ready | Place::Future | Place::Parked)
     }
@@ -157,15 +161,20 @@ impl Backlog {
         };
         let entries = &self.entries;
         self.finder.insert(slot, hash(entry.id), |slot| hash(entries[slot as usize].id));
-        self.set_fence(slot, new.fence);
+        if new.fence != Fence(0) {
+            self.set_fence(slot, new.fence);
+        }
         slot
     }
 
     /// Forgets a job. Its slot is free at once, or when the heap it is in lets go of it.
     pub(crate) fn remove(&mut self, slot: Slot) {
-        self.finder.remove(slot, hash(self.entries[slot as usize].id));
-        self.set_fence(slot, Fence(0));
-        match self.place(slot).in_a_heap() {
+        let Entry { id, group, when, .. } = self.entries[slot as usize];
+        self.finder.remove(slot, hash(id));
+        if group >> 28 == LARGE {
+            self.set_fence(slot, Fence(0));
+        }
+        match Place::of(when).in_a_heap() {
             true => self.set_place(slot, Place::Dead),
             false => self.free(slot),
         }
@@ -191,7 +200,7 @@ impl Backlog {
     }
 
     pub(crate) fn place(&self, slot: Slot) -> Place {
-        Place::ALL[(self.entries[slot as usize].when >> 61) as usize]
+        Place::of(self.entries[slot as usize].when)
     }
 
     pub(crate) fn set_place(&mut self, slot: Slot, place: Place) {
@@ -229,6 +238,12 @@ impl Backlog {
 
     pub(crate) fn kind(&self, slot: Slot) -> u32 {
         (self.entries[slot as usize].order >> 40) as u32
+    }
+
+    /// Both, for one look.
+    pub(crate) fn kind_and_group(&self, slot: Slot) -> (u32, u32) {
+        let entry = &self.entries[slot as usize];
+        ((entry.order >> 40) as u32, entry.group & GROUP_BITS)
     }
 
     pub(crate) fn group(&self, slot: Slot) -> u32 {

@@ -64,6 +64,9 @@ pub(crate) struct Finder {
     /// What follows each index in its chain.
     next: Chunks<Mark>,
     len: usize,
+    /// How many chains, and the bits of the hash that tell the one.
+    buckets: u64,
+    mask: u64,
 }
 
 impl Finder {
@@ -73,15 +76,21 @@ impl Finder {
 
     /// The index in the chain of `hash` that `is` the one.
     pub(crate) fn find(&self, hash: u64, is: impl Fn(u32) -> bool) -> Option<u32> {
-        let head = (self.len > 0).then(|| self.heads[self.bucket(hash)])?;
-        self.chain(head).filter(|mark| mark.like(hash)).map(Mark::at).find(|&at| is(at))
+        if self.len == 0 {
+            return None;
+        }
+        let mut mark = self.heads[self.bucket(hash)].some()?;
+        while !(mark.like(hash) && is(mark.at())) {
+            mark = self.next[mark.at() as usize].some()?;
+        }
+        Some(mark.at())
     }
 
     /// Adds an index that is not there. `hash_of` must answer for every index that is.
     pub(crate) fn insert(&mut self, at: u32, hash: u64, hash_of: impl Fn(u32) -> u64) {
         // An index that is put in twice would make its chain a ring.
         debug_assert!(self.find(hash, |other| other == at).is_none(), "{at} is put in twice");
-        if self.len == self.heads.len() * CHAIN {
+        if self.len as u64 == self.buckets * CHAIN as u64 {
             self.split(hash_of);
         }
         while self.next.len() <= at as usize {
@@ -95,13 +104,15 @@ impl Finder {
     pub(crate) fn remove(&mut self, at: u32, hash: u64) {
         let (bucket, mark) = (self.bucket(hash), Mark::new(at, hash));
         let after = self.next[at as usize];
-        let before = self.chain(self.heads[bucket]).find(|other| self.next[other.at() as usize] == mark);
-        match before {
-            Some(before) => self.next[before.at() as usize] = after,
-            None => {
-                assert_eq!(self.heads[bucket], mark, "what is taken out was put in");
-                self.heads[bucket] = after;
+        let first = self.heads[bucket];
+        if first == mark {
+            self.heads[bucket] = after;
+        } else {
+            let mut before = first.some().expect("what is taken out was put in").at() as usize;
+            while self.next[before] != mark {
+                before = self.next[before].some().expect("what is taken out was put in").at() as usize;
             }
+            self.next[before] = after;
         }
         self.len -= 1;
     }
@@ -112,10 +123,8 @@ impl Finder {
 
     /// With n buckets, those below the greatest power of two that have been split use one bit of the hash more.
     fn bucket(&self, hash: u64) -> usize {
-        let buckets = self.heads.len() as u64;
-        let mask = buckets.next_power_of_two() - 1;
-        let wide = hash & mask;
-        let at = if wide < buckets { wide } else { hash & (mask >> 1) };
+        let wide = hash & self.mask;
+        let at = if wide < self.buckets { wide } else { hash & (self.mask >> 1) };
         usize::try_from(at).expect("less than the number of buckets")
     }
 
@@ -123,6 +132,8 @@ impl Finder {
     fn split(&mut self, hash_of: impl Fn(u32) -> u64) {
         let new = self.heads.len();
         self.heads.push(Mark::default());
+        self.buckets += 1;
+        self.mask = self.buckets.next_power_of_two() - 1;
         let Some(bits) = new.checked_ilog2() else { return };
         let old = new - (1 << bits);
         let mut rest = std::mem::take(&mut self.heads[old]);
@@ -132,10 +143,18 @@ impl Finder {
         }
     }
 
+    /// At the end of its chain: what came first is looked for first, and need not be searched for among what came later.
     fn link(&mut self, at: u32, hash: u64) {
-        let bucket = self.bucket(hash);
-        self.next[at as usize] = self.heads[bucket];
-        self.heads[bucket] = Mark::new(at, hash);
+        self.next[at as usize] = Mark::default();
+        let (bucket, mark) = (self.bucket(hash), Mark::new(at, hash));
+        let Some(mut last) = self.heads[bucket].some() else {
+            self.heads[bucket] = mark;
+            return;
+        };
+        while let Some(next) = self.next[last.at() as usize].some() {
+            last = next;
+        }
+        self.next[last.at() as usize] = mark;
     }
 
     fn chain(&self, head: Mark) -> impl Iterator<Item = Mark> {

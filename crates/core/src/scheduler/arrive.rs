@@ -1,5 +1,7 @@
 //! Jobs come, come to rest and go.
 
+use std::time::Duration;
+
 use super::{LOCKED_FIRST, LOCKED_LONGEST, Reply, Scheduler, Settled, tables::*};
 use crate::{
     after::Verdict,
@@ -10,6 +12,12 @@ use crate::{
     settings::{OnError, Pause},
     time::Timestamp,
 };
+
+/// A moving average over about eight runs: quick to follow, slow to be fooled by one.
+fn average(cost: Duration, ran: Duration) -> Duration {
+    let nanos = (cost.as_nanos() * 7 + ran.as_nanos()) / 8;
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+}
 
 impl Scheduler {
     pub(super) fn take_in(&mut self, now: Timestamp, mut head: JobHead) {
@@ -61,9 +69,10 @@ impl Scheduler {
         }
         if head.state.assigned() {
             let seat = head.node.and_then(|node| self.seat_index.get(&node).copied());
-            self.enter_flight(now, slot, seat, Place::Assigned);
+            let ties = self.ties(slot);
+            self.enter_flight(now, slot, ties, seat, Place::Assigned, Duration::ZERO);
             self.refresh_queue(now, queue);
-            self.refresh_owner_of(now, slot);
+            self.refresh_limited(now, ties.owner);
         } else {
             let begun = head.fence > Fence(0) && self.queues[queue as usize].serial();
             match head.awaits {
@@ -112,7 +121,8 @@ impl Scheduler {
 
     pub(super) fn put_ready(&mut self, now: Timestamp, slot: Slot) {
         self.backlog.set_place(slot, Place::Ready);
-        let queue = self.queue_of(slot);
+        let (kind, group) = self.backlog.kind_and_group(slot);
+        let Kind { queue, class, .. } = self.kinds[kind as usize];
         if self.is_suspect(slot) {
             self.suspects.push_back(slot);
             return;
@@ -124,7 +134,6 @@ impl Scheduler {
             }
             return self.refresh_queue(now, queue);
         }
-        let (group, kind) = (self.backlog.group(slot), self.backlog.kind(slot));
         let rank = Rank::of(&self.backlog, slot);
         let lanes = &mut self.groups[group as usize].lanes;
         match lanes.as_mut_slice().iter_mut().find(|lane| (lane.kind, lane.rank) == (kind, rank)) {
@@ -135,7 +144,6 @@ impl Scheduler {
                 lanes.push(lane);
             }
         }
-        let class = self.kinds[kind as usize].class;
         if !self.groups[group as usize].entered.as_slice().iter().any(|entered| entered.class == class) {
             self.refresh_group(now, group);
         }
@@ -150,16 +158,22 @@ impl Scheduler {
 
     /// The job is gone, or about to be placed anew: gives back whatever it held.
     pub(super) fn drop_slot(&mut self, now: Timestamp, slot: Slot) {
-        let queue = self.queue_of(slot);
+        let ties = self.ties(slot);
         match self.backlog.place(slot) {
-            Place::Picked => self.leave_flight(now, slot, None),
+            Place::Picked => self.leave_flight(now, slot, ties, None),
             Place::Assigned => {
                 let used = self.used_so_far(now, slot);
-                self.leave_flight(now, slot, used);
+                self.leave_flight(now, slot, ties, used);
             }
             Place::Reserved => self.unreserve(now, slot),
             _ => {}
         }
+        self.drop_tied(now, slot, ties);
+    }
+
+    /// The same of a job that is in nobody's hands.
+    fn drop_tied(&mut self, now: Timestamp, slot: Slot, ties: Ties) {
+        let Ties { queue, owner, .. } = ties;
         let in_line = self.queues[queue as usize].begun == Some(slot);
         if in_line {
             self.queues[queue as usize].begun = None;
@@ -170,7 +184,7 @@ impl Scheduler {
         }
         self.extras.remove(&slot);
         self.waits.forget(self.backlog.id(slot));
-        self.owners[self.groups[self.backlog.group(slot) as usize].owner as usize].jobs -= 1;
+        self.owners[owner as usize].jobs -= 1;
         self.backlog.remove(slot);
         self.queues[queue as usize].jobs -= 1;
         if self.finished(queue) {
@@ -189,26 +203,28 @@ impl Scheduler {
             }
             return;
         };
-        let kind = self.backlog.kind(slot);
+        let ties = self.ties(slot);
         if let Some(ran) = ran {
-            let kind = &mut self.kinds[kind as usize];
-            // A moving average over about eight runs: quick to follow, slow to be fooled by one.
-            kind.cost = Some(kind.cost.map_or(ran, |cost| (cost * 7 + ran) / 8));
+            let kind = &mut self.kinds[ties.kind as usize];
+            kind.cost = Some(kind.cost.map_or(ran, |cost| average(cost, ran)));
         }
         if self.backlog.fence(slot) > fence {
             return;
         }
-        let queue = self.queue_of(slot);
+        let queue = ties.queue;
         let in_flight = matches!(self.backlog.place(slot), Place::Picked | Place::Assigned);
         if failed || rest.as_ref().is_some_and(|rest| rest.stuck) {
             self.pause_on_error(now, queue, id);
         }
         if in_flight {
             let used = ran.or_else(|| self.used_so_far(now, slot).filter(|_| self.node_is_lost(slot)));
-            self.leave_flight(now, slot, used);
+            self.leave_flight(now, slot, ties, used);
         }
         let Some(rest) = rest else {
-            self.drop_slot(now, slot);
+            match in_flight {
+                true => self.drop_tied(now, slot, ties),
+                false => self.drop_slot(now, slot),
+            }
             return self.awaited_ended(now, id, well);
         };
         if !in_flight {
@@ -260,7 +276,7 @@ impl Scheduler {
                 let extra = self.extras.entry(slot).or_default();
                 extra.locked = extra.locked.saturating_add(1);
                 let wait = LOCKED_FIRST.saturating_mul(1 << extra.locked.min(10)).min(LOCKED_LONGEST);
-                self.leave_flight(now, slot, None);
+                self.leave_flight(now, slot, self.ties(slot), None);
                 // Its due time is kept for its rank by nobody: a job that was locked is late, not first.
                 self.backlog.set_due(slot, now.plus(wait));
                 // Where order counts it keeps its place: nobody behind it begins meanwhile.

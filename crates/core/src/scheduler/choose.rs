@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::{Pick, Scheduler, UNKNOWN_COST, tables::*, turns::GroupTurns};
+use super::{Pick, Scheduler, tables::*, turns::GroupTurns};
 use crate::{
     backlog::{Place, Slot},
     limits::Bucket,
@@ -11,7 +11,8 @@ use crate::{
 
 impl Scheduler {
     pub(super) fn pick_batch(&mut self, now: Timestamp) -> Vec<Pick> {
-        let mut picks = Vec::new();
+        // Room for as many as last time: batches are mostly alike.
+        let mut picks = Vec::with_capacity(self.last_batch);
         self.release_suspects_that_may_not_run(now);
         self.reserve_for_a_suspect(now);
         self.start_reserved_suspects(now, &mut picks);
@@ -29,8 +30,9 @@ impl Scheduler {
             let (seat, share) = &mut seats[at];
             match self.pick_for(now, *seat) {
                 Some(slot) => {
-                    self.take_tokens(now, slot);
-                    picks.push(self.hand_over(now, slot, *seat));
+                    let ties = self.ties(slot);
+                    self.take_tokens(now, ties);
+                    picks.push(self.hand_over(now, slot, ties, *seat));
                     *share -= 1;
                     if *share == 0 || !self.seats[*seat as usize].has_room() {
                         seats.swap_remove(at);
@@ -39,34 +41,30 @@ impl Scheduler {
                 None => drop(seats.swap_remove(at)),
             }
         }
+        self.last_batch = picks.len();
         picks
     }
 
     /// Into the node's hands: counted against every limit, charged to its group and queue.
-    pub(super) fn hand_over(&mut self, now: Timestamp, slot: Slot, seat: Index) -> Pick {
-        let cost = self.kinds[self.backlog.kind(slot) as usize].cost.unwrap_or(UNKNOWN_COST);
-        self.enter_flight(now, slot, Some(seat), Place::Picked);
-        self.charge(slot, cost);
-        let queue = self.queue_of(slot);
-        self.refresh_group(now, self.backlog.group(slot));
-        self.refresh_queue(now, queue);
-        self.refresh_owner_of(now, slot);
-        if let Some(key) = self.extras.get(&slot).and_then(|extra| extra.key) {
+    pub(super) fn hand_over(&mut self, now: Timestamp, slot: Slot, ties: Ties, seat: Index) -> Pick {
+        let charged = self.charge(ties);
+        self.enter_flight(now, slot, ties, Some(seat), Place::Picked, charged);
+        self.refresh_group(now, ties.group);
+        self.refresh_queue(now, ties.queue);
+        self.refresh_limited(now, ties.owner);
+        if let Some(key) = ties.key {
             self.unpark(now, key);
         }
         Pick {
             job: self.backlog.id(slot),
             fence: self.backlog.fence(slot),
             node: self.seats[seat as usize].node.incarnation,
-            limited: self.is_limited(slot),
+            limited: self.is_limited(ties),
         }
     }
 
-    pub(super) fn take_tokens(&mut self, now: Timestamp, slot: Slot) {
-        let kind = &self.kinds[self.backlog.kind(slot) as usize];
-        let owner = self.groups[self.backlog.group(slot) as usize].owner;
-        let key = self.extras.get(&slot).and_then(|extra| extra.key);
-        let (queue, task) = (kind.queue, kind.task);
+    pub(super) fn take_tokens(&mut self, now: Timestamp, ties: Ties) {
+        let Ties { queue, task, owner, key, .. } = ties;
         let alarms = &mut self.alarms;
         let mut take = |bucket: &mut Option<Bucket>, alarm| {
             if let Some(bucket) = bucket {
@@ -150,29 +148,35 @@ impl Scheduler {
 
     /// Due stuck jobs first, whatever the hint; then the class the scheme prefers, then the other one.
     pub(super) fn take_from_group(&mut self, now: Timestamp, at: Index, seat: Index) -> Option<Slot> {
+        // Most groups have jobs of one kind and rank: what else is asked below makes no difference to them.
+        if let [lane] = self.groups[at as usize].lanes.as_slice() {
+            let open = self.class_open(now, self.kinds[lane.kind as usize].class, seat);
+            return open.then(|| self.take_from_lane(at, 0)).flatten();
+        }
         self.drop_dead(at);
         let group = &self.groups[at as usize];
-        // Most groups have jobs of one kind and rank: what else is asked below makes no difference to them.
-        if let [lane] = group.lanes.as_slice() {
-            let open = self.class_open(now, self.kinds[lane.kind as usize].class, seat);
-            let counts = lane.rank != Rank::Stuck;
-            return open.then(|| self.take_from_lane(at, 0, counts)).flatten();
-        }
         let scheme = self.owners[group.owner as usize]
             .scheme()
             .or(self.queues[group.queue as usize].settings.scheme)
             .unwrap_or(self.scheme);
         let preferred = scheme.preferred(group.count);
         let ranks = [Rank::Stuck, Rank::Class(preferred), Rank::Class(preferred.other())];
-        let (rank, lane) = ranks.into_iter().find_map(|rank| Some((rank, self.first_lane(now, group, rank, seat)?)))?;
-        self.take_from_lane(at, lane, rank != Rank::Stuck)
+        let lane = ranks.into_iter().find_map(|rank| self.first_lane(now, group, rank, seat))?;
+        self.take_from_lane(at, lane)
     }
 
-    /// `counts`: for the scheme.
-    fn take_from_lane(&mut self, at: Index, lane: usize, counts: bool) -> Option<Slot> {
+    /// The first of a lane that lives, counted for the scheme.
+    fn take_from_lane(&mut self, at: Index, lane: usize) -> Option<Slot> {
         let group = &mut self.groups[at as usize];
-        group.count = group.count.wrapping_add(u32::from(counts));
-        group.lanes.as_mut_slice()[lane].pop(&self.backlog)
+        let lane = &mut group.lanes.as_mut_slice()[lane];
+        loop {
+            let slot = lane.pop(&self.backlog)?;
+            if self.backlog.place(slot) != Place::Dead {
+                group.count = group.count.wrapping_add(u32::from(lane.rank != Rank::Stuck));
+                return Some(slot);
+            }
+            self.backlog.bury(slot);
+        }
     }
 
     /// Which of a group's lanes of this rank, among those this node can run, has the job that comes first.

@@ -13,36 +13,45 @@ use crate::{
 
 impl Scheduler {
     /// Counts a job against every limit that concerns it.
-    pub(super) fn take_places(&mut self, slot: Slot) {
-        self.each_place(slot, |in_flight| *in_flight += 1);
+    pub(super) fn take_places(&mut self, ties: Ties) {
+        self.each_place(ties, |in_flight| *in_flight += 1);
     }
 
-    pub(super) fn give_places(&mut self, slot: Slot) {
-        self.each_place(slot, |in_flight| *in_flight -= 1);
+    pub(super) fn give_places(&mut self, ties: Ties) {
+        self.each_place(ties, |in_flight| *in_flight -= 1);
     }
 
-    fn each_place(&mut self, slot: Slot, change: impl Fn(&mut u32)) {
-        let kind = &self.kinds[self.backlog.kind(slot) as usize];
-        let owner = self.groups[self.backlog.group(slot) as usize].owner;
-        change(&mut self.queues[kind.queue as usize].in_flight);
-        change(&mut self.owners[owner as usize].in_flight);
-        change(&mut self.tasks[kind.task as usize].in_flight);
-        if let Some(key) = self.extras.get(&slot).and_then(|extra| extra.key) {
+    fn each_place(&mut self, ties: Ties, change: impl Fn(&mut u32)) {
+        change(&mut self.queues[ties.queue as usize].in_flight);
+        change(&mut self.owners[ties.owner as usize].in_flight);
+        change(&mut self.tasks[ties.task as usize].in_flight);
+        if let Some(key) = ties.key {
             change(&mut self.keys[key as usize].in_flight);
         }
     }
 
-    pub(super) fn enter_flight(&mut self, now: Timestamp, slot: Slot, seat: Option<Index>, place: Place) {
+    /// `charged`: what its group was charged for it.
+    pub(super) fn enter_flight(
+        &mut self,
+        now: Timestamp,
+        slot: Slot,
+        ties: Ties,
+        seat: Option<Index>,
+        place: Place,
+        charged: Duration,
+    ) {
         // A suspect had its places before.
         if self.backlog.place(slot) != Place::Reserved {
-            self.take_places(slot);
+            self.take_places(ties);
         }
         self.backlog.set_place(slot, place);
-        let kind = &self.kinds[self.backlog.kind(slot) as usize];
-        let known = kind.cost;
+        let known = self.kinds[ties.kind as usize].cost;
         let cost = known.unwrap_or(UNKNOWN_COST);
-        let queue = &mut self.queues[kind.queue as usize];
-        self.groups[self.backlog.group(slot) as usize].in_flight += 1;
+        let queue = &mut self.queues[ties.queue as usize];
+        // A turn costs what it is expected to.
+        let unused = if queue.settings.fairness == Fairness::Time { charged } else { Duration::ZERO };
+        queue.unused += unused;
+        self.groups[ties.group as usize].in_flight += 1;
         if let Some(seat) = seat {
             *queue.on_seat(seat) += 1;
             let crashes = self.extras.get(&slot).map_or(0, |extra| extra.crashes);
@@ -72,8 +81,8 @@ impl Scheduler {
                 runs_since: runs.then_some(now),
                 number,
                 cost: if known.is_some() { cost } else { Duration::MAX },
-                charged: Duration::ZERO,
-                unused: Duration::ZERO,
+                charged,
+                unused,
             },
         );
     }
@@ -104,14 +113,13 @@ impl Scheduler {
     }
 
     /// Out of a node's hands. `used`: how long it really had its slot; `None`: it never had it, and costs nothing.
-    pub(super) fn leave_flight(&mut self, now: Timestamp, slot: Slot, used: Option<Duration>) {
+    pub(super) fn leave_flight(&mut self, now: Timestamp, slot: Slot, ties: Ties, used: Option<Duration>) {
         let Some(flight) = self.flights.remove(&slot) else { return };
         self.backlog.set_place(slot, Place::Manual);
-        self.give_places(slot);
-        let (queue, group) = (self.queue_of(slot), self.backlog.group(slot));
+        let Ties { queue, group, key, .. } = ties;
+        self.give_places(ties);
         self.queues[queue as usize].unused -= flight.unused;
         self.groups[group as usize].in_flight -= 1;
-        let key = self.extras.get(&slot).and_then(|extra| extra.key);
         if let Some(seat) = flight.seat {
             *self.queues[queue as usize].on_seat(seat) -= 1;
             let at = seat;
@@ -140,16 +148,16 @@ impl Scheduler {
             Fairness::Turns => {}
         }
         self.refresh_queue(now, queue);
-        self.refresh_owner_of(now, slot);
+        self.refresh_limited(now, ties.owner);
         if let Some(key) = key {
             self.unpark(now, key);
         }
     }
 
-    /// Charges a group and its queue what a job is expected to cost, and moves the virtual times.
-    pub(super) fn charge(&mut self, slot: Slot, cost: Duration) {
-        let at = self.backlog.group(slot);
-        let queue_at = self.groups[at as usize].queue;
+    /// Charges a group and its queue what a job is expected to cost, says how much, and moves the virtual times.
+    pub(super) fn charge(&mut self, ties: Ties) -> Duration {
+        let Ties { group: at, queue: queue_at, .. } = ties;
+        let cost = self.kinds[ties.kind as usize].cost.unwrap_or(UNKNOWN_COST);
         self.picks = self.picks.next();
         let served = self.picks;
         let queue = &mut self.queues[queue_at as usize];
@@ -161,24 +169,19 @@ impl Scheduler {
         let tree = &mut self.trees[queue.tree as usize];
         tree.now = tree.now.max(queue.account.charge);
         let before = queue.account;
-        queue.account.charge = before.charge.plus(Charge::of(cost, queue.settings.weight));
+        let charge = Charge::of(cost, queue.settings.weight);
+        queue.account.charge = before.charge.plus(charge);
         queue.account.served = served;
         if queue.entered {
             self.trees[queue.tree as usize].turns.change(before, queue.account, queue_at);
         }
-        let weight = self.owners[self.groups[at as usize].owner as usize].weight();
+        let weight = self.owners[ties.owner as usize].weight();
+        let charge = if weight == queue.settings.weight { charge } else { Charge::of(cost, weight) };
         self.change_account(at, |account| {
-            account.charge = account.charge.plus(Charge::of(cost, weight));
+            account.charge = account.charge.plus(charge);
             account.served = served;
         });
-        if let Some(flight) = self.flights.get_mut(&slot) {
-            flight.charged = cost;
-            // A turn costs what it is expected to.
-            if self.queues[queue_at as usize].settings.fairness == Fairness::Time {
-                flight.unused = cost;
-                self.queues[queue_at as usize].unused += cost;
-            }
-        }
+        cost
     }
 
     /// Replaces what was charged by what it really was.

@@ -56,7 +56,7 @@ impl Scheduler {
         if queue.settings.paused.is_some() {
             return Some(Closed::Paused);
         }
-        if self.waits_for(at).is_some() {
+        if !queue.settings.after.is_empty() && self.waits_for(at).is_some() {
             return Some(Closed::Waiting);
         }
         if self.hours.closed(at) {
@@ -112,16 +112,14 @@ impl Scheduler {
     }
 
     /// Whether any limit counts how many of these run. (A rate counts only how many begin.)
-    pub(super) fn is_limited(&self, slot: Slot) -> bool {
-        let kind = &self.kinds[self.backlog.kind(slot) as usize];
-        let queue = &self.queues[kind.queue as usize].settings;
-        let owner = &self.owners[self.groups[self.backlog.group(slot) as usize].owner as usize];
-        let key = || self.extras.get(&slot).and_then(|extra| extra.key);
+    pub(super) fn is_limited(&self, ties: Ties) -> bool {
+        let queue = &self.queues[ties.queue as usize].settings;
+        let owner = &self.owners[ties.owner as usize];
         queue.concurrency != Concurrency::Unlimited
             || queue.per_node.is_some()
             || owner.special.as_ref().is_some_and(|special| special.settings.concurrency.is_some())
-            || self.tasks[kind.task as usize].settings.concurrency.is_some()
-            || key().is_some_and(|key| self.keys[key as usize].settings.concurrency.is_some())
+            || self.tasks[ties.task as usize].settings.concurrency.is_some()
+            || ties.key.is_some_and(|key| self.keys[key as usize].settings.concurrency.is_some())
     }
 
     /// When a job is due: at its own time, or by its queue's schedule if it has named none.

@@ -151,14 +151,20 @@ impl Scheduler {
     pub(super) fn drop_dead(&mut self, at: Index) {
         let Self { groups, backlog, .. } = self;
         let lanes = &mut groups[at as usize].lanes;
+        let mut emptied = false;
         for lane in lanes.as_mut_slice() {
             lane.drop_dead(backlog);
+            emptied |= lane.jobs.is_empty();
         }
-        lanes.retain(|lane| !lane.jobs.is_empty());
+        if emptied {
+            lanes.retain(|lane| !lane.jobs.is_empty());
+        }
     }
 
     pub(super) fn refresh_queue(&mut self, now: Timestamp, at: Index) {
-        self.drop_dead_line(at);
+        if !self.queues[at as usize].line.is_empty() {
+            self.drop_dead_line(at);
+        }
         let wanted = self.has_something(at) && self.queue_gate(now, at).is_none();
         if wanted == self.queues[at as usize].entered {
             return;
@@ -237,8 +243,8 @@ impl Scheduler {
         }
     }
 
-    pub(super) fn refresh_owner_of(&mut self, now: Timestamp, slot: Slot) {
-        let owner = self.groups[self.backlog.group(slot) as usize].owner;
+    /// Others of this owner may or may not begin now, if it has a limit.
+    pub(super) fn refresh_limited(&mut self, now: Timestamp, owner: Index) {
         if self.owners[owner as usize].limited() {
             self.refresh_owner(now, owner);
         }

@@ -223,6 +223,8 @@ pub struct Scheduler {
     suspects_rest_until: Timestamp,
     kinds: Vec<Kind>,
     kind_index: HashMap<(Index, Index), Index>,
+    /// The one that was looked for last.
+    last_kind: Index,
     classes: Vec<KindClass>,
     tasks: Vec<Limited<TaskName>>,
     task_index: HashMap<TaskName, Index>,
@@ -237,6 +239,8 @@ pub struct Scheduler {
     queue_index: HashMap<QueueName, Index>,
     trees: Vec<Tree>,
     picks: Served,
+    /// How many were picked for the last input.
+    last_batch: usize,
     /// Counts flights, to tell one from another.
     flown: u64,
     /// Counts inputs.
@@ -272,6 +276,7 @@ impl Scheduler {
             suspects_rest_until: Timestamp::MIN,
             kinds: Vec::new(),
             kind_index: HashMap::new(),
+            last_kind: 0,
             classes: Vec::new(),
             tasks: Vec::new(),
             task_index: HashMap::new(),
@@ -286,6 +291,7 @@ impl Scheduler {
             queue_index: HashMap::new(),
             trees: vec![Tree::default()],
             picks: Served::default(),
+            last_batch: 0,
             flown: 0,
             round: 0,
             levels: Vec::new(),

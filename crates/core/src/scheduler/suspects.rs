@@ -73,9 +73,9 @@ impl Scheduler {
                 && self.backlog.place(slot) == Place::Reserved
                 && !self.is_full(slot, &[])
             {
-                let queue = self.queue_of(slot);
-                self.queues[queue as usize].begun.take_if(|begun| *begun == slot);
-                picks.push(self.hand_over(now, slot, index(at)));
+                let ties = self.ties(slot);
+                self.queues[ties.queue as usize].begun.take_if(|begun| *begun == slot);
+                picks.push(self.hand_over(now, slot, ties, index(at)));
             }
         }
     }
@@ -84,10 +84,11 @@ impl Scheduler {
         self.backlog.set_place(slot, Place::Reserved);
         self.seats[at].suspect = Some(self.backlog.id(slot));
         self.suspect_since = now;
-        self.take_places(slot);
-        self.take_tokens(now, slot);
-        self.refresh_queue(now, self.queue_of(slot));
-        self.refresh_owner_of(now, slot);
+        let ties = self.ties(slot);
+        self.take_places(ties);
+        self.take_tokens(now, ties);
+        self.refresh_queue(now, ties.queue);
+        self.refresh_limited(now, ties.owner);
     }
 
     /// Gives back the node and the places. The tokens are gone: at worst fewer begin than the rate allows.
@@ -95,10 +96,11 @@ impl Scheduler {
         let id = self.backlog.id(slot);
         self.seats.iter_mut().filter(|seat| seat.suspect == Some(id)).for_each(|seat| seat.suspect = None);
         self.backlog.set_place(slot, Place::Manual);
-        self.give_places(slot);
-        self.refresh_queue(now, self.queue_of(slot));
-        self.refresh_owner_of(now, slot);
-        if let Some(key) = self.extras.get(&slot).and_then(|extra| extra.key) {
+        let ties = self.ties(slot);
+        self.give_places(ties);
+        self.refresh_queue(now, ties.queue);
+        self.refresh_limited(now, ties.owner);
+        if let Some(key) = ties.key {
             self.unpark(now, key);
         }
     }

@@ -62,6 +62,17 @@ pub(super) struct Flight {
     pub(super) unused: Duration,
 }
 
+/// Whose limits and accounts a job concerns.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ties {
+    pub(super) kind: Index,
+    pub(super) queue: Index,
+    pub(super) task: Index,
+    pub(super) group: Index,
+    pub(super) owner: Index,
+    pub(super) key: Option<Index>,
+}
+
 /// A queue and a task: what a node must serve and know.
 #[derive(Debug, Clone)]
 pub(super) struct Kind {
@@ -289,6 +300,13 @@ impl Scheduler {
         self.kinds[self.backlog.kind(slot) as usize].queue
     }
 
+    pub(super) fn ties(&self, slot: Slot) -> Ties {
+        let (kind, group) = self.backlog.kind_and_group(slot);
+        let &Kind { queue, task, .. } = &self.kinds[kind as usize];
+        let owner = self.groups[group as usize].owner;
+        Ties { kind, queue, task, group, owner, key: self.extras.get(&slot).and_then(|extra| extra.key) }
+    }
+
     pub(super) fn crashes(&self, slot: Slot) -> u32 {
         self.extras.get(&slot).map_or(0, |extra| extra.crashes)
     }
@@ -299,6 +317,11 @@ impl Scheduler {
     }
 
     pub(super) fn queue(&mut self, now: Timestamp, name: &QueueName) -> Index {
+        // Jobs that come together are often of one queue and task.
+        let last = self.kinds.get(self.last_kind as usize).map(|kind| kind.queue);
+        if let Some(last) = last.filter(|&last| self.queues[last as usize].name == *name) {
+            return last;
+        }
         if let Some(&known) = self.queue_index.get(name) {
             return known;
         }
@@ -326,6 +349,10 @@ impl Scheduler {
     }
 
     pub(super) fn task(&mut self, now: Timestamp, name: &TaskName) -> Index {
+        let last = self.kinds.get(self.last_kind as usize).map(|kind| kind.task);
+        if let Some(last) = last.filter(|&last| self.tasks[last as usize].name == *name) {
+            return last;
+        }
         if let Some(&known) = self.task_index.get(name) {
             return known;
         }
@@ -348,7 +375,12 @@ impl Scheduler {
     }
 
     pub(super) fn kind(&mut self, queue: Index, task: Index) -> Index {
+        let last = self.kinds.get(self.last_kind as usize);
+        if last.is_some_and(|last| (last.queue, last.task) == (queue, task)) {
+            return self.last_kind;
+        }
         if let Some(&known) = self.kind_index.get(&(queue, task)) {
+            self.last_kind = known;
             return known;
         }
         let at = index(self.kinds.len());

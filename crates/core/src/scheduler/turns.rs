@@ -88,8 +88,10 @@ impl GroupTurns {
     }
 
     fn set_place(&self, groups: &mut Chunks<Group>, group: Index, place: u32) {
-        let entered = groups[group as usize].entered.as_mut_slice().iter_mut();
-        entered.filter(|entered| entered.class == self.class).for_each(|entered| entered.place = place);
+        let mut entered = groups[group as usize].entered.as_mut_slice().iter_mut();
+        if let Some(entered) = entered.find(|entered| entered.class == self.class) {
+            entered.place = place;
+        }
     }
 
     fn put_in(&mut self, groups: &mut Chunks<Group>, group: Index) {
