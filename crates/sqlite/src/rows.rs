@@ -297,7 +297,7 @@ fn foreign(column: usize, error: impl Into<Box<dyn Error + Send + Sync>>) -> rus
 
 /// Ids one after the other.
 pub(crate) fn pack_ids(ids: &[JobId]) -> Vec<u8> {
-    ids.iter().flat_map(|id| id.0.into_bytes()).collect()
+    ids.iter().map(|id| id.0.into_bytes()).collect::<Vec<_>>().into_flattened()
 }
 
 pub(crate) fn unpack_ids(packed: &[u8]) -> impl Iterator<Item = JobId> {
@@ -318,7 +318,12 @@ pub(crate) struct Told {
 /// Ids and how long each ran, one after the other.
 pub(crate) fn pack_changes(changes: &[Told]) -> Vec<u8> {
     let micros = |ran: Option<Duration>| ran.map_or(-1, |ran| i64::try_from(ran.as_micros()).unwrap_or(i64::MAX));
-    changes.iter().flat_map(|told| told.id.0.into_bytes().into_iter().chain(micros(told.ran).to_be_bytes())).collect()
+    let mut packed = Vec::with_capacity(changes.len() * 24);
+    for told in changes {
+        packed.extend_from_slice(told.id.0.as_bytes());
+        packed.extend_from_slice(&micros(told.ran).to_be_bytes());
+    }
+    packed
 }
 
 /// The ids of those that failed: mostly none.
