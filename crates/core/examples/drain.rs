@@ -1,6 +1,6 @@
-//! What the scheduler costs a job, step by step: `cargo run --release -p turnwise-core --example drain [jobs] [groups] [turns|time]`.
+//! What the scheduler costs a job, step by step: `cargo run --release -p turnwise-core --example drain [jobs] [groups] [turns|time] [micros]`.
 //!
-//! Pages of ten thousand come, batches of a thousand are picked, answered and settled: as a dispatcher does it that drains a
+//! Each run takes up to so many microseconds, 150 if nothing is said. Pages of ten thousand come, batches of a thousand are picked, answered and settled: as a dispatcher does it that drains a
 //! backlog. Prints nanoseconds a job. Instructions are counted by `valgrind --tool=callgrind`, inclusive of what `arrive`,
 //! `replied`, `settled` and `tick` call, and they are the same on every machine:
 //!
@@ -37,6 +37,7 @@ fn main() {
         Some("time") => Fairness::Time,
         _ => Fairness::Turns,
     };
+    let most: u64 = words.next().map_or(150, |word| word.parse().expect("a number"));
     let mut drain = Drain {
         scheduler: Scheduler::new(Scheme::default(), BATCH),
         now: Timestamp::from_micros(1_800_000_000_000_000),
@@ -68,7 +69,7 @@ fn main() {
         let ends = drain.running.drain(..count).map(|(id, fence)| Settled {
             id,
             fence,
-            ran: Some(Duration::from_micros(50 + chance.next() % 100)),
+            ran: Some(Duration::from_micros(chance.next() % most)),
             rest: None,
             failed: false,
             well: true,

@@ -20,9 +20,9 @@ fn average(cost: Duration, ran: Duration) -> Duration {
 }
 
 impl Scheduler {
-    pub(super) fn take_in(&mut self, now: Timestamp, mut head: JobHead) {
+    pub(super) fn take_in(&mut self, now: Timestamp, head: &mut JobHead) {
         let queue = self.queue(now, &head.queue);
-        head.due = self.due_of(queue, Wish::from(&head));
+        head.due = self.due_of(queue, Wish::from(&*head));
         let due = head.due.unwrap_or(Timestamp::MAX);
         let stuck = head.state == State::Stuck;
         if let Some(slot) = self.backlog.find(head.id) {
@@ -75,7 +75,7 @@ impl Scheduler {
             self.refresh_limited(now, ties.owner);
         } else {
             let begun = head.fence > Fence(0) && self.queues[queue as usize].serial();
-            match head.awaits {
+            match head.awaits.take() {
                 Some(awaits) if awaits.verdict() != Verdict::Run => self.wait_for_jobs(slot, *awaits),
                 _ => self.put_to_rest(now, slot, head.due, begun),
             }
@@ -283,9 +283,9 @@ impl Scheduler {
                 let holds = self.queues[self.queue_of(slot) as usize].serial();
                 self.put_to_rest(now, slot, Some(now.plus(wait)), holds);
             }
-            Reply::Changed(head) => {
+            Reply::Changed(mut head) => {
                 self.drop_slot(now, slot);
-                self.take_in(now, head);
+                self.take_in(now, &mut head);
             }
             Reply::Gone => self.forget(now, id),
         }

@@ -11,8 +11,7 @@ use crate::{
 
 impl Scheduler {
     pub(super) fn pick_batch(&mut self, now: Timestamp) -> Vec<Pick> {
-        // Room for as many as last time: batches are mostly alike.
-        let mut picks = Vec::with_capacity(self.last_batch);
+        let mut picks = Vec::new();
         self.release_suspects_that_may_not_run(now);
         self.reserve_for_a_suspect(now);
         self.start_reserved_suspects(now, &mut picks);
@@ -32,6 +31,10 @@ impl Scheduler {
                 Some(slot) => {
                     let ties = self.ties(slot);
                     self.take_tokens(now, ties);
+                    // Room for as many as last time: batches are mostly alike.
+                    if picks.capacity() == 0 {
+                        picks.reserve_exact(self.last_batch);
+                    }
                     picks.push(self.hand_over(now, slot, ties, *seat));
                     *share -= 1;
                     if *share == 0 || !self.seats[*seat as usize].has_room() {
@@ -41,7 +44,9 @@ impl Scheduler {
                 None => drop(seats.swap_remove(at)),
             }
         }
-        self.last_batch = picks.len();
+        if !picks.is_empty() {
+            self.last_batch = picks.len();
+        }
         picks
     }
 

@@ -239,7 +239,7 @@ pub struct Scheduler {
     queue_index: HashMap<QueueName, Index>,
     trees: Vec<Tree>,
     picks: Served,
-    /// How many were picked for the last input.
+    /// How many were picked when any were last picked.
     last_batch: usize,
     /// Counts flights, to tell one from another.
     flown: u64,
@@ -313,7 +313,7 @@ impl Scheduler {
         self.round += 1;
         self.turn_windows(now);
         match input {
-            Input::Jobs(heads) => heads.into_iter().for_each(|head| self.take_in(now, head)),
+            Input::Jobs(heads) => heads.into_iter().for_each(|mut head| self.take_in(now, &mut head)),
             Input::Gone(ids) => ids.into_iter().for_each(|id| self.forget(now, id)),
             Input::Settled(settled) => settled.into_iter().for_each(|settled| self.settle(now, settled)),
             Input::Nodes(nodes) => self.see_nodes(now, nodes),
