@@ -9,9 +9,8 @@ use crate::{
     heap::Heap,
 };
 
-/// Chains beside each other: one for each priority of a class and some more. To take the first is to look at the first of
-/// each.
-const RUNS: usize = 8;
+/// Chains beside each other: one for each priority of a class. To take the first is to look at the first of each.
+const RUNS: usize = 5;
 
 #[derive(Debug, Clone, Default)]
 pub(crate) enum Chain {
@@ -29,9 +28,11 @@ pub(crate) struct Run {
     last: Slot,
 }
 
+/// In one allocation, which has room for three in the heap as well: a million groups may have a few jobs each, in no order.
 #[derive(Debug, Clone)]
 pub(crate) struct Many {
-    runs: Vec<Run>,
+    runs: [Run; RUNS],
+    count: u8,
     rest: Heap,
 }
 
@@ -72,7 +73,9 @@ impl Chain {
             Self::One(run) if !before(backlog, slot, run.last) => run.append(backlog, slot),
             Self::One(run) if before(backlog, slot, run.first) => run.prepend(backlog, slot),
             Self::One(run) => {
-                *self = Self::Many(Box::new(Many { runs: vec![*run, Run::of(slot)], rest: Heap::default() }));
+                let mut many = Many { runs: [*run; RUNS], count: 1, rest: Heap::default() };
+                many.begin_run(slot);
+                *self = Self::Many(Box::new(many));
             }
             Self::Many(many) => many.push(backlog, slot, before),
         }
@@ -82,7 +85,7 @@ impl Chain {
         match self {
             Self::None => None,
             Self::One(run) => Some(run.first),
-            Self::Many(many) => many.first_run(backlog, &before).map(|at| many.runs[at].first).or(many.rest.first()),
+            Self::Many(many) => many.first_run(backlog, &before).map(|at| many.runs()[at].first).or(many.rest.first()),
         }
     }
 
@@ -101,9 +104,9 @@ impl Chain {
                     None => many.rest.pop(|a, b| before(backlog, a, b))?,
                 };
                 if many.rest.is_empty()
-                    && let [] | [_] = many.runs[..]
+                    && let [] | [_] = many.runs()
                 {
-                    *self = many.runs.pop().map_or(Self::None, Self::One);
+                    *self = many.runs().first().map_or(Self::None, |run| Self::One(*run));
                 }
                 Some(first)
             }
@@ -115,30 +118,44 @@ impl Chain {
         let (runs, rest) = match self {
             Self::None => (&[][..], &[][..]),
             Self::One(run) => (std::slice::from_ref(run), &[][..]),
-            Self::Many(many) => (&many.runs[..], many.rest.as_slice()),
+            Self::Many(many) => (many.runs(), many.rest.as_slice()),
         };
         runs.iter().flat_map(|run| run.slots(backlog)).chain(rest.iter().copied())
     }
 }
 
 impl Many {
+    fn runs(&self) -> &[Run] {
+        &self.runs[..usize::from(self.count)]
+    }
+
+    fn runs_mut(&mut self) -> &mut [Run] {
+        &mut self.runs[..usize::from(self.count)]
+    }
+
+    /// There must be room for it.
+    fn begin_run(&mut self, slot: Slot) {
+        self.count += 1;
+        self.runs[usize::from(self.count) - 1] = Run::of(slot);
+    }
+
     fn push(&mut self, backlog: &mut Backlog, slot: Slot, before: impl Fn(&Backlog, Slot, Slot) -> bool) {
         // To the run whose last is nearest before it: the others are kept for what comes earlier.
-        let fits = self.runs.iter_mut().filter(|run| !before(backlog, slot, run.last));
+        let fits = self.runs_mut().iter_mut().filter(|run| !before(backlog, slot, run.last));
         let nearest = fits.reduce(|best, other| if before(backlog, best.last, other.last) { other } else { best });
         if let Some(run) = nearest {
             return run.append(backlog, slot);
         }
-        match self.runs.iter().position(|run| before(backlog, slot, run.first)) {
+        match self.runs().iter().position(|run| before(backlog, slot, run.first)) {
             Some(at) => self.runs[at].prepend(backlog, slot),
-            None if self.runs.len() < RUNS => self.runs.push(Run::of(slot)),
+            None if self.runs().len() < RUNS => self.begin_run(slot),
             None => self.rest.push(slot, |a, b| before(backlog, a, b)),
         }
     }
 
     /// The run that has the first of all; none, if the heap has it.
     fn first_run(&self, backlog: &Backlog, before: &impl Fn(&Backlog, Slot, Slot) -> bool) -> Option<usize> {
-        let runs = self.runs.iter().enumerate();
+        let runs = self.runs().iter().enumerate();
         let best = runs.reduce(|best, other| if before(backlog, other.1.first, best.1.first) { other } else { best });
         let (at, run) = best?;
         let beaten = self.rest.first().is_some_and(|rest| before(backlog, rest, run.first));
@@ -149,7 +166,10 @@ impl Many {
         let run = self.runs[at];
         match run.rest(backlog) {
             Some(rest) => self.runs[at] = rest,
-            None => drop(self.runs.swap_remove(at)),
+            None => {
+                self.count -= 1;
+                self.runs[at] = self.runs[usize::from(self.count)];
+            }
         }
         run.first
     }
@@ -206,7 +226,7 @@ mod tests {
 
     #[test]
     fn jobs_that_come_in_order_or_in_the_opposite_one_need_no_allocation() {
-        assert_eq!(size_of::<Chain>(), 16);
+        assert_eq!((size_of::<Chain>(), size_of::<Many>()), (16, 72));
         for down in [false, true] {
             let (mut backlog, mut chain) = (Backlog::default(), Chain::default());
             for n in 0..1_000 {
@@ -224,7 +244,7 @@ mod tests {
             let slot = job(&mut backlog, n, 5, i64::from(n) * 7_919 % 1_000);
             chain.push(&mut backlog, slot, Backlog::by_rank);
         }
-        assert!(matches!(&chain, Chain::Many(many) if many.runs.len() == RUNS && !many.rest.is_empty()));
+        assert!(matches!(&chain, Chain::Many(many) if many.runs().len() == RUNS && !many.rest.is_empty()));
         for _ in 0..999 {
             chain.pop(&backlog, Backlog::by_rank);
         }
