@@ -1,4 +1,5 @@
--- take.sql: as assign.sql, for a job whose number is known. Index: primary key.
-update turnwise_job
-   set state = 1, fence = fence + 1, node = ?3, assigned_at = ?4
- where seq = ?1 and fence = ?2 and state not in (1, 2)
+-- take.sql: as assign.sql, for jobs whose numbers are known and follow one another. `or fail`: no copies of pages, since
+-- whoever hears of a failure takes all of the request back. Index: primary key.
+update or fail turnwise_job
+   set state = 1, fence = fence + 1, node = ?4, assigned_at = ?5
+ where seq between ?1 and ?2 and fence = ?3 and state not in (1, 2)

@@ -1,9 +1,12 @@
 //! Assign: picked jobs into nodes' hands; and what a node finds there.
 
-use std::collections::{BTreeMap, HashMap, btree_map::Entry};
+use std::{
+    collections::{BTreeMap, HashMap, btree_map::Entry},
+    ops::RangeInclusive,
+};
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
-use turnwise_core::{Incarnation, JobId, State, Timestamp, job::AssignedJob, scheduler::Pick};
+use turnwise_core::{Fence, Incarnation, JobId, State, Timestamp, job::AssignedJob, scheduler::Pick};
 use turnwise_store::{Assign, AssignReply, BatchId, Delivery};
 
 use crate::{
@@ -18,7 +21,7 @@ type Result<T> = std::result::Result<T, Failure>;
 pub(crate) fn assign(conn: &Connection, assign: &Assign, now: Timestamp) -> Result<Vec<(JobId, AssignReply)>> {
     check_leading(conn, assign.holder, assign.epoch)?;
     let mut giver = Giver::prepare(conn, now)?;
-    giver.read_ahead(assign)?;
+    giver.take_ahead(assign)?;
     let mut there: BTreeMap<Incarnation, bool> = BTreeMap::new();
     let mut mail: BTreeMap<Incarnation, (Vec<JobId>, Vec<u8>)> = BTreeMap::new();
     let mut replies = Vec::with_capacity(assign.picks.len());
@@ -55,19 +58,30 @@ struct Giver<'a> {
     assign: CachedStatement<'a>,
     assigned: CachedStatement<'a>,
     names: Names,
-    read: HashMap<JobId, Found>,
+    ahead: HashMap<JobId, Found>,
 }
 
-/// A job as it stands before it is given away.
+/// A job as it stands, or stands from now on.
 struct Found {
     job: AssignedJob,
     seq: i64,
     node: Option<Incarnation>,
+    /// It was given away just now.
+    taken: bool,
 }
 
 impl Found {
     fn read(row: &Row<'_>, names: &mut Names, limited: bool) -> rusqlite::Result<Self> {
-        Ok(Self { job: rows::assigned(row, names, limited)?, seq: row.get(15)?, node: rows::node_ref(row, 16)? })
+        let job = rows::assigned(row, names, limited)?;
+        Ok(Self { job, seq: row.get(15)?, node: rows::node_ref(row, 16)?, taken: false })
+    }
+
+    fn is_free(&self, fence: Fence) -> bool {
+        self.job.fence == fence && !self.job.state.assigned()
+    }
+
+    fn take(&mut self) {
+        (self.job.fence, self.job.state, self.taken) = (self.job.fence.next(), State::Scheduled, true);
     }
 }
 
@@ -84,38 +98,64 @@ impl<'a> Giver<'a> {
             assign: conn.prepare_cached(include_str!("../sql/assign.sql"))?,
             assigned: conn.prepare_cached(include_str!("../sql/assigned.sql"))?,
             names: Names::default(),
-            read: HashMap::new(),
+            ahead: HashMap::new(),
         })
     }
 
-    /// Reads the picks of the one who asks in one go: like groups have their turns in the order of submission, so that picks
-    /// mostly lie side by side, and to find each by itself costs twice as much. What is not read here is read later.
-    fn read_ahead(&mut self, assign: &Assign) -> Result<()> {
+    /// Reads the picks of the one who asks in one go, and takes those that stand side by side with one statement: like groups
+    /// have their turns in the order of submission, so most of them do, and to see to each by itself costs twice as much.
+    /// What is left out here has its turn later.
+    fn take_ahead(&mut self, assign: &Assign) -> Result<()> {
         let picks = assign.picks.iter().filter(|pick| pick.node == assign.holder);
-        let mut picks: Vec<_> = picks.map(|pick| (pick.job, pick.limited)).collect();
+        let mut picks: Vec<_> = picks.map(|pick| (pick.job, pick.fence, pick.limited)).collect();
         picks.sort_unstable();
-        let [(first, _), .., (last, _)] = picks[..] else { return Ok(()) };
+        let [(first, ..), .., (last, ..)] = picks[..] else { return Ok(()) };
+        let twice = picks.windows(2).any(|two| two[0].0 == two[1].0);
+        if twice || node_name(self.conn, assign.holder)?.is_none() {
+            return Ok(());
+        }
         let mut between = self.conn.prepare_cached(include_str!("../sql/picked_between.sql"))?;
         let mut rows = between.query(params![first.0.as_bytes(), last.0.as_bytes()])?;
-        let (mut picks, mut in_vain) = (picks.into_iter().peekable(), 0);
+        let (mut picks, mut free, mut in_vain) = (picks.into_iter().peekable(), Vec::new(), 0);
         while let Some(row) = rows.next()? {
             let id = JobId(rows::uuid(row, 0)?);
-            while picks.next_if(|(pick, _)| *pick < id).is_some() {}
-            match picks.next_if(|(pick, _)| *pick == id) {
-                Some((_, limited)) => drop(self.read.insert(id, Found::read(row, &mut self.names, limited)?)),
+            while picks.next_if(|(pick, ..)| *pick < id).is_some() {}
+            match picks.next_if(|(pick, ..)| *pick == id) {
+                Some((_, fence, limited)) => {
+                    let found = Found::read(row, &mut self.names, limited)?;
+                    if found.is_free(fence) {
+                        free.push((found.seq, fence, id));
+                    }
+                    self.ahead.insert(id, found);
+                }
                 None => in_vain += 1,
             }
-            if in_vain > self.read.len() + IN_VAIN {
+            if in_vain > self.ahead.len() + IN_VAIN {
                 break;
+            }
+        }
+        free.sort_unstable();
+        for run in free.chunk_by(|(one, fence, _), (next, other, _)| one + 1 == *next && fence == other) {
+            let (Some((first, fence, _)), Some((last, ..))) = (run.first(), run.last()) else { continue };
+            let rows = self.take(*first..=*last, *fence, assign.holder)?;
+            assert_eq!(rows, run.len(), "what was free is not, in the same transaction");
+            for (.., id) in run {
+                self.ahead.entry(*id).and_modify(Found::take);
             }
         }
         Ok(())
     }
 
+    /// Takes the jobs of these numbers, if all of them are picked. Returns how many.
+    fn take(&mut self, numbers: RangeInclusive<i64>, fence: Fence, node: Incarnation) -> Result<usize> {
+        let (first, last) = numbers.into_inner();
+        Ok(self.take.execute(params![first, last, fence.0, node.0.as_bytes(), self.now.micros()])?)
+    }
+
     /// Whether it was taken now, and the reply. The job goes with the reply, so it is read in any case: first, as nobody
     /// comes between within the transaction, so that it is looked for by its id only once.
     fn give_self(&mut self, pick: &Pick, there: bool) -> Result<(bool, AssignReply)> {
-        let found = match self.read.remove(&pick.job) {
+        let found = match self.ahead.remove(&pick.job) {
             Some(found) => Some(found),
             None => {
                 let (names, limited) = (&mut self.names, pick.limited);
@@ -123,19 +163,19 @@ impl<'a> Giver<'a> {
                 found.optional()?
             }
         };
-        let Some(Found { mut job, seq, node }) = found else { return Ok((false, AssignReply::Gone)) };
-        if there && job.fence == pick.fence && !job.state.assigned() {
-            let taken = self.take.execute(params![seq, pick.fence.0, pick.node.0.as_bytes(), self.now.micros(),])?;
-            if taken == 1 {
-                (job.fence, job.state) = (pick.fence.next(), State::Scheduled);
-                return Ok((true, AssignReply::Mine(Box::new(job))));
-            }
+        let Some(mut found) = found else { return Ok((false, AssignReply::Gone)) };
+        if there && !found.taken && found.is_free(pick.fence) {
+            let rows = self.take(found.seq..=found.seq, pick.fence, pick.node)?;
+            assert_eq!(rows, 1, "what was free is not, in the same transaction");
+            found.take();
         }
-        // Just what this pick makes of it: the first call's reply was lost.
-        if job.state.assigned() && job.fence == pick.fence.next() && node == Some(pick.node) {
-            return Ok((false, AssignReply::Mine(Box::new(job))));
+        let Found { job, node, taken, .. } = found;
+        // Just what this pick makes of it: now, or when the first call's reply was lost.
+        let before = job.state.assigned() && job.fence == pick.fence.next() && node == Some(pick.node);
+        match taken || before {
+            true => Ok((taken, AssignReply::Mine(Box::new(job)))),
+            false => Ok((false, self.not_taken(pick)?)),
         }
-        Ok((false, self.not_taken(pick)?))
     }
 
     fn give_other(&mut self, pick: &Pick, there: bool) -> Result<(bool, AssignReply)> {

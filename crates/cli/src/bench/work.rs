@@ -120,7 +120,7 @@ impl Shape {
     /// The job with this number.
     pub(super) fn job(self, n: u64) -> JobRequest {
         let mut args = format!(r#"{{"n":{n},"pad":""#);
-        args.extend(std::iter::repeat_n('x', self.args_bytes.saturating_sub(args.len() + 2)));
+        args.push_str(&"x".repeat(self.args_bytes.saturating_sub(args.len() + 2)));
         args.push_str(r#""}"#);
         JobRequest::from_json(NAME, &args).queue(NAME).group(format!("g{}", n % self.groups))
     }

@@ -338,3 +338,27 @@ pub async fn an_assignment_rings_the_node(h: &impl Harness) {
     scene.give(1, &[1], BETA).await;
     rung(&bell.mail).await;
 }
+
+pub async fn of_jobs_side_by_side_only_the_picked_are_given(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    scene.enqueue(1..=40).await;
+    scene.give(1, &[5], ALPHA).await;
+    scene.end(ALPHA, 5, Outcome::Interrupted).await;
+    let picked: Vec<_> = (1..=40).filter(|n| ![9, 10, 33].contains(n)).collect();
+    let mut picks = scene.picks(&picked, ALPHA).await;
+    // One that is not what was picked any more, in the midst of all others.
+    picks[20].fence = picks[20].fence.next();
+    let order = scene.order(2, picks);
+    for _ in 0..2 {
+        // The second time, they are in its hands.
+        let replies = scene.store.assign(order.clone()).await.expect("assign");
+        let (mine, others): (Vec<_>, Vec<_>) =
+            replies.iter().partition(|(_, reply)| matches!(reply, AssignReply::Mine(_)));
+        assert!(matches!(others[..], [(job, AssignReply::Changed(_))] if *job == id(picked[20])), "{others:?}");
+        assert_eq!(mine.len(), picked.len() - 1);
+    }
+    let left: Vec<_> =
+        scene.heads().await.into_iter().filter(|head| !head.state.assigned()).map(|head| head.id).collect();
+    assert_eq!(left, [9, 10, picked[20], 33].map(id));
+    assert_eq!(scene.job(5).await.fence, Fence(2));
+}

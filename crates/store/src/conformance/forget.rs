@@ -87,6 +87,23 @@ pub async fn without_retention_an_end_is_refused_for_the_same_reasons(h: &impl H
     assert_eq!(left, there);
 }
 
+pub async fn without_retention_the_end_of_many_leaves_those_between_them_alone(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    scene.enqueue(1..=40).await;
+    let all: Vec<_> = (1..=40).filter(|n| *n != 30).collect();
+    scene.give(1, &all, BETA).await;
+    let mut settlements = Vec::new();
+    for n in all.into_iter().filter(|n| ![7, 20].contains(n)).rev() {
+        settlements.push(Settlement { noted: false, ..scene.settlement(n, &Event::Ended(done())).await });
+    }
+    let replies = scene.settle(by(BETA), settlements.clone()).await;
+    assert_eq!(replies, [Settled::Applied; 37]);
+    let left: Vec<_> = scene.heads().await.into_iter().map(|head| (head.id, head.state)).collect();
+    let expected = [(7, State::Scheduled), (20, State::Scheduled), (30, State::Waiting)];
+    assert_eq!(left, expected.map(|(n, state)| (id(n), state)));
+    assert_eq!(scene.settle(by(BETA), settlements).await, [Settled::Gone; 37], "the second time");
+}
+
 pub async fn without_retention_an_unfinished_job_is_kept(h: &impl Harness) {
     let scene = Scene::led(h).await;
     scene.enqueue([1]).await;

@@ -201,6 +201,7 @@ macro_rules! conformance_suite {
             assign:
                 an_assigned_job_is_scheduled_with_the_next_fence,
                 the_dispatchers_own_node_starts_from_the_reply,
+                of_jobs_side_by_side_only_the_picked_are_given,
                 another_node_reads_the_same_as_a_delivery,
                 a_node_is_told_which_of_its_jobs_are_limited,
                 one_batch_reaches_every_node_in_it,
@@ -361,6 +362,7 @@ macro_rules! conformance_suite {
                 without_retention_a_failure_is_told_as_one,
                 without_retention_a_repeated_settle_is_told_gone,
                 without_retention_an_end_is_refused_for_the_same_reasons,
+                without_retention_the_end_of_many_leaves_those_between_them_alone,
                 without_retention_an_unfinished_job_is_kept,
                 without_retention_a_job_takes_its_story_with_it,
                 without_retention_a_bad_end_is_remembered_by_those_who_wait,
