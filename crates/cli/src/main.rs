@@ -39,6 +39,9 @@ use crate::{
     settings::Settings,
 };
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let args = match Args::read() {
         Ok(args) => args,
