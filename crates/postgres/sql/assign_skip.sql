@@ -29,7 +29,7 @@ with lead as materialized (
     select pg_notify('turnwise', 'mail:' || node) from (select distinct node from taken where node <> $1) as others
 )
 select exists (select from lead) and (select count(*) from rung) >= 0 as leading,
-       id, fence, node = $1 as mine, state, attempt, retries, crashes, cancel_requested, submitted_at, priority,
+       rank, state, attempt, retries, crashes, cancel_requested, submitted_at, priority,
        mine.task, mine.queue, mine.grp, mine.retry, mine.args, mine.terms
   from (values (true)) as always
   left join taken on true

@@ -12,7 +12,11 @@ with gone as (
                  end_fingerprint, noted)
      where job.id between t.id and t.id and job.fence = t.fence and job.node = $1 and job.state in (1, 2)
        and (t.saw_cancel or not job.cancel_requested)
-    returning job.*, t.end_state, t.end_attempt, t.end_retries, t.end_crashes, t.end_error, t.result, t.began, t.ended,
+    -- Named one by one: all of them would be written down once more on the way.
+    returning job.id, job.seq, job.task, job.queue, job.grp, job.priority, job.args, job.retry, job.fence,
+              job.cancel_requested, job.error, job.submitted_at, job.due_at, job.assigned_at, job.started_at,
+              job.finished_at, job.key, job.terms, job.expires_at, job.fingerprint, job.on_failure,
+              t.end_state, t.end_attempt, t.end_retries, t.end_crashes, t.end_error, t.result, t.began, t.ended,
               t.ran, t.end_fingerprint, t.noted
 ), kept as (
     insert into turnwise.history (

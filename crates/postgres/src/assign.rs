@@ -15,15 +15,15 @@ use crate::{
 pub(crate) async fn assign(store: &Inner, assign: &Assign) -> Result<Vec<(JobId, AssignReply)>> {
     let fail = failed("assign");
     // Sorted by id, so that two batches never lock in opposite orders; delivered in the order they were picked in.
-    let mut ranked: Vec<(i32, &Pick)> = (0..).zip(&assign.picks).collect();
+    let mut ranked: Vec<(usize, &Pick)> = assign.picks.iter().enumerate().collect();
     ranked.sort_by_key(|(_, pick)| pick.job);
     ranked.dedup_by_key(|(_, pick)| pick.job);
-    let picks: Vec<&Pick> = ranked.iter().map(|(_, pick)| *pick).collect();
-    let ids: Vec<Uuid> = picks.iter().map(|pick| pick.job.0).collect();
-    let fences: Vec<i64> = picks.iter().map(|pick| pick.fence.0).collect();
-    let nodes: Vec<Uuid> = picks.iter().map(|pick| pick.node.0).collect();
-    let ranks: Vec<i32> = ranked.iter().map(|(rank, _)| *rank).collect();
-    let limited: Vec<bool> = picks.iter().map(|pick| pick.limited).collect();
+    let picks = || ranked.iter().map(|(_, pick)| *pick);
+    let ids: Vec<Uuid> = picks().map(|pick| pick.job.0).collect();
+    let fences: Vec<i64> = picks().map(|pick| pick.fence.0).collect();
+    let nodes: Vec<Uuid> = picks().map(|pick| pick.node.0).collect();
+    let ranks: Vec<i32> = ranked.iter().filter_map(|(rank, _)| i32::try_from(*rank).ok()).collect();
+    let limited: Vec<bool> = picks().map(|pick| pick.limited).collect();
     let client = connection(&store.pools.dispatch).await?;
     let binds: [&(dyn ToSql + Sync); 8] =
         [&assign.holder.0, &assign.epoch.0, &assign.batch.0, &ids, &fences, &nodes, &ranks, &limited];
@@ -39,36 +39,35 @@ pub(crate) async fn assign(store: &Inner, assign: &Assign) -> Result<Vec<(JobId,
         return Err(StoreError::NotLeading);
     }
     let mut names = Names::default();
-    let mut replies: HashMap<JobId, AssignReply> = HashMap::with_capacity(assign.picks.len());
+    let mut replies: Vec<Option<AssignReply>> = assign.picks.iter().map(|_| None).collect();
+    let mut taken = 0;
     for row in &rows {
-        let Some(id) = get::<Option<Uuid>>(row, 1)?.map(JobId) else { continue };
-        let fence = Fence(get(row, 2)?);
-        let reply = match get(row, 3)? {
-            true => AssignReply::Mine(Box::new(rows::assigned(row, id, fence, 4, &mut names)?)),
+        let Some(rank) = get::<Option<i32>>(row, 1)?.and_then(|rank| usize::try_from(rank).ok()) else { continue };
+        let pick = &assign.picks[rank];
+        let fence = pick.fence.next();
+        replies[rank] = Some(match pick.node == assign.holder {
+            true => {
+                let job = rows::assigned(row, pick.job, fence, 2, &mut names)?;
+                AssignReply::Mine(Box::new(AssignedJob { limited: pick.limited, ..job }))
+            }
             false => AssignReply::Theirs(fence),
-        };
-        replies.insert(id, reply);
+        });
+        taken += 1;
     }
-    if replies.len() < picks.len() {
-        let missing: Vec<Uuid> =
-            picks.iter().map(|pick| pick.job).filter(|id| !replies.contains_key(id)).map(|id| id.0).collect();
-        let mut found = read_again(&client, &missing).await?;
-        for pick in picks.iter().filter(|pick| missing.binary_search(&pick.job.0).is_ok()) {
-            replies.insert(pick.job, not_taken(pick, assign.holder, found.remove(&pick.job)));
+    if taken < ranked.len() {
+        let missing = ranked.iter().filter(|(at, _)| replies[*at].is_none());
+        let missing: Vec<(usize, &Pick)> = missing.copied().collect();
+        let ids: Vec<Uuid> = missing.iter().map(|(_, pick)| pick.job.0).collect();
+        let mut found = read_again(&client, &ids).await?;
+        for (at, pick) in missing {
+            replies[at] = Some(not_taken(pick, assign.holder, found.remove(&pick.job)));
         }
     }
-    if picks.iter().any(|pick| pick.node != assign.holder && store.joined_here(pick.node)) {
+    if assign.picks.iter().any(|pick| pick.node != assign.holder && store.joined_here(pick.node)) {
         store.bell.ring_mail();
     }
-    let mut in_order = Vec::with_capacity(replies.len());
-    for pick in &assign.picks {
-        let Some(mut reply) = replies.remove(&pick.job) else { continue };
-        if let AssignReply::Mine(job) = &mut reply {
-            job.limited = pick.limited;
-        }
-        in_order.push((pick.job, reply));
-    }
-    Ok(in_order)
+    let replies = assign.picks.iter().zip(replies);
+    Ok(replies.filter_map(|(pick, reply)| Some((pick.job, reply?))).collect())
 }
 
 async fn read_again(
@@ -95,7 +94,9 @@ fn not_taken(pick: &Pick, holder: Incarnation, found: Option<(JobHead, AssignedJ
     let by_an_earlier_call = head.fence == pick.fence.next() && head.state.assigned() && head.node == Some(pick.node);
     let as_it_was_picked = head.fence == pick.fence && !head.state.assigned();
     match (by_an_earlier_call, as_it_was_picked) {
-        (true, _) if pick.node == holder => AssignReply::Mine(Box::new(assigned)),
+        (true, _) if pick.node == holder => {
+            AssignReply::Mine(Box::new(AssignedJob { limited: pick.limited, ..assigned }))
+        }
         (true, _) => AssignReply::Theirs(head.fence),
         // Nothing but a lock can have kept it.
         (_, true) => AssignReply::Locked,
