@@ -133,10 +133,10 @@ pub(crate) struct Serve {
     /// What the threads are called that run tasks, with a number behind it [default: task-]
     #[arg(long, value_name = "TEXT")]
     pub(crate) thread_name_prefix: Option<String>,
-    /// Jobs held ready beyond the slots, at most [default: 4000]
+    /// Jobs held ready beyond the slots, at most [default: 8000]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) queue_capacity: Option<String>,
-    /// Jobs given to this node at once, and settled at once, at most [default: 1000]
+    /// Jobs given to this node at once, and settled at once, at most [default: 2000]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) batch_size: Option<String>,
     /// Whether running tasks may finish when the node stops [default: true]

@@ -1,8 +1,10 @@
 //! Jobs come in whatever order, and are placed anew: what is closed stays closed meanwhile.
 
+use std::time::Duration;
+
 use turnwise_core::{
     Fence, JobHead, QueueName, State,
-    scheduler::{Input, Output, Pick, Reply},
+    scheduler::{Input, Output, Pick, Reply, Rest, Settled},
     settings::{Concurrency, QueueSettings, Settings},
     turn::Scheme,
 };
@@ -18,6 +20,13 @@ fn concurrency(concurrency: Concurrency) -> Input {
     let mut settings = Settings::default();
     settings.queues.insert(QueueName::default(), QueueSettings { concurrency, ..QueueSettings::default() });
     Input::Settings(settings)
+}
+
+fn picked(outputs: Vec<Output>) -> Option<Vec<Pick>> {
+    outputs.into_iter().find_map(|output| match output {
+        Output::Assign(picks) => Some(picks),
+        _ => None,
+    })
 }
 
 fn seqs(table: &Table, picks: &[Pick]) -> Vec<i64> {
@@ -57,12 +66,6 @@ fn what_is_in_hands_closes_a_limited_queue_whatever_order_jobs_are_read_in() {
 fn in_a_serial_queue_a_job_that_is_locked_keeps_its_place() {
     let mut table = roomy();
     table.tell(concurrency(Concurrency::Serial));
-    let picked = |outputs: Vec<Output>| {
-        outputs.into_iter().find_map(|output| match output {
-            Output::Assign(picks) => Some(picks),
-            _ => None,
-        })
-    };
     let first = head(1, "g");
     let picks = picked(table.scheduler.handle(table.now, Input::Jobs(vec![first.clone(), head(2, "g")]))).unwrap();
     assert_eq!(picks.iter().map(|pick| pick.job).collect::<Vec<_>>(), [first.id]);
@@ -71,4 +74,34 @@ fn in_a_serial_queue_a_job_that_is_locked_keeps_its_place() {
     table.now = at(10);
     let picks = picked(table.scheduler.handle(table.now, Input::Tick)).unwrap();
     assert_eq!(picks.iter().map(|pick| pick.job).collect::<Vec<_>>(), [first.id]);
+}
+
+/// One slot; the first job has run once and was read at its rest, and is picked from there before its end is told.
+fn picked_from_a_rest() -> (Table, Settled) {
+    let mut table = Table::one_slot();
+    let first = head(1, "g");
+    table.tell(Input::Jobs(vec![first.clone(), head(2, "g")]));
+    let read = JobHead { fence: Fence(1), ..first.clone() };
+    let again = picked(table.scheduler.handle(table.now, Input::Jobs(vec![read]))).unwrap();
+    assert_eq!((again[0].job, again[0].fence), (first.id, Fence(1)));
+    let rest = Some(Rest { stuck: false, due: Some(at(0)), crashes: 0, next: None });
+    let ran = Some(Duration::from_secs(1));
+    (table, Settled { id: first.id, fence: Fence(1), ran, rest, failed: false, well: false })
+}
+
+#[test]
+fn a_rest_that_is_told_after_a_pick_from_it_gives_no_place_back() {
+    let (mut table, late) = picked_from_a_rest();
+    assert_eq!(picked(table.scheduler.handle(table.now, Input::Settled(vec![late]))), None, "the only slot is taken");
+}
+
+#[test]
+fn the_answer_to_an_earlier_pick_is_not_taken_for_that_of_the_last() {
+    let (mut table, late) = picked_from_a_rest();
+    let mut replied =
+        |fence| table.scheduler.handle(table.now, Input::Replied(vec![(late.id, Reply::Assigned(fence))]));
+    replied(Fence(1));
+    replied(Fence(2));
+    // It runs at its second fence: what ended at the first is over.
+    assert_eq!(picked(table.scheduler.handle(table.now, Input::Settled(vec![late]))), None, "the only slot is taken");
 }

@@ -48,8 +48,8 @@ impl Config {
             core_pool_size: std::thread::available_parallelism()
                 .map_or(4, |cores| u32::try_from(cores.get()).unwrap_or(4) * 2),
             max_pool_size: None,
-            queue_capacity: 4_000,
-            batch_size: 1_000,
+            queue_capacity: 8_000,
+            batch_size: 2_000,
             queues: None,
             lease: Duration::from_secs(5),
             poll_interval: Duration::from_secs(1),

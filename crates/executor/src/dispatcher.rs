@@ -5,13 +5,13 @@
 mod after;
 mod give;
 mod held;
+mod overtaken;
 mod quiet;
 mod schedules;
 mod trouble;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use futures_util::future::OptionFuture;
 use tokio::{sync::watch, time::Instant};
 use turnwise_core::{
     Fence, GroupName, Incarnation, JobHead, JobId, Node, QueueName, RetryPolicy, State, Terms, Timestamp,
@@ -25,7 +25,7 @@ use turnwise_store::{
     Page, Settle, Settled, Settlement, StoreError,
 };
 
-use self::{quiet::Quiet, schedules::Schedules, trouble::Seen};
+use self::{overtaken::Overtaken, quiet::Quiet, schedules::Schedules, trouble::Seen};
 use crate::{
     idle::Empty,
     pulse::{Backoff, Lead},
@@ -37,10 +37,10 @@ use crate::{
 
 /// Jobs per page while the backlog is read.
 pub(crate) const PAGE: u32 = 10_000;
-/// Pages between two rounds of dispatching: reading is quicker than running, or turns would be taken among few for long.
-const PAGES: u32 = 4;
+/// The first page: work can begin when it is read.
+const FIRST_PAGE: u32 = 1_000;
 /// Jobs per assignment, to all nodes together, unless one of them takes more at once.
-const ASSIGN: usize = 1_000;
+const ASSIGN: usize = 2_000;
 /// Jobs of lost nodes per step.
 const LOST: u32 = 1_000;
 /// How often what nobody needs is deleted, and how many rows at a time.
@@ -134,6 +134,14 @@ impl Open {
     }
 }
 
+/// How things were when the news were asked for.
+#[derive(Debug, Clone, Copy)]
+struct AskedAt {
+    asleep: bool,
+    /// All of the backlog had been read.
+    all_is_read: bool,
+}
+
 struct Dispatcher<'a> {
     life: &'a Life,
     epoch: Epoch,
@@ -141,6 +149,11 @@ struct Dispatcher<'a> {
     cursor: Option<Cursor>,
     /// Where the next page of the backlog begins; `None` when all is read.
     loading: Option<Option<JobId>>,
+    /// All is read, and the scheduler is to be told so.
+    all_read: bool,
+    /// News that came while batches were on their way, and are to be looked at.
+    heard: Option<(AskedAt, Result<News, StoreError>)>,
+    overtaken: Overtaken,
     /// Whether all news from now on are of what happened after the backlog was read.
     caught_up: bool,
     open: Open,
@@ -195,6 +208,9 @@ impl<'a> Dispatcher<'a> {
             scheduler: Scheduler::new(config.scheme, ASSIGN),
             cursor: None,
             loading: Some(None),
+            all_read: false,
+            heard: None,
+            overtaken: Overtaken::default(),
             caught_up: false,
             open,
             wake_at: None,
@@ -259,11 +275,20 @@ impl<'a> Dispatcher<'a> {
             }
             self.repeat_doubtful().await?;
             self.write_pauses().await?;
+            if self.heard.is_none() {
+                self.overtaken.nothing_is_read();
+            }
             self.see_told().await?;
             self.load_pages().await?;
-            if rung || Instant::now() >= self.next_poll || self.news_are_due() {
+            if let Some((asked, told)) = self.heard.take() {
+                self.hear_news(asked, told).await?;
+            } else if rung || Instant::now() >= self.next_poll || self.news_are_due() {
                 rung = false;
                 self.see_news(self.busy_rounds < BUSY_ROUNDS && self.asleep).await?;
+            }
+            if self.overtaken.has_unsure() {
+                let unsure = self.overtaken.take_unsure();
+                self.read_again(unsure).await?;
             }
             self.try_held_again();
             self.end_expired().await?;
@@ -280,7 +305,8 @@ impl<'a> Dispatcher<'a> {
             }
             self.act(Input::Tick).await?;
             self.busy_rounds = self.busy_rounds.saturating_add(1);
-            if self.loading.is_some() || self.life.has_told() || (answered && !self.reviews.is_empty()) {
+            let unread = self.loading.is_some() || self.all_read || self.heard.is_some() || self.overtaken.has_unsure();
+            if unread || self.life.has_told() || (answered && !self.reviews.is_empty()) {
                 continue;
             }
             if !self.asleep {
@@ -370,7 +396,10 @@ impl<'a> Dispatcher<'a> {
     }
 
     fn has_left_for(&self, pools: &[Incarnation]) -> bool {
-        let unsettled = !self.open.doubts.is_empty() || !self.reviews.is_empty() || !self.expired.is_empty();
+        let unsettled = !self.open.doubts.is_empty()
+            || !self.reviews.is_empty()
+            || !self.expired.is_empty()
+            || self.overtaken.has_unsure();
         unsettled || self.loading.is_some() || self.scheduler.has_left_for(self.life.shared.clock.now(), pools)
     }
 
@@ -402,53 +431,66 @@ impl<'a> Dispatcher<'a> {
         picks
     }
 
-    /// Reads some more of the backlog; the next page is on its way while the scheduler looks at this one.
+    /// Reads some more of the backlog.
     async fn load_pages(&mut self) -> Result<(), StoreError> {
-        let Some(after) = self.loading else { return Ok(()) };
-        let mut page = self.page(after).await?;
-        for left in (0..PAGES).rev() {
-            self.life.shared.clock.heard(page.now);
-            self.loading = page.next.map(Some);
-            let next = page.next.filter(|_| left > 0).map(|next| self.page(Some(next)));
-            let (acted, next) = tokio::join!(self.act(Input::Jobs(page.jobs)), OptionFuture::from(next));
-            acted?;
-            match next {
-                Some(next) => page = next?,
-                None => break,
-            }
+        if let Some(after) = self.loading {
+            let page = self.page(after).await?;
+            let picks = self.take_in(after, page);
+            self.give(picks).await?;
         }
-        match self.loading {
-            Some(_) => Ok(()),
-            None => self.act(Input::Loading(false)).await,
+        match std::mem::take(&mut self.all_read) {
+            true => self.act(Input::Loading(false)).await,
+            false => Ok(()),
         }
     }
 
-    fn page(&self, after: Option<JobId>) -> impl Future<Output = Result<Page, StoreError>> + use<'a> {
-        let (store, limit) = (&self.life.store, self.life.shared.page);
+    /// A page of the backlog, the one after `after`.
+    fn take_in(&mut self, after: Option<JobId>, mut page: Page) -> Vec<Pick> {
+        self.life.shared.clock.heard(page.now);
+        // Unless the backlog is to be read again meanwhile.
+        if self.loading == Some(after) {
+            self.loading = page.next.map(Some);
+            self.all_read = page.next.is_none();
+        }
+        self.overtaken.sift(&mut page.jobs);
+        self.tell(Input::Jobs(page.jobs))
+    }
+
+    fn page(&self, after: Option<JobId>) -> impl Future<Output = Result<Page, StoreError>> + Send + use<'a> {
+        let limit = after.map_or(FIRST_PAGE, |_| PAGE).min(self.life.shared.page);
+        let store = &self.life.store;
         async move { store.load(Load::After { id: after, limit }).await }
     }
 
     async fn ask_news(&mut self, cursor: Option<Cursor>) -> Result<News, StoreError> {
-        let news = self
-            .life
-            .store
-            .news(AskNews { cursor, epoch: self.epoch, asleep: self.asleep, only_changes: false })
-            .await?;
+        let news = self.news(cursor).await?;
         self.life.shared.clock.heard(news.now);
         Ok(news)
     }
 
-    /// Whether enough has been dispatched since the last look to look again.
-    fn news_are_due(&self) -> bool {
-        self.many_since_news() || (self.dispatched != self.dispatched_at_news && Instant::now() >= self.next_busy_news)
+    fn news(&self, cursor: Option<Cursor>) -> impl Future<Output = Result<News, StoreError>> + Send + use<'a> {
+        let ask = AskNews { cursor, epoch: self.epoch, asleep: self.asleep, only_changes: false };
+        let store = &self.life.store;
+        async move { store.news(ask).await }
     }
 
-    fn many_since_news(&self) -> bool {
+    /// Whether enough has been dispatched since the last look to look again.
+    fn news_are_due(&self) -> bool {
         self.dispatched - self.dispatched_at_news >= u64::from(self.life.shared.config.look_every)
+            || (self.dispatched != self.dispatched_at_news && Instant::now() >= self.next_busy_news)
     }
 
     /// Whether the store answered.
     async fn see_news(&mut self, asleep: bool) -> Result<bool, StoreError> {
+        let (asked, news) = self.ask_for_news(asleep);
+        let news = news.await;
+        self.hear_news(asked, news).await
+    }
+
+    fn ask_for_news(
+        &mut self,
+        asleep: bool,
+    ) -> (AskedAt, impl Future<Output = Result<News, StoreError>> + Send + use<'a>) {
         self.next_poll = Instant::now() + self.life.shared.config.poll_interval;
         self.next_busy_news = Instant::now() + BUSY_NEWS;
         self.dispatched_at_news = self.dispatched;
@@ -457,8 +499,26 @@ impl<'a> Dispatcher<'a> {
             // Whether or not the news arrive: from now on there are some who do not ring.
             self.quiet = Quiet::default();
         }
-        let all_is_read = self.loading.is_none();
-        let news = match self.ask_news(self.cursor.clone()).await {
+        let asked = AskedAt { asleep, all_is_read: self.loading.is_none() };
+        (asked, self.news(self.cursor.clone()))
+    }
+
+    /// Whether these news need nobody's attention: then they are heard.
+    fn brings_nothing(&mut self, asked: &AskedAt, told: &Result<News, StoreError>) -> bool {
+        let Ok(news) = told else { return false };
+        let nothing = news.jobs.is_empty() && news.changes.is_empty() && !news.memos && self.seals.are_quiet();
+        if nothing && !asked.asleep {
+            self.life.shared.clock.heard(news.now);
+            self.cursor = Some(news.cursor.clone());
+            self.caught_up = asked.all_is_read;
+        }
+        nothing && !asked.asleep
+    }
+
+    /// Whether the store answered.
+    async fn hear_news(&mut self, asked: AskedAt, told: Result<News, StoreError>) -> Result<bool, StoreError> {
+        let AskedAt { asleep, all_is_read } = asked;
+        let news = match told {
             Ok(news) => news,
             // The cursor stays where it is: nothing is missed.
             Err(error) if error.is_transient() => {
@@ -469,6 +529,7 @@ impl<'a> Dispatcher<'a> {
             }
             Err(error) => return Err(error),
         };
+        self.life.shared.clock.heard(news.now);
         self.cursor = Some(news.cursor);
         self.quiet.hear(asleep, news.writers);
         if self.life.bell.hears() && self.quiet.all_ring() && self.seals.are_quiet() {
@@ -499,6 +560,7 @@ impl<'a> Dispatcher<'a> {
             self.act(Input::Settled(settled)).await?;
             self.write_pauses().await?;
         }
+        self.overtaken.sift(&mut heads);
         if !heads.is_empty() {
             self.act(Input::Jobs(heads)).await?;
         }

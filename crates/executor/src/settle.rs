@@ -1,10 +1,12 @@
 //! Writing how runs ended: whatever has ended since the last write goes into the next one.
 
 use std::{
+    pin::pin,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
+use futures_util::{StreamExt, stream::FuturesOrdered};
 use tokio::{sync::oneshot, time::Instant};
 use turnwise_core::{
     Failure, Fence, JobId, Terms,
@@ -34,21 +36,29 @@ const HAND_BACK_PAUSE: Duration = Duration::from_secs(10);
 /// A task that does not even listen this long after its time is given up.
 const DEAF: Duration = Duration::from_secs(2);
 
+/// Writes on their way at once. The first goes as soon as something has ended; one beside it only if it is full: what ends
+/// meanwhile would otherwise travel in many small batches.
+const AHEAD: usize = 2;
+
 /// Runs until the life is over and everything is written.
 pub(crate) async fn settle(life: Arc<Life>) {
-    let mut sweep = tokio::time::interval(SWEEP);
-    sweep.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut sweeps = tokio::time::interval(SWEEP);
+    sweeps.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut handed_back = Instant::now();
+    // In the order they began in: when one is over, all before it have been told.
+    let mut writes = FuturesOrdered::new();
     loop {
-        let batch = life.take_outgoing(life.shared.config.batch_size);
-        if !batch.is_empty() {
-            let done = life.take_done();
-            life.settle_begins();
-            write(&life, batch, done).await;
-            life.settle_is_over();
-            continue;
+        if writes.is_empty() || (writes.len() < AHEAD && life.has_a_full_batch()) {
+            let batch = life.take_outgoing(life.shared.config.batch_size);
+            if !batch.is_empty() {
+                life.settle_begins();
+                // Before any later end is on its way: it might be that of a run that has just said something.
+                let ends = beside(&life, &mut writes, write_what_was_said(&life, batch)).await;
+                writes.push_back(write(&life, ends, life.take_done()));
+                continue;
+            }
         }
-        if life.over.is_up() {
+        if writes.is_empty() && life.over.is_up() {
             let done = life.take_done();
             if !done.is_empty() {
                 write(&life, Vec::new(), done).await;
@@ -58,25 +68,50 @@ pub(crate) async fn settle(life: Arc<Life>) {
         tokio::select! {
             // The sweep first: it is rare, and a busy outbox must not keep it off.
             biased;
-            _ = sweep.tick() => {
-                // Batches that are through travel with the next settlement; only when there is none, alone.
-                let done = life.take_done();
-                if !done.is_empty() {
-                    write(&life, Vec::new(), done).await;
-                }
-                write_running(&life).await;
-                let (writing, notes) = life.take_notes().await;
-                write_notes(&life, notes, Vec::new()).await;
-                drop(writing);
-                life.give_up_the_deaf(DEAF);
-                life.rest();
-                if handed_back.elapsed() >= HAND_BACK_PAUSE && life.hand_back(BUFFERED) > 0 {
-                    handed_back = Instant::now();
-                }
+            _ = sweeps.tick() => {
+                let alone = writes.is_empty();
+                beside(&life, &mut writes, sweep(&life, alone, &mut handed_back)).await;
             }
+            Some(()) = writes.next() => life.settle_is_over(),
             () = life.outgoing.notified() => {}
-            () = life.over.wait() => {}
+            () = life.over.wait(), if writes.is_empty() => {}
         }
+    }
+}
+
+/// Does this while writes go on: they hold connections, and it may need one.
+async fn beside<T>(
+    life: &Life,
+    writes: &mut FuturesOrdered<impl Future<Output = ()>>,
+    what: impl Future<Output = T>,
+) -> T {
+    let mut what = pin!(what);
+    loop {
+        tokio::select! {
+            biased;
+            done = &mut what => return done,
+            Some(()) = writes.next() => life.settle_is_over(),
+        }
+    }
+}
+
+/// Sees to what nobody tells of. None of the runs it is about has ended, so nothing is being written about them.
+async fn sweep(life: &Life, alone: bool, handed_back: &mut Instant) {
+    // Batches that are through travel with the next settlement; only when there is none, alone.
+    if alone {
+        let done = life.take_done();
+        if !done.is_empty() {
+            write(life, Vec::new(), done).await;
+        }
+    }
+    write_running(life).await;
+    let (writing, notes) = life.take_notes().await;
+    write_notes(life, notes, Vec::new()).await;
+    drop(writing);
+    life.give_up_the_deaf(DEAF);
+    life.rest();
+    if handed_back.elapsed() >= HAND_BACK_PAUSE && life.hand_back(BUFFERED) > 0 {
+        *handed_back = Instant::now();
     }
 }
 
@@ -96,10 +131,9 @@ impl Item {
     }
 }
 
-/// Writes the batch. One that the store cannot take as it is, is written in halves, until the one job that spoils it is
+/// Writes the ends. A batch that the store cannot take as it is, is written in halves, until the one job that spoils it is
 /// alone; that one fails, and its neighbours are none the worse for it.
 async fn write(life: &Life, batch: Vec<Outgoing>, done: Vec<BatchId>) {
-    let batch = write_what_was_said(life, batch).await;
     if batch.is_empty() && done.is_empty() {
         return;
     }

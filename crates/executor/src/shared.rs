@@ -548,8 +548,18 @@ impl Life {
     }
 
     pub(crate) fn send(&self, outgoing: Outgoing) {
-        locked(&self.outbox).push_back(outgoing);
-        self.outgoing.notify_one();
+        let mut outbox = locked(&self.outbox);
+        outbox.push_back(outgoing);
+        let waiting = outbox.len();
+        drop(outbox);
+        // Who writes them looks again after each write and each sweep: only the first is news, and the one that fills a batch.
+        if waiting == 1 || waiting == self.shared.config.batch_size {
+            self.outgoing.notify_one();
+        }
+    }
+
+    pub(crate) fn has_a_full_batch(&self) -> bool {
+        locked(&self.outbox).len() >= self.shared.config.batch_size
     }
 
     /// The next ends to write: at most `limit` of them, and no more than fit in one statement.
@@ -771,7 +781,7 @@ impl Life {
         self.settles[0].load(Ordering::Acquire)
     }
 
-    /// One at a time is written: all up to this one have been told.
+    /// They are told in the order they began in: all up to this one have been.
     pub(crate) fn settles_told(&self) -> u64 {
         self.settles[1].load(Ordering::Acquire)
     }

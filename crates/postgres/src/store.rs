@@ -202,10 +202,11 @@ impl Pools {
         Ok(Self {
             submit: pool(&with(&format!("{INDEXES} {ID_LOCKS}")), 4)?,
             unique: pool(&with(&format!("{INDEXES} {KEY_LOCKS}")), 4)?,
-            // Three: two batches on their way, and a page of the backlog.
-            dispatch: pool(&with(&format!("{INDEXES} {LOOPS} {ONE_PLAN} {QUICK_LOCKS}")), 3)?,
+            // Two batches on their way, a page of the backlog, and the news.
+            dispatch: pool(&with(&format!("{INDEXES} {LOOPS} {ONE_PLAN} {QUICK_LOCKS}")), 4)?,
             node: pool(&one_plan, 2)?,
-            settle: pool(&one_plan, 2)?,
+            // Two batches on their way, and what runs.
+            settle: pool(&one_plan, 3)?,
             note: pool(&new_plans, 2)?,
             people: pool(&new_plans, 2)?,
         })

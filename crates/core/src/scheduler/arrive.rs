@@ -216,6 +216,10 @@ impl Scheduler {
         if failed || rest.as_ref().is_some_and(|rest| rest.stuck) {
             self.pause_on_error(now, queue, id);
         }
+        if rest.is_some() && self.backlog.place(slot) == Place::Picked && self.backlog.fence(slot) == fence {
+            // It was read at that very rest before this was told, and picked from there.
+            return;
+        }
         if in_flight {
             let used = ran.or_else(|| self.used_so_far(now, slot).filter(|_| self.node_is_lost(slot)));
             self.leave_flight(now, slot, ties, used);
@@ -265,6 +269,8 @@ impl Scheduler {
             return;
         };
         match reply {
+            // The answer to an earlier pick: it has been at rest since, and was picked from there.
+            Reply::Assigned(fence) if fence <= self.backlog.fence(slot) => {}
             Reply::Assigned(fence) => {
                 self.backlog.set_fence(slot, fence);
                 self.backlog.set_place(slot, Place::Assigned);

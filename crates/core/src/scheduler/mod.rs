@@ -307,8 +307,8 @@ impl Scheduler {
         }
     }
 
-    /// Takes in what happened and says what to do. At most one [`Output::Assign`] is on its way at a time: the next
-    /// comes after its [`Input::Replied`].
+    /// Takes in what happened and says what to do. Several [`Output::Assign`] may be on their way at a time; each is answered
+    /// by an [`Input::Replied`].
     pub fn handle(&mut self, now: Timestamp, input: Input) -> Vec<Output> {
         self.round += 1;
         self.turn_windows(now);

@@ -1,21 +1,21 @@
 //! Giving out what the scheduler picks: batches on their way, and what became of them.
 
-use std::{collections::HashMap, future::Future, time::Duration};
+use std::{collections::HashMap, future::Future, pin::Pin, time::Duration};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use turnwise_core::{
     Incarnation, JobId,
     scheduler::{Input, Pick, Reply},
 };
-use turnwise_store::{Assign, AssignReply, BatchId, StoreError};
+use turnwise_store::{Assign, AssignReply, BatchId, News, Page, StoreError};
 
-use super::Dispatcher;
+use super::{AskedAt, Dispatcher};
 use crate::{shared::fence_number, trace::Record};
 
 /// Batches on their way at once: the database writes one while the other is picked, or its reply is read.
 const AHEAD: usize = 2;
-/// Batches that follow one another on what ended meanwhile, before everything else has its turn again.
-const BATCHES: u32 = 32;
+/// Batches on what ended meanwhile, and pages of the backlog, before everything else has its turn again.
+const ROUNDS: u32 = 16;
 /// Between two tries of an assignment that gets no reply.
 const DOUBT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -28,48 +28,135 @@ struct Sent {
     replies: Result<Vec<(JobId, AssignReply)>, StoreError>,
 }
 
+/// What was asked for with `T`, on its way.
+type Asked<'a, T, A> = Option<(T, Pin<Box<dyn Future<Output = Result<A, StoreError>> + Send + 'a>>)>;
+
+/// What comes while batches are on their way.
+enum Came {
+    Sent(Sent),
+    Page((Option<JobId>, Result<Page, StoreError>)),
+    News((AskedAt, Result<News, StoreError>)),
+    /// Something may have ended here.
+    Ends,
+}
+
+/// The answer; never, if nothing was asked for.
+async fn answer<T, A>(asked: &mut Asked<'_, T, A>) -> (T, Result<A, StoreError>) {
+    let Some((_, coming)) = asked else { return std::future::pending().await };
+    let came = coming.await;
+    let (what, _) = asked.take().expect("just seen");
+    (what, came)
+}
+
 impl<'a> Dispatcher<'a> {
-    /// Tells the scheduler, and does what it says until it says no more. Nothing is on its way when this is over, whichever
-    /// way it ends.
+    /// Tells the scheduler, and does what it says until it says no more.
     pub(super) async fn act(&mut self, input: Input) -> Result<(), StoreError> {
-        let mut picks = self.tell(input);
+        let picks = self.tell(input);
         if picks.is_empty() {
             return Ok(());
         }
-        // While the backlog is read, its pages come first: quick jobs would otherwise run among what is known so far.
-        let mut batches = if self.loading.is_some() { 0 } else { BATCHES };
+        self.give(picks).await
+    }
+
+    /// Gives out these and what follows: what ends meanwhile makes room, the next pages of the backlog are taken in as they
+    /// come, and news are asked for when it is time. Nothing is on its way when this is over, whichever way it ends.
+    ///
+    /// While the backlog is read, turns are taken among those that are known by then. Who comes later has used nothing yet,
+    /// and goes first.
+    pub(super) async fn give(&mut self, mut picks: Vec<Pick>) -> Result<(), StoreError> {
+        let mut rounds = ROUNDS;
         let mut on_their_way = FuturesUnordered::new();
+        let (mut page, mut news): (Asked<'a, _, _>, Asked<'a, _, _>) = (None, None);
         let mut ended = Ok(());
         loop {
-            if !picks.is_empty() {
+            while !picks.is_empty() && on_their_way.len() < AHEAD {
                 on_their_way.push(self.assign(std::mem::take(&mut picks)));
                 if on_their_way.len() < AHEAD {
                     picks = self.tell(Input::Tick);
-                    if !picks.is_empty() {
-                        continue;
+                }
+            }
+            if self.life.draining.is_up() || !self.life.in_contact() {
+                rounds = 0;
+            }
+            if rounds > 0 {
+                if page.is_none()
+                    && let Some(after) = self.loading
+                {
+                    page = Some((after, Box::pin(self.page(after))));
+                }
+                if news.is_none() && self.heard.is_none() && self.news_are_due() {
+                    // To say that it is awake again, it must not be giving: both want the dispatcher's row.
+                    match self.asleep {
+                        true => rounds = 0,
+                        false => {
+                            let (asked, answer) = self.ask_for_news(false);
+                            news = Some((asked, Box::pin(answer)));
+                        }
                     }
                 }
             }
-            let Some(sent) = on_their_way.next().await else { return ended };
-            match self.hear(sent) {
-                Ok(Some(replies)) => picks = self.tell(Input::Replied(replies)),
-                // It is sent again with the next round.
-                Ok(None) => batches = 0,
-                Err(error) => (ended, batches) = (Err(error), 0),
+            if on_their_way.is_empty() && page.is_none() && news.is_none() {
+                return ended;
+            }
+            // While picks wait to be sent, no more are wanted.
+            let wanted = picks.is_empty();
+            let came = tokio::select! {
+                biased;
+                Some(sent) = on_their_way.next() => Came::Sent(sent),
+                read = answer(&mut page), if wanted && page.is_some() => Came::Page(read),
+                told = answer(&mut news), if news.is_some() => Came::News(told),
+                () = self.life.told.notified(), if wanted && rounds > 0 => Came::Ends,
+            };
+            let heard = match came {
+                Came::Sent(sent) => self.hear(sent).map(|replies| match replies {
+                    Some(replies) => {
+                        if !picks.is_empty() {
+                            on_their_way.push(self.assign(std::mem::take(&mut picks)));
+                        }
+                        picks = self.tell(Input::Replied(replies));
+                    }
+                    // It is sent again when all else is answered.
+                    None => rounds = 0,
+                }),
+                Came::Page((after, read)) => {
+                    rounds = rounds.saturating_sub(1);
+                    read.map(|page| {
+                        picks = self.take_in(after, page);
+                        if self.all_read {
+                            // Some wait for just that.
+                            rounds = 0;
+                        }
+                    })
+                }
+                Came::News((asked, told)) => {
+                    if !self.brings_nothing(&asked, &told) {
+                        // What they bring may have ended among what is on its way.
+                        self.heard = Some((asked, told));
+                        rounds = 0;
+                    }
+                    Ok(())
+                }
+                Came::Ends => Ok(()),
+            };
+            if let Err(error) = heard {
+                (ended, rounds, page, news) = (Err(error), 0, None, None);
             }
             if ended.is_err() {
                 // What is picked now, nobody gives out any more: the scheduler goes with this term.
                 picks.clear();
             }
-            if batches == 0 || !picks.is_empty() || self.many_since_news() {
+            if rounds == 0 || !picks.is_empty() {
                 continue;
             }
             // What ended meanwhile makes room for the next batch.
-            batches -= 1;
             let told = self.life.take_told();
             if !told.is_empty() {
+                rounds -= 1;
                 self.see_ends(&told);
                 picks = self.tell(Input::Settled(told));
+                if !self.open.pauses.is_empty() {
+                    rounds = 0;
+                }
             }
         }
     }

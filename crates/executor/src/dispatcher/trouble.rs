@@ -29,6 +29,7 @@ impl Dispatcher<'_> {
     /// What ended in this process: trouble is noted before the scheduler is told.
     pub(super) fn see_ends(&mut self, told: &[Settled]) {
         self.seen.ends = true;
+        self.overtaken.see_ends(told);
         let trouble = |end: &&Settled| end.failed || end.rest.as_ref().is_some_and(|rest| rest.stuck);
         self.note_trouble(told.iter().filter(trouble).map(|end| end.id));
     }

@@ -1,0 +1,109 @@
+//! Reads that ends have overtaken.
+//!
+//! A page or news tell how things were when they were read. What ended in this process meanwhile is told at once, and never
+//! again: a job that ended would come back as one in a node's hands, and one that waits for it would wait for ever. Both are
+//! read once more.
+
+use std::collections::HashSet;
+
+use turnwise_core::{JobHead, JobId, scheduler::Settled};
+
+#[derive(Debug, Default)]
+pub(super) struct Overtaken {
+    /// What has ended for good since the oldest read that is not taken in yet was asked for, or longer.
+    ended: Vec<JobId>,
+    unsure: Vec<JobId>,
+}
+
+impl Overtaken {
+    pub(super) fn see_ends(&mut self, told: &[Settled]) {
+        self.ended.extend(told.iter().filter(|end| end.rest.is_none()).map(|end| end.id));
+    }
+
+    /// Nothing is being read.
+    pub(super) fn nothing_is_read(&mut self) {
+        self.ended.clear();
+    }
+
+    /// Takes out of what was read what cannot be believed.
+    pub(super) fn sift(&mut self, heads: &mut Vec<JobHead>) {
+        let ids = || heads.iter().map(|head| head.id);
+        let (Some(first), Some(last)) = (ids().min(), ids().max()) else { return };
+        // Ids grow with time: what ended is, as a rule, older than all that is read.
+        let any_waits = heads.iter().any(|head| head.awaits.is_some());
+        let concerned = |id: &JobId| any_waits || (first..=last).contains(id);
+        let ended: HashSet<JobId> = self.ended.iter().copied().filter(concerned).collect();
+        if ended.is_empty() {
+            return;
+        }
+        let overtaken = |head: &JobHead| {
+            let awaits = head.awaits.iter().flat_map(|awaits| &awaits.open);
+            ended.contains(&head.id) || awaits.into_iter().any(|id| ended.contains(id))
+        };
+        self.unsure.extend(heads.extract_if(.., |head| overtaken(head)).map(|head| head.id));
+    }
+
+    pub(super) fn has_unsure(&self) -> bool {
+        !self.unsure.is_empty()
+    }
+
+    pub(super) fn take_unsure(&mut self) -> Vec<JobId> {
+        std::mem::take(&mut self.unsure)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use turnwise_core::{
+        Fence, GroupName, OnFailure, Priority, QueueName, State, TaskName, Timestamp, after::Awaits, scheduler::Rest,
+    };
+
+    use super::*;
+
+    fn id(number: u8) -> JobId {
+        JobId::from_parts(u64::from(number), [0; 10])
+    }
+
+    fn head(number: u8, awaits: &[u8]) -> JobHead {
+        let open: Vec<_> = awaits.iter().copied().map(id).collect();
+        let awaits = Awaits { on_failure: OnFailure::Run, open, ended_badly: None };
+        JobHead {
+            id: id(number),
+            seq: number.into(),
+            task: TaskName::new("t").unwrap(),
+            queue: QueueName::default(),
+            group: GroupName::default(),
+            priority: Priority::default(),
+            state: State::Running,
+            due: None,
+            fence: Fence(1),
+            crashes: 0,
+            node: None,
+            key: None,
+            submitted_at: Timestamp::MIN,
+            expires: None,
+            awaits: (!awaits.open.is_empty()).then(|| Box::new(awaits)),
+        }
+    }
+
+    fn end(number: u8, rest: Option<Rest>) -> Settled {
+        Settled { id: id(number), fence: Fence(1), ran: None, rest, failed: false, well: true }
+    }
+
+    fn sifted(overtaken: &mut Overtaken, mut heads: Vec<JobHead>) -> (Vec<JobId>, Vec<JobId>) {
+        overtaken.sift(&mut heads);
+        (heads.iter().map(|head| head.id).collect(), overtaken.take_unsure())
+    }
+
+    #[test]
+    fn what_ended_since_is_read_again_and_so_is_who_waits_for_it() {
+        let mut overtaken = Overtaken::default();
+        let heads = || vec![head(3, &[]), head(4, &[1]), head(5, &[2]), head(6, &[])];
+        assert_eq!(sifted(&mut overtaken, heads()), ([3, 4, 5, 6].map(id).to_vec(), vec![]));
+        let rest = Rest { stuck: false, due: None, crashes: 0, next: None };
+        overtaken.see_ends(&[end(1, None), end(3, None), end(6, Some(rest))]);
+        assert_eq!(sifted(&mut overtaken, heads()), ([5, 6].map(id).to_vec(), [3, 4].map(id).to_vec()));
+        overtaken.nothing_is_read();
+        assert_eq!(sifted(&mut overtaken, heads()), ([3, 4, 5, 6].map(id).to_vec(), vec![]));
+    }
+}
