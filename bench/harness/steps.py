@@ -152,7 +152,8 @@ def pinned(bench, peer, _):
 
 def idle(bench, peer, _):
     with bench.database(peer) as url:
-        warm, seconds = 5, bench.size.idle_seconds
+        # Ours does some things only every few seconds: a short window would count them, or not, by chance.
+        warm, seconds = 5, bench.size.idle_seconds * (3 if peer is OURS else 1)
         if peer is OURS:
             # It sets its tables up itself; more seconds than are counted, so that neither its beginning nor its end is.
             words = [bench.programs.turnwise, "bench", "--database", url, "--mode", "idle", "--slots", SLOTS,

@@ -348,7 +348,7 @@ async fn write_until_heard(life: &Life, settle: &Settle) -> Heard {
                     for Settlement { job, fence, .. } in &settle.settlements {
                         life.trace(|| Record::GiveUp { job: *job, fence: fence_number(*fence) });
                     }
-                    life.release(settle.settlements.iter().map(|settlement| (settlement.job, settlement.fence)));
+                    life.give_up(settle.settlements.iter().map(|settlement| (settlement.job, settlement.fence)));
                     return Heard::GaveUp;
                 }
                 // A job that has failed for this already waits like any other.

@@ -605,6 +605,13 @@ impl Life {
         jobs.for_each(|(id, fence)| desk.release(id, fence));
     }
 
+    /// Jobs whose ends could not be written, out of this node's hands. Their batches are not done: what they name is how the
+    /// dispatcher finds what a lost node has held.
+    pub(crate) fn give_up(&self, jobs: impl Iterator<Item = (JobId, Fence)>) {
+        let mut desk = self.desk();
+        jobs.for_each(|(id, fence)| desk.give_up(id, fence));
+    }
+
     /// Jobs that have run for a moment without the store knowing: `running` is to be written for them.
     pub(crate) fn still_running(&self, moment: Duration) -> Vec<(Arc<AssignedJob>, Timestamp)> {
         let desk = self.desk();
@@ -863,6 +870,13 @@ impl Desk {
         self.held.get_mut(&id).filter(|held| held.job.fence == fence)
     }
 
+    fn give_up(&mut self, id: JobId, fence: Fence) {
+        if let Some(batch) = self.held_at(id, fence).map(|held| held.batch) {
+            self.open.remove(&batch);
+            self.release(id, fence);
+        }
+    }
+
     fn release(&mut self, id: JobId, fence: Fence) {
         if self.held_at(id, fence).is_none() {
             return;
@@ -885,4 +899,47 @@ pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 pub(crate) fn fence_number(fence: Fence) -> i64 {
     fence.0
+}
+
+#[cfg(test)]
+mod tests {
+    use turnwise_core::{GroupName, Json, Priority, QueueName, RetryPolicy, TaskName, Terms, job::Counts};
+
+    use super::*;
+
+    fn job(number: u8) -> AssignedJob {
+        AssignedJob {
+            id: JobId::from_parts(u64::from(number), [0; 10]),
+            fence: Fence(1),
+            task: TaskName::new("t").unwrap(),
+            args: Json::null(),
+            queue: QueueName::default(),
+            group: GroupName::default(),
+            priority: Priority::default(),
+            retry: RetryPolicy::None,
+            terms: Terms::default(),
+            state: State::Scheduled,
+            counts: Counts::default(),
+            cancel_requested: false,
+            submitted_at: Timestamp::MIN,
+            limited: false,
+        }
+    }
+
+    #[test]
+    fn a_batch_is_done_with_its_last_job_unless_one_of_them_was_given_up() {
+        let batch = |chance| BatchId::in_order(Timestamp::MIN, chance);
+        let mut desk = Desk::default();
+        desk.accept(batch(1), vec![job(1), job(2)]);
+        desk.accept(batch(2), vec![job(3), job(4)]);
+        for number in [1, 2, 4] {
+            desk.release(job(number).id, Fence(1));
+        }
+        desk.give_up(job(3).id, Fence(1));
+        assert_eq!(desk.done, [batch(1)]);
+        desk.accept(batch(3), vec![job(5), job(6)]);
+        desk.give_up(job(5).id, Fence(1));
+        desk.release(job(6).id, Fence(1));
+        assert_eq!((desk.done, desk.held.len()), (vec![batch(1)], 0));
+    }
 }

@@ -79,7 +79,11 @@ pub(crate) fn enqueue(
     let some_ended = some_between(conn, include_str!("../sql/ended_between.sql"), jobs)?;
     let mut insert = Insert::new(conn, now)?;
     if entries.is_empty() && !any_full && !some_ended && many_new(conn, jobs)? {
-        insert.all(jobs)?;
+        if !insert.all(jobs)? {
+            return Err(
+                StoreError::broken("enqueue", "the file has not taken all jobs; does a trigger keep some?").into()
+            );
+        }
         let enqueued = jobs.iter().map(|job| Enqueued::itself(job.id, true)).collect::<Vec<_>>();
         after::write(conn, jobs, &enqueued)?;
         return Ok(enqueued);

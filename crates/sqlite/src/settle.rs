@@ -107,7 +107,10 @@ fn leave_together(
     ends.sort_unstable();
     let mut gone = HashSet::new();
     let [(first, ..), .., (last, ..)] = ends[..] else { return Ok(gone) };
-    if ends.windows(2).any(|two| two[0].0 == two[1].0) {
+    // Of several decisions about one job each is looked at in its turn.
+    let mut jobs: Vec<_> = settlements.iter().map(|settlement| settlement.job).collect();
+    jobs.sort_unstable();
+    if jobs.windows(2).any(|two| two[0] == two[1]) {
         return Ok(gone);
     }
     let mut leave = conn.prepare_cached(include_str!("../sql/leave_together.sql"))?;

@@ -32,7 +32,7 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 const STATEMENTS: usize = 128;
 /// A WAL that grew under a long read is cut back to this many bytes.
 const WAL_BYTES: i64 = 64 * 1024 * 1024;
-/// Pages the writer keeps at hand, in KiB: taken only as they are touched. Two batches of 1,000 jobs from all over the table
+/// Pages the writer keeps at hand, in KiB: taken only as they are touched. Batches of some thousand jobs from all over the table
 /// fit. With SQLite's 2 MiB one does not: its pages are written out before the commit, and read again.
 const CACHE_KIB: i64 = 16 * 1024;
 /// Bytes of a page, where a file is made: twice SQLite's own. A batch of jobs then touches half as many pages, and each costs

@@ -84,6 +84,26 @@ async fn a_failed_enqueue_leaves_the_callers_transaction_usable() {
 }
 
 #[tokio::test]
+async fn of_many_jobs_one_of_which_is_not_taken_none_is_stored() {
+    for (raise, said) in [("raise(abort, 'no mail today')", "no mail today"), ("raise(ignore)", "not taken all jobs")] {
+        let mut scene = scene();
+        let trigger = format!(
+            "create temp trigger no_mail before insert on turnwise_job when new.task = 'mail' begin select {raise}; end"
+        );
+        scene.conn.execute_batch(&trigger).unwrap();
+        let order = scene.conn.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
+        order.execute("insert into purchase values ('tea')", ()).unwrap();
+        let mut jobs: Vec<_> = (1..=25).map(job).collect();
+        jobs[13].task = TaskName::new("mail").unwrap();
+        let error = enqueue_in(&order, &jobs).unwrap_err().to_string();
+        assert!(error.contains(said), "{error}");
+        order.commit().unwrap();
+        assert_eq!(purchases(&scene.conn), 1);
+        assert_eq!(scene.store.jobs(Filter::default()).await.unwrap(), [], "none of the jobs");
+    }
+}
+
+#[tokio::test]
 async fn a_transaction_that_read_too_early_is_told_to_begin_immediate() {
     let mut scene = scene();
     let order = scene.conn.transaction_with_behavior(TransactionBehavior::Deferred).unwrap();
