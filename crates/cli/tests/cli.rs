@@ -496,7 +496,7 @@ fn pools_of_the_file_are_nodes_of_one_process_with_their_own_queues_and_threads(
             node["pid"].clone(),
         )
     };
-    assert_eq!([0, 1].map(|at| listed[at]["batch_size"].clone()), [json!(1000), json!(3)]);
+    assert_eq!([0, 1].map(|at| listed[at]["batch_size"].clone()), [json!(2000), json!(3)]);
     let pid = json!(node.child.id());
     assert_eq!(shown(0), (json!("w"), json!(2), json!(["mail"]), json!(true), pid.clone()));
     assert_eq!(shown(1), (json!("w/mail"), json!(1), json!(["mail"]), json!(false), pid));

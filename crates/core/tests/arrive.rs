@@ -105,3 +105,24 @@ fn the_answer_to_an_earlier_pick_is_not_taken_for_that_of_the_last() {
     // It runs at its second fence: what ended at the first is over.
     assert_eq!(picked(table.scheduler.handle(table.now, Input::Settled(vec![late]))), None, "the only slot is taken");
 }
+
+#[test]
+fn a_pick_that_is_read_before_it_is_answered_is_charged_all_the_same() {
+    let charges = |read: bool| {
+        let mut table = roomy();
+        let (first, other) = (head(1, "a"), head(2, "b"));
+        let picks = picked(table.scheduler.handle(table.now, Input::Jobs(vec![first.clone(), other]))).unwrap();
+        if read {
+            let node = Some(picks[0].node);
+            let assigned = JobHead { state: State::Scheduled, fence: Fence(1), node, ..first };
+            table.scheduler.handle(table.now, Input::Jobs(vec![assigned]));
+        }
+        let replies = picks.iter().map(|pick| (pick.job, Reply::Assigned(Fence(1)))).collect();
+        table.scheduler.handle(table.now, Input::Replied(replies));
+        let mut charges: Vec<_> = table.scheduler.charges().into_iter().map(|c| (c.group, c.ahead, c.count)).collect();
+        charges.sort();
+        charges
+    };
+    assert!(!charges(false).is_empty());
+    assert_eq!(charges(true), charges(false));
+}

@@ -25,7 +25,12 @@ use turnwise_store::{
     Page, Settle, Settled, Settlement, StoreError,
 };
 
-use self::{overtaken::Overtaken, quiet::Quiet, schedules::Schedules, trouble::Seen};
+use self::{
+    overtaken::{Mark, Overtaken},
+    quiet::Quiet,
+    schedules::Schedules,
+    trouble::Seen,
+};
 use crate::{
     idle::Empty,
     pulse::{Backoff, Lead},
@@ -140,6 +145,7 @@ struct AskedAt {
     asleep: bool,
     /// All of the backlog had been read.
     all_is_read: bool,
+    ends: Mark,
 }
 
 struct Dispatcher<'a> {
@@ -275,9 +281,7 @@ impl<'a> Dispatcher<'a> {
             }
             self.repeat_doubtful().await?;
             self.write_pauses().await?;
-            if self.heard.is_none() {
-                self.overtaken.nothing_is_read();
-            }
+            self.overtaken.nothing_is_read(self.heard.as_ref().map(|(asked, _)| asked.ends));
             self.see_told().await?;
             self.load_pages().await?;
             if let Some((asked, told)) = self.heard.take() {
@@ -286,10 +290,7 @@ impl<'a> Dispatcher<'a> {
                 rung = false;
                 self.see_news(self.busy_rounds < BUSY_ROUNDS && self.asleep).await?;
             }
-            if self.overtaken.has_unsure() {
-                let unsure = self.overtaken.take_unsure();
-                self.read_again(unsure).await?;
-            }
+            self.read_unsure().await?;
             self.try_held_again();
             self.end_expired().await?;
             let answered = self.review().await?;
@@ -438,9 +439,19 @@ impl<'a> Dispatcher<'a> {
             let picks = self.take_in(after, page);
             self.give(picks).await?;
         }
-        match std::mem::take(&mut self.all_read) {
-            true => self.act(Input::Loading(false)).await,
-            false => Ok(()),
+        if !self.all_read {
+            return Ok(());
+        }
+        // Nobody is to think a queue finished for a job that is read once more.
+        self.read_unsure().await?;
+        self.all_read = false;
+        self.act(Input::Loading(false)).await
+    }
+
+    async fn read_unsure(&mut self) -> Result<(), StoreError> {
+        match self.overtaken.take_unsure() {
+            unsure if unsure.is_empty() => Ok(()),
+            unsure => self.read_again(unsure).await,
         }
     }
 
@@ -499,7 +510,7 @@ impl<'a> Dispatcher<'a> {
             // Whether or not the news arrive: from now on there are some who do not ring.
             self.quiet = Quiet::default();
         }
-        let asked = AskedAt { asleep, all_is_read: self.loading.is_none() };
+        let asked = AskedAt { asleep, all_is_read: self.loading.is_none(), ends: self.overtaken.mark() };
         (asked, self.news(self.cursor.clone()))
     }
 
@@ -517,7 +528,7 @@ impl<'a> Dispatcher<'a> {
 
     /// Whether the store answered.
     async fn hear_news(&mut self, asked: AskedAt, told: Result<News, StoreError>) -> Result<bool, StoreError> {
-        let AskedAt { asleep, all_is_read } = asked;
+        let AskedAt { asleep, all_is_read, .. } = asked;
         let news = match told {
             Ok(news) => news,
             // The cursor stays where it is: nothing is missed.
@@ -564,6 +575,7 @@ impl<'a> Dispatcher<'a> {
         if !heads.is_empty() {
             self.act(Input::Jobs(heads)).await?;
         }
+        self.read_unsure().await?;
         self.write_quiet(quiet).await?;
         Ok(true)
     }
@@ -799,6 +811,7 @@ impl<'a> Dispatcher<'a> {
         if ids.is_empty() {
             return Ok(());
         }
+        self.overtaken.see_taken(&ids);
         self.act(Input::Settled(poison)).await?;
         self.read_again(ids).await
     }

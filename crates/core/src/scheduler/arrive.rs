@@ -39,7 +39,9 @@ impl Scheduler {
                 && head.due.is_some()
                 && self.extras.get(&slot).is_none_or(|extra| extra.locked == 0)
                 && (self.backlog.due(slot), self.backlog.stuck(slot)) == (clamp(due), stuck);
-            if head.fence < fence || (head.fence == fence && (older || same)) {
+            // Its answer is on its way.
+            let picked = place == Place::Picked && head.state.assigned() && head.fence == fence.next();
+            if head.fence < fence || (head.fence == fence && (older || same)) || picked {
                 return;
             }
             self.drop_slot(now, slot);

@@ -12,17 +12,35 @@ use turnwise_core::{JobHead, JobId, scheduler::Settled};
 pub(super) struct Overtaken {
     /// What has ended for good since the oldest read that is not taken in yet was asked for, or longer.
     ended: Vec<JobId>,
+    /// Ends before those.
+    forgotten: u64,
     unsure: Vec<JobId>,
 }
+
+/// How many ends had been seen when something was asked for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Mark(u64);
 
 impl Overtaken {
     pub(super) fn see_ends(&mut self, told: &[Settled]) {
         self.ended.extend(told.iter().filter(|end| end.rest.is_none()).map(|end| end.id));
     }
 
-    /// Nothing is being read.
-    pub(super) fn nothing_is_read(&mut self) {
-        self.ended.clear();
+    /// Jobs of lost nodes, which may have ended.
+    pub(super) fn see_taken(&mut self, jobs: &[JobId]) {
+        self.ended.extend(jobs);
+    }
+
+    pub(super) fn mark(&self) -> Mark {
+        Mark(self.forgotten + self.ended.len() as u64)
+    }
+
+    /// Nothing is being read that was asked for before; `None`: nothing at all.
+    pub(super) fn nothing_is_read(&mut self, before: Option<Mark>) {
+        let over = before.map_or(self.ended.len() as u64, |Mark(mark)| mark.saturating_sub(self.forgotten));
+        let over = usize::try_from(over).unwrap_or(usize::MAX).min(self.ended.len());
+        self.ended.drain(..over);
+        self.forgotten += over as u64;
     }
 
     /// Takes out of what was read what cannot be believed.
@@ -103,7 +121,13 @@ mod tests {
         let rest = Rest { stuck: false, due: None, crashes: 0, next: None };
         overtaken.see_ends(&[end(1, None), end(3, None), end(6, Some(rest))]);
         assert_eq!(sifted(&mut overtaken, heads()), ([5, 6].map(id).to_vec(), [3, 4].map(id).to_vec()));
-        overtaken.nothing_is_read();
+        let mark = overtaken.mark();
+        overtaken.see_taken(&[id(2)]);
+        overtaken.nothing_is_read(Some(mark));
+        assert_eq!(sifted(&mut overtaken, heads()), ([3, 4, 6].map(id).to_vec(), vec![id(5)]), "ends since the mark");
+        overtaken.nothing_is_read(Some(mark));
+        assert_eq!(sifted(&mut overtaken, heads()), ([3, 4, 6].map(id).to_vec(), vec![id(5)]), "they stay");
+        overtaken.nothing_is_read(None);
         assert_eq!(sifted(&mut overtaken, heads()), ([3, 4, 5, 6].map(id).to_vec(), vec![]));
     }
 }
