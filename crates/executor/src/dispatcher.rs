@@ -282,7 +282,10 @@ impl<'a> Dispatcher<'a> {
             self.repeat_doubtful().await?;
             self.write_pauses().await?;
             self.overtaken.nothing_is_read(self.heard.as_ref().map(|(asked, _)| asked.ends));
-            self.see_told().await?;
+            // While the backlog is read, pages come first.
+            if self.loading.is_none() {
+                self.see_told().await?;
+            }
             self.load_pages().await?;
             if let Some((asked, told)) = self.heard.take() {
                 self.hear_news(asked, told).await?;
@@ -582,7 +585,7 @@ impl<'a> Dispatcher<'a> {
 
     /// What has ended in this process since the last look.
     async fn see_told(&mut self) -> Result<(), StoreError> {
-        let told = self.life.take_told();
+        let told = self.life.take_told(usize::MAX);
         if told.is_empty() {
             return Ok(());
         }

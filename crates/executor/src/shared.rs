@@ -797,8 +797,12 @@ impl Life {
         locked(&self.term).as_ref().is_some_and(|term| !term.settled.is_empty())
     }
 
-    pub(crate) fn take_told(&self) -> Vec<scheduler::Settled> {
-        locked(&self.term).as_mut().map(|term| std::mem::take(&mut term.settled)).unwrap_or_default()
+    /// The first `limit` of those, at most.
+    pub(crate) fn take_told(&self, limit: usize) -> Vec<scheduler::Settled> {
+        let mut term = locked(&self.term);
+        let Some(told) = term.as_mut().map(|term| &mut term.settled) else { return Vec::new() };
+        let later = told.split_off(told.len().min(limit));
+        std::mem::replace(told, later)
     }
 }
 
