@@ -155,6 +155,8 @@ struct Dispatcher<'a> {
     cursor: Option<Cursor>,
     /// Where the next page of the backlog begins; `None` when all is read.
     loading: Option<Option<JobId>>,
+    /// Jobs that were read so far.
+    read: u64,
     /// All is read, and the scheduler is to be told so.
     all_read: bool,
     /// News that came while batches were on their way, and are to be looked at.
@@ -174,6 +176,7 @@ struct Dispatcher<'a> {
     /// Charges as they are written in the store, and how much had been dispatched then.
     charges: WrittenCharges,
     dispatched: u64,
+    dispatched_at_load: u64,
     dispatched_at_save: u64,
     dispatched_at_news: u64,
     dispatched_at_prune: u64,
@@ -214,6 +217,7 @@ impl<'a> Dispatcher<'a> {
             scheduler: Scheduler::new(config.scheme, ASSIGN),
             cursor: None,
             loading: Some(None),
+            read: 0,
             all_read: false,
             heard: None,
             overtaken: Overtaken::default(),
@@ -226,6 +230,7 @@ impl<'a> Dispatcher<'a> {
             seals: Seals::default(),
             charges: WrittenCharges::default(),
             dispatched: 0,
+            dispatched_at_load: 0,
             dispatched_at_save: 0,
             dispatched_at_news: 0,
             dispatched_at_prune: 0,
@@ -451,6 +456,16 @@ impl<'a> Dispatcher<'a> {
         self.act(Input::Loading(false)).await
     }
 
+    /// How many ends may make room for others. While the backlog is read, turns are taken among those that are known: it is to be
+    /// read quicker than they run.
+    fn ends_wanted(&self) -> usize {
+        if self.loading.is_none() {
+            return usize::MAX;
+        }
+        let given = self.dispatched - self.dispatched_at_load;
+        usize::try_from((self.read * 2 / 5).saturating_sub(given)).unwrap_or(usize::MAX)
+    }
+
     async fn read_unsure(&mut self) -> Result<(), StoreError> {
         match self.overtaken.take_unsure() {
             unsure if unsure.is_empty() => Ok(()),
@@ -466,6 +481,10 @@ impl<'a> Dispatcher<'a> {
             self.loading = page.next.map(Some);
             self.all_read = page.next.is_none();
         }
+        if after.is_none() {
+            (self.read, self.dispatched_at_load) = (0, self.dispatched);
+        }
+        self.read += page.jobs.len() as u64;
         self.overtaken.sift(&mut page.jobs);
         self.tell(Input::Jobs(page.jobs))
     }

@@ -16,9 +16,6 @@ use crate::{shared::fence_number, trace::Record};
 const AHEAD: usize = 2;
 /// Batches on what ended meanwhile, and pages of the backlog, before everything else has its turn again.
 const ROUNDS: u32 = 16;
-/// Ends that make room for others, for each page while the backlog is read: reading is to be quicker than running, or turns
-/// would be taken among few for long.
-const PER_PAGE: usize = 2_000;
 /// Between two tries of an assignment that gets no reply.
 const DOUBT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -69,8 +66,6 @@ impl<'a> Dispatcher<'a> {
         let mut rounds = ROUNDS;
         let mut on_their_way = FuturesUnordered::new();
         let (mut page, mut news): (Asked<'a, _, _>, Asked<'a, _, _>) = (None, None);
-        // Ends since the last page.
-        let mut seen = 0;
         let mut ended = Ok(());
         loop {
             while !picks.is_empty() && on_their_way.len() < AHEAD {
@@ -104,13 +99,13 @@ impl<'a> Dispatcher<'a> {
             }
             // While picks wait to be sent, no more are wanted.
             let wanted = picks.is_empty();
-            let ends = if self.loading.is_some() { PER_PAGE.saturating_sub(seen) } else { usize::MAX };
+            let ends_wanted = wanted && rounds > 0 && self.ends_wanted() > 0;
             let came = tokio::select! {
                 biased;
                 Some(sent) = on_their_way.next() => Came::Sent(sent),
                 read = answer(&mut page), if wanted && page.is_some() => Came::Page(read),
                 told = answer(&mut news), if news.is_some() => Came::News(told),
-                () = self.life.told.notified(), if wanted && rounds > 0 && ends > 0 => Came::Ends,
+                () = self.life.told.notified(), if ends_wanted => Came::Ends,
             };
             let heard = match came {
                 Came::Sent(sent) => self.hear(sent).map(|replies| match replies {
@@ -125,7 +120,6 @@ impl<'a> Dispatcher<'a> {
                 }),
                 Came::Page((after, read)) => {
                     rounds = rounds.saturating_sub(1);
-                    seen = 0;
                     read.map(|page| {
                         picks = self.take_in(after, page);
                         if self.all_read {
@@ -155,10 +149,9 @@ impl<'a> Dispatcher<'a> {
                 continue;
             }
             // What ended meanwhile makes room for the next batch.
-            let told = self.life.take_told(ends);
+            let told = self.life.take_told(self.ends_wanted());
             if !told.is_empty() {
                 rounds -= 1;
-                seen += told.len();
                 self.see_ends(&told);
                 picks = self.tell(Input::Settled(told));
                 if !self.open.pauses.is_empty() {
