@@ -12,6 +12,7 @@ use tokio_postgres::{
 };
 use turnwise_core::{KeyName, NewJob};
 use turnwise_store::{Enqueued, Result};
+use uuid::Uuid;
 
 use crate::{
     enqueue::CHUNK,
@@ -44,7 +45,7 @@ pub(crate) async fn copy(client: &mut Object, jobs: &[NewJob]) -> Result<Option<
         return Ok(None);
     }
     let may = client.prepare_cached(include_str!("../sql/copy_may.sql")).await.map_err(fail)?;
-    let ring = client.prepare_cached(include_str!("../sql/copy_ring.sql")).await.map_err(fail)?;
+    let done = client.prepare_cached(include_str!("../sql/copy_done.sql")).await.map_err(fail)?;
     let transaction = client.transaction().await.map_err(fail)?;
     if !transaction.query_one(&may, &[&least]).await.map_err(fail)?.get::<_, bool>(0) {
         return Ok(None);
@@ -58,7 +59,11 @@ pub(crate) async fn copy(client: &mut Object, jobs: &[NewJob]) -> Result<Option<
             Err(error) => return Err(fail(error)),
         }
     }
-    transaction.execute(&ring, &[]).await.map_err(fail)?;
+    // Looked at again, after the rows are in: one that was being settled when they were looked at first has ended by now.
+    let ids: Vec<Uuid> = jobs.iter().map(|job| job.id.0).collect();
+    if transaction.query_one(&done, &[&ids]).await.map_err(fail)?.get(0) {
+        return Ok(None);
+    }
     transaction.commit().await.map_err(fail)?;
     Ok(Some(jobs.iter().map(|job| Enqueued::itself(job.id, true)).collect()))
 }

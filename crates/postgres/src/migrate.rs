@@ -35,6 +35,7 @@ const STEPS: &[Step] = &[
     Step { version: 13, name: "ends", sql: include_str!("../migrations/0013_ends.sql") },
     Step { version: 14, name: "speed", sql: include_str!("../migrations/0014_speed.sql") },
     Step { version: 15, name: "ring", sql: include_str!("../migrations/0015_ring.sql") },
+    Step { version: 16, name: "once", sql: include_str!("../migrations/0016_once.sql") },
 ];
 
 /// Any number that other programs do not use for an advisory lock: "turnwise" in ASCII.
