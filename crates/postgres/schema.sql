@@ -135,7 +135,9 @@ create table turnwise.dispatcher (
     holder   uuid,
     epoch    bigint not null default 0,
     until    timestamptz,
-    asleep   boolean not null default false
+    asleep   boolean not null default false,
+    -- the one that the holder was chosen in: in another, nobody dispatches
+    lineage  bigint
 ) with (fillfactor = 50);
 
 insert into turnwise.dispatcher default values;
@@ -265,19 +267,62 @@ create function turnwise.new_id() returns uuid
       from (select (extract(epoch from clock_timestamp()) * 1000000)::bigint as micros) as clock
     $$;
 
--- Which history of commits the database goes on: the timeline. A failover or a restore begins a new one, and may have taken
--- back what was committed last; a dispatcher from before must read everything again. An epoch is this times a billion, and
--- the term. Where the server does not tell, it is 0: there a dispatcher notices only when its lease has run out.
-do $do$
-begin
-    perform pg_walfile_name(pg_current_wal_lsn());
-    create function turnwise.lineage() returns bigint
-        language sql stable
-        as $$ select ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint $$;
-exception when others then
-    create function turnwise.lineage() returns bigint language sql stable as 'select 0::bigint';
-end
-$do$;
+-- A mark of this run of the database. PostgreSQL empties an unlogged table when it recovers from a crash, in which it may have
+-- forgotten transaction numbers that it gave out, and gives them out again; and on a server that was promoted or restored to
+-- a point in time. A dump, a template copy and pg_upgrade carry the row along: place says for which database it was made.
+create unlogged table turnwise.run (
+    only_one boolean primary key default true check (only_one),
+    lineage  bigint not null,
+    place    text not null
+);
+
+-- The cluster, its timeline and the database. What the server does not tell is left out.
+create function turnwise.place() returns text
+    language plpgsql stable
+    set search_path = pg_catalog, pg_temp
+    as $$
+    declare
+        cluster  text := '';
+        timeline text := '';
+    begin
+        begin
+            select system_identifier::text into cluster from pg_control_system();
+        exception when others then null;
+        end;
+        begin
+            timeline := left(pg_walfile_name(pg_current_wal_lsn()), 8);
+        exception when others then null;
+        end;
+        return format('%s/%s/%s', cluster, timeline, (select oid from pg_database where datname = current_database()));
+    end
+    $$;
+
+-- Which history of commits the database goes on. A failover, a restore, a copy and a crash begin a new one, and may have taken
+-- back what was committed last; a dispatcher from before must read everything again. Null until a node has beaten.
+create function turnwise.lineage() returns bigint
+    language sql stable
+    as $$ select run.lineage from turnwise.run where run.place operator(pg_catalog.=) turnwise.place() $$;
+
+-- The same, and if there is none yet, begins it.
+create function turnwise.begin_lineage() returns bigint
+    language plpgsql volatile
+    set search_path = pg_catalog, pg_temp
+    as $$
+    declare
+        known bigint := turnwise.lineage();
+    begin
+        if known is null then
+            insert into turnwise.run (lineage, place)
+            values (('x' || left(translate(gen_random_uuid()::text, '-', ''), 12))::bit(48)::bigint, turnwise.place())
+            on conflict (only_one) do update
+               set lineage = excluded.lineage, place = excluded.place
+             where run.place <> excluded.place;
+            -- Read, for another may have been quicker.
+            known := turnwise.lineage();
+        end if;
+        return known;
+    end
+    $$;
 
 -- Ends a submit with the sentence of its group's memo; a function, so that one statement can store and refuse.
 create function turnwise.refuse(sentence text) returns boolean

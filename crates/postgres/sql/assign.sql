@@ -6,7 +6,7 @@
 -- Locks: the dispatcher's row, shared (a take-over waits until this is committed); the nodes' rows, against leaving; the
 -- job rows, in the order of the picks. Index: primary keys. The update names no indexed column and is HOT.
 with lead as materialized (
-    select 1 from turnwise.dispatcher where holder = $1 and epoch = $2 and $2 / 1000000000 = turnwise.lineage() for share
+    select 1 from turnwise.dispatcher where holder = $1 and epoch = $2 and lineage = turnwise.lineage() for share
 ), there as materialized (
     select incarnation from turnwise.node
      where incarnation = any ($6::uuid[]) and exists (select from lead)

@@ -2,7 +2,7 @@
 -- reply like those that have moved on.
 -- Locks: as assign.sql, but job rows are locked first, skipping locked ones. Index: primary keys.
 with lead as materialized (
-    select 1 from turnwise.dispatcher where holder = $1 and epoch = $2 and $2 / 1000000000 = turnwise.lineage() for share
+    select 1 from turnwise.dispatcher where holder = $1 and epoch = $2 and lineage = turnwise.lineage() for share
 ), there as materialized (
     select incarnation from turnwise.node
      where incarnation = any ($6::uuid[]) and exists (select from lead)

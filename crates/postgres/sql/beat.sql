@@ -1,8 +1,11 @@
 -- beat.sql: prolong a node's lease and, if it leads or may, the dispatcher's; tell the living nodes to the dispatcher.
--- A dispatcher that no longer wants to lead gives it up. A lead from before a failover or a restore is nobody's.
+-- A dispatcher that no longer wants to lead gives it up. A lead of another lineage is nobody's; the first epoch of a lineage
+-- is a leap away from the last one (Epoch::next says why).
 -- Rings for the lead when it is given up, and when another node has more or fewer slots than it had.
 -- Locks: the node's row, then the dispatcher's. Index: primary keys; node is read whole by the dispatcher.
-with was as (
+with here as materialized (
+    select turnwise.begin_lineage() as lineage
+), was as (
     select slots from turnwise.node where incarnation = $1
 ), me as (
     update turnwise.node
@@ -11,13 +14,16 @@ with was as (
     returning *
 ), led as (
     update turnwise.dispatcher
-       set epoch = case when holder = $1 and (not $4::boolean or epoch / 1000000000 = turnwise.lineage()) then epoch
-                        else greatest(epoch + 1, turnwise.lineage() * 1000000000) end,
+       set epoch = case when holder = $1 and (not $4::boolean or dispatcher.lineage = here.lineage) then epoch
+                        when dispatcher.lineage = here.lineage then epoch + 1
+                        else epoch + 1 + here.lineage % 1000000000 end,
+           lineage = case when $4 then here.lineage else dispatcher.lineage end,
            holder = case when $4 then $1 end,
            until = case when $4 then turnwise.now() + $2 * interval '1 microsecond' else until end
+      from here
      where exists (select from me)
        and case when $4 then holder = $1 or holder is null or until is null or until < turnwise.now()
-                               or epoch / 1000000000 <> turnwise.lineage()
+                               or dispatcher.lineage is distinct from here.lineage
                 else holder = $1 end
     returning epoch
 ), rung as materialized (
@@ -26,7 +32,7 @@ with was as (
         or (not exists (select from led) and exists (select from me, was where me.slots <> was.slots))
 )
 select turnwise.now() as now, exists (select from me) as alive, (select epoch from led where $4) as epoch,
-       (select count(*) from rung) > 0 as rang, turnwise.lineage() as lineage, fleet.*
+       (select count(*) from rung) > 0 as rang, (select lineage from here) as lineage, fleet.*
   from (values (true)) as always
   left join (
        select incarnation, name, host, slots, queue_capacity, queues, tasks, joined_at, lease_until, lost,

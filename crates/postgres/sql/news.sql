@@ -1,5 +1,6 @@
 -- news.sql: what the snapshot $1 could not see and this statement's own can: jobs, changes told under another epoch
--- than $2, whether memos were written, and this statement's snapshot, where the next call begins. Without the jobs, if $3.
+-- than $2, whether memos were written, and the lineage and this statement's snapshot, where the next call begins. Without the
+-- jobs, if $3. A snapshot of another lineage says nothing: the caller compares.
 -- A row is new if its transaction began after the last snapshot (xact >= xmax) or was under way then (xact in xip);
 -- a sequence number would lose rows, since it is given before commit. A union, so that both halves use the index.
 -- Locks: nothing. Index: job_xact, change_xact; job's primary key for the heads of changes.
@@ -11,7 +12,7 @@ with unseen as materialized (
      where xact = any (array(select pg_snapshot_xip($1::text::pg_snapshot)))
 )
 select 0 as kind, null::bigint as change, null::bigint as n, null::uuid as changed, null::bigint as ran,
-       null::boolean as failed, pg_current_snapshot()::text as cursor, turnwise.now() as now,
+       null::boolean as failed, coalesce(turnwise.lineage()::text, '') || '/' || pg_current_snapshot() as cursor, turnwise.now() as now,
        null::uuid as id, null::bigint as seq, null::text as task, null::text as queue, null::text as grp,
        null::smallint as priority, null::smallint as state, null::timestamptz as due_at, null::bigint as fence,
        null::int as crashes, null::uuid as node, null::text as key, null::timestamptz as submitted_at,

@@ -5,7 +5,7 @@
 -- Locks: the dispatcher's row, shared (a take-over waits until this is committed); the memos' rows, for which
 -- remember_alone.sql has made room. Index: primary key.
 with lead as materialized (
-    select 1 from turnwise.dispatcher where holder = $1::uuid and epoch = $2::bigint and $2::bigint / 1000000000 = turnwise.lineage() for share
+    select 1 from turnwise.dispatcher where holder = $1::uuid and epoch = $2::bigint and lineage = turnwise.lineage() for share
 ), asked as materialized (
     select t.n, t.kind, t.name, t.value, coalesce(memo.version, 0) as version
       from unnest($3::smallint[], $4::text[], $5::text[], $6::bigint[])

@@ -36,6 +36,7 @@ const STEPS: &[Step] = &[
     Step { version: 14, name: "speed", sql: include_str!("../migrations/0014_speed.sql") },
     Step { version: 15, name: "ring", sql: include_str!("../migrations/0015_ring.sql") },
     Step { version: 16, name: "once", sql: include_str!("../migrations/0016_once.sql") },
+    Step { version: 17, name: "lineages", sql: include_str!("../migrations/0017_lineages.sql") },
 ];
 
 /// Any number that other programs do not use for an advisory lock: "turnwise" in ASCII.

@@ -2,7 +2,7 @@
 
 use std::{sync::PoisonError, time::Duration};
 
-use tokio_postgres::types::ToSql;
+use tokio_postgres::{Row, types::ToSql};
 use turnwise_core::JobId;
 use turnwise_store::{AskNews, Change, Cursor, Epoch, Load, News, Page, Result, StoreError, Writers};
 use uuid::Uuid;
@@ -56,9 +56,18 @@ pub(crate) async fn news(store: &Inner, ask: &AskNews) -> Result<News> {
         let writers = writers(&cursor)?;
         return Ok(News { now, cursor, jobs: Vec::new(), changes: Vec::new(), memos: false, writers });
     };
-    let rows = query(&client, include_str!("../sql/news.sql"), &[&last.0, &ask.epoch.0, &ask.only_changes])
-        .await
-        .map_err(fail)?;
+    let sql = include_str!("../sql/news.sql");
+    let last = Place::of(last);
+    let from = last.as_ref().map_or(BEGINNING, |last| last.snapshot);
+    let mut rows = query(&client, sql, &[&from, &ask.epoch.0, &ask.only_changes]).await.map_err(fail)?;
+    if !goes_on(&rows, last.as_ref())? {
+        // What the caller has seen was seen in another lineage. It dispatches no more; but who looks back at what was left
+        // undone, looks at all there is.
+        if !ask.only_changes {
+            return Err(StoreError::NotLeading);
+        }
+        rows = query(&client, sql, &[&BEGINNING, &ask.epoch.0, &ask.only_changes]).await.map_err(fail)?;
+    }
     let mut begin = None;
     let mut jobs = Vec::with_capacity(rows.len());
     let mut changes = Vec::new();
@@ -96,9 +105,38 @@ pub(crate) async fn news(store: &Inner, ask: &AskNews) -> Result<News> {
     Ok(News { now, cursor, jobs, changes, memos, writers })
 }
 
+/// A snapshot that no transaction is before.
+const BEGINNING: &str = "1:1:";
+
+/// What a cursor says: a snapshot, which means something within one lineage.
+pub(crate) struct Place<'a> {
+    pub(crate) lineage: i64,
+    pub(crate) snapshot: &'a str,
+}
+
+impl<'a> Place<'a> {
+    /// `None`: it is not of this version of the program, or was made when no lineage had begun.
+    pub(crate) fn of(cursor: &'a Cursor) -> Option<Self> {
+        let (lineage, snapshot) = cursor.0.split_once('/')?;
+        Some(Self { lineage: lineage.parse().ok()?, snapshot })
+    }
+}
+
+/// Whether the news are of the lineage that the last ones were of.
+fn goes_on(rows: &[Row], last: Option<&Place<'_>>) -> Result<bool> {
+    for row in rows {
+        if get::<i32>(row, KIND)? == 0 {
+            let now = Cursor(get(row, CURSOR)?);
+            return Ok(last.is_some_and(|last| Place::of(&now).is_some_and(|now| now.lineage == last.lineage)));
+        }
+    }
+    Err(StoreError::broken("read the news", "no answer"))
+}
+
 /// A snapshot's text is `xmin:xmax:xip,…`: all transactions before xmin have ended, none from xmax on has.
 fn writers(cursor: &Cursor) -> Result<Writers> {
-    let mut parts = cursor.0.splitn(3, ':').map(|part| part.parse().ok());
+    let snapshot = cursor.0.split_once('/').map_or("", |(_, snapshot)| snapshot);
+    let mut parts = snapshot.splitn(3, ':').map(|part| part.parse().ok());
     match (parts.next().flatten(), parts.next().flatten()) {
         (Some(over), Some(next)) => Ok(Writers { over, next }),
         _ => Err(StoreError::broken("read the news", format!("{:?} is not a snapshot", cursor.0))),

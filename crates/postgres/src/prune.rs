@@ -6,6 +6,7 @@ use turnwise_store::{Cursor, Result};
 use uuid::Uuid;
 
 use crate::{
+    news::Place,
     rows::{Moment, get},
     store::{Inner, connection, failed},
     unique,
@@ -52,9 +53,10 @@ pub(crate) async fn prune(store: &Inner, seen: Option<&Cursor>, limit: u32) -> R
             old += by_rows(client, &rest(end), edge, limit - old).await.map_err(fail)?;
         }
     }
-    let told = match seen {
-        Some(cursor) => {
-            connection.execute(include_str!("../sql/prune_changes.sql"), &[&cursor.0, &limit]).await.map_err(fail)?
+    let told = match seen.and_then(Place::of) {
+        Some(Place { lineage, snapshot }) => {
+            let sql = include_str!("../sql/prune_changes.sql");
+            connection.execute(sql, &[&snapshot, &limit, &lineage]).await.map_err(fail)?
         }
         None => 0,
     };

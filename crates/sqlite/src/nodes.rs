@@ -66,7 +66,7 @@ pub(crate) fn beat(conn: &Connection, beat: &Beat, now: Timestamp) -> Result<(Pu
     let epoch = match dispatcher.holder {
         Some(holder) if holder == beat.node => dispatcher.epoch,
         Some(_) if dispatcher.until.is_some_and(|until| until >= now) => return Ok((followed, resized)),
-        _ => dispatcher.epoch.next(LINEAGE),
+        _ => dispatcher.epoch.next(Some(LINEAGE), LINEAGE),
     };
     conn.prepare_cached(include_str!("../sql/lead.sql"))?.execute(params![
         beat.node.0.as_bytes(),

@@ -65,6 +65,9 @@ pub struct MemoryStore {
 #[derive(Debug, Clone)]
 pub struct Snapshot(Box<Data>);
 
+/// Between two lineages, so that their epochs are far apart.
+const LEAP: i64 = 100_000_007;
+
 #[derive(Debug, Clone, Default)]
 struct Data {
     lineage: Lineage,
@@ -95,6 +98,8 @@ struct Dispatcher {
     holder: Option<Incarnation>,
     epoch: Epoch,
     until: Option<Timestamp>,
+    /// What the holder was chosen in.
+    lineage: Option<Lineage>,
 }
 
 #[derive(Debug, Clone)]
@@ -177,7 +182,7 @@ impl MemoryStore {
     /// What was committed since the snapshot is taken back, as by a failover to a server that had not heard of it.
     pub fn fail_over(&self, snapshot: &Snapshot) {
         let mut data = self.data();
-        let lineage = Lineage(data.lineage.0 + 1);
+        let lineage = Lineage(data.lineage.0 + LEAP);
         *data = Data { lineage, ..(*snapshot.0).clone() };
     }
 
@@ -271,12 +276,13 @@ impl Store for MemoryStore {
         let resized = std::mem::replace(&mut node.slots, beat.slots) != beat.slots;
         let lineage = data.lineage;
         let dispatcher = &mut data.dispatcher;
-        let over = !dispatcher.epoch.is_of(lineage) || dispatcher.until.is_none_or(|until| until < now);
+        let of_this_lineage = dispatcher.lineage == Some(lineage);
+        let over = !of_this_lineage || dispatcher.until.is_none_or(|until| until < now);
         let mine = dispatcher.holder == Some(beat.node);
-        let goes_on = mine && dispatcher.epoch.is_of(lineage);
-        if beat.lead && !goes_on && (dispatcher.holder.is_none() || over) {
-            dispatcher.epoch = dispatcher.epoch.next(lineage);
+        if beat.lead && !(mine && of_this_lineage) && (dispatcher.holder.is_none() || over) {
+            dispatcher.epoch = dispatcher.epoch.next(dispatcher.lineage, lineage);
             dispatcher.holder = Some(beat.node);
+            dispatcher.lineage = Some(lineage);
         }
         let leads = beat.lead && dispatcher.holder == Some(beat.node);
         if leads {
@@ -768,7 +774,8 @@ impl Data {
     }
 
     fn check_leading(&self, holder: Incarnation, epoch: Epoch) -> Result<()> {
-        if self.dispatcher.holder == Some(holder) && self.dispatcher.epoch == epoch && epoch.is_of(self.lineage) {
+        let Dispatcher { holder: leads, epoch: now, lineage, .. } = self.dispatcher;
+        if (leads, now, lineage) == (Some(holder), epoch, Some(self.lineage)) {
             Ok(())
         } else {
             Err(StoreError::NotLeading)

@@ -182,31 +182,30 @@ impl From<Replacing> for Duplicate {
     }
 }
 
-/// Which term of dispatching; only grows, and belongs to one [`Lineage`].
+/// Which term of dispatching; only grows. Assigning, and all else that only the dispatcher may do, needs the present one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash, serde::Serialize)]
 #[serde(transparent)]
 pub struct Epoch(pub i64);
 
 impl Epoch {
-    /// Terms that a lineage has room for. The drivers' SQL knows the number too.
-    pub const PER_LINEAGE: i64 = 1_000_000_000;
+    /// The first term of a new lineage is up to this far from the last one. The drivers' SQL knows the number too.
+    const STRIDE: i64 = 1_000_000_000;
 
-    /// The term after this one, in a database of this lineage.
+    /// The term after this one, which was begun in the lineage `last`, in a database that is of the lineage `now`.
+    ///
+    /// A database that has forgotten its last commits may have forgotten terms. So the first term of a lineage is a leap
+    /// away, and no term that somebody remembers from another lineage has its number.
     #[must_use]
-    pub fn next(self, lineage: Lineage) -> Self {
-        Self((self.0 + 1).max(lineage.0.saturating_mul(Self::PER_LINEAGE)))
-    }
-
-    /// Whether it was begun in a database of this lineage. A term of an earlier one is over.
-    pub fn is_of(self, lineage: Lineage) -> bool {
-        self.0 / Self::PER_LINEAGE == lineage.0
+    pub fn next(self, last: Option<Lineage>, now: Lineage) -> Self {
+        let leap = if last == Some(now) { 0 } else { now.0.rem_euclid(Self::STRIDE) };
+        Self(self.0 + 1 + leap)
     }
 }
 
-/// Which history of commits the database goes on. A failover or a restore may take back the last commits, and then
-/// begins a new one, with a greater number: whoever remembers what was committed before must read it again. (PostgreSQL's
-/// timeline; SQLite's is always 0.)
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
+/// Which history of commits the database goes on. A failover, a restore, a copy or a crash of the server may take back the
+/// last commits, or give transaction numbers out again, and begins a new one: whoever remembers what was committed before must
+/// read it again. Two are the same or different; neither is the older one. (SQLite's is always 0.)
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub struct Lineage(pub i64);
 
 #[derive(Debug, Clone)]

@@ -54,7 +54,7 @@ pub(crate) fn has_library(name: &str) -> Result<bool> {
 }
 
 /// The command line of `psql`: the server's own, else the one in `PATH`.
-pub(crate) fn psql() -> PathBuf {
+pub fn psql() -> PathBuf {
     server_folder()
         .map(|folder| folder.join("psql"))
         .ok()
