@@ -8,8 +8,9 @@ use uuid::Uuid;
 
 use crate::{
     after,
+    connect::connection,
     rows::{self, Names, get},
-    store::{Inner, connection, failed, query},
+    store::{Inner, failed, query},
 };
 
 pub(crate) async fn assign(store: &Inner, assign: &Assign) -> Result<Vec<(JobId, AssignReply)>> {
@@ -24,7 +25,7 @@ pub(crate) async fn assign(store: &Inner, assign: &Assign) -> Result<Vec<(JobId,
     let nodes: Vec<Uuid> = picks().map(|pick| pick.node.0).collect();
     let ranks: Vec<i32> = ranked.iter().filter_map(|(rank, _)| i32::try_from(*rank).ok()).collect();
     let limited: Vec<bool> = picks().map(|pick| pick.limited).collect();
-    let client = connection(&store.pools.dispatch).await?;
+    let client = connection(&store.pools.assign).await?;
     let binds: [&(dyn ToSql + Sync); 8] =
         [&assign.holder.0, &assign.epoch.0, &assign.batch.0, &ids, &fences, &nodes, &ranks, &limited];
     let rows = match query(&client, include_str!("../sql/assign.sql"), &binds).await {

@@ -12,6 +12,8 @@ use tokio_postgres::{AsyncMessage, Config, NoTls};
 use turnwise_core::Incarnation;
 use turnwise_store::Bell;
 
+use crate::connect::{Address, Purpose};
+
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 /// No longer than this after the database is back; until then the users poll.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
@@ -29,7 +31,8 @@ impl Drop for Listener {
 }
 
 impl Listener {
-    pub(crate) fn start(config: Config, bell: Bell, joined: Arc<Mutex<HashSet<Incarnation>>>) -> Self {
+    pub(crate) fn start(address: &Address, bell: Bell, joined: Arc<Mutex<HashSet<Incarnation>>>) -> Self {
+        let config = address.config(Purpose::Listen);
         Self(tokio::spawn(async move {
             let mut wait = FIRST_WAIT;
             loop {

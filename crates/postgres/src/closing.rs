@@ -12,16 +12,17 @@ use std::{
 };
 
 use deadpool_postgres::{Object, Pool};
-use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage, error::SqlState};
+use tokio_postgres::{Client, NoTls, SimpleQueryMessage, error::SqlState};
 use turnwise_core::{Incarnation, story::Progress};
 use turnwise_store::{Closed, Closing, Last, Note, Options, Result, Settled, StoreError, Undone};
 use uuid::Uuid;
 
 use crate::{
+    connect::{Address, Purpose, connection},
     enqueue::REFUSED,
     rows::get,
     settle::{Common, Work, read_standing, why_not},
-    store::{Part, causes, configure_for_tasks, connection, failed, pipeline, pool, query},
+    store::{Part, causes, failed, pipeline, query},
     story::Notes,
 };
 
@@ -45,7 +46,7 @@ const CLEAN: &str = "close all; set session authorization default; reset role; r
 
 /// Where a task's transactions come from. Nothing is opened before the first of them.
 pub struct Transactions {
-    config: Config,
+    address: Address,
     options: Options,
     /// One for each node of this process: as many connections as it has slots, on the threads its tasks run on.
     pools: Mutex<BTreeMap<Incarnation, Pool>>,
@@ -60,7 +61,7 @@ impl fmt::Debug for Transactions {
 impl Transactions {
     /// On the database of a store that was opened with the same `url` and `options`.
     pub fn new(url: &str, options: Options) -> Result<Self> {
-        Ok(Self { config: configure_for_tasks(url)?, options, pools: Mutex::default() })
+        Ok(Self { address: Address::read(url)?, options, pools: Mutex::default() })
     }
 
     /// Begins one for a run of `node` that may take as long as `limit`. `at_most`: how many of them there are at a time.
@@ -94,7 +95,7 @@ impl Transactions {
         }
         // One more life than before: those that are over have nothing in use. One that only rests opens its own anew.
         pools.retain(|_, pool| pool.status().size > pool.status().available);
-        let made = pool(&self.config, at_most)?;
+        let made = self.address.pool(Purpose::Task, at_most)?;
         pools.insert(node, made.clone());
         Ok(made)
     }

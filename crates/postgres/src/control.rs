@@ -11,9 +11,10 @@ use turnwise_store::{Intervention, Result, Settled, StoreError};
 use uuid::Uuid;
 
 use crate::{
+    connect::connection,
     rows::{Moment, get, int, sparse},
     settle::{FORGET, read_standing},
-    store::{Inner, connection, failed, query},
+    store::{Inner, failed, query},
 };
 
 pub(crate) async fn control(store: &Inner, interventions: &[Intervention]) -> Result<Vec<Settled>> {

@@ -8,9 +8,11 @@ use turnwise_store::{Enqueued, Result, StoreError};
 use uuid::Uuid;
 
 use crate::{
-    after, bulk, gather,
+    after, bulk,
+    connect::{CONNECT_TIMEOUT, connection},
+    gather,
     rows::{get, policy_text, sparse},
-    store::{CONNECT_TIMEOUT, Inner, connection, failed},
+    store::{Inner, failed},
     unique::{self, CLAIM, REPLACE_ARGS, Statements},
 };
 

@@ -5,8 +5,9 @@ use turnwise_core::Incarnation;
 use turnwise_store::{Epoch, Memo, MemoKind, NewMemo, Result, StoreError};
 
 use crate::{
+    connect::connection,
     rows::get,
-    store::{Inner, connection, failed, query},
+    store::{Inner, failed, query},
 };
 
 const ALONE: &str = include_str!("../sql/remember_alone.sql");

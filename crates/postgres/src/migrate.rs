@@ -5,9 +5,10 @@ use turnwise_core::Retention;
 use turnwise_store::{Result, StoreError};
 
 use crate::{
+    connect::{Address, Purpose},
     prune,
     rows::{Moment, get},
-    store::{configure, failed, refused_or},
+    store::{failed, refused_or},
 };
 
 /// One step of the schema.
@@ -94,9 +95,7 @@ pub(crate) async fn refuse_pending(url: &str) -> Result<()> {
 }
 
 async fn connect(url: &str) -> Result<Client> {
-    let mut config = configure(url)?;
-    // A step may take as long as it takes.
-    config.options(format!("{} -c statement_timeout=0 -c lock_timeout=0", config.get_options().unwrap_or_default()));
+    let config = Address::read(url)?.config(Purpose::Migrate);
     let what = "connect to the database";
     let (client, connection) = config.connect(NoTls).await.map_err(|error| refused_or(error, what))?;
     // Ends by itself when the client is dropped; its errors reach the client's calls.

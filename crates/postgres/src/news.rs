@@ -9,8 +9,9 @@ use uuid::Uuid;
 
 use crate::{
     after,
+    connect::connection,
     rows::{self, Names, get},
-    store::{Inner, connection, failed, query},
+    store::{Inner, failed, query},
 };
 
 pub(crate) async fn load(store: &Inner, load: Load) -> Result<Page> {

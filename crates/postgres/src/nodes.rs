@@ -11,9 +11,10 @@ use uuid::Uuid;
 
 use crate::{
     closing,
+    connect::connection,
     rows::{self, Names, get, micros},
     settle::check_leading,
-    store::{Inner, connection, failed, query},
+    store::{Inner, failed, query},
 };
 
 pub(crate) async fn join(store: &Inner, join: &Join) -> Result<Joined> {

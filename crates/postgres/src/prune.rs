@@ -6,9 +6,13 @@ use turnwise_store::{Cursor, Result};
 use uuid::Uuid;
 
 use crate::{
+<<<<<<< HEAD
     news::Place,
+=======
+    connect::connection,
+>>>>>>> d19d7a8 (Put the short lock timeouts in force)
     rows::{Moment, get},
-    store::{Inner, connection, failed},
+    store::{Inner, failed},
     unique,
 };
 

@@ -4,8 +4,9 @@ use turnwise_core::{Job, JobId};
 use turnwise_store::{Filter, Result};
 
 use crate::{
+    connect::connection,
     rows::{self, Names},
-    store::{Inner, connection, failed, query},
+    store::{Inner, failed, query},
 };
 
 pub(crate) async fn job(store: &Inner, id: JobId) -> Result<Option<Job>> {

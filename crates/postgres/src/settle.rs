@@ -12,8 +12,9 @@ use turnwise_store::{Author, Epoch, Result, Settle, Settled, Settlement, StoreEr
 use uuid::Uuid;
 
 use crate::{
+    connect::connection,
     rows::{self, Moment, get, int, micros, policy_text, sparse},
-    store::{Binds, Inner, Part, connection, failed, in_one_write, pipeline, query},
+    store::{Binds, Inner, Part, failed, in_one_write, pipeline, query},
 };
 
 const ATTEMPTS: &str = include_str!("../sql/settle_attempts.sql");

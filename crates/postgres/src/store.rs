@@ -1,17 +1,15 @@
-//! The verbs, each handed to the file of its name; and the connections they travel on.
+//! The verbs, each handed to the file of its name; and how their statements are sent.
 
 use std::{
     collections::HashSet,
     error::Error as _,
     fmt,
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
 };
 
 use async_trait::async_trait;
-use deadpool_postgres::{Manager, ManagerConfig, Pool, PoolError, RecyclingMethod, Runtime};
 use futures_util::future::join_all;
-use tokio_postgres::{Config, NoTls, Row, Statement, error::SqlState, types::ToSql};
+use tokio_postgres::{Row, Statement, error::SqlState, types::ToSql};
 use turnwise_core::{Incarnation, Job, JobId, NewJob, story::Story};
 use turnwise_store::{
     AskLost, AskNews, AskStory, Assign, AssignReply, BatchId, Beat, Bell, Cursor, Delivery, Enqueued, Epoch, Filter,
@@ -20,8 +18,13 @@ use turnwise_store::{
 };
 
 use crate::{
-    assign, bell::Listener, control, enqueue, gather::Gather, memo, migrate, news, nodes, prune, read, settle, story,
-    unique, unique::gates::Gates,
+    assign,
+    bell::Listener,
+    connect::{Address, Pools},
+    control, enqueue,
+    gather::Gather,
+    memo, migrate, news, nodes, prune, read, settle, story, unique,
+    unique::gates::Gates,
 };
 
 /// Jobs in a PostgreSQL database, shared by all who open it. Cheap to clone; clones share connections and bell.
@@ -64,11 +67,11 @@ impl PostgresStore {
     }
 
     fn start(url: &str, options: Options) -> Result<Self> {
-        let config = configure(url)?;
+        let address = Address::read(url)?;
         let bell = Bell::default();
         let joined = Arc::default();
-        let listener = Listener::start(config.clone(), bell.clone(), Arc::clone(&joined));
-        let pools = Pools::new(&config)?;
+        let listener = Listener::start(&address, bell.clone(), Arc::clone(&joined));
+        let pools = Pools::new(&address)?;
         Ok(Self(Arc::new(Inner {
             pools,
             options,
@@ -176,120 +179,6 @@ impl Inner {
     pub(crate) fn joined_here(&self, node: Incarnation) -> bool {
         self.joined.lock().unwrap_or_else(PoisonError::into_inner).contains(&node)
     }
-}
-
-/// Connections by purpose, so that one purpose never queues behind another: a flood of submits must not delay a beat,
-/// nor a person's long listing an assignment. All are opened when first needed.
-pub(crate) struct Pools {
-    pub(crate) submit: Pool,
-    pub(crate) unique: Pool,
-    pub(crate) dispatch: Pool,
-    pub(crate) node: Pool,
-    pub(crate) settle: Pool,
-    pub(crate) note: Pool,
-    pub(crate) people: Pool,
-}
-
-impl Pools {
-    fn new(config: &Config) -> Result<Self> {
-        let with = |more: &str| {
-            let mut config = config.clone();
-            config.options(format!("{more} {}", config.get_options().unwrap_or_default()));
-            config
-        };
-        let one_plan = with(&format!("{INDEXES} {LOOPS} {ONE_PLAN}"));
-        let new_plans = with(&format!("{INDEXES} {LOOPS} {NEW_PLANS}"));
-        Ok(Self {
-            submit: pool(&with(&format!("{INDEXES} {ID_LOCKS}")), 4)?,
-            unique: pool(&with(&format!("{INDEXES} {KEY_LOCKS}")), 4)?,
-            // Two batches on their way, a page of the backlog, and the news.
-            dispatch: pool(&with(&format!("{INDEXES} {LOOPS} {ONE_PLAN} {QUICK_LOCKS}")), 4)?,
-            node: pool(&one_plan, 2)?,
-            // Two batches on their way, and what runs.
-            settle: pool(&one_plan, 3)?,
-            note: pool(&new_plans, 2)?,
-            people: pool(&new_plans, 2)?,
-        })
-    }
-}
-
-pub(crate) fn pool(config: &Config, size: usize) -> Result<Pool> {
-    // Fast: a connection that is known to be closed is replaced; any other fault shows as a transient error of the verb.
-    let manager =
-        Manager::from_config(config.clone(), NoTls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
-    Pool::builder(manager)
-        .max_size(size)
-        .runtime(Runtime::Tokio1)
-        .wait_timeout(Some(CONNECT_TIMEOUT))
-        .create_timeout(Some(CONNECT_TIMEOUT))
-        .build()
-        .map_err(|error| StoreError::broken("build a connection pool", error))
-}
-
-pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// A transaction that stands still may not outlast the dispatcher's lease; no statement waits for ever.
-const TIMEOUTS: &str = "-c idle_in_transaction_session_timeout=4s -c statement_timeout=30s -c lock_timeout=10s";
-
-/// How long an assignment waits for a row that somebody else has locked, before it goes on without that row.
-const QUICK_LOCKS: &str = "-c lock_timeout=50ms";
-
-/// How long a submit waits for an open transaction that stores the same id, before it is told to come again.
-const ID_LOCKS: &str = "-c lock_timeout=1s";
-
-/// How long a submit waits for an open transaction that is taking its unique key, before it is told to come again.
-const KEY_LOCKS: &str = "-c lock_timeout=2s";
-
-/// Each statement has an index that carries it (its header says which). A plan that was made while a table was empty,
-/// and kept, must not read it whole when it is full.
-const INDEXES: &str = "-c jit=off -c enable_seqscan=off";
-
-/// Rows of a list are found by `id between t.id and t.id`, not by `id = t.id`. Of a table that was empty when it was last
-/// vacuumed and is full by now, the planner expects one row, and would read all of its index and compare each with each:
-/// 6.9 s for a thousand jobs of fifty thousand. A range cannot be joined but by looking up each, which takes 3 ms.
-///
-/// Nested loops lock a batch in the order it was sorted in.
-const LOOPS: &str = "-c enable_hashjoin=off -c enable_mergejoin=off";
-
-/// For statements that have one good plan: it is made once for a connection. To make it anew costs up to a millisecond, which
-/// a job that comes alone would wait for.
-const ONE_PLAN: &str = "-c plan_cache_mode=force_generic_plan";
-
-/// For statements whose filters may be absent.
-const NEW_PLANS: &str = "-c plan_cache_mode=force_custom_plan";
-
-/// The connection settings for `url`.
-pub(crate) fn configure(url: &str) -> Result<Config> {
-    let mut config = configure_for_tasks(url)?;
-    let asked = config.get_options().unwrap_or_default().to_owned();
-    config.options(format!("{TIMEOUTS} {asked}").trim_end());
-    Ok(config)
-}
-
-/// As [`configure`], for statements that are not ours: how long they may take is not for us to say.
-pub(crate) fn configure_for_tasks(url: &str) -> Result<Config> {
-    let mut config: Config = url
-        .parse()
-        .map_err(|error| StoreError::Refused(format!("the database url cannot be read: {}", causes(&error))))?;
-    if config.get_application_name().is_none() {
-        config.application_name("turnwise");
-    }
-    config
-        .connect_timeout(CONNECT_TIMEOUT)
-        .keepalives(true)
-        .keepalives_idle(Duration::from_secs(10))
-        .keepalives_interval(Duration::from_secs(5))
-        .keepalives_retries(3)
-        .tcp_user_timeout(Duration::from_secs(20));
-    Ok(config)
-}
-
-/// A connection with a statement cache, from `pool`.
-pub(crate) async fn connection(pool: &Pool) -> Result<deadpool_postgres::Object> {
-    pool.get().await.map_err(|error| match error {
-        PoolError::Backend(error) => refused_or(error, "connect to the database"),
-        other => StoreError::transient("connect to the database", other),
-    })
 }
 
 /// Runs one of the statements in `sql/`, prepared once on each connection.

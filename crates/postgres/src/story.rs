@@ -13,8 +13,9 @@ use uuid::Uuid;
 
 use crate::{
     after,
+    connect::connection,
     rows::{self, JsonText, Moment, get},
-    store::{Binds, Inner, Part, connection, failed, in_one_write},
+    store::{Binds, Inner, Part, failed, in_one_write},
 };
 
 const NOTE: &str = include_str!("../sql/note.sql");
