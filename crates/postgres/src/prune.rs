@@ -6,11 +6,8 @@ use turnwise_store::{Cursor, Result};
 use uuid::Uuid;
 
 use crate::{
-<<<<<<< HEAD
-    news::Place,
-=======
     connect::connection,
->>>>>>> d19d7a8 (Put the short lock timeouts in force)
+    news::Place,
     rows::{Moment, get},
     store::{Inner, failed},
     unique,
