@@ -256,6 +256,7 @@ create table turnwise.bad_end (
 -- A version 7 id: milliseconds, then the fraction of the millisecond (RFC 9562, 6.2 method 3), then chance.
 create function turnwise.new_id() returns uuid
     language sql volatile
+    set search_path = pg_catalog, pg_temp
     as $$
     select encode(
         overlay(
@@ -327,6 +328,7 @@ create function turnwise.begin_lineage() returns bigint
 -- Ends a submit with the sentence of its group's memo; a function, so that one statement can store and refuse.
 create function turnwise.refuse(sentence text) returns boolean
     language plpgsql volatile
+    set search_path = pg_catalog, pg_temp
     as $$ begin raise exception using message = sentence, errcode = 'TW001'; end $$;
 
 -- Takes back those of the jobs $1, which this transaction has just stored, that have ended before; tells which. To be called
@@ -382,6 +384,7 @@ create function turnwise.claim(
     on_duplicate smallint[]
 ) returns table (place int, holder uuid, outcome smallint)
     language plpgsql volatile
+    set search_path = pg_catalog, pg_temp
     as $$
     #variable_conflict use_column
     declare
@@ -462,6 +465,7 @@ create function turnwise.claim(
 create function turnwise.replace_args(ids uuid[], tasks text[], args text[])
     returns table (id uuid, task text, replaced boolean)
     language sql volatile
+    set search_path = pg_catalog, pg_temp
     as $$
     with wish as materialized (
         select distinct on (t.id, t.task) t.id, t.task, t.args
@@ -485,10 +489,16 @@ create function turnwise.replace_args(ids uuid[], tasks text[], args text[])
 
 -- Rings for the dispatcher, if it sleeps as the call is made and not when the statement began; to be called when something is
 -- written: a dispatcher that lies down after the call sees that this transaction is under way, and looks again.
+-- A transaction that rings cannot be prepared: set local turnwise.ring = off in such a one, and the dispatcher finds the job
+-- at its next poll.
 create function turnwise.ring() returns void
     language plpgsql volatile
+    set search_path = pg_catalog, pg_temp
     as $$
     begin
+        if current_setting('turnwise.ring', true) = 'off' then
+            return;
+        end if;
         perform pg_notify('turnwise', 'news') from turnwise.dispatcher where asleep;
     end
     $$;
@@ -496,6 +506,7 @@ create function turnwise.ring() returns void
 -- Ends a submit that nobody could read.
 create function turnwise.check_that(good boolean, sentence text) returns void
     language plpgsql immutable
+    set search_path = pg_catalog, pg_temp
     as $$
     begin
         if not good then
@@ -530,6 +541,7 @@ create function turnwise.enqueue(
     on_failure   text default 'fail'
 ) returns uuid
     language plpgsql volatile
+    set search_path = pg_catalog, pg_temp
     as $$
     #variable_conflict use_column
     declare

@@ -33,7 +33,8 @@ pub(crate) async fn close(life: &Life, closing: Box<dyn Closing>, ended: Ended) 
             _ => ended,
         });
     }
-    life.notes_are_written().await;
+    // Not for ever: where nothing can be said, jobs end all the same.
+    let _ = tokio::time::timeout(settle::SAID, life.notes_are_written()).await;
     let (job, run) = (ended.job.clone(), ended.run.clone());
     let told = life.term();
     let (item, settlement) = settle::decide(life, Outgoing::Ended(ended));

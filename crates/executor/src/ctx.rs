@@ -18,7 +18,7 @@ use turnwise_store::Closing;
 
 use crate::{
     joblog,
-    notebook::{Notebook, Run},
+    notebook::{Notebook, Room, Run},
     outcome::{BoxError, Outcome, TaskError},
     panics,
     shared::{Heard, Life, Outgoing},
@@ -158,8 +158,9 @@ impl Ctx {
     }
 
     pub fn log_at(&self, level: Level, text: impl AsRef<str>) {
-        let keep = self.life.shared.config.log_lines as usize;
-        self.run.notebook().log(self.now(), self.job.fence, level, text.as_ref(), keep);
+        let config = &self.life.shared.config;
+        let room = Room::new(config.log_lines, config.max_pool_size());
+        self.run.notebook().log(self.now(), self.job.fence, level, text.as_ref(), room);
     }
 
     /// Runs a step once and keeps its result: a retry, or another node, gets the result and does not run it again. The

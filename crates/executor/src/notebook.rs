@@ -124,6 +124,8 @@ pub struct Notebook {
 struct Pages {
     progress: Option<Progress>,
     lines: VecDeque<Line>,
+    /// Of these lines.
+    bytes: usize,
     next_line: u32,
     /// As of the last time the store was asked to look for too many.
     trimmed_at: u32,
@@ -134,26 +136,54 @@ struct Pages {
     wake: Option<Timestamp>,
 }
 
+impl Pages {
+    fn skip_oldest(&mut self) {
+        let Some(oldest) = self.lines.pop_front() else { return };
+        self.skipped += 1;
+        let skipped = self.skipped;
+        self.bytes -= oldest.text.len();
+        // The gap is told where it is: in the oldest line that is left.
+        if let Some(oldest) = self.lines.front_mut() {
+            self.bytes -= oldest.text.len();
+            oldest.text = format!("({skipped} lines were written faster than they could be kept)");
+            self.bytes += oldest.text.len();
+        }
+    }
+}
+
+/// How much a run may have said that is not written yet.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Room {
+    pub(crate) lines: usize,
+    pub(crate) bytes: usize,
+}
+
+impl Room {
+    /// Of all runs of a node together, about, unless it has very many slots.
+    const BYTES: usize = 64 * 1024 * 1024;
+
+    pub(crate) fn new(lines: u32, slots: u32) -> Self {
+        let bytes = (Self::BYTES / slots.max(1) as usize).clamp(64 * 1024, 1024 * 1024);
+        Self { lines: (lines as usize).max(1), bytes }
+    }
+}
+
 impl Notebook {
     pub(crate) fn progress(&self, progress: Progress) {
         locked(&self.pages).progress = Some(progress);
         self.unwritten.store(true, Ordering::Release);
     }
 
-    /// Adds a line; of more than `keep` that are not written yet, the oldest go, as they would in the store.
-    pub(crate) fn log(&self, time: Timestamp, fence: Fence, level: Level, text: &str, keep: usize) {
+    /// Adds a line; of more than `room` has that are not written yet, the oldest go, as they would in the store.
+    pub(crate) fn log(&self, time: Timestamp, fence: Fence, level: Level, text: &str, room: Room) {
         let mut pages = locked(&self.pages);
         let at = LineAt { fence, number: pages.next_line };
         pages.next_line = pages.next_line.saturating_add(1);
-        pages.lines.push_back(Line { at, time, level, text: line(text) });
-        if pages.lines.len() > keep.max(1) {
-            pages.skipped += 1;
-            let skipped = pages.skipped;
-            // The gap is told where it is: in the oldest line that is left.
-            pages.lines.pop_front();
-            if let Some(oldest) = pages.lines.front_mut() {
-                oldest.text = format!("({skipped} lines were written faster than they could be kept)");
-            }
+        let text = line(text);
+        pages.bytes += text.len();
+        pages.lines.push_back(Line { at, time, level, text });
+        while pages.lines.len() > 1 && (pages.lines.len() > room.lines || pages.bytes > room.bytes) {
+            pages.skip_oldest();
         }
         drop(pages);
         self.unwritten.store(true, Ordering::Release);
@@ -165,6 +195,7 @@ impl Notebook {
         }
         let mut pages = locked(&self.pages);
         let lines: Vec<Line> = pages.lines.drain(..).collect();
+        pages.bytes = 0;
         // Earlier runs may have left a full log behind.
         let trim = !lines.is_empty()
             && (pages.next_line - pages.trimmed_at >= TRIM_EVERY || (fence > Fence(1) && pages.trimmed_at == 0));
@@ -176,7 +207,10 @@ impl Notebook {
 
     fn put_back(&self, note: Note) {
         let mut pages = locked(&self.pages);
-        note.lines.into_iter().rev().for_each(|line| pages.lines.push_front(line));
+        for line in note.lines.into_iter().rev() {
+            pages.bytes += line.text.len();
+            pages.lines.push_front(line);
+        }
         if let Some(progress) = note.progress {
             pages.progress.get_or_insert(progress);
         }
@@ -226,7 +260,13 @@ mod tests {
         let job = JobId(uuid::Uuid::nil());
         assert!(!run.noted() && run.take_note(job, Fence(1)).is_none());
         for n in 0..5 {
-            run.notebook().log(Timestamp::MIN, Fence(1), Level::Info, &format!("line {n}"), 3);
+            run.notebook().log(
+                Timestamp::MIN,
+                Fence(1),
+                Level::Info,
+                &format!("line {n}"),
+                Room { lines: 3, bytes: 1_000 },
+            );
         }
         run.notebook().progress(Progress::new(1, 2, "half"));
         let note = run.take_note(job, Fence(1)).unwrap();
@@ -234,5 +274,24 @@ mod tests {
         assert_eq!(texts, ["(2 lines were written faster than they could be kept)", "line 3", "line 4"]);
         assert_eq!(note.lines[0].at.number, 2);
         assert!(note.progress.is_some() && run.take_note(job, Fence(1)).is_none());
+    }
+
+    #[test]
+    fn long_lines_that_are_not_written_have_a_bound_in_bytes() {
+        let (run, job) = (Run::default(), JobId(uuid::Uuid::nil()));
+        let room = Room::new(10_000, 1_000);
+        assert_eq!(room.bytes, 67_108);
+        for _ in 0..1_000 {
+            run.notebook().log(Timestamp::MIN, Fence(1), Level::Info, &"x".repeat(4_000), room);
+        }
+        let note = run.take_note(job, Fence(1)).unwrap();
+        let bytes: usize = note.lines.iter().map(|line| line.text.len()).sum();
+        assert!((60_000..=room.bytes).contains(&bytes), "{bytes}");
+        let skipped = 1_000 - note.lines.len();
+        assert_eq!(note.lines[0].text, format!("({skipped} lines were written faster than they could be kept)"));
+        run.put_back(note);
+        run.notebook().log(Timestamp::MIN, Fence(1), Level::Info, &"x".repeat(4_000), room);
+        let bytes: usize = run.take_note(job, Fence(1)).unwrap().lines.iter().map(|line| line.text.len()).sum();
+        assert!(bytes <= room.bytes, "{bytes}");
     }
 }

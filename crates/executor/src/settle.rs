@@ -6,13 +6,17 @@ use std::{
     time::Duration,
 };
 
-use futures_util::{StreamExt, stream::FuturesOrdered};
+use futures_util::{
+    StreamExt,
+    stream::{FuturesOrdered, FuturesUnordered},
+};
 use tokio::{sync::oneshot, time::Instant};
 use turnwise_core::{
     Failure, Fence, JobId, Terms,
     job::AssignedJob,
     lifecycle::{self, Event, Outcome, Standing, Target},
     scheduler::{self, Rest},
+    story::Finished,
 };
 use turnwise_store::{Author, BatchId, Load, Note, Settle, Settled, Settlement, StoreError};
 
@@ -40,6 +44,14 @@ const DEAF: Duration = Duration::from_secs(2);
 /// meanwhile would otherwise travel in many small batches.
 const AHEAD: usize = 2;
 
+/// How long ends wait for what their runs have said to be written before them.
+pub(crate) const SAID: Duration = Duration::from_secs(1);
+/// What runs have said, in one statement, about.
+const SAID_BYTES: usize = 4 * 1024 * 1024;
+
+/// Between two tries of an end that cannot be written now, while its neighbours' can.
+const PUT_OFF: Duration = Duration::from_millis(500);
+
 /// Runs until the life is over and everything is written.
 pub(crate) async fn settle(life: Arc<Life>) {
     let mut sweeps = tokio::time::interval(SWEEP);
@@ -47,42 +59,58 @@ pub(crate) async fn settle(life: Arc<Life>) {
     let mut handed_back = Instant::now();
     // In the order they began in: when one is over, all before it have been told.
     let mut writes = FuturesOrdered::new();
+    // What running jobs say, one write at a time; ends go on beside it.
+    let mut notes = Notes::new();
+    let mut steps = Vec::new();
     loop {
         if writes.is_empty() || (writes.len() < AHEAD && life.has_a_full_batch()) {
             let batch = life.take_outgoing(life.shared.config.batch_size);
             if !batch.is_empty() {
                 life.settle_begins();
+                let ends = part_steps(batch, &mut steps);
                 // Before any later end is on its way: it might be that of a run that has just said something.
-                let ends = beside(&life, &mut writes, write_what_was_said(&life, batch)).await;
+                beside(&life, &mut writes, &mut notes, write_last_words(&life, &ends)).await;
                 writes.push_back(write(&life, ends, life.take_done()));
                 continue;
             }
         }
+        if notes.is_empty() && !steps.is_empty() {
+            notes.push(write_said(&life, std::mem::take(&mut steps)));
+        }
         if writes.is_empty() && life.over.is_up() {
-            let done = life.take_done();
-            if !done.is_empty() {
-                write(&life, Vec::new(), done).await;
-            }
-            return;
+            while notes.next().await.is_some() {}
+            let ends = part_steps(life.take_put_off(Duration::MAX), &mut steps);
+            write_last_words(&life, &ends).await;
+            write(&life, ends, life.take_done()).await;
+            return give_up_put_off(&life);
         }
         tokio::select! {
             // The sweep first: it is rare, and a busy outbox must not keep it off.
             biased;
             _ = sweeps.tick() => {
+                if notes.is_empty() {
+                    notes.push(write_said(&life, std::mem::take(&mut steps)));
+                }
                 let alone = writes.is_empty();
-                beside(&life, &mut writes, sweep(&life, alone, &mut handed_back)).await;
+                let put_off = part_steps(life.take_put_off(PUT_OFF), &mut steps);
+                beside(&life, &mut writes, &mut notes, sweep(&life, put_off, alone, &mut handed_back)).await;
             }
             Some(()) = writes.next() => life.settle_is_over(),
+            Some(()) = notes.next() => {}
             () = life.outgoing.notified() => {}
             () = life.over.wait(), if writes.is_empty() => {}
         }
     }
 }
 
+/// Writes of what running jobs say, at most one.
+type Notes<F> = FuturesUnordered<F>;
+
 /// Does this while writes go on: they hold connections, and it may need one.
 async fn beside<T>(
     life: &Life,
     writes: &mut FuturesOrdered<impl Future<Output = ()>>,
+    notes: &mut Notes<impl Future<Output = ()>>,
     what: impl Future<Output = T>,
 ) -> T {
     let mut what = pin!(what);
@@ -91,23 +119,19 @@ async fn beside<T>(
             biased;
             done = &mut what => return done,
             Some(()) = writes.next() => life.settle_is_over(),
+            Some(()) = notes.next() => {}
         }
     }
 }
 
 /// Sees to what nobody tells of. None of the runs it is about has ended, so nothing is being written about them.
-async fn sweep(life: &Life, alone: bool, handed_back: &mut Instant) {
-    // Batches that are through travel with the next settlement; only when there is none, alone.
-    if alone {
-        let done = life.take_done();
-        if !done.is_empty() {
-            write(life, Vec::new(), done).await;
-        }
-    }
+async fn sweep(life: &Life, put_off: Vec<Outgoing>, alone: bool, handed_back: &mut Instant) {
+    // Batches that are through travel with the next settlement; only when there is none, alone. So do ends that could not be
+    // written with others.
+    let done = if alone { life.take_done() } else { Vec::new() };
+    write_last_words(life, &put_off).await;
+    write(life, put_off, done).await;
     write_running(life).await;
-    let (writing, notes) = life.take_notes().await;
-    write_notes(life, notes, Vec::new()).await;
-    drop(writing);
     life.give_up_the_deaf(DEAF);
     life.rest();
     if handed_back.elapsed() >= HAND_BACK_PAUSE && life.hand_back(BUFFERED) > 0 {
@@ -134,11 +158,11 @@ impl Item {
 /// Writes the ends. A batch that the store cannot take as it is, is written in halves, until the one job that spoils it is
 /// alone; that one fails, and its neighbours are none the worse for it.
 async fn write(life: &Life, batch: Vec<Outgoing>, done: Vec<BatchId>) {
-    if batch.is_empty() && done.is_empty() {
-        return;
-    }
     let mut parts = vec![(batch, done)];
     while let Some((batch, done)) = parts.pop() {
+        if batch.is_empty() && done.is_empty() {
+            continue;
+        }
         let told = life.term();
         let mut items = Vec::with_capacity(batch.len());
         let mut settlements = Vec::with_capacity(batch.len());
@@ -160,61 +184,135 @@ async fn write(life: &Life, batch: Vec<Outgoing>, done: Vec<BatchId>) {
                 let mut first: Vec<Outgoing> = items.into_iter().map(Item::back).collect();
                 let second = first.split_off(first.len() / 2);
                 // The batches are done when all of their jobs are: with the half that is written last.
-                match first.is_empty() {
-                    true => parts.push((vec![spoilt(second, &error)], settle.done)),
-                    false => parts.extend([(second, settle.done), (first, Vec::new())]),
+                match (first.is_empty(), settle.settlements.iter().any(spoilt_already)) {
+                    // Not even that it cannot be stored can be. Its neighbours need not wait for it.
+                    (true, true) => {
+                        life.put_off(second);
+                        parts.push((Vec::new(), settle.done));
+                    }
+                    (true, false) => parts.push((vec![spoilt(second, &error)], settle.done)),
+                    _ => parts.extend([(second, settle.done), (first, Vec::new())]),
                 }
             }
         }
     }
 }
 
-/// The job whose end cannot be stored.
+/// The job whose end cannot be stored, or that it runs: an end that says so takes its place.
 fn spoilt(mut alone: Vec<Outgoing>, error: &StoreError) -> Outgoing {
-    match alone.pop().expect("one job is left") {
-        Outgoing::Ended(ended) => {
-            let outcome = Outcome::Fail(Failure::new(format!("{SPOILT}: {error}")));
-            Outgoing::Ended(Ended { outcome, ..ended })
+    let outcome = Outcome::Fail(Failure::new(format!("{SPOILT}: {error}")));
+    Outgoing::Ended(match alone.pop().expect("one job is left") {
+        Outgoing::Ended(ended) => Ended { outcome, ..ended },
+        Outgoing::Begin { job, may_start } => {
+            // A worker that is gone does not mind.
+            let _ = may_start.send(false);
+            Ended { outcome, ..Ended::unbegun(job) }
         }
-        other => other,
+        Outgoing::Step { .. } => unreachable!("steps are written with the notes"),
+    })
+}
+
+/// Ends that could not be written while there was time. The dispatcher sees to them when the lease is over.
+fn give_up_put_off(life: &Life) {
+    let jobs: Vec<(JobId, Fence)> = life.take_put_off(Duration::MAX).iter().filter_map(Outgoing::ends).collect();
+    if !jobs.is_empty() {
+        tracing::error!(jobs = jobs.len(), "ends could not be written; the jobs will run again");
+        jobs.iter().for_each(|(job, fence)| {
+            life.trace(|| Record::GiveUp { job: *job, fence: fence_number(*fence) });
+        });
+        life.give_up(jobs.into_iter());
     }
 }
 
 /// What a job failed for whose end cannot be stored.
 const SPOILT: &str = "its end could not be stored";
 
-/// Writes what runs have said before it is written how they ended, and the results of steps. Returns the ends.
-async fn write_what_was_said(life: &Life, batch: Vec<Outgoing>) -> Vec<Outgoing> {
-    let (mut ends, mut notes, mut waiting) = (Vec::with_capacity(batch.len()), Vec::new(), Vec::new());
+/// A step that is finished, and the run that waits for its result to be written.
+struct Step {
+    job: Arc<AssignedJob>,
+    step: Finished,
+    heard: oneshot::Sender<NoteHeard>,
+}
+
+/// Ends are one thing, results of steps another. Returns the ends.
+fn part_steps(batch: Vec<Outgoing>, steps: &mut Vec<Step>) -> Vec<Outgoing> {
+    let mut ends = Vec::with_capacity(batch.len());
     for outgoing in batch {
         match outgoing {
-            Outgoing::Step { job, step, heard } => {
-                waiting.push((notes.len(), heard));
-                let (job, fence) = (job.id, job.fence);
-                notes.push(Note { job, fence, progress: None, lines: Vec::new(), trim: false, steps: vec![step] });
-            }
-            Outgoing::Ended(ended) => {
-                let run = ended.run.as_ref();
-                notes.extend(run.and_then(|run| run.take_note(ended.job.id, ended.job.fence)));
-                ends.push(Outgoing::Ended(ended));
-            }
-            begin @ Outgoing::Begin { .. } => ends.push(begin),
+            Outgoing::Step { job, step, heard } => steps.push(Step { job, step, heard }),
+            end => ends.push(end),
         }
     }
-    write_notes(life, notes, waiting).await;
     ends
 }
 
+/// Writes what runs have said before it is written how they ended. Not for long: where nothing can be said, jobs end all the
+/// same.
+async fn write_last_words(life: &Life, ends: &[Outgoing]) {
+    let said = |outgoing: &Outgoing| match outgoing {
+        Outgoing::Ended(Ended { job, run: Some(run), .. }) => run.take_note(job.id, job.fence),
+        _ => None,
+    };
+    let notes: Vec<Note> = ends.iter().filter_map(said).collect();
+    let any_said = ends.iter().any(|end| matches!(end, Outgoing::Ended(Ended { run: Some(run), .. }) if run.noted()));
+    if !any_said {
+        return;
+    }
+    let lines: usize = notes.iter().map(|note| note.lines.len()).sum();
+    let write = async {
+        // What was taken from them while they ran.
+        life.notes_are_written().await;
+        write_notes(life, notes, Vec::new()).await;
+    };
+    let waited = life.may_wait_for_notes();
+    if !waited || tokio::time::timeout(SAID, write).await.is_err() {
+        if waited {
+            life.notes_are_stuck();
+        }
+        tracing::warn!(lines, "what jobs have said last could not be written in time and is dropped; their ends go on");
+    }
+}
+
+/// Writes what running jobs have said, and results of steps.
+async fn write_said(life: &Life, steps: Vec<Step>) {
+    let (writing, mut notes) = life.take_notes().await;
+    let mut waiting = Vec::with_capacity(steps.len());
+    for step in steps {
+        let (job, fence, finished) = (step.job.id, step.job.fence, vec![step.step.clone()]);
+        waiting.push((notes.len(), step));
+        notes.push(Note { job, fence, progress: None, lines: Vec::new(), trim: false, steps: finished });
+    }
+    write_notes(life, notes, waiting).await;
+    drop(writing);
+}
+
+/// Where to cut the notes, so that no statement has more than about [`SAID_BYTES`].
+fn cuts(notes: &[Note]) -> Vec<(usize, usize)> {
+    let (mut parts, mut from, mut bytes) = (Vec::new(), 0, 0);
+    for (at, note) in notes.iter().enumerate() {
+        let lines: usize = note.lines.iter().map(|line| line.text.len()).sum();
+        let steps: usize = note.steps.iter().map(|step| step.result.as_str().len()).sum();
+        if bytes > 0 && bytes + lines + steps > SAID_BYTES {
+            parts.push((from, at));
+            (from, bytes) = (at, 0);
+        }
+        bytes += lines + steps;
+    }
+    parts.push((from, notes.len()));
+    parts.reverse();
+    parts
+}
+
 /// Writes notes, and tells those who wait for theirs whether they may go on.
-async fn write_notes(life: &Life, notes: Vec<Note>, waiting: Vec<(usize, oneshot::Sender<NoteHeard>)>) {
+async fn write_notes(life: &Life, notes: Vec<Note>, waiting: Vec<(usize, Step)>) {
     if notes.is_empty() {
         return;
     }
     let mut backoff = Backoff::default();
     let mut replies = vec![Settled::Superseded; notes.len()];
     let mut broken: Vec<(usize, String)> = Vec::new();
-    // All of them in one call; one by one if the store cannot take one of them as it is.
-    let mut parts = vec![(0, notes.len())];
+    // As many as fit in one call; one by one if the store cannot take one of them as it is.
+    let mut parts = cuts(&notes);
     while let Some((from, to)) = parts.pop() {
         match life.store.note(life.incarnation, notes[from..to].to_vec()).await {
             Ok(told) => replies[from..to].copy_from_slice(&told),
@@ -233,7 +331,13 @@ async fn write_notes(life: &Life, notes: Vec<Note>, waiting: Vec<(usize, oneshot
             }
         }
     }
-    for (at, heard) in waiting {
+    let mut said: Vec<Option<Note>> = notes.into_iter().map(Some).collect();
+    for (at, Step { job, step, heard }) in waiting {
+        said[at] = None;
+        if replies[at] == Settled::Locked {
+            life.put_off(vec![Outgoing::Step { job, step, heard }]);
+            continue;
+        }
         let trouble = broken.iter().find(|(note, _)| *note == at);
         // A run that is gone does not mind.
         let _ = heard.send(match (trouble, replies[at]) {
@@ -242,6 +346,9 @@ async fn write_notes(life: &Life, notes: Vec<Note>, waiting: Vec<(usize, oneshot
             (None, _) => NoteHeard::Superseded,
         });
     }
+    // Somebody's transaction holds the job: it is said with what comes next.
+    let locked = said.into_iter().zip(&replies).filter(|(_, reply)| **reply == Settled::Locked);
+    locked.filter_map(|(note, _)| note).for_each(|note| life.take_back(note));
 }
 
 /// The job's own terms; where its retries may run out and it does not say what then, what its task says.
@@ -351,9 +458,7 @@ async fn write_until_heard(life: &Life, settle: &Settle) -> Heard {
                     life.give_up(settle.settlements.iter().map(|settlement| (settlement.job, settlement.fence)));
                     return Heard::GaveUp;
                 }
-                // A job that has failed for this already waits like any other.
-                let hopeless = settle.settlements.len() <= 1 && settle.settlements.iter().all(spoilt_already);
-                if matches!(error, StoreError::Broken { .. }) && !hopeless {
+                if matches!(error, StoreError::Broken { .. }) && !settle.settlements.is_empty() {
                     return Heard::Broken(error);
                 }
                 again = true;
@@ -379,6 +484,11 @@ pub(crate) fn finish(
     let mut to_dispatcher = Vec::new();
     let mut applied = 0;
     for ((item, settlement), reply) in items.into_iter().zip(&settlements).zip(replies) {
+        if reply == Settled::Locked {
+            // Somebody's transaction holds its row: it is tried again, beside the others.
+            life.put_off(vec![item.back()]);
+            continue;
+        }
         match item {
             Item::Begin { job, may_start } => {
                 let go = reply == Settled::Applied;
@@ -484,8 +594,11 @@ async fn write_running(life: &Life) {
     let settlements: Vec<_> = running.iter().map(|(job, started_at)| start(life, job, Some(*started_at))).collect();
     let author = Author::Node { node: life.incarnation, told: None };
     match life.store.settle(Settle { author, settlements, done: Vec::new() }).await {
-        // Whatever the answer: it was written, or the job is settled or in other hands, which its end will tell.
-        Ok(_) => running.iter().for_each(|(job, _)| life.running_written(job.id)),
+        // Whatever else the answer: it was written, or the job is settled or in other hands, which its end will tell.
+        Ok(replies) => {
+            let told = running.iter().zip(replies).filter(|(_, reply)| *reply != Settled::Locked);
+            told.for_each(|((job, _), _)| life.running_written(job.id));
+        }
         Err(error) => tracing::warn!(%error, "could not write what is running"),
     }
 }

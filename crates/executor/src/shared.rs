@@ -98,6 +98,10 @@ pub(crate) struct Life {
     /// Held while it is written what runs have said so far.
     noting: tokio::sync::Mutex<()>,
     pub(crate) outgoing: Notify,
+    /// Ends that cannot be written now, and since when they wait.
+    put_off: Mutex<Vec<(Instant, Outgoing)>>,
+    /// When ends could not wait any longer for what their runs had said.
+    notes_stuck: Mutex<Option<Instant>>,
     term: Mutex<Option<Term>>,
     pub(crate) told: Notify,
     term_over: Notify,
@@ -202,10 +206,21 @@ pub(crate) enum Heard {
     Broken(String),
 }
 
+/// For so long ends do not wait for what their runs have said, after it could not be written in time.
+const NOTES_STUCK: Duration = Duration::from_secs(5);
+
 /// Results and errors in one settlement, about.
 const SETTLE_BYTES: usize = 16 * 1024 * 1024;
 
 impl Outgoing {
+    /// The run whose place this is.
+    pub(crate) fn ends(&self) -> Option<(JobId, Fence)> {
+        match self {
+            Outgoing::Ended(Ended { job, .. }) | Outgoing::Begin { job, .. } => Some((job.id, job.fence)),
+            Outgoing::Step { .. } => None,
+        }
+    }
+
     fn bytes(&self) -> usize {
         match self {
             Outgoing::Ended(Ended { outcome: Outcome::Done { result: Some(result) }, .. }) => result.as_str().len(),
@@ -265,6 +280,8 @@ impl Life {
             outbox: Mutex::default(),
             noting: tokio::sync::Mutex::default(),
             outgoing: Notify::new(),
+            put_off: Mutex::default(),
+            notes_stuck: Mutex::default(),
             term: Mutex::default(),
             told: Notify::new(),
             term_over: Notify::new(),
@@ -558,6 +575,28 @@ impl Life {
         }
     }
 
+    /// They are still in this node's hands, and are tried again later.
+    pub(crate) fn put_off(&self, ends: Vec<Outgoing>) {
+        let since = Instant::now();
+        locked(&self.put_off).extend(ends.into_iter().map(|end| (since, end)));
+    }
+
+    /// Those that have waited for `long`; all of them, once the life is over.
+    pub(crate) fn take_put_off(&self, long: Duration) -> Vec<Outgoing> {
+        let mut put_off = locked(&self.put_off);
+        let due = |(since, _): &mut (Instant, Outgoing)| since.elapsed() >= long || self.over.is_up();
+        put_off.extract_if(.., due).map(|(_, end)| end).collect()
+    }
+
+    /// Whether ends may wait for notes: not for a while after that took too long.
+    pub(crate) fn may_wait_for_notes(&self) -> bool {
+        locked(&self.notes_stuck).is_none_or(|since| since.elapsed() >= NOTES_STUCK)
+    }
+
+    pub(crate) fn notes_are_stuck(&self) {
+        *locked(&self.notes_stuck) = Some(Instant::now());
+    }
+
     pub(crate) fn has_a_full_batch(&self) -> bool {
         locked(&self.outbox).len() >= self.shared.config.batch_size
     }
@@ -642,6 +681,13 @@ impl Life {
         let mut notes: Vec<_> = running.filter_map(|held| held.run.take_note(held.job.id, held.job.fence)).collect();
         notes.sort_unstable_by_key(|note| note.job);
         (writing, notes)
+    }
+
+    /// It could not be written now.
+    pub(crate) fn take_back(&self, note: Note) {
+        if let Some(held) = self.desk().held_at(note.job, note.fence) {
+            held.run.put_back(note);
+        }
     }
 
     /// Waits for what was taken from runs while they ran: after their ends it would be refused.

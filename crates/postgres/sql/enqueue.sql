@@ -5,28 +5,38 @@
 -- none). Where one of the last two is shorter than the others, the rest is null.
 -- A new job of a group that is full (memo kind 6) fails the statement with TW001; nobody is looked up while none is.
 -- A job that has ended already is taken back after the insert, by turnwise.take_back: it says why afterwards.
+-- Runs in callers' transactions too: every name is qualified, whatever their search_path finds.
 -- Locks: the new rows only. Index: the primary keys of job and memo, history_id.
 with inserted as (
     insert into turnwise.job (id, task, args, queue, grp, priority, due_at, retry, key, terms, expires_at)
-    select t.id, t.task, t.args::json, t.queue, t.grp, t.priority, coalesce(t.due::timestamptz, turnwise.now()),
-           t.retry, t.key, t.terms, t.expires::timestamptz
-      from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::smallint[], $7::text[], $8::text[],
-                  $9::text[], $10::text[], $11::text[])
+    select t.id, t.task, t.args::pg_catalog.json, t.queue, t.grp, t.priority,
+           coalesce(t.due::pg_catalog.timestamptz, turnwise.now()), t.retry, t.key, t.terms,
+           t.expires::pg_catalog.timestamptz
+      from rows from (
+           pg_catalog.unnest($1::pg_catalog.uuid[]), pg_catalog.unnest($2::pg_catalog.text[]),
+           pg_catalog.unnest($3::pg_catalog.text[]), pg_catalog.unnest($4::pg_catalog.text[]),
+           pg_catalog.unnest($5::pg_catalog.text[]), pg_catalog.unnest($6::pg_catalog.int2[]),
+           pg_catalog.unnest($7::pg_catalog.text[]), pg_catalog.unnest($8::pg_catalog.text[]),
+           pg_catalog.unnest($9::pg_catalog.text[]), pg_catalog.unnest($10::pg_catalog.text[]),
+           pg_catalog.unnest($11::pg_catalog.text[]))
            with ordinality as t (id, task, args, queue, grp, priority, due, retry, key, terms, expires, n)
      order by t.n
     on conflict (id) do nothing
     returning id, seq, grp
 ), ended as materialized (
-    select turnwise.take_back(array_agg(id)) as ids from inserted having count(*) > 0
+    select turnwise.take_back(pg_catalog.array_agg(id)) as ids
+      from inserted
+    having pg_catalog.count(*) operator(pg_catalog.>) 0
 ), stored as materialized (
-    select id, seq, grp from inserted, ended where ended.ids is null or id <> all (ended.ids)
+    select id, seq, grp from inserted, ended where ended.ids is null or id operator(pg_catalog.<>) all (ended.ids)
 ), refused as materialized (
     select turnwise.refuse(first.value)
       from (
            select memo.value
              from stored
-             join turnwise.memo on memo.kind = 6 and memo.name = stored.grp
-            where exists (select from turnwise.memo where kind = 6)
+             join turnwise.memo
+               on memo.kind operator(pg_catalog.=) 6 and memo.name operator(pg_catalog.=) stored.grp
+            where exists (select from turnwise.memo where kind operator(pg_catalog.=) 6)
             order by stored.seq
             limit 1
       ) as first
@@ -35,4 +45,5 @@ with inserted as (
 )
 select stored.id
   from stored
- where (select count(*) from refused) >= 0 and (select count(*) from rung) >= 0
+ where (select pg_catalog.count(*) from refused) operator(pg_catalog.>=) 0
+   and (select pg_catalog.count(*) from rung) operator(pg_catalog.>=) 0

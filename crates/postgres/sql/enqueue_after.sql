@@ -1,30 +1,35 @@
 -- enqueue_after.sql: jobs that enqueue.sql has just stored wait for others, in the same transaction.
 -- Binds: $1 uuid[] those that wait, $2 uuid[] for whom: pairs; $3 uuid[] those that wait, each once, $4 text[] what becomes of
 -- each if another one fails, $5 uuid[] those that need not be there. One that is to wait for a job that is not there fails the statement with TW001.
+-- Runs in callers' transactions too: every name is qualified, whatever their search_path finds.
 -- Locks: the new rows only. Index: the primary keys of job and history.
 with pair as materialized (
-    select t.job, t.awaits from unnest($1::uuid[], $2::uuid[]) as t (job, awaits)
+    select t.job, t.awaits
+      from rows from (pg_catalog.unnest($1::pg_catalog.uuid[]), pg_catalog.unnest($2::pg_catalog.uuid[]))
+           as t (job, awaits)
 ), missing as materialized (
     select turnwise.refuse(first.sentence)
       from (
-           select 'after: there is no job ' || pair.awaits as sentence
+           select 'after: there is no job ' operator(pg_catalog.||) pair.awaits::pg_catalog.text as sentence
              from pair
-            where pair.awaits <> all ($5::uuid[])
-              and not exists (select from turnwise.job where job.id = pair.awaits offset 0)
-              and not exists (select from turnwise.history where history.id = pair.awaits offset 0)
+            where pair.awaits operator(pg_catalog.<>) all ($5::pg_catalog.uuid[])
+              and not exists (select from turnwise.job where job.id operator(pg_catalog.=) pair.awaits offset 0)
+              and not exists (select from turnwise.history where history.id operator(pg_catalog.=) pair.awaits offset 0)
             order by pair.awaits
             limit 1
       ) as first
 ), waits as materialized (
-    select t.id, t.on_failure from unnest($3::uuid[], $4::text[]) as t (id, on_failure)
+    select t.id, t.on_failure
+      from rows from (pg_catalog.unnest($3::pg_catalog.uuid[]), pg_catalog.unnest($4::pg_catalog.text[]))
+           as t (id, on_failure)
 ), stored as (
     insert into turnwise.dependency (job, awaits, on_failure)
     select pair.job, pair.awaits, waits.on_failure
       from pair
-      join waits on waits.id = pair.job
-     where (select count(*) from missing) >= 0
+      join waits on waits.id operator(pg_catalog.=) pair.job
+     where (select pg_catalog.count(*) from missing) operator(pg_catalog.>=) 0
 )
 update turnwise.job
    set on_failure = waits.on_failure
   from waits
- where job.id between waits.id and waits.id
+ where job.id operator(pg_catalog.>=) waits.id and job.id operator(pg_catalog.<=) waits.id

@@ -1,5 +1,10 @@
 //! Giving picked jobs to nodes, and reading what a node was given.
 
+use std::{
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
 use foldhash::{HashMap, HashMapExt};
 use tokio_postgres::{error::SqlState, types::ToSql};
 use turnwise_core::{Fence, Incarnation, JobHead, JobId, job::AssignedJob, scheduler::Pick};
@@ -10,8 +15,26 @@ use crate::{
     after,
     connect::connection,
     rows::{self, Names, get},
-    store::{Inner, failed, query},
+    store::{Inner, Part, failed, in_a_transaction, query},
 };
+
+/// For how long after a job was found locked the others are assigned by the statement that skips locked ones. It costs more,
+/// but waits for nobody; a job that stays locked is tried again every second, and so never by the other statement.
+const CALM: Duration = Duration::from_secs(5);
+
+/// When a job was last found locked by somebody's transaction.
+#[derive(Debug, Default)]
+pub(crate) struct LocksMet(Mutex<Option<Instant>>);
+
+impl LocksMet {
+    fn lately(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some_and(|at| at.elapsed() < CALM)
+    }
+
+    fn now(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+}
 
 pub(crate) async fn assign(store: &Inner, assign: &Assign) -> Result<Vec<(JobId, AssignReply)>> {
     let fail = failed("assign");
@@ -28,14 +51,27 @@ pub(crate) async fn assign(store: &Inner, assign: &Assign) -> Result<Vec<(JobId,
     let client = connection(&store.pools.assign).await?;
     let binds: [&(dyn ToSql + Sync); 8] =
         [&assign.holder.0, &assign.epoch.0, &assign.batch.0, &ids, &fences, &nodes, &ranks, &limited];
-    let rows = match query(&client, include_str!("../sql/assign.sql"), &binds).await {
-        // Somebody's transaction holds one of the rows; nobody waits for that.
-        Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
-            query(&client, include_str!("../sql/assign_skip.sql"), &binds).await
+    let taken_at_once = match store.locks_met.lately() {
+        true => None,
+        false => match query(&client, include_str!("../sql/assign.sql"), &binds).await {
+            // Somebody's transaction holds one of the rows; nobody waits for that.
+            Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
+                store.locks_met.now();
+                None
+            }
+            rows => Some(rows.map_err(fail)?),
+        },
+    };
+    let rows = match taken_at_once {
+        Some(rows) => rows,
+        None => {
+            let skip =
+                [Part::of(&client, include_str!("../sql/assign_skip.sql"), binds.to_vec()).await.map_err(fail)?];
+            // It waits for no job, but perhaps for a beat that is being committed.
+            let begin = "begin; set local lock_timeout = '5s'";
+            in_a_transaction(&client, begin, &skip).await.map_err(fail)?.swap_remove(0)
         }
-        rows => rows,
-    }
-    .map_err(fail)?;
+    };
     if !get::<bool>(rows.first().ok_or_else(|| StoreError::broken("assign", "no answer"))?, 0)? {
         return Err(StoreError::NotLeading);
     }
@@ -61,7 +97,11 @@ pub(crate) async fn assign(store: &Inner, assign: &Assign) -> Result<Vec<(JobId,
         let ids: Vec<Uuid> = missing.iter().map(|(_, pick)| pick.job.0).collect();
         let mut found = read_again(&client, &ids).await?;
         for (at, pick) in missing {
-            replies[at] = Some(not_taken(pick, assign.holder, found.remove(&pick.job)));
+            let reply = not_taken(pick, assign.holder, found.remove(&pick.job));
+            if matches!(reply, AssignReply::Locked) {
+                store.locks_met.now();
+            }
+            replies[at] = Some(reply);
         }
     }
     if assign.picks.iter().any(|pick| pick.node != assign.holder && store.joined_here(pick.node)) {

@@ -72,7 +72,7 @@ impl Transactions {
         let longest =
             limit.map(|limit| format!("set local statement_timeout = {};", millis(limit.saturating_add(GRACE))));
         let begin = format!(
-            "begin; set local application_name = '{}'; set local idle_in_transaction_session_timeout = {}; {}",
+            "begin isolation level read committed; set local application_name = '{}'; set local idle_in_transaction_session_timeout = {}; {}",
             application(node),
             millis(idle),
             longest.unwrap_or_default(),
@@ -244,7 +244,7 @@ struct Number {
 /// Settings for the statements of this crate, which are made for them, until the transaction ends; in the role of the
 /// node's own statements, and under its name.
 async fn begin_to_close(client: &Client, node: Incarnation) -> std::result::Result<Number, tokio_postgres::Error> {
-    const CLOSE: &str = "reset session authorization; reset role; set local jit = off; set local enable_seqscan = off; \
+    const CLOSE: &str = "reset session authorization; reset role; set local search_path = pg_catalog, pg_temp; set local jit = off; set local enable_seqscan = off; \
          set local enable_hashjoin = off; set local enable_mergejoin = off; \
          set local plan_cache_mode = force_custom_plan; select pg_current_xact_id()::text, pg_backend_pid()";
     let close = format!("set local application_name = '{}'; {CLOSE}", application(node));

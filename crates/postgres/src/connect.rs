@@ -40,8 +40,16 @@ const LONGEST: Setting = ("statement_timeout", "30s");
 /// A transaction that stands still may not outlast the dispatcher's lease, and nothing waits for ever for a lock.
 const BOUNDS: [Setting; 2] = [("idle_in_transaction_session_timeout", "4s"), ("lock_timeout", "10s")];
 
+/// What a database, or a role, may have set otherwise: each statement must see what was committed before it, and a name
+/// that is not qualified must not be found in another user's schema.
+const GROUND: [Setting; 2] =
+    [("default_transaction_isolation", "read committed"), ("search_path", "pg_catalog, pg_temp")];
+
 /// How long an assignment waits for a row that somebody else has locked, before it goes on without that row.
 const QUICK_LOCKS: [Setting; 1] = [("lock_timeout", "50ms")];
+
+/// How long ends wait for a row that somebody else has locked, before they are written without it.
+const ENDS_LOCKS: [Setting; 1] = [("lock_timeout", "100ms")];
 
 /// How long a submit waits for an open transaction that stores the same id, before it is told to come again.
 const ID_LOCKS: [Setting; 1] = [("lock_timeout", "1s")];
@@ -77,14 +85,15 @@ impl Purpose {
             Self::Submit => &[&INDEXES, &ID_LOCKS],
             Self::Unique => &[&INDEXES, &KEY_LOCKS],
             Self::Assign => &[&INDEXES, &LOOPS, &ONE_PLAN, &QUICK_LOCKS],
-            Self::Dispatch | Self::Node | Self::Settle => &[&INDEXES, &LOOPS, &ONE_PLAN],
+            Self::Settle => &[&INDEXES, &LOOPS, &ONE_PLAN, &ENDS_LOCKS],
+            Self::Dispatch | Self::Node => &[&INDEXES, &LOOPS, &ONE_PLAN],
             Self::Note | Self::People => &[&INDEXES, &LOOPS, &NEW_PLANS],
             Self::Listen => &[],
             Self::Migrate => &[&NO_LIMIT],
             // How long the statements of tasks may take is not for this crate to say.
             Self::Task => return BTreeMap::new(),
         };
-        BOUNDS.iter().chain(more.iter().copied().flatten()).copied().collect()
+        BOUNDS.iter().chain(&GROUND).chain(more.iter().copied().flatten()).copied().collect()
     }
 }
 
@@ -117,7 +126,8 @@ impl Address {
     pub(crate) fn config(&self, purpose: Purpose) -> Config {
         let mut config = self.0.clone();
         if purpose != Purpose::Task {
-            let option = |(name, value): (&str, &str)| format!("-c {name}={value}");
+            // Between options there is a space; one within a value is marked.
+            let option = |(name, value): (&str, &str)| format!("-c {name}={}", value.replace(' ', "\\ "));
             let asked = self.0.get_options().unwrap_or_default().to_owned();
             let needs = purpose.needs().into_iter().map(option);
             let options: Vec<String> = [option(LONGEST), asked].into_iter().chain(needs).collect();
@@ -203,6 +213,8 @@ mod tests {
     fn meant(lock_timeout: &str, plan: Option<&str>, loops: bool) -> BTreeMap<String, String> {
         let mut settings = vec![
             ("application_name", "turnwise"),
+            ("default_transaction_isolation", "read committed"),
+            ("search_path", "pg_catalog, pg_temp"),
             ("idle_in_transaction_session_timeout", "4s"),
             ("statement_timeout", "30s"),
             ("lock_timeout", lock_timeout),
@@ -227,7 +239,7 @@ mod tests {
             ("assign", &pools.assign, meant("50ms", one, true)),
             ("dispatch", &pools.dispatch, meant("10s", one, true)),
             ("node", &pools.node, meant("10s", one, true)),
-            ("settle", &pools.settle, meant("10s", one, true)),
+            ("settle", &pools.settle, meant("100ms", one, true)),
             ("note", &pools.note, meant("10s", new, true)),
             ("people", &pools.people, meant("10s", new, true)),
         ] {
@@ -239,6 +251,8 @@ mod tests {
             tokio::spawn(connection);
             let meant = map(&[
                 ("application_name", "turnwise"),
+                ("default_transaction_isolation", "read committed"),
+                ("search_path", "pg_catalog, pg_temp"),
                 ("idle_in_transaction_session_timeout", "4s"),
                 ("statement_timeout", statements),
                 ("lock_timeout", locks),

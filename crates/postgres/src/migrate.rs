@@ -38,6 +38,7 @@ const STEPS: &[Step] = &[
     Step { version: 15, name: "ring", sql: include_str!("../migrations/0015_ring.sql") },
     Step { version: 16, name: "once", sql: include_str!("../migrations/0016_once.sql") },
     Step { version: 17, name: "lineages", sql: include_str!("../migrations/0017_lineages.sql") },
+    Step { version: 18, name: "paths", sql: include_str!("../migrations/0018_paths.sql") },
 ];
 
 /// Any number that other programs do not use for an advisory lock: "turnwise" in ASCII.

@@ -1,6 +1,9 @@
 //! Writing what core decided about assigned jobs.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 
 use tokio_postgres::types::ToSql;
 use turnwise_core::{
@@ -14,7 +17,7 @@ use uuid::Uuid;
 use crate::{
     connect::connection,
     rows::{self, Moment, get, int, micros, policy_text, sparse},
-    store::{Binds, Inner, Part, failed, in_one_write, pipeline, query},
+    store::{Binds, Inner, Part, causes, failed, in_a_transaction, in_one_write, pipeline, query},
 };
 
 const ATTEMPTS: &str = include_str!("../sql/settle_attempts.sql");
@@ -25,15 +28,126 @@ const FINISH: &str = include_str!("../sql/settle_finish.sql");
 const DISCARD: &str = include_str!("../sql/settle_discard.sql");
 pub(crate) const FORGET: &str = include_str!("../sql/forget.sql");
 
+/// Tries to write around rows that somebody's transaction holds, before the caller is told to come again.
+const TRIES: u32 = 3;
+
 pub(crate) async fn settle(store: &Inner, settle: &Settle) -> Result<Vec<Settled>> {
-    let fail = failed("settle");
+    let ids = || settle.settlements.iter().map(|settlement| settlement.job);
+    // Found locked before: nobody waits for it again.
+    let mut trouble = StoreError::transient("settle", "a row is locked");
+    if !store.locked.any(ids()) {
+        match write(store, settle, &HashSet::new(), Patience::Short).await {
+            Err(Unwritten::Locked(error)) => trouble = error,
+            told => return told.map_err(Unwritten::into),
+        }
+    }
+    for _ in 0..TRIES {
+        let held = held_by_others(store, settle).await?;
+        store.locked.see(ids(), &held);
+        // Where it is none of the jobs, it is a row of ours, and soon free.
+        let patience = if held.is_empty() { Patience::Long } else { Patience::Short };
+        match write(store, settle, &held, patience).await {
+            Err(Unwritten::Locked(error)) => trouble = error,
+            told => return told.map_err(Unwritten::into),
+        }
+    }
+    Err(trouble)
+}
+
+/// Jobs that were found locked by somebody's transaction when they were to be settled, and have not been since.
+#[derive(Debug, Default)]
+pub(crate) struct Locked(Mutex<HashSet<JobId>>);
+
+impl Locked {
+    fn jobs(&self) -> MutexGuard<'_, HashSet<JobId>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn any(&self, mut ids: impl Iterator<Item = JobId>) -> bool {
+        let jobs = self.jobs();
+        !jobs.is_empty() && ids.any(|id| jobs.contains(&id))
+    }
+
+    fn see(&self, ids: impl Iterator<Item = JobId>, held: &HashSet<JobId>) {
+        let mut jobs = self.jobs();
+        ids.for_each(|id| {
+            jobs.remove(&id);
+        });
+        jobs.extend(held);
+    }
+}
+
+/// Jobs that somebody's transaction holds at this moment.
+async fn held_by_others(store: &Inner, settle: &Settle) -> Result<HashSet<JobId>> {
+    let fail = failed("look for locked jobs");
+    let mut ids: Vec<Uuid> = settle.settlements.iter().map(|settlement| settlement.job.0).collect();
+    ids.sort_unstable();
+    let client = connection(&store.pools.settle).await?;
+    let rows = query(&client, include_str!("../sql/settle_held.sql"), &[&ids]).await.map_err(fail)?;
+    rows.iter().map(|row| Ok(JobId(get(row, 0)?))).collect()
+}
+
+/// How long a write waits for a lock.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Patience {
+    /// As the connection has it.
+    Short,
+    Long,
+}
+
+impl Patience {
+    fn begin(self) -> &'static str {
+        match self {
+            Self::Short => "begin",
+            Self::Long => "begin; set local lock_timeout = '10s'",
+        }
+    }
+}
+
+enum Unwritten {
+    /// Somebody's transaction holds a row, and nothing was written.
+    Locked(StoreError),
+    Other(StoreError),
+}
+
+impl From<StoreError> for Unwritten {
+    fn from(error: StoreError) -> Self {
+        Self::Other(error)
+    }
+}
+
+impl From<Unwritten> for StoreError {
+    fn from((Unwritten::Locked(error) | Unwritten::Other(error)): Unwritten) -> Self {
+        error
+    }
+}
+
+/// What the node should do about `error`. Nobody can act on a value that cannot be stored but the node that made it.
+fn unwritten(error: tokio_postgres::Error) -> Unwritten {
+    match error.code().map(|code| code.code()) {
+        Some("55P03") => Unwritten::Locked(failed("settle")(error)),
+        Some(code) if ["22", "23", "54"].iter().any(|class| code.starts_with(class)) => {
+            Unwritten::Other(StoreError::broken("settle", causes(&error)))
+        }
+        _ => Unwritten::Other(failed("settle")(error)),
+    }
+}
+
+/// Writes all but those that are `held`.
+async fn write(
+    store: &Inner,
+    settle: &Settle,
+    held: &HashSet<JobId>,
+    patience: Patience,
+) -> std::result::Result<Vec<Settled>, Unwritten> {
     let (node, told, lost) = match settle.author {
         Author::Node { node, told } => (node, told, false),
         Author::Dispatcher { epoch, lost, .. } => (lost, Some(epoch), true),
     };
     // Sorted by id, so that two batches never lock in opposite orders. Of several decisions about one job the last one
     // stands: it was made knowing the others.
-    let mut last: Vec<&Settlement> = settle.settlements.iter().rev().collect();
+    let free = settle.settlements.iter().rev().filter(|settlement| !held.contains(&settlement.job));
+    let mut last: Vec<&Settlement> = free.collect();
     last.sort_by_key(|settlement| settlement.job);
     last.dedup_by_key(|settlement| settlement.job);
     let common = Common { node: node.0, told: told.map(|epoch| epoch.0), raise: i64::from(lost) };
@@ -41,18 +155,24 @@ pub(crate) async fn settle(store: &Inner, settle: &Settle) -> Result<Vec<Settled
     let work = Work::of(&last, store.options.retention)?;
 
     let mut client = connection(&store.pools.settle).await?;
-    let parts = work.parts(&client, &common, &done).await.map_err(fail)?;
+    let parts = work.parts(&client, &common, &done).await.map_err(unwritten)?;
     let replies = match settle.author {
-        Author::Node { .. } => in_one_write(&client, "begin", &parts).await.map_err(fail)?,
+        Author::Node { .. } if patience == Patience::Short => {
+            in_one_write(&client, "begin", &parts).await.map_err(unwritten)?
+        }
+        Author::Node { .. } => in_a_transaction(&client, patience.begin(), &parts).await.map_err(unwritten)?,
         Author::Dispatcher { holder, epoch, lost, bury } => {
-            let transaction = client.transaction().await.map_err(fail)?;
-            check_leading(&transaction, holder, epoch).await?;
-            let replies = pipeline(&*transaction, &parts).await.map_err(fail)?;
-            if bury {
-                transaction.execute(include_str!("../sql/node_lock.sql"), &[&lost.0]).await.map_err(fail)?;
-                transaction.execute(include_str!("../sql/bury.sql"), &[&lost.0]).await.map_err(fail)?;
+            let transaction = client.transaction().await.map_err(unwritten)?;
+            if patience == Patience::Long {
+                transaction.batch_execute("set local lock_timeout = '10s'").await.map_err(unwritten)?;
             }
-            transaction.commit().await.map_err(fail)?;
+            check_leading(&transaction, holder, epoch).await?;
+            let replies = pipeline(&*transaction, &parts).await.map_err(unwritten)?;
+            if bury {
+                transaction.execute(include_str!("../sql/node_lock.sql"), &[&lost.0]).await.map_err(unwritten)?;
+                transaction.execute(include_str!("../sql/bury.sql"), &[&lost.0]).await.map_err(unwritten)?;
+            }
+            transaction.commit().await.map_err(unwritten)?;
             replies
         }
     };
@@ -64,7 +184,7 @@ pub(crate) async fn settle(store: &Inner, settle: &Settle) -> Result<Vec<Settled
     if !applied.is_empty() {
         store.bell.ring_news();
     }
-    if applied.len() == last.len() {
+    if held.is_empty() && applied.len() == last.len() {
         return Ok(vec![Settled::Applied; settle.settlements.len()]);
     }
     let applied: HashSet<Uuid> = applied.into_iter().collect();
@@ -73,7 +193,8 @@ pub(crate) async fn settle(store: &Inner, settle: &Settle) -> Result<Vec<Settled
     let standing = read_standing(&client, &missing).await?;
     let reply = |settlement: &Settlement| match applied.contains(&settlement.job.0) {
         true => Ok(Settled::Applied),
-        false => why_not(settlement, node, lost, standing.get(&settlement.job)),
+        false if held.contains(&settlement.job) => Ok(Settled::Locked),
+        false => Ok(why_not(settlement, node, lost, standing.get(&settlement.job))?),
     };
     settle.settlements.iter().map(reply).collect()
 }
@@ -84,6 +205,13 @@ pub(crate) struct Standing {
     pub(crate) fence: Fence,
     node: Option<Incarnation>,
     cancel_requested: bool,
+}
+
+impl Standing {
+    /// Whether it is in this node's hands, as it was given with this fence.
+    pub(crate) fn is_with(&self, node: Incarnation, fence: Fence) -> bool {
+        self.state.assigned() && self.node == Some(node) && self.fence == fence
+    }
 }
 
 pub(crate) async fn read_standing(

@@ -45,6 +45,8 @@ pub(crate) struct Inner {
     pub(crate) keys: unique::Place,
     /// Small submits on their way.
     pub(crate) gather: Gather,
+    pub(crate) locks_met: assign::LocksMet,
+    pub(crate) locked: settle::Locked,
     /// Who submits with which unique key.
     pub(crate) gates: Gates,
     _listener: Listener,
@@ -80,6 +82,8 @@ impl PostgresStore {
             asleep: Mutex::default(),
             keys: unique::Place::default(),
             gather: Gather::default(),
+            locks_met: assign::LocksMet::default(),
+            locked: settle::Locked::default(),
             gates: Gates::default(),
             _listener: listener,
         })))
@@ -228,10 +232,19 @@ pub(crate) async fn in_one_write(
     begin: &str,
     parts: &[Part<'_>],
 ) -> std::result::Result<Vec<Vec<Row>>, tokio_postgres::Error> {
-    let client: &tokio_postgres::Client = client;
     if parts.len() <= 1 {
-        return pipeline(client, parts).await;
+        return pipeline(&***client, parts).await;
     }
+    in_a_transaction(client, begin, parts).await
+}
+
+/// As [`in_one_write`], and never without `begin`.
+pub(crate) async fn in_a_transaction(
+    client: &deadpool_postgres::Object,
+    begin: &str,
+    parts: &[Part<'_>],
+) -> std::result::Result<Vec<Vec<Row>>, tokio_postgres::Error> {
+    let client: &tokio_postgres::Client = client;
     let (begun, replies, committed) =
         tokio::join!(client.batch_execute(begin), pipeline(client, parts), client.batch_execute("commit"));
     begun?;

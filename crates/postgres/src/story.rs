@@ -15,6 +15,7 @@ use crate::{
     after,
     connect::connection,
     rows::{self, JsonText, Moment, get},
+    settle::read_standing,
     store::{Binds, Inner, Part, failed, in_one_write},
 };
 
@@ -37,6 +38,17 @@ pub(crate) async fn note(store: &Inner, node: Incarnation, notes: &[Note]) -> Re
         let place = usize::try_from(get::<i32>(row, 0)? - 1).ok().and_then(|place| order.get(place));
         let at = *place.ok_or_else(|| StoreError::broken("note", "a note that was not written was taken"))?;
         replies[at] = Settled::Applied;
+    }
+    if taken.len() < notes.len() {
+        let missing = notes.iter().zip(&replies).filter(|(_, reply)| **reply != Settled::Applied);
+        let missing: Vec<Uuid> = missing.map(|(note, _)| note.job.0).collect();
+        let standing = read_standing(&client, &missing).await?;
+        for (note, reply) in notes.iter().zip(&mut replies).filter(|(_, reply)| **reply != Settled::Applied) {
+            // Nothing but a lock can have kept it.
+            if standing.get(&note.job).is_some_and(|now| now.is_with(node, note.fence)) {
+                *reply = Settled::Locked;
+            }
+        }
     }
     Ok(replies)
 }
