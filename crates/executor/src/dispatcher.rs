@@ -21,8 +21,8 @@ use turnwise_core::{
     settings::{QueueSettings, Settings},
 };
 use turnwise_store::{
-    AskLost, AskNews, Author, BatchId, Change, Cursor, Epoch, Intervention, Load, LostNode, MemoKind, NewMemo, News,
-    Page, Settle, Settled, Settlement, StoreError,
+    AskLost, AskNews, Author, Change, Cursor, Epoch, Intervention, Load, LostNode, MemoKind, NewMemo, News, Page,
+    Settle, Settled, Settlement, StoreError,
 };
 
 use self::{
@@ -115,10 +115,10 @@ pub(crate) async fn dispatch(life: Arc<Life>, mut lead: watch::Receiver<Option<L
 #[derive(Debug, Default)]
 struct Open {
     epoch: Epoch,
-    /// Assignments without a reply. Each may have happened, not have happened, or be on its way still; so it is sent again,
-    /// the same batch, until it is answered. Only then is it certain that nothing more comes of it: to read the rows
+    /// Assignments without a reply. Each may have happened, not have happened, or be on its way still; so its picks are sent
+    /// again until they are answered. Only then is it certain that nothing more comes of it: to read the rows
     /// instead would miss the one that arrives after the look, and a limit would be broken by it.
-    doubts: Vec<(BatchId, Vec<Pick>)>,
+    doubts: Vec<Vec<Pick>>,
     /// Jobs that failed while the scheduler did not know them yet, nor which queue is to be paused for them.
     trouble: Vec<JobId>,
     /// Queues that are set to pause on an error and had one.
@@ -135,7 +135,7 @@ impl Open {
 
     /// Whether it is in doubt what became of a pick of this job, at this fence or a later one.
     fn doubts(&self, job: JobId, fence: Fence) -> bool {
-        self.doubts.iter().flat_map(|(_, picks)| picks).any(|pick| pick.job == job && pick.fence >= fence)
+        self.doubts.iter().flatten().any(|pick| pick.job == job && pick.fence >= fence)
     }
 }
 

@@ -23,7 +23,7 @@ const DOUBT_PAUSE: Duration = Duration::from_millis(100);
 struct Sent {
     batch: BatchId,
     picks: Vec<Pick>,
-    /// Whether its jobs come with the reply: a batch that was sent before may have come by mail meanwhile.
+    /// Whether its jobs come with the reply. Those of a batch that was sent again come by mail: it tells which sending took them.
     expected: bool,
     replies: Result<Vec<(JobId, AssignReply)>, StoreError>,
 }
@@ -163,15 +163,19 @@ impl<'a> Dispatcher<'a> {
 
     fn assign(&mut self, picks: Vec<Pick>) -> impl Future<Output = Sent> + use<'a> {
         self.dispatched += picks.len() as u64;
-        let shared = &self.life.shared;
-        let batch = BatchId::in_order(shared.clock.now(), shared.chance.random());
-        self.send(batch, picks)
+        let batch = self.new_batch();
+        // Its jobs come with the reply, and are not to come twice.
+        let expected = self.life.expect(batch);
+        self.send(batch, picks, expected)
     }
 
-    fn send(&self, batch: BatchId, picks: Vec<Pick>) -> impl Future<Output = Sent> + use<'a> {
+    fn new_batch(&self) -> BatchId {
+        let shared = &self.life.shared;
+        BatchId::in_order(shared.clock.now(), shared.chance.random())
+    }
+
+    fn send(&self, batch: BatchId, picks: Vec<Pick>, expected: bool) -> impl Future<Output = Sent> + use<'a> {
         let (life, epoch) = (self.life, self.epoch);
-        // Its jobs are not to come twice.
-        let expected = life.expect(batch);
         async move {
             let assign = Assign { holder: life.incarnation, epoch, batch, picks: picks.clone() };
             let replies = life.store.assign(assign).await;
@@ -193,7 +197,7 @@ impl<'a> Dispatcher<'a> {
             Err(error) if error.is_transient() => {
                 tracing::warn!(%error, jobs = picks.len(), "an assignment got no reply; sending it again");
                 unexpect();
-                self.open.doubts.push((batch, picks));
+                self.open.doubts.push(picks);
                 return Ok(None);
             }
             Err(error) => {
@@ -227,15 +231,18 @@ impl<'a> Dispatcher<'a> {
         match (expected, mine.is_empty()) {
             (true, true) => life.unexpect(batch),
             (true, false) => life.take_assigned(batch, mine),
-            (false, _) => {}
+            // Nobody rings for what a dispatcher gives to its own node.
+            (false, _) => life.bell.mail.notify_one(),
         }
         Ok(Some(answers))
     }
 
+    /// Sends again what got no reply, each time as a batch of its own: one that was taken may have been read by its node,
+    /// and what a repeat takes besides, it would never see there.
     pub(super) async fn repeat_doubtful(&mut self) -> Result<(), StoreError> {
         for _ in 0..self.open.doubts.len() {
-            let (batch, picks) = self.open.doubts.remove(0);
-            let sent = self.send(batch, picks).await;
+            let picks = self.open.doubts.remove(0);
+            let sent = self.send(self.new_batch(), picks, false).await;
             match self.hear(sent)? {
                 Some(replies) => self.act(Input::Replied(replies)).await?,
                 None => tokio::time::sleep(DOUBT_PAUSE).await,
