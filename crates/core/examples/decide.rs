@@ -93,7 +93,7 @@ fn row(groups: u64, jobs: u64) {
 
 fn assign(scheduler: &mut Scheduler, now: Timestamp, mut outputs: Vec<Output>, running: &mut Vec<(JobId, Fence)>) {
     while let Some(Output::Assign(picks)) = outputs.into_iter().find(|output| matches!(output, Output::Assign(_))) {
-        let replies = picks.iter().map(|pick| (pick.job, Reply::Assigned(pick.fence.next()))).collect();
+        let replies = picks.iter().map(|pick| (pick.job, pick.fence, Reply::Assigned(pick.fence.next()))).collect();
         running.extend(picks.iter().map(|pick| (pick.job, pick.fence.next())));
         outputs = scheduler.handle(now, Input::Replied(replies));
     }

@@ -112,7 +112,7 @@ impl Drain {
                 self.step(1, |scheduler, now, ()| scheduler.tick(now), ());
             }
             let Some(picks) = self.on_their_way.pop_front() else { return };
-            let replies = picks.iter().map(|pick| (pick.job, Reply::Assigned(pick.fence.next()))).collect();
+            let replies = picks.iter().map(|pick| (pick.job, pick.fence, Reply::Assigned(pick.fence.next()))).collect();
             self.running.extend(picks.iter().map(|pick| (pick.job, pick.fence.next())));
             self.step(2, Scheduler::replied, replies);
         }
@@ -123,7 +123,7 @@ impl Drain {
 trait Steps {
     fn arrive(&mut self, now: Timestamp, heads: Vec<JobHead>) -> Vec<Output>;
     fn tick(&mut self, now: Timestamp) -> Vec<Output>;
-    fn replied(&mut self, now: Timestamp, replies: Vec<(JobId, Reply)>) -> Vec<Output>;
+    fn replied(&mut self, now: Timestamp, replies: Vec<(JobId, Fence, Reply)>) -> Vec<Output>;
     fn settled(&mut self, now: Timestamp, ends: Vec<Settled>) -> Vec<Output>;
 }
 
@@ -139,7 +139,7 @@ impl Steps for Scheduler {
     }
 
     #[inline(never)]
-    fn replied(&mut self, now: Timestamp, replies: Vec<(JobId, Reply)>) -> Vec<Output> {
+    fn replied(&mut self, now: Timestamp, replies: Vec<(JobId, Fence, Reply)>) -> Vec<Output> {
         self.handle(now, Input::Replied(replies))
     }
 

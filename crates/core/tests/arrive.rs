@@ -69,7 +69,7 @@ fn in_a_serial_queue_a_job_that_is_locked_keeps_its_place() {
     let first = head(1, "g");
     let picks = picked(table.scheduler.handle(table.now, Input::Jobs(vec![first.clone(), head(2, "g")]))).unwrap();
     assert_eq!(picks.iter().map(|pick| pick.job).collect::<Vec<_>>(), [first.id]);
-    let locked = vec![(first.id, Reply::Locked)];
+    let locked = vec![(first.id, Fence(0), Reply::Locked)];
     assert_eq!(picked(table.scheduler.handle(table.now, Input::Replied(locked))), None, "nobody goes before it");
     table.now = at(10);
     let picks = picked(table.scheduler.handle(table.now, Input::Tick)).unwrap();
@@ -98,10 +98,18 @@ fn a_rest_that_is_told_after_a_pick_from_it_gives_no_place_back() {
 #[test]
 fn the_answer_to_an_earlier_pick_is_not_taken_for_that_of_the_last() {
     let (mut table, late) = picked_from_a_rest();
-    let mut replied =
-        |fence| table.scheduler.handle(table.now, Input::Replied(vec![(late.id, Reply::Assigned(fence))]));
-    replied(Fence(1));
-    replied(Fence(2));
+    let id = late.id;
+    // The batch of the first pick was sent again, and whatever the store says of it by now, the second is still on its way.
+    let at_rest = JobHead { fence: Fence(1), ..head(1, "g") };
+    let assigned = JobHead { fence: Fence(2), state: State::Scheduled, ..at_rest.clone() };
+    for reply in
+        [Reply::Assigned(Fence(1)), Reply::Changed(at_rest), Reply::Changed(assigned), Reply::Locked, Reply::Gone]
+    {
+        let what = format!("{reply:?}");
+        let outputs = table.scheduler.handle(table.now, Input::Replied(vec![(id, Fence(0), reply)]));
+        assert_eq!(picked(outputs), None, "the only slot is taken, and the job is picked already: {what}");
+    }
+    table.scheduler.handle(table.now, Input::Replied(vec![(id, Fence(1), Reply::Assigned(Fence(2)))]));
     // It runs at its second fence: what ended at the first is over.
     assert_eq!(picked(table.scheduler.handle(table.now, Input::Settled(vec![late]))), None, "the only slot is taken");
 }
@@ -117,7 +125,7 @@ fn a_pick_that_is_read_before_it_is_answered_is_charged_all_the_same() {
             let assigned = JobHead { state: State::Scheduled, fence: Fence(1), node, ..first };
             table.scheduler.handle(table.now, Input::Jobs(vec![assigned]));
         }
-        let replies = picks.iter().map(|pick| (pick.job, Reply::Assigned(Fence(1)))).collect();
+        let replies = picks.iter().map(|pick| (pick.job, pick.fence, Reply::Assigned(Fence(1)))).collect();
         table.scheduler.handle(table.now, Input::Replied(replies));
         let mut charges: Vec<_> = table.scheduler.charges().into_iter().map(|c| (c.group, c.ahead, c.count)).collect();
         charges.sort();

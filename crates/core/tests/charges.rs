@@ -66,13 +66,13 @@ fn a_pick_that_came_to_nothing_costs_its_group_nothing() {
     scheduler.handle(now, Input::Nodes(vec![node(1, 1, &["t"])]));
     // The first run tells that the task takes a second.
     scheduler.handle(now, Input::Jobs(vec![head(1, "b")]));
-    scheduler.handle(now, Input::Replied(vec![(head(1, "b").id, Reply::Assigned(Fence(1)))]));
+    scheduler.handle(now, Input::Replied(vec![(head(1, "b").id, Fence(0), Reply::Assigned(Fence(1)))]));
     now = now.plus(second());
     let first =
         Settled { id: head(1, "b").id, fence: Fence(1), ran: Some(second()), rest: None, failed: false, well: true };
     scheduler.handle(now, Input::Settled(vec![first]));
     scheduler.handle(now, Input::Jobs(vec![head(11, "a")]));
-    scheduler.handle(now, Input::Replied(vec![(head(11, "a").id, Reply::Gone)]));
+    scheduler.handle(now, Input::Replied(vec![(head(11, "a").id, Fence(0), Reply::Gone)]));
     assert_eq!(scheduler.charges().iter().find(|charge| charge.group.as_str() == "a"), None);
 }
 

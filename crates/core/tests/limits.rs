@@ -375,7 +375,7 @@ impl World {
                 row.state = State::Scheduled;
                 row.fence = row.fence.next();
                 row.node = Some(pick.node);
-                replies.push((pick.job, Reply::Assigned(row.fence)));
+                replies.push((pick.job, pick.fence, Reply::Assigned(row.fence)));
             }
             outputs = scheduler.handle(self.now, Input::Replied(replies));
         }

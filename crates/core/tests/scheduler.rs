@@ -176,7 +176,7 @@ fn a_locked_row_is_tried_again_after_a_while_that_grows_to_a_second() {
     let mut waits = Vec::new();
     for _ in 0..9 {
         assert!(matches!(&outputs[0], Output::Assign(picks) if picks.len() == 1), "{outputs:?}");
-        let locked = scheduler.handle(now, Input::Replied(vec![(head(1, "g").id, Reply::Locked)]));
+        let locked = scheduler.handle(now, Input::Replied(vec![(head(1, "g").id, Fence(0), Reply::Locked)]));
         let [Output::WakeAt(wake)] = locked[..] else { panic!("{locked:?}") };
         waits.push(wake.since(now));
         now = wake;
@@ -292,12 +292,12 @@ impl World {
                 let node = alive.iter().find(|node| node.incarnation == pick.node).expect("picked for a living node");
                 prop_assert!(node.can_run(&row.queue, &row.task));
                 if locked {
-                    replies.push((pick.job, Reply::Locked));
+                    replies.push((pick.job, pick.fence, Reply::Locked));
                 } else {
                     row.state = State::Scheduled;
                     row.fence = row.fence.next();
                     row.node = Some(pick.node);
-                    replies.push((pick.job, Reply::Assigned(row.fence)));
+                    replies.push((pick.job, pick.fence, Reply::Assigned(row.fence)));
                 }
             }
             outputs = scheduler.handle(now, Input::Replied(replies));
@@ -428,7 +428,7 @@ fn no_node_is_given_more_at_once_than_its_batch_size_whatever_the_others_take() 
         _ => None,
     }) {
         batches.push([1, 2, 3].map(|n| picks.iter().filter(|pick| pick.node.0.as_u128() == n).count()));
-        let replies = picks.iter().map(|pick| (pick.job, Reply::Assigned(pick.fence.next()))).collect();
+        let replies = picks.iter().map(|pick| (pick.job, pick.fence, Reply::Assigned(pick.fence.next()))).collect();
         outputs = scheduler.handle(at(1), Input::Replied(replies));
     }
     assert!(batches.iter().all(|batch| batch[0] <= 3 && batch[1] <= 15), "{batches:?}");

@@ -97,11 +97,11 @@ fn a_job_whose_assignment_is_lost_comes_again_and_holds_up_nobody() {
         let pick = &picks[0];
         if pick.job == head(1, "g").id && locked < 12 {
             locked += 1;
-            outputs = scheduler.handle(now, Input::Replied(vec![(pick.job, Reply::Locked)]));
+            outputs = scheduler.handle(now, Input::Replied(vec![(pick.job, pick.fence, Reply::Locked)]));
             continue;
         }
         order.push(pick.job);
-        scheduler.handle(now, Input::Replied(vec![(pick.job, Reply::Assigned(pick.fence.next()))]));
+        scheduler.handle(now, Input::Replied(vec![(pick.job, pick.fence, Reply::Assigned(pick.fence.next()))]));
         let (id, fence, ran) = (pick.job, pick.fence.next(), Some(Duration::from_millis(1)));
         let settled = turnwise_core::scheduler::Settled { id, fence, ran, rest: None, failed: false, well: true };
         outputs = scheduler.handle(now, Input::Settled(vec![settled]));

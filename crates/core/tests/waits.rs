@@ -244,7 +244,7 @@ proptest! {
             for output in scheduler.handle(now, input) {
                 match output {
                     Output::Assign(picks) => {
-                        let replies = picks.iter().map(|pick| (pick.job, Reply::Assigned(pick.fence.next()))).collect();
+                        let replies = picks.iter().map(|pick| (pick.job, pick.fence, Reply::Assigned(pick.fence.next()))).collect();
                         for pick in &picks {
                             let n = number(pick.job);
                             let unfinished = jobs.after.get(&n).and_then(|(after, _)| {

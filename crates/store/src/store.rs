@@ -78,6 +78,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// Gives picked jobs to nodes: `waiting | stuck → scheduled`, fence + 1, if holder and epoch still lead
     /// ([`StoreError::NotLeading`] otherwise, and nothing is changed). A pick whose row is not at the picked fence and
     /// at rest, or is locked by somebody, or whose node has left, is answered and left alone. Repeated, it answers what the first call did.
+    /// The answers come in the order of the picks.
     async fn assign(&self, assign: Assign) -> Result<Vec<(JobId, AssignReply)>>;
 
     /// The node's undelivered batches: those not in `known`, by id, each in the order of its picks. Kept until [`Settle::done`] names them.

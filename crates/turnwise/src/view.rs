@@ -268,7 +268,7 @@ impl Told {
                 }
                 // It goes on, or its length is not known: its token is taken, but nothing is charged yet.
                 None => {
-                    scheduler.handle(at, Input::Replied(vec![(job.id, Reply::Locked)]));
+                    scheduler.handle(at, Input::Replied(vec![(job.id, Fence(0), Reply::Locked)]));
                     scheduler.handle(at, Input::Gone(vec![job.id]));
                 }
             }

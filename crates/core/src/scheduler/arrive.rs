@@ -266,13 +266,12 @@ impl Scheduler {
         }
     }
 
-    pub(super) fn reply(&mut self, now: Timestamp, id: JobId, reply: Reply) {
-        let Some(slot) = self.backlog.find(id).filter(|&slot| self.backlog.place(slot) == Place::Picked) else {
-            return;
-        };
+    /// `picked`: the fence of the pick that is answered. A job that has been at rest since may be picked again, and that pick is
+    /// still on its way: whatever is said of the earlier one, it keeps its places until it is answered itself.
+    pub(super) fn reply(&mut self, now: Timestamp, id: JobId, picked: Fence, reply: Reply) {
+        let is_meant = |slot: &Slot| (self.backlog.place(*slot), self.backlog.fence(*slot)) == (Place::Picked, picked);
+        let Some(slot) = self.backlog.find(id).filter(is_meant) else { return };
         match reply {
-            // The answer to an earlier pick: it has been at rest since, and was picked from there.
-            Reply::Assigned(fence) if fence <= self.backlog.fence(slot) => {}
             Reply::Assigned(fence) => {
                 self.backlog.set_fence(slot, fence);
                 self.backlog.set_place(slot, Place::Assigned);

@@ -212,7 +212,7 @@ impl Future {
             }) else {
                 return;
             };
-            let replies = picks.iter().map(|pick| (pick.job, Reply::Assigned(pick.fence.next()))).collect();
+            let replies = picks.iter().map(|pick| (pick.job, pick.fence, Reply::Assigned(pick.fence.next()))).collect();
             picks.iter().for_each(|pick| self.start(pick));
             outputs = self.scheduler.handle(self.now, Input::Replied(replies));
         }

@@ -80,8 +80,9 @@ pub enum Input {
     Settings(Settings),
     /// Charges as an earlier dispatcher remembered them.
     Charges(Vec<Remembered>),
-    /// The store's word on an [`Output::Assign`].
-    Replied(Vec<(JobId, Reply)>),
+    /// The store's word on an [`Output::Assign`], with the fence that each job was picked at: a batch that gets no reply is sent
+    /// again, and by the time it is answered its jobs may have been picked once more.
+    Replied(Vec<(JobId, Fence, Reply)>),
     /// The backlog is (not) being read: while it is, an empty scheduler does not mean an empty store, and serial queues
     /// stay closed.
     Loading(bool),
@@ -323,7 +324,9 @@ impl Scheduler {
                 self.watch_windows(now);
             }
             Input::Charges(charges) => charges.into_iter().for_each(|charge| self.recall(now, charge)),
-            Input::Replied(replies) => replies.into_iter().for_each(|(id, reply)| self.reply(now, id, reply)),
+            Input::Replied(replies) => {
+                replies.into_iter().for_each(|(id, fence, reply)| self.reply(now, id, fence, reply))
+            }
             Input::Loading(loading) => {
                 self.loading = loading;
                 self.refresh_queues_that_wait(now);

@@ -335,7 +335,7 @@ impl Fleet {
         }
     }
 
-    fn assign(&mut self, pick: &Pick) -> (JobId, Reply) {
+    fn assign(&mut self, pick: &Pick) -> (JobId, Fence, Reply) {
         let at = self.seat(pick.node);
         let row = self.rows.get_mut(&pick.job).expect("a picked job exists");
         let books = &mut self.books[row.group];
@@ -353,7 +353,7 @@ impl Fleet {
         row.head.state = State::Scheduled;
         row.head.fence = row.head.fence.next();
         row.head.node = Some(pick.node);
-        let reply = (pick.job, Reply::Assigned(row.head.fence));
+        let reply = (pick.job, pick.fence, Reply::Assigned(row.head.fence));
         self.seats[at].buffer.push_back(pick.job);
         self.run(at);
         reply

@@ -107,7 +107,7 @@ impl Table {
                 self.order.extend(picked.iter().cloned());
                 return picked;
             }
-            let replies = picks.iter().map(|pick| (pick.job, Reply::Assigned(pick.fence.next()))).collect();
+            let replies = picks.iter().map(|pick| (pick.job, pick.fence, Reply::Assigned(pick.fence.next()))).collect();
             picked.extend(picks);
             outputs = self.scheduler.handle(self.now, Input::Replied(replies));
         }

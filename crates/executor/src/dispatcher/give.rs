@@ -1,10 +1,10 @@
 //! Giving out what the scheduler picks: batches on their way, and what became of them.
 
-use std::{collections::HashMap, future::Future, pin::Pin, time::Duration};
+use std::{future::Future, pin::Pin, time::Duration};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use turnwise_core::{
-    Incarnation, JobId,
+    Fence, JobId,
     scheduler::{Input, Pick, Reply},
 };
 use turnwise_store::{Assign, AssignReply, BatchId, News, Page, StoreError};
@@ -184,7 +184,7 @@ impl<'a> Dispatcher<'a> {
     }
 
     /// `None`: no reply; the picks are in doubt.
-    fn hear(&mut self, sent: Sent) -> Result<Option<Vec<(JobId, Reply)>>, StoreError> {
+    fn hear(&mut self, sent: Sent) -> Result<Option<Vec<(JobId, Fence, Reply)>>, StoreError> {
         let life = self.life;
         let Sent { batch, picks, expected, replies } = sent;
         let unexpect = || {
@@ -205,13 +205,10 @@ impl<'a> Dispatcher<'a> {
                 return Err(error);
             }
         };
-        let to: HashMap<JobId, Incarnation> = match life.shared.trace.is_on() {
-            true => picks.iter().map(|pick| (pick.job, pick.node)).collect(),
-            false => HashMap::new(),
-        };
         let mut mine = Vec::with_capacity(replies.len());
         let mut answers = Vec::with_capacity(replies.len());
-        for (id, reply) in replies {
+        for (pick, (id, reply)) in picks.iter().zip(replies) {
+            debug_assert_eq!(pick.job, id, "the answers come in the order of the picks");
             let reply = match reply {
                 AssignReply::Mine(job) => {
                     let fence = job.fence;
@@ -223,10 +220,10 @@ impl<'a> Dispatcher<'a> {
                 AssignReply::Changed(head) => Reply::Changed(head),
                 AssignReply::Gone => Reply::Gone,
             };
-            if let (Reply::Assigned(fence), Some(&to)) = (&reply, to.get(&id)) {
-                life.trace(|| Record::Assign { job: id, fence: fence_number(*fence), to });
+            if let Reply::Assigned(fence) = &reply {
+                life.trace(|| Record::Assign { job: id, fence: fence_number(*fence), to: pick.node });
             }
-            answers.push((id, reply));
+            answers.push((id, pick.fence, reply));
         }
         match (expected, mine.is_empty()) {
             (true, true) => life.unexpect(batch),

@@ -191,12 +191,17 @@ impl Scene {
     pub(crate) async fn give(&self, number: u128, jobs: &[u64], node: Incarnation) -> Vec<Fence> {
         let picks = self.picks(jobs, node).await;
         let replies = self.store.assign(self.order(number, picks)).await.expect("assign");
+        let answered: Vec<_> = replies.iter().map(|(job, _)| *job).collect();
+        assert_eq!(
+            answered,
+            jobs.iter().map(|n| id(*n)).collect::<Vec<_>>(),
+            "an answer to every pick, in their order"
+        );
         let mut fences = Vec::new();
-        for n in jobs {
-            let (_, reply) = replies.iter().find(|(job, _)| *job == id(*n)).expect("an answer to every pick");
+        for (n, (_, reply)) in jobs.iter().zip(replies) {
             fences.push(match reply {
                 AssignReply::Mine(job) => job.fence,
-                AssignReply::Theirs(fence) => *fence,
+                AssignReply::Theirs(fence) => fence,
                 other => panic!("job {n} was not assigned: {other:?}"),
             });
         }
