@@ -166,6 +166,8 @@ struct Dispatcher<'a> {
     caught_up: bool,
     open: Open,
     wake_at: Option<Timestamp>,
+    /// The scheduler has been told something, and was not asked yet what to do.
+    unasked: bool,
     settings: Settings,
     /// What is submitted again and again.
     schedules: Schedules,
@@ -224,6 +226,7 @@ impl<'a> Dispatcher<'a> {
             caught_up: false,
             open,
             wake_at: None,
+            unasked: false,
             settings: Settings::default(),
             schedules,
             seen: Seen::default(),
@@ -315,7 +318,7 @@ impl<'a> Dispatcher<'a> {
             self.act(Input::Tick).await?;
             self.busy_rounds = self.busy_rounds.saturating_add(1);
             let unread = self.loading.is_some() || self.all_read || self.heard.is_some() || self.overtaken.has_unsure();
-            if unread || self.life.has_told() || (answered && !self.reviews.is_empty()) {
+            if unread || self.unasked || self.life.has_told() || (answered && !self.reviews.is_empty()) {
                 continue;
             }
             if !self.asleep {
@@ -425,7 +428,7 @@ impl<'a> Dispatcher<'a> {
     /// Tells the scheduler, notes all that it says, and returns what it wants to be given out.
     fn tell(&mut self, input: Input) -> Vec<Pick> {
         let mut picks = Vec::new();
-        self.wake_at = None;
+        (self.wake_at, self.unasked) = (None, false);
         for output in self.scheduler.handle(self.life.shared.clock.now(), input) {
             match output {
                 Output::Assign(batch) => picks = batch,

@@ -1,19 +1,21 @@
 //! What happens between a node and a database that is far away, out of reach or led by somebody else; in virtual time.
 
 use std::{
+    collections::BTreeSet,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
 use tokio::{task::JoinHandle, time::Instant};
 use turnwise_core::{
-    NewJob, NodeName, QueueName, RetryPolicy, State, Timestamp,
+    Incarnation, NewJob, NodeName, QueueName, RetryPolicy, Serves, State, TaskName, Timestamp,
     lifecycle::{self, Event},
+    node::Host,
     settings::{Concurrency, GroupSettings, OnError, Pause, QueueSettings},
 };
 use turnwise_executor::{Config, Ctx, Executor, Outcome, Registry, Task, executor::Builder};
 use turnwise_store::{
-    Author, Epoch, MemoKind, MemoryStore, NewMemo, Options, Settle, Settlement, Store,
+    Author, Epoch, Join, MemoKind, MemoryStore, NewMemo, Options, Settle, Settlement, Store,
     conformance::{Faulty, faulty::Accident},
     memory::Clock,
 };
@@ -239,6 +241,55 @@ async fn a_job_that_expires_while_others_are_given_out_ends_all_the_same() {
         let ended = support::ended(&store, id).await;
         assert_eq!(ended.state, State::Failed);
     }
+    executor.stop().await;
+    running.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_has_left_stops_nobody_else_however_many_jobs_wait_for_it() {
+    let store = virtual_store();
+    let way = way_to(&store);
+    let (executor, running) = live(&way, "a", &Seen::default());
+    // Alone to know its task, and in no process.
+    let ghost = Incarnation(uuid::Uuid::from_u128(7));
+    let host = Host { name: "h".into(), boot_id: "b".into(), pid_namespace: String::new(), pid: 1, started: 1 };
+    let join = Join {
+        incarnation: ghost,
+        name: NodeName::new("ghost").unwrap(),
+        host,
+        slots: 1,
+        queue_capacity: 0,
+        batch_size: None,
+        queues: Serves::All,
+        tasks: BTreeSet::from([TaskName::new("haunt").unwrap()]),
+        lease: Duration::from_secs(3_600),
+        replace: None,
+    };
+    store.join(join).await.unwrap();
+    let haunting: Vec<NewJob> = (0..1_000).map(|_| job("haunt", "null")).collect();
+    let first = haunting[0].id;
+    store.enqueue(haunting).await.unwrap();
+    let job = support::in_state(&store, first, State::Scheduled).await;
+    // The dispatcher hears of the end when it next looks for news, and of the good-bye with its next beat, which is later.
+    way.slow_down(5);
+    let now = store.nodes().await.unwrap().now;
+    let done = Event::Ended(lifecycle::Outcome::Done { result: None });
+    let settlement = Settlement {
+        job: first,
+        fence: job.fence,
+        saw_cancel: false,
+        to: lifecycle::decide(&(&job).into(), &done, now, 0.0).unwrap(),
+        noted: false,
+        started_at: Some(now),
+        finished_at: Some(now),
+    };
+    let author = Author::Node { node: ghost, told: None };
+    store.settle(Settle { author, settlements: vec![settlement], done: Vec::new() }).await.unwrap();
+    assert!(store.leave(ghost).await.unwrap());
+    let quick = support::job("quick", "null");
+    let id = quick.id;
+    store.enqueue(vec![quick]).await.unwrap();
+    assert_eq!(support::ended(&store, id).await.state, State::Success);
     executor.stop().await;
     running.await.unwrap();
 }

@@ -362,6 +362,12 @@ impl Scheduler {
         outputs
     }
 
+    /// As [`Input::Replied`], without asking what to do: that is said with the next input.
+    pub fn hear(&mut self, now: Timestamp, replies: Vec<(JobId, Fence, Reply)>) {
+        self.round += 1;
+        replies.into_iter().for_each(|(id, fence, reply)| self.reply(now, id, fence, reply));
+    }
+
     fn next_time(&self, now: Timestamp) -> Option<Timestamp> {
         self.next_event(now).into_iter().chain(self.hours.next_turn()).min()
     }

@@ -14,7 +14,8 @@ use crate::{shared::fence_number, trace::Record};
 
 /// Batches on their way at once: the database writes one while the other is picked, or its reply is read.
 const AHEAD: usize = 2;
-/// Batches on what ended meanwhile, and pages of the backlog, before everything else has its turn again.
+/// Batches on what ended meanwhile, batches of which something was refused, and pages of the backlog, before everything else has
+/// its turn again.
 const ROUNDS: u32 = 16;
 /// Between two tries of an assignment that gets no reply.
 const DOUBT_PAUSE: Duration = Duration::from_millis(100);
@@ -113,7 +114,15 @@ impl<'a> Dispatcher<'a> {
                         if !picks.is_empty() {
                             on_their_way.push(self.assign(std::mem::take(&mut picks)));
                         }
-                        picks = self.tell(Input::Replied(replies));
+                        // What is refused is picked again after a moment. Where there is much of it there would be no end: the node
+                        // that all of it is for may have left, and only everything else can tell.
+                        if replies.iter().any(|(_, _, reply)| !matches!(reply, Reply::Assigned(_))) {
+                            rounds = rounds.saturating_sub(1);
+                        }
+                        match rounds {
+                            0 => self.hear_only(replies),
+                            _ => picks = self.tell(Input::Replied(replies)),
+                        }
                     }
                     // It is sent again when all else is answered.
                     None => rounds = 0,
@@ -232,6 +241,12 @@ impl<'a> Dispatcher<'a> {
             (false, _) => life.bell.mail.notify_one(),
         }
         Ok(Some(answers))
+    }
+
+    /// Tells the scheduler, and asks it later what to do.
+    fn hear_only(&mut self, replies: Vec<(JobId, Fence, Reply)>) {
+        self.scheduler.hear(self.life.shared.clock.now(), replies);
+        self.unasked = true;
     }
 
     /// Sends again what got no reply, each time as a batch of its own: one that was taken may have been read by its node,
