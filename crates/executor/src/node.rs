@@ -86,9 +86,10 @@ pub(crate) async fn run(life: &Arc<Life>, job: Arc<AssignedJob>, run: Arc<Run>) 
     let ctx = Ctx { job: job.clone(), life: life.clone(), run: run.clone() };
     let outcome = guarded(&ctx, task, limit).await;
     let finished_at = life.shared.clock.now().max(started_at);
-    if outcome != Outcome::Interrupted {
-        life.trace(|| Record::Effect { job: job.id, fence: fence_number(job.fence) });
-    }
+    life.trace(|| match outcome {
+        Outcome::Interrupted => Record::Interrupt { job: job.id, fence: fence_number(job.fence) },
+        _ => Record::Effect { job: job.id, fence: fence_number(job.fence) },
+    });
     let (started_at, finished_at) = (Some(started_at), Some(finished_at));
     let closing = run.take_closing();
     let ended = Ended { job, run: Some(run), outcome, started_at, finished_at };

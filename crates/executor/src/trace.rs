@@ -52,6 +52,11 @@ pub enum Record {
         job: JobId,
         fence: i64,
     },
+    /// The run was stopped before its task returned. Its slot is free, whenever the store hears of it.
+    Interrupt {
+        job: JobId,
+        fence: i64,
+    },
     /// The store has accepted how it ended.
     Settle {
         job: JobId,

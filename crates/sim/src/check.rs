@@ -240,6 +240,7 @@ impl<'a> Run<'a> {
                 self.tenure(job, *fence).effect = Some(mark);
                 self.free_slot(mark.by, job, *fence);
             }
+            NodeEvent::Interrupt { job, fence } => self.free_slot(mark.by, job, *fence),
             NodeEvent::Settle { job, fence, state } => {
                 self.counts.settles += 1;
                 self.tenure(job, *fence).settles.push((mark, *state));
@@ -869,6 +870,21 @@ mod tests {
             ),
         );
         assert_eq!(violations(&record), [Violation::SlotsExceeded { incarnation: "n2".into(), slots: 1, running: 2 }]);
+    }
+
+    #[test]
+    fn a_run_that_was_stopped_has_left_its_slot_before_its_end_is_written() {
+        let interrupt = "n2 {\"event\":\"interrupt\",\"job\":\"c\",\"fence\":1}\n";
+        let begun = concat!(
+            "n2 {\"event\":\"assign\",\"job\":\"c\",\"fence\":1,\"to\":\"n2\"}\n",
+            "n2 {\"event\":\"start\",\"job\":\"c\",\"fence\":1}\n",
+        );
+        let start = r#"n2 {"event":"start","job":"b","fence":1,"task":"t"}"#;
+        let settle = "n2 {\"event\":\"settle\",\"job\":\"c\",\"fence\":1,\"state\":\"waiting\"}\n";
+        let record = |stopped: &str| changed(start, &format!("{begun}{stopped}{start}")) + settle;
+        assert_eq!(violations(&record(interrupt)), []);
+        let exceeded = Violation::SlotsExceeded { incarnation: "n2".into(), slots: 1, running: 2 };
+        assert!(violations(&record("")).contains(&exceeded));
     }
 
     #[test]

@@ -60,6 +60,11 @@ pub enum NodeEvent {
         job: String,
         fence: i64,
     },
+    /// The run was stopped before its task returned.
+    Interrupt {
+        job: String,
+        fence: i64,
+    },
     /// The store accepted how a run ended.
     Settle {
         job: String,
