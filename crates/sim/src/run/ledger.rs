@@ -35,8 +35,8 @@ pub(crate) struct Ledger {
     assigned: BTreeSet<(JobId, Fence, Incarnation)>,
     /// Every assignment there ever was, taken back or not.
     ever_assigned: BTreeSet<(JobId, Fence, Incarnation)>,
-    /// Queues that should be paused, because of this job.
-    trouble: BTreeMap<QueueName, JobId>,
+    /// Queues that should be paused, because of this job, which failed then.
+    trouble: BTreeMap<QueueName, (Duration, JobId)>,
     runs: Runs,
     /// When the database's clock was last changed: leases may have ended early by it.
     clock_changed: Option<Duration>,
@@ -166,7 +166,7 @@ impl Ledger {
             self.flights.remove(&id);
             let trouble = state == State::Failed || (state == State::Stuck && settlement.ran().is_some());
             if trouble && self.pauses_on_error(&queue) {
-                self.trouble.insert(queue.clone(), id);
+                self.trouble.entry(queue.clone()).or_insert((at, id));
             }
             self.tenures.push(Tenure { queue, group, from: flight.since, to: at, ran: settlement.ran() });
         }
@@ -230,11 +230,14 @@ impl Ledger {
         }
     }
 
-    /// Queues that should have been paused by now.
-    pub(crate) fn check_trouble(&mut self) {
-        for (queue, job) in self.trouble.clone() {
+    /// Queues that should have been paused by now: the dispatcher hears of an error within `lag`. `false`: there are some whose
+    /// error is younger than that, and they are to be looked at again.
+    pub(crate) fn check_trouble(&mut self, at: Duration, lag: Duration) -> bool {
+        let overdue: Vec<_> = self.trouble.extract_if(.., |_, (since, _)| *since + lag <= at).collect();
+        for (queue, (_, job)) in overdue {
             self.broken(format!("queue {queue} is set to pause on an error, job {job} failed, and it is not paused"));
         }
+        self.trouble.is_empty()
     }
 
     pub(crate) fn clock_was_changed(&mut self, at: Duration) {

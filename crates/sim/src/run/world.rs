@@ -33,7 +33,8 @@ use super::{
 };
 use crate::{History, check};
 
-/// How long a mended fleet may take for whatever is left; far more than any backlog of a plan needs.
+/// How long a mended fleet may take until the next of its jobs ends; far more than any of them needs. Not for all of them:
+/// where each error pauses the queue, the person who resumes it may come a hundred times.
 const ENOUGH: Duration = Duration::from_secs(600);
 
 /// Where the jobs of a run are kept.
@@ -361,7 +362,11 @@ impl World {
         }
         // Long enough for leases to run out, for a new dispatcher to read everything, and for it to see to errors.
         tokio::time::sleep(self.plan.nodes[0].lease * 3 + Duration::from_secs(5)).await;
-        locked(&self.network.ledger).check_trouble();
+        let poll = self.plan.nodes.iter().map(|node| node.poll_interval).max().unwrap_or_default();
+        let lag = poll * 2 + Duration::from_secs(1);
+        while !locked(&self.network.ledger).check_trouble(self.network.elapsed(), lag) {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
     }
 
     // --- jobs --------------------------------------------------------------------------------------------------
@@ -540,12 +545,13 @@ impl World {
 
     // --- the end -----------------------------------------------------------------------------------------------
 
-    /// Resumes what is paused and retries what waits for a person, until nothing is left. `false`: something is.
+    /// Resumes what is paused and retries what waits for a person, until nothing is left. `false`: something is, and none of it
+    /// has ended for long.
     async fn let_everything_end(&self) -> bool {
         let (process, store) = self.process("person");
-        let begun = self.network.elapsed();
+        let (mut least, mut since) = (usize::MAX, self.network.elapsed());
         let mut ended = false;
-        while !ended && self.network.elapsed() - begun < ENOUGH {
+        while !ended && self.network.elapsed() - since < ENOUGH {
             for queue in self.plan.settings.queues.keys() {
                 let waited_for = self.is_waited_for(queue);
                 let resume = |world: &World, set: &mut QueueSettings| {
@@ -565,6 +571,9 @@ impl World {
                 ended = left.is_empty();
                 if ended {
                     break;
+                }
+                if left.len() < least {
+                    (least, since) = (left.len(), self.network.elapsed());
                 }
                 tokio::time::sleep(Duration::from_millis(500)).await;
             }
@@ -690,4 +699,78 @@ fn config(plan: &NodePlan) -> Config {
     config.await_termination = plan.await_termination;
     config.dispatch = plan.dispatch;
     config
+}
+
+#[cfg(test)]
+mod tests {
+    use turnwise_core::{
+        Json, NewJob, RetryPolicy,
+        settings::{Concurrency, OnError, Settings},
+    };
+
+    use super::*;
+    use crate::run::task::{End, Step, TASKS};
+
+    fn job(number: u64, queue: &str) -> NewJob {
+        let steps = Json::encode("args", &[Step { millis: 1, end: End::Error }]).unwrap();
+        let id = JobId::from_parts(number, [0; 10]);
+        let mut job = NewJob::new(id, turnwise_core::TaskName::new(TASKS[0]).unwrap(), steps);
+        job.queue = QueueName::new(queue).unwrap();
+        job.retry = RetryPolicy::None;
+        job
+    }
+
+    /// Jobs that are due by then. Every one of them fails, and pauses its queue.
+    fn failing(jobs: Vec<(Duration, NewJob)>) -> Plan {
+        let some = Plan::new(1);
+        let careful =
+            QueueSettings { concurrency: Concurrency::Serial, on_error: OnError::Pause, ..QueueSettings::default() };
+        let queues = jobs.iter().map(|(_, job)| (job.queue.clone(), careful.clone())).collect();
+        let submission = |(due, job)| Submission { at: Duration::ZERO, jobs: vec![job], delays: vec![Some(due)] };
+        // The one that dispatches runs none of them: it hears of their ends only as news, and no ring is heard.
+        let node = |name: &str, dispatch, queues, poll| NodePlan {
+            name: NodeName::new(name).unwrap(),
+            slots: 40,
+            more_slots: 0,
+            queue_capacity: 0,
+            batch_size: 100,
+            page: 100,
+            queues,
+            tasks: 1,
+            dispatch,
+            lease: Duration::from_secs(2),
+            poll_interval: Duration::from_millis(poll),
+            starts: Duration::ZERO,
+            ..some.nodes[0].clone()
+        };
+        Plan {
+            nodes: vec![node("n0", true, Some(Default::default()), 1_000), node("n1", false, None, 10)],
+            settings: Settings { queues, ..Settings::default() },
+            jobs: jobs.into_iter().map(submission).collect(),
+            people: Vec::new(),
+            faults: Vec::new(),
+            weather: Weather { unheard: 1.0, ..Weather::fair(1) },
+            mended: Duration::from_secs(2),
+            ..some
+        }
+    }
+
+    fn violations(plan: Plan) -> Vec<String> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        runtime.block_on(async { World::new(plan, Kept::Memory).run().await }).violations
+    }
+
+    #[test]
+    fn a_queue_that_each_of_its_jobs_pauses_has_all_the_time_it_needs() {
+        let jobs = (1..=80).map(|number| (Duration::ZERO, job(number, "q"))).collect();
+        assert_eq!(violations(failing(jobs)), [""; 0]);
+    }
+
+    #[test]
+    fn an_error_of_just_now_need_not_have_paused_its_queue_yet() {
+        // A queue every 50 ms, around the time at which everything is looked at: 2 s, three leases and 5 s from the beginning.
+        let due = |number| Duration::from_millis(12_000 + 50 * number);
+        let jobs = (1..=40).map(|number| (due(number), job(number, &format!("q{number}")))).collect();
+        assert_eq!(violations(failing(jobs)), [""; 0]);
+    }
 }
