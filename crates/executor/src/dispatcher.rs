@@ -10,18 +10,22 @@ mod quiet;
 mod schedules;
 mod trouble;
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use tokio::{sync::watch, time::Instant};
 use turnwise_core::{
-    Fence, GroupName, Incarnation, JobHead, JobId, Node, QueueName, RetryPolicy, State, Terms, Timestamp,
+    Fence, GroupName, Incarnation, Job, JobHead, JobId, Node, QueueName, RetryPolicy, State, Terms, Timestamp,
     job::Counts,
     lifecycle::{self, Event, Standing},
     scheduler::{self, Input, Output, Pick, Rest, Scheduler},
     settings::{QueueSettings, Settings},
 };
 use turnwise_store::{
-    AskLost, AskNews, Author, Change, Cursor, Epoch, Intervention, Load, LostNode, MemoKind, NewMemo, News, Page,
+    AskLost, AskNews, Author, Change, Cursor, Epoch, Held, Intervention, Load, LostNode, MemoKind, NewMemo, News, Page,
     Settle, Settled, Settlement, StoreError,
 };
 
@@ -193,6 +197,8 @@ struct Dispatcher<'a> {
     living: BTreeSet<Incarnation>,
     /// Nodes that have jobs in their hands and are not among the living.
     strangers: BTreeSet<Incarnation>,
+    /// Jobs that were in the hands of nodes that are in no table, when this was last looked at.
+    orphans: BTreeSet<(JobId, Fence)>,
     fleet_changed: bool,
     /// When nothing was in this process's hands, and the news have been looked at since.
     looked: Option<Empty>,
@@ -243,6 +249,7 @@ impl<'a> Dispatcher<'a> {
             full: BTreeSet::new(),
             living: term.nodes.iter().map(|node| node.incarnation).collect(),
             strangers: BTreeSet::new(),
+            orphans: BTreeSet::new(),
             fleet_changed: false,
             looked: None,
             asleep: false,
@@ -371,7 +378,7 @@ impl<'a> Dispatcher<'a> {
     /// What nodes have in their hands. Those whose lease is over, and who were not called lost yet, are strangers to the
     /// scheduler: should they be back, it must count what they have.
     async fn count_in_hands(&mut self) -> Result<(), StoreError> {
-        let jobs = self.life.store.load(Load::InHands).await?.jobs;
+        let jobs = self.life.store.load(Load::InHands(None)).await?.jobs;
         let holders: BTreeSet<Incarnation> = jobs.iter().filter_map(|head| head.node).collect();
         self.strangers = holders.difference(&self.living).copied().collect();
         self.act(Input::Jobs(jobs)).await
@@ -756,23 +763,66 @@ impl<'a> Dispatcher<'a> {
             Err(error) if error.is_transient() => return Ok(()),
             Err(error) => return Err(error),
         };
-        if lost.is_empty() && self.life.long_in_contact() && self.strangers.is_empty() {
-            self.next_lost = Instant::now() + QUIET_LOST.max(self.life.shared.config.lease / 4);
+        let quiet = lost.is_empty() && self.life.long_in_contact() && self.strangers.is_empty();
+        for LostNode { node, jobs, complete } in lost {
+            tracing::warn!(node = %node.name, jobs = jobs.len(), "a node is lost; its jobs go back");
+            self.take_from(node.incarnation, jobs, complete).await?;
+            if !complete {
+                self.next_lost = Instant::now();
+            }
         }
-        for node in lost {
-            self.take_from(node).await?;
+        if !self.see_orphans().await? && quiet {
+            self.next_lost = Instant::now() + QUIET_LOST.max(self.life.shared.config.lease / 4);
         }
         Ok(())
     }
 
-    async fn take_from(&mut self, lost: LostNode) -> Result<(), StoreError> {
+    /// Jobs in the hands of nodes that are in no table, not even as lost: nobody would ever see to them. Whether there may be
+    /// any. Seen twice: between two reads, a node may come and a job end.
+    async fn see_orphans(&mut self) -> Result<bool, StoreError> {
+        let last = std::mem::take(&mut self.orphans);
+        let ids = self.scheduler.orphans(LOST as usize);
+        if ids.is_empty() {
+            return Ok(false);
+        }
+        let read = async {
+            let heads = self.life.store.load(Load::These(ids)).await?.jobs;
+            Ok((heads, self.life.store.nodes().await?.nodes))
+        };
+        let (heads, nodes) = match read.await {
+            Ok(read) => read,
+            Err(StoreError::Transient { .. }) => return Ok(true),
+            Err(error) => return Err(error),
+        };
+        let known: BTreeSet<Incarnation> = nodes.into_iter().map(|node| node.incarnation).collect();
+        let stray = |head: &JobHead| {
+            let node = head.node.filter(|node| head.state.assigned() && !known.contains(node))?;
+            Some((node, (head.id, head.fence)))
+        };
+        let mut stray_jobs: BTreeMap<Incarnation, Vec<Held>> = BTreeMap::new();
+        for (node, (id, fence)) in heads.iter().filter_map(stray) {
+            self.orphans.insert((id, fence));
+            if !last.contains(&(id, fence)) {
+                continue;
+            }
+            if let Some(job) = self.life.store.job(id).await?.filter(|job| job.fence == fence && job.state.assigned()) {
+                let Job { state, counts, cancel_requested, .. } = job;
+                stray_jobs.entry(node).or_default().push(Held { id, fence, state, counts, cancel_requested });
+            }
+        }
+        for (node, jobs) in stray_jobs {
+            tracing::warn!(jobs = jobs.len(), "jobs are in the hands of a node that is not there; they go back");
+            self.take_from(node, jobs, false).await?;
+        }
+        Ok(!self.orphans.is_empty())
+    }
+
+    /// `complete`: these are all that is left in its hands.
+    async fn take_from(&mut self, from: Incarnation, jobs: Vec<Held>, complete: bool) -> Result<(), StoreError> {
         let life = self.life;
-        let from = lost.node.incarnation;
-        tracing::warn!(node = %lost.node.name, jobs = lost.jobs.len(), "a node is lost; its jobs go back");
         let now = life.shared.clock.now();
         let terms = Terms::default();
-        let settlements: Vec<Settlement> = lost
-            .jobs
+        let settlements: Vec<Settlement> = jobs
             .iter()
             .map(|held| {
                 let standing = Standing {
@@ -796,10 +846,9 @@ impl<'a> Dispatcher<'a> {
                 }
             })
             .collect();
-        let author =
-            Author::Dispatcher { holder: life.incarnation, epoch: self.epoch, lost: from, bury: lost.complete };
-        let ids: Vec<JobId> = lost.jobs.iter().map(|held| held.id).collect();
-        let states: Vec<_> = lost.jobs.iter().zip(&settlements).map(|(held, to)| to.to.state(held.state)).collect();
+        let author = Author::Dispatcher { holder: life.incarnation, epoch: self.epoch, lost: from, bury: complete };
+        let ids: Vec<JobId> = jobs.iter().map(|held| held.id).collect();
+        let states: Vec<_> = jobs.iter().zip(&settlements).map(|(held, to)| to.to.state(held.state)).collect();
         let mut poison = Vec::new();
         let settle = Settle { author, settlements, done: Vec::new() };
         let mut backoff = Backoff::default();
@@ -816,7 +865,7 @@ impl<'a> Dispatcher<'a> {
                 Err(error) => return Err(error),
             }
         };
-        for ((held, state), reply) in lost.jobs.iter().zip(states).zip(replies) {
+        for ((held, state), reply) in jobs.iter().zip(states).zip(replies) {
             // A first try that was written makes the second one late.
             let applied =
                 reply == Settled::Applied || (again && self.is_now(held.id, held.fence.next(), state).await?);
@@ -829,9 +878,6 @@ impl<'a> Dispatcher<'a> {
                 poison.push(scheduler::Settled { id: held.id, fence, ran: None, rest: None, failed: true, well });
             }
             life.trace(|| Record::NodeLost { job: held.id, fence: fence_number(held.fence), lost: from, state });
-        }
-        if !lost.complete {
-            self.next_lost = Instant::now();
         }
         if ids.is_empty() {
             return Ok(());

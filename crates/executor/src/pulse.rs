@@ -1,13 +1,14 @@
 //! Staying in the fleet: joining under a name, beating, taking the lead, leaving.
 
 use std::{
+    collections::BTreeSet,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
 use tokio::{sync::watch, time::Instant};
-use turnwise_core::{Incarnation, Node};
-use turnwise_store::{Beat, Epoch, Join, Joined, Replace, Store};
+use turnwise_core::{Fence, Incarnation, JobId, Node};
+use turnwise_store::{Beat, Epoch, Join, Joined, Replace, Store, StoreError};
 
 use crate::{
     chance::Chance,
@@ -231,10 +232,14 @@ pub(crate) async fn read_mail(life: &Life) -> Option<bool> {
 /// Brings in what others have assigned to this node, and who of its jobs shall stop.
 pub(crate) async fn mail(life: Arc<Life>) {
     let bell = &life.bell;
+    let mut missing = BTreeSet::new();
+    let mut next_check = Instant::now() + check_interval(&life);
     loop {
         let read = read_mail(&life).await.is_some();
-        if life.unsure.load(Ordering::Acquire) {
-            match settle::give_back_unknown(&life).await {
+        let unsure = life.unsure.load(Ordering::Acquire);
+        if unsure || Instant::now() >= next_check {
+            next_check = Instant::now() + check_interval(&life);
+            match check(&life, unsure, &mut missing).await {
                 Ok(()) => life.unsure.store(false, Ordering::Release),
                 Err(error) => tracing::warn!(%error, "could not look at what is said to be here; trying again"),
             }
@@ -244,8 +249,24 @@ pub(crate) async fn mail(life: Arc<Life>) {
             () = life.over.wait() => return,
             () = bell.mail.notified() => {}
             () = tokio::time::sleep(look_again(&life, read)) => {}
+            () = tokio::time::sleep_until(next_check) => {}
         }
     }
+}
+
+/// How often a node compares what the database says is in its hands with what is. Six beats: what is missing twice was given
+/// to it long ago, and is not on its way.
+fn check_interval(life: &Life) -> Duration {
+    life.shared.config.lease * 2
+}
+
+/// Gives back what is said to be here and is not: twice in a row, or once if the database is not what it was.
+async fn check(life: &Life, unsure: bool, missing: &mut BTreeSet<(JobId, Fence)>) -> Result<(), StoreError> {
+    let now = settle::unknown(life).await?;
+    let (back, rest): (BTreeSet<_>, BTreeSet<_>) = now.into_iter().partition(|job| unsure || missing.contains(job));
+    settle::give_back(life, &back).await?;
+    *missing = rest;
+    Ok(())
 }
 
 /// Whoever gives this node something rings for it. The look without a ring is for a bell that is cut and does not know it yet.

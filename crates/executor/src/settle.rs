@@ -1,6 +1,7 @@
 //! Writing how runs ended: whatever has ended since the last write goes into the next one.
 
 use std::{
+    collections::BTreeSet,
     pin::pin,
     sync::{Arc, atomic::Ordering},
     time::Duration,
@@ -546,18 +547,20 @@ fn refused(life: &Life, settlement: &Settlement) {
     tracing::warn!(job = %settlement.job, fence = settlement.fence.0, "a stale settle was refused: the job is in other hands");
 }
 
-/// Jobs that are in this node's hands by the database's word, and not here: they go back, without spending an attempt. One
-/// that is just on its way here goes back as well, and comes again.
-pub(crate) async fn give_back_unknown(life: &Life) -> Result<(), StoreError> {
-    let page = life.store.load(Load::InHands).await?;
+/// Jobs that are in this node's hands by the database's word, and not here. Ends on their way count as here.
+pub(crate) async fn unknown(life: &Life) -> Result<BTreeSet<(JobId, Fence)>, StoreError> {
+    let page = life.store.load(Load::InHands(Some(life.incarnation))).await?;
+    let said = page.jobs.iter().map(|head| (head.id, head.fence));
+    Ok(said.filter(|(id, fence)| !life.holds(*id, *fence)).collect())
+}
+
+/// Gives these back, without spending an attempt. One that is just on its way here goes back as well, and comes again.
+pub(crate) async fn give_back(life: &Life, jobs: &BTreeSet<(JobId, Fence)>) -> Result<(), StoreError> {
     let mut settlements = Vec::new();
-    for head in page.jobs.into_iter().filter(|head| head.node == Some(life.incarnation)) {
-        // Before it is read: one that ends meanwhile would read as in these hands, and not be here any more.
-        if life.holds(head.id, head.fence) {
-            continue;
-        }
-        let Some(job) = life.store.job(head.id).await? else { continue };
-        if (job.fence, job.state.assigned()) != (head.fence, true) || life.holds(head.id, head.fence) {
+    for &(id, fence) in jobs {
+        let Some(job) = life.store.job(id).await? else { continue };
+        // Should it come after all, it is not begun.
+        if (job.fence, job.state.assigned()) != (fence, true) || !life.disown(id, fence) {
             continue;
         }
         let event = Event::Ended(Outcome::Interrupted);

@@ -138,6 +138,8 @@ struct Desk {
     forgotten: HashSet<BatchId>,
     /// Batches that are through and may be removed from the store.
     done: Vec<BatchId>,
+    /// Jobs that were given back because they were not here.
+    disowned: HashSet<(Option<Lineage>, JobId, Fence)>,
     /// Of the database that answered the last beat.
     lineage: Option<Lineage>,
     size: Size,
@@ -164,6 +166,9 @@ struct Held {
     /// Of the database that gave it. Fences of two lineages say nothing about each other.
     lineage: Option<Lineage>,
 }
+
+/// Jobs that were given back and are remembered, at most. One that is forgotten and comes late runs once more than it should.
+const DISOWNED: usize = 10_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -336,6 +341,20 @@ impl Life {
 
     pub(crate) fn holds(&self, id: JobId, fence: Fence) -> bool {
         self.desk().held_at(id, fence).is_some()
+    }
+
+    /// Whether it is not here; then it is not taken any more, should it be on its way.
+    pub(crate) fn disown(&self, id: JobId, fence: Fence) -> bool {
+        let mut desk = self.desk();
+        let absent = desk.held_at(id, fence).is_none();
+        if absent {
+            if desk.disowned.len() >= DISOWNED {
+                desk.disowned.clear();
+            }
+            let lineage = desk.lineage;
+            desk.disowned.insert((lineage, id, fence));
+        }
+        absent
     }
 
     /// Whether the lease, by this machine's own monotonic clock, still runs.
@@ -584,7 +603,10 @@ impl Life {
     /// Those that have waited for `long`; all of them, once the life is over.
     pub(crate) fn take_put_off(&self, long: Duration) -> Vec<Outgoing> {
         let mut put_off = locked(&self.put_off);
-        let due = |(since, _): &mut (Instant, Outgoing)| since.elapsed() >= long || self.over.is_up();
+        let due = |(since, what): &mut (Instant, Outgoing)| {
+            // A run waits for its step.
+            since.elapsed() >= long || self.over.is_up() || matches!(what, Outgoing::Step { .. })
+        };
         put_off.extract_if(.., due).map(|(_, end)| end).collect()
     }
 
@@ -871,6 +893,10 @@ impl Desk {
         let mut held_already = false;
         let since = Instant::now();
         for job in jobs {
+            if !self.disowned.is_empty() && self.disowned.contains(&(self.lineage, job.id, job.fence)) {
+                held_already = true;
+                continue;
+            }
             if let Some(held) = self.held.get(&job.id) {
                 let fence = held.job.fence;
                 let of_another_lineage = held.lineage.is_some() && held.lineage != self.lineage;

@@ -1,4 +1,4 @@
--- load_in_hands.sql: jobs in nodes' hands; every one of them is in an assignment until it is settled.
+-- load_in_hands.sql: jobs in nodes' hands, or in those of the node $1; every one of them is in an assignment until it is settled.
 -- Locks: nothing. Index: primary key of job; assignment is read whole, it holds what nodes hold and no more.
 select id, seq, task, queue, grp, priority, state, due_at, fence, crashes, node, key, submitted_at, expires_at,
        on_failure, clock.now
@@ -6,6 +6,9 @@ select id, seq, task, queue, grp, priority, state, due_at, fence, crashes, node,
   left join (
        select job.id, job.seq, job.task, job.queue, job.grp, job.priority, job.state, job.due_at, job.fence, job.crashes,
               job.node, job.key, job.submitted_at, job.expires_at, job.on_failure
-         from (select distinct unnest(jobs) as id from turnwise.assignment) as mail
+         from (
+              select distinct unnest(jobs) as id from turnwise.assignment where $1::uuid is null or node = $1
+              ) as mail
          join turnwise.job on job.id between mail.id and mail.id and job.state in (1, 2)
+          and ($1 is null or job.node = $1)
   ) as job on true

@@ -29,7 +29,10 @@ pub(crate) async fn load(store: &Inner, load: Load) -> Result<Page> {
             let ids: Vec<Uuid> = ids.into_iter().map(|id| id.0).collect();
             (query(&client, include_str!("../sql/load_these.sql"), &[&ids]).await.map_err(fail)?, None)
         }
-        Load::InHands => (query(&client, include_str!("../sql/load_in_hands.sql"), &[]).await.map_err(fail)?, None),
+        Load::InHands(of) => {
+            let of = of.map(|node| node.0);
+            (query(&client, include_str!("../sql/load_in_hands.sql"), &[&of]).await.map_err(fail)?, None)
+        }
     };
     let now = rows::now(rows.first().ok_or_else(|| StoreError::broken("load", "no answer"))?, 15)?;
     let mut names = Names::default();

@@ -1,7 +1,7 @@
 //! News: what the dispatcher has not seen yet, and the pages it begins with.
 
 use rusqlite::{Connection, OptionalExtension, Statement, params};
-use turnwise_core::{JobHead, JobId, Node, Timestamp};
+use turnwise_core::{JobHead, JobId, Timestamp};
 use turnwise_store::{AskNews, Change, Cursor, Load, News, Page, StoreError, Writers};
 
 use crate::{
@@ -34,10 +34,11 @@ pub(crate) fn load(conn: &Connection, load: Load, now: Timestamp) -> Result<Page
             }
             (jobs, None)
         }
-        Load::InHands => {
+        Load::InHands(of) => {
             let mut in_hands = conn.prepare_cached(include_str!("../sql/in_hands.sql"))?;
             let mut jobs = Vec::new();
-            for Node { incarnation: node, .. } in nodes::nodes(conn)? {
+            let all = nodes::nodes(conn)?.into_iter().map(|node| node.incarnation);
+            for node in all.filter(|node| of.is_none_or(|of| of == *node)) {
                 // Every one of them is in a batch until it is settled.
                 for id in nodes::batched(conn, node)? {
                     let params = params![id.0.as_bytes(), node.0.as_bytes()];

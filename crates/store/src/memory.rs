@@ -333,8 +333,9 @@ impl Store for MemoryStore {
                 let ids: BTreeSet<_> = ids.into_iter().collect();
                 (ids.iter().filter_map(|id| data.jobs.get(id)).map(|row| data.head(row)).collect(), None)
             }
-            Load::InHands => {
-                let in_hands = data.jobs.values().filter(|row| row.state.assigned());
+            Load::InHands(of) => {
+                let wanted = |row: &&Row| row.state.assigned() && (of.is_none() || row.node == of);
+                let in_hands = data.jobs.values().filter(wanted);
                 (in_hands.map(|row| data.head(row)).collect(), None)
             }
         };

@@ -265,8 +265,9 @@ pub enum Load {
         limit: u32,
     },
     These(Vec<JobId>),
-    /// What nodes have in their hands: no more than they may hold. Limits are counted from it, so it is read first.
-    InHands,
+    /// What nodes have in their hands, or one of them: no more than they may hold. Limits are counted from it, so it is read
+    /// first.
+    InHands(Option<Incarnation>),
 }
 
 #[derive(Debug, Clone, PartialEq)]

@@ -2,6 +2,7 @@
 
 use std::{
     process::Command,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -11,16 +12,43 @@ use turnwise_testpg::Cluster;
 #[task("nothing")]
 async fn nothing() {}
 
-#[task("hold")]
-async fn hold(ctx: Ctx) {
-    ctx.cancelled().await;
+/// Goes on until the test opens the gate.
+#[task("wait")]
+async fn wait(gate: turnwise::State<Gate>, ctx: Ctx) -> &'static str {
+    ctx.log("waiting");
+    let _ = gate.0.subscribe().wait_for(|open| *open).await;
+    ctx.log("done");
+    "odd"
+}
+
+struct Gate(tokio::sync::watch::Sender<bool>);
+
+/// The one gate of a test: held by its executor.
+fn gate() -> Arc<Gate> {
+    Arc::new(Gate(tokio::sync::watch::Sender::new(false)))
 }
 
 async fn start(turnwise: &Turnwise) -> Executor {
-    let quick = Duration::from_millis(20);
-    let executor = turnwise.executor().unwrap().configure(|config| config.poll_interval = quick).build().unwrap();
+    start_with(turnwise, gate()).await
+}
+
+async fn start_with(turnwise: &Turnwise, gate: Arc<Gate>) -> Executor {
+    let executor = turnwise.executor().unwrap().shared(gate).configure(|config| {
+        config.poll_interval = Duration::from_millis(20);
+        config.lease = Duration::from_secs(2);
+        config.core_pool_size = 4;
+    });
+    let executor = executor.build().unwrap();
     executor.start().await.unwrap();
     executor
+}
+
+/// As many jobs of others end soon.
+async fn others_go_on(turnwise: &Turnwise, count: u32) {
+    let request = |n: u32| nothing.job(()).group(format!("group {}", n % 10));
+    let ids = turnwise.submit_all((0..count).map(request)).await.unwrap();
+    let took = ended(turnwise, &ids).await;
+    assert!(took < Duration::from_secs(5), "{count} jobs of others took {took:?}");
 }
 
 /// A plain connection, as an application has one.
@@ -94,13 +122,134 @@ async fn a_waiting_job_that_an_application_holds_locked_holds_up_nobody_else() {
     let transaction = app.transaction().await.unwrap();
     transaction.execute("select from turnwise.job where id = $1 for update", &[&locked.0]).await.unwrap();
     let executor = start(&turnwise).await;
-    let request = |n: u32| nothing.job(()).group(format!("group {}", n % 10));
-    let ids = turnwise.submit_all((0..500).map(request)).await.unwrap();
-    let took = ended(&turnwise, &ids).await;
-    assert!(took < Duration::from_secs(5), "500 jobs of others took {took:?}");
+    others_go_on(&turnwise, 500).await;
     assert_eq!(turnwise.job(locked).await.unwrap().state, State::Waiting);
     transaction.rollback().await.unwrap();
     let took = ended(&turnwise, &[locked]).await;
     assert!(took < Duration::from_secs(5), "after its lock was gone it took {took:?}");
+    executor.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_running_job_that_an_application_holds_locked_holds_up_no_other_end() {
+    let url = Cluster::shared().fresh_database().unwrap();
+    let turnwise = Turnwise::open(&url).await.unwrap();
+    let gate = gate();
+    let executor = start_with(&turnwise, gate.clone()).await;
+    let locked = turnwise.submit(wait.job(())).await.unwrap();
+    reached(&turnwise, locked, |job| job.state == State::Running).await;
+    let mut app = application(&url).await;
+    let transaction = app.transaction().await.unwrap();
+    transaction.execute("select from turnwise.job where id = $1 for update", &[&locked.0]).await.unwrap();
+    gate.0.send_replace(true);
+    others_go_on(&turnwise, 200).await;
+    assert_eq!(turnwise.job(locked).await.unwrap().state, State::Running);
+    transaction.rollback().await.unwrap();
+    let took = ended(&turnwise, &[locked]).await;
+    assert!(took < Duration::from_secs(5), "after its lock was gone it took {took:?}");
+    let story = turnwise.story(locked, None, 10).await.unwrap();
+    let lines: Vec<_> = story.lines.iter().map(|line| line.text.as_str()).collect();
+    assert_eq!(lines, ["waiting", "done"], "what it said meanwhile is not lost");
+    executor.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_end_that_cannot_be_stored_says_so_and_holds_up_no_other() {
+    let url = Cluster::shared().fresh_database().unwrap();
+    let turnwise = Turnwise::open(&url).await.unwrap();
+    let app = application(&url).await;
+    app.batch_execute(
+        "create function reject() returns trigger language plpgsql as $$
+         begin
+             if new.result::text = '\"odd\"' or new.grp = 'never' then
+                 raise exception using message = 'too odd', errcode = '23514';
+             end if;
+             return new;
+         end $$;
+         create trigger reject before insert on turnwise.history_success_rest for each row execute function reject()",
+    )
+    .await
+    .unwrap();
+    let parts = "select format('create trigger reject before insert on %s for each row execute function reject()',
+                               inhrelid::regclass)
+                   from pg_inherits
+                  where inhparent in ('turnwise.history_success'::regclass, 'turnwise.history_failed'::regclass)
+                    and inhrelid <> 'turnwise.history_success_rest'::regclass";
+    for row in app.query(parts, &[]).await.unwrap() {
+        app.batch_execute(row.get(0)).await.unwrap();
+    }
+    let gate = gate();
+    gate.0.send_replace(true);
+    let executor = start_with(&turnwise, gate).await;
+    let odd = turnwise.submit(wait.job(())).await.unwrap();
+    // Not even its failure can be stored.
+    let never = turnwise.submit(wait.job(()).group("never")).await.unwrap();
+    let job = reached(&turnwise, odd, |job| job.state.finished()).await;
+    let error = job.error.unwrap_or_default();
+    assert!(
+        job.state == State::Failed && error.contains("could not be stored") && error.contains("too odd"),
+        "{error}"
+    );
+    for _ in 0..3 {
+        others_go_on(&turnwise, 20).await;
+    }
+    assert!(!turnwise.job(never).await.unwrap().state.finished());
+    executor.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn jobs_end_while_nothing_can_be_said_of_them() {
+    let url = Cluster::shared().fresh_database().unwrap();
+    let turnwise = Turnwise::open(&url).await.unwrap();
+    let gate = gate();
+    gate.0.send_replace(true);
+    let executor = start_with(&turnwise, gate).await;
+    let mut app = application(&url).await;
+    let transaction = app.transaction().await.unwrap();
+    transaction.batch_execute("lock table turnwise.log in access exclusive mode").await.unwrap();
+    let ids = turnwise.submit_all((0..20).map(|_| wait.job(()))).await.unwrap();
+    let took = ended(&turnwise, &ids).await;
+    assert!(took < Duration::from_secs(15), "20 jobs that say something took {took:?}");
+    transaction.rollback().await.unwrap();
+    executor.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_is_said_to_be_with_a_node_and_is_not_goes_back() {
+    let url = Cluster::shared().fresh_database().unwrap();
+    let turnwise = Turnwise::open(&url).await.unwrap();
+    let gate = gate();
+    let executor = start_with(&turnwise, gate.clone()).await;
+    let held = turnwise.submit(wait.job(())).await.unwrap();
+    reached(&turnwise, held, |job| job.state == State::Running).await;
+    let stray = turnwise.submit(nothing.job(()).after(Duration::from_secs(3600))).await.unwrap();
+    let app = application(&url).await;
+    // A batch that grew after its node had read it.
+    app.execute("update turnwise.assignment set jobs = jobs || $1::uuid, limited = limited || false", &[&stray.0])
+        .await
+        .unwrap();
+    let give = "update turnwise.job set state = 1, fence = fence + 1, due_at = submitted_at, assigned_at = now(),
+                       node = (select node from turnwise.job where id = $2) where id = $1";
+    assert_eq!(app.execute(give, &[&stray.0, &held.0]).await.unwrap(), 1);
+    let took = ended(&turnwise, &[stray]).await;
+    assert!(took < Duration::from_secs(30), "{took:?}");
+    assert_eq!(turnwise.job(held).await.unwrap().state, State::Running, "what it has, it keeps");
+    gate.0.send_replace(true);
+    ended(&turnwise, &[held]).await;
+    executor.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_in_the_hands_of_a_node_that_is_not_there_goes_back() {
+    let url = Cluster::shared().fresh_database().unwrap();
+    let turnwise = Turnwise::open(&url).await.unwrap();
+    let stray = turnwise.submit(nothing.job(())).await.unwrap();
+    let app = application(&url).await;
+    let give =
+        "update turnwise.job set state = 2, fence = 1, assigned_at = now(), node = gen_random_uuid() where id = $1";
+    assert_eq!(app.execute(give, &[&stray.0]).await.unwrap(), 1);
+    let executor = start(&turnwise).await;
+    let took = ended(&turnwise, &[stray]).await;
+    assert!(took < Duration::from_secs(30), "{took:?}");
     executor.stop().await;
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::{LEAST_COST, LIVE_CHARGE, ONE_TURN, Scheduler, UNKNOWN_COST, tables::*};
 use crate::{
+    JobId,
     backlog::{Place, Slot},
     lifecycle::ALONE_CRASHES,
     settings::Fairness,
@@ -104,6 +105,14 @@ impl Scheduler {
     pub(super) fn used_so_far(&self, now: Timestamp, slot: Slot) -> Option<Duration> {
         let flight = self.flights.get(&slot)?;
         Some(flight.charged.min(now.since(flight.runs_since?)))
+    }
+
+    /// At most `limit` jobs that are in the hands of nodes which are not there.
+    pub fn orphans(&self, limit: usize) -> Vec<JobId> {
+        let orphans = self.flights.keys().copied().filter(|slot| self.node_is_lost(*slot));
+        let mut orphans: Vec<_> = orphans.take(limit).map(|slot| self.backlog.id(slot)).collect();
+        orphans.sort_unstable();
+        orphans
     }
 
     /// Whether the node that has this job is gone: how long it ran there, nobody tells.

@@ -76,7 +76,7 @@ pub async fn named_jobs_are_loaded_if_they_are_still_there(h: &impl Harness) {
 pub async fn what_is_in_nodes_hands_is_told_whosever_they_are(h: &impl Harness) {
     let scene = Scene::led(h).await;
     let in_hands = || async {
-        let page = scene.store.load(Load::InHands).await.expect("load");
+        let page = scene.store.load(Load::InHands(None)).await.expect("load");
         assert_eq!((page.now, page.next), (scene.now().await, None));
         page.jobs
     };
@@ -92,6 +92,10 @@ pub async fn what_is_in_nodes_hands_is_told_whosever_they_are(h: &impl Harness) 
         [(id(3), Some(BETA)), (id(4), Some(ALPHA))]
     );
     assert_eq!(in_hands().await, heads);
+    for (node, job) in [(ALPHA, 4), (BETA, 3)] {
+        let page = scene.store.load(Load::InHands(Some(node))).await.expect("load");
+        assert_eq!(page.jobs.iter().map(|head| head.id).collect::<Vec<_>>(), [id(job)], "{node:?}");
+    }
     scene.give(3, &[5], ALPHA).await;
     assert_eq!(in_hands().await.iter().map(|head| head.id).collect::<Vec<_>>(), [3, 4, 5].map(id));
 }
