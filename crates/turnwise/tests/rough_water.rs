@@ -16,7 +16,7 @@ async fn nothing() {}
 #[task("wait")]
 async fn wait(gate: turnwise::State<Gate>, ctx: Ctx) -> &'static str {
     ctx.log("waiting");
-    let _ = gate.0.subscribe().wait_for(|open| *open).await;
+    let _ = gate.0.0.subscribe().wait_for(|open| *open).await;
     ctx.log("done");
     "odd"
 }
@@ -37,6 +37,7 @@ async fn start_with(turnwise: &Turnwise, gate: Arc<Gate>) -> Executor {
         config.poll_interval = Duration::from_millis(20);
         config.lease = Duration::from_secs(2);
         config.core_pool_size = 4;
+        config.await_termination = Duration::from_secs(1);
     });
     let executor = executor.build().unwrap();
     executor.start().await.unwrap();
@@ -147,7 +148,7 @@ async fn a_running_job_that_an_application_holds_locked_holds_up_no_other_end() 
     transaction.rollback().await.unwrap();
     let took = ended(&turnwise, &[locked]).await;
     assert!(took < Duration::from_secs(5), "after its lock was gone it took {took:?}");
-    let story = turnwise.story(locked, None, 10).await.unwrap();
+    let story = turnwise.story(locked, 10).await.unwrap();
     let lines: Vec<_> = story.lines.iter().map(|line| line.text.as_str()).collect();
     assert_eq!(lines, ["waiting", "done"], "what it said meanwhile is not lost");
     executor.stop().await;
