@@ -8,7 +8,7 @@ use std::{
 
 use futures_util::{StreamExt, stream};
 use tokio::task::JoinHandle;
-use tokio_postgres::{AsyncMessage, Config, NoTls};
+use tokio_postgres::AsyncMessage;
 use turnwise_core::Incarnation;
 use turnwise_store::Bell;
 
@@ -31,13 +31,12 @@ impl Drop for Listener {
 }
 
 impl Listener {
-    pub(crate) fn start(address: &Address, bell: Bell, joined: Arc<Mutex<HashSet<Incarnation>>>) -> Self {
-        let config = address.config(Purpose::Listen);
+    pub(crate) fn start(address: Address, bell: Bell, joined: Arc<Mutex<HashSet<Incarnation>>>) -> Self {
         Self(tokio::spawn(async move {
             let mut wait = FIRST_WAIT;
             loop {
                 let mut heard = false;
-                if let Err(error) = listen(&config, &bell, &joined, &mut heard).await {
+                if let Err(error) = listen(&address, &bell, &joined, &mut heard).await {
                     tracing::debug!(%error, "the doorbell is cut");
                 }
                 bell.set_hears(false);
@@ -49,12 +48,12 @@ impl Listener {
 }
 
 async fn listen(
-    config: &Config,
+    address: &Address,
     bell: &Bell,
     joined: &Mutex<HashSet<Incarnation>>,
     heard: &mut bool,
 ) -> Result<(), tokio_postgres::Error> {
-    let (client, mut connection) = config.connect(NoTls).await?;
+    let (client, mut connection) = address.connect(Purpose::Listen).await?;
     let mut messages = stream::poll_fn(move |context| connection.poll_message(context));
     let mut listening = std::pin::pin!(client.batch_execute(LISTEN));
     loop {

@@ -12,7 +12,8 @@ use std::{
 };
 
 use deadpool_postgres::{Object, Pool};
-use tokio_postgres::{Client, NoTls, SimpleQueryMessage, error::SqlState};
+use tokio_postgres::{Client, SimpleQueryMessage, error::SqlState};
+use tokio_postgres_rustls::MakeRustlsConnect;
 use turnwise_core::{Incarnation, story::Progress};
 use turnwise_store::{Closed, Closing, Last, Note, Options, Result, Settled, StoreError, Undone};
 use uuid::Uuid;
@@ -81,6 +82,7 @@ impl Transactions {
             client: Some(client),
             pool,
             options: self.options.clone(),
+            tls: self.address.tls().clone(),
             progress: Mutex::default(),
             clean: false,
         };
@@ -120,6 +122,7 @@ pub struct TaskTransaction {
     client: Option<Object>,
     pool: Pool,
     options: Options,
+    tls: MakeRustlsConnect,
     progress: Mutex<Option<Progress>>,
     /// Nothing of the task is left in the session.
     clean: bool,
@@ -153,7 +156,7 @@ impl TaskTransaction {
     fn give_back(&mut self, client: Object) {
         match self.clean {
             true => drop(client),
-            false => abandon(client),
+            false => abandon(client, self.tls.clone()),
         }
     }
 
@@ -344,7 +347,7 @@ impl Closing for TaskTransaction {
                 not_committed(&error)
             }
             Err(Trouble::Doubt { number, error }) => {
-                abandon(self.take());
+                abandon(self.take(), self.tls.clone());
                 self.find_out(&number, &last, &error).await
             }
         }
@@ -365,19 +368,19 @@ impl Closing for TaskTransaction {
 impl Drop for TaskTransaction {
     fn drop(&mut self) {
         if let Some(client) = self.client.take() {
-            abandon(client);
+            abandon(client, self.tls.clone());
         }
     }
 }
 
 /// Ends a connection, and whatever is still under way on it. It is not used again: a late cancel would hit its next user.
-fn abandon(client: Object) {
+fn abandon(client: Object, tls: MakeRustlsConnect) {
     let client = Object::take(client);
     let token = client.cancel_token();
     // Nobody waits for it: it ends by itself in a moment, and with the runtime at the latest, the connection in any case.
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
         runtime.spawn(async move {
-            let cancelled = tokio::time::timeout(PATIENCE, token.cancel_query(NoTls)).await;
+            let cancelled = tokio::time::timeout(PATIENCE, token.cancel_query(tls)).await;
             if !matches!(cancelled, Ok(Ok(()))) {
                 tracing::debug!("a statement of a dropped run could not be cancelled");
             }

@@ -1,12 +1,37 @@
 //! How connections are made: where to, with which settings, and how many for each purpose.
 
-use std::{collections::BTreeMap, time::Duration};
+mod params;
+mod passfile;
+mod tls;
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    hash::{BuildHasher, RandomState},
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
 
 use deadpool_postgres::{Manager, ManagerConfig, Pool, PoolError, RecyclingMethod, Runtime};
-use tokio_postgres::{Config, NoTls};
+use futures_util::future::BoxFuture;
+use tokio::task::JoinHandle;
+use tokio_postgres::{
+    Client, Config, Connection, Socket,
+    config::{ChannelBinding, SslMode, SslNegotiation, TargetSessionAttrs},
+    error::SqlState,
+    tls::MakeTlsConnect,
+};
+use tokio_postgres_rustls::MakeRustlsConnect;
 use turnwise_store::{Result, StoreError};
 
-use crate::store::{causes, refused_or};
+pub(crate) use self::tls::advice;
+use self::{
+    params::{Params, Surroundings, invalid},
+    passfile::Login,
+    tls::{Mode, Tls},
+};
+use crate::store::refused_or;
 
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -98,56 +123,297 @@ impl Purpose {
 }
 
 /// Where the database is, and what the user asked of connections to it.
-#[derive(Debug, Clone)]
-pub(crate) struct Address(Config);
+#[derive(Clone)]
+pub(crate) struct Address(Arc<Known>);
+
+struct Known {
+    /// In the order they are tried; at least one.
+    places: Vec<Place>,
+    tls: Tls,
+    /// `options` of the url.
+    asked: String,
+    /// How long one place may take to answer.
+    patience: Duration,
+}
+
+struct Place {
+    config: Config,
+    /// Nobody listens in on a socket file.
+    socket: bool,
+}
+
+type Stream = <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream;
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hosts: Vec<_> = self.0.places.iter().map(|place| place.config.get_hosts()).collect();
+        f.debug_struct("Address").field("hosts", &hosts).field("sslmode", &self.0.tls.mode).finish_non_exhaustive()
+    }
+}
 
 impl Address {
+    /// From `url`, and from the environment where it is silent.
     pub(crate) fn read(url: &str) -> Result<Self> {
-        let mut config: Config = url
-            .parse()
-            .map_err(|error| StoreError::Refused(format!("the database url cannot be read: {}", causes(&error))))?;
-        if config.get_application_name().is_none() {
-            config.application_name("turnwise");
-        }
-        config
-            .connect_timeout(CONNECT_TIMEOUT)
-            .keepalives(true)
-            .keepalives_idle(Duration::from_secs(10))
-            .keepalives_interval(Duration::from_secs(5))
-            .keepalives_retries(3)
-            .tcp_user_timeout(Duration::from_secs(20));
-        Ok(Self(config))
+        let variable = |name: &str| std::env::var(name).ok();
+        Self::read_with(url, &Surroundings { variable: &variable, user: whoami::username().ok() })
     }
 
-    /// How a connection for `purpose` is made.
+    fn read_with(url: &str, around: &Surroundings<'_>) -> Result<Self> {
+        let params = Params::read(url, around)?;
+        let tls = Tls::read(&params, around)?;
+        let mut places = places(&params, around)?;
+        let patience = match params.number("connect_timeout")? {
+            // As libpq: one second is too short, and zero is for ever.
+            Some(seconds @ 1..) => Duration::from_secs(u64::max(seconds, 2)),
+            _ => (CONNECT_TIMEOUT / u32::try_from(places.len()).unwrap_or(1)).max(Duration::from_secs(2)),
+        };
+        for place in &mut places {
+            set_common(&mut place.config, &params, patience)?;
+        }
+        Ok(Self(Arc::new(Known { places, tls, asked: params.get("options").unwrap_or_default().to_owned(), patience })))
+    }
+
+    pub(crate) fn tls(&self) -> &MakeRustlsConnect {
+        &self.0.tls.connector
+    }
+
+    /// What a connection for `purpose` says when it begins.
     ///
     /// Of two values for one setting PostgreSQL takes the last. So the order is: [`LONGEST`], the url, what the statements
     /// rely on.
-    pub(crate) fn config(&self, purpose: Purpose) -> Config {
-        let mut config = self.0.clone();
-        if purpose != Purpose::Task {
-            // Between options there is a space; one within a value is marked.
-            let option = |(name, value): (&str, &str)| format!("-c {name}={}", value.replace(' ', "\\ "));
-            let asked = self.0.get_options().unwrap_or_default().to_owned();
-            let needs = purpose.needs().into_iter().map(option);
-            let options: Vec<String> = [option(LONGEST), asked].into_iter().chain(needs).collect();
-            config.options(options.join(" "));
+    fn options(&self, purpose: Purpose) -> String {
+        if purpose == Purpose::Task {
+            return self.0.asked.clone();
         }
-        config
+        // Between options there is a space; one within a value is marked.
+        let option = |(name, value): (&str, &str)| format!("-c {name}={}", value.replace(' ', "\\ "));
+        let needs = purpose.needs().into_iter().map(option);
+        let options: Vec<String> = [option(LONGEST), self.0.asked.clone()].into_iter().chain(needs).collect();
+        options.join(" ")
+    }
+
+    /// Connects for `purpose` to the first place that will have it.
+    pub(crate) async fn connect(
+        &self,
+        purpose: Purpose,
+    ) -> std::result::Result<(Client, Connection<Socket, Stream>), tokio_postgres::Error> {
+        let options = self.options(purpose);
+        let (first, others) = self.0.places.split_first().expect("there is at least one place");
+        let mut last = self.connect_to(first, &options).await;
+        for place in others {
+            match last {
+                Err(error) if may_differ_elsewhere(&error) => last = self.connect_to(place, &options).await,
+                told => return told,
+            }
+        }
+        last
+    }
+
+    async fn connect_to(
+        &self,
+        place: &Place,
+        options: &str,
+    ) -> std::result::Result<(Client, Connection<Socket, Stream>), tokio_postgres::Error> {
+        let mut config = place.config.clone();
+        if !options.is_empty() {
+            config.options(options);
+        }
+        let (first, second) = match self.0.tls.mode {
+            _ if place.socket => (SslMode::Disable, None),
+            Mode::Disable => (SslMode::Disable, None),
+            Mode::Allow => (SslMode::Disable, Some(SslMode::Require)),
+            Mode::Prefer => (SslMode::Prefer, Some(SslMode::Disable)),
+            Mode::Require | Mode::VerifyCa | Mode::VerifyFull => (SslMode::Require, None),
+        };
+        match (self.try_once(&mut config, first).await, second) {
+            // As libpq: what is refused one way may be welcome the other.
+            (Err(error), Some(second)) if is_about_encryption(&error) => {
+                self.try_once(&mut config, second).await.map_err(|_| error)
+            }
+            (told, _) => told,
+        }
+    }
+
+    async fn try_once(
+        &self,
+        config: &mut Config,
+        mode: SslMode,
+    ) -> std::result::Result<(Client, Connection<Socket, Stream>), tokio_postgres::Error> {
+        let connecting = config.ssl_mode(mode).connect(self.0.tls.connector.clone());
+        let told = tokio::time::timeout(self.0.patience, connecting).await;
+        // The driver's own timeout is for the first packet only, and a server may fall silent after it.
+        told.unwrap_or_else(|_| Err(tokio_postgres::Error::__private_api_timeout()))
     }
 
     /// Connections for `purpose`, at most `size`, each opened when it is first needed.
     pub(crate) fn pool(&self, purpose: Purpose, size: usize) -> Result<Pool> {
         // Fast: a connection that is known to be closed is replaced; any other fault shows as a transient error of the verb.
         let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-        Pool::builder(Manager::from_config(self.config(purpose), NoTls, recycling))
+        let connector = Connector { address: self.clone(), purpose };
+        let tries = u32::try_from(self.0.places.len()).unwrap_or(1) * 2;
+        Pool::builder(Manager::from_connect(Config::new(), connector, recycling))
             .max_size(size)
             .runtime(Runtime::Tokio1)
             .wait_timeout(Some(CONNECT_TIMEOUT))
-            .create_timeout(Some(CONNECT_TIMEOUT))
+            .create_timeout(Some((self.0.patience * tries).max(CONNECT_TIMEOUT)))
             .build()
             .map_err(|error| StoreError::broken("build a connection pool", error))
     }
+}
+
+/// Makes the connections of a pool.
+struct Connector {
+    address: Address,
+    purpose: Purpose,
+}
+
+impl deadpool_postgres::Connect for Connector {
+    fn connect(
+        &self,
+        _: &Config,
+    ) -> BoxFuture<'_, std::result::Result<(Client, JoinHandle<()>), tokio_postgres::Error>> {
+        Box::pin(async {
+            let (client, connection) = self.address.connect(self.purpose).await?;
+            // It ends with its client; what went wrong, the client's calls say.
+            let running = tokio::spawn(async move {
+                if let Err(error) = connection.await {
+                    tracing::debug!(%error, "a connection to the database ended");
+                }
+            });
+            Ok((client, running))
+        })
+    }
+}
+
+/// Whether another place may have a better answer: a server that has refused the user speaks for all of them.
+fn may_differ_elsewhere(error: &tokio_postgres::Error) -> bool {
+    error.code().is_none_or(|code| *code == SqlState::CANNOT_CONNECT_NOW)
+}
+
+/// Whether the other kind of connection may be welcome.
+fn is_about_encryption(error: &tokio_postgres::Error) -> bool {
+    match error.code() {
+        Some(code) => code.code().starts_with("28"),
+        // Not where nobody answers at all.
+        None => std::error::Error::source(error).is_none_or(|source| {
+            source.downcast_ref::<std::io::Error>().is_none_or(|error| error.raw_os_error().is_none())
+        }),
+    }
+}
+
+/// Hosts, ports and passwords, one place each.
+fn places(params: &Params, around: &Surroundings<'_>) -> Result<Vec<Place>> {
+    let (hosts, addresses, ports) = (params.list("host"), params.list("hostaddr"), params.list("port"));
+    let count = hosts.len().max(addresses.len()).max(1);
+    let counts = [("hosts", hosts.len()), ("hostaddrs", addresses.len())];
+    if let Some((what, found)) = counts.iter().find(|(_, found)| *found > 1 && *found != count) {
+        return Err(StoreError::Refused(format!("the database url names {found} {what}, and {count} of the others")));
+    }
+    if ports.len() > 1 && ports.len() != count {
+        return Err(StoreError::Refused(format!("the database url names {} ports for {count} hosts", ports.len())));
+    }
+    let user = params.get("user").map(str::to_owned).or_else(|| around.user.clone());
+    let user = user.ok_or_else(|| StoreError::Refused("the database url names no user".to_owned()))?;
+    let database = params.get("dbname").unwrap_or(&user);
+    let passwords = params.get("password").is_none().then(|| passfile::read(params, around)).flatten();
+    let mut places = Vec::with_capacity(count);
+    for at in 0..count {
+        let port = ports.get(at).or_else(|| ports.first()).copied().unwrap_or_default();
+        let port = match port.trim() {
+            "" => 5432,
+            port => port.parse().map_err(|_| invalid("port", port, "write a number below 65536"))?,
+        };
+        let address = addresses.get(at).copied().filter(|address| !address.is_empty());
+        let named = hosts.get(at).copied().filter(|host| !host.is_empty());
+        let host = named.or(address).map_or_else(|| usual_host(port), str::to_owned);
+        let mut config = Config::new();
+        let socket = host.starts_with('/');
+        if socket {
+            config.host_path(&host);
+        } else {
+            config.host(&host);
+        }
+        if let Some(address) = address.filter(|_| !socket) {
+            config.hostaddr(address.parse().map_err(|_| invalid("hostaddr", address, "write an IP address"))?);
+        }
+        config.port(port).user(&user).dbname(database);
+        let login = Login { host: &host, port, database, user: &user };
+        let kept = || passwords.as_deref().and_then(|text| passfile::password(text, login));
+        if let Some(password) = params.get("password").map(str::to_owned).or_else(kept) {
+            config.password(password);
+        }
+        places.push(Place { config, socket });
+    }
+    match params.get("load_balance_hosts") {
+        None | Some("disable") => {}
+        // Each hasher has keys of its own: chance enough for an order.
+        Some("random") => places.sort_by_cached_key(|_| RandomState::new().hash_one(0)),
+        Some(other) => return Err(invalid("load_balance_hosts", other, "write disable or random")),
+    }
+    Ok(places)
+}
+
+/// Where the server is when nobody says: as libpq, its socket; and this machine's port where there is none.
+fn usual_host(port: u16) -> String {
+    let socket = |folder: &&&str| Path::new(folder).join(format!(".s.PGSQL.{port}")).exists();
+    passfile::SOCKET_FOLDERS.iter().find(socket).map_or_else(|| "localhost".to_owned(), |folder| (*folder).to_owned())
+}
+
+fn set_common(config: &mut Config, params: &Params, patience: Duration) -> Result<()> {
+    let name = params.get("application_name").or_else(|| params.get("fallback_application_name"));
+    config.application_name(name.unwrap_or("turnwise")).connect_timeout(patience);
+    let seconds = |name: &str, usual: u64| {
+        Ok::<_, StoreError>(Duration::from_secs(params.number(name)?.filter(|asked| *asked > 0).unwrap_or(usual)))
+    };
+    let retries = params.number("keepalives_retries")?.or(params.number("keepalives_count")?);
+    let user_timeout = params.number("tcp_user_timeout")?.map_or(Duration::from_secs(20), Duration::from_millis);
+    config
+        .keepalives(params.number::<i32>("keepalives")? != Some(0))
+        .keepalives_idle(seconds("keepalives_idle", 10)?)
+        .keepalives_interval(seconds("keepalives_interval", 5)?)
+        .keepalives_retries(retries.unwrap_or(3))
+        .tcp_user_timeout(user_timeout);
+    match params.get("target_session_attrs") {
+        None | Some("any") => {}
+        Some("read-write" | "primary") => _ = config.target_session_attrs(TargetSessionAttrs::ReadWrite),
+        Some(other) => {
+            let instead = "jobs are written; write read-write, primary or any";
+            return Err(invalid("target_session_attrs", other, instead));
+        }
+    }
+    match params.get("channel_binding") {
+        None | Some("prefer") => {}
+        Some("disable") => _ = config.channel_binding(ChannelBinding::Disable),
+        Some("require") => _ = config.channel_binding(ChannelBinding::Require),
+        Some(other) => return Err(invalid("channel_binding", other, "write disable, prefer or require")),
+    }
+    match params.get("sslnegotiation") {
+        None | Some("postgres") => {}
+        Some("direct") => _ = config.ssl_negotiation(SslNegotiation::Direct),
+        Some(other) => return Err(invalid("sslnegotiation", other, "write postgres or direct")),
+    }
+    match params.get("gssencmode") {
+        None | Some("disable" | "prefer") => {}
+        Some(other) => return Err(invalid("gssencmode", other, "GSSAPI is not spoken here; leave it out")),
+    }
+    match params.get("client_encoding") {
+        None => Ok(()),
+        Some(encoding) if ["utf8", "utf-8", "unicode", "auto"].contains(&encoding.to_ascii_lowercase().as_str()) => {
+            Ok(())
+        }
+        Some(other) => Err(invalid("client_encoding", other, "everything travels as UTF8; leave it out")),
+    }
+}
+
+/// One plain connection, made as the store makes its own: TLS, environment, password file and all.
+///
+/// For what goes beside the store; the store has connections of its own.
+pub async fn connect(url: &str) -> Result<Client> {
+    let told = Address::read(url)?.connect(Purpose::Task).await;
+    let (client, connection) = told.map_err(|error| refused_or(error, "connect to the database"))?;
+    // Ends by itself when the client is dropped; its errors reach the client's calls.
+    tokio::spawn(connection);
+    Ok(client)
 }
 
 /// Connections by purpose, so that one purpose never queues behind another: a flood of submits must not delay a beat,
@@ -191,6 +457,8 @@ pub(crate) async fn connection(pool: &Pool) -> Result<deadpool_postgres::Object>
 
 #[cfg(test)]
 mod tests {
+    use turnwise_testpg::Cluster;
+
     use super::*;
 
     /// Everything a session was told when it began. `current_setting` writes a value as a person does.
@@ -198,7 +466,7 @@ mod tests {
                          where source = 'client' and name not in ('client_encoding', 'extra_float_digits')";
 
     fn url() -> String {
-        turnwise_testpg::Cluster::shared().url()
+        Cluster::shared().url()
     }
 
     async fn told(client: &impl tokio_postgres::GenericClient) -> BTreeMap<String, String> {
@@ -247,7 +515,7 @@ mod tests {
             assert_eq!(told(&**client).await, meant, "{name}");
         }
         for (purpose, statements, locks) in [(Purpose::Listen, "30s", "10s"), (Purpose::Migrate, "0", "0")] {
-            let (client, connection) = address.config(purpose).connect(NoTls).await.unwrap();
+            let (client, connection) = address.connect(purpose).await.unwrap();
             tokio::spawn(connection);
             let meant = map(&[
                 ("application_name", "turnwise"),
@@ -281,6 +549,104 @@ mod tests {
         ] {
             assert_eq!(told.get(name).map(String::as_str), Some(value), "{name}");
         }
+    }
+
+    /// Who is there, by the url and these variables.
+    async fn reached(url: &str, variables: &[(&str, &str)]) -> Result<String> {
+        let variable =
+            |name: &str| variables.iter().find(|(variable, _)| *variable == name).map(|(_, value)| (*value).to_owned());
+        let address = Address::read_with(url, &Surroundings { variable: &variable, user: Some("nobody".to_owned()) })?;
+        let told = address.connect(Purpose::People).await;
+        let (client, connection) = told.map_err(|error| refused_or(error, "connect to the database"))?;
+        tokio::spawn(connection);
+        let who =
+            "select format('%s@%s/%s', current_user, coalesce(host(inet_server_addr()), 'socket'), current_database())";
+        Ok(client.query_one(who, &[]).await.unwrap().get(0))
+    }
+
+    fn port_of(cluster: &Cluster) -> String {
+        let url = cluster.url();
+        url.rsplit_once(':').unwrap().1.split('/').next().unwrap().to_owned()
+    }
+
+    #[tokio::test]
+    async fn the_environment_leads_to_the_database() {
+        let port = port_of(Cluster::shared());
+        let far = [("PGHOST", "127.0.0.1"), ("PGPORT", &*port), ("PGUSER", "postgres"), ("PGDATABASE", "template1")];
+        assert_eq!(reached("postgres://", &far).await.unwrap(), "postgres@127.0.0.1/template1");
+        assert_eq!(reached("postgres:///postgres", &far).await.unwrap(), "postgres@127.0.0.1/postgres");
+        let require = [&far[..], &[("PGSSLMODE", "require")]].concat();
+        let why = reached("postgres://", &require).await.unwrap_err().to_string();
+        assert!(why.contains("does not support TLS"), "{why}");
+    }
+
+    /// Its socket is in the folder; over TCP it wants passwords.
+    fn guarded() -> (Cluster, tempfile::TempDir) {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+        let settings = format!("unix_socket_directories = '{}'", folder.path().display());
+        let hba = "local all all trust\nhost all all all scram-sha-256";
+        let cluster = Cluster::start_set_up(&settings, &[("pg_hba.conf", hba)]).unwrap();
+        let socket =
+            format!("postgres://postgres@/postgres?host={}&port={}", folder.path().display(), port_of(&cluster));
+        cluster.psql(&socket, "alter role postgres password 'se:cret'").unwrap();
+        (cluster, folder)
+    }
+
+    #[tokio::test]
+    async fn sockets_and_password_files_lead_to_the_database() {
+        let (cluster, folder) = guarded();
+        let (port, home) = (port_of(&cluster), folder.path().display().to_string());
+        let encoded = home.replace('/', "%2F");
+        for url in [
+            format!("postgres://postgres@{encoded}:{port}/postgres"),
+            // A socket is private: no sslmode asks for more.
+            format!("postgres://postgres@{encoded}:{port}/postgres?sslmode=verify-full"),
+            format!("postgres:///postgres?host={home}&user=postgres&port={port}"),
+        ] {
+            assert_eq!(reached(&url, &[]).await.unwrap(), "postgres@socket/postgres", "{url}");
+        }
+        let far = format!("postgres://postgres@127.0.0.1:{port}/postgres");
+        let why = reached(&far, &[("HOME", &home)]).await.unwrap_err();
+        assert!(matches!(why, StoreError::Refused(_)) && why.to_string().contains("password"), "{why}");
+        assert_eq!(reached(&far, &[("PGPASSWORD", "se:cret")]).await.unwrap(), "postgres@127.0.0.1/postgres");
+        let file = folder.path().join(".pgpass");
+        std::fs::write(&file, format!("127.0.0.1:{port}:postgres:postgres:se\\:cret\n")).unwrap();
+        let mode = |mode| std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+        mode(0o644);
+        assert!(reached(&far, &[("HOME", &home)]).await.is_err(), "a file that others may read is not used");
+        mode(0o600);
+        assert_eq!(reached(&far, &[("HOME", &home)]).await.unwrap(), "postgres@127.0.0.1/postgres");
+        let named = [("PGPASSFILE", file.to_str().unwrap())];
+        assert_eq!(reached(&far, &named).await.unwrap(), "postgres@127.0.0.1/postgres");
+    }
+
+    #[tokio::test]
+    async fn of_several_hosts_the_one_that_can_be_written_is_taken() {
+        let standby = Cluster::start_set_up("default_transaction_read_only = on", &[]).unwrap();
+        let (gone, read_only, good) = ("1".to_owned(), port_of(&standby), port_of(Cluster::shared()));
+        let url = |ports: &[&String], more: &str| {
+            let hosts: Vec<String> = ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
+            format!("postgres://postgres@{}/postgres?{more}", hosts.join(","))
+        };
+        let port = async |url: &str| {
+            let (client, connection) = Address::read(url).unwrap().connect(Purpose::Task).await?;
+            tokio::spawn(connection);
+            let port = client.query_one("select inet_server_port()::text", &[]).await.unwrap().get::<_, String>(0);
+            Ok::<_, tokio_postgres::Error>(port)
+        };
+        assert_eq!(port(&url(&[&gone, &read_only, &good], "")).await.unwrap(), read_only);
+        for attrs in ["target_session_attrs=read-write", "target_session_attrs=primary"] {
+            assert_eq!(port(&url(&[&gone, &read_only, &good], attrs)).await.unwrap(), good);
+        }
+        let none = port(&url(&[&gone, &read_only], "target_session_attrs=read-write")).await.unwrap_err();
+        let none = refused_or(none, "connect to the database");
+        assert!(none.is_transient() && none.to_string().contains("does not allow writes"), "{none}");
+        // A server that knows the user and refuses him speaks for all.
+        let wrong = url(&[&good, &good], "").replace("/postgres?", "/no_such_database?");
+        assert_eq!(port(&wrong).await.unwrap_err().code(), Some(&SqlState::INVALID_CATALOG_NAME));
+        let refused = Address::read(&url(&[&good], "target_session_attrs=standby")).unwrap_err();
+        assert!(refused.to_string().contains("write read-write, primary or any"), "{refused}");
     }
 
     #[tokio::test]

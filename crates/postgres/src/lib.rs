@@ -1,6 +1,6 @@
 //! The PostgreSQL store: many machines share the work.
 //!
-//! [`store`] the verbs, and how their statements are sent → `connect` how connections are made → [`mod@migrate`] how the schema comes and grows → `rows` between
+//! [`store`] the verbs, and how their statements are sent → [`mod@connect`] how connections are made → [`mod@migrate`] how the schema comes and grows → `rows` between
 //! values and columns → [`enqueue`] also in the caller's own transaction, `gather`ed from many
 //! callers or in `bulk`, asking [`unique`] who may come in and telling [`after`] whom they wait for → `nodes` who is there and who dispatches → `news` the tail → `assign`, `settle`, `control` the three that change jobs → `prune`
 //! history in slices of time → [`closing`] transactions for tasks → `read` for people → `story` what jobs tell of
@@ -9,7 +9,7 @@
 //! One statement a file in `sql/`; none of them decides anything.
 
 pub mod store;
-mod connect;
+pub mod connect;
 pub mod migrate;
 mod rows;
 pub mod enqueue;
@@ -31,6 +31,7 @@ mod bell;
 
 pub use after::ENQUEUE_AFTER;
 pub use closing::{TaskTransaction, Transactions};
+pub use connect::connect;
 pub use enqueue::{ENQUEUE, REFUSED, enqueue_in};
 pub use migrate::{Step, migrate, migrate_check, migrate_print};
 pub use store::PostgresStore;

@@ -1,6 +1,6 @@
 //! How the schema comes and grows: numbered steps, each applied once.
 
-use tokio_postgres::{Client, NoTls, Transaction};
+use tokio_postgres::{Client, Transaction};
 use turnwise_core::Retention;
 use turnwise_store::{Result, StoreError};
 
@@ -96,9 +96,15 @@ pub(crate) async fn refuse_pending(url: &str) -> Result<()> {
 }
 
 async fn connect(url: &str) -> Result<Client> {
-    let config = Address::read(url)?.config(Purpose::Migrate);
+    let connected = Address::read(url)?.connect(Purpose::Migrate).await;
     let what = "connect to the database";
-    let (client, connection) = config.connect(NoTls).await.map_err(|error| refused_or(error, what))?;
+    let (client, connection) = connected.map_err(|error| refused_or(error, what))?;
+    if let Some(other) = connection.parameter("server_encoding").filter(|encoding| *encoding != "UTF8") {
+        return Err(StoreError::Refused(format!(
+            "the database keeps its text in {other}, which cannot hold everything that jobs and their errors say; make \
+             one with `create database NAME encoding 'UTF8' template template0` and name it in the url"
+        )));
+    }
     // Ends by itself when the client is dropped; its errors reach the client's calls.
     tokio::spawn(connection);
     Ok(client)

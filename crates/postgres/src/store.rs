@@ -20,7 +20,7 @@ use turnwise_store::{
 use crate::{
     assign,
     bell::Listener,
-    connect::{Address, Pools},
+    connect::{Address, Pools, advice},
     control, enqueue,
     gather::Gather,
     memo, migrate, news, nodes, prune, read, settle, story, unique,
@@ -72,7 +72,7 @@ impl PostgresStore {
         let address = Address::read(url)?;
         let bell = Bell::default();
         let joined = Arc::default();
-        let listener = Listener::start(&address, bell.clone(), Arc::clone(&joined));
+        let listener = Listener::start(address.clone(), bell.clone(), Arc::clone(&joined));
         let pools = Pools::new(&address)?;
         Ok(Self(Arc::new(Inner {
             pools,
@@ -260,6 +260,9 @@ pub(crate) fn failed(what: &'static str) -> impl Fn(tokio_postgres::Error) -> St
 
 /// While connecting, what is not the network is the configuration.
 pub(crate) fn refused_or(error: tokio_postgres::Error, what: &'static str) -> StoreError {
+    if let Some(advice) = advice(&error) {
+        return StoreError::Refused(format!("{what}: {advice}"));
+    }
     match error.code() {
         None if !is_network(&error) => StoreError::Refused(format!("{what}: {}", causes(&error))),
         _ => classify(error, what),

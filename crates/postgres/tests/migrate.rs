@@ -126,3 +126,23 @@ async fn connecting_without_migrating_refuses_an_empty_database() {
     let error = PostgresStore::connect(&url, Options::default()).await.expect_err("there is no schema");
     assert!(matches!(&error, StoreError::Refused(text) if text.contains("turnwise migrate")), "{error}");
 }
+
+#[tokio::test]
+async fn a_database_that_cannot_hold_every_text_is_refused_with_what_to_do() {
+    let cluster = turnwise_testpg::Cluster::shared();
+    for encoding in ["LATIN1", "SQL_ASCII"] {
+        let name = format!("not_utf8_{}_{}", encoding.to_lowercase(), std::process::id());
+        let create =
+            format!("create database {name} encoding '{encoding}' lc_collate 'C' lc_ctype 'C' template template0");
+        cluster.psql(&cluster.url(), &create).unwrap();
+        let url = format!("{}/{name}", cluster.url().trim_end_matches("/postgres"));
+        let told = [
+            migrate(&url).await.err(),
+            PostgresStore::open(&url, Options::default()).await.err(),
+            PostgresStore::connect(&url, Options::default()).await.err(),
+        ];
+        for refusal in told.map(|error| error.expect("it is refused").to_string()) {
+            assert!(refusal.contains(encoding) && refusal.contains("encoding 'UTF8'"), "{refusal}");
+        }
+    }
+}

@@ -59,7 +59,13 @@ impl Cluster {
 
     /// Starts a new cluster that survives a crash of the server but not of the machine.
     pub fn start() -> Result<Cluster> {
-        Cluster::start_with(QUICK)
+        Cluster::start_with(QUICK, &[])
+    }
+
+    /// As [`Cluster::start`], with more lines in `postgresql.conf` and with these files in the data folder: certificates,
+    /// another `pg_hba.conf`.
+    pub fn start_set_up(settings: &str, files: &[(&str, &str)]) -> Result<Cluster> {
+        Cluster::start_with(&format!("{QUICK}\n{settings}"), files)
     }
 
     /// Starts a new cluster with PostgreSQL's default durability, for benchmarks.
@@ -68,12 +74,15 @@ impl Cluster {
     /// it: `alter database … set pg_stat_statements.track = 'top'`.
     pub fn start_durable() -> Result<Cluster> {
         let counting = if programs::has_library("pg_stat_statements")? { COUNTING } else { "" };
-        Cluster::start_with(&format!("{DURABLE}\n{counting}"))
+        Cluster::start_with(&format!("{DURABLE}\n{counting}"), &[])
     }
 
-    fn start_with(durability: &str) -> Result<Cluster> {
-        let mut keeper = Keeper::start(&programs::server_folder()?, &format!("{COMMON}\n{durability}"))?;
+    fn start_with(settings: &str, files: &[(&str, &str)]) -> Result<Cluster> {
+        let mut keeper = Keeper::start(&programs::server_folder()?, &format!("{COMMON}\n{settings}"))?;
         keeper.order("create")?;
+        for (name, text) in files {
+            keeper.order(&format!("put {name}\n{}\n.", text.trim_end()))?;
+        }
         let port = start_on_a_free_port(&mut keeper)?;
         let url = format!("postgres://postgres@127.0.0.1:{port}/postgres");
         Ok(Cluster { url, own: Some(Own { port, keeper: Mutex::new(keeper) }) })

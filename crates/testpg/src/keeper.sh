@@ -1,6 +1,6 @@
 # keeper.sh: owns one cluster from its first file to its last. Arguments: folder of the programs, settings.
-# One command a line on standard input (create | start PORT | stop); each is answered by `ok`, or by `failed`, the log,
-# and `end`. The end of the input is the order to remove everything: the kernel closes the pipe however the process at
+# One command a line on standard input (create | put FILE | start PORT | stop); each is answered by `ok`, or by `failed`,
+# the log, and `end`. The lines after `put`, up to one with a single full stop, become a file in the data folder. The end of the input is the order to remove everything: the kernel closes the pipe however the process at
 # its other end dies, kill -9 included. Commands run one after the other, so a cluster whose parent dies half way
 # through `create` or `start` is first finished and then removed; nobody races with it.
 
@@ -32,13 +32,21 @@ stop() {
     "$bin/pg_ctl" -D "$data" -m immediate -w -t 60 stop
 }
 
+put() {
+    while IFS= read -r line && [ "$line" != . ]; do
+        printf '%s\n' "$line"
+    done >"$data/$1"
+}
+
 while read -r word port; do
-    case $word in
+    if [ "$word" = put ]; then
+        put "$port" 2>"$output"
+    else case $word in
         create) create ;;
         start) start "$port" ;;
         stop) stop ;;
         *) false ;;
-    esac </dev/null >"$output" 2>&1
+    esac </dev/null >"$output" 2>&1; fi
     status=$?
     # Nobody reads the answer when the parent is gone; that is no news for anybody.
     if [ $status -eq 0 ]; then

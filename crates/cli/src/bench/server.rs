@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use serde::Serialize;
-use tokio_postgres::{Client, NoTls};
+use tokio_postgres::Client;
 use turnwise::sqlite::{
     SqliteStore,
     rusqlite::{Connection, OpenFlags},
@@ -50,9 +50,7 @@ impl Server {
         if !database.starts_with("postgres:") && !database.starts_with("postgresql:") {
             return Ok(None);
         }
-        let (client, connection) = tokio_postgres::connect(database, NoTls).await.map_err(failed)?;
-        // It ends with the client.
-        tokio::spawn(connection);
+        let client = turnwise::postgres::connect(database).await?;
         let mut server = Self { client, statements: None };
         server.statements = server.view_of_statements().await?;
         Ok(Some(server))
@@ -118,8 +116,7 @@ impl Pin {
             reader.execute_batch(look).map_err(not_held)?;
             return Ok(Self::Sqlite(reader));
         }
-        let (client, connection) = tokio_postgres::connect(database, NoTls).await.map_err(not_held)?;
-        tokio::spawn(connection);
+        let client = turnwise::postgres::connect(database).await?;
         // The snapshot is taken by the first look, and nobody may end it for being idle.
         let look = ["set idle_in_transaction_session_timeout = 0", "begin isolation level repeatable read", "select 1"];
         for statement in look {
