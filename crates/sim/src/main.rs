@@ -10,7 +10,7 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     thread,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use turnwise_sim::{
@@ -19,7 +19,7 @@ use turnwise_sim::{
 };
 
 const HELP: &str = "\
-usage: turnwise-sim --seeds N [--from SEED] [--threads N] [--trace FILE] [--corpus FILE]
+usage: turnwise-sim --seeds N | --for SECONDS [--from SEED] [--threads N] [--trace FILE] [--corpus FILE]
        turnwise-sim check FILE…
 
 Runs seeds: each stands for a fleet, its settings, its jobs, what people do and what goes wrong (nodes killed, stopped and
@@ -28,9 +28,10 @@ executor runs it in virtual time, on the memory store and on SQLite in memory, a
 everything is mended and must end; every promise is checked on the way.
 
   --seeds N      how many
+  --for SECONDS  as many as begin in that time
   --from SEED    the first one; 1 unless told
   --threads N    at a time; as many as there are cores unless told
-  --trace FILE   write the record of the last seed there, and every call of its store to FILE.log
+  --trace FILE   with --seeds: write the record of the last one there, and every call of its store to FILE.log
   --corpus FILE  add failed seeds there; crates/sim/corpus/seeds.txt unless told, when run by cargo
 
   check FILE…    was every promise kept in the record of these files? (nodes write theirs with --trace)
@@ -55,7 +56,9 @@ fn main() -> ExitCode {
 }
 
 struct Wish {
-    seeds: u64,
+    /// Both, if told: whichever is reached first.
+    seeds: Option<u64>,
+    time: Option<Duration>,
     from: u64,
     threads: usize,
     trace: Option<PathBuf>,
@@ -64,13 +67,14 @@ struct Wish {
 
 impl Wish {
     fn parse(args: &[String]) -> Result<Self, String> {
-        let (mut seeds, mut from, mut threads, mut trace, mut corpus) = (None, 1, None, None, None);
+        let (mut seeds, mut time, mut from, mut threads, mut trace, mut corpus) = (None, None, 1, None, None, None);
         let mut args = args.iter();
         while let Some(option) = args.next() {
             let value = args.next().ok_or_else(|| format!("{option} needs a value"));
             let number = |text: &String| text.parse::<u64>().map_err(|_| format!("{option}: {text:?} is not a number"));
             match option.as_str() {
                 "--seeds" => seeds = Some(number(value?)?),
+                "--for" => time = Some(Duration::from_secs(number(value?)?)),
                 "--from" => from = number(value?)?,
                 "--threads" => threads = Some(number(value?)?),
                 "--trace" => trace = Some(PathBuf::from(value?)),
@@ -78,24 +82,27 @@ impl Wish {
                 other => return Err(format!("{other:?} is not an option")),
             }
         }
-        let seeds = seeds.ok_or("how many seeds?")?;
+        if seeds.is_none() && time.is_none() {
+            return Err("how many seeds, or for how long?".to_owned());
+        }
         let cores = thread::available_parallelism().map_or(1, |cores| cores.get());
         let threads = threads.and_then(|threads| usize::try_from(threads).ok()).unwrap_or(cores).max(1);
         let here = || env::var_os("CARGO_MANIFEST_DIR").map(|here| PathBuf::from(here).join("corpus/seeds.txt"));
-        Ok(Self { seeds, from, threads, trace, corpus: corpus.or_else(here) })
+        Ok(Self { seeds, time, from, threads, trace, corpus: corpus.or_else(here) })
     }
 
     fn run(&self) -> ExitCode {
         let begun = Instant::now();
         let next = AtomicU64::new(self.from);
-        let end = self.from.saturating_add(self.seeds);
+        let end = self.seeds.map_or(u64::MAX, |seeds| self.from.saturating_add(seeds));
+        let is_over = || self.time.is_some_and(|time| begun.elapsed() >= time);
         let totals = Mutex::new(Totals::default());
         thread::scope(|scope| {
             for _ in 0..self.threads {
                 scope.spawn(|| {
                     loop {
                         let seed = next.fetch_add(1, Ordering::Relaxed);
-                        if seed >= end {
+                        if seed >= end || is_over() {
                             return;
                         }
                         let verdict = seeds::try_seed(seed);
