@@ -37,7 +37,7 @@ pub(crate) async fn close(life: &Life, closing: Box<dyn Closing>, ended: Ended) 
     let _ = tokio::time::timeout(settle::SAID, life.notes_are_written()).await;
     let (job, run) = (ended.job.clone(), ended.run.clone());
     let told = life.term();
-    let (item, settlement) = settle::decide(life, Outgoing::Ended(ended));
+    let (item, settlement) = settle::decide(life, ended);
     // As the decision has seen it: a cancel may come between two looks.
     if settlement.saw_cancel {
         closing.roll_back().await;
@@ -51,7 +51,7 @@ pub(crate) async fn close(life: &Life, closing: Box<dyn Closing>, ended: Ended) 
         () = hopeless(life) => {
             tracing::error!(job = %settlement.job, "giving up; whether its transaction was committed is not known here");
             life.trace(|| Record::GiveUp { job: settlement.job, fence: fence_number(settlement.fence) });
-            return life.release(std::iter::once((settlement.job, settlement.fence)));
+            return life.give_up(std::iter::once((settlement.job, settlement.fence)));
         }
     };
     let outcome = match closed {

@@ -36,6 +36,7 @@ use self::{
     trouble::Seen,
 };
 use crate::{
+    contain::{self, caught},
     idle::Empty,
     pulse::{Backoff, Lead},
     seal::Seals,
@@ -76,7 +77,8 @@ pub(crate) async fn dispatch(life: Arc<Life>, mut lead: watch::Receiver<Option<L
     let mut backoff = Backoff::default();
     let mut open = Open::default();
     loop {
-        let term = lead.borrow_and_update().clone();
+        // After a panic the lead stands until a beat has given it up.
+        let term = lead.borrow_and_update().clone().filter(|_| !life.shared.hold_off.holds());
         if let Some(term) = term {
             tracing::info!(epoch = term.epoch.0, "dispatching");
             life.trace(|| Record::Lead { epoch: term.epoch.0 });
@@ -84,13 +86,24 @@ pub(crate) async fn dispatch(life: Arc<Life>, mut lead: watch::Receiver<Option<L
             open.keep_of(term.epoch);
             let (schedules, rounds) = schedules::schedules();
             let mut dispatcher = Dispatcher::new(&life, term, std::mem::take(&mut open), schedules);
-            let ended = tokio::select! {
-                biased;
-                ended = dispatcher.run(&mut lead) => ended,
-                never = schedules::submit(&life, rounds) => match never {},
-            };
-            open = dispatcher.open;
+            let ended = caught(async {
+                tokio::select! {
+                    biased;
+                    ended = dispatcher.run(&mut lead) => ended,
+                    never = schedules::submit(&life, rounds) => match never {},
+                }
+            });
+            let ended = ended.await;
+            // Of a term that panicked nothing is believed. Its epoch is given up, so nothing comes of what it left open.
+            open = ended.is_ok().then_some(dispatcher.open).unwrap_or_default();
             life.end_term();
+            let ended = match ended {
+                Ok(ended) => ended,
+                Err(panic) => {
+                    contain::panicked(&life, "dispatch", &*panic);
+                    continue;
+                }
+            };
             match ended {
                 Ok(()) => tracing::info!("no longer dispatching"),
                 Err(StoreError::NotLeading) => {
@@ -386,7 +399,7 @@ impl<'a> Dispatcher<'a> {
 
     /// `None`: not any more. `Some(Some(nodes))`: the fleet may have changed.
     fn still_leading(&mut self, lead: &mut watch::Receiver<Option<Lead>>) -> Option<Option<Vec<Node>>> {
-        if !self.life.in_contact() {
+        if !self.life.in_contact() || self.life.shared.hold_off.holds() {
             return None;
         }
         self.fleet_changed |= lead.has_changed().ok()?;

@@ -1,4 +1,5 @@
-//! What happens on a node, for whoever listens: `idle`, `started`, `success`, `failed`, `stuck`, `cancelled`.
+//! What happens on a node, for whoever listens: `idle`, `started`, `success`, `failed`, `stuck`, `cancelled`,
+//! `panicked`.
 
 use std::{
     collections::BTreeMap,
@@ -6,6 +7,7 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use tokio::sync::broadcast;
@@ -35,6 +37,19 @@ pub enum Event {
     /// It failed and will be tried again, or waits for a person.
     Stuck(JobEvent),
     Cancelled(JobEvent),
+    /// A control loop of this node panicked: a bug in Turnwise, or in data that nobody thought of. The loop goes on, no end is
+    /// lost, and this node does not dispatch for a while, so that another one may. (A task's panic is its job's error.)
+    Panicked(PanicEvent),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PanicEvent {
+    /// Which loop: `beat`, `mail`, `dispatch`, `settle` and their like.
+    pub part: &'static str,
+    /// What the panic said, and where.
+    pub error: String,
+    /// How long this node does not dispatch.
+    pub hold_off: Duration,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,6 +70,7 @@ pub enum EventKind {
     Failed,
     Stuck,
     Cancelled,
+    Panicked,
 }
 
 impl Event {
@@ -66,12 +82,13 @@ impl Event {
             Event::Failed(_) => EventKind::Failed,
             Event::Stuck(_) => EventKind::Stuck,
             Event::Cancelled(_) => EventKind::Cancelled,
+            Event::Panicked(_) => EventKind::Panicked,
         }
     }
 
     pub fn job(&self) -> Option<&JobEvent> {
         match self {
-            Event::Idle => None,
+            Event::Idle | Event::Panicked(_) => None,
             Event::Started(job)
             | Event::Success(job)
             | Event::Failed(job)

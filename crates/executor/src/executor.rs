@@ -20,6 +20,7 @@ use crate::{
     chance::Chance,
     clock::DatabaseClock,
     config::Config,
+    contain::{self, caught, contained},
     ctx::{Ctx, States},
     dispatcher,
     event::{Event, EventKind, Events, Hub, Listener},
@@ -68,7 +69,7 @@ pub enum StartError {
 /// What a node has done so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stats {
-    /// Runs whose end is stored.
+    /// Jobs whose end, or whose next step or wait, is stored. Not those that were handed back as they were.
     pub settled: u64,
     /// Writes of this node that were refused because the job was in other hands by then.
     pub stale: u64,
@@ -237,6 +238,7 @@ impl Builder {
                 process: self.process.clone(),
                 page: self.page,
                 counters: Counters::default(),
+                hold_off: contain::HoldOff::default(),
                 stop: StopSign::default(),
             }),
             running: watch::Sender::new(None),
@@ -286,12 +288,18 @@ impl Executor {
     /// its own. Returns when the node is in, with all its pools; the first connection is tried once, later ones for as long as
     /// it takes.
     pub async fn start(&self) -> Result<(), StartError> {
-        // Also while it stops: what it is told would be told to the next one as well.
-        if locked(&self.control).as_ref().is_some_and(|over| !is_over(over)) {
-            return Err(StartError::Running);
+        let (over, control) = watch::channel(false);
+        {
+            let mut running = locked(&self.control);
+            // Also while it stops: what it is told would be told to the next one as well.
+            if running.as_ref().is_some_and(|over| !is_over(over)) {
+                return Err(StartError::Running);
+            }
+            // From here on it runs, until `over` says otherwise or is dropped: nobody else may start it meanwhile.
+            *running = Some(control);
         }
         self.members.iter().for_each(|member| member.shared.stop.lower());
-        let all_joined = self.spawn().inspect_err(|_| end_all(&self.threads))?;
+        let all_joined = self.spawn(over).inspect_err(|_| end_all(&self.threads))?;
         for joined in all_joined {
             let joined = joined.await.unwrap_or_else(|_| Err(StartError::Thread("it ended early".to_owned())));
             if let Err(error) = joined {
@@ -305,7 +313,7 @@ impl Executor {
     }
 
     /// The threads of the node; who receives from each of its pools whether it is in.
-    fn spawn(&self) -> Result<Vec<oneshot::Receiver<Result<(), StartError>>>, StartError> {
+    fn spawn(&self, over: watch::Sender<bool>) -> Result<Vec<oneshot::Receiver<Result<(), StartError>>>, StartError> {
         let no_thread = |error: std::io::Error| StartError::Thread(error.to_string());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(no_thread)?;
         let connect = once(self.connect.clone());
@@ -325,7 +333,6 @@ impl Executor {
             lives.push(live(member.clone(), connect.clone(), floor, Some(ready)));
         }
         let threads = self.threads.clone();
-        let (over, control) = watch::channel(false);
         thread::Builder::new()
             .name("turnwise-control".to_owned())
             .spawn(move || {
@@ -335,7 +342,6 @@ impl Executor {
                 over.send_replace(true);
             })
             .map_err(no_thread)?;
-        *locked(&self.control) = Some(control);
         Ok(all_joined)
     }
 
@@ -478,7 +484,11 @@ async fn live(
 ) {
     let mut backoff = Backoff::default();
     while !shared.stop.is_up() {
-        let life = match enter(&shared, &connect).await {
+        let entered = caught(enter(&shared, &connect)).await.unwrap_or_else(|panic| {
+            let error = contain::say(&shared, "join", &*panic);
+            Err(StartError::Thread(format!("joining the fleet panicked: {error}")))
+        });
+        let life = match entered {
             Ok(life) => life,
             Err(error) => match ready.take() {
                 Some(ready) => return drop(ready.send(Err(error))),
@@ -508,17 +518,25 @@ async fn enter(shared: &Arc<Shared>, connect: &Connect) -> Result<Arc<Life>, Sta
     Ok(life)
 }
 
+/// Times a node winds down, should that panic.
+const LEAVE_TRIES: u32 = 3;
+
 /// From the first beat to the last settle.
 async fn live_once(life: &Arc<Life>, floor: &Floor, ready: Option<oneshot::Sender<Result<(), StartError>>>) {
     let (lead, leads) = watch::channel(None);
+    let beat = async move {
+        contained(life, "beat", || pulse::beat(life, &lead)).await;
+        // No beat will say any more who leads.
+        drop(lead);
+    };
     let loops = async {
         tokio::join!(
-            pulse::beat(life.clone(), lead),
-            pulse::mail(life.clone()),
-            pulse::doubt(life.clone()),
-            idle::watch(life.clone()),
+            beat,
+            contained(life, "mail", || pulse::mail(life.clone())),
+            contained(life, "doubt", || pulse::doubt(life.clone())),
+            contained(life, "idle", || idle::watch(life.clone())),
             dispatcher::dispatch(life.clone(), leads),
-            settle::settle(life.clone()),
+            contained(life, "settle", || settle::settle(life.clone())),
         )
     };
     let story = async {
@@ -531,8 +549,20 @@ async fn live_once(life: &Arc<Life>, floor: &Floor, ready: Option<oneshot::Sende
             () = life.shared.stop.wait() => life.draining.raise(),
             () = life.draining.wait() => {}
         }
-        wind_down(life).await;
-        let left = life.lost.load(Ordering::Acquire) || pulse::leave(life).await;
+        let mut left = false;
+        let leave = async || {
+            wind_down(life).await;
+            life.lost.load(Ordering::Acquire) || pulse::leave(life).await
+        };
+        for _ in 0..LEAVE_TRIES {
+            match caught(leave()).await {
+                Ok(gone) => {
+                    left = gone;
+                    break;
+                }
+                Err(panic) => contain::panicked(life, "leave", &*panic),
+            }
+        }
         life.over.raise();
         left
     };
@@ -542,8 +572,8 @@ async fn live_once(life: &Arc<Life>, floor: &Floor, ready: Option<oneshot::Sende
         left
     };
     let (_, left) = tokio::join!(loops, story);
-    if !left {
-        pulse::leave_at_last(life).await;
+    if !left && let Err(panic) = caught(pulse::leave_at_last(life)).await {
+        contain::panicked(life, "leave", &*panic);
     }
 }
 

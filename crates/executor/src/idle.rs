@@ -83,7 +83,7 @@ impl Idle {
             }
             let counters = &life.shared.counters;
             // Counted before they are let go of.
-            empty.ends += counters.settled.load(Ordering::Relaxed) + counters.stale.load(Ordering::Relaxed);
+            empty.ends += counters.written.load(Ordering::Relaxed) + counters.stale.load(Ordering::Relaxed);
             empty.pools.push(life.incarnation);
         }
         (empty.pools.len() == self.pools).then_some(empty)

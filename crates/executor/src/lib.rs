@@ -15,6 +15,7 @@ mod closing;
 #[cfg(unix)]
 pub mod command;
 pub mod config;
+mod contain;
 mod dispatcher;
 pub mod event;
 pub mod ctx;
@@ -44,7 +45,7 @@ pub mod trace;
 pub use command::CommandTask;
 pub use config::Config;
 pub use ctx::{Ctx, State};
-pub use event::{Event, EventKind, Events, Listener};
+pub use event::{Event, EventKind, Events, Listener, PanicEvent};
 pub use executor::{Executor, StartError, Stats};
 pub use joblog::JobLog;
 pub use middleware::Inner;

@@ -11,13 +11,13 @@ use turnwise_core::{
 };
 
 use crate::{
-    closing,
+    closing, contain,
     ctx::Ctx,
     event::{Event, JobEvent},
     joblog, middleware,
     notebook::Run,
     panics,
-    shared::{Ended, Life, Outgoing, fence_number},
+    shared::{Ended, Life, Outgoing, Unheard, fence_number},
     task::AnyTask,
     trace::Record,
 };
@@ -54,7 +54,20 @@ async fn work(life: Arc<Life>) {
     let mut jobs = 0;
     while let Some((job, run)) = life.next_job().await {
         let began = Instant::now();
-        self::run(&life, job, run).await;
+        if let Err(panic) = contain::caught(self::run(&life, job.clone(), run.clone())).await {
+            // Not the task's panic, but it is its job that has to end.
+            let outcome = panicked(&*panic);
+            contain::panicked(&life, "work", &*panic);
+            let at = Some(life.shared.clock.now());
+            life.ended_unsaid(Ended {
+                job,
+                run: Some(run),
+                outcome,
+                started_at: at,
+                finished_at: at,
+                unheard: Unheard::default(),
+            });
+        }
         life.slot_is_free(began.elapsed());
         jobs += 1;
         if jobs % JOBS_PER_TURN == 0 {
@@ -92,7 +105,7 @@ pub(crate) async fn run(life: &Arc<Life>, job: Arc<AssignedJob>, run: Arc<Run>) 
     });
     let (started_at, finished_at) = (Some(started_at), Some(finished_at));
     let closing = run.take_closing();
-    let ended = Ended { job, run: Some(run), outcome, started_at, finished_at };
+    let ended = Ended { job, run: Some(run), outcome, started_at, finished_at, unheard: Unheard::default() };
     match closing {
         Some(closing) => closing::close(life, closing, ended).await,
         None => life.ended(ended),

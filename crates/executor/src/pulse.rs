@@ -91,7 +91,7 @@ pub(crate) async fn join(shared: &Shared, store: &dyn Store) -> Result<(Incarnat
 }
 
 /// Beats until the life is over or this node is declared lost. Tells the dispatcher loop whether it leads.
-pub(crate) async fn beat(life: Arc<Life>, lead: watch::Sender<Option<Lead>>) {
+pub(crate) async fn beat(life: &Life, lead: &watch::Sender<Option<Lead>>) {
     let bell = &life.bell;
     let config = &life.shared.config;
     let mut backoff = Backoff::default();
@@ -110,15 +110,20 @@ pub(crate) async fn beat(life: Arc<Life>, lead: watch::Sender<Option<Lead>>) {
             node: life.incarnation,
             lease: config.lease,
             slots,
-            // A node that stops hands over.
-            lead: config.dispatch && !life.draining.is_up(),
+            // A node that stops hands over, and so does one that is not sound.
+            lead: config.dispatch && !life.draining.is_up() && !life.shared.hold_off.holds(),
         };
+        let asks_for_the_lead = ask.lead;
         match life.store.beat(ask).await {
             Ok(pulse) if pulse.alive => {
                 backoff = Backoff::default();
                 life.shared.clock.heard(pulse.now);
                 life.heard(sent);
                 life.heard_from(pulse.lineage);
+                if !asks_for_the_lead && life.shared.hold_off.stood_down() {
+                    // Nothing of the term that panicked can be written any more: now it shows what it gave to this node.
+                    life.bell.ring_mail();
+                }
                 lead.send_replace(pulse.epoch.map(|epoch| Lead { epoch, nodes: pulse.nodes }));
             }
             Ok(_) => {
@@ -146,8 +151,18 @@ pub(crate) async fn beat(life: Arc<Life>, lead: watch::Sender<Option<Lead>>) {
             () = life.draining.wait(), if slots > 0 => {}
             () = bell.lead.notified(), if config.dispatch => {}
             () = life.resized.notified() => {}
-            () = tokio::time::sleep(config.beat_interval()) => {}
+            () = tokio::time::sleep(next_beat(life, asks_for_the_lead)) => {}
         }
+    }
+}
+
+/// How long until the next beat; sooner where it may ask for the lead again.
+fn next_beat(life: &Life, asked_for_the_lead: bool) -> Duration {
+    let config = &life.shared.config;
+    let left = life.shared.hold_off.left();
+    match config.dispatch && !asked_for_the_lead && !left.is_zero() {
+        true => left.min(config.beat_interval()),
+        false => config.beat_interval(),
     }
 }
 

@@ -13,7 +13,7 @@ use futures_util::{
 };
 use tokio::{sync::oneshot, time::Instant};
 use turnwise_core::{
-    Failure, Fence, JobId, Terms,
+    Failure, Fence, JobId, State, Terms,
     job::AssignedJob,
     lifecycle::{self, Event, Outcome, Standing, Target},
     scheduler::{self, Rest},
@@ -53,8 +53,13 @@ const SAID_BYTES: usize = 4 * 1024 * 1024;
 /// Between two tries of an end that cannot be written now, while its neighbours' can.
 const PUT_OFF: Duration = Duration::from_millis(500);
 
-/// Runs until the life is over and everything is written.
+/// Writes of nothing but one end that panicked, before the end is replaced by one that says so.
+const ALONE: u32 = 3;
+
+/// Runs until the life is over and everything is written. Should it panic, what it had taken to be written is there to be
+/// written again when it is run again.
 pub(crate) async fn settle(life: Arc<Life>) {
+    life.no_settle_is_under_way();
     let mut sweeps = tokio::time::interval(SWEEP);
     sweeps.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut handed_back = Instant::now();
@@ -65,13 +70,14 @@ pub(crate) async fn settle(life: Arc<Life>) {
     let mut steps = Vec::new();
     loop {
         if writes.is_empty() || (writes.len() < AHEAD && life.has_a_full_batch()) {
-            let batch = life.take_outgoing(life.shared.config.batch_size);
+            let batch = life.take_outgoing(life.settle_limit());
             if !batch.is_empty() {
                 life.settle_begins();
-                let ends = part_steps(batch, &mut steps);
+                let mut unwritten = Unwritten::new(&life, part_steps(&life, batch, &mut steps));
                 // Before any later end is on its way: it might be that of a run that has just said something.
-                beside(&life, &mut writes, &mut notes, write_last_words(&life, &ends)).await;
-                writes.push_back(write(&life, ends, life.take_done()));
+                beside(&life, &mut writes, &mut notes, write_last_words(&life, &unwritten.batch)).await;
+                unwritten.done = life.take_done();
+                writes.push_back(write(&life, unwritten));
                 continue;
             }
         }
@@ -80,9 +86,11 @@ pub(crate) async fn settle(life: Arc<Life>) {
         }
         if writes.is_empty() && life.over.is_up() {
             while notes.next().await.is_some() {}
-            let ends = part_steps(life.take_put_off(Duration::MAX), &mut steps);
-            write_last_words(&life, &ends).await;
-            write(&life, ends, life.take_done()).await;
+            let put_off = part_steps(&life, life.take_put_off(Duration::MAX), &mut steps);
+            let mut unwritten = Unwritten::new(&life, put_off);
+            write_last_words(&life, &unwritten.batch).await;
+            unwritten.done = life.take_done();
+            write(&life, unwritten).await;
             return give_up_put_off(&life);
         }
         tokio::select! {
@@ -93,7 +101,8 @@ pub(crate) async fn settle(life: Arc<Life>) {
                     notes.push(write_said(&life, std::mem::take(&mut steps)));
                 }
                 let alone = writes.is_empty();
-                let put_off = part_steps(life.take_put_off(PUT_OFF), &mut steps);
+                let put_off = part_steps(&life, life.take_put_off(PUT_OFF), &mut steps);
+                let put_off = Unwritten::new(&life, put_off);
                 beside(&life, &mut writes, &mut notes, sweep(&life, put_off, alone, &mut handed_back)).await;
             }
             Some(()) = writes.next() => life.settle_is_over(),
@@ -126,12 +135,12 @@ async fn beside<T>(
 }
 
 /// Sees to what nobody tells of. None of the runs it is about has ended, so nothing is being written about them.
-async fn sweep(life: &Life, put_off: Vec<Outgoing>, alone: bool, handed_back: &mut Instant) {
+async fn sweep(life: &Life, mut put_off: Unwritten<'_>, alone: bool, handed_back: &mut Instant) {
     // Batches that are through travel with the next settlement; only when there is none, alone. So do ends that could not be
     // written with others.
-    let done = if alone { life.take_done() } else { Vec::new() };
-    write_last_words(life, &put_off).await;
-    write(life, put_off, done).await;
+    put_off.done = if alone { life.take_done() } else { Vec::new() };
+    write_last_words(life, &put_off.batch).await;
+    write(life, put_off).await;
     write_running(life).await;
     life.give_up_the_deaf(DEAF);
     life.rest();
@@ -142,11 +151,27 @@ async fn sweep(life: &Life, put_off: Vec<Outgoing>, alone: bool, handed_back: &m
 
 /// One settlement with what is needed once it is written.
 pub(crate) enum Item {
-    Ended { ended: Ended, attempt: u32, state: turnwise_core::State, rest: Option<Rest>, error: Option<String> },
+    Ended { ended: Ended, follows: Follows },
     Begin { job: Arc<AssignedJob>, may_start: oneshot::Sender<bool> },
 }
 
+/// What follows an end, for those who are told of it.
+pub(crate) struct Follows {
+    attempt: u32,
+    state: State,
+    rest: Option<Rest>,
+    error: Option<String>,
+}
+
 impl Item {
+    fn of(outgoing: Outgoing, follows: Option<Follows>) -> Self {
+        match outgoing {
+            Outgoing::Ended(ended) => Item::Ended { ended, follows: follows.expect("something follows every end") },
+            Outgoing::Begin { job, may_start } => Item::Begin { job, may_start },
+            Outgoing::Step { .. } => unreachable!("steps are written with the notes"),
+        }
+    }
+
     /// To be decided and written anew.
     pub(crate) fn back(self) -> Outgoing {
         match self {
@@ -156,53 +181,102 @@ impl Item {
     }
 }
 
+/// What was taken to be written, until it is. Dropped before, by a panic, all of it goes back.
+struct Unwritten<'a> {
+    life: &'a Life,
+    batch: Vec<Outgoing>,
+    /// To be written after the batch.
+    later: Vec<Outgoing>,
+    /// Batches that are done when all of this is written.
+    done: Vec<BatchId>,
+}
+
+impl<'a> Unwritten<'a> {
+    fn new(life: &'a Life, batch: Vec<Outgoing>) -> Self {
+        Self { life, batch, later: Vec::new(), done: Vec::new() }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.batch.is_empty() && self.later.is_empty() && self.done.is_empty()
+    }
+
+    /// The batch is written, or others see to it.
+    fn is_through(&mut self) -> Vec<Outgoing> {
+        if self.later.is_empty() {
+            self.done.clear();
+        }
+        std::mem::take(&mut self.batch)
+    }
+}
+
+impl Drop for Unwritten<'_> {
+    fn drop(&mut self) {
+        if self.is_empty() {
+            return;
+        }
+        let alone = self.batch.len() == 1;
+        self.life.settle_fewer(self.batch.len());
+        for outgoing in &mut self.batch {
+            if let Outgoing::Ended(Ended { unheard, .. }) = outgoing {
+                unheard.begun = true;
+                unheard.alone += u32::from(alone);
+            }
+        }
+        let all = std::mem::take(&mut self.batch).into_iter().chain(std::mem::take(&mut self.later));
+        self.life.write_again(all, std::mem::take(&mut self.done));
+    }
+}
+
 /// Writes the ends. A batch that the store cannot take as it is, is written in halves, until the one job that spoils it is
 /// alone; that one fails, and its neighbours are none the worse for it.
-async fn write(life: &Life, batch: Vec<Outgoing>, done: Vec<BatchId>) {
-    let mut parts = vec![(batch, done)];
-    while let Some((batch, done)) = parts.pop() {
-        if batch.is_empty() && done.is_empty() {
-            continue;
+async fn write(life: &Life, mut unwritten: Unwritten<'_>) {
+    while !unwritten.is_empty() {
+        if unwritten.batch.is_empty() {
+            unwritten.batch = std::mem::take(&mut unwritten.later);
+        }
+        if let [Outgoing::Ended(Ended { outcome, unheard, .. })] = &mut unwritten.batch[..]
+            && unheard.alone >= ALONE
+        {
+            *outcome = cannot_be_stored("writing it panicked");
         }
         let told = life.term();
-        let mut items = Vec::with_capacity(batch.len());
-        let mut settlements = Vec::with_capacity(batch.len());
-        for outgoing in batch {
-            let (item, settlement) = decide(life, outgoing);
-            items.push(item);
-            settlements.push(settlement);
-        }
+        let (follows, settlements): (Vec<_>, Vec<_>) =
+            unwritten.batch.iter().map(|outgoing| judge(life, outgoing)).unzip();
         let author = Author::Node { node: life.incarnation, told };
+        // The batches are done when all of their jobs are: with the part that is written last.
+        let done = if unwritten.later.is_empty() { unwritten.done.clone() } else { Vec::new() };
         let settle = Settle { author, settlements, done };
         match write_until_heard(life, &settle).await {
             Heard::Replies { replies, again } => {
+                let items = unwritten.is_through().into_iter().zip(follows);
+                let items = items.map(|(outgoing, follows)| Item::of(outgoing, follows)).collect();
+                life.settle_more();
                 life.forget_batches(&settle.done);
                 finish(life, told, items, settle.settlements, replies, again);
             }
             // The dispatcher that takes the jobs removes the batches as well.
-            Heard::GaveUp => {}
+            Heard::GaveUp => drop(unwritten.is_through()),
+            Heard::Broken(_) if unwritten.batch.len() > 1 => {
+                let mut second = unwritten.batch.split_off(unwritten.batch.len() / 2);
+                second.append(&mut unwritten.later);
+                unwritten.later = second;
+            }
+            // Not even that it cannot be stored can be. Its neighbours need not wait for it.
+            Heard::Broken(_) if settle.settlements.iter().any(spoilt_already) => {
+                life.put_off(std::mem::take(&mut unwritten.batch));
+            }
             Heard::Broken(error) => {
-                let mut first: Vec<Outgoing> = items.into_iter().map(Item::back).collect();
-                let second = first.split_off(first.len() / 2);
-                // The batches are done when all of their jobs are: with the half that is written last.
-                match (first.is_empty(), settle.settlements.iter().any(spoilt_already)) {
-                    // Not even that it cannot be stored can be. Its neighbours need not wait for it.
-                    (true, true) => {
-                        life.put_off(second);
-                        parts.push((Vec::new(), settle.done));
-                    }
-                    (true, false) => parts.push((vec![spoilt(second, &error)], settle.done)),
-                    _ => parts.extend([(second, settle.done), (first, Vec::new())]),
-                }
+                let alone = unwritten.batch.pop().expect("one job is left");
+                unwritten.batch.push(spoilt(alone, &error));
             }
         }
     }
 }
 
 /// The job whose end cannot be stored, or that it runs: an end that says so takes its place.
-fn spoilt(mut alone: Vec<Outgoing>, error: &StoreError) -> Outgoing {
-    let outcome = Outcome::Fail(Failure::new(format!("{SPOILT}: {error}")));
-    Outgoing::Ended(match alone.pop().expect("one job is left") {
+fn spoilt(alone: Outgoing, error: &StoreError) -> Outgoing {
+    let outcome = cannot_be_stored(error);
+    Outgoing::Ended(match alone {
         Outgoing::Ended(ended) => Ended { outcome, ..ended },
         Outgoing::Begin { job, may_start } => {
             // A worker that is gone does not mind.
@@ -228,19 +302,47 @@ fn give_up_put_off(life: &Life) {
 /// What a job failed for whose end cannot be stored.
 const SPOILT: &str = "its end could not be stored";
 
-/// A step that is finished, and the run that waits for its result to be written.
-struct Step {
+fn cannot_be_stored(error: impl std::fmt::Display) -> Outcome {
+    Outcome::Fail(Failure::new(format!("{SPOILT}: {error}")))
+}
+
+/// A step that is finished, and the run that waits for its result to be written. Dropped before that is told, by a panic, it is
+/// to be written again.
+struct Step<'a> {
+    life: &'a Life,
     job: Arc<AssignedJob>,
     step: Finished,
-    heard: oneshot::Sender<NoteHeard>,
+    heard: Option<oneshot::Sender<NoteHeard>>,
+}
+
+impl Step<'_> {
+    fn tell(mut self, what: NoteHeard) {
+        if let Some(heard) = self.heard.take() {
+            // A run that is gone does not mind.
+            let _ = heard.send(what);
+        }
+    }
+
+    fn back(&mut self) -> Option<Outgoing> {
+        let heard = self.heard.take()?;
+        Some(Outgoing::Step { job: self.job.clone(), step: self.step.clone(), heard })
+    }
+}
+
+impl Drop for Step<'_> {
+    fn drop(&mut self) {
+        if let Some(step) = self.back() {
+            self.life.send(step);
+        }
+    }
 }
 
 /// Ends are one thing, results of steps another. Returns the ends.
-fn part_steps(batch: Vec<Outgoing>, steps: &mut Vec<Step>) -> Vec<Outgoing> {
+fn part_steps<'a>(life: &'a Life, batch: Vec<Outgoing>, steps: &mut Vec<Step<'a>>) -> Vec<Outgoing> {
     let mut ends = Vec::with_capacity(batch.len());
     for outgoing in batch {
         match outgoing {
-            Outgoing::Step { job, step, heard } => steps.push(Step { job, step, heard }),
+            Outgoing::Step { job, step, heard } => steps.push(Step { life, job, step, heard: Some(heard) }),
             end => ends.push(end),
         }
     }
@@ -275,7 +377,7 @@ async fn write_last_words(life: &Life, ends: &[Outgoing]) {
 }
 
 /// Writes what running jobs have said, and results of steps.
-async fn write_said(life: &Life, steps: Vec<Step>) {
+async fn write_said(life: &Life, steps: Vec<Step<'_>>) {
     let (writing, mut notes) = life.take_notes().await;
     let mut waiting = Vec::with_capacity(steps.len());
     for step in steps {
@@ -305,7 +407,7 @@ fn cuts(notes: &[Note]) -> Vec<(usize, usize)> {
 }
 
 /// Writes notes, and tells those who wait for theirs whether they may go on.
-async fn write_notes(life: &Life, notes: Vec<Note>, waiting: Vec<(usize, Step)>) {
+async fn write_notes(life: &Life, notes: Vec<Note>, waiting: Vec<(usize, Step<'_>)>) {
     if notes.is_empty() {
         return;
     }
@@ -333,15 +435,14 @@ async fn write_notes(life: &Life, notes: Vec<Note>, waiting: Vec<(usize, Step)>)
         }
     }
     let mut said: Vec<Option<Note>> = notes.into_iter().map(Some).collect();
-    for (at, Step { job, step, heard }) in waiting {
+    for (at, mut step) in waiting {
         said[at] = None;
         if replies[at] == Settled::Locked {
-            life.put_off(vec![Outgoing::Step { job, step, heard }]);
+            life.put_off(step.back().into_iter().collect());
             continue;
         }
         let trouble = broken.iter().find(|(note, _)| *note == at);
-        // A run that is gone does not mind.
-        let _ = heard.send(match (trouble, replies[at]) {
+        step.tell(match (trouble, replies[at]) {
             (Some((_, error)), _) => NoteHeard::Broken(error.clone()),
             (None, Settled::Applied) => NoteHeard::Written,
             (None, _) => NoteHeard::Superseded,
@@ -370,14 +471,17 @@ fn terms(life: &Life, job: &AssignedJob, outcome: &Outcome) -> Terms {
     terms
 }
 
+pub(crate) fn decide(life: &Life, ended: Ended) -> (Item, Settlement) {
+    let outgoing = Outgoing::Ended(ended);
+    let (follows, settlement) = judge(life, &outgoing);
+    (Item::of(outgoing, follows), settlement)
+}
+
 /// Decides what follows each end. The decision is core's; only the numbers are put in here.
-pub(crate) fn decide(life: &Life, outgoing: Outgoing) -> (Item, Settlement) {
+fn judge(life: &Life, outgoing: &Outgoing) -> (Option<Follows>, Settlement) {
     match outgoing {
-        Outgoing::Step { .. } => unreachable!("steps were written before"),
-        Outgoing::Begin { job, may_start } => {
-            let settlement = start(life, &job, None);
-            (Item::Begin { job, may_start }, settlement)
-        }
+        Outgoing::Step { .. } => unreachable!("steps are written with the notes"),
+        Outgoing::Begin { job, .. } => (None, start(life, job, None)),
         Outgoing::Ended(ended) => {
             let job = &ended.job;
             let cancel_requested = job.cancel_requested || life.cancel_wanted(job.id);
@@ -414,7 +518,7 @@ pub(crate) fn decide(life: &Life, outgoing: Outgoing) -> (Item, Settlement) {
             };
             let (attempt, state) = (settlement.to.counts.attempt, settlement.to.state(job.state));
             let error = settlement.to.error.as_ref().map(Failure::text);
-            (Item::Ended { ended, attempt, state, rest, error }, settlement)
+            (Some(Follows { attempt, state, rest, error }), settlement)
         }
     }
 }
@@ -483,7 +587,7 @@ pub(crate) fn finish(
 ) {
     let mut out_of_hands: Vec<(JobId, Fence)> = Vec::with_capacity(items.len());
     let mut to_dispatcher = Vec::new();
-    let mut applied = 0;
+    let (mut written, mut handed_back) = (0, 0);
     for ((item, settlement), reply) in items.into_iter().zip(&settlements).zip(replies) {
         if reply == Settled::Locked {
             // Somebody's transaction holds its row: it is tried again, beside the others.
@@ -502,8 +606,9 @@ pub(crate) fn finish(
                 // A worker that is gone does not mind.
                 let _ = may_start.send(go);
             }
-            Item::Ended { ended, attempt, state, rest, error } => {
+            Item::Ended { ended, follows: Follows { attempt, state, rest, error } } => {
                 // After a lost reply, no trace of a job means that the first try went through.
+                let again = again || ended.unheard.begun;
                 let applied_now = reply == Settled::Applied || (again && reply == Settled::Gone);
                 if reply == Settled::CancelRequested {
                     life.want_cancel(ended.job.id);
@@ -515,7 +620,8 @@ pub(crate) fn finish(
                     refused(life, settlement);
                     continue;
                 }
-                applied += 1;
+                written += 1;
+                handed_back += u64::from(ended.outcome == Outcome::Interrupted && !state.finished());
                 life.trace(|| Record::Settle { job: ended.job.id, fence: fence_number(ended.job.fence), state });
                 if told.is_some() {
                     to_dispatcher.push(scheduler::Settled {
@@ -535,7 +641,9 @@ pub(crate) fn finish(
             }
         }
     }
-    life.shared.counters.settled.fetch_add(applied, Ordering::Relaxed);
+    let counters = &life.shared.counters;
+    counters.settled.fetch_add(written - handed_back, Ordering::Relaxed);
+    counters.written.fetch_add(written, Ordering::Relaxed);
     life.release(out_of_hands.into_iter());
     life.tell(told, to_dispatcher);
 }

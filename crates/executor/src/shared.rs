@@ -4,7 +4,7 @@ use std::{
     collections::VecDeque,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -28,6 +28,7 @@ use crate::{
     chance::Chance,
     clock::DatabaseClock,
     config::Config,
+    contain::HoldOff,
     ctx::States,
     event::Hub,
     host::Process,
@@ -58,6 +59,8 @@ pub(crate) struct Shared {
     /// Jobs per page while the backlog is read.
     pub(crate) page: u32,
     pub(crate) counters: Counters,
+    /// Whether it should leave dispatching to others for a while.
+    pub(crate) hold_off: HoldOff,
     /// The node shall stop.
     pub(crate) stop: StopSign,
 }
@@ -77,6 +80,8 @@ impl std::fmt::Debug for Shared {
 
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
+    /// Ends that were written, those of jobs that were handed back included.
+    pub(crate) written: AtomicU64,
     pub(crate) settled: AtomicU64,
     pub(crate) stale: AtomicU64,
     pub(crate) lost: AtomicU64,
@@ -102,6 +107,8 @@ pub(crate) struct Life {
     put_off: Mutex<Vec<(Instant, Outgoing)>>,
     /// When ends could not wait any longer for what their runs had said.
     notes_stuck: Mutex<Option<Instant>>,
+    /// Ends that are written at once, at most. Fewer after a panic, so that the one that causes it is soon alone.
+    settle_limit: AtomicUsize,
     term: Mutex<Option<Term>>,
     pub(crate) told: Notify,
     term_over: Notify,
@@ -245,12 +252,29 @@ pub(crate) struct Ended {
     pub(crate) outcome: Outcome,
     pub(crate) started_at: Option<Timestamp>,
     pub(crate) finished_at: Option<Timestamp>,
+    pub(crate) unheard: Unheard,
+}
+
+/// Writes of an end that panicked.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Unheard {
+    /// One was begun: the end may be in the store already.
+    pub(crate) begun: bool,
+    /// Those that wrote nothing else.
+    pub(crate) alone: u32,
 }
 
 impl Ended {
     /// A job that goes back without having begun.
     pub(crate) fn unbegun(job: Arc<AssignedJob>) -> Self {
-        Self { job, run: None, outcome: Outcome::Interrupted, started_at: None, finished_at: None }
+        Self {
+            job,
+            run: None,
+            outcome: Outcome::Interrupted,
+            started_at: None,
+            finished_at: None,
+            unheard: Unheard::default(),
+        }
     }
 }
 
@@ -277,6 +301,7 @@ impl Life {
         Self {
             bell: store.bell().another(),
             pool,
+            settle_limit: AtomicUsize::new(shared.config.batch_size),
             shared,
             store,
             incarnation,
@@ -561,6 +586,14 @@ impl Life {
         self.send(Outgoing::Ended(ended));
     }
 
+    /// The run is over and nobody has said how: its worker panicked.
+    pub(crate) fn ended_unsaid(&self, ended: Ended) {
+        let unsaid = self.desk().held_at(ended.job.id, ended.job.fence).is_some_and(|held| held.phase != Phase::Ended);
+        if unsaid {
+            self.ended(ended);
+        }
+    }
+
     /// Whether the run may write its end itself, in a transaction of its own. Not if it was given up: then its end is
     /// written already.
     pub(crate) fn may_close(&self, ended: &Ended) -> bool {
@@ -617,6 +650,29 @@ impl Life {
 
     pub(crate) fn notes_are_stuck(&self) {
         *locked(&self.notes_stuck) = Some(Instant::now());
+    }
+
+    pub(crate) fn settle_limit(&self) -> usize {
+        self.settle_limit.load(Ordering::Relaxed)
+    }
+
+    /// So many together could not be written.
+    pub(crate) fn settle_fewer(&self, together: usize) {
+        self.settle_limit.fetch_min((together / 2).max(1), Ordering::Relaxed);
+    }
+
+    pub(crate) fn settle_more(&self) {
+        let (limit, most) = (self.settle_limit(), self.shared.config.batch_size);
+        if limit < most {
+            self.settle_limit.store((limit * 2).min(most), Ordering::Relaxed);
+        }
+    }
+
+    /// What was taken to be written and was not. Behind all others: it may be why.
+    pub(crate) fn write_again(&self, unwritten: impl Iterator<Item = Outgoing>, done: Vec<BatchId>) {
+        self.desk().done.extend(done);
+        locked(&self.outbox).extend(unwritten);
+        self.outgoing.notify_one();
     }
 
     pub(crate) fn has_a_full_batch(&self) -> bool {
@@ -742,6 +798,7 @@ impl Life {
                 outcome,
                 started_at: Some(started_at),
                 finished_at,
+                unheard: Unheard::default(),
             }));
         }
     }
@@ -842,6 +899,11 @@ impl Life {
             term.settled.extend(settled);
             self.told.notify_one();
         }
+    }
+
+    /// The settle loop begins, perhaps anew: nothing is being written.
+    pub(crate) fn no_settle_is_under_way(&self) {
+        self.settles[1].store(self.settles_begun(), Ordering::Release);
     }
 
     pub(crate) fn settle_begins(&self) {

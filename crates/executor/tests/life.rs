@@ -985,3 +985,48 @@ async fn a_failure_on_another_node_pauses_a_queue_that_pauses_on_error() {
 async fn a_job_stuck_on_another_node_pauses_a_queue_that_pauses_on_error() {
     pauses_for_trouble_elsewhere(RetryPolicy::Manual, State::Stuck).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_several_starts_at_once_one_passes() {
+    for _ in 0..20 {
+        let store = MemoryStore::default();
+        let executor = node(&store, "a").build().unwrap();
+        let (together, runtime) = (std::sync::Barrier::new(4), tokio::runtime::Handle::current());
+        let started = tokio::task::block_in_place(|| {
+            std::thread::scope(|threads| {
+                let start = || {
+                    together.wait();
+                    runtime.block_on(soon(executor.start()))
+                };
+                let starting: Vec<_> = (0..4).map(|_| threads.spawn(start)).collect();
+                starting.into_iter().map(|start| start.join().unwrap()).collect::<Vec<_>>()
+            })
+        });
+        let refused = started.iter().filter(|started| matches!(started, Err(StartError::Running))).count();
+        assert_eq!((started.iter().filter(|started| started.is_ok()).count(), refused), (1, 3), "{started:?}");
+        assert_eq!(store.nodes().await.unwrap().nodes.len(), 1);
+        soon(executor.stop()).await;
+        soon(executor.start()).await.unwrap();
+        soon(executor.stop()).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_handed_back_does_not_count_as_settled() {
+    let store = MemoryStore::default();
+    let executor = started(node(&store, "a").configure(|config| {
+        config.core_pool_size = 1;
+        config.wait_for_tasks_on_shutdown = false;
+    }))
+    .await;
+    let ran = executor.post(job("noop", "null")).await.unwrap().id;
+    ended(&store, ran).await;
+    let ids =
+        [executor.post(job("patient", "null")).await.unwrap().id, executor.post(job("noop", "null")).await.unwrap().id];
+    in_state(&store, ids[0], State::Running).await;
+    soon(executor.stop()).await;
+    for id in ids {
+        assert_eq!(store.job(id).await.unwrap().unwrap().state, State::Waiting, "it was handed back");
+    }
+    assert_eq!(executor.stats().settled, 1);
+}

@@ -118,7 +118,7 @@ impl SqliteStore {
             let readers = Readers { control: reader("turnwise-reader")?, people: reader("turnwise-listing")? };
             (Some(readers), Some(Watcher::start(location.open(Purpose::Read)?, bell.clone())?))
         };
-        let writer = Writer::start(conn, bell.clone(), clock.clone())?;
+        let writer = Writer::start(conn, location.place(), bell.clone(), clock.clone())?;
         let keys = Arc::default();
         Ok(Self { inner: Arc::new(Inner { writer, readers, _watcher: watcher, bell, clock, options, keys }) })
     }
@@ -305,6 +305,13 @@ impl Location {
         &self.path
     }
 
+    /// Where the file lies that was just opened.
+    fn place(&self) -> Place {
+        let path = std::path::absolute(&self.path).unwrap_or_else(|_| self.path.clone());
+        let file = if self.in_memory() { None } else { Place::number(&path).ok() };
+        Place { path, file }
+    }
+
     pub(crate) fn in_memory(&self) -> bool {
         self.path == Path::new(":memory:")
     }
@@ -391,6 +398,52 @@ impl Location {
     }
 }
 
+/// A file that is open, to be told from another one at its path.
+#[derive(Debug)]
+pub(crate) struct Place {
+    path: PathBuf,
+    /// `None`: there is no way to tell.
+    file: Option<(u64, u64)>,
+}
+
+impl Place {
+    /// Whether the path still leads to the file. SQLite does not look once a file is open: what is committed into one that was
+    /// deleted or replaced is seen by this process alone, and gone with it.
+    pub(crate) fn check(&self) -> rusqlite::Result<()> {
+        let Some(file) = self.file else { return Ok(()) };
+        let problem = match Self::number(&self.path) {
+            Ok(now) if now == file => return Ok(()),
+            Ok(_) => "was replaced by another file",
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => "was deleted or moved away",
+            // That it cannot be seen does not mean that it is gone.
+            Err(_) => return Ok(()),
+        };
+        let text = format!(
+            "the database file {:?} {problem} while this process had it open, so nothing more is written to it; put it back, \
+             or restart this process to go on with what is there",
+            self.path
+        );
+        Err(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_READONLY_DBMOVED), Some(text)))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn unknown() -> Self {
+        Self { path: PathBuf::new(), file: None }
+    }
+
+    /// Device and inode.
+    #[cfg(unix)]
+    fn number(path: &Path) -> std::io::Result<(u64, u64)> {
+        use std::os::unix::fs::MetadataExt;
+        std::fs::metadata(path).map(|file| (file.dev(), file.ino()))
+    }
+
+    #[cfg(not(unix))]
+    fn number(_: &Path) -> std::io::Result<(u64, u64)> {
+        Err(std::io::ErrorKind::Unsupported.into())
+    }
+}
+
 fn check_version(number: i32) -> Result<()> {
     let print = |number: i32| format!("{}.{}.{}", number / 1_000_000, number / 1_000 % 1_000, number % 1_000);
     if number >= LEAST_SQLITE {
@@ -449,6 +502,7 @@ pub(crate) fn explain(error: impl Into<Arc<rusqlite::Error>>) -> StoreError {
         | ErrorCode::OperationInterrupted
         | ErrorCode::OutOfMemory
         | ErrorCode::SchemaChanged => StoreError::transient("the database could not go on", error),
+        ErrorCode::ReadOnly if extended == ffi::SQLITE_READONLY_DBMOVED => StoreError::Refused(error.to_string()),
         ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen | ErrorCode::NotADatabase => {
             StoreError::Refused(format!("the database cannot be used any more: {error}"))
         }

@@ -15,7 +15,7 @@ use turnwise_store::{Bell, Result, StoreError, memory::Clock};
 
 use crate::{
     bell::Ring,
-    store::{Failure, explain},
+    store::{Failure, Place, explain},
 };
 
 /// Most transactions in one commit. More would not save much of an fsync, and make the first caller wait for the last.
@@ -32,7 +32,7 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub(crate) fn start(conn: Connection, bell: Bell, clock: Clock) -> Result<Self> {
+    pub(crate) fn start(conn: Connection, place: Place, bell: Bell, clock: Clock) -> Result<Self> {
         // One batch may fill while another is written; whoever comes then waits outside.
         let line = Worker::start("turnwise-writer", MAX_BATCH, move |mut inbox: mpsc::Receiver<Box<dyn Request>>| {
             let mut left_over = None;
@@ -48,7 +48,7 @@ impl Writer {
                     }
                     batch.push(next);
                 }
-                write_batch(&conn, batch);
+                write_batch(&conn, &place, batch);
             }
         })?;
         Ok(Self { line, bell, clock })
@@ -138,8 +138,8 @@ where
     }
 }
 
-fn write_batch(conn: &Connection, mut batch: Vec<Box<dyn Request>>) {
-    let committed = run_batch(conn, &mut batch).map_err(Arc::new);
+fn write_batch(conn: &Connection, place: &Place, mut batch: Vec<Box<dyn Request>>) {
+    let committed = run_batch(conn, place, &mut batch).map_err(Arc::new);
     if committed.is_err()
         && !conn.is_autocommit()
         && let Err(error) = conn.execute_batch("rollback")
@@ -151,15 +151,19 @@ fn write_batch(conn: &Connection, mut batch: Vec<Box<dyn Request>>) {
     }
 }
 
-fn run_batch(conn: &Connection, batch: &mut [Box<dyn Request>]) -> rusqlite::Result<()> {
+fn run_batch(conn: &Connection, place: &Place, batch: &mut [Box<dyn Request>]) -> rusqlite::Result<()> {
     let execute = |sql| conn.prepare_cached(sql)?.execute(()).map(drop);
+    let commit = || {
+        place.check()?;
+        execute("commit")
+    };
     // Immediate: the lock is taken, and waited for, before anything is read. A transaction that only found out at its
     // first write that another process had written could not be saved any more.
     execute("begin immediate")?;
     if let [request] = batch {
         // Nobody's work has to outlive its failure: a savepoint would keep a copy of each page for nothing.
         let keep = run(conn, request)?;
-        return execute(if keep { "commit" } else { "rollback" });
+        return if keep { commit() } else { execute("rollback") };
     }
     for request in batch {
         execute("savepoint request")?;
@@ -168,7 +172,7 @@ fn run_batch(conn: &Connection, batch: &mut [Box<dyn Request>]) -> rusqlite::Res
         }
         execute("release request")?;
     }
-    execute("commit")
+    commit()
 }
 
 /// Whether what it did is to be kept.
@@ -238,7 +242,7 @@ mod tests {
     }
 
     fn writer(conn: Connection) -> Writer {
-        Writer::start(conn, Bell::default(), Clock::system()).unwrap()
+        Writer::start(conn, Place::unknown(), Bell::default(), Clock::system()).unwrap()
     }
 
     fn note(conn: &Connection, text: &str) -> std::result::Result<((), Ring), Failure> {

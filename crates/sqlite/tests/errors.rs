@@ -86,3 +86,42 @@ async fn a_file_that_is_held_too_long_is_a_reason_to_try_again() {
     other.execute_batch("commit").unwrap();
     assert!(store.enqueue(vec![job(1)]).await.unwrap()[0].new);
 }
+
+#[cfg(unix)]
+#[tokio::test]
+async fn nothing_is_acknowledged_into_a_file_that_was_deleted_or_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("jobs.db");
+    let url = path.to_str().unwrap();
+    let store = SqliteStore::open(url, Default::default()).unwrap();
+    store.enqueue(vec![job(1)]).await.unwrap();
+    let refused = |answer: turnwise_store::Result<_>| match answer {
+        Err(StoreError::Refused(text)) => text,
+        other => panic!("{other:?}"),
+    };
+    for file in fs::read_dir(dir.path()).unwrap() {
+        fs::remove_file(file.unwrap().path()).unwrap();
+    }
+    let error = refused(store.enqueue(vec![job(2)]).await);
+    assert!(error.contains("jobs.db") && error.contains("deleted"), "{error}");
+    // Another process comes and makes a new one.
+    let new = SqliteStore::open(url, Default::default()).unwrap();
+    new.enqueue(vec![job(3)]).await.unwrap();
+    let error = refused(store.enqueue(vec![job(4)]).await);
+    assert!(error.contains("jobs.db") && error.contains("replaced"), "{error}");
+    let there: Vec<JobId> = new.jobs(Default::default()).await.unwrap().into_iter().map(|job| job.id).collect();
+    assert_eq!(there, [job(3).id]);
+}
+
+#[tokio::test]
+async fn a_file_that_was_moved_away_is_written_to_again_once_it_is_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, away) = (dir.path().join("jobs.db"), dir.path().join("away.db"));
+    let store = SqliteStore::open(path.to_str().unwrap(), Default::default()).unwrap();
+    fs::rename(&path, &away).unwrap();
+    #[cfg(unix)]
+    assert!(matches!(store.enqueue(vec![job(1)]).await, Err(StoreError::Refused(_))));
+    fs::rename(&away, &path).unwrap();
+    store.enqueue(vec![job(1)]).await.unwrap();
+    assert!(store.job(job(1).id).await.unwrap().is_some());
+}

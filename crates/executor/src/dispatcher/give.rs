@@ -10,7 +10,10 @@ use turnwise_core::{
 use turnwise_store::{Assign, AssignReply, BatchId, News, Page, StoreError};
 
 use super::{AskedAt, Dispatcher};
-use crate::{shared::fence_number, trace::Record};
+use crate::{
+    shared::{Life, fence_number},
+    trace::Record,
+};
 
 /// Batches on their way at once: the database writes one while the other is picked, or its reply is read.
 const AHEAD: usize = 2;
@@ -21,20 +24,42 @@ const ROUNDS: u32 = 16;
 const DOUBT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A batch that was sent, and what the store said of it.
-struct Sent {
+struct Sent<'a> {
     batch: BatchId,
     picks: Vec<Pick>,
     /// Whether its jobs come with the reply. Those of a batch that was sent again come by mail: it tells which sending took them.
-    expected: bool,
+    expected: Expected<'a>,
     replies: Result<Vec<(JobId, AssignReply)>, StoreError>,
+}
+
+/// A batch that the mail need not bring, until this is dropped unheard: then it must.
+struct Expected<'a> {
+    life: &'a Life,
+    batch: BatchId,
+    expected: bool,
+}
+
+impl Expected<'_> {
+    /// The reply has brought its jobs.
+    fn came(mut self) {
+        self.expected = false;
+    }
+}
+
+impl Drop for Expected<'_> {
+    fn drop(&mut self) {
+        if self.expected {
+            self.life.unexpect(self.batch);
+        }
+    }
 }
 
 /// What was asked for with `T`, on its way.
 type Asked<'a, T, A> = Option<(T, Pin<Box<dyn Future<Output = Result<A, StoreError>> + Send + 'a>>)>;
 
 /// What comes while batches are on their way.
-enum Came {
-    Sent(Sent),
+enum Came<'a> {
+    Sent(Sent<'a>),
     Page((Option<JobId>, Result<Page, StoreError>)),
     News((AskedAt, Result<News, StoreError>)),
     /// Something may have ended here.
@@ -170,7 +195,7 @@ impl<'a> Dispatcher<'a> {
         }
     }
 
-    fn assign(&mut self, picks: Vec<Pick>) -> impl Future<Output = Sent> + use<'a> {
+    fn assign(&mut self, picks: Vec<Pick>) -> impl Future<Output = Sent<'a>> + use<'a> {
         self.dispatched += picks.len() as u64;
         let batch = self.new_batch();
         // Its jobs come with the reply, and are not to come twice.
@@ -183,8 +208,9 @@ impl<'a> Dispatcher<'a> {
         BatchId::in_order(shared.clock.now(), shared.chance.random())
     }
 
-    fn send(&self, batch: BatchId, picks: Vec<Pick>, expected: bool) -> impl Future<Output = Sent> + use<'a> {
+    fn send(&self, batch: BatchId, picks: Vec<Pick>, expected: bool) -> impl Future<Output = Sent<'a>> + use<'a> {
         let (life, epoch) = (self.life, self.epoch);
+        let expected = Expected { life, batch, expected };
         async move {
             let assign = Assign { holder: life.incarnation, epoch, batch, picks: picks.clone() };
             let replies = life.store.assign(assign).await;
@@ -193,26 +219,18 @@ impl<'a> Dispatcher<'a> {
     }
 
     /// `None`: no reply; the picks are in doubt.
-    fn hear(&mut self, sent: Sent) -> Result<Option<Vec<(JobId, Fence, Reply)>>, StoreError> {
+    fn hear(&mut self, sent: Sent<'_>) -> Result<Option<Vec<(JobId, Fence, Reply)>>, StoreError> {
         let life = self.life;
         let Sent { batch, picks, expected, replies } = sent;
-        let unexpect = || {
-            if expected {
-                life.unexpect(batch);
-            }
-        };
         let replies = match replies {
             Ok(replies) => replies,
             Err(error) if error.is_transient() => {
                 tracing::warn!(%error, jobs = picks.len(), "an assignment got no reply; sending it again");
-                unexpect();
+                drop(expected);
                 self.open.doubts.push(picks);
                 return Ok(None);
             }
-            Err(error) => {
-                unexpect();
-                return Err(error);
-            }
+            Err(error) => return Err(error),
         };
         let mut mine = Vec::with_capacity(replies.len());
         let mut answers = Vec::with_capacity(replies.len());
@@ -234,11 +252,14 @@ impl<'a> Dispatcher<'a> {
             }
             answers.push((id, pick.fence, reply));
         }
-        match (expected, mine.is_empty()) {
-            (true, true) => life.unexpect(batch),
-            (true, false) => life.take_assigned(batch, mine),
+        match expected.expected {
+            true if mine.is_empty() => drop(expected),
+            true => {
+                expected.came();
+                life.take_assigned(batch, mine);
+            }
             // Nobody rings for what a dispatcher gives to its own node.
-            (false, _) => life.bell.mail.notify_one(),
+            false => life.bell.mail.notify_one(),
         }
         Ok(Some(answers))
     }

@@ -1,0 +1,347 @@
+//! Panics in control loops, at every call of the store that they make; in virtual time.
+
+#[allow(dead_code, reason = "shared with tests that need more of it")]
+mod support;
+#[path = "support/watched.rs"]
+mod watched;
+
+use std::{
+    any::Any,
+    collections::BTreeSet,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use support::job;
+use tokio::{sync::Notify, task::JoinHandle, time::Instant};
+use turnwise_core::{
+    JobId, Json, NewJob, NodeName, State, TaskName, Timestamp,
+    periodic::{Periodic, When},
+};
+use turnwise_executor::{Config, Ctx, Event, Executor, Outcome, Registry, Task, executor::Builder};
+use turnwise_store::{Filter, MemoKind, MemoryStore, NewMemo, Options, Result, Settle, Store, memory::Clock};
+use watched::{Watch, Watching};
+
+/// Says something, finishes a step, and takes a moment.
+struct Talks;
+impl Task for Talks {
+    type Args = ();
+    const NAME: &'static str = "talks";
+    async fn run(&self, ctx: Ctx, (): ()) -> Outcome {
+        ctx.log("here I am");
+        let _: u32 = ctx.step("one", async { Ok::<_, std::io::Error>(1) }).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        Outcome::done()
+    }
+}
+
+struct Quick;
+impl Task for Quick {
+    type Args = ();
+    const NAME: &'static str = "quick";
+    async fn run(&self, _: Ctx, (): ()) -> Outcome {
+        Outcome::done()
+    }
+}
+
+/// Ends when it may.
+struct Gate;
+impl Task for Gate {
+    type Args = ();
+    const NAME: &'static str = "gate";
+    async fn run(&self, ctx: Ctx, (): ()) -> Outcome {
+        ctx.state::<Open>().unwrap().0.0.notified().await;
+        Outcome::done()
+    }
+}
+
+#[derive(Clone, Default)]
+struct Open(Arc<Notify>);
+
+/// Panics at one verb, so many times: before the store is asked, or after it has answered.
+struct Panics {
+    verb: &'static str,
+    after: bool,
+    left: AtomicU64,
+    calls: AtomicU64,
+}
+
+impl Panics {
+    fn new(verb: &'static str, after: bool, times: u64) -> Arc<Self> {
+        Arc::new(Self { verb, after, left: AtomicU64::new(times), calls: AtomicU64::new(0) })
+    }
+
+    fn meet(&self, verb: &'static str, after: bool) {
+        if verb != self.verb || after != self.after {
+            return;
+        }
+        self.calls.fetch_add(1, SeqCst);
+        if self.left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_ok() {
+            panic!("an injected panic at {verb}");
+        }
+    }
+}
+
+impl Watch for Panics {
+    fn before<'a>(&'a self, verb: &'static str, _: &'a (dyn Any + Send + Sync)) -> Watching<'a, Result<()>> {
+        Box::pin(async move {
+            self.meet(verb, false);
+            Ok(())
+        })
+    }
+
+    fn after(&self, verb: &'static str) -> Watching<'_, ()> {
+        Box::pin(async move { self.meet(verb, true) })
+    }
+}
+
+fn virtual_store() -> MemoryStore {
+    let begun = Instant::now();
+    let clock = Clock::new(move || Timestamp::from_micros(1_000_000_000_000).plus(begun.elapsed()));
+    MemoryStore::new(Options::default(), clock)
+}
+
+fn live(store: &MemoryStore, name: &str, watch: &Arc<impl Watch>, open: &Open) -> (Arc<Executor>, JoinHandle<()>) {
+    let mut registry = Registry::new();
+    registry.register(Talks).unwrap().register(Quick).unwrap().register(Gate).unwrap();
+    let config = Config::new(NodeName::new(name).unwrap());
+    let builder = Builder::new(watched::connect(store, watch), config).registry(registry).state(open.clone());
+    let executor = Arc::new(builder.build().unwrap());
+    let living = executor.clone();
+    (executor, tokio::spawn(async move { living.live_here().await }))
+}
+
+/// In virtual time.
+async fn until<F: Future<Output = bool>>(what: &str, met: impl Fn() -> F) {
+    for _ in 0..100_000 {
+        if met().await {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("did not happen: {what}");
+}
+
+async fn all_in(store: &MemoryStore, ids: &[JobId], state: State) -> bool {
+    for id in ids {
+        if store.job(*id).await.unwrap().is_none_or(|job| job.state != state) {
+            return false;
+        }
+    }
+    true
+}
+
+/// Calls, and the loop that makes each of them.
+const LOOPS: [(&str, &str); 14] = [
+    ("join", "join"),
+    ("beat", "beat"),
+    ("assignments", "mail"),
+    ("settle", "settle"),
+    ("note", "settle"),
+    ("news", "dispatch"),
+    ("recall", "dispatch"),
+    ("load", "dispatch"),
+    ("assign", "dispatch"),
+    ("lost_nodes", "dispatch"),
+    ("remember", "dispatch"),
+    ("prune", "dispatch"),
+    // The schedules' submitter.
+    ("enqueue", "dispatch"),
+    ("leave", "leave"),
+];
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_in_any_loop_is_told_loses_no_end_and_the_node_works_on() {
+    for (verb, part) in LOOPS {
+        for after in [false, true] {
+            panic_at(verb, part, after).await;
+        }
+    }
+}
+
+async fn panic_at(verb: &'static str, part: &'static str, after: bool) {
+    let at = format!("a panic at {verb}, {}", if after { "after it" } else { "before it" });
+    let (store, watch) = (virtual_store(), Panics::new(verb, after, 2));
+    let now = store.nodes().await.unwrap().now;
+    let every = Periodic::new(When::every("10s").unwrap(), TaskName::new("quick").unwrap(), Json::null(), now);
+    let (name, value) = ("every".to_owned(), Some(serde_json::to_string(&every).unwrap()));
+    store.remember(None, vec![NewMemo { kind: MemoKind::Schedule, name, value, seen: None }]).await.unwrap();
+    let jobs: Vec<NewJob> = (0..30).map(|_| job("talks", "null")).collect();
+    let ids: Vec<JobId> = jobs.iter().map(|job| job.id).collect();
+    store.enqueue(jobs).await.unwrap();
+    let (executor, running) = live(&store, "a", &watch, &Open::default());
+    let mut events = executor.events();
+    let told: Arc<Mutex<BTreeSet<&'static str>>> = Arc::default();
+    let hears = told.clone();
+    let listening = tokio::spawn(async move {
+        while let Some(event) = events.next().await {
+            if let Event::Panicked(panic) = event {
+                assert!(panic.error.contains("an injected panic"), "{panic:?}");
+                hears.lock().unwrap().insert(panic.part);
+            }
+        }
+    });
+    let began = Instant::now();
+    until(&at, || all_in(&store, &ids, State::Success)).await;
+    assert!(began.elapsed() < Duration::from_secs(30), "{at}: {:?}", began.elapsed());
+    if verb != "leave" {
+        // Also where the loop comes by seldom.
+        until(&at, async || watch.left.load(SeqCst) == 0).await;
+        let later = job("quick", "null");
+        let id = later.id;
+        store.enqueue(vec![later]).await.unwrap();
+        until(&at, || all_in(&store, std::slice::from_ref(&id), State::Success)).await;
+    }
+    for id in &ids {
+        let job = store.job(*id).await.unwrap().unwrap();
+        assert_eq!(job.counts.attempt, 1, "{at}: no job runs again for it");
+    }
+    assert_eq!(executor.stats().lost, 0, "{at}");
+    let stopping = Instant::now();
+    executor.stop().await;
+    running.await.unwrap();
+    assert!(stopping.elapsed() < Duration::from_secs(20), "{at}: {:?}", stopping.elapsed());
+    let unfinished = Filter { states: vec![State::Scheduled, State::Running], ..Filter::default() };
+    assert_eq!(store.jobs(unfinished).await.unwrap(), [], "{at}");
+    assert_eq!(store.nodes().await.unwrap().nodes, [], "{at}: it has left");
+    drop(executor);
+    listening.await.unwrap();
+    let told = told.lock().unwrap();
+    assert!(told.contains(part), "{at}: {told:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_while_a_node_looks_whether_it_is_idle_is_told_and_it_looks_again() {
+    let (store, sick) = (virtual_store(), Panics::new("nodes", false, 2));
+    let a = live(&store, "a", &Panics::new("nodes", false, 0), &Open::default());
+    until("a leads", async || store.nodes().await.unwrap().nodes.iter().any(|node| node.dispatcher)).await;
+    let b = live(&store, "b", &sick, &Open::default());
+    let mut events = b.0.events();
+    let mut told = 0;
+    while let Some(event) = events.next().await {
+        match event {
+            Event::Panicked(panic) => {
+                assert_eq!(panic.part, "idle");
+                told += 1;
+            }
+            Event::Idle => break,
+            _ => {}
+        }
+    }
+    assert_eq!(told, 2);
+    for (executor, running) in [a, b] {
+        executor.stop().await;
+        running.await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_node_dispatches_when_the_dispatcher_panics() {
+    let store = virtual_store();
+    let (sick, sound) = (Panics::new("news", false, 0), Panics::new("news", false, 0));
+    let a = live(&store, "a", &sick, &Open::default());
+    until("a leads", async || store.nodes().await.unwrap().nodes.iter().any(|node| node.dispatcher)).await;
+    let b = live(&store, "b", &sound, &Open::default());
+    until("b is there", async || store.nodes().await.unwrap().nodes.len() == 2).await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let before = sick.calls.load(SeqCst);
+    sick.left.store(u64::MAX, SeqCst);
+    let work = job("quick", "null");
+    let id = work.id;
+    store.enqueue(vec![work]).await.unwrap();
+    let began = Instant::now();
+    until("it runs", || all_in(&store, std::slice::from_ref(&id), State::Success)).await;
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    let leads = store.nodes().await.unwrap().nodes.into_iter().find(|node| node.dispatcher).unwrap();
+    assert_eq!(leads.name.as_str(), "b");
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert_eq!(sick.calls.load(SeqCst) - before, 1, "one panic, and it leads no more");
+    assert_eq!(a.0.stats().lost, 0);
+    for (executor, running) in [a, b] {
+        executor.stop().await;
+        running.await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn data_that_makes_every_dispatcher_panic_is_met_ever_more_seldom_and_stops_neither_beats_nor_ends() {
+    let store = virtual_store();
+    let open = Open::default();
+    let watches = [Panics::new("news", false, 0), Panics::new("news", false, 0)];
+    let a = live(&store, "a", &watches[0], &open);
+    let gate = job("gate", "null");
+    let id = gate.id;
+    store.enqueue(vec![gate]).await.unwrap();
+    until("it runs", || all_in(&store, std::slice::from_ref(&id), State::Running)).await;
+    let b = live(&store, "b", &watches[1], &open);
+    until("b is there", async || store.nodes().await.unwrap().nodes.len() == 2).await;
+    let before: u64 = watches.iter().map(|watch| watch.calls.load(SeqCst)).sum();
+    watches.iter().for_each(|watch| watch.left.store(u64::MAX, SeqCst));
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    open.0.notify_one();
+    let began = Instant::now();
+    until("its end is written", || all_in(&store, std::slice::from_ref(&id), State::Success)).await;
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    tokio::time::sleep(Duration::from_secs(1200)).await;
+    let met = watches.iter().map(|watch| watch.calls.load(SeqCst)).sum::<u64>() - before;
+    assert!((10..=70).contains(&met), "met {met} times by two nodes in twenty minutes");
+    assert_eq!((a.0.stats().lost, b.0.stats().lost), (0, 0));
+    watches.iter().for_each(|watch| watch.left.store(0, SeqCst));
+    let work = job("quick", "null");
+    let id = work.id;
+    store.enqueue(vec![work]).await.unwrap();
+    let began = Instant::now();
+    until("work goes on", || all_in(&store, std::slice::from_ref(&id), State::Success)).await;
+    assert!(began.elapsed() < Duration::from_secs(70), "{:?}", began.elapsed());
+    for (executor, running) in [a, b] {
+        executor.stop().await;
+        running.await.unwrap();
+    }
+}
+
+/// Writing the good end of one job panics.
+struct Spoils {
+    job: JobId,
+    met: AtomicBool,
+}
+
+impl Watch for Spoils {
+    fn before<'a>(&'a self, verb: &'static str, asked: &'a (dyn Any + Send + Sync)) -> Watching<'a, Result<()>> {
+        Box::pin(async move {
+            if verb == "settle" {
+                let settle = asked.downcast_ref::<Settle>().unwrap();
+                let good = |to: &turnwise_core::lifecycle::Transition| to.state(State::Scheduled) == State::Success;
+                if settle.settlements.iter().any(|end| end.job == self.job && good(&end.to)) {
+                    self.met.store(true, SeqCst);
+                    panic!("an injected panic for one job");
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_end_whose_write_panics_fails_its_job_and_holds_up_no_other() {
+    let store = virtual_store();
+    let jobs: Vec<NewJob> = (0..200).map(|_| job("quick", "null")).collect();
+    let mut ids: Vec<JobId> = jobs.iter().map(|job| job.id).collect();
+    store.enqueue(jobs).await.unwrap();
+    let spoilt = ids.remove(100);
+    let watch = Arc::new(Spoils { job: spoilt, met: AtomicBool::new(false) });
+    let (executor, running) = live(&store, "a", &watch, &Open::default());
+    let began = Instant::now();
+    until("all others", || all_in(&store, &ids, State::Success)).await;
+    until("the one", || all_in(&store, std::slice::from_ref(&spoilt), State::Failed)).await;
+    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+    assert!(watch.met.load(SeqCst));
+    let story = support::story(&store, spoilt).await;
+    let said = story.attempts.last().unwrap().failure.as_ref().unwrap().text();
+    assert!(said.contains("its end could not be stored"), "{said}");
+    assert_eq!(executor.stats().lost, 0);
+    executor.stop().await;
+    running.await.unwrap();
+}
