@@ -251,12 +251,16 @@ pub(crate) async fn mail(life: Arc<Life>) {
     let mut next_check = Instant::now() + check_interval(&life);
     loop {
         let read = read_mail(&life).await.is_some();
-        let unsure = life.unsure.load(Ordering::Acquire);
+        // Before the look: what makes it unsure again meanwhile is looked at again.
+        let unsure = life.unsure.swap(false, Ordering::AcqRel);
         if unsure || Instant::now() >= next_check {
             next_check = Instant::now() + check_interval(&life);
             match check(&life, unsure, &mut missing).await {
-                Ok(()) => life.unsure.store(false, Ordering::Release),
-                Err(error) => tracing::warn!(%error, "could not look at what is said to be here; trying again"),
+                Ok(()) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "could not look at what is said to be here; trying again");
+                    life.unsure.fetch_or(unsure, Ordering::AcqRel);
+                }
             }
         }
         tokio::select! {

@@ -80,9 +80,8 @@ pub enum Input {
     Settings(Settings),
     /// Charges as an earlier dispatcher remembered them.
     Charges(Vec<Remembered>),
-    /// The store's word on an [`Output::Assign`], with the fence that each job was picked at: a batch that gets no reply is sent
-    /// again, and by the time it is answered its jobs may have been picked once more.
-    Replied(Vec<(JobId, Fence, Reply)>),
+    /// The store's word on an [`Output::Assign`].
+    Replied(Replies),
     /// The backlog is (not) being read: while it is, an empty scheduler does not mean an empty store, and serial queues
     /// stay closed.
     Loading(bool),
@@ -124,6 +123,10 @@ pub struct Remembered {
     /// Picks so far, for the counting scheme.
     pub count: u32,
 }
+
+/// What became of picks, with the fence that each job was picked at: a batch that gets no reply is sent again, and by the time it
+/// is answered its jobs may have been picked once more.
+pub type Replies = Vec<(JobId, Fence, Reply)>;
 
 /// What became of one pick.
 #[derive(Debug, Clone)]
@@ -363,7 +366,7 @@ impl Scheduler {
     }
 
     /// As [`Input::Replied`], without asking what to do: that is said with the next input.
-    pub fn hear(&mut self, now: Timestamp, replies: Vec<(JobId, Fence, Reply)>) {
+    pub fn hear(&mut self, now: Timestamp, replies: Replies) {
         self.round += 1;
         replies.into_iter().for_each(|(id, fence, reply)| self.reply(now, id, fence, reply));
     }

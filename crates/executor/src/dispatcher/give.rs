@@ -4,8 +4,8 @@ use std::{future::Future, pin::Pin, time::Duration};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use turnwise_core::{
-    Fence, JobId,
-    scheduler::{Input, Pick, Reply},
+    JobId,
+    scheduler::{Input, Pick, Replies, Reply},
 };
 use turnwise_store::{Assign, AssignReply, BatchId, News, Page, StoreError};
 
@@ -219,7 +219,7 @@ impl<'a> Dispatcher<'a> {
     }
 
     /// `None`: no reply; the picks are in doubt.
-    fn hear(&mut self, sent: Sent<'_>) -> Result<Option<Vec<(JobId, Fence, Reply)>>, StoreError> {
+    fn hear(&mut self, sent: Sent<'_>) -> Result<Option<Replies>, StoreError> {
         let life = self.life;
         let Sent { batch, picks, expected, replies } = sent;
         let replies = match replies {
@@ -265,7 +265,7 @@ impl<'a> Dispatcher<'a> {
     }
 
     /// Tells the scheduler, and asks it later what to do.
-    fn hear_only(&mut self, replies: Vec<(JobId, Fence, Reply)>) {
+    fn hear_only(&mut self, replies: Replies) {
         self.scheduler.hear(self.life.shared.clock.now(), replies);
         self.unasked = true;
     }
