@@ -95,7 +95,7 @@ pub(crate) async fn dispatch(life: Arc<Life>, mut lead: watch::Receiver<Option<L
             });
             let ended = ended.await;
             // Of a term that panicked nothing is believed. Its epoch is given up, so nothing comes of what it left open.
-            open = ended.is_ok().then_some(dispatcher.open).unwrap_or_default();
+            open = if ended.is_ok() { dispatcher.open } else { Open::default() };
             life.end_term();
             let ended = match ended {
                 Ok(ended) => ended,
