@@ -124,7 +124,9 @@ create table turnwise.node (
     -- its queues are the ones it does not serve
     all_but        boolean not null default false,
     -- jobs it is given at once, at most
-    batch_size     bigint
+    batch_size     bigint,
+    -- how long it is believed to live after each beat, in microseconds
+    lease          bigint not null default 5000000
 ) with (fillfactor = 50);
 
 -- A name is alive once, whoever asks first.
@@ -137,7 +139,9 @@ create table turnwise.dispatcher (
     until    timestamptz,
     asleep   boolean not null default false,
     -- the one that the holder was chosen in: in another, nobody dispatches
-    lineage  bigint
+    lineage  bigint,
+    -- the advisory lock that a session of the holder's process has; null: its process cannot be seen
+    session  bigint
 ) with (fillfactor = 50);
 
 insert into turnwise.dispatcher default values;
@@ -326,6 +330,24 @@ create function turnwise.begin_lineage() returns bigint
     $$;
 
 -- Ends a submit with the sentence of its group's memo; a function, so that one statement can store and refuse.
+-- Who dispatches, and whether the session is there by which its process can be seen. Null: there is none to be seen.
+create function turnwise.leader()
+    returns table (holder uuid, epoch bigint, until timestamptz, lease bigint, host text, there boolean)
+    language sql stable
+    set search_path = pg_catalog, pg_temp
+    as $$
+    select dispatcher.holder, dispatcher.epoch, dispatcher.until, node.lease, node.host,
+           case when dispatcher.session is not null then exists (
+               select from pg_locks
+                where locktype = 'advisory' and objsubid = 1 and granted
+                  and database = (select oid from pg_database where datname = current_database())
+                  and (classid::bigint << 32 | objid::bigint) = dispatcher.session)
+           end
+      from turnwise.dispatcher
+      join turnwise.node on node.incarnation = dispatcher.holder
+     where dispatcher.until is not null
+    $$;
+
 create function turnwise.refuse(sentence text) returns boolean
     language plpgsql volatile
     set search_path = pg_catalog, pg_temp

@@ -72,6 +72,7 @@ create table turnwise_history (
 create index turnwise_history_ended on turnwise_history (state, ended_at);
 
 -- `all_but`: its queues are the ones it does not serve. `batch_size`: jobs it is given at once, at most.
+-- `lease`: how long it is believed to live after each beat, in microseconds.
 create table turnwise_node (
     incarnation    blob primary key not null,
     name           text not null,
@@ -84,7 +85,8 @@ create table turnwise_node (
     lease_until    integer not null,
     lost           integer not null,
     all_but        integer not null default 0,
-    batch_size     integer
+    batch_size     integer,
+    lease          integer not null default 5000000
 ) strict;
 
 -- One row: who dispatches, in which term, until when.

@@ -172,6 +172,7 @@ fn node() -> Node {
         queues: Serves::All,
         tasks: BTreeSet::from([TaskName::new("t").expect("a good name")]),
         joined_at: Timestamp::MIN,
+        lease: std::time::Duration::from_secs(5),
         lease_until: Timestamp::MAX,
         lost: false,
         dispatcher: true,

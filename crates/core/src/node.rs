@@ -1,6 +1,6 @@
 //! Who runs jobs: an executor process, known by its configured name and a random incarnation.
 
-use std::{collections::BTreeSet, fmt, num::NonZeroU32};
+use std::{collections::BTreeSet, fmt, num::NonZeroU32, time::Duration};
 
 use uuid::Uuid;
 
@@ -106,6 +106,8 @@ pub struct Node {
     pub queues: Serves,
     pub tasks: BTreeSet<TaskName>,
     pub joined_at: Timestamp,
+    /// How long it is believed to live after each beat.
+    pub lease: Duration,
     pub lease_until: Timestamp,
     /// Declared lost: its beats are refused, and its settles once the dispatcher has taken its jobs.
     pub lost: bool,

@@ -1,12 +1,17 @@
 //! The database's time between two replies: its last word plus what has passed here since.
 
 use std::{
-    sync::atomic::{AtomicI64, Ordering},
+    sync::{
+        Mutex,
+        atomic::{AtomicI64, Ordering},
+    },
     time::Duration,
 };
 
 use tokio::time::Instant;
-use turnwise_core::Timestamp;
+use turnwise_core::{Timestamp, lead};
+
+use crate::shared::locked;
 
 /// Further back than any reply is slow, in micros.
 const SET_BACK: i64 = 5_000_000;
@@ -20,13 +25,26 @@ pub(crate) struct DatabaseClock {
     offset: AtomicI64,
     /// Nothing passes here between two replies.
     still: bool,
+    /// The lease of this node: by more than half of it the clock does not move without having been changed.
+    lease: Duration,
+    steady: Mutex<Steady>,
+}
+
+/// Whether the database's clock goes as fast as the one here.
+#[derive(Debug, Default)]
+struct Steady {
+    /// How far ahead it was, in micros, and when. Not the last word: several small changes in a row are a large one.
+    known: Option<(i64, Duration)>,
+    /// Since when it was not changed.
+    since: Duration,
 }
 
 impl DatabaseClock {
-    pub(crate) fn new(still: bool) -> Self {
+    pub(crate) fn new(still: bool, lease: Duration) -> Self {
         let system = turnwise_store::memory::Clock::system().now();
         // Until the database is heard, this machine's own time; behind rather than ahead of what it will say.
-        Self { base: Instant::now(), offset: AtomicI64::new(system.micros() - 2 * SET_BACK), still }
+        let offset = AtomicI64::new(system.micros() - 2 * SET_BACK);
+        Self { base: Instant::now(), offset, still, lease, steady: Mutex::default() }
     }
 
     /// A reply carried this time. It was true before the reply came, by the time that took: of several replies the one
@@ -36,8 +54,50 @@ impl DatabaseClock {
         let heard = now.micros() - self.since_base();
         let known = self.offset.load(Ordering::Relaxed);
         let back = known - heard;
-        let offset = if back <= 0 || back > SET_BACK || self.still { heard } else { known - back.min(DRIFT) };
-        self.offset.store(offset, Ordering::Relaxed);
+        let jumped = self.jumped(heard, known);
+        let follow = back <= 0 || back > SET_BACK || jumped || self.still;
+        self.offset.store(if follow { heard } else { known - back.min(DRIFT) }, Ordering::Relaxed);
+    }
+
+    /// Whether what was heard says that the clock was changed; noted before anybody goes by it.
+    fn jumped(&self, heard: i64, known: i64) -> bool {
+        if self.still {
+            return false;
+        }
+        let mut steady = locked(&self.steady);
+        let at = self.monotonic();
+        match steady.known {
+            Some((before, _)) if lead::jumped(before, heard, self.lease) => {
+                tracing::warn!(
+                    "the database's clock was changed, or its answers take very long; nobody is called lost for a lease"
+                );
+                *steady = Steady { known: Some((heard, at)), since: at };
+                true
+            }
+            Some((_, since)) if at.saturating_sub(since) < self.lease => false,
+            Some(_) => {
+                steady.known = Some((known.max(heard), at));
+                false
+            }
+            None => {
+                steady.known = Some((heard, at));
+                false
+            }
+        }
+    }
+
+    /// What has passed here since this clock was made.
+    pub(crate) fn monotonic(&self) -> Duration {
+        self.base.elapsed()
+    }
+
+    pub(crate) fn at(&self, moment: Instant) -> Duration {
+        moment.saturating_duration_since(self.base)
+    }
+
+    /// Since when the database's clock was not changed, for all that is known.
+    pub(crate) fn steady_since(&self) -> Duration {
+        locked(&self.steady).since
     }
 
     pub(crate) fn now(&self) -> Timestamp {

@@ -20,13 +20,14 @@ use tokio::{sync::watch, time::Instant};
 use turnwise_core::{
     Fence, GroupName, Incarnation, Job, JobHead, JobId, Node, QueueName, RetryPolicy, State, Terms, Timestamp,
     job::Counts,
+    lead::Leases,
     lifecycle::{self, Event, Standing},
     scheduler::{self, Input, Output, Pick, Rest, Scheduler},
     settings::{QueueSettings, Settings},
 };
 use turnwise_store::{
-    AskLost, AskNews, Author, Change, Cursor, Epoch, Held, Intervention, Load, LostNode, MemoKind, NewMemo, News, Page,
-    Settle, Settled, Settlement, StoreError,
+    AskLost, AskNews, Author, Change, Cursor, Epoch, Expire, Held, Intervention, Load, LostNode, MemoKind, NewMemo,
+    News, Page, Replace, Settle, Settled, Settlement, StoreError,
 };
 
 use self::{
@@ -208,6 +209,9 @@ struct Dispatcher<'a> {
     /// Groups that are told to be full.
     full: BTreeSet<GroupName>,
     living: BTreeSet<Incarnation>,
+    /// The same as the last beat told of them, and when they renewed their leases.
+    nodes: Vec<Node>,
+    leases: Leases,
     /// Nodes that have jobs in their hands and are not among the living.
     strangers: BTreeSet<Incarnation>,
     /// Jobs that were in the hands of nodes that are in no table, when this was last looked at.
@@ -261,6 +265,8 @@ impl<'a> Dispatcher<'a> {
             reviews: Vec::new(),
             full: BTreeSet::new(),
             living: term.nodes.iter().map(|node| node.incarnation).collect(),
+            nodes: Vec::new(),
+            leases: Leases::default(),
             strangers: BTreeSet::new(),
             orphans: BTreeSet::new(),
             fleet_changed: false,
@@ -370,6 +376,13 @@ impl<'a> Dispatcher<'a> {
     }
 
     async fn see_nodes(&mut self, nodes: Vec<Node>) -> Result<(), StoreError> {
+        let (clock, steady) = (&self.life.shared.clock, self.life.steady_since());
+        self.leases.see(&nodes, clock.monotonic());
+        if !self.leases.silent(&nodes, steady, clock.monotonic()).is_empty() {
+            // By the database's clock it may live for hours yet.
+            self.next_lost = Instant::now();
+        }
+        self.nodes.clone_from(&nodes);
         let living = nodes.iter().map(|node| node.incarnation).collect();
         if std::mem::replace(&mut self.living, living) != self.living {
             // One that is there no more has left, or is lost.
@@ -764,13 +777,17 @@ impl<'a> Dispatcher<'a> {
     /// A node that has fallen silent: its jobs go back, through the same decision as every other end.
     async fn see_lost_nodes(&mut self) -> Result<(), StoreError> {
         self.next_lost = Instant::now() + self.life.shared.config.lease / 4;
-        let ask = AskLost {
-            holder: self.life.incarnation,
-            epoch: self.epoch,
-            // After an outage everybody looks silent; those that were replaced by name are lost all the same.
-            expire: self.life.long_in_contact(),
-            limit: LOST,
+        let (clock, steady) = (&self.life.shared.clock, self.life.steady_since());
+        // After an outage everybody looks silent; those that were replaced by name are lost all the same.
+        let expire = match self.life.long_in_contact() {
+            false => Expire::Nobody,
+            true => {
+                let silent = self.leases.silent(&self.nodes, steady, clock.monotonic());
+                let seen = |(incarnation, lease_until)| Replace { incarnation, lease_until };
+                Expire::Over { by: clock.now(), silent: silent.into_iter().map(seen).collect() }
+            }
         };
+        let ask = AskLost { holder: self.life.incarnation, epoch: self.epoch, expire, limit: LOST };
         let lost = match self.life.store.lost_nodes(ask).await {
             Ok(lost) => lost,
             Err(error) if error.is_transient() => return Ok(()),

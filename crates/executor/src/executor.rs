@@ -224,6 +224,7 @@ impl Builder {
         let idle = Arc::new(Idle::new(members.len()));
         let members = (0..).zip(members).map(|(at, (config, serves))| Member {
             shared: Arc::new(Shared {
+                clock: DatabaseClock::new(self.still, config.lease),
                 config,
                 serves,
                 registry: self.registry.clone(),
@@ -233,7 +234,6 @@ impl Builder {
                 idle: idle.clone(),
                 speaks: at == 0,
                 trace: self.trace.clone(),
-                clock: DatabaseClock::new(self.still),
                 chance: chances.next().unwrap_or_default(),
                 process: self.process.clone(),
                 page: self.page,

@@ -54,7 +54,7 @@ impl Inline {
         let life = &self.life;
         let node = life.incarnation;
         let sent = Instant::now();
-        let beat = Beat { node, lease: life.shared.config.lease, slots: life.slots(), lead: true };
+        let beat = Beat::new(node, life.shared.config.lease, life.slots(), true);
         let pulse = life.store.beat(beat).await?;
         life.shared.clock.heard(pulse.now);
         life.heard(sent);

@@ -20,6 +20,7 @@ mod dispatcher;
 pub mod event;
 pub mod ctx;
 pub mod executor;
+mod follow;
 mod host;
 mod idle;
 #[doc(hidden)]

@@ -13,6 +13,7 @@ use turnwise_store::{Beat, Epoch, Join, Joined, Replace, Store, StoreError};
 use crate::{
     chance::Chance,
     executor::StartError,
+    follow::Following,
     settle,
     shared::{Life, Shared},
     trace::Record,
@@ -95,6 +96,7 @@ pub(crate) async fn beat(life: &Life, lead: &watch::Sender<Option<Lead>>) {
     let bell = &life.bell;
     let config = &life.shared.config;
     let mut backoff = Backoff::default();
+    let mut following = Following::default();
     loop {
         if life.over.is_up() {
             lead.send_replace(None);
@@ -112,8 +114,10 @@ pub(crate) async fn beat(life: &Life, lead: &watch::Sender<Option<Lead>>) {
             slots,
             // A node that stops hands over, and so does one that is not sound.
             lead: config.dispatch && !life.draining.is_up() && !life.shared.hold_off.holds(),
+            over: following.over(life),
+            only_look: false,
         };
-        let asks_for_the_lead = ask.lead;
+        let (asks_for_the_lead, over) = (ask.lead, ask.over);
         match life.store.beat(ask).await {
             Ok(pulse) if pulse.alive => {
                 backoff = Backoff::default();
@@ -124,7 +128,8 @@ pub(crate) async fn beat(life: &Life, lead: &watch::Sender<Option<Lead>>) {
                     // Nothing of the term that panicked can be written any more: now it shows what it gave to this node.
                     life.bell.ring_mail();
                 }
-                lead.send_replace(pulse.epoch.map(|epoch| Lead { epoch, nodes: pulse.nodes }));
+                following.hear(life, over, &pulse);
+                lead.send_replace(pulse.epoch.map(|epoch| Lead { epoch, nodes: following.living(life, pulse.nodes) }));
             }
             Ok(_) => {
                 // A good-bye may be written before the beat that was sent first.
@@ -145,13 +150,14 @@ pub(crate) async fn beat(life: &Life, lead: &watch::Sender<Option<Lead>>) {
                 continue;
             }
         }
+        let beat_at = following.beat_at(life, Instant::now() + next_beat(life, asks_for_the_lead));
         tokio::select! {
             biased;
             () = life.over.wait() => {}
             () = life.draining.wait(), if slots > 0 => {}
             () = bell.lead.notified(), if config.dispatch => {}
             () = life.resized.notified() => {}
-            () = tokio::time::sleep(next_beat(life, asks_for_the_lead)) => {}
+            () = following.look_out(life, beat_at) => {}
         }
     }
 }

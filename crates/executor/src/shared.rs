@@ -410,9 +410,17 @@ impl Life {
         self.lost.load(Ordering::Acquire) || (self.shared.stop.is_up() && !self.in_contact())
     }
 
-    /// Whether contact has lasted a full lease: only then may others be declared lost.
+    /// Since when this node has heard the database, and its clock was not changed: what was seen of others before counts
+    /// from then on.
+    pub(crate) fn steady_since(&self) -> Duration {
+        let clock = &self.shared.clock;
+        clock.at(locked(&self.contact).since).max(clock.steady_since())
+    }
+
+    /// Whether that has lasted a full lease: only then may others be declared lost.
     pub(crate) fn long_in_contact(&self) -> bool {
-        self.in_contact() && locked(&self.contact).since.elapsed() >= self.shared.config.lease
+        let steady = self.shared.clock.monotonic().saturating_sub(self.steady_since());
+        self.in_contact() && steady >= self.shared.config.lease
     }
 
     // --- the desk: jobs come, run and go -------------------------------------------------------------------------

@@ -296,7 +296,7 @@ async fn ghost_leads(store: &MemoryStore, ghost: Incarnation, lease: Duration) -
         replace: None,
     };
     store.join(join).await.unwrap();
-    let beat = Beat { node: ghost, lease, slots: 1, lead: true };
+    let beat = Beat::new(ghost, lease, 1, true);
     store.beat(beat).await.unwrap().epoch.unwrap()
 }
 
@@ -950,7 +950,7 @@ async fn pauses_for_trouble_at_a_take_over(retry: RetryPolicy, rests: State) {
     let id = bad.id;
     store.enqueue(vec![bad]).await.unwrap();
     store.assign(assign(ghost, epoch, id, ghost)).await.unwrap();
-    store.beat(Beat { node: ghost, lease, slots: 1, lead: false }).await.unwrap();
+    store.beat(Beat::new(ghost, lease, 1, false)).await.unwrap();
     let story = Arc::new(Late::default());
     *story.fails.lock().unwrap() = Some((ghost, id));
     let mut config = Config::new(NodeName::new("a").unwrap());

@@ -1,6 +1,7 @@
 -- beat.sql: prolong a node's lease and, if it leads or may, the dispatcher's; tell the living nodes to the dispatcher.
 -- A dispatcher that no longer wants to lead gives it up. A lead of another lineage is nobody's; the first epoch of a lineage
--- is a leap away from the last one (Epoch::next says why).
+-- is a leap away from the last one (Epoch::next says why). So is the lead of epoch $6 that lasts until $7: it was found to be over.
+-- $5 is the session by which the new dispatcher's process can be seen. A node that would dispatch and does not is told who does.
 -- Rings for the lead when it is given up, and when another node has more or fewer slots than it had.
 -- Locks: the node's row, then the dispatcher's. Index: primary keys; node is read whole by the dispatcher.
 with here as materialized (
@@ -19,11 +20,13 @@ with here as materialized (
                         else epoch + 1 + here.lineage % 1000000000 end,
            lineage = case when $4 then here.lineage else dispatcher.lineage end,
            holder = case when $4 then $1 end,
+           session = case when $4 then $5::bigint end,
            until = case when $4 then turnwise.now() + $2 * interval '1 microsecond' else until end
       from here
      where exists (select from me)
        and case when $4 then holder = $1 or holder is null or until is null or until < turnwise.now()
                                or dispatcher.lineage is distinct from here.lineage
+                               or (epoch = $6::bigint and until = $7::timestamptz)
                 else holder = $1 end
     returning epoch
 ), rung as materialized (
@@ -32,15 +35,17 @@ with here as materialized (
         or (not exists (select from led) and exists (select from me, was where me.slots <> was.slots))
 )
 select turnwise.now() as now, exists (select from me) as alive, (select epoch from led where $4) as epoch,
-       (select count(*) from rung) > 0 as rang, (select lineage from here) as lineage, fleet.*
+       (select count(*) from rung) > 0 as rang, (select lineage from here) as lineage,
+       leader.epoch, leader.until, leader.lease, leader.host, leader.there, fleet.*
   from (values (true)) as always
+  left join lateral (select * from turnwise.leader() where $4 and not exists (select from led)) as leader on leader.holder <> $1
   left join (
        select incarnation, name, host, slots, queue_capacity, queues, tasks, joined_at, lease_until, lost,
-              true as dispatcher, all_but, batch_size
+              true as dispatcher, all_but, batch_size, lease
          from me
         union all
        select incarnation, name, host, slots, queue_capacity, queues, tasks, joined_at, lease_until, lost, false,
-              all_but, batch_size
+              all_but, batch_size, lease
          from turnwise.node
         where not lost and lease_until >= turnwise.now() and incarnation <> $1
   ) as fleet on $4 and exists (select from led)

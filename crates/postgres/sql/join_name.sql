@@ -2,7 +2,7 @@
 -- Locks: that node's row, so that its lease cannot be prolonged while it is being replaced. Index: node_name.
 select incarnation, name, host, slots, queue_capacity, queues, tasks, joined_at, lease_until, lost,
        exists (select from turnwise.dispatcher where holder = node.incarnation) as dispatcher, all_but, batch_size,
-       turnwise.now() as now
+       lease, turnwise.now() as now
   from turnwise.node
  where name = $1 and not lost and incarnation <> $2
    for update of node

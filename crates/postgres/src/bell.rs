@@ -2,7 +2,11 @@
 
 use std::{
     collections::HashSet,
-    sync::{Arc, Mutex, PoisonError},
+    hash::{BuildHasher, Hasher, RandomState},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -21,6 +25,29 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// Something between here and the database may take the one and never bring the other.
 const LISTEN: &str = "listen turnwise; notify turnwise, 'hello'";
 
+/// The session that listens has an advisory lock for as long as it is there: others look for it in `pg_locks` to see whether this
+/// process is. Taken only where rings are heard: behind a pooler that hands sessions around it would say nothing.
+#[derive(Debug)]
+pub(crate) struct Session {
+    number: i64,
+    has_lock: AtomicBool,
+}
+
+impl Default for Session {
+    fn default() -> Self {
+        let random = RandomState::new().build_hasher().finish();
+        // No sign, so that it is put together again from two halves without one.
+        Self { number: i64::try_from(random >> 1).unwrap_or(i64::MAX), has_lock: AtomicBool::new(false) }
+    }
+}
+
+impl Session {
+    /// The lock, while it is there to be seen.
+    pub(crate) fn number(&self) -> Option<i64> {
+        self.has_lock.load(Ordering::Acquire).then_some(self.number)
+    }
+}
+
 /// The listening task; it ends with its owner.
 pub(crate) struct Listener(JoinHandle<()>);
 
@@ -31,15 +58,24 @@ impl Drop for Listener {
 }
 
 impl Listener {
-    pub(crate) fn start(address: Address, bell: Bell, joined: Arc<Mutex<HashSet<Incarnation>>>) -> Self {
+    pub(crate) fn start(
+        address: Address,
+        bell: Bell,
+        joined: Arc<Mutex<HashSet<Incarnation>>>,
+        session: Arc<Session>,
+    ) -> Self {
         Self(tokio::spawn(async move {
             let mut wait = FIRST_WAIT;
             loop {
                 let mut heard = false;
-                if let Err(error) = listen(&address, &bell, &joined, &mut heard).await {
+                if let Err(error) = listen(&address, &bell, &joined, &session, &mut heard).await {
                     tracing::debug!(%error, "the doorbell is cut");
                 }
                 bell.set_hears(false);
+                if session.has_lock.swap(false, Ordering::AcqRel) {
+                    // If this process leads, its next beat says that it cannot be seen; before another one misses it.
+                    bell.ring_lead();
+                }
                 wait = if heard { FIRST_WAIT } else { LONGEST_WAIT.min(wait * 2) };
                 tokio::time::sleep(wait).await;
             }
@@ -51,11 +87,16 @@ async fn listen(
     address: &Address,
     bell: &Bell,
     joined: &Mutex<HashSet<Incarnation>>,
+    session: &Session,
     heard: &mut bool,
 ) -> Result<(), tokio_postgres::Error> {
     let (client, mut connection) = address.connect(Purpose::Listen).await?;
     let mut messages = stream::poll_fn(move |context| connection.poll_message(context));
     let mut listening = std::pin::pin!(client.batch_execute(LISTEN));
+    // Shared: the server may not have noticed yet that the last session is gone.
+    let lock = format!("select pg_catalog.pg_try_advisory_lock_shared({})", session.number);
+    let mut locking = std::pin::pin!(client.batch_execute(&lock));
+    let mut locked = false;
     loop {
         tokio::select! {
             done = &mut listening, if !*heard => {
@@ -63,6 +104,13 @@ async fn listen(
                 *heard = true;
                 // Whatever rang while nobody listened.
                 ring_all(bell);
+            }
+            done = &mut locking, if bell.hears() && !locked => {
+                done?;
+                locked = true;
+                session.has_lock.store(true, Ordering::Release);
+                // If this process leads, its next beat says by what it can be seen.
+                bell.ring_lead();
             }
             message = messages.next() => match message {
                 Some(Ok(AsyncMessage::Notification(note))) => ring(bell, joined, note.payload()),

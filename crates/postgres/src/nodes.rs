@@ -2,17 +2,18 @@
 
 use std::{collections::HashMap, sync::PoisonError};
 
-use tokio_postgres::{error::SqlState, types::ToSql};
-use turnwise_core::{Fence, Incarnation, JobId, Node};
+use tokio_postgres::{Row, error::SqlState, types::ToSql};
+use turnwise_core::{Fence, Incarnation, JobId, Node, lead::Sight};
 use turnwise_store::{
-    AskLost, Beat, Epoch, Fleet, Held, Join, Joined, Lineage, LostNode, Pulse, Replace, Result, StoreError,
+    AskLost, Beat, Epoch, Expire, Fleet, Held, Join, Joined, Leader, Lineage, LostNode, Pulse, Replace, Result,
+    StoreError, Term,
 };
 use uuid::Uuid;
 
 use crate::{
     closing,
     connect::connection,
-    rows::{self, Names, get, micros},
+    rows::{self, Moment, Names, get, micros},
     settle::check_leading,
     store::{Inner, failed, query},
 };
@@ -47,7 +48,7 @@ async fn try_join(store: &Inner, join: &Join) -> Result<Option<Joined>> {
     {
         let seen = Replace { incarnation: other.incarnation, lease_until: other.lease_until };
         if join.replace != Some(seen) {
-            let now = rows::now(row, 13)?;
+            let now = rows::now(row, 14)?;
             // Waited for: a lock that outlives the answer would keep the other one from being called lost.
             transaction.rollback().await.map_err(fail)?;
             return Ok(Some(Joined::Taken { by: Box::new(other), now }));
@@ -85,11 +86,27 @@ async fn try_join(store: &Inner, join: &Join) -> Result<Option<Joined>> {
 pub(crate) async fn beat(store: &Inner, beat: &Beat) -> Result<Pulse> {
     let fail = failed("beat");
     let client = connection(&store.pools.node).await?;
-    let binds: [&(dyn ToSql + Sync); 4] = [&beat.node.0, &micros(beat.lease), &i64::from(beat.slots), &beat.lead];
+    if beat.only_look {
+        let rows = query(&client, include_str!("../sql/look.sql"), &[&beat.node.0]).await.map_err(fail)?;
+        let row = rows.first().ok_or_else(|| StoreError::broken("beat", "no answer"))?;
+        return Ok(Pulse {
+            now: rows::now(row, 0)?,
+            lineage: Lineage(get::<Option<i64>>(row, 1)?.unwrap_or(0)),
+            alive: true,
+            epoch: None,
+            nodes: Vec::new(),
+            leader: leader(row, 2)?,
+        });
+    }
+    let session = store.session.number();
+    let over = beat.over.map(|over| (over.epoch.0, Moment(over.until)));
+    let (epoch, until) = over.unzip();
+    let binds: [&(dyn ToSql + Sync); 7] =
+        [&beat.node.0, &micros(beat.lease), &i64::from(beat.slots), &beat.lead, &session, &epoch, &until];
     let rows = query(&client, include_str!("../sql/beat.sql"), &binds).await.map_err(fail)?;
     let first = rows.first().ok_or_else(|| StoreError::broken("beat", "no answer"))?;
     let mut names = Names::default();
-    let nodes = rows.iter().filter_map(|row| rows::node(row, 5, &mut names).transpose()).collect::<Result<_>>()?;
+    let nodes = rows.iter().filter_map(|row| rows::node(row, 10, &mut names).transpose()).collect::<Result<_>>()?;
     if get(first, 3)? {
         store.bell.ring_lead();
     }
@@ -99,7 +116,24 @@ pub(crate) async fn beat(store: &Inner, beat: &Beat) -> Result<Pulse> {
         alive: get(first, 1)?,
         epoch: get::<Option<i64>>(first, 2)?.map(Epoch),
         nodes: by_incarnation(nodes),
+        leader: leader(first, 5)?,
     })
+}
+
+/// `epoch, until, lease, host, there`, from column `at` on.
+fn leader(row: &Row, at: usize) -> Result<Option<Leader>> {
+    let Some(epoch) = get::<Option<i64>>(row, at)? else { return Ok(None) };
+    let host = serde_json::from_str(get(row, at + 3)?);
+    Ok(Some(Leader {
+        term: Term { epoch: Epoch(epoch), until: rows::now(row, at + 1)? },
+        lease: rows::span(get(row, at + 2)?),
+        host: host.map_err(|error| StoreError::broken("read a node's host", error))?,
+        sight: match get::<Option<bool>>(row, at + 4)? {
+            None => Sight::Unseen,
+            Some(true) => Sight::There,
+            Some(false) => Sight::Missing,
+        },
+    }))
 }
 
 fn by_incarnation(mut nodes: Vec<Node>) -> Vec<Node> {
@@ -126,8 +160,11 @@ pub(crate) async fn lost_nodes(store: &Inner, ask: AskLost) -> Result<Vec<LostNo
     let mut client = connection(&store.pools.dispatch).await?;
     let transaction = client.transaction().await.map_err(fail)?;
     check_leading(&transaction, ask.holder, ask.epoch).await?;
-    if ask.expire {
-        query(&transaction, include_str!("../sql/lost_mark.sql"), &[]).await.map_err(fail)?;
+    if let Expire::Over { by, silent } = &ask.expire {
+        let (silent, until): (Vec<_>, Vec<_>) =
+            silent.iter().map(|node| (node.incarnation.0, Moment(node.lease_until))).unzip();
+        let binds: [&(dyn ToSql + Sync); 3] = [&Moment(*by), &silent, &until];
+        query(&transaction, include_str!("../sql/lost_mark.sql"), &binds).await.map_err(fail)?;
     }
     let nodes = query(&transaction, include_str!("../sql/lost_nodes.sql"), &[]).await.map_err(fail)?;
     let mut names = Names::default();

@@ -237,7 +237,7 @@ pub(crate) fn job(row: &Row, names: &mut Names) -> Result<Job> {
 }
 
 /// `incarnation, name, host, slots, queue_capacity, queues, tasks, joined_at, lease_until, lost, dispatcher,
-/// all_but, batch_size`, from column `at` on; `None` where a left join found no node.
+/// all_but, batch_size, lease`, from column `at` on; `None` where a left join found no node.
 pub(crate) fn node(row: &Row, at: usize, names: &mut Names) -> Result<Option<Node>> {
     let Some(incarnation) = get::<Option<Uuid>>(row, at)? else { return Ok(None) };
     let host =
@@ -258,10 +258,16 @@ pub(crate) fn node(row: &Row, at: usize, names: &mut Names) -> Result<Option<Nod
         queues: Serves::from_parts(queues, get(row, at + 11)?),
         tasks: tasks.into_iter().map(|name| TaskName::stored(names.share(name))).collect::<BTreeSet<_>>(),
         joined_at: now(row, at + 7)?,
+        lease: span(get(row, at + 13)?),
         lease_until: now(row, at + 8)?,
         lost: get(row, at + 9)?,
         dispatcher: get(row, at + 10)?,
     }))
+}
+
+/// A span as SQL tells it.
+pub(crate) fn span(micros: i64) -> Duration {
+    Duration::from_micros(u64::try_from(micros).unwrap_or(0))
 }
 
 /// A span as SQL takes it.

@@ -19,7 +19,7 @@ use turnwise_store::{
 
 use crate::{
     assign,
-    bell::Listener,
+    bell::{Listener, Session},
     connect::{Address, Pools, advice},
     control, enqueue,
     gather::Gather,
@@ -49,6 +49,8 @@ pub(crate) struct Inner {
     pub(crate) locked: settle::Locked,
     /// Who submits with which unique key.
     pub(crate) gates: Gates,
+    /// By which others see that this process is there.
+    pub(crate) session: Arc<Session>,
     _listener: Listener,
 }
 
@@ -72,7 +74,8 @@ impl PostgresStore {
         let address = Address::read(url)?;
         let bell = Bell::default();
         let joined = Arc::default();
-        let listener = Listener::start(address.clone(), bell.clone(), Arc::clone(&joined));
+        let session = Arc::new(Session::default());
+        let listener = Listener::start(address.clone(), bell.clone(), Arc::clone(&joined), Arc::clone(&session));
         let pools = Pools::new(&address)?;
         Ok(Self(Arc::new(Inner {
             pools,
@@ -85,6 +88,7 @@ impl PostgresStore {
             locks_met: assign::LocksMet::default(),
             locked: settle::Locked::default(),
             gates: Gates::default(),
+            session,
             _listener: listener,
         })))
     }

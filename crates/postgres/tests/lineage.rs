@@ -18,7 +18,7 @@ use uuid::Uuid;
 async fn beat(store: &PostgresStore) -> Pulse {
     // A connection that is cut is replaced at the next call.
     loop {
-        match store.beat(Beat { node: node(1), lease: LEASE, slots: 1, lead: true }).await {
+        match store.beat(Beat::new(node(1), LEASE, 1, true)).await {
             Err(StoreError::Transient { .. }) => {}
             pulse => break pulse.unwrap(),
         }

@@ -19,7 +19,7 @@ pub struct Step {
     pub sql: &'static str,
 }
 
-const STEPS: [Step; 11] = [
+const STEPS: [Step; 12] = [
     Step { version: 1, name: "tables", sql: include_str!("../migrations/0001_tables.sql") },
     Step { version: 2, name: "memos", sql: include_str!("../migrations/0002_memos.sql") },
     Step { version: 3, name: "failures", sql: include_str!("../migrations/0003_failures.sql") },
@@ -31,6 +31,7 @@ const STEPS: [Step; 11] = [
     Step { version: 9, name: "after", sql: include_str!("../migrations/0009_after.sql") },
     Step { version: 10, name: "shares", sql: include_str!("../migrations/0010_shares.sql") },
     Step { version: 11, name: "hands", sql: include_str!("../migrations/0011_hands.sql") },
+    Step { version: 12, name: "leases", sql: include_str!("../migrations/0012_leases.sql") },
 ];
 
 /// All steps this version knows.

@@ -1,10 +1,12 @@
 //! Nodes: joining, beating, leaving, being lost; and who dispatches.
 
-use std::{collections::BTreeSet, num::NonZeroU32};
+use std::{collections::BTreeSet, num::NonZeroU32, time::Duration};
 
 use rusqlite::{Connection, OptionalExtension, params};
-use turnwise_core::{Incarnation, JobId, Node, Timestamp};
-use turnwise_store::{AskLost, Beat, Epoch, Held, Join, Joined, Lineage, LostNode, Pulse, Replace, StoreError};
+use turnwise_core::{Incarnation, JobId, Node, Timestamp, lead::Sight};
+use turnwise_store::{
+    AskLost, Beat, Epoch, Expire, Held, Join, Joined, Leader, Lineage, LostNode, Pulse, Replace, StoreError, Term,
+};
 
 use crate::{bell::Ring, rows, store::Failure};
 
@@ -36,6 +38,7 @@ pub(crate) fn join(conn: &Connection, join: &Join, now: Timestamp) -> Result<(Jo
         now.plus(join.lease).micros(),
         all_but,
         join.batch_size.map(NonZeroU32::get),
+        micros(join.lease),
     ])?;
     Ok((Joined::In { now }, Ring::LEAD))
 }
@@ -45,6 +48,10 @@ const LINEAGE: Lineage = Lineage(0);
 
 /// The pulse, and whether somebody else may dispatch now, or has other slots to give work to.
 pub(crate) fn beat(conn: &Connection, beat: &Beat, now: Timestamp) -> Result<(Pulse, Ring)> {
+    let pulse = Pulse { now, lineage: LINEAGE, alive: true, epoch: None, nodes: Vec::new(), leader: None };
+    if beat.only_look {
+        return Ok((Pulse { leader: Dispatcher::read(conn)?.seen_by(conn, beat.node)?, ..pulse }, Ring::NONE));
+    }
     let until = now.plus(beat.lease);
     let mut slots = conn.prepare_cached(include_str!("../sql/slots.sql"))?;
     let slots: Option<u32> = slots.query_row([beat.node.0.as_bytes()], |row| row.get(0)).optional()?;
@@ -55,17 +62,18 @@ pub(crate) fn beat(conn: &Connection, beat: &Beat, now: Timestamp) -> Result<(Pu
         beat.slots
     ])?;
     if alive == 0 {
-        return Ok((Pulse { now, lineage: LINEAGE, alive: false, epoch: None, nodes: Vec::new() }, Ring::NONE));
+        return Ok((Pulse { alive: false, ..pulse }, Ring::NONE));
     }
-    let followed = Pulse { now, lineage: LINEAGE, alive: true, epoch: None, nodes: Vec::new() };
     if !beat.lead {
         let gave_up = stand_down(conn, beat.node)?;
-        return Ok((followed, if gave_up { Ring::LEAD } else { resized }));
+        return Ok((pulse, if gave_up { Ring::LEAD } else { resized }));
     }
     let dispatcher = Dispatcher::read(conn)?;
     let epoch = match dispatcher.holder {
         Some(holder) if holder == beat.node => dispatcher.epoch,
-        Some(_) if dispatcher.until.is_some_and(|until| until >= now) => return Ok((followed, resized)),
+        Some(_) if dispatcher.until.is_some_and(|until| until >= now && !dispatcher.found_over(beat, until)) => {
+            return Ok((Pulse { leader: dispatcher.seen_by(conn, beat.node)?, ..pulse }, resized));
+        }
         _ => dispatcher.epoch.next(Some(LINEAGE), LINEAGE),
     };
     conn.prepare_cached(include_str!("../sql/lead.sql"))?.execute(params![
@@ -74,7 +82,7 @@ pub(crate) fn beat(conn: &Connection, beat: &Beat, now: Timestamp) -> Result<(Pu
         until.micros()
     ])?;
     let living = nodes(conn)?.into_iter().filter(|node| node.alive(now)).collect();
-    Ok((Pulse { now, lineage: LINEAGE, alive: true, epoch: Some(epoch), nodes: living }, Ring::NONE))
+    Ok((Pulse { epoch: Some(epoch), nodes: living, ..pulse }, Ring::NONE))
 }
 
 /// Whether it is gone; not while jobs are in its hands.
@@ -87,10 +95,14 @@ pub(crate) fn leave(conn: &Connection, node: Incarnation) -> Result<bool> {
     Ok(gone)
 }
 
-pub(crate) fn lost_nodes(conn: &Connection, ask: AskLost, now: Timestamp) -> Result<Vec<LostNode>> {
+pub(crate) fn lost_nodes(conn: &Connection, ask: &AskLost, now: Timestamp) -> Result<Vec<LostNode>> {
     check_leading(conn, ask.holder, ask.epoch)?;
-    if ask.expire {
-        conn.prepare_cached(include_str!("../sql/expire.sql"))?.execute([now.micros()])?;
+    if let Expire::Over { by, silent } = &ask.expire {
+        conn.prepare_cached(include_str!("../sql/expire.sql"))?.execute([now.min(*by).micros()])?;
+        let mut mark = conn.prepare_cached(include_str!("../sql/expire_silent.sql"))?;
+        for Replace { incarnation, lease_until } in silent {
+            mark.execute(params![incarnation.0.as_bytes(), lease_until.micros()])?;
+        }
     }
     let mut left = ask.limit as usize;
     let mut lost_nodes = Vec::new();
@@ -179,12 +191,31 @@ struct Dispatcher {
 }
 
 impl Dispatcher {
+    /// Whether the lead that lasts until then is the one that was found to be over.
+    fn found_over(&self, beat: &Beat, until: Timestamp) -> bool {
+        beat.over == Some(Term { epoch: self.epoch, until })
+    }
+
+    /// Who dispatches, if not `node`.
+    fn seen_by(&self, conn: &Connection, node: Incarnation) -> Result<Option<Leader>> {
+        let (Some(holder), Some(until)) = (self.holder.filter(|holder| *holder != node), self.until) else {
+            return Ok(None);
+        };
+        let leader = nodes(conn)?.into_iter().find(|node| node.incarnation == holder);
+        let term = Term { epoch: self.epoch, until };
+        Ok(leader.map(|Node { host, lease, .. }| Leader { term, host, lease, sight: Sight::Unseen }))
+    }
+
     fn read(conn: &Connection) -> Result<Self> {
         let mut dispatcher = conn.prepare_cached(include_str!("../sql/dispatcher.sql"))?;
         Ok(dispatcher.query_row((), |row| {
             Ok(Self { holder: rows::node_ref(row, 0)?, epoch: Epoch(row.get(1)?), until: rows::moment(row, 2)? })
         })?)
     }
+}
+
+fn micros(span: Duration) -> i64 {
+    i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
 }
 
 fn json(value: &impl serde::Serialize) -> Result<String> {

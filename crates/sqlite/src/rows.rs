@@ -219,6 +219,7 @@ pub(crate) fn node(row: &Row<'_>) -> Result<Node> {
         ),
         tasks: names(6)?.unwrap_or_default().into_iter().map(TaskName::stored).collect(),
         joined_at: Timestamp::from_micros(row.get(7)?),
+        lease: Duration::from_micros(u64::try_from(row.get::<_, i64>(13)?).unwrap_or(0)),
         lease_until: Timestamp::from_micros(row.get(8)?),
         lost: row.get(9)?,
         dispatcher: row.get(10)?,

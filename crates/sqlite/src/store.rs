@@ -217,7 +217,7 @@ impl Store for SqliteStore {
     }
 
     async fn lost_nodes(&self, ask: AskLost) -> Result<Vec<LostNode>> {
-        self.write(Ring::NONE, move |conn, now| nodes::lost_nodes(conn, ask, now)).await
+        self.write(Ring::NONE, move |conn, now| nodes::lost_nodes(conn, &ask, now)).await
     }
 
     async fn control(&self, interventions: Vec<Intervention>) -> Result<Vec<Settled>> {

@@ -46,7 +46,7 @@ async fn scene(settings: &str) -> Scene {
         replace: None,
     };
     store.join(join).await.unwrap();
-    let epoch = store.beat(Beat { node: NODE, lease, slots: 4, lead: true }).await.unwrap().epoch.unwrap();
+    let epoch = store.beat(Beat::new(NODE, lease, 4, true)).await.unwrap().epoch.unwrap();
     store.enqueue(vec![job(1)]).await.unwrap();
     let picks = vec![Pick { job: job(1).id, fence: Fence(0), node: NODE, limited: false }];
     store.assign(Assign { holder: NODE, epoch, batch: BatchId(Uuid::nil()), picks }).await.unwrap();

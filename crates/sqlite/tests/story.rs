@@ -75,7 +75,7 @@ async fn scene(retention: Duration) -> Scene {
         replace: None,
     };
     store.join(join).await.unwrap();
-    let epoch = store.beat(Beat { node: NODE, lease, slots: 4, lead: true }).await.unwrap().epoch.unwrap();
+    let epoch = store.beat(Beat::new(NODE, lease, 4, true)).await.unwrap().epoch.unwrap();
     Scene { _dir: dir, store, conn: Connection::open(path).unwrap(), clock, epoch }
 }
 

@@ -17,6 +17,7 @@ use turnwise_core::{
     OnFailure, Priority, QueueName, Retention, RetryPolicy, State, TaskName, Terms, Timestamp,
     after::Awaits,
     job::{AssignedJob, Counts},
+    lead::Sight,
     lifecycle::{End, Target},
     story::{Attempt, MAX_ATTEMPTS, MAX_AWAITED_BY, Story},
     unique::{Holding, OnDuplicate},
@@ -256,6 +257,7 @@ impl Store for MemoryStore {
             queues: join.queues,
             tasks: join.tasks,
             joined_at: now,
+            lease: join.lease,
             lease_until: now.plus(join.lease),
             lost: false,
             dispatcher: false,
@@ -268,16 +270,21 @@ impl Store for MemoryStore {
     async fn beat(&self, beat: Beat) -> Result<Pulse> {
         let now = self.clock.now();
         let mut data = self.data();
+        if beat.only_look {
+            let (lineage, leader) = (data.lineage, data.leader(beat.node));
+            return Ok(Pulse { now, lineage, alive: true, epoch: None, nodes: Vec::new(), leader });
+        }
         let Some(node) = data.nodes.get_mut(&beat.node).filter(|node| !node.lost) else {
             let lineage = data.lineage;
-            return Ok(Pulse { now, lineage, alive: false, epoch: None, nodes: Vec::new() });
+            return Ok(Pulse { now, lineage, alive: false, epoch: None, nodes: Vec::new(), leader: None });
         };
         node.lease_until = now.plus(beat.lease);
         let resized = std::mem::replace(&mut node.slots, beat.slots) != beat.slots;
         let lineage = data.lineage;
         let dispatcher = &mut data.dispatcher;
         let of_this_lineage = dispatcher.lineage == Some(lineage);
-        let over = !of_this_lineage || dispatcher.until.is_none_or(|until| until < now);
+        let found_over = |until| beat.over == Some(Term { epoch: dispatcher.epoch, until });
+        let over = !of_this_lineage || dispatcher.until.is_none_or(|until| until < now || found_over(until));
         let mine = dispatcher.holder == Some(beat.node);
         if beat.lead && !(mine && of_this_lineage) && (dispatcher.holder.is_none() || over) {
             dispatcher.epoch = dispatcher.epoch.next(dispatcher.lineage, lineage);
@@ -297,11 +304,12 @@ impl Store for MemoryStore {
             Some(_) => data.nodes.values().filter(|node| node.alive(now)).map(|node| data.told(node)).collect(),
             None => Vec::new(),
         };
+        let leader = if beat.lead && !leads { data.leader(beat.node) } else { None };
         drop(data);
         if gives_up || (resized && !leads) {
             self.bell.ring_lead();
         }
-        Ok(Pulse { now, lineage, alive: true, epoch, nodes })
+        Ok(Pulse { now, lineage, alive: true, epoch, nodes, leader })
     }
 
     async fn leave(&self, node: Incarnation) -> Result<bool> {
@@ -490,7 +498,13 @@ impl Store for MemoryStore {
         let mut data = self.data();
         data.check_leading(ask.holder, ask.epoch)?;
         for node in data.nodes.values_mut() {
-            node.lost |= ask.expire && node.lease_until < now;
+            node.lost |= match &ask.expire {
+                Expire::Nobody => false,
+                Expire::Over { by, silent } => {
+                    let seen = Replace { incarnation: node.incarnation, lease_until: node.lease_until };
+                    node.lease_until < now.min(*by) || silent.contains(&seen)
+                }
+            };
         }
         let mut left = ask.limit as usize;
         let mut lost_nodes = Vec::new();
@@ -772,6 +786,14 @@ impl Data {
         self.next_seq += 1;
         self.jobs.insert(job.id, row);
         Enqueued::itself(job.id, true)
+    }
+
+    /// Who dispatches, if not `node`.
+    fn leader(&self, node: Incarnation) -> Option<Leader> {
+        let holder = self.dispatcher.holder.filter(|holder| *holder != node)?;
+        let Node { host, lease, .. } = self.nodes.get(&holder)?;
+        let term = Term { epoch: self.dispatcher.epoch, until: self.dispatcher.until? };
+        Some(Leader { term, host: host.clone(), lease: *lease, sight: Sight::Unseen })
     }
 
     fn check_leading(&self, holder: Incarnation, epoch: Epoch) -> Result<()> {

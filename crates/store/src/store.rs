@@ -6,6 +6,7 @@ use std::{collections::BTreeSet, fmt, num::NonZeroU32, time::Duration};
 use turnwise_core::{
     Fence, Incarnation, Job, JobHead, JobId, NewJob, Node, NodeName, Retention, Serves, State, TaskName, Timestamp,
     job::{AssignedJob, Counts},
+    lead::Sight,
     lifecycle::Transition,
     node::Host,
     scheduler::Pick,
@@ -58,7 +59,8 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     async fn join(&self, join: Join) -> Result<Joined>;
 
     /// Prolongs the node's lease, and with `lead` takes or prolongs the dispatcher's, if it is free, over, or its own.
-    /// Taking it raises the epoch; the holder that beats without `lead` gives it up at once. A lead that was taken in
+    /// Taking it raises the epoch; the holder that beats without `lead` gives it up at once. A lead that still is what
+    /// [`Beat::over`] says is over. With [`Beat::only_look`] nothing is written: the pulse says who leads, and no more. A lead that was taken in
     /// another [`Lineage`] is over, for its holder too. A node that is unknown or lost gets `alive: false`, and nothing is prolonged.
     async fn beat(&self, beat: Beat) -> Result<Pulse>;
 
@@ -94,7 +96,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// is there once, and the first result of a step stands.
     async fn note(&self, node: Incarnation, notes: Vec<Note>) -> Result<Vec<Settled>>;
 
-    /// With `expire`, marks nodes whose lease is over as lost: from then on their beats are refused. Tells all lost nodes
+    /// Marks nodes as lost as [`AskLost::expire`] says: from then on their beats are refused. Tells all lost nodes
     /// with the jobs still in their hands, at most `limit` jobs in all. [`StoreError::NotLeading`] for anyone but the
     /// dispatcher.
     async fn lost_nodes(&self, ask: AskLost) -> Result<Vec<LostNode>>;
@@ -245,6 +247,34 @@ pub struct Beat {
     pub slots: u32,
     /// Whether the node is ready to dispatch.
     pub lead: bool,
+    /// The lead that this node has found to be over, as it saw it: had it been renewed since, its holder lives.
+    pub over: Option<Term>,
+    /// Only tell who leads.
+    pub only_look: bool,
+}
+
+impl Beat {
+    /// Neither a look nor about a lead that is over.
+    pub fn new(node: Incarnation, lease: Duration, slots: u32, lead: bool) -> Self {
+        Self { node, lease, slots, lead, over: None, only_look: false }
+    }
+}
+
+/// A lead, and the end of its lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Term {
+    pub epoch: Epoch,
+    pub until: Timestamp,
+}
+
+/// Who dispatches, as another node sees it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Leader {
+    pub term: Term,
+    pub host: Host,
+    pub lease: Duration,
+    /// What the store can see of its process.
+    pub sight: Sight,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -256,6 +286,8 @@ pub struct Pulse {
     pub epoch: Option<Epoch>,
     /// All living nodes, when this node dispatches.
     pub nodes: Vec<Node>,
+    /// The node that dispatches, when this one would and does not.
+    pub leader: Option<Leader>,
 }
 
 #[derive(Debug, Clone)]
@@ -434,13 +466,30 @@ pub struct AskStory {
     pub lines: u32,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct AskLost {
     pub holder: Incarnation,
     pub epoch: Epoch,
-    /// Whether silence counts as loss. Not yet, for a dispatcher that may have been cut off itself.
-    pub expire: bool,
+    pub expire: Expire,
     pub limit: u32,
+}
+
+/// Whose silence counts as loss.
+#[derive(Debug, Clone)]
+pub enum Expire {
+    /// Nobody's, for a dispatcher that may have been cut off itself, or whose database's clock was just changed.
+    Nobody,
+    /// That of nodes whose lease is over by the database's clock, and was over at this time, which the dispatcher believes it to be:
+    /// had the clock been put forward since, nobody is lost by that. And of those the dispatcher found silent, if
+    /// their lease still ends when it saw it end.
+    Over { by: Timestamp, silent: Vec<Replace> },
+}
+
+impl Expire {
+    /// By the database's clock alone.
+    pub fn by_the_clock() -> Self {
+        Self::Over { by: Timestamp::MAX, silent: Vec::new() }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]

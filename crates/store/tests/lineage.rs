@@ -39,7 +39,7 @@ async fn a_failover_takes_back_what_came_after_the_snapshot_and_ends_the_lead() 
         replace: None,
     };
     store.join(join).await.unwrap();
-    let beat = || store.beat(Beat { node, lease: LEASE, slots: 1, lead: true });
+    let beat = || store.beat(Beat::new(node, LEASE, 1, true));
     store.enqueue(vec![job(1)]).await.unwrap();
     let before = beat().await.unwrap();
     let snapshot = store.snapshot();

@@ -359,6 +359,7 @@ fn stand_in(tasks: BTreeSet<TaskName>, now: Timestamp) -> Node {
         queues: Serves::All,
         tasks,
         joined_at: now,
+        lease: std::time::Duration::from_secs(5),
         lease_until: Timestamp::MAX,
         lost: false,
         dispatcher: false,

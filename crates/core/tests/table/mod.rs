@@ -28,6 +28,7 @@ pub fn node(number: u128, slots: u32, tasks: &[&str]) -> Node {
         queues: Serves::All,
         tasks: tasks.iter().map(|task| TaskName::new(task).unwrap()).collect(),
         joined_at: at(0),
+        lease: std::time::Duration::from_secs(5),
         lease_until: at(1_000_000),
         lost: false,
         dispatcher: false,

@@ -62,7 +62,7 @@ pub(crate) async fn join(store: &PostgresStore, incarnation: Incarnation, name: 
 /// A node that has joined and dispatches.
 pub(crate) async fn lead(store: &PostgresStore, incarnation: Incarnation, name: &str) -> Epoch {
     join(store, incarnation, name).await;
-    let beat = Beat { node: incarnation, lease: LEASE, slots: 10, lead: true };
+    let beat = Beat::new(incarnation, LEASE, 10, true);
     store.beat(beat).await.expect("beat").epoch.expect("nobody else dispatches")
 }
 

@@ -400,7 +400,11 @@ fn faults(chance: &mut Chance, nodes: &[NodePlan], mended: Duration) -> Vec<(Dur
             5 | 11 => Fault::Freeze { node, span: part(chance, 0.2, 3.0) },
             6 => Fault::Cut { node, span: part(chance, 0.2, 2.5) },
             7 => Fault::Outage { span: part(chance, 0.1, 2.0) },
-            8 => Fault::Jump { millis: i64::try_from(chance.between(0, 8_000)).unwrap_or(0) - 3_000 },
+            8 => {
+                let millis = i64::try_from(chance.between(0, 8_000)).unwrap_or(0) - 3_000;
+                // Every third one by many leases.
+                Fault::Jump { millis: if millis % 3 == 0 { millis * 20 } else { millis } }
+            }
             _ => {
                 let mut weather = Weather::fair(chance.between(0, 80));
                 weather.lost = *chance.pick(&[0.0, 0.1, 0.3]);

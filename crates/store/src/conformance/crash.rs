@@ -151,7 +151,8 @@ impl Story {
         h.advance(LEASE + SECOND).await;
         let pulse = alpha.beat(scene::beat(ALPHA, true)).await?;
         assert_eq!(pulse.epoch, Some(epoch));
-        let lost = alpha.lost_nodes(AskLost { holder: ALPHA, epoch, expire: true, limit: ALL }).await?;
+        let lost =
+            alpha.lost_nodes(AskLost { holder: ALPHA, epoch, expire: Expire::by_the_clock(), limit: ALL }).await?;
         assert_eq!(lost.iter().map(|lost| lost.jobs.len()).collect::<Vec<_>>(), [1]);
         let author = Author::Dispatcher { holder: ALPHA, epoch, lost: BETA, bury: true };
         self.settle(&alpha, author, &[(6, Event::NodeLost)], vec![]).await?;
@@ -278,8 +279,10 @@ impl Story {
     }
 
     async fn bury_the_lost(&mut self, store: &Arc<dyn Store>, epoch: Epoch) {
-        for lost in
-            store.lost_nodes(AskLost { holder: GAMMA, epoch, expire: true, limit: ALL }).await.expect("lost_nodes")
+        for lost in store
+            .lost_nodes(AskLost { holder: GAMMA, epoch, expire: Expire::by_the_clock(), limit: ALL })
+            .await
+            .expect("lost_nodes")
         {
             let events: Vec<_> = lost.jobs.iter().map(|held| (number(held.id), Event::NodeLost)).collect();
             let lost = lost.node.incarnation;
@@ -287,7 +290,10 @@ impl Story {
             self.settle(store, author, &events, vec![]).await.expect("settle");
         }
         assert_eq!(
-            store.lost_nodes(AskLost { holder: GAMMA, epoch, expire: true, limit: ALL }).await.expect("lost_nodes"),
+            store
+                .lost_nodes(AskLost { holder: GAMMA, epoch, expire: Expire::by_the_clock(), limit: ALL })
+                .await
+                .expect("lost_nodes"),
             [],
             "{}",
             self.what

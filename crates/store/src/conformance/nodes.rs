@@ -99,10 +99,83 @@ pub async fn a_silent_node_is_not_lost_before_it_is_said_so(h: &impl Harness) {
     store.join(join(BETA, "two")).await.expect("join");
     h.advance(LEASE + SECOND).await;
     let epoch = store.beat(beat(ALPHA, true)).await.expect("beat").epoch.expect("it leads");
-    let ask = AskLost { holder: ALPHA, epoch, expire: false, limit: ALL };
-    assert_eq!(store.lost_nodes(ask).await.expect("lost_nodes"), []);
-    assert_eq!(store.lost_nodes(AskLost { expire: true, ..ask }).await.expect("lost_nodes").len(), 1);
+    let ask = AskLost { holder: ALPHA, epoch, expire: Expire::Nobody, limit: ALL };
+    assert_eq!(store.lost_nodes(ask.clone()).await.expect("lost_nodes"), []);
+    let expired = AskLost { expire: Expire::by_the_clock(), ..ask.clone() };
+    assert_eq!(store.lost_nodes(expired).await.expect("lost_nodes").len(), 1);
     assert_eq!(store.lost_nodes(ask).await.expect("lost_nodes").len(), 1, "what is lost is told");
+}
+
+pub async fn a_node_found_silent_is_lost_however_late_its_lease_ends_unless_it_beat_since(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    let seen = scene.store.nodes().await.expect("nodes").nodes.into_iter().find(|node| node.incarnation == BETA);
+    let seen = Replace { incarnation: BETA, lease_until: seen.expect("it is there").lease_until };
+    let lost = async || {
+        let expire = Expire::Over { by: seen.lease_until.minus(LEASE), silent: vec![seen] };
+        let ask = AskLost { holder: ALPHA, epoch: scene.epoch, expire, limit: ALL };
+        scene.store.lost_nodes(ask).await.expect("lost_nodes").into_iter().map(|lost| lost.node.incarnation).collect()
+    };
+    h.advance(SECOND).await;
+    scene.store.beat(beat(BETA, false)).await.expect("beat");
+    let nobody: Vec<turnwise_core::Incarnation> = lost().await;
+    assert_eq!(nobody, [], "it has beaten since it was seen");
+    let again = Replace { lease_until: seen.lease_until.plus(SECOND), ..seen };
+    let expire = Expire::Over { by: seen.lease_until.minus(LEASE), silent: vec![again] };
+    let ask = AskLost { holder: ALPHA, epoch: scene.epoch, expire, limit: ALL };
+    let lost = scene.store.lost_nodes(ask).await.expect("lost_nodes");
+    assert_eq!(lost.iter().map(|lost| lost.node.incarnation).collect::<Vec<_>>(), [BETA]);
+    assert!(!scene.store.beat(beat(BETA, false)).await.expect("beat").alive);
+}
+
+pub async fn nobody_is_lost_whose_lease_was_not_over_by_the_time_the_dispatcher_believes_it_to_be(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    let believed = scene.now().await;
+    // As if the clock had been put forward.
+    h.advance(LEASE * 10).await;
+    let ask = |by| {
+        let expire = Expire::Over { by, silent: Vec::new() };
+        scene.store.lost_nodes(AskLost { holder: ALPHA, epoch: scene.epoch, expire, limit: ALL })
+    };
+    assert_eq!(ask(believed.plus(SECOND)).await.expect("lost_nodes"), []);
+    assert!(scene.store.beat(beat(BETA, false)).await.expect("beat").alive);
+    assert!(!ask(believed.plus(LEASE * 10)).await.expect("lost_nodes").is_empty(), "others did not beat");
+}
+
+pub async fn a_lead_that_was_found_over_is_taken_unless_it_was_renewed(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    let seen = scene.store.beat(beat(BETA, true)).await.expect("beat").leader.expect("somebody leads").term;
+    assert_eq!(seen.epoch, scene.epoch);
+    h.advance(SECOND).await;
+    assert_eq!(scene.store.beat(beat(ALPHA, true)).await.expect("beat").epoch, Some(scene.epoch));
+    let take = async |over| scene.store.beat(Beat { over: Some(over), ..beat(BETA, true) }).await.expect("beat");
+    let refused = take(seen).await;
+    assert_eq!(refused.epoch, None, "it was renewed since");
+    let renewed = refused.leader.expect("somebody leads").term;
+    assert_eq!(renewed, Term { epoch: scene.epoch, until: seen.until.plus(SECOND) });
+    let taken = take(renewed).await.epoch.expect("nobody has renewed it");
+    assert!(taken > scene.epoch);
+    let old = scene.store.beat(beat(ALPHA, true)).await.expect("beat");
+    assert_eq!((old.epoch, old.leader.map(|leader| leader.term.epoch)), (None, Some(taken)));
+}
+
+pub async fn a_look_tells_who_leads_and_changes_nothing(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    let fleet = async || scene.store.nodes().await.expect("nodes").nodes;
+    let before = fleet().await;
+    let leads = before.iter().find(|node| node.incarnation == ALPHA).expect("it leads").clone();
+    h.advance(SECOND).await;
+    let look = async |node| scene.store.beat(Beat { only_look: true, ..beat(node, true) }).await.expect("beat");
+    let seen = look(BETA).await;
+    assert_eq!((seen.alive, seen.epoch, seen.nodes), (true, None, vec![]));
+    let leader = seen.leader.expect("somebody leads");
+    let term = Term { epoch: scene.epoch, until: leads.lease_until };
+    assert_eq!((leader.term, leader.host, leader.lease), (term, leads.host, LEASE));
+    assert_eq!(look(ALPHA).await.leader, None, "it leads itself");
+    assert_eq!(fleet().await, before);
+    // Nor is a lead taken by a look.
+    h.advance(LEASE * 2).await;
+    assert_eq!(look(BETA).await.epoch, None);
+    assert_eq!(fleet().await, before);
 }
 
 pub async fn a_namesake_that_beats_meanwhile_is_not_replaced(h: &impl Harness) {
@@ -150,7 +223,7 @@ pub async fn a_beat_prolongs_the_lease_and_sets_the_slots(h: &impl Harness) {
     let pulse = scene.store.beat(ask).await.expect("beat");
     let now = scene.now().await;
     let lineage = pulse.lineage;
-    assert_eq!(pulse, Pulse { now, lineage, alive: true, epoch: None, nodes: vec![] });
+    assert_eq!(pulse, Pulse { now, lineage, alive: true, epoch: None, nodes: vec![], leader: None });
     let nodes = scene.store.nodes().await.expect("nodes").nodes;
     assert_eq!((nodes[1].slots, nodes[1].lease_until), (0, now.plus(LEASE * 2)));
 }
@@ -381,13 +454,13 @@ pub async fn jobs_of_lost_nodes_are_told_within_the_limit(h: &impl Harness) {
     scene.lose_beta(h).await;
     let lost = scene
         .store
-        .lost_nodes(AskLost { holder: ALPHA, epoch: scene.epoch, expire: true, limit: 3 })
+        .lost_nodes(AskLost { holder: ALPHA, epoch: scene.epoch, expire: Expire::by_the_clock(), limit: 3 })
         .await
         .expect("lost_nodes");
     assert_eq!((lost[0].jobs.len(), lost[0].complete), (3, false));
     let lost = scene
         .store
-        .lost_nodes(AskLost { holder: ALPHA, epoch: scene.epoch, expire: true, limit: 5 })
+        .lost_nodes(AskLost { holder: ALPHA, epoch: scene.epoch, expire: Expire::by_the_clock(), limit: 5 })
         .await
         .expect("lost_nodes");
     assert_eq!((lost[0].jobs.len(), lost[0].complete), (5, true));
@@ -416,7 +489,7 @@ pub async fn only_the_dispatcher_calls_a_node_lost(h: &impl Harness) {
     scene.store.beat(beat(ALPHA, true)).await.expect("beat");
     let wrong = [(BETA, scene.epoch), (ALPHA, Epoch(scene.epoch.0 + 1)), (ALPHA, Epoch(scene.epoch.0 - 1))];
     for (holder, epoch) in wrong {
-        let reply = scene.store.lost_nodes(AskLost { holder, epoch, expire: true, limit: ALL }).await;
+        let reply = scene.store.lost_nodes(AskLost { holder, epoch, expire: Expire::by_the_clock(), limit: ALL }).await;
         assert!(matches!(reply, Err(StoreError::NotLeading)), "{reply:?}");
     }
     let nodes = scene.store.nodes().await.expect("nodes").nodes;

@@ -15,6 +15,7 @@ use proptest::{
 use turnwise_core::{
     After, Fence, GroupName, Incarnation, Job, JobHead, JobId, KeyName, NewJob, OnFailure, Priority, QueueName, State,
     Terms, UniqueKey,
+    lead::Sight,
     lifecycle::{self, Event, Outcome, Standing},
     scheduler::Pick,
     unique::{Hold, OnDuplicate, Scope, Unique},
@@ -194,6 +195,8 @@ impl Side {
             Call::Join(join) => print(answer(|| store.join((*join).clone())).await),
             Call::Beat(beat) => print(answer(|| store.beat(beat.clone())).await.map(|mut pulse| {
                 pulse.nodes.sort_by_key(|node| node.incarnation);
+                // Not all stores see processes.
+                pulse.leader.iter_mut().for_each(|leader| leader.sight = Sight::Unseen);
                 pulse
             })),
             Call::Leave(node) => print(answer(|| store.leave(node)).await),
@@ -228,15 +231,15 @@ impl Side {
                 print(answer(|| store.assignments(node, known.clone())).await.map(scene::in_order))
             }
             Call::Settle(settle) => print(answer(|| store.settle(settle.clone())).await),
-            Call::LostNodes(holder, epoch) => {
-                print(answer(|| store.lost_nodes(AskLost { holder, epoch, expire: true, limit: ALL })).await.map(
-                    |mut lost| {
+            Call::LostNodes(holder, epoch) => print(
+                answer(|| store.lost_nodes(AskLost { holder, epoch, expire: Expire::by_the_clock(), limit: ALL }))
+                    .await
+                    .map(|mut lost| {
                         lost.sort_by_key(|lost| lost.node.incarnation);
                         lost.iter_mut().for_each(|lost| lost.jobs.sort_by_key(|held| held.id));
                         lost
-                    },
-                ))
-            }
+                    }),
+            ),
             Call::Control(interventions) => print(answer(|| store.control(interventions.clone())).await),
             // How many seen changes go at once is the store's own affair: an open transaction may keep them a while.
             Call::Prune { seen: true } => {
@@ -407,7 +410,7 @@ impl World {
                 vec![Call::Join(Box::new(Join { replace, host, ..scene::join(incarnation, name) }))]
             }
             Wish::Beat { node, lead, slots } => {
-                vec![Call::Beat(Beat { node: NODES[node].0, lease: LEASE, slots, lead })]
+                vec![Call::Beat(Beat::new(NODES[node].0, LEASE, slots, lead))]
             }
             Wish::Leave { node } => vec![Call::Leave(NODES[node].0)],
             Wish::Load { after, limit } => vec![Call::Load(Load::After { id: after.map(id), limit })],

@@ -169,7 +169,12 @@ pub async fn a_repeated_call_for_the_lost_tells_the_same(h: &impl Harness) {
     twice.scene.lose_beta(h).await;
     let lost = twice
         .call(|| {
-            twice.scene.store.lost_nodes(AskLost { holder: ALPHA, epoch: twice.scene.epoch, expire: true, limit: ALL })
+            twice.scene.store.lost_nodes(AskLost {
+                holder: ALPHA,
+                epoch: twice.scene.epoch,
+                expire: Expire::by_the_clock(),
+                limit: ALL,
+            })
         })
         .await;
     assert_eq!((lost.len(), lost[0].jobs.len()), (1, 1));

@@ -96,7 +96,7 @@ pub(crate) fn memo(kind: MemoKind, name: &str, value: &str) -> NewMemo {
 }
 
 pub(crate) fn beat(node: Incarnation, lead: bool) -> Beat {
-    Beat { node, lease: LEASE, slots: 4, lead }
+    Beat::new(node, LEASE, 4, lead)
 }
 
 pub(crate) fn done() -> Outcome {
@@ -294,7 +294,7 @@ impl Scene {
 
     pub(crate) async fn lost(&self) -> Vec<LostNode> {
         self.store
-            .lost_nodes(AskLost { holder: ALPHA, epoch: self.epoch, expire: true, limit: ALL })
+            .lost_nodes(AskLost { holder: ALPHA, epoch: self.epoch, expire: Expire::by_the_clock(), limit: ALL })
             .await
             .expect("lost_nodes")
     }

@@ -1,0 +1,222 @@
+//! The dispatcher is on another machine: whether it lives is seen by its session with PostgreSQL.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use tokio::sync::oneshot;
+use turnwise::{
+    Ctx, Filter, JobRequest, NodeName, Outcome, Registry, Task, Turnwise,
+    core::{State, node::Host},
+    executor::{Config, Process, executor::Builder},
+    postgres::PostgresStore,
+    store::Store,
+};
+use turnwise_testpg::Cluster;
+
+/// Long enough for any machine; a test that needs it has failed.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+struct Short;
+impl Task for Short {
+    type Args = u64;
+    const NAME: &'static str = "short";
+    async fn run(&self, ctx: Ctx, millis: u64) -> Outcome {
+        tokio::time::sleep(Duration::from_millis(millis)).await;
+        ctx.state::<Runs>().unwrap().0.0.fetch_add(1, Ordering::SeqCst);
+        Outcome::done()
+    }
+}
+
+/// Runs that have ended on a machine.
+#[derive(Clone, Default)]
+struct Runs(Arc<AtomicUsize>);
+
+/// A node on a machine of its own. Nobody else sees its processes.
+struct Machine {
+    runs: Runs,
+    power: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Machine {
+    fn start(url: &str, name: &str) -> Self {
+        let runs = Runs::default();
+        let (power, cut) = oneshot::channel();
+        let (url, name, state) = (url.to_owned(), name.to_owned(), runs.clone());
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async move {
+                let host = Host {
+                    name: name.clone(),
+                    boot_id: name.clone(),
+                    pid_namespace: String::new(),
+                    pid: 1,
+                    started: 1,
+                };
+                let process = Process { host, is_gone: Arc::new(|_| false) };
+                let connect = Arc::new(move || {
+                    let url = url.clone();
+                    Box::pin(async move {
+                        let store = PostgresStore::connect(&url, Default::default()).await?;
+                        Ok(Arc::new(store) as Arc<dyn Store>)
+                    }) as _
+                });
+                let mut registry = Registry::new();
+                registry.register(Short).unwrap();
+                let mut config = Config::new(NodeName::new(name).unwrap());
+                (config.core_pool_size, config.queue_capacity) = (4, 8);
+                let builder = Builder::new(connect, config).registry(registry).state(state);
+                let node = builder.simulated(process, 7, 10_000).build().unwrap();
+                tokio::select! {
+                    () = node.live_here() => {}
+                    _ = cut => {}
+                }
+            });
+            // As after a loss of power, but that its connections are closed, as the kernel does after `kill -9`.
+            runtime.shutdown_background();
+        });
+        Self { runs, power: Some(power), thread: Some(thread) }
+    }
+
+    fn kill(&mut self) {
+        drop(self.power.take());
+        self.thread.take().unwrap().join().unwrap();
+    }
+
+    fn runs(&self) -> usize {
+        self.runs.0.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        if self.thread.is_some() {
+            self.kill();
+        }
+    }
+}
+
+async fn until(what: &str, mut met: impl AsyncFnMut() -> bool) {
+    let begun = Instant::now();
+    while !met().await {
+        assert!(begun.elapsed() < PATIENCE, "did not happen: {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+struct Scene {
+    turnwise: Turnwise,
+    psql: tokio_postgres::Client,
+    first: Machine,
+    second: Machine,
+}
+
+impl Scene {
+    /// The first leads; both have worked.
+    async fn begin() -> Self {
+        let url = Cluster::shared().fresh_database().unwrap();
+        let turnwise = Turnwise::open(&url).await.unwrap();
+        let (psql, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+        tokio::spawn(connection);
+        let first = Machine::start(&url, "first");
+        let mut scene = Self { turnwise, psql, first, second: Machine::start(&url, "second") };
+        until("a dispatcher", async || scene.leader().await.is_some()).await;
+        if scene.leader().await.as_deref() != Some("first") {
+            std::mem::swap(&mut scene.first, &mut scene.second);
+        }
+        scene.submit(200, 20).await;
+        until("work on both", async || scene.first.runs() > 0 && scene.second.runs() > 0).await;
+        until("a session that can be seen", async || scene.seen().await).await;
+        scene
+    }
+
+    async fn leader(&self) -> Option<String> {
+        let dispatcher = "select node.name from turnwise.dispatcher join turnwise.node on incarnation = holder";
+        self.psql.query_opt(dispatcher, &[]).await.unwrap().map(|row| row.get(0))
+    }
+
+    async fn epoch(&self) -> i64 {
+        self.psql.query_one("select epoch from turnwise.dispatcher", &[]).await.unwrap().get(0)
+    }
+
+    async fn seen(&self) -> bool {
+        let there = "select coalesce(there, false) from turnwise.leader()";
+        self.psql.query_opt(there, &[]).await.unwrap().is_some_and(|row| row.get(0))
+    }
+
+    async fn submit(&self, count: usize, millis: u64) {
+        let jobs = (0..count).map(|_| JobRequest::new("short", &millis)).collect::<Vec<_>>();
+        self.turnwise.submit_all(jobs).await.unwrap();
+    }
+
+    async fn unfinished(&self) -> usize {
+        let states = vec![State::Waiting, State::Scheduled, State::Running, State::Stuck];
+        self.turnwise.jobs(Filter { states, limit: Some(10_000), ..Filter::default() }).await.unwrap().len()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn work_is_dispatched_within_a_second_of_the_death_of_a_dispatcher_elsewhere() {
+    let mut scene = Scene::begin().await;
+    scene.submit(2_000, 20).await;
+    until("work", async || scene.second.runs() > 100).await;
+    let epoch = scene.epoch().await;
+    scene.first.kill();
+    let killed = Instant::now();
+    until("another dispatcher", async || scene.epoch().await != epoch).await;
+    let silent = killed.elapsed();
+    assert!(silent < Duration::from_secs(1), "nobody dispatched for {silent:?}");
+    // What the dead one had waits for its lease, and everything else for nobody.
+    until("the end", async || scene.unfinished().await == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_idle_fleet_dispatches_within_two_seconds_of_the_death_of_a_dispatcher_elsewhere() {
+    let mut scene = Scene::begin().await;
+    until("the end", async || scene.unfinished().await == 0).await;
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    let runs = scene.second.runs();
+    scene.first.kill();
+    let killed = Instant::now();
+    scene.submit(1, 0).await;
+    until("the job's end", async || scene.second.runs() > runs).await;
+    let silent = killed.elapsed();
+    assert!(silent < Duration::from_secs(2), "nothing was dispatched for {silent:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_living_dispatcher_whose_session_is_cut_keeps_the_lead() {
+    let scene = Scene::begin().await;
+    let epoch = scene.epoch().await;
+    scene.submit(1_000, 20).await;
+    for _ in 0..10 {
+        until("a session that can be seen", async || scene.seen().await).await;
+        // The one with the lock that the dispatcher's row names.
+        let cut = "select pg_terminate_backend(pid) from pg_locks, turnwise.dispatcher
+                    where locktype = 'advisory' and (classid::bigint << 32 | objid::bigint) = session";
+        assert_eq!(scene.psql.query(cut, &[]).await.unwrap().len(), 1);
+    }
+    until("the end", async || scene.unfinished().await == 0).await;
+    assert_eq!(scene.epoch().await, epoch, "the lead went from one that lives to another");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_idle_node_that_watches_a_dispatcher_elsewhere_asks_less_than_once_a_second() {
+    let scene = Scene::begin().await;
+    until("the end", async || scene.unfinished().await == 0).await;
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    // Statements of all connections but this one and the submitter's; each is a transaction.
+    let ended = "select xact_commit + xact_rollback from pg_stat_database where datname = current_database()";
+    let count = async || -> i64 { scene.psql.query_one(ended, &[]).await.unwrap().get(0) };
+    scene.psql.batch_execute("select pg_stat_clear_snapshot()").await.unwrap();
+    let before = count().await;
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    let asked = count().await - before;
+    assert!(asked <= 44, "two idle nodes asked {asked} times in 20 s");
+}
