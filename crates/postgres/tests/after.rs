@@ -243,6 +243,10 @@ async fn a_slice_with_bad_ends_stays_while_somebody_takes_its_jobs_for_unfinishe
     place.prune().await;
     assert!(place.store.job(id(1)).await.unwrap().is_some(), "its slice is there");
     app.batch_execute("commit").await.unwrap();
-    place.prune().await;
-    assert_eq!(place.store.job(id(1)).await.unwrap(), None);
+    // Whoever else has a snapshot from before, a vacuum too, puts it off to the next round.
+    let begun = std::time::Instant::now();
+    while place.store.job(id(1)).await.unwrap().is_some() {
+        assert!(begun.elapsed() < std::time::Duration::from_secs(30), "its slice is still there");
+        place.prune().await;
+    }
 }
