@@ -44,7 +44,8 @@ fn killed_among_work(mut harness: Harness) {
     let killed = Instant::now();
     until("another dispatcher", || (assigns(&second) > 0).then_some(()));
     let silent = killed.elapsed();
-    assert!(silent < Duration::from_secs(1), "nothing was dispatched for {silent:?}");
+    // Within a second on a machine that is not busy; the lease alone would take five.
+    assert!(silent < Duration::from_millis(2_500), "nothing was dispatched for {silent:?}");
     harness.kill(first);
     harness.wait_until_all_ended();
     second.stop();
@@ -71,7 +72,8 @@ fn killed_while_idle(mut harness: Harness) {
     harness.submit(1, "noop", "null");
     until("the job", || (second.starts() > started).then_some(()));
     let silent = killed.elapsed();
-    assert!(silent < Duration::from_secs(2), "nothing was dispatched for {silent:?}");
+    // Within two seconds on a machine that is not busy; the lease alone would take five.
+    assert!(silent < Duration::from_millis(3_500), "nothing was dispatched for {silent:?}");
     harness.kill(first);
     harness.wait_until_all_ended();
     // The dead one is lost when its lease is over, as ever.

@@ -279,10 +279,10 @@ pub(crate) async fn mail(life: Arc<Life>) {
     }
 }
 
-/// How often a node compares what the database says is in its hands with what is. Six beats: what is missing twice was given
-/// to it long ago, and is not on its way.
+/// How often a node compares what the database says is in its hands with what is. Twelve beats: what is missing twice was
+/// given to it long ago, and is not on its way.
 fn check_interval(life: &Life) -> Duration {
-    life.shared.config.lease * 2
+    life.shared.config.lease * 4
 }
 
 /// Gives back what is said to be here and is not: twice in a row, or once if the database is not what it was.
