@@ -110,13 +110,15 @@ pub(crate) async fn beat(store: &Inner, beat: &Beat) -> Result<Pulse> {
     if get(first, 3)? {
         store.bell.ring_lead();
     }
+    let alive = get(first, 1)?;
     Ok(Pulse {
         now: rows::now(first, 0)?,
         lineage: Lineage(get(first, 4)?),
-        alive: get(first, 1)?,
+        alive,
         epoch: get::<Option<i64>>(first, 2)?.map(Epoch),
         nodes: by_incarnation(nodes),
-        leader: leader(first, 5)?,
+        // One that is not alive follows nobody.
+        leader: if alive { leader(first, 5)? } else { None },
     })
 }
 
