@@ -152,6 +152,12 @@ pub(crate) struct Serve {
     /// [default: 7d]
     #[arg(long, value_name = "RETENTION")]
     pub(crate) retention: Option<String>,
+    /// Connections to PostgreSQL, at most; those of transactional tasks come on top [default: 10]
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) connections: Option<String>,
+    /// Transactional tasks with a transaction open, at most, each with a connection of its own [default: one for each slot]
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) task_connections: Option<String>,
     /// Append a record of the run to this file, one JSON object a line
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,

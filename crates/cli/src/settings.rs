@@ -29,7 +29,7 @@ const DEFAULT_DATABASE: &str = "sqlite:turnwise.db";
 const THREAD_NAME_PREFIX: &str = "task-";
 
 /// Settings of every command; at the top of the file.
-const COMMON: [&str; 3] = ["database", "retention", "log"];
+const COMMON: [&str; 5] = ["database", "retention", "log", "connections", "task_connections"];
 /// Settings of a node; in the file's `[executor]`.
 const EXECUTOR: [&str; 13] = [
     "name",
@@ -167,6 +167,16 @@ impl Settings {
     pub(crate) fn options(&self) -> Result<Options, Failure> {
         let mut options = Options::default();
         self.read("retention", &mut options.retention, str::parse)?;
+        self.read("connections", &mut options.connections, |text| match number("connections", text)? {
+            0..3 => {
+                Err(Invalid::new("connections", "must be at least 3: one listens, one submits, one is the node's own"))
+            }
+            enough => Ok(enough),
+        })?;
+        self.read("task_connections", &mut options.task_connections, |text| match number("task_connections", text)? {
+            0 => Err(Invalid::new("task_connections", "must be at least 1")),
+            most => Ok(Some(most)),
+        })?;
         Ok(options)
     }
 
@@ -263,6 +273,8 @@ fn from_flags(args: &Args) -> Said {
         say("await_termination", &serve.await_termination);
         say("scheme", &serve.scheme);
         say("retention", &serve.retention);
+        say("connections", &serve.connections);
+        say("task_connections", &serve.task_connections);
         if !serve.queues.is_empty() {
             said.insert("queues", serve.queues.clone());
         }
@@ -492,6 +504,11 @@ mod tests {
         assert!(executor(&[], &[], "[executor]\nlease = 10").ends_with("(turnwise.toml)"));
         assert!(executor(&["--queue", ""], &[], "").starts_with("queue: must not be empty"));
         assert!(refusal(settings(&["--retention", "1"], &[], "").unwrap().options()).starts_with("retention: "));
+        assert!(refusal(settings(&["--connections", "2"], &[], "").unwrap().options()).contains("at least 3"));
+        assert!(refusal(settings(&[], &[], "task_connections = 0").unwrap().options()).contains("at least 1"));
+        let said =
+            settings(&["--connections", "7"], &[], "connections = 8\ntask_connections = 2").unwrap().options().unwrap();
+        assert_eq!((said.connections, said.task_connections), (7, Some(2)));
     }
 
     #[test]

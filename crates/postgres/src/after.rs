@@ -8,6 +8,7 @@ use turnwise_store::{Enqueued, Result, StoreError, after::Waiting};
 use uuid::Uuid;
 
 use crate::{
+    connect::Session,
     rows::{self, get},
     store::{failed, query},
 };
@@ -66,10 +67,7 @@ pub(crate) async fn write(client: &impl GenericClient, jobs: &[NewJob], enqueued
 
 /// Completes heads of jobs that wait for others. Read a moment after the heads: who has ended meanwhile has ended, and
 /// that is told again.
-pub(crate) async fn complete<'a>(
-    client: &impl deadpool_postgres::GenericClient,
-    heads: impl Iterator<Item = &'a mut JobHead>,
-) -> Result<()> {
+pub(crate) async fn complete<'a>(client: &impl Session, heads: impl Iterator<Item = &'a mut JobHead>) -> Result<()> {
     // A job may be told twice, as new and as changed.
     let mut waiting: HashMap<Uuid, Vec<&mut Awaits>> = HashMap::new();
     for head in heads {

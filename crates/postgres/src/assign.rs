@@ -112,7 +112,7 @@ pub(crate) async fn assign(store: &Inner, assign: &Assign) -> Result<Vec<(JobId,
 }
 
 async fn read_again(
-    client: &deadpool_postgres::Object,
+    client: &deadpool_postgres::ClientWrapper,
     ids: &[Uuid],
 ) -> Result<HashMap<JobId, (JobHead, AssignedJob)>> {
     let fail = failed("read picked jobs again");

@@ -16,7 +16,7 @@ use tokio_postgres::AsyncMessage;
 use turnwise_core::Incarnation;
 use turnwise_store::Bell;
 
-use crate::connect::{Address, Purpose};
+use crate::connect::{Address, Budget, Counted, Purpose};
 
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 /// No longer than this after the database is back; until then the users poll.
@@ -28,12 +28,12 @@ const LISTEN: &str = "listen turnwise; notify turnwise, 'hello'";
 /// The session that listens has an advisory lock for as long as it is there: others look for it in `pg_locks` to see whether this
 /// process is. Taken only where rings are heard: behind a pooler that hands sessions around it would say nothing.
 #[derive(Debug)]
-pub(crate) struct Session {
+pub(crate) struct Presence {
     number: i64,
     has_lock: AtomicBool,
 }
 
-impl Default for Session {
+impl Default for Presence {
     fn default() -> Self {
         let random = RandomState::new().build_hasher().finish();
         // No sign, so that it is put together again from two halves without one.
@@ -41,7 +41,7 @@ impl Default for Session {
     }
 }
 
-impl Session {
+impl Presence {
     /// The lock, while it is there to be seen.
     pub(crate) fn number(&self) -> Option<i64> {
         self.has_lock.load(Ordering::Acquire).then_some(self.number)
@@ -60,19 +60,20 @@ impl Drop for Listener {
 impl Listener {
     pub(crate) fn start(
         address: Address,
+        budget: Arc<Budget>,
         bell: Bell,
         joined: Arc<Mutex<HashSet<Incarnation>>>,
-        session: Arc<Session>,
+        presence: Arc<Presence>,
     ) -> Self {
         Self(tokio::spawn(async move {
             let mut wait = FIRST_WAIT;
             loop {
                 let mut heard = false;
-                if let Err(error) = listen(&address, &bell, &joined, &session, &mut heard).await {
+                if let Err(error) = listen(&address, &budget, &bell, &joined, &presence, &mut heard).await {
                     tracing::debug!(%error, "the doorbell is cut");
                 }
                 bell.set_hears(false);
-                if session.has_lock.swap(false, Ordering::AcqRel) {
+                if presence.has_lock.swap(false, Ordering::AcqRel) {
                     // If this process leads, its next beat says that it cannot be seen; before another one misses it.
                     bell.ring_lead();
                 }
@@ -85,16 +86,18 @@ impl Listener {
 
 async fn listen(
     address: &Address,
+    budget: &Arc<Budget>,
     bell: &Bell,
     joined: &Mutex<HashSet<Incarnation>>,
-    session: &Session,
+    presence: &Presence,
     heard: &mut bool,
 ) -> Result<(), tokio_postgres::Error> {
+    let _counted = Counted::one(budget);
     let (client, mut connection) = address.connect(Purpose::Listen).await?;
     let mut messages = stream::poll_fn(move |context| connection.poll_message(context));
     let mut listening = std::pin::pin!(client.batch_execute(LISTEN));
     // Shared: the server may not have noticed yet that the last session is gone.
-    let lock = format!("select pg_catalog.pg_try_advisory_lock_shared({})", session.number);
+    let lock = format!("select pg_catalog.pg_try_advisory_lock_shared({})", presence.number);
     let mut locking = std::pin::pin!(client.batch_execute(&lock));
     let mut locked = false;
     loop {
@@ -108,7 +111,7 @@ async fn listen(
             done = &mut locking, if bell.hears() && !locked => {
                 done?;
                 locked = true;
-                session.has_lock.store(true, Ordering::Release);
+                presence.has_lock.store(true, Ordering::Release);
                 // If this process leads, its next beat says by what it can be seen.
                 bell.ring_lead();
             }

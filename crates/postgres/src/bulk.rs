@@ -3,7 +3,7 @@
 //! COPY cannot leave out what is there already, nor refuse a group that is full. So it is tried where neither is to be
 //! expected, and where it fails the statement does it all again.
 
-use deadpool_postgres::Object;
+use deadpool_postgres::ClientWrapper;
 use futures_util::pin_mut;
 use tokio_postgres::{
     binary_copy::BinaryCopyInWriter,
@@ -37,7 +37,7 @@ const COLUMNS: [Type; 10] = [
 ];
 
 /// `None`: not by this way; nothing is stored.
-pub(crate) async fn copy(client: &mut Object, jobs: &[NewJob]) -> Result<Option<Vec<Enqueued>>> {
+pub(crate) async fn copy(client: &mut ClientWrapper, jobs: &[NewJob]) -> Result<Option<Vec<Enqueued>>> {
     let fail = failed("enqueue");
     // Now is the database's to say: the column's default does, for all of them.
     let Some(least) = jobs.iter().map(|job| job.id.0).min() else { return Ok(None) };

@@ -7,11 +7,12 @@ use std::{
     collections::BTreeMap,
     fmt,
     ops::Deref,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use deadpool_postgres::{Object, Pool};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_postgres::{Client, SimpleQueryMessage, error::SqlState};
 use tokio_postgres_rustls::MakeRustlsConnect;
 use turnwise_core::{Incarnation, story::Progress};
@@ -19,7 +20,7 @@ use turnwise_store::{Closed, Closing, Last, Note, Options, Result, Settled, Stor
 use uuid::Uuid;
 
 use crate::{
-    connect::{Address, Purpose, connection},
+    connect::{Address, CONNECT_TIMEOUT, Purpose, pooled},
     enqueue::REFUSED,
     rows::get,
     settle::{Common, Work, read_standing, why_not},
@@ -51,6 +52,8 @@ pub struct Transactions {
     options: Options,
     /// One for each node of this process: as many connections as it has slots, on the threads its tasks run on.
     pools: Mutex<BTreeMap<Incarnation, Pool>>,
+    /// As many as there may be in this process, where that is said.
+    bound: Option<Arc<Semaphore>>,
 }
 
 impl fmt::Debug for Transactions {
@@ -62,13 +65,16 @@ impl fmt::Debug for Transactions {
 impl Transactions {
     /// On the database of a store that was opened with the same `url` and `options`.
     pub fn new(url: &str, options: Options) -> Result<Self> {
-        Ok(Self { address: Address::read(url)?, options, pools: Mutex::default() })
+        let bound = options.task_connections.and_then(|most| usize::try_from(most).ok());
+        let bound = bound.map(|most| Arc::new(Semaphore::new(most.clamp(1, Semaphore::MAX_PERMITS))));
+        Ok(Self { address: Address::read(url)?, options, pools: Mutex::default(), bound })
     }
 
     /// Begins one for a run of `node` that may take as long as `limit`. `at_most`: how many of them there are at a time.
     pub async fn begin(&self, node: Incarnation, limit: Option<Duration>, at_most: usize) -> Result<TaskTransaction> {
+        let permit = self.permit(limit).await?;
         let pool = self.pool_of(node, at_most)?;
-        let client = connection(&pool).await?;
+        let client = pooled(&pool).await?;
         let idle = limit.map_or(IDLE, |limit| limit.saturating_add(GRACE));
         let longest =
             limit.map(|limit| format!("set local statement_timeout = {};", millis(limit.saturating_add(GRACE))));
@@ -85,9 +91,20 @@ impl Transactions {
             tls: self.address.tls().clone(),
             progress: Mutex::default(),
             clean: false,
+            _permit: permit,
         };
         transaction.batch_execute(&begin).await.map_err(failed("begin a task's transaction"))?;
         Ok(transaction)
+    }
+
+    /// Waits no longer than half of what the run has: it shall come again with all of its time, not time out here.
+    async fn permit(&self, limit: Option<Duration>) -> Result<Option<OwnedSemaphorePermit>> {
+        let Some(bound) = &self.bound else { return Ok(None) };
+        let patience = limit.map_or(CONNECT_TIMEOUT, |limit| CONNECT_TIMEOUT.min(limit / 2));
+        match tokio::time::timeout(patience, Arc::clone(bound).acquire_owned()).await {
+            Ok(Ok(permit)) => Ok(Some(permit)),
+            _ => Err(StoreError::transient("begin a task's transaction", "all of task_connections are in use")),
+        }
     }
 
     fn pool_of(&self, node: Incarnation, at_most: usize) -> Result<Pool> {
@@ -126,6 +143,7 @@ pub struct TaskTransaction {
     progress: Mutex<Option<Progress>>,
     /// Nothing of the task is left in the session.
     clean: bool,
+    _permit: Option<OwnedSemaphorePermit>,
 }
 
 impl fmt::Debug for TaskTransaction {
@@ -210,7 +228,7 @@ impl TaskTransaction {
     }
 
     async fn look(&self, number: &Number, last: &Last) -> Result<Option<Found>> {
-        let client = connection(&self.pool).await?;
+        let client = pooled(&self.pool).await?;
         let application = application(last.node);
         let status = match query(&client, STATUS, &[&number.xact, &number.backend, &application]).await {
             Ok(rows) => rows.first().map(|row| get::<Option<&str>>(row, 0).map(|status| status.map(str::to_owned))),

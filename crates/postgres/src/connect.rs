@@ -2,6 +2,7 @@
 
 mod params;
 mod passfile;
+mod reservoir;
 mod tls;
 
 use std::{
@@ -13,11 +14,11 @@ use std::{
     time::Duration,
 };
 
-use deadpool_postgres::{Manager, ManagerConfig, Pool, PoolError, RecyclingMethod, Runtime};
+use deadpool_postgres::{ClientWrapper, Manager, ManagerConfig, Pool, PoolError, RecyclingMethod, Runtime};
 use futures_util::future::BoxFuture;
 use tokio::task::JoinHandle;
 use tokio_postgres::{
-    Client, Config, Connection, Socket,
+    Client, Config, Connection, GenericClient, Socket, Statement,
     config::{ChannelBinding, SslMode, SslNegotiation, TargetSessionAttrs},
     error::SqlState,
     tls::MakeTlsConnect,
@@ -25,11 +26,15 @@ use tokio_postgres::{
 use tokio_postgres_rustls::MakeRustlsConnect;
 use turnwise_store::{Result, StoreError};
 
-pub(crate) use self::tls::advice;
 use self::{
     params::{Params, Surroundings, invalid},
     passfile::Login,
+    reservoir::Reservoir,
     tls::{Mode, Tls},
+};
+pub(crate) use self::{
+    reservoir::{Budget, Counted, Lent, Share},
+    tls::advice,
 };
 use crate::store::refused_or;
 
@@ -100,15 +105,20 @@ const LOOPS: [Setting; 2] = [("enable_hashjoin", "off"), ("enable_mergejoin", "o
 /// a job that comes alone would wait for.
 const ONE_PLAN: [Setting; 1] = [("plan_cache_mode", "force_generic_plan")];
 
+/// For statements that lock in no order.
+const ANY_JOIN: [Setting; 2] = [("enable_hashjoin", "on"), ("enable_mergejoin", "on")];
+const ANY_PLAN: [Setting; 1] = [("plan_cache_mode", "auto")];
+
 /// For statements whose filters may be absent.
 const NEW_PLANS: [Setting; 1] = [("plan_cache_mode", "force_custom_plan")];
 
 impl Purpose {
-    /// What the statements of this purpose rely on, whatever the url says.
+    /// What the statements of this purpose rely on, whatever the url says. Purposes of verbs name the same settings, so that a
+    /// connection can go from one to another.
     fn needs(self) -> BTreeMap<&'static str, &'static str> {
         let more: &[&[Setting]] = match self {
-            Self::Submit => &[&INDEXES, &ID_LOCKS],
-            Self::Unique => &[&INDEXES, &KEY_LOCKS],
+            Self::Submit => &[&INDEXES, &ANY_JOIN, &ANY_PLAN, &ID_LOCKS],
+            Self::Unique => &[&INDEXES, &ANY_JOIN, &ANY_PLAN, &KEY_LOCKS],
             Self::Assign => &[&INDEXES, &LOOPS, &ONE_PLAN, &QUICK_LOCKS],
             Self::Settle => &[&INDEXES, &LOOPS, &ONE_PLAN, &ENDS_LOCKS],
             Self::Dispatch | Self::Node => &[&INDEXES, &LOOPS, &ONE_PLAN],
@@ -119,6 +129,13 @@ impl Purpose {
             Self::Task => return BTreeMap::new(),
         };
         BOUNDS.iter().chain(&GROUND).chain(more.iter().copied().flatten()).copied().collect()
+    }
+
+    /// What makes a connection that had the settings of `before` fit for this purpose.
+    fn sets(self, before: Option<Self>) -> String {
+        let before = before.map(Self::needs).unwrap_or_default();
+        let needs = self.needs().into_iter().filter(|(name, value)| before.get(name) != Some(value));
+        needs.map(|(name, value)| format!("set {name} = '{value}';")).collect()
     }
 }
 
@@ -274,13 +291,7 @@ impl deadpool_postgres::Connect for Connector {
     ) -> BoxFuture<'_, std::result::Result<(Client, JoinHandle<()>), tokio_postgres::Error>> {
         Box::pin(async {
             let (client, connection) = self.address.connect(self.purpose).await?;
-            // It ends with its client; what went wrong, the client's calls say.
-            let running = tokio::spawn(async move {
-                if let Err(error) = connection.await {
-                    tracing::debug!(%error, "a connection to the database ended");
-                }
-            });
-            Ok((client, running))
+            Ok((client, spawned(connection)))
         })
     }
 }
@@ -416,42 +427,111 @@ pub async fn connect(url: &str) -> Result<Client> {
     Ok(client)
 }
 
-/// Connections by purpose, so that one purpose never queues behind another: a flood of submits must not delay a beat,
-/// nor a person's long listing an assignment. All are opened when first needed.
+/// Where the connections for one purpose come from.
+pub(crate) struct Lane {
+    reservoir: Arc<Reservoir>,
+    purpose: Purpose,
+}
+
+/// Connections by purpose. They share the few that there are, and none can keep another waiting: a flood of submits does not delay
+/// a beat, nor a person's long listing an assignment. All are opened when first needed.
 pub(crate) struct Pools {
-    pub(crate) submit: Pool,
-    pub(crate) unique: Pool,
-    pub(crate) assign: Pool,
-    pub(crate) dispatch: Pool,
-    pub(crate) node: Pool,
-    pub(crate) settle: Pool,
-    pub(crate) note: Pool,
-    pub(crate) people: Pool,
+    pub(crate) submit: Lane,
+    pub(crate) unique: Lane,
+    pub(crate) assign: Lane,
+    pub(crate) dispatch: Lane,
+    pub(crate) node: Lane,
+    pub(crate) settle: Lane,
+    pub(crate) note: Lane,
+    pub(crate) people: Lane,
 }
 
 impl Pools {
-    pub(crate) fn new(address: &Address) -> Result<Self> {
-        Ok(Self {
-            submit: address.pool(Purpose::Submit, 4)?,
-            unique: address.pool(Purpose::Unique, 4)?,
-            // Two batches on their way.
-            assign: address.pool(Purpose::Assign, 2)?,
-            // A page of the backlog, and the news.
-            dispatch: address.pool(Purpose::Dispatch, 2)?,
-            node: address.pool(Purpose::Node, 2)?,
-            // Two batches on their way, and what runs.
-            settle: address.pool(Purpose::Settle, 3)?,
-            note: address.pool(Purpose::Note, 2)?,
-            people: address.pool(Purpose::People, 2)?,
-        })
+    pub(crate) fn new(address: &Address, budget: &Arc<Budget>, share: Share) -> Self {
+        let reservoir = Reservoir::new(address.clone(), Arc::clone(budget), share);
+        let lane = |purpose| Lane { reservoir: Arc::clone(&reservoir), purpose };
+        Self {
+            submit: lane(Purpose::Submit),
+            unique: lane(Purpose::Unique),
+            assign: lane(Purpose::Assign),
+            dispatch: lane(Purpose::Dispatch),
+            node: lane(Purpose::Node),
+            settle: lane(Purpose::Settle),
+            note: lane(Purpose::Note),
+            people: lane(Purpose::People),
+        }
     }
 }
 
-/// A connection with a statement cache, from `pool`.
-pub(crate) async fn connection(pool: &Pool) -> Result<deadpool_postgres::Object> {
+/// A connection with a statement cache and the settings of its purpose.
+pub(crate) async fn connection(lane: &Lane) -> Result<Lent> {
+    lane.reservoir.lend(lane.purpose).await
+}
+
+/// A connection from a pool of its own kind.
+pub(crate) async fn pooled(pool: &Pool) -> Result<deadpool_postgres::Object> {
     pool.get().await.map_err(|error| match error {
         PoolError::Backend(error) => refused_or(error, "connect to the database"),
         other => StoreError::transient("connect to the database", other),
+    })
+}
+
+/// What a statement of ours can be sent on: a connection, or a transaction on one. Statements are prepared once on each.
+pub(crate) trait Session: Sync {
+    fn prepare_cached(
+        &self,
+        sql: &str,
+    ) -> impl Future<Output = std::result::Result<Statement, tokio_postgres::Error>> + Send;
+
+    fn driver(&self) -> &(impl GenericClient + Sync);
+}
+
+impl Session for ClientWrapper {
+    async fn prepare_cached(&self, sql: &str) -> std::result::Result<Statement, tokio_postgres::Error> {
+        self.prepare_cached(sql).await
+    }
+
+    fn driver(&self) -> &(impl GenericClient + Sync) {
+        &**self
+    }
+}
+
+impl Session for Lent {
+    async fn prepare_cached(&self, sql: &str) -> std::result::Result<Statement, tokio_postgres::Error> {
+        (**self).prepare_cached(sql).await
+    }
+
+    fn driver(&self) -> &(impl GenericClient + Sync) {
+        &***self
+    }
+}
+
+impl Session for deadpool_postgres::Object {
+    async fn prepare_cached(&self, sql: &str) -> std::result::Result<Statement, tokio_postgres::Error> {
+        (**self).prepare_cached(sql).await
+    }
+
+    fn driver(&self) -> &(impl GenericClient + Sync) {
+        &***self
+    }
+}
+
+impl Session for deadpool_postgres::Transaction<'_> {
+    async fn prepare_cached(&self, sql: &str) -> std::result::Result<Statement, tokio_postgres::Error> {
+        self.prepare_cached(sql).await
+    }
+
+    fn driver(&self) -> &(impl GenericClient + Sync) {
+        &**self
+    }
+}
+
+/// It ends with its client; what went wrong, the client's calls say.
+fn spawned(connection: Connection<Socket, Stream>) -> JoinHandle<()> {
+    tokio::spawn(async move {
+        if let Err(error) = connection.await {
+            tracing::debug!(%error, "a connection to the database ended");
+        }
     })
 }
 
@@ -463,10 +543,14 @@ mod tests {
 
     /// Everything a session was told when it began. `current_setting` writes a value as a person does.
     const TOLD: &str = "select name, current_setting(name) from pg_settings
-                         where source = 'client' and name not in ('client_encoding', 'extra_float_digits')";
+                         where source in ('client', 'session') and name not in ('client_encoding', 'extra_float_digits')";
 
     fn url() -> String {
         Cluster::shared().url()
+    }
+
+    fn pools(address: &Address, connections: usize) -> Pools {
+        Pools::new(address, &Arc::new(Budget::new(connections)), Share::Control)
     }
 
     async fn told(client: &impl tokio_postgres::GenericClient) -> BTreeMap<String, String> {
@@ -478,8 +562,8 @@ mod tests {
     }
 
     /// Written out, not computed: what is said here is what a reader of the statements relies on.
-    fn meant(lock_timeout: &str, plan: Option<&str>, loops: bool) -> BTreeMap<String, String> {
-        let mut settings = vec![
+    fn meant(lock_timeout: &str, plan: &str, joins: &str) -> BTreeMap<String, String> {
+        map(&[
             ("application_name", "turnwise"),
             ("default_transaction_isolation", "read committed"),
             ("search_path", "pg_catalog, pg_temp"),
@@ -488,31 +572,44 @@ mod tests {
             ("lock_timeout", lock_timeout),
             ("jit", "off"),
             ("enable_seqscan", "off"),
-        ];
-        settings.extend(plan.map(|plan| ("plan_cache_mode", plan)));
-        if loops {
-            settings.extend([("enable_hashjoin", "off"), ("enable_mergejoin", "off")]);
-        }
-        map(&settings)
+            ("plan_cache_mode", plan),
+            ("enable_hashjoin", joins),
+            ("enable_mergejoin", joins),
+        ])
     }
 
     #[tokio::test]
     async fn every_connection_has_the_settings_that_are_meant() {
         let address = Address::read(&url()).unwrap();
-        let pools = Pools::new(&address).unwrap();
-        let (one, new) = (Some("force_generic_plan"), Some("force_custom_plan"));
-        for (name, pool, meant) in [
-            ("submit", &pools.submit, meant("1s", None, false)),
-            ("unique", &pools.unique, meant("2s", None, false)),
-            ("assign", &pools.assign, meant("50ms", one, true)),
-            ("dispatch", &pools.dispatch, meant("10s", one, true)),
-            ("node", &pools.node, meant("10s", one, true)),
-            ("settle", &pools.settle, meant("100ms", one, true)),
-            ("note", &pools.note, meant("10s", new, true)),
-            ("people", &pools.people, meant("10s", new, true)),
-        ] {
-            let client = connection(pool).await.unwrap();
-            assert_eq!(told(&**client).await, meant, "{name}");
+        let pools = pools(&address, 10);
+        let (one, new) = ("force_generic_plan", "force_custom_plan");
+        let all = [
+            ("submit", &pools.submit, meant("1s", "auto", "on")),
+            ("unique", &pools.unique, meant("2s", "auto", "on")),
+            ("assign", &pools.assign, meant("50ms", one, "off")),
+            ("dispatch", &pools.dispatch, meant("10s", one, "off")),
+            ("node", &pools.node, meant("10s", one, "off")),
+            ("settle", &pools.settle, meant("100ms", one, "off")),
+            ("note", &pools.note, meant("10s", new, "off")),
+            ("people", &pools.people, meant("10s", new, "off")),
+        ];
+        for (name, lane, meant) in &all {
+            let client = connection(lane).await.unwrap();
+            assert_eq!(told(&**client).await, *meant, "{name}");
+        }
+        // And when one connection goes from each purpose to each other.
+        let few = super::Pools::new(&address, &Arc::new(Budget::new(3)), Share::Callers);
+        let lanes =
+            [&few.submit, &few.unique, &few.assign, &few.dispatch, &few.node, &few.settle, &few.note, &few.people];
+        let mut backend = None;
+        for first in lanes {
+            for (second, (name, _, meant)) in lanes.iter().zip(&all) {
+                drop(connection(first).await.unwrap());
+                let client = connection(second).await.unwrap();
+                assert_eq!(told(&**client).await, *meant, "{name} after {:?}", first.purpose);
+                let pid = client.query_one("select pg_backend_pid()", &[]).await.unwrap().get::<_, i32>(0);
+                assert_eq!(*backend.get_or_insert(pid), pid, "there is one connection");
+            }
         }
         for (purpose, statements, locks) in [(Purpose::Listen, "30s", "10s"), (Purpose::Migrate, "0", "0")] {
             let (client, connection) = address.connect(purpose).await.unwrap();
@@ -528,7 +625,7 @@ mod tests {
             assert_eq!(told(&client).await, meant, "{purpose:?}");
         }
         let tasks = address.pool(Purpose::Task, 1).unwrap();
-        let client = connection(&tasks).await.unwrap();
+        let client = pooled(&tasks).await.unwrap();
         assert_eq!(told(&**client).await, map(&[("application_name", "turnwise")]), "task");
     }
 
@@ -538,7 +635,7 @@ mod tests {
                      -c idle_in_transaction_session_timeout=1h";
         let url = format!("{}?application_name=shop&options={}", url(), asked.replace(' ', "%20").replace('=', "%3D"));
         let address = Address::read(&url).unwrap();
-        let told = told(&**connection(&Pools::new(&address).unwrap().assign).await.unwrap()).await;
+        let told = told(&**connection(&pools(&address, 10).assign).await.unwrap()).await;
         for (name, value) in [
             ("application_name", "shop"),
             ("statement_timeout", "99s"),
@@ -653,7 +750,7 @@ mod tests {
     async fn the_urls_options_reach_tasks_as_they_are() {
         let url = format!("{}?options=-c%20lock_timeout%3D77s", url());
         let pool = Address::read(&url).unwrap().pool(Purpose::Task, 1).unwrap();
-        let told = told(&**connection(&pool).await.unwrap()).await;
+        let told = told(&**pooled(&pool).await.unwrap()).await;
         assert_eq!(told, map(&[("application_name", "turnwise"), ("lock_timeout", "77s")]));
     }
 }

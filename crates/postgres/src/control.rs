@@ -58,7 +58,7 @@ pub(crate) async fn control(store: &Inner, interventions: &[Intervention]) -> Re
 /// and nothing is written. The dispatcher ends jobs this way: it must not stand still for one of them.
 async fn write(
     store: &Inner,
-    client: &mut deadpool_postgres::Object,
+    client: &mut deadpool_postgres::ClientWrapper,
     interventions: &[&Intervention],
 ) -> Result<Option<HashSet<Uuid>>> {
     let fail = failed("control");
@@ -96,7 +96,10 @@ async fn write(
 }
 
 /// Those whose row nobody holds just now.
-async fn free_rows(client: &deadpool_postgres::Object, interventions: &[&Intervention]) -> Result<HashSet<Uuid>> {
+async fn free_rows(
+    client: &deadpool_postgres::ClientWrapper,
+    interventions: &[&Intervention],
+) -> Result<HashSet<Uuid>> {
     let ids: Vec<Uuid> = interventions.iter().map(|i| i.job.0).collect();
     let rows = query(client, include_str!("../sql/control_free.sql"), &[&ids]).await.map_err(failed("control"))?;
     rows.iter().map(|row| get(row, 0)).collect()

@@ -157,7 +157,12 @@ const CURSOR: usize = 6;
 const NOW: usize = 7;
 const HEAD: usize = 8;
 
-async fn say_asleep(store: &Inner, client: &deadpool_postgres::Object, epoch: Epoch, asleep: bool) -> Result<()> {
+async fn say_asleep(
+    store: &Inner,
+    client: &deadpool_postgres::ClientWrapper,
+    epoch: Epoch,
+    asleep: bool,
+) -> Result<()> {
     let last = *store.asleep.lock().unwrap_or_else(PoisonError::into_inner);
     if last == Some((epoch, asleep)) {
         return Ok(());

@@ -98,11 +98,11 @@ pub(crate) async fn beat(store: &Inner, beat: &Beat) -> Result<Pulse> {
             leader: leader(row, 2)?,
         });
     }
-    let session = store.session.number();
+    let presence = store.presence.number();
     let over = beat.over.map(|over| (over.epoch.0, Moment(over.until)));
     let (epoch, until) = over.unzip();
     let binds: [&(dyn ToSql + Sync); 7] =
-        [&beat.node.0, &micros(beat.lease), &i64::from(beat.slots), &beat.lead, &session, &epoch, &until];
+        [&beat.node.0, &micros(beat.lease), &i64::from(beat.slots), &beat.lead, &presence, &epoch, &until];
     let rows = query(&client, include_str!("../sql/beat.sql"), &binds).await.map_err(fail)?;
     let first = rows.first().ok_or_else(|| StoreError::broken("beat", "no answer"))?;
     let mut names = Names::default();

@@ -15,7 +15,7 @@ use turnwise_store::{Author, Epoch, Result, Settle, Settled, Settlement, StoreEr
 use uuid::Uuid;
 
 use crate::{
-    connect::connection,
+    connect::{Session, connection},
     rows::{self, Moment, get, int, micros, policy_text, sparse},
     store::{Binds, Inner, Part, causes, failed, in_a_transaction, in_one_write, pipeline, query},
 };
@@ -215,7 +215,7 @@ impl Standing {
 }
 
 pub(crate) async fn read_standing(
-    client: &deadpool_postgres::Object,
+    client: &deadpool_postgres::ClientWrapper,
     ids: &[Uuid],
 ) -> Result<HashMap<JobId, Standing>> {
     let fail = failed("read jobs again");
@@ -252,11 +252,7 @@ pub(crate) fn why_not(
     }
 }
 
-pub(crate) async fn check_leading(
-    client: &impl deadpool_postgres::GenericClient,
-    holder: Incarnation,
-    epoch: Epoch,
-) -> Result<()> {
+pub(crate) async fn check_leading(client: &impl Session, holder: Incarnation, epoch: Epoch) -> Result<()> {
     let leading = query(client, include_str!("../sql/leading.sql"), &[&holder.0, &epoch.0]).await;
     leading.map_err(failed("check who dispatches"))?.first().map(drop).ok_or(StoreError::NotLeading)
 }
@@ -312,7 +308,7 @@ impl<'a> Work<'a> {
     /// The statements, in their order. `done` goes with the last of those three of which every batch has one.
     pub(crate) async fn parts<'b>(
         &'b self,
-        client: &deadpool_postgres::Object,
+        client: &deadpool_postgres::ClientWrapper,
         common: &'b Common,
         done: &'b Vec<Uuid>,
     ) -> std::result::Result<Vec<Part<'b>>, tokio_postgres::Error> {

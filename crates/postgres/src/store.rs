@@ -4,12 +4,13 @@ use std::{
     collections::HashSet,
     error::Error as _,
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
-use tokio_postgres::{Row, Statement, error::SqlState, types::ToSql};
+use tokio::runtime::Handle;
+use tokio_postgres::{GenericClient, Row, Statement, error::SqlState, types::ToSql};
 use turnwise_core::{Incarnation, Job, JobId, NewJob, story::Story};
 use turnwise_store::{
     AskLost, AskNews, AskStory, Assign, AssignReply, BatchId, Beat, Bell, Cursor, Delivery, Enqueued, Epoch, Filter,
@@ -19,8 +20,8 @@ use turnwise_store::{
 
 use crate::{
     assign,
-    bell::{Listener, Session},
-    connect::{Address, Pools, advice},
+    bell::{Listener, Presence},
+    connect::{Address, Budget, Pools, Session, Share, advice},
     control, enqueue,
     gather::Gather,
     memo, migrate, news, nodes, prune, read, settle, story, unique,
@@ -50,8 +51,12 @@ pub(crate) struct Inner {
     /// Who submits with which unique key.
     pub(crate) gates: Gates,
     /// By which others see that this process is there.
-    pub(crate) session: Arc<Session>,
-    _listener: Listener,
+    pub(crate) presence: Arc<Presence>,
+    /// Begins with the first who asks for the bell: others need no connection for it.
+    listener: OnceLock<Listener>,
+    address: Address,
+    budget: Arc<Budget>,
+    runtime: Handle,
 }
 
 impl PostgresStore {
@@ -61,36 +66,45 @@ impl PostgresStore {
     /// this binary.
     pub async fn open(url: &str, options: Options) -> Result<Self> {
         migrate::migrate_for(url, options.retention).await?;
-        Self::start(url, options)
+        Self::first(url, options)
     }
 
     /// Connects to a database whose schema is up to date; never changes the schema.
     pub async fn connect(url: &str, options: Options) -> Result<Self> {
         migrate::refuse_pending(url).await?;
-        Self::start(url, options)
+        Self::first(url, options)
     }
 
-    fn start(url: &str, options: Options) -> Result<Self> {
-        let address = Address::read(url)?;
-        let bell = Bell::default();
-        let joined = Arc::default();
-        let session = Arc::new(Session::default());
-        let listener = Listener::start(address.clone(), bell.clone(), Arc::clone(&joined), Arc::clone(&session));
-        let pools = Pools::new(&address)?;
-        Ok(Self(Arc::new(Inner {
-            pools,
+    /// A handle of its own on the same database, for the control loops of a node: its connections live on the runtime that
+    /// calls this. Both together keep to [`Options::connections`].
+    pub fn for_control(&self) -> Self {
+        let Inner { address, options, budget, .. } = &*self.0;
+        Self::start(address.clone(), options.clone(), Arc::clone(budget), Share::Control)
+    }
+
+    fn first(url: &str, options: Options) -> Result<Self> {
+        let budget = Budget::new(usize::try_from(options.connections).unwrap_or(usize::MAX));
+        Ok(Self::start(Address::read(url)?, options, Arc::new(budget), Share::Callers))
+    }
+
+    fn start(address: Address, options: Options, budget: Arc<Budget>, share: Share) -> Self {
+        Self(Arc::new(Inner {
+            pools: Pools::new(&address, &budget, share),
+            address,
+            budget,
+            runtime: Handle::current(),
             options,
-            bell,
-            joined,
+            bell: Bell::default(),
+            joined: Arc::default(),
             asleep: Mutex::default(),
             keys: unique::Place::default(),
             gather: Gather::default(),
             locks_met: assign::LocksMet::default(),
             locked: settle::Locked::default(),
             gates: Gates::default(),
-            session,
-            _listener: listener,
-        })))
+            presence: Arc::default(),
+            listener: OnceLock::new(),
+        }))
     }
 }
 
@@ -179,7 +193,18 @@ impl Store for PostgresStore {
     }
 
     fn bell(&self) -> Bell {
-        self.0.bell.clone()
+        let inner = &*self.0;
+        inner.listener.get_or_init(|| {
+            let _here = inner.runtime.enter();
+            Listener::start(
+                inner.address.clone(),
+                Arc::clone(&inner.budget),
+                inner.bell.clone(),
+                Arc::clone(&inner.joined),
+                Arc::clone(&inner.presence),
+            )
+        });
+        inner.bell.clone()
     }
 }
 
@@ -191,12 +216,12 @@ impl Inner {
 
 /// Runs one of the statements in `sql/`, prepared once on each connection.
 pub(crate) async fn query(
-    client: &impl deadpool_postgres::GenericClient,
+    client: &impl Session,
     sql: &str,
     binds: &[&(dyn ToSql + Sync)],
 ) -> std::result::Result<Vec<Row>, tokio_postgres::Error> {
     let statement = client.prepare_cached(sql).await?;
-    client.query(&statement, binds).await
+    client.driver().query(&statement, binds).await
 }
 
 pub(crate) type Binds<'a> = Vec<&'a (dyn ToSql + Sync)>;
@@ -210,7 +235,7 @@ pub(crate) struct Part<'a> {
 impl<'a> Part<'a> {
     /// Prepares `sql`, once on each connection.
     pub(crate) async fn of(
-        client: &impl deadpool_postgres::GenericClient,
+        client: &impl Session,
         sql: &str,
         binds: Binds<'a>,
     ) -> std::result::Result<Self, tokio_postgres::Error> {
@@ -232,19 +257,19 @@ pub(crate) async fn pipeline(
 /// Runs `parts` as one transaction and sends all of it in one write: a process that is stopped here cannot leave a
 /// transaction open. One part is a transaction by itself.
 pub(crate) async fn in_one_write(
-    client: &deadpool_postgres::Object,
+    client: &deadpool_postgres::ClientWrapper,
     begin: &str,
     parts: &[Part<'_>],
 ) -> std::result::Result<Vec<Vec<Row>>, tokio_postgres::Error> {
     if parts.len() <= 1 {
-        return pipeline(&***client, parts).await;
+        return pipeline(&**client, parts).await;
     }
     in_a_transaction(client, begin, parts).await
 }
 
 /// As [`in_one_write`], and never without `begin`.
 pub(crate) async fn in_a_transaction(
-    client: &deadpool_postgres::Object,
+    client: &deadpool_postgres::ClientWrapper,
     begin: &str,
     parts: &[Part<'_>],
 ) -> std::result::Result<Vec<Vec<Row>>, tokio_postgres::Error> {

@@ -68,7 +68,7 @@ impl<'a> Notes<'a> {
 
     pub(crate) async fn parts<'b>(
         &'b self,
-        client: &deadpool_postgres::Object,
+        client: &deadpool_postgres::ClientWrapper,
         node: &'b Uuid,
     ) -> std::result::Result<Vec<Part<'b>>, tokio_postgres::Error> {
         let mut parts = vec![Part::of(client, NOTE, self.columns.binds(node)).await?];

@@ -188,7 +188,7 @@ impl Place {
 }
 
 /// Deletes at most `limit` keys that nobody can hold any more.
-pub(crate) async fn prune(store: &Inner, client: &deadpool_postgres::Object, limit: i64) -> Result<u64> {
+pub(crate) async fn prune(store: &Inner, client: &deadpool_postgres::ClientWrapper, limit: i64) -> Result<u64> {
     let fail = failed("prune");
     let (mut pruned, mut looked) = (0, 0);
     while pruned < limit && looked < limit * LOOKS_PER_ROW {

@@ -26,11 +26,22 @@ pub struct Options {
     pub retention: Retention,
     /// How many lines of a job's log are kept.
     pub log_lines: u32,
+    /// How many connections to PostgreSQL a process has at most, the one that listens included. Transactions of tasks come on
+    /// top. At least 3.
+    pub connections: u32,
+    /// How many transactions of tasks a process has open at a time, each with a connection of its own; a run beyond them waits.
+    /// `None`: as many as it has slots.
+    pub task_connections: Option<u32>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { retention: Retention::default(), log_lines: turnwise_core::story::LOG_LINES }
+        Self {
+            retention: Retention::default(),
+            log_lines: turnwise_core::story::LOG_LINES,
+            connections: 10,
+            task_connections: None,
+        }
     }
 }
 

@@ -62,14 +62,13 @@ pub enum Cancelled {
 enum Backend {
     Memory(MemoryStore),
     Sqlite(SqliteStore),
-    Postgres { store: Arc<PostgresStore>, transactions: Arc<Transactions>, url: String },
+    Postgres { store: Arc<PostgresStore>, transactions: Arc<Transactions> },
 }
 
 /// A handle on a database with jobs; clones share it.
 #[derive(Clone)]
 pub struct Turnwise {
     backend: Backend,
-    options: Options,
 }
 
 impl std::fmt::Debug for Turnwise {
@@ -94,7 +93,7 @@ impl Turnwise {
             Some("postgres" | "postgresql") => {
                 let store = Arc::new(PostgresStore::open(url, options.clone()).await?);
                 let transactions = Arc::new(Transactions::new(url, options.clone())?);
-                Backend::Postgres { store, transactions, url: url.to_owned() }
+                Backend::Postgres { store, transactions }
             }
             Some("sqlite") => Backend::Sqlite(SqliteStore::open(url, options.clone())?),
             Some("memory") => {
@@ -105,12 +104,12 @@ impl Turnwise {
                 return Err(Invalid::new("database", problem).into());
             }
         };
-        Ok(Self { backend, options })
+        Ok(Self { backend })
     }
 
     /// Jobs in this very store.
     pub(crate) fn in_memory(store: MemoryStore) -> Self {
-        Self { backend: Backend::Memory(store), options: Options::default() }
+        Self { backend: Backend::Memory(store) }
     }
 
     pub fn store(&self) -> Arc<dyn Store> {
@@ -264,16 +263,14 @@ impl Turnwise {
         }
     }
 
-    /// The control loops of a node get a PostgreSQL connection pool of their own, on their own thread.
+    /// The control loops of a node get PostgreSQL connections of their own, on their own thread.
     fn connect(&self) -> Connect {
         let this = self.clone();
         Arc::new(move || {
             let this = this.clone();
             Box::pin(async move {
                 Ok(match &this.backend {
-                    Backend::Postgres { url, .. } => {
-                        Arc::new(PostgresStore::connect(url, this.options.clone()).await?) as Arc<dyn Store>
-                    }
+                    Backend::Postgres { store, .. } => Arc::new(store.for_control()) as Arc<dyn Store>,
                     _ => this.store(),
                 })
             })

@@ -46,7 +46,8 @@ pub(crate) struct OnSqlite(pub(crate) SqliteStore);
 /// The transaction of a task whose jobs are in PostgreSQL: in it, a [`tokio_postgres::Client`]. Take it as `tx: &Tx`.
 ///
 /// Do not commit it: it is committed with the end of the run. Its isolation is read committed. Each node has as many
-/// connections for these as it has slots, at most, and opens them when they are needed. One that stands idle for longer
+/// connections for these as it has slots, at most, and opens them when they are needed; `Options::task_connections` bounds them
+/// for the process, and a run beyond waits before it begins. One that stands idle for longer
 /// than the task's timeout (ten minutes where it has none) is ended by the server.
 pub struct Tx(TaskTransaction);
 
