@@ -1,15 +1,13 @@
 //! One running PostgreSQL, ours or somebody else's.
 
 use std::env;
-use std::hash::{BuildHasher, Hasher, RandomState};
-use std::net::TcpListener;
 use std::process::{self, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use anyhow::{Context, Result, bail};
 
-use crate::keeper::Keeper;
+use crate::keeper::{Keeper, Server, random};
 use crate::programs;
 
 /// The environment variable with the superuser URL of a running cluster that [`Cluster::shared`] uses.
@@ -78,12 +76,13 @@ impl Cluster {
     }
 
     fn start_with(settings: &str, files: &[(&str, &str)]) -> Result<Cluster> {
-        let mut keeper = Keeper::start(&programs::server_folder()?, &format!("{COMMON}\n{settings}"))?;
+        let mut keeper =
+            Keeper::start(Server::PostgreSql, &programs::server_folder()?, &format!("{COMMON}\n{settings}"))?;
         keeper.order("create")?;
         for (name, text) in files {
-            keeper.order(&format!("put {name}\n{}\n.", text.trim_end()))?;
+            keeper.put(name, text)?;
         }
-        let port = start_on_a_free_port(&mut keeper)?;
+        let port = keeper.start_on_a_free_port()?;
         let url = format!("postgres://postgres@127.0.0.1:{port}/postgres");
         Ok(Cluster { url, own: Some(Own { port, keeper: Mutex::new(keeper) }) })
     }
@@ -143,34 +142,6 @@ impl Own {
     fn keeper(&self) -> MutexGuard<'_, Keeper> {
         self.keeper.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Between our look and the server's bind somebody else may take the port; then another one is tried.
-fn start_on_a_free_port(keeper: &mut Keeper) -> Result<u16> {
-    const TRIES: u32 = 10;
-    let mut last = None;
-    for _ in 0..TRIES {
-        let port = free_port()?;
-        match keeper.order(&format!("start {port}")) {
-            Ok(()) => return Ok(port),
-            Err(error) if TcpListener::bind(("127.0.0.1", port)).is_err() => last = Some(error),
-            Err(error) => return Err(error),
-        }
-    }
-    Err(last.context("no try to start the server")?).context(format!("{TRIES} ports were taken by others meanwhile"))
-}
-
-/// Below the range the kernel gives to outgoing connections: after a stop the port must be there for the start.
-fn free_port() -> Result<u16> {
-    (0..1000)
-        .map(|_| 20_000 + u16::try_from(random() % 12_000).expect("below 12,000"))
-        .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
-        .context("no free port between 20000 and 32000 on 127.0.0.1")
-}
-
-/// Each `RandomState` has keys of its own; that is chance enough for names and ports.
-fn random() -> u64 {
-    RandomState::new().build_hasher().finish()
 }
 
 /// The same URL with another database; user, host and parameters stay.

@@ -1,14 +1,14 @@
-# keeper.sh: owns one cluster from its first file to its last. Arguments: folder of the programs, settings.
+# keeper.sh: owns one server from its first file to its last. cluster.sh or pgbouncer.sh stands before it and says how that
+# server is created, started, stopped and finished.
 # One command a line on standard input (create | put FILE | start PORT | stop); each is answered by `ok`, or by `failed`,
-# the log, and `end`. The lines after `put`, up to one with a single full stop, become a file in the data folder. The end of the input is the order to remove everything: the kernel closes the pipe however the process at
-# its other end dies, kill -9 included. Commands run one after the other, so a cluster whose parent dies half way
-# through `create` or `start` is first finished and then removed; nobody races with it.
+# the log, and `end`. The lines after `put`, up to one with a single full stop, become a file in the data folder. The end of
+# the input is the order to remove everything: the kernel closes the pipe however the process at its other end dies, kill -9
+# included. Commands run one after the other, so a server whose parent dies half way through `create` or `start` is first
+# finished and then removed; nobody races with it.
 
 # Ctrl-C and a test runner's TERM are for the parent; a closed pipe must not stop us before the clean-up.
 trap '' INT TERM HUP PIPE
 umask 077
-bin=$1
-settings=$2
 
 # A private TMPDIR of root is closed to the user we run as.
 folder=$(mktemp -d "${TMPDIR:-/tmp}/turnwise-testpg.XXXXXX" 2>/dev/null) ||
@@ -16,21 +16,6 @@ folder=$(mktemp -d "${TMPDIR:-/tmp}/turnwise-testpg.XXXXXX" 2>/dev/null) ||
 data=$folder/data
 log=$folder/log
 output=$folder/output
-
-create() {
-    "$bin/initdb" -D "$data" -U postgres -A trust -E UTF8 --no-locale --no-sync &&
-        printf '%s\n' "$settings" >>"$data/postgresql.conf"
-}
-
-# The server ends with its log file as its only open files, so nobody who waits for our output waits for it.
-start() {
-    : >"$log"
-    "$bin/pg_ctl" -D "$data" -l "$log" -o "-p $1" -w -t 120 start
-}
-
-stop() {
-    "$bin/pg_ctl" -D "$data" -m immediate -w -t 60 stop
-}
 
 put() {
     while IFS= read -r line && [ "$line" != . ]; do
@@ -59,7 +44,5 @@ while read -r word port; do
     fi 2>/dev/null
 done
 
-if [ -f "$data/postmaster.pid" ]; then
-    stop </dev/null >/dev/null 2>&1 || kill -9 "$(head -n 1 "$data/postmaster.pid")" 2>/dev/null
-fi
+finish </dev/null >/dev/null 2>&1
 rm -rf "$folder"

@@ -1,7 +1,7 @@
 //! # A throw-away PostgreSQL for tests
 //!
-//! [`Cluster`] what a test holds → [`programs`] where `initdb` and `postgres` are on this machine →
-//! `keeper` the process that owns the cluster and removes it however the test process ends.
+//! [`Cluster`] what a test holds → [`PgBouncer`] a pooler in front of it → [`programs`] where `initdb`, `postgres` and
+//! `pgbouncer` are on this machine → `keeper` the process that owns a server and removes it however the test process ends.
 //!
 //! ```
 //! # fn main() -> anyhow::Result<()> {
@@ -16,6 +16,8 @@
 
 mod cluster;
 mod keeper;
+mod pgbouncer;
 pub mod programs;
 
 pub use cluster::{Cluster, URL_VARIABLE};
+pub use pgbouncer::{PgBouncer, PoolMode};

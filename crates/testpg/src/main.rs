@@ -11,7 +11,7 @@ use turnwise_testpg::{Cluster, URL_VARIABLE, programs};
 
 const USAGE: &str = "usage: turnwise-testpg with [--durable] COMMAND…   run COMMAND with a new cluster's URL in \
                      TURNWISE_TEST_PG_URL\n       turnwise-testpg where                    print the folder of the \
-                     server programs";
+                     server programs\n       turnwise-testpg where pgbouncer          print the program of PgBouncer";
 
 fn main() -> Result<ExitCode> {
     let mut words: Vec<OsString> = env::args_os().skip(1).collect();
@@ -19,7 +19,12 @@ fn main() -> Result<ExitCode> {
     match verb.to_str() {
         Some("with") => with(words),
         Some("where") => {
-            writeln!(io::stdout(), "{}", programs::server_folder()?.display())?;
+            let found = match words.as_slice() {
+                [] => programs::server_folder()?,
+                [word] if word == "pgbouncer" => programs::pgbouncer()?,
+                _ => bail!(USAGE),
+            };
+            writeln!(io::stdout(), "{}", found.display())?;
             Ok(ExitCode::SUCCESS)
         }
         _ => bail!(USAGE),

@@ -1,4 +1,4 @@
-//! Where the PostgreSQL programs are on this machine, and who may run them.
+//! Where the programs of PostgreSQL and PgBouncer are on this machine, and who may run them.
 
 use std::env;
 use std::ffi::OsStr;
@@ -51,6 +51,37 @@ pub(crate) fn has_library(name: &str) -> Result<bool> {
     Ok(["lib", "lib/postgresql", "lib64", "lib64/pgsql"]
         .iter()
         .any(|folder| home.join(folder).join(&library).is_file()))
+}
+
+/// The environment variable that names the program of PgBouncer and ends the search.
+pub const PGBOUNCER_VARIABLE: &str = "TURNWISE_PGBOUNCER";
+
+/// Returns the program of PgBouncer.
+///
+/// `TURNWISE_PGBOUNCER` is taken at its word. Otherwise `PATH`, then where packages put it, which only root has in `PATH`.
+pub fn pgbouncer() -> Result<PathBuf> {
+    if let Some(named) = env::var_os(PGBOUNCER_VARIABLE) {
+        let named = PathBuf::from(named);
+        return match is_pgbouncer(&named) {
+            true => Ok(named),
+            false => bail!("{PGBOUNCER_VARIABLE}={} is no PgBouncer that can be run", named.display()),
+        };
+    }
+    env::var_os("PATH")
+        .iter()
+        .flat_map(env::split_paths)
+        .chain(["/usr/sbin", "/usr/local/sbin", "/usr/local/bin"].map(PathBuf::from))
+        .map(|folder| folder.join("pgbouncer"))
+        .find(|program| is_pgbouncer(program))
+        .context(
+            "no PgBouncer found: install the Debian package `pgbouncer` (apt-get install pgbouncer), or name the program \
+             in TURNWISE_PGBOUNCER",
+        )
+}
+
+fn is_pgbouncer(program: &Path) -> bool {
+    program.is_file()
+        && text_of(Command::new(program).arg("--version")).is_some_and(|version| version.starts_with("PgBouncer"))
 }
 
 /// The command line of `psql`: the server's own, else the one in `PATH`.
