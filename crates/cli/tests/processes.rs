@@ -19,6 +19,11 @@ fn a_node_killed_among_a_thousand_jobs_loses_none_on_postgres() {
     a_node_killed_among_a_thousand_jobs_loses_none(Harness::on_postgres(Cluster::shared()), "killed on PostgreSQL");
 }
 
+#[test]
+fn a_node_killed_among_a_thousand_jobs_loses_none_through_pgbouncer() {
+    a_node_killed_among_a_thousand_jobs_loses_none(Harness::through_pgbouncer(), "killed behind PgBouncer");
+}
+
 fn a_node_killed_among_a_thousand_jobs_loses_none(mut harness: Harness, story: &str) {
     harness.submit(1_000, "sleep", r#"{"ms":500}"#);
     let node = harness.serve("worker", &["--slots", "400", "--lease", "2s"]);
@@ -33,16 +38,28 @@ fn a_node_killed_among_a_thousand_jobs_loses_none(mut harness: Harness, story: &
 }
 
 #[test]
-fn two_nodes_share_the_work_and_one_of_them_may_die() {
-    let mut harness = Harness::on_postgres(Cluster::shared());
-    let jobs = number(2_000, 10_000);
+fn two_nodes_share_the_work_and_one_of_them_may_die_on_postgres() {
+    two_nodes_share_the_work_and_one_of_them_may_die(
+        Harness::on_postgres(Cluster::shared()),
+        number(2_000, 10_000),
+        100,
+    );
+}
+
+#[test]
+fn two_nodes_share_the_work_and_one_of_them_may_die_through_pgbouncer() {
+    // Nobody is called there: the other node looks for jobs every second, so a run takes as long as several would.
+    two_nodes_share_the_work_and_one_of_them_may_die(Harness::through_pgbouncer(), number(400, 2_000), 500);
+}
+
+fn two_nodes_share_the_work_and_one_of_them_may_die(mut harness: Harness, jobs: usize, millis: u32) {
     let slots = number(20, 100).to_string();
     let flags = ["--slots", &slots, "--lease", "2s"];
     // The one that dies is the one that dispatches.
     let first = harness.serve("first", &flags);
     until("a dispatcher", || (first.count(|event| matches!(event, NodeEvent::Lead { .. })) > 0).then_some(()));
     let second = harness.serve("second", &flags);
-    harness.submit(jobs, "sleep", r#"{"ms":100}"#);
+    harness.submit(jobs, "sleep", &format!(r#"{{"ms":{millis}}}"#));
     until("work on both nodes", || (first.effects() >= jobs / 8 && second.effects() >= jobs / 8).then_some(()));
     harness.kill_among_its_runs(first);
     harness.wait_until_all_ended();
@@ -53,8 +70,16 @@ fn two_nodes_share_the_work_and_one_of_them_may_die() {
 }
 
 #[test]
-fn a_node_that_wakes_up_after_its_lease_changes_nothing() {
-    let mut harness = Harness::on_postgres(Cluster::shared());
+fn a_node_that_wakes_up_after_its_lease_changes_nothing_on_postgres() {
+    a_node_that_wakes_up_after_its_lease_changes_nothing(Harness::on_postgres(Cluster::shared()));
+}
+
+#[test]
+fn a_node_that_wakes_up_after_its_lease_changes_nothing_through_pgbouncer() {
+    a_node_that_wakes_up_after_its_lease_changes_nothing(Harness::through_pgbouncer());
+}
+
+fn a_node_that_wakes_up_after_its_lease_changes_nothing(mut harness: Harness) {
     let runs = 20;
     let flags = ["--slots", "20", "--lease", "2s"];
     let sleeper = harness.serve("sleeper", &flags);

@@ -8,9 +8,9 @@ use turnwise_store::{Enqueued, Result, StoreError, after::Waiting};
 use uuid::Uuid;
 
 use crate::{
-    connect::Session,
     rows::{self, get},
-    store::{failed, query},
+    session::Session,
+    store::failed,
 };
 
 /// The statement that follows [`ENQUEUE`](crate::ENQUEUE) in the same transaction for jobs that wait for others, for
@@ -48,7 +48,7 @@ pub(crate) async fn need_transaction(client: &impl GenericClient) -> Result<()> 
 }
 
 /// Writes down whom the new ones among `jobs` wait for, after they were stored themselves: each may wait for any other.
-pub(crate) async fn write(client: &impl GenericClient, jobs: &[NewJob], enqueued: &[Enqueued]) -> Result<()> {
+pub(crate) async fn write(client: &impl Session, jobs: &[NewJob], enqueued: &[Enqueued]) -> Result<()> {
     let Waiting { jobs, stand_ins } = Waiting::of(jobs, enqueued)?;
     if jobs.is_empty() {
         return Ok(());
@@ -79,7 +79,7 @@ pub(crate) async fn complete<'a>(client: &impl Session, heads: impl Iterator<Ite
         return Ok(());
     }
     let ids: Vec<Uuid> = waiting.keys().copied().collect();
-    let rows = query(client, include_str!("../sql/awaits.sql"), &[&ids]).await;
+    let rows = client.query(include_str!("../sql/awaits.sql"), &[&ids]).await;
     for row in rows.map_err(failed("read whom jobs wait for"))? {
         let id = JobId(get(&row, 1)?);
         let ended = get::<Option<i16>>(&row, 2)?.map(|_| rows::state(&row, 2)).transpose()?;

@@ -15,7 +15,8 @@ use crate::{
     after,
     connect::connection,
     rows::{self, Names, get},
-    store::{Inner, Part, failed, in_a_transaction, query},
+    session::{Part, Session},
+    store::{Inner, failed},
 };
 
 /// For how long after a job was found locked the others are assigned by the statement that skips locked ones. It costs more,
@@ -53,7 +54,7 @@ pub(crate) async fn assign(store: &Inner, assign: &Assign) -> Result<Vec<(JobId,
         [&assign.holder.0, &assign.epoch.0, &assign.batch.0, &ids, &fences, &nodes, &ranks, &limited];
     let taken_at_once = match store.locks_met.lately() {
         true => None,
-        false => match query(&client, include_str!("../sql/assign.sql"), &binds).await {
+        false => match client.query(include_str!("../sql/assign.sql"), &binds).await {
             // Somebody's transaction holds one of the rows; nobody waits for that.
             Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
                 store.locks_met.now();
@@ -65,11 +66,10 @@ pub(crate) async fn assign(store: &Inner, assign: &Assign) -> Result<Vec<(JobId,
     let rows = match taken_at_once {
         Some(rows) => rows,
         None => {
-            let skip =
-                [Part::of(&client, include_str!("../sql/assign_skip.sql"), binds.to_vec()).await.map_err(fail)?];
+            let skip = [Part::of(include_str!("../sql/assign_skip.sql"), binds.to_vec())];
             // It waits for no job, but perhaps for a beat that is being committed.
-            let begin = "begin; set local lock_timeout = '5s'";
-            in_a_transaction(&client, begin, &skip).await.map_err(fail)?.swap_remove(0)
+            let patience = "set local lock_timeout = '5s'";
+            client.in_a_transaction("begin", patience, &skip).await.map_err(fail)?.swap_remove(0)
         }
     };
     if !get::<bool>(rows.first().ok_or_else(|| StoreError::broken("assign", "no answer"))?, 0)? {
@@ -111,12 +111,9 @@ pub(crate) async fn assign(store: &Inner, assign: &Assign) -> Result<Vec<(JobId,
     Ok(replies.filter_map(|(pick, reply)| Some((pick.job, reply?))).collect())
 }
 
-async fn read_again(
-    client: &deadpool_postgres::ClientWrapper,
-    ids: &[Uuid],
-) -> Result<HashMap<JobId, (JobHead, AssignedJob)>> {
+async fn read_again(client: &impl Session, ids: &[Uuid]) -> Result<HashMap<JobId, (JobHead, AssignedJob)>> {
     let fail = failed("read picked jobs again");
-    let rows = query(client, include_str!("../sql/assign_again.sql"), &[&ids]).await.map_err(fail)?;
+    let rows = client.query(include_str!("../sql/assign_again.sql"), &[&ids]).await.map_err(fail)?;
     let mut names = Names::default();
     let mut found = HashMap::with_capacity(rows.len());
     for row in &rows {
@@ -149,7 +146,7 @@ pub(crate) async fn assignments(store: &Inner, node: Incarnation, known: &[Batch
     let fail = failed("read assignments");
     let known: Vec<Uuid> = known.iter().map(|batch| batch.0).collect();
     let client = connection(&store.pools.node).await?;
-    let rows = query(&client, include_str!("../sql/assignments.sql"), &[&node.0, &known]).await.map_err(fail)?;
+    let rows = client.query(include_str!("../sql/assignments.sql"), &[&node.0, &known]).await.map_err(fail)?;
     let mut names = Names::default();
     let mut deliveries: Vec<Delivery> = Vec::new();
     for row in &rows {

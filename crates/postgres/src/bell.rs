@@ -67,7 +67,7 @@ impl Listener {
     ) -> Self {
         Self(tokio::spawn(async move {
             let mut wait = FIRST_WAIT;
-            loop {
+            while !address.pooled() {
                 let mut heard = false;
                 if let Err(error) = listen(&address, &budget, &bell, &joined, &presence, &mut heard).await {
                     tracing::debug!(%error, "the doorbell is cut");
@@ -94,6 +94,10 @@ async fn listen(
 ) -> Result<(), tokio_postgres::Error> {
     let _counted = Counted::one(budget);
     let (client, mut connection) = address.connect(Purpose::Listen).await?;
+    if address.pooled() {
+        // Nobody would be called: jobs are looked for.
+        return Ok(());
+    }
     let mut messages = stream::poll_fn(move |context| connection.poll_message(context));
     let mut listening = std::pin::pin!(client.batch_execute(LISTEN));
     // Shared: the server may not have noticed yet that the last session is gone.

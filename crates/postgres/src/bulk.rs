@@ -3,7 +3,6 @@
 //! COPY cannot leave out what is there already, nor refuse a group that is full. So it is tried where neither is to be
 //! expected, and where it fails the statement does it all again.
 
-use deadpool_postgres::ClientWrapper;
 use futures_util::pin_mut;
 use tokio_postgres::{
     binary_copy::BinaryCopyInWriter,
@@ -15,13 +14,18 @@ use turnwise_store::{Enqueued, Result};
 use uuid::Uuid;
 
 use crate::{
+    connect::Lent,
     enqueue::CHUNK,
     rows::{JsonText, Moment, policy_text},
+    session::{Begin, Session},
     store::failed,
 };
 
 /// From this many jobs on; for fewer, the statement's one round trip is quicker than the five of this.
 const LEAST: usize = 200;
+
+const MAY: &str = include_str!("../sql/copy_may.sql");
+const DONE: &str = include_str!("../sql/copy_done.sql");
 
 const COLUMNS: [Type; 10] = [
     Type::UUID,
@@ -37,22 +41,21 @@ const COLUMNS: [Type; 10] = [
 ];
 
 /// `None`: not by this way; nothing is stored.
-pub(crate) async fn copy(client: &mut ClientWrapper, jobs: &[NewJob]) -> Result<Option<Vec<Enqueued>>> {
+pub(crate) async fn copy(client: &mut Lent, jobs: &[NewJob]) -> Result<Option<Vec<Enqueued>>> {
     let fail = failed("enqueue");
     // Now is the database's to say: the column's default does, for all of them.
     let Some(least) = jobs.iter().map(|job| job.id.0).min() else { return Ok(None) };
-    if jobs.len() < LEAST || jobs.iter().any(|job| job.due.is_some() || !job.after.is_empty()) {
+    // It takes a name, which a pooler does not keep.
+    if client.pooled() || jobs.len() < LEAST || jobs.iter().any(|job| job.due.is_some() || !job.after.is_empty()) {
         return Ok(None);
     }
-    let may = client.prepare_cached(include_str!("../sql/copy_may.sql")).await.map_err(fail)?;
-    let done = client.prepare_cached(include_str!("../sql/copy_done.sql")).await.map_err(fail)?;
-    let transaction = client.transaction().await.map_err(fail)?;
-    if !transaction.query_one(&may, &[&least]).await.map_err(fail)?.get::<_, bool>(0) {
+    let transaction = client.begin().await.map_err(fail)?;
+    if !transaction.query_one(MAY, &[&least]).await.map_err(fail)?.get::<_, bool>(0) {
         return Ok(None);
     }
     // In parts: the time a statement may take includes that in which its rows arrive.
     for part in jobs.chunks(CHUNK) {
-        match write(&transaction, part).await {
+        match write(transaction.inner(), part).await {
             Ok(()) => {}
             // It is there already, or twice in the list.
             Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => return Ok(None),
@@ -61,7 +64,7 @@ pub(crate) async fn copy(client: &mut ClientWrapper, jobs: &[NewJob]) -> Result<
     }
     // Looked at again, after the rows are in: one that was being settled when they were looked at first has ended by now.
     let ids: Vec<Uuid> = jobs.iter().map(|job| job.id.0).collect();
-    if transaction.query_one(&done, &[&ids]).await.map_err(fail)?.get(0) {
+    if transaction.query_one(DONE, &[&ids]).await.map_err(fail)?.get(0) {
         return Ok(None);
     }
     transaction.commit().await.map_err(fail)?;
@@ -69,7 +72,7 @@ pub(crate) async fn copy(client: &mut ClientWrapper, jobs: &[NewJob]) -> Result<
 }
 
 async fn write(
-    transaction: &deadpool_postgres::Transaction<'_>,
+    transaction: &tokio_postgres::Transaction<'_>,
     jobs: &[NewJob],
 ) -> std::result::Result<(), tokio_postgres::Error> {
     let sink = transaction.copy_in(include_str!("../sql/copy.sql")).await?;

@@ -23,8 +23,9 @@ use crate::{
     connect::{Address, CONNECT_TIMEOUT, Purpose, pooled},
     enqueue::REFUSED,
     rows::get,
+    session::{Part, Session, Wire},
     settle::{Common, Work, read_standing, why_not},
-    store::{Part, causes, failed, pipeline, query},
+    store::{causes, failed},
     story::Notes,
 };
 
@@ -88,7 +89,7 @@ impl Transactions {
             client: Some(client),
             pool,
             options: self.options.clone(),
-            tls: self.address.tls().clone(),
+            address: self.address.clone(),
             progress: Mutex::default(),
             clean: false,
             _permit: permit,
@@ -139,7 +140,7 @@ pub struct TaskTransaction {
     client: Option<Object>,
     pool: Pool,
     options: Options,
-    tls: MakeRustlsConnect,
+    address: Address,
     progress: Mutex<Option<Progress>>,
     /// Nothing of the task is left in the session.
     clean: bool,
@@ -174,7 +175,7 @@ impl TaskTransaction {
     fn give_back(&mut self, client: Object) {
         match self.clean {
             true => drop(client),
-            false => abandon(client, self.tls.clone()),
+            false => abandon(client, self.address.tls().clone()),
         }
     }
 
@@ -188,23 +189,28 @@ impl TaskTransaction {
         let notes: Vec<&Note> = last.note.iter().collect();
         let notes = Notes::of(&notes, self.options.log_lines);
         let (job, fence): (Uuid, i64) = (settlement.job.0, settlement.fence.0);
-        let hold = Part::of(client, HOLD, vec![&job, &fence, &common.node, &settlement.saw_cancel]);
-        let mut parts = vec![hold.await.map_err(nothing)?];
+        let mut parts = vec![Part::of(HOLD, vec![&job, &fence, &common.node, &settlement.saw_cancel])];
         if last.note.is_some() {
-            parts.extend(notes.parts(client, &common.node).await.map_err(nothing)?);
+            parts.extend(notes.parts(&common.node));
         }
         let done = Vec::new();
-        parts.extend(work.parts(client, &common, &done).await.map_err(nothing)?);
+        parts.extend(work.parts(&common, &done));
 
         // In one write: whoever is stopped here has said either nothing or all.
-        let connection: &Client = client;
-        let (replies, committed, cleaned) = tokio::join!(
-            pipeline(connection, &parts),
-            connection.batch_execute("commit"),
-            connection.batch_execute(CLEAN)
+        let wire = Wire { alone: None, ..self.address.wire(client, Purpose::Task) };
+        let ready = wire.all_ready(&parts).await.map_err(nothing)?;
+        // Behind a pooler the next transaction on this connection has another session: this one is cleaned before it goes.
+        let clean_if = |now: bool| async move { if now { client.batch_execute(CLEAN).await } else { Ok(()) } };
+        let pooled = self.address.pooled();
+        let (replies, cleaned_first, committed, cleaned) = tokio::join!(
+            biased;
+            wire.send_all(&parts, &ready),
+            clean_if(pooled),
+            client.batch_execute("commit"),
+            clean_if(!pooled),
         );
         self.clean = cleaned.is_ok();
-        match replies.and(committed) {
+        match replies.map(drop).and(cleaned_first).and(committed) {
             Ok(()) => Ok(()),
             Err(error) if is_certain(&error) => Err(Trouble::RolledBack(error)),
             Err(error) => Err(Trouble::Doubt { number, error }),
@@ -229,8 +235,9 @@ impl TaskTransaction {
 
     async fn look(&self, number: &Number, last: &Last) -> Result<Option<Found>> {
         let client = pooled(&self.pool).await?;
+        let client = self.address.wire(&client, Purpose::Node);
         let application = application(last.node);
-        let status = match query(&client, STATUS, &[&number.xact, &number.backend, &application]).await {
+        let status = match client.query(STATUS, &[&number.xact, &number.backend, &application]).await {
             Ok(rows) => rows.first().map(|row| get::<Option<&str>>(row, 0).map(|status| status.map(str::to_owned))),
             // A database that was failed over may never have heard of it.
             Err(error) if error.code() == Some(&SqlState::INVALID_PARAMETER_VALUE) => None,
@@ -346,7 +353,8 @@ impl Closing for TaskTransaction {
             }
             Err(Trouble::RolledBack(error)) if error.code().is_some_and(|code| code.code() == REFUSED) => {
                 let client = self.take();
-                let standing = read_standing(&client, &[last.settlement.job.0]).await;
+                let outside = self.address.wire(&client, Purpose::Node);
+                let standing = read_standing(&outside, &[last.settlement.job.0]).await;
                 self.give_back(client);
                 let standing = match standing {
                     Ok(standing) => standing,
@@ -365,14 +373,16 @@ impl Closing for TaskTransaction {
                 not_committed(&error)
             }
             Err(Trouble::Doubt { number, error }) => {
-                abandon(self.take(), self.tls.clone());
+                abandon(self.take(), self.address.tls().clone());
                 self.find_out(&number, &last, &error).await
             }
         }
     }
 
     async fn roll_back(mut self: Box<Self>) -> Undone {
-        let both = async { tokio::try_join!(self.batch_execute("rollback"), self.batch_execute(CLEAN)) };
+        // What a task does to a pooler's session beyond its transaction, it leaves there.
+        let clean = if self.address.pooled() { "rollback" } else { CLEAN };
+        let both = async { tokio::try_join!(self.batch_execute("rollback"), self.batch_execute(clean)) };
         match tokio::time::timeout(PATIENCE, both).await {
             Ok(Ok(_)) => drop(self.take()),
             Ok(Err(error)) if is_lost(&error) => return Undone::Cut,
@@ -386,7 +396,7 @@ impl Closing for TaskTransaction {
 impl Drop for TaskTransaction {
     fn drop(&mut self) {
         if let Some(client) = self.client.take() {
-            abandon(client, self.tls.clone());
+            abandon(client, self.address.tls().clone());
         }
     }
 }

@@ -8,9 +8,13 @@ mod tls;
 use std::{
     collections::BTreeMap,
     fmt,
+    future::poll_fn,
     hash::{BuildHasher, RandomState},
     path::Path,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -18,7 +22,7 @@ use deadpool_postgres::{ClientWrapper, Manager, ManagerConfig, Pool, PoolError, 
 use futures_util::future::BoxFuture;
 use tokio::task::JoinHandle;
 use tokio_postgres::{
-    Client, Config, Connection, GenericClient, Socket, Statement,
+    Client, Config, Connection, SimpleQueryMessage, Socket,
     config::{ChannelBinding, SslMode, SslNegotiation, TargetSessionAttrs},
     error::SqlState,
     tls::MakeTlsConnect,
@@ -36,7 +40,10 @@ pub(crate) use self::{
     reservoir::{Budget, Counted, Lent, Share},
     tls::advice,
 };
-use crate::store::refused_or;
+use crate::{
+    session::{Answer, Begin, Session, Transaction, Types, Way, Wire},
+    store::refused_or,
+};
 
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -72,8 +79,8 @@ const BOUNDS: [Setting; 2] = [("idle_in_transaction_session_timeout", "4s"), ("l
 
 /// What a database, or a role, may have set otherwise: each statement must see what was committed before it, and a name
 /// that is not qualified must not be found in another user's schema.
-const GROUND: [Setting; 2] =
-    [("default_transaction_isolation", "read committed"), ("search_path", "pg_catalog, pg_temp")];
+const GROUND: [Setting; 2] = [ISOLATION, ("search_path", "pg_catalog, pg_temp")];
+const ISOLATION: Setting = ("default_transaction_isolation", "read committed");
 
 /// How long an assignment waits for a row that somebody else has locked, before it goes on without that row.
 const QUICK_LOCKS: [Setting; 1] = [("lock_timeout", "50ms")];
@@ -137,6 +144,22 @@ impl Purpose {
         let needs = self.needs().into_iter().filter(|(name, value)| before.get(name) != Some(value));
         needs.map(|(name, value)| format!("set {name} = '{value}';")).collect()
     }
+
+    /// What one transaction of this purpose sets for itself, where no session can be relied on.
+    pub(crate) fn local(self) -> String {
+        // Its own isolation level it has by now.
+        let needs = self.needs().into_iter().filter(|(name, _)| *name != ISOLATION.0);
+        let bound = [LONGEST].into_iter().filter(|_| self != Self::Task);
+        let set = |(name, value)| format!("pg_catalog.set_config('{name}', '{value}', true)");
+        let all: Vec<String> = bound.chain(needs).map(set).collect();
+        if all.is_empty() { String::new() } else { format!("select {};", all.join(", ")) }
+    }
+
+    /// Begins such a transaction.
+    pub(crate) fn begin(self, begin: &str, then: &str) -> String {
+        let level = if begin == "begin" { " isolation level read committed" } else { "" };
+        format!("{begin}{level}; {}{then}", self.local())
+    }
 }
 
 /// Where the database is, and what the user asked of connections to it.
@@ -151,7 +174,13 @@ struct Known {
     asked: String,
     /// How long one place may take to answer.
     patience: Duration,
+    /// A pooler is between here and the server: no session can be relied on.
+    pooled: AtomicBool,
+    types: Types,
 }
+
+/// A setting of no use but to be read back: it says whether the settings of a connection reach the server's session.
+const MARK: Setting = ("turnwise.direct", "yes");
 
 struct Place {
     config: Config,
@@ -187,7 +216,52 @@ impl Address {
         for place in &mut places {
             set_common(&mut place.config, &params, patience)?;
         }
-        Ok(Self(Arc::new(Known { places, tls, asked: params.get("options").unwrap_or_default().to_owned(), patience })))
+        let pooled = match params.get("pooler") {
+            None => false,
+            Some("transaction") => true,
+            Some(other) => return Err(invalid("pooler", other, "write transaction, or leave it out")),
+        };
+        let asked = params.get("options").unwrap_or_default().to_owned();
+        let (pooled, types) = (AtomicBool::new(pooled), Types::default());
+        Ok(Self(Arc::new(Known { places, tls, asked, patience, pooled, types })))
+    }
+
+    /// Whether a pooler is between here and the server.
+    pub(crate) fn pooled(&self) -> bool {
+        self.0.pooled.load(Ordering::Relaxed)
+    }
+
+    /// What is sent on `client`, one of this address, while no transaction is open on it.
+    pub(crate) fn wire<'a>(&'a self, client: &'a ClientWrapper, purpose: Purpose) -> Wire<'a> {
+        Wire { client, way: self.way(client), alone: self.pooled().then_some(purpose) }
+    }
+
+    pub(crate) async fn begin<'a>(
+        &'a self,
+        client: &'a mut ClientWrapper,
+        purpose: Purpose,
+    ) -> Answer<Transaction<'a>> {
+        let cache = Arc::clone(&client.statement_cache);
+        Transaction::begin(client, cache, self.pooled().then_some((&self.0.types, purpose))).await
+    }
+
+    /// Refuses what the url asks of sessions, where there is none to keep it.
+    pub(crate) fn check_asked(&self) -> Result<()> {
+        match self.pooled() && !self.0.asked.is_empty() {
+            false => Ok(()),
+            true => Err(StoreError::Refused(format!(
+                "the options of the database url ({}) do not reach the server through a connection pooler; connect directly, \
+                 or set them for the role: `alter role NAME set SETTING = VALUE`",
+                self.0.asked
+            ))),
+        }
+    }
+
+    pub(crate) fn way<'a>(&'a self, client: &'a ClientWrapper) -> Way<'a> {
+        match self.pooled() {
+            true => Way::Unnamed(&self.0.types),
+            false => Way::Named(&client.statement_cache),
+        }
     }
 
     pub(crate) fn tls(&self) -> &MakeRustlsConnect {
@@ -199,38 +273,53 @@ impl Address {
     /// Of two values for one setting PostgreSQL takes the last. So the order is: [`LONGEST`], the url, what the statements
     /// rely on.
     fn options(&self, purpose: Purpose) -> String {
-        if purpose == Purpose::Task {
-            return self.0.asked.clone();
-        }
         // Between options there is a space; one within a value is marked.
         let option = |(name, value): (&str, &str)| format!("-c {name}={}", value.replace(' ', "\\ "));
-        let needs = purpose.needs().into_iter().map(option);
-        let options: Vec<String> = [option(LONGEST), self.0.asked.clone()].into_iter().chain(needs).collect();
-        options.join(" ")
+        let bound = [LONGEST].into_iter().filter(|_| purpose != Purpose::Task).map(option);
+        let needs = purpose.needs().into_iter().chain([MARK]).map(option);
+        bound.chain([self.0.asked.clone()]).chain(needs).collect::<Vec<String>>().join(" ")
     }
 
     /// Connects for `purpose` to the first place that will have it.
-    pub(crate) async fn connect(
-        &self,
-        purpose: Purpose,
-    ) -> std::result::Result<(Client, Connection<Socket, Stream>), tokio_postgres::Error> {
-        let options = self.options(purpose);
+    pub(crate) async fn connect(&self, purpose: Purpose) -> Answer<(Client, Connection<Socket, Stream>)> {
+        if self.pooled() {
+            return self.connect_with("").await;
+        }
+        let (client, mut connection) = match self.connect_with(&self.options(purpose)).await {
+            Err(error) if are_options_refused(&error) => {
+                self.found_pooler("it takes no options");
+                return self.connect_with("").await;
+            }
+            told => told?,
+        };
+        if !has_settings(&client, &mut connection, purpose).await? {
+            self.found_pooler("it takes options, and does not keep to them");
+        }
+        Ok((client, connection))
+    }
+
+    fn found_pooler(&self, why: &str) {
+        if !self.0.pooled.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                "there is a connection pooler before the database ({why}): settings go along with each transaction, statements \
+                 without names, and jobs are looked for every second. A direct connection is faster"
+            );
+        }
+    }
+
+    async fn connect_with(&self, options: &str) -> Answer<(Client, Connection<Socket, Stream>)> {
         let (first, others) = self.0.places.split_first().expect("there is at least one place");
-        let mut last = self.connect_to(first, &options).await;
+        let mut last = self.connect_to(first, options).await;
         for place in others {
             match last {
-                Err(error) if may_differ_elsewhere(&error) => last = self.connect_to(place, &options).await,
+                Err(error) if may_differ_elsewhere(&error) => last = self.connect_to(place, options).await,
                 told => return told,
             }
         }
         last
     }
 
-    async fn connect_to(
-        &self,
-        place: &Place,
-        options: &str,
-    ) -> std::result::Result<(Client, Connection<Socket, Stream>), tokio_postgres::Error> {
+    async fn connect_to(&self, place: &Place, options: &str) -> Answer<(Client, Connection<Socket, Stream>)> {
         let mut config = place.config.clone();
         if !options.is_empty() {
             config.options(options);
@@ -251,11 +340,7 @@ impl Address {
         }
     }
 
-    async fn try_once(
-        &self,
-        config: &mut Config,
-        mode: SslMode,
-    ) -> std::result::Result<(Client, Connection<Socket, Stream>), tokio_postgres::Error> {
+    async fn try_once(&self, config: &mut Config, mode: SslMode) -> Answer<(Client, Connection<Socket, Stream>)> {
         let connecting = config.ssl_mode(mode).connect(self.0.tls.connector.clone());
         let told = tokio::time::timeout(self.0.patience, connecting).await;
         // The driver's own timeout is for the first packet only, and a server may fall silent after it.
@@ -294,6 +379,37 @@ impl deadpool_postgres::Connect for Connector {
             Ok((client, spawned(connection)))
         })
     }
+}
+
+/// PgBouncer's words for it.
+fn are_options_refused(error: &tokio_postgres::Error) -> bool {
+    error.as_db_error().is_some_and(|error| {
+        error.code().code() == "08P01" && error.message().starts_with("unsupported startup parameter")
+    })
+}
+
+/// Whether the settings of `purpose` are in force on a new connection: nothing relies on one that was not read back.
+async fn has_settings(client: &Client, connection: &mut Connection<Socket, Stream>, purpose: Purpose) -> Answer<bool> {
+    let meant: BTreeMap<_, _> = purpose.needs().into_iter().chain([MARK]).collect();
+    let names: Vec<String> = meant.keys().map(|name| format!("current_setting('{name}', true)")).collect();
+    let ask = format!("select {}", names.join(", "));
+    let mut asking = std::pin::pin!(client.simple_query(&ask));
+    // Nobody else drives it yet.
+    let mut ended = false;
+    let told = loop {
+        tokio::select! {
+            told = &mut asking => break told?,
+            message = poll_fn(|context| connection.poll_message(context)), if !ended => match message {
+                Some(message) => drop(message?),
+                None => ended = true,
+            },
+        }
+    };
+    let row = told.iter().find_map(|message| match message {
+        SimpleQueryMessage::Row(row) => Some(row),
+        _ => None,
+    });
+    Ok(row.is_some_and(|row| meant.values().enumerate().all(|(at, value)| row.get(at) == Some(*value))))
 }
 
 /// Whether another place may have a better answer: a server that has refused the user speaks for all of them.
@@ -476,53 +592,33 @@ pub(crate) async fn pooled(pool: &Pool) -> Result<deadpool_postgres::Object> {
     })
 }
 
-/// What a statement of ours can be sent on: a connection, or a transaction on one. Statements are prepared once on each.
-pub(crate) trait Session: Sync {
-    fn prepare_cached(
-        &self,
-        sql: &str,
-    ) -> impl Future<Output = std::result::Result<Statement, tokio_postgres::Error>> + Send;
-
-    fn driver(&self) -> &(impl GenericClient + Sync);
+/// A connection that nobody shares.
+pub(crate) struct Alone {
+    address: Address,
+    client: ClientWrapper,
+    purpose: Purpose,
 }
 
-impl Session for ClientWrapper {
-    async fn prepare_cached(&self, sql: &str) -> std::result::Result<Statement, tokio_postgres::Error> {
-        self.prepare_cached(sql).await
-    }
-
-    fn driver(&self) -> &(impl GenericClient + Sync) {
-        &**self
-    }
-}
-
-impl Session for Lent {
-    async fn prepare_cached(&self, sql: &str) -> std::result::Result<Statement, tokio_postgres::Error> {
-        (**self).prepare_cached(sql).await
-    }
-
-    fn driver(&self) -> &(impl GenericClient + Sync) {
-        &***self
+impl Alone {
+    pub(crate) fn new(
+        address: Address,
+        client: Client,
+        connection: Connection<Socket, Stream>,
+        purpose: Purpose,
+    ) -> Self {
+        Self { address, client: ClientWrapper::new(client, spawned(connection)), purpose }
     }
 }
 
-impl Session for deadpool_postgres::Object {
-    async fn prepare_cached(&self, sql: &str) -> std::result::Result<Statement, tokio_postgres::Error> {
-        (**self).prepare_cached(sql).await
-    }
-
-    fn driver(&self) -> &(impl GenericClient + Sync) {
-        &***self
+impl Session for Alone {
+    fn wire(&self) -> Wire<'_> {
+        self.address.wire(&self.client, self.purpose)
     }
 }
 
-impl Session for deadpool_postgres::Transaction<'_> {
-    async fn prepare_cached(&self, sql: &str) -> std::result::Result<Statement, tokio_postgres::Error> {
-        self.prepare_cached(sql).await
-    }
-
-    fn driver(&self) -> &(impl GenericClient + Sync) {
-        &**self
+impl Begin for Alone {
+    async fn begin(&mut self) -> Answer<Transaction<'_>> {
+        self.address.begin(&mut self.client, self.purpose).await
     }
 }
 
@@ -537,7 +633,9 @@ fn spawned(connection: Connection<Socket, Stream>) -> JoinHandle<()> {
 
 #[cfg(test)]
 mod tests {
-    use turnwise_testpg::Cluster;
+    use turnwise_testpg::{Cluster, PgBouncer, PoolMode};
+
+    use crate::session::Part;
 
     use super::*;
 
@@ -595,7 +693,7 @@ mod tests {
         ];
         for (name, lane, meant) in &all {
             let client = connection(lane).await.unwrap();
-            assert_eq!(told(&**client).await, *meant, "{name}");
+            assert_eq!(told(client.wire().client).await, *meant, "{name}");
         }
         // And when one connection goes from each purpose to each other.
         let few = super::Pools::new(&address, &Arc::new(Budget::new(3)), Share::Callers);
@@ -606,7 +704,7 @@ mod tests {
             for (second, (name, _, meant)) in lanes.iter().zip(&all) {
                 drop(connection(first).await.unwrap());
                 let client = connection(second).await.unwrap();
-                assert_eq!(told(&**client).await, *meant, "{name} after {:?}", first.purpose);
+                assert_eq!(told(client.wire().client).await, *meant, "{name} after {:?}", first.purpose);
                 let pid = client.query_one("select pg_backend_pid()", &[]).await.unwrap().get::<_, i32>(0);
                 assert_eq!(*backend.get_or_insert(pid), pid, "there is one connection");
             }
@@ -629,13 +727,80 @@ mod tests {
         assert_eq!(told(&**client).await, map(&[("application_name", "turnwise")]), "task");
     }
 
+    /// A pooler in transaction mode refuses settings, or drops them; one in session mode may drop them, too.
+    #[tokio::test]
+    async fn behind_a_pooler_each_transaction_has_the_settings_that_are_meant() {
+        let ignored = "ignore_startup_parameters = options";
+        for (mode, settings) in
+            [(PoolMode::Transaction, ""), (PoolMode::Transaction, ignored), (PoolMode::Session, ignored)]
+        {
+            let pgbouncer = PgBouncer::start(Cluster::shared(), mode, settings).unwrap();
+            let address = Address::read(&pgbouncer.url(&url())).unwrap();
+            let pools = pools(&address, 10);
+            let set = |lock_timeout, joins| {
+                ["30s", "4s", lock_timeout, "pg_catalog, pg_temp", "off", joins, "read committed"]
+            };
+            for (lane, meant) in [
+                (&pools.submit, set("1s", "on")),
+                (&pools.unique, set("2s", "on")),
+                (&pools.assign, set("50ms", "off")),
+                (&pools.dispatch, set("10s", "off")),
+                (&pools.node, set("10s", "off")),
+                (&pools.settle, set("100ms", "off")),
+                (&pools.note, set("10s", "off")),
+                (&pools.people, set("10s", "off")),
+            ] {
+                let ask = "select array[current_setting('statement_timeout'),
+                                        current_setting('idle_in_transaction_session_timeout'),
+                                        current_setting('lock_timeout'), current_setting('search_path'),
+                                        current_setting('enable_seqscan'), current_setting('enable_hashjoin'),
+                                        current_setting('transaction_isolation')]";
+                let mut client = connection(lane).await.unwrap();
+                let told = |row: tokio_postgres::Row| row.get::<_, Vec<String>>(0);
+                assert_eq!(told(client.query_one(ask, &[]).await.unwrap()), meant, "{mode:?}, {settings:?}: alone");
+                let both = client.in_one_write("begin", &[Part::of(ask, vec![]), Part::of(ask, vec![])]).await;
+                for rows in both.unwrap() {
+                    assert_eq!(told(rows.into_iter().next().unwrap()), meant, "{mode:?}, {settings:?}: in one write");
+                }
+                let transaction = client.begin().await.unwrap();
+                assert_eq!(
+                    told(transaction.query_one(ask, &[]).await.unwrap()),
+                    meant,
+                    "{mode:?}, {settings:?}: step by step"
+                );
+            }
+            assert!(address.pooled());
+            let left = "select current_setting('lock_timeout'), (select count(*) from pg_prepared_statements)";
+            let (client, connection) = address.connect(Purpose::Task).await.unwrap();
+            tokio::spawn(connection);
+            let told = client.simple_query(left).await.unwrap();
+            let row = told.iter().find_map(|message| match message {
+                SimpleQueryMessage::Row(row) => Some((row.get(0).map(str::to_owned), row.get(1).map(str::to_owned))),
+                _ => None,
+            });
+            let nothing = (Some("0".to_owned()), Some("0".to_owned()));
+            assert_eq!(row.unwrap(), nothing, "no setting and no statement is left in the pooler's sessions");
+        }
+    }
+
+    #[tokio::test]
+    async fn behind_a_pooler_the_options_of_the_url_are_refused() {
+        let pgbouncer = PgBouncer::start(Cluster::shared(), PoolMode::Transaction, "").unwrap();
+        let url = format!("{}?options=-c%20work_mem%3D5MB", pgbouncer.url(&url()));
+        let refused = crate::migrate(&url).await.unwrap_err();
+        assert!(
+            matches!(&refused, StoreError::Refused(why) if why.contains("-c work_mem=5MB") && why.contains("alter role")),
+            "{refused}"
+        );
+    }
+
     #[tokio::test]
     async fn the_url_overrides_what_is_the_users_and_not_what_statements_rely_on() {
         let asked = "-c statement_timeout=99s -c work_mem=5MB -c lock_timeout=77s -c enable_seqscan=on \
                      -c idle_in_transaction_session_timeout=1h";
         let url = format!("{}?application_name=shop&options={}", url(), asked.replace(' ', "%20").replace('=', "%3D"));
         let address = Address::read(&url).unwrap();
-        let told = told(&**connection(&pools(&address, 10).assign).await.unwrap()).await;
+        let told = told(connection(&pools(&address, 10).assign).await.unwrap().wire().client).await;
         for (name, value) in [
             ("application_name", "shop"),
             ("statement_timeout", "99s"),

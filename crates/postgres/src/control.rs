@@ -11,10 +11,11 @@ use turnwise_store::{Intervention, Result, Settled, StoreError};
 use uuid::Uuid;
 
 use crate::{
-    connect::connection,
+    connect::{Lent, connection},
     rows::{Moment, get, int, sparse},
+    session::{Begin, Session},
     settle::{FORGET, read_standing},
-    store::{Inner, failed, query},
+    store::{Inner, failed},
 };
 
 pub(crate) async fn control(store: &Inner, interventions: &[Intervention]) -> Result<Vec<Settled>> {
@@ -56,11 +57,7 @@ pub(crate) async fn control(store: &Inner, interventions: &[Intervention]) -> Re
 
 /// In one transaction; tells which of them found what they were made for. `None`: somebody's open transaction holds a row,
 /// and nothing is written. The dispatcher ends jobs this way: it must not stand still for one of them.
-async fn write(
-    store: &Inner,
-    client: &mut deadpool_postgres::ClientWrapper,
-    interventions: &[&Intervention],
-) -> Result<Option<HashSet<Uuid>>> {
+async fn write(store: &Inner, client: &mut Lent, interventions: &[&Intervention]) -> Result<Option<HashSet<Uuid>>> {
     let fail = failed("control");
     let mut by_kind: [Vec<&Intervention>; 4] = Default::default();
     for &intervention in interventions {
@@ -69,7 +66,7 @@ async fn write(
     let retention = store.options.retention;
     let kept = End::ALL.into_iter().filter(|end| retention.keeps(*end)).map(|end| end.state().code());
     let kept: Vec<i16> = kept.collect();
-    let transaction = client.transaction().await.map_err(fail)?;
+    let transaction = client.begin().await.map_err(fail)?;
     transaction.batch_execute(QUICK_LOCKS).await.map_err(fail)?;
     let mut applied: HashSet<Uuid> = HashSet::new();
     for (kind, some) in Kind::ALL.into_iter().zip(&by_kind).filter(|(_, some)| !some.is_empty()) {
@@ -96,12 +93,9 @@ async fn write(
 }
 
 /// Those whose row nobody holds just now.
-async fn free_rows(
-    client: &deadpool_postgres::ClientWrapper,
-    interventions: &[&Intervention],
-) -> Result<HashSet<Uuid>> {
+async fn free_rows(client: &impl Session, interventions: &[&Intervention]) -> Result<HashSet<Uuid>> {
     let ids: Vec<Uuid> = interventions.iter().map(|i| i.job.0).collect();
-    let rows = query(client, include_str!("../sql/control_free.sql"), &[&ids]).await.map_err(failed("control"))?;
+    let rows = client.query(include_str!("../sql/control_free.sql"), &[&ids]).await.map_err(failed("control"))?;
     rows.iter().map(|row| get(row, 0)).collect()
 }
 

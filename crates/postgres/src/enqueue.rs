@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use tokio_postgres::{GenericClient, Row, ToStatement, types::ToSql};
+use tokio_postgres::{GenericClient, Row, types::ToSql};
 use turnwise_core::{KeyName, NewJob};
 use turnwise_store::{Enqueued, Result, StoreError};
 use uuid::Uuid;
@@ -12,8 +12,9 @@ use crate::{
     connect::{CONNECT_TIMEOUT, connection},
     gather,
     rows::{get, policy_text, sparse},
+    session::{Begin, Session, Wire},
     store::{Inner, failed},
-    unique::{self, CLAIM, REPLACE_ARGS, Statements},
+    unique,
 };
 
 /// The statement behind [`enqueue_in`], for adapters to other drivers. All binds are arrays of the same length, one
@@ -73,29 +74,28 @@ pub async fn enqueue_in(client: &impl GenericClient, jobs: &[NewJob]) -> Result<
     if waiting {
         after::need_transaction(client).await?;
     }
+    let session = Wire::of_caller(client);
     for jobs in jobs.chunks(CHUNK) {
         if jobs.iter().any(|job| job.unique.is_some()) {
-            let statements = Statements { claim: CLAIM, enqueue: ENQUEUE, replace_args: REPLACE_ARGS };
-            unique::enqueue(client, &statements, jobs, &mut replies).await?;
+            unique::enqueue(&session, jobs, &mut replies).await?;
         } else {
-            store_jobs(client, ENQUEUE, jobs.iter(), &mut replies).await?;
+            store_jobs(&session, jobs.iter(), &mut replies).await?;
         }
     }
     if waiting {
-        after::write(client, jobs, &replies).await?;
+        after::write(&session, jobs, &replies).await?;
     }
     Ok(replies)
 }
 
 /// Stores the jobs with one statement, and tells what became of each.
 pub(crate) async fn store_jobs<'a>(
-    client: &impl GenericClient,
-    statement: &(impl ToStatement + ?Sized + Sync + Send),
+    client: &impl Session,
     jobs: impl Iterator<Item = &'a NewJob> + Clone,
     replies: &mut Vec<Enqueued>,
 ) -> Result<()> {
     let columns = Columns::of(jobs.clone());
-    let rows = client.query(statement, &columns.binds()).await.map_err(failed("enqueue"))?;
+    let rows = client.query(ENQUEUE, &columns.binds()).await.map_err(failed("enqueue"))?;
     tell(jobs, &rows, replies)
 }
 
@@ -131,9 +131,8 @@ pub(crate) async fn enqueue_small<'a>(
         let one = !(code.is_empty() || ["08", "53", "57P", "58"].iter().any(|class| code.starts_with(class)));
         if one { Unstored::One(failed("enqueue")(error)) } else { Unstored::All(failed("enqueue")(error)) }
     };
-    let statement = client.prepare_cached(ENQUEUE).await.map_err(told)?;
     let columns = Columns::of(jobs.clone());
-    let rows = client.query(&statement, &columns.binds()).await.map_err(told)?;
+    let rows = client.query(ENQUEUE, &columns.binds()).await.map_err(told)?;
     let mut replies = Vec::new();
     tell(jobs, &rows, &mut replies).map_err(Unstored::All)?;
     store.bell.ring_news();
@@ -146,14 +145,13 @@ async fn enqueue_plain(store: &Inner, jobs: &[NewJob]) -> Result<Vec<Enqueued>> 
     if let Some(replies) = bulk::copy(&mut client, jobs).await? {
         return Ok(replies);
     }
-    let statement = client.prepare_cached(ENQUEUE).await.map_err(fail)?;
     let mut replies = Vec::with_capacity(jobs.len());
-    let transaction = client.transaction().await.map_err(fail)?;
+    let transaction = client.begin().await.map_err(fail)?;
     for jobs in jobs.chunks(CHUNK) {
-        store_jobs(&*transaction, &statement, jobs.iter(), &mut replies).await?;
+        store_jobs(&transaction, jobs.iter(), &mut replies).await?;
     }
     if after::any(jobs) {
-        after::write(&*transaction, jobs, &replies).await?;
+        after::write(&transaction, jobs, &replies).await?;
     }
     transaction.commit().await.map_err(fail)?;
     Ok(replies)
@@ -168,17 +166,13 @@ async fn enqueue_unique(store: &Inner, jobs: &[NewJob]) -> Result<Vec<Enqueued>>
         |error| StoreError::transient("others in this process are submitting jobs with the same unique key", error);
     let _pass = passed.map_err(busy)?;
     let mut client = connection(&store.pools.unique).await?;
-    let claim = client.prepare_cached(CLAIM).await.map_err(fail)?;
-    let enqueue = client.prepare_cached(ENQUEUE).await.map_err(fail)?;
-    let replace_args = client.prepare_cached(REPLACE_ARGS).await.map_err(fail)?;
-    let statements = Statements { claim: &claim, enqueue: &enqueue, replace_args: &replace_args };
     let mut replies = Vec::with_capacity(jobs.len());
-    let transaction = client.transaction().await.map_err(fail)?;
+    let transaction = client.begin().await.map_err(fail)?;
     for jobs in jobs.chunks(CHUNK) {
-        unique::enqueue(&*transaction, &statements, jobs, &mut replies).await?;
+        unique::enqueue(&transaction, jobs, &mut replies).await?;
     }
     if after::any(jobs) {
-        after::write(&*transaction, jobs, &replies).await?;
+        after::write(&transaction, jobs, &replies).await?;
     }
     transaction.commit().await.map_err(fail)?;
     Ok(replies)

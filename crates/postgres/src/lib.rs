@@ -1,6 +1,6 @@
 //! The PostgreSQL store: many machines share the work.
 //!
-//! [`store`] the verbs, and how their statements are sent → [`mod@connect`] how connections are made → [`mod@migrate`] how the schema comes and grows → `rows` between
+//! [`store`] the verbs → [`mod@connect`] how connections are made → `session` how statements are sent on them → [`mod@migrate`] how the schema comes and grows → `rows` between
 //! values and columns → [`enqueue`] also in the caller's own transaction, `gather`ed from many
 //! callers or in `bulk`, asking [`unique`] who may come in and telling [`after`] whom they wait for → `nodes` who is there and who dispatches → `news` the tail → `assign`, `settle`, `control` the three that change jobs → `prune`
 //! history in slices of time → [`closing`] transactions for tasks → `read` for people → `story` what jobs tell of
@@ -10,6 +10,7 @@
 
 pub mod store;
 pub mod connect;
+mod session;
 pub mod migrate;
 mod rows;
 pub mod enqueue;

@@ -7,7 +7,8 @@ use turnwise_store::{Epoch, Memo, MemoKind, NewMemo, Result, StoreError};
 use crate::{
     connect::connection,
     rows::get,
-    store::{Inner, failed, query},
+    session::{Part, Session},
+    store::{Inner, failed},
 };
 
 const ALONE: &str = include_str!("../sql/remember_alone.sql");
@@ -17,7 +18,7 @@ pub(crate) async fn recall(store: &Inner, kinds: &[MemoKind]) -> Result<Vec<Memo
     let fail = failed("recall");
     let kinds: Vec<i16> = kinds.iter().map(|kind| kind.code()).collect();
     let client = connection(&store.pools.dispatch).await?;
-    let rows = query(&client, include_str!("../sql/recall.sql"), &[&kinds]).await.map_err(fail)?;
+    let rows = client.query(include_str!("../sql/recall.sql"), &[&kinds]).await.map_err(fail)?;
     rows.iter()
         .map(|row| {
             let code = get(row, 0)?;
@@ -43,19 +44,9 @@ pub(crate) async fn remember(
     let binds: [&(dyn ToSql + Sync); 6] = [&holder, &epoch, &kinds, &names, &values, &seen];
 
     let client = connection(if lead.is_some() { &store.pools.dispatch } else { &store.pools.people }).await?;
-    let (alone, remember) =
-        tokio::try_join!(client.prepare_cached(ALONE), client.prepare_cached(REMEMBER)).map_err(fail)?;
-    // All four in one write: a process that is stopped here cannot keep the others from writing.
-    let (begun, alone, rows, committed) = tokio::join!(
-        client.batch_execute("begin"),
-        client.execute(&alone, &[]),
-        client.query(&remember, &binds),
-        client.batch_execute("commit"),
-    );
-    begun.map_err(fail)?;
-    alone.map_err(fail)?;
-    let rows = rows.map_err(fail)?;
-    committed.map_err(fail)?;
+    // In one write: a process that is stopped here cannot keep the others from writing.
+    let parts = [Part::of(ALONE, vec![]), Part::of(REMEMBER, binds.to_vec())];
+    let rows = client.in_one_write("begin", &parts).await.map_err(fail)?.swap_remove(1);
 
     let first = rows.first().ok_or_else(|| StoreError::broken("remember", "no answer"))?;
     if !get::<bool>(first, 0)? {

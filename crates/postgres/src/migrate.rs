@@ -1,13 +1,13 @@
 //! How the schema comes and grows: numbered steps, each applied once.
 
-use tokio_postgres::{Client, Transaction};
 use turnwise_core::Retention;
 use turnwise_store::{Result, StoreError};
 
 use crate::{
-    connect::{Address, Purpose},
+    connect::{Address, Alone, Purpose},
     prune,
     rows::{Moment, get},
+    session::{Begin, Session, Transaction},
     store::{failed, refused_or},
 };
 
@@ -49,20 +49,20 @@ const LOCK: i64 = 0x7475_726e_7769_7365;
 ///
 /// [`StoreError::Refused`] when the schema is newer than this binary.
 pub async fn migrate(url: &str) -> Result<()> {
-    migrate_for(url, Retention::default()).await
+    migrate_for(&Address::read(url)?, Retention::default()).await
 }
 
 /// As [`migrate`], with slices of history as this retention has them.
-pub(crate) async fn migrate_for(url: &str, retention: Retention) -> Result<()> {
-    let mut client = connect(url).await?;
+pub(crate) async fn migrate_for(address: &Address, retention: Retention) -> Result<()> {
+    let mut client = connect(address).await?;
     if pending(version(&client).await?)?.is_empty() {
         return Ok(());
     }
     let fail = failed("migrate");
-    let mut transaction = client.transaction().await.map_err(fail)?;
+    let mut transaction = client.begin().await.map_err(fail)?;
     transaction.execute("select pg_advisory_xact_lock($1)", &[&LOCK]).await.map_err(fail)?;
     // Read again under the lock: somebody else may have migrated meanwhile.
-    for step in pending(version(transaction.client()).await?)? {
+    for step in pending(version(&transaction).await?)? {
         apply(&transaction, step).await?;
     }
     // What ends before the first dispatcher tidies up has its place too.
@@ -81,12 +81,12 @@ pub fn migrate_print() -> String {
 
 /// The steps that `migrate` would apply; changes nothing.
 pub async fn migrate_check(url: &str) -> Result<Vec<Step>> {
-    Ok(pending(version(&connect(url).await?).await?)?.to_vec())
+    Ok(pending(version(&connect(&Address::read(url)?).await?).await?)?.to_vec())
 }
 
 /// For those who must not migrate: an outdated schema is an error.
-pub(crate) async fn refuse_pending(url: &str) -> Result<()> {
-    let found = version(&connect(url).await?).await?;
+pub(crate) async fn refuse_pending(address: &Address) -> Result<()> {
+    let found = version(&connect(address).await?).await?;
     match pending(found)?.last() {
         None => Ok(()),
         Some(last) => Err(StoreError::Refused(format!(
@@ -96,22 +96,21 @@ pub(crate) async fn refuse_pending(url: &str) -> Result<()> {
     }
 }
 
-async fn connect(url: &str) -> Result<Client> {
-    let connected = Address::read(url)?.connect(Purpose::Migrate).await;
+async fn connect(address: &Address) -> Result<Alone> {
+    let connected = address.connect(Purpose::Migrate).await;
     let what = "connect to the database";
     let (client, connection) = connected.map_err(|error| refused_or(error, what))?;
+    address.check_asked()?;
     if let Some(other) = connection.parameter("server_encoding").filter(|encoding| *encoding != "UTF8") {
         return Err(StoreError::Refused(format!(
             "the database keeps its text in {other}, which cannot hold everything that jobs and their errors say; make \
              one with `create database NAME encoding 'UTF8' template template0` and name it in the url"
         )));
     }
-    // Ends by itself when the client is dropped; its errors reach the client's calls.
-    tokio::spawn(connection);
-    Ok(client)
+    Ok(Alone::new(address.clone(), client, connection, Purpose::Migrate))
 }
 
-async fn version(client: &Client) -> Result<i32> {
+async fn version(client: &impl Session) -> Result<i32> {
     let fail = failed("read the schema's version");
     let there = client.query_one(include_str!("../sql/schema_there.sql"), &[]).await.map_err(fail)?;
     if !there.get::<_, bool>(0) {

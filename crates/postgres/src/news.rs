@@ -11,7 +11,8 @@ use crate::{
     after,
     connect::connection,
     rows::{self, Names, get},
-    store::{Inner, failed, query},
+    session::Session,
+    store::{Inner, failed},
 };
 
 pub(crate) async fn load(store: &Inner, load: Load) -> Result<Page> {
@@ -23,15 +24,15 @@ pub(crate) async fn load(store: &Inner, load: Load) -> Result<Page> {
             let from = id.map_or(Uuid::nil(), |id| id.0);
             let without = id.map(|id| id.0);
             let binds: [&(dyn ToSql + Sync); 3] = [&from, &without, &i64::from(limit)];
-            (query(&client, include_str!("../sql/load_page.sql"), &binds).await.map_err(fail)?, Some(limit))
+            (client.query(include_str!("../sql/load_page.sql"), &binds).await.map_err(fail)?, Some(limit))
         }
         Load::These(ids) => {
             let ids: Vec<Uuid> = ids.into_iter().map(|id| id.0).collect();
-            (query(&client, include_str!("../sql/load_these.sql"), &[&ids]).await.map_err(fail)?, None)
+            (client.query(include_str!("../sql/load_these.sql"), &[&ids]).await.map_err(fail)?, None)
         }
         Load::InHands(of) => {
             let of = of.map(|node| node.0);
-            (query(&client, include_str!("../sql/load_in_hands.sql"), &[&of]).await.map_err(fail)?, None)
+            (client.query(include_str!("../sql/load_in_hands.sql"), &[&of]).await.map_err(fail)?, None)
         }
     };
     let now = rows::now(rows.first().ok_or_else(|| StoreError::broken("load", "no answer"))?, 15)?;
@@ -63,14 +64,14 @@ pub(crate) async fn news(store: &Inner, ask: &AskNews) -> Result<News> {
     let sql = include_str!("../sql/news.sql");
     let last = Place::of(last);
     let from = last.as_ref().map_or(BEGINNING, |last| last.snapshot);
-    let mut rows = query(&client, sql, &[&from, &ask.epoch.0, &ask.only_changes]).await.map_err(fail)?;
+    let mut rows = client.query(sql, &[&from, &ask.epoch.0, &ask.only_changes]).await.map_err(fail)?;
     if !goes_on(&rows, last.as_ref())? {
         // What the caller has seen was seen in another lineage. It dispatches no more; but who looks back at what was left
         // undone, looks at all there is.
         if !ask.only_changes {
             return Err(StoreError::NotLeading);
         }
-        rows = query(&client, sql, &[&BEGINNING, &ask.epoch.0, &ask.only_changes]).await.map_err(fail)?;
+        rows = client.query(sql, &[&BEGINNING, &ask.epoch.0, &ask.only_changes]).await.map_err(fail)?;
     }
     let mut begin = None;
     let mut jobs = Vec::with_capacity(rows.len());
@@ -157,18 +158,13 @@ const CURSOR: usize = 6;
 const NOW: usize = 7;
 const HEAD: usize = 8;
 
-async fn say_asleep(
-    store: &Inner,
-    client: &deadpool_postgres::ClientWrapper,
-    epoch: Epoch,
-    asleep: bool,
-) -> Result<()> {
+async fn say_asleep(store: &Inner, client: &impl Session, epoch: Epoch, asleep: bool) -> Result<()> {
     let last = *store.asleep.lock().unwrap_or_else(PoisonError::into_inner);
     if last == Some((epoch, asleep)) {
         return Ok(());
     }
     let fail = failed("say whether the dispatcher sleeps");
-    query(client, include_str!("../sql/asleep.sql"), &[&asleep, &epoch.0]).await.map_err(fail)?;
+    client.query(include_str!("../sql/asleep.sql"), &[&asleep, &epoch.0]).await.map_err(fail)?;
     *store.asleep.lock().unwrap_or_else(PoisonError::into_inner) = Some((epoch, asleep));
     Ok(())
 }

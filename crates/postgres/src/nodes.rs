@@ -14,8 +14,9 @@ use crate::{
     closing,
     connect::connection,
     rows::{self, Moment, Names, get, micros},
+    session::{Begin, Session},
     settle::check_leading,
-    store::{Inner, failed, query},
+    store::{Inner, failed},
 };
 
 pub(crate) async fn join(store: &Inner, join: &Join) -> Result<Joined> {
@@ -38,12 +39,12 @@ async fn try_join(store: &Inner, join: &Join) -> Result<Option<Joined>> {
     let queues: Option<Vec<&str>> = queues.map(|queues| queues.iter().map(|name| name.as_str()).collect());
     let tasks: Vec<&str> = join.tasks.iter().map(|name| name.as_str()).collect();
     let mut client = connection(&store.pools.node).await?;
-    let transaction = client.transaction().await.map_err(fail)?;
-    let other = transaction
-        .query_opt(include_str!("../sql/join_name.sql"), &[&join.name.as_str(), &join.incarnation.0])
+    let transaction = client.begin().await.map_err(fail)?;
+    let others = transaction
+        .query(include_str!("../sql/join_name.sql"), &[&join.name.as_str(), &join.incarnation.0])
         .await
         .map_err(fail)?;
-    if let Some(row) = &other
+    if let Some(row) = others.first()
         && let Some(other) = rows::node(row, 0, &mut Names::default())?
     {
         let seen = Replace { incarnation: other.incarnation, lease_until: other.lease_until };
@@ -87,7 +88,7 @@ pub(crate) async fn beat(store: &Inner, beat: &Beat) -> Result<Pulse> {
     let fail = failed("beat");
     let client = connection(&store.pools.node).await?;
     if beat.only_look {
-        let rows = query(&client, include_str!("../sql/look.sql"), &[&beat.node.0]).await.map_err(fail)?;
+        let rows = client.query(include_str!("../sql/look.sql"), &[&beat.node.0]).await.map_err(fail)?;
         let row = rows.first().ok_or_else(|| StoreError::broken("beat", "no answer"))?;
         return Ok(Pulse {
             now: rows::now(row, 0)?,
@@ -103,7 +104,7 @@ pub(crate) async fn beat(store: &Inner, beat: &Beat) -> Result<Pulse> {
     let (epoch, until) = over.unzip();
     let binds: [&(dyn ToSql + Sync); 7] =
         [&beat.node.0, &micros(beat.lease), &i64::from(beat.slots), &beat.lead, &presence, &epoch, &until];
-    let rows = query(&client, include_str!("../sql/beat.sql"), &binds).await.map_err(fail)?;
+    let rows = client.query(include_str!("../sql/beat.sql"), &binds).await.map_err(fail)?;
     let first = rows.first().ok_or_else(|| StoreError::broken("beat", "no answer"))?;
     let mut names = Names::default();
     let nodes = rows.iter().filter_map(|row| rows::node(row, 10, &mut names).transpose()).collect::<Result<_>>()?;
@@ -147,7 +148,7 @@ fn by_incarnation(mut nodes: Vec<Node>) -> Vec<Node> {
 pub(crate) async fn leave(store: &Inner, node: Incarnation) -> Result<bool> {
     let fail = failed("leave");
     let mut client = connection(&store.pools.node).await?;
-    let transaction = client.transaction().await.map_err(fail)?;
+    let transaction = client.begin().await.map_err(fail)?;
     transaction.execute(include_str!("../sql/leave_lead.sql"), &[&node.0]).await.map_err(fail)?;
     // Locked first, looked at afterwards: what was assigned meanwhile is then seen.
     transaction.execute(include_str!("../sql/node_lock.sql"), &[&node.0]).await.map_err(fail)?;
@@ -160,15 +161,15 @@ pub(crate) async fn leave(store: &Inner, node: Incarnation) -> Result<bool> {
 pub(crate) async fn lost_nodes(store: &Inner, ask: AskLost) -> Result<Vec<LostNode>> {
     let fail = failed("look for lost nodes");
     let mut client = connection(&store.pools.dispatch).await?;
-    let transaction = client.transaction().await.map_err(fail)?;
+    let transaction = client.begin().await.map_err(fail)?;
     check_leading(&transaction, ask.holder, ask.epoch).await?;
     if let Expire::Over { by, silent } = &ask.expire {
         let (silent, until): (Vec<_>, Vec<_>) =
             silent.iter().map(|node| (node.incarnation.0, Moment(node.lease_until))).unzip();
         let binds: [&(dyn ToSql + Sync); 3] = [&Moment(*by), &silent, &until];
-        query(&transaction, include_str!("../sql/lost_mark.sql"), &binds).await.map_err(fail)?;
+        transaction.query(include_str!("../sql/lost_mark.sql"), &binds).await.map_err(fail)?;
     }
-    let nodes = query(&transaction, include_str!("../sql/lost_nodes.sql"), &[]).await.map_err(fail)?;
+    let nodes = transaction.query(include_str!("../sql/lost_nodes.sql"), &[]).await.map_err(fail)?;
     let mut names = Names::default();
     let nodes: Vec<Node> =
         nodes.iter().filter_map(|row| rows::node(row, 0, &mut names).transpose()).collect::<Result<_>>()?;
@@ -178,7 +179,7 @@ pub(crate) async fn lost_nodes(store: &Inner, ask: AskLost) -> Result<Vec<LostNo
         let incarnations: Vec<Uuid> = nodes.iter().map(|node| node.incarnation.0).collect();
         // One more than is told: then it is known whether these are all.
         let binds: [&(dyn ToSql + Sync); 2] = [&incarnations, &(i64::from(ask.limit) + 1)];
-        let rows = query(&transaction, include_str!("../sql/lost_jobs.sql"), &binds).await.map_err(fail)?;
+        let rows = transaction.query(include_str!("../sql/lost_jobs.sql"), &binds).await.map_err(fail)?;
         for (at, row) in (0..).zip(&rows) {
             let node = Incarnation(get(row, 0)?);
             if at == ask.limit {
@@ -198,7 +199,7 @@ pub(crate) async fn lost_nodes(store: &Inner, ask: AskLost) -> Result<Vec<LostNo
     if !nodes.is_empty() {
         let open: Vec<String> = nodes.iter().map(|node| closing::application(node.incarnation)).collect();
         // Not what was asked for: the fence refuses them as well, only later.
-        if let Err(error) = query(&client, include_str!("../sql/closing_terminate.sql"), &[&open]).await {
+        if let Err(error) = client.query(include_str!("../sql/closing_terminate.sql"), &[&open]).await {
             tracing::warn!(%error, "transactions that lost nodes have open could not be ended");
         }
     }
@@ -217,7 +218,7 @@ pub(crate) async fn lost_nodes(store: &Inner, ask: AskLost) -> Result<Vec<LostNo
 pub(crate) async fn nodes(store: &Inner) -> Result<Fleet> {
     let fail = failed("list nodes");
     let client = connection(&store.pools.people).await?;
-    let rows = query(&client, include_str!("../sql/nodes.sql"), &[]).await.map_err(fail)?;
+    let rows = client.query(include_str!("../sql/nodes.sql"), &[]).await.map_err(fail)?;
     let first = rows.first().ok_or_else(|| StoreError::broken("list nodes", "no answer"))?;
     let mut names = Names::default();
     let mut nodes: Vec<Node> =

@@ -1,6 +1,6 @@
 //! Cleaning up. History lies in slices of time, made ahead and dropped whole; only what found no slice goes row by row.
 
-use tokio_postgres::{GenericClient, error::SqlState};
+use tokio_postgres::error::SqlState;
 use turnwise_core::{Retention, Timestamp, lifecycle::End};
 use turnwise_store::{Cursor, Result};
 use uuid::Uuid;
@@ -9,6 +9,7 @@ use crate::{
     connect::connection,
     news::Place,
     rows::{Moment, get},
+    session::{Answer, Begin, Session},
     store::{Inner, failed},
     unique,
 };
@@ -23,25 +24,21 @@ const PATIENCE: &str = "set local lock_timeout = '100ms'";
 /// The part of history that the statements are written for; another part's name is put in its place.
 const WRITTEN_FOR: &str = "history_success_rest";
 
-/// With the driver's own error, which says whether to come again another time.
-type Answer<T> = std::result::Result<T, tokio_postgres::Error>;
-
 pub(crate) async fn prune(store: &Inner, seen: Option<&Cursor>, limit: u32) -> Result<u64> {
     let fail = failed("prune");
-    let mut connection = connection(&store.pools.people).await?;
-    let client: &mut tokio_postgres::Client = &mut connection;
+    let mut client = connection(&store.pools.people).await?;
     let (retention, limit) = (store.options.retention, i64::from(limit));
     let now: Moment = get(&client.query_one(include_str!("../sql/now.sql"), &[]).await.map_err(fail)?, 0)?;
-    let slices = make_ahead(client, retention, now.0).await?;
+    let slices = make_ahead(&mut client, retention, now.0).await?;
     let mut old = 0;
     for end in End::ALL {
         let edge = retention.edge(end, now.0);
         for slice in slices.iter().filter(|slice| slice.end == end && slice.from < edge) {
             if old < limit {
                 let gone = match slice.to <= edge {
-                    true => drop_slice(client, slice, limit - old).await,
+                    true => drop_slice(&mut client, slice, limit - old).await,
                     // Where none are kept any more, the last slice does not wait to be full.
-                    false if !retention.keeps(end) => by_rows(client, &slice.name(), edge, limit - old).await,
+                    false if !retention.keeps(end) => by_rows(&client, &slice.name(), edge, limit - old).await,
                     false => Ok(0),
                 };
                 old += match gone {
@@ -51,27 +48,27 @@ pub(crate) async fn prune(store: &Inner, seen: Option<&Cursor>, limit: u32) -> R
             }
         }
         if old < limit {
-            old += by_rows(client, &rest(end), edge, limit - old).await.map_err(fail)?;
+            old += by_rows(&client, &rest(end), edge, limit - old).await.map_err(fail)?;
         }
     }
     let told = match seen.and_then(Place::of) {
         Some(Place { lineage, snapshot }) => {
             let sql = include_str!("../sql/prune_changes.sql");
-            connection.execute(sql, &[&snapshot, &limit, &lineage]).await.map_err(fail)?
+            client.execute(sql, &[&snapshot, &limit, &lineage]).await.map_err(fail)?
         }
         None => 0,
     };
-    if forget_bad_ends(&connection).await.map_err(fail)? {
+    if forget_bad_ends(&client).await.map_err(fail)? {
         old = old.max(limit);
     }
     // Last, so that nothing else depends on rows that transactions of others lock.
-    let keys = unique::prune(store, &connection, limit).await?;
+    let keys = unique::prune(store, &client, limit).await?;
     Ok(u64::try_from(old).unwrap_or(0) + told + keys)
 }
 
 /// Forgets bad ends in two rounds: in one it becomes known which transactions could still bring one who waits for them, in
 /// a later one these are over. Whether there may be more; they are no jobs, and not counted.
-async fn forget_bad_ends(client: &tokio_postgres::Client) -> Answer<bool> {
+async fn forget_bad_ends(client: &impl Session) -> Answer<bool> {
     let gone: i64 = client.query_one(include_str!("../sql/prune_bad_ends.sql"), &[&STORY_ROWS]).await?.try_get(0)?;
     let seen = client.query(include_str!("../sql/bad_ends_seen.sql"), &[&STORY_ROWS]).await?;
     let seen = seen.iter().map(|row| row.try_get(0)).collect::<Answer<Vec<Uuid>>>()?;
@@ -124,11 +121,7 @@ fn read_stamp(text: &str) -> Option<Timestamp> {
 }
 
 /// Makes the slices that hold `now` and the one after where they are missing; tells all there are, the oldest first.
-pub(crate) async fn make_ahead(
-    client: &mut impl GenericClient,
-    retention: Retention,
-    now: Timestamp,
-) -> Result<Vec<Slice>> {
+pub(crate) async fn make_ahead(client: &mut impl Begin, retention: Retention, now: Timestamp) -> Result<Vec<Slice>> {
     let fail = failed("read the slices of history");
     let rows = client.query(include_str!("../sql/slices.sql"), &[]).await.map_err(fail)?;
     let mut slices = Vec::with_capacity(rows.len());
@@ -169,10 +162,11 @@ fn missing(slices: &[Slice], retention: Retention, now: Timestamp) -> Vec<Slice>
 
 /// Whether it was made. Not where the rest holds some of it already: that goes row by row when its time comes. Nor where a
 /// lock is in the way or somebody else was faster: then the next round finds it, or another one makes it.
-async fn make(client: &mut impl GenericClient, slice: &Slice) -> Result<bool> {
+async fn make(client: &mut impl Begin, slice: &Slice) -> Result<bool> {
     let fail = failed("make a slice of history");
     let taken = include_str!("../sql/slice_taken.sql").replace(WRITTEN_FOR, &rest(slice.end));
-    let taken = client.query_one(&taken, &[&Moment(slice.from), &Moment(slice.to)]).await.map_err(fail)?;
+    let taken =
+        client.wire().rarely().query_one(&taken, &[&Moment(slice.from), &Moment(slice.to)]).await.map_err(fail)?;
     if get(&taken, 0)? {
         return Ok(false);
     }
@@ -182,7 +176,7 @@ async fn make(client: &mut impl GenericClient, slice: &Slice) -> Result<bool> {
         slice.name(),
         of_state(slice.end)
     );
-    let transaction = client.transaction().await.map_err(fail)?;
+    let transaction = client.begin().await.map_err(fail)?;
     let made = match transaction.batch_execute(&format!("{PATIENCE}; {sql}")).await {
         Ok(()) => transaction.commit().await,
         Err(error) => Err(error),
@@ -196,19 +190,19 @@ async fn make(client: &mut impl GenericClient, slice: &Slice) -> Result<bool> {
 
 /// Drops a slice with all that was told of its jobs, at once or in rounds; tells how many jobs went, or `limit` if there is
 /// more to do.
-async fn drop_slice(client: &mut impl GenericClient, slice: &Slice, limit: i64) -> Answer<i64> {
+async fn drop_slice(client: &mut impl Begin, slice: &Slice, limit: i64) -> Answer<i64> {
     let name = slice.name();
     if strip(client, &name, slice.to, limit).await? >= STORY_ROWS {
         return Ok(limit);
     }
     let rows = include_str!("../sql/slice_rows.sql").replace(WRITTEN_FOR, &name);
-    let rows = client.query_one(&rows, &[]).await?.try_get(0)?;
-    let transaction = client.transaction().await?;
+    let rows = client.wire().rarely().query_one(&rows, &[]).await?.try_get(0)?;
+    let transaction = client.begin().await?;
     // Those who read lock the whole before its parts: so does this.
     let lock = format!("{PATIENCE}; lock table only turnwise.{} in access exclusive mode", of_state(slice.end));
     transaction.batch_execute(&lock).await?;
     let noted = format!("select exists (select from turnwise.{name} where noted)");
-    if transaction.query_one(&noted, &[]).await?.try_get(0)? {
+    if transaction.wire().rarely().query_one(&noted, &[]).await?.try_get(0)? {
         return Ok(limit);
     }
     if slice.end != End::Success {
@@ -219,7 +213,7 @@ async fn drop_slice(client: &mut impl GenericClient, slice: &Slice, limit: i64) 
             return Ok(0);
         }
         let ends = include_str!("../sql/prune_ends.sql").replace(WRITTEN_FOR, &name);
-        transaction.execute(&ends, &[]).await?;
+        transaction.wire().rarely().execute(&ends, &[]).await?;
     }
     transaction.batch_execute(&format!("drop table turnwise.{name}")).await?;
     transaction.commit().await?;
@@ -228,19 +222,19 @@ async fn drop_slice(client: &mut impl GenericClient, slice: &Slice, limit: i64) 
 
 /// Deletes what was told of jobs that ended before `edge`; tells the most rows that went of one kind. [`STORY_ROWS`] or more:
 /// there may be more.
-async fn strip(client: &impl GenericClient, part: &str, edge: Timestamp, limit: i64) -> Answer<i64> {
+async fn strip(client: &impl Session, part: &str, edge: Timestamp, limit: i64) -> Answer<i64> {
     let sql = include_str!("../sql/prune_stories.sql").replace(WRITTEN_FOR, part);
-    let most = client.query_one(&sql, &[&Moment(edge), &limit, &STORY_ROWS]).await?.try_get(0)?;
+    let most = client.wire().rarely().query_one(&sql, &[&Moment(edge), &limit, &STORY_ROWS]).await?.try_get(0)?;
     let sql = include_str!("../sql/prune_told.sql").replace(WRITTEN_FOR, part);
-    client.execute(&sql, &[&Moment(edge), &limit]).await?;
+    client.wire().rarely().execute(&sql, &[&Moment(edge), &limit]).await?;
     Ok(most)
 }
 
 /// Deletes jobs of a part of history that ended before `edge`, with all that was told of them.
-async fn by_rows(client: &impl GenericClient, part: &str, edge: Timestamp, limit: i64) -> Answer<i64> {
+async fn by_rows(client: &impl Session, part: &str, edge: Timestamp, limit: i64) -> Answer<i64> {
     let told = strip(client, part, edge, limit).await?;
     let sql = include_str!("../sql/prune_history.sql").replace(WRITTEN_FOR, part);
-    let gone = client.query_one(&sql, &[&Moment(edge), &limit]).await?.try_get(0)?;
+    let gone = client.wire().rarely().query_one(&sql, &[&Moment(edge), &limit]).await?.try_get(0)?;
     // There may be more: told as a full round, so that the next one comes at once.
     Ok(if told >= STORY_ROWS { limit.max(gone) } else { gone })
 }

@@ -6,13 +6,14 @@ use turnwise_store::{Filter, Result};
 use crate::{
     connect::connection,
     rows::{self, Names},
-    store::{Inner, failed, query},
+    session::Session,
+    store::{Inner, failed},
 };
 
 pub(crate) async fn job(store: &Inner, id: JobId) -> Result<Option<Job>> {
     let fail = failed("read a job");
     let client = connection(&store.pools.people).await?;
-    let rows = query(&client, include_str!("../sql/job.sql"), &[&id.0]).await.map_err(fail)?;
+    let rows = client.query(include_str!("../sql/job.sql"), &[&id.0]).await.map_err(fail)?;
     rows.first().map(|row| rows::job(row, &mut Names::default())).transpose()
 }
 
@@ -23,7 +24,7 @@ pub(crate) async fn jobs(store: &Inner, filter: &Filter) -> Result<Vec<Job>> {
     let limit = filter.limit();
     let binds: [&(dyn tokio_postgres::types::ToSql + Sync); 5] =
         [&states, &filter.queue, &filter.group, &filter.task, &i64::from(limit)];
-    let rows = query(&client, include_str!("../sql/jobs.sql"), &binds).await.map_err(fail)?;
+    let rows = client.query(include_str!("../sql/jobs.sql"), &binds).await.map_err(fail)?;
     let mut names = Names::default();
     let mut jobs: Vec<Job> = rows.iter().map(|row| rows::job(row, &mut names)).collect::<Result<_>>()?;
     jobs.sort_unstable_by_key(|job| std::cmp::Reverse(job.id));

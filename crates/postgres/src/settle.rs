@@ -15,9 +15,10 @@ use turnwise_store::{Author, Epoch, Result, Settle, Settled, Settlement, StoreEr
 use uuid::Uuid;
 
 use crate::{
-    connect::{Session, connection},
+    connect::connection,
     rows::{self, Moment, get, int, micros, policy_text, sparse},
-    store::{Binds, Inner, Part, causes, failed, in_a_transaction, in_one_write, pipeline, query},
+    session::{Begin, Binds, Part, Session},
+    store::{Inner, causes, failed},
 };
 
 const ATTEMPTS: &str = include_str!("../sql/settle_attempts.sql");
@@ -83,7 +84,7 @@ async fn held_by_others(store: &Inner, settle: &Settle) -> Result<HashSet<JobId>
     let mut ids: Vec<Uuid> = settle.settlements.iter().map(|settlement| settlement.job.0).collect();
     ids.sort_unstable();
     let client = connection(&store.pools.settle).await?;
-    let rows = query(&client, include_str!("../sql/settle_held.sql"), &[&ids]).await.map_err(fail)?;
+    let rows = client.query(include_str!("../sql/settle_held.sql"), &[&ids]).await.map_err(fail)?;
     rows.iter().map(|row| Ok(JobId(get(row, 0)?))).collect()
 }
 
@@ -96,10 +97,10 @@ enum Patience {
 }
 
 impl Patience {
-    fn begin(self) -> &'static str {
+    fn set(self) -> &'static str {
         match self {
-            Self::Short => "begin",
-            Self::Long => "begin; set local lock_timeout = '10s'",
+            Self::Short => "",
+            Self::Long => "set local lock_timeout = '10s'",
         }
     }
 }
@@ -155,19 +156,19 @@ async fn write(
     let work = Work::of(&last, store.options.retention)?;
 
     let mut client = connection(&store.pools.settle).await?;
-    let parts = work.parts(&client, &common, &done).await.map_err(unwritten)?;
+    let parts = work.parts(&common, &done);
     let replies = match settle.author {
         Author::Node { .. } if patience == Patience::Short => {
-            in_one_write(&client, "begin", &parts).await.map_err(unwritten)?
+            client.in_one_write("begin", &parts).await.map_err(unwritten)?
         }
-        Author::Node { .. } => in_a_transaction(&client, patience.begin(), &parts).await.map_err(unwritten)?,
+        Author::Node { .. } => client.in_a_transaction("begin", patience.set(), &parts).await.map_err(unwritten)?,
         Author::Dispatcher { holder, epoch, lost, bury } => {
-            let transaction = client.transaction().await.map_err(unwritten)?;
+            let transaction = client.begin().await.map_err(unwritten)?;
             if patience == Patience::Long {
-                transaction.batch_execute("set local lock_timeout = '10s'").await.map_err(unwritten)?;
+                transaction.batch_execute(patience.set()).await.map_err(unwritten)?;
             }
             check_leading(&transaction, holder, epoch).await?;
-            let replies = pipeline(&*transaction, &parts).await.map_err(unwritten)?;
+            let replies = transaction.pipeline(&parts).await.map_err(unwritten)?;
             if bury {
                 transaction.execute(include_str!("../sql/node_lock.sql"), &[&lost.0]).await.map_err(unwritten)?;
                 transaction.execute(include_str!("../sql/bury.sql"), &[&lost.0]).await.map_err(unwritten)?;
@@ -214,12 +215,9 @@ impl Standing {
     }
 }
 
-pub(crate) async fn read_standing(
-    client: &deadpool_postgres::ClientWrapper,
-    ids: &[Uuid],
-) -> Result<HashMap<JobId, Standing>> {
+pub(crate) async fn read_standing(client: &impl Session, ids: &[Uuid]) -> Result<HashMap<JobId, Standing>> {
     let fail = failed("read jobs again");
-    let rows = query(client, include_str!("../sql/standing.sql"), &[&ids]).await.map_err(fail)?;
+    let rows = client.query(include_str!("../sql/standing.sql"), &[&ids]).await.map_err(fail)?;
     rows.iter()
         .map(|row| {
             let standing = Standing {
@@ -253,7 +251,7 @@ pub(crate) fn why_not(
 }
 
 pub(crate) async fn check_leading(client: &impl Session, holder: Incarnation, epoch: Epoch) -> Result<()> {
-    let leading = query(client, include_str!("../sql/leading.sql"), &[&holder.0, &epoch.0]).await;
+    let leading = client.query(include_str!("../sql/leading.sql"), &[&holder.0, &epoch.0]).await;
     leading.map_err(failed("check who dispatches"))?.first().map(drop).ok_or(StoreError::NotLeading)
 }
 
@@ -306,38 +304,33 @@ impl<'a> Work<'a> {
     }
 
     /// The statements, in their order. `done` goes with the last of those three of which every batch has one.
-    pub(crate) async fn parts<'b>(
-        &'b self,
-        client: &deadpool_postgres::ClientWrapper,
-        common: &'b Common,
-        done: &'b Vec<Uuid>,
-    ) -> std::result::Result<Vec<Part<'b>>, tokio_postgres::Error> {
+    pub(crate) fn parts<'b>(&'b self, common: &'b Common, done: &'b Vec<Uuid>) -> Vec<Part<'b>> {
         let mut parts = Vec::with_capacity(2);
         if let Some(attempts) = &self.attempts {
-            parts.push(Part::of(client, ATTEMPTS, attempts.binds(common)).await?);
+            parts.push(Part::of(ATTEMPTS, attempts.binds(common)));
             if !attempts.many.is_empty() {
-                parts.push(Part::of(client, TRIM, vec![&attempts.many, &KEPT_ATTEMPTS]).await?);
+                parts.push(Part::of(TRIM, vec![&attempts.many, &KEPT_ATTEMPTS]));
             }
         }
         let ends = !self.finishing.columns.ids.is_empty();
         if let Some(staying) = &self.staying {
             let done = if ends || self.vanishing.is_some() { &NOTHING } else { done };
-            parts.push(Part::of(client, STAY, staying.binds(common, done)).await?);
+            parts.push(Part::of(STAY, staying.binds(common, done)));
         }
         if let Some(going_on) = &self.going_on {
-            parts.push(Part::of(client, NEXT, going_on.binds(common)).await?);
+            parts.push(Part::of(NEXT, going_on.binds(common)));
         }
         if ends || (self.staying.is_none() && self.vanishing.is_none()) {
             let done = if self.vanishing.is_some() { &NOTHING } else { done };
-            parts.push(Part::of(client, FINISH, self.finishing.binds(common, done)).await?);
+            parts.push(Part::of(FINISH, self.finishing.binds(common, done)));
         }
         if let Some(vanishing) = &self.vanishing {
-            parts.push(Part::of(client, DISCARD, vanishing.binds(common, done)).await?);
+            parts.push(Part::of(DISCARD, vanishing.binds(common, done)));
         }
         if !self.forgotten.is_empty() {
-            parts.push(Part::of(client, FORGET, vec![&self.forgotten]).await?);
+            parts.push(Part::of(FORGET, vec![&self.forgotten]));
         }
-        Ok(parts)
+        parts
     }
 }
 

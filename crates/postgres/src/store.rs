@@ -8,9 +8,8 @@ use std::{
 };
 
 use async_trait::async_trait;
-use futures_util::future::join_all;
 use tokio::runtime::Handle;
-use tokio_postgres::{GenericClient, Row, Statement, error::SqlState, types::ToSql};
+use tokio_postgres::error::SqlState;
 use turnwise_core::{Incarnation, Job, JobId, NewJob, story::Story};
 use turnwise_store::{
     AskLost, AskNews, AskStory, Assign, AssignReply, BatchId, Beat, Bell, Cursor, Delivery, Enqueued, Epoch, Filter,
@@ -21,7 +20,7 @@ use turnwise_store::{
 use crate::{
     assign,
     bell::{Listener, Presence},
-    connect::{Address, Budget, Pools, Session, Share, advice},
+    connect::{Address, Budget, Pools, Share, advice},
     control, enqueue,
     gather::Gather,
     memo, migrate, news, nodes, prune, read, settle, story, unique,
@@ -65,14 +64,16 @@ impl PostgresStore {
     /// [`StoreError::Refused`] when a person has to act: a wrong password, a missing database, a schema newer than
     /// this binary.
     pub async fn open(url: &str, options: Options) -> Result<Self> {
-        migrate::migrate_for(url, options.retention).await?;
-        Self::first(url, options)
+        let address = Address::read(url)?;
+        migrate::migrate_for(&address, options.retention).await?;
+        Ok(Self::first(address, options))
     }
 
     /// Connects to a database whose schema is up to date; never changes the schema.
     pub async fn connect(url: &str, options: Options) -> Result<Self> {
-        migrate::refuse_pending(url).await?;
-        Self::first(url, options)
+        let address = Address::read(url)?;
+        migrate::refuse_pending(&address).await?;
+        Ok(Self::first(address, options))
     }
 
     /// A handle of its own on the same database, for the control loops of a node: its connections live on the runtime that
@@ -82,9 +83,9 @@ impl PostgresStore {
         Self::start(address.clone(), options.clone(), Arc::clone(budget), Share::Control)
     }
 
-    fn first(url: &str, options: Options) -> Result<Self> {
+    fn first(address: Address, options: Options) -> Self {
         let budget = Budget::new(usize::try_from(options.connections).unwrap_or(usize::MAX));
-        Ok(Self::start(Address::read(url)?, options, Arc::new(budget), Share::Callers))
+        Self::start(address, options, Arc::new(budget), Share::Callers)
     }
 
     fn start(address: Address, options: Options, budget: Arc<Budget>, share: Share) -> Self {
@@ -212,74 +213,6 @@ impl Inner {
     pub(crate) fn joined_here(&self, node: Incarnation) -> bool {
         self.joined.lock().unwrap_or_else(PoisonError::into_inner).contains(&node)
     }
-}
-
-/// Runs one of the statements in `sql/`, prepared once on each connection.
-pub(crate) async fn query(
-    client: &impl Session,
-    sql: &str,
-    binds: &[&(dyn ToSql + Sync)],
-) -> std::result::Result<Vec<Row>, tokio_postgres::Error> {
-    let statement = client.prepare_cached(sql).await?;
-    client.driver().query(&statement, binds).await
-}
-
-pub(crate) type Binds<'a> = Vec<&'a (dyn ToSql + Sync)>;
-
-/// A statement of several that are sent together.
-pub(crate) struct Part<'a> {
-    statement: Statement,
-    binds: Binds<'a>,
-}
-
-impl<'a> Part<'a> {
-    /// Prepares `sql`, once on each connection.
-    pub(crate) async fn of(
-        client: &impl Session,
-        sql: &str,
-        binds: Binds<'a>,
-    ) -> std::result::Result<Self, tokio_postgres::Error> {
-        Ok(Self { statement: client.prepare_cached(sql).await?, binds })
-    }
-}
-
-/// Sends `parts` one after the other without waiting for replies in between. Of several errors the first is told: the
-/// others only say that the transaction is over.
-pub(crate) async fn pipeline(
-    client: &impl tokio_postgres::GenericClient,
-    parts: &[Part<'_>],
-) -> std::result::Result<Vec<Vec<Row>>, tokio_postgres::Error> {
-    // Futures are first polled in order, and a statement is sent when it is first polled.
-    let replies = join_all(parts.iter().map(|part| client.query(&part.statement, &part.binds))).await;
-    replies.into_iter().collect()
-}
-
-/// Runs `parts` as one transaction and sends all of it in one write: a process that is stopped here cannot leave a
-/// transaction open. One part is a transaction by itself.
-pub(crate) async fn in_one_write(
-    client: &deadpool_postgres::ClientWrapper,
-    begin: &str,
-    parts: &[Part<'_>],
-) -> std::result::Result<Vec<Vec<Row>>, tokio_postgres::Error> {
-    if parts.len() <= 1 {
-        return pipeline(&**client, parts).await;
-    }
-    in_a_transaction(client, begin, parts).await
-}
-
-/// As [`in_one_write`], and never without `begin`.
-pub(crate) async fn in_a_transaction(
-    client: &deadpool_postgres::ClientWrapper,
-    begin: &str,
-    parts: &[Part<'_>],
-) -> std::result::Result<Vec<Vec<Row>>, tokio_postgres::Error> {
-    let client: &tokio_postgres::Client = client;
-    let (begun, replies, committed) =
-        tokio::join!(client.batch_execute(begin), pipeline(client, parts), client.batch_execute("commit"));
-    begun?;
-    let replies = replies?;
-    committed?;
-    Ok(replies)
 }
 
 /// What the caller of a verb should do about `error`.

@@ -15,8 +15,9 @@ use crate::{
     after,
     connect::connection,
     rows::{self, JsonText, Moment, get},
+    session::{Binds, Part, Session},
     settle::read_standing,
-    store::{Binds, Inner, Part, failed, in_one_write},
+    store::{Inner, failed},
 };
 
 const NOTE: &str = include_str!("../sql/note.sql");
@@ -31,8 +32,8 @@ pub(crate) async fn note(store: &Inner, node: Incarnation, notes: &[Note]) -> Re
     let notes_in_order = Notes::of(&sorted, store.options.log_lines);
 
     let client = connection(&store.pools.note).await?;
-    let parts = notes_in_order.parts(&client, &node.0).await.map_err(fail)?;
-    let taken = in_one_write(&client, "begin", &parts).await.map_err(fail)?.swap_remove(0);
+    let parts = notes_in_order.parts(&node.0);
+    let taken = client.in_one_write("begin", &parts).await.map_err(fail)?.swap_remove(0);
     let mut replies = vec![Settled::Superseded; notes.len()];
     for row in &taken {
         let place = usize::try_from(get::<i32>(row, 0)? - 1).ok().and_then(|place| order.get(place));
@@ -66,17 +67,13 @@ impl<'a> Notes<'a> {
         Self { columns: Columns::of(notes), trims: Trims::of(notes), keep: keep.into() }
     }
 
-    pub(crate) async fn parts<'b>(
-        &'b self,
-        client: &deadpool_postgres::ClientWrapper,
-        node: &'b Uuid,
-    ) -> std::result::Result<Vec<Part<'b>>, tokio_postgres::Error> {
-        let mut parts = vec![Part::of(client, NOTE, self.columns.binds(node)).await?];
+    pub(crate) fn parts<'b>(&'b self, node: &'b Uuid) -> Vec<Part<'b>> {
+        let mut parts = vec![Part::of(NOTE, self.columns.binds(node))];
         if !self.trims.ids.is_empty() {
             let binds: Binds<'_> = vec![node, &self.trims.ids, &self.trims.fences, &self.keep];
-            parts.push(Part::of(client, TRIM, binds).await?);
+            parts.push(Part::of(TRIM, binds));
         }
-        Ok(parts)
+        parts
     }
 }
 
@@ -217,13 +214,10 @@ pub(crate) async fn story(store: &Inner, ask: &AskStory) -> Result<Story> {
             (include_str!("../sql/story_next_lines.sql"), vec![&job, &limit, &fence, &number]),
         ],
     };
-    let mut parts = Vec::with_capacity(statements.len());
-    for (sql, binds) in statements {
-        parts.push(Part::of(&client, sql, binds.clone()).await.map_err(fail)?);
-    }
+    let parts: Vec<Part<'_>> = statements.iter().map(|(sql, binds)| Part::of(sql, binds.clone())).collect();
     // One snapshot: a line that is counted as gone is not told as well.
     let begin = "begin transaction isolation level repeatable read read only";
-    let mut replies = in_one_write(&client, begin, &parts).await.map_err(fail)?.into_iter();
+    let mut replies = client.in_one_write(begin, &parts).await.map_err(fail)?.into_iter();
     let mut next = || replies.next().unwrap_or_default();
     let (progress, dropped) = next().first().map_or(Ok((None, 0)), progress_and_dropped)?;
     let mut lines: Vec<Line> = next().iter().map(line).collect::<Result<_>>()?;

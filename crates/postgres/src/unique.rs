@@ -5,7 +5,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use tokio_postgres::{GenericClient, Row, ToStatement, error::SqlState};
+use tokio_postgres::{Row, error::SqlState};
 use turnwise_core::{
     JobId, NewJob,
     unique::{Holding, OnDuplicate},
@@ -16,7 +16,8 @@ use uuid::Uuid;
 use crate::{
     enqueue::store_jobs,
     rows::{get, micros, moment, now},
-    store::{Inner, failed, query},
+    session::Session,
+    store::{Inner, failed},
 };
 
 /// Takes unique keys, before [`ENQUEUE`](crate::ENQUEUE) in the same transaction: for adapters to other drivers. All binds
@@ -54,13 +55,6 @@ pub fn duplicate(message: &str, detail: Option<&str>) -> StoreError {
     }
 }
 
-/// Prepared, or as text.
-pub(crate) struct Statements<'s, S: ?Sized> {
-    pub(crate) claim: &'s S,
-    pub(crate) enqueue: &'s S,
-    pub(crate) replace_args: &'s S,
-}
-
 /// What is to be done with a submitted job.
 enum Entry {
     /// Stored, unless its id is there.
@@ -71,19 +65,14 @@ enum Entry {
 }
 
 /// Stores those of `jobs` that may come in, in the transaction of `client`.
-pub(crate) async fn enqueue<S: ToStatement + ?Sized + Sync + Send>(
-    client: &impl GenericClient,
-    statements: &Statements<'_, S>,
-    jobs: &[NewJob],
-    replies: &mut Vec<Enqueued>,
-) -> Result<()> {
-    let entries = claim(client, statements.claim, jobs).await?;
+pub(crate) async fn enqueue(client: &impl Session, jobs: &[NewJob], replies: &mut Vec<Enqueued>) -> Result<()> {
+    let entries = claim(client, jobs).await?;
     let coming = jobs.iter().zip(&entries).filter(|(_, entry)| matches!(entry, Entry::In)).map(|(job, _)| job);
     let mut stored = Vec::new();
     if coming.clone().next().is_some() {
-        store_jobs(client, statements.enqueue, coming, &mut stored).await?;
+        store_jobs(client, coming, &mut stored).await?;
     }
-    let replaced = replace_args(client, statements.replace_args, jobs, &entries).await?;
+    let replaced = replace_args(client, jobs, &entries).await?;
     let mut stored = stored.into_iter();
     for (job, entry) in jobs.iter().zip(entries) {
         replies.push(match entry {
@@ -109,11 +98,7 @@ fn policy(job: &NewJob) -> OnDuplicate {
     job.unique.as_ref().map_or(OnDuplicate::Keep, |unique| unique.on_duplicate)
 }
 
-async fn claim<S: ToStatement + ?Sized + Sync + Send>(
-    client: &impl GenericClient,
-    statement: &S,
-    jobs: &[NewJob],
-) -> Result<Vec<Entry>> {
+async fn claim(client: &impl Session, jobs: &[NewJob]) -> Result<Vec<Entry>> {
     let mut entries: Vec<Entry> = jobs.iter().map(|_| Entry::In).collect();
     let wishes: Vec<_> =
         jobs.iter().enumerate().filter_map(|(at, job)| Some((at, job, job.unique.as_deref()?))).collect();
@@ -124,7 +109,7 @@ async fn claim<S: ToStatement + ?Sized + Sync + Send>(
     let periods: Vec<_> = wishes.iter().map(|(_, _, unique)| unique.hold.period().map(micros)).collect();
     let reject: Vec<_> =
         wishes.iter().map(|(_, _, unique)| i16::from(unique.on_duplicate == OnDuplicate::Reject)).collect();
-    let rows = client.query(statement, &[&ids, &scopes, &keys, &until_ended, &periods, &reject]).await;
+    let rows = client.query(CLAIM, &[&ids, &scopes, &keys, &until_ended, &periods, &reject]).await;
     for row in rows.map_err(waited_or_failed)? {
         // Places count from 1.
         let place = usize::try_from(get::<i32>(&row, 0)? - 1).ok();
@@ -150,9 +135,8 @@ fn waited_or_failed(error: tokio_postgres::Error) -> StoreError {
 }
 
 /// Of those that are to get other arguments and are unfinished: the task, and whether they did.
-async fn replace_args<S: ToStatement + ?Sized + Sync + Send>(
-    client: &impl GenericClient,
-    statement: &S,
+async fn replace_args(
+    client: &impl Session,
     jobs: &[NewJob],
     entries: &[Entry],
 ) -> Result<HashMap<JobId, (String, bool)>> {
@@ -169,7 +153,7 @@ async fn replace_args<S: ToStatement + ?Sized + Sync + Send>(
     if wishes.0.is_empty() {
         return Ok(HashMap::new());
     }
-    let rows = client.query(statement, &[&wishes.0, &wishes.1, &wishes.2]).await.map_err(failed("enqueue"))?;
+    let rows = client.query(REPLACE_ARGS, &[&wishes.0, &wishes.1, &wishes.2]).await.map_err(failed("enqueue"))?;
     rows.iter().map(|row| Ok((JobId(get(row, 0)?), (get(row, 1)?, get(row, 2)?)))).collect()
 }
 
@@ -188,13 +172,13 @@ impl Place {
 }
 
 /// Deletes at most `limit` keys that nobody can hold any more.
-pub(crate) async fn prune(store: &Inner, client: &deadpool_postgres::ClientWrapper, limit: i64) -> Result<u64> {
+pub(crate) async fn prune(store: &Inner, client: &impl Session, limit: i64) -> Result<u64> {
     let fail = failed("prune");
     let (mut pruned, mut looked) = (0, 0);
     while pruned < limit && looked < limit * LOOKS_PER_ROW {
         let (scope, key) = store.keys.get();
         let size = limit - pruned;
-        let page = query(client, include_str!("../sql/key_page.sql"), &[&scope, &key, &size]).await.map_err(fail)?;
+        let page = client.query(include_str!("../sql/key_page.sql"), &[&scope, &key, &size]).await.map_err(fail)?;
         let mut spent: (Vec<&str>, Vec<&str>, Vec<Uuid>) = Default::default();
         for row in &page {
             let holding = holding(row)?;

@@ -1,81 +1,12 @@
 //! The promises every store makes, kept by PostgreSQL.
 
-use std::{sync::Arc, time::Duration};
+mod harness;
 
-use async_trait::async_trait;
-use turnwise_core::{Incarnation, NewJob};
-use turnwise_postgres::{PostgresStore, Transactions, migrate};
-use turnwise_store::{
-    Closing, Options, Store,
-    conformance::{ClosingHarness, Harness},
-};
-use turnwise_testpg::Cluster;
-
-/// A database of its own for each test, with a clock that stands still until it is moved.
-struct PostgresHarness {
-    url: String,
-    options: Options,
-}
-
-/// `turnwise.now()` and `clock()` read a table; a plain column, so that every handle sees a move at once. The lineage is that of the
-/// memory store, which epochs are compared with.
-const STILL_CLOCK: &str = "
-    create table turnwise.test_clock (now timestamptz not null);
-    insert into turnwise.test_clock values ('2030-01-01 00:00:00.123457+00');
-    create or replace function turnwise.now() returns timestamptz language sql stable
-        as 'select now from turnwise.test_clock';
-    create or replace function turnwise.clock() returns timestamptz language sql volatile
-        as 'select now from turnwise.test_clock';
-    create or replace function turnwise.lineage() returns bigint language sql stable as 'select 0::bigint';";
+use harness::PostgresHarness;
+use turnwise_store::Options;
 
 async fn make(options: Options) -> PostgresHarness {
-    let url = Cluster::shared().fresh_database().expect("a fresh database");
-    migrate(&url).await.expect("an empty database gets the schema");
-    let harness = PostgresHarness { url, options };
-    harness.sql(STILL_CLOCK).await;
-    harness
-}
-
-impl PostgresHarness {
-    async fn sql(&self, text: &str) {
-        let (client, connection) = tokio_postgres::connect(&self.url, tokio_postgres::NoTls).await.expect("connect");
-        let connection = tokio::spawn(connection);
-        client.batch_execute(text).await.expect("the harness's own statement");
-        drop(client);
-        connection.await.expect("the connection does not panic").expect("the connection ends well");
-    }
-}
-
-#[async_trait]
-impl Harness for PostgresHarness {
-    async fn open(&self) -> Arc<dyn Store> {
-        Arc::new(PostgresStore::connect(&self.url, self.options.clone()).await.expect("connect"))
-    }
-
-    async fn advance(&self, by: Duration) {
-        let micros = by.as_micros();
-        self.sql(&format!("update turnwise.test_clock set now = now + {micros} * interval '1 microsecond'")).await;
-    }
-
-    async fn reset(&self) {
-        self.sql(
-            "truncate turnwise.job, turnwise.history, turnwise.node, turnwise.assignment, turnwise.change, turnwise.memo,
-                 turnwise.attempt, turnwise.log, turnwise.step, turnwise.progress, turnwise.unique_key, turnwise.dependency,
-                 turnwise.bad_end;
-             update turnwise.dispatcher set holder = null, epoch = 0, until = null, asleep = false;",
-        )
-        .await;
-    }
-}
-
-#[async_trait]
-impl ClosingHarness for PostgresHarness {
-    async fn closing(&self, node: Incarnation, job: NewJob) -> Box<dyn Closing> {
-        let transactions = Transactions::new(&self.url, self.options.clone()).expect("a good url");
-        let transaction = transactions.begin(node, None, 1).await.expect("begin");
-        turnwise_postgres::enqueue_in(&*transaction, &[job]).await.expect("enqueue");
-        Box::new(transaction)
-    }
+    PostgresHarness::make(options, str::to_owned).await
 }
 
 turnwise_store::conformance_suite!(make);

@@ -134,6 +134,11 @@ async fn open(bank: &Bank) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn nodes_killed_among_deposits_book_each_of_them_once_through_pgbouncer() {
+    nodes_killed_among_deposits_book_each_of_them_once(Bank::through_pgbouncer().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn nodes_killed_among_deposits_book_each_of_them_once_on_postgres() {
     nodes_killed_among_deposits_book_each_of_them_once(Bank::in_postgres().await).await;
 }

@@ -5,7 +5,7 @@ use std::{
     io::{self, BufRead, BufReader, Write},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Output, Stdio},
-    sync::mpsc,
+    sync::{OnceLock, mpsc},
     thread,
     time::{Duration, Instant},
 };
@@ -16,7 +16,7 @@ use turnwise_sim::{
     Counts, History, Report, check,
     history::{Line, NodeEvent},
 };
-use turnwise_testpg::Cluster;
+use turnwise_testpg::{Cluster, PgBouncer, PoolMode};
 
 /// Nothing here takes nearly as long; a test that waits in vain fails instead of hanging.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
@@ -44,6 +44,17 @@ impl Harness {
     pub(crate) fn on_postgres(cluster: &Cluster) -> Self {
         let database = cluster.fresh_database().unwrap();
         Self { dir: tempfile::tempdir().unwrap(), database, record: Vec::new(), processes: 0 }
+    }
+
+    /// In transaction mode: each transaction has another of its sessions.
+    #[allow(dead_code, reason = "for tests that kill nodes")]
+    pub(crate) fn through_pgbouncer() -> Self {
+        static PGBOUNCER: OnceLock<PgBouncer> = OnceLock::new();
+        let in_turn = "server_round_robin = 1";
+        let start = || PgBouncer::start(Cluster::shared(), PoolMode::Transaction, in_turn).unwrap();
+        let mut harness = Self::on_postgres(Cluster::shared());
+        harness.database = PGBOUNCER.get_or_init(start).url(&harness.database);
+        harness
     }
 
     /// Submits `count` jobs of one task, spread over some groups, and returns their ids once they are acknowledged.

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 use turnwise_store::{Result, StoreError};
 
 /// A parameter, and the variable that stands in for it.
-const KNOWN: [(&str, Option<&str>); 33] = [
+const KNOWN: [(&str, Option<&str>); 34] = [
     ("host", Some("PGHOST")),
     ("hostaddr", Some("PGHOSTADDR")),
     ("port", Some("PGPORT")),
@@ -40,6 +40,8 @@ const KNOWN: [(&str, Option<&str>); 33] = [
     ("channel_binding", Some("PGCHANNELBINDING")),
     ("gssencmode", Some("PGGSSENCMODE")),
     ("require_auth", Some("PGREQUIREAUTH")),
+    // Not libpq's: `transaction` where a pooler gives each transaction another session, and cannot be recognised.
+    ("pooler", None),
 ];
 
 /// What connecting must not go without, and this program cannot do. Better refused than left out in silence.

@@ -5,7 +5,6 @@
 
 use std::{
     collections::VecDeque,
-    ops::{Deref, DerefMut},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
@@ -19,7 +18,10 @@ use tokio_postgres::error::SqlState;
 use turnwise_store::{Result, StoreError};
 
 use super::{Address, CONNECT_TIMEOUT, Purpose, spawned};
-use crate::store::{failed, refused_or};
+use crate::{
+    session::{Answer, Begin, Session, Transaction, Wire},
+    store::{failed, refused_or},
+};
 
 /// How long a server that had no more connections is believed to have none.
 const BELIEVED: Duration = Duration::from_secs(60);
@@ -345,7 +347,12 @@ impl Lent {
     /// Changes the settings where the last one's were others.
     async fn made_ready(mut self) -> Result<Self> {
         let purpose = self.place.purpose;
+        let reservoir = Arc::clone(&self.place.reservoir);
         let open = self.open.as_mut().expect("it is there until the drop");
+        // They go along with each transaction.
+        if reservoir.address.pooled() {
+            return Ok(self);
+        }
         // Until all of them are in force it is not known which are: this may be dropped on the way.
         let before = open.purpose.take();
         let sets = purpose.sets(before);
@@ -364,17 +371,28 @@ impl Drop for Lent {
     }
 }
 
-impl Deref for Lent {
-    type Target = ClientWrapper;
+impl Lent {
+    /// Whether a pooler is between here and the server.
+    pub(crate) fn pooled(&self) -> bool {
+        self.place.reservoir.address.pooled()
+    }
 
-    fn deref(&self) -> &ClientWrapper {
+    fn client(&self) -> &ClientWrapper {
         &self.open.as_ref().expect("it is there until the drop").client
     }
 }
 
-impl DerefMut for Lent {
-    fn deref_mut(&mut self) -> &mut ClientWrapper {
-        &mut self.open.as_mut().expect("it is there until the drop").client
+impl Session for Lent {
+    fn wire(&self) -> Wire<'_> {
+        self.place.reservoir.address.wire(self.client(), self.place.purpose)
+    }
+}
+
+impl Begin for Lent {
+    async fn begin(&mut self) -> Answer<Transaction<'_>> {
+        let address = &self.place.reservoir.address;
+        let client = &mut self.open.as_mut().expect("it is there until the drop").client;
+        address.begin(client, self.place.purpose).await
     }
 }
 

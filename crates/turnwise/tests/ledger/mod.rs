@@ -2,13 +2,13 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
-use std::time::Duration;
+use std::{sync::OnceLock, time::Duration};
 
 use turnwise::{
     Config, Ctx, Executor, Filter, Job, JobId, NodeName, Outcome, Registry, SqliteTx, State, TaskError, Turnwise, Tx,
     sqlite::rusqlite, task,
 };
-use turnwise_testpg::Cluster;
+use turnwise_testpg::{Cluster, PgBouncer, PoolMode};
 
 pub(crate) const ACCOUNTS: i64 = 8;
 
@@ -192,7 +192,19 @@ impl Bank {
     }
 
     pub(crate) async fn in_postgres() -> Self {
-        let url = Cluster::shared().fresh_database().unwrap();
+        Self::at(Cluster::shared().fresh_database().unwrap()).await
+    }
+
+    /// In transaction mode: each transaction has another of its sessions.
+    pub(crate) async fn through_pgbouncer() -> Self {
+        static PGBOUNCER: OnceLock<PgBouncer> = OnceLock::new();
+        let in_turn = "server_round_robin = 1";
+        let start = || PgBouncer::start(Cluster::shared(), PoolMode::Transaction, in_turn).unwrap();
+        let direct = Cluster::shared().fresh_database().unwrap();
+        Self::at(PGBOUNCER.get_or_init(start).url(&direct)).await
+    }
+
+    async fn at(url: String) -> Self {
         let bank = Self::found(url, tempfile::tempdir().unwrap()).await.strict("unique deferrable initially deferred");
         bank.ask("create sequence seen");
         bank
