@@ -48,6 +48,8 @@ use crate::{
 
 /// Jobs per page while the backlog is read.
 pub(crate) const PAGE: u32 = 10_000;
+/// New jobs in one look; if more came in one transaction, the backlog is read again.
+const NEWS: u32 = 100_000;
 /// The first page: work can begin when it is read.
 const FIRST_PAGE: u32 = 1_000;
 /// Jobs per assignment, to all nodes together, unless one of them takes more at once.
@@ -177,6 +179,8 @@ struct Dispatcher<'a> {
     read: u64,
     /// All is read, and the scheduler is to be told so.
     all_read: bool,
+    /// It is to be read once more when it is read: more came than the news could tell.
+    again: bool,
     /// News that came while batches were on their way, and are to be looked at.
     heard: Option<(AskedAt, Result<News, StoreError>)>,
     overtaken: Overtaken,
@@ -244,6 +248,7 @@ impl<'a> Dispatcher<'a> {
             loading: Some(None),
             read: 0,
             all_read: false,
+            again: false,
             heard: None,
             overtaken: Overtaken::default(),
             caught_up: false,
@@ -515,7 +520,10 @@ impl<'a> Dispatcher<'a> {
         // Unless the backlog is to be read again meanwhile.
         if self.loading == Some(after) {
             self.loading = page.next.map(Some);
-            self.all_read = page.next.is_none();
+            if self.loading.is_none() && std::mem::take(&mut self.again) {
+                self.loading = Some(None);
+            }
+            self.all_read = self.loading.is_none();
         }
         if after.is_none() {
             (self.read, self.dispatched_at_load) = (0, self.dispatched);
@@ -523,6 +531,15 @@ impl<'a> Dispatcher<'a> {
         self.read += page.jobs.len() as u64;
         self.overtaken.sift(&mut page.jobs);
         self.tell(Input::Jobs(page.jobs))
+    }
+
+    /// As at the beginning: what is known already is recognised. What is being read is read to its end first, so that there is one.
+    async fn read_backlog(&mut self) -> Result<(), StoreError> {
+        match self.loading {
+            Some(_) => self.again = true,
+            None => (self.loading, self.all_read) = (Some(None), false),
+        }
+        self.act(Input::Loading(true)).await
     }
 
     fn page(&self, after: Option<JobId>) -> impl Future<Output = Result<Page, StoreError>> + Send + use<'a> {
@@ -538,7 +555,7 @@ impl<'a> Dispatcher<'a> {
     }
 
     fn news(&self, cursor: Option<Cursor>) -> impl Future<Output = Result<News, StoreError>> + Send + use<'a> {
-        let ask = AskNews { cursor, epoch: self.epoch, asleep: self.asleep, only_changes: false };
+        let ask = AskNews { cursor, epoch: self.epoch, asleep: self.asleep, new_jobs: NEWS.min(self.life.shared.page) };
         let store = &self.life.store;
         async move { store.news(ask).await }
     }
@@ -614,6 +631,10 @@ impl<'a> Dispatcher<'a> {
             self.see_settings(settings::parse(&memos)).await?;
             self.schedules.see(&memos);
         }
+        if news.more {
+            tracing::debug!(told = news.jobs.len(), "more jobs came than one look tells: the backlog is read again");
+            self.read_backlog().await?;
+        }
         self.see_changes(&news.changes);
         let mut heads = news.jobs;
         let mut settled = Vec::new();
@@ -623,7 +644,7 @@ impl<'a> Dispatcher<'a> {
                 None => heads.extend(change.head),
             }
         }
-        self.caught_up = all_is_read;
+        self.caught_up = all_is_read && !news.more;
         // Ends first: a queue that pauses for one of them should not begin with what is new.
         if !settled.is_empty() {
             self.act(Input::Settled(settled)).await?;

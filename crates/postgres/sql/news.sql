@@ -1,6 +1,6 @@
 -- news.sql: what the snapshot $1 could not see and this statement's own can: jobs, changes told under another epoch
--- than $2, whether memos were written, and the lineage and this statement's snapshot, where the next call begins. Without the
--- jobs, if $3. A snapshot of another lineage says nothing: the caller compares.
+-- than $2, whether memos were written, and the lineage and this statement's snapshot, where the next call begins. Of each half of
+-- the jobs at most $3. A snapshot of another lineage says nothing: the caller compares.
 -- A row is new if its transaction began after the last snapshot (xact >= xmax) or was under way then (xact in xip);
 -- a sequence number would lose rows, since it is given before commit. A union, so that both halves use the index.
 -- Locks: nothing. Index: job_xact, change_xact; job's primary key for the heads of changes.
@@ -18,17 +18,19 @@ select 0 as kind, null::bigint as change, null::bigint as n, null::uuid as chang
        null::int as crashes, null::uuid as node, null::text as key, null::timestamptz as submitted_at,
        null::timestamptz as expires_at, null::text as on_failure
  union all
-select 1, null, null, null, null, null, null, null,
-       id, seq, task, queue, grp, priority, state, due_at, fence, crashes, node, key, submitted_at, expires_at,
-       on_failure
-  from turnwise.job
- where xact >= pg_snapshot_xmax($1::text::pg_snapshot) and not $3::boolean
+(select 1, null, null, null, null, null, null, null,
+        id, seq, task, queue, grp, priority, state, due_at, fence, crashes, node, key, submitted_at, expires_at,
+        on_failure
+   from turnwise.job
+  where xact >= pg_snapshot_xmax($1::text::pg_snapshot)
+  limit $3)
  union all
-select 1, null, null, null, null, null, null, null,
-       id, seq, task, queue, grp, priority, state, due_at, fence, crashes, node, key, submitted_at, expires_at,
-       on_failure
-  from turnwise.job
- where xact = any (array(select pg_snapshot_xip($1::text::pg_snapshot))) and not $3::boolean
+(select 1, null, null, null, null, null, null, null,
+        id, seq, task, queue, grp, priority, state, due_at, fence, crashes, node, key, submitted_at, expires_at,
+        on_failure
+   from turnwise.job
+  where xact = any (array(select pg_snapshot_xip($1::text::pg_snapshot)))
+  limit $3)
  union all
 select 2, change.seq, told.n, told.id, told.ran, told.failed, null, null,
        job.id, job.seq, job.task, job.queue, job.grp, job.priority, job.state, job.due_at, job.fence, job.crashes,

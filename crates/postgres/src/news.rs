@@ -59,19 +59,20 @@ pub(crate) async fn news(store: &Inner, ask: &AskNews) -> Result<News> {
         let row = client.query_one(include_str!("../sql/news_begin.sql"), &[]).await.map_err(fail)?;
         let (cursor, now) = (Cursor(get(&row, 0)?), rows::now(&row, 1)?);
         let writers = writers(&cursor)?;
-        return Ok(News { now, cursor, jobs: Vec::new(), changes: Vec::new(), memos: false, writers });
+        return Ok(News { now, cursor, jobs: Vec::new(), more: false, changes: Vec::new(), memos: false, writers });
     };
     let sql = include_str!("../sql/news.sql");
     let last = Place::of(last);
     let from = last.as_ref().map_or(BEGINNING, |last| last.snapshot);
-    let mut rows = client.query(sql, &[&from, &ask.epoch.0, &ask.only_changes]).await.map_err(fail)?;
+    let most = i64::from(ask.new_jobs);
+    let mut rows = client.query(sql, &[&from, &ask.epoch.0, &most]).await.map_err(fail)?;
     if !goes_on(&rows, last.as_ref())? {
         // What the caller has seen was seen in another lineage. It dispatches no more; but who looks back at what was left
         // undone, looks at all there is.
-        if !ask.only_changes {
+        if ask.new_jobs > 0 {
             return Err(StoreError::NotLeading);
         }
-        rows = client.query(sql, &[&BEGINNING, &ask.epoch.0, &ask.only_changes]).await.map_err(fail)?;
+        rows = client.query(sql, &[&BEGINNING, &ask.epoch.0, &most]).await.map_err(fail)?;
     }
     let mut begin = None;
     let mut jobs = Vec::with_capacity(rows.len());
@@ -107,7 +108,8 @@ pub(crate) async fn news(store: &Inner, ask: &AskNews) -> Result<News> {
     let (cursor, now) = begin.ok_or_else(|| StoreError::broken("read the news", "no answer"))?;
     let changes = changes.into_iter().map(|(_, change)| change).collect();
     let writers = writers(&cursor)?;
-    Ok(News { now, cursor, jobs, changes, memos, writers })
+    let more = most > 0 && i64::try_from(jobs.len()).is_ok_and(|jobs| jobs >= most);
+    Ok(News { now, cursor, jobs, more, changes, memos, writers })
 }
 
 /// A snapshot that no transaction is before.

@@ -32,8 +32,8 @@ async fn a_submit_of_any_application_rings_the_sleeping_dispatcher() {
     let url = fresh_url();
     let store = listening(&url).await;
     let epoch = lead(&store, node(1), "alpha").await;
-    let begin = store.news(AskNews { cursor: None, epoch, asleep: false, only_changes: false }).await.unwrap().cursor;
-    store.news(AskNews { cursor: Some(begin), epoch, asleep: true, only_changes: false }).await.unwrap();
+    let begin = store.news(AskNews { cursor: None, epoch, asleep: false, new_jobs: u32::MAX }).await.unwrap().cursor;
+    store.news(AskNews { cursor: Some(begin), epoch, asleep: true, new_jobs: u32::MAX }).await.unwrap();
     let app = client(&url).await;
     enqueue_in(&app, &[job(1)]).await.unwrap();
     rung(&store.bell().news).await;
@@ -48,7 +48,7 @@ async fn nobody_is_rung_while_the_dispatcher_is_awake() {
     let epoch = lead(&store, node(1), "alpha").await;
     // Joining rings it.
     rung(&store.bell().lead).await;
-    store.news(AskNews { cursor: None, epoch, asleep: false, only_changes: false }).await.unwrap();
+    store.news(AskNews { cursor: None, epoch, asleep: false, new_jobs: u32::MAX }).await.unwrap();
     let app = client(&url).await;
     enqueue_in(&app, &[job(1)]).await.unwrap();
     // Rings come in the order of their commits: had the submit rung, this one would be second.

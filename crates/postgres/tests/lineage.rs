@@ -25,9 +25,9 @@ async fn beat(store: &PostgresStore) -> Pulse {
     }
 }
 
-async fn ask(store: &PostgresStore, cursor: Option<Cursor>, only_changes: bool) -> Result<Cursor, StoreError> {
+async fn ask(store: &PostgresStore, cursor: Option<Cursor>, new_jobs: u32) -> Result<Cursor, StoreError> {
     loop {
-        let ask = AskNews { cursor: cursor.clone(), epoch: Epoch(0), asleep: false, only_changes };
+        let ask = AskNews { cursor: cursor.clone(), epoch: Epoch(0), asleep: false, new_jobs };
         match store.news(ask).await {
             Err(StoreError::Transient { .. }) => {}
             news => break news.map(|news| news.cursor),
@@ -49,7 +49,7 @@ impl Term {
         store.enqueue(vec![job(1)]).await.unwrap();
         let pulse = beat(store).await;
         assert_eq!(pulse.epoch, Some(epoch), "within one lineage the lead goes on");
-        Self { epoch, lineage: pulse.lineage, cursor: ask(store, None, false).await.unwrap() }
+        Self { epoch, lineage: pulse.lineage, cursor: ask(store, None, u32::MAX).await.unwrap() }
     }
 
     async fn assign(&self, store: &PostgresStore) -> Result<Vec<(turnwise_core::JobId, AssignReply)>, StoreError> {
@@ -74,10 +74,10 @@ impl Term {
         let epoch = pulse.epoch.expect("nobody else dispatches");
         assert!(pulse.lineage != self.lineage && epoch > self.epoch, "{pulse:?}");
         assert_eq!(beat(store).await.epoch, Some(epoch), "the new term goes on");
-        let news = ask(store, Some(self.cursor.clone()), false).await;
+        let news = ask(store, Some(self.cursor.clone()), u32::MAX).await;
         assert!(matches!(news, Err(StoreError::NotLeading)), "a cursor of another lineage says nothing: {news:?}");
-        let cursor = ask(store, None, false).await.unwrap();
-        ask(store, Some(cursor.clone()), false).await.unwrap();
+        let cursor = ask(store, None, u32::MAX).await.unwrap();
+        ask(store, Some(cursor.clone()), u32::MAX).await.unwrap();
         let next = Self { epoch, lineage: pulse.lineage, cursor };
         assert!(matches!(next.assign(store).await.unwrap()[..], [(_, AssignReply::Mine(_))]));
     }
@@ -195,9 +195,9 @@ async fn who_looks_back_from_another_lineage_sees_all_changes_there_are() {
     )
     .await
     .unwrap();
-    let cursor = ask(&store, Some(term.cursor), false).await.unwrap();
+    let cursor = ask(&store, Some(term.cursor), u32::MAX).await.unwrap();
     let changes = async |cursor: &Cursor| {
-        let ask = AskNews { cursor: Some(cursor.clone()), epoch: Epoch(0), asleep: false, only_changes: true };
+        let ask = AskNews { cursor: Some(cursor.clone()), epoch: Epoch(0), asleep: false, new_jobs: 0 };
         store.news(ask).await.unwrap().changes.len()
     };
     assert_eq!(changes(&cursor).await, 0, "it has seen them");
@@ -205,5 +205,5 @@ async fn who_looks_back_from_another_lineage_sees_all_changes_there_are() {
     beat(&store).await;
     assert_eq!(changes(&cursor).await, 1, "in another run of the server, that means nothing");
     assert_eq!(store.prune(Some(cursor), 100).await.unwrap(), 0);
-    assert_eq!(store.prune(Some(ask(&store, None, false).await.unwrap()), 100).await.unwrap(), 1);
+    assert_eq!(store.prune(Some(ask(&store, None, u32::MAX).await.unwrap()), 100).await.unwrap(), 1);
 }

@@ -60,6 +60,7 @@ pub(crate) fn news(conn: &Connection, ask: &AskNews, now: Timestamp) -> Result<N
         now,
         cursor: seen.cursor(),
         jobs: Vec::new(),
+        more: false,
         changes: Vec::new(),
         memos: false,
         writers: Writers::default(),
@@ -67,9 +68,10 @@ pub(crate) fn news(conn: &Connection, ask: &AskNews, now: Timestamp) -> Result<N
     let Some(last) = &ask.cursor else { return Ok(news) };
     let last = Seen::read(last)?;
     let mut names = Names::default();
-    if !ask.only_changes {
+    if ask.new_jobs > 0 {
         let mut jobs = conn.prepare_cached(include_str!("../sql/news.sql"))?;
-        news.jobs = heads(conn, &mut jobs, params![last.job], &mut names)?;
+        news.jobs = heads(conn, &mut jobs, params![last.job, ask.new_jobs], &mut names)?;
+        news.more = news.jobs.len() as u64 >= u64::from(ask.new_jobs);
     }
     let mut changes = conn.prepare_cached(include_str!("../sql/changes.sql"))?;
     let mut changes = changes.query(params![last.change, ask.epoch.0])?;

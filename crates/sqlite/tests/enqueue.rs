@@ -32,7 +32,7 @@ fn purchases(conn: &Connection) -> i64 {
 #[tokio::test]
 async fn a_committed_transaction_brings_its_jobs_along() {
     let mut scene = scene();
-    let ask = |cursor| AskNews { cursor, epoch: Epoch(1), asleep: false, only_changes: false };
+    let ask = |cursor| AskNews { cursor, epoch: Epoch(1), asleep: false, new_jobs: u32::MAX };
     let before = scene.store.news(ask(None)).await.unwrap().cursor;
     let order = scene.conn.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
     order.execute("insert into purchase values ('tea')", ()).unwrap();
@@ -53,7 +53,7 @@ async fn a_rolled_back_transaction_leaves_no_job() {
     order.rollback().unwrap();
     assert_eq!(scene.store.jobs(Filter::default()).await.unwrap(), []);
     // Nor does it hide the next one that gets its number.
-    let ask = |cursor| AskNews { cursor, epoch: Epoch(1), asleep: false, only_changes: false };
+    let ask = |cursor| AskNews { cursor, epoch: Epoch(1), asleep: false, new_jobs: u32::MAX };
     let cursor = scene.store.news(ask(None)).await.unwrap().cursor;
     scene.store.enqueue(vec![job(2)]).await.unwrap();
     assert_eq!(scene.store.news(ask(Some(cursor))).await.unwrap().jobs[0].id, job(2).id);

@@ -359,15 +359,18 @@ impl Store for MemoryStore {
                 now,
                 cursor,
                 jobs: Vec::new(),
+                more: false,
                 changes: Vec::new(),
                 memos: false,
                 writers: Writers::default(),
             });
         };
         let (seq, change) = read_cursor(&last)?;
-        let mut jobs: Vec<_> =
-            data.jobs.values().filter(|row| row.seq >= seq && !ask.only_changes).map(|row| data.head(row)).collect();
+        let most = usize::try_from(ask.new_jobs).unwrap_or(usize::MAX);
+        let mut jobs: Vec<_> = data.jobs.values().filter(|row| row.seq >= seq).map(|row| data.head(row)).collect();
         jobs.sort_by_key(|head| head.seq);
+        jobs.truncate(most);
+        let more = most > 0 && jobs.len() >= most;
         let unseen = data.changes.range(change..).filter(|(_, row)| row.told != Some(ask.epoch));
         let memos = unseen.clone().any(|(_, row)| row.memos);
         let changes = unseen
@@ -378,7 +381,7 @@ impl Store for MemoryStore {
                 Change { id, ran, failed, well: well && head.is_none(), head }
             })
             .collect();
-        Ok(News { now, cursor, jobs, changes, memos, writers: Writers::default() })
+        Ok(News { now, cursor, jobs, more, changes, memos, writers: Writers::default() })
     }
 
     async fn assign(&self, assign: Assign) -> Result<Vec<(JobId, AssignReply)>> {

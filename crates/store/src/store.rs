@@ -332,8 +332,8 @@ pub struct AskNews {
     pub epoch: Epoch,
     /// The dispatcher is about to sleep: submitters shall ring.
     pub asleep: bool,
-    /// Without new jobs: for those who look far back.
-    pub only_changes: bool,
+    /// New jobs, at most. None: for those who look far back.
+    pub new_jobs: u32,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -341,6 +341,8 @@ pub struct News {
     pub now: Timestamp,
     pub cursor: Cursor,
     pub jobs: Vec<JobHead>,
+    /// Whether there may be more new jobs than were asked for. The cursor is beyond them: they are found by reading the backlog.
+    pub more: bool,
     pub changes: Vec<Change>,
     /// Whether a memo was written or deleted by others than the dispatcher: recall them.
     pub memos: bool,

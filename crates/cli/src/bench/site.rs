@@ -210,7 +210,7 @@ impl<'a> Site<'a> {
         }
         if self.alone {
             // Of no term, so that it is nobody's sleep that it tells of.
-            let ask = AskNews { cursor: None, epoch: Epoch(-1), asleep: false, only_changes: true };
+            let ask = AskNews { cursor: None, epoch: Epoch(-1), asleep: false, new_jobs: 0 };
             let seen = store.news(ask).await?.cursor;
             while store.prune(Some(seen.clone()), ROWS).await? >= u64::from(ROWS) {}
         }

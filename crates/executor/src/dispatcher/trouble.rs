@@ -65,8 +65,7 @@ impl Dispatcher<'_> {
         if !self.may_pause() {
             return Ok(());
         }
-        let ask =
-            AskNews { cursor: Some(Cursor(memo.value.clone())), epoch: self.epoch, asleep: false, only_changes: true };
+        let ask = AskNews { cursor: Some(Cursor(memo.value.clone())), epoch: self.epoch, asleep: false, new_jobs: 0 };
         match self.life.store.news(ask).await {
             Ok(news) => self.see_changes(&news.changes),
             Err(error) if error.is_transient() => return Err(error),

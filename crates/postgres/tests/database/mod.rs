@@ -67,7 +67,7 @@ pub(crate) async fn lead(store: &PostgresStore, incarnation: Incarnation, name: 
 }
 
 pub(crate) async fn news(store: &PostgresStore, cursor: Option<&Cursor>) -> News {
-    let ask = AskNews { cursor: cursor.cloned(), epoch: Epoch(0), asleep: false, only_changes: false };
+    let ask = AskNews { cursor: cursor.cloned(), epoch: Epoch(0), asleep: false, new_jobs: u32::MAX };
     store.news(ask).await.expect("news")
 }
 

@@ -179,7 +179,7 @@ pub async fn a_persons_decision_rings_node_and_dispatcher(h: &impl Harness) {
     scene.give(1, &[1], BETA).await;
     let store = h.open().await;
     let begin = scene.news(None).await.cursor;
-    let ask = AskNews { cursor: Some(begin), epoch: scene.epoch, asleep: true, only_changes: false };
+    let ask = AskNews { cursor: Some(begin), epoch: scene.epoch, asleep: true, new_jobs: u32::MAX };
     store.news(ask).await.expect("news");
     let person = Scene { store, epoch: scene.epoch };
     let bell = person.store.bell();

@@ -116,7 +116,7 @@ impl Story {
         alpha.join(scene::join(ALPHA, "alpha")).await?;
         beta.join(scene::join(BETA, "beta")).await?;
         let epoch = alpha.beat(scene::beat(ALPHA, true)).await?.epoch.expect("nobody else dispatches");
-        let begin = alpha.news(AskNews { cursor: None, epoch, asleep: false, only_changes: false }).await?.cursor;
+        let begin = alpha.news(AskNews { cursor: None, epoch, asleep: false, new_jobs: u32::MAX }).await?.cursor;
         let page = alpha.load(Load::After { id: None, limit: ALL }).await?;
         assert_eq!(page.jobs.len() as u64, JOBS);
 
@@ -142,7 +142,7 @@ impl Story {
 
         let pulse = alpha.beat(scene::beat(ALPHA, true)).await?;
         assert_eq!(pulse.epoch, Some(epoch));
-        let seen = alpha.news(AskNews { cursor: Some(begin), epoch, asleep: false, only_changes: false }).await?.cursor;
+        let seen = alpha.news(AskNews { cursor: Some(begin), epoch, asleep: false, new_jobs: u32::MAX }).await?.cursor;
         self.assign(&alpha, ALPHA, epoch, 2, &[(2, ALPHA)]).await?;
         self.settle(&alpha, scene::by(ALPHA), &[(2, ended(scene::done()))], vec![batch(2)]).await?;
 

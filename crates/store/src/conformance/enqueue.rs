@@ -237,7 +237,7 @@ pub async fn a_submit_rings_the_sleeping_dispatcher(h: &impl Harness) {
     let scene = Scene::led(h).await;
     let bell = scene.store.bell();
     let begin = scene.news(None).await.cursor;
-    let ask = AskNews { cursor: Some(begin.clone()), epoch: scene.epoch, asleep: true, only_changes: false };
+    let ask = AskNews { cursor: Some(begin.clone()), epoch: scene.epoch, asleep: true, new_jobs: u32::MAX };
     let asleep = scene.store.news(ask).await.expect("news");
     scene.enqueue([1]).await;
     rung(&bell.news).await;

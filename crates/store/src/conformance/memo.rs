@@ -246,7 +246,7 @@ pub async fn a_remembered_memo_rings_the_dispatcher(h: &impl Harness) {
     let store = h.open().await;
     let begin = scene.news(None).await.cursor;
     store
-        .news(AskNews { cursor: Some(begin), epoch: scene.epoch, asleep: true, only_changes: false })
+        .news(AskNews { cursor: Some(begin), epoch: scene.epoch, asleep: true, new_jobs: u32::MAX })
         .await
         .expect("news");
     let bell = store.bell();

@@ -177,6 +177,7 @@ macro_rules! conformance_suite {
                 a_name_is_free_again_once_its_holder_is_lost;
             news:
                 whoever_looks_far_back_may_leave_new_jobs_out,
+                news_tell_no_more_new_jobs_than_were_asked_for_and_say_that_there_are,
                 pages_hold_every_unfinished_job_once_in_id_order,
                 a_page_that_is_not_full_is_the_last,
                 a_page_tells_where_the_job_is,

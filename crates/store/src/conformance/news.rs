@@ -14,11 +14,31 @@ pub async fn whoever_looks_far_back_may_leave_new_jobs_out(h: &impl Harness) {
     let scene = Scene::led(h).await;
     let begin = scene.news(None).await.cursor;
     scene.enqueue([1, 2]).await;
-    let ask = AskNews { cursor: Some(begin), epoch: Epoch(scene.epoch.0 + 1), asleep: false, only_changes: true };
+    let ask = AskNews { cursor: Some(begin), epoch: Epoch(scene.epoch.0 + 1), asleep: false, new_jobs: 0 };
     scene.give(1, &[1], BETA).await;
     scene.end(BETA, 1, Outcome::Fail("no".to_owned().into())).await;
     let news = scene.store.news(ask).await.expect("news");
     assert_eq!((news.jobs, news.changes.iter().map(|change| change.id).collect::<Vec<_>>()), (vec![], vec![id(1)]));
+}
+
+pub async fn news_tell_no_more_new_jobs_than_were_asked_for_and_say_that_there_are(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    let begin = scene.news(None).await.cursor;
+    scene.enqueue(1..=10).await;
+    scene.give(1, &[1], BETA).await;
+    scene.end(BETA, 1, Outcome::Fail("no".to_owned().into())).await;
+    let ask = |new_jobs| {
+        let ask = AskNews { cursor: Some(begin.clone()), epoch: Epoch(scene.epoch.0 + 1), asleep: false, new_jobs };
+        async { scene.store.news(ask).await.expect("news") }
+    };
+    let told = |news: &News| (news.jobs.len(), news.more, news.changes.len());
+    assert_eq!(
+        (told(&ask(4).await), told(&ask(100).await), told(&ask(0).await)),
+        ((4, true, 1), (9, false, 1), (0, false, 1))
+    );
+    // The rest is not told again: it is for those who read the backlog.
+    let next = scene.news(Some(ask(4).await.cursor)).await;
+    assert_eq!(told(&next), (0, false, 0));
 }
 
 pub async fn pages_hold_every_unfinished_job_once_in_id_order(h: &impl Harness) {
@@ -257,7 +277,7 @@ pub async fn a_lost_nodes_last_crash_is_told_to_the_next_dispatcher_as_a_failure
         scene.store.join(join(BETA, "beta")).await.expect("join");
     }
     assert_eq!(scene.state(1).await, State::Failed);
-    let ask = AskNews { cursor: Some(begin), epoch: Epoch(scene.epoch.0 + 1), asleep: false, only_changes: false };
+    let ask = AskNews { cursor: Some(begin), epoch: Epoch(scene.epoch.0 + 1), asleep: false, new_jobs: u32::MAX };
     let changes = scene.store.news(ask).await.expect("news").changes;
     assert_eq!(changes, [Change { id: id(1), ran: None, failed: true, well: false, head: None }]);
 }
@@ -304,7 +324,7 @@ pub async fn what_was_told_in_the_same_process_is_left_out_for_that_epoch(h: &im
     let ids = |news: News| news.changes.iter().map(|change| change.id).collect::<BTreeSet<_>>();
     assert_eq!(ids(scene.news(Some(begin.clone())).await), BTreeSet::from([id(2)]));
     // A dispatcher of another epoch was not told.
-    let ask = AskNews { cursor: Some(begin), epoch: Epoch(scene.epoch.0 + 1), asleep: false, only_changes: false };
+    let ask = AskNews { cursor: Some(begin), epoch: Epoch(scene.epoch.0 + 1), asleep: false, new_jobs: u32::MAX };
     assert_eq!(ids(scene.store.news(ask).await.expect("news")), BTreeSet::from([id(1), id(2)]));
 }
 
@@ -385,7 +405,7 @@ pub async fn a_settle_rings_the_dispatcher(h: &impl Harness) {
     scene.give(1, &[1], BETA).await;
     let store = h.open().await;
     let begin = scene.news(None).await.cursor;
-    let ask = AskNews { cursor: Some(begin), epoch: scene.epoch, asleep: true, only_changes: false };
+    let ask = AskNews { cursor: Some(begin), epoch: scene.epoch, asleep: true, new_jobs: u32::MAX };
     store.news(ask).await.expect("news");
     let other = Scene { store, epoch: scene.epoch };
     let bell = other.store.bell();

@@ -177,7 +177,7 @@ struct Side {
 
 impl Side {
     async fn new(store: Arc<dyn Store>) -> Result<Self, String> {
-        let ask = AskNews { cursor: None, epoch: Epoch(0), asleep: false, only_changes: false };
+        let ask = AskNews { cursor: None, epoch: Epoch(0), asleep: false, new_jobs: u32::MAX };
         let begin = answer(|| store.news(ask.clone())).await?.cursor;
         Ok(Self { store, last: begin.clone(), begin })
     }
@@ -206,7 +206,7 @@ impl Side {
                 page
             })),
             Call::News(epoch) => {
-                let ask = AskNews { cursor: Some(self.last.clone()), epoch, asleep: false, only_changes: false };
+                let ask = AskNews { cursor: Some(self.last.clone()), epoch, asleep: false, new_jobs: u32::MAX };
                 let mut news = answer(|| store.news(ask.clone())).await?;
                 self.last = std::mem::replace(&mut news.cursor, Cursor(String::new()));
                 news.writers = Writers::default();

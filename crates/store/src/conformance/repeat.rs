@@ -80,8 +80,7 @@ pub async fn a_repeated_look_shows_the_same(h: &impl Harness) {
     twice.scene.give(1, &[1], BETA).await;
     let page = twice.call(|| twice.scene.store.load(Load::After { id: None, limit: 1 })).await;
     assert_eq!((page.jobs[0].id, page.next), (id(1), Some(id(1))));
-    let ask =
-        AskNews { cursor: Some(twice.begin.clone()), epoch: twice.scene.epoch, asleep: true, only_changes: false };
+    let ask = AskNews { cursor: Some(twice.begin.clone()), epoch: twice.scene.epoch, asleep: true, new_jobs: u32::MAX };
     assert_eq!(twice.call(|| twice.scene.store.news(ask.clone())).await.jobs.len(), 2);
     assert_eq!(twice.call(|| twice.scene.store.assignments(BETA, vec![])).await[0].jobs[0].id, id(1));
 }

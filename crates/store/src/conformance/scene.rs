@@ -280,7 +280,7 @@ impl Scene {
     }
 
     pub(crate) async fn news(&self, cursor: Option<Cursor>) -> News {
-        let ask = AskNews { cursor, epoch: self.epoch, asleep: false, only_changes: false };
+        let ask = AskNews { cursor, epoch: self.epoch, asleep: false, new_jobs: u32::MAX };
         self.store.news(ask).await.expect("news")
     }
 
@@ -336,7 +336,7 @@ impl View {
         for node in nodes {
             mail.push((*node, in_order(store.assignments(*node, vec![]).await.expect("assignments"))));
         }
-        let ask = AskNews { cursor: Some(cursor.clone()), epoch, asleep: false, only_changes: false };
+        let ask = AskNews { cursor: Some(cursor.clone()), epoch, asleep: false, new_jobs: u32::MAX };
         let News { jobs: mut news, changes, memos: memos_are_news, .. } = store.news(ask).await.expect("news");
         let mut changes = changes_as_set(changes);
         let mut order: Vec<_> = heads.iter().map(|head| head.seq).collect();
