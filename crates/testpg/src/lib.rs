@@ -2,6 +2,7 @@
 //!
 //! [`Cluster`] what a test holds → [`PgBouncer`] a pooler in front of it → [`programs`] where `initdb`, `postgres` and
 //! `pgbouncer` are on this machine → `keeper` the process that owns a server and removes it however the test process ends.
+//! [`Pace`] is a clock for tests of how soon something happens.
 //!
 //! ```
 //! # fn main() -> anyhow::Result<()> {
@@ -16,8 +17,10 @@
 
 mod cluster;
 mod keeper;
+mod pace;
 mod pgbouncer;
 pub mod programs;
 
 pub use cluster::{Cluster, URL_VARIABLE};
+pub use pace::Pace;
 pub use pgbouncer::{PgBouncer, PoolMode};

@@ -17,7 +17,7 @@ use turnwise::{
     postgres::PostgresStore,
     store::Store,
 };
-use turnwise_testpg::Cluster;
+use turnwise_testpg::{Cluster, Pace};
 
 /// Long enough for any machine; a test that needs it has failed.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -121,7 +121,11 @@ struct Scene {
 impl Scene {
     /// The first leads; both have worked.
     async fn begin() -> Self {
-        let url = Cluster::shared().fresh_database().unwrap();
+        Self::begin_on(Cluster::shared()).await
+    }
+
+    async fn begin_on(cluster: &Cluster) -> Self {
+        let url = cluster.fresh_database().unwrap();
         let turnwise = Turnwise::open(&url).await.unwrap();
         let (psql, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
         tokio::spawn(connection);
@@ -169,11 +173,10 @@ async fn work_is_dispatched_within_a_second_of_the_death_of_a_dispatcher_elsewhe
     until("work", async || scene.second.runs() > 100).await;
     let epoch = scene.epoch().await;
     scene.first.kill();
-    let killed = Instant::now();
+    let killed = Pace::start();
     until("another dispatcher", async || scene.epoch().await != epoch).await;
     let silent = killed.elapsed();
-    // Within a second on a machine that is not busy; the lease alone would take five.
-    assert!(silent < Duration::from_millis(2_500), "nobody dispatched for {silent:?}");
+    assert!(silent < Duration::from_secs(1), "nobody dispatched for {silent:?}");
     // What the dead one had waits for its lease, and everything else for nobody.
     until("the end", async || scene.unfinished().await == 0).await;
 }
@@ -185,12 +188,11 @@ async fn an_idle_fleet_dispatches_within_two_seconds_of_the_death_of_a_dispatche
     tokio::time::sleep(Duration::from_secs(6)).await;
     let runs = scene.second.runs();
     scene.first.kill();
-    let killed = Instant::now();
+    let killed = Pace::start();
     scene.submit(1, 0).await;
     until("the job's end", async || scene.second.runs() > runs).await;
     let silent = killed.elapsed();
-    // Within two seconds on a machine that is not busy; the lease alone would take five.
-    assert!(silent < Duration::from_millis(3_500), "nothing was dispatched for {silent:?}");
+    assert!(silent < Duration::from_secs(2), "nothing was dispatched for {silent:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -211,18 +213,28 @@ async fn a_living_dispatcher_whose_session_is_cut_keeps_the_lead() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_idle_node_that_watches_a_dispatcher_elsewhere_asks_little() {
-    let scene = Scene::begin().await;
+async fn an_idle_node_that_watches_a_dispatcher_elsewhere_asks_once_a_second_at_most() {
+    let cluster = Cluster::start_set_up("log_statement = all", &[]).unwrap();
+    let scene = Scene::begin_on(&cluster).await;
     until("the end", async || scene.unfinished().await == 0).await;
-    // An idle backend tells after ten seconds what it has done.
-    tokio::time::sleep(Duration::from_secs(12)).await;
-    // Statements of all connections but this one and the submitter's; each is a transaction.
-    let ended = "select xact_commit + xact_rollback from pg_stat_database where datname = current_database()";
-    let count = async || -> i64 { scene.psql.query_one(ended, &[]).await.unwrap().get(0) };
-    scene.psql.batch_execute("select pg_stat_clear_snapshot()").await.unwrap();
-    let before = count().await;
-    tokio::time::sleep(Duration::from_secs(20)).await;
-    let asked = count().await - before;
-    // About one a second each, and what PostgreSQL does by itself.
-    assert!(asked <= 50, "two idle nodes asked {asked} times in 20 s");
+    let folder: String = scene.psql.query_one("show data_directory", &[]).await.unwrap().get(0);
+    let log = std::path::Path::new(&folder).with_file_name("log");
+    // What work leaves to do: history is tidied up once, and a node counts as having work for five seconds.
+    let tidied = async || String::from_utf8_lossy(&std::fs::read(&log).unwrap()).contains("-- key_page.sql");
+    until("the tidying up", tidied).await;
+    let so_far = std::fs::read(&log).unwrap().len();
+    let begun = Instant::now();
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    let text = std::fs::read(&log).unwrap();
+    let most = 2 * usize::try_from(begun.elapsed().as_secs()).unwrap();
+    let text = String::from_utf8_lossy(&text[so_far..]);
+    let asked: Vec<&str> =
+        text.lines().filter(|line| line.contains("LOG:  execute") || line.contains("LOG:  statement")).collect();
+    assert!(asked.len() > 10, "the log says nothing:\n{text}");
+    assert!(
+        asked.len() <= most,
+        "two idle nodes asked {} times, and may {most} times:\n{}",
+        asked.len(),
+        asked.join("\n")
+    );
 }
