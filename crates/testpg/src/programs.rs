@@ -29,11 +29,7 @@ pub fn server_folder() -> Result<PathBuf> {
             None => bail!("{BIN_VARIABLE}={} holds no usable initdb, pg_ctl and postgres", named.display()),
         };
     }
-    // Stable sort: of two folders with the same version the one found first stays first.
-    let mut packaged = versioned(Path::new("/usr/lib/postgresql"), "");
-    packaged.extend(versioned(Path::new("/usr"), "pgsql-"));
-    packaged.sort_by_key(|(version, _)| std::cmp::Reverse(*version));
-    if let Some((_, folder)) = packaged.into_iter().next() {
+    if let Some((_, folder)) = packaged().into_iter().next() {
         return Ok(folder);
     }
     from_pg_config()
@@ -93,6 +89,15 @@ pub fn psql() -> PathBuf {
         .unwrap_or_else(|| "psql".into())
 }
 
+/// A `pg_dump` of the server's own version: beside its programs, or that of the packages. An older one refuses to read from it,
+/// and a newer one writes what an older server may not understand.
+pub fn pg_dump() -> Result<Option<PathBuf>> {
+    let own = server_folder()?;
+    let wanted = major(&own);
+    let packaged = packaged().into_iter().filter(|(found, _)| Some(*found) == wanted).map(|(_, folder)| folder);
+    Ok([own].into_iter().chain(packaged).map(|folder| folder.join("pg_dump")).find(|program| program.is_file()))
+}
+
 /// A command that runs `program` as somebody the server programs accept: they refuse to run as root.
 pub(crate) fn unprivileged(program: &str) -> Result<Command> {
     if text_of(Command::new("id").arg("-u")).context("run `id -u`")? != "0" {
@@ -121,6 +126,15 @@ pub(crate) fn without_pg_variables(command: &mut Command) -> &mut Command {
         command.env_remove(name);
     }
     command
+}
+
+/// The server programs of Debian's and Red Hat's packages, the newest first.
+fn packaged() -> Vec<(u32, PathBuf)> {
+    let mut found = versioned(Path::new("/usr/lib/postgresql"), "");
+    found.extend(versioned(Path::new("/usr"), "pgsql-"));
+    // Stable sort: of two folders with the same version the one found first stays first.
+    found.sort_by_key(|(version, _)| std::cmp::Reverse(*version));
+    found
 }
 
 fn versioned(parent: &Path, prefix: &str) -> Vec<(u32, PathBuf)> {
