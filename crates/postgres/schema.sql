@@ -359,9 +359,10 @@ create function turnwise.refuse(sentence text) returns boolean
 -- Ids are in the order of time: one beyond all that have ended is in no slice of history, and hardly another comes. The
 -- rest is looked up in each slice; "offset 0" keeps that a look by key for each row, whatever the planner believes.
 -- In a transaction of repeatable read or above there are no younger snapshots: see docs/guides/transactions.md.
+-- With the rights of its owner: who submits need not be able to delete jobs.
 -- Locks: the rows it takes back. Index: history_id, the primary key of job.
 create function turnwise.take_back(ids uuid[]) returns uuid[]
-    language plpgsql volatile
+    language plpgsql volatile security definer
     set search_path = pg_catalog, pg_temp
     as $$
     declare

@@ -1,4 +1,12 @@
-create schema turnwise;
+-- Not "if not exists", which needs the right to create schemas even where there is one already: made by an administrator for a
+-- role that has only that.
+do $$
+begin
+    if not exists (select from pg_catalog.pg_namespace where nspname operator(pg_catalog.=) 'turnwise') then
+        create schema turnwise;
+    end if;
+end
+$$;
 
 create table turnwise.migration (
     version    int primary key,

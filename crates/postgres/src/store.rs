@@ -255,7 +255,6 @@ fn classify(error: tokio_postgres::Error, what: &'static str) -> StoreError {
     ];
     let a_person_must_act = [
         SqlState::INVALID_CATALOG_NAME,
-        SqlState::INSUFFICIENT_PRIVILEGE,
         SqlState::INVALID_TEXT_REPRESENTATION,
         SqlState::CHECK_VIOLATION,
         SqlState::UNTRANSLATABLE_CHARACTER,
@@ -270,6 +269,9 @@ fn classify(error: tokio_postgres::Error, what: &'static str) -> StoreError {
         Some("28") => StoreError::Refused(format!("{what}: {text}")),
         _ if schema_is_missing.contains(&code) => {
             StoreError::Refused(format!("{what}: {text}; is the schema migrated? run `turnwise migrate`"))
+        }
+        _ if code == SqlState::INSUFFICIENT_PRIVILEGE => {
+            StoreError::Refused(format!("{what}: {text}; docs/guides/postgres.md says what to grant to which role"))
         }
         _ if a_person_must_act.contains(&code) => StoreError::Refused(format!("{what}: {text}")),
         // Connection, rollback (deadlock, serialisation), resources, operator, system.
