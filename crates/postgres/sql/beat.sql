@@ -3,31 +3,38 @@
 -- is a leap away from the last one (Epoch::next says why). So is the lead of epoch $6 that lasts until $7: it was found to be over.
 -- $5 is the session by which the new dispatcher's process can be seen. A node that would dispatch and does not is told who does.
 -- Rings for the lead when it is given up, and when another node has more or fewer slots than it had.
--- Locks: the node's row, then the dispatcher's. Index: primary keys; node is read whole by the dispatcher.
+-- An earlier beat of this node may still be under way and take the lead that this one gives up: this statement's snapshot does
+-- not show that. So a beat without $4 first locks its node's row and compares versions; if the row has moved on, it looks at the
+-- dispatcher's row as it is by now.
+-- Locks: the node's row, then the dispatcher's, like leave and join. Index: primary keys; node is read whole by the dispatcher.
 with here as materialized (
     select turnwise.begin_lineage() as lineage
 ), was as (
-    select slots from turnwise.node where incarnation = $1
+    select slots, xmin as version from turnwise.node where incarnation = $1
+), still as materialized (
+    select xmin as version from turnwise.node where incarnation = $1 and not $4::boolean for no key update
+), since as materialized (
+    select exists (select from still join was on still.version is distinct from was.version) as moved
 ), me as (
     update turnwise.node
        set lease_until = turnwise.now() + $2::bigint * interval '1 microsecond', slots = $3
-     where incarnation = $1 and not lost
+     where incarnation = $1 and not lost and (select count(*) from still) <= 1
     returning *
 ), led as (
     update turnwise.dispatcher
-       set epoch = case when holder = $1 and (not $4::boolean or dispatcher.lineage = here.lineage) then epoch
+       set epoch = case when not $4 or (holder = $1 and dispatcher.lineage = here.lineage) then epoch
                         when dispatcher.lineage = here.lineage then epoch + 1
                         else epoch + 1 + here.lineage % 1000000000 end,
            lineage = case when $4 then here.lineage else dispatcher.lineage end,
-           holder = case when $4 then $1 end,
-           session = case when $4 then $5::bigint end,
+           holder = case when $4 then $1 when holder <> $1 then holder end,
+           session = case when $4 then $5::bigint when holder <> $1 then session end,
            until = case when $4 then turnwise.now() + $2 * interval '1 microsecond' else until end
       from here
      where exists (select from me)
        and case when $4 then holder = $1 or holder is null or until is null or until < turnwise.now()
                                or dispatcher.lineage is distinct from here.lineage
                                or (epoch = $6::bigint and until = $7::timestamptz)
-                else holder = $1 end
+                else holder = $1 or (select moved from since) end
     returning epoch
 ), rung as materialized (
     select pg_notify('turnwise', 'lead')

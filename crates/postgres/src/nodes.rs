@@ -149,6 +149,8 @@ pub(crate) async fn leave(store: &Inner, node: Incarnation) -> Result<bool> {
     let fail = failed("leave");
     let mut client = connection(&store.pools.node).await?;
     let transaction = client.begin().await.map_err(fail)?;
+    // In the order in which a beat locks; and a beat under way may be taking the lead, which is then seen.
+    transaction.execute(include_str!("../sql/node_hold.sql"), &[&node.0]).await.map_err(fail)?;
     transaction.execute(include_str!("../sql/leave_lead.sql"), &[&node.0]).await.map_err(fail)?;
     // Locked first, looked at afterwards: what was assigned meanwhile is then seen.
     transaction.execute(include_str!("../sql/node_lock.sql"), &[&node.0]).await.map_err(fail)?;
