@@ -1,12 +1,14 @@
 -- prune_stories.sql: of what was told of $2 jobs of a part of history that ended before $1, delete at most $3 rows of a
 -- kind: one job may have ten thousand lines, and ten thousand jobs are pruned at a time. Tells the most that went of one.
--- (The name of the table is that of one part; the others' are put in its place.)
--- Locks: those rows. Index: history_noted; primary keys.
+-- (The name of the table is that of one part; the others' are put in its place.) A job that a person is just having run again
+-- is left alone, and keeps what it told.
+-- Locks: the jobs' rows; those rows. Index: history_noted; primary keys.
 with old as materialized (
     select id from turnwise.history_success_rest
      where noted and ended_at < $1
      order by id
      limit $2
+       for update skip locked
 ), attempts as (
     delete from turnwise.attempt
      where ctid = any (array(

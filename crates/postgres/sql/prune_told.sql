@@ -1,10 +1,11 @@
 -- prune_told.sql: mark those of $2 jobs of a part of history that ended before $1 of which nothing is told any more: these
 -- may go. (The name of the table is that of one part; the others' are put in its place.)
--- Locks: those rows. Index: history_noted; primary keys.
+-- Locks: those rows, but for those that somebody has locked. Index: history_noted; primary keys.
 update turnwise.history_success_rest as old
    set noted = false
  where id = any (array(
-       select id from turnwise.history_success_rest where noted and ended_at < $1 order by id limit $2))
+       select id from turnwise.history_success_rest where noted and ended_at < $1 order by id limit $2
+          for update skip locked))
    and noted and ended_at < $1
    and not exists (select from turnwise.attempt where attempt.job = old.id offset 0)
    and not exists (select from turnwise.log where log.job = old.id offset 0)
