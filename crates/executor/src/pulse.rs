@@ -287,7 +287,7 @@ fn check_interval(life: &Life) -> Duration {
 
 /// Gives back what is said to be here and is not: twice in a row, or once if the database is not what it was.
 async fn check(life: &Life, unsure: bool, missing: &mut BTreeSet<(JobId, Fence)>) -> Result<(), StoreError> {
-    let now = settle::unknown(life).await?;
+    let now = settle::unknown(life, unsure).await?;
     let (back, rest): (BTreeSet<_>, BTreeSet<_>) = now.into_iter().partition(|job| unsure || missing.contains(job));
     settle::give_back(life, &back).await?;
     *missing = rest;

@@ -655,9 +655,11 @@ fn refused(life: &Life, settlement: &Settlement) {
     tracing::warn!(job = %settlement.job, fence = settlement.fence.0, "a stale settle was refused: the job is in other hands");
 }
 
-/// Jobs that are in this node's hands by the database's word, and not here. Ends on their way count as here.
-pub(crate) async fn unknown(life: &Life) -> Result<BTreeSet<(JobId, Fence)>, StoreError> {
-    let page = life.store.load(Load::InHands(Some(life.incarnation))).await?;
+/// Jobs that are in this node's hands by the database's word, and not here. Ends on their way count as here. If `unsure`, the
+/// batches are not believed either: the ends of one may have been taken back, and then this node called it done.
+pub(crate) async fn unknown(life: &Life, unsure: bool) -> Result<BTreeSet<(JobId, Fence)>, StoreError> {
+    let load = if unsure { Load::HeldBy(life.incarnation) } else { Load::InHands(Some(life.incarnation)) };
+    let page = life.store.load(load).await?;
     let said = page.jobs.iter().map(|head| (head.id, head.fence));
     Ok(said.filter(|(id, fence)| !life.holds(*id, *fence)).collect())
 }
@@ -690,11 +692,16 @@ pub(crate) async fn give_back(life: &Life, jobs: &BTreeSet<(JobId, Fence)>) -> R
     let author = Author::Node { node: life.incarnation, told: None };
     let settle = Settle { author, settlements, done: Vec::new() };
     let replies = life.store.settle(settle.clone()).await?;
+    let locked = replies.contains(&Settled::Locked);
     for (settlement, _) in settle.settlements.iter().zip(replies).filter(|(_, reply)| *reply == Settled::Applied) {
         let state = settlement.to.state(turnwise_core::State::Scheduled);
         life.trace(|| Record::Settle { job: settlement.job, fence: fence_number(settlement.fence), state });
     }
-    Ok(())
+    match locked {
+        // Looked at again as soon: nothing else reminds of it.
+        true => Err(StoreError::transient("give back", "an open transaction holds a job that is said to be here")),
+        false => Ok(()),
+    }
 }
 
 async fn write_running(life: &Life) {

@@ -49,6 +49,10 @@ pub(crate) fn load(conn: &Connection, load: Load, now: Timestamp) -> Result<Page
             jobs.sort_unstable_by_key(|head: &JobHead| head.id);
             (jobs, None)
         }
+        Load::HeldBy(node) => {
+            let mut held = conn.prepare_cached(include_str!("../sql/held_by.sql"))?;
+            (heads(conn, &mut held, params![node.0.as_bytes()], &mut names)?, None)
+        }
     };
     Ok(Page { now, jobs, next })
 }

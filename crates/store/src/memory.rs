@@ -329,6 +329,10 @@ impl Store for MemoryStore {
     async fn load(&self, load: Load) -> Result<Page> {
         let now = self.clock.now();
         let data = self.data();
+        let in_hands = |of: Option<Incarnation>| {
+            let wanted = |row: &&Row| row.state.assigned() && (of.is_none() || row.node == of);
+            data.jobs.values().filter(wanted).map(|row| data.head(row)).collect()
+        };
         let (jobs, next) = match load {
             Load::After { id, limit } => {
                 let limit = limit.max(1) as usize;
@@ -341,11 +345,8 @@ impl Store for MemoryStore {
                 let ids: BTreeSet<_> = ids.into_iter().collect();
                 (ids.iter().filter_map(|id| data.jobs.get(id)).map(|row| data.head(row)).collect(), None)
             }
-            Load::InHands(of) => {
-                let wanted = |row: &&Row| row.state.assigned() && (of.is_none() || row.node == of);
-                let in_hands = data.jobs.values().filter(wanted);
-                (in_hands.map(|row| data.head(row)).collect(), None)
-            }
+            Load::InHands(of) => (in_hands(of), None),
+            Load::HeldBy(node) => (in_hands(Some(node)), None),
         };
         Ok(Page { now, jobs, next })
     }

@@ -311,6 +311,9 @@ pub enum Load {
     /// What nodes have in their hands, or one of them: no more than they may hold. Limits are counted from it, so it is read
     /// first.
     InHands(Option<Incarnation>),
+    /// The same of one node by the jobs' rows alone, also what none of its batches names: a crash may take back an end, and the
+    /// node then call the batch done. Reads every job, so it is for a node that has heard of a new [`Lineage`].
+    HeldBy(Incarnation),
 }
 
 #[derive(Debug, Clone, PartialEq)]

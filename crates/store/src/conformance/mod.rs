@@ -183,6 +183,7 @@ macro_rules! conformance_suite {
                 a_page_tells_where_the_job_is,
                 named_jobs_are_loaded_if_they_are_still_there,
                 what_is_in_nodes_hands_is_told_whosever_they_are,
+                what_a_node_holds_is_told_though_its_batch_was_called_done,
                 news_without_a_cursor_only_say_where_to_begin,
                 news_tell_every_new_job_once_as_load_does,
                 every_head_says_when_its_job_was_submitted,

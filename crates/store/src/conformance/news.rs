@@ -120,6 +120,22 @@ pub async fn what_is_in_nodes_hands_is_told_whosever_they_are(h: &impl Harness) 
     assert_eq!(in_hands().await.iter().map(|head| head.id).collect::<Vec<_>>(), [3, 4, 5].map(id));
 }
 
+/// A crash of the database takes back the ends of a batch, and the node still says that the batch is done.
+pub async fn what_a_node_holds_is_told_though_its_batch_was_called_done(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    scene.enqueue([1, 2, 3, 4]).await;
+    scene.give(1, &[3, 1], BETA).await;
+    scene.give(2, &[2], ALPHA).await;
+    let done = Settle { author: by(BETA), settlements: vec![], done: vec![batch(1)] };
+    assert_eq!(scene.store.settle(done).await.expect("settle"), []);
+    let page = scene.store.load(Load::HeldBy(BETA)).await.expect("load");
+    assert_eq!((page.now, page.next), (scene.now().await, None));
+    let held: Vec<_> = scene.heads().await.into_iter().filter(|head| head.node == Some(BETA)).collect();
+    assert_eq!(held.iter().map(|head| head.id).collect::<Vec<_>>(), [1, 3].map(id));
+    assert_eq!(page.jobs, held);
+    assert_eq!(scene.store.load(Load::HeldBy(GAMMA)).await.expect("load").jobs, []);
+}
+
 pub async fn news_without_a_cursor_only_say_where_to_begin(h: &impl Harness) {
     let scene = Scene::led(h).await;
     scene.enqueue([1]).await;
