@@ -107,7 +107,8 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// is there once, and the first result of a step stands.
     async fn note(&self, node: Incarnation, notes: Vec<Note>) -> Result<Vec<Settled>>;
 
-    /// Marks nodes as lost as [`AskLost::expire`] says: from then on their beats are refused. Tells all lost nodes
+    /// Marks nodes as lost as [`AskLost::expire`] says: from then on their beats are refused. A node whose row an open transaction
+    /// holds is not marked this time: it is beating, joining or leaving right now, and the dispatcher asks again. Tells all lost nodes
     /// with the jobs still in their hands, at most `limit` jobs in all. [`StoreError::NotLeading`] for anyone but the
     /// dispatcher.
     async fn lost_nodes(&self, ask: AskLost) -> Result<Vec<LostNode>>;
