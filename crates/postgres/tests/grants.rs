@@ -126,7 +126,7 @@ fn memo() -> NewMemo {
 }
 
 fn first_news() -> AskNews {
-    AskNews { cursor: None, epoch: Epoch(0), asleep: false, only_changes: false }
+    AskNews { cursor: None, epoch: Epoch(0), asleep: false, new_jobs: u32::MAX }
 }
 
 #[tokio::test]

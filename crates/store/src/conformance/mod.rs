@@ -19,7 +19,7 @@ pub mod nodes;
 pub mod random;
 pub mod read;
 pub mod repeat;
-mod scene;
+pub mod scene;
 pub mod settle;
 pub mod still;
 pub mod story;

@@ -16,61 +16,61 @@ use uuid::Uuid;
 use super::Harness;
 use crate::store::*;
 
-pub(crate) const LEASE: Duration = Duration::from_secs(10);
-pub(crate) const SECOND: Duration = Duration::from_secs(1);
-pub(crate) const DAY: Duration = Duration::from_secs(86_400);
+pub const LEASE: Duration = Duration::from_secs(10);
+pub const SECOND: Duration = Duration::from_secs(1);
+pub const DAY: Duration = Duration::from_secs(86_400);
 /// How long a store keeps what has ended, unless it is told otherwise. Jobs go with the day they ended on.
-pub(crate) const RETENTION: Duration = DAY.saturating_mul(7);
-pub(crate) const ALPHA: Incarnation = Incarnation(Uuid::from_u128(0xa1fa_0000_0000_4000_8000_0000_0000_0001));
-pub(crate) const BETA: Incarnation = Incarnation(Uuid::from_u128(0xbe7a_0000_0000_4000_8000_0000_0000_0002));
-pub(crate) const GAMMA: Incarnation = Incarnation(Uuid::from_u128(0x9a3a_0000_0000_4000_8000_0000_0000_0003));
-pub(crate) const ALL: u32 = 1_000;
+pub const RETENTION: Duration = DAY.saturating_mul(7);
+pub const ALPHA: Incarnation = Incarnation(Uuid::from_u128(0xa1fa_0000_0000_4000_8000_0000_0000_0001));
+pub const BETA: Incarnation = Incarnation(Uuid::from_u128(0xbe7a_0000_0000_4000_8000_0000_0000_0002));
+pub const GAMMA: Incarnation = Incarnation(Uuid::from_u128(0x9a3a_0000_0000_4000_8000_0000_0000_0003));
+pub const ALL: u32 = 1_000;
 
 /// A day in 2030: nothing about a job's id may be taken for the database's time.
 const BIRTH_MILLIS: u64 = 1_893_000_000_000;
 
-pub(crate) fn id(n: u64) -> JobId {
+pub fn id(n: u64) -> JobId {
     let low = n.to_be_bytes();
     let mut random = [7; 10];
     random[2..].copy_from_slice(&low);
     JobId::from_parts(BIRTH_MILLIS + n, random)
 }
 
-pub(crate) fn batch(n: u128) -> BatchId {
+pub fn batch(n: u128) -> BatchId {
     BatchId(Uuid::from_u128(0xba7c_0000_0000_4000_8000_0000_0000_0000 + n))
 }
 
-pub(crate) fn task(name: &str) -> TaskName {
+pub fn task(name: &str) -> TaskName {
     TaskName::new(name).expect("a good name")
 }
 
-pub(crate) fn json(text: &str) -> Json {
+pub fn json(text: &str) -> Json {
     Json::parse("args", text).expect("good JSON")
 }
 
-pub(crate) fn job(n: u64) -> NewJob {
+pub fn job(n: u64) -> NewJob {
     NewJob::new(id(n), task("mail"), json(&format!(r#"{{"n":{n}}}"#)))
 }
 
-pub(crate) fn job_with_retry(n: u64, retry: &str) -> NewJob {
+pub fn job_with_retry(n: u64, retry: &str) -> NewJob {
     let retry: RetryPolicy = retry.parse().expect("a good policy");
     NewJob { retry, ..job(n) }
 }
 
-pub(crate) fn step(name: &str) -> Step {
+pub fn step(name: &str) -> Step {
     let retry = "durations:1s,2s".parse().expect("a good policy");
     Step { task: task(name), args: json(r#"{"next": 1.0}"#), retry, terms: Terms::default() }
 }
 
 /// A minute to run, and another step when the retries are over.
-pub(crate) fn terms() -> Terms {
+pub fn terms() -> Terms {
     let mut terms = Terms::default();
     terms.set_timeout(SECOND * 60).expect("a good limit");
     terms.set_on_exhausted(step("extract")).expect("one step");
     terms
 }
 
-pub(crate) fn join(incarnation: Incarnation, name: &str) -> Join {
+pub fn join(incarnation: Incarnation, name: &str) -> Join {
     Join {
         incarnation,
         name: NodeName::new(name).expect("a good name"),
@@ -91,39 +91,39 @@ pub(crate) fn join(incarnation: Incarnation, name: &str) -> Join {
     }
 }
 
-pub(crate) fn memo(kind: MemoKind, name: &str, value: &str) -> NewMemo {
+pub fn memo(kind: MemoKind, name: &str, value: &str) -> NewMemo {
     NewMemo { kind, name: name.to_owned(), value: Some(value.to_owned()), seen: None }
 }
 
-pub(crate) fn beat(node: Incarnation, lead: bool) -> Beat {
+pub fn beat(node: Incarnation, lead: bool) -> Beat {
     Beat::new(node, LEASE, 4, lead)
 }
 
-pub(crate) fn done() -> Outcome {
+pub fn done() -> Outcome {
     Outcome::Done { result: None }
 }
 
-pub(crate) fn failed(error: &str) -> Outcome {
+pub fn failed(error: &str) -> Outcome {
     Outcome::Error(error.into())
 }
 
-pub(crate) fn by(node: Incarnation) -> Author {
+pub fn by(node: Incarnation) -> Author {
     Author::Node { node, told: None }
 }
 
 /// What `event` makes of `job`, without chance.
-pub(crate) fn decide(job: &Job, event: &Event, now: Timestamp) -> Transition {
+pub fn decide(job: &Job, event: &Event, now: Timestamp) -> Transition {
     lifecycle::decide(&Standing::from(job), event, now, 0.0).expect("a legal move")
 }
 
 /// A store in which alpha dispatches and beta works, and the words to move it along.
-pub(crate) struct Scene {
-    pub(crate) store: Arc<dyn Store>,
-    pub(crate) epoch: Epoch,
+pub struct Scene {
+    pub store: Arc<dyn Store>,
+    pub epoch: Epoch,
 }
 
 impl Scene {
-    pub(crate) async fn led(h: &impl Harness) -> Self {
+    pub async fn led(h: &impl Harness) -> Self {
         let store = h.open().await;
         for (node, name) in [(ALPHA, "alpha"), (BETA, "beta")] {
             let joined = store.join(join(node, name)).await.expect("join");
@@ -133,48 +133,48 @@ impl Scene {
         Self { store, epoch: pulse.epoch.expect("nobody else dispatches") }
     }
 
-    pub(crate) async fn now(&self) -> Timestamp {
+    pub async fn now(&self) -> Timestamp {
         self.store.nodes().await.expect("nodes").now
     }
 
-    pub(crate) async fn enqueue(&self, numbers: impl IntoIterator<Item = u64>) {
+    pub async fn enqueue(&self, numbers: impl IntoIterator<Item = u64>) {
         self.submit(numbers.into_iter().map(job).collect()).await;
     }
 
-    pub(crate) async fn submit(&self, jobs: Vec<NewJob>) {
+    pub async fn submit(&self, jobs: Vec<NewJob>) {
         let replies = self.store.enqueue(jobs).await.expect("enqueue");
         assert!(replies.iter().all(|reply| reply.new), "{replies:?}");
     }
 
     /// Writes a memo as a person does; whether it was as it was seen.
-    pub(crate) async fn remember(&self, memo: NewMemo) -> bool {
+    pub async fn remember(&self, memo: NewMemo) -> bool {
         let replies = self.store.remember(None, vec![memo]).await.expect("remember");
         assert_eq!(replies.len(), 1, "one answer to one memo");
         replies[0]
     }
 
-    pub(crate) async fn find(&self, n: u64) -> Option<Job> {
+    pub async fn find(&self, n: u64) -> Option<Job> {
         self.store.job(id(n)).await.expect("job")
     }
 
-    pub(crate) async fn job(&self, n: u64) -> Job {
+    pub async fn job(&self, n: u64) -> Job {
         self.find(n).await.unwrap_or_else(|| panic!("job {n} is not there"))
     }
 
-    pub(crate) async fn state(&self, n: u64) -> State {
+    pub async fn state(&self, n: u64) -> State {
         self.job(n).await.state
     }
 
-    pub(crate) async fn heads(&self) -> Vec<JobHead> {
+    pub async fn heads(&self) -> Vec<JobHead> {
         self.store.load(Load::After { id: None, limit: ALL }).await.expect("load").jobs
     }
 
-    pub(crate) async fn head(&self, n: u64) -> Option<JobHead> {
+    pub async fn head(&self, n: u64) -> Option<JobHead> {
         self.store.load(Load::These(vec![id(n)])).await.expect("load").jobs.pop()
     }
 
     /// Picks of these jobs as they stand.
-    pub(crate) async fn picks(&self, numbers: &[u64], node: Incarnation) -> Vec<Pick> {
+    pub async fn picks(&self, numbers: &[u64], node: Incarnation) -> Vec<Pick> {
         let mut picks = Vec::new();
         for n in numbers {
             let fence = self.job(*n).await.fence;
@@ -183,12 +183,12 @@ impl Scene {
         picks
     }
 
-    pub(crate) fn order(&self, number: u128, picks: Vec<Pick>) -> Assign {
+    pub fn order(&self, number: u128, picks: Vec<Pick>) -> Assign {
         Assign { holder: ALPHA, epoch: self.epoch, batch: batch(number), picks }
     }
 
     /// Gives the jobs to the node and returns their fences.
-    pub(crate) async fn give(&self, number: u128, jobs: &[u64], node: Incarnation) -> Vec<Fence> {
+    pub async fn give(&self, number: u128, jobs: &[u64], node: Incarnation) -> Vec<Fence> {
         let picks = self.picks(jobs, node).await;
         let replies = self.store.assign(self.order(number, picks)).await.expect("assign");
         let answered: Vec<_> = replies.iter().map(|(job, _)| *job).collect();
@@ -209,7 +209,7 @@ impl Scene {
     }
 
     /// What alpha's node was given, as the reply carried it.
-    pub(crate) async fn give_mine(&self, number: u128, n: u64) -> AssignedJob {
+    pub async fn give_mine(&self, number: u128, n: u64) -> AssignedJob {
         let picks = self.picks(&[n], ALPHA).await;
         let mut replies = self.store.assign(self.order(number, picks)).await.expect("assign");
         match replies.pop() {
@@ -219,7 +219,7 @@ impl Scene {
     }
 
     /// The settlement that `event` asks for, by what a reader sees now; a run of one second if it was one.
-    pub(crate) async fn settlement(&self, n: u64, event: &Event) -> Settlement {
+    pub async fn settlement(&self, n: u64, event: &Event) -> Settlement {
         let now = self.now().await;
         let job = self.job(n).await;
         let ran = matches!(event, Event::Ended(_));
@@ -234,65 +234,65 @@ impl Scene {
         }
     }
 
-    pub(crate) async fn settle(&self, author: Author, settlements: Vec<Settlement>) -> Vec<Settled> {
+    pub async fn settle(&self, author: Author, settlements: Vec<Settlement>) -> Vec<Settled> {
         self.store.settle(Settle { author, settlements, done: vec![] }).await.expect("settle")
     }
 
-    pub(crate) async fn settle_one(&self, author: Author, settlement: Settlement) -> Settled {
+    pub async fn settle_one(&self, author: Author, settlement: Settlement) -> Settled {
         let replies = self.settle(author, vec![settlement]).await;
         assert_eq!(replies.len(), 1, "one answer to one settlement");
         replies[0]
     }
 
     /// The node says how its run of the job ended.
-    pub(crate) async fn end(&self, node: Incarnation, n: u64, outcome: Outcome) -> Settled {
+    pub async fn end(&self, node: Incarnation, n: u64, outcome: Outcome) -> Settled {
         let settlement = self.settlement(n, &Event::Ended(outcome)).await;
         self.settle_one(by(node), settlement).await
     }
 
-    pub(crate) async fn start(&self, node: Incarnation, n: u64) -> Settled {
+    pub async fn start(&self, node: Incarnation, n: u64) -> Settled {
         let settlement = self.settlement(n, &Event::Start).await;
         self.settle_one(by(node), settlement).await
     }
 
-    pub(crate) async fn story(&self, n: u64) -> Story {
+    pub async fn story(&self, n: u64) -> Story {
         self.store.story(AskStory { job: id(n), after: None, lines: ALL }).await.expect("story")
     }
 
-    pub(crate) async fn note(&self, node: Incarnation, note: Note) -> Settled {
+    pub async fn note(&self, node: Incarnation, note: Note) -> Settled {
         let replies = self.store.note(node, vec![note]).await.expect("note");
         assert_eq!(replies.len(), 1, "one answer to one note");
         replies[0]
     }
 
-    pub(crate) async fn intervention(&self, n: u64, event: &Event) -> Intervention {
+    pub async fn intervention(&self, n: u64, event: &Event) -> Intervention {
         let now = self.now().await;
         let job = self.job(n).await;
         Intervention { job: job.id, state: job.state, fence: job.fence, to: decide(&job, event, now) }
     }
 
     /// A person decides by what a reader sees now.
-    pub(crate) async fn intervene(&self, n: u64, event: Event) -> Settled {
+    pub async fn intervene(&self, n: u64, event: Event) -> Settled {
         let intervention = self.intervention(n, &event).await;
         let replies = self.store.control(vec![intervention]).await.expect("control");
         assert_eq!(replies.len(), 1, "one answer to one intervention");
         replies[0]
     }
 
-    pub(crate) async fn news(&self, cursor: Option<Cursor>) -> News {
+    pub async fn news(&self, cursor: Option<Cursor>) -> News {
         let ask = AskNews { cursor, epoch: self.epoch, asleep: false, new_jobs: u32::MAX };
         self.store.news(ask).await.expect("news")
     }
 
-    pub(crate) async fn mail(&self, node: Incarnation) -> Vec<Delivery> {
+    pub async fn mail(&self, node: Incarnation) -> Vec<Delivery> {
         self.store.assignments(node, vec![]).await.expect("assignments")
     }
 
-    pub(crate) fn for_lost(&self, lost: Incarnation, bury: bool) -> Author {
+    pub fn for_lost(&self, lost: Incarnation, bury: bool) -> Author {
         Author::Dispatcher { holder: ALPHA, epoch: self.epoch, lost, bury }
     }
 
-    pub(crate) async fn lost(&self) -> Vec<LostNode> {
+    pub async fn lost(&self) -> Vec<LostNode> {
         self.store
             .lost_nodes(AskLost { holder: ALPHA, epoch: self.epoch, expire: Expire::by_the_clock(), limit: ALL })
             .await
@@ -300,7 +300,7 @@ impl Scene {
     }
 
     /// Beta falls silent for longer than its lease; alpha goes on.
-    pub(crate) async fn lose_beta(&self, h: &impl Harness) -> LostNode {
+    pub async fn lose_beta(&self, h: &impl Harness) -> LostNode {
         h.advance(LEASE + SECOND).await;
         let pulse = self.store.beat(beat(ALPHA, true)).await.expect("beat");
         assert_eq!(pulse.epoch, Some(self.epoch), "alpha still dispatches");
@@ -313,7 +313,7 @@ impl Scene {
 
 /// All that can be read from a store, in one value: two stores with equal views are in the same state.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct View {
+pub struct View {
     jobs: Vec<Job>,
     heads: Vec<JobHead>,
     fleet: Fleet,
@@ -329,7 +329,7 @@ impl View {
     /// What `store` shows, with news since `cursor` as the dispatcher of `epoch` hears them.
     ///
     /// Numbers of submission are replaced by their rank: a database may leave numbers out.
-    pub(crate) async fn of(store: &dyn Store, nodes: &[Incarnation], cursor: &Cursor, epoch: Epoch) -> Self {
+    pub async fn of(store: &dyn Store, nodes: &[Incarnation], cursor: &Cursor, epoch: Epoch) -> Self {
         let jobs = store.jobs(Filter { limit: Some(ALL), ..Filter::default() }).await.expect("jobs");
         let mut heads = store.load(Load::After { id: None, limit: ALL }).await.expect("load").jobs;
         let mut mail = Vec::new();
@@ -358,7 +358,7 @@ impl View {
 }
 
 /// Deliveries in an order of their own: a store may hand them out in any.
-pub(crate) fn in_order(mut deliveries: Vec<Delivery>) -> Vec<Delivery> {
+pub fn in_order(mut deliveries: Vec<Delivery>) -> Vec<Delivery> {
     deliveries.sort_by_key(|delivery| delivery.batch);
     for delivery in &mut deliveries {
         delivery.jobs.sort_by_key(|job| job.id);
@@ -368,14 +368,14 @@ pub(crate) fn in_order(mut deliveries: Vec<Delivery>) -> Vec<Delivery> {
 }
 
 /// Changes say that there is something to see; twice the same says no more.
-pub(crate) fn changes_as_set(mut changes: Vec<Change>) -> Vec<Change> {
+pub fn changes_as_set(mut changes: Vec<Change>) -> Vec<Change> {
     changes.sort_by_key(|change| (change.id, change.ran));
     changes.dedup();
     changes
 }
 
 /// Calls until the store answers: where callers meet, one may be asked to try again.
-pub(crate) async fn until_answered<T, F>(mut verb: impl FnMut() -> F) -> T
+pub async fn until_answered<T, F>(mut verb: impl FnMut() -> F) -> T
 where
     F: Future<Output = Result<T>>,
 {
@@ -389,6 +389,6 @@ where
 }
 
 /// Waits for a ring. The limit is for a bell that never rings; it is not waited for otherwise.
-pub(crate) async fn rung(bell: &tokio::sync::Notify) {
+pub async fn rung(bell: &tokio::sync::Notify) {
     tokio::time::timeout(Duration::from_secs(30), bell.notified()).await.expect("the bell did not ring");
 }

@@ -1,0 +1,136 @@
+//! All that can be read from a store, line by line, so that two states can be told apart by the lines that differ.
+
+use std::collections::BTreeMap;
+
+use turnwise_core::{Incarnation, JobId, NewJob, Unique, UniqueKey};
+use turnwise_store::{
+    AskNews, AskStory, Cursor, Enqueued, Epoch, Filter, Load, MemoKind, News, Store,
+    conformance::scene::{self, ALL},
+};
+
+use super::{
+    call::unnumbered,
+    stages::{KEYS, NODES, WITH_STORIES},
+};
+
+pub(crate) type State = BTreeMap<String, String>;
+
+/// What `store` shows, with the news since `begin` as the dispatcher of `epoch` hears them. Times, fences, versions and
+/// batches are compared as they are; only numbers of submission are each store's own.
+///
+/// Who holds which key is asked last, by submitting: that changes the store.
+pub(crate) async fn read(store: &dyn Store, begin: &Cursor, epoch: Epoch) -> State {
+    let mut state = State::new();
+    let mut say = |what: String, how: String| {
+        let mut name = what.clone();
+        for again in 2.. {
+            if !state.contains_key(&name) {
+                break;
+            }
+            name = format!("{what}, a {again}. time");
+        }
+        state.insert(name, how);
+    };
+    for job in store.jobs(Filter { limit: Some(ALL), ..Filter::default() }).await.expect("jobs") {
+        say(format!("job {}", number(job.id)), format!("{job:?}"));
+    }
+    for id in WITH_STORIES.map(scene::id) {
+        let story = store.story(AskStory { job: id, after: None, lines: ALL }).await.expect("story");
+        say(format!("story {}", number(id)), format!("{story:?}"));
+    }
+    for head in store.load(Load::After { id: None, limit: ALL }).await.expect("load").jobs {
+        say(format!("head {}", number(head.id)), format!("{:?}", unnumbered(head)));
+    }
+    for node in store.nodes().await.expect("nodes").nodes {
+        say(format!("node {}", node.name), format!("{node:?}"));
+    }
+    for node in NODES {
+        for delivery in scene::in_order(store.assignments(node, vec![]).await.expect("assignments")) {
+            say(format!("mail of {node:?}: {:?}", delivery.batch), format!("{delivery:?}"));
+        }
+    }
+    let news = news(store, Some(begin), epoch).await;
+    for head in news.jobs {
+        say(format!("news of {}", number(head.id)), format!("{:?}", unnumbered(head)));
+    }
+    for mut change in scene::changes_as_set(news.changes) {
+        change.head = change.head.map(unnumbered);
+        say(format!("change of {}", number(change.id)), format!("{change:?}"));
+    }
+    say("memos are news".into(), news.memos.to_string());
+    for memo in store.recall(MemoKind::ALL.to_vec()).await.expect("recall") {
+        say(format!("memo {:?} {}", memo.kind, memo.name), format!("{} (version {})", memo.value, memo.version));
+    }
+    let leads = store.remember(Some((scene::ALPHA, epoch)), vec![]).await;
+    say("alpha leads in its first epoch".into(), leads.is_ok().to_string());
+    let probe = |(n, key): (u64, &&str)| {
+        let unique = Some(Box::new(Unique::new(UniqueKey::new(key).expect("a good key"))));
+        NewJob { unique, ..scene::job(n) }
+    };
+    let probes = store.enqueue((9_000..).zip(&KEYS).map(probe).collect()).await.expect("probes for keys");
+    for (key, Enqueued { id, new, .. }) in KEYS.iter().zip(probes) {
+        say(format!("key {key}"), if new { "free".into() } else { format!("held by {}", number(id)) });
+    }
+    state
+}
+
+pub(crate) async fn news(store: &dyn Store, cursor: Option<&Cursor>, epoch: Epoch) -> News {
+    let ask = AskNews { cursor: cursor.cloned(), epoch, asleep: false, new_jobs: u32::MAX };
+    store.news(ask).await.expect("news")
+}
+
+/// A job of the cast by its number, another by its id.
+fn number(id: JobId) -> String {
+    let n = u64::try_from(id.0.as_u128() & 0xffff).expect("two bytes");
+    if scene::id(n) == id { format!("{n:04}") } else { id.to_string() }
+}
+
+/// What a dispatcher and the nodes read while a call was under way.
+pub(crate) struct Glance {
+    news: News,
+    mail: Vec<(Incarnation, Vec<turnwise_store::Delivery>)>,
+}
+
+impl Glance {
+    pub(crate) async fn at(store: &dyn Store, begin: &Cursor, epoch: Epoch) -> Self {
+        let news = news(store, Some(begin), epoch).await;
+        let mut mail = Vec::new();
+        for node in NODES {
+            mail.push((node, store.assignments(node, vec![]).await.expect("assignments")));
+        }
+        Self { news, mail }
+    }
+
+    /// What a reader missed who goes on from here, and another who reads it all at the end does not miss.
+    pub(crate) async fn missed(&self, store: &dyn Store, begin: &Cursor, epoch: Epoch) -> Vec<String> {
+        let (all, later) = (news(store, Some(begin), epoch).await, news(store, Some(&self.news.cursor), epoch).await);
+        let mut missed = Vec::new();
+        for head in &all.jobs {
+            let told = self.news.jobs.iter().chain(&later.jobs).any(|other| other.id == head.id);
+            if !told {
+                missed.push(format!("the news never told of the new job {}", number(head.id)));
+            }
+        }
+        for change in &all.changes {
+            let told = self.news.changes.iter().chain(&later.changes);
+            if !told.clone().any(|other| (other.id, other.ran) == (change.id, change.ran)) {
+                missed.push(format!("the news never told of the change of {}", number(change.id)));
+            }
+        }
+        if all.memos && !(self.news.memos || later.memos) {
+            missed.push("the news never told that memos were written".into());
+        }
+        let heads = store.load(Load::InHands(None)).await.expect("load").jobs;
+        for (node, read) in &self.mail {
+            let known = read.iter().map(|delivery| delivery.batch).collect();
+            let unread = store.assignments(*node, known).await.expect("assignments");
+            for head in heads.iter().filter(|head| head.node == Some(*node)) {
+                let mut letters = read.iter().chain(&unread).flat_map(|delivery| &delivery.jobs);
+                if !letters.any(|job| (job.id, job.fence) == (head.id, head.fence)) {
+                    missed.push(format!("{node:?} holds job {} and never read of it", number(head.id)));
+                }
+            }
+        }
+        missed
+    }
+}
