@@ -35,7 +35,7 @@ pub(crate) async fn load(store: &Inner, load: Load) -> Result<Page> {
             (client.query(include_str!("../sql/load_in_hands.sql"), &[&of]).await.map_err(fail)?, None)
         }
         Load::HeldBy(node) => {
-            (query(&client, include_str!("../sql/load_held_by.sql"), &[&node.0]).await.map_err(fail)?, None)
+            (client.query(include_str!("../sql/load_held_by.sql"), &[&node.0]).await.map_err(fail)?, None)
         }
     };
     let now = rows::now(rows.first().ok_or_else(|| StoreError::broken("load", "no answer"))?, 15)?;

@@ -17,6 +17,10 @@ stop() {
     "$bin/pg_ctl" -D "$data" -m immediate -w -t 60 stop
 }
 
+stop_fast() {
+    "$bin/pg_ctl" -D "$data" -m fast -w -t 60 stop
+}
+
 finish() {
     if [ -f "$data/postmaster.pid" ]; then
         stop || kill -9 "$(head -n 1 "$data/postmaster.pid")"

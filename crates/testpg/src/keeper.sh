@@ -1,6 +1,6 @@
 # keeper.sh: owns one server from its first file to its last. cluster.sh or pgbouncer.sh stands before it and says how that
 # server is created, started, stopped and finished.
-# One command a line on standard input (create | put FILE | start PORT | stop); each is answered by `ok`, or by `failed`,
+# One command a line on standard input (create | put FILE | start PORT | stop | stop_fast); each is answered by `ok`, or by `failed`,
 # the log, and `end`. The lines after `put`, up to one with a single full stop, become a file in the data folder. The end of
 # the input is the order to remove everything: the kernel closes the pipe however the process at its other end dies, kill -9
 # included. Commands run one after the other, so a server whose parent dies half way through `create` or `start` is first
@@ -30,6 +30,7 @@ while read -r word port; do
         create) create ;;
         start) start "$port" ;;
         stop) stop ;;
+        stop_fast) stop_fast ;;
         *) false ;;
     esac </dev/null >"$output" 2>&1; fi
     status=$?

@@ -7,11 +7,12 @@ use std::{
     process::{Child, Command, ExitStatus, Output, Stdio},
     sync::{OnceLock, mpsc},
     thread,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use serde_json::Value;
 use tempfile::TempDir;
+use turnwise::core::Timestamp;
 use turnwise_sim::{
     Counts, History, Report, check,
     history::{Line, NodeEvent},
@@ -288,6 +289,26 @@ impl Node {
             _ => None,
         };
         self.trace().iter().filter_map(started).collect()
+    }
+
+    /// The lines of its record that name the job.
+    #[allow(dead_code, reason = "few tests show them")]
+    pub(crate) fn records_of(&self, job: &str) -> String {
+        let text = fs::read_to_string(&self.trace).unwrap();
+        text.lines().filter(|line| line.contains(job)).map(|line| format!("    {line}\n")).collect()
+    }
+
+    /// The jobs its record names, with the time of each line.
+    #[allow(dead_code, reason = "few tests care when")]
+    pub(crate) fn jobs_at(&self) -> Vec<(String, SystemTime)> {
+        let text = fs::read_to_string(&self.trace).unwrap();
+        let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let told = lines.filter_map(|line| {
+            let at: Timestamp = line["at"].as_str()?.parse().ok()?;
+            let since = Duration::from_micros(at.micros().try_into().ok()?);
+            Some((line["job"].as_str()?.to_owned(), SystemTime::UNIX_EPOCH + since))
+        });
+        told.collect()
     }
 
     pub(crate) fn effects(&self) -> usize {
