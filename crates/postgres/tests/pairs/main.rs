@@ -168,9 +168,9 @@ fn meetings(stage: Stage, first: &Call, second: &Call) -> Vec<Meeting> {
     meetings.extend(lockable(common.clone()).map(Meeting::Stranger));
     if first.is_a_batch() || second.is_a_batch() {
         // A row that only one of them touches, in the same statement.
-        let others = lockable(first.touches()).chain(lockable(second.touches()));
+        let mut others = lockable(first.touches()).chain(lockable(second.touches()));
         let job = |subject: &Subject| matches!(subject, Subject::Job(_)) && !common.contains(subject);
-        meetings.extend(others.filter(job).last().map(Meeting::Stranger));
+        meetings.extend(others.rfind(job).map(Meeting::Stranger));
     }
     meetings
 }
