@@ -15,7 +15,7 @@ use crate::{
     connect::connection,
     rows::{self, Moment, Names, get, micros},
     session::{Begin, Session},
-    settle::check_leading,
+    settle::{LEADING_ALONE, check_leading},
     store::{Inner, failed},
 };
 
@@ -164,7 +164,7 @@ pub(crate) async fn lost_nodes(store: &Inner, ask: AskLost) -> Result<Vec<LostNo
     let fail = failed("look for lost nodes");
     let mut client = connection(&store.pools.dispatch).await?;
     let transaction = client.begin().await.map_err(fail)?;
-    check_leading(&transaction, ask.holder, ask.epoch).await?;
+    check_leading(&transaction, LEADING_ALONE, ask.holder, ask.epoch).await?;
     if let Expire::Over { by, silent } = &ask.expire {
         let (silent, until): (Vec<_>, Vec<_>) =
             silent.iter().map(|node| (node.incarnation.0, Moment(node.lease_until))).unzip();

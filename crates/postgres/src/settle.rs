@@ -167,7 +167,7 @@ async fn write(
             if patience == Patience::Long {
                 transaction.batch_execute(patience.set()).await.map_err(unwritten)?;
             }
-            check_leading(&transaction, holder, epoch).await?;
+            check_leading(&transaction, LEADING, holder, epoch).await?;
             let replies = transaction.pipeline(&parts).await.map_err(unwritten)?;
             if bury {
                 transaction.execute(include_str!("../sql/node_lock.sql"), &[&lost.0]).await.map_err(unwritten)?;
@@ -250,8 +250,12 @@ pub(crate) fn why_not(
     }
 }
 
-pub(crate) async fn check_leading(client: &impl Session, holder: Incarnation, epoch: Epoch) -> Result<()> {
-    let leading = client.query(include_str!("../sql/leading.sql"), &[&holder.0, &epoch.0]).await;
+pub(crate) const LEADING: &str = include_str!("../sql/leading.sql");
+pub(crate) const LEADING_ALONE: &str = include_str!("../sql/leading_alone.sql");
+
+/// By one of these statements.
+pub(crate) async fn check_leading(client: &impl Session, sql: &str, holder: Incarnation, epoch: Epoch) -> Result<()> {
+    let leading = client.query(sql, &[&holder.0, &epoch.0]).await;
     leading.map_err(failed("check who dispatches"))?.first().map(drop).ok_or(StoreError::NotLeading)
 }
 
