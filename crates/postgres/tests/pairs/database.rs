@@ -104,10 +104,12 @@ const CANCEL: &str = r"
      where datname = current_database() and (application_name = $1 or pid = any ($2::int[]))
        and cardinality(pg_blocking_pids(pid)) > 0 and query !~ '^-- (assign|control_[a-z]+)\.sql'";
 
-/// Whether anybody has a snapshot: a server process that is about to end, or the server's own vacuum.
-const SOMEBODY_LOOKS: &str = "
+/// Whether anybody has a snapshot: a server process that is about to end, or the server's own vacuum; and how often that one was
+/// here.
+const WHO_LOOKS: &str = "
     select exists (select from pg_stat_activity
-                    where datname = current_database() and pid <> pg_backend_pid() and backend_xmin is not null)";
+                    where datname = current_database() and pid <> pg_backend_pid() and backend_xmin is not null),
+           (select sum(autovacuum_count + autoanalyze_count)::bigint from pg_stat_all_tables)";
 
 pub(crate) struct Database {
     pub(crate) observer: Arc<dyn Store>,
@@ -224,13 +226,14 @@ impl Database {
     /// A round of pruning with nobody's snapshot or lock in its way.
     pub(crate) async fn prune_alone(&self, party: &Party) -> Result<(Call, Answer), String> {
         let looks = async || {
-            let row = self.control.query_one(SOMEBODY_LOOKS, &[]).await.expect("who looks");
-            row.get::<_, bool>(0)
+            let row = self.control.query_one(WHO_LOOKS, &[]).await.expect("who looks");
+            (row.get::<_, bool>(0), row.get::<_, i64>(1))
         };
         loop {
-            until(async || !looks().await).await?;
+            until(async || !looks().await.0).await?;
+            let before = looks().await;
             let round = party.call(&Call::Prune, false).await;
-            if !looks().await {
+            if !before.0 && looks().await == before {
                 return Ok(round);
             }
         }
