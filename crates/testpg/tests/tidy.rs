@@ -13,8 +13,15 @@ const CORE_MAY_USE: [&str; 7] = ["croner", "foldhash", "jiff", "serde", "serde_j
 /// SQLite has one writer, which is a thread of its own there: callers who come together share its commits, however many jobs
 /// they bring. PostgreSQL has one way to bring callers together, and another for many jobs. Only PostgreSQL is connected to.
 const ONLY_IN_SQLITE: [&str; 1] = ["writer.rs"];
-const ONLY_IN_POSTGRES: [&str; 6] =
-    ["connect.rs", "connect/params.rs", "connect/passfile.rs", "connect/reservoir.rs", "connect/tls.rs", "gather.rs"];
+const ONLY_IN_POSTGRES: [&str; 7] = [
+    "connect.rs",
+    "connect/params.rs",
+    "connect/passfile.rs",
+    "connect/reservoir.rs",
+    "connect/tls.rs",
+    "gather.rs",
+    "session.rs",
+];
 
 #[test]
 fn the_two_drivers_have_the_same_files() {
