@@ -302,11 +302,33 @@ create function turnwise.place() returns text
     end
     $$;
 
+-- The same, once for each session: but on a standby that is promoted, it does not change while one lasts.
+create function turnwise.known_place() returns text
+    language plpgsql stable
+    as $$
+    declare
+        known text := pg_catalog.current_setting('turnwise.place', true);
+    begin
+        if known operator(pg_catalog.<>) '' then
+            return known;
+        end if;
+        known := turnwise.place();
+        if not pg_catalog.pg_is_in_recovery() then
+            perform pg_catalog.set_config('turnwise.place', known, false);
+        end if;
+        return known;
+    end
+    $$;
+
 -- Which history of commits the database goes on. A failover, a restore, a copy and a crash begin a new one, and may have taken
 -- back what was committed last; a dispatcher from before must read everything again. Null until a node has beaten.
 create function turnwise.lineage() returns bigint
-    language sql stable
-    as $$ select run.lineage from turnwise.run where run.place operator(pg_catalog.=) turnwise.place() $$;
+    language plpgsql stable
+    as $$
+    begin
+        return (select run.lineage from turnwise.run where run.place operator(pg_catalog.=) turnwise.known_place());
+    end
+    $$;
 
 -- The same, and if there is none yet, begins it.
 create function turnwise.begin_lineage() returns bigint

@@ -41,6 +41,7 @@ const STEPS: &[Step] = &[
     Step { version: 18, name: "paths", sql: include_str!("../migrations/0018_paths.sql") },
     Step { version: 19, name: "sessions", sql: include_str!("../migrations/0019_sessions.sql") },
     Step { version: 20, name: "grants", sql: include_str!("../migrations/0020_grants.sql") },
+    Step { version: 21, name: "known_place", sql: include_str!("../migrations/0021_known_place.sql") },
 ];
 
 /// Any number that other programs do not use for an advisory lock: "turnwise" in ASCII.
