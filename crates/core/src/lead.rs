@@ -14,7 +14,7 @@ use crate::{
 /// Between two looks that miss the leader's session: the leader may be connecting again.
 pub const CONFIRM: Duration = Duration::from_millis(150);
 /// Between two looks at the leader while there is work.
-const BUSY_LOOK: Duration = Duration::from_millis(300);
+pub const BUSY_LOOK: Duration = Duration::from_millis(300);
 /// Between two looks at the leader while there is none. On PostgreSQL they are beats: with the other statements of an idle node
 /// this is less than one a second.
 const IDLE_LOOK: Duration = Duration::from_millis(1_200);
@@ -58,6 +58,7 @@ struct Seen<L> {
     gone: bool,
     missing_since: Option<Duration>,
     missing_till: Duration,
+    looked: Duration,
 }
 
 impl<L> Default for Watch<L> {
@@ -71,8 +72,9 @@ impl<L: PartialEq> Watch<L> {
         let mut seen = match self.seen.take() {
             Some(seen) if seen.lead == lead => seen,
             // A leader that renews its lead lives, whatever was missing.
-            _ => Seen { lead, since: at, gone: false, missing_since: None, missing_till: at },
+            _ => Seen { lead, since: at, gone: false, missing_since: None, missing_till: at, looked: at },
         };
+        seen.looked = at;
         match sight {
             Sight::Gone => seen.gone = true,
             Sight::Missing => {
@@ -82,6 +84,13 @@ impl<L: PartialEq> Watch<L> {
             Sight::Unseen | Sight::There => seen.missing_since = None,
         }
         self.seen = Some(seen);
+    }
+
+    /// A look that told nothing new, or nothing at all.
+    pub fn looked(&mut self, at: Duration) {
+        if let Some(seen) = &mut self.seen {
+            seen.looked = at;
+        }
     }
 
     /// Nobody leads, or this node does.
@@ -98,7 +107,7 @@ impl<L: PartialEq> Watch<L> {
         (seen.gone || missed || silent).then_some(&seen.lead)
     }
 
-    /// When to look again.
+    /// When to look again, counted from the last look: work that comes meanwhile makes it sooner.
     pub fn look_in(&self, lease: Duration, steady: Duration, at: Duration, by: By, idle_for: Duration) -> Duration {
         let Some(seen) = &self.seen else { return Duration::MAX };
         let silent_in = (seen.since.max(steady) + lease).saturating_sub(at);
@@ -108,7 +117,7 @@ impl<L: PartialEq> Watch<L> {
             By::Session if idle_for >= BUSY => IDLE_LOOK,
             By::Session | By::Process => BUSY_LOOK,
         };
-        look.min(silent_in)
+        seen.looked.saturating_add(look).saturating_sub(at).min(silent_in)
     }
 }
 
@@ -241,6 +250,9 @@ mod tests {
         let look = |by, idle| watch.look_in(LEASE, Duration::ZERO, Duration::ZERO, by, secs(idle));
         assert_eq!((look(By::Session, 0.0), look(By::Session, 60.0)), (BUSY_LOOK, IDLE_LOOK));
         assert_eq!((look(By::Process, 60.0), look(By::Lease, 0.0)), (BUSY_LOOK, LEASE));
+        // One that gets work meanwhile does not wait for the look of one that has none.
+        let later = |idle| watch.look_in(LEASE, Duration::ZERO, secs(0.5), By::Session, secs(idle));
+        assert_eq!((later(60.0), later(0.0)), (secs(0.7), Duration::ZERO));
         assert!(BUSY_LOOK + 2 * CONFIRM < secs(0.7) && secs(1.0) < IDLE_LOOK && IDLE_LOOK + 2 * CONFIRM < secs(1.6));
     }
 

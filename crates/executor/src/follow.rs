@@ -49,12 +49,19 @@ impl Following {
         self.watch.over(lease, life.steady_since(), life.shared.clock.monotonic()).copied()
     }
 
-    /// Waits until it is time to beat: at `beat_at`, or when the lead is found to be over.
+    /// Waits until it is time to beat: at `beat_at`, or when the lead is found to be over. A node without work that looks for the
+    /// dispatcher's session beats instead of looking: that costs no statement more.
     pub(crate) async fn look_out(&mut self, life: &Life, beat_at: Instant) {
         loop {
             let look_at = Instant::now().checked_add(self.look_in(life)).unwrap_or(beat_at);
-            tokio::time::sleep_until(look_at.min(beat_at)).await;
-            if look_at >= beat_at || self.leader.is_none() {
+            // In short naps, which cost no statement: work may come.
+            let nap = Instant::now() + lead::BUSY_LOOK;
+            tokio::time::sleep_until(look_at.min(beat_at).min(nap)).await;
+            if nap < look_at.min(beat_at) {
+                continue;
+            }
+            let beats_instead = self.by(life) == By::Session && self.idle_for(life) >= lead::BUSY;
+            if look_at >= beat_at || self.leader.is_none() || beats_instead {
                 return;
             }
             self.look(life).await;
@@ -64,18 +71,10 @@ impl Following {
         }
     }
 
-    /// When to beat, where it would be at `beat_at`. A node without work that looks for the dispatcher's session beats instead of
-    /// looking: that costs no statement more.
-    pub(crate) fn beat_at(&mut self, life: &Life, beat_at: Instant) -> Instant {
-        match self.by(life) == By::Session && self.idle_for(life) >= lead::BUSY {
-            true => beat_at.min(Instant::now() + self.look_in(life)),
-            false => beat_at,
-        }
-    }
-
     /// A look: at the process table, if that shows the leader; else at its session, if that can be seen.
     async fn look(&mut self, life: &Life) {
         let Some(leader) = &self.leader else { return };
+        self.watch.looked(life.shared.clock.monotonic());
         match self.by(life) {
             By::Lease => return,
             By::Process => {
@@ -113,9 +112,7 @@ impl Following {
 
     /// How long this node has had no job.
     fn idle_for(&mut self, life: &Life) -> Duration {
-        if life.held() > 0 {
-            self.busy = Some(Instant::now());
-        }
+        self.busy = if life.held() > 0 { Some(Instant::now()) } else { self.busy.max(life.last_job()) };
         self.busy.map_or(Duration::MAX, |busy| busy.elapsed())
     }
 

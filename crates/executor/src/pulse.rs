@@ -150,7 +150,7 @@ pub(crate) async fn beat(life: &Life, lead: &watch::Sender<Option<Lead>>) {
                 continue;
             }
         }
-        let beat_at = following.beat_at(life, Instant::now() + next_beat(life, asks_for_the_lead));
+        let beat_at = Instant::now() + next_beat(life, asks_for_the_lead);
         tokio::select! {
             biased;
             () = life.over.wait() => {}

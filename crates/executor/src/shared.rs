@@ -135,6 +135,7 @@ pub(crate) struct Life {
 struct Desk {
     buffer: VecDeque<JobId>,
     held: HashMap<JobId, Held>,
+    last_job: Option<Instant>,
     /// Batches with unsettled jobs, and how many.
     open: HashMap<BatchId, usize>,
     /// Batches that came, or are on their way here from this process's own dispatcher.
@@ -860,6 +861,11 @@ impl Life {
         self.desk().held.len()
     }
 
+    /// When the last jobs came; they may be over by now.
+    pub(crate) fn last_job(&self) -> Option<Instant> {
+        self.desk().last_job
+    }
+
     pub(crate) fn idle_now(&self) -> bool {
         self.held() == 0 && locked(&self.outbox).is_empty()
     }
@@ -994,6 +1000,7 @@ impl Desk {
             count += 1;
         }
         if count > 0 {
+            self.last_job = Some(since);
             *self.open.entry(batch).or_default() += count;
         } else if held_already && !self.open.contains_key(&batch) {
             // All of it is here under another batch, which it is settled with.

@@ -167,7 +167,7 @@ impl Scene {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn work_is_dispatched_soon_after_the_death_of_a_dispatcher_elsewhere() {
+async fn work_is_dispatched_within_a_second_of_the_death_of_a_dispatcher_elsewhere() {
     let mut scene = Scene::begin().await;
     scene.submit(2_000, 20).await;
     until("work", async || scene.second.runs() > 100).await;
@@ -176,8 +176,7 @@ async fn work_is_dispatched_soon_after_the_death_of_a_dispatcher_elsewhere() {
     let killed = Pace::start();
     until("another dispatcher", async || scene.epoch().await != epoch).await;
     let silent = killed.elapsed();
-    // A second is what is promised, and what most runs show; up to 1.3 s were seen. The lease alone would take five.
-    assert!(silent < Duration::from_millis(2_500), "nobody dispatched for {silent:?}");
+    assert!(silent < Duration::from_secs(1), "nobody dispatched for {silent:?}");
     // What the dead one had waits for its lease, and everything else for nobody.
     until("the end", async || scene.unfinished().await == 0).await;
 }
