@@ -1,6 +1,7 @@
 //! The promises every store makes, kept by PostgreSQL.
 
 mod harness;
+mod still;
 
 use harness::PostgresHarness;
 use turnwise_store::Options;

@@ -2,6 +2,7 @@
 //! from the guide.
 
 mod database;
+mod still;
 
 use std::{sync::Arc, time::Duration};
 
@@ -315,18 +316,7 @@ struct As {
 impl As {
     async fn role(role: &'static str) -> As {
         let site = Site::granted().await;
-        let still = format!(
-            "create table turnwise.test_clock (now timestamptz not null);
-             insert into turnwise.test_clock values ('2030-01-01 00:00:00.123457+00');
-             grant select on turnwise.test_clock to {0}_work, {0}_owner;
-             create or replace function turnwise.now() returns timestamptz language sql stable
-                 as 'select now from turnwise.test_clock';
-             create or replace function turnwise.clock() returns timestamptz language sql volatile
-                 as 'select now from turnwise.test_clock';
-             create or replace function turnwise.lineage() returns bigint language sql stable as 'select 0::bigint'",
-            site.prefix
-        );
-        client(&site.url).await.batch_execute(&still).await.unwrap();
+        client(&site.url).await.batch_execute(still::CLOCK).await.unwrap();
         As { site, role }
     }
 }
@@ -338,21 +328,11 @@ impl Harness for As {
     }
 
     async fn advance(&self, by: Duration) {
-        let sql = format!("update turnwise.test_clock set now = now + {} * interval '1 microsecond'", by.as_micros());
-        client(&self.site.url).await.batch_execute(&sql).await.unwrap();
+        client(&self.site.url).await.batch_execute(&still::advance(by)).await.unwrap();
     }
 
     async fn reset(&self) {
-        client(&self.site.url)
-            .await
-            .batch_execute(
-                "truncate turnwise.job, turnwise.history, turnwise.node, turnwise.assignment, turnwise.change,
-                     turnwise.memo, turnwise.attempt, turnwise.log, turnwise.step, turnwise.progress, turnwise.unique_key,
-                     turnwise.dependency, turnwise.bad_end;
-                 update turnwise.dispatcher set holder = null, epoch = 0, until = null, asleep = false",
-            )
-            .await
-            .unwrap();
+        client(&self.site.url).await.batch_execute(still::EMPTY).await.unwrap();
     }
 }
 

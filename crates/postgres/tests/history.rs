@@ -1,6 +1,7 @@
 //! History in slices of time: made ahead, found by id, dropped whole.
 
 mod database;
+mod still;
 
 use database::{client, fresh_url, id, job};
 use tokio_postgres::Client;
@@ -20,16 +21,7 @@ impl Place {
         let url = fresh_url();
         let store = PostgresStore::open(&url, Options::default()).await.unwrap();
         let app = client(&url).await;
-        app.batch_execute(
-            "create table turnwise.test_clock (now timestamptz not null);
-             insert into turnwise.test_clock values (now());
-             create or replace function turnwise.now() returns timestamptz language sql stable
-                 as 'select now from turnwise.test_clock';
-             create or replace function turnwise.clock() returns timestamptz language sql volatile
-                 as 'select now from turnwise.test_clock';",
-        )
-        .await
-        .unwrap();
+        app.batch_execute(still::CLOCK).await.unwrap();
         let place = Self { url, store, app };
         place.set_clock(now).await;
         place

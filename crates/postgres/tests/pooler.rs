@@ -2,6 +2,7 @@
 //! transaction has another of its sessions.
 
 mod harness;
+mod still;
 
 use std::sync::OnceLock;
 

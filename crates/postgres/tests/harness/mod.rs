@@ -18,6 +18,8 @@ use turnwise_store::{
 };
 use turnwise_testpg::Cluster;
 
+use super::still;
+
 /// A database of its own for each test, with a clock that stands still until it is moved.
 pub(crate) struct PostgresHarness {
     /// For the harness itself.
@@ -27,24 +29,13 @@ pub(crate) struct PostgresHarness {
     options: Options,
 }
 
-/// `turnwise.now()` and `clock()` read a table; a plain column, so that every handle sees a move at once. The lineage is that of the
-/// memory store, which epochs are compared with.
-const STILL_CLOCK: &str = "
-    create table turnwise.test_clock (now timestamptz not null);
-    insert into turnwise.test_clock values ('2030-01-01 00:00:00.123457+00');
-    create or replace function turnwise.now() returns timestamptz language sql stable
-        as 'select now from turnwise.test_clock';
-    create or replace function turnwise.clock() returns timestamptz language sql volatile
-        as 'select now from turnwise.test_clock';
-    create or replace function turnwise.lineage() returns bigint language sql stable as 'select 0::bigint';";
-
 /// All tests begin with a copy of this one: that takes a third of the time of making the schema.
 static TEMPLATE: OnceCell<String> = OnceCell::const_new();
 
 async fn template() -> String {
     let direct = Cluster::shared().fresh_database().expect("a fresh database");
     migrate(&direct).await.expect("an empty database gets the schema");
-    run(&direct, STILL_CLOCK).await;
+    run(&direct, still::CLOCK).await;
     direct
 }
 
@@ -85,18 +76,11 @@ impl Harness for PostgresHarness {
     }
 
     async fn advance(&self, by: Duration) {
-        let micros = by.as_micros();
-        self.sql(&format!("update turnwise.test_clock set now = now + {micros} * interval '1 microsecond'")).await;
+        self.sql(&still::advance(by)).await;
     }
 
     async fn reset(&self) {
-        self.sql(
-            "truncate turnwise.job, turnwise.history, turnwise.node, turnwise.assignment, turnwise.change, turnwise.memo,
-                 turnwise.attempt, turnwise.log, turnwise.step, turnwise.progress, turnwise.unique_key, turnwise.dependency,
-                 turnwise.bad_end;
-             update turnwise.dispatcher set holder = null, epoch = 0, until = null, asleep = false;",
-        )
-        .await;
+        self.sql(still::EMPTY).await;
     }
 }
 

@@ -16,18 +16,8 @@ use uuid::Uuid;
 use super::{
     call::{Answer, Call, Level, Subject},
     stages::{Stage, TASKS_ID_FROM},
-    state, until,
+    state, still, until,
 };
-
-/// `turnwise.now()` and `clock()` read a table, so that times are those of the memory store; so is the lineage.
-const STILL_CLOCK: &str = "
-    create table turnwise.test_clock (now timestamptz not null);
-    insert into turnwise.test_clock values ('2030-01-01 00:00:00.123457+00');
-    create or replace function turnwise.now() returns timestamptz language sql stable
-        as 'select now from turnwise.test_clock';
-    create or replace function turnwise.clock() returns timestamptz language sql volatile
-        as 'select now from turnwise.test_clock';
-    create or replace function turnwise.lineage() returns bigint language sql stable as 'select 0::bigint';";
 
 /// A transaction of the first party that has written anything waits in its commit for the gate, however short it would wait
 /// for other locks.
@@ -146,9 +136,7 @@ impl Harness for Making {
     }
 
     async fn advance(&self, by: Duration) {
-        let by = by.as_micros();
-        let sql = format!("update turnwise.test_clock set now = now + {by} * interval '1 microsecond'");
-        connect(&self.url).await.batch_execute(&sql).await.expect("move the clock");
+        connect(&self.url).await.batch_execute(&still::advance(by)).await.expect("move the clock");
     }
 
     async fn reset(&self) {
@@ -161,7 +149,7 @@ impl Database {
         let url = Cluster::shared().fresh_database().expect("a fresh database");
         migrate(&url).await.expect("an empty database gets the schema");
         let control = connect(&url).await;
-        control.batch_execute(STILL_CLOCK).await.expect("a still clock");
+        control.batch_execute(still::CLOCK).await.expect("a still clock");
         let options = Options { retention: stage.retention(), ..Options::default() };
         let making = Making { url: url.clone(), options };
         let epoch = stage.make(&making).await.epoch;

@@ -12,6 +12,8 @@ mod call;
 mod database;
 mod stages;
 mod state;
+#[path = "../still/mod.rs"]
+mod still;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
