@@ -58,9 +58,10 @@ pub const PGBOUNCER_VARIABLE: &str = "TURNWISE_PGBOUNCER";
 pub fn pgbouncer() -> Result<PathBuf> {
     if let Some(named) = env::var_os(PGBOUNCER_VARIABLE) {
         let named = PathBuf::from(named);
-        return match is_pgbouncer(&named) {
-            true => Ok(named),
-            false => bail!("{PGBOUNCER_VARIABLE}={} is no PgBouncer that can be run", named.display()),
+        return if is_pgbouncer(&named) {
+            Ok(named)
+        } else {
+            bail!("{PGBOUNCER_VARIABLE}={} is no PgBouncer that can be run", named.display())
         };
     }
     env::var_os("PATH")
