@@ -4,9 +4,11 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 use turnwise::{
-    RetryPolicy,
-    core::{Invalid, time::parse_span},
-    executor::{CommandTask, task::AnyTask},
+    core::Invalid,
+    executor::{
+        CommandTask,
+        task::{AnyTask, Policies},
+    },
 };
 
 /// A task as somebody wrote it down.
@@ -51,14 +53,8 @@ impl Written {
         if let Some(form) = self.result {
             command = command.result(form.parse()?);
         }
-        let mut task = command.into_task(name);
-        if let Some(policy) = self.retry {
-            task = task.with_retry(&policy.parse::<RetryPolicy>()?);
-        }
-        if let Some(limit) = self.timeout {
-            task = task.with_timeout(parse_span("timeout", &limit)?);
-        }
-        Ok(task)
+        let policies = Policies::read(self.retry.as_deref(), self.timeout.as_deref(), None)?;
+        Ok(command.into_task(name).with_policies(policies))
     }
 }
 
@@ -88,9 +84,11 @@ mod tests {
         let tasks = tasks(all).unwrap();
         let names: Vec<_> = tasks.iter().map(AnyTask::name).collect();
         assert_eq!(names, ["least", "thumbnail"]);
-        assert_eq!(tasks[1].timeout().unwrap(), Some(std::time::Duration::from_secs(30)));
-        assert_eq!(tasks[1].retry().unwrap().unwrap().to_string(), "durations:1s,2s");
-        assert_eq!((tasks[0].timeout().unwrap(), tasks[0].retry().unwrap()), (None, None));
+        let thumbnail = tasks[1].policies().unwrap();
+        assert_eq!(thumbnail.timeout, Some(std::time::Duration::from_secs(30)));
+        assert_eq!(thumbnail.retry.as_ref().unwrap().to_string(), "durations:1s,2s");
+        let least = tasks[0].policies().unwrap();
+        assert!(least.timeout.is_none() && least.retry.is_none());
     }
 
     #[test]

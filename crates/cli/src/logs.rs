@@ -74,12 +74,13 @@ async fn tell_new_lines(
 
 fn written(line: &Line, json: bool) -> String {
     let Line { at, time, level, text } = line;
-    match json {
-        true => serde_json::json!({
+    if json {
+        serde_json::json!({
             "at": time, "level": level, "run": at.fence, "line": at.number, "text": text,
         })
-        .to_string(),
-        false => format!("{time} {:<5} {}", level.name(), print::clean(text)),
+        .to_string()
+    } else {
+        format!("{time} {:<5} {}", level.name(), print::clean(text))
     }
 }
 

@@ -39,9 +39,10 @@ pub(crate) fn schedule(settings: &Settings, verb: &ScheduleVerb) -> Result<(), F
                 Ok((turnwise.schedules().await?, turnwise.now().await?))
             })?;
             let views = all.iter().map(|(name, periodic)| View::of(name, periodic, now));
-            match wish.json {
-                true => print::array(views)?,
-                false => print::table(["NAME", "WHEN", "TASK", "GROUP", "STATE", "NEXT"], views.map(View::row))?,
+            if wish.json {
+                print::array(views)?
+            } else {
+                print::table(["NAME", "WHEN", "TASK", "GROUP", "STATE", "NEXT"], views.map(View::row))?
             }
         }
         ScheduleVerb::Show(wish) => {

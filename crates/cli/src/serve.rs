@@ -126,9 +126,10 @@ fn ready_line(config: &Config, pools: &[(String, Pool)], database: &str, registr
     let names: Vec<_> = pools.iter().map(|(name, _)| name.as_str()).collect();
     let pools = if names.is_empty() { String::new() } else { format!(", pools {}", names.join(" ")) };
     let tasks: Vec<_> = registry.names().map(ToString::to_string).collect();
-    let tasks = match tasks.is_empty() {
-        true => "no tasks known (it dispatches for other nodes; try --demo-tasks)".to_owned(),
-        false => format!("tasks {}", tasks.join(" ")),
+    let tasks = if tasks.is_empty() {
+        "no tasks known (it dispatches for other nodes; try --demo-tasks)".to_owned()
+    } else {
+        format!("tasks {}", tasks.join(" "))
     };
     format!("ready: node {name}, database {}, {slots}{pools}, {tasks}", without_password(database))
 }

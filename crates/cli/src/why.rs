@@ -84,8 +84,9 @@ fn forecast_words(forecast: Forecast) -> String {
         1 => "1 job before it".to_owned(),
         before => format!("{before} jobs before it"),
     };
-    match forecast.starts_in.is_zero() {
-        true => format!("{before}; it starts now"),
-        false => format!("{before}; starts in about {}", about(forecast.starts_in)),
+    if forecast.starts_in.is_zero() {
+        format!("{before}; it starts now")
+    } else {
+        format!("{before}; starts in about {}", about(forecast.starts_in))
     }
 }

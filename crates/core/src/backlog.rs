@@ -174,10 +174,7 @@ impl Backlog {
         if group >> 28 == LARGE {
             self.set_fence(slot, Fence(0));
         }
-        match Place::of(when).in_a_heap() {
-            true => self.set_place(slot, Place::Dead),
-            false => self.free(slot),
-        }
+        if Place::of(when).in_a_heap() { self.set_place(slot, Place::Dead) } else { self.free(slot) }
     }
 
     /// A heap has let go of a dead slot.

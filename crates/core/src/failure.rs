@@ -106,9 +106,10 @@ fn shape(text: &str) -> String {
             }
             // A word with a digit in it is a number, an id, an address or a file of this one case.
             let bare = word.trim_matches(|c: char| !c.is_alphanumeric());
-            match bare.bytes().any(|byte| byte.is_ascii_digit()) {
-                true => shape.push_str(&word.replacen(bare, "#", 1)),
-                false => shape.push_str(word),
+            if bare.bytes().any(|byte| byte.is_ascii_digit()) {
+                shape.push_str(&word.replacen(bare, "#", 1))
+            } else {
+                shape.push_str(word)
             }
         }
         if quoted.next().is_some() {

@@ -53,8 +53,5 @@ fn by_time(head: &JobHead, settings: &Settings, now: Timestamp) -> Left {
         queue.paused.is_some() || queue.after.iter().any(unfinished) || blocked_until(&queue.block, now).is_some()
     });
     let paused = settings.groups.get(&head.group).is_some_and(|group| group.paused.is_some());
-    match due > now || closed || paused {
-        true => Left::Later,
-        false => Left::Now,
-    }
+    if due > now || closed || paused { Left::Later } else { Left::Now }
 }

@@ -6,7 +6,7 @@
 //! [`scheduler`] who runs it where, asking [`turn`] whose turn it is and [`calendar`] what time it is → [`lifecycle`]
 //! what follows a run, asking [`retry`] how long to wait and saying with [`failure`] what went wrong →
 //! [`retention`] how long its end is kept. [`story`] is what a
-//! job tells meanwhile; [`periodic`] is what is submitted again and again; [`node`] is who runs things and [`pool`] how many at a time, [`left`] whether anything is left for them to do, [`lead`] whether a node should dispatch; [`why`] explains what holds a job up.
+//! job tells meanwhile; [`periodic`] is what is submitted again and again; [`node`] is who runs things and [`pool`] how many at a time, [`left`] whether anything is left for them to do, [`lead`] whether a node should dispatch and [`pace`] how fast; [`why`] explains what holds a job up.
 
 pub mod after;
 pub mod failure;
@@ -17,6 +17,7 @@ pub mod left;
 pub mod lifecycle;
 pub mod name;
 pub mod node;
+pub mod pace;
 pub mod periodic;
 pub mod pool;
 pub mod retention;

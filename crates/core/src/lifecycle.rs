@@ -6,8 +6,9 @@
 use std::time::Duration;
 
 use crate::{
+    after::Verdict,
     failure::Failure,
-    job::{AssignedJob, Counts, Fence, Job, JobId, State, Step},
+    job::{AssignedJob, Counts, Fence, Job, JobHead, JobId, State, Step},
     json::Json,
     retry::{RetryPolicy, Wait},
     terms::Terms,
@@ -336,9 +337,10 @@ const fn row(state: State, event: Kind, to: State, when: &'static str) -> Move {
 /// What a run comes to that lost the connection its transaction was on, before it could be committed: nothing of it is there,
 /// and whose fault it was nobody knows. Every run has a fence of its own, so the fence tells how many spent no attempt.
 pub fn after_cut(job: &Standing<'_>, failure: Failure) -> Outcome {
-    match job.fence.0 - 1 - i64::from(job.counts.attempt) < FREE_RUNS {
-        true => Outcome::Snooze { wait: AGAIN },
-        false => Outcome::Error(failure),
+    if job.fence.0 - 1 - i64::from(job.counts.attempt) < FREE_RUNS {
+        Outcome::Snooze { wait: AGAIN }
+    } else {
+        Outcome::Error(failure)
     }
 }
 
@@ -399,6 +401,18 @@ pub const MOVES: &[Move] = {
     ]
 };
 
+/// What ends a job before it has begun, if anything does: its time is over, or a job that it waits for did not end well. `now` is the
+/// database's time.
+pub fn ends_unrun(head: &JobHead, now: Timestamp) -> Option<Event> {
+    if head.expires.is_some_and(|expires| expires <= now) {
+        return Some(Event::Expire);
+    }
+    match head.awaits.as_ref()?.verdict() {
+        Verdict::End(event) => Some(event),
+        Verdict::Run | Verdict::Wait => None,
+    }
+}
+
 /// Decides what follows `event`. `now` is the database's time, `jitter` (0 ≤ jitter < 1) chance.
 pub fn decide(job: &Standing<'_>, event: &Event, now: Timestamp, jitter: f64) -> Result<Transition, Illegal> {
     let kind = event.kind();
@@ -442,10 +456,7 @@ fn follow(job: &Standing<'_>, event: &Event, now: Timestamp, jitter: f64) -> Tra
         Event::AwaitedFailed { job, state, cancel } => {
             let what = if *state == State::Cancelled { "was cancelled" } else { "failed" };
             let reason = Failure::new(format!("job {job}, which it waited for, {what}"));
-            match cancel {
-                true => Transition { error: Some(reason), ..cancelled(counts) },
-                false => failed(counts, reason, None),
-            }
+            if *cancel { Transition { error: Some(reason), ..cancelled(counts) } } else { failed(counts, reason, None) }
         }
         // Whatever the run came to: once a cancel was confirmed, nobody may read `success` afterwards.
         Event::NodeLost if job.cancel_requested => cancelled(counts),

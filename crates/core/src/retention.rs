@@ -118,12 +118,11 @@ impl FromStr for Retention {
 impl fmt::Display for Retention {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { success, failed, cancelled } = *self;
-        match success == failed && failed == cancelled {
-            true => f.write_str(&print_span(success)),
-            false => {
-                let [success, failed, cancelled] = [success, failed, cancelled].map(print_span);
-                write!(f, "success={success},failed={failed},cancelled={cancelled}")
-            }
+        if success == failed && failed == cancelled {
+            f.write_str(&print_span(success))
+        } else {
+            let [success, failed, cancelled] = [success, failed, cancelled].map(print_span);
+            write!(f, "success={success},failed={failed},cancelled={cancelled}")
         }
     }
 }

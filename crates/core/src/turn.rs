@@ -143,12 +143,11 @@ impl Turns {
 
     /// The account must be the one it entered with.
     pub(crate) fn leave(&mut self, account: Account, member: u32) {
-        let there = match self.first == Some((account, member)) {
-            true => {
-                self.first = self.others.pop_first();
-                true
-            }
-            false => self.others.remove(&(account, member)),
+        let there = if self.first == Some((account, member)) {
+            self.first = self.others.pop_first();
+            true
+        } else {
+            self.others.remove(&(account, member))
         };
         debug_assert!(there, "{member} was not where its account says");
     }

@@ -235,10 +235,7 @@ proptest! {
                     let well = !bad[usize::try_from(n).unwrap()];
                     jobs.ends.insert(n, well);
                     let said = Settled { id: pick.job, fence: pick.fence.next(), ran: None, rest: None, failed: !well, well };
-                    match loses_word[usize::try_from(n).unwrap()] {
-                        true => Input::Gone(vec![pick.job]),
-                        false => Input::Settled(vec![said; if told_twice { 2 } else { 1 }]),
-                    }
+                    if loses_word[usize::try_from(n).unwrap()] { Input::Gone(vec![pick.job]) } else { Input::Settled(vec![said; if told_twice { 2 } else { 1 }]) }
                 }
             };
             for output in scheduler.handle(now, input) {

@@ -8,7 +8,7 @@ use rand::{
     rngs::StdRng,
 };
 
-use crate::shared::locked;
+use crate::lock::locked;
 
 #[derive(Debug, Default)]
 pub(crate) struct Chance(Option<Mutex<StdRng>>);

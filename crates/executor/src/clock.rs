@@ -11,7 +11,7 @@ use std::{
 use tokio::time::Instant;
 use turnwise_core::{Timestamp, lead};
 
-use crate::shared::locked;
+use crate::lock::locked;
 
 /// Further back than any reply is slow, in micros.
 const SET_BACK: i64 = 5_000_000;

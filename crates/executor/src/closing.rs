@@ -10,11 +10,16 @@ use turnwise_core::{
 use turnwise_store::{Closed, Closing, Last, Settled, Undone};
 
 use crate::{
-    node::panicked,
+    life::Life,
+    outbox::{Ended, Outgoing},
     outcome::met_somewhere,
-    settle::{self, Item},
-    shared::{Ended, Life, Outgoing, fence_number},
+    settle::{
+        decide::{Item, decide},
+        notes::LAST_NOTES,
+        write::finish,
+    },
     trace::Record,
+    worker::panicked,
 };
 
 /// How often to look whether there is still hope of hearing what became of a commit.
@@ -22,7 +27,7 @@ const LOOK: Duration = Duration::from_millis(200);
 
 /// Commits what the run has done together with its end, if it ended well; else nothing of it is there.
 pub(crate) async fn close(life: &Life, closing: Box<dyn Closing>, ended: Ended) {
-    if !ended_well(&ended) || !life.may_close(&ended) {
+    if !ended_well(&ended) || !life.desk.end(&ended.job, ended.run.as_deref()) {
         let undone = closing.roll_back().await;
         return life.ended(match (undone, &ended.outcome) {
             // Its statements fail from there on, whatever it makes of that.
@@ -34,14 +39,14 @@ pub(crate) async fn close(life: &Life, closing: Box<dyn Closing>, ended: Ended) 
         });
     }
     // Not for ever: where nothing can be said, jobs end all the same.
-    let _ = tokio::time::timeout(settle::SAID, life.notes_are_written()).await;
+    let _ = tokio::time::timeout(LAST_NOTES, life.noting.is_through()).await;
     let (job, run) = (ended.job.clone(), ended.run.clone());
-    let told = life.term();
-    let (item, settlement) = settle::decide(life, ended);
+    let told = life.term.epoch();
+    let (item, settlement) = decide(life, ended);
     // As the decision has seen it: a cancel may come between two looks.
     if settlement.saw_cancel {
         closing.roll_back().await;
-        return life.send(item.back());
+        return life.outbox.send(item.back());
     }
     let note = run.as_ref().and_then(|run| run.take_note(settlement.job, settlement.fence));
     let last = Last { node: life.incarnation, told, settlement: settlement.clone(), note: note.clone() };
@@ -50,22 +55,22 @@ pub(crate) async fn close(life: &Life, closing: Box<dyn Closing>, ended: Ended) 
         closed = closing.settle(last) => closed,
         () = hopeless(life) => {
             tracing::error!(job = %settlement.job, "giving up; whether its transaction was committed is not known here");
-            life.trace(|| Record::GiveUp { job: settlement.job, fence: fence_number(settlement.fence) });
-            return life.give_up(std::iter::once((settlement.job, settlement.fence)));
+            life.trace(|| Record::GiveUp { job: settlement.job, fence: settlement.fence.0 });
+            return life.desk.give_up(std::iter::once((settlement.job, settlement.fence)));
         }
     };
     let outcome = match closed {
         Closed::Committed => {
-            settle::finish(life, told, vec![item], vec![settlement], vec![Settled::Applied], false);
+            finish(life, told, vec![item], vec![settlement], vec![Settled::Applied], false);
             // Jobs may have been submitted with it; and the batch it was the last of may be removed.
             life.store.bell().ring_news();
-            return life.outgoing.notify_one();
+            return life.outbox.wake();
         }
         Closed::Refused(reply) => {
             if let (Settled::CancelRequested, Some(run), Some(note)) = (reply, run, note) {
                 run.put_back(note);
             }
-            return settle::finish(life, told, vec![item], vec![settlement], vec![reply], false);
+            return finish(life, told, vec![item], vec![settlement], vec![reply], false);
         }
         Closed::Failed(error) => Outcome::Error(met_somewhere(error)),
         Closed::NotNow(error) => {
@@ -80,7 +85,7 @@ pub(crate) async fn close(life: &Life, closing: Box<dyn Closing>, ended: Ended) 
         run.put_back(note);
     }
     if let Item::Ended { ended, .. } = item {
-        life.send(Outgoing::Ended(Ended { outcome, ..ended }));
+        life.outbox.send(Outgoing::Ended(Ended { outcome, ..ended }));
     }
 }
 

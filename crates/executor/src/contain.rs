@@ -7,10 +7,12 @@ use tokio::time::Instant;
 use turnwise_core::lead::Panics;
 
 use crate::{
+    backoff::Backoff,
     event::{Event, Hub, PanicEvent},
+    life::Life,
+    lock::locked,
     panics,
-    pulse::Backoff,
-    shared::{Life, Shared, locked},
+    this_node::ThisNode,
 };
 
 /// Panics of one loop after the life is over; then the node goes without what the loop still had to do.
@@ -75,33 +77,33 @@ pub(crate) async fn contained<F: Future<Output = ()>>(life: &Life, part: &'stati
                 return;
             }
         }
-        backoff.wait(&life.shared.chance).await;
+        backoff.wait(&life.node.chance).await;
     }
 }
 
 /// Says that a loop panicked, and has this node give up the lead.
 pub(crate) fn panicked(life: &Life, part: &'static str, panic: &(dyn Any + Send)) {
-    say(&life.shared, part, panic);
+    say(&life.node, part, panic);
     // The next beat says that this node does not lead; it need not wait for its time.
     life.bell.ring_lead();
-    life.told.notify_one();
+    life.term.wake();
 }
 
 /// As [`panicked`], for a node that is not in the fleet. Returns what is said of it.
-pub(crate) fn say(shared: &Shared, part: &'static str, panic: &(dyn Any + Send)) -> String {
+pub(crate) fn say(node: &ThisNode, part: &'static str, panic: &(dyn Any + Send)) -> String {
     let (text, place) = panics::told(panic);
     let error = match place {
         Some(place) => format!("{text} (at {place})"),
         None => text,
     };
-    let hold_off = shared.hold_off.one_more();
+    let hold_off = node.hold_off.one_more();
     tracing::error!(
         part,
         error,
         ?hold_off,
         "a control loop panicked; it goes on, and this node does not dispatch meanwhile"
     );
-    let hub: &Hub = &shared.hub;
+    let hub: &Hub = &node.hub;
     hub.tell(Event::Panicked(PanicEvent { part, error: error.clone(), hold_off }));
     error
 }

@@ -18,10 +18,11 @@ use turnwise_store::Closing;
 
 use crate::{
     joblog,
-    notebook::{Notebook, Room, Run},
+    life::Life,
+    outbox::{Outgoing, StepAnswer},
     outcome::{BoxError, Outcome, TaskError},
     panics,
-    shared::{Heard, Life, Outgoing},
+    run::{Notes, Room, Run},
     task::Need,
 };
 
@@ -113,18 +114,18 @@ impl Ctx {
 
     /// The node this runs on.
     pub fn node(&self) -> &NodeName {
-        &self.life.shared.config.name
+        &self.life.node.config.name
     }
 
     /// The database's time.
     pub fn now(&self) -> Timestamp {
-        self.life.shared.clock.now()
+        self.life.node.clock.now()
     }
 
     /// Shared state. An executor does not start without the state its tasks need, so this fails only for a type the
     /// task did not name.
     pub fn state<T: Send + Sync + ?Sized + 'static>(&self) -> Option<State<T>> {
-        self.life.shared.states.get().map(State)
+        self.life.node.states.get().map(State)
     }
 
     /// As [`Ctx::state`], with an error that names the type where it is not there.
@@ -149,7 +150,7 @@ impl Ctx {
 
     /// Says how far the run has come; `total` 0 where nobody knows. Cheap: the last word is written a few times a second.
     pub fn progress(&self, done: u64, total: u64, text: impl AsRef<str>) {
-        self.run.notebook().progress(Progress::new(done, total, text.as_ref()));
+        self.run.notes().progress(Progress::new(done, total, text.as_ref()));
     }
 
     /// A line in the job's log, which people read with `turnwise logs ID`. Cheap: written in batches.
@@ -158,9 +159,9 @@ impl Ctx {
     }
 
     pub fn log_at(&self, level: Level, text: impl AsRef<str>) {
-        let config = &self.life.shared.config;
+        let config = &self.life.node.config;
         let room = Room::new(config.log_lines, config.max_pool_size());
-        self.run.notebook().log(self.now(), self.job.fence, level, text.as_ref(), room);
+        self.run.notes().log(self.now(), self.job.fence, level, text.as_ref(), room);
     }
 
     /// Runs a step once and keeps its result: a retry, or another node, gets the result and does not run it again. The
@@ -190,7 +191,7 @@ impl Ctx {
             tokio::time::sleep(span).await;
             return Ok(());
         }
-        let name = format!("sleep {}", self.run.notebook().next_sleep());
+        let name = format!("sleep {}", self.run.notes().next_sleep());
         let wake = match self.known_step(&name).await? {
             Some(known) => known.decode()?,
             None => {
@@ -208,39 +209,36 @@ impl Ctx {
 
     /// The result of a step that an earlier run, or this one, has finished.
     async fn known_step(&self, name: &str) -> Result<Option<Json>, TaskError> {
-        let notebook = self.run.notebook();
-        if !notebook.steps_are_read() {
-            let steps = match self.job.fence > Fence(1) {
-                true => self.life.read_steps(self.job.id).await?,
-                // Nobody has run before.
-                false => Vec::new(),
-            };
-            notebook.read_steps(steps);
+        let notes = self.run.notes();
+        if !notes.steps_are_read() {
+            // In the first run there are none to read.
+            let steps = if self.job.fence > Fence(1) { self.life.read_steps(self.job.id).await? } else { Vec::new() };
+            notes.read_steps(steps);
         }
-        Ok(notebook.step(name))
+        Ok(notes.step(name))
     }
 
     async fn finish_step(&self, name: String, result: Json) -> Result<(), TaskError> {
-        let notebook = self.run.notebook();
-        notebook.check_room()?;
+        let notes = self.run.notes();
+        notes.check_room()?;
         let finished = Finished { name, result };
-        let (heard, answer) = oneshot::channel();
-        self.life.send(Outgoing::Step { job: self.job.clone(), step: finished.clone(), heard });
-        match answer.await.unwrap_or(Heard::Superseded) {
-            Heard::Written => {}
-            Heard::Broken(error) => {
+        let (told, answer) = oneshot::channel();
+        self.life.outbox.send(Outgoing::Step { job: self.job.clone(), step: finished.clone(), answer: told });
+        match answer.await.unwrap_or(StepAnswer::Superseded) {
+            StepAnswer::Written => {}
+            StepAnswer::Broken(error) => {
                 return Err(TaskError::new(format!(
                     "the result of step {:?} cannot be stored: {error}",
                     finished.name
                 )));
             }
-            Heard::Superseded => {
+            StepAnswer::Superseded => {
                 // The job is in other hands: nothing more of this run counts, so nothing more of it happens.
                 self.run.stop.raise();
                 std::future::pending::<()>().await;
             }
         }
-        notebook.finished(finished);
+        notes.finished(finished);
         Ok(())
     }
 
@@ -256,7 +254,7 @@ impl Ctx {
 
     /// How long this run may take.
     pub fn timeout(&self) -> Option<Duration> {
-        let of_task = || self.life.shared.registry.get(&self.job.task)?.timeout().ok()?;
+        let of_task = || self.life.node.registry.get(&self.job.task)?.known().timeout;
         self.job.terms.timeout().or_else(of_task)
     }
 
@@ -269,7 +267,7 @@ impl Ctx {
     /// For the drivers: most runs of this node at a time.
     #[doc(hidden)]
     pub fn slots(&self) -> u32 {
-        self.life.shared.config.max_pool_size()
+        self.life.node.config.max_pool_size()
     }
 
     /// For the drivers: what is committed together with the end of this run if it ends well, and rolled back if not.
@@ -285,7 +283,7 @@ impl Ctx {
     }
 
     #[doc(hidden)]
-    pub fn notebook(&self) -> &Notebook {
-        self.run.notebook()
+    pub fn notes(&self) -> &Notes {
+        self.run.notes()
     }
 }

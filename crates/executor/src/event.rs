@@ -13,7 +13,7 @@ use std::{
 use tokio::sync::broadcast;
 use turnwise_core::{GroupName, JobId, State, TaskName};
 
-use crate::shared::locked;
+use crate::lock::locked;
 
 /// Events a slow listener may fall behind before it loses the oldest.
 const BACKLOG: usize = 4_096;

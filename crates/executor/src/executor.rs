@@ -20,24 +20,24 @@ use crate::{
     chance::Chance,
     clock::DatabaseClock,
     config::Config,
-    contain::{self, caught, contained},
+    contain::HoldOff,
     ctx::{Ctx, States},
     dispatcher,
     event::{Event, EventKind, Events, Hub, Listener},
     host::Process,
     idle::{self, Idle},
+    life::{self, Life},
+    lock::locked,
     middleware::{self, Inner, Middleware},
-    node::{self, Floor},
-    notebook::StopSign,
     outcome::Outcome,
     panics,
     pool::{self, Pool},
-    pulse::{self, Backoff},
     registry::{Registry, RegistryError},
-    settle,
-    shared::{Counters, Life, Shared, locked},
+    stop_sign::StopSign,
+    this_node::{Counters, ThisNode},
     threads,
-    trace::{Record, Trace},
+    trace::Trace,
+    worker::Floor,
 };
 
 /// Opens a store handle. Called on the control thread, so that the connections of the control loops live there.
@@ -223,13 +223,13 @@ impl Builder {
         let members = pool::members(self.config, &self.pools)?;
         let idle = Arc::new(Idle::new(members.len()));
         let members = (0..).zip(members).map(|(at, (config, serves))| Member {
-            shared: Arc::new(Shared {
+            node: Arc::new(ThisNode {
                 clock: DatabaseClock::new(self.still, config.lease),
                 config,
                 serves,
                 registry: self.registry.clone(),
                 states: self.states.clone(),
-                around: around.clone(),
+                middleware: around.clone(),
                 hub: hub.clone(),
                 idle: idle.clone(),
                 speaks: at == 0,
@@ -238,7 +238,7 @@ impl Builder {
                 process: self.process.clone(),
                 page: self.page,
                 counters: Counters::default(),
-                hold_off: contain::HoldOff::default(),
+                hold_off: HoldOff::default(),
                 stop: StopSign::default(),
             }),
             running: watch::Sender::new(None),
@@ -273,7 +273,7 @@ fn is_over(over: &watch::Receiver<bool>) -> bool {
 /// One pool.
 #[derive(Clone)]
 struct Member {
-    shared: Arc<Shared>,
+    node: Arc<ThisNode>,
     running: watch::Sender<Option<Arc<Life>>>,
 }
 
@@ -298,7 +298,7 @@ impl Executor {
             // From here on it runs, until `over` says otherwise or is dropped: nobody else may start it meanwhile.
             *running = Some(control);
         }
-        self.members.iter().for_each(|member| member.shared.stop.lower());
+        self.members.iter().for_each(|member| member.node.stop.lower());
         let all_joined = self.spawn(over).inspect_err(|_| end_all(&self.threads))?;
         for joined in all_joined {
             let joined = joined.await.unwrap_or_else(|_| Err(StartError::Thread("it ended early".to_owned())));
@@ -321,16 +321,16 @@ impl Executor {
         for member in &self.members {
             let (ready, joined) = oneshot::channel();
             all_joined.push(joined);
-            let floor = Floor::User(match &member.shared.config.thread_name_prefix {
+            let floor = Floor::User(match &member.node.config.thread_name_prefix {
                 Some(prefix) => {
-                    let runtime = threads::start(&member.shared.config, prefix).map_err(no_thread)?;
+                    let runtime = threads::start(&member.node.config, prefix).map_err(no_thread)?;
                     let handle = runtime.handle().clone();
                     locked(&self.threads).push(runtime);
                     handle
                 }
                 None => tokio::runtime::Handle::current(),
             });
-            lives.push(live(member.clone(), connect.clone(), floor, Some(ready)));
+            lives.push(life::live(member.node.clone(), member.running.clone(), connect.clone(), floor, Some(ready)));
         }
         let threads = self.threads.clone();
         thread::Builder::new()
@@ -346,7 +346,7 @@ impl Executor {
     }
 
     fn raise_stop(&self) {
-        self.members.iter().for_each(|member| member.shared.stop.raise());
+        self.members.iter().for_each(|member| member.node.stop.raise());
     }
 
     async fn ended(&self) {
@@ -361,12 +361,15 @@ impl Executor {
     /// process that was stopped; dropped, one that was killed. It ends after [`Executor::stop`] was begun.
     #[doc(hidden)]
     pub async fn live_here(&self) {
-        join_all(self.members.iter().map(|member| live(member.clone(), self.connect.clone(), Floor::Here, None))).await;
+        let lives = self.members.iter().map(|Member { node, running }| {
+            life::live(node.clone(), running.clone(), self.connect.clone(), Floor::Here, None)
+        });
+        join_all(lives).await;
     }
 
     /// Joins the fleet and starts nothing.
     pub(crate) async fn enter(&self) -> Result<Arc<Life>, StartError> {
-        enter(&self.own().shared, &self.connect).await
+        life::enter(&self.own().node, &self.connect).await
     }
 
     /// Submits a job through this node: it starts right after its commit when there is a free slot.
@@ -404,27 +407,27 @@ impl Executor {
 
     /// What happens on this node, from now on.
     pub fn events(&self) -> Events {
-        self.own().shared.hub.subscribe()
+        self.own().node.hub.subscribe()
     }
 
     /// Calls `listener` for every event of `kind`, on a thread of the listeners' own, until the returned handle removes
     /// it.
     pub fn on(&self, kind: EventKind, listener: impl Fn(&Event) + Send + Sync + 'static) -> Listener {
-        self.own().shared.hub.listen(Some(kind), Arc::new(listener))
+        self.own().node.hub.listen(Some(kind), Arc::new(listener))
     }
 
     pub fn stats(&self) -> Stats {
         let mut stats = Stats { settled: 0, stale: 0, lost: 0 };
-        for Member { shared, .. } in &self.members {
-            stats.settled += shared.counters.settled.load(Ordering::Relaxed);
-            stats.stale += shared.counters.stale.load(Ordering::Relaxed);
-            stats.lost += shared.counters.lost.load(Ordering::Relaxed);
+        for Member { node, .. } in &self.members {
+            stats.settled += node.counters.settled.load(Ordering::Relaxed);
+            stats.stale += node.counters.stale.load(Ordering::Relaxed);
+            stats.lost += node.counters.lost.load(Ordering::Relaxed);
         }
         stats
     }
 
     pub fn name(&self) -> &NodeName {
-        &self.own().shared.config.name
+        &self.own().node.config.name
     }
 
     /// Where to ring after a submit in this process.
@@ -435,7 +438,7 @@ impl Executor {
     /// Waits until nothing is left that this node could run: it waits for due times, not for what only a person or
     /// another living node can release.
     pub async fn drained(&self) -> Result<(), StoreError> {
-        let poll = self.own().shared.config.poll_interval.min(Duration::from_millis(200));
+        let poll = self.own().node.config.poll_interval.min(Duration::from_millis(200));
         while !self.drained_now().await? {
             tokio::time::sleep(poll).await;
         }
@@ -444,7 +447,7 @@ impl Executor {
 
     /// By a look at the backlog that began when no pool had anything in its hands, and during which none had.
     async fn drained_now(&self) -> Result<bool, StoreError> {
-        let idle = &self.own().shared.idle;
+        let idle = &self.own().node.idle;
         let Some(life) = self.own().running.borrow().clone() else { return Ok(false) };
         let Some(empty) = idle.empty() else { return Ok(false) };
         Ok(idle::nothing_left(&*life.store, &empty.pools, Left::Later).await? && idle.empty() == Some(empty))
@@ -458,7 +461,7 @@ impl Drop for Executor {
 }
 
 /// One handle for all pools of a process, for as long as one of them holds it: they live on one thread, and connections are
-/// dear.
+/// expensive.
 fn once(connect: Connect) -> Connect {
     let held: Arc<tokio::sync::Mutex<Option<Weak<dyn Store>>>> = Arc::default();
     Arc::new(move || {
@@ -473,123 +476,4 @@ fn once(connect: Connect) -> Connect {
             Ok(store)
         })
     })
-}
-
-/// The control thread: one life after the other, until the node is to stop.
-async fn live(
-    Member { shared, running }: Member,
-    connect: Connect,
-    floor: Floor,
-    mut ready: Option<oneshot::Sender<Result<(), StartError>>>,
-) {
-    let mut backoff = Backoff::default();
-    while !shared.stop.is_up() {
-        let entered = caught(enter(&shared, &connect)).await.unwrap_or_else(|panic| {
-            let error = contain::say(&shared, "join", &*panic);
-            Err(StartError::Thread(format!("joining the fleet panicked: {error}")))
-        });
-        let life = match entered {
-            Ok(life) => life,
-            Err(error) => match ready.take() {
-                Some(ready) => return drop(ready.send(Err(error))),
-                None => {
-                    tracing::warn!(%error, "could not join the fleet again");
-                    backoff.wait(&shared.chance).await;
-                    continue;
-                }
-            },
-        };
-        backoff = Backoff::default();
-        running.send_replace(Some(life.clone()));
-        live_once(&life, &floor, ready.take()).await;
-        if life.lost.load(Ordering::Acquire) && !shared.stop.is_up() {
-            shared.counters.lost.fetch_add(1, Ordering::Relaxed);
-        }
-        running.send_replace(None);
-    }
-}
-
-async fn enter(shared: &Arc<Shared>, connect: &Connect) -> Result<Arc<Life>, StartError> {
-    let store = connect().await?;
-    let (incarnation, sent) = pulse::join(shared, &*store).await?;
-    let life = Arc::new(Life::new(shared.clone(), store, incarnation, sent));
-    shared.idle.enter(&life);
-    life.trace(|| Record::Join { slots: shared.config.max_pool_size() });
-    Ok(life)
-}
-
-/// Times a node winds down, should that panic.
-const LEAVE_TRIES: u32 = 3;
-
-/// From the first beat to the last settle.
-async fn live_once(life: &Arc<Life>, floor: &Floor, ready: Option<oneshot::Sender<Result<(), StartError>>>) {
-    let (lead, leads) = watch::channel(None);
-    let beat = async move {
-        contained(life, "beat", || pulse::beat(life, &lead)).await;
-        // No beat will say any more who leads.
-        drop(lead);
-    };
-    let loops = async {
-        tokio::join!(
-            beat,
-            contained(life, "mail", || pulse::mail(life.clone())),
-            contained(life, "doubt", || pulse::doubt(life.clone())),
-            contained(life, "idle", || idle::watch(life.clone())),
-            dispatcher::dispatch(life.clone(), leads),
-            contained(life, "settle", || settle::settle(life.clone())),
-        )
-    };
-    let story = async {
-        if let Some(ready) = ready {
-            // Nobody waits for the answer any more: the node is stopped by the same hand.
-            let _ = ready.send(Ok(()));
-        }
-        tokio::select! {
-            biased;
-            () = life.shared.stop.wait() => life.draining.raise(),
-            () = life.draining.wait() => {}
-        }
-        let mut left = false;
-        let leave = async || {
-            wind_down(life).await;
-            life.lost.load(Ordering::Acquire) || pulse::leave(life).await
-        };
-        for _ in 0..LEAVE_TRIES {
-            match caught(leave()).await {
-                Ok(gone) => {
-                    left = gone;
-                    break;
-                }
-                Err(panic) => contain::panicked(life, "leave", &*panic),
-            }
-        }
-        life.over.raise();
-        left
-    };
-    let story = async {
-        let ((), left) = tokio::join!(node::work_until_over(life, floor), story);
-        life.outgoing.notify_one();
-        left
-    };
-    let (_, left) = tokio::join!(loops, story);
-    if !left && let Err(panic) = caught(pulse::leave_at_last(life)).await {
-        contain::panicked(life, "leave", &*panic);
-    }
-}
-
-/// Hands back what has not begun, lets the rest finish if there is time, interrupts what is left, and waits until all
-/// of it is written.
-async fn wind_down(life: &Life) {
-    let config = &life.shared.config;
-    // What the dispatcher of this process has on its way comes first, so that it is handed back with the rest.
-    let _ = tokio::time::timeout(config.lease, life.term_ended()).await;
-    life.hand_back(Duration::ZERO);
-    let lost = life.lost.load(Ordering::Acquire);
-    if config.wait_for_tasks_on_shutdown && !lost {
-        let _ = tokio::time::timeout(config.await_termination, life.nothing_held()).await;
-    }
-    life.hand_back(Duration::ZERO);
-    life.interrupt();
-    // What is left now is a stubborn task or an unreachable store; neither may keep the process.
-    let _ = tokio::time::timeout(config.lease.max(Duration::from_secs(2)), life.nothing_held()).await;
 }

@@ -11,7 +11,7 @@ use turnwise_core::{
 };
 use turnwise_store::{Beat, Leader, Pulse, Term};
 
-use crate::shared::Life;
+use crate::life::Life;
 
 /// What a node knows of the one that leads.
 #[derive(Debug, Default)]
@@ -28,8 +28,8 @@ impl Following {
     /// What the last beat, or look, told. `over`: the lead that it said to be over.
     pub(crate) fn hear(&mut self, life: &Life, over: Option<Term>, pulse: &Pulse) {
         if let Some(leader) = &pulse.leader {
-            let sight = if life.shared.process.is_gone(&leader.host) { Sight::Gone } else { leader.sight };
-            self.watch.see(leader.term, sight, life.shared.clock.monotonic());
+            let sight = if life.node.process.is_gone(&leader.host) { Sight::Gone } else { leader.sight };
+            self.watch.see(leader.term, sight, life.node.clock.monotonic());
             self.leader = Some(leader.clone());
             return;
         }
@@ -46,7 +46,7 @@ impl Following {
     /// The lead that is over, for all this node knows.
     pub(crate) fn over(&self, life: &Life) -> Option<Term> {
         let lease = self.leader.as_ref()?.lease;
-        self.watch.over(lease, life.steady_since(), life.shared.clock.monotonic()).copied()
+        self.watch.over(lease, life.contact.steady_since(&life.node.clock), life.node.clock.monotonic()).copied()
     }
 
     /// Waits until it is time to beat: at `beat_at`, or when the lead is found to be over. A node without work that looks for the
@@ -74,18 +74,18 @@ impl Following {
     /// A look: at the process table, if that shows the leader; else at its session, if that can be seen.
     async fn look(&mut self, life: &Life) {
         let Some(leader) = &self.leader else { return };
-        self.watch.looked(life.shared.clock.monotonic());
+        self.watch.looked(life.node.clock.monotonic());
         match self.by(life) {
             By::Lease => return,
             By::Process => {
-                if life.shared.process.is_gone(&leader.host) {
-                    self.watch.see(leader.term, Sight::Gone, life.shared.clock.monotonic());
+                if life.node.process.is_gone(&leader.host) {
+                    self.watch.see(leader.term, Sight::Gone, life.node.clock.monotonic());
                 }
                 return;
             }
             By::Session => {}
         }
-        let look = Beat { only_look: true, ..Beat::new(life.incarnation, life.shared.config.lease, 0, true) };
+        let look = Beat { only_look: true, ..Beat::new(life.incarnation, life.node.config.lease, 0, true) };
         match life.store.beat(look).await {
             Ok(pulse) if pulse.leader.is_some() => self.hear(life, None, &pulse),
             // Nobody leads: the next beat takes the lead.
@@ -97,7 +97,7 @@ impl Following {
     /// By what the leader can be seen.
     fn by(&self, life: &Life) -> By {
         match &self.leader {
-            Some(leader) if life.shared.process.host.shares_process_table_with(&leader.host) => By::Process,
+            Some(leader) if life.node.process.host.shares_process_table_with(&leader.host) => By::Process,
             Some(leader) if leader.sight != Sight::Unseen => By::Session,
             _ => By::Lease,
         }
@@ -107,21 +107,30 @@ impl Following {
         let Some(leader) = &self.leader else { return Duration::MAX };
         let (lease, by) = (leader.lease, self.by(life));
         let idle_for = self.idle_for(life);
-        self.watch.look_in(lease, life.steady_since(), life.shared.clock.monotonic(), by, idle_for)
+        self.watch.look_in(
+            lease,
+            life.contact.steady_since(&life.node.clock),
+            life.node.clock.monotonic(),
+            by,
+            idle_for,
+        )
     }
 
     /// How long this node has had no job.
     fn idle_for(&mut self, life: &Life) -> Duration {
-        self.busy = if life.held() > 0 { Some(Instant::now()) } else { self.busy.max(life.last_job()) };
+        self.busy = if life.desk.count() > 0 { Some(Instant::now()) } else { self.busy.max(life.desk.last_job()) };
         self.busy.map_or(Duration::MAX, |busy| busy.elapsed())
     }
 
     /// The nodes as the dispatcher should see them: one whose process is gone gets nothing, though its lease runs on.
     pub(crate) fn living(&self, life: &Life, nodes: Vec<Node>) -> Vec<Node> {
         let deposed = |node: &Node| self.deposed.get(&node.incarnation) == Some(&node.lease_until);
-        let seen = |node: Node| match life.shared.process.is_gone(&node.host) || deposed(&node) {
-            true => Node { slots: 0, queue_capacity: 0, ..node },
-            false => node,
+        let seen = |node: Node| {
+            if life.node.process.is_gone(&node.host) || deposed(&node) {
+                Node { slots: 0, queue_capacity: 0, ..node }
+            } else {
+                node
+            }
         };
         nodes.into_iter().map(seen).collect()
     }

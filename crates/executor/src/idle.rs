@@ -21,8 +21,9 @@ use turnwise_store::{Load, Store, StoreError};
 use crate::{
     dispatcher::PAGE,
     event::{Event, Hub},
+    life::Life,
+    lock::locked,
     settings,
-    shared::{Life, locked},
 };
 
 /// How soon a node that does not dispatch asks the store whether anything is left for it, having nothing; and how long it
@@ -78,10 +79,10 @@ impl Idle {
         let lives = lives.iter().filter(|life| !life.over.is_up());
         let mut empty = Empty { pools: Vec::new(), ends: 0 };
         for life in lives {
-            if !life.idle_now() {
+            if !life.has_nothing() {
                 return None;
             }
-            let counters = &life.shared.counters;
+            let counters = &life.node.counters;
             // Counted before they are let go of.
             empty.ends += counters.written.load(Ordering::Relaxed) + counters.stale.load(Ordering::Relaxed);
             empty.pools.push(life.incarnation);
@@ -99,15 +100,15 @@ impl Idle {
 
 /// Says when the process is idle, as long as its own dispatcher does not know better.
 pub(crate) async fn watch(life: Arc<Life>) {
-    let (idle, hub) = (&life.shared.idle, &life.shared.hub);
+    let (idle, hub) = (&life.node.idle, &life.node.hub);
     let (mut wait, mut last) = (FIRST, None);
-    while life.shared.speaks && !life.over.is_up() {
+    while life.node.speaks && !life.over.is_up() {
         tokio::select! {
             biased;
             () = life.over.wait() => return,
             () = tokio::time::sleep(wait) => {}
         }
-        let empty = idle.empty().filter(|_| life.term().is_none() && hub.listened_to() && !idle.said());
+        let empty = idle.empty().filter(|_| life.term.epoch().is_none() && hub.listened_to() && !idle.said());
         let Some(empty) = empty else {
             (wait, last) = (FIRST, None);
             continue;

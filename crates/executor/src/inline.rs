@@ -9,8 +9,8 @@ use turnwise_store::{Assign, AssignReply, BatchId, Beat, Load, StoreError};
 
 use crate::{
     executor::{Builder, Executor, StartError},
-    node, pulse, settle,
-    shared::Life,
+    life::Life,
+    mail, settle, worker,
 };
 
 /// A node on a store that nobody else dispatches.
@@ -36,8 +36,8 @@ impl Inline {
         let Some((job, run)) = life.next_job().await else { return Ok(false) };
         assert_eq!(job.id, id, "batch {batch:?} brought another job");
         let work = async {
-            node::run(life, job, run).await;
-            while !life.idle_now() {
+            worker::run(life, job, run).await;
+            while !life.has_nothing() {
                 tokio::task::yield_now().await;
             }
         };
@@ -45,7 +45,7 @@ impl Inline {
             () = work => {}
             () = settle::settle(life.clone()) => {}
             // Who cancels is heard.
-            () = pulse::mail(life.clone()) => {}
+            () = mail::mail(life.clone()) => {}
         }
         Ok(true)
     }
@@ -54,21 +54,21 @@ impl Inline {
         let life = &self.life;
         let node = life.incarnation;
         let sent = Instant::now();
-        let beat = Beat::new(node, life.shared.config.lease, life.slots(), true);
+        let beat = Beat::new(node, life.node.config.lease, life.desk.slots(), true);
         let pulse = life.store.beat(beat).await?;
-        life.shared.clock.heard(pulse.now);
-        life.heard(sent);
+        life.node.clock.heard(pulse.now);
+        life.heard(sent, pulse.lineage);
         let epoch = pulse.epoch.ok_or(StoreError::NotLeading)?;
         let page = life.store.load(Load::These(vec![id])).await?;
         let Some(head) = page.jobs.first() else { return Ok(None) };
-        let batch = BatchId::in_order(pulse.now, life.shared.chance.random());
+        let batch = BatchId::in_order(pulse.now, life.node.chance.random());
         // From the reply, not from the mail.
-        life.expect(batch);
+        life.desk.expect(batch);
         let picks = vec![Pick { job: id, fence: head.fence, node, limited: false }];
         let replies = life.store.assign(Assign { holder: node, epoch, batch, picks }).await?;
         match replies.into_iter().next() {
             Some((_, AssignReply::Mine(job))) => {
-                life.take_assigned(batch, vec![*job]);
+                life.desk.accept(batch, vec![*job]);
                 Ok(Some(batch))
             }
             _ => Ok(None),

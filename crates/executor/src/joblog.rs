@@ -94,16 +94,10 @@ impl field::Visit for Text {
 
 /// Runs `task` so that its events find their job.
 pub(crate) async fn heard<T>(ctx: &Ctx, task: impl Future<Output = T>) -> T {
-    match WANTED.load(Ordering::Acquire) {
-        true => CURRENT.scope(ctx.clone(), task).await,
-        false => task.await,
-    }
+    if WANTED.load(Ordering::Acquire) { CURRENT.scope(ctx.clone(), task).await } else { task.await }
 }
 
 /// The same for a function on a thread of its own.
 pub(crate) fn heard_here<T>(ctx: Ctx, task: impl FnOnce() -> T) -> T {
-    match WANTED.load(Ordering::Acquire) {
-        true => CURRENT.sync_scope(ctx, task),
-        false => task(),
-    }
+    if WANTED.load(Ordering::Acquire) { CURRENT.sync_scope(ctx, task) } else { task() }
 }

@@ -2,21 +2,27 @@
 //!
 //! [`task`] what a job names, [`ctx`] what it sees, [`outcome`] how it ends, [`command`] a program
 //! instead of Rust → [`registry`] how it is found → [`config`] how a node is set up, [`pool`] with pools beside its own → [`executor`] post,
-//! start, stop → `pulse` staying alive and taking the lead → `dispatcher` giving jobs to nodes → `node` running
-//! them → `settle` writing how they ended, or `closing` in a transaction of the task's → [`event`] telling whoever listens, `idle` that nothing is left, [`trace`] for the record.
+//! start, stop → `life` from joining to leaving → `beat` staying alive and taking the lead → `dispatcher` giving jobs to nodes → `mail` bringing them, `desk` holding them → `worker` running
+//! them → `outbox` and `settle` writing how they ended, or `closing` in a transaction of the task's → [`event`] telling listeners, `idle` that nothing is left, [`trace`] for the record.
 //! `inline` is a node without the loops, for tests of tasks.
 //!
-//! Everything that must go on while user code runs (`pulse`, `dispatcher`, `settle`, the mail of a node) lives on a
+//! Everything that must go on while user code runs (`beat`, `dispatcher`, `settle`, `mail`) lives on a
 //! control thread with a runtime of its own: a task that blocks its thread stops neither the heartbeat nor the fleet.
 
+mod backoff;
+mod batches;
+mod beat;
 mod chance;
 mod clock;
 mod closing;
 #[cfg(unix)]
 pub mod command;
 pub mod config;
+mod contact;
 mod contain;
+mod desk;
 mod dispatcher;
+mod doubt;
 pub mod event;
 pub mod ctx;
 pub mod executor;
@@ -25,22 +31,28 @@ mod host;
 mod idle;
 #[doc(hidden)]
 pub mod inline;
+mod life;
+mod lock;
+mod mail;
 pub mod middleware;
 pub mod joblog;
-mod notebook;
-mod node;
-mod pulse;
+mod outbox;
 pub mod outcome;
 mod panics;
 pub mod pool;
 pub mod registry;
+mod run;
 mod seal;
 mod settle;
 pub mod settings;
-mod shared;
+mod slots;
+mod stop_sign;
 pub mod task;
+mod term;
+mod this_node;
 mod threads;
 pub mod trace;
+mod worker;
 
 #[cfg(unix)]
 pub use command::CommandTask;

@@ -24,7 +24,7 @@ impl Inner {
         let Self { around, passed } = self;
         match around.get(passed).cloned() {
             Some(next) => next(ctx, Inner { around, passed: passed + 1 }),
-            None => task(&ctx.life.shared.registry, ctx.clone()),
+            None => task(&ctx.life.node.registry, ctx.clone()),
         }
     }
 }

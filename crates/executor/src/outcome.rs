@@ -117,11 +117,8 @@ impl Next {
 
     fn resolve(self, registry: &Registry, now: Timestamp) -> Result<lifecycle::Outcome, Invalid> {
         let (task, args, terms) = self.step?;
-        let own = match registry.get(&task) {
-            Some(task) => task.retry()?,
-            None => None,
-        };
-        let retry = self.retry.or(own).unwrap_or_default();
+        let own = || registry.get(&task)?.known().retry.clone();
+        let retry = self.retry.or_else(own).unwrap_or_default();
         let due = self.delay.map(|delay| now.plus(delay)).or(self.due);
         Ok(lifecycle::Outcome::Next { step: Box::new(Step { task, args, retry, terms }), due })
     }

@@ -57,7 +57,7 @@ impl Registry {
     pub fn add(&mut self, task: AnyTask) -> Result<(), RegistryError> {
         let invalid = |invalid| RegistryError::Invalid { task: task.name().to_owned(), invalid };
         let name = TaskName::new(task.name()).map_err(invalid)?;
-        task.check().map_err(invalid)?;
+        task.policies().map_err(invalid)?;
         if self.tasks.contains_key(&name) {
             return Err(DuplicateTask(task.name().to_owned()).into());
         }

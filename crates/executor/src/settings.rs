@@ -66,13 +66,14 @@ pub(crate) async fn amend<W: FnOnce(&mut QueueSettings) -> bool>(
         let seen = Some(known.map_or(0, |memo| memo.version));
         writes.push(NewMemo { kind: MemoKind::Queue, name: queue.to_string(), value: Some(value), seen });
     }
-    let written = match writes.is_empty() {
-        true => true,
-        false => match store.remember(Some(lead), writes).await {
+    let written = if writes.is_empty() {
+        true
+    } else {
+        match store.remember(Some(lead), writes).await {
             Ok(written) => written.iter().all(|written| *written),
             Err(error) if error.is_transient() => false,
             Err(error) => return Err(error),
-        },
+        }
     };
     Ok(written.then_some(settings))
 }

@@ -3,7 +3,7 @@
 use std::{any::TypeId, any::type_name, borrow::Cow, future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use serde::{Serialize, de::DeserializeOwned};
-use turnwise_core::{Failure, Invalid, Json, RetryPolicy, Step, TaskName, Terms, lifecycle, time::parse_span};
+use turnwise_core::{Failure, Invalid, Json, RetryPolicy, TaskName, Terms, lifecycle, time::parse_span};
 
 use crate::{ctx::Ctx, outcome::Outcome};
 
@@ -68,12 +68,34 @@ impl Need {
     }
 }
 
+/// What a task says of all its jobs; a job's own word comes first.
+#[derive(Debug, Clone, Default)]
+pub struct Policies {
+    pub retry: Option<RetryPolicy>,
+    pub timeout: Option<Duration>,
+    pub on_exhausted: Option<TaskName>,
+}
+
+impl Policies {
+    /// As they are written.
+    pub fn read(retry: Option<&str>, timeout: Option<&str>, on_exhausted: Option<&str>) -> Result<Self, Invalid> {
+        let retry = retry.map(str::parse).transpose()?;
+        let timeout = timeout.map(|span| parse_span("timeout", span)).transpose()?;
+        let policies = Self { retry, timeout, on_exhausted: on_exhausted.map(TaskName::new).transpose()? };
+        policies.check()?;
+        Ok(policies)
+    }
+
+    fn check(&self) -> Result<(), Invalid> {
+        self.timeout.map_or(Ok(()), |limit| Terms::default().set_timeout(limit))
+    }
+}
+
 /// A task with its types forgotten, as the registry holds it.
 pub struct AnyTask {
     name: Cow<'static, str>,
-    retry: Option<Cow<'static, str>>,
-    timeout: Option<Cow<'static, str>>,
-    on_exhausted: Option<Cow<'static, str>>,
+    /// Read once; what is wrong with them is said when the task is registered.
+    policies: Result<Policies, Invalid>,
     needs: Vec<Need>,
     run: Begin<RunFuture>,
     clean_up: Begin<CleanUp>,
@@ -110,9 +132,7 @@ impl AnyTask {
         };
         Self {
             name: T::NAME.into(),
-            retry: task.retry().map(Cow::from),
-            timeout: task.timeout().map(Cow::from),
-            on_exhausted: task.on_exhausted().map(Cow::from),
+            policies: Policies::read(task.retry(), task.timeout(), task.on_exhausted()),
             needs: task.needs(),
             run: Box::new(run),
             clean_up: Box::new(clean_up),
@@ -126,9 +146,7 @@ impl AnyTask {
     ) -> Self {
         Self {
             name: Cow::Owned(name.into()),
-            retry: None,
-            timeout: None,
-            on_exhausted: None,
+            policies: Ok(Policies::default()),
             needs: Vec::new(),
             run: Box::new(run),
             clean_up: Box::new(|_, _| Box::pin(std::future::ready(()))),
@@ -136,14 +154,8 @@ impl AnyTask {
     }
 
     #[must_use]
-    pub fn with_retry(mut self, policy: &RetryPolicy) -> Self {
-        self.retry = Some(Cow::Owned(policy.to_string()));
-        self
-    }
-
-    #[must_use]
-    pub fn with_timeout(mut self, limit: Duration) -> Self {
-        self.timeout = Some(Cow::Owned(turnwise_core::time::print_span(limit)));
+    pub fn with_policies(mut self, policies: Policies) -> Self {
+        self.policies = policies.check().map(|()| policies);
         self
     }
 
@@ -155,23 +167,13 @@ impl AnyTask {
         &self.needs
     }
 
-    pub fn retry(&self) -> Result<Option<RetryPolicy>, Invalid> {
-        self.retry.as_deref().map(str::parse).transpose()
+    pub fn policies(&self) -> Result<&Policies, Invalid> {
+        self.policies.as_ref().map_err(Clone::clone)
     }
 
-    pub fn timeout(&self) -> Result<Option<Duration>, Invalid> {
-        self.timeout.as_deref().map(|span| parse_span("timeout", span)).transpose()
-    }
-
-    pub fn on_exhausted(&self) -> Result<Option<TaskName>, Invalid> {
-        self.on_exhausted.as_deref().map(TaskName::new).transpose()
-    }
-
-    /// Everything that can be wrong with what a task says of itself.
-    pub(crate) fn check(&self) -> Result<(), Invalid> {
-        self.retry()?;
-        self.on_exhausted()?;
-        self.timeout()?.map_or(Ok(()), |limit| Terms::default().set_timeout(limit))
+    /// Those of a task that was registered: nothing is wrong with them.
+    pub(crate) fn known(&self) -> &Policies {
+        self.policies.as_ref().expect("the registry takes no task whose policies cannot be read")
     }
 
     pub(crate) fn run(&self, ctx: Ctx, args: &Json) -> RunFuture {
@@ -180,12 +182,6 @@ impl AnyTask {
 
     pub(crate) fn clean_up(&self, ctx: Ctx, args: &Json) -> CleanUp {
         (self.clean_up)(ctx, args)
-    }
-
-    /// The step that follows when retries run out, for a job that has no word of its own.
-    pub(crate) fn exhausted_step(&self, args: &Json, retry: RetryPolicy) -> Option<Step> {
-        let task = self.on_exhausted().ok()??;
-        Some(Step { task, args: args.clone(), retry, terms: Terms::default() })
     }
 }
 

@@ -13,7 +13,7 @@ use std::{
 use serde::Serialize;
 use turnwise_core::{Incarnation, JobId, NodeName, State, Timestamp};
 
-use crate::shared::locked;
+use crate::lock::locked;
 
 /// One line.
 #[derive(Debug, Serialize)]

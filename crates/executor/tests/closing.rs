@@ -64,9 +64,10 @@ impl Watch for Scene {
             if verb == "settle" {
                 self.done.lock().unwrap().extend(&asked.downcast_ref::<Settle>().unwrap().done);
             }
-            match self.cut.load(SeqCst) && verb != "settle" {
-                true => Err(StoreError::transient("reach the store", "it is out of reach")),
-                false => Ok(()),
+            if self.cut.load(SeqCst) && verb != "settle" {
+                Err(StoreError::transient("reach the store", "it is out of reach"))
+            } else {
+                Ok(())
             }
         })
     }

@@ -20,7 +20,7 @@ use turnwise_core::{Job, JobId, RetryPolicy, State, lifecycle::Ending, story::Le
 use turnwise_executor::{
     CommandTask, Config, Executor, Registry,
     command::{ResultForm, Stdin},
-    task::AnyTask,
+    task::{AnyTask, Policies},
 };
 use turnwise_store::MemoryStore;
 
@@ -384,7 +384,11 @@ async fn a_group_that_does_not_heed_a_cancel_is_killed_as_a_whole() {
 async fn a_program_that_takes_too_long_is_killed_with_all_it_has_started() {
     let mut lifeline = Lifeline::new();
     let task = lifeline.script("trap '' TERM; sleep 1000 & echo up >&3; wait").into_task(TASK);
-    let place = Place::with(task.with_timeout(Duration::from_millis(300)), |_| {}).await;
+    let place = Place::with(
+        task.with_policies(Policies { timeout: Some(Duration::from_millis(300)), ..Policies::default() }),
+        |_| {},
+    )
+    .await;
     let id = place.submit("null").await;
     lifeline.up().await;
     lifeline.gone().await;

@@ -390,9 +390,10 @@ impl Task for Cancelled {
     async fn run(&self, ctx: Ctx, listens: bool) -> Outcome {
         board(&ctx).say("begun");
         board(&ctx).go.notify_one();
-        match listens {
-            true => ctx.cancelled().await,
-            false => std::future::pending().await,
+        if listens {
+            ctx.cancelled().await
+        } else {
+            std::future::pending().await
         }
         board(&ctx).say("stopped");
         Outcome::done()
@@ -425,10 +426,7 @@ impl Task for Panics {
     type Args = bool;
     const NAME: &'static str = "panics";
     async fn run(&self, ctx: Ctx, blocking: bool) -> Outcome {
-        match blocking {
-            true => ctx.blocking(|| panic!("on a thread")).await,
-            false => panic!("on the runtime"),
-        }
+        if blocking { ctx.blocking(|| panic!("on a thread")).await } else { panic!("on the runtime") }
     }
 }
 

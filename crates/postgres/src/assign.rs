@@ -52,16 +52,17 @@ pub(crate) async fn assign(store: &Inner, assign: &Assign) -> Result<Vec<(JobId,
     let client = connection(&store.pools.assign).await?;
     let binds: [&(dyn ToSql + Sync); 8] =
         [&assign.holder.0, &assign.epoch.0, &assign.batch.0, &ids, &fences, &nodes, &ranks, &limited];
-    let taken_at_once = match store.locks_met.lately() {
-        true => None,
-        false => match client.query(include_str!("../sql/assign.sql"), &binds).await {
-            // Somebody's transaction holds one of the rows; nobody waits for that.
+    let taken_at_once = if store.locks_met.lately() {
+        None
+    } else {
+        match client.query(include_str!("../sql/assign.sql"), &binds).await {
+            // An application's transaction holds one of the rows; nobody waits for that.
             Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
                 store.locks_met.now();
                 None
             }
             rows => Some(rows.map_err(fail)?),
-        },
+        }
     };
     let rows = match taken_at_once {
         Some(rows) => rows,
@@ -82,12 +83,11 @@ pub(crate) async fn assign(store: &Inner, assign: &Assign) -> Result<Vec<(JobId,
         let Some(rank) = get::<Option<i32>>(row, 1)?.and_then(|rank| usize::try_from(rank).ok()) else { continue };
         let pick = &assign.picks[rank];
         let fence = pick.fence.next();
-        replies[rank] = Some(match pick.node == assign.holder {
-            true => {
-                let job = rows::assigned(row, pick.job, fence, 2, &mut names)?;
-                AssignReply::Mine(Box::new(AssignedJob { limited: pick.limited, ..job }))
-            }
-            false => AssignReply::Theirs(fence),
+        replies[rank] = Some(if pick.node == assign.holder {
+            let job = rows::assigned(row, pick.job, fence, 2, &mut names)?;
+            AssignReply::Mine(Box::new(AssignedJob { limited: pick.limited, ..job }))
+        } else {
+            AssignReply::Theirs(fence)
         });
         taken += 1;
     }

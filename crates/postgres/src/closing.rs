@@ -173,10 +173,7 @@ impl TaskTransaction {
 
     /// The connection goes back, as it came.
     fn give_back(&mut self, client: Object) {
-        match self.clean {
-            true => drop(client),
-            false => abandon(client, self.address.tls().clone()),
-        }
+        if self.clean { drop(client) } else { abandon(client, self.address.tls().clone()) }
     }
 
     async fn end(&mut self, last: &Last) -> std::result::Result<(), Trouble> {

@@ -122,21 +122,19 @@ impl Address {
 
     /// Refuses what the url asks of sessions, where there is none to keep it.
     pub(crate) fn check_asked(&self) -> Result<()> {
-        match self.pooled() && !self.0.asked.is_empty() {
-            false => Ok(()),
-            true => Err(StoreError::Refused(format!(
+        if self.pooled() && !self.0.asked.is_empty() {
+            Err(StoreError::Refused(format!(
                 "the options of the database url ({}) do not reach the server through a connection pooler; connect directly, \
                  or set them for the role: `alter role NAME set SETTING = VALUE`",
                 self.0.asked
-            ))),
+            )))
+        } else {
+            Ok(())
         }
     }
 
     pub(crate) fn way<'a>(&'a self, client: &'a ClientWrapper) -> Way<'a> {
-        match self.pooled() {
-            true => Way::Unnamed(&self.0.types),
-            false => Way::Named(&client.statement_cache),
-        }
+        if self.pooled() { Way::Unnamed(&self.0.types) } else { Way::Named(&client.statement_cache) }
     }
 
     pub(crate) fn tls(&self) -> &MakeRustlsConnect {

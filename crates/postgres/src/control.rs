@@ -40,10 +40,7 @@ pub(crate) async fn control(store: &Inner, interventions: &[Intervention]) -> Re
     store.bell.ring_mail();
 
     let missing: Vec<Uuid> = interventions.iter().map(|i| i.job.0).filter(|id| !applied.contains(id)).collect();
-    let standing = match missing.is_empty() {
-        true => Default::default(),
-        false => read_standing(&client, &missing).await?,
-    };
+    let standing = if missing.is_empty() { Default::default() } else { read_standing(&client, &missing).await? };
     let reply = |intervention: &Intervention| match () {
         // Taken once: the second decision about a job finds another state.
         () if applied.remove(&intervention.job.0) => Settled::Applied,

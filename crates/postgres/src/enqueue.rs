@@ -103,9 +103,10 @@ pub(crate) async fn enqueue(store: &Arc<Inner>, jobs: Vec<NewJob>) -> Result<Vec
     if gather::may_travel(&jobs) {
         return gather::enqueue(store, jobs).await;
     }
-    let replies = match jobs.iter().any(|job| job.unique.is_some()) {
-        false => enqueue_plain(store, &jobs).await?,
-        true => enqueue_unique(store, &jobs).await?,
+    let replies = if jobs.iter().any(|job| job.unique.is_some()) {
+        enqueue_unique(store, &jobs).await?
+    } else {
+        enqueue_plain(store, &jobs).await?
     };
     store.bell.ring_news();
     Ok(replies)

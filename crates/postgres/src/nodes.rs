@@ -182,6 +182,7 @@ pub(crate) async fn lost_nodes(store: &Inner, ask: AskLost) -> Result<Vec<LostNo
         // One more than is told: then it is known whether these are all.
         let binds: [&(dyn ToSql + Sync); 2] = [&incarnations, &(i64::from(ask.limit) + 1)];
         let rows = transaction.query(include_str!("../sql/lost_jobs.sql"), &binds).await.map_err(fail)?;
+        let mut names = Names::default();
         for (at, row) in (0..).zip(&rows) {
             let node = Incarnation(get(row, 0)?);
             if at == ask.limit {
@@ -194,6 +195,8 @@ pub(crate) async fn lost_nodes(store: &Inner, ask: AskLost) -> Result<Vec<LostNo
                 state: rows::state(row, 3)?,
                 counts: rows::counts(row, 4)?,
                 cancel_requested: get(row, 7)?,
+                retry: names.policy(get(row, 8)?),
+                terms: rows::terms(row, 9)?,
             });
         }
     }

@@ -35,11 +35,13 @@ pub(crate) async fn prune(store: &Inner, seen: Option<&Cursor>, limit: u32) -> R
         let edge = retention.edge(end, now.0);
         for slice in slices.iter().filter(|slice| slice.end == end && slice.from < edge) {
             if old < limit {
-                let gone = match slice.to <= edge {
-                    true => drop_slice(&mut client, slice, limit - old).await,
+                let gone = if slice.to <= edge {
+                    drop_slice(&mut client, slice, limit - old).await
+                } else if !retention.keeps(end) {
                     // Where none are kept any more, the last slice does not wait to be full.
-                    false if !retention.keeps(end) => by_rows(&client, &slice.name(), edge, limit - old).await,
-                    false => Ok(0),
+                    by_rows(&client, &slice.name(), edge, limit - old).await
+                } else {
+                    Ok(0)
                 };
                 old += match gone {
                     Err(error) if another_time(&error) => 0,

@@ -94,7 +94,7 @@ impl Names {
         }
     }
 
-    fn policy(&mut self, text: Option<&str>) -> RetryPolicy {
+    pub(crate) fn policy(&mut self, text: Option<&str>) -> RetryPolicy {
         let Some(text) = text else { return RetryPolicy::default() };
         if let Some(policy) = self.policies.get(text) {
             return policy.clone();
@@ -136,7 +136,7 @@ fn key(row: &Row, at: usize, names: &mut Names) -> Result<Option<KeyName>> {
 }
 
 /// Like a retry policy, terms that cannot be read must not hold up all others.
-fn terms(row: &Row, at: usize) -> Result<Terms> {
+pub(crate) fn terms(row: &Row, at: usize) -> Result<Terms> {
     let Some(text) = get::<Option<&str>>(row, at)? else { return Ok(Terms::default()) };
     Ok(Terms::from_text(text).unwrap_or_else(|error| {
         tracing::warn!(%error, "stored terms cannot be read; none are used");

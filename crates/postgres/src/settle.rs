@@ -192,10 +192,14 @@ async fn write(
     let missing: Vec<Uuid> =
         last.iter().map(|settlement| settlement.job.0).filter(|id| !applied.contains(id)).collect();
     let standing = read_standing(&client, &missing).await?;
-    let reply = |settlement: &Settlement| match applied.contains(&settlement.job.0) {
-        true => Ok(Settled::Applied),
-        false if held.contains(&settlement.job) => Ok(Settled::Locked),
-        false => Ok(why_not(settlement, node, lost, standing.get(&settlement.job))?),
+    let reply = |settlement: &Settlement| {
+        if applied.contains(&settlement.job.0) {
+            Ok(Settled::Applied)
+        } else if held.contains(&settlement.job) {
+            Ok(Settled::Locked)
+        } else {
+            Ok(why_not(settlement, node, lost, standing.get(&settlement.job))?)
+        }
     };
     settle.settlements.iter().map(reply).collect()
 }
@@ -460,8 +464,8 @@ impl<'a> Finishing<'a> {
     fn binds<'b>(&'b self, common: &'b Common, done: &'b Vec<Uuid>) -> Binds<'b> {
         let c = &self.columns;
         let guards: [&(dyn ToSql + Sync); 6] = [&common.node, &common.told, done, &c.ids, &c.fences, &c.saw_cancel];
-        let rest: &[&(dyn ToSql + Sync)] = match self.keep {
-            true => &[
+        let rest: &[&(dyn ToSql + Sync)] = if self.keep {
+            &[
                 &c.states,
                 &c.attempts,
                 &c.retries,
@@ -474,8 +478,9 @@ impl<'a> Finishing<'a> {
                 &common.raise,
                 &c.fingerprints,
                 &self.noted,
-            ],
-            false => &[&c.ran, &c.states],
+            ]
+        } else {
+            &[&c.ran, &c.states]
         };
         [&guards, rest].concat()
     }

@@ -588,10 +588,8 @@ mod tests {
     }
     fn change(part: &str, to: Option<&str>) -> String {
         assert_eq!(RECORD.lines().filter(|line| line.contains(part)).count(), 1, "{part}");
-        let edit = |line: &str| match line.contains(part) {
-            true => to.map(|to| line.replace(part, to)),
-            false => Some(line.to_owned()),
-        };
+        let edit =
+            |line: &str| if line.contains(part) { to.map(|to| line.replace(part, to)) } else { Some(line.to_owned()) };
         RECORD.lines().filter_map(edit).map(|line| line + "\n").collect()
     }
 

@@ -31,10 +31,8 @@ pub(crate) fn assign(conn: &Connection, assign: &Assign, now: Timestamp) -> Resu
             Entry::Occupied(there) => *there.get(),
             Entry::Vacant(unknown) => *unknown.insert(node_name(conn, pick.node)?.is_some()),
         };
-        let (taken, reply) = match pick.node == assign.holder {
-            true => giver.give_self(pick, there)?,
-            false => giver.give_other(pick, there)?,
-        };
+        let (taken, reply) =
+            if pick.node == assign.holder { giver.give_self(pick, there)? } else { giver.give_other(pick, there)? };
         if taken {
             let (jobs, limited) = mail.entry(pick.node).or_default();
             jobs.push(pick.job);
@@ -172,10 +170,7 @@ impl<'a> Giver<'a> {
         let Found { job, node, taken, .. } = found;
         // Just what this pick makes of it: now, or when the first call's reply was lost.
         let before = job.state.assigned() && job.fence == pick.fence.next() && node == Some(pick.node);
-        match taken || before {
-            true => Ok((taken, AssignReply::Mine(Box::new(job)))),
-            false => Ok((false, self.not_taken(pick)?)),
-        }
+        if taken || before { Ok((taken, AssignReply::Mine(Box::new(job)))) } else { Ok((false, self.not_taken(pick)?)) }
     }
 
     fn give_other(&mut self, pick: &Pick, there: bool) -> Result<(bool, AssignReply)> {

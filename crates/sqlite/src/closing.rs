@@ -116,10 +116,7 @@ async fn find_out(store: &SqliteStore, job: JobId, fence: Fence, error: StoreErr
     loop {
         match store.job(job).await {
             Ok(Some(now)) if now.fence == fence && now.state.assigned() => {
-                return match error.is_transient() {
-                    true => Closed::NotNow(error.into()),
-                    false => Closed::Failed(error.into()),
-                };
+                return if error.is_transient() { Closed::NotNow(error.into()) } else { Closed::Failed(error.into()) };
             }
             Ok(Some(now)) if now.fence != fence => return Closed::Refused(Settled::Superseded),
             Ok(_) => return Closed::Committed,
@@ -152,10 +149,7 @@ impl Bound {
         self.begun.notify_one();
         let done = work();
         *self.at_work() = None;
-        match self.late.load(Ordering::SeqCst) {
-            true => Err(limit),
-            false => Ok(done),
-        }
+        if self.late.load(Ordering::SeqCst) { Err(limit) } else { Ok(done) }
     }
 
     async fn keep(&self) -> Infallible {

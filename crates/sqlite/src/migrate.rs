@@ -105,9 +105,10 @@ fn refused(location: &Location, step: &Step, error: rusqlite::Error) -> StoreErr
 fn pending(conn: &Connection, location: &Location) -> Result<Vec<Step>> {
     let failed = |error| location.explain(error);
     let any = conn.query_row(include_str!("../sql/has_schema.sql"), (), |row| row.get(0)).map_err(failed)?;
-    let version: i64 = match any {
-        true => conn.query_row(include_str!("../sql/version.sql"), (), |row| row.get(0)).map_err(failed)?,
-        false => 0,
+    let version: i64 = if any {
+        conn.query_row(include_str!("../sql/version.sql"), (), |row| row.get(0)).map_err(failed)?
+    } else {
+        0
     };
     let newest = STEPS[STEPS.len() - 1].version;
     if version > newest {

@@ -8,7 +8,11 @@ use turnwise_store::{
     AskLost, Beat, Epoch, Expire, Held, Join, Joined, Leader, Lineage, LostNode, Pulse, Replace, StoreError, Term,
 };
 
-use crate::{bell::Ring, rows, store::Failure};
+use crate::{
+    bell::Ring,
+    rows::{self, Names},
+    store::Failure,
+};
 
 type Result<T> = std::result::Result<T, Failure>;
 
@@ -145,7 +149,8 @@ pub(crate) fn holds(conn: &Connection, node: Incarnation) -> Result<bool> {
 /// Jobs in a node's hands, by id.
 fn held(conn: &Connection, node: Incarnation) -> Result<Vec<Held>> {
     let mut held = conn.prepare_cached(include_str!("../sql/held.sql"))?;
-    let held = held.query_map([node.0.as_bytes()], rows::held)?;
+    let mut names = Names::default();
+    let held = held.query_map([node.0.as_bytes()], |row| rows::held(row, &mut names))?;
     let mut held = held.collect::<rusqlite::Result<Vec<_>>>()?;
     held.sort_unstable_by_key(|held| held.id);
     Ok(held)

@@ -139,13 +139,15 @@ pub(crate) fn job(row: &Row<'_>, names: &mut Names) -> Result<Job> {
     })
 }
 
-pub(crate) fn held(row: &Row<'_>) -> Result<Held> {
+pub(crate) fn held(row: &Row<'_>, names: &mut Names) -> Result<Held> {
     Ok(Held {
         id: JobId(uuid(row, 0)?),
         fence: Fence(row.get(1)?),
         state: state(row, 2)?,
         counts: counts(row, 3)?,
         cancel_requested: row.get(6)?,
+        retry: names.retry(row, 7)?,
+        terms: terms(row, 8)?,
     })
 }
 

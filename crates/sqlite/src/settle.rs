@@ -40,10 +40,8 @@ pub(crate) fn settle(
     let mut changed = Vec::new();
     for settlement in &settle.settlements {
         let gone = left.contains(&settlement.job) || leaves_nothing(&mut leave, &hands, settlement, retention)?;
-        let (reply, written) = match gone {
-            true => (Settled::Applied, true),
-            false => settle_one(conn, &hands, settlement, retention, now)?,
-        };
+        let (reply, written) =
+            if gone { (Settled::Applied, true) } else { settle_one(conn, &hands, settlement, retention, now)? };
         if written && settlement.to.to != Target::Running {
             let failed = settlement.failed();
             let otherwise = !failed && !settlement.well();

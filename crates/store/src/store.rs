@@ -4,10 +4,11 @@
 use std::{collections::BTreeSet, fmt, num::NonZeroU32, time::Duration};
 
 use turnwise_core::{
-    Fence, Incarnation, Job, JobHead, JobId, NewJob, Node, NodeName, Retention, Serves, State, TaskName, Timestamp,
+    Fence, Incarnation, Job, JobHead, JobId, NewJob, Node, NodeName, Retention, RetryPolicy, Serves, State, TaskName,
+    Terms, Timestamp,
     job::{AssignedJob, Counts},
     lead::Sight,
-    lifecycle::Transition,
+    lifecycle::{End, Standing, Target, Transition},
     node::Host,
     scheduler::Pick,
     story::{Finished, Line, LineAt, Progress, Story},
@@ -446,6 +447,23 @@ pub struct Settlement {
     pub finished_at: Option<Timestamp>,
 }
 
+impl Settlement {
+    /// How long the run took that this settles.
+    pub fn ran(&self) -> Option<Duration> {
+        Some(self.finished_at?.since(self.started_at?))
+    }
+
+    /// Whether this ends the job as failed.
+    pub fn failed(&self) -> bool {
+        matches!(self.to.to, Target::Finish { end: End::Failed, .. })
+    }
+
+    /// Whether this ends the job with success.
+    pub fn well(&self) -> bool {
+        matches!(self.to.to, Target::Finish { end: End::Success, .. })
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settled {
     /// Written, now or by an earlier call whose reply was lost. (What raised the fence or was a person's decision is
@@ -518,13 +536,22 @@ pub struct LostNode {
 }
 
 /// A job in a lost node's hands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Held {
     pub id: JobId,
     pub fence: Fence,
     pub state: State,
     pub counts: Counts,
+    pub retry: RetryPolicy,
+    pub terms: Terms,
     pub cancel_requested: bool,
+}
+
+impl<'a> From<&'a Held> for Standing<'a> {
+    fn from(held: &'a Held) -> Self {
+        let Held { id: _, fence, state, counts, ref retry, ref terms, cancel_requested } = *held;
+        Self { state, counts, retry, terms, cancel_requested, fence }
+    }
 }
 
 #[derive(Debug, Clone)]

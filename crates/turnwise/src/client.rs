@@ -14,7 +14,7 @@ use turnwise_executor::{
 use turnwise_postgres::{PostgresStore, Transactions};
 use turnwise_sqlite::SqliteStore;
 use turnwise_store::{
-    AskStory, Enqueued, Filter, Fleet, Intervention, MemoryStore, Options, Settled, Store, StoreError,
+    AskStory, Enqueued, Filter, Fleet, Intervention, Load, MemoryStore, Options, Settled, Store, StoreError,
 };
 
 use crate::{
@@ -138,10 +138,7 @@ impl Turnwise {
     /// As [`Turnwise::submit_all`], and tells of each job whether it was stored or which one stands for it.
     pub async fn enqueue(&self, requests: impl IntoIterator<Item = JobRequest>) -> Result<Vec<Enqueued>, Error> {
         let requests: Vec<_> = requests.into_iter().collect();
-        let now = match requests.iter().any(JobRequest::is_relative) {
-            true => self.now().await?,
-            false => Timestamp::MIN,
-        };
+        let now = if requests.iter().any(JobRequest::is_relative) { self.now().await? } else { Timestamp::MIN };
         let jobs = requests.into_iter().map(|request| request.into_job(now)).collect::<Result<Vec<_>, _>>()?;
         self.store_jobs(jobs).await
     }
@@ -176,7 +173,7 @@ impl Turnwise {
 
     /// The database's time.
     pub async fn now(&self) -> Result<Timestamp, Error> {
-        Ok(self.store().nodes().await?.now)
+        Ok(self.store().load(Load::These(Vec::new())).await?.now)
     }
 
     pub async fn job(&self, id: JobId) -> Result<Job, Error> {
@@ -240,11 +237,10 @@ impl Turnwise {
                 _ => {}
             }
         }
-        match locked {
-            true => {
-                Err(StoreError::transient("decide about a job", format!("an open transaction holds job {id}")).into())
-            }
-            false => Err(Error::Restless(id)),
+        if locked {
+            Err(StoreError::transient("decide about a job", format!("an open transaction holds job {id}")).into())
+        } else {
+            Err(Error::Restless(id))
         }
     }
 

@@ -7,7 +7,7 @@ use turnwise_core::{
     TaskName, Timestamp, Unique, UniqueKey,
     unique::{Hold, OnDuplicate, Scope, key_of},
 };
-use turnwise_executor::{Next, Task, task::AnyTask};
+use turnwise_executor::{Next, Task};
 
 use crate::id;
 
@@ -72,7 +72,7 @@ impl JobRequest {
     /// that calls this.
     pub fn of<T: Task>(task: T, args: &T::Args) -> Self {
         let request = Self::new(T::NAME, args);
-        match AnyTask::new(task).retry() {
+        match task.retry().map(str::parse).transpose() {
             Ok(Some(policy)) => request.retry(policy),
             Ok(None) => request,
             Err(invalid) => Self::made(Err(invalid)),

@@ -17,12 +17,11 @@ impl JobRequest {
     /// Enqueues through a tokio-postgres transaction. Where another job holds its unique key, the id is that one's; so it is
     /// with the other two.
     pub async fn enqueue_in_postgres(self, transaction: &impl tokio_postgres::GenericClient) -> Result<JobId, Error> {
-        let now = match self.is_relative() {
-            true => {
-                let row = transaction.query_one(NOW, &[]).await.map_err(lost)?;
-                Timestamp::from_micros(row.try_get(0).map_err(lost)?)
-            }
-            false => Timestamp::MIN,
+        let now = if self.is_relative() {
+            let row = transaction.query_one(NOW, &[]).await.map_err(lost)?;
+            Timestamp::from_micros(row.try_get(0).map_err(lost)?)
+        } else {
+            Timestamp::MIN
         };
         let job = self.into_job(now)?;
         let enqueued = turnwise_postgres::enqueue_in(transaction, std::slice::from_ref(&job)).await?;
@@ -32,9 +31,10 @@ impl JobRequest {
     /// Enqueues through an sqlx transaction on PostgreSQL: `request.enqueue_in_sqlx(&mut *tx)`.
     #[cfg(feature = "sqlx")]
     pub async fn enqueue_in_sqlx(self, transaction: &mut sqlx::PgConnection) -> Result<JobId, Error> {
-        let now = match self.is_relative() {
-            true => Timestamp::from_micros(sqlx::query_scalar(NOW).fetch_one(&mut *transaction).await.map_err(lost)?),
-            false => Timestamp::MIN,
+        let now = if self.is_relative() {
+            Timestamp::from_micros(sqlx::query_scalar(NOW).fetch_one(&mut *transaction).await.map_err(lost)?)
+        } else {
+            Timestamp::MIN
         };
         let job = self.into_job(now)?;
         if !job.after.is_empty() {

@@ -240,9 +240,10 @@ async fn sealed_over_an_open_transaction(commit: bool) -> (Place, Vec<String>) {
     assert_eq!(place.state("first").await, QueueState::Active);
     let waits = Gate::WaitsFor { queue: "second".parse().unwrap(), other: "first".parse().unwrap() };
     assert_eq!(place.gates(second).await, [waits]);
-    match commit {
-        true => open.commit().await.unwrap(),
-        false => open.rollback().await.unwrap(),
+    if commit {
+        open.commit().await.unwrap()
+    } else {
+        open.rollback().await.unwrap()
     }
     place.wait_for(second).await;
     let ran = place.ran();

@@ -68,11 +68,12 @@ async fn carry(client: TcpStream, server: TcpStream, cut: Cut, cuts: Arc<AtomicU
         while let Ok(read @ 1..) = from_server.read(&mut buffer).await {
             let said = &buffer[..read];
             let mute = *muted.borrow();
-            match mute {
-                true if find(said, b"COMMIT\0").is_some() => drop(committed.send_replace(true)),
-                true => {}
-                false if to_client.write_all(said).await.is_err() => return,
-                false => {}
+            if mute {
+                if find(said, b"COMMIT\0").is_some() {
+                    committed.send_replace(true);
+                }
+            } else if to_client.write_all(said).await.is_err() {
+                return;
             }
         }
     });

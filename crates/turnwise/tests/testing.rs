@@ -26,9 +26,10 @@ struct Moody {
 
 impl Mailer for Moody {
     fn send(&self, to: &str) -> Result<(), TaskError> {
-        match self.asked.fetch_add(1, Ordering::SeqCst) < self.refuse {
-            true => Err(TaskError::new(format!("no mail for {to} today"))),
-            false => Ok(()),
+        if self.asked.fetch_add(1, Ordering::SeqCst) < self.refuse {
+            Err(TaskError::new(format!("no mail for {to} today")))
+        } else {
+            Ok(())
         }
     }
 }

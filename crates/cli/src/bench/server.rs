@@ -139,10 +139,7 @@ impl Pin {
 }
 
 fn sqlite_file(database: &str) -> Result<Option<PathBuf>, Failure> {
-    match database.starts_with("sqlite:") {
-        true => Ok(SqliteStore::file(database)?),
-        false => Ok(None),
-    }
+    if database.starts_with("sqlite:") { Ok(SqliteStore::file(database)?) } else { Ok(None) }
 }
 
 fn not_held(error: impl std::error::Error) -> Failure {

@@ -241,9 +241,10 @@ impl<'a> Site<'a> {
 
 /// The file, if opening makes it.
 fn made_by_us(database: &str) -> Result<Option<PathBuf>, Failure> {
-    match database.starts_with("sqlite:") {
-        true => Ok(SqliteStore::file(database)?.filter(|file| !file.exists())),
-        false => Ok(None),
+    if database.starts_with("sqlite:") {
+        Ok(SqliteStore::file(database)?.filter(|file| !file.exists()))
+    } else {
+        Ok(None)
     }
 }
 

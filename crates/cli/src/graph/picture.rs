@@ -183,10 +183,8 @@ fn node(tied: &Tied, (x, y): (f64, f64), shown: bool) -> String {
     let waits = tied.job.as_ref().is_none_or(|job| job.state == State::Waiting);
     let policy = tied.on_failure.filter(|_| waits).map_or(String::new(), |what| format!(" · on failure {what}"));
     let this = if shown { " this" } else { "" };
-    let name: String = match task.chars().count() > NAME {
-        true => task.chars().take(NAME - 1).chain(['…']).collect(),
-        false => task,
-    };
+    let name: String =
+        if task.chars().count() > NAME { task.chars().take(NAME - 1).chain(['…']).collect() } else { task };
     format!(
         "<g><title>{} {state}</title><rect class=\"box {state}{this}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{}\" height=\"{}\" rx=\"6\"/>\
          <text class=\"ink\" x=\"{:.1}\" y=\"{:.1}\">{}</text>\

@@ -21,10 +21,7 @@ const BAR: usize = 24;
 
 /// Shows until it is dropped; ends by itself only where nobody can be shown anything.
 pub(super) async fn show(story: &Story, ledger: &Ledger) -> io::Error {
-    match io::stdout().is_terminal() {
-        true => draw(story, ledger).await,
-        false => report(story, ledger).await,
-    }
+    if io::stdout().is_terminal() { draw(story, ledger).await } else { report(story, ledger).await }
 }
 
 fn heading(story: &Story) -> String {

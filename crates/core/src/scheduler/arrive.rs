@@ -227,9 +227,10 @@ impl Scheduler {
             self.leave_flight(now, slot, ties, used);
         }
         let Some(rest) = rest else {
-            match in_flight {
-                true => self.drop_tied(now, slot, ties),
-                false => self.drop_slot(now, slot),
+            if in_flight {
+                self.drop_tied(now, slot, ties)
+            } else {
+                self.drop_slot(now, slot)
             }
             return self.awaited_ended(now, id, well);
         };

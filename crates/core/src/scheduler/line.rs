@@ -121,11 +121,12 @@ impl Scheduler {
 
     fn queue_served(&self, now: Timestamp, at: Index) -> bool {
         let queue = &self.queues[at as usize];
-        match queue.serial() {
-            true => self.head_of_line(at).is_some_and(|head| {
+        if queue.serial() {
+            self.head_of_line(at).is_some_and(|head| {
                 (0..index(self.seats.len())).any(|seat| !queue.full_on(seat) && self.head_open(now, head, seat))
-            }),
-            false => queue.turns.iter().any(|turns| !turns.is_empty() && self.class_served(now, queue, turns.class())),
+            })
+        } else {
+            queue.turns.iter().any(|turns| !turns.is_empty() && self.class_served(now, queue, turns.class()))
         }
     }
 
@@ -185,11 +186,10 @@ impl Scheduler {
     /// Whether a queue has something ready that some node could run: waiting for a node earns no more than idleness does.
     fn has_something(&self, at: Index) -> bool {
         let queue = &self.queues[at as usize];
-        match queue.serial() {
-            true => self.head_of_line(at).is_some_and(|head| self.kinds[self.backlog.kind(head) as usize].runnable),
-            false => {
-                queue.turns.iter().any(|turns| !turns.is_empty() && self.classes[turns.class() as usize].runnable())
-            }
+        if queue.serial() {
+            self.head_of_line(at).is_some_and(|head| self.kinds[self.backlog.kind(head) as usize].runnable)
+        } else {
+            queue.turns.iter().any(|turns| !turns.is_empty() && self.classes[turns.class() as usize].runnable())
         }
     }
 

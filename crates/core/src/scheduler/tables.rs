@@ -273,9 +273,10 @@ impl Seat {
     /// Counts a job that is already in flight here as running, if there is a slot for it; else it lies in the buffer.
     pub(super) fn board(&mut self, slot: Slot, number: u64) -> bool {
         let runs = self.running < self.node.slots;
-        match runs {
-            true => self.running += 1,
-            false => self.buffer.push_back((slot, number)),
+        if runs {
+            self.running += 1
+        } else {
+            self.buffer.push_back((slot, number))
         }
         runs
     }

@@ -67,9 +67,10 @@ impl Scheduler {
         for ((at, queue), home) in (0..).zip(&mut self.queues).zip(homes) {
             let (before, tree) = (old[queue.tree as usize].now, &mut self.trees[home as usize]);
             let charge = queue.account.charge;
-            queue.account.charge = match charge >= before {
-                true => tree.now.plus(charge.minus(before)),
-                false => tree.now.minus(before.minus(charge)),
+            queue.account.charge = if charge >= before {
+                tree.now.plus(charge.minus(before))
+            } else {
+                tree.now.minus(before.minus(charge))
             };
             queue.tree = home;
             if queue.entered {

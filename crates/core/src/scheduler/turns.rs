@@ -239,13 +239,10 @@ mod tests {
                 match step {
                     0 | 1 => {
                         let at = usize::from(step);
-                        match sorted[at].remove(&before) {
-                            true => lines[at].leave(&mut groups, group),
-                            false => {
+                        if sorted[at].remove(&before) { lines[at].leave(&mut groups, group) } else {
                                 sorted[at].insert(before);
                                 lines[at].enter(&mut groups, group);
                             }
-                        }
                     }
                     // The first is served, or somebody is charged otherwise.
                     _ => {

@@ -9,11 +9,8 @@ use turnwise_core::{
 };
 use turnwise_store::{Assign, AssignReply, BatchId, News, Page, StoreError};
 
-use super::{AskedAt, Dispatcher};
-use crate::{
-    shared::{Life, fence_number},
-    trace::Record,
-};
+use super::{Dispatcher, news::AskedAt};
+use crate::{life::Life, trace::Record};
 
 /// Batches on their way at once: the database writes one while the other is picked, or its reply is read.
 const AHEAD: usize = 2;
@@ -49,7 +46,9 @@ impl Expected<'_> {
 impl Drop for Expected<'_> {
     fn drop(&mut self) {
         if self.expected {
-            self.life.unexpect(self.batch);
+            self.life.desk.unexpect(self.batch);
+            // No bell rings for what a dispatcher gives to its own node.
+            self.life.bell.mail.notify_one();
         }
     }
 }
@@ -100,23 +99,22 @@ impl<'a> Dispatcher<'a> {
                     picks = self.tell(Input::Tick);
                 }
             }
-            if self.life.draining.is_up() || !self.life.in_contact() {
+            if self.life.draining.is_up() || !self.life.contact.holds() {
                 rounds = 0;
             }
             if rounds > 0 {
                 if page.is_none()
-                    && let Some(after) = self.loading
+                    && let Some(after) = self.backlog.next_page()
                 {
                     page = Some((after, Box::pin(self.page(after))));
                 }
-                if news.is_none() && self.heard.is_none() && self.news_are_due() {
+                if news.is_none() && !self.hearing.has_unseen() && self.news_are_due() {
                     // To say that it is awake again, it must not be giving: both want the dispatcher's row.
-                    match self.asleep {
-                        true => rounds = 0,
-                        false => {
-                            let (asked, answer) = self.ask_for_news(false);
-                            news = Some((asked, Box::pin(answer)));
-                        }
+                    if self.hearing.is_asleep() {
+                        rounds = 0
+                    } else {
+                        let (asked, answer) = self.ask_for_news(false);
+                        news = Some((asked, Box::pin(answer)));
                     }
                 }
             }
@@ -125,13 +123,13 @@ impl<'a> Dispatcher<'a> {
             }
             // While picks wait to be sent, no more are wanted.
             let wanted = picks.is_empty();
-            let ends_wanted = wanted && rounds > 0 && self.ends_wanted() > 0;
+            let ends_wanted = wanted && rounds > 0 && self.backlog.ends_wanted(self.given) > 0;
             let came = tokio::select! {
                 biased;
                 Some(sent) = on_their_way.next() => Came::Sent(sent),
                 read = answer(&mut page), if wanted && page.is_some() => Came::Page(read),
                 told = answer(&mut news), if news.is_some() => Came::News(told),
-                () = self.life.told.notified(), if ends_wanted => Came::Ends,
+                () = self.life.term.woken(), if ends_wanted => Came::Ends,
             };
             let heard = match came {
                 Came::Sent(sent) => self.hear(sent).map(|replies| match replies {
@@ -156,16 +154,16 @@ impl<'a> Dispatcher<'a> {
                     rounds = rounds.saturating_sub(1);
                     read.map(|page| {
                         picks = self.take_in(after, page);
-                        if self.all_read {
+                        if self.backlog.is_just_read() {
                             // Some wait for just that.
                             rounds = 0;
                         }
                     })
                 }
                 Came::News((asked, told)) => {
-                    if !self.brings_nothing(&asked, &told) {
+                    if !self.bring_nothing(&asked, &told) {
                         // What they bring may have ended among what is on its way.
-                        self.heard = Some((asked, told));
+                        self.hearing.keep(asked, told);
                         rounds = 0;
                     }
                     Ok(())
@@ -183,7 +181,7 @@ impl<'a> Dispatcher<'a> {
                 continue;
             }
             // What ended meanwhile makes room for the next batch.
-            let told = self.life.take_told(self.ends_wanted());
+            let told = self.life.term.take_reports(self.backlog.ends_wanted(self.given));
             if !told.is_empty() {
                 rounds -= 1;
                 self.see_ends(&told);
@@ -196,16 +194,16 @@ impl<'a> Dispatcher<'a> {
     }
 
     fn assign(&mut self, picks: Vec<Pick>) -> impl Future<Output = Sent<'a>> + use<'a> {
-        self.dispatched += picks.len() as u64;
+        self.given += picks.len() as u64;
         let batch = self.new_batch();
         // Its jobs come with the reply, and are not to come twice.
-        let expected = self.life.expect(batch);
+        let expected = self.life.desk.expect(batch);
         self.send(batch, picks, expected)
     }
 
     fn new_batch(&self) -> BatchId {
-        let shared = &self.life.shared;
-        BatchId::in_order(shared.clock.now(), shared.chance.random())
+        let node = &self.life.node;
+        BatchId::in_order(node.clock.now(), node.chance.random())
     }
 
     fn send(&self, batch: BatchId, picks: Vec<Pick>, expected: bool) -> impl Future<Output = Sent<'a>> + use<'a> {
@@ -248,25 +246,25 @@ impl<'a> Dispatcher<'a> {
                 AssignReply::Gone => Reply::Gone,
             };
             if let Reply::Assigned(fence) = &reply {
-                life.trace(|| Record::Assign { job: id, fence: fence_number(*fence), to: pick.node });
+                life.trace(|| Record::Assign { job: id, fence: fence.0, to: pick.node });
             }
             answers.push((id, pick.fence, reply));
         }
-        match expected.expected {
-            true if mine.is_empty() => drop(expected),
-            true => {
-                expected.came();
-                life.take_assigned(batch, mine);
-            }
-            // Nobody rings for what a dispatcher gives to its own node.
-            false => life.bell.mail.notify_one(),
+        if !expected.expected {
+            // No bell rings for what a dispatcher gives to its own node.
+            life.bell.mail.notify_one();
+        } else if mine.is_empty() {
+            drop(expected);
+        } else {
+            expected.came();
+            life.desk.accept(batch, mine);
         }
         Ok(Some(answers))
     }
 
     /// Tells the scheduler, and asks it later what to do.
     fn hear_only(&mut self, replies: Replies) {
-        self.scheduler.hear(self.life.shared.clock.now(), replies);
+        self.scheduler.hear(self.life.node.clock.now(), replies);
         self.unasked = true;
     }
 

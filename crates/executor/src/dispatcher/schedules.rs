@@ -16,7 +16,7 @@ use turnwise_core::{
 use turnwise_store::{Load, Memo, MemoKind, NewMemo, StoreError};
 
 use super::Dispatcher;
-use crate::shared::Life;
+use crate::life::Life;
 
 /// Schedules that are fired in one round; the others have their turn in the next.
 const FIRE: usize = 20;
@@ -162,7 +162,7 @@ impl Dispatcher<'_> {
             self.schedules.done(answer?);
             self.write_fired().await?;
         }
-        let now = self.life.shared.clock.now();
+        let now = self.life.node.clock.now();
         if self.schedules.next().is_some_and(|next| next <= now) {
             let round = self.schedules.round(now);
             // Whoever would have taken it ends with this term.
@@ -194,7 +194,7 @@ pub(super) async fn submit(life: &Life, mut rounds: Rounds) -> Infallible {
         if rounds.answers.send(answer).await.is_err() {
             break;
         }
-        life.told.notify_one();
+        life.term.wake();
     }
     // The dispatcher says when its term is over.
     std::future::pending().await
@@ -203,10 +203,11 @@ pub(super) async fn submit(life: &Life, mut rounds: Rounds) -> Infallible {
 async fn submit_round(life: &Life, Round { now, mut due }: Round) -> Answer {
     let mut reached = true;
     for (name, standing) in &mut due {
-        let fired = match reached {
-            true => fire_one(life, name, standing, now).await,
+        let fired = if reached {
+            fire_one(life, name, standing, now).await
+        } else {
             // The others would hardly fare better.
-            false => Ok(Some(now.plus(AGAIN))),
+            Ok(Some(now.plus(AGAIN)))
         };
         standing.next = match fired {
             Ok(next) => next,
@@ -234,13 +235,10 @@ async fn fire_one(
 ) -> Result<Option<Timestamp>, StoreError> {
     let Standing { periodic, fired, held, .. } = standing;
     let asks = periodic.overlap != Overlap::Allow && periodic.is_due(fired.over, now);
-    let busy = match asks {
-        // Also those of slots that are due: somebody may have submitted them and not come to write it down.
-        true => {
-            let jobs = periodic.due_jobs(name, fired.over, now).into_iter().chain(fired.job).collect();
-            !life.store.load(Load::These(jobs)).await?.jobs.is_empty()
-        }
-        false => false,
+    let busy = asks && {
+        // Also those of slots that are due: an earlier dispatcher may have submitted them and not come to write it down.
+        let jobs = periodic.due_jobs(name, fired.over, now).into_iter().chain(fired.job).collect();
+        !life.store.load(Load::These(jobs)).await?.jobs.is_empty()
     };
     let firing = periodic.firing(fired.over, busy, *held, now);
     if !firing.slots.is_empty() {

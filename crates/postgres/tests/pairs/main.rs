@@ -246,9 +246,10 @@ async fn meet(database: &Database, pair: &Pair) -> Result<Met, String> {
         database.lock(subject).await;
     }
     let one = start(first, &pair.first.1, pause);
-    match pause {
-        true => until(async || first.has_begun() || one.is_finished()).await?,
-        false => at_rest(database, first, &one).await?,
+    if pause {
+        until(async || first.has_begun() || one.is_finished()).await?
+    } else {
+        at_rest(database, first, &one).await?
     }
     let glance = Glance::at(&*database.observer, &begin, database.epoch).await;
     let other = start(second, &pair.second.1, false);

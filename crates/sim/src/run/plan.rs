@@ -231,9 +231,10 @@ fn nodes(chance: &mut Chance, queues: &[QueueName]) -> Vec<NodePlan> {
     let lease = chance.millis(1_500, 5_000);
     let node = |chance: &mut Chance, n: u64| {
         // The first one serves everything, so that whatever is left can end.
-        let (queues, tasks) = match n > 0 && chance.says(0.3) {
-            true => (Some(BTreeSet::from([chance.pick(queues).clone()])), chance.index(TASKS.len()) + 1),
-            false => (None, TASKS.len()),
+        let (queues, tasks) = if n > 0 && chance.says(0.3) {
+            (Some(BTreeSet::from([chance.pick(queues).clone()])), chance.index(TASKS.len()) + 1)
+        } else {
+            (None, TASKS.len())
         };
         NodePlan {
             name: NodeName::new(format!("n{n}")).expect("a good name"),
@@ -266,9 +267,10 @@ fn submissions(chance: &mut Chance, settings: &Settings, mended: Duration) -> Ve
         let group = group_name(chance.between(0, GROUPS - 1));
         let at = chance.between(0, last);
         // A flood in one call, or a trickle of calls.
-        let (calls, jobs, every) = match chance.says(0.5) {
-            true => (1, chance.between(1, 40), 0),
-            false => (chance.between(1, 20), chance.between(1, 2), chance.between(1, 400)),
+        let (calls, jobs, every) = if chance.says(0.5) {
+            (1, chance.between(1, 40), 0)
+        } else {
+            (chance.between(1, 20), chance.between(1, 2), chance.between(1, 400))
         };
         let trouble = chance.says(0.6);
         for call in 0..calls {

@@ -68,10 +68,7 @@ pub struct Run {
 
 /// Where a seed can run: whose commits are taken back, on the memory store only.
 pub fn stores(seed: u64) -> [Kept; 2] {
-    match Plan::new(seed).fails_over() {
-        true => [Kept::Memory, Kept::Memory],
-        false => [Kept::Memory, Kept::Sqlite],
-    }
+    if Plan::new(seed).fails_over() { [Kept::Memory, Kept::Memory] } else { [Kept::Memory, Kept::Sqlite] }
 }
 
 /// Runs a seed in virtual time, on this thread.

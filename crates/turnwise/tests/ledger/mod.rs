@@ -323,9 +323,10 @@ pub(crate) fn executor(turnwise: &Turnwise, sqlite: bool, change: impl FnOnce(&m
     change(&mut config);
     let mut registry = Registry::new();
     registry.register(receipt).unwrap();
-    match sqlite {
-        true => registry.register(into_sqlite).unwrap(),
-        false => registry.register(into_postgres).unwrap(),
+    if sqlite {
+        registry.register(into_sqlite).unwrap()
+    } else {
+        registry.register(into_postgres).unwrap()
     };
     turnwise.executor_with(config).registry(registry).state(turnwise.clone()).build().unwrap()
 }

@@ -16,12 +16,11 @@ const EVERY: Duration = Duration::from_millis(50);
 
 pub(super) async fn latency(bench: &Bench<'_>, report: &mut Report) -> Result<(), Failure> {
     let (notes, mut starts) = Notes::moments();
-    let node = match bench.plan.other_node {
-        true => {
-            bench.site.nodes_apart(notes).await?;
-            None
-        }
-        false => Some(bench.site.node(notes).await?),
+    let node = if bench.plan.other_node {
+        bench.site.nodes_apart(notes).await?;
+        None
+    } else {
+        Some(bench.site.node(notes).await?)
     };
     let jobs = bench.plan.jobs;
     let (mut meter, mut times) = (Meter::start_at_once(), Times::new());

@@ -29,7 +29,7 @@ impl Dispatcher<'_> {
     /// What ended in this process: trouble is noted before the scheduler is told.
     pub(super) fn see_ends(&mut self, told: &[Settled]) {
         self.seen.ends = true;
-        self.overtaken.see_ends(told);
+        self.stale_reads.see_ends(told);
         let trouble = |end: &&Settled| end.failed || end.rest.as_ref().is_some_and(|rest| rest.stuck);
         self.note_trouble(told.iter().filter(trouble).map(|end| end.id));
     }
@@ -42,14 +42,14 @@ impl Dispatcher<'_> {
 
     /// Jobs that failed. While the backlog is being read the scheduler may not know them.
     fn note_trouble(&mut self, jobs: impl Iterator<Item = JobId>) {
-        if !self.caught_up && self.may_pause() {
+        if !self.hearing.is_caught_up() && self.may_pause() {
             self.open.trouble.extend(jobs);
         }
     }
 
     /// Whether there is a queue that an error would pause.
     fn may_pause(&self) -> bool {
-        self.settings.queues.iter().any(|(name, set)| self.would_pause(name, set))
+        self.memos.settings().queues.iter().any(|(name, set)| self.would_pause(name, set))
     }
 
     fn would_pause(&self, name: &QueueName, set: &QueueSettings) -> bool {
@@ -88,7 +88,7 @@ impl Dispatcher<'_> {
             };
             self.open.trouble.pop();
             let Some(job) = job else { continue };
-            if self.settings.queues.get(&job.queue).is_some_and(|set| self.would_pause(&job.queue, set)) {
+            if self.memos.settings().queues.get(&job.queue).is_some_and(|set| self.would_pause(&job.queue, set)) {
                 self.open.pauses.push((job.queue, id));
             }
         }
@@ -102,17 +102,17 @@ impl Dispatcher<'_> {
         if self.open.pauses.is_empty() {
             return Ok(());
         }
-        let now = self.life.shared.clock.now();
-        let wishes = self.open.pauses.iter().map(|(queue, job)| {
+        let now = self.life.node.clock.now();
+        let changes = self.open.pauses.iter().map(|(queue, job)| {
             let pause = Pause { since: now, reason: Some(format!("job {job} failed")) };
             (queue.clone(), move |set: &mut QueueSettings| {
-                let wanted = set.paused.is_none();
+                let changed = set.paused.is_none();
                 set.paused.get_or_insert(pause);
-                wanted
+                changed
             })
         });
         // Not forgotten: the scheduler holds the queue, and the next round tries again.
-        let Some(settings) = self.amend(wishes.collect()).await? else { return Ok(()) };
+        let Some(settings) = self.amend(changes.collect()).await? else { return Ok(()) };
         self.open.pauses.clear();
         self.see_settings(settings).await
     }
@@ -120,24 +120,22 @@ impl Dispatcher<'_> {
     /// The memo that says how far has been seen, if it is to be written.
     pub(super) fn seen_memo(&mut self) -> Option<NewMemo> {
         let memo = |value| Some(NewMemo { kind: MemoKind::Seen, name: String::new(), value, seen: None });
-        if !self.settings.queues.values().any(|set| set.on_error == OnError::Pause) {
+        if !self.memos.settings().queues.values().any(|set| set.on_error == OnError::Pause) {
             self.seen.next = None;
             return self.seen.written.as_ref().and_then(|_| memo(None));
         }
         // What is visible at this cursor had begun to be settled by now.
-        let now = || self.cursor.clone().map(|cursor| (cursor, self.life.settles_begun()));
+        let now = || self.hearing.cursor().cloned().map(|cursor| (cursor, self.life.term.writes_begun()));
         let (cursor, begun) = self.seen.next.take().or_else(now)?;
         // In this order: what is told after the first look is of a later settle.
-        let told = self.life.settles_told();
-        if begun > told || self.life.has_told() || !self.open.pauses.is_empty() || !self.open.trouble.is_empty() {
+        let told = self.life.term.writes_reported();
+        if begun > told || self.life.term.has_reports() || !self.open.pauses.is_empty() || !self.open.trouble.is_empty()
+        {
             self.seen.next = Some((cursor, begun));
             return None;
         }
         // Where nothing ends, there is nothing to be seen.
-        self.seen.next = match std::mem::take(&mut self.seen.ends) {
-            true => now(),
-            false => Some((cursor.clone(), begun)),
-        };
+        self.seen.next = if std::mem::take(&mut self.seen.ends) { now() } else { Some((cursor.clone(), begun)) };
         (self.seen.written.as_ref() != Some(&cursor.0)).then(|| memo(Some(cursor.0))).flatten()
     }
 
@@ -148,9 +146,10 @@ impl Dispatcher<'_> {
 
     /// How far the next dispatcher need not look.
     pub(super) fn seen_to(&self) -> Option<Cursor> {
-        match self.settings.queues.values().any(|set| set.on_error == OnError::Pause) {
-            true => self.seen.written.clone().map(Cursor),
-            false => self.cursor.clone(),
+        if self.memos.settings().queues.values().any(|set| set.on_error == OnError::Pause) {
+            self.seen.written.clone().map(Cursor)
+        } else {
+            self.hearing.cursor().cloned()
         }
     }
 }

@@ -8,111 +8,77 @@ use std::{
     },
 };
 
-use tokio::sync::Notify;
 use turnwise_core::{
     Fence, JobId, Json, Timestamp,
     story::{Finished, Level, Line, LineAt, MAX_STEPS, Progress, line},
 };
 use turnwise_store::{Closing, Note};
 
-use crate::{outcome::TaskError, shared::locked};
+use crate::{lock::locked, outcome::TaskError, stop_sign::StopSign};
 
 /// New lines after which the store is asked to look whether there are too many.
 const TRIM_EVERY: u32 = 500;
 
-/// Goes up once and stays up.
-#[derive(Debug, Default)]
-pub(crate) struct StopSign {
-    up: AtomicBool,
-    raised: Notify,
-}
-
-impl StopSign {
-    pub(crate) fn raise(&self) {
-        self.up.store(true, Ordering::Release);
-        self.raised.notify_waiters();
-    }
-
-    /// Nobody is waiting for it, or for what it said.
-    pub(crate) fn lower(&self) {
-        self.up.store(false, Ordering::Release);
-    }
-
-    pub(crate) fn is_up(&self) -> bool {
-        self.up.load(Ordering::Acquire)
-    }
-
-    pub(crate) async fn wait(&self) {
-        let raised = self.raised.notified();
-        tokio::pin!(raised);
-        // Listening before looking: a sign raised in between is not missed.
-        raised.as_mut().enable();
-        if !self.is_up() {
-            raised.await;
-        }
-    }
-}
-
-/// A run. Most say nothing, so the notebook is made when it is first opened.
+/// A run. Most say nothing, so the notes are made with the first word.
 #[derive(Debug, Default)]
 pub(crate) struct Run {
     pub(crate) stop: StopSign,
     /// It was settled without waiting for it any longer.
-    given_up: AtomicBool,
-    notebook: OnceLock<Box<Notebook>>,
+    abandoned: AtomicBool,
+    notes: OnceLock<Box<Notes>>,
 }
 
 impl Run {
-    pub(crate) fn notebook(&self) -> &Notebook {
-        self.notebook.get_or_init(Box::default)
+    pub(crate) fn notes(&self) -> &Notes {
+        self.notes.get_or_init(Box::default)
     }
 
-    pub(crate) fn give_up(&self) {
-        self.given_up.store(true, Ordering::Release);
+    pub(crate) fn abandon(&self) {
+        self.abandoned.store(true, Ordering::Release);
         self.stop.raise();
     }
 
-    pub(crate) fn was_given_up(&self) -> bool {
-        self.given_up.load(Ordering::Acquire)
+    pub(crate) fn was_abandoned(&self) -> bool {
+        self.abandoned.load(Ordering::Acquire)
     }
 
     /// Whether it has ever said anything.
     pub(crate) fn noted(&self) -> bool {
-        self.notebook.get().is_some()
+        self.notes.get().is_some()
     }
 
     /// Gives up the slot until then.
     pub(crate) fn suspend(&self, until: Timestamp) {
-        locked(&self.notebook().pages).wake = Some(until);
+        locked(&self.notes().pages).wake = Some(until);
         self.stop.raise();
     }
 
     pub(crate) fn suspended(&self) -> Option<Timestamp> {
-        locked(&self.notebook.get()?.pages).wake
+        locked(&self.notes.get()?.pages).wake
     }
 
     pub(crate) fn close_with(&self, closing: Box<dyn Closing>) {
-        *locked(&self.notebook().closing) = Some(closing);
+        *locked(&self.notes().closing) = Some(closing);
     }
 
     pub(crate) fn take_closing(&self) -> Option<Box<dyn Closing>> {
-        locked(&self.notebook.get()?.closing).take()
+        locked(&self.notes.get()?.closing).take()
     }
 
     /// It was not written after all.
     pub(crate) fn put_back(&self, note: Note) {
-        self.notebook().put_back(note);
+        self.notes().put_back(note);
     }
 
     /// What is to be written, if anything.
     pub(crate) fn take_note(&self, job: JobId, fence: Fence) -> Option<Note> {
-        self.notebook.get()?.take(job, fence)
+        self.notes.get()?.take(job, fence)
     }
 }
 
 /// What a run has said.
 #[derive(Debug, Default)]
-pub struct Notebook {
+pub struct Notes {
     /// Whether something in it is not written.
     unwritten: AtomicBool,
     pages: Mutex<Pages>,
@@ -168,7 +134,7 @@ impl Room {
     }
 }
 
-impl Notebook {
+impl Notes {
     pub(crate) fn progress(&self, progress: Progress) {
         locked(&self.pages).progress = Some(progress);
         self.unwritten.store(true, Ordering::Release);
@@ -236,9 +202,10 @@ impl Notebook {
     }
 
     pub(crate) fn check_room(&self) -> Result<(), TaskError> {
-        match locked(&self.pages).steps.as_ref().is_some_and(|steps| steps.len() >= MAX_STEPS) {
-            true => Err(TaskError::new(format!("a job has at most {MAX_STEPS} steps"))),
-            false => Ok(()),
+        if locked(&self.pages).steps.as_ref().is_some_and(|steps| steps.len() >= MAX_STEPS) {
+            Err(TaskError::new(format!("a job has at most {MAX_STEPS} steps")))
+        } else {
+            Ok(())
         }
     }
 
@@ -260,7 +227,7 @@ mod tests {
         let job = JobId(uuid::Uuid::nil());
         assert!(!run.noted() && run.take_note(job, Fence(1)).is_none());
         for n in 0..5 {
-            run.notebook().log(
+            run.notes().log(
                 Timestamp::MIN,
                 Fence(1),
                 Level::Info,
@@ -268,7 +235,7 @@ mod tests {
                 Room { lines: 3, bytes: 1_000 },
             );
         }
-        run.notebook().progress(Progress::new(1, 2, "half"));
+        run.notes().progress(Progress::new(1, 2, "half"));
         let note = run.take_note(job, Fence(1)).unwrap();
         let texts: Vec<_> = note.lines.iter().map(|line| line.text.as_str()).collect();
         assert_eq!(texts, ["(2 lines were written faster than they could be kept)", "line 3", "line 4"]);
@@ -282,7 +249,7 @@ mod tests {
         let room = Room::new(10_000, 1_000);
         assert_eq!(room.bytes, 67_108);
         for _ in 0..1_000 {
-            run.notebook().log(Timestamp::MIN, Fence(1), Level::Info, &"x".repeat(4_000), room);
+            run.notes().log(Timestamp::MIN, Fence(1), Level::Info, &"x".repeat(4_000), room);
         }
         let note = run.take_note(job, Fence(1)).unwrap();
         let bytes: usize = note.lines.iter().map(|line| line.text.len()).sum();
@@ -290,7 +257,7 @@ mod tests {
         let skipped = 1_000 - note.lines.len();
         assert_eq!(note.lines[0].text, format!("({skipped} lines were written faster than they could be kept)"));
         run.put_back(note);
-        run.notebook().log(Timestamp::MIN, Fence(1), Level::Info, &"x".repeat(4_000), room);
+        run.notes().log(Timestamp::MIN, Fence(1), Level::Info, &"x".repeat(4_000), room);
         let bytes: usize = run.take_note(job, Fence(1)).unwrap().lines.iter().map(|line| line.text.len()).sum();
         assert!(bytes <= room.bytes, "{bytes}");
     }

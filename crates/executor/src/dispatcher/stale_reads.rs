@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use turnwise_core::{JobHead, JobId, scheduler::Settled};
 
 #[derive(Debug, Default)]
-pub(super) struct Overtaken {
+pub(super) struct StaleReads {
     /// What has ended for good since the oldest read that is not taken in yet was asked for, or longer.
     ended: Vec<JobId>,
     /// Ends before those.
@@ -21,7 +21,7 @@ pub(super) struct Overtaken {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Mark(u64);
 
-impl Overtaken {
+impl StaleReads {
     pub(super) fn see_ends(&mut self, told: &[Settled]) {
         self.ended.extend(told.iter().filter(|end| end.rest.is_none()).map(|end| end.id));
     }
@@ -108,26 +108,26 @@ mod tests {
         Settled { id: id(number), fence: Fence(1), ran: None, rest, failed: false, well: true }
     }
 
-    fn sifted(overtaken: &mut Overtaken, mut heads: Vec<JobHead>) -> (Vec<JobId>, Vec<JobId>) {
-        overtaken.sift(&mut heads);
-        (heads.iter().map(|head| head.id).collect(), overtaken.take_unsure())
+    fn sifted(reads: &mut StaleReads, mut heads: Vec<JobHead>) -> (Vec<JobId>, Vec<JobId>) {
+        reads.sift(&mut heads);
+        (heads.iter().map(|head| head.id).collect(), reads.take_unsure())
     }
 
     #[test]
     fn what_ended_since_is_read_again_and_so_is_who_waits_for_it() {
-        let mut overtaken = Overtaken::default();
+        let mut reads = StaleReads::default();
         let heads = || vec![head(3, &[]), head(4, &[1]), head(5, &[2]), head(6, &[])];
-        assert_eq!(sifted(&mut overtaken, heads()), ([3, 4, 5, 6].map(id).to_vec(), vec![]));
+        assert_eq!(sifted(&mut reads, heads()), ([3, 4, 5, 6].map(id).to_vec(), vec![]));
         let rest = Rest { stuck: false, due: None, crashes: 0, next: None };
-        overtaken.see_ends(&[end(1, None), end(3, None), end(6, Some(rest))]);
-        assert_eq!(sifted(&mut overtaken, heads()), ([5, 6].map(id).to_vec(), [3, 4].map(id).to_vec()));
-        let mark = overtaken.mark();
-        overtaken.see_taken(&[id(2)]);
-        overtaken.nothing_is_read(Some(mark));
-        assert_eq!(sifted(&mut overtaken, heads()), ([3, 4, 6].map(id).to_vec(), vec![id(5)]), "ends since the mark");
-        overtaken.nothing_is_read(Some(mark));
-        assert_eq!(sifted(&mut overtaken, heads()), ([3, 4, 6].map(id).to_vec(), vec![id(5)]), "they stay");
-        overtaken.nothing_is_read(None);
-        assert_eq!(sifted(&mut overtaken, heads()), ([3, 4, 5, 6].map(id).to_vec(), vec![]));
+        reads.see_ends(&[end(1, None), end(3, None), end(6, Some(rest))]);
+        assert_eq!(sifted(&mut reads, heads()), ([5, 6].map(id).to_vec(), [3, 4].map(id).to_vec()));
+        let mark = reads.mark();
+        reads.see_taken(&[id(2)]);
+        reads.nothing_is_read(Some(mark));
+        assert_eq!(sifted(&mut reads, heads()), ([3, 4, 6].map(id).to_vec(), vec![id(5)]), "ends since the mark");
+        reads.nothing_is_read(Some(mark));
+        assert_eq!(sifted(&mut reads, heads()), ([3, 4, 6].map(id).to_vec(), vec![id(5)]), "they stay");
+        reads.nothing_is_read(None);
+        assert_eq!(sifted(&mut reads, heads()), ([3, 4, 5, 6].map(id).to_vec(), vec![]));
     }
 }

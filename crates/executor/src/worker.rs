@@ -14,10 +14,12 @@ use crate::{
     closing, contain,
     ctx::Ctx,
     event::{Event, JobEvent},
-    joblog, middleware,
-    notebook::Run,
+    joblog,
+    life::Life,
+    middleware,
+    outbox::{Ended, Outgoing, PanickedWrites},
     panics,
-    shared::{Ended, Life, Outgoing, Unheard, fence_number},
+    run::Run,
     task::AnyTask,
     trace::Record,
 };
@@ -36,7 +38,7 @@ pub(crate) enum Floor {
 
 /// Runs the workers until the life is over.
 pub(crate) async fn work_until_over(life: &Arc<Life>, floor: &Floor) {
-    let workers = (0..life.shared.config.max_pool_size()).map(|_| work(life.clone()));
+    let workers = (0..life.node.config.max_pool_size()).map(|_| work(life.clone()));
     match floor {
         Floor::User(user) => {
             let mut spawned = JoinSet::new();
@@ -58,17 +60,20 @@ async fn work(life: Arc<Life>) {
             // Not the task's panic, but it is its job that has to end.
             let outcome = panicked(&*panic);
             contain::panicked(&life, "work", &*panic);
-            let at = Some(life.shared.clock.now());
-            life.ended_unsaid(Ended {
+            let at = Some(life.node.clock.now());
+            let ended = Ended {
                 job,
                 run: Some(run),
                 outcome,
                 started_at: at,
                 finished_at: at,
-                unheard: Unheard::default(),
-            });
+                panicked: PanickedWrites::default(),
+            };
+            if life.desk.has_not_ended(&ended.job) {
+                life.ended(ended);
+            }
         }
-        life.slot_is_free(began.elapsed());
+        life.desk.slot_is_free(began.elapsed());
         jobs += 1;
         if jobs % JOBS_PER_TURN == 0 {
             tokio::task::yield_now().await;
@@ -77,7 +82,7 @@ async fn work(life: Arc<Life>) {
 }
 
 pub(crate) async fn run(life: &Arc<Life>, job: Arc<AssignedJob>, run: Arc<Run>) {
-    let Some(task) = life.shared.registry.get(&job.task) else {
+    let Some(task) = life.node.registry.get(&job.task) else {
         // Nobody here knows it: back it goes, visible, never failed.
         return life.ended(Ended::unbegun(job));
     };
@@ -89,23 +94,24 @@ pub(crate) async fn run(life: &Arc<Life>, job: Arc<AssignedJob>, run: Arc<Run>) 
     if watched && !may_start(life, &job).await {
         return;
     }
-    let started_at = life.shared.clock.now();
-    let limit = job.terms.timeout().or_else(|| task.timeout().ok().flatten());
-    life.begun(&job, started_at, limit);
-    life.trace(|| Record::Start { job: job.id, fence: fence_number(job.fence), task: job.task.to_string() });
-    if life.shared.hub.listened_to() {
-        life.shared.hub.tell(Event::Started(job_event(&job, job.counts.attempt + 1, None)));
+    let started_at = life.node.clock.now();
+    let limit = job.terms.timeout().or(task.known().timeout);
+    life.desk.begun(&job, started_at, limit);
+    life.node.idle.busy();
+    life.trace(|| Record::Start { job: job.id, fence: job.fence.0, task: job.task.to_string() });
+    if life.node.hub.listened_to() {
+        life.node.hub.tell(Event::Started(job_event(&job, job.counts.attempt + 1, None)));
     }
     let ctx = Ctx { job: job.clone(), life: life.clone(), run: run.clone() };
     let outcome = guarded(&ctx, task, limit).await;
-    let finished_at = life.shared.clock.now().max(started_at);
+    let finished_at = life.node.clock.now().max(started_at);
     life.trace(|| match outcome {
-        Outcome::Interrupted => Record::Interrupt { job: job.id, fence: fence_number(job.fence) },
-        _ => Record::Effect { job: job.id, fence: fence_number(job.fence) },
+        Outcome::Interrupted => Record::Interrupt { job: job.id, fence: job.fence.0 },
+        _ => Record::Effect { job: job.id, fence: job.fence.0 },
     });
     let (started_at, finished_at) = (Some(started_at), Some(finished_at));
     let closing = run.take_closing();
-    let ended = Ended { job, run: Some(run), outcome, started_at, finished_at, unheard: Unheard::default() };
+    let ended = Ended { job, run: Some(run), outcome, started_at, finished_at, panicked: PanickedWrites::default() };
     match closing {
         Some(closing) => closing::close(life, closing, ended).await,
         None => life.ended(ended),
@@ -127,17 +133,17 @@ async fn run_until_cut(ctx: &Ctx, limit: Option<Duration>) -> (Outcome, bool) {
     let (life, run, job) = (&ctx.life, &ctx.run, &ctx.job);
     // The call itself may panic too, before there is a future.
     let running =
-        match std::panic::catch_unwind(AssertUnwindSafe(|| middleware::begin(&life.shared.around, ctx.clone()))) {
+        match std::panic::catch_unwind(AssertUnwindSafe(|| middleware::begin(&life.node.middleware, ctx.clone()))) {
             Ok(running) => running,
             Err(panic) => return (panicked(&*panic), false),
         };
     let running = AssertUnwindSafe(joblog::heard(ctx, running)).catch_unwind();
     tokio::pin!(running);
-    if run.stop.is_up() && !life.cancel_wanted(job.id) {
+    if run.stop.is_up() && !life.desk.cancel_wanted(job.id) {
         return (Outcome::Interrupted, false);
     }
     let said = |ended: std::thread::Result<crate::outcome::Outcome>| match ended {
-        Ok(outcome) => outcome.resolve(&life.shared.registry, life.shared.clock.now()),
+        Ok(outcome) => outcome.resolve(&life.node.registry, life.node.clock.now()),
         Err(panic) => panicked(&*panic),
     };
     if let Poll::Ready(ended) = futures_util::poll!(running.as_mut()) {
@@ -150,19 +156,19 @@ async fn run_until_cut(ctx: &Ctx, limit: Option<Duration>) -> (Outcome, bool) {
         ended = &mut running => return (said(ended), false),
         limit = over(limit) => {
             // A blocking task sees the sign; any other is dropped here.
-            life.stopping(job);
+            life.desk.stopping(job);
             run.stop.raise();
             return (Outcome::TimedOut { limit }, true);
         }
     }
     match run.suspended() {
-        Some(wake) => (Outcome::Snooze { wait: wake.since(life.shared.clock.now()) }, false),
-        None if life.cancel_wanted(job.id) => {
-            life.stopping(job);
+        Some(wake) => (Outcome::Snooze { wait: wake.since(life.node.clock.now()) }, false),
+        None if life.desk.cancel_wanted(job.id) => {
+            life.desk.stopping(job);
             let ended = tokio::select! {
                 biased;
                 () = in_doubt(life, job) => None,
-                ended = tokio::time::timeout(life.shared.config.cancel_grace, running) => ended.ok(),
+                ended = tokio::time::timeout(life.node.config.cancel_grace, running) => ended.ok(),
             };
             (ended.map_or(Outcome::Cancelled, said), true)
         }
@@ -176,8 +182,8 @@ async fn in_doubt(life: &Life, job: &AssignedJob) {
     if !job.limited {
         return std::future::pending().await;
     }
-    while life.doubt_at() > tokio::time::Instant::now() {
-        tokio::time::sleep_until(life.doubt_at()).await;
+    while life.contact.doubt_at() > tokio::time::Instant::now() {
+        tokio::time::sleep_until(life.contact.doubt_at()).await;
     }
 }
 
@@ -194,7 +200,7 @@ async fn over(limit: Option<Duration>) -> Duration {
 /// The task's own routine for a run that was cut short. It has the time a task has to stop, and its panic is its own.
 async fn clean_up(ctx: &Ctx, task: &AnyTask) {
     let routine = AssertUnwindSafe(async { task.clean_up(ctx.clone(), &ctx.job.args).await }).catch_unwind();
-    let routine = tokio::time::timeout(ctx.life.shared.config.cancel_grace, routine);
+    let routine = tokio::time::timeout(ctx.life.node.config.cancel_grace, routine);
     let ended = tokio::select! {
         biased;
         () = in_doubt(&ctx.life, &ctx.job) => return,
@@ -222,7 +228,7 @@ pub(crate) fn panicked(panic: &(dyn std::any::Any + Send)) -> Outcome {
 /// A job under which a node has died is written down as running before it starts.
 async fn may_start(life: &Life, job: &Arc<AssignedJob>) -> bool {
     let (may_start, answer) = oneshot::channel();
-    life.send(Outgoing::Begin { job: job.clone(), may_start });
+    life.outbox.send(Outgoing::Begin { job: job.clone(), may_start });
     answer.await.unwrap_or(false)
 }
 

@@ -10,14 +10,14 @@ const SOON: Duration = Duration::from_millis(10);
 /// A submitter reads whether the dispatcher sleeps once it has begun to write its jobs, and may commit much later. So those who
 /// were writing when the dispatcher lay down may bring jobs without a ring; when they are over, nobody is left who does.
 #[derive(Debug, Default)]
-pub(super) struct Quiet {
+pub(super) struct Ringing {
     /// A writer that began after all that were writing then.
     mark: Option<u64>,
     over: bool,
     looks: u32,
 }
 
-impl Quiet {
+impl Ringing {
     /// What the news say that were asked for asleep or awake.
     pub(super) fn hear(&mut self, asleep: bool, writers: Writers) {
         if !asleep {
@@ -48,38 +48,38 @@ mod tests {
 
     #[test]
     fn all_ring_when_those_are_over_who_wrote_while_the_dispatcher_lay_down() {
-        let mut quiet = Quiet::default();
-        quiet.hear(true, writers(5, 9));
-        assert_eq!((quiet.all_ring(), quiet.look_again()), (false, Some(SOON)));
-        quiet.hear(true, writers(8, 20));
-        assert_eq!((quiet.all_ring(), quiet.look_again()), (false, Some(SOON * 2)), "one from before is writing");
-        quiet.hear(true, writers(9, 30));
-        assert_eq!((quiet.all_ring(), quiet.look_again()), (true, None));
-        quiet.hear(true, writers(12, 40));
-        assert!(quiet.all_ring(), "those who come later know");
+        let mut ringing = Ringing::default();
+        ringing.hear(true, writers(5, 9));
+        assert_eq!((ringing.all_ring(), ringing.look_again()), (false, Some(SOON)));
+        ringing.hear(true, writers(8, 20));
+        assert_eq!((ringing.all_ring(), ringing.look_again()), (false, Some(SOON * 2)), "one from before is writing");
+        ringing.hear(true, writers(9, 30));
+        assert_eq!((ringing.all_ring(), ringing.look_again()), (true, None));
+        ringing.hear(true, writers(12, 40));
+        assert!(ringing.all_ring(), "those who come later know");
     }
 
     #[test]
     fn where_nobody_writes_all_ring_at_once() {
-        let mut quiet = Quiet::default();
-        quiet.hear(true, writers(9, 9));
-        assert_eq!((quiet.all_ring(), quiet.look_again()), (true, None));
+        let mut ringing = Ringing::default();
+        ringing.hear(true, writers(9, 9));
+        assert_eq!((ringing.all_ring(), ringing.look_again()), (true, None));
     }
 
     #[test]
     fn where_one_at_a_time_writes_nobody_is_looked_for() {
-        let mut quiet = Quiet::default();
-        quiet.hear(true, Writers::default());
-        assert_eq!((quiet.all_ring(), quiet.look_again()), (true, None));
+        let mut ringing = Ringing::default();
+        ringing.hear(true, Writers::default());
+        assert_eq!((ringing.all_ring(), ringing.look_again()), (true, None));
     }
 
     #[test]
     fn a_dispatcher_that_was_awake_begins_anew() {
-        let mut quiet = Quiet::default();
-        quiet.hear(true, writers(9, 9));
-        quiet.hear(false, writers(9, 9));
-        assert!(!quiet.all_ring());
-        quiet.hear(true, writers(9, 12));
-        assert!(!quiet.all_ring());
+        let mut ringing = Ringing::default();
+        ringing.hear(true, writers(9, 9));
+        ringing.hear(false, writers(9, 9));
+        assert!(!ringing.all_ring());
+        ringing.hear(true, writers(9, 12));
+        assert!(!ringing.all_ring());
     }
 }

@@ -1,0 +1,192 @@
+//! Staying in the fleet: joining under a name, beating, taking the lead, leaving.
+
+use std::time::Duration;
+
+use tokio::{sync::watch, time::Instant};
+use turnwise_core::{Incarnation, Node};
+use turnwise_store::{Beat, Epoch, Join, Joined, Replace, Store};
+
+use crate::{
+    backoff::Backoff, executor::StartError, follow::Following, life::Life, mail::read_mail, this_node::ThisNode,
+    trace::Record,
+};
+
+/// Good-byes before a node goes without one. Each finds what was sent since the last, and a node that drains is sent little.
+const LEAVE_TRIES: u32 = 20;
+
+/// What the last beat said about dispatching.
+#[derive(Debug, Clone)]
+pub(crate) struct Lead {
+    pub(crate) epoch: Epoch,
+    pub(crate) nodes: Vec<Node>,
+}
+
+/// Joins the fleet under the configured name. A name that is taken is taken over when its process is certainly gone, or
+/// when its lease has run out; if it beats meanwhile, it lives, and this node is refused.
+pub(crate) async fn join(node: &ThisNode, store: &dyn Store) -> Result<(Incarnation, Instant), StartError> {
+    let here = &node.process;
+    let incarnation = Incarnation(uuid::Builder::from_random_bytes(node.chance.random()).into_uuid());
+    let mut replace: Option<Replace> = None;
+    let mut seen: Option<Replace> = None;
+    loop {
+        let sent = Instant::now();
+        let join = Join {
+            incarnation,
+            name: node.config.name.clone(),
+            host: here.host.clone(),
+            slots: node.config.core_pool_size,
+            queue_capacity: node.config.queue_capacity,
+            batch_size: node.config.share(),
+            queues: node.serves.clone(),
+            tasks: node.registry.names().cloned().collect(),
+            lease: node.config.lease,
+            replace,
+        };
+        match store.join(join).await? {
+            Joined::In { now } => {
+                node.clock.heard(now);
+                return Ok((incarnation, sent));
+            }
+            Joined::Taken { by, now } => {
+                let other = Replace { incarnation: by.incarnation, lease_until: by.lease_until };
+                let beats = seen
+                    .is_some_and(|seen| seen.incarnation == other.incarnation && seen.lease_until != other.lease_until);
+                if here.is_gone(&by.host) || by.lease_until < now {
+                    replace = Some(other);
+                } else if beats {
+                    return Err(StartError::NameTaken { name: by.name, host: by.host.name, pid: by.host.pid });
+                } else {
+                    seen = Some(other);
+                    tracing::info!(name = %by.name, host = by.host.name, pid = by.host.pid, "the name is taken; waiting to see whether its owner lives");
+                    // It beats three times a lease; one beat is proof enough.
+                    let wait = by.lease_until.since(now).min(node.config.lease / 2) + Duration::from_millis(10);
+                    tokio::time::sleep(wait).await;
+                }
+            }
+        }
+    }
+}
+
+/// Beats until the life is over or this node is declared lost. Tells the dispatcher loop whether it leads.
+pub(crate) async fn beat(life: &Life, lead: &watch::Sender<Option<Lead>>) {
+    let bell = &life.bell;
+    let config = &life.node.config;
+    let mut backoff = Backoff::default();
+    let mut following = Following::default();
+    loop {
+        if life.over.is_up() {
+            lead.send_replace(None);
+            return;
+        }
+        if life.draining.is_up() {
+            // The dispatcher of this process writes down what the next one should know, while it still may.
+            let _ = tokio::time::timeout(config.beat_interval(), life.term.ended()).await;
+        }
+        let sent = Instant::now();
+        let slots = if life.draining.is_up() { 0 } else { life.desk.slots() };
+        let ask = Beat {
+            node: life.incarnation,
+            lease: config.lease,
+            slots,
+            // A node that stops hands over, and so does one that is not sound.
+            lead: config.dispatch && !life.draining.is_up() && !life.node.hold_off.holds(),
+            over: following.over(life),
+            only_look: false,
+        };
+        let (asks_for_the_lead, over) = (ask.lead, ask.over);
+        match life.store.beat(ask).await {
+            Ok(pulse) if pulse.alive => {
+                backoff = Backoff::default();
+                life.node.clock.heard(pulse.now);
+                life.heard(sent, pulse.lineage);
+                if !asks_for_the_lead && life.node.hold_off.stood_down() {
+                    // Nothing of the term that panicked can be written any more: now it shows what it gave to this node.
+                    life.bell.ring_mail();
+                }
+                following.hear(life, over, &pulse);
+                lead.send_replace(pulse.epoch.map(|epoch| Lead { epoch, nodes: following.living(life, pulse.nodes) }));
+            }
+            Ok(_) => {
+                // A good-bye may be written before the beat that was sent first.
+                if !life.leaving.is_up() {
+                    tracing::warn!("this node was declared lost: its jobs are in other hands by now");
+                }
+                life.contact.lose();
+                lead.send_replace(None);
+                life.draining.raise();
+                return;
+            }
+            Err(error) => {
+                tracing::warn!(%error, "could not beat");
+                if !life.contact.holds() {
+                    lead.send_replace(None);
+                }
+                backoff.wait(&life.node.chance).await;
+                continue;
+            }
+        }
+        let beat_at = Instant::now() + next_beat(life, asks_for_the_lead);
+        tokio::select! {
+            biased;
+            () = life.over.wait() => {}
+            () = life.draining.wait(), if slots > 0 => {}
+            () = bell.lead.notified(), if config.dispatch => {}
+            () = life.desk.resized() => {}
+            () = following.look_out(life, beat_at) => {}
+        }
+    }
+}
+
+/// How long until the next beat; sooner where it may ask for the lead again.
+fn next_beat(life: &Life, asked_for_the_lead: bool) -> Duration {
+    let config = &life.node.config;
+    let left = life.node.hold_off.left();
+    if config.dispatch && !asked_for_the_lead && !left.is_zero() {
+        left.min(config.beat_interval())
+    } else {
+        config.beat_interval()
+    }
+}
+
+/// Says good-bye, so that the others need not wait for the lease. What another node's dispatcher sent before it saw that
+/// this one takes no more is handed back first; the loops must still run, to beat and to write that.
+pub(crate) async fn leave(life: &Life) -> bool {
+    life.leaving.raise();
+    let left = tokio::time::timeout(life.node.config.lease, try_to_leave(life)).await.unwrap_or(false);
+    life.trace(|| Record::Leave { held: life.desk.count() });
+    if !left {
+        tracing::warn!(
+            jobs = life.desk.count(),
+            "could not say good-bye; the fleet will notice when the lease runs out"
+        );
+    }
+    left
+}
+
+/// A task that took its time to stop may have been all that was in the way. If not, nothing is left to be done about it.
+pub(crate) async fn leave_at_last(life: &Life) {
+    let _ = tokio::time::timeout(life.node.config.lease, life.store.leave(life.incarnation)).await;
+}
+
+async fn try_to_leave(life: &Life) -> bool {
+    let mut backoff = Backoff::default();
+    for _ in 0..LEAVE_TRIES {
+        let mail = read_mail(life).await.unwrap_or(false);
+        life.nothing_held().await;
+        match life.store.leave(life.incarnation).await {
+            Ok(true) => return true,
+            Ok(false) if mail => {}
+            // It is not there to be read, or somebody else has to write it first.
+            Ok(false) => backoff.wait(&life.node.chance).await,
+            Err(error) => {
+                tracing::warn!(%error, "could not say good-bye; trying again");
+                backoff.wait(&life.node.chance).await;
+            }
+        }
+        if life.contact.is_lost() {
+            // Gone, by its own wish or another's.
+            return true;
+        }
+    }
+    false
+}

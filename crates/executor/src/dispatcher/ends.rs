@@ -1,0 +1,135 @@
+//! Jobs that end without having begun: their time is over, or a job that they wait for did not end well. The store says how they
+//! stand, core what follows.
+
+use std::time::Duration;
+
+use foldhash::HashSet;
+use tokio::time::Instant;
+use turnwise_core::{
+    Fence, JobHead, JobId, RetryPolicy, Terms, Timestamp,
+    job::Counts,
+    lifecycle::{self, Standing},
+    scheduler::{self, Input},
+};
+use turnwise_store::{Intervention, Load, Settled, StoreError};
+
+use super::Dispatcher;
+use crate::trace::Record;
+
+/// Rounds of consequences that follow one another, before everything else has its turn again.
+const ROUNDS: u32 = 64;
+
+#[derive(Debug, Default)]
+pub(super) struct Ends {
+    /// Jobs that may have to end.
+    due: Vec<JobId>,
+    /// Those of them that an application's open transaction holds, or of which the store has not said how they stand.
+    held: Vec<JobId>,
+    /// When these are tried again, if there are any.
+    again: Option<Instant>,
+}
+
+impl Ends {
+    pub(super) fn add(&mut self, jobs: Vec<JobId>) {
+        self.due.extend(jobs);
+    }
+
+    pub(super) fn any_due(&self) -> bool {
+        !self.due.is_empty()
+    }
+
+    pub(super) fn any(&self) -> bool {
+        self.any_due() || !self.held.is_empty()
+    }
+
+    pub(super) fn next_try(&self) -> Option<Instant> {
+        self.again
+    }
+
+    fn take(&mut self, most: usize) -> Vec<JobId> {
+        let mut jobs: Vec<JobId> = self.due.drain(..self.due.len().min(most)).collect();
+        jobs.sort_unstable();
+        jobs.dedup();
+        jobs
+    }
+
+    /// Not at once: an open transaction may stay open for long, and each try is a write.
+    fn hold_back(&mut self, jobs: impl IntoIterator<Item = JobId>, wait: Duration) {
+        self.held.extend(jobs);
+        if !self.held.is_empty() {
+            self.again.get_or_insert(Instant::now() + wait);
+        }
+    }
+
+    fn try_held_again(&mut self) {
+        if self.again.is_some_and(|again| again <= Instant::now()) {
+            self.due.append(&mut self.held);
+            self.again = None;
+        }
+    }
+}
+
+impl Dispatcher<'_> {
+    /// Ends the jobs that are to end; the others wait or come into line again. Other jobs may wait for one that ends here, so
+    /// there are rounds of it.
+    pub(super) async fn end_unrun(&mut self) -> Result<(), StoreError> {
+        self.ends.try_held_again();
+        for _ in 0..ROUNDS {
+            let jobs = self.ends.take(self.life.node.config.batch_size);
+            if jobs.is_empty() {
+                break;
+            }
+            match self.end_batch(&jobs).await {
+                Ok(()) => {}
+                // No reply: whatever was written, the next look tells.
+                Err(error) if error.is_transient() => {
+                    self.ends.hold_back(jobs, self.life.node.config.poll_interval);
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    async fn end_batch(&mut self, jobs: &[JobId]) -> Result<(), StoreError> {
+        let page = self.life.store.load(Load::These(jobs.to_vec())).await?;
+        self.life.node.clock.heard(page.now);
+        let decided: Vec<_> = page.jobs.iter().filter_map(|head| end_of(head, page.now)).collect();
+        // Before they are written: a dispatcher that dies meanwhile has said what it was about to do.
+        for Intervention { job, fence, state, to } in &decided {
+            self.life.trace(|| Record::Unrun { job: *job, fence: fence.0, state: to.state(*state) });
+        }
+        let replies = if decided.is_empty() { Vec::new() } else { self.life.store.control(decided.clone()).await? };
+        let replied = |wanted: Settled| {
+            let replies = decided.iter().zip(&replies).filter(move |(_, reply)| **reply == wanted);
+            replies.map(|(intervention, _)| intervention.job)
+        };
+        let locked: HashSet<JobId> = replied(Settled::Locked).collect();
+        let ended: HashSet<JobId> = replied(Settled::Applied).collect();
+        self.ends.hold_back(locked.iter().copied(), self.life.node.config.poll_interval);
+        // What was decided about meanwhile is read again, and so is what goes on waiting, or need not any more.
+        let is_left = |id: &JobId| !ended.contains(id) && !locked.contains(id);
+        let left: Vec<JobId> = jobs.iter().copied().filter(is_left).collect();
+        if !left.is_empty() {
+            self.read_again(left).await?;
+        }
+        let settled = |id: JobId| {
+            // No queue pauses for it: the trouble was the other job's.
+            scheduler::Settled { id, fence: Fence(i64::MAX), ran: None, rest: None, failed: false, well: false }
+        };
+        let ended = jobs.iter().copied().filter(|id| ended.contains(id)).map(settled).collect();
+        self.act(Input::Settled(ended)).await
+    }
+}
+
+/// What ends a job that has never begun, as long as it is what was read. `None`: nothing does, or it has begun.
+fn end_of(head: &JobHead, now: Timestamp) -> Option<Intervention> {
+    let event = lifecycle::ends_unrun(head, now)?;
+    let (retry, terms) = (RetryPolicy::None, Terms::default());
+    let counts = Counts { crashes: head.crashes, ..Counts::default() };
+    let JobHead { state, fence, .. } = *head;
+    let standing = Standing { state, counts, retry: &retry, terms: &terms, cancel_requested: false, fence };
+    let to = lifecycle::decide(&standing, &event, now, 0.0).ok()?;
+    Some(Intervention { job: head.id, state, fence, to })
+}

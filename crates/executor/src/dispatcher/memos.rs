@@ -1,0 +1,155 @@
+//! What is written down in memos: what people have set, and what the next dispatcher should know.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use tokio::time::Instant;
+use turnwise_core::{
+    GroupName, QueueName, Timestamp,
+    scheduler::Input,
+    settings::{QueueSettings, Settings},
+};
+use turnwise_store::{MemoKind, NewMemo, StoreError};
+
+use super::Dispatcher;
+use crate::settings::{self, SETTINGS, WrittenCharges};
+
+/// How often charges are written down, and how many at a time.
+const SAVE_INTERVAL: Duration = Duration::from_secs(1);
+const SAVE_MEMOS: usize = 10_000;
+
+#[derive(Debug)]
+pub(super) struct Memos {
+    settings: Settings,
+    /// Charges as they are written in the store, and how many jobs had been given out then.
+    charges: WrittenCharges,
+    given_before: u64,
+    /// Groups whose submitters are told that they are full.
+    full: BTreeSet<GroupName>,
+    next_save: Instant,
+}
+
+impl Memos {
+    pub(super) fn new() -> Self {
+        Self {
+            settings: Settings::default(),
+            charges: WrittenCharges::default(),
+            given_before: 0,
+            full: BTreeSet::new(),
+            next_save: Instant::now(),
+        }
+    }
+
+    pub(super) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+}
+
+impl Dispatcher<'_> {
+    pub(super) async fn save_if_due(&mut self) -> Result<(), StoreError> {
+        if Instant::now() >= self.memos.next_save { self.save().await } else { Ok(()) }
+    }
+
+    /// What people have set, and what the last dispatcher remembered.
+    pub(super) async fn recall(&mut self) -> Result<(), StoreError> {
+        let kinds = SETTINGS
+            .into_iter()
+            .chain([MemoKind::Charge, MemoKind::Full, MemoKind::Seen, MemoKind::Schedule, MemoKind::Fired])
+            .collect();
+        let memos = self.life.store.recall(kinds).await?;
+        let named = |kind| memos.iter().filter(move |memo| memo.kind == kind);
+        self.memos.full = named(MemoKind::Full).filter_map(|memo| GroupName::new(&memo.name).ok()).collect();
+        let charges = settings::charges(&memos);
+        self.memos.charges = WrittenCharges::new(&charges);
+        self.see_settings(settings::parse(&memos)).await?;
+        self.look_back(&memos).await?;
+        self.schedules.recall(&memos);
+        self.act(Input::Charges(charges)).await
+    }
+
+    pub(super) async fn see_settings(&mut self, settings: Settings) -> Result<(), StoreError> {
+        self.hearing.see_seals(&settings);
+        self.memos.settings = settings.clone();
+        self.act(Input::Settings(settings)).await
+    }
+
+    /// Writes down charges that have changed and groups that have become full or are so no more.
+    pub(super) async fn save(&mut self) -> Result<(), StoreError> {
+        self.memos.next_save = Instant::now() + SAVE_INTERVAL;
+        let mut memos = if self.given == self.memos.given_before {
+            Vec::new()
+        } else {
+            self.memos.charges.changed(self.scheduler.charges(), SAVE_MEMOS)
+        };
+        self.memos.given_before = self.given;
+        let seen = self.seen_memo();
+        memos.extend(seen.clone());
+        let mut open = std::mem::take(&mut self.memos.full);
+        for (group, waiting, limit) in self.scheduler.admissions() {
+            if waiting < limit {
+                continue;
+            }
+            if !open.remove(&group) {
+                let sentence = format!("group: {:?} has {waiting} waiting jobs; its limit is {limit}", group.as_str());
+                memos.push(NewMemo {
+                    kind: MemoKind::Full,
+                    name: group.to_string(),
+                    value: Some(sentence),
+                    seen: None,
+                });
+            }
+            self.memos.full.insert(group);
+        }
+        for group in open {
+            memos.push(NewMemo { kind: MemoKind::Full, name: group.to_string(), value: None, seen: None });
+        }
+        if self.remember(memos).await?
+            && let Some(seen) = seen
+        {
+            self.seen_written(seen.value);
+        }
+        Ok(())
+    }
+
+    /// Sealed queues that nothing more can come to: that is a setting too, so that everybody agrees on who is finished.
+    pub(super) async fn write_quiet(&mut self, quiet: Vec<(QueueName, Timestamp)>) -> Result<(), StoreError> {
+        if quiet.is_empty() {
+            return Ok(());
+        }
+        let now = self.life.node.clock.now();
+        let changes = quiet.into_iter().map(|(queue, sealed)| {
+            (queue, move |set: &mut QueueSettings| {
+                let changed = set.sealed == Some(sealed) && !set.closed();
+                if changed {
+                    set.quiet = Some(now.max(sealed));
+                }
+                changed
+            })
+        });
+        match self.amend(changes.collect()).await? {
+            Some(settings) => self.see_settings(settings).await,
+            None => Ok(()),
+        }
+    }
+
+    pub(super) async fn amend(
+        &self,
+        changes: Vec<(QueueName, impl FnOnce(&mut QueueSettings) -> bool)>,
+    ) -> Result<Option<Settings>, StoreError> {
+        settings::amend(&*self.life.store, (self.life.incarnation, self.epoch), changes).await
+    }
+
+    /// Whether it is written.
+    pub(super) async fn remember(&self, memos: Vec<NewMemo>) -> Result<bool, StoreError> {
+        if memos.is_empty() {
+            return Ok(true);
+        }
+        match self.life.store.remember(Some((self.life.incarnation, self.epoch)), memos).await {
+            Ok(_) => Ok(true),
+            Err(error) if error.is_transient() => {
+                tracing::warn!(%error, "could not write down charges");
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! What other nodes' dispatchers have assigned to this one; and what the database thinks is here and is not.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+use turnwise_core::{
+    Fence, JobId, State,
+    lifecycle::{self, Event, Outcome, Standing},
+};
+use turnwise_store::{Author, Load, Settle, Settled, Settlement, StoreError};
+
+use crate::{life::Life, trace::Record};
+
+/// Poll intervals between two looks at the mail, while every ring is heard.
+const QUIET_MAIL: u32 = 10;
+
+/// Whether there was any; `None`: it could not be read.
+pub(crate) async fn read_mail(life: &Life) -> Option<bool> {
+    let (_look, known) = life.desk.look();
+    match life.store.assignments(life.incarnation, known).await {
+        Ok(deliveries) => {
+            let any = !deliveries.is_empty();
+            if life.desk.deliver(deliveries) {
+                life.outbox.wake();
+            }
+            Some(any)
+        }
+        Err(error) => {
+            tracing::warn!(%error, "could not read the mail");
+            None
+        }
+    }
+}
+
+/// Brings in what others have assigned to this node, and who of its jobs shall stop.
+pub(crate) async fn mail(life: Arc<Life>) {
+    let bell = &life.bell;
+    let mut missing = BTreeSet::new();
+    let mut next_check = Instant::now() + check_interval(&life);
+    loop {
+        let read = read_mail(&life).await.is_some();
+        // Before the look: what makes it unsure again meanwhile is looked at again.
+        let unsure = life.unsure.swap(false, Ordering::AcqRel);
+        if unsure || Instant::now() >= next_check {
+            next_check = Instant::now() + check_interval(&life);
+            match check(&life, unsure, &mut missing).await {
+                Ok(()) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "could not look at what is said to be here; trying again");
+                    life.unsure.fetch_or(unsure, Ordering::AcqRel);
+                }
+            }
+        }
+        tokio::select! {
+            biased;
+            () = life.over.wait() => return,
+            () = bell.mail.notified() => {}
+            () = tokio::time::sleep(look_again(&life, read)) => {}
+            () = tokio::time::sleep_until(next_check) => {}
+        }
+    }
+}
+
+/// How often a node compares what the database says is in its hands with what is. Twelve beats: what is missing twice was
+/// given to it long ago, and is not on its way.
+fn check_interval(life: &Life) -> Duration {
+    life.node.config.lease * 4
+}
+
+/// Gives back what is said to be here and is not: twice in a row, or once if the database is not what it was.
+async fn check(life: &Life, unsure: bool, missing: &mut BTreeSet<(JobId, Fence)>) -> Result<(), StoreError> {
+    let now = unknown(life, unsure).await?;
+    let (back, rest): (BTreeSet<_>, BTreeSet<_>) = now.into_iter().partition(|job| unsure || missing.contains(job));
+    give_back(life, &back).await?;
+    *missing = rest;
+    Ok(())
+}
+
+/// Whoever gives this node something rings for it. The look without a ring is for a bell that is cut and does not know it yet.
+fn look_again(life: &Life, read: bool) -> Duration {
+    let poll = life.node.config.poll_interval;
+    let quiet = read && life.bell.hears() && !life.unsure.load(Ordering::Acquire);
+    if quiet { poll.saturating_mul(QUIET_MAIL) } else { poll }
+}
+
+/// Jobs that are in this node's hands by the database's word, and not here. Ends on their way count as here. If `unsure`, the
+/// batches are not believed either: the ends of one may have been taken back, and then this node called it done.
+async fn unknown(life: &Life, unsure: bool) -> Result<BTreeSet<(JobId, Fence)>, StoreError> {
+    let load = if unsure { Load::HeldBy(life.incarnation) } else { Load::InHands(Some(life.incarnation)) };
+    let page = life.store.load(load).await?;
+    let said = page.jobs.iter().map(|head| (head.id, head.fence));
+    Ok(said.filter(|(id, fence)| !life.desk.holds(*id, *fence)).collect())
+}
+
+/// Gives these back, without spending an attempt. One that is just on its way here goes back as well, and comes again.
+async fn give_back(life: &Life, jobs: &BTreeSet<(JobId, Fence)>) -> Result<(), StoreError> {
+    let mut settlements = Vec::new();
+    for &(id, fence) in jobs {
+        let Some(job) = life.store.job(id).await? else { continue };
+        // Should it come after all, it is not begun.
+        if (job.fence, job.state.assigned()) != (fence, true) || !life.desk.disown(id, fence) {
+            continue;
+        }
+        let event = Event::Ended(Outcome::Interrupted);
+        let to = lifecycle::decide(&Standing::from(&job), &event, life.node.clock.now(), 0.0);
+        settlements.push(Settlement {
+            job: job.id,
+            fence: job.fence,
+            saw_cancel: job.cancel_requested,
+            to: to.expect("an assigned job may end in every way"),
+            noted: true,
+            started_at: None,
+            finished_at: None,
+        });
+    }
+    if settlements.is_empty() {
+        return Ok(());
+    }
+    tracing::warn!(jobs = settlements.len(), "jobs are said to be here and are not; they go back");
+    let author = Author::Node { node: life.incarnation, told: None };
+    let settle = Settle { author, settlements, done: Vec::new() };
+    let replies = life.store.settle(settle.clone()).await?;
+    let locked = replies.contains(&Settled::Locked);
+    for (settlement, _) in settle.settlements.iter().zip(replies).filter(|(_, reply)| *reply == Settled::Applied) {
+        let state = settlement.to.state(State::Scheduled);
+        life.trace(|| Record::Settle { job: settlement.job, fence: settlement.fence.0, state });
+    }
+    if locked {
+        // Looked at again as soon: nothing else reminds of it.
+        return Err(StoreError::transient("give back", "an open transaction holds a job that is said to be here"));
+    }
+    Ok(())
+}

@@ -1,0 +1,108 @@
+//! What the dispatcher of this process is told by the node beside it, while it dispatches.
+
+use std::sync::{
+    Mutex,
+    atomic::{AtomicU64, Ordering},
+};
+
+use tokio::sync::{Notify, futures::Notified};
+use turnwise_core::scheduler::Settled;
+use turnwise_store::Epoch;
+
+use crate::lock::locked;
+
+#[derive(Debug, Default)]
+pub(crate) struct Term {
+    now: Mutex<Option<Now>>,
+    /// Rung for the dispatcher.
+    wake: Notify,
+    over: Notify,
+    /// Writes of ends that have begun, and those that are over and reported.
+    writes: [AtomicU64; 2],
+}
+
+#[derive(Debug)]
+struct Now {
+    epoch: Epoch,
+    settled: Vec<Settled>,
+}
+
+impl Term {
+    /// From now on, ends that are written here are reported here.
+    pub(crate) fn begin(&self, epoch: Epoch) {
+        *locked(&self.now) = Some(Now { epoch, settled: Vec::new() });
+    }
+
+    pub(crate) fn end(&self) {
+        *locked(&self.now) = None;
+        self.over.notify_waiters();
+    }
+
+    /// Waits until no dispatcher of this process dispatches.
+    pub(crate) async fn ended(&self) {
+        let over = self.over.notified();
+        tokio::pin!(over);
+        over.as_mut().enable();
+        if self.epoch().is_some() {
+            over.await;
+        }
+    }
+
+    /// `None`: this process does not dispatch.
+    pub(crate) fn epoch(&self) -> Option<Epoch> {
+        locked(&self.now).as_ref().map(|now| now.epoch)
+    }
+
+    /// Ends that were written while the term was `epoch`.
+    pub(crate) fn report(&self, epoch: Option<Epoch>, settled: Vec<Settled>) {
+        if let Some(now) = &mut *locked(&self.now)
+            && Some(now.epoch) == epoch
+        {
+            now.settled.extend(settled);
+            self.wake();
+        }
+    }
+
+    pub(crate) fn has_reports(&self) -> bool {
+        locked(&self.now).as_ref().is_some_and(|now| !now.settled.is_empty())
+    }
+
+    /// The oldest reports, at most `limit`.
+    pub(crate) fn take_reports(&self, limit: usize) -> Vec<Settled> {
+        let mut now = locked(&self.now);
+        let Some(settled) = now.as_mut().map(|now| &mut now.settled) else { return Vec::new() };
+        let later = settled.split_off(settled.len().min(limit));
+        std::mem::replace(settled, later)
+    }
+
+    /// Has the dispatcher look what there is to do.
+    pub(crate) fn wake(&self) {
+        self.wake.notify_one();
+    }
+
+    pub(crate) fn woken(&self) -> Notified<'_> {
+        self.wake.notified()
+    }
+
+    /// The settle loop begins, perhaps anew: nothing is being written.
+    pub(crate) fn no_write_is_under_way(&self) {
+        self.writes[1].store(self.writes_begun(), Ordering::Release);
+    }
+
+    pub(crate) fn write_begins(&self) {
+        self.writes[0].fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(crate) fn write_is_over(&self) {
+        self.writes[1].fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(crate) fn writes_begun(&self) -> u64 {
+        self.writes[0].load(Ordering::Acquire)
+    }
+
+    /// Writes are reported in the order they began in: all up to this one have been.
+    pub(crate) fn writes_reported(&self) -> u64 {
+        self.writes[1].load(Ordering::Acquire)
+    }
+}

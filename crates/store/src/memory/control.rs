@@ -1,0 +1,55 @@
+//! What people and the dispatcher decide about jobs out of nodes' hands.
+
+use turnwise_core::{Retention, Timestamp, lifecycle::Target};
+
+use super::{Data, Mail, MemoryStore, Told};
+use crate::store::{BatchId, Intervention, Result, Settled};
+
+pub(super) fn control(store: &MemoryStore, interventions: Vec<Intervention>) -> Result<Vec<Settled>> {
+    let now = store.clock.now();
+    let mut data = store.data();
+    let mut changed = Vec::new();
+    let replies = interventions
+        .iter()
+        .map(|intervention| {
+            let reply = data.control_one(intervention, now, store.options.retention);
+            if reply == Settled::Applied && intervention.to.to != Target::CancelRequested {
+                changed.push(Told { id: intervention.job, ran: None, failed: false, well: false });
+            }
+            reply
+        })
+        .collect();
+    data.tell(None, changed);
+    drop(data);
+    store.bell.ring_news();
+    store.bell.ring_mail();
+    Ok(replies)
+}
+
+impl Data {
+    pub(super) fn control_one(&mut self, intervention: &Intervention, now: Timestamp, retention: Retention) -> Settled {
+        let Intervention { job, state, fence, to } = intervention;
+        let Some(row) = self.jobs.get_mut(job).or_else(|| self.history.get_mut(job)) else { return Settled::Gone };
+        if (row.state, row.fence) != (*state, *fence) {
+            return Settled::Superseded;
+        }
+        match (to.to.clone(), row.node) {
+            (Target::CancelRequested, Some(node)) if row.state.assigned() => {
+                row.cancel_requested = true;
+                let batch = BatchId(job.0);
+                self.assignments.insert((node, batch), Mail { jobs: vec![], cancel: vec![*job] });
+            }
+            (Target::CancelRequested, _) => return Settled::Superseded,
+            _ => {
+                if row.state.finished() {
+                    let mut row = self.history.remove(job).expect("finished jobs are in history");
+                    row.seq = self.next_seq;
+                    self.next_seq += 1;
+                    self.jobs.insert(*job, row);
+                }
+                self.write(*job, to, now, retention);
+            }
+        }
+        Settled::Applied
+    }
+}

@@ -1,0 +1,164 @@
+//! Nodes join, beat, leave and are lost.
+
+use turnwise_core::{Incarnation, Node, lead::Sight};
+
+use super::{Data, Dispatcher, MemoryStore, rows::Row};
+use crate::{
+    StoreError,
+    store::{AskLost, Beat, Epoch, Expire, Fleet, Join, Joined, Leader, LostNode, Pulse, Replace, Result, Term},
+};
+
+pub(super) fn join(store: &MemoryStore, join: Join) -> Result<Joined> {
+    let now = store.clock.now();
+    let mut data = store.data();
+    let holder_of_name =
+        data.nodes.values().find(|node| node.name == join.name && !node.lost && node.incarnation != join.incarnation);
+    if let Some(other) = holder_of_name {
+        let seen = Replace { incarnation: other.incarnation, lease_until: other.lease_until };
+        if join.replace != Some(seen) {
+            return Ok(Joined::Taken { by: Box::new(data.told(other)), now });
+        }
+        let other = other.incarnation;
+        data.nodes.get_mut(&other).expect("just found").lost = true;
+        if data.dispatcher.holder == Some(other) {
+            data.dispatcher.holder = None;
+        }
+    }
+    data.nodes.entry(join.incarnation).or_insert(Node {
+        incarnation: join.incarnation,
+        name: join.name,
+        host: join.host,
+        slots: join.slots,
+        queue_capacity: join.queue_capacity,
+        batch_size: join.batch_size,
+        queues: join.queues,
+        tasks: join.tasks,
+        joined_at: now,
+        lease: join.lease,
+        lease_until: now.plus(join.lease),
+        lost: false,
+        dispatcher: false,
+    });
+    drop(data);
+    store.bell.ring_lead();
+    Ok(Joined::In { now })
+}
+
+pub(super) fn beat(store: &MemoryStore, beat: Beat) -> Result<Pulse> {
+    let now = store.clock.now();
+    let mut data = store.data();
+    if beat.only_look {
+        let (lineage, leader) = (data.lineage, data.leader(beat.node));
+        return Ok(Pulse { now, lineage, alive: true, epoch: None, nodes: Vec::new(), leader });
+    }
+    let Some(node) = data.nodes.get_mut(&beat.node).filter(|node| !node.lost) else {
+        let lineage = data.lineage;
+        return Ok(Pulse { now, lineage, alive: false, epoch: None, nodes: Vec::new(), leader: None });
+    };
+    node.lease_until = now.plus(beat.lease);
+    let resized = std::mem::replace(&mut node.slots, beat.slots) != beat.slots;
+    let lineage = data.lineage;
+    let dispatcher = &mut data.dispatcher;
+    let of_this_lineage = dispatcher.lineage == Some(lineage);
+    let found_over = |until| beat.over == Some(Term { epoch: dispatcher.epoch, until });
+    let over = !of_this_lineage || dispatcher.until.is_none_or(|until| until < now || found_over(until));
+    let mine = dispatcher.holder == Some(beat.node);
+    if beat.lead && !(mine && of_this_lineage) && (dispatcher.holder.is_none() || over) {
+        dispatcher.epoch = dispatcher.epoch.next(dispatcher.lineage, lineage);
+        dispatcher.holder = Some(beat.node);
+        dispatcher.lineage = Some(lineage);
+    }
+    let leads = beat.lead && dispatcher.holder == Some(beat.node);
+    if leads {
+        dispatcher.until = Some(now.plus(beat.lease));
+    }
+    let gives_up = mine && !beat.lead;
+    if gives_up {
+        dispatcher.holder = None;
+    }
+    let epoch = leads.then_some(data.dispatcher.epoch);
+    let nodes = match epoch {
+        Some(_) => data.nodes.values().filter(|node| node.alive(now)).map(|node| data.told(node)).collect(),
+        None => Vec::new(),
+    };
+    let leader = if beat.lead && !leads { data.leader(beat.node) } else { None };
+    drop(data);
+    if gives_up || (resized && !leads) {
+        store.bell.ring_lead();
+    }
+    Ok(Pulse { now, lineage, alive: true, epoch, nodes, leader })
+}
+
+pub(super) fn leave(store: &MemoryStore, node: Incarnation) -> Result<bool> {
+    let mut data = store.data();
+    if data.dispatcher.holder == Some(node) {
+        data.dispatcher.holder = None;
+    }
+    let gone = !data.jobs.values().any(|row| row.in_hands_of(node));
+    if gone {
+        data.bury(node);
+    }
+    drop(data);
+    store.bell.ring_lead();
+    Ok(gone)
+}
+
+pub(super) fn lost_nodes(store: &MemoryStore, ask: AskLost) -> Result<Vec<LostNode>> {
+    let now = store.clock.now();
+    let mut data = store.data();
+    data.check_leading(ask.holder, ask.epoch)?;
+    for node in data.nodes.values_mut() {
+        node.lost |= match &ask.expire {
+            Expire::Nobody => false,
+            Expire::Over { by, silent } => {
+                let seen = Replace { incarnation: node.incarnation, lease_until: node.lease_until };
+                node.lease_until < now.min(*by) || silent.contains(&seen)
+            }
+        };
+    }
+    let mut left = ask.limit as usize;
+    let mut lost_nodes = Vec::new();
+    for node in data.nodes.values().filter(|node| node.lost) {
+        let held = || data.jobs.values().filter(|row| row.in_hands_of(node.incarnation));
+        let jobs: Vec<_> = held().take(left).map(Row::held).collect();
+        left -= jobs.len();
+        lost_nodes.push(LostNode { node: data.told(node), complete: jobs.len() == held().count(), jobs });
+    }
+    Ok(lost_nodes)
+}
+
+pub(super) fn nodes(store: &MemoryStore) -> Result<Fleet> {
+    let data = store.data();
+    let mut nodes: Vec<_> = data.nodes.values().map(|node| data.told(node)).collect();
+    nodes.sort_by(|a, b| (&a.name, a.joined_at, a.incarnation).cmp(&(&b.name, b.joined_at, b.incarnation)));
+    Ok(Fleet { now: store.clock.now(), nodes })
+}
+
+impl Data {
+    /// Who dispatches, if not `node`.
+    pub(super) fn leader(&self, node: Incarnation) -> Option<Leader> {
+        let holder = self.dispatcher.holder.filter(|holder| *holder != node)?;
+        let Node { host, lease, .. } = self.nodes.get(&holder)?;
+        let term = Term { epoch: self.dispatcher.epoch, until: self.dispatcher.until? };
+        Some(Leader { term, host: host.clone(), lease: *lease, sight: Sight::Unseen })
+    }
+
+    pub(super) fn check_leading(&self, holder: Incarnation, epoch: Epoch) -> Result<()> {
+        let Dispatcher { holder: leads, epoch: now, lineage, .. } = self.dispatcher;
+        if (leads, now, lineage) == (Some(holder), epoch, Some(self.lineage)) {
+            Ok(())
+        } else {
+            Err(StoreError::NotLeading)
+        }
+    }
+
+    /// A node as readers see it: with the word on who dispatches.
+    pub(super) fn told(&self, node: &Node) -> Node {
+        Node { dispatcher: self.dispatcher.holder == Some(node.incarnation), ..node.clone() }
+    }
+
+    pub(super) fn bury(&mut self, node: Incarnation) {
+        self.nodes.remove(&node);
+        self.assignments.retain(|(to, _), _| *to != node);
+    }
+}

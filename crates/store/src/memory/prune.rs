@@ -1,0 +1,45 @@
+//! Deleting what is kept no longer.
+
+use turnwise_core::{JobId, State, lifecycle::End};
+
+use super::{Data, MemoryStore, news::read_cursor, rows::Row};
+use crate::store::{Cursor, Result};
+
+pub(super) fn prune(store: &MemoryStore, seen: Option<Cursor>, limit: u32) -> Result<u64> {
+    let now = store.clock.now();
+    let edges = End::ALL.map(|end| (end.state(), store.options.retention.edge(end, now)));
+    let old = |row: &&Row| edges.iter().any(|(state, edge)| row.state == *state && row.ended_at < Some(*edge));
+    let mut data = store.data();
+    let limit = limit as usize;
+    let ended: Vec<_> = data.history.values().filter(old).map(|row| row.id).take(limit).collect();
+    let told: Vec<_> = match seen {
+        Some(cursor) => {
+            let (_, change) = read_cursor(&cursor)?;
+            data.changes.range(..change).map(|(seq, _)| *seq).take(limit).collect()
+        }
+        None => Vec::new(),
+    };
+    for id in &ended {
+        if let Some(row) = data.history.remove(id) {
+            data.forget(*id, row.state);
+        }
+    }
+    told.iter().for_each(|seq| drop(data.changes.remove(seq)));
+    let keys = data.prune_keys(limit, store.clock.now());
+    Ok((ended.len() + told.len() + keys) as u64)
+}
+
+impl Data {
+    /// What was told of a job goes with it; those who wait for it remember a bad end.
+    pub(super) fn forget(&mut self, id: JobId, end: State) {
+        self.stories.remove(&id);
+        for awaited in self.after.remove(&id).unwrap_or_default().ids() {
+            self.awaited.remove(&(*awaited, id));
+        }
+        if end != State::Success {
+            let first = (id, JobId(uuid::Uuid::nil()));
+            let waiting = self.awaited.range_mut(first..).take_while(|((awaited, _), _)| *awaited == id);
+            waiting.for_each(|(_, ended)| *ended = Some(end));
+        }
+    }
+}
