@@ -79,7 +79,7 @@ impl Priority {
     }
 
     pub fn class(self) -> Class {
-        if self.0 <= 5 { Class::High } else { Class::Low }
+        Class::of(self.0)
     }
 }
 
@@ -108,6 +108,13 @@ impl FromStr for Priority {
 pub enum Class {
     High,
     Low,
+}
+
+impl Class {
+    /// That of a priority from 1 to 10.
+    pub(crate) fn of(priority: u8) -> Self {
+        if priority <= 5 { Self::High } else { Self::Low }
+    }
 }
 
 /// Where a job is in its life. `docs/states.md` shows the moves between them.

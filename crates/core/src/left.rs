@@ -8,7 +8,9 @@ use crate::{
     after::Verdict,
     calendar::blocked_until,
     job::{JobHead, State},
+    name::QueueName,
     node::{Incarnation, Node},
+    queue_state::{is_finished, waits_for},
     settings::Settings,
     time::Timestamp,
 };
@@ -48,9 +50,10 @@ pub fn left(head: &JobHead, fleet: &[Node], here: &[Incarnation], settings: &Set
 fn by_time(head: &JobHead, settings: &Settings, now: Timestamp) -> Left {
     let queue = settings.queues.get(&head.queue);
     let Some(due) = queue.and_then(|queue| queue.due_by_schedule(head)).or(head.due) else { return Left::Never };
-    let unfinished = |name| !settings.queues.get(name).is_some_and(|queue| queue.closed());
+    // What is left in the queues that this one waits for is looked at itself.
+    let finished = |name: &QueueName| settings.queues.get(name).is_some_and(|queue| is_finished(queue, false));
     let closed = queue.is_some_and(|queue| {
-        queue.paused.is_some() || queue.after.iter().any(unfinished) || blocked_until(&queue.block, now).is_some()
+        queue.paused.is_some() || waits_for(queue, finished).is_some() || blocked_until(&queue.block, now).is_some()
     });
     let paused = settings.groups.get(&head.group).is_some_and(|group| group.paused.is_some());
     if due > now || closed || paused { Left::Later } else { Left::Now }

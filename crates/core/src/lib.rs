@@ -5,10 +5,11 @@
 //! [`after`] what after others →
 //! [`scheduler`] who runs it where, asking [`turn`] whose turn it is and [`calendar`] what time it is → [`lifecycle`]
 //! what follows a run, asking [`retry`] how long to wait and saying with [`failure`] what went wrong →
-//! [`retention`] how long its end is kept. [`story`] is what a
-//! job tells meanwhile; [`periodic`] is what is submitted again and again; [`node`] is who runs things and [`pool`] how many at a time, [`left`] whether anything is left for them to do, [`lead`] whether a node should dispatch and [`pace`] how fast; [`why`] explains what holds a job up.
+//! [`retention`] how long its end is kept. [`estimate`] is what a run is expected to take; [`story`] is what a
+//! job tells meanwhile; [`periodic`] is what is submitted again and again; [`node`] is who runs things and [`pool`] how many at a time, [`left`] whether anything is left for them to do, [`lead`] whether a node should dispatch and [`pace`] how fast; [`queue_state`] is what a queue is doing; [`why`] explains what holds a job up.
 
 pub mod after;
+pub mod estimate;
 pub mod failure;
 pub mod job;
 pub mod json;
@@ -20,6 +21,7 @@ pub mod node;
 pub mod pace;
 pub mod periodic;
 pub mod pool;
+pub mod queue_state;
 pub mod retention;
 pub mod retry;
 pub mod scheduler;

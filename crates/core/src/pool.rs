@@ -57,12 +57,6 @@ impl Pool {
     }
 }
 
-/// What a run is expected to take, having seen one more: the last few count most.
-#[must_use]
-pub fn learn(cost: Option<Duration>, ran: Duration) -> Duration {
-    cost.map_or(ran, |cost| (cost * 7 + ran) / 8)
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -111,13 +105,6 @@ mod tests {
         let pool = Pool { max: 2, ..POOL };
         assert!(pool.fixed() && !POOL.fixed());
         assert_eq!(pool.open(&seen(2, 2, 100, QUICK)), 2);
-    }
-
-    #[test]
-    fn the_cost_follows_what_runs_take() {
-        let millis = Duration::from_millis;
-        assert_eq!(learn(None, millis(8)), millis(8));
-        assert_eq!(learn(Some(millis(8)), millis(16)), millis(9));
     }
 
     proptest! {

@@ -5,7 +5,8 @@ use std::time::Duration;
 use turnwise_core::{
     Fence, JobHead, QueueName, State, Timestamp,
     calendar::{Schedule, Window, Zone},
-    scheduler::{Future, Input, QueueState, Rest},
+    queue_state::QueueState,
+    scheduler::{Future, Input, Rest},
     settings::{Concurrency, Pause, QueueSettings, Settings},
     why::Gate,
 };

@@ -5,7 +5,8 @@ use std::{collections::BTreeMap, time::Duration};
 use proptest::prelude::*;
 use turnwise_core::{
     Fence, GroupName, Incarnation, JobHead, JobId, KeyName, Node, QueueName, State, TaskName, Timestamp,
-    scheduler::{Input, Output, Pick, QueueState, Reply, Rest, Scheduler, Settled},
+    queue_state::QueueState,
+    scheduler::{Input, Output, Pick, Reply, Rest, Scheduler, Settled},
     settings::{Concurrency, GroupSettings, LimitSettings, OnError, Pause, QueueSettings, Settings},
     turn::Scheme,
 };

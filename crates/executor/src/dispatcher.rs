@@ -7,6 +7,7 @@
 //! `prune` deleting what is kept no longer.
 
 mod backlog;
+mod charges;
 mod ends;
 mod give;
 mod lost;

@@ -16,14 +16,13 @@ use turnwise_core::{
     left::{self, Left},
     settings::Settings,
 };
-use turnwise_store::{Load, Store, StoreError};
+use turnwise_store::{Load, Store, StoreError, memo};
 
 use crate::{
     dispatcher::PAGE,
     event::{Event, Hub},
     life::Life,
     lock::locked,
-    settings,
 };
 
 /// How soon a node that does not dispatch asks the store whether anything is left for it, having nothing; and how long it
@@ -133,7 +132,7 @@ pub(crate) async fn nothing_left(store: &dyn Store, here: &[Incarnation], from: 
     }
     // What is set only tells now from later.
     let (settings, mut pages) = match from {
-        Left::Now => (settings::read(store).await?, PAGES),
+        Left::Now => (memo::read_settings(store).await?, PAGES),
         Left::Later | Left::Never => (Settings::default(), u32::MAX),
     };
     let mut after = None;

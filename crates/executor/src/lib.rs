@@ -44,7 +44,6 @@ pub mod registry;
 mod run;
 mod seal;
 mod settle;
-pub mod settings;
 mod slots;
 mod stop_sign;
 pub mod task;

@@ -26,6 +26,8 @@ pub(crate) struct Run {
     /// It was settled without waiting for it any longer.
     abandoned: AtomicBool,
     notes: OnceLock<Box<Notes>>,
+    /// What is to be committed together with the end of the run.
+    closing: Mutex<Option<Box<dyn Closing>>>,
 }
 
 impl Run {
@@ -58,11 +60,11 @@ impl Run {
     }
 
     pub(crate) fn close_with(&self, closing: Box<dyn Closing>) {
-        *locked(&self.notes().closing) = Some(closing);
+        *locked(&self.closing) = Some(closing);
     }
 
     pub(crate) fn take_closing(&self) -> Option<Box<dyn Closing>> {
-        locked(&self.notes.get()?.closing).take()
+        locked(&self.closing).take()
     }
 
     /// It was not written after all.
@@ -82,8 +84,6 @@ pub struct Notes {
     /// Whether something in it is not written.
     unwritten: AtomicBool,
     pages: Mutex<Pages>,
-    /// What is to be committed together with the end of the run.
-    closing: Mutex<Option<Box<dyn Closing>>>,
 }
 
 #[derive(Debug, Default)]

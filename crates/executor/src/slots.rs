@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
-use turnwise_core::pool::{self, Pool};
+use turnwise_core::{
+    estimate,
+    pool::{self, Pool},
+};
 
 #[derive(Debug)]
 pub(crate) struct Slots {
@@ -45,7 +48,7 @@ impl Slots {
             return;
         }
         self.running -= 1;
-        self.cost = Some(pool::learn(self.cost, ran));
+        self.cost = Some(estimate::learn(self.cost, ran));
         if self.running < self.pool.core {
             self.rests_since.get_or_insert_with(Instant::now);
         }

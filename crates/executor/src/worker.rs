@@ -9,6 +9,7 @@ use turnwise_core::{
     job::AssignedJob,
     lifecycle::{Outcome, WATCHED_CRASHES},
 };
+use turnwise_store::Closing;
 
 use crate::{
     closing, contain,
@@ -103,14 +104,13 @@ pub(crate) async fn run(life: &Arc<Life>, job: Arc<AssignedJob>, run: Arc<Run>) 
         life.node.hub.tell(Event::Started(job_event(&job, job.counts.attempt + 1, None)));
     }
     let ctx = Ctx { job: job.clone(), life: life.clone(), run: run.clone() };
-    let outcome = guarded(&ctx, task, limit).await;
+    let Ran { outcome, closing } = guarded(&ctx, task, limit).await;
     let finished_at = life.node.clock.now().max(started_at);
     life.trace(|| match outcome {
         Outcome::Interrupted => Record::Interrupt { job: job.id, fence: job.fence.0 },
         _ => Record::Effect { job: job.id, fence: job.fence.0 },
     });
     let (started_at, finished_at) = (Some(started_at), Some(finished_at));
-    let closing = run.take_closing();
     let ended = Ended { job, run: Some(run), outcome, started_at, finished_at, panicked: PanickedWrites::default() };
     match closing {
         Some(closing) => closing::close(life, closing, ended).await,
@@ -119,12 +119,19 @@ pub(crate) async fn run(life: &Arc<Life>, job: Arc<AssignedJob>, run: Arc<Run>) 
 }
 
 /// Lets the task run, and cleans up after a run that was cut short.
-async fn guarded(ctx: &Ctx, task: &AnyTask, limit: Option<Duration>) -> Outcome {
+async fn guarded(ctx: &Ctx, task: &AnyTask, limit: Option<Duration>) -> Ran {
     let (outcome, cut) = run_until_cut(ctx, limit).await;
     if cut {
         clean_up(ctx, task).await;
     }
-    outcome
+    Ran { outcome, closing: ctx.run.take_closing() }
+}
+
+/// What a run came to.
+struct Ran {
+    outcome: Outcome,
+    /// A transaction that is committed together with the end.
+    closing: Option<Box<dyn Closing>>,
 }
 
 /// Runs the task until it ends, is asked to stop or has taken too long; then for as long as it may take to stop. Also says

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 
 use turnwise_core::{
     GroupName, JobHead, JobId, QueueName, State, Timestamp,
+    queue_state::is_finished,
     settings::{GroupSettings, QueueSettings},
     turn::Charge,
 };
-use turnwise_executor::settings;
-use turnwise_store::{Load, MemoKind, Store};
+use turnwise_store::{Load, MemoKind, Store, memo};
+
+pub use turnwise_core::queue_state::QueueState;
 
 use crate::{Error, Turnwise};
 
@@ -32,28 +34,6 @@ impl Tally {
             State::Running => self.running += 1,
             State::Stuck => self.stuck += 1,
             State::Success | State::Failed | State::Cancelled => {}
-        }
-    }
-}
-
-/// What a queue does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum QueueState {
-    Active,
-    Paused,
-    /// Until other queues are finished.
-    Waiting,
-    /// Nothing is left in it and nothing more can come.
-    Finished,
-}
-
-impl QueueState {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Active => "active",
-            Self::Paused => "paused",
-            Self::Waiting => "waiting",
-            Self::Finished => "finished",
         }
     }
 }
@@ -82,20 +62,11 @@ pub struct Overview {
 
 impl Overview {
     pub fn state(&self, name: &QueueName) -> QueueState {
-        let finished = |name| {
-            let queue: Option<&QueueOverview> = self.queues.get(name);
-            queue.is_some_and(|queue| queue.settings.closed() && queue.jobs == Tally::default())
-        };
-        let Some(queue) = self.queues.get(name) else { return QueueState::Active };
-        if finished(name) {
-            QueueState::Finished
-        } else if queue.settings.paused.is_some() {
-            QueueState::Paused
-        } else if !queue.settings.after.iter().all(finished) {
-            QueueState::Waiting
-        } else {
-            QueueState::Active
-        }
+        let left = |queue: &QueueOverview| queue.jobs != Tally::default();
+        let finished =
+            |name: &QueueName| self.queues.get(name).is_some_and(|queue| is_finished(&queue.settings, left(queue)));
+        let queue = self.queues.get(name);
+        queue.map_or(QueueState::Active, |queue| QueueState::of(&queue.settings, left(queue), finished))
     }
 }
 
@@ -103,9 +74,9 @@ impl Turnwise {
     /// Counts the unfinished jobs: one walk over all of them, page by page.
     pub async fn overview(&self) -> Result<Overview, Error> {
         let store = self.store();
-        let kinds = settings::SETTINGS.into_iter().chain([MemoKind::Charge]).collect();
+        let kinds = memo::SETTINGS.into_iter().chain([MemoKind::Charge]).collect();
         let memos = store.recall(kinds).await?;
-        let set = settings::parse(&memos);
+        let set = memo::settings(&memos);
         let mut queues: BTreeMap<_, QueueOverview> = BTreeMap::new();
         let mut groups: BTreeMap<_, GroupOverview> = BTreeMap::new();
         for (name, settings) in set.queues {
@@ -114,7 +85,7 @@ impl Turnwise {
         for (name, settings) in set.groups {
             groups.entry(name).or_default().settings = settings;
         }
-        for charge in settings::charges(&memos) {
+        for charge in memo::charges(&memos) {
             let group = groups.entry(charge.group).or_default();
             group.ahead = group.ahead.max(charge.ahead);
         }

@@ -8,14 +8,12 @@ use turnwise_core::{
     periodic::{CatchUp, Overlap, Periodic, When},
     settings::Pause,
 };
-use turnwise_store::{MemoKind, NewMemo, StoreError};
+use turnwise_store::{MemoKind, StoreError, memo};
 
 use crate::{Error, JobRequest, Turnwise, id};
 
 /// Longest name of a schedule.
 const MAX_NAME: usize = 100;
-/// Times a change is made anew because somebody else's came between.
-const WRITE_AGAIN: u32 = 20;
 
 /// A job that is to be submitted again and again. Wrong values are kept until it is set.
 #[derive(Debug, Clone)]
@@ -63,12 +61,8 @@ impl Turnwise {
     /// All schedules, by name.
     pub async fn schedules(&self) -> Result<BTreeMap<ScheduleName, Periodic>, Error> {
         let memos = self.store().recall(vec![MemoKind::Schedule]).await?;
-        let read = |memo: turnwise_store::Memo| {
-            let periodic = serde_json::from_str(&memo.value)
-                .map_err(|error| Invalid::new("schedule", format!("{:?} cannot be read: {error}", memo.name)))?;
-            Ok((ScheduleName::new(memo.name)?, periodic))
-        };
-        memos.into_iter().map(read).collect()
+        let unread = |name: &str, error| Invalid::new("schedule", format!("{name:?} cannot be read: {error}")).into();
+        memo::schedules(&memos).map(|(memo, read)| read.map_err(|error| unread(&memo.name, error))).collect()
     }
 
     /// Sets a schedule, or another in its place. Times before now do not count; one that stays as it was goes on, and one
@@ -155,28 +149,15 @@ impl Turnwise {
         written.await?.ok_or_else(|| Error::Contested(format!("schedule {name}")))
     }
 
-    /// Writes what `change` makes of what is there (`None`: take it away), anew if somebody else wrote meanwhile.
+    /// Writes what `change` makes of what is there (`None`: take it away). One that cannot be read, a newer program's say, may be set
+    /// anew or taken away.
     async fn write_schedule(
         &self,
         name: &ScheduleName,
         mut change: impl FnMut(Option<Periodic>) -> Result<Option<Periodic>, Invalid>,
     ) -> Result<Option<Periodic>, Error> {
-        for _ in 0..WRITE_AGAIN {
-            let memos = self.store().recall(vec![MemoKind::Schedule]).await?;
-            let there = memos.iter().find(|memo| memo.name == name.as_str());
-            // One that cannot be read, a newer program's say, may be set anew or taken away.
-            let periodic = change(there.and_then(|memo| serde_json::from_str(&memo.value).ok()))?;
-            let value = periodic.as_ref().map(serde_json::to_string).transpose();
-            let value = value.map_err(|error| StoreError::broken("write a schedule", error))?;
-            let memo = |kind, value, seen| NewMemo { kind, name: name.to_string(), value, seen };
-            let seen = Some(there.map_or(0, |memo| memo.version));
-            let gone = periodic.is_none().then(|| memo(MemoKind::Fired, None, None));
-            let memos = [memo(MemoKind::Schedule, value, seen)].into_iter().chain(gone).collect();
-            if self.store().remember(None, memos).await?.first() == Some(&true) {
-                return Ok(periodic);
-            }
-        }
-        Err(Error::Contested(format!("schedule {name}")))
+        let change = |there: Option<serde_json::Result<_>>| change(there.and_then(Result::ok));
+        self.change_memo(MemoKind::Schedule, "schedule", name.as_str(), change).await
     }
 }
 

@@ -11,7 +11,10 @@ use turnwise_core::{
     calendar::check_windows,
     settings::{GroupSettings, LimitSettings, Pause, QueueSettings, Settings},
 };
-use turnwise_store::{MemoKind, NewMemo, StoreError};
+use turnwise_store::{
+    MemoKind,
+    memo::{self, Draft},
+};
 
 use crate::{Error, Turnwise};
 
@@ -22,7 +25,7 @@ const CHANGE_WAIT: Duration = Duration::from_millis(20);
 impl Turnwise {
     /// All that is set; what is not named has its defaults.
     pub async fn settings(&self) -> Result<Settings, Error> {
-        Ok(turnwise_executor::settings::read(&*self.store()).await?)
+        Ok(memo::read_settings(&*self.store()).await?)
     }
 
     /// Changes what is set for a queue and returns what is set then. `change` may be called again, on fresh settings, when
@@ -124,9 +127,38 @@ impl Turnwise {
         name: &str,
         mut change: impl FnMut(&mut S),
     ) -> Result<S, Error> {
+        let changed = self.change_memo(kind, word, name, |there| {
+            // To write over what a newer program has written would undo what it means.
+            let unread = |error| Invalid::new(word, format!("the settings of {name:?} cannot be read: {error}"));
+            let mut settings = there.transpose().map_err(unread)?.unwrap_or_default();
+            change(&mut settings);
+            Ok(Some(settings))
+        });
+        changed.await?.ok_or_else(|| Error::Contested(format!("{word} {name}")))
+    }
+
+    /// Writes what `change` makes of the memo that is there (`None`: take it away), anew if another program wrote meanwhile or the
+    /// reply was lost. `Some(Err)`: it cannot be read.
+    pub(crate) async fn change_memo<T: Serialize + DeserializeOwned>(
+        &self,
+        kind: MemoKind,
+        word: &'static str,
+        name: &str,
+        mut change: impl FnMut(Option<serde_json::Result<T>>) -> Result<Option<T>, Invalid>,
+    ) -> Result<Option<T>, Error> {
+        let store = self.store();
+        let mut attempt = async || {
+            let mut draft = Draft::read(&*store, [kind]).await?;
+            let value = change(draft.get(kind, name))?;
+            draft.set(kind, name, value.as_ref())?;
+            if kind == MemoKind::Schedule && value.is_none() {
+                draft.remove(MemoKind::Fired, name);
+            }
+            Ok(draft.write(&*store, None).await?.then_some(value))
+        };
         for _ in 0..CHANGE_AGAIN {
-            match self.try_set(kind, word, name, &mut change).await {
-                Ok(Some(settings)) => return Ok(settings),
+            match attempt().await {
+                Ok(Some(value)) => return Ok(value),
                 Ok(None) => {}
                 Err(Error::Store(error)) if error.is_transient() => {}
                 Err(error) => return Err(error),
@@ -134,30 +166,6 @@ impl Turnwise {
             tokio::time::sleep(CHANGE_WAIT).await;
         }
         Err(Error::Contested(format!("{word} {name}")))
-    }
-
-    /// `None`: somebody else wrote meanwhile.
-    async fn try_set<S: Serialize + DeserializeOwned + Default>(
-        &self,
-        kind: MemoKind,
-        word: &'static str,
-        name: &str,
-        change: &mut impl FnMut(&mut S),
-    ) -> Result<Option<S>, Error> {
-        let store = self.store();
-        let memo = store.recall(vec![kind]).await?.into_iter().find(|memo| memo.name == name);
-        let seen = memo.as_ref().map_or(0, |memo| memo.version);
-        let mut settings = match memo {
-            // Written by a newer program, say: to write over it would undo what it means.
-            Some(memo) => serde_json::from_str(&memo.value)
-                .map_err(|error| Invalid::new(word, format!("the settings of {name:?} cannot be read: {error}")))?,
-            None => S::default(),
-        };
-        change(&mut settings);
-        let value = serde_json::to_string(&settings).map_err(|error| StoreError::broken("write a setting", error))?;
-        let memo = NewMemo { kind, name: name.to_owned(), value: Some(value), seen: Some(seen) };
-        let written = store.remember(None, vec![memo]).await?;
-        Ok(written.first().copied().unwrap_or(false).then_some(settings))
     }
 }
 

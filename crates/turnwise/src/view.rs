@@ -11,14 +11,14 @@ use std::{
 
 use turnwise_core::{
     Fence, GroupName, Incarnation, Job, JobHead, JobId, Node, NodeName, QueueName, Serves, State, TaskName, Timestamp,
+    estimate,
     node::Host,
     scheduler::{Future, Input, Output, Pick, Remembered, Reply, Scheduler, Settled},
     settings::{GroupSettings, LimitSettings, QueueSettings, Settings},
     turn::Scheme,
     why::{Forecast, Why},
 };
-use turnwise_executor::settings;
-use turnwise_store::{Filter, MemoKind};
+use turnwise_store::{Filter, MemoKind, memo};
 
 use crate::{Error, Turnwise, overview::each_page};
 
@@ -28,8 +28,6 @@ const IN_HAND: u32 = 100_000;
 /// How many starts a forecast or a simulation looks ahead, and how far in time.
 const STARTS: usize = 200_000;
 const HORIZON: Duration = Duration::from_secs(30 * 86_400);
-/// What core takes a task to cost before it has run once.
-const UNKNOWN_COST: Duration = Duration::from_millis(10);
 /// A job that has been due for so long would have been started, had a rate allowed it.
 const LATE: Duration = Duration::from_secs(1);
 /// Times a job is looked up again that moved between two reads.
@@ -80,7 +78,7 @@ impl Turnwise {
         let store = self.store();
         let fleet = store.nodes().await?;
         let nodes: Vec<_> = fleet.nodes.into_iter().filter(|node| node.alive(fleet.now)).collect();
-        let kinds = settings::SETTINGS.into_iter().chain([MemoKind::Charge]).collect();
+        let kinds = memo::SETTINGS.into_iter().chain([MemoKind::Charge]).collect();
         let memos = store.recall(kinds).await?;
         let finished = Filter {
             states: vec![State::Success, State::Failed, State::Cancelled],
@@ -94,7 +92,7 @@ impl Turnwise {
         runs.sort_by_key(began);
         let mut heads = Vec::new();
         let now = each_page(&*store, |page| heads.extend(page)).await?;
-        Ok(View::new(Told { now, nodes, charges: settings::charges(&memos), runs, heads }, settings::parse(&memos)))
+        Ok(View::new(Told { now, nodes, charges: memo::charges(&memos), runs, heads }, memo::settings(&memos)))
     }
 }
 
@@ -156,7 +154,7 @@ impl View {
         let mut costs = HashMap::new();
         for (job, ran) in told.runs.iter().filter_map(|job| Some((job, ran(job)?))) {
             let cost = costs.entry((job.queue.clone(), job.task.clone())).or_insert(ran);
-            *cost = (*cost * 7 + ran) / 8;
+            *cost = estimate::learn(Some(*cost), ran);
         }
         Self { now, settings, told, closed, open, picks, costs }
     }
@@ -207,7 +205,7 @@ impl View {
     }
 
     fn cost(&self, head: &JobHead) -> Duration {
-        self.costs.get(&(head.queue.clone(), head.task.clone())).copied().unwrap_or(UNKNOWN_COST)
+        self.costs.get(&(head.queue.clone(), head.task.clone())).copied().unwrap_or(estimate::UNKNOWN_COST)
     }
 
     /// The living nodes with so many slots among them; where none lives, one that knows every task.

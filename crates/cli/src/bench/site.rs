@@ -10,10 +10,10 @@ use tokio::{sync::watch, time::sleep};
 use turnwise::{
     Config, Executor, Filter, NodeName, Registry, Turnwise,
     core::{Invalid, State, settings::Fairness},
-    executor::{StartError, settings::charges},
+    executor::StartError,
     overview::Tally,
     sqlite::SqliteStore,
-    store::{AskNews, Epoch, MemoKind, NewMemo},
+    store::{AskNews, Epoch, MemoKind, NewMemo, memo::charges},
 };
 
 use super::{

@@ -8,16 +8,11 @@ use crate::{
     backlog::{New, Place, Slot},
     calendar::Wish,
     chain::Chain,
+    estimate,
     job::{Fence, JobHead, JobId, State},
     settings::{OnError, Pause},
     time::Timestamp,
 };
-
-/// A moving average over about eight runs: quick to follow, slow to be fooled by one.
-fn average(cost: Duration, ran: Duration) -> Duration {
-    let nanos = (cost.as_nanos() * 7 + ran.as_nanos()) / 8;
-    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
-}
 
 impl Scheduler {
     pub(super) fn take_in(&mut self, now: Timestamp, head: &mut JobHead) {
@@ -208,7 +203,7 @@ impl Scheduler {
         let ties = self.ties(slot);
         if let Some(ran) = ran {
             let kind = &mut self.kinds[ties.kind as usize];
-            kind.cost = Some(kind.cost.map_or(ran, |cost| average(cost, ran)));
+            kind.cost = Some(estimate::learn(kind.cost, ran));
         }
         if self.backlog.fence(slot) > fence {
             return;

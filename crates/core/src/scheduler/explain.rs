@@ -2,11 +2,12 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
 
-use super::{Input, Output, Pick, Reply, Scheduler, Settled, UNKNOWN_COST, tables::*};
+use super::{Input, Output, Pick, Reply, Scheduler, Settled, tables::*};
 use crate::{
     Fence,
     backlog::{Place, Slot},
     calendar::Schedule,
+    estimate::UNKNOWN_COST,
     job::JobId,
     lifecycle::ALONE_CRASHES,
     name::GroupName,

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use super::{LEAST_COST, LIVE_CHARGE, ONE_TURN, Scheduler, UNKNOWN_COST, tables::*};
+use super::{LEAST_COST, LIVE_CHARGE, ONE_TURN, Scheduler, tables::*};
 use crate::{
     JobId,
     backlog::{Place, Slot},
+    estimate::UNKNOWN_COST,
     lifecycle::ALONE_CRASHES,
     settings::Fairness,
     time::Timestamp,

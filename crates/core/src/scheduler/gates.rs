@@ -7,6 +7,7 @@ use crate::{
     backlog::Slot,
     calendar::{LastNext, Wish, blocked_until, next_block},
     name::QueueName,
+    queue_state,
     settings::{Concurrency, Settings},
     time::Timestamp,
 };
@@ -42,13 +43,16 @@ impl Scheduler {
     /// Sealed, quiet and empty; not before the backlog is read.
     pub(super) fn finished(&self, at: Index) -> bool {
         let queue = &self.queues[at as usize];
-        queue.settings.closed() && queue.jobs == 0 && !self.loading
+        queue_state::is_finished(&queue.settings, queue.jobs > 0 || self.loading)
+    }
+
+    pub(super) fn is_finished(&self, name: &QueueName) -> bool {
+        self.queue_index.get(name).is_some_and(|&queue| self.finished(queue))
     }
 
     /// The first queue that is not finished and that this one waits for.
     pub(super) fn waits_for(&self, at: Index) -> Option<&QueueName> {
-        let unfinished = |name: &&QueueName| !self.queue_index.get(*name).is_some_and(|&queue| self.finished(queue));
-        self.queues[at as usize].settings.after.iter().find(unfinished)
+        queue_state::waits_for(&self.queues[at as usize].settings, |name| self.is_finished(name))
     }
 
     pub(super) fn queue_gate(&self, now: Timestamp, at: Index) -> Option<Closed> {

@@ -45,14 +45,12 @@ use crate::{
     job::{Fence, JobHead, JobId},
     name::{GroupName, KeyName, QueueName, TaskName},
     node::{Incarnation, Node},
+    queue_state::QueueState,
     settings::Settings,
     time::Timestamp,
     turn::{Charge, Scheme, Served},
 };
 
-/// What a task is taken to cost before it has run once. Nothing is prefetched on a guess; the charge is corrected when the
-/// job settles, so a small guess keeps the error small.
-const UNKNOWN_COST: Duration = Duration::from_millis(10);
 /// What a run costs at least where time is counted. To hand a job out and to write its end takes its time too; and what is
 /// shorter tells more of the machine than of the job: groups whose jobs are alike would drift apart by it, and a batch would be
 /// picked from all over the database instead of in the order in which the jobs lie there.
@@ -168,17 +166,6 @@ pub struct Pick {
     pub node: Incarnation,
     /// Whether a limit counts it, or it stands in a serial line.
     pub limited: bool,
-}
-
-/// What a queue is doing.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum QueueState {
-    Active,
-    Paused,
-    /// Until this queue is finished.
-    Waiting(QueueName),
-    /// Nothing is left in it and nothing more can come.
-    Finished,
 }
 
 /// How much there is, by what holds it.
@@ -418,20 +405,9 @@ impl Scheduler {
 
     /// Every queue that is known, with its state and what it waits for.
     pub fn queue_states(&self) -> Vec<(QueueName, QueueState)> {
-        let state = |at: usize| {
-            let at = index(at);
-            let queue = &self.queues[at as usize];
-            if queue.settings.paused.is_some() {
-                QueueState::Paused
-            } else if let Some(other) = self.waits_for(at) {
-                QueueState::Waiting(other.clone())
-            } else if self.finished(at) {
-                QueueState::Finished
-            } else {
-                QueueState::Active
-            }
-        };
-        (0..self.queues.len()).map(|at| (self.queues[at].name.clone(), state(at))).collect()
+        let finished = |name: &QueueName| self.is_finished(name);
+        let state = |queue: &Queue| QueueState::of(&queue.settings, queue.jobs > 0 || self.loading, finished);
+        self.queues.iter().map(|queue| (queue.name.clone(), state(queue))).collect()
     }
 
     /// Groups with a limit on waiting jobs: how many wait, and the limit.

@@ -218,11 +218,7 @@ pub(super) enum Rank {
 
 impl Rank {
     pub(super) fn of(backlog: &Backlog, slot: Slot) -> Self {
-        match backlog.stuck(slot) {
-            true => Self::Stuck,
-            false if backlog.priority(slot) <= 5 => Self::Class(Class::High),
-            false => Self::Class(Class::Low),
-        }
+        if backlog.stuck(slot) { Self::Stuck } else { Self::Class(Class::of(backlog.priority(slot))) }
     }
 
     /// Whether one job comes before another of this rank.

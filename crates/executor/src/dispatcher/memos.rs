@@ -8,10 +8,12 @@ use turnwise_core::{
     scheduler::Input,
     settings::{QueueSettings, Settings},
 };
-use turnwise_store::{MemoKind, NewMemo, StoreError};
+use turnwise_store::{
+    MemoKind, NewMemo, StoreError,
+    memo::{self, Draft, SETTINGS, full_memo},
+};
 
-use super::Dispatcher;
-use crate::settings::{self, SETTINGS, WrittenCharges};
+use super::{Dispatcher, charges::WrittenCharges};
 
 /// How often charges are written down, and how many at a time.
 const SAVE_INTERVAL: Duration = Duration::from_secs(1);
@@ -58,9 +60,9 @@ impl Dispatcher<'_> {
         let memos = self.life.store.recall(kinds).await?;
         let named = |kind| memos.iter().filter(move |memo| memo.kind == kind);
         self.memos.full = named(MemoKind::Full).filter_map(|memo| GroupName::new(&memo.name).ok()).collect();
-        let charges = settings::charges(&memos);
+        let charges = memo::charges(&memos);
         self.memos.charges = WrittenCharges::new(&charges);
-        self.see_settings(settings::parse(&memos)).await?;
+        self.see_settings(memo::settings(&memos)).await?;
         self.look_back(&memos).await?;
         self.schedules.recall(&memos);
         self.act(Input::Charges(charges)).await
@@ -89,18 +91,12 @@ impl Dispatcher<'_> {
                 continue;
             }
             if !open.remove(&group) {
-                let sentence = format!("group: {:?} has {waiting} waiting jobs; its limit is {limit}", group.as_str());
-                memos.push(NewMemo {
-                    kind: MemoKind::Full,
-                    name: group.to_string(),
-                    value: Some(sentence),
-                    seen: None,
-                });
+                memos.push(full_memo(&group, Some((waiting, limit))));
             }
             self.memos.full.insert(group);
         }
         for group in open {
-            memos.push(NewMemo { kind: MemoKind::Full, name: group.to_string(), value: None, seen: None });
+            memos.push(full_memo(&group, None));
         }
         if self.remember(memos).await?
             && let Some(seen) = seen
@@ -125,17 +121,34 @@ impl Dispatcher<'_> {
                 changed
             })
         });
-        match self.amend(changes.collect()).await? {
+        match self.change_queues(changes.collect()).await? {
             Some(settings) => self.see_settings(settings).await,
             None => Ok(()),
         }
     }
 
-    pub(super) async fn amend(
+    /// Changes what is set for queues. A change says whether there is something to write. `None`: another program wrote meanwhile, or
+    /// the store did not answer; nothing is lost by trying again.
+    pub(super) async fn change_queues(
         &self,
         changes: Vec<(QueueName, impl FnOnce(&mut QueueSettings) -> bool)>,
     ) -> Result<Option<Settings>, StoreError> {
-        settings::amend(&*self.life.store, (self.life.incarnation, self.epoch), changes).await
+        let (store, lead) = (&*self.life.store, Some((self.life.incarnation, self.epoch)));
+        let change = async {
+            let mut draft = Draft::read(store, SETTINGS).await?;
+            let mut settings = memo::settings(draft.memos());
+            for (queue, change) in changes {
+                let set = settings.queues.entry(queue.clone()).or_default();
+                if change(set) {
+                    draft.set(MemoKind::Queue, queue.as_str(), Some(set))?;
+                }
+            }
+            Ok(draft.write(store, lead).await?.then_some(settings))
+        };
+        match change.await {
+            Err(StoreError::Transient { .. }) => Ok(None),
+            changed => changed,
+        }
     }
 
     /// Whether it is written.

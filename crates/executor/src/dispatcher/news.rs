@@ -8,13 +8,13 @@ use turnwise_core::{
     scheduler::{self, Input, Rest},
     settings::Settings,
 };
-use turnwise_store::{AskNews, Change, Cursor, MemoKind, News, StoreError};
+use turnwise_store::{
+    AskNews, Change, Cursor, MemoKind, News, StoreError,
+    memo::{self, SETTINGS},
+};
 
 use super::{Dispatcher, ringing::Ringing, stale_reads::Mark};
-use crate::{
-    seal::Seals,
-    settings::{self, SETTINGS},
-};
+use crate::seal::Seals;
 
 /// New jobs in one look; if more came in one transaction, the backlog is read again.
 const NEW_JOBS: u32 = 100_000;
@@ -220,7 +220,7 @@ impl<'a> Dispatcher<'a> {
         if news.memos {
             let kinds = SETTINGS.into_iter().chain([MemoKind::Schedule]).collect();
             let memos = self.life.store.recall(kinds).await?;
-            self.see_settings(settings::parse(&memos)).await?;
+            self.see_settings(memo::settings(&memos)).await?;
             self.schedules.see(&memos);
         }
         if news.more {

@@ -10,7 +10,7 @@ use turnwise_core::{
     scheduler::Settled,
     settings::{OnError, Pause, QueueSettings},
 };
-use turnwise_store::{AskNews, Change, Cursor, Memo, MemoKind, NewMemo, StoreError};
+use turnwise_store::{AskNews, Change, Cursor, Memo, MemoKind, NewMemo, StoreError, memo::seen_memo};
 
 use super::Dispatcher;
 
@@ -112,17 +112,16 @@ impl Dispatcher<'_> {
             })
         });
         // Not forgotten: the scheduler holds the queue, and the next round tries again.
-        let Some(settings) = self.amend(changes.collect()).await? else { return Ok(()) };
+        let Some(settings) = self.change_queues(changes.collect()).await? else { return Ok(()) };
         self.open.pauses.clear();
         self.see_settings(settings).await
     }
 
     /// The memo that says how far has been seen, if it is to be written.
     pub(super) fn seen_memo(&mut self) -> Option<NewMemo> {
-        let memo = |value| Some(NewMemo { kind: MemoKind::Seen, name: String::new(), value, seen: None });
         if !self.memos.settings().queues.values().any(|set| set.on_error == OnError::Pause) {
             self.seen.next = None;
-            return self.seen.written.as_ref().and_then(|_| memo(None));
+            return self.seen.written.as_ref().map(|_| seen_memo(None));
         }
         // What is visible at this cursor had begun to be settled by now.
         let now = || self.hearing.cursor().cloned().map(|cursor| (cursor, self.life.term.writes_begun()));
@@ -136,7 +135,7 @@ impl Dispatcher<'_> {
         }
         // Where nothing ends, there is nothing to be seen.
         self.seen.next = if std::mem::take(&mut self.seen.ends) { now() } else { Some((cursor.clone(), begun)) };
-        (self.seen.written.as_ref() != Some(&cursor.0)).then(|| memo(Some(cursor.0))).flatten()
+        (self.seen.written.as_ref() != Some(&cursor.0)).then(|| seen_memo(Some(cursor.0)))
     }
 
     /// It is written.

@@ -10,10 +10,13 @@ use std::{collections::BTreeMap, convert::Infallible, time::Duration};
 
 use tokio::sync::mpsc;
 use turnwise_core::{
-    JobId, ScheduleName, Timestamp,
+    ScheduleName, Timestamp,
     periodic::{Overlap, Periodic},
 };
-use turnwise_store::{Load, Memo, MemoKind, NewMemo, StoreError};
+use turnwise_store::{
+    Load, Memo, MemoKind, NewMemo, StoreError,
+    memo::{self, Fired},
+};
 
 use super::Dispatcher;
 use crate::life::Life;
@@ -72,26 +75,6 @@ struct Standing {
     next: Option<Timestamp>,
 }
 
-/// What is over.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Fired {
-    over: Option<Timestamp>,
-    job: Option<JobId>,
-}
-
-impl Fired {
-    fn read(text: &str) -> Option<Self> {
-        let (over, job) = text.split_once(' ')?;
-        let over = Some(Timestamp::from_micros(over.parse().ok()?));
-        Some(Self { over, job: job.parse().ok() })
-    }
-
-    fn write(&self) -> Option<String> {
-        let job = self.job.map_or_else(|| "-".to_owned(), |job| job.to_string());
-        self.over.map(|over| format!("{} {job}", over.micros()))
-    }
-}
-
 impl Schedules {
     /// At the beginning of a term.
     pub(super) fn recall(&mut self, memos: &[Memo]) {
@@ -107,9 +90,8 @@ impl Schedules {
     /// What people have set. One that cannot be read counts as not set, loudly: a newer program may have written it.
     pub(super) fn see(&mut self, memos: &[Memo]) {
         let mut before = std::mem::take(&mut self.all);
-        for memo in memos.iter().filter(|memo| memo.kind == MemoKind::Schedule) {
-            let read = ScheduleName::new(&memo.name).ok().zip(serde_json::from_str::<Periodic>(&memo.value).ok());
-            let Some((name, periodic)) = read else {
+        for (memo, read) in memo::schedules(memos) {
+            let Ok((name, periodic)) = read else {
                 tracing::warn!(name = memo.name, value = memo.value, "a schedule cannot be read and is left out");
                 continue;
             };
@@ -173,12 +155,7 @@ impl Dispatcher<'_> {
 
     async fn write_fired(&mut self) -> Result<(), StoreError> {
         let unwritten = |(_, standing): &(&ScheduleName, &Standing)| standing.fired != standing.written;
-        let memo = |(name, standing): (&ScheduleName, &Standing)| NewMemo {
-            kind: MemoKind::Fired,
-            name: name.to_string(),
-            value: standing.fired.write(),
-            seen: None,
-        };
+        let memo = |(name, standing): (&ScheduleName, &Standing)| standing.fired.memo(name);
         let memos: Vec<NewMemo> = self.schedules.all.iter().filter(unwritten).map(memo).collect();
         if self.remember(memos).await? {
             self.schedules.all.values_mut().for_each(|standing| standing.written = standing.fired);

@@ -13,9 +13,8 @@ use turnwise_core::{
     lifecycle::Target,
     settings::{Concurrency, OnError, Settings},
 };
-use turnwise_executor::settings;
 use turnwise_store::{
-    Assign, AssignReply, Author, Enqueued, Epoch, Intervention, Memo, MemoKind, NewMemo, Settle, Settled,
+    Assign, AssignReply, Author, Enqueued, Epoch, Intervention, Memo, MemoKind, NewMemo, Settle, Settled, memo,
 };
 
 use super::task::Runs;
@@ -198,7 +197,7 @@ impl Ledger {
     ) {
         let mut changed = false;
         for (memo, written) in memos.iter().zip(answer) {
-            if !written || !settings::SETTINGS.contains(&memo.kind) {
+            if !written || !memo::SETTINGS.contains(&memo.kind) {
                 continue;
             }
             changed = true;
@@ -223,7 +222,7 @@ impl Ledger {
                 version: 1,
             };
             let memos: Vec<_> = self.memos.iter().map(memo).collect();
-            let settings = settings::parse(&memos);
+            let settings = memo::settings(&memos);
             let paused = |queue: &QueueName| settings.queues.get(queue).is_some_and(|set| set.paused.is_some());
             self.trouble.retain(|queue, _| !paused(queue));
             self.settings.push((at, settings));

@@ -20,7 +20,8 @@ use turnwise_core::{
 };
 use turnwise_executor::{Config, Executor, executor::Builder, trace::Trace};
 use turnwise_store::{
-    Enqueued, Filter, Intervention, MemoKind, MemoryStore, NewMemo, Options, Store, StoreError, memory::Clock,
+    Enqueued, Filter, Intervention, MemoKind, MemoryStore, NewMemo, Options, Store, StoreError, memo::Draft,
+    memory::Clock,
 };
 
 use super::{
@@ -497,14 +498,11 @@ impl World {
     {
         let (process, store) = self.process("settings");
         loop {
-            if let Ok(memos) = store.recall(vec![kind]).await {
-                let memo = memos.into_iter().find(|memo| memo.name == name);
-                let seen = memo.as_ref().map_or(0, |memo| memo.version);
-                let mut set: S = memo.and_then(|memo| serde_json::from_str(&memo.value).ok()).unwrap_or_default();
+            if let Ok(mut draft) = Draft::read(&store, [kind]).await {
+                let mut set: S = draft.get(kind, name).and_then(Result::ok).unwrap_or_default();
                 change(self, &mut set);
-                let value = serde_json::to_string(&set).expect("settings are plain values");
-                let memo = NewMemo { kind, name: name.to_owned(), value: Some(value), seen: Some(seen) };
-                if store.remember(None, vec![memo]).await.is_ok_and(|written| written == [true]) {
+                draft.set(kind, name, Some(&set)).expect("settings are plain values");
+                if draft.write(&store, None).await.is_ok_and(|written| written) {
                     break;
                 }
             }
