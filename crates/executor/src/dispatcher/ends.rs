@@ -79,28 +79,30 @@ impl Dispatcher<'_> {
             if jobs.is_empty() {
                 break;
             }
-            match self.end_batch(&jobs).await {
-                Ok(()) => {}
-                // No reply: whatever was written, the next look tells.
-                Err(error) if error.is_transient() => {
-                    self.ends.hold_back(jobs, self.life.node.config.poll_interval);
-                    break;
-                }
-                Err(error) => return Err(error),
+            // No reply: whatever was written, the next look tells.
+            if !self.end_batch(&jobs).await? {
+                self.ends.hold_back(jobs, self.life.node.config.poll_interval);
+                break;
             }
         }
         Ok(())
     }
 
-    async fn end_batch(&mut self, jobs: &[JobId]) -> Result<(), StoreError> {
-        let page = self.life.store.load(Load::These(jobs.to_vec())).await?;
+    /// `false`: the store did not say how they stand, or what became of them.
+    async fn end_batch(&mut self, jobs: &[JobId]) -> Result<bool, StoreError> {
+        let Some(page) = answered(self.life.store.load(Load::These(jobs.to_vec())).await)? else { return Ok(false) };
         self.life.node.clock.heard(page.now);
         let decided: Vec<_> = page.jobs.iter().filter_map(|head| end_of(head, page.now)).collect();
         // Before they are written: a dispatcher that dies meanwhile has said what it was about to do.
         for Intervention { job, fence, state, to } in &decided {
             self.life.trace(|| Record::Unrun { job: *job, fence: fence.0, state: to.state(*state) });
         }
-        let replies = if decided.is_empty() { Vec::new() } else { self.life.store.control(decided.clone()).await? };
+        let replies = if decided.is_empty() {
+            Vec::new()
+        } else {
+            let Some(replies) = answered(self.life.store.control(decided.clone()).await)? else { return Ok(false) };
+            replies
+        };
         let replied = |wanted: Settled| {
             let replies = decided.iter().zip(&replies).filter(move |(_, reply)| **reply == wanted);
             replies.map(|(intervention, _)| intervention.job)
@@ -119,7 +121,16 @@ impl Dispatcher<'_> {
             scheduler::Settled { id, fence: Fence(i64::MAX), ran: None, rest: None, failed: false, well: false }
         };
         let ended = jobs.iter().copied().filter(|id| ended.contains(id)).map(settled).collect();
-        self.act(Input::Settled(ended)).await
+        self.act(Input::Settled(ended)).await?;
+        Ok(true)
+    }
+}
+
+/// `None`: no reply.
+fn answered<T>(reply: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
+    match reply {
+        Err(error) if error.is_transient() => Ok(None),
+        reply => reply.map(Some),
     }
 }
 
