@@ -1,7 +1,10 @@
 //! The jobs in this node's hands: they are accepted, taken by workers, begun, and released when their ends are written.
 
+mod batches;
+mod jobs;
+mod slots;
+
 use std::{
-    collections::VecDeque,
     sync::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicU32, Ordering},
@@ -9,7 +12,6 @@ use std::{
     time::Duration,
 };
 
-use foldhash::{HashMap, HashSet};
 use tokio::{
     sync::{Notify, futures::Notified},
     time::Instant,
@@ -17,10 +19,8 @@ use tokio::{
 use turnwise_core::{Fence, JobId, State, Timestamp, job::AssignedJob, lifecycle::WATCHED_CRASHES, pool::Pool};
 use turnwise_store::{BatchId, Delivery, Lineage, Note};
 
-use crate::{batches::Batches, lock::locked, run::Run, slots::Slots, stop_sign::StopSign};
-
-/// Jobs that were given back and are remembered, at most. One that is forgotten and comes late runs once more than it should.
-const DISOWNED: usize = 10_000;
+use self::jobs::{Held, Jobs, Phase};
+use crate::{lock::locked, run::Run, stop_sign::StopSign};
 
 #[derive(Debug)]
 pub(crate) struct Desk {
@@ -32,45 +32,6 @@ pub(crate) struct Desk {
     resized: Notify,
     /// Slots whose tasks were abandoned and have not returned.
     abandoned: AtomicU32,
-}
-
-#[derive(Debug)]
-struct Jobs {
-    slots: Slots,
-    buffer: VecDeque<JobId>,
-    held: HashMap<JobId, Held>,
-    last_job: Option<Instant>,
-    batches: Batches,
-    /// Jobs that were given back because they were not here.
-    disowned: HashSet<(Option<Lineage>, JobId, Fence)>,
-    /// Of the database that answered the last beat.
-    lineage: Option<Lineage>,
-}
-
-#[derive(Debug)]
-struct Held {
-    job: Arc<AssignedJob>,
-    batch: BatchId,
-    run: Arc<Run>,
-    since: Instant,
-    phase: Phase,
-    cancel: bool,
-    /// Of the database that gave it. Fences of two lineages say nothing about each other.
-    lineage: Option<Lineage>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    Buffered,
-    /// `written`: the store knows that it runs.
-    Running {
-        since: Instant,
-        started_at: Timestamp,
-        written: bool,
-        /// How long it may take.
-        limit: Option<Duration>,
-    },
-    Ended,
 }
 
 /// A run that does not even listen when its time is over: its task blocks the thread it runs on.
@@ -419,16 +380,7 @@ impl Desk {
 
     /// Whether it is not here; then it is not taken any more, should it be on its way.
     pub(crate) fn disown(&self, id: JobId, fence: Fence) -> bool {
-        let mut jobs = self.jobs();
-        let absent = jobs.held_at(id, fence).is_none();
-        if absent {
-            if jobs.disowned.len() >= DISOWNED {
-                jobs.disowned.clear();
-            }
-            let lineage = jobs.lineage;
-            jobs.disowned.insert((lineage, id, fence));
-        }
-        absent
+        self.jobs().disown(id, fence)
     }
 
     /// How many jobs are in this node's hands.
@@ -448,136 +400,5 @@ pub(crate) struct Look<'a>(&'a Desk);
 impl Drop for Look<'_> {
     fn drop(&mut self) {
         self.0.jobs().batches.end_look();
-    }
-}
-
-impl Jobs {
-    fn new(pool: Pool) -> Self {
-        Self {
-            slots: Slots::new(pool),
-            buffer: VecDeque::new(),
-            held: HashMap::default(),
-            last_job: None,
-            batches: Batches::default(),
-            disowned: HashSet::default(),
-            lineage: None,
-        }
-    }
-
-    fn accept(&mut self, batch: BatchId, jobs: Vec<AssignedJob>) -> usize {
-        let mut count = 0;
-        let mut held_already = false;
-        let since = Instant::now();
-        for job in jobs {
-            if !self.disowned.is_empty() && self.disowned.contains(&(self.lineage, job.id, job.fence)) {
-                held_already = true;
-                continue;
-            }
-            if let Some(held) = self.held.get(&job.id) {
-                let fence = held.job.fence;
-                let of_another_lineage = held.lineage.is_some() && held.lineage != self.lineage;
-                if fence == job.fence || (fence > job.fence && !of_another_lineage) {
-                    held_already = true;
-                    continue;
-                }
-                if of_another_lineage {
-                    // What it does was taken back with the commit that asked for it.
-                    held.run.stop.raise();
-                    self.buffer.retain(|buffered| *buffered != job.id);
-                }
-                // Else it came back before its last settle here was noted.
-                self.release(job.id, fence);
-            }
-            let run = Arc::new(Run::default());
-            if job.cancel_requested {
-                run.stop.raise();
-            }
-            let cancel = job.cancel_requested;
-            let id = job.id;
-            let (lineage, phase) = (self.lineage, Phase::Buffered);
-            self.held.insert(id, Held { job: Arc::new(job), batch, run, since, phase, cancel, lineage });
-            self.buffer.push_back(id);
-            count += 1;
-        }
-        if count > 0 {
-            self.last_job = Some(since);
-            self.batches.open(batch, count);
-        } else if held_already && !self.batches.is_open(batch) {
-            // All of it is here under another batch, which it is settled with.
-            self.batches.add_done([batch]);
-        }
-        count
-    }
-
-    fn pop(&mut self) -> Option<(Arc<AssignedJob>, Arc<Run>)> {
-        while let Some(id) = self.buffer.pop_front() {
-            if let Some(held) = self.held.get(&id) {
-                return Some((held.job.clone(), held.run.clone()));
-            }
-        }
-        None
-    }
-
-    /// The job as it was assigned with this fence; the same job may have come again with a newer one.
-    fn held_at(&mut self, id: JobId, fence: Fence) -> Option<&mut Held> {
-        self.held.get_mut(&id).filter(|held| held.job.fence == fence)
-    }
-
-    fn give_up(&mut self, id: JobId, fence: Fence) {
-        if let Some(batch) = self.held_at(id, fence).map(|held| held.batch) {
-            self.batches.keep(batch);
-            self.release(id, fence);
-        }
-    }
-
-    fn release(&mut self, id: JobId, fence: Fence) {
-        if self.held_at(id, fence).is_none() {
-            return;
-        }
-        let held = self.held.remove(&id).expect("just seen");
-        self.batches.settle_one(held.batch);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use turnwise_core::{GroupName, Json, Priority, QueueName, RetryPolicy, TaskName, Terms, job::Counts};
-
-    use super::*;
-
-    fn job(number: u8) -> AssignedJob {
-        AssignedJob {
-            id: JobId::from_parts(u64::from(number), [0; 10]),
-            fence: Fence(1),
-            task: TaskName::new("t").unwrap(),
-            args: Json::null(),
-            queue: QueueName::default(),
-            group: GroupName::default(),
-            priority: Priority::default(),
-            retry: RetryPolicy::None,
-            terms: Terms::default(),
-            state: State::Scheduled,
-            counts: Counts::default(),
-            cancel_requested: false,
-            submitted_at: Timestamp::MIN,
-            limited: false,
-        }
-    }
-
-    #[test]
-    fn a_batch_is_done_with_its_last_job_unless_one_of_them_was_given_up() {
-        let batch = |chance| BatchId::in_order(Timestamp::MIN, chance);
-        let mut jobs = Jobs::new(Pool { core: 1, max: 1, queue_capacity: 0 });
-        jobs.accept(batch(1), vec![job(1), job(2)]);
-        jobs.accept(batch(2), vec![job(3), job(4)]);
-        for number in [1, 2, 4] {
-            jobs.release(job(number).id, Fence(1));
-        }
-        jobs.give_up(job(3).id, Fence(1));
-        assert_eq!(jobs.batches.take_done(), [batch(1)]);
-        jobs.accept(batch(3), vec![job(5), job(6)]);
-        jobs.give_up(job(5).id, Fence(1));
-        jobs.release(job(6).id, Fence(1));
-        assert_eq!((jobs.batches.take_done(), jobs.held.len()), (vec![], 0));
     }
 }

@@ -10,7 +10,6 @@
 //! control thread with a runtime of its own: a task that blocks its thread stops neither the heartbeat nor the fleet.
 
 mod backoff;
-mod batches;
 mod beat;
 mod chance;
 mod clock;
@@ -44,7 +43,6 @@ pub mod registry;
 mod run;
 mod seal;
 mod settle;
-mod slots;
 mod stop_sign;
 pub mod task;
 mod term;

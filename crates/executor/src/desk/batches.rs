@@ -5,7 +5,7 @@ use foldhash::{HashMap, HashSet};
 use turnwise_store::BatchId;
 
 #[derive(Debug, Default)]
-pub(crate) struct Batches {
+pub(super) struct Batches {
     /// Those with unsettled jobs, and how many.
     open: HashMap<BatchId, usize>,
     /// Those that came, or are on their way here from this process's own dispatcher.
@@ -20,26 +20,26 @@ pub(crate) struct Batches {
 
 impl Batches {
     /// This process's own dispatcher is about to assign it. `false`: it is here already.
-    pub(crate) fn expect(&mut self, batch: BatchId) -> bool {
+    pub(super) fn expect(&mut self, batch: BatchId) -> bool {
         self.known.insert(batch)
     }
 
-    pub(crate) fn unexpect(&mut self, batch: BatchId) {
+    pub(super) fn unexpect(&mut self, batch: BatchId) {
         self.known.remove(&batch);
     }
 
     /// The mail brought it. `false`: it came before.
-    pub(crate) fn arrive(&mut self, batch: BatchId) -> bool {
+    pub(super) fn arrive(&mut self, batch: BatchId) -> bool {
         !self.forgotten.contains(&batch) && self.known.insert(batch)
     }
 
     /// The mail is looked at: what it need not bring.
-    pub(crate) fn begin_look(&mut self) -> Vec<BatchId> {
+    pub(super) fn begin_look(&mut self) -> Vec<BatchId> {
         self.looks += 1;
         self.known.iter().copied().collect()
     }
 
-    pub(crate) fn end_look(&mut self) {
+    pub(super) fn end_look(&mut self) {
         self.looks -= 1;
         if self.looks == 0 {
             self.forgotten.clear();
@@ -47,16 +47,16 @@ impl Batches {
     }
 
     /// So many jobs came with it.
-    pub(crate) fn open(&mut self, batch: BatchId, jobs: usize) {
+    pub(super) fn open(&mut self, batch: BatchId, jobs: usize) {
         *self.open.entry(batch).or_default() += jobs;
     }
 
-    pub(crate) fn is_open(&self, batch: BatchId) -> bool {
+    pub(super) fn is_open(&self, batch: BatchId) -> bool {
         self.open.contains_key(&batch)
     }
 
     /// One of its jobs is out of this node's hands.
-    pub(crate) fn settle_one(&mut self, batch: BatchId) {
+    pub(super) fn settle_one(&mut self, batch: BatchId) {
         if let Some(left) = self.open.get_mut(&batch) {
             *left -= 1;
             if *left == 0 {
@@ -67,24 +67,24 @@ impl Batches {
     }
 
     /// The end of one of its jobs could not be written: the batch stays in the store.
-    pub(crate) fn keep(&mut self, batch: BatchId) {
+    pub(super) fn keep(&mut self, batch: BatchId) {
         self.open.remove(&batch);
     }
 
-    pub(crate) fn add_done(&mut self, done: impl IntoIterator<Item = BatchId>) {
+    pub(super) fn add_done(&mut self, done: impl IntoIterator<Item = BatchId>) {
         self.done.extend(done);
     }
 
-    pub(crate) fn any_done(&self) -> bool {
+    pub(super) fn any_done(&self) -> bool {
         !self.done.is_empty()
     }
 
-    pub(crate) fn take_done(&mut self) -> Vec<BatchId> {
+    pub(super) fn take_done(&mut self) -> Vec<BatchId> {
         std::mem::take(&mut self.done)
     }
 
     /// The store has removed them; they cannot come again.
-    pub(crate) fn forget(&mut self, done: &[BatchId]) {
+    pub(super) fn forget(&mut self, done: &[BatchId]) {
         self.known.retain(|batch| !done.contains(batch));
         if self.looks > 0 {
             self.forgotten.extend(done);

@@ -9,7 +9,7 @@ use turnwise_core::{
 };
 
 #[derive(Debug)]
-pub(crate) struct Slots {
+pub(super) struct Slots {
     pool: Pool,
     open: u32,
     running: u32,
@@ -19,20 +19,20 @@ pub(crate) struct Slots {
 }
 
 impl Slots {
-    pub(crate) fn new(pool: Pool) -> Self {
+    pub(super) fn new(pool: Pool) -> Self {
         Self { open: pool.core, pool, running: 0, cost: None, rests_since: None }
     }
 
-    pub(crate) fn open(&self) -> u32 {
+    pub(super) fn open(&self) -> u32 {
         self.open
     }
 
     /// Whether one more job may begin.
-    pub(crate) fn any_free(&self) -> bool {
+    pub(super) fn any_free(&self) -> bool {
         self.pool.fixed() || self.running < self.open
     }
 
-    pub(crate) fn take(&mut self) {
+    pub(super) fn take(&mut self) {
         if self.pool.fixed() {
             return;
         }
@@ -43,7 +43,7 @@ impl Slots {
     }
 
     /// A worker is through with a job that took this long.
-    pub(crate) fn free(&mut self, ran: Duration) {
+    pub(super) fn free(&mut self, ran: Duration) {
         if self.pool.fixed() {
             return;
         }
@@ -55,7 +55,7 @@ impl Slots {
     }
 
     /// Opens or closes slots, as core says. How many there were, if that has changed.
-    pub(crate) fn resize(&mut self, buffered: usize) -> Option<u32> {
+    pub(super) fn resize(&mut self, buffered: usize) -> Option<u32> {
         if self.pool.fixed() {
             return None;
         }
