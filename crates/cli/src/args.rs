@@ -44,7 +44,7 @@ pub(crate) enum Command {
     Cancel(Ids),
     /// Runs stuck jobs now, and failed or cancelled ones again
     Retry(Retry),
-    /// Gives stuck jobs up
+    /// Marks stuck jobs as failed
     Fail(Ids),
     /// Lists nodes
     Nodes(Nodes),

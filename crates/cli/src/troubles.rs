@@ -179,7 +179,7 @@ async fn redrive(turnwise: &Turnwise, jobs: &[Job]) -> Result<(), Failure> {
         match turnwise.retry(job.id).await {
             Ok(()) => again += 1,
             // Somebody was quicker, or it is pruned: it keeps no other from running.
-            Err(error @ (Error::Illegal(_) | Error::NoSuchJob(_) | Error::Restless(_))) => {
+            Err(error @ (Error::Illegal(_) | Error::NoSuchJob(_) | Error::Conflict(_))) => {
                 complain(&format!("{}: {error}", job.id));
                 refused += 1;
             }

@@ -421,7 +421,7 @@ fn a_stuck_job_is_retried_or_failed_by_a_person() {
     let other = stuck();
     assert_eq!(place.told(&["fail", &other]), format!("{other} failed\n"));
     assert_eq!(place.job(&other)["state"], "failed");
-    assert!(refused(&place.run(&["retry", &id]), 1).contains("a job that is success cannot be"));
+    assert!(refused(&place.run(&["retry", &id]), 1).contains("the job cannot be retried: it has already succeeded"));
 }
 
 #[test]

@@ -189,11 +189,11 @@ impl Transition {
 
 /// A move that the table does not have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a job that is {state} cannot be {wish}{hint}")]
+#[error("the job cannot be {action}: {reason}")]
 pub struct Illegal {
     pub state: State,
-    wish: &'static str,
-    hint: &'static str,
+    action: &'static str,
+    reason: &'static str,
 }
 
 /// As much of a job as a decision needs.
@@ -281,7 +281,7 @@ impl Kind {
         }
     }
 
-    fn wish(self) -> &'static str {
+    fn action(self) -> &'static str {
         match self {
             Kind::Assign => "assigned",
             Kind::Start => "started",
@@ -417,7 +417,7 @@ pub fn ends_unrun(head: &JobHead, now: Timestamp) -> Option<Event> {
 pub fn decide(job: &Standing<'_>, event: &Event, now: Timestamp, jitter: f64) -> Result<Transition, Illegal> {
     let kind = event.kind();
     if !MOVES.iter().any(|row| row.state == job.state && row.event == kind) {
-        return Err(Illegal { state: job.state, wish: kind.wish(), hint: hint(job.state, kind) });
+        return Err(Illegal { state: job.state, action: kind.action(), reason: reason(job.state, kind) });
     }
     let transition = follow(job, event, now, jitter);
     let to = transition.state(job.state);
@@ -429,14 +429,18 @@ pub fn decide(job: &Standing<'_>, event: &Event, now: Timestamp, jitter: f64) ->
     Ok(transition)
 }
 
-fn hint(state: State, kind: Kind) -> &'static str {
+/// Why it cannot.
+fn reason(state: State, kind: Kind) -> &'static str {
     match (state, kind) {
-        (State::Waiting, Kind::Retry) => ": it has not run yet",
-        (State::Waiting, Kind::GiveUp) => "; cancel it instead",
-        (State::Scheduled | State::Running, Kind::Retry) => ": it is running",
-        (State::Scheduled | State::Running, Kind::GiveUp) => " while it runs; cancel it instead",
-        (State::Success | State::Failed | State::Cancelled, _) => ": it has ended",
-        _ => "",
+        (State::Waiting, Kind::Retry) => "it has not run yet",
+        (State::Waiting, Kind::GiveUp) => "it has not run yet; cancel it instead",
+        (State::Waiting, _) => "it is waiting",
+        (State::Stuck, _) => "it is stuck",
+        (State::Scheduled | State::Running, Kind::GiveUp) => "it is running; cancel it instead",
+        (State::Scheduled | State::Running, _) => "it is running",
+        (State::Success, _) => "it has already succeeded",
+        (State::Failed, _) => "it has already failed",
+        (State::Cancelled, _) => "it was already cancelled",
     }
 }
 

@@ -148,11 +148,11 @@ impl Builder {
     ///     outcome
     /// }
     /// # fn example(builder: Builder) -> Builder {
-    /// builder.around(timed)
+    /// builder.middleware(timed)
     /// # }
     /// ```
     #[must_use]
-    pub fn around<F, R>(mut self, middleware: F) -> Self
+    pub fn middleware<F, R>(mut self, middleware: F) -> Self
     where
         F: Fn(Ctx, Inner) -> R + Send + Sync + 'static,
         R: Future<Output = Outcome> + Send + 'static,

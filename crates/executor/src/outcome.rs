@@ -85,7 +85,7 @@ impl From<lifecycle::Outcome> for Outcome {
 #[derive(Debug, Clone, PartialEq)]
 #[must_use = "return it: Outcome::next(…)"]
 pub struct Next {
-    /// Wrong values are kept until the end of the run, which names the first of them.
+    /// Invalid values fail the job when its run ends, naming the first of them.
     pub step: Result<(TaskName, Json, Terms), Invalid>,
     /// `None`: as the task says where it is registered.
     pub retry: Option<RetryPolicy>,

@@ -535,7 +535,7 @@ async fn middleware_goes_around_every_task_in_the_order_it_was_given() {
             _ => inner.run(ctx).await,
         }
     };
-    let executor = started(node.around(noted).around(refuses)).await;
+    let executor = started(node.middleware(noted).middleware(refuses)).await;
     let good = executor.post(job("apologise", "1")).await.unwrap().id;
     assert_eq!(ended(&store, good).await.result.unwrap().as_str(), "\"sorry for 1\"");
     let mut banned = job("apologise", "2");

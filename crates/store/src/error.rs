@@ -10,8 +10,8 @@ pub enum StoreError {
     #[error("{what}: {source}")]
     Transient { what: &'static str, source: Source },
 
-    /// Somebody else dispatches by now; stop dispatching and throw the scheduler away.
-    #[error("another node dispatches by now")]
+    /// Another node is the dispatcher now: stop dispatching and throw the scheduler away.
+    #[error("another node is the dispatcher now")]
     NotLeading,
 
     /// A person has to change something: the password, the version, the disk. Repeating alone will not help.

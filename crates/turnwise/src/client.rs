@@ -43,7 +43,7 @@ pub enum Error {
     #[error("there is no job {0}")]
     NoSuchJob(JobId),
     #[error("job {0} keeps changing; look at it again")]
-    Restless(JobId),
+    Conflict(JobId),
     /// Others change the same settings all the time; what was asked for may or may not be among it.
     #[error("the settings of {0} keep changing; look at them again")]
     Contested(String),
@@ -213,7 +213,7 @@ impl Turnwise {
         self.decide(id, &Event::Retry).await.map(drop)
     }
 
-    /// Gives a stuck job up.
+    /// Marks a stuck job as failed.
     pub async fn fail(&self, id: JobId) -> Result<(), Error> {
         self.decide(id, &Event::GiveUp).await.map(drop)
     }
@@ -240,7 +240,7 @@ impl Turnwise {
         if locked {
             Err(StoreError::transient("decide about a job", format!("an open transaction holds job {id}")).into())
         } else {
-            Err(Error::Restless(id))
+            Err(Error::Conflict(id))
         }
     }
 

@@ -11,7 +11,7 @@ use turnwise_executor::{Next, Task};
 
 use crate::id;
 
-/// A job to be submitted. Wrong values are kept until the submit, which names the first of them.
+/// A job to be submitted. Invalid values are reported by `submit`, the first of them.
 #[derive(Debug, Clone)]
 #[must_use = "submit it"]
 pub struct JobRequest {

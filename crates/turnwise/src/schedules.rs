@@ -15,7 +15,7 @@ use crate::{Error, JobRequest, Turnwise, id};
 /// Longest name of a schedule.
 const MAX_NAME: usize = 100;
 
-/// A job that is to be submitted again and again. Wrong values are kept until it is set.
+/// A job that is to be submitted again and again. Invalid values are reported by `set_schedule`.
 #[derive(Debug, Clone)]
 #[must_use = "set it with `Turnwise::set_schedule`"]
 pub struct Recurring {

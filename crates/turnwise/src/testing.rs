@@ -88,7 +88,7 @@ impl Kit {
     }
 
     /// A kit whose tasks have state and middleware, given as to an executor:
-    /// `Kit::with(tasks, |node| node.state(Mailer::default()).around(timed))`.
+    /// `Kit::with(tasks, |node| node.state(Mailer::default()).middleware(timed))`.
     pub async fn with(tasks: Registry, set_up: impl FnOnce(Builder) -> Builder) -> Result<Self, StartError> {
         let clock = Arc::new(AtomicI64::new(Clock::system().now().micros()));
         let time = clock.clone();

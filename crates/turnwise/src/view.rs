@@ -60,7 +60,7 @@ impl Turnwise {
                 return Ok(Answer { job: self.job(id).await?, now: view.now, why: Some(why) });
             }
         }
-        Err(Error::Restless(id))
+        Err(Error::Conflict(id))
     }
 
     /// What the backlog comes to as things are, and if `change` were set and the fleet had `slots`. Nothing is changed.

@@ -158,7 +158,7 @@ async fn a_person_decides(site: Site) {
     assert_eq!(site.ended(later).await.state, JobState::Cancelled);
     assert_eq!(
         turnwise.cancel(later).await.unwrap_err().to_string(),
-        "a job that is cancelled cannot be cancelled: it has ended"
+        "the job cannot be cancelled: it was already cancelled"
     );
     turnwise.retry(later).await.unwrap();
     assert_eq!(site.ended(later).await.state, JobState::Success);

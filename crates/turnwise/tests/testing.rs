@@ -195,7 +195,7 @@ async fn middleware_goes_around_runs_of_the_kit_too() {
         inner.run(ctx).await
     }
     let mailer: Arc<dyn Mailer> = Arc::new(Moody::default());
-    let kit = Kit::with(tasks(), |node| node.shared(mailer).around(polite)).await.unwrap();
+    let kit = Kit::with(tasks(), |node| node.shared(mailer).middleware(polite)).await.unwrap();
     let ran = kit.run(welcome.job(welcome_to("Ada", 0))).await.unwrap();
     assert_eq!(ran.log(), ["please", "attempt 1"]);
 }
