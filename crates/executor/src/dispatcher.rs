@@ -219,7 +219,7 @@ impl<'a> Dispatcher<'a> {
                 self.see_reports().await?;
             }
             self.read_on().await?;
-            self.hear_or_look(std::mem::take(&mut rung)).await?;
+            self.hear_or_look(&mut rung).await?;
             self.read_stale_again().await?;
             self.end_unrun().await?;
             self.fire().await?;

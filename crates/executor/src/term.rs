@@ -25,16 +25,23 @@ pub(crate) struct Term {
 struct Now {
     epoch: Epoch,
     settled: Vec<Settled>,
+    /// Between two terms of one epoch it is not: what was begun to be written in the first is reported to the second, since the
+    /// store takes that epoch for told.
+    dispatches: bool,
 }
 
 impl Term {
     /// From now on, ends that are written here are reported here.
     pub(crate) fn begin(&self, epoch: Epoch) {
-        *locked(&self.now) = Some(Now { epoch, settled: Vec::new() });
+        let mut now = locked(&self.now);
+        let settled = now.take().filter(|now| now.epoch == epoch).map(|now| now.settled).unwrap_or_default();
+        *now = Some(Now { epoch, settled, dispatches: true });
     }
 
     pub(crate) fn end(&self) {
-        *locked(&self.now) = None;
+        if let Some(now) = &mut *locked(&self.now) {
+            now.dispatches = false;
+        }
         self.over.notify_waiters();
     }
 
@@ -50,7 +57,7 @@ impl Term {
 
     /// `None`: this process does not dispatch.
     pub(crate) fn epoch(&self) -> Option<Epoch> {
-        locked(&self.now).as_ref().map(|now| now.epoch)
+        locked(&self.now).as_ref().filter(|now| now.dispatches).map(|now| now.epoch)
     }
 
     /// Ends that were written while the term was `epoch`.
@@ -104,5 +111,35 @@ impl Term {
     /// Writes are reported in the order they began in: all up to this one have been.
     pub(crate) fn writes_reported(&self) -> u64 {
         self.writes[1].load(Ordering::Acquire)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use turnwise_core::{Fence, JobId};
+
+    use super::*;
+
+    fn end() -> Vec<Settled> {
+        let id = JobId::from_parts(1, [0; 10]);
+        vec![Settled { id, fence: Fence(1), ran: None, rest: None, failed: true, well: false }]
+    }
+
+    #[test]
+    fn what_is_written_between_two_terms_of_one_epoch_is_reported_to_the_second() {
+        let term = Term::default();
+        term.begin(Epoch(4));
+        let told = term.epoch();
+        term.report(told, end());
+        term.end();
+        assert_eq!(term.epoch(), None, "ends that are begun to be written now are news");
+        term.report(told, end());
+        term.begin(Epoch(4));
+        assert_eq!(term.take_reports(usize::MAX).len(), 2);
+        term.report(told, end());
+        term.end();
+        term.begin(Epoch(5));
+        term.report(told, end());
+        assert!(!term.has_reports(), "another epoch hears of them as news");
     }
 }

@@ -147,10 +147,11 @@ impl<'a> Dispatcher<'a> {
     }
 
     /// Hears the news that came meanwhile; or looks, if it is time or a bell has `rung`.
-    pub(super) async fn hear_or_look(&mut self, rung: bool) -> Result<(), StoreError> {
+    pub(super) async fn hear_or_look(&mut self, rung: &mut bool) -> Result<(), StoreError> {
         if let Some((asked, news)) = self.hearing.unseen.take() {
             self.hear_news(asked, news).await?;
-        } else if rung || self.hearing.is_polled() || self.news_are_due() {
+        } else if *rung || self.hearing.is_polled() || self.news_are_due() {
+            *rung = false;
             let asleep = self.hearing.asleep && pace::stays_asleep(self.busy_rounds);
             self.see_news(asleep).await?;
         }

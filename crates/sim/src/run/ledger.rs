@@ -39,6 +39,8 @@ pub(crate) struct Ledger {
     runs: Runs,
     /// When the database's clock was last changed: leases may have ended early by it.
     clock_changed: Option<Duration>,
+    /// How often it was set back.
+    set_backs: u32,
     pub(crate) tenures: Vec<Tenure>,
     pub(crate) violations: Vec<String>,
 }
@@ -245,6 +247,11 @@ impl Ledger {
 
     /// What came in before is due later than what comes now: it stands in no order any more.
     pub(crate) fn clock_was_set_back(&mut self) {
+        self.set_backs += 1;
+        self.lose_order();
+    }
+
+    fn lose_order(&mut self) {
         self.jobs.values_mut().filter(|entry| !entry.state.finished()).for_each(|entry| entry.in_order = false);
     }
 
@@ -254,7 +261,12 @@ impl Ledger {
     }
 
     /// The commits since `earlier` were taken back. Tells whose jobs are not what they were, and whether they are gone.
-    pub(crate) fn take_back(&mut self, earlier: Ledger) -> Vec<(JobId, bool)> {
+    pub(crate) fn take_back(&mut self, mut earlier: Ledger) -> Vec<(JobId, bool)> {
+        // The clock is not taken back.
+        if self.set_backs > earlier.set_backs {
+            earlier.lose_order();
+        }
+        (earlier.set_backs, earlier.clock_changed) = (self.set_backs, self.clock_changed);
         let changed = |(id, entry): (&JobId, &Entry)| match earlier.jobs.get(id) {
             None => Some((*id, true)),
             Some(before) => (before != entry).then_some((*id, false)),
@@ -394,5 +406,23 @@ impl Ledger {
             let queue = &entry.queue;
             self.broken(format!("job {id} of queue {queue} was assigned before queue {first} was finished: {why}"));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use turnwise_core::Json;
+
+    use super::*;
+
+    #[test]
+    fn a_failover_does_not_bring_back_an_order_that_a_clock_set_back_has_ended() {
+        let job = NewJob::new(JobId::from_parts(1, [0; 10]), TaskName::new("t").unwrap(), Json::null());
+        let mut ledger = Ledger::new(Runs::default());
+        ledger.enqueued(Duration::ZERO, std::slice::from_ref(&job), &[Enqueued::itself(job.id, true)]);
+        let earlier = ledger.clone();
+        ledger.clock_was_set_back();
+        assert_eq!(ledger.take_back(earlier), [], "only its place in the order is not what it was");
+        assert!(!ledger.jobs[&job.id].in_order);
     }
 }
