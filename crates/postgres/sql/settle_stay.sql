@@ -25,8 +25,9 @@ with moved as (
        and (t.saw_cancel or not job.cancel_requested)
     returning job.id, job.state, t.ran
 ), told as (
-    insert into turnwise.change (told, jobs, ran)
-    select $2, array_agg(id), array_agg(ran) from moved where state <> 2 having count(*) > 0
+    insert into turnwise.change (told, jobs, ran, failed)
+    select $2, array_agg(id), array_agg(ran), array_agg(case state when 3 then true end)
+      from moved where state <> 2 having count(*) > 0
 ), done as (
     delete from turnwise.assignment where node = $1 and batch = any ($3::uuid[])
 ), rung as materialized (

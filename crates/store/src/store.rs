@@ -370,7 +370,7 @@ pub struct Change {
     pub id: JobId,
     /// How long it ran, if this was the end of a run.
     pub ran: Option<Duration>,
-    /// Whether this ended it as failed. A person's decision does not count: nobody need be told of trouble.
+    /// Whether a run ended in an error: the job failed or got stuck then, whatever it is now. A person's decision does not count.
     pub failed: bool,
     /// Whether this ended it with success. What has ended without being either was cancelled, or ended by a decision.
     pub well: bool,
@@ -453,9 +453,9 @@ impl Settlement {
         Some(self.finished_at?.since(self.started_at?))
     }
 
-    /// Whether this ends the job as failed.
+    /// Whether the run ended in an error: the job has failed, or is stuck. By the time this is told the job may run again.
     pub fn failed(&self) -> bool {
-        matches!(self.to.to, Target::Finish { end: End::Failed, .. })
+        matches!(self.to.to, Target::Finish { end: End::Failed, .. } | Target::Stuck { .. })
     }
 
     /// Whether this ends the job with success.

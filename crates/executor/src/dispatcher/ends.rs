@@ -18,6 +18,8 @@ use crate::trace::Record;
 
 /// Rounds of consequences that follow one another, before everything else has its turn again.
 const ROUNDS: u32 = 64;
+/// Until a job is looked at again that was not to end yet.
+const SOON: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Default)]
 pub(super) struct Ends {
@@ -57,7 +59,8 @@ impl Ends {
     fn hold_back(&mut self, jobs: impl IntoIterator<Item = JobId>, wait: Duration) {
         self.held.extend(jobs);
         if !self.held.is_empty() {
-            self.again.get_or_insert(Instant::now() + wait);
+            let again = Instant::now() + wait;
+            self.again = Some(self.again.map_or(again, |known| known.min(again)));
         }
     }
 
@@ -74,10 +77,17 @@ impl Dispatcher<'_> {
     /// there are rounds of it.
     pub(super) async fn end_unrun(&mut self) -> Result<(), StoreError> {
         self.ends.try_held_again();
+        let mut looked_at: HashSet<JobId> = HashSet::default();
         for _ in 0..ROUNDS {
             let jobs = self.ends.take(self.life.node.config.batch_size);
             if jobs.is_empty() {
                 break;
+            }
+            // Each once: what is not over yet by the database's clock, and is by this node's, comes again in a moment.
+            let (jobs, again): (Vec<_>, Vec<_>) = jobs.into_iter().partition(|job| looked_at.insert(*job));
+            self.ends.hold_back(again, SOON);
+            if jobs.is_empty() {
+                continue;
             }
             // No reply: whatever was written, the next look tells.
             if !self.end_batch(&jobs).await? {

@@ -244,18 +244,22 @@ pub async fn another_nodes_end_is_told_with_how_long_it_ran(h: &impl Harness) {
     let begin = scene.news(None).await.cursor;
     scene.end(BETA, 1, done()).await;
     scene.end(BETA, 2, failed("again")).await;
-    let news = scene.news(Some(begin)).await;
+    let news = scene.news(Some(begin.clone())).await;
     let changes = changes_as_set(news.changes);
     let stuck = scene.head(2).await;
     let expected = [(id(1), None), (id(2), stuck)].map(|(id, head)| Change {
         id,
         ran: Some(SECOND),
-        failed: false,
+        failed: head.is_some(),
         well: head.is_none(),
         head,
     });
     assert_eq!(changes, expected);
     assert_eq!(scene.news(Some(news.cursor)).await.changes, []);
+    // That it was an error is told, whatever the job is by now.
+    scene.give(2, &[2], BETA).await;
+    let changes = scene.news(Some(begin)).await.changes;
+    assert!(changes.iter().any(|change| change.id == id(2) && change.failed), "{changes:?}");
 }
 
 pub async fn another_nodes_failure_is_told_as_one_and_no_other_end_is(h: &impl Harness) {
@@ -273,7 +277,7 @@ pub async fn another_nodes_failure_is_told_as_one_and_no_other_end_is(h: &impl H
     assert_eq!(scene.settle(by(BETA), settlements).await, [Settled::Applied; 5]);
     let changes = changes_as_set(scene.news(Some(begin)).await.changes);
     let told: Vec<_> = changes.iter().map(|change| (change.id, change.failed, change.head.is_some())).collect();
-    let (end, failure, rest) = ((false, false), (true, false), (false, true));
+    let (end, failure, rest) = ((false, false), (true, false), (true, true));
     let expected = [(1, end), (2, failure), (3, rest), (4, end), (5, failure)];
     assert_eq!(told, expected.map(|(n, (failed, rests))| (id(n), failed, rests)));
 }
