@@ -162,8 +162,8 @@ alter table turnwise.assignment
     alter column limited set storage external;
 
 -- One row for each settled batch, so that a dispatcher elsewhere learns of it. ran is in microseconds. memos: no batch,
--- but memos were written. failed stands beside jobs and ran: true for those that failed, false for those that ended
--- with success, null for the others; it may be shorter, with null for the rest.
+-- but memos were written. failed stands beside jobs and ran: true for those whose run ended in an error (failed or stuck),
+-- false for those that ended with success, null for the others; it may be shorter, with null for the rest.
 create table turnwise.change (
     seq    bigint generated always as identity,
     xact   xid8 not null default pg_current_xact_id(),

@@ -110,7 +110,7 @@ create table turnwise_assignment (
 
 -- What the dispatcher is to be told: `jobs` holds 24 bytes a job, its id and how long it ran in microseconds (-1: it
 -- did not). `told`: the epoch of a dispatcher who knows already. `memos`: whether memos were written. `failed`: the ids of
--- those of the jobs that ended as failed, `otherwise`: of those that neither did nor ended with success.
+-- those of the jobs whose run ended in an error (failed or stuck), `otherwise`: of those that neither did nor ended with success.
 create table turnwise_change (
     seq    integer primary key autoincrement,
     told   integer,

@@ -25,7 +25,8 @@ const SOON: Duration = Duration::from_millis(20);
 pub(super) struct Ends {
     /// Jobs that may have to end.
     due: Vec<JobId>,
-    /// Those of them that an application's open transaction holds, or of which the store has not said how they stand.
+    /// Those of them that an application's open transaction holds, that were not to end yet by the database's clock, or of which
+    /// the store has not said how they stand.
     held: Vec<JobId>,
     /// When these are tried again, if there are any.
     again: Option<Instant>,
