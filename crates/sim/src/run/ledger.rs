@@ -9,12 +9,13 @@ use std::{
 };
 
 use turnwise_core::{
-    After, Fence, GroupName, Incarnation, JobId, KeyName, NewJob, OnFailure, QueueName, State, TaskName,
+    After, Fence, GroupName, Incarnation, JobHead, JobId, KeyName, NewJob, OnFailure, QueueName, State, TaskName,
     lifecycle::Target,
     settings::{Concurrency, OnError, Settings},
 };
 use turnwise_store::{
-    Assign, AssignReply, Author, Enqueued, Epoch, Intervention, Memo, MemoKind, NewMemo, Settle, Settled, memo,
+    AskNews, Assign, AssignReply, Author, Enqueued, Epoch, Intervention, Load, Memo, MemoKind, NewMemo, News, Page,
+    Settle, Settled, memo,
 };
 
 use super::task::Runs;
@@ -41,6 +42,8 @@ pub(crate) struct Ledger {
     clock_changed: Option<Duration>,
     /// How often it was set back.
     set_backs: u32,
+    /// When a dispatcher was first told of a job.
+    told: BTreeMap<JobId, Duration>,
     pub(crate) tenures: Vec<Tenure>,
     pub(crate) violations: Vec<String>,
 }
@@ -171,6 +174,24 @@ impl Ledger {
             }
             self.tenures.push(Tenure { queue, group, from: flight.since, to: at, ran: settlement.ran() });
         }
+    }
+
+    pub(crate) fn loaded(&mut self, at: Duration, _: &Load, page: &Page) {
+        self.tell(at, &page.jobs);
+    }
+
+    pub(crate) fn heard(&mut self, at: Duration, _: &AskNews, news: &News) {
+        self.tell(at, &news.jobs);
+    }
+
+    fn tell(&mut self, at: Duration, jobs: &[JobHead]) {
+        for job in jobs {
+            self.told.entry(job.id).or_insert(at);
+        }
+    }
+
+    pub(crate) fn told_since(&self, job: JobId) -> Option<Duration> {
+        self.told.get(&job).copied()
     }
 
     pub(crate) fn controlled(&mut self, _: Duration, interventions: &[Intervention], answer: &[Settled]) {

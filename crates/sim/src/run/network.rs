@@ -443,8 +443,8 @@ verbs! {
     enqueue(jobs: Vec<NewJob>) -> Vec<Enqueued>, enqueued;
     beat(beat: Beat) -> Pulse;
     leave(node: Incarnation) -> bool;
-    load(load: Load) -> Page;
-    news(ask: AskNews) -> News;
+    load(load: Load) -> Page, loaded;
+    news(ask: AskNews) -> News, heard;
     assign(assign: Assign) -> Vec<(JobId, AssignReply)>, assigned;
     assignments(node: Incarnation, known: Vec<BatchId>) -> Vec<Delivery>;
     settle(settle: Settle) -> Vec<Settled>, settled;

@@ -616,7 +616,10 @@ impl World {
             self.broken(format!("job {} of the contest is still {}", job.id, job.state));
         }
         let news = Duration::from_millis(50 + 6 * self.plan.weather.delay);
-        let found = contest::judge(&locked(&self.network.ledger), weights, begun, news);
+        let ledger = locked(&self.network.ledger);
+        let known = jobs.iter().filter_map(|job| ledger.told_since(job.id)).max().unwrap_or(begun);
+        let found = contest::judge(&ledger, weights, known, news);
+        drop(ledger);
         found.into_iter().for_each(|violation| self.broken(violation));
     }
 
