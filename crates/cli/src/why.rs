@@ -64,7 +64,7 @@ fn words(answer: &Answer) -> Vec<String> {
         State::Scheduled => return vec![format!("it is with {} and starts in a moment", shown(job.node.as_ref()))],
         _ => {}
     }
-    let limits = |gate: &Gate| matches!(gate, Gate::AtLimit { .. } | Gate::SlotsBusy { .. });
+    let limits = |gate: &Gate| matches!(gate, Gate::AtLimit { .. } | Gate::FullOnNodes { .. } | Gate::SlotsBusy { .. });
     let sentence = |gate: &Gate| match why.forecast {
         Some(forecast) if limits(gate) => format!("{gate}; about {}", about(forecast.starts_in)),
         _ => gate.to_string(),

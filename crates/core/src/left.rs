@@ -11,7 +11,7 @@ use crate::{
     name::QueueName,
     node::{Incarnation, Node},
     queue_state::{is_finished, waits_for},
-    settings::Settings,
+    settings::{GroupSettings, QueueSettings, Settings},
     time::Timestamp,
 };
 
@@ -52,9 +52,32 @@ fn by_time(head: &JobHead, settings: &Settings, now: Timestamp) -> Left {
     let Some(due) = queue.and_then(|queue| queue.due_by_schedule(head)).or(head.due) else { return Left::Never };
     // What is left in the queues that this one waits for is looked at itself.
     let finished = |name: &QueueName| settings.queues.get(name).is_some_and(|queue| is_finished(queue, false));
-    let closed = queue.is_some_and(|queue| {
-        queue.paused.is_some() || waits_for(queue, finished).is_some() || blocked_until(&queue.block, now).is_some()
-    });
-    let paused = settings.groups.get(&head.group).is_some_and(|group| group.paused.is_some());
-    if due > now || closed || paused { Left::Later } else { Left::Now }
+    let held = queue.is_some_and(|queue| queue_holds(queue, finished, now))
+        || settings.groups.get(&head.group).is_some_and(group_holds);
+    if due > now || held { Left::Later } else { Left::Now }
+}
+
+/// The gates that the scheduler calls held. All settings are named, so that a new one has to say here whether it is a gate.
+fn queue_holds(queue: &QueueSettings, finished: impl Fn(&QueueName) -> bool, now: Timestamp) -> bool {
+    let QueueSettings {
+        paused,
+        block,
+        after: _,
+        weight: _,
+        fairness: _,
+        concurrency: _,
+        per_node: _,
+        rate: _,
+        scheme: _,
+        on_error: _,
+        sealed: _,
+        quiet: _,
+        schedule: _,
+    } = queue;
+    paused.is_some() || waits_for(queue, finished).is_some() || blocked_until(block, now).is_some()
+}
+
+fn group_holds(group: &GroupSettings) -> bool {
+    let GroupSettings { paused, weight: _, concurrency: _, rate: _, scheme: _, max_waiting: _ } = group;
+    paused.is_some()
 }

@@ -89,6 +89,11 @@ pub enum Gate {
     Locked,
     /// It waits for a node of its own: nodes died under it.
     Alone,
+    /// Every node that could run it and has a free slot runs as many of this queue as one node may.
+    FullOnNodes {
+        queue: QueueName,
+        limit: u32,
+    },
     /// All slots that could run it are busy.
     SlotsBusy {
         slots: u32,
@@ -138,6 +143,9 @@ impl fmt::Display for Gate {
             Gate::Loading => f.write_str("the backlog is still being read"),
             Gate::Locked => f.write_str("somebody's transaction holds its row"),
             Gate::Alone => f.write_str("two nodes died under it: it waits for a node of its own"),
+            Gate::FullOnNodes { queue, limit } => {
+                write!(f, "every node with a free slot runs {limit} of queue {queue}, the most that one node may")
+            }
             Gate::SlotsBusy { slots } => write!(f, "all {slots} slots that could run it are busy"),
         }
     }

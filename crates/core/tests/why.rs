@@ -5,7 +5,7 @@ use std::time::Duration;
 use turnwise_core::{
     GroupName, JobHead, QueueName, State, TaskName,
     scheduler::{Future, Input},
-    settings::{Concurrency, GroupSettings, Pause, QueueSettings, Settings},
+    settings::{Concurrency, GroupSettings, Pause, QueueSettings, Rate, Settings},
     turn::Scheme,
     why::{Gate, Whose},
 };
@@ -52,6 +52,54 @@ fn every_closed_gate_is_told() {
     assert_eq!(gates(&table, 7), [Gate::NotDue(at(99)), busy.clone()]);
     let limit = Gate::AtLimit { whose: Whose::Queue(QueueName::new("closed").unwrap()), used: 0, limit: 0 };
     assert_eq!(gates(&table, 8), [limit, busy]);
+}
+
+#[test]
+fn a_pause_does_not_hide_that_a_limit_is_reached_and_a_rate_used_up() {
+    let mut table = Table::one_slot();
+    let name = QueueName::new("q").unwrap();
+    let rate: Rate = "1/1m".parse().unwrap();
+    let open = QueueSettings { concurrency: Concurrency::AtMost(1), ..QueueSettings::default() };
+    let settings = |queue: QueueSettings| Settings { queues: [(name.clone(), queue)].into(), ..Settings::default() };
+    table.tell(Input::Settings(settings(open.clone())));
+    table.tell(Input::Jobs((1..=2).map(|n| JobHead { queue: name.clone(), ..head(n, "g") }).collect()));
+    let pause = Pause { since: at(1), reason: None };
+    table.tell(Input::Settings(settings(QueueSettings { paused: Some(pause.clone()), rate: Some(rate), ..open })));
+    let whose = Whose::Queue(name.clone());
+    let until = match gates(&table, 2).as_slice() {
+        [_, _, Gate::Rate { until, .. }, _] => *until,
+        other => panic!("no rate among {other:?}"),
+    };
+    assert_eq!(
+        gates(&table, 2),
+        [
+            Gate::Paused { whose: whose.clone(), pause },
+            Gate::AtLimit { whose: whose.clone(), used: 1, limit: 1 },
+            Gate::Rate { whose, until },
+            Gate::SlotsBusy { slots: 1 },
+        ]
+    );
+}
+
+#[test]
+fn a_serial_queue_whose_backlog_is_being_read_is_not_at_its_limit() {
+    let mut table = Table::one_slot();
+    let name = QueueName::new("line").unwrap();
+    let serial = QueueSettings { concurrency: Concurrency::Serial, ..QueueSettings::default() };
+    table.tell(Input::Settings(Settings { queues: [(name.clone(), serial)].into(), ..Settings::default() }));
+    table.tell(Input::Loading(true));
+    table.tell(Input::Jobs(vec![JobHead { queue: name, ..head(1, "g") }]));
+    assert_eq!(gates(&table, 1), [Gate::Loading]);
+}
+
+#[test]
+fn nodes_that_run_as_many_of_a_queue_as_they_may_are_told() {
+    let mut table = Table::new(Scheme::default(), vec![node(1, 3, &["t"])]);
+    let name = QueueName::new("q").unwrap();
+    let capped = QueueSettings { per_node: Some(1), ..QueueSettings::default() };
+    table.tell(Input::Settings(Settings { queues: [(name.clone(), capped)].into(), ..Settings::default() }));
+    table.tell(Input::Jobs((1..=2).map(|n| JobHead { queue: name.clone(), ..head(n, "g") }).collect()));
+    assert_eq!(gates(&table, 2), [Gate::FullOnNodes { queue: name, limit: 1 }]);
 }
 
 #[test]

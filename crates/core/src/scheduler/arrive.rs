@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
-use super::{LOCKED_FIRST, LOCKED_LONGEST, Reply, Scheduler, Settled, tables::*};
+use super::{
+    LOCKED_FIRST, LOCKED_LONGEST, Reply, Scheduler, Settled,
+    lanes::{Lane, Rank},
+    rows::{Extra, Ties, clamp},
+    table::Index,
+};
 use crate::{
     after::Verdict,
     backlog::{New, Place, Slot},
     calendar::Wish,
-    chain::Chain,
-    estimate,
     job::{Fence, JobHead, JobId, State},
     settings::{OnError, Pause},
     time::Timestamp,
@@ -55,9 +58,9 @@ impl Scheduler {
             kind,
             group,
         });
-        self.owners[self.groups[group as usize].owner as usize].jobs += 1;
-        self.queues[queue as usize].jobs += 1;
-        if self.queues[queue as usize].jobs == 1 && self.queues[queue as usize].settings.sealed.is_some() {
+        self.owners[self.groups[group].owner].jobs += 1;
+        self.queues[queue].jobs += 1;
+        if self.queues[queue].jobs == 1 && self.queues[queue].settings.sealed.is_some() {
             // It was finished until now, or seemed so while this job was placed anew: whoever waits for it waits again.
             self.refresh_queues_after(now, queue);
         }
@@ -65,13 +68,13 @@ impl Scheduler {
             self.extras.insert(slot, Extra { key, crashes: head.crashes, locked: 0, expires: head.expires });
         }
         if head.state.assigned() {
-            let seat = head.node.and_then(|node| self.seat_index.get(&node).copied());
+            let seat = head.node.and_then(|node| self.fleet.find(node));
             let ties = self.ties(slot);
             self.enter_flight(now, slot, ties, seat, Place::Assigned, Duration::ZERO);
             self.refresh_queue(now, queue);
             self.refresh_limited(now, ties.owner);
         } else {
-            let begun = head.fence > Fence(0) && self.queues[queue as usize].serial();
+            let begun = head.fence > Fence(0) && self.queues[queue].serial();
             match head.awaits.take() {
                 Some(awaits) if awaits.verdict() != Verdict::Run => self.wait_for_jobs(slot, *awaits),
                 _ => self.put_to_rest(now, slot, head.due, begun),
@@ -83,18 +86,17 @@ impl Scheduler {
     /// queue a job that has begun holds the line, unless it is stuck and the line goes on without it.
     pub(super) fn put_to_rest(&mut self, now: Timestamp, slot: Slot, due: Option<Timestamp>, begun: bool) {
         let queue = self.queue_of(slot);
-        let holds =
-            begun && !(self.backlog.stuck(slot) && self.queues[queue as usize].settings.on_error != OnError::Block);
-        let other = self.queues[queue as usize].begun;
+        let holds = begun && !(self.backlog.stuck(slot) && self.queues[queue].settings.on_error != OnError::Block);
+        let other = self.queues[queue].begun;
         self.watch_expiry(slot);
         if holds && other.is_none_or(|other| self.backlog.by_seq(slot, other)) {
-            self.queues[queue as usize].begun = Some(slot);
+            self.queues[queue].begun = Some(slot);
             // Several had begun, before the queue was serial: the first of them holds the line, the others stand in it.
             if let Some(other) =
                 other.filter(|&other| self.backlog.place(other) == Place::Ready && !self.is_suspect(other))
             {
                 let backlog = &self.backlog;
-                self.queues[queue as usize].line.push(other, |a, b| backlog.by_seq(a, b));
+                self.queues[queue].line.push(other, |a, b| backlog.by_seq(a, b));
             }
         }
         match due {
@@ -110,38 +112,37 @@ impl Scheduler {
         }
     }
 
-    pub(super) fn put_future(&mut self, slot: Slot) {
+    fn put_future(&mut self, slot: Slot) {
         self.backlog.set_place(slot, Place::Future);
-        let backlog = &self.backlog;
-        self.future.push(slot, |a, b| backlog.by_due(a, b));
+        self.times.put_future(&self.backlog, slot);
     }
 
     pub(super) fn put_ready(&mut self, now: Timestamp, slot: Slot) {
         self.backlog.set_place(slot, Place::Ready);
         let (kind, group) = self.backlog.kind_and_group(slot);
-        let Kind { queue, class, .. } = self.kinds[kind as usize];
+        let (queue, class) = (self.kinds[kind].queue, self.kinds[kind].class());
         if self.is_suspect(slot) {
-            self.suspects.push_back(slot);
+            self.suspects.add(slot);
             return;
         }
-        if self.queues[queue as usize].serial() {
+        if self.queues[queue].serial() {
             let backlog = &self.backlog;
-            if self.queues[queue as usize].begun != Some(slot) {
-                self.queues[queue as usize].line.push(slot, |a, b| backlog.by_seq(a, b));
+            if self.queues[queue].begun != Some(slot) {
+                self.queues[queue].line.push(slot, |a, b| backlog.by_seq(a, b));
             }
             return self.refresh_queue(now, queue);
         }
         let rank = Rank::of(&self.backlog, slot);
-        let lanes = &mut self.groups[group as usize].lanes;
+        let lanes = &mut self.groups[group].lanes;
         match lanes.as_mut_slice().iter_mut().find(|lane| (lane.kind, lane.rank) == (kind, rank)) {
             Some(lane) => lane.push(&mut self.backlog, slot),
             None => {
-                let mut lane = Lane { kind, rank, jobs: Chain::default() };
+                let mut lane = Lane::new(kind, rank);
                 lane.push(&mut self.backlog, slot);
                 lanes.push(lane);
             }
         }
-        if !self.groups[group as usize].entered.as_slice().iter().any(|entered| entered.class == class) {
+        if !self.groups[group].entered.as_slice().iter().any(|entered| entered.class == class) {
             self.refresh_group(now, group);
         }
     }
@@ -171,9 +172,9 @@ impl Scheduler {
     /// The same of a job that is in nobody's hands.
     fn drop_tied(&mut self, now: Timestamp, slot: Slot, ties: Ties) {
         let Ties { queue, owner, .. } = ties;
-        let in_line = self.queues[queue as usize].begun == Some(slot);
+        let in_line = self.queues[queue].begun == Some(slot);
         if in_line {
-            self.queues[queue as usize].begun = None;
+            self.queues[queue].begun = None;
             // The one that holds the line is in no heap, unless it is among the suspects.
             if self.backlog.place(slot) == Place::Ready && !self.is_suspect(slot) {
                 self.backlog.set_place(slot, Place::Manual);
@@ -181,9 +182,9 @@ impl Scheduler {
         }
         self.extras.remove(&slot);
         self.waits.forget(self.backlog.id(slot));
-        self.owners[owner as usize].jobs -= 1;
+        self.owners[owner].jobs -= 1;
         self.backlog.remove(slot);
-        self.queues[queue as usize].jobs -= 1;
+        self.queues[queue].jobs -= 1;
         if self.finished(queue) {
             self.refresh_queues_after(now, queue);
         }
@@ -202,8 +203,7 @@ impl Scheduler {
         };
         let ties = self.ties(slot);
         if let Some(ran) = ran {
-            let kind = &mut self.kinds[ties.kind as usize];
-            kind.cost = Some(estimate::learn(kind.cost, ran));
+            self.learn(ties.kind, ran);
         }
         if self.backlog.fence(slot) > fence {
             return;
@@ -249,12 +249,12 @@ impl Scheduler {
             extra.crashes = rest.crashes;
             extra.locked = 0;
         }
-        self.put_to_rest(now, slot, rest.due, self.queues[queue as usize].serial());
+        self.put_to_rest(now, slot, rest.due, self.queues[queue].serial());
     }
 
     /// A queue that is set to pause on an error starts nothing more from here on; the caller makes that a setting.
     fn pause_on_error(&mut self, now: Timestamp, at: Index, job: JobId) {
-        let queue = &mut self.queues[at as usize];
+        let queue = &mut self.queues[at];
         if queue.settings.on_error == OnError::Pause && queue.settings.paused.is_none() {
             queue.settings.paused = Some(Pause { since: now, reason: None });
             self.pauses.push((queue.name.clone(), job));
@@ -283,7 +283,7 @@ impl Scheduler {
                 // Its due time is kept for its rank by nobody: a job that was locked is late, not first.
                 self.backlog.set_due(slot, now.plus(wait));
                 // Where order counts it keeps its place: nobody behind it begins meanwhile.
-                let holds = self.queues[self.queue_of(slot) as usize].serial();
+                let holds = self.queues[self.queue_of(slot)].serial();
                 self.put_to_rest(now, slot, Some(now.plus(wait)), holds);
             }
             Reply::Changed(mut head) => {
@@ -295,18 +295,8 @@ impl Scheduler {
     }
 
     pub(super) fn release_due(&mut self, now: Timestamp) {
-        while let Some(slot) = self.future.first() {
-            let dead = self.backlog.place(slot) == Place::Dead;
-            if !dead && self.backlog.due(slot) > now {
-                break;
-            }
-            let backlog = &self.backlog;
-            self.future.pop(|a, b| backlog.by_due(a, b));
-            if dead {
-                self.backlog.bury(slot);
-            } else {
-                self.put_ready(now, slot);
-            }
+        while let Some(slot) = self.times.take_due(&mut self.backlog, now) {
+            self.put_ready(now, slot);
         }
     }
 }

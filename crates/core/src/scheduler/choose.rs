@@ -1,11 +1,16 @@
 //! Choosing: whose turn it is, down the tree.
 
-use std::cmp::Reverse;
-
-use super::{Pick, Scheduler, tables::*, turns::GroupTurns};
+use super::{
+    Pick, Scheduler,
+    gates::Keeper,
+    groups::Group,
+    lanes::{Lane, Rank},
+    rows::Ties,
+    table::Index,
+    turns::GroupTurns,
+};
 use crate::{
     backlog::{Place, Slot},
-    limits::Bucket,
     time::Timestamp,
 };
 
@@ -16,15 +21,17 @@ impl Scheduler {
         self.reserve_for_a_suspect(now);
         self.start_reserved_suspects(now, &mut picks);
         // With how many more each may be given in this batch.
-        let mut seats: Vec<(Index, usize)> = (0..index(self.seats.len()))
-            .filter(|&seat| self.seats[seat as usize].has_room())
-            .map(|seat| (seat, self.seats[seat as usize].share()))
+        let mut seats: Vec<(Index, usize)> = self
+            .fleet
+            .indexes()
+            .filter(|&seat| self.fleet[seat].has_room())
+            .map(|seat| (seat, self.fleet[seat].share()))
             .collect();
         // A node that asks for more than the usual batch gets it.
         let most = seats.iter().map(|(_, share)| *share).filter(|share| *share < usize::MAX).max();
         let most = most.map_or(self.batch, |most| self.batch.max(most));
         while picks.len() < most
-            && let Some(at) = (0..seats.len()).min_by_key(|&at| self.seats[seats[at].0 as usize].fullness())
+            && let Some(at) = (0..seats.len()).min_by_key(|&at| self.fleet[seats[at].0].fullness())
         {
             let (seat, share) = &mut seats[at];
             match self.pick_for(now, *seat) {
@@ -37,7 +44,7 @@ impl Scheduler {
                     }
                     picks.push(self.hand_over(now, slot, ties, *seat));
                     *share -= 1;
-                    if *share == 0 || !self.seats[*seat as usize].has_room() {
+                    if *share == 0 || !self.fleet[*seat].has_room() {
                         seats.swap_remove(at);
                     }
                 }
@@ -63,35 +70,14 @@ impl Scheduler {
         Pick {
             job: self.backlog.id(slot),
             fence: self.backlog.fence(slot),
-            node: self.seats[seat as usize].node.incarnation,
+            node: self.fleet[seat].node.incarnation,
             limited: self.is_limited(ties),
-        }
-    }
-
-    pub(super) fn take_tokens(&mut self, now: Timestamp, ties: Ties) {
-        let Ties { queue, task, owner, key, .. } = ties;
-        let alarms = &mut self.alarms;
-        let mut take = |bucket: &mut Option<Bucket>, alarm| {
-            if let Some(bucket) = bucket {
-                bucket.take(now);
-                if !bucket.allows(now) {
-                    alarms.push(Reverse((bucket.next(), alarm)));
-                }
-            }
-        };
-        take(&mut self.queues[queue as usize].bucket, Alarm::Queue(queue));
-        if let Some(special) = &mut self.owners[owner as usize].special {
-            take(&mut special.bucket, Alarm::Owner(owner));
-        }
-        take(&mut self.tasks[task as usize].bucket, Alarm::Task);
-        if let Some(key) = key {
-            take(&mut self.keys[key as usize].bucket, Alarm::Key(key));
         }
     }
 
     /// The next queue in turn, its next group in turn, that group's next job that this node can run.
     pub(super) fn pick_for(&mut self, now: Timestamp, seat: Index) -> Option<Slot> {
-        let tree = self.seats[seat as usize].tree as usize;
+        let tree = self.fleet[seat].tree as usize;
         let mut turn = self.trees[tree].turns.first();
         while let Some((account, queue)) = turn {
             if let Some(slot) = self.pick_from(now, queue, seat) {
@@ -104,7 +90,7 @@ impl Scheduler {
     }
 
     pub(super) fn pick_from(&mut self, now: Timestamp, at: Index, seat: Index) -> Option<Slot> {
-        let queue = &self.queues[at as usize];
+        let queue = &self.queues[at];
         if queue.full_on(seat) {
             return None;
         }
@@ -112,7 +98,7 @@ impl Scheduler {
             return self.pick_from_line(now, at, seat);
         }
         loop {
-            let queue = &self.queues[at as usize];
+            let queue = &self.queues[at];
             let open = |turns: &&GroupTurns| self.class_open(now, turns.class(), seat);
             let first = queue.turns.iter().filter(open).filter_map(|turns| turns.first(&self.groups)).min();
             let (_, group) = first?;
@@ -127,13 +113,13 @@ impl Scheduler {
 
     /// A job whose key is at its limit waits on the key's list instead of at the head of its lane.
     pub(super) fn park_on_key(&mut self, now: Timestamp, slot: Slot) -> bool {
-        let Some(key) = self.extras.get(&slot).and_then(|extra| extra.key) else { return false };
-        if self.key_gate(now, key).is_none() {
+        let Some(key) = self.key_of(slot) else { return false };
+        if self.gate(now, Keeper::Key(key)).is_none() {
             return false;
         }
         self.backlog.set_place(slot, Place::Parked);
         let backlog = &self.backlog;
-        let lane = self.keys[key as usize].parked.entry((backlog.group(slot), backlog.kind(slot))).or_default();
+        let lane = self.keys[key].parked.entry((backlog.group(slot), backlog.kind(slot))).or_default();
         lane.push(slot, |a, b| backlog.by_rank(a, b));
         true
     }
@@ -143,7 +129,7 @@ impl Scheduler {
         self.drop_dead_line(at);
         let slot = self.head_of_line(at).filter(|&slot| self.head_open(now, slot, seat))?;
         let backlog = &self.backlog;
-        let queue = &mut self.queues[at as usize];
+        let queue = &mut self.queues[at];
         if queue.begun.is_none() {
             queue.line.pop(|a, b| backlog.by_seq(a, b));
         }
@@ -154,16 +140,14 @@ impl Scheduler {
     /// Due stuck jobs first, whatever the hint; then the class the scheme prefers, then the other one.
     pub(super) fn take_from_group(&mut self, now: Timestamp, at: Index, seat: Index) -> Option<Slot> {
         // Most groups have jobs of one kind and rank: what else is asked below makes no difference to them.
-        if let [lane] = self.groups[at as usize].lanes.as_slice() {
-            let open = self.class_open(now, self.kinds[lane.kind as usize].class, seat);
+        if let [lane] = self.groups[at].lanes.as_slice() {
+            let open = self.class_open(now, self.kinds[lane.kind].class(), seat);
             return open.then(|| self.take_from_lane(at, 0)).flatten();
         }
         self.drop_dead(at);
-        let group = &self.groups[at as usize];
-        let scheme = self.owners[group.owner as usize]
-            .scheme()
-            .or(self.queues[group.queue as usize].settings.scheme)
-            .unwrap_or(self.scheme);
+        let group = &self.groups[at];
+        let scheme =
+            self.owners[group.owner].scheme().or(self.queues[group.queue].settings.scheme).unwrap_or(self.scheme);
         let preferred = scheme.preferred(group.count);
         let ranks = [Rank::Stuck, Rank::Class(preferred), Rank::Class(preferred.other())];
         let lane = ranks.into_iter().find_map(|rank| self.first_lane(now, group, rank, seat))?;
@@ -172,7 +156,7 @@ impl Scheduler {
 
     /// The first of a lane that lives, counted for the scheme.
     fn take_from_lane(&mut self, at: Index, lane: usize) -> Option<Slot> {
-        let group = &mut self.groups[at as usize];
+        let group = &mut self.groups[at];
         let lane = &mut group.lanes.as_mut_slice()[lane];
         loop {
             let slot = lane.pop(&self.backlog)?;
@@ -186,7 +170,7 @@ impl Scheduler {
 
     /// Which of a group's lanes of this rank, among those this node can run, has the job that comes first.
     fn first_lane(&self, now: Timestamp, group: &Group, rank: Rank, seat: Index) -> Option<usize> {
-        let open = |lane: &Lane| self.class_open(now, self.kinds[lane.kind as usize].class, seat);
+        let open = |lane: &Lane| self.class_open(now, self.kinds[lane.kind].class(), seat);
         let lanes = group.lanes.as_slice().iter().enumerate().filter(|(_, lane)| lane.rank == rank && open(lane));
         let firsts = lanes.filter_map(|(at, lane)| Some((at, lane.first(&self.backlog)?)));
         let first = firsts.reduce(|best, other| if rank.before(&self.backlog, other.1, best.1) { other } else { best });

@@ -1,39 +1,21 @@
-//! Jobs that must begin in time: whoever has not begun by then is set aside and told.
+//! Jobs that must begin in time: one that has not begun by then is set aside, and the dispatcher is told.
 
-use std::cmp::Reverse;
-
-use super::{Scheduler, tables::*};
+use super::{Scheduler, rows::Extra};
 use crate::{
     backlog::{Place, Slot},
     job::JobId,
     time::Timestamp,
 };
 
-/// Entries that are not worth looking through.
-const SPARE: usize = 1_024;
-
 impl Scheduler {
     /// A job that is at rest and must begin by then.
     pub(super) fn watch_expiry(&mut self, slot: Slot) {
-        if let Some(expires) = self.extras.get(&slot).and_then(|extra| extra.expires) {
-            self.expiring.push(Reverse((expires, self.backlog.id(slot))));
-            self.forget_what_need_not_be_watched();
+        let Self { times, extras, backlog, .. } = self;
+        let expires = |slot| extras.get(&slot).and_then(|extra| extra.expires);
+        if let Some(at) = expires(slot) {
+            times.watch_expiry(at, backlog.id(slot));
+            times.forget_what_is_over(backlog.len(), |job| backlog.find(job).and_then(expires));
         }
-    }
-
-    /// Most jobs begin in time and leave their entry behind: never more of these than of jobs.
-    fn forget_what_need_not_be_watched(&mut self) {
-        if self.expiring.len() <= 2 * self.backlog.len() + SPARE {
-            return;
-        }
-        let watched = |slot| self.extras.get(&slot).and_then(|extra| extra.expires);
-        let mut left: Vec<_> = std::mem::take(&mut self.expiring)
-            .into_iter()
-            .filter(|Reverse((at, id))| self.backlog.find(*id).and_then(watched) == Some(*at))
-            .collect();
-        left.sort_unstable();
-        left.dedup();
-        self.expiring = left.into();
     }
 
     /// It has begun: no time is too late for it any more.
@@ -47,11 +29,7 @@ impl Scheduler {
     /// word on them. One in a node's hands may have begun; if it comes back without, it is looked at again.
     pub(super) fn expire(&mut self, now: Timestamp) -> Vec<JobId> {
         let mut expired = Vec::new();
-        while let Some(&Reverse((at, id))) = self.expiring.peek() {
-            if at > now {
-                break;
-            }
-            self.expiring.pop();
+        while let Some(id) = self.times.take_expiry(now) {
             let Some(slot) = self.backlog.find(id) else { continue };
             let due = self.extras.get(&slot).is_some_and(|extra| extra.expires.is_some_and(|expires| expires <= now));
             let at_rest = !matches!(self.backlog.place(slot), Place::Picked | Place::Assigned);
@@ -67,10 +45,10 @@ impl Scheduler {
     fn set_aside(&mut self, now: Timestamp, slot: Slot) {
         let new = self.backlog.copy(slot);
         let extra = self.extras.get(&slot).copied();
-        let (queue, owner) = (self.queue_of(slot), self.groups[self.backlog.group(slot) as usize].owner);
+        let (queue, owner) = (self.queue_of(slot), self.groups[self.backlog.group(slot)].owner);
         // Counted before the old one goes: the queue must not look empty in between.
-        self.queues[queue as usize].jobs += 1;
-        self.owners[owner as usize].jobs += 1;
+        self.queues[queue].jobs += 1;
+        self.owners[owner].jobs += 1;
         self.drop_slot(now, slot);
         let slot = self.backlog.insert(new);
         self.backlog.set_place(slot, Place::Manual);

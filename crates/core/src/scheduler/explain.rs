@@ -2,7 +2,11 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
 
-use super::{Input, Output, Pick, Reply, Scheduler, Settled, tables::*};
+use super::{
+    Input, Output, Pick, Reply, Scheduler, Settled,
+    gates::{Closed, Keeper},
+    table::Index,
+};
 use crate::{
     Fence,
     backlog::{Place, Slot},
@@ -11,7 +15,6 @@ use crate::{
     job::JobId,
     lifecycle::ALONE_CRASHES,
     name::GroupName,
-    settings::Concurrency,
     time::Timestamp,
     why::{Forecast, Gate, Whose, Why},
 };
@@ -21,13 +24,13 @@ impl Scheduler {
     /// `steps` bounds how many starts the forecast looks ahead.
     pub fn why(&self, now: Timestamp, id: JobId, steps: usize) -> Option<Why> {
         let slot = self.backlog.find(id)?;
-        let gates = self.closed_gates(now, slot);
+        let gates = self.gates_of(now, slot);
         let waits = !matches!(self.backlog.place(slot), Place::Picked | Place::Assigned);
         let forecast = waits.then(|| self.forecast(now, id, steps)).flatten();
         Some(Why { gates, forecast })
     }
 
-    fn closed_gates(&self, now: Timestamp, slot: Slot) -> Vec<Gate> {
+    fn gates_of(&self, now: Timestamp, slot: Slot) -> Vec<Gate> {
         let mut gates = Vec::new();
         let place = self.backlog.place(slot);
         if matches!(place, Place::Picked | Place::Assigned) {
@@ -46,81 +49,85 @@ impl Scheduler {
             Place::Future => gates.push(self.not_due(slot)),
             _ => {}
         }
-        let kind = &self.kinds[self.backlog.kind(slot) as usize];
-        let (queue, task) = (&self.queues[kind.queue as usize], &self.tasks[kind.task as usize]);
-        let alive = || self.seats.iter().filter(|seat| seat.alive);
-        if alive().next().is_none() {
+        let ties = self.ties(slot);
+        let (kind, queue) = (&self.kinds[ties.kind], &self.queues[ties.queue]);
+        if self.fleet.alive().next().is_none() {
             gates.push(Gate::NoLiveNode);
-        } else if !alive().any(|seat| seat.node.tasks.contains(&task.name)) {
+        } else if !self.fleet.alive().any(|seat| seat.node.tasks.contains(&self.tasks[ties.task].name)) {
             gates.push(Gate::UnknownTask);
-        } else if !kind.runnable {
+        } else if !kind.runnable() {
             gates.push(Gate::QueueNotServed);
         }
-        let group = &self.groups[self.backlog.group(slot) as usize];
-        let owner = &self.owners[group.owner as usize];
-        let queue_limit = match queue.settings.concurrency {
-            Concurrency::Unlimited => None,
-            Concurrency::AtMost(limit) => Some(limit),
-            Concurrency::Serial => Some(1),
-        };
-        if let Some(pause) = &queue.settings.paused {
-            gates.push(Gate::Paused { whose: Whose::Queue(queue.name.clone()), pause: pause.clone() });
+        // One that a node is kept free for has its places and tokens.
+        let reserved = place == Place::Reserved;
+        for keeper in ties.keepers() {
+            let closed = self.closed_gates(now, keeper).into_iter().filter(|closed| closed.holds() || !reserved);
+            gates.extend(closed.filter_map(|closed| self.tell(now, keeper, closed)));
         }
-        if let Some(other) = self.waits_for(kind.queue) {
-            gates.push(Gate::WaitsFor { queue: queue.name.clone(), other: other.clone() });
-        }
-        gates.extend(Gate::window(&queue.name, &queue.settings, now));
-        if (queue.serial() && self.loading) || self.hours.stale(kind.queue) {
-            gates.push(Gate::Loading);
-        }
-        let special = owner.special.as_ref();
-        if let Some(pause) = special.and_then(|special| special.settings.paused.as_ref()) {
-            gates.push(Gate::Paused { whose: Whose::Group(self.names.get(owner.name)), pause: pause.clone() });
-        }
-        let mut limit = |whose: Whose, closed: Option<Closed>, used: u32, limit: Option<u32>| match (closed, limit) {
-            // It has its places and tokens, and waits for its node.
-            _ if place == Place::Reserved => {}
-            (Some(Closed::Limit), Some(limit)) => gates.push(Gate::AtLimit { whose, used, limit }),
-            (Some(Closed::Rate(until)), _) => gates.push(Gate::Rate { whose, until }),
-            _ => {}
-        };
-        limit(Whose::Queue(queue.name.clone()), self.queue_gate(now, kind.queue), queue.in_flight, queue_limit);
-        let group_limit = special.and_then(|special| special.settings.concurrency);
-        limit(
-            Whose::Group(self.names.get(owner.name)),
-            self.owner_gate(now, group.owner),
-            owner.in_flight,
-            group_limit,
-        );
-        limit(
-            Whose::Task(task.name.clone()),
-            self.task_gate(now, kind.task),
-            task.in_flight,
-            task.settings.concurrency,
-        );
-        if let Some(key) = extra.key {
-            let info = &self.keys[key as usize];
-            limit(Whose::Key(info.name.clone()), self.key_gate(now, key), info.in_flight, info.settings.concurrency);
-        }
-        if let Some(first) = self.first_in_line(kind.queue).filter(|&first| first != slot && queue.in_flight == 0) {
+        if let Some(first) = self.first_in_line(ties.queue).filter(|&first| first != slot && queue.in_flight == 0) {
             gates.push(Gate::Line { queue: queue.name.clone(), first: self.backlog.id(first) });
         }
         if extra.crashes >= ALONE_CRASHES {
             gates.push(Gate::Alone);
         }
-        let able = &self.classes[kind.class as usize].able;
-        let could = || self.seats.iter().enumerate().filter(|(at, _)| able.get(*at).copied().unwrap_or(false));
-        if kind.runnable && !could().any(|(_, seat)| seat.has_room()) {
-            gates.push(Gate::SlotsBusy { slots: could().map(|(_, seat)| seat.node.slots).sum() });
+        let class = self.kinds.class(kind.class());
+        let mut could = self.fleet.indexes().filter(|&seat| class.able(seat)).peekable();
+        let slots = |seats: &[Index]| seats.iter().map(|&seat| self.fleet[seat].node.slots).sum();
+        if could.peek().is_some() {
+            let (free, busy): (Vec<_>, Vec<_>) = could.partition(|&seat| self.fleet[seat].has_room());
+            if free.is_empty() {
+                gates.push(Gate::SlotsBusy { slots: slots(&busy) });
+            } else if let Some(limit) = queue.settings.per_node.filter(|_| free.iter().all(|&seat| queue.full_on(seat)))
+            {
+                gates.push(Gate::FullOnNodes { queue: queue.name.clone(), limit });
+            }
         }
         gates
+    }
+
+    /// What is told of a closed gate.
+    fn tell(&self, now: Timestamp, keeper: Keeper, closed: Closed) -> Option<Gate> {
+        let whose = match keeper {
+            Keeper::Queue(at) => Whose::Queue(self.queues[at].name.clone()),
+            Keeper::Owner(at) => Whose::Group(self.owners.name(&self.owners[at])),
+            Keeper::Task(at) => Whose::Task(self.tasks[at].name.clone()),
+            Keeper::Key(at) => Whose::Key(self.keys[at].name.clone()),
+        };
+        let queue = match keeper {
+            Keeper::Queue(at) => Some((at, &self.queues[at])),
+            Keeper::Owner(_) | Keeper::Task(_) | Keeper::Key(_) => None,
+        };
+        Some(match closed {
+            Closed::Paused => {
+                let pause = match keeper {
+                    Keeper::Queue(at) => self.queues[at].settings.paused.as_ref(),
+                    Keeper::Owner(at) => self.owners[at].special.as_ref().and_then(|set| set.settings.paused.as_ref()),
+                    Keeper::Task(_) | Keeper::Key(_) => None,
+                };
+                Gate::Paused { whose, pause: pause?.clone() }
+            }
+            Closed::Waiting => {
+                let (at, queue) = queue?;
+                Gate::WaitsFor { queue: queue.name.clone(), other: self.waits_for(at)?.clone() }
+            }
+            Closed::Window => {
+                let (_, queue) = queue?;
+                Gate::window(&queue.name, &queue.settings, now)?
+            }
+            Closed::Reading => Gate::Loading,
+            Closed::Limit => {
+                let (used, limit) = self.limit(keeper);
+                Gate::AtLimit { whose, used, limit: limit? }
+            }
+            Closed::Rate(until) => Gate::Rate { whose, until },
+        })
     }
 
     /// Whether a time was the job's wish or its queue's schedule is not kept; one who wished for a time of the schedule is
     /// told of the schedule.
     fn not_due(&self, slot: Slot) -> Gate {
         let due = self.backlog.due(slot);
-        let queue = &self.queues[self.queue_of(slot) as usize];
+        let queue = &self.queues[self.queue_of(slot)];
         let of_schedule = |schedule: &&Schedule| schedule.next(due.minus(Duration::from_micros(1))) == Some(due);
         let fresh = self.backlog.fence(slot) == Fence(0) && !self.backlog.stuck(slot);
         match queue.settings.schedule.as_ref().filter(|_| fresh).filter(of_schedule) {
@@ -130,7 +137,7 @@ impl Scheduler {
     }
 
     fn first_in_line(&self, queue: Index) -> Option<Slot> {
-        let queue = &self.queues[queue as usize];
+        let queue = &self.queues[queue];
         if !queue.serial() {
             return None;
         }
@@ -186,15 +193,15 @@ const A_WEEK: Duration = Duration::from_secs(8 * 86_400);
 impl Future {
     /// From here on. The scheduler's copy prefetches nothing, so that a start is a start.
     pub fn of(mut scheduler: Scheduler, now: Timestamp) -> Self {
-        for seat in &mut scheduler.seats {
+        for seat in scheduler.fleet.iter_mut() {
             seat.node.queue_capacity = 0;
         }
         let mut ends = BinaryHeap::new();
         // Of runs that end together the first submitted ends first: a forecast holds no chance.
         let mut flights: Vec<_> = scheduler.flights.iter().collect();
-        flights.sort_unstable_by_key(|(slot, _)| scheduler.backlog.seq(**slot));
-        for (count, (&slot, flight)) in flights.into_iter().enumerate() {
-            let cost = scheduler.kinds[scheduler.backlog.kind(slot) as usize].cost.unwrap_or(UNKNOWN_COST);
+        flights.sort_unstable_by_key(|(slot, _)| scheduler.backlog.seq(*slot));
+        for (count, (slot, flight)) in flights.into_iter().enumerate() {
+            let cost = scheduler.kinds[scheduler.backlog.kind(slot)].cost.unwrap_or(UNKNOWN_COST);
             let end = flight.runs_since.unwrap_or(now).plus(cost).max(now);
             ends.push(Reverse((end, count, scheduler.backlog.id(slot), scheduler.backlog.fence(slot))));
         }
@@ -220,14 +227,15 @@ impl Future {
     }
 
     fn cost_of(&self, slot: Slot) -> Duration {
-        self.scheduler.kinds[self.scheduler.backlog.kind(slot) as usize].cost.unwrap_or(UNKNOWN_COST)
+        self.scheduler.kinds[self.scheduler.backlog.kind(slot)].cost.unwrap_or(UNKNOWN_COST)
     }
 
     fn start(&mut self, pick: &Pick) {
         let Some(slot) = self.scheduler.backlog.find(pick.job) else { return };
         let runs_for = self.cost_of(slot);
-        let owner = self.scheduler.groups[self.scheduler.backlog.group(slot) as usize].owner;
-        let group = self.scheduler.names.get(self.scheduler.owners[owner as usize].name);
+        let owner = self.scheduler.groups[self.scheduler.backlog.group(slot)].owner;
+        let owners = &self.scheduler.owners;
+        let group = owners.name(&owners[owner]);
         self.count += 1;
         self.ends.push(Reverse((self.now.plus(runs_for), self.count, pick.job, pick.fence.next())));
         self.starts.push_back(Start { at: self.now, job: pick.job, group, runs_for });

@@ -1,186 +1,195 @@
-//! Gates: `Some` says what is closed.
+//! Gates: what a job has to find open before it may begin.
+//!
+//! A queue, an owner, a task and a key each keep gates of their own. [`Scheduler::walk`] is the one list of them; whatever asks
+//! about gates walks it, and says for each [`Closed`] what follows.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 
-use super::{Scheduler, tables::*};
-use crate::{
-    backlog::Slot,
-    calendar::{LastNext, Wish, blocked_until, next_block},
-    name::QueueName,
-    queue_state,
-    settings::{Concurrency, Settings},
-    time::Timestamp,
-};
+use super::{Scheduler, rows::Ties, table::Index};
+use crate::{backlog::Slot, limits::Bucket, name::QueueName, queue_state, time::Timestamp};
 
-/// What the clock on the wall has to say, for the few queues that ask it.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Hours {
-    /// When windows next begin or end.
-    turns: BTreeSet<(Timestamp, Index)>,
-    /// Queues that are in a window.
-    blocked: BTreeSet<Index>,
-    /// Queues with jobs that are still due by an earlier schedule.
-    stale: BTreeSet<Index>,
-    schedules: BTreeMap<Index, LastNext>,
-    pub(super) read_again: bool,
+/// Whose gate it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Keeper {
+    Queue(Index),
+    Owner(Index),
+    Task(Index),
+    Key(Index),
 }
 
-impl Hours {
-    fn closed(&self, queue: Index) -> bool {
-        self.blocked.contains(&queue) || self.stale.contains(&queue)
+impl Ties {
+    /// All whose gates a job has to find open.
+    pub(super) fn keepers(self) -> impl Iterator<Item = Keeper> {
+        let key = self.key.map(Keeper::Key);
+        [Keeper::Queue(self.queue), Keeper::Owner(self.owner), Keeper::Task(self.task)].into_iter().chain(key)
     }
+}
 
-    pub(super) fn stale(&self, queue: Index) -> bool {
-        self.stale.contains(&queue)
-    }
+/// Why a gate is closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Closed {
+    Paused,
+    /// It waits for another queue.
+    Waiting,
+    /// It starts nothing in a window.
+    Window,
+    /// Not all its jobs are read, and it must know them all: it is serial, or its schedule was changed.
+    Reading,
+    Limit,
+    Rate(Timestamp),
+}
 
-    pub(super) fn next_turn(&self) -> Option<Timestamp> {
-        self.turns.first().map(|(at, _)| *at)
+impl Closed {
+    /// Whether it stays closed, whatever ends and however long the rates are left alone.
+    pub(super) fn holds(self) -> bool {
+        match self {
+            Self::Paused | Self::Waiting | Self::Window | Self::Reading => true,
+            Self::Limit | Self::Rate(_) => false,
+        }
     }
 }
 
 impl Scheduler {
     /// Sealed, quiet and empty; not before the backlog is read.
     pub(super) fn finished(&self, at: Index) -> bool {
-        let queue = &self.queues[at as usize];
+        let queue = &self.queues[at];
         queue_state::is_finished(&queue.settings, queue.jobs > 0 || self.loading)
     }
 
     pub(super) fn is_finished(&self, name: &QueueName) -> bool {
-        self.queue_index.get(name).is_some_and(|&queue| self.finished(queue))
+        self.queues.find(name).is_some_and(|queue| self.finished(queue))
     }
 
     /// The first queue that is not finished and that this one waits for.
     pub(super) fn waits_for(&self, at: Index) -> Option<&QueueName> {
-        queue_state::waits_for(&self.queues[at as usize].settings, |name| self.is_finished(name))
+        queue_state::waits_for(&self.queues[at].settings, |name| self.is_finished(name))
     }
 
-    pub(super) fn queue_gate(&self, now: Timestamp, at: Index) -> Option<Closed> {
-        let queue = &self.queues[at as usize];
-        if queue.settings.paused.is_some() {
-            return Some(Closed::Paused);
+    /// Walks the gates of a keeper that are closed. This is the one list of gates: choosing stops at the first, `why` tells them all.
+    fn walk<B>(&self, now: Timestamp, keeper: Keeper, mut see: impl FnMut(Closed) -> ControlFlow<B>) -> ControlFlow<B> {
+        match keeper {
+            Keeper::Queue(at) => {
+                let queue = &self.queues[at];
+                if queue.settings.paused.is_some() {
+                    see(Closed::Paused)?;
+                }
+                if !queue.settings.after.is_empty() && self.waits_for(at).is_some() {
+                    see(Closed::Waiting)?;
+                }
+                if self.hours.blocked(at) {
+                    see(Closed::Window)?;
+                }
+                if self.hours.stale(at) || (queue.serial() && self.loading) {
+                    see(Closed::Reading)?;
+                }
+            }
+            Keeper::Owner(at) => {
+                if self.owners[at].special.as_ref().is_some_and(|special| special.settings.paused.is_some()) {
+                    see(Closed::Paused)?;
+                }
+            }
+            Keeper::Task(_) | Keeper::Key(_) => {}
         }
-        if !queue.settings.after.is_empty() && self.waits_for(at).is_some() {
-            return Some(Closed::Waiting);
+        let (in_flight, limit) = self.limit(keeper);
+        if limit.is_some_and(|limit| in_flight >= limit) {
+            see(Closed::Limit)?;
         }
-        if self.hours.closed(at) {
-            return Some(Closed::Hours);
+        match self.bucket(keeper) {
+            Some(bucket) if !bucket.allows(now) => see(Closed::Rate(bucket.next())),
+            _ => ControlFlow::Continue(()),
         }
-        closed_by(queue.in_flight, self.queue_limit(at), queue.bucket.as_ref(), now)
     }
 
-    /// How many of a queue may be in flight now.
-    pub(super) fn queue_limit(&self, at: Index) -> Option<u32> {
-        match self.queues[at as usize].settings.concurrency {
-            Concurrency::Unlimited => None,
-            Concurrency::AtMost(limit) => Some(limit),
-            Concurrency::Serial if self.loading => Some(0),
-            Concurrency::Serial => Some(1),
+    /// The first closed gate of a keeper.
+    pub(super) fn gate(&self, now: Timestamp, keeper: Keeper) -> Option<Closed> {
+        self.walk(now, keeper, ControlFlow::Break).break_value()
+    }
+
+    /// All closed gates of a keeper.
+    pub(super) fn closed_gates(&self, now: Timestamp, keeper: Keeper) -> Vec<Closed> {
+        let mut closed = Vec::new();
+        let _ = self.walk(now, keeper, |gate| {
+            closed.push(gate);
+            ControlFlow::<()>::Continue(())
+        });
+        closed
+    }
+
+    /// Whether a gate is closed that neither ends of jobs nor a rate will open.
+    pub(super) fn is_held(&self, now: Timestamp, keeper: Keeper) -> bool {
+        let held = |gate: Closed| if gate.holds() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+        self.walk(now, keeper, held).is_break()
+    }
+
+    /// How many of a keeper's jobs are in flight, and how many may be.
+    pub(super) fn limit(&self, keeper: Keeper) -> (u32, Option<u32>) {
+        match keeper {
+            Keeper::Queue(at) => (self.queues[at].in_flight, self.queues[at].limit()),
+            Keeper::Owner(at) => (self.owners[at].in_flight, self.owners[at].concurrency()),
+            Keeper::Task(at) => (self.tasks[at].in_flight, self.tasks[at].settings.concurrency),
+            Keeper::Key(at) => (self.keys[at].in_flight, self.keys[at].settings.concurrency),
         }
     }
 
-    pub(super) fn owner_gate(&self, now: Timestamp, at: Index) -> Option<Closed> {
-        let owner = &self.owners[at as usize];
-        let special = owner.special.as_ref()?;
-        if special.settings.paused.is_some() {
-            return Some(Closed::Paused);
+    pub(super) fn bucket(&self, keeper: Keeper) -> Option<&Bucket> {
+        match keeper {
+            Keeper::Queue(at) => self.queues[at].bucket.as_ref(),
+            Keeper::Owner(at) => self.owners[at].special.as_ref().and_then(|special| special.bucket.as_ref()),
+            Keeper::Task(at) => self.tasks[at].bucket.as_ref(),
+            Keeper::Key(at) => self.keys[at].bucket.as_ref(),
         }
-        closed_by(owner.in_flight, special.settings.concurrency, special.bucket.as_ref(), now)
     }
 
-    pub(super) fn task_gate(&self, now: Timestamp, at: Index) -> Option<Closed> {
-        let task = &self.tasks[at as usize];
-        closed_by(task.in_flight, task.settings.concurrency, task.bucket.as_ref(), now)
+    fn bucket_mut(&mut self, keeper: Keeper) -> Option<&mut Bucket> {
+        match keeper {
+            Keeper::Queue(at) => self.queues[at].bucket.as_mut(),
+            Keeper::Owner(at) => self.owners[at].special.as_mut().and_then(|special| special.bucket.as_mut()),
+            Keeper::Task(at) => self.tasks[at].bucket.as_mut(),
+            Keeper::Key(at) => self.keys[at].bucket.as_mut(),
+        }
     }
 
-    pub(super) fn key_gate(&self, now: Timestamp, at: Index) -> Option<Closed> {
-        let key = &self.keys[at as usize];
-        closed_by(key.in_flight, key.settings.concurrency, key.bucket.as_ref(), now)
+    /// A job begins: it is counted by every rate that concerns it.
+    pub(super) fn take_tokens(&mut self, now: Timestamp, ties: Ties) {
+        for keeper in ties.keepers() {
+            if let Some(bucket) = self.bucket_mut(keeper) {
+                bucket.take(now);
+                let bucket = *bucket;
+                self.times.wake_for(&bucket, keeper, now);
+            }
+        }
+    }
+
+    /// An empty bucket wakes those that wait for it when it no longer is: also one that was just made.
+    pub(super) fn watch_rates(&mut self, now: Timestamp) {
+        let queues = self.queues.indexes().map(Keeper::Queue);
+        let owners = self.owners.indexes().map(Keeper::Owner);
+        let tasks = self.tasks.indexes().map(Keeper::Task);
+        let keys = self.keys.indexes().map(Keeper::Key);
+        for keeper in queues.chain(owners).chain(tasks).chain(keys) {
+            if let Some(&bucket) = self.bucket(keeper) {
+                self.times.wake_for(&bucket, keeper, now);
+            }
+        }
     }
 
     /// Whether this node may begin one of these kinds.
     pub(super) fn class_open(&self, now: Timestamp, class: Index, seat: Index) -> bool {
-        let class = &self.classes[class as usize];
-        class.able[seat as usize] && class.limited.is_none_or(|task| self.task_gate(now, task).is_none())
+        let class = self.kinds.class(class);
+        class.able(seat) && class.limited().is_none_or(|task| self.gate(now, Keeper::Task(task)).is_none())
     }
 
-    /// Whether this node may begin the head of a serial queue's line.
+    /// Whether this node may begin the head of a serial queue's line, whose own gates are open.
     pub(super) fn head_open(&self, now: Timestamp, slot: Slot, seat: Index) -> bool {
-        let kind = &self.kinds[self.backlog.kind(slot) as usize];
-        let owner = self.groups[self.backlog.group(slot) as usize].owner;
-        let key = self.extras.get(&slot).and_then(|extra| extra.key);
-        self.classes[kind.class as usize].able[seat as usize]
-            && self.owner_gate(now, owner).is_none()
-            && self.task_gate(now, kind.task).is_none()
-            && key.is_none_or(|key| self.key_gate(now, key).is_none())
+        let ties = self.ties(slot);
+        let mut others = ties.keepers().filter(|keeper| *keeper != Keeper::Queue(ties.queue));
+        self.kinds.class(self.kinds[ties.kind].class()).able(seat)
+            && others.all(|keeper| self.gate(now, keeper).is_none())
     }
 
     /// Whether any limit counts how many of these run. (A rate counts only how many begin.)
     pub(super) fn is_limited(&self, ties: Ties) -> bool {
-        let queue = &self.queues[ties.queue as usize].settings;
-        let owner = &self.owners[ties.owner as usize];
-        queue.concurrency != Concurrency::Unlimited
-            || queue.per_node.is_some()
-            || owner.special.as_ref().is_some_and(|special| special.settings.concurrency.is_some())
-            || self.tasks[ties.task as usize].settings.concurrency.is_some()
-            || ties.key.is_some_and(|key| self.keys[key as usize].settings.concurrency.is_some())
-    }
-
-    /// When a job is due: at its own time, or by its queue's schedule if it has named none.
-    pub(super) fn due_of(&mut self, at: Index, wish: Wish) -> Option<Timestamp> {
-        let Some(schedule) = &self.queues[at as usize].settings.schedule else { return wish.due };
-        self.hours.schedules.entry(at).or_default().due_by(schedule, wish).or(wish.due)
-    }
-
-    /// Opens and closes queues whose windows have ended or begun.
-    pub(super) fn turn_windows(&mut self, now: Timestamp) {
-        while let Some(&(_, at)) = self.hours.turns.first().filter(|(turn, _)| *turn <= now) {
-            self.hours.turns.pop_first();
-            self.watch_window(now, at);
-        }
-    }
-
-    /// Windows may have been set or taken away.
-    pub(super) fn watch_windows(&mut self, now: Timestamp) {
-        self.hours.turns.clear();
-        for at in 0..index(self.queues.len()) {
-            if self.hours.blocked.contains(&at) || !self.queues[at as usize].settings.block.is_empty() {
-                self.watch_window(now, at);
-            }
-        }
-    }
-
-    fn watch_window(&mut self, now: Timestamp, at: Index) {
-        let windows = &self.queues[at as usize].settings.block;
-        let until = blocked_until(windows, now);
-        let turn = until.or_else(|| next_block(windows, now));
-        self.hours.turns.extend(turn.map(|turn| (turn, at)));
-        match until {
-            Some(_) => self.hours.blocked.insert(at),
-            None => self.hours.blocked.remove(&at),
-        };
-        self.refresh_queue(now, at);
-    }
-
-    /// A schedule that is changed concerns the jobs that wait already, and only the store knows when they were submitted.
-    pub(super) fn note_schedules(&mut self, settings: &Settings) {
-        for (at, queue) in (0..).zip(&self.queues) {
-            let schedule = settings.queues.get(&queue.name).and_then(|queue| queue.schedule.as_ref());
-            if queue.settings.schedule.as_ref() == schedule {
-                continue;
-            }
-            self.hours.schedules.remove(&at);
-            if queue.jobs > queue.in_flight {
-                self.hours.stale.insert(at);
-                self.hours.read_again = true;
-            }
-        }
-    }
-
-    /// Everything was read again: all jobs are due by the schedules of now.
-    pub(super) fn trust_schedules(&mut self, now: Timestamp) {
-        for at in std::mem::take(&mut self.hours.stale) {
-            self.refresh_queue(now, at);
-        }
+        self.queues[ties.queue].settings.per_node.is_some()
+            || ties.keepers().any(|keeper| self.limit(keeper).1.is_some())
     }
 }

@@ -1,8 +1,8 @@
 //! Standing in line: a group for its queue, a queue for the fleet. A closed gate takes them out once, its opening puts them back.
 
-use std::{cmp::Reverse, time::Duration};
+use std::time::Duration;
 
-use super::{Scheduler, tables::*, turns::GroupTurns};
+use super::{Scheduler, gates::Keeper, rows::Queue, table::Index, turns::GroupTurns};
 use crate::{
     backlog::{Place, Slot},
     few::Few,
@@ -11,20 +11,38 @@ use crate::{
     turn::{Account, Charge},
 };
 
+/// Where groups begin that come to a queue with jobs of a class, as worked out since the last input.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Levels(Vec<(Index, Index, Charge)>);
+
+impl Levels {
+    pub(super) fn forget(&mut self) {
+        self.0.clear();
+    }
+
+    fn get(&self, queue: Index, class: Index) -> Option<Charge> {
+        self.0.iter().find(|level| (level.0, level.1) == (queue, class)).map(|level| level.2)
+    }
+
+    fn set(&mut self, queue: Index, class: Index, level: Charge) {
+        self.0.push((queue, class, level));
+    }
+}
+
 impl Scheduler {
     /// Lets a group stand in line for every class it has something ready of, unless its owner's gate is closed.
     pub(super) fn refresh_group(&mut self, now: Timestamp, at: Index) {
-        let open = self.owner_gate(now, self.groups[at as usize].owner).is_none();
+        let open = self.gate(now, Keeper::Owner(self.groups[at].owner)).is_none();
         self.drop_dead(at);
-        let group = &self.groups[at as usize];
+        let group = &self.groups[at];
         if let ([lane], [entered], true) = (group.lanes.as_slice(), group.entered.as_slice(), open)
-            && self.kinds[lane.kind as usize].class == entered.class
+            && self.kinds[lane.kind].class() == entered.class
         {
             return;
         }
         let mut classes: Few<Index> = Few::None;
         for lane in group.lanes.as_slice().iter().filter(|_| open) {
-            let class = self.kinds[lane.kind as usize].class;
+            let class = self.kinds[lane.kind].class();
             if !classes.as_slice().contains(&class) {
                 classes.push(class);
             }
@@ -41,12 +59,12 @@ impl Scheduler {
             was_out.then(|| classes.as_slice().iter().map(|&class| self.level(now, queue, class)).min()).flatten();
         self.leave_turns(at);
         let Self { groups, queues, .. } = self;
-        let group = &mut groups[at as usize];
+        let group = &mut groups[at];
         if let Some(level) = level {
             group.account.charge = group.account.charge.max(level);
         }
         let queue = group.queue;
-        let turns = &mut queues[queue as usize].turns;
+        let turns = &mut queues[queue].turns;
         for &class in classes.as_slice() {
             let known = turns.iter().position(|turns| turns.class() == class);
             let place = known.unwrap_or_else(|| {
@@ -55,7 +73,7 @@ impl Scheduler {
             });
             turns[place].enter(groups, at);
         }
-        if !self.queues[queue as usize].entered {
+        if !self.queues[queue].entered {
             self.refresh_queue(now, queue);
         }
     }
@@ -65,14 +83,13 @@ impl Scheduler {
     /// is given back: whoever began above it would wait until all of that is used up. One that cannot be served falls behind,
     /// so it is next for those who wait with it and for nobody else. Worked out once for each input, whatever comes with it.
     fn level(&mut self, now: Timestamp, at: Index, class: Index) -> Charge {
-        let known = self.levels.iter().find(|level| (level.0, level.1, level.2) == (at, class, self.round));
-        if let Some(&(_, _, _, level)) = known {
+        if let Some(level) = self.levels.get(at, class) {
             return level;
         }
-        let queue = &self.queues[at as usize];
+        let queue = &self.queues[at];
         let used = |(account, group): (Account, Index)| {
-            let weight = self.owners[self.groups[group as usize].owner as usize].weight();
-            let unused = match self.groups[group as usize].in_flight {
+            let weight = self.owners[self.groups[group].owner].weight();
+            let unused = match self.groups[group].in_flight {
                 0 => Duration::ZERO,
                 _ => self.unused_in_flight(group),
             };
@@ -92,8 +109,7 @@ impl Scheduler {
             }
         };
         let level = queue.now.min(least.unwrap_or(queue.now));
-        self.levels.retain(|level| level.2 == self.round);
-        self.levels.push((at, class, self.round, level));
+        self.levels.set(at, class, level);
         level
     }
 
@@ -102,7 +118,7 @@ impl Scheduler {
         let tree = &self.trees[tree as usize];
         let mut turns = std::iter::successors(tree.turns.first(), |&turn| tree.turns.after(turn));
         let used = |(account, at): (Account, Index)| {
-            let queue = &self.queues[at as usize];
+            let queue = &self.queues[at];
             account.charge.minus(Charge::of(queue.unused, queue.settings.weight))
         };
         let next = turns.find(|(_, at)| self.queue_served(now, *at)).map(used);
@@ -111,19 +127,19 @@ impl Scheduler {
 
     fn unused_in_flight(&self, group: Index) -> Duration {
         let of_group = |slot: Slot| self.backlog.group(slot) == group;
-        self.flights.iter().filter(|(slot, _)| of_group(**slot)).map(|(_, flight)| flight.unused).sum()
+        self.flights.iter().filter(|(slot, _)| of_group(*slot)).map(|(_, flight)| flight.unused).sum()
     }
 
     /// Whether a node that had room would begin something of these kinds.
     fn class_served(&self, now: Timestamp, queue: &Queue, class: Index) -> bool {
-        (0..index(self.seats.len())).any(|seat| !queue.full_on(seat) && self.class_open(now, class, seat))
+        self.fleet.indexes().any(|seat| !queue.full_on(seat) && self.class_open(now, class, seat))
     }
 
     fn queue_served(&self, now: Timestamp, at: Index) -> bool {
-        let queue = &self.queues[at as usize];
+        let queue = &self.queues[at];
         if queue.serial() {
             self.head_of_line(at).is_some_and(|head| {
-                (0..index(self.seats.len())).any(|seat| !queue.full_on(seat) && self.head_open(now, head, seat))
+                self.fleet.indexes().any(|seat| !queue.full_on(seat) && self.head_open(now, head, seat))
             })
         } else {
             queue.turns.iter().any(|turns| !turns.is_empty() && self.class_served(now, queue, turns.class()))
@@ -132,46 +148,46 @@ impl Scheduler {
 
     pub(super) fn leave_turns(&mut self, at: Index) {
         let Self { groups, queues, .. } = self;
-        let group = &groups[at as usize];
+        let group = &groups[at];
         if !group.entered.is_empty() {
-            queues[group.queue as usize].turns.iter_mut().for_each(|turns| turns.leave(groups, at));
+            queues[group.queue].turns.iter_mut().for_each(|turns| turns.leave(groups, at));
         }
     }
 
     /// Changes a group's account while it stands in line.
     pub(super) fn change_account(&mut self, at: Index, change: impl FnOnce(&mut Account)) {
         let Self { groups, queues, .. } = self;
-        let group = &mut groups[at as usize];
+        let group = &mut groups[at];
         change(&mut group.account);
         if !group.entered.is_empty() {
-            queues[group.queue as usize].turns.iter_mut().for_each(|turns| turns.changed(groups, at));
+            queues[group.queue].turns.iter_mut().for_each(|turns| turns.changed(groups, at));
         }
     }
 
     /// Buries what died at the head of a group's lanes, and lanes that are empty.
     pub(super) fn drop_dead(&mut self, at: Index) {
         let Self { groups, backlog, .. } = self;
-        let lanes = &mut groups[at as usize].lanes;
+        let lanes = &mut groups[at].lanes;
         let mut emptied = false;
         for lane in lanes.as_mut_slice() {
             lane.drop_dead(backlog);
-            emptied |= lane.jobs.is_empty();
+            emptied |= lane.is_empty();
         }
         if emptied {
-            lanes.retain(|lane| !lane.jobs.is_empty());
+            lanes.retain(|lane| !lane.is_empty());
         }
     }
 
     pub(super) fn refresh_queue(&mut self, now: Timestamp, at: Index) {
-        if !self.queues[at as usize].line.is_empty() {
+        if !self.queues[at].line.is_empty() {
             self.drop_dead_line(at);
         }
-        let wanted = self.has_something(at) && self.queue_gate(now, at).is_none();
-        if wanted == self.queues[at as usize].entered {
+        let wanted = self.has_something(at) && self.gate(now, Keeper::Queue(at)).is_none();
+        if wanted == self.queues[at].entered {
             return;
         }
-        let level = wanted.then(|| self.level_of_queues(now, self.queues[at as usize].tree));
-        let queue = &mut self.queues[at as usize];
+        let level = wanted.then(|| self.level_of_queues(now, self.queues[at].tree));
+        let queue = &mut self.queues[at];
         queue.entered = wanted;
         let turns = &mut self.trees[queue.tree as usize].turns;
         match level {
@@ -185,17 +201,17 @@ impl Scheduler {
 
     /// Whether a queue has something ready that some node could run: waiting for a node earns no more than idleness does.
     fn has_something(&self, at: Index) -> bool {
-        let queue = &self.queues[at as usize];
+        let queue = &self.queues[at];
         if queue.serial() {
-            self.head_of_line(at).is_some_and(|head| self.kinds[self.backlog.kind(head) as usize].runnable)
+            self.head_of_line(at).is_some_and(|head| self.kinds[self.backlog.kind(head)].runnable())
         } else {
-            queue.turns.iter().any(|turns| !turns.is_empty() && self.classes[turns.class() as usize].runnable())
+            queue.turns.iter().any(|turns| !turns.is_empty() && self.kinds.class(turns.class()).runnable())
         }
     }
 
     /// The job of a serial queue that goes next.
     pub(super) fn head_of_line(&self, at: Index) -> Option<Slot> {
-        let queue = &self.queues[at as usize];
+        let queue = &self.queues[at];
         match queue.begun {
             // A suspect that holds the line waits for a node of its own, and the line with it.
             Some(begun) => {
@@ -207,7 +223,7 @@ impl Scheduler {
 
     pub(super) fn drop_dead_line(&mut self, at: Index) {
         let Self { queues, backlog, .. } = self;
-        let line = &mut queues[at as usize].line;
+        let line = &mut queues[at].line;
         while let Some(slot) = line.first()
             && backlog.place(slot) == Place::Dead
         {
@@ -218,19 +234,19 @@ impl Scheduler {
 
     /// Reading the backlog has begun or ended: serial queues and those that wait for others open and close with it.
     pub(super) fn refresh_queues_that_wait(&mut self, now: Timestamp) {
-        for at in 0..self.queues.len() {
+        for at in self.queues.indexes() {
             if self.queues[at].serial() || !self.queues[at].settings.after.is_empty() {
-                self.refresh_queue(now, index(at));
+                self.refresh_queue(now, at);
             }
         }
     }
 
     /// A queue is finished: those that wait for it may open.
     pub(super) fn refresh_queues_after(&mut self, now: Timestamp, finished: Index) {
-        let name = self.queues[finished as usize].name.clone();
-        for at in 0..self.queues.len() {
+        let name = self.queues[finished].name.clone();
+        for at in self.queues.indexes() {
             if self.queues[at].settings.after.contains(&name) {
-                self.refresh_queue(now, index(at));
+                self.refresh_queue(now, at);
             }
         }
     }
@@ -239,13 +255,13 @@ impl Scheduler {
         let groups: Few<Index> = self.groups_of(at).collect();
         for &group in groups.as_slice() {
             self.refresh_group(now, group);
-            self.refresh_queue(now, self.groups[group as usize].queue);
+            self.refresh_queue(now, self.groups[group].queue);
         }
     }
 
     /// Others of this owner may or may not begin now, if it has a limit.
     pub(super) fn refresh_limited(&mut self, now: Timestamp, owner: Index) {
-        if self.owners[owner as usize].limited() {
+        if self.owners[owner].limited() {
             self.refresh_owner(now, owner);
         }
     }
@@ -253,12 +269,12 @@ impl Scheduler {
     /// The key has room: of every lane that has jobs waiting for it the first comes back. Jobs of one lane differ in nothing
     /// a gate asks for, so if the first cannot run now, neither can the next; and when it runs, the next is asked for.
     pub(super) fn unpark(&mut self, now: Timestamp, key: Index) {
-        if self.key_gate(now, key).is_some() {
+        if self.gate(now, Keeper::Key(key)).is_some() {
             return;
         }
         let mut back = Vec::new();
         let Self { keys, backlog, .. } = self;
-        keys[key as usize].parked.retain(|_, lane| {
+        keys[key].parked.retain(|_, lane| {
             while let Some(slot) = lane.pop(|a, b| backlog.by_rank(a, b)) {
                 if backlog.place(slot) == Place::Parked {
                     back.push(slot);
@@ -274,16 +290,12 @@ impl Scheduler {
     }
 
     pub(super) fn ring_alarms(&mut self, now: Timestamp) {
-        while let Some(&Reverse((at, alarm))) = self.alarms.peek() {
-            if at > now {
-                return;
-            }
-            self.alarms.pop();
-            match alarm {
-                Alarm::Queue(queue) => self.refresh_queue(now, queue),
-                Alarm::Owner(owner) => self.refresh_owner(now, owner),
-                Alarm::Key(key) => self.unpark(now, key),
-                Alarm::Task => {}
+        while let Some(keeper) = self.times.take_alarm(now) {
+            match keeper {
+                Keeper::Queue(queue) => self.refresh_queue(now, queue),
+                Keeper::Owner(owner) => self.refresh_owner(now, owner),
+                Keeper::Key(key) => self.unpark(now, key),
+                Keeper::Task(_) => {}
             }
         }
     }

@@ -8,40 +8,44 @@
 //! stuck ones, then the counting scheme). A closed gate takes its queue, group or job out of the tree once, and its
 //! opening puts it back: what cannot run is not looked at again and again.
 //!
-//! `tables` what is known → `arrive` jobs come and go → `waits` some wait for others → `fleet` nodes and settings → `trees`
-//! who shares nodes with whom → `line` who stands in line, `turns` in which order → `gates` what is closed → `choose` whose turn it is → `suspects`
-//! who runs alone → `flight` what is counted and charged →
-//! `explain` why not yet, and what comes next, `left` whether a node has anything to do at all.
+//! What is known: `table` rows by name and index, `rows` queues, tasks and keys, `kinds` a queue and a task, `groups` and
+//! `names` groups and their owners, `lanes` a group's ready jobs, `fleet` nodes, `flight` what is in their hands, `times` what
+//! is due when, `hours` windows and schedules, `waits` jobs that wait for jobs, `suspects` jobs that run alone.
+//!
+//! What is done with it: `arrive` jobs come and go, `expire` some too late → `set` what is set → `trees` who shares nodes with
+//! whom → `line` who stands in line, `turns` in which order → `gates` what is closed → `choose` whose turn it is → `charge` what
+//! it costs → `explain` why not yet, and what comes next → `left` whether a node has anything to do at all.
 
 mod arrive;
+mod charge;
 mod choose;
 mod expire;
 mod explain;
 mod fleet;
 mod flight;
 mod gates;
+mod groups;
+mod hours;
+mod kinds;
+mod lanes;
 mod left;
 mod line;
 mod names;
+mod set;
 mod suspects;
-mod tables;
+mod table;
+mod rows;
+mod times;
 mod trees;
 mod turns;
 mod waits;
 
-use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, BinaryHeap, VecDeque},
-    time::Duration,
-};
+use std::time::Duration;
 
 use foldhash::{HashMap, HashMapExt};
 
 use crate::{
     backlog::{Backlog, Place, Slot},
-    chunks::Chunks,
-    find::Finder,
-    heap::Heap,
     job::{Fence, JobHead, JobId},
     name::{GroupName, KeyName, QueueName, TaskName},
     node::{Incarnation, Node},
@@ -51,18 +55,9 @@ use crate::{
     turn::{Charge, Scheme, Served},
 };
 
-/// What a run costs at least where time is counted. To hand a job out and to write its end takes its time too; and what is
-/// shorter tells more of the machine than of the job: groups whose jobs are alike would drift apart by it, and a batch would be
-/// picked from all over the database instead of in the order in which the jobs lie there.
-const LEAST_COST: Duration = Duration::from_millis(1);
-/// What one job costs where turns are counted.
-const ONE_TURN: Duration = Duration::from_secs(1);
 /// First and longest wait for a row that somebody else's transaction holds.
 const LOCKED_FIRST: Duration = Duration::from_millis(20);
 const LOCKED_LONGEST: Duration = Duration::from_secs(1);
-/// How often long runs are charged while they run, and how far a run must be over its estimate for it.
-const LIVE_CHARGE: Duration = Duration::from_millis(250);
-
 /// What happened.
 #[derive(Debug, Clone)]
 pub enum Input {
@@ -193,9 +188,16 @@ impl Pending {
     }
 }
 pub use explain::{Future, Start};
-use gates::Hours;
-use names::Names;
-use tables::*;
+use fleet::Fleet;
+use flight::Flights;
+use groups::{Group, Groups, Owner, Owners};
+use hours::Hours;
+use kinds::Kinds;
+use line::Levels;
+use rows::{Extra, Limited, Queue};
+use suspects::Suspects;
+use table::Table;
+use times::Times;
 use trees::Tree;
 use waits::Waits;
 
@@ -203,51 +205,30 @@ use waits::Waits;
 pub struct Scheduler {
     scheme: Scheme,
     batch: usize,
-    settings: Settings,
-    backlog: Backlog,
-    extras: HashMap<Slot, Extra>,
-    flights: HashMap<Slot, Flight>,
-    future: Heap,
-    suspects: VecDeque<Slot>,
-    /// Since when a node is kept free for a suspect, and until when none is: they share the time with everybody else.
-    suspect_since: Timestamp,
-    suspects_rest_until: Timestamp,
-    kinds: Vec<Kind>,
-    kind_index: HashMap<(Index, Index), Index>,
-    /// The one that was looked for last.
-    last_kind: Index,
-    classes: Vec<KindClass>,
-    tasks: Vec<Limited<TaskName>>,
-    task_index: HashMap<TaskName, Index>,
-    keys: Vec<Limited<KeyName>>,
-    key_index: HashMap<KeyName, Index>,
-    groups: Chunks<Group>,
-    group_finder: Finder,
-    owners: Chunks<Owner>,
-    owner_finder: Finder,
-    names: Names,
-    queues: Vec<Queue>,
-    queue_index: HashMap<QueueName, Index>,
-    trees: Vec<Tree>,
-    picks: Served,
     /// How many were picked when any were last picked.
     last_batch: usize,
-    /// Counts flights, to tell one from another.
-    flown: u64,
-    /// Counts inputs.
-    round: u64,
-    /// Where groups begin that come to a queue with jobs of a class in this round.
-    levels: Vec<(Index, Index, u64, Charge)>,
-    seats: Vec<Seat>,
-    seat_index: BTreeMap<Incarnation, Index>,
-    alarms: BinaryHeap<Reverse<(Timestamp, Alarm)>>,
-    /// When jobs must have begun; what has, or is gone, is skipped when it comes up.
-    expiring: BinaryHeap<Reverse<(Timestamp, JobId)>>,
-    waits: Waits,
-    charged_live: Timestamp,
+    settings: Settings,
+    /// The backlog is being read.
     loading: bool,
-    pauses: Vec<(QueueName, JobId)>,
+    backlog: Backlog,
+    extras: HashMap<Slot, Extra>,
+    queues: Table<QueueName, Queue>,
+    tasks: Table<TaskName, Limited<TaskName>>,
+    keys: Table<KeyName, Limited<KeyName>>,
+    kinds: Kinds,
+    groups: Groups,
+    owners: Owners,
+    fleet: Fleet,
+    trees: Vec<Tree>,
+    levels: Levels,
+    picks: Served,
+    flights: Flights,
+    charged_live: Timestamp,
+    suspects: Suspects,
+    times: Times,
     hours: Hours,
+    waits: Waits,
+    pauses: Vec<(QueueName, JobId)>,
 }
 
 impl Scheduler {
@@ -257,51 +238,35 @@ impl Scheduler {
         Self {
             scheme,
             batch: batch.max(1),
+            last_batch: 0,
             settings: Settings::default(),
+            loading: false,
             backlog: Backlog::default(),
             extras: HashMap::new(),
-            flights: HashMap::new(),
-            future: Heap::default(),
-            suspects: VecDeque::new(),
-            suspect_since: Timestamp::MIN,
-            suspects_rest_until: Timestamp::MIN,
-            kinds: Vec::new(),
-            kind_index: HashMap::new(),
-            last_kind: 0,
-            classes: Vec::new(),
-            tasks: Vec::new(),
-            task_index: HashMap::new(),
-            keys: Vec::new(),
-            key_index: HashMap::new(),
-            groups: Chunks::default(),
-            group_finder: Finder::default(),
-            owners: Chunks::default(),
-            owner_finder: Finder::default(),
-            names: Names::default(),
-            queues: Vec::new(),
-            queue_index: HashMap::new(),
+            queues: Table::default(),
+            tasks: Table::default(),
+            keys: Table::default(),
+            kinds: Kinds::default(),
+            groups: Groups::default(),
+            owners: Owners::default(),
+            fleet: Fleet::default(),
             trees: vec![Tree::default()],
+            levels: Levels::default(),
             picks: Served::default(),
-            last_batch: 0,
-            flown: 0,
-            round: 0,
-            levels: Vec::new(),
-            seats: Vec::new(),
-            seat_index: BTreeMap::new(),
-            alarms: BinaryHeap::new(),
-            expiring: BinaryHeap::new(),
-            waits: Waits::default(),
+            flights: Flights::default(),
             charged_live: Timestamp::MIN,
-            loading: false,
-            pauses: Vec::new(),
+            suspects: Suspects::default(),
+            times: Times::default(),
             hours: Hours::default(),
+            waits: Waits::default(),
+            pauses: Vec::new(),
         }
     }
 
     /// Takes in what happened and says what to do. Several [`Output::Assign`] may be on their way at a time; each is answered
     /// by an [`Input::Replied`].
     pub fn handle(&mut self, now: Timestamp, input: Input) -> Vec<Output> {
-        self.round += 1;
+        self.levels.forget();
         self.turn_windows(now);
         match input {
             Input::Jobs(heads) => heads.into_iter().for_each(|mut head| self.take_in(now, &mut head)),
@@ -343,7 +308,7 @@ impl Scheduler {
         if !picks.is_empty() {
             outputs.push(Output::Assign(picks));
         }
-        if std::mem::take(&mut self.hours.read_again) {
+        if self.hours.take_read_again() {
             outputs.push(Output::ReadAgain);
         }
         if let Some(at) = self.next_time(now) {
@@ -354,7 +319,7 @@ impl Scheduler {
 
     /// As [`Input::Replied`], without asking what to do: that is said with the next input.
     pub fn hear(&mut self, now: Timestamp, replies: Replies) {
-        self.round += 1;
+        self.levels.forget();
         replies.into_iter().for_each(|(id, fence, reply)| self.reply(now, id, fence, reply));
     }
 
@@ -364,19 +329,7 @@ impl Scheduler {
 
     /// As [`Scheduler::next_time`], without the windows, which come round for ever.
     fn next_event(&self, now: Timestamp) -> Option<Timestamp> {
-        let due = self.future.first().map(|slot| self.backlog.due(slot));
-        let alarm = self.alarms.peek().map(|Reverse((at, _))| *at);
-        let expiry = self.expiring.peek().map(|Reverse((at, _))| *at);
-        let suspects = (!self.suspects.is_empty() && self.seats.iter().all(|seat| seat.suspect.is_none()))
-            .then_some(self.suspects_rest_until)
-            // If they have rested and none runs all the same, time alone will not help.
-            .filter(|rested| self.anybody_in_line() && *rested > now);
-        due.into_iter().chain(alarm).chain(expiry).chain(suspects).min()
-    }
-
-    /// Whether suspects leave the nodes to everybody else for now.
-    fn suspects_rest(&self, now: Timestamp) -> bool {
-        now < self.suspects_rest_until && self.anybody_in_line()
+        self.times.next(&self.backlog).into_iter().chain(self.next_suspect(now)).min()
     }
 
     /// Counts by what holds the jobs. Walks all of them: for tests, overviews and the end of a drain, not for the hot path.
@@ -388,7 +341,7 @@ impl Scheduler {
                 Place::Manual if self.waits.reviewed(self.backlog.id(slot)) => &mut pending.ready,
                 Place::Manual if self.waits.holds(self.backlog.id(slot)) => &mut pending.awaiting,
                 Place::Manual => &mut pending.manual,
-                _ if !self.kinds[self.backlog.kind(slot) as usize].runnable => &mut pending.unknown,
+                _ if !self.kinds[self.backlog.kind(slot)].runnable() => &mut pending.unknown,
                 Place::Future => &mut pending.future,
                 Place::Ready | Place::Reserved | Place::Picked | Place::Parked => &mut pending.ready,
                 Place::Dead => continue,
@@ -414,7 +367,7 @@ impl Scheduler {
     pub fn admissions(&self) -> Vec<(GroupName, u32, u32)> {
         let limit = |owner: &Owner| {
             let limit = owner.special.as_ref()?.settings.max_waiting?;
-            Some((self.names.get(owner.name), owner.jobs - owner.in_flight, limit))
+            Some((self.owners.name(owner), owner.jobs - owner.in_flight, limit))
         };
         self.owners.iter().filter_map(limit).collect()
     }
@@ -423,13 +376,13 @@ impl Scheduler {
     /// virtual time anyway.
     pub fn charges(&self) -> Vec<Remembered> {
         let above = |group: &Group| {
-            let queue = &self.queues[group.queue as usize];
+            let queue = &self.queues[group.queue];
             let ahead = group.account.charge.minus(queue.now);
             // Where in its scheme a group is, matters as long as something of it waits.
             let count = if group.lanes.is_empty() { 0 } else { group.count };
             (ahead > Charge::default() || count > 0).then(|| Remembered {
                 queue: queue.name.clone(),
-                group: self.names.get(self.owners[group.owner as usize].name),
+                group: self.owners.name(&self.owners[group.owner]),
                 ahead,
                 count,
             })

@@ -1,7 +1,7 @@
 //! Turn trees: queues take turns only with those they share a node with. Nodes that have no queue in common, such as the pools
 //! of a process, have a tree each: what one of them does moves neither the charges nor the virtual time of the other.
 
-use super::{Scheduler, tables::*};
+use super::{Scheduler, table::Index};
 use crate::{
     name::QueueName,
     turn::{Charge, Turns},
@@ -25,33 +25,30 @@ impl Scheduler {
 
     /// All nodes that serve a queue have one tree.
     pub(super) fn tree_of(&self, queue: &QueueName) -> Index {
-        let serves = |seat: &&Seat| seat.alive && seat.node.queues.contains(queue);
-        self.seats.iter().find(serves).map_or(NOBODYS, |seat| seat.tree)
+        self.fleet.alive().find(|seat| seat.node.queues.contains(queue)).map_or(NOBODYS, |seat| seat.tree)
     }
 
     /// The fleet has changed: who shares a node with whom? A queue that comes to another tree is there as far ahead or behind
     /// as it was before: how much was done elsewhere is no merit and no debt.
     pub(super) fn plant(&mut self) {
         let mut trees = NOBODYS;
-        let mut sown: Vec<Index> = vec![NOBODYS; self.seats.len()];
-        for first in 0..self.seats.len() {
-            if !self.seats[first].alive || sown[first] != NOBODYS {
+        self.fleet.iter_mut().for_each(|seat| seat.tree = NOBODYS);
+        for first in self.fleet.indexes() {
+            if !self.fleet[first].alive || self.fleet[first].tree != NOBODYS {
                 continue;
             }
             trees += 1;
-            sown[first] = trees;
+            self.fleet[first].tree = trees;
             let mut reached = vec![first];
             while let Some(at) = reached.pop() {
-                for (other, seat) in self.seats.iter().enumerate() {
-                    if sown[other] == NOBODYS && seat.alive && seat.node.queues.meets(&self.seats[at].node.queues) {
-                        sown[other] = trees;
+                for other in self.fleet.indexes() {
+                    let seat = &self.fleet[other];
+                    if seat.tree == NOBODYS && seat.alive && seat.node.queues.meets(&self.fleet[at].node.queues) {
+                        self.fleet[other].tree = trees;
                         reached.push(other);
                     }
                 }
             }
-        }
-        for (seat, tree) in self.seats.iter_mut().zip(&sown) {
-            seat.tree = *tree;
         }
         let homes: Vec<Index> = self.queues.iter().map(|queue| self.tree_of(&queue.name)).collect();
         let same = trees as usize + 1 == self.trees.len();
@@ -64,7 +61,7 @@ impl Scheduler {
             let now = &mut self.trees[*home as usize].now;
             *now = (*now).max(old[queue.tree as usize].now);
         }
-        for ((at, queue), home) in (0..).zip(&mut self.queues).zip(homes) {
+        for ((at, queue), home) in (0..).zip(self.queues.iter_mut()).zip(homes) {
             let (before, tree) = (old[queue.tree as usize].now, &mut self.trees[home as usize]);
             let charge = queue.account.charge;
             queue.account.charge = if charge >= before {

@@ -7,8 +7,11 @@
 
 use std::collections::VecDeque;
 
-use super::tables::*;
-use crate::{chunks::Chunks, turn::Account};
+use super::{
+    groups::Groups,
+    table::{Index, index},
+};
+use crate::turn::Account;
 
 /// Each has four below it: see [`crate::heap`].
 const BELOW: usize = 4;
@@ -51,7 +54,7 @@ impl GroupTurns {
         self.heap.is_empty() && self.row.is_empty()
     }
 
-    pub(super) fn first(&self, groups: &Chunks<Group>) -> Option<Turn> {
+    pub(super) fn first(&self, groups: &Groups) -> Option<Turn> {
         let row = self.row.front().map(|&group| turn(groups, group));
         match self.heap.first() {
             None => row,
@@ -60,41 +63,41 @@ impl GroupTurns {
     }
 
     /// A group comes into line, where it does not stand yet.
-    pub(super) fn enter(&mut self, groups: &mut Chunks<Group>, group: Index) {
-        groups[group as usize].entered.push(Entered { class: self.class, place: 0 });
+    pub(super) fn enter(&mut self, groups: &mut Groups, group: Index) {
+        groups[group].entered.push(Entered { class: self.class, place: 0 });
         self.put_in(groups, group);
     }
 
     /// A group leaves the line, if it stands in it.
-    pub(super) fn leave(&mut self, groups: &mut Chunks<Group>, group: Index) {
+    pub(super) fn leave(&mut self, groups: &mut Groups, group: Index) {
         let class = self.class;
         if let Some(place) = self.place_of(groups, group) {
             self.take_out(groups, place);
-            groups[group as usize].entered.retain(|entered| entered.class != class);
+            groups[group].entered.retain(|entered| entered.class != class);
         }
     }
 
     /// The account of a group has changed, which may stand in this line.
-    pub(super) fn changed(&mut self, groups: &mut Chunks<Group>, group: Index) {
+    pub(super) fn changed(&mut self, groups: &mut Groups, group: Index) {
         if let Some(place) = self.place_of(groups, group) {
             self.take_out(groups, place);
             self.put_in(groups, group);
         }
     }
 
-    fn place_of(&self, groups: &Chunks<Group>, group: Index) -> Option<u32> {
-        let entered = groups[group as usize].entered.as_slice();
+    fn place_of(&self, groups: &Groups, group: Index) -> Option<u32> {
+        let entered = groups[group].entered.as_slice();
         entered.iter().find(|entered| entered.class == self.class).map(|entered| entered.place)
     }
 
-    fn set_place(&self, groups: &mut Chunks<Group>, group: Index, place: u32) {
-        let mut entered = groups[group as usize].entered.as_mut_slice().iter_mut();
+    fn set_place(&self, groups: &mut Groups, group: Index, place: u32) {
+        let mut entered = groups[group].entered.as_mut_slice().iter_mut();
         if let Some(entered) = entered.find(|entered| entered.class == self.class) {
             entered.place = place;
         }
     }
 
-    fn put_in(&mut self, groups: &mut Chunks<Group>, group: Index) {
+    fn put_in(&mut self, groups: &mut Groups, group: Index) {
         let this = turn(groups, group);
         if self.row.back().is_some_and(|&last| this < turn(groups, last)) {
             // One that is far behind is not to keep everybody else out of the row.
@@ -111,7 +114,7 @@ impl GroupTurns {
     }
 
     /// Whoever stands there is changed already: only the others are in order.
-    fn take_out(&mut self, groups: &mut Chunks<Group>, place: u32) {
+    fn take_out(&mut self, groups: &mut Groups, place: u32) {
         if place & IN_ROW == 0 {
             return self.heap_out(groups, place as usize);
         }
@@ -136,13 +139,13 @@ impl GroupTurns {
         }
     }
 
-    fn heap_in(&mut self, groups: &mut Chunks<Group>, group: Index) {
+    fn heap_in(&mut self, groups: &mut Groups, group: Index) {
         let this = turn(groups, group);
         self.heap.push(group);
         self.rise(groups, self.heap.len() - 1, this);
     }
 
-    fn heap_out(&mut self, groups: &mut Chunks<Group>, at: usize) {
+    fn heap_out(&mut self, groups: &mut Groups, at: usize) {
         let last = self.heap.pop().expect("whoever leaves stood in line");
         if at < self.heap.len() {
             let this = turn(groups, last);
@@ -152,7 +155,7 @@ impl GroupTurns {
     }
 
     /// Moves those that come before `this` up from below a place that is free, and says which place is free then.
-    fn sink(&mut self, groups: &mut Chunks<Group>, mut at: usize, this: Turn) -> usize {
+    fn sink(&mut self, groups: &mut Groups, mut at: usize, this: Turn) -> usize {
         loop {
             let below = BELOW * at + 1;
             let Some(&first) = self.heap.get(below) else { return at };
@@ -172,7 +175,7 @@ impl GroupTurns {
     }
 
     /// Moves those that come after `this` down from above a place that is free, and puts it there.
-    fn rise(&mut self, groups: &mut Chunks<Group>, mut at: usize, this: Turn) {
+    fn rise(&mut self, groups: &mut Groups, mut at: usize, this: Turn) {
         while at > 0 {
             let above = (at - 1) / BELOW;
             let group = self.heap[above];
@@ -185,41 +188,33 @@ impl GroupTurns {
         self.heap_put(groups, at, this.1);
     }
 
-    fn heap_put(&mut self, groups: &mut Chunks<Group>, at: usize, group: Index) {
+    fn heap_put(&mut self, groups: &mut Groups, at: usize, group: Index) {
         self.heap[at] = group;
         self.set_place(groups, group, index(at));
     }
 }
 
-fn turn(groups: &Chunks<Group>, group: Index) -> Turn {
-    (groups[group as usize].account, group)
+fn turn(groups: &Groups, group: Index) -> Turn {
+    (groups[group].account, group)
 }
 
 #[cfg(test)]
 mod tests {
     use std::{collections::BTreeSet, time::Duration};
 
+    use super::super::groups::Group;
     use super::*;
-    use crate::{few::Few, find::Link, settings::Weight, turn::Charge};
+    use crate::{settings::Weight, turn::Charge};
     use proptest::prelude::*;
 
     fn charge(millis: u64) -> Charge {
         Charge::of(Duration::from_millis(millis), Weight::default())
     }
 
-    fn groups(count: u32) -> Chunks<Group> {
-        let mut groups = Chunks::default();
+    fn groups(count: u32) -> Groups {
+        let mut groups = Groups::default();
         for owner in 0..count {
-            groups.push(Group {
-                queue: 0,
-                owner,
-                sibling: Link::default(),
-                account: Account::default(),
-                lanes: Few::default(),
-                entered: Few::default(),
-                count: 0,
-                in_flight: 0,
-            });
+            groups.add(Group::new(0, owner));
         }
         groups
     }
@@ -249,7 +244,7 @@ mod tests {
                         let served = lines[0].first(&groups).filter(|_| step < 4).map(|(_, group)| group);
                         let group = served.unwrap_or(group);
                         let before = turn(&groups, group);
-                        let account = &mut groups[group as usize].account;
+                        let account = &mut groups[group].account;
                         account.charge = match served {
                             Some(_) => account.charge.plus(charge(millis)),
                             None => charge(millis),
@@ -292,7 +287,7 @@ mod tests {
         line.changed(&mut groups, 0);
         for millis in 1..1_000 {
             let (_, first) = line.first(&groups).unwrap();
-            groups[first as usize].account.charge = charge(millis);
+            groups[first].account.charge = charge(millis);
             line.changed(&mut groups, first);
         }
         assert_eq!(line.heap, [0]);
