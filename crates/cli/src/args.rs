@@ -64,6 +64,8 @@ pub(crate) enum Command {
     Task(OneLimited),
     /// Limits a key that jobs share
     Key(OneLimited),
+    /// Shows or sets what holds for all nodes: the counting scheme, how long finished jobs and their logs are kept
+    Installation(Installation),
     /// Shows how long groups would wait if something were changed; changes nothing
     Simulate(Simulate),
     /// Shows live who uses the slots, and whose they are by weight
@@ -145,13 +147,6 @@ pub(crate) struct Serve {
     /// How long they may take for it [default: 30s]
     #[arg(long, value_name = "DURATION")]
     pub(crate) await_termination: Option<String>,
-    /// How many of high and of low priority in turn: 2,1 or strict
-    #[arg(long)]
-    pub(crate) scheme: Option<String>,
-    /// How long finished jobs are kept, by state if wanted: 7d, or success=0,failed=30d; 0 = they are deleted at once
-    /// [default: 7d]
-    #[arg(long, value_name = "RETENTION")]
-    pub(crate) retention: Option<String>,
     /// Connections to PostgreSQL, at most; those of transactional tasks come on top [default: 10]
     #[arg(long, value_name = "NUMBER")]
     pub(crate) connections: Option<String>,
@@ -356,7 +351,7 @@ pub(crate) struct Bench {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Prune {
-    /// How long finished jobs are kept, by state if wanted: 7d, or success=0,failed=30d; 0 = not at all [default: 7d]
+    /// Go by this instead of what is set for the installation: 7d, or success=0,failed=30d; 0 = keep none
     #[arg(long, value_name = "RETENTION")]
     pub(crate) retention: Option<String>,
 }
@@ -540,6 +535,33 @@ pub(crate) struct SetGroup {
     /// Most waiting jobs; a submit beyond is refused: a number or none
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) max_waiting: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Installation {
+    #[command(subcommand)]
+    pub(crate) verb: InstallationVerb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum InstallationVerb {
+    /// Shows what is set
+    Show(Listing),
+    /// Changes what is given and leaves the rest; nodes go by it within ten seconds
+    Set(SetInstallation),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct SetInstallation {
+    /// How many of high and of low priority in turn: 2,1 or strict; queues and groups may have their own [default: 2,1]
+    #[arg(long)]
+    pub(crate) scheme: Option<String>,
+    /// How long finished jobs are kept, by state if wanted: 7d, or success=0,failed=30d; 0 = they are deleted at once; none = 7d
+    #[arg(long, value_name = "RETENTION")]
+    pub(crate) retention: Option<String>,
+    /// How many lines of a job's log are kept, the oldest go first: a number; none = 10000
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) log_lines: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]

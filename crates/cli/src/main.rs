@@ -80,6 +80,7 @@ fn run(args: &Args) -> Result<(), Failure> {
         Command::Schedule(wish) => schedule::schedule(&settings, &wish.verb),
         Command::Task(wish) => tune::task(&settings, &wish.verb),
         Command::Key(wish) => tune::key(&settings, &wish.verb),
+        Command::Installation(wish) => tune::installation(&settings, &wish.verb),
         Command::Simulate(wish) => simulate::simulate(&settings, wish),
         Command::Top(wish) => top::top(&settings, wish),
         Command::Migrate(wish) => migrate::migrate(&settings, wish),

@@ -10,11 +10,13 @@ const ROWS: u32 = 1_000;
 pub(crate) fn prune(settings: &Settings, wish: &args::Prune) -> Result<(), Failure> {
     let mut options = settings.options()?;
     if let Some(text) = wish.retention.as_deref() {
-        options.retention = text.parse()?;
+        options.retention = Some(text.parse()?);
     }
     block_on(async {
         let turnwise = Turnwise::open_with(settings.database(), options).await?;
         let store = turnwise.store();
+        // The store hears of what is set for the installation.
+        turnwise.settings().await?;
         let mut gone = 0;
         loop {
             // Without a cursor only history goes: which changes the dispatcher has seen, it alone knows.

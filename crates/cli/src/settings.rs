@@ -29,9 +29,9 @@ const DEFAULT_DATABASE: &str = "sqlite:turnwise.db";
 const THREAD_NAME_PREFIX: &str = "task-";
 
 /// Settings of every command; at the top of the file.
-const COMMON: [&str; 5] = ["database", "retention", "log", "connections", "task_connections"];
+const COMMON: [&str; 4] = ["database", "log", "connections", "task_connections"];
 /// Settings of a node; in the file's `[executor]`.
-const EXECUTOR: [&str; 13] = [
+const EXECUTOR: [&str; 12] = [
     "name",
     "core_pool_size",
     "max_pool_size",
@@ -43,9 +43,11 @@ const EXECUTOR: [&str; 13] = [
     "lease",
     "wait_for_tasks_on_shutdown",
     "await_termination",
-    "scheme",
     "queues",
 ];
+
+/// What was said to each node once, and is set for all of them now.
+const MOVED: [&str; 2] = ["retention", "scheme"];
 
 /// Values by setting; all but `queues` have one.
 pub(crate) type Said = BTreeMap<&'static str, Vec<String>>;
@@ -166,7 +168,6 @@ impl Settings {
 
     pub(crate) fn options(&self) -> Result<Options, Failure> {
         let mut options = Options::default();
-        self.read("retention", &mut options.retention, str::parse)?;
         self.read("connections", &mut options.connections, |text| match number("connections", text)? {
             0..3 => {
                 Err(Invalid::new("connections", "must be at least 3: one listens, one submits, one is the node's own"))
@@ -199,7 +200,6 @@ impl Settings {
         self.read("wait_for_tasks_on_shutdown", &mut config.wait_for_tasks_on_shutdown, |text| {
             truth("wait_for_tasks_on_shutdown", text)
         })?;
-        self.read("scheme", &mut config.scheme, str::parse)?;
         if let Some((source, names)) = self.all_said("queues").filter(|(_, names)| !names.is_empty()) {
             let queues = names.iter().map(QueueName::new).collect::<Result<_, _>>();
             config.queues = Some(queues.map_err(|invalid| refused(source, &invalid))?);
@@ -271,8 +271,6 @@ fn from_flags(args: &Args) -> Said {
         say("lease", &serve.lease);
         say("wait_for_tasks_on_shutdown", &serve.wait_for_tasks_on_shutdown);
         say("await_termination", &serve.await_termination);
-        say("scheme", &serve.scheme);
-        say("retention", &serve.retention);
         say("connections", &serve.connections);
         say("task_connections", &serve.task_connections);
         if !serve.queues.is_empty() {
@@ -292,6 +290,11 @@ fn from_variables(get: impl Fn(&str) -> Result<Option<String>, Failure>) -> Resu
             _ => vec![text],
         };
         said.insert(key, texts);
+    }
+    for key in MOVED {
+        if get(&variable(key))?.is_some_and(|text| !text.is_empty()) {
+            return Err(Failure::Input(format!("{}: {}", variable(key), moved(key))));
+        }
     }
     Ok(said)
 }
@@ -313,9 +316,7 @@ fn from_file(path: &Path, text: &str) -> Result<File, Failure> {
     let mut read = File::default();
     for (key, value) in &file {
         match (COMMON.into_iter().find(|known| known == key), value) {
-            (Some("retention"), toml::Value::Table(states)) => {
-                read.said.insert("retention", vec![by_state(states).map_err(bad)?])
-            }
+            (None, _) if MOVED.contains(&key.as_str()) => return Err(bad(moved(key))),
             (Some(key), value) => {
                 read.said.insert(key, vec![scalar(value).ok_or_else(|| bad(format!("{key}: must be a text")))?])
             }
@@ -345,20 +346,15 @@ fn from_file(path: &Path, text: &str) -> Result<File, Failure> {
     Ok(read)
 }
 
-/// `[retention]` with a span for each state, as the flag has it.
-fn by_state(states: &toml::Table) -> Result<String, String> {
-    let parts = states.iter().map(|(state, span)| match scalar(span) {
-        Some(span) => Ok(format!("{state}={span}")),
-        None => Err(format!("retention.{state}: must be one value")),
-    });
-    Ok(parts.collect::<Result<Vec<_>, _>>()?.join(","))
+fn moved(key: &str) -> String {
+    format!("{key} is set for all nodes at once: turnwise installation set --{key} …")
 }
 
 fn from_table(table: &toml::Table, place: &str, known: &[&'static str]) -> Result<Said, String> {
     let mut said = Said::new();
     for (key, value) in table {
         let Some(&known) = known.iter().find(|known| *known == key) else {
-            return Err(unknown(key, place, known));
+            return Err(if MOVED.contains(&key.as_str()) { moved(key) } else { unknown(key, place, known) });
         };
         let texts = match (known, value) {
             ("queues", toml::Value::Array(names)) => {
@@ -436,7 +432,6 @@ mod tests {
 
     const FILE: &str = r#"
         database = "sqlite:file.db"
-        retention = "1d"
         [executor]
         name = "file"
         core_pool_size = 1
@@ -449,7 +444,6 @@ mod tests {
         lease = "10s"
         wait_for_tasks_on_shutdown = false
         await_termination = "1m"
-        scheme = "3,1"
         queues = ["mail", "a, b"]
     "#;
 
@@ -458,25 +452,29 @@ mod tests {
         let settings = settings(&[], &[], FILE).unwrap();
         let config = settings.executor().unwrap();
         assert_eq!(settings.database(), "sqlite:file.db");
-        assert_eq!(settings.options().unwrap().retention, Duration::from_secs(86_400).into());
         assert_eq!((config.name.as_str(), config.queue_capacity, config.batch_size), ("file", 7, 8));
         assert_eq!((config.core_pool_size, config.max_pool_size), (1, Some(3)));
         assert_eq!(config.thread_name_prefix.as_deref(), Some("worker-"));
         assert_eq!((config.poll_interval, config.lease), (Duration::from_secs(2), Duration::from_secs(10)));
         assert_eq!((config.wait_for_tasks_on_shutdown, config.await_termination), (false, Duration::from_secs(60)));
-        assert_eq!((config.scheme.to_string().as_str(), config.look_every), ("3,1", 9));
+        assert_eq!(config.look_every, 9);
         let queues: Vec<_> = config.queues.iter().flatten().map(QueueName::as_str).collect();
         assert_eq!(queues, ["a, b", "mail"]);
     }
 
     #[test]
-    fn each_state_may_have_a_retention_of_its_own() {
-        let retention = |file| settings(&[], &[], file).unwrap().options().map(|options| options.retention);
-        let expected: turnwise::core::Retention = "success=0,failed=30d".parse().unwrap();
-        assert_eq!(retention("retention = 'success=0,failed=30d'").unwrap(), expected);
-        assert_eq!(retention("[retention]\nsuccess = 0\nfailed = '30d'").unwrap(), expected);
-        assert!(refusal(retention("[retention]\nstuck = '1d'")).starts_with("retention: \"stuck\" is not a state"));
-        assert!(refusal(settings(&[], &[], "[retention]\nfailed = []")).contains("retention.failed: "));
+    fn what_is_set_for_all_nodes_is_refused_with_the_command_that_sets_it() {
+        for file in ["retention = '1d'", "[retention]\nfailed = '30d'"] {
+            let refusal = refusal(settings(&[], &[], file));
+            assert_eq!(
+                refusal,
+                "turnwise.toml: retention is set for all nodes at once: turnwise installation set --retention …"
+            );
+        }
+        let scheme = "scheme is set for all nodes at once: turnwise installation set --scheme …";
+        assert_eq!(refusal(settings(&[], &[], "[executor]\nscheme = '3,1'")), format!("turnwise.toml: {scheme}"));
+        let variable = ("TURNWISE_SCHEME", "3,1");
+        assert_eq!(refusal(settings(&[], &[variable], "")), format!("TURNWISE_SCHEME: {scheme}"));
     }
 
     #[test]
@@ -503,7 +501,6 @@ mod tests {
         assert_eq!(executor(&less, &[], ""), "max_pool_size: must be core_pool_size to 100000");
         assert!(executor(&[], &[], "[executor]\nlease = 10").ends_with("(turnwise.toml)"));
         assert!(executor(&["--queue", ""], &[], "").starts_with("queue: must not be empty"));
-        assert!(refusal(settings(&["--retention", "1"], &[], "").unwrap().options()).starts_with("retention: "));
         assert!(refusal(settings(&["--connections", "2"], &[], "").unwrap().options()).contains("at least 3"));
         assert!(refusal(settings(&[], &[], "task_connections = 0").unwrap().options()).contains("at least 1"));
         let said =

@@ -3,14 +3,20 @@
 use std::str::FromStr;
 
 use turnwise::core::{
-    Invalid, QueueName,
+    Invalid, QueueName, Retention,
     calendar::{Schedule, Window, Zone},
-    settings::{Concurrency, Fairness, GroupSettings, LimitSettings, OnError, QueueSettings, Rate, Weight},
+    settings::{
+        Concurrency, Fairness, GroupSettings, InstallationSettings, LimitSettings, OnError, QueueSettings, Rate, Weight,
+    },
+    story::LOG_LINES,
     turn::Scheme,
 };
 
 use crate::{
-    args::{GroupVerb, LimitedVerb, Pause, QueueVerb, Seal, SetGroup, SetLimits, SetQueue},
+    args::{
+        GroupVerb, InstallationVerb, LimitedVerb, Pause, QueueVerb, Seal, SetGroup, SetInstallation, SetLimits,
+        SetQueue,
+    },
     error::Failure,
     overview::{GroupView, QueueView},
     print,
@@ -71,6 +77,42 @@ pub(crate) fn key(settings: &Settings, verb: &LimitedVerb) -> Result<(), Failure
     let change = limits_change(wish)?;
     let set = block_on(async { Ok(settings.open().await?.set_key(&wish.name, change).await?) })?;
     Ok(print::lines([limits_sentence("key", &wish.name, set)])?)
+}
+
+pub(crate) fn installation(settings: &Settings, verb: &InstallationVerb) -> Result<(), Failure> {
+    match verb {
+        InstallationVerb::Show(wish) => {
+            let set = block_on(async { Ok(settings.open().await?.settings().await?.installation) })?;
+            if wish.json { print::object(&set)? } else { print::lines([installation_sentence(set)])? }
+        }
+        InstallationVerb::Set(wish) => {
+            let change = installation_change(wish)?;
+            let set = block_on(async { Ok(settings.open().await?.set_installation(change).await?) })?;
+            print::lines([installation_sentence(set)])?;
+        }
+    }
+    Ok(())
+}
+
+fn installation_sentence(set: InstallationSettings) -> String {
+    let InstallationSettings { scheme, retention, log_lines } = set;
+    let (retention, lines) = (retention.unwrap_or_default(), log_lines.unwrap_or(LOG_LINES));
+    format!("installation: scheme {scheme}, retention {retention}, log lines {lines}")
+}
+
+fn installation_change(wish: &SetInstallation) -> Result<impl FnMut(&mut InstallationSettings) + use<>, Failure> {
+    let scheme: Option<Scheme> = read(&wish.scheme)?;
+    let retention: Wish<Retention> = read_or_none(&wish.retention, str::parse)?;
+    let log_lines = read_or_none(&wish.log_lines, |text| match count("log_lines", text)? {
+        0 => Err(Invalid::new("log_lines", "must be at least 1")),
+        lines => Ok(lines),
+    })?;
+    something(&[&wish.scheme, &wish.retention, &wish.log_lines], "--scheme, --retention or --log-lines")?;
+    Ok(move |installation: &mut InstallationSettings| {
+        put(&mut installation.scheme, scheme);
+        put(&mut installation.retention, retention);
+        put(&mut installation.log_lines, log_lines);
+    })
 }
 
 fn limits_sentence(word: &str, name: &str, set: LimitSettings) -> String {

@@ -581,7 +581,9 @@ fn flags_outweigh_variables_and_variables_the_file() {
 fn finished_jobs_are_not_kept_when_retention_is_zero() {
     let place = Place::new();
     let id = place.enqueue(&["noop"]);
-    place.told(&["serve", "--demo-tasks", "--until-empty", "--retention", "0"]);
+    let set = place.told(&["installation", "set", "--retention", "0"]);
+    assert_eq!(set, "installation: scheme 2,1, retention 0s, log lines 10000\n");
+    place.told(&["serve", "--demo-tasks", "--until-empty"]);
     assert!(refused(&place.run(&["job", &id]), 1).contains("there is no job"));
 }
 

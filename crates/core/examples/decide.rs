@@ -17,7 +17,6 @@ use turnwise_core::{
     Timestamp,
     node::Host,
     scheduler::{Input, Output, Reply, Scheduler, Settled},
-    turn::Scheme,
 };
 use uuid::Uuid;
 
@@ -52,7 +51,7 @@ fn main() {
 
 fn row(groups: u64, jobs: u64) {
     let (before, most_before) = (resident("RssAnon:"), resident("VmHWM:"));
-    let mut scheduler = Scheduler::new(Scheme::default(), 1);
+    let mut scheduler = Scheduler::new(1);
     let now = Timestamp::from_micros(1_800_000_000_000_000);
     scheduler.handle(now, Input::Nodes(vec![node()]));
     let mut running = Vec::new();

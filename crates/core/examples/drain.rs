@@ -22,7 +22,6 @@ use turnwise_core::{
     node::Host,
     scheduler::{Input, Output, Pick, Reply, Scheduler, Settled},
     settings::{Fairness, QueueSettings, Settings},
-    turn::Scheme,
 };
 use uuid::Uuid;
 
@@ -39,7 +38,7 @@ fn main() {
     };
     let most: u64 = words.next().map_or(150, |word| word.parse().expect("a number"));
     let mut drain = Drain {
-        scheduler: Scheduler::new(Scheme::default(), BATCH),
+        scheduler: Scheduler::new(BATCH),
         now: Timestamp::from_micros(1_800_000_000_000_000),
         on_their_way: VecDeque::new(),
         running: VecDeque::new(),

@@ -12,7 +12,8 @@ use crate::{
 ///
 /// Written as one span for all (`7d`, `0`), by state (`success=1d,failed=30d`), or both: the span without a state is for
 /// those that are not named, which have a week otherwise.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Retention {
     pub success: Duration,
     pub failed: Duration,
@@ -112,6 +113,20 @@ impl FromStr for Retention {
             *place = span(value)?;
         }
         Ok(kept)
+    }
+}
+
+impl TryFrom<String> for Retention {
+    type Error = Invalid;
+
+    fn try_from(text: String) -> Result<Self, Invalid> {
+        text.parse()
+    }
+}
+
+impl From<Retention> for String {
+    fn from(retention: Retention) -> Self {
+        retention.to_string()
     }
 }
 

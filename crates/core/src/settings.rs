@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     calendar::{Schedule, Window, Wish},
     name::{GroupName, Invalid, KeyName, QueueName, TaskName},
+    retention::Retention,
     time::{Timestamp, parse_span, print_span},
     turn::Scheme,
 };
@@ -260,9 +261,24 @@ pub struct LimitSettings {
     pub rate: Option<Rate>,
 }
 
+/// Of the whole installation: all nodes go by it, whichever of them dispatches or settles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct InstallationSettings {
+    /// High and low in turn within a group, where neither the group nor its queue has a scheme of its own.
+    pub scheme: Scheme,
+    /// How long finished jobs are kept; `None`: a week.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retention: Option<Retention>,
+    /// How many lines of a job's log are kept, the oldest go first; `None`: [`LOG_LINES`](crate::story::LOG_LINES).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub log_lines: Option<u32>,
+}
+
 /// All that is set; what is not named here has its defaults.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Settings {
+    pub installation: InstallationSettings,
     pub queues: BTreeMap<QueueName, QueueSettings>,
     pub groups: BTreeMap<GroupName, GroupSettings>,
     pub tasks: BTreeMap<TaskName, LimitSettings>,

@@ -61,7 +61,7 @@ fn a_job_that_never_began_costs_its_group_nothing() {
 /// Cancelled or changed between the pick and its assignment.
 #[test]
 fn a_pick_that_came_to_nothing_costs_its_group_nothing() {
-    let mut scheduler = Scheduler::new(Scheme::default(), 10);
+    let mut scheduler = Scheduler::new(10);
     let mut now = at(1);
     scheduler.handle(now, Input::Nodes(vec![node(1, 1, &["t"])]));
     // The first run tells that the task takes a second.

@@ -8,7 +8,6 @@ use turnwise_core::{
     left::{Left, left},
     scheduler::{Input, Scheduler},
     settings::{Concurrency, GroupSettings, LimitSettings, Pause, QueueSettings, Settings},
-    turn::Scheme,
 };
 
 mod table;
@@ -66,7 +65,7 @@ proptest! {
     #[test]
     fn the_scheduler_and_the_rows_say_the_same(heads in vec(any_head(), 0..4)) {
         let heads: Vec<JobHead> = (1..).zip(heads).map(|(n, like)| JobHead { id: head(n, "g").id, seq: n, ..like }).collect();
-        let mut scheduler = Scheduler::new(Scheme::default(), 10);
+        let mut scheduler = Scheduler::new(10);
         let now = at(1);
         scheduler.handle(now, Input::Settings(settings()));
         scheduler.handle(now, Input::Nodes(fleet()));
@@ -83,7 +82,7 @@ proptest! {
 fn what_is_in_a_nodes_hands_is_left_for_it_and_for_nobody_else() {
     let nodes = vec![node(1, 1, &["t"]), node(2, 0, &["t"])];
     let [one, two] = [0, 1].map(|at| nodes[at].incarnation);
-    let mut scheduler = Scheduler::new(Scheme::default(), 10);
+    let mut scheduler = Scheduler::new(10);
     scheduler.handle(at(1), Input::Nodes(nodes.clone()));
     scheduler.handle(at(1), Input::Jobs(vec![head(1, "g")]));
     assert!(scheduler.has_left_for(at(1), &[one]) && !scheduler.has_left_for(at(1), &[two]));
@@ -96,7 +95,7 @@ fn what_is_in_a_nodes_hands_is_left_for_it_and_for_nobody_else() {
 
 #[test]
 fn of_a_node_that_has_just_come_nobody_can_say_that_nothing_is_left_for_it() {
-    let mut scheduler = Scheduler::new(Scheme::default(), 10);
+    let mut scheduler = Scheduler::new(10);
     scheduler.handle(at(0), Input::Nodes(vec![node(1, 1, &["t"])]));
     let (known, new) = (node(1, 1, &["t"]).incarnation, node(2, 1, &["t"]).incarnation);
     assert!(!scheduler.has_left_for(at(0), &[known]));

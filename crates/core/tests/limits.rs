@@ -392,7 +392,7 @@ proptest! {
     fn no_limit_is_exceeded_and_no_slot_idles(steps in steps()) {
         let all = [node(1, 2, &["t", "u"]), node(2, 4, &["t"])];
         let mut world = World { rows: BTreeMap::new(), settings: Settings::default(), alive: all.to_vec(), now: at(10), next: 0 };
-        let mut scheduler = Scheduler::new(Scheme::default(), 3);
+        let mut scheduler = Scheduler::new(3);
         scheduler.handle(world.now, Input::Nodes(world.alive.clone()));
         for step in steps {
             let mut inputs = Vec::new();

@@ -169,7 +169,7 @@ fn older_news_does_not_undo_newer() {
 
 #[test]
 fn a_locked_row_is_tried_again_after_a_while_that_grows_to_a_second() {
-    let mut scheduler = Scheduler::new(Scheme::default(), 10);
+    let mut scheduler = Scheduler::new(10);
     let mut now = at(1);
     scheduler.handle(now, Input::Nodes(vec![node(1, 1, &["t"])]));
     let mut outputs = scheduler.handle(now, Input::Jobs(vec![head(1, "g")]));
@@ -315,7 +315,7 @@ proptest! {
     fn picks_are_sound_and_no_slot_idles(steps in steps()) {
         let all = [node(1, 1, &["t"]), node(2, 2, &["t", "u"]), node(3, 3, &["u"])];
         let living = |mask: u8| all.iter().enumerate().filter(|(n, _)| mask & (1 << n) != 0).map(|(_, node)| node.clone()).collect::<Vec<_>>();
-        let mut scheduler = Scheduler::new(Scheme::default(), 3);
+        let mut scheduler = Scheduler::new(3);
         let mut world = World::default();
         let mut alive = living(7);
         let mut now = at(10);
@@ -418,7 +418,7 @@ proptest! {
 #[test]
 fn no_node_is_given_more_at_once_than_its_batch_size_whatever_the_others_take() {
     let sized = |number, batch| Node { batch_size: std::num::NonZeroU32::new(batch), ..node(number, 40, &["t"]) };
-    let mut scheduler = Scheduler::new(Scheme::default(), 10);
+    let mut scheduler = Scheduler::new(10);
     let nodes = vec![sized(1, 3), sized(2, 15), Node { slots: 2, ..sized(3, 15) }];
     scheduler.handle(at(1), Input::Nodes(nodes));
     let mut outputs = scheduler.handle(at(1), Input::Jobs((1..=200).map(|n| head(n, "g")).collect()));

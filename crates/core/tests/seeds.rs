@@ -78,7 +78,7 @@ fn jobs_nobody_knows_hold_no_slot() {
 #[test]
 fn a_job_whose_assignment_is_lost_comes_again_and_holds_up_nobody() {
     use turnwise_core::scheduler::{Output, Reply, Scheduler};
-    let mut scheduler = Scheduler::new(Scheme::default(), 10);
+    let mut scheduler = Scheduler::new(10);
     let mut now = at(1);
     scheduler.handle(now, Input::Nodes(vec![node(1, 1, &["t"])]));
     let mut outputs = scheduler.handle(now, Input::Jobs(vec![head(1, "g"), head(2, "g")]));

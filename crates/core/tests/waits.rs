@@ -219,7 +219,7 @@ proptest! {
                 }
             }
         }
-        let mut scheduler = Scheduler::new(Scheme::default(), 100);
+        let mut scheduler = Scheduler::new(100);
         let now = at(1);
         scheduler.handle(now, Input::Nodes(vec![node(1, 3, &["t"])]));
         let number = |id: JobId| i64::try_from(id.0.as_u128()).unwrap();

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, num::NonZeroU32, time::Duration};
 
-use turnwise_core::{Invalid, NodeName, QueueName, pool::Pool, turn::Scheme};
+use turnwise_core::{Invalid, NodeName, QueueName, pool::Pool};
 
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -33,10 +33,6 @@ pub struct Config {
     pub await_termination: Duration,
     /// How long a task may take to stop once it is asked to.
     pub cancel_grace: Duration,
-    /// Lines of a job's log that are kept; the oldest go first.
-    pub log_lines: u32,
-    /// High and low in turn, within a group.
-    pub scheme: Scheme,
     /// Whether this node may dispatch.
     pub dispatch: bool,
 }
@@ -58,8 +54,6 @@ impl Config {
             wait_for_tasks_on_shutdown: true,
             await_termination: Duration::from_secs(30),
             cancel_grace: Duration::from_secs(10),
-            log_lines: turnwise_core::story::LOG_LINES,
-            scheme: Scheme::default(),
             dispatch: true,
         }
     }

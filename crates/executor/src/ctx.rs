@@ -160,7 +160,7 @@ impl Ctx {
 
     pub fn log_at(&self, level: Level, text: impl AsRef<str>) {
         let config = &self.life.node.config;
-        let room = Room::new(config.log_lines, config.max_pool_size());
+        let room = Room::new(config.max_pool_size());
         self.run.notes().log(self.now(), self.job.fence, level, text.as_ref(), room);
     }
 

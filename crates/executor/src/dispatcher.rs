@@ -159,7 +159,7 @@ struct Dispatcher<'a> {
 
 impl<'a> Dispatcher<'a> {
     fn new(life: &'a Life, term: Lead, open: Open, schedules: Schedules) -> Self {
-        let mut scheduler = Scheduler::new(life.node.config.scheme, ASSIGN);
+        let mut scheduler = Scheduler::new(ASSIGN);
         let lost = Lost::new(&term.nodes);
         scheduler.handle(life.node.clock.now(), Input::Loading(true));
         scheduler.handle(life.node.clock.now(), Input::Nodes(term.nodes));

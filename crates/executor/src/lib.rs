@@ -30,6 +30,7 @@ mod host;
 mod idle;
 #[doc(hidden)]
 pub mod inline;
+mod installation;
 mod life;
 mod lock;
 mod mail;

@@ -10,7 +10,7 @@ use std::{
 
 use turnwise_core::{
     Fence, JobId, Json, Timestamp,
-    story::{Finished, Level, Line, LineAt, MAX_STEPS, Progress, line},
+    story::{Finished, LOG_LINES, Level, Line, LineAt, MAX_STEPS, Progress, line},
 };
 use turnwise_store::{Closing, Note};
 
@@ -128,9 +128,9 @@ impl Room {
     /// Of all runs of a node together, about, unless it has very many slots.
     const BYTES: usize = 64 * 1024 * 1024;
 
-    pub(crate) fn new(lines: u32, slots: u32) -> Self {
+    pub(crate) fn new(slots: u32) -> Self {
         let bytes = (Self::BYTES / slots.max(1) as usize).clamp(64 * 1024, 1024 * 1024);
-        Self { lines: (lines as usize).max(1), bytes }
+        Self { lines: LOG_LINES as usize, bytes }
     }
 }
 
@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn long_lines_that_are_not_written_have_a_bound_in_bytes() {
         let (run, job) = (Run::default(), JobId(uuid::Uuid::nil()));
-        let room = Room::new(10_000, 1_000);
+        let room = Room::new(1_000);
         assert_eq!(room.bytes, 67_108);
         for _ in 0..1_000 {
             run.notes().log(Timestamp::MIN, Fence(1), Level::Info, &"x".repeat(4_000), room);

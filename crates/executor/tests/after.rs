@@ -166,7 +166,7 @@ async fn a_person_may_have_a_job_run_that_ended_for_another() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failure_is_heard_where_nothing_is_kept() {
-    let options = Options { retention: Duration::ZERO.into(), ..Options::default() };
+    let options = Options { retention: Some(Duration::ZERO.into()), ..Options::default() };
     let (store, ran) = (MemoryStore::new(options, Clock::system()), Ran::default());
     let bad = free(1_001);
     let waiting = [after(2, [bad.id], OnFailure::Run), after(3, [bad.id], OnFailure::Fail)];

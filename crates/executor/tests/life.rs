@@ -13,13 +13,14 @@ use std::{
 use turnwise_core::{
     Incarnation, Job, JobId, Json, NewJob, NodeName, QueueName, RetryPolicy, Serves, State, TaskName, Timestamp,
     lifecycle,
-    settings::{OnError, QueueSettings},
+    settings::{InstallationSettings, OnError, QueueSettings},
+    turn::Scheme,
 };
 use turnwise_executor::{
     Config, Ctx, Event, EventKind, Executor, Outcome, Registry, StartError, Task,
     executor::{Builder, Connect},
 };
-use turnwise_store::{Beat, Epoch, Filter, Intervention, Join, MemoKind, MemoryStore, NewMemo, Store};
+use turnwise_store::{Beat, Epoch, Filter, Intervention, Join, MemoKind, MemoryStore, NewMemo, Store, memo::Draft};
 
 /// Long enough for any machine; a test that needs it has failed.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -442,11 +443,11 @@ async fn a_job_cancelled_before_it_began_does_not_begin() {
 #[tokio::test(flavor = "multi_thread")]
 async fn prefetched_jobs_run_in_the_order_they_were_picked_in() {
     let store = MemoryStore::default();
-    let one_slot = |config: &mut Config| {
-        config.core_pool_size = 1;
-        config.scheme = turnwise_core::turn::Scheme::Strict;
-    };
-    let executor = started(node(&store, "a").configure(one_slot)).await;
+    let strict = InstallationSettings { scheme: Scheme::Strict, ..InstallationSettings::default() };
+    let mut draft = Draft::read(&store, [MemoKind::Installation]).await.unwrap();
+    draft.set(MemoKind::Installation, "", Some(&strict)).unwrap();
+    assert!(draft.write(&store, None).await.unwrap());
+    let executor = started(node(&store, "a").configure(|config| config.core_pool_size = 1)).await;
     let quick = executor.post(job("noop", "null")).await.unwrap().id;
     ended(&store, quick).await;
     let mut events = executor.events();

@@ -16,10 +16,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_postgres::{Client, SimpleQueryMessage, error::SqlState};
 use tokio_postgres_rustls::MakeRustlsConnect;
 use turnwise_core::{Incarnation, story::Progress};
-use turnwise_store::{Closed, Closing, Last, Note, Options, Result, Settled, StoreError, Undone};
+use turnwise_store::{Closed, Closing, Kept, Last, Note, Options, Result, Settled, StoreError, Undone};
 use uuid::Uuid;
 
 use crate::{
+    PostgresStore,
     connect::{Address, CONNECT_TIMEOUT, Purpose, pooled},
     enqueue::REFUSED,
     rows::get,
@@ -50,7 +51,7 @@ const CLEAN: &str = "close all; set session authorization default; reset role; r
 /// Where a task's transactions come from. Nothing is opened before the first of them.
 pub struct Transactions {
     address: Address,
-    options: Options,
+    kept: Arc<Kept>,
     /// One for each node of this process: as many connections as it has slots, on the threads its tasks run on.
     pools: Mutex<BTreeMap<Incarnation, Pool>>,
     /// As many as there may be in this process, where that is said.
@@ -65,10 +66,15 @@ impl fmt::Debug for Transactions {
 
 impl Transactions {
     /// On the database of a store that was opened with the same `url` and `options`.
-    pub fn new(url: &str, options: Options) -> Result<Self> {
+    pub fn new(url: &str, options: &Options) -> Result<Self> {
         let bound = options.task_connections.and_then(|most| usize::try_from(most).ok());
         let bound = bound.map(|most| Arc::new(Semaphore::new(most.clamp(1, Semaphore::MAX_PERMITS))));
-        Ok(Self { address: Address::read(url)?, options, pools: Mutex::default(), bound })
+        Ok(Self { address: Address::read(url)?, kept: Arc::new(Kept::new(options)), pools: Mutex::default(), bound })
+    }
+
+    /// They keep of jobs that end what this store keeps, whatever it hears of the installation.
+    pub fn keeping_as(self, store: &PostgresStore) -> Self {
+        Self { kept: Arc::clone(&store.0.kept), ..self }
     }
 
     /// Begins one for a run of `node` that may take as long as `limit`. `at_most`: how many of them there are at a time.
@@ -88,7 +94,7 @@ impl Transactions {
         let transaction = TaskTransaction {
             client: Some(client),
             pool,
-            options: self.options.clone(),
+            kept: Arc::clone(&self.kept),
             address: self.address.clone(),
             progress: Mutex::default(),
             clean: false,
@@ -139,7 +145,7 @@ pub struct TaskTransaction {
     /// `None` once it is over.
     client: Option<Object>,
     pool: Pool,
-    options: Options,
+    kept: Arc<Kept>,
     address: Address,
     progress: Mutex<Option<Progress>>,
     /// Nothing of the task is left in the session.
@@ -182,9 +188,9 @@ impl TaskTransaction {
         let number = begin_to_close(client, last.node).await.map_err(nothing)?;
         let settlement = &last.settlement;
         let common = Common { node: last.node.0, told: last.told.map(|epoch| epoch.0), raise: 0 };
-        let work = Work::of(&[settlement], self.options.retention).map_err(Trouble::Store)?;
+        let work = Work::of(&[settlement], self.kept.now().retention).map_err(Trouble::Store)?;
         let notes: Vec<&Note> = last.note.iter().collect();
-        let notes = Notes::of(&notes, self.options.log_lines);
+        let notes = Notes::of(&notes, self.kept.now().log_lines);
         let (job, fence): (Uuid, i64) = (settlement.job.0, settlement.fence.0);
         let mut parts = vec![Part::of(HOLD, vec![&job, &fence, &common.node, &settlement.saw_cancel])];
         if last.note.is_some() {

@@ -60,7 +60,7 @@ async fn write(store: &Inner, client: &mut Lent, interventions: &[&Intervention]
     for &intervention in interventions {
         by_kind[Kind::of(intervention)? as usize].push(intervention);
     }
-    let retention = store.options.retention;
+    let retention = store.kept.now().retention;
     let kept = End::ALL.into_iter().filter(|end| retention.keeps(*end)).map(|end| end.state().code());
     let kept: Vec<i16> = kept.collect();
     let transaction = client.begin().await.map_err(fail)?;

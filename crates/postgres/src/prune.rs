@@ -27,7 +27,7 @@ const WRITTEN_FOR: &str = "history_success_rest";
 pub(crate) async fn prune(store: &Inner, seen: Option<&Cursor>, limit: u32) -> Result<u64> {
     let fail = failed("prune");
     let mut client = connection(&store.pools.people).await?;
-    let (retention, limit) = (store.options.retention, i64::from(limit));
+    let (retention, limit) = (store.kept.now().retention, i64::from(limit));
     let now: Moment = get(&client.query_one(include_str!("../sql/now.sql"), &[]).await.map_err(fail)?, 0)?;
     let slices = make_ahead(&mut client, retention, now.0).await?;
     let mut old = 0;

@@ -153,7 +153,7 @@ async fn write(
     last.dedup_by_key(|settlement| settlement.job);
     let common = Common { node: node.0, told: told.map(|epoch| epoch.0), raise: i64::from(lost) };
     let done: Vec<Uuid> = settle.done.iter().map(|batch| batch.0).collect();
-    let work = Work::of(&last, store.options.retention)?;
+    let work = Work::of(&last, store.kept.now().retention)?;
 
     let mut client = connection(&store.pools.settle).await?;
     let parts = work.parts(&common, &done);

@@ -13,7 +13,7 @@ use tokio_postgres::error::SqlState;
 use turnwise_core::{Incarnation, Job, JobId, NewJob, story::Story};
 use turnwise_store::{
     AskLost, AskNews, AskStory, Assign, AssignReply, BatchId, Beat, Bell, Cursor, Delivery, Enqueued, Epoch, Filter,
-    Fleet, Intervention, Join, Joined, Load, LostNode, Memo, MemoKind, NewMemo, News, Note, Options, Page, Pulse,
+    Fleet, Intervention, Join, Joined, Kept, Load, LostNode, Memo, MemoKind, NewMemo, News, Note, Options, Page, Pulse,
     Result, Settle, Settled, Store, StoreError,
 };
 
@@ -36,6 +36,7 @@ pub struct PostgresStore(pub(crate) Arc<Inner>);
 pub(crate) struct Inner {
     pub(crate) pools: Pools,
     pub(crate) options: Options,
+    pub(crate) kept: Arc<Kept>,
     pub(crate) bell: Bell,
     /// Nodes that joined through this handle: the ones whose mail rings here.
     pub(crate) joined: Arc<Mutex<HashSet<Incarnation>>>,
@@ -65,7 +66,7 @@ impl PostgresStore {
     /// this binary.
     pub async fn open(url: &str, options: Options) -> Result<Self> {
         let address = Address::read(url)?;
-        migrate::migrate_for(&address, options.retention).await?;
+        migrate::migrate_for(&address, options.retention.unwrap_or_default()).await?;
         Ok(Self::first(address, options))
     }
 
@@ -79,22 +80,24 @@ impl PostgresStore {
     /// A handle of its own on the same database, for the control loops of a node: its connections live on the runtime that
     /// calls this. Both together keep to [`Options::connections`].
     pub fn for_control(&self) -> Self {
-        let Inner { address, options, budget, .. } = &*self.0;
-        Self::start(address.clone(), options.clone(), Arc::clone(budget), Share::Control)
+        let Inner { address, options, kept, budget, .. } = &*self.0;
+        Self::start(address.clone(), options.clone(), Arc::clone(kept), Arc::clone(budget), Share::Control)
     }
 
     fn first(address: Address, options: Options) -> Self {
         let budget = Budget::new(usize::try_from(options.connections).unwrap_or(usize::MAX));
-        Self::start(address, options, Arc::new(budget), Share::Callers)
+        let kept = Arc::new(Kept::new(&options));
+        Self::start(address, options, kept, Arc::new(budget), Share::Callers)
     }
 
-    fn start(address: Address, options: Options, budget: Arc<Budget>, share: Share) -> Self {
+    fn start(address: Address, options: Options, kept: Arc<Kept>, budget: Arc<Budget>, share: Share) -> Self {
         Self(Arc::new(Inner {
             pools: Pools::new(&address, &budget, share),
             address,
             budget,
             runtime: Handle::current(),
             options,
+            kept,
             bell: Bell::default(),
             joined: Arc::default(),
             asleep: Mutex::default(),
@@ -186,7 +189,9 @@ impl Store for PostgresStore {
     }
 
     async fn recall(&self, kinds: Vec<MemoKind>) -> Result<Vec<Memo>> {
-        memo::recall(&self.0, &kinds).await
+        let memos = memo::recall(&self.0, &kinds).await?;
+        self.0.kept.hear(&kinds, &memos);
+        Ok(memos)
     }
 
     async fn remember(&self, lead: Option<(Incarnation, Epoch)>, memos: Vec<NewMemo>) -> Result<Vec<bool>> {

@@ -29,7 +29,7 @@ pub(crate) async fn note(store: &Inner, node: Incarnation, notes: &[Note]) -> Re
     let mut order: Vec<usize> = (0..notes.len()).collect();
     order.sort_by_key(|at| notes[*at].job);
     let sorted: Vec<&Note> = order.iter().map(|at| &notes[*at]).collect();
-    let notes_in_order = Notes::of(&sorted, store.options.log_lines);
+    let notes_in_order = Notes::of(&sorted, store.kept.now().log_lines);
 
     let client = connection(&store.pools.note).await?;
     let parts = notes_in_order.parts(&node.0);

@@ -33,7 +33,7 @@ impl Place {
     }
 
     async fn with(retention: Retention, url: String) -> Self {
-        let options = Options { retention, ..Options::default() };
+        let options = Options { retention: Some(retention), ..Options::default() };
         Self { store: PostgresStore::open(&url, options).await.unwrap(), url }
     }
 

@@ -83,7 +83,7 @@ impl Place {
         let epoch = lead(&store, alpha, "alpha").await;
         let picks = vec![Pick { job: id(1), fence: Fence(0), node: alpha, limited: false }];
         store.assign(Assign { holder: alpha, epoch, batch: BatchId(Uuid::nil()), picks }).await.unwrap();
-        let transaction = Transactions::new(&url, Options::default()).unwrap().begin(alpha, None, 1).await.unwrap();
+        let transaction = Transactions::new(&url, &Options::default()).unwrap().begin(alpha, None, 1).await.unwrap();
         Self { store, app: client(&url).await, transaction }
     }
 

@@ -180,7 +180,7 @@ async fn a_task_beyond_the_bound_waits_before_it_begins() {
     let (store, url) = fresh_store().await;
     lead(&store, node(1), "alpha").await;
     let options = Options { task_connections: Some(1), ..Options::default() };
-    let transactions = Arc::new(Transactions::new(&url, options).unwrap());
+    let transactions = Arc::new(Transactions::new(&url, &options).unwrap());
     let first = transactions.begin(node(1), None, 8).await.unwrap();
     // One with little time is told to come again while it still has some of it: no attempt is spent on that.
     let limit = Duration::from_millis(200);

@@ -339,7 +339,7 @@ impl Harness for As {
 #[async_trait]
 impl ClosingHarness for As {
     async fn closing(&self, node: Incarnation, job: NewJob) -> Box<dyn Closing> {
-        let transactions = Transactions::new(&self.site.url_of(self.role), Options::default()).unwrap();
+        let transactions = Transactions::new(&self.site.url_of(self.role), &Options::default()).unwrap();
         let transaction = transactions.begin(node, None, 1).await.unwrap();
         enqueue_in(&*transaction, &[job]).await.unwrap();
         Box::new(transaction)

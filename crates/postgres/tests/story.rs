@@ -138,7 +138,8 @@ async fn of_several_notes_of_a_run_the_last_progress_stands() {
 async fn a_long_story_goes_in_rounds_and_its_job_with_the_last() {
     let url = database::fresh_url();
     let store =
-        PostgresStore::open(&url, Options { retention: Duration::from_secs(60).into(), ..Options::default() }).await;
+        PostgresStore::open(&url, Options { retention: Some(Duration::from_secs(60).into()), ..Options::default() })
+            .await;
     let store = store.unwrap();
     let app = client(&url).await;
     app.batch_execute(
@@ -194,8 +195,9 @@ async fn looks_and_hot(url: &str, updates: i64) -> (i64, i64) {
 async fn a_batch_without_failures_looks_into_no_story() {
     for retention in [Duration::from_secs(60), Duration::ZERO] {
         let url = database::fresh_url();
-        let store =
-            PostgresStore::open(&url, Options { retention: retention.into(), ..Options::default() }).await.unwrap();
+        let store = PostgresStore::open(&url, Options { retention: Some(retention.into()), ..Options::default() })
+            .await
+            .unwrap();
         assigned(&store, 30).await;
         let mut settlements = Vec::new();
         for n in 1..=30 {

@@ -203,7 +203,7 @@ async fn all_of_the_store_goes_through_tls() {
     store.enqueue(vec![job(1)]).await.unwrap();
     assert!(store.job(id(1)).await.unwrap().is_some());
 
-    let transactions = Transactions::new(&url, Options::default()).unwrap();
+    let transactions = Transactions::new(&url, &Options::default()).unwrap();
     let transaction = transactions.begin(node(1), None, 1).await.unwrap();
     transaction.batch_execute("select 1").await.unwrap();
     let own = connect(&url).await.unwrap();

@@ -17,7 +17,7 @@ use std::{
 use rusqlite::{Connection, InterruptHandle};
 use tokio::sync::{Notify, oneshot};
 use turnwise_core::{Fence, JobId, Retention, Timestamp, story::Progress};
-use turnwise_store::{Author, Closed, Closing, Last, Note, Settle, Settled, Store, StoreError, Undone};
+use turnwise_store::{Author, Closed, Closing, Keeps, Last, Note, Settle, Settled, Store, StoreError, Undone};
 
 use crate::{SqliteStore, bell::Ring, settle, store::Failure, story};
 
@@ -71,7 +71,7 @@ impl Closing for AtEnd {
             let nothing = || Note { job, fence, progress: None, lines: Vec::new(), trim: false, steps: Vec::new() };
             last.note.get_or_insert_with(nothing).progress = progress;
         }
-        let (retention, keep) = store.kept();
+        let Keeps { retention, log_lines: keep } = store.keeps();
         let last = Arc::new(last);
         // Until it is done it may be sent again.
         let work = Arc::new(Mutex::new(Some(work)));

@@ -8,11 +8,11 @@ use std::{
 
 use async_trait::async_trait;
 use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags, ffi};
-use turnwise_core::{Incarnation, Job, JobId, NewJob, Retention, Timestamp, story::Story, time::parse_span};
+use turnwise_core::{Incarnation, Job, JobId, NewJob, Timestamp, story::Story, time::parse_span};
 use turnwise_store::{
     AskLost, AskNews, AskStory, Assign, AssignReply, BatchId, Beat, Bell, Cursor, Delivery, Enqueued, Epoch, Filter,
-    Fleet, Intervention, Join, Joined, Load, LostNode, Memo, MemoKind, NewMemo, News, Note, Options, Page, Pulse,
-    Result, Settle, Settled, Store, StoreError, memory::Clock,
+    Fleet, Intervention, Join, Joined, Keeps, Kept, Load, LostNode, Memo, MemoKind, NewMemo, News, Note, Options, Page,
+    Pulse, Result, Settle, Settled, Store, StoreError, memory::Clock,
 };
 
 use crate::{
@@ -60,7 +60,7 @@ struct Inner {
     _watcher: Option<Watcher>,
     bell: Bell,
     clock: Clock,
-    options: Options,
+    kept: Kept,
     keys: Arc<unique::Place>,
 }
 
@@ -120,7 +120,9 @@ impl SqliteStore {
         };
         let writer = Writer::start(conn, location.place(), bell.clone(), clock.clone())?;
         let keys = Arc::default();
-        Ok(Self { inner: Arc::new(Inner { writer, readers, _watcher: watcher, bell, clock, options, keys }) })
+        Ok(Self {
+            inner: Arc::new(Inner { writer, readers, _watcher: watcher, bell, clock, kept: Kept::new(&options), keys }),
+        })
     }
 
     /// The file that `path_or_url` names, if it is one; `None` where jobs are in memory.
@@ -142,9 +144,8 @@ impl SqliteStore {
         self.inner.writer.write(move |conn, now| Ok((work(conn, now)?, ring))).await
     }
 
-    /// How long finished jobs are kept, and how many lines of a log.
-    pub(crate) fn kept(&self) -> (Retention, u32) {
-        (self.inner.options.retention, self.inner.options.log_lines)
+    pub(crate) fn keeps(&self) -> Keeps {
+        self.inner.kept.now()
     }
 
     /// For work that is not ours.
@@ -203,7 +204,7 @@ impl Store for SqliteStore {
     }
 
     async fn settle(&self, settle: Settle) -> Result<Vec<Settled>> {
-        let retention = self.inner.options.retention;
+        let retention = self.inner.kept.now().retention;
         let work = move |conn: &Connection, now| {
             let (replies, news) = settle::settle(conn, &settle, retention, now)?;
             Ok((replies, Ring { news, ..Ring::NONE }))
@@ -212,7 +213,7 @@ impl Store for SqliteStore {
     }
 
     async fn note(&self, node: Incarnation, notes: Vec<Note>) -> Result<Vec<Settled>> {
-        let keep = self.inner.options.log_lines;
+        let keep = self.inner.kept.now().log_lines;
         self.write(Ring::NONE, move |conn, _| story::note(conn, node, &notes, keep)).await
     }
 
@@ -221,13 +222,13 @@ impl Store for SqliteStore {
     }
 
     async fn control(&self, interventions: Vec<Intervention>) -> Result<Vec<Settled>> {
-        let retention = self.inner.options.retention;
+        let retention = self.inner.kept.now().retention;
         let ring = Ring { news: true, mail: true, lead: false };
         self.write(ring, move |conn, now| control::control(conn, &interventions, retention, now)).await
     }
 
     async fn prune(&self, seen: Option<Cursor>, limit: u32) -> Result<u64> {
-        let retention = self.inner.options.retention;
+        let retention = self.inner.kept.now().retention;
         let keys = Arc::clone(&self.inner.keys);
         self.write(Ring::NONE, move |conn, now| prune::prune(conn, &keys, seen.as_ref(), limit, retention, now)).await
     }
@@ -249,7 +250,10 @@ impl Store for SqliteStore {
     }
 
     async fn recall(&self, kinds: Vec<MemoKind>) -> Result<Vec<Memo>> {
-        self.read(For::Control, move |conn, _| memo::recall(conn, kinds)).await
+        let asked = kinds.clone();
+        let memos = self.read(For::Control, move |conn, _| memo::recall(conn, kinds)).await?;
+        self.inner.kept.hear(&asked, &memos);
+        Ok(memos)
     }
 
     async fn remember(&self, lead: Option<(Incarnation, Epoch)>, memos: Vec<NewMemo>) -> Result<Vec<bool>> {

@@ -59,7 +59,7 @@ async fn scene(retention: Duration) -> Scene {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("jobs.db");
     let clock = StillClock::default();
-    let options = Options { retention: retention.into(), ..Options::default() };
+    let options = Options { retention: Some(retention.into()), ..Options::default() };
     let store = SqliteStore::open_with_clock(path.to_str().unwrap(), options, clock.clock()).unwrap();
     let lease = Duration::from_secs(3_600);
     let join = Join {

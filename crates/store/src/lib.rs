@@ -1,7 +1,7 @@
 //! Where jobs live: one trait of verbs, an executable specification of it, and the suite that every store passes.
 //!
 //! [`store`] the verbs and what they promise → [`error`] what the caller does when one fails → [`bell`] how a store
-//! wakes its users → [`after`] whom the jobs of a call wait for → [`closing`] what a run commits together with its end → [`memo`] what is written down, typed → [`memory`] the specification, in plain Rust →
+//! wakes its users → [`after`] whom the jobs of a call wait for → [`closing`] what a run commits together with its end → [`memo`] what is written down, typed → [`kept`] what is kept, and how long → [`memory`] the specification, in plain Rust →
 //! `conformance` the promises as tests.
 
 pub mod store;
@@ -9,6 +9,7 @@ pub mod error;
 pub mod after;
 pub mod bell;
 pub mod closing;
+pub mod kept;
 pub mod memo;
 pub mod memory;
 #[cfg(feature = "conformance")]
@@ -17,5 +18,6 @@ pub mod conformance;
 pub use bell::Bell;
 pub use closing::{Closed, Closing, Last, Undone};
 pub use error::StoreError;
+pub use kept::{Keeps, Kept};
 pub use memory::MemoryStore;
 pub use store::*;

@@ -14,7 +14,8 @@ use turnwise_core::{
 use crate::{Epoch, Memo, MemoKind, NewMemo, Result, Store, StoreError};
 
 /// The kinds that hold settings.
-pub const SETTINGS: [MemoKind; 4] = [MemoKind::Queue, MemoKind::Group, MemoKind::Task, MemoKind::Key];
+pub const SETTINGS: [MemoKind; 5] =
+    [MemoKind::Installation, MemoKind::Queue, MemoKind::Group, MemoKind::Task, MemoKind::Key];
 
 /// All that is set.
 pub async fn read_settings(store: &dyn Store) -> Result<Settings> {
@@ -31,12 +32,8 @@ pub fn settings(memos: &[Memo]) -> Settings {
             MemoKind::Group => put(&mut settings.groups, GroupName::new(name), value::<GroupSettings>(memo)),
             MemoKind::Task => put(&mut settings.tasks, TaskName::new(name), value::<LimitSettings>(memo)),
             MemoKind::Key => put(&mut settings.keys, KeyName::new(name), value::<LimitSettings>(memo)),
-            MemoKind::Installation
-            | MemoKind::Charge
-            | MemoKind::Full
-            | MemoKind::Seen
-            | MemoKind::Schedule
-            | MemoKind::Fired => continue,
+            MemoKind::Installation => value(memo).map(|read| settings.installation = read),
+            MemoKind::Charge | MemoKind::Full | MemoKind::Seen | MemoKind::Schedule | MemoKind::Fired => continue,
         };
         if read.is_none() {
             tracing::warn!(kind = ?memo.kind, name, value = memo.value, "a setting cannot be read and is left out");

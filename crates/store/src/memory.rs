@@ -28,7 +28,7 @@ use turnwise_core::{After, Incarnation, Job, JobId, NewJob, Node, State, Timesta
 
 use self::rows::Row;
 use crate::{
-    Bell,
+    Bell, Kept,
     store::{
         AskLost, AskNews, AskStory, Assign, AssignReply, BatchId, Beat, Cursor, Delivery, Enqueued, Epoch, Filter,
         Fleet, Intervention, Join, Joined, Lineage, Load, LostNode, Memo, MemoKind, NewMemo, News, Note, Options, Page,
@@ -70,7 +70,7 @@ pub struct MemoryStore {
     data: Arc<Mutex<Data>>,
     bell: Bell,
     clock: Clock,
-    options: Options,
+    kept: Arc<Kept>,
 }
 
 /// What a [`MemoryStore`] held at one moment.
@@ -146,7 +146,7 @@ impl Default for MemoryStore {
 
 impl MemoryStore {
     pub fn new(options: Options, clock: Clock) -> Self {
-        Self { data: Arc::default(), bell: Bell::default(), clock, options }
+        Self { data: Arc::default(), bell: Bell::default(), clock, kept: Arc::new(Kept::new(&options)) }
     }
 
     /// The same data seen by another process: its own bells, which nobody else rings.

@@ -23,10 +23,12 @@ pub type Result<T> = std::result::Result<T, StoreError>;
 /// How a store is opened.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// How long finished jobs are kept. Zero for a state: jobs that end so are deleted instead of entering `history`.
-    pub retention: Retention,
-    /// How many lines of a job's log are kept.
-    pub log_lines: u32,
+    /// How long finished jobs are kept; `None`: as it is set for the installation, a week unless anything is. Zero for a state:
+    /// jobs that end so are deleted instead of entering `history`.
+    pub retention: Option<Retention>,
+    /// How many lines of a job's log are kept; `None`: as it is set for the installation,
+    /// [`LOG_LINES`](turnwise_core::story::LOG_LINES) unless anything is.
+    pub log_lines: Option<u32>,
     /// How many connections to PostgreSQL a process has at most, the one that listens included. Transactions of tasks come on
     /// top. At least 3.
     pub connections: u32,
@@ -37,12 +39,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            retention: Retention::default(),
-            log_lines: turnwise_core::story::LOG_LINES,
-            connections: 10,
-            task_connections: None,
-        }
+        Self { retention: None, log_lines: None, connections: 10, task_connections: None }
     }
 }
 

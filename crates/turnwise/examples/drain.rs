@@ -25,7 +25,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let jobs: usize = args.next().map_or(Ok(100_000), |n| n.parse())?;
     let groups: usize = args.next().map_or(Ok(1_000), |n| n.parse())?;
     let turnwise =
-        Turnwise::open_with(&url, Options { retention: Duration::ZERO.into(), ..Options::default() }).await?;
+        Turnwise::open_with(&url, Options { retention: Some(Duration::ZERO.into()), ..Options::default() }).await?;
     let pad = "x".repeat(80);
     let begun = Instant::now();
     for chunk in (0..jobs).collect::<Vec<_>>().chunks(10_000) {

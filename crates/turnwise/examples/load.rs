@@ -35,7 +35,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let groups: u64 = args.next().map_or(Ok(1_000), |n| n.parse())?;
     let milliseconds: u64 = args.next().map_or(Ok(0), |n| n.parse())?;
     let turnwise =
-        Turnwise::open_with(&url, Options { retention: Duration::ZERO.into(), ..Options::default() }).await?;
+        Turnwise::open_with(&url, Options { retention: Some(Duration::ZERO.into()), ..Options::default() }).await?;
     turnwise.set_queue("line", |line| line.concurrency = Concurrency::Serial).await?;
 
     let begun = Instant::now();

@@ -52,6 +52,8 @@ impl Turnwise {
         // Two who do the same never wait for each other in a circle.
         decisions.sort_unstable_by_key(|decision| decision.job);
         let targets: Vec<_> = decisions.iter().map(|decision| decision.to.to.clone()).collect();
+        // Whether jobs that end by this are kept.
+        self.hear_of_installation().await?;
         let replies = self.store().control(decisions).await?;
         for (reply, target) in replies.iter().zip(targets) {
             match (reply, target) {

@@ -92,7 +92,7 @@ impl Turnwise {
         let backend = match url.split_once(':').map(|(scheme, _)| scheme) {
             Some("postgres" | "postgresql") => {
                 let store = Arc::new(PostgresStore::open(url, options.clone()).await?);
-                let transactions = Arc::new(Transactions::new(url, options.clone())?);
+                let transactions = Arc::new(Transactions::new(url, &options)?.keeping_as(&store));
                 Backend::Postgres { store, transactions }
             }
             Some("sqlite") => Backend::Sqlite(SqliteStore::open(url, options.clone())?),
@@ -222,6 +222,8 @@ impl Turnwise {
     pub(crate) async fn decide(&self, id: JobId, event: &Event) -> Result<Target, Error> {
         let store = self.store();
         let mut locked = false;
+        // Whether a job that ends by this is kept.
+        self.hear_of_installation().await?;
         for _ in 0..DECIDE_AGAIN {
             let job = self.job(id).await?;
             let to = lifecycle::decide(&Standing::from(&job), event, self.now().await?, 0.0)?;

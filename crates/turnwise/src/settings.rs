@@ -9,7 +9,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use turnwise_core::{
     GroupName, Invalid, KeyName, QueueName, TaskName,
     calendar::check_windows,
-    settings::{GroupSettings, LimitSettings, Pause, QueueSettings, Settings},
+    settings::{GroupSettings, InstallationSettings, LimitSettings, Pause, QueueSettings, Settings},
 };
 use turnwise_store::{
     MemoKind,
@@ -78,6 +78,31 @@ impl Turnwise {
         change: impl FnMut(&mut LimitSettings),
     ) -> Result<LimitSettings, Error> {
         self.set(MemoKind::Key, "key", KeyName::new(name)?.as_str(), change).await
+    }
+
+    /// As [`Turnwise::set_queue`], for the whole installation: the counting scheme, how long finished jobs are kept, and how many
+    /// lines of a log. The dispatcher goes by it at once, every other node within ten seconds.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), turnwise::Error> {
+    /// let turnwise = turnwise::Turnwise::open("memory:").await?;
+    /// let retention = "success=1d,failed=30d".parse()?;
+    /// turnwise.set_installation(|installation| installation.retention = Some(retention)).await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn set_installation(
+        &self,
+        change: impl FnMut(&mut InstallationSettings),
+    ) -> Result<InstallationSettings, Error> {
+        let set = self.set(MemoKind::Installation, "installation", "", change).await?;
+        self.hear_of_installation().await?;
+        Ok(set)
+    }
+
+    /// This handle goes by what is set for the installation now.
+    pub(crate) async fn hear_of_installation(&self) -> Result<(), Error> {
+        self.store().recall(vec![MemoKind::Installation]).await?;
+        Ok(())
     }
 
     /// No more jobs of the queue are given to nodes; those in nodes' hands go on. A queue that is paused already keeps its

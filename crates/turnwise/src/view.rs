@@ -15,7 +15,6 @@ use turnwise_core::{
     node::Host,
     scheduler::{Future, Input, Output, Pick, Remembered, Reply, Scheduler, Settled},
     settings::{GroupSettings, LimitSettings, QueueSettings, Settings},
-    turn::Scheme,
     why::{Forecast, Why},
 };
 use turnwise_store::{Filter, MemoKind, memo};
@@ -225,7 +224,7 @@ impl View {
 impl Told {
     /// A scheduler that knows all of it and has given out nothing.
     fn closed(&self, settings: &Settings, rates_since: Timestamp) -> Scheduler {
-        let mut scheduler = Scheduler::new(Scheme::default(), usize::MAX);
+        let mut scheduler = Scheduler::new(usize::MAX);
         self.replay(&mut scheduler, settings, rates_since);
         let closed = self.nodes.iter().cloned().map(|node| Node { slots: 0, queue_capacity: 0, ..node }).collect();
         scheduler.handle(rates_since, Input::Nodes(closed));
@@ -303,6 +302,7 @@ fn has_rate(settings: &Settings, head: &JobHead) -> bool {
 fn only_rates(settings: &Settings) -> Settings {
     let limit = |limit: &LimitSettings| LimitSettings { concurrency: None, rate: limit.rate };
     Settings {
+        installation: settings.installation,
         queues: settings
             .queues
             .iter()

@@ -25,6 +25,9 @@ async fn hold(_nothing: ()) {
     RELEASE.notified().await;
 }
 
+#[task("pass", register = false)]
+async fn pass(_nothing: ()) {}
+
 #[task("note", register = false)]
 async fn note(name: String) {
     ORDER.lock().unwrap().push(name);
@@ -86,7 +89,8 @@ async fn a_forecast_is_the_order_in_which_jobs_then_start() {
     let turnwise = Turnwise::open("memory:").await.unwrap();
     // Turns do not depend on how long a run happens to take.
     turnwise.set_queue("default", |queue| queue.fairness = Fairness::Turns).await.unwrap();
-    let heavy = "2".parse().unwrap();
+    let (heavy, scheme) = ("2".parse().unwrap(), "1,3".parse().unwrap());
+    turnwise.set_installation(|installation| installation.scheme = scheme).await.unwrap();
     turnwise.set_group("heavy", |group| group.weight = heavy).await.unwrap();
     let mut config = Config::new(NodeName::new("worker").unwrap());
     config.core_pool_size = 1;
@@ -123,6 +127,46 @@ async fn a_forecast_is_the_order_in_which_jobs_then_start() {
     executor.stop().await;
     let ended = turnwise.why(jobs[0].0).await.unwrap();
     assert!(ended.why.is_none() && ended.job.state == State::Success);
+}
+
+/// Another process sets it; the one that runs the jobs does not dispatch, and so hears no news.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_node_comes_to_go_by_what_is_set_for_the_installation() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:{}", folder.path().join("jobs.db").display());
+    let (office, workshop) = (Turnwise::open(&url).await.unwrap(), Turnwise::open(&url).await.unwrap());
+    let node = |turnwise: &Turnwise, name: &str, dispatch: bool| {
+        let mut config = Config::new(NodeName::new(name).unwrap());
+        config.dispatch = dispatch;
+        let mut registry = turnwise::Registry::new();
+        if !dispatch {
+            registry.register(pass).unwrap();
+        }
+        Arc::new(turnwise.executor_with(config).registry(registry).build().unwrap())
+    };
+    let (dispatcher, worker) = (node(&office, "office", true), node(&workshop, "workshop", false));
+    dispatcher.start().await.unwrap();
+    worker.start().await.unwrap();
+    let kept = async || {
+        let id = office.submit(pass.job(())).await.unwrap();
+        loop {
+            match office.job(id).await {
+                Ok(job) if job.state == State::Success => return true,
+                Err(Error::NoSuchJob(_)) => return false,
+                _ => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+        }
+    };
+    assert!(kept().await);
+    let none = Some(Duration::ZERO.into());
+    let set = office.set_installation(|installation| installation.retention = none).await.unwrap();
+    assert_eq!((set.retention, office.settings().await.unwrap().installation), (none, set));
+    until("the other node to hear of it", || async { !kept().await }).await;
+    let waiting = office.submit(JobRequest::new("unknown", &())).await.unwrap();
+    workshop.cancel(waiting).await.unwrap();
+    assert!(matches!(office.job(waiting).await, Err(Error::NoSuchJob(_))), "a decision goes by it as well");
+    worker.stop().await;
+    dispatcher.stop().await;
 }
 
 #[tokio::test]

@@ -2,6 +2,8 @@
 
 mod ledger;
 
+use std::time::Duration;
+
 use ledger::{Bank, Deposit, How, deposit};
 use turnwise::{Config, NodeName, Registry, Turnwise, core::State};
 
@@ -29,7 +31,19 @@ on_both!(
     what_was_written_before_a_long_sleep_is_written_once,
     a_stopping_node_rolls_back_what_it_interrupts,
     many_at_once_are_all_booked,
+    an_end_goes_by_what_is_set_for_the_installation,
 );
+
+async fn an_end_goes_by_what_is_set_for_the_installation(bank: Bank) {
+    bank.turnwise.set_installation(|installation| installation.retention = Some(Duration::ZERO.into())).await.unwrap();
+    let executor = bank.started().await;
+    let id = bank.submit(deposit(How::Well)).await;
+    while !matches!(bank.turnwise.job(id).await, Err(turnwise::Error::NoSuchJob(_))) {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(bank.entries(), [id.to_string()]);
+    executor.stop().await;
+}
 
 async fn writes_end_progress_and_follow_ups_are_there_together(bank: Bank) {
     let executor = bank.started().await;

@@ -104,7 +104,7 @@ impl Plan {
 
 /// Where finished jobs are deleted at once.
 pub(super) fn nothing_kept() -> Options {
-    Options { retention: Duration::ZERO.into(), ..Options::default() }
+    Options { retention: Some(Duration::ZERO.into()), ..Options::default() }
 }
 
 /// Whether what is stored outlives this process.

@@ -146,8 +146,10 @@ impl Scheduler {
         }
         self.drop_dead(at);
         let group = &self.groups[at];
-        let scheme =
-            self.owners[group.owner].scheme().or(self.queues[group.queue].settings.scheme).unwrap_or(self.scheme);
+        let scheme = self.owners[group.owner]
+            .scheme()
+            .or(self.queues[group.queue].settings.scheme)
+            .unwrap_or(self.settings.installation.scheme);
         let preferred = scheme.preferred(group.count);
         let ranks = [Rank::Stuck, Rank::Class(preferred), Rank::Class(preferred.other())];
         let lane = ranks.into_iter().find_map(|rank| self.first_lane(now, group, rank, seat))?;

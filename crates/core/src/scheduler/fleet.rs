@@ -150,12 +150,14 @@ impl Fleet {
 impl ops::Index<Index> for Fleet {
     type Output = Seat;
 
+    #[inline]
     fn index(&self, at: Index) -> &Seat {
         &self.seats[at as usize]
     }
 }
 
 impl ops::IndexMut<Index> for Fleet {
+    #[inline]
     fn index_mut(&mut self, at: Index) -> &mut Seat {
         &mut self.seats[at as usize]
     }

@@ -53,6 +53,7 @@ impl Default for Flights {
 }
 
 impl Flights {
+    #[inline]
     pub(super) fn get(&self, slot: Slot) -> Option<&Flight> {
         self.by_slot.get(&slot)
     }
@@ -71,6 +72,7 @@ impl Flights {
         }
     }
 
+    #[inline]
     fn next_number(&mut self) -> u64 {
         self.flown += 1;
         self.flown

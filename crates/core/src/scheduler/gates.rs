@@ -19,6 +19,7 @@ pub(super) enum Keeper {
 
 impl Ties {
     /// All whose gates a job has to find open.
+    #[inline]
     pub(super) fn keepers(self) -> impl Iterator<Item = Keeper> {
         let key = self.key.map(Keeper::Key);
         [Keeper::Queue(self.queue), Keeper::Owner(self.owner), Keeper::Task(self.task)].into_iter().chain(key)
@@ -41,6 +42,7 @@ pub(super) enum Closed {
 
 impl Closed {
     /// Whether it stays closed, whatever ends and however long the rates are left alone.
+    #[inline]
     pub(super) fn holds(self) -> bool {
         match self {
             Self::Paused | Self::Waiting | Self::Window | Self::Reading => true,
@@ -66,6 +68,7 @@ impl Scheduler {
     }
 
     /// Walks the gates of a keeper that are closed. This is the one list of gates: choosing stops at the first, `why` tells them all.
+    #[inline]
     fn walk<B>(&self, now: Timestamp, keeper: Keeper, mut see: impl FnMut(Closed) -> ControlFlow<B>) -> ControlFlow<B> {
         match keeper {
             Keeper::Queue(at) => {
@@ -101,6 +104,7 @@ impl Scheduler {
     }
 
     /// The first closed gate of a keeper.
+    #[inline]
     pub(super) fn gate(&self, now: Timestamp, keeper: Keeper) -> Option<Closed> {
         self.walk(now, keeper, ControlFlow::Break).break_value()
     }
@@ -122,6 +126,7 @@ impl Scheduler {
     }
 
     /// How many of a keeper's jobs are in flight, and how many may be.
+    #[inline]
     pub(super) fn limit(&self, keeper: Keeper) -> (u32, Option<u32>) {
         match keeper {
             Keeper::Queue(at) => (self.queues[at].in_flight, self.queues[at].limit()),
@@ -131,6 +136,7 @@ impl Scheduler {
         }
     }
 
+    #[inline]
     pub(super) fn bucket(&self, keeper: Keeper) -> Option<&Bucket> {
         match keeper {
             Keeper::Queue(at) => self.queues[at].bucket.as_ref(),
@@ -174,6 +180,7 @@ impl Scheduler {
     }
 
     /// Whether this node may begin one of these kinds.
+    #[inline]
     pub(super) fn class_open(&self, now: Timestamp, class: Index, seat: Index) -> bool {
         let class = self.kinds.class(class);
         class.able(seat) && class.limited().is_none_or(|task| self.gate(now, Keeper::Task(task)).is_none())
@@ -188,6 +195,7 @@ impl Scheduler {
     }
 
     /// Whether any limit counts how many of these run. (A rate counts only how many begin.)
+    #[inline]
     pub(super) fn is_limited(&self, ties: Ties) -> bool {
         self.queues[ties.queue].settings.per_node.is_some()
             || ties.keepers().any(|keeper| self.limit(keeper).1.is_some())

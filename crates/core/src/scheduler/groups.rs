@@ -67,6 +67,7 @@ pub(super) struct Groups {
 }
 
 impl Groups {
+    #[inline]
     pub(super) fn indexes(&self) -> Range<Index> {
         0..index(self.rows.len())
     }
@@ -103,12 +104,14 @@ impl Groups {
 impl ops::Index<Index> for Groups {
     type Output = Group;
 
+    #[inline]
     fn index(&self, at: Index) -> &Group {
         &self.rows[at as usize]
     }
 }
 
 impl ops::IndexMut<Index> for Groups {
+    #[inline]
     fn index_mut(&mut self, at: Index) -> &mut Group {
         &mut self.rows[at as usize]
     }
@@ -134,22 +137,27 @@ pub(super) struct Special {
 }
 
 impl Owner {
+    #[inline]
     pub(super) fn weight(&self) -> Weight {
         self.special.as_ref().map(|special| special.settings.weight).unwrap_or_default()
     }
 
+    #[inline]
     pub(super) fn scheme(&self) -> Option<Scheme> {
         self.special.as_ref().and_then(|special| special.settings.scheme)
     }
 
+    #[inline]
     pub(super) fn concurrency(&self) -> Option<u32> {
         self.special.as_ref().and_then(|special| special.settings.concurrency)
     }
 
+    #[inline]
     pub(super) fn bucket(&self) -> Option<&Bucket> {
         self.special.as_ref().and_then(|special| special.bucket.as_ref())
     }
 
+    #[inline]
     pub(super) fn limited(&self) -> bool {
         self.concurrency().is_some() || self.bucket().is_some()
     }
@@ -201,12 +209,14 @@ impl Owners {
 impl ops::Index<Index> for Owners {
     type Output = Owner;
 
+    #[inline]
     fn index(&self, at: Index) -> &Owner {
         &self.rows[at as usize]
     }
 }
 
 impl ops::IndexMut<Index> for Owners {
+    #[inline]
     fn index_mut(&mut self, at: Index) -> &mut Owner {
         &mut self.rows[at as usize]
     }

@@ -20,11 +20,13 @@ pub(super) struct Kind {
 }
 
 impl Kind {
+    #[inline]
     pub(super) fn class(&self) -> Index {
         self.class
     }
 
     /// Jobs that no node can run are not waited for.
+    #[inline]
     pub(super) fn runnable(&self) -> bool {
         self.runnable
     }
@@ -39,11 +41,13 @@ pub(super) struct KindClass {
 }
 
 impl KindClass {
+    #[inline]
     pub(super) fn able(&self, seat: Index) -> bool {
         self.able.get(seat as usize).copied().unwrap_or(false)
     }
 
     /// The task whose limit they share.
+    #[inline]
     pub(super) fn limited(&self) -> Option<Index> {
         self.limited
     }
@@ -112,6 +116,7 @@ fn place(classes: &mut Vec<KindClass>, class: KindClass) -> Index {
 impl ops::Index<Index> for Kinds {
     type Output = Kind;
 
+    #[inline]
     fn index(&self, at: Index) -> &Kind {
         &self.kinds[at]
     }

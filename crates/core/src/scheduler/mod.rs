@@ -52,7 +52,7 @@ use crate::{
     queue_state::QueueState,
     settings::Settings,
     time::Timestamp,
-    turn::{Charge, Scheme, Served},
+    turn::{Charge, Served},
 };
 
 /// First and longest wait for a row that somebody else's transaction holds.
@@ -203,7 +203,6 @@ use waits::Waits;
 
 #[derive(Debug, Clone)]
 pub struct Scheduler {
-    scheme: Scheme,
     batch: usize,
     /// How many were picked when any were last picked.
     last_batch: usize,
@@ -232,11 +231,9 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// `scheme` is the installation's; `batch` bounds the picks of one [`Output::Assign`], unless a node takes more at once
-    /// ([`Node::batch_size`]).
-    pub fn new(scheme: Scheme, batch: usize) -> Self {
+    /// `batch` bounds the picks of one [`Output::Assign`], unless a node takes more at once ([`Node::batch_size`]).
+    pub fn new(batch: usize) -> Self {
         Self {
-            scheme,
             batch: batch.max(1),
             last_batch: 0,
             settings: Settings::default(),

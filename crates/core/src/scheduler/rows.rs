@@ -82,6 +82,7 @@ impl Queue {
     }
 
     /// How many of it may be in flight.
+    #[inline]
     pub(super) fn limit(&self) -> Option<u32> {
         match self.settings.concurrency {
             Concurrency::Unlimited => None,
@@ -90,10 +91,12 @@ impl Queue {
         }
     }
 
+    #[inline]
     pub(super) fn serial(&self) -> bool {
         self.settings.concurrency == Concurrency::Serial
     }
 
+    #[inline]
     pub(super) fn full_on(&self, seat: Index) -> bool {
         self.settings.per_node.is_some_and(|cap| self.on_seat.get(seat as usize).copied().unwrap_or(0) >= cap)
     }
@@ -119,10 +122,12 @@ pub(super) struct Limited<N> {
 }
 
 impl Scheduler {
+    #[inline]
     pub(super) fn queue_of(&self, slot: Slot) -> Index {
         self.kinds[self.backlog.kind(slot)].queue
     }
 
+    #[inline]
     pub(super) fn ties(&self, slot: Slot) -> Ties {
         let (kind, group) = self.backlog.kind_and_group(slot);
         let &Kind { queue, task, .. } = &self.kinds[kind];
@@ -156,6 +161,7 @@ impl Scheduler {
         })
     }
 
+    #[inline]
     pub(super) fn key_of(&self, slot: Slot) -> Option<Index> {
         self.extras.get(&slot).and_then(|extra| extra.key)
     }

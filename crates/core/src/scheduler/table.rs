@@ -61,12 +61,14 @@ impl<N, R> Table<N, R> {
 impl<N, R> ops::Index<Index> for Table<N, R> {
     type Output = R;
 
+    #[inline]
     fn index(&self, at: Index) -> &R {
         &self.rows[at as usize]
     }
 }
 
 impl<N, R> ops::IndexMut<Index> for Table<N, R> {
+    #[inline]
     fn index_mut(&mut self, at: Index) -> &mut R {
         &mut self.rows[at as usize]
     }

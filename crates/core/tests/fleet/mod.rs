@@ -13,7 +13,6 @@ use turnwise_core::{
     Fence, GroupName, Incarnation, JobHead, JobId, Node, QueueName, State, TaskName, Timestamp,
     scheduler::{Input, Output, Pick, Reply, Rest, Scheduler, Settled},
     settings::{Fairness, GroupSettings, Pause, QueueSettings, Settings, Weight},
-    turn::Scheme,
 };
 
 use crate::table::{at, head};
@@ -124,7 +123,7 @@ impl Fleet {
             .map(|node| Seat { node: node.clone(), alive: true, buffer: VecDeque::new(), running: Vec::new() })
             .collect();
         let mut fleet = Self {
-            scheduler: Scheduler::new(Scheme::default(), 50),
+            scheduler: Scheduler::new(50),
             now,
             books: vec![Books::default(); members.len()],
             members,

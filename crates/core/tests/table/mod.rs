@@ -9,6 +9,7 @@ use turnwise_core::{
     Timestamp,
     node::Host,
     scheduler::{Input, Output, Pick, Reply, Rest, Scheduler, Settled},
+    settings::{InstallationSettings, Settings},
     turn::Scheme,
 };
 use uuid::Uuid;
@@ -69,7 +70,7 @@ pub struct Table {
 impl Table {
     pub fn new(scheme: Scheme, nodes: Vec<Node>) -> Self {
         let mut table = Self {
-            scheduler: Scheduler::new(scheme, 1_000),
+            scheduler: Scheduler::new(1_000),
             now: at(1),
             groups: HashMap::new(),
             order: Vec::new(),
@@ -77,6 +78,8 @@ impl Table {
             pauses: Vec::new(),
             read_again: false,
         };
+        let installation = InstallationSettings { scheme, ..InstallationSettings::default() };
+        table.tell(Input::Settings(Settings { installation, ..Settings::default() }));
         table.tell(Input::Nodes(nodes));
         table
     }

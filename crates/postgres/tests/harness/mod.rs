@@ -87,7 +87,7 @@ impl Harness for PostgresHarness {
 #[async_trait]
 impl ClosingHarness for PostgresHarness {
     async fn closing(&self, node: Incarnation, job: NewJob) -> Box<dyn Closing> {
-        let transactions = Transactions::new(&self.url, self.options.clone()).expect("a good url");
+        let transactions = Transactions::new(&self.url, &self.options).expect("a good url");
         let transaction = transactions.begin(node, None, 1).await.expect("begin");
         turnwise_postgres::enqueue_in(&*transaction, &[job]).await.expect("enqueue");
         Box::new(transaction)

@@ -150,7 +150,7 @@ impl Database {
         migrate(&url).await.expect("an empty database gets the schema");
         let control = connect(&url).await;
         control.batch_execute(still::CLOCK).await.expect("a still clock");
-        let options = Options { retention: stage.retention(), ..Options::default() };
+        let options = Options { retention: Some(stage.retention()), ..Options::default() };
         let making = Making { url: url.clone(), options };
         let epoch = stage.make(&making).await.epoch;
         // What this connection puts back fires no triggers.
@@ -237,10 +237,10 @@ impl Party {
     async fn new(url: &str, name: &'static str, settings: &str, retention: Retention) -> Self {
         let settings = settings.replace(' ', "%20").replace('=', "%3D");
         let url = format!("{url}?application_name={name}&options={settings}");
-        let options = Options { retention, ..Options::default() };
+        let options = Options { retention: Some(retention), ..Options::default() };
         Self {
             store: Arc::new(PostgresStore::connect(&url, options.clone()).await.expect("connect")),
-            tasks: Arc::new(Transactions::new(&url, options.clone()).expect("a good url")),
+            tasks: Arc::new(Transactions::new(&url, &options).expect("a good url")),
             url,
             options,
             name,

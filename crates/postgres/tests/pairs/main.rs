@@ -193,7 +193,7 @@ impl Pair {
 }
 
 fn memory(stage: Stage) -> MemoryHarness {
-    MemoryHarness::new(Options { retention: stage.retention(), ..Options::default() })
+    MemoryHarness::new(Options { retention: Some(stage.retention()), ..Options::default() })
 }
 
 async fn lane(stage: Stage, pairs: &Mutex<VecDeque<Pair>>) -> Tally {

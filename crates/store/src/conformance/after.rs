@@ -154,7 +154,7 @@ pub async fn a_job_that_is_there_is_not_refused_for_whom_it_waits(h: &impl Harne
     let scene = Scene::led(h).await;
     scene.submit(vec![job(1), waits(2, &[1], OnFailure::Fail)]).await;
     run(&scene, 1, 1, done()).await;
-    h.advance(Options::default().retention.failed + SECOND * 2 * 86_400).await;
+    h.advance(turnwise_core::Retention::default().failed + SECOND * 2 * 86_400).await;
     scene.store.prune(None, ALL).await.expect("prune");
     assert_eq!(scene.find(1).await, None);
     let again = vec![waits(2, &[1], OnFailure::Fail), waits(2, &[9], OnFailure::Cancel)];
@@ -223,7 +223,7 @@ pub async fn what_a_pruned_job_waited_for_goes_with_it(h: &impl Harness) {
         let quiet = Settlement { noted: false, ..scene.settlement(n, &Event::Ended(done())).await };
         assert_eq!(scene.settle_one(by(BETA), quiet).await, Settled::Applied);
     }
-    h.advance(Options::default().retention.failed + SECOND * 2 * 86_400).await;
+    h.advance(turnwise_core::Retention::default().failed + SECOND * 2 * 86_400).await;
     scene.store.prune(None, ALL).await.expect("prune");
     assert_eq!(scene.story(2).await.after, After::default());
     assert_eq!(scene.story(1).await.awaited_by, []);
@@ -236,7 +236,7 @@ pub async fn a_bad_end_is_remembered_when_its_job_is_pruned(h: &impl Harness) {
     scene.submit(vec![job(1), job(2), both, waits(4, &[1, 2], OnFailure::Fail)]).await;
     run(&scene, 1, 1, Outcome::Fail("no".into())).await;
     run(&scene, 2, 3, done()).await;
-    h.advance(Options::default().retention.failed + SECOND * 2 * 86_400).await;
+    h.advance(turnwise_core::Retention::default().failed + SECOND * 2 * 86_400).await;
     scene.store.prune(None, ALL).await.expect("prune");
     assert_eq!((scene.find(1).await, scene.find(3).await), (None, None));
     let ended_badly = Some((id(1), State::Failed));

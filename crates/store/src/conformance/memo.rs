@@ -1,8 +1,13 @@
-//! Promises of `recall` and `remember`, and of the one memo a store heeds: a full group takes no jobs.
+//! Promises of `recall` and `remember`, and of the memos that a store heeds: a full group takes no jobs, and what is kept
+//! is what is set for the installation.
 
-use turnwise_core::{GroupName, NewJob, lifecycle::Event};
+use turnwise_core::{GroupName, NewJob, State, lifecycle::Event};
 
-use super::{Harness, scene::*};
+use super::{
+    Harness,
+    scene::*,
+    story::{line, note},
+};
 use crate::{StoreError, store::*};
 
 fn group(n: u64, group: &str) -> NewJob {
@@ -48,6 +53,32 @@ pub async fn memos_are_recalled_by_kind_and_in_order(h: &impl Harness) {
     assert_eq!(told, expected);
     assert_eq!(scene.store.recall(vec![]).await.expect("recall"), []);
     assert_eq!(scene.store.recall(vec![MemoKind::Full]).await.expect("recall"), []);
+}
+
+pub async fn what_is_kept_follows_the_installation_once_its_memo_is_recalled(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    scene.enqueue([1, 2, 3, 4]).await;
+    scene.give(1, &[1, 2, 3], BETA).await;
+    let set = async |value: &str| {
+        assert!(scene.remember(memo(MemoKind::Installation, "", value)).await);
+        scene.store.recall(vec![MemoKind::Queue]).await.expect("recall");
+    };
+    let hear = async || drop(scene.store.recall(vec![MemoKind::Installation]).await.expect("recall"));
+    set(r#"{"retention":"success=0,cancelled=0","log_lines":2}"#).await;
+    scene.end(BETA, 1, done()).await;
+    assert_eq!(scene.state(1).await, State::Success, "not heard of yet");
+    hear().await;
+    let lines = (0..5).map(|n| line(1, n, "x")).collect();
+    scene.note(BETA, Note { lines, trim: true, ..note(2, 1) }).await;
+    assert_eq!((scene.story(2).await.lines.len(), scene.story(2).await.dropped), (2, 3));
+    scene.end(BETA, 2, done()).await;
+    scene.intervene(4, Event::Cancel).await;
+    assert_eq!((scene.find(2).await, scene.find(4).await), (None, None));
+    // What cannot be read, and what is taken away, counts as not set.
+    set("{").await;
+    hear().await;
+    scene.end(BETA, 3, done()).await;
+    assert_eq!(scene.state(3).await, State::Success);
 }
 
 pub async fn every_write_of_a_memo_raises_its_version_by_one(h: &impl Harness) {

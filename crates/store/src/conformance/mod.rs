@@ -306,6 +306,7 @@ macro_rules! conformance_suite {
                 a_job_may_wait_for_ten_thousand;
             memo:
                 memos_are_recalled_by_kind_and_in_order,
+                what_is_kept_follows_the_installation_once_its_memo_is_recalled,
                 every_write_of_a_memo_raises_its_version_by_one,
                 a_memo_that_moved_on_since_it_was_seen_is_left_alone,
                 of_one_call_the_memos_are_written_that_are_as_they_were_seen,
@@ -361,7 +362,7 @@ macro_rules! conformance_suite {
                 a_power_cut_at_any_step_loses_and_doubles_nothing,
                 a_dispatcher_that_dies_at_any_step_loses_and_doubles_nothing;
         }
-        $crate::__promises! { $make, $crate::Options { retention: ::std::time::Duration::ZERO.into(), ..$crate::Options::default() };
+        $crate::__promises! { $make, $crate::Options { retention: ::std::option::Option::Some(::std::time::Duration::ZERO.into()), ..$crate::Options::default() };
             forget:
                 without_retention_a_finished_job_is_deleted,
                 without_retention_an_end_is_told_all_the_same,
@@ -375,7 +376,7 @@ macro_rules! conformance_suite {
                 without_retention_an_end_that_is_refused_is_remembered_by_nobody,
                 without_retention_what_a_job_waited_for_goes_with_it;
         }
-        $crate::__promises! { $make, $crate::Options { retention: $crate::conformance::kept::KEPT, ..$crate::Options::default() };
+        $crate::__promises! { $make, $crate::Options { retention: ::std::option::Option::Some($crate::conformance::kept::KEPT), ..$crate::Options::default() };
             kept:
                 a_state_without_retention_is_deleted_and_the_others_are_kept,
                 each_state_is_kept_for_its_own_time,
@@ -384,7 +385,7 @@ macro_rules! conformance_suite {
         }
         mod without_retention {
             use super::*;
-            $crate::__promises! { $make, $crate::Options { retention: ::std::time::Duration::ZERO.into(), ..$crate::Options::default() };
+            $crate::__promises! { $make, $crate::Options { retention: ::std::option::Option::Some(::std::time::Duration::ZERO.into()), ..$crate::Options::default() };
                 unique:
                     without_retention_a_key_is_free_when_its_job_has_ended;
             }

@@ -3,7 +3,7 @@
 //!
 //! The world is small (six jobs, three nodes of which two want one name), so that commands meet. What to write is decided
 //! by `core::lifecycle` from what a reader sees, and then sometimes spoilt: an old fence, another epoch, the wrong node.
-//! Some calls are made twice, as after a lost reply: the second must change nothing. `TURNWISE_CASES` raises the number of
+//! Some calls are made twice, as after a lost reply: the second must change nothing. `TURNWISE_STORE_CASES` raises the number of
 //! cases.
 
 use std::{fmt::Debug, result::Result, sync::Arc, time::Duration};
@@ -38,7 +38,7 @@ const MEMOS: [&str; 3] = ["red", "blue", "büro"];
 const TELLERS: [Incarnation; 3] = [ALPHA, BETA, GAMMA];
 
 pub async fn random_commands_have_the_effect_they_have_in_memory(h: &impl Harness) {
-    let cases = std::env::var("TURNWISE_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(CASES);
+    let cases = std::env::var("TURNWISE_STORE_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(CASES);
     let config = Config { cases, failure_persistence: None, max_shrink_iters: 2_000, ..Config::default() };
     let runtime = tokio::runtime::Handle::current();
     let outcome = tokio::task::block_in_place(|| {

@@ -11,12 +11,12 @@ use turnwise_core::{
 use super::{Harness, scene::*};
 use crate::store::*;
 
-fn line(fence: i64, number: u32, text: &str) -> Line {
+pub(super) fn line(fence: i64, number: u32, text: &str) -> Line {
     let time = turnwise_core::Timestamp::from_micros(1_893_456_000_123_457 + i64::from(number));
     Line { at: LineAt { fence: Fence(fence), number }, time, level: Level::Info, text: text.to_owned() }
 }
 
-fn note(n: u64, fence: i64) -> Note {
+pub(super) fn note(n: u64, fence: i64) -> Note {
     Note { job: id(n), fence: Fence(fence), progress: None, lines: vec![], trim: false, steps: vec![] }
 }
 
@@ -246,7 +246,7 @@ pub async fn a_log_keeps_its_last_lines_and_says_how_many_went(h: &impl Harness)
     let scene = Scene::led(h).await;
     scene.enqueue([1]).await;
     scene.give(1, &[1], BETA).await;
-    let keep = Options::default().log_lines;
+    let keep = turnwise_core::story::LOG_LINES;
     for from in (0..keep).step_by(2_500) {
         let lines = (from..from + 2_500).map(|number| line(1, number, "x")).collect();
         assert_eq!(scene.note(BETA, Note { lines, ..note(1, 1) }).await, Settled::Applied);

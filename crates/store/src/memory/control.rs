@@ -12,7 +12,7 @@ pub(super) fn control(store: &MemoryStore, interventions: Vec<Intervention>) -> 
     let replies = interventions
         .iter()
         .map(|intervention| {
-            let reply = data.control_one(intervention, now, store.options.retention);
+            let reply = data.control_one(intervention, now, store.kept.now().retention);
             if reply == Settled::Applied && intervention.to.to != Target::CancelRequested {
                 changed.push(Told { id: intervention.job, ran: None, failed: false, well: false });
             }

@@ -8,14 +8,16 @@ use crate::store::{Epoch, Memo, MemoKind, NewMemo, Result};
 pub(super) fn recall(store: &MemoryStore, kinds: Vec<MemoKind>) -> Result<Vec<Memo>> {
     let data = store.data();
     let wanted = data.memos.iter().filter(|((kind, _), _)| kinds.contains(kind));
-    Ok(wanted
+    let memos: Vec<_> = wanted
         .map(|((kind, name), (value, version))| Memo {
             kind: *kind,
             name: name.clone(),
             value: value.clone(),
             version: *version,
         })
-        .collect())
+        .collect();
+    store.kept.hear(&kinds, &memos);
+    Ok(memos)
 }
 
 pub(super) fn remember(

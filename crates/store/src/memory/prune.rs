@@ -7,7 +7,7 @@ use crate::store::{Cursor, Result};
 
 pub(super) fn prune(store: &MemoryStore, seen: Option<Cursor>, limit: u32) -> Result<u64> {
     let now = store.clock.now();
-    let edges = End::ALL.map(|end| (end.state(), store.options.retention.edge(end, now)));
+    let edges = End::ALL.map(|end| (end.state(), store.kept.now().retention.edge(end, now)));
     let old = |row: &&Row| edges.iter().any(|(state, edge)| row.state == *state && row.ended_at < Some(*edge));
     let mut data = store.data();
     let limit = limit as usize;

@@ -22,7 +22,7 @@ pub(super) fn settle(store: &MemoryStore, settle: Settle) -> Result<Vec<Settled>
     let mut replies = Vec::with_capacity(settle.settlements.len());
     let mut changed = Vec::new();
     for settlement in settle.settlements {
-        let (reply, written) = data.settle_one(holder, lost, &settlement, now, store.options.retention);
+        let (reply, written) = data.settle_one(holder, lost, &settlement, now, store.kept.now().retention);
         if written && settlement.to.to != Target::Running {
             let (failed, well) = (settlement.failed(), settlement.well());
             changed.push(Told { id: settlement.job, ran: settlement.ran(), failed, well });

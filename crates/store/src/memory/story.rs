@@ -10,7 +10,7 @@ use crate::store::{AskStory, Note, Result, Settled};
 
 pub(super) fn note(store: &MemoryStore, node: Incarnation, notes: Vec<Note>) -> Result<Vec<Settled>> {
     let mut data = store.data();
-    let keep = store.options.log_lines as usize;
+    let keep = store.kept.now().log_lines as usize;
     Ok(notes.into_iter().map(|note| data.note_one(node, note, keep)).collect())
 }
 

@@ -1,0 +1,46 @@
+//! What a store keeps of finished jobs and of their logs: as it was opened to, else as it is set for the installation.
+//!
+//! A store does not look for the setting by itself. It hears of it whenever [`Store::recall`](crate::Store::recall) is asked
+//! for the installation's memo, and goes by it from then on.
+
+use std::sync::{Mutex, PoisonError};
+
+use turnwise_core::{Retention, settings::InstallationSettings, story::LOG_LINES};
+
+use crate::{Memo, MemoKind, Options, memo};
+
+/// How much is kept, and how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Keeps {
+    pub retention: Retention,
+    /// Lines of a job's log.
+    pub log_lines: u32,
+}
+
+/// What a store has heard of it.
+#[derive(Debug)]
+pub struct Kept {
+    opened: (Option<Retention>, Option<u32>),
+    set: Mutex<InstallationSettings>,
+}
+
+impl Kept {
+    pub fn new(options: &Options) -> Self {
+        Self { opened: (options.retention, options.log_lines), set: Mutex::default() }
+    }
+
+    /// These are all memos of these kinds.
+    pub fn hear(&self, kinds: &[MemoKind], memos: &[Memo]) {
+        if kinds.contains(&MemoKind::Installation) {
+            *self.set.lock().unwrap_or_else(PoisonError::into_inner) = memo::settings(memos).installation;
+        }
+    }
+
+    pub fn now(&self) -> Keeps {
+        let set = *self.set.lock().unwrap_or_else(PoisonError::into_inner);
+        Keeps {
+            retention: self.opened.0.or(set.retention).unwrap_or_default(),
+            log_lines: self.opened.1.or(set.log_lines).unwrap_or(LOG_LINES),
+        }
+    }
+}
