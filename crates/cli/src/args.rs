@@ -547,7 +547,7 @@ pub(crate) struct Installation {
 pub(crate) enum InstallationVerb {
     /// Shows what is set
     Show(Listing),
-    /// Changes what is given and leaves the rest; nodes go by it within ten seconds
+    /// Changes what is given and leaves the rest; nodes go by it from their next beat on
     Set(SetInstallation),
 }
 

@@ -30,7 +30,6 @@ mod host;
 mod idle;
 #[doc(hidden)]
 pub mod inline;
-mod installation;
 mod life;
 mod lock;
 mod mail;

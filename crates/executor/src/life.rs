@@ -23,7 +23,7 @@ use crate::{
     desk::Desk,
     dispatcher, doubt,
     executor::{Connect, StartError},
-    idle, installation, mail,
+    idle, mail,
     outbox::{Ended, Outbox, Outgoing},
     run::Run,
     settle::{self, notes::Noting},
@@ -195,7 +195,6 @@ pub(crate) async fn live(
 
 pub(crate) async fn enter(node: &Arc<ThisNode>, connect: &Connect) -> Result<Arc<Life>, StartError> {
     let store = connect().await?;
-    installation::read(&*store).await?;
     let (incarnation, sent) = beat::join(node, &*store).await?;
     let life = Arc::new(Life::new(node.clone(), store, incarnation, sent));
     node.idle.enter(&life);
@@ -220,7 +219,6 @@ async fn live_once(life: &Arc<Life>, floor: &Floor, ready: Option<oneshot::Sende
             contained(life, "mail", || mail::mail(life.clone())),
             contained(life, "doubt", || doubt::doubt(life.clone())),
             contained(life, "idle", || idle::watch(life.clone())),
-            contained(life, "installation", || installation::watch(life.clone())),
             dispatcher::dispatch(life.clone(), leads),
             contained(life, "settle", || settle::settle(life.clone())),
         )

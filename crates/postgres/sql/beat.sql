@@ -2,6 +2,7 @@
 -- A dispatcher that no longer wants to lead gives it up. A lead of another lineage is nobody's; the first epoch of a lineage
 -- is a leap away from the last one (Epoch::next says why). So is the lead of epoch $6 that lasts until $7: it was found to be over.
 -- $5 is the session by which the new dispatcher's process can be seen. A node that would dispatch and does not is told who does.
+-- Every node is told what is set for the installation.
 -- Rings for the lead when it is given up, and when another node has more or fewer slots than it had.
 -- An earlier beat of this node may still be under way and take the lead that this one gives up: this statement's snapshot does
 -- not show that. So a beat without $4 first locks its node's row and compares versions; if the row has moved on, it looks at the
@@ -43,7 +44,8 @@ with here as materialized (
 )
 select turnwise.now() as now, exists (select from me) as alive, (select epoch from led where $4) as epoch,
        (select count(*) from rung) > 0 as rang, (select lineage from here) as lineage,
-       leader.epoch, leader.until, leader.lease, leader.host, leader.there, fleet.*
+       leader.epoch, leader.until, leader.lease, leader.host, leader.there,
+       (select value from turnwise.memo where kind = 0 order by name desc limit 1) as installation, fleet.*
   from (values (true)) as always
   left join lateral (select * from turnwise.leader() where $4 and not exists (select from led)) as leader on leader.holder <> $1
   left join (

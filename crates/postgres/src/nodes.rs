@@ -107,10 +107,11 @@ pub(crate) async fn beat(store: &Inner, beat: &Beat) -> Result<Pulse> {
     let rows = client.query(include_str!("../sql/beat.sql"), &binds).await.map_err(fail)?;
     let first = rows.first().ok_or_else(|| StoreError::broken("beat", "no answer"))?;
     let mut names = Names::default();
-    let nodes = rows.iter().filter_map(|row| rows::node(row, 10, &mut names).transpose()).collect::<Result<_>>()?;
+    let nodes = rows.iter().filter_map(|row| rows::node(row, 11, &mut names).transpose()).collect::<Result<_>>()?;
     if get(first, 3)? {
         store.bell.ring_lead();
     }
+    store.kept.hear_memo(get(first, 10)?);
     let alive = get(first, 1)?;
     Ok(Pulse {
         now: rows::now(first, 0)?,

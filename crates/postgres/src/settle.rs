@@ -11,7 +11,10 @@ use turnwise_core::{
     lifecycle::{Ending, Target},
     story::MAX_ATTEMPTS,
 };
-use turnwise_store::{Author, Epoch, Result, Settle, Settled, Settlement, StoreError};
+use turnwise_store::{
+    Author, Epoch, Result, Settle, Settled, Settlement, StoreError,
+    verdict::{self, Found},
+};
 use uuid::Uuid;
 
 use crate::{
@@ -204,54 +207,33 @@ async fn write(
     settle.settlements.iter().map(reply).collect()
 }
 
-/// Where a job is now.
-pub(crate) struct Standing {
-    pub(crate) state: State,
-    pub(crate) fence: Fence,
-    node: Option<Incarnation>,
-    cancel_requested: bool,
-}
-
-impl Standing {
-    /// Whether it is in this node's hands, as it was given with this fence.
-    pub(crate) fn is_with(&self, node: Incarnation, fence: Fence) -> bool {
-        self.state.assigned() && self.node == Some(node) && self.fence == fence
-    }
-}
-
-pub(crate) async fn read_standing(client: &impl Session, ids: &[Uuid]) -> Result<HashMap<JobId, Standing>> {
+/// Where jobs are now.
+pub(crate) async fn read_standing(client: &impl Session, ids: &[Uuid]) -> Result<HashMap<JobId, Found>> {
     let fail = failed("read jobs again");
     let rows = client.query(include_str!("../sql/standing.sql"), &[&ids]).await.map_err(fail)?;
     rows.iter()
         .map(|row| {
-            let standing = Standing {
+            let found = Found {
                 state: rows::state(row, 1)?,
                 fence: Fence(get(row, 2)?),
                 node: get::<Option<Uuid>>(row, 3)?.map(Incarnation),
                 cancel_requested: get(row, 4)?,
             };
-            Ok((JobId(get(row, 0)?), standing))
+            Ok((JobId(get(row, 0)?), found))
         })
         .collect()
 }
 
+/// Why a settlement was not written.
 pub(crate) fn why_not(
     settlement: &Settlement,
     node: Incarnation,
     lost: bool,
-    standing: Option<&Standing>,
+    found: Option<&Found>,
 ) -> Result<Settled> {
-    let Some(now) = standing else { return Ok(Settled::Gone) };
-    let here = now.state.assigned() && now.node == Some(node);
-    match () {
-        () if now.fence != settlement.fence => Ok(Settled::Superseded),
-        // At its end or at rest at this very fence: only the node's own settle with that fence can have put it there.
-        () if !now.state.assigned() => Ok(if lost { Settled::Superseded } else { Settled::Applied }),
-        () if !here => Ok(Settled::Superseded),
-        () if now.cancel_requested && !settlement.saw_cancel => Ok(Settled::CancelRequested),
-        // It could be written now, and could not a moment ago.
-        () => Err(StoreError::transient("settle", "a job changed while it was being settled")),
-    }
+    // It could be written now, and could not a moment ago.
+    let changed = || StoreError::transient("settle", "a job changed while it was being settled");
+    verdict::answer(settlement, node, lost, found.copied()).ok_or_else(changed)
 }
 
 pub(crate) const LEADING: &str = include_str!("../sql/leading.sql");

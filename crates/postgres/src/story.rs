@@ -46,7 +46,7 @@ pub(crate) async fn note(store: &Inner, node: Incarnation, notes: &[Note]) -> Re
         let standing = read_standing(&client, &missing).await?;
         for (note, reply) in notes.iter().zip(&mut replies).filter(|(_, reply)| **reply != Settled::Applied) {
             // Nothing but a lock can have kept it.
-            if standing.get(&note.job).is_some_and(|now| now.is_with(node, note.fence)) {
+            if standing.get(&note.job).is_some_and(|now| now.in_hands_of(node) && now.fence == note.fence) {
                 *reply = Settled::Locked;
             }
         }

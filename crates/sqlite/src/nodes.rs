@@ -6,6 +6,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use turnwise_core::{Incarnation, JobId, Node, Timestamp, lead::Sight};
 use turnwise_store::{
     AskLost, Beat, Epoch, Expire, Held, Join, Joined, Leader, Lineage, LostNode, Pulse, Replace, StoreError, Term,
+    verdict::Lead,
 };
 
 use crate::{
@@ -54,7 +55,7 @@ const LINEAGE: Lineage = Lineage(0);
 pub(crate) fn beat(conn: &Connection, beat: &Beat, now: Timestamp) -> Result<(Pulse, Ring)> {
     let pulse = Pulse { now, lineage: LINEAGE, alive: true, epoch: None, nodes: Vec::new(), leader: None };
     if beat.only_look {
-        return Ok((Pulse { leader: Dispatcher::read(conn)?.seen_by(conn, beat.node)?, ..pulse }, Ring::NONE));
+        return Ok((Pulse { leader: leader(conn, &lead(conn)?, beat.node)?, ..pulse }, Ring::NONE));
     }
     let until = now.plus(beat.lease);
     let mut slots = conn.prepare_cached(include_str!("../sql/slots.sql"))?;
@@ -72,13 +73,9 @@ pub(crate) fn beat(conn: &Connection, beat: &Beat, now: Timestamp) -> Result<(Pu
         let gave_up = stand_down(conn, beat.node)?;
         return Ok((pulse, if gave_up { Ring::LEAD } else { resized }));
     }
-    let dispatcher = Dispatcher::read(conn)?;
-    let epoch = match dispatcher.holder {
-        Some(holder) if holder == beat.node => dispatcher.epoch,
-        Some(_) if dispatcher.until.is_some_and(|until| until >= now && !dispatcher.found_over(beat, until)) => {
-            return Ok((Pulse { leader: dispatcher.seen_by(conn, beat.node)?, ..pulse }, resized));
-        }
-        _ => dispatcher.epoch.next(Some(LINEAGE), LINEAGE),
+    let dispatcher = lead(conn)?;
+    let Some(epoch) = dispatcher.asked(beat, LINEAGE, now) else {
+        return Ok((Pulse { leader: leader(conn, &dispatcher, beat.node)?, ..pulse }, resized));
     };
     conn.prepare_cached(include_str!("../sql/lead.sql"))?.execute(params![
         beat.node.0.as_bytes(),
@@ -128,9 +125,7 @@ pub(crate) fn nodes(conn: &Connection) -> Result<Vec<Node>> {
 }
 
 pub(crate) fn check_leading(conn: &Connection, holder: Incarnation, epoch: Epoch) -> Result<()> {
-    let dispatcher = Dispatcher::read(conn)?;
-    let leads = dispatcher.holder == Some(holder) && dispatcher.epoch == epoch;
-    if leads { Ok(()) } else { Err(StoreError::NotLeading.into()) }
+    if lead(conn)?.is_held(holder, epoch, LINEAGE) { Ok(()) } else { Err(StoreError::NotLeading.into()) }
 }
 
 /// Whether anything is in a node's hands. Its batches tell at once; but they are kept for as long as the node says, and with
@@ -189,34 +184,23 @@ fn mark_lost(conn: &Connection, node: Incarnation) -> Result<()> {
     Ok(())
 }
 
-struct Dispatcher {
-    holder: Option<Incarnation>,
-    epoch: Epoch,
-    until: Option<Timestamp>,
+/// Who leads.
+fn lead(conn: &Connection) -> Result<Lead> {
+    let mut dispatcher = conn.prepare_cached(include_str!("../sql/dispatcher.sql"))?;
+    Ok(dispatcher.query_row((), |row| {
+        let (holder, epoch, until) = (rows::node_ref(row, 0)?, Epoch(row.get(1)?), rows::moment(row, 2)?);
+        Ok(Lead { holder, epoch, until, lineage: Some(LINEAGE) })
+    })?)
 }
 
-impl Dispatcher {
-    /// Whether the lead that lasts until then is the one that was found to be over.
-    fn found_over(&self, beat: &Beat, until: Timestamp) -> bool {
-        beat.over == Some(Term { epoch: self.epoch, until })
-    }
-
-    /// Who dispatches, if not `node`.
-    fn seen_by(&self, conn: &Connection, node: Incarnation) -> Result<Option<Leader>> {
-        let (Some(holder), Some(until)) = (self.holder.filter(|holder| *holder != node), self.until) else {
-            return Ok(None);
-        };
-        let leader = nodes(conn)?.into_iter().find(|node| node.incarnation == holder);
-        let term = Term { epoch: self.epoch, until };
-        Ok(leader.map(|Node { host, lease, .. }| Leader { term, host, lease, sight: Sight::Unseen }))
-    }
-
-    fn read(conn: &Connection) -> Result<Self> {
-        let mut dispatcher = conn.prepare_cached(include_str!("../sql/dispatcher.sql"))?;
-        Ok(dispatcher.query_row((), |row| {
-            Ok(Self { holder: rows::node_ref(row, 0)?, epoch: Epoch(row.get(1)?), until: rows::moment(row, 2)? })
-        })?)
-    }
+/// The node that leads, if not `node`.
+fn leader(conn: &Connection, lead: &Lead, node: Incarnation) -> Result<Option<Leader>> {
+    let (Some(holder), Some(until)) = (lead.holder.filter(|holder| *holder != node), lead.until) else {
+        return Ok(None);
+    };
+    let leader = nodes(conn)?.into_iter().find(|node| node.incarnation == holder);
+    let term = Term { epoch: lead.epoch, until };
+    Ok(leader.map(|Node { host, lease, .. }| Leader { term, host, lease, sight: Sight::Unseen }))
 }
 
 fn micros(span: Duration) -> i64 {

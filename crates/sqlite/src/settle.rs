@@ -7,7 +7,10 @@ use turnwise_core::{
     Fence, Incarnation, JobId, Retention, State, Timestamp,
     lifecycle::{End, Target, Transition},
 };
-use turnwise_store::{Author, Epoch, Settle, Settled, Settlement};
+use turnwise_store::{
+    Author, Epoch, Settle, Settled, Settlement,
+    verdict::{self, Found},
+};
 
 use crate::{
     after,
@@ -165,28 +168,20 @@ fn settle_one(
     retention: Retention,
     now: Timestamp,
 ) -> Result<(Settled, bool)> {
-    // At rest or at its end at this very fence: only the node's own settle with that fence can have put it there.
-    let settled_by_the_node = if hands.lost { Settled::Superseded } else { Settled::Applied };
-    let Some(row) = Standing::read(conn, settlement.job)? else {
-        let reply = match ended(conn, settlement.job)? {
-            Some((_, fence)) if fence == settlement.fence => settled_by_the_node,
-            Some(_) => Settled::Superseded,
-            None => Settled::Gone,
-        };
-        return Ok((reply, false));
+    let row = Standing::read(conn, settlement.job)?;
+    let found = match &row {
+        Some(row) => Some(row.found()),
+        None => ended(conn, settlement.job)?.map(|(state, fence)| Found {
+            state,
+            fence,
+            node: None,
+            cancel_requested: false,
+        }),
     };
-    if row.fence != settlement.fence {
-        return Ok((Settled::Superseded, false));
-    }
-    if !row.state.assigned() {
-        return Ok((settled_by_the_node, false));
-    }
-    if row.node != Some(hands.node) {
-        return Ok((Settled::Superseded, false));
-    }
-    if row.cancel_requested && !settlement.saw_cancel {
-        return Ok((Settled::CancelRequested, false));
-    }
+    let row = match (row, verdict::answer(settlement, hands.node, hands.lost, found)) {
+        (Some(row), None) => row,
+        (_, reply) => return Ok((reply.unwrap_or(Settled::Gone), false)),
+    };
     let run = Run {
         node_name: hands.name.as_deref(),
         fence: if hands.lost { row.fence.next() } else { row.fence },
@@ -216,6 +211,11 @@ pub(crate) struct Standing {
 }
 
 impl Standing {
+    fn found(&self) -> Found {
+        let &Self { state, fence, node, cancel_requested, .. } = self;
+        Found { state, fence, node, cancel_requested }
+    }
+
     pub(crate) fn read(conn: &Connection, id: JobId) -> Result<Option<Self>> {
         let mut standing = conn.prepare_cached(include_str!("../sql/standing.sql"))?;
         let standing = standing.query_row([id.0.as_bytes()], |row| {

@@ -60,7 +60,7 @@ struct Inner {
     _watcher: Option<Watcher>,
     bell: Bell,
     clock: Clock,
-    kept: Kept,
+    kept: Arc<Kept>,
     keys: Arc<unique::Place>,
 }
 
@@ -121,7 +121,15 @@ impl SqliteStore {
         let writer = Writer::start(conn, location.place(), bell.clone(), clock.clone())?;
         let keys = Arc::default();
         Ok(Self {
-            inner: Arc::new(Inner { writer, readers, _watcher: watcher, bell, clock, kept: Kept::new(&options), keys }),
+            inner: Arc::new(Inner {
+                writer,
+                readers,
+                _watcher: watcher,
+                bell,
+                clock,
+                kept: Arc::new(Kept::new(&options)),
+                keys,
+            }),
         })
     }
 
@@ -180,7 +188,15 @@ impl Store for SqliteStore {
     }
 
     async fn beat(&self, beat: Beat) -> Result<Pulse> {
-        self.inner.writer.write(move |conn, now| nodes::beat(conn, &beat, now)).await
+        let kept = Arc::clone(&self.inner.kept);
+        let beat = move |conn: &Connection, now| {
+            if !beat.only_look {
+                let set = memo::recall(conn, vec![MemoKind::Installation])?;
+                kept.hear_memo(set.last().map(|memo| memo.value.as_str()));
+            }
+            nodes::beat(conn, &beat, now)
+        };
+        self.inner.writer.write(beat).await
     }
 
     async fn leave(&self, node: Incarnation) -> Result<bool> {

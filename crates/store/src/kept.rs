@@ -1,7 +1,7 @@
 //! What a store keeps of finished jobs and of their logs: as it was opened to, else as it is set for the installation.
 //!
-//! A store does not look for the setting by itself. It hears of it whenever [`Store::recall`](crate::Store::recall) is asked
-//! for the installation's memo, and goes by it from then on.
+//! A store hears of the setting with every beat of a node, and whenever [`Store::recall`](crate::Store::recall) is asked for the
+//! installation's memo, and goes by it from then on.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -34,6 +34,12 @@ impl Kept {
         if kinds.contains(&MemoKind::Installation) {
             *self.set.lock().unwrap_or_else(PoisonError::into_inner) = memo::settings(memos).installation;
         }
+    }
+
+    /// This is the installation's memo, if there is one. One that cannot be read counts as none.
+    pub fn hear_memo(&self, value: Option<&str>) {
+        let read = value.and_then(|value| serde_json::from_str(value).ok()).unwrap_or_default();
+        *self.set.lock().unwrap_or_else(PoisonError::into_inner) = read;
     }
 
     pub fn now(&self) -> Keeps {

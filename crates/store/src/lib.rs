@@ -1,7 +1,7 @@
 //! Where jobs live: one trait of verbs, an executable specification of it, and the suite that every store passes.
 //!
 //! [`store`] the verbs and what they promise → [`error`] what the caller does when one fails → [`bell`] how a store
-//! wakes its users → [`after`] whom the jobs of a call wait for → [`closing`] what a run commits together with its end → [`memo`] what is written down, typed → [`kept`] what is kept, and how long → [`memory`] the specification, in plain Rust →
+//! wakes its users → [`after`] whom the jobs of a call wait for → [`closing`] what a run commits together with its end → [`memo`] what is written down, typed → [`kept`] what is kept, and how long → [`verdict`] what follows from a row alone → [`memory`] the specification, in plain Rust →
 //! `conformance` the promises as tests.
 
 pub mod store;
@@ -12,6 +12,7 @@ pub mod closing;
 pub mod kept;
 pub mod memo;
 pub mod memory;
+pub mod verdict;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 

@@ -34,6 +34,7 @@ use crate::{
         Fleet, Intervention, Join, Joined, Lineage, Load, LostNode, Memo, MemoKind, NewMemo, News, Note, Options, Page,
         Pulse, Result, Settle, Settled, Store,
     },
+    verdict::Lead,
 };
 
 /// The database's clock.
@@ -88,7 +89,7 @@ struct Data {
     /// Finished ones.
     history: BTreeMap<JobId, Row>,
     nodes: BTreeMap<Incarnation, Node>,
-    dispatcher: Dispatcher,
+    dispatcher: Lead,
     assignments: BTreeMap<(Incarnation, BatchId), Mail>,
     changes: BTreeMap<i64, ChangeRow>,
     /// Of jobs, finished or not, that have something to tell.
@@ -103,15 +104,6 @@ struct Data {
     memos: BTreeMap<(MemoKind, String), (String, i64)>,
     next_seq: i64,
     next_change: i64,
-}
-
-#[derive(Debug, Clone, Default)]
-struct Dispatcher {
-    holder: Option<Incarnation>,
-    epoch: Epoch,
-    until: Option<Timestamp>,
-    /// What the holder was chosen in.
-    lineage: Option<Lineage>,
 }
 
 #[derive(Debug, Clone)]

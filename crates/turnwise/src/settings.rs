@@ -81,7 +81,8 @@ impl Turnwise {
     }
 
     /// As [`Turnwise::set_queue`], for the whole installation: the counting scheme, how long finished jobs are kept, and how many
-    /// lines of a log. The dispatcher goes by it at once, every other node within ten seconds.
+    /// lines of a log. The dispatcher goes by it at once, every other node from its next beat on, which is less than
+    /// two seconds away unless its lease is longer than usual.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), turnwise::Error> {

@@ -194,7 +194,8 @@ impl Scheduler {
     }
 
     pub(super) fn settle(&mut self, now: Timestamp, settled: Settled) {
-        let Settled { id, fence, ran, rest, failed, well } = settled;
+        let is_error = settled.is_error();
+        let Settled { id, fence, ran, rest, failed: _, well } = settled;
         let Some(slot) = self.backlog.find(id) else {
             if rest.is_none() {
                 self.awaited_ended(now, id, well);
@@ -210,7 +211,7 @@ impl Scheduler {
         }
         let queue = ties.queue;
         let in_flight = matches!(self.backlog.place(slot), Place::Picked | Place::Assigned);
-        if failed || rest.as_ref().is_some_and(|rest| rest.stuck) {
+        if is_error {
             self.pause_on_error(now, queue, id);
         }
         if rest.is_some() && self.backlog.place(slot) == Place::Picked && self.backlog.fence(slot) == fence {

@@ -97,6 +97,13 @@ pub struct Settled {
     pub well: bool,
 }
 
+impl Settled {
+    /// Whether this is an error of its queue, for which the queue may be set to pause.
+    pub fn is_error(&self) -> bool {
+        self.failed || self.rest.as_ref().is_some_and(|rest| rest.stuck)
+    }
+}
+
 /// An unfinished job out of a node's hands.
 #[derive(Debug, Clone)]
 pub struct Rest {

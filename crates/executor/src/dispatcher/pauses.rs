@@ -6,7 +6,7 @@
 //! looks once at what came after.
 
 use turnwise_core::{
-    JobId, QueueName, State,
+    JobId, QueueName,
     scheduler::Settled,
     settings::{OnError, Pause, QueueSettings},
 };
@@ -30,14 +30,13 @@ impl Dispatcher<'_> {
     pub(super) fn see_ends(&mut self, told: &[Settled]) {
         self.seen.ends = true;
         self.stale_reads.see_ends(told);
-        let trouble = |end: &&Settled| end.failed || end.rest.as_ref().is_some_and(|rest| rest.stuck);
-        self.note_trouble(told.iter().filter(trouble).map(|end| end.id));
+        self.note_trouble(told.iter().filter(|end| end.is_error()).map(|end| end.id));
     }
 
     /// The same for what ended elsewhere.
     pub(super) fn see_changes(&mut self, changes: &[Change]) {
         self.seen.ends |= !changes.is_empty();
-        self.note_trouble(changes.iter().filter(|change| is_trouble(change)).map(|change| change.id));
+        self.note_trouble(changes.iter().filter(|change| change.failed).map(|change| change.id));
     }
 
     /// Jobs that failed. While the backlog is being read the scheduler may not know them.
@@ -151,8 +150,4 @@ impl Dispatcher<'_> {
             self.hearing.cursor().cloned()
         }
     }
-}
-
-fn is_trouble(change: &Change) -> bool {
-    change.failed || (change.ran.is_some() && change.head.as_ref().is_some_and(|head| head.state == State::Stuck))
 }

@@ -306,7 +306,7 @@ macro_rules! conformance_suite {
                 a_job_may_wait_for_ten_thousand;
             memo:
                 memos_are_recalled_by_kind_and_in_order,
-                what_is_kept_follows_the_installation_once_its_memo_is_recalled,
+                what_is_kept_follows_the_installation_once_the_store_hears_of_it,
                 every_write_of_a_memo_raises_its_version_by_one,
                 a_memo_that_moved_on_since_it_was_seen_is_left_alone,
                 of_one_call_the_memos_are_written_that_are_as_they_were_seen,

@@ -2,10 +2,13 @@
 
 use turnwise_core::{Incarnation, Node, lead::Sight};
 
-use super::{Data, Dispatcher, MemoryStore, rows::Row};
+use super::{Data, MemoryStore, rows::Row};
 use crate::{
     StoreError,
-    store::{AskLost, Beat, Epoch, Expire, Fleet, Join, Joined, Leader, LostNode, Pulse, Replace, Result, Term},
+    store::{
+        AskLost, Beat, Epoch, Expire, Fleet, Join, Joined, Leader, LostNode, MemoKind, Pulse, Replace, Result, Term,
+    },
+    verdict::Lead,
 };
 
 pub(super) fn join(store: &MemoryStore, join: Join) -> Result<Joined> {
@@ -56,27 +59,22 @@ pub(super) fn beat(store: &MemoryStore, beat: Beat) -> Result<Pulse> {
         return Ok(Pulse { now, lineage, alive: false, epoch: None, nodes: Vec::new(), leader: None });
     };
     node.lease_until = now.plus(beat.lease);
+    let set = data.memos.iter().rfind(|((kind, _), _)| *kind == MemoKind::Installation);
+    store.kept.hear_memo(set.map(|(_, (value, _))| value.as_str()));
+    let node = data.nodes.get_mut(&beat.node).expect("just seen");
     let resized = std::mem::replace(&mut node.slots, beat.slots) != beat.slots;
     let lineage = data.lineage;
     let dispatcher = &mut data.dispatcher;
-    let of_this_lineage = dispatcher.lineage == Some(lineage);
-    let found_over = |until| beat.over == Some(Term { epoch: dispatcher.epoch, until });
-    let over = !of_this_lineage || dispatcher.until.is_none_or(|until| until < now || found_over(until));
-    let mine = dispatcher.holder == Some(beat.node);
-    if beat.lead && !(mine && of_this_lineage) && (dispatcher.holder.is_none() || over) {
-        dispatcher.epoch = dispatcher.epoch.next(dispatcher.lineage, lineage);
-        dispatcher.holder = Some(beat.node);
-        dispatcher.lineage = Some(lineage);
+    let epoch = beat.lead.then(|| dispatcher.asked(&beat, lineage, now)).flatten();
+    if let Some(epoch) = epoch {
+        let until = Some(now.plus(beat.lease));
+        *dispatcher = Lead { holder: Some(beat.node), epoch, until, lineage: Some(lineage) };
     }
-    let leads = beat.lead && dispatcher.holder == Some(beat.node);
-    if leads {
-        dispatcher.until = Some(now.plus(beat.lease));
-    }
-    let gives_up = mine && !beat.lead;
+    let leads = epoch.is_some();
+    let gives_up = dispatcher.holder == Some(beat.node) && !beat.lead;
     if gives_up {
         dispatcher.holder = None;
     }
-    let epoch = leads.then_some(data.dispatcher.epoch);
     let nodes = match epoch {
         Some(_) => data.nodes.values().filter(|node| node.alive(now)).map(|node| data.told(node)).collect(),
         None => Vec::new(),
@@ -144,12 +142,7 @@ impl Data {
     }
 
     pub(super) fn check_leading(&self, holder: Incarnation, epoch: Epoch) -> Result<()> {
-        let Dispatcher { holder: leads, epoch: now, lineage, .. } = self.dispatcher;
-        if (leads, now, lineage) == (Some(holder), epoch, Some(self.lineage)) {
-            Ok(())
-        } else {
-            Err(StoreError::NotLeading)
-        }
+        if self.dispatcher.is_held(holder, epoch, self.lineage) { Ok(()) } else { Err(StoreError::NotLeading) }
     }
 
     /// A node as readers see it: with the word on who dispatches.

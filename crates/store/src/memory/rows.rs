@@ -6,7 +6,7 @@ use turnwise_core::{
     job::{AssignedJob, Counts},
 };
 
-use crate::store::Held;
+use crate::{store::Held, verdict::Found};
 
 #[derive(Debug, Clone)]
 pub(super) struct Row {
@@ -41,8 +41,13 @@ pub(super) struct Row {
 }
 
 impl Row {
+    pub(super) fn found(&self) -> Found {
+        let &Self { state, fence, node, cancel_requested, .. } = self;
+        Found { state, fence, node, cancel_requested }
+    }
+
     pub(super) fn in_hands_of(&self, node: Incarnation) -> bool {
-        self.state.assigned() && self.node == Some(node)
+        self.found().in_hands_of(node)
     }
 
     /// All but whom it waits for.

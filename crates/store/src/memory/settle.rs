@@ -6,8 +6,11 @@ use turnwise_core::{
     story::{Attempt, MAX_ATTEMPTS},
 };
 
-use super::{Data, MemoryStore, Told};
-use crate::store::{Author, Result, Settle, Settled, Settlement};
+use super::{Data, MemoryStore, Told, rows::Row};
+use crate::{
+    store::{Author, Result, Settle, Settled, Settlement},
+    verdict,
+};
 
 pub(super) fn settle(store: &MemoryStore, settle: Settle) -> Result<Vec<Settled>> {
     let now = store.clock.now();
@@ -56,25 +59,11 @@ impl Data {
         now: Timestamp,
         retention: Retention,
     ) -> (Settled, bool) {
-        // At rest or at its end at this very fence: only the node's own settle with that fence can have put it there.
-        let settled_by_the_node = if lost { Settled::Superseded } else { Settled::Applied };
-        let Some(row) = self.jobs.get_mut(&settlement.job) else {
-            let reply = match self.history.get(&settlement.job) {
-                Some(row) if row.fence == settlement.fence => settled_by_the_node,
-                Some(_) => Settled::Superseded,
-                None => Settled::Gone,
-            };
+        let found = self.jobs.get(&settlement.job).or_else(|| self.history.get(&settlement.job)).map(Row::found);
+        if let Some(reply) = verdict::answer(settlement, node, lost, found) {
             return (reply, false);
-        };
-        if row.fence != settlement.fence {
-            return (Settled::Superseded, false);
         }
-        if !row.in_hands_of(node) {
-            return (if row.state.assigned() { Settled::Superseded } else { settled_by_the_node }, false);
-        }
-        if row.cancel_requested && !settlement.saw_cancel {
-            return (Settled::CancelRequested, false);
-        }
+        let row = self.jobs.get_mut(&settlement.job).expect("it is in the node's hands");
         row.started_at = settlement.started_at.or(row.started_at);
         row.finished_at = settlement.finished_at.or(row.finished_at);
         if settlement.started_at.is_some() {

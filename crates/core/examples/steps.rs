@@ -1,12 +1,12 @@
-//! What the scheduler costs a job, step by step: `cargo run --release -p turnwise-core --example drain [jobs] [groups] [turns|time] [micros]`.
+//! What the scheduler costs a job, step by step: `cargo run --release -p turnwise-core --example steps [jobs] [groups] [turns|time] [micros]`.
 //!
 //! Each run takes up to so many microseconds, 150 if nothing is said. Pages of ten thousand come, batches of a thousand are picked, answered and settled: as a dispatcher does it that drains a
 //! backlog. Prints nanoseconds a job. Instructions are counted by `valgrind --tool=callgrind`, inclusive of what `arrive`,
 //! `replied`, `settled` and `tick` call, and they are the same on every machine:
 //!
 //! ```text
-//! valgrind --tool=callgrind --callgrind-out-file=/tmp/drain.out target/release/examples/drain 100000 1000 turns
-//! callgrind_annotate --inclusive=yes /tmp/drain.out | grep drain::
+//! valgrind --tool=callgrind --callgrind-out-file=/tmp/steps.out target/release/examples/steps 100000 1000 turns
+//! callgrind_annotate --inclusive=yes /tmp/steps.out | grep steps::
 //! ```
 
 #![allow(clippy::print_stdout, clippy::cast_precision_loss)] // it is a program

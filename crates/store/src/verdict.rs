@@ -1,0 +1,67 @@
+//! Decisions of a store that follow from a row alone: what a settle is answered, and which node leads. The memory store and SQLite
+//! ask here; PostgreSQL decides the same in SQL, and the suite compares.
+
+use turnwise_core::{Fence, Incarnation, State, Timestamp};
+
+use crate::{Beat, Epoch, Lineage, Settled, Settlement, Term};
+
+/// As much of a job, unfinished or in history, as the answer to a settle depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Found {
+    pub state: State,
+    pub fence: Fence,
+    pub node: Option<Incarnation>,
+    pub cancel_requested: bool,
+}
+
+impl Found {
+    pub fn in_hands_of(&self, node: Incarnation) -> bool {
+        self.state.assigned() && self.node == Some(node)
+    }
+}
+
+/// What a settle of a job of `node` is answered if nothing of it is written; `None`: it is written, and applied. `lost`: not the
+/// node says so, but the dispatcher that takes its jobs from it.
+pub fn answer(settlement: &Settlement, node: Incarnation, lost: bool, found: Option<Found>) -> Option<Settled> {
+    let Some(found) = found else { return Some(Settled::Gone) };
+    if found.fence != settlement.fence {
+        Some(Settled::Superseded)
+    } else if !found.state.assigned() {
+        // At its end or at rest at this very fence: only the node's own settle with that fence can have put it there.
+        Some(if lost { Settled::Superseded } else { Settled::Applied })
+    } else if !found.in_hands_of(node) {
+        Some(Settled::Superseded)
+    } else if found.cancel_requested && !settlement.saw_cancel {
+        Some(Settled::CancelRequested)
+    } else {
+        None
+    }
+}
+
+/// Which node leads, until when, and in which lineage it was chosen.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Lead {
+    pub holder: Option<Incarnation>,
+    pub epoch: Epoch,
+    pub until: Option<Timestamp>,
+    pub lineage: Option<Lineage>,
+}
+
+impl Lead {
+    /// The epoch in which a node leads that asks for the lead; `None`: another one does. A lead is free when no node has it, when
+    /// its lease is over, when the node that asks has found it to be over, and in another lineage.
+    pub fn asked(&self, beat: &Beat, lineage: Lineage, now: Timestamp) -> Option<Epoch> {
+        let here = self.lineage == Some(lineage);
+        let over = |until| until < now || beat.over == Some(Term { epoch: self.epoch, until });
+        match self.holder {
+            Some(holder) if holder == beat.node && here => Some(self.epoch),
+            Some(_) if here && self.until.is_some_and(|until| !over(until)) => None,
+            _ => Some(self.epoch.next(self.lineage, lineage)),
+        }
+    }
+
+    /// Whether this node leads in this epoch, in a database of this lineage.
+    pub fn is_held(&self, holder: Incarnation, epoch: Epoch, lineage: Lineage) -> bool {
+        (self.holder, self.epoch, self.lineage) == (Some(holder), epoch, Some(lineage))
+    }
+}
