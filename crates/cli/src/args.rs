@@ -312,7 +312,7 @@ pub(crate) struct Retry {
 pub(crate) struct Bench {
     /// drain: run a full table of jobs. submit: store jobs one by one, from many callers at once. bulk: store them in
     /// batches of 10000. latency: one job every 50 ms, from its commit to its start. lifecycle: submit and run at once,
-    /// from submit to stored end. pinned: drain while somebody holds a snapshot open. idle: what a node asks of the server
+    /// from submit to stored end. pinned: drain while another session holds a snapshot open. idle: what a node asks of the server
     /// that has nothing to do
     #[arg(long, value_name = "MODE", default_value = "drain", hide_possible_values = true,
         value_parser = ["drain", "submit", "bulk", "latency", "lifecycle", "pinned", "idle"])]
@@ -590,7 +590,7 @@ pub(crate) struct SetLimits {
 #[derive(Debug, clap::Args)]
 pub(crate) struct Pause {
     pub(crate) name: String,
-    /// For whoever asks why nothing runs
+    /// Told by `why` and the listings
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) reason: Option<String>,
 }

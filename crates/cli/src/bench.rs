@@ -39,7 +39,7 @@ pub(crate) fn bench(settings: &Settings, wish: &args::Bench) -> Result<(), Failu
     report?.print(wish.json)
 }
 
-/// Measures, and cleans up also when somebody does not want to wait for the end; told twice, it ends as it stands.
+/// Measures, and cleans up when it is interrupted, too; interrupted twice, it ends as it stands.
 async fn until_told(settings: &Settings, plan: &Plan) -> Result<Report, Failure> {
     let mut signals = Signals::new()?;
     let (stop, stopped) = watch::channel(false);

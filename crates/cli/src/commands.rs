@@ -11,7 +11,7 @@ use turnwise::{
     },
 };
 
-/// A task as somebody wrote it down.
+/// A task as the file has it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {

@@ -50,7 +50,7 @@ pub(crate) fn enqueue(settings: &Settings, wish: &args::Enqueue) -> Result<(), F
     Ok(print::lines(enqueued.iter().map(|reply| reply.id))?)
 }
 
-/// A job as somebody wrote it down.
+/// A job as the caller wrote it.
 #[derive(Debug, Default)]
 struct Written<'a> {
     task: Option<Cow<'a, str>>,

@@ -17,9 +17,9 @@ pub(crate) enum Failure {
     Duplicate(String),
     /// Every line about it is out already.
     Told,
-    /// Somebody told it to stop before it was through.
+    /// It was told to stop before it was through.
     Interrupted,
-    /// Nobody reads our output any more, as with `| head`: they have what they wanted.
+    /// The reader of the output has gone, as with `| head`: it has what it wanted.
     NobodyListens,
 }
 

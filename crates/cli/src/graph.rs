@@ -11,7 +11,7 @@ use turnwise::{
 
 use crate::{error::Failure, print, serve::block_on, settings::Settings};
 
-/// Jobs that are shown: more would be read by nobody.
+/// Jobs that are shown: more cannot be read.
 const JOBS: usize = 200;
 
 pub(crate) fn show(settings: &Settings, id: JobId, svg: Option<&Path>) -> Result<(), Failure> {

@@ -40,7 +40,7 @@ pub(crate) fn logs(settings: &Settings, wish: &args::Logs) -> Result<(), Failure
     })
 }
 
-/// Goes on until the job ends or nobody wants to know any more.
+/// Goes on until the job ends or the reader has gone.
 async fn follow(turnwise: &Turnwise, id: JobId, mut after: Option<LineAt>, json: bool) -> Result<(), Failure> {
     loop {
         // Looked at before the log is read: what it said to the end is then in the log.

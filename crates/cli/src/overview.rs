@@ -94,7 +94,7 @@ impl<'a> QueueView<'a> {
         ]
     }
 
-    /// What is set, in a line, for whoever has just set it.
+    /// What is set, in a line, as the commands that set it print it.
     pub(crate) fn sentence(name: &str, set: &QueueSettings) -> String {
         let QueueSettings {
             weight,

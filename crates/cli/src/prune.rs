@@ -4,7 +4,7 @@ use turnwise::Turnwise;
 
 use crate::{args, error::Failure, print, serve::block_on, settings::Settings};
 
-/// Rows in one transaction: long enough to be quick, short enough to hold up nobody.
+/// Rows in one transaction: many enough to be quick, few enough to hold up no other statement.
 const ROWS: u32 = 1_000;
 
 pub(crate) fn prune(settings: &Settings, wish: &args::Prune) -> Result<(), Failure> {

@@ -116,7 +116,7 @@ async fn run(
     Ok(End::Orderly)
 }
 
-/// The one line on stdout; whoever starts nodes waits for it.
+/// The one line on stdout; programs that start nodes wait for it.
 fn ready_line(config: &Config, pools: &[(String, Pool)], database: &str, registry: &Registry) -> String {
     let Config { name, core_pool_size, max_pool_size, .. } = config;
     let slots = match max_pool_size {
@@ -162,7 +162,7 @@ impl Signals {
     }
 }
 
-/// The log on stderr. Whoever asks makes it the only one of the process.
+/// The log on stderr. Asked for once, it is the only one of the process.
 pub(crate) fn stderr_log<S>(settings: &Settings, unless_said: &str) -> Result<impl Layer<S> + use<S>, Failure>
 where
     S: tracing::Subscriber + for<'a> LookupSpan<'a>,

@@ -80,7 +80,7 @@ impl Source {
 #[derive(Debug)]
 pub(crate) struct Settings {
     sources: Vec<Source>,
-    /// What the file has under `[tasks]`, and the file. Read by the node alone: a bad command keeps nobody from looking.
+    /// What the file has under `[tasks]`, and the file. Read by the node alone: a bad command does not keep `jobs` and its like from working.
     tasks: Option<(PathBuf, toml::Table)>,
     /// What it has under `[pools]`, by name.
     pools: Vec<(String, Said)>,

@@ -25,7 +25,7 @@ struct Report<'a> {
     before: Whole,
     after: Whole,
     groups: Vec<GroupReport<'a>>,
-    /// Tasks nobody has seen run: counted as if they took a moment.
+    /// Tasks that have never run: a run of them is counted as a moment.
     guessed: Vec<&'a str>,
 }
 

@@ -112,8 +112,7 @@ impl Which {
         if which.filter.states.is_empty() {
             which.filter.states.push(State::Failed);
         }
-        let redrivable = [State::Failed, State::Cancelled, State::Stuck];
-        match which.filter.states.iter().find(|state| !redrivable.contains(state)) {
+        match which.filter.states.iter().find(|state| !state.can_be_retried()) {
             Some(state) => Err(Invalid::new("filter", format!("jobs that are {state} cannot be retried"))),
             None => Ok(which),
         }
@@ -160,10 +159,12 @@ fn preview(jobs: &[Job]) -> Result<(), Failure> {
     Ok(print::lines([format!("{} jobs would run again", jobs.len())])?)
 }
 
-/// Asks; where nobody can answer, a flag must have.
+/// Asks the person at the terminal; where there is no terminal, a flag must have answered.
 fn agreed(jobs: usize) -> Result<bool, Failure> {
     if !io::stdin().is_terminal() {
-        return Err(Failure::Input("yes: nobody is here to ask; give --yes, or --dry-run to only look".to_owned()));
+        return Err(Failure::Input(
+            "yes: there is no terminal to ask on; give --yes, or --dry-run to only look".to_owned(),
+        ));
     }
     let asked = |error: io::Error| Failure::Other(format!("asking: {error}"));
     write!(io::stderr(), "Run {jobs} jobs again? [y/N] ").map_err(asked)?;
@@ -174,25 +175,32 @@ fn agreed(jobs: usize) -> Result<bool, Failure> {
 
 async fn redrive(turnwise: &Turnwise, jobs: &[Job]) -> Result<(), Failure> {
     let live = io::stderr().is_terminal();
-    let (mut again, mut refused) = (0, 0);
-    for (done, job) in jobs.iter().enumerate() {
-        match turnwise.retry(job.id).await {
-            Ok(()) => again += 1,
-            // Somebody was quicker, or it is pruned: it keeps no other from running.
-            Err(error @ (Error::Illegal(_) | Error::NoSuchJob(_) | Error::Conflict(_))) => {
-                complain(&format!("{}: {error}", job.id));
-                refused += 1;
-            }
-            Err(error) => return Err(error.into()),
-        }
-        if live && (done + 1) % STEP == 0 {
-            let progress = turnwise::core::story::Progress::new(done as u64 + 1, jobs.len() as u64, "jobs");
-            // Where stderr is closed, nobody watches.
+    let (mut again, mut left) = (0, Vec::new());
+    for (round, chunk) in jobs.chunks(STEP).enumerate() {
+        let retried = turnwise.retry_these(chunk).await?;
+        again += retried.again;
+        left.extend(retried.left);
+        if live {
+            let done = (round * STEP + chunk.len()) as u64;
+            let progress = turnwise::core::story::Progress::new(done, jobs.len() as u64, "jobs");
+            // Where stderr is closed, there is no one to show it to.
             let _ = write!(io::stderr(), "\r{}\u{1b}[K", crate::logs::bar(&progress));
         }
     }
     if live {
         let _ = write!(io::stderr(), "\r\u{1b}[K");
+    }
+    // Another person was quicker, it is pruned, or an open transaction holds it: alone it is waited for, or said why not.
+    let mut refused = 0;
+    for id in left {
+        match turnwise.retry(id).await {
+            Ok(()) => again += 1,
+            Err(error @ (Error::Illegal(_) | Error::NoSuchJob(_) | Error::Conflict(_))) => {
+                complain(&format!("{id}: {error}"));
+                refused += 1;
+            }
+            Err(error) => return Err(error.into()),
+        }
     }
     print::lines([format!("{again} jobs run again")])?;
     if refused > 0 { Err(Failure::Told) } else { Ok(()) }

@@ -117,10 +117,18 @@ struct Node {
 }
 
 impl Node {
-    fn stop(mut self) {
+    fn tell_to_stop(&self) {
         let sent = Command::new("kill").args(["-s", "TERM", &self.child.id().to_string()]).status().unwrap();
         assert!(sent.success());
+    }
+
+    fn ends(mut self) {
         assert!(self.child.wait().unwrap().success());
+    }
+
+    fn stop(self) {
+        self.tell_to_stop();
+        self.ends();
     }
 }
 
@@ -680,14 +688,17 @@ fn a_job_left_running_by_a_killed_node_can_be_cancelled(place: &Place) {
 
 /// Two of the class high, then one of the class low: also if every job has a node of its own.
 fn a_restart_does_not_reset_the_counting_scheme(place: &Place) {
-    // A node that stops lets its one job end, and takes no other.
-    std::fs::write(place.directory.path().join("turnwise.toml"), "[executor]\nqueue_capacity = 0\n").unwrap();
-    let job = |priority: u8| json!({"task": "sleep", "args": {"ms": 500}, "priority": priority});
-    let ids = place.enqueue_all([1, 1, 1, 10, 10, 10].map(job));
+    // A node that stops lets its one job end, and takes no other. The job ends when the node is known to take none.
+    let settings = "[executor]\nqueue_capacity = 0\n[tasks.hold]\ncommand = ['sh', '-c', 'until mv go gone; do sleep 0.02; done']\n";
+    std::fs::write(place.directory.path().join("turnwise.toml"), settings).unwrap();
+    let ids = place.enqueue_all([1, 1, 1, 10, 10, 10].map(|priority| json!({"task": "hold", "priority": priority})));
     for life in 1..=3 {
-        let node = place.serve(&["--demo-tasks", "--slots", "1"]);
+        let node = place.serve(&["--slots", "1"]);
         wait_for("a run", || (!place.jobs(&["--state", "running"]).is_empty()).then_some(()));
-        node.stop();
+        node.tell_to_stop();
+        wait_for("no slot", || (place.json(&["nodes", "--json"])[0]["slots"] == 0).then_some(()));
+        std::fs::write(place.directory.path().join("go"), "").unwrap();
+        node.ends();
         assert_eq!(place.jobs(&["--state", "success"]).len(), life, "each node runs one job");
     }
     let mut runs = place.jobs(&["--state", "success"]);

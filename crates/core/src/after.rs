@@ -55,7 +55,7 @@ impl FromStr for OnFailure {
     }
 }
 
-/// Whom a job waits for. Nothing at all for most: waiting for nobody costs nobody anything.
+/// The jobs that a job waits for. Most wait for none, and take no room for it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct After(Option<Box<Inner>>);
 
@@ -66,7 +66,7 @@ struct Inner {
 }
 
 impl After {
-    /// Each of them once, whatever was said twice. An empty list waits for nobody.
+    /// Each of them once, whatever was said twice. An empty list waits for none.
     pub fn new(ids: impl IntoIterator<Item = JobId>, on_failure: OnFailure) -> Result<Self, Invalid> {
         let mut ids: Vec<_> = ids.into_iter().collect();
         ids.sort_unstable();
@@ -89,7 +89,7 @@ impl After {
         self.0.as_ref().map_or(&[], |inner| &inner.ids)
     }
 
-    /// `None`: it waits for nobody.
+    /// `None`: it waits for no job.
     pub fn on_failure(&self) -> Option<OnFailure> {
         Some(self.0.as_ref()?.on_failure)
     }
@@ -249,7 +249,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever waits only for smaller numbers cannot be in a circle; one step back closes one exactly if it is met.
+        /// A job that waits only for smaller numbers cannot be in a circle; one step back closes one exactly if it is met.
         #[test]
         fn a_circle_is_found_exactly_if_there_is_one(
             edges in proptest::collection::vec((1u128..30, 1u128..30), 0..60),

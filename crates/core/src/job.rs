@@ -15,7 +15,7 @@ use crate::{
     unique::Unique,
 };
 
-/// Chosen by whoever submits, so that a repeated submit is recognised. UUIDv7: sorts by time.
+/// Chosen by the caller who submits, so that a repeated submit is recognised. UUIDv7: sorts by time.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
 #[serde(transparent)]
 pub struct JobId(pub Uuid);
@@ -151,6 +151,11 @@ impl State {
             Self::Failed => "failed",
             Self::Cancelled => "cancelled",
         }
+    }
+
+    /// Whether a person may have a job run now, or again.
+    pub fn can_be_retried(self) -> bool {
+        matches!(self, Self::Stuck | Self::Failed | Self::Cancelled)
     }
 
     /// Number in the database; never reuse one.
@@ -341,7 +346,7 @@ pub struct AssignedJob {
     pub counts: Counts,
     pub cancel_requested: bool,
     pub submitted_at: Timestamp,
-    /// It was given under a limit or in a serial line: whoever may be thought dead must not run it on, or one more than
+    /// It was given under a limit or in a serial line: a node that may be taken for dead must not run it on, or one more than
     /// may run would.
     pub limited: bool,
 }

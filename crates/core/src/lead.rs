@@ -93,7 +93,7 @@ impl<L: PartialEq> Watch<L> {
         }
     }
 
-    /// Nobody leads, or this node does.
+    /// No node leads, or this one does.
     pub fn nobody(&mut self) {
         self.seen = None;
     }

@@ -25,7 +25,7 @@ pub const ALONE_CRASHES: u32 = 2;
 /// Runs of a job that may have come to nothing without spending an attempt, before a lost connection spends one: a task that
 /// always loses its own must come to an end.
 pub const FREE_RUNS: i64 = 5;
-/// How long a run waits to be done again that nobody is to blame for.
+/// How long a run waits to be done again that ended through no fault of its task.
 pub const AGAIN: Duration = Duration::from_secs(1);
 
 /// How a run ended.
@@ -335,7 +335,7 @@ const fn row(state: State, event: Kind, to: State, when: &'static str) -> Move {
 }
 
 /// What a run comes to that lost the connection its transaction was on, before it could be committed: nothing of it is there,
-/// and whose fault it was nobody knows. Every run has a fence of its own, so the fence tells how many spent no attempt.
+/// and whose fault it was is not known. Every run has a fence of its own, so the fence tells how many spent no attempt.
 pub fn after_cut(job: &Standing<'_>, failure: Failure) -> Outcome {
     if job.fence.0 - 1 - i64::from(job.counts.attempt) < FREE_RUNS {
         Outcome::Snooze { wait: AGAIN }

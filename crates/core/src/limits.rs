@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{settings::Rate, time::Timestamp};
 
-/// Starts empty: after a take-over nobody knows what was started just before.
+/// Starts empty: after a take-over it is not known what was started just before.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bucket {
     rate: Rate,

@@ -130,7 +130,7 @@ pub enum Overlap {
     Allow,
 }
 
-/// What becomes of slots that passed while nobody dispatched.
+/// What becomes of slots that passed while no node dispatched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CatchUp {
     /// They are let go.
@@ -204,7 +204,7 @@ impl Periodic {
         self.paused.is_none() && self.when.next(self.base(over)).is_some_and(|slot| slot <= now)
     }
 
-    /// The jobs of the slots that are due, as far as somebody has submitted them: as long as one of them has not ended, the
+    /// The jobs of the slots that are due, as far as they were submitted: as long as one of them has not ended, the
     /// next would overlap it.
     pub fn due_jobs(&self, name: &ScheduleName, over: Option<Timestamp>, now: Timestamp) -> Vec<JobId> {
         self.when.last(self.base(over), now).into_iter().map(|slot| slot_id(name, slot)).collect()
@@ -270,7 +270,7 @@ impl Periodic {
     }
 }
 
-/// The same for the same slot of the same schedule, whoever asks.
+/// The same for the same slot of the same schedule, always.
 fn slot_id(name: &ScheduleName, slot: Timestamp) -> JobId {
     const OURS: Uuid = Uuid::from_u128(0x6d0e_91b4_5a3c_4f27_9b81_c2d7_e604_3fa5);
     let hash = Uuid::new_v5(&OURS, format!("{}\n{name}", slot.micros()).as_bytes());

@@ -45,7 +45,7 @@ impl Pool {
     }
 
     /// Jobs that lie in the buffer when the dispatcher gives this node no more, about: it counts what runs as well, and reckons
-    /// with costs of its own, so a quarter is left to chance. Of slow jobs, and of those nobody has seen the end of, the buffer
+    /// with costs of its own, so a quarter is left to chance. Of slow jobs, and of those that have never ended yet, the buffer
     /// holds none: another node may be free for them.
     fn bound(&self, open: u32, cost: Option<Duration>) -> usize {
         let quick = match cost.map(|cost| cost.as_nanos()) {

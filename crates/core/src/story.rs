@@ -41,7 +41,7 @@ pub struct Attempt {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Progress {
     pub done: u64,
-    /// Zero: nobody knows.
+    /// Zero: not known.
     pub total: u64,
     pub text: String,
 }

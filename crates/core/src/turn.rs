@@ -7,7 +7,7 @@ use std::{cmp::Ordering, collections::BTreeSet, fmt, str::FromStr, time::Duratio
 
 use crate::{job::Class, name::Invalid, settings::Weight};
 
-/// What somebody has used, divided by the weight: in picoseconds of a slot, so that a microsecond divided by the greatest
+/// What a group or a queue has used, divided by its weight: in picoseconds of a slot, so that a microsecond divided by the greatest
 /// weight is still something, and a century divided by the least still fits. That takes 82 bits; here are 96, because a
 /// million groups have a charge each. Beyond that it stays at the most there is, and turns are taken one by one.
 ///

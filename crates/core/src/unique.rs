@@ -155,7 +155,7 @@ pub struct Holding {
 /// What a submit finds at its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claim {
-    /// Nobody has it (any more).
+    /// No job has it (any more).
     Free,
     /// The very same job: its submit was repeated.
     Own,
@@ -169,7 +169,7 @@ impl Holding {
 
     /// What `job` finds. `unfinished`: whether the holder has not ended.
     ///
-    /// PostgreSQL compares the same by itself (`turnwise.claim`), because submits in other languages have nobody else to
+    /// PostgreSQL compares the same by itself (`turnwise.claim`), because submits in other languages have no other place to
     /// ask; the conformance suite holds the two together.
     pub fn claim(&self, job: JobId, unfinished: bool, now: Timestamp) -> Claim {
         if self.job == job {

@@ -85,7 +85,7 @@ pub enum Gate {
     },
     /// The backlog is still being read.
     Loading,
-    /// Somebody's transaction holds the row.
+    /// Another transaction holds the row.
     Locked,
     /// It waits for a node of its own: nodes died under it.
     Alone,
@@ -141,7 +141,7 @@ impl fmt::Display for Gate {
             Gate::Rate { whose, until } => write!(f, "the rate of {whose} allows the next start at {until}"),
             Gate::Line { queue, first } => write!(f, "in the serial queue {queue} job {first} is first"),
             Gate::Loading => f.write_str("the backlog is still being read"),
-            Gate::Locked => f.write_str("somebody's transaction holds its row"),
+            Gate::Locked => f.write_str("another transaction holds its row"),
             Gate::Alone => f.write_str("two nodes died under it: it waits for a node of its own"),
             Gate::FullOnNodes { queue, limit } => {
                 write!(f, "every node with a free slot runs {limit} of queue {queue}, the most that one node may")

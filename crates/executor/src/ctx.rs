@@ -20,7 +20,7 @@ use crate::{
     joblog,
     life::Life,
     outbox::{Outgoing, StepAnswer},
-    outcome::{BoxError, Outcome, TaskError},
+    outcome::{BoxError, CtxError, Outcome, TaskError},
     panics,
     run::{Notes, Room, Run},
     task::Need,
@@ -130,12 +130,12 @@ impl Ctx {
 
     /// As [`Ctx::state`], with an error that names the type where it is not there.
     #[track_caller]
-    pub fn need<T: Send + Sync + ?Sized + 'static>(&self) -> Result<State<T>, TaskError> {
+    pub fn need<T: Send + Sync + ?Sized + 'static>(&self) -> Result<State<T>, CtxError> {
         let missing = || {
             let name = std::any::type_name::<T>();
             TaskError::new(format!("no state of type {name} was given to the executor; give it with .state(…)"))
         };
-        self.state().ok_or_else(missing)
+        Ok(self.state().ok_or_else(missing)?)
     }
 
     /// Whether the task should stop: it was cancelled, has taken too long, or the node is about to interrupt it.
@@ -148,7 +148,7 @@ impl Ctx {
         self.run.stop.wait().await;
     }
 
-    /// Says how far the run has come; `total` 0 where nobody knows. Cheap: the last word is written a few times a second.
+    /// Says how far the run has come; `total` 0 where it is not known. Cheap: the last word is written a few times a second.
     pub fn progress(&self, done: u64, total: u64, text: impl AsRef<str>) {
         self.run.notes().progress(Progress::new(done, total, text.as_ref()));
     }
@@ -169,7 +169,15 @@ impl Ctx {
     ///
     /// Exactly once it is not: a node that dies between the end of the step and the write runs it again. A step that fails
     /// keeps nothing.
-    pub async fn step<T, E>(&self, name: &str, run: impl Future<Output = Result<T, E>>) -> Result<T, TaskError>
+    pub async fn step<T, E>(&self, name: &str, run: impl Future<Output = Result<T, E>>) -> Result<T, CtxError>
+    where
+        T: Serialize + DeserializeOwned,
+        E: Into<BoxError>,
+    {
+        Ok(self.run_step(name, run).await?)
+    }
+
+    async fn run_step<T, E>(&self, name: &str, run: impl Future<Output = Result<T, E>>) -> Result<T, TaskError>
     where
         T: Serialize + DeserializeOwned,
         E: Into<BoxError>,
@@ -186,7 +194,11 @@ impl Ctx {
     /// Sleeps. Longer than a moment, the run ends here and its slot is free for others; when the time has come the task
     /// starts from its beginning, finished steps are not run again, and this returns at once. So put what must not be
     /// done twice into steps.
-    pub async fn sleep(&self, span: Duration) -> Result<(), TaskError> {
+    pub async fn sleep(&self, span: Duration) -> Result<(), CtxError> {
+        Ok(self.sleep_or_suspend(span).await?)
+    }
+
+    async fn sleep_or_suspend(&self, span: Duration) -> Result<(), TaskError> {
         if span <= MOMENT {
             tokio::time::sleep(span).await;
             return Ok(());

@@ -37,7 +37,7 @@ pub enum Event {
     /// It failed and will be tried again, or waits for a person.
     Stuck(JobEvent),
     Cancelled(JobEvent),
-    /// A control loop of this node panicked: a bug in Turnwise, or in data that nobody thought of. The loop goes on, no end is
+    /// A control loop of this node panicked: a bug in Turnwise, or data that it does not expect. The loop goes on, no end is
     /// lost, and this node does not dispatch for a while, so that another one may. (A task's panic is its job's error.)
     Panicked(PanicEvent),
 }
@@ -111,12 +111,12 @@ impl Event {
 
 type Callback = Arc<dyn Fn(&Event) + Send + Sync>;
 
-/// Where events go. Cheap while nobody listens.
+/// Where events go. Cheap while no caller listens.
 #[derive(Clone)]
 pub struct Hub {
     stream: broadcast::Sender<Event>,
     callbacks: Arc<Mutex<Callbacks>>,
-    /// Whether anybody ever listened, so that the hot path asks one flag and no lock.
+    /// Whether a caller ever listened, so that the hot path asks one flag and no lock.
     heard: Arc<AtomicBool>,
 }
 

@@ -244,12 +244,17 @@ impl Builder {
             running: watch::Sender::new(None),
         });
         let members = members.collect();
-        Ok(Executor { members, connect: self.connect, control: Mutex::new(None), threads: Arc::default() })
+        let held = Held { members, connect: self.connect, control: Mutex::new(None), threads: Arc::default() };
+        Ok(Executor(Arc::new(held)))
     }
 }
 
-/// A node. Dropping it stops it without waiting; [`Executor::stop`] waits for the work in its hands.
-pub struct Executor {
+/// A node. Cheap to clone; clones are the same node. Dropping the last one stops it without waiting; [`Executor::stop`] waits for
+/// the work in its hands.
+#[derive(Clone)]
+pub struct Executor(Arc<Held>);
+
+struct Held {
     /// The node's own pool, then the others.
     members: Vec<Member>,
     connect: Connect,
@@ -258,7 +263,7 @@ pub struct Executor {
     threads: Threads,
 }
 
-/// The runtimes of pools that have their own. The control thread ends them when it is through, unless somebody was quicker.
+/// The runtimes of pools that have their own. The control thread ends them when it is through, unless they have ended before.
 type Threads = Arc<Mutex<Vec<Runtime>>>;
 
 /// A blocking task that does not heed its stop sign is not waited for: its job was given back.
@@ -290,7 +295,7 @@ impl Executor {
     pub async fn start(&self) -> Result<(), StartError> {
         let (over, control) = watch::channel(false);
         {
-            let mut running = locked(&self.control);
+            let mut running = locked(&self.0.control);
             // Also while it stops: what it is told would be told to the next one as well.
             if running.as_ref().is_some_and(|over| !is_over(over)) {
                 return Err(StartError::Running);
@@ -298,8 +303,8 @@ impl Executor {
             // From here on it runs, until `over` says otherwise or is dropped: nobody else may start it meanwhile.
             *running = Some(control);
         }
-        self.members.iter().for_each(|member| member.node.stop.lower());
-        let all_joined = self.spawn(over).inspect_err(|_| end_all(&self.threads))?;
+        self.0.members.iter().for_each(|member| member.node.stop.lower());
+        let all_joined = self.spawn(over).inspect_err(|_| end_all(&self.0.threads))?;
         for joined in all_joined {
             let joined = joined.await.unwrap_or_else(|_| Err(StartError::Thread("it ended early".to_owned())));
             if let Err(error) = joined {
@@ -316,23 +321,23 @@ impl Executor {
     fn spawn(&self, over: watch::Sender<bool>) -> Result<Vec<oneshot::Receiver<Result<(), StartError>>>, StartError> {
         let no_thread = |error: std::io::Error| StartError::Thread(error.to_string());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(no_thread)?;
-        let connect = once(self.connect.clone());
+        let connect = once(self.0.connect.clone());
         let (mut lives, mut all_joined) = (Vec::new(), Vec::new());
-        for member in &self.members {
+        for member in &self.0.members {
             let (ready, joined) = oneshot::channel();
             all_joined.push(joined);
             let floor = Floor::User(match &member.node.config.thread_name_prefix {
                 Some(prefix) => {
                     let runtime = threads::start(&member.node.config, prefix).map_err(no_thread)?;
                     let handle = runtime.handle().clone();
-                    locked(&self.threads).push(runtime);
+                    locked(&self.0.threads).push(runtime);
                     handle
                 }
                 None => tokio::runtime::Handle::current(),
             });
             lives.push(life::live(member.node.clone(), member.running.clone(), connect.clone(), floor, Some(ready)));
         }
-        let threads = self.threads.clone();
+        let threads = self.0.threads.clone();
         thread::Builder::new()
             .name("turnwise-control".to_owned())
             .spawn(move || {
@@ -346,11 +351,11 @@ impl Executor {
     }
 
     fn raise_stop(&self) {
-        self.members.iter().for_each(|member| member.node.stop.raise());
+        self.0.raise_stop();
     }
 
     async fn ended(&self) {
-        let control = locked(&self.control).clone();
+        let control = locked(&self.0.control).clone();
         if let Some(mut over) = control {
             // The thread ends by itself; one that panicked is over as well.
             let _ = over.wait_for(|over| *over).await;
@@ -361,15 +366,15 @@ impl Executor {
     /// process that was stopped; dropped, one that was killed. It ends after [`Executor::stop`] was begun.
     #[doc(hidden)]
     pub async fn live_here(&self) {
-        let lives = self.members.iter().map(|Member { node, running }| {
-            life::live(node.clone(), running.clone(), self.connect.clone(), Floor::Here, None)
+        let lives = self.0.members.iter().map(|Member { node, running }| {
+            life::live(node.clone(), running.clone(), self.0.connect.clone(), Floor::Here, None)
         });
         join_all(lives).await;
     }
 
     /// Joins the fleet and starts nothing.
     pub(crate) async fn enter(&self) -> Result<Arc<Life>, StartError> {
-        life::enter(&self.own().node, &self.connect).await
+        life::enter(&self.own().node, &self.0.connect).await
     }
 
     /// Submits a job through this node: it starts right after its commit when there is a free slot.
@@ -377,7 +382,7 @@ impl Executor {
         let life = self.own().running.borrow().clone();
         let store = match &life {
             Some(life) => life.store.clone(),
-            None => (self.connect)().await?,
+            None => (self.0.connect)().await?,
         };
         let replies = store.enqueue(vec![job]).await?;
         store.bell().ring_news();
@@ -395,14 +400,14 @@ impl Executor {
     /// the fleet takes it over as after a crash. Waits no longer than this for those that block. Not to be called on a runtime.
     pub fn abandon(&self, wait: Duration) {
         let until = std::time::Instant::now() + wait;
-        let threads: Vec<_> = locked(&self.threads).drain(..).collect();
+        let threads: Vec<_> = locked(&self.0.threads).drain(..).collect();
         for runtime in threads {
             runtime.shutdown_timeout(until.saturating_duration_since(std::time::Instant::now()));
         }
     }
 
     fn own(&self) -> &Member {
-        &self.members[0]
+        &self.0.members[0]
     }
 
     /// What happens on this node, from now on.
@@ -418,7 +423,7 @@ impl Executor {
 
     pub fn stats(&self) -> Stats {
         let mut stats = Stats { settled: 0, stale: 0, lost: 0 };
-        for Member { node, .. } in &self.members {
+        for Member { node, .. } in &self.0.members {
             stats.settled += node.counters.settled.load(Ordering::Relaxed);
             stats.stale += node.counters.stale.load(Ordering::Relaxed);
             stats.lost += node.counters.lost.load(Ordering::Relaxed);
@@ -454,7 +459,13 @@ impl Executor {
     }
 }
 
-impl Drop for Executor {
+impl Held {
+    fn raise_stop(&self) {
+        self.members.iter().for_each(|member| member.node.stop.raise());
+    }
+}
+
+impl Drop for Held {
     fn drop(&mut self) {
         self.raise_stop();
     }

@@ -59,7 +59,7 @@ pub use event::{Event, EventKind, Events, Listener, PanicEvent};
 pub use executor::{Executor, StartError, Stats};
 pub use joblog::JobLog;
 pub use middleware::Inner;
-pub use outcome::{Next, Outcome, TaskError};
+pub use outcome::{CtxError, Next, Outcome, TaskError};
 pub use pool::Pool;
 pub use registry::{DuplicateTask, Registry};
 pub use task::Task;

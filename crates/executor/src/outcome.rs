@@ -167,7 +167,7 @@ pub struct TaskError {
 impl TaskError {
     #[track_caller]
     pub(crate) fn boxed(error: BoxError) -> Self {
-        match error.downcast::<Placed>() {
+        match error.downcast::<CtxError>() {
             Ok(placed) => placed.0,
             Err(error) => Self { error, place: Location::caller() },
         }
@@ -183,7 +183,7 @@ impl TaskError {
 impl<E: std::error::Error + Send + Sync + 'static> From<E> for TaskError {
     #[track_caller]
     fn from(error: E) -> Self {
-        Self { error: error.into(), place: Location::caller() }
+        Self::boxed(error.into())
     }
 }
 
@@ -201,21 +201,35 @@ impl std::fmt::Debug for TaskError {
 
 impl From<TaskError> for BoxError {
     fn from(error: TaskError) -> Self {
-        Box::new(Placed(error))
+        Box::new(CtxError(error))
     }
 }
 
-/// A [`TaskError`] on its way to becoming a [`Failure`]: it is no error itself, so that `?` can make one of every error.
-#[derive(Debug)]
-struct Placed(TaskError);
+/// What a [`Ctx`](crate::Ctx) could not do, or the error that a step of it ended with; it knows where it was met.
+///
+/// It implements [`std::error::Error`], so `?` works in functions that return a [`TaskError`], a boxed error or an error type that
+/// takes any other. (A [`TaskError`] cannot implement it: `?` makes one of every error.)
+pub struct CtxError(TaskError);
 
-impl std::fmt::Display for Placed {
+impl From<TaskError> for CtxError {
+    fn from(error: TaskError) -> Self {
+        Self(error)
+    }
+}
+
+impl std::fmt::Debug for CtxError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+impl std::fmt::Display for CtxError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         std::fmt::Display::fmt(&self.0, f)
     }
 }
 
-impl std::error::Error for Placed {
+impl std::error::Error for CtxError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.0.error.source()
     }
@@ -223,16 +237,16 @@ impl std::error::Error for Placed {
 
 /// All that is known of an error: what it says, its causes, and where it was met, or else where it became an outcome.
 pub(crate) fn failure(error: BoxError, otherwise: &Location<'_>) -> Failure {
-    match error.downcast_ref::<Placed>() {
-        Some(Placed(inner)) => Failure::of(&*inner.error).at(inner.place),
+    match error.downcast_ref::<CtxError>() {
+        Some(CtxError(inner)) => Failure::of(&*inner.error).at(inner.place),
         None => Failure::of(&*error).at(otherwise),
     }
 }
 
 /// As [`failure`], of an error that no line of the task's own made an outcome.
 pub(crate) fn met_somewhere(error: BoxError) -> Failure {
-    match error.downcast_ref::<Placed>() {
-        Some(Placed(inner)) => Failure::of(&*inner.error).at(inner.place),
+    match error.downcast_ref::<CtxError>() {
+        Some(CtxError(inner)) => Failure::of(&*inner.error).at(inner.place),
         None => Failure::of(&*error),
     }
 }
@@ -257,6 +271,25 @@ mod tests {
             failure.place.as_ref().is_some_and(|place| place.contains(&format!("outcome.rs:{line}:"))),
             "{failure:?}"
         );
+    }
+
+    /// What is said of a failed step, whatever the task's function returns.
+    #[test]
+    fn a_failed_step_keeps_its_place_through_every_kind_of_error() {
+        let failed = || -> Result<(), CtxError> { Err(TaskError::from(std::io::Error::other("disk on fire")).into()) };
+        let line = line!() - 1;
+        let plainly = || -> Result<(), TaskError> { Ok(failed()?) };
+        let boxed = || -> Result<(), BoxError> { Ok(failed()?) };
+        for outcome in [from_result(failed()), from_result(plainly()), from_result(boxed())] {
+            let lifecycle::Outcome::Error(failure) = outcome.resolve(&Registry::new(), Timestamp::MIN) else {
+                panic!("it failed")
+            };
+            assert_eq!(failure.chain, ["disk on fire"]);
+            assert!(
+                failure.place.as_ref().is_some_and(|place| place.contains(&format!("outcome.rs:{line}:"))),
+                "{failure:?}"
+            );
+        }
     }
 
     #[test]

@@ -61,7 +61,7 @@ impl Need {
         Self { id: TypeId::of::<T>(), name: type_name::<T>(), otherwise: None }
     }
 
-    /// State that comes with the database. `otherwise`: what to say to somebody whose database has none.
+    /// State that comes with the database. `otherwise`: what to say where the database has none.
     #[doc(hidden)]
     pub fn of_database<T: 'static>(otherwise: &'static str) -> Self {
         Self { otherwise: Some(otherwise), ..Self::of::<T>() }

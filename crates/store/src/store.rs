@@ -88,7 +88,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
 
     /// Gives picked jobs to nodes: `waiting | stuck → scheduled`, fence + 1, if holder and epoch still lead
     /// ([`StoreError::NotLeading`] otherwise, and nothing is changed). A pick whose row is not at the picked fence and
-    /// at rest, or is locked by somebody, or whose node has left, is answered and left alone. Repeated, it answers what the first call did.
+    /// at rest, or is locked by another transaction, or whose node has left, is answered and left alone. Repeated, it answers what the first call did.
     /// The answers come in the order of the picks.
     async fn assign(&self, assign: Assign) -> Result<Vec<(JobId, AssignReply)>>;
 
@@ -111,12 +111,12 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// dispatcher.
     async fn lost_nodes(&self, ask: AskLost) -> Result<Vec<LostNode>>;
 
-    /// Writes a person's decisions, each guarded by the state and fence the person saw. What somebody's open transaction
+    /// Writes a person's decisions, each guarded by the state and fence the person saw. What another open transaction
     /// holds is [`Settled::Locked`].
     async fn control(&self, interventions: Vec<Intervention>) -> Result<Vec<Settled>>;
 
-    /// Deletes what nobody needs any more, at most `limit` rows of each kind: history that ended before the
-    /// [edge](Retention::edge) of its retention, changes the dispatcher has seen, unique keys nobody can hold any more; with
+    /// Deletes what is not needed any more, at most `limit` rows of each kind: history that ended before the
+    /// [edge](Retention::edge) of its retention, changes the dispatcher has seen, unique keys that no job can hold any more; with
     /// each job what it told. Tells how many rows went; `limit` or more means that there may be more.
     async fn prune(&self, seen: Option<Cursor>, limit: u32) -> Result<u64>;
 
@@ -126,7 +126,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// Jobs, finished ones included, newest id first.
     async fn jobs(&self, filter: Filter) -> Result<Vec<Job>>;
 
-    /// What is told of one job besides its row; empty for one that nobody knows.
+    /// What is told of one job besides its row; empty for one that is not there.
     async fn story(&self, ask: AskStory) -> Result<Story>;
 
     /// All nodes, lost ones included, by name and joining time.
@@ -207,7 +207,7 @@ impl Epoch {
     /// The term after this one, which was begun in the lineage `last`, in a database that is of the lineage `now`.
     ///
     /// A database that has forgotten its last commits may have forgotten terms. So the first term of a lineage is a leap
-    /// away, and no term that somebody remembers from another lineage has its number.
+    /// away, and no term that a node remembers from another lineage has its number.
     #[must_use]
     pub fn next(self, last: Option<Lineage>, now: Lineage) -> Self {
         let leap = if last == Some(now) { 0 } else { now.0.rem_euclid(Self::STRIDE) };
@@ -216,7 +216,7 @@ impl Epoch {
 }
 
 /// Which history of commits the database goes on. A failover, a restore, a copy or a crash of the server may take back the
-/// last commits, or give transaction numbers out again, and begins a new one: whoever remembers what was committed before must
+/// last commits, or give transaction numbers out again, and begins a new one: a process that remembers what was committed before must
 /// read it again. Two are the same or different; neither is the older one. (SQLite's is always 0.)
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub struct Lineage(pub i64);
@@ -357,7 +357,7 @@ pub struct News {
 pub struct Writers {
     /// All before this one have ended, and what they brought has been told.
     pub over: u64,
-    /// The one after the last that has ended: whoever began to write before something that has been told comes before this.
+    /// The one after the last that has ended: a transaction that began to write before something that has been told comes before this.
     pub next: u64,
 }
 
@@ -468,11 +468,11 @@ pub enum Settled {
     Applied,
     /// A cancel was requested meanwhile: decide again.
     CancelRequested,
-    /// The fence moved on: somebody else has the job. A stale write was refused.
+    /// The fence moved on: another node has the job. A stale write was refused.
     Superseded,
     /// No trace of it: finished and not kept.
     Gone,
-    /// Left alone, for [`Store::control`] waits for nobody: an open transaction holds the row. Decide again later.
+    /// Left alone, for [`Store::control`] waits for no lock: an open transaction holds the row. Decide again later.
     Locked,
 }
 
@@ -509,10 +509,10 @@ pub struct AskLost {
 /// Whose silence counts as loss.
 #[derive(Debug, Clone)]
 pub enum Expire {
-    /// Nobody's, for a dispatcher that may have been cut off itself, or whose database's clock was just changed.
+    /// None, for a dispatcher that may have been cut off itself, or whose database's clock was just changed.
     Nobody,
     /// That of nodes whose lease is over by the database's clock, and was over at this time, which the dispatcher believes it to be:
-    /// had the clock been put forward since, nobody is lost by that. And of those the dispatcher found silent, if
+    /// had the clock been put forward since, no node is lost by that. And of those the dispatcher found silent, if
     /// their lease still ends when it saw it end.
     Over { by: Timestamp, silent: Vec<Replace> },
 }

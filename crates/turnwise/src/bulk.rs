@@ -1,7 +1,7 @@
 //! Decisions about many jobs at once.
 
 use turnwise_core::{
-    State,
+    Job, JobId, State,
     lifecycle::{self, Event, Standing, Target},
 };
 use turnwise_store::{Filter, Intervention, Settled};
@@ -19,9 +19,20 @@ pub struct CancelledAll {
     pub left: usize,
 }
 
+/// What having many jobs run again came to.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RetriedAll {
+    pub again: usize,
+    /// They changed meanwhile, or an open transaction holds them: look at them again.
+    pub left: Vec<JobId>,
+}
+
+/// Jobs in one transaction.
+const AT_ONCE: usize = 1_000;
+
 impl Turnwise {
-    /// Stops the unfinished jobs that `filter` names, up to its limit, the newest first: in one transaction, where
-    /// [`Turnwise::cancel`] takes one for each.
+    /// Stops the unfinished jobs that `filter` names, the newest first: a thousand in a transaction, where [`Turnwise::cancel`]
+    /// takes one for each. Without a limit all of them, up to [`Filter::MAX_LIMIT`].
     ///
     /// After an error some of them may have been stopped; calling again is safe.
     ///
@@ -36,32 +47,72 @@ impl Turnwise {
     /// # Ok(()) }
     /// ```
     pub async fn cancel_all(&self, filter: Filter) -> Result<CancelledAll, Error> {
-        // None named means all, here as well.
-        let wanted = |state: &State| !state.finished() && filter.wants(*state);
-        let states: Vec<_> = State::ALL.into_iter().filter(wanted).collect();
+        let jobs = self.named_by(filter, |state| !state.finished()).await?;
         let mut stopped = CancelledAll::default();
-        if states.is_empty() {
-            return Ok(stopped);
-        }
-        let (jobs, now) = (self.jobs(Filter { states, ..filter }).await?, self.now().await?);
-        let decisions = jobs.iter().map(|job| {
-            let to = lifecycle::decide(&Standing::from(job), &Event::Cancel, now, 0.0)?;
-            Ok(Intervention { job: job.id, state: job.state, fence: job.fence, to })
-        });
-        let mut decisions = decisions.collect::<Result<Vec<_>, Error>>()?;
-        // Two who do the same never wait for each other in a circle.
-        decisions.sort_unstable_by_key(|decision| decision.job);
-        let targets: Vec<_> = decisions.iter().map(|decision| decision.to.to.clone()).collect();
-        // Whether jobs that end by this are kept.
-        self.hear_of_installation().await?;
-        let replies = self.store().control(decisions).await?;
-        for (reply, target) in replies.iter().zip(targets) {
-            match (reply, target) {
-                (Settled::Applied, Target::CancelRequested) => stopped.requested += 1,
-                (Settled::Applied, _) => stopped.at_once += 1,
-                _ => stopped.left += 1,
+        for (_, decided) in self.decide_all(&jobs, &Event::Cancel).await? {
+            match decided {
+                Some(Target::CancelRequested) => stopped.requested += 1,
+                Some(_) => stopped.at_once += 1,
+                None => stopped.left += 1,
             }
         }
         Ok(stopped)
+    }
+
+    /// Runs the stuck, failed and cancelled jobs that `filter` names now or again, with fresh retries, as [`Turnwise::retry`] does;
+    /// otherwise as [`Turnwise::cancel_all`].
+    pub async fn retry_all(&self, filter: Filter) -> Result<RetriedAll, Error> {
+        let jobs = self.named_by(filter, State::can_be_retried).await?;
+        self.retry_these(&jobs).await
+    }
+
+    /// As [`Turnwise::retry_all`], of jobs that were read before. One that has changed since is left alone.
+    pub async fn retry_these(&self, jobs: &[Job]) -> Result<RetriedAll, Error> {
+        let mut retried = RetriedAll::default();
+        for (job, decided) in self.decide_all(jobs, &Event::Retry).await? {
+            match decided {
+                Some(_) => retried.again += 1,
+                None => retried.left.push(job),
+            }
+        }
+        Ok(retried)
+    }
+
+    /// The jobs in states that may be decided about; no states named means all of these.
+    async fn named_by(&self, filter: Filter, may: impl Fn(State) -> bool) -> Result<Vec<Job>, Error> {
+        let states: Vec<_> = State::ALL.into_iter().filter(|state| may(*state) && filter.wants(*state)).collect();
+        if states.is_empty() {
+            return Ok(Vec::new());
+        }
+        let limit = Some(filter.limit.unwrap_or(Filter::MAX_LIMIT));
+        self.jobs(Filter { states, limit, ..filter }).await
+    }
+
+    /// What each job came to; `None`: it was left alone, for it has changed, does not allow it, or an open transaction holds it.
+    async fn decide_all(&self, jobs: &[Job], event: &Event) -> Result<Vec<(JobId, Option<Target>)>, Error> {
+        if jobs.is_empty() {
+            return Ok(Vec::new());
+        }
+        // Whether jobs that end by this are kept.
+        self.hear_of_installation().await?;
+        let now = self.now().await?;
+        let mut decisions = Vec::new();
+        let mut decided = Vec::new();
+        for job in jobs {
+            match lifecycle::decide(&Standing::from(job), event, now, 0.0) {
+                Ok(to) => decisions.push(Intervention { job: job.id, state: job.state, fence: job.fence, to }),
+                Err(_) => decided.push((job.id, None)),
+            }
+        }
+        for chunk in decisions.chunks(AT_ONCE) {
+            // Two callers that do the same never wait for each other in a circle.
+            let mut chunk = chunk.to_vec();
+            chunk.sort_unstable_by_key(|decision| decision.job);
+            let targets: Vec<_> = chunk.iter().map(|decision| (decision.job, decision.to.to.clone())).collect();
+            let replies = self.store().control(chunk).await?;
+            let written = |(reply, (job, target))| (job, (reply == Settled::Applied).then_some(target));
+            decided.extend(replies.into_iter().zip(targets).map(written));
+        }
+        Ok(decided)
     }
 }

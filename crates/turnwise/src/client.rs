@@ -25,6 +25,10 @@ use crate::{
 /// Times a decision is made anew because the job moved on meanwhile.
 const DECIDE_AGAIN: usize = 20;
 
+/// First and longest pause between two looks for the end of a job.
+const WAIT_FIRST: Duration = Duration::from_millis(2);
+const WAIT_LONGEST: Duration = Duration::from_millis(250);
+
 /// How long a person's decision waits before it asks again for a job that an open transaction holds.
 const LOCKED_PAUSE: Duration = Duration::from_millis(500);
 /// Times a submit is repeated after a lost reply, and the first wait between.
@@ -194,6 +198,24 @@ impl Turnwise {
     pub async fn log_after(&self, id: JobId, after: Option<LineAt>, lines: u32) -> Result<Story, Error> {
         let before_all = LineAt { fence: Fence(i64::MIN), number: 0 };
         Ok(self.store().story(AskStory { job: id, after: Some(after.unwrap_or(before_all)), lines }).await?)
+    }
+
+    /// Waits for the end of a job, and returns the job as it ended. Looks again and again, at first after milliseconds and at last
+    /// four times a second; goes on looking while the database cannot be reached.
+    ///
+    /// [`Error::NoSuchJob`] if it is not there: also if it has ended meanwhile and nothing is kept of jobs that end so.
+    pub async fn wait(&self, id: JobId) -> Result<Job, Error> {
+        let mut pause = WAIT_FIRST;
+        loop {
+            match self.job(id).await {
+                Ok(job) if job.state.finished() => return Ok(job),
+                Ok(_) => {}
+                Err(Error::Store(error)) if error.is_transient() => {}
+                Err(error) => return Err(error),
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(WAIT_LONGEST);
+        }
     }
 
     pub async fn nodes(&self) -> Result<Fleet, Error> {

@@ -23,7 +23,7 @@ pub struct Tied {
     /// Those of the graph that it waits or waited for.
     pub after: Vec<JobId>,
     pub on_failure: Option<OnFailure>,
-    /// The length of the longest way from one that waits for nobody.
+    /// The length of the longest way from a job that waits for no other.
     pub layer: usize,
 }
 

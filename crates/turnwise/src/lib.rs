@@ -47,8 +47,8 @@ pub use turnwise_core::{
     unique::{OnDuplicate, Scope},
 };
 pub use turnwise_executor::{
-    self as executor, Config, Ctx, Event, EventKind, Executor, Inner, JobLog, Next, Outcome, Pool, Registry, State,
-    Task, TaskError,
+    self as executor, Config, Ctx, CtxError, Event, EventKind, Executor, Inner, JobLog, Next, Outcome, Pool, Registry,
+    State, Task, TaskError,
 };
 pub use turnwise_macros::task;
 pub use turnwise_postgres as postgres;

@@ -1,6 +1,6 @@
 //! What people set: weights, limits and pauses, read and changed while nodes run.
 //!
-//! A change is a step from what is set now: read, changed, written if nobody else wrote meanwhile, else again. The
+//! A change is a step from what is set now: read, changed, written if no other caller wrote meanwhile, else again. The
 //! dispatcher is rung and heeds it from its next decision on.
 
 use std::time::Duration;
@@ -18,7 +18,7 @@ use turnwise_store::{
 
 use crate::{Error, Turnwise};
 
-/// Times a change is made anew because somebody else's came between, or because the reply was lost.
+/// Times a change is made anew because another caller's came between, or because the reply was lost.
 const CHANGE_AGAIN: u32 = 20;
 const CHANGE_WAIT: Duration = Duration::from_millis(20);
 
@@ -29,7 +29,7 @@ impl Turnwise {
     }
 
     /// Changes what is set for a queue and returns what is set then. `change` may be called again, on fresh settings, when
-    /// somebody else changed them meanwhile; an error leaves them as they were, unless the last reply was lost. Queues that
+    /// another caller changed them meanwhile; an error leaves them as they were, unless the last reply was lost. Queues that
     /// would wait for each other are refused, naming the round, and so are block windows that leave no time at all.
     ///
     /// ```

@@ -1,4 +1,4 @@
-//! A kit for testing tasks: jobs in memory, time that passes when the test says so, and nobody who sleeps.
+//! A kit for testing tasks: jobs in memory, and time that passes when the test says so.
 //!
 //! ```
 //! use std::time::Duration;
@@ -37,7 +37,7 @@
 //! ```
 //!
 //! A run is the real thing: arguments, state, middleware, [`Ctx`](crate::Ctx), steps, timeout, cancel, retries, the store. Whose turn it is
-//! is not asked: weights, limits and pauses hold nobody up here; [`Turnwise::why`] and `turnwise simulate` are for those. A
+//! is not asked: weights, limits and pauses hold no job up here; [`Turnwise::why`] and `turnwise simulate` are for those. A
 //! transactional task needs its database: test it there, with an executor and [`Executor::drained`](crate::Executor::drained).
 //!
 //! Nothing here waits for a clock or starts a thread, so it works in a plain `#[tokio::test]`. A task that itself calls

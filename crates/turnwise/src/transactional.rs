@@ -85,7 +85,7 @@ impl Tx {
         request.enqueue_in_postgres(&**self).await
     }
 
-    /// As [`Ctx::progress`], but nobody sees it before the transaction is committed, and never if it is not.
+    /// As [`Ctx::progress`], but it is seen only once the transaction is committed, and never if it is not.
     pub fn progress(&self, done: u64, total: u64, text: impl AsRef<str>) {
         self.0.progress(Progress::new(done, total, text.as_ref()));
     }
@@ -144,7 +144,7 @@ impl SqliteTx {
         Self { ctx: ctx.clone(), progress: None }
     }
 
-    /// As [`Ctx::progress`], but nobody sees it before the end is committed, and never if it is not.
+    /// As [`Ctx::progress`], but it is seen only once the end is committed, and never if it is not.
     #[must_use]
     pub fn progress(mut self, done: u64, total: u64, text: impl AsRef<str>) -> Self {
         self.progress = Some(Progress::new(done, total, text.as_ref()));

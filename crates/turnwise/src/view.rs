@@ -383,7 +383,7 @@ pub struct Simulation {
     pub starts: usize,
     /// `false`: it goes on beyond what was looked at.
     pub complete: bool,
-    /// Tasks nobody has seen run: counted as if they took a moment.
+    /// Tasks that have never run: a run of them is counted as a moment.
     pub guessed: BTreeSet<TaskName>,
 }
 

@@ -6,8 +6,12 @@ use std::{
 };
 
 use turnwise::{
-    Ctx, EventKind, Executor, Filter, Job, JobId, JobRequest, Outcome, Registry, State, Turnwise, bulk::CancelledAll,
-    client::Cancelled, core::State as JobState, executor::StartError, task,
+    Ctx, Error, EventKind, Executor, Filter, Job, JobId, JobRequest, Outcome, Registry, State, Turnwise,
+    bulk::{CancelledAll, RetriedAll},
+    client::Cancelled,
+    core::State as JobState,
+    executor::StartError,
+    task,
 };
 
 #[derive(serde::Serialize, serde::Deserialize)]
@@ -129,6 +133,33 @@ async fn many_jobs_are_stopped_at_once_and_others_left_alone(site: Site) {
     site.executor.stop().await;
 }
 
+async fn bulk_calls_know_no_limit_that_was_not_set(site: Site) {
+    let requests = (0..2_345).map(|n| JobRequest::new("unknown", &n).group("acme"));
+    let ids = site.turnwise.submit_all(requests).await.unwrap();
+    let of_acme = || Filter { group: Some("acme".to_owned()), ..Filter::default() };
+    let stopped = site.turnwise.cancel_all(of_acme()).await.unwrap();
+    assert_eq!(stopped, CancelledAll { at_once: 2_345, requested: 0, left: 0 });
+    let few = Filter { limit: Some(5), ..of_acme() };
+    assert_eq!(site.turnwise.retry_all(few).await.unwrap(), RetriedAll { again: 5, left: vec![] });
+    let seen = site.turnwise.job(ids[0]).await.unwrap();
+    let rest = site.turnwise.retry_all(of_acme()).await.unwrap();
+    assert_eq!(rest, RetriedAll { again: 2_340, left: vec![] });
+    assert_eq!(site.turnwise.retry_these(&[seen]).await.unwrap(), RetriedAll { again: 0, left: vec![ids[0]] });
+    site.executor.stop().await;
+}
+
+async fn the_end_of_a_job_can_be_waited_for(site: Site) {
+    let sum = site.turnwise.submit(count.job(4)).await.unwrap();
+    let ended = soon(site.turnwise.wait(sum)).await.unwrap();
+    assert_eq!((ended.state, ended.result.unwrap().as_str()), (JobState::Success, "10"));
+    let waits = site.turnwise.submit(JobRequest::new("unknown", &())).await.unwrap();
+    let (waited, _) = tokio::join!(soon(site.turnwise.wait(waits)), site.turnwise.cancel(waits));
+    assert_eq!(waited.unwrap().state, JobState::Cancelled);
+    let nowhere = JobRequest::new("unknown", &()).job_id().unwrap();
+    assert!(matches!(site.turnwise.wait(nowhere).await, Err(Error::NoSuchJob(id)) if id == nowhere));
+    site.executor.stop().await;
+}
+
 async fn jobs_of_annotated_tasks_run(site: Site) {
     let mut events = site.executor.events();
     let plain = site.turnwise.submit(extract.job(Extract { document: 7 }).group("acme").priority(2)).await.unwrap();
@@ -190,7 +221,13 @@ macro_rules! on_both {
     };
 }
 
-on_both!(jobs_of_annotated_tasks_run, a_person_decides, many_jobs_are_stopped_at_once_and_others_left_alone);
+on_both!(
+    jobs_of_annotated_tasks_run,
+    a_person_decides,
+    many_jobs_are_stopped_at_once_and_others_left_alone,
+    bulk_calls_know_no_limit_that_was_not_set,
+    the_end_of_a_job_can_be_waited_for,
+);
 
 #[tokio::test]
 async fn two_tasks_of_one_name_are_an_error_at_start() {

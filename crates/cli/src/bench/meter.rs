@@ -100,7 +100,7 @@ impl Times {
     }
 }
 
-/// How far it has come, on stderr where somebody looks. Gone when it is dropped.
+/// How far it has come, on stderr where that is a terminal. Gone when it is dropped.
 #[derive(Debug)]
 pub(super) struct Bar {
     total: u64,

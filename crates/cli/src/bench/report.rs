@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{error::Failure, print};
 
-/// `None` is what has no meaning in a mode, or what nobody can tell.
+/// `None` is what has no meaning in a mode, or cannot be known.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     mode: Mode,
@@ -95,7 +95,7 @@ impl Report {
         self.wal_bytes_per_job = spent.and_then(|spent| spent.wal_bytes).map(|bytes| bytes / jobs);
     }
 
-    /// What the server did for nobody.
+    /// What the server did although nothing was asked.
     pub(super) fn spent_idle(&mut self, spent: Option<Spent>, seconds: f64) {
         self.counted = spent.map(|spent| spent.counted);
         self.calls_per_second = spent.map(|spent| spent.calls / seconds);

@@ -101,7 +101,7 @@ fn failed(error: tokio_postgres::Error) -> Failure {
     Failure::Other(format!("asking the server what it did: {error}{cause}"))
 }
 
-/// Somebody who began to read before all that is measured, and has not ended yet.
+/// A session that began to read before all that is measured, and has not ended yet.
 pub(super) enum Pin {
     Postgres(Client),
     Sqlite(Connection),
@@ -164,7 +164,7 @@ mod tests {
             writer.query_row("pragma wal_checkpoint(truncate)", [], |row| row.get::<_, i64>(0)).unwrap()
         };
         let pin = Pin::hold(&format!("sqlite:{}", file.display())).await.unwrap();
-        assert_eq!(clean_up(), 1, "somebody is in the way");
+        assert_eq!(clean_up(), 1, "another job is in the way");
         pin.release().await.unwrap();
         assert_eq!(clean_up(), 0);
     }

@@ -30,7 +30,7 @@ const FINISHED: [u32; 2] = [1_000, Filter::MAX_LIMIT];
 /// Between two looks whether a node has let go of its jobs.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// Whether somebody wants it to end.
+/// Whether it is to end.
 #[derive(Debug, Clone)]
 pub(super) struct Stop(watch::Receiver<bool>);
 
@@ -39,7 +39,7 @@ impl Stop {
         Self(told)
     }
 
-    /// For whoever waits.
+    /// For the task that waits.
     pub(super) async fn raised(&self) -> Failure {
         let mut told = self.0.clone();
         match told.wait_for(|told| *told).await {

@@ -19,7 +19,7 @@ pub(super) const REDRAW: Duration = Duration::from_millis(200);
 const RECENT: usize = 5;
 const BAR: usize = 24;
 
-/// Shows until it is dropped; ends by itself only where nobody can be shown anything.
+/// Shows until it is dropped; ends by itself only where there is no terminal to show it on.
 pub(super) async fn show(story: &Story, ledger: &Ledger) -> io::Error {
     if io::stdout().is_terminal() { draw(story, ledger).await } else { report(story, ledger).await }
 }

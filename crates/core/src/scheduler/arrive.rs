@@ -169,7 +169,7 @@ impl Scheduler {
         self.drop_tied(now, slot, ties);
     }
 
-    /// The same of a job that is in nobody's hands.
+    /// The same of a job that is in no node's hands.
     fn drop_tied(&mut self, now: Timestamp, slot: Slot, ties: Ties) {
         let Ties { queue, owner, .. } = ties;
         let in_line = self.queues[queue].begun == Some(slot);

@@ -124,7 +124,7 @@ impl Scheduler {
         true
     }
 
-    /// In a serial queue the first in line goes first or nobody does.
+    /// In a serial queue the first in line goes first, or none does.
     pub(super) fn pick_from_line(&mut self, now: Timestamp, at: Index, seat: Index) -> Option<Slot> {
         self.drop_dead_line(at);
         let slot = self.head_of_line(at).filter(|&slot| self.head_open(now, slot, seat))?;

@@ -32,7 +32,7 @@ pub(super) struct Seat {
     /// The others, in turn; those that have left since are skipped when they come up.
     pub(super) buffer: VecDeque<(Slot, u64)>,
     pub(super) load: Duration,
-    /// Some of its jobs have a cost nobody knows: nothing is prefetched beside them.
+    /// The cost of some of its jobs is not known: nothing is prefetched beside them.
     pub(super) guesses: u32,
     /// A suspect runs here alone, or the node drains for it.
     pub(super) suspect: Option<JobId>,

@@ -159,7 +159,7 @@ impl Scheduler {
         }
     }
 
-    /// What a job that leaves its node's hands without a word has used: the node is lost, or somebody decided otherwise.
+    /// What a job that leaves its node's hands without a word has used: the node is lost, or a person has decided otherwise.
     pub(super) fn used_so_far(&self, now: Timestamp, slot: Slot) -> Option<Duration> {
         self.flights.get(slot)?.used(now)
     }
@@ -172,7 +172,7 @@ impl Scheduler {
         orphans
     }
 
-    /// Whether the node that has this job is gone: how long it ran there, nobody tells.
+    /// Whether the node that has this job is gone: how long it ran there will not be told.
     pub(super) fn node_is_lost(&self, slot: Slot) -> bool {
         let seat = self.flights.get(slot).and_then(|flight| flight.seat);
         seat.is_none_or(|seat| !self.fleet[seat].alive)

@@ -80,8 +80,8 @@ impl Scheduler {
 
     /// Where a group begins that had nothing to run of this class: at the virtual time, or level with what the next one has
     /// really used, if that is less. What that one has in flight is charged by estimate, and where that is too high most of it
-    /// is given back: whoever began above it would wait until all of that is used up. One that cannot be served falls behind,
-    /// so it is next for those who wait with it and for nobody else. Worked out once for each input, whatever comes with it.
+    /// is given back: a group that began above it would wait until all of that is used up. One that cannot be served falls behind,
+    /// so it is next among those that wait with it, and among no others. Worked out once for each input, whatever comes with it.
     fn level(&mut self, now: Timestamp, at: Index, class: Index) -> Charge {
         if let Some(level) = self.levels.get(at, class) {
             return level;

@@ -55,7 +55,7 @@ use crate::{
     turn::{Charge, Served},
 };
 
-/// First and longest wait for a row that somebody else's transaction holds.
+/// First and longest wait for a row that another transaction holds.
 const LOCKED_FIRST: Duration = Duration::from_millis(20);
 const LOCKED_LONGEST: Duration = Duration::from_secs(1);
 /// What happened.
@@ -93,7 +93,7 @@ pub struct Settled {
     pub rest: Option<Rest>,
     /// It ended as failed.
     pub failed: bool,
-    /// It ended with success. Neither: it was ended otherwise, or nobody told how.
+    /// It ended with success. Neither: it was ended otherwise, or how is not known.
     pub well: bool,
 }
 
@@ -132,7 +132,7 @@ pub type Replies = Vec<(JobId, Fence, Reply)>;
 #[derive(Debug, Clone)]
 pub enum Reply {
     Assigned(Fence),
-    /// Somebody's transaction holds the row.
+    /// Another transaction holds the row.
     Locked,
     /// It is not what it was when it was picked.
     Changed(JobHead),

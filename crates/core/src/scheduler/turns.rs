@@ -17,14 +17,14 @@ use crate::turn::Account;
 const BELOW: usize = 4;
 /// Of a place in the row; the others are in the heap.
 const IN_ROW: u32 = 1 << 31;
-/// Somebody has left the row.
+/// The place of a group that has left the row.
 const NOBODY: Index = Index::MAX;
 
 #[derive(Debug, Clone)]
 pub(super) struct GroupTurns {
     class: Index,
     heap: Vec<Index>,
-    /// In order; neither the first nor the last is nobody.
+    /// In order; neither the first place nor the last is empty.
     row: VecDeque<Index>,
     /// The place of the row's first: places are counted on, and round.
     front: u32,
@@ -113,7 +113,7 @@ impl GroupTurns {
         self.set_place(groups, group, place);
     }
 
-    /// Whoever stands there is changed already: only the others are in order.
+    /// The group that stands there is changed already: only the others are in order.
     fn take_out(&mut self, groups: &mut Groups, place: u32) {
         if place & IN_ROW == 0 {
             return self.heap_out(groups, place as usize);

@@ -117,7 +117,7 @@ impl Scheduler {
         self.waits.add(self.backlog.id(slot), awaits);
     }
 
-    /// A job has ended. Whoever waited for it alone comes into line as if it came only now.
+    /// A job has ended. A job that waited for it alone comes into line as if it came only now.
     pub(super) fn awaited_ended(&mut self, now: Timestamp, id: JobId, well: bool) {
         if self.waits.open.is_empty() {
             return;

@@ -19,7 +19,7 @@ pub(super) async fn drain(bench: &Bench<'_>, report: &mut Report) -> Result<(), 
     Ok(())
 }
 
-/// As [`drain`], while somebody holds a snapshot open from before the first job: nothing that is deleted can be cleaned
+/// As [`drain`], while another session holds a snapshot open from before the first job: nothing that is deleted can be cleaned
 /// up meanwhile.
 pub(super) async fn pinned(bench: &Bench<'_>, report: &mut Report) -> Result<(), Failure> {
     let pin = Pin::hold(&bench.plan.database).await?;

@@ -11,7 +11,7 @@ use turnwise::{Event, JobId, executor::event::Events};
 use super::{Bench, Failure, Report, submit};
 use crate::bench::work::Notes;
 
-/// Who waits for the end of which job. Whoever is let go without a word waits for a job that did not end well.
+/// Who waits for the end of which job. A caller whose sender is dropped without a word waits for a job that did not end well.
 type Waiting = Arc<Mutex<HashMap<JobId, oneshot::Sender<()>>>>;
 
 pub(super) async fn lifecycle(bench: &Bench<'_>, report: &mut Report) -> Result<(), Failure> {
