@@ -5,7 +5,7 @@ use std::{
     future::Future,
     sync::{
         Arc,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     time::Duration,
 };
@@ -74,14 +74,45 @@ impl Task for Patient {
     }
 }
 
-/// Blocks the thread it runs on.
+/// Blocks the thread it runs on until its test lets it go.
 struct Blocks;
 impl Task for Blocks {
-    type Args = u64;
+    type Args = usize;
     const NAME: &'static str = "blocks";
-    async fn run(&self, _: Ctx, millis: u64) -> Outcome {
-        std::thread::sleep(Duration::from_millis(millis));
+    async fn run(&self, _: Ctx, test: usize) -> Outcome {
+        block_until_let_go(test);
         Outcome::done()
+    }
+}
+
+/// By number of the test.
+static LET_GO: [AtomicBool; 2] = [const { AtomicBool::new(false) }; 2];
+
+/// Threads that are blocked, or were.
+static BLOCKED: [AtomicU32; 2] = [const { AtomicU32::new(0) }; 2];
+
+fn block_until_let_go(test: usize) {
+    BLOCKED[test].fetch_add(1, Ordering::SeqCst);
+    while !LET_GO[test].load(Ordering::SeqCst) {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// A lease that a busy machine does not break.
+fn patient(config: &mut Config) {
+    config.lease = Duration::from_secs(5);
+}
+
+/// Waits until the one node has beaten twice, on this thread: the runtime's own may all be blocked.
+async fn two_beats(store: &MemoryStore) {
+    let lease = async || store.nodes().await.unwrap().nodes[0].lease_until;
+    let since = std::time::Instant::now();
+    for _ in 0..2 {
+        let before = lease().await;
+        while lease().await == before {
+            assert!(since.elapsed() < Duration::from_secs(60), "no beat");
+            std::thread::sleep(Duration::from_millis(2));
+        }
     }
 }
 
@@ -372,11 +403,16 @@ async fn the_same_name_alive_twice_is_refused_with_advice() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tasks_that_block_every_thread_stop_neither_heartbeat_nor_fleet() {
     let store = MemoryStore::default();
-    let executor = started(node(&store, "a").configure(|config| config.lease = Duration::from_millis(500))).await;
+    let executor = started(node(&store, "a").configure(patient)).await;
     let mut ids = Vec::new();
     for _ in 0..4 {
-        ids.push(executor.post(job("blocks", "1200")).await.unwrap().id);
+        ids.push(executor.post(job("blocks", "0")).await.unwrap().id);
     }
+    while BLOCKED[0].load(Ordering::SeqCst) < 2 {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    two_beats(&store).await;
+    LET_GO[0].store(true, Ordering::SeqCst);
     for id in ids {
         let job = ended(&store, id).await;
         assert_eq!((job.state, job.counts.crashes), (State::Success, 0));
@@ -407,15 +443,17 @@ async fn a_listener_hears_until_it_is_removed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_listener_that_blocks_does_not_stop_the_heartbeat() {
     let store = MemoryStore::default();
-    let executor = started(node(&store, "a").configure(|config| config.lease = Duration::from_millis(500))).await;
+    let executor = started(node(&store, "a").configure(patient)).await;
     let (entered, mut inside) = tokio::sync::mpsc::unbounded_channel();
     let _blocks = executor.on(EventKind::Success, move |_| {
         entered.send(()).unwrap();
-        std::thread::sleep(Duration::from_millis(1500));
+        block_until_let_go(1);
     });
     executor.post(job("noop", "null")).await.unwrap();
     soon(inside.recv()).await.unwrap();
-    let later = executor.post(job("blocks", "1200")).await.unwrap().id;
+    two_beats(&store).await;
+    LET_GO[1].store(true, Ordering::SeqCst);
+    let later = executor.post(job("blocks", "1")).await.unwrap().id;
     assert_eq!(ended(&store, later).await.counts.crashes, 0);
     assert_eq!(executor.stats().lost, 0);
     executor.stop().await;
