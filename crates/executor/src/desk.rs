@@ -5,6 +5,7 @@ mod jobs;
 mod slots;
 
 use std::{
+    collections::BTreeSet,
     sync::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicU32, Ordering},
@@ -340,6 +341,20 @@ impl Desk {
     pub(crate) fn give_up(&self, given_up: impl Iterator<Item = (JobId, Fence)>) {
         let mut jobs = self.jobs();
         given_up.for_each(|(id, fence)| jobs.give_up(id, fence));
+    }
+
+    /// The database may have taken commits back, and says that these are here. Runs of jobs that it gave before and that are not among
+    /// them are stopped, and nothing is told of their ends.
+    pub(crate) fn drop_what_was_taken_back(&self, said: &BTreeSet<(JobId, Fence)>) -> Vec<(JobId, Fence)> {
+        let taken = self.jobs().take_what_was_taken_back(said);
+        for held in &taken {
+            if matches!(held.phase, Phase::Running { .. }) {
+                held.run.abandon();
+                self.abandoned.fetch_add(1, Ordering::AcqRel);
+            }
+            held.run.stop.raise();
+        }
+        taken.iter().map(|held| (held.job.id, held.job.fence)).collect()
     }
 
     /// Takes back from the buffer what no worker has started: what lies there for `age`.

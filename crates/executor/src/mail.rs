@@ -71,10 +71,22 @@ fn check_interval(life: &Life) -> Duration {
     life.node.config.lease * 4
 }
 
-/// Gives back what is said to be here and is not: twice in a row, or once if the database is not what it was.
+/// Gives back what is said to be here and is not: twice in a row, or once if the database is not what it was. Ends on their way count
+/// as here.
 async fn check(life: &Life, unsure: bool, missing: &mut BTreeSet<(JobId, Fence)>) -> Result<(), StoreError> {
-    let now = unknown(life, unsure).await?;
-    let (back, rest): (BTreeSet<_>, BTreeSet<_>) = now.into_iter().partition(|job| unsure || missing.contains(job));
+    let said = said_to_be_here(life, unsure).await?;
+    if unsure {
+        let gone = life.desk.drop_what_was_taken_back(&said);
+        if !gone.is_empty() {
+            tracing::warn!(
+                jobs = gone.len(),
+                "the database has taken back that jobs were given to this node; their runs are stopped"
+            );
+        }
+        gone.iter().for_each(|(job, fence)| life.trace(|| Record::GiveUp { job: *job, fence: fence.0 }));
+    }
+    let now = said.into_iter().filter(|(id, fence)| !life.desk.holds(*id, *fence));
+    let (back, rest): (BTreeSet<_>, BTreeSet<_>) = now.partition(|job| unsure || missing.contains(job));
     give_back(life, &back).await?;
     *missing = rest;
     Ok(())
@@ -87,13 +99,12 @@ fn look_again(life: &Life, read: bool) -> Duration {
     if quiet { poll.saturating_mul(QUIET_MAIL) } else { poll }
 }
 
-/// Jobs that are in this node's hands by the database's word, and not here. Ends on their way count as here. If `unsure`, the
-/// batches are not believed either: the ends of one may have been taken back, and then this node called it done.
-async fn unknown(life: &Life, unsure: bool) -> Result<BTreeSet<(JobId, Fence)>, StoreError> {
+/// Jobs that are in this node's hands by the database's word. If `unsure`, the batches are not believed: the ends of one may have been
+/// taken back, and then this node called it done.
+async fn said_to_be_here(life: &Life, unsure: bool) -> Result<BTreeSet<(JobId, Fence)>, StoreError> {
     let load = if unsure { Load::HeldBy(life.incarnation) } else { Load::InHands(Some(life.incarnation)) };
     let page = life.store.load(load).await?;
-    let said = page.jobs.iter().map(|head| (head.id, head.fence));
-    Ok(said.filter(|(id, fence)| !life.desk.holds(*id, *fence)).collect())
+    Ok(page.jobs.iter().map(|head| (head.id, head.fence)).collect())
 }
 
 /// Gives these back, without spending an attempt. One that is just on its way here goes back as well, and comes again.

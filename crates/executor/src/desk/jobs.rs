@@ -1,6 +1,10 @@
 //! The jobs themselves, and the batches they came in.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
 
 use foldhash::{HashMap, HashSet};
 use tokio::time::Instant;
@@ -74,10 +78,13 @@ impl Jobs {
                 held_already = true;
                 continue;
             }
-            if let Some(held) = self.held.get(&job.id) {
+            if let Some(held) = self.held.get_mut(&job.id) {
                 let fence = held.job.fence;
                 let of_another_lineage = held.lineage.is_some() && held.lineage != self.lineage;
                 if fence == job.fence || (fence > job.fence && !of_another_lineage) {
+                    if fence == job.fence {
+                        held.lineage = self.lineage;
+                    }
                     held_already = true;
                     continue;
                 }
@@ -139,6 +146,24 @@ impl Jobs {
         self.batches.settle_one(held.batch);
     }
 
+    /// Takes out what was given to this node by a database of another lineage, and is not among what is `said` to be here now: it was
+    /// taken back with the commit that gave it. Another node may have it under the same fence, so nothing may be told of its end.
+    /// What has ended is left: its end may be what took it out of this node's hands.
+    pub(super) fn take_what_was_taken_back(&mut self, said: &BTreeSet<(JobId, Fence)>) -> Vec<Held> {
+        let lineage = self.lineage;
+        let others = self.held.values_mut().filter(|held| held.lineage.is_some() && held.lineage != lineage);
+        let (here, gone): (Vec<_>, Vec<_>) = others
+            .filter(|held| held.phase != Phase::Ended)
+            .partition(|held| said.contains(&(held.job.id, held.job.fence)));
+        let mut gone: Vec<JobId> = gone.into_iter().map(|held| held.job.id).collect();
+        gone.sort_unstable();
+        here.into_iter().for_each(|held| held.lineage = lineage);
+        self.buffer.retain(|buffered| !gone.contains(buffered));
+        let taken: Vec<Held> = gone.iter().filter_map(|id| self.held.remove(id)).collect();
+        taken.iter().for_each(|held| self.batches.settle_one(held.batch));
+        taken
+    }
+
     pub(super) fn disown(&mut self, id: JobId, fence: Fence) -> bool {
         let absent = self.held_at(id, fence).is_none();
         if absent {
@@ -191,5 +216,21 @@ mod tests {
         jobs.give_up(job(5).id, Fence(1));
         jobs.release(job(6).id, Fence(1));
         assert_eq!((jobs.batches.take_done(), jobs.held.len()), (vec![], 0));
+    }
+    #[test]
+    fn what_a_failover_took_back_is_not_held_any_more_and_what_it_gave_again_is() {
+        let batch = |number: u128| BatchId(uuid::Uuid::from_u128(number));
+        let mut jobs = Jobs::new(Pool { core: 9, max: 9, queue_capacity: 0 });
+        jobs.lineage = Some(Lineage(1));
+        jobs.accept(batch(1), (1..=4).map(job).collect());
+        jobs.held_at(job(4).id, Fence(1)).unwrap().phase = Phase::Ended;
+        jobs.lineage = Some(Lineage(2));
+        jobs.accept(batch(2), vec![job(3), job(5)]);
+        let said = BTreeSet::from([(job(2).id, Fence(1))]);
+        let taken: Vec<_> = jobs.take_what_was_taken_back(&said).into_iter().map(|held| held.job.id).collect();
+        // The second is said to be here, the third was given again meanwhile, the fourth may be gone by its own end.
+        assert_eq!(taken, [job(1).id]);
+        assert_eq!(jobs.buffer, [2, 3, 4, 5].map(|number| job(number).id));
+        assert!(jobs.take_what_was_taken_back(&BTreeSet::new()).is_empty(), "they are of this lineage by now");
     }
 }
