@@ -103,16 +103,21 @@ fn patient(config: &mut Config) {
     config.lease = Duration::from_secs(5);
 }
 
-/// Waits until the one node has beaten twice, on this thread: the runtime's own may all be blocked.
+/// Looks again on this thread until it is so: those of the runtime, and with them its clock, may all be blocked.
+async fn look_until(what: &str, mut look: impl AsyncFnMut() -> bool) {
+    let since = std::time::Instant::now();
+    while !look().await {
+        assert!(since.elapsed() < Duration::from_secs(60), "waited for {what} in vain");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Waits until the one node has beaten twice.
 async fn two_beats(store: &MemoryStore) {
     let lease = async || store.nodes().await.unwrap().nodes[0].lease_until;
-    let since = std::time::Instant::now();
     for _ in 0..2 {
         let before = lease().await;
-        while lease().await == before {
-            assert!(since.elapsed() < Duration::from_secs(60), "no beat");
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        look_until("a beat", async || lease().await != before).await;
     }
 }
 
@@ -408,9 +413,7 @@ async fn tasks_that_block_every_thread_stop_neither_heartbeat_nor_fleet() {
     for _ in 0..4 {
         ids.push(executor.post(job("blocks", "0")).await.unwrap().id);
     }
-    while BLOCKED[0].load(Ordering::SeqCst) < 2 {
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    look_until("both threads to be blocked", async || BLOCKED[0].load(Ordering::SeqCst) >= 2).await;
     two_beats(&store).await;
     LET_GO[0].store(true, Ordering::SeqCst);
     for id in ids {

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use turnwise_core::{Retention, settings::InstallationSettings, story::LOG_LINES};
 
-use crate::{Memo, MemoKind, Options, memo};
+use crate::{Memo, MemoKind, Options};
 
 /// How much is kept, and how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +32,8 @@ impl Kept {
     /// These are all memos of these kinds.
     pub fn hear(&self, kinds: &[MemoKind], memos: &[Memo]) {
         if kinds.contains(&MemoKind::Installation) {
-            *self.set.lock().unwrap_or_else(PoisonError::into_inner) = memo::settings(memos).installation;
+            let set = memos.iter().rfind(|memo| memo.kind == MemoKind::Installation);
+            self.hear_memo(set.map(|memo| memo.value.as_str()));
         }
     }
 

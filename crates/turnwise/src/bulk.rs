@@ -104,10 +104,11 @@ impl Turnwise {
                 Err(_) => decided.push((job.id, None)),
             }
         }
-        for chunk in decisions.chunks(AT_ONCE) {
-            // Two callers that do the same never wait for each other in a circle.
-            let mut chunk = chunk.to_vec();
-            chunk.sort_unstable_by_key(|decision| decision.job);
+        // Two callers that do the same never wait for each other in a circle.
+        decisions.sort_unstable_by_key(|decision| decision.job);
+        let mut decisions = decisions.into_iter().peekable();
+        while decisions.peek().is_some() {
+            let chunk: Vec<_> = decisions.by_ref().take(AT_ONCE).collect();
             let targets: Vec<_> = chunk.iter().map(|decision| (decision.job, decision.to.to.clone())).collect();
             let replies = self.store().control(chunk).await?;
             let written = |(reply, (job, target))| (job, (reply == Settled::Applied).then_some(target));

@@ -149,12 +149,9 @@ async fn every_node_comes_to_go_by_what_is_set_for_the_installation() {
     worker.start().await.unwrap();
     let kept = async || {
         let id = office.submit(pass.job(())).await.unwrap();
-        loop {
-            match office.job(id).await {
-                Ok(job) if job.state == State::Success => return true,
-                Err(Error::NoSuchJob(_)) => return false,
-                _ => tokio::time::sleep(Duration::from_millis(10)).await,
-            }
+        match office.wait(id).await {
+            Ok(job) => job.state == State::Success,
+            Err(error) => !matches!(error, Error::NoSuchJob(_)),
         }
     };
     assert!(kept().await);

@@ -38,9 +38,8 @@ async fn an_end_goes_by_what_is_set_for_the_installation(bank: Bank) {
     bank.turnwise.set_installation(|installation| installation.retention = Some(Duration::ZERO.into())).await.unwrap();
     let executor = bank.started().await;
     let id = bank.submit(deposit(How::Well)).await;
-    while !matches!(bank.turnwise.job(id).await, Err(turnwise::Error::NoSuchJob(_))) {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    let gone = bank.turnwise.wait(id).await;
+    assert!(matches!(gone, Err(turnwise::Error::NoSuchJob(_))), "{gone:?}");
     assert_eq!(bank.entries(), [id.to_string()]);
     executor.stop().await;
 }

@@ -164,7 +164,7 @@ mod tests {
             writer.query_row("pragma wal_checkpoint(truncate)", [], |row| row.get::<_, i64>(0)).unwrap()
         };
         let pin = Pin::hold(&format!("sqlite:{}", file.display())).await.unwrap();
-        assert_eq!(clean_up(), 1, "another job is in the way");
+        assert_eq!(clean_up(), 1, "another session is in the way");
         pin.release().await.unwrap();
         assert_eq!(clean_up(), 0);
     }

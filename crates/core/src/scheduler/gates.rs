@@ -140,7 +140,7 @@ impl Scheduler {
     pub(super) fn bucket(&self, keeper: Keeper) -> Option<&Bucket> {
         match keeper {
             Keeper::Queue(at) => self.queues[at].bucket.as_ref(),
-            Keeper::Owner(at) => self.owners[at].special.as_ref().and_then(|special| special.bucket.as_ref()),
+            Keeper::Owner(at) => self.owners[at].bucket(),
             Keeper::Task(at) => self.tasks[at].bucket.as_ref(),
             Keeper::Key(at) => self.keys[at].bucket.as_ref(),
         }

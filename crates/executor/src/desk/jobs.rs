@@ -217,6 +217,7 @@ mod tests {
         jobs.release(job(6).id, Fence(1));
         assert_eq!((jobs.batches.take_done(), jobs.held.len()), (vec![], 0));
     }
+
     #[test]
     fn what_a_failover_took_back_is_not_held_any_more_and_what_it_gave_again_is() {
         let batch = |number: u128| BatchId(uuid::Uuid::from_u128(number));

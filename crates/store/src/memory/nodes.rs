@@ -59,8 +59,9 @@ pub(super) fn beat(store: &MemoryStore, beat: Beat) -> Result<Pulse> {
         return Ok(Pulse { now, lineage, alive: false, epoch: None, nodes: Vec::new(), leader: None });
     };
     node.lease_until = now.plus(beat.lease);
-    let set = data.memos.iter().rfind(|((kind, _), _)| *kind == MemoKind::Installation);
-    store.kept.hear_memo(set.map(|(_, (value, _))| value.as_str()));
+    // They are the first, by their kind.
+    let set = data.memos.iter().take_while(|((kind, _), _)| *kind == MemoKind::Installation);
+    store.kept.hear_memo(set.last().map(|(_, (value, _))| value.as_str()));
     let node = data.nodes.get_mut(&beat.node).expect("just seen");
     let resized = std::mem::replace(&mut node.slots, beat.slots) != beat.slots;
     let lineage = data.lineage;
