@@ -218,6 +218,7 @@ pub(crate) async fn read_standing(client: &impl Session, ids: &[Uuid]) -> Result
                 fence: Fence(get(row, 2)?),
                 node: get::<Option<Uuid>>(row, 3)?.map(Incarnation),
                 cancel_requested: get(row, 4)?,
+                started_at: rows::moment(row, 5)?,
             };
             Ok((JobId(get(row, 0)?), found))
         })

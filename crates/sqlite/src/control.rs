@@ -39,11 +39,11 @@ fn control_one(
 ) -> Result<Settled> {
     let unfinished = Standing::read(conn, intervention.job)?;
     let found = match &unfinished {
-        Some(row) => Some((row.state, row.fence)),
+        Some(row) => Some(row.found()),
         None => ended(conn, intervention.job)?,
     };
     let Some(found) = found else { return Ok(Settled::Gone) };
-    if found != (intervention.state, intervention.fence) {
+    if (found.state, found.fence) != (intervention.state, intervention.fence) {
         return Ok(Settled::Superseded);
     }
     if intervention.to.to == Target::CancelRequested {
@@ -75,5 +75,5 @@ fn redrive(conn: &Connection, intervention: &Intervention) -> Result<Standing> {
     conn.prepare_cached(include_str!("../sql/redrive.sql"))?.execute([id.0.as_bytes()])?;
     let seq = conn.last_insert_rowid();
     conn.prepare_cached(include_str!("../sql/forget.sql"))?.execute([id.0.as_bytes()])?;
-    Ok(Standing { id, seq, state, fence, node: None, cancel_requested: false, waits: false })
+    Ok(Standing { id, seq, state, fence, node: None, cancel_requested: false, started_at: None, waits: false })
 }

@@ -171,12 +171,7 @@ fn settle_one(
     let row = Standing::read(conn, settlement.job)?;
     let found = match &row {
         Some(row) => Some(row.found()),
-        None => ended(conn, settlement.job)?.map(|(state, fence)| Found {
-            state,
-            fence,
-            node: None,
-            cancel_requested: false,
-        }),
+        None => ended(conn, settlement.job)?,
     };
     let row = match (row, verdict::answer(settlement, hands.node, hands.lost, found)) {
         (Some(row), None) => row,
@@ -206,14 +201,15 @@ pub(crate) struct Standing {
     pub(crate) fence: Fence,
     pub(crate) node: Option<Incarnation>,
     pub(crate) cancel_requested: bool,
+    pub(crate) started_at: Option<Timestamp>,
     /// It waits or waited for others.
     pub(crate) waits: bool,
 }
 
 impl Standing {
-    fn found(&self) -> Found {
-        let &Self { state, fence, node, cancel_requested, .. } = self;
-        Found { state, fence, node, cancel_requested }
+    pub(crate) fn found(&self) -> Found {
+        let &Self { state, fence, node, cancel_requested, started_at, .. } = self;
+        Found { state, fence, node, cancel_requested, started_at }
     }
 
     pub(crate) fn read(conn: &Connection, id: JobId) -> Result<Option<Self>> {
@@ -226,17 +222,26 @@ impl Standing {
                 fence: Fence(row.get(2)?),
                 node: rows::node_ref(row, 3)?,
                 cancel_requested: row.get(4)?,
-                waits: row.get(5)?,
+                started_at: rows::moment(row, 5)?,
+                waits: row.get(6)?,
             })
         });
         Ok(standing.optional()?)
     }
 }
 
-/// State and fence of a finished job.
-pub(crate) fn ended(conn: &Connection, id: JobId) -> Result<Option<(State, Fence)>> {
+/// What a finished job has come to.
+pub(crate) fn ended(conn: &Connection, id: JobId) -> Result<Option<Found>> {
     let mut ended = conn.prepare_cached(include_str!("../sql/ended.sql"))?;
-    let ended = ended.query_row([id.0.as_bytes()], |row| Ok((rows::state(row, 0)?, Fence(row.get(1)?))));
+    let ended = ended.query_row([id.0.as_bytes()], |row| {
+        Ok(Found {
+            state: rows::state(row, 0)?,
+            fence: Fence(row.get(1)?),
+            node: None,
+            cancel_requested: false,
+            started_at: rows::moment(row, 2)?,
+        })
+    });
     Ok(ended.optional()?)
 }
 

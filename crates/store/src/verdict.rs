@@ -12,6 +12,8 @@ pub struct Found {
     pub fence: Fence,
     pub node: Option<Incarnation>,
     pub cancel_requested: bool,
+    /// When its last run began.
+    pub started_at: Option<Timestamp>,
 }
 
 impl Found {
@@ -27,8 +29,10 @@ pub fn answer(settlement: &Settlement, node: Incarnation, lost: bool, found: Opt
     if found.fence != settlement.fence {
         Some(Settled::Superseded)
     } else if !found.state.assigned() {
-        // At its end or at rest at this very fence: only the node's own settle with that fence can have put it there.
-        Some(if lost { Settled::Superseded } else { Settled::Applied })
+        // At its end or at rest at this very fence: the node's own settle with that fence has put it there. A failover may have
+        // given the fence out again, though: then the run that was written is another, and began at another time.
+        let other_run = settlement.started_at.is_some() && settlement.started_at != found.started_at;
+        Some(if lost || other_run { Settled::Superseded } else { Settled::Applied })
     } else if !found.in_hands_of(node) {
         Some(Settled::Superseded)
     } else if found.cancel_requested && !settlement.saw_cancel {

@@ -242,6 +242,7 @@ macro_rules! conformance_suite {
                 answers_are_in_the_order_of_the_settlements,
                 an_empty_settle_is_answered_with_nothing,
                 a_settle_with_an_old_fence_is_superseded,
+                an_end_of_another_run_at_the_same_fence_is_superseded,
                 a_settle_of_a_job_in_other_hands_is_superseded,
                 a_settle_of_an_unknown_job_is_told_gone,
                 a_start_that_comes_after_the_end_changes_nothing,

@@ -196,6 +196,32 @@ pub async fn a_settle_with_an_old_fence_is_superseded(h: &impl Harness) {
     assert_eq!(scene.job(1).await, before);
 }
 
+/// A failover takes back that a job was given to a node, and with it its fence: the next node gets the same number.
+pub async fn an_end_of_another_run_at_the_same_fence_is_superseded(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    scene.enqueue([1, 2]).await;
+    scene.give(1, &[1, 2], BETA).await;
+    let (taken_back, other) =
+        (scene.settlement(1, &Event::Ended(done())).await, scene.settlement(2, &Event::Ended(done())).await);
+    h.advance(SECOND).await;
+    // The other node hands the first job back unrun, and ends the second.
+    let unrun = Settlement {
+        started_at: None,
+        finished_at: None,
+        ..scene.settlement(1, &Event::Ended(Outcome::Interrupted)).await
+    };
+    assert_eq!(scene.settle_one(by(BETA), unrun.clone()).await, Settled::Applied);
+    let written = scene.settlement(2, &Event::Ended(failed("x"))).await;
+    assert_eq!(scene.settle_one(by(BETA), written.clone()).await, Settled::Applied);
+    for author in [by(ALPHA), by(BETA)] {
+        let late = scene.settle(author, vec![taken_back.clone(), other.clone()]).await;
+        assert_eq!(late, [Settled::Superseded, Settled::Superseded]);
+    }
+    assert_eq!((scene.state(1).await, scene.state(2).await), (State::Waiting, State::Stuck));
+    let repeated = scene.settle(by(BETA), vec![unrun, written]).await;
+    assert_eq!(repeated, [Settled::Applied, Settled::Applied]);
+}
+
 pub async fn a_settle_of_a_job_in_other_hands_is_superseded(h: &impl Harness) {
     let scene = Scene::led(h).await;
     scene.enqueue([1]).await;

@@ -42,8 +42,8 @@ pub(super) struct Row {
 
 impl Row {
     pub(super) fn found(&self) -> Found {
-        let &Self { state, fence, node, cancel_requested, .. } = self;
-        Found { state, fence, node, cancel_requested }
+        let &Self { state, fence, node, cancel_requested, started_at, .. } = self;
+        Found { state, fence, node, cancel_requested, started_at }
     }
 
     pub(super) fn in_hands_of(&self, node: Incarnation) -> bool {
