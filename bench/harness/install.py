@@ -28,11 +28,13 @@ class Programs:
 
 def install(peers, debug, say):
     target = target_folder()
-    # A debug build does for a sanity run: it is there after the tests, and no time is taken of it.
+    # A debug build does for a sanity run, and no time is taken of it. Asked for together with the tests it is the very build that
+    # the tests have made; the three programs alone have fewer features, and most crates would be built once more.
     profile = "debug" if debug else "release"
     say(f"build turnwise ({profile})")
-    run(["cargo", "build", "--locked", *([] if debug else ["--release"]),
-         "-p", "turnwise-cli", "-p", "turnwise-testpg", "-p", "turnwise-bench-raw"], LIMIT, cwd=ROOT, quiet=False)
+    which = ["--workspace", "--bins", "--tests"] if debug else [
+        "--release", "-p", "turnwise-cli", "-p", "turnwise-testpg", "-p", "turnwise-bench-raw"]
+    run(["cargo", "build", "--locked", *which], LIMIT, cwd=ROOT, quiet=False)
     built = target / profile
     programs = Programs(built / "turnwise", built / "turnwise-testpg", {}, {}, {})
     programs.drivers["raw SQL"] = ([built / "turnwise-bench-raw"], ROOT)
