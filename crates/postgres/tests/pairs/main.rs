@@ -2,7 +2,7 @@
 //! commit, the second is started, the first is let go. Each answer and the state afterwards must be those that the memory
 //! store, one call at a time, gives for one of the orders. A call that was not done is repeated, as its caller would.
 //!
-//! All of them take minutes: a run has one in three, another third each second; `TURNWISE_FULL=1` has all. `TURNWISE_PAIRS` picks
+//! All of them take minutes: a run has one in five, another fifth each second; `TURNWISE_FULL=1` has all. `TURNWISE_PAIRS` picks
 //! meetings by a part of their name, as a failure prints it.
 //!
 //! [`stages`] what is there and who calls → [`call`] a call as a value → [`database`] holding, being blocked, strangers →
@@ -141,11 +141,11 @@ async fn cast(stage: Stage) -> Cast {
     }
     pairs.retain(|pair| pair.name(stage).contains(&only));
     if only.is_empty() && std::env::var_os("TURNWISE_FULL").is_none() {
-        let third = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs() % 3);
+        let fifth = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs() % 5);
         let mut at = 0;
         pairs.retain(|_| {
             at += 1;
-            at % 3 == third
+            at % 5 == fifth
         });
     }
     Cast { pairs, left_out }
