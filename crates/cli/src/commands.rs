@@ -3,13 +3,7 @@
 use std::path::PathBuf;
 
 use serde::Deserialize;
-use turnwise::{
-    core::Invalid,
-    executor::{
-        CommandTask,
-        task::{AnyTask, Policies},
-    },
-};
+use turnwise::{AnyTask, CommandTask, Invalid, Policies};
 
 /// A task as the file has it.
 #[derive(Debug, Deserialize)]

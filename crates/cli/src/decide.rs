@@ -1,6 +1,6 @@
 //! A person's decisions: cancel, retry, fail.
 
-use turnwise::{Error, JobId, Turnwise, client::Cancelled};
+use turnwise::{Cancelled, Error, JobId, Turnwise};
 
 use crate::{
     error::{Failure, complain},

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use turnwise::{Ctx, Outcome, Registry, executor::registry::RegistryError, task};
+use turnwise::{Ctx, Outcome, Registry, RegistryError, task};
 
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 struct Length {

@@ -10,10 +10,8 @@ use std::{
 
 use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
-use turnwise::{
-    Duplicate, JobId, JobRequest, Priority, Timestamp,
-    core::{Invalid, time::parse_span},
-};
+use turnwise::{Duplicate, Invalid, JobId, JobRequest, Priority, Timestamp};
+use turnwise_core::time::parse_span;
 
 use crate::{
     args,
@@ -36,7 +34,7 @@ pub(crate) fn enqueue(settings: &Settings, wish: &args::Enqueue) -> Result<(), F
         let after = written.after.iter().map(|id| id.parse()).collect::<Result<Vec<JobId>, _>>();
         vec![written.request()?.after_jobs(after.map_err(|invalid| Invalid::new("after", invalid.to_string()))?)]
     };
-    let enqueued = block_on(async { Ok(settings.open_lasting().await?.enqueue(requests).await?) })?;
+    let enqueued = block_on(async { Ok(settings.open_lasting().await?.submit_each(requests).await?) })?;
     for (id, duplicate) in enqueued.iter().filter_map(|reply| Some((reply.id, reply.duplicate?))) {
         remark(&match duplicate {
             Duplicate::Kept => format!("job {id} holds the unique key; nothing was added"),
@@ -96,7 +94,7 @@ impl Written<'_> {
         match (&self.at, &self.r#in) {
             (Some(_), Some(_)) => return Err(Invalid::new("in", "cannot be given together with at")),
             (Some(at), None) => request = request.at(at.parse::<Timestamp>()?),
-            (None, Some(wait)) => request = request.after(parse_span("in", wait)?),
+            (None, Some(wait)) => request = request.delay(parse_span("in", wait)?),
             (None, None) => {}
         }
         if let Some(retry) = &self.retry {

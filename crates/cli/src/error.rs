@@ -6,7 +6,7 @@ use std::{
     process::ExitCode,
 };
 
-use turnwise::{Error, StoreError, core::Invalid, executor::StartError};
+use turnwise::{Error, Invalid, StartError, StoreError};
 
 #[derive(Debug)]
 pub(crate) enum Failure {

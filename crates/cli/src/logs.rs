@@ -7,7 +7,7 @@ use std::{
 
 use turnwise::{
     JobId, Turnwise,
-    core::story::{Line, LineAt, Progress},
+    story::{Line, LineAt, Progress},
 };
 
 use crate::{args, error::Failure, look, print, serve::block_on, settings::Settings};

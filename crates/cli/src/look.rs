@@ -4,16 +4,12 @@ use std::{collections::BTreeMap, num::NonZeroU32};
 
 use serde::Serialize;
 use turnwise::{
-    Filter, GroupName, Job, JobId, Json, KeyName, Node, NodeName, OnFailure, Priority, QueueName, TaskName, Timestamp,
-    core::{
-        Incarnation, Invalid, State,
-        settings::Settings as Set,
-        story::{Attempt, Progress, Story},
-        time::print_span,
-        why::gates,
-    },
-    store::Fleet,
+    Filter, Fleet, GroupName, Invalid, Job, JobId, JobState, Json, KeyName, Node, NodeName, OnFailure, Priority,
+    QueueName, TaskName, Timestamp,
+    settings::Settings as Set,
+    story::{Attempt, Progress, Story},
 };
+use turnwise_core::{Incarnation, time::print_span, why::gates};
 
 use crate::{
     args,
@@ -34,7 +30,7 @@ struct JobView<'a> {
     group: &'a GroupName,
     key: Option<&'a KeyName>,
     priority: Priority,
-    state: State,
+    state: JobState,
     attempt: u32,
     /// `null` where a person decides.
     retries_left: Option<u32>,
@@ -60,7 +56,7 @@ struct JobView<'a> {
 impl<'a> JobView<'a> {
     fn new(job: &'a Job, set: &Set, fleet: &Fleet) -> Self {
         let set = set.queues.get(&job.queue);
-        let by_schedule = set.filter(|_| job.state == State::Waiting).and_then(|set| set.due_by_schedule(job));
+        let by_schedule = set.filter(|_| job.state == JobState::Waiting).and_then(|set| set.due_by_schedule(job));
         Self {
             id: job.id,
             task: &job.task,

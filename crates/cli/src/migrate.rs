@@ -1,6 +1,8 @@
 //! The schema: bring it up to date, print it, or check it.
 
-use turnwise::{core::Invalid, postgres, sqlite};
+use turnwise::Invalid;
+use turnwise_postgres as postgres;
+use turnwise_sqlite as sqlite;
 
 use crate::{args, error::Failure, print, serve::block_on, settings::Settings};
 

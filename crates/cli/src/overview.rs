@@ -3,11 +3,11 @@
 use serde::Serialize;
 use turnwise::{
     QueueName, Timestamp,
-    core::calendar::{Schedule, Window, blocked_until},
-    core::settings::{Concurrency, Fairness, GroupSettings, OnError, Pause, QueueSettings, Rate, Weight},
-    core::turn::Scheme,
     overview::{GroupOverview, Overview, QueueOverview},
+    schedules::{Schedule, Window},
+    settings::{Concurrency, Fairness, GroupSettings, OnError, Pause, QueueSettings, Rate, Scheme, Weight},
 };
+use turnwise_core::calendar::blocked_until;
 
 use crate::{
     args::Listing,
@@ -44,7 +44,7 @@ pub(crate) struct QueueView<'a> {
 
 impl<'a> QueueView<'a> {
     fn new(name: &'a QueueName, queue: &'a QueueOverview, overview: &Overview) -> Self {
-        let QueueOverview { settings, jobs } = queue;
+        let QueueOverview { settings, jobs, .. } = queue;
         Self {
             name: name.as_str(),
             state: overview.state(name).name(),
@@ -158,7 +158,7 @@ pub(crate) struct GroupView<'a> {
 
 impl<'a> GroupView<'a> {
     fn new(name: &'a str, group: &'a GroupOverview) -> Self {
-        let GroupOverview { settings, jobs, ahead } = group;
+        let GroupOverview { settings, jobs, ahead, .. } = group;
         Self {
             name,
             state: state(settings.paused.as_ref()),

@@ -1,9 +1,7 @@
 //! `[pools.NAME]` of the settings file: slots, a buffer and threads for some queues alone.
 
-use turnwise::{
-    Pool,
-    core::{Invalid, time::parse_span},
-};
+use turnwise::{Invalid, Pool};
+use turnwise_core::time::parse_span;
 
 use crate::settings::{Said, number, truth};
 

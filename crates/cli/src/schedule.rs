@@ -2,14 +2,10 @@
 
 use serde::Serialize;
 use turnwise::{
-    JobRequest, Priority, Timestamp,
-    core::{
-        Invalid, ScheduleName,
-        periodic::{CatchUp, Overlap, Periodic},
-        time::parse_span,
-    },
-    schedules::Recurring,
+    Invalid, JobRequest, Priority, Timestamp,
+    schedules::{CatchUp, Overlap, Periodic, Recurring, ScheduleName},
 };
+use turnwise_core::time::parse_span;
 
 use crate::{
     args::{AddSchedule, Pause, ScheduleVerb},

@@ -12,11 +12,8 @@ use tokio::{
 use tracing_subscriber::{
     EnvFilter, Layer, filter::LevelFilter, layer::SubscriberExt, registry::LookupSpan, util::SubscriberInitExt,
 };
-use turnwise::{
-    Config, Executor, JobLog, Pool, Registry,
-    core::Invalid,
-    executor::{StartError, trace::Trace},
-};
+use turnwise::{Config, Executor, Invalid, JobLog, Pool, Registry, StartError};
+use turnwise_executor::trace::Trace;
 
 use crate::{
     args, demo,

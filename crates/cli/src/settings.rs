@@ -10,12 +10,8 @@ use std::{
     str::FromStr,
 };
 
-use turnwise::{
-    Config, Error, NodeName, Pool, QueueName, Turnwise,
-    core::{Invalid, time::parse_span},
-    executor::task::AnyTask,
-    store::Options,
-};
+use turnwise::{AnyTask, Config, Error, Invalid, NodeName, Options, Pool, QueueName, Turnwise};
+use turnwise_core::time::parse_span;
 
 use crate::{
     args::{Args, Command},

@@ -4,11 +4,8 @@ use std::{collections::BTreeSet, time::Duration};
 
 use serde::Serialize;
 use turnwise::{
-    GroupName, QueueName,
-    core::{
-        Invalid,
-        settings::{Concurrency, Pause, Weight},
-    },
+    GroupName, Invalid, QueueName,
+    settings::{Concurrency, Pause, Weight},
     view::{Comparison, Simulation, Waits},
 };
 
@@ -86,7 +83,7 @@ pub(crate) fn simulate(settings: &Settings, wish: &Simulate) -> Result<(), Failu
     let comparison = block_on(async {
         let turnwise = settings.open().await?;
         let since = turnwise.now().await?;
-        let change = |settings: &mut turnwise::core::settings::Settings| {
+        let change = |settings: &mut turnwise::settings::Settings| {
             for (group, weight) in weights {
                 settings.groups.entry(group).or_default().weight = weight;
             }
@@ -127,7 +124,7 @@ fn pairs<T>(
 }
 
 fn report(comparison: &Comparison) -> Report<'_> {
-    let Comparison { before, after } = comparison;
+    let Comparison { before, after, .. } = comparison;
     let groups = before.groups.iter().map(|(group, waits)| GroupReport {
         group: group.as_str(),
         jobs: waits.jobs,
@@ -143,7 +140,7 @@ fn report(comparison: &Comparison) -> Report<'_> {
 }
 
 fn lines(comparison: &Comparison) -> Vec<String> {
-    let Comparison { before, after } = comparison;
+    let Comparison { before, after, .. } = comparison;
     let rows = before.groups.iter().map(|(group, was)| {
         let is = after.groups.get(group).unwrap_or(was);
         let first = |waits: &Waits| waits.first.map_or_else(|| "never".to_owned(), about);

@@ -18,9 +18,7 @@ use std::{
 };
 
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
-use turnwise::{
-    Config, Ctx, JobRequest, NodeName, Outcome, Registry, Turnwise, core::Invalid, executor::StartError, task,
-};
+use turnwise::{Config, Ctx, Invalid, JobRequest, NodeName, Outcome, Registry, StartError, Turnwise, task};
 
 use self::{
     entitlement::Entitlement,

@@ -7,10 +7,8 @@ use std::{
 };
 
 use turnwise::{
-    Filter, GroupName, Job, Timestamp, Turnwise,
-    core::State,
+    Filter, Fleet, GroupName, Job, JobState, Timestamp, Turnwise,
     overview::{GroupOverview, Overview},
-    store::Fleet,
 };
 
 use crate::{args::Top, error::Failure, print, serve::block_on, settings::Settings};
@@ -51,7 +49,7 @@ pub(crate) fn top(settings: &Settings, wish: &Top) -> Result<(), Failure> {
 async fn frame(turnwise: &Turnwise) -> Result<Vec<String>, Failure> {
     let fleet = turnwise.nodes().await?;
     let overview = turnwise.overview().await?;
-    let states = vec![State::Running, State::Success, State::Failed, State::Cancelled];
+    let states = vec![JobState::Running, JobState::Success, JobState::Failed, JobState::Cancelled];
     let runs = turnwise.jobs(Filter { states, limit: Some(RUNS), ..Filter::default() }).await?;
     Ok(drawn(&fleet, &overview, &runs))
 }

@@ -6,10 +6,7 @@ use std::{
 };
 
 use serde::Serialize;
-use turnwise::{
-    Error, Filter, Job, JobId, TaskName, Timestamp, Turnwise,
-    core::{Invalid, State},
-};
+use turnwise::{Error, Filter, Invalid, Job, JobId, JobState, TaskName, Timestamp, Turnwise};
 
 use crate::{
     args,
@@ -110,7 +107,7 @@ impl Which {
             }
         }
         if which.filter.states.is_empty() {
-            which.filter.states.push(State::Failed);
+            which.filter.states.push(JobState::Failed);
         }
         match which.filter.states.iter().find(|state| !state.can_be_retried()) {
             Some(state) => Err(Invalid::new("filter", format!("jobs that are {state} cannot be retried"))),
@@ -182,7 +179,7 @@ async fn redrive(turnwise: &Turnwise, jobs: &[Job]) -> Result<(), Failure> {
         left.extend(retried.left);
         if live {
             let done = (round * STEP + chunk.len()) as u64;
-            let progress = turnwise::core::story::Progress::new(done, jobs.len() as u64, "jobs");
+            let progress = turnwise::story::Progress::new(done, jobs.len() as u64, "jobs");
             // Where stderr is closed, there is no one to show it to.
             let _ = write!(io::stderr(), "\r{}\u{1b}[K", crate::logs::bar(&progress));
         }
@@ -224,7 +221,7 @@ mod tests {
             assert!(told.starts_with(part), "{told}");
         }
         let which = read("task=mail group=acme fingerprint=abc").unwrap();
-        assert_eq!(which.filter.states, [State::Failed]);
+        assert_eq!(which.filter.states, [JobState::Failed]);
         assert_eq!((which.filter.task.as_deref(), which.fingerprint.as_deref()), (Some("mail"), Some("abc")));
     }
 }

@@ -2,15 +2,15 @@
 
 use std::str::FromStr;
 
-use turnwise::core::{
-    Invalid, QueueName, Retention,
-    calendar::{Schedule, Window, Zone},
+use turnwise::{
+    Invalid, QueueName,
+    schedules::{Schedule, Window, Zone},
     settings::{
-        Concurrency, Fairness, GroupSettings, InstallationSettings, LimitSettings, OnError, QueueSettings, Rate, Weight,
+        Concurrency, Fairness, GroupSettings, InstallationSettings, LimitSettings, OnError, QueueSettings, Rate,
+        Retention, Scheme, Weight,
     },
-    story::LOG_LINES,
-    turn::Scheme,
 };
+use turnwise_core::story::LOG_LINES;
 
 use crate::{
     args::{

@@ -2,12 +2,8 @@
 
 use serde::Serialize;
 use turnwise::{
-    JobId,
-    core::{
-        State,
-        why::{Forecast, Gate},
-    },
-    view::Answer,
+    JobId, JobState,
+    view::{Answer, Forecast, Gate},
 };
 
 use crate::{
@@ -21,7 +17,7 @@ use crate::{
 #[derive(Debug, Serialize)]
 struct WhyView {
     id: JobId,
-    state: State,
+    state: JobState,
     /// Everything that is closed, each as a sentence.
     gates: Vec<String>,
     /// How many jobs are expected to start before it; `null` where that cannot be said.
@@ -58,10 +54,10 @@ fn words(answer: &Answer) -> Vec<String> {
         return vec![format!("it has ended: {} at {}", job.state, shown(job.finished_at))];
     };
     match job.state {
-        State::Running => {
+        JobState::Running => {
             return vec![format!("it runs on {} since {}", shown(job.node.as_ref()), shown(job.started_at))];
         }
-        State::Scheduled => return vec![format!("it is with {} and starts in a moment", shown(job.node.as_ref()))],
+        JobState::Scheduled => return vec![format!("it is with {} and starts in a moment", shown(job.node.as_ref()))],
         _ => {}
     }
     let limits = |gate: &Gate| matches!(gate, Gate::AtLimit { .. } | Gate::FullOnNodes { .. } | Gate::SlotsBusy { .. });

@@ -11,7 +11,7 @@ use std::{
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use turnwise::sqlite::rusqlite;
+use turnwise_sqlite::rusqlite;
 use turnwise_testpg::Cluster;
 
 /// A directory with a database in it, in which commands are run.

@@ -13,7 +13,7 @@ use std::{
 };
 
 use turnwise_core::{
-    Fence, GroupName, Incarnation, JobHead, JobId, Node, NodeName, Priority, QueueName, Serves, State, TaskName,
+    Fence, GroupName, Incarnation, JobHead, JobId, JobState, Node, NodeName, Priority, QueueName, Serves, TaskName,
     Timestamp,
     node::Host,
     scheduler::{Input, Output, Reply, Scheduler, Settled},
@@ -118,13 +118,15 @@ fn node() -> Node {
 
 fn head(number: u64, group: u64) -> JobHead {
     JobHead {
-        id: JobId(Uuid::from_u128(u128::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))),
+        id: JobId::from_uuid(Uuid::from_u128(
+            u128::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835),
+        )),
         seq: i64::try_from(number).expect("small"),
         task: TaskName::new("t").expect("a good name"),
         queue: QueueName::default(),
         group: GroupName::new(format!("g{group}")).expect("a good name"),
         priority: Priority::default(),
-        state: State::Waiting,
+        state: JobState::Waiting,
         due: Some(Timestamp::from_micros(1_700_000_000_000_000)),
         fence: Fence(0),
         crashes: 0,

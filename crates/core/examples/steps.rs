@@ -17,7 +17,7 @@ use std::{
 };
 
 use turnwise_core::{
-    Fence, GroupName, Incarnation, JobHead, JobId, Node, NodeName, Priority, QueueName, Serves, State, TaskName,
+    Fence, GroupName, Incarnation, JobHead, JobId, JobState, Node, NodeName, Priority, QueueName, Serves, TaskName,
     Timestamp,
     node::Host,
     scheduler::{Input, Output, Pick, Reply, Scheduler, Settled},
@@ -194,7 +194,7 @@ fn head(number: u64, groups: &[GroupName], chance: &mut Chance) -> JobHead {
         queue,
         group: groups[usize::try_from(number).expect("small") % groups.len()].clone(),
         priority: Priority::default(),
-        state: State::Waiting,
+        state: JobState::Waiting,
         due: Some(at),
         fence: Fence(0),
         crashes: 0,

@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    job::{JobId, State},
+    job::{JobId, JobState},
     lifecycle::Event,
     name::Invalid,
 };
@@ -17,6 +17,7 @@ pub const MAX_AFTER: usize = 10_000;
 
 /// What becomes of a job when one it waits for has failed or was cancelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum OnFailure {
     /// It fails too, at once.
     #[default]
@@ -102,7 +103,7 @@ pub struct Awaits {
     /// Those that have not ended, in ascending order.
     pub open: Vec<JobId>,
     /// The first, by id, that failed or was cancelled.
-    pub ended_badly: Option<(JobId, State)>,
+    pub ended_badly: Option<(JobId, JobState)>,
 }
 
 /// What follows from how it stands.
@@ -185,7 +186,7 @@ mod tests {
     use super::*;
 
     fn id(n: u128) -> JobId {
-        JobId(Uuid::from_u128(n))
+        JobId::from_uuid(Uuid::from_u128(n))
     }
 
     fn job(n: u128, after: &[u128]) -> (JobId, Vec<JobId>) {
@@ -236,8 +237,8 @@ mod tests {
             open: open.iter().map(|&n| id(n)).collect(),
             ended_badly,
         };
-        let bad = Some((id(7), State::Failed));
-        let end = |cancel| Verdict::End(Event::AwaitedFailed { job: id(7), state: State::Failed, cancel });
+        let bad = Some((id(7), JobState::Failed));
+        let end = |cancel| Verdict::End(Event::AwaitedFailed { job: id(7), state: JobState::Failed, cancel });
         for policy in OnFailure::ALL {
             assert_eq!(awaits(policy, &[1], None).verdict(), Verdict::Wait);
             assert_eq!(awaits(policy, &[], None).verdict(), Verdict::Run);

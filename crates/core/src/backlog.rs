@@ -115,7 +115,7 @@ impl Backlog {
     }
 
     pub(crate) fn find(&self, id: JobId) -> Option<Slot> {
-        self.finder.find(hash(id.0), |slot| self.entries[slot as usize].id == id.0)
+        self.finder.find(hash(id.uuid()), |slot| self.entries[slot as usize].id == id.uuid())
     }
 
     /// All that a slot holds.
@@ -137,7 +137,7 @@ impl Backlog {
         let micros = u64::try_from(new.due.micros()).unwrap_or(0).min(DUE_BITS);
         let seq = u64::try_from(new.seq).unwrap_or(0) & SEQ_BITS;
         let entry = Entry {
-            id: new.id.0,
+            id: new.id.uuid(),
             when: micros
                 | u64::from(new.priority & 15) << 56
                 | u64::from(new.stuck) << 60
@@ -193,7 +193,7 @@ impl Backlog {
     }
 
     pub(crate) fn id(&self, slot: Slot) -> JobId {
-        JobId(self.entries[slot as usize].id)
+        JobId::from_uuid(self.entries[slot as usize].id)
     }
 
     pub(crate) fn place(&self, slot: Slot) -> Place {
@@ -322,7 +322,7 @@ mod tests {
     #[test]
     fn a_slot_keeps_what_it_is_given() {
         let mut backlog = Backlog::default();
-        let id = JobId(Uuid::from_u128(7));
+        let id = JobId::from_uuid(Uuid::from_u128(7));
         let due = Timestamp::from_micros(1_800_000_000_000_001);
         let new =
             New { id, seq: 12_345_678_901, fence: Fence(9), due, priority: 10, stuck: true, kind: 70_000, group: 4 };
@@ -342,7 +342,7 @@ mod tests {
 
     fn job(n: u32) -> New {
         New {
-            id: JobId(Uuid::from_u128(n.into())),
+            id: JobId::from_uuid(Uuid::from_u128(n.into())),
             seq: n.into(),
             fence: Fence(0),
             due: Timestamp::MAX,

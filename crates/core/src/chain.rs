@@ -185,7 +185,7 @@ mod tests {
     use uuid::Uuid;
 
     fn job(backlog: &mut Backlog, seq: u32, priority: u8, due: i64) -> Slot {
-        let id = JobId(Uuid::from_u128(seq.into()));
+        let id = JobId::from_uuid(Uuid::from_u128(seq.into()));
         let due = Timestamp::from_micros(due);
         backlog.insert(New { id, seq: seq.into(), fence: Fence(0), due, priority, stuck: false, kind: 0, group: 0 })
     }

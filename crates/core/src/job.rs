@@ -18,12 +18,28 @@ use crate::{
 /// Chosen by the caller who submits, so that a repeated submit is recognised. UUIDv7: sorts by time.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
 #[serde(transparent)]
-pub struct JobId(pub Uuid);
+pub struct JobId(Uuid);
 
 impl JobId {
     /// A UUIDv7 from its parts: the clock and the randomness are the caller's.
     pub fn from_parts(unix_millis: u64, random: [u8; 10]) -> Self {
         Self(uuid::Builder::from_unix_timestamp_millis(unix_millis, &random).into_uuid())
+    }
+
+    /// As the databases store it.
+    #[doc(hidden)]
+    pub const fn from_uuid(uuid: Uuid) -> Self {
+        Self(uuid)
+    }
+
+    #[doc(hidden)]
+    pub const fn uuid(self) -> Uuid {
+        self.0
+    }
+
+    /// Its sixteen bytes; ids sort as they do.
+    pub const fn as_bytes(&self) -> &[u8; 16] {
+        self.0.as_bytes()
     }
 }
 
@@ -120,7 +136,7 @@ impl Class {
 /// Where a job is in its life. `docs/states.md` shows the moves between them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum State {
+pub enum JobState {
     Waiting,
     Scheduled,
     Running,
@@ -130,15 +146,15 @@ pub enum State {
     Cancelled,
 }
 
-impl State {
-    pub const ALL: [State; 7] = [
-        State::Waiting,
-        State::Scheduled,
-        State::Running,
-        State::Stuck,
-        State::Success,
-        State::Failed,
-        State::Cancelled,
+impl JobState {
+    pub const ALL: [JobState; 7] = [
+        JobState::Waiting,
+        JobState::Scheduled,
+        JobState::Running,
+        JobState::Stuck,
+        JobState::Success,
+        JobState::Failed,
+        JobState::Cancelled,
     ];
 
     pub fn name(self) -> &'static str {
@@ -186,13 +202,13 @@ impl State {
     }
 }
 
-impl fmt::Display for State {
+impl fmt::Display for JobState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
 }
 
-impl FromStr for State {
+impl FromStr for JobState {
     type Err = Invalid;
     fn from_str(text: &str) -> Result<Self, Invalid> {
         Self::ALL.into_iter().find(|state| state.name() == text).ok_or_else(|| {
@@ -278,7 +294,7 @@ pub struct Job {
     pub retry: RetryPolicy,
     pub key: Option<KeyName>,
     pub terms: Terms,
-    pub state: State,
+    pub state: JobState,
     pub counts: Counts,
     pub fence: Fence,
     pub cancel_requested: bool,
@@ -302,7 +318,7 @@ pub struct Job {
 impl Job {
     /// The number of the run a reader sees: one that is going on counts.
     pub fn attempt(&self) -> u32 {
-        self.counts.attempt + u32::from(self.state == State::Running)
+        self.counts.attempt + u32::from(self.state == JobState::Running)
     }
 }
 
@@ -316,7 +332,7 @@ pub struct JobHead {
     pub queue: QueueName,
     pub group: GroupName,
     pub priority: Priority,
-    pub state: State,
+    pub state: JobState,
     pub due: Option<Timestamp>,
     pub fence: Fence,
     pub crashes: u32,
@@ -342,7 +358,7 @@ pub struct AssignedJob {
     pub priority: Priority,
     pub retry: RetryPolicy,
     pub terms: Terms,
-    pub state: State,
+    pub state: JobState,
     pub counts: Counts,
     pub cancel_requested: bool,
     pub submitted_at: Timestamp,
@@ -368,10 +384,10 @@ mod tests {
 
     #[test]
     fn state_codes_are_distinct_and_read_back() {
-        for state in State::ALL {
-            assert_eq!(State::from_code(state.code()), Some(state));
-            assert_eq!(state.name().parse::<State>().unwrap(), state);
+        for state in JobState::ALL {
+            assert_eq!(JobState::from_code(state.code()), Some(state));
+            assert_eq!(state.name().parse::<JobState>().unwrap(), state);
         }
-        assert_eq!(State::from_code(7), None);
+        assert_eq!(JobState::from_code(7), None);
     }
 }

@@ -7,7 +7,7 @@
 use crate::{
     after::Verdict,
     calendar::blocked_until,
-    job::{JobHead, State},
+    job::{JobHead, JobState},
     name::QueueName,
     node::{Incarnation, Node},
     queue_state::{is_finished, waits_for},
@@ -33,7 +33,7 @@ pub fn left(head: &JobHead, fleet: &[Node], here: &[Incarnation], settings: &Set
     let can_run = || fleet.iter().filter(ours).any(|node| node.can_run(&head.queue, &head.task));
     let held = |holder| fleet.iter().any(|node| node.incarnation == holder && node.alive(now));
     match head.state {
-        State::Scheduled | State::Running => match head.node {
+        JobState::Scheduled | JobState::Running => match head.node {
             Some(holder) if here.contains(&holder) => Left::Now,
             Some(holder) if held(holder) => Left::Never,
             // Its node is lost, and it goes back.

@@ -1,5 +1,7 @@
 //! The decisions of Turnwise, as values and pure functions: no async, clock, randomness, database or log.
 //!
+//! A part of the crate `turnwise`, not for direct use: it changes with any release.
+//!
 //! # Life of a job
 //! [`name`], [`json`], [`time`] what may be said at the border → [`job`] what is asked for, [`unique`] what only once,
 //! [`after`] what after others →
@@ -43,7 +45,7 @@ pub mod why;
 
 pub use after::{After, OnFailure};
 pub use failure::Failure;
-pub use job::{Fence, Job, JobHead, JobId, NewJob, Priority, State, Step};
+pub use job::{Fence, Job, JobHead, JobId, JobState, NewJob, Priority, Step};
 pub use json::Json;
 pub use name::{GroupName, Invalid, KeyName, NodeName, QueueName, ScheduleName, ScopeName, TaskName, UniqueKey};
 pub use node::{Incarnation, Node, Serves};

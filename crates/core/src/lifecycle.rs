@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::{
     after::Verdict,
     failure::Failure,
-    job::{AssignedJob, Counts, Fence, Job, JobHead, JobId, State, Step},
+    job::{AssignedJob, Counts, Fence, Job, JobHead, JobId, JobState, Step},
     json::Json,
     retry::{RetryPolicy, Wait},
     terms::Terms,
@@ -65,7 +65,7 @@ pub enum Event {
     /// The time to begin is over.
     Expire,
     /// A job that it waits for has ended like this; `cancel`: it is to be cancelled then, else it fails.
-    AwaitedFailed { job: JobId, state: State, cancel: bool },
+    AwaitedFailed { job: JobId, state: JobState, cancel: bool },
     /// A person wants it stopped.
     Cancel,
     /// A person wants it run (again), now.
@@ -110,11 +110,11 @@ pub enum End {
 impl End {
     pub const ALL: [End; 3] = [Self::Success, Self::Failed, Self::Cancelled];
 
-    pub fn state(self) -> State {
+    pub fn state(self) -> JobState {
         match self {
-            Self::Success => State::Success,
-            Self::Failed => State::Failed,
-            Self::Cancelled => State::Cancelled,
+            Self::Success => JobState::Success,
+            Self::Failed => JobState::Failed,
+            Self::Cancelled => JobState::Cancelled,
         }
     }
 }
@@ -175,12 +175,12 @@ pub struct Transition {
 
 impl Transition {
     /// The state the job has afterwards, coming from `from`.
-    pub fn state(&self, from: State) -> State {
+    pub fn state(&self, from: JobState) -> JobState {
         match &self.to {
-            Target::Scheduled => State::Scheduled,
-            Target::Running => State::Running,
-            Target::Stuck { .. } => State::Stuck,
-            Target::Waiting { .. } | Target::Next { .. } => State::Waiting,
+            Target::Scheduled => JobState::Scheduled,
+            Target::Running => JobState::Running,
+            Target::Stuck { .. } => JobState::Stuck,
+            Target::Waiting { .. } | Target::Next { .. } => JobState::Waiting,
             Target::Finish { end, .. } => end.state(),
             Target::CancelRequested => from,
         }
@@ -191,7 +191,7 @@ impl Transition {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the job cannot be {action}: {reason}")]
 pub struct Illegal {
-    pub state: State,
+    pub state: JobState,
     action: &'static str,
     reason: &'static str,
 }
@@ -199,7 +199,7 @@ pub struct Illegal {
 /// As much of a job as a decision needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Standing<'a> {
-    pub state: State,
+    pub state: JobState,
     pub counts: Counts,
     pub retry: &'a RetryPolicy,
     pub terms: &'a Terms,
@@ -324,13 +324,13 @@ impl Event {
 /// One row of the table: in `state`, `event` leads to one of `to`, for the reason in `when`.
 #[derive(Debug, Clone, Copy)]
 pub struct Move {
-    pub state: State,
+    pub state: JobState,
     pub event: Kind,
-    pub to: State,
+    pub to: JobState,
     pub when: &'static str,
 }
 
-const fn row(state: State, event: Kind, to: State, when: &'static str) -> Move {
+const fn row(state: JobState, event: Kind, to: JobState, when: &'static str) -> Move {
     Move { state, event, to, when }
 }
 
@@ -347,7 +347,7 @@ pub fn after_cut(job: &Standing<'_>, failure: Failure) -> Outcome {
 /// Every legal move. A run ends the same way whether or not `running` was written in time, so `Scheduled` and
 /// `Running` share their rows.
 pub const MOVES: &[Move] = {
-    use {Kind::*, State::*};
+    use {JobState::*, Kind::*};
     &[
         row(Waiting, Assign, Scheduled, ""),
         row(Waiting, Cancel, Cancelled, ""),
@@ -430,17 +430,17 @@ pub fn decide(job: &Standing<'_>, event: &Event, now: Timestamp, jitter: f64) ->
 }
 
 /// Why it cannot.
-fn reason(state: State, kind: Kind) -> &'static str {
+fn reason(state: JobState, kind: Kind) -> &'static str {
     match (state, kind) {
-        (State::Waiting, Kind::Retry) => "it has not run yet",
-        (State::Waiting, Kind::GiveUp) => "it has not run yet; cancel it instead",
-        (State::Waiting, _) => "it is waiting",
-        (State::Stuck, _) => "it is stuck",
-        (State::Scheduled | State::Running, Kind::GiveUp) => "it is running; cancel it instead",
-        (State::Scheduled | State::Running, _) => "it is running",
-        (State::Success, _) => "it has already succeeded",
-        (State::Failed, _) => "it has already failed",
-        (State::Cancelled, _) => "it was already cancelled",
+        (JobState::Waiting, Kind::Retry) => "it has not run yet",
+        (JobState::Waiting, Kind::GiveUp) => "it has not run yet; cancel it instead",
+        (JobState::Waiting, _) => "it is waiting",
+        (JobState::Stuck, _) => "it is stuck",
+        (JobState::Scheduled | JobState::Running, Kind::GiveUp) => "it is running; cancel it instead",
+        (JobState::Scheduled | JobState::Running, _) => "it is running",
+        (JobState::Success, _) => "it has already succeeded",
+        (JobState::Failed, _) => "it has already failed",
+        (JobState::Cancelled, _) => "it was already cancelled",
     }
 }
 
@@ -458,7 +458,7 @@ fn follow(job: &Standing<'_>, event: &Event, now: Timestamp, jitter: f64) -> Tra
         Event::GiveUp => go(Target::Finish { end: End::Failed, result: None }),
         Event::Expire => failed(counts, Failure::new("expired: it had not begun in time"), None),
         Event::AwaitedFailed { job, state, cancel } => {
-            let what = if *state == State::Cancelled { "was cancelled" } else { "failed" };
+            let what = if *state == JobState::Cancelled { "was cancelled" } else { "failed" };
             let reason = Failure::new(format!("job {job}, which it waited for, {what}"));
             if *cancel { Transition { error: Some(reason), ..cancelled(counts) } } else { failed(counts, reason, None) }
         }
@@ -546,10 +546,10 @@ fn retry_or_end(
 
 /// A job that had certainly not begun is not blamed; one that has been blamed often enough is quarantined.
 fn after_node_loss(job: &Standing<'_>, now: Timestamp) -> Transition {
-    let innocent = job.state == State::Scheduled && job.counts.crashes >= WATCHED_CRASHES;
+    let innocent = job.state == JobState::Scheduled && job.counts.crashes >= WATCHED_CRASHES;
     let crashes = job.counts.crashes + u32::from(!innocent);
     let counts = Counts { crashes, ..job.counts };
-    let ending = (job.state == State::Running).then_some(Ending::NodeLost);
+    let ending = (job.state == JobState::Running).then_some(Ending::NodeLost);
     if crashes >= POISON_CRASHES {
         return failed(counts, Failure::new(format!("poison: its node died {crashes} times while it ran")), ending);
     }
@@ -566,7 +566,7 @@ mod tests {
         let (retry, terms) = (RetryPolicy::None, Terms::default());
         let outcome = |fence, attempt| {
             let counts = Counts { attempt, ..Counts::default() };
-            let (state, cancel_requested) = (State::Running, false);
+            let (state, cancel_requested) = (JobState::Running, false);
             let job = Standing { state, counts, retry: &retry, terms: &terms, cancel_requested, fence: Fence(fence) };
             after_cut(&job, "cut".into())
         };
@@ -596,8 +596,8 @@ mod tests {
         let mut events = vec![Event::Assign, Event::Start];
         events.extend(ended.map(Event::Ended));
         events.extend([false, true].map(|cancel| Event::AwaitedFailed {
-            job: JobId(uuid::Uuid::nil()),
-            state: State::Failed,
+            job: JobId::from_uuid(uuid::Uuid::nil()),
+            state: JobState::Failed,
             cancel,
         }));
         events.extend([Event::NodeLost, Event::Expire, Event::Cancel, Event::Retry, Event::GiveUp]);
@@ -621,14 +621,14 @@ mod tests {
 
     static NO_TERMS: std::sync::LazyLock<Terms> = std::sync::LazyLock::new(Terms::default);
 
-    fn standing(state: State, retry: &RetryPolicy, crashes: u32, cancel_requested: bool) -> Standing<'_> {
+    fn standing(state: JobState, retry: &RetryPolicy, crashes: u32, cancel_requested: bool) -> Standing<'_> {
         let counts = Counts { crashes, ..Counts::default() };
         Standing { state, counts, retry, terms: &NO_TERMS, cancel_requested, fence: Fence(1) }
     }
 
     #[test]
     fn every_pair_is_either_in_the_table_or_refused() {
-        for state in State::ALL {
+        for state in JobState::ALL {
             for event in events() {
                 let legal = MOVES.iter().any(|row| row.state == state && row.event == event.kind());
                 let decided = decide(&standing(state, &RetryPolicy::Manual, 0, false), &event, NOW, 0.0);
@@ -641,7 +641,7 @@ mod tests {
     fn every_row_of_the_table_is_reached() {
         let mut reached = vec![false; MOVES.len()];
         let (no_terms, onward) = (Terms::default(), terms_that_go_on());
-        for state in State::ALL {
+        for state in JobState::ALL {
             for event in events() {
                 for policy in [RetryPolicy::Manual, RetryPolicy::None, RetryPolicy::default()] {
                     for crashes in [0, 2] {
@@ -664,20 +664,20 @@ mod tests {
     #[test]
     fn retries_are_counted_until_they_are_used_up() {
         let policy: RetryPolicy = "durations:10s".parse().unwrap();
-        let mut job = standing(State::Running, &policy, 0, false);
+        let mut job = standing(JobState::Running, &policy, 0, false);
         let first = decide(&job, &Event::Ended(Outcome::Error("boom".into())), NOW, 0.0).unwrap();
         assert_eq!(first.to, Target::Stuck { due: Some(NOW.plus(Duration::from_secs(10))) });
         assert_eq!(first.counts, Counts { attempt: 1, retry: 1, crashes: 0 });
         job.counts = first.counts;
         let second = decide(&job, &Event::Ended(Outcome::Error("boom".into())), NOW, 0.0).unwrap();
-        assert_eq!(second.state(State::Running), State::Failed);
+        assert_eq!(second.state(JobState::Running), JobState::Failed);
         assert_eq!(second.error.unwrap().text(), "boom");
     }
 
     #[test]
     fn shutdown_snooze_and_node_loss_spend_no_attempt() {
         let policy = RetryPolicy::None;
-        let job = standing(State::Running, &policy, 0, false);
+        let job = standing(JobState::Running, &policy, 0, false);
         for event in [
             Event::Ended(Outcome::Interrupted),
             Event::Ended(Outcome::Snooze { wait: Duration::ZERO }),
@@ -685,8 +685,8 @@ mod tests {
         ] {
             let to = decide(&job, &event, NOW, 0.0).unwrap();
             assert_eq!(
-                (to.state(State::Running), to.counts.attempt, to.counts.retry),
-                (State::Waiting, 0, 0),
+                (to.state(JobState::Running), to.counts.attempt, to.counts.retry),
+                (JobState::Waiting, 0, 0),
                 "{event:?}"
             );
         }
@@ -696,11 +696,11 @@ mod tests {
     fn nobody_reads_success_after_a_confirmed_cancel() {
         let policy = RetryPolicy::default();
         for event in events() {
-            let job = standing(State::Running, &policy, 0, true);
+            let job = standing(JobState::Running, &policy, 0, true);
             let Ok(to) = decide(&job, &event, NOW, 0.0) else { continue };
-            let after = to.state(State::Running);
+            let after = to.state(JobState::Running);
             assert!(
-                after == State::Cancelled || event == Event::Cancel && after == State::Running,
+                after == JobState::Cancelled || event == Event::Cancel && after == JobState::Running,
                 "{event:?} → {after}"
             );
         }
@@ -709,17 +709,17 @@ mod tests {
     #[test]
     fn a_job_that_had_not_begun_is_not_blamed_for_its_node() {
         let policy = RetryPolicy::default();
-        let innocent = decide(&standing(State::Scheduled, &policy, 2, false), &Event::NodeLost, NOW, 0.0).unwrap();
+        let innocent = decide(&standing(JobState::Scheduled, &policy, 2, false), &Event::NodeLost, NOW, 0.0).unwrap();
         assert_eq!(innocent.counts.crashes, 2);
-        let poison = decide(&standing(State::Running, &policy, 2, false), &Event::NodeLost, NOW, 0.0).unwrap();
-        assert_eq!(poison.state(State::Running), State::Failed);
+        let poison = decide(&standing(JobState::Running, &policy, 2, false), &Event::NodeLost, NOW, 0.0).unwrap();
+        assert_eq!(poison.state(JobState::Running), JobState::Failed);
         assert!(poison.error.unwrap().text().starts_with("poison"));
     }
 
     #[test]
     fn a_next_step_begins_with_fresh_retries_and_keeps_count_of_the_runs() {
         let policy = RetryPolicy::default();
-        let mut job = standing(State::Running, &policy, 1, false);
+        let mut job = standing(JobState::Running, &policy, 1, false);
         job.counts = Counts { attempt: 3, retry: 2, crashes: 1 };
         let event = Event::Ended(Outcome::Next { step: Box::new(step()), due: None });
         let to = decide(&job, &event, NOW, 0.0).unwrap();
@@ -731,20 +731,20 @@ mod tests {
     #[test]
     fn when_retries_run_out_the_job_goes_on_if_it_is_to() {
         let (policy, terms) = (RetryPolicy::None, terms_that_go_on());
-        let job = Standing { terms: &terms, ..standing(State::Running, &policy, 0, false) };
+        let job = Standing { terms: &terms, ..standing(JobState::Running, &policy, 0, false) };
         for outcome in [Outcome::Error("boom".into()), Outcome::TimedOut { limit: Duration::from_secs(90) }] {
             let to = decide(&job, &Event::Ended(outcome), NOW, 0.0).unwrap();
             assert_eq!(to.to, Target::Next { step: Box::new(step()), due: NOW });
             assert!(to.error.is_some() && to.ending.is_some());
         }
         let for_good = decide(&job, &Event::Ended(Outcome::Fail("no".into())), NOW, 0.0).unwrap();
-        assert_eq!(for_good.state(State::Running), State::Failed);
+        assert_eq!(for_good.state(JobState::Running), JobState::Failed);
     }
 
     #[test]
     fn what_went_wrong_is_kept_with_the_attempt() {
         let policy = RetryPolicy::default();
-        let job = standing(State::Running, &policy, 0, false);
+        let job = standing(JobState::Running, &policy, 0, false);
         let timed_out = Event::Ended(Outcome::TimedOut { limit: Duration::from_secs(90) });
         let to = decide(&job, &timed_out, NOW, 0.0).unwrap();
         assert_eq!(
@@ -765,7 +765,7 @@ mod tests {
             "# States of a job\n\nPrinted from `turnwise_core::lifecycle::MOVES` by a test; change the table, then run\n\
              `TURNWISE_BLESS=1 cargo test -p turnwise-core the_state_diagram`.\n\n```mermaid\nstateDiagram-v2\n    [*] --> waiting: submit\n",
         );
-        let mut arrows: Vec<(State, State, Vec<&str>)> = Vec::new();
+        let mut arrows: Vec<(JobState, JobState, Vec<&str>)> = Vec::new();
         for row in MOVES.iter().filter(|row| row.state != row.to) {
             match arrows.iter_mut().find(|(from, to, _)| (*from, *to) == (row.state, row.to)) {
                 Some((_, _, labels)) => labels.push(row.event.label()),
@@ -775,7 +775,7 @@ mod tests {
         for (from, to, labels) in &arrows {
             writeln!(page, "    {from} --> {to}: {}", labels.join(", ")).unwrap();
         }
-        for end in State::ALL.into_iter().filter(|state| state.finished()) {
+        for end in JobState::ALL.into_iter().filter(|state| state.finished()) {
             writeln!(page, "    {end} --> [*]").unwrap();
         }
         page.push_str("```\n\n| state | event | becomes | when |\n|---|---|---|---|\n");

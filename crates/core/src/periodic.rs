@@ -120,6 +120,7 @@ impl fmt::Display for When {
 
 /// What becomes of a slot whose predecessor's job has not ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Overlap {
     /// It is let go.
     #[default]
@@ -132,6 +133,7 @@ pub enum Overlap {
 
 /// What becomes of slots that passed while no node dispatched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum CatchUp {
     /// They are let go.
     Skip,

@@ -3,6 +3,7 @@
 use crate::{name::QueueName, settings::QueueSettings};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum QueueState {
     Active,
     Paused,

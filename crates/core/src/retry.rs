@@ -14,6 +14,7 @@ pub const MAX_DURATIONS: usize = 100;
 
 /// What to do when a run has failed. Written and read as `exponential:10s,5`, `durations:10s,20s`, `manual`, `none`.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum RetryPolicy {
     /// Wait `unit × 2^retry`, counting retries from 0; at most `max_retries` of them.
     Exponential { unit: Duration, max_retries: u32 },

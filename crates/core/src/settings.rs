@@ -112,6 +112,7 @@ impl From<Rate> for String {
 /// What a turn costs: the time a slot was really used, or one per job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Fairness {
     #[default]
     Time,
@@ -121,6 +122,7 @@ pub enum Fairness {
 /// What a failed job does to its queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum OnError {
     /// In a serial queue the stuck job holds the line; elsewhere nothing happens.
     #[default]

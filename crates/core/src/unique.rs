@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use crate::{
-    job::{JobId, NewJob, State},
+    job::{JobId, JobState, NewJob},
     json::Json,
     name::{Invalid, ScopeName, TaskName, UniqueKey},
     time::{MAX_SPAN, Timestamp},
@@ -37,6 +37,7 @@ impl Unique {
 
 /// What a key is unique within.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Scope {
     /// Jobs that are submitted for the same task.
     #[default]
@@ -108,6 +109,7 @@ impl Hold {
 
 /// What becomes of a submit whose key is held by another job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum OnDuplicate {
     /// The other job is the answer.
     #[default]
@@ -203,10 +205,10 @@ pub enum Replacing {
 /// begun. One that was, and waits for another run or for its next step, has done things with those it has.
 ///
 /// PostgreSQL compares the same by itself (`turnwise.replace_args`).
-pub fn replace(same_task: bool, state: State, begun: bool, crashes: u32) -> Replacing {
+pub fn replace(same_task: bool, state: JobState, begun: bool, crashes: u32) -> Replacing {
     if !same_task {
         Replacing::OtherTask
-    } else if state == State::Waiting && !begun && crashes == 0 {
+    } else if state == JobState::Waiting && !begun && crashes == 0 {
         Replacing::Allowed
     } else {
         Replacing::TooLate
@@ -301,11 +303,11 @@ mod tests {
 
     #[test]
     fn only_what_is_of_the_same_task_and_was_never_begun_gets_other_arguments() {
-        let allowed = |state: &State| replace(true, *state, false, 0) == Replacing::Allowed;
-        assert_eq!(State::ALL.into_iter().filter(allowed).collect::<Vec<_>>(), [State::Waiting]);
-        assert_eq!(replace(true, State::Waiting, true, 0), Replacing::TooLate);
-        assert_eq!(replace(true, State::Waiting, false, 1), Replacing::TooLate);
-        for state in State::ALL {
+        let allowed = |state: &JobState| replace(true, *state, false, 0) == Replacing::Allowed;
+        assert_eq!(JobState::ALL.into_iter().filter(allowed).collect::<Vec<_>>(), [JobState::Waiting]);
+        assert_eq!(replace(true, JobState::Waiting, true, 0), Replacing::TooLate);
+        assert_eq!(replace(true, JobState::Waiting, false, 1), Replacing::TooLate);
+        for state in JobState::ALL {
             assert_eq!(replace(false, state, false, 0), Replacing::OtherTask);
         }
     }

@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 use crate::{
     calendar::{Schedule, Window, Wish, blocked_until},
-    job::{Job, JobId, State},
+    job::{Job, JobId, JobState},
     name::{GroupName, KeyName, QueueName, TaskName},
     node::Node,
     settings::{Pause, QueueSettings},
@@ -13,6 +13,7 @@ use crate::{
 
 /// Whose limit or rate it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Whose {
     Queue(QueueName),
     Group(GroupName),
@@ -33,6 +34,7 @@ impl fmt::Display for Whose {
 
 /// One thing that stands between a job and a slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Gate {
     NotDue(Timestamp),
     /// It names no time of its own, and its queue has a schedule.
@@ -169,7 +171,7 @@ pub struct Forecast {
 
 /// The gates that a look at one job, its queue's settings and the fleet can tell, without the backlog: for listings.
 pub fn gates(job: &Job, set: Option<&QueueSettings>, nodes: &[Node], now: Timestamp) -> Vec<Gate> {
-    if !matches!(job.state, State::Waiting | State::Stuck) {
+    if !matches!(job.state, JobState::Waiting | JobState::Stuck) {
         return Vec::new();
     }
     let mut gates = Vec::new();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use turnwise_core::{
-    Fence, JobHead, QueueName, State,
+    Fence, JobHead, JobState, QueueName,
     scheduler::{Input, Output, Pick, Reply, Rest, Settled},
     settings::{Concurrency, QueueSettings, Settings},
     turn::Scheme,
@@ -42,11 +42,11 @@ fn a_queue_that_waits_stays_closed_while_the_last_job_before_it_is_placed_anew()
     settings.queues.insert(second.clone(), QueueSettings { after: vec![first.clone()], ..QueueSettings::default() });
     let mut table = roomy();
     table.tell(Input::Settings(settings));
-    let stuck = JobHead { queue: first, state: State::Stuck, due: None, fence: Fence(1), ..head(1, "g") };
+    let stuck = JobHead { queue: first, state: JobState::Stuck, due: None, fence: Fence(1), ..head(1, "g") };
     table.tell(Input::Jobs(vec![stuck.clone(), JobHead { queue: second, ..head(2, "g") }]));
     assert!(table.order.is_empty());
     // A person has it tried again.
-    let retried = JobHead { state: State::Waiting, due: Some(at(1)), ..stuck };
+    let retried = JobHead { state: JobState::Waiting, due: Some(at(1)), ..stuck };
     let picks = table.tell(Input::Jobs(vec![retried]));
     assert_eq!(seqs(&table, &picks), [1]);
     assert_eq!(table.drain(), [1, 2]);
@@ -57,7 +57,7 @@ fn what_is_in_hands_closes_a_limited_queue_whatever_order_jobs_are_read_in() {
     let mut table = roomy();
     table.tell(concurrency(Concurrency::AtMost(2)));
     let node = node(1, 100, &["t"]).incarnation;
-    let in_hands = |n| JobHead { state: State::Running, fence: Fence(1), node: Some(node), ..head(n, "g") };
+    let in_hands = |n| JobHead { state: JobState::Running, fence: Fence(1), node: Some(node), ..head(n, "g") };
     let picks = table.tell(Input::Jobs(vec![head(1, "g"), in_hands(2), in_hands(3)]));
     assert_eq!(picks, []);
 }
@@ -101,7 +101,7 @@ fn the_answer_to_an_earlier_pick_is_not_taken_for_that_of_the_last() {
     let id = late.id;
     // The batch of the first pick was sent again, and whatever the store says of it by now, the second is still on its way.
     let at_rest = JobHead { fence: Fence(1), ..head(1, "g") };
-    let assigned = JobHead { fence: Fence(2), state: State::Scheduled, ..at_rest.clone() };
+    let assigned = JobHead { fence: Fence(2), state: JobState::Scheduled, ..at_rest.clone() };
     for reply in
         [Reply::Assigned(Fence(1)), Reply::Changed(at_rest), Reply::Changed(assigned), Reply::Locked, Reply::Gone]
     {
@@ -122,7 +122,7 @@ fn a_pick_that_is_read_before_it_is_answered_is_charged_all_the_same() {
         let picks = picked(table.scheduler.handle(table.now, Input::Jobs(vec![first.clone(), other]))).unwrap();
         if read {
             let node = Some(picks[0].node);
-            let assigned = JobHead { state: State::Scheduled, fence: Fence(1), node, ..first };
+            let assigned = JobHead { state: JobState::Scheduled, fence: Fence(1), node, ..first };
             table.scheduler.handle(table.now, Input::Jobs(vec![assigned]));
         }
         let replies = picks.iter().map(|pick| (pick.job, pick.fence, Reply::Assigned(Fence(1)))).collect();

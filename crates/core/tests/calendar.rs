@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use turnwise_core::{
-    Fence, JobHead, QueueName, State, Timestamp,
+    Fence, JobHead, JobState, QueueName, Timestamp,
     calendar::{Schedule, Window, Zone},
     queue_state::QueueState,
     scheduler::{Future, Input, Rest},
@@ -111,7 +111,7 @@ fn a_job_that_has_begun_is_not_put_off_to_the_next_night() {
         Some(Rest { stuck: true, due: Some(retry), crashes: 0, next: None }),
     );
     // Read again, as after a change of dispatchers: its time is its own.
-    let stuck = JobHead { state: State::Stuck, due: Some(retry), fence: Fence(1), ..submitted(1, noon()) };
+    let stuck = JobHead { state: JobState::Stuck, due: Some(retry), fence: Fence(1), ..submitted(1, noon()) };
     let lost = JobHead { due: Some(noon()), fence: Fence(2), crashes: 1, ..submitted(2, noon()) };
     table.tell(Input::Jobs(vec![stuck]));
     assert_eq!((table.wake_at, gates(&table, 1)), (Some(retry), vec![Gate::NotDue(retry)]));

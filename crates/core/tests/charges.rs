@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use turnwise_core::{
-    Fence, JobHead, Node, Priority, State, TaskName,
+    Fence, JobHead, JobState, Node, Priority, TaskName,
     scheduler::{Input, Pick, Reply, Rest, Scheduler, Settled},
     settings::{Fairness, GroupSettings, LimitSettings, Settings, Weight},
     turn::Scheme,
@@ -292,7 +292,7 @@ fn a_hand_over_forgets_no_charge() {
     table.settle(&pick, second() * 5, None);
     // Group a is five seconds ahead; the job of b, and three more of each.
     let mut left: Vec<_> = (21..24).flat_map(|n| [head(n, "a"), head(n + 10, "b")]).collect();
-    left.push(JobHead { fence: Fence(2), state: State::Waiting, ..head(12, "b") });
+    left.push(JobHead { fence: Fence(2), state: JobState::Waiting, ..head(12, "b") });
     let mut next = hand_over(&table, left);
     next.drain();
     let groups: Vec<_> = next.order.iter().map(|pick| next.groups[&pick.job].group.to_string()).collect();

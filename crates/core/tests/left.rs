@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proptest::{collection::vec, prelude::*};
 use turnwise_core::{
-    GroupName, Incarnation, JobHead, KeyName, Node, QueueName, Serves, State, TaskName,
+    GroupName, Incarnation, JobHead, JobState, KeyName, Node, QueueName, Serves, TaskName,
     left::{Left, left},
     scheduler::{Input, Scheduler},
     settings::{Concurrency, GroupSettings, LimitSettings, Pause, QueueSettings, Settings},
@@ -52,7 +52,7 @@ fn any_head() -> impl Strategy<Value = JobHead> {
         |(queue, group, task, when, key, crashes)| JobHead {
             queue: QueueName::new(QUEUES[queue]).unwrap(),
             task: TaskName::new(TASKS[task]).unwrap(),
-            state: if when == 3 { State::Stuck } else { State::Waiting },
+            state: if when == 3 { JobState::Stuck } else { JobState::Waiting },
             due: [Some(at(0)), Some(at(0)), Some(at(500)), None][when as usize],
             key: key.then(|| KeyName::new("slow").unwrap()),
             crashes,
@@ -86,7 +86,7 @@ fn what_is_in_a_nodes_hands_is_left_for_it_and_for_nobody_else() {
     scheduler.handle(at(1), Input::Nodes(nodes.clone()));
     scheduler.handle(at(1), Input::Jobs(vec![head(1, "g")]));
     assert!(scheduler.has_left_for(at(1), &[one]) && !scheduler.has_left_for(at(1), &[two]));
-    let held = JobHead { state: State::Running, node: Some(one), ..head(1, "g") };
+    let held = JobHead { state: JobState::Running, node: Some(one), ..head(1, "g") };
     let of = |here: Incarnation, now| left(&held, &nodes, &[here], &Settings::default(), now);
     assert_eq!((of(one, at(1)), of(two, at(1))), (Left::Now, Left::Never));
     let lost = nodes[0].lease_until.plus(Duration::from_micros(1));

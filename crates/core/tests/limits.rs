@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use proptest::prelude::*;
 use turnwise_core::{
-    Fence, GroupName, Incarnation, JobHead, JobId, KeyName, Node, QueueName, State, TaskName, Timestamp,
+    Fence, GroupName, Incarnation, JobHead, JobId, JobState, KeyName, Node, QueueName, TaskName, Timestamp,
     queue_state::QueueState,
     scheduler::{Input, Output, Pick, Reply, Rest, Scheduler, Settled},
     settings::{Concurrency, GroupSettings, LimitSettings, OnError, Pause, QueueSettings, Settings},
@@ -83,7 +83,7 @@ fn a_job_that_had_begun_holds_the_line_after_a_take_over() {
     let mut table = roomy();
     table.tell(Input::Loading(true));
     table.tell(serial(OnError::Block));
-    let begun = JobHead { state: State::Stuck, due: Some(at(50)), fence: Fence(3), ..head(5, "g") };
+    let begun = JobHead { state: JobState::Stuck, due: Some(at(50)), fence: Fence(3), ..head(5, "g") };
     table.tell(Input::Jobs(vec![head(1, "g"), begun]));
     table.tell(Input::Loading(false));
     assert!(table.order.is_empty());
@@ -373,7 +373,7 @@ impl World {
                     prop_assert!(job.fence > Fence(0) || earlier.is_none(), "out of line: {job:?} before {earlier:?}");
                 }
                 let row = self.rows.get_mut(&pick.job).unwrap();
-                row.state = State::Scheduled;
+                row.state = JobState::Scheduled;
                 row.fence = row.fence.next();
                 row.node = Some(pick.node);
                 replies.push((pick.job, pick.fence, Reply::Assigned(row.fence)));
@@ -422,7 +422,7 @@ proptest! {
                         let fence = row.fence;
                         match &rest {
                             Some(rest) => {
-                                row.state = if rest.stuck { State::Stuck } else { State::Waiting };
+                                row.state = if rest.stuck { JobState::Stuck } else { JobState::Waiting };
                                 row.due = rest.due;
                                 row.node = None;
                             }
@@ -470,7 +470,7 @@ proptest! {
                     let lost: Vec<_> = world.rows.values_mut()
                         .filter(|row| row.node.is_some_and(|node| !known.iter().any(|known| known.incarnation == node)))
                         .map(|row| {
-                            row.state = State::Waiting;
+                            row.state = JobState::Waiting;
                             row.fence = row.fence.next();
                             row.node = None;
                             row.due = Some(now);
@@ -546,7 +546,7 @@ fn suspects_have_their_turn_again_after_a_hand_over() {
     let mut table = Table::one_slot();
     let suspect = |n: i64| JobHead { crashes: 2, ..head(n, "s") };
     let running =
-        JobHead { state: State::Running, fence: Fence(1), node: Some(node(1, 1, &["t"]).incarnation), ..suspect(1) };
+        JobHead { state: JobState::Running, fence: Fence(1), node: Some(node(1, 1, &["t"]).incarnation), ..suspect(1) };
     table.tell(Input::Jobs(vec![running, suspect(2)]));
     table.tell(Input::Jobs((10..40).map(|n| head(n, "g")).collect()));
     table.now = at(3);

@@ -7,7 +7,7 @@ use std::{
 
 use proptest::prelude::*;
 use turnwise_core::{
-    Fence, Incarnation, JobHead, JobId, Node, Priority, QueueName, Serves, State, TaskName, Timestamp,
+    Fence, Incarnation, JobHead, JobId, JobState, Node, Priority, QueueName, Serves, TaskName, Timestamp,
     scheduler::{Input, Output, Pending, Reply, Rest, Scheduler, Settled},
     turn::Scheme,
 };
@@ -55,7 +55,7 @@ fn strict_takes_all_high_before_any_low() {
 fn a_due_stuck_job_comes_before_every_priority_and_does_not_advance_the_scheme() {
     let mut table = Table::one_slot();
     let stuck = |n, due| JobHead {
-        state: State::Stuck,
+        state: JobState::Stuck,
         due: Some(at(due)),
         priority: Priority::new(10).unwrap(),
         ..head(n, "g")
@@ -95,11 +95,11 @@ fn a_job_waits_for_its_time() {
 #[test]
 fn a_stuck_job_without_a_time_waits_for_a_person() {
     let mut table = Table::one_slot();
-    let stuck = JobHead { state: State::Stuck, due: None, ..head(1, "g") };
+    let stuck = JobHead { state: JobState::Stuck, due: None, ..head(1, "g") };
     table.tell(Input::Jobs(vec![stuck.clone()]));
     assert_eq!(table.scheduler.pending(), Pending { manual: 1, ..Pending::default() });
     assert!(table.scheduler.pending().drained());
-    table.tell(Input::Jobs(vec![JobHead { state: State::Waiting, due: Some(at(1)), ..stuck }]));
+    table.tell(Input::Jobs(vec![JobHead { state: JobState::Waiting, due: Some(at(1)), ..stuck }]));
     assert_eq!(table.order.len(), 1);
 }
 
@@ -161,7 +161,7 @@ fn older_news_does_not_undo_newer() {
     let rest = Rest { stuck: true, due: Some(at(50)), crashes: 0, next: None };
     table.settle(&pick, Duration::from_secs(1), Some(rest));
     // The row as it was while it ran, read late.
-    let late = JobHead { state: State::Running, fence: Fence(1), node: Some(pick.node), ..head(1, "g") };
+    let late = JobHead { state: JobState::Running, fence: Fence(1), node: Some(pick.node), ..head(1, "g") };
     table.tell(Input::Jobs(vec![late]));
     table.now = at(50);
     assert_eq!(table.tell(Input::Tick).len(), 1);
@@ -294,7 +294,7 @@ impl World {
                 if locked {
                     replies.push((pick.job, pick.fence, Reply::Locked));
                 } else {
-                    row.state = State::Scheduled;
+                    row.state = JobState::Scheduled;
                     row.fence = row.fence.next();
                     row.node = Some(pick.node);
                     replies.push((pick.job, pick.fence, Reply::Assigned(row.fence)));
@@ -346,7 +346,7 @@ proptest! {
                         let fence = row.fence;
                         match &rest {
                             Some(rest) => {
-                                row.state = State::Stuck;
+                                row.state = JobState::Stuck;
                                 row.due = rest.due;
                                 row.node = None;
                             }
@@ -366,7 +366,7 @@ proptest! {
                     alive = living(mask);
                     // Jobs of nodes that left go back, as after a node loss.
                     let lost: Vec<_> = world.rows.values_mut().filter(|row| row.node.is_some_and(|node| !alive.iter().any(|known| known.incarnation == node))).map(|row| {
-                        row.state = State::Waiting;
+                        row.state = JobState::Waiting;
                         row.fence = row.fence.next();
                         row.node = None;
                         row.due = Some(now);
@@ -385,7 +385,7 @@ proptest! {
                     if let Some(row) = all.get(which % all.len().max(1)) {
                         let mut old = row.clone();
                         if row.fence > Fence(0) {
-                            old = JobHead { fence: Fence(row.fence.0 - 1), state: State::Waiting, node: None, ..old };
+                            old = JobHead { fence: Fence(row.fence.0 - 1), state: JobState::Waiting, node: None, ..old };
                         }
                         inputs.push(Input::Jobs(vec![old]));
                     }

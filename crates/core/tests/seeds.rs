@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use turnwise_core::{
-    Incarnation, JobHead, Priority, State, TaskName,
+    Incarnation, JobHead, JobState, Priority, TaskName,
     scheduler::{Input, Rest},
     turn::Scheme,
 };
@@ -49,7 +49,7 @@ fn a_stuck_job_outlives_the_node_that_failed_it() {
 fn a_due_stuck_job_that_nobody_can_run_does_not_block_its_group() {
     let mut table = Table::one_slot();
     let foreign =
-        |n| JobHead { state: State::Stuck, task: TaskName::new("of a node that is gone").unwrap(), ..head(n, "g") };
+        |n| JobHead { state: JobState::Stuck, task: TaskName::new("of a node that is gone").unwrap(), ..head(n, "g") };
     table.tell(Input::Jobs(vec![foreign(1), foreign(2), head(3, "g"), head(4, "g"), head(5, "other")]));
     assert_eq!(table.drain(), [3, 5, 4]);
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use turnwise_core::{
-    Fence, GroupName, JobHead, KeyName, QueueName, State, TaskName,
+    Fence, GroupName, JobHead, JobState, KeyName, QueueName, TaskName,
     scheduler::{Input, Pick},
     settings::{Concurrency, GroupSettings, LimitSettings, QueueSettings, Rate, Settings},
     turn::Scheme,
@@ -162,7 +162,7 @@ fn no_node_is_kept_free_for_a_suspect_behind_another_that_holds_the_line() {
     let mut settings = Settings::default();
     settings.queues.insert(q(), QueueSettings { concurrency: Concurrency::Serial, ..QueueSettings::default() });
     let mut table = fleet(&[1], settings);
-    let holder = JobHead { state: State::Stuck, fence: Fence(1), due: Some(at(3_600)), ..in_q(1) };
+    let holder = JobHead { state: JobState::Stuck, fence: Fence(1), due: Some(at(3_600)), ..in_q(1) };
     table.tell(Input::Jobs(vec![holder, suspect(2)]));
     let next = table.tell(Input::Jobs((10..500).map(|n| head(n, "g")).collect()));
     assert_eq!(seqs(&table, &next), [10]);

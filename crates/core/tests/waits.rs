@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use table::{Table, at, head, node};
 use turnwise_core::{
-    Fence, JobHead, JobId, OnFailure, QueueName, State,
+    Fence, JobHead, JobId, JobState, OnFailure, QueueName,
     after::{Awaits, Verdict},
     scheduler::{Input, Output, Pick, Reply, Rest, Scheduler, Settled},
     settings::{Concurrency, QueueSettings, Settings},
@@ -88,7 +88,7 @@ fn a_bad_end_makes_those_that_care_be_read_again_and_not_picked() {
 fn one_that_comes_in_with_a_bad_end_is_reviewed_at_once() {
     let mut table = Table::one_slot();
     let mut bad = awaiting(2, &[3], OnFailure::Fail);
-    bad.awaits.as_mut().unwrap().ended_badly = Some((id(1), State::Cancelled));
+    bad.awaits.as_mut().unwrap().ended_badly = Some((id(1), JobState::Cancelled));
     let outputs = table.scheduler.handle(table.now, Input::Jobs(vec![bad]));
     assert_eq!(reviews(&outputs), [id(2)]);
     assert!(!table.scheduler.pending().drained(), "something is still to be done about it");
@@ -179,7 +179,7 @@ impl Jobs {
         let Some((after, on_failure)) = self.after.get(&number) else { return head(number, "g") };
         let open = after.iter().filter(|n| !self.ends.contains_key(n)).map(|&n| id(n)).collect();
         let badly = after.iter().find(|n| self.ends.get(n) == Some(&false));
-        let awaits = Awaits { on_failure: *on_failure, open, ended_badly: badly.map(|&n| (id(n), State::Failed)) };
+        let awaits = Awaits { on_failure: *on_failure, open, ended_badly: badly.map(|&n| (id(n), JobState::Failed)) };
         JobHead { awaits: Some(Box::new(awaits)), ..head(number, "g") }
     }
 }
@@ -222,7 +222,7 @@ proptest! {
         let mut scheduler = Scheduler::new(100);
         let now = at(1);
         scheduler.handle(now, Input::Nodes(vec![node(1, 3, &["t"])]));
-        let number = |id: JobId| i64::try_from(id.0.as_u128()).unwrap();
+        let number = |id: JobId| i64::try_from(id.uuid().as_u128()).unwrap();
         let mut ran = Vec::new();
         let mut todo: Vec<Input> = order.iter().map(|&n| Input::Jobs(vec![jobs.head(n)])).rev().collect();
         let mut running: Vec<Pick> = Vec::new();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use turnwise_core::{
-    GroupName, JobHead, QueueName, State, TaskName,
+    GroupName, JobHead, JobState, QueueName, TaskName,
     scheduler::{Future, Input},
     settings::{Concurrency, GroupSettings, Pause, QueueSettings, Rate, Settings},
     turn::Scheme,
@@ -33,7 +33,7 @@ fn every_closed_gate_is_told() {
     settings.queues.insert(QueueName::new("closed").unwrap(), none);
     table.tell(Input::Settings(settings));
     let unknown = JobHead { task: TaskName::new("unknown").unwrap(), ..head(5, "g") };
-    let manual = JobHead { state: State::Stuck, due: None, ..head(6, "g") };
+    let manual = JobHead { state: JobState::Stuck, due: None, ..head(6, "g") };
     let later = JobHead { due: Some(at(99)), ..head(7, "g") };
     let closed = JobHead { queue: QueueName::new("closed").unwrap(), ..head(8, "g") };
     table.tell(Input::Jobs(vec![head(1, "one")]));
@@ -130,7 +130,7 @@ fn the_forecast_is_what_then_happens() {
 #[test]
 fn what_waits_for_a_person_has_no_forecast() {
     let mut table = Table::one_slot();
-    table.tell(Input::Jobs(vec![JobHead { state: State::Stuck, due: None, ..head(1, "g") }]));
+    table.tell(Input::Jobs(vec![JobHead { state: JobState::Stuck, due: None, ..head(1, "g") }]));
     assert_eq!(table.scheduler.why(table.now, head(1, "g").id, 1_000).unwrap().forecast, None);
     assert_eq!(table.scheduler.why(table.now, head(2, "g").id, 1_000), None, "an unknown job");
 }

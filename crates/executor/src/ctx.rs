@@ -17,7 +17,6 @@ use turnwise_core::{
 use turnwise_store::Closing;
 
 use crate::{
-    joblog,
     life::Life,
     outbox::{Outgoing, StepAnswer},
     outcome::{BoxError, CtxError, Outcome, TaskError},
@@ -256,8 +255,12 @@ impl Ctx {
 
     /// Runs a blocking function on a thread where it may block. Used by `#[task]` for functions that are not async.
     pub async fn blocking(&self, run: impl FnOnce() -> Outcome + Send + 'static) -> Outcome {
-        let ctx = self.clone();
-        match tokio::task::spawn_blocking(move || panics::carry(|| joblog::heard_here(ctx, run))).await {
+        #[cfg(feature = "job-log")]
+        let run = {
+            let ctx = self.clone();
+            move || crate::joblog::heard_here(ctx, run)
+        };
+        match tokio::task::spawn_blocking(move || panics::carry(run)).await {
             Ok(outcome) => outcome,
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
             Err(_) => Outcome::interrupted(),

@@ -17,7 +17,7 @@ use tokio::{
     sync::{Notify, futures::Notified},
     time::Instant,
 };
-use turnwise_core::{Fence, JobId, State, Timestamp, job::AssignedJob, lifecycle::WATCHED_CRASHES, pool::Pool};
+use turnwise_core::{Fence, JobId, JobState, Timestamp, job::AssignedJob, lifecycle::WATCHED_CRASHES, pool::Pool};
 use turnwise_store::{BatchId, Delivery, Lineage, Note};
 
 use self::jobs::{Held, Jobs, Phase};
@@ -204,7 +204,7 @@ impl Desk {
                 since: Instant::now(),
                 started_at,
                 // A database that was failed over may hand a job out again that it knows to be running.
-                written: held.job.counts.crashes >= WATCHED_CRASHES || held.job.state == State::Running,
+                written: held.job.counts.crashes >= WATCHED_CRASHES || held.job.state == JobState::Running,
                 limit,
             };
         }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use tokio::sync::broadcast;
-use turnwise_core::{GroupName, JobId, State, TaskName};
+use turnwise_core::{GroupName, JobId, JobState, TaskName};
 
 use crate::lock::locked;
 
@@ -19,6 +19,7 @@ use crate::lock::locked;
 const BACKLOG: usize = 4_096;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Event {
     /// Nothing is left for this node to do, in none of its pools: it has nothing in its hands, and no job that is due waits
     /// for it, be it for a slot, a limit or a rate. Said once each time that has come about.
@@ -43,6 +44,7 @@ pub enum Event {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PanicEvent {
     /// Which loop: `beat`, `mail`, `dispatch`, `settle` and their like.
     pub part: &'static str,
@@ -53,6 +55,7 @@ pub struct PanicEvent {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct JobEvent {
     pub id: JobId,
     pub task: TaskName,
@@ -63,6 +66,7 @@ pub struct JobEvent {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum EventKind {
     Idle,
     Started,
@@ -98,13 +102,13 @@ impl Event {
     }
 
     /// The event of a job having come to `state`; waiting again is none.
-    pub(crate) fn settled(state: State, job: JobEvent) -> Option<Event> {
+    pub(crate) fn settled(state: JobState, job: JobEvent) -> Option<Event> {
         match state {
-            State::Success => Some(Event::Success(job)),
-            State::Failed => Some(Event::Failed(job)),
-            State::Cancelled => Some(Event::Cancelled(job)),
-            State::Stuck => Some(Event::Stuck(job)),
-            State::Waiting | State::Scheduled | State::Running => None,
+            JobState::Success => Some(Event::Success(job)),
+            JobState::Failed => Some(Event::Failed(job)),
+            JobState::Cancelled => Some(Event::Cancelled(job)),
+            JobState::Stuck => Some(Event::Stuck(job)),
+            JobState::Waiting | JobState::Scheduled | JobState::Running => None,
         }
     }
 }

@@ -14,7 +14,7 @@ use tokio::{
     sync::{oneshot, watch},
 };
 use turnwise_core::{Invalid, NewJob, NodeName, left::Left};
-use turnwise_store::{Bell, Enqueued, Store, StoreError};
+use turnwise_store::{Bell, Store, StoreError, Submitted};
 
 use crate::{
     chance::Chance,
@@ -45,6 +45,7 @@ pub type Connect =
     Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<Arc<dyn Store>, StoreError>> + Send>> + Send + Sync>;
 
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum StartError {
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -68,6 +69,7 @@ pub enum StartError {
 
 /// What a node has done so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Stats {
     /// Jobs whose end, or whose next step or wait, is stored. Not those that were handed back as they were.
     pub settled: u64,
@@ -378,7 +380,7 @@ impl Executor {
     }
 
     /// Submits a job through this node: it starts right after its commit when there is a free slot.
-    pub async fn post(&self, job: NewJob) -> Result<Enqueued, StoreError> {
+    pub async fn submit(&self, job: NewJob) -> Result<Submitted, StoreError> {
         let life = self.own().running.borrow().clone();
         let store = match &life {
             Some(life) => life.store.clone(),

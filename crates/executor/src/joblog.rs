@@ -15,7 +15,7 @@ tokio::task_local! {
     static CURRENT: Ctx;
 }
 
-/// Whether anybody asked for the events; nobody pays for what nobody asked for.
+/// Whether a [`JobLog`] was made: without one no run pays for it.
 static WANTED: AtomicBool = AtomicBool::new(false);
 
 /// Writes events that happen inside a task to the job's log.

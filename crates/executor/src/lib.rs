@@ -1,5 +1,7 @@
 //! The tokio shell around `turnwise_core`: it reads the store, asks core what to do, and does it.
 //!
+//! A part of the crate `turnwise`, not for direct use: it changes with any release.
+//!
 //! [`task`] what a job names, [`ctx`] what it sees, [`outcome`] how it ends, [`command`] a program
 //! instead of Rust → [`registry`] how it is found → [`config`] how a node is set up, [`pool`] with pools beside its own → [`executor`] post,
 //! start, stop → `life` from joining to leaving → `beat` staying alive and taking the lead → `dispatcher` giving jobs to nodes → `mail` bringing them, `desk` holding them → `worker` running
@@ -34,6 +36,7 @@ mod life;
 mod lock;
 mod mail;
 pub mod middleware;
+#[cfg(feature = "job-log")]
 pub mod joblog;
 mod outbox;
 pub mod outcome;
@@ -57,6 +60,7 @@ pub use config::Config;
 pub use ctx::{Ctx, State};
 pub use event::{Event, EventKind, Events, Listener, PanicEvent};
 pub use executor::{Executor, StartError, Stats};
+#[cfg(feature = "job-log")]
 pub use joblog::JobLog;
 pub use middleware::Inner;
 pub use outcome::{CtxError, Next, Outcome, TaskError};

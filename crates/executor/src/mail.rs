@@ -8,7 +8,7 @@ use std::{
 
 use tokio::time::Instant;
 use turnwise_core::{
-    Fence, JobId, State,
+    Fence, JobId, JobState,
     lifecycle::{self, Event, Outcome, Standing},
 };
 use turnwise_store::{Author, Load, Settle, Settled, Settlement, StoreError};
@@ -137,7 +137,7 @@ async fn give_back(life: &Life, jobs: &BTreeSet<(JobId, Fence)>) -> Result<(), S
     let replies = life.store.settle(settle.clone()).await?;
     let locked = replies.contains(&Settled::Locked);
     for (settlement, _) in settle.settlements.iter().zip(replies).filter(|(_, reply)| *reply == Settled::Applied) {
-        let state = settlement.to.state(State::Scheduled);
+        let state = settlement.to.state(JobState::Scheduled);
         life.trace(|| Record::Settle { job: settlement.job, fence: settlement.fence.0, state });
     }
     if locked {

@@ -110,7 +110,7 @@ impl Next {
     }
 
     /// Not before this much time has passed, by the database's clock.
-    pub fn after(mut self, delay: Duration) -> Self {
+    pub fn delay(mut self, delay: Duration) -> Self {
         self.delay = Some(delay);
         self
     }

@@ -23,6 +23,7 @@ inventory::collect!(Annotated);
 pub struct DuplicateTask(pub String);
 
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum RegistryError {
     #[error(transparent)]
     Duplicate(#[from] DuplicateTask),

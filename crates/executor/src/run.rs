@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn what_is_said_is_taken_once_and_the_oldest_lines_go_first() {
         let run = Run::default();
-        let job = JobId(uuid::Uuid::nil());
+        let job = JobId::from_uuid(uuid::Uuid::nil());
         assert!(!run.noted() && run.take_note(job, Fence(1)).is_none());
         for n in 0..5 {
             run.notes().log(
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn long_lines_that_are_not_written_have_a_bound_in_bytes() {
-        let (run, job) = (Run::default(), JobId(uuid::Uuid::nil()));
+        let (run, job) = (Run::default(), JobId::from_uuid(uuid::Uuid::nil()));
         let room = Room::new(1_000);
         assert_eq!(room.bytes, 67_108);
         for _ in 0..1_000 {

@@ -11,7 +11,7 @@ use std::{
 };
 
 use serde::Serialize;
-use turnwise_core::{Incarnation, JobId, NodeName, State, Timestamp};
+use turnwise_core::{Incarnation, JobId, JobState, NodeName, Timestamp};
 
 use crate::lock::locked;
 
@@ -61,7 +61,7 @@ pub enum Record {
     Settle {
         job: JobId,
         fence: i64,
-        state: State,
+        state: JobState,
     },
     /// The store has refused a settle with an old fence.
     Stale {
@@ -78,13 +78,13 @@ pub enum Record {
         job: JobId,
         fence: i64,
         lost: Incarnation,
-        state: State,
+        state: JobState,
     },
     /// The dispatcher is about to end a job that has never run: it expired, or another one that it waited for failed.
     Unrun {
         job: JobId,
         fence: i64,
-        state: State,
+        state: JobState,
     },
     /// The node has left; `held` jobs were still in its hands.
     Leave {

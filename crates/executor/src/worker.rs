@@ -5,7 +5,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc, task::Poll, time::Duration};
 use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 use tokio::{sync::oneshot, task::JoinSet, time::Instant};
 use turnwise_core::{
-    Failure, State,
+    Failure, JobState,
     job::AssignedJob,
     lifecycle::{Outcome, WATCHED_CRASHES},
 };
@@ -15,7 +15,6 @@ use crate::{
     closing, contain,
     ctx::Ctx,
     event::{Event, JobEvent},
-    joblog,
     life::Life,
     middleware,
     outbox::{Ended, Outgoing, PanickedWrites},
@@ -91,7 +90,7 @@ pub(crate) async fn run(life: &Arc<Life>, job: Arc<AssignedJob>, run: Arc<Run>) 
         // Cancelled, or to be handed back, before it began: it does not begin.
         return life.ended(Ended::unbegun(job));
     }
-    let watched = job.counts.crashes >= WATCHED_CRASHES && job.state != State::Running;
+    let watched = job.counts.crashes >= WATCHED_CRASHES && job.state != JobState::Running;
     if watched && !may_start(life, &job).await {
         return;
     }
@@ -144,7 +143,9 @@ async fn run_until_cut(ctx: &Ctx, limit: Option<Duration>) -> (Outcome, bool) {
             Ok(running) => running,
             Err(panic) => return (panicked(&*panic), false),
         };
-    let running = AssertUnwindSafe(joblog::heard(ctx, running)).catch_unwind();
+    #[cfg(feature = "job-log")]
+    let running = crate::joblog::heard(ctx, running);
+    let running = AssertUnwindSafe(running).catch_unwind();
     tokio::pin!(running);
     if run.stop.is_up() && !life.desk.cancel_wanted(job.id) {
         return (Outcome::Interrupted, false);

@@ -8,7 +8,7 @@ use std::{
 };
 
 use support::*;
-use turnwise_core::{After, JobId, NewJob, OnFailure, RetryPolicy, State, lifecycle};
+use turnwise_core::{After, JobId, JobState, NewJob, OnFailure, RetryPolicy, lifecycle};
 use turnwise_executor::{Ctx, Executor, Outcome, Registry, Task};
 use turnwise_store::{Intervention, Load, MemoryStore, Options, Store, memory::Clock};
 
@@ -60,7 +60,7 @@ async fn the_last_of_a_fan_runs_after_all_others_on_whatever_node() {
     store.enqueue([vec![last], middle, vec![first]].concat()).await.unwrap();
     let _one = start(&store, "one", &ran).await;
     let _two = start(&store, "two", &ran).await;
-    assert_eq!(ended(&store, end).await.state, State::Success);
+    assert_eq!(ended(&store, end).await.state, JobState::Success);
     let ran = ran.lock().unwrap();
     assert_eq!((ran.len(), ran[0], ran[200]), (201, 1, 201));
 }
@@ -77,12 +77,12 @@ async fn when_one_fails_those_that_wait_fail_run_or_are_cancelled_as_they_asked(
     let executor = start(&store, "one", &ran).await;
     let [fails, runs, is_cancelled] = waiting.map(|job| job.id);
     let failed = ended(&store, fails).await;
-    assert_eq!(failed.state, State::Failed);
+    assert_eq!(failed.state, JobState::Failed);
     assert_eq!(failed.error, Some(format!("job {}, which it waited for, failed", bad.id)));
-    assert_eq!(ended(&store, runs).await.state, State::Success);
-    assert_eq!(ended(&store, is_cancelled).await.state, State::Cancelled);
-    assert_eq!(ended(&store, then[0].id).await.state, State::Cancelled, "the failure goes on");
-    assert_eq!(ended(&store, then[1].id).await.state, State::Success);
+    assert_eq!(ended(&store, runs).await.state, JobState::Success);
+    assert_eq!(ended(&store, is_cancelled).await.state, JobState::Cancelled);
+    assert_eq!(ended(&store, then[0].id).await.state, JobState::Cancelled, "the failure goes on");
+    assert_eq!(ended(&store, then[1].id).await.state, JobState::Success);
     soon(executor.drained()).await.unwrap();
     let mut ran = ran.lock().unwrap().clone();
     ran.sort_unstable();
@@ -99,7 +99,7 @@ async fn a_chain_of_a_thousand_ends_with_its_first() {
     let last = chain[1_000].id;
     store.enqueue(chain).await.unwrap();
     let executor = start(&store, "one", &ran).await;
-    assert_eq!(ended(&store, last).await.state, State::Failed);
+    assert_eq!(ended(&store, last).await.state, JobState::Failed);
     soon(executor.drained()).await.unwrap();
     assert!(ran.lock().unwrap().is_empty());
 }
@@ -114,7 +114,7 @@ async fn what_ended_while_nobody_dispatched_is_seen_by_the_next() {
     let _one = start(&store, "one", &ran).await;
     let bad = ended(&store, bad.id).await;
     assert_eq!(bad.error, Some(format!("job {}, which it waited for, was cancelled", gone.id)));
-    assert_eq!(ended(&store, good.id).await.state, State::Success);
+    assert_eq!(ended(&store, good.id).await.state, JobState::Success);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -128,9 +128,9 @@ async fn a_cancel_by_a_person_is_heard_by_those_that_wait() {
     let witness = free(3);
     store.enqueue(vec![witness.clone()]).await.unwrap();
     ended(&store, witness.id).await;
-    assert_eq!(in_state(&store, waiting.id, State::Waiting).await.counts.attempt, 0);
+    assert_eq!(in_state(&store, waiting.id, JobState::Waiting).await.counts.attempt, 0);
     cancel(&store, later.id).await;
-    assert_eq!(ended(&store, waiting.id).await.state, State::Cancelled);
+    assert_eq!(ended(&store, waiting.id).await.state, JobState::Cancelled);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -140,12 +140,12 @@ async fn a_stuck_job_has_not_ended_and_nobody_drains_for_those_that_wait_for_it(
     let waiting = after(2, [stuck.id], OnFailure::Fail);
     store.enqueue(vec![stuck.clone(), waiting.clone()]).await.unwrap();
     let executor = start(&store, "one", &ran).await;
-    let stuck = in_state(&store, stuck.id, State::Stuck).await;
+    let stuck = in_state(&store, stuck.id, JobState::Stuck).await;
     soon(executor.drained()).await.unwrap();
-    assert_eq!(in_state(&store, waiting.id, State::Waiting).await.error, None);
+    assert_eq!(in_state(&store, waiting.id, JobState::Waiting).await.error, None);
     let to = lifecycle::decide(&(&stuck).into(), &lifecycle::Event::GiveUp, Clock::system().now(), 0.0).unwrap();
     store.control(vec![Intervention { job: stuck.id, state: stuck.state, fence: stuck.fence, to }]).await.unwrap();
-    assert_eq!(ended(&store, waiting.id).await.state, State::Failed);
+    assert_eq!(ended(&store, waiting.id).await.state, JobState::Failed);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -156,10 +156,10 @@ async fn a_person_may_have_a_job_run_that_ended_for_another() {
     store.enqueue(vec![bad, waiting.clone()]).await.unwrap();
     let _one = start(&store, "one", &ran).await;
     let failed = ended(&store, waiting.id).await;
-    assert_eq!(failed.state, State::Failed);
+    assert_eq!(failed.state, JobState::Failed);
     let to = lifecycle::decide(&(&failed).into(), &lifecycle::Event::Retry, Clock::system().now(), 0.0).unwrap();
     store.control(vec![Intervention { job: failed.id, state: failed.state, fence: failed.fence, to }]).await.unwrap();
-    in_state(&store, waiting.id, State::Success).await;
+    in_state(&store, waiting.id, JobState::Success).await;
     assert_eq!(story(&store, waiting.id).await.after, waiting.after, "whom it waited for is told all the same");
     assert_eq!(*ran.lock().unwrap(), [2]);
 }

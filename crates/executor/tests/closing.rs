@@ -85,7 +85,7 @@ async fn a_batch_is_not_called_done_for_a_run_whose_commit_was_given_up() {
     soon(executor.start()).await.unwrap();
     let left_open = job("commits", "null");
     let id = left_open.id;
-    executor.post(left_open).await.unwrap();
+    executor.submit(left_open).await.unwrap();
     soon(scene.closing.notified()).await;
     scene.cut.store(true, SeqCst);
     soon(executor.stop()).await;

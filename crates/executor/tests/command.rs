@@ -16,7 +16,7 @@ use std::{
 use support::*;
 use tempfile::TempDir;
 use tokio::sync::oneshot;
-use turnwise_core::{Job, JobId, RetryPolicy, State, lifecycle::Ending, story::Level};
+use turnwise_core::{Job, JobId, JobState, RetryPolicy, lifecycle::Ending, story::Level};
 use turnwise_executor::{
     CommandTask, Config, Executor, Registry,
     command::{ResultForm, Stdin},
@@ -53,7 +53,7 @@ impl Place {
     }
 
     async fn submit(&self, args: &str) -> JobId {
-        self.executor.post(job(TASK, args)).await.unwrap().id
+        self.executor.submit(job(TASK, args)).await.unwrap().id
     }
 
     async fn ended(&self, id: JobId) -> Job {
@@ -78,7 +78,7 @@ async fn ran(command: CommandTask, args: &str) -> (Job, Vec<String>) {
 /// The result of a job that must succeed.
 async fn result(command: CommandTask, args: &str) -> Option<String> {
     let (job, log) = ran(command, args).await;
-    assert_eq!(job.state, State::Success, "{:?} {log:?}", job.error);
+    assert_eq!(job.state, JobState::Success, "{:?} {log:?}", job.error);
     job.result.map(|result| result.as_str().to_owned())
 }
 
@@ -185,7 +185,7 @@ async fn a_result_that_is_too_long_is_a_failure_for_good_and_ends_the_program() 
     let unread = format!("\"{}\"", "x".repeat(500_000));
     for (command, args) in [(long, "null"), (endless, unread.as_str())] {
         let (job, _) = ran(command, args).await;
-        assert_eq!((job.state, job.counts.attempt), (State::Failed, 1));
+        assert_eq!((job.state, job.counts.attempt), (JobState::Failed, 1));
         assert_eq!(job.error.unwrap(), "the result on standard output is longer than 1048576 bytes");
     }
 }
@@ -202,7 +202,7 @@ async fn standard_error_is_the_job_s_log_line_by_line() {
     let text = "echo one >&2; echo 'progress 3/10 text' >&2; echo >&2; printf 'é%.0s' $(seq 3000) >&2; printf last >&2";
     let place = Place::knowing(script(text, &[])).await;
     let id = place.submit("null").await;
-    assert_eq!(place.ended(id).await.state, State::Success);
+    assert_eq!(place.ended(id).await.state, JobState::Success);
     let story = story(&place.store, id).await;
     assert!(story.lines.iter().all(|line| line.level == Level::Info && line.text.len() <= 4096));
     assert_eq!(story.progress, None);
@@ -225,13 +225,13 @@ async fn a_log_is_there_while_the_program_still_runs() {
     })
     .await;
     cancel(&place.store, id).await;
-    assert_eq!(place.ended(id).await.state, State::Cancelled);
+    assert_eq!(place.ended(id).await.state, JobState::Cancelled);
     place.executor.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_exit_code_is_an_error_that_is_tried_again_unless_it_is_listed_as_final() {
-    for (code, state, attempts) in [(3, State::Failed, 4), (75, State::Failed, 4), (2, State::Failed, 1)] {
+    for (code, state, attempts) in [(3, JobState::Failed, 4), (75, JobState::Failed, 4), (2, JobState::Failed, 1)] {
         let command = script(&format!("echo first >&2; echo 'no disk' >&2; echo >&2; exit {code}"), &[]);
         let (job, _) = ran(command.fail_codes([2, 64]).unwrap(), "null").await;
         assert_eq!((job.state, job.counts.attempt), (state, attempts), "{code}");
@@ -258,9 +258,9 @@ async fn a_program_that_dies_of_a_signal_takes_down_only_its_own_job() {
     for (signal, told) in [("KILL", "signal 9 (SIGKILL)"), ("SEGV", "signal 11 (SIGSEGV)")] {
         let mut dying = job(TASK, &format!(r#"{{"signal":"{signal}"}}"#));
         dying.retry = RetryPolicy::None;
-        let id = place.executor.post(dying).await.unwrap().id;
+        let id = place.executor.submit(dying).await.unwrap().id;
         let job = place.ended(id).await;
-        assert_eq!(job.state, State::Failed);
+        assert_eq!(job.state, JobState::Failed);
         assert!(job.error.as_ref().unwrap().starts_with(&format!("sh was killed by {told}")), "{:?}", job.error);
     }
     go.write_all(b"1").unwrap();
@@ -278,7 +278,7 @@ async fn the_environment_is_clean_but_for_what_is_listed_and_what_names_the_run(
     let mut wanted = job(TASK, "null");
     wanted.group = turnwise_core::GroupName::new("acme & sons").unwrap();
     wanted.queue = turnwise_core::QueueName::new("mail").unwrap();
-    let id = place.executor.post(wanted).await.unwrap().id;
+    let id = place.executor.submit(wanted).await.unwrap().id;
     let told: String = place.ended(id).await.result.unwrap().decode().unwrap();
     let variables: BTreeMap<_, _> = told.lines().map(|line| line.split_once('=').unwrap()).collect();
     let (id, path) = (id.to_string(), std::env::var("PATH").unwrap());
@@ -313,7 +313,7 @@ async fn a_program_runs_where_it_is_told_to_and_is_found_from_there() {
 async fn a_program_that_is_not_there_is_named_and_tried_again() {
     for program in ["turnwise-no-such-program", "./turnwise-no-such-program"] {
         let (job, _) = ran(CommandTask::new(&[program]).unwrap(), "null").await;
-        assert_eq!((job.state, job.counts.attempt), (State::Failed, 4));
+        assert_eq!((job.state, job.counts.attempt), (JobState::Failed, 4));
         assert!(job.error.as_ref().unwrap().starts_with(&format!("{program}: ")), "{:?}", job.error);
     }
 }
@@ -323,7 +323,7 @@ async fn a_field_that_is_missing_fails_the_job_for_good_before_anything_is_start
     let folder = tempfile::tempdir().unwrap();
     for (args, told) in [("{}", "args.to.name is missing"), (r#"{"to":{"name":null}}"#, "args.to.name is null")] {
         let (job, _) = ran(script("touch begun", &["{args.to.name}"]).cwd(folder.path()), args).await;
-        assert_eq!((job.state, job.counts.attempt, job.error.as_deref()), (State::Failed, 1, Some(told)));
+        assert_eq!((job.state, job.counts.attempt, job.error.as_deref()), (JobState::Failed, 1, Some(told)));
     }
     assert!(!folder.path().join("begun").exists());
 }
@@ -333,7 +333,7 @@ async fn a_field_that_is_missing_fails_the_job_for_good_before_anything_is_start
 async fn an_argument_longer_than_the_system_takes_fails_the_job_for_good() {
     let args = format!("\"{}\"", "x".repeat(500_000));
     let (job, _) = ran(CommandTask::new(&["true", "{args}"]).unwrap(), &args).await;
-    assert_eq!((job.state, job.counts.attempt), (State::Failed, 1));
+    assert_eq!((job.state, job.counts.attempt), (JobState::Failed, 1));
     assert!(job.error.unwrap().ends_with("read them from standard input instead"));
 }
 
@@ -348,7 +348,7 @@ async fn a_cancel_asks_the_whole_group_to_end_and_lets_it() {
     lifeline.up().await;
     cancel(&place.store, id).await;
     let job = place.ended(id).await;
-    assert_eq!(job.state, State::Cancelled);
+    assert_eq!(job.state, JobState::Cancelled);
     assert_eq!(job.error.as_deref(), Some("sh ended with exit code 3: leader"));
     assert_eq!((lifeline.gone().await.as_str(), place.log(id).await), ("child\n", vec!["leader".to_owned()]));
     place.executor.stop().await;
@@ -362,7 +362,7 @@ async fn a_cancelled_program_that_dies_of_the_request_has_not_failed() {
     lifeline.up().await;
     cancel(&place.store, id).await;
     let job = place.ended(id).await;
-    assert_eq!((job.state, job.error), (State::Cancelled, None));
+    assert_eq!((job.state, job.error), (JobState::Cancelled, None));
     lifeline.gone().await;
     place.executor.stop().await;
 }
@@ -375,7 +375,7 @@ async fn a_group_that_does_not_heed_a_cancel_is_killed_as_a_whole() {
     let id = place.submit("null").await;
     lifeline.up().await;
     cancel(&place.store, id).await;
-    assert_eq!(place.ended(id).await.state, State::Cancelled);
+    assert_eq!(place.ended(id).await.state, JobState::Cancelled);
     lifeline.gone().await;
     place.executor.stop().await;
 }
@@ -408,12 +408,12 @@ async fn a_node_that_stops_takes_its_commands_along_and_gives_their_jobs_back() 
     lifeline.up().await;
     soon(place.executor.stop()).await;
     lifeline.gone().await;
-    assert_eq!(in_state(&place.store, id, State::Waiting).await.counts.attempt, 0);
+    assert_eq!(in_state(&place.store, id, JobState::Waiting).await.counts.attempt, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_program_leaves_behind_in_its_group_is_killed_when_it_ends() {
-    for (code, state) in [(0, State::Success), (1, State::Failed)] {
+    for (code, state) in [(0, JobState::Success), (1, JobState::Failed)] {
         let mut lifeline = Lifeline::new();
         // It also holds standard output and standard error open.
         let command = lifeline.script(&format!("trap '' TERM; sleep 1000 & echo up >&3; echo 1; exit {code}"));
@@ -435,7 +435,7 @@ async fn a_process_that_has_left_the_group_does_not_hold_the_job() {
     std::thread::spawn(move || drop(say_held.send(File::options().write(true).open(stay).unwrap())));
     let text = "setsid sh -c 'echo left >left; cat stay' & read line <left; echo 1";
     let (job, log) = ran(script(text, &[]).cwd(folder.path()), "null").await;
-    assert_eq!((job.state, job.result.unwrap().as_str()), (State::Success, "1"));
+    assert_eq!((job.state, job.result.unwrap().as_str()), (JobState::Success, "1"));
     assert_eq!(log, ["its output is held open by a process that has left its group"]);
     drop(soon(held).await.unwrap());
 }

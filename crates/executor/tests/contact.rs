@@ -8,7 +8,7 @@ use std::{
 
 use tokio::{task::JoinHandle, time::Instant};
 use turnwise_core::{
-    Incarnation, NewJob, NodeName, QueueName, RetryPolicy, Serves, State, TaskName, Timestamp,
+    Incarnation, JobState, NewJob, NodeName, QueueName, RetryPolicy, Serves, TaskName, Timestamp,
     lifecycle::{self, Event},
     node::Host,
     settings::{Concurrency, GroupSettings, OnError, Pause, QueueSettings},
@@ -202,7 +202,7 @@ async fn an_error_that_a_dying_dispatcher_did_not_come_to_pauses_the_queue_all_t
     };
     let author = Author::Node { node: fleet.nodes[0].incarnation, told: Some(Epoch(1)) };
     store.settle(Settle { author, settlements: vec![settlement], done: Vec::new() }).await.unwrap();
-    assert_eq!(store.job(id).await.unwrap().unwrap().state, State::Stuck);
+    assert_eq!(store.job(id).await.unwrap().unwrap().state, JobState::Stuck);
     let (next, running) = live(&way_to(&store), "b", &seen);
     let paused = support::soon(async {
         loop {
@@ -239,7 +239,7 @@ async fn a_job_that_expires_while_others_are_given_out_ends_all_the_same() {
     store.enqueue((0..3_000).map(|_| job("quick", "null")).collect()).await.unwrap();
     for id in ids {
         let ended = support::ended(&store, id).await;
-        assert_eq!(ended.state, State::Failed);
+        assert_eq!(ended.state, JobState::Failed);
     }
     executor.stop().await;
     running.await.unwrap();
@@ -269,7 +269,7 @@ async fn a_node_that_has_left_stops_nobody_else_however_many_jobs_wait_for_it() 
     let haunting: Vec<NewJob> = (0..1_000).map(|_| job("haunt", "null")).collect();
     let first = haunting[0].id;
     store.enqueue(haunting).await.unwrap();
-    let job = support::in_state(&store, first, State::Scheduled).await;
+    let job = support::in_state(&store, first, JobState::Scheduled).await;
     // The dispatcher hears of the end when it next looks for news, and of the good-bye with its next beat, which is later.
     way.slow_down(5);
     let now = store.nodes().await.unwrap().now;
@@ -289,7 +289,7 @@ async fn a_node_that_has_left_stops_nobody_else_however_many_jobs_wait_for_it() 
     let quick = support::job("quick", "null");
     let id = quick.id;
     store.enqueue(vec![quick]).await.unwrap();
-    assert_eq!(support::ended(&store, id).await.state, State::Success);
+    assert_eq!(support::ended(&store, id).await.state, JobState::Success);
     executor.stop().await;
     running.await.unwrap();
 }

@@ -118,7 +118,7 @@ async fn successes(events: &mut Events) -> usize {
 async fn submit(executor: &Executor, jobs: Vec<NewJob>) -> Vec<JobId> {
     let ids = jobs.iter().map(|job| job.id).collect();
     for job in jobs {
-        executor.post(job).await.unwrap();
+        executor.submit(job).await.unwrap();
     }
     ids
 }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use turnwise_core::{
-    Incarnation, Job, JobId, Json, NewJob, NodeName, QueueName, RetryPolicy, Serves, State, TaskName, Timestamp,
+    Incarnation, Job, JobId, JobState, Json, NewJob, NodeName, QueueName, RetryPolicy, Serves, TaskName, Timestamp,
     lifecycle,
     settings::{InstallationSettings, OnError, QueueSettings},
     turn::Scheme,
@@ -186,7 +186,7 @@ async fn ended(store: &MemoryStore, id: JobId) -> Job {
     .await
 }
 
-async fn in_state(store: &MemoryStore, id: JobId, state: State) -> Job {
+async fn in_state(store: &MemoryStore, id: JobId, state: JobState) -> Job {
     soon(async {
         loop {
             if let Some(job) = store.job(id).await.unwrap().filter(|job| job.state == state) {
@@ -209,12 +209,12 @@ async fn a_posted_job_ends_in_success() {
     let store = MemoryStore::default();
     let executor = started(node(&store, "a")).await;
     let mut events = executor.events();
-    let posted = executor.post(job("noop", "null")).await.unwrap();
+    let posted = executor.submit(job("noop", "null")).await.unwrap();
     assert!(posted.new);
     let event = soon(events.wait_for(EventKind::Success)).await.unwrap();
     assert_eq!(event.job().unwrap().id, posted.id);
     let job = ended(&store, posted.id).await;
-    assert_eq!((job.state, job.counts.attempt, job.node.as_ref().unwrap().as_str()), (State::Success, 1, "a"));
+    assert_eq!((job.state, job.counts.attempt, job.node.as_ref().unwrap().as_str()), (JobState::Success, 1, "a"));
     assert!(job.started_at.unwrap() <= job.finished_at.unwrap());
     executor.stop().await;
     assert!(store.nodes().await.unwrap().nodes.is_empty(), "a node that stops leaves the fleet");
@@ -224,12 +224,12 @@ async fn a_posted_job_ends_in_success() {
 async fn a_flaky_job_is_tried_again_until_it_succeeds() {
     let store = MemoryStore::default();
     let executor = started(node(&store, "a")).await;
-    let flaky = executor.post(job("flaky", "2")).await.unwrap().id;
-    let hopeless = executor.post(job("flaky", "9")).await.unwrap().id;
+    let flaky = executor.submit(job("flaky", "2")).await.unwrap().id;
+    let hopeless = executor.submit(job("flaky", "9")).await.unwrap().id;
     let good = ended(&store, flaky).await;
-    assert_eq!((good.state, good.counts.attempt, good.result.unwrap().as_str()), (State::Success, 3, "3"));
+    assert_eq!((good.state, good.counts.attempt, good.result.unwrap().as_str()), (JobState::Success, 3, "3"));
     let bad = ended(&store, hopeless).await;
-    assert_eq!((bad.state, bad.counts.attempt, bad.error.as_deref()), (State::Failed, 4, Some("attempt 4")));
+    assert_eq!((bad.state, bad.counts.attempt, bad.error.as_deref()), (JobState::Failed, 4, Some("attempt 4")));
     executor.stop().await;
 }
 
@@ -239,12 +239,12 @@ async fn a_panic_is_an_error_of_its_job_and_of_nobody_else() {
     let executor = started(node(&store, "a")).await;
     let mut panics = job("panics", "null");
     panics.retry = RetryPolicy::None;
-    let panics = executor.post(panics).await.unwrap().id;
-    let wrong_args = executor.post(job("flaky", "\"x\"")).await.unwrap().id;
-    let neighbour = executor.post(job("noop", "null")).await.unwrap().id;
+    let panics = executor.submit(panics).await.unwrap().id;
+    let wrong_args = executor.submit(job("flaky", "\"x\"")).await.unwrap().id;
+    let neighbour = executor.submit(job("noop", "null")).await.unwrap().id;
     assert_eq!(ended(&store, panics).await.error.as_deref(), Some("panic: boom"));
     assert!(ended(&store, wrong_args).await.error.unwrap().starts_with("args: "));
-    assert_eq!(ended(&store, neighbour).await.state, State::Success);
+    assert_eq!(ended(&store, neighbour).await.state, JobState::Success);
     executor.stop().await;
 }
 
@@ -252,11 +252,11 @@ async fn a_panic_is_an_error_of_its_job_and_of_nobody_else() {
 async fn a_running_job_is_cancelled_on_request() {
     let store = MemoryStore::default();
     let executor = started(node(&store, "a")).await;
-    let id = executor.post(job("patient", "null")).await.unwrap().id;
-    in_state(&store, id, State::Running).await;
+    let id = executor.submit(job("patient", "null")).await.unwrap().id;
+    in_state(&store, id, JobState::Running).await;
     cancel(&store, id).await;
     // The task returns `done`, but nobody may read success after the cancel was confirmed.
-    assert_eq!(ended(&store, id).await.state, State::Cancelled);
+    assert_eq!(ended(&store, id).await.state, JobState::Cancelled);
     executor.stop().await;
 }
 
@@ -267,13 +267,13 @@ async fn stopping_returns_what_cannot_finish_and_spends_no_attempt() {
         started(node(&store, "a").configure(|config| config.await_termination = Duration::from_millis(50))).await;
     let mut ids = Vec::new();
     for _ in 0..8 {
-        ids.push(executor.post(job("patient", "null")).await.unwrap().id);
+        ids.push(executor.submit(job("patient", "null")).await.unwrap().id);
     }
-    in_state(&store, ids[0], State::Running).await;
+    in_state(&store, ids[0], JobState::Running).await;
     soon(executor.stop()).await;
     for id in ids {
         let job = store.job(id).await.unwrap().unwrap();
-        assert_eq!((job.state, job.counts.attempt, job.counts.crashes), (State::Waiting, 0, 0), "{job:?}");
+        assert_eq!((job.state, job.counts.attempt, job.counts.crashes), (JobState::Waiting, 0, 0), "{job:?}");
     }
 }
 
@@ -291,7 +291,7 @@ async fn two_nodes_share_the_work() {
     store.enqueue(jobs).await.unwrap();
     soon(async { tokio::try_join!(a.drained(), b.drained()) }).await.unwrap();
     let done = store.jobs(Filter { limit: Some(1000), ..Filter::default() }).await.unwrap();
-    assert!(done.iter().all(|job| job.state == State::Success && job.counts.attempt == 1));
+    assert!(done.iter().all(|job| job.state == JobState::Success && job.counts.attempt == 1));
     let names: BTreeSet<_> = done.iter().map(|job| job.node.clone().unwrap()).collect();
     assert_eq!(names.len(), 2, "both nodes ran some");
     a.stop().await;
@@ -307,7 +307,7 @@ async fn the_next_node_dispatches_at_once_when_the_dispatcher_stops() {
     soon(a.stop()).await;
     // Its own bell stands for the ring that the store of another process would send.
     b.bell().unwrap().ring_lead();
-    let id = b.post(job("noop", "null")).await.unwrap().id;
+    let id = b.submit(job("noop", "null")).await.unwrap().id;
     assert_eq!(ended(&store, id).await.node.unwrap().as_str(), "b");
     b.stop().await;
 }
@@ -354,7 +354,7 @@ async fn jobs_of_a_node_that_fell_silent_run_elsewhere() {
 
     let executor = started(node(&store, "a")).await;
     let job = ended(&store, id).await;
-    assert_eq!((job.state, job.counts.crashes, job.node.unwrap().as_str()), (State::Success, 1, "a"));
+    assert_eq!((job.state, job.counts.crashes, job.node.unwrap().as_str()), (JobState::Success, 1, "a"));
     soon(executor.drained()).await.unwrap();
     executor.stop().await;
     assert!(store.nodes().await.unwrap().nodes.is_empty(), "the lost node was buried");
@@ -380,15 +380,15 @@ async fn a_lost_nodes_job_of_a_task_the_dispatcher_does_not_know_waits_for_one_w
     store.assign(assign(ghost, epoch, id, ghost)).await.unwrap();
 
     let ignorant = started(node(&store, "a")).await;
-    in_state(&store, id, State::Waiting).await;
+    in_state(&store, id, JobState::Waiting).await;
     soon(ignorant.drained()).await.unwrap();
-    assert_eq!(store.job(id).await.unwrap().unwrap().state, State::Waiting, "neither failed nor dropped");
+    assert_eq!(store.job(id).await.unwrap().unwrap().state, JobState::Waiting, "neither failed nor dropped");
 
     let mut registry = Registry::new();
     registry.register(Strange).unwrap();
     let knowing = started(node(&store, "b").registry(registry)).await;
     let job = ended(&store, id).await;
-    assert_eq!((job.state, job.node.unwrap().as_str()), (State::Success, "b"));
+    assert_eq!((job.state, job.node.unwrap().as_str()), (JobState::Success, "b"));
     knowing.stop().await;
     ignorant.stop().await;
 }
@@ -411,14 +411,14 @@ async fn tasks_that_block_every_thread_stop_neither_heartbeat_nor_fleet() {
     let executor = started(node(&store, "a").configure(patient)).await;
     let mut ids = Vec::new();
     for _ in 0..4 {
-        ids.push(executor.post(job("blocks", "0")).await.unwrap().id);
+        ids.push(executor.submit(job("blocks", "0")).await.unwrap().id);
     }
     look_until("both threads to be blocked", async || BLOCKED[0].load(Ordering::SeqCst) >= 2).await;
     two_beats(&store).await;
     LET_GO[0].store(true, Ordering::SeqCst);
     for id in ids {
         let job = ended(&store, id).await;
-        assert_eq!((job.state, job.counts.crashes), (State::Success, 0));
+        assert_eq!((job.state, job.counts.crashes), (JobState::Success, 0));
     }
     assert_eq!(executor.stats().lost, 0);
     executor.stop().await;
@@ -434,11 +434,11 @@ async fn a_listener_hears_until_it_is_removed() {
         assert!(matches!(event, Event::Success(_)));
         first.send("first").unwrap();
     });
-    executor.post(job("noop", "null")).await.unwrap();
+    executor.submit(job("noop", "null")).await.unwrap();
     assert_eq!(soon(heard.recv()).await, Some("first"));
     listener.remove();
     let _second = executor.on(EventKind::Success, move |_| second.send("second").unwrap());
-    executor.post(job("noop", "null")).await.unwrap();
+    executor.submit(job("noop", "null")).await.unwrap();
     assert_eq!(soon(heard.recv()).await, Some("second"), "the first hears nothing any more");
     executor.stop().await;
 }
@@ -452,11 +452,11 @@ async fn a_listener_that_blocks_does_not_stop_the_heartbeat() {
         entered.send(()).unwrap();
         block_until_let_go(1);
     });
-    executor.post(job("noop", "null")).await.unwrap();
+    executor.submit(job("noop", "null")).await.unwrap();
     soon(inside.recv()).await.unwrap();
     two_beats(&store).await;
     LET_GO[1].store(true, Ordering::SeqCst);
-    let later = executor.post(job("blocks", "1")).await.unwrap().id;
+    let later = executor.submit(job("blocks", "1")).await.unwrap().id;
     assert_eq!(ended(&store, later).await.counts.crashes, 0);
     assert_eq!(executor.stats().lost, 0);
     executor.stop().await;
@@ -466,18 +466,18 @@ async fn a_listener_that_blocks_does_not_stop_the_heartbeat() {
 async fn a_job_cancelled_before_it_began_does_not_begin() {
     let store = MemoryStore::default();
     let executor = started(node(&store, "a").configure(|config| config.core_pool_size = 1)).await;
-    let quick = executor.post(job("patient", r#""quick""#)).await.unwrap().id;
+    let quick = executor.submit(job("patient", r#""quick""#)).await.unwrap().id;
     ended(&store, quick).await;
     // A task that was quick so far is prefetched: the second job is assigned while the first runs.
-    let first = executor.post(job("patient", "null")).await.unwrap().id;
-    in_state(&store, first, State::Running).await;
-    let second = executor.post(job("patient", r#""quick""#)).await.unwrap().id;
-    let held = in_state(&store, second, State::Scheduled).await;
-    assert_eq!(held.state, State::Scheduled);
+    let first = executor.submit(job("patient", "null")).await.unwrap().id;
+    in_state(&store, first, JobState::Running).await;
+    let second = executor.submit(job("patient", r#""quick""#)).await.unwrap().id;
+    let held = in_state(&store, second, JobState::Scheduled).await;
+    assert_eq!(held.state, JobState::Scheduled);
     cancel(&store, second).await;
     cancel(&store, first).await;
     let second = ended(&store, second).await;
-    assert_eq!((second.state, second.counts.attempt, second.started_at), (State::Cancelled, 0, None));
+    assert_eq!((second.state, second.counts.attempt, second.started_at), (JobState::Cancelled, 0, None));
     executor.stop().await;
 }
 
@@ -489,7 +489,7 @@ async fn prefetched_jobs_run_in_the_order_they_were_picked_in() {
     draft.set(MemoKind::Installation, "", Some(&strict)).unwrap();
     assert!(draft.write(&store, None).await.unwrap());
     let executor = started(node(&store, "a").configure(|config| config.core_pool_size = 1)).await;
-    let quick = executor.post(job("noop", "null")).await.unwrap().id;
+    let quick = executor.submit(job("noop", "null")).await.unwrap().id;
     ended(&store, quick).await;
     let mut events = executor.events();
     // Submitted last things first.
@@ -511,11 +511,11 @@ async fn prefetched_jobs_run_in_the_order_they_were_picked_in() {
 async fn a_job_nobody_knows_stays_waiting_and_is_not_waited_for() {
     let store = MemoryStore::default();
     let executor = started(node(&store, "a")).await;
-    let unknown = executor.post(job("unheard-of", "null")).await.unwrap().id;
-    let known = executor.post(job("noop", "null")).await.unwrap().id;
+    let unknown = executor.submit(job("unheard-of", "null")).await.unwrap().id;
+    let known = executor.submit(job("noop", "null")).await.unwrap().id;
     soon(executor.drained()).await.unwrap();
-    assert_eq!(store.job(known).await.unwrap().unwrap().state, State::Success);
-    assert_eq!(store.job(unknown).await.unwrap().unwrap().state, State::Waiting);
+    assert_eq!(store.job(known).await.unwrap().unwrap().state, JobState::Success);
+    assert_eq!(store.job(unknown).await.unwrap().unwrap().state, JobState::Waiting);
     executor.stop().await;
 }
 
@@ -526,7 +526,7 @@ async fn a_job_is_not_started_before_it_is_due() {
     let mut later = job("noop", "null");
     let due = store.nodes().await.unwrap().now.plus(Duration::from_millis(300));
     later.due = Some(due);
-    let id = executor.post(later).await.unwrap().id;
+    let id = executor.submit(later).await.unwrap().id;
     assert!(ended(&store, id).await.started_at.unwrap() >= due);
     executor.stop().await;
 }
@@ -564,7 +564,7 @@ impl Store for Picky {
         }
         self.0.settle(settle).await
     }
-    async fn enqueue(&self, jobs: Vec<NewJob>) -> turnwise_store::Result<Vec<turnwise_store::Enqueued>> {
+    async fn enqueue(&self, jobs: Vec<NewJob>) -> turnwise_store::Result<Vec<turnwise_store::Submitted>> {
         self.0.enqueue(jobs).await
     }
     async fn join(&self, join: Join) -> turnwise_store::Result<turnwise_store::Joined> {
@@ -725,7 +725,7 @@ async fn mail_that_was_read_while_a_job_ran_and_comes_after_its_end_does_not_run
     config.core_pool_size = 1;
     config.poll_interval = Duration::from_millis(20);
     let executor = started(gated(Builder::new(connect_picky(&store, &story), config), &gate)).await;
-    executor.post(slow).await.unwrap();
+    executor.submit(slow).await.unwrap();
     soon(story.mail_read.notified()).await;
     gate.open.send_replace(true);
     ended(&store, id).await;
@@ -737,12 +737,12 @@ async fn mail_that_was_read_while_a_job_ran_and_comes_after_its_end_does_not_run
     })
     .await;
     // What is settled next is settled after the node has forgotten the first batch.
-    let second = executor.post(job("noop", "null")).await.unwrap().id;
+    let second = executor.submit(job("noop", "null")).await.unwrap().id;
     ended(&store, second).await;
     story.bring_mail.notify_one();
     soon(story.mail_brought.notified()).await;
     // One slot: whatever came with the mail runs before this one.
-    let third = executor.post(job("noop", "null")).await.unwrap().id;
+    let third = executor.submit(job("noop", "null")).await.unwrap().id;
     ended(&store, third).await;
     assert_eq!(gate.runs.load(Ordering::Relaxed), 1);
     executor.stop().await;
@@ -771,7 +771,7 @@ async fn an_expired_job_that_a_transaction_holds_stops_nobody_and_ends_when_that
     let executor = started(gated(Builder::new(connect_picky(&store, &story), config), &gate)).await;
     tried(&story, 1).await;
     for _ in 0..20 {
-        let other = executor.post(job("noop", "null")).await.unwrap().id;
+        let other = executor.submit(job("noop", "null")).await.unwrap().id;
         ended(&store, other).await;
     }
     assert_eq!(story.tries.load(Ordering::Relaxed), 1, "not before the next poll");
@@ -782,7 +782,7 @@ async fn an_expired_job_that_a_transaction_holds_stops_nobody_and_ends_when_that
     let executor = started(gated(Builder::new(connect_picky(&store, &story), config), &gate)).await;
     tried(&story, 3).await;
     *story.held.lock().unwrap() = None;
-    assert_eq!(ended(&store, id).await.state, State::Failed);
+    assert_eq!(ended(&store, id).await.state, JobState::Failed);
     executor.stop().await;
 }
 
@@ -798,11 +798,11 @@ async fn a_job_that_a_failover_gives_out_again_under_a_lower_fence_runs_again() 
     };
     pause(Some(turnwise_core::settings::Pause { since: Timestamp::MIN, reason: None })).await.unwrap();
     let executor = started(gated(node(&store, "a"), &gate)).await;
-    let id = executor.post(job("gated", "true")).await.unwrap().id;
+    let id = executor.submit(job("gated", "true")).await.unwrap().id;
     let snapshot = store.snapshot();
     pause(None).await.unwrap();
     soon(async {
-        while !store.job(id).await.unwrap().is_some_and(|job| job.fence.0 == 2 && job.state == State::Running) {
+        while !store.job(id).await.unwrap().is_some_and(|job| job.fence.0 == 2 && job.state == JobState::Running) {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     })
@@ -812,7 +812,7 @@ async fn a_job_that_a_failover_gives_out_again_under_a_lower_fence_runs_again() 
     pause(None).await.unwrap();
     in_hands(&store, id).await;
     gate.open.send_replace(true);
-    assert_eq!(ended(&store, id).await.state, State::Success);
+    assert_eq!(ended(&store, id).await.state, JobState::Success);
     executor.stop().await;
 }
 
@@ -849,8 +849,8 @@ async fn a_result_that_cannot_be_stored_fails_its_own_job_and_no_other() {
     for (id, word) in ids.into_iter().zip(words) {
         let job = ended(&store, id).await;
         match word {
-            "fine" => assert_eq!((job.state, job.result.unwrap().as_str()), (State::Success, r#""fine""#)),
-            _ => assert!(job.state == State::Failed && job.error.unwrap().contains("could not be stored")),
+            "fine" => assert_eq!((job.state, job.result.unwrap().as_str()), (JobState::Success, r#""fine""#)),
+            _ => assert!(job.state == JobState::Failed && job.error.unwrap().contains("could not be stored")),
         }
     }
     executor.stop().await;
@@ -874,7 +874,7 @@ async fn a_job_on_its_way_to_a_node_that_leaves_comes_back_without_a_crash() {
     let executor = started(Builder::new(connect_picky(&store, &story), config).registry(registry)).await;
     soon(executor.stop()).await;
     let job = store.job(id).await.unwrap().unwrap();
-    assert_eq!((job.state, job.counts.attempt, job.counts.crashes), (State::Waiting, 0, 0), "{job:?}");
+    assert_eq!((job.state, job.counts.attempt, job.counts.crashes), (JobState::Waiting, 0, 0), "{job:?}");
     assert_eq!(*story.left.lock().unwrap(), [false, true], "it stays for the job, and then it goes");
     let nodes = store.nodes().await.unwrap().nodes;
     assert_eq!(nodes.iter().map(|node| node.incarnation).collect::<Vec<_>>(), [ghost]);
@@ -889,11 +889,11 @@ async fn at_rest(executor: &Executor) {
 async fn after_a_failover_that_took_back_commits_new_jobs_are_seen() {
     let store = MemoryStore::default();
     let executor = started(node(&store, "a")).await;
-    let early = executor.post(job("noop", "null")).await.unwrap().id;
+    let early = executor.submit(job("noop", "null")).await.unwrap().id;
     ended(&store, early).await;
     at_rest(&executor).await;
     let snapshot = store.snapshot();
-    let lost = executor.post(job("noop", "null")).await.unwrap().id;
+    let lost = executor.submit(job("noop", "null")).await.unwrap().id;
     ended(&store, lost).await;
     store.fail_over(&snapshot);
     assert!(store.job(lost).await.unwrap().is_none(), "it was taken back");
@@ -901,7 +901,7 @@ async fn after_a_failover_that_took_back_commits_new_jobs_are_seen() {
     let next = job("noop", "null");
     let id = next.id;
     store.enqueue(vec![next]).await.unwrap();
-    assert_eq!(ended(&store, id).await.state, State::Success);
+    assert_eq!(ended(&store, id).await.state, JobState::Success);
     executor.stop().await;
 }
 
@@ -909,18 +909,18 @@ async fn after_a_failover_that_took_back_commits_new_jobs_are_seen() {
 async fn a_job_whose_end_a_failover_took_back_does_not_stay_in_its_nodes_hands() {
     let store = MemoryStore::default();
     let executor = started(node(&store, "a")).await;
-    let id = executor.post(job("patient", "null")).await.unwrap().id;
-    in_state(&store, id, State::Running).await;
+    let id = executor.submit(job("patient", "null")).await.unwrap().id;
+    in_state(&store, id, JobState::Running).await;
     let snapshot = store.snapshot();
     cancel(&store, id).await;
-    assert_eq!(ended(&store, id).await.state, State::Cancelled);
+    assert_eq!(ended(&store, id).await.state, JobState::Cancelled);
     at_rest(&executor).await;
     store.fail_over(&snapshot);
     // In the hands of a node that has long forgotten it; it is given back, and runs again under the next fence.
     let running = soon(async {
         loop {
             let job = store.job(id).await.unwrap().unwrap();
-            if job.state == State::Running && job.fence.0 == 2 {
+            if job.state == JobState::Running && job.fence.0 == 2 {
                 return job;
             }
             tokio::time::sleep(Duration::from_millis(2)).await;
@@ -929,7 +929,7 @@ async fn a_job_whose_end_a_failover_took_back_does_not_stay_in_its_nodes_hands()
     .await;
     assert_eq!(running.counts.crashes, 0, "nobody died");
     cancel(&store, id).await;
-    assert_eq!(ended(&store, id).await.state, State::Cancelled);
+    assert_eq!(ended(&store, id).await.state, JobState::Cancelled);
     executor.stop().await;
 }
 
@@ -940,7 +940,7 @@ async fn queue_settings(store: &MemoryStore, queue: &str) -> QueueSettings {
 }
 
 /// A job of a queue that pauses on error goes wrong on a node that does not dispatch.
-async fn pauses_for_trouble_elsewhere(retry: RetryPolicy, rests: State) {
+async fn pauses_for_trouble_elsewhere(retry: RetryPolicy, rests: JobState) {
     let store = MemoryStore::default();
     let set = QueueSettings { on_error: OnError::Pause, ..QueueSettings::default() };
     let memo = NewMemo {
@@ -974,13 +974,13 @@ async fn pauses_for_trouble_elsewhere(retry: RetryPolicy, rests: State) {
     // Both are seen at once: when the one has run, the other could have.
     store.enqueue(vec![next, other]).await.unwrap();
     assert_eq!(ended(&store, other_id).await.node.unwrap().as_str(), "b");
-    assert_eq!(store.job(next_id).await.unwrap().unwrap().state, State::Waiting);
+    assert_eq!(store.job(next_id).await.unwrap().unwrap().state, JobState::Waiting);
     b.stop().await;
     a.stop().await;
 }
 
 /// A job of a queue that pauses on error goes wrong elsewhere while a new dispatcher is about to read the backlog.
-async fn pauses_for_trouble_at_a_take_over(retry: RetryPolicy, rests: State) {
+async fn pauses_for_trouble_at_a_take_over(retry: RetryPolicy, rests: JobState) {
     let store = MemoryStore::default();
     let set = QueueSettings { on_error: OnError::Pause, ..QueueSettings::default() };
     let value = Some(serde_json::to_string(&set).unwrap());
@@ -1010,22 +1010,22 @@ async fn pauses_for_trouble_at_a_take_over(retry: RetryPolicy, rests: State) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failure_elsewhere_during_a_take_over_pauses_a_queue_that_pauses_on_error() {
-    pauses_for_trouble_at_a_take_over(RetryPolicy::None, State::Failed).await;
+    pauses_for_trouble_at_a_take_over(RetryPolicy::None, JobState::Failed).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_stuck_elsewhere_during_a_take_over_pauses_a_queue_that_pauses_on_error() {
-    pauses_for_trouble_at_a_take_over(RetryPolicy::Manual, State::Stuck).await;
+    pauses_for_trouble_at_a_take_over(RetryPolicy::Manual, JobState::Stuck).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failure_on_another_node_pauses_a_queue_that_pauses_on_error() {
-    pauses_for_trouble_elsewhere(RetryPolicy::None, State::Failed).await;
+    pauses_for_trouble_elsewhere(RetryPolicy::None, JobState::Failed).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_stuck_on_another_node_pauses_a_queue_that_pauses_on_error() {
-    pauses_for_trouble_elsewhere(RetryPolicy::Manual, State::Stuck).await;
+    pauses_for_trouble_elsewhere(RetryPolicy::Manual, JobState::Stuck).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -1061,14 +1061,16 @@ async fn what_is_handed_back_does_not_count_as_settled() {
         config.wait_for_tasks_on_shutdown = false;
     }))
     .await;
-    let ran = executor.post(job("noop", "null")).await.unwrap().id;
+    let ran = executor.submit(job("noop", "null")).await.unwrap().id;
     ended(&store, ran).await;
-    let ids =
-        [executor.post(job("patient", "null")).await.unwrap().id, executor.post(job("noop", "null")).await.unwrap().id];
-    in_state(&store, ids[0], State::Running).await;
+    let ids = [
+        executor.submit(job("patient", "null")).await.unwrap().id,
+        executor.submit(job("noop", "null")).await.unwrap().id,
+    ];
+    in_state(&store, ids[0], JobState::Running).await;
     soon(executor.stop()).await;
     for id in ids {
-        assert_eq!(store.job(id).await.unwrap().unwrap().state, State::Waiting, "it was handed back");
+        assert_eq!(store.job(id).await.unwrap().unwrap().state, JobState::Waiting, "it was handed back");
     }
     assert_eq!(executor.stats().settled, 1);
 }

@@ -16,7 +16,7 @@ use std::{
 
 use support::*;
 use tokio::sync::{Notify, Semaphore};
-use turnwise_core::{After, JobId, NewJob, NodeName, OnFailure, State};
+use turnwise_core::{After, JobId, JobState, NewJob, NodeName, OnFailure};
 use turnwise_executor::{Config, Ctx, Outcome, Registry, Task, executor::Builder};
 use turnwise_store::{Assign, MemoryStore, Result, Store};
 use watched::{Watch, Watching};
@@ -115,6 +115,6 @@ async fn a_job_whose_awaited_one_ends_while_news_of_it_are_on_their_way_runs() {
     let builder = Builder::new(watched::connect(&store, &scene), config);
     let _executor = started(builder.registry(registry).shared(scene.clone())).await;
     for id in ids {
-        assert_eq!(ended(&store, id).await.state, State::Success);
+        assert_eq!(ended(&store, id).await.state, JobState::Success);
     }
 }

@@ -18,7 +18,7 @@ use std::{
 use support::job;
 use tokio::{sync::Notify, task::JoinHandle, time::Instant};
 use turnwise_core::{
-    JobId, Json, NewJob, NodeName, State, TaskName, Timestamp,
+    JobId, JobState, Json, NewJob, NodeName, TaskName, Timestamp,
     periodic::{Periodic, When},
 };
 use turnwise_executor::{Config, Ctx, Event, Executor, Outcome, Registry, Task, executor::Builder};
@@ -125,7 +125,7 @@ async fn until<F: Future<Output = bool>>(what: &str, met: impl Fn() -> F) {
     panic!("did not happen: {what}");
 }
 
-async fn all_in(store: &MemoryStore, ids: &[JobId], state: State) -> bool {
+async fn all_in(store: &MemoryStore, ids: &[JobId], state: JobState) -> bool {
     for id in ids {
         if store.job(*id).await.unwrap().is_none_or(|job| job.state != state) {
             return false;
@@ -185,7 +185,7 @@ async fn panic_at(verb: &'static str, part: &'static str, after: bool) {
         }
     });
     let began = Instant::now();
-    until(&at, || all_in(&store, &ids, State::Success)).await;
+    until(&at, || all_in(&store, &ids, JobState::Success)).await;
     assert!(began.elapsed() < Duration::from_secs(30), "{at}: {:?}", began.elapsed());
     if verb != "leave" {
         // Also where the loop comes by seldom.
@@ -193,7 +193,7 @@ async fn panic_at(verb: &'static str, part: &'static str, after: bool) {
         let later = job("quick", "null");
         let id = later.id;
         store.enqueue(vec![later]).await.unwrap();
-        until(&at, || all_in(&store, std::slice::from_ref(&id), State::Success)).await;
+        until(&at, || all_in(&store, std::slice::from_ref(&id), JobState::Success)).await;
     }
     for id in &ids {
         let job = store.job(*id).await.unwrap().unwrap();
@@ -204,7 +204,7 @@ async fn panic_at(verb: &'static str, part: &'static str, after: bool) {
     executor.stop().await;
     running.await.unwrap();
     assert!(stopping.elapsed() < Duration::from_secs(20), "{at}: {:?}", stopping.elapsed());
-    let unfinished = Filter { states: vec![State::Scheduled, State::Running], ..Filter::default() };
+    let unfinished = Filter { states: vec![JobState::Scheduled, JobState::Running], ..Filter::default() };
     assert_eq!(store.jobs(unfinished).await.unwrap(), [], "{at}");
     assert_eq!(store.nodes().await.unwrap().nodes, [], "{at}: it has left");
     drop(executor);
@@ -253,7 +253,7 @@ async fn another_node_dispatches_when_the_dispatcher_panics() {
     let id = work.id;
     store.enqueue(vec![work]).await.unwrap();
     let began = Instant::now();
-    until("it runs", || all_in(&store, std::slice::from_ref(&id), State::Success)).await;
+    until("it runs", || all_in(&store, std::slice::from_ref(&id), JobState::Success)).await;
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     let leads = store.nodes().await.unwrap().nodes.into_iter().find(|node| node.dispatcher).unwrap();
     assert_eq!(leads.name.as_str(), "b");
@@ -275,7 +275,7 @@ async fn data_that_makes_every_dispatcher_panic_is_met_ever_more_seldom_and_stop
     let gate = job("gate", "null");
     let id = gate.id;
     store.enqueue(vec![gate]).await.unwrap();
-    until("it runs", || all_in(&store, std::slice::from_ref(&id), State::Running)).await;
+    until("it runs", || all_in(&store, std::slice::from_ref(&id), JobState::Running)).await;
     let b = live(&store, "b", &watches[1], &open);
     until("b is there", async || store.nodes().await.unwrap().nodes.len() == 2).await;
     let before: u64 = watches.iter().map(|watch| watch.calls.load(SeqCst)).sum();
@@ -283,7 +283,7 @@ async fn data_that_makes_every_dispatcher_panic_is_met_ever_more_seldom_and_stop
     tokio::time::sleep(Duration::from_secs(20)).await;
     open.0.notify_one();
     let began = Instant::now();
-    until("its end is written", || all_in(&store, std::slice::from_ref(&id), State::Success)).await;
+    until("its end is written", || all_in(&store, std::slice::from_ref(&id), JobState::Success)).await;
     assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
     tokio::time::sleep(Duration::from_secs(1200)).await;
     let met = watches.iter().map(|watch| watch.calls.load(SeqCst)).sum::<u64>() - before;
@@ -294,7 +294,7 @@ async fn data_that_makes_every_dispatcher_panic_is_met_ever_more_seldom_and_stop
     let id = work.id;
     store.enqueue(vec![work]).await.unwrap();
     let began = Instant::now();
-    until("work goes on", || all_in(&store, std::slice::from_ref(&id), State::Success)).await;
+    until("work goes on", || all_in(&store, std::slice::from_ref(&id), JobState::Success)).await;
     assert!(began.elapsed() < Duration::from_secs(70), "{:?}", began.elapsed());
     for (executor, running) in [a, b] {
         executor.stop().await;
@@ -313,7 +313,8 @@ impl Watch for Spoils {
         Box::pin(async move {
             if verb == "settle" {
                 let settle = asked.downcast_ref::<Settle>().unwrap();
-                let good = |to: &turnwise_core::lifecycle::Transition| to.state(State::Scheduled) == State::Success;
+                let good =
+                    |to: &turnwise_core::lifecycle::Transition| to.state(JobState::Scheduled) == JobState::Success;
                 if settle.settlements.iter().any(|end| end.job == self.job && good(&end.to)) {
                     self.met.store(true, SeqCst);
                     panic!("an injected panic for one job");
@@ -334,8 +335,8 @@ async fn an_end_whose_write_panics_fails_its_job_and_holds_up_no_other() {
     let watch = Arc::new(Spoils { job: spoilt, met: AtomicBool::new(false) });
     let (executor, running) = live(&store, "a", &watch, &Open::default());
     let began = Instant::now();
-    until("all others", || all_in(&store, &ids, State::Success)).await;
-    until("the one", || all_in(&store, std::slice::from_ref(&spoilt), State::Failed)).await;
+    until("all others", || all_in(&store, &ids, JobState::Success)).await;
+    until("the one", || all_in(&store, std::slice::from_ref(&spoilt), JobState::Failed)).await;
     assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
     assert!(watch.met.load(SeqCst));
     let story = support::story(&store, spoilt).await;

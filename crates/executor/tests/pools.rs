@@ -15,7 +15,7 @@ use std::{
 };
 
 use support::{connect, ended, in_state, job, node, soon, started};
-use turnwise_core::{GroupName, JobId, NewJob, QueueName, State};
+use turnwise_core::{GroupName, JobId, JobState, NewJob, QueueName};
 use turnwise_executor::{
     Config, Ctx, Event, EventKind, Events, Executor, Outcome, Registry, executor::Builder, task::Task,
 };
@@ -149,7 +149,7 @@ async fn submit(executor: &Executor, jobs: Vec<NewJob>) -> Vec<JobId> {
     let mut ids = Vec::new();
     for job in jobs {
         ids.push(job.id);
-        executor.post(job).await.unwrap();
+        executor.submit(job).await.unwrap();
     }
     ids
 }
@@ -405,7 +405,7 @@ async fn a_stop_that_does_not_wait_interrupts_what_runs_and_spends_no_attempt() 
     until(|| board.running.load(Ordering::SeqCst) == 1).await;
     soon(executor.stop()).await;
     for id in ids {
-        let job = in_state(&store, id, State::Waiting).await;
+        let job = in_state(&store, id, JobState::Waiting).await;
         assert_eq!((job.counts.attempt, job.node), (0, None));
     }
 }
@@ -435,7 +435,7 @@ async fn a_stop_that_waits_lets_what_runs_end_and_hands_back_the_rest() {
         states.push(store.job(id).await.unwrap().unwrap().state);
     }
     states.sort();
-    assert_eq!(states, [State::Waiting, State::Waiting, State::Success]);
+    assert_eq!(states, [JobState::Waiting, JobState::Waiting, JobState::Success]);
 }
 
 // --- push, poll, idle ----------------------------------------------------------------------------------------

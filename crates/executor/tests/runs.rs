@@ -13,7 +13,7 @@ use std::{
 use support::*;
 use tokio::sync::Notify;
 use turnwise_core::{
-    RetryPolicy, State, Step, TaskName,
+    JobState, RetryPolicy, Step, TaskName,
     lifecycle::Ending,
     story::{Level, Progress},
 };
@@ -59,7 +59,7 @@ impl Task for Fetch {
     }
     async fn run(&self, ctx: Ctx, number: u32) -> Outcome {
         board(&ctx).say(format!("fetch {number}"));
-        Outcome::next(Next::to("send", &(number + 1)).after(Duration::from_millis(5)))
+        Outcome::next(Next::to("send", &(number + 1)).delay(Duration::from_millis(5)))
     }
 }
 
@@ -88,9 +88,9 @@ async fn a_job_goes_on_as_another_task_with_its_own_retries() {
     let executor = started(node(&store, "a", tasks!(Fetch, Send)).state(board.clone())).await;
     let mut first = job("fetch", "7");
     first.retry = RetryPolicy::None;
-    let id = executor.post(first).await.unwrap().id;
+    let id = executor.submit(first).await.unwrap().id;
     let done = ended(&store, id).await;
-    assert_eq!((done.state, done.task.as_str(), done.result.unwrap().as_str()), (State::Success, "send", "8"));
+    assert_eq!((done.state, done.task.as_str(), done.result.unwrap().as_str()), (JobState::Success, "send", "8"));
     assert_eq!(done.counts.attempt, 4);
     assert_eq!(board.said(), ["fetch 7", "send 8 attempt 2", "send 8 attempt 3", "send 8 attempt 4"]);
     let story = story(&store, id).await;
@@ -126,7 +126,7 @@ impl Task for Apologise {
 async fn a_job_whose_retries_run_out_goes_on_where_it_is_to() {
     let store = MemoryStore::default();
     let executor = started(node(&store, "a", tasks!(Hopeless, Apologise))).await;
-    let by_task = executor.post(job("hopeless", "3")).await.unwrap().id;
+    let by_task = executor.submit(job("hopeless", "3")).await.unwrap().id;
     let mut own = job("hopeless", "4");
     own.retry = RetryPolicy::None;
     own.terms
@@ -137,10 +137,10 @@ async fn a_job_whose_retries_run_out_goes_on_where_it_is_to() {
             terms: turnwise_core::Terms::default(),
         })
         .unwrap();
-    let by_job = executor.post(own).await.unwrap().id;
+    let by_job = executor.submit(own).await.unwrap().id;
     for (id, runs, result) in [(by_task, 5, "\"sorry for 3\""), (by_job, 2, "\"sorry for 44\"")] {
         let done = ended(&store, id).await;
-        assert_eq!((done.state, done.counts.attempt), (State::Success, runs));
+        assert_eq!((done.state, done.counts.attempt), (JobState::Success, runs));
         assert_eq!((done.result.unwrap().as_str(), done.error.as_deref()), (result, Some("never")));
     }
     executor.stop().await;
@@ -169,9 +169,9 @@ async fn a_run_that_takes_too_long_is_cut_short_and_tried_again() {
     let executor = started(node(&store, "a", tasks!(Slow)).state(board.clone())).await;
     let mut slow = job("slow", "null");
     slow.retry = RetryPolicy::durations(vec![Duration::from_millis(1)]).unwrap();
-    let id = executor.post(slow).await.unwrap().id;
+    let id = executor.submit(slow).await.unwrap().id;
     let failed = ended(&store, id).await;
-    assert_eq!((failed.state, failed.counts.attempt), (State::Failed, 2));
+    assert_eq!((failed.state, failed.counts.attempt), (JobState::Failed, 2));
     assert_eq!(failed.error.as_deref(), Some("timed out: it took longer than 20ms"));
     assert_eq!(board.said(), ["cleaned up", "cleaned up"]);
     let endings: Vec<_> = story(&store, id).await.attempts.iter().map(|attempt| attempt.ending).collect();
@@ -204,9 +204,9 @@ async fn a_task_that_blocks_its_thread_beyond_its_time_is_given_up_without_its_n
     let mut deaf = job("deaf", "null");
     deaf.retry = RetryPolicy::None;
     deaf.terms.set_timeout(Duration::from_millis(20)).unwrap();
-    let id = executor.post(deaf).await.unwrap().id;
+    let id = executor.submit(deaf).await.unwrap().id;
     let given_up = ended(&store, id).await;
-    assert_eq!((given_up.state, given_up.counts.attempt), (State::Failed, 1));
+    assert_eq!((given_up.state, given_up.counts.attempt), (JobState::Failed, 1));
     assert_eq!(board.said(), ["blocks"]);
     soon(async {
         while store.nodes().await.unwrap().nodes[0].slots != 3 {
@@ -215,8 +215,8 @@ async fn a_task_that_blocks_its_thread_beyond_its_time_is_given_up_without_its_n
     })
     .await;
     // The others go on, on the slots that are left.
-    let next = executor.post(job("apologise", "1")).await.unwrap().id;
-    assert_eq!(ended(&store, next).await.state, State::Success);
+    let next = executor.submit(job("apologise", "1")).await.unwrap().id;
+    assert_eq!(ended(&store, next).await.state, JobState::Success);
     // Once it returns, nobody believes it, and its slot is there again.
     board.count.store(1, Ordering::SeqCst);
     soon(async {
@@ -226,7 +226,7 @@ async fn a_task_that_blocks_its_thread_beyond_its_time_is_given_up_without_its_n
     })
     .await;
     assert_eq!(board.said(), ["blocks", "returns"]);
-    assert_eq!((ended(&store, id).await.state, executor.stats().settled), (State::Failed, 2));
+    assert_eq!((ended(&store, id).await.state, executor.stats().settled), (JobState::Failed, 2));
     executor.stop().await;
 }
 
@@ -254,7 +254,7 @@ async fn what_a_run_says_is_read_while_it_runs_and_afterwards() {
     let store = MemoryStore::default();
     let board = Arc::new(Board::default());
     let executor = started(node(&store, "a", tasks!(Talks)).state(board.clone())).await;
-    let id = executor.post(job("talks", "3")).await.unwrap().id;
+    let id = executor.submit(job("talks", "3")).await.unwrap().id;
     let early = soon(async {
         loop {
             let story = story(&store, id).await;
@@ -268,7 +268,7 @@ async fn what_a_run_says_is_read_while_it_runs_and_afterwards() {
     assert_eq!(early.progress, Some(Progress::new(1, 4, "begun")));
     assert!(!store.job(id).await.unwrap().unwrap().state.finished());
     board.go.notify_one();
-    assert_eq!(ended(&store, id).await.state, State::Success);
+    assert_eq!(ended(&store, id).await.state, JobState::Success);
     let late = story(&store, id).await;
     assert_eq!((late.progress, late.lines.len()), (Some(Progress::new(4, 4, "all of it")), 4));
     assert_eq!((late.lines[3].level, late.lines[3].text.as_str()), (Level::Warn, "nearly done"));
@@ -279,7 +279,7 @@ async fn what_a_run_says_is_read_while_it_runs_and_afterwards() {
 async fn a_log_keeps_its_last_lines() {
     let store = MemoryStore::default();
     let executor = started(node(&store, "a", tasks!(Talks)).state(Arc::new(Board::default()))).await;
-    let id = executor.post(job("talks", "25000")).await.unwrap().id;
+    let id = executor.submit(job("talks", "25000")).await.unwrap().id;
     ended(&store, id).await;
     let story = story(&store, id).await;
     assert!(story.lines.len() <= 10_000, "{}", story.lines.len());
@@ -320,9 +320,9 @@ async fn a_finished_step_is_not_run_again() {
     let store = MemoryStore::default();
     let board = Arc::new(Board::default());
     let executor = started(node(&store, "a", tasks!(Steps)).state(board.clone())).await;
-    let id = executor.post(job("steps", "null")).await.unwrap().id;
+    let id = executor.submit(job("steps", "null")).await.unwrap().id;
     let done = ended(&store, id).await;
-    assert_eq!((done.state, done.counts.attempt, done.result.unwrap().as_str()), (State::Success, 3, "22"));
+    assert_eq!((done.state, done.counts.attempt, done.result.unwrap().as_str()), (JobState::Success, 3, "22"));
     assert_eq!(board.said(), ["one", "two"]);
     let attempt = &story(&store, id).await.attempts[0];
     let failure = attempt.failure.as_ref().unwrap();
@@ -356,15 +356,15 @@ async fn jobs_that_sleep_hold_no_slot() {
     store.enqueue(sleepers).await.unwrap();
     executor.bell().unwrap().ring_news();
     for id in &ids {
-        let asleep = when(&store, *id, |job| job.state == State::Waiting && job.fence.0 == 1).await;
+        let asleep = when(&store, *id, |job| job.state == JobState::Waiting && job.fence.0 == 1).await;
         assert_eq!((asleep.counts.attempt, asleep.node), (0, None));
     }
-    let awake = executor.post(job("apologise", "1")).await.unwrap().id;
-    assert_eq!(ended(&store, awake).await.state, State::Success);
+    let awake = executor.submit(job("apologise", "1")).await.unwrap().id;
+    assert_eq!(ended(&store, awake).await.state, JobState::Success);
     assert_eq!(board.count.load(Ordering::SeqCst), 10_000, "each has begun once");
     // Cancelled in their sleep like any waiting job.
     cancel(&store, ids[0]).await;
-    assert_eq!(ended(&store, ids[0]).await.state, State::Cancelled);
+    assert_eq!(ended(&store, ids[0]).await.state, JobState::Cancelled);
     executor.stop().await;
 }
 
@@ -373,9 +373,9 @@ async fn a_sleeping_job_goes_on_when_its_time_has_come() {
     let store = MemoryStore::default();
     let board = Arc::new(Board::default());
     let executor = started(node(&store, "a", tasks!(Naps)).state(board.clone())).await;
-    let id = executor.post(job("naps", "1100")).await.unwrap().id;
+    let id = executor.submit(job("naps", "1100")).await.unwrap().id;
     let done = ended(&store, id).await;
-    assert_eq!((done.state, done.result.unwrap().as_str(), done.fence.0), (State::Success, "1", 2));
+    assert_eq!((done.state, done.result.unwrap().as_str(), done.fence.0), (JobState::Success, "1", 2));
     assert!(done.finished_at.unwrap().since(done.submitted_at) >= Duration::from_millis(1_100));
     assert_eq!(board.count.load(Ordering::SeqCst), 2, "the task began twice, and slept once");
     executor.stop().await;
@@ -410,10 +410,10 @@ async fn a_cancelled_run_stops_by_itself_or_is_dropped_and_is_cleaned_up_after()
         let board = Arc::new(Board::default());
         let node = node(&store, "a", tasks!(Cancelled)).state(board.clone());
         let executor = started(node.configure(|config| config.cancel_grace = Duration::from_millis(50))).await;
-        let id = executor.post(job("cancelled", if listens { "true" } else { "false" })).await.unwrap().id;
+        let id = executor.submit(job("cancelled", if listens { "true" } else { "false" })).await.unwrap().id;
         soon(board.go.notified()).await;
         cancel(&store, id).await;
-        assert_eq!(ended(&store, id).await.state, State::Cancelled);
+        assert_eq!(ended(&store, id).await.state, JobState::Cancelled);
         let expected: &[&str] = if listens { &["begun", "stopped", "cleaned up"] } else { &["begun", "cleaned up"] };
         assert_eq!(board.said(), expected);
         executor.stop().await;
@@ -437,7 +437,7 @@ async fn a_panic_is_kept_with_its_place() {
     for (args, text) in [("true", "panic: on a thread"), ("false", "panic: on the runtime")] {
         let mut panics = job("panics", args);
         panics.retry = RetryPolicy::None;
-        let id = executor.post(panics).await.unwrap().id;
+        let id = executor.submit(panics).await.unwrap().id;
         assert_eq!(ended(&store, id).await.error.as_deref(), Some(text));
         let attempts = story(&store, id).await.attempts;
         let failure = attempts[0].failure.as_ref().unwrap();
@@ -473,10 +473,10 @@ async fn an_event_tells_of_a_job_that_goes_on_only_when_it_ends() {
     board.count.store(2, Ordering::SeqCst);
     let executor = started(node(&store, "a", tasks!(Fetch, Send)).state(board.clone())).await;
     let mut events = executor.events();
-    let id = executor.post(job("fetch", "1")).await.unwrap().id;
+    let id = executor.submit(job("fetch", "1")).await.unwrap().id;
     let event = soon(events.wait_for(EventKind::Success)).await.unwrap();
     assert_eq!((event.job().unwrap().id, event.job().unwrap().attempt), (id, 2));
-    in_state(&store, id, State::Success).await;
+    in_state(&store, id, JobState::Success).await;
     executor.stop().await;
 }
 
@@ -508,7 +508,7 @@ async fn tracing_events_of_a_task_land_in_its_jobs_log() {
     let store = MemoryStore::default();
     let executor = started(node(&store, "a", tasks!(Traces))).await;
     tracing::info!("outside of any task");
-    let id = executor.post(job("traces", "true")).await.unwrap().id;
+    let id = executor.submit(job("traces", "true")).await.unwrap().id;
     ended(&store, id).await;
     let story = story(&store, id).await;
     let lines: Vec<_> = story.lines.iter().map(|line| (line.level, line.text.as_str())).collect();
@@ -536,11 +536,11 @@ async fn middleware_goes_around_every_task_in_the_order_it_was_given() {
         }
     };
     let executor = started(node.middleware(noted).middleware(refuses)).await;
-    let good = executor.post(job("apologise", "1")).await.unwrap().id;
+    let good = executor.submit(job("apologise", "1")).await.unwrap().id;
     assert_eq!(ended(&store, good).await.result.unwrap().as_str(), "\"sorry for 1\"");
     let mut banned = job("apologise", "2");
     banned.group = turnwise_core::GroupName::new("banned").unwrap();
-    let bad = executor.post(banned).await.unwrap().id;
+    let bad = executor.submit(banned).await.unwrap().id;
     assert_eq!(ended(&store, bad).await.error.as_deref(), Some("banned"));
     assert_eq!(board.said(), ["before apologise", "after", "before apologise", "after"]);
     executor.stop().await;
@@ -552,13 +552,13 @@ async fn a_job_that_has_not_begun_in_time_fails_without_a_run() {
     let board = Arc::new(Board::default());
     let node = node(&store, "a", tasks!(Cancelled, Apologise)).state(board.clone());
     let executor = started(node.configure(|config| config.core_pool_size = 1)).await;
-    let holds_the_slot = executor.post(job("cancelled", "true")).await.unwrap().id;
+    let holds_the_slot = executor.submit(job("cancelled", "true")).await.unwrap().id;
     soon(board.go.notified()).await;
     let mut late = job("apologise", "1");
     late.expires = Some(store.nodes().await.unwrap().now.plus(Duration::from_millis(50)));
-    let late = executor.post(late).await.unwrap().id;
+    let late = executor.submit(late).await.unwrap().id;
     let failed = ended(&store, late).await;
-    assert_eq!((failed.state, failed.counts.attempt, failed.started_at), (State::Failed, 0, None));
+    assert_eq!((failed.state, failed.counts.attempt, failed.started_at), (JobState::Failed, 0, None));
     assert!(failed.error.unwrap().starts_with("expired"));
     cancel(&store, holds_the_slot).await;
     ended(&store, holds_the_slot).await;

@@ -1,4 +1,6 @@
 //! `#[task("NAME")]`: a function becomes a task.
+//!
+//! A part of the crate `turnwise`, not for direct use: it changes with any release.
 
 use proc_macro::TokenStream;
 use proc_macro2::TokenStream as Tokens;
@@ -146,8 +148,8 @@ fn expand(options: Options, function: ItemFn) -> syn::Result<Tokens> {
     original.sig.ident = inner.clone();
 
     let convert = match &sig.output {
-        ReturnType::Type(_, output) if is_result(output) => quote!(::turnwise::executor::task::from_result),
-        _ => quote!(::turnwise::executor::task::IntoOutcome::into_outcome),
+        ReturnType::Type(_, output) if is_result(output) => quote!(::turnwise::__task::from_result),
+        _ => quote!(::turnwise::__task::IntoOutcome::into_outcome),
     };
     let call = quote!(#inner(#(#values),*));
     let takes_tx = parameters.iter().any(|parameter| matches!(parameter, Parameter::Tx));
@@ -186,8 +188,8 @@ fn expand(options: Options, function: ItemFn) -> syn::Result<Tokens> {
     });
     let registered = register.then(|| {
         quote! {
-            ::turnwise::executor::inventory::submit! {
-                ::turnwise::executor::registry::Annotated::new(|| ::turnwise::executor::task::AnyTask::new(#task))
+            ::turnwise::__task::inventory::submit! {
+                ::turnwise::__task::Annotated::new(|| ::turnwise::__task::AnyTask::new(#task))
             }
         }
     });
@@ -222,8 +224,8 @@ fn expand(options: Options, function: ItemFn) -> syn::Result<Tokens> {
 
             #clean_up
 
-            fn needs(&self) -> ::std::vec::Vec<::turnwise::executor::task::Need> {
-                ::std::vec![#(::turnwise::executor::task::Need::of::<#states>(),)* #(#databases),*]
+            fn needs(&self) -> ::std::vec::Vec<::turnwise::__task::Need> {
+                ::std::vec![#(::turnwise::__task::Need::of::<#states>(),)* #(#databases),*]
             }
 
             async fn run(&self, ctx: ::turnwise::Ctx, args: Self::Args) -> ::turnwise::Outcome {

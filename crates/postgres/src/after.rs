@@ -4,29 +4,15 @@ use std::collections::HashMap;
 
 use tokio_postgres::{GenericClient, Row, error::SqlState};
 use turnwise_core::{After, JobHead, JobId, NewJob, OnFailure, after::Awaits};
-use turnwise_store::{Enqueued, Result, StoreError, after::Waiting};
+use turnwise_store::{Result, StoreError, Submitted, after::Waiting};
 use uuid::Uuid;
 
 use crate::{
+    errors::failed,
     rows::{self, get},
     session::Session,
-    store::failed,
+    submit::{Awaited, Submitting},
 };
-
-/// The statement that follows [`ENQUEUE`](crate::ENQUEUE) in the same transaction for jobs that wait for others, for
-/// adapters to other drivers:
-///
-/// | bind | type | |
-/// |---|---|---|
-/// | `$1` | `uuid[]` | jobs that wait |
-/// | `$2` | `uuid[]` | whom each of them waits for: pairs with the first |
-/// | `$3` | `uuid[]` | jobs that wait, each once |
-/// | `$4` | `text[]` | what becomes of each if another one fails: `fail`, `run` or `cancel` |
-/// | `$5` | `uuid[]` | of those that are waited for, the ones that need not be there any more |
-///
-/// Only for jobs that were not there before. If one waits for a job that is not there, the statement fails with SQLSTATE
-/// [`REFUSED`](crate::REFUSED) and the reason as its message.
-pub const ENQUEUE_AFTER: &str = include_str!("../sql/enqueue_after.sql");
 
 /// What is told to one who is not in a transaction.
 pub const NO_TRANSACTION: &str = "after: a job that waits for others is submitted in a transaction; begin one";
@@ -35,34 +21,32 @@ pub(crate) fn any(jobs: &[NewJob]) -> bool {
     jobs.iter().any(|job| !job.after.is_empty())
 }
 
+pub(crate) const SAVEPOINT: &str = "savepoint turnwise_after";
+pub(crate) const RELEASE: &str = "release savepoint turnwise_after";
+
+/// Whether this SQLSTATE, as the answer to [`SAVEPOINT`], says that no transaction is open.
+pub(crate) fn tells_of_no_transaction(code: &str) -> bool {
+    code == SqlState::NO_ACTIVE_SQL_TRANSACTION.code()
+}
+
 /// What is stored and what it waits for come together or not at all: outside a transaction they could not.
 pub(crate) async fn need_transaction(client: &impl GenericClient) -> Result<()> {
-    const NAME: &str = "turnwise_after";
-    match client.batch_execute(&format!("savepoint {NAME}")).await {
-        Err(error) if error.code() == Some(&SqlState::NO_ACTIVE_SQL_TRANSACTION) => {
+    match client.batch_execute(SAVEPOINT).await {
+        Err(error) if error.code().is_some_and(|code| tells_of_no_transaction(code.code())) => {
             Err(StoreError::Refused(NO_TRANSACTION.to_owned()))
         }
         Err(error) => Err(failed("enqueue")(error)),
-        Ok(()) => client.batch_execute(&format!("release savepoint {NAME}")).await.map_err(failed("enqueue")),
+        Ok(()) => client.batch_execute(RELEASE).await.map_err(failed("enqueue")),
     }
 }
 
-/// Writes down whom the new ones among `jobs` wait for, after they were stored themselves: each may wait for any other.
-pub(crate) async fn write(client: &impl Session, jobs: &[NewJob], enqueued: &[Enqueued]) -> Result<()> {
-    let Waiting { jobs, stand_ins } = Waiting::of(jobs, enqueued)?;
-    if jobs.is_empty() {
+/// Writes down which jobs the new ones among `jobs` wait for, after they were stored themselves: each may wait for any other.
+pub(crate) async fn write(session: &mut impl Submitting, jobs: &[NewJob], enqueued: &[Submitted]) -> Result<()> {
+    let waiting = Waiting::of(jobs, enqueued)?;
+    if waiting.jobs.is_empty() {
         return Ok(());
     }
-    let pairs = || jobs.iter().flat_map(|(job, _, awaited)| awaited.iter().map(|awaited| (job.0, awaited.0)));
-    let (waiting, awaited): (Vec<Uuid>, Vec<Uuid>) = pairs().unzip();
-    let ids: Vec<Uuid> = jobs.iter().map(|(job, ..)| job.0).collect();
-    let policies: Vec<&str> = jobs.iter().map(|(_, on_failure, _)| on_failure.name()).collect();
-    let stand_ins: Vec<Uuid> = stand_ins.into_iter().map(|id| id.0).collect();
-    client
-        .execute(ENQUEUE_AFTER, &[&waiting, &awaited, &ids, &policies, &stand_ins])
-        .await
-        .map_err(failed("enqueue"))?;
-    Ok(())
+    session.wait_for(&Awaited::of(waiting)).await
 }
 
 /// Completes heads of jobs that wait for others. Read a moment after the heads: who has ended meanwhile has ended, and
@@ -72,7 +56,7 @@ pub(crate) async fn complete<'a>(client: &impl Session, heads: impl Iterator<Ite
     let mut waiting: HashMap<Uuid, Vec<&mut Awaits>> = HashMap::new();
     for head in heads {
         if let Some(awaits) = head.awaits.as_deref_mut() {
-            waiting.entry(head.id.0).or_default().push(awaits);
+            waiting.entry(head.id.uuid()).or_default().push(awaits);
         }
     }
     if waiting.is_empty() {
@@ -81,7 +65,7 @@ pub(crate) async fn complete<'a>(client: &impl Session, heads: impl Iterator<Ite
     let ids: Vec<Uuid> = waiting.keys().copied().collect();
     let rows = client.query(include_str!("../sql/awaits.sql"), &[&ids]).await;
     for row in rows.map_err(failed("read whom jobs wait for"))? {
-        let id = JobId(get(&row, 1)?);
+        let id = JobId::from_uuid(get(&row, 1)?);
         let ended = get::<Option<i16>>(&row, 2)?.map(|_| rows::state(&row, 2)).transpose()?;
         for awaits in waiting.get_mut(&get::<Uuid>(&row, 0)?).into_iter().flatten() {
             match ended {
@@ -102,7 +86,7 @@ pub(crate) fn incomplete(on_failure: OnFailure) -> Box<Awaits> {
 pub(crate) fn after(rows: &[Row]) -> Result<After> {
     let (mut ids, mut on_failure) = (Vec::with_capacity(rows.len()), OnFailure::default());
     for row in rows {
-        ids.push(JobId(get(row, 0)?));
+        ids.push(JobId::from_uuid(get(row, 0)?));
         on_failure = rows::on_failure(row, 1)?.unwrap_or_default();
     }
     After::new(ids, on_failure).map_err(|error| StoreError::broken("read whom a job waits for", error))

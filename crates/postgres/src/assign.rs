@@ -14,9 +14,10 @@ use uuid::Uuid;
 use crate::{
     after,
     connect::connection,
+    errors::failed,
     rows::{self, Names, get},
     session::{Part, Session},
-    store::{Inner, failed},
+    store::Inner,
 };
 
 /// For how long after a job was found locked the others are assigned by the statement that skips locked ones. It costs more,
@@ -44,7 +45,7 @@ pub(crate) async fn assign(store: &Inner, assign: &Assign) -> Result<Vec<(JobId,
     ranked.sort_by_key(|(_, pick)| pick.job);
     ranked.dedup_by_key(|(_, pick)| pick.job);
     let picks = || ranked.iter().map(|(_, pick)| *pick);
-    let ids: Vec<Uuid> = picks().map(|pick| pick.job.0).collect();
+    let ids: Vec<Uuid> = picks().map(|pick| pick.job.uuid()).collect();
     let fences: Vec<i64> = picks().map(|pick| pick.fence.0).collect();
     let nodes: Vec<Uuid> = picks().map(|pick| pick.node.0).collect();
     let ranks: Vec<i32> = ranked.iter().filter_map(|(rank, _)| i32::try_from(*rank).ok()).collect();
@@ -94,7 +95,7 @@ pub(crate) async fn assign(store: &Inner, assign: &Assign) -> Result<Vec<(JobId,
     if taken < ranked.len() {
         let missing = ranked.iter().filter(|(at, _)| replies[*at].is_none());
         let missing: Vec<(usize, &Pick)> = missing.copied().collect();
-        let ids: Vec<Uuid> = missing.iter().map(|(_, pick)| pick.job.0).collect();
+        let ids: Vec<Uuid> = missing.iter().map(|(_, pick)| pick.job.uuid()).collect();
         let mut found = read_again(&client, &ids).await?;
         for (at, pick) in missing {
             let reply = not_taken(pick, assign.holder, found.remove(&pick.job));
@@ -152,11 +153,11 @@ pub(crate) async fn assignments(store: &Inner, node: Incarnation, known: &[Batch
     for row in &rows {
         let batch = BatchId(get(row, 0)?);
         if deliveries.last().is_none_or(|last| last.batch != batch) {
-            let cancel = get::<Vec<Uuid>>(row, 1)?.into_iter().map(JobId).collect();
+            let cancel = get::<Vec<Uuid>>(row, 1)?.into_iter().map(JobId::from_uuid).collect();
             deliveries.push(Delivery { batch, jobs: Vec::new(), cancel });
         }
         if let (Some(id), Some(last)) = (get::<Option<Uuid>>(row, 2)?, deliveries.last_mut()) {
-            let job = rows::assigned(row, JobId(id), Fence(get(row, 3)?), 4, &mut names)?;
+            let job = rows::assigned(row, JobId::from_uuid(id), Fence(get(row, 3)?), 4, &mut names)?;
             last.jobs.push(AssignedJob { limited: get(row, 17)?, ..job });
         }
     }

@@ -10,15 +10,15 @@ use tokio_postgres::{
     types::{ToSql, Type},
 };
 use turnwise_core::{KeyName, NewJob};
-use turnwise_store::{Enqueued, Result};
+use turnwise_store::{Result, Submitted};
 use uuid::Uuid;
 
 use crate::{
     connect::Lent,
     enqueue::CHUNK,
+    errors::failed,
     rows::{JsonText, Moment, policy_text},
     session::{Begin, Session},
-    store::failed,
 };
 
 /// From this many jobs on; for fewer, the statement's one round trip is quicker than the five of this.
@@ -41,10 +41,10 @@ const COLUMNS: [Type; 10] = [
 ];
 
 /// `None`: not by this way; nothing is stored.
-pub(crate) async fn copy(client: &mut Lent, jobs: &[NewJob]) -> Result<Option<Vec<Enqueued>>> {
+pub(crate) async fn copy(client: &mut Lent, jobs: &[NewJob]) -> Result<Option<Vec<Submitted>>> {
     let fail = failed("enqueue");
     // Now is the database's to say: the column's default does, for all of them.
-    let Some(least) = jobs.iter().map(|job| job.id.0).min() else { return Ok(None) };
+    let Some(least) = jobs.iter().map(|job| job.id.uuid()).min() else { return Ok(None) };
     // It takes a name, which a pooler does not keep.
     if client.pooled() || jobs.len() < LEAST || jobs.iter().any(|job| job.due.is_some() || !job.after.is_empty()) {
         return Ok(None);
@@ -63,12 +63,12 @@ pub(crate) async fn copy(client: &mut Lent, jobs: &[NewJob]) -> Result<Option<Ve
         }
     }
     // Looked at again, after the rows are in: one that was being settled when they were looked at first has ended by now.
-    let ids: Vec<Uuid> = jobs.iter().map(|job| job.id.0).collect();
+    let ids: Vec<Uuid> = jobs.iter().map(|job| job.id.uuid()).collect();
     if transaction.query_one(DONE, &[&ids]).await.map_err(fail)?.get(0) {
         return Ok(None);
     }
     transaction.commit().await.map_err(fail)?;
-    Ok(Some(jobs.iter().map(|job| Enqueued::itself(job.id, true)).collect()))
+    Ok(Some(jobs.iter().map(|job| Submitted::itself(job.id, true)).collect()))
 }
 
 async fn write(
@@ -81,7 +81,7 @@ async fn write(
     for job in jobs {
         let (retry, terms) = (policy_text(&job.retry), job.terms.to_text());
         let row: [&(dyn ToSql + Sync); 10] = [
-            &job.id.0,
+            &job.id.uuid(),
             &job.task.as_str(),
             &JsonText(job.args.as_str()),
             &job.queue.as_str(),

@@ -22,11 +22,11 @@ use uuid::Uuid;
 use crate::{
     PostgresStore,
     connect::{Address, CONNECT_TIMEOUT, Purpose, pooled},
-    enqueue::REFUSED,
+    errors::REFUSED,
+    errors::{causes, failed},
     rows::get,
     session::{Part, Session, Wire},
     settle::{Common, Work, read_standing, why_not},
-    store::{causes, failed},
     story::Notes,
 };
 
@@ -191,7 +191,7 @@ impl TaskTransaction {
         let work = Work::of(&[settlement], self.kept.now().retention).map_err(Trouble::Store)?;
         let notes: Vec<&Note> = last.note.iter().collect();
         let notes = Notes::of(&notes, self.kept.now().log_lines);
-        let (job, fence): (Uuid, i64) = (settlement.job.0, settlement.fence.0);
+        let (job, fence): (Uuid, i64) = (settlement.job.uuid(), settlement.fence.0);
         let mut parts = vec![Part::of(HOLD, vec![&job, &fence, &common.node, &settlement.saw_cancel])];
         if last.note.is_some() {
             parts.extend(notes.parts(&common.node));
@@ -255,7 +255,7 @@ impl TaskTransaction {
         };
         // The job itself knows: only this run can have put it to rest at this fence.
         let settlement = &last.settlement;
-        let standing = read_standing(&client, &[settlement.job.0]).await?;
+        let standing = read_standing(&client, &[settlement.job.uuid()]).await?;
         Ok(Some(match why_not(settlement, last.node, false, standing.get(&settlement.job)) {
             Ok(Settled::Applied | Settled::Gone) => Found::Committed,
             // It may have gone on from there.
@@ -357,7 +357,7 @@ impl Closing for TaskTransaction {
             Err(Trouble::RolledBack(error)) if error.code().is_some_and(|code| code.code() == REFUSED) => {
                 let client = self.take();
                 let outside = self.address.wire(&client, Purpose::Node);
-                let standing = read_standing(&outside, &[last.settlement.job.0]).await;
+                let standing = read_standing(&outside, &[last.settlement.job.uuid()]).await;
                 self.give_back(client);
                 let standing = match standing {
                     Ok(standing) => standing,

@@ -40,8 +40,8 @@ pub(crate) use self::{
     tls::advice,
 };
 use crate::{
+    errors::refused_or,
     session::{Answer, Begin, Session, Transaction, Types, Way, Wire},
-    store::refused_or,
 };
 
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use tokio_postgres::{error::SqlState, types::ToSql};
 use turnwise_core::{
-    Failure, State,
+    Failure, JobState,
     lifecycle::{End, Target},
 };
 use turnwise_store::{Intervention, Result, Settled, StoreError};
@@ -12,10 +12,11 @@ use uuid::Uuid;
 
 use crate::{
     connect::{Lent, connection},
+    errors::failed,
     rows::{Moment, get, int, sparse},
     session::{Begin, Session},
     settle::{FORGET, read_standing},
-    store::{Inner, failed},
+    store::Inner,
 };
 
 pub(crate) async fn control(store: &Inner, interventions: &[Intervention]) -> Result<Vec<Settled>> {
@@ -30,8 +31,8 @@ pub(crate) async fn control(store: &Inner, interventions: &[Intervention]) -> Re
         Some(applied) => applied,
         None => {
             let free = free_rows(&client, &first).await?;
-            let (some, others): (Vec<_>, Vec<_>) = first.into_iter().partition(|i| free.contains(&i.job.0));
-            held.extend(others.iter().map(|i| i.job.0));
+            let (some, others): (Vec<_>, Vec<_>) = first.into_iter().partition(|i| free.contains(&i.job.uuid()));
+            held.extend(others.iter().map(|i| i.job.uuid()));
             let busy = || StoreError::transient("control", "an open transaction holds the job");
             write(store, &mut client, &some).await?.ok_or_else(busy)?
         }
@@ -39,14 +40,14 @@ pub(crate) async fn control(store: &Inner, interventions: &[Intervention]) -> Re
     store.bell.ring_news();
     store.bell.ring_mail();
 
-    let missing: Vec<Uuid> = interventions.iter().map(|i| i.job.0).filter(|id| !applied.contains(id)).collect();
+    let missing: Vec<Uuid> = interventions.iter().map(|i| i.job.uuid()).filter(|id| !applied.contains(id)).collect();
     let standing = if missing.is_empty() { Default::default() } else { read_standing(&client, &missing).await? };
     let reply = |intervention: &Intervention| match () {
         // Taken once: the second decision about a job finds another state.
-        () if applied.remove(&intervention.job.0) => Settled::Applied,
-        () if standing.contains_key(&intervention.job) && held.contains(&intervention.job.0) => Settled::Locked,
+        () if applied.remove(&intervention.job.uuid()) => Settled::Applied,
+        () if standing.contains_key(&intervention.job) && held.contains(&intervention.job.uuid()) => Settled::Locked,
         () if standing.contains_key(&intervention.job) => Settled::Superseded,
-        () if missing.contains(&intervention.job.0) => Settled::Gone,
+        () if missing.contains(&intervention.job.uuid()) => Settled::Gone,
         () => Settled::Superseded,
     };
     Ok(interventions.iter().map(reply).collect())
@@ -91,7 +92,7 @@ async fn write(store: &Inner, client: &mut Lent, interventions: &[&Intervention]
 
 /// Those whose row nobody holds just now.
 async fn free_rows(client: &impl Session, interventions: &[&Intervention]) -> Result<HashSet<Uuid>> {
-    let ids: Vec<Uuid> = interventions.iter().map(|i| i.job.0).collect();
+    let ids: Vec<Uuid> = interventions.iter().map(|i| i.job.uuid()).collect();
     let rows = client.query(include_str!("../sql/control_free.sql"), &[&ids]).await.map_err(failed("control"))?;
     rows.iter().map(|row| get(row, 0)).collect()
 }
@@ -157,10 +158,10 @@ impl Columns {
             _ => None,
         };
         Self {
-            ids: each().map(|i| i.job.0).collect(),
+            ids: each().map(|i| i.job.uuid()).collect(),
             fences: each().map(|i| i.fence.0).collect(),
             seen: each().map(|i| i.state.code()).collect(),
-            states: each().map(|i| i.to.state(State::Running).code()).collect(),
+            states: each().map(|i| i.to.state(JobState::Running).code()).collect(),
             attempts: each().map(|i| int(i.to.counts.attempt)).collect(),
             retries: each().map(|i| int(i.to.counts.retry)).collect(),
             crashes: each().map(|i| int(i.to.counts.crashes)).collect(),

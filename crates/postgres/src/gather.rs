@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures_util::future::join_all;
 use tokio::sync::oneshot;
 use turnwise_core::NewJob;
-use turnwise_store::{Enqueued, Result, StoreError};
+use turnwise_store::{Result, StoreError, Submitted};
 
 use crate::{
     enqueue::{self, Unstored},
@@ -35,7 +35,7 @@ struct Desk {
 #[derive(Debug)]
 struct Submit {
     jobs: Vec<NewJob>,
-    reply: oneshot::Sender<Result<Vec<Enqueued>>>,
+    reply: oneshot::Sender<Result<Vec<Submitted>>>,
 }
 
 /// Whether it may share a statement: a unique key may have to be waited for, and whom a job waits for takes more of them.
@@ -43,7 +43,7 @@ pub(crate) fn may_travel(jobs: &[NewJob]) -> bool {
     jobs.len() <= SMALL && jobs.iter().all(|job| job.unique.is_none() && job.after.is_empty())
 }
 
-pub(crate) async fn enqueue(store: &Arc<Inner>, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>> {
+pub(crate) async fn enqueue(store: &Arc<Inner>, jobs: Vec<NewJob>) -> Result<Vec<Submitted>> {
     let (reply, answer) = oneshot::channel();
     if store.gather.join(Submit { jobs, reply }) {
         // A task of its own: a caller who goes away, or is slow to look, must not hold up the others.
@@ -149,7 +149,7 @@ fn copies(error: StoreError) -> impl Fn() -> StoreError {
     }
 }
 
-fn answer(reply: oneshot::Sender<Result<Vec<Enqueued>>>, told: Result<Vec<Enqueued>>) {
+fn answer(reply: oneshot::Sender<Result<Vec<Submitted>>>, told: Result<Vec<Submitted>>) {
     // A caller that has gone away asked for something that is safe to repeat.
     let _ = reply.send(told);
 }

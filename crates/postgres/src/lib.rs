@@ -1,7 +1,9 @@
 //! The PostgreSQL store: many machines share the work.
 //!
+//! A part of the crate `turnwise`, not for direct use: it changes with any release.
+//!
 //! [`store`] the verbs → [`mod@connect`] how connections are made → `session` how statements are sent on them → [`mod@migrate`] how the schema comes and grows → `rows` between
-//! values and columns → [`enqueue`] also in the caller's own transaction, `gather`ed from many
+//! values and columns, `errors` what the caller should do about them → [`enqueue`] also in the caller's own transaction, by the statements of `submit`, `gather`ed from many
 //! callers or in `bulk`, asking [`unique`] who may come in and telling [`after`] whom they wait for → `nodes` who is there and who dispatches → `news` the tail → `assign`, `settle`, `control` the three that change jobs → `prune`
 //! history in slices of time → [`closing`] transactions for tasks → `read` for people → `story` what jobs tell of
 //! themselves → `memo` settings and charges → `bell` the doorbell.
@@ -14,6 +16,10 @@ mod session;
 pub mod migrate;
 mod rows;
 pub mod enqueue;
+mod errors;
+mod submit;
+#[cfg(feature = "sqlx")]
+pub mod sqlx;
 mod gather;
 mod bulk;
 pub mod unique;
@@ -30,10 +36,9 @@ mod story;
 mod memo;
 mod bell;
 
-pub use after::ENQUEUE_AFTER;
 pub use closing::{TaskTransaction, Transactions};
 pub use connect::connect;
-pub use enqueue::{ENQUEUE, REFUSED, enqueue_in};
+pub use enqueue::{enqueue_in, now_in};
+pub use errors::{DUPLICATE, REFUSED};
 pub use migrate::{Step, migrate, migrate_check, migrate_print};
 pub use store::PostgresStore;
-pub use unique::{CLAIM, DUPLICATE, REPLACE_ARGS};

@@ -6,9 +6,10 @@ use turnwise_store::{Epoch, Memo, MemoKind, NewMemo, Result, StoreError};
 
 use crate::{
     connect::connection,
+    errors::failed,
     rows::get,
     session::{Part, Session},
-    store::{Inner, failed},
+    store::Inner,
 };
 
 const ALONE: &str = include_str!("../sql/remember_alone.sql");

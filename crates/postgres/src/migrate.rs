@@ -5,10 +5,10 @@ use turnwise_store::{Result, StoreError};
 
 use crate::{
     connect::{Address, Alone, Purpose},
+    errors::{failed, refused_or},
     prune,
     rows::{Moment, get},
     session::{Begin, Session, Transaction},
-    store::{failed, refused_or},
 };
 
 /// One step of the schema.

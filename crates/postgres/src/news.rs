@@ -10,9 +10,10 @@ use uuid::Uuid;
 use crate::{
     after,
     connect::connection,
+    errors::failed,
     rows::{self, Names, get},
     session::Session,
-    store::{Inner, failed},
+    store::Inner,
 };
 
 pub(crate) async fn load(store: &Inner, load: Load) -> Result<Page> {
@@ -21,13 +22,13 @@ pub(crate) async fn load(store: &Inner, load: Load) -> Result<Page> {
     let (rows, limit) = match load {
         Load::After { id, limit } => {
             let limit = limit.max(1);
-            let from = id.map_or(Uuid::nil(), |id| id.0);
-            let without = id.map(|id| id.0);
+            let from = id.map_or(Uuid::nil(), |id| id.uuid());
+            let without = id.map(|id| id.uuid());
             let binds: [&(dyn ToSql + Sync); 3] = [&from, &without, &i64::from(limit)];
             (client.query(include_str!("../sql/load_page.sql"), &binds).await.map_err(fail)?, Some(limit))
         }
         Load::These(ids) => {
-            let ids: Vec<Uuid> = ids.into_iter().map(|id| id.0).collect();
+            let ids: Vec<Uuid> = ids.into_iter().map(|id| id.uuid()).collect();
             (client.query(include_str!("../sql/load_these.sql"), &[&ids]).await.map_err(fail)?, None)
         }
         Load::InHands(of) => {
@@ -94,7 +95,7 @@ pub(crate) async fn news(store: &Inner, ask: &AskNews) -> Result<News> {
                 // Of one that was cancelled, or ended by a decision, it is null.
                 let failed = get::<Option<bool>>(row, FAILED)?;
                 let change = Change {
-                    id: JobId(get(row, CHANGED)?),
+                    id: JobId::from_uuid(get(row, CHANGED)?),
                     ran: ran.map(Duration::from_micros),
                     failed: failed == Some(true),
                     well: failed == Some(false) && head.is_none(),

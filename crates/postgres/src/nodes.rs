@@ -13,10 +13,11 @@ use uuid::Uuid;
 use crate::{
     closing,
     connect::connection,
+    errors::failed,
     rows::{self, Moment, Names, get, micros},
     session::{Begin, Session},
     settle::{LEADING_ALONE, check_leading},
-    store::{Inner, failed},
+    store::Inner,
 };
 
 pub(crate) async fn join(store: &Inner, join: &Join) -> Result<Joined> {
@@ -191,7 +192,7 @@ pub(crate) async fn lost_nodes(store: &Inner, ask: AskLost) -> Result<Vec<LostNo
                 break;
             }
             held.entry(node).or_default().push(Held {
-                id: JobId(get(row, 1)?),
+                id: JobId::from_uuid(get(row, 1)?),
                 fence: Fence(get(row, 2)?),
                 state: rows::state(row, 3)?,
                 counts: rows::counts(row, 4)?,

@@ -7,10 +7,11 @@ use uuid::Uuid;
 
 use crate::{
     connect::connection,
+    errors::failed,
     news::Place,
     rows::{Moment, get},
     session::{Answer, Begin, Session},
-    store::{Inner, failed},
+    store::Inner,
     unique,
 };
 

@@ -5,15 +5,16 @@ use turnwise_store::{Filter, Result};
 
 use crate::{
     connect::connection,
+    errors::failed,
     rows::{self, Names},
     session::Session,
-    store::{Inner, failed},
+    store::Inner,
 };
 
 pub(crate) async fn job(store: &Inner, id: JobId) -> Result<Option<Job>> {
     let fail = failed("read a job");
     let client = connection(&store.pools.people).await?;
-    let rows = client.query(include_str!("../sql/job.sql"), &[&id.0]).await.map_err(fail)?;
+    let rows = client.query(include_str!("../sql/job.sql"), &[&id.uuid()]).await.map_err(fail)?;
     rows.first().map(|row| rows::job(row, &mut Names::default())).transpose()
 }
 

@@ -9,8 +9,8 @@ use tokio_postgres::{
     types::{FromSql, IsNull, ToSql, Type, accepts, to_sql_checked},
 };
 use turnwise_core::{
-    Fence, GroupName, Incarnation, Job, JobHead, JobId, Json, KeyName, Node, NodeName, OnFailure, Priority, QueueName,
-    RetryPolicy, Serves, State, TaskName, Terms, Timestamp,
+    Fence, GroupName, Incarnation, Job, JobHead, JobId, JobState, Json, KeyName, Node, NodeName, OnFailure, Priority,
+    QueueName, RetryPolicy, Serves, TaskName, Terms, Timestamp,
     job::{AssignedJob, Counts},
 };
 use turnwise_store::{Result, StoreError};
@@ -122,9 +122,9 @@ pub(crate) fn now(row: &Row, at: usize) -> Result<Timestamp> {
     Ok(get::<Moment>(row, at)?.0)
 }
 
-pub(crate) fn state(row: &Row, at: usize) -> Result<State> {
+pub(crate) fn state(row: &Row, at: usize) -> Result<JobState> {
     let code = get(row, at)?;
-    State::from_code(code).ok_or_else(|| StoreError::broken("read a row", format!("{code} is not a state")))
+    JobState::from_code(code).ok_or_else(|| StoreError::broken("read a row", format!("{code} is not a state")))
 }
 
 fn priority(row: &Row, at: usize) -> Result<Priority> {
@@ -165,9 +165,9 @@ pub(crate) fn counts(row: &Row, at: usize) -> Result<Counts> {
 pub(crate) fn head(row: &Row, at: usize, names: &mut Names) -> Result<Option<JobHead>> {
     let Some(id) = get::<Option<Uuid>>(row, at)? else { return Ok(None) };
     let (state, fence) = (state(row, at + 6)?, Fence(get(row, at + 8)?));
-    let never_given_away = state == State::Waiting && fence == Fence(0);
+    let never_given_away = state == JobState::Waiting && fence == Fence(0);
     Ok(Some(JobHead {
-        id: JobId(id),
+        id: JobId::from_uuid(id),
         seq: get(row, at + 1)?,
         task: TaskName::stored(names.share(get(row, at + 2)?)),
         queue: QueueName::stored(names.share(get(row, at + 3)?)),
@@ -210,7 +210,7 @@ pub(crate) fn assigned(row: &Row, id: JobId, fence: Fence, at: usize, names: &mu
 /// The columns of `job.sql` and `jobs.sql`.
 pub(crate) fn job(row: &Row, names: &mut Names) -> Result<Job> {
     Ok(Job {
-        id: JobId(get(row, 0)?),
+        id: JobId::from_uuid(get(row, 0)?),
         task: TaskName::stored(names.share(get(row, 1)?)),
         queue: QueueName::stored(names.share(get(row, 2)?)),
         group: GroupName::stored(names.share(get(row, 3)?)),

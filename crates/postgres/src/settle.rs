@@ -7,7 +7,7 @@ use std::{
 
 use tokio_postgres::types::ToSql;
 use turnwise_core::{
-    Failure, Fence, Incarnation, JobId, Retention, State, Step,
+    Failure, Fence, Incarnation, JobId, JobState, Retention, Step,
     lifecycle::{Ending, Target},
     story::MAX_ATTEMPTS,
 };
@@ -19,9 +19,10 @@ use uuid::Uuid;
 
 use crate::{
     connect::connection,
+    errors::{causes, failed},
     rows::{self, Moment, get, int, micros, policy_text, sparse},
     session::{Begin, Binds, Part, Session},
-    store::{Inner, causes, failed},
+    store::Inner,
 };
 
 const ATTEMPTS: &str = include_str!("../sql/settle_attempts.sql");
@@ -84,11 +85,11 @@ impl Locked {
 /// Jobs that somebody's transaction holds at this moment.
 async fn held_by_others(store: &Inner, settle: &Settle) -> Result<HashSet<JobId>> {
     let fail = failed("look for locked jobs");
-    let mut ids: Vec<Uuid> = settle.settlements.iter().map(|settlement| settlement.job.0).collect();
+    let mut ids: Vec<Uuid> = settle.settlements.iter().map(|settlement| settlement.job.uuid()).collect();
     ids.sort_unstable();
     let client = connection(&store.pools.settle).await?;
     let rows = client.query(include_str!("../sql/settle_held.sql"), &[&ids]).await.map_err(fail)?;
-    rows.iter().map(|row| Ok(JobId(get(row, 0)?))).collect()
+    rows.iter().map(|row| Ok(JobId::from_uuid(get(row, 0)?))).collect()
 }
 
 /// How long a write waits for a lock.
@@ -193,10 +194,10 @@ async fn write(
     }
     let applied: HashSet<Uuid> = applied.into_iter().collect();
     let missing: Vec<Uuid> =
-        last.iter().map(|settlement| settlement.job.0).filter(|id| !applied.contains(id)).collect();
+        last.iter().map(|settlement| settlement.job.uuid()).filter(|id| !applied.contains(id)).collect();
     let standing = read_standing(&client, &missing).await?;
     let reply = |settlement: &Settlement| {
-        if applied.contains(&settlement.job.0) {
+        if applied.contains(&settlement.job.uuid()) {
             Ok(Settled::Applied)
         } else if held.contains(&settlement.job) {
             Ok(Settled::Locked)
@@ -220,7 +221,7 @@ pub(crate) async fn read_standing(client: &impl Session, ids: &[Uuid]) -> Result
                 cancel_requested: get(row, 4)?,
                 started_at: rows::moment(row, 5)?,
             };
-            Ok((JobId(get(row, 0)?), found))
+            Ok((JobId::from_uuid(get(row, 0)?), found))
         })
         .collect()
 }
@@ -283,7 +284,7 @@ impl<'a> Work<'a> {
             }
         }
         let noted = vanishing.iter().filter(|settlement| settlement.noted);
-        let forgotten = noted.map(|settlement| settlement.job.0).collect();
+        let forgotten = noted.map(|settlement| settlement.job.uuid()).collect();
         Ok(Self {
             attempts: Attempts::of(settlements, retention),
             staying: (!staying.is_empty()).then(|| Staying::of(&staying)),
@@ -355,7 +356,7 @@ impl Attempts {
         let each = || wanted.iter();
         let failure = |settlement: &&Settlement| settlement.to.error.clone().filter(|_| settlement.to.ending.is_some());
         (!wanted.is_empty()).then(|| Self {
-            ids: each().map(|s| s.job.0).collect(),
+            ids: each().map(|s| s.job.uuid()).collect(),
             fences: each().map(|s| s.fence.0).collect(),
             saw_cancel: each().map(|s| s.saw_cancel).collect(),
             endings: each().map(|s| s.to.ending.map(Ending::code)).collect(),
@@ -363,7 +364,7 @@ impl Attempts {
             ended: each().map(|s| s.finished_at.map(Moment)).collect(),
             chains: each().map(|s| failure(s).map(|failure| chain_text(&failure))).collect(),
             places: each().map(|s| failure(s).and_then(|failure| failure.place)).collect(),
-            many: each().filter(|s| s.fence.0 > KEPT_ATTEMPTS).map(|s| s.job.0).collect(),
+            many: each().filter(|s| s.fence.0 > KEPT_ATTEMPTS).map(|s| s.job.uuid()).collect(),
         })
     }
 
@@ -406,10 +407,10 @@ impl Columns {
     fn of(settlements: &[&Settlement]) -> Self {
         let each = || settlements.iter();
         Self {
-            ids: each().map(|s| s.job.0).collect(),
+            ids: each().map(|s| s.job.uuid()).collect(),
             fences: each().map(|s| s.fence.0).collect(),
             saw_cancel: each().map(|s| s.saw_cancel).collect(),
-            states: each().map(|s| s.to.state(State::Running).code()).collect(),
+            states: each().map(|s| s.to.state(JobState::Running).code()).collect(),
             attempts: each().map(|s| int(s.to.counts.attempt)).collect(),
             retries: each().map(|s| int(s.to.counts.retry)).collect(),
             crashes: each().map(|s| int(s.to.counts.crashes)).collect(),

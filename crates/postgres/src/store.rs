@@ -2,29 +2,27 @@
 
 use std::{
     collections::HashSet,
-    error::Error as _,
     fmt,
     sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
 use async_trait::async_trait;
 use tokio::runtime::Handle;
-use tokio_postgres::error::SqlState;
 use turnwise_core::{Incarnation, Job, JobId, NewJob, story::Story};
 use turnwise_store::{
-    AskLost, AskNews, AskStory, Assign, AssignReply, BatchId, Beat, Bell, Cursor, Delivery, Enqueued, Epoch, Filter,
-    Fleet, Intervention, Join, Joined, Kept, Load, LostNode, Memo, MemoKind, NewMemo, News, Note, Options, Page, Pulse,
-    Result, Settle, Settled, Store, StoreError,
+    AskLost, AskNews, AskStory, Assign, AssignReply, BatchId, Beat, Bell, Cursor, Delivery, Epoch, Filter, Fleet,
+    Intervention, Join, Joined, Kept, Load, LostNode, Memo, MemoKind, NewMemo, News, Note, Options, Page, Pulse,
+    Result, Settle, Settled, Store, Submitted,
 };
 
 use crate::{
     assign,
     bell::{Listener, Presence},
-    connect::{Address, Budget, Pools, Share, advice},
+    connect::{Address, Budget, Pools, Share},
     control, enqueue,
     gather::Gather,
-    memo, migrate, news, nodes, prune, read, settle, story, unique,
-    unique::gates::Gates,
+    memo, migrate, news, nodes, prune, read, settle, story,
+    unique::{self, gates::Gates},
 };
 
 /// Jobs in a PostgreSQL database, shared by all who open it. Cheap to clone; clones share connections and bell.
@@ -62,7 +60,7 @@ pub(crate) struct Inner {
 impl PostgresStore {
     /// Connects and brings the schema up to date; an empty database gets all of it.
     ///
-    /// [`StoreError::Refused`] when a person has to act: a wrong password, a missing database, a schema newer than
+    /// [`StoreError::Refused`](turnwise_store::StoreError::Refused) when a person has to act: a wrong password, a missing database, a schema newer than
     /// this binary.
     pub async fn open(url: &str, options: Options) -> Result<Self> {
         let address = Address::read(url)?;
@@ -120,7 +118,7 @@ impl fmt::Debug for PostgresStore {
 
 #[async_trait]
 impl Store for PostgresStore {
-    async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>> {
+    async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Submitted>> {
         enqueue::enqueue(&self.0, jobs).await
     }
 
@@ -217,86 +215,5 @@ impl Store for PostgresStore {
 impl Inner {
     pub(crate) fn joined_here(&self, node: Incarnation) -> bool {
         self.joined.lock().unwrap_or_else(PoisonError::into_inner).contains(&node)
-    }
-}
-
-/// What the caller of a verb should do about `error`.
-pub(crate) fn failed(what: &'static str) -> impl Fn(tokio_postgres::Error) -> StoreError + Copy {
-    move |error| classify(error, what)
-}
-
-/// While connecting, what is not the network is the configuration.
-pub(crate) fn refused_or(error: tokio_postgres::Error, what: &'static str) -> StoreError {
-    if let Some(advice) = advice(&error) {
-        return StoreError::Refused(format!("{what}: {advice}"));
-    }
-    match error.code() {
-        None if !is_network(&error) => StoreError::Refused(format!("{what}: {}", causes(&error))),
-        _ => classify(error, what),
-    }
-}
-
-fn classify(error: tokio_postgres::Error, what: &'static str) -> StoreError {
-    let Some(code) = error.code().cloned() else {
-        return if is_network(&error) {
-            StoreError::transient(what, causes(&error))
-        } else {
-            StoreError::broken(what, causes(&error))
-        };
-    };
-    match error.as_db_error() {
-        Some(refusal) if code.code() == enqueue::REFUSED => return StoreError::Refused(refusal.message().to_owned()),
-        Some(refusal) if code.code() == unique::DUPLICATE => {
-            return unique::duplicate(refusal.message(), refusal.detail());
-        }
-        _ => {}
-    }
-    let text = causes(&error);
-    let schema_is_missing = [
-        SqlState::UNDEFINED_TABLE,
-        SqlState::UNDEFINED_FUNCTION,
-        SqlState::UNDEFINED_COLUMN,
-        SqlState::INVALID_SCHEMA_NAME,
-    ];
-    let a_person_must_act = [
-        SqlState::INVALID_CATALOG_NAME,
-        SqlState::INVALID_TEXT_REPRESENTATION,
-        SqlState::CHECK_VIOLATION,
-        SqlState::UNTRANSLATABLE_CHARACTER,
-    ];
-    // A plan cached before a migration; the next connection has none.
-    let stale_plan = code == SqlState::FEATURE_NOT_SUPPORTED;
-    let read_only =
-        code == SqlState::READ_ONLY_SQL_TRANSACTION || code == SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT;
-    let lock_timeout = code == SqlState::LOCK_NOT_AVAILABLE;
-    match code.code().get(..2) {
-        // Authorisation.
-        Some("28") => StoreError::Refused(format!("{what}: {text}")),
-        _ if schema_is_missing.contains(&code) => {
-            StoreError::Refused(format!("{what}: {text}; is the schema migrated? run `turnwise migrate`"))
-        }
-        _ if code == SqlState::INSUFFICIENT_PRIVILEGE => {
-            StoreError::Refused(format!("{what}: {text}; docs/guides/postgres.md says what to grant to which role"))
-        }
-        _ if a_person_must_act.contains(&code) => StoreError::Refused(format!("{what}: {text}")),
-        // Connection, rollback (deadlock, serialisation), resources, operator, system.
-        Some("08" | "40" | "53" | "57" | "58") => StoreError::transient(what, text),
-        _ if stale_plan || read_only || lock_timeout => StoreError::transient(what, text),
-        _ => StoreError::broken(what, text),
-    }
-}
-
-fn is_network(error: &tokio_postgres::Error) -> bool {
-    error.is_closed() || error.source().is_some_and(|source| source.is::<std::io::Error>())
-}
-
-/// One line with the causes: the driver's own text says only "db error".
-pub(crate) fn causes(error: &tokio_postgres::Error) -> String {
-    if let Some(db) = error.as_db_error() {
-        return format!("{} ({})", db.message(), db.code().code());
-    }
-    match error.source() {
-        Some(source) => format!("{error}: {source}"),
-        None => error.to_string(),
     }
 }

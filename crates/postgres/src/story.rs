@@ -14,10 +14,11 @@ use uuid::Uuid;
 use crate::{
     after,
     connect::connection,
+    errors::failed,
     rows::{self, JsonText, Moment, get},
     session::{Binds, Part, Session},
     settle::read_standing,
-    store::{Inner, failed},
+    store::Inner,
 };
 
 const NOTE: &str = include_str!("../sql/note.sql");
@@ -42,7 +43,7 @@ pub(crate) async fn note(store: &Inner, node: Incarnation, notes: &[Note]) -> Re
     }
     if taken.len() < notes.len() {
         let missing = notes.iter().zip(&replies).filter(|(_, reply)| **reply != Settled::Applied);
-        let missing: Vec<Uuid> = missing.map(|(note, _)| note.job.0).collect();
+        let missing: Vec<Uuid> = missing.map(|(note, _)| note.job.uuid()).collect();
         let standing = read_standing(&client, &missing).await?;
         for (note, reply) in notes.iter().zip(&mut replies).filter(|(_, reply)| **reply != Settled::Applied) {
             // Nothing but a lock can have kept it.
@@ -118,7 +119,7 @@ impl<'a> Columns<'a> {
         // One row can be written once in a statement, and of several notes of a run the last word counts.
         let mut last: HashMap<(JobId, Fence), (i32, &Progress)> = HashMap::new();
         for (n, note) in (1..).zip(notes) {
-            columns.ids.push(note.job.0);
+            columns.ids.push(note.job.uuid());
             columns.fences.push(note.fence.0);
             note.lines.iter().for_each(|line| columns.lines.push(n, line));
             note.steps.iter().for_each(|step| columns.steps.push(n, step));
@@ -188,7 +189,7 @@ struct Trims {
 
 impl Trims {
     fn of(notes: &[&Note]) -> Self {
-        let (ids, fences) = notes.iter().filter(|note| note.trim).map(|note| (note.job.0, note.fence.0)).unzip();
+        let (ids, fences) = notes.iter().filter(|note| note.trim).map(|note| (note.job.uuid(), note.fence.0)).unzip();
         Self { ids, fences }
     }
 }
@@ -198,7 +199,7 @@ const AWAITED_BY: i64 = MAX_AWAITED_BY as i64;
 pub(crate) async fn story(store: &Inner, ask: &AskStory) -> Result<Story> {
     let fail = failed("read a story");
     let client = connection(&store.pools.people).await?;
-    let (job, limit) = (ask.job.0, i64::from(ask.lines));
+    let (job, limit) = (ask.job.uuid(), i64::from(ask.lines));
     let (fence, number) = ask.after.map_or((0, 0), |LineAt { fence, number }| (fence.0, i64::from(number)));
     let statements: &[(&str, Binds<'_>)] = match ask.after {
         None => &[
@@ -227,7 +228,7 @@ pub(crate) async fn story(store: &Inner, ask: &AskStory) -> Result<Story> {
     let attempts = next().iter().map(attempt).collect::<Result<_>>()?;
     let steps = next().iter().map(step).collect::<Result<_>>()?;
     let after = after::after(&next())?;
-    let awaited_by = next().iter().map(|row| get(row, 0).map(JobId)).collect::<Result<_>>()?;
+    let awaited_by = next().iter().map(|row| get(row, 0).map(JobId::from_uuid)).collect::<Result<_>>()?;
     Ok(Story { attempts, progress, steps, lines, dropped, after, awaited_by })
 }
 

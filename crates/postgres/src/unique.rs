@@ -5,55 +5,25 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use tokio_postgres::{Row, error::SqlState};
+use tokio_postgres::Row;
 use turnwise_core::{
     JobId, NewJob,
     unique::{Holding, OnDuplicate},
 };
-use turnwise_store::{Duplicate, Enqueued, Result, StoreError};
+use turnwise_store::{Duplicate, Result, StoreError, Submitted};
 use uuid::Uuid;
 
 use crate::{
     enqueue::store_jobs,
-    rows::{get, micros, moment, now},
+    errors::failed,
+    rows::{get, moment, now},
     session::Session,
-    store::{Inner, failed},
+    store::Inner,
+    submit::{Claimed, Claims, Replacements, Submitting},
 };
-
-/// Takes unique keys, before [`ENQUEUE`](crate::ENQUEUE) in the same transaction: for adapters to other drivers. All binds
-/// are arrays of the same length, one element per job with a key, in submission order:
-///
-/// | bind | type | |
-/// |---|---|---|
-/// | `$1` | `uuid[]` | ids |
-/// | `$2` | `text[]` | scopes ([`Scope::of`](turnwise_core::unique::Scope::of)) |
-/// | `$3` | `text[]` | keys |
-/// | `$4` | `boolean[]` | whether the key is held until the job has ended |
-/// | `$5` | `bigint[]`, nullable elements | for how long it is held, in microseconds; null = no period |
-/// | `$6` | `smallint[]` | 1: a duplicate refuses the statement, with SQLSTATE [`DUPLICATE`] |
-///
-/// Returns `place int` (from 1), `holder uuid`, `outcome smallint`, one row for each: 0 store it, 1 it was there before,
-/// 2 the holder stands for it.
-pub const CLAIM: &str = include_str!("../sql/claim.sql");
-
-/// Gives other arguments to jobs of the same task that have not begun: `$1` `uuid[]` ids, `$2` `text[]` tasks, `$3` `text[]`
-/// arguments; of several for one job the last of its task. Returns `id uuid`, `task text`, `replaced boolean`, one row for
-/// each of these jobs that is unfinished.
-pub const REPLACE_ARGS: &str = include_str!("../sql/replace_args.sql");
-
-/// The SQLSTATE of a submit that is refused because another job holds its unique key: the detail is that job's id.
-pub const DUPLICATE: &str = "TW002";
 
 /// Rows that are looked at for one that may be pruned: most keys are held for a while.
 const LOOKS_PER_ROW: i64 = 10;
-
-/// A refusal, as the database words it.
-pub fn duplicate(message: &str, detail: Option<&str>) -> StoreError {
-    match detail.and_then(|detail| detail.parse().ok()) {
-        Some(holder) => StoreError::Duplicate { holder: JobId(holder), text: message.to_owned() },
-        None => StoreError::broken("enqueue", format!("{message}, without the holder's id")),
-    }
-}
 
 /// What is to be done with a submitted job.
 enum Entry {
@@ -64,20 +34,24 @@ enum Entry {
     HeldBy(JobId),
 }
 
-/// Stores those of `jobs` that may come in, in the transaction of `client`.
-pub(crate) async fn enqueue(client: &impl Session, jobs: &[NewJob], replies: &mut Vec<Enqueued>) -> Result<()> {
-    let entries = claim(client, jobs).await?;
+/// Stores those of `jobs` that may come in, in the transaction that is open.
+pub(crate) async fn enqueue(
+    session: &mut impl Submitting,
+    jobs: &[NewJob],
+    replies: &mut Vec<Submitted>,
+) -> Result<()> {
+    let entries = claim(session, jobs).await?;
     let coming = jobs.iter().zip(&entries).filter(|(_, entry)| matches!(entry, Entry::In)).map(|(job, _)| job);
     let mut stored = Vec::new();
     if coming.clone().next().is_some() {
-        store_jobs(client, coming, &mut stored).await?;
+        store_jobs(session, coming, &mut stored).await?;
     }
-    let replaced = replace_args(client, jobs, &entries).await?;
+    let replaced = replace_args(session, jobs, &entries).await?;
     let mut stored = stored.into_iter();
     for (job, entry) in jobs.iter().zip(entries) {
         replies.push(match entry {
             Entry::In => stored.next().ok_or_else(|| StoreError::broken("enqueue", "a job without an answer"))?,
-            Entry::Known => Enqueued::itself(job.id, false),
+            Entry::Known => Submitted::itself(job.id, false),
             Entry::HeldBy(holder) => {
                 let duplicate = match policy(job) {
                     OnDuplicate::ReplaceArgs => match replaced.get(&holder) {
@@ -85,9 +59,9 @@ pub(crate) async fn enqueue(client: &impl Session, jobs: &[NewJob], replies: &mu
                         Some((_, true)) => Duplicate::Replaced,
                         Some((_, false)) | None => Duplicate::TooLate,
                     },
-                    OnDuplicate::Keep | OnDuplicate::Reject => Duplicate::Kept,
+                    _ => Duplicate::Kept,
                 };
-                Enqueued::held_by(holder, duplicate)
+                Submitted::held_by(holder, duplicate)
             }
         });
     }
@@ -98,63 +72,44 @@ fn policy(job: &NewJob) -> OnDuplicate {
     job.unique.as_ref().map_or(OnDuplicate::Keep, |unique| unique.on_duplicate)
 }
 
-async fn claim(client: &impl Session, jobs: &[NewJob]) -> Result<Vec<Entry>> {
+async fn claim(session: &mut impl Submitting, jobs: &[NewJob]) -> Result<Vec<Entry>> {
     let mut entries: Vec<Entry> = jobs.iter().map(|_| Entry::In).collect();
-    let wishes: Vec<_> =
-        jobs.iter().enumerate().filter_map(|(at, job)| Some((at, job, job.unique.as_deref()?))).collect();
-    let ids: Vec<_> = wishes.iter().map(|(_, job, _)| job.id.0).collect();
-    let scopes: Vec<_> = wishes.iter().map(|(_, job, unique)| unique.scope.of(job)).collect();
-    let keys: Vec<_> = wishes.iter().map(|(_, _, unique)| unique.key.as_str()).collect();
-    let until_ended: Vec<_> = wishes.iter().map(|(_, _, unique)| unique.hold.until_ended()).collect();
-    let periods: Vec<_> = wishes.iter().map(|(_, _, unique)| unique.hold.period().map(micros)).collect();
-    let reject: Vec<_> =
-        wishes.iter().map(|(_, _, unique)| i16::from(unique.on_duplicate == OnDuplicate::Reject)).collect();
-    let rows = client.query(CLAIM, &[&ids, &scopes, &keys, &until_ended, &periods, &reject]).await;
-    for row in rows.map_err(waited_or_failed)? {
-        // Places count from 1.
-        let place = usize::try_from(get::<i32>(&row, 0)? - 1).ok();
-        let (at, ..) = place
-            .and_then(|place| wishes.get(place))
+    let keyed: Vec<_> = jobs.iter().enumerate().filter(|(_, job)| job.unique.is_some()).map(|(at, _)| at).collect();
+    for Claimed { place, holder, outcome } in session.claim(&Claims::of(jobs.iter())).await? {
+        let at = usize::try_from(place - 1)
+            .ok()
+            .and_then(|place| keyed.get(place))
             .ok_or_else(|| StoreError::broken("enqueue", "an answer without a question"))?;
-        entries[*at] = match get::<i16>(&row, 2)? {
+        entries[*at] = match outcome {
             0 => Entry::In,
             1 => Entry::Known,
-            _ => Entry::HeldBy(JobId(get(&row, 1)?)),
+            _ => Entry::HeldBy(JobId::from_uuid(holder)),
         };
     }
     Ok(entries)
 }
 
-fn waited_or_failed(error: tokio_postgres::Error) -> StoreError {
-    match error.code() {
-        Some(code) if *code == SqlState::LOCK_NOT_AVAILABLE => {
-            StoreError::transient("an open transaction is submitting a job with the same unique key", error)
-        }
-        _ => failed("enqueue")(error),
-    }
-}
-
 /// Of those that are to get other arguments and are unfinished: the task, and whether they did.
 async fn replace_args(
-    client: &impl Session,
+    session: &mut impl Submitting,
     jobs: &[NewJob],
     entries: &[Entry],
 ) -> Result<HashMap<JobId, (String, bool)>> {
-    let mut wishes: (Vec<Uuid>, Vec<&str>, Vec<&str>) = Default::default();
+    let mut wanted = Replacements::default();
     for (job, entry) in jobs.iter().zip(entries) {
         if let Entry::HeldBy(holder) = entry
             && policy(job) == OnDuplicate::ReplaceArgs
         {
-            wishes.0.push(holder.0);
-            wishes.1.push(job.task.as_str());
-            wishes.2.push(job.args.as_str());
+            wanted.ids.push(holder.uuid());
+            wanted.tasks.push(job.task.as_str());
+            wanted.args.push(job.args.as_str());
         }
     }
-    if wishes.0.is_empty() {
+    if wanted.ids.is_empty() {
         return Ok(HashMap::new());
     }
-    let rows = client.query(REPLACE_ARGS, &[&wishes.0, &wishes.1, &wishes.2]).await.map_err(failed("enqueue"))?;
-    rows.iter().map(|row| Ok((JobId(get(row, 0)?), (get(row, 1)?, get(row, 2)?)))).collect()
+    let replaced = session.replace_args(&wanted).await?;
+    Ok(replaced.into_iter().map(|row| (JobId::from_uuid(row.id), (row.task, row.replaced))).collect())
 }
 
 /// Where the last look at the keys ended; the next goes on from there, so that all have their turn.
@@ -185,7 +140,7 @@ pub(crate) async fn prune(store: &Inner, client: &impl Session, limit: i64) -> R
             if holding.is_spent(get(row, 5)?, now(row, 6)?) {
                 spent.0.push(get(row, 0)?);
                 spent.1.push(get(row, 1)?);
-                spent.2.push(holding.job.0);
+                spent.2.push(holding.job.uuid());
             }
         }
         if !spent.0.is_empty() {
@@ -207,7 +162,7 @@ pub(crate) async fn prune(store: &Inner, client: &impl Session, limit: i64) -> R
 }
 
 fn holding(row: &Row) -> Result<Holding> {
-    Ok(Holding { job: JobId(get(row, 2)?), until_ended: get(row, 3)?, expires: moment(row, 4)? })
+    Ok(Holding { job: JobId::from_uuid(get(row, 2)?), until_ended: get(row, 3)?, expires: moment(row, 4)? })
 }
 
 /// One submitter at a time for each unique key: the others of this process wait here, without a connection.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use database::{client, fresh_url, id, job, lead, node};
 use tokio_postgres::{Client, IsolationLevel};
 use turnwise_core::{
-    After, Fence, NewJob, OnFailure, Retention, State,
+    After, Fence, JobState, NewJob, OnFailure, Retention,
     after::Awaits,
     lifecycle::{self, Event, Outcome, Standing},
     scheduler::Pick,
@@ -71,7 +71,7 @@ impl Place {
     /// A person cancels job `n`, which waits.
     async fn cancel(&self, n: u64) {
         let to = self.decide(n, &Event::Cancel).await;
-        let cancel = Intervention { job: id(n), state: State::Waiting, fence: Fence(0), to };
+        let cancel = Intervention { job: id(n), state: JobState::Waiting, fence: Fence(0), to };
         assert_eq!(self.store.control(vec![cancel]).await.unwrap(), [Settled::Applied]);
     }
 
@@ -100,7 +100,7 @@ fn waits(n: u64, after: u64) -> NewJob {
     NewJob { after: After::new([id(after)], OnFailure::Fail).unwrap(), ..job(n) }
 }
 
-fn ended_badly(n: u64, state: State) -> Awaits {
+fn ended_badly(n: u64, state: JobState) -> Awaits {
     Awaits { on_failure: OnFailure::Fail, open: vec![], ended_badly: Some((id(n), state)) }
 }
 
@@ -117,8 +117,8 @@ async fn a_bad_end_that_is_not_kept_is_told_to_one_submitted_in_a_transaction_op
         place.prune().await;
     }
     transaction.commit().await.unwrap();
-    assert_eq!(place.awaits(3).await, ended_badly(1, State::Failed));
-    assert_eq!(place.awaits(4).await, ended_badly(2, State::Cancelled));
+    assert_eq!(place.awaits(3).await, ended_badly(1, JobState::Failed));
+    assert_eq!(place.awaits(4).await, ended_badly(2, JobState::Cancelled));
 }
 
 #[tokio::test]
@@ -138,7 +138,7 @@ async fn a_bad_end_is_told_to_one_whose_transaction_still_saw_the_job_unfinished
         place.prune().await;
     }
     transaction.commit().await.unwrap();
-    assert_eq!(place.awaits(2).await, ended_badly(1, State::Failed));
+    assert_eq!(place.awaits(2).await, ended_badly(1, JobState::Failed));
 }
 
 #[tokio::test]
@@ -154,8 +154,8 @@ async fn a_bad_end_is_forgotten_once_nobody_can_come_who_waits_for_it() {
         assert!(rounds < 1_000, "they stay for ever");
         place.prune().await;
     }
-    assert_eq!(place.awaits(3).await, ended_badly(1, State::Failed), "who waits remembers");
-    assert_eq!(place.awaits(4).await, ended_badly(2, State::Cancelled));
+    assert_eq!(place.awaits(3).await, ended_badly(1, JobState::Failed), "who waits remembers");
+    assert_eq!(place.awaits(4).await, ended_badly(2, JobState::Cancelled));
 }
 
 #[tokio::test]
@@ -163,7 +163,7 @@ async fn a_bad_end_that_came_with_a_dump_of_another_database_is_forgotten() {
     let place = Place::new().await;
     let later = "insert into turnwise.bad_end (id, state, xact)
                  values ($1, 5, ((pg_current_xact_id()::text::bigint + 3000000000)::text)::xid8)";
-    place.client().await.execute(later, &[&id(1).0]).await.unwrap();
+    place.client().await.execute(later, &[&id(1).uuid()]).await.unwrap();
     place.prune().await;
     assert_eq!(place.bad_ends().await, 0);
 }
@@ -189,7 +189,7 @@ async fn a_bad_end_pruned_by_rows_is_told_to_one_submitted_in_a_transaction_open
         forgets.prune().await;
     }
     transaction.commit().await.unwrap();
-    assert_eq!(forgets.awaits(2).await, ended_badly(1, State::Cancelled));
+    assert_eq!(forgets.awaits(2).await, ended_badly(1, JobState::Cancelled));
 }
 
 #[tokio::test]
@@ -203,7 +203,7 @@ async fn a_bad_end_in_a_dropped_slice_is_told_to_one_committed_a_moment_before()
     watch.batch_execute(later).await.unwrap();
     // New slices are made while the old one cannot be dropped: below, nobody waits to make one.
     let sql = "select tableoid::regclass::text from turnwise.history where id = $1";
-    let slice: String = watch.query_one(sql, &[&id(1).0]).await.unwrap().get(0);
+    let slice: String = watch.query_one(sql, &[&id(1).uuid()]).await.unwrap().get(0);
     watch.batch_execute(&format!("begin; lock table {slice} in access share mode")).await.unwrap();
     place.prune().await;
     watch.batch_execute("commit").await.unwrap();
@@ -225,7 +225,7 @@ async fn a_bad_end_in_a_dropped_slice_is_told_to_one_committed_a_moment_before()
         prune.await.unwrap();
     }
     for n in 2..=last {
-        assert_eq!(place.awaits(n).await, ended_badly(1, State::Cancelled), "{n}");
+        assert_eq!(place.awaits(n).await, ended_badly(1, JobState::Cancelled), "{n}");
     }
 }
 

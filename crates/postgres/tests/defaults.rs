@@ -3,9 +3,9 @@
 mod database;
 
 use database::{client, fresh_store, fresh_url, id, job, lead, node};
-use turnwise_core::{Fence, Incarnation, State, scheduler::Pick};
+use turnwise_core::{Fence, Incarnation, JobState, scheduler::Pick};
 use turnwise_postgres::{PostgresStore, enqueue_in, migrate};
-use turnwise_store::{Assign, AssignReply, BatchId, Enqueued, Options, Store};
+use turnwise_store::{Assign, AssignReply, BatchId, Options, Store, Submitted};
 use uuid::Uuid;
 
 /// A database whose sessions are serialisable unless they say otherwise.
@@ -42,7 +42,7 @@ async fn a_node_that_was_given_a_job_meanwhile_does_not_leave_whatever_the_defau
         let given = matches!(given.unwrap()[0].1, AssignReply::Theirs(_));
         assert_ne!(given, left.unwrap(), "it left without the job, or stays for it");
         let job = store.job(id(round)).await.unwrap().unwrap();
-        assert_eq!(job.state == State::Scheduled, given);
+        assert_eq!(job.state == JobState::Scheduled, given);
     }
 }
 
@@ -77,8 +77,8 @@ async fn functions_of_other_users_are_out_of_reach() {
 
     // Sessions that begin from now on find them first.
     let caller = client(&url).await;
-    assert_eq!(enqueue_in(&caller, &[job(1)]).await.unwrap(), [Enqueued::itself(id(1), true)]);
-    assert_eq!(enqueue_in(&caller, &[job(1)]).await.unwrap(), [Enqueued::itself(id(1), false)]);
+    assert_eq!(enqueue_in(&caller, &[job(1)]).await.unwrap(), [Submitted::itself(id(1), true)]);
+    assert_eq!(enqueue_in(&caller, &[job(1)]).await.unwrap(), [Submitted::itself(id(1), false)]);
     let keyed = "select turnwise.enqueue('mail', unique_key => 'k', after => array[turnwise.enqueue('first')])";
     caller.query(keyed, &[]).await.unwrap();
     caller.query(keyed, &[]).await.unwrap();

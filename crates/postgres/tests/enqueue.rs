@@ -4,9 +4,9 @@ mod database;
 
 use database::{client, fresh_store, id, job};
 use futures_util::future::join_all;
-use turnwise_core::{GroupName, JobId, KeyName, NewJob, State, Timestamp};
+use turnwise_core::{GroupName, JobId, JobState, KeyName, NewJob, Timestamp};
 use turnwise_postgres::{PostgresStore, REFUSED, enqueue_in};
-use turnwise_store::{Enqueued, Filter, MemoKind, NewMemo, Store, StoreError};
+use turnwise_store::{Filter, MemoKind, NewMemo, Store, StoreError, Submitted};
 use uuid::Uuid;
 
 #[tokio::test]
@@ -14,7 +14,7 @@ async fn a_rolled_back_transaction_leaves_no_job() {
     let (store, url) = fresh_store().await;
     let mut app = client(&url).await;
     let transaction = app.transaction().await.unwrap();
-    assert_eq!(enqueue_in(&transaction, &[job(1)]).await.unwrap(), [Enqueued::itself(id(1), true)]);
+    assert_eq!(enqueue_in(&transaction, &[job(1)]).await.unwrap(), [Submitted::itself(id(1), true)]);
     transaction.rollback().await.unwrap();
     assert_eq!(store.job(id(1)).await.unwrap(), None);
 }
@@ -40,14 +40,15 @@ async fn the_sql_function_submits_with_named_parameters() {
     let app = client(&url).await;
     let sql = r#"select turnwise.enqueue('mail', '{"to": 1.50}', "group" => 'acme', priority => 2, retry => 'none',
                  key => 'db-1', expires => '2030-01-01 00:00:00.123457+00')"#;
-    let first = JobId(app.query_one(sql, &[]).await.unwrap().get::<_, Uuid>(0));
-    let second = JobId(app.query_one("select turnwise.enqueue('report')", &[]).await.unwrap().get::<_, Uuid>(0));
+    let first = JobId::from_uuid(app.query_one(sql, &[]).await.unwrap().get::<_, Uuid>(0));
+    let second =
+        JobId::from_uuid(app.query_one("select turnwise.enqueue('report')", &[]).await.unwrap().get::<_, Uuid>(0));
     assert!(first < second, "ids sort by time");
-    assert_eq!(first.0.get_version_num(), 7);
+    assert_eq!(first.uuid().get_version_num(), 7);
     let job = store.job(first).await.unwrap().unwrap();
     assert_eq!((job.task.as_str(), job.group.as_str(), job.queue.as_str()), ("mail", "acme", "default"));
     assert_eq!((job.args.as_str(), job.priority.get(), job.retry.to_string().as_str()), (r#"{"to": 1.50}"#, 2, "none"));
-    assert_eq!((job.state, job.due_at), (State::Waiting, Some(job.submitted_at)));
+    assert_eq!((job.state, job.due_at), (JobState::Waiting, Some(job.submitted_at)));
     assert_eq!(job.key, Some(KeyName::new("db-1").unwrap()));
     assert_eq!(job.expires_at, Some(Timestamp::from_micros(1_893_456_000_123_457)));
     let plain = store.job(second).await.unwrap().unwrap();
@@ -138,7 +139,7 @@ async fn a_full_group_refuses_the_job_and_a_savepoint_saves_the_rest_of_the_tran
     let mut transaction = app.transaction().await.unwrap();
     transaction.batch_execute("insert into bill values (1)").await.unwrap();
     let savepoint = transaction.savepoint("enqueue").await.unwrap();
-    assert_eq!(enqueue_in(&savepoint, &[job(1)]).await.unwrap(), [Enqueued::itself(id(1), false)]);
+    assert_eq!(enqueue_in(&savepoint, &[job(1)]).await.unwrap(), [Submitted::itself(id(1), false)]);
     let other = NewJob { group: GroupName::new("other").unwrap(), ..job(2) };
     let error = enqueue_in(&savepoint, &[other, job(3)]).await.unwrap_err();
     assert!(matches!(&error, StoreError::Refused(text) if text == SENTENCE), "{error}");
@@ -210,7 +211,7 @@ async fn submits_that_come_together_share_a_commit() {
     let (store, url) = fresh_store().await;
     let replies = join_all((1..=300).map(|n| store.enqueue(vec![job(n)]))).await;
     for (n, reply) in (1..).zip(replies) {
-        assert_eq!(reply.unwrap(), [Enqueued::itself(id(n), true)]);
+        assert_eq!(reply.unwrap(), [Submitted::itself(id(n), true)]);
     }
     let commits = client(&url).await.query_one("select count(distinct xact) from turnwise.job", &[]).await.unwrap();
     assert!((1..=2).contains(&commits.get::<_, i64>(0)), "{commits:?}");
@@ -225,7 +226,7 @@ async fn one_refused_submit_spoils_no_other_that_travels_with_it() {
     for (n, reply) in (1..).zip(join_all(submits).await) {
         match n % 5 {
             0 => assert!(matches!(reply, Err(StoreError::Refused(text)) if text == SENTENCE), "{n}"),
-            _ => assert_eq!(reply.unwrap(), [Enqueued::itself(id(n), true)]),
+            _ => assert_eq!(reply.unwrap(), [Submitted::itself(id(n), true)]),
         }
     }
     assert_eq!(store.jobs(Filter::default()).await.unwrap().len(), 16);
@@ -238,7 +239,7 @@ async fn a_submitter_that_goes_away_holds_up_nobody() {
     assert!(futures_util::poll!(&mut gone).is_pending());
     drop(gone);
     for n in 2..10 {
-        assert_eq!(store.enqueue(vec![job(n)]).await.unwrap(), [Enqueued::itself(id(n), true)]);
+        assert_eq!(store.enqueue(vec![job(n)]).await.unwrap(), [Submitted::itself(id(n), true)]);
     }
     // It may ask again what became of it.
     store.enqueue(vec![job(1)]).await.unwrap();
@@ -255,9 +256,9 @@ async fn whoever_waits_for_an_open_transaction_does_so_alone() {
     for (n, reply) in (1..).zip(submits) {
         match n {
             5 => assert!(reply.unwrap_err().is_transient()),
-            _ => assert_eq!(reply.unwrap(), [Enqueued::itself(id(n), true)]),
+            _ => assert_eq!(reply.unwrap(), [Submitted::itself(id(n), true)]),
         }
     }
     transaction.commit().await.unwrap();
-    assert_eq!(store.enqueue(vec![job(5)]).await.unwrap(), [Enqueued::itself(id(5), false)]);
+    assert_eq!(store.enqueue(vec![job(5)]).await.unwrap(), [Submitted::itself(id(5), false)]);
 }

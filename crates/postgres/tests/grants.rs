@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use database::{client, fresh_url, id, job, join, lead, node};
 use tokio_postgres::Client;
 use turnwise_core::{
-    After, Fence, Incarnation, NewJob, OnFailure, State, Unique, UniqueKey,
+    After, Fence, Incarnation, JobState, NewJob, OnFailure, Unique, UniqueKey,
     lifecycle::{self, Event, Outcome, Standing},
     scheduler::Pick,
     unique::OnDuplicate,
@@ -187,13 +187,16 @@ async fn a_role_that_submits_submits_in_every_way() {
                       turnwise.enqueue('mail', '{}', unique_key => 'sql', on_duplicate => 'replace-args')";
     transaction.batch_execute(all).await.unwrap();
     let waits = "select turnwise.enqueue('mail', '{}', after => array[$1::uuid], expires => now())";
-    transaction.execute(waits, &[&id(5).0]).await.unwrap();
+    transaction.execute(waits, &[&id(5).uuid()]).await.unwrap();
     transaction.commit().await.unwrap();
     // A repeat that comes after the job has ended: it is taken back, which deletes a row.
     run(&site.store("work").await, 1).await;
     assert_eq!(new(vec![job(1)]).await, [false]);
     let stored = site.store("look").await.jobs(Filter { limit: Some(1000), ..Filter::default() }).await.unwrap();
-    assert_eq!(stored.iter().filter(|one| one.id == id(1)).map(|one| one.state).collect::<Vec<_>>(), [State::Success]);
+    assert_eq!(
+        stored.iter().filter(|one| one.id == id(1)).map(|one| one.state).collect::<Vec<_>>(),
+        [JobState::Success]
+    );
     assert_eq!(stored.len(), 1 + 300 + 1 + 1 + 2 + 2);
 }
 
@@ -280,7 +283,7 @@ async fn a_role_that_looks_sees_everything_and_changes_nothing() {
     works.remember(None, vec![memo()]).await.unwrap();
     let store = site.store("look").await;
     let waiting = store.job(id(2)).await.unwrap().expect("a waiting one");
-    assert_eq!(store.job(id(1)).await.unwrap().map(|job| job.state), Some(State::Success));
+    assert_eq!(store.job(id(1)).await.unwrap().map(|job| job.state), Some(JobState::Success));
     assert_eq!(store.jobs(Filter::default()).await.unwrap().len(), 2);
     assert_eq!(store.nodes().await.unwrap().nodes.len(), 1);
     assert_eq!(store.recall(vec![MemoKind::Queue, MemoKind::Charge]).await.unwrap().len(), 1);

@@ -74,8 +74,8 @@ async fn what_ended_on_an_old_day_is_gone_after_a_prune_and_its_slice_too() {
     assert_eq!(place.prune().await, 0);
     assert_eq!(place.slices().await, ["2030011000_2030011100", "2030011100_2030011200"]);
     place.cancel(1..=3).await;
-    place.app.execute("insert into turnwise.log values ($1, 1, 1, now(), 2, 'x')", &[&id(2).0]).await.unwrap();
-    place.app.execute("insert into turnwise.progress (job) values ($1)", &[&id(2).0]).await.unwrap();
+    place.app.execute("insert into turnwise.log values ($1, 1, 1, now(), 2, 'x')", &[&id(2).uuid()]).await.unwrap();
+    place.app.execute("insert into turnwise.progress (job) values ($1)", &[&id(2).uuid()]).await.unwrap();
     place.set_clock("2030-01-11 12:00+00").await;
     place.cancel(4..=4).await;
     assert_eq!(place.number("select count(*) from turnwise.history_cancelled_rest").await, 0);
@@ -173,7 +173,7 @@ async fn waited_for_many(place: &Place) {
     for n in 1..=3 {
         let many = "insert into turnwise.dependency (job, awaits, on_failure)
                     select $1, gen_random_uuid(), 'fail' from generate_series(1, 10000)";
-        place.app.execute(many, &[&id(n).0]).await.unwrap();
+        place.app.execute(many, &[&id(n).uuid()]).await.unwrap();
     }
 }
 

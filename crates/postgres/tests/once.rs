@@ -12,7 +12,7 @@ use turnwise_core::{
     scheduler::Pick,
 };
 use turnwise_postgres::{PostgresStore, enqueue_in};
-use turnwise_store::{Assign, Author, BatchId, Enqueued, Settle, Settled, Settlement, Store, StoreError};
+use turnwise_store::{Assign, Author, BatchId, Settle, Settled, Settlement, Store, StoreError, Submitted};
 use uuid::Uuid;
 
 /// Whoever deletes a job waits before its commit while the returned client holds the lock.
@@ -80,7 +80,7 @@ async fn rows(app: &Client) -> (i64, i64) {
 }
 
 /// The client's own repeat: the reply was lost, or the connection.
-async fn submit_again(store: &PostgresStore, jobs: &[NewJob]) -> Vec<Enqueued> {
+async fn submit_again(store: &PostgresStore, jobs: &[NewJob]) -> Vec<Submitted> {
     loop {
         match store.enqueue(jobs.to_vec()).await {
             Err(StoreError::Transient { .. }) => {}
@@ -143,6 +143,6 @@ async fn in_the_callers_transaction_a_repeat_is_recognised_too() {
     blocked(&app, 2).await;
     app.batch_execute("select pg_advisory_unlock(7)").await.unwrap();
     settling.await.unwrap().unwrap();
-    assert_eq!(submitting.await.unwrap(), [Enqueued::itself(id(1), false), Enqueued::itself(id(2), true)]);
+    assert_eq!(submitting.await.unwrap(), [Submitted::itself(id(1), false), Submitted::itself(id(2), true)]);
     assert_eq!(rows(&app).await, (1, 1));
 }

@@ -58,7 +58,7 @@ async fn a_job_somebody_has_locked_holds_up_nobody() {
     store.enqueue((0..2).map(job).collect()).await.unwrap();
     let mut app = client(&url).await;
     let transaction = app.transaction().await.unwrap();
-    transaction.query("select from turnwise.job where id = $1 for update", &[&id(0).0]).await.unwrap();
+    transaction.query("select from turnwise.job where id = $1 for update", &[&id(0).uuid()]).await.unwrap();
     let replies = assign(&store, alpha, epoch, 0..2, 1).await;
     assert_eq!(replies[0], (id(0), AssignReply::Locked));
     assert!(matches!(replies[1].1, AssignReply::Mine(_)));

@@ -80,8 +80,8 @@ async fn the_next_step_does_not_see_a_result_that_was_being_written_as_it_began(
     let mut app = client(&url).await;
     // A note, only slower.
     let noting = app.transaction().await.unwrap();
-    noting.execute("select from turnwise.job where id = $1 for no key update", &[&id(1).0]).await.unwrap();
-    noting.execute("insert into turnwise.step values ($1, 'fetch', '7')", &[&id(1).0]).await.unwrap();
+    noting.execute("select from turnwise.job where id = $1 for no key update", &[&id(1).uuid()]).await.unwrap();
+    noting.execute("insert into turnwise.step values ($1, 'fetch', '7')", &[&id(1).uuid()]).await.unwrap();
     let settling = tokio::spawn({
         let store = store.clone();
         async move {
@@ -108,7 +108,7 @@ async fn a_note_on_a_job_that_is_held_waits_for_nobody_and_after_its_end_writes_
     let mut app = client(&url).await;
     // A settle, only slower; or an application that holds the row.
     let settling = app.transaction().await.unwrap();
-    settling.execute("update turnwise.job set state = 0, node = null where id = $1", &[&id(1).0]).await.unwrap();
+    settling.execute("update turnwise.job set state = 0, node = null where id = $1", &[&id(1).uuid()]).await.unwrap();
     let notes = || vec![note(2, 1), note(1, 1)];
     assert_eq!(store.note(node(1), notes()).await.unwrap(), [Settled::Applied, Settled::Locked]);
     settling.commit().await.unwrap();

@@ -11,19 +11,19 @@ use turnwise_core::{
     unique::{Hold, OnDuplicate},
 };
 use turnwise_postgres::{DUPLICATE, PostgresStore, enqueue_in};
-use turnwise_store::{Duplicate, Enqueued, Filter, Intervention, Settled, Store, StoreError};
+use turnwise_store::{Duplicate, Filter, Intervention, Settled, Store, StoreError, Submitted};
 use uuid::Uuid;
 
 fn keyed(n: u64, key: &str) -> NewJob {
     NewJob { unique: Some(Box::new(Unique::new(UniqueKey::new(key).unwrap()))), ..job(n) }
 }
 
-fn kept(n: u64) -> Enqueued {
-    Enqueued::held_by(id(n), Duplicate::Kept)
+fn kept(n: u64) -> Submitted {
+    Submitted::held_by(id(n), Duplicate::Kept)
 }
 
-fn new(n: u64) -> Enqueued {
-    Enqueued::itself(id(n), true)
+fn new(n: u64) -> Submitted {
+    Submitted::itself(id(n), true)
 }
 
 /// Waits until some backend waits for another's transaction.
@@ -174,7 +174,9 @@ async fn the_sql_function_knows_unique_keys() {
     let (store, url) = fresh_store().await;
     let app = client(&url).await;
     let enqueue = async |sql: &str| {
-        JobId(app.query_one(&format!("select turnwise.enqueue({sql})"), &[]).await.unwrap().get::<_, Uuid>(0))
+        JobId::from_uuid(
+            app.query_one(&format!("select turnwise.enqueue({sql})"), &[]).await.unwrap().get::<_, Uuid>(0),
+        )
     };
     let first = enqueue("'mail', '{\"n\": 1}', unique_key => 'k'").await;
     assert_eq!(enqueue("'mail', unique_key => 'k'").await, first);
@@ -229,7 +231,7 @@ async fn a_job_that_an_open_transaction_holds_is_left_alone_and_nobody_waits_for
     let unique = Unique { on_duplicate: OnDuplicate::ReplaceArgs, ..Unique::new(UniqueKey::new("k").unwrap()) };
     let replace = NewJob { unique: Some(Box::new(unique)), ..job(3) };
     let told = enqueue_in(&open, &[replace]).await.unwrap();
-    assert_eq!(told, [Enqueued::held_by(id(1), Duplicate::Replaced)]);
+    assert_eq!(told, [Submitted::held_by(id(1), Duplicate::Replaced)]);
     let mut cancels = Vec::new();
     for n in [1, 2, 9] {
         let job = store.job(id(n.min(2))).await.unwrap().unwrap();

@@ -11,7 +11,7 @@ mod tests;
 
 use std::fmt;
 
-use turnwise_core::State;
+use turnwise_core::JobState;
 
 use self::record::{Run, Tenure};
 use crate::history::History;
@@ -53,11 +53,11 @@ pub struct Counts {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Violation {
     LostJob { job: String },
-    NotEnded { job: String, state: State },
+    NotEnded { job: String, state: JobState },
     NeverEnded { job: String },
     ListedTwice { job: String },
-    WrongEnd { job: String, settled: State, listed: State },
-    UnexplainedEnd { job: String, listed: State },
+    WrongEnd { job: String, settled: JobState, listed: JobState },
+    UnexplainedEnd { job: String, listed: JobState },
     SettledTwice { job: String, fence: i64 },
     ZombieAccepted { job: String, fence: i64, newer: i64 },
     RefusedAndAccepted { job: String, fence: i64 },

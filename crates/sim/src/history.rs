@@ -10,7 +10,7 @@ use std::{
 };
 
 use serde::{Deserialize, Deserializer, de::Error as _};
-use turnwise_core::State;
+use turnwise_core::JobState;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
@@ -70,7 +70,7 @@ pub enum NodeEvent {
         job: String,
         fence: i64,
         #[serde(deserialize_with = "state")]
-        state: State,
+        state: JobState,
     },
     /// The store refused it.
     Stale {
@@ -89,14 +89,14 @@ pub enum NodeEvent {
         fence: i64,
         lost: String,
         #[serde(deserialize_with = "state")]
-        state: State,
+        state: JobState,
     },
     /// The dispatcher is about to end a job that has never run.
     Unrun {
         job: String,
         fence: i64,
         #[serde(deserialize_with = "state")]
-        state: State,
+        state: JobState,
     },
     Leave {
         held: u64,
@@ -121,7 +121,7 @@ pub enum HarnessEvent {
     End {
         job: String,
         #[serde(deserialize_with = "state")]
-        state: State,
+        state: JobState,
     },
     /// What the store holds at rest: jobs in somebody's hands, and nodes.
     Rest { running: u64, nodes: u64 },
@@ -169,7 +169,7 @@ fn parse_line(text: &str) -> Result<Line, serde_json::Error> {
     }
 }
 
-fn state<'de, D: Deserializer<'de>>(decoder: D) -> Result<State, D::Error> {
+fn state<'de, D: Deserializer<'de>>(decoder: D) -> Result<JobState, D::Error> {
     String::deserialize(decoder)?.parse().map_err(D::Error::custom)
 }
 
@@ -181,7 +181,7 @@ mod tests {
     fn lines_of_nodes_and_of_the_harness_are_told_apart() {
         let text = r#"{"at":"2030-01-01T00:00:00.000000Z","node":"n","incarnation":"i","event":"settle","job":"a","fence":1,"state":"success"}
 {"event":"kill","killed":"i"}"#;
-        let event = NodeEvent::Settle { job: "a".into(), fence: 1, state: State::Success };
+        let event = NodeEvent::Settle { job: "a".into(), fence: 1, state: JobState::Success };
         assert_eq!(
             History::parse("t", text).unwrap().lines,
             [

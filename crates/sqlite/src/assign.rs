@@ -6,14 +6,14 @@ use std::{
 };
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
-use turnwise_core::{Fence, Incarnation, JobId, State, Timestamp, job::AssignedJob, scheduler::Pick};
+use turnwise_core::{Fence, Incarnation, JobId, JobState, Timestamp, job::AssignedJob, scheduler::Pick};
 use turnwise_store::{Assign, AssignReply, BatchId, Delivery};
 
 use crate::{
+    errors::Failure,
     news::head,
     nodes::{check_leading, node_name},
     rows::{self, Names},
-    store::Failure,
 };
 
 type Result<T> = std::result::Result<T, Failure>;
@@ -79,7 +79,7 @@ impl Found {
     }
 
     fn take(&mut self) {
-        (self.job.fence, self.job.state, self.taken) = (self.job.fence.next(), State::Scheduled, true);
+        (self.job.fence, self.job.state, self.taken) = (self.job.fence.next(), JobState::Scheduled, true);
     }
 }
 
@@ -113,10 +113,10 @@ impl<'a> Giver<'a> {
             return Ok(());
         }
         let mut between = self.conn.prepare_cached(include_str!("../sql/picked_between.sql"))?;
-        let mut rows = between.query(params![first.0.as_bytes(), last.0.as_bytes()])?;
+        let mut rows = between.query(params![first.as_bytes(), last.as_bytes()])?;
         let (mut picks, mut free, mut in_vain) = (picks.into_iter().peekable(), Vec::new(), 0);
         while let Some(row) = rows.next()? {
-            let id = JobId(rows::uuid(row, 0)?);
+            let id = JobId::from_uuid(rows::uuid(row, 0)?);
             while picks.next_if(|(pick, ..)| *pick < id).is_some() {}
             match picks.next_if(|(pick, ..)| *pick == id) {
                 Some((_, fence, limited)) => {
@@ -157,7 +157,7 @@ impl<'a> Giver<'a> {
             Some(found) => Some(found),
             None => {
                 let (names, limited) = (&mut self.names, pick.limited);
-                let found = self.picked.query_row([pick.job.0.as_bytes()], |row| Found::read(row, names, limited));
+                let found = self.picked.query_row([pick.job.as_bytes()], |row| Found::read(row, names, limited));
                 found.optional()?
             }
         };
@@ -174,7 +174,7 @@ impl<'a> Giver<'a> {
     }
 
     fn give_other(&mut self, pick: &Pick, there: bool) -> Result<(bool, AssignReply)> {
-        let (id, node) = (pick.job.0.as_bytes(), pick.node.0.as_bytes());
+        let (id, node) = (pick.job.as_bytes(), pick.node.0.as_bytes());
         if there && self.assign.execute(params![id, pick.fence.0, node, self.now.micros()])? == 1 {
             return Ok((true, AssignReply::Theirs(pick.fence.next())));
         }
@@ -204,7 +204,7 @@ pub(crate) fn assignments(conn: &Connection, node: Incarnation, known: &[BatchId
     let mut assigned = conn.prepare_cached(include_str!("../sql/assigned.sql"))?;
     let mut names = Names::default();
     let mut held = |id: JobId, limited: bool| {
-        let params = params![id.0.as_bytes(), node.0.as_bytes()];
+        let params = params![id.as_bytes(), node.0.as_bytes()];
         assigned.query_row(params, |row| rows::assigned(row, &mut names, limited)).optional()
     };
     let mut deliveries = Vec::new();

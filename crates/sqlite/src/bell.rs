@@ -12,7 +12,7 @@ use std::{
 use rusqlite::Connection;
 use turnwise_store::{Bell, Result, StoreError};
 
-use crate::store::explain;
+use crate::errors::explain;
 
 /// How long another process's write may go unheard. Short enough for a person, 20 looks a second when nothing happens.
 const INTERVAL: Duration = Duration::from_millis(50);

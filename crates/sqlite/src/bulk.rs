@@ -85,7 +85,7 @@ fn bind(
         };
     }
     bind![
-        &job.id.0.as_bytes()[..],
+        &job.id.as_bytes()[..],
         job.task.as_str(),
         job.args.as_str(),
         job.queue.as_str(),

@@ -19,7 +19,7 @@ use tokio::sync::{Notify, oneshot};
 use turnwise_core::{Fence, JobId, Retention, Timestamp, story::Progress};
 use turnwise_store::{Author, Closed, Closing, Keeps, Last, Note, Settle, Settled, Store, StoreError, Undone};
 
-use crate::{SqliteStore, bell::Ring, settle, store::Failure, story};
+use crate::{SqliteStore, bell::Ring, errors::Failure, settle, story};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 type Work = Box<dyn FnOnce(&Connection, Timestamp) -> Result<(), BoxError> + Send>;

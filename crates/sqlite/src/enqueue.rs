@@ -2,13 +2,13 @@
 
 use rusqlite::{Connection, params};
 use turnwise_core::{NewJob, Timestamp, unique::OnDuplicate};
-use turnwise_store::{Duplicate, Enqueued, Result, StoreError, memory::Clock};
+use turnwise_store::{Duplicate, Result, StoreError, Submitted, memory::Clock};
 
 use crate::{
     after,
     bulk::{self, Insert},
+    errors::{Failure, explain},
     memo, settle,
-    store::{Failure, explain},
     unique::{self, Entry},
 };
 
@@ -39,11 +39,11 @@ use crate::{
 /// assert!(enqueued[0].new);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn enqueue_in(conn: &Connection, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
+pub fn enqueue_in(conn: &Connection, jobs: &[NewJob]) -> Result<Vec<Submitted>> {
     enqueue_at(conn, jobs, Clock::system().now())
 }
 
-pub(crate) fn enqueue_at(conn: &Connection, jobs: &[NewJob], now: Timestamp) -> Result<Vec<Enqueued>> {
+pub(crate) fn enqueue_at(conn: &Connection, jobs: &[NewJob], now: Timestamp) -> Result<Vec<Submitted>> {
     check_schema(conn)?;
     let execute = |sql| conn.execute_batch(sql).map_err(explain);
     execute("savepoint turnwise_enqueue")?;
@@ -72,7 +72,7 @@ pub(crate) fn enqueue(
     conn: &Connection,
     jobs: &[NewJob],
     now: Timestamp,
-) -> std::result::Result<Vec<Enqueued>, Failure> {
+) -> std::result::Result<Vec<Submitted>, Failure> {
     // Asked once a call: as long as no group is full, a job costs no look of its own.
     let any_full = memo::any_full(conn)?;
     let entries = unique::claim(conn, jobs, now)?;
@@ -84,7 +84,7 @@ pub(crate) fn enqueue(
                 StoreError::broken("enqueue", "the file has not taken all jobs; does a trigger keep some?").into()
             );
         }
-        let enqueued = jobs.iter().map(|job| Enqueued::itself(job.id, true)).collect::<Vec<_>>();
+        let enqueued = jobs.iter().map(|job| Submitted::itself(job.id, true)).collect::<Vec<_>>();
         after::write(conn, jobs, &enqueued)?;
         return Ok(enqueued);
     }
@@ -93,24 +93,24 @@ pub(crate) fn enqueue(
         match entries.get(at) {
             None | Some(Entry::In) => {}
             Some(Entry::Known) => {
-                enqueued.push(Enqueued::itself(job.id, false));
+                enqueued.push(Submitted::itself(job.id, false));
                 continue;
             }
             // Who stands for it may only just be coming in.
             Some(Entry::HeldBy(holder)) => {
-                enqueued.push(Enqueued::held_by(*holder, Duplicate::Kept));
+                enqueued.push(Submitted::held_by(*holder, Duplicate::Kept));
                 continue;
             }
         }
         if some_ended && settle::ended(conn, job.id)?.is_some() {
-            enqueued.push(Enqueued::itself(job.id, false));
+            enqueued.push(Submitted::itself(job.id, false));
             continue;
         }
         let new = insert.one(job)?;
         if any_full && new {
             memo::refuse_if_full(conn, &job.group)?;
         }
-        enqueued.push(Enqueued::itself(job.id, new));
+        enqueued.push(Submitted::itself(job.id, new));
     }
     for (job, reply) in jobs.iter().zip(&mut enqueued).filter(|(_, reply)| reply.duplicate.is_some()) {
         let policy = job.unique.as_ref().map_or(OnDuplicate::Keep, |unique| unique.on_duplicate);
@@ -134,5 +134,5 @@ fn some_between(conn: &Connection, sql: &str, jobs: &[NewJob]) -> rusqlite::Resu
     let ids = || jobs.iter().map(|job| job.id);
     let (Some(first), Some(last)) = (ids().min(), ids().max()) else { return Ok(false) };
     let mut between = conn.prepare_cached(sql)?;
-    between.query_row(params![first.0.as_bytes(), last.0.as_bytes()], |row| row.get(0))
+    between.query_row(params![first.as_bytes(), last.as_bytes()], |row| row.get(0))
 }

@@ -1,7 +1,9 @@
 //! The SQLite store of Turnwise: jobs in one file, for one machine and any number of its processes.
 //!
+//! A part of the crate `turnwise`, not for direct use: it changes with any release.
+//!
 //! `store` how a file is opened, and which module does which verb → `migrate` the schema and its steps → `writer`
-//! the one thread that writes → `rows` how values lie in columns → the verbs: `enqueue` (asking `unique`, writing by `bulk`, telling
+//! the one thread that writes → `rows` how values lie in columns, `errors` what the caller should do about them → the verbs: `enqueue` (asking `unique`, writing by `bulk`, telling
 //! `after`),
 //! `nodes`, `news`, `assign`, `settle`, `story`, `control`, `prune`, `read`, `memo` → [`closing`] what tasks do at their end →
 //! `bell` how other processes' writes are heard.
@@ -13,6 +15,7 @@ mod bulk;
 pub mod closing;
 mod control;
 mod enqueue;
+mod errors;
 mod memo;
 mod migrate;
 mod news;

@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use turnwise_core::{GroupName, Incarnation};
 use turnwise_store::{Epoch, Memo, MemoKind, NewMemo, StoreError};
 
-use crate::{bell::Ring, nodes::check_leading, store::Failure};
+use crate::{bell::Ring, errors::Failure, nodes::check_leading};
 
 type Result<T> = std::result::Result<T, Failure>;
 

@@ -5,9 +5,10 @@ use turnwise_core::{JobHead, JobId, Timestamp};
 use turnwise_store::{AskNews, Change, Cursor, Load, News, Page, StoreError, Writers};
 
 use crate::{
-    after, nodes,
+    after,
+    errors::Failure,
+    nodes,
     rows::{self, Names, Told},
-    store::Failure,
 };
 
 type Result<T> = std::result::Result<T, Failure>;
@@ -18,7 +19,7 @@ pub(crate) fn load(conn: &Connection, load: Load, now: Timestamp) -> Result<Page
         Load::After { id, limit } => {
             let limit = limit.max(1);
             // Every id is larger than no bytes at all.
-            let after = id.as_ref().map_or(&[][..], |id| id.0.as_bytes());
+            let after = id.as_ref().map_or(&[][..], |id| id.as_bytes());
             let mut page = conn.prepare_cached(include_str!("../sql/load.sql"))?;
             let jobs = heads(conn, &mut page, params![after, limit], &mut names)?;
             let full = jobs.len() == limit as usize;
@@ -41,7 +42,7 @@ pub(crate) fn load(conn: &Connection, load: Load, now: Timestamp) -> Result<Page
             for node in all.filter(|node| of.is_none_or(|of| of == *node)) {
                 // Every one of them is in a batch until it is settled.
                 for id in nodes::batched(conn, node)? {
-                    let params = params![id.0.as_bytes(), node.0.as_bytes()];
+                    let params = params![id.as_bytes(), node.0.as_bytes()];
                     jobs.extend(in_hands.query_row(params, |row| rows::head(row, &mut names)).optional()?);
                 }
             }
@@ -96,7 +97,7 @@ pub(crate) fn news(conn: &Connection, ask: &AskNews, now: Timestamp) -> Result<N
 /// An unfinished job as the scheduler sees it.
 pub(crate) fn head(conn: &Connection, id: JobId, names: &mut Names) -> Result<Option<JobHead>> {
     let mut head = conn.prepare_cached(include_str!("../sql/head.sql"))?;
-    let mut head = head.query_row([id.0.as_bytes()], |row| rows::head(row, names)).optional()?;
+    let mut head = head.query_row([id.as_bytes()], |row| rows::head(row, names)).optional()?;
     after::complete(conn, &mut head)?;
     Ok(head)
 }

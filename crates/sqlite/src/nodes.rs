@@ -11,8 +11,8 @@ use turnwise_store::{
 
 use crate::{
     bell::Ring,
+    errors::Failure,
     rows::{self, Names},
-    store::Failure,
 };
 
 type Result<T> = std::result::Result<T, Failure>;
@@ -133,7 +133,7 @@ pub(crate) fn check_leading(conn: &Connection, holder: Incarnation, epoch: Epoch
 pub(crate) fn holds(conn: &Connection, node: Incarnation) -> Result<bool> {
     let mut one = conn.prepare_cached(include_str!("../sql/holds_one.sql"))?;
     for id in batched(conn, node)? {
-        if one.query_row(params![id.0.as_bytes(), node.0.as_bytes()], |row| row.get(0))? {
+        if one.query_row(params![id.as_bytes(), node.0.as_bytes()], |row| row.get(0))? {
             return Ok(true);
         }
     }

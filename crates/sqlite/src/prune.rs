@@ -4,7 +4,7 @@ use rusqlite::{Connection, params};
 use turnwise_core::{JobId, Retention, Timestamp, lifecycle::End};
 use turnwise_store::Cursor;
 
-use crate::{after, news::Seen, rows, store::Failure, story, unique};
+use crate::{after, errors::Failure, news::Seen, rows, story, unique};
 
 type Result<T> = std::result::Result<T, Failure>;
 
@@ -40,7 +40,7 @@ fn prune_history(conn: &Connection, end: End, edge: Timestamp, limit: usize) -> 
     while jobs < limit {
         let some = PRUNED_AT_ONCE.min(limit - jobs);
         let old = params![end.state().code(), edge.micros(), some.cast_signed()];
-        let pruned = history.query_map(old, |row| rows::uuid(row, 0).map(JobId))?;
+        let pruned = history.query_map(old, |row| rows::uuid(row, 0).map(JobId::from_uuid))?;
         let pruned = pruned.collect::<rusqlite::Result<Vec<_>>>()?;
         for id in &pruned {
             after::remember_end(conn, *id, end.state())?;

@@ -4,13 +4,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use rusqlite::{Connection, OptionalExtension, params};
 use tokio::sync::{mpsc, oneshot};
-use turnwise_core::{Job, JobId, State, Timestamp};
+use turnwise_core::{Job, JobId, JobState, Timestamp};
 use turnwise_store::{Filter, Fleet, Result, StoreError, memory::Clock};
 
 use crate::{
+    errors::{Failure, explain},
     nodes,
     rows::{self, Names},
-    store::{Failure, explain},
     writer::Worker,
 };
 
@@ -18,11 +18,11 @@ type Read<T> = std::result::Result<T, Failure>;
 
 pub(crate) fn job(conn: &Connection, id: JobId) -> Read<Option<Job>> {
     let mut job = conn.prepare_cached(include_str!("../sql/job.sql"))?;
-    Ok(job.query_row([id.0.as_bytes()], |row| rows::job(row, &mut Names::default())).optional()?)
+    Ok(job.query_row([id.as_bytes()], |row| rows::job(row, &mut Names::default())).optional()?)
 }
 
 pub(crate) fn jobs(conn: &Connection, filter: &Filter) -> Read<Vec<Job>> {
-    let wanted = State::ALL.into_iter().filter(|state| filter.wants(*state));
+    let wanted = JobState::ALL.into_iter().filter(|state| filter.wants(*state));
     let states = wanted.fold(0_i64, |bits, state| bits | 1 << state.code());
     let mut names = Names::default();
     let mut jobs = conn.prepare_cached(include_str!("../sql/jobs.sql"))?;

@@ -7,8 +7,8 @@ use rusqlite::{
     types::{Type, ValueRef},
 };
 use turnwise_core::{
-    Failure, Fence, GroupName, Incarnation, Job, JobHead, JobId, Json, KeyName, Node, NodeName, OnFailure, Priority,
-    QueueName, RetryPolicy, Serves, State, TaskName, Terms, Timestamp,
+    Failure, Fence, GroupName, Incarnation, Job, JobHead, JobId, JobState, Json, KeyName, Node, NodeName, OnFailure,
+    Priority, QueueName, RetryPolicy, Serves, TaskName, Terms, Timestamp,
     job::{AssignedJob, Counts},
     lifecycle::Ending,
     story::{Attempt, Finished, Level, Line, LineAt, Progress},
@@ -72,9 +72,9 @@ impl Names {
 /// All but whom it waits for, which `after::complete` adds.
 pub(crate) fn head(row: &Row<'_>, names: &mut Names) -> Result<JobHead> {
     let (state, fence) = (state(row, 6)?, Fence(row.get(8)?));
-    let never_given_away = state == State::Waiting && fence == Fence(0);
+    let never_given_away = state == JobState::Waiting && fence == Fence(0);
     Ok(JobHead {
-        id: JobId(uuid(row, 0)?),
+        id: JobId::from_uuid(uuid(row, 0)?),
         seq: row.get(1)?,
         task: TaskName::stored(names.read(row, 2)?),
         queue: QueueName::stored(names.read(row, 3)?),
@@ -94,7 +94,7 @@ pub(crate) fn head(row: &Row<'_>, names: &mut Names) -> Result<JobHead> {
 
 pub(crate) fn assigned(row: &Row<'_>, names: &mut Names, limited: bool) -> Result<AssignedJob> {
     Ok(AssignedJob {
-        id: JobId(uuid(row, 0)?),
+        id: JobId::from_uuid(uuid(row, 0)?),
         fence: Fence(row.get(1)?),
         task: TaskName::stored(names.read(row, 2)?),
         args: Json::stored(row.get_ref(3)?.as_str()?),
@@ -113,7 +113,7 @@ pub(crate) fn assigned(row: &Row<'_>, names: &mut Names, limited: bool) -> Resul
 
 pub(crate) fn job(row: &Row<'_>, names: &mut Names) -> Result<Job> {
     Ok(Job {
-        id: JobId(uuid(row, 0)?),
+        id: JobId::from_uuid(uuid(row, 0)?),
         task: TaskName::stored(names.read(row, 1)?),
         args: Json::stored(row.get_ref(2)?.as_str()?),
         queue: QueueName::stored(names.read(row, 3)?),
@@ -141,7 +141,7 @@ pub(crate) fn job(row: &Row<'_>, names: &mut Names) -> Result<Job> {
 
 pub(crate) fn held(row: &Row<'_>, names: &mut Names) -> Result<Held> {
     Ok(Held {
-        id: JobId(uuid(row, 0)?),
+        id: JobId::from_uuid(uuid(row, 0)?),
         fence: Fence(row.get(1)?),
         state: state(row, 2)?,
         counts: counts(row, 3)?,
@@ -245,9 +245,9 @@ pub(crate) fn node_ref(row: &Row<'_>, column: usize) -> Result<Option<Incarnatio
     Ok(maybe_uuid(row, column)?.map(Incarnation))
 }
 
-pub(crate) fn state(row: &Row<'_>, column: usize) -> Result<State> {
+pub(crate) fn state(row: &Row<'_>, column: usize) -> Result<JobState> {
     let code = row.get(column)?;
-    State::from_code(code).ok_or_else(|| foreign(column, format!("{code} is not a state")))
+    JobState::from_code(code).ok_or_else(|| foreign(column, format!("{code} is not a state")))
 }
 
 pub(crate) fn moment(row: &Row<'_>, column: usize) -> Result<Option<Timestamp>> {
@@ -281,7 +281,7 @@ fn terms(row: &Row<'_>, column: usize) -> Result<Terms> {
     }))
 }
 
-pub(crate) fn maybe_state(row: &Row<'_>, column: usize) -> Result<Option<State>> {
+pub(crate) fn maybe_state(row: &Row<'_>, column: usize) -> Result<Option<JobState>> {
     match row.get_ref(column)? {
         ValueRef::Null => Ok(None),
         _ => state(row, column).map(Some),
@@ -300,12 +300,12 @@ fn foreign(column: usize, error: impl Into<Box<dyn Error + Send + Sync>>) -> rus
 
 /// Ids one after the other.
 pub(crate) fn pack_ids(ids: &[JobId]) -> Vec<u8> {
-    ids.iter().map(|id| id.0.into_bytes()).collect::<Vec<_>>().into_flattened()
+    ids.iter().map(|id| id.uuid().into_bytes()).collect::<Vec<_>>().into_flattened()
 }
 
 pub(crate) fn unpack_ids(packed: &[u8]) -> impl Iterator<Item = JobId> {
     let (ids, _) = packed.as_chunks::<16>();
-    ids.iter().map(|id| JobId(Uuid::from_bytes(*id)))
+    ids.iter().map(|id| JobId::from_uuid(Uuid::from_bytes(*id)))
 }
 
 /// A job that changed, as it is told: the head is looked up by whoever hears of it.
@@ -323,7 +323,7 @@ pub(crate) fn pack_changes(changes: &[Told]) -> Vec<u8> {
     let micros = |ran: Option<Duration>| ran.map_or(-1, |ran| i64::try_from(ran.as_micros()).unwrap_or(i64::MAX));
     let mut packed = Vec::with_capacity(changes.len() * 24);
     for told in changes {
-        packed.extend_from_slice(told.id.0.as_bytes());
+        packed.extend_from_slice(told.id.as_bytes());
         packed.extend_from_slice(&micros(told.ran).to_be_bytes());
     }
     packed
@@ -331,12 +331,12 @@ pub(crate) fn pack_changes(changes: &[Told]) -> Vec<u8> {
 
 /// The ids of those that failed: mostly none.
 pub(crate) fn pack_failed(changes: &[Told]) -> Vec<u8> {
-    changes.iter().filter(|told| told.failed).flat_map(|told| told.id.0.into_bytes()).collect()
+    changes.iter().filter(|told| told.failed).flat_map(|told| told.id.uuid().into_bytes()).collect()
 }
 
 /// The ids of those that neither failed nor ended with success: mostly none.
 pub(crate) fn pack_otherwise(changes: &[Told]) -> Vec<u8> {
-    changes.iter().filter(|told| told.otherwise).flat_map(|told| told.id.0.into_bytes()).collect()
+    changes.iter().filter(|told| told.otherwise).flat_map(|told| told.id.uuid().into_bytes()).collect()
 }
 
 pub(crate) fn unpack_changes(packed: &[u8], failed: &[u8], otherwise: &[u8]) -> impl Iterator<Item = Told> {
@@ -347,7 +347,7 @@ pub(crate) fn unpack_changes(packed: &[u8], failed: &[u8], otherwise: &[u8]) -> 
         let id: [u8; 16] = id.try_into().expect("24 bytes are 16 and 8");
         let ran: [u8; 8] = ran.try_into().expect("24 bytes are 16 and 8");
         let ran = u64::try_from(i64::from_be_bytes(ran)).ok().map(Duration::from_micros);
-        let id = JobId(Uuid::from_bytes(id));
+        let id = JobId::from_uuid(Uuid::from_bytes(id));
         Told { id, ran, failed: failed.contains(&id), otherwise: otherwise.contains(&id) }
     })
 }
@@ -358,7 +358,7 @@ mod tests {
 
     #[test]
     fn packed_changes_read_back() {
-        let id = |n| JobId(Uuid::from_u128(n));
+        let id = |n| JobId::from_uuid(Uuid::from_u128(n));
         let runs = [(1, None, true), (u128::MAX, Some(Duration::ZERO), false), (7, Some(Duration::from_secs(3)), true)];
         let changes = runs.map(|(n, ran, failed)| Told { id: id(n), ran, failed, otherwise: !failed && ran.is_some() });
         let packed = (pack_changes(&changes), pack_failed(&changes), pack_otherwise(&changes));

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use rusqlite::{Connection, OptionalExtension, Statement, params};
 use turnwise_core::{
-    Fence, Incarnation, JobId, Retention, State, Timestamp,
+    Fence, Incarnation, JobId, JobState, Retention, Timestamp,
     lifecycle::{End, Target, Transition},
 };
 use turnwise_store::{
@@ -14,9 +14,9 @@ use turnwise_store::{
 
 use crate::{
     after,
+    errors::Failure,
     nodes::{bury, check_leading, holds, node_name},
     rows::{self, Told},
-    store::Failure,
     story,
 };
 
@@ -88,7 +88,7 @@ fn leaves_nothing(
     if !ordinary(hands, settlement, retention) {
         return Ok(false);
     }
-    let (id, node) = (settlement.job.0.as_bytes(), hands.node.0.as_bytes());
+    let (id, node) = (settlement.job.as_bytes(), hands.node.0.as_bytes());
     Ok(leave.execute(params![id, settlement.fence.0, node, settlement.saw_cancel])? == 1)
 }
 
@@ -117,7 +117,7 @@ fn leave_together(
     let mut leave = conn.prepare_cached(include_str!("../sql/leave_together.sql"))?;
     for run in side_by_side(conn, ends, first, last)? {
         let (Some((first, fence, saw_cancel)), Some((last, ..))) = (run.first(), run.last()) else { continue };
-        let (first, last, node) = (first.0.as_bytes(), last.0.as_bytes(), hands.node.0.as_bytes());
+        let (first, last, node) = (first.as_bytes(), last.as_bytes(), hands.node.0.as_bytes());
         let rows = leave.execute(params![first, last, fence.0, node, saw_cancel])?;
         for (id, ..) in &run {
             // All of them were there a moment ago: what is not, has gone by this.
@@ -135,11 +135,11 @@ type Ending = (JobId, Fence, bool);
 /// Those of `ends` that are there, in runs of the same guard between which no other job lies.
 fn side_by_side(conn: &Connection, ends: Vec<Ending>, first: JobId, last: JobId) -> Result<Vec<Vec<Ending>>> {
     let mut between = conn.prepare_cached(include_str!("../sql/ids_between.sql"))?;
-    let mut rows = between.query(params![first.0.as_bytes(), last.0.as_bytes()])?;
+    let mut rows = between.query(params![first.as_bytes(), last.as_bytes()])?;
     let (mut ends, mut runs, mut run) = (ends.into_iter().peekable(), Vec::new(), Vec::<Ending>::new());
     let (mut found, mut in_vain) = (0, 0);
     while let Some(row) = rows.next()? {
-        let id = JobId(rows::uuid(row, 0)?);
+        let id = JobId::from_uuid(rows::uuid(row, 0)?);
         while ends.next_if(|(end, ..)| *end < id).is_some() {}
         let end = ends.next_if(|(end, ..)| *end == id);
         let goes_on = end.zip(run.last()).is_some_and(|((_, fence, saw), last)| (fence, saw) == (last.1, last.2));
@@ -197,7 +197,7 @@ fn settle_one(
 pub(crate) struct Standing {
     pub(crate) id: JobId,
     pub(crate) seq: i64,
-    pub(crate) state: State,
+    pub(crate) state: JobState,
     pub(crate) fence: Fence,
     pub(crate) node: Option<Incarnation>,
     pub(crate) cancel_requested: bool,
@@ -214,7 +214,7 @@ impl Standing {
 
     pub(crate) fn read(conn: &Connection, id: JobId) -> Result<Option<Self>> {
         let mut standing = conn.prepare_cached(include_str!("../sql/standing.sql"))?;
-        let standing = standing.query_row([id.0.as_bytes()], |row| {
+        let standing = standing.query_row([id.as_bytes()], |row| {
             Ok(Self {
                 id,
                 seq: row.get(0)?,
@@ -233,7 +233,7 @@ impl Standing {
 /// What a finished job has come to.
 pub(crate) fn ended(conn: &Connection, id: JobId) -> Result<Option<Found>> {
     let mut ended = conn.prepare_cached(include_str!("../sql/ended.sql"))?;
-    let ended = ended.query_row([id.0.as_bytes()], |row| {
+    let ended = ended.query_row([id.as_bytes()], |row| {
         Ok(Found {
             state: rows::state(row, 0)?,
             fence: Fence(row.get(1)?),

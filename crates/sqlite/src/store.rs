@@ -1,4 +1,4 @@
-//! How a file is opened, what its errors mean to the caller, and which module does which verb.
+//! How a file is opened, and which module does which verb.
 
 use std::{
     path::{Path, PathBuf},
@@ -10,15 +10,17 @@ use async_trait::async_trait;
 use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags, ffi};
 use turnwise_core::{Incarnation, Job, JobId, NewJob, Timestamp, story::Story, time::parse_span};
 use turnwise_store::{
-    AskLost, AskNews, AskStory, Assign, AssignReply, BatchId, Beat, Bell, Cursor, Delivery, Enqueued, Epoch, Filter,
-    Fleet, Intervention, Join, Joined, Keeps, Kept, Load, LostNode, Memo, MemoKind, NewMemo, News, Note, Options, Page,
-    Pulse, Result, Settle, Settled, Store, StoreError, memory::Clock,
+    AskLost, AskNews, AskStory, Assign, AssignReply, BatchId, Beat, Bell, Cursor, Delivery, Epoch, Filter, Fleet,
+    Intervention, Join, Joined, Keeps, Kept, Load, LostNode, Memo, MemoKind, NewMemo, News, Note, Options, Page, Pulse,
+    Result, Settle, Settled, Store, StoreError, Submitted, memory::Clock,
 };
 
 use crate::{
     assign,
     bell::{Ring, Watcher},
-    control, enqueue, memo, migrate, news, nodes, prune,
+    control, enqueue,
+    errors::{Failure, explain},
+    memo, migrate, news, nodes, prune,
     read::{self, Reader},
     settle, story, unique,
     writer::Writer,
@@ -140,7 +142,7 @@ impl SqliteStore {
     }
 
     /// As the function [`enqueue_in`](crate::enqueue_in), by this store's clock.
-    pub fn enqueue_in(&self, conn: &Connection, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
+    pub fn enqueue_in(&self, conn: &Connection, jobs: &[NewJob]) -> Result<Vec<Submitted>> {
         enqueue::enqueue_at(conn, jobs, self.inner.clock.now())
     }
 
@@ -179,7 +181,7 @@ impl SqliteStore {
 
 #[async_trait]
 impl Store for SqliteStore {
-    async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>> {
+    async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Submitted>> {
         self.write(Ring::NEWS, move |conn, now| enqueue::enqueue(conn, &jobs, now)).await
     }
 
@@ -471,63 +473,6 @@ fn check_version(number: i32) -> Result<()> {
     }
     let (is, least) = (print(number), print(LEAST_SQLITE));
     Err(StoreError::Refused(format!("SQLite {is} is linked in, at least {least} is needed; build with a newer one")))
-}
-
-/// Why a transaction failed: the database's word, or the store's own.
-#[derive(Debug)]
-pub(crate) enum Failure {
-    Sql(rusqlite::Error),
-    Store(StoreError),
-}
-
-impl From<rusqlite::Error> for Failure {
-    fn from(error: rusqlite::Error) -> Self {
-        Self::Sql(error)
-    }
-}
-
-impl From<StoreError> for Failure {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
-    }
-}
-
-impl From<Failure> for StoreError {
-    fn from(failure: Failure) -> Self {
-        match failure {
-            Failure::Sql(error) => explain(error),
-            Failure::Store(error) => error,
-        }
-    }
-}
-
-/// What the caller should do about an error of SQLite.
-pub(crate) fn explain(error: impl Into<Arc<rusqlite::Error>>) -> StoreError {
-    let error = error.into();
-    let (code, extended) = match &*error {
-        rusqlite::Error::SqliteFailure(failure, _) => (failure.code, failure.extended_code),
-        _ => return StoreError::broken("read the database", error),
-    };
-    match code {
-        ErrorCode::DatabaseBusy if extended == ffi::SQLITE_BUSY_SNAPSHOT => {
-            let what = "somebody else wrote after this transaction had read; begin it with `begin immediate`";
-            StoreError::transient(what, error)
-        }
-        ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed => {
-            StoreError::transient("somebody else's transaction holds the database", error)
-        }
-        ErrorCode::DiskFull => StoreError::transient("the disk is full", error),
-        ErrorCode::SystemIoFailure => StoreError::transient("the disk does not answer", error),
-        ErrorCode::OperationAborted
-        | ErrorCode::OperationInterrupted
-        | ErrorCode::OutOfMemory
-        | ErrorCode::SchemaChanged => StoreError::transient("the database could not go on", error),
-        ErrorCode::ReadOnly if extended == ffi::SQLITE_READONLY_DBMOVED => StoreError::Refused(error.to_string()),
-        ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen | ErrorCode::NotADatabase => {
-            StoreError::Refused(format!("the database cannot be used any more: {error}"))
-        }
-        _ => StoreError::broken("use the database", error),
-    }
 }
 
 #[cfg(test)]

@@ -10,9 +10,9 @@ use turnwise_store::{AskStory, Note, Settled, Settlement};
 
 use crate::{
     after,
+    errors::Failure,
     rows::{self, Names},
     settle::{Run, Standing},
-    store::Failure,
 };
 
 type Result<T> = std::result::Result<T, Failure>;
@@ -32,7 +32,7 @@ pub(crate) fn note(conn: &Connection, node: Incarnation, notes: &[Note], keep: u
 }
 
 fn write(conn: &Connection, note: &Note, keep: u32) -> Result<()> {
-    let job = note.job.0.as_bytes();
+    let job = note.job.as_bytes();
     if let Some(progress) = &note.progress {
         conn.prepare_cached(include_str!("../sql/progress.sql"))?.execute(params![
             job,
@@ -81,18 +81,18 @@ pub(crate) fn keep_attempt(
     // Every attempt has a fence of its own, from 1: before there were that many fences, nothing can be over.
     if row.fence.0 > i64::from(MAX_ATTEMPTS) {
         let mut trim = conn.prepare_cached(include_str!("../sql/trim_attempts.sql"))?;
-        trim.execute(params![row.id.0.as_bytes(), MAX_ATTEMPTS])?;
+        trim.execute(params![row.id.as_bytes(), MAX_ATTEMPTS])?;
     }
     Ok(())
 }
 
 pub(crate) fn forget_steps(conn: &Connection, id: JobId) -> Result<usize> {
-    Ok(conn.prepare_cached(include_str!("../sql/forget_steps.sql"))?.execute([id.0.as_bytes()])?)
+    Ok(conn.prepare_cached(include_str!("../sql/forget_steps.sql"))?.execute([id.as_bytes()])?)
 }
 
 /// All that was told of a job goes; the number of rows.
 pub(crate) fn forget(conn: &Connection, id: JobId) -> Result<usize> {
-    let job = [id.0.as_bytes()];
+    let job = [id.as_bytes()];
     let attempts = conn.prepare_cached(include_str!("../sql/forget_attempts.sql"))?.execute(job)?;
     let lines = conn.prepare_cached(include_str!("../sql/forget_log.sql"))?.execute(job)?;
     let progress = conn.prepare_cached(include_str!("../sql/forget_progress.sql"))?.execute(job)?;
@@ -107,8 +107,8 @@ pub(crate) fn forget_all(conn: &Connection, mut ids: Vec<JobId>) -> Result<usize
     let mut told = 0;
     let mut left = &ids[..];
     while let Some(first) = left.first() {
-        let next = next_told.query_row([first.0.as_bytes()], |row| rows::maybe_uuid(row, 0))?;
-        let Some(next) = next.map(JobId) else { break };
+        let next = next_told.query_row([first.as_bytes()], |row| rows::maybe_uuid(row, 0))?;
+        let Some(next) = next.map(JobId::from_uuid) else { break };
         left = &left[left.partition_point(|id| *id < next)..];
         if let Some(rest) = left.strip_prefix(&[next]) {
             told += forget(conn, next)?;
@@ -119,7 +119,7 @@ pub(crate) fn forget_all(conn: &Connection, mut ids: Vec<JobId>) -> Result<usize
 }
 
 pub(crate) fn story(conn: &Connection, ask: &AskStory) -> Result<Story> {
-    let job = ask.job.0.as_bytes();
+    let job = ask.job.as_bytes();
     let mut progress = conn.prepare_cached(include_str!("../sql/how_far.sql"))?;
     let (progress, dropped) = progress.query_row([job], rows::progress).optional()?.unwrap_or_default();
     let mut story = Story { progress, dropped, ..Story::default() };

@@ -10,9 +10,9 @@ use turnwise_core::{
     JobId, NewJob, Timestamp, Unique,
     unique::{Claim, Holding, OnDuplicate, Replacing, replace},
 };
-use turnwise_store::{Duplicate, Enqueued, StoreError};
+use turnwise_store::{Duplicate, StoreError, Submitted};
 
-use crate::{rows, store::Failure};
+use crate::{errors::Failure, rows};
 
 type Result<T> = std::result::Result<T, Failure>;
 
@@ -55,8 +55,7 @@ fn claim_one(
     coming: &mut HashSet<JobId>,
     now: Timestamp,
 ) -> Result<Entry> {
-    let known =
-        conn.prepare_cached(include_str!("../sql/known.sql"))?.query_row([job.id.0.as_bytes()], |row| row.get(0));
+    let known = conn.prepare_cached(include_str!("../sql/known.sql"))?.query_row([job.id.as_bytes()], |row| row.get(0));
     if known? {
         return Ok(Entry::Known);
     }
@@ -64,7 +63,7 @@ fn claim_one(
     let wish = Holding::new(job.id, unique.hold, now);
     let put = |sql| -> Result<usize> {
         let expires = wish.expires.map(Timestamp::micros);
-        let values = params![scope, key, wish.job.0.as_bytes(), wish.until_ended, expires];
+        let values = params![scope, key, wish.job.as_bytes(), wish.until_ended, expires];
         Ok(conn.prepare_cached(sql)?.execute(values)?)
     };
     // Written before it is read: a caller's transaction has the lock then, and what is read stays so.
@@ -90,13 +89,13 @@ fn claim_one(
 }
 
 /// What a submit is told whose key `holder` has, after doing what it asked for.
-pub(crate) fn stand_in(conn: &Connection, holder: JobId, policy: OnDuplicate, job: &NewJob) -> Result<Enqueued> {
+pub(crate) fn stand_in(conn: &Connection, holder: JobId, policy: OnDuplicate, job: &NewJob) -> Result<Submitted> {
     if policy != OnDuplicate::ReplaceArgs {
-        return Ok(Enqueued::held_by(holder, Duplicate::Kept));
+        return Ok(Submitted::held_by(holder, Duplicate::Kept));
     }
     let may = conn
         .prepare_cached(include_str!("../sql/begun.sql"))?
-        .query_row(params![holder.0.as_bytes(), job.task.as_str()], |row| {
+        .query_row(params![holder.as_bytes(), job.task.as_str()], |row| {
             Ok(replace(row.get(3)?, rows::state(row, 0)?, row.get(1)?, row.get(2)?))
         })
         .optional()?
@@ -104,9 +103,9 @@ pub(crate) fn stand_in(conn: &Connection, holder: JobId, policy: OnDuplicate, jo
         .unwrap_or(Replacing::TooLate);
     if may == Replacing::Allowed {
         let mut replace = conn.prepare_cached(include_str!("../sql/replace_args.sql"))?;
-        replace.execute(params![holder.0.as_bytes(), job.args.as_str()])?;
+        replace.execute(params![holder.as_bytes(), job.args.as_str()])?;
     }
-    Ok(Enqueued::held_by(holder, may.into()))
+    Ok(Submitted::held_by(holder, may.into()))
 }
 
 /// Where the last look at the keys ended; the next goes on from there, so that all have their turn.
@@ -141,7 +140,7 @@ pub(crate) fn prune(conn: &Connection, place: &Place, limit: u32, now: Timestamp
 
 fn holding(row: &Row<'_>, from: usize) -> rusqlite::Result<Holding> {
     Ok(Holding {
-        job: JobId(rows::uuid(row, from)?),
+        job: JobId::from_uuid(rows::uuid(row, from)?),
         until_ended: row.get(from + 1)?,
         expires: rows::moment(row, from + 2)?,
     })

@@ -15,7 +15,8 @@ use turnwise_store::{Bell, Result, StoreError, memory::Clock};
 
 use crate::{
     bell::Ring,
-    store::{Failure, Place, explain},
+    errors::{Failure, explain},
+    store::Place,
 };
 
 /// Most transactions in one commit. More would not save much of an fsync, and make the first caller wait for the last.

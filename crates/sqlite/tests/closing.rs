@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use rusqlite::Connection;
 use tempfile::TempDir;
 use turnwise_core::{
-    Fence, Incarnation, JobId, Json, NewJob, NodeName, Serves, State, TaskName,
+    Fence, Incarnation, JobId, JobState, Json, NewJob, NodeName, Serves, TaskName,
     job::Counts,
     lifecycle::{End, Target, Transition},
     node::Host,
@@ -88,7 +88,7 @@ impl Scene {
         closing.settle(Last { node: NODE, told: None, settlement, note: None }).await
     }
 
-    async fn state(&self) -> State {
+    async fn state(&self) -> JobState {
         self.store.job(job(1).id).await.unwrap().unwrap().state
     }
 
@@ -128,7 +128,7 @@ async fn an_end_waits_for_the_lock_of_another_process_as_long_as_it_takes() {
         scene.other.execute_batch("commit").unwrap();
     });
     assert!(matches!(closed, Closed::Committed), "{closed:?}");
-    assert_eq!((scene.state().await, scene.lines()), (State::Success, 1));
+    assert_eq!((scene.state().await, scene.lines()), (JobState::Success, 1));
 }
 
 #[tokio::test]
@@ -177,6 +177,6 @@ async fn an_end_that_takes_too_long_is_interrupted_and_leaves_nothing() {
         // Whoever comes next is not interrupted.
         assert!(scene.store.enqueue(vec![job(2)]).await.unwrap()[0].new);
         assert!(matches!(scene.end_within(Some(limit * 1_000), |_| Ok(())).await, Closed::Committed));
-        assert_eq!((scene.state().await, scene.lines()), (State::Success, 1));
+        assert_eq!((scene.state().await, scene.lines()), (JobState::Success, 1));
     }
 }

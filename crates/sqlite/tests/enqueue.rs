@@ -2,9 +2,9 @@
 
 use rusqlite::{Connection, TransactionBehavior};
 use tempfile::TempDir;
-use turnwise_core::{GroupName, JobId, Json, NewJob, State, TaskName};
+use turnwise_core::{GroupName, JobId, JobState, Json, NewJob, TaskName};
 use turnwise_sqlite::{SqliteStore, enqueue_in, rusqlite};
-use turnwise_store::{AskNews, Enqueued, Epoch, Filter, MemoKind, NewMemo, Store, StoreError};
+use turnwise_store::{AskNews, Epoch, Filter, MemoKind, NewMemo, Store, StoreError, Submitted};
 
 struct Scene {
     _dir: TempDir,
@@ -37,10 +37,10 @@ async fn a_committed_transaction_brings_its_jobs_along() {
     let order = scene.conn.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
     order.execute("insert into purchase values ('tea')", ()).unwrap();
     let enqueued = enqueue_in(&order, &[job(1), job(2)]).unwrap();
-    assert_eq!(enqueued, [Enqueued::itself(job(1).id, true), Enqueued::itself(job(2).id, true)]);
+    assert_eq!(enqueued, [Submitted::itself(job(1).id, true), Submitted::itself(job(2).id, true)]);
     assert_eq!(scene.store.job(job(1).id).await.unwrap(), None, "not before the commit");
     order.commit().unwrap();
-    assert_eq!(scene.store.job(job(1).id).await.unwrap().unwrap().state, State::Waiting);
+    assert_eq!(scene.store.job(job(1).id).await.unwrap().unwrap().state, JobState::Waiting);
     let news = scene.store.news(ask(Some(before))).await.unwrap();
     assert_eq!(news.jobs.iter().map(|head| head.id).collect::<Vec<_>>(), [job(1).id, job(2).id]);
 }
@@ -123,7 +123,7 @@ async fn a_full_group_refuses_the_job_and_leaves_the_callers_transaction_usable(
     scene.store.remember(None, vec![full]).await.unwrap();
     let order = scene.conn.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
     order.execute("insert into purchase values ('tea')", ()).unwrap();
-    assert_eq!(enqueue_in(&order, &[job(1)]).unwrap(), [Enqueued::itself(job(1).id, false)]);
+    assert_eq!(enqueue_in(&order, &[job(1)]).unwrap(), [Submitted::itself(job(1).id, false)]);
     let other = NewJob { group: GroupName::new("other").unwrap(), ..job(2) };
     let error = enqueue_in(&order, &[other, job(3)]).unwrap_err();
     assert!(matches!(&error, StoreError::Refused(text) if text == sentence), "{error}");

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use rusqlite::Connection;
 use tempfile::TempDir;
 use turnwise_core::{
-    Failure, Fence, Incarnation, JobId, Json, NewJob, NodeName, Serves, State, TaskName, Terms, Timestamp,
+    Failure, Fence, Incarnation, JobId, JobState, Json, NewJob, NodeName, Serves, TaskName, Terms, Timestamp,
     job::Counts,
     lifecycle::{End, Ending, Target, Transition},
     node::Host,
@@ -135,7 +135,7 @@ async fn terms_that_cannot_be_read_hold_up_no_other_job() {
     let jobs = [1, 2].map(|n| NewJob { terms: terms.clone(), ..job(n) });
     scene.store.enqueue(jobs.to_vec()).await.unwrap();
     let spoil = r#"update turnwise_job set terms = '{"of":"tomorrow"}' where id = ?1"#;
-    assert_eq!(scene.conn.execute(spoil, [job(1).id.0.as_bytes()]).unwrap(), 1);
+    assert_eq!(scene.conn.execute(spoil, [job(1).id.as_bytes()]).unwrap(), 1);
     let seen = scene.store.jobs(Filter::default()).await.unwrap();
     assert_eq!(seen.into_iter().map(|job| job.terms).collect::<Vec<_>>(), [terms, Terms::default()]);
 }
@@ -219,5 +219,5 @@ async fn a_failed_run_is_written_with_the_job_or_not_at_all() {
     assert!(format!("{error:?}").contains("not today"), "{error:?}");
     assert_eq!(scene.told(), 0);
     let seen = scene.store.job(job(1).id).await.unwrap().unwrap();
-    assert_eq!((seen.state, seen.error), (State::Scheduled, None));
+    assert_eq!((seen.state, seen.error), (JobState::Scheduled, None));
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use turnwise_core::{JobId, NewJob, OnFailure, after};
 
-use crate::{Enqueued, Result, StoreError};
+use crate::{Result, StoreError, Submitted};
 
 /// What is to be written down after the jobs of a call are stored.
 #[derive(Debug, Default)]
@@ -17,7 +17,7 @@ pub struct Waiting {
 
 impl Waiting {
     /// Whoever waits for a job that another one stands for waits for that one. A circle is [`StoreError::Refused`].
-    pub fn of(jobs: &[NewJob], enqueued: &[Enqueued]) -> Result<Self> {
+    pub fn of(jobs: &[NewJob], enqueued: &[Submitted]) -> Result<Self> {
         let stand_ins: BTreeMap<JobId, JobId> = jobs
             .iter()
             .zip(enqueued)

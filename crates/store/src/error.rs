@@ -5,6 +5,7 @@ use turnwise_core::JobId;
 type Source = Box<dyn std::error::Error + Send + Sync>;
 
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum StoreError {
     /// Try again. What was asked for may or may not have happened: every verb is safe to repeat.
     #[error("{what}: {source}")]

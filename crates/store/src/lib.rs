@@ -1,5 +1,7 @@
 //! Where jobs live: one trait of verbs, an executable specification of it, and the suite that every store passes.
 //!
+//! A part of the crate `turnwise`, not for direct use: it changes with any release.
+//!
 //! [`store`] the verbs and what they promise → [`error`] what the caller does when one fails → [`bell`] how a store
 //! wakes its users → [`after`] whom the jobs of a call wait for → [`closing`] what a run commits together with its end → [`memo`] what is written down, typed → [`kept`] what is kept, and how long → [`verdict`] what follows from a row alone → [`memory`] the specification, in plain Rust →
 //! `conformance` the promises as tests.

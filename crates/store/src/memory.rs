@@ -24,15 +24,15 @@ use std::{
 };
 
 use async_trait::async_trait;
-use turnwise_core::{After, Incarnation, Job, JobId, NewJob, Node, State, Timestamp, story::Story, unique::Holding};
+use turnwise_core::{After, Incarnation, Job, JobId, JobState, NewJob, Node, Timestamp, story::Story, unique::Holding};
 
 use self::rows::Row;
 use crate::{
     Bell, Kept,
     store::{
-        AskLost, AskNews, AskStory, Assign, AssignReply, BatchId, Beat, Cursor, Delivery, Enqueued, Epoch, Filter,
-        Fleet, Intervention, Join, Joined, Lineage, Load, LostNode, Memo, MemoKind, NewMemo, News, Note, Options, Page,
-        Pulse, Result, Settle, Settled, Store,
+        AskLost, AskNews, AskStory, Assign, AssignReply, BatchId, Beat, Cursor, Delivery, Epoch, Filter, Fleet,
+        Intervention, Join, Joined, Lineage, Load, LostNode, Memo, MemoKind, NewMemo, News, Note, Options, Page, Pulse,
+        Result, Settle, Settled, Store, Submitted,
     },
     verdict::Lead,
 };
@@ -99,7 +99,7 @@ struct Data {
     /// Of jobs, finished or not, that wait or waited for others.
     after: BTreeMap<JobId, After>,
     /// The same from the other side: who is awaited, by whom; and how it ended, if that was badly and it is kept no longer.
-    awaited: BTreeMap<(JobId, JobId), Option<State>>,
+    awaited: BTreeMap<(JobId, JobId), Option<JobState>>,
     /// Value and version.
     memos: BTreeMap<(MemoKind, String), (String, i64)>,
     next_seq: i64,
@@ -166,7 +166,7 @@ impl MemoryStore {
 
 #[async_trait]
 impl Store for MemoryStore {
-    async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>> {
+    async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Submitted>> {
         enqueue::enqueue(self, jobs)
     }
 

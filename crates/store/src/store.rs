@@ -4,8 +4,8 @@
 use std::{collections::BTreeSet, fmt, num::NonZeroU32, time::Duration};
 
 use turnwise_core::{
-    Fence, Incarnation, Job, JobHead, JobId, NewJob, Node, NodeName, Retention, RetryPolicy, Serves, State, TaskName,
-    Terms, Timestamp,
+    Fence, Incarnation, Job, JobHead, JobId, JobState, NewJob, Node, NodeName, Retention, RetryPolicy, Serves,
+    TaskName, Terms, Timestamp,
     job::{AssignedJob, Counts},
     lead::Sight,
     lifecycle::{End, Standing, Target, Transition},
@@ -59,7 +59,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// with [`OnDuplicate::Reject`](turnwise_core::unique::OnDuplicate) the whole call is [`StoreError::Duplicate`]. Of any
     /// number of submitters of one key at once, one gets it; who meets an open transaction waits for its end, and with
     /// [`StoreError::Transient`] not for ever.
-    async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>>;
+    async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Submitted>>;
 
     /// Makes a node known. The same name alive in another incarnation is answered with [`Joined::Taken`]; nothing changes.
     /// With `replace`, that other one is marked lost in the same step and dispatches no more, if its lease still ends
@@ -151,7 +151,8 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
 
 /// What became of a submitted job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Enqueued {
+#[non_exhaustive]
+pub struct Submitted {
     /// The job that stands for it: itself, or the one that holds its unique key.
     pub id: JobId,
     /// `false`: it was there already, or another one stands for it.
@@ -160,7 +161,7 @@ pub struct Enqueued {
     pub duplicate: Option<Duplicate>,
 }
 
-impl Enqueued {
+impl Submitted {
     /// The job itself, now or since an earlier call.
     pub fn itself(id: JobId, new: bool) -> Self {
         Self { id, new, duplicate: None }
@@ -537,7 +538,7 @@ pub struct LostNode {
 pub struct Held {
     pub id: JobId,
     pub fence: Fence,
-    pub state: State,
+    pub state: JobState,
     pub counts: Counts,
     pub retry: RetryPolicy,
     pub terms: Terms,
@@ -555,7 +556,7 @@ impl<'a> From<&'a Held> for Standing<'a> {
 pub struct Intervention {
     pub job: JobId,
     /// What the decision was made for; anything else is [`Settled::Superseded`].
-    pub state: State,
+    pub state: JobState,
     pub fence: Fence,
     pub to: Transition,
 }
@@ -563,7 +564,7 @@ pub struct Intervention {
 /// All given conditions must hold.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
-    pub states: Vec<State>,
+    pub states: Vec<JobState>,
     pub queue: Option<String>,
     pub group: Option<String>,
     pub task: Option<String>,
@@ -580,7 +581,7 @@ impl Filter {
     }
 
     /// The wanted states, or all.
-    pub fn wants(&self, state: State) -> bool {
+    pub fn wants(&self, state: JobState) -> bool {
         self.states.is_empty() || self.states.contains(&state)
     }
 }

@@ -1,14 +1,14 @@
 //! Decisions of a store that follow from a row alone: what a settle is answered, and which node leads. The memory store and SQLite
 //! ask here; PostgreSQL decides the same in SQL, and the suite compares.
 
-use turnwise_core::{Fence, Incarnation, State, Timestamp};
+use turnwise_core::{Fence, Incarnation, JobState, Timestamp};
 
 use crate::{Beat, Epoch, Lineage, Settled, Settlement, Term};
 
 /// As much of a job, unfinished or in history, as the answer to a settle depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Found {
-    pub state: State,
+    pub state: JobState,
     pub fence: Fence,
     pub node: Option<Incarnation>,
     pub cancel_requested: bool,

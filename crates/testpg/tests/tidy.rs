@@ -11,10 +11,11 @@ use std::path::{Component, Path, PathBuf};
 const CORE_MAY_USE: [&str; 7] = ["croner", "foldhash", "jiff", "serde", "serde_json", "thiserror", "uuid"];
 
 /// SQLite has one writer, which is a thread of its own there: callers who come together share its commits, however many jobs
-/// they bring. PostgreSQL has one way to bring callers together, and another for many jobs. Only PostgreSQL is connected to.
+/// they bring. PostgreSQL has one way to bring callers together, and another for many jobs. Only PostgreSQL is connected to, and only
+/// there callers have one of two drivers.
 const ONLY_IN_SQLITE: [&str; 1] = ["writer.rs"];
 /// A folder stands for all that is in it.
-const ONLY_IN_POSTGRES: [&str; 4] = ["connect.rs", "connect", "gather.rs", "session.rs"];
+const ONLY_IN_POSTGRES: [&str; 6] = ["connect.rs", "connect", "gather.rs", "session.rs", "sqlx.rs", "submit.rs"];
 
 #[test]
 fn the_two_drivers_have_the_same_files() {

@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use turnwise::{Config, JobRequest, NodeName, Registry, Turnwise, store::Options, task};
+use turnwise::{Config, JobRequest, NodeName, Options, Registry, Turnwise, task};
 
 #[derive(serde::Serialize, serde::Deserialize)]
 struct Padded {

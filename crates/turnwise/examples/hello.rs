@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use turnwise::{Ctx, Event, Filter, Turnwise, core::State, task};
+use turnwise::{Ctx, Event, Filter, JobState, Turnwise, task};
 
 #[derive(serde::Serialize, serde::Deserialize)]
 struct Document {
@@ -25,7 +25,7 @@ async fn extract(document: Document, ctx: Ctx) -> Result<String, String> {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let turnwise = Turnwise::open("sqlite:hello.db").await?;
-    let left = Filter { states: vec![State::Waiting, State::Stuck], ..Filter::default() };
+    let left = Filter { states: vec![JobState::Waiting, JobState::Stuck], ..Filter::default() };
     if turnwise.jobs(left).await?.is_empty() {
         let flood = (1..=12).map(|number| extract.job(Document { number }).group("flood"));
         turnwise.submit_all(flood).await?;
@@ -53,5 +53,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 fn unfinished() -> Filter {
-    Filter { states: vec![State::Waiting, State::Scheduled, State::Running, State::Stuck], ..Filter::default() }
+    Filter {
+        states: vec![JobState::Waiting, JobState::Scheduled, JobState::Running, JobState::Stuck],
+        ..Filter::default()
+    }
 }

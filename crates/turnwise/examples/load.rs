@@ -9,7 +9,7 @@
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
-use turnwise::{Config, JobRequest, NodeName, Registry, Turnwise, core::settings::Concurrency, store::Options, task};
+use turnwise::{Config, JobRequest, NodeName, Options, Registry, Turnwise, settings::Concurrency, task};
 
 /// Rung when the backlog is read.
 static READ: Notify = Notify::const_new();

@@ -1,7 +1,7 @@
 //! Decisions about many jobs at once.
 
 use turnwise_core::{
-    Job, JobId, State,
+    Job, JobId, JobState,
     lifecycle::{self, Event, Standing, Target},
 };
 use turnwise_store::{Filter, Intervention, Settled};
@@ -10,6 +10,7 @@ use crate::{Error, Turnwise};
 
 /// What cancelling many jobs came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct CancelledAll {
     /// They had not begun and never will.
     pub at_once: usize,
@@ -21,7 +22,9 @@ pub struct CancelledAll {
 
 /// What having many jobs run again came to.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct RetriedAll {
+    /// They run now or again.
     pub again: usize,
     /// They changed meanwhile, or an open transaction holds them: look at them again.
     pub left: Vec<JobId>,
@@ -62,7 +65,7 @@ impl Turnwise {
     /// Runs the stuck, failed and cancelled jobs that `filter` names now or again, with fresh retries, as [`Turnwise::retry`] does;
     /// otherwise as [`Turnwise::cancel_all`].
     pub async fn retry_all(&self, filter: Filter) -> Result<RetriedAll, Error> {
-        let jobs = self.named_by(filter, State::can_be_retried).await?;
+        let jobs = self.named_by(filter, JobState::can_be_retried).await?;
         self.retry_these(&jobs).await
     }
 
@@ -79,8 +82,8 @@ impl Turnwise {
     }
 
     /// The jobs in states that may be decided about; no states named means all of these.
-    async fn named_by(&self, filter: Filter, may: impl Fn(State) -> bool) -> Result<Vec<Job>, Error> {
-        let states: Vec<_> = State::ALL.into_iter().filter(|state| may(*state) && filter.wants(*state)).collect();
+    async fn named_by(&self, filter: Filter, may: impl Fn(JobState) -> bool) -> Result<Vec<Job>, Error> {
+        let states: Vec<_> = JobState::ALL.into_iter().filter(|state| may(*state) && filter.wants(*state)).collect();
         if states.is_empty() {
             return Ok(Vec::new());
         }

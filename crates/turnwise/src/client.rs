@@ -1,6 +1,6 @@
 //! A database with jobs in it: open, submit, look, decide.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use turnwise_core::{
     Fence, Invalid, Job, JobId, NewJob, Timestamp,
@@ -11,16 +11,9 @@ use turnwise_executor::{
     Config, Registry,
     executor::{Builder, Connect, StartError},
 };
-use turnwise_postgres::{PostgresStore, Transactions};
-use turnwise_sqlite::SqliteStore;
-use turnwise_store::{
-    AskStory, Enqueued, Filter, Fleet, Intervention, Load, MemoryStore, Options, Settled, Store, StoreError,
-};
+use turnwise_store::{AskStory, Filter, Fleet, Intervention, Load, Options, Settled, Store, StoreError, Submitted};
 
-use crate::{
-    JobRequest,
-    transactional::{OnPostgres, OnSqlite},
-};
+use crate::{JobRequest, backend::Backend};
 
 /// Times a decision is made anew because the job moved on meanwhile.
 const DECIDE_AGAIN: usize = 20;
@@ -35,17 +28,23 @@ const LOCKED_PAUSE: Duration = Duration::from_millis(500);
 const SUBMIT_AGAIN: u32 = 5;
 const SUBMIT_WAIT: Duration = Duration::from_millis(50);
 
+/// Why a call did not do what it was asked for.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
+    /// The database's answer, or that there was none: [`StoreError::is_transient`] says whether asking again may help.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// Input that was refused; nothing was stored.
     #[error(transparent)]
     Invalid(#[from] Invalid),
+    /// The job's state does not allow it; nothing was changed.
     #[error(transparent)]
     Illegal(#[from] Illegal),
+    /// No job has this id: none ever had, or what was kept of it is gone.
     #[error("there is no job {0}")]
     NoSuchJob(JobId),
+    /// The job changed again and again between the look at it and the decision; nothing was decided.
     #[error("job {0} keeps changing; look at it again")]
     Conflict(JobId),
     /// Others change the same settings all the time; what was asked for may or may not be among it.
@@ -62,73 +61,47 @@ pub enum Cancelled {
     Requested,
 }
 
-#[derive(Clone)]
-enum Backend {
-    Memory(MemoryStore),
-    Sqlite(SqliteStore),
-    Postgres { store: Arc<PostgresStore>, transactions: Arc<Transactions> },
-}
-
 /// A handle on a database with jobs; clones share it.
 #[derive(Clone)]
 pub struct Turnwise {
     backend: Backend,
 }
 
-impl std::fmt::Debug for Turnwise {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let kind = match &self.backend {
-            Backend::Memory(_) => "memory",
-            Backend::Sqlite(_) => "sqlite",
-            Backend::Postgres { .. } => "postgres",
-        };
-        write!(f, "Turnwise({kind})")
+impl fmt::Debug for Turnwise {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Turnwise({:?})", self.backend)
     }
 }
 
 impl Turnwise {
     /// Opens `sqlite:jobs.db`, `postgres://user@host/database` or `memory:`, creating the schema where there is none.
+    ///
+    /// [`Error::Invalid`] for another address, or one whose [feature](crate#features) is off; [`Error::Store`] if the database
+    /// cannot be reached or used, and its text says what to do.
     pub async fn open(url: &str) -> Result<Self, Error> {
         Self::open_with(url, Options::default()).await
     }
 
+    /// As [`Turnwise::open`], with settings of this handle's own.
     pub async fn open_with(url: &str, options: Options) -> Result<Self, Error> {
-        let backend = match url.split_once(':').map(|(scheme, _)| scheme) {
-            Some("postgres" | "postgresql") => {
-                let store = Arc::new(PostgresStore::open(url, options.clone()).await?);
-                let transactions = Arc::new(Transactions::new(url, &options)?.keeping_as(&store));
-                Backend::Postgres { store, transactions }
-            }
-            Some("sqlite") => Backend::Sqlite(SqliteStore::open(url, options.clone())?),
-            Some("memory") => {
-                Backend::Memory(MemoryStore::new(options.clone(), turnwise_store::memory::Clock::system()))
-            }
-            _ => {
-                let problem = format!("{url:?} is not a database; write sqlite:FILE or postgres://USER@HOST/NAME");
-                return Err(Invalid::new("database", problem).into());
-            }
-        };
-        Ok(Self { backend })
+        Ok(Self { backend: Backend::open(url, options).await? })
     }
 
-    /// Jobs in this very store.
-    pub(crate) fn in_memory(store: MemoryStore) -> Self {
-        Self { backend: Backend::Memory(store) }
+    /// Jobs in a store of the caller's own. **Unstable**, as [`store`](crate::store) is.
+    pub fn on(store: Arc<dyn Store>) -> Self {
+        Self { backend: Backend::Other(store) }
     }
 
+    /// The store, for what this handle has no method for. **Unstable**, as [`store`](crate::store) is.
     pub fn store(&self) -> Arc<dyn Store> {
-        match &self.backend {
-            Backend::Memory(store) => Arc::new(store.clone()),
-            Backend::Sqlite(store) => Arc::new(store.clone()),
-            Backend::Postgres { store, .. } => store.clone(),
-        }
+        self.backend.store()
     }
 
     /// Submits a job in a transaction of its own and returns its id once it is durable.
     ///
     /// Repeated after a lost reply, so a submit that is answered was stored exactly once. A group that takes no more jobs
     /// answers with [`StoreError::Refused`], whose text says why; nothing is stored then. Where another job holds its
-    /// [unique key](JobRequest::unique), the id is that one's; [`Turnwise::enqueue`] tells the two apart.
+    /// [unique key](JobRequest::unique), the id is that one's; [`Turnwise::submit_each`] tells the two apart.
     pub async fn submit(&self, request: JobRequest) -> Result<JobId, Error> {
         let ids = self.submit_all([request]).await?;
         Ok(ids[0])
@@ -136,11 +109,11 @@ impl Turnwise {
 
     /// Submits all of the jobs or none, in this order.
     pub async fn submit_all(&self, requests: impl IntoIterator<Item = JobRequest>) -> Result<Vec<JobId>, Error> {
-        Ok(self.enqueue(requests).await?.into_iter().map(|enqueued| enqueued.id).collect())
+        Ok(self.submit_each(requests).await?.into_iter().map(|enqueued| enqueued.id).collect())
     }
 
     /// As [`Turnwise::submit_all`], and tells of each job whether it was stored or which one stands for it.
-    pub async fn enqueue(&self, requests: impl IntoIterator<Item = JobRequest>) -> Result<Vec<Enqueued>, Error> {
+    pub async fn submit_each(&self, requests: impl IntoIterator<Item = JobRequest>) -> Result<Vec<Submitted>, Error> {
         let requests: Vec<_> = requests.into_iter().collect();
         let now = if requests.iter().any(JobRequest::is_relative) { self.now().await? } else { Timestamp::MIN };
         let jobs = requests.into_iter().map(|request| request.into_job(now)).collect::<Result<Vec<_>, _>>()?;
@@ -161,7 +134,7 @@ impl Turnwise {
         self.submit_all(requests).await
     }
 
-    async fn store_jobs(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, Error> {
+    async fn store_jobs(&self, jobs: Vec<NewJob>) -> Result<Vec<Submitted>, Error> {
         let store = self.store();
         let mut wait = SUBMIT_WAIT;
         for _ in 1..SUBMIT_AGAIN {
@@ -180,6 +153,7 @@ impl Turnwise {
         Ok(self.store().load(Load::These(Vec::new())).await?.now)
     }
 
+    /// A job by its id, finished or not; [`Error::NoSuchJob`] if it is not there.
     pub async fn job(&self, id: JobId) -> Result<Job, Error> {
         self.store().job(id).await?.ok_or(Error::NoSuchJob(id))
     }
@@ -218,6 +192,7 @@ impl Turnwise {
         }
     }
 
+    /// All nodes, lost ones included, by name and joining time.
     pub async fn nodes(&self) -> Result<Fleet, Error> {
         Ok(self.store().nodes().await?)
     }
@@ -275,25 +250,11 @@ impl Turnwise {
 
     /// A node set up by hand; it knows no task yet.
     pub fn executor_with(&self, config: Config) -> Builder {
-        let builder = Builder::new(self.connect(), config);
-        match &self.backend {
-            Backend::Memory(_) => builder,
-            Backend::Sqlite(store) => builder.state(OnSqlite(store.clone())),
-            Backend::Postgres { transactions, .. } => builder.state(OnPostgres(transactions.clone())),
-        }
-    }
-
-    /// The control loops of a node get PostgreSQL connections of their own, on their own thread.
-    fn connect(&self) -> Connect {
-        let this = self.clone();
-        Arc::new(move || {
-            let this = this.clone();
-            Box::pin(async move {
-                Ok(match &this.backend {
-                    Backend::Postgres { store, .. } => Arc::new(store.for_control()) as Arc<dyn Store>,
-                    _ => this.store(),
-                })
-            })
-        })
+        let backend = self.backend.clone();
+        let connect: Connect = Arc::new(move || {
+            let backend = backend.clone();
+            Box::pin(async move { Ok(backend.for_control()) })
+        });
+        self.backend.equip(Builder::new(connect, config))
     }
 }

@@ -15,13 +15,16 @@ pub struct Graph {
     pub more: bool,
 }
 
+/// A job of the graph.
 #[derive(Debug, Clone)]
 pub struct Tied {
     /// `None`: it is kept no longer.
     pub job: Option<Job>,
+    /// Its id, also when it is kept no longer.
     pub id: JobId,
     /// Those of the graph that it waits or waited for.
     pub after: Vec<JobId>,
+    /// What becomes of it when one of these fails; `None` for one that waits for no job.
     pub on_failure: Option<OnFailure>,
     /// The length of the longest way from a job that waits for no other.
     pub layer: usize,

@@ -19,7 +19,7 @@ static LAST: Mutex<Last> = Mutex::new(Last { millis: 0, head: [0; 3], tail: 0 })
 const TAIL_BITS: u64 = (1 << 56) - 1;
 
 /// A fresh id, greater than every one this process has made before.
-pub fn next() -> JobId {
+pub(crate) fn next() -> JobId {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let now = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
@@ -44,6 +44,6 @@ mod tests {
     fn ids_grow_and_are_version_seven() {
         let ids: Vec<_> = (0..10_000).map(|_| super::next()).collect();
         assert!(ids.windows(2).all(|pair| pair[0] < pair[1]));
-        assert!(ids.iter().all(|id| id.0.get_version_num() == 7));
+        assert!(ids.iter().all(|id| id.uuid().get_version_num() == 7));
     }
 }

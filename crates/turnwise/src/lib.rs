@@ -1,7 +1,7 @@
 //! Durable jobs in the database you already have, where every group gets its turn.
 //!
 //! ```no_run
-//! use turnwise::{Turnwise, task};
+//! use turnwise::prelude::*;
 //!
 //! #[derive(serde::Serialize, serde::Deserialize)]
 //! struct Extract { document: u64 }
@@ -19,38 +19,96 @@
 //! # Ok(()) }
 //! ```
 //!
-//! [`client`] opening a database, submitting, looking, deciding → [`bulk`] deciding about many → [`request`] what is submitted → [`tx`] submitting in
-//! your own transaction → [`executor`](Turnwise::executor) running tasks → [`transactional`] tasks that commit together with
-//! their end → [`settings`] weights, limits and pauses → [`schedules`] jobs that come again and again →
-//! [`overview`] how much there is → [`graph`] who waits for whom → [`view`] why a job waits, and what would change it →
-//! [`testing`] tasks under test.
+//! [`Turnwise`] opens a database, submits, looks and decides; [`JobRequest`] is what is submitted, also in
+//! [your own transaction](JobRequest#submitting-in-your-own-transaction); [`Executor`] runs tasks → [`transactional`] tasks
+//! that commit together with their end → [`settings`] weights, limits and pauses → [`schedules`] jobs that come again and
+//! again → [`story`] what a job told → [`overview`] how much there is → [`graph`] which jobs wait for which → [`view`] why a
+//! job waits, and what would change it → [`testing`] tasks under test → [`store`] a store of your own.
+//!
+//! # Features
+//! - `sqlite` and `postgres`, both on by default: the databases. Without one, its driver is neither compiled nor linked.
+//! - `sqlx`: submitting in an sqlx transaction on PostgreSQL.
+//! - `job-log`, on by default: [`JobLog`], a layer of `tracing-subscriber` that adds what a task logs to its job's log.
+//!
+//! The crates `turnwise-core`, `-store`, `-executor`, `-sqlite`, `-postgres` and `-macros` are parts of this one and change
+//! with any release; use them through this crate.
 
-pub mod client;
-pub mod bulk;
-pub mod id;
-pub mod request;
-pub mod tx;
-pub mod transactional;
-pub mod settings;
-pub mod schedules;
-pub mod overview;
+#![deny(missing_docs)]
+
+mod backend;
+mod bulk;
+mod client;
 pub mod graph;
-pub mod view;
+mod id;
+pub mod overview;
+mod request;
+pub mod schedules;
+pub mod settings;
+pub mod store;
 pub mod testing;
+pub mod transactional;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod submit_in;
+pub mod view;
 
-pub use client::{Error, Turnwise};
+pub use bulk::{CancelledAll, RetriedAll};
+pub use client::{Cancelled, Error, Turnwise};
 pub use request::JobRequest;
-pub use transactional::{SqliteTx, Tx};
+#[cfg(feature = "sqlite")]
+pub use transactional::SqliteTx;
+#[cfg(feature = "postgres")]
+pub use transactional::Tx;
 pub use turnwise_core::{
-    self as core, GroupName, Job, JobId, Json, KeyName, NewJob, Node, NodeName, OnFailure, Priority, QueueName,
+    GroupName, Invalid, Job, JobId, JobState, Json, KeyName, Node, NodeName, OnFailure, Priority, QueueName,
     RetryPolicy, TaskName, Timestamp,
+    lifecycle::Illegal,
     unique::{OnDuplicate, Scope},
 };
+#[cfg(unix)]
+pub use turnwise_executor::CommandTask;
+#[cfg(feature = "job-log")]
+pub use turnwise_executor::JobLog;
 pub use turnwise_executor::{
-    self as executor, Config, Ctx, CtxError, Event, EventKind, Executor, Inner, JobLog, Next, Outcome, Pool, Registry,
-    State, Task, TaskError,
+    Config, Ctx, CtxError, Event, EventKind, Events, Executor, Inner, Listener, Next, Outcome, PanicEvent, Pool,
+    Registry, StartError, State, Stats, Task, TaskError,
+    event::JobEvent,
+    executor::Builder,
+    registry::RegistryError,
+    task::{AnyTask, Policies},
 };
 pub use turnwise_macros::task;
-pub use turnwise_postgres as postgres;
-pub use turnwise_sqlite as sqlite;
-pub use turnwise_store::{self as store, Duplicate, Enqueued, Filter, StoreError};
+pub use turnwise_store::{Duplicate, Filter, Fleet, Options, StoreError, Submitted};
+
+/// The version of rusqlite that [`JobRequest::submit_in_sqlite`] takes a connection of.
+#[cfg(feature = "sqlite")]
+pub use turnwise_sqlite::rusqlite;
+
+/// The version of tokio-postgres that [`JobRequest::submit_in_postgres`] takes a transaction of.
+#[cfg(feature = "postgres")]
+pub use tokio_postgres;
+
+/// What nearly every program with tasks needs: `use turnwise::prelude::*;`.
+pub mod prelude {
+    pub use crate::{
+        Ctx, CtxError, Error, Executor, Job, JobId, JobRequest, JobState, Next, Outcome, State, TaskError, Turnwise,
+        task,
+    };
+}
+
+/// What a job told besides its row: attempts that did not end well, progress, steps and the lines of its log.
+pub mod story {
+    pub use turnwise_core::{
+        lifecycle::Ending,
+        story::{Attempt, Finished, Level, Line, LineAt, Progress, Story},
+    };
+}
+
+/// For what `#[task]` expands to.
+#[doc(hidden)]
+pub mod __task {
+    pub use turnwise_executor::{
+        inventory,
+        registry::Annotated,
+        task::{AnyTask, IntoOutcome, Need, from_result},
+    };
+}

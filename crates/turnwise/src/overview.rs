@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use turnwise_core::{
-    GroupName, JobHead, JobId, QueueName, State, Timestamp,
+    GroupName, JobHead, JobId, JobState, QueueName, Timestamp,
     queue_state::is_finished,
     settings::{GroupSettings, QueueSettings},
     turn::Charge,
@@ -19,34 +19,47 @@ const PAGE: u32 = 10_000;
 
 /// Unfinished jobs by state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct Tally {
+    /// They wait for their time, their turn or other jobs.
     pub waiting: usize,
+    /// They are in a node's hands and have not begun.
     pub scheduled: usize,
+    /// A node runs them.
     pub running: usize,
+    /// They failed and wait for their next attempt, or for a decision.
     pub stuck: usize,
 }
 
 impl Tally {
-    pub(crate) fn add(&mut self, state: State) {
+    pub(crate) fn add(&mut self, state: JobState) {
         match state {
-            State::Waiting => self.waiting += 1,
-            State::Scheduled => self.scheduled += 1,
-            State::Running => self.running += 1,
-            State::Stuck => self.stuck += 1,
-            State::Success | State::Failed | State::Cancelled => {}
+            JobState::Waiting => self.waiting += 1,
+            JobState::Scheduled => self.scheduled += 1,
+            JobState::Running => self.running += 1,
+            JobState::Stuck => self.stuck += 1,
+            JobState::Success | JobState::Failed | JobState::Cancelled => {}
         }
     }
 }
 
+/// A queue: what is set for it, and its unfinished jobs.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct QueueOverview {
+    /// What is set for it.
     pub settings: QueueSettings,
+    /// Its unfinished jobs.
     pub jobs: Tally,
 }
 
+/// A group: what is set for it, its unfinished jobs in all queues, and what it has used.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct GroupOverview {
+    /// What is set for it.
     pub settings: GroupSettings,
+    /// Its unfinished jobs.
     pub jobs: Tally,
     /// What it has used beyond its turn, in the queue where that is most; up to a second old.
     pub ahead: Charge,
@@ -54,13 +67,18 @@ pub struct GroupOverview {
 
 /// Every queue and group that has something set, or jobs, or (groups) a charge.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Overview {
+    /// The database's time of the count.
     pub now: Timestamp,
+    /// By name.
     pub queues: BTreeMap<QueueName, QueueOverview>,
+    /// By name.
     pub groups: BTreeMap<GroupName, GroupOverview>,
 }
 
 impl Overview {
+    /// What a queue is doing; one that is not in the overview is active.
     pub fn state(&self, name: &QueueName) -> QueueState {
         let left = |queue: &QueueOverview| queue.jobs != Tally::default();
         let finished =

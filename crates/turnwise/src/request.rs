@@ -123,16 +123,18 @@ impl JobRequest {
         self.set(Priority::new(priority), |job, priority| job.priority = priority)
     }
 
+    /// Not before this moment, by the database's clock. Default: at once.
     pub fn at(self, due: Timestamp) -> Self {
         self.set(Ok(Some(due)), |job, due| job.due = due)
     }
 
     /// Not before this much time has passed, by the database's clock.
-    pub fn after(mut self, delay: Duration) -> Self {
+    pub fn delay(mut self, delay: Duration) -> Self {
         self.delay = Some(delay);
         self
     }
 
+    /// How often and when it runs again after a failed run. Default: its task's policy, else [`RetryPolicy::default`].
     pub fn retry(mut self, policy: RetryPolicy) -> Self {
         self.retry_is_set = true;
         self.set(Ok(policy), |job, retry| job.retry = retry)
@@ -282,7 +284,7 @@ impl JobRequest {
     }
 }
 
-/// `Outcome::next(send.job(args).after(…))`: task, arguments, time, retries and timeout are the request's; queue, group,
+/// `Outcome::next(send.job(args).delay(…))`: task, arguments, time, retries and timeout are the request's; queue, group,
 /// priority and key stay the job's own.
 impl From<JobRequest> for Next {
     fn from(request: JobRequest) -> Self {

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use turnwise_core::{
-    Invalid, JobId, NewJob, ScheduleName,
-    calendar::{Schedule, Zone},
-    periodic::{CatchUp, Overlap, Periodic, When},
-    settings::Pause,
-};
+use turnwise_core::{Invalid, JobId, NewJob, settings::Pause};
 use turnwise_store::{MemoKind, StoreError, memo};
+
+pub use turnwise_core::{
+    ScheduleName,
+    calendar::{Schedule, Window, Zone},
+    periodic::{CatchUp, Overlap, Periodic, When},
+};
 
 use crate::{Error, JobRequest, Turnwise, id};
 
@@ -46,11 +47,13 @@ impl Recurring {
         Self { when, job, overlap: Overlap::default(), catch_up: CatchUp::default() }
     }
 
+    /// What happens at its time while the last job of this schedule has not ended. Default: as [`Overlap::default`].
     pub fn overlap(mut self, overlap: Overlap) -> Self {
         self.overlap = overlap;
         self
     }
 
+    /// What happens with times at which no dispatcher was there. Default: as [`CatchUp::default`].
     pub fn catch_up(mut self, catch_up: CatchUp) -> Self {
         self.catch_up = catch_up;
         self

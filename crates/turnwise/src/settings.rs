@@ -6,14 +6,19 @@
 use std::time::Duration;
 
 use serde::{Serialize, de::DeserializeOwned};
-use turnwise_core::{
-    GroupName, Invalid, KeyName, QueueName, TaskName,
-    calendar::check_windows,
-    settings::{GroupSettings, InstallationSettings, LimitSettings, Pause, QueueSettings, Settings},
-};
+use turnwise_core::{GroupName, Invalid, KeyName, QueueName, TaskName, calendar::check_windows};
 use turnwise_store::{
     MemoKind,
     memo::{self, Draft},
+};
+
+pub use turnwise_core::{
+    Retention,
+    settings::{
+        Concurrency, Fairness, GroupSettings, InstallationSettings, LimitSettings, OnError, Pause, QueueSettings, Rate,
+        Settings, Weight,
+    },
+    turn::Scheme,
 };
 
 use crate::{Error, Turnwise};
@@ -113,6 +118,7 @@ impl Turnwise {
         self.set_queue(name, |queue| put_pause(&mut queue.paused, &pause)).await
     }
 
+    /// Ends the pause of a queue, a person's or that of [`OnError::Pause`]; one that is not paused stays as it is.
     pub async fn resume_queue(&self, name: impl AsRef<str>) -> Result<QueueSettings, Error> {
         self.set_queue(name, |queue| queue.paused = None).await
     }
@@ -135,6 +141,7 @@ impl Turnwise {
         self.set_group(name, |group| put_pause(&mut group.paused, &pause)).await
     }
 
+    /// Ends the pause of a group; one that is not paused stays as it is.
     pub async fn resume_group(&self, name: impl AsRef<str>) -> Result<GroupSettings, Error> {
         self.set_group(name, |group| group.paused = None).await
     }

@@ -2,7 +2,7 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use turnwise::{Registry, State, TaskError, Turnwise, core::State as JobState, task, testing::Kit};
+//! use turnwise::{Registry, State, TaskError, Turnwise, JobState, task, testing::Kit};
 //!
 //! #[task("order", retry = "durations:10s", register = false)]
 //! async fn order(article: String, turnwise: State<Turnwise>) -> Result<u32, TaskError> {
@@ -55,7 +55,7 @@ use std::{
 
 use serde::de::DeserializeOwned;
 use turnwise_core::{
-    Invalid, Job, JobHead, JobId, NodeName, State, TaskName, Timestamp, lifecycle::Event, story::Story,
+    Invalid, Job, JobHead, JobId, JobState, NodeName, TaskName, Timestamp, lifecycle::Event, story::Story,
 };
 use turnwise_executor::{
     Config, Registry, Task,
@@ -93,7 +93,7 @@ impl Kit {
         let clock = Arc::new(AtomicI64::new(Clock::system().now().micros()));
         let time = clock.clone();
         let time = Clock::new(move || Timestamp::from_micros(time.load(Ordering::SeqCst)));
-        let turnwise = Turnwise::in_memory(MemoryStore::new(Options::default(), time));
+        let turnwise = Turnwise::on(Arc::new(MemoryStore::new(Options::default(), time)));
         let names = tasks.names().cloned().collect();
         let config = Config::new(NodeName::new("kit")?);
         let builder = turnwise.executor_with(config).registry(tasks).state(turnwise.clone());
@@ -116,6 +116,7 @@ impl Kit {
         self.set_time(self.now().plus(by));
     }
 
+    /// Sets the time, also back.
     pub fn set_time(&self, to: Timestamp) {
         self.clock.store(to.micros(), Ordering::SeqCst);
     }
@@ -172,13 +173,13 @@ impl Kit {
         let now = self.now();
         let mut heads = self.at_rest().await?;
         heads.retain(|head| head.due.is_some_and(|due| due <= now) && self.tasks.contains(&head.task));
-        Ok(heads.into_iter().min_by_key(|head| (head.state != State::Stuck, head.priority, head.due, head.seq)))
+        Ok(heads.into_iter().min_by_key(|head| (head.state != JobState::Stuck, head.priority, head.due, head.seq)))
     }
 
     /// Jobs that wait or are stuck.
     async fn at_rest(&self) -> Result<Vec<JobHead>, Error> {
         let mut heads = self.turnwise.store().load(Load::After { id: None, limit: u32::MAX }).await?.jobs;
-        heads.retain(|head| matches!(head.state, State::Waiting | State::Stuck));
+        heads.retain(|head| matches!(head.state, JobState::Waiting | JobState::Stuck));
         Ok(heads)
     }
 
@@ -232,7 +233,9 @@ fn decode<T: DeserializeOwned>(what: &'static str, json: &turnwise_core::Json) -
 
 /// A job after its run, and what it told: a [`Job`] with more to it.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Ran {
+    /// Its row.
     pub job: Job,
     /// Attempts that did not end well, the log, progress and steps.
     pub story: Story,

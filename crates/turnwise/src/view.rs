@@ -10,14 +10,15 @@ use std::{
 };
 
 use turnwise_core::{
-    Fence, GroupName, Incarnation, Job, JobHead, JobId, Node, NodeName, QueueName, Serves, State, TaskName, Timestamp,
-    estimate,
+    Fence, GroupName, Incarnation, Job, JobHead, JobId, JobState, Node, NodeName, QueueName, Serves, TaskName,
+    Timestamp, estimate,
     node::Host,
     scheduler::{Future, Input, Output, Pick, Remembered, Reply, Scheduler, Settled},
     settings::{GroupSettings, LimitSettings, QueueSettings, Settings},
-    why::{Forecast, Why},
 };
 use turnwise_store::{Filter, MemoKind, memo};
+
+pub use turnwise_core::why::{Forecast, Gate, Whose, Why};
 
 use crate::{Error, Turnwise, overview::each_page};
 
@@ -36,7 +37,9 @@ const STAND_IN_SLOTS: u32 = 1_000_000;
 
 /// What there is to say about a job.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Answer {
+    /// The job as it is now.
     pub job: Job,
     /// The database's time of the answer.
     pub now: Timestamp,
@@ -80,12 +83,12 @@ impl Turnwise {
         let kinds = memo::SETTINGS.into_iter().chain([MemoKind::Charge]).collect();
         let memos = store.recall(kinds).await?;
         let finished = Filter {
-            states: vec![State::Success, State::Failed, State::Cancelled],
+            states: vec![JobState::Success, JobState::Failed, JobState::Cancelled],
             limit: Some(RUNS),
             ..Filter::default()
         };
         let in_hand =
-            Filter { states: vec![State::Scheduled, State::Running], limit: Some(IN_HAND), ..Filter::default() };
+            Filter { states: vec![JobState::Scheduled, JobState::Running], limit: Some(IN_HAND), ..Filter::default() };
         let mut runs = store.jobs(finished).await?;
         runs.extend(store.jobs(in_hand).await?);
         runs.sort_by_key(began);
@@ -119,7 +122,9 @@ struct Told {
 /// A copy of the scheduler, made from the store.
 #[derive(Debug)]
 pub struct View {
+    /// The database's time when it was read.
     pub now: Timestamp,
+    /// What was set.
     pub settings: Settings,
     told: Told,
     /// Knows everything but gives out nothing: its nodes have no slots yet.
@@ -333,7 +338,7 @@ fn head_of(job: &Job, due: Timestamp) -> JobHead {
         queue: job.queue.clone(),
         group: job.group.clone(),
         priority: job.priority,
-        state: State::Waiting,
+        state: JobState::Waiting,
         due: Some(due),
         fence: Fence(0),
         crashes: 0,
@@ -366,16 +371,21 @@ fn stand_in(tasks: BTreeSet<TaskName>, now: Timestamp) -> Node {
 
 /// The backlog as things are, and as they would be.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Comparison {
+    /// As things are.
     pub before: Simulation,
+    /// As they would be.
     pub after: Simulation,
 }
 
 /// What becomes of the backlog if every job takes as long as its task usually does and nothing new is submitted.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Simulation {
     /// Groups with jobs that are not in a node's hands.
     pub groups: BTreeMap<GroupName, Waits>,
+    /// Slots of all nodes that live.
     pub slots: u32,
     /// Until the last start's run is over.
     pub end: Duration,
@@ -389,6 +399,7 @@ pub struct Simulation {
 
 /// How long the jobs of a group wait from now on (from their due time, if that is later).
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct Waits {
     /// Waiting now.
     pub jobs: usize,
@@ -396,6 +407,7 @@ pub struct Waits {
     pub starts: usize,
     /// From now to the first start.
     pub first: Option<Duration>,
+    /// The longest wait of those that start.
     pub longest: Duration,
     total: Duration,
     /// From now to the end of the last run.
@@ -403,6 +415,7 @@ pub struct Waits {
 }
 
 impl Waits {
+    /// The mean wait of those that start; zero if none does.
     pub fn mean(&self) -> Duration {
         let starts = u32::try_from(self.starts).unwrap_or(u32::MAX);
         self.total.checked_div(starts).unwrap_or_default()

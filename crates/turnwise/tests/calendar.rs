@@ -7,13 +7,10 @@ use std::{
 
 use tempfile::TempDir;
 use turnwise::{
-    Config, Ctx, Executor, JobId, JobRequest, NodeName, Outcome, Registry, Task, Timestamp, Turnwise,
-    core::{
-        State,
-        calendar::{Schedule, Window, Zone},
-        why::Gate,
-    },
+    Config, Ctx, Executor, JobId, JobRequest, JobState, NodeName, Outcome, Registry, Task, Timestamp, Turnwise,
     overview::QueueState,
+    schedules::{Schedule, Window, Zone},
+    view::Gate,
 };
 use turnwise_testpg::Cluster;
 
@@ -75,7 +72,7 @@ impl Place {
     }
 
     async fn wait_for(&self, id: JobId) {
-        until("a job to end", || async { self.turnwise.job(id).await.unwrap().state == State::Success }).await;
+        until("a job to end", || async { self.turnwise.job(id).await.unwrap().state == JobState::Success }).await;
     }
 
     /// Submits to a queue of its own and waits for the end: by then the dispatcher has seen what was done before.
@@ -143,7 +140,7 @@ async fn a_schedule_that_is_changed_moves_the_jobs_that_wait(place: Place) {
     place.turnwise.set_queue("nightly", |queue| queue.schedule = Some(far.clone())).await.unwrap();
     let _node = place.node().await;
     let scheduled = place.submit("nightly", "scheduled").await;
-    let own = place.turnwise.submit(note("nightly", "own").after(Duration::from_secs(3_600))).await.unwrap();
+    let own = place.turnwise.submit(note("nightly", "own").delay(Duration::from_secs(3_600))).await.unwrap();
     place.pass("free").await;
     let job = place.turnwise.job(scheduled).await.unwrap();
     let due = far.next(job.submitted_at).unwrap();
@@ -214,7 +211,7 @@ async fn a_simulation_goes_by_windows_and_by_the_schedule_it_is_asked_about() {
     let id = place.submit("nightly", "scheduled").await;
     let job = place.turnwise.job(id).await.unwrap();
     let hourly = Schedule::new("@hourly", Zone::UTC).unwrap();
-    let change = |settings: &mut turnwise::core::settings::Settings| {
+    let change = |settings: &mut turnwise::settings::Settings| {
         settings.queues.values_mut().for_each(|queue| queue.schedule = Some(hourly.clone()));
     };
     let comparison = place.turnwise.simulate(Some(1), change).await.unwrap();
@@ -231,7 +228,7 @@ async fn sealed_over_an_open_transaction(commit: bool) -> (Place, Vec<String>) {
     let (mut client, connection) = tokio_postgres::connect(&place.url, tokio_postgres::NoTls).await.unwrap();
     tokio::spawn(connection);
     let open = client.transaction().await.unwrap();
-    note("first", "first").enqueue_in_postgres(&open).await.unwrap();
+    note("first", "first").submit_in_postgres(&open).await.unwrap();
     place.turnwise.seal_queue("first").await.unwrap();
     let second = place.submit("second", "second").await;
     // The dispatcher has seen the seal by now, twice over, and there is a slot.

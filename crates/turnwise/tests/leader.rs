@@ -11,12 +11,11 @@ use std::{
 
 use tokio::sync::oneshot;
 use turnwise::{
-    Ctx, Filter, JobRequest, NodeName, Outcome, Registry, Task, Turnwise,
-    core::{State, node::Host},
-    executor::{Config, Process, executor::Builder},
-    postgres::PostgresStore,
-    store::Store,
+    Builder, Config, Ctx, Filter, JobRequest, JobState, NodeName, Outcome, Registry, Task, Turnwise, store::Store,
 };
+use turnwise_core::node::Host;
+use turnwise_executor::Process;
+use turnwise_postgres::PostgresStore;
 use turnwise_testpg::{Cluster, Pace};
 
 /// Long enough for any machine; a test that needs it has failed.
@@ -161,7 +160,7 @@ impl Scene {
     }
 
     async fn unfinished(&self) -> usize {
-        let states = vec![State::Waiting, State::Scheduled, State::Running, State::Stuck];
+        let states = vec![JobState::Waiting, JobState::Scheduled, JobState::Running, JobState::Stuck];
         self.turnwise.jobs(Filter { states, limit: Some(10_000), ..Filter::default() }).await.unwrap().len()
     }
 }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use ledger::{ACCOUNTS, Bank, Deposit, How, deposit};
-use turnwise::{Filter, Turnwise, core::State};
+use turnwise::{Filter, JobState, Turnwise};
 
 const DATABASE: &str = "LEDGER_DATABASE";
 const NAME: &str = "LEDGER_NODE";
@@ -81,7 +81,7 @@ async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
         .unwrap_or_else(|_| panic!("waited for {what} in vain"))
 }
 
-async fn count(bank: &Bank, states: &[State]) -> usize {
+async fn count(bank: &Bank, states: &[JobState]) -> usize {
     let task = Some("deposit".to_owned());
     let filter = Filter { task, states: states.to_vec(), limit: Some(100_000), ..Filter::default() };
     bank.turnwise.jobs(filter).await.unwrap().len()
@@ -93,9 +93,9 @@ async fn assert_balanced(bank: &Bank, jobs: usize) {
     let mut well: Vec<String> = Vec::new();
     for job in bank.turnwise.jobs(filter).await.unwrap() {
         match job.state {
-            State::Success => well.push(job.id.to_string()),
+            JobState::Success => well.push(job.id.to_string()),
             // Its node died under it too often.
-            State::Failed => assert!(job.error.as_deref().unwrap_or_default().starts_with("poison"), "{job:?}"),
+            JobState::Failed => assert!(job.error.as_deref().unwrap_or_default().starts_with("poison"), "{job:?}"),
             other => panic!("{other}: {job:?}"),
         }
     }
@@ -117,7 +117,7 @@ async fn nodes_killed_among_deposits_book_each_of_them_once(bank: Bank) {
     }
     for (round, done) in [JOBS / 8, JOBS / 4, JOBS / 2].into_iter().enumerate() {
         let node = Node::start(&bank, &format!("node {round}"));
-        until("deposits", async || (count(&bank, &[State::Success]).await >= done).then_some(())).await;
+        until("deposits", async || (count(&bank, &[JobState::Success]).await >= done).then_some(())).await;
         node.signal("KILL");
     }
     let last = Node::start(&bank, "last");
@@ -130,7 +130,7 @@ async fn nodes_killed_among_deposits_book_each_of_them_once(bank: Bank) {
 }
 
 async fn open(bank: &Bank) -> usize {
-    count(bank, &[State::Waiting, State::Scheduled, State::Running, State::Stuck]).await
+    count(bank, &[JobState::Waiting, JobState::Scheduled, JobState::Running, JobState::Stuck]).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -153,7 +153,7 @@ async fn nodes_killed_among_deposits_book_each_of_them_once_on_sqlite() {
 async fn a_node_that_wakes_up_after_its_lease_commits_nothing(bank: Bank) {
     let sleeper = Node::start(&bank, "sleeper");
     let id = bank.submit(Deposit { millis: 1_500, ..deposit(How::Well) }).await;
-    bank.reached(id, |job| job.state == State::Running).await;
+    bank.reached(id, |job| job.state == JobState::Running).await;
     if !bank.is_sqlite() {
         let open = "select count(*) from pg_stat_activity where application_name like 'turnwise task %'
                        and state = 'idle in transaction'";
@@ -162,13 +162,13 @@ async fn a_node_that_wakes_up_after_its_lease_commits_nothing(bank: Bank) {
     sleeper.signal("STOP");
     let other = Node::start(&bank, "other");
     let job = bank.ended(id).await;
-    assert_eq!((job.state, job.counts.crashes), (State::Success, 1));
+    assert_eq!((job.state, job.counts.crashes), (JobState::Success, 1));
     assert_eq!((bank.entries(), bank.total()), (vec![id.to_string()], 1));
     sleeper.signal("CONT");
     // Its second life takes jobs again, so its first one is over.
     other.stop();
     let again = bank.submit(deposit(How::Well)).await;
-    assert_eq!(bank.ended(again).await.state, State::Success);
+    assert_eq!(bank.ended(again).await.state, JobState::Success);
     sleeper.stop();
     assert_balanced(&bank, 2).await;
 }

@@ -6,12 +6,8 @@ use std::{
 };
 
 use turnwise::{
-    Ctx, Error, EventKind, Executor, Filter, Job, JobId, JobRequest, Outcome, Registry, State, Turnwise,
-    bulk::{CancelledAll, RetriedAll},
-    client::Cancelled,
-    core::State as JobState,
-    executor::StartError,
-    task,
+    Cancelled, CancelledAll, Ctx, Error, EventKind, Executor, Filter, Job, JobId, JobRequest, JobState, Outcome,
+    Registry, StartError, State, Turnwise, task,
 };
 
 #[derive(serde::Serialize, serde::Deserialize)]
@@ -109,18 +105,18 @@ impl Site {
 async fn many_jobs_are_stopped_at_once_and_others_left_alone(site: Site) {
     let runs = site.turnwise.submit(wait.job(()).group("acme")).await.unwrap();
     site.reached(runs, |job| job.state == JobState::Running).await;
-    let later = |n: u64| count.job(3).group(if n < 5 { "acme" } else { "other" }).after(Duration::from_secs(3600));
+    let later = |n: u64| count.job(3).group(if n < 5 { "acme" } else { "other" }).delay(Duration::from_secs(3600));
     let ids = site.turnwise.submit_all((0..7).map(later)).await.unwrap();
     let of = |group: &str, limit| Filter { group: Some(group.to_owned()), limit, ..Filter::default() };
 
     // The newest first.
     let some = site.turnwise.cancel_all(of("acme", Some(2))).await.unwrap();
-    assert_eq!(some, CancelledAll { at_once: 2, requested: 0, left: 0 });
+    assert_eq!((some.at_once, some.requested, some.left), (2, 0, 0));
     assert_eq!(site.turnwise.job(ids[4]).await.unwrap().state, JobState::Cancelled);
     assert_eq!(site.turnwise.job(ids[2]).await.unwrap().state, JobState::Waiting);
 
     let rest = site.turnwise.cancel_all(of("acme", None)).await.unwrap();
-    assert_eq!(rest, CancelledAll { at_once: 3, requested: 1, left: 0 });
+    assert_eq!((rest.at_once, rest.requested, rest.left), (3, 1, 0));
     assert_eq!(site.ended(runs).await.state, JobState::Cancelled);
     assert_eq!(site.turnwise.cancel_all(of("acme", None)).await.unwrap(), CancelledAll::default());
 
@@ -138,13 +134,15 @@ async fn bulk_calls_know_no_limit_that_was_not_set(site: Site) {
     let ids = site.turnwise.submit_all(requests).await.unwrap();
     let of_acme = || Filter { group: Some("acme".to_owned()), ..Filter::default() };
     let stopped = site.turnwise.cancel_all(of_acme()).await.unwrap();
-    assert_eq!(stopped, CancelledAll { at_once: 2_345, requested: 0, left: 0 });
+    assert_eq!((stopped.at_once, stopped.requested, stopped.left), (2_345, 0, 0));
     let few = Filter { limit: Some(5), ..of_acme() };
-    assert_eq!(site.turnwise.retry_all(few).await.unwrap(), RetriedAll { again: 5, left: vec![] });
+    let five = site.turnwise.retry_all(few).await.unwrap();
+    assert_eq!((five.again, five.left), (5, vec![]));
     let seen = site.turnwise.job(ids[0]).await.unwrap();
     let rest = site.turnwise.retry_all(of_acme()).await.unwrap();
-    assert_eq!(rest, RetriedAll { again: 2_340, left: vec![] });
-    assert_eq!(site.turnwise.retry_these(&[seen]).await.unwrap(), RetriedAll { again: 0, left: vec![ids[0]] });
+    assert_eq!((rest.again, rest.left), (2_340, vec![]));
+    let changed = site.turnwise.retry_these(&[seen]).await.unwrap();
+    assert_eq!((changed.again, changed.left), (0, vec![ids[0]]));
     site.executor.stop().await;
 }
 
@@ -184,7 +182,7 @@ async fn jobs_of_annotated_tasks_run(site: Site) {
 
 async fn a_person_decides(site: Site) {
     let turnwise = &site.turnwise;
-    let later = turnwise.submit(nothing.job(()).after(Duration::from_secs(3600))).await.unwrap();
+    let later = turnwise.submit(nothing.job(()).delay(Duration::from_secs(3600))).await.unwrap();
     assert_eq!(turnwise.cancel(later).await.unwrap(), Cancelled::AtOnce);
     assert_eq!(site.ended(later).await.state, JobState::Cancelled);
     assert_eq!(

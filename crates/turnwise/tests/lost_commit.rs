@@ -13,7 +13,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
     sync::watch,
 };
-use turnwise::{JobId, JobRequest, Turnwise, core::State};
+use turnwise::{JobId, JobRequest, JobState, Turnwise};
 
 /// Where the connection is cut, the first time that a task's transaction commits.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -117,7 +117,7 @@ async fn deposited_over(bank: &Bank, cut: Cut) -> JobId {
     executor.start().await.unwrap();
     let request = JobRequest::new("deposit", &deposit(How::Well)).retry("durations:1ms".parse().unwrap());
     let id = bank.turnwise.submit(request).await.unwrap();
-    assert_eq!(bank.ended(id).await.state, State::Success);
+    assert_eq!(bank.ended(id).await.state, JobState::Success);
     executor.stop().await;
     assert_eq!(wire.cuts.load(Ordering::SeqCst), 1, "the reply was not lost");
     assert_eq!((bank.entries(), bank.total()), (vec![id.to_string()], 1));

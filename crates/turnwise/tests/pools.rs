@@ -2,10 +2,7 @@
 
 use std::{future::Future, time::Duration};
 
-use turnwise::{
-    Config, Ctx, Event, EventKind, JobRequest, NodeName, Registry, State, Turnwise, Tx, executor::executor::Builder,
-    task,
-};
+use turnwise::{Builder, Config, Ctx, Event, EventKind, JobRequest, NodeName, Registry, State, Turnwise, Tx, task};
 
 const NEVER: Duration = Duration::from_secs(3600);
 
@@ -42,8 +39,8 @@ async fn meet(tx: &Tx, meeting: State<tokio::sync::Barrier>) -> anyhow::Result<(
 async fn whisper(door: State<Backdoor>) {
     match &*door {
         Backdoor::Sqlite(path) => {
-            let connection = turnwise::sqlite::rusqlite::Connection::open(path).unwrap();
-            JobRequest::from_json("look", "null").enqueue_in_sqlite(&connection).unwrap();
+            let connection = turnwise::rusqlite::Connection::open(path).unwrap();
+            JobRequest::from_json("look", "null").submit_in_sqlite(&connection).unwrap();
         }
         Backdoor::Postgres(client) => {
             let by_hand = "insert into turnwise.job (id, task, args, queue, grp, priority, due_at, retry)

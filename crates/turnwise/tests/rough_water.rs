@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use turnwise::{Ctx, Executor, Filter, Job, JobId, Turnwise, core::State, task};
+use turnwise::{Ctx, Executor, Filter, Job, JobId, JobState, Turnwise, task};
 use turnwise_testpg::{Cluster, Pace};
 
 #[task("nothing")]
@@ -51,7 +51,7 @@ async fn others_go_on(turnwise: &Turnwise, count: u32) {
     let ids = turnwise.submit_all((0..count).map(request)).await.unwrap();
     let (begun, ids) = (Pace::start(), ids.into_iter().collect::<HashSet<_>>());
     // One question for all of them: to ask for each would take longer than their runs.
-    let open = vec![State::Waiting, State::Scheduled, State::Running, State::Stuck];
+    let open = vec![JobState::Waiting, JobState::Scheduled, JobState::Running, JobState::Stuck];
     let open = Filter { states: open, limit: Some(10_000), ..Filter::default() };
     while turnwise.jobs(open.clone()).await.unwrap().iter().any(|job| ids.contains(&job.id)) {
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -129,10 +129,10 @@ async fn a_waiting_job_that_an_application_holds_locked_holds_up_nobody_else() {
     let locked = turnwise.submit(nothing.job(()).group("locked")).await.unwrap();
     let mut app = application(&url).await;
     let transaction = app.transaction().await.unwrap();
-    transaction.execute("select from turnwise.job where id = $1 for update", &[&locked.0]).await.unwrap();
+    transaction.execute("select from turnwise.job where id = $1 for update", &[&locked.uuid()]).await.unwrap();
     let executor = start(&turnwise).await;
     others_go_on(&turnwise, 500).await;
-    assert_eq!(turnwise.job(locked).await.unwrap().state, State::Waiting);
+    assert_eq!(turnwise.job(locked).await.unwrap().state, JobState::Waiting);
     transaction.rollback().await.unwrap();
     let took = ended(&turnwise, &[locked]).await;
     assert!(took < Duration::from_secs(5), "after its lock was gone it took {took:?}");
@@ -146,13 +146,13 @@ async fn a_running_job_that_an_application_holds_locked_holds_up_no_other_end() 
     let gate = gate();
     let executor = start_with(&turnwise, gate.clone()).await;
     let locked = turnwise.submit(wait.job(())).await.unwrap();
-    reached(&turnwise, locked, |job| job.state == State::Running).await;
+    reached(&turnwise, locked, |job| job.state == JobState::Running).await;
     let mut app = application(&url).await;
     let transaction = app.transaction().await.unwrap();
-    transaction.execute("select from turnwise.job where id = $1 for update", &[&locked.0]).await.unwrap();
+    transaction.execute("select from turnwise.job where id = $1 for update", &[&locked.uuid()]).await.unwrap();
     gate.0.send_replace(true);
     others_go_on(&turnwise, 200).await;
-    assert_eq!(turnwise.job(locked).await.unwrap().state, State::Running);
+    assert_eq!(turnwise.job(locked).await.unwrap().state, JobState::Running);
     transaction.rollback().await.unwrap();
     let took = ended(&turnwise, &[locked]).await;
     assert!(took < Duration::from_secs(5), "after its lock was gone it took {took:?}");
@@ -196,7 +196,7 @@ async fn an_end_that_cannot_be_stored_says_so_and_holds_up_no_other() {
     let job = reached(&turnwise, odd, |job| job.state.finished()).await;
     let error = job.error.unwrap_or_default();
     assert!(
-        job.state == State::Failed && error.contains("could not be stored") && error.contains("too odd"),
+        job.state == JobState::Failed && error.contains("could not be stored") && error.contains("too odd"),
         "{error}"
     );
     for _ in 0..3 {
@@ -230,19 +230,19 @@ async fn a_job_that_is_said_to_be_with_a_node_and_is_not_goes_back() {
     let gate = gate();
     let executor = start_with(&turnwise, gate.clone()).await;
     let held = turnwise.submit(wait.job(())).await.unwrap();
-    reached(&turnwise, held, |job| job.state == State::Running).await;
-    let stray = turnwise.submit(nothing.job(()).after(Duration::from_secs(3600))).await.unwrap();
+    reached(&turnwise, held, |job| job.state == JobState::Running).await;
+    let stray = turnwise.submit(nothing.job(()).delay(Duration::from_secs(3600))).await.unwrap();
     let app = application(&url).await;
     // A batch that grew after its node had read it.
-    app.execute("update turnwise.assignment set jobs = jobs || $1::uuid, limited = limited || false", &[&stray.0])
+    app.execute("update turnwise.assignment set jobs = jobs || $1::uuid, limited = limited || false", &[&stray.uuid()])
         .await
         .unwrap();
     let give = "update turnwise.job set state = 1, fence = fence + 1, due_at = submitted_at, assigned_at = now(),
                        node = (select node from turnwise.job where id = $2) where id = $1";
-    assert_eq!(app.execute(give, &[&stray.0, &held.0]).await.unwrap(), 1);
+    assert_eq!(app.execute(give, &[&stray.uuid(), &held.uuid()]).await.unwrap(), 1);
     let took = ended(&turnwise, &[stray]).await;
     assert!(took < Duration::from_secs(30), "{took:?}");
-    assert_eq!(turnwise.job(held).await.unwrap().state, State::Running, "what it has, it keeps");
+    assert_eq!(turnwise.job(held).await.unwrap().state, JobState::Running, "what it has, it keeps");
     gate.0.send_replace(true);
     ended(&turnwise, &[held]).await;
     executor.stop().await;
@@ -256,7 +256,7 @@ async fn a_job_in_the_hands_of_a_node_that_is_not_there_goes_back() {
     let app = application(&url).await;
     let give =
         "update turnwise.job set state = 2, fence = 1, assigned_at = now(), node = gen_random_uuid() where id = $1";
-    assert_eq!(app.execute(give, &[&stray.0]).await.unwrap(), 1);
+    assert_eq!(app.execute(give, &[&stray.uuid()]).await.unwrap(), 1);
     let executor = start(&turnwise).await;
     let took = ended(&turnwise, &[stray]).await;
     assert!(took < Duration::from_secs(30), "{took:?}");

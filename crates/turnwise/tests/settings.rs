@@ -7,13 +7,10 @@ use std::{
 
 use tokio::sync::Notify;
 use turnwise::{
-    Config, Error, Filter, JobId, JobRequest, NodeName, Turnwise,
-    core::{
-        State,
-        settings::{Concurrency, Fairness},
-        why::{Gate, Whose},
-    },
+    Config, Error, Filter, JobId, JobRequest, JobState, NodeName, Turnwise,
+    settings::{Concurrency, Fairness},
     task,
+    view::{Gate, Whose},
 };
 
 static RELEASE: Notify = Notify::const_new();
@@ -101,7 +98,7 @@ async fn a_forecast_is_the_order_in_which_jobs_then_start() {
     let executor = Arc::new(turnwise.executor_with(config).registry(registry).build().unwrap());
     executor.start().await.unwrap();
     let holder = turnwise.submit(hold.job(())).await.unwrap();
-    until("the slot to be taken", || async { turnwise.job(holder).await.unwrap().state == State::Running }).await;
+    until("the slot to be taken", || async { turnwise.job(holder).await.unwrap().state == JobState::Running }).await;
 
     let mut jobs: Vec<(JobId, String)> = Vec::new();
     for n in 0..24_i64 {
@@ -126,7 +123,7 @@ async fn a_forecast_is_the_order_in_which_jobs_then_start() {
     assert_eq!(*ORDER.lock().unwrap(), names);
     executor.stop().await;
     let ended = turnwise.why(jobs[0].0).await.unwrap();
-    assert!(ended.why.is_none() && ended.job.state == State::Success);
+    assert!(ended.why.is_none() && ended.job.state == JobState::Success);
 }
 
 /// Another process sets it; the one that runs the jobs does not dispatch, and so hears no news.
@@ -150,7 +147,7 @@ async fn every_node_comes_to_go_by_what_is_set_for_the_installation() {
     let kept = async || {
         let id = office.submit(pass.job(())).await.unwrap();
         match office.wait(id).await {
-            Ok(job) => job.state == State::Success,
+            Ok(job) => job.state == JobState::Success,
             Err(error) => !matches!(error, Error::NoSuchJob(_)),
         }
     };
@@ -175,7 +172,7 @@ async fn without_a_node_every_gate_is_told_and_slots_may_be_imagined() {
     let why = turnwise.why(id).await.unwrap().why.unwrap();
     let whose = Whose::Group("acme".parse().unwrap());
     assert_eq!((why.gates, why.forecast), (vec![Gate::NoLiveNode, Gate::Paused { whose, pause: paused }], None));
-    let resume = |settings: &mut turnwise::core::settings::Settings| {
+    let resume = |settings: &mut turnwise::settings::Settings| {
         settings.groups.values_mut().for_each(|group| group.paused = None);
     };
     let comparison = turnwise.simulate(Some(1), resume).await.unwrap();

@@ -9,8 +9,7 @@ use std::{
 };
 
 use turnwise::{
-    Ctx, Inner, JobRequest, Outcome, Registry, State, TaskError, Turnwise, core::State as JobState,
-    executor::StartError, task, testing::Kit,
+    Ctx, Inner, JobRequest, JobState, Outcome, Registry, StartError, State, TaskError, Turnwise, task, testing::Kit,
 };
 
 trait Mailer: Send + Sync {
@@ -166,7 +165,7 @@ async fn steps_and_long_sleeps_go_on_where_they_were() {
 async fn a_later_job_runs_when_its_time_has_come_and_one_that_was_not_begun_in_time_fails() {
     let kit = kit(0).await;
     let hour = Duration::from_secs(3600);
-    let later = kit.turnwise().submit(welcome.job(welcome_to("Ada", 0)).after(hour)).await.unwrap();
+    let later = kit.turnwise().submit(welcome.job(welcome_to("Ada", 0)).delay(hour)).await.unwrap();
     let urgent = JobRequest::of(welcome, &welcome_to("Bob", 0)).begin_within(Duration::from_secs(60));
     let urgent = kit.turnwise().submit(urgent).await.unwrap();
     kit.advance(hour);

@@ -5,7 +5,7 @@ mod ledger;
 use std::time::Duration;
 
 use ledger::{Bank, Deposit, How, deposit};
-use turnwise::{Config, NodeName, Registry, Turnwise, core::State};
+use turnwise::{Config, JobState, NodeName, Registry, Turnwise};
 
 macro_rules! on_both {
     ($($promise:ident),* $(,)?) => {
@@ -48,13 +48,13 @@ async fn writes_end_progress_and_follow_ups_are_there_together(bank: Bank) {
     let executor = bank.started().await;
     let id = bank.submit(deposit(How::Well)).await;
     let job = bank.ended(id).await;
-    assert_eq!((job.state, job.counts.attempt, job.error), (State::Success, 1, None));
+    assert_eq!((job.state, job.counts.attempt, job.error), (JobState::Success, 1, None));
     assert_eq!(job.result.unwrap().as_str(), "1");
     assert_eq!((bank.entries(), bank.total()), (vec![id.to_string()], 1));
     let receipts = bank.receipts().await;
     assert_eq!(receipts.len(), 1);
     assert_eq!(receipts[0].args.as_str(), format!("\"{id}\""));
-    assert_eq!(bank.ended(receipts[0].id).await.state, State::Success);
+    assert_eq!(bank.ended(receipts[0].id).await.state, JobState::Success);
     let progress = bank.turnwise.story(id, 10).await.unwrap().progress.unwrap();
     assert_eq!((progress.done, progress.text.as_str()), (1, "deposited"));
     executor.stop().await;
@@ -62,7 +62,7 @@ async fn writes_end_progress_and_follow_ups_are_there_together(bank: Bank) {
 }
 
 /// The job ended so, for this reason, and nothing of it is there.
-async fn comes_to_nothing(bank: Bank, deposit: Deposit, state: State, error: &str) {
+async fn comes_to_nothing(bank: Bank, deposit: Deposit, state: JobState, error: &str) {
     let executor = bank.started().await;
     let id = bank.submit(deposit).await;
     let job = bank.ended(id).await;
@@ -72,21 +72,21 @@ async fn comes_to_nothing(bank: Bank, deposit: Deposit, state: State, error: &st
     bank.assert_untouched().await;
     // The next one finds everything in order.
     let well = bank.submit(ledger::deposit(How::Well)).await;
-    assert_eq!(bank.ended(well).await.state, State::Success);
+    assert_eq!(bank.ended(well).await.state, JobState::Success);
     assert_eq!((bank.entries(), bank.total()), (vec![well.to_string()], 1));
     executor.stop().await;
 }
 
 async fn an_error_leaves_nothing(bank: Bank) {
-    comes_to_nothing(bank, deposit(How::Error), State::Failed, "the bank is closed").await;
+    comes_to_nothing(bank, deposit(How::Error), JobState::Failed, "the bank is closed").await;
 }
 
 async fn a_failure_leaves_nothing(bank: Bank) {
-    comes_to_nothing(bank, deposit(How::Fail), State::Failed, "no such account").await;
+    comes_to_nothing(bank, deposit(How::Fail), JobState::Failed, "no such account").await;
 }
 
 async fn a_panic_leaves_nothing(bank: Bank) {
-    comes_to_nothing(bank, deposit(How::Panic), State::Failed, "robbers").await;
+    comes_to_nothing(bank, deposit(How::Panic), JobState::Failed, "robbers").await;
 }
 
 async fn a_timeout_leaves_nothing(bank: Bank) {
@@ -98,29 +98,29 @@ async fn a_timeout_leaves_nothing(bank: Bank) {
     bank.assert_untouched().await;
     // The account is free again.
     let well = bank.submit(deposit(How::Well)).await;
-    assert_eq!(bank.ended(well).await.state, State::Success);
+    assert_eq!(bank.ended(well).await.state, JobState::Success);
     executor.stop().await;
 }
 
 async fn a_cancel_leaves_nothing(bank: Bank) {
     let executor = bank.started().await;
     let id = bank.submit(deposit(How::HeedsLate)).await;
-    bank.reached(id, |job| job.state == State::Running).await;
+    bank.reached(id, |job| job.state == JobState::Running).await;
     bank.turnwise.cancel(id).await.unwrap();
-    assert_eq!(bank.ended(id).await.state, State::Cancelled);
+    assert_eq!(bank.ended(id).await.state, JobState::Cancelled);
     bank.assert_untouched().await;
     executor.stop().await;
 }
 
 async fn a_cancel_at_the_last_moment_leaves_nothing(bank: Bank) {
-    comes_to_nothing(bank, deposit(How::CancelledLast), State::Cancelled, "").await;
+    comes_to_nothing(bank, deposit(How::CancelledLast), JobState::Cancelled, "").await;
 }
 
 async fn a_next_step_is_committed_with_what_was_written(bank: Bank) {
     let executor = bank.started().await;
     let id = bank.submit(deposit(How::Next)).await;
     let job = bank.ended(id).await;
-    assert_eq!((job.state, job.task.as_str(), job.counts.attempt), (State::Success, "receipt", 2));
+    assert_eq!((job.state, job.task.as_str(), job.counts.attempt), (JobState::Success, "receipt", 2));
     assert_eq!((bank.entries(), bank.total()), (vec![id.to_string()], 1));
     executor.stop().await;
 }
@@ -128,7 +128,7 @@ async fn a_next_step_is_committed_with_what_was_written(bank: Bank) {
 async fn a_snooze_is_committed_with_what_was_written(bank: Bank) {
     let executor = bank.started().await;
     let id = bank.submit(deposit(How::SnoozeOnce)).await;
-    let job = bank.reached(id, |job| job.state == State::Waiting && job.started_at.is_some()).await;
+    let job = bank.reached(id, |job| job.state == JobState::Waiting && job.started_at.is_some()).await;
     assert_eq!(job.counts.attempt, 0);
     assert_eq!((bank.entries(), bank.total()), (vec![id.to_string()], 1));
     executor.stop().await;
@@ -137,10 +137,10 @@ async fn a_snooze_is_committed_with_what_was_written(bank: Bank) {
 async fn what_was_written_before_a_long_sleep_is_written_once(bank: Bank) {
     let executor = bank.started().await;
     let id = bank.submit(deposit(How::Sleeps)).await;
-    bank.reached(id, |job| job.state == State::Waiting && job.started_at.is_some()).await;
+    bank.reached(id, |job| job.state == JobState::Waiting && job.started_at.is_some()).await;
     bank.assert_untouched().await;
     let job = bank.ended(id).await;
-    assert_eq!((job.state, job.counts.attempt), (State::Success, 1));
+    assert_eq!((job.state, job.counts.attempt), (JobState::Success, 1));
     assert_eq!((bank.entries(), bank.total()), (vec![id.to_string()], 1));
     assert_eq!(bank.receipts().await.len(), 1);
     executor.stop().await;
@@ -150,10 +150,10 @@ async fn a_stopping_node_rolls_back_what_it_interrupts(bank: Bank) {
     let executor = bank.executor(|config| config.wait_for_tasks_on_shutdown = false);
     executor.start().await.unwrap();
     let id = bank.submit(deposit(How::Hang)).await;
-    bank.reached(id, |job| job.state == State::Running).await;
+    bank.reached(id, |job| job.state == JobState::Running).await;
     executor.stop().await;
     let job = bank.turnwise.job(id).await.unwrap();
-    assert_eq!((job.state, job.counts.attempt), (State::Waiting, 0));
+    assert_eq!((job.state, job.counts.attempt), (JobState::Waiting, 0));
     bank.assert_untouched().await;
 }
 
@@ -166,7 +166,7 @@ async fn many_at_once_are_all_booked(bank: Bank) {
     }
     let mut well = Vec::new();
     for id in ids {
-        if bank.ended(id).await.state == State::Success {
+        if bank.ended(id).await.state == JobState::Success {
             well.push(id.to_string());
         }
     }
@@ -180,15 +180,15 @@ async fn many_at_once_are_all_booked(bank: Bank) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_task_that_swallows_a_failed_statement_has_not_ended_well() {
     let bank = Bank::in_postgres().await;
-    comes_to_nothing(bank, deposit(How::Swallow), State::Failed, "its transaction was not committed").await;
+    comes_to_nothing(bank, deposit(How::Swallow), JobState::Failed, "its transaction was not committed").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_database_refuses_at_the_commit_is_the_tasks_error() {
     let bank = Bank::in_postgres().await;
-    comes_to_nothing(bank, deposit(How::Deferred), State::Failed, "duplicate key").await;
+    comes_to_nothing(bank, deposit(How::Deferred), JobState::Failed, "duplicate key").await;
     let bank = Bank::in_sqlite().await;
-    comes_to_nothing(bank, deposit(How::Deferred), State::Failed, "FOREIGN KEY").await;
+    comes_to_nothing(bank, deposit(How::Deferred), JobState::Failed, "FOREIGN KEY").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -198,12 +198,12 @@ async fn a_commit_that_could_not_be_is_made_up_for_and_spends_no_attempt() {
     reader.execute_batch("create table copy (n); begin; select * from copy;").unwrap();
     let executor = bank.started().await;
     let id = bank.submit(deposit(How::Elsewhere)).await;
-    let job = bank.reached(id, |job| job.state == State::Waiting && job.started_at.is_some()).await;
+    let job = bank.reached(id, |job| job.state == JobState::Waiting && job.started_at.is_some()).await;
     assert_eq!((job.counts.attempt, job.error), (0, None));
     bank.assert_untouched().await;
     reader.execute_batch("commit").unwrap();
     let job = bank.ended(id).await;
-    assert_eq!((job.state, job.counts.attempt), (State::Success, 1));
+    assert_eq!((job.state, job.counts.attempt), (JobState::Success, 1));
     assert_eq!((bank.entries(), bank.total()), (vec![id.to_string()], 1));
     executor.stop().await;
 }
@@ -215,7 +215,7 @@ async fn a_connection_lost_before_the_commit_is_made_up_for_and_spends_no_attemp
         let executor = bank.started().await;
         let id = bank.submit(deposit(how)).await;
         let job = bank.ended(id).await;
-        assert_eq!((job.state, job.counts.attempt, job.error), (State::Success, 1, None), "{how:?}");
+        assert_eq!((job.state, job.counts.attempt, job.error), (JobState::Success, 1, None), "{how:?}");
         assert_eq!((bank.entries(), bank.total()), (vec![id.to_string()], 1));
         executor.stop().await;
     }
@@ -226,8 +226,8 @@ async fn a_task_that_always_loses_its_connection_comes_to_an_end() {
     let bank = Bank::in_postgres().await;
     let executor = bank.started().await;
     let job = bank.ended(bank.submit(deposit(How::CutsAlways)).await).await;
-    assert_eq!((job.state, job.counts.attempt), (State::Failed, 1));
-    assert_eq!(i64::from(job.counts.attempt) + turnwise::core::lifecycle::FREE_RUNS, job.fence.0);
+    assert_eq!((job.state, job.counts.attempt), (JobState::Failed, 1));
+    assert_eq!(i64::from(job.counts.attempt) + turnwise_core::lifecycle::FREE_RUNS, job.fence.0);
     let error = job.error.unwrap_or_default();
     assert!(error.starts_with("its transaction was not committed"), "{error}");
     bank.assert_untouched().await;
@@ -240,14 +240,14 @@ async fn a_task_that_steps_down_ends_in_its_nodes_own_role() {
     let executor = bank.started().await;
     let id = bank.submit(deposit(How::StepsDown)).await;
     let job = bank.ended(id).await;
-    assert_eq!((job.state, job.error), (State::Success, None));
+    assert_eq!((job.state, job.error), (JobState::Success, None));
     assert_eq!((bank.entries(), bank.total()), (vec![id.to_string()], 1));
     executor.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_task_leaves_in_its_session_is_gone_before_the_next_one() {
-    for (how, state) in [(How::Litters, State::Success), (How::LittersAndFails, State::Failed)] {
+    for (how, state) in [(How::Litters, JobState::Success), (How::LittersAndFails, JobState::Failed)] {
         let bank = Bank::in_postgres().await;
         let executor = bank.executor(|config| config.core_pool_size = 1);
         executor.start().await.unwrap();
@@ -257,14 +257,14 @@ async fn what_a_task_leaves_in_its_session_is_gone_before_the_next_one() {
         // Nobody has to come for a lock to be given back.
         bank.asked("select count(*) from pg_locks where locktype = 'advisory' and objid = 4711", "0").await;
         let job = bank.ended(bank.submit(deposit(How::FindsClean)).await).await;
-        assert_eq!((job.state, job.error), (State::Success, None));
+        assert_eq!((job.state, job.error), (JobState::Success, None));
         executor.stop().await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_error_in_what_is_done_at_the_end_is_the_tasks_error() {
-    comes_to_nothing(Bank::in_sqlite().await, deposit(How::ErrorAtEnd), State::Failed, "no more ink").await;
+    comes_to_nothing(Bank::in_sqlite().await, deposit(How::ErrorAtEnd), JobState::Failed, "no more ink").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -274,17 +274,17 @@ async fn a_timeout_bounds_what_is_done_at_the_end() {
     let request = turnwise::JobRequest::new("deposit", &deposit(How::HangAtEnd)).retry("none".parse().unwrap());
     let id = bank.turnwise.submit(request.timeout(std::time::Duration::from_millis(300))).await.unwrap();
     let job = bank.ended(id).await;
-    assert_eq!((job.state, job.error.as_deref()), (State::Failed, Some("timed out: it took longer than 300ms")));
+    assert_eq!((job.state, job.error.as_deref()), (JobState::Failed, Some("timed out: it took longer than 300ms")));
     bank.assert_untouched().await;
     let well = bank.submit(deposit(How::Well)).await;
-    assert_eq!(bank.ended(well).await.state, State::Success);
+    assert_eq!(bank.ended(well).await.state, JobState::Success);
     executor.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_panic_in_what_is_done_at_the_end_is_the_tasks_panic() {
     let bank = Bank::in_sqlite().await;
-    comes_to_nothing(bank, deposit(How::PanicAtEnd), State::Failed, "panic: the inkwell fell over").await;
+    comes_to_nothing(bank, deposit(How::PanicAtEnd), JobState::Failed, "panic: the inkwell fell over").await;
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ async fn postgres() -> (String, Turnwise) {
 }
 
 fn request(group: &str) -> JobRequest {
-    JobRequest::from_json("mail", r#"{"to": 1.50}"#).group(group).key("db").after(std::time::Duration::from_secs(60))
+    JobRequest::from_json("mail", r#"{"to": 1.50}"#).group(group).key("db").delay(std::time::Duration::from_secs(60))
 }
 
 fn key(job: &turnwise::Job) -> Option<&str> {
@@ -49,9 +49,9 @@ async fn a_full_group_is_told_in_its_own_words_however_one_submits() {
     assert_refused(turnwise.submit_all([request("other"), request("acme")]).await);
     let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
     tokio::spawn(connection);
-    assert_refused(request("acme").enqueue_in_postgres(&client).await);
+    assert_refused(request("acme").submit_in_postgres(&client).await);
     let mut connection = sqlx::PgConnection::connect(&url).await.unwrap();
-    assert_refused(request("acme").enqueue_in_sqlx(&mut connection).await);
+    assert_refused(request("acme").submit_in_sqlx(&mut connection).await);
     assert!(groups(&turnwise).await.is_empty());
 
     let folder = tempfile::tempdir().unwrap();
@@ -59,8 +59,8 @@ async fn a_full_group_is_told_in_its_own_words_however_one_submits() {
     let turnwise = Turnwise::open(&format!("sqlite:{}", path.display())).await.unwrap();
     fill(&turnwise).await;
     assert_refused(turnwise.submit(request("acme")).await);
-    let connection = turnwise::sqlite::rusqlite::Connection::open(&path).unwrap();
-    assert_refused(request("acme").enqueue_in_sqlite(&connection));
+    let connection = turnwise::rusqlite::Connection::open(&path).unwrap();
+    assert_refused(request("acme").submit_in_sqlite(&connection));
     assert!(groups(&turnwise).await.is_empty());
 }
 
@@ -70,10 +70,10 @@ async fn in_a_tokio_postgres_transaction() {
     let (mut client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
     tokio::spawn(connection);
     let tx = client.transaction().await.unwrap();
-    request("rolled back").enqueue_in_postgres(&tx).await.unwrap();
+    request("rolled back").submit_in_postgres(&tx).await.unwrap();
     tx.rollback().await.unwrap();
     let tx = client.transaction().await.unwrap();
-    let id = request("committed").enqueue_in_postgres(&tx).await.unwrap();
+    let id = request("committed").submit_in_postgres(&tx).await.unwrap();
     assert!(groups(&turnwise).await.is_empty(), "nobody sees it before the commit");
     tx.commit().await.unwrap();
     assert_eq!(groups(&turnwise).await, ["committed"]);
@@ -88,15 +88,40 @@ async fn in_an_sqlx_transaction() {
     let (url, turnwise) = postgres().await;
     let mut connection = sqlx::PgConnection::connect(&url).await.unwrap();
     let mut tx = connection.begin().await.unwrap();
-    request("rolled back").enqueue_in_sqlx(&mut tx).await.unwrap();
+    request("rolled back").submit_in_sqlx(&mut tx).await.unwrap();
     tx.rollback().await.unwrap();
     let mut tx = connection.begin().await.unwrap();
-    let id = request("committed").enqueue_in_sqlx(&mut tx).await.unwrap();
+    let id = request("committed").submit_in_sqlx(&mut tx).await.unwrap();
     assert!(groups(&turnwise).await.is_empty(), "nobody sees it before the commit");
     tx.commit().await.unwrap();
     assert_eq!(groups(&turnwise).await, ["committed"]);
     let job = turnwise.job(id).await.unwrap();
     assert_eq!((job.args.as_str(), key(&job)), (r#"{"to": 1.50}"#, Some("db")));
+}
+
+/// What is left out is left out of the row by all of them, so that a default that changes one day changes for all.
+#[tokio::test]
+async fn the_row_is_the_same_however_one_submits() {
+    use sqlx::Connection;
+    let (url, turnwise) = postgres().await;
+    let plain = || JobRequest::from_json("mail", "[]");
+    let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let mut connection = sqlx::PgConnection::connect(&url).await.unwrap();
+    turnwise.submit(plain()).await.unwrap();
+    plain().submit_in_postgres(&client).await.unwrap();
+    plain().submit_in_sqlx(&mut connection).await.unwrap();
+    let sql = "select (to_jsonb(job) - array['seq', 'id', 'xact', 'submitted_at', 'due_at'])::text from turnwise.job order by id";
+    let rows: Vec<String> = client.query(sql, &[]).await.unwrap().iter().map(|row| row.get(0)).collect();
+    assert_eq!(rows.len(), 3);
+    assert_eq!((&rows[1], &rows[2]), (&rows[0], &rows[0]));
+
+    // What needs a person is not worth a repeat, and is told in the same words.
+    client.batch_execute("alter schema turnwise rename to elsewhere").await.unwrap();
+    let told = plain().submit_in_postgres(&client).await.unwrap_err();
+    let by_sqlx = plain().submit_in_sqlx(&mut connection).await.unwrap_err();
+    assert!(matches!(told, Error::Store(StoreError::Refused(_))), "{told:?}");
+    assert_eq!(by_sqlx.to_string(), told.to_string());
 }
 
 /// A key is one key, however one submits: who comes second is told the first, or refused.
@@ -116,34 +141,34 @@ async fn a_unique_key_is_held_however_one_submits() {
     tokio::spawn(connection);
     let mut sqlx = sqlx::PgConnection::connect(&url).await.unwrap();
     let mut tx = sqlx.begin().await.unwrap();
-    unique(0).enqueue_in_sqlx(&mut tx).await.unwrap();
+    unique(0).submit_in_sqlx(&mut tx).await.unwrap();
     tx.rollback().await.unwrap();
     let mut tx = sqlx.begin().await.unwrap();
-    let first = unique(1).enqueue_in_sqlx(&mut tx).await.unwrap();
-    assert_eq!(unique(2).enqueue_in_sqlx(&mut tx).await.unwrap(), first);
+    let first = unique(1).submit_in_sqlx(&mut tx).await.unwrap();
+    assert_eq!(unique(2).submit_in_sqlx(&mut tx).await.unwrap(), first);
     tx.commit().await.unwrap();
-    assert_eq!(unique(3).enqueue_in_postgres(&client).await.unwrap(), first);
+    assert_eq!(unique(3).submit_in_postgres(&client).await.unwrap(), first);
     assert_eq!(turnwise.submit(unique(4)).await.unwrap(), first);
-    assert_eq!(replace(5).enqueue_in_sqlx(&mut sqlx).await.unwrap(), first);
+    assert_eq!(replace(5).submit_in_sqlx(&mut sqlx).await.unwrap(), first);
     assert_eq!(turnwise.job(first).await.unwrap().args.as_str(), "5");
-    assert_eq!(replace(6).enqueue_in_postgres(&client).await.unwrap(), first);
+    assert_eq!(replace(6).submit_in_postgres(&client).await.unwrap(), first);
     assert_eq!(turnwise.job(first).await.unwrap().args.as_str(), "6");
-    assert_duplicate(reject(7).enqueue_in_sqlx(&mut sqlx).await, first);
-    assert_duplicate(reject(7).enqueue_in_postgres(&client).await, first);
+    assert_duplicate(reject(7).submit_in_sqlx(&mut sqlx).await, first);
+    assert_duplicate(reject(7).submit_in_postgres(&client).await, first);
     assert_duplicate(turnwise.submit(reject(7)).await, first);
     assert_eq!(turnwise.jobs(Filter::default()).await.unwrap().len(), 1);
 
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("jobs.db");
     let turnwise = Turnwise::open(&format!("sqlite:{}", path.display())).await.unwrap();
-    let mut connection = turnwise::sqlite::rusqlite::Connection::open(&path).unwrap();
+    let mut connection = turnwise::rusqlite::Connection::open(&path).unwrap();
     let tx = connection.transaction().unwrap();
-    unique(0).enqueue_in_sqlite(&tx).unwrap();
+    unique(0).submit_in_sqlite(&tx).unwrap();
     tx.rollback().unwrap();
     let first = turnwise.submit(unique(1)).await.unwrap();
     let tx = connection.transaction().unwrap();
-    assert_eq!(replace(2).enqueue_in_sqlite(&tx).unwrap(), first);
-    assert_duplicate(reject(3).enqueue_in_sqlite(&tx), first);
+    assert_eq!(replace(2).submit_in_sqlite(&tx).unwrap(), first);
+    assert_duplicate(reject(3).submit_in_sqlite(&tx), first);
     tx.commit().unwrap();
     assert_eq!(turnwise.job(first).await.unwrap().args.as_str(), "2");
     assert_eq!(turnwise.jobs(Filter::default()).await.unwrap().len(), 1);
@@ -162,10 +187,10 @@ async fn what_is_said_of_uniqueness_needs_a_key() {
         let error = turnwise.submit(request).await.unwrap_err().to_string();
         assert!(error.starts_with(told), "{error}");
     }
-    let first = turnwise.enqueue([mail().unique_by_args().unique_for(minute)]).await.unwrap()[0];
+    let first = turnwise.submit_each([mail().unique_by_args().unique_for(minute)]).await.unwrap()[0];
     assert!(first.new && first.duplicate.is_none());
     let same = JobRequest::from_json("mail", r#"{ "b":2,"a":1 }"#).unique_by_args();
-    let second = turnwise.enqueue([same]).await.unwrap()[0];
+    let second = turnwise.submit_each([same]).await.unwrap()[0];
     assert_eq!((second.id, second.new, second.duplicate), (first.id, false, Some(turnwise::Duplicate::Kept)));
 }
 
@@ -174,12 +199,12 @@ async fn in_a_rusqlite_transaction() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("jobs.db");
     let turnwise = Turnwise::open(&format!("sqlite:{}", path.display())).await.unwrap();
-    let mut connection = turnwise::sqlite::rusqlite::Connection::open(&path).unwrap();
+    let mut connection = turnwise::rusqlite::Connection::open(&path).unwrap();
     let tx = connection.transaction().unwrap();
-    request("rolled back").enqueue_in_sqlite(&tx).unwrap();
+    request("rolled back").submit_in_sqlite(&tx).unwrap();
     tx.rollback().unwrap();
     let tx = connection.transaction().unwrap();
-    let id = request("committed").enqueue_in_sqlite(&tx).unwrap();
+    let id = request("committed").submit_in_sqlite(&tx).unwrap();
     assert!(groups(&turnwise).await.is_empty(), "nobody sees it before the commit");
     tx.commit().unwrap();
     assert_eq!(groups(&turnwise).await, ["committed"]);
@@ -221,27 +246,27 @@ async fn a_job_waits_for_one_of_the_same_transaction() {
     tokio::spawn(connection);
     let tx = client.transaction().await.unwrap();
     let (first, second) = pair();
-    let first = first.enqueue_in_postgres(&tx).await.unwrap();
-    let second = second.enqueue_in_postgres(&tx).await.unwrap();
+    let first = first.submit_in_postgres(&tx).await.unwrap();
+    let second = second.submit_in_postgres(&tx).await.unwrap();
     tx.commit().await.unwrap();
     assert_waits(&turnwise, second, first).await;
 
     let mut connection = sqlx::PgConnection::connect(&url).await.unwrap();
     let mut tx = connection.begin().await.unwrap();
     let (first, second) = pair();
-    let first = first.enqueue_in_sqlx(&mut tx).await.unwrap();
-    let second = second.enqueue_in_sqlx(&mut tx).await.unwrap();
+    let first = first.submit_in_sqlx(&mut tx).await.unwrap();
+    let second = second.submit_in_sqlx(&mut tx).await.unwrap();
     tx.commit().await.unwrap();
     assert_waits(&turnwise, second, first).await;
 
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("jobs.db");
     let turnwise = Turnwise::open(&format!("sqlite:{}", path.display())).await.unwrap();
-    let mut connection = turnwise::sqlite::rusqlite::Connection::open(&path).unwrap();
+    let mut connection = turnwise::rusqlite::Connection::open(&path).unwrap();
     let tx = connection.transaction().unwrap();
     let (first, second) = pair();
-    let first = first.enqueue_in_sqlite(&tx).unwrap();
-    let second = second.enqueue_in_sqlite(&tx).unwrap();
+    let first = first.submit_in_sqlite(&tx).unwrap();
+    let second = second.submit_in_sqlite(&tx).unwrap();
     tx.commit().unwrap();
     assert_waits(&turnwise, second, first).await;
 }
@@ -255,10 +280,10 @@ async fn outside_a_transaction_no_job_may_wait_and_nothing_is_stored() {
     let mut connection = sqlx::PgConnection::connect(&url).await.unwrap();
     let first = turnwise.submit(request("first")).await.unwrap();
     let waits = || request("second").after_jobs([first]);
-    for refused in [waits().enqueue_in_postgres(&client).await, waits().enqueue_in_sqlx(&mut connection).await]
+    for refused in [waits().submit_in_postgres(&client).await, waits().submit_in_sqlx(&mut connection).await]
         .map(Result::unwrap_err)
     {
-        assert_eq!(refused.to_string(), turnwise::postgres::after::NO_TRANSACTION);
+        assert_eq!(refused.to_string(), turnwise_postgres::after::NO_TRANSACTION);
     }
     assert_eq!(groups(&turnwise).await, ["first"]);
 }
@@ -287,7 +312,7 @@ async fn by_the_sql_function_a_job_waits_for_others() {
     call(&format!("after => array['{first}', '{first}']::uuid[], on_failure => 'run'")).unwrap();
     let jobs = turnwise.jobs(Filter { group: Some("second".to_owned()), ..Filter::default() }).await.unwrap();
     assert_waits(&turnwise, jobs[0].id, first).await;
-    let unknown = turnwise::id::next();
+    let unknown = JobRequest::new("mail", &()).job_id().unwrap();
     let refused = call(&format!("after => array['{unknown}', '{first}']::uuid[]")).unwrap_err().to_string();
     assert!(refused.contains(&format!("after: there is no job {unknown}")), "{refused}");
     assert!(call(&format!("after => array['{first}']::uuid[], on_failure => 'sometimes'")).is_err());

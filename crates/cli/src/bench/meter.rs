@@ -6,7 +6,7 @@ use std::{
 };
 
 use hdrhistogram::Histogram;
-use turnwise::core::story::Progress;
+use turnwise::story::Progress;
 
 use crate::logs;
 

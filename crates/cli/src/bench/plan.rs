@@ -3,7 +3,7 @@
 use std::{ops::RangeInclusive, time::Duration};
 
 use serde::Serialize;
-use turnwise::{Config, NodeName, core::Invalid, store::Options};
+use turnwise::{Config, Invalid, NodeName, Options};
 
 use super::work::{NAME, Shape};
 use crate::{args, error::Failure, settings::Settings};

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 use tokio_postgres::Client;
-use turnwise::sqlite::{
+use turnwise_sqlite::{
     SqliteStore,
     rusqlite::{Connection, OpenFlags},
 };
@@ -50,7 +50,7 @@ impl Server {
         if !database.starts_with("postgres:") && !database.starts_with("postgresql:") {
             return Ok(None);
         }
-        let client = turnwise::postgres::connect(database).await?;
+        let client = turnwise_postgres::connect(database).await?;
         let mut server = Self { client, statements: None };
         server.statements = server.view_of_statements().await?;
         Ok(Some(server))
@@ -116,7 +116,7 @@ impl Pin {
             reader.execute_batch(look).map_err(not_held)?;
             return Ok(Self::Sqlite(reader));
         }
-        let client = turnwise::postgres::connect(database).await?;
+        let client = turnwise_postgres::connect(database).await?;
         // The snapshot is taken by the first look, and nobody may end it for being idle.
         let look = ["set idle_in_transaction_session_timeout = 0", "begin isolation level repeatable read", "select 1"];
         for statement in look {

@@ -8,13 +8,11 @@ use std::{
 
 use tokio::{sync::watch, time::sleep};
 use turnwise::{
-    Config, Executor, Filter, NodeName, Registry, Turnwise,
-    core::{Invalid, State, settings::Fairness},
-    executor::StartError,
-    overview::Tally,
-    sqlite::SqliteStore,
-    store::{AskNews, Epoch, MemoKind, NewMemo, memo::charges},
+    Config, Executor, Filter, Invalid, JobState, NodeName, Registry, StartError, Turnwise, overview::Tally,
+    settings::Fairness,
 };
+use turnwise_sqlite::SqliteStore;
+use turnwise_store::{AskNews, Epoch, MemoKind, NewMemo, memo::charges};
 
 use super::{
     meter::Bar,
@@ -117,7 +115,7 @@ impl<'a> Site<'a> {
                 return Ok(Some(format!("it holds jobs of queue {name}")));
             }
         }
-        let states: Vec<_> = State::ALL.into_iter().filter(|state| state.finished()).collect();
+        let states: Vec<_> = JobState::ALL.into_iter().filter(|state| state.finished()).collect();
         for limit in FINISHED {
             let some = Filter { states: states.clone(), limit: Some(limit), ..Filter::default() };
             let finished = self.turnwise.jobs(some).await?;

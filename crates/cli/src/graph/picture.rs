@@ -6,8 +6,7 @@ use std::{
 };
 
 use turnwise::{
-    JobId,
-    core::State,
+    JobId, JobState,
     graph::{Graph, Tied},
 };
 
@@ -180,7 +179,7 @@ fn node(tied: &Tied, (x, y): (f64, f64), shown: bool) -> String {
         Some(job) => (job.state.name(), job.task.to_string()),
         None => ("gone", "kept no longer".to_owned()),
     };
-    let waits = tied.job.as_ref().is_none_or(|job| job.state == State::Waiting);
+    let waits = tied.job.as_ref().is_none_or(|job| job.state == JobState::Waiting);
     let policy = tied.on_failure.filter(|_| waits).map_or(String::new(), |what| format!(" · on failure {what}"));
     let this = if shown { " this" } else { "" };
     let name: String =

@@ -12,7 +12,7 @@ use std::{
 
 use serde_json::Value;
 use tempfile::TempDir;
-use turnwise::core::Timestamp;
+use turnwise::Timestamp;
 use turnwise_sim::{
     Counts, History, Report, check,
     history::{Line, NodeEvent},

@@ -12,7 +12,7 @@ use crate::{
     after::Verdict,
     backlog::{New, Place, Slot},
     calendar::Wish,
-    job::{Fence, JobHead, JobId, State},
+    job::{Fence, JobHead, JobId, JobState},
     settings::{OnError, Pause},
     time::Timestamp,
 };
@@ -22,7 +22,7 @@ impl Scheduler {
         let queue = self.queue(now, &head.queue);
         head.due = self.due_of(queue, Wish::from(&*head));
         let due = head.due.unwrap_or(Timestamp::MAX);
-        let stuck = head.state == State::Stuck;
+        let stuck = head.state == JobState::Stuck;
         if let Some(slot) = self.backlog.find(head.id) {
             let (fence, place) = (self.backlog.fence(slot), self.backlog.place(slot));
             // Within one fence a job goes from a node's hands to rest and never back, so older news is recognised; and a

@@ -85,7 +85,7 @@ impl Waits {
 
     /// One that may be awaited has ended: those that need wait no longer.
     fn ended(&mut self, awaited: JobId, well: bool) -> Vec<JobId> {
-        let first = (awaited, JobId(uuid::Uuid::nil()));
+        let first = (awaited, JobId::from_uuid(uuid::Uuid::nil()));
         let waiters: Vec<JobId> =
             self.open.range(first..).take_while(|(job, _)| *job == awaited).map(|(_, waiter)| *waiter).collect();
         let mut free = Vec::new();

@@ -10,7 +10,7 @@ use std::{
 };
 
 use turnwise_core::{
-    Fence, GroupName, Incarnation, JobHead, JobId, Node, QueueName, State, TaskName, Timestamp,
+    Fence, GroupName, Incarnation, JobHead, JobId, JobState, Node, QueueName, TaskName, Timestamp,
     scheduler::{Input, Output, Pick, Reply, Rest, Scheduler, Settled},
     settings::{Fairness, GroupSettings, Pause, QueueSettings, Settings, Weight},
 };
@@ -185,7 +185,7 @@ impl Fleet {
             for job in jobs {
                 let row = self.rows.get_mut(&job).unwrap();
                 row.head.fence = row.head.fence.next();
-                row.head.state = State::Waiting;
+                row.head.state = JobState::Waiting;
                 row.head.node = None;
                 row.head.due = Some(self.now);
                 row.started = None;
@@ -268,7 +268,7 @@ impl Fleet {
         let rest = failed.then(|| Rest { stuck: true, due: Some(self.now.plus(ran)), crashes: 0, next: None });
         match &rest {
             Some(rest) => {
-                row.head.state = State::Stuck;
+                row.head.state = JobState::Stuck;
                 row.head.due = rest.due;
                 books.later.extend(rest.due.map(Reverse));
             }
@@ -349,7 +349,7 @@ impl Fleet {
         books.ready -= 1;
         books.held += 1;
         books.most_held = books.most_held.max(books.held);
-        row.head.state = State::Scheduled;
+        row.head.state = JobState::Scheduled;
         row.head.fence = row.head.fence.next();
         row.head.node = Some(pick.node);
         let reply = (pick.job, pick.fence, Reply::Assigned(row.head.fence));

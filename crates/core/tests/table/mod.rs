@@ -5,7 +5,7 @@
 use std::{collections::HashMap, time::Duration};
 
 use turnwise_core::{
-    Fence, GroupName, Incarnation, JobHead, JobId, Node, NodeName, Priority, QueueName, Serves, State, TaskName,
+    Fence, GroupName, Incarnation, JobHead, JobId, JobState, Node, NodeName, Priority, QueueName, Serves, TaskName,
     Timestamp,
     node::Host,
     scheduler::{Input, Output, Pick, Reply, Rest, Scheduler, Settled},
@@ -38,13 +38,13 @@ pub fn node(number: u128, slots: u32, tasks: &[&str]) -> Node {
 
 pub fn head(number: i64, group: &str) -> JobHead {
     JobHead {
-        id: JobId(Uuid::from_u128(number as u128)),
+        id: JobId::from_uuid(Uuid::from_u128(number as u128)),
         seq: number,
         task: TaskName::new("t").unwrap(),
         queue: QueueName::default(),
         group: GroupName::new(group).unwrap(),
         priority: Priority::default(),
-        state: State::Waiting,
+        state: JobState::Waiting,
         due: Some(at(0)),
         fence: Fence(0),
         crashes: 0,

@@ -138,7 +138,7 @@ mod tests {
 
     fn filled(word: &str, args: &str) -> Result<String, String> {
         let args = Json::parse("args", args).unwrap();
-        let id = JobId(uuid::Uuid::nil());
+        let id = JobId::from_uuid(uuid::Uuid::nil());
         let values = Values { args: &args, id, queue: "mail", group: "acme {id}", attempt: 2, fence: Fence(7) };
         Word::parse(word).unwrap().fill(&values)
     }

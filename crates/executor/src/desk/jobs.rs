@@ -178,7 +178,7 @@ impl Jobs {
 
 #[cfg(test)]
 mod tests {
-    use turnwise_core::{GroupName, Json, Priority, QueueName, RetryPolicy, State, TaskName, Terms, job::Counts};
+    use turnwise_core::{GroupName, JobState, Json, Priority, QueueName, RetryPolicy, TaskName, Terms, job::Counts};
 
     use super::*;
 
@@ -193,7 +193,7 @@ mod tests {
             priority: Priority::default(),
             retry: RetryPolicy::None,
             terms: Terms::default(),
-            state: State::Scheduled,
+            state: JobState::Scheduled,
             counts: Counts::default(),
             cancel_requested: false,
             submitted_at: Timestamp::MIN,

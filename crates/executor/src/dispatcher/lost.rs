@@ -7,7 +7,7 @@ use std::{
 
 use tokio::time::Instant;
 use turnwise_core::{
-    Fence, Incarnation, Job, JobHead, JobId, Node, State,
+    Fence, Incarnation, Job, JobHead, JobId, JobState, Node,
     lead::Leases,
     lifecycle::{self, Event, Standing},
     scheduler::{self, Input},
@@ -215,7 +215,7 @@ impl Dispatcher<'_> {
             if !applied {
                 continue;
             }
-            if state == State::Failed {
+            if state == JobState::Failed {
                 let fence = held.fence.next();
                 let well = false;
                 poison.push(scheduler::Settled { id: held.id, fence, ran: None, rest: None, failed: true, well });
@@ -230,7 +230,7 @@ impl Dispatcher<'_> {
         self.read_again(ids).await
     }
 
-    async fn is_now(&self, id: JobId, fence: Fence, state: State) -> Result<bool, StoreError> {
+    async fn is_now(&self, id: JobId, fence: Fence, state: JobState) -> Result<bool, StoreError> {
         let job = self.life.store.job(id).await?;
         Ok(job.is_some_and(|job| (job.fence, job.state) == (fence, state)))
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use turnwise_core::{
-    Fence, State, pace,
+    Fence, JobState, pace,
     scheduler::{self, Input, Rest},
     settings::Settings,
 };
@@ -277,7 +277,7 @@ impl<'a> Dispatcher<'a> {
         if !self.hearing.caught_up || self.open.doubts(id, head.fence) {
             return None;
         }
-        let stuck = head.state == State::Stuck;
+        let stuck = head.state == JobState::Stuck;
         let rest = Some(Rest { stuck, due: head.due, crashes: head.crashes, next: Some(head.task.clone()) });
         Some(scheduler::Settled { id, fence: head.fence, ran, rest, failed, well: false })
     }

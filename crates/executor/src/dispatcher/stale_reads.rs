@@ -73,7 +73,7 @@ impl StaleReads {
 #[cfg(test)]
 mod tests {
     use turnwise_core::{
-        Fence, GroupName, OnFailure, Priority, QueueName, State, TaskName, Timestamp, after::Awaits, scheduler::Rest,
+        Fence, GroupName, JobState, OnFailure, Priority, QueueName, TaskName, Timestamp, after::Awaits, scheduler::Rest,
     };
 
     use super::*;
@@ -92,7 +92,7 @@ mod tests {
             queue: QueueName::default(),
             group: GroupName::default(),
             priority: Priority::default(),
-            state: State::Running,
+            state: JobState::Running,
             due: None,
             fence: Fence(1),
             crashes: 0,

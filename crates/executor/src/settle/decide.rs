@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 use turnwise_core::{
-    Failure, Fence, State, Step, Terms, Timestamp,
+    Failure, Fence, JobState, Step, Terms, Timestamp,
     job::AssignedJob,
     lifecycle::{self, Event, Outcome, Standing, Target},
     scheduler::Rest,
@@ -25,7 +25,7 @@ pub(crate) enum Item {
 /// What follows an end, for those who are told of it.
 pub(crate) struct Follows {
     pub(super) attempt: u32,
-    pub(super) state: State,
+    pub(super) state: JobState,
     pub(super) rest: Option<Rest>,
     pub(super) error: Option<String>,
 }

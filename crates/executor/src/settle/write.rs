@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use turnwise_core::{Failure, Fence, JobId, State, lifecycle::Outcome, scheduler};
+use turnwise_core::{Failure, Fence, JobId, JobState, lifecycle::Outcome, scheduler};
 use turnwise_store::{Author, BatchId, Epoch, Settle, Settled, Settlement, StoreError};
 
 use super::decide::{Follows, Item, decide_on};
@@ -222,8 +222,8 @@ pub(crate) fn finish(
                         fence: ended.job.fence,
                         ran: settlement.ran(),
                         rest,
-                        failed: state == State::Failed,
-                        well: state == State::Success,
+                        failed: state == JobState::Failed,
+                        well: state == JobState::Success,
                     });
                 }
                 if life.node.hub.listened_to()

@@ -10,7 +10,7 @@ use std::{
 };
 
 use turnwise_core::{
-    Job, JobId, Json, NewJob, NodeName, RetryPolicy, State, TaskName, Timestamp, lifecycle, story::Story,
+    Job, JobId, JobState, Json, NewJob, NodeName, RetryPolicy, TaskName, Timestamp, lifecycle, story::Story,
 };
 use turnwise_executor::{
     Config, Executor, Registry,
@@ -74,7 +74,7 @@ pub(crate) async fn ended(store: &MemoryStore, id: JobId) -> Job {
     when(store, id, |job| job.state.finished()).await
 }
 
-pub(crate) async fn in_state(store: &MemoryStore, id: JobId, state: State) -> Job {
+pub(crate) async fn in_state(store: &MemoryStore, id: JobId, state: JobState) -> Job {
     when(store, id, |job| job.state == state).await
 }
 

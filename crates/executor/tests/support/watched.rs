@@ -70,7 +70,7 @@ macro_rules! verbs {
 }
 
 verbs! {
-    enqueue(jobs: Vec<NewJob>) -> Vec<Enqueued>;
+    enqueue(jobs: Vec<NewJob>) -> Vec<Submitted>;
     join(join: Join) -> Joined;
     beat(beat: Beat) -> Pulse;
     leave(node: Incarnation) -> bool;

@@ -19,8 +19,8 @@ use turnwise_store::{Result, StoreError};
 
 use super::{Address, CONNECT_TIMEOUT, Purpose, spawned};
 use crate::{
+    errors::{failed, refused_or},
     session::{Answer, Begin, Session, Transaction, Wire},
-    store::{failed, refused_or},
 };
 
 /// How long a server that had no more connections is believed to have none.
@@ -72,7 +72,7 @@ impl Budget {
             tracing::warn!(
                 "the server has no more connections for this process ({}); going on with {open} of {}. Raise the limit \
                  there, or set connections = {open}",
-                crate::store::causes(error),
+                crate::errors::causes(error),
                 self.most
             );
         }

@@ -277,7 +277,7 @@ impl Party {
             Call::EnqueueSql(level, job) => {
                 let reply = async {
                     let client = self.begin(*level, pause).await?;
-                    let id = JobId(client.query_one(&sql(job), &[]).await?.get::<_, Uuid>(0));
+                    let id = JobId::from_uuid(client.query_one(&sql(job), &[]).await?.get::<_, Uuid>(0));
                     client.batch_execute("commit").await?;
                     Ok::<_, tokio_postgres::Error>(id)
                 };

@@ -61,7 +61,7 @@ pub(crate) fn is_there(stage: Stage, subject: &Subject) -> bool {
 pub(crate) const WITH_STORIES: [u64; 4] = [OLD, RUNS, SILENT, LOST];
 
 /// Ids of the cast are from here on; those that the database chooses are below.
-pub(crate) const TASKS_ID_FROM: JobId = JobId(Uuid::from_u128(0x01b8_0000_0000_0000_0000_0000_0000_0000));
+pub(crate) const TASKS_ID_FROM: JobId = JobId::from_uuid(Uuid::from_u128(0x01b8_0000_0000_0000_0000_0000_0000_0000));
 
 /// What is there before two calls meet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use turnwise_core::{Incarnation, JobId, NewJob, Unique, UniqueKey};
 use turnwise_store::{
-    AskNews, AskStory, Cursor, Enqueued, Epoch, Filter, Load, MemoKind, News, Store,
+    AskNews, AskStory, Cursor, Epoch, Filter, Load, MemoKind, News, Store, Submitted,
     conformance::scene::{self, ALL},
 };
 
@@ -68,7 +68,7 @@ pub(crate) async fn read(store: &dyn Store, begin: &Cursor, epoch: Epoch) -> Sta
         NewJob { unique, ..scene::job(n) }
     };
     let probes = store.enqueue((9_000..).zip(&KEYS).map(probe).collect()).await.expect("probes for keys");
-    for (key, Enqueued { id, new, .. }) in KEYS.iter().zip(probes) {
+    for (key, Submitted { id, new, .. }) in KEYS.iter().zip(probes) {
         say(format!("key {key}"), if new { "free".into() } else { format!("held by {}", number(id)) });
     }
     state
@@ -81,7 +81,7 @@ pub(crate) async fn news(store: &dyn Store, cursor: Option<&Cursor>, epoch: Epoc
 
 /// A job of the cast by its number, another by its id.
 fn number(id: JobId) -> String {
-    let n = u64::try_from(id.0.as_u128() & 0xffff).expect("two bytes");
+    let n = u64::try_from(id.uuid().as_u128() & 0xffff).expect("two bytes");
     if scene::id(n) == id { format!("{n:04}") } else { id.to_string() }
 }
 

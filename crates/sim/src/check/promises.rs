@@ -1,6 +1,6 @@
 //! The promises, one function each.
 
-use turnwise_core::State;
+use turnwise_core::JobState;
 
 use super::{
     Counts, Violation,
@@ -21,9 +21,9 @@ impl Run<'_> {
         let settled = settled.into_iter().find(|state| state.finished());
         let lost = || job.tenures.values().flat_map(|tenure| &tenure.node_lost).copied().find(|state| state.finished());
         match job.listed.or(settled).or_else(lost) {
-            Some(State::Success) => counts.success += 1,
-            Some(State::Failed) => counts.failed += 1,
-            Some(State::Cancelled) => counts.cancelled += 1,
+            Some(JobState::Success) => counts.success += 1,
+            Some(JobState::Failed) => counts.failed += 1,
+            Some(JobState::Cancelled) => counts.cancelled += 1,
             _ => {}
         }
         match (job.listed, settled) {
@@ -47,7 +47,7 @@ impl Run<'_> {
     }
 
     /// A finished job without an accepted settle: its node was lost for good with it, or died before it could tell.
-    pub(super) fn explains(&self, job: &JobRecord<'_>, listed: State) -> bool {
+    pub(super) fn explains(&self, job: &JobRecord<'_>, listed: JobState) -> bool {
         let Some(last) = job.tenures.values().next_back() else { return job.unrun.contains(&listed) };
         last.node_lost.contains(&listed) || last.given_up || last.holder().is_some_and(|holder| self.is_gone(holder))
     }
@@ -104,7 +104,7 @@ impl Run<'_> {
             }
             previous = Some((then, mark));
         }
-        let succeeded = tenure.settles.iter().any(|(_, state)| *state == State::Success);
+        let succeeded = tenure.settles.iter().any(|(_, state)| *state == JobState::Success);
         if succeeded && (tenure.effect.is_none() || tenure.starts.is_empty()) {
             violations.push(Violation::SuccessWithoutEffect { job: id.to_owned(), fence });
         }
@@ -127,7 +127,7 @@ impl Run<'_> {
         if let (Some((_, state)), Some(newer)) = (tenure.settles.first(), newer) {
             // After an accepted settle the next assignment is the next number; a missing one was the node loss.
             let loss_was_written = !tenure.node_lost.is_empty() && newer > fence + 1;
-            let ran_on = state.finished() && !(job.decided && *state != State::Success);
+            let ran_on = state.finished() && !(job.decided && *state != JobState::Success);
             if loss_was_written || ran_on {
                 found.push(Violation::ZombieAccepted { job: name(), fence, newer });
             }

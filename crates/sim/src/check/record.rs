@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use turnwise_core::State;
+use turnwise_core::JobState;
 
 use super::{Counts, Violation};
 use crate::history::{HarnessEvent, History, Line, NodeEvent};
@@ -30,12 +30,12 @@ pub(super) struct JobRecord<'a> {
     /// A person interfered.
     pub(super) decided: bool,
     /// How a dispatcher wanted to end it without a run.
-    pub(super) unrun: Vec<State>,
+    pub(super) unrun: Vec<JobState>,
     /// A failover took back commits: its fences were given out twice, and what was told of it may not be so any more.
     pub(super) taken_back: bool,
     /// All of it was taken back, once.
     pub(super) gone: bool,
-    pub(super) listed: Option<State>,
+    pub(super) listed: Option<JobState>,
     pub(super) tenures: BTreeMap<i64, Tenure<'a>>,
     /// The last fence each dispatcher gave it.
     pub(super) last_assigned: HashMap<&'a str, i64>,
@@ -47,10 +47,10 @@ pub(super) struct Tenure<'a> {
     pub(super) assigns: Vec<Assigned<'a>>,
     pub(super) starts: Vec<Mark<'a>>,
     pub(super) effect: Option<Mark<'a>>,
-    pub(super) settles: Vec<(Mark<'a>, State)>,
+    pub(super) settles: Vec<(Mark<'a>, JobState)>,
     pub(super) stale: Option<Mark<'a>>,
     pub(super) given_up: bool,
-    pub(super) node_lost: Vec<State>,
+    pub(super) node_lost: Vec<JobState>,
 }
 
 /// Which incarnation wrote a line, and which line of the record it is.

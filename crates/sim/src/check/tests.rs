@@ -96,7 +96,7 @@ fn an_acknowledged_job_that_is_not_listed_is_lost() {
 #[test]
 fn an_acknowledged_job_that_still_waits_has_not_ended() {
     let record = with("{\"event\":\"submit\",\"job\":\"c\"}\n{\"event\":\"end\",\"job\":\"c\",\"state\":\"stuck\"}");
-    assert_eq!(violations(&record), [Violation::NotEnded { job: "c".into(), state: State::Stuck }]);
+    assert_eq!(violations(&record), [Violation::NotEnded { job: "c".into(), state: JobState::Stuck }]);
 }
 
 #[test]
@@ -123,17 +123,17 @@ fn a_job_is_listed_once() {
 #[test]
 fn a_job_is_listed_with_the_end_that_was_accepted() {
     let record = changed(r#""end","job":"a","state":"success""#, r#""end","job":"a","state":"failed""#);
-    let wrong = Violation::WrongEnd { job: a(), settled: State::Success, listed: State::Failed };
+    let wrong = Violation::WrongEnd { job: a(), settled: JobState::Success, listed: JobState::Failed };
     assert_eq!(violations(&record), [wrong]);
     let record = changed(r#""end","job":"a","state":"success""#, r#""end","job":"a","state":"waiting""#);
-    let wrong = Violation::WrongEnd { job: a(), settled: State::Success, listed: State::Waiting };
+    let wrong = Violation::WrongEnd { job: a(), settled: JobState::Success, listed: JobState::Waiting };
     assert_eq!(violations(&record), [wrong]);
 }
 
 #[test]
 fn an_end_without_a_run_is_explained_only_by_a_death_or_a_person() {
     let ended = "{\"event\":\"submit\",\"job\":\"c\"}\n{\"event\":\"end\",\"job\":\"c\",\"state\":\"failed\"}\n";
-    let unexplained = Violation::UnexplainedEnd { job: "c".into(), listed: State::Failed };
+    let unexplained = Violation::UnexplainedEnd { job: "c".into(), listed: JobState::Failed };
     assert_eq!(violations(&with(ended)), [unexplained]);
     let person = format!("{ended}{{\"event\":\"decide\",\"job\":\"c\"}}");
     assert_eq!(violations(&with(&person)), []);
@@ -377,7 +377,7 @@ fn what_a_failover_took_back_is_excused_and_nothing_else() {
         format!("{at_the_end}{}\n", lines.join("\n"))
     };
     assert_eq!(violations(&again("failed")), []);
-    assert_eq!(violations(&again("waiting")), [Violation::NotEnded { job: a(), state: State::Waiting }]);
+    assert_eq!(violations(&again("waiting")), [Violation::NotEnded { job: a(), state: JobState::Waiting }]);
     // Of another job nothing is excused.
     let another = again("failed").replace(r#""taken_back","job":"a""#, r#""taken_back","job":"b""#);
     assert!(!violations(&another).is_empty());

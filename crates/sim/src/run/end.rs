@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
-use turnwise_core::{Incarnation, Job, JobId, State, lifecycle::Event, settings::QueueSettings};
+use turnwise_core::{Incarnation, Job, JobId, JobState, lifecycle::Event, settings::QueueSettings};
 use turnwise_store::Filter;
 
 use super::{
@@ -35,7 +35,7 @@ impl World {
             }
             for _ in 0..20 {
                 let left = self.unfinished();
-                for job in left.iter().filter(|job| job.state == State::Stuck && job.due_at.is_none()) {
+                for job in left.iter().filter(|job| job.state == JobState::Stuck && job.due_at.is_none()) {
                     self.decide(&store, job.id, &Event::Retry).await;
                 }
                 ended = left.is_empty();
@@ -59,7 +59,7 @@ impl World {
     }
 
     pub(super) fn unfinished(&self) -> Vec<Job> {
-        let states = State::ALL.into_iter().filter(|state| !state.finished()).collect();
+        let states = JobState::ALL.into_iter().filter(|state| !state.finished()).collect();
         self.listed(Filter { states, limit: Some(Filter::MAX_LIMIT), ..Filter::default() })
     }
 
@@ -136,7 +136,7 @@ impl World {
         let asked = |job: &str, fence, incarnation: &str| {
             let id = |text: &str| text.parse().ok();
             let (Some(job), Some(node)) = (id(job), id(incarnation)) else { return false };
-            ledger.was_assigned(JobId(job), turnwise_core::Fence(fence), Incarnation(node))
+            ledger.was_assigned(JobId::from_uuid(job), turnwise_core::Fence(fence), Incarnation(node))
         };
         begun
             .filter(|(job, fence, incarnation)| !asked(job, *fence, incarnation))

@@ -9,13 +9,13 @@ use std::{
 };
 
 use turnwise_core::{
-    After, Fence, GroupName, Incarnation, JobHead, JobId, KeyName, NewJob, OnFailure, QueueName, State, TaskName,
+    After, Fence, GroupName, Incarnation, JobHead, JobId, JobState, KeyName, NewJob, OnFailure, QueueName, TaskName,
     lifecycle::Target,
     settings::{Concurrency, OnError, Settings},
 };
 use turnwise_store::{
-    AskNews, Assign, AssignReply, Author, Enqueued, Epoch, Intervention, Load, Memo, MemoKind, NewMemo, News, Page,
-    Settle, Settled, memo,
+    AskNews, Assign, AssignReply, Author, Epoch, Intervention, Load, Memo, MemoKind, NewMemo, News, Page, Settle,
+    Settled, Submitted, memo,
 };
 
 use super::task::Runs;
@@ -59,7 +59,7 @@ struct Entry {
     /// Whether it stands in its queue's order from the beginning.
     in_order: bool,
     begun: bool,
-    state: State,
+    state: JobState,
     fence: Fence,
     /// Whom it waits for, until it has begun or a person has it run again.
     after: After,
@@ -89,7 +89,7 @@ impl Ledger {
         Self { runs, ..Self::default() }
     }
 
-    pub(crate) fn enqueued(&mut self, _: Duration, jobs: &[NewJob], answer: &[Enqueued]) {
+    pub(crate) fn enqueued(&mut self, _: Duration, jobs: &[NewJob], answer: &[Submitted]) {
         for (job, enqueued) in jobs.iter().zip(answer) {
             if !enqueued.new {
                 continue;
@@ -104,7 +104,7 @@ impl Ledger {
                 // One that waits for others has its place only when it may begin.
                 in_order: job.due.is_none() && job.after.is_empty(),
                 begun: false,
-                state: State::Waiting,
+                state: JobState::Waiting,
                 fence: Fence::default(),
                 after: job.after.clone(),
                 has_ended: false,
@@ -143,7 +143,7 @@ impl Ledger {
             self.check_awaited(*id, &entry);
             self.flights.insert(*id, Flight { fence, node: pick.node, since: at });
             let entry = self.jobs.get_mut(id).expect("just read");
-            (entry.begun, entry.state, entry.fence) = (true, State::Scheduled, fence);
+            (entry.begun, entry.state, entry.fence) = (true, JobState::Scheduled, fence);
             entry.after = After::default();
             self.check_limits(at, *id, pick.node);
         }
@@ -168,7 +168,7 @@ impl Ledger {
             let entry = &self.jobs[&id];
             let (queue, group, state) = (entry.queue.clone(), entry.group.clone(), entry.state);
             self.flights.remove(&id);
-            let trouble = state == State::Failed || (state == State::Stuck && settlement.ran().is_some());
+            let trouble = state == JobState::Failed || (state == JobState::Stuck && settlement.ran().is_some());
             if trouble && self.pauses_on_error(&queue) {
                 self.trouble.entry(queue.clone()).or_insert((at, id));
             }
@@ -400,7 +400,7 @@ impl Ledger {
                     "job {id} began before job {awaited}, which it waits for, had ended: it was {state}"
                 ));
             }
-            let bad = matches!(state, State::Failed | State::Cancelled);
+            let bad = matches!(state, JobState::Failed | JobState::Cancelled);
             if bad && entry.after.on_failure() != Some(OnFailure::Run) {
                 self.broken(format!("job {id} began although job {awaited}, which it waits for, was {state}"));
             }
@@ -440,7 +440,7 @@ mod tests {
     fn a_failover_does_not_bring_back_an_order_that_a_clock_set_back_has_ended() {
         let job = NewJob::new(JobId::from_parts(1, [0; 10]), TaskName::new("t").unwrap(), Json::null());
         let mut ledger = Ledger::new(Runs::default());
-        ledger.enqueued(Duration::ZERO, std::slice::from_ref(&job), &[Enqueued::itself(job.id, true)]);
+        ledger.enqueued(Duration::ZERO, std::slice::from_ref(&job), &[Submitted::itself(job.id, true)]);
         let earlier = ledger.clone();
         ledger.clock_was_set_back();
         assert_eq!(ledger.take_back(earlier), [], "only its place in the order is not what it was");

@@ -26,9 +26,9 @@ use tokio::{
 };
 use turnwise_core::{Incarnation, Job, JobId, NewJob, Timestamp, story::Story};
 use turnwise_store::{
-    AskLost, AskNews, AskStory, Assign, AssignReply, BatchId, Beat, Bell, Cursor, Delivery, Enqueued, Epoch, Filter,
-    Fleet, Intervention, Join, Joined, Load, LostNode, Memo, MemoKind, NewMemo, News, Note, Page, Pulse, Settle,
-    Settled, Store, StoreError, memory::Clock,
+    AskLost, AskNews, AskStory, Assign, AssignReply, BatchId, Beat, Bell, Cursor, Delivery, Epoch, Filter, Fleet,
+    Intervention, Join, Joined, Load, LostNode, Memo, MemoKind, NewMemo, News, Note, Page, Pulse, Settle, Settled,
+    Store, StoreError, Submitted, memory::Clock,
 };
 
 use super::{chance::Chance, ledger::Ledger};
@@ -440,7 +440,7 @@ macro_rules! verbs {
 }
 
 verbs! {
-    enqueue(jobs: Vec<NewJob>) -> Vec<Enqueued>, enqueued;
+    enqueue(jobs: Vec<NewJob>) -> Vec<Submitted>, enqueued;
     beat(beat: Beat) -> Pulse;
     leave(node: Incarnation) -> bool;
     load(load: Load) -> Page, loaded;

@@ -12,7 +12,7 @@ use turnwise_core::{
     lifecycle::{self, Event},
     settings::{GroupSettings, Pause, QueueSettings},
 };
-use turnwise_store::{Enqueued, Intervention, MemoKind, NewMemo, Store, memo::Draft};
+use turnwise_store::{Intervention, MemoKind, NewMemo, Store, Submitted, memo::Draft};
 
 use super::{
     network::{SimStore, locked},
@@ -53,7 +53,7 @@ impl World {
         for (job, delay) in jobs.iter_mut().zip(submission.delays) {
             job.due = delay.map(|delay| self.network.now().plus(delay));
         }
-        let answer: Vec<Enqueued> = loop {
+        let answer: Vec<Submitted> = loop {
             match store.enqueue(jobs.clone()).await {
                 Ok(answer) => break answer,
                 Err(error) if error.is_transient() => tokio::time::sleep(Duration::from_millis(50)).await,

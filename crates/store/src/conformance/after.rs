@@ -1,7 +1,7 @@
 //! Promises about jobs that wait for jobs.
 
 use turnwise_core::{
-    After, NewJob, OnFailure, State, Unique, UniqueKey,
+    After, JobState, NewJob, OnFailure, Unique, UniqueKey,
     after::{Awaits, MAX_AFTER},
     lifecycle::{Event, Outcome},
     story::MAX_AWAITED_BY,
@@ -58,7 +58,7 @@ pub async fn who_has_ended_well_is_waited_for_no_longer(h: &impl Harness) {
     assert_eq!(awaits(&scene, 3).await, open(&[1, 2]), "running is not ended");
     scene.end(BETA, 1, done()).await;
     scene.end(BETA, 2, failed("x")).await;
-    assert_eq!(scene.state(2).await, State::Stuck);
+    assert_eq!(scene.state(2).await, JobState::Stuck);
     assert_eq!(awaits(&scene, 3).await, open(&[2]), "nor is stuck");
     scene.intervene(2, Event::Retry).await;
     run(&scene, 2, 2, done()).await;
@@ -75,11 +75,11 @@ pub async fn a_bad_end_is_told_to_those_who_wait(h: &impl Harness) {
         let open = open.iter().copied().map(id).collect();
         Some(Box::new(Awaits { on_failure: OnFailure::Fail, open, ended_badly: Some((id(n), state)) }))
     };
-    assert_eq!(awaits(&scene, 9).await, bad(&[1, 2, 4], 3, State::Failed));
+    assert_eq!(awaits(&scene, 9).await, bad(&[1, 2, 4], 3, JobState::Failed));
     scene.intervene(2, Event::Cancel).await;
-    assert_eq!(awaits(&scene, 9).await, bad(&[1, 4], 2, State::Cancelled), "the first by id");
+    assert_eq!(awaits(&scene, 9).await, bad(&[1, 4], 2, JobState::Cancelled), "the first by id");
     scene.intervene(2, Event::Retry).await;
-    assert_eq!(awaits(&scene, 9).await, bad(&[1, 2, 4], 3, State::Failed), "brought back, it has not ended");
+    assert_eq!(awaits(&scene, 9).await, bad(&[1, 2, 4], 3, JobState::Failed), "brought back, it has not ended");
 }
 
 pub async fn a_job_may_wait_for_one_that_has_ended(h: &impl Harness) {
@@ -89,7 +89,7 @@ pub async fn a_job_may_wait_for_one_that_has_ended(h: &impl Harness) {
     scene.intervene(2, Event::Cancel).await;
     scene.submit(vec![waits(3, &[1], OnFailure::Fail), waits(4, &[2], OnFailure::Run)]).await;
     assert_eq!(awaits(&scene, 3).await, open(&[]));
-    let ended_badly = Some((id(2), State::Cancelled));
+    let ended_badly = Some((id(2), JobState::Cancelled));
     let expected = Awaits { on_failure: OnFailure::Run, open: vec![], ended_badly };
     assert_eq!(awaits(&scene, 4).await, Some(Box::new(expected)));
 }
@@ -101,7 +101,7 @@ pub async fn a_job_that_was_given_away_once_waits_for_nobody(h: &impl Harness) {
     scene.give(1, &[2], BETA).await;
     assert_eq!(awaits(&scene, 2).await, None);
     scene.end(BETA, 2, Outcome::Interrupted).await;
-    assert_eq!((scene.state(2).await, awaits(&scene, 2).await), (State::Waiting, None));
+    assert_eq!((scene.state(2).await, awaits(&scene, 2).await), (JobState::Waiting, None));
     let changes = scene.news(Some(begin)).await.changes;
     assert_eq!(changes[0].head.as_ref().map(|head| head.awaits.clone()), Some(None));
 }
@@ -109,13 +109,13 @@ pub async fn a_job_that_was_given_away_once_waits_for_nobody(h: &impl Harness) {
 pub async fn a_job_that_a_person_has_run_again_waits_for_nobody(h: &impl Harness) {
     let scene = Scene::led(h).await;
     scene.submit(vec![job(1), waits(2, &[1], OnFailure::Fail)]).await;
-    let failed = Event::AwaitedFailed { job: id(1), state: State::Failed, cancel: false };
+    let failed = Event::AwaitedFailed { job: id(1), state: JobState::Failed, cancel: false };
     assert_eq!(scene.intervene(2, failed).await, Settled::Applied);
     let ended = scene.job(2).await;
-    assert_eq!(ended.state, State::Failed);
+    assert_eq!(ended.state, JobState::Failed);
     assert_eq!(ended.error.as_deref(), Some(&*format!("job {}, which it waited for, failed", id(1))));
     scene.intervene(2, Event::Retry).await;
-    assert_eq!((scene.state(2).await, awaits(&scene, 2).await), (State::Waiting, None));
+    assert_eq!((scene.state(2).await, awaits(&scene, 2).await), (JobState::Waiting, None));
     assert_eq!(scene.story(2).await.after.ids(), [id(1)], "whom it waited for is told all the same");
 }
 
@@ -159,7 +159,7 @@ pub async fn a_job_that_is_there_is_not_refused_for_whom_it_waits(h: &impl Harne
     assert_eq!(scene.find(1).await, None);
     let again = vec![waits(2, &[1], OnFailure::Fail), waits(2, &[9], OnFailure::Cancel)];
     let replies = scene.store.enqueue(again).await.expect("enqueue");
-    assert_eq!(replies, [Enqueued::itself(id(2), false); 2]);
+    assert_eq!(replies, [Submitted::itself(id(2), false); 2]);
     assert_eq!(awaits(&scene, 2).await, open(&[]), "who is kept no longer and did not end badly has ended well");
     assert_eq!(scene.story(2).await.after.ids(), [id(1)], "and the first submit stands");
 }
@@ -196,7 +196,7 @@ pub async fn a_repeated_submit_waits_for_the_same(h: &impl Harness) {
     scene.enqueue([1]).await;
     for new in [true, false] {
         let replies = scene.store.enqueue(vec![waits(2, &[1], OnFailure::Fail)]).await.expect("enqueue");
-        assert_eq!(replies, [Enqueued::itself(id(2), new)]);
+        assert_eq!(replies, [Submitted::itself(id(2), new)]);
         assert_eq!(awaits(&scene, 2).await, open(&[1]));
     }
 }
@@ -239,7 +239,7 @@ pub async fn a_bad_end_is_remembered_when_its_job_is_pruned(h: &impl Harness) {
     h.advance(turnwise_core::Retention::default().failed + SECOND * 2 * 86_400).await;
     scene.store.prune(None, ALL).await.expect("prune");
     assert_eq!((scene.find(1).await, scene.find(3).await), (None, None));
-    let ended_badly = Some((id(1), State::Failed));
+    let ended_badly = Some((id(1), JobState::Failed));
     let expected = Awaits { on_failure: OnFailure::Fail, open: vec![id(2)], ended_badly };
     assert_eq!(awaits(&scene, 4).await, Some(Box::new(expected)));
     assert_eq!(scene.story(1).await.awaited_by, [id(4)], "the other one is gone with all it had");

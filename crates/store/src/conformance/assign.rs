@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use turnwise_core::{
-    Fence, JobId, State,
+    Fence, JobId, JobState,
     lifecycle::{Event, Outcome},
     scheduler::Pick,
 };
@@ -17,7 +17,7 @@ pub async fn an_assigned_job_is_scheduled_with_the_next_fence(h: &impl Harness) 
     h.advance(SECOND).await;
     assert_eq!(scene.give(1, &[1], BETA).await, [Fence(1)]);
     let seen = scene.job(1).await;
-    assert_eq!((seen.state, seen.fence), (State::Scheduled, Fence(1)));
+    assert_eq!((seen.state, seen.fence), (JobState::Scheduled, Fence(1)));
     assert_eq!((seen.assigned_at, seen.started_at), (Some(scene.now().await), None));
     assert_eq!(seen.node.as_ref().map(|name| name.as_str()), Some("beta"));
     assert_eq!(scene.head(1).await.and_then(|head| head.node), Some(BETA));
@@ -28,7 +28,7 @@ pub async fn the_dispatchers_own_node_starts_from_the_reply(h: &impl Harness) {
     scene.submit(vec![job_with_retry(1, "durations:1s,2s")]).await;
     let asked = job_with_retry(1, "durations:1s,2s");
     let given = scene.give_mine(1, 1).await;
-    assert_eq!((given.id, given.fence, given.state), (id(1), Fence(1), State::Scheduled));
+    assert_eq!((given.id, given.fence, given.state), (id(1), Fence(1), JobState::Scheduled));
     assert_eq!(
         (&given.task, &given.args, &given.queue, &given.group),
         (&asked.task, &asked.args, &asked.queue, &asked.group)
@@ -96,7 +96,7 @@ pub async fn a_stuck_job_is_assigned_like_a_waiting_one(h: &impl Harness) {
     scene.enqueue([1]).await;
     scene.give(1, &[1], BETA).await;
     scene.end(BETA, 1, failed("again")).await;
-    assert_eq!(scene.state(1).await, State::Stuck);
+    assert_eq!(scene.state(1).await, JobState::Stuck);
     assert_eq!(scene.give(2, &[1], BETA).await, [Fence(2)]);
     assert_eq!(scene.job(1).await.counts.retry, 1);
 }
@@ -128,7 +128,7 @@ pub async fn a_dispatcher_that_was_followed_assigns_nothing(h: &impl Harness) {
     let picks = scene.picks(&[1], ALPHA).await;
     let reply = scene.store.assign(scene.order(1, picks)).await;
     assert!(matches!(reply, Err(StoreError::NotLeading)), "{reply:?}");
-    assert_eq!(scene.state(1).await, State::Waiting);
+    assert_eq!(scene.state(1).await, JobState::Waiting);
 }
 
 pub async fn a_pick_at_another_fence_is_left_alone(h: &impl Harness) {
@@ -183,7 +183,7 @@ pub async fn a_pick_of_a_finished_job_is_told_gone(h: &impl Harness) {
     let mut replies = scene.store.assign(scene.order(1, picks)).await.expect("assign");
     replies.sort_by_key(|(id, _)| *id);
     assert_eq!(replies, [(id(1), AssignReply::Gone), (id(99), AssignReply::Gone)]);
-    assert_eq!((scene.state(1).await, scene.mail(BETA).await.len()), (State::Cancelled, 0));
+    assert_eq!((scene.state(1).await, scene.mail(BETA).await.len()), (JobState::Cancelled, 0));
 }
 
 pub async fn one_bad_pick_does_not_hold_the_others(h: &impl Harness) {
@@ -207,7 +207,7 @@ pub async fn a_job_is_never_given_to_a_node_that_has_left(h: &impl Harness) {
     let replies = scene.store.assign(scene.order(1, picks)).await.expect("assign");
     // In the hands of nobody it would stay there: no lease ends, no node is lost.
     assert_eq!(replies, [(id(1), AssignReply::Locked)]);
-    assert_eq!((scene.state(1).await, scene.job(1).await.fence), (State::Waiting, Fence(0)));
+    assert_eq!((scene.state(1).await, scene.job(1).await.fence), (JobState::Waiting, Fence(0)));
     scene.give(2, &[1], ALPHA).await;
 }
 
@@ -222,7 +222,7 @@ pub async fn a_job_given_to_a_node_that_leaves_meanwhile_is_not_stranded(h: &imp
         let order = scene.order(1, picks);
         until_answered(|| scene.store.assign(order.clone())).await;
         let left = leaving.await.expect("no caller panics");
-        let given = scene.state(round).await == State::Scheduled;
+        let given = scene.state(round).await == JobState::Scheduled;
         assert_eq!(left, !given, "it left without the job, or stays for it");
         assert_eq!(scene.mail(BETA).await.len(), usize::from(given), "it can still read of it");
     }

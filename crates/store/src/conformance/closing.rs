@@ -1,7 +1,7 @@
 //! Promises of a run that commits together with its end. Here all it does is submit job 9, which a reader can see.
 
 use turnwise_core::{
-    State,
+    JobState,
     lifecycle::{Event, Outcome},
     story::Progress,
 };
@@ -41,8 +41,8 @@ pub async fn what_a_run_wrote_is_committed_with_its_end(h: &impl ClosingHarness)
     let cursor = scene.news(None).await.cursor;
     assert!(matches!(closing.settle(last).await, Closed::Committed));
     let ended = scene.job(1).await;
-    assert_eq!((ended.state, ended.attempt(), ended.result), (State::Success, 1, Some(result)));
-    assert_eq!(scene.state(WRITTEN).await, State::Waiting);
+    assert_eq!((ended.state, ended.attempt(), ended.result), (JobState::Success, 1, Some(result)));
+    assert_eq!(scene.state(WRITTEN).await, JobState::Waiting);
     assert_eq!(scene.story(1).await.progress, Some(Progress::new(1, 1, "written")));
     let news = scene.news(Some(cursor)).await;
     assert_eq!(news.changes.iter().map(|change| change.id).collect::<Vec<_>>(), [id(1)]);
@@ -54,8 +54,8 @@ pub async fn what_a_run_wrote_is_committed_with_its_next_step(h: &impl ClosingHa
     let last = last(&scene, Outcome::Next { step: Box::new(step("extract")), due: None }).await;
     assert!(matches!(closing.settle(last).await, Closed::Committed));
     let job = scene.job(1).await;
-    assert_eq!((job.state, job.task.as_str()), (State::Waiting, "extract"));
-    assert_eq!(scene.state(WRITTEN).await, State::Waiting);
+    assert_eq!((job.state, job.task.as_str()), (JobState::Waiting, "extract"));
+    assert_eq!(scene.state(WRITTEN).await, JobState::Waiting);
 }
 
 pub async fn what_is_rolled_back_was_never_there(h: &impl ClosingHarness) {
@@ -81,7 +81,7 @@ pub async fn a_run_whose_job_is_in_other_hands_commits_nothing(h: &impl ClosingH
     let closed = closing.settle(last).await;
     assert!(matches!(closed, Closed::Refused(Settled::Superseded)), "{closed:?}");
     assert_nothing_is_there(&scene).await;
-    assert_eq!(scene.state(1).await, State::Scheduled);
+    assert_eq!(scene.state(1).await, JobState::Scheduled);
 }
 
 pub async fn a_run_that_was_settled_already_commits_nothing(h: &impl ClosingHarness) {

@@ -1,7 +1,7 @@
 //! Promises of `control`: a person's decision is written if the job is still what the person saw.
 
 use turnwise_core::{
-    Fence, State,
+    Fence, JobState,
     job::Counts,
     lifecycle::{Event, Outcome},
 };
@@ -15,7 +15,7 @@ pub async fn a_waiting_job_is_cancelled_at_once(h: &impl Harness) {
     h.advance(SECOND).await;
     assert_eq!(scene.intervene(1, Event::Cancel).await, Settled::Applied);
     let seen = scene.job(1).await;
-    assert_eq!((seen.state, seen.finished_at, seen.node), (State::Cancelled, Some(scene.now().await), None));
+    assert_eq!((seen.state, seen.finished_at, seen.node), (JobState::Cancelled, Some(scene.now().await), None));
     assert_eq!(scene.heads().await, []);
 }
 
@@ -30,9 +30,9 @@ pub async fn a_stuck_job_is_cancelled_retried_or_given_up(h: &impl Harness) {
     for (n, event) in [(1, Event::Cancel), (2, Event::Retry), (3, Event::GiveUp)] {
         assert_eq!(scene.intervene(n, event).await, Settled::Applied);
     }
-    assert_eq!((scene.state(1).await, scene.state(3).await), (State::Cancelled, State::Failed));
+    assert_eq!((scene.state(1).await, scene.state(3).await), (JobState::Cancelled, JobState::Failed));
     let retried = scene.job(2).await;
-    assert_eq!((retried.state, retried.due_at), (State::Waiting, Some(scene.now().await)));
+    assert_eq!((retried.state, retried.due_at), (JobState::Waiting, Some(scene.now().await)));
     assert_eq!(retried.counts, Counts { attempt: 1, retry: 0, crashes: 0 });
     assert_eq!((retried.error.as_deref(), retried.fence), (Some("why"), Fence(1)));
 }
@@ -46,7 +46,7 @@ pub async fn a_running_job_is_told_to_stop(h: &impl Harness) {
         assert_eq!(scene.intervene(n, Event::Cancel).await, Settled::Applied);
         assert!(scene.job(n).await.cancel_requested);
     }
-    assert_eq!((scene.state(1).await, scene.state(2).await), (State::Running, State::Scheduled));
+    assert_eq!((scene.state(1).await, scene.state(2).await), (JobState::Running, JobState::Scheduled));
     // The batch with the jobs is known; the cancels come as deliveries of their own.
     let mail = scene.store.assignments(BETA, vec![batch(1)]).await.expect("assignments");
     let mut cancel: Vec<_> = mail.iter().flat_map(|delivery| delivery.cancel.clone()).collect();
@@ -102,7 +102,7 @@ pub async fn a_decision_about_another_fence_is_superseded(h: &impl Harness) {
     scene.give(1, &[1], BETA).await;
     scene.end(BETA, 1, Outcome::Interrupted).await;
     let before = scene.job(1).await;
-    assert_eq!((before.state, before.fence), (State::Waiting, Fence(1)));
+    assert_eq!((before.state, before.fence), (JobState::Waiting, Fence(1)));
     assert_eq!(scene.store.control(vec![seen]).await.expect("control"), [Settled::Superseded]);
     assert_eq!(scene.job(1).await, before);
 }
@@ -126,13 +126,13 @@ pub async fn an_ended_job_is_redriven_with_a_fence_that_goes_on_growing(h: &impl
     h.advance(SECOND).await;
     assert_eq!(scene.intervene(1, Event::Retry).await, Settled::Applied);
     let (seen, now) = (scene.job(1).await, scene.now().await);
-    assert_eq!((seen.state, seen.due_at, seen.node), (State::Waiting, Some(now), None));
+    assert_eq!((seen.state, seen.due_at, seen.node), (JobState::Waiting, Some(now), None));
     assert_eq!((seen.submitted_at, seen.error, &seen.args), (ended.submitted_at, ended.error, &ended.args));
     assert_eq!(scene.give(2, &[1], BETA).await, [Fence(2)]);
     assert_eq!(scene.settle_one(by(BETA), old).await, Settled::Superseded);
     assert_eq!(scene.end(BETA, 1, done()).await, Settled::Applied);
     let seen = scene.job(1).await;
-    assert_eq!((seen.state, seen.counts.attempt, seen.fence), (State::Success, 2, Fence(2)));
+    assert_eq!((seen.state, seen.counts.attempt, seen.fence), (JobState::Success, 2, Fence(2)));
     let all = scene.store.jobs(Filter::default()).await.expect("jobs");
     assert_eq!(all.len(), 1, "one job, not one per life");
 }
@@ -146,7 +146,7 @@ pub async fn a_redriven_job_carries_neither_result_nor_cancel(h: &impl Harness) 
     assert!(scene.job(1).await.cancel_requested, "history says that it was asked for");
     scene.intervene(1, Event::Retry).await;
     let seen = scene.job(1).await;
-    assert_eq!((seen.state, seen.result, seen.cancel_requested), (State::Waiting, None, false));
+    assert_eq!((seen.state, seen.result, seen.cancel_requested), (JobState::Waiting, None, false));
 }
 
 pub async fn of_sixteen_people_who_redrive_a_job_one_does(h: &impl Harness) {
@@ -170,7 +170,7 @@ pub async fn of_sixteen_people_who_redrive_a_job_one_does(h: &impl Harness) {
         }
     }
     assert!(applied <= 1, "{applied} redrives of one end");
-    assert_eq!((scene.heads().await.len(), scene.state(1).await), (1, State::Waiting));
+    assert_eq!((scene.heads().await.len(), scene.state(1).await), (1, JobState::Waiting));
 }
 
 pub async fn a_persons_decision_rings_node_and_dispatcher(h: &impl Harness) {

@@ -7,7 +7,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use turnwise_core::{
-    Fence, Incarnation, JobId, NewJob, State,
+    Fence, Incarnation, JobId, JobState, NewJob,
     lifecycle::{self, Event, Outcome, Standing, Target},
     scheduler::Pick,
 };
@@ -77,10 +77,10 @@ async fn play(h: &impl Harness, survivor: Survivor, accident: Accident) -> u64 {
 struct Books {
     submitted: Vec<JobId>,
     /// Runs whose end was confirmed, by fence.
-    settled: BTreeMap<(JobId, Fence), State>,
+    settled: BTreeMap<(JobId, Fence), JobState>,
     charged: bool,
     /// Ends that were confirmed.
-    ended: BTreeMap<JobId, State>,
+    ended: BTreeMap<JobId, JobState>,
 }
 
 struct Story {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use turnwise_core::{
-    Fence, GroupName, KeyName, NewJob, Priority, QueueName, State, Timestamp,
+    Fence, GroupName, JobState, KeyName, NewJob, Priority, QueueName, Timestamp,
     job::Counts,
     json::MAX_JSON_BYTES,
     lifecycle::{Event, Outcome},
@@ -17,7 +17,7 @@ pub async fn a_new_job_waits_and_is_due_at_once(h: &impl Harness) {
     let scene = Scene::led(h).await;
     scene.enqueue([1]).await;
     let (seen, now) = (scene.job(1).await, scene.now().await);
-    assert_eq!((seen.state, seen.counts, seen.fence), (State::Waiting, Counts::default(), Fence(0)));
+    assert_eq!((seen.state, seen.counts, seen.fence), (JobState::Waiting, Counts::default(), Fence(0)));
     assert_eq!((seen.submitted_at, seen.due_at), (now, Some(now)));
     assert_eq!((seen.assigned_at, seen.started_at, seen.finished_at), (None, None, None));
     assert_eq!((seen.node, seen.result, seen.error, seen.cancel_requested), (None, None, None, false));
@@ -104,7 +104,7 @@ pub async fn replies_are_in_the_order_of_the_jobs(h: &impl Harness) {
     scene.enqueue([4, 2]).await;
     let replies = scene.store.enqueue([5, 4, 3, 2, 1].map(job).to_vec()).await.expect("enqueue");
     let expected =
-        [(5, true), (4, false), (3, true), (2, false), (1, true)].map(|(n, new)| Enqueued::itself(id(n), new));
+        [(5, true), (4, false), (3, true), (2, false), (1, true)].map(|(n, new)| Submitted::itself(id(n), new));
     assert_eq!(replies, expected);
 }
 
@@ -127,7 +127,7 @@ pub async fn a_repeated_job_leaves_the_first_as_it_is(h: &impl Harness) {
     let before = scene.job(1).await;
     h.advance(SECOND).await;
     let other = NewJob { args: json("[]"), priority: Priority::LOW, ..job(1) };
-    assert_eq!(scene.store.enqueue(vec![other]).await.expect("enqueue"), [Enqueued::itself(id(1), false)]);
+    assert_eq!(scene.store.enqueue(vec![other]).await.expect("enqueue"), [Submitted::itself(id(1), false)]);
     assert_eq!(scene.job(1).await, before);
 }
 
@@ -137,7 +137,7 @@ pub async fn a_repeated_job_is_recognised_while_it_runs(h: &impl Harness) {
     scene.give(1, &[1], BETA).await;
     scene.start(BETA, 1).await;
     assert!(!scene.store.enqueue(vec![job(1)]).await.expect("enqueue")[0].new);
-    assert_eq!(scene.state(1).await, State::Running);
+    assert_eq!(scene.state(1).await, JobState::Running);
 }
 
 pub async fn a_repeated_job_is_recognised_after_its_end(h: &impl Harness) {
@@ -148,7 +148,7 @@ pub async fn a_repeated_job_is_recognised_after_its_end(h: &impl Harness) {
     assert_eq!(scene.intervene(2, Event::Cancel).await, Settled::Applied);
     let replies = scene.store.enqueue(vec![job(1), job(2), job(3)]).await.expect("enqueue");
     assert_eq!(replies.iter().map(|reply| reply.new).collect::<Vec<_>>(), [false, false, true]);
-    assert_eq!((scene.state(1).await, scene.state(2).await), (State::Success, State::Cancelled));
+    assert_eq!((scene.state(1).await, scene.state(2).await), (JobState::Success, JobState::Cancelled));
     assert_eq!(scene.heads().await.len(), 1);
 }
 
@@ -261,7 +261,7 @@ pub async fn a_long_list_is_stored_in_its_order_with_all_its_jobs_have(h: &impl 
     // Not in the order of their ids.
     let order: Vec<u64> = (1..=LONG).rev().collect();
     let replies = scene.store.enqueue(order.iter().map(|n| asked(*n)).collect()).await.expect("enqueue");
-    assert_eq!(replies, order.iter().map(|n| Enqueued::itself(id(*n), true)).collect::<Vec<_>>());
+    assert_eq!(replies, order.iter().map(|n| Submitted::itself(id(*n), true)).collect::<Vec<_>>());
     let mut heads = scene.heads().await;
     heads.sort_by_key(|head| head.seq);
     assert_eq!(heads.iter().map(|head| head.id).collect::<Vec<_>>(), order.iter().map(|n| id(*n)).collect::<Vec<_>>());
@@ -271,7 +271,7 @@ pub async fn a_long_list_is_stored_in_its_order_with_all_its_jobs_have(h: &impl 
         assert_eq!((&seen.task, &seen.args, &seen.queue), (&asked.task, &asked.args, &asked.queue));
         assert_eq!((&seen.group, seen.priority, &seen.retry), (&asked.group, asked.priority, &asked.retry));
         assert_eq!((&seen.key, seen.expires_at), (&asked.key, asked.expires));
-        assert_eq!((seen.submitted_at, seen.due_at, seen.state), (now, Some(now), State::Waiting));
+        assert_eq!((seen.submitted_at, seen.due_at, seen.state), (now, Some(now), JobState::Waiting));
     }
     assert_eq!(scene.news(Some(begin)).await.jobs.len(), heads.len());
 }
@@ -289,20 +289,20 @@ pub async fn what_is_there_or_has_ended_is_left_out_of_a_long_list(h: &impl Harn
         assert_eq!(new, expected.collect::<Vec<_>>());
         assert_eq!(replies.len() as u64, LONG + 1);
     }
-    assert_eq!(scene.job(7).await.state, State::Success);
+    assert_eq!(scene.job(7).await.state, JobState::Success);
     assert_eq!(scene.heads().await.len() as u64, LONG - 1);
 }
 
 pub async fn one_that_waits_or_comes_twice_is_one_job_of_a_long_list(h: &impl Harness) {
     let scene = Scene::led(h).await;
     scene.enqueue([9]).await;
-    let new = |replies: Vec<Enqueued>| replies.into_iter().filter(|reply| reply.new).map(|reply| reply.id);
+    let new = |replies: Vec<Submitted>| replies.into_iter().filter(|reply| reply.new).map(|reply| reply.id);
     let first = scene.store.enqueue((1..=LONG).map(job).collect()).await.expect("enqueue");
     assert!(new(first).eq((1..=LONG).filter(|n| *n != 9).map(id)));
     let list = (LONG + 1..=2 * LONG).flat_map(|n| std::iter::repeat_n(job(n), if n == LONG + 7 { 2 } else { 1 }));
     let second = scene.store.enqueue(list.collect()).await.expect("enqueue");
     assert!(new(second).eq((LONG + 1..=2 * LONG).map(id)));
     for n in [9, LONG + 7, 2 * LONG] {
-        assert_eq!(scene.job(n).await.state, State::Waiting);
+        assert_eq!(scene.job(n).await.state, JobState::Waiting);
     }
 }

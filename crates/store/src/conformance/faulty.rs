@@ -87,7 +87,7 @@ fn died() -> StoreError {
 
 #[async_trait]
 impl Store for Faulty {
-    async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>> {
+    async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Submitted>> {
         self.call(self.inner.enqueue(jobs)).await
     }
     async fn join(&self, join: Join) -> Result<Joined> {

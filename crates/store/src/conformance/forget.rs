@@ -1,7 +1,7 @@
 //! Promises of a store with a retention of zero: what has finished is deleted.
 
 use turnwise_core::{
-    After, NewJob, OnFailure, State,
+    After, JobState, NewJob, OnFailure,
     lifecycle::{Event, Outcome},
     story::Story,
 };
@@ -83,7 +83,7 @@ pub async fn without_retention_an_end_is_refused_for_the_same_reasons(h: &impl H
     for n in 1..=6 {
         left.extend(scene.find(n).await.map(|job| (n, job.state)));
     }
-    let there = [(2, State::Scheduled), (3, State::Scheduled), (4, State::Waiting), (5, State::Scheduled)];
+    let there = [(2, JobState::Scheduled), (3, JobState::Scheduled), (4, JobState::Waiting), (5, JobState::Scheduled)];
     assert_eq!(left, there);
 }
 
@@ -99,7 +99,7 @@ pub async fn without_retention_the_end_of_many_leaves_those_between_them_alone(h
     let replies = scene.settle(by(BETA), settlements.clone()).await;
     assert_eq!(replies, [Settled::Applied; 37]);
     let left: Vec<_> = scene.heads().await.into_iter().map(|head| (head.id, head.state)).collect();
-    let expected = [(7, State::Scheduled), (20, State::Scheduled), (30, State::Waiting)];
+    let expected = [(7, JobState::Scheduled), (20, JobState::Scheduled), (30, JobState::Waiting)];
     assert_eq!(left, expected.map(|(n, state)| (id(n), state)));
     assert_eq!(scene.settle(by(BETA), settlements).await, [Settled::Gone; 37], "the second time");
 }
@@ -111,7 +111,7 @@ pub async fn without_retention_an_unfinished_job_is_kept(h: &impl Harness) {
     scene.end(BETA, 1, failed("x")).await;
     h.advance(SECOND * 100).await;
     scene.store.prune(None, ALL).await.expect("prune");
-    assert_eq!((scene.state(1).await, scene.job(1).await.error.as_deref()), (State::Stuck, Some("x")));
+    assert_eq!((scene.state(1).await, scene.job(1).await.error.as_deref()), (JobState::Stuck, Some("x")));
 }
 
 pub async fn without_retention_a_job_takes_its_story_with_it(h: &impl Harness) {
@@ -140,10 +140,10 @@ pub async fn without_retention_a_bad_end_is_remembered_by_those_who_wait(h: &imp
     assert_eq!(awaits(5).await, (vec![id(2), id(3), id(4)], None));
     let quiet = Settlement { noted: false, ..scene.settlement(3, &Event::Ended(Outcome::Fail("x".into()))).await };
     assert_eq!(scene.settle_one(by(BETA), quiet).await, Settled::Applied);
-    assert_eq!(awaits(5).await, (vec![id(2), id(4)], Some((id(3), State::Failed))));
+    assert_eq!(awaits(5).await, (vec![id(2), id(4)], Some((id(3), JobState::Failed))));
     scene.intervene(2, Event::Cancel).await;
-    assert_eq!(awaits(5).await, (vec![id(4)], Some((id(2), State::Cancelled))));
-    assert_eq!(awaits(6).await, (vec![], Some((id(2), State::Cancelled))));
+    assert_eq!(awaits(5).await, (vec![id(4)], Some((id(2), JobState::Cancelled))));
+    assert_eq!(awaits(6).await, (vec![], Some((id(2), JobState::Cancelled))));
 }
 
 pub async fn without_retention_an_end_that_is_refused_is_remembered_by_nobody(h: &impl Harness) {

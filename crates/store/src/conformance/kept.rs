@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use turnwise_core::{
-    Retention, State,
+    JobState, Retention,
     lifecycle::{Event, Outcome},
     story::Story,
 };
@@ -37,7 +37,7 @@ pub async fn a_state_without_retention_is_deleted_and_the_others_are_kept(h: &im
     assert_eq!(scene.find(1).await, None);
     assert_eq!(scene.story(1).await, Story::default());
     let states = [scene.state(2).await, scene.state(3).await, scene.state(4).await, scene.state(5).await];
-    assert_eq!(states, [State::Failed, State::Cancelled, State::Cancelled, State::Waiting]);
+    assert_eq!(states, [JobState::Failed, JobState::Cancelled, JobState::Cancelled, JobState::Waiting]);
     assert_eq!(scene.story(2).await.attempts.len(), 1);
 }
 
@@ -65,7 +65,7 @@ pub async fn a_decision_of_a_person_is_kept_by_the_state_it_ends_in(h: &impl Har
     scene.end(BETA, 2, failed("x")).await;
     assert_eq!(scene.intervene(1, Event::GiveUp).await, Settled::Applied);
     assert_eq!(scene.intervene(2, Event::Cancel).await, Settled::Applied);
-    assert_eq!((scene.state(1).await, scene.state(2).await), (State::Failed, State::Cancelled));
+    assert_eq!((scene.state(1).await, scene.state(2).await), (JobState::Failed, JobState::Cancelled));
     assert_eq!((scene.story(1).await.attempts.len(), scene.story(2).await.attempts.len()), (1, 1));
 }
 

@@ -1,7 +1,7 @@
 //! Promises of `recall` and `remember`, and of the memos that a store heeds: a full group takes no jobs, and what is kept
 //! is what is set for the installation.
 
-use turnwise_core::{GroupName, NewJob, State, lifecycle::Event};
+use turnwise_core::{GroupName, JobState, NewJob, lifecycle::Event};
 
 use super::{
     Harness,
@@ -19,7 +19,7 @@ async fn recalled(store: &dyn Store) -> Vec<(MemoKind, String, String, i64)> {
     memos.into_iter().map(|memo| (memo.kind, memo.name, memo.value, memo.version)).collect()
 }
 
-fn refusal(reply: Result<Vec<Enqueued>>) -> String {
+fn refusal(reply: Result<Vec<Submitted>>) -> String {
     match reply {
         Err(StoreError::Refused(sentence)) => sentence,
         other => panic!("not refused: {other:?}"),
@@ -66,7 +66,7 @@ pub async fn what_is_kept_follows_the_installation_once_the_store_hears_of_it(h:
     let hear = async || drop(scene.store.recall(vec![MemoKind::Installation]).await.expect("recall"));
     set(r#"{"retention":"success=0,cancelled=0","log_lines":2}"#).await;
     scene.end(BETA, 1, done()).await;
-    assert_eq!(scene.state(1).await, State::Success, "not heard of yet");
+    assert_eq!(scene.state(1).await, JobState::Success, "not heard of yet");
     hear().await;
     let lines = (0..5).map(|n| line(1, n, "x")).collect();
     scene.note(BETA, Note { lines, trim: true, ..note(2, 1) }).await;
@@ -78,7 +78,7 @@ pub async fn what_is_kept_follows_the_installation_once_the_store_hears_of_it(h:
     set("{").await;
     assert!(scene.store.beat(beat(BETA, false)).await.expect("beat").alive);
     scene.end(BETA, 3, done()).await;
-    assert_eq!(scene.state(3).await, State::Success);
+    assert_eq!(scene.state(3).await, JobState::Success);
 }
 
 pub async fn every_write_of_a_memo_raises_its_version_by_one(h: &impl Harness) {

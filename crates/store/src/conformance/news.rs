@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use turnwise_core::{
-    JobHead, JobId, State,
+    JobHead, JobId, JobState,
     lifecycle::{Event, Outcome, POISON_CRASHES},
 };
 
@@ -77,8 +77,11 @@ pub async fn a_page_tells_where_the_job_is(h: &impl Harness) {
     scene.end(BETA, 2, failed("no")).await;
     let heads = scene.heads().await;
     let told: Vec<_> = heads.iter().map(|head| (head.state, head.node, head.fence.0, head.due.is_some())).collect();
-    let expected =
-        [(State::Scheduled, Some(BETA), 1, true), (State::Stuck, None, 1, false), (State::Waiting, None, 0, true)];
+    let expected = [
+        (JobState::Scheduled, Some(BETA), 1, true),
+        (JobState::Stuck, None, 1, false),
+        (JobState::Waiting, None, 0, true),
+    ];
     assert_eq!(told, expected);
 }
 
@@ -287,7 +290,7 @@ pub async fn a_lost_nodes_last_crash_is_told_to_the_next_dispatcher_as_a_failure
     scene.enqueue([1]).await;
     let mut begin = scene.news(None).await.cursor;
     for round in 1..=u128::from(POISON_CRASHES) {
-        assert_eq!(scene.state(1).await, State::Waiting, "it is not poison yet");
+        assert_eq!(scene.state(1).await, JobState::Waiting, "it is not poison yet");
         begin = scene.news(Some(begin)).await.cursor;
         scene.give(round, &[1], BETA).await;
         assert_eq!(scene.start(BETA, 1).await, Settled::Applied);
@@ -296,7 +299,7 @@ pub async fn a_lost_nodes_last_crash_is_told_to_the_next_dispatcher_as_a_failure
         assert_eq!(scene.settle_one(scene.for_lost(BETA, true), settlement).await, Settled::Applied);
         scene.store.join(join(BETA, "beta")).await.expect("join");
     }
-    assert_eq!(scene.state(1).await, State::Failed);
+    assert_eq!(scene.state(1).await, JobState::Failed);
     let ask = AskNews { cursor: Some(begin), epoch: Epoch(scene.epoch.0 + 1), asleep: false, new_jobs: u32::MAX };
     let changes = scene.store.news(ask).await.expect("news").changes;
     assert_eq!(changes, [Change { id: id(1), ran: None, failed: true, well: false, head: None }]);
@@ -309,7 +312,7 @@ pub async fn a_job_that_a_person_gives_up_is_not_told_as_a_failure(h: &impl Harn
     scene.end(BETA, 1, failed("no")).await;
     let begin = scene.news(None).await.cursor;
     assert_eq!(scene.intervene(1, Event::GiveUp).await, Settled::Applied);
-    assert_eq!(scene.state(1).await, State::Failed);
+    assert_eq!(scene.state(1).await, JobState::Failed);
     let expected = [Change { id: id(1), ran: None, failed: false, well: false, head: None }];
     assert_eq!(scene.news(Some(begin)).await.changes, expected);
 }

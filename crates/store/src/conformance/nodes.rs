@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, num::NonZeroU32, time::Duration};
 
 use turnwise_core::{
-    QueueName, Serves, State,
+    JobState, QueueName, Serves,
     lifecycle::{Event, Outcome},
 };
 
@@ -345,7 +345,7 @@ pub async fn a_node_does_not_leave_before_its_jobs_are_settled(h: &impl Harness)
     let nodes = scene.store.nodes().await.expect("nodes").nodes;
     assert_eq!(nodes.iter().map(|node| node.incarnation).collect::<Vec<_>>(), [ALPHA]);
     let job = scene.job(2).await;
-    assert_eq!((job.state, job.counts.crashes), (State::Waiting, 0), "nobody crashed");
+    assert_eq!((job.state, job.counts.crashes), (JobState::Waiting, 0), "nobody crashed");
 }
 
 pub async fn a_dispatcher_with_jobs_in_its_hands_gives_up_the_lead_and_stays(h: &impl Harness) {
@@ -441,7 +441,7 @@ pub async fn a_lost_node_is_told_with_the_jobs_in_its_hands(h: &impl Harness) {
     let mut held = lost.jobs;
     held.sort_by_key(|held| held.id);
     let told: Vec<_> = held.iter().map(|held| (held.id, held.state, held.cancel_requested)).collect();
-    assert_eq!(told, [(id(1), State::Scheduled, true), (id(2), State::Running, false)]);
+    assert_eq!(told, [(id(1), JobState::Scheduled, true), (id(2), JobState::Running, false)]);
     let seen = scene.job(2).await;
     assert_eq!((held[1].fence, held[1].counts), (seen.fence, seen.counts));
     assert!(lost.complete);

@@ -13,8 +13,8 @@ use proptest::{
     test_runner::{Config, TestCaseError, TestError, TestRunner},
 };
 use turnwise_core::{
-    After, Fence, GroupName, Incarnation, Job, JobHead, JobId, KeyName, NewJob, OnFailure, Priority, QueueName, State,
-    Terms, UniqueKey,
+    After, Fence, GroupName, Incarnation, Job, JobHead, JobId, JobState, KeyName, NewJob, OnFailure, Priority,
+    QueueName, Terms, UniqueKey,
     lead::Sight,
     lifecycle::{self, Event, Outcome, Standing},
     scheduler::Pick,
@@ -427,7 +427,7 @@ impl World {
                         job: job.id,
                         fence: slipped(job.fence, slip),
                         node,
-                        limited: job.id.0.as_u128() % 2 == 0,
+                        limited: job.id.uuid().as_u128() % 2 == 0,
                     });
                 }
                 self.batches += 1;
@@ -472,7 +472,7 @@ impl World {
                 let Ok(to) = lifecycle::decide(&Standing::from(&job), &event, self.now().await, 0.0) else {
                     return vec![];
                 };
-                let state = if slip == Slip::Unseen { State::Waiting } else { job.state };
+                let state = if slip == Slip::Unseen { JobState::Waiting } else { job.state };
                 // Whoever thinks it waits does not ask its node to stop it.
                 if state != job.state && job.state.assigned() {
                     return vec![];
@@ -501,7 +501,7 @@ impl World {
             }
             Wish::List { state, group, limit } => {
                 let states: Vec<_> =
-                    State::ALL.into_iter().filter(|wanted| state & (1 << wanted.code()) != 0).collect();
+                    JobState::ALL.into_iter().filter(|wanted| state & (1 << wanted.code()) != 0).collect();
                 let group = group.then(|| "red".to_owned());
                 vec![Call::Jobs(Filter { states, group, limit: Some(limit), ..Filter::default() })]
             }
@@ -535,7 +535,7 @@ impl World {
             }
             // A job at rest is settled as its last holder would, had the first reply been lost.
             let event = event(n);
-            let standing = Standing { state: State::Running, ..Standing::from(&job) };
+            let standing = Standing { state: JobState::Running, ..Standing::from(&job) };
             let standing = if job.state.assigned() { Standing::from(&job) } else { standing };
             let Ok(to) = lifecycle::decide(&standing, &event, now, 0.0) else { continue };
             let ran = matches!(event, Event::Ended(_));

@@ -1,6 +1,6 @@
 //! Promises of `job`, `jobs` and `prune`.
 
-use turnwise_core::{GroupName, NewJob, QueueName, State, Timestamp, lifecycle::Event};
+use turnwise_core::{GroupName, JobState, NewJob, QueueName, Timestamp, lifecycle::Event};
 
 use super::{Harness, scene::*};
 use crate::store::*;
@@ -48,9 +48,9 @@ pub async fn all_given_conditions_must_hold(h: &impl Harness) {
         (Filter { group: some("g"), ..Filter::default() }, vec![5, 4, 3]),
         (Filter { task: some("extract"), ..Filter::default() }, vec![5]),
         (Filter { queue: some("bulk"), group: some("g"), ..Filter::default() }, vec![5, 4]),
-        (Filter { states: vec![State::Cancelled], ..Filter::default() }, vec![4]),
-        (Filter { states: vec![State::Cancelled, State::Scheduled], ..Filter::default() }, vec![4, 2]),
-        (Filter { states: vec![State::Waiting], queue: some("bulk"), ..Filter::default() }, vec![5]),
+        (Filter { states: vec![JobState::Cancelled], ..Filter::default() }, vec![4]),
+        (Filter { states: vec![JobState::Cancelled, JobState::Scheduled], ..Filter::default() }, vec![4, 2]),
+        (Filter { states: vec![JobState::Waiting], queue: some("bulk"), ..Filter::default() }, vec![5]),
         (Filter { queue: some("nowhere"), ..Filter::default() }, vec![]),
     ];
     for (filter, expected) in cases {
@@ -70,7 +70,7 @@ pub async fn every_state_can_be_asked_for(h: &impl Harness) {
     scene.end(BETA, 5, done()).await;
     scene.end(BETA, 6, failed("x")).await;
     scene.intervene(7, Event::Cancel).await;
-    for (n, state) in (1..).zip(State::ALL) {
+    for (n, state) in (1..).zip(JobState::ALL) {
         let jobs = scene.store.jobs(Filter { states: vec![state], ..Filter::default() }).await.expect("jobs");
         assert_eq!(numbers(&jobs, 1..=7), [n], "{state}");
     }
@@ -96,9 +96,9 @@ pub async fn what_one_process_wrote_another_reads_at_once(h: &impl Harness) {
     let other = Scene { store: h.open().await, epoch: scene.epoch };
     for n in 1..=20 {
         scene.enqueue([n]).await;
-        assert_eq!(other.state(n).await, State::Waiting);
+        assert_eq!(other.state(n).await, JobState::Waiting);
         other.intervene(n, Event::Cancel).await;
-        assert_eq!(scene.state(n).await, State::Cancelled);
+        assert_eq!(scene.state(n).await, JobState::Cancelled);
     }
 }
 
@@ -118,13 +118,13 @@ pub async fn history_is_pruned_by_days_after_its_retention_and_not_before(h: &im
     assert_eq!(scene.store.prune(None, ALL).await.expect("prune"), 1);
     assert_eq!(
         (scene.find(1).await, scene.state(2).await, scene.state(3).await),
-        (None, State::Cancelled, State::Waiting)
+        (None, JobState::Cancelled, JobState::Waiting)
     );
     h.advance(DAY - SECOND).await;
     assert_eq!(scene.store.prune(None, ALL).await.expect("prune"), 0);
     h.advance(SECOND).await;
     assert_eq!(scene.store.prune(None, ALL).await.expect("prune"), 1);
-    assert_eq!(scene.state(3).await, State::Waiting, "an unfinished job is never pruned");
+    assert_eq!(scene.state(3).await, JobState::Waiting, "an unfinished job is never pruned");
 }
 
 pub async fn a_redriven_job_is_kept_from_its_last_end(h: &impl Harness) {
@@ -136,7 +136,7 @@ pub async fn a_redriven_job_is_kept_from_its_last_end(h: &impl Harness) {
     scene.intervene(1, Event::Cancel).await;
     h.advance(SECOND).await;
     assert_eq!(scene.store.prune(None, ALL).await.expect("prune"), 0);
-    assert_eq!(scene.state(1).await, State::Cancelled);
+    assert_eq!(scene.state(1).await, JobState::Cancelled);
 }
 
 pub async fn pruning_has_a_limit(h: &impl Harness) {
@@ -176,5 +176,5 @@ pub async fn a_pruned_id_is_new_again(h: &impl Harness) {
     h.advance(RETENTION + DAY).await;
     assert_eq!(scene.store.prune(None, ALL).await.expect("prune"), 1);
     scene.enqueue([1]).await;
-    assert_eq!((scene.state(1).await, scene.job(1).await.fence.0), (State::Waiting, 0));
+    assert_eq!((scene.state(1).await, scene.job(1).await.fence.0), (JobState::Waiting, 0));
 }

@@ -1,7 +1,7 @@
 //! Every verb once with its reply thrown away, then again: nothing changes, and the answer is the one that is documented.
 
 use turnwise_core::{
-    Incarnation, State,
+    Incarnation, JobState,
     lifecycle::{Event, Outcome},
     scheduler::Pick,
 };
@@ -111,7 +111,7 @@ pub async fn a_repeated_assign_of_a_job_that_has_ended_since_is_told(h: &impl Ha
     let mut replies = twice.call(|| twice.scene.store.assign(order.clone())).await;
     replies.sort_by_key(|(id, _)| *id);
     assert!(matches!(&replies[..], [(_, AssignReply::Gone), (_, AssignReply::Changed(_))]), "{replies:?}");
-    assert_eq!(twice.scene.state(2).await, State::Waiting, "it must not run again by an old pick");
+    assert_eq!(twice.scene.state(2).await, JobState::Waiting, "it must not run again by an old pick");
 }
 
 pub async fn a_repeated_settle_is_applied_whatever_became_of_the_job(h: &impl Harness) {
@@ -158,7 +158,7 @@ pub async fn a_repeated_settle_for_a_lost_node_finds_the_fence_raised(h: &impl H
     let settle = Settle { author: twice.scene.for_lost(BETA, true), settlements, done: vec![] };
     // Whoever raised it, the job is not the lost node's any more: the dispatcher reads it again.
     assert_eq!(twice.call(|| twice.scene.store.settle(settle.clone())).await, [Settled::Superseded]);
-    assert_eq!(twice.scene.state(1).await, State::Waiting);
+    assert_eq!(twice.scene.state(1).await, JobState::Waiting);
 }
 
 pub async fn a_repeated_call_for_the_lost_tells_the_same(h: &impl Harness) {

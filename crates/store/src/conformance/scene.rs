@@ -3,8 +3,8 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use turnwise_core::{
-    Fence, Incarnation, Job, JobHead, JobId, Json, NewJob, NodeName, RetryPolicy, Serves, State, Step, TaskName, Terms,
-    Timestamp,
+    Fence, Incarnation, Job, JobHead, JobId, JobState, Json, NewJob, NodeName, RetryPolicy, Serves, Step, TaskName,
+    Terms, Timestamp,
     job::AssignedJob,
     lifecycle::{self, Event, Outcome, Standing, Transition},
     node::Host,
@@ -161,7 +161,7 @@ impl Scene {
         self.find(n).await.unwrap_or_else(|| panic!("job {n} is not there"))
     }
 
-    pub async fn state(&self, n: u64) -> State {
+    pub async fn state(&self, n: u64) -> JobState {
         self.job(n).await.state
     }
 

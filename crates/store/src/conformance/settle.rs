@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use turnwise_core::{
-    Fence, State,
+    Fence, JobState,
     job::Counts,
     lifecycle::{Event, Outcome},
 };
@@ -17,10 +17,10 @@ pub async fn a_started_job_is_running_and_still_held(h: &impl Harness) {
     scene.give(1, &[1], BETA).await;
     assert_eq!(scene.start(BETA, 1).await, Settled::Applied);
     let (seen, now) = (scene.job(1).await, scene.now().await);
-    assert_eq!((seen.state, seen.fence, seen.attempt()), (State::Running, Fence(1), 1));
+    assert_eq!((seen.state, seen.fence, seen.attempt()), (JobState::Running, Fence(1), 1));
     assert_eq!((seen.started_at, seen.finished_at), (Some(now.minus(SECOND)), None));
     assert_eq!(seen.node.as_ref().map(|name| name.as_str()), Some("beta"));
-    assert_eq!(scene.mail(BETA).await[0].jobs[0].state, State::Running);
+    assert_eq!(scene.mail(BETA).await[0].jobs[0].state, JobState::Running);
 }
 
 pub async fn a_finished_job_leaves_for_history_with_all_that_is_known(h: &impl Harness) {
@@ -35,7 +35,7 @@ pub async fn a_finished_job_leaves_for_history_with_all_that_is_known(h: &impl H
     assert_eq!(scene.end(BETA, 1, Outcome::Done { result: Some(result.clone()) }).await, Settled::Applied);
     let now = scene.now().await;
     let expected = turnwise_core::Job {
-        state: State::Success,
+        state: JobState::Success,
         counts: Counts { attempt: 1, ..Counts::default() },
         fence: Fence(1),
         node: Some(join(BETA, "beta").name),
@@ -61,7 +61,7 @@ pub async fn a_job_without_a_run_is_finished_when_it_is_settled(h: &impl Harness
     };
     assert_eq!(scene.settle_one(by(BETA), settlement).await, Settled::Applied);
     let seen = scene.job(1).await;
-    assert_eq!((seen.state, seen.started_at, seen.finished_at), (State::Failed, None, Some(scene.now().await)));
+    assert_eq!((seen.state, seen.started_at, seen.finished_at), (JobState::Failed, None, Some(scene.now().await)));
 }
 
 pub async fn a_failed_run_is_stuck_until_it_is_due(h: &impl Harness) {
@@ -70,12 +70,12 @@ pub async fn a_failed_run_is_stuck_until_it_is_due(h: &impl Harness) {
     scene.give(1, &[1], BETA).await;
     assert_eq!(scene.end(BETA, 1, failed("boom\n\tat ü")).await, Settled::Applied);
     let (seen, now) = (scene.job(1).await, scene.now().await);
-    assert_eq!((seen.state, seen.due_at), (State::Stuck, Some(now.plus(SECOND * 30))));
+    assert_eq!((seen.state, seen.due_at), (JobState::Stuck, Some(now.plus(SECOND * 30))));
     assert_eq!(seen.counts, Counts { attempt: 1, retry: 1, crashes: 0 });
     assert_eq!((seen.error.as_deref(), seen.node, seen.fence), (Some("boom\n\tat ü"), None, Fence(1)));
     assert_eq!((seen.started_at, seen.finished_at), (Some(now.minus(SECOND)), Some(now)));
     let head = scene.head(1).await.expect("it is stuck");
-    assert_eq!((head.state, head.due, head.node), (State::Stuck, seen.due_at, None));
+    assert_eq!((head.state, head.due, head.node), (JobState::Stuck, seen.due_at, None));
 }
 
 pub async fn a_job_may_be_stuck_without_a_due_time(h: &impl Harness) {
@@ -83,7 +83,7 @@ pub async fn a_job_may_be_stuck_without_a_due_time(h: &impl Harness) {
     scene.submit(vec![job_with_retry(1, "manual")]).await;
     scene.give(1, &[1], BETA).await;
     scene.end(BETA, 1, failed("ask somebody")).await;
-    assert_eq!((scene.state(1).await, scene.job(1).await.due_at), (State::Stuck, None));
+    assert_eq!((scene.state(1).await, scene.job(1).await.due_at), (JobState::Stuck, None));
 }
 
 pub async fn the_last_error_is_kept_through_a_later_success(h: &impl Harness) {
@@ -94,7 +94,7 @@ pub async fn the_last_error_is_kept_through_a_later_success(h: &impl Harness) {
     scene.give(2, &[1], BETA).await;
     scene.end(BETA, 1, done()).await;
     let seen = scene.job(1).await;
-    assert_eq!((seen.state, seen.error.as_deref(), seen.fence), (State::Success, Some("first"), Fence(2)));
+    assert_eq!((seen.state, seen.error.as_deref(), seen.fence), (JobState::Success, Some("first"), Fence(2)));
     assert_eq!(seen.counts, Counts { attempt: 2, retry: 1, crashes: 0 });
 }
 
@@ -124,7 +124,7 @@ pub async fn a_snoozed_job_waits_for_its_time(h: &impl Harness) {
     scene.give(1, &[1], BETA).await;
     assert_eq!(scene.end(BETA, 1, Outcome::Snooze { wait: Duration::from_micros(1) }).await, Settled::Applied);
     let (seen, now) = (scene.job(1).await, scene.now().await);
-    assert_eq!((seen.state, seen.due_at), (State::Waiting, Some(now.plus(Duration::from_micros(1)))));
+    assert_eq!((seen.state, seen.due_at), (JobState::Waiting, Some(now.plus(Duration::from_micros(1)))));
     assert_eq!((seen.counts, seen.node), (Counts::default(), None));
 }
 
@@ -133,11 +133,11 @@ pub async fn every_end_is_kept_as_what_it_is(h: &impl Harness) {
     scene.submit((1..=5).map(|n| job_with_retry(n, "none")).collect()).await;
     scene.give(1, &[1, 2, 3, 4, 5], BETA).await;
     let ends = [
-        (1, done(), State::Success, None),
-        (2, failed("e"), State::Failed, Some("e")),
-        (3, Outcome::Fail("f".into()), State::Failed, Some("f")),
-        (4, Outcome::Cancelled, State::Cancelled, None),
-        (5, Outcome::Interrupted, State::Waiting, None),
+        (1, done(), JobState::Success, None),
+        (2, failed("e"), JobState::Failed, Some("e")),
+        (3, Outcome::Fail("f".into()), JobState::Failed, Some("f")),
+        (4, Outcome::Cancelled, JobState::Cancelled, None),
+        (5, Outcome::Interrupted, JobState::Waiting, None),
     ];
     for (n, outcome, state, error) in ends {
         assert_eq!(scene.end(BETA, n, outcome).await, Settled::Applied);
@@ -167,7 +167,7 @@ pub async fn answers_are_in_the_order_of_the_settlements(h: &impl Harness) {
     let expected = [Settled::Applied, Settled::Gone, Settled::Superseded, Settled::CancelRequested, Settled::Applied];
     assert_eq!(replies, expected);
     let states = [scene.state(1).await, scene.state(2).await, scene.state(3).await, scene.state(4).await];
-    assert_eq!(states, [State::Success, State::Scheduled, State::Scheduled, State::Success]);
+    assert_eq!(states, [JobState::Success, JobState::Scheduled, JobState::Scheduled, JobState::Success]);
 }
 
 pub async fn an_empty_settle_is_answered_with_nothing(h: &impl Harness) {
@@ -217,7 +217,7 @@ pub async fn an_end_of_another_run_at_the_same_fence_is_superseded(h: &impl Harn
         let late = scene.settle(author, vec![taken_back.clone(), other.clone()]).await;
         assert_eq!(late, [Settled::Superseded, Settled::Superseded]);
     }
-    assert_eq!((scene.state(1).await, scene.state(2).await), (State::Waiting, State::Stuck));
+    assert_eq!((scene.state(1).await, scene.state(2).await), (JobState::Waiting, JobState::Stuck));
     let repeated = scene.settle(by(BETA), vec![unrun, written]).await;
     assert_eq!(repeated, [Settled::Applied, Settled::Applied]);
 }
@@ -263,7 +263,7 @@ pub async fn a_cancel_between_decision_and_settle_brings_the_job_back(h: &impl H
     assert_eq!(scene.settle_one(by(BETA), decided).await, Settled::CancelRequested);
     assert_eq!(scene.job(1).await, before);
     assert_eq!(scene.end(BETA, 1, done()).await, Settled::Applied, "decided again, knowing of it");
-    assert_eq!(scene.state(1).await, State::Cancelled);
+    assert_eq!(scene.state(1).await, JobState::Cancelled);
 }
 
 pub async fn a_lost_nodes_late_settle_is_superseded(h: &impl Harness) {
@@ -276,7 +276,7 @@ pub async fn a_lost_nodes_late_settle_is_superseded(h: &impl Harness) {
     let lost = vec![scene.settlement(1, &Event::NodeLost).await, scene.settlement(2, &Event::NodeLost).await];
     assert_eq!(scene.settle(scene.for_lost(BETA, true), lost).await, [Settled::Applied, Settled::Applied]);
     let seen = scene.job(1).await;
-    assert_eq!((seen.state, seen.fence, seen.counts.crashes), (State::Waiting, Fence(2), 1));
+    assert_eq!((seen.state, seen.fence, seen.counts.crashes), (JobState::Waiting, Fence(2), 1));
     assert_eq!(seen.node, None);
     let before = (seen, scene.job(2).await);
     assert_eq!(scene.settle(by(BETA), late).await, [Settled::Superseded, Settled::Superseded]);
@@ -295,7 +295,7 @@ pub async fn a_lost_nodes_late_settle_is_superseded_while_the_job_runs_elsewhere
     assert_eq!(scene.settle_one(by(BETA), late.clone()).await, Settled::Superseded);
     assert_eq!(scene.end(ALPHA, 1, Outcome::Fail("x".into())).await, Settled::Applied);
     assert_eq!(scene.settle_one(by(BETA), late).await, Settled::Superseded);
-    assert_eq!(scene.state(1).await, State::Failed);
+    assert_eq!(scene.state(1).await, JobState::Failed);
 }
 
 pub async fn what_a_lost_node_settles_before_the_dispatcher_does_counts(h: &impl Harness) {
@@ -306,7 +306,7 @@ pub async fn what_a_lost_node_settles_before_the_dispatcher_does_counts(h: &impl
     let lost = scene.settlement(1, &Event::NodeLost).await;
     assert_eq!(scene.end(BETA, 1, done()).await, Settled::Applied, "the work was done: nobody else has it");
     assert_eq!(scene.settle_one(scene.for_lost(BETA, true), lost).await, Settled::Superseded, "its node was first");
-    assert_eq!((scene.state(1).await, scene.job(1).await.fence), (State::Success, Fence(1)));
+    assert_eq!((scene.state(1).await, scene.job(1).await.fence), (JobState::Success, Fence(1)));
     assert_eq!(scene.lost().await, []);
 }
 
@@ -348,7 +348,7 @@ pub async fn a_cancelled_job_of_a_lost_node_ends_cancelled(h: &impl Harness) {
     let seen = scene.settlement(1, &Event::NodeLost).await;
     assert_eq!(scene.settle_one(scene.for_lost(BETA, true), seen).await, Settled::Applied);
     let ended = scene.job(1).await;
-    assert_eq!((ended.state, ended.fence), (State::Cancelled, Fence(2)));
+    assert_eq!((ended.state, ended.fence), (JobState::Cancelled, Fence(2)));
     assert_eq!(ended.node.as_ref().map(|name| name.as_str()), Some("beta"));
 }
 
@@ -379,7 +379,7 @@ pub async fn of_sixteen_settlers_of_one_fence_one_is_written(h: &impl Harness) {
     }
     assert_eq!(texts.len(), 1, "{texts:?}");
     let seen = scene.job(1).await;
-    assert_eq!((seen.state, seen.counts.attempt), (State::Stuck, 1));
+    assert_eq!((seen.state, seen.counts.attempt), (JobState::Stuck, 1));
 }
 
 pub async fn of_a_lost_node_and_its_dispatcher_one_settles(h: &impl Harness) {
@@ -405,8 +405,12 @@ pub async fn of_a_lost_node_and_its_dispatcher_one_settles(h: &impl Harness) {
         }
         let seen = scene.job(round).await;
         match replies[..] {
-            [Settled::Applied, Settled::Superseded] => assert_eq!((seen.state, seen.fence), (State::Success, Fence(1))),
-            [Settled::Superseded, Settled::Applied] => assert_eq!((seen.state, seen.fence), (State::Waiting, Fence(2))),
+            [Settled::Applied, Settled::Superseded] => {
+                assert_eq!((seen.state, seen.fence), (JobState::Success, Fence(1)))
+            }
+            [Settled::Superseded, Settled::Applied] => {
+                assert_eq!((seen.state, seen.fence), (JobState::Waiting, Fence(2)))
+            }
             _ => panic!("{replies:?}"),
         }
     }

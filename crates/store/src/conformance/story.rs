@@ -2,7 +2,7 @@
 //! has the job.
 
 use turnwise_core::{
-    Failure, Fence, NewJob, State,
+    Failure, Fence, JobState, NewJob,
     job::Counts,
     lifecycle::{Ending, Event, Outcome},
     story::{Finished, Level, Line, LineAt, MAX_ATTEMPTS, Progress, Story},
@@ -33,7 +33,7 @@ pub async fn a_job_goes_on_as_another_task_with_that_ones_terms(h: &impl Harness
     let cursor = scene.news(None).await.cursor;
     assert_eq!(scene.end(BETA, 1, next).await, Settled::Applied);
     let seen = scene.job(1).await;
-    assert_eq!((seen.state, seen.due_at, seen.fence, seen.node), (State::Waiting, Some(due), Fence(1), None));
+    assert_eq!((seen.state, seen.due_at, seen.fence, seen.node), (JobState::Waiting, Some(due), Fence(1), None));
     assert_eq!((seen.task, seen.args, seen.retry, seen.terms), {
         let step = step("extract");
         (step.task, step.args, step.retry, step.terms)
@@ -66,7 +66,7 @@ pub async fn every_attempt_is_kept_with_its_task_and_failure(h: &impl Harness) {
     assert_eq!(scene.end(BETA, 1, done()).await, Settled::Applied);
 
     let seen = scene.job(1).await;
-    assert_eq!((seen.state, seen.error.as_deref()), (State::Success, Some("panic: no")));
+    assert_eq!((seen.state, seen.error.as_deref()), (JobState::Success, Some("panic: no")));
     assert_eq!(seen.fingerprint, Some(Failure::new("panic: no").fingerprint()));
     let story = scene.story(1).await;
     let told: Vec<_> = story
@@ -326,7 +326,7 @@ pub async fn a_job_that_expires_fails_and_says_so(h: &impl Harness) {
     h.advance(SECOND * 2).await;
     assert_eq!(scene.intervene(1, Event::Expire).await, Settled::Applied);
     let seen = scene.job(1).await;
-    assert_eq!((seen.state, seen.counts.attempt), (State::Failed, 0));
+    assert_eq!((seen.state, seen.counts.attempt), (JobState::Failed, 0));
     assert!(seen.error.is_some_and(|error| error.starts_with("expired")), "it says why");
     assert!(seen.fingerprint.is_some());
     assert_eq!(scene.intervene(1, Event::Retry).await, Settled::Applied);

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use turnwise_core::{
-    GroupName, JobId, NewJob, QueueName, State, UniqueKey,
+    GroupName, JobId, JobState, NewJob, QueueName, UniqueKey,
     lifecycle::{Event, Outcome},
     unique::{Hold, OnDuplicate, Scope, Unique},
 };
@@ -34,22 +34,22 @@ fn on_duplicate(n: u64, on_duplicate: OnDuplicate) -> NewJob {
     with(n, Unique { on_duplicate, ..Unique::new(key("k")) })
 }
 
-async fn enqueue(scene: &Scene, job: NewJob) -> Enqueued {
+async fn enqueue(scene: &Scene, job: NewJob) -> Submitted {
     let replies = scene.store.enqueue(vec![job]).await.expect("enqueue");
     assert_eq!(replies.len(), 1, "one answer to one job");
     replies[0]
 }
 
-fn new(n: u64) -> Enqueued {
-    Enqueued::itself(id(n), true)
+fn new(n: u64) -> Submitted {
+    Submitted::itself(id(n), true)
 }
 
-fn known(n: u64) -> Enqueued {
-    Enqueued::itself(id(n), false)
+fn known(n: u64) -> Submitted {
+    Submitted::itself(id(n), false)
 }
 
-fn kept(n: u64) -> Enqueued {
-    Enqueued::held_by(id(n), Duplicate::Kept)
+fn kept(n: u64) -> Submitted {
+    Submitted::held_by(id(n), Duplicate::Kept)
 }
 
 pub async fn a_key_is_held_until_its_job_has_ended(h: &impl Harness) {
@@ -61,7 +61,7 @@ pub async fn a_key_is_held_until_its_job_has_ended(h: &impl Harness) {
     scene.start(BETA, 1).await;
     assert_eq!(enqueue(&scene, unique(4)).await, kept(1), "it runs");
     scene.end(BETA, 1, failed("no")).await;
-    assert_eq!(scene.state(1).await, State::Stuck);
+    assert_eq!(scene.state(1).await, JobState::Stuck);
     assert_eq!(enqueue(&scene, unique(5)).await, kept(1), "it is stuck");
     scene.give(2, &[1], BETA).await;
     scene.end(BETA, 1, done()).await;
@@ -79,7 +79,7 @@ pub async fn a_key_is_free_again_however_its_job_ended(h: &impl Harness) {
     assert_eq!(enqueue(&scene, unique(2)).await, new(2), "cancelled");
     scene.give(1, &[2], BETA).await;
     scene.end(BETA, 2, Outcome::Fail("no".into())).await;
-    assert_eq!(scene.state(2).await, State::Failed);
+    assert_eq!(scene.state(2).await, JobState::Failed);
     assert_eq!(enqueue(&scene, unique(3)).await, new(3), "failed");
 }
 
@@ -93,7 +93,7 @@ pub async fn a_key_may_be_held_for_a_period_whatever_became_of_the_job(h: &impl 
     assert_eq!(enqueue(&scene, held(3, Hold::For(MINUTE))).await, new(3));
     h.advance(MINUTE).await;
     assert_eq!(enqueue(&scene, unique(4)).await, new(4), "not ended, but its minute is over");
-    assert_eq!(scene.state(3).await, State::Waiting);
+    assert_eq!(scene.state(3).await, JobState::Waiting);
     assert_eq!(enqueue(&scene, held(5, Hold::For(SECOND))).await, kept(4), "the holder's word counts");
 }
 
@@ -155,14 +155,14 @@ pub async fn a_rejected_duplicate_refuses_the_whole_call_and_names_the_holder(h:
 pub async fn arguments_are_replaced_as_long_as_the_holder_has_not_begun(h: &impl Harness) {
     let scene = Scene::led(h).await;
     let replace = |n| on_duplicate(n, OnDuplicate::ReplaceArgs);
-    let told = |duplicate| Enqueued::held_by(id(1), duplicate);
+    let told = |duplicate| Submitted::held_by(id(1), duplicate);
     assert_eq!(enqueue(&scene, replace(1)).await, new(1));
     assert_eq!(enqueue(&scene, replace(2)).await, told(Duplicate::Replaced));
     assert_eq!(scene.job(1).await.args, job(2).args);
     assert_eq!(scene.give_mine(1, 1).await.args, job(2).args, "and that is what is run");
     assert_eq!(enqueue(&scene, replace(3)).await, told(Duplicate::TooLate), "in a node's hands");
     scene.end(ALPHA, 1, Outcome::Interrupted).await;
-    assert_eq!(scene.state(1).await, State::Waiting);
+    assert_eq!(scene.state(1).await, JobState::Waiting);
     assert_eq!(enqueue(&scene, replace(4)).await, told(Duplicate::TooLate), "begun once");
     scene.give(2, &[1], BETA).await;
     scene.end(BETA, 1, failed("no")).await;
@@ -177,7 +177,7 @@ pub async fn no_job_gets_the_arguments_of_another_task(h: &impl Harness) {
         let unique = Unique { scope, on_duplicate: OnDuplicate::ReplaceArgs, ..Unique::new(key("k")) };
         let mail = |n| with(from + n, unique.clone());
         let extract = |n| NewJob { task: task("extract"), ..mail(n) };
-        let told = |duplicate| Enqueued::held_by(id(from + 1), duplicate);
+        let told = |duplicate| Submitted::held_by(id(from + 1), duplicate);
         enqueue(&scene, mail(1)).await;
         assert_eq!(enqueue(&scene, extract(2)).await, told(Duplicate::OtherTask), "{unique:?}");
         assert_eq!(scene.job(from + 1).await.args, mail(1).args);
@@ -194,7 +194,7 @@ pub async fn of_one_call_the_first_with_a_key_gets_it(h: &impl Harness) {
     let replace = on_duplicate(4, OnDuplicate::ReplaceArgs);
     let jobs = vec![job(9), unique(2), unique(1), replace, unique(2)];
     let replies = scene.store.enqueue(jobs).await.expect("enqueue");
-    let replaced = Enqueued::held_by(id(2), Duplicate::Replaced);
+    let replaced = Submitted::held_by(id(2), Duplicate::Replaced);
     assert_eq!(replies, [new(9), new(2), kept(2), replaced, known(2)]);
     assert_eq!(scene.job(2).await.args, job(4).args);
     let mut heads = scene.heads().await;
@@ -290,7 +290,11 @@ pub async fn pruning_keys_has_a_limit_and_comes_to_an_end(h: &impl Harness) {
     assert_eq!(scene.store.prune(None, 2).await.expect("prune"), 0, "what is held is kept");
 }
 
-async fn race(h: &impl Harness, submitters: u64, job: impl Fn(u64) -> NewJob + Send + Sync + 'static) -> Vec<Enqueued> {
+async fn race(
+    h: &impl Harness,
+    submitters: u64,
+    job: impl Fn(u64) -> NewJob + Send + Sync + 'static,
+) -> Vec<Submitted> {
     let job = Arc::new(job);
     let mut racing = Vec::new();
     for n in 1..=submitters {
@@ -307,7 +311,7 @@ async fn race(h: &impl Harness, submitters: u64, job: impl Fn(u64) -> NewJob + S
     replies
 }
 
-fn assert_one_won(replies: &[Enqueued]) -> JobId {
+fn assert_one_won(replies: &[Submitted]) -> JobId {
     let winners: Vec<_> = replies.iter().filter(|reply| reply.new).map(|reply| reply.id).collect();
     assert_eq!(winners.len(), 1, "{replies:?}");
     assert!(replies.iter().all(|reply| reply.id == winners[0]), "{replies:?}");

@@ -7,12 +7,12 @@ use turnwise_core::{After, JobId, NewJob};
 use super::Data;
 use crate::{
     after::Waiting,
-    store::{Enqueued, Result},
+    store::{Result, Submitted},
 };
 
 impl Data {
     /// Whom the new ones among `jobs` wait for, if all of that is there or comes with them.
-    pub(super) fn check_after(&self, jobs: &[NewJob], previews: &[Enqueued]) -> Result<Waiting> {
+    pub(super) fn check_after(&self, jobs: &[NewJob], previews: &[Submitted]) -> Result<Waiting> {
         let mut ids = BTreeSet::new();
         let mut previews = previews.to_vec();
         // Of an id that is twice in the call, the first comes in.
@@ -36,7 +36,7 @@ impl Data {
     }
 
     pub(super) fn awaited_by(&self, id: JobId) -> impl Iterator<Item = JobId> {
-        let first = (id, JobId(uuid::Uuid::nil()));
+        let first = (id, JobId::from_uuid(uuid::Uuid::nil()));
         self.awaited.range(first..).take_while(move |((awaited, _), _)| *awaited == id).map(|((_, waiter), _)| *waiter)
     }
 }

@@ -1,6 +1,6 @@
 //! Giving picked jobs to nodes, and reading what a node was given.
 
-use turnwise_core::{Incarnation, JobId, State};
+use turnwise_core::{Incarnation, JobId, JobState};
 
 use super::{Mail, MemoryStore};
 use crate::store::{Assign, AssignReply, BatchId, Delivery, Result};
@@ -19,7 +19,7 @@ pub(super) fn assign(store: &MemoryStore, assign: Assign) -> Result<Vec<(JobId, 
                 let at_rest = row.fence == pick.fence && !row.state.assigned();
                 let fresh = at_rest && node_is_there;
                 if fresh {
-                    row.state = State::Scheduled;
+                    row.state = JobState::Scheduled;
                     row.fence = row.fence.next();
                     row.node = Some(pick.node);
                     row.assigned_at = Some(now);

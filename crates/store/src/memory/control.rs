@@ -36,7 +36,7 @@ impl Data {
         match (to.to.clone(), row.node) {
             (Target::CancelRequested, Some(node)) if row.state.assigned() => {
                 row.cancel_requested = true;
-                let batch = BatchId(job.0);
+                let batch = BatchId(job.uuid());
                 self.assignments.insert((node, batch), Mail { jobs: vec![], cancel: vec![*job] });
             }
             (Target::CancelRequested, _) => return Settled::Superseded,

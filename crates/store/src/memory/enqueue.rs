@@ -2,21 +2,21 @@
 
 use std::collections::BTreeSet;
 
-use turnwise_core::{Fence, NewJob, State, Timestamp, job::Counts, unique::OnDuplicate};
+use turnwise_core::{Fence, JobState, NewJob, Timestamp, job::Counts, unique::OnDuplicate};
 
 use super::{Data, MemoryStore, rows::Row, unique};
 use crate::{
     StoreError,
-    store::{Duplicate, Enqueued, MemoKind, Result},
+    store::{Duplicate, MemoKind, Result, Submitted},
 };
 
-pub(super) fn enqueue(store: &MemoryStore, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>> {
+pub(super) fn enqueue(store: &MemoryStore, jobs: Vec<NewJob>) -> Result<Vec<Submitted>> {
     let now = store.clock.now();
     let replies = {
         let mut data = store.data();
         let (entries, taken) = data.claim_keys(&jobs, now)?;
         data.check_room(jobs.iter().zip(&entries))?;
-        let previews: Vec<Enqueued> = jobs.iter().zip(&entries).map(|(job, entry)| data.preview(job, entry)).collect();
+        let previews: Vec<Submitted> = jobs.iter().zip(&entries).map(|(job, entry)| data.preview(job, entry)).collect();
         let waiting = data.check_after(&jobs, &previews)?;
         data.keys.extend(taken);
         // All that come in first: one of them may stand for another.
@@ -25,11 +25,11 @@ pub(super) fn enqueue(store: &MemoryStore, jobs: Vec<NewJob>) -> Result<Vec<Enqu
         for (at, (job, entry)) in jobs.into_iter().zip(entries).enumerate() {
             replies.push(match entry {
                 unique::Entry::In => data.insert(job, now),
-                unique::Entry::Known => Enqueued::itself(job.id, false),
+                unique::Entry::Known => Submitted::itself(job.id, false),
                 unique::Entry::HeldBy(holder) => {
                     let policy = job.unique.map_or(OnDuplicate::Keep, |unique| unique.on_duplicate);
                     held.push((at, holder, policy, job.task, job.args));
-                    Enqueued::itself(holder, false)
+                    Submitted::itself(holder, false)
                 }
             });
         }
@@ -58,17 +58,17 @@ impl Data {
     }
 
     /// What will be answered to a submit, before anything is stored.
-    pub(super) fn preview(&self, job: &NewJob, entry: &unique::Entry) -> Enqueued {
+    pub(super) fn preview(&self, job: &NewJob, entry: &unique::Entry) -> Submitted {
         match entry {
-            unique::Entry::In => Enqueued::itself(job.id, !self.is_known(job.id)),
-            unique::Entry::Known => Enqueued::itself(job.id, false),
-            unique::Entry::HeldBy(holder) => Enqueued::held_by(*holder, Duplicate::Kept),
+            unique::Entry::In => Submitted::itself(job.id, !self.is_known(job.id)),
+            unique::Entry::Known => Submitted::itself(job.id, false),
+            unique::Entry::HeldBy(holder) => Submitted::held_by(*holder, Duplicate::Kept),
         }
     }
 
-    pub(super) fn insert(&mut self, job: NewJob, now: Timestamp) -> Enqueued {
+    pub(super) fn insert(&mut self, job: NewJob, now: Timestamp) -> Submitted {
         if self.is_known(job.id) {
-            return Enqueued::itself(job.id, false);
+            return Submitted::itself(job.id, false);
         }
         let row = Row {
             seq: self.next_seq,
@@ -83,7 +83,7 @@ impl Data {
             terms: job.terms,
             expires_at: job.expires,
             on_failure: None,
-            state: State::Waiting,
+            state: JobState::Waiting,
             counts: Counts::default(),
             fence: Fence::default(),
             cancel_requested: false,
@@ -100,6 +100,6 @@ impl Data {
         };
         self.next_seq += 1;
         self.jobs.insert(job.id, row);
-        Enqueued::itself(job.id, true)
+        Submitted::itself(job.id, true)
     }
 }

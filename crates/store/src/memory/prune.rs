@@ -1,6 +1,6 @@
 //! Deleting what is kept no longer.
 
-use turnwise_core::{JobId, State, lifecycle::End};
+use turnwise_core::{JobId, JobState, lifecycle::End};
 
 use super::{Data, MemoryStore, news::read_cursor, rows::Row};
 use crate::store::{Cursor, Result};
@@ -31,13 +31,13 @@ pub(super) fn prune(store: &MemoryStore, seen: Option<Cursor>, limit: u32) -> Re
 
 impl Data {
     /// What was told of a job goes with it; those who wait for it remember a bad end.
-    pub(super) fn forget(&mut self, id: JobId, end: State) {
+    pub(super) fn forget(&mut self, id: JobId, end: JobState) {
         self.stories.remove(&id);
         for awaited in self.after.remove(&id).unwrap_or_default().ids() {
             self.awaited.remove(&(*awaited, id));
         }
-        if end != State::Success {
-            let first = (id, JobId(uuid::Uuid::nil()));
+        if end != JobState::Success {
+            let first = (id, JobId::from_uuid(uuid::Uuid::nil()));
             let waiting = self.awaited.range_mut(first..).take_while(|((awaited, _), _)| *awaited == id);
             waiting.for_each(|(_, ended)| *ended = Some(end));
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use turnwise_core::{After, Failure, Fence, Incarnation, Job, JobHead, JobId, State, after::Awaits};
+use turnwise_core::{After, Failure, Fence, Incarnation, Job, JobHead, JobId, JobState, after::Awaits};
 
 use super::{Data, MemoryStore, rows::Row};
 use crate::store::{Filter, Load, Page, Result};
@@ -57,14 +57,14 @@ pub(super) fn jobs(store: &MemoryStore, filter: Filter) -> Result<Vec<Job>> {
 
 impl Data {
     pub(super) fn head(&self, row: &Row) -> JobHead {
-        let on_failure = row.on_failure.filter(|_| row.state == State::Waiting && row.fence == Fence(0));
+        let on_failure = row.on_failure.filter(|_| row.state == JobState::Waiting && row.fence == Fence(0));
         let awaits = on_failure.map(|on_failure| {
             let ids = || self.after.get(&row.id).map_or(&[][..], After::ids).iter().copied();
             let ended = |id| match self.history.get(&id) {
                 Some(row) => Some(row.state),
                 None => self.awaited.get(&(id, row.id)).copied().flatten().filter(|_| !self.jobs.contains_key(&id)),
             };
-            let badly = |id| ended(id).map(|state| (id, state)).filter(|(_, end)| *end != State::Success);
+            let badly = |id| ended(id).map(|state| (id, state)).filter(|(_, end)| *end != JobState::Success);
             Box::new(Awaits {
                 on_failure,
                 open: ids().filter(|id| self.jobs.contains_key(id)).collect(),

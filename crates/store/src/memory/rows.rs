@@ -1,8 +1,8 @@
 //! A job as it is kept.
 
 use turnwise_core::{
-    Failure, Fence, GroupName, Incarnation, JobHead, JobId, Json, KeyName, NodeName, OnFailure, Priority, QueueName,
-    RetryPolicy, State, TaskName, Terms, Timestamp,
+    Failure, Fence, GroupName, Incarnation, JobHead, JobId, JobState, Json, KeyName, NodeName, OnFailure, Priority,
+    QueueName, RetryPolicy, TaskName, Terms, Timestamp,
     job::{AssignedJob, Counts},
 };
 
@@ -23,7 +23,7 @@ pub(super) struct Row {
     pub(super) expires_at: Option<Timestamp>,
     /// It waits for those in `after`.
     pub(super) on_failure: Option<OnFailure>,
-    pub(super) state: State,
+    pub(super) state: JobState,
     pub(super) counts: Counts,
     pub(super) fence: Fence,
     pub(super) cancel_requested: bool,

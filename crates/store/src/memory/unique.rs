@@ -59,16 +59,16 @@ impl Data {
     }
 
     /// What a submit is told whose key `holder` has, after doing what it asked for.
-    pub(super) fn stand_in(&mut self, holder: JobId, policy: OnDuplicate, task: &TaskName, args: Json) -> Enqueued {
+    pub(super) fn stand_in(&mut self, holder: JobId, policy: OnDuplicate, task: &TaskName, args: Json) -> Submitted {
         if policy != OnDuplicate::ReplaceArgs {
-            return Enqueued::held_by(holder, Duplicate::Kept);
+            return Submitted::held_by(holder, Duplicate::Kept);
         }
-        let Some(row) = self.jobs.get_mut(&holder) else { return Enqueued::held_by(holder, Duplicate::TooLate) };
+        let Some(row) = self.jobs.get_mut(&holder) else { return Submitted::held_by(holder, Duplicate::TooLate) };
         let may = replace(row.task == *task, row.state, row.started_at.is_some(), row.counts.crashes);
         if may == Replacing::Allowed {
             row.args = args;
         }
-        Enqueued::held_by(holder, may.into())
+        Submitted::held_by(holder, may.into())
     }
 
     /// Removes at most `limit` keys that nobody can hold any more.

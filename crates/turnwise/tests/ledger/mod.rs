@@ -6,7 +6,7 @@ use std::{sync::OnceLock, time::Duration};
 
 use turnwise::{
     Config, Ctx, Executor, Filter, Job, JobId, NodeName, Outcome, Registry, SqliteTx, State, TaskError, Turnwise, Tx,
-    sqlite::rusqlite, task,
+    rusqlite, task,
 };
 use turnwise_testpg::{Cluster, PgBouncer, PoolMode};
 

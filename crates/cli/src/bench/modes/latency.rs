@@ -34,7 +34,7 @@ pub(super) async fn latency(bench: &Bench<'_>, report: &mut Report) -> Result<()
         let request = bench.plan.shape.job(n);
         match &node {
             // Through the node itself, as a program does that runs its own jobs.
-            Some(node) => _ = node.post(request.into_job(Timestamp::MIN)?).await?,
+            Some(node) => _ = node.submit(request.into_job(Timestamp::MIN)?).await?,
             None => _ = bench.site.turnwise().submit(request).await?,
         }
         let answered = Instant::now();

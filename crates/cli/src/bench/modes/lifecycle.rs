@@ -6,7 +6,7 @@ use std::{
 };
 
 use tokio::sync::oneshot;
-use turnwise::{Event, JobId, executor::event::Events};
+use turnwise::{Event, Events, JobId};
 
 use super::{Bench, Failure, Report, submit};
 use crate::bench::work::Notes;

@@ -1,0 +1,98 @@
+//! The store behind a handle: one of the drivers, memory, or the caller's own.
+
+use std::{fmt, sync::Arc};
+
+use turnwise_core::Invalid;
+use turnwise_executor::executor::Builder;
+#[cfg(feature = "postgres")]
+use turnwise_postgres::{PostgresStore, Transactions};
+#[cfg(feature = "sqlite")]
+use turnwise_sqlite::SqliteStore;
+use turnwise_store::{MemoryStore, Options, Store, memory::Clock};
+
+use crate::Error;
+#[cfg(feature = "postgres")]
+use crate::transactional::OnPostgres;
+#[cfg(feature = "sqlite")]
+use crate::transactional::OnSqlite;
+
+#[derive(Clone)]
+pub(crate) enum Backend {
+    #[cfg(feature = "sqlite")]
+    Sqlite(SqliteStore),
+    #[cfg(feature = "postgres")]
+    Postgres { store: Arc<PostgresStore>, transactions: Arc<Transactions> },
+    /// Memory, or the caller's own.
+    Other(Arc<dyn Store>),
+}
+
+impl Backend {
+    pub(crate) async fn open(url: &str, options: Options) -> Result<Self, Error> {
+        match url.split_once(':').map(|(scheme, _)| scheme) {
+            #[cfg(feature = "postgres")]
+            Some("postgres" | "postgresql") => {
+                let store = Arc::new(PostgresStore::open(url, options.clone()).await?);
+                let transactions = Arc::new(Transactions::new(url, &options)?.keeping_as(&store));
+                Ok(Self::Postgres { store, transactions })
+            }
+            #[cfg(feature = "sqlite")]
+            Some("sqlite") => Ok(Self::Sqlite(SqliteStore::open(url, options)?)),
+            Some("memory") => Ok(Self::Other(Arc::new(MemoryStore::new(options, Clock::system())))),
+            #[cfg(not(feature = "postgres"))]
+            Some("postgres" | "postgresql") => Err(left_out(url, "postgres").into()),
+            #[cfg(not(feature = "sqlite"))]
+            Some("sqlite") => Err(left_out(url, "sqlite").into()),
+            _ => {
+                let problem = format!("{url:?} is not a database; write sqlite:FILE or postgres://USER@HOST/NAME");
+                Err(Invalid::new("database", problem).into())
+            }
+        }
+    }
+
+    pub(crate) fn store(&self) -> Arc<dyn Store> {
+        match self {
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(store) => Arc::new(store.clone()),
+            #[cfg(feature = "postgres")]
+            Self::Postgres { store, .. } => store.clone(),
+            Self::Other(store) => store.clone(),
+        }
+    }
+
+    /// The store of a node's control loops: on PostgreSQL with connections of its own, on their own thread.
+    pub(crate) fn for_control(&self) -> Arc<dyn Store> {
+        match self {
+            #[cfg(feature = "postgres")]
+            Self::Postgres { store, .. } => Arc::new(store.for_control()),
+            _ => self.store(),
+        }
+    }
+
+    /// Gives the node what transactional tasks need, where the store is a database.
+    pub(crate) fn equip(&self, builder: Builder) -> Builder {
+        match self {
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(store) => builder.state(OnSqlite(store.clone())),
+            #[cfg(feature = "postgres")]
+            Self::Postgres { transactions, .. } => builder.state(OnPostgres(transactions.clone())),
+            Self::Other(_) => builder,
+        }
+    }
+}
+
+#[cfg(not(all(feature = "postgres", feature = "sqlite")))]
+fn left_out(url: &str, feature: &str) -> Invalid {
+    Invalid::new("database", format!("{url:?} needs the feature {feature} of the crate turnwise, which is off"))
+}
+
+impl fmt::Debug for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(_) => f.write_str("sqlite"),
+            #[cfg(feature = "postgres")]
+            Self::Postgres { .. } => f.write_str("postgres"),
+            Self::Other(store) => store.fmt(f),
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! For a store of your own: [`Turnwise::on`](crate::Turnwise::on) takes any [`Store`].
+//!
+//! **Unstable**: this module changes with any release, also with one that changes nothing else. The verbs and what they promise
+//! are documented at [`Store`]; [`MemoryStore`] is the specification in plain Rust. A store that passes the suite of
+//! `turnwise-store` (feature `conformance`) behaves as the two drivers do. Transactional tasks need a driver.
+
+pub use turnwise_core::{
+    Failure, Fence, Incarnation, JobHead, NewJob, Serves, Step, Terms, Unique,
+    after::After,
+    job::{AssignedJob, Counts},
+    lead::Sight,
+    lifecycle::{End, Target, Transition},
+    node::Host,
+    scheduler::Pick,
+};
+pub use turnwise_store::{
+    AskLost, AskNews, AskStory, Assign, AssignReply, Author, BatchId, Beat, Bell, Change, Cursor, Delivery, Epoch,
+    Expire, Held, Intervention, Join, Joined, Keeps, Kept, Leader, Lineage, Load, LostNode, MemoKind, MemoryStore,
+    NewMemo, News, Note, Page, Pulse, Replace, Settle, Settled, Settlement, Store, Term, Writers, memory::Clock,
+};

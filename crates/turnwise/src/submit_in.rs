@@ -1,0 +1,42 @@
+//! Submitting in the caller's own transaction: the job is there exactly if the caller commits.
+//!
+//! No transaction passed in: [`Turnwise::submit`](crate::Turnwise::submit) makes one of its own, and a short one.
+//! Passed in: the caller's, and only then. From any other language: `select turnwise.enqueue(…)` on PostgreSQL.
+
+#[cfg(feature = "postgres")]
+use turnwise_core::Timestamp;
+
+use crate::{Error, JobId, JobRequest};
+
+/// # Submitting in your own transaction
+///
+/// The job is there exactly if the transaction commits. Where another job holds its unique key, the id is that job's. After an
+/// error nothing of the job is there; PostgreSQL then lets the transaction only roll back, to a savepoint before this call or
+/// whole.
+impl JobRequest {
+    /// Submits in a tokio-postgres transaction.
+    #[cfg(feature = "postgres")]
+    pub async fn submit_in_postgres(self, transaction: &impl tokio_postgres::GenericClient) -> Result<JobId, Error> {
+        let now = if self.is_relative() { turnwise_postgres::now_in(transaction).await? } else { Timestamp::MIN };
+        let job = self.into_job(now)?;
+        let submitted = turnwise_postgres::enqueue_in(transaction, std::slice::from_ref(&job)).await?;
+        Ok(submitted[0].id)
+    }
+
+    /// Submits in an sqlx transaction on PostgreSQL: `request.submit_in_sqlx(&mut *tx)`.
+    #[cfg(feature = "sqlx")]
+    pub async fn submit_in_sqlx(self, transaction: &mut sqlx::PgConnection) -> Result<JobId, Error> {
+        let now = if self.is_relative() { turnwise_postgres::sqlx::now_in(transaction).await? } else { Timestamp::MIN };
+        let job = self.into_job(now)?;
+        let submitted = turnwise_postgres::sqlx::enqueue_in(transaction, std::slice::from_ref(&job)).await?;
+        Ok(submitted[0].id)
+    }
+
+    /// Submits in a rusqlite transaction on the caller's own connection to the same file.
+    #[cfg(feature = "sqlite")]
+    pub fn submit_in_sqlite(self, transaction: &turnwise_sqlite::rusqlite::Connection) -> Result<JobId, Error> {
+        let job = self.into_job(turnwise_store::memory::Clock::system().now())?;
+        let submitted = turnwise_sqlite::enqueue_in(transaction, std::slice::from_ref(&job))?;
+        Ok(submitted[0].id)
+    }
+}

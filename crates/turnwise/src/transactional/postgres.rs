@@ -1,0 +1,77 @@
+//! The transaction of a task on PostgreSQL.
+
+use std::{fmt, ops::Deref, sync::Arc, time::Duration};
+
+use turnwise_core::{JobId, story::Progress};
+use turnwise_executor::{Ctx, Outcome, task::Need};
+use turnwise_postgres::{TaskTransaction, Transactions};
+
+use crate::{Error, JobRequest};
+
+/// How long a run waits that cannot have a connection now; it spends no attempt.
+const NO_CONNECTION: Duration = Duration::from_secs(1);
+
+/// Where the transactions of tasks come from, as state of an executor.
+pub(crate) struct OnPostgres(pub(crate) Arc<Transactions>);
+
+/// The transaction of a task whose jobs are in PostgreSQL: in it, a [`tokio_postgres::Client`]. Take it as `tx: &Tx`.
+///
+/// Do not commit it: it is committed with the end of the run. Its isolation is read committed. Each node has as many
+/// connections for these as it has slots, at most, and opens them when they are needed; `Options::task_connections` bounds them
+/// for the process, and a run beyond waits before it begins. One that stands idle for longer
+/// than the task's timeout (ten minutes where it has none) is ended by the server.
+pub struct Tx(TaskTransaction);
+
+impl Tx {
+    #[doc(hidden)]
+    pub fn need() -> Need {
+        Need::of_database::<OnPostgres>(
+            "takes a Tx, a transaction of PostgreSQL, and the jobs are not kept there; open postgres://USER@HOST/NAME, \
+             or leave the task out of this node's registry",
+        )
+    }
+
+    #[doc(hidden)]
+    pub async fn begin(ctx: &Ctx) -> Result<Self, Outcome> {
+        let Some(on) = ctx.state::<OnPostgres>() else { return Err(Outcome::fail("there is no PostgreSQL here")) };
+        let at_most = usize::try_from(ctx.slots()).unwrap_or(usize::MAX);
+        match on.0.0.begin(ctx.incarnation(), ctx.timeout(), at_most).await {
+            Ok(transaction) => Ok(Self(transaction)),
+            Err(error) if error.is_transient() => {
+                ctx.log(format!("could not begin its transaction; trying again: {error}"));
+                Err(Outcome::snooze(NO_CONNECTION))
+            }
+            Err(error) => Err(Outcome::error(error)),
+        }
+    }
+
+    #[doc(hidden)]
+    pub fn end(self, ctx: &Ctx, outcome: Outcome) -> Outcome {
+        ctx.close_with(Box::new(self.0));
+        outcome
+    }
+
+    /// Submits a job that exists exactly if the transaction is committed.
+    pub async fn submit(&self, request: JobRequest) -> Result<JobId, Error> {
+        request.submit_in_postgres(&**self).await
+    }
+
+    /// As [`Ctx::progress`], but it is seen only once the transaction is committed, and never if it is not.
+    pub fn progress(&self, done: u64, total: u64, text: impl AsRef<str>) {
+        self.0.progress(Progress::new(done, total, text.as_ref()));
+    }
+}
+
+impl Deref for Tx {
+    type Target = tokio_postgres::Client;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Tx {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Tx")
+    }
+}
