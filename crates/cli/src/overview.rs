@@ -1,13 +1,9 @@
 //! Queues and groups: what is set for them, and how much there is.
 
-use serde::Serialize;
 use turnwise::{
-    QueueName, Timestamp,
-    overview::{GroupOverview, Overview, QueueOverview},
-    schedules::{Schedule, Window},
-    settings::{Concurrency, Fairness, GroupSettings, OnError, Pause, QueueSettings, Rate, Scheme, Weight},
+    settings::{GroupSettings, Pause, QueueSettings},
+    wire,
 };
-use turnwise_core::calendar::blocked_until;
 
 use crate::{
     args::Listing,
@@ -17,194 +13,102 @@ use crate::{
     settings::Settings,
 };
 
-/// A queue as it is shown. The names are an interface: scripts read them.
-#[derive(Debug, Serialize)]
-pub(crate) struct QueueView<'a> {
-    name: &'a str,
-    state: &'static str,
-    waiting: usize,
-    scheduled: usize,
-    running: usize,
-    stuck: usize,
-    weight: Weight,
-    fairness: Fairness,
-    concurrency: Concurrency,
-    per_node: Option<u32>,
-    rate: Option<Rate>,
-    scheme: Option<Scheme>,
-    on_error: OnError,
-    after: &'a [QueueName],
-    schedule: Option<&'a Schedule>,
-    block: &'a [Window],
-    /// The end of the window it is in.
-    blocked_until: Option<Timestamp>,
-    sealed: Option<Timestamp>,
-    paused: Option<&'a Pause>,
+fn queue_row(queue: &wire::Queue<'_>) -> [String; 18] {
+    [
+        queue.name.to_string(),
+        queue.state.to_owned(),
+        queue.waiting.to_string(),
+        queue.scheduled.to_string(),
+        queue.running.to_string(),
+        queue.stuck.to_string(),
+        queue.weight.to_string(),
+        queue.fairness.to_string(),
+        queue.concurrency.to_string(),
+        shown(queue.per_node),
+        shown(queue.rate),
+        shown(queue.scheme),
+        queue.on_error.to_string(),
+        listed(queue.after),
+        shown(queue.schedule),
+        match queue.blocked_until {
+            Some(until) => format!("{} (until {until})", listed(queue.block)),
+            None => listed(queue.block),
+        },
+        shown(queue.sealed),
+        pause_words(queue.paused),
+    ]
 }
 
-impl<'a> QueueView<'a> {
-    fn new(name: &'a QueueName, queue: &'a QueueOverview, overview: &Overview) -> Self {
-        let QueueOverview { settings, jobs, .. } = queue;
-        Self {
-            name: name.as_str(),
-            state: overview.state(name).name(),
-            waiting: jobs.waiting,
-            scheduled: jobs.scheduled,
-            running: jobs.running,
-            stuck: jobs.stuck,
-            weight: settings.weight,
-            fairness: settings.fairness,
-            concurrency: settings.concurrency,
-            per_node: settings.per_node,
-            rate: settings.rate,
-            scheme: settings.scheme,
-            on_error: settings.on_error,
-            after: &settings.after,
-            schedule: settings.schedule.as_ref(),
-            block: &settings.block,
-            blocked_until: blocked_until(&settings.block, overview.now),
-            sealed: settings.sealed,
-            paused: settings.paused.as_ref(),
-        }
+/// What is set, in a line, as the commands that set it print it.
+pub(crate) fn queue_sentence(name: &str, set: &QueueSettings) -> String {
+    let QueueSettings {
+        weight,
+        fairness,
+        concurrency,
+        per_node,
+        rate,
+        scheme,
+        on_error,
+        paused,
+        sealed,
+        quiet: _,
+        after,
+        schedule,
+        block,
+    } = set;
+    let mut sentence = format!(
+        "queue {name}: {}, weight {weight}, concurrency {concurrency}, per node {}, rate {}, scheme {}, fairness {}, \
+         on error {}",
+        state_words(paused.as_ref()),
+        or_none(*per_node),
+        or_none(*rate),
+        or_none(*scheme),
+        fairness,
+        on_error,
+    );
+    if !after.is_empty() {
+        sentence += &format!(", after {}", listed(after));
     }
-
-    fn row(&self) -> [String; 18] {
-        [
-            self.name.to_owned(),
-            self.state.to_owned(),
-            self.waiting.to_string(),
-            self.scheduled.to_string(),
-            self.running.to_string(),
-            self.stuck.to_string(),
-            self.weight.to_string(),
-            word(self.fairness),
-            self.concurrency.to_string(),
-            shown(self.per_node),
-            shown(self.rate),
-            shown(self.scheme),
-            word(self.on_error),
-            listed(self.after),
-            shown(self.schedule),
-            match self.blocked_until {
-                Some(until) => format!("{} (until {until})", listed(self.block)),
-                None => listed(self.block),
-            },
-            shown(self.sealed),
-            pause_words(self.paused),
-        ]
+    if let Some(schedule) = schedule {
+        sentence += &format!(", schedule {schedule}");
     }
-
-    /// What is set, in a line, as the commands that set it print it.
-    pub(crate) fn sentence(name: &str, set: &QueueSettings) -> String {
-        let QueueSettings {
-            weight,
-            fairness,
-            concurrency,
-            per_node,
-            rate,
-            scheme,
-            on_error,
-            paused,
-            sealed,
-            quiet: _,
-            after,
-            schedule,
-            block,
-        } = set;
-        let mut sentence = format!(
-            "queue {name}: {}, weight {weight}, concurrency {concurrency}, per node {}, rate {}, scheme {}, fairness {}, \
-             on error {}",
-            state_words(paused.as_ref()),
-            or_none(*per_node),
-            or_none(*rate),
-            or_none(*scheme),
-            word(fairness),
-            word(on_error),
-        );
-        if !after.is_empty() {
-            sentence += &format!(", after {}", listed(after));
-        }
-        if let Some(schedule) = schedule {
-            sentence += &format!(", schedule {schedule}");
-        }
-        if !block.is_empty() {
-            sentence += &format!(", blocked {}", listed(block));
-        }
-        if let Some(sealed) = sealed {
-            sentence += &format!(", sealed at {sealed}");
-        }
-        sentence
+    if !block.is_empty() {
+        sentence += &format!(", blocked {}", listed(block));
     }
+    if let Some(sealed) = sealed {
+        sentence += &format!(", sealed at {sealed}");
+    }
+    sentence
 }
 
-/// A group as it is shown.
-#[derive(Debug, Serialize)]
-pub(crate) struct GroupView<'a> {
-    name: &'a str,
-    state: &'static str,
-    waiting: usize,
-    scheduled: usize,
-    running: usize,
-    stuck: usize,
-    weight: Weight,
-    concurrency: Option<u32>,
-    rate: Option<Rate>,
-    scheme: Option<Scheme>,
-    max_waiting: Option<u32>,
-    /// Weighted seconds it has used beyond its turn.
-    ahead: f64,
-    paused: Option<&'a Pause>,
+fn group_row(group: &wire::Group<'_>) -> [String; 13] {
+    [
+        group.name.to_string(),
+        group.state.to_owned(),
+        group.waiting.to_string(),
+        group.scheduled.to_string(),
+        group.running.to_string(),
+        group.stuck.to_string(),
+        group.weight.to_string(),
+        shown(group.concurrency),
+        shown(group.rate),
+        shown(group.scheme),
+        shown(group.max_waiting),
+        format!("{:.3} s", group.ahead),
+        pause_words(group.paused),
+    ]
 }
 
-impl<'a> GroupView<'a> {
-    fn new(name: &'a str, group: &'a GroupOverview) -> Self {
-        let GroupOverview { settings, jobs, ahead, .. } = group;
-        Self {
-            name,
-            state: state(settings.paused.as_ref()),
-            waiting: jobs.waiting,
-            scheduled: jobs.scheduled,
-            running: jobs.running,
-            stuck: jobs.stuck,
-            weight: settings.weight,
-            concurrency: settings.concurrency,
-            rate: settings.rate,
-            scheme: settings.scheme,
-            max_waiting: settings.max_waiting,
-            ahead: ahead.seconds(),
-            paused: settings.paused.as_ref(),
-        }
-    }
-
-    fn row(&self) -> [String; 13] {
-        [
-            self.name.to_owned(),
-            self.state.to_owned(),
-            self.waiting.to_string(),
-            self.scheduled.to_string(),
-            self.running.to_string(),
-            self.stuck.to_string(),
-            self.weight.to_string(),
-            shown(self.concurrency),
-            shown(self.rate),
-            shown(self.scheme),
-            shown(self.max_waiting),
-            format!("{:.3} s", self.ahead),
-            pause_words(self.paused),
-        ]
-    }
-
-    pub(crate) fn sentence(name: &str, set: &GroupSettings) -> String {
-        let GroupSettings { weight, concurrency, rate, scheme, max_waiting, paused } = set;
-        format!(
-            "group {name}: {}, weight {weight}, concurrency {}, rate {}, scheme {}, max waiting {}",
-            state_words(paused.as_ref()),
-            or_none(*concurrency),
-            or_none(*rate),
-            or_none(*scheme),
-            or_none(*max_waiting),
-        )
-    }
+pub(crate) fn group_sentence(name: &str, set: &GroupSettings) -> String {
+    let GroupSettings { weight, concurrency, rate, scheme, max_waiting, paused } = set;
+    format!(
+        "group {name}: {}, weight {weight}, concurrency {}, rate {}, scheme {}, max waiting {}",
+        state_words(paused.as_ref()),
+        or_none(*concurrency),
+        or_none(*rate),
+        or_none(*scheme),
+        or_none(*max_waiting),
+    )
 }
 
 fn state(paused: Option<&Pause>) -> &'static str {
@@ -233,17 +137,9 @@ fn or_none<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(|| "none".to_owned(), |value| value.to_string())
 }
 
-/// The word a value is written as.
-fn word(value: impl Serialize) -> String {
-    match serde_json::to_value(value) {
-        Ok(serde_json::Value::String(word)) => word,
-        other => unreachable!("settings of one word are written as it: {other:?}"),
-    }
-}
-
 pub(crate) fn queues(settings: &Settings, wish: &Listing) -> Result<(), Failure> {
     let overview = block_on(async { Ok(settings.open().await?.overview().await?) })?;
-    let views = overview.queues.iter().map(|(name, queue)| QueueView::new(name, queue, &overview));
+    let views = overview.queues.iter().map(|(name, queue)| wire::Queue::new(name, queue, &overview));
     if wish.json {
         print::array(views)?;
     } else {
@@ -267,14 +163,14 @@ pub(crate) fn queues(settings: &Settings, wish: &Listing) -> Result<(), Failure>
             "SEALED",
             "PAUSED",
         ];
-        print::table(header, views.map(|view| view.row()))?;
+        print::table(header, views.map(|queue| queue_row(&queue)))?;
     }
     Ok(())
 }
 
 pub(crate) fn groups(settings: &Settings, wish: &Listing) -> Result<(), Failure> {
     let overview = block_on(async { Ok(settings.open().await?.overview().await?) })?;
-    let views = overview.groups.iter().map(|(name, group)| GroupView::new(name.as_str(), group));
+    let views = overview.groups.iter().map(|(name, group)| wire::Group::new(name, group));
     if wish.json {
         print::array(views)?;
     } else {
@@ -293,7 +189,7 @@ pub(crate) fn groups(settings: &Settings, wish: &Listing) -> Result<(), Failure>
             "AHEAD",
             "PAUSED",
         ];
-        print::table(header, views.map(|view| view.row()))?;
+        print::table(header, views.map(|group| group_row(&group)))?;
     }
     Ok(())
 }

@@ -1,12 +1,10 @@
 //! Tables for people, JSON for programs.
 
-use std::{
-    io::{self, BufWriter, StdoutLock, Write},
-    time::Duration,
-};
+use std::io::{self, BufWriter, StdoutLock, Write};
 
 use comfy_table::{Table, presets::NOTHING};
 use serde::Serialize;
+pub(crate) use turnwise_core::time::print_about as about;
 
 /// Stdout with a buffer: a listing may have a million lines.
 fn stdout() -> BufWriter<StdoutLock<'static>> {
@@ -57,19 +55,6 @@ pub(crate) fn columns<const N: usize>(header: [&str; N], rows: impl IntoIterator
     table.lines().map(|line| line.trim_end().to_owned()).collect()
 }
 
-/// About how long, for people: two or three digits and a unit.
-pub(crate) fn about(span: Duration) -> String {
-    let seconds = span.as_secs_f64();
-    match seconds {
-        ..1.0 => format!("{:.0} ms", seconds * 1e3),
-        ..10.0 => format!("{seconds:.1} s"),
-        ..120.0 => format!("{seconds:.0} s"),
-        ..7_200.0 => format!("{:.0} min", seconds / 60.0),
-        ..172_800.0 => format!("{:.1} h", seconds / 3_600.0),
-        _ => format!("{:.1} d", seconds / 86_400.0),
-    }
-}
-
 /// What is there, or `-`.
 pub(crate) fn shown<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
@@ -98,20 +83,6 @@ pub(crate) fn clean(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_span_is_told_in_few_digits() {
-        for (millis, told) in [
-            (0, "0 ms"),
-            (999, "999 ms"),
-            (4_200, "4.2 s"),
-            (12_400, "12 s"),
-            (600_000, "10 min"),
-            (86_400_000, "24.0 h"),
-        ] {
-            assert_eq!(about(Duration::from_millis(millis)), told);
-        }
-    }
 
     #[test]
     fn a_cell_is_one_short_line_without_control_codes() {

@@ -1,11 +1,12 @@
 //! Periodic jobs: schedules, and when they come next.
 
-use serde::Serialize;
+use std::borrow::Cow;
+
 use turnwise::{
-    Invalid, JobRequest, Priority, Timestamp,
+    Invalid, Timestamp,
     schedules::{CatchUp, Overlap, Periodic, Recurring, ScheduleName},
+    wire,
 };
-use turnwise_core::time::parse_span;
 
 use crate::{
     args::{AddSchedule, Pause, ScheduleVerb},
@@ -14,9 +15,6 @@ use crate::{
     serve::block_on,
     settings::Settings,
 };
-
-/// Times that are shown of each.
-const TIMES: usize = 5;
 
 pub(crate) fn schedule(settings: &Settings, verb: &ScheduleVerb) -> Result<(), Failure> {
     let told = |name: &str, periodic: Periodic, now| print::lines(story(name, &periodic, now));
@@ -34,11 +32,11 @@ pub(crate) fn schedule(settings: &Settings, verb: &ScheduleVerb) -> Result<(), F
                 let turnwise = settings.open().await?;
                 Ok((turnwise.schedules().await?, turnwise.now().await?))
             })?;
-            let views = all.iter().map(|(name, periodic)| View::of(name, periodic, now));
+            let views = all.iter().map(|(name, periodic)| wire::Schedule::new(name, periodic, now));
             if wish.json {
                 print::array(views)?
             } else {
-                print::table(["NAME", "WHEN", "TASK", "GROUP", "STATE", "NEXT"], views.map(View::row))?
+                print::table(["NAME", "WHEN", "TASK", "GROUP", "STATE", "NEXT"], views.map(|schedule| row(&schedule)))?
             }
         }
         ScheduleVerb::Show(wish) => {
@@ -78,25 +76,19 @@ pub(crate) fn schedule(settings: &Settings, verb: &ScheduleVerb) -> Result<(), F
 
 /// All values are read before the database is touched.
 fn recurring(wish: &AddSchedule) -> Result<Recurring, Failure> {
-    let mut job = JobRequest::from_json(&wish.task, wish.args.as_deref().unwrap_or("null"));
-    if let Some(queue) = &wish.queue {
-        job = job.queue(queue);
-    }
-    if let Some(group) = &wish.group {
-        job = job.group(group);
-    }
-    if let Some(key) = &wish.key {
-        job = job.key(key);
-    }
-    if let Some(priority) = &wish.priority {
-        job = job.priority(priority.parse::<Priority>()?.get().into());
-    }
-    if let Some(retry) = &wish.retry {
-        job = job.retry(retry.parse()?);
-    }
-    if let Some(timeout) = &wish.timeout {
-        job = job.timeout(parse_span("timeout", timeout)?);
-    }
+    let text = |value: &Option<String>| value.clone().map(Cow::Owned);
+    let job = wire::Request {
+        task: Some(Cow::Borrowed(&wish.task)),
+        args: wish.args.as_deref(),
+        queue: text(&wish.queue),
+        group: text(&wish.group),
+        key: text(&wish.key),
+        priority: text(&wish.priority),
+        retry: text(&wish.retry),
+        timeout: text(&wish.timeout),
+        ..wire::Request::default()
+    };
+    let job = job.to_request()?;
     let mut recurring = match (&wish.cron, &wish.every) {
         (Some(cron), _) => Recurring::cron_in(cron, wish.zone.as_deref().unwrap_or("UTC"), job),
         (None, Some(every)) => Recurring::every(every, job),
@@ -126,38 +118,20 @@ fn story(name: &str, periodic: &Periodic, now: Timestamp) -> Vec<String> {
         let reason = pause.reason.as_ref().map_or_else(String::new, |reason| format!(": {}", print::clean(reason)));
         lines.push(format!("paused since {}{reason}; it would come", pause.since));
     }
-    let times = when.following(now).take(TIMES);
+    let times = when.following(now).take(wire::Schedule::TIMES);
     lines.extend(times.map(|slot| format!("  {}, in {}", when.zone().words(slot), print::about(slot.since(now)))));
     lines
 }
 
-#[derive(Serialize)]
-struct View {
-    name: String,
-    when: String,
-    task: String,
-    queue: String,
-    group: String,
-    paused: bool,
-    next: Vec<Timestamp>,
-}
-
-impl View {
-    fn of(name: &ScheduleName, periodic: &Periodic, now: Timestamp) -> Self {
-        Self {
-            name: name.to_string(),
-            when: periodic.when.to_string(),
-            task: periodic.task.to_string(),
-            queue: periodic.queue.to_string(),
-            group: periodic.group.to_string(),
-            paused: periodic.paused.is_some(),
-            next: periodic.when.following(now).take(TIMES).collect(),
-        }
-    }
-
-    fn row(self) -> [String; 6] {
-        let state = if self.paused { "paused" } else { "active" };
-        let next = self.next.first().filter(|_| !self.paused).map(Timestamp::to_string);
-        [self.name, self.when, self.task, self.group, state.to_owned(), next.unwrap_or_default()]
-    }
+fn row(schedule: &wire::Schedule<'_>) -> [String; 6] {
+    let state = if schedule.paused { "paused" } else { "active" };
+    let next = schedule.next.first().filter(|_| !schedule.paused).map(Timestamp::to_string);
+    [
+        schedule.name.to_string(),
+        schedule.when.clone(),
+        schedule.task.to_string(),
+        schedule.group.to_string(),
+        state.to_owned(),
+        next.unwrap_or_default(),
+    ]
 }

@@ -10,7 +10,7 @@ use turnwise::{
         Retention, Scheme, Weight,
     },
 };
-use turnwise_core::story::LOG_LINES;
+use turnwise_core::{settings::parse_count, story::LOG_LINES};
 
 use crate::{
     args::{
@@ -18,7 +18,7 @@ use crate::{
         SetQueue,
     },
     error::Failure,
-    overview::{GroupView, QueueView},
+    overview::{group_sentence, queue_sentence},
     print,
     serve::block_on,
     settings::Settings,
@@ -46,7 +46,7 @@ pub(crate) fn queue(settings: &Settings, verb: &QueueVerb) -> Result<(), Failure
             (name, block_on(async { Ok(settings.open().await?.unseal_queue(name).await?) })?)
         }
     };
-    Ok(print::lines([QueueView::sentence(name, &set)])?)
+    Ok(print::lines([queue_sentence(name, &set)])?)
 }
 
 pub(crate) fn group(settings: &Settings, verb: &GroupVerb) -> Result<(), Failure> {
@@ -62,7 +62,7 @@ pub(crate) fn group(settings: &Settings, verb: &GroupVerb) -> Result<(), Failure
             (&wish.name, block_on(async { Ok(settings.open().await?.resume_group(&wish.name).await?) })?)
         }
     };
-    Ok(print::lines([GroupView::sentence(name, &set)])?)
+    Ok(print::lines([group_sentence(name, &set)])?)
 }
 
 pub(crate) fn task(settings: &Settings, verb: &LimitedVerb) -> Result<(), Failure> {
@@ -103,10 +103,7 @@ fn installation_sentence(set: InstallationSettings) -> String {
 fn installation_change(wish: &SetInstallation) -> Result<impl FnMut(&mut InstallationSettings) + use<>, Failure> {
     let scheme: Option<Scheme> = read(&wish.scheme)?;
     let retention: Wish<Retention> = read_or_none(&wish.retention, str::parse)?;
-    let log_lines = read_or_none(&wish.log_lines, |text| match count("log_lines", text)? {
-        0 => Err(Invalid::new("log_lines", "must be at least 1")),
-        lines => Ok(lines),
-    })?;
+    let log_lines = read_or_none(&wish.log_lines, |text| parse_count("log_lines", text))?;
     something(&[&wish.scheme, &wish.retention, &wish.log_lines], "--scheme, --retention or --log-lines")?;
     Ok(move |installation: &mut InstallationSettings| {
         put(&mut installation.scheme, scheme);
@@ -125,11 +122,11 @@ fn limits_sentence(word: &str, name: &str, set: LimitSettings) -> String {
 fn queue_change(wish: &SetQueue) -> Result<impl FnMut(&mut QueueSettings) + use<>, Failure> {
     let weight: Option<Weight> = read(&wish.weight)?;
     let concurrency: Option<Concurrency> = read(&wish.concurrency)?;
-    let per_node = read_or_none(&wish.per_node, |text| count("per_node", text))?;
+    let per_node = read_or_none(&wish.per_node, |text| parse_count("per_node", text))?;
     let rate: Wish<Rate> = read_or_none(&wish.rate, str::parse)?;
     let scheme: Wish<Scheme> = read_or_none(&wish.scheme, str::parse)?;
-    let fairness = wish.fairness.as_deref().map(fairness).transpose()?;
-    let on_error = wish.on_error.as_deref().map(on_error).transpose()?;
+    let fairness: Option<Fairness> = read(&wish.fairness)?;
+    let on_error: Option<OnError> = read(&wish.on_error)?;
     let after = match wish.after.as_slice() {
         [] => None,
         [none] if none == "none" => Some(Vec::new()),
@@ -183,10 +180,10 @@ fn queue_change(wish: &SetQueue) -> Result<impl FnMut(&mut QueueSettings) + use<
 
 fn group_change(wish: &SetGroup) -> Result<impl FnMut(&mut GroupSettings) + use<>, Failure> {
     let weight: Option<Weight> = read(&wish.weight)?;
-    let concurrency = read_or_none(&wish.concurrency, |text| count("concurrency", text))?;
+    let concurrency = read_or_none(&wish.concurrency, |text| parse_count("concurrency", text))?;
     let rate: Wish<Rate> = read_or_none(&wish.rate, str::parse)?;
     let scheme: Wish<Scheme> = read_or_none(&wish.scheme, str::parse)?;
-    let max_waiting = read_or_none(&wish.max_waiting, |text| count("max_waiting", text))?;
+    let max_waiting = read_or_none(&wish.max_waiting, |text| parse_count("max_waiting", text))?;
     let said = [&wish.weight, &wish.concurrency, &wish.rate, &wish.scheme, &wish.max_waiting];
     something(&said, "--weight, --concurrency, --rate, --scheme or --max-waiting")?;
     Ok(move |group: &mut GroupSettings| {
@@ -199,7 +196,7 @@ fn group_change(wish: &SetGroup) -> Result<impl FnMut(&mut GroupSettings) + use<
 }
 
 fn limits_change(wish: &SetLimits) -> Result<impl FnMut(&mut LimitSettings) + use<>, Failure> {
-    let concurrency = read_or_none(&wish.concurrency, |text| count("concurrency", text))?;
+    let concurrency = read_or_none(&wish.concurrency, |text| parse_count("concurrency", text))?;
     let rate: Wish<Rate> = read_or_none(&wish.rate, str::parse)?;
     something(&[&wish.concurrency, &wish.rate], "--concurrency or --rate")?;
     Ok(move |limits: &mut LimitSettings| {
@@ -230,30 +227,5 @@ fn read_or_none<T>(text: &Option<String>, read: impl FnOnce(&str) -> Result<T, I
         None => Ok(None),
         Some("none") => Ok(Some(None)),
         Some(text) => read(text).map(|value| Some(Some(value))),
-    }
-}
-
-/// Nothing at all is what a pause is for.
-fn count(field: &'static str, text: &str) -> Result<u32, Invalid> {
-    match text.parse() {
-        Ok(count @ 1..) => Ok(count),
-        _ => Err(Invalid::new(field, format!("must be a whole number from 1, or none, not {text:?}"))),
-    }
-}
-
-fn fairness(text: &str) -> Result<Fairness, Invalid> {
-    match text {
-        "time" => Ok(Fairness::Time),
-        "turns" => Ok(Fairness::Turns),
-        _ => Err(Invalid::new("fairness", format!("must be time or turns, not {text:?}"))),
-    }
-}
-
-fn on_error(text: &str) -> Result<OnError, Invalid> {
-    match text {
-        "block" => Ok(OnError::Block),
-        "skip" => Ok(OnError::Skip),
-        "pause" => Ok(OnError::Pause),
-        _ => Err(Invalid::new("on_error", format!("must be block, skip or pause, not {text:?}"))),
     }
 }

@@ -34,6 +34,7 @@ pub mod unique;
 pub mod calendar;
 pub mod settings;
 pub mod turn;
+mod words;
 mod limits;
 mod backlog;
 mod heap;

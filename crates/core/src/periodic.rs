@@ -3,7 +3,7 @@
 //! A schedule's times are its *slots*. Each is fired at most once: by one job, with an id and a unique key that follow from
 //! the schedule and the slot, so that whoever fires it again finds that job.
 
-use std::{fmt, str::FromStr, time::Duration};
+use std::{fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -18,6 +18,7 @@ use crate::{
     terms::Terms,
     time::{MAX_SPAN, Timestamp, parse_span, print_span},
     unique::{Hold, OnDuplicate, Scope, Unique},
+    words::words,
 };
 
 /// Most slots that are made up for after a time without a dispatcher; older ones are let go.
@@ -142,30 +143,6 @@ pub enum CatchUp {
     One,
     /// A job for each, [at most](MOST_MISSED).
     All,
-}
-
-/// A word for each of the values.
-macro_rules! words {
-    ($type:ident, $field:literal, $( $word:literal => $value:ident ),*) => {
-        impl fmt::Display for $type {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(match self { $( Self::$value => $word ),* })
-            }
-        }
-
-        impl FromStr for $type {
-            type Err = Invalid;
-            fn from_str(text: &str) -> Result<Self, Invalid> {
-                match text {
-                    $( $word => Ok(Self::$value), )*
-                    other => {
-                        let words = [$( $word ),*].join(", ");
-                        Err(Invalid::new($field, format!("must be one of {words}, not {other:?}")))
-                    }
-                }
-            }
-        }
-    };
 }
 
 words!(Overlap, "overlap", "skip" => Skip, "wait" => Wait, "allow" => Allow);

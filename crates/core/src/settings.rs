@@ -7,11 +7,12 @@ use std::{collections::BTreeMap, fmt, str::FromStr, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    calendar::{Schedule, Window, Wish},
+    calendar::{Schedule, Window, Wish, check_windows},
     name::{GroupName, Invalid, KeyName, QueueName, TaskName},
     retention::Retention,
     time::{Timestamp, parse_span, print_span},
     turn::Scheme,
+    words::words,
 };
 
 /// A share: 0.001 to 1000, kept in thousandths.
@@ -119,6 +120,8 @@ pub enum Fairness {
     Turns,
 }
 
+words!(Fairness, "fairness", "time" => Time, "turns" => Turns);
+
 /// What a failed job does to its queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -132,6 +135,8 @@ pub enum OnError {
     /// The queue is paused until a person resumes it.
     Pause,
 }
+
+words!(OnError, "on_error", "block" => Block, "skip" => Skip, "pause" => Pause);
 
 /// How many jobs of a queue may be in nodes' hands at a time, in the whole fleet. Written `unlimited`, `serial` (or 0), or
 /// a number.
@@ -275,6 +280,57 @@ pub struct InstallationSettings {
     /// How many lines of a job's log are kept, the oldest go first; `None`: [`LOG_LINES`](crate::story::LOG_LINES).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log_lines: Option<u32>,
+}
+
+/// What may be set: checked before it is written.
+pub trait Checked {
+    /// The first thing that is wrong with it.
+    fn check(&self) -> Result<(), Invalid>;
+}
+
+/// Nothing at all is what a pause is for.
+fn check_count(field: &'static str, count: Option<u32>) -> Result<(), Invalid> {
+    if count == Some(0) {
+        return Err(Invalid::new(field, "must be a whole number from 1, or none"));
+    }
+    Ok(())
+}
+
+/// Reads a count that a person wrote.
+pub fn parse_count(field: &'static str, text: &str) -> Result<u32, Invalid> {
+    match text.parse() {
+        Ok(count @ 1..) => Ok(count),
+        _ => Err(Invalid::new(field, format!("must be a whole number from 1, or none, not {text:?}"))),
+    }
+}
+
+impl Checked for QueueSettings {
+    fn check(&self) -> Result<(), Invalid> {
+        if self.concurrency == Concurrency::AtMost(0) {
+            return Err(Invalid::new("concurrency", "must be a whole number from 1, serial or unlimited"));
+        }
+        check_count("per_node", self.per_node)?;
+        check_windows(&self.block)
+    }
+}
+
+impl Checked for GroupSettings {
+    fn check(&self) -> Result<(), Invalid> {
+        check_count("concurrency", self.concurrency)?;
+        check_count("max_waiting", self.max_waiting)
+    }
+}
+
+impl Checked for LimitSettings {
+    fn check(&self) -> Result<(), Invalid> {
+        check_count("concurrency", self.concurrency)
+    }
+}
+
+impl Checked for InstallationSettings {
+    fn check(&self) -> Result<(), Invalid> {
+        check_count("log_lines", self.log_lines)
+    }
 }
 
 /// All that is set; what is not named here has its defaults.

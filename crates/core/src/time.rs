@@ -129,10 +129,37 @@ pub fn print_span(span: Duration) -> String {
     format!("{}{unit}", micros / u128::from(size))
 }
 
+/// About how long, for people: two or three digits and a unit.
+pub fn print_about(span: Duration) -> String {
+    let seconds = span.as_secs_f64();
+    match seconds {
+        ..1.0 => format!("{:.0} ms", seconds * 1e3),
+        ..10.0 => format!("{seconds:.1} s"),
+        ..120.0 => format!("{seconds:.0} s"),
+        ..7_200.0 => format!("{:.0} min", seconds / 60.0),
+        ..172_800.0 => format!("{:.1} h", seconds / 3_600.0),
+        _ => format!("{:.1} d", seconds / 86_400.0),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_span_is_told_in_few_digits() {
+        for (millis, told) in [
+            (0, "0 ms"),
+            (999, "999 ms"),
+            (4_200, "4.2 s"),
+            (12_400, "12 s"),
+            (600_000, "10 min"),
+            (86_400_000, "24.0 h"),
+        ] {
+            assert_eq!(print_about(Duration::from_millis(millis)), told);
+        }
+    }
 
     #[test]
     fn times_are_utc_with_six_digits() {

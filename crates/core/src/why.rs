@@ -103,6 +103,40 @@ pub enum Gate {
 }
 
 impl Gate {
+    /// The word for it, as programs read it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Gate::NotDue(_) => "not_due",
+            Gate::Scheduled { .. } => "scheduled",
+            Gate::NeedsAPerson => "needs_a_person",
+            Gate::NoLiveNode => "no_live_node",
+            Gate::UnknownTask => "unknown_task",
+            Gate::QueueNotServed => "queue_not_served",
+            Gate::Paused { .. } => "paused",
+            Gate::WaitsFor { .. } => "waits_for_queue",
+            Gate::Awaits { .. } => "waits_for_jobs",
+            Gate::AwaitedFailed { .. } => "awaited_failed",
+            Gate::Window { .. } => "blocked",
+            Gate::AtLimit { .. } => "at_limit",
+            Gate::Rate { .. } => "rate",
+            Gate::Line { .. } => "line",
+            Gate::Loading => "loading",
+            Gate::Locked => "locked",
+            Gate::Alone => "alone",
+            Gate::FullOnNodes { .. } => "full_on_nodes",
+            Gate::SlotsBusy { .. } => "slots_busy",
+        }
+    }
+
+    /// When it opens, where that is known.
+    pub fn until(&self) -> Option<Timestamp> {
+        match self {
+            Gate::NotDue(due) | Gate::Scheduled { due, .. } => Some(*due),
+            Gate::Window { until, .. } | Gate::Rate { until, .. } => Some(*until),
+            _ => None,
+        }
+    }
+
     /// The window the queue is in.
     pub(crate) fn window(queue: &QueueName, set: &QueueSettings, now: Timestamp) -> Option<Self> {
         let until = blocked_until(&set.block, now)?;

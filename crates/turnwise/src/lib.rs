@@ -23,7 +23,7 @@
 //! [your own transaction](JobRequest#submitting-in-your-own-transaction); [`Executor`] runs tasks → [`transactional`] tasks
 //! that commit together with their end → [`settings`] weights, limits and pauses → [`schedules`] jobs that come again and
 //! again → [`story`] what a job told → [`overview`] how much there is → [`graph`] which jobs wait for which → [`view`] why a
-//! job waits, and what would change it → [`testing`] tasks under test → [`store`] a store of your own.
+//! job waits, and what would change it → [`wire`] how all of it looks as JSON → [`testing`] tasks under test → [`store`] a store of your own.
 //!
 //! # Features
 //! - `sqlite` and `postgres`, both on by default: the databases. Without one, its driver is neither compiled nor linked.
@@ -50,6 +50,7 @@ pub mod transactional;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod submit_in;
 pub mod view;
+pub mod wire;
 
 pub use bulk::{CancelledAll, RetriedAll};
 pub use client::{Cancelled, Error, Turnwise};

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use serde::{Serialize, de::DeserializeOwned};
-use turnwise_core::{GroupName, Invalid, KeyName, QueueName, TaskName, calendar::check_windows};
+use turnwise_core::{GroupName, Invalid, KeyName, QueueName, TaskName, settings::Checked};
 use turnwise_store::{
     MemoKind,
     memo::{self, Draft},
@@ -35,7 +35,8 @@ impl Turnwise {
 
     /// Changes what is set for a queue and returns what is set then. `change` may be called again, on fresh settings, when
     /// another caller changed them meanwhile; an error leaves them as they were, unless the last reply was lost. Queues that
-    /// would wait for each other are refused, naming the round, and so are block windows that leave no time at all.
+    /// would wait for each other are refused, naming the round; so are block windows that leave no time at all, and a limit of
+    /// nothing.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), turnwise::Error> {
@@ -53,7 +54,6 @@ impl Turnwise {
         let mut settings = self.settings().await?;
         let queue = settings.queues.entry(name.clone()).or_default();
         change(queue);
-        check_windows(&queue.block)?;
         settings.check_order()?;
         self.set(MemoKind::Queue, "queue", name.as_str(), change).await
     }
@@ -153,7 +153,7 @@ impl Turnwise {
         Ok(Pause { since: self.now().await?, reason })
     }
 
-    async fn set<S: Serialize + DeserializeOwned + Default>(
+    async fn set<S: Serialize + DeserializeOwned + Default + Checked>(
         &self,
         kind: MemoKind,
         word: &'static str,
@@ -165,6 +165,7 @@ impl Turnwise {
             let unread = |error| Invalid::new(word, format!("the settings of {name:?} cannot be read: {error}"));
             let mut settings = there.transpose().map_err(unread)?.unwrap_or_default();
             change(&mut settings);
+            settings.check()?;
             Ok(Some(settings))
         });
         changed.await?.ok_or_else(|| Error::Contested(format!("{word} {name}")))

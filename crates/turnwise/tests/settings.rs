@@ -181,3 +181,19 @@ async fn without_a_node_every_gate_is_told_and_slots_may_be_imagined() {
     assert!(turnwise.settings().await.unwrap().groups.values().all(|group| group.paused.is_some()), "only imagined");
     assert_eq!(turnwise.jobs(Filter::default()).await.unwrap().len(), 2);
 }
+
+#[tokio::test]
+async fn a_limit_of_nothing_is_refused_and_leaves_what_was_set() {
+    let turnwise = turnwise::Turnwise::open("memory:").await.unwrap();
+    turnwise.set_queue("mail", |queue| queue.per_node = Some(2)).await.unwrap();
+    let told = |refused: turnwise::Error| refused.to_string();
+    let queue = turnwise.set_queue("mail", |queue| queue.per_node = Some(0)).await.unwrap_err();
+    assert_eq!(told(queue), "per_node: must be a whole number from 1, or none");
+    assert_eq!(turnwise.settings().await.unwrap().queues.values().next().unwrap().per_node, Some(2));
+    let group = turnwise.set_group("acme", |group| group.max_waiting = Some(0)).await.unwrap_err();
+    assert_eq!(told(group), "max_waiting: must be a whole number from 1, or none");
+    let task = turnwise.set_task("send", |task| task.concurrency = Some(0)).await.unwrap_err();
+    assert_eq!(told(task), "concurrency: must be a whole number from 1, or none");
+    let lines = turnwise.set_installation(|installation| installation.log_lines = Some(0)).await.unwrap_err();
+    assert_eq!(told(lines), "log_lines: must be a whole number from 1, or none");
+}

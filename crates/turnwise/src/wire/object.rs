@@ -1,0 +1,109 @@
+//! Reading one JSON object whose names are known, value by value, so that an error says which value it is about.
+
+use std::{borrow::Cow, cell::Cell, fmt};
+
+use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
+use serde_json::value::RawValue;
+use turnwise_core::Invalid;
+
+/// What is wrong with a text that came in; one line, beginning with the name of the value where it is about one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Unreadable(String);
+
+impl From<Invalid> for Unreadable {
+    fn from(invalid: Invalid) -> Self {
+        Self(invalid.to_string())
+    }
+}
+
+/// Hands each name and value of the object to `put`. Syntax errors are the decoder's, and come first; of the values that `put` refuses
+/// the first is told. A `null` is not handed on.
+pub(super) fn read<'a, const N: usize>(
+    text: &'a str,
+    names: [&'static str; N],
+    mut put: impl FnMut(&'static str, &'a RawValue) -> Result<(), Invalid>,
+) -> Result<(), Unreadable> {
+    // Where the reader is: the decoder's own errors do not say whose value they are about.
+    let name = Cell::new(None);
+    let mut wrong = None;
+    let mut decoder = serde_json::Deserializer::from_str(text);
+    let put = |name, value: &'a RawValue| {
+        if value.get() != "null"
+            && let Err(invalid) = put(name, value)
+        {
+            wrong.get_or_insert(invalid);
+        }
+    };
+    let read = decoder.deserialize_map(Object { names: &names, name: &name, put }).and_then(|()| {
+        name.set(None);
+        decoder.end()
+    });
+    if let Err(error) = read {
+        let text = error.to_string();
+        // A text of one line: its number is always 1.
+        let text = text.replace(" at line 1 column ", " at column ").replace(" at line 2 column 0", " at its end");
+        return Err(Unreadable(name.get().map_or(text.clone(), |name: &str| format!("{name}: {text}"))));
+    }
+    wrong.map_or(Ok(()), |invalid| Err(invalid.into()))
+}
+
+struct Object<'n, P> {
+    names: &'n [&'static str],
+    name: &'n Cell<Option<&'static str>>,
+    put: P,
+}
+
+impl<'de, P: FnMut(&'static str, &'de RawValue)> Visitor<'de> for Object<'_, P> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut entries: A) -> Result<(), A::Error> {
+        let mut seen = Vec::with_capacity(self.names.len());
+        while let Some(key) = entries.next_key::<String>()? {
+            let Some(name) = self.names.iter().copied().find(|name| *name == key) else {
+                return Err(A::Error::custom(format!("unknown name {key:?}; known are {}", self.names.join(", "))));
+            };
+            self.name.set(Some(name));
+            if seen.contains(&name) {
+                return Err(A::Error::custom("is given twice"));
+            }
+            seen.push(name);
+            (self.put)(name, entries.next_value()?);
+            self.name.set(None);
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn text<'a>(name: &'static str, value: &'a RawValue) -> Result<Cow<'a, str>, Invalid> {
+    if !value.get().starts_with('"') {
+        return Err(Invalid::new(name, format!("must be a text, not {}", brief(value))));
+    }
+    serde_json::from_str::<String>(value.get()).map(Cow::Owned).map_err(|error| Invalid::new(name, error.to_string()))
+}
+
+/// A text, or an array of them.
+pub(super) fn texts(name: &'static str, value: &RawValue) -> Result<Vec<String>, Invalid> {
+    if value.get().starts_with('"') {
+        return Ok(vec![text(name, value)?.into_owned()]);
+    }
+    let problem = |_| Invalid::new(name, format!("must be an array of texts, not {}", brief(value)));
+    serde_json::from_str(value.get()).map_err(problem)
+}
+
+pub(super) fn truth(name: &'static str, value: &RawValue) -> Result<bool, Invalid> {
+    let problem = |_| Invalid::new(name, format!("must be true or false, not {}", brief(value)));
+    value.get().parse().map_err(problem)
+}
+
+/// The beginning of a value, in one line.
+fn brief(value: &RawValue) -> String {
+    const WIDTH: usize = 60;
+    let mut chars = value.get().chars().map(|c| if c.is_control() { ' ' } else { c });
+    let head: String = chars.by_ref().take(WIDTH).collect();
+    head + if chars.next().is_some() { "…" } else { "" }
+}

@@ -1,0 +1,241 @@
+//! All shapes, compared with `shapes.json`: a change of what programs read and write is seen.
+//! `TURNWISE_WRITE_SHAPES=1 cargo test -p turnwise shapes` writes the file.
+
+use std::{path::Path, time::Duration};
+
+use serde::Serialize;
+use turnwise_core::{
+    After, Failure, Fence, Incarnation, JobId, JobState, Json, NewJob, NodeName, Serves, TaskName, Timestamp,
+    job::Counts,
+    lifecycle::Ending,
+    node::Host,
+    periodic::Periodic,
+    settings::{Concurrency, Pause, Settings},
+    story,
+    turn::Charge,
+    why,
+};
+use turnwise_store::Fleet;
+
+use crate::{
+    JobRequest,
+    overview::{GroupOverview, Overview, QueueOverview, Tally},
+    view::{Answer, Forecast},
+    wire,
+};
+
+/// Jobs, each as one that reads or writes it sees it.
+const REQUEST: &str = r#"{"task":"extract","args":{"document":7},"queue":"slow","group":"acme","key":"db","priority":"3","in":"10m","retry":"exponential:10s,5","timeout":"5m","expires":"1d","unique":"doc-7","unique_scope":"docs","unique_for":"1h","on_duplicate":"replace-args","as":"first","after":["0190163d-8694-739b-aea5-966c26f8ad90"],"on_failure":"run"}"#;
+const OUTCOMES: [&str; 7] = [
+    r#"{"outcome":"done"}"#,
+    r#"{"outcome":"done","result":{"pages":3}}"#,
+    r#"{"outcome":"error","error":"the disk is on fire"}"#,
+    r#"{"outcome":"fail","error":"there is no document 7"}"#,
+    r#"{"outcome":"snooze","for":"10m"}"#,
+    r#"{"outcome":"cancelled"}"#,
+    r#"{"outcome":"next","job":{"task":"send","args":[1.50],"in":"1s"}}"#,
+];
+
+#[derive(Serialize)]
+struct Shapes<'a> {
+    request: wire::Request<'a>,
+    outcomes: Vec<wire::Outcome<'a>>,
+    job: wire::JobInFull<'a>,
+    why: wire::Why,
+    node: wire::Node<'a>,
+    queue: wire::Queue<'a>,
+    group: wire::Group<'a>,
+    schedule: wire::Schedule<'a>,
+}
+
+fn at(seconds: i64) -> Timestamp {
+    "2030-01-31T08:00:00Z".parse::<Timestamp>().unwrap().plus(Duration::from_secs(seconds.unsigned_abs()))
+}
+
+fn id(n: u64) -> JobId {
+    JobId::from_parts(n, [7; 10])
+}
+
+fn json(text: &str) -> Json {
+    Json::parse("args", text).unwrap()
+}
+
+fn job() -> crate::Job {
+    let request = JobRequest::from_json("extract", r#"{"document":7}"#).group("acme").queue("slow").key("db");
+    let request = request.timeout(Duration::from_secs(300)).on_exhausted(JobRequest::new("apologise", &()));
+    let NewJob { task, args, queue, group, priority, retry, key, terms, .. } = request.into_job(at(0)).unwrap();
+    crate::Job {
+        id: id(1),
+        task,
+        args,
+        queue,
+        group,
+        priority,
+        retry,
+        key,
+        terms,
+        state: JobState::Stuck,
+        counts: Counts { attempt: 1, retry: 1, crashes: 0 },
+        fence: Fence(1),
+        cancel_requested: false,
+        node: Some(NodeName::new("node-a").unwrap()),
+        result: None,
+        error: Some("the disk is on fire".to_owned()),
+        fingerprint: Some("f00d".to_owned()),
+        expires_at: None,
+        submitted_at: at(0),
+        due_at: Some(at(60)),
+        assigned_at: Some(at(1)),
+        started_at: Some(at(2)),
+        finished_at: Some(at(5)),
+    }
+}
+
+fn story() -> story::Story {
+    story::Story {
+        attempts: vec![story::Attempt {
+            fence: Fence(1),
+            number: 1,
+            task: TaskName::new("extract").unwrap(),
+            ending: Ending::Error,
+            node: Some(NodeName::new("node-a").unwrap()),
+            started_at: Some(at(2)),
+            finished_at: Some(at(5)),
+            failure: Some(Failure {
+                chain: vec!["the disk is on fire".to_owned(), "no water".to_owned()],
+                place: Some("src/extract.rs:41:9".to_owned()),
+            }),
+        }],
+        progress: Some(story::Progress::new(3, 10, "pages")),
+        steps: vec![story::Finished { name: "read".to_owned(), result: json("3") }],
+        after: After::new(vec![id(0)], crate::OnFailure::Run).unwrap(),
+        awaited_by: vec![id(2)],
+        ..story::Story::default()
+    }
+}
+
+fn node() -> crate::Node {
+    crate::Node {
+        incarnation: Incarnation(id(1).uuid()),
+        name: NodeName::new("node-a").unwrap(),
+        host: Host {
+            name: "host-a".to_owned(),
+            boot_id: String::new(),
+            pid_namespace: String::new(),
+            pid: 4711,
+            started: 0,
+        },
+        slots: 4,
+        queue_capacity: 8,
+        batch_size: None,
+        queues: Serves::All,
+        tasks: [TaskName::new("extract").unwrap()].into(),
+        joined_at: at(0),
+        lease: Duration::from_secs(5),
+        lease_until: at(10),
+        lost: false,
+        dispatcher: true,
+    }
+}
+
+fn overview() -> Overview {
+    let jobs = Tally { waiting: 4, scheduled: 3, running: 2, stuck: 1 };
+    let paused = Some(Pause { since: at(0), reason: Some("the night shift".to_owned()) });
+    let mut queue = QueueOverview { jobs, ..QueueOverview::default() };
+    queue.settings.concurrency = Concurrency::Serial;
+    queue.settings.rate = Some("10/1m".parse().unwrap());
+    queue.settings.block = vec!["Mon-Fri 09:00-17:00 Europe/Berlin".parse().unwrap()];
+    let mut group = GroupOverview { jobs, ahead: Charge::default(), ..GroupOverview::default() };
+    group.settings.paused = paused;
+    group.settings.max_waiting = Some(1_000);
+    Overview {
+        now: at(5),
+        queues: [(crate::QueueName::new("slow").unwrap(), queue)].into(),
+        groups: [(crate::GroupName::new("acme").unwrap(), group)].into(),
+    }
+}
+
+fn periodic() -> (crate::schedules::ScheduleName, Periodic) {
+    let NewJob { task, args, queue, group, priority, retry, key, terms, .. } =
+        JobRequest::from_json("report", "null").into_job(at(0)).unwrap();
+    let (overlap, catch_up, paused, since) = (Default::default(), Default::default(), None, at(0));
+    let when = crate::schedules::When::every("1h").unwrap();
+    let periodic =
+        Periodic { when, task, args, queue, group, priority, retry, key, terms, overlap, catch_up, paused, since };
+    (crate::schedules::ScheduleName::new("hourly").unwrap(), periodic)
+}
+
+#[test]
+fn every_shape_is_as_in_the_file() {
+    let (job, story, node, overview, (name, periodic)) = (job(), story(), node(), overview(), periodic());
+    let fleet = Fleet { now: at(5), nodes: vec![node.clone()] };
+    let gates = vec![
+        why::Gate::NotDue(at(60)),
+        why::Gate::AtLimit { whose: why::Whose::Queue(job.queue.clone()), used: 1, limit: 1 },
+    ];
+    let forecast = Some(Forecast { before: 2, starts_in: Duration::from_millis(4_200) });
+    let answer = Answer { job: job.clone(), now: at(5), why: Some(why::Why { gates, forecast }) };
+    let (queue_name, queue) = overview.queues.first_key_value().unwrap();
+    let (group_name, group) = overview.groups.first_key_value().unwrap();
+    let shapes = Shapes {
+        request: wire::Request::read(REQUEST).unwrap(),
+        outcomes: OUTCOMES.iter().map(|text| wire::Outcome::read(text).unwrap()).collect(),
+        job: wire::JobInFull::new(wire::Job::new(&job, &Settings::default(), &fleet), &story),
+        why: wire::Why::new(&answer),
+        node: wire::Node::new(&node, at(5)),
+        queue: wire::Queue::new(queue_name, queue, &overview),
+        group: wire::Group::new(group_name, group),
+        schedule: wire::Schedule::new(&name, &periodic, at(5)),
+    };
+    let text = serde_json::to_string_pretty(&shapes).unwrap() + "\n";
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/wire/shapes.json");
+    if std::env::var_os("TURNWISE_WRITE_SHAPES").is_some() {
+        std::fs::write(&file, &text).unwrap();
+    }
+    let known = std::fs::read_to_string(&file).unwrap_or_default();
+    let differs = known.lines().zip(text.lines()).find(|(known, text)| known != text);
+    assert!(
+        known == text,
+        "what programs read has changed, first here (file, now): {differs:?}; if that is meant, say so in CHANGELOG.md"
+    );
+}
+
+#[test]
+fn what_comes_in_is_what_goes_out() {
+    let request = wire::Request::read(REQUEST).unwrap();
+    assert_eq!(serde_json::to_string(&request).unwrap(), REQUEST);
+    let job = request.to_request().unwrap().into_job(at(0)).unwrap();
+    assert_eq!((job.task.as_str(), job.args.as_str(), job.priority.get()), ("extract", r#"{"document":7}"#, 3));
+    assert_eq!((job.due, job.expires), (Some(at(600)), Some(at(86_400))));
+    for text in OUTCOMES {
+        let outcome = wire::Outcome::read(text).unwrap();
+        assert_eq!(serde_json::to_string(&outcome).unwrap(), text);
+        outcome.to_outcome().unwrap();
+    }
+    let done = wire::Outcome::read(r#"{"outcome":"done","result":1.50}"#).unwrap().to_outcome().unwrap();
+    let said = serde_json::value::RawValue::from_string("1.50".to_owned()).unwrap();
+    assert_eq!(done, crate::Outcome::done_with(&said), "digits are kept");
+    let snoozed = wire::Outcome::read(r#"{"outcome":"snooze","for":"2s"}"#).unwrap().to_outcome().unwrap();
+    assert_eq!(snoozed, crate::Outcome::snooze(Duration::from_secs(2)));
+}
+
+#[test]
+fn a_wrong_outcome_is_told_by_the_name_of_the_value() {
+    for (text, told) in [
+        (r#"{}"#, "outcome: is missing"),
+        (r#"{"outcome":"well"}"#, "outcome: must be done, error, fail, snooze, cancelled or next, not \"well\""),
+        (r#"{"outcome":"error"}"#, "error: is missing"),
+        (r#"{"outcome":"error","error":7}"#, "error: must be a text, not 7"),
+        (r#"{"outcome":"done","error":"x"}"#, "error: is of no use with the outcome done"),
+        (r#"{"outcome":"snooze","for":"soon"}"#, "for: "),
+        (r#"{"outcome":"next","job":{"tusk":"t"}}"#, "unknown name \"tusk\""),
+        (r#"{"outcome":"next"}"#, "job: is missing"),
+        (r#"{"outcome":"done","outcome":"fail"}"#, "outcome: is given twice"),
+        ("7", "invalid type: integer `7`, expected a JSON object"),
+    ] {
+        let error = wire::Outcome::read(text).unwrap_err().to_string();
+        assert!(error.starts_with(told), "{text}: {error}");
+    }
+    let next = wire::Outcome::read(r#"{"outcome":"next","job":{"args":1}}"#).unwrap();
+    assert_eq!(next.to_outcome().unwrap_err().to_string(), "task: is missing");
+}

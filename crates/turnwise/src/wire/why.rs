@@ -1,0 +1,104 @@
+//! Why a job does not run yet: for programs, and in plain words.
+
+use serde::Serialize;
+use turnwise_core::{JobId, JobState, Timestamp, time::print_about, why};
+
+use crate::view::{Answer, Forecast};
+
+/// What there is to say about a job that does not run yet.
+#[derive(Debug, Serialize)]
+#[non_exhaustive]
+pub struct Why {
+    /// The job's.
+    pub id: JobId,
+    /// The job's.
+    pub state: JobState,
+    /// Everything that holds it up.
+    pub gates: Vec<Gate>,
+    /// How many jobs are expected to start before it; `null` where that cannot be said.
+    pub before: Option<usize>,
+    /// In milliseconds; `null` where that cannot be said.
+    pub starts_in_ms: Option<u128>,
+    /// The whole answer, a sentence each.
+    pub words: Vec<String>,
+}
+
+/// One thing that holds a job up.
+#[derive(Debug, Serialize)]
+#[non_exhaustive]
+pub struct Gate {
+    /// The word for it, such as `paused` or `at_limit`.
+    pub gate: &'static str,
+    /// Until when, where that is known.
+    pub until: Option<Timestamp>,
+    /// A sentence.
+    pub text: String,
+}
+
+impl Gate {
+    /// As the scheduler says it.
+    pub fn new(gate: &why::Gate) -> Self {
+        Self { gate: gate.name(), until: gate.until(), text: gate.to_string() }
+    }
+}
+
+impl Why {
+    /// The scheduler's answer.
+    pub fn new(answer: &Answer) -> Self {
+        let why = answer.why.as_ref();
+        let forecast = why.and_then(|why| why.forecast);
+        Self {
+            id: answer.job.id,
+            state: answer.job.state,
+            gates: why.map(|why| why.gates.iter().map(Gate::new).collect()).unwrap_or_default(),
+            before: forecast.map(|forecast| forecast.before),
+            starts_in_ms: forecast.map(|forecast| forecast.starts_in.as_millis()),
+            words: words(answer),
+        }
+    }
+}
+
+fn words(answer: &Answer) -> Vec<String> {
+    let job = &answer.job;
+    let Some(why) = &answer.why else {
+        return vec![format!("it has ended: {} at {}", job.state, shown(job.finished_at.as_ref()))];
+    };
+    match job.state {
+        JobState::Running => {
+            return vec![format!("it runs on {} since {}", shown(job.node.as_ref()), shown(job.started_at.as_ref()))];
+        }
+        JobState::Scheduled => return vec![format!("it is with {} and starts in a moment", shown(job.node.as_ref()))],
+        _ => {}
+    }
+    let limits = |gate: &why::Gate| {
+        matches!(gate, why::Gate::AtLimit { .. } | why::Gate::FullOnNodes { .. } | why::Gate::SlotsBusy { .. })
+    };
+    let sentence = |gate: &why::Gate| match why.forecast {
+        Some(forecast) if limits(gate) => format!("{gate}; about {}", print_about(forecast.starts_in)),
+        _ => gate.to_string(),
+    };
+    let mut words: Vec<String> = why.gates.iter().map(sentence).collect();
+    words.push(match why.forecast {
+        Some(forecast) => forecast_words(forecast),
+        None if why.gates.is_empty() => "nothing holds it up, but it lies too far ahead to say when".to_owned(),
+        None => "it does not start by itself as things are, or too far ahead to say when".to_owned(),
+    });
+    words
+}
+
+fn forecast_words(forecast: Forecast) -> String {
+    let before = match forecast.before {
+        0 => "it is next".to_owned(),
+        1 => "1 job before it".to_owned(),
+        before => format!("{before} jobs before it"),
+    };
+    if forecast.starts_in.is_zero() {
+        format!("{before}; it starts now")
+    } else {
+        format!("{before}; starts in about {}", print_about(forecast.starts_in))
+    }
+}
+
+fn shown<T: ToString>(value: Option<&T>) -> String {
+    value.map_or_else(|| "-".to_owned(), ToString::to_string)
+}
