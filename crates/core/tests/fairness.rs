@@ -29,7 +29,9 @@ struct Together {
     begun: f64,
     least: f64,
     most: f64,
-    /// The same at the moment the virtual time had passed both.
+    /// How many turns both had had by then.
+    turns: (usize, usize),
+    /// How far the first was ahead at the moment when each had had a turn since, and the virtual time had passed both.
     passed: Option<f64>,
 }
 
@@ -58,8 +60,9 @@ impl Watch {
                 continue;
             }
             let apart = fleet.share(i) - fleet.share(j);
+            let turns = (fleet.books[i].turns, fleet.books[j].turns);
             let together =
-                together.get_or_insert_with(|| Together { begun: apart, least: 0.0, most: 0.0, passed: None });
+                together.get_or_insert_with(|| Together { begun: apart, least: 0.0, most: 0.0, turns, passed: None });
             let slack = |group: usize| {
                 (1.0 + fleet.books[group].most_held as f64) * fleet.most(group) / f64::from(fleet.members[group].weight)
             };
@@ -70,7 +73,8 @@ impl Watch {
             let span = together.most - together.least;
             prop_assert!(span <= 2.0 * bound, "{i} and {j} came {span} apart; twice the bound is {}", 2.0 * bound);
             let passed = !ahead.iter().any(|charge| [group_name(i), group_name(j)].contains(&charge.group));
-            if passed && together.passed.is_none() {
+            let had_turns = turns.0 > together.turns.0 && turns.1 > together.turns.1;
+            if passed && had_turns && together.passed.is_none() {
                 together.passed = Some(apart);
             }
             if let Some(began) = together.passed {
@@ -127,8 +131,8 @@ fn members() -> impl Strategy<Value = Vec<Member>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(cases()))]
 
-    /// Whoever comes late, goes idle, fails, is held by a gate or loses a node: two groups that are runnable all the time
-    /// since the virtual time passed them differ in served time divided by weight by at most
+    /// Whoever comes late, goes idle, fails, is held by a gate or loses a node: two groups that are runnable all the time,
+    /// since each had a turn and the virtual time passed them, differ in served time divided by weight by at most
     /// (1+Dᵢ)·mᵢ/wᵢ + (1+Dⱼ)·mⱼ/wⱼ, and by no more than twice that over any time in which both are runnable. No limit is
     /// exceeded, no slot idles while a job may run, and in the end every job has run.
     #[test]

@@ -39,12 +39,14 @@ impl Member {
 /// A group's side of the books.
 #[derive(Debug, Clone, Default)]
 pub struct Books {
-    /// Slot time of its runs that have ended.
+    /// Slot time of its runs that have ended, or were lost.
     pub served: Duration,
     pub longest: Duration,
     /// Jobs in nodes' hands.
     pub held: usize,
     pub most_held: usize,
+    /// How often it was its turn.
+    pub turns: usize,
     /// Jobs that are due and in nobody's hands.
     pub ready: usize,
     later: BinaryHeap<Reverse<Timestamp>>,
@@ -188,8 +190,9 @@ impl Fleet {
                 row.head.state = JobState::Waiting;
                 row.head.node = None;
                 row.head.due = Some(self.now);
-                row.started = None;
                 let books = &mut self.books[row.group];
+                // A run that is lost with its node has used its slot until then.
+                books.served += row.started.take().map(|started| self.now.since(started)).unwrap_or_default();
                 books.held -= 1;
                 books.ready += 1;
                 lost.push(row.head.clone());
@@ -349,6 +352,7 @@ impl Fleet {
         books.ready -= 1;
         books.held += 1;
         books.most_held = books.most_held.max(books.held);
+        books.turns += 1;
         row.head.state = JobState::Scheduled;
         row.head.fence = row.head.fence.next();
         row.head.node = Some(pick.node);
