@@ -17,14 +17,14 @@ pub(crate) fn write(conn: &Connection, jobs: &[NewJob], enqueued: &[Submitted]) 
         return Ok(());
     }
     let waiting = Waiting::of(jobs, enqueued)?;
-    let mut there = conn.prepare_cached(include_str!("../sql/there.sql"))?;
+    let mut there = conn.prepare_cached(include_str!("../sql/enqueue_known.sql"))?;
     for id in waiting.awaited() {
         if !there.query_row([id.as_bytes()], |row| row.get::<_, bool>(0))? {
             return Err(Waiting::missing(id).into());
         }
     }
-    let mut depends = conn.prepare_cached(include_str!("../sql/depends.sql"))?;
-    let mut depend = conn.prepare_cached(include_str!("../sql/depend.sql"))?;
+    let mut depends = conn.prepare_cached(include_str!("../sql/enqueue_waits.sql"))?;
+    let mut depend = conn.prepare_cached(include_str!("../sql/enqueue_after.sql"))?;
     for (job, on_failure, awaited) in waiting.jobs {
         depends.execute(params![job.as_bytes(), on_failure.name()])?;
         for awaited in awaited {
@@ -59,7 +59,7 @@ pub(crate) fn incomplete(on_failure: OnFailure) -> Box<Awaits> {
 /// Whom a job waits for, and the first of those that wait for it.
 pub(crate) fn both_sides(conn: &Connection, id: JobId) -> Result<(After, Vec<JobId>)> {
     let job = id.as_bytes();
-    let mut after = conn.prepare_cached(include_str!("../sql/after.sql"))?;
+    let mut after = conn.prepare_cached(include_str!("../sql/story_after.sql"))?;
     let (mut ids, mut on_failure) = (Vec::new(), OnFailure::default());
     let mut rows = after.query([job])?;
     while let Some(row) = rows.next()? {
@@ -67,7 +67,7 @@ pub(crate) fn both_sides(conn: &Connection, id: JobId) -> Result<(After, Vec<Job
         on_failure = rows::on_failure(row, 1)?.unwrap_or_default();
     }
     let after = After::new(ids, on_failure).map_err(|error| StoreError::broken("read whom a job waits for", error))?;
-    let mut awaited_by = conn.prepare_cached(include_str!("../sql/awaited_by.sql"))?;
+    let mut awaited_by = conn.prepare_cached(include_str!("../sql/story_awaited_by.sql"))?;
     let awaited_by =
         awaited_by.query_map(params![job, MAX_AWAITED_BY], |row| rows::uuid(row, 0).map(JobId::from_uuid))?;
     Ok((after, awaited_by.collect::<rusqlite::Result<_>>()?))
@@ -76,7 +76,7 @@ pub(crate) fn both_sides(conn: &Connection, id: JobId) -> Result<(After, Vec<Job
 /// A job is kept no longer: those who wait for it remember how it ended, if that was not well.
 pub(crate) fn remember_end(conn: &Connection, id: JobId, end: JobState) -> Result<()> {
     if end != JobState::Success {
-        let mut remember = conn.prepare_cached(include_str!("../sql/remember_end.sql"))?;
+        let mut remember = conn.prepare_cached(include_str!("../sql/remember_ends.sql"))?;
         remember.execute(params![id.as_bytes(), end.code()])?;
     }
     Ok(())

@@ -40,7 +40,7 @@ pub(crate) fn assign(conn: &Connection, assign: &Assign, now: Timestamp) -> Resu
         }
         replies.push((pick.job, reply));
     }
-    let mut deliver = conn.prepare_cached(include_str!("../sql/deliver.sql"))?;
+    let mut deliver = conn.prepare_cached(include_str!("../sql/assign_deliver.sql"))?;
     for (node, (jobs, limited)) in mail {
         deliver.execute(params![node.0.as_bytes(), assign.batch.0.as_bytes(), rows::pack_ids(&jobs), limited])?;
     }
@@ -91,10 +91,10 @@ impl<'a> Giver<'a> {
         Ok(Self {
             conn,
             now,
-            picked: conn.prepare_cached(include_str!("../sql/picked.sql"))?,
-            take: conn.prepare_cached(include_str!("../sql/take.sql"))?,
+            picked: conn.prepare_cached(include_str!("../sql/assign_picked.sql"))?,
+            take: conn.prepare_cached(include_str!("../sql/assign_between.sql"))?,
             assign: conn.prepare_cached(include_str!("../sql/assign.sql"))?,
-            assigned: conn.prepare_cached(include_str!("../sql/assigned.sql"))?,
+            assigned: conn.prepare_cached(include_str!("../sql/assignments_job.sql"))?,
             names: Names::default(),
             ahead: HashMap::new(),
         })
@@ -112,7 +112,7 @@ impl<'a> Giver<'a> {
         if twice || node_name(self.conn, assign.holder)?.is_none() {
             return Ok(());
         }
-        let mut between = self.conn.prepare_cached(include_str!("../sql/picked_between.sql"))?;
+        let mut between = self.conn.prepare_cached(include_str!("../sql/assign_picked_between.sql"))?;
         let mut rows = between.query(params![first.as_bytes(), last.as_bytes()])?;
         let (mut picks, mut free, mut in_vain) = (picks.into_iter().peekable(), Vec::new(), 0);
         while let Some(row) = rows.next()? {
@@ -201,7 +201,7 @@ impl<'a> Giver<'a> {
 
 pub(crate) fn assignments(conn: &Connection, node: Incarnation, known: &[BatchId]) -> Result<Vec<Delivery>> {
     let mut batches = conn.prepare_cached(include_str!("../sql/assignments.sql"))?;
-    let mut assigned = conn.prepare_cached(include_str!("../sql/assigned.sql"))?;
+    let mut assigned = conn.prepare_cached(include_str!("../sql/assignments_job.sql"))?;
     let mut names = Names::default();
     let mut held = |id: JobId, limited: bool| {
         let params = params![id.as_bytes(), node.0.as_bytes()];

@@ -98,7 +98,7 @@ struct Seen {
 impl Seen {
     /// The version must have been read before: a write in between then shows as one more change, not as none.
     fn look(conn: &Connection, version: i64) -> rusqlite::Result<Self> {
-        conn.prepare_cached(include_str!("../sql/watch.sql"))?.query_row((), |row| {
+        conn.prepare_cached(include_str!("../sql/bell_watch.sql"))?.query_row((), |row| {
             Ok(Self {
                 version,
                 jobs: row.get(0)?,

@@ -62,17 +62,16 @@ fn control_one(
 fn request_cancel(conn: &Connection, intervention: &Intervention, row: Option<Standing>) -> Result<Settled> {
     let Some(row) = row.filter(|row| row.state.assigned()) else { return Ok(Settled::Superseded) };
     let Some(node) = row.node else { return Ok(Settled::Superseded) };
-    conn.prepare_cached(include_str!("../sql/request_cancel.sql"))?.execute(params![row.seq, row.fence.0])?;
+    conn.prepare_cached(include_str!("../sql/control_cancel.sql"))?.execute(params![row.seq, row.fence.0])?;
     let job = intervention.job.uuid();
-    conn.prepare_cached(include_str!("../sql/ask_to_cancel.sql"))?
-        .execute(params![node.0.as_bytes(), job.as_bytes()])?;
+    conn.prepare_cached(include_str!("../sql/control_ask.sql"))?.execute(params![node.0.as_bytes(), job.as_bytes()])?;
     Ok(Settled::Applied)
 }
 
 /// Brings a finished job back among the unfinished ones, under a new number.
 fn redrive(conn: &Connection, intervention: &Intervention) -> Result<Standing> {
     let Intervention { job: id, state, fence, .. } = *intervention;
-    conn.prepare_cached(include_str!("../sql/redrive.sql"))?.execute([id.as_bytes()])?;
+    conn.prepare_cached(include_str!("../sql/control_redrive.sql"))?.execute([id.as_bytes()])?;
     let seq = conn.last_insert_rowid();
     conn.prepare_cached(include_str!("../sql/forget.sql"))?.execute([id.as_bytes()])?;
     Ok(Standing { id, seq, state, fence, node: None, cancel_requested: false, started_at: None, waits: false })

@@ -60,7 +60,7 @@ pub(crate) fn enqueue_at(conn: &Connection, jobs: &[NewJob], now: Timestamp) -> 
 
 /// A caller's connection may lead anywhere.
 fn check_schema(conn: &Connection) -> Result<()> {
-    let known = conn.prepare_cached(include_str!("../sql/has_schema.sql"));
+    let known = conn.prepare_cached(include_str!("../sql/schema_there.sql"));
     if known.and_then(|mut known| known.query_row((), |row| row.get(0))).map_err(explain)? {
         return Ok(());
     }
@@ -76,7 +76,7 @@ pub(crate) fn enqueue(
     // Asked once a call: as long as no group is full, a job costs no look of its own.
     let any_full = memo::any_full(conn)?;
     let entries = unique::claim(conn, jobs, now)?;
-    let some_ended = some_between(conn, include_str!("../sql/ended_between.sql"), jobs)?;
+    let some_ended = some_between(conn, include_str!("../sql/enqueue_ended_between.sql"), jobs)?;
     let mut insert = Insert::new(conn, now)?;
     if entries.is_empty() && !any_full && !some_ended && many_new(conn, jobs)? {
         if !insert.all(jobs)? {
@@ -125,7 +125,7 @@ fn many_new(conn: &Connection, jobs: &[NewJob]) -> rusqlite::Result<bool> {
     let no_id_twice = || jobs.is_sorted_by(|one, next| one.id < next.id);
     Ok(jobs.len() >= bulk::AT_ONCE
         && no_id_twice()
-        && !some_between(conn, include_str!("../sql/there_between.sql"), jobs)?)
+        && !some_between(conn, include_str!("../sql/enqueue_known_between.sql"), jobs)?)
 }
 
 /// Whether there may be some of `jobs` where `sql` looks: ids grow with time, so those that are known come before all that

@@ -36,7 +36,7 @@ pub(crate) fn remember(
     }
     let mut version = conn.prepare_cached(include_str!("../sql/memo_version.sql"))?;
     let mut write = conn.prepare_cached(include_str!("../sql/remember.sql"))?;
-    let mut delete = conn.prepare_cached(include_str!("../sql/forget_memo.sql"))?;
+    let mut delete = conn.prepare_cached(include_str!("../sql/memo_forget.sql"))?;
     let mut replies = Vec::with_capacity(memos.len());
     let mut changed = 0;
     for NewMemo { kind, name, value, seen } in memos {
@@ -53,7 +53,7 @@ pub(crate) fn remember(
         return Ok((replies, Ring::NONE));
     }
     let nobody_knows: Option<i64> = None;
-    conn.prepare_cached(include_str!("../sql/tell.sql"))?.execute(params![
+    conn.prepare_cached(include_str!("../sql/settle_tell.sql"))?.execute(params![
         nobody_knows,
         [0_u8; 0],
         [0_u8; 0],
@@ -65,11 +65,11 @@ pub(crate) fn remember(
 
 /// Whether any group takes no jobs.
 pub(crate) fn any_full(conn: &Connection) -> Result<bool> {
-    Ok(conn.prepare_cached(include_str!("../sql/any_full.sql"))?.query_row((), |row| row.get(0))?)
+    Ok(conn.prepare_cached(include_str!("../sql/memo_any_full.sql"))?.query_row((), |row| row.get(0))?)
 }
 
 pub(crate) fn refuse_if_full(conn: &Connection, group: &GroupName) -> Result<()> {
-    let mut full = conn.prepare_cached(include_str!("../sql/full.sql"))?;
+    let mut full = conn.prepare_cached(include_str!("../sql/memo_full.sql"))?;
     match full.query_row([group.as_str()], |row| row.get(0)).optional()? {
         Some(sentence) => Err(StoreError::Refused(sentence).into()),
         None => Ok(()),

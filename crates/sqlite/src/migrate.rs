@@ -61,7 +61,7 @@ pub fn migrate_print() -> String {
     let mut script = String::new();
     for step in STEPS {
         let Step { version, name, sql } = step;
-        let note = include_str!("../sql/migrated.sql").trim_end();
+        let note = include_str!("../sql/schema_done.sql").trim_end();
         let note = note.replace("?1", &version.to_string()).replace("?2", &format!("'{name}'"));
         // Writing to a String cannot fail.
         let _ = write!(script, "begin immediate;\n\n{sql}\n{note};\n\ncommit;\n");
@@ -80,7 +80,7 @@ pub(crate) fn run(conn: &Connection, location: &Location) -> Result<Vec<Step>> {
     let done = pending(conn, location).and_then(|steps| {
         for step in &steps {
             conn.execute_batch(step.sql).map_err(|error| refused(location, step, error))?;
-            conn.execute(include_str!("../sql/migrated.sql"), params![step.version, step.name]).map_err(failed)?;
+            conn.execute(include_str!("../sql/schema_done.sql"), params![step.version, step.name]).map_err(failed)?;
         }
         conn.execute_batch("commit").map_err(failed)?;
         Ok(steps)
@@ -104,9 +104,9 @@ fn refused(location: &Location, step: &Step, error: rusqlite::Error) -> StoreErr
 
 fn pending(conn: &Connection, location: &Location) -> Result<Vec<Step>> {
     let failed = |error| location.explain(error);
-    let any = conn.query_row(include_str!("../sql/has_schema.sql"), (), |row| row.get(0)).map_err(failed)?;
+    let any = conn.query_row(include_str!("../sql/schema_there.sql"), (), |row| row.get(0)).map_err(failed)?;
     let version: i64 = if any {
-        conn.query_row(include_str!("../sql/version.sql"), (), |row| row.get(0)).map_err(failed)?
+        conn.query_row(include_str!("../sql/schema_version.sql"), (), |row| row.get(0)).map_err(failed)?
     } else {
         0
     };

@@ -20,7 +20,7 @@ pub(crate) fn load(conn: &Connection, load: Load, now: Timestamp) -> Result<Page
             let limit = limit.max(1);
             // Every id is larger than no bytes at all.
             let after = id.as_ref().map_or(&[][..], |id| id.as_bytes());
-            let mut page = conn.prepare_cached(include_str!("../sql/load.sql"))?;
+            let mut page = conn.prepare_cached(include_str!("../sql/load_page.sql"))?;
             let jobs = heads(conn, &mut page, params![after, limit], &mut names)?;
             let full = jobs.len() == limit as usize;
             let next = jobs.last().filter(|_| full).map(|head| head.id);
@@ -36,7 +36,7 @@ pub(crate) fn load(conn: &Connection, load: Load, now: Timestamp) -> Result<Page
             (jobs, None)
         }
         Load::InHands(of) => {
-            let mut in_hands = conn.prepare_cached(include_str!("../sql/in_hands.sql"))?;
+            let mut in_hands = conn.prepare_cached(include_str!("../sql/load_in_hands.sql"))?;
             let mut jobs = Vec::new();
             let all = nodes::nodes(conn)?.into_iter().map(|node| node.incarnation);
             for node in all.filter(|node| of.is_none_or(|of| of == *node)) {
@@ -51,7 +51,7 @@ pub(crate) fn load(conn: &Connection, load: Load, now: Timestamp) -> Result<Page
             (jobs, None)
         }
         Load::HeldBy(node) => {
-            let mut held = conn.prepare_cached(include_str!("../sql/held_by.sql"))?;
+            let mut held = conn.prepare_cached(include_str!("../sql/load_held_by.sql"))?;
             (heads(conn, &mut held, params![node.0.as_bytes()], &mut names)?, None)
         }
     };
@@ -59,7 +59,7 @@ pub(crate) fn load(conn: &Connection, load: Load, now: Timestamp) -> Result<Page
 }
 
 pub(crate) fn news(conn: &Connection, ask: &AskNews, now: Timestamp) -> Result<News> {
-    let mut cursor = conn.prepare_cached(include_str!("../sql/cursor.sql"))?;
+    let mut cursor = conn.prepare_cached(include_str!("../sql/news_begin.sql"))?;
     let seen = cursor.query_row((), |row| Ok(Seen { job: row.get(0)?, change: row.get(1)? }))?;
     let mut news = News {
         now,
@@ -78,7 +78,7 @@ pub(crate) fn news(conn: &Connection, ask: &AskNews, now: Timestamp) -> Result<N
         news.jobs = heads(conn, &mut jobs, params![last.job, ask.new_jobs], &mut names)?;
         news.more = news.jobs.len() as u64 >= u64::from(ask.new_jobs);
     }
-    let mut changes = conn.prepare_cached(include_str!("../sql/changes.sql"))?;
+    let mut changes = conn.prepare_cached(include_str!("../sql/news_changes.sql"))?;
     let mut changes = changes.query(params![last.change, ask.epoch.0])?;
     while let Some(row) = changes.next()? {
         news.memos |= row.get::<_, bool>(2)?;
@@ -96,7 +96,7 @@ pub(crate) fn news(conn: &Connection, ask: &AskNews, now: Timestamp) -> Result<N
 
 /// An unfinished job as the scheduler sees it.
 pub(crate) fn head(conn: &Connection, id: JobId, names: &mut Names) -> Result<Option<JobHead>> {
-    let mut head = conn.prepare_cached(include_str!("../sql/head.sql"))?;
+    let mut head = conn.prepare_cached(include_str!("../sql/load_one.sql"))?;
     let mut head = head.query_row([id.as_bytes()], |row| rows::head(row, names)).optional()?;
     after::complete(conn, &mut head)?;
     Ok(head)

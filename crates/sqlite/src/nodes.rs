@@ -58,7 +58,7 @@ pub(crate) fn beat(conn: &Connection, beat: &Beat, now: Timestamp) -> Result<(Pu
         return Ok((Pulse { leader: leader(conn, &lead(conn)?, beat.node)?, ..pulse }, Ring::NONE));
     }
     let until = now.plus(beat.lease);
-    let mut slots = conn.prepare_cached(include_str!("../sql/slots.sql"))?;
+    let mut slots = conn.prepare_cached(include_str!("../sql/beat_slots.sql"))?;
     let slots: Option<u32> = slots.query_row([beat.node.0.as_bytes()], |row| row.get(0)).optional()?;
     let resized = if slots == Some(beat.slots) { Ring::NONE } else { Ring::LEAD };
     let alive = conn.prepare_cached(include_str!("../sql/beat.sql"))?.execute(params![
@@ -77,7 +77,7 @@ pub(crate) fn beat(conn: &Connection, beat: &Beat, now: Timestamp) -> Result<(Pu
     let Some(epoch) = dispatcher.asked(beat, LINEAGE, now) else {
         return Ok((Pulse { leader: leader(conn, &dispatcher, beat.node)?, ..pulse }, resized));
     };
-    conn.prepare_cached(include_str!("../sql/lead.sql"))?.execute(params![
+    conn.prepare_cached(include_str!("../sql/beat_lead.sql"))?.execute(params![
         beat.node.0.as_bytes(),
         epoch.0,
         until.micros()
@@ -99,8 +99,8 @@ pub(crate) fn leave(conn: &Connection, node: Incarnation) -> Result<bool> {
 pub(crate) fn lost_nodes(conn: &Connection, ask: &AskLost, now: Timestamp) -> Result<Vec<LostNode>> {
     check_leading(conn, ask.holder, ask.epoch)?;
     if let Expire::Over { by, silent } = &ask.expire {
-        conn.prepare_cached(include_str!("../sql/expire.sql"))?.execute([now.min(*by).micros()])?;
-        let mut mark = conn.prepare_cached(include_str!("../sql/expire_silent.sql"))?;
+        conn.prepare_cached(include_str!("../sql/lost_expire.sql"))?.execute([now.min(*by).micros()])?;
+        let mut mark = conn.prepare_cached(include_str!("../sql/lost_silent.sql"))?;
         for Replace { incarnation, lease_until } in silent {
             mark.execute(params![incarnation.0.as_bytes(), lease_until.micros()])?;
         }
@@ -131,19 +131,19 @@ pub(crate) fn check_leading(conn: &Connection, holder: Incarnation, epoch: Epoch
 /// Whether anything is in a node's hands. Its batches tell at once; but they are kept for as long as the node says, and with
 /// a job that nobody knew of the node would be forgotten for ever: so where they tell of none, all jobs are looked at.
 pub(crate) fn holds(conn: &Connection, node: Incarnation) -> Result<bool> {
-    let mut one = conn.prepare_cached(include_str!("../sql/holds_one.sql"))?;
+    let mut one = conn.prepare_cached(include_str!("../sql/leave_holds_one.sql"))?;
     for id in batched(conn, node)? {
         if one.query_row(params![id.as_bytes(), node.0.as_bytes()], |row| row.get(0))? {
             return Ok(true);
         }
     }
-    let mut holds = conn.prepare_cached(include_str!("../sql/holds.sql"))?;
+    let mut holds = conn.prepare_cached(include_str!("../sql/leave_holds.sql"))?;
     Ok(holds.query_row([node.0.as_bytes()], |row| row.get(0))?)
 }
 
 /// Jobs in a node's hands, by id.
 fn held(conn: &Connection, node: Incarnation) -> Result<Vec<Held>> {
-    let mut held = conn.prepare_cached(include_str!("../sql/held.sql"))?;
+    let mut held = conn.prepare_cached(include_str!("../sql/lost_jobs.sql"))?;
     let mut names = Names::default();
     let held = held.query_map([node.0.as_bytes()], |row| rows::held(row, &mut names))?;
     let mut held = held.collect::<rusqlite::Result<Vec<_>>>()?;
@@ -169,24 +169,24 @@ pub(crate) fn bury(conn: &Connection, node: Incarnation) -> Result<()> {
 }
 
 pub(crate) fn node_name(conn: &Connection, node: Incarnation) -> Result<Option<String>> {
-    let mut name = conn.prepare_cached(include_str!("../sql/node_name.sql"))?;
+    let mut name = conn.prepare_cached(include_str!("../sql/join_name.sql"))?;
     Ok(name.query_row([node.0.as_bytes()], |row| row.get(0)).optional()?)
 }
 
 /// Gives dispatching up, if it is this node that has it.
 fn stand_down(conn: &Connection, node: Incarnation) -> Result<bool> {
-    let mut stand_down = conn.prepare_cached(include_str!("../sql/stand_down.sql"))?;
+    let mut stand_down = conn.prepare_cached(include_str!("../sql/leave_lead.sql"))?;
     Ok(stand_down.execute([node.0.as_bytes()])? == 1)
 }
 
 fn mark_lost(conn: &Connection, node: Incarnation) -> Result<()> {
-    conn.prepare_cached(include_str!("../sql/mark_lost.sql"))?.execute([node.0.as_bytes()])?;
+    conn.prepare_cached(include_str!("../sql/lost_mark.sql"))?.execute([node.0.as_bytes()])?;
     Ok(())
 }
 
 /// Who leads.
 fn lead(conn: &Connection) -> Result<Lead> {
-    let mut dispatcher = conn.prepare_cached(include_str!("../sql/dispatcher.sql"))?;
+    let mut dispatcher = conn.prepare_cached(include_str!("../sql/beat_dispatcher.sql"))?;
     Ok(dispatcher.query_row((), |row| {
         let (holder, epoch, until) = (rows::node_ref(row, 0)?, Epoch(row.get(1)?), rows::moment(row, 2)?);
         Ok(Lead { holder, epoch, until, lineage: Some(LINEAGE) })

@@ -38,7 +38,7 @@ pub(crate) fn settle(
     };
     let hands = Hands { node, name: node_name(conn, node)?, lost };
     let left = leave_together(conn, &hands, &settle.settlements, retention)?;
-    let mut leave = conn.prepare_cached(include_str!("../sql/leave_nothing.sql"))?;
+    let mut leave = conn.prepare_cached(include_str!("../sql/settle_discard.sql"))?;
     let mut replies = Vec::with_capacity(settle.settlements.len());
     let mut changed = Vec::new();
     for settlement in &settle.settlements {
@@ -52,7 +52,7 @@ pub(crate) fn settle(
         }
         replies.push(reply);
     }
-    let mut delivered = conn.prepare_cached(include_str!("../sql/delivered.sql"))?;
+    let mut delivered = conn.prepare_cached(include_str!("../sql/settle_delivered.sql"))?;
     for batch in &settle.done {
         delivered.execute(params![node.0.as_bytes(), batch.0.as_bytes()])?;
     }
@@ -114,7 +114,7 @@ fn leave_together(
     if jobs.windows(2).any(|two| two[0] == two[1]) {
         return Ok(gone);
     }
-    let mut leave = conn.prepare_cached(include_str!("../sql/leave_together.sql"))?;
+    let mut leave = conn.prepare_cached(include_str!("../sql/settle_discard_between.sql"))?;
     for run in side_by_side(conn, ends, first, last)? {
         let (Some((first, fence, saw_cancel)), Some((last, ..))) = (run.first(), run.last()) else { continue };
         let (first, last, node) = (first.as_bytes(), last.as_bytes(), hands.node.0.as_bytes());
@@ -134,7 +134,7 @@ type Ending = (JobId, Fence, bool);
 
 /// Those of `ends` that are there, in runs of the same guard between which no other job lies.
 fn side_by_side(conn: &Connection, ends: Vec<Ending>, first: JobId, last: JobId) -> Result<Vec<Vec<Ending>>> {
-    let mut between = conn.prepare_cached(include_str!("../sql/ids_between.sql"))?;
+    let mut between = conn.prepare_cached(include_str!("../sql/settle_ids_between.sql"))?;
     let mut rows = between.query(params![first.as_bytes(), last.as_bytes()])?;
     let (mut ends, mut runs, mut run) = (ends.into_iter().peekable(), Vec::new(), Vec::<Ending>::new());
     let (mut found, mut in_vain) = (0, 0);
@@ -232,7 +232,7 @@ impl Standing {
 
 /// What a finished job has come to.
 pub(crate) fn ended(conn: &Connection, id: JobId) -> Result<Option<Found>> {
-    let mut ended = conn.prepare_cached(include_str!("../sql/ended.sql"))?;
+    let mut ended = conn.prepare_cached(include_str!("../sql/standing_ended.sql"))?;
     let ended = ended.query_row([id.as_bytes()], |row| {
         Ok(Found {
             state: rows::state(row, 0)?,
@@ -279,13 +279,13 @@ pub(crate) fn write(
     }
     match &to.to {
         Target::Running => {
-            conn.prepare_cached(include_str!("../sql/start.sql"))?.execute(with![run.node_name])?;
+            conn.prepare_cached(include_str!("../sql/settle_start.sql"))?.execute(with![run.node_name])?;
         }
         Target::Waiting { due } => {
-            conn.prepare_cached(include_str!("../sql/requeue.sql"))?.execute(with![due.micros()])?;
+            conn.prepare_cached(include_str!("../sql/settle_again.sql"))?.execute(with![due.micros()])?;
         }
         Target::Next { step, due } => {
-            conn.prepare_cached(include_str!("../sql/next.sql"))?.execute(with![
+            conn.prepare_cached(include_str!("../sql/settle_next.sql"))?.execute(with![
                 due.micros(),
                 step.task.as_str(),
                 step.args.as_str(),
@@ -295,7 +295,7 @@ pub(crate) fn write(
             story::forget_steps(conn, row.id)?;
         }
         Target::Stuck { due } => {
-            conn.prepare_cached(include_str!("../sql/stick.sql"))?.execute(with![due.map(Timestamp::micros)])?;
+            conn.prepare_cached(include_str!("../sql/settle_stuck.sql"))?.execute(with![due.map(Timestamp::micros)])?;
         }
         Target::Finish { end, result } => {
             if !retention.keeps(*end) {
@@ -305,14 +305,14 @@ pub(crate) fn write(
                 after::remember_end(conn, row.id, end.state())?;
             } else {
                 let result = result.as_ref().map(|result| result.as_str());
-                conn.prepare_cached(include_str!("../sql/finish.sql"))?.execute(with![
+                conn.prepare_cached(include_str!("../sql/settle_finish.sql"))?.execute(with![
                     end.state().code(),
                     run.node_name,
                     result,
                     now.micros()
                 ])?;
             }
-            conn.prepare_cached(include_str!("../sql/remove.sql"))?.execute(params![row.seq, row.fence.0])?;
+            conn.prepare_cached(include_str!("../sql/settle_remove.sql"))?.execute(params![row.seq, row.fence.0])?;
         }
         Target::Scheduled | Target::CancelRequested => unreachable!("assign and control write these themselves"),
     }
@@ -323,7 +323,7 @@ pub(crate) fn write(
 pub(crate) fn tell(conn: &Connection, told: Option<Epoch>, changed: &[Told]) -> Result<()> {
     if !changed.is_empty() {
         let told = told.map(|epoch| epoch.0);
-        conn.prepare_cached(include_str!("../sql/tell.sql"))?.execute(params![
+        conn.prepare_cached(include_str!("../sql/settle_tell.sql"))?.execute(params![
             told,
             rows::pack_changes(changed),
             rows::pack_failed(changed),

@@ -34,24 +34,24 @@ pub(crate) fn note(conn: &Connection, node: Incarnation, notes: &[Note], keep: u
 fn write(conn: &Connection, note: &Note, keep: u32) -> Result<()> {
     let job = note.job.as_bytes();
     if let Some(progress) = &note.progress {
-        conn.prepare_cached(include_str!("../sql/progress.sql"))?.execute(params![
+        conn.prepare_cached(include_str!("../sql/note_progress.sql"))?.execute(params![
             job,
             progress.done.cast_signed(),
             progress.total.cast_signed(),
             progress.text
         ])?;
     }
-    let mut add = conn.prepare_cached(include_str!("../sql/line.sql"))?;
+    let mut add = conn.prepare_cached(include_str!("../sql/note_line.sql"))?;
     for Line { at, time, level, text } in &note.lines {
         add.execute(params![job, at.fence.0, at.number, time.micros(), level.code(), text])?;
     }
     if note.trim {
         let over = conn.prepare_cached(include_str!("../sql/trim_log.sql"))?.execute(params![job, keep])?;
         if over > 0 {
-            conn.prepare_cached(include_str!("../sql/dropped.sql"))?.execute(params![job, over.cast_signed()])?;
+            conn.prepare_cached(include_str!("../sql/note_dropped.sql"))?.execute(params![job, over.cast_signed()])?;
         }
     }
-    let mut finish = conn.prepare_cached(include_str!("../sql/step.sql"))?;
+    let mut finish = conn.prepare_cached(include_str!("../sql/note_step.sql"))?;
     for step in &note.steps {
         finish.execute(params![job, step.name, step.result.as_str()])?;
     }
@@ -68,7 +68,7 @@ pub(crate) fn keep_attempt(
 ) -> Result<()> {
     let failure = settlement.to.error.as_ref();
     let chain = failure.map(|failure| serde_json::to_string(&failure.chain).expect("texts are JSON"));
-    conn.prepare_cached(include_str!("../sql/attempt.sql"))?.execute(params![
+    conn.prepare_cached(include_str!("../sql/settle_attempts.sql"))?.execute(params![
         row.seq,
         row.fence.0,
         ending.code(),
@@ -103,7 +103,7 @@ pub(crate) fn forget(conn: &Connection, id: JobId) -> Result<usize> {
 /// do, not looked for in five tables for each.
 pub(crate) fn forget_all(conn: &Connection, mut ids: Vec<JobId>) -> Result<usize> {
     ids.sort_unstable();
-    let mut next_told = conn.prepare_cached(include_str!("../sql/next_told.sql"))?;
+    let mut next_told = conn.prepare_cached(include_str!("../sql/prune_next_story.sql"))?;
     let mut told = 0;
     let mut left = &ids[..];
     while let Some(first) = left.first() {
@@ -120,24 +120,24 @@ pub(crate) fn forget_all(conn: &Connection, mut ids: Vec<JobId>) -> Result<usize
 
 pub(crate) fn story(conn: &Connection, ask: &AskStory) -> Result<Story> {
     let job = ask.job.as_bytes();
-    let mut progress = conn.prepare_cached(include_str!("../sql/how_far.sql"))?;
+    let mut progress = conn.prepare_cached(include_str!("../sql/story_progress.sql"))?;
     let (progress, dropped) = progress.query_row([job], rows::progress).optional()?.unwrap_or_default();
     let mut story = Story { progress, dropped, ..Story::default() };
     if let Some(after) = ask.after {
-        let mut lines = conn.prepare_cached(include_str!("../sql/next_lines.sql"))?;
+        let mut lines = conn.prepare_cached(include_str!("../sql/story_next_lines.sql"))?;
         let lines = lines.query_map(params![job, ask.lines, after.fence.0, after.number], rows::line)?;
         story.lines = lines.collect::<rusqlite::Result<_>>()?;
         return Ok(story);
     }
-    let mut lines = conn.prepare_cached(include_str!("../sql/last_lines.sql"))?;
+    let mut lines = conn.prepare_cached(include_str!("../sql/story_last_lines.sql"))?;
     let lines = lines.query_map(params![job, ask.lines], rows::line)?;
     story.lines = lines.collect::<rusqlite::Result<_>>()?;
     story.lines.reverse();
     let mut names = Names::default();
-    let mut attempts = conn.prepare_cached(include_str!("../sql/attempts.sql"))?;
+    let mut attempts = conn.prepare_cached(include_str!("../sql/story_attempts.sql"))?;
     let attempts = attempts.query_map([job], |row| rows::attempt(row, &mut names))?;
     story.attempts = attempts.collect::<rusqlite::Result<_>>()?;
-    let mut steps = conn.prepare_cached(include_str!("../sql/steps.sql"))?;
+    let mut steps = conn.prepare_cached(include_str!("../sql/story_steps.sql"))?;
     story.steps = steps.query_map([job], rows::finished)?.collect::<rusqlite::Result<_>>()?;
     (story.after, story.awaited_by) = after::both_sides(conn, ask.job)?;
     Ok(story)

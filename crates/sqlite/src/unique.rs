@@ -55,7 +55,8 @@ fn claim_one(
     coming: &mut HashSet<JobId>,
     now: Timestamp,
 ) -> Result<Entry> {
-    let known = conn.prepare_cached(include_str!("../sql/known.sql"))?.query_row([job.id.as_bytes()], |row| row.get(0));
+    let known =
+        conn.prepare_cached(include_str!("../sql/key_known.sql"))?.query_row([job.id.as_bytes()], |row| row.get(0));
     if known? {
         return Ok(Entry::Known);
     }
@@ -94,7 +95,7 @@ pub(crate) fn stand_in(conn: &Connection, holder: JobId, policy: OnDuplicate, jo
         return Ok(Submitted::held_by(holder, Duplicate::Kept));
     }
     let may = conn
-        .prepare_cached(include_str!("../sql/begun.sql"))?
+        .prepare_cached(include_str!("../sql/key_begun.sql"))?
         .query_row(params![holder.as_bytes(), job.task.as_str()], |row| {
             Ok(replace(row.get(3)?, rows::state(row, 0)?, row.get(1)?, row.get(2)?))
         })

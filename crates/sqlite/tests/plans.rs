@@ -32,7 +32,9 @@ fn no_statement_reads_all_jobs_or_sorts_them() {
             assert!(!step.contains("TEMP B-TREE"), "{}: {step}", path.display());
             // A listing goes backwards through all ids until it has enough. What nodes hold is asked when one leaves, is lost or
             // hears of another lineage: an index for that would be written twice for each job.
-            let whole = ["jobs.sql", "held.sql", "held_by.sql", "holds.sql"].iter().any(|file| path.ends_with(file));
+            let whole = ["jobs.sql", "lost_jobs.sql", "load_held_by.sql", "leave_holds.sql"]
+                .iter()
+                .any(|file| path.ends_with(file));
             let all = step.starts_with("SCAN") && !whole;
             let large = [
                 "turnwise_job",

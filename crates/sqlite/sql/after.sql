@@ -1,2 +1,0 @@
--- after.sql: whom a job waits or waited for. Index: primary key.
-select awaits, on_failure from turnwise_dependency where job = ?1

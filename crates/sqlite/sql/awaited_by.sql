@@ -1,2 +1,0 @@
--- awaited_by.sql: the first ?2, by id, that wait or waited for a job. Index: turnwise_dependency_awaits.
-select job from turnwise_dependency where awaits = ?1 order by job limit ?2

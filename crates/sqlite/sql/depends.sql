@@ -1,2 +1,0 @@
--- depends.sql: a new job waits for others: depend.sql says for whom. Index: unique id.
-update turnwise_job set on_failure = ?2 where id = ?1

@@ -1,2 +1,0 @@
--- dispatcher.sql: who dispatches.
-select holder, epoch, until from turnwise_dispatcher where id = 1

@@ -1,2 +1,0 @@
--- has_schema.sql: whether any step was ever done.
-select exists (select 1 from sqlite_master where type = 'table' and name = 'turnwise_migration')

@@ -1,2 +1,0 @@
--- mark_lost.sql: from now on this node's beats are refused. Index: primary key.
-update turnwise_node set lost = 1 where incarnation = ?1

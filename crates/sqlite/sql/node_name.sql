@@ -1,2 +1,0 @@
--- node_name.sql: what an incarnation is called. Index: primary key.
-select name from turnwise_node where incarnation = ?1

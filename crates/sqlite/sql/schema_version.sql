@@ -1,0 +1,2 @@
+-- schema_version.sql: the newest step that was done.
+select coalesce(max(version), 0) from turnwise_migration

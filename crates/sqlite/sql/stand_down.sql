@@ -1,2 +1,0 @@
--- stand_down.sql: gives dispatching up, if it is held. The epoch stays: it only grows.
-update turnwise_dispatcher set holder = null where id = 1 and holder = ?1

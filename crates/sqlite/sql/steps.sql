@@ -1,2 +1,0 @@
--- steps.sql: the finished steps of a job, by name. Index: primary key.
-select name, result from turnwise_step where job = ?1 order by name

@@ -1,9 +1,0 @@
--- watch.sql: what a change by another process may have moved: jobs, changes, assignments, which nodes there
--- are and their slots, and whether nobody dispatches.
-select coalesce((select seq from sqlite_sequence where name = 'turnwise_job'), 0),
-       coalesce((select seq from sqlite_sequence where name = 'turnwise_change'), 0),
-       coalesce((select seq from sqlite_sequence where name = 'turnwise_assignment'), 0),
-       (select count(*) from turnwise_node),
-       (select coalesce(max(joined_at), 0) from turnwise_node),
-       (select coalesce(sum(slots), 0) from turnwise_node),
-       exists (select 1 from turnwise_dispatcher where holder is null)
