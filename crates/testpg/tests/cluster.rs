@@ -204,7 +204,7 @@ impl Traces {
 fn alive(process: u32) -> bool {
     let status = Path::new("/proc").join(process.to_string()).join("status");
     match fs::read_to_string(status) {
-        Ok(status) => !status.lines().any(|line| line.starts_with("JobState:") && line.contains('Z')),
+        Ok(status) => !status.lines().any(|line| line.starts_with("State:") && line.contains('Z')),
         Err(_) => false,
     }
 }
