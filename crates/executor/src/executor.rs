@@ -1,4 +1,4 @@
-//! post, start, stop: a node in this process, with all its pools.
+//! submit, start, stop: a node in this process, with all its pools.
 
 use std::{
     future::Future,
