@@ -3,7 +3,7 @@
 import unittest
 import xml.etree.ElementTree as xml
 
-from harness import plot, report
+from harness import peers, plot, report
 from harness.run import Failed, complaint, run
 
 
@@ -51,6 +51,24 @@ class Report(unittest.TestCase):
     def test_a_drain_that_was_cut_off_says_so(self):
         table = report.rate_table(report.rows([result("drain", "a", per_second=50.0, jobs=7, cut=True)], "drain"))
         self.assertIn("cut off", table)
+
+    def test_every_row_and_bar_has_the_language_of_its_peer(self):
+        told = data(result("drain", "pg-boss", "delete", per_second=10.0), result("drain", "raw SQL", "delete", per_second=20.0),
+                    result("latency", "turnwise", "other node", p50_ms=1.0, p99_ms=2.0), result("latency", "pg-boss", p50_ms=2.0))
+        page = report.page(told, "x.svg")
+        for row in ("| pg-boss (Node) | **10.0**", "| raw SQL | **20.0**", "| turnwise, other node (Rust) | **1.00**"):
+            self.assertIn(row, page)
+        self.assertIn(">pg-boss (Node)</text>", plot.picture(told))
+
+    def test_the_committed_page_and_picture_name_languages(self):
+        page = (peers.ROOT / "docs/benchmarks.md").read_text().split("## Versions and settings")[0]
+        picture = (peers.ROOT / "docs/benchmarks.svg").read_text()
+        for peer in peers.PEERS:
+            if peer.language:
+                self.assertIn(peers.label(peer.name), page)
+                self.assertIn(f">{peers.label(peer.name)}</text>", picture)
+            for bare in (f"| {peer.name} |", f"| **{peer.name}** |"):
+                self.assertEqual(bare in page, peer.language is None and "**" not in bare, bare)
 
     def test_the_picture_is_xml(self):
         xml.fromstring(plot.picture(data(result("latency", "a<b", p50_ms=1.0, p99_ms=2.0))))

@@ -17,6 +17,10 @@ class Peer:
     jobs: dict = field(default_factory=dict)
     steps: tuple = ("drain", "bulk", "submit", "latency", "pinned", "idle")
 
+    @property
+    def language(self):
+        return None if self.kind == "raw" else self.about.split(",")[0]
+
 
 OURS = Peer("turnwise", "turnwise", "Rust, this repository", ("delete", "keep"))
 RAW = Peer("raw SQL", "raw", "our own limit, no queue", ("delete", "keep"), steps=("drain", "bulk", "submit", "pinned"))
@@ -34,6 +38,12 @@ PEERS = (
          {"drain": 3_000, "bulk": 20_000, "submit": 3_000, "pinned": 20_000}),
     Peer("pgqueuer", "python", "Python, PyPI"),
 )
+
+
+def label(name):
+    """The name with the peer's language; also of a row like `turnwise, other node`."""
+    peer = next((peer for peer in PEERS if peer.name == name.split(",")[0]), None)
+    return f"{name} ({peer.language})" if peer and peer.language else name
 
 
 def named(names):

@@ -2,9 +2,12 @@
 
 from html import escape
 
+from .peers import label
 from .report import number, rows
 
-WIDTH, COLUMN, BAR, GAP = 860, 430, 16, 7
+WIDTH, COLUMN, BAR, GAP = 920, 460, 16, 7
+# Where bars begin: the names with their languages stand before it.
+START = 180
 
 STYLE = """<style>
   .page { fill: #ffffff } .ink { fill: #1f2328 } .soft { fill: #59636e }
@@ -45,23 +48,23 @@ def picture(data):
 def panel(title, unit, found, key="per_second", tail=None):
     """The lines of one panel and its height; who has no value is named all the same."""
     longest = max((row.median(tail or key) or row.median(key) or 0 for row in found), default=0) or 1
-    start, room = 140, COLUMN - 140 - (110 if tail else 90)
+    start, room = START, COLUMN - START - (110 if tail else 90)
     lines = [f'<text class="ink head" x="24" y="0">{escape(title)}</text>',
              f'<text class="soft end" x="{COLUMN - 20}" y="0">{escape(unit)}</text>']
     for at, row in enumerate(found):
         y = 14 + at * (BAR + GAP)
         kind = {"turnwise": "ours", "raw SQL": "raw"}.get(row.name, "peer")
         text = f'y="{y + 12}"'
-        lines.append(f'<text class="{"ink" if kind == "ours" else "soft"} end" x="{start - 8}" {text}>{escape(row.name)}</text>')
+        lines.append(f'<text class="{"ink" if kind == "ours" else "soft"} end" x="{start - 8}" {text}>{escape(label(row.name))}</text>')
         value = row.median(key)
         if value is None:
             lines.append(f'<text class="soft" x="{start}" {text}>{"failed" if row.errors else "–"}</text>')
             continue
-        long, label, end = max(1, room * value / longest), number(value), value
+        long, numbers, end = max(1, room * value / longest), number(value), value
         if tail and row.median(tail) is not None:
             end = row.median(tail)
-            label += f" – {number(end)}"
+            numbers += f" – {number(end)}"
             lines.append(f'<rect class="{kind} tail" x="{start}" y="{y}" width="{max(1, room * end / longest):.1f}" height="{BAR}"/>')
         lines.append(f'<rect class="{kind}" x="{start}" y="{y}" width="{long:.1f}" height="{BAR}"/>')
-        lines.append(f'<text class="ink" x="{start + max(1, room * end / longest) + 6:.1f}" {text}>{label}</text>')
+        lines.append(f'<text class="ink" x="{start + max(1, room * end / longest) + 6:.1f}" {text}>{numbers}</text>')
     return lines, 14 + len(found) * (BAR + GAP)

@@ -2,6 +2,8 @@
 
 from statistics import median
 
+from .peers import label
+
 
 class Row:
     """One peer in one step: the values of its runs, and what went wrong."""
@@ -76,7 +78,7 @@ def rate_table(found, *, key="per_second"):
 
 
 def name(row):
-    return f"**{row.name}**" if row.name == "turnwise" else row.name
+    return f"**{label(row.name)}**" if row.name == "turnwise" else label(row.name)
 
 
 def count(row):
@@ -113,7 +115,7 @@ def page(data, picture):
             [name(row), spread(row, "p50_ms", 2), spread(row, "p99_ms", 2) if row.good else "–", count(row)]
             for row in sorted(get("latency", key="p50_ms") + [as_named(row, "turnwise, other node") for row in get("latency", "other node")],
                               key=lambda row: (row.median("p50_ms") is None, row.median("p50_ms") or 0))]),
-        "## While somebody holds a snapshot",
+        "## While another session holds a snapshot",
         "A transaction stays open from before the jobs come, as a long report or a forgotten session does, so that nothing deleted "
         "or updated can be cleaned away. Rates of the first and of the last 10,000 jobs; who is not done after "
         f"{meta['pinned_seconds']} s is cut off, and its last are those before.",

@@ -20,6 +20,8 @@ create function turnwise.clock() returns timestamptz
 -- Unfinished jobs only. No index names state, node or fence, so that taking a job is a HOT update; the free part of a
 -- page is where the taken version of each of its rows finds room. It is larger than the first (node, assigned_at): at
 -- fillfactor 50 one in eleven found none. args is json, not jsonb: kept to the letter.
+-- retry is the job's policy, 'task' if it names none and that of its task holds, and null (the default policy) only in rows from
+-- before that. due_at is submitted_at if and only if the job names no time.
 -- key is the limit the job counts against; terms is what few jobs have (a time limit, a step to follow); expires_at is
 -- when it must have begun, and null once it has; fingerprint is the same for errors of one kind; on_failure is set if it
 -- waits for those in dependency ('over': it did, until a person had it run again). No checks: they would be looked at with
@@ -150,7 +152,6 @@ create table turnwise.assignment (
     node   uuid not null,
     batch  uuid not null,
     jobs   uuid[] not null,
-    cancel uuid[] not null default '{}',
     limited boolean[] not null default '{}',
     primary key (node, batch)
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
@@ -158,8 +159,15 @@ create table turnwise.assignment (
 -- Ids hardly shrink: to try costs more than to write them.
 alter table turnwise.assignment
     alter column jobs set storage external,
-    alter column cancel set storage external,
     alter column limited set storage external;
+
+-- Jobs that a person wants stopped while they are in a node's hands, at the fence of that time. Removed when the node settles them.
+create table turnwise.stop_request (
+    node  uuid not null,
+    job   uuid not null,
+    fence bigint not null,
+    primary key (node, job)
+);
 
 -- One row for each settled batch, so that a dispatcher elsewhere learns of it. ran is in microseconds. memos: no batch,
 -- but memos were written. failed stands beside jobs and ran: true for those whose run ended in an error (failed or stuck),
@@ -560,6 +568,24 @@ create function turnwise.check_that(good boolean, sentence text) returns void
     end
     $$;
 
+-- Ends a submit with a name that the library would refuse: empty, longer than 200 bytes, with control characters, or with white
+-- space around it. Both by their code points, whatever the locale says. Null is no name, and passes.
+create function turnwise.check_name(field text, name text) returns void
+    language plpgsql immutable
+    set search_path = pg_catalog, pg_temp
+    as $$
+    declare
+        control constant text := '[' || chr(1) || '-' || chr(31) || chr(127) || '-' || chr(159) || ']';
+        white   constant text := ' ' || chr(160) || chr(5760) || chr(8192) || chr(8193) || chr(8194) || chr(8195)
+                     || chr(8196) || chr(8197) || chr(8198) || chr(8199) || chr(8200) || chr(8201) || chr(8202)
+                     || chr(8232) || chr(8233) || chr(8239) || chr(8287) || chr(12288);
+    begin
+        perform turnwise.check_that(octet_length(name) between 1 and 200, field || ': must be 1 to 200 bytes');
+        perform turnwise.check_that(name !~ control, field || ': must not contain control characters');
+        perform turnwise.check_that(btrim(name, white) = name, field || ': must not begin or end with white space');
+    end
+    $$;
+
 -- Submits one job in the caller's transaction: for every language that can call a function. Error TW001: the group is
 -- full, or it is to wait for a job that is not there, and the message says so.
 -- With a unique_key, the id may be that of another job which holds the key: within 'task', 'queue', 'group' or a scope of any
@@ -568,6 +594,8 @@ create function turnwise.check_that(good boolean, sentence text) returns void
 -- and has not begun.
 -- With after, it begins when these jobs, at most 10000, have ended; on_failure says what follows if one of them fails:
 -- 'fail', 'run' or 'cancel'.
+-- A run takes at most timeout. When its retries run out, it goes on as the task on_exhausted, with the same arguments.
+-- for_group is "group" under a name that needs no quotes. All parameters: docs/guides/sql.md.
 create function turnwise.enqueue(
     task         text,
     args         json default 'null',
@@ -583,24 +611,49 @@ create function turnwise.enqueue(
     unique_for   interval default null,
     on_duplicate text default 'keep',
     after        uuid[] default null,
-    on_failure   text default 'fail'
+    on_failure   text default 'fail',
+    timeout      interval default null,
+    on_exhausted text default null,
+    for_group    text default null
 ) returns uuid
     language plpgsql volatile
     set search_path = pg_catalog, pg_temp
     as $$
     #variable_conflict use_column
     declare
-        new_id  uuid := turnwise.new_id();
-        claimed record;
+        new_id   uuid := turnwise.new_id();
+        claimed  record;
+        limit_us bigint := extract(epoch from enqueue.timeout) * 1000000;
+        terms    text;
     begin
-        perform turnwise.check_that(octet_length(enqueue.task) between 1 and 200, 'task: must be 1 to 200 bytes');
-        perform turnwise.check_that(octet_length(enqueue.queue) between 1 and 200, 'queue: must be 1 to 200 bytes');
-        perform turnwise.check_that(octet_length(enqueue."group") between 1 and 200, 'group: must be 1 to 200 bytes');
-        perform turnwise.check_that(octet_length(enqueue.key) between 1 and 200, 'key: must be 1 to 200 bytes');
+        if enqueue.for_group is not null then
+            if enqueue."group" <> 'default' then
+                raise exception using errcode = '22023', message = 'for_group: cannot be given together with "group"';
+            end if;
+            enqueue."group" := enqueue.for_group;
+        end if;
+        perform turnwise.check_name('task', enqueue.task);
+        perform turnwise.check_name('queue', enqueue.queue);
+        perform turnwise.check_name('group', enqueue."group");
+        perform turnwise.check_name('key', enqueue.key);
+        perform turnwise.check_name('unique_key', enqueue.unique_key);
+        perform turnwise.check_name('unique_scope', enqueue.unique_scope);
+        perform turnwise.check_name('on_exhausted', enqueue.on_exhausted);
         perform turnwise.check_that(enqueue.priority between 1 and 10, 'priority: must be 1 to 10');
         perform turnwise.check_that(
             enqueue.retry ~ '^(manual|none|exponential:[^,]+,.+|durations:.+)$',
             format('retry: must be manual, none, exponential:… or durations:…, not %L', enqueue.retry));
+        if limit_us < 1 or limit_us > 315360000000000 then
+            raise exception using errcode = '22023',
+                message = format('timeout: must be longer than nothing and at most ten years, not %L', enqueue.timeout);
+        end if;
+        if enqueue.timeout is not null or enqueue.on_exhausted is not null then
+            -- As turnwise_core::Terms reads it; the step has the retry policy of its task.
+            terms := json_build_object(
+                'timeout', limit_us || 'us',
+                'on_exhausted', case when enqueue.on_exhausted is not null then json_build_object(
+                    'task', enqueue.on_exhausted, 'args', coalesce(enqueue.args, 'null')) end);
+        end if;
         if enqueue.on_failure not in ('fail', 'run', 'cancel') then
             raise exception using errcode = '22023',
                 message = format('on_failure: must be fail, run or cancel, not %L', enqueue.on_failure);
@@ -654,10 +707,12 @@ create function turnwise.enqueue(
                  limit 1
            ) as first;
         with stored as (
-            insert into turnwise.job (id, task, args, queue, grp, priority, due_at, retry, key, expires_at, on_failure)
+            insert into turnwise.job (id, task, args, queue, grp, priority, due_at, retry, key, terms, expires_at, on_failure)
             values (new_id, enqueue.task, coalesce(enqueue.args, 'null'), enqueue.queue, enqueue."group",
-                    enqueue.priority, coalesce(enqueue.due, turnwise.now()), enqueue.retry, enqueue.key,
-                    enqueue.expires,
+                    enqueue.priority,
+                    case when enqueue.due = turnwise.now() then turnwise.now() - interval '1 microsecond'
+                         else coalesce(enqueue.due, turnwise.now()) end,
+                    coalesce(enqueue.retry, 'task'), enqueue.key, terms, enqueue.expires,
                     case when cardinality(enqueue.after) > 0 then coalesce(enqueue.on_failure, 'fail') end)
             returning grp, on_failure
         ), waits as (

@@ -97,15 +97,23 @@ create table turnwise_dispatcher (
     until  integer
 ) strict;
 
--- What a node is to be told: `jobs` and `cancel` are ids of 16 bytes, one after the other.
+-- What a node was given: `jobs` are ids of 16 bytes, one after the other; `limited` has a byte for each.
 create table turnwise_assignment (
     seq    integer primary key autoincrement,
     node   blob not null,
     batch  blob not null,
     jobs   blob not null,
-    cancel blob not null,
     limited blob not null default x'',
     unique (node, batch)
+) strict;
+
+-- Jobs that a person wants stopped while they are in a node's hands, at the fence of that time. Removed when the node settles them.
+create table turnwise_stop_request (
+    seq   integer primary key autoincrement,
+    node  blob not null,
+    job   blob not null,
+    fence integer not null,
+    unique (node, job)
 ) strict;
 
 -- What the dispatcher is to be told: `jobs` holds 24 bytes a job, its id and how long it ran in microseconds (-1: it

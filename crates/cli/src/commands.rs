@@ -1,9 +1,53 @@
 //! Tasks that are programs: `[tasks.NAME]` in `turnwise.toml`.
 
-use std::path::PathBuf;
+use std::{collections::BTreeSet, path::PathBuf};
 
 use serde::Deserialize;
-use turnwise::{AnyTask, CommandTask, Invalid, Policies};
+use turnwise::{AnyTask, CommandTask, Invalid, Policies, Registry, TaskName};
+use turnwise_core::time::parse_span;
+
+use crate::known::did_you_mean;
+
+/// What the file says about tasks.
+#[derive(Debug, Default)]
+pub(crate) struct Tasks {
+    /// Those that are programs.
+    pub(crate) commands: Vec<AnyTask>,
+    /// Those that other nodes run.
+    pub(crate) elsewhere: BTreeSet<String>,
+    named: Vec<Named>,
+}
+
+/// A task that another one may go on as.
+#[derive(Debug)]
+struct Named {
+    by: String,
+    option: &'static str,
+    task: String,
+}
+
+impl Tasks {
+    /// Refuses a task to go on as that neither this node nor, by the file, another one has: its jobs would wait for ever.
+    pub(crate) fn check(&self, registry: &Registry) -> Result<(), String> {
+        let here: BTreeSet<&str> = registry.names().map(TaskName::as_str).collect();
+        let known = |task: &str| here.contains(task) || self.elsewhere.contains(task);
+        match self.named.iter().find(|named| !known(&named.task)) {
+            None => Ok(()),
+            Some(Named { by, option, task }) => {
+                let all = here.iter().copied().chain(self.elsewhere.iter().map(String::as_str));
+                let hint = did_you_mean(task, all);
+                let how = format!("if other nodes run it, say so: [tasks.{task}] elsewhere = true");
+                Err(format!("tasks.{by}: {option}: there is no task {task:?}{hint} ({how})"))
+            }
+        }
+    }
+
+    /// The tasks of other nodes that those of this file may go on as.
+    pub(crate) fn needed_elsewhere(&self, registry: &Registry) -> BTreeSet<String> {
+        let here = |task: &str| registry.names().any(|name| name.as_str() == task);
+        self.named.iter().map(|named| named.task.clone()).filter(|task| !here(task)).collect()
+    }
+}
 
 /// A task as the file has it.
 #[derive(Debug, Deserialize)]
@@ -17,27 +61,62 @@ struct Written {
     retry: Option<String>,
     stdin: Option<String>,
     result: Option<String>,
-    #[serde(default)]
-    fail_codes: Vec<i32>,
+    fail_codes: Option<Vec<i32>>,
+    snooze_codes: Option<Vec<i32>>,
+    snooze: Option<String>,
+    next: Option<String>,
+    on_exhausted: Option<String>,
+}
+
+/// A task of other nodes as the file has it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Elsewhere {
+    elsewhere: bool,
 }
 
 /// The tasks of the table `[tasks]`, or what is wrong with the first bad one, by its name.
-pub(crate) fn read(tasks: &toml::Table) -> Result<Vec<AnyTask>, String> {
-    let read = |(name, value): (&String, &toml::Value)| {
+pub(crate) fn read(tasks: &toml::Table) -> Result<Tasks, String> {
+    let mut read = Tasks::default();
+    for (name, value) in tasks {
         let bad = |problem: String| format!("tasks.{name}: {problem}");
         if value.get("command").is_some_and(toml::Value::is_str) {
-            return Err(bad("command: must be an array of words; there is no shell to take a text apart".to_owned()));
+            return Err(bad("command: must be an array of words, like ['ls', '-l']; there is no shell".to_owned()));
         }
-        let written: Written =
-            value.clone().try_into().map_err(|error: toml::de::Error| bad(error.message().to_owned()))?;
-        written.task(name).map_err(|invalid| bad(invalid.to_string()))
-    };
-    tasks.iter().map(read).collect()
+        let unreadable = |error: toml::de::Error| bad(error.message().to_owned());
+        if value.get("elsewhere").is_some() {
+            let Elsewhere { elsewhere } = value.clone().try_into().map_err(unreadable)?;
+            if !elsewhere {
+                return Err(bad("elsewhere: must be true, or left out".to_owned()));
+            }
+            TaskName::new(name).map_err(|invalid| bad(invalid.to_string()))?;
+            read.elsewhere.insert(name.clone());
+            continue;
+        }
+        let written: Written = value.clone().try_into().map_err(unreadable)?;
+        let named = [("next", &written.next), ("on_exhausted", &written.on_exhausted)];
+        read.named.extend(
+            named
+                .into_iter()
+                .filter_map(|(option, task)| Some(Named { by: name.clone(), option, task: task.clone()? })),
+        );
+        read.commands.push(written.task(name).map_err(|invalid| bad(invalid.to_string()))?);
+    }
+    Ok(read)
 }
 
 impl Written {
     fn task(self, name: &str) -> Result<AnyTask, Invalid> {
-        let mut command = CommandTask::new(&self.command)?.pass(self.env)?.fail_codes(self.fail_codes)?;
+        let mut command = CommandTask::new(&self.command)?.pass(self.env)?;
+        if let Some(codes) = self.fail_codes {
+            command = command.fail_codes(codes)?;
+        }
+        if let Some(codes) = self.snooze_codes {
+            command = command.snooze_codes(codes)?;
+        }
+        if let Some(wait) = self.snooze {
+            command = command.snooze(parse_span("snooze", &wait)?)?;
+        }
         if let Some(directory) = self.cwd {
             command = command.cwd(directory);
         }
@@ -47,7 +126,12 @@ impl Written {
         if let Some(form) = self.result {
             command = command.result(form.parse()?);
         }
-        let policies = Policies::read(self.retry.as_deref(), self.timeout.as_deref(), None)?;
+        if let Some(task) = self.next {
+            command = command.next(task)?;
+        }
+        let mut policies = Policies::read(self.retry.as_deref(), self.timeout.as_deref(), None)?;
+        let bad = |invalid: Invalid| Invalid::new("on_exhausted", invalid.problem);
+        policies.on_exhausted = self.on_exhausted.map(TaskName::new).transpose().map_err(bad)?;
         Ok(command.into_task(name).with_policies(policies))
     }
 }
@@ -57,7 +141,33 @@ mod tests {
     use super::*;
 
     fn tasks(text: &str) -> Result<Vec<AnyTask>, String> {
-        read(&text.parse().unwrap())
+        Ok(read(&text.parse().unwrap())?.commands)
+    }
+
+    /// Whether a node that knows these tasks, and `built_in`, can start.
+    fn checked(text: &str) -> Result<BTreeSet<String>, String> {
+        let tasks = read(&text.parse().unwrap()).unwrap();
+        let mut registry = Registry::new();
+        registry.add(CommandTask::new(&["true"]).unwrap().into_task("built_in")).unwrap();
+        for command in read(&text.parse().unwrap()).unwrap().commands {
+            registry.add(command).unwrap();
+        }
+        tasks.check(&registry)?;
+        Ok(tasks.needed_elsewhere(&registry))
+    }
+
+    #[test]
+    fn a_task_to_go_on_as_must_be_known_to_this_node_or_by_the_file_to_another() {
+        let with = |option: &str, rest: &str| checked(&format!("a = {{ command = ['x'], {option} }}\n{rest}"));
+        let here = BTreeSet::new();
+        assert_eq!(with("next = 'built_in', on_exhausted = 'a'", ""), Ok(here.clone()));
+        assert_eq!(with("next = 'b'", "b.command = ['y']"), Ok(here));
+        assert_eq!(with("next = 'send'", "send.elsewhere = true"), Ok(BTreeSet::from(["send".to_owned()])));
+        let how = "(if other nodes run it, say so: [tasks.biult_in] elsewhere = true)";
+        let refusal = format!("tasks.a: next: there is no task \"biult_in\"; did you mean \"built_in\"? {how}");
+        assert_eq!(with("next = 'biult_in'", ""), Err(refusal));
+        let refusal = with("on_exhausted = 'cleanup'", "").unwrap_err();
+        assert!(refusal.starts_with("tasks.a: on_exhausted: there is no task \"cleanup\" (if"), "{refusal}");
     }
 
     #[test]
@@ -72,6 +182,10 @@ mod tests {
             stdin = "none"
             result = "json"
             fail_codes = [2, 64]
+            snooze_codes = [75, 100]
+            snooze = "5m"
+            next = "least"
+            on_exhausted = "least"
             [least]
             command = ["true"]
         "#;
@@ -80,6 +194,7 @@ mod tests {
         assert_eq!(names, ["least", "thumbnail"]);
         let thumbnail = tasks[1].policies().unwrap();
         assert_eq!(thumbnail.timeout, Some(std::time::Duration::from_secs(30)));
+        assert_eq!(thumbnail.on_exhausted.as_ref().map(TaskName::as_str), Some("least"));
         assert_eq!(thumbnail.retry.as_ref().unwrap().to_string(), "durations:1s,2s");
         let least = tasks[0].policies().unwrap();
         assert!(least.timeout.is_none() && least.retry.is_none());
@@ -102,10 +217,16 @@ mod tests {
             ("a = { command = ['x'], result = 'yaml' }", "tasks.a: result: \"yaml\" is not one of"),
             ("a = { command = ['x'], stdin = 'file' }", "tasks.a: stdin: \"file\" is not one of"),
             ("a = { command = ['x'], fail_codes = [0] }", "tasks.a: fail_codes: 0 is not"),
+            ("a = { command = ['x'], snooze_codes = [0] }", "tasks.a: snooze_codes: 0 is not"),
+            ("a = { command = ['x'], snooze = 'later' }", "tasks.a: snooze: \"later\" is not a duration"),
+            ("a = { command = ['x'], next = '' }", "tasks.a: next: must not be empty"),
+            ("a = { command = ['x'], on_exhausted = ' b' }", "tasks.a: on_exhausted: must not begin"),
+            ("a = { elsewhere = false }", "tasks.a: elsewhere: must be true"),
+            ("a = { elsewhere = true, command = ['x'] }", "tasks.a: unknown field `command`"),
             ("a = { command = ['x'], env = ['A=1'] }", "tasks.a: env: \"A=1\" is not the name"),
         ] {
-            let told = tasks(text).unwrap_err();
-            assert!(told.starts_with(problem), "{text}: {told}");
+            let refusal = tasks(text).unwrap_err();
+            assert!(refusal.starts_with(problem), "{text}: {refusal}");
         }
     }
 }

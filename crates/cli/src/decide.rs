@@ -9,33 +9,44 @@ use crate::{
     settings::Settings,
 };
 
-pub(crate) fn cancel(settings: &Settings, wish: &[String]) -> Result<(), Failure> {
-    decide(settings, wish, async |turnwise, id| {
+pub(crate) fn cancel(settings: &Settings, call: &[String]) -> Result<(), Failure> {
+    decide(settings, call, async |turnwise, id| {
         Ok(match turnwise.cancel(id).await? {
             Cancelled::AtOnce => "cancelled",
-            Cancelled::Requested => "is told to stop",
+            Cancelled::Requested => "is in a node's hands; the node was asked to stop it",
         })
     })
 }
 
-pub(crate) fn retry(settings: &Settings, wish: &[String]) -> Result<(), Failure> {
-    decide(settings, wish, async |turnwise, id| turnwise.retry(id).await.map(|()| "waiting"))
+pub(crate) fn retry(settings: &Settings, call: &[String], again: bool) -> Result<(), Failure> {
+    decide(settings, call, async |turnwise, id| {
+        if again {
+            turnwise.rerun(id).await?
+        } else {
+            turnwise.retry(id).await?
+        }
+        Ok("waiting")
+    })
 }
 
-pub(crate) fn fail(settings: &Settings, wish: &[String]) -> Result<(), Failure> {
-    decide(settings, wish, async |turnwise, id| turnwise.fail(id).await.map(|()| "failed"))
+pub(crate) fn fail(settings: &Settings, call: &[String]) -> Result<(), Failure> {
+    decide(settings, call, async |turnwise, id| turnwise.fail(id).await.map(|()| "failed"))
 }
 
-/// Each job by itself: one that cannot be decided about keeps no other from it.
+/// Each job is decided by itself: an error about one job does not affect the others.
 fn decide(
     settings: &Settings,
-    wish: &[String],
+    call: &[String],
     decision: impl AsyncFn(&Turnwise, JobId) -> Result<&'static str, Error>,
 ) -> Result<(), Failure> {
-    let ids = wish.iter().map(|id| id.parse()).collect::<Result<Vec<JobId>, _>>()?;
     block_on(async {
         let turnwise = settings.open().await?;
-        let mut told = false;
+        // All of them are known before anything is decided.
+        let mut ids = Vec::new();
+        for text in call {
+            ids.push(turnwise.find_id(text).await?);
+        }
+        let mut failed = false;
         for id in ids {
             match decision(&turnwise, id).await {
                 Ok(word) => print::lines([format!("{id} {word}")])?,
@@ -45,10 +56,10 @@ fn decide(
                         Error::NoSuchJob(_) => complain(&error.to_string()),
                         _ => complain(&format!("{id}: {error}")),
                     }
-                    told = true;
+                    failed = true;
                 }
             }
         }
-        if told { Err(Failure::Told) } else { Ok(()) }
+        if failed { Err(Failure::AlreadyPrinted) } else { Ok(()) }
     })
 }

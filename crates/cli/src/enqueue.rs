@@ -2,15 +2,18 @@
 
 use std::{
     borrow::Cow,
+    collections::BTreeSet,
+    fs::File,
     io::{self, BufRead, Read},
 };
 
-use turnwise::{Duplicate, Invalid, JobId, JobRequest, wire};
+use turnwise::{Duplicate, Error, Invalid, JobId, JobRequest, Submitted, Turnwise, wire};
+use turnwise_core::json::MAX_JSON_BYTES;
 
 use crate::{
     args,
-    error::{Failure, remark},
-    print,
+    error::{Failure, judge, remark},
+    known, print,
     serve::block_on,
     settings::Settings,
 };
@@ -19,17 +22,71 @@ use crate::{
 /// before it fills the memory.
 const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
 
-pub(crate) fn enqueue(settings: &Settings, wish: &args::Enqueue) -> Result<(), Failure> {
+pub(crate) fn enqueue(settings: &Settings, call: &args::Enqueue) -> Result<(), Failure> {
     // All input is read before the database is touched: what is refused leaves no trace.
-    let requests = if wish.stdin {
-        read_lines(io::stdin().lock())?
+    let mut tasks = BTreeSet::new();
+    let requests = if call.stdin {
+        read_lines(io::stdin().lock(), &mut tasks)?
     } else {
-        let written = typed(wish);
+        let args = arguments(call.args.as_deref())?;
+        let written = typed(call, args.as_deref());
+        note_tasks(&written, &mut tasks);
         let after = written.after.iter().map(|id| id.parse()).collect::<Result<Vec<JobId>, _>>();
         vec![written.to_request()?.after_jobs(after.map_err(|invalid| Invalid::new("after", invalid.to_string()))?)]
     };
-    let enqueued = block_on(async { Ok(settings.open_lasting().await?.submit_each(requests).await?) })?;
-    for (id, duplicate) in enqueued.iter().filter_map(|reply| Some((reply.id, reply.duplicate?))) {
+    block_on(async {
+        let turnwise = settings.open_to_submit().await?;
+        let submitted = turnwise.submit_each(requests).await?;
+        tell(&submitted, call.wait)?;
+        if submitted.iter().any(|reply| reply.new) {
+            known::warn(&turnwise, &tasks).await;
+        }
+        if call.wait { wait(&turnwise, &submitted).await } else { Ok(()) }
+    })
+}
+
+/// The arguments as they were typed, or from where the caller says that they are.
+pub(crate) fn arguments(typed: Option<&str>) -> Result<Option<Cow<'_, str>>, Failure> {
+    let bad = |from: &str, error: io::Error| Failure::Input(format!("args: {from}: {error}"));
+    // One byte more than allowed, so that longer ones are refused, and not read to their end.
+    let limit = u64::try_from(MAX_JSON_BYTES).unwrap_or(u64::MAX).saturating_add(1);
+    let read = |from: &str, input: &mut dyn Read| {
+        let mut text = String::new();
+        input.take(limit).read_to_string(&mut text).map_err(|error| bad(from, error))?;
+        Ok(Some(Cow::Owned(text)))
+    };
+    // Neither is JSON.
+    match typed.map(|typed| (typed, typed.strip_prefix('@'))) {
+        None => Ok(None),
+        Some((_, Some(path))) => read(path, &mut File::open(path).map_err(|error| bad(path, error))?),
+        Some(("-", None)) => read("stdin", &mut io::stdin().lock()),
+        Some((typed, None)) => Ok(Some(Cow::Borrowed(typed))),
+    }
+}
+
+/// Waits for the end of all of them, and prints their results in their order.
+async fn wait(turnwise: &Turnwise, submitted: &[Submitted]) -> Result<(), Failure> {
+    let mut ended = Vec::with_capacity(submitted.len());
+    for Submitted { id, .. } in submitted {
+        let job = tokio::select! {
+            job = turnwise.wait(*id) => job,
+            Ok(()) = tokio::signal::ctrl_c() => return Err(Failure::Interrupted),
+        };
+        let job = job.map_err(|error| match error {
+            Error::NoSuchJob(id) => Failure::Other(format!(
+                "job {id} has ended, and nothing is kept of jobs that end so; turnwise installation set changes that"
+            )),
+            other => other.into(),
+        })?;
+        print::lines([job.result.as_ref().map_or("null", |result| result.as_str())])?;
+        ended.push(job);
+    }
+    judge(&ended)
+}
+
+/// The ids, and for a person which of them are other jobs'. Where results are on stdout, the ids are not.
+fn tell(submitted: &[Submitted], to_stderr: bool) -> Result<(), Failure> {
+    for (id, duplicate) in submitted.iter().filter_map(|reply| Some((reply.id, reply.duplicate?))) {
         remark(&match duplicate {
             Duplicate::Kept => format!("job {id} holds the unique key; nothing was added"),
             Duplicate::Replaced => format!("job {id} holds the unique key; its arguments were replaced"),
@@ -39,42 +96,57 @@ pub(crate) fn enqueue(settings: &Settings, wish: &args::Enqueue) -> Result<(), F
             }
         });
     }
-    Ok(print::lines(enqueued.iter().map(|reply| reply.id))?)
+    if to_stderr {
+        submitted.iter().for_each(|reply| remark(&format!("job {}", reply.id)));
+        return Ok(());
+    }
+    Ok(print::lines(submitted.iter().map(|reply| reply.id))?)
 }
 
-fn typed(wish: &args::Enqueue) -> wire::Request<'_> {
+/// The tasks that the job runs, or may go on as.
+fn note_tasks(written: &wire::Request<'_>, tasks: &mut BTreeSet<String>) {
+    for task in written.task.iter().chain(&written.on_exhausted) {
+        // A million lines have few tasks.
+        if !tasks.contains(&**task) {
+            tasks.insert(task.to_string());
+        }
+    }
+}
+
+fn typed<'a>(call: &args::Enqueue, args: Option<&'a str>) -> wire::Request<'a> {
     let text = |value: &'_ Option<String>| value.clone().map(Cow::Owned);
     wire::Request {
-        task: text(&wish.task),
-        args: wish.args.as_deref(),
-        queue: text(&wish.queue),
-        group: text(&wish.group),
-        key: text(&wish.key),
-        priority: text(&wish.priority),
-        at: text(&wish.at),
-        r#in: text(&wish.r#in),
-        retry: text(&wish.retry),
-        timeout: text(&wish.timeout),
-        expires: text(&wish.expires),
-        unique: text(&wish.unique),
-        unique_by_args: wish.unique_by_args,
-        unique_scope: text(&wish.unique_scope),
-        unique_for: text(&wish.unique_for),
-        on_duplicate: text(&wish.on_duplicate),
+        task: text(&call.task),
+        args,
+        queue: text(&call.queue),
+        group: text(&call.group),
+        key: text(&call.key),
+        priority: text(&call.priority),
+        at: text(&call.at),
+        r#in: text(&call.r#in),
+        retry: text(&call.retry),
+        timeout: text(&call.timeout),
+        expires: text(&call.expires),
+        unique: text(&call.unique),
+        unique_by_args: call.unique_by_args,
+        unique_scope: text(&call.unique_scope),
+        unique_for: text(&call.unique_for),
+        on_duplicate: text(&call.on_duplicate),
         r#as: None,
-        after: wish.after.clone(),
-        on_failure: text(&wish.on_failure),
+        after: call.after.clone(),
+        on_failure: text(&call.on_failure),
+        on_exhausted: text(&call.on_exhausted),
     }
 }
 
 /// One JSON object a line; empty lines are skipped. The error names the line.
-fn read_lines(mut input: impl BufRead) -> Result<Vec<JobRequest>, Failure> {
+fn read_lines(mut input: impl BufRead, tasks: &mut BTreeSet<String>) -> Result<Vec<JobRequest>, Failure> {
     let wrong = |number: u64, problem: String| Failure::Input(format!("line {number}: {problem}"));
     let (mut batch, mut numbers) = (wire::Batch::default(), Vec::new());
     let mut line = Vec::new();
     for number in 1_u64.. {
         line.clear();
-        // One byte more than allowed, to tell a line of exactly the limit from a longer one.
+        // One byte more than allowed, to distinguish a line of exactly the limit from a longer one.
         let limit = u64::try_from(MAX_LINE_BYTES).unwrap_or(u64::MAX).saturating_add(1);
         let length = input.by_ref().take(limit).read_until(b'\n', &mut line);
         if length.map_err(|error| Failure::Other(format!("reading stdin: {error}")))? == 0 {
@@ -83,6 +155,7 @@ fn read_lines(mut input: impl BufRead) -> Result<Vec<JobRequest>, Failure> {
         if let Some(request) = read_line(&line).map_err(|problem| wrong(number, problem))? {
             batch.push(&request).map_err(|invalid| wrong(number, invalid.to_string()))?;
             numbers.push(number);
+            note_tasks(&request, tasks);
         }
     }
     batch.link().map_err(|misfit| wrong(numbers.get(misfit.at).copied().unwrap_or_default(), misfit.problem))
@@ -106,8 +179,12 @@ mod tests {
 
     use super::*;
 
+    fn read(input: impl BufRead) -> Result<Vec<JobRequest>, Failure> {
+        read_lines(input, &mut BTreeSet::new())
+    }
+
     fn refusal(lines: &str) -> String {
-        match read_lines(lines.as_bytes()) {
+        match read(lines.as_bytes()) {
             Err(Failure::Input(text)) => text,
             other => panic!("not refused: {other:?}"),
         }
@@ -116,13 +193,13 @@ mod tests {
     #[test]
     fn a_line_says_all_that_a_command_can() {
         let line = r#"{"task":"t","args":{"b":1.50,"a":[ ]},"queue":"q","group":"g","key":"k","priority":"low","at":"2030-01-31T08:30:00Z","retry":"durations:1s,2s"}"#;
-        let mut requests = read_lines(format!("\n{line}\n \r\n{line}").as_bytes()).unwrap();
+        let mut requests = read(format!("\n{line}\n \r\n{line}").as_bytes()).unwrap();
         assert_eq!(requests.len(), 2);
         let job = requests.remove(0).into_job(Timestamp::MIN).unwrap();
         assert_eq!(job.args.as_str(), r#"{"b":1.50,"a":[ ]}"#);
         assert_eq!((job.task.as_str(), job.queue.as_str(), job.group.as_str()), ("t", "q", "g"));
         assert_eq!(job.key.as_ref().map(|key| key.as_str()), Some("k"));
-        assert_eq!((job.priority.get(), job.retry.to_string().as_str()), (8, "durations:1s,2s"));
+        assert_eq!((job.priority.get(), job.retry.unwrap().to_string().as_str()), (8, "durations:1s,2s"));
         assert_eq!(job.due.unwrap().to_string(), "2030-01-31T08:30:00.000000Z");
     }
 
@@ -132,11 +209,8 @@ mod tests {
             {"task":"t","as":"a"}
             {"task":"t","as":"b","after":"a"}
             {"task":"end","after":"*"}"#;
-        let jobs: Vec<_> = read_lines(lines.as_bytes())
-            .unwrap()
-            .into_iter()
-            .map(|job| job.into_job(Timestamp::MIN).unwrap())
-            .collect();
+        let jobs: Vec<_> =
+            read(lines.as_bytes()).unwrap().into_iter().map(|job| job.into_job(Timestamp::MIN).unwrap()).collect();
         let ids = |of: &[usize]| {
             let mut ids: Vec<_> = of.iter().map(|&at| jobs[at].id).collect();
             ids.sort_unstable();
@@ -145,7 +219,7 @@ mod tests {
         let after: Vec<_> = jobs.iter().map(|job| job.after.ids().to_vec()).collect();
         assert_eq!(after, [ids(&[1, 2]), ids(&[]), ids(&[1]), ids(&[0, 1, 2])]);
         assert_eq!(jobs[0].after.on_failure().map(|what| what.name()), Some("run"));
-        for (line, told) in [
+        for (line, problem) in [
             (
                 r#"{"task":"t","after":["c"]}"#,
                 r#"line 1: after: "c" is neither a job id nor the name (as) of another one"#,
@@ -156,26 +230,26 @@ mod tests {
                 "{\"task\":\"t\",\"as\":\"a\"}\n{\"task\":\"t\",\"as\":\"a\"}",
                 "line 2: as: \"a\" is the name of another one already",
             ),
-            (r#"{"task":"t","on_failure":"run"}"#, "line 1: on_failure: is of no use without after"),
+            (r#"{"task":"t","on_failure":"run"}"#, "line 1: on_failure: has no effect without after"),
             (r#"{"task":"t","after":"*","on_failure":"go"}"#, "line 1: on_failure: must be fail, run or cancel"),
         ] {
             let text = refusal(line);
-            assert!(text.starts_with(told), "{line}: {text}");
+            assert!(text.starts_with(problem), "{line}: {text}");
         }
     }
 
     #[test]
     fn names_left_out_or_null_are_the_defaults() {
-        let requests = read_lines(&br#"{"task":"t","args":null,"priority":null,"in":null}"#[..]).unwrap();
+        let requests = read(&br#"{"task":"t","args":null,"priority":null,"in":null}"#[..]).unwrap();
         let job = requests[0].clone().into_job(Timestamp::MIN).unwrap();
         assert_eq!((job.args.as_str(), job.priority.get(), job.queue.as_str()), ("null", 5, "default"));
-        assert_eq!((job.retry.to_string().as_str(), job.key), ("exponential:10s,5", None));
+        assert_eq!((job.retry, job.key), (None, None));
     }
 
     #[test]
     fn a_wrong_line_is_refused_with_its_number_and_its_field() {
         let good = r#"{"task":"t"}"#;
-        for (line, told) in [
+        for (line, problem) in [
             (r#"{"task":"t","priority":11}"#, "priority: must be 1"),
             (r#"{"task":"t","priority":1.5}"#, "priority: must be 1"),
             (r#"{"task":"t","priority":true}"#, "priority: must be 1"),
@@ -212,10 +286,10 @@ mod tests {
             ("nonsense", "expected"),
         ] {
             let text = refusal(&format!("{good}\n\n{line}\n{good}\n"));
-            assert!(text.starts_with(&format!("line 3: {told}")) && !text.contains('\n'), "{line}: {text}");
+            assert!(text.starts_with(&format!("line 3: {problem}")) && !text.contains('\n'), "{line}: {text}");
         }
         assert!(
-            matches!(read_lines(&b"{\"task\":\"\xff\"}"[..]), Err(Failure::Input(text)) if text == "line 1: is not UTF-8 from byte 10")
+            matches!(read(&b"{\"task\":\"\xff\"}"[..]), Err(Failure::Input(text)) if text == "line 1: is not UTF-8 from byte 10")
         );
     }
 

@@ -1,12 +1,13 @@
 //! What went wrong, as one line for a person and a number for a script: 2 = the input is bad and nothing was done,
-//! 3 = another job holds the unique key of one that was to be rejected then, 130 = told to stop, 1 = anything else.
+//! 3 = rejected because another job holds the unique key, 4 = the job that was waited for failed, 5 = it was cancelled,
+//! 130 = stopped by a signal, 1 = anything else. The numbers are an interface: docs/guides/exit-codes.md.
 
 use std::{
     io::{self, Write},
     process::ExitCode,
 };
 
-use turnwise::{Error, Invalid, StartError, StoreError};
+use turnwise::{Error, Invalid, Job, JobState, StartError, StoreError};
 
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -15,19 +16,25 @@ pub(crate) enum Failure {
     Other(String),
     /// Another job holds the unique key.
     Duplicate(String),
-    /// Every line about it is out already.
-    Told,
-    /// It was told to stop before it was through.
+    /// Every line about it is printed already.
+    AlreadyPrinted,
+    /// A job that was waited for has failed; the line about it is printed already.
+    JobFailed,
+    /// A job that was waited for was cancelled, and none failed; the line about it is printed already.
+    JobCancelled,
+    /// A signal stopped the command before it was finished.
     Interrupted,
     /// The reader of the output has gone, as with `| head`: it has what it wanted.
-    NobodyListens,
+    OutputClosed,
 }
 
 impl Failure {
     pub(crate) fn text(&self) -> Option<&str> {
         match self {
             Self::Input(text) | Self::Other(text) | Self::Duplicate(text) => Some(text),
-            Self::Told | Self::Interrupted | Self::NobodyListens => None,
+            Self::AlreadyPrinted | Self::JobFailed | Self::JobCancelled | Self::Interrupted | Self::OutputClosed => {
+                None
+            }
         }
     }
 
@@ -35,12 +42,33 @@ impl Failure {
         match self {
             Self::Input(_) => ExitCode::from(2),
             Self::Duplicate(_) => ExitCode::from(3),
-            Self::Other(_) | Self::Told => ExitCode::from(1),
-            // As a shell tells of a process that was interrupted.
+            Self::JobFailed => ExitCode::from(4),
+            Self::JobCancelled => ExitCode::from(5),
+            Self::Other(_) | Self::AlreadyPrinted => ExitCode::from(1),
+            // The exit code that a shell reports for an interrupted process.
             Self::Interrupted => ExitCode::from(130),
-            Self::NobodyListens => ExitCode::SUCCESS,
+            Self::OutputClosed => ExitCode::SUCCESS,
         }
     }
+}
+
+/// How jobs that were waited for have ended: a line for each that did not end well, and the exit code for all of them.
+pub(crate) fn judge<'a>(jobs: impl IntoIterator<Item = &'a Job>) -> Result<(), Failure> {
+    let mut verdict = Ok(());
+    for job in jobs {
+        let failure = match job.state {
+            JobState::Failed => Failure::JobFailed,
+            JobState::Cancelled => Failure::JobCancelled,
+            _ => continue,
+        };
+        let error = job.error.as_ref().map_or_else(String::new, |error| format!(": {error}"));
+        let word = if matches!(failure, Failure::JobFailed) { "failed" } else { "was cancelled" };
+        complain(&format!("job {} {word}{error}", job.id));
+        if !matches!(verdict, Err(Failure::JobFailed)) {
+            verdict = Err(failure);
+        }
+    }
+    verdict
 }
 
 /// Writes one line to stderr, whatever line breaks the text has.
@@ -51,7 +79,7 @@ pub(crate) fn complain(text: &str) {
 /// A line for the person; what a script reads is on stdout.
 pub(crate) fn remark(text: &str) {
     let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    // Where stderr is closed there is nobody left to tell; the exit code still says it.
+    // If stderr is closed the line is lost; the exit code still reports the failure.
     let _ = writeln!(io::stderr(), "{}", line.trim_end());
 }
 
@@ -86,11 +114,11 @@ impl From<StartError> for Failure {
     }
 }
 
-/// Of writing to stdout: the only reading and writing without a `map_err` of its own.
+/// From writing to stdout; all other reading and writing has a `map_err` of its own.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         match error.kind() {
-            io::ErrorKind::BrokenPipe => Self::NobodyListens,
+            io::ErrorKind::BrokenPipe => Self::OutputClosed,
             _ => Self::Other(format!("writing to stdout: {error}")),
         }
     }

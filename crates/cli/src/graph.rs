@@ -1,4 +1,4 @@
-//! Who waits for whom: a line a job, and a picture.
+//! Which jobs wait for which: a line for each job, and a picture.
 
 mod picture;
 
@@ -11,7 +11,7 @@ use turnwise::{
 
 use crate::{error::Failure, print, serve::block_on, settings::Settings};
 
-/// Jobs that are shown: more cannot be read.
+/// Most jobs that are shown: a larger graph cannot be read.
 const JOBS: usize = 200;
 
 pub(crate) fn show(settings: &Settings, id: JobId, svg: Option<&Path>) -> Result<(), Failure> {
@@ -44,7 +44,7 @@ fn lines(graph: &Graph, shown: JobId) -> Vec<String> {
     };
     let mut lines: Vec<String> = graph.jobs.iter().map(line).collect();
     if graph.more {
-        lines.push(format!("and more: the nearest {} are shown", graph.jobs.len()));
+        lines.push(format!("there are more jobs; the nearest {} are shown", graph.jobs.len()));
     }
     lines
 }
@@ -84,7 +84,10 @@ mod tests {
         let graph = Graph { more: true, jobs };
         let lines = lines(&graph, graph.jobs[4].id);
         let last = format!("#5    gone      -  {}  after #1-#4 (fail)  <- this one", graph.jobs[4].id);
-        assert_eq!((lines[4].as_str(), lines[5].as_str()), (last.as_str(), "and more: the nearest 5 are shown"));
+        assert_eq!(
+            (lines[4].as_str(), lines[5].as_str()),
+            (last.as_str(), "there are more jobs; the nearest 5 are shown")
+        );
         let numbers = graph.jobs.iter().map(|tied| tied.id).zip([1, 2, 4, 7, 8]).collect();
         let ids: Vec<_> = graph.jobs.iter().map(|tied| tied.id).collect();
         assert_eq!(references(&ids, &numbers), "#1 #2 #4 #7 #8");

@@ -1,4 +1,4 @@
-//! What a job says: its log, and its progress while it runs.
+//! The log of a job, and its progress while it runs.
 
 use std::{
     io::{self, IsTerminal},
@@ -10,31 +10,37 @@ use turnwise::{
     story::{Line, LineAt, Progress},
 };
 
-use crate::{args, error::Failure, look, print, serve::block_on, settings::Settings};
+use crate::{
+    args,
+    error::{Failure, judge},
+    look, print,
+    serve::block_on,
+    settings::Settings,
+};
 
-/// How often those who follow look again.
+/// How often `--follow` and `--watch` read again.
 const EVERY: Duration = Duration::from_millis(300);
 /// Lines read at a time.
 const PAGE: u32 = 1_000;
 /// Cells of a progress bar.
 const BAR: usize = 40;
 
-pub(crate) fn logs(settings: &Settings, wish: &args::Logs) -> Result<(), Failure> {
-    let id: JobId = wish.id.parse()?;
+pub(crate) fn logs(settings: &Settings, call: &args::Logs) -> Result<(), Failure> {
+    let id = look::id(settings, &call.id)?;
     block_on(async {
         let turnwise = settings.open().await?;
         turnwise.job(id).await?;
-        let last = match wish.lines.as_deref() {
+        let last = match call.lines.as_deref() {
             Some(lines) => look::limit("lines", lines)?,
             None => 1_000_000,
         };
         let story = turnwise.story(id, last).await?;
-        if story.dropped > 0 && wish.lines.is_none() {
+        if story.dropped > 0 && call.lines.is_none() {
             print::lines([format!("({} earlier lines are not kept)", story.dropped)])?;
         }
-        print::lines(story.lines.iter().map(|line| written(line, wish.json)))?;
-        if wish.follow {
-            follow(&turnwise, id, story.lines.last().map(|line| line.at), wish.json).await?;
+        print::lines(story.lines.iter().map(|line| written(line, call.json)))?;
+        if call.follow {
+            follow(&turnwise, id, story.lines.last().map(|line| line.at), call.json).await?;
         }
         Ok(())
     })
@@ -43,20 +49,20 @@ pub(crate) fn logs(settings: &Settings, wish: &args::Logs) -> Result<(), Failure
 /// Goes on until the job ends or the reader has gone.
 async fn follow(turnwise: &Turnwise, id: JobId, mut after: Option<LineAt>, json: bool) -> Result<(), Failure> {
     loop {
-        // Looked at before the log is read: what it said to the end is then in the log.
+        // The state is read before the log: if the job has ended, the log then has all of its lines.
         let ended = turnwise.job(id).await?.state.finished();
-        after = tell_new_lines(turnwise, id, after, json).await?;
+        after = print_new_lines(turnwise, id, after, json).await?;
         if ended {
             return Ok(());
         }
         tokio::select! {
             () = tokio::time::sleep(EVERY) => {}
-            Ok(()) = tokio::signal::ctrl_c() => return Ok(()),
+            Ok(()) = tokio::signal::ctrl_c() => return Err(Failure::Interrupted),
         }
     }
 }
 
-async fn tell_new_lines(
+async fn print_new_lines(
     turnwise: &Turnwise,
     id: JobId,
     mut after: Option<LineAt>,
@@ -84,10 +90,10 @@ fn written(line: &Line, json: bool) -> String {
     }
 }
 
-/// Shows the job's state and progress until it ends, then all there is to know of it.
+/// Shows the job's state and progress until it ends, then everything that is recorded about it, and ends as the job did.
 pub(crate) fn watch(settings: &Settings, id: JobId) -> Result<(), Failure> {
     let live = io::stdout().is_terminal();
-    block_on(async {
+    let job = block_on(async {
         let turnwise = settings.open().await?;
         let mut shown = String::new();
         loop {
@@ -101,16 +107,16 @@ pub(crate) fn watch(settings: &Settings, id: JobId) -> Result<(), Failure> {
                 shown = line;
             }
             if job.state.finished() {
-                break;
+                return Ok(job);
             }
             tokio::select! {
                 () = tokio::time::sleep(EVERY) => {}
-                Ok(()) = tokio::signal::ctrl_c() => return Ok(()),
+                Ok(()) = tokio::signal::ctrl_c() => return Err(Failure::Interrupted),
             }
         }
-        Ok(())
     })?;
-    look::job_in_full(settings, id)
+    look::job_in_full(settings, id)?;
+    judge([&job])
 }
 
 /// `[######----] 60 % 6 of 10 pages`

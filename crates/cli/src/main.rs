@@ -1,24 +1,29 @@
 //! The binary `turnwise`.
 //!
-//! [`args`] what was typed → [`settings`] flags, variables and file together, [`pools`] of the file → [`serve`] a node, with its [`commands`]
-//! and [`demo`] tasks · [`story`] the groups' turns, live · [`enqueue`] submitting · [`look`] jobs and nodes, [`graph`] who waits for whom · [`logs`] what they say · [`decide`] cancel,
-//! retry, fail · [`troubles`] the same by error and in bulk · [`tune`] weights, limits and pauses · [`schedule`] jobs that come again and again · [`overview`] queues and groups · [`why`] a job waits ·
-//! [`simulate`] what if · [`top`] who uses the slots · [`bench`] how fast it is · [`migrate`] the schema → [`print`] tables and JSON, [`error`] one
-//! line and an exit code.
+//! [`args`] the command line → [`settings`] flags, variables and file together, [`pools`] of the file → [`serve`] a node, with
+//! its [`commands`] and [`demo`] tasks, [`known`] to nodes or not · [`story`] the groups' turns, live · [`enqueue`] submitting · [`look`] jobs
+//! and nodes, [`graph`] which jobs wait for which · [`logs`] of jobs · [`dead_letters`] jobs by error · [`decide`] cancel, retry, fail, [`bulk`]
+//! the same to all jobs that a filter names · [`tune`] weights, limits and pauses, [`names`] of what there is · [`schedule`] periodic
+//! jobs · [`overview`] queues, groups, tasks and keys · [`why`] a job waits · [`simulate`] what if · [`top`] which groups use the
+//! slots · [`bench`] how fast it is · [`migrate`] the schema → [`print`] tables and JSON, [`terminal`] a person at it, [`error`] one
+//! line and an exit code · [`reference`] completions and manual pages.
 
 mod args;
 mod settings;
 mod pools;
 mod serve;
 mod commands;
+mod known;
+mod names;
 mod demo;
 mod story;
 mod enqueue;
 mod look;
 mod graph;
 mod logs;
+mod dead_letters;
 mod decide;
-mod troubles;
+mod bulk;
 mod tune;
 mod schedule;
 mod overview;
@@ -29,12 +34,15 @@ mod bench;
 mod migrate;
 mod prune;
 mod print;
+mod terminal;
 mod error;
+mod reference;
 
 use std::process::ExitCode;
 
 use crate::{
     args::{Args, Command},
+    bulk::Verb,
     error::{Failure, complain},
     settings::Settings,
 };
@@ -57,32 +65,44 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<(), Failure> {
-    let settings = Settings::gather(args)?;
+    let settings = match &args.command {
+        // These print the command line itself, whatever the settings file says.
+        Command::Completions(_) | Command::Man(_) => Settings::default(),
+        _ => Settings::gather(args)?,
+    };
     match &args.command {
-        Command::Demo(wish) => story::demo(wish),
-        Command::Serve(wish) => serve::serve(&settings, wish),
-        Command::Enqueue(wish) => enqueue::enqueue(&settings, wish),
-        Command::Jobs(wish) => look::jobs(&settings, wish),
-        Command::Job(wish) => look::job(&settings, wish),
-        Command::Logs(wish) => logs::logs(&settings, wish),
-        Command::Nodes(wish) => look::nodes(&settings, wish),
-        Command::Cancel(wish) => decide::cancel(&settings, &wish.ids),
-        Command::Retry(wish) if wish.filter.is_empty() => decide::retry(&settings, &wish.ids),
-        Command::Retry(wish) => troubles::retry(&settings, wish),
-        Command::Bench(wish) => bench::bench(&settings, wish),
-        Command::Prune(wish) => prune::prune(&settings, wish),
-        Command::Fail(wish) => decide::fail(&settings, &wish.ids),
-        Command::Why(wish) => why::why(&settings, wish),
-        Command::Queues(wish) => overview::queues(&settings, wish),
-        Command::Queue(wish) => tune::queue(&settings, &wish.verb),
-        Command::Groups(wish) => overview::groups(&settings, wish),
-        Command::Group(wish) => tune::group(&settings, &wish.verb),
-        Command::Schedule(wish) => schedule::schedule(&settings, &wish.verb),
-        Command::Task(wish) => tune::task(&settings, &wish.verb),
-        Command::Key(wish) => tune::key(&settings, &wish.verb),
-        Command::Installation(wish) => tune::installation(&settings, &wish.verb),
-        Command::Simulate(wish) => simulate::simulate(&settings, wish),
-        Command::Top(wish) => top::top(&settings, wish),
-        Command::Migrate(wish) => migrate::migrate(&settings, wish),
+        Command::Demo(call) => story::demo(args, call),
+        Command::Serve(call) => serve::serve(&settings, call),
+        Command::Enqueue(call) => enqueue::enqueue(&settings, call),
+        Command::Jobs(call) => look::jobs(&settings, call),
+        Command::Job(call) => look::job(&settings, call),
+        Command::Logs(call) => logs::logs(&settings, call),
+        Command::Nodes(call) => look::nodes(&settings, call),
+        Command::Cancel(call) if call.filter.is_empty() => decide::cancel(&settings, &call.ids),
+        Command::Cancel(call) => bulk::filtered(&settings, Verb::Cancel, call),
+        Command::Retry(call) if call.chosen.filter.is_empty() => decide::retry(&settings, &call.chosen.ids, call.again),
+        Command::Retry(call) => {
+            bulk::filtered(&settings, if call.again { Verb::Again } else { Verb::Retry }, &call.chosen)
+        }
+        Command::Bench(call) => bench::bench(&settings, call),
+        Command::Prune(call) => prune::prune(&settings, call),
+        Command::Fail(call) if call.filter.is_empty() => decide::fail(&settings, &call.ids),
+        Command::Fail(call) => bulk::filtered(&settings, Verb::Fail, call),
+        Command::Why(call) => why::why(&settings, call),
+        Command::Queues(call) => overview::queues(&settings, call),
+        Command::Queue(call) => tune::queue(&settings, &call.verb),
+        Command::Groups(call) => overview::groups(&settings, call),
+        Command::Group(call) => tune::group(&settings, &call.verb),
+        Command::Schedule(call) => schedule::schedule(&settings, &call.verb),
+        Command::Tasks(call) => overview::tasks(&settings, call),
+        Command::Keys(call) => overview::keys(&settings, call),
+        Command::Task(call) => tune::task(&settings, &call.verb),
+        Command::Key(call) => tune::key(&settings, &call.verb),
+        Command::Installation(call) => tune::installation(&settings, &call.verb),
+        Command::Simulate(call) => simulate::simulate(&settings, call),
+        Command::Top(call) => top::top(&settings, call),
+        Command::Migrate(call) => migrate::migrate(&settings, call),
+        Command::Completions(call) => reference::completions(call),
+        Command::Man(call) => reference::man(call),
     }
 }

@@ -6,56 +6,68 @@ use turnwise_sqlite as sqlite;
 
 use crate::{args, error::Failure, print, serve::block_on, settings::Settings};
 
-enum Kind {
+enum Database {
     Sqlite,
     Postgres,
 }
 
-pub(crate) fn migrate(settings: &Settings, wish: &args::Migrate) -> Result<(), Failure> {
+pub(crate) fn migrate(settings: &Settings, call: &args::Migrate) -> Result<(), Failure> {
     let url = settings.database();
     let kind = kind(url)?;
-    if wish.print {
+    if call.print {
         let script = match kind {
-            Kind::Sqlite => sqlite::migrate_print(),
-            Kind::Postgres => postgres::migrate_print(),
+            Database::Sqlite => sqlite::migrate_print(),
+            Database::Postgres => postgres::migrate_print(),
         };
         return Ok(print::lines([script.trim_end()])?);
     }
+    settings.check_named()?;
     let pending = block_on(pending(&kind, url))?;
-    if !wish.check {
+    if !call.check {
         block_on(apply(&kind, url))?;
     }
-    match (pending.is_empty(), wish.check) {
-        (true, _) => Ok(print::lines(["the schema is up to date"])?),
+    let needed = match kind {
+        Database::Sqlite => sqlite::schema_version(),
+        Database::Postgres => postgres::schema_version(),
+    };
+    match (pending.is_empty(), call.check) {
+        (true, _) => {
+            let line = format!("the schema is up to date: version {needed}, of turnwise {}", turnwise::VERSION);
+            Ok(print::lines([line])?)
+        }
         (false, false) => Ok(print::lines(pending.iter().map(|step| format!("done: {step}")))?),
         (false, true) => {
             print::lines(pending.iter().map(|step| format!("missing: {step}")))?;
-            Err(Failure::Other("the schema is not up to date; run `turnwise migrate`".to_owned()))
+            let found = usize::try_from(needed).unwrap_or_default().saturating_sub(pending.len());
+            Err(Failure::Other(format!(
+                "the schema is not up to date: it has version {found}, turnwise {} needs {needed}; run `turnwise migrate`",
+                turnwise::VERSION
+            )))
         }
     }
 }
 
-fn kind(url: &str) -> Result<Kind, Invalid> {
+fn kind(url: &str) -> Result<Database, Invalid> {
     match url.split_once(':').map(|(scheme, _)| scheme) {
-        Some("sqlite") => Ok(Kind::Sqlite),
-        Some("postgres" | "postgresql") => Ok(Kind::Postgres),
+        Some("sqlite") => Ok(Database::Sqlite),
+        Some("postgres" | "postgresql") => Ok(Database::Postgres),
         _ => Err(Invalid::new("database", "has no schema to migrate; write sqlite:FILE or postgres://USER@HOST/NAME")),
     }
 }
 
-async fn pending(kind: &Kind, url: &str) -> Result<Vec<String>, Failure> {
+async fn pending(kind: &Database, url: &str) -> Result<Vec<String>, Failure> {
     Ok(match kind {
-        Kind::Sqlite => sqlite::migrate_check(url)?.iter().map(|step| named(step.version, step.name)).collect(),
-        Kind::Postgres => {
+        Database::Sqlite => sqlite::migrate_check(url)?.iter().map(|step| named(step.version, step.name)).collect(),
+        Database::Postgres => {
             postgres::migrate_check(url).await?.iter().map(|step| named(step.version.into(), step.name)).collect()
         }
     })
 }
 
-async fn apply(kind: &Kind, url: &str) -> Result<(), Failure> {
+async fn apply(kind: &Database, url: &str) -> Result<(), Failure> {
     match kind {
-        Kind::Sqlite => drop(sqlite::migrate(url)?),
-        Kind::Postgres => postgres::migrate(url).await?,
+        Database::Sqlite => drop(sqlite::migrate(url)?),
+        Database::Postgres => postgres::migrate(url).await?,
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Queues and groups: what is set for them, and how much there is.
+//! Queues, groups, tasks and keys: their settings, and how many jobs they have.
 
 use turnwise::{
     settings::{GroupSettings, Pause, QueueSettings},
@@ -6,21 +6,27 @@ use turnwise::{
 };
 
 use crate::{
-    args::Listing,
-    error::Failure,
+    args::{Queues, Table},
+    error::{Failure, remark},
     print::{self, shown},
     serve::block_on,
     settings::Settings,
 };
 
+/// How many jobs `queues` counts unless it is to count all: a fraction of a second.
+const COUNTED: usize = 100_000;
+
 fn queue_row(queue: &wire::Queue<'_>) -> [String; 18] {
     [
         queue.name.to_string(),
-        queue.state.to_owned(),
-        queue.waiting.to_string(),
-        queue.scheduled.to_string(),
-        queue.running.to_string(),
-        queue.stuck.to_string(),
+        match &queue.held_by {
+            Some(held) => format!("held: no live node knows task {} of job {}", held.task, held.job),
+            None => queue.state.to_owned(),
+        },
+        counted(queue.waiting, queue.at_least),
+        counted(queue.scheduled, queue.at_least),
+        counted(queue.running, queue.at_least),
+        counted(queue.stuck, queue.at_least),
         queue.weight.to_string(),
         queue.fairness.to_string(),
         queue.concurrency.to_string(),
@@ -39,7 +45,12 @@ fn queue_row(queue: &wire::Queue<'_>) -> [String; 18] {
     ]
 }
 
-/// What is set, in a line, as the commands that set it print it.
+/// `7`, or `7+` if there may be more.
+fn counted(jobs: usize, at_least: bool) -> String {
+    format!("{jobs}{}", if at_least { "+" } else { "" })
+}
+
+/// The settings in one line, as the commands that change them print them.
 pub(crate) fn queue_sentence(name: &str, set: &QueueSettings) -> String {
     let QueueSettings {
         weight,
@@ -137,10 +148,14 @@ fn or_none<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(|| "none".to_owned(), |value| value.to_string())
 }
 
-pub(crate) fn queues(settings: &Settings, wish: &Listing) -> Result<(), Failure> {
-    let overview = block_on(async { Ok(settings.open().await?.overview().await?) })?;
+pub(crate) fn queues(settings: &Settings, call: &Queues) -> Result<(), Failure> {
+    let most = if call.exact { usize::MAX } else { COUNTED };
+    let overview = block_on(async { Ok(settings.open().await?.overview_within(most).await?) })?;
+    if overview.more {
+        remark(&format!("only the oldest {COUNTED} unfinished jobs were counted; --exact counts all"));
+    }
     let views = overview.queues.iter().map(|(name, queue)| wire::Queue::new(name, queue, &overview));
-    if wish.json {
+    if call.table.json {
         print::array(views)?;
     } else {
         let header = [
@@ -163,15 +178,15 @@ pub(crate) fn queues(settings: &Settings, wish: &Listing) -> Result<(), Failure>
             "SEALED",
             "PAUSED",
         ];
-        print::table(header, views.map(|queue| queue_row(&queue)))?;
+        print::table(header, views.map(|queue| queue_row(&queue)), call.table.wide)?;
     }
     Ok(())
 }
 
-pub(crate) fn groups(settings: &Settings, wish: &Listing) -> Result<(), Failure> {
+pub(crate) fn groups(settings: &Settings, call: &Table) -> Result<(), Failure> {
     let overview = block_on(async { Ok(settings.open().await?.overview().await?) })?;
     let views = overview.groups.iter().map(|(name, group)| wire::Group::new(name, group));
-    if wish.json {
+    if call.json {
         print::array(views)?;
     } else {
         let header = [
@@ -189,7 +204,54 @@ pub(crate) fn groups(settings: &Settings, wish: &Listing) -> Result<(), Failure>
             "AHEAD",
             "PAUSED",
         ];
-        print::table(header, views.map(|group| group_row(&group)))?;
+        print::table(header, views.map(|group| group_row(&group)), call.wide)?;
+    }
+    Ok(())
+}
+
+pub(crate) fn tasks(settings: &Settings, call: &Table) -> Result<(), Failure> {
+    let overview = block_on(async { Ok(settings.open().await?.overview().await?) })?;
+    let views = overview.tasks.iter().map(|(name, task)| wire::Task::new(name, task));
+    if call.json {
+        print::array(views)?;
+    } else {
+        let header = ["TASK", "WAITING", "SCHEDULED", "RUNNING", "STUCK", "NODES", "CONCURRENCY", "RATE"];
+        let row = |task: wire::Task<'_>| {
+            [
+                task.name.to_string(),
+                task.waiting.to_string(),
+                task.scheduled.to_string(),
+                task.running.to_string(),
+                task.stuck.to_string(),
+                task.nodes.to_string(),
+                shown(task.concurrency),
+                shown(task.rate),
+            ]
+        };
+        print::table(header, views.map(row), call.wide)?;
+    }
+    Ok(())
+}
+
+pub(crate) fn keys(settings: &Settings, call: &Table) -> Result<(), Failure> {
+    let overview = block_on(async { Ok(settings.open().await?.overview().await?) })?;
+    let views = overview.keys.iter().map(|(name, key)| wire::Key::new(name, key));
+    if call.json {
+        print::array(views)?;
+    } else {
+        let header = ["KEY", "WAITING", "SCHEDULED", "RUNNING", "STUCK", "CONCURRENCY", "RATE"];
+        let row = |key: wire::Key<'_>| {
+            [
+                key.name.to_string(),
+                key.waiting.to_string(),
+                key.scheduled.to_string(),
+                key.running.to_string(),
+                key.stuck.to_string(),
+                shown(key.concurrency),
+                shown(key.rate),
+            ]
+        };
+        print::table(header, views.map(row), call.wide)?;
     }
     Ok(())
 }

@@ -4,7 +4,10 @@ use std::io::{self, BufWriter, StdoutLock, Write};
 
 use comfy_table::{Table, presets::NOTHING};
 use serde::Serialize;
-pub(crate) use turnwise_core::time::print_about as about;
+pub(crate) use turnwise_core::time::{print_about as about, print_age as age};
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+use crate::terminal;
 
 /// Stdout with a buffer: a listing may have a million lines.
 fn stdout() -> BufWriter<StdoutLock<'static>> {
@@ -20,7 +23,7 @@ pub(crate) fn lines<T: std::fmt::Display>(lines: impl IntoIterator<Item = T>) ->
     out.flush()
 }
 
-/// Prints one array, with one item a line so that `grep` and `diff` are of use.
+/// Prints one array, with one item a line so that `grep` and `diff` are useful.
 pub(crate) fn array<T: Serialize>(items: impl IntoIterator<Item = T>) -> io::Result<()> {
     let mut out = stdout();
     let mut before = "[\n";
@@ -40,9 +43,32 @@ pub(crate) fn object(item: &impl Serialize) -> io::Result<()> {
     out.flush()
 }
 
-/// Prints columns under their names.
-pub(crate) fn table<const N: usize>(header: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> io::Result<()> {
-    lines(columns(header, rows))
+/// Prints columns under their names, each line cut to the width of the terminal unless it is to be `wide`. What is not a terminal
+/// gets whole lines: a program reads them.
+pub(crate) fn table<const N: usize>(
+    header: [&str; N],
+    rows: impl IntoIterator<Item = [String; N]>,
+    wide: bool,
+) -> io::Result<()> {
+    let width = if wide { None } else { terminal::width() };
+    lines(columns(header, rows).into_iter().map(|line| cut(line, width)))
+}
+
+/// The line, or as much of it as fits and a sign that there is more.
+pub(crate) fn cut(line: String, width: Option<usize>) -> String {
+    let Some(width) = width.filter(|width| line.width() > *width) else { return line };
+    let mut room = width.saturating_sub(1);
+    let fits = |c: &char| {
+        let next = room.checked_sub(c.width().unwrap_or(0));
+        room = next.unwrap_or(0);
+        next.is_some()
+    };
+    line.chars().take_while(fits).collect::<String>() + "…"
+}
+
+/// `1 job`, `2 jobs`.
+pub(crate) fn count(number: usize, word: &str) -> String {
+    format!("{number} {word}{}", if number == 1 { "" } else { "s" })
 }
 
 /// The lines of a table.
@@ -55,7 +81,7 @@ pub(crate) fn columns<const N: usize>(header: [&str; N], rows: impl IntoIterator
     table.lines().map(|line| line.trim_end().to_owned()).collect()
 }
 
-/// What is there, or `-`.
+/// The value, or `-` if there is none.
 pub(crate) fn shown<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }
@@ -75,7 +101,7 @@ pub(crate) fn brief(text: &str) -> String {
     clean(&head) + if more { "…" } else { "" }
 }
 
-/// What tasks write into results and errors must not reach the terminal as a command to it.
+/// Removes control characters: what tasks write into results and errors must not reach the terminal as a command to it.
 pub(crate) fn clean(text: &str) -> String {
     text.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c }).collect()
 }
@@ -83,6 +109,17 @@ pub(crate) fn clean(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_is_cut_where_the_terminal_ends() {
+        let cut = |line: &str, width| cut(line.to_owned(), Some(width));
+        assert_eq!(cut("a line", 6), "a line");
+        assert_eq!(cut("a line", 5), "a li…");
+        assert_eq!(cut("日本語", 6), "日本語");
+        assert_eq!(cut("日本語", 5), "日本…");
+        assert_eq!(cut("日本語", 4), "日…");
+        assert_eq!(super::cut("a line".to_owned(), None), "a line");
+    }
 
     #[test]
     fn a_cell_is_one_short_line_without_control_codes() {

@@ -1,32 +1,66 @@
-//! Deleting what need not be kept any longer, by hand; nodes that dispatch do it all the time.
+//! Deleting finished jobs whose retention is over, by hand; the dispatcher does it regularly.
 
-use turnwise::Turnwise;
+use turnwise::{Error, Filter, JobId, JobState, Options, Schema, Turnwise, settings::Retention};
+use turnwise_core::lifecycle::End;
 
-use crate::{args, error::Failure, print, serve::block_on, settings::Settings};
+use crate::{args, error::Failure, print, serve::block_on, settings::Settings, terminal};
 
 /// Rows in one transaction: many enough to be quick, few enough to hold up no other statement.
 const ROWS: u32 = 1_000;
+/// Finished jobs that are read at a time to be counted.
+const PAGE: u32 = 10_000;
 
-pub(crate) fn prune(settings: &Settings, wish: &args::Prune) -> Result<(), Failure> {
-    let mut options = settings.options()?;
-    if let Some(text) = wish.retention.as_deref() {
-        options.retention = Some(text.parse()?);
+pub(crate) fn prune(settings: &Settings, call: &args::Prune) -> Result<(), Failure> {
+    let mut options = Options { schema: Schema::Existing, ..settings.options()? };
+    let asked: Option<Retention> = call.retention.as_deref().map(str::parse).transpose()?;
+    if asked.is_some() {
+        options.retention = asked;
     }
     block_on(async {
-        let turnwise = Turnwise::open_with(settings.database(), options).await?;
+        let turnwise = settings.open_with(options).await?;
         let store = turnwise.store();
-        // The store hears of what is set for the installation.
-        turnwise.settings().await?;
+        // Reading the settings also gives the store the installation's retention.
+        let set = turnwise.settings().await?;
+        // What the installation keeps no longer, the dispatcher deletes anyway: nobody need be asked for that.
+        if call.dry_run || (asked.is_some() && !call.yes) {
+            let retention = asked.or(set.installation.retention).unwrap_or_default();
+            let count = over(&turnwise, retention).await?;
+            let jobs = print::count(count, "finished job");
+            print::lines([format!("{jobs} would be deleted (retention {retention})")])?;
+            if call.dry_run || (count > 0 && !terminal::agreed(&format!("Delete {jobs}?"))?) {
+                return Ok(());
+            }
+        }
         let mut gone = 0;
         loop {
-            // Without a cursor only history goes: which changes the dispatcher has seen, it alone knows.
+            // Without a cursor no changes are deleted: only the dispatcher knows which ones it has seen.
             let rows = store.prune(None, ROWS).await?;
             gone += rows;
             if rows < u64::from(ROWS) {
                 break;
             }
         }
-        print::lines([format!("{gone} rows deleted")])?;
+        print::lines([format!("{} deleted", print::count(usize::try_from(gone).unwrap_or(usize::MAX), "row"))])?;
         Ok(())
     })
+}
+
+/// How many finished jobs this retention keeps no longer; they are read page by page, from the newest id on.
+async fn over(turnwise: &Turnwise, retention: Retention) -> Result<usize, Error> {
+    let now = turnwise.now().await?;
+    let ends = End::ALL.map(|end| (end.state(), retention.edge(end, now)));
+    let states: Vec<JobState> = ends.iter().map(|(state, _)| *state).collect();
+    let (first, mut last) = Filter::default().id_range();
+    let mut count = 0;
+    loop {
+        let page = Filter { states: states.clone(), ids: Some((first, last)), limit: Some(PAGE), ..Filter::default() };
+        let jobs = turnwise.jobs(page).await?;
+        let ended = |state, at| ends.iter().any(|(end, edge)| *end == state && at < Some(*edge));
+        count += jobs.iter().filter(|job| ended(job.state, job.finished_at)).count();
+        let before = jobs.last().and_then(|job| job.id.uuid().as_u128().checked_sub(1));
+        match before.filter(|_| jobs.len() == PAGE as usize) {
+            Some(before) => last = JobId::from_uuid(uuid::Uuid::from_u128(before)),
+            None => return Ok(count),
+        }
+    }
 }

@@ -3,71 +3,90 @@
 use std::borrow::Cow;
 
 use turnwise::{
-    Invalid, Timestamp,
+    Invalid, Job, Timestamp,
     schedules::{CatchUp, Overlap, Periodic, Recurring, ScheduleName},
     wire,
 };
 
 use crate::{
     args::{AddSchedule, Pause, ScheduleVerb},
+    enqueue::arguments,
     error::Failure,
-    print,
+    known, print,
     serve::block_on,
     settings::Settings,
 };
 
 pub(crate) fn schedule(settings: &Settings, verb: &ScheduleVerb) -> Result<(), Failure> {
-    let told = |name: &str, periodic: Periodic, now| print::lines(story(name, &periodic, now));
+    let show = |name: &str, periodic: Periodic, now| print::lines(story(name, &periodic, now));
     match verb {
-        ScheduleVerb::Add(wish) => {
-            let recurring = recurring(wish)?;
-            let (set, now) = block_on(async {
-                let turnwise = settings.open_lasting().await?;
-                Ok((turnwise.set_schedule(&wish.name, recurring).await?, turnwise.now().await?))
+        ScheduleVerb::Add(call) => {
+            let recurring = recurring(call)?;
+            block_on(async {
+                let turnwise = settings.open_to_submit().await?;
+                let set = turnwise.set_schedule(&call.name, recurring).await?;
+                show(&call.name, set, turnwise.now().await?)?;
+                let tasks = std::iter::once(&call.task).chain(&call.on_exhausted).cloned().collect();
+                known::warn(&turnwise, &tasks).await;
+                Ok(())
             })?;
-            told(&wish.name, set, now)?;
         }
-        ScheduleVerb::List(wish) => {
-            let (all, now) = block_on(async {
+        ScheduleVerb::List(call) => {
+            let (all, last, now) = block_on(async {
                 let turnwise = settings.open().await?;
-                Ok((turnwise.schedules().await?, turnwise.now().await?))
+                Ok((turnwise.schedules().await?, turnwise.last_times().await?, turnwise.now().await?))
             })?;
-            let views = all.iter().map(|(name, periodic)| wire::Schedule::new(name, periodic, now));
-            if wish.json {
+            let views = all.iter().map(|(name, periodic)| wire::Schedule::new(name, periodic, last.get(name), now));
+            if call.json {
                 print::array(views)?
             } else {
-                print::table(["NAME", "WHEN", "TASK", "GROUP", "STATE", "NEXT"], views.map(|schedule| row(&schedule)))?
+                let header = ["NAME", "WHEN", "TASK", "QUEUE", "GROUP", "STATE", "LAST", "NEXT"];
+                print::table(header, views.map(|schedule| row(&schedule, now)), call.wide)?
             }
         }
-        ScheduleVerb::Show(wish) => {
-            let (mut all, now) = block_on(async {
+        ScheduleVerb::Show(call) => {
+            let name = ScheduleName::new(&call.name)?;
+            let none = || Invalid::new("schedule", format!("there is none named {:?}", call.name));
+            let (periodic, last, job, now) = block_on(async {
                 let turnwise = settings.open().await?;
-                Ok((turnwise.schedules().await?, turnwise.now().await?))
+                let periodic = turnwise.schedules().await?.remove(&name).ok_or_else(none)?;
+                let last = turnwise.last_times().await?.remove(&name);
+                // It may be kept no longer.
+                let job = match last.and_then(|last| last.job) {
+                    Some(id) => turnwise.store().job(id).await?,
+                    None => None,
+                };
+                Ok((periodic, last, job, turnwise.now().await?))
             })?;
-            let none = || Invalid::new("schedule", format!("there is none named {:?}", wish.name));
-            let periodic = all.remove(&ScheduleName::new(&wish.name)?).ok_or_else(none)?;
-            told(&wish.name, periodic, now)?;
+            let view = wire::Schedule::new(&name, &periodic, last.as_ref(), now);
+            if call.json {
+                print::object(&view)?;
+            } else {
+                let mut lines = story(&call.name, &periodic, now);
+                lines.splice(1..1, details(&view, job.as_ref()));
+                print::lines(lines)?;
+            }
         }
         ScheduleVerb::Pause(Pause { name, reason }) => {
             let (set, now) = block_on(async {
                 let turnwise = settings.open().await?;
                 Ok((turnwise.pause_schedule(name, reason.clone()).await?, turnwise.now().await?))
             })?;
-            told(name, set, now)?;
+            show(name, set, now)?;
         }
-        ScheduleVerb::Resume(wish) => {
+        ScheduleVerb::Resume(call) => {
             let (set, now) = block_on(async {
                 let turnwise = settings.open().await?;
-                Ok((turnwise.resume_schedule(&wish.name).await?, turnwise.now().await?))
+                Ok((turnwise.resume_schedule(&call.name).await?, turnwise.now().await?))
             })?;
-            told(&wish.name, set, now)?;
+            show(&call.name, set, now)?;
         }
-        ScheduleVerb::Remove(wish) => {
-            block_on(async { Ok(settings.open().await?.remove_schedule(&wish.name).await?) })?;
-            print::lines([format!("schedule {} is gone; its jobs stay", wish.name)])?;
+        ScheduleVerb::Remove(call) => {
+            block_on(async { Ok(settings.open().await?.remove_schedule(&call.name).await?) })?;
+            print::lines([format!("schedule {} is removed; its jobs stay", call.name)])?;
         }
-        ScheduleVerb::Run(wish) => {
-            let id = block_on(async { Ok(settings.open().await?.run_schedule(&wish.name).await?) })?;
+        ScheduleVerb::Run(call) => {
+            let id = block_on(async { Ok(settings.open().await?.run_schedule(&call.name).await?) })?;
             print::lines([id])?;
         }
     }
@@ -75,40 +94,42 @@ pub(crate) fn schedule(settings: &Settings, verb: &ScheduleVerb) -> Result<(), F
 }
 
 /// All values are read before the database is touched.
-fn recurring(wish: &AddSchedule) -> Result<Recurring, Failure> {
+fn recurring(call: &AddSchedule) -> Result<Recurring, Failure> {
     let text = |value: &Option<String>| value.clone().map(Cow::Owned);
+    let args = arguments(call.args.as_deref())?;
     let job = wire::Request {
-        task: Some(Cow::Borrowed(&wish.task)),
-        args: wish.args.as_deref(),
-        queue: text(&wish.queue),
-        group: text(&wish.group),
-        key: text(&wish.key),
-        priority: text(&wish.priority),
-        retry: text(&wish.retry),
-        timeout: text(&wish.timeout),
+        task: Some(Cow::Borrowed(&call.task)),
+        args: args.as_deref(),
+        queue: text(&call.queue),
+        group: text(&call.group),
+        key: text(&call.key),
+        priority: text(&call.priority),
+        retry: text(&call.retry),
+        timeout: text(&call.timeout),
+        on_exhausted: text(&call.on_exhausted),
         ..wire::Request::default()
     };
     let job = job.to_request()?;
-    let mut recurring = match (&wish.cron, &wish.every) {
-        (Some(cron), _) => Recurring::cron_in(cron, wish.zone.as_deref().unwrap_or("UTC"), job),
+    let mut recurring = match (&call.cron, &call.every) {
+        (Some(cron), _) => Recurring::cron_in(cron, call.zone.as_deref().unwrap_or("UTC"), job),
         (None, Some(every)) => Recurring::every(every, job),
         (None, None) => return Err(Invalid::new("schedule", "needs --cron or --every").into()),
     };
-    if let Some(catch_up) = &wish.catch_up {
+    if let Some(catch_up) = &call.catch_up {
         let catch_up = catch_up.parse()?;
         recurring = recurring.catch_up(catch_up);
         if catch_up == CatchUp::All {
-            // To let go what overlaps would leave one of them.
+            // To skip the times that overlap would leave only one job of them.
             recurring = recurring.overlap(Overlap::Wait);
         }
     }
-    if let Some(overlap) = &wish.overlap {
+    if let Some(overlap) = &call.overlap {
         recurring = recurring.overlap(overlap.parse()?);
     }
     Ok(recurring)
 }
 
-/// The schedule in a line, and its next times in words.
+/// The schedule in one line, and its next times, one a line.
 fn story(name: &str, periodic: &Periodic, now: Timestamp) -> Vec<String> {
     let Periodic { when, task, group, queue, overlap, catch_up, .. } = periodic;
     let mut lines = vec![format!(
@@ -116,22 +137,45 @@ fn story(name: &str, periodic: &Periodic, now: Timestamp) -> Vec<String> {
     )];
     if let Some(pause) = &periodic.paused {
         let reason = pause.reason.as_ref().map_or_else(String::new, |reason| format!(": {}", print::clean(reason)));
-        lines.push(format!("paused since {}{reason}; it would come", pause.since));
+        lines.push(format!("paused since {}{reason}; without the pause its next times would be", pause.since));
     }
     let times = when.following(now).take(wire::Schedule::TIMES);
     lines.extend(times.map(|slot| format!("  {}, in {}", when.zone().words(slot), print::about(slot.since(now)))));
     lines
 }
 
-fn row(schedule: &wire::Schedule<'_>) -> [String; 6] {
+/// What its jobs get, and its last run.
+fn details(schedule: &wire::Schedule<'_>, job: Option<&Job>) -> Vec<String> {
+    let key = schedule.key.map(|key| format!(", key {key}")).unwrap_or_default();
+    let timeout = schedule.timeout.as_ref().map(|timeout| format!(", timeout {timeout}")).unwrap_or_default();
+    let last = match (schedule.last_job, job) {
+        (Some(id), Some(job)) => format!("job {id}, {} (submitted at {})", job.state, job.submitted_at),
+        (Some(id), None) => format!("job {id}, which is not kept any more"),
+        (None, _) => "none yet".to_owned(),
+    };
+    vec![
+        format!("  args {}", print::clean(schedule.args.as_str())),
+        format!(
+            "  priority {}, retry {}{key}{timeout}",
+            schedule.priority.get(),
+            schedule.retry.as_deref().unwrap_or("as its task sets it")
+        ),
+        format!("  last run: {last}"),
+        "  next times:".to_owned(),
+    ]
+}
+
+fn row(schedule: &wire::Schedule<'_>, now: Timestamp) -> [String; 8] {
     let state = if schedule.paused { "paused" } else { "active" };
     let next = schedule.next.first().filter(|_| !schedule.paused).map(Timestamp::to_string);
     [
         schedule.name.to_string(),
         schedule.when.clone(),
         schedule.task.to_string(),
+        schedule.queue.to_string(),
         schedule.group.to_string(),
         state.to_owned(),
+        schedule.last.map_or_else(|| "-".to_owned(), |last| format!("{} ago", print::age(now.since(last)))),
         next.unwrap_or_default(),
     ]
 }

@@ -1,6 +1,7 @@
 //! A node in the foreground: ready, work, stop.
 
 use std::{
+    collections::BTreeSet,
     io::{self, IsTerminal, Write},
     time::Duration,
 };
@@ -12,27 +13,32 @@ use tokio::{
 use tracing_subscriber::{
     EnvFilter, Layer, filter::LevelFilter, layer::SubscriberExt, registry::LookupSpan, util::SubscriberInitExt,
 };
-use turnwise::{Config, Executor, Invalid, JobLog, Pool, Registry, StartError};
+use turnwise::{Config, Executor, Invalid, JobLog, NodeName, Pool, Registry, StartError, Turnwise};
+use turnwise_core::time::print_span;
 use turnwise_executor::trace::Trace;
 
 use crate::{
     args, demo,
     error::Failure,
+    known,
     settings::{Settings, without_password},
 };
 
-/// Between two tries to find out whether anything is left, while the database does not answer.
+/// Between two tries to find out whether any job is left, while the database does not answer.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
-/// As a shell tells of a process that was interrupted.
+/// The exit code that a shell reports for an interrupted process.
 const INTERRUPTED: i32 = 130;
-/// For running tasks to be dropped when the node is told for the second time to stop. Those that block a thread, and the
-/// one that waits for the node's orderly end, take all of it.
+/// How long the drop of running tasks may take after the second signal to stop. Tasks that block a thread, and the one that
+/// waits for the node's orderly end, take all of it.
 const LAST_MOMENT: Duration = Duration::from_millis(500);
+
+/// Names that are tried for a node whose name no person chose, while other nodes take them at the same time.
+const NAME_TRIES: u32 = 10;
 
 /// How a node came to its end.
 enum End {
     Orderly,
-    /// Told twice to stop: nothing is given back, others take it over as after a crash.
+    /// After a second signal: no job is given back; other nodes take the jobs over, as after a crash.
     AtOnce(Box<Executor>),
 }
 
@@ -42,22 +48,29 @@ pub(crate) fn block_on<T>(command: impl Future<Output = Result<T, Failure>>) -> 
     runtime.map_err(no_runtime)?.block_on(command)
 }
 
-pub(crate) fn serve(settings: &Settings, wish: &args::Serve) -> Result<(), Failure> {
-    // What tasks say goes to their jobs' logs too, however little of it stderr shows.
+pub(crate) fn serve(settings: &Settings, call: &args::Serve) -> Result<(), Failure> {
+    // What tasks log goes to their jobs' logs too, whatever the level on stderr.
     let to_jobs = JobLog::new().with_filter(LevelFilter::INFO);
     tracing_subscriber::registry().with(stderr_log(settings, "info")?).with(to_jobs).init();
-    let (config, pools) = (settings.executor()?, settings.pools()?);
-    let registry = known_tasks(settings, wish)?;
-    let trace = match &wish.trace {
+    let (registry, elsewhere) = known_tasks(settings, call)?;
+    let trace = match &call.trace {
         Some(path) => {
             let bad = |error| Invalid::new("trace", format!("{}: {error}", path.display()));
             Trace::to_file(path).map_err(bad)?
         }
         None => Trace::off(),
     };
+    let parts = Parts {
+        config: settings.executor()?,
+        named: settings.names_node(),
+        pools: settings.pools()?,
+        registry,
+        elsewhere,
+        trace,
+    };
     // Tasks have threads of their own.
     let runtime = runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().map_err(no_runtime)?;
-    let served = runtime.block_on(run(settings, wish, config, pools, registry, trace));
+    let served = runtime.block_on(run(settings, call, parts));
     if let Ok(End::AtOnce(executor)) = served {
         // Not by `exit` alone, which would leave the programs of command tasks running.
         executor.abandon(LAST_MOMENT);
@@ -67,55 +80,126 @@ pub(crate) fn serve(settings: &Settings, wish: &args::Serve) -> Result<(), Failu
     served.map(|_| ())
 }
 
-fn known_tasks(settings: &Settings, wish: &args::Serve) -> Result<Registry, Failure> {
-    let mut registry = if wish.demo_tasks { demo::tasks().map_err(StartError::from)? } else { Registry::new() };
-    for command in settings.commands()? {
+/// The tasks of this node, and those of other nodes that they may go on as.
+fn known_tasks(settings: &Settings, call: &args::Serve) -> Result<(Registry, BTreeSet<String>), Failure> {
+    let mut registry = if call.demo_tasks { demo::tasks().map_err(StartError::from)? } else { Registry::new() };
+    let mut tasks = settings.tasks()?;
+    for command in std::mem::take(&mut tasks.commands) {
         registry.add(command).map_err(|error| Failure::Input(error.to_string()))?;
     }
-    Ok(registry)
+    tasks.check(&registry).map_err(|problem| settings.bad_task(&problem))?;
+    let elsewhere = tasks.needed_elsewhere(&registry);
+    Ok((registry, elsewhere))
 }
 
-async fn run(
-    settings: &Settings,
-    wish: &args::Serve,
+/// What a node is made of.
+#[derive(Clone)]
+struct Parts {
     config: Config,
+    /// Whether a person chose the name; one that nobody chose may get a number.
+    named: bool,
     pools: Vec<(String, Pool)>,
     registry: Registry,
+    /// Tasks of other nodes that those of this one may go on as.
+    elsewhere: BTreeSet<String>,
     trace: Trace,
-) -> Result<End, Failure> {
+}
+
+async fn run(settings: &Settings, call: &args::Serve, parts: Parts) -> Result<End, Failure> {
     let mut signals = Signals::new()?;
-    let ready = ready_line(&config, &pools, settings.database(), &registry);
     let turnwise = tokio::select! {
-        opened = settings.open() => opened?,
+        opened = settings.open_for_a_node() => opened?,
         () = signals.next() => return Ok(End::Orderly),
     };
-    let builder = turnwise.executor_with(config).registry(registry).trace(trace);
-    let builder = pools.into_iter().fold(builder, |builder, (name, pool)| builder.pool(name, |_| pool));
-    let executor = builder.build()?;
-    tokio::select! {
-        started = executor.start() => started?,
+    let executor = tokio::select! {
+        started = start(&turnwise, parts.clone()) => started?,
         () = signals.next() => return Ok(End::Orderly),
+    };
+    let ready = ready_line(executor.name(), &parts, settings.database());
+    // Other nodes may start later: no reason not to work.
+    for line in known::unknown(&turnwise, &parts.elsewhere).await.unwrap_or_default() {
+        tracing::warn!("{line}");
     }
-    // Whoever started the node may have stopped reading; that is no reason not to work.
+    // The process that started the node may have stopped reading; the node works all the same.
     let _ = writeln!(io::stdout(), "{ready}").and_then(|()| io::stdout().flush());
     tokio::select! {
-        () = signals.next() => tracing::info!("stopping"),
-        () = drained(&executor), if wish.until_empty => tracing::info!("nothing is left to run"),
+        () = signals.next() => say_stopping(&executor, &parts.config),
+        () = drained(&executor), if call.until_empty => tracing::info!("stopping: no job is left to run"),
     }
     tokio::select! {
         () = executor.stop() => {}
-        () = signals.next() => return Ok(End::AtOnce(Box::new(executor))),
+        () = signals.next() => {
+            say_abandoned(&executor, &parts.config);
+            return Ok(End::AtOnce(Box::new(executor)));
+        }
     }
     let stale = executor.stats().stale;
     if stale > 0 {
-        let _ = writeln!(io::stderr(), "refused {stale} stale settles");
+        let _ = writeln!(io::stderr(), "refused {stale} stale settles: the jobs were no longer this node's");
     }
     Ok(End::Orderly)
 }
 
+/// Starts the node. Where a living one has its name and no person chose it, it gets the next number that is free.
+async fn start(turnwise: &Turnwise, mut parts: Parts) -> Result<Executor, Failure> {
+    let host = parts.config.name.clone();
+    for _ in 0..NAME_TRIES {
+        let Parts { config, pools, registry, trace, .. } = parts.clone();
+        let builder = turnwise.executor_with(config).registry(registry).trace(trace);
+        let builder = pools.into_iter().fold(builder, |builder, (name, pool)| builder.pool(name, |_| pool));
+        let executor = builder.build()?;
+        match executor.start().await {
+            Ok(()) => return Ok(executor),
+            Err(StartError::NameTaken { .. }) if !parts.named => {
+                let fleet = turnwise.nodes().await?;
+                let living =
+                    |name: &str| fleet.nodes.iter().any(|node| node.name.as_str() == name && node.alive(fleet.now));
+                parts.config.name = NodeName::new(free_number(host.as_str(), living))?;
+                tracing::info!(name = %parts.config.name, "another node of this host is called {host}");
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(Failure::Other(format!("every name from {host} on is taken again and again; choose one with --name")))
+}
+
+/// `host-2`, or the first number after it whose name is not taken.
+fn free_number(host: &str, taken: impl Fn(&str) -> bool) -> String {
+    let mut names = (2..).map(|number| format!("{host}-{number}"));
+    names.find(|name| !taken(name)).expect("there is no end of numbers")
+}
+
+fn say_stopping(executor: &Executor, config: &Config) {
+    let running = executor.running();
+    let wait = print_span(config.await_termination);
+    let jobs = jobs_run(running);
+    if running == 0 || !config.wait_for_tasks_on_shutdown {
+        tracing::info!("stopping; {jobs}");
+    } else {
+        tracing::info!(
+            "stopping; {jobs}, waiting up to {wait} for them to end; signal again to leave them to other nodes"
+        );
+    }
+}
+
+fn say_abandoned(executor: &Executor, config: &Config) {
+    let (jobs, lease) = (jobs_run(executor.running()), print_span(config.lease));
+    tracing::warn!(
+        "stopping at once; {jobs}, other nodes take over what this one held when its lease of {lease} is over"
+    );
+}
+
+fn jobs_run(running: usize) -> String {
+    match running {
+        0 => "no job runs".to_owned(),
+        1 => "1 job runs".to_owned(),
+        more => format!("{more} jobs run"),
+    }
+}
+
 /// The one line on stdout; programs that start nodes wait for it.
-fn ready_line(config: &Config, pools: &[(String, Pool)], database: &str, registry: &Registry) -> String {
-    let Config { name, core_pool_size, max_pool_size, .. } = config;
+fn ready_line(name: &NodeName, parts: &Parts, database: &str) -> String {
+    let Parts { config: Config { core_pool_size, max_pool_size, .. }, pools, registry, .. } = parts;
     let slots = match max_pool_size {
         Some(most) if most > core_pool_size => format!("{core_pool_size} to {most} slots"),
         _ => format!("{core_pool_size} slots"),
@@ -124,42 +208,50 @@ fn ready_line(config: &Config, pools: &[(String, Pool)], database: &str, registr
     let pools = if names.is_empty() { String::new() } else { format!(", pools {}", names.join(" ")) };
     let tasks: Vec<_> = registry.names().map(ToString::to_string).collect();
     let tasks = if tasks.is_empty() {
-        "no tasks known (it dispatches for other nodes; try --demo-tasks)".to_owned()
+        "no tasks (it only dispatches for other nodes; add [tasks.NAME] to turnwise.toml, or try --demo-tasks)"
+            .to_owned()
     } else {
         format!("tasks {}", tasks.join(" "))
     };
     format!("ready: node {name}, database {}, {slots}{pools}, {tasks}", without_password(database))
 }
 
-/// Waits until nothing is left, also through an outage of the database.
+/// Waits until no job is left, also through an outage of the database.
 async fn drained(executor: &Executor) {
     while let Err(error) = executor.drained().await {
-        tracing::warn!(%error, "could not see whether anything is left");
+        // The node itself logs that the database does not answer.
+        tracing::debug!(%error, "could not find out whether any job is left; trying again");
         tokio::time::sleep(ASK_AGAIN).await;
     }
 }
 
-/// SIGTERM and SIGINT, which mean the same here.
+/// SIGTERM, SIGINT and SIGHUP, which mean the same here: a terminal that is closed stops the node in good order.
 pub(crate) struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    hang_up: Signal,
 }
 
 impl Signals {
     pub(crate) fn new() -> Result<Self, Failure> {
-        let listen = |kind| signal(kind).map_err(|error| Failure::Other(format!("listening for signals: {error}")));
-        Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
+        let listen = |kind| signal(kind).map_err(|error| Failure::Other(format!("cannot listen for signals: {error}")));
+        Ok(Self {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+            hang_up: listen(SignalKind::hangup())?,
+        })
     }
 
     pub(crate) async fn next(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
+            _ = self.hang_up.recv() => {}
         }
     }
 }
 
-/// The log on stderr. Asked for once, it is the only one of the process.
+/// The log on stderr. To be called once: a process has one log.
 pub(crate) fn stderr_log<S>(settings: &Settings, unless_said: &str) -> Result<impl Layer<S> + use<S>, Failure>
 where
     S: tracing::Subscriber + for<'a> LookupSpan<'a>,
@@ -171,5 +263,16 @@ where
 }
 
 pub(crate) fn no_runtime(error: io::Error) -> Failure {
-    Failure::Other(format!("starting threads: {error}"))
+    Failure::Other(format!("cannot start threads: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_nobody_named_gets_the_first_free_number() {
+        assert_eq!(free_number("host", |_| false), "host-2");
+        assert_eq!(free_number("host", |name| ["host-2", "host-4"].contains(&name)), "host-3");
+    }
 }

@@ -1,4 +1,4 @@
-//! Flags, then `TURNWISE_*` variables, then `turnwise.toml`: the strongest source that names a setting has the say.
+//! Flags, then `TURNWISE_*` variables, then `turnwise.toml`: the first of them that names a setting wins.
 //!
 //! Every source is brought to the same form, text by the setting's name, so that a value is read by the same code and
 //! refused with the same words wherever it comes from.
@@ -10,13 +10,15 @@ use std::{
     str::FromStr,
 };
 
-use turnwise::{AnyTask, Config, Error, Invalid, NodeName, Options, Pool, QueueName, Turnwise};
+use turnwise::{Config, Error, Invalid, NodeName, Options, Pool, QueueName, Schema, Turnwise};
 use turnwise_core::time::parse_span;
+use turnwise_sqlite::SqliteStore;
 
 use crate::{
     args::{Args, Command},
-    commands,
-    error::Failure,
+    commands::{self, Tasks},
+    error::{Failure, remark},
+    known::did_you_mean,
     pools,
 };
 
@@ -27,7 +29,7 @@ const THREAD_NAME_PREFIX: &str = "task-";
 /// Settings of every command; at the top of the file.
 const COMMON: [&str; 4] = ["database", "log", "connections", "task_connections"];
 /// Settings of a node; in the file's `[executor]`.
-const EXECUTOR: [&str; 12] = [
+const EXECUTOR: [&str; 13] = [
     "name",
     "core_pool_size",
     "max_pool_size",
@@ -40,9 +42,14 @@ const EXECUTOR: [&str; 12] = [
     "wait_for_tasks_on_shutdown",
     "await_termination",
     "queues",
+    "migrate",
 ];
 
-/// What was said to each node once, and is set for all of them now.
+/// Another name of TURNWISE_CORE_POOL_SIZE, as --slots is of --core-pool-size.
+const SLOTS: &str = "TURNWISE_SLOTS";
+const CONFIG: &str = "TURNWISE_CONFIG";
+
+/// Former settings of a node that are now set for all nodes at once.
 const MOVED: [&str; 2] = ["retention", "scheme"];
 
 /// Values by setting; all but `queues` have one.
@@ -62,7 +69,7 @@ impl Source {
         said.get(key).map(Vec::as_slice)
     }
 
-    /// Where a person has to look to mend `key`; a flag is in sight.
+    /// Where a person finds `key` to correct it; a flag needs no hint.
     fn hint(&self, key: &str) -> String {
         match self {
             Self::Flags(_) => String::new(),
@@ -73,12 +80,13 @@ impl Source {
 }
 
 /// All settings, strongest source first.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Settings {
     sources: Vec<Source>,
-    /// What the file has under `[tasks]`, and the file. Read by the node alone: a bad command does not keep `jobs` and its like from working.
+    /// What the file has under `[tasks]`, and the file. Only the node reads it: a bad command does not keep commands like `jobs`
+    /// from working.
     tasks: Option<(PathBuf, toml::Table)>,
-    /// What it has under `[pools]`, by name.
+    /// What the file has under `[pools]`, by name.
     pools: Vec<(String, Said)>,
 }
 
@@ -89,10 +97,14 @@ impl Settings {
             Err(std::env::VarError::NotPresent) => Ok(None),
             Err(std::env::VarError::NotUnicode(_)) => Err(Failure::Input(format!("{name}: is not UTF-8"))),
         })?;
+        // The program of a task has variables about its job.
+        if std::env::var_os("TURNWISE_JOB_ID").is_none() {
+            std::env::vars_os().filter_map(|(name, _)| unknown_variable(name.to_str()?)).for_each(|text| remark(&text));
+        }
         let mut sources = vec![Source::Flags(from_flags(args)), Source::Variables(variables)];
         let named = match &args.config {
             Some(path) => Some(path.clone()),
-            None => std::env::var_os("TURNWISE_CONFIG").filter(|path| !path.is_empty()).map(PathBuf::from),
+            None => std::env::var_os(CONFIG).filter(|path| !path.is_empty()).map(PathBuf::from),
         };
         let path = named.clone().unwrap_or_else(|| DEFAULT_FILE.into());
         let (mut tasks, mut pools) = (None, Vec::new());
@@ -120,10 +132,16 @@ impl Settings {
         self.pools.iter().map(read).collect()
     }
 
-    /// The tasks that are programs, all of them checked.
-    pub(crate) fn commands(&self) -> Result<Vec<AnyTask>, Failure> {
-        let Some((path, tasks)) = &self.tasks else { return Ok(Vec::new()) };
-        commands::read(tasks).map_err(|problem| Failure::Input(format!("{}: {problem}", path.display())))
+    /// What the file says about tasks, all of it read.
+    pub(crate) fn tasks(&self) -> Result<Tasks, Failure> {
+        let Some((_, tasks)) = &self.tasks else { return Ok(Tasks::default()) };
+        commands::read(tasks).map_err(|problem| self.bad_task(&problem))
+    }
+
+    /// Something is wrong with a task of the file.
+    pub(crate) fn bad_task(&self, problem: &str) -> Failure {
+        let place = self.tasks.as_ref().map(|(path, _)| format!("{}: ", path.display())).unwrap_or_default();
+        Failure::Input(format!("{place}{problem}"))
     }
 
     pub(crate) fn database(&self) -> &str {
@@ -134,26 +152,56 @@ impl Settings {
         self.said("log").map(|(_, said)| said)
     }
 
-    /// Opens the database for a command that ends at once: one that lives in this process alone would end with it.
-    pub(crate) async fn open_lasting(&self) -> Result<Turnwise, Failure> {
+    /// Opens the database for a command that submits. Where it is a file that is not there yet, the file is made. A database in memory is
+    /// refused: it would end with the command.
+    pub(crate) async fn open_to_submit(&self) -> Result<Turnwise, Failure> {
         let url = self.database();
         if url.starts_with("memory:") || url.starts_with("sqlite::memory:") {
-            let problem = format!("database: {url} ends with this command, and so would the jobs in it; name a file");
+            let problem =
+                format!("database: {url} ends with this command, and its jobs with it; name a file or a server");
             return Err(Failure::Input(problem));
         }
-        self.open().await
+        let options = Options { schema: self.schema_to_submit()?, ..self.options()? };
+        self.open_with(options).await
     }
 
-    /// Opens the database, creating the schema where there is none.
+    /// What a command that submits may do to the schema: make a file that is not there yet, and nothing to a database that is.
+    fn schema_to_submit(&self) -> Result<Schema, Failure> {
+        let url = self.database();
+        let file = if url.starts_with("sqlite:") { SqliteStore::file(url)? } else { None };
+        Ok(if file.is_some_and(|file| !file.exists()) { Schema::Automatic } else { Schema::Existing })
+    }
+
+    /// Opens the database for a node, which makes the schema where there is none. On PostgreSQL it brings an older one up to date only
+    /// if that was asked for: other nodes may still need it.
+    pub(crate) async fn open_for_a_node(&self) -> Result<Turnwise, Failure> {
+        let mut migrate = false;
+        self.read("migrate", &mut migrate, |text| truth("migrate", text))?;
+        let schema = if migrate { Schema::Migrate } else { Schema::Create };
+        self.check_named()?;
+        self.open_with(Options { schema, ..self.options()? }).await
+    }
+
+    /// Opens the database as it is: neither a file nor a schema is made, and none is changed.
     pub(crate) async fn open(&self) -> Result<Turnwise, Failure> {
-        self.open_with(self.options()?).await
+        self.open_with(Options { schema: Schema::Existing, ..self.options()? }).await
+    }
+
+    /// Refuses an address of PostgreSQL that names no database: what is to be made would land in one that nobody chose.
+    pub(crate) fn check_named(&self) -> Result<(), Failure> {
+        let url = self.database();
+        if !url.starts_with("sqlite:") && !url.starts_with("memory:") && !turnwise_postgres::names_database(url)? {
+            let problem = format!("{} names no database; write postgres://USER@HOST/NAME", without_password(url));
+            return Err(Invalid::new("database", problem).into());
+        }
+        Ok(())
     }
 
     pub(crate) async fn open_with(&self, options: Options) -> Result<Turnwise, Failure> {
         let url = self.database();
         let opened = Turnwise::open_with(url, options).await;
         opened.map_err(|error| match error {
-            // A mistyped address is shown back, but not with its password.
+            // The message repeats a mistyped address, but without its password.
             Error::Invalid(mut invalid) => {
                 invalid.problem = invalid.problem.replace(url, &without_password(url));
                 invalid.into()
@@ -177,6 +225,11 @@ impl Settings {
         Ok(options)
     }
 
+    /// Whether a person chose the node's name.
+    pub(crate) fn names_node(&self) -> bool {
+        self.said("name").is_some()
+    }
+
     /// How the node is set up.
     pub(crate) fn executor(&self) -> Result<Config, Failure> {
         let mut config = match self.said("name") {
@@ -190,7 +243,7 @@ impl Settings {
         self.read("queue_capacity", &mut config.queue_capacity, |text| number("queue_capacity", text))?;
         self.read("batch_size", &mut config.batch_size, |text| number("batch_size", text))?;
         self.read("look_every", &mut config.look_every, |text| number("look_every", text))?;
-        self.read("poll_interval", &mut config.poll_interval, |text| parse_span("poll_interval", text))?;
+        self.read("poll_interval", &mut config.poll_interval, |text| parse_span("poll_interval", text).map(Some))?;
         self.read("lease", &mut config.lease, |text| parse_span("lease", text))?;
         self.read("await_termination", &mut config.await_termination, |text| parse_span("await_termination", text))?;
         self.read("wait_for_tasks_on_shutdown", &mut config.wait_for_tasks_on_shutdown, |text| {
@@ -207,7 +260,7 @@ impl Settings {
         Ok(config)
     }
 
-    /// Puts what was said about `key`, if anything, in the place of the default.
+    /// Replaces the default by the setting of `key`, if there is one.
     fn read<T>(
         &self,
         key: &'static str,
@@ -269,6 +322,9 @@ fn from_flags(args: &Args) -> Said {
         say("await_termination", &serve.await_termination);
         say("connections", &serve.connections);
         say("task_connections", &serve.task_connections);
+        if serve.migrate {
+            said.insert("migrate", vec!["true".to_owned()]);
+        }
         if !serve.queues.is_empty() {
             said.insert("queues", serve.queues.clone());
         }
@@ -276,11 +332,15 @@ fn from_flags(args: &Args) -> Said {
     said
 }
 
-/// An empty variable says nothing: that is how a shell or a container file unsets one.
+/// An empty variable counts as unset: that is how a shell or a container file unsets one.
 fn from_variables(get: impl Fn(&str) -> Result<Option<String>, Failure>) -> Result<Said, Failure> {
     let mut said = Said::new();
     for key in COMMON.into_iter().chain(EXECUTOR) {
-        let Some(text) = get(&variable(key))?.filter(|text| !text.is_empty()) else { continue };
+        let mut text = get(&variable(key))?;
+        if key == "core_pool_size" && text.as_ref().is_none_or(String::is_empty) {
+            text = get(SLOTS)?;
+        }
+        let Some(text) = text.filter(|text| !text.is_empty()) else { continue };
         let texts = match key {
             "queues" => text.split(',').map(|name| name.trim().to_owned()).collect(),
             _ => vec![text],
@@ -293,6 +353,17 @@ fn from_variables(get: impl Fn(&str) -> Result<Option<String>, Failure>) -> Resu
         }
     }
     Ok(said)
+}
+
+/// A warning about a variable that looks like a setting and is none.
+fn unknown_variable(name: &str) -> Option<String> {
+    let known = COMMON.into_iter().chain(EXECUTOR).chain(MOVED).map(variable).chain([SLOTS, CONFIG].map(str::to_owned));
+    let known: Vec<String> = known.collect();
+    if !name.starts_with("TURNWISE_") || known.iter().any(|known| known == name) {
+        return None;
+    }
+    let meant = did_you_mean(name, known.iter().map(String::as_str));
+    Some(format!("warning: {name} is no setting and has no effect{meant}"))
 }
 
 /// What a settings file says.
@@ -343,7 +414,7 @@ fn from_file(path: &Path, text: &str) -> Result<File, Failure> {
 }
 
 fn moved(key: &str) -> String {
-    format!("{key} is set for all nodes at once: turnwise installation set --{key} …")
+    format!("{key} is set for all nodes at once; use: turnwise installation set --{key} …")
 }
 
 fn from_table(table: &toml::Table, place: &str, known: &[&'static str]) -> Result<Said, String> {
@@ -393,6 +464,9 @@ pub(crate) fn without_password(url: &str) -> String {
     let mark = if query.is_empty() { "" } else { "?" };
     format!("{scheme}://{address}{mark}{}", query.join("&"))
 }
+
+#[cfg(test)]
+mod page;
 
 #[cfg(test)]
 mod tests {
@@ -451,7 +525,7 @@ mod tests {
         assert_eq!((config.name.as_str(), config.queue_capacity, config.batch_size), ("file", 7, 8));
         assert_eq!((config.core_pool_size, config.max_pool_size), (1, Some(3)));
         assert_eq!(config.thread_name_prefix.as_deref(), Some("worker-"));
-        assert_eq!((config.poll_interval, config.lease), (Duration::from_secs(2), Duration::from_secs(10)));
+        assert_eq!((config.poll_interval, config.lease), (Some(Duration::from_secs(2)), Duration::from_secs(10)));
         assert_eq!((config.wait_for_tasks_on_shutdown, config.await_termination), (false, Duration::from_secs(60)));
         assert_eq!(config.look_every, 9);
         let queues: Vec<_> = config.queues.iter().flatten().map(QueueName::as_str).collect();
@@ -464,10 +538,10 @@ mod tests {
             let refusal = refusal(settings(&[], &[], file));
             assert_eq!(
                 refusal,
-                "turnwise.toml: retention is set for all nodes at once: turnwise installation set --retention …"
+                "turnwise.toml: retention is set for all nodes at once; use: turnwise installation set --retention …"
             );
         }
-        let scheme = "scheme is set for all nodes at once: turnwise installation set --scheme …";
+        let scheme = "scheme is set for all nodes at once; use: turnwise installation set --scheme …";
         assert_eq!(refusal(settings(&[], &[], "[executor]\nscheme = '3,1'")), format!("turnwise.toml: {scheme}"));
         let variable = ("TURNWISE_SCHEME", "3,1");
         assert_eq!(refusal(settings(&[], &[variable], "")), format!("TURNWISE_SCHEME: {scheme}"));
@@ -520,10 +594,10 @@ mod tests {
         let settings_of = |text| settings(&[], &[], text);
         assert!(refusal(settings_of("tasks = 1")).starts_with("turnwise.toml: tasks: must be a table"));
         let bad = settings_of("[tasks.mail]\ncommand = []").unwrap();
-        assert_eq!(refusal(bad.commands()), "turnwise.toml: tasks.mail: command: must name a program");
-        let good = settings_of("[tasks.mail]\ncommand = ['sendmail', '-t']").unwrap().commands().unwrap();
-        assert_eq!(good.iter().map(AnyTask::name).collect::<Vec<_>>(), ["mail"]);
-        assert!(settings_of("").unwrap().commands().unwrap().is_empty());
+        assert_eq!(refusal(bad.tasks()), "turnwise.toml: tasks.mail: command: must name a program");
+        let good = settings_of("[tasks.mail]\ncommand = ['sendmail', '-t']").unwrap().tasks().unwrap().commands;
+        assert_eq!(good.iter().map(turnwise::AnyTask::name).collect::<Vec<_>>(), ["mail"]);
+        assert!(settings_of("").unwrap().tasks().unwrap().commands.is_empty());
     }
 
     #[test]

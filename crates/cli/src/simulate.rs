@@ -22,7 +22,7 @@ struct Report<'a> {
     before: Whole,
     after: Whole,
     groups: Vec<GroupReport<'a>>,
-    /// Tasks that have never run: a run of them is counted as a moment.
+    /// Tasks without a recorded run: a short run is assumed for them.
     guessed: Vec<&'a str>,
 }
 
@@ -31,7 +31,7 @@ struct Whole {
     slots: u32,
     starts: usize,
     end_ms: u128,
-    /// `false`: it goes on beyond what was looked at.
+    /// `false`: the simulation was cut off, more jobs would start after it.
     complete: bool,
 }
 
@@ -71,15 +71,15 @@ impl From<&Simulation> for Whole {
     }
 }
 
-pub(crate) fn simulate(settings: &Settings, wish: &Simulate) -> Result<(), Failure> {
-    let slots = wish.slots.as_deref().map(slots).transpose()?;
-    let weights = pairs("weight", "GROUP=W", &wish.weights, |group, weight| {
+pub(crate) fn simulate(settings: &Settings, call: &Simulate) -> Result<(), Failure> {
+    let slots = call.slots.as_deref().map(slots).transpose()?;
+    let weights = pairs("weight", "GROUP=W", &call.weights, |group, weight| {
         Ok((GroupName::new(group)?, weight.parse::<Weight>()?))
     })?;
-    let concurrency = pairs("concurrency", "QUEUE=N", &wish.concurrency, |queue, limit| {
+    let concurrency = pairs("concurrency", "QUEUE=N", &call.concurrency, |queue, limit| {
         Ok((QueueName::new(queue)?, limit.parse::<Concurrency>()?))
     })?;
-    let pauses = wish.pauses.iter().map(GroupName::new).collect::<Result<Vec<_>, _>>()?;
+    let pauses = call.pauses.iter().map(GroupName::new).collect::<Result<Vec<_>, _>>()?;
     let comparison = block_on(async {
         let turnwise = settings.open().await?;
         let since = turnwise.now().await?;
@@ -96,7 +96,7 @@ pub(crate) fn simulate(settings: &Settings, wish: &Simulate) -> Result<(), Failu
         };
         Ok(turnwise.simulate(slots, change).await?)
     })?;
-    if wish.json {
+    if call.json {
         return Ok(print::object(&report(&comparison))?);
     }
     Ok(print::lines(lines(&comparison))?)
@@ -173,10 +173,10 @@ fn lines(comparison: &Comparison) -> Vec<String> {
 fn guess(tasks: &BTreeSet<turnwise::TaskName>) -> Option<String> {
     let tasks: Vec<_> = tasks.iter().map(|task| task.as_str()).collect();
     let list = tasks.join(", ");
-    (!tasks.is_empty()).then(|| format!("not yet seen to run, counted as if it took a moment: {list}"))
+    (!tasks.is_empty()).then(|| format!("no run of these tasks is recorded, a short one is assumed: {list}"))
 }
 
-/// As it is and as it would be; once, where nothing changes.
+/// The value before and after the change; one value where nothing changes.
 fn step(before: String, after: String) -> String {
     if before == after { before } else { format!("{before} → {after}") }
 }

@@ -1,7 +1,7 @@
 //! `turnwise demo`: a hundred collectives, four slots, one of them floods; the others come later with a few jobs each.
 //!
 //! Everything is real but the work: a store in memory, a node in this process, and a task that sleeps. [`ledger`] what
-//! happened when → [`view`] the terminal while it happens → [`entitlement`] what each should have had → [`picture`] the
+//! happened when → [`view`] the terminal while it happens → [`entitlement`] what each group should have had → [`picture`] the
 //! SVG.
 
 mod entitlement;
@@ -36,7 +36,7 @@ const LATE_PART: f64 = 0.25;
 /// When the others come, as parts of the time.
 const LATE: RangeInclusive<f64> = 0.1..=0.5;
 /// Where first come is first served, all jobs are of one group.
-const EVERYBODY: &str = "everybody";
+const ONE_GROUP: &str = "everybody";
 const NAMES: [&str; 6] = ["acme", "bakery", "clinic", "dentist", "embassy", "florist"];
 
 /// The group that floods; the numbers after it are the late collectives.
@@ -49,7 +49,7 @@ struct Story {
     length: Duration,
     flood: usize,
     fifo: bool,
-    svg: PathBuf,
+    svg: Option<PathBuf>,
 }
 
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
@@ -70,14 +70,22 @@ async fn work(Work { job }: Work, ctx: Ctx, ledger: turnwise::State<Arc<Ledger>>
     Outcome::done()
 }
 
-pub(crate) fn demo(wish: &args::Demo) -> Result<(), Failure> {
-    let story = Story::read(wish)?;
-    // Before the wait, not after it.
-    fs::write(&story.svg, "").map_err(|error| unwritable(&story.svg, &error))?;
-    let told = block_on(tell(&story))?;
-    let svg = told.picture(&story).draw();
-    fs::write(&story.svg, svg).map_err(|error| unwritable(&story.svg, &error))?;
-    told.print(&story)?;
+pub(crate) fn demo(args: &args::Args, call: &args::Demo) -> Result<(), Failure> {
+    let said = [("database", args.database.is_some()), ("config", args.config.is_some()), ("log", args.log.is_some())];
+    if let Some((flag, _)) = said.into_iter().find(|(_, said)| *said) {
+        let problem = "has no effect on the demo, which uses no database and no settings; leave it out";
+        return Err(Invalid::new(flag, problem).into());
+    }
+    let story = Story::read(call)?;
+    // A file that cannot be written is reported before the demo runs, not after it.
+    if let Some(svg) = &story.svg {
+        fs::write(svg, "").map_err(|error| unwritable(svg, &error))?;
+    }
+    let played = block_on(play(&story))?;
+    if let Some(svg) = &story.svg {
+        fs::write(svg, played.picture(&story).draw()).map_err(|error| unwritable(svg, &error))?;
+    }
+    played.print(&story)?;
     Ok(())
 }
 
@@ -86,21 +94,21 @@ fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
 }
 
 impl Story {
-    fn read(wish: &args::Demo) -> Result<Self, Invalid> {
-        let seconds = match &wish.minutes {
+    fn read(call: &args::Demo) -> Result<Self, Invalid> {
+        let seconds = match &call.minutes {
             Some(minutes) => number("minutes", Some(minutes), 1, 1..=60)? * 60,
-            None => number("seconds", wish.seconds.as_ref(), 20, 1..=3_600)?,
+            None => number("seconds", call.seconds.as_ref(), 20, 1..=3_600)?,
         };
-        let slots = number("slots", wish.slots.as_ref(), 4, 1..=1_000)?;
+        let slots = number("slots", call.slots.as_ref(), 4, 1..=1_000)?;
         let length = Duration::from_secs(seconds.into());
         let usual = part_of(FLOOD_PART, length, slots);
-        let flood = match &wish.flood {
+        let flood = match &call.flood {
             Some(flood) => number("flood", Some(flood), 1, 1..=1_000_000)? as usize,
             None => usual,
         };
-        let svg = wish.svg.clone().unwrap_or_else(|| PathBuf::from("turnwise-demo.svg"));
-        let groups = number("groups", wish.groups.as_ref(), 100, 2..=10_000)? as usize;
-        Ok(Self { groups, slots, length, flood, fifo: wish.fifo, svg })
+        let svg = call.svg.clone();
+        let groups = number("groups", call.groups.as_ref(), 100, 2..=10_000)? as usize;
+        Ok(Self { groups, slots, length, flood, fifo: call.fifo, svg })
     }
 
     fn name(&self, group: usize) -> String {
@@ -119,7 +127,7 @@ impl Story {
         alone.chain(together).collect()
     }
 
-    /// Who comes when with how many jobs: in turn, one each at first, then one to three.
+    /// When each group comes, and with how many jobs: in turn, with one job at first, then with one to three.
     fn arrivals(&self) -> Vec<Arrival> {
         let late = self.groups - 1;
         let jobs = part_of(LATE_PART, self.length, self.slots).max(late);
@@ -168,7 +176,7 @@ fn number(field: &'static str, text: Option<&String>, usual: u32, range: RangeIn
 }
 
 /// Runs the story; returns what is in the ledger at its end.
-async fn tell(story: &Story) -> Result<Told, Failure> {
+async fn play(story: &Story) -> Result<Played, Failure> {
     let arrivals = story.arrivals();
     let mut owners = vec![FLOOD; story.flood];
     owners.extend(arrivals.iter().flat_map(|arrival| std::iter::repeat_n(arrival.group, arrival.count)));
@@ -193,18 +201,18 @@ async fn tell(story: &Story) -> Result<Told, Failure> {
             next += arrival.count;
         }
         ledger.all_ended().await;
-        // For a last look at full bars.
+        // Time for one more redraw, with full bars.
         sleep(view::REDRAW).await;
         Ok(())
     };
-    let told = tokio::select! {
-        // Out of time: what has not ended by now is told as it stands.
+    let shown = tokio::select! {
+        // Time is up: jobs that have not ended are reported as they are.
         submitted = timeout_at(begun + story.length, submits) => submitted.unwrap_or(Ok(())),
         closed = view::show(story, &ledger) => Err(Failure::from(closed)),
     };
     let (now, jobs) = ledger.close();
     executor.stop().await;
-    told.map(|()| Told::new(story, now, jobs))
+    shown.map(|()| Played::new(story, now, jobs))
 }
 
 async fn submit(
@@ -214,7 +222,7 @@ async fn submit(
     group: usize,
     jobs: std::ops::Range<usize>,
 ) -> Result<(), Failure> {
-    let name = if story.fifo { EVERYBODY.to_owned() } else { story.name(group) };
+    let name = if story.fifo { ONE_GROUP.to_owned() } else { story.name(group) };
     let requests: Vec<JobRequest> = jobs.clone().map(|job| work.job(Work { job }).group(&name)).collect();
     ledger.submit(jobs);
     turnwise.submit_all(requests).await?;
@@ -222,15 +230,15 @@ async fn submit(
 }
 
 /// What happened, all times in seconds from the beginning.
-struct Told {
+struct Played {
     end: f64,
     jobs: Vec<Times>,
-    /// From the first submit of a late collective to the last: all want something now.
+    /// From the first submit of a late collective to the last: in this time the groups compete for slots.
     contended: RangeInclusive<f64>,
     entitlement: Entitlement,
 }
 
-impl Told {
+impl Played {
     fn new(story: &Story, now: f64, jobs: Vec<Times>) -> Self {
         let last = jobs.iter().map(|job| job.ended).try_fold(0.0, |last, ended| Some(f64::max(last, ended?)));
         let end = last.unwrap_or(now);
@@ -240,7 +248,7 @@ impl Told {
         Self { end, jobs, contended, entitlement }
     }
 
-    /// How long a job waited; `false`: it waits still.
+    /// How long a job waited; `false`: it still waits.
     fn wait(&self, job: &Times) -> Option<(f64, bool)> {
         Some((job.started.unwrap_or(self.end) - job.submitted?, job.started.is_some()))
     }
@@ -267,34 +275,31 @@ impl Told {
             ]
         });
         print::lines([""])?;
-        print::table(["GROUP", "JOBS", "FIRST WAIT", "MEAN WAIT", "SHARE", "ENTITLED TO"], rows)?;
+        print::table(["GROUP", "JOBS", "FIRST WAIT", "MEAN WAIT", "SHARE", "ENTITLED TO"], rows, false)?;
         let late: Vec<_> = self.jobs.iter().filter(|job| job.group != FLOOD).filter_map(|job| self.wait(job)).collect();
         let longest = late.iter().copied().max_by(|(one, _), (other, _)| one.total_cmp(other));
         let order = if story.fifo { "first come, first served" } else { "in turn" };
-        print::lines([
+        let mut lines = vec![
             String::new(),
+            format!("{order}: the late collectives' jobs waited {}", waited(late.iter().copied())),
+            format!("on average, {} at most", waited(longest.into_iter())),
             format!(
-                "{order}: the late collectives' jobs waited {} on average, {} at most",
-                waited(late.iter().copied()),
-                waited(longest.into_iter())
-            ),
-            format!(
-                "(share of slot time from {} to {}, while they came; {} in all; waits of several groups are means)",
+                "(share of slot time from {} to {}, while they came;",
                 span(*self.contended.start()),
                 span(*self.contended.end()),
-                span(self.end),
             ),
-            format!("picture: {}", story.svg.display()),
-        ])?;
-        Ok(())
+            format!(" {} in all; waits of several groups are means)", span(self.end)),
+        ];
+        lines.extend(story.svg.as_ref().map(|svg| format!("picture: {}", svg.display())));
+        Ok(print::lines(lines)?)
     }
 
     fn picture<'a>(&'a self, story: &'a Story) -> Picture<'a> {
-        Picture { told: self, story }
+        Picture { played: self, story }
     }
 }
 
-/// The mean of some waits, with a sign if some of them are not over.
+/// The mean of some waits, with `>` before it if some of them are not over.
 fn waited(waits: impl Iterator<Item = (f64, bool)>) -> String {
     let waits: Vec<_> = waits.collect();
     let more = if waits.iter().all(|(_, over)| *over) { "" } else { "> " };
@@ -318,7 +323,7 @@ mod tests {
 
     fn story(groups: usize, slots: u32, seconds: u64) -> Story {
         let length = Duration::from_secs(seconds);
-        Story { groups, slots, length, flood: 10, fifo: false, svg: PathBuf::new() }
+        Story { groups, slots, length, flood: 10, fifo: false, svg: None }
     }
 
     #[test]
@@ -331,7 +336,7 @@ mod tests {
                     "{group} of {groups}"
                 );
             }
-            let last = arrivals.last().expect("somebody comes").at;
+            let last = arrivals.last().expect("at least one group comes").at;
             assert!(last <= Duration::from_secs(seconds).mul_f64(*LATE.end()), "{last:?}");
         }
     }

@@ -1,4 +1,4 @@
-//! Live: who uses the slots, and whose they are by weight.
+//! Live: which groups use the slots, and which share each is entitled to by its weight.
 
 use std::{
     collections::BTreeMap,
@@ -11,39 +11,65 @@ use turnwise::{
     overview::{GroupOverview, Overview},
 };
 
-use crate::{args::Top, error::Failure, print, serve::block_on, settings::Settings};
+use crate::{
+    args::Top,
+    error::Failure,
+    print,
+    serve::block_on,
+    settings::Settings,
+    terminal::{self, Keys},
+};
 
-/// How far back shares and throughput look, and how often they are shown anew.
+/// The time that shares and throughput are computed over, and how often they are shown again.
 const WINDOW: Duration = Duration::from_secs(10);
 const EVERY: Duration = Duration::from_secs(1);
-/// Runs that are looked at; more than that in a window are taken as alike.
+/// Most runs that are read; if a window has more, the newest stand for all.
 const RUNS: u32 = 20_000;
 /// Groups that are shown, those with the largest shares first.
 const ROWS: usize = 20;
-/// Home, and everything below away.
+/// Moves the cursor home and clears the screen.
 const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
 
-pub(crate) fn top(settings: &Settings, wish: &Top) -> Result<(), Failure> {
+pub(crate) fn top(settings: &Settings, call: &Top) -> Result<(), Failure> {
     block_on(async {
         let turnwise = settings.open().await?;
-        if wish.once {
+        if call.once {
             return Ok(print::lines(frame(&turnwise).await?)?);
         }
         let before = if io::stdout().is_terminal() { CLEAR } else { "" };
         let mut ticks = tokio::time::interval(EVERY);
+        let mut keys = Keys::listen();
         loop {
             tokio::select! {
                 _ = ticks.tick() => {}
-                // Without a way to be told to stop there is still the signal's own way to stop us.
+                // If no handler could be installed, the signal ends the process by itself.
                 Ok(()) = tokio::signal::ctrl_c() => return Ok(()),
+                () = quit(&mut keys) => return Ok(()),
             }
             let mut lines = frame(&turnwise).await?;
+            if keys.is_some() {
+                lines.push("q quits".to_owned());
+            }
+            let width = terminal::width();
+            let mut lines: Vec<_> = lines.into_iter().map(|line| print::cut(line, width)).collect();
             lines[0].insert_str(0, before);
-            // Between two frames, where nobody clears the screen.
+            // An empty line between two frames, where the screen is not cleared; the prompt gets a line of its own.
             lines.push(String::new());
             print::lines(lines)?;
         }
     })
+}
+
+/// Waits for the key that ends it; for ever, if there are no keys.
+async fn quit(keys: &mut Option<Keys>) {
+    while let Some(pressed) = keys {
+        match pressed.next().await {
+            Some(b'q' | b'Q') => return,
+            Some(_) => {}
+            None => *keys = None,
+        }
+    }
+    std::future::pending().await
 }
 
 async fn frame(turnwise: &Turnwise) -> Result<Vec<String>, Failure> {
@@ -54,7 +80,7 @@ async fn frame(turnwise: &Turnwise) -> Result<Vec<String>, Failure> {
     Ok(drawn(&fleet, &overview, &runs))
 }
 
-/// What a group had and has.
+/// What a group had in the window.
 #[derive(Debug, Default)]
 struct Part {
     /// Slot time in the window.
@@ -81,10 +107,16 @@ fn drawn(fleet: &Fleet, overview: &Overview, runs: &[Job]) -> Vec<String> {
     for name in overview.groups.keys() {
         parts.entry(name).or_default();
     }
-    // Whoever neither used nor wants anything has no part in it.
+    // A group that used nothing and has no unfinished jobs is left out.
     parts.retain(|name, part| !part.used.is_zero() || part.finished > 0 || unfinished(name) > 0);
     let used: f64 = parts.values().map(|part| part.used.as_secs_f64()).sum();
-    let weights: f64 = parts.keys().map(|name| f64::from(group(name).settings.weight)).sum();
+    // A group that has nothing to run, or is paused, is entitled to nothing: a share of none would look like neglect.
+    let competes = |name: &GroupName| {
+        let GroupOverview { settings, jobs, .. } = group(name);
+        settings.paused.is_none() && jobs.waiting + jobs.scheduled + jobs.running > 0
+    };
+    let competing = parts.keys().filter(|name| competes(name));
+    let weights: f64 = competing.map(|name| f64::from(group(name).settings.weight)).sum();
     let finished: usize = parts.values().map(|part| part.finished).sum();
     let running: usize = overview.groups.values().map(|group| group.jobs.running + group.jobs.scheduled).sum();
     let waiting: usize = overview.groups.values().map(|group| group.jobs.waiting + group.jobs.stuck).sum();
@@ -97,12 +129,17 @@ fn drawn(fleet: &Fleet, overview: &Overview, runs: &[Job]) -> Vec<String> {
         [
             name.to_string(),
             percent(part.used.as_secs_f64(), used),
-            percent(f64::from(settings.weight), weights),
+            if competes(name) { percent(f64::from(settings.weight), weights) } else { "-".to_owned() },
             settings.weight.to_string(),
             (jobs.scheduled + jobs.running).to_string(),
             (jobs.waiting + jobs.stuck).to_string(),
             part.finished.to_string(),
-            if settings.paused.is_some() { "paused" } else { "" }.to_owned(),
+            match () {
+                () if settings.paused.is_some() => "paused",
+                () if competes(name) => "active",
+                () => "idle",
+            }
+            .to_owned(),
         ]
     });
     #[allow(clippy::cast_precision_loss)] // for people
@@ -113,7 +150,10 @@ fn drawn(fleet: &Fleet, overview: &Overview, runs: &[Job]) -> Vec<String> {
         WINDOW.as_secs(),
     )];
     lines.push(String::new());
-    lines.extend(print::columns(["GROUP", "SHARE", "ENTITLED", "WEIGHT", "IN HAND", "WAITING", "FINISHED", ""], rows));
+    lines.extend(print::columns(
+        ["GROUP", "SHARE", "ENTITLED", "WEIGHT", "IN HAND", "WAITING", "FINISHED", "STATE"],
+        rows,
+    ));
     if count > ROWS {
         lines.push(format!("and {} groups more", count - ROWS));
     }

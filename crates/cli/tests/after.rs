@@ -1,88 +1,25 @@
 //! Jobs that wait for jobs, with the real binary, on both databases.
 
-use std::{
-    fs,
-    io::Write,
-    process::{Command, Output, Stdio},
-};
+mod support;
 
-use serde_json::Value;
-use tempfile::TempDir;
-use turnwise_testpg::Cluster;
+use std::fs;
 
-struct Place {
-    directory: TempDir,
-    database: String,
-}
-
-impl Place {
-    fn new(database: impl FnOnce(&TempDir) -> String) -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let database = database(&directory);
-        Self { directory, database }
-    }
-
-    fn run(&self, args: &[&str], input: &str) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_turnwise"));
-        command.current_dir(self.directory.path()).args(args).args(["--database", &self.database]);
-        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("TURNWISE_")) {
-            command.env_remove(name);
-        }
-        let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = piped.spawn().unwrap();
-        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-        child.wait_with_output().unwrap()
-    }
-
-    fn told(&self, args: &[&str]) -> String {
-        let output = self.run(args, "");
-        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
-    }
-
-    fn refused(&self, args: &[&str]) -> String {
-        let output = self.run(args, "");
-        assert!(!output.status.success(), "{args:?}");
-        String::from_utf8(output.stderr).unwrap()
-    }
-
-    fn enqueue(&self, args: &[&str]) -> String {
-        self.told(&[&["enqueue"], args].concat()).trim().to_owned()
-    }
-
-    fn job(&self, id: &str) -> Value {
-        serde_json::from_str(&self.told(&["job", id, "--json"])).unwrap()
-    }
-
-    fn states(&self, ids: &[&String]) -> Vec<String> {
-        ids.iter().map(|id| self.job(id)["state"].as_str().unwrap().to_owned()).collect()
-    }
-
-    fn work(&self) {
-        self.told(&["serve", "--until-empty", "--slots", "2", "--demo-tasks"]);
-    }
-}
-
-macro_rules! on_both_databases {
-    ($($name:ident),+ $(,)?) => {
-        mod on_sqlite {
-            $(#[test] fn $name() {
-                super::$name(&super::Place::new(|dir| format!("sqlite:{}", dir.path().join("jobs.db").display())));
-            })+
-        }
-        mod on_postgres {
-            $(#[test] fn $name() {
-                super::$name(&super::Place::new(|_| super::Cluster::shared().fresh_database().unwrap()));
-            })+
-        }
-    };
-}
+use serde_json::{Value, json};
+use support::{Place, on_both_databases, refused, succeeded};
 
 on_both_databases! {
     jobs_run_fail_or_are_cancelled_after_those_they_wait_for,
     a_batch_from_a_file_ends_with_the_one_that_waits_for_all,
     the_graph_is_told_and_drawn,
     what_cannot_be_waited_for_is_refused_in_one_line,
+}
+
+fn work(place: &Place) {
+    place.work(&["--slots", "2", "--demo-tasks"]);
+}
+
+fn states(place: &Place, ids: &[&String]) -> Vec<String> {
+    ids.iter().map(|id| place.state(id)).collect()
 }
 
 fn jobs_run_fail_or_are_cancelled_after_those_they_wait_for(place: &Place) {
@@ -95,13 +32,13 @@ fn jobs_run_fail_or_are_cancelled_after_those_they_wait_for(place: &Place) {
     let last = after(&[&fails, "--on-failure", "run"]);
     let why = place.told(&["why", &fails]);
     assert!(why.contains(&format!("waits for job {} and one other", good.clone().min(bad.clone()))), "{why}");
-    place.work();
-    let states = place.states(&[&good, &bad, &fine, &fails, &runs, &cancelled, &last]);
+    work(place);
+    let states = states(place, &[&good, &bad, &fine, &fails, &runs, &cancelled, &last]);
     assert_eq!(states, ["success", "failed", "success", "failed", "success", "cancelled", "success"]);
     let failed = place.job(&fails);
     assert_eq!(failed["error"], format!("job {bad}, which it waited for, failed"));
     assert_eq!((&failed["after"].as_array().unwrap().len(), &failed["on_failure"]), (&2, &Value::from("fail")));
-    assert_eq!(failed["awaited_by"], serde_json::json!([last]));
+    assert_eq!(failed["awaited_by"], json!([last]));
     let shown = place.told(&["job", &fails]);
     assert!(shown.contains(&format!("after             {good} (on failure: fail)")), "{shown}");
     assert!(shown.contains(&format!("awaited by        {last}")), "{shown}");
@@ -113,10 +50,9 @@ fn a_batch_from_a_file_ends_with_the_one_that_waits_for_all(place: &Place) {
         {"task":"noop","as":"left","after":"first"}
         {"task":"noop","as":"right","after":["first"]}
         {"task":"noop","after":["left","right"]}"#;
-    let output = place.run(&["enqueue", "--stdin"], lines);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let ids: Vec<String> = String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect();
-    place.work();
+    let told = succeeded(&place.run_with_input(&["enqueue", "--stdin"], lines));
+    let ids: Vec<&str> = told.lines().collect();
+    work(place);
     let moments: Vec<(String, String)> = ids
         .iter()
         .map(|id| {
@@ -142,31 +78,30 @@ fn the_graph_is_told_and_drawn(place: &Place) {
          #3      waiting   noop  {third}  after #1 #2 (fail)\n"
     );
     assert_eq!(told, expected);
-    let svg = fs::read_to_string(place.directory.path().join("graph.svg")).unwrap();
+    let svg = fs::read_to_string(place.path().join("graph.svg")).unwrap();
     assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
     assert_eq!(
         (svg.matches("<g>").count(), svg.matches("class=\"edge\"").count()),
         (3, 2),
         "one arrow follows from others"
     );
-    place.work();
+    work(place);
     let told = place.told(&["job", &first, "--graph"]);
     assert!(told.starts_with(&format!("#1  success   noop  {first}  <- this one\n")), "{told}");
 }
 
 fn what_cannot_be_waited_for_is_refused_in_one_line(place: &Place) {
     let unknown = "01900000-0000-7000-8000-000000000000";
-    for (args, told) in [
-        (&["--after", unknown][..], "after: there is no job 01900000-0000-7000-8000-000000000000"),
-        (&["--after", "the-first"], r#"after: id: "the-first" is not a job id"#),
-        (&["--after", unknown, "--on-failure", "ignore"], "on_failure: must be fail, run or cancel"),
+    for (args, code, told) in [
+        (&["--after", unknown][..], 1, "after: there is no job 01900000-0000-7000-8000-000000000000"),
+        (&["--after", "the-first"], 2, r#"after: id: "the-first" is not a job id"#),
+        (&["--after", unknown, "--on-failure", "ignore"], 2, "on_failure: must be fail, run or cancel"),
     ] {
-        let text = place.refused(&[&["enqueue", "noop"], args].concat());
-        assert!(text.contains(told) && text.trim_end().lines().count() == 1, "{args:?}: {text}");
+        let text = place.refused(&[&["enqueue", "noop"], args].concat(), code);
+        assert!(text.contains(told), "{args:?}: {text}");
     }
     let circle = "{\"task\":\"noop\",\"as\":\"a\",\"after\":\"b\"}\n{\"task\":\"noop\",\"as\":\"b\",\"after\":\"a\"}";
-    let output = place.run(&["enqueue", "--stdin"], circle);
-    let text = String::from_utf8(output.stderr).unwrap();
-    assert!(!output.status.success() && text.contains("after: jobs wait for one another: "), "{text}");
+    let text = refused(&place.run_with_input(&["enqueue", "--stdin"], circle), 1);
+    assert!(text.contains("after: jobs wait for one another: "), "{text}");
     assert_eq!(place.told(&["jobs", "--json"]).trim(), "[]");
 }

@@ -1,16 +1,15 @@
-//! `turnwise bench` with few jobs: what it counts is exact, how long it took is nobody's promise.
+//! `turnwise bench` with few jobs: its counts are exact, how long it took is not checked.
+
+mod support;
 
 use std::{
     collections::BTreeSet,
-    process::{Child, Command, Output, Stdio},
+    process::{Child, Command, Stdio},
 };
 
-use serde_json::Value;
+use serde_json::{Value, json};
+use support::{Harness, Place, said, signal, until};
 use turnwise_testpg::Cluster;
-
-#[allow(dead_code, reason = "shared with tests that need more of it")]
-mod support;
-use support::{Harness, until};
 
 /// What a program finds in every report.
 const KEYS: [&str; 11] = [
@@ -28,13 +27,7 @@ const KEYS: [&str; 11] = [
 ];
 
 fn bench(harness: &Harness, flags: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_turnwise"));
-    command.current_dir(std::env::temp_dir()).args(["bench", "--database", harness.database()]).args(flags);
-    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("TURNWISE_")) {
-        command.env_remove(name);
-    }
-    command.stdin(Stdio::null());
-    command
+    harness.place.command(&[&["bench"], flags].concat())
 }
 
 /// Runs to its end, and leaves nothing behind.
@@ -49,18 +42,12 @@ fn report(harness: &Harness, flags: &[&str]) -> Value {
     report
 }
 
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
 /// No jobs, no nodes, nothing set and nothing used.
 fn assert_clean(harness: &Harness) {
     assert_eq!(harness.jobs(&[]), Vec::<Value>::new());
     assert_eq!(harness.nodes(), Vec::<Value>::new());
     for command in ["queues", "groups"] {
-        let mut turnwise = Command::new(env!("CARGO_BIN_EXE_turnwise"));
-        let output = turnwise.args([command, "--json", "--database", harness.database()]).output().unwrap();
-        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "[]", "{command}: {}", said(&output));
+        assert_eq!(harness.place.json(&[command, "--json"]), json!([]), "{command}");
     }
 }
 
@@ -74,8 +61,7 @@ fn null_keys(report: &Value) -> BTreeSet<&str> {
 
 /// Both databases, one after the other.
 fn on_both(test: impl Fn(Harness)) {
-    test(Harness::on_sqlite());
-    test(Harness::on_postgres(Cluster::shared()));
+    Harness::on_both().into_iter().for_each(test);
 }
 
 #[test]
@@ -88,7 +74,7 @@ fn a_drain_runs_every_job_and_tells_how_even_the_groups_were_served() {
         assert_eq!((&report["args_bytes"], &report["history"]), (&300.into(), &"delete".into()));
         positive(&report, "per_second");
         positive(&report, "fill_per_second");
-        // In turns: two slots and what they hold ready may be one job apart, and the moment of the look another.
+        // In turns: two slots and the jobs they hold ready may be one job apart, and the time of the reading another one.
         assert!(report["lead_at_half"].as_u64().unwrap() <= 4, "{report:#}");
         assert_eq!((&report["p50_ms"], &report["first_10k_per_second"]), (&Value::Null, &Value::Null));
     });
@@ -144,7 +130,7 @@ fn latency_is_timed_on_one_node_and_between_nodes() {
             flags.extend(other.then_some("--other-node"));
             let report = report(&harness, &flags);
             assert_eq!((&report["jobs"], &report["other_node"]), (&5.into(), &other.into()));
-            // It may be none at all: a task may begin before the one who submitted hears of it.
+            // It may be zero: a task may begin before the submitter has its answer.
             assert!(report["p50_ms"].is_number() && report["per_second"].is_null(), "{report:#}");
         }
     });
@@ -169,7 +155,7 @@ fn the_snapshot_of_a_pinned_drain_is_older_than_its_jobs() {
     let held = "select count(*) from pg_stat_activity where datname = current_database() and state = 'idle in transaction' \
                 and backend_xmin::text::bigint <= (select min(xact::text::bigint) from turnwise.job)";
     assert_eq!(cluster.psql(harness.database(), held).unwrap(), "1");
-    signal(&child, "INT");
+    signal(child.id(), "INT");
     assert_eq!(child.wait_with_output().unwrap().status.code(), Some(130));
     assert_clean(&harness);
 }
@@ -219,7 +205,7 @@ fn a_database_with_finished_jobs_or_a_node_is_refused() {
     let mut harness = Harness::on_sqlite();
     let node = harness.serve("a", &[]);
     let output = bench(&harness, &["--jobs", "10"]).output().unwrap();
-    assert!(said(&output).starts_with("error: database: node a works on it; "), "{}", said(&output));
+    assert!(said(&output).starts_with("error: database: node a uses it; "), "{}", said(&output));
     harness.submit(1, "noop", "null");
     harness.wait_until_all_ended();
     node.stop();
@@ -229,12 +215,9 @@ fn a_database_with_finished_jobs_or_a_node_is_refused() {
 
 #[test]
 fn a_sqlite_file_that_was_not_there_is_not_there_afterwards() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_turnwise"));
-    let output = command.current_dir(folder.path()).args(["bench", "--jobs", "10"]).output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
-    assert!(String::from_utf8_lossy(&output.stdout).starts_with("drain: "), "{output:?}");
-    assert_eq!(folder.path().read_dir().unwrap().count(), 0);
+    let place = Place::new();
+    assert!(place.told(&["bench", "--jobs", "10"]).starts_with("drain: "));
+    assert_eq!(place.path().read_dir().unwrap().count(), 0);
 }
 
 /// Starts it and waits until jobs of it are stored.
@@ -247,18 +230,13 @@ fn begun(harness: &Harness, flags: &[&str]) -> Child {
     child
 }
 
-fn signal(child: &Child, signal: &str) {
-    let status = Command::new("kill").args(["-s", signal, &child.id().to_string()]).status().unwrap();
-    assert!(status.success(), "kill -s {signal}");
-}
-
 #[test]
-fn whoever_interrupts_it_finds_nothing_left() {
+fn an_interrupted_benchmark_leaves_nothing_behind() {
     on_both(|harness| {
-        // More than it could store before it is told.
+        // More than it could store before the signal.
         for mode in ["drain", "submit"] {
             let child = begun(&harness, &["--mode", mode, "--jobs", "10000000"]);
-            signal(&child, "INT");
+            signal(child.id(), "INT");
             let output = child.wait_with_output().unwrap();
             assert_eq!(output.status.code(), Some(130), "{}", said(&output));
             assert_clean(&harness);
@@ -271,7 +249,7 @@ fn an_idle_node_can_be_interrupted() {
     let harness = Harness::on_sqlite();
     let child = bench(&harness, &["--mode", "idle", "--seconds", "86400"]).stderr(Stdio::piped()).spawn().unwrap();
     until("its node", || harness.nodes().iter().any(|node| node["name"] == "turnwise-bench").then_some(()));
-    signal(&child, "TERM");
+    signal(child.id(), "TERM");
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", said(&output));
     assert_clean(&harness);
@@ -289,18 +267,19 @@ fn what_a_killed_benchmark_left_is_taken_away_by_the_next() {
 fn the_history_that_a_killed_benchmark_left_is_taken_away_by_the_next() {
     let harness = Harness::on_sqlite();
     let child = begun(&harness, &["--mode", "lifecycle", "--jobs", "10000000", "--history", "keep"]);
-    // More than the next one looks at first.
+    // More than the next benchmark reads at first.
     until("finished jobs", || (harness.jobs(&["--state", "success"]).len() > 1_000).then_some(()));
     killed_and_cleared(&harness, child);
 }
 
 fn killed_and_cleared(harness: &Harness, mut child: Child) {
-    signal(&child, "KILL");
+    signal(child.id(), "KILL");
     child.wait().unwrap();
-    // Its node is believed to live for a moment.
+    // Its node counts as alive until its lease expires.
     until("the next benchmark", || {
         let output = bench(harness, &["--jobs", "10"]).output().unwrap();
-        let refused = "error: database: another benchmark runs on it, or has been killed a moment ago\n";
+        let refused =
+            "error: database: another benchmark runs on it, or was killed a moment ago; try again in a few seconds\n";
         match output.status.code() {
             Some(0) => Some(()),
             _ => {
@@ -330,8 +309,8 @@ fn a_benchmark_that_fails_leaves_nothing() {
 
 #[test]
 fn bad_numbers_are_refused_by_name() {
-    let harness = Harness::on_sqlite();
-    for (flags, told) in [
+    let place = Place::on_sqlite();
+    for (flags, refusal) in [
         (["--jobs", "0"], "error: jobs: must be 1 to 100000000, not \"0\""),
         (["--groups", "-1"], "error: groups: must be 1 to 10000000, not \"-1\""),
         (["--args-bytes", "1k"], "error: args-bytes: must be 0 to 1000000, not \"1k\""),
@@ -339,18 +318,17 @@ fn bad_numbers_are_refused_by_name() {
         (["--callers", "0"], "error: callers: must be 1 to 1000, not \"0\""),
         (["--seconds", "0"], "error: seconds: must be 1 to 86400, not \"0\""),
     ] {
-        let output = bench(&harness, &flags).output().unwrap();
-        assert_eq!((output.status.code(), said(&output).trim()), (Some(2), told));
+        assert_eq!(place.refused(&[&["bench"], &flags[..]].concat(), 2).trim(), refusal);
     }
 }
 
 #[test]
 fn what_a_mode_cannot_do_is_refused() {
-    let harness = Harness::on_sqlite();
-    let output = bench(&harness, &["--other-node"]).output().unwrap();
-    assert_eq!((output.status.code(), said(&output).trim()), (Some(2), "error: other-node: is for --mode latency"));
-    let mut command = Command::new(env!("CARGO_BIN_EXE_turnwise"));
-    let output = command.args(["bench", "--database", "memory:", "--mode", "pinned"]).output().unwrap();
-    let told = "error: database: memory: is seen through one connection only; name a file or a server";
-    assert_eq!((output.status.code(), said(&output).trim()), (Some(2), told));
+    let place = Place::on_sqlite();
+    let other_node = place.refused(&["bench", "--other-node"], 2);
+    assert_eq!(other_node.trim(), "error: other-node: works only with --mode latency");
+    let memory = place.refused(&["bench", "--database", "memory:", "--mode", "pinned"], 2);
+    let refusal =
+        "error: database: memory: cannot be opened a second time, as this mode needs; name a file or a server";
+    assert_eq!(memory.trim(), refusal);
 }

@@ -2,11 +2,10 @@
 //! applications that burn transaction numbers and hold rows. Afterwards every acknowledged job has ended, once, and the
 //! history checker reads the record.
 //!
-//! `TURNWISE_CRASH_SECONDS` says for how long rounds are played, with a new database and a new seed each: 3600 for an hour
+//! `TURNWISE_CRASH_SECONDS` sets for how long rounds are played, with a new database and a new seed each: 3600 for an hour
 //! by hand. A failed round prints its seed; `TURNWISE_CRASH_SEED` plays that one round again. A seed stands for what is
-//! done to the database and in which order. When it meets what, the machine says: not every failure comes back at once.
+//! done to the database and in which order. The timing depends on the machine: not every failure comes back at once.
 
-#[allow(dead_code, reason = "each test file uses its part")]
 mod support;
 
 use std::{
@@ -31,7 +30,7 @@ const USUAL: Duration = Duration::from_secs(24);
 /// Blows to the database in one round.
 const BLOWS: u32 = 8;
 /// With `synchronous_commit = off`, what was committed so long before a crash may be gone: three times PostgreSQL's
-/// `wal_writer_delay` by its own word, and as much again.
+/// `wal_writer_delay` according to its manual, and as much again.
 const TAKEN_BACK: Duration = Duration::from_millis(1_200);
 
 #[test]
@@ -59,7 +58,7 @@ fn play(story: &str, durable: bool) {
     say(&format!("{story}: {rounds} rounds, {total:?}"));
 }
 
-/// What there was, in one round or all.
+/// Counts of one round, or of all rounds.
 #[derive(Debug, Default)]
 struct Tally {
     acknowledged: usize,
@@ -107,7 +106,7 @@ fn round(seed: u64, durable: bool, story: &str) -> Tally {
     let mut chance = Chance(seed);
     let mut crashes = Vec::new();
     for _ in 0..BLOWS {
-        // In the middle of things: so many more submits are acknowledged first.
+        // Under load: this many more submits are acknowledged first.
         let more = load.acknowledged() + 20 + chance.below(150);
         until("submits", || (load.acknowledged() >= more).then_some(()));
         blow(&cluster, harness.database(), &mut chance, &mut crashes, &mut tally);
@@ -139,7 +138,7 @@ fn round(seed: u64, durable: bool, story: &str) -> Tally {
     tally
 }
 
-/// Waits until nothing is left; what stands still instead is named.
+/// Waits until all jobs have ended; on failure, names those that have not.
 fn all_ended(harness: &Harness, seed: u64, nodes: &[Node]) {
     let unfinished = ["waiting", "scheduled", "running", "stuck"].map(|state| ["--state", state]).concat();
     let deadline = Instant::now() + PATIENCE;
@@ -148,8 +147,8 @@ fn all_ended(harness: &Harness, seed: u64, nodes: &[Node]) {
         if left.is_empty() {
             return;
         }
-        let told = |job: &serde_json::Value| format!("{} is {} on {}", job["id"], job["state"], job["node"]);
-        let some: Vec<String> = left.iter().take(20).map(told).collect();
+        let line = |job: &serde_json::Value| format!("{} is {} on {}", job["id"], job["state"], job["node"]);
+        let some: Vec<String> = left.iter().take(20).map(line).collect();
         let records: String =
             nodes.iter().map(|node| node.records_of(left[0]["id"].as_str().expect("an id"))).collect();
         let stands = format!("{} jobs have not ended:\n{}\n{records}", left.len(), some.join("\n"));
@@ -158,7 +157,7 @@ fn all_ended(harness: &Harness, seed: u64, nodes: &[Node]) {
     }
 }
 
-/// One thing that befalls the database.
+/// One fault of the database.
 fn blow(cluster: &Cluster, url: &str, chance: &mut Chance, crashes: &mut Vec<SystemTime>, tally: &mut Tally) {
     let backends = "select pid from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()
                        and backend_type = 'client backend' order by pid";
@@ -194,8 +193,8 @@ fn blow(cluster: &Cluster, url: &str, chance: &mut Chance, crashes: &mut Vec<Sys
     }
 }
 
-/// Without `synchronous_commit`, a crash may take back what was committed a moment before. The checker is told of which jobs
-/// that may be so: those of which anything was written then.
+/// Without `synchronous_commit`, a crash may take back what was committed a moment before. Notes in the record for which jobs
+/// this is possible: those about which anything was written at that time.
 fn take_back(harness: &mut Harness, submitted: &[(String, SystemTime)], nodes: &[Node], crashes: &[SystemTime]) {
     let lost = |at: SystemTime| crashes.iter().any(|crash| *crash <= at + TAKEN_BACK && at <= *crash + TAKEN_BACK);
     let mut jobs: Vec<String> = submitted.iter().filter(|(_, at)| lost(*at)).map(|(job, _)| job.clone()).collect();

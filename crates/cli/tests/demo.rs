@@ -1,31 +1,25 @@
 //! `turnwise demo` as a reader of the README runs it, only shorter.
 
-use std::{fs, process::Command};
+mod support;
 
-use tempfile::TempDir;
+use std::fs;
+
+use support::Place;
 
 /// What a run of the demo leaves behind.
-struct Run {
+struct Played {
     printed: String,
     svg: String,
 }
 
-fn demo(flags: &[&str]) -> Run {
-    let dir = TempDir::new().unwrap();
-    let svg = dir.path().join("demo.svg");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_turnwise"));
-    // The folder is empty: no settings of the one who runs the tests.
-    command.current_dir(dir.path()).args(["demo", "--groups", "10", "--slots", "2", "--svg"]).arg(&svg).args(flags);
-    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("TURNWISE_")) {
-        command.env_remove(name);
-    }
-    let output = command.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{said}");
-    Run { printed: String::from_utf8(output.stdout).unwrap(), svg: fs::read_to_string(svg).unwrap() }
+fn demo(flags: &[&str]) -> Played {
+    let place = Place::new();
+    let demo = ["demo", "--groups", "10", "--slots", "2", "--svg", "demo.svg"];
+    let printed = place.told(&[&demo[..], flags].concat());
+    Played { printed, svg: fs::read_to_string(place.path().join("demo.svg")).unwrap() }
 }
 
-impl Run {
+impl Played {
     /// The mean wait of the late collectives' jobs, in seconds.
     fn late_wait(&self) -> f64 {
         let (_, rest) = self.printed.split_once("jobs waited ").unwrap_or_else(|| panic!("{}", self.printed));
@@ -102,11 +96,8 @@ fn a_flood_delays_the_late_collectives_only_where_the_first_to_come_is_the_first
 
 #[test]
 fn a_number_the_demo_cannot_work_with_is_refused_by_its_name() {
-    let refused = |flags: &[&str]| {
-        let output = Command::new(env!("CARGO_BIN_EXE_turnwise")).arg("demo").args(flags).output().unwrap();
-        assert_eq!(output.status.code(), Some(2), "{flags:?}");
-        String::from_utf8(output.stderr).unwrap()
-    };
+    let place = Place::new();
+    let refused = |flags: &[&str]| place.refused(&[&["demo"], flags].concat(), 2);
     for (flag, value) in [("groups", "1"), ("slots", "0"), ("seconds", "-3"), ("minutes", "x"), ("flood", "0")] {
         let said = refused(&[&format!("--{flag}"), value]);
         assert!(said.starts_with(&format!("error: {flag}: ")), "{said}");

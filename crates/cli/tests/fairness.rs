@@ -1,148 +1,25 @@
-//! People set and see fairness with the real binary: weights, limits, pauses, why, simulate, top; on SQLite and PostgreSQL.
+//! Setting and viewing fairness with the real binary: weights, limits, pauses, why, simulate, top; on SQLite and PostgreSQL.
 //! `TURNWISE_FULL=1` floods with more jobs.
 
+mod support;
+
 use std::{
-    io::{BufRead, BufReader, Write},
-    process::{Child, Command, Output, Stdio},
-    time::{Duration, Instant},
+    io::{BufRead, BufReader},
+    process::Stdio,
 };
 
 use serde_json::{Value, json};
-use tempfile::TempDir;
+use support::{Place, Serving, full, on_both_databases, until};
 use turnwise::Timestamp;
-use turnwise_testpg::Cluster;
 
-/// A database, and a folder without anybody's settings to run commands in.
-struct Place {
-    directory: TempDir,
-    database: String,
-}
-
-impl Place {
-    fn on_sqlite() -> Self {
-        Self { directory: tempfile::tempdir().unwrap(), database: "sqlite:jobs.db".to_owned() }
-    }
-
-    fn on_postgres() -> Self {
-        Self { directory: tempfile::tempdir().unwrap(), database: Cluster::shared().fresh_database().unwrap() }
-    }
-
-    fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_turnwise"));
-        command.args(args).current_dir(self.directory.path()).stdin(Stdio::null());
-        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("TURNWISE_")) {
-            command.env_remove(name);
-        }
-        command.env("TURNWISE_DATABASE", &self.database).env("TURNWISE_LOG", "off");
-        command
-    }
-
-    fn run(&self, args: &[&str]) -> Output {
-        self.command(args).output().unwrap()
-    }
-
-    /// What the command prints; it must succeed.
-    fn told(&self, args: &[&str]) -> String {
-        succeeded(self.run(args), args)
-    }
-
-    fn json(&self, args: &[&str]) -> Value {
-        serde_json::from_str(&self.told(args)).unwrap()
-    }
-
-    fn enqueue(&self, args: &[&str]) -> String {
-        self.told(&[&["enqueue"], args].concat()).trim().to_owned()
-    }
-
-    /// Submits these jobs in one go, in this order.
-    fn enqueue_all(&self, jobs: impl IntoIterator<Item = Value>) -> Vec<String> {
-        let input: String = jobs.into_iter().map(|job| format!("{job}\n")).collect();
-        let mut command = self.command(&["enqueue", "--stdin"]);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        // All of stdin is read before an id is written: neither side can block the other.
-        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-        let ids = succeeded(child.wait_with_output().unwrap(), &["enqueue", "--stdin"]);
-        ids.lines().map(str::to_owned).collect()
-    }
-
-    /// Runs a node until nothing is left.
-    fn work_until_empty(&self, slots: &str) {
-        self.told(&["serve", "--demo-tasks", "--until-empty", "--slots", slots]);
-    }
-
-    fn serve(&self, args: &[&str]) -> Node {
-        let mut child = self.command(&[&["serve"], args].concat()).stdout(Stdio::piped()).spawn().unwrap();
-        let mut ready = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut ready).unwrap();
-        assert!(ready.contains("ready"), "{ready}");
-        Node { child }
-    }
-
-    fn state(&self, id: &str) -> String {
-        self.json(&["job", id, "--json"])["state"].as_str().unwrap().to_owned()
-    }
-
-    fn wait_for_state(&self, id: &str, state: &str) {
-        wait_for(&format!("{id} to be {state}"), || (self.state(id) == state).then_some(()));
-    }
-
-    fn why(&self, id: &str) -> String {
-        self.told(&["why", id])
-    }
-
-    fn jobs(&self, flags: &[&str]) -> Vec<Run> {
-        let jobs = self.json(&[&["jobs", "--json", "--limit", "1000000"], flags].concat());
-        jobs.as_array().unwrap().iter().map(Run::of).collect()
-    }
-
-    /// The one listed under this name.
-    fn listed(&self, what: &str, name: &str) -> Value {
-        let all = self.json(&[what, "--json"]);
-        let found = all.as_array().unwrap().iter().find(|one| one["name"] == name);
-        found.unwrap_or_else(|| panic!("no {name} in {all}")).clone()
-    }
-
-    /// Refused with this code and one line that holds `part`.
-    fn refuses(&self, args: &[&str], code: i32, part: &str) {
-        let output = self.run(args);
-        let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(code), "{args:?}: {text}");
-        assert!(text.lines().count() == 1 && text.contains(part), "{args:?}: {text}");
-    }
-}
-
-/// A node; killed when the test is over.
-struct Node {
-    child: Child,
-}
-
-impl Node {
-    fn tell_to_stop(&self) {
-        let sent = Command::new("kill").args(["-s", "TERM", &self.child.id().to_string()]).status().unwrap();
-        assert!(sent.success());
-    }
-
-    fn ends(mut self) {
-        assert!(self.child.wait().unwrap().success());
-    }
-
-    fn stop(self) {
-        self.tell_to_stop();
-        self.ends();
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        // One that was stopped is gone already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+fn jobs(place: &Place, flags: &[&str]) -> Vec<RanJob> {
+    let jobs = place.json(&[&["jobs", "--json", "--limit", "1000000"], flags].concat());
+    jobs.as_array().unwrap().iter().map(RanJob::of).collect()
 }
 
 /// A job and when it ran, in microseconds.
 #[derive(Debug, Clone)]
-struct Run {
+struct RanJob {
     id: String,
     group: String,
     state: String,
@@ -152,7 +29,7 @@ struct Run {
     finished: i64,
 }
 
-impl Run {
+impl RanJob {
     fn of(job: &Value) -> Self {
         let text = |name: &str| job[name].as_str().unwrap_or_default().to_owned();
         let time = |name: &str| job[name].as_str().map_or(0, |time| time.parse::<Timestamp>().unwrap().micros());
@@ -169,7 +46,7 @@ impl Run {
 }
 
 /// The most runs that were going on at one moment.
-fn most_at_once(runs: &[Run]) -> i32 {
+fn most_at_once(runs: &[RanJob]) -> i32 {
     let mut steps: Vec<_> = runs.iter().flat_map(|run| [(run.started, 1), (run.finished, -1)]).collect();
     // At the same microsecond an end comes before a start.
     steps.sort_unstable();
@@ -184,34 +61,11 @@ fn most_at_once(runs: &[Run]) -> i32 {
         .unwrap_or(0)
 }
 
-fn succeeded(output: Output, args: &[&str]) -> String {
-    assert!(output.status.success(), "{args:?}: {output:?}");
-    String::from_utf8(output.stdout).unwrap()
-}
-
-/// Looks until `look` has found it; each look runs the binary, so this does not spin.
-fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let begun = Instant::now();
-    while begun.elapsed() < Duration::from_secs(120) {
-        if let Some(found) = look() {
-            return found;
-        }
-    }
-    panic!("waited for {what} in vain");
-}
-
 fn sleep(ms: u32, group: &str) -> Value {
     json!({"task": "sleep", "args": {"ms": ms}, "group": group})
 }
 
-macro_rules! on_both {
-    ($($name:ident),* $(,)?) => {
-        mod on_sqlite { $(#[test] fn $name() { super::$name(&super::Place::on_sqlite()); })* }
-        mod on_postgres { $(#[test] fn $name() { super::$name(&super::Place::on_postgres()); })* }
-    };
-}
-
-on_both!(
+on_both_databases!(
     a_paused_group_waits_while_the_others_run,
     a_paused_queue_waits_while_the_others_run,
     a_limit_of_one_is_never_exceeded,
@@ -229,7 +83,7 @@ on_both!(
     a_flood_of_100_000_cannot_delay_the_others,
     jobs_34_times_as_long_get_no_more_than_their_share,
     a_stuck_job_is_not_pinned_to_the_node_that_failed_it,
-    tasks_that_nobody_knows_take_no_slot,
+    tasks_that_no_node_knows_take_no_slot,
     a_job_left_running_by_a_killed_node_can_be_cancelled,
     a_restart_does_not_reset_the_counting_scheme,
     a_long_backlog_is_read_while_quick_jobs_run,
@@ -237,7 +91,11 @@ on_both!(
 );
 
 fn a_paused_group_waits_while_the_others_run(place: &Place) {
-    assert!(place.told(&["group", "pause", "acme", "--reason", "not paid"]).starts_with("group acme: paused since "));
+    assert!(
+        place
+            .told(&["group", "pause", "acme", "--reason", "not paid", "--force"])
+            .starts_with("group acme: paused since ")
+    );
     let _node = place.serve(&["--demo-tasks", "--slots", "2"]);
     let held = place.enqueue(&["noop", "--group", "acme"]);
     let other = place.enqueue(&["noop", "--group", "other"]);
@@ -254,7 +112,7 @@ fn a_paused_group_waits_while_the_others_run(place: &Place) {
 
 fn a_paused_queue_waits_while_the_others_run(place: &Place) {
     let _node = place.serve(&["--demo-tasks", "--slots", "2"]);
-    place.told(&["queue", "pause", "mail"]);
+    place.told(&["queue", "pause", "mail", "--force"]);
     let held = place.enqueue(&["noop", "--queue", "mail"]);
     let other = place.enqueue(&["noop"]);
     place.wait_for_state(&other, "success");
@@ -278,8 +136,8 @@ fn a_limit_of_one_is_never_exceeded(place: &Place) {
             job[field] = json!(value);
             job
         }));
-        place.work_until_empty("4");
-        let runs: Vec<_> = place.jobs(&[]).into_iter().filter(|run| ids.contains(&run.id)).collect();
+        place.work(&["--demo-tasks", "--slots", "4"]);
+        let runs: Vec<_> = jobs(place, &[]).into_iter().filter(|run| ids.contains(&run.id)).collect();
         assert_eq!(runs.iter().filter(|run| run.state == "success").count(), 8, "{field}: {runs:?}");
         assert_eq!(most_at_once(&runs), 1, "{field}: {runs:?}");
     }
@@ -290,16 +148,16 @@ fn a_limit_changed_at_run_time_holds(place: &Place) {
     let job = |n: i32| json!({"task": "sleep", "args": {"ms": 50}, "queue": "mail", "group": format!("{}", n % 5)});
     place.enqueue_all((0..60).map(job));
     let node = place.serve(&["--demo-tasks", "--slots", "8"]);
-    let ended = || place.jobs(&["--state", "success"]).len();
-    wait_for("some to end", || (ended() >= 12).then_some(()));
+    let ended = || jobs(place, &["--state", "success"]).len();
+    until("some to end", || (ended() >= 12).then_some(()));
     place.told(&["queue", "set", "mail", "--concurrency", "1"]);
-    // It was submitted after the limit was lowered: whoever has seen it has seen the lower limit.
+    // It was submitted after the limit was lowered: a dispatcher that has read it has read the lower limit.
     let mark = place.enqueue(&["noop"]);
     place.wait_for_state(&mark, "success");
-    wait_for("the end", || (ended() == 61).then_some(()));
+    until("the end", || (ended() == 61).then_some(()));
     node.stop();
-    let seen = place.jobs(&["--queue", "default"])[0].assigned;
-    let runs = place.jobs(&["--queue", "mail"]);
+    let seen = jobs(place, &["--queue", "default"])[0].assigned;
+    let runs = jobs(place, &["--queue", "mail"]);
     assert_eq!(most_at_once(&runs), 3, "the first limit is used, and not exceeded");
     let later: Vec<_> = runs.into_iter().filter(|run| run.assigned > seen).collect();
     assert!(later.len() > 10, "it was lowered too late to see anything: {}", later.len());
@@ -312,8 +170,8 @@ fn a_serial_queue_runs_in_the_order_of_submission(place: &Place) {
         let (group, priority) = (format!("g{}", n % 3), n % 10 + 1);
         json!({"task": "sleep", "args": {"ms": 2}, "queue": "line", "group": group, "priority": priority})
     }));
-    place.work_until_empty("4");
-    let mut runs = place.jobs(&["--queue", "line"]);
+    place.work(&["--demo-tasks", "--slots", "4"]);
+    let mut runs = jobs(place, &["--queue", "line"]);
     runs.sort_by_key(|run| run.started);
     assert_eq!(runs.iter().map(|run| &run.id).collect::<Vec<_>>(), ids.iter().collect::<Vec<_>>());
     assert_eq!(most_at_once(&runs), 1);
@@ -322,8 +180,8 @@ fn a_serial_queue_runs_in_the_order_of_submission(place: &Place) {
 fn a_rate_is_kept(place: &Place) {
     place.told(&["queue", "set", "slow", "--rate", "10/1s,1"]);
     place.enqueue_all((0..8).map(|_| json!({"task": "noop", "queue": "slow"})));
-    place.work_until_empty("8");
-    let mut assigned: Vec<_> = place.jobs(&["--queue", "slow"]).iter().map(|run| run.assigned).collect();
+    place.work(&["--demo-tasks", "--slots", "8"]);
+    let mut assigned: Vec<_> = jobs(place, &["--queue", "slow"]).iter().map(|run| run.assigned).collect();
     assigned.sort_unstable();
     assert_eq!(assigned.len(), 8);
     // Seven tenths of a second, less what one write may be slower than another.
@@ -332,9 +190,9 @@ fn a_rate_is_kept(place: &Place) {
 
 fn a_full_group_refuses_jobs(place: &Place) {
     place.told(&["group", "set", "acme", "--max-waiting", "5"]);
-    // It knows no task, so all jobs wait; but it dispatches, which is who counts them.
+    // It knows no task, so all jobs wait; but it dispatches, and the dispatcher counts them.
     let _node = place.serve(&[]);
-    let refused = wait_for("a refusal", || {
+    let refused = until("a refusal", || {
         let output = place.run(&["enqueue", "noop", "--group", "acme"]);
         (!output.status.success()).then_some(output)
     });
@@ -345,7 +203,7 @@ fn a_full_group_refuses_jobs(place: &Place) {
     assert!(waiting >= 5, "refused at {waiting}");
     place.enqueue(&["noop", "--group", "other"]);
     place.told(&["group", "set", "acme", "--max-waiting", "none"]);
-    wait_for("the group to be open again", || {
+    until("the group to be open again", || {
         place.run(&["enqueue", "noop", "--group", "acme"]).status.success().then_some(())
     });
 }
@@ -371,7 +229,7 @@ fn a_queue_set_to_pause_on_an_error_pauses(place: &Place) {
     let _node = place.serve(&["--demo-tasks", "--slots", "1"]);
     let bad = place.enqueue(&["flaky", r#"{"fail":9}"#, "--queue", "mail", "--retry", "none"]);
     place.wait_for_state(&bad, "failed");
-    let mail = wait_for("the pause", || Some(place.listed("queues", "mail")).filter(|mail| mail["state"] == "paused"));
+    let mail = until("the pause", || Some(place.listed("queues", "mail")).filter(|mail| mail["state"] == "paused"));
     assert!(mail["paused"]["reason"].as_str().unwrap().contains(&bad), "{mail}");
     let next = place.enqueue(&["noop", "--queue", "mail"]);
     assert!(place.why(&next).contains("queue mail is paused since"), "{}", place.why(&next));
@@ -399,23 +257,24 @@ fn why_names_what_holds_a_job_up(place: &Place) {
     place.wait_for_state(&second, "running");
     let crowded = place.enqueue(&["noop", "--group", "late"]);
     let why = place.why(&crowded);
-    assert!(why.starts_with("all 2 slots that could run it are busy; about "), "{why}");
+    // No run of these tasks has ended yet: nobody knows how long they take.
+    assert!(why.starts_with("all 2 slots that could run it are busy\n") && why.contains("cannot be said"), "{why}");
     let told = place.json(&["why", &crowded, "--json"]);
     assert_eq!((&told["state"], &told["id"]), (&json!("waiting"), &json!(crowded)));
     assert_eq!(told["gates"].as_array().unwrap().len(), 1, "{told}");
-    assert!(told["before"].is_u64() && told["starts_in_ms"].is_u64(), "{told}");
+    assert!(told["before"].is_u64() && told["starts_in_ms"].is_null(), "{told}");
 
     let unknown = place.enqueue(&["nobody knows"]);
     assert!(place.why(&unknown).starts_with("no live node knows this task"), "{}", place.why(&unknown));
     let later = place.enqueue(&["noop", "--in", "1h"]);
     let why = place.why(&later);
-    assert!(why.starts_with("not due before ") && why.contains("starts in about 60 min"), "{why}");
+    assert!(why.starts_with("not due before ") && why.contains("when it starts cannot be said"), "{why}");
 
     place.told(&["queue", "set", "slow", "--rate", "1/1h"]);
     let slow = place.enqueue(&["noop", "--queue", "slow"]);
     assert!(place.why(&slow).starts_with("the rate of queue slow allows the next start at "), "{}", place.why(&slow));
     place.told(&["queue", "set", "line", "--concurrency", "serial"]);
-    place.told(&["group", "pause", "held"]);
+    place.told(&["group", "pause", "held", "--force"]);
     let front = place.enqueue(&["noop", "--queue", "line", "--group", "held"]);
     let behind = place.enqueue(&["noop", "--queue", "line"]);
     assert!(
@@ -430,9 +289,9 @@ fn why_names_what_holds_a_job_up(place: &Place) {
 }
 
 fn a_simulation_changes_nothing_and_foretells_the_waits(place: &Place) {
-    // So that it is known how long they take.
+    // So that the scheduler knows how long they take.
     place.enqueue_all((0..4).map(|_| sleep(100, "quiet")));
-    place.work_until_empty("4");
+    place.work(&["--demo-tasks", "--slots", "4"]);
     place.enqueue_all((0..30).map(|_| sleep(100, "flood")).chain([sleep(100, "quiet")]));
     let settings = (place.told(&["groups", "--json"]), place.told(&["queues", "--json"]));
     let simulate = |flags: &[&str]| place.json(&[&["simulate", "--json"], flags].concat());
@@ -473,20 +332,16 @@ fn a_simulation_changes_nothing_and_foretells_the_waits(place: &Place) {
 fn weights_are_shares(place: &Place) {
     place.told(&["group", "set", "heavy", "--weight", "3"]);
     place.enqueue_all((0..60).flat_map(|_| [sleep(20, "light"), sleep(20, "heavy")]));
-    place.work_until_empty("2");
-    let mut runs = place.jobs(&[]);
+    place.work(&["--demo-tasks", "--slots", "2"]);
+    let mut runs = jobs(place, &[]);
     assert_eq!(runs.len(), 120);
     runs.sort_by_key(|run| run.finished);
     let heavy = runs[..60].iter().filter(|run| run.group == "heavy").count();
     assert!((40..=50).contains(&heavy), "{heavy} of the first 60 are heavy's; 45 are due to it");
 }
 
-fn full() -> bool {
-    std::env::var_os("TURNWISE_FULL").is_some_and(|value| value == "1")
-}
-
 fn a_flood_of_20_cannot_delay_the_others(place: &Place) {
-    // So few are over before anybody else could submit: all of it waits when the node starts.
+    // So few jobs would end before the others could submit: so all jobs wait before the node starts.
     let late = flood_then_the_others(place, 20, |_| {});
     let node = place.serve(&["--demo-tasks", "--slots", "4"]);
     expect_one_round(place, node, &late);
@@ -503,12 +358,12 @@ fn a_flood_of_100_000_cannot_delay_the_others(place: &Place) {
     }
 }
 
-/// The seeds' story: one of a hundred collectives floods, then the others come with one job each.
+/// The story of the demo: one of a hundred collectives floods, then the others come with one job each.
 fn a_flood_cannot_delay_the_others(place: &Place, flood: u32) {
     let mut node = None;
     let late = flood_then_the_others(place, flood, |place| {
         node = Some(place.serve(&["--demo-tasks", "--slots", "4"]));
-        wait_for("the flood to run", || (place.jobs(&["--state", "success"]).len() >= 100).then_some(()));
+        until("the flood to run", || (jobs(place, &["--state", "success"]).len() >= 100).then_some(()));
     });
     let runs = expect_one_round(place, node.expect("it was started between"), &late);
     let flooded = starts_of(&runs, "flood");
@@ -532,14 +387,14 @@ fn flood_then_the_others(place: &Place, flood: u32, between: impl FnOnce(&Place)
 
 /// Waits for the late jobs, and looks at the order of all starts: from the first of the late jobs to the last of them the
 /// flood has what was held ready, and its own turn of one round.
-fn expect_one_round(place: &Place, node: Node, late: &[String]) -> Vec<Run> {
-    wait_for("the late jobs to end", || {
-        let done = place.jobs(&["--state", "success"]);
+fn expect_one_round(place: &Place, node: Serving, late: &[String]) -> Vec<RanJob> {
+    until("the late jobs to end", || {
+        let done = jobs(place, &["--state", "success"]);
         late.iter().all(|id| done.iter().any(|run| run.id == *id)).then_some(())
     });
     node.stop();
-    let left = place.jobs(&["--state", "waiting", "--group", "flood"]).len();
-    let runs = place.jobs(&["--state", "success"]);
+    let left = jobs(place, &["--state", "waiting", "--group", "flood"]).len();
+    let runs = jobs(place, &["--state", "success"]);
     let flooded = starts_of(&runs, "flood");
     let mut theirs: Vec<_> = runs.iter().filter(|run| run.group != "flood").map(|run| run.started).collect();
     theirs.sort_unstable();
@@ -553,7 +408,7 @@ fn expect_one_round(place: &Place, node: Node, late: &[String]) -> Vec<Run> {
     runs
 }
 
-fn starts_of(runs: &[Run], group: &str) -> Vec<i64> {
+fn starts_of(runs: &[RanJob], group: &str) -> Vec<i64> {
     let mut starts: Vec<_> = runs.iter().filter(|run| run.group == group).map(|run| run.started).collect();
     starts.sort_unstable();
     starts
@@ -565,13 +420,13 @@ fn jobs_34_times_as_long_get_no_more_than_their_share(place: &Place) {
     let (short_ms, long_runs) = if full() { (5, 200) } else { (2, 50) };
     if !full() {
         // The bound is smaller when nothing is held ready, and so is the time it takes to see that it holds.
-        std::fs::write(place.directory.path().join("turnwise.toml"), "[executor]\nqueue_capacity = 0\n").unwrap();
+        std::fs::write(place.path().join("turnwise.toml"), "[executor]\nqueue_capacity = 0\n").unwrap();
     }
-    // So that nobody is taken for what the long ones take: the estimate is the task's.
+    // So that no short job is estimated to be as long as the long ones: the estimate is the task's.
     place.enqueue_all((0..20).map(|_| sleep(short_ms, "first")));
-    place.work_until_empty("4");
+    place.work(&["--demo-tasks", "--slots", "4"]);
     let group = |n: usize| format!("group {n}");
-    // Many more than are looked at, if all goes well.
+    // Many more than are needed, if all goes well.
     let most = long_runs * 4;
     let long = (0..most).map(|_| sleep(34 * short_ms, &group(0)));
     let short = (0..most * 34).flat_map(|_| (1..4).map(|n| sleep(short_ms, &group(n))));
@@ -579,21 +434,21 @@ fn jobs_34_times_as_long_get_no_more_than_their_share(place: &Place) {
     let node = place.serve(&["--demo-tasks", "--slots", "4"]);
     let mut wanted = long_runs;
     let looked = loop {
-        let ended = || place.jobs(&["--group", &group(0), "--state", "success"]).len();
-        wait_for("the long jobs", || (ended() >= wanted).then_some(()));
-        let looked = Looked::at((0..4).map(|n| place.jobs(&["--group", &group(n), "--state", "success"])).collect());
+        let ended = || jobs(place, &["--group", &group(0), "--state", "success"]).len();
+        until("the long jobs", || (ended() >= wanted).then_some(()));
+        let looked = Looked::at((0..4).map(|n| jobs(place, &["--group", &group(n), "--state", "success"])).collect());
         // One run that was held up by the machine makes the bound greater, and the time it takes.
         if looked.total() >= 20.0 * looked.bound || wanted + long_runs / 4 >= most {
             break looked;
         }
         wanted += long_runs / 4;
     };
-    let left = |n: usize| place.jobs(&["--state", "waiting", "--group", &group(n)]).len();
+    let left = |n: usize| jobs(place, &["--state", "waiting", "--group", &group(n)]).len();
     assert!((0..4).all(|n| left(n) > 0), "a group had nothing left to run");
     node.stop();
     let Looked { served, bound } = &looked;
     let total = looked.total();
-    assert!(total >= 20.0 * bound, "{total} s are too little to tell: the bound is {bound} s");
+    assert!(total >= 20.0 * bound, "{total} s are too little for a result: the bound is {bound} s");
     for (n, served) in served.iter().enumerate() {
         let entitled = total / 4.0;
         assert!((served - entitled).abs() <= entitled / 20.0, "group {n} got {served} of {entitled} s: {looked:?}");
@@ -609,15 +464,15 @@ struct Looked {
 
 impl Looked {
     /// The runs of each group that have ended so far.
-    fn at(groups: Vec<Vec<Run>>) -> Self {
+    fn at(groups: Vec<Vec<RanJob>>) -> Self {
         // Until a moment before the look, so that whatever had begun by then has ended and is known.
-        let last = |runs: &Vec<Run>| runs.iter().map(|run| run.finished).max().unwrap_or(0);
+        let last = |runs: &Vec<RanJob>| runs.iter().map(|run| run.finished).max().unwrap_or(0);
         let longest = groups.iter().flatten().map(|run| run.finished - run.assigned).max().unwrap_or(0);
         let end = groups.iter().map(last).min().unwrap_or(0) - longest;
-        let used = |run: &Run| (run.finished.min(end) - run.started.min(end)) as f64 / 1e6;
+        let used = |run: &RanJob| (run.finished.min(end) - run.started.min(end)) as f64 / 1e6;
         let served = groups.iter().map(|runs| runs.iter().map(used).sum()).collect();
         let estimate = longest_estimate(&groups.concat());
-        let slack = |runs: &Vec<Run>| {
+        let slack = |runs: &Vec<RanJob>| {
             let longest = runs.iter().map(|run| run.finished - run.started).max().unwrap_or(0) as f64 / 1e6;
             (1.0 + f64::from(most_held(runs))) * longest.max(estimate)
         };
@@ -632,7 +487,7 @@ impl Looked {
 }
 
 /// What a job of this task was expected to take, at most: the moving average of the runs by their ends.
-fn longest_estimate(runs: &[Run]) -> f64 {
+fn longest_estimate(runs: &[RanJob]) -> f64 {
     let mut ends: Vec<_> = runs.iter().map(|run| (run.finished, run.finished - run.started)).collect();
     ends.sort_unstable();
     let mut average = 0;
@@ -644,14 +499,14 @@ fn longest_estimate(runs: &[Run]) -> f64 {
 }
 
 /// The most jobs in a node's hands at one moment.
-fn most_held(runs: &[Run]) -> i32 {
-    let held: Vec<_> = runs.iter().map(|run| Run { started: run.assigned, ..run.clone() }).collect();
+fn most_held(runs: &[RanJob]) -> i32 {
+    let held: Vec<_> = runs.iter().map(|run| RanJob { started: run.assigned, ..run.clone() }).collect();
     most_at_once(&held)
 }
 
 fn a_stuck_job_is_not_pinned_to_the_node_that_failed_it(place: &Place) {
     let first = place.serve(&["--demo-tasks", "--slots", "1", "--name", "first"]);
-    let id = place.enqueue(&["flaky", r#"{"fail":1}"#, "--retry", "durations:2s", "--group", "g"]);
+    let id = place.enqueue(&["flaky", r#"{"fail":1}"#, "--retry", "durations:5s", "--group", "g"]);
     place.wait_for_state(&id, "stuck");
     first.stop();
     let other = place.enqueue(&["noop", "--group", "g"]);
@@ -663,13 +518,13 @@ fn a_stuck_job_is_not_pinned_to_the_node_that_failed_it(place: &Place) {
     assert_eq!((&job["attempt"], &job["node"]), (&json!(2), &json!("second")), "{job}");
 }
 
-fn tasks_that_nobody_knows_take_no_slot(place: &Place) {
+fn tasks_that_no_node_knows_take_no_slot(place: &Place) {
     let unknown = place.enqueue_all((0..10).map(|_| json!({"task": "nobody knows", "group": "g", "priority": 1})));
     let known = place.enqueue_all((0..10).map(|_| json!({"task": "noop", "group": "g", "priority": 10})));
     // It ends when nothing is left that could run here.
-    place.work_until_empty("2");
-    let (done, waiting) = (place.jobs(&["--state", "success"]), place.jobs(&["--state", "waiting"]));
-    let ids = |runs: &[Run]| runs.iter().map(|run| run.id.clone()).collect::<std::collections::BTreeSet<_>>();
+    place.work(&["--demo-tasks", "--slots", "2"]);
+    let (done, waiting) = (jobs(place, &["--state", "success"]), jobs(place, &["--state", "waiting"]));
+    let ids = |runs: &[RanJob]| runs.iter().map(|run| run.id.clone()).collect::<std::collections::BTreeSet<_>>();
     assert_eq!(ids(&done), known.into_iter().collect());
     assert_eq!(ids(&waiting), unknown.into_iter().collect());
 }
@@ -678,8 +533,7 @@ fn a_job_left_running_by_a_killed_node_can_be_cancelled(place: &Place) {
     let mut first = place.serve(&["--demo-tasks", "--slots", "1", "--name", "first", "--lease", "2s"]);
     let id = place.enqueue(&["sleep", r#"{"ms":600000}"#]);
     place.wait_for_state(&id, "running");
-    first.child.kill().unwrap();
-    first.child.wait().unwrap();
+    first.process.kill();
     place.told(&["cancel", &id]);
     let _second = place.serve(&["--demo-tasks", "--slots", "1", "--name", "second", "--lease", "2s"]);
     place.wait_for_state(&id, "cancelled");
@@ -690,32 +544,32 @@ fn a_job_left_running_by_a_killed_node_can_be_cancelled(place: &Place) {
 fn a_restart_does_not_reset_the_counting_scheme(place: &Place) {
     // A node that stops lets its one job end, and takes no other. The job ends when the node is known to take none.
     let settings = "[executor]\nqueue_capacity = 0\n[tasks.hold]\ncommand = ['sh', '-c', 'until mv go gone; do sleep 0.02; done']\n";
-    std::fs::write(place.directory.path().join("turnwise.toml"), settings).unwrap();
+    std::fs::write(place.path().join("turnwise.toml"), settings).unwrap();
     let ids = place.enqueue_all([1, 1, 1, 10, 10, 10].map(|priority| json!({"task": "hold", "priority": priority})));
     for life in 1..=3 {
-        let node = place.serve(&["--slots", "1"]);
-        wait_for("a run", || (!place.jobs(&["--state", "running"]).is_empty()).then_some(()));
-        node.tell_to_stop();
-        wait_for("no slot", || (place.json(&["nodes", "--json"])[0]["slots"] == 0).then_some(()));
-        std::fs::write(place.directory.path().join("go"), "").unwrap();
-        node.ends();
-        assert_eq!(place.jobs(&["--state", "success"]).len(), life, "each node runs one job");
+        let mut node = place.serve(&["--slots", "1"]);
+        until("a run", || (!jobs(place, &["--state", "running"]).is_empty()).then_some(()));
+        node.signal("TERM");
+        until("no slot", || (place.json(&["nodes", "--json"])[0]["slots"] == 0).then_some(()));
+        std::fs::write(place.path().join("go"), "").unwrap();
+        assert_eq!(node.end().0, Some(0));
+        assert_eq!(jobs(place, &["--state", "success"]).len(), life, "each node runs one job");
     }
-    let mut runs = place.jobs(&["--state", "success"]);
+    let mut runs = jobs(place, &["--state", "success"]);
     runs.sort_by_key(|run| run.started);
-    let class = |run: &Run| if ids[..3].contains(&run.id) { "high" } else { "low" };
+    let class = |run: &RanJob| if ids[..3].contains(&run.id) { "high" } else { "low" };
     assert_eq!(runs.iter().map(class).collect::<Vec<_>>(), ["high", "high", "low"]);
 }
 
-/// A serial queue opens when the whole backlog is read: its one job tells when that was. Until then the others must not have
-/// to wait for the jobs that were read first, however quickly those end.
+/// A serial queue opens when the whole backlog is read: the start of its one job shows when that was. Until then the others must
+/// not have to wait for the jobs that were read first, however quickly those end.
 fn a_long_backlog_is_read_while_quick_jobs_run(place: &Place) {
     place.told(&["queue", "set", "line", "--concurrency", "serial"]);
     let quick = (0..40_000).map(|n| json!({"task": "noop", "group": format!("g{}", n % 10)}));
     place.enqueue_all(quick.chain([json!({"task": "noop", "queue": "line"})]));
-    place.work_until_empty("4");
-    let opened = place.jobs(&["--queue", "line"])[0].started;
-    let starts: Vec<_> = place.jobs(&["--queue", "default"]).iter().map(|run| run.started).collect();
+    place.work(&["--demo-tasks", "--slots", "4"]);
+    let opened = jobs(place, &["--queue", "line"])[0].started;
+    let starts: Vec<_> = jobs(place, &["--queue", "default"]).iter().map(|run| run.started).collect();
     let before = starts.iter().filter(|start| **start < opened).count();
     assert_eq!(starts.len(), 40_000);
     assert!(before < 20_000, "the backlog of 40000 was read only after {before} of it had begun");
@@ -777,7 +631,7 @@ fn everything_set_is_listed(place: &Place) {
         ("queue set mail --scheme 0,1", "scheme: "),
         ("queue set mail --fairness luck", "fairness: "),
         ("queue set mail --on-error cry", "on_error: "),
-        ("queue set mail", "set: nothing is given"),
+        ("queue set mail", "set: no setting is given"),
         ("group set acme --concurrency 0", "concurrency: "),
         ("group set acme --max-waiting x", "max_waiting: "),
         ("task set sleep --rate 0/1s", "rate: "),
@@ -790,12 +644,12 @@ fn everything_set_is_listed(place: &Place) {
 }
 
 #[test]
-fn top_goes_on_until_nobody_listens() {
+fn top_goes_on_until_its_output_is_closed() {
     let place = Place::on_sqlite();
     place.enqueue_all((0..5).map(|n| sleep(10, &format!("g{n}"))));
-    place.work_until_empty("2");
+    place.work(&["--demo-tasks", "--slots", "2"]);
     let frame = place.told(&["top", "--once"]);
-    assert!(frame.contains("SHARE") && frame.contains("ENTITLED") && frame.contains("20.0 %"), "{frame}");
+    assert!(frame.contains("SHARE") && frame.contains("ENTITLED") && frame.contains("idle"), "{frame}");
     let mut top = place.command(&["top"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(top.stdout.take().unwrap()).lines();
     // Two frames: it goes on by itself.

@@ -2,13 +2,12 @@
 
 #![cfg(target_os = "linux")]
 
+mod support;
+
 use std::{fs, io::Write};
 
-use turnwise_testpg::Cluster;
-
-#[allow(dead_code, reason = "shared with tests that need more of it")]
-mod support;
 use support::{Harness, until};
+use turnwise_testpg::Cluster;
 
 const MEBIBYTE: u64 = 1024 * 1024;
 

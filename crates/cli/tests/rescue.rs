@@ -1,4 +1,6 @@
-//! How soon the jobs of killed nodes run again, and that nobody else's do. `TURNWISE_FULL=1` kills a hundred nodes.
+//! How soon the jobs of killed nodes run again, and that no other jobs do. `TURNWISE_FULL=1` kills a hundred nodes.
+
+mod support;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -6,20 +8,16 @@ use std::{
     time::{Duration, Instant},
 };
 
+use support::{Harness, Node, number, until};
 use turnwise_sim::history::{Line, NodeEvent};
 use turnwise_testpg::Cluster;
-
-#[allow(dead_code, reason = "shared with tests that need more of it")]
-mod support;
-use support::{Harness, Node, number, until};
 
 const NODES: usize = 8;
 const SLOTS: &str = "6";
 const JOBS: usize = 24;
 const KILLED_AT_ONCE: usize = 4;
 
-/// With the settings as they come. The jobs never end by themselves, so each is also a long healthy one, for as long as
-/// nobody kills its node.
+/// With the default settings. The jobs never end by themselves, so each is also a long healthy one, until its node is killed.
 #[test]
 fn jobs_of_a_killed_node_run_again_within_fifteen_seconds_and_no_others_do() {
     let mut harness = Harness::on_postgres(Cluster::shared());
@@ -37,7 +35,7 @@ fn jobs_of_a_killed_node_run_again_within_fifteen_seconds_and_no_others_do() {
             let hosts = hosts(&nodes, &jobs, 1);
             (hosts.len() == JOBS).then_some(hosts)
         });
-        // Those with the most jobs; the dispatcher is among them now and then.
+        // The nodes with the most jobs are killed; the dispatcher is among them now and then.
         let mut load: BTreeMap<usize, usize> = BTreeMap::new();
         hosts.values().for_each(|at| *load.entry(*at).or_default() += 1);
         let mut victims: Vec<usize> = load.keys().copied().collect();

@@ -1,8 +1,8 @@
 //! What a decision costs: `cargo run --release -p turnwise-core --example decide`.
 //!
-//! For 10 to 1,000,000 groups with work: nanoseconds from "a job has settled" to "the next one is picked", one job at a
-//! time; the longest that taking in one job took; and memory, as the kernel counts it, in a process of its own for each row:
-//! what one row gave back would be used again by the next.
+//! For 10 to 1,000,000 groups with work: nanoseconds from "a job has settled" to "the next one is picked", one job at a time; the
+//! longest time that taking in one job took; and memory, as the kernel counts it. Each row is measured in a process of its own:
+//! otherwise memory that one row freed would be used again by the next.
 
 #![allow(clippy::print_stdout, clippy::cast_precision_loss)] // it is a program
 
@@ -30,7 +30,7 @@ const ROWS: [(u64, u64); 7] = [
     (1_000, 10_000_000),
     (1_000_000, 10_000_000),
 ];
-/// What a waiting job may take; what is beyond it is its group's.
+/// Bytes that a waiting job may take; what is beyond that is counted for its group.
 const JOB_BYTES: f64 = 46.0;
 
 fn main() {

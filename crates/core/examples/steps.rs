@@ -1,8 +1,10 @@
-//! What the scheduler costs a job, step by step: `cargo run --release -p turnwise-core --example steps [jobs] [groups] [turns|time] [micros]`.
+//! What the scheduler costs a job, step by step:
+//! `cargo run --release -p turnwise-core --example steps [jobs] [groups] [turns|time] [micros]`.
 //!
-//! Each run takes up to so many microseconds, 150 if nothing is said. Pages of ten thousand come, batches of a thousand are picked, answered and settled: as a dispatcher does it that drains a
-//! backlog. Prints nanoseconds a job. Instructions are counted by `valgrind --tool=callgrind`, inclusive of what `arrive`,
-//! `replied`, `settled` and `tick` call, and they are the same on every machine:
+//! Each run takes up to `micros` microseconds, 150 by default. Pages of ten thousand come, batches of a thousand are picked,
+//! answered and settled, as in a dispatcher that drains a backlog. Prints nanoseconds per job. Instructions are counted by
+//! `valgrind --tool=callgrind`, inclusive of what `arrive`, `replied`, `settled` and `tick` call, and they are the same on every
+//! machine:
 //!
 //! ```text
 //! valgrind --tool=callgrind --callgrind-out-file=/tmp/steps.out target/release/examples/steps 100000 1000 turns
@@ -82,7 +84,7 @@ fn main() {
     println!("ns/job: arrive {arrive:.0}, tick {tick:.0}, replied {replied:.0}, settled {settled:.0}");
 }
 
-/// A dispatcher, as far as its scheduler can tell.
+/// A dispatcher, as its scheduler sees it.
 struct Drain {
     scheduler: Scheduler,
     now: Timestamp,
@@ -93,9 +95,9 @@ struct Drain {
 }
 
 impl Drain {
-    fn step<T>(&mut self, step: usize, tell: fn(&mut Scheduler, Timestamp, T) -> Vec<Output>, what: T) {
+    fn step<T>(&mut self, step: usize, call: fn(&mut Scheduler, Timestamp, T) -> Vec<Output>, what: T) {
         let begun = Instant::now();
-        let outputs = tell(&mut self.scheduler, self.now, what);
+        let outputs = call(&mut self.scheduler, self.now, what);
         self.spent[step] += begun.elapsed();
         for output in outputs {
             if let Output::Assign(picks) = output {
@@ -104,7 +106,7 @@ impl Drain {
         }
     }
 
-    /// Two batches are on their way, as `give.rs` has it.
+    /// Two batches are in flight, as in `give.rs`.
     fn go_on(&mut self) {
         loop {
             if self.on_their_way.len() == 1 {
@@ -178,7 +180,7 @@ fn node() -> Node {
     }
 }
 
-/// As a row of a page: its names are shared with the others'.
+/// As a row of a page: its names are shared with the other rows.
 fn head(number: u64, groups: &[GroupName], chance: &mut Chance) -> JobHead {
     thread_local! {
         static NAMES: (TaskName, QueueName) = (TaskName::new("t").expect("a good name"), QueueName::default());

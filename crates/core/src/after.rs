@@ -1,4 +1,4 @@
-//! Jobs that wait for jobs: whom a job waits for, what follows when one of them ends badly, and what must not be said.
+//! Jobs that wait for jobs: which ones a job waits for, what follows when one of them ends badly, and what is refused.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -29,8 +29,10 @@ pub enum OnFailure {
 }
 
 impl OnFailure {
+    /// Every policy.
     pub const ALL: [OnFailure; 3] = [Self::Fail, Self::Run, Self::Cancel];
 
+    /// The word for it, as it is printed and parsed.
     pub fn name(self) -> &'static str {
         match self {
             Self::Fail => "fail",
@@ -67,7 +69,7 @@ struct Inner {
 }
 
 impl After {
-    /// Each of them once, whatever was said twice. An empty list waits for none.
+    /// An id that is given twice counts once. An empty list waits for none. Refuses more than [`MAX_AFTER`].
     pub fn new(ids: impl IntoIterator<Item = JobId>, on_failure: OnFailure) -> Result<Self, Invalid> {
         let mut ids: Vec<_> = ids.into_iter().collect();
         ids.sort_unstable();
@@ -81,6 +83,7 @@ impl After {
         Ok(Self((!ids.is_empty()).then(|| Box::new(Inner { ids, on_failure }))))
     }
 
+    /// Whether the job waits for no other.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }
@@ -96,7 +99,7 @@ impl After {
     }
 }
 
-/// How it stands with those that a job waits for.
+/// The state of the jobs that a job waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Awaits {
     pub on_failure: OnFailure,
@@ -106,7 +109,7 @@ pub struct Awaits {
     pub ended_badly: Option<(JobId, JobState)>,
 }
 
-/// What follows from how it stands.
+/// What follows for the job that waits.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Verdict {
     Wait,
@@ -126,8 +129,8 @@ impl Awaits {
     }
 }
 
-/// What is wrong with jobs that are new and come in together, each with those it waits for: some wait for one another in a circle. (One that comes in
-/// later can only wait for those that are there, so there is no other way to make a circle.)
+/// Refuses new jobs of one call, each given with the jobs it waits for, if some of them wait for one another in a circle. (A job
+/// that is submitted later can only wait for jobs that are there already, so there is no other way to make a circle.)
 pub fn check<'a>(new: impl IntoIterator<Item = (JobId, &'a [JobId])>) -> Result<(), Invalid> {
     let after: HashMap<JobId, &[JobId]> = new.into_iter().collect();
     match circle(&after) {
@@ -137,7 +140,7 @@ pub fn check<'a>(new: impl IntoIterator<Item = (JobId, &'a [JobId])>) -> Result<
     }
 }
 
-/// Most of a circle that is named.
+/// Most jobs of a circle that the message names.
 const NAMED: usize = 8;
 
 fn print(circle: &[JobId]) -> String {
@@ -212,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_is_named_and_whoever_is_not_in_it_is_not() {
+    fn a_circle_is_named_and_a_job_outside_of_it_is_not() {
         let myself = check(&[job(1, &[1])]).unwrap_err().to_string();
         assert_eq!(myself, format!("after: job {} waits for itself", id(1)));
         let circle = check(&[job(9, &[1]), job(1, &[2]), job(2, &[3, 7]), job(3, &[1])]).unwrap_err().to_string();
@@ -259,7 +262,7 @@ mod tests {
                 let after: Vec<_> = edges.iter().filter(|(from, _)| *from == n).map(|(_, to)| *to).collect();
                 job(n, &after)
             }).collect();
-            // Whoever can be ended, one after the other; a circle is what is left over.
+            // Takes out every job that can end, one after the other; what is left over are circles.
             let mut left: HashSet<u128> = (1..30).collect();
             while let Some(next) = left.iter().copied()
                 .find(|n| edges.iter().all(|(from, to)| from != n || !left.contains(to)))

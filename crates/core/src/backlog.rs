@@ -1,7 +1,7 @@
 //! Every job the scheduler knows, in forty bytes each and six to find it.
 //!
-//! A slot is in exactly one chain or heap while its place says so; a job that is forgotten meanwhile leaves a dead slot behind,
-//! which is freed when it comes up. So nothing is ever searched for in the middle of one.
+//! A slot is in exactly one chain or heap while its place says so. A job that is forgotten meanwhile leaves a dead slot there,
+//! which is freed when it comes to the front. So no chain or heap is ever searched.
 
 use std::hash::BuildHasher;
 
@@ -67,20 +67,20 @@ struct Entry {
     when: u64,
     /// Order of submission (40 bits), kind (24).
     order: u64,
-    /// Group (28 bits), fence (4): few jobs are assigned fifteen times; of those it says [`LARGE`].
+    /// Group (28 bits), fence (4). Few jobs are assigned fifteen times or more; for those the fence is [`LARGE`] here.
     group: u32,
-    /// Who follows in a chain, or among the free.
+    /// The next slot in the chain, or among the free ones.
     next: Slot,
 }
 
-/// The fence is kept with the few that do not fit.
+/// The fence does not fit into four bits: it is in `large_fences`.
 const LARGE: u32 = 15;
 const GROUP_BITS: u32 = (1 << 28) - 1;
 
 const DUE_BITS: u64 = (1 << 56) - 1;
 /// Priority above due time.
 const RANK_BITS: u64 = (1 << 60) - 1;
-/// Of a slot that is free: no job has the priority 15.
+/// Marks a free slot: no job has the priority 15.
 const FREE: u64 = u64::MAX;
 const SEQ_BITS: u64 = (1 << 40) - 1;
 
@@ -101,7 +101,7 @@ pub(crate) struct Backlog {
     entries: Chunks<Entry>,
     large_fences: HashMap<Slot, Fence>,
     finder: Finder,
-    /// A slot that is free. It names the next one; the last names itself.
+    /// The first free slot. Each names the next one; the last names itself.
     free: Option<Slot>,
 }
 
@@ -167,7 +167,7 @@ impl Backlog {
         slot
     }
 
-    /// Forgets a job. Its slot is free at once, or when the heap it is in lets go of it.
+    /// Forgets a job. Its slot is free at once, or when the heap it is in releases it.
     pub(crate) fn remove(&mut self, slot: Slot) {
         let Entry { id, group, when, .. } = self.entries[slot as usize];
         self.finder.remove(slot, hash(id));
@@ -177,13 +177,13 @@ impl Backlog {
         if Place::of(when).in_a_heap() { self.set_place(slot, Place::Dead) } else { self.free(slot) }
     }
 
-    /// A heap has let go of a dead slot.
+    /// Frees a dead slot that a heap has released.
     pub(crate) fn bury(&mut self, slot: Slot) {
         assert_eq!(self.place(slot), Place::Dead, "what is buried is dead");
         self.free(slot);
     }
 
-    /// A slot that were free twice would be given to two jobs.
+    /// A slot that is freed twice would be given to two jobs.
     fn free(&mut self, slot: Slot) {
         let entry = &mut self.entries[slot as usize];
         assert!(entry.when != FREE, "a slot is freed once");
@@ -237,7 +237,7 @@ impl Backlog {
         (self.entries[slot as usize].order >> 40) as u32
     }
 
-    /// Both, for one look.
+    /// Both with one access to memory.
     pub(crate) fn kind_and_group(&self, slot: Slot) -> (u32, u32) {
         let entry = &self.entries[slot as usize];
         ((entry.order >> 40) as u32, entry.group & GROUP_BITS)
@@ -247,7 +247,7 @@ impl Backlog {
         self.entries[slot as usize].group & GROUP_BITS
     }
 
-    /// Who follows in the chain, as it was set.
+    /// The next slot in the chain, as it was set.
     pub(crate) fn next(&self, slot: Slot) -> Slot {
         self.entries[slot as usize].next
     }
@@ -283,7 +283,7 @@ impl Backlog {
 
     /// Order within a class: priority, due time, submission.
     pub(crate) fn by_rank(&self, a: Slot, b: Slot) -> bool {
-        // A look at an entry is a walk to far memory, so each is looked at once.
+        // An entry is likely not in the CPU's cache, so each is read once.
         let rank = |slot: Slot| {
             let Entry { when, order, .. } = self.entries[slot as usize];
             (when & RANK_BITS, order & SEQ_BITS)

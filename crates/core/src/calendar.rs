@@ -1,7 +1,7 @@
-//! Times on the wall: when a queue's jobs are due by its schedule, and when its block windows are closed.
+//! Local times: when a queue's jobs are due by its schedule, and when its block windows are closed.
 //!
-//! Both are read off the clock of a time zone. The zones are built into the program, so that every node and every
-//! command line agrees on them, and no file of the machine has a say.
+//! Both go by the clock of a time zone. The zones are built into the program, so that every node and every
+//! command line agrees on them, whatever files the machine has.
 
 mod schedule;
 mod window;
@@ -9,7 +9,7 @@ mod zone;
 
 pub(crate) use self::schedule::LastNext;
 pub use self::{
-    schedule::{Schedule, Wish},
+    schedule::{GivenTime, Schedule, stored_due},
     window::{MAX_WINDOWS, Window, blocked_until, check_windows, next_block},
     zone::Zone,
 };
@@ -23,7 +23,7 @@ fn moment(at: Timestamp) -> jiff::Timestamp {
     jiff::Timestamp::from_microsecond(at.micros()).unwrap_or(jiff::Timestamp::MAX)
 }
 
-/// What was written, shown back without its end if it has none in sight.
+/// What a person wrote, for the error message: cut off if it is very long.
 fn brief(text: &str) -> String {
     text.chars().take(MAX_TEXT).collect()
 }

@@ -1,42 +1,43 @@
 //! Ready jobs of one lane, each naming the next: four bytes a job, no allocation, and the first is taken without a look at
 //! the others.
 //!
-//! Most jobs come in the order in which they go, or in the opposite one. Those that do not begin a chain of their own;
-//! where a handful does not suffice, as when jobs with times of all kinds are read in no order, the others are in a heap.
+//! Most jobs arrive in the order in which they leave, or in the opposite one. A job that does not fit begins a chain of its own.
+//! Where a few chains are not enough, for example when jobs with all kinds of due times are read in no order, the rest is in a
+//! heap.
 
 use crate::{
     backlog::{Backlog, Slot},
     heap::Heap,
 };
 
-/// Chains beside each other: one for each priority of a class. To take the first is to look at the first of each.
+/// Most chains side by side: one for each priority of a class. To take the first job, the first of each chain is compared.
 const RUNS: usize = 5;
 
 #[derive(Debug, Clone, Default)]
 pub(crate) enum Chain {
     #[default]
     None,
-    One(Run),
+    One(Stretch),
     /// More than one run, or something in the heap.
     Many(Box<Many>),
 }
 
 /// From the first to the last, each names the next.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Run {
+pub(crate) struct Stretch {
     first: Slot,
     last: Slot,
 }
 
-/// In one allocation, which has room for three in the heap as well: a million groups may have a few jobs each, in no order.
+/// One allocation, with room for three jobs in the heap as well: a million groups may have a few jobs each, in no order.
 #[derive(Debug, Clone)]
 pub(crate) struct Many {
-    runs: [Run; RUNS],
+    runs: [Stretch; RUNS],
     count: u8,
     rest: Heap,
 }
 
-impl Run {
+impl Stretch {
     fn of(slot: Slot) -> Self {
         Self { first: slot, last: slot }
     }
@@ -69,7 +70,7 @@ impl Chain {
     /// Adds a job that is in no other chain or heap; `before(backlog, a, b)` says whether a goes before b.
     pub(crate) fn push(&mut self, backlog: &mut Backlog, slot: Slot, before: impl Fn(&Backlog, Slot, Slot) -> bool) {
         match self {
-            Self::None => *self = Self::One(Run::of(slot)),
+            Self::None => *self = Self::One(Stretch::of(slot)),
             Self::One(run) if !before(backlog, slot, run.last) => run.append(backlog, slot),
             Self::One(run) if before(backlog, slot, run.first) => run.prepend(backlog, slot),
             Self::One(run) => {
@@ -125,18 +126,18 @@ impl Chain {
 }
 
 impl Many {
-    fn runs(&self) -> &[Run] {
+    fn runs(&self) -> &[Stretch] {
         &self.runs[..usize::from(self.count)]
     }
 
-    fn runs_mut(&mut self) -> &mut [Run] {
+    fn runs_mut(&mut self) -> &mut [Stretch] {
         &mut self.runs[..usize::from(self.count)]
     }
 
     /// There must be room for it.
     fn begin_run(&mut self, slot: Slot) {
         self.count += 1;
-        self.runs[usize::from(self.count) - 1] = Run::of(slot);
+        self.runs[usize::from(self.count) - 1] = Stretch::of(slot);
     }
 
     fn push(&mut self, backlog: &mut Backlog, slot: Slot, before: impl Fn(&Backlog, Slot, Slot) -> bool) {

@@ -1,4 +1,4 @@
-//! What went wrong in a run: said in full, told apart from other failures, and found again when it returns.
+//! What went wrong in a run: the full text, and a fingerprint that is the same when the same failure comes again.
 
 use std::fmt;
 
@@ -12,13 +12,14 @@ pub const MAX_CAUSES: usize = 32;
 /// How a run failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// What it said, then each cause. Never empty.
+    /// The error's own text, then each cause. Never empty.
     pub chain: Vec<String>,
     /// Where in the code, as far as that is known: `src/extract.rs:41:9`.
     pub place: Option<String>,
 }
 
 impl Failure {
+    /// Without causes and place. Of a text longer than [`MAX_ERROR_BYTES`] the end is cut off.
     pub fn new(text: impl Into<String>) -> Self {
         Self { chain: vec![clean(&text.into(), MAX_ERROR_BYTES)], place: None }
     }
@@ -36,13 +37,14 @@ impl Failure {
         Self { chain, place: None }
     }
 
+    /// Adds the place in the code; of one longer than 1024 bytes the end is cut off.
     #[must_use]
     pub fn at(mut self, place: impl fmt::Display) -> Self {
         self.place = Some(clean(&place.to_string(), 1_024));
         self
     }
 
-    /// In one piece. Many errors repeat their cause in their own text; it is said once.
+    /// The chain as one text. Many errors repeat their cause in their own text; here it is printed once.
     pub fn text(&self) -> String {
         let mut text = String::new();
         for part in self.chain.iter().filter(|part| !part.is_empty()) {
@@ -86,7 +88,7 @@ impl From<String> for Failure {
     }
 }
 
-/// The head of a text: the first lines say what happened. A NUL byte fits in no database column.
+/// The beginning of a text, since the first lines say what happened. No database column takes a NUL byte.
 fn clean(text: &str, room: usize) -> String {
     let mut end = text.len().min(room);
     while !text.is_char_boundary(end) {
@@ -141,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_trouble_has_the_same_fingerprint_and_other_trouble_another() {
+    fn the_same_error_has_the_same_fingerprint_and_other_errors_have_others() {
         let print = |text: &str| Failure::new(text).fingerprint();
         assert_eq!(print("no row 17 in \"acme\""), print("no row 4711 in \"beta\""));
         assert_eq!(

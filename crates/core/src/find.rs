@@ -1,7 +1,7 @@
 //! Finding an index by what it stands for: a hash table that keeps no keys and grows by one bucket at a time.
 //!
-//! What is found lives in somebody else's table; here are only chains of indexes. A table that doubles would be half empty
-//! after it has grown, hold two copies while it grows, and stand still for it: more than a second at ten million jobs.
+//! The items live in the caller's table; here are only chains of indexes. A table that doubles would be half empty
+//! after it has grown, hold two copies while it grows, and block its caller meanwhile: more than a second at ten million jobs.
 //! Linear hashing (Litwin 1980) splits one bucket for every few items that come, so each insert costs about the same.
 
 use std::num::NonZero;
@@ -23,8 +23,8 @@ impl Link {
     }
 }
 
-/// An index and four bits of its hash, or nobody (zero): of those that share a chain most are passed without a look at what
-/// they stand for, which lies far away in memory.
+/// An index and four bits of its hash, or none (zero). The bits rule out most of the other items in a chain without a look at the
+/// items themselves, which lie far away in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Mark(u32);
 
@@ -36,7 +36,7 @@ impl Mark {
         Self(Self::bits(hash) << INDEX_BITS | (at + 1))
     }
 
-    /// The highest bits; buckets are told by the lowest.
+    /// The highest bits; the lowest choose the bucket.
     fn bits(hash: u64) -> u32 {
         u32::try_from(hash >> 60).expect("four bits")
     }
@@ -64,7 +64,7 @@ pub(crate) struct Finder {
     /// What follows each index in its chain.
     next: Chunks<Mark>,
     len: usize,
-    /// How many chains, and the bits of the hash that tell the one.
+    /// How many chains there are, and the bits of the hash that choose one.
     buckets: u64,
     mask: u64,
 }
@@ -74,7 +74,7 @@ impl Finder {
         self.len
     }
 
-    /// The index in the chain of `hash` that `is` the one.
+    /// The index in the chain of `hash` that satisfies `is`.
     pub(crate) fn find(&self, hash: u64, is: impl Fn(u32) -> bool) -> Option<u32> {
         if self.len == 0 {
             return None;
@@ -88,7 +88,7 @@ impl Finder {
 
     /// Adds an index that is not there. `hash_of` must answer for every index that is.
     pub(crate) fn insert(&mut self, at: u32, hash: u64, hash_of: impl Fn(u32) -> u64) {
-        // An index that is put in twice would make its chain a ring.
+        // An index that is inserted twice would make its chain a ring.
         debug_assert!(self.find(hash, |other| other == at).is_none(), "{at} is put in twice");
         if self.len as u64 == self.buckets * CHAIN as u64 {
             self.split(hash_of);
@@ -143,7 +143,7 @@ impl Finder {
         }
     }
 
-    /// At the end of its chain: what came first is looked for first, and need not be searched for among what came later.
+    /// At the end of its chain: what came first is looked up first, so it should not lie behind what came later.
     fn link(&mut self, at: u32, hash: u64) {
         self.next[at as usize] = Mark::default();
         let (bucket, mark) = (self.bucket(hash), Mark::new(at, hash));

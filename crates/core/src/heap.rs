@@ -1,22 +1,22 @@
-//! A heap of indexes, ordered by what they stand for: four bytes an entry, the order is the caller's.
+//! A heap of indexes: four bytes an entry; the caller says which comes first.
 //!
-//! Each has four below it, not two: to compare is to look far away in memory, and four looks at once take little longer
-//! than one, so half the levels take little more than half the time.
+//! Each entry has four below it, not two. A comparison reads memory that is likely not cached, and four such reads at once take
+//! little longer than one: so with half the levels it takes little more than half the time.
 //!
-//! Up to three entries need no allocation: a million groups have a job or two each. A longer one grows by an eighth, since
+//! Up to three entries need no allocation: a million groups may have a job or two each. A longer heap grows by an eighth, since
 //! doubling would leave as much room empty as it uses.
 
 const BELOW: usize = 4;
 
 #[derive(Debug, Clone)]
 pub(crate) enum Heap {
-    Few { len: u8, items: [u32; 3] },
+    SmallList { len: u8, items: [u32; 3] },
     Many(Vec<u32>),
 }
 
 impl Default for Heap {
     fn default() -> Self {
-        Self::Few { len: 0, items: [0; 3] }
+        Self::SmallList { len: 0, items: [0; 3] }
     }
 }
 
@@ -24,14 +24,14 @@ impl Heap {
     /// The first one first, the others in no order that means anything.
     pub(crate) fn as_slice(&self) -> &[u32] {
         match self {
-            Self::Few { len, items } => &items[..usize::from(*len)],
+            Self::SmallList { len, items } => &items[..usize::from(*len)],
             Self::Many(items) => items,
         }
     }
 
     fn as_mut_slice(&mut self) -> &mut [u32] {
         match self {
-            Self::Few { len, items } => &mut items[..usize::from(*len)],
+            Self::SmallList { len, items } => &mut items[..usize::from(*len)],
             Self::Many(items) => items,
         }
     }
@@ -82,11 +82,11 @@ impl Heap {
 
     fn add_last(&mut self, item: u32) {
         match self {
-            Self::Few { len, items } if usize::from(*len) < items.len() => {
+            Self::SmallList { len, items } if usize::from(*len) < items.len() => {
                 items[usize::from(*len)] = item;
                 *len += 1;
             }
-            Self::Few { items, .. } => {
+            Self::SmallList { items, .. } => {
                 // Six and then four more at a time fill what malloc gives.
                 let mut many = Vec::with_capacity(6);
                 many.extend_from_slice(items);
@@ -102,18 +102,18 @@ impl Heap {
         }
     }
 
-    /// The heap must not be empty. A group that had a flood once need not keep its room for ever.
+    /// The heap must not be empty. Gives memory back, so that a group that had a flood once does not keep it for ever.
     fn take_last(&mut self) -> u32 {
         match self {
-            Self::Few { len, items } => {
+            Self::SmallList { len, items } => {
                 *len -= 1;
                 items[usize::from(*len)]
             }
             Self::Many(items) => {
-                let last = items.pop().expect("somebody looked");
+                let last = items.pop().expect("the caller has checked that it is not empty");
                 // Not as soon as three would fit: a heap of three or four would move to and fro.
                 if let [only] = items[..] {
-                    *self = Self::Few { len: 1, items: [only, 0, 0] };
+                    *self = Self::SmallList { len: 1, items: [only, 0, 0] };
                 } else if items.capacity() > 64 && items.len() * 2 < items.capacity() {
                     items.shrink_to(items.len() + items.len() / 8);
                 }
@@ -166,7 +166,7 @@ mod tests {
         let mut heap = Heap::default();
         let before = |a: u32, b: u32| a < b;
         let room = |heap: &Heap| match heap {
-            Heap::Few { .. } => 0,
+            Heap::SmallList { .. } => 0,
             Heap::Many(items) => items.capacity(),
         };
         (0..3).for_each(|n| heap.push(n, before));

@@ -1,4 +1,4 @@
-//! What is asked for ([`NewJob`]), what is known ([`Job`]), and how much of it the scheduler holds ([`JobHead`]).
+//! A job as it is submitted ([`NewJob`]), all that is known of it ([`Job`]), and the part that the scheduler needs ([`JobHead`]).
 
 use std::{fmt, str::FromStr};
 
@@ -15,7 +15,7 @@ use crate::{
     unique::Unique,
 };
 
-/// Chosen by the caller who submits, so that a repeated submit is recognised. UUIDv7: sorts by time.
+/// Chosen by the submitter, so that a repeated submit is recognised. A UUIDv7: sorts by time.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
 #[serde(transparent)]
 pub struct JobId(Uuid);
@@ -68,6 +68,7 @@ impl FromStr for JobId {
 pub struct Fence(pub i64);
 
 impl Fence {
+    /// The fence after one more assignment or one more node loss.
     #[must_use]
     pub fn next(self) -> Self {
         Self(self.0 + 1)
@@ -80,9 +81,12 @@ impl Fence {
 pub struct Priority(u8);
 
 impl Priority {
+    /// 3: what `high` stands for.
     pub const HIGH: Priority = Priority(3);
+    /// 8: what `low` stands for.
     pub const LOW: Priority = Priority(8);
 
+    /// Refuses a number below 1 or above 10 with an [`Invalid`] that names `priority`.
     pub fn new(value: i64) -> Result<Self, Invalid> {
         match u8::try_from(value) {
             Ok(value @ 1..=10) => Ok(Self(value)),
@@ -90,10 +94,12 @@ impl Priority {
         }
     }
 
+    /// The number, from 1 (first) to 10 (last).
     pub fn get(self) -> u8 {
         self.0
     }
 
+    /// High for 1 to 5, low for 6 to 10: the counting scheme takes turns between the two.
     pub fn class(self) -> Class {
         Class::of(self.0)
     }
@@ -122,7 +128,9 @@ impl FromStr for Priority {
 /// The two classes the counting scheme takes turns between: priority 1–5 and 6–10.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Class {
+    /// Priority 1 to 5.
     High,
+    /// Priority 6 to 10.
     Low,
 }
 
@@ -137,16 +145,24 @@ impl Class {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum JobState {
+    /// In no node's hands: it waits for its due time, for other jobs, for an open gate or for its turn.
     Waiting,
+    /// Assigned to a node. A quick run may end from here, without having been written as `Running`.
     Scheduled,
+    /// The task has begun. Written once a run has lasted for a moment, and before the start if a node died under the job.
     Running,
+    /// Its last run failed: it waits for the time of its next retry, or for a person if it has no due time.
     Stuck,
+    /// Ended: the task did what was asked.
     Success,
+    /// Ended: no retry was left, the error was final, it expired, or a person gave it up.
     Failed,
+    /// Ended: a person cancelled it, or it was to be cancelled with a job that it waited for.
     Cancelled,
 }
 
 impl JobState {
+    /// Every state, in the order of its code.
     pub const ALL: [JobState; 7] = [
         JobState::Waiting,
         JobState::Scheduled,
@@ -157,6 +173,7 @@ impl JobState {
         JobState::Cancelled,
     ];
 
+    /// In lower case, as it is printed and parsed.
     pub fn name(self) -> &'static str {
         match self {
             Self::Waiting => "waiting",
@@ -174,6 +191,11 @@ impl JobState {
         matches!(self, Self::Stuck | Self::Failed | Self::Cancelled)
     }
 
+    /// Whether a person may have a job run once more who says that it may have succeeded.
+    pub fn can_be_rerun(self) -> bool {
+        self.can_be_retried() || self == Self::Success
+    }
+
     /// Number in the database; never reuse one.
     pub fn code(self) -> i16 {
         match self {
@@ -187,6 +209,7 @@ impl JobState {
         }
     }
 
+    /// The state with this number; `None` if no state has it.
     pub fn from_code(code: i16) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.code() == code)
     }
@@ -229,30 +252,41 @@ pub struct Counts {
     pub crashes: u32,
 }
 
-/// What a job does at a time: most have one step all their life; [`Outcome::Next`](crate::lifecycle::Outcome) goes on to
-/// another.
+/// What a job does now. Most jobs have one step all their life; [`Outcome::Next`](crate::lifecycle::Outcome) goes on to another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
+    /// The code that this step runs.
     pub task: TaskName,
+    /// What the task gets, as JSON.
     pub args: Json,
-    pub retry: RetryPolicy,
+    /// What follows when a run of this step fails; each step begins with all its retries. `None`: as its task sets it.
+    pub retry: Option<RetryPolicy>,
+    /// Time limit of its runs, and the step after it if its retries run out.
     pub terms: Terms,
 }
 
 /// A job as it is submitted. All parts were checked when they were made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewJob {
+    /// Chosen by the submitter; a repeated submit of the same id is recognised.
     pub id: JobId,
+    /// The code that the job runs: only a node that knows this task gets it.
     pub task: TaskName,
+    /// What the task gets, as JSON.
     pub args: Json,
+    /// Its settings and limits count for the job, and only nodes that serve it get the job.
     pub queue: QueueName,
+    /// Groups of a queue take turns; the job uses up its group's share.
     pub group: GroupName,
+    /// Its place among the jobs of its group.
     pub priority: Priority,
     /// `None` = now, by the database's clock.
     pub due: Option<Timestamp>,
-    pub retry: RetryPolicy,
-    /// Whose limit the job counts against, besides those of its queue and group.
+    /// What follows when a run fails. `None`: as its task sets it.
+    pub retry: Option<RetryPolicy>,
+    /// The limit key that the job counts against, besides its queue and group.
     pub key: Option<KeyName>,
+    /// Time limit of a run, and another step if its retries run out; both optional.
     pub terms: Terms,
     /// If it has not begun by then, it ends as failed.
     pub expires: Option<Timestamp>,
@@ -263,6 +297,7 @@ pub struct NewJob {
 }
 
 impl NewJob {
+    /// In the default queue and group, due now, with default priority and its task's retries; change the fields for anything else.
     pub fn new(id: JobId, task: TaskName, args: Json) -> Self {
         Self {
             id,
@@ -272,7 +307,7 @@ impl NewJob {
             group: GroupName::default(),
             priority: Priority::default(),
             due: None,
-            retry: RetryPolicy::default(),
+            retry: None,
             key: None,
             terms: Terms::default(),
             expires: None,
@@ -285,33 +320,51 @@ impl NewJob {
 /// All that is known of a job, finished or not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Job {
+    /// Chosen by the submitter; a repeated submit of the same id is recognised.
     pub id: JobId,
+    /// The code that it runs, or ran last: a next step replaces it.
     pub task: TaskName,
+    /// What the task gets, as JSON: a next step replaces them.
     pub args: Json,
+    /// Its settings and limits count for the job.
     pub queue: QueueName,
+    /// Groups of a queue take turns; the job uses up its group's share.
     pub group: GroupName,
+    /// Its place among the jobs of its group.
     pub priority: Priority,
-    pub retry: RetryPolicy,
+    /// What follows when a run fails. `None`: as its task sets it.
+    pub retry: Option<RetryPolicy>,
+    /// The limit key that it counts against, besides queue and group.
     pub key: Option<KeyName>,
+    /// Time limit of a run, and another step if its retries run out; both optional.
     pub terms: Terms,
+    /// Where it was in its life when it was read; it may have moved on since.
     pub state: JobState,
+    /// Attempts, retries of the current policy, and crashes.
     pub counts: Counts,
+    /// Raised with every assignment and node loss; a write that names another fence is refused.
     pub fence: Fence,
+    /// A person has cancelled it while a node has it: however the run goes, the job ends as cancelled.
     pub cancel_requested: bool,
-    /// Whose hands it is in, or was in at its end.
+    /// The node that has it, or had it at its end.
     pub node: Option<NodeName>,
+    /// What the task returned; only a job that ended with success has one.
     pub result: Option<Json>,
     /// How the last run that failed, failed.
     pub error: Option<String>,
-    /// The same for all failures of that kind.
+    /// Of that failure: the same for all failures of one kind.
     pub fingerprint: Option<String>,
+    /// If it has not begun by then, it fails. Cleared once a run of it is recorded, or a person has a finished job run again.
     pub expires_at: Option<Timestamp>,
+    /// When it was stored, by the database's clock.
     pub submitted_at: Timestamp,
     /// `None`: stuck until a person decides.
     pub due_at: Option<Timestamp>,
+    /// When a node last got it, by the database's clock.
     pub assigned_at: Option<Timestamp>,
-    /// Begin and end of the last run.
+    /// Begin of the last run.
     pub started_at: Option<Timestamp>,
+    /// End of the last run that has ended; of a job that ended without a run, when that was.
     pub finished_at: Option<Timestamp>,
 }
 
@@ -325,45 +378,69 @@ impl Job {
 /// As much of an unfinished job as the scheduler needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobHead {
+    /// Which job it is.
     pub id: JobId,
     /// Order of submission.
     pub seq: i64,
+    /// What a node must know to get it.
     pub task: TaskName,
+    /// What a node must serve to get it.
     pub queue: QueueName,
+    /// Who takes turns with the other groups of the queue.
     pub group: GroupName,
+    /// Its place among the jobs of its group.
     pub priority: Priority,
+    /// Unfinished: at rest, or in a node's hands.
     pub state: JobState,
+    /// Not picked before; `None`: stuck until a person decides.
     pub due: Option<Timestamp>,
+    /// As it was read; a pick names it, and is refused if it has moved on.
     pub fence: Fence,
+    /// Times the node died under it; from two on it runs alone on its node.
     pub crashes: u32,
+    /// Which node has it; `None`: none has.
     pub node: Option<Incarnation>,
+    /// The limit key that it counts against.
     pub key: Option<KeyName>,
-    /// A job that is due no later than this has named no time of its own.
+    /// A job that is due at this very moment has named no time of its own.
     pub submitted_at: Timestamp,
     /// Set as long as it has not begun.
     pub expires: Option<Timestamp>,
-    /// Whom it waits for: told as long as it waits and has never been in a node's hands.
+    /// The jobs it waits for: set as long as it waits and has never been in a node's hands.
     pub awaits: Option<Box<Awaits>>,
 }
 
 /// A job in the hands of a node: all it needs to run it and to decide what follows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AssignedJob {
+    /// Which job it is.
     pub id: JobId,
+    /// Of this assignment: every write about the run names it.
     pub fence: Fence,
+    /// The code to run.
     pub task: TaskName,
+    /// What the task gets, as JSON.
     pub args: Json,
+    /// Where it stood in line.
     pub queue: QueueName,
+    /// The group whose turn it was.
     pub group: GroupName,
+    /// Its place among the jobs of its group.
     pub priority: Priority,
-    pub retry: RetryPolicy,
+    /// What follows when this run fails. `None`: as its task sets it.
+    pub retry: Option<RetryPolicy>,
+    /// Time limit of this run, and another step if its retries run out; both optional.
     pub terms: Terms,
+    /// `Scheduled`, or `Running` where that is already written.
     pub state: JobState,
+    /// As they were before this run.
     pub counts: Counts,
+    /// A person has cancelled it already: the run ends as cancelled.
     pub cancel_requested: bool,
+    /// When it was stored, by the database's clock.
     pub submitted_at: Timestamp,
-    /// It was given under a limit or in a serial line: a node that may be taken for dead must not run it on, or one more than
-    /// may run would.
+    /// A limit counts it, or it stands in a serial line. A node that others may take for lost must stop such a job: otherwise one
+    /// job more than allowed might run.
     pub limited: bool,
 }
 

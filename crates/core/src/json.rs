@@ -1,7 +1,7 @@
 //! JSON as text, checked once at the border and kept to the letter.
 //!
 //! The text is not parsed into a tree and written again: numbers keep their digits and objects their order, on every
-//! store. What is checked is what would hurt later: syntax, size, depth, and the NUL that no database column takes.
+//! store. Checked is what would fail later: syntax, size, depth, and the NUL that no database column takes.
 
 use std::{fmt, sync::Arc};
 
@@ -47,14 +47,17 @@ impl Json {
         Self(text.into())
     }
 
+    /// The text `null`: what a task without arguments gets.
     pub fn null() -> Self {
         Self(Arc::from("null"))
     }
 
+    /// The text as it was given, without white space around it.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
+    /// Reads the text as a `T`; an error where it is valid JSON of another shape.
     pub fn decode<'a, T: serde::Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
         serde_json::from_str(&self.0)
     }

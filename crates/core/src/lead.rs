@@ -1,8 +1,8 @@
-//! Who leads: when a node that follows takes the lead, which nodes are silent, whether the database's clock can be believed,
-//! and how long a node whose control loops panic leaves the lead to others.
+//! The lead: when a node that follows takes it, which nodes are silent, whether the database's clock was changed, and how long a
+//! node whose control loops panic leaves the lead to others.
 //!
-//! Leases are kept in database time. All that is decided here is decided by a monotonic clock: moments are what has
-//! passed since some moment that stays the same.
+//! Leases are kept in database time. Everything here is decided by a monotonic clock: a moment is given as the time since a fixed
+//! starting point.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -11,7 +11,7 @@ use crate::{
     time::Timestamp,
 };
 
-/// Between two looks that miss the leader's session: the leader may be connecting again.
+/// Between two looks that do not find the leader's session: the leader may be reconnecting.
 pub const CONFIRM: Duration = Duration::from_millis(150);
 /// Between two looks at the leader while there is work.
 pub const BUSY_LOOK: Duration = Duration::from_millis(300);
@@ -35,7 +35,7 @@ pub enum Sight {
     Gone,
 }
 
-/// By what a node can see the process that leads.
+/// How a node can see the process that leads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum By {
     Lease,
@@ -45,7 +45,7 @@ pub enum By {
     Session,
 }
 
-/// The lead as a node sees it that follows. `L` says whose lead it is and how long it lasts: it changes when the lead is renewed.
+/// The lead as seen by a node that follows. `L` says which node leads and how long the lead lasts: it changes with each renewal.
 #[derive(Debug)]
 pub struct Watch<L> {
     seen: Option<Seen<L>>,
@@ -86,7 +86,7 @@ impl<L: PartialEq> Watch<L> {
         self.seen = Some(seen);
     }
 
-    /// A look that told nothing new, or nothing at all.
+    /// A look that found nothing new, or failed.
     pub fn looked(&mut self, at: Duration) {
         if let Some(seen) = &mut self.seen {
             seen.looked = at;
@@ -107,7 +107,7 @@ impl<L: PartialEq> Watch<L> {
         (seen.gone || missed || silent).then_some(&seen.lead)
     }
 
-    /// When to look again, counted from the last look: work that comes meanwhile makes it sooner.
+    /// How long until the next look. It is counted from the last look, so that work that comes meanwhile makes it sooner.
     pub fn look_in(&self, lease: Duration, steady: Duration, at: Duration, by: By, idle_for: Duration) -> Duration {
         let Some(seen) = &self.seen else { return Duration::MAX };
         let silent_in = (seen.since.max(steady) + lease).saturating_sub(at);
@@ -121,7 +121,7 @@ impl<L: PartialEq> Watch<L> {
     }
 }
 
-/// Leases of nodes as the dispatcher sees them renewed.
+/// When the dispatcher last saw each node's lease renewed.
 #[derive(Debug, Default)]
 pub struct Leases(BTreeMap<Incarnation, (Timestamp, Duration)>);
 
@@ -137,8 +137,8 @@ impl Leases {
             .collect();
     }
 
-    /// Nodes that have not renewed their lease for as long as it is, and when it ends: by the database's clock that may be
-    /// hours away, if that was set back.
+    /// Nodes that have not renewed their lease for its whole length, and when it ends by the database's clock: if that clock was
+    /// set back, the end may be hours away.
     pub fn silent(&self, living: &[Node], steady: Duration, at: Duration) -> Vec<(Incarnation, Timestamp)> {
         let silent = |node: &&Node| {
             let seen = self.0.get(&node.incarnation).filter(|(until, _)| *until == node.lease_until);
@@ -148,17 +148,17 @@ impl Leases {
     }
 }
 
-/// Whether the database's clock was changed, and not only heard of late. `known` and `heard`: how far it is ahead of the
-/// monotonic clock here, in microseconds.
+/// Whether the database's clock was changed, rather than its reply delayed. `known` and `read`: how far it is ahead of this node's
+/// monotonic clock, in microseconds, so far and by the last reply.
 ///
-/// Half a lease: nodes renew theirs three times as often as they must, so less does no harm.
-pub fn jumped(known: i64, heard: i64, lease: Duration) -> bool {
-    u128::from(known.abs_diff(heard)) > lease.as_micros() / 2
+/// Half a lease: nodes renew their lease three times as often as they must, so a smaller jump does no harm.
+pub fn jumped(known: i64, read: i64, lease: Duration) -> bool {
+    u128::from(known.abs_diff(read)) > lease.as_micros() / 2
 }
 
 /// After the first panic: long enough for another node to take the lead.
 const FIRST: Duration = Duration::from_secs(1);
-/// What a panic costs a fleet of one node, at most: data that makes every dispatcher panic is met about once a minute.
+/// The most that a panic costs a fleet of one node. Data that makes every dispatcher panic is then read about once a minute.
 const LONGEST: Duration = Duration::from_secs(60);
 /// A node that went so long without a panic counts as sound again.
 const SOUND: Duration = Duration::from_secs(300);
@@ -168,7 +168,7 @@ const SOUND: Duration = Duration::from_secs(300);
 pub struct Panics(u32);
 
 impl Panics {
-    /// After one more, the last one being `since` ago (`None`: there was none).
+    /// Counts one more panic; the one before was `since` ago (`None`: there was none).
     #[must_use]
     pub fn one_more(self, since: Option<Duration>) -> Self {
         match since {
@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(watch.over(LEASE, Duration::ZERO, secs(5.9)), None);
         assert_eq!(watch.look_in(LEASE, Duration::ZERO, secs(5.9), By::Lease, Duration::ZERO), secs(0.1));
         assert_eq!(watch.over(LEASE, Duration::ZERO, secs(6.0)), Some(&"lead"));
-        // But not by one that was cut off meanwhile, or whose clock was changed.
+        // But not for a node that was cut off meanwhile, or saw the clock change.
         assert_eq!(watch.over(LEASE, secs(3.0), secs(7.9)), None);
         assert_eq!(watch.over(LEASE, secs(3.0), secs(8.0)), Some(&"lead"));
         watch.nobody();
@@ -250,7 +250,7 @@ mod tests {
         let look = |by, idle| watch.look_in(LEASE, Duration::ZERO, Duration::ZERO, by, secs(idle));
         assert_eq!((look(By::Session, 0.0), look(By::Session, 60.0)), (BUSY_LOOK, IDLE_LOOK));
         assert_eq!((look(By::Process, 60.0), look(By::Lease, 0.0)), (BUSY_LOOK, LEASE));
-        // One that gets work meanwhile does not wait for the look of one that has none.
+        // A node that gets work meanwhile looks sooner than one without work.
         let later = |idle| watch.look_in(LEASE, Duration::ZERO, secs(0.5), By::Session, secs(idle));
         assert_eq!((later(60.0), later(0.0)), (secs(0.7), Duration::ZERO));
         assert!(BUSY_LOOK + 2 * CONFIRM < secs(0.7) && secs(1.0) < IDLE_LOOK && IDLE_LOOK + 2 * CONFIRM < secs(1.6));
@@ -291,8 +291,8 @@ mod tests {
 
     #[test]
     fn a_clock_has_jumped_if_it_moved_by_more_than_half_a_lease_either_way() {
-        for (heard, expected) in [(0, false), (2_500_000, false), (-2_500_000, false), (2_500_001, true)] {
-            assert_eq!(jumped(7, 7 + heard, LEASE), expected, "{heard}");
+        for (change, expected) in [(0, false), (2_500_000, false), (-2_500_000, false), (2_500_001, true)] {
+            assert_eq!(jumped(7, 7 + change, LEASE), expected, "{change}");
         }
         assert!(jumped(0, -3_600_000_000, LEASE) && jumped(i64::MIN, i64::MAX, LEASE));
     }

@@ -3,12 +3,16 @@
 //! A part of the crate `turnwise`, not for direct use: it changes with any release.
 //!
 //! # Life of a job
-//! [`name`], [`json`], [`time`] what may be said at the border → [`job`] what is asked for, [`unique`] what only once,
-//! [`after`] what after others →
-//! [`scheduler`] who runs it where, asking [`turn`] whose turn it is and [`calendar`] what time it is → [`lifecycle`]
-//! what follows a run, asking [`retry`] how long to wait and saying with [`failure`] what went wrong →
-//! [`retention`] how long its end is kept. [`estimate`] is what a run is expected to take; [`story`] is what a
-//! job tells meanwhile; [`periodic`] is what is submitted again and again; [`node`] is who runs things and [`pool`] how many at a time, [`left`] whether anything is left for them to do, [`lead`] whether a node should dispatch and [`pace`] how fast; [`queue_state`] is what a queue is doing; [`why`] explains what holds a job up.
+//! [`name`], [`json`], [`time`]: the values that callers may pass in → [`job`]: what is submitted, [`unique`]: jobs of which
+//! there is one at a time, [`after`]: jobs that wait for jobs →
+//! [`scheduler`]: which node runs which job; it asks [`turn`] whose turn it is and [`calendar`] what time it is → [`lifecycle`]:
+//! what follows a run; it asks [`retry`] how long to wait, and [`failure`] holds what went wrong →
+//! [`retention`]: how long a finished job is kept.
+//!
+//! [`estimate`] is what a run is expected to take; [`story`] is what a run reports meanwhile; [`periodic`] is what is submitted
+//! again and again; [`node`] is what runs jobs and [`pool`] how many at a time, [`remaining`] whether anything is left for a node
+//! to do, [`lead`] whether a node should dispatch and [`pace`] how fast, [`log_bound`] how much it logs; [`queue_state`] is what a queue is doing; [`why`]
+//! explains what holds a job up.
 
 pub mod after;
 pub mod estimate;
@@ -16,8 +20,9 @@ pub mod failure;
 pub mod job;
 pub mod json;
 pub mod lead;
-pub mod left;
+pub mod remaining;
 pub mod lifecycle;
+pub mod log_bound;
 pub mod name;
 pub mod node;
 pub mod pace;
@@ -41,7 +46,7 @@ mod heap;
 mod chain;
 mod find;
 mod chunks;
-mod few;
+mod small_list;
 pub mod why;
 
 pub use after::{After, OnFailure};

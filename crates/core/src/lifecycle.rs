@@ -1,17 +1,25 @@
 //! What follows: (state, event) → [`Transition`]. The only place where retry, give-up, snooze and cancel are decided.
 //!
-//! [`MOVES`] is the whole table; [`decide`] adds the numbers to it (counts and due times) and refuses every pair that
+//! `event` is what can happen, `moves` the whole table of moves, `transition` a decision as a value. [`decide`] adds the
+//! numbers to the table ([`MOVES`]; counts and due times) and refuses every pair that
 //! is not in it. `docs/states.md` is printed from the same table.
+
+mod event;
+mod moves;
+mod transition;
+
+pub use event::{Event, Outcome, Trigger};
+pub use moves::{Illegal, MOVES, Move};
+pub use transition::{Clears, End, Ending, JobFacts, Target, Transition};
 
 use std::time::Duration;
 
+use self::moves::reason;
 use crate::{
     after::Verdict,
     failure::Failure,
-    job::{AssignedJob, Counts, Fence, Job, JobHead, JobId, JobState, Step},
-    json::Json,
-    retry::{RetryPolicy, Wait},
-    terms::Terms,
+    job::{Counts, JobHead, JobState, Step},
+    retry::Wait,
     time::{Timestamp, print_span},
 };
 
@@ -28,378 +36,15 @@ pub const FREE_RUNS: i64 = 5;
 /// How long a run waits to be done again that ended through no fault of its task.
 pub const AGAIN: Duration = Duration::from_secs(1);
 
-/// How a run ended.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Outcome {
-    /// It did what was asked.
-    Done { result: Option<Json> },
-    /// The same job goes on as another task, with that task's own retries; at once, or at the time given.
-    Next { step: Box<Step>, due: Option<Timestamp> },
-    /// It failed and may be tried again.
-    Error(Failure),
-    /// The task panicked; tried again like any other error.
-    Panic(Failure),
-    /// It took longer than this; tried again like any other error.
-    TimedOut { limit: Duration },
-    /// It failed for good.
-    Fail(Failure),
-    /// Not now: again after this long. Spends no attempt.
-    Snooze { wait: Duration },
-    /// It stopped because it was asked to.
-    Cancelled,
-    /// The node is stopping, or has held the job too long without starting it. Spends no attempt.
-    Interrupted,
-}
-
-/// What happened to a job.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Event {
-    /// The dispatcher gave it to a node.
-    Assign,
-    /// The task has begun.
-    Start,
-    /// The run ended.
-    Ended(Outcome),
-    /// The node that had it is lost.
-    NodeLost,
-    /// The time to begin is over.
-    Expire,
-    /// A job that it waits for has ended like this; `cancel`: it is to be cancelled then, else it fails.
-    AwaitedFailed { job: JobId, state: JobState, cancel: bool },
-    /// A person wants it stopped.
-    Cancel,
-    /// A person wants it run (again), now.
-    Retry,
-    /// A person gives it up.
-    GiveUp,
-}
-
-/// Where a job goes.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Target {
-    Scheduled,
-    Running,
-    /// `due: None` = until a person decides.
-    Stuck {
-        due: Option<Timestamp>,
-    },
-    Waiting {
-        due: Timestamp,
-    },
-    /// It waits to go on with another step.
-    Next {
-        step: Box<Step>,
-        due: Timestamp,
-    },
-    Finish {
-        end: End,
-        result: Option<Json>,
-    },
-    /// It stays where it is; the node is told to stop it.
-    CancelRequested,
-}
-
-/// The three ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
-    Success,
-    Failed,
-    Cancelled,
-}
-
-impl End {
-    pub const ALL: [End; 3] = [Self::Success, Self::Failed, Self::Cancelled];
-
-    pub fn state(self) -> JobState {
-        match self {
-            Self::Success => JobState::Success,
-            Self::Failed => JobState::Failed,
-            Self::Cancelled => JobState::Cancelled,
-        }
-    }
-}
-
-/// How a run ended that is kept in the job's record of attempts: all but the last, if that went well, which the job
-/// itself tells. A snooze, an interruption and a cancel are no attempts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
-    Next,
-    Error,
-    Panic,
-    TimedOut,
-    Fail,
-    NodeLost,
-}
-
-impl Ending {
-    pub const ALL: [Ending; 6] = [Self::Next, Self::Error, Self::Panic, Self::TimedOut, Self::Fail, Self::NodeLost];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Next => "next",
-            Self::Error => "error",
-            Self::Panic => "panic",
-            Self::TimedOut => "timed out",
-            Self::Fail => "failed for good",
-            Self::NodeLost => "node lost",
-        }
-    }
-
-    /// Number in the database; never reuse one.
-    pub fn code(self) -> i16 {
-        match self {
-            Self::Next => 0,
-            Self::Error => 1,
-            Self::Panic => 2,
-            Self::TimedOut => 3,
-            Self::Fail => 4,
-            Self::NodeLost => 5,
-        }
-    }
-
-    pub fn from_code(code: i16) -> Option<Self> {
-        Self::ALL.into_iter().find(|ending| ending.code() == code)
-    }
-}
-
-/// A decision, ready to be written.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Transition {
-    pub to: Target,
-    pub counts: Counts,
-    /// `Some` replaces the job's last error.
-    pub error: Option<Failure>,
-    /// `Some`: the run that ended is written to the job's attempts, with the error.
-    pub ending: Option<Ending>,
-}
-
-impl Transition {
-    /// The state the job has afterwards, coming from `from`.
-    pub fn state(&self, from: JobState) -> JobState {
-        match &self.to {
-            Target::Scheduled => JobState::Scheduled,
-            Target::Running => JobState::Running,
-            Target::Stuck { .. } => JobState::Stuck,
-            Target::Waiting { .. } | Target::Next { .. } => JobState::Waiting,
-            Target::Finish { end, .. } => end.state(),
-            Target::CancelRequested => from,
-        }
-    }
-}
-
-/// A move that the table does not have.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the job cannot be {action}: {reason}")]
-pub struct Illegal {
-    pub state: JobState,
-    action: &'static str,
-    reason: &'static str,
-}
-
-/// As much of a job as a decision needs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Standing<'a> {
-    pub state: JobState,
-    pub counts: Counts,
-    pub retry: &'a RetryPolicy,
-    pub terms: &'a Terms,
-    pub cancel_requested: bool,
-    pub fence: Fence,
-}
-
-impl<'a> From<&'a AssignedJob> for Standing<'a> {
-    fn from(job: &'a AssignedJob) -> Self {
-        let AssignedJob { state, counts, retry, terms, cancel_requested, fence, .. } = job;
-        Self { state: *state, counts: *counts, retry, terms, cancel_requested: *cancel_requested, fence: *fence }
-    }
-}
-
-impl<'a> From<&'a Job> for Standing<'a> {
-    fn from(job: &'a Job) -> Self {
-        let Job { state, counts, retry, terms, cancel_requested, fence, .. } = job;
-        Self { state: *state, counts: *counts, retry, terms, cancel_requested: *cancel_requested, fence: *fence }
-    }
-}
-
-/// The kinds of events, as rows of the table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
-    Assign,
-    Start,
-    Done,
-    Next,
-    Error,
-    Fail,
-    Snooze,
-    Stopped,
-    Interrupted,
-    NodeLost,
-    Expire,
-    AwaitedFailed,
-    Cancel,
-    Retry,
-    GiveUp,
-}
-
-impl Kind {
-    pub const ALL: [Kind; 15] = [
-        Kind::Assign,
-        Kind::Start,
-        Kind::Done,
-        Kind::Next,
-        Kind::Error,
-        Kind::Fail,
-        Kind::Snooze,
-        Kind::Stopped,
-        Kind::Interrupted,
-        Kind::NodeLost,
-        Kind::Expire,
-        Kind::AwaitedFailed,
-        Kind::Cancel,
-        Kind::Retry,
-        Kind::GiveUp,
-    ];
-
-    /// Told on an arrow of the diagram.
-    pub fn label(self) -> &'static str {
-        match self {
-            Kind::Assign => "assign",
-            Kind::Start => "start",
-            Kind::Done => "done",
-            Kind::Next => "next step",
-            Kind::Error => "error",
-            Kind::Fail => "fail for good",
-            Kind::Snooze => "snooze",
-            Kind::Stopped => "stopped on request",
-            Kind::Interrupted => "interrupted",
-            Kind::NodeLost => "node lost",
-            Kind::Expire => "expired",
-            Kind::AwaitedFailed => "an awaited job failed",
-            Kind::Cancel => "cancel (person)",
-            Kind::Retry => "retry (person)",
-            Kind::GiveUp => "fail (person)",
-        }
-    }
-
-    fn action(self) -> &'static str {
-        match self {
-            Kind::Assign => "assigned",
-            Kind::Start => "started",
-            Kind::Done | Kind::Next | Kind::Error | Kind::Fail | Kind::Snooze | Kind::Stopped | Kind::Interrupted => {
-                "settled"
-            }
-            Kind::NodeLost => "lost with its node",
-            Kind::Expire => "expired",
-            Kind::AwaitedFailed => "ended for a job it waits for",
-            Kind::Cancel => "cancelled",
-            Kind::Retry => "retried",
-            Kind::GiveUp => "failed",
-        }
-    }
-}
-
-impl Event {
-    pub fn kind(&self) -> Kind {
-        match self {
-            Event::Assign => Kind::Assign,
-            Event::Start => Kind::Start,
-            Event::Ended(Outcome::Done { .. }) => Kind::Done,
-            Event::Ended(Outcome::Next { .. }) => Kind::Next,
-            // Whatever the trouble was, the same follows.
-            Event::Ended(Outcome::Error(_) | Outcome::Panic(_) | Outcome::TimedOut { .. }) => Kind::Error,
-            Event::Ended(Outcome::Fail(_)) => Kind::Fail,
-            Event::Ended(Outcome::Snooze { .. }) => Kind::Snooze,
-            Event::Ended(Outcome::Cancelled) => Kind::Stopped,
-            Event::Ended(Outcome::Interrupted) => Kind::Interrupted,
-            Event::NodeLost => Kind::NodeLost,
-            Event::Expire => Kind::Expire,
-            Event::AwaitedFailed { .. } => Kind::AwaitedFailed,
-            Event::Cancel => Kind::Cancel,
-            Event::Retry => Kind::Retry,
-            Event::GiveUp => Kind::GiveUp,
-        }
-    }
-}
-
-/// One row of the table: in `state`, `event` leads to one of `to`, for the reason in `when`.
-#[derive(Debug, Clone, Copy)]
-pub struct Move {
-    pub state: JobState,
-    pub event: Kind,
-    pub to: JobState,
-    pub when: &'static str,
-}
-
-const fn row(state: JobState, event: Kind, to: JobState, when: &'static str) -> Move {
-    Move { state, event, to, when }
-}
-
 /// What a run comes to that lost the connection its transaction was on, before it could be committed: nothing of it is there,
 /// and whose fault it was is not known. Every run has a fence of its own, so the fence tells how many spent no attempt.
-pub fn after_cut(job: &Standing<'_>, failure: Failure) -> Outcome {
+pub fn after_cut(job: &JobFacts<'_>, failure: Failure) -> Outcome {
     if job.fence.0 - 1 - i64::from(job.counts.attempt) < FREE_RUNS {
         Outcome::Snooze { wait: AGAIN }
     } else {
         Outcome::Error(failure)
     }
 }
-
-/// Every legal move. A run ends the same way whether or not `running` was written in time, so `Scheduled` and
-/// `Running` share their rows.
-pub const MOVES: &[Move] = {
-    use {JobState::*, Kind::*};
-    &[
-        row(Waiting, Assign, Scheduled, ""),
-        row(Waiting, Cancel, Cancelled, ""),
-        row(Waiting, Expire, Failed, "it has not begun in time"),
-        row(Waiting, AwaitedFailed, Failed, "it is to fail then"),
-        row(Waiting, AwaitedFailed, Cancelled, "it is to be cancelled then"),
-        row(Stuck, Assign, Scheduled, "once it is due"),
-        row(Stuck, Cancel, Cancelled, ""),
-        row(Stuck, Retry, Waiting, "now, with fresh retries"),
-        row(Stuck, GiveUp, Failed, ""),
-        row(Scheduled, Start, Running, "if it is still going after a moment"),
-        row(Scheduled, Done, Success, ""),
-        row(Scheduled, Done, Cancelled, "a cancel was requested"),
-        row(Scheduled, Next, Waiting, "now or at the time it names, with the next step's retries"),
-        row(Scheduled, Next, Cancelled, "a cancel was requested"),
-        row(Scheduled, Error, Stuck, "retries are left, or a person decides"),
-        row(Scheduled, Error, Failed, "no retry is left"),
-        row(Scheduled, Error, Waiting, "no retry is left, and another step is to follow then"),
-        row(Scheduled, Error, Cancelled, "a cancel was requested"),
-        row(Scheduled, Fail, Failed, ""),
-        row(Scheduled, Fail, Cancelled, "a cancel was requested"),
-        row(Scheduled, Snooze, Waiting, "after the time it asked for"),
-        row(Scheduled, Snooze, Cancelled, "a cancel was requested"),
-        row(Scheduled, Stopped, Cancelled, ""),
-        row(Scheduled, Interrupted, Waiting, "now; no attempt is spent"),
-        row(Scheduled, Interrupted, Cancelled, "a cancel was requested"),
-        row(Scheduled, NodeLost, Waiting, "now; no attempt is spent"),
-        row(Scheduled, NodeLost, Cancelled, "a cancel was requested"),
-        row(Scheduled, Cancel, Scheduled, "the node is told"),
-        row(Running, Done, Success, ""),
-        row(Running, Done, Cancelled, "a cancel was requested"),
-        row(Running, Next, Waiting, "now or at the time it names, with the next step's retries"),
-        row(Running, Next, Cancelled, "a cancel was requested"),
-        row(Running, Error, Stuck, "retries are left, or a person decides"),
-        row(Running, Error, Failed, "no retry is left"),
-        row(Running, Error, Waiting, "no retry is left, and another step is to follow then"),
-        row(Running, Error, Cancelled, "a cancel was requested"),
-        row(Running, Fail, Failed, ""),
-        row(Running, Fail, Cancelled, "a cancel was requested"),
-        row(Running, Snooze, Waiting, "after the time it asked for"),
-        row(Running, Snooze, Cancelled, "a cancel was requested"),
-        row(Running, Stopped, Cancelled, ""),
-        row(Running, Interrupted, Waiting, "now; no attempt is spent"),
-        row(Running, Interrupted, Cancelled, "a cancel was requested"),
-        row(Running, NodeLost, Waiting, "now; no attempt is spent"),
-        row(Running, NodeLost, Failed, "the third node died under it: poison"),
-        row(Running, NodeLost, Cancelled, "a cancel was requested"),
-        row(Running, Cancel, Running, "the node is told"),
-        row(Failed, Retry, Waiting, "now, with fresh retries"),
-        row(Cancelled, Retry, Waiting, "now, with fresh retries"),
-    ]
-};
 
 /// What ends a job before it has begun, if anything does: its time is over, or a job that it waits for did not end well. `now` is the
 /// database's time.
@@ -414,12 +59,13 @@ pub fn ends_unrun(head: &JobHead, now: Timestamp) -> Option<Event> {
 }
 
 /// Decides what follows `event`. `now` is the database's time, `jitter` (0 ≤ jitter < 1) chance.
-pub fn decide(job: &Standing<'_>, event: &Event, now: Timestamp, jitter: f64) -> Result<Transition, Illegal> {
+pub fn decide(job: &JobFacts<'_>, event: &Event, now: Timestamp, jitter: f64) -> Result<Transition, Illegal> {
     let kind = event.kind();
     if !MOVES.iter().any(|row| row.state == job.state && row.event == kind) {
         return Err(Illegal { state: job.state, action: kind.action(), reason: reason(job.state, kind) });
     }
-    let transition = follow(job, event, now, jitter);
+    let follows = follow(job, event, now, jitter);
+    let transition = Transition { clears: Clears::by(job.state, &follows.to), ..follows };
     let to = transition.state(job.state);
     assert!(
         MOVES.iter().any(|row| row.state == job.state && row.event == kind && row.to == to),
@@ -429,30 +75,15 @@ pub fn decide(job: &Standing<'_>, event: &Event, now: Timestamp, jitter: f64) ->
     Ok(transition)
 }
 
-/// Why it cannot.
-fn reason(state: JobState, kind: Kind) -> &'static str {
-    match (state, kind) {
-        (JobState::Waiting, Kind::Retry) => "it has not run yet",
-        (JobState::Waiting, Kind::GiveUp) => "it has not run yet; cancel it instead",
-        (JobState::Waiting, _) => "it is waiting",
-        (JobState::Stuck, _) => "it is stuck",
-        (JobState::Scheduled | JobState::Running, Kind::GiveUp) => "it is running; cancel it instead",
-        (JobState::Scheduled | JobState::Running, _) => "it is running",
-        (JobState::Success, _) => "it has already succeeded",
-        (JobState::Failed, _) => "it has already failed",
-        (JobState::Cancelled, _) => "it was already cancelled",
-    }
-}
-
-fn follow(job: &Standing<'_>, event: &Event, now: Timestamp, jitter: f64) -> Transition {
+fn follow(job: &JobFacts<'_>, event: &Event, now: Timestamp, jitter: f64) -> Transition {
     let counts = job.counts;
-    let go = |to| Transition { to, counts, error: None, ending: None };
+    let go = |to| plain(to, counts);
     match event {
         Event::Assign => go(Target::Scheduled),
         Event::Start => go(Target::Running),
         Event::Cancel if job.state.assigned() => go(Target::CancelRequested),
         Event::Cancel => cancelled(counts),
-        Event::Retry => {
+        Event::Retry | Event::Rerun => {
             Transition { counts: Counts { retry: 0, crashes: 0, ..counts }, ..go(Target::Waiting { due: now }) }
         }
         Event::GiveUp => go(Target::Finish { end: End::Failed, result: None }),
@@ -469,10 +100,10 @@ fn follow(job: &Standing<'_>, event: &Event, now: Timestamp, jitter: f64) -> Tra
     }
 }
 
-fn after_run(job: &Standing<'_>, outcome: &Outcome, now: Timestamp, jitter: f64) -> Transition {
+fn after_run(job: &JobFacts<'_>, outcome: &Outcome, now: Timestamp, jitter: f64) -> Transition {
     let counts = job.counts;
     let spent = Counts { attempt: counts.attempt + 1, ..counts };
-    let wait = |counts, due| Transition { to: Target::Waiting { due }, counts, error: None, ending: None };
+    let wait = |counts, due| plain(Target::Waiting { due }, counts);
     match (outcome, failure(outcome)) {
         (Outcome::Interrupted, _) if job.cancel_requested => cancelled(counts),
         (_, Some((ending, failure))) if job.cancel_requested => {
@@ -487,7 +118,7 @@ fn after_run(job: &Standing<'_>, outcome: &Outcome, now: Timestamp, jitter: f64)
         (Outcome::Interrupted, _) => wait(counts, now),
         (Outcome::Done { result }, _) => {
             let to = Target::Finish { end: End::Success, result: result.clone() };
-            Transition { to, counts: spent, error: None, ending: None }
+            plain(to, spent)
         }
         (Outcome::Error(_) | Outcome::Panic(_) | Outcome::TimedOut { .. } | Outcome::Fail(_), None) => {
             unreachable!("these are failures")
@@ -512,22 +143,29 @@ fn failure(outcome: &Outcome) -> Option<(Ending, Failure)> {
     })
 }
 
+/// A move without an error or an attempt to record. What it clears follows from where it comes from: [`decide`] adds that.
+fn plain(to: Target, counts: Counts) -> Transition {
+    Transition { to, counts, error: None, ending: None, clears: Clears::default() }
+}
+
 fn cancelled(counts: Counts) -> Transition {
-    Transition { to: Target::Finish { end: End::Cancelled, result: None }, counts, error: None, ending: None }
+    plain(Target::Finish { end: End::Cancelled, result: None }, counts)
 }
 
 fn failed(counts: Counts, error: Failure, ending: Option<Ending>) -> Transition {
-    Transition { to: Target::Finish { end: End::Failed, result: None }, counts, error: Some(error), ending }
+    let to = Target::Finish { end: End::Failed, result: None };
+    Transition { error: Some(error), ending, ..plain(to, counts) }
 }
 
 /// The next step begins afresh: nothing is held against it yet.
 fn next(spent: Counts, step: &Step, due: Timestamp, ending: Ending, error: Option<Failure>) -> Transition {
     let counts = Counts { retry: 0, crashes: 0, ..spent };
-    Transition { to: Target::Next { step: Box::new(step.clone()), due }, counts, error, ending: Some(ending) }
+    let to = Target::Next { step: Box::new(step.clone()), due };
+    Transition { error, ending: Some(ending), ..plain(to, counts) }
 }
 
 fn retry_or_end(
-    job: &Standing<'_>,
+    job: &JobFacts<'_>,
     spent: Counts,
     ending: Ending,
     error: Failure,
@@ -541,11 +179,11 @@ fn retry_or_end(
         (Wait::NoMore, None) => return failed(spent, error, Some(ending)),
     };
     let counts = Counts { retry: spent.retry + 1, ..spent };
-    Transition { to: Target::Stuck { due }, counts, error: Some(error), ending: Some(ending) }
+    Transition { error: Some(error), ending: Some(ending), ..plain(Target::Stuck { due }, counts) }
 }
 
 /// A job that had certainly not begun is not blamed; one that has been blamed often enough is quarantined.
-fn after_node_loss(job: &Standing<'_>, now: Timestamp) -> Transition {
+fn after_node_loss(job: &JobFacts<'_>, now: Timestamp) -> Transition {
     let innocent = job.state == JobState::Scheduled && job.counts.crashes >= WATCHED_CRASHES;
     let crashes = job.counts.crashes + u32::from(!innocent);
     let counts = Counts { crashes, ..job.counts };
@@ -553,12 +191,18 @@ fn after_node_loss(job: &Standing<'_>, now: Timestamp) -> Transition {
     if crashes >= POISON_CRASHES {
         return failed(counts, Failure::new(format!("poison: its node died {crashes} times while it ran")), ending);
     }
-    Transition { to: Target::Waiting { due: now }, counts, error: None, ending }
+    Transition { ending, ..plain(Target::Waiting { due: now }, counts) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        job::{Fence, JobId},
+        json::Json,
+        retry::RetryPolicy,
+        terms::Terms,
+    };
     use std::fmt::Write as _;
 
     #[test]
@@ -567,7 +211,7 @@ mod tests {
         let outcome = |fence, attempt| {
             let counts = Counts { attempt, ..Counts::default() };
             let (state, cancel_requested) = (JobState::Running, false);
-            let job = Standing { state, counts, retry: &retry, terms: &terms, cancel_requested, fence: Fence(fence) };
+            let job = JobFacts { state, counts, retry: &retry, terms: &terms, cancel_requested, fence: Fence(fence) };
             after_cut(&job, "cut".into())
         };
         let (free, spent) = (Outcome::Snooze { wait: AGAIN }, Outcome::Error("cut".into()));
@@ -600,7 +244,7 @@ mod tests {
             state: JobState::Failed,
             cancel,
         }));
-        events.extend([Event::NodeLost, Event::Expire, Event::Cancel, Event::Retry, Event::GiveUp]);
+        events.extend([Event::NodeLost, Event::Expire, Event::Cancel, Event::Retry, Event::Rerun, Event::GiveUp]);
         events
     }
 
@@ -608,7 +252,7 @@ mod tests {
         Step {
             task: crate::name::TaskName::new("onward").unwrap(),
             args: Json::null(),
-            retry: RetryPolicy::Manual,
+            retry: Some(RetryPolicy::Manual),
             terms: Terms::default(),
         }
     }
@@ -621,9 +265,9 @@ mod tests {
 
     static NO_TERMS: std::sync::LazyLock<Terms> = std::sync::LazyLock::new(Terms::default);
 
-    fn standing(state: JobState, retry: &RetryPolicy, crashes: u32, cancel_requested: bool) -> Standing<'_> {
+    fn standing(state: JobState, retry: &RetryPolicy, crashes: u32, cancel_requested: bool) -> JobFacts<'_> {
         let counts = Counts { crashes, ..Counts::default() };
-        Standing { state, counts, retry, terms: &NO_TERMS, cancel_requested, fence: Fence(1) }
+        JobFacts { state, counts, retry, terms: &NO_TERMS, cancel_requested, fence: Fence(1) }
     }
 
     #[test]
@@ -646,7 +290,7 @@ mod tests {
                 for policy in [RetryPolicy::Manual, RetryPolicy::None, RetryPolicy::default()] {
                     for crashes in [0, 2] {
                         for (cancel, terms) in [(false, &no_terms), (true, &no_terms), (false, &onward)] {
-                            let job = Standing { terms, ..standing(state, &policy, crashes, cancel) };
+                            let job = JobFacts { terms, ..standing(state, &policy, crashes, cancel) };
                             let Ok(to) = decide(&job, &event, NOW, 0.0) else { continue };
                             for (row, reached) in MOVES.iter().zip(&mut reached) {
                                 *reached |=
@@ -731,7 +375,7 @@ mod tests {
     #[test]
     fn when_retries_run_out_the_job_goes_on_if_it_is_to() {
         let (policy, terms) = (RetryPolicy::None, terms_that_go_on());
-        let job = Standing { terms: &terms, ..standing(JobState::Running, &policy, 0, false) };
+        let job = JobFacts { terms: &terms, ..standing(JobState::Running, &policy, 0, false) };
         for outcome in [Outcome::Error("boom".into()), Outcome::TimedOut { limit: Duration::from_secs(90) }] {
             let to = decide(&job, &Event::Ended(outcome), NOW, 0.0).unwrap();
             assert_eq!(to.to, Target::Next { step: Box::new(step()), due: NOW });

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use crate::{settings::Rate, time::Timestamp};
 
-/// Starts empty: after a take-over it is not known what was started just before.
+/// Begins empty: a new dispatcher does not know how many jobs were started just before.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bucket {
     rate: Rate,
-    /// When the bucket was (or will be) exactly empty: it holds what has flowed in since.
+    /// When the bucket was (or will be) exactly empty: it holds the tokens that have come in since.
     empty_at: Timestamp,
 }
 

@@ -9,11 +9,14 @@ pub const MAX_NAME_BYTES: usize = 200;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {problem}")]
 pub struct Invalid {
+    /// The argument, option or setting that was refused, such as `queue`.
     pub field: &'static str,
+    /// What is wrong with it, and mostly what to write instead.
     pub problem: String,
 }
 
 impl Invalid {
+    /// Printed as `field: problem`.
     pub fn new(field: &'static str, problem: impl Into<String>) -> Self {
         Self { field, problem: problem.into() }
     }
@@ -44,6 +47,8 @@ macro_rules! name {
         pub struct $type(Arc<str>);
 
         impl $type {
+            /// Refuses, with an [`Invalid`] that names the field, text that is empty, longer than [`MAX_NAME_BYTES`], has control
+            /// characters, or begins or ends with white space.
             pub fn new(text: impl AsRef<str>) -> Result<Self, Invalid> {
                 check($field, text.as_ref())?;
                 Ok(Self(Arc::from(text.as_ref())))
@@ -55,6 +60,7 @@ macro_rules! name {
                 Self(text)
             }
 
+            /// The text it was made from, unchanged.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -89,7 +95,7 @@ macro_rules! name {
 }
 
 name!(
-    /// The code a job names.
+    /// The code that a job runs, by the name under which nodes register it.
     TaskName,
     "task"
 );
@@ -99,27 +105,27 @@ name!(
     "queue"
 );
 name!(
-    /// Whom a job belongs to; fairness is between groups.
+    /// What a job belongs to, such as a tenant; fairness is between groups.
     GroupName,
     "group"
 );
 name!(
-    /// What jobs share that there is only so much of: jobs with the same key have one limit in common.
+    /// A resource that jobs share: jobs with the same key have one limit in common.
     KeyName,
     "key"
 );
 name!(
-    /// What a job wants to be the only one with.
+    /// Of all jobs with the same unique key, one is there at a time.
     UniqueKey,
     "unique"
 );
 name!(
-    /// What unique keys of this name are unique within.
+    /// Unique keys are compared within the scope of this name.
     ScopeName,
     "unique_scope"
 );
 name!(
-    /// What is submitted again and again.
+    /// The name of a schedule, by which a job is submitted again and again.
     ScheduleName,
     "schedule"
 );

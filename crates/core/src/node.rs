@@ -1,4 +1,4 @@
-//! Who runs jobs: an executor process, known by its configured name and a random incarnation.
+//! What runs jobs: a pool of an executor process, known by its configured name and a random incarnation.
 
 use std::{collections::BTreeSet, fmt, num::NonZeroU32, time::Duration};
 
@@ -9,7 +9,7 @@ use crate::{
     time::Timestamp,
 };
 
-/// One life of a node. A restart is a new incarnation, so nothing an old process still says can be taken for the new.
+/// One life of a node. A restart is a new incarnation, so that no late write of the old process is taken for one of the new.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
 #[serde(transparent)]
 pub struct Incarnation(pub Uuid);
@@ -26,12 +26,16 @@ impl fmt::Debug for Incarnation {
     }
 }
 
-/// Where a process lives, exactly enough to tell whether it is gone: two equal hosts are one operating system.
+/// Which process it is on which machine: enough to find out whether that process is gone.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Host {
+    /// Of the machine, for people.
     pub name: String,
+    /// Another one after each boot of the machine. Empty where it cannot be read: then no other host counts as the same machine.
     pub boot_id: String,
+    /// In another namespace (a container, say) the same pid is another process.
     pub pid_namespace: String,
+    /// Process id within the namespace.
     pub pid: u32,
     /// Start of the process in clock ticks since boot: a reused pid has another.
     pub started: u64,
@@ -47,14 +51,17 @@ impl Host {
 /// The queues a node serves.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Serves {
+    /// Every queue, also those that come later.
     #[default]
     All,
+    /// These and no others.
     Only(BTreeSet<QueueName>),
     /// All that are not bound to another pool of its process.
     AllBut(BTreeSet<QueueName>),
 }
 
 impl Serves {
+    /// Whether jobs of this queue may go to the node.
     pub fn contains(&self, queue: &QueueName) -> bool {
         match self {
             Serves::All => true,
@@ -83,6 +90,7 @@ impl Serves {
         }
     }
 
+    /// What [`Serves::from_parts`] makes the same value of.
     pub fn parts(&self) -> (Option<&BTreeSet<QueueName>>, bool) {
         match self {
             Serves::All => (None, false),
@@ -95,30 +103,41 @@ impl Serves {
 /// A node as the store knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
+    /// This life of the node; a restart is another one.
     pub incarnation: Incarnation,
+    /// As configured; at most one incarnation that is not lost has it.
     pub name: NodeName,
+    /// The process it lives in.
     pub host: Host,
+    /// Jobs it runs at a time; zero while it drains.
     pub slots: u32,
     /// Jobs it may hold beyond its slots.
     pub queue_capacity: u32,
-    /// Jobs it is given at once, at most; `None`: it did not say.
+    /// Jobs it is given at once, at most; `None`: it named no bound.
     pub batch_size: Option<NonZeroU32>,
+    /// Jobs of other queues are not assigned to it.
     pub queues: Serves,
+    /// Jobs of other tasks are not assigned to it.
     pub tasks: BTreeSet<TaskName>,
+    /// By the database's clock.
     pub joined_at: Timestamp,
     /// How long it is believed to live after each beat.
     pub lease: Duration,
+    /// Each beat moves it on. Once it has passed, the dispatcher may declare the node lost.
     pub lease_until: Timestamp,
     /// Declared lost: its beats are refused, and its settles once the dispatcher has taken its jobs.
     pub lost: bool,
+    /// Whether it holds the lead.
     pub dispatcher: bool,
 }
 
 impl Node {
+    /// Whether it is not declared lost and its lease is not over at `now`, a time of the database's clock.
     pub fn alive(&self, now: Timestamp) -> bool {
         !self.lost && now <= self.lease_until
     }
 
+    /// Whether it knows the task and serves the queue.
     pub fn can_run(&self, queue: &QueueName, task: &TaskName) -> bool {
         self.tasks.contains(task) && self.queues.contains(queue)
     }

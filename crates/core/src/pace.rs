@@ -4,15 +4,19 @@ use std::time::Duration;
 
 /// How often a busy dispatcher looks for what is new: submitters do not ring for one that is awake.
 const BUSY_LOOK: Duration = Duration::from_millis(20);
-/// Poll intervals between two looks for news, while everybody rings and every ring is heard.
-const QUIET_POLLS: u32 = 5;
+/// Between two looks without a ring, unless another span is set.
+pub const POLL: Duration = Duration::from_secs(1);
+/// The same while every ring arrives, and so for a look that only a lost ring makes necessary.
+pub const QUIET_POLL: Duration = Duration::from_secs(5);
+/// The same for a node's mail. Twice as long: with its beats, an idle node sends less than one statement a second.
+pub const QUIET_MAIL: Duration = Duration::from_secs(10);
 /// Before the next look after one that failed, at most.
 const FAILED_LOOK: Duration = Duration::from_secs(1);
 /// Rounds without a pause after which submitters need not ring: the dispatcher looks anyway.
 const BUSY_ROUNDS: u32 = 8;
 
-/// Of the jobs that were read from the backlog, how many more may be given out as runs end, if `given` were given out since reading
-/// began. Turns are taken among the jobs that are known; so the backlog is to be read quicker than they run.
+/// How many more of the jobs that were read from the backlog may be given out as runs end, if `given` were given out since reading
+/// began. Turns are taken only among jobs that have been read, so the backlog must be read faster than its jobs run.
 pub fn ends_wanted(read: u64, given: u64) -> usize {
     usize::try_from((read * 2 / 5).saturating_sub(given)).unwrap_or(usize::MAX)
 }
@@ -22,21 +26,26 @@ pub fn should_look(given: u64, look_every: u32, since: Duration) -> bool {
     given >= u64::from(look_every) || (given > 0 && since >= BUSY_LOOK)
 }
 
-/// When it should, if it gives out no more: what was given out may be all there is, and then is the time to look for what no bell
-/// told of.
+/// After how long it should look if it gives out no more: what was given out may be all that is known, and submitters do not ring
+/// for a busy dispatcher.
 pub fn look_after(given: u64, since: Duration) -> Option<Duration> {
     (given > 0).then(|| BUSY_LOOK.saturating_sub(since))
 }
 
-/// When to look without a ring. `all_ring`: every submitter knows that the dispatcher sleeps, and rings; `hears`: every ring is heard;
-/// `sealed`: a sealed queue waits for writers, who do not ring when they end without a job.
-pub fn next_poll(poll: Duration, hears: bool, all_ring: bool, sealed: bool) -> Duration {
-    if hears && all_ring && !sealed { poll.saturating_mul(QUIET_POLLS) } else { poll }
+/// After how long to look for news without a ring; `set`: by the node's `poll_interval`, which then counts whatever rings. `arrives`: every ring arrives; `all_ring`: every submitter knows that the dispatcher
+/// sleeps, and rings; `sealed`: a sealed queue waits for open transactions, which do not ring when they end without a job.
+pub fn next_poll(set: Option<Duration>, arrives: bool, all_ring: bool, sealed: bool) -> Duration {
+    set.unwrap_or(if arrives && all_ring && !sealed { QUIET_POLL } else { POLL })
 }
 
-/// When to look again after a look that failed: what was to be found is there still.
-pub fn poll_after_failure(poll: Duration) -> Duration {
-    poll.min(FAILED_LOOK)
+/// After how long a node looks at its mail without a ring; as [`next_poll`].
+pub fn next_mail(set: Option<Duration>, arrives: bool) -> Duration {
+    set.unwrap_or(if arrives { QUIET_MAIL } else { POLL })
+}
+
+/// After how long to look again if a look failed: the news is still unread.
+pub fn poll_after_failure(set: Option<Duration>) -> Duration {
+    set.unwrap_or(POLL).min(FAILED_LOOK)
 }
 
 /// Whether a dispatcher that sleeps stays asleep, after `rounds` without a pause.
@@ -64,12 +73,21 @@ mod tests {
     }
 
     #[test]
-    fn polls_are_rare_only_where_every_ring_comes_and_is_heard() {
-        let poll = Duration::from_secs(1);
-        assert_eq!(next_poll(poll, true, true, false), poll * 5);
-        for (hears, all_ring, sealed) in [(false, true, false), (true, false, false), (true, true, true)] {
-            assert_eq!(next_poll(poll, hears, all_ring, sealed), poll);
+    fn polls_are_rare_only_where_all_ring_and_every_ring_arrives() {
+        assert_eq!(next_poll(None, true, true, false), QUIET_POLL);
+        for (arrives, all_ring, sealed) in [(false, true, false), (true, false, false), (true, true, true)] {
+            assert_eq!(next_poll(None, arrives, all_ring, sealed), POLL);
         }
-        assert_eq!(poll_after_failure(Duration::from_secs(30)), FAILED_LOOK);
+        assert_eq!((next_mail(None, true), next_mail(None, false)), (QUIET_MAIL, POLL));
+        assert_eq!(poll_after_failure(Some(Duration::from_secs(30))), FAILED_LOOK);
+    }
+
+    #[test]
+    fn an_interval_that_is_set_is_the_one_that_is_kept() {
+        for set in [Duration::from_millis(20), Duration::from_secs(1), Duration::from_secs(60)] {
+            for arrives in [true, false] {
+                assert_eq!((next_poll(Some(set), arrives, true, false), next_mail(Some(set), arrives)), (set, set));
+            }
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Periodic jobs: which times of a schedule are to be fired now, and as which job.
 //!
 //! A schedule's times are its *slots*. Each is fired at most once: by one job, with an id and a unique key that follow from
-//! the schedule and the slot, so that whoever fires it again finds that job.
+//! the schedule and the slot, so that a dispatcher that fires it again finds that job.
 
 use std::{fmt, time::Duration};
 
@@ -21,11 +21,11 @@ use crate::{
     words::words,
 };
 
-/// Most slots that are made up for after a time without a dispatcher; older ones are let go.
+/// Most slots that are made up for after a time without a dispatcher; older ones are dropped.
 pub const MOST_MISSED: usize = 100;
-/// A slot that is older has been missed; until then it is merely late.
+/// A slot that was not fired for longer than this counts as missed; until then it is merely late.
 const LATE: Duration = Duration::from_secs(60);
-/// How far back missed slots are looked for, step by step, so that a schedule of seconds need not be walked for a year.
+/// How far back missed slots are looked for, in growing steps: so a schedule of seconds is not walked through for a whole year.
 const BACK: [Duration; 6] = [
     Duration::from_secs(200),
     Duration::from_secs(3_600),
@@ -39,30 +39,45 @@ const BACK: [Duration; 6] = [
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Text", into = "Text")]
 pub struct Periodic {
+    /// At which times a job is submitted.
     pub when: When,
+    /// The code that each job runs.
     pub task: TaskName,
+    /// What each job gets, as JSON.
     pub args: Json,
+    /// The queue of each job.
     pub queue: QueueName,
+    /// The group of each job.
     pub group: GroupName,
+    /// The priority of each job.
     pub priority: Priority,
-    pub retry: RetryPolicy,
+    /// What follows when a run of one of the jobs fails. `None`: as their task sets it.
+    pub retry: Option<RetryPolicy>,
+    /// The limit key that each job counts against.
     pub key: Option<KeyName>,
+    /// Time limit and last step of each job; both optional.
     pub terms: Terms,
+    /// What becomes of a time that comes while an earlier job has not ended.
     pub overlap: Overlap,
+    /// What becomes of times that passed while no node dispatched.
     pub catch_up: CatchUp,
+    /// Set: nothing is submitted, and what is missed meanwhile is not made up for.
     pub paused: Option<Pause>,
-    /// Slots up to this one do not count: when it was set, changed or resumed.
+    /// When the schedule was set, changed or resumed: slots up to this moment do not count.
     pub since: Timestamp,
 }
 
+/// The times of a schedule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum When {
+    /// By a cron pattern, on the clock of a zone.
     Cron(Schedule),
     /// At the multiples of this since the beginning of 1970, UTC: `10m` is at :00, :10, :20 and so on.
     Every(Duration),
 }
 
 impl When {
+    /// Reads an interval such as `10m`. Refuses less than a second and fractions of one.
     pub fn every(text: &str) -> Result<Self, Invalid> {
         let every = parse_span("every", text)?;
         match every {
@@ -84,7 +99,7 @@ impl When {
         }
     }
 
-    /// By whose clock it goes.
+    /// The zone whose clock it goes by.
     pub fn zone(&self) -> Zone {
         match self {
             Self::Cron(schedule) => schedule.zone().clone(),
@@ -92,6 +107,7 @@ impl When {
         }
     }
 
+    /// All slots after this moment, in order; for most schedules there is no last one.
     pub fn following(&self, after: Timestamp) -> impl Iterator<Item = Timestamp> {
         std::iter::successors(self.next(after), |slot| self.next(*slot))
     }
@@ -119,11 +135,11 @@ impl fmt::Display for When {
     }
 }
 
-/// What becomes of a slot whose predecessor's job has not ended.
+/// What becomes of a slot if the job of an earlier slot has not ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Overlap {
-    /// It is let go.
+    /// It is dropped.
     #[default]
     Skip,
     /// It waits until that job has ended. However many wait, one is fired then, unless all are to be made up for.
@@ -136,7 +152,7 @@ pub enum Overlap {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum CatchUp {
-    /// They are let go.
+    /// They are dropped.
     Skip,
     /// One job for all of them.
     #[default]
@@ -153,13 +169,14 @@ words!(CatchUp, "catch_up", "skip" => Skip, "one" => One, "all" => All);
 pub struct Firing {
     /// The slots to fire, in order.
     pub slots: Vec<Timestamp>,
-    /// All slots up to this one are over then, fired or let go.
+    /// All slots up to this one are over then, fired or dropped.
     pub over: Option<Timestamp>,
     /// When to ask again. `None`: with the next look for old jobs, or never.
     pub next: Option<Timestamp>,
 }
 
 impl Periodic {
+    /// With the defaults for everything else; slots up to `since` do not count.
     pub fn new(when: When, task: TaskName, args: Json, since: Timestamp) -> Self {
         Self {
             when,
@@ -168,7 +185,7 @@ impl Periodic {
             queue: QueueName::default(),
             group: GroupName::default(),
             priority: Priority::default(),
-            retry: RetryPolicy::default(),
+            retry: None,
             key: None,
             terms: Terms::default(),
             overlap: Overlap::default(),
@@ -190,7 +207,7 @@ impl Periodic {
     }
 
     /// What to fire. `over`: slots up to this one are over. `busy`: a job of an earlier slot has not ended. `held`: the
-    /// slots that are due have waited for that; they were not missed.
+    /// slots that are due have waited for such a job, so they were not missed.
     pub fn firing(&self, over: Option<Timestamp>, busy: bool, held: bool, now: Timestamp) -> Firing {
         if self.paused.is_some() {
             return Firing::default();
@@ -239,7 +256,7 @@ impl Periodic {
         job
     }
 
-    /// The same job, beside the plan.
+    /// The same job outside of the schedule, to be run now.
     pub fn job_now(&self, id: JobId) -> NewJob {
         let mut job = NewJob::new(id, self.task.clone(), self.args.clone());
         (job.queue, job.group) = (self.queue.clone(), self.group.clone());
@@ -247,6 +264,16 @@ impl Periodic {
         (job.key, job.terms) = (self.key.clone(), self.terms.clone());
         job
     }
+}
+
+/// Which of these schedules has submitted the job at one of its times: the id follows from the schedule's name and the time. A job
+/// that a person has run beside the plan is not recognised.
+pub fn schedule_of<'n>(names: impl IntoIterator<Item = &'n ScheduleName>, job: JobId) -> Option<&'n ScheduleName> {
+    let millis = job.uuid().get_timestamp().map(|at| at.to_unix()).map(|(seconds, nanos)| (seconds, nanos / 1_000_000));
+    // The times of a schedule are whole seconds.
+    let (seconds, 0) = millis? else { return None };
+    let slot = Timestamp::from_micros(i64::try_from(seconds).ok()?.checked_mul(1_000_000)?);
+    names.into_iter().find(|name| slot_id(name, slot) == job)
 }
 
 /// The same for the same slot of the same schedule, always.
@@ -271,7 +298,9 @@ struct Text {
     queue: String,
     group: String,
     priority: u8,
-    retry: String,
+    /// Left out: as the task sets it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    retry: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     key: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -298,7 +327,7 @@ impl TryFrom<Text> for Periodic {
             queue: QueueName::new(text.queue)?,
             group: GroupName::new(text.group)?,
             priority: Priority::new(text.priority.into())?,
-            retry: text.retry.parse()?,
+            retry: text.retry.as_deref().map(str::parse).transpose()?,
             key: text.key.map(KeyName::new).transpose()?,
             terms: text.terms.as_deref().map_or_else(|| Ok(Terms::default()), Terms::from_text)?,
             overlap: text.overlap.parse()?,
@@ -324,7 +353,7 @@ impl From<Periodic> for Text {
             queue: periodic.queue.to_string(),
             group: periodic.group.to_string(),
             priority: periodic.priority.get(),
-            retry: periodic.retry.to_string(),
+            retry: periodic.retry.as_ref().map(ToString::to_string),
             key: periodic.key.map(|key| key.to_string()),
             terms: periodic.terms.to_text(),
             overlap: periodic.overlap.to_string(),
@@ -410,7 +439,7 @@ mod tests {
         let (late, later) = (at("2030-01-01T00:10:30Z"), at("2030-01-01T00:12:00Z"));
         assert_eq!(periodic.firing(None, true, false, late), Firing::default(), "held");
         assert_eq!(minutes(&periodic.firing(None, false, true, later)), ["00:10"]);
-        assert_eq!(minutes(&periodic.firing(None, false, false, later)), [""; 0], "nobody was there to hold it");
+        assert_eq!(minutes(&periodic.firing(None, false, false, later)), [""; 0], "no dispatcher was there to hold it");
         assert_eq!(periodic.due_jobs(&ScheduleName::new("s").unwrap(), None, later).len(), 1);
     }
 
@@ -442,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn the_job_of_a_slot_is_the_same_for_everybody_and_another_for_every_slot() {
+    fn the_job_of_a_slot_is_the_same_for_every_dispatcher_and_another_for_every_slot() {
         let periodic = minutely(CatchUp::One, Overlap::Skip);
         let (name, other) = (ScheduleName::new("report").unwrap(), ScheduleName::new("other").unwrap());
         let (slot, next) = (at("2030-01-01T00:01:00Z"), at("2030-01-01T00:02:00Z"));

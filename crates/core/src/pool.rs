@@ -34,8 +34,8 @@ impl Pool {
         self.max <= self.core
     }
 
-    /// Slots to have open from now on. They double while all are busy and the buffer is at its bound: a flood finds them open
-    /// after a few steps, and the fleet is told as often. Nothing that runs is ever without its slot.
+    /// Slots to have open from now on. They double while all are busy and the buffer is at its bound: under a flood all are open
+    /// after a few steps, and each step is announced to the fleet once. A job that runs always keeps its slot.
     pub fn open(&self, seen: &Seen) -> u32 {
         let full = seen.running >= seen.open && seen.buffered >= self.bound(seen.open, seen.cost);
         if full {
@@ -44,9 +44,9 @@ impl Pool {
         if seen.at_rest >= REST { self.core.max(seen.running) } else { seen.open }
     }
 
-    /// Jobs that lie in the buffer when the dispatcher gives this node no more, about: it counts what runs as well, and reckons
-    /// with costs of its own, so a quarter is left to chance. Of slow jobs, and of those that have never ended yet, the buffer
-    /// holds none: another node may be free for them.
+    /// About how many jobs lie in the buffer when the dispatcher gives this node no more. The dispatcher counts running jobs as
+    /// well and estimates costs by itself, so a quarter is taken off for the difference. The buffer holds no slow jobs, and none
+    /// of a kind that has never ended yet: another node may be free for them.
     fn bound(&self, open: u32, cost: Option<Duration>) -> usize {
         let quick = match cost.map(|cost| cost.as_nanos()) {
             None => 0,
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn for_slow_jobs_there_is_no_buffer_and_every_further_one_needs_a_slot() {
         assert_eq!(POOL.open(&seen(2, 2, 0, SLOW)), 4);
-        assert_eq!(POOL.open(&seen(2, 2, 0, None)), 4, "nobody knows how long they take");
+        assert_eq!(POOL.open(&seen(2, 2, 0, None)), 4, "it is not known how long they take");
         assert_eq!(POOL.open(&seen(2, 1, 0, SLOW)), 2);
         let without = Pool { queue_capacity: 0, ..POOL };
         assert_eq!(without.open(&seen(2, 2, 0, QUICK)), 4);

@@ -1,11 +1,14 @@
-//! What a queue is doing: the one place that decides when a queue is finished, and which of its states is told.
+//! What a queue is doing: the one place that decides when a queue is finished, and which state it is shown in.
 
 use crate::{name::QueueName, settings::QueueSettings};
 
+/// What a queue is doing now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum QueueState {
+    /// It starts jobs, as far as its limits and windows allow.
     Active,
+    /// It starts nothing until a person resumes it; what runs goes on.
     Paused,
     /// Until this queue is finished.
     Waiting(QueueName),
@@ -14,8 +17,8 @@ pub enum QueueState {
 }
 
 impl QueueState {
-    /// `left`: whether a job is left in the queue, or may be for all that is known; `finished`: whether another queue is. A
-    /// queue that is finished stays so, whether it is paused or not.
+    /// `left`: whether a job is left in the queue, or may be as long as the backlog is not fully read; `finished`: whether another
+    /// queue is finished. A queue that is finished stays so, whether it is paused or not.
     pub fn of(settings: &QueueSettings, left: bool, finished: impl Fn(&QueueName) -> bool) -> Self {
         if is_finished(settings, left) {
             Self::Finished
@@ -28,6 +31,7 @@ impl QueueState {
         }
     }
 
+    /// The word for it, as programs read it.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Active => "active",

@@ -11,12 +11,15 @@ use crate::{
 /// How long finished jobs are kept, by how they ended. Zero: they are deleted instead of entering history.
 ///
 /// Written as one span for all (`7d`, `0`), by state (`success=1d,failed=30d`), or both: the span without a state is for
-/// those that are not named, which have a week otherwise.
+/// the states that are not named. Without one, those have a week.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Retention {
+    /// For jobs that ended with success.
     pub success: Duration,
+    /// For jobs that failed.
     pub failed: Duration,
+    /// For jobs that were cancelled.
     pub cancelled: Duration,
 }
 
@@ -29,6 +32,7 @@ impl Retention {
         Self { success: span, failed: span, cancelled: span }
     }
 
+    /// How long a job that ends so is kept, at least.
     pub fn of(self, end: End) -> Duration {
         match end {
             End::Success => self.success,
@@ -42,8 +46,8 @@ impl Retention {
         !self.of(end).is_zero()
     }
 
-    /// What ended before this need not be kept any longer at `now`: the begin of the slice of time in which the retention
-    /// began. So jobs go by whole slices, which a store may drop as one, and each is kept at least its retention.
+    /// At `now`, jobs that ended before this moment need not be kept any longer. It is the beginning of the slice of time in which
+    /// the retention span begins: so jobs are dropped in whole slices, and each is kept at least for its retention.
     pub fn edge(self, end: End, now: Timestamp) -> Timestamp {
         let span = self.of(end);
         match slice(span) {
@@ -52,8 +56,8 @@ impl Retention {
         }
     }
 
-    /// The slice of time that `at` lies in, for jobs that end so: its begin and its end. (Where none are kept, a day: what
-    /// another process keeps has to lie somewhere.)
+    /// Begin and end of the slice of time that `at` lies in, for jobs that end so. (Where none are kept, a day: another process may
+    /// still keep such jobs, and they need a slice.)
     pub fn slice(self, end: End, at: Timestamp) -> (Timestamp, Timestamp) {
         let slice = slice(self.of(end)).unwrap_or(DAY);
         let begin = floor(at, slice);
@@ -61,8 +65,8 @@ impl Retention {
     }
 }
 
-/// Days, in UTC. Hours for what is kept less than a day, so that it does not lie about for many times its time; weeks for
-/// what is kept a month and longer, so that there are not too many to look through.
+/// Days, in UTC. Hours for what is kept less than a day, so that it is not kept for many times its retention; weeks for
+/// what is kept a month and longer, so that there are not too many slices to search.
 fn slice(retention: Duration) -> Option<Duration> {
     match retention {
         Duration::ZERO => None,

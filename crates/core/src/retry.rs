@@ -1,14 +1,16 @@
 //! How long to wait before the next try. A policy is data, stored with the job.
 
-use std::{fmt, str::FromStr, time::Duration};
+use std::{borrow::Cow, fmt, str::FromStr, time::Duration};
 
 use crate::{
     name::Invalid,
     time::{MAX_SPAN, parse_span, print_span},
 };
 
-/// Most retries a policy may allow; more is a loop, not a policy.
+/// Most retries that a policy may allow: more would be an endless loop.
 pub const MAX_RETRIES: u32 = 1_000;
+/// What stores keep in place of a policy if a job names none: that of its task holds, as it is where a run of the job fails.
+pub const OF_TASK: &str = "task";
 /// Most waits a `durations` policy may list.
 pub const MAX_DURATIONS: usize = 100;
 
@@ -35,6 +37,22 @@ pub enum Wait {
 }
 
 impl RetryPolicy {
+    /// Five retries, after 10 s, 20 s, 40 s and so on: where neither a job nor its task names a policy.
+    pub const DEFAULT: Self = Self::Exponential { unit: Duration::from_secs(10), max_retries: 5 };
+
+    /// As stores keep it; `None` is the task's own.
+    #[doc(hidden)]
+    pub fn to_stored(policy: Option<&Self>) -> Cow<'static, str> {
+        policy.map_or(Cow::Borrowed(OF_TASK), |policy| Cow::Owned(policy.to_string()))
+    }
+
+    /// Reads what [`RetryPolicy::to_stored`] wrote.
+    #[doc(hidden)]
+    pub fn from_stored(text: &str) -> Result<Option<Self>, Invalid> {
+        if text == OF_TASK { Ok(None) } else { text.parse().map(Some) }
+    }
+
+    /// Refuses a unit above ten years and more than [`MAX_RETRIES`] retries.
     pub fn exponential(unit: Duration, max_retries: u32) -> Result<Self, Invalid> {
         if unit > MAX_SPAN {
             return Err(Invalid::new("retry", "the unit is longer than ten years"));
@@ -45,6 +63,7 @@ impl RetryPolicy {
         Ok(Self::Exponential { unit, max_retries })
     }
 
+    /// Refuses an empty list and more than [`MAX_DURATIONS`] waits.
     pub fn durations(waits: Vec<Duration>) -> Result<Self, Invalid> {
         if waits.is_empty() || waits.len() > MAX_DURATIONS {
             return Err(Invalid::new(
@@ -87,7 +106,7 @@ impl RetryPolicy {
 
 impl Default for RetryPolicy {
     fn default() -> Self {
-        Self::Exponential { unit: Duration::from_secs(10), max_retries: 5 }
+        Self::DEFAULT
     }
 }
 

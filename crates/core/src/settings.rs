@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fmt, str::FromStr, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    calendar::{Schedule, Window, Wish, check_windows},
+    calendar::{GivenTime, Schedule, Window, check_windows},
     name::{GroupName, Invalid, KeyName, QueueName, TaskName},
     retention::Retention,
     time::{Timestamp, parse_span, print_span},
@@ -21,6 +21,7 @@ use crate::{
 pub struct Weight(u32);
 
 impl Weight {
+    /// 1000 for the default weight of 1; never 0.
     pub fn thousandths(self) -> u32 {
         self.0
     }
@@ -67,8 +68,11 @@ impl fmt::Display for Weight {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Rate {
+    /// Starts in each `per`, over a long time.
     pub count: u32,
+    /// The time that `count` is counted in.
     pub per: Duration,
+    /// Starts that may come at once after a rest.
     pub burst: u32,
 }
 
@@ -111,20 +115,20 @@ impl From<Rate> for String {
 }
 
 /// What a turn costs: the time a slot was really used, or one per job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Fairness {
+    /// The time its runs took, at least a millisecond each.
     #[default]
     Time,
+    /// The same for each job, however long it runs.
     Turns,
 }
 
 words!(Fairness, "fairness", "time" => Time, "turns" => Turns);
 
 /// What a failed job does to its queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum OnError {
     /// In a serial queue the stuck job holds the line; elsewhere nothing happens.
@@ -143,8 +147,10 @@ words!(OnError, "on_error", "block" => Block, "skip" => Skip, "pause" => Pause);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Concurrency {
+    /// Only the slots of the nodes are a limit.
     #[default]
     Unlimited,
+    /// So many at a time, of all groups together. Zero is refused when it is set.
     AtMost(u32),
     /// One at a time, in the order of submission, whatever the group.
     Serial,
@@ -187,34 +193,44 @@ impl From<Concurrency> for String {
     }
 }
 
-/// Stopped by a person, or by a failure in a queue that wants that.
+/// Stopped by a person, or by the dispatcher after a failure in a queue that is set to pause then.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pause {
+    /// When it began, by the database's clock.
     pub since: Timestamp,
+    /// Why, in the words of the person who paused it, or which job failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
+/// What is set for one queue. A queue that nothing is set for has the defaults.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct QueueSettings {
+    /// Its share of the slots, compared with other queues that have something to run.
     pub weight: Weight,
+    /// What a turn costs its groups, and the queue itself.
     pub fairness: Fairness,
+    /// How many of its jobs may be in nodes' hands at a time.
     pub concurrency: Concurrency,
     /// At most so many on one node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub per_node: Option<u32>,
+    /// How many of its jobs may start in a time, in the whole fleet; `None`: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<Rate>,
+    /// How its groups choose between high and low priority; a group's own comes first. `None`: as the installation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheme: Option<Scheme>,
+    /// What a failed job does to the queue.
     pub on_error: OnError,
+    /// Set: it starts nothing until a person resumes it; what runs goes on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused: Option<Pause>,
-    /// Nothing more comes, says a person: once it is quiet and empty the queue is finished.
+    /// When a person declared that nothing more will be submitted: once the queue is quiet and empty, it is finished.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sealed: Option<Timestamp>,
-    /// The dispatcher has seen every transaction end that was open when the queue was sealed, with the jobs it brought.
+    /// When the dispatcher had seen every transaction end that was open when the queue was sealed, with the jobs they stored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quiet: Option<Timestamp>,
     /// It waits until these queues are finished.
@@ -229,31 +245,38 @@ pub struct QueueSettings {
 }
 
 impl QueueSettings {
-    /// Whether nothing more can come that was submitted before the seal. A seal that was taken back and set again must be
-    /// waited for again.
+    /// Whether no job can still appear that was submitted before the seal. If the seal was removed and set again, the dispatcher
+    /// must find the queue quiet again.
     pub fn closed(&self) -> bool {
         self.sealed.is_some_and(|sealed| self.quiet.is_some_and(|quiet| quiet >= sealed))
     }
 
     /// When a job is due by the schedule, if that is another time than its own.
-    pub fn due_by_schedule(&self, job: impl Into<Wish>) -> Option<Timestamp> {
+    pub fn due_by_schedule(&self, job: impl Into<GivenTime>) -> Option<Timestamp> {
         job.into().due_by(self.schedule.as_ref()?)
     }
 }
 
+/// What is set for one group, in all queues. A group that nothing is set for has the defaults.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct GroupSettings {
+    /// Its share of each queue that it has jobs in, compared with the other groups there.
     pub weight: Weight,
+    /// How many of its jobs may be in nodes' hands at a time, in all queues together; `None`: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<u32>,
+    /// How many of its jobs may start in a time, in the whole fleet; `None`: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<Rate>,
+    /// How it chooses between high and low priority; `None`: as its queue, else as the installation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheme: Option<Scheme>,
-    /// Most waiting jobs; a submit beyond is refused.
+    /// Most waiting jobs: while the dispatcher counts that many, submits are refused. It counts once a second, so what is submitted
+    /// within a second, or in one submit, may go beyond.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_waiting: Option<u32>,
+    /// Set: it starts nothing until a person resumes it; what runs goes on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused: Option<Pause>,
 }
@@ -262,8 +285,10 @@ pub struct GroupSettings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LimitSettings {
+    /// How many such jobs may be in nodes' hands at a time, in the whole fleet; `None`: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<u32>,
+    /// How many such jobs may start in a time, in the whole fleet; `None`: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<Rate>,
 }
@@ -288,7 +313,7 @@ pub trait Checked {
     fn check(&self) -> Result<(), Invalid>;
 }
 
-/// Nothing at all is what a pause is for.
+/// A limit of zero is refused: to start nothing at all, there is the pause.
 fn check_count(field: &'static str, count: Option<u32>) -> Result<(), Invalid> {
     if count == Some(0) {
         return Err(Invalid::new(field, "must be a whole number from 1, or none"));
@@ -336,10 +361,15 @@ impl Checked for InstallationSettings {
 /// All that is set; what is not named here has its defaults.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Settings {
+    /// What holds for all nodes on the database.
     pub installation: InstallationSettings,
+    /// By queue.
     pub queues: BTreeMap<QueueName, QueueSettings>,
+    /// By group, for all its queues.
     pub groups: BTreeMap<GroupName, GroupSettings>,
+    /// Limits by task.
     pub tasks: BTreeMap<TaskName, LimitSettings>,
+    /// Limits by limit key.
     pub keys: BTreeMap<KeyName, LimitSettings>,
 }
 

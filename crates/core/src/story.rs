@@ -1,4 +1,4 @@
-//! What a job has to tell besides its row: its attempts, its progress, its log, its finished steps, whom it waits for.
+//! What is known of a job besides its row: its attempts, its progress, its log, its finished steps, the jobs it waits for.
 
 use std::{fmt, str::FromStr};
 
@@ -20,33 +20,43 @@ pub const LOG_LINES: u32 = 10_000;
 pub const MAX_LINE_BYTES: usize = 4 * 1024;
 /// Most steps whose results are kept for one job.
 pub const MAX_STEPS: usize = 10_000;
-/// Most of those that wait for a job that are told.
+/// Most waiting jobs that are listed for the job they wait for.
 pub const MAX_AWAITED_BY: u32 = 1_000;
 
 /// A run that has ended, in the job's record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attempt {
+    /// The assignment that it ran under.
     pub fence: Fence,
     /// The number of the run, from 1.
     pub number: u32,
+    /// The code that ran: a job with several steps has several tasks.
     pub task: TaskName,
+    /// How it ended.
     pub ending: Ending,
+    /// Where it ran, if the node was still known when the end was written.
     pub node: Option<NodeName>,
+    /// When the task began, if that is known.
     pub started_at: Option<Timestamp>,
+    /// When the task ended; `None` where its node was lost.
     pub finished_at: Option<Timestamp>,
+    /// What went wrong; `None` where nothing was reported: the job went on to its next step, or its node was lost.
     pub failure: Option<Failure>,
 }
 
 /// How far a run has come.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Progress {
+    /// How much of `total` is done, in units of the task's own.
     pub done: u64,
     /// Zero: not known.
     pub total: u64,
+    /// The task's own words for it; at most [`MAX_LINE_BYTES`].
     pub text: String,
 }
 
 impl Progress {
+    /// Of a text longer than [`MAX_LINE_BYTES`] the end is cut off.
     pub fn new(done: u64, total: u64, text: &str) -> Self {
         Self { done, total, text: line(text) }
     }
@@ -58,19 +68,27 @@ impl Progress {
     }
 }
 
+/// How urgent a line of a log is, the most urgent first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
+    /// Something failed.
     Error,
+    /// Something may fail, or was handled.
     Warn,
+    /// What a reader of the log wants to know; the level of `Ctx::log`.
     Info,
+    /// Details for the author of the task.
     Debug,
+    /// The finest details.
     Trace,
 }
 
 impl Level {
+    /// Every level, the most urgent first.
     pub const ALL: [Level; 5] = [Self::Error, Self::Warn, Self::Info, Self::Debug, Self::Trace];
 
+    /// In lower case, as it is printed and parsed.
     pub fn name(self) -> &'static str {
         match self {
             Self::Error => "error",
@@ -92,6 +110,7 @@ impl Level {
         }
     }
 
+    /// The level with this number; `None` if no level has it.
     pub fn from_code(code: i16) -> Option<Self> {
         Self::ALL.into_iter().find(|level| level.code() == code)
     }
@@ -117,15 +136,22 @@ impl FromStr for Level {
 /// whose reply was lost is not written twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LineAt {
+    /// The assignment whose run wrote the line.
     pub fence: Fence,
+    /// Counts the lines of that run.
     pub number: u32,
 }
 
+/// A line of a job's log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
+    /// Its place in the log; no two lines of a job have the same.
     pub at: LineAt,
+    /// When the task wrote it.
     pub time: Timestamp,
+    /// How urgent it is.
     pub level: Level,
+    /// At most [`MAX_LINE_BYTES`], without NUL bytes.
     pub text: String,
 }
 
@@ -144,22 +170,28 @@ pub fn line(text: &str) -> String {
 /// The result of a finished step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finished {
+    /// Unique within the job's current task.
     pub name: String,
+    /// What the step returned; a later run gets this and does not run the step again.
     pub result: Json,
 }
 
+/// What is known of a job besides its row.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Story {
     /// In the order of the runs.
     pub attempts: Vec<Attempt>,
+    /// What a run reported last; `None`: none has reported any.
     pub progress: Option<Progress>,
+    /// Finished steps of the job's current task, by name.
     pub steps: Vec<Finished>,
+    /// Of the job's log, in order: as many as were asked for.
     pub lines: Vec<Line>,
     /// Lines that were written and are not kept any more.
     pub dropped: u64,
-    /// Whom it waits for, or waited for.
+    /// The jobs that it waits for, or waited for.
     pub after: After,
-    /// Who waits or waited for it, by id; at most [`MAX_AWAITED_BY`].
+    /// The jobs that wait or waited for it, by id; at most [`MAX_AWAITED_BY`].
     pub awaited_by: Vec<JobId>,
 }
 

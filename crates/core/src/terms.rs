@@ -1,6 +1,6 @@
 //! What few jobs have: a time limit of their own, another step when their retries run out.
 //!
-//! Kept as one small piece of JSON beside the job, and as nothing at all where there is none.
+//! Stored as one small piece of JSON beside the job, and not at all where there is nothing to store.
 
 use std::time::Duration;
 
@@ -15,9 +15,10 @@ use crate::{
     time::{MAX_SPAN, parse_span, print_span},
 };
 
-/// How far steps may follow one another before the last one must end by itself.
+/// Most steps that may follow one another by `on_exhausted`.
 const MAX_STEPS: usize = 16;
 
+/// Optional conditions of a job: a time limit for each run, and the step that follows when its retries run out.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Terms(Option<Box<Inner>>);
 
@@ -43,6 +44,7 @@ impl Terms {
         self.0.as_ref()?.on_exhausted.as_ref()
     }
 
+    /// Refuses less than a microsecond and more than ten years; the terms are unchanged then.
     pub fn set_timeout(&mut self, timeout: Duration) -> Result<(), Invalid> {
         if timeout < Duration::from_micros(1) {
             return Err(Invalid::new("timeout", "must be longer than nothing"));
@@ -54,6 +56,7 @@ impl Terms {
         Ok(())
     }
 
+    /// Refuses a chain of more than 16 such steps; the terms are unchanged then.
     pub fn set_on_exhausted(&mut self, step: Step) -> Result<(), Invalid> {
         let follows = |step: &Step| step.terms.on_exhausted().cloned();
         if std::iter::successors(Some(step.clone()), follows).take(MAX_STEPS + 1).count() > MAX_STEPS {
@@ -69,6 +72,7 @@ impl Terms {
         Some(serde_json::to_string(&stored).expect("text and spans are JSON"))
     }
 
+    /// Reads what [`Terms::to_text`] wrote. An error for any other text, unknown fields included.
     pub fn from_text(text: &str) -> Result<Self, Invalid> {
         let stored: Stored = serde_json::from_str(text).map_err(|error| Invalid::new("terms", error.to_string()))?;
         stored.read()
@@ -89,7 +93,9 @@ struct Stored {
 struct StoredStep {
     task: String,
     args: Box<RawValue>,
-    retry: String,
+    /// Left out: as the task sets it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    retry: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     terms: Option<Box<Stored>>,
 }
@@ -100,7 +106,7 @@ impl Stored {
         let step = |step: &Step| StoredStep {
             task: step.task.to_string(),
             args: RawValue::from_string(step.args.as_str().to_owned()).expect("checked when it was made"),
-            retry: step.retry.to_string(),
+            retry: step.retry.as_ref().map(ToString::to_string),
             terms: Self::of(&step.terms).map(Box::new),
         };
         Some(Self { timeout: inner.timeout.map(print_span), on_exhausted: inner.on_exhausted.as_ref().map(step) })
@@ -115,7 +121,7 @@ impl Stored {
             terms.set_on_exhausted(Step {
                 task: TaskName::new(step.task)?,
                 args: Json::stored(step.args.get()),
-                retry: step.retry.parse::<RetryPolicy>()?,
+                retry: step.retry.as_deref().map(str::parse::<RetryPolicy>).transpose()?,
                 terms: step.terms.map_or_else(|| Ok(Terms::default()), |terms| terms.read())?,
             })?;
         }
@@ -131,7 +137,7 @@ mod tests {
         Step {
             task: TaskName::new(task).unwrap(),
             args: Json::parse("args", r#"{"n": 1.50, "a":[]}"#).unwrap(),
-            retry: "durations:1s,2s".parse().unwrap(),
+            retry: terms.is_empty().then(|| "durations:1s,2s".parse().unwrap()),
             terms,
         }
     }

@@ -1,4 +1,4 @@
-//! Points in time as the database tells them: microseconds since 1970, UTC.
+//! Points in time by the database's clock: microseconds since 1970, UTC.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -14,10 +14,12 @@ impl Timestamp {
     /// 0001-01-02, for the same reason.
     pub const MIN: Timestamp = Timestamp(-62_135_510_400_000_000);
 
+    /// From microseconds since 1970, UTC. What lies beyond [`Timestamp::MIN`] or [`Timestamp::MAX`] becomes that bound.
     pub fn from_micros(micros: i64) -> Self {
         Self(micros.clamp(Self::MIN.0, Self::MAX.0))
     }
 
+    /// Microseconds since 1970, UTC; negative before.
     pub fn micros(self) -> i64 {
         self.0
     }
@@ -29,6 +31,7 @@ impl Timestamp {
         Self::from_micros(self.0.saturating_add(micros))
     }
 
+    /// The moment `span` earlier; [`Timestamp::MIN`] when it would lie before that.
     #[must_use]
     pub fn minus(self, span: Duration) -> Self {
         let micros = i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
@@ -93,24 +96,34 @@ const UNITS: [(&str, u64); 7] = [
 /// Longest span that may be asked for: ten years.
 pub const MAX_SPAN: Duration = Duration::from_secs(10 * 365 * 86_400);
 
-/// Reads `10s`, `1.5h`, `250ms`, `2d`; a bare number would leave the unit to guessing and is refused.
+/// Reads `10s`, `1.5h`, `250ms`, `2d`, and several of them as their sum: `1h 30m`. A bare number would leave the unit to guessing
+/// and is refused.
 pub fn parse_span(field: &'static str, text: &str) -> Result<Duration, Invalid> {
-    let bad = || Invalid::new(field, format!("{text:?} is not a duration; write it like 10s, 250ms, 5m, 2h or 1d"));
-    let split = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(bad)?;
-    let (number, unit) = text.split_at(split);
-    let (_, micros) = UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(bad)?;
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
-    if whole.is_empty() || !digits(whole) || !digits(fraction) || (number.contains('.') && fraction.is_empty()) {
-        return Err(bad());
-    }
+    let bad = || Invalid::new(field, format!("{text:?} is not a duration; write it like 10s, 250ms, 5m, 1h 30m or 1d"));
     let too_long = || Invalid::new(field, format!("{text:?} is longer than ten years"));
-    let whole: u64 = whole.parse().map_err(|_| too_long())?;
-    let mut total = whole.checked_mul(*micros).ok_or_else(too_long)?;
-    let mut step = *micros;
-    for digit in fraction.bytes() {
-        step /= 10;
-        total = total.checked_add(u64::from(digit - b'0') * step).ok_or_else(too_long)?;
+    let mut total: u64 = 0;
+    let mut rest = text;
+    loop {
+        let unit_at = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(bad)?;
+        let (number, after) = rest.split_at(unit_at);
+        let (unit, after) = after.split_at(after.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(after.len()));
+        let (_, micros) = UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(bad)?;
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+        let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
+        if whole.is_empty() || !digits(fraction) || (number.contains('.') && fraction.is_empty()) {
+            return Err(bad());
+        }
+        let whole: u64 = whole.parse().map_err(|_| too_long())?;
+        total = whole.checked_mul(*micros).and_then(|part| total.checked_add(part)).ok_or_else(too_long)?;
+        let mut step = *micros;
+        for digit in fraction.bytes() {
+            step /= 10;
+            total = total.checked_add(u64::from(digit - b'0') * step).ok_or_else(too_long)?;
+        }
+        if after.is_empty() {
+            break;
+        }
+        rest = after.strip_prefix(' ').unwrap_or(after);
     }
     let span = Duration::from_micros(total);
     if span > MAX_SPAN { Err(too_long()) } else { Ok(span) }
@@ -127,6 +140,16 @@ pub fn print_span(span: Duration) -> String {
         .copied()
         .unwrap_or(("s", 1_000_000));
     format!("{}{unit}", micros / u128::from(size))
+}
+
+/// How long ago, in a few letters, for a column of a table: `45s`, `3m`, `7h`, `12d`.
+pub fn print_age(span: Duration) -> String {
+    match span.as_secs() {
+        seconds @ ..120 => format!("{seconds}s"),
+        seconds @ ..7_200 => format!("{}m", seconds / 60),
+        seconds @ ..172_800 => format!("{}h", seconds / 3_600),
+        seconds => format!("{}d", seconds / 86_400),
+    }
 }
 
 /// About how long, for people: two or three digits and a unit.
@@ -148,8 +171,8 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_span_is_told_in_few_digits() {
-        for (millis, told) in [
+    fn a_span_is_printed_in_few_digits() {
+        for (millis, printed) in [
             (0, "0 ms"),
             (999, "999 ms"),
             (4_200, "4.2 s"),
@@ -157,7 +180,24 @@ mod tests {
             (600_000, "10 min"),
             (86_400_000, "24.0 h"),
         ] {
-            assert_eq!(print_about(Duration::from_millis(millis)), told);
+            assert_eq!(print_about(Duration::from_millis(millis)), printed);
+        }
+    }
+
+    #[test]
+    fn an_age_is_one_number_and_a_letter() {
+        for (seconds, printed) in [(0, "0s"), (119, "119s"), (185, "3m"), (7_300, "2h"), (172_800, "2d")] {
+            assert_eq!(print_age(Duration::from_secs(seconds)), printed);
+        }
+    }
+
+    #[test]
+    fn several_spans_are_added() {
+        for text in ["1h 30m", "1h30m", "90m", "5400s", "1.5h", "1h 29m 60s"] {
+            assert_eq!(parse_span("every", text).unwrap(), Duration::from_secs(5_400), "{text}");
+        }
+        for text in ["1h  30m", "1h ", " 1h", "1h 30", "1 h", "1h-30m", "9999999d 1s"] {
+            assert!(parse_span("every", text).unwrap_err().to_string().starts_with("every: "), "{text}");
         }
     }
 

@@ -1,15 +1,15 @@
 //! Whose turn it is: charges, the order they make, and the counting scheme within a group.
 //!
-//! Start-time fair queueing: whoever has the smallest charge is served and charged for it, cost divided by weight. Nobody
-//! earns by being idle: whoever comes back begins at the current virtual time.
+//! Start-time fair queueing: the group or queue with the smallest charge is served and charged for it, cost divided by weight. An
+//! idle one earns no credit: when it has jobs again, it begins at the current virtual time.
 
 use std::{cmp::Ordering, collections::BTreeSet, fmt, str::FromStr, time::Duration};
 
 use crate::{job::Class, name::Invalid, settings::Weight};
 
 /// What a group or a queue has used, divided by its weight: in picoseconds of a slot, so that a microsecond divided by the greatest
-/// weight is still something, and a century divided by the least still fits. That takes 82 bits; here are 96, because a
-/// million groups have a charge each. Beyond that it stays at the most there is, and turns are taken one by one.
+/// weight is still more than zero, and a century divided by the least weight still fits. That takes 82 bits. There are 96, not 128,
+/// because a million groups have a charge each. A charge beyond that stays at the maximum, and turns are then taken one by one.
 ///
 /// Three words, the least first: two of them are read as one.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Hash)]
@@ -20,7 +20,7 @@ impl Charge {
 
     /// What `cost` comes to at this weight.
     pub fn of(cost: Duration, weight: Weight) -> Self {
-        // To divide such numbers takes longer than all the rest, and most have the usual weight.
+        // To divide such numbers takes longer than all the rest, and most weights are the default.
         match u128::from(weight.thousandths()) {
             1_000 => Self::from_picos(cost.as_nanos() * 1_000),
             thousandths => Self::from_picos(cost.as_nanos() * 1_000_000 / thousandths),
@@ -47,7 +47,7 @@ impl Charge {
         Self::from_picos(self.picos().saturating_sub(less.picos()))
     }
 
-    /// Weighted seconds, for people and for the picture.
+    /// Weighted seconds, for people to read and for charts.
     #[allow(clippy::cast_precision_loss)] // for people
     pub fn seconds(self) -> f64 {
         self.picos() as f64 / 1e12
@@ -119,9 +119,9 @@ impl PartialOrd for Served {
     }
 }
 
-/// Those who could be served, the one with the smallest charge first; among equals the one served longest ago.
+/// Members that could be served, the one with the smallest charge first; among equals the one served longest ago.
 ///
-/// The first stands before the tree: most installations have one queue at work, which then never enters the tree at all.
+/// The first is kept outside the tree: most installations have one queue at work, which then never enters the tree at all.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Turns {
     first: Option<(Account, u32)>,
@@ -184,7 +184,9 @@ impl Turns {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Scheme {
+    /// So many of high priority, then so many of low, and again; where a class has nothing ready, the other one goes.
     Counting { high: u16, low: u16 },
+    /// Low priority only where nothing of high priority is ready.
     Strict,
 }
 

@@ -1,7 +1,7 @@
 //! Unique jobs: of all that are submitted with one key, one is there at a time.
 //!
-//! A key is held by a job for as long as that job's submitter said. A store keeps who holds which ([`Holding`]) and asks
-//! [`Holding::claim`] whether another may have it.
+//! A job holds its key for as long as its submitter asked for. A store keeps which job holds which key ([`Holding`]) and asks
+//! [`Holding::claim`] whether another job may take it.
 
 use std::{collections::BTreeMap, fmt, str::FromStr, time::Duration};
 
@@ -15,21 +15,26 @@ use crate::{
     time::{MAX_SPAN, Timestamp},
 };
 
-/// That a job wants to be the only one of its kind.
+/// Makes a job the only one with its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unique {
+    /// The same key in the same scope is held by one job at a time.
     pub key: UniqueKey,
+    /// Among which jobs the key is unique.
     pub scope: Scope,
+    /// How long the job holds the key.
     pub hold: Hold,
+    /// What becomes of this submit if another job holds the key.
     pub on_duplicate: OnDuplicate,
 }
 
 impl Unique {
+    /// Unique within its task until the job has ended; a duplicate is answered with the job that holds the key.
     pub fn new(key: UniqueKey) -> Self {
         Self { key, scope: Scope::default(), hold: Hold::default(), on_duplicate: OnDuplicate::default() }
     }
 
-    /// What a submitter is told who does not want to hear of another job.
+    /// The error text for a submit with [`OnDuplicate::Reject`] whose key `holder` has.
     pub fn refusal(&self, job: &NewJob, holder: JobId) -> String {
         format!("unique key \"{}\" in {} is held by job {holder}", self.key, self.scope.of(job))
     }
@@ -42,7 +47,9 @@ pub enum Scope {
     /// Jobs that are submitted for the same task.
     #[default]
     Task,
+    /// Jobs of the same queue.
     Queue,
+    /// Jobs of the same group, in all queues.
     Group,
     /// Whatever has the same name, across tasks, queues and groups.
     Named(ScopeName),
@@ -121,8 +128,10 @@ pub enum OnDuplicate {
 }
 
 impl OnDuplicate {
+    /// Every policy.
     pub const ALL: [OnDuplicate; 3] = [Self::Keep, Self::Reject, Self::ReplaceArgs];
 
+    /// The word for it, as it is printed and parsed.
     pub fn name(self) -> &'static str {
         match self {
             Self::Keep => "keep",
@@ -146,7 +155,7 @@ impl FromStr for OnDuplicate {
     }
 }
 
-/// Who has a key, and for how long.
+/// Which job holds a key, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Holding {
     pub job: JobId,
@@ -171,17 +180,22 @@ impl Holding {
 
     /// What `job` finds. `unfinished`: whether the holder has not ended.
     ///
-    /// PostgreSQL compares the same by itself (`turnwise.claim`), because submits in other languages have no other place to
-    /// ask; the conformance suite holds the two together.
+    /// PostgreSQL decides the same in SQL (`turnwise.claim`), because programs in other languages submit by SQL alone. The
+    /// conformance suite checks that both agree.
     pub fn claim(&self, job: JobId, unfinished: bool, now: Timestamp) -> Claim {
         if self.job == job {
-            // Also when it ended and left no trace: the key remembers that it was there.
+            // Also when the job has ended and is kept nowhere: its key proves that it was there.
             Claim::Own
-        } else if (self.until_ended && unfinished) || self.expires.is_some_and(|expires| expires > now) {
+        } else if self.holds(unfinished, now) {
             Claim::HeldBy(self.job)
         } else {
             Claim::Free
         }
+    }
+
+    /// Whether its job holds the key now: another one that is submitted with it finds it held.
+    pub fn holds(&self, unfinished: bool, now: Timestamp) -> bool {
+        (self.until_ended && unfinished) || self.expires.is_some_and(|expires| expires > now)
     }
 
     /// Whether it need not be kept: its period is over, and its job is neither unfinished nor in history, from where a
@@ -201,10 +215,10 @@ pub enum Replacing {
     TooLate,
 }
 
-/// Whether a submit may replace the arguments of the job that stands for it: one of the same task that waits and was never
-/// begun. One that was, and waits for another run or for its next step, has done things with those it has.
+/// Whether a submit may replace the arguments of the job that stands for it: only if that job is of the same task, waits, and has
+/// never begun. A job that has begun, and waits for another run or for its next step, has already worked with its arguments.
 ///
-/// PostgreSQL compares the same by itself (`turnwise.replace_args`).
+/// PostgreSQL decides the same in SQL (`turnwise.replace_args`).
 pub fn replace(same_task: bool, state: JobState, begun: bool, crashes: u32) -> Replacing {
     if !same_task {
         Replacing::OtherTask
@@ -216,7 +230,7 @@ pub fn replace(same_task: bool, state: JobState, begun: bool, crashes: u32) -> R
 }
 
 /// The key of all jobs of this task with these arguments. The order of an object's members, white space and the way a
-/// text is escaped do not count; the digits of a number do: `1` and `1.0` are two.
+/// text is escaped do not count; the digits of a number do: `1` and `1.0` make two keys.
 pub fn key_of(task: &TaskName, args: &Json) -> UniqueKey {
     let mut text = format!("{task}\n");
     canonical(args.as_str(), &mut text);
@@ -224,7 +238,7 @@ pub fn key_of(task: &TaskName, args: &Json) -> UniqueKey {
     UniqueKey::stored(format!("args-{}", hash.simple()).into())
 }
 
-/// Members by name, nothing between, texts escaped in one way. Recursion ends: checked JSON is not deep.
+/// Members sorted by name, no white space, texts escaped in one way. The recursion is bounded: checked JSON is not deep.
 fn canonical(json: &str, out: &mut String) {
     let json = json.trim();
     match json.as_bytes().first() {

@@ -1,13 +1,14 @@
-//! Why a job does not run: every reason is a value, told by the scheduler that would have to start it.
+//! Why a job does not run: every reason is a value, given by the scheduler that would start the job.
 
 use std::{fmt, time::Duration};
 
 use crate::{
-    calendar::{Schedule, Window, Wish, blocked_until},
+    after::{Awaits, Verdict},
+    calendar::{GivenTime, Schedule, Window, blocked_until},
     job::{Job, JobId, JobState},
     name::{GroupName, KeyName, QueueName, TaskName},
     node::Node,
-    settings::{Pause, QueueSettings},
+    settings::{Pause, QueueSettings, Settings},
     time::Timestamp,
 };
 
@@ -15,9 +16,13 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Whose {
+    /// The job's queue.
     Queue(QueueName),
+    /// The job's group, in all queues.
     Group(GroupName),
+    /// The job's task.
     Task(TaskName),
+    /// The job's limit key.
     Key(KeyName),
 }
 
@@ -36,70 +41,46 @@ impl fmt::Display for Whose {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Gate {
+    /// It may not start before this time: its own, or that of its retry or snooze.
     NotDue(Timestamp),
     /// It names no time of its own, and its queue has a schedule.
-    Scheduled {
-        queue: QueueName,
-        schedule: Schedule,
-        due: Timestamp,
-    },
+    Scheduled { queue: QueueName, schedule: Schedule, due: Timestamp },
+    /// It is stuck without a due time: a person retries it or fails it.
     NeedsAPerson,
+    /// No node has a lease that is not over.
     NoLiveNode,
+    /// Nodes live, but none of them knows its task.
     UnknownTask,
+    /// Nodes that know its task live, but none of them serves its queue.
     QueueNotServed,
-    Paused {
-        whose: Whose,
-        pause: Pause,
-    },
+    /// Its queue or group starts nothing until a person resumes it.
+    Paused { whose: Whose, pause: Pause },
     /// Its queue waits until the other is finished.
-    WaitsFor {
-        queue: QueueName,
-        other: QueueName,
-    },
-    /// This job has not ended, and so many others it waits for have not either.
-    Awaits {
-        job: JobId,
-        others: usize,
-    },
-    /// This job it waited for has not ended well, and so it ends too.
-    AwaitedFailed {
-        job: JobId,
-    },
+    WaitsFor { queue: QueueName, other: QueueName },
+    /// It waits for this job, and for so many others that have not ended either.
+    Awaits { job: JobId, others: usize },
+    /// This job, which it waited for, has not ended well: so it is about to end too.
+    AwaitedFailed { job: JobId },
     /// Its queue starts nothing in this window.
-    Window {
-        queue: QueueName,
-        window: Window,
-        until: Timestamp,
-    },
-    AtLimit {
-        whose: Whose,
-        used: u32,
-        limit: u32,
-    },
-    Rate {
-        whose: Whose,
-        until: Timestamp,
-    },
+    Window { queue: QueueName, window: Window, until: Timestamp },
+    /// As many jobs are in nodes' hands as the limit allows; one of them must end first.
+    AtLimit { whose: Whose, used: u32, limit: u32 },
+    /// The rate has no start left; it allows the next one at `until`.
+    Rate { whose: Whose, until: Timestamp },
     /// In a serial queue another job is first.
-    Line {
-        queue: QueueName,
-        first: JobId,
-    },
+    Line { queue: QueueName, first: JobId },
+    /// In a serial queue another job is first, and no live node knows its task: it holds the line.
+    HeldLine { queue: QueueName, first: JobId, task: TaskName },
     /// The backlog is still being read.
     Loading,
     /// Another transaction holds the row.
     Locked,
-    /// It waits for a node of its own: nodes died under it.
+    /// Two nodes died under it: it runs alone, and waits for a node without other jobs.
     Alone,
     /// Every node that could run it and has a free slot runs as many of this queue as one node may.
-    FullOnNodes {
-        queue: QueueName,
-        limit: u32,
-    },
+    FullOnNodes { queue: QueueName, limit: u32 },
     /// All slots that could run it are busy.
-    SlotsBusy {
-        slots: u32,
-    },
+    SlotsBusy { slots: u32 },
 }
 
 impl Gate {
@@ -120,6 +101,7 @@ impl Gate {
             Gate::AtLimit { .. } => "at_limit",
             Gate::Rate { .. } => "rate",
             Gate::Line { .. } => "line",
+            Gate::HeldLine { .. } => "held_line",
             Gate::Loading => "loading",
             Gate::Locked => "locked",
             Gate::Alone => "alone",
@@ -133,6 +115,15 @@ impl Gate {
         match self {
             Gate::NotDue(due) | Gate::Scheduled { due, .. } => Some(*due),
             Gate::Window { until, .. } | Gate::Rate { until, .. } => Some(*until),
+            _ => None,
+        }
+    }
+
+    /// The jobs that a job waits for.
+    pub(crate) fn of_awaits(awaits: &Awaits) -> Option<Self> {
+        match (awaits.verdict(), awaits.ended_badly, awaits.open.first()) {
+            (Verdict::End(_), Some((job, _)), _) => Some(Self::AwaitedFailed { job }),
+            (Verdict::Wait, _, Some(&job)) => Some(Self::Awaits { job, others: awaits.open.len() - 1 }),
             _ => None,
         }
     }
@@ -176,6 +167,11 @@ impl fmt::Display for Gate {
             Gate::AtLimit { whose, used, limit } => write!(f, "{used} of {limit} slots of {whose} are busy"),
             Gate::Rate { whose, until } => write!(f, "the rate of {whose} allows the next start at {until}"),
             Gate::Line { queue, first } => write!(f, "in the serial queue {queue} job {first} is first"),
+            Gate::HeldLine { queue, first, task } => write!(
+                f,
+                "the serial queue {queue} is held by its first job {first}: no live node knows the task {task}; start one that does, \
+                 or cancel that job"
+            ),
             Gate::Loading => f.write_str("the backlog is still being read"),
             Gate::Locked => f.write_str("another transaction holds its row"),
             Gate::Alone => f.write_str("two nodes died under it: it waits for a node of its own"),
@@ -192,25 +188,31 @@ impl fmt::Display for Gate {
 pub struct Why {
     /// What is closed; empty for a job that is about to start or runs.
     pub gates: Vec<Gate>,
-    /// How many jobs are expected to start before it, and when it will; `None` where nothing but a person or a new node
-    /// would help, or where it lies too far ahead to say.
+    /// How many jobs are expected to start before it, and when it will; `None` where only a person or a new node
+    /// would help, or where it lies too far ahead.
     pub forecast: Option<Forecast>,
 }
 
+/// When a job is expected to start, if runs take as long as usual and nothing new is submitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Forecast {
+    /// How many other jobs are expected to start before it.
     pub before: usize,
+    /// How long it is until then.
     pub starts_in: Duration,
 }
 
-/// The gates that a look at one job, its queue's settings and the fleet can tell, without the backlog: for listings.
-pub fn gates(job: &Job, set: Option<&QueueSettings>, nodes: &[Node], now: Timestamp) -> Vec<Gate> {
+/// The gates that follow from one job, the settings and the fleet alone, without the backlog: for listings. They come in the order
+/// in which the scheduler names its own. `awaits`: the jobs that it waits for, as far as the caller has read them.
+pub fn gates(job: &Job, awaits: Option<&Awaits>, set: &Settings, nodes: &[Node], now: Timestamp) -> Vec<Gate> {
     if !matches!(job.state, JobState::Waiting | JobState::Stuck) {
         return Vec::new();
     }
     let mut gates = Vec::new();
-    let schedule = set.and_then(|set| set.schedule.as_ref());
-    let by_schedule = schedule.and_then(|schedule| Some((schedule, Wish::from(job).due_by(schedule)?)));
+    gates.extend(awaits.and_then(Gate::of_awaits));
+    let queue = set.queues.get(&job.queue);
+    let schedule = queue.and_then(|set| set.schedule.as_ref());
+    let by_schedule = schedule.and_then(|schedule| Some((schedule, GivenTime::from(job).due_by(schedule)?)));
     match by_schedule {
         Some((schedule, due)) if due > now => {
             gates.push(Gate::Scheduled { queue: job.queue.clone(), schedule: schedule.clone(), due });
@@ -222,7 +224,20 @@ pub fn gates(job: &Job, set: Option<&QueueSettings>, nodes: &[Node], now: Timest
             None => gates.push(Gate::NeedsAPerson),
         },
     }
-    gates.extend(set.and_then(|set| Gate::window(&job.queue, set, now)));
+    if let Some(queue) = queue {
+        if let Some(pause) = &queue.paused {
+            gates.push(Gate::Paused { whose: Whose::Queue(job.queue.clone()), pause: pause.clone() });
+        }
+        // A queue that is not sealed is not finished, whether jobs are left in it or not.
+        let open = |other: &&QueueName| set.queues.get(*other).is_none_or(|other| !other.closed());
+        if let Some(other) = queue.after.iter().find(open) {
+            gates.push(Gate::WaitsFor { queue: job.queue.clone(), other: other.clone() });
+        }
+        gates.extend(Gate::window(&job.queue, queue, now));
+    }
+    if let Some(pause) = set.groups.get(&job.group).and_then(|group| group.paused.as_ref()) {
+        gates.push(Gate::Paused { whose: Whose::Group(job.group.clone()), pause: pause.clone() });
+    }
     let alive = || nodes.iter().filter(|node| node.alive(now));
     if alive().next().is_none() {
         gates.push(Gate::NoLiveNode);

@@ -1,4 +1,4 @@
-//! Jobs come in whatever order, and are placed anew: what is closed stays closed meanwhile.
+//! Jobs arrive in any order, and are placed anew: what is closed stays closed meanwhile.
 
 use std::time::Duration;
 
@@ -70,13 +70,13 @@ fn in_a_serial_queue_a_job_that_is_locked_keeps_its_place() {
     let picks = picked(table.scheduler.handle(table.now, Input::Jobs(vec![first.clone(), head(2, "g")]))).unwrap();
     assert_eq!(picks.iter().map(|pick| pick.job).collect::<Vec<_>>(), [first.id]);
     let locked = vec![(first.id, Fence(0), Reply::Locked)];
-    assert_eq!(picked(table.scheduler.handle(table.now, Input::Replied(locked))), None, "nobody goes before it");
+    assert_eq!(picked(table.scheduler.handle(table.now, Input::Replied(locked))), None, "no job goes before it");
     table.now = at(10);
     let picks = picked(table.scheduler.handle(table.now, Input::Tick)).unwrap();
     assert_eq!(picks.iter().map(|pick| pick.job).collect::<Vec<_>>(), [first.id]);
 }
 
-/// One slot; the first job has run once and was read at its rest, and is picked from there before its end is told.
+/// One slot; the first job has run once, was read at rest, and is picked again before the end of its run is reported.
 fn picked_from_a_rest() -> (Table, Settled) {
     let mut table = Table::one_slot();
     let first = head(1, "g");
@@ -90,7 +90,7 @@ fn picked_from_a_rest() -> (Table, Settled) {
 }
 
 #[test]
-fn a_rest_that_is_told_after_a_pick_from_it_gives_no_place_back() {
+fn a_rest_that_is_reported_after_a_pick_from_it_gives_no_place_back() {
     let (mut table, late) = picked_from_a_rest();
     assert_eq!(picked(table.scheduler.handle(table.now, Input::Settled(vec![late]))), None, "the only slot is taken");
 }
@@ -99,7 +99,7 @@ fn a_rest_that_is_told_after_a_pick_from_it_gives_no_place_back() {
 fn the_answer_to_an_earlier_pick_is_not_taken_for_that_of_the_last() {
     let (mut table, late) = picked_from_a_rest();
     let id = late.id;
-    // The batch of the first pick was sent again, and whatever the store says of it by now, the second is still on its way.
+    // The batch of the first pick was sent again. Whatever the store replies to it, the second pick is still in flight.
     let at_rest = JobHead { fence: Fence(1), ..head(1, "g") };
     let assigned = JobHead { fence: Fence(2), state: JobState::Scheduled, ..at_rest.clone() };
     for reply in
@@ -110,7 +110,7 @@ fn the_answer_to_an_earlier_pick_is_not_taken_for_that_of_the_last() {
         assert_eq!(picked(outputs), None, "the only slot is taken, and the job is picked already: {what}");
     }
     table.scheduler.handle(table.now, Input::Replied(vec![(id, Fence(1), Reply::Assigned(Fence(2)))]));
-    // It runs at its second fence: what ended at the first is over.
+    // It runs at its second fence: the report is about the first, and is stale.
     assert_eq!(picked(table.scheduler.handle(table.now, Input::Settled(vec![late]))), None, "the only slot is taken");
 }
 

@@ -110,7 +110,7 @@ fn a_job_that_has_begun_is_not_put_off_to_the_next_night() {
         Duration::from_secs(1),
         Some(Rest { stuck: true, due: Some(retry), crashes: 0, next: None }),
     );
-    // Read again, as after a change of dispatchers: its time is its own.
+    // Read again, as after a change of dispatchers: it keeps its own time.
     let stuck = JobHead { state: JobState::Stuck, due: Some(retry), fence: Fence(1), ..submitted(1, noon()) };
     let lost = JobHead { due: Some(noon()), fence: Fence(2), crashes: 1, ..submitted(2, noon()) };
     table.tell(Input::Jobs(vec![stuck]));
@@ -130,7 +130,7 @@ fn a_changed_schedule_concerns_the_jobs_that_wait() {
     let hourly = Schedule::new("@hourly", Zone::UTC).unwrap();
     assert_eq!(table.tell(scheduled(Some(hourly.clone()))), []);
     assert!(std::mem::take(&mut table.read_again), "the scheduler does not know when they were submitted");
-    // One that is new, and would be due, waits until the others are known: who is first is not known before.
+    // A new job that would be due waits until the others are read: before that it is not known which job is first.
     table.tell(Input::Jobs(vec![submitted(3, time("2030-01-15T10:00:00Z"))]));
     assert_eq!((gates(&table, 3), table.order.len()), (vec![Gate::Loading], 0));
     table.tell(Input::Jobs(waiting()));
@@ -144,7 +144,7 @@ fn a_changed_schedule_concerns_the_jobs_that_wait() {
     table.tell(Input::Loading(false));
     assert_eq!(table.drain(), [3, 1, 2], "without a schedule they are due");
     table.tell(scheduled(Some(nightly())));
-    assert!(!table.read_again, "nobody waits");
+    assert!(!table.read_again, "no job waits");
 }
 
 #[test]
@@ -240,7 +240,7 @@ fn a_look_ahead_ends_although_windows_come_round_for_ever() {
     table.tell(set(QueueSettings { paused, block: vec![window("01:30-04:00")], ..QueueSettings::default() }));
     table.tell(Input::Jobs(vec![submitted(1, noon())]));
     assert_eq!(Future::of(table.scheduler.clone(), table.now).next(), None, "it waits for a person");
-    // Beyond many windows there is something to come all the same.
+    // A job that is due only after many windows is found all the same.
     let late = time("2130-01-15T12:00:00Z");
     let other = QueueName::new("other").unwrap();
     table.tell(Input::Jobs(vec![JobHead { due: Some(late), queue: other, ..submitted(2, noon()) }]));

@@ -34,7 +34,7 @@ fn settled(pick: &Pick, ran: Option<Duration>, rest: Option<Rest>) -> Input {
     Input::Settled(vec![Settled { id: pick.job, fence: pick.fence.next(), ran, rest, failed: false, well: true }])
 }
 
-/// A node hands back what has lain in its buffer for a second, and what was cancelled before it began.
+/// A node gives back a job that has lain in its buffer for a second, and one that was cancelled before it began.
 #[test]
 fn a_job_that_never_began_costs_its_group_nothing() {
     let mut table = two_groups_in_balance();
@@ -64,7 +64,7 @@ fn a_pick_that_came_to_nothing_costs_its_group_nothing() {
     let mut scheduler = Scheduler::new(10);
     let mut now = at(1);
     scheduler.handle(now, Input::Nodes(vec![node(1, 1, &["t"])]));
-    // The first run tells that the task takes a second.
+    // The first run shows that the task takes a second.
     scheduler.handle(now, Input::Jobs(vec![head(1, "b")]));
     scheduler.handle(now, Input::Replied(vec![(head(1, "b").id, Fence(0), Reply::Assigned(Fence(1)))]));
     now = now.plus(second());
@@ -93,7 +93,7 @@ fn a_run_that_is_lost_with_its_node_costs_what_it_used() {
     assert!(charged <= 2.0, "{charged} s are charged for a run of one");
 }
 
-/// Short jobs that lie in a node's buffer behind somebody's long run use no slot meanwhile.
+/// Short jobs that lie in a node's buffer behind a long run of another group use no slot meanwhile.
 #[test]
 fn a_job_that_lies_in_a_buffer_is_not_charged_as_if_it_ran() {
     let ms = Duration::from_millis;
@@ -135,8 +135,8 @@ fn one_job_at_a_time_earns_no_credit() {
     assert!((served[0] - served[1]).abs() <= 20.0, "of the next 400 slot seconds the two groups got {served:?}");
 }
 
-/// Many short jobs are in flight at an estimate that is far too high; what they really cost is given back. Whoever comes then
-/// is served next, not when the others have used up what they were given back.
+/// Many short jobs are in flight at an estimate that is far too high; what they did not really cost is given back. A group that
+/// comes then is served next, not only when the others have used up what they were given back.
 #[test]
 fn a_late_group_does_not_wait_for_estimates_that_were_too_high() {
     late_group_after_estimates(Table::new(Scheme::default(), vec![node(1, 100, &["t"])]));
@@ -152,7 +152,7 @@ fn a_late_group_does_not_wait_for_estimates_at_a_limit() {
 
 fn late_group_after_estimates(mut table: Table) {
     table.tell(Input::Jobs((1..=2_000).map(|n| head(n, "flood")).collect()));
-    // The first runs take ten seconds, and so the rest is expected to.
+    // The first runs take ten seconds, so the same is expected of the rest.
     let mut done = 0;
     for took in [second() * 10, Duration::from_micros(10)] {
         let flying: Vec<_> = table.order[done..].to_vec();
@@ -176,7 +176,7 @@ fn late_group_after_estimates(mut table: Table) {
     );
 }
 
-/// By its microseconds, no group would stay beside another: whoever was interrupted once is behind for hundreds of turns.
+/// If microseconds counted, groups would not stay level: a group with one interrupted run would be behind for hundreds of turns.
 #[test]
 fn jobs_of_less_than_a_millisecond_are_served_in_turn() {
     let mut table = Table::one_slot();
@@ -237,6 +237,34 @@ fn a_group_whose_task_is_at_its_limit_is_no_credit_for_one_that_comes_late() {
     assert!((5..=7).contains(&late), "{late} of 12 turns");
 }
 
+/// A task's limit lets few jobs run, so groups that only have jobs of that task are far behind the others. Among themselves they
+/// are level: a group that comes late to the task does not wait until all the earlier ones have caught up with the queue.
+#[test]
+fn a_late_group_takes_turns_with_those_whose_task_is_at_its_limit() {
+    let mut table = Table::new(Scheme::default(), vec![node(1, 4, &["t", "u"])]);
+    table.tell(task_limit("u", 1));
+    table.tell(Input::Jobs((1..=2_000).map(|n| head(n, "busy")).collect()));
+    table.tell(Input::Jobs((3_001..=3_500).map(|n| of_task(n, "early", "u")).collect()));
+    let (mut turns, mut done) = (Vec::new(), 0);
+    for round in 0..112 {
+        if round == 100 {
+            table.tell(Input::Jobs((4_001..=4_100).map(|n| of_task(n, "late", "u")).collect()));
+        }
+        table.now = table.now.plus(second());
+        let flying = table.order[done..].to_vec();
+        done = table.order.len();
+        for pick in flying {
+            let job = &table.groups[&pick.job];
+            if round >= 100 && job.task.as_str() == "u" {
+                turns.push(job.group.to_string());
+            }
+            table.settle(&pick, second(), None);
+        }
+    }
+    let late = turns.iter().filter(|group| *group == "late").count();
+    assert!((5..=7).contains(&late), "{late} of {turns:?}");
+}
+
 #[test]
 fn a_group_that_no_node_could_serve_comes_back_without_credit() {
     let mut table = Table::one_slot();
@@ -256,7 +284,7 @@ fn a_group_that_no_node_could_serve_comes_back_without_credit() {
     assert!((5..=7).contains(&odd), "{odd} of 12 turns");
 }
 
-/// A long run is charged while it runs; of what it has used nothing will be given back.
+/// A long run is charged while it runs; nothing of what it has used will be given back.
 #[test]
 fn a_long_run_of_another_group_is_no_credit_for_one_that_comes_late() {
     let mut table = Table::new(Scheme::default(), vec![node(1, 1, &["t"]), node(2, 1, &["u"])]);
@@ -271,7 +299,7 @@ fn a_long_run_of_another_group_is_no_credit_for_one_that_comes_late() {
     assert!((4..=7).contains(&late), "{late} of 12 turns");
 }
 
-/// The scheduler forgets with its process; the next one is told what this one remembers.
+/// A scheduler is lost with its process; the next one gets the charges that this one has stored.
 fn hand_over(table: &Table, left: Vec<JobHead>) -> Table {
     let mut next = Table::new(Scheme::default(), vec![]);
     next.now = table.now;
@@ -299,7 +327,7 @@ fn a_hand_over_forgets_no_charge() {
     assert_eq!(groups[..4], ["b", "b", "b", "b"], "{groups:?}");
 }
 
-/// `2,1`: after two of the class high one of the class low is due, whoever dispatches by then.
+/// `2,1`: after two jobs of the class high one of the class low is next, also if another node dispatches then.
 #[test]
 fn the_counting_scheme_goes_on_where_it_was_after_a_hand_over() {
     let classed = |n: i64| {

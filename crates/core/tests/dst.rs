@@ -1,4 +1,4 @@
-//! Clocks that are put forward and back: cron times in every zone there is, against times reckoned without croner.
+//! Clocks that are put forward and back: cron times in every zone there is, compared with times computed without croner.
 //! `TURNWISE_CASES` (as `./check --full` sets it) looks at more years.
 
 use jiff::{
@@ -11,8 +11,8 @@ use turnwise_core::{
     calendar::{Schedule, Zone},
 };
 
-/// From now on: no schedule is ever asked for times that were over before there was one. (In the past there were clocks put
-/// forward by three hours at midnight, which croner does not get right: Casey, 2016.)
+/// Only years to come: no schedule is asked for times before it was set. (In the past, clocks were put forward by three hours at
+/// midnight, which croner does not get right: Casey, 2016.)
 fn years() -> std::ops::Range<i16> {
     if std::env::var_os("TURNWISE_CASES").is_some() { 2026..2046 } else { 2026..2028 }
 }
@@ -71,7 +71,7 @@ fn a_fixed_time_comes_once_a_day_in_every_zone_when_clocks_change() {
             let (from, to) = if before < after { (before, after) } else { (after, before) };
             let skipped_days = to.date() != from.date() && before < after && to.time() >= from.time();
             if skipped_days {
-                // Whole days that were never there: a test of its own beside the code.
+                // Whole skipped days have a test of their own, beside the code.
                 continue;
             }
             // Within what is skipped or shown twice, at its edges, and beside it.
@@ -85,17 +85,17 @@ fn a_fixed_time_comes_once_a_day_in_every_zone_when_clocks_change() {
                 let expected: Vec<Timestamp> =
                     days.map(|day| timestamp(comes(&zone, day.at(hour, minute, 0, 0)))).collect();
                 let begin = Timestamp::from_micros(expected[0].micros() - 1);
-                let told: Vec<Timestamp> = std::iter::successors(schedule.next(begin), |slot| schedule.next(*slot))
+                let found: Vec<Timestamp> = std::iter::successors(schedule.next(begin), |slot| schedule.next(*slot))
                     .take(expected.len())
                     .collect();
-                assert_eq!(told, expected, "{minute} {hour} * * * in {} around {change}", name.as_str());
+                assert_eq!(found, expected, "{minute} {hour} * * * in {} around {change}", name.as_str());
             }
         }
     }
     assert!(zones > 100 && forward > 100 && back > 100, "{zones} zones, {forward} forward, {back} back");
 }
 
-/// Every quarter of an hour that the clock shows, also those it shows twice; those it skips are not there.
+/// Every quarter of an hour that the clock shows, twice if it is shown twice, and not at all if it is skipped.
 #[test]
 fn quarters_come_whenever_the_clock_shows_them_in_every_zone() {
     let database = TimeZoneDatabase::bundled();
@@ -114,9 +114,9 @@ fn quarters_come_whenever_the_clock_shows_them_in_every_zone() {
             let expected: Vec<Timestamp> = shown.map(timestamp).collect();
             let last = *expected.last().unwrap();
             let first = schedule.next(timestamp(begin));
-            let told: Vec<Timestamp> =
+            let found: Vec<Timestamp> =
                 std::iter::successors(first, |slot| schedule.next(*slot)).take_while(|slot| *slot <= last).collect();
-            assert_eq!(told, expected, "{} around {change}", name.as_str());
+            assert_eq!(found, expected, "{} around {change}", name.as_str());
             seen += 1;
         }
     }

@@ -9,6 +9,7 @@ use turnwise_core::{
     scheduler::{Input, Output, Pick, Reply, Rest, Scheduler, Settled},
     settings::{Concurrency, GroupSettings, LimitSettings, OnError, Pause, QueueSettings, Settings},
     turn::Scheme,
+    why::Gate,
 };
 
 mod table;
@@ -116,13 +117,13 @@ fn no_node_is_kept_free_for_a_suspect_that_is_paused() {
     table.tell(Input::Jobs(vec![suspect, head(2, "g"), head(3, "g"), head(4, "g"), head(5, "g")]));
     assert_eq!(seqs(&table, &table.order), [2, 3]);
     assert_eq!(table.wake_at, None, "time alone does not help");
-    // It may run, and the node drains for it; but before it is free, it may not again.
+    // The suspect may run, and the node drains for it; but it is paused again before the node is empty.
     table.tell(queue("line", QueueSettings::default()));
     let next = table.settle(&table.order[0].clone(), Duration::ZERO, None);
     assert_eq!(next, [], "kept free");
     let next = table.tell(paused());
     assert_eq!(seqs(&table, &next), [4]);
-    // In the end it may, and runs alone.
+    // In the end it may run, and runs alone.
     table.tell(queue("line", QueueSettings::default()));
     let running = table.order[1..].to_vec();
     table.settle(&running[0], Duration::ZERO, None);
@@ -149,7 +150,7 @@ fn a_suspect_that_holds_the_line_runs_alone_and_the_line_waits_for_it() {
     table.tell(Input::Jobs(vec![JobHead { queue: line, ..head(3, "g") }, head(4, "g")]));
     let ten = Duration::from_secs(10);
     let mut next = table.order.clone();
-    // The first suspect had the node for ten seconds; for as long everybody else has it.
+    // The first suspect had the node for ten seconds; all other jobs have it for as long.
     for expected in [4, 2, 3] {
         table.now = table.now.plus(ten);
         next = table.settle(&next[0], ten, None);
@@ -183,7 +184,7 @@ fn a_rate_lets_through_its_burst_and_then_one_at_a_time() {
 }
 
 #[test]
-fn a_rate_that_was_just_set_wakes_whoever_waits_for_it() {
+fn a_rate_that_was_just_set_wakes_the_jobs_that_wait_for_it() {
     let mut table = roomy();
     table.tell(Input::Jobs(vec![head(1, "g")]));
     table.tell(queue("default", QueueSettings { rate: Some("10/1s,1".parse().unwrap()), ..QueueSettings::default() }));
@@ -387,7 +388,7 @@ impl World {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(std::env::var("TURNWISE_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(256)))]
 
-    /// Whatever comes, goes and is changed: no limit is exceeded, and no slot idles while a job may run in it.
+    /// However jobs, nodes and settings change: no limit is exceeded, and no slot idles while a job may run in it.
     #[test]
     fn no_limit_is_exceeded_and_no_slot_idles(steps in steps()) {
         let all = [node(1, 2, &["t", "u"]), node(2, 4, &["t"])];
@@ -509,7 +510,7 @@ proptest! {
 
 /// Picked at once, the time to begin long past: only what waits expires.
 #[test]
-fn a_job_that_has_not_begun_in_time_is_told_and_not_picked_any_more() {
+fn a_job_that_has_not_begun_in_time_is_reported_and_not_picked_any_more() {
     let mut table = Table::one_slot();
     let expires = |n: i64, at_second: u64| JobHead { expires: Some(at(at_second)), ..head(n, "g") };
     table.tell(Input::Jobs(vec![expires(1, 10), expires(2, 10), expires(3, 100), head(4, "g")]));
@@ -517,7 +518,7 @@ fn a_job_that_has_not_begun_in_time_is_told_and_not_picked_any_more() {
     let outputs = table.scheduler.handle(at(11), Input::Tick);
     assert!(outputs.contains(&Output::Expire(vec![head(2, "g").id])), "{outputs:?}");
     let again = table.scheduler.handle(at(12), Input::Tick);
-    assert!(!again.iter().any(|output| matches!(output, Output::Expire(_))), "it is told once: {again:?}");
+    assert!(!again.iter().any(|output| matches!(output, Output::Expire(_))), "it is reported once: {again:?}");
     assert!(again.contains(&Output::WakeAt(at(100))), "{again:?}");
     table.now = at(20);
     table.tell(Input::Gone(vec![head(2, "g").id]));
@@ -527,7 +528,7 @@ fn a_job_that_has_not_begun_in_time_is_told_and_not_picked_any_more() {
     assert_eq!(table.scheduler.pending().manual, 0);
 }
 
-/// A queue is not finished while the fate of its last job is open.
+/// A queue is not finished as long as the end of its last job is not written.
 #[test]
 fn a_job_that_expires_is_counted_until_it_is_gone() {
     let mut table = Table::new(Scheme::default(), vec![]);
@@ -536,11 +537,11 @@ fn a_job_that_expires_is_counted_until_it_is_gone() {
     table.tell(Input::Tick);
     assert_eq!(table.scheduler.pending().manual, 1);
     table.tell(Input::Jobs(vec![JobHead { fence: Fence(1), ..head(1, "g") }]));
-    assert_eq!(table.scheduler.pending().manual, 0, "somebody decided otherwise, and it waits again");
+    assert_eq!(table.scheduler.pending().manual, 0, "a person decided otherwise, and it waits again");
 }
 
-/// A dispatcher that takes over reads a suspect that runs already; when it ends, the others rest for as long as it was seen
-/// to run, not since the beginning of time.
+/// A dispatcher that takes over reads a suspect that runs already. When it ends, the other suspects rest for as long as this
+/// dispatcher saw it run, not since the beginning of time.
 #[test]
 fn suspects_have_their_turn_again_after_a_hand_over() {
     let mut table = Table::one_slot();
@@ -566,4 +567,23 @@ fn suspects_have_their_turn_again_after_a_hand_over() {
     }
     let picked: Vec<_> = table.order.iter().map(|pick| table.groups[&pick.job].seq).collect();
     assert!(picked.contains(&2), "the second suspect had no turn among the others: {picked:?}");
+}
+
+#[test]
+fn a_job_of_an_unknown_task_holds_a_serial_queue_and_why_says_so_first() {
+    let mut table = Table::one_slot();
+    table.tell(serial(OnError::Block));
+    let unknown = JobHead { task: TaskName::new("nobody").unwrap(), ..head(1, "g") };
+    table.tell(Input::Jobs(vec![unknown.clone(), head(2, "g")]));
+    assert_eq!(table.scheduler.held_lines(), [(unknown.queue.clone(), unknown.id, unknown.task.clone())]);
+    assert_eq!(table.scheduler.unknown_tasks().into_iter().collect::<Vec<_>>(), [(unknown.task.clone(), 1)]);
+    let why = table.scheduler.why(table.now, head(2, "g").id, 10).unwrap();
+    assert_eq!(why.gates, [Gate::HeldLine { queue: unknown.queue, first: unknown.id, task: unknown.task }]);
+    assert_eq!(why.forecast, None);
+    let of_the_first = table.scheduler.why(table.now, unknown.id, 10).unwrap().gates;
+    assert_eq!(of_the_first, [Gate::UnknownTask]);
+    // A node that knows it joins: the line moves.
+    table.tell(Input::Nodes(vec![node(1, 1, &["t", "nobody"])]));
+    assert_eq!((table.scheduler.held_lines(), table.scheduler.unknown_tasks().len()), (vec![], 0));
+    assert_eq!(table.order.len(), 1);
 }

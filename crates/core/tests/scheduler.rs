@@ -201,7 +201,7 @@ fn a_job_that_killed_two_nodes_runs_alone() {
 }
 
 #[test]
-fn suspects_share_a_single_node_with_everybody_else() {
+fn suspects_share_a_single_node_with_all_other_jobs() {
     let mut table = Table::new(Scheme::default(), vec![node(1, 2, &["t"])]);
     let suspects = (1..=3).map(|n| JobHead { crashes: 2, ..head(n, "g") });
     table.tell(Input::Jobs(suspects.chain((11..=40).map(|n| head(n, "g"))).collect()));
@@ -221,7 +221,7 @@ fn suspects_share_a_single_node_with_everybody_else() {
 }
 
 #[test]
-fn groups_that_nobody_can_serve_cost_the_others_nothing() {
+fn groups_that_no_node_can_serve_cost_the_others_nothing() {
     let mut table = Table::one_slot();
     let unknown = |n: i64| JobHead { task: TaskName::new("unknown").unwrap(), ..head(n, &format!("u{n}")) };
     table.tell(Input::Jobs((1..=30_000).map(unknown).collect()));
@@ -263,7 +263,7 @@ fn steps() -> impl Strategy<Value = Vec<(Step, u8)>> {
     proptest::collection::vec((step, any::<u8>()), 1..120)
 }
 
-/// The truth the scheduler is a cache of, kept as simply as possible.
+/// The truth that the scheduler is a cache of, kept as simply as possible.
 #[derive(Default)]
 struct World {
     rows: BTreeMap<JobId, JobHead>,
@@ -271,7 +271,7 @@ struct World {
 }
 
 impl World {
-    /// The store's side of it: it agrees, or says that rows are locked. Checks every pick on the way.
+    /// The store's side: it assigns every pick, or replies that the rows are locked. Checks every pick on the way.
     fn serve(
         &mut self,
         scheduler: &mut Scheduler,
@@ -309,7 +309,7 @@ impl World {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(std::env::var("TURNWISE_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(256)))]
 
-    /// Whatever happens: no job is picked twice or early or for a node that cannot run it, no node is overfull, and a
+    /// In every sequence of steps: no job is picked twice or early or for a node that cannot run it, no node is overfull, and a
     /// slot is never idle while a job could run in it.
     #[test]
     fn picks_are_sound_and_no_slot_idles(steps in steps()) {
@@ -436,4 +436,16 @@ fn no_node_is_given_more_at_once_than_its_batch_size_whatever_the_others_take() 
     assert!(batches.iter().any(|batch| batch[0] == 3), "{batches:?}");
     let all = batches.iter().fold([0; 3], |sum, batch| [0, 1, 2].map(|at| sum[at] + batch[at]));
     assert_eq!(all, [40, 40, 2], "in the end every slot has its job: {batches:?}");
+}
+
+#[test]
+fn by_time_the_group_whose_run_was_shorter_comes_first_in_the_next_round() {
+    let mut table = Table::one_slot();
+    table.tell(Input::Jobs([(1, "a"), (2, "a"), (3, "b"), (4, "b")].map(|(n, group)| head(n, group)).to_vec()));
+    for millis in [30, 20, 25] {
+        let pick = table.order.last().unwrap().clone();
+        table.settle(&pick, Duration::from_millis(millis), None);
+    }
+    let order: Vec<_> = table.order.iter().map(|pick| table.groups[&pick.job].seq).collect();
+    assert_eq!(order, [1, 3, 4, 2], "a, b, then b again: its run was the shorter one");
 }

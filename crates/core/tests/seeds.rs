@@ -1,5 +1,5 @@
-//! What the first of its kind got wrong, so that it does not come back: a stuck job pinned to the node that failed it, a
-//! stuck job of another node in its group's way, a slot leaked by a task nobody knows.
+//! Bugs of the first version of such a scheduler, so that they do not come back: a stuck job pinned to the node that failed it, a
+//! stuck job of another node that blocks its group, a slot leaked by a task that no node knows.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ fn a_stuck_job_outlives_the_node_that_failed_it() {
 
 /// Due stuck jobs come first; one that no living node knows must not be first for ever.
 #[test]
-fn a_due_stuck_job_that_nobody_can_run_does_not_block_its_group() {
+fn a_due_stuck_job_that_no_node_can_run_does_not_block_its_group() {
     let mut table = Table::one_slot();
     let foreign =
         |n| JobHead { state: JobState::Stuck, task: TaskName::new("of a node that is gone").unwrap(), ..head(n, "g") };
@@ -54,7 +54,7 @@ fn a_due_stuck_job_that_nobody_can_run_does_not_block_its_group() {
     assert_eq!(table.drain(), [3, 5, 4]);
 }
 
-/// A node that serves another queue or knows other tasks has its turn spoilt by nobody.
+/// A node that serves another queue or knows other tasks gets a job all the same.
 #[test]
 fn each_node_is_given_the_next_job_it_can_run_of_a_group_whose_first_it_cannot() {
     let mut table = Table::new(Scheme::default(), vec![node(1, 1, &["t"]), node(2, 1, &["u"])]);
@@ -66,7 +66,7 @@ fn each_node_is_given_the_next_job_it_can_run_of_a_group_whose_first_it_cannot()
 }
 
 #[test]
-fn jobs_nobody_knows_hold_no_slot() {
+fn jobs_of_unknown_tasks_hold_no_slot() {
     let mut table = Table::new(Scheme::default(), vec![node(1, 4, &["t"])]);
     let unknown = |n| JobHead { task: TaskName::new("unknown").unwrap(), ..head(n, "g") };
     table.tell(Input::Jobs((1..=100).map(unknown).collect()));
@@ -74,9 +74,9 @@ fn jobs_nobody_knows_hold_no_slot() {
     assert_eq!(picks.len(), 4, "all four slots are there for the jobs that can run");
 }
 
-/// The store says that somebody else was quicker, again and again: the job is none the worse for it, and nor is its group.
+/// The store replies again and again that the row is locked: neither the job nor its group has a disadvantage by it.
 #[test]
-fn a_job_whose_assignment_is_lost_comes_again_and_holds_up_nobody() {
+fn a_job_whose_assignment_is_lost_comes_again_and_holds_up_no_other() {
     use turnwise_core::scheduler::{Output, Reply, Scheduler};
     let mut scheduler = Scheduler::new(10);
     let mut now = at(1);

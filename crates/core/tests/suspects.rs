@@ -1,4 +1,4 @@
-//! Suspects run alone, and cost the others no more than that: no node stands empty for one that may not begin yet.
+//! Suspects run alone, and cost other jobs no more than that: no node is kept empty for a suspect that may not begin yet.
 
 use std::time::Duration;
 
@@ -83,7 +83,7 @@ fn no_node_is_kept_free_for_a_suspect_whose_rate_allows_none() {
     }
 }
 
-/// Somebody on another node would have it by then, time and again.
+/// Otherwise a job on another node would take it first, again and again.
 #[test]
 fn a_suspect_keeps_its_token_while_its_node_drains() {
     for settings in each(None, Some("10/1h,1".parse().unwrap())) {
@@ -93,7 +93,7 @@ fn a_suspect_keeps_its_token_while_its_node_drains() {
         assert_eq!(seqs(&table, &table.order), [10, 11, 12]);
         table.now = at(361);
         assert_eq!(table.tell(Input::Tick), []);
-        // The second node has room, and the token is the suspect's; the first is drained for it.
+        // The second node has room, but the token belongs to the suspect; the first node is drained for it.
         assert_eq!(end(&mut table, 11), [0; 0], "{settings:?}");
         assert_eq!(end(&mut table, 10), [1], "{settings:?}");
         table.now = at(722);
@@ -110,7 +110,7 @@ fn no_node_is_kept_free_for_a_suspect_whose_limit_is_filled_elsewhere() {
         table.tell(Input::Jobs(vec![suspect(2), in_q(3)]));
         let next = table.tell(Input::Jobs((10..20).map(|n| head(n, "g")).collect()));
         assert_eq!(seqs(&table, &next), [10, 11], "both nodes are full: {settings:?}");
-        // The limit has room: the place is the suspect's from now on, and the first node is drained for it.
+        // The limit has room: the place belongs to the suspect from now on, and the first node is drained for it.
         assert_eq!(end(&mut table, 1), [0; 0], "{settings:?}");
         assert_eq!(end(&mut table, 10), [12], "others go on: {settings:?}");
         assert_eq!(end(&mut table, 11), [2], "{settings:?}");
@@ -119,7 +119,7 @@ fn no_node_is_kept_free_for_a_suspect_whose_limit_is_filled_elsewhere() {
     }
 }
 
-/// What fills the limit is on the node that is to be drained.
+/// The job that fills the limit runs on the node that is to be drained.
 #[test]
 fn a_suspect_has_its_turn_at_a_limit_that_is_always_full() {
     for settings in each(Some(1), None) {

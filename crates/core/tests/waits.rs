@@ -1,4 +1,4 @@
-//! Jobs that wait for jobs: who runs after whom, and who does not run at all.
+//! Jobs that wait for jobs: which job runs after which, and which do not run at all.
 
 mod table;
 
@@ -48,7 +48,7 @@ fn a_job_begins_when_the_last_of_those_it_waits_for_has_ended() {
 }
 
 #[test]
-fn an_end_is_heard_of_one_that_the_scheduler_never_knew() {
+fn the_end_of_a_job_that_the_scheduler_never_knew_counts() {
     let mut table = Table::one_slot();
     table.tell(Input::Jobs(vec![awaiting(3, &[1], OnFailure::Fail)]));
     assert_eq!(table.tell(ended(1, true)).len(), 1);
@@ -78,9 +78,9 @@ fn a_bad_end_makes_those_that_care_be_read_again_and_not_picked() {
     assert!(outputs.iter().any(|output| matches!(output, Output::Assign(picks) if picks[0].job == id(4))));
     outputs = table.scheduler.handle(table.now, ended(9, true));
     assert_eq!(reviews(&outputs), [], "what else it waited for does not matter any more");
-    let told = awaiting(2, &[], OnFailure::Fail);
-    outputs = table.scheduler.handle(table.now, Input::Jobs(vec![told]));
-    assert_eq!(reviews(&outputs), [], "the store says that it may run after all");
+    let read = awaiting(2, &[], OnFailure::Fail);
+    outputs = table.scheduler.handle(table.now, Input::Jobs(vec![read]));
+    assert_eq!(reviews(&outputs), [], "by the store it may run after all");
     assert_eq!(table.scheduler.pending().awaiting + table.scheduler.pending().ready, 3);
 }
 
@@ -97,7 +97,7 @@ fn one_that_comes_in_with_a_bad_end_is_reviewed_at_once() {
 }
 
 #[test]
-fn what_is_gone_without_a_word_is_not_taken_for_well() {
+fn a_job_that_is_gone_without_a_report_is_not_taken_for_well() {
     let mut table = Table::one_slot();
     table.tell(Input::Jobs(vec![awaiting(2, &[1], OnFailure::Fail)]));
     let outputs = table.scheduler.handle(table.now, Input::Gone(vec![id(1)]));
@@ -146,7 +146,7 @@ fn a_sealed_queue_is_not_finished_while_something_of_it_waits() {
 }
 
 #[test]
-fn why_says_for_whom_and_for_how_many() {
+fn why_names_the_first_awaited_job_and_counts_the_others() {
     let mut table = Table::one_slot();
     table.tell(Input::Jobs(vec![awaiting(5, &[1, 2, 3], OnFailure::Fail)]));
     let gates = |table: &Table| table.scheduler.why(table.now, id(5), 10).unwrap().gates;
@@ -167,7 +167,7 @@ fn the_forecast_knows_that_it_comes_after() {
     assert_eq!(why.forecast.map(|forecast| forecast.before), Some(1), "{why:?}");
 }
 
-/// A store of sorts: what it says is true, and heard late, twice, or only when it is read again.
+/// A simple store. What it reports is true, but may arrive late, twice, or only when the job is read again.
 #[derive(Debug, Default)]
 struct Jobs {
     after: BTreeMap<i64, (Vec<i64>, OnFailure)>,
@@ -191,8 +191,8 @@ proptest! {
         policies in proptest::collection::vec(0usize..3, 25),
         bad in proptest::collection::vec(proptest::bool::weighted(0.2), 25),
         order in Just((1i64..25).collect::<Vec<_>>()).prop_shuffle(),
-        told_twice in any::<bool>(),
-        loses_word in proptest::collection::vec(proptest::bool::weighted(0.3), 25),
+        reported_twice in any::<bool>(),
+        loses_report in proptest::collection::vec(proptest::bool::weighted(0.3), 25),
     ) {
         let mut jobs = Jobs::default();
         for (from, to) in edges.iter().filter(|(from, to)| to < from) {
@@ -203,7 +203,7 @@ proptest! {
                 entry.0.sort_unstable();
             }
         }
-        // Who is to run, by the rules and nothing else.
+        // The jobs that should run, by the rules alone.
         let mut runs: BTreeSet<i64> = BTreeSet::new();
         let mut well: BTreeSet<i64> = BTreeSet::new();
         for n in 1..25 {
@@ -235,7 +235,7 @@ proptest! {
                     let well = !bad[usize::try_from(n).unwrap()];
                     jobs.ends.insert(n, well);
                     let said = Settled { id: pick.job, fence: pick.fence.next(), ran: None, rest: None, failed: !well, well };
-                    if loses_word[usize::try_from(n).unwrap()] { Input::Gone(vec![pick.job]) } else { Input::Settled(vec![said; if told_twice { 2 } else { 1 }]) }
+                    if loses_report[usize::try_from(n).unwrap()] { Input::Gone(vec![pick.job]) } else { Input::Settled(vec![said; if reported_twice { 2 } else { 1 }]) }
                 }
             };
             for output in scheduler.handle(now, input) {
@@ -271,7 +271,7 @@ proptest! {
         }
         let count = ran.len();
         let ran: BTreeSet<i64> = ran.into_iter().collect();
-        prop_assert_eq!(count, ran.len(), "nobody runs twice");
+        prop_assert_eq!(count, ran.len(), "no job runs twice");
         prop_assert_eq!(ran, runs);
         prop_assert!(scheduler.is_empty());
     }

@@ -1,4 +1,4 @@
-//! The scheduler explains itself, and keeps its word.
+//! The scheduler explains why a job waits, and its forecasts come true.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn gates(table: &Table, number: i64) -> Vec<Gate> {
 }
 
 #[test]
-fn every_closed_gate_is_told() {
+fn every_closed_gate_is_shown() {
     let mut table = Table::one_slot();
     let mut settings = Settings::default();
     let pause = Pause { since: at(1), reason: Some("holiday".into()) };
@@ -93,7 +93,7 @@ fn a_serial_queue_whose_backlog_is_being_read_is_not_at_its_limit() {
 }
 
 #[test]
-fn nodes_that_run_as_many_of_a_queue_as_they_may_are_told() {
+fn nodes_that_run_as_many_of_a_queue_as_they_may_are_shown() {
     let mut table = Table::new(Scheme::default(), vec![node(1, 3, &["t"])]);
     let name = QueueName::new("q").unwrap();
     let capped = QueueSettings { per_node: Some(1), ..QueueSettings::default() };
@@ -137,7 +137,7 @@ fn what_waits_for_a_person_has_no_forecast() {
 
 #[test]
 fn the_forecast_holds_no_chance() {
-    // Eight runs end together, and each frees the one slot of its group: who ends first starts the next first.
+    // Eight runs end at the same time, and each frees the one slot of its group: the group whose run ends first starts first.
     let forecast = || {
         let mut table = Table::new(Scheme::default(), vec![node(1, 8, &["t"])]);
         let names: Vec<String> = (0..8).map(|n| format!("g{n}")).collect();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::chance::Chance;
 
-/// Waits that double, up to a second, with some chance in them so that a fleet does not knock in step.
+/// Waits that double, up to a second, with some chance in them so that the nodes of a fleet do not all retry at the same moment.
 #[derive(Debug, Default)]
 pub(crate) struct Backoff {
     tries: u32,

@@ -11,18 +11,19 @@ use crate::{
     trace::Record,
 };
 
-/// Good-byes before a node goes without one. Each finds what was sent since the last, and a node that drains is sent little.
+/// Tries to leave the fleet; after them the node goes without having left. Each try reads the mail that came since the last one,
+/// and a node that drains is sent little.
 const LEAVE_TRIES: u32 = 20;
 
-/// What the last beat said about dispatching.
+/// What the last beat returned about dispatching, if this node leads.
 #[derive(Debug, Clone)]
 pub(crate) struct Lead {
     pub(crate) epoch: Epoch,
     pub(crate) nodes: Vec<Node>,
 }
 
-/// Joins the fleet under the configured name. A name that is taken is taken over when its process is certainly gone, or
-/// when its lease has run out; if it beats meanwhile, it lives, and this node is refused.
+/// Joins the fleet under the configured name. Where another node has the name, this one replaces it if that node's process is
+/// certainly gone or its lease has expired. If that node beats meanwhile, it is alive, and this one is refused.
 pub(crate) async fn join(node: &ThisNode, store: &dyn Store) -> Result<(Incarnation, Instant), StartError> {
     let here = &node.process;
     let incarnation = Incarnation(uuid::Builder::from_random_bytes(node.chance.random()).into_uuid());
@@ -67,7 +68,7 @@ pub(crate) async fn join(node: &ThisNode, store: &dyn Store) -> Result<(Incarnat
     }
 }
 
-/// Beats until the life is over or this node is declared lost. Tells the dispatcher loop whether it leads.
+/// Beats until the life is over or this node is declared lost. Sends the dispatcher loop whether this node leads.
 pub(crate) async fn beat(life: &Life, lead: &watch::Sender<Option<Lead>>) {
     let bell = &life.bell;
     let config = &life.node.config;
@@ -88,7 +89,7 @@ pub(crate) async fn beat(life: &Life, lead: &watch::Sender<Option<Lead>>) {
             node: life.incarnation,
             lease: config.lease,
             slots,
-            // A node that stops hands over, and so does one that is not sound.
+            // A node that stops gives up the lead, and so does one whose control loops have panicked.
             lead: config.dispatch && !life.draining.is_up() && !life.node.hold_off.holds(),
             over: following.over(life),
             only_look: false,
@@ -98,18 +99,20 @@ pub(crate) async fn beat(life: &Life, lead: &watch::Sender<Option<Lead>>) {
             Ok(pulse) if pulse.alive => {
                 backoff = Backoff::default();
                 life.node.clock.heard(pulse.now);
+                life.node.logs.answered(sent);
+                life.node.logs.tell_left_out();
                 life.heard(sent, pulse.lineage);
                 if !asks_for_the_lead && life.node.hold_off.stood_down() {
-                    // Nothing of the term that panicked can be written any more: now it shows what it gave to this node.
+                    // The term that panicked can write nothing more: now the mail shows all that it gave to this node.
                     life.bell.ring_mail();
                 }
                 following.hear(life, over, &pulse);
                 lead.send_replace(pulse.epoch.map(|epoch| Lead { epoch, nodes: following.living(life, pulse.nodes) }));
             }
             Ok(_) => {
-                // A good-bye may be written before the beat that was sent first.
+                // The leave may have been written before this beat, although the beat was sent first.
                 if !life.leaving.is_up() {
-                    tracing::warn!("this node was declared lost: its jobs are in other hands by now");
+                    tracing::warn!("this node was declared lost; other nodes may run its jobs");
                 }
                 life.contact.lose();
                 lead.send_replace(None);
@@ -117,7 +120,7 @@ pub(crate) async fn beat(life: &Life, lead: &watch::Sender<Option<Lead>>) {
                 return;
             }
             Err(error) => {
-                tracing::warn!(%error, "could not beat");
+                life.node.logs.no_answer("could not beat", &error);
                 if !life.contact.holds() {
                     lead.send_replace(None);
                 }
@@ -148,8 +151,8 @@ fn next_beat(life: &Life, asked_for_the_lead: bool) -> Duration {
     }
 }
 
-/// Says good-bye, so that the others need not wait for the lease. What another node's dispatcher sent before it saw that
-/// this one takes no more is handed back first; the loops must still run, to beat and to write that.
+/// Leaves the fleet, so that the other nodes need not wait for the lease to expire. Jobs that the dispatcher of another process
+/// assigned before it saw that this node takes no more are handed back first; the loops must still run, to beat and to write that.
 pub(crate) async fn leave(life: &Life) -> bool {
     life.leaving.raise();
     let left = tokio::time::timeout(life.node.config.lease, try_to_leave(life)).await.unwrap_or(false);
@@ -157,13 +160,14 @@ pub(crate) async fn leave(life: &Life) -> bool {
     if !left {
         tracing::warn!(
             jobs = life.desk.count(),
-            "could not say good-bye; the fleet will notice when the lease runs out"
+            "could not leave the fleet; the other nodes will notice when the lease expires"
         );
     }
     left
 }
 
-/// A task that took its time to stop may have been all that was in the way. If not, nothing is left to be done about it.
+/// Tries to leave once more: a task that was slow to stop may have been the only reason that it could not. An error is ignored, for
+/// nothing is left to be done about it.
 pub(crate) async fn leave_at_last(life: &Life) {
     let _ = tokio::time::timeout(life.node.config.lease, life.store.leave(life.incarnation)).await;
 }
@@ -176,15 +180,15 @@ async fn try_to_leave(life: &Life) -> bool {
         match life.store.leave(life.incarnation).await {
             Ok(true) => return true,
             Ok(false) if mail => {}
-            // It is not there to be read, or somebody else has to write it first.
+            // The jobs that it still holds are not in its mail yet, or another process has to write something about them first.
             Ok(false) => backoff.wait(&life.node.chance).await,
             Err(error) => {
-                tracing::warn!(%error, "could not say good-bye; trying again");
+                life.node.logs.no_answer("could not leave the fleet", &error);
                 backoff.wait(&life.node.chance).await;
             }
         }
         if life.contact.is_lost() {
-            // Gone, by its own wish or another's.
+            // A beat was refused: this node has left, or was declared lost.
             return true;
         }
     }

@@ -1,4 +1,4 @@
-//! The database's time between two replies: its last word plus what has passed here since.
+//! The database's time between two replies: the time of its last reply plus what has passed here since.
 
 use std::{
     sync::{
@@ -33,7 +33,7 @@ pub(crate) struct DatabaseClock {
 /// Whether the database's clock goes as fast as the one here.
 #[derive(Debug, Default)]
 struct Steady {
-    /// How far ahead it was, in micros, and when. Not the last word: several small changes in a row are a large one.
+    /// How far ahead it was, in micros, and when. Not as of the last reply: several small changes in a row are a large one.
     known: Option<(i64, Duration)>,
     /// Since when it was not changed.
     since: Duration,
@@ -42,14 +42,14 @@ struct Steady {
 impl DatabaseClock {
     pub(crate) fn new(still: bool, lease: Duration) -> Self {
         let system = turnwise_store::memory::Clock::system().now();
-        // Until the database is heard, this machine's own time; behind rather than ahead of what it will say.
+        // Until the database has replied, this machine's own time; behind rather than ahead of what the reply will carry.
         let offset = AtomicI64::new(system.micros() - 2 * SET_BACK);
         Self { base: Instant::now(), offset, still, lease, steady: Mutex::default() }
     }
 
-    /// A reply carried this time. It was true before the reply came, by the time that took: of several replies the one
-    /// that says the latest time is the closest. A clock that was set back is followed all the same, at once if it was by
-    /// much and slowly if it may have been a slow reply.
+    /// A reply carried this time. It is as old as the reply took to arrive: of several replies the one with the latest time is
+    /// the closest. A database clock that was set back is followed all the same: at once if it was by much, slowly if it may
+    /// only have been a slow reply.
     pub(crate) fn heard(&self, now: Timestamp) {
         let heard = now.micros() - self.since_base();
         let known = self.offset.load(Ordering::Relaxed);
@@ -59,7 +59,7 @@ impl DatabaseClock {
         self.offset.store(if follow { heard } else { known - back.min(DRIFT) }, Ordering::Relaxed);
     }
 
-    /// Whether what was heard says that the clock was changed; noted before anybody goes by it.
+    /// Whether the reply shows that the database's clock was changed; noted before the new time is used.
     fn jumped(&self, heard: i64, known: i64) -> bool {
         if self.still {
             return false;
@@ -69,7 +69,7 @@ impl DatabaseClock {
         match steady.known {
             Some((before, _)) if lead::jumped(before, heard, self.lease) => {
                 tracing::warn!(
-                    "the database's clock was changed, or its answers take very long; nobody is called lost for a lease"
+                    "the database's clock was changed, or its replies take very long; no node is declared lost for a lease"
                 );
                 *steady = Steady { known: Some((heard, at)), since: at };
                 true
@@ -95,7 +95,7 @@ impl DatabaseClock {
         moment.saturating_duration_since(self.base)
     }
 
-    /// Since when the database's clock was not changed, for all that is known.
+    /// Since when the database's clock was not changed, as far as this node knows.
     pub(crate) fn steady_since(&self) -> Duration {
         locked(&self.steady).since
     }
@@ -104,7 +104,7 @@ impl DatabaseClock {
         Timestamp::from_micros(self.offset.load(Ordering::Relaxed) + self.since_base())
     }
 
-    /// Whether time passes only when the store says so.
+    /// Whether time passes only as the store's clock does.
     pub(crate) fn is_still(&self) -> bool {
         self.still
     }

@@ -1,16 +1,17 @@
-//! The end of a run that leaves a transaction open: what follows is decided as ever, and written there.
+//! The end of a run that leaves a transaction open: what follows is decided as for every run, and written in that transaction.
 
 use std::time::Duration;
 
 use turnwise_core::{
     Failure,
     job::AssignedJob,
-    lifecycle::{self, AGAIN, Outcome, Standing},
+    lifecycle::{self, AGAIN, JobFacts, Outcome},
 };
 use turnwise_store::{Closed, Closing, Last, Settled, Undone};
 
 use crate::{
     life::Life,
+    logs::Kind,
     outbox::{Ended, Outgoing},
     outcome::met_somewhere,
     settle::{
@@ -22,15 +23,15 @@ use crate::{
     worker::panicked,
 };
 
-/// How often to look whether there is still hope of hearing what became of a commit.
+/// How often to check whether it still makes sense to wait for the reply to a commit.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Commits what the run has done together with its end, if it ended well; else nothing of it is there.
+/// Commits what the run has done together with its end, if it ended well; else rolls all of it back.
 pub(crate) async fn close(life: &Life, closing: Box<dyn Closing>, ended: Ended) {
     if !ended_well(&ended) || !life.desk.end(&ended.job, ended.run.as_deref()) {
         let undone = closing.roll_back().await;
         return life.ended(match (undone, &ended.outcome) {
-            // Its statements fail from there on, whatever it makes of that.
+            // The connection was lost: the task's statements failed from then on, whatever error it made of that.
             (Undone::Cut, Outcome::Error(failure)) => {
                 let outcome = after_cut(&ended.job, failure.clone());
                 Ended { outcome, ..ended }
@@ -38,12 +39,12 @@ pub(crate) async fn close(life: &Life, closing: Box<dyn Closing>, ended: Ended) 
             _ => ended,
         });
     }
-    // Not for ever: where nothing can be said, jobs end all the same.
+    // With a limit of time: where notes cannot be written, jobs end all the same.
     let _ = tokio::time::timeout(LAST_NOTES, life.noting.is_through()).await;
     let (job, run) = (ended.job.clone(), ended.run.clone());
     let told = life.term.epoch();
     let (item, settlement) = decide(life, ended);
-    // As the decision has seen it: a cancel may come between two looks.
+    // As the decision has seen it: a cancel may arrive between two reads.
     if settlement.saw_cancel {
         closing.roll_back().await;
         return life.outbox.send(item.back());
@@ -74,7 +75,9 @@ pub(crate) async fn close(life: &Life, closing: Box<dyn Closing>, ended: Ended) 
         }
         Closed::Failed(error) => Outcome::Error(met_somewhere(error)),
         Closed::NotNow(error) => {
-            tracing::warn!(%error, job = %settlement.job, "its end could not be committed; it runs again");
+            if life.node.logs.may(Kind::Refused) {
+                tracing::warn!(%error, job = %settlement.job, "its end could not be committed; it runs again");
+            }
             Outcome::Snooze { wait: AGAIN }
         }
         Closed::Cut(error) => after_cut(&job, met_somewhere(error)),
@@ -91,7 +94,7 @@ pub(crate) async fn close(life: &Life, closing: Box<dyn Closing>, ended: Ended) 
 
 fn after_cut(job: &AssignedJob, failure: Failure) -> Outcome {
     tracing::warn!(error = %failure.text(), job = %job.id, "it lost its connection before its end could be committed");
-    lifecycle::after_cut(&Standing::from(job), failure)
+    lifecycle::after_cut(&JobFacts::from(job), failure)
 }
 
 fn ended_well(ended: &Ended) -> bool {

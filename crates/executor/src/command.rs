@@ -1,12 +1,14 @@
 //! Work without writing Rust: a task that starts a program.
 //!
 //! `template` the words of the command, filled from the job → [`CommandTask`] one run of it, → `group` the processes,
-//! which end as a whole.
+//! which end as a whole, `answer` the files that they write.
 //!
-//! The program gets an argument vector, never a shell string; the job's arguments as JSON on standard input; an empty
-//! environment but for what is listed and what says which run this is. Its standard output is the result, its standard
-//! error the job's log, its exit code the outcome.
+//! The program gets an argument vector, never a shell string; the job's arguments as JSON on standard input; an environment
+//! that holds only the listed variables and those that identify the run. Its standard output is the result, its standard error
+//! the job's log, its exit code the outcome, unless it has written another into the file that `TURNWISE_OUTCOME` names. What it
+//! writes into the file `TURNWISE_PROGRESS` while it runs is the job's progress.
 
+mod answer;
 mod group;
 mod lines;
 mod template;
@@ -26,21 +28,38 @@ use std::{
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     process::Command,
+    time::MissedTickBehavior,
 };
-use turnwise_core::{Failure, Invalid, Json, json::MAX_JSON_BYTES, lifecycle, story::Level};
+use turnwise_core::{
+    Failure, Invalid, Json, TaskName, Terms, json::MAX_JSON_BYTES, lifecycle, story::Level, time::MAX_SPAN,
+};
 
+pub use self::answer::AnswerFormat;
 use self::{
+    answer::{Answer, Unusable},
     group::Group,
     lines::Log,
     template::{Values, Word},
 };
-use crate::{ctx::Ctx, outcome::Outcome, task::AnyTask};
+use crate::{
+    ctx::Ctx,
+    outcome::{Next, Outcome},
+    task::AnyTask,
+};
 
 /// How long to wait for the end of the output once the group is gone. Only a process that has left the group can still
-/// hold it open, and such a one may live for ever.
+/// hold it open, and such a process may live for ever.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Read at a time; as much as a pipe holds.
 const CHUNK_BYTES: usize = 64 * 1024;
+/// How often the node looks for progress; no reader of it is shown more.
+const LOOK_FOR_PROGRESS: Duration = Duration::from_millis(250);
+/// EX_DATAERR of `sysexits.h`: what the program was given is wrong, and will be next time.
+const FAIL_CODE: i32 = 65;
+/// EX_TEMPFAIL of `sysexits.h`: what the program needs is not there now.
+const SNOOZE_CODE: i32 = 75;
+/// How long a snooze takes that the program says by its exit code.
+const SNOOZE: Duration = Duration::from_secs(60);
 
 /// A program to start for every job of a task.
 ///
@@ -66,15 +85,27 @@ pub struct CommandTask {
     stdin: Stdin,
     result: ResultForm,
     fail_codes: BTreeSet<i32>,
+    snooze_codes: BTreeSet<i32>,
+    snooze: Duration,
+    next: Option<TaskName>,
+}
+
+/// What an exit code says, and death by a signal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Exit {
+    Success,
+    Error,
+    Fail,
+    Snooze,
 }
 
 /// What the program finds on standard input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Stdin {
-    /// The job's arguments as JSON, then the end.
+    /// The job's arguments as JSON, then the end of the input.
     #[default]
     Args,
-    /// The end.
+    /// An empty input.
     None,
 }
 
@@ -120,7 +151,7 @@ impl CommandTask {
     /// The program and its arguments, which may hold placeholders: `{args}`, `{args.FIELD}`, `{id}`, `{queue}`, `{group}`,
     /// `{attempt}`, `{fence}`.
     ///
-    /// The program itself may not: whoever may submit a job does not thereby choose what is run.
+    /// The program itself may not: a caller who may submit a job does not thereby choose which program runs.
     pub fn new(command: &[impl AsRef<str>]) -> Result<Self, Invalid> {
         let bad = |problem| Invalid::new("command", problem);
         let words =
@@ -140,7 +171,10 @@ impl CommandTask {
             cwd: None,
             stdin: Stdin::default(),
             result: ResultForm::default(),
-            fail_codes: BTreeSet::new(),
+            fail_codes: BTreeSet::from([FAIL_CODE]),
+            snooze_codes: BTreeSet::from([SNOOZE_CODE]),
+            snooze: SNOOZE,
+            next: None,
         })
     }
 
@@ -162,29 +196,50 @@ impl CommandTask {
         self
     }
 
+    /// What the program finds on standard input. Default: the job's arguments.
     #[must_use]
     pub fn stdin(mut self, stdin: Stdin) -> Self {
         self.stdin = stdin;
         self
     }
 
+    /// How the program's standard output becomes the job's result. Default: [`ResultForm::Auto`].
     #[must_use]
     pub fn result(mut self, form: ResultForm) -> Self {
         self.result = form;
         self
     }
 
-    /// Exit codes after which trying again is of no use.
+    /// Exit codes after which the job fails without a retry. Default: 65 (EX_DATAERR).
     pub fn fail_codes(mut self, codes: impl IntoIterator<Item = i32>) -> Result<Self, Invalid> {
-        for code in codes {
-            if !(1..=255).contains(&code) {
-                return Err(Invalid::new("fail_codes", format!("{code} is not an exit code of a failure (1 to 255)")));
-            }
-            self.fail_codes.insert(code);
-        }
+        self.fail_codes = codes_of_a_failure("fail_codes", codes)?;
         Ok(self)
     }
 
+    /// Exit codes after which the program is started again later without having spent an attempt. Default: 75 (EX_TEMPFAIL).
+    pub fn snooze_codes(mut self, codes: impl IntoIterator<Item = i32>) -> Result<Self, Invalid> {
+        self.snooze_codes = codes_of_a_failure("snooze_codes", codes)?;
+        Ok(self)
+    }
+
+    /// How much later that is. Default: a minute.
+    pub fn snooze(mut self, wait: Duration) -> Result<Self, Invalid> {
+        if wait > MAX_SPAN {
+            return Err(Invalid::new("snooze", "is longer than ten years"));
+        }
+        self.snooze = wait;
+        Ok(self)
+    }
+
+    /// After a success the job goes on as this task, with the result as its arguments, or with the same arguments if there is no
+    /// result. Another outcome that the program writes comes first.
+    pub fn next(mut self, task: impl AsRef<str>) -> Result<Self, Invalid> {
+        let task = TaskName::new(task).map_err(|invalid| Invalid::new("next", invalid.problem))?;
+        self.next = Some(task);
+        Ok(self)
+    }
+
+    /// The command as a task of this name, for [`Registry::add`](crate::Registry::add), which refuses a name that cannot be used.
     pub fn into_task(self, name: impl Into<String>) -> AnyTask {
         let command = Arc::new(self);
         AnyTask::from_fn(name, move |ctx, args| {
@@ -193,9 +248,15 @@ impl CommandTask {
         })
     }
 
-    /// Starts the program and stays with it to its end. Dropped, it takes the program along.
-    async fn run(&self, ctx: &Ctx, args: &Json) -> Result<Outcome, Trouble> {
-        let mut group = Group::start(&mut self.prepare(ctx, args)?).map_err(|error| self.not_started(&error))?;
+    /// Starts the program and waits for its end. If the future is dropped, the program and its group are killed.
+    async fn run(&self, ctx: &Ctx, args: &Json) -> Result<Outcome, RunError> {
+        let mut command = self.prepare(ctx, args)?;
+        // Before the group, so that it is dropped after it: the folder is deleted once its writers are killed.
+        let mut answer = ctx.state::<AnswerFormat>().map(|format| Answer::new(*format)).transpose()?;
+        if let Some(answer) = &answer {
+            command.env("TURNWISE_OUTCOME", answer.outcome_path()).env("TURNWISE_PROGRESS", answer.progress_path());
+        }
+        let mut group = Group::start(&mut command).map_err(|error| self.not_started(&error))?;
         let child = group.child();
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let mut output = Vec::new();
@@ -207,6 +268,8 @@ impl CommandTask {
                 async { tokio::try_join!(feed(stdin, args), collect(stdout, &mut output), listen(stderr, &mut log)) };
             tokio::pin!(talk);
             let mut talking = true;
+            let mut look = tokio::time::interval(LOOK_FOR_PROGRESS);
+            look.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
                 tokio::select! {
                     () = group.leader_ended() => break,
@@ -218,9 +281,10 @@ impl CommandTask {
                         talking = false;
                         said?;
                     }
+                    _ = look.tick(), if answer.is_some() => answer.iter_mut().for_each(|answer| answer.report(ctx, false)),
                 }
             }
-            let status = group.end().map_err(|error| Trouble::error(format!("{}: {error}", self.program)))?;
+            let status = group.end().map_err(|error| RunError::error(format!("{}: {error}", self.program)))?;
             if talking {
                 match tokio::time::timeout(LAST_WORDS, talk).await {
                     Ok(said) => drop(said?),
@@ -229,16 +293,81 @@ impl CommandTask {
             }
             status
         };
+        answer.iter_mut().for_each(|answer| answer.report(ctx, true));
         let last_line = log.finish();
+        if asked_to_end && status.code().is_none() {
+            return Ok(Outcome::cancelled());
+        }
+        let outcome = self.outcome_of(ctx, status, answer.as_ref())?;
+        match outcome.map(Outcome::into_plain) {
+            None => match self.exit(status) {
+                Exit::Success => Ok(self.after_success(self.result_of(&output)?, args)),
+                Exit::Snooze => Ok(Outcome::snooze(self.snooze)),
+                Exit::Fail => Err(RunError::Fail(self.failure_of(status, last_line))),
+                Exit::Error => Err(RunError::Error(self.failure_of(status, last_line))),
+            },
+            // It leaves its result to its output.
+            Some(Ok(lifecycle::Outcome::Done { result: None })) => {
+                Ok(self.after_success(self.result_of(&output)?, args))
+            }
+            Some(Ok(lifecycle::Outcome::Done { result })) => Ok(self.after_success(result, args)),
+            Some(Ok(lifecycle::Outcome::Error(failure))) if self.exit(status) == Exit::Fail => {
+                Err(RunError::Fail(failure))
+            }
+            Some(Ok(other)) => Ok(other.into()),
+            Some(Err(next)) => Ok(Outcome::next(*next)),
+        }
+    }
+
+    /// The outcome that the program has written, if its exit code does not say otherwise.
+    fn outcome_of(&self, ctx: &Ctx, status: ExitStatus, answer: Option<&Answer>) -> Result<Option<Outcome>, RunError> {
+        let Some(answer) = answer else { return Ok(None) };
+        let exit = self.exit(status);
+        let not_taken = |why: &str| {
+            ctx.log_at(Level::Warn, format!("TURNWISE_OUTCOME: {why}; what counts is that {}", self.end_of(status)));
+            Ok(None)
+        };
+        match answer.outcome() {
+            Ok(None) => Ok(None),
+            Ok(Some(outcome)) => match outcome.plain() {
+                _ if exit == Exit::Success => Ok(Some(outcome)),
+                // With these a program says why it failed.
+                Some(lifecycle::Outcome::Error(_) | lifecycle::Outcome::Fail(_)) => Ok(Some(outcome)),
+                Some(lifecycle::Outcome::Snooze { .. }) if exit == Exit::Snooze => Ok(Some(outcome)),
+                _ => not_taken("it does not say that the run failed"),
+            },
+            Err(problem) if exit != Exit::Success => not_taken(&problem.to_string()),
+            Err(problem) => {
+                let text = format!("{}: what it wrote to TURNWISE_OUTCOME cannot be used: {problem}", self.program);
+                Err(match problem {
+                    Unusable::Unreadable(_) => RunError::error(text),
+                    Unusable::TooLong => RunError::fail(text),
+                })
+            }
+        }
+    }
+
+    fn exit(&self, status: ExitStatus) -> Exit {
         match status.code() {
-            Some(0) => self.result_of(&output),
-            None if asked_to_end => Ok(Outcome::cancelled()),
-            _ => Err(self.failure_of(status, last_line)),
+            Some(0) => Exit::Success,
+            Some(code) if self.fail_codes.contains(&code) => Exit::Fail,
+            Some(code) if self.snooze_codes.contains(&code) => Exit::Snooze,
+            _ => Exit::Error,
+        }
+    }
+
+    fn after_success(&self, result: Option<Json>, args: &Json) -> Outcome {
+        match &self.next {
+            None => lifecycle::Outcome::Done { result }.into(),
+            Some(task) => {
+                let step = (task.clone(), result.unwrap_or_else(|| args.clone()), Terms::default());
+                Outcome::next(Next { step: Ok(step), retry: None, due: None, delay: None })
+            }
         }
     }
 
     /// The command with its words filled and its environment.
-    fn prepare(&self, ctx: &Ctx, args: &Json) -> Result<Command, Trouble> {
+    fn prepare(&self, ctx: &Ctx, args: &Json) -> Result<Command, RunError> {
         let values = Values {
             args,
             id: ctx.id(),
@@ -249,7 +378,7 @@ impl CommandTask {
         };
         // The same arguments will lack the same field next time.
         let words = self.words.iter().map(|word| word.fill(&values)).collect::<Result<Vec<_>, _>>();
-        let words = words.map_err(Trouble::fail)?;
+        let words = words.map_err(RunError::fail)?;
         let directory = self.directory()?;
         let mut command = Command::new(self.find(&directory)?);
         command.args(words).current_dir(directory).env_clear();
@@ -272,16 +401,16 @@ impl CommandTask {
         Ok(command)
     }
 
-    fn directory(&self) -> Result<PathBuf, Trouble> {
+    fn directory(&self) -> Result<PathBuf, RunError> {
         let wanted = self.cwd.as_deref().unwrap_or(Path::new("."));
-        let bad = |problem: &dyn fmt::Display| Trouble::error(format!("cwd {}: {problem}", wanted.display()));
-        // A start in a directory that is not there fails with the same words as a program that is not there.
+        let bad = |problem: &dyn fmt::Display| RunError::error(format!("cwd {}: {problem}", wanted.display()));
+        // A start in a directory that is not there fails with the same text as a program that is not there.
         let directory = std::path::absolute(wanted).map_err(|error| bad(&error))?;
         if directory.is_dir() { Ok(directory) } else { Err(bad(&"there is no such directory")) }
     }
 
     /// The program's file: found with the node's own `PATH`, for the program's environment may have none.
-    fn find(&self, directory: &Path) -> Result<PathBuf, Trouble> {
+    fn find(&self, directory: &Path) -> Result<PathBuf, RunError> {
         if self.program.contains('/') {
             return Ok(directory.join(&self.program));
         }
@@ -290,66 +419,74 @@ impl CommandTask {
         let runs =
             |file: &PathBuf| file.metadata().is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0);
         let found = files.into_iter().find(runs);
-        found.ok_or_else(|| Trouble::error(format!("{}: no such program in the PATH of this node", self.program)))
+        found.ok_or_else(|| RunError::error(format!("{}: no such program in the PATH of this node", self.program)))
     }
 
-    fn not_started(&self, error: &io::Error) -> Trouble {
+    fn not_started(&self, error: &io::Error) -> RunError {
         let text = format!("{}: {error}", self.program);
         match error.kind() {
             // The same words will be too long next time.
             io::ErrorKind::ArgumentListTooLong => {
-                Trouble::fail(format!("{text}; read them from standard input instead"))
+                RunError::fail(format!("{text}; read them from standard input instead"))
             }
-            _ => Trouble::error(text),
+            _ => RunError::error(text),
         }
     }
 
-    fn result_of(&self, output: &[u8]) -> Result<Outcome, Trouble> {
+    fn result_of(&self, output: &[u8]) -> Result<Option<Json>, RunError> {
         let text = String::from_utf8_lossy(output);
         let json = match self.result {
-            ResultForm::None => return Ok(Outcome::done()),
+            ResultForm::None => return Ok(None),
             ResultForm::Auto | ResultForm::Json => Json::parse("result", text.trim()),
             ResultForm::Text => Err(Invalid::new("result", "is a text")),
         };
         match (json, self.result) {
-            (Ok(json), _) if json == Json::null() => Ok(Outcome::done()),
-            (Ok(json), _) => Ok(lifecycle::Outcome::Done { result: Some(json) }.into()),
+            (Ok(json), _) => Ok(Some(json).filter(|json| *json != Json::null())),
             (Err(invalid), ResultForm::Json) => {
-                Err(Trouble::error(format!("{}: its output is not JSON: {}", self.program, invalid.problem)))
+                Err(RunError::error(format!("{}: its output is not JSON: {}", self.program, invalid.problem)))
             }
-            (Err(_), _) if text.trim().is_empty() => Ok(Outcome::done()),
-            // As a shell takes a program's output. A NUL fits in no database column.
-            (Err(_), _) => Ok(Outcome::done_with(&text.trim_end_matches(['\n', '\r']).replace('\0', "\u{fffd}"))),
+            (Err(_), _) if text.trim().is_empty() => Ok(None),
+            (Err(_), _) => {
+                // As a shell takes a program's output. A NUL fits in no database column.
+                let text = text.trim_end_matches(['\n', '\r']).replace('\0', "\u{fffd}");
+                Json::encode("result", &text).map(Some).map_err(|invalid| RunError::fail(invalid.to_string()))
+            }
         }
     }
 
-    fn failure_of(&self, status: ExitStatus, last_line: Option<String>) -> Trouble {
-        let how = match status.code() {
+    fn failure_of(&self, status: ExitStatus, last_line: Option<String>) -> Failure {
+        // The last line that a program writes is usually the reason.
+        let chain = std::iter::once(self.end_of(status)).chain(last_line).collect();
+        Failure { chain, place: None }
+    }
+
+    fn end_of(&self, status: ExitStatus) -> String {
+        match status.code() {
             Some(code) => format!("{} ended with exit code {code}", self.program),
             // With the signal's name: "signal: 9 (SIGKILL)".
             None => format!("{} was killed by {}", self.program, status.to_string().replace("signal: ", "signal ")),
-        };
-        // What a program says last is, more often than not, why.
-        let chain = std::iter::once(how).chain(last_line).collect();
-        let failure = Failure { chain, place: None };
-        if status.code().is_some_and(|code| self.fail_codes.contains(&code)) {
-            Trouble::Fail(failure)
-        } else {
-            Trouble::Error(failure)
         }
     }
+}
+
+fn codes_of_a_failure(option: &'static str, codes: impl IntoIterator<Item = i32>) -> Result<BTreeSet<i32>, Invalid> {
+    let check = |code| match code {
+        1..=255 => Ok(code),
+        _ => Err(Invalid::new(option, format!("{code} is not an exit code of a failure (1 to 255)"))),
+    };
+    codes.into_iter().map(check).collect()
 }
 
 /// Why a run did not come to its end.
 #[derive(Debug)]
-enum Trouble {
+enum RunError {
     /// It may be tried again.
     Error(Failure),
-    /// It is of no use to try again.
+    /// Another try would fail in the same way.
     Fail(Failure),
 }
 
-impl Trouble {
+impl RunError {
     fn error(text: impl Into<String>) -> Self {
         Self::Error(Failure::new(text))
     }
@@ -359,47 +496,47 @@ impl Trouble {
     }
 }
 
-impl From<Trouble> for Outcome {
-    fn from(trouble: Trouble) -> Self {
-        match trouble {
-            Trouble::Error(failure) => lifecycle::Outcome::Error(failure).into(),
-            Trouble::Fail(failure) => lifecycle::Outcome::Fail(failure).into(),
+impl From<RunError> for Outcome {
+    fn from(error: RunError) -> Self {
+        match error {
+            RunError::Error(failure) => lifecycle::Outcome::Error(failure).into(),
+            RunError::Fail(failure) => lifecycle::Outcome::Fail(failure).into(),
         }
     }
 }
 
-/// Writes the arguments, then the end.
-async fn feed(stdin: Option<impl AsyncWrite + Unpin>, args: &Json) -> Result<(), Trouble> {
+/// Writes the arguments, then closes the input.
+async fn feed(stdin: Option<impl AsyncWrite + Unpin>, args: &Json) -> Result<(), RunError> {
     if let Some(mut stdin) = stdin {
-        // A program that does not want to read all of it closes its end, which is its own affair.
+        // A program that does not read all of it may close its input; that is no error.
         let _ = stdin.write_all(args.as_str().as_bytes()).await;
     }
     Ok(())
 }
 
-/// Reads the result, as far as a result may go.
-async fn collect(stdout: Option<impl AsyncRead + Unpin>, output: &mut Vec<u8>) -> Result<(), Trouble> {
+/// Reads the result, up to the most bytes that a result may have.
+async fn collect(stdout: Option<impl AsyncRead + Unpin>, output: &mut Vec<u8>) -> Result<(), RunError> {
     let Some(stdout) = stdout else { return Ok(()) };
-    // One byte more than allowed, to tell an output of exactly the limit from a longer one.
+    // One byte more than allowed, to distinguish an output of exactly the limit from a longer one.
     let limit = u64::try_from(MAX_JSON_BYTES).unwrap_or(u64::MAX).saturating_add(1);
     let read = stdout.take(limit).read_to_end(output).await;
-    read.map_err(|error| Trouble::error(format!("reading standard output: {error}")))?;
+    read.map_err(|error| RunError::error(format!("reading standard output: {error}")))?;
     if output.len() > MAX_JSON_BYTES {
         // The rest of it may never end, so the program does.
-        return Err(Trouble::fail(format!("the result on standard output is longer than {MAX_JSON_BYTES} bytes")));
+        return Err(RunError::fail(format!("the result on standard output is longer than {MAX_JSON_BYTES} bytes")));
     }
     Ok(())
 }
 
 /// Writes what comes to the job's log, line by line.
-async fn listen(stderr: Option<impl AsyncRead + Unpin>, log: &mut Log<'_>) -> Result<(), Trouble> {
+async fn listen(stderr: Option<impl AsyncRead + Unpin>, log: &mut Log<'_>) -> Result<(), RunError> {
     let Some(mut stderr) = stderr else { return Ok(()) };
     let mut chunk = vec![0; CHUNK_BYTES];
     loop {
         match stderr.read(&mut chunk).await {
             Ok(0) => return Ok(()),
             Ok(length) => log.hear(&chunk[..length]),
-            Err(error) => return Err(Trouble::error(format!("reading standard error: {error}"))),
+            Err(error) => return Err(RunError::error(format!("reading standard error: {error}"))),
         }
     }
 }
@@ -418,6 +555,9 @@ mod tests {
         let echo = || CommandTask::new(&["echo"]).unwrap();
         assert!(echo().pass(["A=b"]).unwrap_err().to_string().starts_with("env: "));
         assert!(echo().fail_codes([0]).unwrap_err().to_string().starts_with("fail_codes: 0 "));
+        assert!(echo().snooze_codes([256]).unwrap_err().to_string().starts_with("snooze_codes: 256 "));
+        assert!(echo().snooze(Duration::MAX).unwrap_err().to_string().starts_with("snooze: "));
+        assert!(echo().next("").unwrap_err().to_string().starts_with("next: "));
         assert!("yaml".parse::<ResultForm>().unwrap_err().to_string().starts_with("result: "));
         assert!("file".parse::<Stdin>().unwrap_err().to_string().starts_with("stdin: "));
     }
@@ -426,16 +566,10 @@ mod tests {
     fn output_becomes_a_result_in_the_form_that_was_asked_for() {
         let done = |json: &str| Some(Json::parse("result", json).unwrap());
         let of = |form, output: &[u8]| {
-            let outcome =
-                CommandTask::new(&["p"]).unwrap().result(form).result_of(output).map_err(|trouble| match trouble {
-                    Trouble::Error(failure) => failure.text(),
-                    Trouble::Fail(failure) => format!("for good: {}", failure.text()),
-                })?;
-            match outcome.resolve(&crate::Registry::new(), turnwise_core::Timestamp::MIN) {
-                lifecycle::Outcome::Done { result } => Ok(result),
-                lifecycle::Outcome::Fail(failure) => Err(format!("for good: {}", failure.text())),
-                other => panic!("{other:?}"),
-            }
+            CommandTask::new(&["p"]).unwrap().result(form).result_of(output).map_err(|error| match error {
+                RunError::Error(failure) => failure.text(),
+                RunError::Fail(failure) => format!("for good: {}", failure.text()),
+            })
         };
         assert_eq!(of(ResultForm::Auto, b" {\"n\": 1.50}\n"), Ok(done("{\"n\": 1.50}")));
         assert_eq!(of(ResultForm::Auto, b"done: 3 \"files\"\n"), Ok(done(r#""done: 3 \"files\"""#)));

@@ -2,8 +2,9 @@
 
 use std::{collections::BTreeSet, num::NonZeroU32, time::Duration};
 
-use turnwise_core::{Invalid, NodeName, QueueName, pool::Pool};
+use turnwise_core::{Invalid, NodeName, QueueName, pace, pool::Pool};
 
+/// How one node is set up. [`Config::new`] has the defaults; [`Config::validate`] checks the bounds.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// Unique in the fleet. Default: the host's name.
@@ -18,11 +19,13 @@ pub struct Config {
     pub batch_size: usize,
     /// Queues this node serves; `None` = all that are not bound to another pool of this process.
     pub queues: Option<BTreeSet<QueueName>>,
-    /// How long a silent node, or a silent dispatcher, is believed to live.
+    /// How long a silent node, or a silent dispatcher, counts as living.
     pub lease: Duration,
-    /// How often to look without being rung for.
-    pub poll_interval: Duration,
-    /// Jobs after which the dispatcher looks for what no bell told of, at the latest. It also looks when nothing is left.
+    /// How often to look for work when no bell has rung. `None`: every 5 s where rings arrive (a node's mail every 10 s), every
+    /// second elsewhere.
+    pub poll_interval: Option<Duration>,
+    /// After giving out so many jobs, at the latest, the dispatcher looks for jobs that no bell announced. It also looks when
+    /// nothing is left.
     pub look_every: u32,
     /// What the threads are called that run tasks, with a number behind it; `None`: tasks run on the runtime that the node was
     /// started on.
@@ -38,6 +41,7 @@ pub struct Config {
 }
 
 impl Config {
+    /// The defaults: two slots for each core, all queues, a lease of 5 s; the node may dispatch.
     pub fn new(name: NodeName) -> Self {
         Self {
             name,
@@ -48,7 +52,7 @@ impl Config {
             batch_size: 2_000,
             queues: None,
             lease: Duration::from_secs(5),
-            poll_interval: Duration::from_secs(1),
+            poll_interval: None,
             look_every: 1_000,
             thread_name_prefix: None,
             wait_for_tasks_on_shutdown: true,
@@ -58,11 +62,12 @@ impl Config {
         }
     }
 
-    /// A node named after its host.
+    /// A node named after its host. [`Invalid`] if the host's name cannot be a node's.
     pub fn for_this_host() -> Result<Self, Invalid> {
         Ok(Self::new(NodeName::new(crate::host::name())?))
     }
 
+    /// Whether every value is within its bounds; [`Invalid`] names the first one that is not.
     pub fn validate(&self) -> Result<(), Invalid> {
         let check = |field, good: bool, problem: &str| if good { Ok(()) } else { Err(Invalid::new(field, problem)) };
         check("core_pool_size", (1..=100_000).contains(&self.core_pool_size), "must be 1 to 100000")?;
@@ -75,7 +80,8 @@ impl Config {
         let prefix = self.thread_name_prefix.as_deref().unwrap_or("task-");
         let named = !prefix.is_empty() && prefix.len() <= 100 && !prefix.chars().any(char::is_control);
         check("thread_name_prefix", named, "must be 1 to 100 bytes without control characters")?;
-        check("poll_interval", self.poll_interval >= Duration::from_millis(10), "must be at least 10ms")
+        let poll = self.poll_interval.unwrap_or(pace::POLL);
+        check("poll_interval", poll >= Duration::from_millis(10), "must be at least 10ms")
     }
 
     pub(crate) fn max_pool_size(&self) -> u32 {
@@ -87,7 +93,7 @@ impl Config {
         Pool { core, max: self.max_pool_size(), queue_capacity }
     }
 
-    /// As the dispatcher is told.
+    /// `batch_size` in the form in which it is reported to the dispatcher.
     pub(crate) fn share(&self) -> Option<NonZeroU32> {
         NonZeroU32::new(u32::try_from(self.batch_size).unwrap_or(u32::MAX))
     }

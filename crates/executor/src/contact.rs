@@ -1,4 +1,4 @@
-//! Whether this node is in touch with the database, since when, and what follows from that.
+//! Whether this node is in contact with the database, since when, and what follows from that.
 
 use std::{
     sync::{
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::{clock::DatabaseClock, lock::locked};
 
-/// How well one life of a node has heard the database.
+/// How well the database has answered one life of a node.
 #[derive(Debug)]
 pub(crate) struct Contact {
     lease: Duration,
@@ -53,14 +53,14 @@ impl Contact {
         locked(&self.heard).last.elapsed() < self.lease
     }
 
-    /// When runs that a limit counts are to be stopped, unless the database is heard before: while the lease still runs, so that
+    /// When runs that a limit counts are to be stopped, unless the database answers before: while the lease still runs, so that
     /// they have stopped when other nodes may run the jobs.
     pub(crate) fn doubt_at(&self) -> Instant {
         locked(&self.heard).last + self.lease * 4 / 5
     }
 
-    /// Since when this node has heard the database, and its clock was not changed: what was seen of other nodes before counts
-    /// from then on.
+    /// Since when the database has answered this node without a gap, and its clock was not changed. The silence of another node
+    /// that began earlier counts from then on.
     pub(crate) fn steady_since(&self, clock: &DatabaseClock) -> Duration {
         clock.at(locked(&self.heard).since).max(clock.steady_since())
     }

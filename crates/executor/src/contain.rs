@@ -20,14 +20,14 @@ const LAST_TRIES: u32 = 5;
 
 /// Whether this node may offer to dispatch, as far as panics of its control loops go.
 #[derive(Debug, Default)]
-pub(crate) struct HoldOff(Mutex<Held>);
+pub(crate) struct HoldOff(Mutex<Panicked>);
 
 #[derive(Debug, Default)]
-struct Held {
+struct Panicked {
     panics: Panics,
     last: Option<Instant>,
-    /// The store has not heard yet that this node does not lead. Before that the lead must not be renewed: what the last term
-    /// had on its way is forgotten, and can still be written under its epoch.
+    /// The store has not received a beat yet that does not ask for the lead. Before that the lead must not be renewed: what the
+    /// last term had in flight is forgotten here, and can still be written under its epoch.
     unheard: bool,
 }
 
@@ -51,7 +51,7 @@ impl HoldOff {
         held.panics.hold_off()
     }
 
-    /// The store has answered a beat that did not ask for the lead. Whether that was news.
+    /// The store has answered a beat that did not ask for the lead. Returns whether it is the first since a panic.
     pub(crate) fn stood_down(&self) -> bool {
         std::mem::take(&mut locked(&self.0).unheard)
     }
@@ -81,15 +81,15 @@ pub(crate) async fn contained<F: Future<Output = ()>>(life: &Life, part: &'stati
     }
 }
 
-/// Says that a loop panicked, and has this node give up the lead.
+/// Reports that a loop panicked, and has this node give up the lead.
 pub(crate) fn panicked(life: &Life, part: &'static str, panic: &(dyn Any + Send)) {
     say(&life.node, part, panic);
-    // The next beat says that this node does not lead; it need not wait for its time.
+    // The next beat gives up the lead; it is sent at once.
     life.bell.ring_lead();
     life.term.wake();
 }
 
-/// As [`panicked`], for a node that is not in the fleet. Returns what is said of it.
+/// As [`panicked`], for a node that is not in the fleet. Returns the panic's text and place.
 pub(crate) fn say(node: &ThisNode, part: &'static str, panic: &(dyn Any + Send)) -> String {
     let (text, place) = panics::told(panic);
     let error = match place {

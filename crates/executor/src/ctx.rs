@@ -1,4 +1,4 @@
-//! What a task sees of its run: which job this is, what it shares with others, whether it should stop, and what it can say.
+//! What a task sees of its run: which job this is, the state it shares with others, whether it should stop, and how it reports.
 
 use std::{
     any::{Any, TypeId},
@@ -84,6 +84,7 @@ pub struct Ctx {
 }
 
 impl Ctx {
+    /// The same in every run of the job, and after it went on as another task.
     pub fn id(&self) -> JobId {
         self.job.id
     }
@@ -103,10 +104,12 @@ impl Ctx {
         self.job.task.as_str()
     }
 
+    /// The queue that the job was submitted to.
     pub fn queue(&self) -> &QueueName {
         &self.job.queue
     }
 
+    /// The group that the job belongs to.
     pub fn group(&self) -> &GroupName {
         &self.job.group
     }
@@ -147,7 +150,7 @@ impl Ctx {
         self.run.stop.wait().await;
     }
 
-    /// Says how far the run has come; `total` 0 where it is not known. Cheap: the last word is written a few times a second.
+    /// Reports how far the run has come; `total` 0 where it is not known. Cheap: the latest report is written a few times a second.
     pub fn progress(&self, done: u64, total: u64, text: impl AsRef<str>) {
         self.run.notes().progress(Progress::new(done, total, text.as_ref()));
     }
@@ -157,6 +160,8 @@ impl Ctx {
         self.log_at(Level::Info, text);
     }
 
+    /// As [`Ctx::log`], at this level. Of lines that come faster than they can be written the oldest are dropped; the log says
+    /// how many.
     pub fn log_at(&self, level: Level, text: impl AsRef<str>) {
         let config = &self.life.node.config;
         let room = Room::new(config.max_pool_size());
@@ -233,8 +238,8 @@ impl Ctx {
         let notes = self.run.notes();
         notes.check_room()?;
         let finished = Finished { name, result };
-        let (told, answer) = oneshot::channel();
-        self.life.outbox.send(Outgoing::Step { job: self.job.clone(), step: finished.clone(), answer: told });
+        let (sender, answer) = oneshot::channel();
+        self.life.outbox.send(Outgoing::Step { job: self.job.clone(), step: finished.clone(), answer: sender });
         match answer.await.unwrap_or(StepAnswer::Superseded) {
             StepAnswer::Written => {}
             StepAnswer::Broken(error) => {
@@ -244,7 +249,7 @@ impl Ctx {
                 )));
             }
             StepAnswer::Superseded => {
-                // The job is in other hands: nothing more of this run counts, so nothing more of it happens.
+                // The job is no longer in this node's hands: nothing more of this run counts, so it goes no further.
                 self.run.stop.raise();
                 std::future::pending::<()>().await;
             }
@@ -273,7 +278,7 @@ impl Ctx {
         self.job.terms.timeout().or_else(of_task)
     }
 
-    /// For the drivers: who has the job.
+    /// For the drivers: the node that has the job.
     #[doc(hidden)]
     pub fn incarnation(&self) -> Incarnation {
         self.life.incarnation

@@ -18,9 +18,9 @@ use tokio::{
     time::Instant,
 };
 use turnwise_core::{Fence, JobId, JobState, Timestamp, job::AssignedJob, lifecycle::WATCHED_CRASHES, pool::Pool};
-use turnwise_store::{BatchId, Delivery, Lineage, Note};
+use turnwise_store::{BatchId, Lineage, Mail, Note};
 
-use self::jobs::{Held, Jobs, Phase};
+use self::jobs::{JobInHand, Jobs, Phase};
 use crate::{lock::locked, run::Run, stop_sign::StopSign};
 
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub(crate) struct Desk {
     abandoned: AtomicU32,
 }
 
-/// A run that does not even listen when its time is over: its task blocks the thread it runs on.
+/// A run that does not react when its time is over: its task blocks the thread it runs on.
 pub(crate) struct Abandoned {
     pub(crate) job: Arc<AssignedJob>,
     pub(crate) run: Arc<Run>,
@@ -70,7 +70,7 @@ impl Desk {
         self.jobs().batches.unexpect(batch);
     }
 
-    /// Before a look at the mail: what need not be brought. The look is over when it is dropped.
+    /// Before a look at the mail: the batches that it need not bring. The look is over when [`Look`] is dropped.
     pub(crate) fn look(&self) -> (Look<'_>, Vec<BatchId>) {
         let known = self.jobs().batches.begin_look();
         (Look(self), known)
@@ -87,23 +87,23 @@ impl Desk {
 
     /// What the mail brought; a delivery that is known already is left alone. All of it in one go: a worker that one cancel
     /// sets free must not begin a job that the next one stops. Whether a batch is done with that.
-    pub(crate) fn deliver(&self, deliveries: Vec<Delivery>) -> bool {
+    pub(crate) fn deliver(&self, mail: Mail) -> bool {
         let mut jobs = self.jobs();
         let mut count = 0;
-        for delivery in deliveries {
+        for delivery in mail.batches {
             if !jobs.batches.arrive(delivery.batch) {
                 continue;
-            }
-            for id in &delivery.cancel {
-                if let Some(held) = jobs.held.get_mut(id) {
-                    held.cancel = true;
-                    held.run.stop.raise();
-                }
             }
             if delivery.jobs.is_empty() {
                 jobs.batches.add_done([delivery.batch]);
             }
             count += jobs.accept(delivery.batch, delivery.jobs);
+        }
+        for (id, fence) in mail.stop {
+            if let Some(held) = jobs.held_at(id, fence) {
+                held.cancel = true;
+                held.run.stop.raise();
+            }
         }
         self.resize(&mut jobs);
         let any_done = jobs.batches.any_done();
@@ -270,6 +270,11 @@ impl Desk {
         }
     }
 
+    /// How many tasks run.
+    pub(crate) fn running(&self) -> usize {
+        self.jobs().held.values().filter(|held| matches!(held.phase, Phase::Running { .. })).count()
+    }
+
     /// Jobs that have run for a moment without the store knowing: `running` is to be written for them.
     pub(crate) fn still_running(&self, moment: Duration) -> Vec<(Arc<AssignedJob>, Timestamp)> {
         let jobs = self.jobs();
@@ -308,17 +313,17 @@ impl Desk {
         }
     }
 
-    /// Stops runs that a limit counts. Tells how many that were.
+    /// Stops runs that a limit counts. Returns how many.
     pub(crate) fn stop_limited(&self) -> usize {
         self.stop(|held| held.job.limited && !held.run.stop.is_up())
     }
 
-    /// Tells every running task to stop.
+    /// Asks every running task to stop.
     pub(crate) fn interrupt(&self) {
         self.stop(|_| true);
     }
 
-    fn stop(&self, which: impl Fn(&Held) -> bool) -> usize {
+    fn stop(&self, which: impl Fn(&JobInHand) -> bool) -> usize {
         let jobs = self.jobs();
         let held = jobs.held.values().filter(|held| which(held));
         let mut runs: Vec<_> = held.map(|held| (held.job.id, held.run.clone())).collect();
@@ -343,8 +348,8 @@ impl Desk {
         given_up.for_each(|(id, fence)| jobs.give_up(id, fence));
     }
 
-    /// The database may have taken commits back, and says that these are here. Runs of jobs that it gave before and that are not among
-    /// them are stopped, and nothing is told of their ends.
+    /// The database may have taken commits back, and lists `said` as here. Runs of jobs that it gave before and that are not
+    /// among them are stopped, and their ends are not written.
     pub(crate) fn drop_what_was_taken_back(&self, said: &BTreeSet<(JobId, Fence)>) -> Vec<(JobId, Fence)> {
         let taken = self.jobs().take_what_was_taken_back(said);
         for held in &taken {
@@ -393,7 +398,7 @@ impl Desk {
         self.jobs().held_at(id, fence).is_some()
     }
 
-    /// Whether it is not here; then it is not taken any more, should it be on its way.
+    /// Whether the job is not here; then it is not accepted any more, should it still be in flight.
     pub(crate) fn disown(&self, id: JobId, fence: Fence) -> bool {
         self.jobs().disown(id, fence)
     }
@@ -403,7 +408,7 @@ impl Desk {
         self.jobs().held.len()
     }
 
-    /// When the last jobs came; they may be over by now.
+    /// When the last jobs came; they may have ended since.
     pub(crate) fn last_job(&self) -> Option<Instant> {
         self.jobs().last_job
     }

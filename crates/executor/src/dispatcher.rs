@@ -2,8 +2,8 @@
 //!
 //! The scheduler is a cache. A lost lease throws it away; a lost reply is read again by its ids.
 //!
-//! `backlog` reading what waits → `news` hearing what is new → `give` giving out what is picked → `ends` of jobs that never begin,
-//! `lost` nodes, `pauses` after errors, `schedules` of periodic jobs → `memos` writing down what the next dispatcher should know,
+//! `backlog` reading what waits → `news` reading what is new → `give` giving out what is picked → `ends` of jobs that never begin,
+//! `lost` nodes, `pauses` after errors, `unknown` tasks, `schedules` of periodic jobs → `memos` writing down what the next dispatcher should know,
 //! `prune` deleting what is kept no longer.
 
 mod backlog;
@@ -18,6 +18,7 @@ mod prune;
 mod ringing;
 mod schedules;
 mod stale_reads;
+mod unknown;
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -31,7 +32,7 @@ use turnwise_store::{Epoch, Load, StoreError};
 pub(crate) use self::backlog::PAGE;
 use self::{
     backlog::Backlog, ends::Ends, lost::Lost, memos::Memos, news::Hearing, pauses::Seen, prune::Pruning,
-    schedules::Schedules, stale_reads::StaleReads,
+    schedules::Schedules, stale_reads::StaleReads, unknown::Unknown,
 };
 use crate::{
     backoff::Backoff,
@@ -39,6 +40,7 @@ use crate::{
     contain::{self, caught},
     idle::Empty,
     life::Life,
+    logs::Kind,
     trace::Record,
 };
 
@@ -49,11 +51,16 @@ const ASSIGN: usize = 2_000;
 pub(crate) async fn dispatch(life: Arc<Life>, mut lead: watch::Receiver<Option<Lead>>) {
     let mut backoff = Backoff::default();
     let mut open = Open::default();
+    // Terms of one epoch begin and end again and again while the database does not answer: each epoch is two lines.
+    let (mut begun, mut over) = (None, None);
     loop {
         // After a panic the lead stands until a beat has given it up.
         let term = lead.borrow_and_update().clone().filter(|_| !life.node.hold_off.holds());
         if let Some(term) = term {
-            tracing::info!(epoch = term.epoch.0, "dispatching");
+            let epoch = term.epoch;
+            if begun.replace(epoch) != Some(epoch) {
+                tracing::info!(epoch = epoch.0, "dispatching");
+            }
             life.trace(|| Record::Lead { epoch: term.epoch.0 });
             life.term.begin(term.epoch);
             open.keep_of(term.epoch);
@@ -67,7 +74,7 @@ pub(crate) async fn dispatch(life: Arc<Life>, mut lead: watch::Receiver<Option<L
                 }
             });
             let ended = ended.await;
-            // Of a term that panicked nothing is believed. Its epoch is given up, so nothing comes of what it left open.
+            // The state of a term that panicked is not trusted. Its epoch is given up, so nothing comes of what it left open.
             open = if ended.is_ok() { dispatcher.open } else { Open::default() };
             life.term.end();
             let ended = match ended {
@@ -78,12 +85,16 @@ pub(crate) async fn dispatch(life: Arc<Life>, mut lead: watch::Receiver<Option<L
                 }
             };
             match ended {
-                Ok(()) => tracing::info!("no longer dispatching"),
+                Ok(()) if over.replace(epoch) != Some(epoch) => say_that_it_is_over(&life),
+                Ok(()) => {}
                 Err(StoreError::NotLeading) => {
-                    tracing::info!("no longer dispatching");
-                    // The next beat says who does; it need not wait for its time.
+                    if over.replace(epoch) != Some(epoch) {
+                        say_that_it_is_over(&life);
+                    }
+                    // The next beat reports which node leads; it is sent at once.
                     life.bell.ring_lead();
                 }
+                Err(error) if error.is_transient() => life.node.logs.no_answer("dispatching was interrupted", &error),
                 Err(error) => tracing::warn!(%error, "dispatching was interrupted; reading everything again"),
             }
             if life.draining.is_up() {
@@ -101,15 +112,24 @@ pub(crate) async fn dispatch(life: Arc<Life>, mut lead: watch::Receiver<Option<L
     }
 }
 
+/// The lead has gone to another node, or nobody has it; it is no news where this node stops.
+fn say_that_it_is_over(life: &Life) {
+    if life.draining.is_up() {
+        tracing::info!("no longer dispatching");
+    } else if life.node.logs.may(Kind::Lead) {
+        tracing::warn!("no longer dispatching: another node may lead now");
+    }
+}
+
 /// What a term leaves to the next one of the same epoch, should it be interrupted.
 #[derive(Debug, Default)]
 struct Open {
     epoch: Epoch,
-    /// Assignments without a reply. Each may have happened, not have happened, or be on its way still; so its picks are sent
+    /// Assignments without a reply. Each may have happened, not have happened, or be still in flight; so its picks are sent
     /// again until they are answered. Only then is it certain that nothing more comes of it: to read the rows
     /// instead would miss the one that arrives after the look, and a limit would be broken by it.
     doubts: Vec<Vec<Pick>>,
-    /// Jobs that failed while the scheduler did not know them yet, nor which queue is to be paused for them.
+    /// Jobs that failed while the scheduler did not know them yet: it could not name the queue that is to be paused for them.
     trouble: Vec<JobId>,
     /// Queues that are set to pause on an error and had one.
     pauses: Vec<(QueueName, JobId)>,
@@ -137,7 +157,7 @@ struct Dispatcher<'a> {
     given: u64,
     /// When the scheduler wants to be asked again, whatever happens.
     wake_at: Option<Timestamp>,
-    /// The scheduler has been told something, and was not asked yet what to do.
+    /// The scheduler has got replies, and was not asked yet what to do.
     unasked: bool,
     backlog: Backlog,
     hearing: Hearing,
@@ -150,6 +170,7 @@ struct Dispatcher<'a> {
     /// What is submitted again and again.
     schedules: Schedules,
     pruning: Pruning,
+    unknown: Unknown,
     open: Open,
     fleet_changed: bool,
     /// When nothing was in this process's hands, and the news have been looked at since.
@@ -179,6 +200,7 @@ impl<'a> Dispatcher<'a> {
             seen: Seen::default(),
             schedules,
             pruning: Pruning::new(),
+            unknown: Unknown::new(),
             open,
             fleet_changed: false,
             looked: None,
@@ -227,6 +249,7 @@ impl<'a> Dispatcher<'a> {
             self.prune_if_due().await?;
             self.save_if_due().await?;
             self.act(Input::Tick).await?;
+            self.log_unknown_tasks();
             self.busy_rounds = self.busy_rounds.saturating_add(1);
             if self.has_more_to_do() {
                 continue;
@@ -244,7 +267,7 @@ impl<'a> Dispatcher<'a> {
                 () = self.life.term.woken() => {}
                 () = bell.news.notified() => rung = true,
                 changed = lead.changed() => match changed {
-                    // Waiting for it counts as having seen it.
+                    // `changed` marks the new value as seen, so that is noted here.
                     Ok(()) => self.fleet_changed = true,
                     Err(_) => return Ok(()),
                 },
@@ -262,7 +285,7 @@ impl<'a> Dispatcher<'a> {
         unread || self.unasked || self.ends.any_due() || self.life.term.has_reports()
     }
 
-    /// `None`: not any more. `Some(Some(nodes))`: the fleet may have changed.
+    /// `None`: this node does not lead any more. `Some(Some(nodes))`: the fleet may have changed.
     fn still_leading(&mut self, lead: &mut watch::Receiver<Option<Lead>>) -> Option<Option<Vec<Node>>> {
         if !self.life.contact.holds() || self.life.node.hold_off.holds() {
             return None;
@@ -273,14 +296,14 @@ impl<'a> Dispatcher<'a> {
         Some(std::mem::take(&mut self.fleet_changed).then(|| current.nodes.clone()))
     }
 
-    /// Says that nothing is left for this process, if that is so. `false`: it had to look first, and may have found something.
+    /// Reports that nothing is left for this process, if that is so. `false`: it had to look first, and may have found something.
     async fn say_if_idle(&mut self) -> Result<bool, StoreError> {
         let (idle, hub) = (&self.life.node.idle, &self.life.node.hub);
         if idle.said() || !hub.listened_to() {
             return Ok(true);
         }
-        let Some(empty) = idle.empty().filter(|empty| !self.has_left_for(&empty.pools)) else { return Ok(true) };
-        // What ended last may have left a job that no bell told of.
+        let Some(empty) = idle.empty().filter(|empty| !self.has_work_for(&empty.pools)) else { return Ok(true) };
+        // The run that ended last may have left a job that no bell announced.
         if self.looked.as_ref() != Some(&empty) {
             self.looked = None;
             if self.see_news(self.hearing.is_asleep()).await? {
@@ -292,9 +315,9 @@ impl<'a> Dispatcher<'a> {
         Ok(true)
     }
 
-    fn has_left_for(&self, pools: &[Incarnation]) -> bool {
+    fn has_work_for(&self, pools: &[Incarnation]) -> bool {
         let unsettled = !self.open.doubts.is_empty() || self.ends.any() || self.stale_reads.has_unsure();
-        unsettled || !self.backlog.is_read() || self.scheduler.has_left_for(self.life.node.clock.now(), pools)
+        unsettled || !self.backlog.is_read() || self.scheduler.has_work_for(self.life.node.clock.now(), pools)
     }
 
     fn pause(&self) -> Duration {
@@ -305,7 +328,7 @@ impl<'a> Dispatcher<'a> {
         timers.chain(due).min().unwrap_or_default()
     }
 
-    /// Tells the scheduler, notes all that it says, and returns what it wants to be given out.
+    /// Passes the input to the scheduler, notes its outputs, and returns the picks that are to be given out.
     fn tell(&mut self, input: Input) -> Vec<Pick> {
         let mut picks = Vec::new();
         (self.wake_at, self.unasked) = (None, false);

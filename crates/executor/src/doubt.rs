@@ -1,4 +1,4 @@
-//! A node that may be thought dead stops what must not run twice.
+//! A node that the dispatcher may soon declare lost stops what must not run twice.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use tokio::time::Instant;
 
 use crate::life::Life;
 
-/// Stops what a limit counts while this node cannot be sure any more that others think it alive. The rest goes on: its
-/// end is taken if it was not given away meanwhile.
+/// Stops runs that a limit counts while this node cannot be sure any more that the dispatcher counts it as living. The other
+/// runs go on: the end of one is accepted if its job was not taken from this node meanwhile.
 pub(crate) async fn doubt(life: Arc<Life>) {
     let moment = life.node.config.lease / 20;
     loop {
@@ -23,7 +23,7 @@ pub(crate) async fn doubt(life: Arc<Life>) {
         if stopped > 0 {
             tracing::warn!(jobs = stopped, "no contact with the database; runs that a limit counts are stopped");
         }
-        // What comes meanwhile does not begin.
+        // Jobs that arrive meanwhile do not begin.
         tokio::time::sleep(moment).await;
     }
 }

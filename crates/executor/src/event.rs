@@ -1,5 +1,4 @@
-//! What happens on a node, for whoever listens: `idle`, `started`, `success`, `failed`, `stuck`, `cancelled`,
-//! `panicked`.
+//! What happens on a node, for listeners: `idle`, `started`, `success`, `failed`, `stuck`, `cancelled`, `panicked`.
 
 use std::{
     collections::BTreeMap,
@@ -18,16 +17,18 @@ use crate::lock::locked;
 /// Events a slow listener may fall behind before it loses the oldest.
 const BACKLOG: usize = 4_096;
 
+/// What happens on a node. How a run ended is reported once that is stored, on the node that had the job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
     /// Nothing is left for this node to do, in none of its pools: it has nothing in its hands, and no job that is due waits
-    /// for it, be it for a slot, a limit or a rate. Said once each time that has come about.
+    /// for it, be it for a slot, a limit or a rate. Reported once each time that has come about.
     ///
     /// Jobs that are due later, wait for other jobs, wait for a person (stuck without a time, a paused queue or group), are
     /// shut out by their queue's windows or dependencies, or that none of its pools can run, are not left to do. The
     /// dispatcher's own process knows at once. Others look into the store 200 ms after they have nothing more, and again after
-    /// ever longer whiles (a minute at most) if something was left; with more than 100,000 unfinished jobs there they cannot tell.
+    /// ever longer whiles (a minute at most) if something was left; with more than 100,000 unfinished jobs there they do not
+    /// report it.
     Idle,
     /// A task has begun.
     Started(JobEvent),
@@ -37,12 +38,14 @@ pub enum Event {
     Failed(JobEvent),
     /// It failed and will be tried again, or waits for a person.
     Stuck(JobEvent),
+    /// It ended as cancelled in this node's hands, and that is stored. The cancel of a job that no node has makes no event.
     Cancelled(JobEvent),
     /// A control loop of this node panicked: a bug in Turnwise, or data that it does not expect. The loop goes on, no end is
     /// lost, and this node does not dispatch for a while, so that another one may. (A task's panic is its job's error.)
     Panicked(PanicEvent),
 }
 
+/// A panic in one of a node's control loops, see [`Event::Panicked`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PanicEvent {
@@ -54,30 +57,44 @@ pub struct PanicEvent {
     pub hold_off: Duration,
 }
 
+/// The run of a job that an event is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct JobEvent {
+    /// Which job, as `submit` returned it.
     pub id: JobId,
+    /// The task that ran: a job with several steps has several.
     pub task: TaskName,
+    /// The group that the job belongs to.
     pub group: GroupName,
     /// The number of the run, from 1.
     pub attempt: u32,
+    /// Why the run failed, with its causes; `None` where it did not fail.
     pub error: Option<String>,
 }
 
+/// An [`Event`] without what it is about, to choose those to listen to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum EventKind {
+    /// Nothing is left for the node to do.
     Idle,
+    /// A task has begun.
     Started,
+    /// A job has ended well.
     Success,
+    /// A job has failed for good.
     Failed,
+    /// A run failed; its job waits for a retry or for a person.
     Stuck,
+    /// A job has ended as cancelled.
     Cancelled,
+    /// A control loop of the node panicked.
     Panicked,
 }
 
 impl Event {
+    /// What [`Executor::on`](crate::Executor::on) and [`Events::wait_for`] choose events by.
     pub fn kind(&self) -> EventKind {
         match self {
             Event::Idle => EventKind::Idle,
@@ -90,6 +107,7 @@ impl Event {
         }
     }
 
+    /// The run it is about; `None` for `Idle` and `Panicked`, which are about the node.
     pub fn job(&self) -> Option<&JobEvent> {
         match self {
             Event::Idle | Event::Panicked(_) => None,
@@ -221,7 +239,7 @@ impl Events {
         }
     }
 
-    /// Waits for an event of this kind.
+    /// Waits for an event of this kind and drops all others before it; `None` when the executor is gone.
     pub async fn wait_for(&mut self, kind: EventKind) -> Option<Event> {
         loop {
             let event = self.next().await?;
@@ -240,6 +258,7 @@ pub struct Listener {
 }
 
 impl Listener {
+    /// Calls it no more. A call for an event that is being delivered just now may still follow.
     pub fn remove(self) {
         locked(&self.callbacks).all.remove(&self.id);
     }

@@ -13,7 +13,7 @@ use tokio::{
     runtime::Runtime,
     sync::{oneshot, watch},
 };
-use turnwise_core::{Invalid, NewJob, NodeName, left::Left};
+use turnwise_core::{Invalid, NewJob, NodeName, pace, remaining::Remaining};
 use turnwise_store::{Bell, Store, StoreError, Submitted};
 
 use crate::{
@@ -28,6 +28,7 @@ use crate::{
     idle::{self, Idle},
     life::{self, Life},
     lock::locked,
+    logs::Logs,
     middleware::{self, Inner, Middleware},
     outcome::Outcome,
     panics,
@@ -44,25 +45,34 @@ use crate::{
 pub type Connect =
     Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<Arc<dyn Store>, StoreError>> + Send>> + Send + Sync>;
 
+/// Why an executor could not be built or started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
+    /// The store could not be opened, or did not let the node join; the node is not running.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// A configured value is out of its bounds; the text names it.
     #[error(transparent)]
     Invalid(#[from] Invalid),
+    /// The program's annotated tasks cannot be registered together.
     #[error(transparent)]
     Registry(#[from] RegistryError),
+    /// A task takes `State<T>` of a type that was not given to the executor.
     #[error("task {task:?} needs state of type {need}; give it to the executor with .state(…)")]
     MissingState { task: String, need: &'static str },
+    /// A transactional task needs another database than the one this executor works on.
     #[error("task {task:?} {otherwise}")]
     OtherDatabase { task: String, otherwise: &'static str },
+    /// Another node has the name and renewed its lease while this one waited; this one is not running.
     #[error(
         "the node name \"{name}\" is in use by a live node (host {host}, pid {pid}); choose another with --name, or stop that one"
     )]
     NameTaken { name: NodeName, host: String, pid: u32 },
+    /// It was started before and has not stopped completely; it goes on as it was.
     #[error("the executor runs already")]
     Running,
+    /// A thread could not be started, or ended or panicked before the node had joined the fleet; the node is not running.
     #[error("the executor's control thread could not be started: {0}")]
     Thread(String),
 }
@@ -73,7 +83,7 @@ pub enum StartError {
 pub struct Stats {
     /// Jobs whose end, or whose next step or wait, is stored. Not those that were handed back as they were.
     pub settled: u64,
-    /// Writes of this node that were refused because the job was in other hands by then.
+    /// Writes of this node that were refused because the job was no longer in its hands.
     pub stale: u64,
     /// Times the node had to join anew, having been declared lost.
     pub lost: u64,
@@ -101,6 +111,8 @@ impl std::fmt::Debug for Builder {
 }
 
 impl Builder {
+    /// A node without tasks, state and other pools. Nothing is checked before [`Builder::build`]; `connect` is called by
+    /// [`Executor::start`].
     pub fn new(connect: Connect, config: Config) -> Self {
         Self {
             connect,
@@ -163,6 +175,7 @@ impl Builder {
         self
     }
 
+    /// Writes what happens on this node to `trace`, a line of JSON per event. A line that cannot be written is logged as an error.
     #[must_use]
     pub fn trace(mut self, trace: Trace) -> Self {
         self.trace = trace;
@@ -180,7 +193,7 @@ impl Builder {
         self
     }
 
-    /// No time passes but the store's.
+    /// Time passes only as the store's clock does.
     pub(crate) fn still(mut self) -> Self {
         self.still = true;
         self
@@ -207,6 +220,8 @@ impl Builder {
         self
     }
 
+    /// Checks the set-up; the node joins the fleet with [`Executor::start`]. Fails if a value is out of its bounds, or if a task
+    /// needs state that was not given. Once per program, installs a panic hook that notes where tasks panic.
     pub fn build(self) -> Result<Executor, StartError> {
         self.config.validate()?;
         panics::listen();
@@ -224,6 +239,7 @@ impl Builder {
         let mut chances = std::iter::once(self.chance);
         let members = pool::members(self.config, &self.pools)?;
         let idle = Arc::new(Idle::new(members.len()));
+        let logs = Arc::<Logs>::default();
         let members = (0..).zip(members).map(|(at, (config, serves))| Member {
             node: Arc::new(ThisNode {
                 clock: DatabaseClock::new(self.still, config.lease),
@@ -240,13 +256,14 @@ impl Builder {
                 process: self.process.clone(),
                 page: self.page,
                 counters: Counters::default(),
+                logs: logs.clone(),
                 hold_off: HoldOff::default(),
                 stop: StopSign::default(),
             }),
             running: watch::Sender::new(None),
         });
         let members = members.collect();
-        let held = Held { members, connect: self.connect, control: Mutex::new(None), threads: Arc::default() };
+        let held = Parts { members, connect: self.connect, control: Mutex::new(None), threads: Arc::default() };
         Ok(Executor(Arc::new(held)))
     }
 }
@@ -254,9 +271,9 @@ impl Builder {
 /// A node. Cheap to clone; clones are the same node. Dropping the last one stops it without waiting; [`Executor::stop`] waits for
 /// the work in its hands.
 #[derive(Clone)]
-pub struct Executor(Arc<Held>);
+pub struct Executor(Arc<Parts>);
 
-struct Held {
+struct Parts {
     /// The node's own pool, then the others.
     members: Vec<Member>,
     connect: Connect,
@@ -291,18 +308,18 @@ impl std::fmt::Debug for Executor {
 }
 
 impl Executor {
-    /// Joins the fleet and takes work; also after a start that failed, or after [`Executor::stop`]. Must be called on the runtime that tasks shall run on, if their pool has no threads of
-    /// its own. Returns when the node is in, with all its pools; the first connection is tried once, later ones for as long as
-    /// it takes.
+    /// Joins the fleet and takes work; also after a start that failed, or after [`Executor::stop`]. Must be called on the runtime
+    /// that tasks shall run on, if their pool has no threads of its own. Returns when the node has joined with all its pools; the
+    /// first connection is tried once, later ones for as long as it takes.
     pub async fn start(&self) -> Result<(), StartError> {
         let (over, control) = watch::channel(false);
         {
             let mut running = locked(&self.0.control);
-            // Also while it stops: what it is told would be told to the next one as well.
+            // Also while it stops: both runs share one stop sign, so a stop meant for one would reach the other.
             if running.as_ref().is_some_and(|over| !is_over(over)) {
                 return Err(StartError::Running);
             }
-            // From here on it runs, until `over` says otherwise or is dropped: nobody else may start it meanwhile.
+            // From here on it counts as running, until `over` is set or dropped: another `start` is refused meanwhile.
             *running = Some(control);
         }
         self.0.members.iter().for_each(|member| member.node.stop.lower());
@@ -310,7 +327,7 @@ impl Executor {
         for joined in all_joined {
             let joined = joined.await.unwrap_or_else(|_| Err(StartError::Thread("it ended early".to_owned())));
             if let Err(error) = joined {
-                // Half a node is none.
+                // A node that lacks one of its pools does not run at all.
                 self.raise_stop();
                 self.ended().await;
                 return Err(error);
@@ -319,7 +336,7 @@ impl Executor {
         Ok(())
     }
 
-    /// The threads of the node; who receives from each of its pools whether it is in.
+    /// Starts the threads of the node. Each receiver gets whether one of its pools has joined.
     fn spawn(&self, over: watch::Sender<bool>) -> Result<Vec<oneshot::Receiver<Result<(), StartError>>>, StartError> {
         let no_thread = |error: std::io::Error| StartError::Thread(error.to_string());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(no_thread)?;
@@ -399,7 +416,7 @@ impl Executor {
     }
 
     /// Ends the threads of all pools that have their own, and drops the tasks on them as they stand: nothing is given back,
-    /// the fleet takes it over as after a crash. Waits no longer than this for those that block. Not to be called on a runtime.
+    /// the fleet takes it over as after a crash. Waits no longer than this for threads that block. Not to be called on a runtime.
     pub fn abandon(&self, wait: Duration) {
         let until = std::time::Instant::now() + wait;
         let threads: Vec<_> = locked(&self.0.threads).drain(..).collect();
@@ -423,6 +440,7 @@ impl Executor {
         self.own().node.hub.listen(Some(kind), Arc::new(listener))
     }
 
+    /// What this node has done since it was built, in all its pools together.
     pub fn stats(&self) -> Stats {
         let mut stats = Stats { settled: 0, stale: 0, lost: 0 };
         for Member { node, .. } in &self.0.members {
@@ -433,11 +451,18 @@ impl Executor {
         stats
     }
 
+    /// How many tasks run on this node now, in all its pools together.
+    pub fn running(&self) -> usize {
+        let lives = self.0.members.iter().filter_map(|member| member.running.borrow().clone());
+        lives.map(|life| life.desk.running()).sum()
+    }
+
+    /// The configured name. In the fleet each other pool has a name of its own, `name/pool`.
     pub fn name(&self) -> &NodeName {
         &self.own().node.config.name
     }
 
-    /// Where to ring after a submit in this process.
+    /// The bell to ring after a submit in this process; `None` while the node is not in the fleet.
     pub fn bell(&self) -> Option<Bell> {
         self.own().running.borrow().as_ref().map(|life| life.store.bell())
     }
@@ -445,29 +470,29 @@ impl Executor {
     /// Waits until nothing is left that this node could run: it waits for due times, not for what only a person or
     /// another living node can release.
     pub async fn drained(&self) -> Result<(), StoreError> {
-        let poll = self.own().node.config.poll_interval.min(Duration::from_millis(200));
+        let poll = self.own().node.config.poll_interval.unwrap_or(pace::POLL).min(Duration::from_millis(200));
         while !self.drained_now().await? {
             tokio::time::sleep(poll).await;
         }
         Ok(())
     }
 
-    /// By a look at the backlog that began when no pool had anything in its hands, and during which none had.
+    /// Looks at the backlog. `true` only if no pool had anything in its hands when the look began, nor during it.
     async fn drained_now(&self) -> Result<bool, StoreError> {
         let idle = &self.own().node.idle;
         let Some(life) = self.own().running.borrow().clone() else { return Ok(false) };
         let Some(empty) = idle.empty() else { return Ok(false) };
-        Ok(idle::nothing_left(&*life.store, &empty.pools, Left::Later).await? && idle.empty() == Some(empty))
+        Ok(idle::nothing_left(&*life.store, &empty.pools, Remaining::Later).await? && idle.empty() == Some(empty))
     }
 }
 
-impl Held {
+impl Parts {
     fn raise_stop(&self) {
         self.members.iter().for_each(|member| member.node.stop.raise());
     }
 }
 
-impl Drop for Held {
+impl Drop for Parts {
     fn drop(&mut self) {
         self.raise_stop();
     }

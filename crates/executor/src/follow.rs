@@ -1,4 +1,4 @@
-//! A node that does not lead: it looks whether the one that does is still there, and takes the lead if not.
+//! A node that does not lead: it looks whether the leading node is still there, and takes the lead if not.
 //!
 //! Which node is lost is another question, and waits for its lease. Taking the lead early is safe: every assignment checks the epoch.
 
@@ -11,9 +11,9 @@ use turnwise_core::{
 };
 use turnwise_store::{Beat, Leader, Pulse, Term};
 
-use crate::life::Life;
+use crate::{life::Life, logs::Kind};
 
-/// What a node knows of the one that leads.
+/// What a node knows of the leading node.
 #[derive(Debug, Default)]
 pub(crate) struct Following {
     leader: Option<Leader>,
@@ -25,7 +25,7 @@ pub(crate) struct Following {
 }
 
 impl Following {
-    /// What the last beat, or look, told. `over`: the lead that it said to be over.
+    /// Takes in what the last beat, or look, returned. `over`: the lead that this node declared over with it.
     pub(crate) fn hear(&mut self, life: &Life, over: Option<Term>, pulse: &Pulse) {
         if let Some(leader) = &pulse.leader {
             let sight = if life.node.process.is_gone(&leader.host) { Sight::Gone } else { leader.sight };
@@ -33,17 +33,21 @@ impl Following {
             self.leader = Some(leader.clone());
             return;
         }
-        if let (Some(_), Some(Leader { host, term, .. })) = (pulse.epoch, self.leader.take())
-            && over == Some(term)
-        {
-            tracing::warn!(host = host.name, pid = host.pid, "the dispatcher is gone; this node dispatches now");
-            let its = pulse.nodes.iter().filter(|node| node.host == host);
-            self.deposed = its.map(|node| (node.incarnation, node.lease_until)).collect();
+        if let (Some(_), Some(Leader { host, term, .. })) = (pulse.epoch, self.leader.take()) {
+            let gone = over == Some(term);
+            if life.node.logs.may(Kind::Lead) {
+                let what = if gone { "is gone" } else { "has given up the lead" };
+                tracing::warn!(host = host.name, pid = host.pid, "the dispatcher {what}; this node dispatches now");
+            }
+            if gone {
+                let its = pulse.nodes.iter().filter(|node| node.host == host);
+                self.deposed = its.map(|node| (node.incarnation, node.lease_until)).collect();
+            }
         }
         self.watch.nobody();
     }
 
-    /// The lead that is over, for all this node knows.
+    /// The lead that is over, as far as this node knows.
     pub(crate) fn over(&self, life: &Life) -> Option<Term> {
         let lease = self.leader.as_ref()?.lease;
         self.watch.over(lease, life.contact.steady_since(&life.node.clock), life.node.clock.monotonic()).copied()
@@ -88,7 +92,7 @@ impl Following {
         let look = Beat { only_look: true, ..Beat::new(life.incarnation, life.node.config.lease, 0, true) };
         match life.store.beat(look).await {
             Ok(pulse) if pulse.leader.is_some() => self.hear(life, None, &pulse),
-            // Nobody leads: the next beat takes the lead.
+            // No node leads: the next beat takes the lead.
             Ok(_) => {}
             Err(error) => tracing::debug!(%error, "could not look for the dispatcher"),
         }

@@ -1,4 +1,4 @@
-//! Which process this is, exactly enough to tell later whether it is gone.
+//! Which process this is, exactly enough to find out later whether it is gone.
 
 use std::{fmt, fs, sync::Arc};
 
@@ -30,7 +30,7 @@ impl fmt::Debug for Process {
     }
 }
 
-/// This process. Where there is no `/proc` the boot id is empty, and nobody will take it for the same machine.
+/// This process. Where there is no `/proc` the boot id is empty, and no node takes it for a process of the same machine.
 fn this() -> Host {
     Host {
         name: name(),

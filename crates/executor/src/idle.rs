@@ -1,4 +1,4 @@
-//! When a process is idle or drained: what is left for it to do ([`turnwise_core::left`] says what counts).
+//! When a process is idle or drained: what is left for it to do ([`turnwise_core::remaining`] decides what counts).
 //!
 //! All pools of a process are asked for together. What one of them ends last may go on in another, so a look at what is left
 //! counts only if they had nothing in their hands before it and nothing has ended since.
@@ -13,7 +13,7 @@ use std::{
 
 use turnwise_core::{
     Incarnation,
-    left::{self, Left},
+    remaining::{self, Remaining},
     settings::Settings,
 };
 use turnwise_store::{Load, Store, StoreError, memo};
@@ -29,10 +29,10 @@ use crate::{
 /// waits between two such looks, at most.
 const FIRST: Duration = Duration::from_millis(200);
 const LONGEST: Duration = Duration::from_secs(60);
-/// Pages that it reads for it. With more jobs than that in the store it does not say that it is idle.
+/// Pages that it reads for it. With more jobs than that in the store it does not report that it is idle.
 const PAGES: u32 = 10;
 
-/// The pools of a process, and whether it was said that nothing is left for them.
+/// The pools of a process, and whether it was reported that nothing is left for them.
 #[derive(Debug)]
 pub(crate) struct Idle {
     pools: usize,
@@ -72,7 +72,7 @@ impl Idle {
         self.said.load(Ordering::Acquire)
     }
 
-    /// `None`: a pool has something in its hands, or is not in the fleet, so that nobody knows.
+    /// `None`: a pool has something in its hands, or is not in the fleet, so that it is not known.
     pub(crate) fn empty(&self) -> Option<Empty> {
         let lives: Vec<Arc<Life>> = locked(&self.lives).iter().filter_map(Weak::upgrade).collect();
         let lives = lives.iter().filter(|life| !life.over.is_up());
@@ -82,14 +82,14 @@ impl Idle {
                 return None;
             }
             let counters = &life.node.counters;
-            // Counted before they are let go of.
+            // Counted before their jobs are released.
             empty.ends += counters.written.load(Ordering::Relaxed) + counters.stale.load(Ordering::Relaxed);
             empty.pools.push(life.incarnation);
         }
         (empty.pools.len() == self.pools).then_some(empty)
     }
 
-    /// Nothing is left since `empty`: says so, once each time.
+    /// Nothing is left since `empty`: reports it, once each time.
     pub(crate) fn say(&self, hub: &Hub, empty: &Empty) {
         if self.empty().as_ref() == Some(empty) && !self.said.swap(true, Ordering::AcqRel) {
             hub.tell(Event::Idle);
@@ -97,7 +97,7 @@ impl Idle {
     }
 }
 
-/// Says when the process is idle, as long as its own dispatcher does not know better.
+/// Reports when the process is idle, as long as it has no dispatcher of its own, which knows better.
 pub(crate) async fn watch(life: Arc<Life>) {
     let (idle, hub) = (&life.node.idle, &life.node.hub);
     let (mut wait, mut last) = (FIRST, None);
@@ -112,9 +112,9 @@ pub(crate) async fn watch(life: Arc<Life>) {
             (wait, last) = (FIRST, None);
             continue;
         };
-        // Nothing has happened here since the last look: somebody else may do what is left, sooner or later.
+        // Nothing has happened here since the last look: other nodes may do what is left, sooner or later.
         wait = if last.as_ref() == Some(&empty) { (wait * 2).min(LONGEST) } else { FIRST };
-        match nothing_left(&*life.store, &empty.pools, Left::Now).await {
+        match nothing_left(&*life.store, &empty.pools, Remaining::Now).await {
             Ok(true) => idle.say(hub, &empty),
             Ok(false) => {}
             Err(error) => tracing::debug!(%error, "could not look whether anything is left"),
@@ -125,21 +125,21 @@ pub(crate) async fn watch(life: Arc<Life>) {
 
 /// Whether the store knows of nothing that is left for these nodes `from` now or later on. Reads the backlog until it finds
 /// something.
-pub(crate) async fn nothing_left(store: &dyn Store, here: &[Incarnation], from: Left) -> Result<bool, StoreError> {
+pub(crate) async fn nothing_left(store: &dyn Store, here: &[Incarnation], from: Remaining) -> Result<bool, StoreError> {
     let fleet = store.nodes().await?;
     if !here.iter().all(|pool| fleet.nodes.iter().any(|node| node.incarnation == *pool)) {
         return Ok(false);
     }
-    // What is set only tells now from later.
+    // Settings decide only between now and later.
     let (settings, mut pages) = match from {
-        Left::Now => (memo::read_settings(store).await?, PAGES),
-        Left::Later | Left::Never => (Settings::default(), u32::MAX),
+        Remaining::Now => (memo::read_settings(store).await?, PAGES),
+        Remaining::Later | Remaining::Never => (Settings::default(), u32::MAX),
     };
     let mut after = None;
     while pages > 0 {
         pages -= 1;
         let page = store.load(Load::After { id: after, limit: PAGE }).await?;
-        if page.jobs.iter().any(|head| left::left(head, &fleet.nodes, here, &settings, page.now) >= from) {
+        if page.jobs.iter().any(|head| remaining::remaining(head, &fleet.nodes, here, &settings, page.now) >= from) {
             return Ok(false);
         }
         match page.next {

@@ -1,5 +1,5 @@
-//! A node without loops: it runs the jobs it is told to, when it is told to, and returns when their ends are stored. For
-//! tests of tasks: what surrounds a run is the real thing, whose turn it is is not asked.
+//! A node without loops: its caller names each job to run, and the call returns when the end is stored. For tests of tasks:
+//! what surrounds a run is the real thing, but no scheduler decides whose turn it is.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use crate::{
     mail, settle, worker,
 };
 
-/// A node on a store that nobody else dispatches.
+/// A node on a store that no other node dispatches on.
 #[derive(Debug)]
 pub struct Inline {
-    /// Its stop would end the life.
+    /// Kept, for dropping it would stop the node.
     _executor: Executor,
     life: Arc<Life>,
 }
@@ -44,7 +44,7 @@ impl Inline {
         tokio::select! {
             () = work => {}
             () = settle::settle(life.clone()) => {}
-            // Who cancels is heard.
+            // So that a cancel reaches the run.
             () = mail::mail(life.clone()) => {}
         }
         Ok(true)

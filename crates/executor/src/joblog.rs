@@ -34,6 +34,7 @@ static WANTED: AtomicBool = AtomicBool::new(false);
 pub struct JobLog;
 
 impl JobLog {
+    /// A layer for the program's subscriber. Once one was made, every run of the program pays a little for it.
     #[allow(clippy::new_without_default)] // making one has an effect: tasks are listened to from then on
     pub fn new() -> Self {
         WANTED.store(true, Ordering::Release);

@@ -3,9 +3,11 @@
 //! A part of the crate `turnwise`, not for direct use: it changes with any release.
 //!
 //! [`task`] what a job names, [`ctx`] what it sees, [`outcome`] how it ends, [`command`] a program
-//! instead of Rust → [`registry`] how it is found → [`config`] how a node is set up, [`pool`] with pools beside its own → [`executor`] submit,
-//! start, stop → `life` from joining to leaving → `beat` staying alive and taking the lead → `dispatcher` giving jobs to nodes → `mail` bringing them, `desk` holding them → `worker` running
-//! them → `outbox` and `settle` writing how they ended, or `closing` in a transaction of the task's → [`event`] telling listeners, `idle` that nothing is left, [`trace`] for the record.
+//! instead of Rust → [`registry`] how it is found → [`config`] how a node is set up, [`pool`] with pools beside its own →
+//! [`executor`] submit, start, stop → `life` from joining to leaving → `beat` staying alive and taking the lead → `dispatcher`
+//! giving jobs to nodes → `mail` bringing them, `desk` holding them → `worker` running them → `outbox` and `settle` writing how
+//! they ended, or `closing` in a transaction of the task's → [`event`] notifying listeners, `idle` finding that nothing is left,
+//! [`trace`] for the record.
 //! `inline` is a node without the loops, for tests of tasks.
 //!
 //! Everything that must go on while user code runs (`beat`, `dispatcher`, `settle`, `mail`) lives on a
@@ -33,6 +35,7 @@ mod idle;
 #[doc(hidden)]
 pub mod inline;
 mod life;
+mod logs;
 mod lock;
 mod mail;
 pub mod middleware;

@@ -39,7 +39,7 @@ pub(crate) struct Life {
     pub(crate) node: Arc<ThisNode>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) incarnation: Incarnation,
-    /// Ears of its own: other nodes of this process hear what this one hears.
+    /// Its own copy of the bell: every ring reaches each node of this process.
     pub(crate) bell: Bell,
     pub(crate) contact: Contact,
     pub(crate) desk: Desk,
@@ -48,11 +48,11 @@ pub(crate) struct Life {
     pub(crate) term: Term,
     /// No new jobs: the node stops, or was declared lost.
     pub(crate) draining: StopSign,
-    /// The node says good-bye.
+    /// The node is about to leave the fleet.
     pub(crate) leaving: StopSign,
-    /// The workers may go home.
+    /// The life is over: its workers and loops end.
     pub(crate) over: StopSign,
-    /// The database may think of jobs as being here that are not.
+    /// The database may list jobs as in this node's hands that are not here.
     pub(crate) unsure: AtomicBool,
 }
 
@@ -91,23 +91,23 @@ impl Life {
     pub(crate) fn heard(&self, sent: Instant, lineage: Lineage) {
         self.contact.heard(sent);
         self.desk.wake_all_workers();
-        // A database that may have taken back commits may have jobs in this node's hands that were settled already, or whose
-        // mail was removed: nobody would ever see to them.
+        // A database that may have taken back commits may list jobs as in this node's hands that were settled already, or whose
+        // mail was removed: no node would ever run or settle them.
         if self.desk.heard_from(lineage) {
             self.contact.begins_anew();
-            tracing::warn!("the database has been failed over or restored; looking at what it thinks is here");
+            tracing::warn!("the database has been failed over or restored; checking which jobs it lists as here");
             self.unsure.store(true, Ordering::Release);
             self.bell.ring_mail();
         }
     }
 
     /// Whether there is no more point in repeating what the store does not answer: the node was declared lost, or is to
-    /// stop while the store is out of reach. What could not be written is seen to by the dispatcher.
+    /// stop while the store is out of reach. The dispatcher takes over what could not be written.
     pub(crate) fn is_hopeless(&self) -> bool {
         self.contact.is_lost() || (self.node.stop.is_up() && !self.contact.holds())
     }
 
-    /// The next job for a worker; `None` when the life is over. What comes while the node drains goes back, so that nothing
+    /// The next job for a worker; `None` when the life is over. Jobs that arrive while the node drains go back, so that no run
     /// begins that could not end.
     pub(crate) async fn next_job(&self) -> Option<(Arc<AssignedJob>, Arc<Run>)> {
         let may_begin = || Instant::now() < self.contact.doubt_at() && !self.draining.is_up();
@@ -177,7 +177,7 @@ pub(crate) async fn live(
             Err(error) => match ready.take() {
                 Some(ready) => return drop(ready.send(Err(error))),
                 None => {
-                    tracing::warn!(%error, "could not join the fleet again");
+                    node.logs.no_answer("could not join the fleet again", &error);
                     backoff.wait(&node.chance).await;
                     continue;
                 }
@@ -210,7 +210,7 @@ async fn live_once(life: &Arc<Life>, floor: &Floor, ready: Option<oneshot::Sende
     let (lead, leads) = watch::channel(None);
     let beating = async move {
         contained(life, "beat", || beat::beat(life, &lead)).await;
-        // No beat will say any more who leads.
+        // No further beat will report whether this node leads.
         drop(lead);
     };
     let loops = async {
@@ -225,7 +225,7 @@ async fn live_once(life: &Arc<Life>, floor: &Floor, ready: Option<oneshot::Sende
     };
     let story = async {
         if let Some(ready) = ready {
-            // Nobody waits for the answer any more: the node is stopped by the same hand.
+            // An error means that the caller of `start` has dropped it and waits no longer.
             let _ = ready.send(Ok(()));
         }
         tokio::select! {
@@ -274,6 +274,6 @@ async fn wind_down(life: &Life) {
     }
     life.hand_back(Duration::ZERO);
     life.desk.interrupt();
-    // What is left now is a stubborn task or an unreachable store; neither may keep the process.
+    // What is left now is a task that does not stop or a store out of reach; neither may keep the process from ending.
     let _ = tokio::time::timeout(config.lease.max(Duration::from_secs(2)), life.nothing_held()).await;
 }

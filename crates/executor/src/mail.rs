@@ -1,4 +1,4 @@
-//! What other nodes' dispatchers have assigned to this one; and what the database thinks is here and is not.
+//! What the dispatcher of another process has assigned to this node; and jobs that the database lists as here and that are not.
 
 use std::{
     collections::BTreeSet,
@@ -9,34 +9,32 @@ use std::{
 use tokio::time::Instant;
 use turnwise_core::{
     Fence, JobId, JobState,
-    lifecycle::{self, Event, Outcome, Standing},
+    lifecycle::{self, Event, JobFacts, Outcome},
+    pace,
 };
 use turnwise_store::{Author, Load, Settle, Settled, Settlement, StoreError};
 
 use crate::{life::Life, trace::Record};
 
-/// Poll intervals between two looks at the mail, while every ring is heard.
-const QUIET_MAIL: u32 = 10;
-
 /// Whether there was any; `None`: it could not be read.
 pub(crate) async fn read_mail(life: &Life) -> Option<bool> {
     let (_look, known) = life.desk.look();
     match life.store.assignments(life.incarnation, known).await {
-        Ok(deliveries) => {
-            let any = !deliveries.is_empty();
-            if life.desk.deliver(deliveries) {
+        Ok(mail) => {
+            let any = !mail.batches.is_empty();
+            if life.desk.deliver(mail) {
                 life.outbox.wake();
             }
             Some(any)
         }
         Err(error) => {
-            tracing::warn!(%error, "could not read the mail");
+            life.node.logs.no_answer("could not read the mail", &error);
             None
         }
     }
 }
 
-/// Brings in what others have assigned to this node, and who of its jobs shall stop.
+/// Brings in what other processes have assigned to this node, and which of its jobs shall stop.
 pub(crate) async fn mail(life: Arc<Life>) {
     let bell = &life.bell;
     let mut missing = BTreeSet::new();
@@ -50,7 +48,7 @@ pub(crate) async fn mail(life: Arc<Life>) {
             match check(&life, unsure, &mut missing).await {
                 Ok(()) => {}
                 Err(error) => {
-                    tracing::warn!(%error, "could not look at what is said to be here; trying again");
+                    life.node.logs.no_answer("could not look at what is said to be here", &error);
                     life.unsure.fetch_or(unsure, Ordering::AcqRel);
                 }
             }
@@ -65,14 +63,14 @@ pub(crate) async fn mail(life: Arc<Life>) {
     }
 }
 
-/// How often a node compares what the database says is in its hands with what is. Twelve beats: what is missing twice was
-/// given to it long ago, and is not on its way.
+/// How often a node compares what the database lists as in its hands with what is. Twelve beats: what is missing twice was
+/// given to it long ago, and is not in flight.
 fn check_interval(life: &Life) -> Duration {
     life.node.config.lease * 4
 }
 
-/// Gives back what is said to be here and is not: twice in a row, or once if the database is not what it was. Ends on their way count
-/// as here.
+/// Gives back what is said to be here and is not: twice in a row, or once if the database has another lineage. Ends in flight
+/// count as here.
 async fn check(life: &Life, unsure: bool, missing: &mut BTreeSet<(JobId, Fence)>) -> Result<(), StoreError> {
     let said = said_to_be_here(life, unsure).await?;
     if unsure {
@@ -92,32 +90,32 @@ async fn check(life: &Life, unsure: bool, missing: &mut BTreeSet<(JobId, Fence)>
     Ok(())
 }
 
-/// Whoever gives this node something rings for it. The look without a ring is for a bell that is cut and does not know it yet.
+/// A process that assigns jobs to this node rings for it. The look without a ring is for a bell whose connection is cut without its
+/// having noticed yet.
 fn look_again(life: &Life, read: bool) -> Duration {
-    let poll = life.node.config.poll_interval;
     let quiet = read && life.bell.hears() && !life.unsure.load(Ordering::Acquire);
-    if quiet { poll.saturating_mul(QUIET_MAIL) } else { poll }
+    pace::next_mail(life.node.config.poll_interval, quiet)
 }
 
-/// Jobs that are in this node's hands by the database's word. If `unsure`, the batches are not believed: the ends of one may have been
-/// taken back, and then this node called it done.
+/// Jobs that the database lists as in this node's hands. If `unsure`, the batches are not trusted: the ends of one may have been
+/// taken back after this node called it done.
 async fn said_to_be_here(life: &Life, unsure: bool) -> Result<BTreeSet<(JobId, Fence)>, StoreError> {
     let load = if unsure { Load::HeldBy(life.incarnation) } else { Load::InHands(Some(life.incarnation)) };
     let page = life.store.load(load).await?;
     Ok(page.jobs.iter().map(|head| (head.id, head.fence)).collect())
 }
 
-/// Gives these back, without spending an attempt. One that is just on its way here goes back as well, and comes again.
+/// Gives these back, without spending an attempt. A job that is just in flight to this node goes back as well, and comes again.
 async fn give_back(life: &Life, jobs: &BTreeSet<(JobId, Fence)>) -> Result<(), StoreError> {
     let mut settlements = Vec::new();
     for &(id, fence) in jobs {
         let Some(job) = life.store.job(id).await? else { continue };
-        // Should it come after all, it is not begun.
+        // Should it still arrive, it is not begun.
         if (job.fence, job.state.assigned()) != (fence, true) || !life.desk.disown(id, fence) {
             continue;
         }
         let event = Event::Ended(Outcome::Interrupted);
-        let to = lifecycle::decide(&Standing::from(&job), &event, life.node.clock.now(), 0.0);
+        let to = lifecycle::decide(&JobFacts::from(&job), &event, life.node.clock.now(), 0.0);
         settlements.push(Settlement {
             job: job.id,
             fence: job.fence,
@@ -141,7 +139,7 @@ async fn give_back(life: &Life, jobs: &BTreeSet<(JobId, Fence)>) -> Result<(), S
         life.trace(|| Record::Settle { job: settlement.job, fence: settlement.fence.0, state });
     }
     if locked {
-        // Looked at again as soon: nothing else reminds of it.
+        // An error, so that the check is repeated: nothing else would give the job back.
         return Err(StoreError::transient("give back", "an open transaction holds a job that is said to be here"));
     }
     Ok(())

@@ -16,6 +16,7 @@ pub struct Inner {
 }
 
 impl Inner {
+    /// Runs the next middleware, or the task, and returns its outcome. A panic in it passes through; the worker catches it.
     pub async fn run(self, ctx: Ctx) -> Outcome {
         self.begin(ctx).await
     }

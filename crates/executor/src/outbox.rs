@@ -90,7 +90,7 @@ impl Ended {
 }
 
 impl Outgoing {
-    /// The run whose place this is.
+    /// The job and fence whose end or begin this is; a step is neither.
     pub(crate) fn ends(&self) -> Option<(JobId, Fence)> {
         match self {
             Outgoing::Ended(Ended { job, .. }) | Outgoing::Begin { job, .. } => Some((job.id, job.fence)),

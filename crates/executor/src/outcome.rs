@@ -1,4 +1,4 @@
-//! How a task ends, in the words of its author: plain values, `Result`s with any error, or an [`Outcome`].
+//! How a task ends, as its author writes it: plain values, `Result`s with any error, or an [`Outcome`].
 
 use std::{panic::Location, time::Duration};
 
@@ -9,7 +9,7 @@ use crate::registry::Registry;
 
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// How a task ends, when it says so itself. Plain values and `Result`s convert to it.
+/// How a task ends, when it chooses that itself. Plain values and `Result`s convert to it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome(Said);
 
@@ -20,11 +20,12 @@ enum Said {
 }
 
 impl Outcome {
+    /// The task did what it should; no result is kept with the job.
     pub fn done() -> Self {
         lifecycle::Outcome::Done { result: None }.into()
     }
 
-    /// Done, with a value that is kept with the job.
+    /// Done, with a value that is kept with the job. The job fails if that cannot be written as JSON.
     pub fn done_with(result: &impl Serialize) -> Self {
         match Json::encode("result", result) {
             Ok(json) if json == Json::null() => Self::done(),
@@ -56,6 +57,7 @@ impl Outcome {
         lifecycle::Outcome::Snooze { wait }.into()
     }
 
+    /// The job ends as `cancelled`, whether or not a cancel was requested.
     pub fn cancelled() -> Self {
         lifecycle::Outcome::Cancelled.into()
     }
@@ -64,7 +66,25 @@ impl Outcome {
         lifecycle::Outcome::Interrupted.into()
     }
 
-    /// As core decides about it. What a next step leaves open, its task's registration says.
+    /// How it ends, if it does not go on as another task.
+    #[cfg(unix)]
+    pub(crate) fn plain(&self) -> Option<&lifecycle::Outcome> {
+        match &self.0 {
+            Said::Plain(outcome) => Some(outcome),
+            Said::Next(_) => None,
+        }
+    }
+
+    /// As [`Outcome::plain`], by value; the error is what it goes on with.
+    #[cfg(unix)]
+    pub(crate) fn into_plain(self) -> Result<lifecycle::Outcome, Box<Next>> {
+        match self.0 {
+            Said::Plain(outcome) => Ok(outcome),
+            Said::Next(next) => Err(next),
+        }
+    }
+
+    /// As core decides about it. What a next step leaves open is taken from its task's registration.
     pub(crate) fn resolve(self, registry: &Registry, now: Timestamp) -> lifecycle::Outcome {
         match self.0 {
             Said::Plain(outcome) => outcome,
@@ -87,23 +107,28 @@ impl From<lifecycle::Outcome> for Outcome {
 pub struct Next {
     /// Invalid values fail the job when its run ends, naming the first of them.
     pub step: Result<(TaskName, Json, Terms), Invalid>,
-    /// `None`: as the task says where it is registered.
+    /// `None`: as the task sets it, else [`RetryPolicy::default`].
     pub retry: Option<RetryPolicy>,
+    /// Not before this moment; `None`: at once.
     pub due: Option<Timestamp>,
+    /// Not before this long after the run, by the database's clock; comes before `due`.
     pub delay: Option<Duration>,
 }
 
 impl Next {
+    /// Goes on as this task, at once. A name or arguments that cannot be used fail the job when its run ends.
     pub fn to(task: impl AsRef<str>, args: &impl Serialize) -> Self {
         let step = TaskName::new(task).and_then(|task| Ok((task, Json::encode("args", args)?, Terms::default())));
         Self { step, retry: None, due: None, delay: None }
     }
 
+    /// How often and when this step runs again after a failed run. Default: its task's policy.
     pub fn retry(mut self, policy: RetryPolicy) -> Self {
         self.retry = Some(policy);
         self
     }
 
+    /// Not before this moment, by the database's clock.
     pub fn at(mut self, due: Timestamp) -> Self {
         self.due = Some(due);
         self
@@ -118,7 +143,7 @@ impl Next {
     fn resolve(self, registry: &Registry, now: Timestamp) -> Result<lifecycle::Outcome, Invalid> {
         let (task, args, terms) = self.step?;
         let own = || registry.get(&task)?.known().retry.clone();
-        let retry = self.retry.or_else(own).unwrap_or_default();
+        let retry = self.retry.or_else(own);
         let due = self.delay.map(|delay| now.plus(delay)).or(self.due);
         Ok(lifecycle::Outcome::Next { step: Box::new(Step { task, args, retry, terms }), due })
     }
@@ -235,7 +260,7 @@ impl std::error::Error for CtxError {
     }
 }
 
-/// All that is known of an error: what it says, its causes, and where it was met, or else where it became an outcome.
+/// All that is known of an error: its text, its causes, and where it was met, or else where it became an outcome.
 pub(crate) fn failure(error: BoxError, otherwise: &Location<'_>) -> Failure {
     match error.downcast_ref::<CtxError>() {
         Some(CtxError(inner)) => Failure::of(&*inner.error).at(inner.place),
@@ -273,7 +298,7 @@ mod tests {
         );
     }
 
-    /// What is said of a failed step, whatever the task's function returns.
+    /// What is kept of a failed step, whatever the task's function returns.
     #[test]
     fn a_failed_step_keeps_its_place_through_every_kind_of_error() {
         let failed = || -> Result<(), CtxError> { Err(TaskError::from(std::io::Error::other("disk on fire")).into()) };

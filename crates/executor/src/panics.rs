@@ -1,4 +1,4 @@
-//! Where a task panicked. The panic itself is caught where the task runs; only a hook is told the place.
+//! Where a task panicked. The panic itself is caught where the task runs; only a panic hook gets the place.
 
 use std::{cell::RefCell, panic, sync::Once};
 
@@ -6,7 +6,7 @@ thread_local! {
     static PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Listens for the places of panics, before whoever listened so far. Once for the program.
+/// Installs a panic hook that notes the place and then calls the hook that was there before. Once for the program.
 pub(crate) fn listen() {
     static LISTENING: Once = Once::new();
     LISTENING.call_once(|| {

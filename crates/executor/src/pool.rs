@@ -9,7 +9,7 @@ use turnwise_core::{Invalid, NodeName, QueueName, Serves};
 
 use crate::config::Config;
 
-/// What is set for a pool. What is not said is as the node's own.
+/// What is set for a pool. What is not set is as in the node's own pool.
 #[derive(Debug, Clone, Default)]
 pub struct Pool {
     queues: Vec<String>,
@@ -31,7 +31,7 @@ impl Pool {
         self
     }
 
-    /// Jobs at a time, as a rule; and at most, unless [`Pool::max_pool_size`] says otherwise.
+    /// Jobs at a time, as a rule; also the most, unless [`Pool::max_pool_size`] is set.
     #[must_use]
     pub fn core_pool_size(mut self, slots: u32) -> Self {
         self.core_pool_size = Some(slots);
@@ -59,7 +59,7 @@ impl Pool {
         self
     }
 
-    /// How often to look without being rung for.
+    /// How often to look for work when no bell has rung.
     #[must_use]
     pub fn poll_interval(mut self, interval: Duration) -> Self {
         self.poll_interval = Some(interval);
@@ -111,7 +111,7 @@ impl Pool {
             queue_capacity: self.queue_capacity.unwrap_or(node.queue_capacity),
             batch_size: self.batch_size.unwrap_or(node.batch_size),
             queues: Some(queues),
-            poll_interval: self.poll_interval.unwrap_or(node.poll_interval),
+            poll_interval: self.poll_interval.or(node.poll_interval),
             thread_name_prefix: Some(self.thread_name_prefix.clone().unwrap_or_else(|| format!("{name}-"))),
             wait_for_tasks_on_shutdown: self.wait_for_tasks_on_shutdown.unwrap_or(node.wait_for_tasks_on_shutdown),
             await_termination: self.await_termination.unwrap_or(node.await_termination),
@@ -184,14 +184,14 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_names_its_queues_serves_them_whoever_else_does() {
+    fn a_node_that_names_its_queues_serves_them_even_if_a_pool_does_too() {
         let node = Config { queues: Some(names(&["mail", "default"])), ..node() };
         let all = members(node, &[("mail".to_owned(), Pool::default().queues(["mail"]))]).unwrap();
         assert_eq!(all[0].1, Serves::Only(names(&["mail", "default"])));
     }
 
     #[test]
-    fn what_a_pool_does_not_say_is_as_the_nodes_own() {
+    fn what_a_pool_does_not_set_is_as_in_the_nodes_own_pool() {
         let size = |pool: Pool| {
             let all = set(&[("mail", pool.queues(["mail"]))]).unwrap();
             (all[1].0.core_pool_size, all[1].0.max_pool_size())

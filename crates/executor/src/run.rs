@@ -1,4 +1,4 @@
-//! One run of a job: the sign that tells it to stop, and what it has said and is not written yet.
+//! One run of a job: the sign that asks it to stop, and what it has said and is not written yet.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -19,7 +19,7 @@ use crate::{lock::locked, outcome::TaskError, stop_sign::StopSign};
 /// New lines after which the store is asked to look whether there are too many.
 const TRIM_EVERY: u32 = 500;
 
-/// A run. Most say nothing, so the notes are made with the first word.
+/// A run. Most say nothing, so the notes are made when one first logs or reports something.
 #[derive(Debug, Default)]
 pub(crate) struct Run {
     pub(crate) stop: StopSign,
@@ -108,7 +108,7 @@ impl Pages {
         self.skipped += 1;
         let skipped = self.skipped;
         self.bytes -= oldest.text.len();
-        // The gap is told where it is: in the oldest line that is left.
+        // The gap is reported where it is: in the oldest line that is left.
         if let Some(oldest) = self.lines.front_mut() {
             self.bytes -= oldest.text.len();
             oldest.text = format!("({skipped} lines were written faster than they could be kept)");
@@ -209,7 +209,7 @@ impl Notes {
         }
     }
 
-    /// Sleeps are steps too, told apart by their order.
+    /// Sleeps are steps too, distinguished by their order.
     pub(crate) fn next_sleep(&self) -> u32 {
         let mut pages = locked(&self.pages);
         pages.sleeps += 1;

@@ -1,7 +1,7 @@
 //! Sealed queues: one is quiet when every transaction that was open at its seal has ended, with the jobs it brought.
 //!
-//! A job whose transaction began before the seal and commits after it was submitted in time; whoever waits for the queue
-//! must wait for it too.
+//! A job whose transaction began before the seal and commits after it was submitted in time; a queue that waits for the sealed
+//! one must wait for that job too.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use turnwise_store::Writers;
 pub(crate) struct Seals(BTreeMap<QueueName, (Timestamp, Option<u64>)>);
 
 impl Seals {
-    /// Notes what is sealed. `true`: the news that are asked for from now on are awaited.
+    /// Notes what is sealed. `true`: a seal waits for news that are asked for from now on.
     pub(crate) fn see(&mut self, settings: &Settings) -> bool {
         let sealed = |name: &QueueName| {
             let queue = settings.queues.get(name)?;
@@ -28,13 +28,13 @@ impl Seals {
         self.0.values().any(|(_, mark)| mark.is_none())
     }
 
-    /// Whether none is waited for. Nobody rings for a transaction that ends without anything.
+    /// Whether no seal waits. If one does, news must be polled: no bell rings for a transaction that ends without jobs.
     pub(crate) fn are_quiet(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The queues that are quiet by these news, each with its seal. The news must have been asked for after the seals were
-    /// seen: news from before may not know of a transaction that came before the seal.
+    /// The queues that are quiet according to these news, each with its seal. The news must have been asked for after the seals
+    /// were seen: news from before may not know of a transaction that came before the seal.
     pub(crate) fn hear(&mut self, writers: Writers) -> Vec<(QueueName, Timestamp)> {
         let mut quiet = Vec::new();
         for (name, (at, mark)) in &mut self.0 {

@@ -1,6 +1,6 @@
 //! Writing how runs ended: whatever has ended since the last write goes into the next one.
 //!
-//! `decide` what follows an end → `write` the ends → `notes` what runs have said → `sweep` what no event tells of.
+//! `decide` what follows an end → `write` the ends → `notes` what runs have said → `sweep` what no event announces.
 
 pub(crate) mod decide;
 pub(crate) mod notes;
@@ -36,7 +36,7 @@ pub(crate) async fn settle(life: Arc<Life>) {
     let mut sweeps = tokio::time::interval(SWEEP);
     sweeps.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut handed_back = Instant::now();
-    // In the order they began in: when one is over, all before it have been told.
+    // In the order they began in: when one is over, all before it have been reported.
     let mut writes = FuturesOrdered::new();
     // What running jobs say, one write at a time; ends go on beside it.
     let mut notes = NoteWrites::new();

@@ -17,7 +17,7 @@ impl StopSign {
         self.raised.notify_waiters();
     }
 
-    /// Nobody is waiting for it, or for what it said.
+    /// For the next start, when all that the sign was raised for has ended.
     pub(crate) fn lower(&self) {
         self.up.store(false, Ordering::Release);
     }

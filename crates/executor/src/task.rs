@@ -17,9 +17,10 @@ type CleanUp = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub trait Task: Send + Sync + 'static {
     /// What the job's JSON is decoded to.
     type Args: Serialize + DeserializeOwned + Send + 'static;
+    /// What jobs name to be run by this task; unique within a program's registry.
     const NAME: &'static str;
 
-    /// The policy of jobs made with this task; `None` = the installation's default.
+    /// When a failed run is tried again, like `durations:10s,20s`; a job's own policy comes first. `None`: [`RetryPolicy::default`].
     fn retry(&self) -> Option<&'static str> {
         None
     }
@@ -29,7 +30,7 @@ pub trait Task: Send + Sync + 'static {
         None
     }
 
-    /// The task a job goes on as, with the same arguments, when its retries run out; a job's own word comes first.
+    /// The task a job goes on as, with the same arguments, when its retries run out; a job's own setting comes first.
     fn on_exhausted(&self) -> Option<&'static str> {
         None
     }
@@ -39,6 +40,7 @@ pub trait Task: Send + Sync + 'static {
         Vec::new()
     }
 
+    /// Runs the task once; the [`Outcome`] decides what becomes of the job. A panic is caught and counts as an error of this run.
     fn run(&self, ctx: Ctx, args: Self::Args) -> impl Future<Output = Outcome> + Send;
 
     /// Called when a run was cancelled or has taken too long, once it has stopped or been dropped.
@@ -61,23 +63,26 @@ impl Need {
         Self { id: TypeId::of::<T>(), name: type_name::<T>(), otherwise: None }
     }
 
-    /// State that comes with the database. `otherwise`: what to say where the database has none.
+    /// State that comes with the database. `otherwise`: the error text where the database has none.
     #[doc(hidden)]
     pub fn of_database<T: 'static>(otherwise: &'static str) -> Self {
         Self { otherwise: Some(otherwise), ..Self::of::<T>() }
     }
 }
 
-/// What a task says of all its jobs; a job's own word comes first.
+/// What a task sets for all its jobs; a job's own setting comes first.
 #[derive(Debug, Clone, Default)]
 pub struct Policies {
+    /// When a failed run is tried again; `None`: [`RetryPolicy::default`].
     pub retry: Option<RetryPolicy>,
+    /// How long a run may take; `None`: as long as it needs.
     pub timeout: Option<Duration>,
+    /// The task a job goes on as, with the same arguments, when its retries run out; `None`: the job fails.
     pub on_exhausted: Option<TaskName>,
 }
 
 impl Policies {
-    /// As they are written.
+    /// From their texts, as `#[task]` takes them; [`Invalid`] names the first that cannot be read.
     pub fn read(retry: Option<&str>, timeout: Option<&str>, on_exhausted: Option<&str>) -> Result<Self, Invalid> {
         let retry = retry.map(str::parse).transpose()?;
         let timeout = timeout.map(|span| parse_span("timeout", span)).transpose()?;
@@ -94,7 +99,7 @@ impl Policies {
 /// A task with its types forgotten, as the registry holds it.
 pub struct AnyTask {
     name: Cow<'static, str>,
-    /// Read once; what is wrong with them is said when the task is registered.
+    /// Read once; an error in them is returned when the task is registered.
     policies: Result<Policies, Invalid>,
     needs: Vec<Need>,
     run: Begin<RunFuture>,
@@ -102,6 +107,7 @@ pub struct AnyTask {
 }
 
 impl AnyTask {
+    /// Forgets the types. If the task's policies cannot be read, [`Registry::add`](crate::Registry::add) returns that error.
     pub fn new<T: Task>(task: T) -> Self {
         let task = Arc::new(task);
         let cleaner = task.clone();
@@ -153,25 +159,30 @@ impl AnyTask {
         }
     }
 
+    /// Sets the policies in place of the task's own. If one is out of its bounds,
+    /// [`Registry::add`](crate::Registry::add) returns that error.
     #[must_use]
     pub fn with_policies(mut self, policies: Policies) -> Self {
         self.policies = policies.check().map(|()| policies);
         self
     }
 
+    /// What jobs name to be run by it. The registry checks it.
     pub fn name(&self) -> &str {
         &self.name
     }
 
+    /// The types of state it takes; an executor that lacks one of them cannot be built.
     pub fn needs(&self) -> &[Need] {
         &self.needs
     }
 
+    /// What the task sets for all its jobs, or what is wrong with that.
     pub fn policies(&self) -> Result<&Policies, Invalid> {
         self.policies.as_ref().map_err(Clone::clone)
     }
 
-    /// Those of a task that was registered: nothing is wrong with them.
+    /// The policies of a registered task: the registry takes no task whose policies are wrong.
     pub(crate) fn known(&self) -> &Policies {
         self.policies.as_ref().expect("the registry takes no task whose policies cannot be read")
     }

@@ -1,4 +1,4 @@
-//! What the dispatcher of this process is told by the node beside it, while it dispatches.
+//! What the node of this process reports to the dispatcher beside it, while that dispatches.
 
 use std::sync::{
     Mutex,
@@ -25,8 +25,8 @@ pub(crate) struct Term {
 struct Now {
     epoch: Epoch,
     settled: Vec<Settled>,
-    /// Between two terms of one epoch it is not: what was begun to be written in the first is reported to the second, since the
-    /// store takes that epoch for told.
+    /// Not so between two terms of one epoch: what was begun to be written in the first is reported to the second, since the
+    /// store takes the dispatcher of that epoch for notified.
     dispatches: bool,
 }
 
@@ -129,17 +129,17 @@ mod tests {
     fn what_is_written_between_two_terms_of_one_epoch_is_reported_to_the_second() {
         let term = Term::default();
         term.begin(Epoch(4));
-        let told = term.epoch();
-        term.report(told, end());
+        let first = term.epoch();
+        term.report(first, end());
         term.end();
         assert_eq!(term.epoch(), None, "ends that are begun to be written now are news");
-        term.report(told, end());
+        term.report(first, end());
         term.begin(Epoch(4));
         assert_eq!(term.take_reports(usize::MAX).len(), 2);
-        term.report(told, end());
+        term.report(first, end());
         term.end();
         term.begin(Epoch(5));
-        term.report(told, end());
-        assert!(!term.has_reports(), "another epoch hears of them as news");
+        term.report(first, end());
+        assert!(!term.has_reports(), "another epoch reads them as news");
     }
 }

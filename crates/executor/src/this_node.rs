@@ -6,7 +6,7 @@ use turnwise_core::Serves;
 
 use crate::{
     chance::Chance, clock::DatabaseClock, config::Config, contain::HoldOff, ctx::States, event::Hub, host::Process,
-    idle::Idle, middleware::Middleware, registry::Registry, stop_sign::StopSign, trace::Trace,
+    idle::Idle, logs::Logs, middleware::Middleware, registry::Registry, stop_sign::StopSign, trace::Trace,
 };
 
 pub(crate) struct ThisNode {
@@ -18,7 +18,7 @@ pub(crate) struct ThisNode {
     pub(crate) middleware: Arc<[Middleware]>,
     pub(crate) hub: Hub,
     pub(crate) idle: Arc<Idle>,
-    /// Whether this is the node's own pool, which says for all of them that the process is idle.
+    /// Whether this is the node's own pool, which reports for all pools that the process is idle.
     pub(crate) speaks: bool,
     pub(crate) trace: Trace,
     pub(crate) clock: DatabaseClock,
@@ -27,6 +27,7 @@ pub(crate) struct ThisNode {
     /// Jobs per page while the dispatcher reads the backlog.
     pub(crate) page: u32,
     pub(crate) counters: Counters,
+    pub(crate) logs: Arc<Logs>,
     /// Whether this node should leave dispatching to others for a while.
     pub(crate) hold_off: HoldOff,
     /// The node shall stop.
@@ -34,7 +35,7 @@ pub(crate) struct ThisNode {
 }
 
 impl ThisNode {
-    /// What is added to a wait, as a share. Nothing where a test moves the clock: it says how much time passes.
+    /// What is added to a wait, as a share. Nothing where a test moves the clock: there the test decides how much time passes.
     pub(crate) fn jitter(&self) -> f64 {
         if self.clock.is_still() { 0.0 } else { self.chance.random() }
     }

@@ -52,7 +52,7 @@ pub enum Record {
         job: JobId,
         fence: i64,
     },
-    /// The run was stopped before its task returned. Its slot is free, whenever the store hears of it.
+    /// The run was stopped before its task returned. Its slot is free at once, whenever that is written to the store.
     Interrupt {
         job: JobId,
         fence: i64,

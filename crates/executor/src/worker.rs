@@ -32,7 +32,7 @@ const JOBS_PER_TURN: u32 = 64;
 pub(crate) enum Floor {
     /// On the runtime that user code runs on.
     User(tokio::runtime::Handle),
-    /// Within the node's own future, so that whoever polls it holds all of the node in one hand.
+    /// Within the node's own future, so that the simulator, which polls it, controls the whole node.
     Here,
 }
 
@@ -83,7 +83,7 @@ async fn work(life: Arc<Life>) {
 
 pub(crate) async fn run(life: &Arc<Life>, job: Arc<AssignedJob>, run: Arc<Run>) {
     let Some(task) = life.node.registry.get(&job.task) else {
-        // Nobody here knows it: back it goes, visible, never failed.
+        // No task of this name is registered here: the job goes back and waits, it does not fail.
         return life.ended(Ended::unbegun(job));
     };
     if run.stop.is_up() {
@@ -133,8 +133,8 @@ struct Ran {
     closing: Option<Box<dyn Closing>>,
 }
 
-/// Runs the task until it ends, is asked to stop or has taken too long; then for as long as it may take to stop. Also says
-/// whether it was cut short, by a cancel or by its limit: it is dropped by then.
+/// Runs the task until it ends, is asked to stop or has taken too long; then for as long as it may take to stop. Also returns
+/// whether it was cut short, by a cancel or by its limit; then it has been dropped.
 async fn run_until_cut(ctx: &Ctx, limit: Option<Duration>) -> (Outcome, bool) {
     let (life, run, job) = (&ctx.life, &ctx.run, &ctx.job);
     // The call itself may panic too, before there is a future.
@@ -185,7 +185,8 @@ async fn run_until_cut(ctx: &Ctx, limit: Option<Duration>) -> (Outcome, bool) {
     }
 }
 
-/// Others may run what a limit counts soon, and nobody has heard of it: it has no time to stop in peace.
+/// Waits until a job that a limit counts may soon run on another node, for the database does not answer this one: then its run gets
+/// no more time to stop.
 async fn in_doubt(life: &Life, job: &AssignedJob) {
     if !job.limited {
         return std::future::pending().await;

@@ -8,14 +8,13 @@ use std::{
 };
 
 use support::*;
-use turnwise_core::{After, JobId, JobState, NewJob, OnFailure, RetryPolicy, lifecycle};
-use turnwise_executor::{Ctx, Executor, Outcome, Registry, Task};
-use turnwise_store::{Intervention, Load, MemoryStore, Options, Store, memory::Clock};
+use turnwise_core::{After, JobId, JobState, NewJob, OnFailure, RetryPolicy, lifecycle::Event};
+use turnwise_executor::{Ctx, Executor, Outcome, Task};
+use turnwise_store::{Load, MemoryStore, Options, Store, memory::Clock};
 
 type Ran = Arc<Mutex<Vec<u64>>>;
 
 /// Writes down its number; 1,000 is an error, and what is above fails for good.
-#[derive(Default)]
 struct Note;
 impl Task for Note {
     type Args = u64;
@@ -32,9 +31,7 @@ impl Task for Note {
 }
 
 async fn start(store: &MemoryStore, name: &str, ran: &Ran) -> Executor {
-    let mut registry = Registry::new();
-    registry.register(Note).unwrap();
-    started(node(store, name, registry).state(ran.clone())).await
+    started(node(store, name, tasks!(Note)).state(ran.clone())).await
 }
 
 fn after(number: u64, ids: impl IntoIterator<Item = JobId>, on_failure: OnFailure) -> NewJob {
@@ -43,10 +40,6 @@ fn after(number: u64, ids: impl IntoIterator<Item = JobId>, on_failure: OnFailur
 
 fn free(number: u64) -> NewJob {
     after(number, [], OnFailure::Fail)
-}
-
-fn ids(jobs: &[NewJob]) -> Vec<JobId> {
-    jobs.iter().map(|job| job.id).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -125,9 +118,8 @@ async fn a_cancel_by_a_person_is_heard_by_those_that_wait() {
     let waiting = after(2, [later.id], OnFailure::Cancel);
     store.enqueue(vec![later.clone(), waiting.clone()]).await.unwrap();
     let _one = start(&store, "one", &ran).await;
-    let witness = free(3);
-    store.enqueue(vec![witness.clone()]).await.unwrap();
-    ended(&store, witness.id).await;
+    let witness = put(&store, free(3)).await;
+    ended(&store, witness).await;
     assert_eq!(in_state(&store, waiting.id, JobState::Waiting).await.counts.attempt, 0);
     cancel(&store, later.id).await;
     assert_eq!(ended(&store, waiting.id).await.state, JobState::Cancelled);
@@ -136,15 +128,14 @@ async fn a_cancel_by_a_person_is_heard_by_those_that_wait() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stuck_job_has_not_ended_and_nobody_drains_for_those_that_wait_for_it() {
     let (store, ran) = (MemoryStore::default(), Ran::default());
-    let stuck = NewJob { retry: RetryPolicy::Manual, ..free(1_000) };
+    let stuck = NewJob { retry: Some(RetryPolicy::Manual), ..free(1_000) };
     let waiting = after(2, [stuck.id], OnFailure::Fail);
     store.enqueue(vec![stuck.clone(), waiting.clone()]).await.unwrap();
     let executor = start(&store, "one", &ran).await;
-    let stuck = in_state(&store, stuck.id, JobState::Stuck).await;
+    in_state(&store, stuck.id, JobState::Stuck).await;
     soon(executor.drained()).await.unwrap();
     assert_eq!(in_state(&store, waiting.id, JobState::Waiting).await.error, None);
-    let to = lifecycle::decide(&(&stuck).into(), &lifecycle::Event::GiveUp, Clock::system().now(), 0.0).unwrap();
-    store.control(vec![Intervention { job: stuck.id, state: stuck.state, fence: stuck.fence, to }]).await.unwrap();
+    decide(&store, stuck.id, Event::GiveUp).await;
     assert_eq!(ended(&store, waiting.id).await.state, JobState::Failed);
 }
 
@@ -155,10 +146,8 @@ async fn a_person_may_have_a_job_run_that_ended_for_another() {
     let waiting = after(2, [bad.id], OnFailure::Fail);
     store.enqueue(vec![bad, waiting.clone()]).await.unwrap();
     let _one = start(&store, "one", &ran).await;
-    let failed = ended(&store, waiting.id).await;
-    assert_eq!(failed.state, JobState::Failed);
-    let to = lifecycle::decide(&(&failed).into(), &lifecycle::Event::Retry, Clock::system().now(), 0.0).unwrap();
-    store.control(vec![Intervention { job: failed.id, state: failed.state, fence: failed.fence, to }]).await.unwrap();
+    assert_eq!(ended(&store, waiting.id).await.state, JobState::Failed);
+    decide(&store, waiting.id, Event::Retry).await;
     in_state(&store, waiting.id, JobState::Success).await;
     assert_eq!(story(&store, waiting.id).await.after, waiting.after, "whom it waited for is told all the same");
     assert_eq!(*ran.lock().unwrap(), [2]);

@@ -1,5 +1,7 @@
 //! The database's clock is changed by hours, either way; in virtual time.
 
+mod support;
+
 use std::{
     sync::{
         Arc, Mutex,
@@ -8,15 +10,14 @@ use std::{
     time::Duration,
 };
 
-use tokio::{task::JoinHandle, time::Instant};
-use turnwise_core::{JobId, NodeName, Timestamp};
-use turnwise_executor::{Config, Ctx, Executor, Outcome, Registry, Task, executor::Builder};
-use turnwise_store::{MemoryStore, Options, Store, memory::Clock};
-
-#[path = "support/mod.rs"]
-#[allow(dead_code, reason = "shared with tests that need more of it")]
-mod support;
-use support::job;
+use support::{
+    config, connect, job, put, tasks,
+    virtual_time::{Living, live, stop},
+};
+use tokio::time::Instant;
+use turnwise_core::{JobId, Timestamp};
+use turnwise_executor::{Ctx, Outcome, Task, executor::Builder};
+use turnwise_store::{MemoryStore, Options, memory::Clock};
 
 const HOURS: i64 = 3 * 3_600 * 1_000_000;
 
@@ -42,8 +43,6 @@ struct Scene {
     lease: Duration,
 }
 
-type Node = (Arc<Executor>, JoinHandle<()>);
-
 impl Scene {
     fn new() -> Self {
         let (base, skew) = (Instant::now(), Arc::new(AtomicI64::new(0)));
@@ -57,22 +56,15 @@ impl Scene {
     }
 
     /// A node with one slot.
-    fn live(&self, name: &str) -> Node {
-        let mut registry = Registry::new();
-        registry.register(Endless).unwrap();
-        let mut config = Config::new(NodeName::new(name).unwrap());
+    fn live(&self, name: &str) -> Living {
+        let mut config = config(name);
         (config.core_pool_size, config.queue_capacity, config.lease) = (1, 0, self.lease);
-        let builder = Builder::new(support::connect(&self.store), config).registry(registry);
-        let executor = Arc::new(builder.state(self.begun.clone()).build().unwrap());
-        let living = executor.clone();
-        (executor, tokio::spawn(async move { living.live_here().await }))
+        let builder = Builder::new(connect(&self.store), config).registry(tasks!(Endless));
+        live(builder.state(self.begun.clone()))
     }
 
     async fn submit(&self) -> JobId {
-        let job = job("endless", "null");
-        let id = job.id;
-        self.store.enqueue(vec![job]).await.unwrap();
-        id
+        put(&self.store, job("endless", "null")).await
     }
 
     fn ran_on(&self, id: JobId) -> Vec<String> {
@@ -91,7 +83,7 @@ impl Scene {
     }
 
     /// Node `a` dispatches, and each of the two runs a job; both have been there for long enough to call the other lost.
-    async fn two(&self) -> [(Node, JobId); 2] {
+    async fn two(&self) -> [(Living, JobId); 2] {
         let a = self.live("a");
         let first = self.submit().await;
         self.begins(first, "a").await;
@@ -104,13 +96,6 @@ impl Scene {
 
     fn jump(&self, micros: i64) {
         self.skew.fetch_add(micros, SeqCst);
-    }
-}
-
-async fn stop(nodes: impl IntoIterator<Item = Node>) {
-    for (executor, running) in nodes {
-        executor.stop().await;
-        running.await.unwrap();
     }
 }
 

@@ -1,9 +1,6 @@
 //! A run that leaves a transaction open whose commit nobody hears of.
 
-#[allow(dead_code, reason = "shared with tests that need more of it")]
 mod support;
-#[path = "support/watched.rs"]
-mod watched;
 
 use std::{
     any::Any,
@@ -11,15 +8,15 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering::SeqCst},
     },
-    time::Duration,
 };
 
-use support::{job, soon};
+use support::{
+    SHORT_LEASE, config, job, soon, started, tasks,
+    watched::{self, Watch, Watching},
+};
 use tokio::sync::Notify;
-use turnwise_core::NodeName;
-use turnwise_executor::{Config, Ctx, Outcome, Registry, Task, executor::Builder};
+use turnwise_executor::{Ctx, Outcome, Task, executor::Builder};
 use turnwise_store::*;
-use watched::{Watch, Watching};
 
 /// Nobody ever hears what became of it.
 #[derive(Debug)]
@@ -76,16 +73,11 @@ impl Watch for Scene {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_batch_is_not_called_done_for_a_run_whose_commit_was_given_up() {
     let (store, scene) = (MemoryStore::default(), Arc::new(Scene::default()));
-    let mut registry = Registry::new();
-    registry.register(Commits).unwrap();
-    let mut config = Config::new(NodeName::new("a").unwrap());
-    config.lease = Duration::from_millis(600);
-    let builder = Builder::new(watched::connect(&store, &scene), config).registry(registry);
-    let executor = builder.state(Given(scene.clone())).build().unwrap();
-    soon(executor.start()).await.unwrap();
-    let left_open = job("commits", "null");
-    let id = left_open.id;
-    executor.submit(left_open).await.unwrap();
+    let builder = Builder::new(watched::connect(&store, &scene), config("a")).registry(tasks!(Commits));
+    // It stops after a lease in which it hears of nothing.
+    let builder = builder.state(Given(scene.clone())).configure(|config| config.lease = SHORT_LEASE);
+    let executor = started(builder).await;
+    let id = executor.submit(job("commits", "null")).await.unwrap().id;
     soon(scene.closing.notified()).await;
     scene.cut.store(true, SeqCst);
     soon(executor.stop()).await;

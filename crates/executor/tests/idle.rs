@@ -1,9 +1,6 @@
 //! When a process says that it is idle, and when it is drained.
 
-#[allow(dead_code, reason = "shared with tests that need more of it")]
 mod support;
-#[path = "support/watched.rs"]
-mod watched;
 
 use std::{
     any::Any,
@@ -14,28 +11,21 @@ use std::{
     time::Duration,
 };
 
-use support::{connect, ended, job, soon};
+use support::{
+    memos::set,
+    watched::{self, Watch, Watching},
+    *,
+};
 use turnwise_core::{
-    GroupName, JobId, NewJob, NodeName, QueueName, Timestamp,
+    GroupName, NewJob, QueueName, Timestamp,
     settings::{GroupSettings, Pause, QueueSettings},
 };
 use turnwise_executor::{
-    Config, Ctx, Event, Events, Executor, Outcome, Registry, executor::Builder, executor::Connect, task::Task,
+    Config, Ctx, Outcome,
+    executor::{Builder, Connect},
+    task::Task,
 };
-use turnwise_store::{MemoKind, MemoryStore, NewMemo, Result, Store, StoreError};
-use watched::{Watch, Watching};
-
-const NEVER: Duration = Duration::from_secs(3600);
-
-struct Noop;
-
-impl Task for Noop {
-    type Args = ();
-    const NAME: &'static str = "noop";
-    async fn run(&self, _: Ctx, (): ()) -> Outcome {
-        Outcome::done()
-    }
-}
+use turnwise_store::{MemoKind, MemoryStore, Result, Store, StoreError};
 
 /// Submits a job to the queue it is told, without ringing for anybody.
 struct Whisper;
@@ -66,61 +56,16 @@ impl Task for Leave {
 }
 
 fn builder(store: &MemoryStore, name: &str, connect: Connect) -> Builder {
-    let mut registry = Registry::new();
-    registry.register(Noop).unwrap().register(Whisper).unwrap().register(Leave).unwrap();
-    let builder = Builder::new(connect, Config::new(NodeName::new(name).unwrap())).registry(registry);
-    builder.state(store.clone()).configure(|config| config.poll_interval = NEVER)
+    let builder = Builder::new(connect, config(name)).registry(tasks!(Noop, Whisper, Leave));
+    builder.state(store.clone()).configure(|config| config.poll_interval = Some(NEVER))
 }
 
-/// Who does not dispatch has its mail to look after: no bell rings from one process to another here.
+/// A node that does not dispatch has its mail to look for.
 fn dispatch(config: &mut Config, dispatches: bool) {
     config.dispatch = dispatches;
     if !dispatches {
-        config.poll_interval = Duration::from_millis(20);
+        looks_often(config);
     }
-}
-
-fn of(queue: &str, task: &str) -> NewJob {
-    NewJob { queue: QueueName::new(queue).unwrap(), ..job(task, "null") }
-}
-
-async fn set(store: &MemoryStore, kind: MemoKind, name: &str, value: &impl serde::Serialize) {
-    let value = Some(serde_json::to_string(value).unwrap());
-    store.remember(None, vec![NewMemo { kind, name: name.to_owned(), value, seen: None }]).await.unwrap();
-}
-
-async fn listened(builder: Builder) -> (Executor, Events) {
-    let executor = builder.build().unwrap();
-    let events = executor.events();
-    soon(executor.start()).await.unwrap();
-    (executor, events)
-}
-
-/// Somebody else dispatches.
-async fn dispatcher(store: &MemoryStore) -> Executor {
-    let config = Config::new(NodeName::new("dispatcher").unwrap());
-    let builder = Builder::new(connect(store), config);
-    support::started(builder.configure(|config| config.poll_interval = Duration::from_millis(20))).await
-}
-
-/// The successes until the next `idle`.
-async fn successes(events: &mut Events) -> usize {
-    let mut count = 0;
-    loop {
-        match soon(events.next()).await.expect("the executor lives") {
-            Event::Idle => return count,
-            Event::Success(_) => count += 1,
-            _ => {}
-        }
-    }
-}
-
-async fn submit(executor: &Executor, jobs: Vec<NewJob>) -> Vec<JobId> {
-    let ids = jobs.iter().map(|job| job.id).collect();
-    for job in jobs {
-        executor.submit(job).await.unwrap();
-    }
-    ids
 }
 
 fn slow() -> QueueSettings {
@@ -246,8 +191,7 @@ impl Watch for Meanwhile {
         Box::pin(async move {
             let job = if verb == "load" { self.job.lock().unwrap().take() } else { None };
             if let Some(job) = job {
-                let id = job.id;
-                self.store.enqueue(vec![job]).await.unwrap();
+                let id = put(&self.store, job).await;
                 self.store.bell().ring_news();
                 ended(&self.store, id).await;
             }
@@ -260,8 +204,7 @@ async fn what_a_pool_leaves_to_another_for_later_is_waited_for() {
     let store = MemoryStore::default();
     let meanwhile = Arc::new(Meanwhile { store: store.clone(), job: Mutex::default() });
     let node = builder(&store, "a", watched::connect(&store, &meanwhile));
-    let node = node.configure(|config| config.poll_interval = Duration::from_millis(20));
-    let (executor, mut events) = listened(node.pool("mail", |pool| pool.queues(["mail"]))).await;
+    let (executor, mut events) = listened(node.configure(looks_often).pool("mail", |pool| pool.queues(["mail"]))).await;
     assert_eq!(successes(&mut events).await, 0, "the backlog has been read");
     *meanwhile.job.lock().unwrap() =
         Some(NewJob { queue: QueueName::new("mail").unwrap(), ..job("leave", "\"default\"") });

@@ -1,9 +1,6 @@
 //! Panics in control loops, at every call of the store that they make; in virtual time.
 
-#[allow(dead_code, reason = "shared with tests that need more of it")]
 mod support;
-#[path = "support/watched.rs"]
-mod watched;
 
 use std::{
     any::Any,
@@ -15,15 +12,20 @@ use std::{
     time::Duration,
 };
 
-use support::job;
-use tokio::{sync::Notify, task::JoinHandle, time::Instant};
+use support::{
+    Noop, config, fleet, ids, job,
+    memos::set,
+    put, story, tasks,
+    virtual_time::{self, Living, stop},
+    watched::{self, Watch, Watching},
+};
+use tokio::{sync::Notify, time::Instant};
 use turnwise_core::{
-    JobId, JobState, Json, NewJob, NodeName, TaskName, Timestamp,
+    JobId, JobState, Json, NewJob, TaskName,
     periodic::{Periodic, When},
 };
-use turnwise_executor::{Config, Ctx, Event, Executor, Outcome, Registry, Task, executor::Builder};
-use turnwise_store::{Filter, MemoKind, MemoryStore, NewMemo, Options, Result, Settle, Store, memory::Clock};
-use watched::{Watch, Watching};
+use turnwise_executor::{Ctx, Event, Outcome, Task, executor::Builder};
+use turnwise_store::{Filter, MemoKind, MemoryStore, Result, Settle, Store};
 
 /// Says something, finishes a step, and takes a moment.
 struct Talks;
@@ -34,15 +36,6 @@ impl Task for Talks {
         ctx.log("here I am");
         let _: u32 = ctx.step("one", async { Ok::<_, std::io::Error>(1) }).await.unwrap();
         tokio::time::sleep(Duration::from_millis(300)).await;
-        Outcome::done()
-    }
-}
-
-struct Quick;
-impl Task for Quick {
-    type Args = ();
-    const NAME: &'static str = "quick";
-    async fn run(&self, _: Ctx, (): ()) -> Outcome {
         Outcome::done()
     }
 }
@@ -98,23 +91,12 @@ impl Watch for Panics {
     }
 }
 
-fn virtual_store() -> MemoryStore {
-    let begun = Instant::now();
-    let clock = Clock::new(move || Timestamp::from_micros(1_000_000_000_000).plus(begun.elapsed()));
-    MemoryStore::new(Options::default(), clock)
+fn live(store: &MemoryStore, name: &str, watch: &Arc<impl Watch>, open: &Open) -> Living {
+    let builder = Builder::new(watched::connect(store, watch), config(name)).registry(tasks!(Talks, Noop, Gate));
+    virtual_time::live(builder.state(open.clone()))
 }
 
-fn live(store: &MemoryStore, name: &str, watch: &Arc<impl Watch>, open: &Open) -> (Arc<Executor>, JoinHandle<()>) {
-    let mut registry = Registry::new();
-    registry.register(Talks).unwrap().register(Quick).unwrap().register(Gate).unwrap();
-    let config = Config::new(NodeName::new(name).unwrap());
-    let builder = Builder::new(watched::connect(store, watch), config).registry(registry).state(open.clone());
-    let executor = Arc::new(builder.build().unwrap());
-    let living = executor.clone();
-    (executor, tokio::spawn(async move { living.live_here().await }))
-}
-
-/// In virtual time.
+/// In virtual time, and up to half an hour of it: what makes every dispatcher panic is tried again ever more seldom.
 async fn until<F: Future<Output = bool>>(what: &str, met: impl Fn() -> F) {
     for _ in 0..100_000 {
         if met().await {
@@ -164,13 +146,12 @@ async fn a_panic_in_any_loop_is_told_loses_no_end_and_the_node_works_on() {
 
 async fn panic_at(verb: &'static str, part: &'static str, after: bool) {
     let at = format!("a panic at {verb}, {}", if after { "after it" } else { "before it" });
-    let (store, watch) = (virtual_store(), Panics::new(verb, after, 2));
+    let (store, watch) = (virtual_time::store(), Panics::new(verb, after, 2));
     let now = store.nodes().await.unwrap().now;
-    let every = Periodic::new(When::every("10s").unwrap(), TaskName::new("quick").unwrap(), Json::null(), now);
-    let (name, value) = ("every".to_owned(), Some(serde_json::to_string(&every).unwrap()));
-    store.remember(None, vec![NewMemo { kind: MemoKind::Schedule, name, value, seen: None }]).await.unwrap();
+    let every = Periodic::new(When::every("10s").unwrap(), TaskName::new("noop").unwrap(), Json::null(), now);
+    set(&store, MemoKind::Schedule, "every", &every).await;
     let jobs: Vec<NewJob> = (0..30).map(|_| job("talks", "null")).collect();
-    let ids: Vec<JobId> = jobs.iter().map(|job| job.id).collect();
+    let ids = ids(&jobs);
     store.enqueue(jobs).await.unwrap();
     let (executor, running) = live(&store, "a", &watch, &Open::default());
     let mut events = executor.events();
@@ -190,9 +171,7 @@ async fn panic_at(verb: &'static str, part: &'static str, after: bool) {
     if verb != "leave" {
         // Also where the loop comes by seldom.
         until(&at, async || watch.left.load(SeqCst) == 0).await;
-        let later = job("quick", "null");
-        let id = later.id;
-        store.enqueue(vec![later]).await.unwrap();
+        let id = put(&store, job("noop", "null")).await;
         until(&at, || all_in(&store, std::slice::from_ref(&id), JobState::Success)).await;
     }
     for id in &ids {
@@ -206,7 +185,7 @@ async fn panic_at(verb: &'static str, part: &'static str, after: bool) {
     assert!(stopping.elapsed() < Duration::from_secs(20), "{at}: {:?}", stopping.elapsed());
     let unfinished = Filter { states: vec![JobState::Scheduled, JobState::Running], ..Filter::default() };
     assert_eq!(store.jobs(unfinished).await.unwrap(), [], "{at}");
-    assert_eq!(store.nodes().await.unwrap().nodes, [], "{at}: it has left");
+    assert_eq!(fleet(&store).await, [], "{at}: it has left");
     drop(executor);
     listening.await.unwrap();
     let told = told.lock().unwrap();
@@ -215,9 +194,9 @@ async fn panic_at(verb: &'static str, part: &'static str, after: bool) {
 
 #[tokio::test(start_paused = true)]
 async fn a_panic_while_a_node_looks_whether_it_is_idle_is_told_and_it_looks_again() {
-    let (store, sick) = (virtual_store(), Panics::new("nodes", false, 2));
+    let (store, sick) = (virtual_time::store(), Panics::new("nodes", false, 2));
     let a = live(&store, "a", &Panics::new("nodes", false, 0), &Open::default());
-    until("a leads", async || store.nodes().await.unwrap().nodes.iter().any(|node| node.dispatcher)).await;
+    until("a leads", async || fleet(&store).await.iter().any(|node| node.dispatcher)).await;
     let b = live(&store, "b", &sick, &Open::default());
     let mut events = b.0.events();
     let mut told = 0;
@@ -232,52 +211,42 @@ async fn a_panic_while_a_node_looks_whether_it_is_idle_is_told_and_it_looks_agai
         }
     }
     assert_eq!(told, 2);
-    for (executor, running) in [a, b] {
-        executor.stop().await;
-        running.await.unwrap();
-    }
+    stop([a, b]).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn another_node_dispatches_when_the_dispatcher_panics() {
-    let store = virtual_store();
+    let store = virtual_time::store();
     let (sick, sound) = (Panics::new("news", false, 0), Panics::new("news", false, 0));
     let a = live(&store, "a", &sick, &Open::default());
-    until("a leads", async || store.nodes().await.unwrap().nodes.iter().any(|node| node.dispatcher)).await;
+    until("a leads", async || fleet(&store).await.iter().any(|node| node.dispatcher)).await;
     let b = live(&store, "b", &sound, &Open::default());
-    until("b is there", async || store.nodes().await.unwrap().nodes.len() == 2).await;
+    until("b is there", async || fleet(&store).await.len() == 2).await;
     tokio::time::sleep(Duration::from_secs(10)).await;
     let before = sick.calls.load(SeqCst);
     sick.left.store(u64::MAX, SeqCst);
-    let work = job("quick", "null");
-    let id = work.id;
-    store.enqueue(vec![work]).await.unwrap();
+    let id = put(&store, job("noop", "null")).await;
     let began = Instant::now();
     until("it runs", || all_in(&store, std::slice::from_ref(&id), JobState::Success)).await;
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
-    let leads = store.nodes().await.unwrap().nodes.into_iter().find(|node| node.dispatcher).unwrap();
+    let leads = fleet(&store).await.into_iter().find(|node| node.dispatcher).unwrap();
     assert_eq!(leads.name.as_str(), "b");
     tokio::time::sleep(Duration::from_secs(600)).await;
     assert_eq!(sick.calls.load(SeqCst) - before, 1, "one panic, and it leads no more");
     assert_eq!(a.0.stats().lost, 0);
-    for (executor, running) in [a, b] {
-        executor.stop().await;
-        running.await.unwrap();
-    }
+    stop([a, b]).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn data_that_makes_every_dispatcher_panic_is_met_ever_more_seldom_and_stops_neither_beats_nor_ends() {
-    let store = virtual_store();
+    let store = virtual_time::store();
     let open = Open::default();
     let watches = [Panics::new("news", false, 0), Panics::new("news", false, 0)];
     let a = live(&store, "a", &watches[0], &open);
-    let gate = job("gate", "null");
-    let id = gate.id;
-    store.enqueue(vec![gate]).await.unwrap();
+    let id = put(&store, job("gate", "null")).await;
     until("it runs", || all_in(&store, std::slice::from_ref(&id), JobState::Running)).await;
     let b = live(&store, "b", &watches[1], &open);
-    until("b is there", async || store.nodes().await.unwrap().nodes.len() == 2).await;
+    until("b is there", async || fleet(&store).await.len() == 2).await;
     let before: u64 = watches.iter().map(|watch| watch.calls.load(SeqCst)).sum();
     watches.iter().for_each(|watch| watch.left.store(u64::MAX, SeqCst));
     tokio::time::sleep(Duration::from_secs(20)).await;
@@ -290,16 +259,11 @@ async fn data_that_makes_every_dispatcher_panic_is_met_ever_more_seldom_and_stop
     assert!((10..=70).contains(&met), "met {met} times by two nodes in twenty minutes");
     assert_eq!((a.0.stats().lost, b.0.stats().lost), (0, 0));
     watches.iter().for_each(|watch| watch.left.store(0, SeqCst));
-    let work = job("quick", "null");
-    let id = work.id;
-    store.enqueue(vec![work]).await.unwrap();
+    let id = put(&store, job("noop", "null")).await;
     let began = Instant::now();
     until("work goes on", || all_in(&store, std::slice::from_ref(&id), JobState::Success)).await;
     assert!(began.elapsed() < Duration::from_secs(70), "{:?}", began.elapsed());
-    for (executor, running) in [a, b] {
-        executor.stop().await;
-        running.await.unwrap();
-    }
+    stop([a, b]).await;
 }
 
 /// Writing the good end of one job panics.
@@ -327,9 +291,9 @@ impl Watch for Spoils {
 
 #[tokio::test(start_paused = true)]
 async fn an_end_whose_write_panics_fails_its_job_and_holds_up_no_other() {
-    let store = virtual_store();
-    let jobs: Vec<NewJob> = (0..200).map(|_| job("quick", "null")).collect();
-    let mut ids: Vec<JobId> = jobs.iter().map(|job| job.id).collect();
+    let store = virtual_time::store();
+    let jobs: Vec<NewJob> = (0..200).map(|_| job("noop", "null")).collect();
+    let mut ids = ids(&jobs);
     store.enqueue(jobs).await.unwrap();
     let spoilt = ids.remove(100);
     let watch = Arc::new(Spoils { job: spoilt, met: AtomicBool::new(false) });
@@ -339,7 +303,7 @@ async fn an_end_whose_write_panics_fails_its_job_and_holds_up_no_other() {
     until("the one", || all_in(&store, std::slice::from_ref(&spoilt), JobState::Failed)).await;
     assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
     assert!(watch.met.load(SeqCst));
-    let story = support::story(&store, spoilt).await;
+    let story = story(&store, spoilt).await;
     let said = story.attempts.last().unwrap().failure.as_ref().unwrap().text();
     assert!(said.contains("its end could not be stored"), "{said}");
     assert_eq!(executor.stats().lost, 0);

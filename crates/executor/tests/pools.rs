@@ -1,10 +1,7 @@
 //! Pools: how many tasks run at a time, on which threads, for which queues; and how a process looks for work and says that
 //! there is none.
 
-#[allow(dead_code, reason = "shared with tests that need more of it")]
 mod support;
-#[path = "support/watched.rs"]
-mod watched;
 
 use std::{
     sync::{
@@ -14,15 +11,13 @@ use std::{
     time::Duration,
 };
 
-use support::{connect, ended, in_state, job, node, soon, started};
-use turnwise_core::{GroupName, JobId, JobState, NewJob, QueueName};
-use turnwise_executor::{
-    Config, Ctx, Event, EventKind, Events, Executor, Outcome, Registry, executor::Builder, task::Task,
+use support::{
+    watched::{self, Watch, Watching},
+    *,
 };
+use turnwise_core::{GroupName, JobId, JobState, NewJob};
+use turnwise_executor::{Config, Ctx, EventKind, Executor, Outcome, Registry, executor::Builder, task::Task};
 use turnwise_store::{Assign, Bell, MemoryStore, Store};
-use watched::{Watch, Watching};
-
-const NEVER: Duration = Duration::from_secs(3600);
 
 /// What tasks and tests know together.
 #[derive(Default)]
@@ -115,49 +110,32 @@ impl Task for Whisper {
     }
 }
 
-struct Noop;
-
-impl Task for Noop {
-    type Args = ();
-    const NAME: &'static str = "noop";
-    async fn run(&self, _: Ctx, (): ()) -> Outcome {
-        Outcome::done()
-    }
-}
-
 fn tasks() -> Registry {
-    let mut registry = Registry::new();
-    registry.register(Hold).unwrap().register(Note).unwrap().register(Block).unwrap();
-    registry.register(Whisper).unwrap().register(Noop).unwrap();
-    registry
+    tasks!(Hold, Note, Block, Whisper, Noop)
 }
 
 /// A node that never polls.
 fn quiet(store: &MemoryStore, board: &Arc<Board>, change: impl FnOnce(&mut Config)) -> Builder {
     let node = node(store, "a", tasks()).state(board.clone()).state(store.clone());
     node.configure(|config| {
-        config.poll_interval = NEVER;
+        config.poll_interval = Some(NEVER);
         change(config);
     })
 }
 
-fn of(queue: &str, task: &str) -> NewJob {
-    NewJob { queue: QueueName::new(queue).unwrap(), ..job(task, "null") }
+/// Waits until so many tasks hold a slot.
+async fn running(board: &Board, count: u32) {
+    until(async || board.running.load(Ordering::SeqCst) == count).await;
 }
 
-async fn submit(executor: &Executor, jobs: Vec<NewJob>) -> Vec<JobId> {
-    let mut ids = Vec::new();
-    for job in jobs {
-        ids.push(job.id);
-        executor.submit(job).await.unwrap();
-    }
-    ids
-}
-
-async fn until(what: impl Fn() -> bool) {
+/// Lets each of these go when it runs, until all have ended.
+async fn let_go(store: &MemoryStore, board: &Board, jobs: Vec<JobId>) {
     soon(async {
-        while !what() {
-            tokio::time::sleep(Duration::from_millis(2)).await;
+        for id in jobs {
+            while !now(store, id).await.state.finished() {
+                board.open.notify_one();
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
         }
     })
     .await;
@@ -174,11 +152,6 @@ async fn early<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(15), what).await.expect("did not happen before the clearing up")
 }
 
-async fn slots(store: &MemoryStore, name: &str) -> Option<u32> {
-    let nodes = store.nodes().await.unwrap().nodes;
-    nodes.iter().find(|node| node.name.as_str() == name).map(|node| node.slots)
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn slots_open_up_to_max_pool_size_and_never_more_run() {
     let (store, board) = (MemoryStore::default(), Arc::new(Board::default()));
@@ -189,19 +162,9 @@ async fn slots_open_up_to_max_pool_size_and_never_more_run() {
     .await;
     assert_eq!(slots(&store, "a").await, Some(1), "at rest");
     let ids = submit(&executor, (0..12).map(|_| job("hold", "null")).collect()).await;
-    until(|| board.running.load(Ordering::SeqCst) == 3).await;
-    soon(async {
-        while slots(&store, "a").await != Some(3) {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
-    for id in ids {
-        while store.job(id).await.unwrap().is_some_and(|job| !job.state.finished()) {
-            board.open.notify_one();
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    }
+    running(&board, 3).await;
+    until(async || slots(&store, "a").await == Some(3)).await;
+    let_go(&store, &board, ids).await;
     assert_eq!(board.most.load(Ordering::SeqCst), 3);
     soon(executor.stop()).await;
 }
@@ -211,12 +174,7 @@ async fn a_pool_of_one_size_runs_no_more_than_that() {
     let (store, board) = (MemoryStore::default(), Arc::new(Board::default()));
     let executor = started(quiet(&store, &board, |config| config.core_pool_size = 2)).await;
     let ids = submit(&executor, (0..6).map(|_| job("hold", "null")).collect()).await;
-    for id in ids {
-        while store.job(id).await.unwrap().is_some_and(|job| !job.state.finished()) {
-            board.open.notify_one();
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    }
+    let_go(&store, &board, ids).await;
     assert_eq!(board.most.load(Ordering::SeqCst), 2);
     soon(executor.stop()).await;
 }
@@ -234,7 +192,7 @@ async fn slots_close_again_when_nothing_has_needed_them_for_long() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         submit(&executor, (0..4).map(|_| job("hold", "null")).collect()).await;
-        until(|| board.running.load(Ordering::SeqCst) == 4).await;
+        running(&board, 4).await;
         while board.running.load(Ordering::SeqCst) > 0 {
             board.open.notify_one();
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -281,7 +239,7 @@ async fn a_queue_bound_to_a_pool_runs_there_and_the_others_on_the_nodes_own() {
     soon(executor.drained()).await.unwrap();
     assert_eq!(executor.stats().settled, 4);
     soon(executor.stop()).await;
-    assert!(store.nodes().await.unwrap().nodes.is_empty(), "all of it has left");
+    assert!(fleet(&store).await.is_empty(), "all of it has left");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -290,11 +248,11 @@ async fn a_pool_whose_threads_are_all_blocked_does_not_slow_another() {
     let builder = quiet(&store, &board, |_| {}).pool("slow", |pool| pool.queues(["slow"]).core_pool_size(64));
     let executor = started(builder).await;
     let blocked = submit(&executor, (0..64).map(|_| of("slow", "block")).collect()).await;
-    until(|| board.running.load(Ordering::SeqCst) > 0).await;
+    until(async || board.running.load(Ordering::SeqCst) > 0).await;
     for id in submit(&executor, (0..20).map(|_| of("default", "noop")).collect()).await {
         ended(&store, id).await;
     }
-    assert!(!store.job(blocked[0]).await.unwrap().unwrap().state.finished(), "they are in the way still");
+    assert!(!now(&store, blocked[0]).await.state.finished(), "they are in the way still");
     board.open_gate();
     for id in blocked {
         ended(&store, id).await;
@@ -322,8 +280,7 @@ impl Watch for Batches {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pool_is_given_its_batch_size_at_once_and_not_the_dispatchers() {
     let (store, board, batches) = (MemoryStore::default(), Arc::new(Board::default()), Arc::new(Batches::default()));
-    let config = Config::new(turnwise_core::NodeName::new("a").unwrap());
-    let builder = Builder::new(watched::connect(&store, &batches), config).registry(tasks()).state(board.clone());
+    let builder = Builder::new(watched::connect(&store, &batches), config("a")).registry(tasks()).state(board.clone());
     let builder = builder.configure(|config| (config.batch_size, config.core_pool_size) = (7, 30));
     let executor = started(builder.pool("mail", |pool| pool.queues(["mail"]).batch_size(2))).await;
     for (queue, most) in [("mail", 2), ("default", 7)] {
@@ -340,13 +297,11 @@ async fn a_pool_is_given_its_batch_size_at_once_and_not_the_dispatchers() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_one_of_whose_pools_cannot_join_does_not_start() {
     let (store, board) = (MemoryStore::default(), Arc::new(Board::default()));
-    let mut other = Config::new(turnwise_core::NodeName::new("a/mail").unwrap());
-    other.lease = Duration::from_secs(2);
-    let other = started(Builder::new(connect(&store), other)).await;
+    let other = started(Builder::new(connect(&store), config("a/mail"))).await;
     let executor = quiet(&store, &board, |_| {}).pool("mail", |pool| pool.queues(["mail"])).build().unwrap();
     let refused = soon(executor.start()).await.unwrap_err().to_string();
     assert!(refused.starts_with("the node name \"a/mail\" is in use"), "{refused}");
-    let nodes = store.nodes().await.unwrap().nodes;
+    let nodes = fleet(&store).await;
     assert_eq!(nodes.iter().map(|node| node.name.as_str()).collect::<Vec<_>>(), ["a/mail"], "nothing of it is left");
     soon(other.stop()).await;
     soon(executor.start()).await.expect("the name is free now");
@@ -369,7 +324,7 @@ async fn a_node_that_was_stopped_can_be_started_again() {
             ended(&store, id).await;
         }
         soon(executor.stop()).await;
-        assert!(store.nodes().await.unwrap().nodes.is_empty());
+        assert!(fleet(&store).await.is_empty());
     }
 }
 
@@ -379,10 +334,10 @@ async fn a_node_that_is_still_stopping_is_not_started_again() {
     let executor = quiet(&store, &board, |config| config.await_termination = NEVER).build().unwrap();
     soon(executor.start()).await.unwrap();
     let ids = submit(&executor, vec![job("hold", "null")]).await;
-    until(|| board.running.load(Ordering::SeqCst) == 1).await;
+    running(&board, 1).await;
     let mut stopping = Box::pin(executor.stop());
     assert!(futures_util::poll!(&mut stopping).is_pending());
-    // Whoever loses patience has not stopped it.
+    // A caller that stops waiting has not stopped the node.
     drop(stopping);
     assert!(matches!(executor.start().await, Err(turnwise_executor::StartError::Running)));
     board.open.notify_one();
@@ -402,7 +357,7 @@ async fn a_stop_that_does_not_wait_interrupts_what_runs_and_spends_no_attempt() 
     }))
     .await;
     let ids = submit(&executor, (0..3).map(|_| job("hold", "null")).collect()).await;
-    until(|| board.running.load(Ordering::SeqCst) == 1).await;
+    running(&board, 1).await;
     soon(executor.stop()).await;
     for id in ids {
         let job = in_state(&store, id, JobState::Waiting).await;
@@ -419,20 +374,15 @@ async fn a_stop_that_waits_lets_what_runs_end_and_hands_back_the_rest() {
     }))
     .await;
     let ids = submit(&executor, (0..3).map(|_| job("hold", "null")).collect()).await;
-    until(|| board.running.load(Ordering::SeqCst) == 1).await;
+    running(&board, 1).await;
     let stop = tokio::spawn(async move { executor.stop().await });
     // It takes nothing more from then on.
-    soon(async {
-        while slots(&store, "a").await != Some(0) {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    })
-    .await;
+    until(async || slots(&store, "a").await == Some(0)).await;
     board.open.notify_one();
     soon(stop).await.unwrap();
     let mut states = Vec::new();
     for id in ids {
-        states.push(store.job(id).await.unwrap().unwrap().state);
+        states.push(now(&store, id).await.state);
     }
     states.sort();
     assert_eq!(states, [JobState::Waiting, JobState::Waiting, JobState::Success]);
@@ -451,26 +401,12 @@ async fn a_posted_job_starts_right_after_its_commit_without_a_poll() {
     soon(executor.stop()).await;
 }
 
-/// The successes until the next `idle`.
-async fn successes(events: &mut Events) -> usize {
-    let mut count = 0;
-    loop {
-        match soon(events.next()).await.expect("the executor lives") {
-            Event::Idle => return count,
-            Event::Success(_) => count += 1,
-            _ => {}
-        }
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn idle_is_said_once_when_nothing_is_left_and_again_after_more_work() {
     let (store, board) = (MemoryStore::default(), Arc::new(Board::default()));
     // One at a time, none held ready: between two jobs it holds nothing, and is not idle.
     let builder = quiet(&store, &board, |config| (config.core_pool_size, config.queue_capacity) = (1, 0));
-    let executor = builder.pool("mail", |pool| pool.queues(["mail"])).build().unwrap();
-    let mut events = executor.events();
-    soon(executor.start()).await.unwrap();
+    let (executor, mut events) = listened(builder.pool("mail", |pool| pool.queues(["mail"]))).await;
     assert_eq!(successes(&mut events).await, 0, "there was nothing to begin with");
     for _ in 0..2 {
         store.enqueue((0..50).map(|_| job("noop", "null")).collect()).await.unwrap();
@@ -486,12 +422,9 @@ async fn idle_is_said_once_when_nothing_is_left_and_again_after_more_work() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_does_not_dispatch_says_when_it_is_idle() {
     let (store, board) = (MemoryStore::default(), Arc::new(Board::default()));
-    let dispatcher = Builder::new(connect(&store), Config::new(turnwise_core::NodeName::new("dispatcher").unwrap()));
-    let dispatcher = started(dispatcher.configure(|config| config.poll_interval = Duration::from_millis(20))).await;
+    let dispatcher = dispatcher(&store).await;
     let worker = node(&store, "a", tasks()).state(board.clone()).state(store.clone());
-    let worker = worker.configure(|config| config.dispatch = false).build().unwrap();
-    let mut events = worker.events();
-    soon(worker.start()).await.unwrap();
+    let (worker, mut events) = listened(worker.configure(|config| config.dispatch = false)).await;
     assert_eq!(successes(&mut events).await, 0);
     let ids = submit(&worker, vec![of("default", "noop")]).await;
     assert_eq!(successes(&mut events).await, 1);
@@ -504,9 +437,7 @@ async fn a_node_that_does_not_dispatch_says_when_it_is_idle() {
 async fn a_job_no_bell_told_of_is_found_when_nothing_else_is_left() {
     let (store, board) = (MemoryStore::default(), Arc::new(Board::default()));
     // With a lease so long, no look for lost nodes wakes the dispatcher either.
-    let executor = quiet(&store, &board, |config| config.lease = NEVER).build().unwrap();
-    let mut events = executor.events();
-    soon(executor.start()).await.unwrap();
+    let (executor, mut events) = listened(quiet(&store, &board, |config| config.lease = NEVER)).await;
     soon(events.wait_for(EventKind::Idle)).await.unwrap();
     whisper(&store, &executor).await;
     assert_eq!(early(successes(&mut events)).await, 2, "what it whispered of, too");
@@ -528,8 +459,8 @@ impl Watch for Silent {
 async fn a_job_no_bell_told_of_is_found_after_so_many_others_while_the_node_is_busy() {
     let (store, board) = (MemoryStore::default(), Arc::new(Board::default()));
     let silent = Arc::new(Silent(Bell::default()));
-    let mut config = Config::new(turnwise_core::NodeName::new("a").unwrap());
-    (config.look_every, config.lease, config.poll_interval) = (5, NEVER, NEVER);
+    let mut config = config("a");
+    (config.look_every, config.lease, config.poll_interval) = (5, NEVER, Some(NEVER));
     (config.core_pool_size, config.queue_capacity) = (1, 0);
     let node = Builder::new(watched::connect(&store, &silent), config).registry(tasks());
     let executor = node.state(board).state(store.clone()).build().unwrap();
@@ -538,7 +469,7 @@ async fn a_job_no_bell_told_of_is_found_after_so_many_others_while_the_node_is_b
         events.wait_for(EventKind::Idle).await.unwrap();
         let jobs = std::iter::once(job("whisper", "null")).chain((0..200).map(|_| job("noop", "null")));
         let jobs: Vec<NewJob> = jobs.collect();
-        let told: Vec<JobId> = jobs.iter().map(|job| job.id).collect();
+        let told = ids(&jobs);
         store.enqueue(jobs).await.unwrap();
         executor.bell().unwrap().ring_news();
         let mut order = Vec::new();

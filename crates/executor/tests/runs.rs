@@ -41,15 +41,6 @@ fn board(ctx: &Ctx) -> Arc<Board> {
     ctx.state::<Arc<Board>>().unwrap().0.as_ref().clone()
 }
 
-macro_rules! tasks {
-    ($($task:ty),*) => {{
-        let mut registry = Registry::new();
-        $(registry.register(<$task>::default()).unwrap();)*
-        registry
-    }};
-}
-
-#[derive(Default)]
 struct Fetch;
 impl Task for Fetch {
     type Args = u32;
@@ -63,7 +54,6 @@ impl Task for Fetch {
     }
 }
 
-#[derive(Default)]
 struct Send;
 impl Task for Send {
     type Args = u32;
@@ -87,7 +77,7 @@ async fn a_job_goes_on_as_another_task_with_its_own_retries() {
     let board = Arc::new(Board::default());
     let executor = started(node(&store, "a", tasks!(Fetch, Send)).state(board.clone())).await;
     let mut first = job("fetch", "7");
-    first.retry = RetryPolicy::None;
+    first.retry = Some(RetryPolicy::None);
     let id = executor.submit(first).await.unwrap().id;
     let done = ended(&store, id).await;
     assert_eq!((done.state, done.task.as_str(), done.result.unwrap().as_str()), (JobState::Success, "send", "8"));
@@ -99,7 +89,6 @@ async fn a_job_goes_on_as_another_task_with_its_own_retries() {
     executor.stop().await;
 }
 
-#[derive(Default)]
 struct Hopeless;
 impl Task for Hopeless {
     type Args = u32;
@@ -112,7 +101,6 @@ impl Task for Hopeless {
     }
 }
 
-#[derive(Default)]
 struct Apologise;
 impl Task for Apologise {
     type Args = u32;
@@ -128,12 +116,12 @@ async fn a_job_whose_retries_run_out_goes_on_where_it_is_to() {
     let executor = started(node(&store, "a", tasks!(Hopeless, Apologise))).await;
     let by_task = executor.submit(job("hopeless", "3")).await.unwrap().id;
     let mut own = job("hopeless", "4");
-    own.retry = RetryPolicy::None;
+    own.retry = Some(RetryPolicy::None);
     own.terms
         .set_on_exhausted(Step {
             task: TaskName::new("apologise").unwrap(),
             args: turnwise_core::Json::parse("args", "44").unwrap(),
-            retry: RetryPolicy::None,
+            retry: Some(RetryPolicy::None),
             terms: turnwise_core::Terms::default(),
         })
         .unwrap();
@@ -146,7 +134,6 @@ async fn a_job_whose_retries_run_out_goes_on_where_it_is_to() {
     executor.stop().await;
 }
 
-#[derive(Default)]
 struct Slow;
 impl Task for Slow {
     type Args = ();
@@ -168,7 +155,7 @@ async fn a_run_that_takes_too_long_is_cut_short_and_tried_again() {
     let board = Arc::new(Board::default());
     let executor = started(node(&store, "a", tasks!(Slow)).state(board.clone())).await;
     let mut slow = job("slow", "null");
-    slow.retry = RetryPolicy::durations(vec![Duration::from_millis(1)]).unwrap();
+    slow.retry = Some(RetryPolicy::durations(vec![Duration::from_millis(1)]).unwrap());
     let id = executor.submit(slow).await.unwrap().id;
     let failed = ended(&store, id).await;
     assert_eq!((failed.state, failed.counts.attempt), (JobState::Failed, 2));
@@ -180,7 +167,6 @@ async fn a_run_that_takes_too_long_is_cut_short_and_tried_again() {
 }
 
 /// Does not listen: it blocks a thread of the runtime until it is let go.
-#[derive(Default)]
 struct Deaf;
 impl Task for Deaf {
     type Args = ();
@@ -202,35 +188,24 @@ async fn a_task_that_blocks_its_thread_beyond_its_time_is_given_up_without_its_n
     let board = Arc::new(Board::default());
     let executor = started(node(&store, "a", tasks!(Deaf, Apologise)).state(board.clone())).await;
     let mut deaf = job("deaf", "null");
-    deaf.retry = RetryPolicy::None;
+    deaf.retry = Some(RetryPolicy::None);
     deaf.terms.set_timeout(Duration::from_millis(20)).unwrap();
     let id = executor.submit(deaf).await.unwrap().id;
     let given_up = ended(&store, id).await;
     assert_eq!((given_up.state, given_up.counts.attempt), (JobState::Failed, 1));
     assert_eq!(board.said(), ["blocks"]);
-    soon(async {
-        while store.nodes().await.unwrap().nodes[0].slots != 3 {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    })
-    .await;
+    until(async || slots(&store, "a").await == Some(3)).await;
     // The others go on, on the slots that are left.
     let next = executor.submit(job("apologise", "1")).await.unwrap().id;
     assert_eq!(ended(&store, next).await.state, JobState::Success);
     // Once it returns, nobody believes it, and its slot is there again.
     board.count.store(1, Ordering::SeqCst);
-    soon(async {
-        while store.nodes().await.unwrap().nodes[0].slots != 4 {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    })
-    .await;
+    until(async || slots(&store, "a").await == Some(4)).await;
     assert_eq!(board.said(), ["blocks", "returns"]);
     assert_eq!((ended(&store, id).await.state, executor.stats().settled), (JobState::Failed, 2));
     executor.stop().await;
 }
 
-#[derive(Default)]
 struct Talks;
 impl Task for Talks {
     type Args = u32;
@@ -255,18 +230,9 @@ async fn what_a_run_says_is_read_while_it_runs_and_afterwards() {
     let board = Arc::new(Board::default());
     let executor = started(node(&store, "a", tasks!(Talks)).state(board.clone())).await;
     let id = executor.submit(job("talks", "3")).await.unwrap().id;
-    let early = soon(async {
-        loop {
-            let story = story(&store, id).await;
-            if story.lines.len() == 4 {
-                return story;
-            }
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    })
-    .await;
+    let early = found(async || Some(story(&store, id).await).filter(|story| story.lines.len() == 4)).await;
     assert_eq!(early.progress, Some(Progress::new(1, 4, "begun")));
-    assert!(!store.job(id).await.unwrap().unwrap().state.finished());
+    assert!(!now(&store, id).await.state.finished());
     board.go.notify_one();
     assert_eq!(ended(&store, id).await.state, JobState::Success);
     let late = story(&store, id).await;
@@ -289,7 +255,6 @@ async fn a_log_keeps_its_last_lines() {
     executor.stop().await;
 }
 
-#[derive(Default)]
 struct Steps;
 impl Task for Steps {
     type Args = ();
@@ -331,7 +296,6 @@ async fn a_finished_step_is_not_run_again() {
     executor.stop().await;
 }
 
-#[derive(Default)]
 struct Naps;
 impl Task for Naps {
     type Args = u64;
@@ -352,7 +316,7 @@ async fn jobs_that_sleep_hold_no_slot() {
     let board = Arc::new(Board::default());
     let executor = started(node(&store, "a", tasks!(Naps, Apologise)).state(board.clone())).await;
     let sleepers: Vec<_> = (0..10_000).map(|_| job("naps", "3600000")).collect();
-    let ids: Vec<_> = sleepers.iter().map(|job| job.id).collect();
+    let ids = ids(&sleepers);
     store.enqueue(sleepers).await.unwrap();
     executor.bell().unwrap().ring_news();
     for id in &ids {
@@ -382,7 +346,6 @@ async fn a_sleeping_job_goes_on_when_its_time_has_come() {
 }
 
 /// Stops when it is asked to, or does not.
-#[derive(Default)]
 struct Cancelled;
 impl Task for Cancelled {
     type Args = bool;
@@ -409,7 +372,9 @@ async fn a_cancelled_run_stops_by_itself_or_is_dropped_and_is_cleaned_up_after()
         let store = MemoryStore::default();
         let board = Arc::new(Board::default());
         let node = node(&store, "a", tasks!(Cancelled)).state(board.clone());
-        let executor = started(node.configure(|config| config.cancel_grace = Duration::from_millis(50))).await;
+        // The task that listens has as long as it needs to say so.
+        let grace = if listens { NEVER } else { Duration::from_millis(50) };
+        let executor = started(node.configure(|config| config.cancel_grace = grace)).await;
         let id = executor.submit(job("cancelled", if listens { "true" } else { "false" })).await.unwrap().id;
         soon(board.go.notified()).await;
         cancel(&store, id).await;
@@ -420,7 +385,6 @@ async fn a_cancelled_run_stops_by_itself_or_is_dropped_and_is_cleaned_up_after()
     }
 }
 
-#[derive(Default)]
 struct Panics;
 impl Task for Panics {
     type Args = bool;
@@ -436,7 +400,7 @@ async fn a_panic_is_kept_with_its_place() {
     let executor = started(node(&store, "a", tasks!(Panics))).await;
     for (args, text) in [("true", "panic: on a thread"), ("false", "panic: on the runtime")] {
         let mut panics = job("panics", args);
-        panics.retry = RetryPolicy::None;
+        panics.retry = Some(RetryPolicy::None);
         let id = executor.submit(panics).await.unwrap().id;
         assert_eq!(ended(&store, id).await.error.as_deref(), Some(text));
         let attempts = story(&store, id).await.attempts;
@@ -447,7 +411,6 @@ async fn a_panic_is_kept_with_its_place() {
     executor.stop().await;
 }
 
-#[derive(Default)]
 struct Wrong;
 impl Task for Wrong {
     type Args = ();
@@ -480,7 +443,6 @@ async fn an_event_tells_of_a_job_that_goes_on_only_when_it_ends() {
     executor.stop().await;
 }
 
-#[derive(Default)]
 struct Traces;
 impl Task for Traces {
     type Args = bool;

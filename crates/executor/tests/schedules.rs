@@ -1,33 +1,23 @@
 //! Periodic jobs, beside the dispatching of all others.
 
-#[allow(dead_code, reason = "shared with tests that need more of it")]
 mod support;
-#[path = "support/watched.rs"]
-mod watched;
 
 use std::{any::Any, sync::Arc, time::Duration};
 
-use support::{ended, job, soon};
+use support::{
+    memos::set,
+    watched::{self, Watch, Watching},
+    *,
+};
 use tokio::sync::Notify;
 use turnwise_core::{
-    Json, NodeName, TaskName,
+    Json, TaskName,
     periodic::{Periodic, When},
 };
-use turnwise_executor::{Config, Ctx, EventKind, Outcome, Registry, executor::Builder, task::Task};
-use turnwise_store::{MemoKind, MemoryStore, NewMemo, Result, Store};
-use watched::{Watch, Watching};
+use turnwise_executor::{EventKind, executor::Builder};
+use turnwise_store::{MemoKind, MemoryStore, Result, Store};
 
-struct Noop;
-
-impl Task for Noop {
-    type Args = ();
-    const NAME: &'static str = "noop";
-    async fn run(&self, _: Ctx, (): ()) -> Outcome {
-        Outcome::done()
-    }
-}
-
-/// Whoever submits on this way waits until it is open, as for somebody's transaction that has the key.
+/// A submit waits until it is open, as for an open transaction that holds the key.
 #[derive(Default)]
 struct Closed {
     asked: Notify,
@@ -51,18 +41,11 @@ async fn a_periodic_job_that_is_not_taken_yet_holds_up_nobody() {
     let (store, way) = (MemoryStore::default(), Arc::new(Closed::default()));
     let hours_ago = store.nodes().await.unwrap().now.minus(Duration::from_secs(7200));
     let hourly = Periodic::new(When::every("1h").unwrap(), TaskName::new("noop").unwrap(), Json::null(), hours_ago);
-    let (name, value) = ("hourly".to_owned(), Some(serde_json::to_string(&hourly).unwrap()));
-    store.remember(None, vec![NewMemo { kind: MemoKind::Schedule, name, value, seen: None }]).await.unwrap();
-    let mut registry = Registry::new();
-    registry.register(Noop).unwrap();
-    let config = Config::new(NodeName::new("a").unwrap());
-    let executor = Builder::new(watched::connect(&store, &way), config).registry(registry).build().unwrap();
-    let mut events = executor.events();
-    soon(executor.start()).await.unwrap();
+    set(&store, MemoKind::Schedule, "hourly", &hourly).await;
+    let builder = Builder::new(watched::connect(&store, &way), config("a")).registry(tasks!(Noop));
+    let (executor, mut events) = listened(builder).await;
     soon(way.asked.notified()).await;
-    let other = job("noop", "null");
-    let id = other.id;
-    store.enqueue(vec![other]).await.unwrap();
+    let id = put(&store, job("noop", "null")).await;
     executor.bell().unwrap().ring_news();
     ended(&store, id).await;
     way.open.notify_one();

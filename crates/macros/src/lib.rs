@@ -28,7 +28,7 @@ use syn::{
 ///   end, exactly once.
 /// - It returns nothing, a value that serde can write (kept as the job's result), an `Outcome`, or a `Result` of these.
 /// - A function that is not async runs on a thread where it may block.
-/// - `retry = "…"` is the policy of jobs made with `.job(…)`; `timeout = "30s"` how long a run may take.
+/// - `retry = "…"` is the policy of jobs that name none of their own; `timeout = "30s"` how long a run may take.
 /// - `on_exhausted = "TASK"`: when the retries run out, the job goes on as that task, with the same arguments.
 /// - `clean_up = FUNCTION`: called when a run was cancelled or has taken too long, once it has stopped: an async function
 ///   of `Ctx` and the arguments.

@@ -1,5 +1,5 @@
--- assign_skip.sql: assign.sql where somebody's transaction holds some of the rows: those are skipped, and absent from the
--- reply like those that have moved on.
+-- assign_skip.sql: assign.sql for when another transaction holds some of the rows: those are skipped, and absent from the
+-- reply like those that have changed since the pick.
 -- Locks: as assign.sql, but job rows are locked first, skipping locked ones. Index: primary keys.
 with lead as materialized (
     select 1 from turnwise.dispatcher where holder = $1 and epoch = $2 and lineage = turnwise.lineage() for share

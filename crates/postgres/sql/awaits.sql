@@ -1,5 +1,5 @@
--- awaits.sql: of those that the jobs $1 wait for, by id, the ones that have not ended (without a state) and the ones that ended
--- otherwise than with success. One statement, so that one that ends meanwhile is either here or there.
+-- awaits.sql: of the jobs that the jobs $1 wait for, by id: those that have not ended (without a state) and those that ended
+-- otherwise than with success. One statement, so that a job that ends meanwhile is seen in exactly one of the two tables.
 -- Locks: nothing. Index: primary keys.
 select dependency.job, dependency.awaits,
        case when job.id is null then coalesce(history.state, dependency.ended, bad_end.state) end as state

@@ -1,6 +1,6 @@
--- bad_ends_seen.sql: at most $1 bad ends that every statement sees which is under way or begins from now on. One that began
--- before may still take such a job for unfinished, and its transaction may have no number yet.
--- Locks: nothing. Index: none, there are few. Who may not read others' activity is shown this much of it.
+-- bad_ends_seen.sql: at most $1 bad ends that are visible to every statement that is running or starts from now on. A statement
+-- with an older snapshot may still see such a job as unfinished, and its transaction may have no number yet.
+-- Locks: nothing. Index: none, there are few. A role that may not read others' activity still sees backend_xmin.
 select id
   from turnwise.bad_end
  where until is null

@@ -1,4 +1,5 @@
--- bad_ends_until.sql: whoever took the jobs $1 for unfinished and wrote down to wait for them has a number by now, and it is
--- below the next one. A statement of its own after bad_ends_seen.sql: its snapshot must be younger than that look.
+-- bad_ends_until.sql: every transaction that saw the jobs $1 as unfinished and stored a job that waits for them has a number
+-- already, and that number is below the next one to be given. A statement of its own after bad_ends_seen.sql: its snapshot must
+-- be younger than that one's.
 -- Locks: those rows. Index: primary key.
 update turnwise.bad_end set until = pg_snapshot_xmax(pg_current_snapshot()) where id = any ($1::uuid[]) and until is null

@@ -1,12 +1,13 @@
--- beat.sql: prolong a node's lease and, if it leads or may, the dispatcher's; tell the living nodes to the dispatcher.
--- A dispatcher that no longer wants to lead gives it up. A lead of another lineage is nobody's; the first epoch of a lineage
--- is a leap away from the last one (Epoch::next says why). So is the lead of epoch $6 that lasts until $7: it was found to be over.
--- $5 is the session by which the new dispatcher's process can be seen. A node that would dispatch and does not is told who does.
--- Every node is told what is set for the installation.
+-- beat.sql: prolong a node's lease and, if it leads or may, the dispatcher's; return the living nodes to the dispatcher.
+-- A dispatcher that no longer wants to lead gives the lead up. A lead of another lineage is free to take, and so is the lead of
+-- epoch $6 that lasts until $7: the caller found it to be over. The first epoch of a lineage is a leap away from the last one
+-- (Epoch::next says why).
+-- $5 is the session by which the new dispatcher's process can be seen. A node that would dispatch and does not gets the leader in
+-- the reply. Every node gets what is set for the installation.
 -- Rings for the lead when it is given up, and when another node has more or fewer slots than it had.
 -- An earlier beat of this node may still be under way and take the lead that this one gives up: this statement's snapshot does
--- not show that. So a beat without $4 first locks its node's row and compares versions; if the row has moved on, it looks at the
--- dispatcher's row as it is by now.
+-- not show that. So a beat without $4 first locks its node's row and compares versions; if the row has moved on, it reads the
+-- current version of the dispatcher's row.
 -- Locks: the node's row, then the dispatcher's, like leave and join. Index: primary keys; node is read whole by the dispatcher.
 with here as materialized (
     select turnwise.begin_lineage() as lineage

@@ -1,4 +1,4 @@
--- claim.sql: take unique keys for jobs that are about to be stored; what it tells is explained at the function.
+-- claim.sql: take unique keys for jobs that are about to be stored; its reply is explained at the function.
 -- Binds: $1 uuid[] ids, $2 text[] scopes, $3 text[] keys, $4 boolean[] whether held until the job has ended,
 -- $5 bigint[] periods in microseconds (null = none), $6 smallint[] 1 = reject duplicates.
 -- Locks: keys it takes, in their order. Index: the primary keys of unique_key and job, history_id.

@@ -1,6 +1,6 @@
 -- closing_hold.sql: hold job $1 until a task's transaction commits, a moment later, together with its end; refuse if it
--- is not in the hands of node $3 at fence $2 any more, or shall be cancelled and $4 does not know. The guards are those of
--- settle_finish.sql; the error takes the transaction back, whose commit is on its way already.
+-- is not in the hands of node $3 at fence $2 any more, or has a cancel request and $4 is false (it was not seen). The guards are
+-- those of settle_finish.sql. The error rolls the transaction back, although its commit has already been sent.
 -- Locks: the job row. Index: primary key.
 with held as materialized (
     select from turnwise.job

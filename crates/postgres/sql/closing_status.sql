@@ -1,6 +1,7 @@
 -- closing_status.sql: what became of transaction $1, whose reply was lost. The connection $2 of node $3 that it was on is
--- ended if it still has it open: nobody listens to it any more. Never another one: a database that was failed over may have
--- given the number away again. Locks: nothing. Index: none, there are few connections.
+-- ended if the transaction is still open there: no client reads from that connection any more. No other connection is ended:
+-- after a failover the database may have given the number to another transaction.
+-- Locks: nothing. Index: none, there are few connections.
 select pg_xact_status($1::text::xid8) as status,
        (select count(pg_terminate_backend(pid))
           from pg_stat_activity

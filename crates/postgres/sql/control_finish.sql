@@ -1,5 +1,5 @@
 -- control_finish.sql: end jobs by a person's decision, each guarded by the state and fence the person saw.
--- Those that end in one of the states $10 enter history. Locks: the job rows, in id order. Index: primary keys.
+-- Jobs that end in one of the states $10 enter history. Locks: the job rows, in id order. Index: primary keys.
 with gone as (
     delete from turnwise.job
      using unnest($1::uuid[], $2::bigint[], $3::smallint[], $4::smallint[], $5::int[], $6::int[], $7::int[], $8::text[],

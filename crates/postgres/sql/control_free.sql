@@ -1,4 +1,4 @@
--- control_free.sql: those of the jobs $1 that no open transaction holds just now. Locks: those rows, for a moment.
+-- control_free.sql: which of the jobs $1 no open transaction has locked now. Locks: those rows, for a moment.
 -- Index: primary key, history_id.
 with unfinished as materialized (
     select id from turnwise.job where id = any ($1::uuid[]) for update skip locked

@@ -10,10 +10,10 @@ with moved as (
            fingerprint = coalesce(t.to_fingerprint, job.fingerprint),
            due_at = t.due,
            node = null,
-           cancel_requested = job.cancel_requested and t.to_state <> 0
+           cancel_requested = job.cancel_requested and not t.clears_cancel
       from unnest($1::uuid[], $2::bigint[], $3::smallint[], $4::smallint[], $5::int[], $6::int[], $7::int[], $8::text[],
-                  $9::text[], $10::timestamptz[])
-           as t (id, fence, seen_state, to_state, to_attempt, to_retries, to_crashes, to_error, to_fingerprint, due)
+                  $9::text[], $10::timestamptz[], $11::boolean[])
+           as t (id, fence, seen_state, to_state, to_attempt, to_retries, to_crashes, to_error, to_fingerprint, due, clears_cancel)
      where job.id between t.id and t.id and job.fence = t.fence and job.state = t.seen_state
     returning job.id
 ), told as (

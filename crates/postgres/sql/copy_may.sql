@@ -1,4 +1,4 @@
--- copy_may.sql: whether jobs from id $1 on can be copied: none of them has ended (ids are in the order of time, and all that
--- have ended are before them), and no group is full (memo kind 6). Locks: nothing. Index: history_id, the memos' primary key.
+-- copy_may.sql: whether jobs from id $1 on can be copied: none of them has ended (ids are in the order of time, and all finished
+-- jobs have smaller ids), and no group is full (memo kind 6). Locks: nothing. Index: history_id, the memos' primary key.
 select not exists (select from turnwise.memo where kind = 6)
        and not exists (select from turnwise.history where id >= $1)

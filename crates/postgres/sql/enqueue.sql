@@ -1,16 +1,21 @@
 -- enqueue.sql: store new jobs, in submission order; the reply names those that were not there before.
 -- Binds: $1 uuid[] ids, $2 text[] tasks, $3 text[] arguments (JSON), $4 text[] queues, $5 text[] groups,
--- $6 smallint[] priorities, $7 text[] due times (RFC 3339; null = now), $8 text[] retry policies (null = the default),
+-- $6 smallint[] priorities, $7 text[] due times (RFC 3339; null = now), $8 text[] retry policies (null = that of the task),
 -- $9 text[] limit keys (null = none), $10 text[] terms (null = none), $11 text[] times to begin by (RFC 3339; null =
 -- none). Where one of the last two is shorter than the others, the rest is null.
--- A new job of a group that is full (memo kind 6) fails the statement with TW001; nobody is looked up while none is.
--- A job that has ended already is taken back after the insert, by turnwise.take_back: it says why afterwards.
+-- A job that names no time is due when it is submitted, and one that names that very moment a microsecond earlier: this tells them
+-- apart (calendar::stored_due in core).
+-- A new job of a group that is full (memo kind 6) fails the statement with TW001; no group is looked up while none is full.
+-- A job that has ended already is deleted again after the insert, by turnwise.take_back, which says why this is done afterwards.
 -- Runs in callers' transactions too: every name is qualified, whatever their search_path finds.
 -- Locks: the new rows only. Index: the primary keys of job and memo, history_id.
 with inserted as (
     insert into turnwise.job (id, task, args, queue, grp, priority, due_at, retry, key, terms, expires_at)
     select t.id, t.task, t.args::pg_catalog.json, t.queue, t.grp, t.priority,
-           coalesce(t.due::pg_catalog.timestamptz, turnwise.now()), t.retry, t.key, t.terms,
+           case when t.due::pg_catalog.timestamptz operator(pg_catalog.=) turnwise.now()
+                then turnwise.now() operator(pg_catalog.-) pg_catalog.interval '1 microsecond'
+                else coalesce(t.due::pg_catalog.timestamptz, turnwise.now()) end,
+           coalesce(t.retry, 'task'), t.key, t.terms,
            t.expires::pg_catalog.timestamptz
       from rows from (
            pg_catalog.unnest($1::pg_catalog.uuid[]), pg_catalog.unnest($2::pg_catalog.text[]),

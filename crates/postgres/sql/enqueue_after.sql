@@ -1,6 +1,7 @@
 -- enqueue_after.sql: jobs that enqueue.sql has just stored wait for others, in the same transaction.
--- Binds: $1 uuid[] those that wait, $2 uuid[] for whom: pairs; $3 uuid[] those that wait, each once, $4 text[] what becomes of
--- each if another one fails, $5 uuid[] those that need not be there. One that is to wait for a job that is not there fails the statement with TW001.
+-- Binds: $1 uuid[] jobs that wait, $2 uuid[] the jobs they wait for: pairs; $3 uuid[] jobs that wait, each once, $4 text[] what
+-- becomes of each if a job it waits for fails, $5 uuid[] awaited jobs that need not exist. A job that is to wait for a job that
+-- does not exist fails the statement with TW001.
 -- Runs in callers' transactions too: every name is qualified, whatever their search_path finds.
 -- Locks: the new rows only. Index: the primary keys of job and history.
 with pair as materialized (

@@ -1,6 +1,6 @@
--- forget.sql: delete what was told of those of the jobs $1 that are there no more, after they were deleted in the same
--- transaction. One that was not deleted after all keeps its story.
--- Locks: the rows that go. Index: primary keys.
+-- forget.sql: delete the stories (attempts, log, steps, progress, dependencies) of those of the jobs $1 that no longer exist,
+-- after they were deleted in the same transaction. A job that was not deleted after all keeps its story.
+-- Locks: the rows that are deleted. Index: primary keys.
 with gone as materialized (
     select t.id
       from unnest($1::uuid[]) as t (id)

@@ -1,5 +1,5 @@
 -- jobs.sql: jobs and finished jobs, each newest first; the caller merges the two.
--- One statement, so that a job on its way to history is told once. Locks: nothing. Index: primary keys, backwards.
+-- $6 and $7 bound the time of the submit, $8 and $9 the ids. One statement, so that a job on its way to history is returned once. Locks: nothing. Index: primary keys, backwards.
 (select job.id, task, queue, grp, priority, args, retry, state, attempt, retries, crashes, fence, cancel_requested,
         node.name as node_name, null::json as result, error, submitted_at, due_at, assigned_at, started_at, finished_at,
         key, terms, fingerprint, expires_at
@@ -9,6 +9,9 @@
     and ($2::text is null or queue = $2)
     and ($3::text is null or grp = $3)
     and ($4::text is null or task = $4)
+    and ($6::timestamptz is null or submitted_at >= $6)
+    and ($7::timestamptz is null or submitted_at < $7)
+    and job.id between $8 and $9
   order by job.id desc
   limit $5)
  union all
@@ -20,5 +23,8 @@
     and ($2::text is null or queue = $2)
     and ($3::text is null or grp = $3)
     and ($4::text is null or task = $4)
+    and ($6::timestamptz is null or submitted_at >= $6)
+    and ($7::timestamptz is null or submitted_at < $7)
+    and id between $8 and $9
   order by id desc
   limit $5)

@@ -1,6 +1,6 @@
--- join_name.sql: who else is alive under this name.
--- Locks: that node's row, so that its lease cannot be prolonged while it is being replaced; not against assigning to it: who
--- assigns has locked the dispatcher's row, which comes next here. Index: node_name.
+-- join_name.sql: the other node that is alive under this name.
+-- Locks: that node's row, so that its lease cannot be prolonged while it is being replaced; not against assigning to it: an
+-- assign has locked the dispatcher's row, which is locked next here. Index: node_name.
 select incarnation, name, host, slots, queue_capacity, queues, tasks, joined_at, lease_until, lost,
        exists (select from turnwise.dispatcher where holder = node.incarnation) as dispatcher, all_but, batch_size,
        lease, turnwise.now() as now

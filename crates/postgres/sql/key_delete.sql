@@ -1,6 +1,6 @@
--- key_delete.sql: delete unique keys that nobody can hold any more, if they are still what was seen: $1 text[] scopes,
--- $2 text[] keys, $3 uuid[] jobs. A key that was taken meanwhile has another job; one that somebody's open transaction is
--- taking is left alone: the dispatcher waits for nobody. Locks: those rows. Index: primary key.
+-- key_delete.sql: delete unique keys that no job can hold any more, if they are still what was seen: $1 text[] scopes,
+-- $2 text[] keys, $3 uuid[] jobs. A key that was taken meanwhile has another job. A key that an open transaction is taking is
+-- left alone: the dispatcher does not wait for other transactions. Locks: those rows. Index: primary key.
 delete from turnwise.unique_key
  where ctid = any (array(
        select unique_key.ctid

@@ -1,4 +1,4 @@
--- load_held_by.sql: jobs in the hands of the node $1, also those that none of its assignments names.
+-- load_held_by.sql: jobs in the hands of the node $1, including those that none of its assignments names.
 -- Locks: nothing. Index: none, job is read whole (see leave.sql).
 select id, seq, task, queue, grp, priority, state, due_at, fence, crashes, node, key, submitted_at, expires_at,
        on_failure, clock.now

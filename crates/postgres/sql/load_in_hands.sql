@@ -1,4 +1,4 @@
--- load_in_hands.sql: jobs in nodes' hands, or in those of the node $1; every one of them is in an assignment until it is settled.
+-- load_in_hands.sql: jobs in the hands of all nodes, or of node $1; each is in an assignment until it is settled.
 -- Locks: nothing. Index: primary key of job; assignment is read whole, it holds what nodes hold and no more.
 select id, seq, task, queue, grp, priority, state, due_at, fence, crashes, node, key, submitted_at, expires_at,
        on_failure, clock.now

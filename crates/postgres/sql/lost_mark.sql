@@ -1,4 +1,5 @@
--- lost_mark.sql: mark nodes as lost whose lease is over and was over at $1; and the silent nodes $2, if their leases still end at $3.
+-- lost_mark.sql: mark nodes as lost whose lease is over and was over at $1; and the silent nodes $2, if their leases still end
+-- at $3.
 -- Locks: their rows; one that is locked is beating or joining right now and is not lost. Index: primary key.
 update turnwise.node
    set lost = true

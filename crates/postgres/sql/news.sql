@@ -1,6 +1,6 @@
--- news.sql: what the snapshot $1 could not see and this statement's own can: jobs, changes told under another epoch
--- than $2, whether memos were written, and the lineage and this statement's snapshot, where the next call begins. Of each half of
--- the jobs at most $3. A snapshot of another lineage says nothing: the caller compares.
+-- news.sql: what the snapshot $1 could not see and this statement's own can: jobs, changes that the dispatcher of
+-- epoch $2 does not know already, whether memos were written, and the lineage and this statement's snapshot, where the next
+-- call begins. Of each half of the jobs at most $3. A snapshot of another lineage means nothing here: the caller compares lineages.
 -- A row is new if its transaction began after the last snapshot (xact >= xmax) or was under way then (xact in xip);
 -- a sequence number would lose rows, since it is given before commit. A union, so that both halves use the index.
 -- Locks: nothing. Index: job_xact, change_xact; job's primary key for the heads of changes.

@@ -1,4 +1,4 @@
--- node_hold.sql: no beat of this node, and nobody who takes its name, goes on until the transaction ends; a later statement sees
--- what beats under way have done. Assigning to it goes on: who assigns has locked the dispatcher's row, which comes next here.
+-- node_hold.sql: no beat of this node, and no join under its name, proceeds until the transaction ends; a later statement sees
+-- what beats in flight have done. Assigning to it goes on: an assign has locked the dispatcher's row, which is locked next here.
 -- Locks: the node's row. Index: primary key.
 select 1 from turnwise.node where incarnation = $1 for no key update

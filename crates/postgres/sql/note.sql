@@ -1,8 +1,8 @@
--- note.sql: write what running jobs of node $1 have to say, each guarded by its fence; the reply names the notes that
--- were taken by their place in $2. Lines, steps and progress carry the place of the note they belong to.
--- A row that somebody's transaction holds is skipped: it must not hold up what the others say.
--- The lock keeps a settle waiting: nothing is said of a job that has moved on. Jobs are looked up one by one: as a join,
--- 500 notes were compared with each of 500 jobs, 88 ms where this takes 1.3. "is true" makes the look into held one into
+-- note.sql: write the notes of running jobs of node $1, each guarded by its fence; the reply names the notes that were written
+-- by their place in $2. Lines, steps and progress carry the place of the note they belong to.
+-- A row that another transaction has locked is skipped: it must not hold up the notes of the other jobs.
+-- The lock keeps a settle waiting: nothing is noted about a job that is no longer at this fence. Jobs are looked up one by one:
+-- as a join, 500 notes were compared with each of 500 jobs, 88 ms where this takes 1.3. "is true" makes the lookup in held use
 -- a hash table: as a join, each line would be compared with each note.
 -- Locks: the job rows, in id order; the new rows. Index: primary keys.
 with held as materialized (

@@ -1,5 +1,6 @@
--- prune_bad_ends.sql: delete at most $1 bad ends that nobody can come to wait for any more; those who do wait remember them.
--- One of a transaction that has not begun yet came with a dump of another database. Tells how many went.
+-- prune_bad_ends.sql: delete at most $1 bad ends that no new job can wait for any more; jobs that already wait for one record
+-- it in their dependency row. A bad end whose transaction number has not been given yet came with a dump of another database.
+-- Returns how many were deleted.
 -- Locks: those rows. Index: primary key, dependency_awaits.
 with gone as (
     delete from turnwise.bad_end

@@ -1,4 +1,5 @@
--- prune_changes.sql: delete at most $2 changes that the snapshot $1 has seen, if it is of the lineage $3 and that goes on.
+-- prune_changes.sql: delete at most $2 changes that the snapshot $1 has seen, if it is of the lineage $3 and
+-- that is still the current one.
 -- Locks: those rows. Index: change_xact.
 delete from turnwise.change
  where ctid = any (array(

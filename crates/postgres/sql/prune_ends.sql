@@ -1,5 +1,6 @@
--- prune_ends.sql: those who wait for a job of a slice of history, which is about to be dropped, remember how it ended. (The name
--- of the table is that of one part; the others' are put in its place.) Where nobody waits for anybody it is not looked at.
+-- prune_ends.sql: jobs that wait for a job of a slice of history, which is about to be dropped, record how that job ended. (The
+-- table named here stands for one part; the code puts the name of another in its place.) Where no job waits for another, the
+-- slice is not read.
 -- Locks: those rows. Index: dependency_awaits; the slice is read whole.
 update turnwise.dependency
    set ended = old.state

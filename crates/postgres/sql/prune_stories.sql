@@ -1,7 +1,7 @@
--- prune_stories.sql: of what was told of $2 jobs of a part of history that ended before $1, delete at most $3 rows of a
--- kind: one job may have ten thousand lines, and ten thousand jobs are pruned at a time. Tells the most that went of one.
--- (The name of the table is that of one part; the others' are put in its place.) A job that a person is just having run again
--- is left alone, and keeps what it told.
+-- prune_stories.sql: of the stories of $2 jobs of a part of history that ended before $1, delete at most $3 rows of each kind: one
+-- job may have ten thousand lines, and ten thousand jobs are pruned at a time. Returns the largest number deleted of one kind.
+-- (The table named here stands for one part; the code puts the name of another in its place.) A job that a person is retrying
+-- now is left alone, and keeps its story.
 -- Locks: the jobs' rows; those rows. Index: history_noted; primary keys.
 with old as materialized (
     select id from turnwise.history_success_rest

@@ -1,6 +1,6 @@
--- prune_told.sql: mark those of $2 jobs of a part of history that ended before $1 of which nothing is told any more: these
--- may go. (The name of the table is that of one part; the others' are put in its place.)
--- Locks: those rows, but for those that somebody has locked. Index: history_noted; primary keys.
+-- prune_told.sql: of $2 jobs of a part of history that ended before $1, mark those that have no story any more: these may be
+-- deleted. (The table named here stands for one part; the code puts the name of another in its place.)
+-- Locks: those rows, except rows that another transaction has locked. Index: history_noted; primary keys.
 update turnwise.history_success_rest as old
    set noted = false
  where id = any (array(

@@ -1,7 +1,7 @@
 -- remember.sql: write and delete memos, each named once, if the caller dispatches ($1, $2; null: it need not) and if the
 -- memo still has the version that was seen (null: any; 0: it is not there). The reply has a row for each memo that was as
--- it was seen, with its place in the arrays, and one without a place if there is none. What others than the dispatcher
--- wrote is told.
+-- it was seen, with its place in the arrays, and one without a place if there is none. What a writer other
+-- than the dispatcher wrote is recorded as a change, which the dispatcher reads as news.
 -- Locks: the dispatcher's row, shared (a take-over waits until this is committed); the memos' rows, for which
 -- remember_alone.sql has made room. Index: primary key.
 with lead as materialized (

@@ -1,5 +1,5 @@
--- remember_ends.sql: those of the jobs $1 that are there no more, after they were deleted in the same transaction, ended like
--- this ($2) and leave no other trace.
+-- remember_ends.sql: record how those of the jobs $1 ended ($2) that no longer exist, after they were deleted in the same
+-- transaction: nothing else records it.
 -- Locks: the new rows. Index: primary keys.
 insert into turnwise.bad_end (id, state)
 select t.id, t.state

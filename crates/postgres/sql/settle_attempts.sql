@@ -1,6 +1,6 @@
 -- settle_attempts.sql: write the runs of node $1 that ended to the attempts of their jobs, before these are settled in
 -- the same transaction: task and number are still the run's own. The guards are those of settle_finish.sql, and the
--- locks keep them true until then. A job without an ending is only locked: settle_next.sql sees all its steps.
+-- locks keep them true until the settle. A job without an ending is only locked: settle_next.sql sees all its steps.
 -- Locks: the job rows, in id order. Index: primary keys.
 with held as materialized (
     select t.id, t.fence, job.attempt + 1 as number, job.task, t.ending, coalesce(t.began, job.started_at) as began,

@@ -10,7 +10,7 @@ with gone as (
 ), dependencies as (
     delete from turnwise.dependency using gone where dependency.job between gone.id and gone.id and gone.on_failure is not null
 ), remembered as (
-    -- They leave no other trace.
+    -- Nothing else records how they ended.
     insert into turnwise.bad_end (id, state)
     select id, end_state from gone where end_state <> 4
     on conflict (id) do update set state = excluded.state, xact = excluded.xact, until = null

@@ -1,4 +1,4 @@
--- settle_held.sql: those of the jobs $1, sorted, that somebody's transaction holds locked at this moment.
+-- settle_held.sql: which of the jobs $1, sorted, another transaction has locked now.
 -- Locks: the others, until this statement is over. Index: primary key.
 with free as materialized (
     select job.id

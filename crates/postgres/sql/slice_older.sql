@@ -1,5 +1,5 @@
--- slice_older.sql: whether somebody in this database has a snapshot from before $1, and so may take for unfinished what has
--- ended before $1. Who may not read others' activity is shown the snapshots without the times: each of them counts.
+-- slice_older.sql: whether another transaction in this database has a snapshot from before $1, and so may see a job as unfinished
+-- that ended before $1. A role that may not read others' activity sees the snapshots without the times: each of them counts.
 -- Locks: nothing. Index: none.
 select exists (
        select from pg_stat_activity

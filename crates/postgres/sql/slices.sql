@@ -1,4 +1,4 @@
--- slices.sql: the parts history has by now. Locks: nothing. Index: the catalog's own.
+-- slices.sql: the parts that history has. Locks: nothing. Index: the catalog's own.
 select relation.relname::text
   from pg_catalog.pg_inherits
   join pg_catalog.pg_class as relation on relation.oid = inhrelid

@@ -1,2 +1,2 @@
--- story_after.sql: whom a job waits or waited for. Locks: nothing. Index: primary key.
+-- story_after.sql: which jobs a job waits or waited for. Locks: nothing. Index: primary key.
 select awaits, on_failure from turnwise.dependency where job = $1

@@ -1,4 +1,4 @@
--- trim_attempts.sql: of the attempts of the jobs $1, keep the last $2. Locks: the attempts that go. Index: primary key.
+-- trim_attempts.sql: of the attempts of the jobs $1, keep the last $2. Locks: the attempts that are deleted. Index: primary key.
 delete from turnwise.attempt
  using unnest($1::uuid[]) as t (job)
  cross join lateral (

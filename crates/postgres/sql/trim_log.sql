@@ -1,6 +1,6 @@
--- trim_log.sql: of the lines of the jobs $2, if node $1 has them at the fences $3, keep the last $4; count those that go.
+-- trim_log.sql: of the lines of the jobs $2, if node $1 has them at the fences $3, keep the last $4; count those that are deleted.
 -- Run after note.sql in the same transaction, which locks the jobs.
--- Locks: the lines that go; the jobs' progress. Index: primary keys.
+-- Locks: the lines that are deleted; the jobs' progress. Index: primary keys.
 with edge as materialized (
     select t.id, last.fence, last.number
       from unnest($2::uuid[], $3::bigint[]) as t (id, fence)

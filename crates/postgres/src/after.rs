@@ -14,7 +14,7 @@ use crate::{
     submit::{Awaited, Submitting},
 };
 
-/// What is told to one who is not in a transaction.
+/// The refusal for a caller that has no transaction open.
 pub const NO_TRANSACTION: &str = "after: a job that waits for others is submitted in a transaction; begin one";
 
 pub(crate) fn any(jobs: &[NewJob]) -> bool {
@@ -29,7 +29,7 @@ pub(crate) fn tells_of_no_transaction(code: &str) -> bool {
     code == SqlState::NO_ACTIVE_SQL_TRANSACTION.code()
 }
 
-/// What is stored and what it waits for come together or not at all: outside a transaction they could not.
+/// A job and the list of jobs it waits for are stored together or not at all; outside a transaction that is not possible.
 pub(crate) async fn need_transaction(client: &impl GenericClient) -> Result<()> {
     match client.batch_execute(SAVEPOINT).await {
         Err(error) if error.code().is_some_and(|code| tells_of_no_transaction(code.code())) => {
@@ -49,10 +49,10 @@ pub(crate) async fn write(session: &mut impl Submitting, jobs: &[NewJob], enqueu
     session.wait_for(&Awaited::of(waiting)).await
 }
 
-/// Completes heads of jobs that wait for others. Read a moment after the heads: who has ended meanwhile has ended, and
-/// that is told again.
+/// Completes heads of jobs that wait for others. Read a moment after the heads: a job that has ended meanwhile counts as ended
+/// here, and its end comes as news again.
 pub(crate) async fn complete<'a>(client: &impl Session, heads: impl Iterator<Item = &'a mut JobHead>) -> Result<()> {
-    // A job may be told twice, as new and as changed.
+    // A job may be among the heads twice, as new and as changed.
     let mut waiting: HashMap<Uuid, Vec<&mut Awaits>> = HashMap::new();
     for head in heads {
         if let Some(awaits) = head.awaits.as_deref_mut() {
@@ -64,7 +64,7 @@ pub(crate) async fn complete<'a>(client: &impl Session, heads: impl Iterator<Ite
     }
     let ids: Vec<Uuid> = waiting.keys().copied().collect();
     let rows = client.query(include_str!("../sql/awaits.sql"), &[&ids]).await;
-    for row in rows.map_err(failed("read whom jobs wait for"))? {
+    for row in rows.map_err(failed("read what jobs wait for"))? {
         let id = JobId::from_uuid(get(&row, 1)?);
         let ended = get::<Option<i16>>(&row, 2)?.map(|_| rows::state(&row, 2)).transpose()?;
         for awaits in waiting.get_mut(&get::<Uuid>(&row, 0)?).into_iter().flatten() {
@@ -89,5 +89,5 @@ pub(crate) fn after(rows: &[Row]) -> Result<After> {
         ids.push(JobId::from_uuid(get(row, 0)?));
         on_failure = rows::on_failure(row, 1)?.unwrap_or_default();
     }
-    After::new(ids, on_failure).map_err(|error| StoreError::broken("read whom a job waits for", error))
+    After::new(ids, on_failure).map_err(|error| StoreError::broken("read what a job waits for", error))
 }

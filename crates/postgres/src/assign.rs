@@ -8,7 +8,7 @@ use std::{
 use foldhash::{HashMap, HashMapExt};
 use tokio_postgres::{error::SqlState, types::ToSql};
 use turnwise_core::{Fence, Incarnation, JobHead, JobId, job::AssignedJob, scheduler::Pick};
-use turnwise_store::{Assign, AssignReply, BatchId, Delivery, Result, StoreError};
+use turnwise_store::{Assign, AssignReply, BatchId, Delivery, Mail, Result, StoreError};
 use uuid::Uuid;
 
 use crate::{
@@ -21,10 +21,10 @@ use crate::{
 };
 
 /// For how long after a job was found locked the others are assigned by the statement that skips locked ones. It costs more,
-/// but waits for nobody; a job that stays locked is tried again every second, and so never by the other statement.
+/// but waits for no lock; a job that stays locked is tried again every second, and so never by the other statement.
 const CALM: Duration = Duration::from_secs(5);
 
-/// When a job was last found locked by somebody's transaction.
+/// When a job was last found locked by another transaction.
 #[derive(Debug, Default)]
 pub(crate) struct LocksMet(Mutex<Option<Instant>>);
 
@@ -57,7 +57,7 @@ pub(crate) async fn assign(store: &Inner, assign: &Assign) -> Result<Vec<(JobId,
         None
     } else {
         match client.query(include_str!("../sql/assign.sql"), &binds).await {
-            // An application's transaction holds one of the rows; nobody waits for that.
+            // An application's transaction holds one of the rows; the dispatcher does not wait for that.
             Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
                 store.locks_met.now();
                 None
@@ -137,29 +137,32 @@ fn not_taken(pick: &Pick, holder: Incarnation, found: Option<(JobHead, AssignedJ
             AssignReply::Mine(Box::new(AssignedJob { limited: pick.limited, ..assigned }))
         }
         (true, _) => AssignReply::Theirs(head.fence),
-        // Nothing but a lock can have kept it.
+        // Only a lock can have kept it from being taken.
         (_, true) => AssignReply::Locked,
         _ => AssignReply::Changed(head),
     }
 }
 
-pub(crate) async fn assignments(store: &Inner, node: Incarnation, known: &[BatchId]) -> Result<Vec<Delivery>> {
+pub(crate) async fn assignments(store: &Inner, node: Incarnation, known: &[BatchId]) -> Result<Mail> {
     let fail = failed("read assignments");
     let known: Vec<Uuid> = known.iter().map(|batch| batch.0).collect();
     let client = connection(&store.pools.node).await?;
     let rows = client.query(include_str!("../sql/assignments.sql"), &[&node.0, &known]).await.map_err(fail)?;
     let mut names = Names::default();
-    let mut deliveries: Vec<Delivery> = Vec::new();
+    let mut mail = Mail::default();
     for row in &rows {
-        let batch = BatchId(get(row, 0)?);
-        if deliveries.last().is_none_or(|last| last.batch != batch) {
-            let cancel = get::<Vec<Uuid>>(row, 1)?.into_iter().map(JobId::from_uuid).collect();
-            deliveries.push(Delivery { batch, jobs: Vec::new(), cancel });
+        let job = get::<Option<Uuid>>(row, 2)?.map(JobId::from_uuid);
+        let Some(batch) = get::<Option<Uuid>>(row, 0)?.map(BatchId) else {
+            mail.stop.extend(job.zip(get::<Option<i64>>(row, 3)?.map(Fence)));
+            continue;
+        };
+        if mail.batches.last().is_none_or(|last| last.batch != batch) {
+            mail.batches.push(Delivery { batch, jobs: Vec::new() });
         }
-        if let (Some(id), Some(last)) = (get::<Option<Uuid>>(row, 2)?, deliveries.last_mut()) {
-            let job = rows::assigned(row, JobId::from_uuid(id), Fence(get(row, 3)?), 4, &mut names)?;
+        if let (Some(id), Some(last)) = (job, mail.batches.last_mut()) {
+            let job = rows::assigned(row, id, Fence(get(row, 3)?), 4, &mut names)?;
             last.jobs.push(AssignedJob { limited: get(row, 17)?, ..job });
         }
     }
-    Ok(deliveries)
+    Ok(mail)
 }

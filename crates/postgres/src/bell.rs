@@ -19,14 +19,14 @@ use turnwise_store::Bell;
 use crate::connect::{Address, Budget, Counted, Purpose};
 
 const FIRST_WAIT: Duration = Duration::from_millis(100);
-/// No longer than this after the database is back; until then the users poll.
+/// No longer than this after the database is back; until then the users of the bell poll.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
-/// Something between here and the database may take the one and never bring the other.
+/// A pooler between here and the database may accept `listen` and never deliver a notification: so the session notifies itself.
 const LISTEN: &str = "listen turnwise; notify turnwise, 'hello'";
 
-/// The session that listens has an advisory lock for as long as it is there: others look for it in `pg_locks` to see whether this
-/// process is. Taken only where rings are heard: behind a pooler that hands sessions around it would say nothing.
+/// The session that listens holds an advisory lock for as long as it exists: other processes look for it in `pg_locks` to see
+/// whether this process is alive. Taken only where rings arrive: behind a pooler that hands sessions around it would mean nothing.
 #[derive(Debug)]
 pub(crate) struct Presence {
     number: i64,
@@ -36,13 +36,13 @@ pub(crate) struct Presence {
 impl Default for Presence {
     fn default() -> Self {
         let random = RandomState::new().build_hasher().finish();
-        // No sign, so that it is put together again from two halves without one.
+        // Never negative: `pg_locks` shows the number as two halves without a sign.
         Self { number: i64::try_from(random >> 1).unwrap_or(i64::MAX), has_lock: AtomicBool::new(false) }
     }
 }
 
 impl Presence {
-    /// The lock, while it is there to be seen.
+    /// The lock's number, while the lock is held.
     pub(crate) fn number(&self) -> Option<i64> {
         self.has_lock.load(Ordering::Acquire).then_some(self.number)
     }
@@ -68,16 +68,16 @@ impl Listener {
         Self(tokio::spawn(async move {
             let mut wait = FIRST_WAIT;
             while !address.pooled() {
-                let mut heard = false;
-                if let Err(error) = listen(&address, &budget, &bell, &joined, &presence, &mut heard).await {
+                let mut connected = false;
+                if let Err(error) = listen(&address, &budget, &bell, &joined, &presence, &mut connected).await {
                     tracing::debug!(%error, "the doorbell is cut");
                 }
                 bell.set_hears(false);
                 if presence.has_lock.swap(false, Ordering::AcqRel) {
-                    // If this process leads, its next beat says that it cannot be seen; before another one misses it.
+                    // If this process leads, its next beat records that it cannot be seen, before another process misses it.
                     bell.ring_lead();
                 }
-                wait = if heard { FIRST_WAIT } else { LONGEST_WAIT.min(wait * 2) };
+                wait = if connected { FIRST_WAIT } else { LONGEST_WAIT.min(wait * 2) };
                 tokio::time::sleep(wait).await;
             }
         }))
@@ -90,12 +90,12 @@ async fn listen(
     bell: &Bell,
     joined: &Mutex<HashSet<Incarnation>>,
     presence: &Presence,
-    heard: &mut bool,
+    connected: &mut bool,
 ) -> Result<(), tokio_postgres::Error> {
     let _counted = Counted::one(budget);
     let (client, mut connection) = address.connect(Purpose::Listen).await?;
     if address.pooled() {
-        // Nobody would be called: jobs are looked for.
+        // No notification would arrive here: jobs are found by polling.
         return Ok(());
     }
     let mut messages = stream::poll_fn(move |context| connection.poll_message(context));
@@ -106,17 +106,17 @@ async fn listen(
     let mut locked = false;
     loop {
         tokio::select! {
-            done = &mut listening, if !*heard => {
+            done = &mut listening, if !*connected => {
                 done?;
-                *heard = true;
-                // Whatever rang while nobody listened.
+                *connected = true;
+                // For what rang while this process did not listen.
                 ring_all(bell);
             }
             done = &mut locking, if bell.hears() && !locked => {
                 done?;
                 locked = true;
                 presence.has_lock.store(true, Ordering::Release);
-                // If this process leads, its next beat says by what it can be seen.
+                // If this process leads, its next beat records the lock by which it can be seen.
                 bell.ring_lead();
             }
             message = messages.next() => match message {
@@ -139,7 +139,7 @@ fn ring(bell: &Bell, joined: &Mutex<HashSet<Incarnation>>, payload: &str) {
     match payload.split_once(':') {
         None if payload == "news" => bell.ring_news(),
         None if payload == "lead" => bell.ring_lead(),
-        // Ours, or another's: rings do arrive here.
+        // Our own, or another process's: rings do arrive here.
         None if payload == "hello" => bell.set_hears(true),
         Some(("mail", node)) => {
             let here = |node| joined.lock().unwrap_or_else(PoisonError::into_inner).contains(&Incarnation(node));

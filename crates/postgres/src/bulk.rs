@@ -9,7 +9,7 @@ use tokio_postgres::{
     error::SqlState,
     types::{ToSql, Type},
 };
-use turnwise_core::{KeyName, NewJob};
+use turnwise_core::{KeyName, NewJob, RetryPolicy};
 use turnwise_store::{Result, Submitted};
 use uuid::Uuid;
 
@@ -17,7 +17,7 @@ use crate::{
     connect::Lent,
     enqueue::CHUNK,
     errors::failed,
-    rows::{JsonText, Moment, policy_text},
+    rows::{JsonText, Moment},
     session::{Begin, Session},
 };
 
@@ -40,12 +40,12 @@ const COLUMNS: [Type; 10] = [
     Type::TIMESTAMPTZ,
 ];
 
-/// `None`: not by this way; nothing is stored.
+/// `None`: COPY cannot do it; nothing is stored.
 pub(crate) async fn copy(client: &mut Lent, jobs: &[NewJob]) -> Result<Option<Vec<Submitted>>> {
     let fail = failed("enqueue");
-    // Now is the database's to say: the column's default does, for all of them.
+    // Jobs that are due now get the time from the database: the column's default sets it for all of them.
     let Some(least) = jobs.iter().map(|job| job.id.uuid()).min() else { return Ok(None) };
-    // It takes a name, which a pooler does not keep.
+    // COPY takes a statement with a name, which a pooler does not keep.
     if client.pooled() || jobs.len() < LEAST || jobs.iter().any(|job| job.due.is_some() || !job.after.is_empty()) {
         return Ok(None);
     }
@@ -62,7 +62,7 @@ pub(crate) async fn copy(client: &mut Lent, jobs: &[NewJob]) -> Result<Option<Ve
             Err(error) => return Err(fail(error)),
         }
     }
-    // Looked at again, after the rows are in: one that was being settled when they were looked at first has ended by now.
+    // Checked again, after the rows are in: a job that was being settled at the first check has ended since.
     let ids: Vec<Uuid> = jobs.iter().map(|job| job.id.uuid()).collect();
     if transaction.query_one(DONE, &[&ids]).await.map_err(fail)?.get(0) {
         return Ok(None);
@@ -79,7 +79,7 @@ async fn write(
     let writer = BinaryCopyInWriter::new(sink, &COLUMNS);
     pin_mut!(writer);
     for job in jobs {
-        let (retry, terms) = (policy_text(&job.retry), job.terms.to_text());
+        let (retry, terms) = (RetryPolicy::to_stored(job.retry.as_ref()), job.terms.to_text());
         let row: [&(dyn ToSql + Sync); 10] = [
             &job.id.uuid(),
             &job.task.as_str(),

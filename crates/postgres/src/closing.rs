@@ -1,7 +1,7 @@
 //! Transactions for tasks: what a run does in one is committed together with the run's own end, or not at all.
 //!
 //! They have connections of their own, as many as runs at most: never one that the control loops need. The fence is
-//! checked last, in the same write that commits: a process that is stopped there keeps nobody waiting for its job.
+//! checked last, in the same write that commits: a process that is stopped there keeps no other waiting for its job.
 
 use std::{
     collections::BTreeMap,
@@ -39,11 +39,11 @@ const IDLE: Duration = Duration::from_secs(600);
 const GRACE: Duration = Duration::from_secs(15);
 /// How long to wait for a statement of a dropped run to be cancelled, or for a roll-back.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Between two looks for what became of a commit, at first and at most.
+/// The time between two checks of what became of a commit, at first and at most.
 const LOOK: Duration = Duration::from_millis(20);
 const LOOK_MOST: Duration = Duration::from_secs(1);
 
-/// Takes back what a task has done to its session, before the next one has it: nobody waits for a lock of a run that is over.
+/// Resets what a task has done to its session, before the next task gets it: no lock of a run that is over stays behind.
 /// Statements stay prepared.
 const CLEAN: &str = "close all; set session authorization default; reset role; reset all; unlisten *; \
      select pg_advisory_unlock_all(); discard temp; discard sequences";
@@ -54,7 +54,7 @@ pub struct Transactions {
     kept: Arc<Kept>,
     /// One for each node of this process: as many connections as it has slots, on the threads its tasks run on.
     pools: Mutex<BTreeMap<Incarnation, Pool>>,
-    /// As many as there may be in this process, where that is said.
+    /// As many as there may be in this process, if `task_connections` is set.
     bound: Option<Arc<Semaphore>>,
 }
 
@@ -72,12 +72,12 @@ impl Transactions {
         Ok(Self { address: Address::read(url)?, kept: Arc::new(Kept::new(options)), pools: Mutex::default(), bound })
     }
 
-    /// They keep of jobs that end what this store keeps, whatever it hears of the installation.
+    /// Of jobs that end in them they keep what this store keeps, also when the installation's settings change.
     pub fn keeping_as(self, store: &PostgresStore) -> Self {
         Self { kept: Arc::clone(&store.0.kept), ..self }
     }
 
-    /// Begins one for a run of `node` that may take as long as `limit`. `at_most`: how many of them there are at a time.
+    /// Begins one for a run of `node` that may take as long as `limit`. `at_most`: how many of them there may be at a time.
     pub async fn begin(&self, node: Incarnation, limit: Option<Duration>, at_most: usize) -> Result<TaskTransaction> {
         let permit = self.permit(limit).await?;
         let pool = self.pool_of(node, at_most)?;
@@ -104,7 +104,7 @@ impl Transactions {
         Ok(transaction)
     }
 
-    /// Waits no longer than half of what the run has: it shall come again with all of its time, not time out here.
+    /// Waits no longer than half of the run's time limit: the run shall be retried with all of its time, not time out here.
     async fn permit(&self, limit: Option<Duration>) -> Result<Option<OwnedSemaphorePermit>> {
         let Some(bound) = &self.bound else { return Ok(None) };
         let patience = limit.map_or(CONNECT_TIMEOUT, |limit| CONNECT_TIMEOUT.min(limit / 2));
@@ -119,7 +119,8 @@ impl Transactions {
         if let Some(pool) = pools.get(&node) {
             return Ok(pool.clone());
         }
-        // One more life than before: those that are over have nothing in use. One that only rests opens its own anew.
+        // A new incarnation: pools of incarnations that are over have nothing in use and are dropped. So is an idle one's; it is
+        // made anew when needed.
         pools.retain(|_, pool| pool.status().size > pool.status().available);
         let made = self.address.pool(Purpose::Task, at_most)?;
         pools.insert(node, made.clone());
@@ -132,7 +133,7 @@ fn millis(span: Duration) -> i32 {
     i32::try_from(span.as_millis()).unwrap_or(i32::MAX)
 }
 
-/// What the connections on which this node's tasks have transactions open are called.
+/// The application name of the connections on which this node's tasks have transactions open.
 pub(crate) fn application(node: Incarnation) -> String {
     format!("turnwise task {}", node.0)
 }
@@ -163,12 +164,12 @@ impl Deref for TaskTransaction {
     type Target = Client;
 
     fn deref(&self) -> &Client {
-        self.client.as_ref().expect("it is over only when nobody can call it any more")
+        self.client.as_ref().expect("it is over only when it cannot be called any more")
     }
 }
 
 impl TaskTransaction {
-    /// Says how far the run has come, to whoever looks once it is committed.
+    /// Records how far the run has come; it can be read once the transaction is committed.
     pub fn progress(&self, progress: Progress) {
         *self.progress.lock().unwrap_or_else(PoisonError::into_inner) = Some(progress);
     }
@@ -177,18 +178,18 @@ impl TaskTransaction {
         self.client.take().expect("it is over once")
     }
 
-    /// The connection goes back, as it came.
+    /// The connection goes back to its pool if it is clean, and is ended if it is not.
     fn give_back(&mut self, client: Object) {
         if self.clean { drop(client) } else { abandon(client, self.address.tls().clone()) }
     }
 
-    async fn end(&mut self, last: &Last) -> std::result::Result<(), Trouble> {
+    async fn end(&mut self, last: &Last) -> std::result::Result<(), EndError> {
         let client = self.client.as_ref().expect("it is over after this");
-        let nothing = Trouble::Nothing;
+        let nothing = EndError::Nothing;
         let number = begin_to_close(client, last.node).await.map_err(nothing)?;
         let settlement = &last.settlement;
         let common = Common { node: last.node.0, told: last.told.map(|epoch| epoch.0), raise: 0 };
-        let work = Work::of(&[settlement], self.kept.now().retention).map_err(Trouble::Store)?;
+        let work = Work::of(&[settlement], self.kept.now().retention).map_err(EndError::Store)?;
         let notes: Vec<&Note> = last.note.iter().collect();
         let notes = Notes::of(&notes, self.kept.now().log_lines);
         let (job, fence): (Uuid, i64) = (settlement.job.uuid(), settlement.fence.0);
@@ -199,7 +200,7 @@ impl TaskTransaction {
         let done = Vec::new();
         parts.extend(work.parts(&common, &done));
 
-        // In one write: whoever is stopped here has said either nothing or all.
+        // In one write: a process that is stopped here has sent either nothing or all of it.
         let wire = Wire { alone: None, ..self.address.wire(client, Purpose::Task) };
         let ready = wire.all_ready(&parts).await.map_err(nothing)?;
         // Behind a pooler the next transaction on this connection has another session: this one is cleaned before it goes.
@@ -215,8 +216,8 @@ impl TaskTransaction {
         self.clean = cleaned.is_ok();
         match replies.map(drop).and(cleaned_first).and(committed) {
             Ok(()) => Ok(()),
-            Err(error) if is_certain(&error) => Err(Trouble::RolledBack(error)),
-            Err(error) => Err(Trouble::Doubt { number, error }),
+            Err(error) if is_certain(&error) => Err(EndError::RolledBack(error)),
+            Err(error) => Err(EndError::Doubt { number, error }),
         }
     }
 
@@ -229,7 +230,9 @@ impl TaskTransaction {
                 Ok(Some(Found::RolledBack)) => return not_committed(error),
                 Ok(Some(Found::Elsewhere)) => return Closed::Refused(Settled::Superseded),
                 Ok(None) => {}
-                Err(error) => tracing::warn!(%error, job = %last.settlement.job, "was its transaction committed?"),
+                Err(error) => {
+                    tracing::warn!(%error, job = %last.settlement.job, "it is not known yet whether its transaction was committed")
+                }
             }
             tokio::time::sleep(wait).await;
             wait = (wait * 2).min(LOOK_MOST);
@@ -242,18 +245,18 @@ impl TaskTransaction {
         let application = application(last.node);
         let status = match client.query(STATUS, &[&number.xact, &number.backend, &application]).await {
             Ok(rows) => rows.first().map(|row| get::<Option<&str>>(row, 0).map(|status| status.map(str::to_owned))),
-            // A database that was failed over may never have heard of it.
+            // After a failover the database may not know it.
             Err(error) if error.code() == Some(&SqlState::INVALID_PARAMETER_VALUE) => None,
             Err(error) => return Err(failed("look for a transaction")(error)),
         };
         let committed = match status.transpose()?.flatten().as_deref() {
             Some("aborted") => return Ok(Some(Found::RolledBack)),
-            // Or another one by the same number, if there was a failover.
+            // Or another transaction with the same number, if there was a failover.
             Some("committed") => true,
             Some(_) => return Ok(None),
             None => false,
         };
-        // The job itself knows: only this run can have put it to rest at this fence.
+        // The job's row decides: only this run can have put it to rest at this fence.
         let settlement = &last.settlement;
         let standing = read_standing(&client, &[settlement.job.uuid()]).await?;
         Ok(Some(match why_not(settlement, last.node, false, standing.get(&settlement.job)) {
@@ -266,14 +269,14 @@ impl TaskTransaction {
     }
 }
 
-/// What a transaction is known by to those who ask for its fate.
+/// By what the fate of a transaction is looked up.
 struct Number {
     xact: String,
     backend: i32,
 }
 
-/// Settings for the statements of this crate, which are made for them, until the transaction ends; in the role of the
-/// node's own statements, and under its name.
+/// Sets what the statements of this crate rely on, until the transaction ends; in the role of the node's own statements, and
+/// under the node's application name.
 async fn begin_to_close(client: &Client, node: Incarnation) -> std::result::Result<Number, tokio_postgres::Error> {
     const CLOSE: &str = "reset session authorization; reset role; set local search_path = pg_catalog, pg_temp; set local jit = off; set local enable_seqscan = off; \
          set local enable_hashjoin = off; set local enable_mergejoin = off; \
@@ -292,16 +295,16 @@ async fn begin_to_close(client: &Client, node: Incarnation) -> std::result::Resu
 enum Found {
     Committed,
     RolledBack,
-    /// In other hands, and nobody can tell any more through whose.
+    /// The job has gone on to another assignment, and it cannot be found out whether this transaction had a part in that.
     Elsewhere,
 }
 
-/// Why the end of a transaction is not simply there.
-enum Trouble {
+/// Why a transaction did not end with a confirmed commit.
+enum EndError {
     /// Before anything was sent that could commit it.
     Nothing(tokio_postgres::Error),
     Store(StoreError),
-    /// The server has said so.
+    /// The server reported it.
     RolledBack(tokio_postgres::Error),
     Doubt {
         number: Number,
@@ -309,12 +312,12 @@ enum Trouble {
     },
 }
 
-/// Whether the server itself says that a statement failed, and goes on listening: then nothing was committed.
+/// Whether the server itself reports that a statement failed, and keeps the connection: then nothing was committed.
 fn is_certain(error: &tokio_postgres::Error) -> bool {
     error.code().is_some_and(|code| !matches!(code.code().get(..2), Some("08" | "57" | "58")))
 }
 
-/// Whether the connection is gone; a server that ends one may still say so.
+/// Whether the connection is gone; a server that ends one may still report that.
 fn is_lost(error: &tokio_postgres::Error) -> bool {
     error.code().is_none_or(|code| code.code().starts_with("08") || code.code().starts_with("57P0"))
 }
@@ -346,15 +349,15 @@ impl Closing for TaskTransaction {
                 self.give_back(client);
                 Closed::Committed
             }
-            Err(Trouble::Nothing(error)) => match self.roll_back().await {
+            Err(EndError::Nothing(error)) => match self.roll_back().await {
                 Undone::Asked => not_committed(&error),
                 Undone::Cut => Closed::Cut(why_not_committed(&error).into()),
             },
-            Err(Trouble::Store(error)) => {
+            Err(EndError::Store(error)) => {
                 self.roll_back().await;
                 Closed::Failed(error.into())
             }
-            Err(Trouble::RolledBack(error)) if error.code().is_some_and(|code| code.code() == REFUSED) => {
+            Err(EndError::RolledBack(error)) if error.code().is_some_and(|code| code.code() == REFUSED) => {
                 let client = self.take();
                 let outside = self.address.wire(&client, Purpose::Node);
                 let standing = read_standing(&outside, &[last.settlement.job.uuid()]).await;
@@ -370,12 +373,12 @@ impl Closing for TaskTransaction {
                     Err(error) => Closed::Failed(error.into()),
                 }
             }
-            Err(Trouble::RolledBack(error)) => {
+            Err(EndError::RolledBack(error)) => {
                 let client = self.take();
                 self.give_back(client);
                 not_committed(&error)
             }
-            Err(Trouble::Doubt { number, error }) => {
+            Err(EndError::Doubt { number, error }) => {
                 abandon(self.take(), self.address.tls().clone());
                 self.find_out(&number, &last, &error).await
             }
@@ -383,7 +386,7 @@ impl Closing for TaskTransaction {
     }
 
     async fn roll_back(mut self: Box<Self>) -> Undone {
-        // What a task does to a pooler's session beyond its transaction, it leaves there.
+        // What a task does to a pooler's session beyond its transaction stays there.
         let clean = if self.address.pooled() { "rollback" } else { CLEAN };
         let both = async { tokio::try_join!(self.batch_execute("rollback"), self.batch_execute(clean)) };
         match tokio::time::timeout(PATIENCE, both).await {
@@ -395,7 +398,7 @@ impl Closing for TaskTransaction {
     }
 }
 
-/// A run that is dropped, or whose roll-back is not heard of.
+/// For a run that is dropped, or whose rollback was not confirmed.
 impl Drop for TaskTransaction {
     fn drop(&mut self) {
         if let Some(client) = self.client.take() {
@@ -408,7 +411,7 @@ impl Drop for TaskTransaction {
 fn abandon(client: Object, tls: MakeRustlsConnect) {
     let client = Object::take(client);
     let token = client.cancel_token();
-    // Nobody waits for it: it ends by itself in a moment, and with the runtime at the latest, the connection in any case.
+    // Not awaited: it ends by itself in a moment, and with the runtime at the latest; the connection ends in any case.
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
         runtime.spawn(async move {
             let cancelled = tokio::time::timeout(PATIENCE, token.cancel_query(tls)).await;

@@ -72,6 +72,12 @@ impl fmt::Debug for Address {
     }
 }
 
+/// Whether `url`, or the environment beside it, says which database is meant; without that it is the one named like the user.
+pub fn names_database(url: &str) -> Result<bool> {
+    let variable = |name: &str| std::env::var(name).ok();
+    Ok(Params::read(url, &Surroundings { variable: &variable, user: None })?.get("dbname").is_some())
+}
+
 impl Address {
     /// From `url`, and from the environment where it is silent.
     pub(crate) fn read(url: &str) -> Result<Self> {
@@ -120,7 +126,7 @@ impl Address {
         Transaction::begin(client, cache, self.pooled().then_some((&self.0.types, purpose))).await
     }
 
-    /// Refuses what the url asks of sessions, where there is none to keep it.
+    /// Refuses session options in the url where a pooler leaves no session that could keep them.
     pub(crate) fn check_asked(&self) -> Result<()> {
         if self.pooled() && !self.0.asked.is_empty() {
             Err(StoreError::Refused(format!(
@@ -141,7 +147,7 @@ impl Address {
         &self.0.tls.connector
     }
 
-    /// What a connection for `purpose` says when it begins.
+    /// The startup options of a connection for `purpose`.
     ///
     /// Of two values for one setting PostgreSQL takes the last. So the order is: [`LONGEST`], the url, what the statements
     /// rely on.
@@ -153,20 +159,20 @@ impl Address {
         bound.chain([self.0.asked.clone()]).chain(needs).collect::<Vec<String>>().join(" ")
     }
 
-    /// Connects for `purpose` to the first place that will have it.
+    /// Connects for `purpose` to the first place that accepts the connection.
     pub(crate) async fn connect(&self, purpose: Purpose) -> Answer<(Client, Connection<Socket, Stream>)> {
         if self.pooled() {
             return self.connect_with("").await;
         }
         let (client, mut connection) = match self.connect_with(&self.options(purpose)).await {
             Err(error) if are_options_refused(&error) => {
-                self.found_pooler("it takes no options");
+                self.found_pooler("it accepts no options");
                 return self.connect_with("").await;
             }
-            told => told?,
+            connected => connected?,
         };
         if !has_settings(&client, &mut connection, purpose).await? {
-            self.found_pooler("it takes options, and does not keep to them");
+            self.found_pooler("it accepts options and ignores them");
         }
         Ok((client, connection))
     }
@@ -174,8 +180,8 @@ impl Address {
     fn found_pooler(&self, why: &str) {
         if !self.0.pooled.swap(true, Ordering::Relaxed) {
             tracing::warn!(
-                "there is a connection pooler before the database ({why}): settings go along with each transaction, statements \
-                 without names, and jobs are looked for every second. A direct connection is faster"
+                "there is a connection pooler in front of the database ({why}): settings are sent with each transaction, \
+                 statements without names, and the database is polled for jobs every second. A direct connection is faster"
             );
         }
     }
@@ -186,7 +192,7 @@ impl Address {
         for place in others {
             match last {
                 Err(error) if may_differ_elsewhere(&error) => last = self.connect_to(place, options).await,
-                told => return told,
+                connected => return connected,
             }
         }
         last
@@ -205,19 +211,19 @@ impl Address {
             Mode::Require | Mode::VerifyCa | Mode::VerifyFull => (SslMode::Require, None),
         };
         match (self.try_once(&mut config, first).await, second) {
-            // As libpq: what is refused one way may be welcome the other.
+            // As libpq: a server that refuses one way may accept the other.
             (Err(error), Some(second)) if is_about_encryption(&error) => {
                 self.try_once(&mut config, second).await.map_err(|_| error)
             }
-            (told, _) => told,
+            (connected, _) => connected,
         }
     }
 
     async fn try_once(&self, config: &mut Config, mode: SslMode) -> Answer<(Client, Connection<Socket, Stream>)> {
         let connecting = config.ssl_mode(mode).connect(self.0.tls.connector.clone());
-        let told = tokio::time::timeout(self.0.patience, connecting).await;
+        let connected = tokio::time::timeout(self.0.patience, connecting).await;
         // The driver's own timeout is for the first packet only, and a server may fall silent after it.
-        told.unwrap_or_else(|_| Err(tokio_postgres::Error::__private_api_timeout()))
+        connected.unwrap_or_else(|_| Err(tokio_postgres::Error::__private_api_timeout()))
     }
 
     /// Connections for `purpose`, at most `size`, each opened when it is first needed.
@@ -267,34 +273,34 @@ async fn has_settings(client: &Client, connection: &mut Connection<Socket, Strea
     let names: Vec<String> = meant.keys().map(|name| format!("current_setting('{name}', true)")).collect();
     let ask = format!("select {}", names.join(", "));
     let mut asking = std::pin::pin!(client.simple_query(&ask));
-    // Nobody else drives it yet.
+    // No task polls the connection yet, so it is polled here.
     let mut ended = false;
-    let told = loop {
+    let reply = loop {
         tokio::select! {
-            told = &mut asking => break told?,
+            reply = &mut asking => break reply?,
             message = poll_fn(|context| connection.poll_message(context)), if !ended => match message {
                 Some(message) => drop(message?),
                 None => ended = true,
             },
         }
     };
-    let row = told.iter().find_map(|message| match message {
+    let row = reply.iter().find_map(|message| match message {
         SimpleQueryMessage::Row(row) => Some(row),
         _ => None,
     });
     Ok(row.is_some_and(|row| meant.values().enumerate().all(|(at, value)| row.get(at) == Some(*value))))
 }
 
-/// Whether another place may have a better answer: a server that has refused the user speaks for all of them.
+/// Whether another place may answer otherwise: where one server has refused the user, the others would too.
 fn may_differ_elsewhere(error: &tokio_postgres::Error) -> bool {
     error.code().is_none_or(|code| *code == SqlState::CANNOT_CONNECT_NOW)
 }
 
-/// Whether the other kind of connection may be welcome.
+/// Whether the server may accept the other kind of connection, encrypted or not.
 fn is_about_encryption(error: &tokio_postgres::Error) -> bool {
     match error.code() {
         Some(code) => code.code().starts_with("28"),
-        // Not where nobody answers at all.
+        // Not where no server answers at all.
         None => std::error::Error::source(error).is_none_or(|source| {
             source.downcast_ref::<std::io::Error>().is_none_or(|error| error.raw_os_error().is_none())
         }),
@@ -303,10 +309,10 @@ fn is_about_encryption(error: &tokio_postgres::Error) -> bool {
 
 /// One plain connection, made as the store makes its own: TLS, environment, password file and all.
 ///
-/// For what goes beside the store; the store has connections of its own.
+/// For use beside the store; the store has connections of its own.
 pub async fn connect(url: &str) -> Result<Client> {
-    let told = Address::read(url)?.connect(Purpose::Task).await;
-    let (client, connection) = told.map_err(|error| refused_or(error, "connect to the database"))?;
+    let connected = Address::read(url)?.connect(Purpose::Task).await;
+    let (client, connection) = connected.map_err(|error| refused_or(error, "connect to the database"))?;
     // Ends by itself when the client is dropped; its errors reach the client's calls.
     tokio::spawn(connection);
     Ok(client)
@@ -318,8 +324,8 @@ pub(crate) struct Lane {
     purpose: Purpose,
 }
 
-/// Connections by purpose. They share the few that there are, and none can keep another waiting: a flood of submits does not delay
-/// a beat, nor a person's long listing an assignment. All are opened when first needed.
+/// Connections by purpose. They share the few that there are, and no purpose can keep another waiting: a flood of submits does not
+/// delay a beat, nor a person's long listing an assignment. All are opened when first needed.
 pub(crate) struct Pools {
     pub(crate) submit: Lane,
     pub(crate) unique: Lane,
@@ -361,7 +367,7 @@ pub(crate) async fn pooled(pool: &Pool) -> Result<deadpool_postgres::Object> {
     })
 }
 
-/// A connection that nobody shares.
+/// A connection that is not shared.
 pub(crate) struct Alone {
     address: Address,
     client: ClientWrapper,
@@ -391,7 +397,7 @@ impl Begin for Alone {
     }
 }
 
-/// It ends with its client; what went wrong, the client's calls say.
+/// It ends with its client; the client's calls return its errors.
 fn spawned(connection: Connection<Socket, Stream>) -> JoinHandle<()> {
     tokio::spawn(async move {
         if let Err(error) = connection.await {

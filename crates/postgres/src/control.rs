@@ -53,13 +53,13 @@ pub(crate) async fn control(store: &Inner, interventions: &[Intervention]) -> Re
     Ok(interventions.iter().map(reply).collect())
 }
 
-/// In one transaction; tells which of them found what they were made for. `None`: somebody's open transaction holds a row,
-/// and nothing is written. The dispatcher ends jobs this way: it must not stand still for one of them.
+/// In one transaction; returns the jobs that still were as the decision saw them. `None`: another open transaction has locked a
+/// row, and nothing is written. The dispatcher ends jobs this way: it must not wait for one locked job.
 async fn write(store: &Inner, client: &mut Lent, interventions: &[&Intervention]) -> Result<Option<HashSet<Uuid>>> {
     let fail = failed("control");
     let mut by_kind: [Vec<&Intervention>; 4] = Default::default();
     for &intervention in interventions {
-        by_kind[Kind::of(intervention)? as usize].push(intervention);
+        by_kind[Statement::of(intervention)? as usize].push(intervention);
     }
     let retention = store.kept.now().retention;
     let kept = End::ALL.into_iter().filter(|end| retention.keeps(*end)).map(|end| end.state().code());
@@ -67,7 +67,7 @@ async fn write(store: &Inner, client: &mut Lent, interventions: &[&Intervention]
     let transaction = client.begin().await.map_err(fail)?;
     transaction.batch_execute(QUICK_LOCKS).await.map_err(fail)?;
     let mut applied: HashSet<Uuid> = HashSet::new();
-    for (kind, some) in Kind::ALL.into_iter().zip(&by_kind).filter(|(_, some)| !some.is_empty()) {
+    for (kind, some) in Statement::ALL.into_iter().zip(&by_kind).filter(|(_, some)| !some.is_empty()) {
         let columns = Columns::of(some);
         let rows = match transaction.query(kind.sql(), &columns.binds(kind, &kept)).await {
             Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => return Ok(None),
@@ -76,11 +76,11 @@ async fn write(store: &Inner, client: &mut Lent, interventions: &[&Intervention]
         for row in &rows {
             applied.insert(get(row, 0)?);
         }
-        let gone = |end: &End| matches!(kind, Kind::Finish) && !retention.keeps(*end);
+        let gone = |end: &End| matches!(kind, Statement::Finish) && !retention.keeps(*end);
         if End::ALL.iter().any(gone) {
-            // Who is in history keeps its story.
+            // A job that is in history keeps its story.
             transaction.execute(FORGET, &[&columns.ids]).await.map_err(fail)?;
-            // Not those that somebody else has ended meanwhile, and otherwise.
+            // Not for jobs that another process has ended meanwhile, perhaps in another state.
             let ends = columns.ids.iter().copied().zip(columns.states.iter().copied());
             let (ids, states): (Vec<Uuid>, Vec<i16>) = ends.filter(|(id, _)| applied.contains(id)).unzip();
             transaction.execute(include_str!("../sql/remember_ends.sql"), &[&ids, &states]).await.map_err(fail)?;
@@ -90,34 +90,34 @@ async fn write(store: &Inner, client: &mut Lent, interventions: &[&Intervention]
     Ok(Some(applied))
 }
 
-/// Those whose row nobody holds just now.
+/// The jobs whose row no open transaction has locked now.
 async fn free_rows(client: &impl Session, interventions: &[&Intervention]) -> Result<HashSet<Uuid>> {
     let ids: Vec<Uuid> = interventions.iter().map(|i| i.job.uuid()).collect();
     let rows = client.query(include_str!("../sql/control_free.sql"), &[&ids]).await.map_err(failed("control"))?;
     rows.iter().map(|row| get(row, 0)).collect()
 }
 
-/// How long one waits for a row that somebody else is just writing, before it is told as held.
+/// How long a decision waits for a row that another transaction is writing, before the job is reported as locked.
 const QUICK_LOCKS: &str = "set local lock_timeout = '50ms'";
 
 /// The statements; in this order, they never lock a job after its history.
 #[derive(Debug, Clone, Copy)]
-enum Kind {
+enum Statement {
     Cancel,
     Stay,
     Finish,
     Again,
 }
 
-impl Kind {
-    const ALL: [Kind; 4] = [Kind::Cancel, Kind::Stay, Kind::Finish, Kind::Again];
+impl Statement {
+    const ALL: [Statement; 4] = [Statement::Cancel, Statement::Stay, Statement::Finish, Statement::Again];
 
     fn of(intervention: &Intervention) -> Result<Self> {
         match (&intervention.to.to, intervention.state.finished()) {
-            (Target::CancelRequested, _) => Ok(Kind::Cancel),
-            (Target::Waiting { .. } | Target::Stuck { .. }, true) => Ok(Kind::Again),
-            (Target::Waiting { .. } | Target::Stuck { .. }, false) => Ok(Kind::Stay),
-            (Target::Finish { .. }, false) => Ok(Kind::Finish),
+            (Target::CancelRequested, _) => Ok(Statement::Cancel),
+            (Target::Waiting { .. } | Target::Stuck { .. }, true) => Ok(Statement::Again),
+            (Target::Waiting { .. } | Target::Stuck { .. }, false) => Ok(Statement::Stay),
+            (Target::Finish { .. }, false) => Ok(Statement::Finish),
             (to, _) => Err(StoreError::broken(
                 "control",
                 format!("{to:?} is not a person's to decide for {}", intervention.state),
@@ -127,10 +127,10 @@ impl Kind {
 
     fn sql(self) -> &'static str {
         match self {
-            Kind::Cancel => include_str!("../sql/control_cancel.sql"),
-            Kind::Stay => include_str!("../sql/control_stay.sql"),
-            Kind::Finish => include_str!("../sql/control_finish.sql"),
-            Kind::Again => include_str!("../sql/control_again.sql"),
+            Statement::Cancel => include_str!("../sql/control_cancel.sql"),
+            Statement::Stay => include_str!("../sql/control_stay.sql"),
+            Statement::Finish => include_str!("../sql/control_finish.sql"),
+            Statement::Again => include_str!("../sql/control_again.sql"),
         }
     }
 }
@@ -147,6 +147,9 @@ struct Columns {
     errors: Vec<Option<String>>,
     fingerprints: Vec<Option<String>>,
     dues: Vec<Option<Moment>>,
+    clears_cancel: Vec<bool>,
+    clears_expiry: Vec<bool>,
+    clears_dependencies: Vec<bool>,
 }
 
 impl Columns {
@@ -168,17 +171,25 @@ impl Columns {
             errors: sparse(each().map(|i| i.to.error.as_ref().map(Failure::text))),
             fingerprints: sparse(each().map(|i| i.to.error.as_ref().map(Failure::fingerprint))),
             dues: each().map(|i| due(&i.to.to)).collect(),
+            clears_cancel: each().map(|i| i.to.clears.cancel).collect(),
+            clears_expiry: each().map(|i| i.to.clears.expiry).collect(),
+            clears_dependencies: each().map(|i| i.to.clears.dependencies).collect(),
         }
     }
 
-    fn binds<'b>(&'b self, kind: Kind, kept: &'b Vec<i16>) -> Vec<&'b (dyn ToSql + Sync)> {
+    fn binds<'b>(&'b self, kind: Statement, kept: &'b Vec<i16>) -> Vec<&'b (dyn ToSql + Sync)> {
         let guards: [&(dyn ToSql + Sync); 3] = [&self.ids, &self.fences, &self.seen];
         let decision: [&(dyn ToSql + Sync); 6] =
             [&self.states, &self.attempts, &self.retries, &self.crashes, &self.errors, &self.fingerprints];
         match kind {
-            Kind::Cancel => guards.to_vec(),
-            Kind::Finish => [&guards[..], &decision, &[kept]].concat(),
-            Kind::Stay | Kind::Again => [&guards[..], &decision, &[&self.dues]].concat(),
+            Statement::Cancel => guards.to_vec(),
+            Statement::Finish => [&guards[..], &decision, &[kept]].concat(),
+            Statement::Stay => [&guards[..], &decision, &[&self.dues, &self.clears_cancel]].concat(),
+            Statement::Again => {
+                let clears: [&(dyn ToSql + Sync); 3] =
+                    [&self.clears_cancel, &self.clears_expiry, &self.clears_dependencies];
+                [&guards[..], &decision, &[&self.dues], &clears].concat()
+            }
         }
     }
 }

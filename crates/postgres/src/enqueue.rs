@@ -30,11 +30,11 @@ pub(crate) const CHUNK: usize = 10_000;
 /// Any client of tokio-postgres or deadpool-postgres will do, through its `tokio_postgres::Client` or `Transaction`.
 /// On a client without a transaction each statement is its own, and no job may wait for others.
 /// [`StoreError::Refused`](turnwise_store::StoreError) with the reason as its text for a new job of a group that takes no
-/// more, or that waits for one that is not there; as after any error, PostgreSQL then lets a
+/// more, or that waits for one that does not exist; as after any error, PostgreSQL then lets a
 /// transaction only roll back, to a savepoint before this call or whole.
 ///
-/// A job whose unique key another holds is not stored, and the reply names that one, or it is
-/// [`StoreError::Duplicate`](turnwise_store::StoreError), as the job says. A key that another open transaction is taking is
+/// A job whose unique key another job holds is not stored: by its `on_duplicate`, the reply names that job, or it is
+/// [`StoreError::Duplicate`](turnwise_store::StoreError). A key that another open transaction is taking is
 /// waited for, by this connection's `lock_timeout`. Needs a transaction: the key and the job are two statements.
 ///
 /// ```no_run
@@ -77,7 +77,7 @@ pub(crate) async fn enqueue_on(session: &mut impl Submitting, jobs: &[NewJob]) -
     Ok(replies)
 }
 
-/// Stores the jobs with one statement, and tells what became of each.
+/// Stores the jobs with one statement, and adds to `replies` what became of each.
 pub(crate) async fn store_jobs<'a>(
     session: &mut impl Submitting,
     jobs: impl Iterator<Item = &'a NewJob> + Clone,
@@ -103,7 +103,7 @@ pub(crate) async fn enqueue(store: &Arc<Inner>, jobs: Vec<NewJob>) -> Result<Vec
 
 /// Why few jobs were not stored.
 pub(crate) enum Unstored {
-    /// For what one of them is, or waits for: the others may do without it.
+    /// Because of one job, or a lock it waited for: the others may be stored without it.
     One(StoreError),
     All(StoreError),
 }
@@ -114,14 +114,14 @@ pub(crate) async fn enqueue_small<'a>(
     jobs: impl Iterator<Item = &'a NewJob> + Clone,
 ) -> std::result::Result<Vec<Submitted>, Unstored> {
     let client = connection(&store.pools.submit).await.map_err(Unstored::All)?;
-    let told = |error: tokio_postgres::Error| {
+    let unstored = |error: tokio_postgres::Error| {
         let code = error.code().map(|code| code.code().to_owned()).unwrap_or_default();
-        // Refused, a wait for another transaction that took too long, a deadlock, and whatever else is wrong with a row; not what
-        // the server says of itself.
+        // Refused, a wait for another transaction that took too long, a deadlock, and whatever else is wrong with a row; not an
+        // error of the server as a whole.
         let one = !(code.is_empty() || ["08", "53", "57P", "58"].iter().any(|class| code.starts_with(class)));
         if one { Unstored::One(failed("enqueue")(error)) } else { Unstored::All(failed("enqueue")(error)) }
     };
-    let rows = client.query(ENQUEUE, &Jobs::of(jobs.clone()).binds()).await.map_err(told)?;
+    let rows = client.query(ENQUEUE, &Jobs::of(jobs.clone()).binds()).await.map_err(unstored)?;
     let stored = rows.iter().map(|row| get(row, 0)).collect::<Result<_>>().map_err(Unstored::All)?;
     let mut replies = Vec::new();
     answer(jobs, stored, &mut replies);
@@ -141,8 +141,8 @@ async fn enqueue_plain(store: &Inner, jobs: &[NewJob]) -> Result<Vec<Submitted>>
     Ok(replies)
 }
 
-/// On connections of their own, one for each key: one that waits for somebody's open transaction holds up nobody without
-/// that key.
+/// On connections of their own, one for each key: a submit that waits for another open transaction holds up only submits with
+/// the same key.
 async fn enqueue_unique(store: &Inner, jobs: &[NewJob]) -> Result<Vec<Submitted>> {
     let fail = failed("enqueue");
     let passed = tokio::time::timeout(CONNECT_TIMEOUT, store.gates.pass(jobs)).await;

@@ -68,7 +68,7 @@ impl Said<'_> {
         }
     }
 
-    /// As [`Said::meaning`], while unique keys are taken: a wait for a key that was too long says whom it waited for.
+    /// As [`Said::meaning`], while unique keys are taken: the error after too long a wait for a key says what it waited for.
     pub(crate) fn meaning_to_a_claim(&self) -> StoreError {
         if self.code == SqlState::LOCK_NOT_AVAILABLE.code() {
             let text = format!("{} ({})", self.message, self.code);
@@ -95,7 +95,7 @@ pub(crate) fn failed_to_claim(error: tokio_postgres::Error) -> StoreError {
     }
 }
 
-/// While connecting, what is not the network is the configuration.
+/// While connecting, an error that is not the network's is one of the configuration.
 pub(crate) fn refused_or(error: tokio_postgres::Error, what: &'static str) -> StoreError {
     if let Some(advice) = advice(&error) {
         return StoreError::Refused(format!("{what}: {advice}"));
@@ -111,7 +111,7 @@ fn said(error: &tokio_postgres::Error) -> Option<Said<'_>> {
     Some(Said { code: error.code().code(), message: error.message(), detail: error.detail() })
 }
 
-/// An error that is not the server's word.
+/// An error that the server did not send.
 fn unsaid(error: &tokio_postgres::Error, what: &'static str) -> StoreError {
     if is_network(error) { StoreError::transient(what, causes(error)) } else { StoreError::broken(what, causes(error)) }
 }

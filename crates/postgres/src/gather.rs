@@ -1,6 +1,6 @@
 //! Submits that come while others are being written travel together: one statement and one commit for all of them.
 //!
-//! Nobody waits for company. The first is written at once; what comes meanwhile goes with the next.
+//! No submit waits for others to join it. The first is written at once; those that come meanwhile share the next statement.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -38,7 +38,7 @@ struct Submit {
     reply: oneshot::Sender<Result<Vec<Submitted>>>,
 }
 
-/// Whether it may share a statement: a unique key may have to be waited for, and whom a job waits for takes more of them.
+/// Whether it may share a statement: a unique key may have to be waited for, and a job that waits for others takes more statements.
 pub(crate) fn may_travel(jobs: &[NewJob]) -> bool {
     jobs.len() <= SMALL && jobs.iter().all(|job| job.unique.is_none() && job.after.is_empty())
 }
@@ -46,7 +46,7 @@ pub(crate) fn may_travel(jobs: &[NewJob]) -> bool {
 pub(crate) async fn enqueue(store: &Arc<Inner>, jobs: Vec<NewJob>) -> Result<Vec<Submitted>> {
     let (reply, answer) = oneshot::channel();
     if store.gather.join(Submit { jobs, reply }) {
-        // A task of its own: a caller who goes away, or is slow to look, must not hold up the others.
+        // A task of its own: a caller that goes away, or is slow to poll, must not hold up the others.
         tokio::spawn(write_all(Arc::clone(store)));
     }
     answer.await.map_err(|error| StoreError::transient("enqueue", error))?
@@ -74,7 +74,7 @@ struct Line<'a> {
 }
 
 impl Line<'_> {
-    /// Those that travel next. With none the line is closed, in the same look: whoever comes after it opens another.
+    /// The submits of the next statement. If there are none the line is closed, under the same lock: the next submit opens another.
     fn next(&mut self) -> Vec<Submit> {
         let mut desk = self.gather.desk();
         let mut jobs = 0;
@@ -94,7 +94,7 @@ impl Line<'_> {
 impl Drop for Line<'_> {
     fn drop(&mut self) {
         if self.open {
-            // A panic, or the end of the runtime. Whoever would wait for nobody is told to come again.
+            // A panic, or the end of the runtime. Without any line, submits that wait get a transient error.
             let mut desk = self.gather.desk();
             desk.lines -= 1;
             if desk.lines == 0 {
@@ -117,13 +117,13 @@ async fn write_all(store: Arc<Inner>) {
 
 async fn write(store: &Arc<Inner>, submits: Vec<Submit>) {
     match enqueue::enqueue_small(store, submits.iter().flat_map(|submit| &submit.jobs)).await {
-        Ok(told) => {
-            let mut told = told.into_iter();
+        Ok(replies) => {
+            let mut replies = replies.into_iter();
             for Submit { jobs, reply } in submits {
-                answer(reply, Ok(told.by_ref().take(jobs.len()).collect()));
+                answer(reply, Ok(replies.by_ref().take(jobs.len()).collect()));
             }
         }
-        // Each alone, beside the line: whoever is refused, or waits for somebody's open transaction, does so alone.
+        // Each alone, beside the line: a submit that is refused, or waits for another open transaction, does not affect the others.
         Err(Unstored::One(_)) if submits.len() > 1 => {
             let store = Arc::clone(store);
             tokio::spawn(async move { join_all(submits.into_iter().map(|submit| write_alone(&store, submit))).await });
@@ -136,11 +136,11 @@ async fn write(store: &Arc<Inner>, submits: Vec<Submit>) {
 }
 
 async fn write_alone(store: &Inner, Submit { jobs, reply }: Submit) {
-    let told = enqueue::enqueue_small(store, jobs.iter()).await;
-    answer(reply, told.map_err(|(Unstored::One(error) | Unstored::All(error))| error));
+    let stored = enqueue::enqueue_small(store, jobs.iter()).await;
+    answer(reply, stored.map_err(|(Unstored::One(error) | Unstored::All(error))| error));
 }
 
-/// The same for all of them.
+/// The same error for all of them.
 fn copies(error: StoreError) -> impl Fn() -> StoreError {
     move || match &error {
         StoreError::Transient { what, source } => StoreError::transient(what, source.to_string()),
@@ -149,7 +149,7 @@ fn copies(error: StoreError) -> impl Fn() -> StoreError {
     }
 }
 
-fn answer(reply: oneshot::Sender<Result<Vec<Submitted>>>, told: Result<Vec<Submitted>>) {
-    // A caller that has gone away asked for something that is safe to repeat.
-    let _ = reply.send(told);
+fn answer(reply: oneshot::Sender<Result<Vec<Submitted>>>, result: Result<Vec<Submitted>>) {
+    // A caller that has gone away can safely repeat its submit.
+    let _ = reply.send(result);
 }

@@ -2,13 +2,16 @@
 //!
 //! A part of the crate `turnwise`, not for direct use: it changes with any release.
 //!
-//! [`store`] the verbs → [`mod@connect`] how connections are made → `session` how statements are sent on them → [`mod@migrate`] how the schema comes and grows → `rows` between
-//! values and columns, `errors` what the caller should do about them → [`enqueue`] also in the caller's own transaction, by the statements of `submit`, `gather`ed from many
-//! callers or in `bulk`, asking [`unique`] who may come in and telling [`after`] whom they wait for → `nodes` who is there and who dispatches → `news` the tail → `assign`, `settle`, `control` the three that change jobs → `prune`
-//! history in slices of time → [`closing`] transactions for tasks → `read` for people → `story` what jobs tell of
-//! themselves → `memo` settings and charges → `bell` the doorbell.
+//! [`store`] the verbs → [`mod@connect`] how connections are made → `session` how statements are sent on them →
+//! [`mod@migrate`] how the schema comes and grows → `rows` between values and columns, `errors` what the caller should do about
+//! them → [`enqueue`] also in the caller's own transaction, by the statements of `submit`, `gather`ed from many callers or in
+//! `bulk`, with [`unique`] for jobs with unique keys and [`after`] for jobs that wait for others → `nodes` which nodes there are
+//! and which one dispatches → `news` the tail → `assign`, `settle`, `control` the three that change jobs → `prune` history in
+//! slices of time → [`closing`] transactions for tasks → `read` for people → `story` what is stored about a job besides its row →
+//! `memo` settings and charges → `bell` the doorbell.
 //!
-//! One statement a file in `sql/`; none of them decides anything.
+//! One statement a file in `sql/`; they decide only what needs a lock: who holds a unique key, who leads, whether a settle fits; `turnwise_store::verdict` and
+//! `turnwise_core::unique` are the same in Rust.
 
 pub mod store;
 pub mod connect;
@@ -37,8 +40,8 @@ mod memo;
 mod bell;
 
 pub use closing::{TaskTransaction, Transactions};
-pub use connect::connect;
+pub use connect::{connect, names_database};
 pub use enqueue::{enqueue_in, now_in};
 pub use errors::{DUPLICATE, REFUSED};
-pub use migrate::{Step, migrate, migrate_check, migrate_print};
+pub use migrate::{Step, migrate, migrate_check, migrate_print, schema_version};
 pub use store::PostgresStore;

@@ -1,7 +1,10 @@
 //! How the schema comes and grows: numbered steps, each applied once.
 
 use turnwise_core::Retention;
-use turnwise_store::{Result, StoreError};
+use turnwise_store::{
+    Result, Schema, StoreError,
+    schema::{Found, Place},
+};
 
 use crate::{
     connect::{Address, Alone, Purpose},
@@ -42,7 +45,15 @@ const STEPS: &[Step] = &[
     Step { version: 19, name: "sessions", sql: include_str!("../migrations/0019_sessions.sql") },
     Step { version: 20, name: "grants", sql: include_str!("../migrations/0020_grants.sql") },
     Step { version: 21, name: "known_place", sql: include_str!("../migrations/0021_known_place.sql") },
+    Step { version: 22, name: "stop_requests", sql: include_str!("../migrations/0022_stop_requests.sql") },
+    Step { version: 23, name: "given", sql: include_str!("../migrations/0023_given.sql") },
+    Step { version: 24, name: "enqueue", sql: include_str!("../migrations/0024_enqueue.sql") },
 ];
+
+/// The version of the schema that this version works with: that of its last step.
+pub fn schema_version() -> u32 {
+    u32::try_from(STEPS.len()).expect("there are few steps")
+}
 
 /// Any number that other programs do not use for an advisory lock: "turnwise" in ASCII.
 const LOCK: i64 = 0x7475_726e_7769_7365;
@@ -63,11 +74,11 @@ pub(crate) async fn migrate_for(address: &Address, retention: Retention) -> Resu
     let fail = failed("migrate");
     let mut transaction = client.begin().await.map_err(fail)?;
     transaction.execute("select pg_advisory_xact_lock($1)", &[&LOCK]).await.map_err(fail)?;
-    // Read again under the lock: somebody else may have migrated meanwhile.
+    // Read again under the lock: another process may have migrated meanwhile.
     for step in pending(version(&transaction).await?)? {
         apply(&transaction, step).await?;
     }
-    // What ends before the first dispatcher tidies up has its place too.
+    // So that jobs that end before the first dispatcher prunes have a slice too.
     let now: Moment = get(&transaction.query_one(include_str!("../sql/now.sql"), &[]).await.map_err(fail)?, 0)?;
     prune::make_ahead(&mut transaction, retention, now.0).await?;
     transaction.commit().await.map_err(fail)
@@ -86,16 +97,23 @@ pub async fn migrate_check(url: &str) -> Result<Vec<Step>> {
     Ok(pending(version(&connect(&Address::read(url)?).await?).await?)?.to_vec())
 }
 
-/// For those who must not migrate: an outdated schema is an error.
-pub(crate) async fn refuse_pending(address: &Address) -> Result<()> {
-    let found = version(&connect(address).await?).await?;
-    match pending(found)?.last() {
-        None => Ok(()),
-        Some(last) => Err(StoreError::Refused(format!(
-            "the database has schema version {found}, this binary needs {}; run `turnwise migrate`",
-            last.version
-        ))),
+/// Does what is missing, where `schema` allows it; where it does not, an outdated schema is an error, and nothing is changed.
+pub(crate) async fn migrate_or_refuse(address: &Address, schema: Schema, retention: Retention) -> Result<()> {
+    let version = version(&connect(address).await?).await?;
+    let Some(last) = pending(version)?.last() else { return Ok(()) };
+    let found = if version == 0 { Found::None } else { Found::Older };
+    if schema.migrates(Place::Server, found) {
+        return migrate_for(address, retention).await;
     }
+    Err(StoreError::Refused(match found {
+        Found::None => {
+            "the database has no Turnwise schema; `turnwise migrate` makes it, or name another database".to_owned()
+        }
+        Found::Older => format!(
+            "the database has schema version {version}, this binary needs {}; run `turnwise migrate`",
+            last.version
+        ),
+    }))
 }
 
 async fn connect(address: &Address) -> Result<Alone> {
@@ -114,7 +132,7 @@ async fn connect(address: &Address) -> Result<Alone> {
 
 async fn version(client: &impl Session) -> Result<i32> {
     let fail = failed("read the schema's version");
-    let there = client.query_one(include_str!("../sql/schema_there.sql"), &[]).await.map_err(fail)?;
+    let there = client.query_one(include_str!("../sql/schema_exists.sql"), &[]).await.map_err(fail)?;
     if !there.get::<_, bool>(0) {
         return Ok(0);
     }

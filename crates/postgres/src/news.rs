@@ -55,7 +55,7 @@ pub(crate) async fn load(store: &Inner, load: Load) -> Result<Page> {
 pub(crate) async fn news(store: &Inner, ask: &AskNews) -> Result<News> {
     let fail = failed("read the news");
     let client = connection(&store.pools.dispatch).await?;
-    // First the flag, then the look: what is submitted in between is either seen or rings.
+    // First the flag, then the read: what is submitted in between is either seen or rings.
     say_asleep(store, &client, ask.epoch, ask.asleep).await?;
     let Some(last) = &ask.cursor else {
         client.execute(include_str!("../sql/restamp_jobs.sql"), &[]).await.map_err(fail)?;
@@ -71,8 +71,8 @@ pub(crate) async fn news(store: &Inner, ask: &AskNews) -> Result<News> {
     let most = i64::from(ask.new_jobs);
     let mut rows = client.query(sql, &[&from, &ask.epoch.0, &most]).await.map_err(fail)?;
     if !goes_on(&rows, last.as_ref())? {
-        // What the caller has seen was seen in another lineage. It dispatches no more; but who looks back at what was left
-        // undone, looks at all there is.
+        // The caller's cursor is of another lineage: its lead is over. A caller that takes no new jobs only looks back at what
+        // was left undone, and reads everything there is.
         if ask.new_jobs > 0 {
             return Err(StoreError::NotLeading);
         }
@@ -92,7 +92,7 @@ pub(crate) async fn news(store: &Inner, ask: &AskNews) -> Result<News> {
                 let order: (i64, i64) = (get(row, CHANGE)?, get(row, CHANGE + 1)?);
                 let ran = get::<Option<i64>>(row, RAN)?.and_then(|micros| u64::try_from(micros).ok());
                 let head = rows::head(row, HEAD, &mut names)?;
-                // Of one that was cancelled, or ended by a decision, it is null.
+                // Null for a job that was cancelled, or ended by a decision.
                 let failed = get::<Option<bool>>(row, FAILED)?;
                 let change = Change {
                     id: JobId::from_uuid(get(row, CHANGED)?),
@@ -116,10 +116,10 @@ pub(crate) async fn news(store: &Inner, ask: &AskNews) -> Result<News> {
     Ok(News { now, cursor, jobs, more, changes, memos, writers })
 }
 
-/// A snapshot that no transaction is before.
+/// A snapshot from before every transaction.
 const BEGINNING: &str = "1:1:";
 
-/// What a cursor says: a snapshot, which means something within one lineage.
+/// A cursor, parsed: a snapshot, which has a meaning only within one lineage.
 pub(crate) struct Place<'a> {
     pub(crate) lineage: i64,
     pub(crate) snapshot: &'a str,

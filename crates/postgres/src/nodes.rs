@@ -1,11 +1,11 @@
-//! Who is there, who dispatches, who is lost.
+//! Which nodes there are, which one dispatches, which are lost.
 
 use std::{collections::HashMap, sync::PoisonError};
 
 use tokio_postgres::{Row, error::SqlState, types::ToSql};
 use turnwise_core::{Fence, Incarnation, JobId, Node, lead::Sight};
 use turnwise_store::{
-    AskLost, Beat, Epoch, Expire, Fleet, Held, Join, Joined, Leader, Lineage, LostNode, Pulse, Replace, Result,
+    AskLost, Beat, Epoch, Expire, Fleet, Join, Joined, Leader, Lineage, LostJob, LostNode, Pulse, Replace, Result,
     StoreError, Term,
 };
 use uuid::Uuid;
@@ -21,7 +21,7 @@ use crate::{
 };
 
 pub(crate) async fn join(store: &Inner, join: &Join) -> Result<Joined> {
-    // Two who join under one name at the same moment: the later one's insert fails, and it looks again.
+    // Of two nodes that join under one name at the same moment, the later one's insert fails, and it tries again.
     let mut joined = try_join(store, join).await?;
     while joined.is_none() {
         joined = try_join(store, join).await?;
@@ -51,7 +51,7 @@ async fn try_join(store: &Inner, join: &Join) -> Result<Option<Joined>> {
         let seen = Replace { incarnation: other.incarnation, lease_until: other.lease_until };
         if join.replace != Some(seen) {
             let now = rows::now(row, 14)?;
-            // Waited for: a lock that outlives the answer would keep the other one from being called lost.
+            // Awaited: a lock that outlives the reply would keep the other node from being declared lost.
             transaction.rollback().await.map_err(fail)?;
             return Ok(Some(Joined::Taken { by: Box::new(other), now }));
         }
@@ -120,7 +120,7 @@ pub(crate) async fn beat(store: &Inner, beat: &Beat) -> Result<Pulse> {
         alive,
         epoch: get::<Option<i64>>(first, 2)?.map(Epoch),
         nodes: by_incarnation(nodes),
-        // One that is not alive follows nobody.
+        // A node that is not alive follows no leader.
         leader: if alive { leader(first, 5)? } else { None },
     })
 }
@@ -146,15 +146,15 @@ fn by_incarnation(mut nodes: Vec<Node>) -> Vec<Node> {
     nodes
 }
 
-/// Whether it is gone; not while jobs are in its hands.
+/// Whether the node is gone; it stays while jobs are in its hands.
 pub(crate) async fn leave(store: &Inner, node: Incarnation) -> Result<bool> {
     let fail = failed("leave");
     let mut client = connection(&store.pools.node).await?;
     let transaction = client.begin().await.map_err(fail)?;
-    // In the order in which a beat locks; and a beat under way may be taking the lead, which is then seen.
+    // In the order in which a beat locks. A beat in flight may be taking the lead; after this lock that is seen.
     transaction.execute(include_str!("../sql/node_hold.sql"), &[&node.0]).await.map_err(fail)?;
     transaction.execute(include_str!("../sql/leave_lead.sql"), &[&node.0]).await.map_err(fail)?;
-    // Locked first, looked at afterwards: what was assigned meanwhile is then seen.
+    // Locked first, read afterwards: what was assigned meanwhile is then seen.
     transaction.execute(include_str!("../sql/node_lock.sql"), &[&node.0]).await.map_err(fail)?;
     let left = transaction.query_one(include_str!("../sql/leave.sql"), &[&node.0]).await.map_err(fail)?;
     transaction.commit().await.map_err(fail)?;
@@ -177,11 +177,11 @@ pub(crate) async fn lost_nodes(store: &Inner, ask: AskLost) -> Result<Vec<LostNo
     let mut names = Names::default();
     let nodes: Vec<Node> =
         nodes.iter().filter_map(|row| rows::node(row, 0, &mut names).transpose()).collect::<Result<_>>()?;
-    let mut held: HashMap<Incarnation, Vec<Held>> = HashMap::new();
+    let mut held: HashMap<Incarnation, Vec<LostJob>> = HashMap::new();
     let mut first_left_out = None;
     if !nodes.is_empty() {
         let incarnations: Vec<Uuid> = nodes.iter().map(|node| node.incarnation.0).collect();
-        // One more than is told: then it is known whether these are all.
+        // One more than is returned: then it is known whether these are all.
         let binds: [&(dyn ToSql + Sync); 2] = [&incarnations, &(i64::from(ask.limit) + 1)];
         let rows = transaction.query(include_str!("../sql/lost_jobs.sql"), &binds).await.map_err(fail)?;
         let mut names = Names::default();
@@ -191,7 +191,7 @@ pub(crate) async fn lost_nodes(store: &Inner, ask: AskLost) -> Result<Vec<LostNo
                 first_left_out = Some(node);
                 break;
             }
-            held.entry(node).or_default().push(Held {
+            held.entry(node).or_default().push(LostJob {
                 id: JobId::from_uuid(get(row, 1)?),
                 fence: Fence(get(row, 2)?),
                 state: rows::state(row, 3)?,
@@ -205,12 +205,12 @@ pub(crate) async fn lost_nodes(store: &Inner, ask: AskLost) -> Result<Vec<LostNo
     transaction.commit().await.map_err(fail)?;
     if !nodes.is_empty() {
         let open: Vec<String> = nodes.iter().map(|node| closing::application(node.incarnation)).collect();
-        // Not what was asked for: the fence refuses them as well, only later.
+        // An error here does not fail the call: the fence refuses these transactions as well, only later.
         if let Err(error) = client.query(include_str!("../sql/closing_terminate.sql"), &[&open]).await {
             tracing::warn!(%error, "transactions that lost nodes have open could not be ended");
         }
     }
-    // Beyond the limit nothing is known but that something is left: no later node may count as complete.
+    // The limit cut the list at this node: neither it nor a later one may count as complete.
     let complete = |node: &Node| first_left_out.is_none_or(|cut| node.incarnation < cut);
     Ok(nodes
         .into_iter()

@@ -15,11 +15,11 @@ use crate::{
     unique,
 };
 
-/// Most attempts, lines, steps and bad ends that go in one round: the dispatcher waits for it.
+/// Most attempts, lines, steps and bad ends that are deleted in one round: the dispatcher waits for it.
 const STORY_ROWS: i64 = 20_000;
 
-/// Making and dropping a slice wants its state's history for itself for a moment. Whoever reads or settles waits behind
-/// this wish, so it is given up soon and comes again with the next round.
+/// Making and dropping a slice needs an exclusive lock on its state's history for a moment. Reads and settles queue behind the
+/// request for that lock, so it is given up soon and made again in the next round.
 const PATIENCE: &str = "set local lock_timeout = '100ms'";
 
 /// The part of history that the statements are written for; another part's name is put in its place.
@@ -54,7 +54,7 @@ pub(crate) async fn prune(store: &Inner, seen: Option<&Cursor>, limit: u32) -> R
             old += by_rows(&client, &rest(end), edge, limit - old).await.map_err(fail)?;
         }
     }
-    let told = match seen.and_then(Place::of) {
+    let changes = match seen.and_then(Place::of) {
         Some(Place { lineage, snapshot }) => {
             let sql = include_str!("../sql/prune_changes.sql");
             client.execute(sql, &[&snapshot, &limit, &lineage]).await.map_err(fail)?
@@ -64,13 +64,13 @@ pub(crate) async fn prune(store: &Inner, seen: Option<&Cursor>, limit: u32) -> R
     if forget_bad_ends(&client).await.map_err(fail)? {
         old = old.max(limit);
     }
-    // Last, so that nothing else depends on rows that transactions of others lock.
+    // Last, so that nothing else depends on rows that other transactions lock.
     let keys = unique::prune(store, &client, limit).await?;
-    Ok(u64::try_from(old).unwrap_or(0) + told + keys)
+    Ok(u64::try_from(old).unwrap_or(0) + changes + keys)
 }
 
-/// Forgets bad ends in two rounds: in one it becomes known which transactions could still bring one who waits for them, in
-/// a later one these are over. Whether there may be more; they are no jobs, and not counted.
+/// Forgets bad ends in two rounds: in one it becomes known which transactions could still bring a job that waits for them, in a
+/// later one those transactions are over. Returns whether there may be more; bad ends are no jobs, and not counted.
 async fn forget_bad_ends(client: &impl Session) -> Answer<bool> {
     let gone: i64 = client.query_one(include_str!("../sql/prune_bad_ends.sql"), &[&STORY_ROWS]).await?.try_get(0)?;
     let seen = client.query(include_str!("../sql/bad_ends_seen.sql"), &[&STORY_ROWS]).await?;
@@ -81,7 +81,7 @@ async fn forget_bad_ends(client: &impl Session) -> Answer<bool> {
     Ok(gone >= STORY_ROWS || i64::try_from(seen.len()).is_ok_and(|seen| seen >= STORY_ROWS))
 }
 
-/// A slice of history: a table whose name tells what it holds.
+/// A slice of history: a table whose name says what it holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Slice {
     from: Timestamp,
@@ -123,7 +123,7 @@ fn read_stamp(text: &str) -> Option<Timestamp> {
     format!("{}-{}-{}T{}:00:00Z", part(0..4)?, part(4..6)?, part(6..8)?, part(8..10)?).parse().ok()
 }
 
-/// Makes the slices that hold `now` and the one after where they are missing; tells all there are, the oldest first.
+/// Makes the slices that hold `now` and the one after where they are missing; returns all slices, the oldest first.
 pub(crate) async fn make_ahead(client: &mut impl Begin, retention: Retention, now: Timestamp) -> Result<Vec<Slice>> {
     let fail = failed("read the slices of history");
     let rows = client.query(include_str!("../sql/slices.sql"), &[]).await.map_err(fail)?;
@@ -140,7 +140,7 @@ pub(crate) async fn make_ahead(client: &mut impl Begin, retention: Retention, no
     Ok(slices)
 }
 
-/// What is to be made: slices as the retention has them, cut where others are in the way that were made for another one.
+/// The slices to be made: as long as the retention has them, cut where slices that were made for another retention are in the way.
 fn missing(slices: &[Slice], retention: Retention, now: Timestamp) -> Vec<Slice> {
     let mut missing = Vec::new();
     for end in End::ALL {
@@ -163,8 +163,8 @@ fn missing(slices: &[Slice], retention: Retention, now: Timestamp) -> Vec<Slice>
     missing
 }
 
-/// Whether it was made. Not where the rest holds some of it already: that goes row by row when its time comes. Nor where a
-/// lock is in the way or somebody else was faster: then the next round finds it, or another one makes it.
+/// Whether it was made. Not where the rest already holds jobs of its time: those are deleted row by row when they are old enough.
+/// Nor where a lock is in the way or another process was faster: then the next round finds the slice, or makes it.
 async fn make(client: &mut impl Begin, slice: &Slice) -> Result<bool> {
     let fail = failed("make a slice of history");
     let taken = include_str!("../sql/slice_taken.sql").replace(WRITTEN_FOR, &rest(slice.end));
@@ -191,7 +191,7 @@ async fn make(client: &mut impl Begin, slice: &Slice) -> Result<bool> {
     }
 }
 
-/// Drops a slice with all that was told of its jobs, at once or in rounds; tells how many jobs went, or `limit` if there is
+/// Drops a slice with the stories of its jobs, at once or in rounds; returns how many jobs were deleted, or `limit` if there is
 /// more to do.
 async fn drop_slice(client: &mut impl Begin, slice: &Slice, limit: i64) -> Answer<i64> {
     let name = slice.name();
@@ -201,7 +201,7 @@ async fn drop_slice(client: &mut impl Begin, slice: &Slice, limit: i64) -> Answe
     let rows = include_str!("../sql/slice_rows.sql").replace(WRITTEN_FOR, &name);
     let rows = client.wire().rarely().query_one(&rows, &[]).await?.try_get(0)?;
     let transaction = client.begin().await?;
-    // Those who read lock the whole before its parts: so does this.
+    // Readers lock the whole table before its parts: so does this.
     let lock = format!("{PATIENCE}; lock table only turnwise.{} in access exclusive mode", of_state(slice.end));
     transaction.batch_execute(&lock).await?;
     let noted = format!("select exists (select from turnwise.{name} where noted)");
@@ -209,8 +209,8 @@ async fn drop_slice(client: &mut impl Begin, slice: &Slice, limit: i64) -> Answe
         return Ok(limit);
     }
     if slice.end != End::Success {
-        // Whoever was told that such a job is there has read history, and has committed before this lock was had; or has a
-        // snapshot from before it ended, and takes it for unfinished still.
+        // A transaction that found such a job, to wait for it, has either read history, and committed before this lock was
+        // granted; or it has a snapshot from before the job ended, and still sees it as unfinished.
         let older = include_str!("../sql/slice_older.sql");
         if transaction.query_one(older, &[&Moment(slice.to)]).await?.try_get(0)? {
             return Ok(0);
@@ -223,8 +223,8 @@ async fn drop_slice(client: &mut impl Begin, slice: &Slice, limit: i64) -> Answe
     Ok(rows)
 }
 
-/// Deletes what was told of jobs that ended before `edge`; tells the most rows that went of one kind. [`STORY_ROWS`] or more:
-/// there may be more.
+/// Deletes the stories of jobs that ended before `edge`; returns the largest number of rows deleted of one kind. [`STORY_ROWS`] or
+/// more: there may be more.
 async fn strip(client: &impl Session, part: &str, edge: Timestamp, limit: i64) -> Answer<i64> {
     let sql = include_str!("../sql/prune_stories.sql").replace(WRITTEN_FOR, part);
     let most = client.wire().rarely().query_one(&sql, &[&Moment(edge), &limit, &STORY_ROWS]).await?.try_get(0)?;
@@ -233,17 +233,17 @@ async fn strip(client: &impl Session, part: &str, edge: Timestamp, limit: i64) -
     Ok(most)
 }
 
-/// Deletes jobs of a part of history that ended before `edge`, with all that was told of them.
+/// Deletes jobs of a part of history that ended before `edge`, with their stories.
 async fn by_rows(client: &impl Session, part: &str, edge: Timestamp, limit: i64) -> Answer<i64> {
-    let told = strip(client, part, edge, limit).await?;
+    let stripped = strip(client, part, edge, limit).await?;
     let sql = include_str!("../sql/prune_history.sql").replace(WRITTEN_FOR, part);
     let gone = client.wire().rarely().query_one(&sql, &[&Moment(edge), &limit]).await?.try_get(0)?;
-    // There may be more: told as a full round, so that the next one comes at once.
-    Ok(if told >= STORY_ROWS { limit.max(gone) } else { gone })
+    // There may be more: reported as a full round, so that the next one follows at once.
+    Ok(if stripped >= STORY_ROWS { limit.max(gone) } else { gone })
 }
 
 /// A lock in the way, another process that does the same, or a role that may write jobs but not change the schema: then
-/// slices are made and dropped by `turnwise prune` of one that may.
+/// slices are made and dropped by `turnwise prune` in a role that may.
 fn another_time(error: &tokio_postgres::Error) -> bool {
     let codes = [
         SqlState::LOCK_NOT_AVAILABLE,

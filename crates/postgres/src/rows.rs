@@ -79,7 +79,7 @@ impl From<JsonText<'_>> for Json {
 #[derive(Default)]
 pub(crate) struct Names {
     all: HashSet<Arc<str>>,
-    policies: HashMap<Box<str>, RetryPolicy>,
+    policies: HashMap<Box<str>, Option<RetryPolicy>>,
 }
 
 impl Names {
@@ -94,15 +94,16 @@ impl Names {
         }
     }
 
-    pub(crate) fn policy(&mut self, text: Option<&str>) -> RetryPolicy {
-        let Some(text) = text else { return RetryPolicy::default() };
+    /// Jobs from before a task's own policy held for them have null, and keep the default.
+    pub(crate) fn policy(&mut self, text: Option<&str>) -> Option<RetryPolicy> {
+        let Some(text) = text else { return Some(RetryPolicy::DEFAULT) };
         if let Some(policy) = self.policies.get(text) {
             return policy.clone();
         }
         // The SQL function checks a policy only roughly. One bad row must not hold up all others.
-        let policy = text.parse().unwrap_or_else(|error| {
+        let policy = RetryPolicy::from_stored(text).unwrap_or_else(|error| {
             tracing::warn!(%error, "a stored retry policy cannot be read; the default is used");
-            RetryPolicy::default()
+            Some(RetryPolicy::DEFAULT)
         });
         self.policies.insert(text.into(), policy.clone());
         policy
@@ -145,7 +146,7 @@ pub(crate) fn terms(row: &Row, at: usize) -> Result<Terms> {
 }
 
 pub(crate) fn on_failure(row: &Row, at: usize) -> Result<Option<OnFailure>> {
-    // One that a person has run again waits no more.
+    // A job that a person has retried waits for no other any more.
     let text = get::<Option<&str>>(row, at)?.filter(|text| *text != "over");
     text.map(str::parse).transpose().map_err(|error| StoreError::broken("read a row", error))
 }
@@ -161,7 +162,7 @@ pub(crate) fn counts(row: &Row, at: usize) -> Result<Counts> {
 }
 
 /// `id, seq, task, queue, grp, priority, state, due_at, fence, crashes, node, key, submitted_at, expires_at, on_failure`,
-/// from column `at` on; `None` where a left join found no job. Whom it waits for, `after::complete` adds.
+/// from column `at` on; `None` where a left join found no job. The jobs it waits for are added by `after::complete`.
 pub(crate) fn head(row: &Row, at: usize, names: &mut Names) -> Result<Option<JobHead>> {
     let Some(id) = get::<Option<Uuid>>(row, at)? else { return Ok(None) };
     let (state, fence) = (state(row, at + 6)?, Fence(get(row, at + 8)?));
@@ -202,7 +203,7 @@ pub(crate) fn assigned(row: &Row, id: JobId, fence: Fence, at: usize, names: &mu
         retry: names.policy(get(row, at + 10)?),
         args: get::<JsonText<'_>>(row, at + 11)?.into(),
         terms: terms(row, at + 12)?,
-        // The mail knows, or the pick.
+        // Set later, from the mail or from the pick.
         limited: false,
     })
 }
@@ -265,7 +266,7 @@ pub(crate) fn node(row: &Row, at: usize, names: &mut Names) -> Result<Option<Nod
     }))
 }
 
-/// A span as SQL tells it.
+/// A span as SQL returns it.
 pub(crate) fn span(micros: i64) -> Duration {
     Duration::from_micros(u64::try_from(micros).unwrap_or(0))
 }
@@ -280,9 +281,10 @@ pub(crate) fn int(count: u32) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
 }
 
-/// A policy as the database keeps it: the default is null, which costs a row nothing.
-pub(crate) fn policy_text(policy: &RetryPolicy) -> Option<String> {
-    (*policy != RetryPolicy::default()).then(|| policy.to_string())
+/// A policy as statements take it. Most jobs have that of their task, which travels as null; the statements write it out, because a
+/// null in a row is the default policy of a job from before tasks had a say.
+pub(crate) fn policy_text(policy: &Option<RetryPolicy>) -> Option<String> {
+    policy.as_ref().map(ToString::to_string)
 }
 
 /// A column that is null for nearly all. Where it is null for all, nothing travels: `unnest` fills up with nulls.
@@ -311,7 +313,11 @@ mod tests {
 
     #[test]
     fn a_bad_stored_policy_becomes_the_default() {
-        assert_eq!(Names::default().policy(Some("exponential:soon,5")), RetryPolicy::default());
-        assert_eq!(Names::default().policy(Some("none")), RetryPolicy::None);
+        let read = |text| Names::default().policy(text);
+        assert_eq!(
+            [read(Some("exponential:soon,5")), read(None)],
+            [Some(RetryPolicy::DEFAULT), Some(RetryPolicy::DEFAULT)]
+        );
+        assert_eq!([read(Some("none")), read(Some("task"))], [Some(RetryPolicy::None), None]);
     }
 }

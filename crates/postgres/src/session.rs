@@ -40,7 +40,7 @@ pub(crate) enum Way<'a> {
 pub(crate) struct Types(Mutex<HashMap<String, Arc<[Type]>>>);
 
 impl Types {
-    /// So many statements there are not, but for those with a slice's name in them.
+    /// There are fewer statements than this, except for those with a slice's name in them.
     const MOST: usize = 500;
 
     fn known(&self, sql: &str) -> Option<Arc<[Type]>> {
@@ -115,7 +115,7 @@ impl<'a> Wire<'a> {
         Self { client: client.client(), way: Way::Once, alone: None }
     }
 
-    /// For statements that are never the same again: a connection would keep each of them.
+    /// For statements whose text is never the same again: a connection would keep each of them.
     pub(crate) fn rarely(self) -> Self {
         match self.way {
             Way::Named(_) => Self { way: Way::Once, ..self },
@@ -154,15 +154,15 @@ impl<'a> Wire<'a> {
     /// Futures are first polled in order, and a statement is sent when it is first polled.
     async fn in_one_write<T>(&self, begin: &str, what: impl Future<Output = Answer<T>>) -> Answer<T> {
         let commit = self.client.batch_execute("commit");
-        let (begun, told, committed) = tokio::join!(biased; self.client.batch_execute(begin), what, commit);
+        let (begun, reply, committed) = tokio::join!(biased; self.client.batch_execute(begin), what, commit);
         begun?;
-        let told = told?;
+        let reply = reply?;
         committed?;
-        Ok(told)
+        Ok(reply)
     }
 
-    /// Sends `parts` one after the other without waiting for replies in between. Of several errors the first is told: the
-    /// others only say that the transaction is over.
+    /// Sends `parts` one after the other without waiting for replies in between. Of several errors the first is
+    /// returned: the others only report that the transaction is over.
     pub(crate) async fn send_all(&self, parts: &[Part<'_>], ready: &[Ready<'_>]) -> Answer<Vec<Vec<Row>>> {
         let all = parts.iter().zip(ready);
         let replies = join_all(all.map(|(part, ready)| ready.query(self.client, &part.binds))).await;

@@ -31,14 +31,15 @@ const STAY: &str = include_str!("../sql/settle_stay.sql");
 const NEXT: &str = include_str!("../sql/settle_next.sql");
 const FINISH: &str = include_str!("../sql/settle_finish.sql");
 const DISCARD: &str = include_str!("../sql/settle_discard.sql");
+const STOPPED: &str = include_str!("../sql/settle_stopped.sql");
 pub(crate) const FORGET: &str = include_str!("../sql/forget.sql");
 
-/// Tries to write around rows that somebody's transaction holds, before the caller is told to come again.
+/// How often a write around rows that other transactions hold is tried, before the caller gets a transient error.
 const TRIES: u32 = 3;
 
 pub(crate) async fn settle(store: &Inner, settle: &Settle) -> Result<Vec<Settled>> {
     let ids = || settle.settlements.iter().map(|settlement| settlement.job);
-    // Found locked before: nobody waits for it again.
+    // A job that was found locked before is not waited for again.
     let mut trouble = StoreError::transient("settle", "a row is locked");
     if !store.locked.any(ids()) {
         match write(store, settle, &HashSet::new(), Patience::Short).await {
@@ -49,7 +50,7 @@ pub(crate) async fn settle(store: &Inner, settle: &Settle) -> Result<Vec<Settled
     for _ in 0..TRIES {
         let held = held_by_others(store, settle).await?;
         store.locked.see(ids(), &held);
-        // Where it is none of the jobs, it is a row of ours, and soon free.
+        // If none of the jobs is locked, another row of ours is, and that is soon free.
         let patience = if held.is_empty() { Patience::Long } else { Patience::Short };
         match write(store, settle, &held, patience).await {
             Err(Unwritten::Locked(error)) => trouble = error,
@@ -59,7 +60,7 @@ pub(crate) async fn settle(store: &Inner, settle: &Settle) -> Result<Vec<Settled
     Err(trouble)
 }
 
-/// Jobs that were found locked by somebody's transaction when they were to be settled, and have not been since.
+/// Jobs that were found locked by another transaction when they were to be settled, and have not been found free since.
 #[derive(Debug, Default)]
 pub(crate) struct Locked(Mutex<HashSet<JobId>>);
 
@@ -82,7 +83,7 @@ impl Locked {
     }
 }
 
-/// Jobs that somebody's transaction holds at this moment.
+/// Jobs that another transaction has locked now.
 async fn held_by_others(store: &Inner, settle: &Settle) -> Result<HashSet<JobId>> {
     let fail = failed("look for locked jobs");
     let mut ids: Vec<Uuid> = settle.settlements.iter().map(|settlement| settlement.job.uuid()).collect();
@@ -110,7 +111,7 @@ impl Patience {
 }
 
 enum Unwritten {
-    /// Somebody's transaction holds a row, and nothing was written.
+    /// Another transaction holds a row, and nothing was written.
     Locked(StoreError),
     Other(StoreError),
 }
@@ -127,7 +128,7 @@ impl From<Unwritten> for StoreError {
     }
 }
 
-/// What the node should do about `error`. Nobody can act on a value that cannot be stored but the node that made it.
+/// What the node should do about `error`. Only the node that made a value that cannot be stored can do something about it.
 fn unwritten(error: tokio_postgres::Error) -> Unwritten {
     match error.code().map(|code| code.code()) {
         Some("55P03") => Unwritten::Locked(failed("settle")(error)),
@@ -211,7 +212,7 @@ async fn write(
 /// Where jobs are now.
 pub(crate) async fn read_standing(client: &impl Session, ids: &[Uuid]) -> Result<HashMap<JobId, Found>> {
     let fail = failed("read jobs again");
-    let rows = client.query(include_str!("../sql/standing.sql"), &[&ids]).await.map_err(fail)?;
+    let rows = client.query(include_str!("../sql/settle_read.sql"), &[&ids]).await.map_err(fail)?;
     rows.iter()
         .map(|row| {
             let found = Found {
@@ -233,7 +234,7 @@ pub(crate) fn why_not(
     lost: bool,
     found: Option<&Found>,
 ) -> Result<Settled> {
-    // It could be written now, and could not a moment ago.
+    // It could be written now, but could not a moment ago: the job changed in between.
     let changed = || StoreError::transient("settle", "a job changed while it was being settled");
     verdict::answer(settlement, node, lost, found.copied()).ok_or_else(changed)
 }
@@ -241,7 +242,7 @@ pub(crate) fn why_not(
 pub(crate) const LEADING: &str = include_str!("../sql/leading.sql");
 pub(crate) const LEADING_ALONE: &str = include_str!("../sql/leading_alone.sql");
 
-/// By one of these statements.
+/// `sql` is one of these two statements.
 pub(crate) async fn check_leading(client: &impl Session, sql: &str, holder: Incarnation, epoch: Epoch) -> Result<()> {
     let leading = client.query(sql, &[&holder.0, &epoch.0]).await;
     leading.map_err(failed("check who dispatches"))?.first().map(drop).ok_or(StoreError::NotLeading)
@@ -264,8 +265,10 @@ pub(crate) struct Work<'a> {
     finishing: Finishing<'a>,
     /// Those that end in a state of which nothing is kept.
     vanishing: Option<Finishing<'a>>,
-    /// Jobs whose story goes with them.
+    /// Jobs whose story is deleted with them.
     forgotten: Vec<Uuid>,
+    /// Jobs that their node was asked to stop, and at which fence.
+    stopped: (Vec<Uuid>, Vec<i64>),
 }
 
 impl<'a> Work<'a> {
@@ -283,6 +286,7 @@ impl<'a> Work<'a> {
                 }
             }
         }
+        let stopped = settlements.iter().filter(|settlement| settlement.ends_stop());
         let noted = vanishing.iter().filter(|settlement| settlement.noted);
         let forgotten = noted.map(|settlement| settlement.job.uuid()).collect();
         Ok(Self {
@@ -292,10 +296,11 @@ impl<'a> Work<'a> {
             finishing: Finishing::of(&finishing, true),
             vanishing: (!vanishing.is_empty()).then(|| Finishing::of(&vanishing, false)),
             forgotten,
+            stopped: stopped.map(|settlement| (settlement.job.uuid(), settlement.fence.0)).unzip(),
         })
     }
 
-    /// The statements, in their order. `done` goes with the last of those three of which every batch has one.
+    /// The statements, in their order. `done` goes with the last of the three statements of which every batch has one.
     pub(crate) fn parts<'b>(&'b self, common: &'b Common, done: &'b Vec<Uuid>) -> Vec<Part<'b>> {
         let mut parts = Vec::with_capacity(2);
         if let Some(attempts) = &self.attempts {
@@ -322,6 +327,10 @@ impl<'a> Work<'a> {
         if !self.forgotten.is_empty() {
             parts.push(Part::of(FORGET, vec![&self.forgotten]));
         }
+        let (ids, fences) = &self.stopped;
+        if !ids.is_empty() {
+            parts.push(Part::of(STOPPED, vec![&common.node, ids, fences]));
+        }
         parts
     }
 }
@@ -339,7 +348,7 @@ struct Attempts {
     ended: Vec<Option<Moment>>,
     chains: Vec<Option<String>>,
     places: Vec<Option<String>>,
-    /// Jobs that may have more attempts than are kept. Each has a fence of its own, so a low fence tells that there are
+    /// Jobs that may have more attempts than are kept. Each has a fence of its own, so a low fence means that there are
     /// few, and hardly a job is ever looked at.
     many: Vec<Uuid>,
 }
@@ -348,7 +357,7 @@ impl Attempts {
     fn of(settlements: &[&Settlement], retention: Retention) -> Option<Self> {
         let wanted = |settlement: &&Settlement| match &settlement.to.to {
             Target::Next { .. } => true,
-            // Would go with the job at once.
+            // It would be deleted with the job at once.
             Target::Finish { end, .. } if !retention.keeps(*end) => false,
             _ => settlement.to.ending.is_some(),
         };
@@ -401,6 +410,8 @@ struct Columns {
     began: Vec<Option<Moment>>,
     ended: Vec<Option<Moment>>,
     ran: Vec<Option<i64>>,
+    clears_expiry: Vec<bool>,
+    clears_cancel: Vec<bool>,
 }
 
 impl Columns {
@@ -419,6 +430,8 @@ impl Columns {
             began: each().map(|s| s.started_at.map(Moment)).collect(),
             ended: each().map(|s| s.finished_at.map(Moment)).collect(),
             ran: each().map(|s| s.ran().map(micros)).collect(),
+            clears_expiry: each().map(|s| s.clears().expiry).collect(),
+            clears_cancel: each().map(|s| s.clears().cancel).collect(),
         }
     }
 }
@@ -462,6 +475,7 @@ impl<'a> Finishing<'a> {
                 &common.raise,
                 &c.fingerprints,
                 &self.noted,
+                &c.clears_expiry,
             ]
         } else {
             &[&c.ran, &c.states]
@@ -505,6 +519,8 @@ impl Staying {
             &c.ran,
             &common.raise,
             &c.fingerprints,
+            &c.clears_expiry,
+            &c.clears_cancel,
         ]
     }
 }
@@ -558,6 +574,8 @@ impl<'a> GoingOn<'a> {
             &self.args,
             &self.policies,
             &self.terms,
+            &c.clears_expiry,
+            &c.clears_cancel,
         ]
     }
 }

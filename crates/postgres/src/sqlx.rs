@@ -102,7 +102,7 @@ fn said(error: &sqlx::Error) -> Option<Said<'_>> {
     Some(Said { code: error.code(), message: error.message(), detail: error.detail() })
 }
 
-/// An error that is not the server's word: the network's, or ours.
+/// An error that the server did not send: it is the network's, or ours.
 fn unsaid(error: &sqlx::Error) -> StoreError {
     match error {
         sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) | sqlx::Error::Encode(_) => {

@@ -10,9 +10,9 @@ use async_trait::async_trait;
 use tokio::runtime::Handle;
 use turnwise_core::{Incarnation, Job, JobId, NewJob, story::Story};
 use turnwise_store::{
-    AskLost, AskNews, AskStory, Assign, AssignReply, BatchId, Beat, Bell, Cursor, Delivery, Epoch, Filter, Fleet,
-    Intervention, Join, Joined, Kept, Load, LostNode, Memo, MemoKind, NewMemo, News, Note, Options, Page, Pulse,
-    Result, Settle, Settled, Store, Submitted,
+    AskLost, AskNews, AskStory, Assign, AssignReply, BatchId, Beat, Bell, Cursor, Epoch, Filter, Fleet, Intervention,
+    Join, Joined, Kept, Load, LostNode, Mail, Memo, MemoKind, NewMemo, News, Note, Options, Page, Pulse, Result,
+    Settle, Settled, Store, Submitted,
 };
 
 use crate::{
@@ -25,7 +25,7 @@ use crate::{
     unique::{self, gates::Gates},
 };
 
-/// Jobs in a PostgreSQL database, shared by all who open it. Cheap to clone; clones share connections and bell.
+/// Jobs in a PostgreSQL database, shared by all processes that open it. Cheap to clone; clones share connections and bell.
 ///
 /// Must be opened and used inside a tokio runtime with time and IO enabled.
 #[derive(Clone)]
@@ -46,11 +46,11 @@ pub(crate) struct Inner {
     pub(crate) gather: Gather,
     pub(crate) locks_met: assign::LocksMet,
     pub(crate) locked: settle::Locked,
-    /// Who submits with which unique key.
+    /// The unique keys that submitters of this handle are using or waiting for.
     pub(crate) gates: Gates,
-    /// By which others see that this process is there.
+    /// The lock by which other processes see that this one is alive.
     pub(crate) presence: Arc<Presence>,
-    /// Begins with the first who asks for the bell: others need no connection for it.
+    /// Started by the first call of `bell`: a handle without such a call needs no connection for it.
     listener: OnceLock<Listener>,
     address: Address,
     budget: Arc<Budget>,
@@ -68,10 +68,10 @@ impl PostgresStore {
         Ok(Self::first(address, options))
     }
 
-    /// Connects to a database whose schema is up to date; never changes the schema.
+    /// As [`PostgresStore::open`], but as [`Options::schema`] says: what is missing may be refused instead of made.
     pub async fn connect(url: &str, options: Options) -> Result<Self> {
         let address = Address::read(url)?;
-        migrate::refuse_pending(&address).await?;
+        migrate::migrate_or_refuse(&address, options.schema, options.retention.unwrap_or_default()).await?;
         Ok(Self::first(address, options))
     }
 
@@ -146,7 +146,7 @@ impl Store for PostgresStore {
         assign::assign(&self.0, &assign).await
     }
 
-    async fn assignments(&self, node: Incarnation, known: Vec<BatchId>) -> Result<Vec<Delivery>> {
+    async fn assignments(&self, node: Incarnation, known: Vec<BatchId>) -> Result<Mail> {
         assign::assignments(&self.0, node, &known).await
     }
 

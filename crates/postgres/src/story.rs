@@ -1,4 +1,4 @@
-//! What running jobs have to say, and what is told of a job besides its row.
+//! Stories: the notes of running jobs, and what else is stored about a job besides its row.
 
 use std::collections::HashMap;
 
@@ -46,7 +46,7 @@ pub(crate) async fn note(store: &Inner, node: Incarnation, notes: &[Note]) -> Re
         let missing: Vec<Uuid> = missing.map(|(note, _)| note.job.uuid()).collect();
         let standing = read_standing(&client, &missing).await?;
         for (note, reply) in notes.iter().zip(&mut replies).filter(|(_, reply)| **reply != Settled::Applied) {
-            // Nothing but a lock can have kept it.
+            // Only a lock can have kept it from being written.
             if standing.get(&note.job).is_some_and(|now| now.in_hands_of(node) && now.fence == note.fence) {
                 *reply = Settled::Locked;
             }
@@ -116,7 +116,7 @@ struct Standings<'a> {
 impl<'a> Columns<'a> {
     fn of(notes: &[&'a Note]) -> Self {
         let mut columns = Self::default();
-        // One row can be written once in a statement, and of several notes of a run the last word counts.
+        // One row can be written once in a statement, and of several notes of a run the last one counts.
         let mut last: HashMap<(JobId, Fence), (i32, &Progress)> = HashMap::new();
         for (n, note) in (1..).zip(notes) {
             columns.ids.push(note.job.uuid());
@@ -216,7 +216,7 @@ pub(crate) async fn story(store: &Inner, ask: &AskStory) -> Result<Story> {
         ],
     };
     let parts: Vec<Part<'_>> = statements.iter().map(|(sql, binds)| Part::of(sql, binds.clone())).collect();
-    // One snapshot: a line that is counted as gone is not told as well.
+    // One snapshot: a line that is counted as dropped is not returned as well.
     let begin = "begin transaction isolation level repeatable read read only";
     let mut replies = client.in_one_write(begin, &parts).await.map_err(fail)?.into_iter();
     let mut next = || replies.next().unwrap_or_default();

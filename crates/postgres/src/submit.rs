@@ -28,7 +28,7 @@ pub(crate) const CLAIM: &str = include_str!("../sql/claim.sql");
 pub(crate) const REPLACE_ARGS: &str = include_str!("../sql/replace_args.sql");
 
 /// Writes down which jobs the new ones wait for ([`Awaited`]), after [`ENQUEUE`] in the same transaction. If one waits for a job
-/// that is not there, the statement fails with SQLSTATE [`REFUSED`](crate::REFUSED) and the reason as its message.
+/// that does not exist, the statement fails with SQLSTATE [`REFUSED`](crate::REFUSED) and the reason as its message.
 pub(crate) const ENQUEUE_AFTER: &str = include_str!("../sql/enqueue_after.sql");
 
 /// Sends the statements of a submit and reads their rows.
@@ -184,9 +184,9 @@ pub(crate) struct Awaited<'a> {
     pub(crate) awaited: Vec<Uuid>,
     /// Jobs that wait, each once.
     pub(crate) ids: Vec<Uuid>,
-    /// What becomes of each if another one fails: `fail`, `run` or `cancel`.
+    /// What becomes of each if a job it waits for fails: `fail`, `run` or `cancel`.
     pub(crate) policies: Vec<&'a str>,
-    /// Of those that are waited for, the ones that need not be there any more.
+    /// Awaited jobs that need not exist any more.
     pub(crate) stand_ins: Vec<Uuid>,
 }
 

@@ -1,4 +1,4 @@
-//! Unique keys: who may come in, who stands for those who may not, and which keys are of no use any more.
+//! Unique keys: which jobs may be stored, which job stands for one that may not, and which keys are of no use any more.
 
 use std::{
     collections::HashMap,
@@ -34,7 +34,7 @@ enum Entry {
     HeldBy(JobId),
 }
 
-/// Stores those of `jobs` that may come in, in the transaction that is open.
+/// Stores those of `jobs` that their keys allow, in the transaction that is open.
 pub(crate) async fn enqueue(
     session: &mut impl Submitting,
     jobs: &[NewJob],
@@ -89,7 +89,7 @@ async fn claim(session: &mut impl Submitting, jobs: &[NewJob]) -> Result<Vec<Ent
     Ok(entries)
 }
 
-/// Of those that are to get other arguments and are unfinished: the task, and whether they did.
+/// For each unfinished job that is to get other arguments: its task, and whether it got them.
 async fn replace_args(
     session: &mut impl Submitting,
     jobs: &[NewJob],
@@ -112,6 +112,19 @@ async fn replace_args(
     Ok(replaced.into_iter().map(|row| (JobId::from_uuid(row.id), (row.task, row.replaced))).collect())
 }
 
+/// The jobs that hold this key now, in whatever scope.
+pub(crate) async fn holders(client: &impl Session, key: &str) -> Result<Vec<JobId>> {
+    let rows = client.query(include_str!("../sql/key_holders.sql"), &[&key]).await.map_err(failed("list jobs"))?;
+    let mut holders = Vec::new();
+    for row in &rows {
+        let holding = holding(row, 0)?;
+        if holding.holds(get(row, 3)?, now(row, 4)?) {
+            holders.push(holding.job);
+        }
+    }
+    Ok(holders)
+}
+
 /// Where the last look at the keys ended; the next goes on from there, so that all have their turn.
 #[derive(Debug, Default)]
 pub(crate) struct Place(Mutex<(String, String)>);
@@ -126,7 +139,7 @@ impl Place {
     }
 }
 
-/// Deletes at most `limit` keys that nobody can hold any more.
+/// Deletes at most `limit` keys that no job can hold any more.
 pub(crate) async fn prune(store: &Inner, client: &impl Session, limit: i64) -> Result<u64> {
     let fail = failed("prune");
     let (mut pruned, mut looked) = (0, 0);
@@ -136,7 +149,7 @@ pub(crate) async fn prune(store: &Inner, client: &impl Session, limit: i64) -> R
         let page = client.query(include_str!("../sql/key_page.sql"), &[&scope, &key, &size]).await.map_err(fail)?;
         let mut spent: (Vec<&str>, Vec<&str>, Vec<Uuid>) = Default::default();
         for row in &page {
-            let holding = holding(row)?;
+            let holding = holding(row, 2)?;
             if holding.is_spent(get(row, 5)?, now(row, 6)?) {
                 spent.0.push(get(row, 0)?);
                 spent.1.push(get(row, 1)?);
@@ -161,8 +174,9 @@ pub(crate) async fn prune(store: &Inner, client: &impl Session, limit: i64) -> R
     Ok(u64::try_from(pruned).unwrap_or(0))
 }
 
-fn holding(row: &Row) -> Result<Holding> {
-    Ok(Holding { job: JobId::from_uuid(get(row, 2)?), until_ended: get(row, 3)?, expires: moment(row, 4)? })
+fn holding(row: &Row, from: usize) -> Result<Holding> {
+    let job = JobId::from_uuid(get(row, from)?);
+    Ok(Holding { job, until_ended: get(row, from + 1)?, expires: moment(row, from + 2)? })
 }
 
 /// One submitter at a time for each unique key: the others of this process wait here, without a connection.
@@ -179,8 +193,8 @@ pub(crate) mod gates {
     type KeyAt = (String, String);
     type Gate = Arc<tokio::sync::Mutex<()>>;
 
-    /// The gates somebody is at. A few connections submit all jobs with keys: were several of them to wait for one open
-    /// transaction, other keys would wait with them.
+    /// The gates that submitters hold or wait at. All jobs with keys are submitted on a few connections: if several of these waited
+    /// for one open transaction, other keys would wait with them.
     #[derive(Debug, Default)]
     pub(crate) struct Gates(Mutex<HashMap<KeyAt, Gate>>);
 
@@ -192,17 +206,17 @@ pub(crate) mod gates {
     }
 
     impl Gates {
-        /// Waits until nobody else here submits a job with a key of `jobs`.
+        /// Waits until no other submitter of this handle is submitting a job with a key of `jobs`.
         pub(crate) async fn pass(&self, jobs: &[NewJob]) -> Pass<'_> {
-            let wish = |job: &NewJob| {
+            let claim = |job: &NewJob| {
                 let unique = job.unique.as_ref()?;
                 Some((unique.scope.of(job), unique.key.as_str().to_owned()))
             };
             let mut pass = Pass { gates: self, held: Vec::new() };
-            // All in one order: nobody waits for one who waits for him.
-            for at in jobs.iter().filter_map(wish).collect::<BTreeSet<_>>() {
+            // All submitters take gates in the same order, so no two can wait for each other.
+            for at in jobs.iter().filter_map(claim).collect::<BTreeSet<_>>() {
                 let gate = self.gate(&at);
-                // Listed before it is waited for: who gives up leaves no gate behind.
+                // Listed before it is waited for: a submitter that gives up leaves no gate behind.
                 pass.held.push((at, Arc::clone(&gate), None));
                 let guard = gate.lock_owned().await;
                 if let Some((.., held)) = pass.held.last_mut() {
@@ -223,7 +237,7 @@ pub(crate) mod gates {
             let mut gates = self.gates.0.lock().unwrap_or_else(PoisonError::into_inner);
             for (at, gate, guard) in self.held.drain(..) {
                 drop(guard);
-                // Ours and the map's: nobody waits at it.
+                // Two references, ours and the map's: no other submitter waits at it.
                 if Arc::strong_count(&gate) <= 2 {
                     gates.remove(&at);
                 }

@@ -9,7 +9,7 @@ use tokio_postgres::{Client, IsolationLevel};
 use turnwise_core::{
     After, Fence, JobState, NewJob, OnFailure, Retention,
     after::Awaits,
-    lifecycle::{self, Event, Outcome, Standing},
+    lifecycle::{self, Event, JobFacts, Outcome},
     scheduler::Pick,
 };
 use turnwise_postgres::{PostgresStore, enqueue_in};
@@ -78,7 +78,7 @@ impl Place {
     async fn decide(&self, n: u64, event: &Event) -> lifecycle::Transition {
         let now = self.store.nodes().await.unwrap().now;
         let job = self.store.job(id(n)).await.unwrap().unwrap();
-        lifecycle::decide(&Standing::from(&job), event, now, 0.0).unwrap()
+        lifecycle::decide(&JobFacts::from(&job), event, now, 0.0).unwrap()
     }
 
     async fn prune(&self) {
@@ -90,7 +90,7 @@ impl Place {
         *page.jobs[0].awaits.clone().expect("it waits")
     }
 
-    /// Bad ends that are kept in case somebody waits for them whom nobody can see yet.
+    /// Bad ends that are kept for jobs that may wait for them in transactions that are not visible yet.
     async fn bad_ends(&self) -> i64 {
         self.client().await.query_one("select count(*) from turnwise.bad_end", &[]).await.unwrap().get(0)
     }
@@ -105,7 +105,7 @@ fn ended_badly(n: u64, state: JobState) -> Awaits {
 }
 
 #[tokio::test]
-async fn a_bad_end_that_is_not_kept_is_told_to_one_submitted_in_a_transaction_open_then() {
+async fn a_bad_end_that_is_not_kept_reaches_a_job_submitted_in_a_transaction_open_then() {
     let place = Place::new().await;
     place.store.enqueue(vec![job(1), job(2)]).await.unwrap();
     let mut app = place.client().await;
@@ -122,7 +122,7 @@ async fn a_bad_end_that_is_not_kept_is_told_to_one_submitted_in_a_transaction_op
 }
 
 #[tokio::test]
-async fn a_bad_end_is_told_to_one_whose_transaction_still_saw_the_job_unfinished() {
+async fn a_bad_end_reaches_a_job_whose_transaction_still_saw_it_unfinished() {
     let place = Place::new().await;
     place.store.enqueue(vec![job(1)]).await.unwrap();
     let mut app = place.client().await;
@@ -142,7 +142,7 @@ async fn a_bad_end_is_told_to_one_whose_transaction_still_saw_the_job_unfinished
 }
 
 #[tokio::test]
-async fn a_bad_end_is_forgotten_once_nobody_can_come_who_waits_for_it() {
+async fn a_bad_end_is_forgotten_once_no_new_job_can_wait_for_it() {
     let place = Place::new().await;
     place.store.enqueue(vec![job(1), job(2), waits(3, 1), waits(4, 2)]).await.unwrap();
     place.fail(1).await;
@@ -154,7 +154,7 @@ async fn a_bad_end_is_forgotten_once_nobody_can_come_who_waits_for_it() {
         assert!(rounds < 1_000, "they stay for ever");
         place.prune().await;
     }
-    assert_eq!(place.awaits(3).await, ended_badly(1, JobState::Failed), "who waits remembers");
+    assert_eq!(place.awaits(3).await, ended_badly(1, JobState::Failed), "the waiting job records it");
     assert_eq!(place.awaits(4).await, ended_badly(2, JobState::Cancelled));
 }
 
@@ -177,7 +177,7 @@ async fn good_ends_leave_no_bad_end() {
 }
 
 #[tokio::test]
-async fn a_bad_end_pruned_by_rows_is_told_to_one_submitted_in_a_transaction_open_then() {
+async fn a_bad_end_pruned_by_rows_reaches_a_job_submitted_in_a_transaction_open_then() {
     let keeps = Place::with(Retention::default(), fresh_url()).await;
     keeps.store.enqueue(vec![job(1)]).await.unwrap();
     keeps.cancel(1).await;
@@ -193,7 +193,7 @@ async fn a_bad_end_pruned_by_rows_is_told_to_one_submitted_in_a_transaction_open
 }
 
 #[tokio::test]
-async fn a_bad_end_in_a_dropped_slice_is_told_to_one_committed_a_moment_before() {
+async fn a_bad_end_in_a_dropped_slice_reaches_a_job_committed_a_moment_before() {
     let place = Place::with(Retention::default(), fresh_url()).await;
     place.store.enqueue(vec![job(1)]).await.unwrap();
     place.cancel(1).await;
@@ -201,7 +201,7 @@ async fn a_bad_end_in_a_dropped_slice_is_told_to_one_committed_a_moment_before()
     let later = "create or replace function turnwise.now() returns timestamptz language sql stable
                  as 'select pg_catalog.now() + interval ''30 days'''";
     watch.batch_execute(later).await.unwrap();
-    // New slices are made while the old one cannot be dropped: below, nobody waits to make one.
+    // New slices are made while the old one cannot be dropped: so the prunes below do not wait to make one.
     let sql = "select tableoid::regclass::text from turnwise.history where id = $1";
     let slice: String = watch.query_one(sql, &[&id(1).uuid()]).await.unwrap().get(0);
     watch.batch_execute(&format!("begin; lock table {slice} in access share mode")).await.unwrap();
@@ -215,7 +215,7 @@ async fn a_bad_end_in_a_dropped_slice_is_told_to_one_committed_a_moment_before()
         enqueue_in(&transaction, &[waits(last, 1)]).await.unwrap();
         let store = place.store.clone();
         let prune = tokio::spawn(async move { store.prune(None, 100).await.unwrap() });
-        // Whoever drops a slice waits for this one, for a moment.
+        // The prune that drops the slice waits for this transaction, for a moment.
         let waiting = "select exists (select from pg_locks
                         where not granted and relation = 'turnwise.history_cancelled'::regclass)";
         while !prune.is_finished() && !watch.query_one(waiting, &[]).await.unwrap().get::<_, bool>(0) {
@@ -230,7 +230,7 @@ async fn a_bad_end_in_a_dropped_slice_is_told_to_one_committed_a_moment_before()
 }
 
 #[tokio::test]
-async fn a_slice_with_bad_ends_stays_while_somebody_takes_its_jobs_for_unfinished() {
+async fn a_slice_with_bad_ends_stays_while_a_transaction_sees_its_jobs_as_unfinished() {
     let place = Place::with(Retention::default(), fresh_url()).await;
     place.store.enqueue(vec![job(1)]).await.unwrap();
     let app = place.client().await;
@@ -243,7 +243,7 @@ async fn a_slice_with_bad_ends_stays_while_somebody_takes_its_jobs_for_unfinishe
     place.prune().await;
     assert!(place.store.job(id(1)).await.unwrap().is_some(), "its slice is there");
     app.batch_execute("commit").await.unwrap();
-    // Whoever else has a snapshot from before, a vacuum too, puts it off to the next round.
+    // Any other process with an older snapshot, a vacuum too, delays the drop to the next round.
     let begun = std::time::Instant::now();
     while place.store.job(id(1)).await.unwrap().is_some() {
         assert!(begun.elapsed() < std::time::Duration::from_secs(30), "its slice is still there");

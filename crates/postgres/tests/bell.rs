@@ -42,7 +42,7 @@ async fn a_submit_of_any_application_rings_the_sleeping_dispatcher() {
 }
 
 #[tokio::test]
-async fn nobody_is_rung_while_the_dispatcher_is_awake() {
+async fn a_submit_does_not_ring_while_the_dispatcher_is_awake() {
     let url = fresh_url();
     let store = listening(&url).await;
     let epoch = lead(&store, node(1), "alpha").await;
@@ -73,7 +73,7 @@ async fn an_assignment_rings_its_node_and_no_other() {
     let batch = BatchId(Uuid::from_u128(1));
     alpha.assign(Assign { holder: node(1), epoch, batch, picks }).await.unwrap();
     rung(&beta.bell().mail).await;
-    assert_eq!(beta.assignments(node(2), vec![]).await.unwrap()[0].jobs[0].id, id(1));
+    assert_eq!(beta.assignments(node(2), vec![]).await.unwrap().batches[0].jobs[0].id, id(1));
     client(&url).await.batch_execute("notify turnwise, 'lead'").await.unwrap();
     rung(&gamma.bell().lead).await;
     let mail = gamma.bell().mail;
@@ -86,7 +86,7 @@ async fn a_cut_doorbell_comes_back_and_rings_all() {
     let (store, url) = fresh_store().await;
     let bell = store.bell();
     rung(&bell.mail).await;
-    // Its last statement: it listens, or has taken the lock that it is known by.
+    // Found by its last statement: it listens, or has taken the lock by which the process is seen.
     let cut = "select count(pg_terminate_backend(pid)) from pg_stat_activity
                 where datname = current_database()
                   and (query like 'listen turnwise%' or query like 'select pg_catalog.pg_try_advisory_lock_shared%')";

@@ -1,4 +1,4 @@
-//! The ends of tasks' transactions: whose connection is ended for whom, what is written when, and what a lost one costs.
+//! The ends of tasks' transactions: which connections are ended, what is written when, and what a lost connection costs.
 
 mod database;
 
@@ -6,7 +6,7 @@ use database::{client, fresh_url, id, job, lead, node};
 use tokio_postgres::Client;
 use turnwise_core::{
     Fence,
-    lifecycle::{self, Event, Outcome, Standing},
+    lifecycle::{self, Event, JobFacts, Outcome},
     scheduler::Pick,
 };
 use turnwise_postgres::{PostgresStore, TaskTransaction, Transactions};
@@ -31,7 +31,7 @@ async fn ended(runs: &str, asks: &str, another_backend: i32) -> i64 {
 #[tokio::test]
 async fn only_the_connection_that_a_commit_was_sent_on_is_ended() {
     assert_eq!(ended("turnwise task 1", "turnwise task 1", 0).await, 1);
-    // After a failover the number may be anybody's.
+    // After a failover the number may be any transaction's.
     assert_eq!(ended("a shop", "turnwise task 1", 0).await, 0);
     assert_eq!(ended("turnwise task 2", "turnwise task 1", 0).await, 0);
     assert_eq!(ended("turnwise task 1", "turnwise task 1", 1).await, 0);
@@ -41,7 +41,7 @@ async fn only_the_connection_that_a_commit_was_sent_on_is_ended() {
 async fn only_connections_of_lost_nodes_tasks_are_ended_and_no_strangers() {
     let url = fresh_url();
     let (running, asking) = (client(&url).await, client(&url).await);
-    // Roles are the whole cluster's, and the name of a fresh database is its own.
+    // Roles belong to the whole cluster, and the name of a fresh database is unique.
     let stranger = format!("stranger_of_{}", url.rsplit('/').next().unwrap());
     asking.batch_execute(&format!("create role {stranger} login superuser")).await.unwrap();
     let another = client(&url.replace("postgres@", &format!("{stranger}@"))).await;
@@ -54,13 +54,13 @@ async fn only_connections_of_lost_nodes_tasks_are_ended_and_no_strangers() {
     };
     let pid: i32 = running.query_one("select pg_backend_pid()", &[]).await.unwrap().get(0);
     assert_eq!(ended("turnwise task 2").await, 0);
-    // Whatever role it has taken on: it is not the stranger.
+    // Whatever role it has taken on, it did not log in as the stranger.
     asking.batch_execute(&format!("set role {stranger}")).await.unwrap();
     assert_eq!(ended("turnwise task 1").await, 1);
     asking.batch_execute("reset role").await.unwrap();
     another.query("select 1", &[]).await.expect("the stranger goes on");
     assert!(running.query("select 1", &[]).await.is_err());
-    // One that was ended is listed for a moment longer.
+    // A connection that was ended is listed for a moment longer.
     while asking.query_opt("select from pg_stat_activity where pid = $1", &[&pid]).await.unwrap().is_some() {}
     assert_eq!(ended("turnwise task 1").await, 0, "nor does it end itself");
     drop(another);
@@ -91,7 +91,7 @@ impl Place {
         let now = self.store.nodes().await.unwrap().now;
         let job = self.store.job(id(1)).await.unwrap().unwrap();
         let done = Event::Ended(Outcome::Done { result: None });
-        let to = lifecycle::decide(&Standing::from(&job), &done, now, 0.0).unwrap();
+        let to = lifecycle::decide(&JobFacts::from(&job), &done, now, 0.0).unwrap();
         let (started_at, finished_at) = (None, None);
         let settlement =
             Settlement { job: id(1), fence: Fence(1), saw_cancel: false, to, noted: false, started_at, finished_at };
@@ -111,7 +111,7 @@ async fn a_transactional_task_has_ended_at_its_end_and_not_when_its_transaction_
 }
 
 #[tokio::test]
-async fn a_connection_lost_before_the_commit_is_told_as_such() {
+async fn a_connection_lost_before_the_commit_is_reported_as_such() {
     let cut = async |place: &Place| {
         let sql = "select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'turnwise task %'
                       and datname = current_database()";

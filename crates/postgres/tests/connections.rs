@@ -1,4 +1,4 @@
-//! How many connections there are, and who gets them.
+//! How many connections there are, and which purposes get them.
 
 mod database;
 
@@ -50,7 +50,7 @@ fn beat() -> Beat {
     Beat::new(node(1), LEASE, 10, true)
 }
 
-/// Others' connections to the database of `app`; the server's own workers are none.
+/// Other connections to the database of `app`; the server's own workers are not counted.
 async fn connections(app: &tokio_postgres::Client) -> i64 {
     let count = "select count(*) from pg_stat_activity
                  where datname = current_database() and backend_type = 'client backend' and pid <> pg_backend_pid()";
@@ -62,7 +62,7 @@ async fn a_process_has_at_most_ten_connections() {
     let (callers, url) = fresh_store().await;
     let app = client(&url).await;
     let begun = Instant::now();
-    // The server takes a moment to end those by which the schema was made.
+    // The server takes a moment to end the connections by which the schema was made.
     while connections(&app).await > 0 {
         assert!(begun.elapsed() < NEVER, "a handle that did nothing has connections");
     }
@@ -127,7 +127,7 @@ async fn a_server_without_connections_says_so() {
     assert!(error.is_transient() && says.iter().all(|part| error.to_string().contains(part)), "{error}");
 }
 
-/// Somebody holds the table of jobs: what needs it waits for its locks, on all connections it can get.
+/// An application has locked the table of jobs: calls that need it wait for its locks, on all connections they can get.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_flood_that_waits_for_locks_delays_no_beat() {
     let (store, url) = fresh_store().await;
@@ -146,7 +146,7 @@ async fn a_flood_that_waits_for_locks_delays_no_beat() {
                 let mut new = job(line * 1_000 + round);
                 new.unique = (line % 3 == 0)
                     .then(|| Box::new(Unique::new(UniqueKey::new(format!("key {line}")).expect("a good key"))));
-                // They are told to come again.
+                // They may fail with a transient error.
                 let _ = match line % 3 {
                     1 => store.jobs(Filter::default()).await.map(drop),
                     _ => store.enqueue(vec![new]).await.map(drop),
@@ -154,13 +154,13 @@ async fn a_flood_that_waits_for_locks_delays_no_beat() {
             }
         });
     }
-    // They do wait, on all that are not kept.
+    // They do wait, on all connections that are not kept for beats and the dispatcher.
     let waiting =
         "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
     let watch = client(&url).await;
     let begun = Instant::now();
     while watch.query_one(waiting, &[]).await.unwrap().get::<_, i64>(0) < 2 {
-        assert!(begun.elapsed() < NEVER, "nobody waits");
+        assert!(begun.elapsed() < NEVER, "no call waits");
     }
     let mut slowest = Duration::ZERO;
     for _ in 0..20 {
@@ -168,7 +168,7 @@ async fn a_flood_that_waits_for_locks_delays_no_beat() {
         store.beat(beat()).await.expect("beat");
         slowest = slowest.max(asked.elapsed());
     }
-    // One that had to wait for a submit's lock would have taken a second at least.
+    // A beat that had to wait for a submit's lock would have taken a second at least.
     assert!(slowest < Duration::from_millis(900), "a beat took {slowest:?}");
     over.store(true, Ordering::Relaxed);
     held.rollback().await.unwrap();
@@ -182,7 +182,7 @@ async fn a_task_beyond_the_bound_waits_before_it_begins() {
     let options = Options { task_connections: Some(1), ..Options::default() };
     let transactions = Arc::new(Transactions::new(&url, &options).unwrap());
     let first = transactions.begin(node(1), None, 8).await.unwrap();
-    // One with little time is told to come again while it still has some of it: no attempt is spent on that.
+    // A run with little time gets a transient error while it still has some of its time: no attempt is spent on that.
     let limit = Duration::from_millis(200);
     let error = transactions.begin(node(2), Some(limit), 8).await.unwrap_err();
     assert!(error.is_transient() && error.to_string().contains("task_connections"), "{error}");

@@ -21,8 +21,8 @@ async fn strict_url() -> String {
 async fn four_who_migrate_at_once_succeed_whatever_the_default_isolation() {
     let url = strict_url().await;
     let (one, two, three, four) = tokio::join!(migrate(&url), migrate(&url), migrate(&url), migrate(&url));
-    for told in [one, two, three, four] {
-        told.unwrap();
+    for migrated in [one, two, three, four] {
+        migrated.unwrap();
     }
 }
 

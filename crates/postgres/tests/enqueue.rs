@@ -4,7 +4,8 @@ mod database;
 
 use database::{client, fresh_store, id, job};
 use futures_util::future::join_all;
-use turnwise_core::{GroupName, JobId, JobState, KeyName, NewJob, Timestamp};
+use tokio_postgres::Transaction;
+use turnwise_core::{GroupName, JobId, JobState, KeyName, NewJob, RetryPolicy, Timestamp, calendar::GivenTime};
 use turnwise_postgres::{PostgresStore, REFUSED, enqueue_in};
 use turnwise_store::{Filter, MemoKind, NewMemo, Store, StoreError, Submitted};
 use uuid::Uuid;
@@ -47,13 +48,38 @@ async fn the_sql_function_submits_with_named_parameters() {
     assert_eq!(first.uuid().get_version_num(), 7);
     let job = store.job(first).await.unwrap().unwrap();
     assert_eq!((job.task.as_str(), job.group.as_str(), job.queue.as_str()), ("mail", "acme", "default"));
-    assert_eq!((job.args.as_str(), job.priority.get(), job.retry.to_string().as_str()), (r#"{"to": 1.50}"#, 2, "none"));
+    assert_eq!((job.args.as_str(), job.priority.get(), job.retry), (r#"{"to": 1.50}"#, 2, Some(RetryPolicy::None)));
     assert_eq!((job.state, job.due_at), (JobState::Waiting, Some(job.submitted_at)));
     assert_eq!(job.key, Some(KeyName::new("db-1").unwrap()));
     assert_eq!(job.expires_at, Some(Timestamp::from_micros(1_893_456_000_123_457)));
     let plain = store.job(second).await.unwrap().unwrap();
-    assert_eq!((plain.args.as_str(), plain.retry), ("null", turnwise_core::RetryPolicy::default()));
+    assert_eq!((plain.args.as_str(), plain.retry), ("null", None));
     assert_eq!((plain.key, plain.expires_at), (None, None));
+}
+
+#[tokio::test]
+async fn what_a_caller_names_is_told_from_what_is_left_out() {
+    let (store, url) = fresh_store().await;
+    let mut app = client(&url).await;
+    let submit = async |app: &Transaction<'_>, rest: &str| {
+        let sql = format!("select turnwise.enqueue('report'{rest})");
+        JobId::from_uuid(app.query_one(&sql, &[]).await.unwrap().get::<_, Uuid>(0))
+    };
+    let app = app.transaction().await.unwrap();
+    let bare = submit(&app, "").await;
+    let named = submit(&app, ", retry => 'exponential:10s,5', due => now()").await;
+    // As a node of the last release stores a job that names the default policy, or none.
+    let before = submit(&app, "").await;
+    app.execute("update turnwise.job set retry = null where id = $1", &[&before.uuid()]).await.unwrap();
+    app.commit().await.unwrap();
+    let read = async |id| {
+        let job = store.job(id).await.unwrap().unwrap();
+        let follows = GivenTime::from(&job).follows_from().is_some();
+        (job.retry, follows)
+    };
+    assert_eq!(read(bare).await, (None, true), "its task's policy, and its queue's schedule");
+    assert_eq!(read(named).await, (Some(RetryPolicy::default()), false));
+    assert_eq!(read(before).await.0, Some(RetryPolicy::default()), "rows from before keep the default");
 }
 
 #[tokio::test]
@@ -69,11 +95,55 @@ async fn the_sql_function_refuses_what_no_node_could_read() {
         "turnwise.enqueue('mail', retry => 'sometimes')",
         "turnwise.enqueue('mail', key => '')",
         "turnwise.enqueue('mail', key => repeat('x', 201))",
+        "turnwise.enqueue(E'ma\\til')",
+        "turnwise.enqueue('mail', queue => 'a' || chr(133) || 'b')",
+        "turnwise.enqueue('mail', for_group => E'a\\nb')",
+        "turnwise.enqueue('mail', \"group\" => ' acme')",
+        "turnwise.enqueue('mail', key => 'db' || chr(8239))",
+        "turnwise.enqueue('mail', unique_key => E'a\\u007f')",
+        "turnwise.enqueue('mail', unique_scope => '', unique_key => 'a')",
+        "turnwise.enqueue('mail', on_exhausted => E'clean\\rup')",
     ] {
         let error = app.query_one(&format!("select {bad}"), &[]).await.expect_err(bad);
         assert_eq!(error.code().map(|code| code.code()), Some("23514"), "{bad}");
     }
     assert_eq!(store.jobs(Filter::default()).await.unwrap(), []);
+}
+
+/// The library and the function agree about every name, so that no row can hold one that a node would not have taken.
+#[tokio::test]
+async fn the_sql_function_takes_the_names_that_the_library_takes() {
+    let (_, url) = fresh_store().await;
+    let app = client(&url).await;
+    let awkward = (1..=0x3100).filter_map(char::from_u32).filter(|c| c.is_control() || c.is_whitespace() || *c == 'é');
+    for c in awkward {
+        for name in [format!("a{c}b"), format!("{c}b"), format!("a{c}")] {
+            let checked = app.execute("select turnwise.check_name('group', $1)", &[&name]).await;
+            assert_eq!(checked.is_ok(), GroupName::new(&name).is_ok(), "{name:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_sql_function_takes_a_timeout_a_task_for_the_end_of_the_retries_and_a_group_without_quotes() {
+    let (store, url) = fresh_store().await;
+    let app = client(&url).await;
+    let call = r#"select turnwise.enqueue('mail', '{"to": 1.50}', for_group => 'acme', timeout => '1.5 minutes',
+                  on_exhausted => 'apologise')"#;
+    let id = JobId::from_uuid(app.query_one(call, &[]).await.unwrap().get::<_, Uuid>(0));
+    let job = store.job(id).await.unwrap().unwrap();
+    assert_eq!((job.group.as_str(), job.terms.timeout()), ("acme", Some(std::time::Duration::from_secs(90))));
+    let step = job.terms.on_exhausted().unwrap();
+    assert_eq!((step.task.as_str(), step.args.as_str()), ("apologise", r#"{"to": 1.50}"#));
+    assert_eq!(step.retry, None, "that of its task");
+    assert!(step.terms.is_empty());
+    let bad = |what: &str| ("22023".to_owned(), what.to_owned());
+    let limits = "timeout: must be longer than nothing and at most ten years, not ";
+    assert_eq!(says(&app, "timeout => '0'").await, bad(&format!("{limits}'00:00:00'")));
+    assert_eq!(says(&app, "timeout => '-1s'").await, bad(&format!("{limits}'-00:00:01'")));
+    assert_eq!(says(&app, "timeout => '3651 days'").await, bad(&format!("{limits}'3651 days'")));
+    let both = r#""group" => 'a', for_group => 'b'"#;
+    assert_eq!(says(&app, both).await, bad(r#"for_group: cannot be given together with "group""#));
 }
 
 /// What the database says to a call of the function with these parameters.
@@ -97,7 +167,7 @@ async fn the_sql_function_names_the_valid_words_for_what_follows_a_failure() {
             says(&app, &format!("{after}, on_failure => '{wrong}'")).await,
             ("22023".to_owned(), sentence.clone())
         );
-        assert_eq!(says(&app, &format!("on_failure => '{wrong}'")).await.1, sentence, "also where it waits for nobody");
+        assert_eq!(says(&app, &format!("on_failure => '{wrong}'")).await.1, sentence, "also where it waits for no job");
     }
     assert_eq!(store.jobs(Filter::default()).await.unwrap().len(), 1);
     for right in ["'fail'", "'run'", "'cancel'", "null"] {
@@ -192,9 +262,9 @@ async fn a_database_that_is_not_there_is_refused_by_name() {
 
 #[tokio::test]
 async fn a_server_that_is_not_there_is_transient() {
-    // Port 1 is nobody's.
+    // No server listens on port 1.
     let error = turnwise_postgres::PostgresStore::open("postgres://postgres@127.0.0.1:1/x", Default::default()).await;
-    assert!(error.expect_err("nobody listens").is_transient());
+    assert!(error.expect_err("no server listens").is_transient());
 }
 
 #[tokio::test]
@@ -233,7 +303,7 @@ async fn one_refused_submit_spoils_no_other_that_travels_with_it() {
 }
 
 #[tokio::test]
-async fn a_submitter_that_goes_away_holds_up_nobody() {
+async fn a_submitter_that_goes_away_holds_up_no_other() {
     let (store, _) = fresh_store().await;
     let mut gone = Box::pin(store.enqueue(vec![job(1)]));
     assert!(futures_util::poll!(&mut gone).is_pending());
@@ -241,13 +311,13 @@ async fn a_submitter_that_goes_away_holds_up_nobody() {
     for n in 2..10 {
         assert_eq!(store.enqueue(vec![job(n)]).await.unwrap(), [Submitted::itself(id(n), true)]);
     }
-    // It may ask again what became of it.
+    // The submitter may repeat it, to learn what became of it.
     store.enqueue(vec![job(1)]).await.unwrap();
     assert_eq!(store.jobs(Filter::default()).await.unwrap().len(), 9);
 }
 
 #[tokio::test]
-async fn whoever_waits_for_an_open_transaction_does_so_alone() {
+async fn a_submit_that_waits_for_an_open_transaction_waits_alone() {
     let (store, url) = fresh_store().await;
     let mut app = client(&url).await;
     let transaction = app.transaction().await.unwrap();

@@ -1,5 +1,5 @@
-//! The rights that docs/guides/postgres.md tells people to grant are enough, and no more is done with them. The SQL is read
-//! from the guide.
+//! The rights that docs/guides/postgres.md grants are enough, and the roles cannot do more with them. The SQL is read from the
+//! guide.
 
 mod database;
 mod still;
@@ -11,7 +11,7 @@ use database::{client, fresh_url, id, job, join, lead, node};
 use tokio_postgres::Client;
 use turnwise_core::{
     After, Fence, Incarnation, JobState, NewJob, OnFailure, Unique, UniqueKey,
-    lifecycle::{self, Event, Outcome, Standing},
+    lifecycle::{self, Event, JobFacts, Outcome},
     scheduler::Pick,
     unique::OnDuplicate,
 };
@@ -25,7 +25,7 @@ use uuid::Uuid;
 
 const GUIDE: &str = include_str!("../../../docs/guides/postgres.md");
 
-/// A database with the roles of the guide, under names of its own: roles are the cluster's.
+/// A database with the roles of the guide, under names of its own: roles belong to the whole cluster.
 struct Site {
     url: String,
     prefix: String,
@@ -81,8 +81,8 @@ impl Site {
 }
 
 /// The refusal names the thing, and says where to read on.
-fn assert_refused<T>(told: Result<T>, thing: &str) {
-    match told.map(drop) {
+fn assert_refused<T>(result: Result<T>, thing: &str) {
+    match result.map(drop) {
         Err(StoreError::Refused(text)) => {
             assert!(text.contains(&format!("permission denied for {thing}")), "{text}");
             assert!(text.contains("docs/guides/postgres.md"), "{text}");
@@ -109,7 +109,7 @@ async fn run(store: &PostgresStore, n: u64) {
     store.assign(Assign { holder: node(1), epoch, batch, picks }).await.unwrap();
     let job = store.job(id(n)).await.unwrap().unwrap();
     let ended = Event::Ended(Outcome::Done { result: None });
-    let to = lifecycle::decide(&Standing::from(&job), &ended, job.submitted_at, 0.0).unwrap();
+    let to = lifecycle::decide(&JobFacts::from(&job), &ended, job.submitted_at, 0.0).unwrap();
     let (saw_cancel, noted, started_at, finished_at) = (false, false, None, None);
     let settlement = Settlement { job: id(n), fence: Fence(1), saw_cancel, to, noted, started_at, finished_at };
     let author = Author::Node { node: node(1), told: None };
@@ -118,7 +118,7 @@ async fn run(store: &PostgresStore, n: u64) {
 }
 
 fn cancel(job: &turnwise_core::Job) -> Intervention {
-    let to = lifecycle::decide(&Standing::from(job), &Event::Cancel, job.submitted_at, 0.0).unwrap();
+    let to = lifecycle::decide(&JobFacts::from(job), &Event::Cancel, job.submitted_at, 0.0).unwrap();
     Intervention { job: job.id, state: job.state, fence: job.fence, to }
 }
 
@@ -171,7 +171,7 @@ async fn a_role_that_submits_submits_in_every_way() {
     let site = Site::granted().await;
     let store = site.store("submit").await;
     let new = async |jobs: Vec<NewJob>| -> Vec<bool> {
-        store.enqueue(jobs).await.unwrap().iter().map(|told| told.new).collect()
+        store.enqueue(jobs).await.unwrap().iter().map(|reply| reply.new).collect()
     };
     assert_eq!(new(vec![job(1)]).await, [true]);
     assert_eq!(new(vec![job(1)]).await, [false], "a repeat is recognised");
@@ -235,7 +235,7 @@ async fn a_role_that_works_changes_no_schema() {
     let store = site.store("work").await;
     store.enqueue(vec![job(1)]).await.unwrap();
     run(&store, 1).await;
-    // Slices are its owner's to make and drop; that is left to the owner, and is no error.
+    // Only the owner may make and drop slices; that is left to the owner, and is no error.
     store.prune(None, 100).await.unwrap();
     site.refuses(
         "work",
@@ -253,7 +253,7 @@ async fn a_role_that_works_changes_no_schema() {
 }
 
 #[tokio::test]
-async fn a_slice_of_history_made_later_is_open_to_those_who_work_and_look() {
+async fn a_slice_of_history_made_later_is_open_to_the_roles_that_work_and_look() {
     let site = Site::granted().await;
     let owner = site.client("owner").await;
     owner
@@ -269,7 +269,7 @@ async fn a_slice_of_history_made_later_is_open_to_those_who_work_and_look() {
     ] {
         site.client(role).await.batch_execute(sql).await.expect(role);
     }
-    // The owner's prune does what those who work leave to it.
+    // The owner's prune does what the working role leaves to it.
     site.store("owner").await.prune(None, 100).await.unwrap();
 }
 

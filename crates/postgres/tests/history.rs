@@ -5,11 +5,11 @@ mod still;
 
 use database::{client, fresh_url, id, job};
 use tokio_postgres::Client;
-use turnwise_core::lifecycle::{self, Event, Standing};
+use turnwise_core::lifecycle::{self, Event, JobFacts};
 use turnwise_postgres::PostgresStore;
 use turnwise_store::{Intervention, Options, Settled, Store};
 
-/// A database whose clock is set by hand. The machine's own shows another year: nobody asks it.
+/// A database whose clock is set by hand. The machine's own clock shows another year: it is not asked.
 struct Place {
     url: String,
     store: PostgresStore,
@@ -35,13 +35,13 @@ impl Place {
         self.store.prune(None, 100).await.unwrap()
     }
 
-    /// Jobs that are cancelled by now.
+    /// Submits these jobs and cancels them at once.
     async fn cancel(&self, numbers: std::ops::RangeInclusive<u64>) {
         self.store.enqueue(numbers.clone().map(job).collect()).await.unwrap();
         let now = self.store.nodes().await.unwrap().now;
         for n in numbers {
             let job = self.store.job(id(n)).await.unwrap().unwrap();
-            let to = lifecycle::decide(&Standing::from(&job), &Event::Cancel, now, 0.0).unwrap();
+            let to = lifecycle::decide(&JobFacts::from(&job), &Event::Cancel, now, 0.0).unwrap();
             let cancel = Intervention { job: job.id, state: job.state, fence: job.fence, to };
             assert_eq!(self.store.control(vec![cancel]).await.unwrap(), [Settled::Applied]);
         }
@@ -94,7 +94,7 @@ async fn what_ended_on_an_old_day_is_gone_after_a_prune_and_its_slice_too() {
 }
 
 #[tokio::test]
-async fn a_slice_somebody_reads_does_not_hold_up_a_prune_and_goes_with_a_later_one() {
+async fn a_slice_that_is_being_read_does_not_hold_up_a_prune_and_goes_with_a_later_one() {
     let place = Place::at("2030-01-10 12:00+00").await;
     place.prune().await;
     place.cancel(1..=1).await;
@@ -115,7 +115,7 @@ async fn what_finds_no_slice_is_kept_all_the_same_and_goes_in_its_time() {
     place.cancel(1..=1).await;
     assert_eq!(place.number("select count(*) from turnwise.history_cancelled_rest").await, 1);
     place.prune().await;
-    // Today's cannot be made any more, now that some of it lies elsewhere.
+    // Today's slice cannot be made any more: the rest already holds a job of today.
     assert_eq!(place.slices().await, ["2040011100_2040011200"]);
     place.cancel(2..=2).await;
     place.set_clock("2040-01-17 12:00+00").await;
@@ -126,7 +126,7 @@ async fn what_finds_no_slice_is_kept_all_the_same_and_goes_in_its_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn several_who_prune_at_once_do_not_collide() {
+async fn several_prunes_at_once_do_not_collide() {
     let place = Place::at("2030-01-10 12:00+00").await;
     place.prune().await;
     place.cancel(1..=20).await;
@@ -167,7 +167,7 @@ async fn a_look_by_id_reads_no_slice_whole() {
     assert_eq!(app.query_one(whole, &[]).await.unwrap().get::<_, i64>(0), 0);
 }
 
-/// Three jobs that waited for ten thousand each: more rows than go in one round.
+/// Three jobs that waited for ten thousand each: more rows than are deleted in one round.
 async fn waited_for_many(place: &Place) {
     place.cancel(1..=3).await;
     for n in 1..=3 {
@@ -203,7 +203,7 @@ async fn jobs_without_a_slice_that_waited_for_many_go_in_rounds_and_leave_nothin
     place.set_clock("2040-01-20 12:00+00").await;
     assert_eq!(place.prune().await, 100, "a full round: there is more");
     assert_eq!(place.number("select count(*) from turnwise.dependency").await, 10_000);
-    assert_eq!(place.number(ORPHANS).await, 0, "who still waited for some is still there");
+    assert_eq!(place.number(ORPHANS).await, 0, "a job with dependencies left is still there");
     while place.number("select count(*) from turnwise.history").await > 0 {
         place.prune().await;
         assert_eq!(place.number(ORPHANS).await, 0);

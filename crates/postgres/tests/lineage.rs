@@ -1,5 +1,5 @@
 //! After a failover, a restore, a copy or a crash the last commits may be gone, and transaction numbers be given out again;
-//! whoever dispatched before must notice, and the database must go on.
+//! a node that dispatched before must notice, and the database must go on.
 
 mod database;
 
@@ -59,7 +59,7 @@ impl Term {
             let assign = Assign { holder: node(1), epoch: self.epoch, batch, picks: vec![pick.clone()] };
             match store.assign(assign).await {
                 Err(StoreError::Transient { .. }) => {}
-                told => break told,
+                replies => break replies,
             }
         }
     }
@@ -71,11 +71,11 @@ impl Term {
         let written = store.remember(Some((node(1), self.epoch)), vec![memo]).await;
         assert!(matches!(written, Err(StoreError::NotLeading)), "{written:?}");
         let pulse = beat(store).await;
-        let epoch = pulse.epoch.expect("nobody else dispatches");
+        let epoch = pulse.epoch.expect("no other node dispatches");
         assert!(pulse.lineage != self.lineage && epoch > self.epoch, "{pulse:?}");
         assert_eq!(beat(store).await.epoch, Some(epoch), "the new term goes on");
         let news = ask(store, Some(self.cursor.clone()), u32::MAX).await;
-        assert!(matches!(news, Err(StoreError::NotLeading)), "a cursor of another lineage says nothing: {news:?}");
+        assert!(matches!(news, Err(StoreError::NotLeading)), "a cursor of another lineage means nothing: {news:?}");
         let cursor = ask(store, None, u32::MAX).await.unwrap();
         ask(store, Some(cursor.clone()), u32::MAX).await.unwrap();
         let next = Self { epoch, lineage: pulse.lineage, cursor };
@@ -96,7 +96,7 @@ async fn a_crash_of_one_backend_begins_a_new_lineage() {
     let app = client(&url).await;
     let pid: i32 = app.query_one("select pg_backend_pid()", &[]).await.unwrap().get(0);
     assert!(Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap().success());
-    // The server is back when it answers: until then it says that it recovers.
+    // The server is back when it answers: until then it reports that it recovers.
     while !matches!(app.query_one("select 1", &[]).await, Err(error) if error.is_closed()) {}
     while cluster.psql(&url, "select 1").is_err() {}
     term.is_over(&store).await;
@@ -140,7 +140,7 @@ async fn copied(url: &str, copy: impl FnOnce(&Cluster, &str, &str) -> String) ->
 async fn a_template_copy_begins_a_new_lineage() {
     let url = database::fresh_url();
     let (term, copy) = copied(&url, |cluster, name, copy| {
-        // A template must be nobody's; a backend that is told to end is there for a moment longer.
+        // A template must have no connections; a backend that was asked to end is there for a moment longer.
         let end = format!("select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname = '{name}'");
         cluster.psql(&cluster.url(), &end).unwrap();
         cluster.psql(&cluster.url(), &format!("create database {copy} template {name}")).unwrap();
@@ -207,7 +207,7 @@ async fn a_lineage_that_is_lower_than_the_last_is_a_new_one_all_the_same() {
 }
 
 #[tokio::test]
-async fn who_looks_back_from_another_lineage_sees_all_changes_there_are() {
+async fn a_caller_that_looks_back_from_another_lineage_sees_all_changes_there_are() {
     let (store, url) = fresh_store().await;
     let term = Term::begin(&store).await;
     let app = client(&url).await;

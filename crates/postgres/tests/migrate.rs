@@ -8,8 +8,10 @@ use turnwise_store::{Filter, Options, Store, StoreError};
 
 /// Everything of the catalog that a statement could notice.
 const CATALOG: &str = "
-    select 'column ' || concat_ws(' ', table_name, ordinal_position, column_name, data_type, udt_name, is_nullable,
-                                  column_default, is_identity, identity_generation)
+    select 'column ' || concat_ws(' ', table_name,
+                                  row_number() over (partition by table_name order by ordinal_position),
+                                  column_name, data_type, udt_name, is_nullable, column_default, is_identity,
+                                  identity_generation)
       from information_schema.columns where table_schema = 'turnwise'
      union all
     select 'index ' || indexdef from pg_indexes where schemaname = 'turnwise'
@@ -74,7 +76,7 @@ async fn a_database_of_the_first_version_is_brought_up_to_date_with_its_jobs() {
 }
 
 #[tokio::test]
-async fn a_check_tells_the_pending_steps_and_changes_nothing() {
+async fn a_check_returns_the_pending_steps_and_changes_nothing() {
     let url = fresh_url();
     let pending = migrate_check(&url).await.unwrap();
     assert_eq!(pending.first().map(|step| (step.version, step.name)), Some((1, "begin")));
@@ -136,12 +138,12 @@ async fn a_database_that_cannot_hold_every_text_is_refused_with_what_to_do() {
             format!("create database {name} encoding '{encoding}' lc_collate 'C' lc_ctype 'C' template template0");
         cluster.psql(&cluster.url(), &create).unwrap();
         let url = format!("{}/{name}", cluster.url().trim_end_matches("/postgres"));
-        let told = [
+        let errors = [
             migrate(&url).await.err(),
             PostgresStore::open(&url, Options::default()).await.err(),
             PostgresStore::connect(&url, Options::default()).await.err(),
         ];
-        for refusal in told.map(|error| error.expect("it is refused").to_string()) {
+        for refusal in errors.map(|error| error.expect("it is refused").to_string()) {
             assert!(refusal.contains(encoding) && refusal.contains("encoding 'UTF8'"), "{refusal}");
         }
     }

@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 use database::{client, fresh_store, id, job, lead, node};
 use tokio_postgres::Client;
 use turnwise_core::{
-    Fence, NewJob,
-    lifecycle::{self, Event, Outcome, Standing},
+    Fence, NewJob, RetryPolicy,
+    lifecycle::{self, Event, JobFacts, Outcome},
     scheduler::Pick,
 };
 use turnwise_postgres::{PostgresStore, enqueue_in};
 use turnwise_store::{Assign, Author, BatchId, Settle, Settled, Settlement, Store, StoreError, Submitted};
 use uuid::Uuid;
 
-/// Whoever deletes a job waits before its commit while the returned client holds the lock.
+/// A transaction that deletes a job waits before its commit while the returned client holds the lock.
 async fn hold_settles(url: &str) -> Client {
     let app = client(url).await;
     app.batch_execute(
@@ -36,7 +36,7 @@ async fn blocked(app: &Client, count: i64) {
     let sql = "select count(*) from pg_stat_activity
                 where datname = current_database() and cardinality(pg_blocking_pids(pid)) > 0";
     while app.query_one(sql, &[]).await.unwrap().get::<_, i64>(0) < count {
-        assert!(begun.elapsed() < Duration::from_secs(20), "nobody waits");
+        assert!(begun.elapsed() < Duration::from_secs(20), "no backend waits");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -49,10 +49,10 @@ async fn run(store: &PostgresStore, jobs: &[NewJob]) -> Settle {
     let mut settlements = Vec::new();
     for one in jobs {
         let now = store.job(one.id).await.unwrap().unwrap();
-        let standing = Standing {
+        let standing = JobFacts {
             state: now.state,
             counts: now.counts,
-            retry: &now.retry,
+            retry: now.retry.as_ref().unwrap_or(&RetryPolicy::DEFAULT),
             terms: &now.terms,
             cancel_requested: false,
             fence: now.fence,
@@ -106,9 +106,9 @@ async fn repeat_meets_the_settle(count: u64) {
     });
     blocked(&app, 2).await;
     app.batch_execute("select pg_advisory_unlock(7)").await.unwrap();
-    assert!(settling.await.unwrap().unwrap().iter().all(|told| *told == Settled::Applied));
-    let told = submitting.await.unwrap();
-    assert!(told.iter().all(|reply| !reply.new), "{told:?}");
+    assert!(settling.await.unwrap().unwrap().iter().all(|reply| *reply == Settled::Applied));
+    let replies = submitting.await.unwrap();
+    assert!(replies.iter().all(|reply| !reply.new), "{replies:?}");
     assert_eq!(rows(&app).await, (0, i64::try_from(count).unwrap()), "unfinished and finished");
 }
 
@@ -136,9 +136,9 @@ async fn in_the_callers_transaction_a_repeat_is_recognised_too() {
     let mut caller = client(&url).await;
     let submitting = tokio::spawn(async move {
         let transaction = caller.transaction().await.unwrap();
-        let told = enqueue_in(&transaction, &[job(1), job(2)]).await.unwrap();
+        let replies = enqueue_in(&transaction, &[job(1), job(2)]).await.unwrap();
         transaction.commit().await.unwrap();
-        told
+        replies
     });
     blocked(&app, 2).await;
     app.batch_execute("select pg_advisory_unlock(7)").await.unwrap();

@@ -51,7 +51,7 @@ async fn assign(
 }
 
 #[tokio::test]
-async fn a_job_somebody_has_locked_holds_up_nobody() {
+async fn a_locked_job_does_not_hold_up_the_others() {
     let (store, url) = fresh_store().await;
     let alpha = node(1);
     let epoch = lead(&store, alpha, "alpha").await;

@@ -5,7 +5,7 @@ mod database;
 use database::{client, fresh_store, job};
 use turnwise_store::Store;
 
-/// Those that find jobs by a list of ids; the others are for people, or go through all there is.
+/// The statements that find jobs by a list of ids; the others are for people, or read whole tables.
 const BY_LIST: [(&str, &str); 12] = [
     ("assign", include_str!("../sql/assign.sql")),
     ("assign_skip", include_str!("../sql/assign_skip.sql")),
@@ -24,7 +24,7 @@ const BY_LIST: [(&str, &str); 12] = [
 /// The settings of the store's connections.
 const SETTINGS: &str = "set jit = off; set enable_seqscan = off; set enable_hashjoin = off; set enable_mergejoin = off";
 
-/// As the planner gets it: with the values in the place of its parameters.
+/// As the planner gets it: with values in place of the parameters.
 fn with_values(statement: &str, ids: &str) -> String {
     let (mut text, mut rest) = (String::new(), statement);
     while let Some(at) = rest.find('$') {
@@ -49,7 +49,7 @@ async fn a_table_that_was_empty_when_it_was_vacuumed_is_not_read_whole_for_a_lis
     app.batch_execute("alter table turnwise.job set (autovacuum_enabled = off)").await.unwrap();
     store.enqueue((1..=2_000).map(job).collect()).await.unwrap();
     app.batch_execute("delete from turnwise.job").await.unwrap();
-    // As a vacuum that somebody keeps from cutting the end off.
+    // As a vacuum that another process keeps from truncating the table.
     app.batch_execute("vacuum (truncate off, analyze) turnwise.job").await.unwrap();
     store.enqueue((1..=5_000).map(job).collect()).await.unwrap();
     let expected = "select reltuples::int from pg_class where oid = 'turnwise.job'::regclass";

@@ -1,4 +1,4 @@
-//! What jobs tell of themselves: who waits for whom, and what it costs.
+//! Stories: which writes wait for which locks, and what stories cost.
 
 mod database;
 
@@ -7,7 +7,7 @@ use std::time::Duration;
 use database::{LEASE, client, fresh_store, id, job, lead, node};
 use turnwise_core::{
     Fence, Json, NewJob, RetryPolicy, Step, TaskName, Terms, Timestamp,
-    lifecycle::{self, Event, Outcome, Standing},
+    lifecycle::{self, Event, JobFacts, Outcome},
     scheduler::Pick,
     story::{Finished, Level, Line, LineAt, Progress},
 };
@@ -19,7 +19,7 @@ use uuid::Uuid;
 async fn assigned(store: &PostgresStore, jobs: u64) {
     let alpha = node(1);
     let epoch = lead(store, alpha, "alpha").await;
-    store.enqueue((1..=jobs).map(|n| NewJob { retry: RetryPolicy::Manual, ..job(n) }).collect()).await.unwrap();
+    store.enqueue((1..=jobs).map(|n| NewJob { retry: Some(RetryPolicy::Manual), ..job(n) }).collect()).await.unwrap();
     let picks = (1..=jobs).map(|n| Pick { job: id(n), fence: Fence(0), node: alpha, limited: false }).collect();
     let batch = BatchId(Uuid::from_u128(1));
     store.assign(Assign { holder: alpha, epoch, batch, picks }).await.unwrap();
@@ -27,7 +27,7 @@ async fn assigned(store: &PostgresStore, jobs: u64) {
 
 async fn settlement(store: &PostgresStore, n: u64, outcome: Outcome) -> Settlement {
     let (job, now) = (store.job(id(n)).await.unwrap().unwrap(), store.nodes().await.unwrap().now);
-    let to = lifecycle::decide(&Standing::from(&job), &Event::Ended(outcome), now, 0.0).unwrap();
+    let to = lifecycle::decide(&JobFacts::from(&job), &Event::Ended(outcome), now, 0.0).unwrap();
     let saw_cancel = false;
     Settlement {
         job: job.id,
@@ -46,7 +46,7 @@ fn settle(settlements: Vec<Settlement>) -> Settle {
 
 fn next() -> Outcome {
     let task = TaskName::new("mail").unwrap();
-    let step = Step { task, args: Json::null(), retry: RetryPolicy::Manual, terms: Terms::default() };
+    let step = Step { task, args: Json::null(), retry: Some(RetryPolicy::Manual), terms: Terms::default() };
     Outcome::Next { step: Box::new(step), due: None }
 }
 
@@ -58,8 +58,8 @@ fn note(n: u64, lines: u32) -> Note {
     Note { job: id(n), fence: Fence(1), progress, lines: (0..lines).map(line).collect(), trim: false, steps }
 }
 
-/// Until somebody in this database waits for a lock.
-async fn somebody_waits(url: &str) {
+/// Waits until a backend of this database waits for a lock.
+async fn until_a_lock_is_awaited(url: &str) {
     let app = client(url).await;
     let waits = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
     while app.query_one(waits, &[]).await.unwrap().get::<_, i64>(0) == 0 {
@@ -85,24 +85,24 @@ async fn the_next_step_does_not_see_a_result_that_was_being_written_as_it_began(
     let settling = tokio::spawn({
         let store = store.clone();
         async move {
-            // The node's own repeat: it does not wait for long.
+            // The node repeats it: one settle does not wait for long.
             loop {
                 match store.settle(settle(vec![on.clone()])).await.unwrap()[..] {
                     [Settled::Locked] => {}
-                    [ref told] => break *told,
+                    [ref reply] => break *reply,
                     _ => unreachable!("one settlement, one answer"),
                 }
             }
         }
     });
-    somebody_waits(&url).await;
+    until_a_lock_is_awaited(&url).await;
     noting.commit().await.unwrap();
     assert_eq!(settling.await.unwrap(), Settled::Applied);
     assert_eq!(rows(&url, "step").await, 0);
 }
 
 #[tokio::test]
-async fn a_note_on_a_job_that_is_held_waits_for_nobody_and_after_its_end_writes_nothing() {
+async fn a_note_on_a_locked_job_does_not_wait_and_after_its_end_writes_nothing() {
     let (store, url) = fresh_store().await;
     assigned(&store, 2).await;
     let mut app = client(&url).await;
@@ -165,7 +165,7 @@ async fn a_long_story_goes_in_rounds_and_its_job_with_the_last() {
 }
 
 #[tokio::test]
-async fn terms_that_cannot_be_read_hold_up_nobody() {
+async fn terms_that_cannot_be_read_hold_up_no_job() {
     let (store, url) = fresh_store().await;
     store.enqueue(vec![job(1)]).await.unwrap();
     client(&url).await.execute("update turnwise.job set terms = '{\"tomorrow\": 1}'", &[]).await.unwrap();

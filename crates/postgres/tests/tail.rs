@@ -114,54 +114,54 @@ async fn memos_of_a_long_open_transaction_are_news_when_it_commits_and_once() {
     let (store, url) = fresh_store().await;
     let mut cursor = news(&store, None).await.cursor;
     let mut app = client(&url).await;
-    // As `remember` leaves word, only slower.
-    let word = "insert into turnwise.change (jobs, ran, memos) values ('{}', '{}', true)";
+    // What `remember` writes for the dispatcher, only slower.
+    let change = "insert into turnwise.change (jobs, ran, memos) values ('{}', '{}', true)";
     let transaction = app.transaction().await.unwrap();
-    transaction.execute(word, &[]).await.unwrap();
+    transaction.execute(change, &[]).await.unwrap();
     for n in 1..4 {
         store.enqueue(vec![job(n)]).await.unwrap();
-        let heard = news(&store, Some(&cursor)).await;
-        assert_eq!((heard.memos, heard.jobs.len()), (false, 1));
-        cursor = heard.cursor;
+        let read = news(&store, Some(&cursor)).await;
+        assert_eq!((read.memos, read.jobs.len()), (false, 1));
+        cursor = read.cursor;
     }
     transaction.commit().await.unwrap();
-    let heard = news(&store, Some(&cursor)).await;
-    assert_eq!((heard.memos, heard.jobs.len(), heard.changes.len()), (true, 0, 0));
-    assert!(!news(&store, Some(&heard.cursor)).await.memos);
+    let read = news(&store, Some(&cursor)).await;
+    assert_eq!((read.memos, read.jobs.len(), read.changes.len()), (true, 0, 0));
+    assert!(!news(&store, Some(&read.cursor)).await.memos);
     let transaction = app.transaction().await.unwrap();
-    transaction.execute(word, &[]).await.unwrap();
+    transaction.execute(change, &[]).await.unwrap();
     transaction.rollback().await.unwrap();
-    assert!(!news(&store, Some(&heard.cursor)).await.memos);
+    assert!(!news(&store, Some(&read.cursor)).await.memos);
 }
 
 #[tokio::test]
-async fn a_writer_is_over_when_its_transaction_has_ended_and_what_it_brought_is_told() {
+async fn a_writer_is_over_when_its_transaction_has_ended_and_what_it_brought_is_in_the_news() {
     let (store, url) = fresh_store().await;
     let mut cursor = news(&store, None).await.cursor;
     let mut app = client(&url).await;
     let transaction = app.transaction().await.unwrap();
     enqueue_in(&transaction, &[job(1)]).await.unwrap();
-    // Something that came later and has been told, as a seal is.
+    // A job that came later and has already been read as news, as a queue's seal would be.
     store.enqueue(vec![job(2)]).await.unwrap();
-    let heard = news(&store, Some(&cursor)).await;
-    let mark = heard.writers.next;
-    assert!(heard.writers.over < mark, "{:?}", heard.writers);
+    let read = news(&store, Some(&cursor)).await;
+    let mark = read.writers.next;
+    assert!(read.writers.over < mark, "{:?}", read.writers);
     store.enqueue(vec![job(3)]).await.unwrap();
-    let heard = news(&store, Some(&heard.cursor)).await;
-    assert!(heard.writers.over < mark && mark < heard.writers.next, "{:?}", heard.writers);
-    cursor = heard.cursor;
+    let read = news(&store, Some(&read.cursor)).await;
+    assert!(read.writers.over < mark && mark < read.writers.next, "{:?}", read.writers);
+    cursor = read.cursor;
     transaction.commit().await.unwrap();
-    let mut told = Vec::new();
+    let mut jobs = Vec::new();
     // Writers of other databases on the same server count too; they end.
     loop {
-        let heard = news(&store, Some(&cursor)).await;
-        told.extend(heard.jobs.iter().map(|head| head.id));
-        cursor = heard.cursor;
-        if heard.writers.over >= mark {
+        let read = news(&store, Some(&cursor)).await;
+        jobs.extend(read.jobs.iter().map(|head| head.id));
+        cursor = read.cursor;
+        if read.writers.over >= mark {
             break;
         }
     }
-    assert_eq!(told, [id(1)]);
+    assert_eq!(jobs, [id(1)]);
 }
 
 #[tokio::test]

@@ -84,7 +84,7 @@ fn server() -> &'static Server {
     })
 }
 
-/// Whether the connection is encrypted, and who is at its other end.
+/// Whether the connection is encrypted, and as which user it is open.
 async fn who(url: &str) -> Result<(bool, String), StoreError> {
     let client = connect(url).await?;
     let row = client
@@ -109,7 +109,7 @@ async fn every_sslmode_means_what_libpq_says() {
         ("127.0.0.1", "sslmode=allow"),
         ("127.0.0.1", "sslmode=prefer"),
         ("127.0.0.1", "sslmode=require"),
-        // A root that is there is asked, but for no name.
+        // A root file that is there is used, but the name is not checked.
         ("127.0.0.1", "sslmode=require&sslrootcert=ROOT"),
         ("127.0.0.1", "sslmode=verify-ca&sslrootcert=ROOT"),
         ("localhost", "sslmode=verify-full&sslrootcert=ROOT"),
@@ -125,7 +125,7 @@ async fn every_sslmode_means_what_libpq_says() {
 }
 
 #[tokio::test]
-async fn who_is_not_to_be_believed_is_refused_with_what_to_do() {
+async fn a_server_that_is_not_trusted_is_refused_with_what_to_do() {
     let server = server();
     for (host, params, says) in [
         ("localhost", "sslmode=disable", "no encryption"),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use database::{client, fresh_store, id, job, news};
 use turnwise_core::{
     JobId, NewJob, Unique, UniqueKey,
-    lifecycle::{self, Event, Standing},
+    lifecycle::{self, Event, JobFacts},
     unique::{Hold, OnDuplicate},
 };
 use turnwise_postgres::{DUPLICATE, PostgresStore, enqueue_in};
@@ -26,8 +26,8 @@ fn new(n: u64) -> Submitted {
     Submitted::itself(id(n), true)
 }
 
-/// Waits until some backend waits for another's transaction.
-async fn until_somebody_waits(url: &str) {
+/// Waits until a backend waits for another's transaction.
+async fn until_a_lock_is_awaited(url: &str) {
     let app = client(url).await;
     let sql = "select exists (select from pg_stat_activity
                 where datname = current_database() and wait_event_type = 'Lock')";
@@ -46,7 +46,7 @@ async fn who_meets_an_open_transaction_gets_the_key_if_that_is_rolled_back() {
         let store = store.clone();
         async move { store.enqueue(vec![keyed(2, "k")]).await }
     });
-    until_somebody_waits(&url).await;
+    until_a_lock_is_awaited(&url).await;
     open.rollback().await.unwrap();
     assert_eq!(waiting.await.unwrap().unwrap(), [new(2)]);
     assert_eq!(store.jobs(Filter::default()).await.unwrap().len(), 1);
@@ -62,7 +62,7 @@ async fn who_meets_an_open_transaction_is_told_its_job_if_that_commits() {
         let store = store.clone();
         async move { store.enqueue(vec![keyed(2, "k")]).await }
     });
-    until_somebody_waits(&url).await;
+    until_a_lock_is_awaited(&url).await;
     // Others do not wait with it: neither those without a key nor those with another one.
     store.enqueue(vec![job(3)]).await.unwrap();
     assert_eq!(store.enqueue(vec![keyed(4, "other")]).await.unwrap(), [new(4)]);
@@ -71,7 +71,7 @@ async fn who_meets_an_open_transaction_is_told_its_job_if_that_commits() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn five_who_wait_for_one_key_leave_a_connection_to_another() {
+async fn five_submits_that_wait_for_one_key_leave_a_connection_to_another_key() {
     let (store, url) = fresh_store().await;
     let mut app = client(&url).await;
     let open = app.transaction().await.unwrap();
@@ -83,14 +83,14 @@ async fn five_who_wait_for_one_key_leave_a_connection_to_another() {
         assert!(futures_util::poll!(waiter.as_mut()).is_pending());
     }
     let waiting = tokio::spawn(futures_util::future::join_all(waiting));
-    until_somebody_waits(&url).await;
+    until_a_lock_is_awaited(&url).await;
     assert_eq!(store.enqueue(vec![keyed(7, "other")]).await.unwrap(), [new(7)]);
     let app = client(&url).await;
     let sql = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
     assert_eq!(app.query_one(sql, &[]).await.unwrap().get::<_, i64>(0), 1, "one of the five waits in the database");
     open.commit().await.unwrap();
-    for told in waiting.await.unwrap() {
-        assert_eq!(told.unwrap(), [kept(1)]);
+    for reply in waiting.await.unwrap() {
+        assert_eq!(reply.unwrap(), [kept(1)]);
     }
 }
 
@@ -106,7 +106,7 @@ async fn a_key_whose_holder_has_ended_is_taken_over_by_one_of_two_open_transacti
         let store = store.clone();
         async move { store.enqueue(vec![keyed(3, "k")]).await }
     });
-    until_somebody_waits(&url).await;
+    until_a_lock_is_awaited(&url).await;
     open.commit().await.unwrap();
     assert_eq!(waiting.await.unwrap().unwrap(), [kept(2)]);
 }
@@ -149,7 +149,7 @@ async fn thirty_two_transactions_half_of_them_rolled_back_leave_one_job() {
     let jobs = store.jobs(Filter::default()).await.unwrap();
     assert_eq!(jobs.len(), 1, "{replies:?}");
     assert_eq!(replies.iter().filter(|reply| reply.new).count(), 1);
-    assert!(replies.iter().all(|reply| reply.id == jobs[0].id), "all are told the one that stands: {replies:?}");
+    assert!(replies.iter().all(|reply| reply.id == jobs[0].id), "all replies name the stored job: {replies:?}");
 }
 
 #[tokio::test]
@@ -180,7 +180,7 @@ async fn the_sql_function_knows_unique_keys() {
     };
     let first = enqueue("'mail', '{\"n\": 1}', unique_key => 'k'").await;
     assert_eq!(enqueue("'mail', unique_key => 'k'").await, first);
-    // One table for all who submit.
+    // One table for all submitters.
     assert_eq!(
         store.enqueue(vec![NewJob { task: "mail".parse().unwrap(), ..keyed(1, "k") }]).await.unwrap()[0].id,
         first
@@ -223,24 +223,24 @@ async fn a_period_ends_by_the_databases_clock() {
 }
 
 #[tokio::test]
-async fn a_job_that_an_open_transaction_holds_is_left_alone_and_nobody_waits_for_it() {
+async fn a_job_that_an_open_transaction_holds_is_left_alone_and_not_waited_for() {
     let (store, url) = fresh_store().await;
     store.enqueue(vec![keyed(1, "k"), job(2)]).await.unwrap();
     let mut app = client(&url).await;
     let open = app.transaction().await.unwrap();
     let unique = Unique { on_duplicate: OnDuplicate::ReplaceArgs, ..Unique::new(UniqueKey::new("k").unwrap()) };
     let replace = NewJob { unique: Some(Box::new(unique)), ..job(3) };
-    let told = enqueue_in(&open, &[replace]).await.unwrap();
-    assert_eq!(told, [Submitted::held_by(id(1), Duplicate::Replaced)]);
+    let replies = enqueue_in(&open, &[replace]).await.unwrap();
+    assert_eq!(replies, [Submitted::held_by(id(1), Duplicate::Replaced)]);
     let mut cancels = Vec::new();
     for n in [1, 2, 9] {
         let job = store.job(id(n.min(2))).await.unwrap().unwrap();
-        let to = lifecycle::decide(&Standing::from(&job), &Event::Cancel, job.submitted_at, 0.0).unwrap();
+        let to = lifecycle::decide(&JobFacts::from(&job), &Event::Cancel, job.submitted_at, 0.0).unwrap();
         cancels.push(Intervention { job: id(n), state: job.state, fence: job.fence, to });
     }
     // Nothing ends that transaction meanwhile.
-    let told = store.control(cancels.clone()).await.unwrap();
-    assert_eq!(told, [Settled::Locked, Settled::Applied, Settled::Gone]);
+    let replies = store.control(cancels.clone()).await.unwrap();
+    assert_eq!(replies, [Settled::Locked, Settled::Applied, Settled::Gone]);
     open.commit().await.unwrap();
     assert_eq!(store.control(cancels).await.unwrap(), [Settled::Applied, Settled::Superseded, Settled::Gone]);
 }
@@ -296,7 +296,7 @@ async fn keys_that_are_pruned_while_they_are_taken_stay() {
 }
 
 #[tokio::test]
-async fn an_open_transaction_that_takes_a_key_keeps_no_told_change() {
+async fn an_open_transaction_that_takes_a_key_keeps_no_change_that_was_read() {
     let (store, url) = fresh_store().await;
     store.enqueue(vec![keyed(1, "k"), job(2)]).await.unwrap();
     let app = client(&url).await;

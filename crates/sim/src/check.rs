@@ -1,6 +1,6 @@
 //! Were all promises kept? One pass that sorts the lines by job and fence (`record`), one over the jobs (`promises`).
 //!
-//! Fences tell the story without clocks: an assignment raises a job's fence by one, a settle leaves it, a node loss
+//! Fences give the order without clocks: an assignment raises a job's fence by one, a settle leaves it, a node loss
 //! raises it by one. So whether a late settle overtook a node loss is read from the numbers that follow, never from
 //! which line stands first in which file.
 
@@ -13,7 +13,7 @@ use std::fmt;
 
 use turnwise_core::JobState;
 
-use self::record::{Run, Tenure};
+use self::record::{Lines, Tenure};
 use crate::history::History;
 
 /// What was found.
@@ -23,7 +23,7 @@ pub struct Report {
     pub counts: Counts,
 }
 
-/// How much of what there was.
+/// What there was, counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Acknowledged submits.
@@ -39,13 +39,13 @@ pub struct Counts {
     pub settles: usize,
     /// Refused ones.
     pub stale: usize,
-    /// Jobs taken from lost nodes, or so wished.
+    /// Jobs taken from lost nodes, attempts included.
     pub node_lost: usize,
     /// Jobs that began more than once.
     pub ran_twice: usize,
     /// Jobs whose task returned more than once.
     pub effects_twice: usize,
-    /// Runs whose assignment is in no trace, because its dispatcher died, or the database could not tell it.
+    /// Runs whose assignment is in no trace, because its dispatcher died, or did not get the database's answer.
     pub untraced_assigns: usize,
 }
 
@@ -75,10 +75,10 @@ pub enum Violation {
     NodeLeaked { nodes: u64, living: usize },
 }
 
-/// Checks everything that can be seen in `history`. What needs a line that nobody wrote (no listing at the end, no
-/// dispatcher's trace) is not checked.
+/// Checks everything that can be seen in `history`. What needs lines that are missing (no listing at the end, no dispatcher's
+/// trace) is not checked.
 pub fn check(history: &History) -> Report {
-    let run = Run::gather(history);
+    let run = Lines::gather(history);
     let mut violations = run.seen_on_the_way.clone();
     let mut counts = run.counts;
     let mut jobs: Vec<_> = run.jobs.iter().collect();
@@ -173,7 +173,7 @@ impl fmt::Display for Violation {
             SlotsExceeded { incarnation, slots, running } => {
                 write!(f, "{incarnation} ran {running} jobs at a time in {slots} slots")
             }
-            LeaseLeaked { running } => write!(f, "{running} jobs are in somebody's hands at rest"),
+            LeaseLeaked { running } => write!(f, "{running} jobs are in a node's hands at rest"),
             NodeLeaked { nodes, living } => write!(f, "the store knows {nodes} nodes at rest, {living} live"),
         }
     }

@@ -1,8 +1,8 @@
 //! The record of a run: one JSON object a line.
 //!
 //! Nodes write theirs with `--trace`; the harness adds what only it knows. Lines of one process stand in the order in
-//! which it wrote them. Between processes no order is believed: a line is written after the fact, and whoever wrote it
-//! may have been stopped in between.
+//! which it wrote them. Between processes no order is assumed: a line is written after the fact, and its process may have been
+//! stopped in between.
 
 use std::{
     fs, io,
@@ -72,18 +72,18 @@ pub enum NodeEvent {
         #[serde(deserialize_with = "state")]
         state: JobState,
     },
-    /// The store refused it.
+    /// The store refused the end of a run.
     Stale {
         job: String,
         fence: i64,
     },
-    /// The node does not know whether the store accepted it.
+    /// The node does not know whether the store accepted the end of a run.
     GiveUp {
         job: String,
         fence: i64,
     },
-    /// The dispatcher wants to take the job from a lost node. Whether it could, the next fence tells: the lost node's
-    /// own last settle may have come first.
+    /// The dispatcher tries to take the job from a lost node. The next fence shows whether it could: the lost node's own last
+    /// settle may have come first.
     NodeLost {
         job: String,
         fence: i64,
@@ -113,7 +113,7 @@ pub enum HarnessEvent {
     Decide { job: String },
     /// This incarnation was killed: its last lines may be missing.
     Kill { killed: String },
-    /// The database was cut off: what it did and could not tell is in no trace.
+    /// The database was cut off: what it did and could not report is in no trace.
     Outage,
     /// A failover took back what was committed of this job last; `gone`: all of it.
     TakenBack { job: String, gone: bool },
@@ -123,7 +123,7 @@ pub enum HarnessEvent {
         #[serde(deserialize_with = "state")]
         state: JobState,
     },
-    /// What the store holds at rest: jobs in somebody's hands, and nodes.
+    /// What the store holds at rest: jobs in nodes' hands, and nodes.
     Rest { running: u64, nodes: u64 },
 }
 
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_nodes_and_of_the_harness_are_told_apart() {
+    fn lines_of_nodes_and_of_the_harness_are_distinguished() {
         let text = r#"{"at":"2030-01-01T00:00:00.000000Z","node":"n","incarnation":"i","event":"settle","job":"a","fence":1,"state":"success"}
 {"event":"kill","killed":"i"}"#;
         let event = NodeEvent::Settle { job: "a".into(), fence: 1, state: JobState::Success };

@@ -1,7 +1,7 @@
 //! # What really happened
 //!
 //! [`history`] the record of a run, as its processes and its harness wrote it → [`mod@check`] whether every promise was
-//! kept in it → [`run`] such a run, made from a seed → [`seeds`] many of them, and those that found something.
+//! kept in it → [`run`] such a run, made from a seed → [`seeds`] many seeds, and those that found something.
 //!
 //! ```
 //! use turnwise_sim::{History, check};

@@ -24,39 +24,39 @@ usage: turnwise-sim --seeds N | --for SECONDS [--from SEED] [--threads N] [--tra
 
 Runs seeds: each stands for a fleet, its settings, its jobs, what people do and what goes wrong (nodes killed, stopped and
 cut off, lost and doubled messages and wake-ups, outages, a clock that jumps, failovers that take back commits). The real
-executor runs it in virtual time, on the memory store and on SQLite in memory, and the two must tell the same story. Then
-everything is mended and must end; every promise is checked on the way.
+executor runs it in virtual time, on the memory store and on SQLite in memory, and both runs must be the same, call by call.
+Then everything is mended and every job must end; every promise is checked on the way.
 
-  --seeds N      how many
-  --for SECONDS  as many as begin in that time
-  --from SEED    the first one; 1 unless told
-  --threads N    at a time; as many as there are cores unless told
-  --trace FILE   with --seeds: write the record of the last one there, and every call of its store to FILE.log
-  --corpus FILE  add failed seeds there; crates/sim/corpus/seeds.txt unless told, when run by cargo
+  --seeds N      number of seeds
+  --for SECONDS  as many seeds as begin in that time; with --seeds, whichever comes first
+  --from SEED    the first seed [default: 1]
+  --threads N    seeds that run at a time [default: the number of cores]
+  --trace FILE   with --seeds: write the record of the last seed to FILE, and every call of its store to FILE.log
+  --corpus FILE  add failed seeds to FILE [default, when run by cargo: crates/sim/corpus/seeds.txt]
 
-  check FILE…    was every promise kept in the record of these files? (nodes write theirs with --trace)
+  check FILE…    check whether every promise was kept in the record of these files (nodes write theirs with --trace)
 
-A failed seed prints what was broken and the command that runs it again. It ends with 1 if anything was broken, with 2 if
-it was called wrongly.
+A failed seed prints what was broken and the command that runs it again. The exit code is 1 if anything was broken, 2 if the
+arguments are wrong.
 ";
 
 fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
     match args.first().map(String::as_str) {
         Some("check") if args.len() > 1 => match History::read(&args[1..]) {
-            Ok(history) => tell(&check(&history)),
+            Ok(history) => print_report(&check(&history)),
             Err(error) => say(&format!("{error}\n"), 2),
         },
         Some("--help" | "-h" | "help") => say(HELP, 0),
-        _ => match Wish::parse(&args) {
-            Ok(wish) => wish.run(),
+        _ => match Options::parse(&args) {
+            Ok(options) => options.run(),
             Err(problem) => say(&format!("{problem}\n\n{HELP}"), 2),
         },
     }
 }
 
-struct Wish {
-    /// Both, if told: whichever is reached first.
+struct Options {
+    /// If both are given, whichever is reached first.
     seeds: Option<u64>,
     time: Option<Duration>,
     from: u64,
@@ -65,7 +65,7 @@ struct Wish {
     corpus: Option<PathBuf>,
 }
 
-impl Wish {
+impl Options {
     fn parse(args: &[String]) -> Result<Self, String> {
         let (mut seeds, mut time, mut from, mut threads, mut trace, mut corpus) = (None, None, 1, None, None, None);
         let mut args = args.iter();
@@ -83,7 +83,7 @@ impl Wish {
             }
         }
         if seeds.is_none() && time.is_none() {
-            return Err("how many seeds, or for how long?".to_owned());
+            return Err("give --seeds N or --for SECONDS".to_owned());
         }
         let cores = thread::available_parallelism().map_or(1, |cores| cores.get());
         let threads = threads.and_then(|threads| usize::try_from(threads).ok()).unwrap_or(cores).max(1);
@@ -141,12 +141,12 @@ impl Wish {
     }
 }
 
-fn tell(report: &Report) -> ExitCode {
+fn print_report(report: &Report) -> ExitCode {
     say(&report.to_string(), u8::from(!report.violations.is_empty()))
 }
 
 fn say(text: &str, code: u8) -> ExitCode {
-    // A reader who has left does not change what was found.
+    // A closed stdout does not change what was found.
     let _ = io::stdout().write_all(text.as_bytes());
     ExitCode::from(code)
 }

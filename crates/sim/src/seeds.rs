@@ -1,30 +1,29 @@
-//! Trying seeds: each on both stores, which must tell the same story; and the corpus of those that once found something.
+//! Trying seeds: each on both stores, with the same calls on both; and the corpus of those that once found something.
 
 use std::{fmt, fs, io, panic, path::Path, time::Duration};
 
 use crate::{
     check::Counts,
-    run::{Run, run, stores},
+    run::{Report, run, stores},
 };
 
-/// What a seed came to.
+/// The result of a seed.
 #[derive(Debug, Clone)]
 pub struct Verdict {
     pub seed: u64,
     pub violations: Vec<String>,
     /// On the memory store.
-    pub run: Run,
+    pub run: Report,
 }
 
 /// Runs `seed` twice, on the memory store and on SQLite (or on memory again where SQLite cannot do what the seed asks for),
-/// and compares the two: whatever differs is chance that does not come from the seed, or a store that behaves in its own
-/// way.
+/// and compares the two: whatever differs is chance that does not come from the seed, or a store that behaves differently.
 pub fn try_seed(seed: u64) -> Verdict {
     let once = |kept| {
         panic::catch_unwind(|| run(seed, kept)).unwrap_or_else(|panic| {
             let text = panic.downcast_ref::<&str>().copied().map(str::to_owned);
             let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-            Run {
+            Report {
                 violations: vec![format!("the simulator panicked: {text}")],
                 counts: Counts::default(),
                 trace: String::new(),
@@ -38,9 +37,9 @@ pub fn try_seed(seed: u64) -> Verdict {
     let mut violations = first.violations.clone();
     violations.extend(second.violations.iter().filter(|violation| !first.violations.contains(violation)).cloned());
     if let Some(difference) = first_difference(&first.log, &second.log) {
-        violations.push(format!("the same seed took two ways, on {} and on {}: {difference}", kept[0], kept[1]));
+        violations.push(format!("the runs of the same seed differ, on {} and on {}: {difference}", kept[0], kept[1]));
     } else if first.trace != second.trace {
-        violations.push("the same seed left two records".to_owned());
+        violations.push("the runs of the same seed have the same calls and different records".to_owned());
     }
     Verdict { seed, violations, run: first }
 }
@@ -49,7 +48,7 @@ fn first_difference(one: &str, other: &str) -> Option<String> {
     let mut lines = (1..).zip(one.lines().zip(other.lines()));
     match lines.find(|(_, (one, other))| one != other) {
         Some((line, (one, other))) => Some(format!("line {line} of the log\n    {one}\n    {other}")),
-        None if one.len() != other.len() => Some("one of them went on".to_owned()),
+        None if one.len() != other.len() => Some("one of the two logs is longer".to_owned()),
         None => None,
     }
 }

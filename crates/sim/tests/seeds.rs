@@ -10,7 +10,7 @@ use std::{
 
 use turnwise_sim::seeds::{Corpus, try_seed};
 
-/// Tries seeds on every core, and says what was broken.
+/// Tries seeds on every core, and fails with what was broken.
 fn try_all(seeds: &[u64]) {
     let next = AtomicU64::new(0);
     let found = Mutex::new(String::new());

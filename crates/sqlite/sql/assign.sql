@@ -1,5 +1,5 @@
 -- assign.sql: gives one job to a node, if it still is at the fence it was picked at, and at rest. Nothing is returned:
--- SQLite would make a copy of every page for it, to take back what cannot be returned. Index: unique id.
+-- with `returning`, SQLite would copy every page, to be able to undo the update. Index: unique id.
 update turnwise_job
    set state = 1, fence = fence + 1, node = ?3, assigned_at = ?4
  where id = ?1 and fence = ?2 and state not in (1, 2)

@@ -1,6 +1,6 @@
--- assign_deliver.sql: what a node is to start, added to what the batch holds already. The cast keeps bytes bytes: `||` makes
+-- assign_deliver.sql: adds jobs that a node is to start to what its batch holds already. The cast keeps blobs: `||` would make
 -- text of them. Index: unique (node, batch).
-insert into turnwise_assignment (node, batch, jobs, cancel, limited)
-values (?1, ?2, ?3, x'', ?4)
+insert into turnwise_assignment (node, batch, jobs, limited)
+values (?1, ?2, ?3, ?4)
     on conflict (node, batch) do update
    set jobs = cast(jobs || excluded.jobs as blob), limited = cast(limited || excluded.limited as blob)

@@ -1,4 +1,4 @@
--- awaits.sql: of those that job ?1 waits for, by id, the ones that have not ended (without a state) and the ones that ended
+-- awaits.sql: of the jobs that job ?1 waits for, by id: those that have not ended (without a state) and those that ended
 -- otherwise than with success. Index: primary key; unique id, primary key of history.
 select d.awaits, case when j.id is null then coalesce(h.state, d.ended) end
   from turnwise_dependency d

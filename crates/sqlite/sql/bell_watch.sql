@@ -1,8 +1,8 @@
--- bell_watch.sql: what a change by another process may have moved: jobs, changes, assignments, which nodes there
--- are and their slots, and whether nobody dispatches.
+-- bell_watch.sql: what a change by another process may have moved: jobs, changes, assignments and requests to stop,
+-- which nodes there are and their slots, and whether no node dispatches.
 select coalesce((select seq from sqlite_sequence where name = 'turnwise_job'), 0),
        coalesce((select seq from sqlite_sequence where name = 'turnwise_change'), 0),
-       coalesce((select seq from sqlite_sequence where name = 'turnwise_assignment'), 0),
+       coalesce((select sum(seq) from sqlite_sequence where name in ('turnwise_assignment', 'turnwise_stop_request')), 0),
        (select count(*) from turnwise_node),
        (select coalesce(max(joined_at), 0) from turnwise_node),
        (select coalesce(sum(slots), 0) from turnwise_node),

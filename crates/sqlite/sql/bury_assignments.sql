@@ -1,2 +1,2 @@
--- bury_assignments.sql: forgets what a node was to be told. Index: unique (node, batch).
+-- bury_assignments.sql: forgets a node's batches. Index: unique (node, batch).
 delete from turnwise_assignment where node = ?1

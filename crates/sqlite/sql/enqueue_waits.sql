@@ -1,2 +1,2 @@
--- enqueue_waits.sql: a new job waits for others: enqueue_after.sql says for whom. Index: unique id.
+-- enqueue_waits.sql: records that a new job waits for others; enqueue_after.sql records for which ones. Index: unique id.
 update turnwise_job set on_failure = ?2 where id = ?1

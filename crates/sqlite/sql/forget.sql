@@ -1,2 +1,2 @@
--- forget.sql: a job that is no longer in history. Index: primary key.
+-- forget.sql: deletes a job from history. Index: primary key.
 delete from turnwise_history where id = ?1

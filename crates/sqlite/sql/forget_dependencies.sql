@@ -1,2 +1,2 @@
--- forget_dependencies.sql: whom a job waited for that is gone. Index: primary key.
+-- forget_dependencies.sql: deletes the record of which jobs a job that is gone waited for. Index: primary key.
 delete from turnwise_dependency where job = ?1

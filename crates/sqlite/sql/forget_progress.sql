@@ -1,2 +1,2 @@
--- forget_progress.sql: how far a job had come that is gone. Index: primary key.
+-- forget_progress.sql: deletes the progress of a job that is gone. Index: primary key.
 delete from turnwise_progress where job = ?1

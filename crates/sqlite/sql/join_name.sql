@@ -1,2 +1,2 @@
--- join_name.sql: what an incarnation is called. Index: primary key.
+-- join_name.sql: the name of an incarnation's node. Index: primary key.
 select name from turnwise_node where incarnation = ?1

@@ -1,2 +1,2 @@
--- key_delete.sql: a unique key that nobody can hold any more. Index: primary key.
+-- key_delete.sql: deletes a unique key that no job can hold any more. Index: primary key.
 delete from turnwise_unique_key where scope = ?1 and key = ?2

@@ -1,2 +1,2 @@
--- memo_forget.sql: a memo that is no longer there. Index: primary key.
+-- memo_forget.sql: deletes a memo. Index: primary key.
 delete from turnwise_memo where kind = ?1 and name = ?2

@@ -1,2 +1,2 @@
--- memo_version.sql: what a memo's writer is checked against. Index: primary key.
+-- memo_version.sql: the version that a memo's writer must have seen. Index: primary key.
 select version from turnwise_memo where kind = ?1 and name = ?2

@@ -1,4 +1,4 @@
--- prune_next_story.sql: the first job from ?1 on, by id, that has told anything. Index: primary keys.
+-- prune_next_story.sql: the first job from ?1 on, by id, that has a story. Index: primary keys.
 select min(job)
   from (select min(job) as job from turnwise_attempt where job >= ?1
         union all

@@ -1,2 +1,2 @@
--- replace_args.sql: other arguments for a job that has not begun. Index: unique id of the job.
+-- replace_args.sql: writes other arguments for a job that has not begun. Index: unique id of the job.
 update turnwise_job set args = ?2 where id = ?1

@@ -1,2 +1,2 @@
--- settle_delivered.sql: a batch whose jobs have settled. Index: unique (node, batch).
+-- settle_delivered.sql: deletes a batch whose jobs have settled. Index: unique (node, batch).
 delete from turnwise_assignment where node = ?1 and batch = ?2

@@ -1,2 +1,2 @@
--- story_after.sql: whom a job waits or waited for. Index: primary key.
+-- story_after.sql: which jobs a job waits or waited for. Index: primary key.
 select awaits, on_failure from turnwise_dependency where job = ?1

@@ -1,4 +1,4 @@
--- story_next_lines.sql: the first lines of a job's log after one. Index: primary key.
+-- story_next_lines.sql: the first lines of a job's log after a given line. Index: primary key.
 select fence, number, at, level, text
   from turnwise_log
  where job = ?1 and (fence, number) > (?3, ?4)

@@ -1,2 +1,2 @@
--- story_progress.sql: how far a run has come, and how many lines are not kept. Index: primary key.
+-- story_progress.sql: how far a run has come, and how many lines were dropped. Index: primary key.
 select done, total, text, dropped from turnwise_progress where job = ?1

@@ -1,4 +1,4 @@
--- trim_log.sql: all lines of a job but the last ?2. Index: primary key.
+-- trim_log.sql: deletes all lines of a job but the last ?2. Index: primary key.
 delete from turnwise_log
  where job = ?1
    and (fence, number) <= (select fence, number

@@ -8,10 +8,10 @@ use crate::{errors::Failure, rows};
 
 type Result<T> = std::result::Result<T, Failure>;
 
-/// Writes down whom the new ones among `jobs` wait for, after they were stored themselves: each may wait for any other.
+/// Writes down which jobs the new ones among `jobs` wait for, after they were stored themselves: each may wait for any other.
 ///
-/// Whoever looks here for those that are waited for has the file to write: none of them can end before this is committed, so
-/// a bad end that is not kept always finds the ones that are to remember it.
+/// The awaited jobs are looked up under the file's write lock: none of them can end before this is committed, so a bad end that
+/// is not kept always finds the waiting jobs that must record it.
 pub(crate) fn write(conn: &Connection, jobs: &[NewJob], enqueued: &[Submitted]) -> Result<()> {
     if jobs.iter().all(|job| job.after.is_empty()) {
         return Ok(());
@@ -56,7 +56,7 @@ pub(crate) fn incomplete(on_failure: OnFailure) -> Box<Awaits> {
     Box::new(Awaits { on_failure, open: Vec::new(), ended_badly: None })
 }
 
-/// Whom a job waits for, and the first of those that wait for it.
+/// Which jobs a job waits for, and the first of those that wait for it.
 pub(crate) fn both_sides(conn: &Connection, id: JobId) -> Result<(After, Vec<JobId>)> {
     let job = id.as_bytes();
     let mut after = conn.prepare_cached(include_str!("../sql/story_after.sql"))?;
@@ -66,14 +66,14 @@ pub(crate) fn both_sides(conn: &Connection, id: JobId) -> Result<(After, Vec<Job
         ids.push(JobId::from_uuid(rows::uuid(row, 0)?));
         on_failure = rows::on_failure(row, 1)?.unwrap_or_default();
     }
-    let after = After::new(ids, on_failure).map_err(|error| StoreError::broken("read whom a job waits for", error))?;
+    let after = After::new(ids, on_failure).map_err(|error| StoreError::broken("read what a job waits for", error))?;
     let mut awaited_by = conn.prepare_cached(include_str!("../sql/story_awaited_by.sql"))?;
     let awaited_by =
         awaited_by.query_map(params![job, MAX_AWAITED_BY], |row| rows::uuid(row, 0).map(JobId::from_uuid))?;
     Ok((after, awaited_by.collect::<rusqlite::Result<_>>()?))
 }
 
-/// A job is kept no longer: those who wait for it remember how it ended, if that was not well.
+/// A job is no longer kept: jobs that wait for it record how it ended, if that was not with success.
 pub(crate) fn remember_end(conn: &Connection, id: JobId, end: JobState) -> Result<()> {
     if end != JobState::Success {
         let mut remember = conn.prepare_cached(include_str!("../sql/remember_ends.sql"))?;

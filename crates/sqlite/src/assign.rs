@@ -7,7 +7,7 @@ use std::{
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
 use turnwise_core::{Fence, Incarnation, JobId, JobState, Timestamp, job::AssignedJob, scheduler::Pick};
-use turnwise_store::{Assign, AssignReply, BatchId, Delivery};
+use turnwise_store::{Assign, AssignReply, BatchId, Delivery, Mail};
 
 use crate::{
     errors::Failure,
@@ -26,7 +26,7 @@ pub(crate) fn assign(conn: &Connection, assign: &Assign, now: Timestamp) -> Resu
     let mut mail: BTreeMap<Incarnation, (Vec<JobId>, Vec<u8>)> = BTreeMap::new();
     let mut replies = Vec::with_capacity(assign.picks.len());
     for pick in &assign.picks {
-        // In the hands of a node that has left, nobody would ever see to it.
+        // No process would ever run a job that is assigned to a node that has left.
         let there = match there.entry(pick.node) {
             Entry::Occupied(there) => *there.get(),
             Entry::Vacant(unknown) => *unknown.insert(node_name(conn, pick.node)?.is_some()),
@@ -83,7 +83,7 @@ impl Found {
     }
 }
 
-/// Jobs that lie between those that are picked and may be read in vain, beyond as many as are picked.
+/// How many other jobs between those that are picked may be read for nothing, beyond as many as are picked.
 const IN_VAIN: usize = 32;
 
 impl<'a> Giver<'a> {
@@ -100,9 +100,9 @@ impl<'a> Giver<'a> {
         })
     }
 
-    /// Reads the picks of the one who asks in one go, and takes those that stand side by side with one statement: like groups
-    /// have their turns in the order of submission, so most of them do, and to see to each by itself costs twice as much.
-    /// What is left out here has its turn later.
+    /// Reads the picks of the asking node itself in one go, and takes those that stand side by side with one statement: equal
+    /// groups have their turns in the order of submission, so most of them do, and a statement for each costs twice as much.
+    /// Picks that are left out here are taken one by one later.
     fn take_ahead(&mut self, assign: &Assign) -> Result<()> {
         let picks = assign.picks.iter().filter(|pick| pick.node == assign.holder);
         let mut picks: Vec<_> = picks.map(|pick| (pick.job, pick.fence, pick.limited)).collect();
@@ -150,8 +150,8 @@ impl<'a> Giver<'a> {
         Ok(self.take.execute(params![first, last, fence.0, node.0.as_bytes(), self.now.micros()])?)
     }
 
-    /// Whether it was taken now, and the reply. The job goes with the reply, so it is read in any case: first, as nobody
-    /// comes between within the transaction, so that it is looked for by its id only once.
+    /// Whether it was taken now, and the reply. The job goes with the reply, so it is read in any case: first, so that it
+    /// is looked up by its id only once; no other write comes between within the transaction.
     fn give_self(&mut self, pick: &Pick, there: bool) -> Result<(bool, AssignReply)> {
         let found = match self.ahead.remove(&pick.job) {
             Some(found) => Some(found),
@@ -168,7 +168,7 @@ impl<'a> Giver<'a> {
             found.take();
         }
         let Found { job, node, taken, .. } = found;
-        // Just what this pick makes of it: now, or when the first call's reply was lost.
+        // Exactly as this pick leaves it: taken now, or by an earlier call whose reply was lost.
         let before = job.state.assigned() && job.fence == pick.fence.next() && node == Some(pick.node);
         if taken || before { Ok((taken, AssignReply::Mine(Box::new(job)))) } else { Ok((false, self.not_taken(pick)?)) }
     }
@@ -199,7 +199,7 @@ impl<'a> Giver<'a> {
     }
 }
 
-pub(crate) fn assignments(conn: &Connection, node: Incarnation, known: &[BatchId]) -> Result<Vec<Delivery>> {
+pub(crate) fn assignments(conn: &Connection, node: Incarnation, known: &[BatchId]) -> Result<Mail> {
     let mut batches = conn.prepare_cached(include_str!("../sql/assignments.sql"))?;
     let mut assigned = conn.prepare_cached(include_str!("../sql/assignments_job.sql"))?;
     let mut names = Names::default();
@@ -207,22 +207,23 @@ pub(crate) fn assignments(conn: &Connection, node: Incarnation, known: &[BatchId
         let params = params![id.as_bytes(), node.0.as_bytes()];
         assigned.query_row(params, |row| rows::assigned(row, &mut names, limited)).optional()
     };
-    let mut deliveries = Vec::new();
+    let mut mail = Mail::default();
     let mut batches = batches.query([node.0.as_bytes()])?;
     while let Some(row) = batches.next()? {
         let batch = rows::batch(row, 0)?;
         if known.contains(&batch) {
             continue;
         }
-        let mut delivery = Delivery { batch, jobs: Vec::new(), cancel: Vec::new() };
-        let mut limited = row.get_ref(3)?.as_blob().map_err(rusqlite::Error::from)?.iter();
+        let mut delivery = Delivery { batch, jobs: Vec::new() };
+        let mut limited = row.get_ref(2)?.as_blob().map_err(rusqlite::Error::from)?.iter();
         for id in rows::unpack_ids(row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?) {
             delivery.jobs.extend(held(id, limited.next() == Some(&1))?);
         }
-        for id in rows::unpack_ids(row.get_ref(2)?.as_blob().map_err(rusqlite::Error::from)?) {
-            delivery.cancel.extend(held(id, false)?.filter(|job| job.cancel_requested).map(|job| job.id));
-        }
-        deliveries.push(delivery);
+        mail.batches.push(delivery);
     }
-    Ok(deliveries)
+    let mut stop = conn.prepare_cached(include_str!("../sql/assignments_stop.sql"))?;
+    let stop =
+        stop.query_map([node.0.as_bytes()], |row| Ok((JobId::from_uuid(rows::uuid(row, 0)?), Fence(row.get(1)?))))?;
+    mail.stop = stop.collect::<rusqlite::Result<_>>()?;
+    Ok(mail)
 }

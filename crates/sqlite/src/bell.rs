@@ -1,4 +1,4 @@
-//! How other processes' writes are heard: a thread of its own looks at the file's version.
+//! How other processes' writes are noticed: a thread of its own looks at the file's version.
 //!
 //! Writes of this process ring after their commit ([`Ring`]); SQLite has no notification between processes. Looking at
 //! `data_version` costs a look at shared memory and no lock.
@@ -14,7 +14,7 @@ use turnwise_store::{Bell, Result, StoreError};
 
 use crate::errors::explain;
 
-/// How long another process's write may go unheard. Short enough for a person, 20 looks a second when nothing happens.
+/// How long another process's write may go unnoticed. Short enough for a person, 20 looks a second when nothing happens.
 const INTERVAL: Duration = Duration::from_millis(50);
 
 /// Which bells a transaction rings once it is committed.
@@ -52,7 +52,7 @@ pub(crate) struct Watcher {
 }
 
 impl Watcher {
-    /// What is in the file by now has been seen; whatever is committed after this call is rung.
+    /// What is in the file before this call counts as seen; what is committed after it rings.
     pub(crate) fn start(conn: Connection, bell: Bell) -> Result<Self> {
         let mut seen = Seen::look(&conn, version(&conn).map_err(explain)?).map_err(explain)?;
         let (stop, stopped) = mpsc::channel::<()>();
@@ -75,7 +75,7 @@ impl Drop for Watcher {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // It has nothing to tell but rings.
+            // It has no result.
             let _ = thread.join();
         }
     }
@@ -89,10 +89,10 @@ struct Seen {
     version: i64,
     jobs: i64,
     changes: i64,
-    assignments: i64,
+    mail: i64,
     /// How many, when the last one joined, and their slots.
     nodes: (i64, i64, i64),
-    nobody_leads: bool,
+    leaderless: bool,
 }
 
 impl Seen {
@@ -103,9 +103,9 @@ impl Seen {
                 version,
                 jobs: row.get(0)?,
                 changes: row.get(1)?,
-                assignments: row.get(2)?,
+                mail: row.get(2)?,
                 nodes: (row.get(3)?, row.get(4)?, row.get(5)?),
-                nobody_leads: row.get(6)?,
+                leaderless: row.get(6)?,
             })
         })
     }
@@ -118,8 +118,8 @@ impl Seen {
         let now = Self::look(conn, version)?;
         let ring = Ring {
             news: (now.jobs, now.changes) != (self.jobs, self.changes),
-            mail: now.assignments != self.assignments,
-            lead: now.nodes != self.nodes || (now.nobody_leads && !self.nobody_leads),
+            mail: now.mail != self.mail,
+            lead: now.nodes != self.nodes || (now.leaderless && !self.leaderless),
         };
         *self = now;
         Ok(ring)
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
     use crate::migrate::migrate;
 
-    /// Two connections to one file: who writes, and who looks.
+    /// Two connections to one file: one that writes, and one that looks.
     fn pair() -> (tempfile::TempDir, Connection, Connection, Seen) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("jobs.db");
@@ -146,12 +146,13 @@ mod tests {
     }
 
     #[test]
-    fn another_process_is_heard_by_what_it_wrote() {
+    fn another_process_is_noticed_by_what_it_wrote() {
         let (_dir, writer, looker, mut seen) = pair();
         assert_eq!(seen.look_again(&looker).unwrap(), Ring::NONE);
         for (sql, ring) in [
             ("insert into turnwise_change (jobs) values (x'')", Ring::NEWS),
-            ("insert into turnwise_assignment (node, batch, jobs, cancel) values (x'', x'', x'', x'')", Ring::MAIL),
+            ("insert into turnwise_assignment (node, batch, jobs) values (x'', x'', x'')", Ring::MAIL),
+            ("insert into turnwise_stop_request (node, job, fence) values (x'', x'', 1)", Ring::MAIL),
             ("update turnwise_dispatcher set holder = x'00'", Ring::NONE),
             ("update turnwise_dispatcher set holder = null", Ring::LEAD),
             (
@@ -170,9 +171,9 @@ mod tests {
     }
 
     #[test]
-    fn a_beat_rings_nobody_even_while_nobody_leads() {
+    fn a_beat_does_not_ring_even_while_no_node_leads() {
         let (_dir, writer, looker, mut seen) = pair();
-        assert!(seen.nobody_leads);
+        assert!(seen.leaderless);
         let before = seen.version;
         writer.execute_batch("update turnwise_dispatcher set until = 1").unwrap();
         assert_eq!(seen.look_again(&looker).unwrap(), Ring::NONE);

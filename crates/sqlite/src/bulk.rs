@@ -1,9 +1,9 @@
 //! New rows: many in one statement, for each statement costs as much again as a row.
 
-use std::sync::LazyLock;
+use std::{borrow::Cow, sync::LazyLock};
 
 use rusqlite::{CachedStatement, Connection, Statement};
-use turnwise_core::{KeyName, NewJob, RetryPolicy, Timestamp};
+use turnwise_core::{KeyName, NewJob, RetryPolicy, Timestamp, calendar::stored_due};
 
 /// Rows in one statement. With more, it hardly gets quicker.
 pub(crate) const AT_ONCE: usize = 20;
@@ -27,14 +27,13 @@ pub(crate) struct Insert<'a> {
 
 /// The policy of the job before as text: mostly all have the same.
 struct Written {
-    policy: RetryPolicy,
-    text: String,
+    policy: Option<RetryPolicy>,
+    text: Cow<'static, str>,
 }
 
 impl<'a> Insert<'a> {
     pub(crate) fn new(conn: &'a Connection, now: Timestamp) -> rusqlite::Result<Self> {
-        let policy = RetryPolicy::default();
-        let retry = Written { text: policy.to_string(), policy };
+        let retry = Written { text: RetryPolicy::to_stored(None), policy: None };
         Ok(Self { conn, one: conn.prepare_cached(ONE)?, now, retry })
     }
 
@@ -73,7 +72,7 @@ fn bind(
     retry: &mut Written,
 ) -> rusqlite::Result<()> {
     if retry.policy != job.retry {
-        *retry = Written { text: job.retry.to_string(), policy: job.retry.clone() };
+        *retry = Written { text: RetryPolicy::to_stored(job.retry.as_ref()), policy: job.retry.clone() };
     }
     let mut number = at * 12;
     macro_rules! bind {
@@ -91,9 +90,9 @@ fn bind(
         job.queue.as_str(),
         job.group.as_str(),
         job.priority.get(),
-        retry.text.as_str(),
+        &*retry.text,
         now.micros(),
-        job.due.unwrap_or(now).micros(),
+        stored_due(job.due, now).micros(),
         job.key.as_ref().map(KeyName::as_str),
         job.terms.to_text(),
         job.expires.map(Timestamp::micros),

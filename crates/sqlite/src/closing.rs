@@ -1,7 +1,7 @@
 //! What a task hands over to be done at its end, in the transaction that settles it: all of it is there, or nothing.
 //!
 //! There is one writer, so a task cannot keep a transaction open while it works. What it has to write is done on the
-//! writer's thread, and nobody else writes meanwhile.
+//! writer's thread, and no other write runs meanwhile.
 
 use std::{
     convert::Infallible,
@@ -24,7 +24,7 @@ use crate::{SqliteStore, bell::Ring, errors::Failure, settle, story};
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 type Work = Box<dyn FnOnce(&Connection, Timestamp) -> Result<(), BoxError> + Send>;
 
-/// Between two looks for what became of a commit.
+/// The time between two checks of what became of a commit.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Work to be done in the transaction that settles a run.
@@ -77,15 +77,15 @@ impl Closing for AtEnd {
         let work = Arc::new(Mutex::new(Some(work)));
         let bound = Arc::new(Bound { limit, ..Bound::default() });
         loop {
-            let (tell, why) = oneshot::channel();
+            let (refuse, why) = oneshot::channel();
             let (todo, last, bounded) = (Arc::clone(&work), Arc::clone(&last), Arc::clone(&bound));
             let writing = store.write_for_a_task(move |conn, now| {
                 end(conn, &last, &todo, &bounded, retention, keep, now).map_err(|why| match why {
                     Why::Store(failure) => failure,
                     Why::Closed(closed) => {
-                        // Whoever asked is gone: then nobody minds.
-                        let _ = tell.send(closed);
-                        StoreError::broken("close", "it was not to be").into()
+                        // A caller that is gone needs no reason.
+                        let _ = refuse.send(closed);
+                        StoreError::broken("close", "the end was refused").into()
                     }
                 })
             });
@@ -111,7 +111,7 @@ impl Closing for AtEnd {
     }
 }
 
-/// The thread has answered, so nothing is under way any more: the file knows what became of it.
+/// The thread has answered, so nothing is in flight any more: the file shows what became of it.
 async fn find_out(store: &SqliteStore, job: JobId, fence: Fence, error: StoreError) -> Closed {
     loop {
         match store.job(job).await {
@@ -120,7 +120,7 @@ async fn find_out(store: &SqliteStore, job: JobId, fence: Fence, error: StoreErr
             }
             Ok(Some(now)) if now.fence != fence => return Closed::Refused(Settled::Superseded),
             Ok(_) => return Closed::Committed,
-            Err(error) => tracing::warn!(%error, %job, "was its end committed?"),
+            Err(error) => tracing::warn!(%error, %job, "it is not known yet whether its end was committed"),
         }
         tokio::time::sleep(LOOK).await;
     }
@@ -136,7 +136,7 @@ fn locked(work: &Mutex<Option<Work>>) -> MutexGuard<'_, Option<Work>> {
 struct Bound {
     limit: Option<Duration>,
     begun: Notify,
-    /// While it is at work: nobody else's statement is ever interrupted.
+    /// Set only while it is at work: no other caller's statement is ever interrupted.
     at_work: Mutex<Option<InterruptHandle>>,
     late: AtomicBool,
 }
@@ -200,7 +200,7 @@ fn end(
     let (replies, written) = settle::settle(conn, &settle, retention, now)?;
     match replies.first() {
         Some(Settled::Applied) if written => {}
-        // Settled before, by somebody who did not wait for this run.
+        // Settled before, by a settle that did not wait for this run.
         Some(Settled::Applied) | None => return Err(Why::Closed(Closed::Refused(Settled::Superseded))),
         Some(reply) => return Err(Why::Closed(Closed::Refused(*reply))),
     }

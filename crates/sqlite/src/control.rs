@@ -6,8 +6,8 @@ use turnwise_store::{Intervention, Settled};
 
 use crate::{
     errors::Failure,
-    rows::Told,
-    settle::{Run, Standing, ended, tell, write},
+    rows::ChangedJob,
+    settle::{JobRow, RunEnd, ended, tell, write},
 };
 
 type Result<T> = std::result::Result<T, Failure>;
@@ -23,7 +23,7 @@ pub(crate) fn control(
     for intervention in interventions {
         let reply = control_one(conn, intervention, retention, now)?;
         if reply == Settled::Applied && intervention.to.to != Target::CancelRequested {
-            changed.push(Told { id: intervention.job, ran: None, failed: false, otherwise: true });
+            changed.push(ChangedJob { id: intervention.job, ran: None, failed: false, otherwise: true });
         }
         replies.push(reply);
     }
@@ -37,7 +37,7 @@ fn control_one(
     retention: Retention,
     now: Timestamp,
 ) -> Result<Settled> {
-    let unfinished = Standing::read(conn, intervention.job)?;
+    let unfinished = JobRow::read(conn, intervention.job)?;
     let found = match &unfinished {
         Some(row) => Some(row.found()),
         None => ended(conn, intervention.job)?,
@@ -53,26 +53,31 @@ fn control_one(
         Some(row) => row,
         None => redrive(conn, intervention)?,
     };
-    let run = Run { node_name: None, fence: row.fence, started_at: None, finished_at: None, noted: true };
+    let (fence, clears) = (row.fence, intervention.to.clears);
+    let run = RunEnd { node_name: None, fence, started_at: None, finished_at: None, noted: true, clears };
     write(conn, &row, &run, &intervention.to, retention, now)?;
     Ok(Settled::Applied)
 }
 
-/// Notes the wish and tells the node; a job in nobody's hands cannot be asked to stop.
-fn request_cancel(conn: &Connection, intervention: &Intervention, row: Option<Standing>) -> Result<Settled> {
+/// Records the request, with the job and for its node; a job in no node's hands cannot be asked to stop.
+fn request_cancel(conn: &Connection, intervention: &Intervention, row: Option<JobRow>) -> Result<Settled> {
     let Some(row) = row.filter(|row| row.state.assigned()) else { return Ok(Settled::Superseded) };
     let Some(node) = row.node else { return Ok(Settled::Superseded) };
     conn.prepare_cached(include_str!("../sql/control_cancel.sql"))?.execute(params![row.seq, row.fence.0])?;
-    let job = intervention.job.uuid();
-    conn.prepare_cached(include_str!("../sql/control_ask.sql"))?.execute(params![node.0.as_bytes(), job.as_bytes()])?;
+    let job = intervention.job.as_bytes();
+    conn.prepare_cached(include_str!("../sql/control_stop.sql"))?.execute(params![
+        node.0.as_bytes(),
+        job,
+        row.fence.0
+    ])?;
     Ok(Settled::Applied)
 }
 
 /// Brings a finished job back among the unfinished ones, under a new number.
-fn redrive(conn: &Connection, intervention: &Intervention) -> Result<Standing> {
+fn redrive(conn: &Connection, intervention: &Intervention) -> Result<JobRow> {
     let Intervention { job: id, state, fence, .. } = *intervention;
     conn.prepare_cached(include_str!("../sql/control_redrive.sql"))?.execute([id.as_bytes()])?;
     let seq = conn.last_insert_rowid();
     conn.prepare_cached(include_str!("../sql/forget.sql"))?.execute([id.as_bytes()])?;
-    Ok(Standing { id, seq, state, fence, node: None, cancel_requested: false, started_at: None, waits: false })
+    Ok(JobRow { id, seq, state, fence, node: None, cancel_requested: false, started_at: None, waits: false })
 }

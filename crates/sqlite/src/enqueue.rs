@@ -16,11 +16,11 @@ use crate::{
 /// `&rusqlite::Transaction` is one too): they are there when it commits, and never were when it rolls back.
 ///
 /// All of them or none are stored, also when the caller goes on with the transaction after an error. An id that is
-/// already there is left alone and told as such. A new job of a group that takes no more, or that waits for one that is
-/// not there, is [`StoreError::Refused`], with the reason as its text. A job whose unique key another holds is not stored,
-/// and the reply names that one, or it is [`StoreError::Duplicate`], as the job says. Begin the transaction with `begin
-/// immediate`: one that reads first and
-/// writes later fails with [`StoreError::Transient`] if somebody else has written in between.
+/// already there is left alone and reported as such. A new job of a group that takes no more, or that waits for one that
+/// does not exist, is [`StoreError::Refused`], with the reason as its text. A job whose unique key another job holds is not
+/// stored: by its `on_duplicate`, the reply names that job, or it is [`StoreError::Duplicate`]. Begin the transaction with
+/// `begin immediate`: one that reads first and writes later fails with [`StoreError::Transient`] if another
+/// connection has written in between.
 ///
 /// ```
 /// use turnwise_core::{JobId, Json, NewJob, TaskName};
@@ -60,7 +60,7 @@ pub(crate) fn enqueue_at(conn: &Connection, jobs: &[NewJob], now: Timestamp) -> 
 
 /// A caller's connection may lead anywhere.
 fn check_schema(conn: &Connection) -> Result<()> {
-    let known = conn.prepare_cached(include_str!("../sql/schema_there.sql"));
+    let known = conn.prepare_cached(include_str!("../sql/schema_exists.sql"));
     if known.and_then(|mut known| known.query_row((), |row| row.get(0))).map_err(explain)? {
         return Ok(());
     }
@@ -96,7 +96,7 @@ pub(crate) fn enqueue(
                 enqueued.push(Submitted::itself(job.id, false));
                 continue;
             }
-            // Who stands for it may only just be coming in.
+            // The job that stands for it may be stored only now.
             Some(Entry::HeldBy(holder)) => {
                 enqueued.push(Submitted::held_by(*holder, Duplicate::Kept));
                 continue;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rusqlite::{ErrorCode, ffi};
 use turnwise_store::StoreError;
 
-/// Why a transaction failed: the database's word, or the store's own.
+/// Why a transaction failed: an error of the database, or of the store itself.
 #[derive(Debug)]
 pub(crate) enum Failure {
     Sql(rusqlite::Error),
@@ -42,11 +42,11 @@ pub(crate) fn explain(error: impl Into<Arc<rusqlite::Error>>) -> StoreError {
     };
     match code {
         ErrorCode::DatabaseBusy if extended == ffi::SQLITE_BUSY_SNAPSHOT => {
-            let what = "somebody else wrote after this transaction had read; begin it with `begin immediate`";
+            let what = "another connection wrote after this transaction had read; begin it with `begin immediate`";
             StoreError::transient(what, error)
         }
         ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed => {
-            StoreError::transient("somebody else's transaction holds the database", error)
+            StoreError::transient("another connection's transaction holds the database", error)
         }
         ErrorCode::DiskFull => StoreError::transient("the disk is full", error),
         ErrorCode::SystemIoFailure => StoreError::transient("the disk does not answer", error),

@@ -3,10 +3,10 @@
 //! A part of the crate `turnwise`, not for direct use: it changes with any release.
 //!
 //! `store` how a file is opened, and which module does which verb → `migrate` the schema and its steps → `writer`
-//! the one thread that writes → `rows` how values lie in columns, `errors` what the caller should do about them → the verbs: `enqueue` (asking `unique`, writing by `bulk`, telling
-//! `after`),
-//! `nodes`, `news`, `assign`, `settle`, `story`, `control`, `prune`, `read`, `memo` → [`closing`] what tasks do at their end →
-//! `bell` how other processes' writes are heard.
+//! the one thread that writes → `rows` how values lie in columns, `errors` what the caller should do about them → the verbs:
+//! `enqueue` (with `unique` for unique keys, `bulk` for many rows at once, `after` for jobs that wait for others), `nodes`,
+//! `news`, `assign`, `settle`, `story`, `control`, `prune`, `read`, `memo` → [`closing`] what tasks do at their end → `bell` how
+//! other processes' writes are noticed.
 
 mod after;
 mod assign;
@@ -31,7 +31,7 @@ mod writer;
 
 pub use closing::AtEnd;
 pub use enqueue::enqueue_in;
-pub use migrate::{SCHEMA, Step, migrate, migrate_check, migrate_print, steps};
+pub use migrate::{SCHEMA, Step, migrate, migrate_check, migrate_print, schema_version, steps};
 /// The version this store is built with: a connection for [`enqueue_in`] must come from it.
 pub use rusqlite;
 pub use store::SqliteStore;

@@ -52,14 +52,9 @@ pub(crate) fn remember(
     if changed == 0 || lead.is_some() {
         return Ok((replies, Ring::NONE));
     }
-    let nobody_knows: Option<i64> = None;
-    conn.prepare_cached(include_str!("../sql/settle_tell.sql"))?.execute(params![
-        nobody_knows,
-        [0_u8; 0],
-        [0_u8; 0],
-        true,
-        [0_u8; 0]
-    ])?;
+    let known_to: Option<i64> = None;
+    conn.prepare_cached(include_str!("../sql/settle_tell.sql"))?
+        .execute(params![known_to, [0_u8; 0], [0_u8; 0], true, [0_u8; 0]])?;
     Ok((replies, Ring::NEWS))
 }
 

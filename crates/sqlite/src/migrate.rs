@@ -3,7 +3,10 @@
 use std::fmt::Write;
 
 use rusqlite::{Connection, params};
-use turnwise_store::{Result, StoreError};
+use turnwise_store::{
+    Result, Schema, StoreError,
+    schema::{Found, Place},
+};
 
 use crate::store::{Location, Purpose};
 
@@ -19,7 +22,7 @@ pub struct Step {
     pub sql: &'static str,
 }
 
-const STEPS: [Step; 12] = [
+const STEPS: [Step; 14] = [
     Step { version: 1, name: "tables", sql: include_str!("../migrations/0001_tables.sql") },
     Step { version: 2, name: "memos", sql: include_str!("../migrations/0002_memos.sql") },
     Step { version: 3, name: "failures", sql: include_str!("../migrations/0003_failures.sql") },
@@ -32,14 +35,21 @@ const STEPS: [Step; 12] = [
     Step { version: 10, name: "shares", sql: include_str!("../migrations/0010_shares.sql") },
     Step { version: 11, name: "hands", sql: include_str!("../migrations/0011_hands.sql") },
     Step { version: 12, name: "leases", sql: include_str!("../migrations/0012_leases.sql") },
+    Step { version: 13, name: "stop_requests", sql: include_str!("../migrations/0013_stop_requests.sql") },
+    Step { version: 14, name: "given", sql: include_str!("../migrations/0014_given.sql") },
 ];
+
+/// The version of the schema that this version works with: that of its last step.
+pub fn schema_version() -> u32 {
+    u32::try_from(STEPS.len()).expect("there are few steps")
+}
 
 /// All steps this version knows.
 pub fn steps() -> &'static [Step] {
     &STEPS
 }
 
-/// Brings the schema of `path_or_url` up to date and tells the steps this took. The file is made if it is not there.
+/// Brings the schema of `path_or_url` up to date and returns the steps this took. The file is made if it is not there.
 ///
 /// Safe beside running processes and beside another `migrate`: all steps are one transaction.
 pub fn migrate(path_or_url: &str) -> Result<Vec<Step>> {
@@ -56,7 +66,7 @@ pub fn migrate_check(path_or_url: &str) -> Result<Vec<Step>> {
     pending(&location.open(Purpose::Read)?, &location)
 }
 
-/// All steps as a script for `sqlite3`, for people who let nobody else change their schema.
+/// All steps as a script for `sqlite3`, for people who change their schema only by hand.
 pub fn migrate_print() -> String {
     let mut script = String::new();
     for step in STEPS {
@@ -91,9 +101,34 @@ pub(crate) fn run(conn: &Connection, location: &Location) -> Result<Vec<Step>> {
     done
 }
 
+/// For callers that must not migrate: a file that is missing, has no schema or an older one is an error, and is left as it is.
+pub(crate) fn refuse_pending(location: &Location, schema: Schema) -> Result<()> {
+    let missing = !location.path().exists();
+    let pending = if missing { STEPS.to_vec() } else { pending(&location.open(Purpose::Read)?, location)? };
+    let found = match pending.len() {
+        0 => return Ok(()),
+        n if n == STEPS.len() => Found::None,
+        _ => Found::Older,
+    };
+    if schema.migrates(Place::File, found) {
+        return Ok(());
+    }
+    let (first, newest) = (pending[0].version - 1, STEPS[STEPS.len() - 1].version);
+    Err(match found {
+        Found::None if missing => location.refused(
+            "does not exist; `turnwise serve` or `turnwise enqueue` makes it, or name another file with --database",
+        ),
+        Found::None => {
+            location.refused("has no Turnwise schema; `turnwise migrate` adds it, or name another file with --database")
+        }
+        Found::Older => location
+            .refused(&format!("has schema version {first}, this turnwise needs {newest}; run `turnwise migrate`")),
+    })
+}
+
 fn refused(location: &Location, step: &Step, error: rusqlite::Error) -> StoreError {
     match location.explain(error) {
-        // The statement itself failed: something of that name is there, or somebody changed the schema by hand.
+        // The statement itself failed: something of that name is there, or a person changed the schema by hand.
         StoreError::Broken { source, .. } => {
             let Step { version, name, .. } = step;
             location.refused(&format!("does not take schema step {version} ({name}): {source}"))
@@ -104,7 +139,7 @@ fn refused(location: &Location, step: &Step, error: rusqlite::Error) -> StoreErr
 
 fn pending(conn: &Connection, location: &Location) -> Result<Vec<Step>> {
     let failed = |error| location.explain(error);
-    let any = conn.query_row(include_str!("../sql/schema_there.sql"), (), |row| row.get(0)).map_err(failed)?;
+    let any = conn.query_row(include_str!("../sql/schema_exists.sql"), (), |row| row.get(0)).map_err(failed)?;
     let version: i64 = if any {
         conn.query_row(include_str!("../sql/schema_version.sql"), (), |row| row.get(0)).map_err(failed)?
     } else {

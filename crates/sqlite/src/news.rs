@@ -8,7 +8,7 @@ use crate::{
     after,
     errors::Failure,
     nodes,
-    rows::{self, Names, Told},
+    rows::{self, ChangedJob, Names},
 };
 
 type Result<T> = std::result::Result<T, Failure>;
@@ -85,7 +85,7 @@ pub(crate) fn news(conn: &Connection, ask: &AskNews, now: Timestamp) -> Result<N
         let jobs = row.get_ref(0)?.as_blob().map_err(rusqlite::Error::from)?;
         let failed = row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
         let otherwise = row.get_ref(3)?.as_blob().map_err(rusqlite::Error::from)?;
-        for Told { id, ran, failed, otherwise } in rows::unpack_changes(jobs, failed, otherwise) {
+        for ChangedJob { id, ran, failed, otherwise } in rows::unpack_changes(jobs, failed, otherwise) {
             let head = head(conn, id, &mut names)?;
             let well = head.is_none() && !failed && !otherwise;
             news.changes.push(Change { id, ran, failed, well, head });

@@ -1,11 +1,11 @@
-//! Nodes: joining, beating, leaving, being lost; and who dispatches.
+//! Nodes: joining, beating, leaving, being lost; and which one dispatches.
 
 use std::{collections::BTreeSet, num::NonZeroU32, time::Duration};
 
 use rusqlite::{Connection, OptionalExtension, params};
 use turnwise_core::{Incarnation, JobId, Node, Timestamp, lead::Sight};
 use turnwise_store::{
-    AskLost, Beat, Epoch, Expire, Held, Join, Joined, Leader, Lineage, LostNode, Pulse, Replace, StoreError, Term,
+    AskLost, Beat, Epoch, Expire, Join, Joined, Leader, Lineage, LostJob, LostNode, Pulse, Replace, StoreError, Term,
     verdict::Lead,
 };
 
@@ -51,7 +51,7 @@ pub(crate) fn join(conn: &Connection, join: &Join, now: Timestamp) -> Result<(Jo
 /// A file goes on where it was: nothing takes back a commit behind the back of the processes that have it open.
 const LINEAGE: Lineage = Lineage(0);
 
-/// The pulse, and whether somebody else may dispatch now, or has other slots to give work to.
+/// The pulse, and whether to ring for the lead: this node gave it up, or has more or fewer slots than before.
 pub(crate) fn beat(conn: &Connection, beat: &Beat, now: Timestamp) -> Result<(Pulse, Ring)> {
     let pulse = Pulse { now, lineage: LINEAGE, alive: true, epoch: None, nodes: Vec::new(), leader: None };
     if beat.only_look {
@@ -86,7 +86,7 @@ pub(crate) fn beat(conn: &Connection, beat: &Beat, now: Timestamp) -> Result<(Pu
     Ok((Pulse { epoch: Some(epoch), nodes: living, ..pulse }, Ring::NONE))
 }
 
-/// Whether it is gone; not while jobs are in its hands.
+/// Whether the node is gone; it stays while jobs are in its hands.
 pub(crate) fn leave(conn: &Connection, node: Incarnation) -> Result<bool> {
     stand_down(conn, node)?;
     let gone = !holds(conn, node)?;
@@ -128,8 +128,8 @@ pub(crate) fn check_leading(conn: &Connection, holder: Incarnation, epoch: Epoch
     if lead(conn)?.is_held(holder, epoch, LINEAGE) { Ok(()) } else { Err(StoreError::NotLeading.into()) }
 }
 
-/// Whether anything is in a node's hands. Its batches tell at once; but they are kept for as long as the node says, and with
-/// a job that nobody knew of the node would be forgotten for ever: so where they tell of none, all jobs are looked at.
+/// Whether any job is in a node's hands. Its batches show that at once; but they are kept only for as long as the node says, and a
+/// job in no batch would be lost for ever if its node were forgotten: so where the batches show none, all jobs are read.
 pub(crate) fn holds(conn: &Connection, node: Incarnation) -> Result<bool> {
     let mut one = conn.prepare_cached(include_str!("../sql/leave_holds_one.sql"))?;
     for id in batched(conn, node)? {
@@ -142,7 +142,7 @@ pub(crate) fn holds(conn: &Connection, node: Incarnation) -> Result<bool> {
 }
 
 /// Jobs in a node's hands, by id.
-fn held(conn: &Connection, node: Incarnation) -> Result<Vec<Held>> {
+fn held(conn: &Connection, node: Incarnation) -> Result<Vec<LostJob>> {
     let mut held = conn.prepare_cached(include_str!("../sql/lost_jobs.sql"))?;
     let mut names = Names::default();
     let held = held.query_map([node.0.as_bytes()], |row| rows::held(row, &mut names))?;
@@ -165,6 +165,7 @@ pub(crate) fn batched(conn: &Connection, node: Incarnation) -> Result<BTreeSet<J
 pub(crate) fn bury(conn: &Connection, node: Incarnation) -> Result<()> {
     conn.prepare_cached(include_str!("../sql/bury_node.sql"))?.execute([node.0.as_bytes()])?;
     conn.prepare_cached(include_str!("../sql/bury_assignments.sql"))?.execute([node.0.as_bytes()])?;
+    conn.prepare_cached(include_str!("../sql/bury_stop_requests.sql"))?.execute([node.0.as_bytes()])?;
     Ok(())
 }
 
@@ -173,7 +174,7 @@ pub(crate) fn node_name(conn: &Connection, node: Incarnation) -> Result<Option<S
     Ok(name.query_row([node.0.as_bytes()], |row| row.get(0)).optional()?)
 }
 
-/// Gives dispatching up, if it is this node that has it.
+/// Gives the lead up, if this node has it.
 fn stand_down(conn: &Connection, node: Incarnation) -> Result<bool> {
     let mut stand_down = conn.prepare_cached(include_str!("../sql/leave_lead.sql"))?;
     Ok(stand_down.execute([node.0.as_bytes()])? == 1)
@@ -184,7 +185,7 @@ fn mark_lost(conn: &Connection, node: Incarnation) -> Result<()> {
     Ok(())
 }
 
-/// Who leads.
+/// The lead: which node has it, in which epoch, until when.
 fn lead(conn: &Connection) -> Result<Lead> {
     let mut dispatcher = conn.prepare_cached(include_str!("../sql/beat_dispatcher.sql"))?;
     Ok(dispatcher.query_row((), |row| {

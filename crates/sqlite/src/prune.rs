@@ -8,7 +8,7 @@ use crate::{after, errors::Failure, news::Seen, rows, story, unique};
 
 type Result<T> = std::result::Result<T, Failure>;
 
-/// How many jobs are pruned between two looks at how much they had told.
+/// How many jobs are pruned before the deleted rows of their stories are counted.
 const PRUNED_AT_ONCE: usize = 64;
 
 pub(crate) fn prune(
@@ -31,12 +31,12 @@ pub(crate) fn prune(
     Ok(pruned as u64)
 }
 
-/// Deletes finished jobs with all they told: `limit` of them, or fewer once so many rows of stories have gone, which are
-/// then counted too, because there may be more to do. Without that, jobs with long logs would keep the one writer from
-/// everybody else for as long as it takes to delete millions of lines.
+/// Deletes finished jobs with their stories: `limit` jobs, or fewer once `limit` rows of stories are deleted, which are then
+/// counted too, because there may be more to do. Without that, jobs with long logs would keep all other callers from the one
+/// writer for as long as it takes to delete millions of lines.
 fn prune_history(conn: &Connection, end: End, edge: Timestamp, limit: usize) -> Result<usize> {
     let mut history = conn.prepare_cached(include_str!("../sql/prune_history.sql"))?;
-    let (mut jobs, mut told) = (0, 0);
+    let (mut jobs, mut story_rows) = (0, 0);
     while jobs < limit {
         let some = PRUNED_AT_ONCE.min(limit - jobs);
         let old = params![end.state().code(), edge.micros(), some.cast_signed()];
@@ -47,9 +47,9 @@ fn prune_history(conn: &Connection, end: End, edge: Timestamp, limit: usize) -> 
         }
         let last = pruned.len() < some;
         jobs += pruned.len();
-        told += story::forget_all(conn, pruned)?;
-        if told >= limit {
-            return Ok(jobs + told);
+        story_rows += story::forget_all(conn, pruned)?;
+        if story_rows >= limit {
+            return Ok(jobs + story_rows);
         }
         if last {
             break;

@@ -11,6 +11,7 @@ use crate::{
     errors::{Failure, explain},
     nodes,
     rows::{self, Names},
+    unique,
     writer::Worker,
 };
 
@@ -21,14 +22,26 @@ pub(crate) fn job(conn: &Connection, id: JobId) -> Read<Option<Job>> {
     Ok(job.query_row([id.as_bytes()], |row| rows::job(row, &mut Names::default())).optional()?)
 }
 
-pub(crate) fn jobs(conn: &Connection, filter: &Filter) -> Read<Vec<Job>> {
+pub(crate) fn jobs(conn: &Connection, filter: &Filter, now: Timestamp) -> Read<Vec<Job>> {
+    if let Some(key) = &filter.unique {
+        let mut jobs = Vec::new();
+        for id in unique::holders(conn, key, now)? {
+            jobs.extend(job(conn, id)?.filter(|job| filter.admits(job)));
+        }
+        jobs.sort_unstable_by_key(|job| std::cmp::Reverse(job.id));
+        jobs.truncate(filter.limit() as usize);
+        return Ok(jobs);
+    }
     let wanted = JobState::ALL.into_iter().filter(|state| filter.wants(*state));
     let states = wanted.fold(0_i64, |bits, state| bits | 1 << state.code());
     let mut names = Names::default();
     let mut jobs = conn.prepare_cached(include_str!("../sql/jobs.sql"))?;
-    let jobs = jobs.query_map(params![states, filter.queue, filter.group, filter.task, filter.limit()], |row| {
-        rows::job(row, &mut names)
-    })?;
+    let (since, until) = (filter.since.map(Timestamp::micros), filter.until.map(Timestamp::micros));
+    let (first, last) = filter.id_range();
+    let (first, last) = (first.as_bytes(), last.as_bytes());
+    let Filter { queue, group, task, .. } = filter;
+    let binds = params![states, queue, group, task, filter.limit(), since, until, first, last];
+    let jobs = jobs.query_map(binds, |row| rows::job(row, &mut names))?;
     Ok(jobs.collect::<rusqlite::Result<_>>()?)
 }
 
@@ -52,7 +65,7 @@ impl Reader {
         // Reads are short; a longer line would only hide that the file is slow.
         let serve = move |mut inbox: mpsc::Receiver<Request>| {
             while let Some(read) = inbox.blocking_recv() {
-                // A panic is a bug, but this caller's alone: it hears that its line went dead.
+                // A panic is a bug, but this caller's alone: it gets an error, because its reply is dropped.
                 let _ = catch_unwind(AssertUnwindSafe(|| read(&conn)));
             }
         };
@@ -71,7 +84,7 @@ impl Reader {
                 Ok(snapshot) => read(&snapshot, clock.now()).map_err(StoreError::from),
                 Err(error) => Err(explain(error)),
             };
-            // Nobody is harmed if the caller has gone away.
+            // A caller that has gone away needs no reply.
             let _ = reply.send(result);
         };
         self.line.send(Box::new(request)).await?;

@@ -13,7 +13,7 @@ use turnwise_core::{
     lifecycle::Ending,
     story::{Attempt, Finished, Level, Line, LineAt, Progress},
 };
-use turnwise_store::{BatchId, Held};
+use turnwise_store::{BatchId, LostJob};
 use uuid::Uuid;
 
 use crate::after;
@@ -26,7 +26,7 @@ pub(crate) struct Names {
     all: HashSet<Arc<str>>,
     /// What each column had in the last row: mostly the next one has the same task, and is of the same queue.
     last: [Option<Arc<str>>; NAMES],
-    retry: Option<(String, RetryPolicy)>,
+    retry: Option<(String, Option<RetryPolicy>)>,
 }
 
 /// Names stand in front of all else: so many columns may hold one that is likely to come again.
@@ -56,12 +56,12 @@ impl Names {
     }
 
     /// Policies are few, and each is read from its text once for all rows that follow one another with it.
-    fn retry(&mut self, row: &Row<'_>, column: usize) -> Result<RetryPolicy> {
+    fn retry(&mut self, row: &Row<'_>, column: usize) -> Result<Option<RetryPolicy>> {
         let text = row.get_ref(column)?.as_str()?;
         match &self.retry {
             Some((last, policy)) if last == text => Ok(policy.clone()),
             _ => {
-                let policy: RetryPolicy = text.parse().map_err(|error| foreign(column, error))?;
+                let policy = RetryPolicy::from_stored(text).map_err(|error| foreign(column, error))?;
                 self.retry = Some((text.to_owned(), policy.clone()));
                 Ok(policy)
             }
@@ -69,7 +69,7 @@ impl Names {
     }
 }
 
-/// All but whom it waits for, which `after::complete` adds.
+/// All but the jobs it waits for, which `after::complete` adds.
 pub(crate) fn head(row: &Row<'_>, names: &mut Names) -> Result<JobHead> {
     let (state, fence) = (state(row, 6)?, Fence(row.get(8)?));
     let never_given_away = state == JobState::Waiting && fence == Fence(0);
@@ -139,8 +139,8 @@ pub(crate) fn job(row: &Row<'_>, names: &mut Names) -> Result<Job> {
     })
 }
 
-pub(crate) fn held(row: &Row<'_>, names: &mut Names) -> Result<Held> {
-    Ok(Held {
+pub(crate) fn held(row: &Row<'_>, names: &mut Names) -> Result<LostJob> {
+    Ok(LostJob {
         id: JobId::from_uuid(uuid(row, 0)?),
         fence: Fence(row.get(1)?),
         state: state(row, 2)?,
@@ -186,7 +186,7 @@ pub(crate) fn finished(row: &Row<'_>) -> Result<Finished> {
     Ok(Finished { name: row.get(0)?, result: Json::stored(row.get_ref(1)?.as_str()?) })
 }
 
-/// What was said, if anything was, and the number of lines that are not kept.
+/// The progress, if any was noted, and the number of lines that were dropped.
 pub(crate) fn progress(row: &Row<'_>) -> Result<(Option<Progress>, u64)> {
     let text: Option<String> = row.get(2)?;
     let said = match text {
@@ -308,9 +308,9 @@ pub(crate) fn unpack_ids(packed: &[u8]) -> impl Iterator<Item = JobId> {
     ids.iter().map(|id| JobId::from_uuid(Uuid::from_bytes(*id)))
 }
 
-/// A job that changed, as it is told: the head is looked up by whoever hears of it.
+/// A job that changed, as it is recorded for the dispatcher: its head is looked up when the change is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct ChangedJob {
     pub(crate) id: JobId,
     pub(crate) ran: Option<Duration>,
     pub(crate) failed: bool,
@@ -319,27 +319,27 @@ pub(crate) struct Told {
 }
 
 /// Ids and how long each ran, one after the other.
-pub(crate) fn pack_changes(changes: &[Told]) -> Vec<u8> {
+pub(crate) fn pack_changes(changes: &[ChangedJob]) -> Vec<u8> {
     let micros = |ran: Option<Duration>| ran.map_or(-1, |ran| i64::try_from(ran.as_micros()).unwrap_or(i64::MAX));
     let mut packed = Vec::with_capacity(changes.len() * 24);
-    for told in changes {
-        packed.extend_from_slice(told.id.as_bytes());
-        packed.extend_from_slice(&micros(told.ran).to_be_bytes());
+    for change in changes {
+        packed.extend_from_slice(change.id.as_bytes());
+        packed.extend_from_slice(&micros(change.ran).to_be_bytes());
     }
     packed
 }
 
 /// The ids of those that failed: mostly none.
-pub(crate) fn pack_failed(changes: &[Told]) -> Vec<u8> {
-    changes.iter().filter(|told| told.failed).flat_map(|told| told.id.uuid().into_bytes()).collect()
+pub(crate) fn pack_failed(changes: &[ChangedJob]) -> Vec<u8> {
+    changes.iter().filter(|change| change.failed).flat_map(|change| change.id.uuid().into_bytes()).collect()
 }
 
 /// The ids of those that neither failed nor ended with success: mostly none.
-pub(crate) fn pack_otherwise(changes: &[Told]) -> Vec<u8> {
-    changes.iter().filter(|told| told.otherwise).flat_map(|told| told.id.uuid().into_bytes()).collect()
+pub(crate) fn pack_otherwise(changes: &[ChangedJob]) -> Vec<u8> {
+    changes.iter().filter(|change| change.otherwise).flat_map(|change| change.id.uuid().into_bytes()).collect()
 }
 
-pub(crate) fn unpack_changes(packed: &[u8], failed: &[u8], otherwise: &[u8]) -> impl Iterator<Item = Told> {
+pub(crate) fn unpack_changes(packed: &[u8], failed: &[u8], otherwise: &[u8]) -> impl Iterator<Item = ChangedJob> {
     let (changes, _) = packed.as_chunks::<24>();
     let [failed, otherwise] = [failed, otherwise].map(|ids| unpack_ids(ids).collect::<HashSet<JobId>>());
     changes.iter().map(move |change| {
@@ -348,7 +348,7 @@ pub(crate) fn unpack_changes(packed: &[u8], failed: &[u8], otherwise: &[u8]) -> 
         let ran: [u8; 8] = ran.try_into().expect("24 bytes are 16 and 8");
         let ran = u64::try_from(i64::from_be_bytes(ran)).ok().map(Duration::from_micros);
         let id = JobId::from_uuid(Uuid::from_bytes(id));
-        Told { id, ran, failed: failed.contains(&id), otherwise: otherwise.contains(&id) }
+        ChangedJob { id, ran, failed: failed.contains(&id), otherwise: otherwise.contains(&id) }
     })
 }
 
@@ -360,7 +360,8 @@ mod tests {
     fn packed_changes_read_back() {
         let id = |n| JobId::from_uuid(Uuid::from_u128(n));
         let runs = [(1, None, true), (u128::MAX, Some(Duration::ZERO), false), (7, Some(Duration::from_secs(3)), true)];
-        let changes = runs.map(|(n, ran, failed)| Told { id: id(n), ran, failed, otherwise: !failed && ran.is_some() });
+        let changes =
+            runs.map(|(n, ran, failed)| ChangedJob { id: id(n), ran, failed, otherwise: !failed && ran.is_some() });
         let packed = (pack_changes(&changes), pack_failed(&changes), pack_otherwise(&changes));
         let unpacked = unpack_changes(&packed.0, &packed.1, &packed.2).collect::<Vec<_>>();
         assert_eq!(unpacked, changes);

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use rusqlite::{Connection, OptionalExtension, Statement, params};
 use turnwise_core::{
-    Fence, Incarnation, JobId, JobState, Retention, Timestamp,
-    lifecycle::{End, Target, Transition},
+    Fence, Incarnation, JobId, JobState, Retention, RetryPolicy, Timestamp,
+    lifecycle::{Clears, End, Target, Transition},
 };
 use turnwise_store::{
     Author, Epoch, Settle, Settled, Settlement,
@@ -16,7 +16,7 @@ use crate::{
     after,
     errors::Failure,
     nodes::{bury, check_leading, holds, node_name},
-    rows::{self, Told},
+    rows::{self, ChangedJob},
     story,
 };
 
@@ -45,10 +45,14 @@ pub(crate) fn settle(
         let gone = left.contains(&settlement.job) || leaves_nothing(&mut leave, &hands, settlement, retention)?;
         let (reply, written) =
             if gone { (Settled::Applied, true) } else { settle_one(conn, &hands, settlement, retention, now)? };
+        if settlement.ends_stop() {
+            let mut stopped = conn.prepare_cached(include_str!("../sql/settle_stopped.sql"))?;
+            stopped.execute(params![node.0.as_bytes(), settlement.job.as_bytes(), settlement.fence.0])?;
+        }
         if written && settlement.to.to != Target::Running {
             let failed = settlement.failed();
             let otherwise = !failed && !settlement.well();
-            changed.push(Told { id: settlement.job, ran: settlement.ran(), failed, otherwise });
+            changed.push(ChangedJob { id: settlement.job, ran: settlement.ran(), failed, otherwise });
         }
         replies.push(reply);
     }
@@ -65,7 +69,7 @@ pub(crate) fn settle(
     Ok((replies, !changed.is_empty()))
 }
 
-/// Whose hands the jobs must be in.
+/// The node whose hands the jobs must be in.
 struct Hands {
     node: Incarnation,
     name: Option<String>,
@@ -92,11 +96,11 @@ fn leaves_nothing(
     Ok(leave.execute(params![id, settlement.fence.0, node, settlement.saw_cancel])? == 1)
 }
 
-/// Jobs that lie between those that end and may be looked at in vain, beyond as many as end.
+/// How many other jobs between those that end may be read for nothing, beyond as many as end.
 const IN_VAIN: usize = 32;
 
-/// Ends such jobs that lie side by side with one statement, which costs half of one for each. Returns those that are gone by
-/// it; what is left out here has its turn later.
+/// Ends such jobs that lie side by side with one statement, which costs half of one for each. Returns the jobs that it
+/// deleted; the others are settled one by one later.
 fn leave_together(
     conn: &Connection,
     hands: &Hands,
@@ -120,8 +124,8 @@ fn leave_together(
         let (first, last, node) = (first.as_bytes(), last.as_bytes(), hands.node.0.as_bytes());
         let rows = leave.execute(params![first, last, fence.0, node, saw_cancel])?;
         for (id, ..) in &run {
-            // All of them were there a moment ago: what is not, has gone by this.
-            if rows == run.len() || Standing::read(conn, *id)?.is_none() {
+            // All of them were there a moment ago: this statement deleted what is missing now.
+            if rows == run.len() || JobRow::read(conn, *id)?.is_none() {
                 gone.insert(*id);
             }
         }
@@ -168,7 +172,7 @@ fn settle_one(
     retention: Retention,
     now: Timestamp,
 ) -> Result<(Settled, bool)> {
-    let row = Standing::read(conn, settlement.job)?;
+    let row = JobRow::read(conn, settlement.job)?;
     let found = match &row {
         Some(row) => Some(row.found()),
         None => ended(conn, settlement.job)?,
@@ -177,12 +181,13 @@ fn settle_one(
         (Some(row), None) => row,
         (_, reply) => return Ok((reply.unwrap_or(Settled::Gone), false)),
     };
-    let run = Run {
+    let run = RunEnd {
         node_name: hands.name.as_deref(),
         fence: if hands.lost { row.fence.next() } else { row.fence },
         started_at: settlement.started_at,
         finished_at: settlement.finished_at,
         noted: settlement.noted,
+        clears: settlement.clears(),
     };
     // Where nothing is kept of a job that ends, nothing need be written.
     let kept = !matches!(settlement.to.to, Target::Finish { end, .. } if !retention.keeps(end));
@@ -194,7 +199,7 @@ fn settle_one(
 }
 
 /// As much of an unfinished job as its guards need.
-pub(crate) struct Standing {
+pub(crate) struct JobRow {
     pub(crate) id: JobId,
     pub(crate) seq: i64,
     pub(crate) state: JobState,
@@ -206,14 +211,14 @@ pub(crate) struct Standing {
     pub(crate) waits: bool,
 }
 
-impl Standing {
+impl JobRow {
     pub(crate) fn found(&self) -> Found {
         let &Self { state, fence, node, cancel_requested, started_at, .. } = self;
         Found { state, fence, node, cancel_requested, started_at }
     }
 
     pub(crate) fn read(conn: &Connection, id: JobId) -> Result<Option<Self>> {
-        let mut standing = conn.prepare_cached(include_str!("../sql/standing.sql"))?;
+        let mut standing = conn.prepare_cached(include_str!("../sql/settle_read.sql"))?;
         let standing = standing.query_row([id.as_bytes()], |row| {
             Ok(Self {
                 id,
@@ -232,7 +237,7 @@ impl Standing {
 
 /// What a finished job has come to.
 pub(crate) fn ended(conn: &Connection, id: JobId) -> Result<Option<Found>> {
-    let mut ended = conn.prepare_cached(include_str!("../sql/standing_ended.sql"))?;
+    let mut ended = conn.prepare_cached(include_str!("../sql/settle_read_ended.sql"))?;
     let ended = ended.query_row([id.as_bytes()], |row| {
         Ok(Found {
             state: rows::state(row, 0)?,
@@ -246,7 +251,7 @@ pub(crate) fn ended(conn: &Connection, id: JobId) -> Result<Option<Found>> {
 }
 
 /// What a decision brings along from the run it ends; what is `None` stays as it is.
-pub(crate) struct Run<'a> {
+pub(crate) struct RunEnd<'a> {
     pub(crate) node_name: Option<&'a str>,
     /// The fence from now on.
     pub(crate) fence: Fence,
@@ -254,13 +259,14 @@ pub(crate) struct Run<'a> {
     pub(crate) finished_at: Option<Timestamp>,
     /// Whether the job may have a story: where nothing is kept, it goes with the job.
     pub(crate) noted: bool,
+    pub(crate) clears: Clears,
 }
 
 /// Puts an unfinished job where core decided.
 pub(crate) fn write(
     conn: &Connection,
-    row: &Standing,
-    run: &Run<'_>,
+    row: &JobRow,
+    run: &RunEnd<'_>,
     to: &Transition,
     retention: Retention,
     now: Timestamp,
@@ -268,12 +274,13 @@ pub(crate) fn write(
     let counts = to.counts;
     let (started_at, finished_at) = (run.started_at.map(Timestamp::micros), run.finished_at.map(Timestamp::micros));
     let (error, fingerprint) = to.error.as_ref().map(|error| (error.text(), error.fingerprint())).unzip();
-    // The first ten are the same in all of these.
+    let clears = run.clears;
+    // The first eleven are the same in all of these.
     macro_rules! with {
         ($($more:expr),* $(,)?) => {
             params![
                 row.seq, row.fence.0, counts.attempt, counts.retry, counts.crashes, error, run.fence.0, started_at,
-                finished_at, fingerprint, $($more),*
+                finished_at, fingerprint, clears.expiry, $($more),*
             ]
         };
     }
@@ -282,14 +289,16 @@ pub(crate) fn write(
             conn.prepare_cached(include_str!("../sql/settle_start.sql"))?.execute(with![run.node_name])?;
         }
         Target::Waiting { due } => {
-            conn.prepare_cached(include_str!("../sql/settle_again.sql"))?.execute(with![due.micros()])?;
+            conn.prepare_cached(include_str!("../sql/settle_again.sql"))?
+                .execute(with![due.micros(), clears.cancel])?;
         }
         Target::Next { step, due } => {
             conn.prepare_cached(include_str!("../sql/settle_next.sql"))?.execute(with![
                 due.micros(),
+                clears.cancel,
                 step.task.as_str(),
                 step.args.as_str(),
-                step.retry.to_string(),
+                RetryPolicy::to_stored(step.retry.as_ref()),
                 step.terms.to_text()
             ])?;
             story::forget_steps(conn, row.id)?;
@@ -319,8 +328,8 @@ pub(crate) fn write(
     Ok(())
 }
 
-/// Leaves word for the dispatcher, except for the one of epoch `told`, who knows.
-pub(crate) fn tell(conn: &Connection, told: Option<Epoch>, changed: &[Told]) -> Result<()> {
+/// Records the changes for the dispatcher, except for the one of epoch `told`, which knows them already.
+pub(crate) fn tell(conn: &Connection, told: Option<Epoch>, changed: &[ChangedJob]) -> Result<()> {
     if !changed.is_empty() {
         let told = told.map(|epoch| epoch.0);
         conn.prepare_cached(include_str!("../sql/settle_tell.sql"))?.execute(params![

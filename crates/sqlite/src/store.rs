@@ -10,9 +10,9 @@ use async_trait::async_trait;
 use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags, ffi};
 use turnwise_core::{Incarnation, Job, JobId, NewJob, Timestamp, story::Story, time::parse_span};
 use turnwise_store::{
-    AskLost, AskNews, AskStory, Assign, AssignReply, BatchId, Beat, Bell, Cursor, Delivery, Epoch, Filter, Fleet,
-    Intervention, Join, Joined, Keeps, Kept, Load, LostNode, Memo, MemoKind, NewMemo, News, Note, Options, Page, Pulse,
-    Result, Settle, Settled, Store, StoreError, Submitted, memory::Clock,
+    AskLost, AskNews, AskStory, Assign, AssignReply, BatchId, Beat, Bell, Cursor, Epoch, Filter, Fleet, Intervention,
+    Join, Joined, Keeps, Kept, Load, LostNode, Mail, Memo, MemoKind, NewMemo, News, Note, Options, Page, Pulse, Result,
+    Settle, Settled, Store, StoreError, Submitted, memory::Clock,
 };
 
 use crate::{
@@ -58,7 +58,7 @@ struct Inner {
     writer: Writer,
     /// `None` in memory, where the writer's connection is the only one there is.
     readers: Option<Readers>,
-    /// Stopped with the store; nobody calls it.
+    /// Stops with the store; it is never called.
     _watcher: Option<Watcher>,
     bell: Bell,
     clock: Clock,
@@ -84,7 +84,7 @@ impl SqliteStore {
     ///
     /// Accepted are a plain path, `sqlite:jobs.db`, `sqlite://jobs.db`, `sqlite:///var/lib/jobs.db`, and
     /// `sqlite::memory:` for jobs that shall not outlive the store. `?busy_timeout=30s` after a URL says how long a
-    /// write waits for another process (10 s unless told).
+    /// write waits for another process (10 s by default).
     ///
     /// [`StoreError::Refused`] says what to mend: a missing directory, a file that is something else or read-only, a
     /// schema newer than this version.
@@ -105,6 +105,15 @@ impl SqliteStore {
     /// ```
     pub fn open(path_or_url: &str, options: Options) -> Result<Self> {
         Self::open_with_clock(path_or_url, options, Clock::system())
+    }
+
+    /// As [`SqliteStore::open`], but as [`Options::schema`] says: what is missing may be refused instead of made.
+    pub fn connect(path_or_url: &str, options: Options) -> Result<Self> {
+        let location = Location::parse(path_or_url)?;
+        if !location.in_memory() {
+            migrate::refuse_pending(&location, options.schema)?;
+        }
+        Self::open(path_or_url, options)
     }
 
     /// As [`SqliteStore::open`], with another clock than the machine's: every process of a file must have the same.
@@ -158,7 +167,7 @@ impl SqliteStore {
         self.inner.kept.now()
     }
 
-    /// For work that is not ours.
+    /// For work that is a task's, not ours.
     pub(crate) async fn write_for_a_task<W>(&self, work: W) -> Result<()>
     where
         W: FnOnce(&Connection, Timestamp) -> std::result::Result<((), Ring), Failure> + Send + 'static,
@@ -217,7 +226,7 @@ impl Store for SqliteStore {
         self.write(Ring::MAIL, move |conn, now| assign::assign(conn, &assign, now)).await
     }
 
-    async fn assignments(&self, node: Incarnation, known: Vec<BatchId>) -> Result<Vec<Delivery>> {
+    async fn assignments(&self, node: Incarnation, known: Vec<BatchId>) -> Result<Mail> {
         self.read(For::Control, move |conn, _| assign::assignments(conn, node, &known)).await
     }
 
@@ -256,7 +265,7 @@ impl Store for SqliteStore {
     }
 
     async fn jobs(&self, filter: Filter) -> Result<Vec<Job>> {
-        self.read(For::People, move |conn, _| read::jobs(conn, &filter)).await
+        self.read(For::People, move |conn, now| read::jobs(conn, &filter, now)).await
     }
 
     async fn story(&self, ask: AskStory) -> Result<Story> {
@@ -420,11 +429,11 @@ impl Location {
     }
 }
 
-/// A file that is open, to be told from another one at its path.
+/// A file that is open, to distinguish it from another one at its path.
 #[derive(Debug)]
 pub(crate) struct Place {
     path: PathBuf,
-    /// `None`: there is no way to tell.
+    /// `None`: they cannot be distinguished.
     file: Option<(u64, u64)>,
 }
 

@@ -1,4 +1,4 @@
-//! Stories: what jobs tell of their runs, written as long as they are in the teller's hands, read by whoever asks.
+//! Stories: what is recorded about jobs' runs; written while the job is in the writing node's hands, read by any caller.
 
 use rusqlite::{Connection, OptionalExtension, params};
 use turnwise_core::{
@@ -12,7 +12,7 @@ use crate::{
     after,
     errors::Failure,
     rows::{self, Names},
-    settle::{Run, Standing},
+    settle::{JobRow, RunEnd},
 };
 
 type Result<T> = std::result::Result<T, Failure>;
@@ -21,7 +21,7 @@ type Result<T> = std::result::Result<T, Failure>;
 pub(crate) fn note(conn: &Connection, node: Incarnation, notes: &[Note], keep: u32) -> Result<Vec<Settled>> {
     let mut replies = Vec::with_capacity(notes.len());
     for note in notes {
-        let held = Standing::read(conn, note.job)?
+        let held = JobRow::read(conn, note.job)?
             .is_some_and(|row| row.fence == note.fence && row.state.assigned() && row.node == Some(node));
         if held {
             write(conn, note, keep)?;
@@ -62,8 +62,8 @@ fn write(conn: &Connection, note: &Note, keep: u32) -> Result<()> {
 pub(crate) fn keep_attempt(
     conn: &Connection,
     settlement: &Settlement,
-    row: &Standing,
-    run: &Run<'_>,
+    row: &JobRow,
+    run: &RunEnd<'_>,
     ending: Ending,
 ) -> Result<()> {
     let failure = settlement.to.error.as_ref();
@@ -90,7 +90,7 @@ pub(crate) fn forget_steps(conn: &Connection, id: JobId) -> Result<usize> {
     Ok(conn.prepare_cached(include_str!("../sql/forget_steps.sql"))?.execute([id.as_bytes()])?)
 }
 
-/// All that was told of a job goes; the number of rows.
+/// Deletes a job's story; returns the number of rows.
 pub(crate) fn forget(conn: &Connection, id: JobId) -> Result<usize> {
     let job = [id.as_bytes()];
     let attempts = conn.prepare_cached(include_str!("../sql/forget_attempts.sql"))?.execute(job)?;
@@ -99,23 +99,23 @@ pub(crate) fn forget(conn: &Connection, id: JobId) -> Result<usize> {
     Ok(attempts + lines + progress + forget_steps(conn, id)? + after::forget(conn, id)?)
 }
 
-/// All that was told of these jobs goes; the number of rows. Most jobs tell nothing and cost nothing: it is looked up which
-/// do, not looked for in five tables for each.
+/// Deletes the stories of these jobs; returns the number of rows. Most jobs have none and cost nothing: the next job with a story
+/// is looked up, instead of searching five tables for each job.
 pub(crate) fn forget_all(conn: &Connection, mut ids: Vec<JobId>) -> Result<usize> {
     ids.sort_unstable();
-    let mut next_told = conn.prepare_cached(include_str!("../sql/prune_next_story.sql"))?;
-    let mut told = 0;
+    let mut next_story = conn.prepare_cached(include_str!("../sql/prune_next_story.sql"))?;
+    let mut rows = 0;
     let mut left = &ids[..];
     while let Some(first) = left.first() {
-        let next = next_told.query_row([first.as_bytes()], |row| rows::maybe_uuid(row, 0))?;
+        let next = next_story.query_row([first.as_bytes()], |row| rows::maybe_uuid(row, 0))?;
         let Some(next) = next.map(JobId::from_uuid) else { break };
         left = &left[left.partition_point(|id| *id < next)..];
         if let Some(rest) = left.strip_prefix(&[next]) {
-            told += forget(conn, next)?;
+            rows += forget(conn, next)?;
             left = rest;
         }
     }
-    Ok(told)
+    Ok(rows)
 }
 
 pub(crate) fn story(conn: &Connection, ask: &AskStory) -> Result<Story> {

@@ -1,4 +1,4 @@
-//! Unique keys: who may come in, who stands for those who may not, and which keys are of no use any more.
+//! Unique keys: which jobs may be stored, which job stands for one that may not, and which keys are of no use any more.
 
 use std::{
     collections::HashSet,
@@ -34,7 +34,7 @@ pub(crate) fn claim(conn: &Connection, jobs: &[NewJob], now: Timestamp) -> Resul
         return Ok(Vec::new());
     }
     let mut seen = HashSet::new();
-    // Have a key since a moment ago: not stored yet, but about to be.
+    // Jobs that have just got a key: not stored yet, but about to be.
     let mut coming = HashSet::new();
     let mut entries = Vec::with_capacity(jobs.len());
     for job in jobs {
@@ -61,10 +61,10 @@ fn claim_one(
         return Ok(Entry::Known);
     }
     let (scope, key) = (unique.scope.of(job), unique.key.as_str());
-    let wish = Holding::new(job.id, unique.hold, now);
+    let claimed = Holding::new(job.id, unique.hold, now);
     let put = |sql| -> Result<usize> {
-        let expires = wish.expires.map(Timestamp::micros);
-        let values = params![scope, key, wish.job.as_bytes(), wish.until_ended, expires];
+        let expires = claimed.expires.map(Timestamp::micros);
+        let values = params![scope, key, claimed.job.as_bytes(), claimed.until_ended, expires];
         Ok(conn.prepare_cached(sql)?.execute(values)?)
     };
     // Written before it is read: a caller's transaction has the lock then, and what is read stays so.
@@ -89,7 +89,7 @@ fn claim_one(
     }
 }
 
-/// What a submit is told whose key `holder` has, after doing what it asked for.
+/// The reply to a submit whose key `holder` has, after doing what the submit asked for.
 pub(crate) fn stand_in(conn: &Connection, holder: JobId, policy: OnDuplicate, job: &NewJob) -> Result<Submitted> {
     if policy != OnDuplicate::ReplaceArgs {
         return Ok(Submitted::held_by(holder, Duplicate::Kept));
@@ -109,11 +109,19 @@ pub(crate) fn stand_in(conn: &Connection, holder: JobId, policy: OnDuplicate, jo
     Ok(Submitted::held_by(holder, may.into()))
 }
 
+/// The jobs that hold this key now, in whatever scope.
+pub(crate) fn holders(conn: &Connection, key: &str, now: Timestamp) -> Result<Vec<JobId>> {
+    let mut holders = conn.prepare_cached(include_str!("../sql/key_holders.sql"))?;
+    let holders = holders.query_map([key], |row| Ok((holding(row, 0)?, row.get::<_, bool>(3)?)))?;
+    let holders = holders.collect::<rusqlite::Result<Vec<_>>>()?;
+    Ok(holders.into_iter().filter(|(held, left)| held.holds(*left, now)).map(|(held, _)| held.job).collect())
+}
+
 /// Where the last look at the keys ended; the next goes on from there, so that all have their turn.
 #[derive(Debug, Default)]
 pub(crate) struct Place(Mutex<(String, String)>);
 
-/// Deletes at most `limit` keys that nobody can hold any more.
+/// Deletes at most `limit` keys that no job can hold any more.
 pub(crate) fn prune(conn: &Connection, place: &Place, limit: u32, now: Timestamp) -> Result<usize> {
     let mut after = place.0.lock().unwrap_or_else(PoisonError::into_inner);
     let mut page = conn.prepare_cached(include_str!("../sql/key_page.sql"))?;

@@ -34,7 +34,7 @@ pub(crate) struct Writer {
 
 impl Writer {
     pub(crate) fn start(conn: Connection, place: Place, bell: Bell, clock: Clock) -> Result<Self> {
-        // One batch may fill while another is written; whoever comes then waits outside.
+        // One batch may fill while another is written; further callers wait for room in the line.
         let line = Worker::start("turnwise-writer", MAX_BATCH, move |mut inbox: mpsc::Receiver<Box<dyn Request>>| {
             let mut left_over = None;
             while let Some(first) = left_over.take().or_else(|| inbox.blocking_recv()) {
@@ -65,8 +65,8 @@ impl Writer {
         self.send(false, work).await
     }
 
-    /// As [`write`](Self::write), in a commit of its own: what is not known to pass it must not fail others'. A deferred
-    /// key, say, is only looked at there.
+    /// As [`write`](Self::write), in a commit of its own: work whose commit may fail must not make others' fail. A
+    /// deferred foreign key, for example, is only checked at the commit.
     pub(crate) async fn write_alone<T, W>(&self, work: W) -> Result<T>
     where
         T: Send + 'static,
@@ -90,7 +90,7 @@ impl Writer {
 
 /// One caller's transaction on its way.
 trait Request: Send {
-    /// Whether it shares its commit with nobody.
+    /// Whether it must have a commit of its own.
     fn alone(&self) -> bool;
 
     /// Does the work. `false`: it failed, and is to be undone.
@@ -131,10 +131,10 @@ where
             }
             (Some(Err(error)), _) => Err(error),
             (_, Err(error)) => Err(explain(Arc::clone(error))),
-            // It panicked: the caller hears that the line went dead.
+            // It panicked: the caller gets an error, because its reply is dropped.
             (None, Ok(())) => return,
         };
-        // A caller that has gone away asked for something that is safe to repeat.
+        // A caller that has gone away can safely repeat its request.
         let _ = self.reply.send(reply);
     }
 }
@@ -162,7 +162,7 @@ fn run_batch(conn: &Connection, place: &Place, batch: &mut [Box<dyn Request>]) -
     // first write that another process had written could not be saved any more.
     execute("begin immediate")?;
     if let [request] = batch {
-        // Nobody's work has to outlive its failure: a savepoint would keep a copy of each page for nothing.
+        // No other request's work has to outlive its failure: a savepoint would keep a copy of each page for nothing.
         let keep = run(conn, request)?;
         return if keep { commit() } else { execute("rollback") };
     }
@@ -216,7 +216,7 @@ impl<R> Drop for Worker<R> {
     fn drop(&mut self) {
         drop(self.line.take());
         if let Some(thread) = self.thread.take() {
-            // A panic was told to the caller whose request it was.
+            // A panic was already reported to the caller whose request it was.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! What a task hands over for its end: nobody else pays for it, and it does not pay for anybody else.
+//! What a task hands over for its end: its failure harms no other caller, and no other caller's failure harms it.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use turnwise_core::{
     Fence, Incarnation, JobId, JobState, Json, NewJob, NodeName, Serves, TaskName,
     job::Counts,
-    lifecycle::{End, Target, Transition},
+    lifecycle::{Clears, End, Target, Transition},
     node::Host,
     scheduler::Pick,
 };
@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 const NODE: Incarnation = Incarnation(Uuid::from_u128(1));
 
-/// A node with job 1 in its hands, and somebody else who has the file open.
+/// A node with job 1 in its hands, and another connection that has the file open.
 struct Scene {
     dir: TempDir,
     store: SqliteStore,
@@ -75,6 +75,7 @@ impl Scene {
                 counts: Counts { attempt: 1, ..Counts::default() },
                 error: None,
                 ending: None,
+                clears: Clears::default(),
             },
             noted: false,
             started_at: None,
@@ -122,7 +123,7 @@ async fn an_end_waits_for_the_lock_of_another_process_as_long_as_it_takes() {
     let scene = scene("?busy_timeout=1ms").await;
     scene.other.execute_batch("begin immediate").unwrap();
     let (closed, ()) = tokio::join!(scene.end(|_| Ok(())), async {
-        // It stands behind the end: by now that has been refused the lock as well.
+        // It stands behind the end: when it is refused the lock, the end has been refused as well.
         let refused = scene.store.enqueue(vec![job(2)]).await.unwrap_err();
         assert!(refused.is_transient(), "{refused}");
         scene.other.execute_batch("commit").unwrap();
@@ -132,9 +133,9 @@ async fn an_end_waits_for_the_lock_of_another_process_as_long_as_it_takes() {
 }
 
 #[tokio::test]
-async fn a_commit_that_cannot_be_now_is_nobodys_fault() {
+async fn a_commit_that_is_not_possible_now_is_no_failure_of_the_task() {
     let scene = scene("?busy_timeout=1ms").await;
-    // A file without a WAL cannot be written while somebody reads it; that is found out at the commit.
+    // A file without a WAL cannot be written while another connection reads it; that is found out at the commit.
     let path = scene.dir.path().join("copy.db");
     let copy = Connection::open(&path).unwrap();
     copy.execute_batch("create table copy (n); begin; select * from copy;").unwrap();
@@ -172,9 +173,9 @@ async fn an_end_that_takes_too_long_is_interrupted_and_leaves_nothing() {
             if minds { done } else { Ok(()) }
         };
         let closed = scene.end_within(Some(limit), work).await;
-        assert!(matches!(closed, Closed::TimedOut { limit: told } if told == limit), "{endless} {minds}: {closed:?}");
+        assert!(matches!(closed, Closed::TimedOut { limit: found } if found == limit), "{endless} {minds}: {closed:?}");
         assert!(scene.state().await.assigned() && scene.lines() == 0, "{endless} {minds}");
-        // Whoever comes next is not interrupted.
+        // The next request is not interrupted.
         assert!(scene.store.enqueue(vec![job(2)]).await.unwrap()[0].new);
         assert!(matches!(scene.end_within(Some(limit * 1_000), |_| Ok(())).await, Closed::Committed));
         assert_eq!((scene.state().await, scene.lines()), (JobState::Success, 1));

@@ -1,4 +1,4 @@
-//! What a person is told when the file is not what it should be, and what a caller is to do when it is busy.
+//! The message for a person when the file is not what it should be, and what a caller should do when it is busy.
 
 use std::{fs, path::Path};
 

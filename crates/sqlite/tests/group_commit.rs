@@ -1,4 +1,4 @@
-//! Many callers, few commits; and nobody pays for a neighbour.
+//! Many callers, few commits; and no caller fails because of another.
 
 use std::time::Duration;
 
@@ -48,9 +48,9 @@ async fn what_was_answered_is_there() {
 async fn a_failing_request_does_not_harm_its_neighbours() {
     let (_dir, path) = file();
     let store = SqliteStore::open(&path, Default::default()).unwrap();
-    let nobody = Incarnation(Uuid::nil());
-    let assign = Assign { holder: nobody, epoch: Epoch(7), batch: BatchId(Uuid::nil()), picks: vec![] };
-    // Somebody holds the file while the requests queue up behind the first; they then share a commit.
+    let unknown = Incarnation(Uuid::nil());
+    let assign = Assign { holder: unknown, epoch: Epoch(7), batch: BatchId(Uuid::nil()), picks: vec![] };
+    // Another connection holds the file while the requests queue up behind the first; they then share a commit.
     let other = Connection::open(&path).unwrap();
     other.execute_batch("begin immediate").unwrap();
     let (first, before, failed, after, ()) = tokio::join!(
@@ -67,7 +67,7 @@ async fn a_failing_request_does_not_harm_its_neighbours() {
 }
 
 #[tokio::test]
-async fn a_caller_that_goes_away_harms_nobody() {
+async fn a_caller_that_goes_away_harms_no_other() {
     let (_dir, path) = file();
     let store = SqliteStore::open(&path, Default::default()).unwrap();
     let other = Connection::open(&path).unwrap();

@@ -84,7 +84,7 @@ fn an_opened_file_has_the_schema_and_nothing_is_pending() {
 }
 
 #[test]
-fn a_check_tells_what_is_pending_and_makes_no_file() {
+fn a_check_returns_what_is_pending_and_makes_no_file() {
     let (_dir, path) = file();
     assert_eq!(migrate_check(&path).unwrap(), steps());
     assert!(!std::path::Path::new(&path).exists());

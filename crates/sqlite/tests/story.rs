@@ -1,4 +1,4 @@
-//! What jobs tell of their runs: what it costs to keep it, and to be rid of it.
+//! Stories: what it costs to keep them, and to delete them.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use turnwise_core::{
     Failure, Fence, Incarnation, JobId, JobState, Json, NewJob, NodeName, Serves, TaskName, Terms, Timestamp,
     job::Counts,
-    lifecycle::{End, Ending, Target, Transition},
+    lifecycle::{Clears, End, Ending, Target, Transition},
     node::Host,
     scheduler::Pick,
     story::{Finished, Level, Line, LineAt, Progress},
@@ -21,7 +21,7 @@ use uuid::Uuid;
 
 const NODE: Incarnation = Incarnation(Uuid::from_u128(1));
 const RETENTION: Duration = Duration::from_secs(60);
-/// Jobs go with the hour they ended in.
+/// Jobs are pruned together with all others that ended in the same hour.
 const PAST: Duration = Duration::from_secs(3_600 + 60);
 
 /// A node that dispatches for itself, and a second look at its file.
@@ -48,6 +48,7 @@ fn failed(n: u64, noted: bool) -> Settlement {
             counts: Counts { attempt: 1, ..Counts::default() },
             error: Some(Failure::new("no")),
             ending: Some(Ending::Fail),
+            clears: Clears::default(),
         },
         noted,
         started_at: None,
@@ -115,8 +116,8 @@ impl Scene {
         assert_eq!(self.store.settle(Settle { author, settlements, done: vec![] }).await.unwrap(), all);
     }
 
-    /// Rows of all that is told.
-    fn told(&self) -> i64 {
+    /// The rows of all stories.
+    fn story_rows(&self) -> i64 {
         let sql = "select (select count(*) from turnwise_attempt) + (select count(*) from turnwise_log)
                         + (select count(*) from turnwise_step) + (select count(*) from turnwise_progress)";
         self.conn.query_row(sql, (), |row| row.get(0)).unwrap()
@@ -154,29 +155,29 @@ async fn where_nothing_is_kept_a_job_leaves_no_row_behind() {
     let scene = scene(Duration::ZERO).await;
     scene.hold([1, 2]).await;
     scene.note(1, 3).await;
-    assert_eq!(scene.told(), 5);
+    assert_eq!(scene.story_rows(), 5);
     scene.fail([1], true).await;
-    assert_eq!(scene.told(), 0);
+    assert_eq!(scene.story_rows(), 0);
     scene.fail([2], false).await;
-    assert_eq!(scene.told(), 0, "not even how its last run failed");
+    assert_eq!(scene.story_rows(), 0, "not even how its last run failed");
     assert_eq!(scene.kept().await, 0);
 }
 
 #[tokio::test]
-async fn pruned_jobs_take_all_they_told_and_nothing_of_the_others() {
+async fn pruned_jobs_take_their_stories_and_nothing_of_the_others() {
     let scene = scene(RETENTION).await;
-    // More than are pruned at once; every third has told something, and every failed one has its attempt.
+    // More than are pruned at once; every third has a story, and every failed one has its attempt.
     scene.hold(0..200).await;
     for n in (0..200).step_by(3) {
         scene.note(n, 2).await;
     }
-    let begun = scene.told();
+    let begun = scene.story_rows();
     scene.fail((0..200).filter(|n| n % 2 == 0), true).await;
-    assert_eq!(scene.told(), begun + 100);
+    assert_eq!(scene.story_rows(), begun + 100);
     scene.clock.advance(PAST);
     assert_eq!(scene.store.prune(None, 1_000).await.unwrap(), 100);
     assert_eq!(scene.kept().await, 100);
-    assert_eq!(scene.told(), (0..200).step_by(3).filter(|n| n % 2 == 1).count() as i64 * 4);
+    assert_eq!(scene.story_rows(), (0..200).step_by(3).filter(|n| n % 2 == 1).count() as i64 * 4);
     for n in (0..200).step_by(3) {
         let story = scene.store.story(AskStory { job: job(n).id, after: None, lines: 10 }).await.unwrap();
         assert_eq!((story.lines.len(), story.attempts.len()), (if n % 2 == 0 { 0 } else { 2 }, 0), "{n}");
@@ -197,12 +198,12 @@ async fn jobs_with_long_logs_are_pruned_some_at_a_time() {
     assert!(scene.store.prune(None, limit).await.unwrap() >= u64::from(limit), "it says that there may be more");
     let left = scene.kept().await;
     assert!(left > 0, "not all lines at once");
-    assert_eq!(scene.told(), left as i64 * 53, "those that are left still tell everything");
+    assert_eq!(scene.story_rows(), left as i64 * 53, "jobs that are left still have their whole stories");
     let mut calls = 1;
     while scene.store.prune(None, limit).await.unwrap() > 0 {
         calls += 1;
     }
-    assert_eq!((scene.kept().await, scene.told()), (0, 0));
+    assert_eq!((scene.kept().await, scene.story_rows()), (0, 0));
     assert!(calls > 2, "{calls} calls");
 }
 
@@ -217,7 +218,7 @@ async fn a_failed_run_is_written_with_the_job_or_not_at_all() {
     let error =
         scene.store.settle(Settle { author, settlements: vec![failed(1, true)], done: vec![] }).await.unwrap_err();
     assert!(format!("{error:?}").contains("not today"), "{error:?}");
-    assert_eq!(scene.told(), 0);
+    assert_eq!(scene.story_rows(), 0);
     let seen = scene.store.job(job(1).id).await.unwrap().unwrap();
     assert_eq!((seen.state, seen.error), (JobState::Scheduled, None));
 }

@@ -1,4 +1,4 @@
-//! Whom the jobs of a call wait for, once it is known which of them came in.
+//! Which jobs the jobs of a call wait for, once it is known which of the call are new.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,17 +6,17 @@ use turnwise_core::{JobId, NewJob, OnFailure, after};
 
 use crate::{Result, StoreError, Submitted};
 
-/// What is to be written down after the jobs of a call are stored.
+/// What is to be written after the jobs of a call are stored.
 #[derive(Debug, Default)]
 pub struct Waiting {
-    /// New jobs that wait, each with those it waits for, in ascending order.
+    /// New jobs that wait, each with the jobs it waits for, in ascending order.
     pub jobs: Vec<(JobId, OnFailure, Vec<JobId>)>,
-    /// Of those that are waited for, the ones that stand for others of the call: they may have ended and gone.
+    /// Jobs that stand for others of the call, since they hold their unique keys. They may have ended and may be kept nowhere.
     pub stand_ins: BTreeSet<JobId>,
 }
 
 impl Waiting {
-    /// Whoever waits for a job that another one stands for waits for that one. A circle is [`StoreError::Refused`].
+    /// A job that waits for a duplicate waits for the job that stands for it. A circle is [`StoreError::Refused`].
     pub fn of(jobs: &[NewJob], enqueued: &[Submitted]) -> Result<Self> {
         let stand_ins: BTreeMap<JobId, JobId> = jobs
             .iter()
@@ -36,13 +36,13 @@ impl Waiting {
         Ok(waiting)
     }
 
-    /// All that must be there, or come with the call, in ascending order.
+    /// All jobs that must be there, or come with the call, in ascending order.
     pub fn awaited(&self) -> BTreeSet<JobId> {
         let all = self.jobs.iter().flat_map(|(_, _, awaited)| awaited).copied();
         all.filter(|id| !self.stand_ins.contains(id)).collect()
     }
 
-    /// What one is told who waits for a job that is not there.
+    /// The error for a job that waits for a job that is not there.
     pub fn missing(id: JobId) -> StoreError {
         StoreError::Refused(format!("after: there is no job {id}"))
     }

@@ -1,4 +1,4 @@
-//! A doorbell, not a message: it says "look", never what there is to see. A lost ring costs one poll, as long as that is then.
+//! A doorbell, not a message: a ring means "look", and carries no content. After a lost ring, the next poll finds the same.
 
 use std::sync::{
     Arc, Mutex, PoisonError, Weak,
@@ -7,20 +7,20 @@ use std::sync::{
 
 use tokio::sync::Notify;
 
-/// The three doors of a node. Rings are coalesced: many of them before a look are one look.
+/// The three bells of a node. Rings are coalesced: many rings before a look cause one look.
 ///
-/// Clones share their ears: one of them hears a ring. [`Bell::another`] has ears of its own.
+/// Of the clones of a bell, one is woken by a ring. A bell from [`Bell::another`] is woken by every ring, too.
 #[derive(Debug, Clone)]
 pub struct Bell {
     /// Jobs or changes for the dispatcher.
     pub news: Arc<Notify>,
     /// Assignments or cancels for this node.
     pub mail: Arc<Notify>,
-    /// Nobody dispatches, or the fleet has changed: whoever may dispatch looks.
+    /// No node dispatches, or the fleet has changed: nodes that may dispatch look.
     pub lead: Arc<Notify>,
-    /// All who listen, as long as they do; as many as there are nodes on this handle.
+    /// All bells that are still in use: as many as there are nodes on this handle.
     ears: Arc<Mutex<Vec<Ears>>>,
-    /// Whether every ring from elsewhere is heard at present.
+    /// Whether rings from other processes arrive at present.
     near: Arc<AtomicBool>,
 }
 
@@ -48,30 +48,33 @@ impl Bell {
         Self { news, mail, lead, ears, near }
     }
 
-    /// For one more who listens: every ring is heard by all.
+    /// A bell for one more listener: every ring wakes all listeners.
     #[must_use]
     pub fn another(&self) -> Self {
         Self::with(self.ears.clone(), self.near.clone())
     }
 
-    /// Whether every ring from elsewhere is heard at present: whoever waits need hardly look without one.
+    /// Whether rings from other processes arrive at present: if so, a listener rarely needs to look without one.
     pub fn hears(&self) -> bool {
         self.near.load(Ordering::Acquire)
     }
 
-    /// For a store whose rings come from afar: whether they arrive.
+    /// For a store whose rings come from other processes: sets whether they arrive.
     pub fn set_hears(&self, hears: bool) {
         self.near.store(hears, Ordering::Release);
     }
 
+    /// Wakes dispatchers on this handle: there may be jobs or changes to read. Never fails.
     pub fn ring_news(&self) {
         self.ring(|ears| &ears.news);
     }
 
+    /// Wakes nodes on this handle: there may be assignments or cancels to read. Never fails.
     pub fn ring_mail(&self) {
         self.ring(|ears| &ears.mail);
     }
 
+    /// Wakes nodes on this handle that may dispatch: the lead may be free, or the fleet has changed. Never fails.
     pub fn ring_lead(&self) {
         self.ring(|ears| &ears.lead);
     }

@@ -4,10 +4,11 @@ use turnwise_core::JobId;
 
 type Source = Box<dyn std::error::Error + Send + Sync>;
 
+/// Why a store could not do what it was asked: each kind says what the caller should do next.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// Try again. What was asked for may or may not have happened: every verb is safe to repeat.
+    /// Try again. The call may or may not have taken effect: every verb is safe to repeat.
     #[error("{what}: {source}")]
     Transient { what: &'static str, source: Source },
 
@@ -19,7 +20,7 @@ pub enum StoreError {
     #[error("{0}")]
     Refused(String),
 
-    /// The unique key of a job is held by another, and its submitter said to reject it then. Nothing of the call is stored.
+    /// The unique key of a job is held by another job, and its submitter asked to be rejected then. Nothing of the call is stored.
     #[error("{text}")]
     Duplicate { holder: JobId, text: String },
 
@@ -29,14 +30,17 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// `what` was being done when `source` came; the caller tries again.
     pub fn transient(what: &'static str, source: impl Into<Source>) -> Self {
         Self::Transient { what, source: source.into() }
     }
 
+    /// `what` was being done when `source` came; trying again would not help.
     pub fn broken(what: &'static str, source: impl Into<Source>) -> Self {
         Self::Broken { what, source: source.into() }
     }
 
+    /// Whether trying again may help. The call may have taken effect all the same.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Transient { .. })
     }

@@ -2,9 +2,10 @@
 //!
 //! A part of the crate `turnwise`, not for direct use: it changes with any release.
 //!
-//! [`store`] the verbs and what they promise → [`error`] what the caller does when one fails → [`bell`] how a store
-//! wakes its users → [`after`] whom the jobs of a call wait for → [`closing`] what a run commits together with its end → [`memo`] what is written down, typed → [`kept`] what is kept, and how long → [`verdict`] what follows from a row alone → [`memory`] the specification, in plain Rust →
-//! `conformance` the promises as tests.
+//! [`store`] the verbs and what they promise → [`error`] what the caller does when a verb fails → [`bell`] how a store wakes its
+//! users → [`schema`] what opening may change → [`after`] which jobs the jobs of a call wait for → [`closing`] what a run commits together with its end → [`memo`]
+//! what is written down, typed → [`kept`] what is kept, and how long → [`verdict`] what follows from a row alone → [`memory`] the
+//! specification, in plain Rust → [`delegate`] a store that asks another one → `conformance` the promises as tests.
 
 pub mod store;
 pub mod error;
@@ -14,7 +15,9 @@ pub mod closing;
 pub mod kept;
 pub mod memo;
 pub mod memory;
+pub mod schema;
 pub mod verdict;
+pub mod delegate;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 
@@ -23,4 +26,5 @@ pub use closing::{Closed, Closing, Last, Undone};
 pub use error::StoreError;
 pub use kept::{Keeps, Kept};
 pub use memory::MemoryStore;
+pub use schema::Schema;
 pub use store::*;

@@ -1,4 +1,4 @@
-//! Memos with their types: what people have set and what the dispatcher writes down, as text in the store.
+//! Memos with their types: what people have set and what the dispatcher stores for the next one, as text in the store.
 
 use std::collections::BTreeMap;
 
@@ -113,12 +113,12 @@ pub fn full_memo(group: &GroupName, full: Option<(u32, u32)>) -> NewMemo {
     NewMemo { kind: MemoKind::Full, name: group.to_string(), value: full.map(sentence), seen: None }
 }
 
-/// How far the dispatcher has seen; `None`: nobody needs to know any more.
+/// How far the dispatcher has seen; `None`: the memo is not needed any more.
 pub fn seen_memo(cursor: Option<String>) -> NewMemo {
     NewMemo { kind: MemoKind::Seen, name: String::new(), value: cursor, seen: None }
 }
 
-/// A change of memos: read, changed, and written if nobody else wrote meanwhile.
+/// A change of memos: read, changed, and written if no other process has written them meanwhile.
 #[derive(Debug)]
 pub struct Draft {
     read: Vec<Memo>,
@@ -139,12 +139,12 @@ impl Draft {
         self.read.iter().find(|memo| memo.kind == kind && memo.name == name)
     }
 
-    /// `None`: it is not there. An error: a newer program has written it, say.
+    /// `None`: it is not there. An error: it cannot be read, for example because a newer program has written it.
     pub fn get<T: DeserializeOwned>(&self, kind: MemoKind, name: &str) -> Option<serde_json::Result<T>> {
         self.find(kind, name).map(|memo| serde_json::from_str(&memo.value))
     }
 
-    /// `None`: take it away.
+    /// `None`: delete it.
     pub fn set<T: Serialize>(&mut self, kind: MemoKind, name: &str, value: Option<&T>) -> Result<()> {
         let value = value.map(serde_json::to_string).transpose();
         let value = value.map_err(|error| StoreError::broken("write a memo", error))?;
@@ -153,12 +153,12 @@ impl Draft {
         Ok(())
     }
 
-    /// Takes one away, whoever wrote it last.
+    /// Deletes a memo, also if another process has written it since.
     pub fn remove(&mut self, kind: MemoKind, name: &str) {
         self.writes.push(NewMemo { kind, name: name.to_owned(), value: None, seen: None });
     }
 
-    /// Whether all of it is written. If not, nothing is lost by reading and changing it again.
+    /// Returns whether all of it is written. If not, another process was first: read and change the memos again.
     pub async fn write(self, store: &dyn Store, lead: Option<(Incarnation, Epoch)>) -> Result<bool> {
         if self.writes.is_empty() {
             return Ok(true);

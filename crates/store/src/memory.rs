@@ -24,15 +24,17 @@ use std::{
 };
 
 use async_trait::async_trait;
-use turnwise_core::{After, Incarnation, Job, JobId, JobState, NewJob, Node, Timestamp, story::Story, unique::Holding};
+use turnwise_core::{
+    After, Fence, Incarnation, Job, JobId, JobState, NewJob, Node, Timestamp, story::Story, unique::Holding,
+};
 
 use self::rows::Row;
 use crate::{
     Bell, Kept,
     store::{
-        AskLost, AskNews, AskStory, Assign, AssignReply, BatchId, Beat, Cursor, Delivery, Epoch, Filter, Fleet,
-        Intervention, Join, Joined, Lineage, Load, LostNode, Memo, MemoKind, NewMemo, News, Note, Options, Page, Pulse,
-        Result, Settle, Settled, Store, Submitted,
+        AskLost, AskNews, AskStory, Assign, AssignReply, BatchId, Beat, Cursor, Epoch, Filter, Fleet, Intervention,
+        Join, Joined, Lineage, Load, LostNode, Mail, Memo, MemoKind, NewMemo, News, Note, Options, Page, Pulse, Result,
+        Settle, Settled, Store, Submitted,
     },
     verdict::Lead,
 };
@@ -42,6 +44,7 @@ use crate::{
 pub struct Clock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
 
 impl Clock {
+    /// The store's time is what `now` returns at each call.
     pub fn new(now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
         Self(Arc::new(now))
     }
@@ -54,6 +57,7 @@ impl Clock {
         })
     }
 
+    /// The time of the store, as every verb sees it.
     pub fn now(&self) -> Timestamp {
         (self.0)()
     }
@@ -78,7 +82,7 @@ pub struct MemoryStore {
 #[derive(Debug, Clone)]
 pub struct Snapshot(Box<Data>);
 
-/// Between two lineages, so that their epochs are far apart.
+/// The difference between two lineages: large, so that their epochs are far apart.
 const LEAP: i64 = 100_000_007;
 
 #[derive(Debug, Clone, Default)]
@@ -90,15 +94,19 @@ struct Data {
     history: BTreeMap<JobId, Row>,
     nodes: BTreeMap<Incarnation, Node>,
     dispatcher: Lead,
-    assignments: BTreeMap<(Incarnation, BatchId), Mail>,
+    /// Each with whether it is limited.
+    assignments: BTreeMap<(Incarnation, BatchId), Vec<(JobId, bool)>>,
+    /// Jobs that nodes were asked to stop, and at which fence.
+    stop_requests: BTreeMap<(Incarnation, JobId), Fence>,
     changes: BTreeMap<i64, ChangeRow>,
-    /// Of jobs, finished or not, that have something to tell.
+    /// Of jobs, finished or not, that have attempts, progress, steps or lines.
     stories: BTreeMap<JobId, Story>,
-    /// Who holds which unique key.
+    /// Which job holds which unique key.
     keys: BTreeMap<unique::KeyAt, Holding>,
     /// Of jobs, finished or not, that wait or waited for others.
     after: BTreeMap<JobId, After>,
-    /// The same from the other side: who is awaited, by whom; and how it ended, if that was badly and it is kept no longer.
+    /// The same from the other side: pairs of an awaited job and a job that waits for it, with how the awaited one ended, if it
+    /// ended badly and is kept no longer.
     awaited: BTreeMap<(JobId, JobId), Option<JobState>>,
     /// Value and version.
     memos: BTreeMap<(MemoKind, String), (String, i64)>,
@@ -107,23 +115,16 @@ struct Data {
 }
 
 #[derive(Debug, Clone)]
-struct Mail {
-    /// With whether each is limited.
-    jobs: Vec<(JobId, bool)>,
-    cancel: Vec<JobId>,
-}
-
-#[derive(Debug, Clone)]
 struct ChangeRow {
     told: Option<Epoch>,
-    jobs: Vec<Told>,
+    jobs: Vec<ChangedJob>,
     /// Memos were written.
     memos: bool,
 }
 
-/// A [`Change`] without its head, which is looked up when it is told.
+/// A [`Change`] without its head, which is looked up when the news is read.
 #[derive(Debug, Clone, Copy)]
-struct Told {
+struct ChangedJob {
     id: JobId,
     ran: Option<Duration>,
     failed: bool,
@@ -137,11 +138,12 @@ impl Default for MemoryStore {
 }
 
 impl MemoryStore {
+    /// An empty store. All data is lost when its last clone is dropped.
     pub fn new(options: Options, clock: Clock) -> Self {
         Self { data: Arc::default(), bell: Bell::default(), clock, kept: Arc::new(Kept::new(&options)) }
     }
 
-    /// The same data seen by another process: its own bells, which nobody else rings.
+    /// The same data seen by another process: with bells of its own, which no other handle rings.
     pub fn another_process(&self) -> Self {
         Self { bell: Bell::default(), ..self.clone() }
     }
@@ -151,7 +153,7 @@ impl MemoryStore {
         Snapshot(Box::new(self.data().clone()))
     }
 
-    /// What was committed since the snapshot is taken back, as by a failover to a server that had not heard of it.
+    /// Takes back what was committed since the snapshot, as a failover to a server does that had not received it.
     pub fn fail_over(&self, snapshot: &Snapshot) {
         let mut data = self.data();
         let lineage = Lineage(data.lineage.0 + LEAP);
@@ -194,7 +196,7 @@ impl Store for MemoryStore {
         assign::assign(self, assign)
     }
 
-    async fn assignments(&self, node: Incarnation, known: Vec<BatchId>) -> Result<Vec<Delivery>> {
+    async fn assignments(&self, node: Incarnation, known: Vec<BatchId>) -> Result<Mail> {
         assign::assignments(self, node, known)
     }
 

@@ -8,7 +8,7 @@ use turnwise_core::{
     TaskName, Terms, Timestamp,
     job::{AssignedJob, Counts},
     lead::Sight,
-    lifecycle::{End, Standing, Target, Transition},
+    lifecycle::{Clears, End, JobFacts, Target, Transition},
     node::Host,
     scheduler::Pick,
     story::{Finished, Line, LineAt, Progress, Story},
@@ -16,7 +16,7 @@ use turnwise_core::{
 };
 use uuid::Uuid;
 
-use crate::{Bell, StoreError};
+use crate::{Bell, Schema, StoreError};
 
 pub type Result<T> = std::result::Result<T, StoreError>;
 
@@ -35,11 +35,14 @@ pub struct Options {
     /// How many transactions of tasks a process has open at a time, each with a connection of its own; a run beyond them waits.
     /// `None`: as many as it has slots.
     pub task_connections: Option<u32>,
+    /// What opening the database may do to its schema.
+    pub schema: Schema,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { retention: None, log_lines: None, connections: 10, task_connections: None }
+        let schema = Schema::default();
+        Self { retention: None, log_lines: None, connections: 10, task_connections: None, schema }
     }
 }
 
@@ -47,35 +50,36 @@ impl Default for Options {
 /// hands out neither connections nor transactions.
 #[async_trait::async_trait]
 pub trait Store: Send + Sync + fmt::Debug + 'static {
-    /// Stores `jobs` in one transaction: all of them or none, in submission order. An id that is already there, waiting
-    /// or finished, is left alone and told as such; so the same call may be repeated until it answers.
+    /// Stores `jobs` in one transaction: all of them or none, in submission order. An id that is already there, unfinished
+    /// or finished, is left alone and reported as not new; so the same call may be repeated until it answers.
     ///
     /// A new job whose group has a [`MemoKind::Full`] memo refuses the whole call: [`StoreError::Refused`] with the
-    /// memo's value as its text. The same for new jobs that wait for one another in a circle ([`check`](turnwise_core::after::check)
-    /// says it), and for one that waits for an id that is neither there nor in this call:
+    /// memo's value as its text. The same for new jobs that wait for one another in a circle (found by
+    /// [`check`](turnwise_core::after::check)), and for a job that waits for an id that is neither there nor in this call:
     /// `after: there is no job …`. A job that is already there is never a reason to refuse.
     ///
     /// A job with a [unique key](turnwise_core::Unique) that another holds is not stored; the reply names the holder, and
     /// with [`OnDuplicate::Reject`](turnwise_core::unique::OnDuplicate) the whole call is [`StoreError::Duplicate`]. Of any
-    /// number of submitters of one key at once, one gets it; who meets an open transaction waits for its end, and with
-    /// [`StoreError::Transient`] not for ever.
+    /// number of submitters of one key at once, one gets it. A submitter that finds the key locked by an open transaction waits for
+    /// that transaction to end; if that takes too long, it gets [`StoreError::Transient`].
     async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Submitted>>;
 
     /// Makes a node known. The same name alive in another incarnation is answered with [`Joined::Taken`]; nothing changes.
-    /// With `replace`, that other one is marked lost in the same step and dispatches no more, if its lease still ends
-    /// when the caller saw it end.
+    /// With `replace`, that other incarnation is marked lost in the same step and dispatches no more, provided that the end of its
+    /// lease is still the one that the caller saw.
     /// Rings for the lead, so that the dispatcher sees the new node at once.
     async fn join(&self, join: Join) -> Result<Joined>;
 
     /// Prolongs the node's lease, and with `lead` takes or prolongs the dispatcher's, if it is free, over, or its own.
-    /// Taking it raises the epoch; the holder that beats without `lead` gives it up at once. A lead that still is what
-    /// [`Beat::over`] says is over. With [`Beat::only_look`] nothing is written: the pulse says who leads, and no more. A lead that was taken in
-    /// another [`Lineage`] is over, for its holder too. A node that is unknown or lost gets `alive: false`, and nothing is prolonged.
+    /// Taking it raises the epoch; a holder that beats without `lead` gives it up at once. A lead counts as over if it is still the
+    /// term that [`Beat::over`] names, and if it was taken in another [`Lineage`], for its holder too. With [`Beat::only_look`]
+    /// nothing is written: the pulse says which node leads, and no more. A node that is unknown or lost gets `alive: false`, and
+    /// nothing is prolonged.
     async fn beat(&self, beat: Beat) -> Result<Pulse>;
 
-    /// Says good-bye: gives up dispatching at once, and removes the node with its mail. `true`: it is gone. `false`: jobs
-    /// are still in its hands, perhaps unread, and the node stays as it is, to settle them and call again; if it does
-    /// not, its lease runs out as any other's.
+    /// Gives up dispatching at once, and removes the node with its mail. `true`: it is gone. `false`: jobs are still in its hands,
+    /// perhaps unread, and the node stays as it is, to settle them and call again; if it does not, its lease runs out like any
+    /// other.
     async fn leave(&self, node: Incarnation) -> Result<bool>;
 
     /// Reads unfinished jobs for the scheduler: a page in id order, the named ones that are still there, or all that are in
@@ -83,31 +87,32 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     async fn load(&self, load: Load) -> Result<Page>;
 
     /// What has become visible since `cursor`: new jobs, and changes made by others than the dispatcher's own node.
-    /// Without a cursor: none, only where to begin. No job is left out, whatever order transactions commit in.
+    /// Without a cursor: no news, only where to begin. No job is left out, in whatever order transactions commit.
     async fn news(&self, ask: AskNews) -> Result<News>;
 
     /// Gives picked jobs to nodes: `waiting | stuck → scheduled`, fence + 1, if holder and epoch still lead
-    /// ([`StoreError::NotLeading`] otherwise, and nothing is changed). A pick whose row is not at the picked fence and
-    /// at rest, or is locked by another transaction, or whose node has left, is answered and left alone. Repeated, it answers what the first call did.
-    /// The answers come in the order of the picks.
+    /// ([`StoreError::NotLeading`] otherwise, and nothing is changed). A pick whose row is not at the picked fence and at rest,
+    /// or is locked by another transaction, or whose node has left, is answered and left alone. Repeated, it answers what the
+    /// first call did. The answers come in the order of the picks.
     async fn assign(&self, assign: Assign) -> Result<Vec<(JobId, AssignReply)>>;
 
-    /// The node's undelivered batches: those not in `known`, by id, each in the order of its picks. Kept until [`Settle::done`] names them.
-    async fn assignments(&self, node: Incarnation, known: Vec<BatchId>) -> Result<Vec<Delivery>>;
+    /// The node's undelivered batches: those not in `known`, by id, each in the order of its picks. Kept until [`Settle::done`]
+    /// names them. And which of its jobs shall stop.
+    async fn assignments(&self, node: Incarnation, known: Vec<BatchId>) -> Result<Mail>;
 
     /// Writes decisions about assigned jobs, each guarded by its fence and its node, and removes the batches in `done`.
     /// A finished job leaves for history. Answers in the order of the settlements. A dispatcher that settles for a lost
     /// node raises the fence, so that the lost node's own late settle is [`Settled::Superseded`].
     async fn settle(&self, settle: Settle) -> Result<Vec<Settled>>;
 
-    /// Writes what running jobs have to say, each guarded by its fence and its node: [`Settled::Applied`], or
+    /// Writes the notes of running jobs, each guarded by its fence and its node: [`Settled::Applied`], or
     /// [`Settled::Superseded`] and nothing of that note is written. Repeated, it changes nothing: a line with its number
     /// is there once, and the first result of a step stands.
     async fn note(&self, node: Incarnation, notes: Vec<Note>) -> Result<Vec<Settled>>;
 
     /// Marks nodes as lost as [`AskLost::expire`] says: from then on their beats are refused. A node whose row an open transaction
-    /// holds is not marked this time: it is beating, joining or leaving right now, and the dispatcher asks again. Tells all lost nodes
-    /// with the jobs still in their hands, at most `limit` jobs in all. [`StoreError::NotLeading`] for anyone but the
+    /// holds is not marked this time: it is beating, joining or leaving right now, and the dispatcher asks again. Returns all lost
+    /// nodes with the jobs still in their hands, at most `limit` jobs in all. [`StoreError::NotLeading`] for any caller but the
     /// dispatcher.
     async fn lost_nodes(&self, ask: AskLost) -> Result<Vec<LostNode>>;
 
@@ -117,7 +122,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
 
     /// Deletes what is not needed any more, at most `limit` rows of each kind: history that ended before the
     /// [edge](Retention::edge) of its retention, changes the dispatcher has seen, unique keys that no job can hold any more; with
-    /// each job what it told. Tells how many rows went; `limit` or more means that there may be more.
+    /// each job its story. Returns how many rows were deleted; `limit` or more means that there may be more.
     async fn prune(&self, seen: Option<Cursor>, limit: u32) -> Result<u64>;
 
     /// One job, finished or not.
@@ -126,14 +131,15 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// Jobs, finished ones included, newest id first.
     async fn jobs(&self, filter: Filter) -> Result<Vec<Job>>;
 
-    /// What is told of one job besides its row; empty for one that is not there.
+    /// What is known of one job besides its row; empty for a job that is not there.
     async fn story(&self, ask: AskStory) -> Result<Story>;
 
     /// All nodes, lost ones included, by name and joining time.
     async fn nodes(&self) -> Result<Fleet>;
 
-    /// Small durable values of core's own making: settings by name, charges. The store neither reads nor judges them,
-    /// except that it refuses jobs of a group that is [`MemoKind::Full`]. All memos of these kinds, by kind and name.
+    /// All memos of these kinds, by kind and name: small durable values such as settings and charges. Only core reads their
+    /// values; the store itself uses two kinds: it refuses jobs of a group with a [`MemoKind::Full`] memo, and goes by what
+    /// [`MemoKind::Installation`] says about keeping jobs and logs.
     async fn recall(&self, kinds: Vec<MemoKind>) -> Result<Vec<Memo>>;
 
     /// Writes memos in one transaction, each of them named once. With `lead`, only if that holder and epoch lead
@@ -141,8 +147,8 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// dispatcher, and rings.
     ///
     /// Answers in the order of the memos; `false`: the version was not [`NewMemo::seen`] any more, and this memo is left
-    /// alone. Repeated, a memo with `seen` is `false` if the first call wrote it (read it again: the version moved on, by
-    /// that very call), one without is written again, the same value under the next version.
+    /// alone. Repeated, a memo with `seen` gets `false` if the first call wrote it (read it again: the first call itself raised the
+    /// version); a memo without `seen` is written again, the same value under the next version.
     async fn remember(&self, lead: Option<(Incarnation, Epoch)>, memos: Vec<NewMemo>) -> Result<Vec<bool>>;
 
     /// Where to wait for a ring.
@@ -155,9 +161,9 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
 pub struct Submitted {
     /// The job that stands for it: itself, or the one that holds its unique key.
     pub id: JobId,
-    /// `false`: it was there already, or another one stands for it.
+    /// `false`: it was there already, or another job stands for it.
     pub new: bool,
-    /// Set when another one stands for it.
+    /// Set when another job stands for it.
     pub duplicate: Option<Duplicate>,
 }
 
@@ -167,7 +173,7 @@ impl Submitted {
         Self { id, new, duplicate: None }
     }
 
-    /// Another one stands for it.
+    /// Another job stands for it.
     pub fn held_by(id: JobId, duplicate: Duplicate) -> Self {
         Self { id, new: false, duplicate: Some(duplicate) }
     }
@@ -207,8 +213,8 @@ impl Epoch {
 
     /// The term after this one, which was begun in the lineage `last`, in a database that is of the lineage `now`.
     ///
-    /// A database that has forgotten its last commits may have forgotten terms. So the first term of a lineage is a leap
-    /// away, and no term that a node remembers from another lineage has its number.
+    /// A database that has lost its last commits may have lost terms. So the first term of a lineage gets a number that is a leap
+    /// away, and no term that a node remembers from another lineage has the same number.
     #[must_use]
     pub fn next(self, last: Option<Lineage>, now: Lineage) -> Self {
         let leap = if last == Some(now) { 0 } else { now.0.rem_euclid(Self::STRIDE) };
@@ -216,56 +222,74 @@ impl Epoch {
     }
 }
 
-/// Which history of commits the database goes on. A failover, a restore, a copy or a crash of the server may take back the
-/// last commits, or give transaction numbers out again, and begins a new one: a process that remembers what was committed before must
-/// read it again. Two are the same or different; neither is the older one. (SQLite's is always 0.)
+/// Which history of commits the database continues. A failover, a restore, a copy or a crash of the server may take back the last
+/// commits, or give transaction numbers out again, and begins a new lineage: a process that remembers what was committed before
+/// must read it again. Two lineages are the same or different; neither is the older one. (SQLite's is always 0.)
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub struct Lineage(pub i64);
 
+/// What a node announces when it joins.
 #[derive(Debug, Clone)]
 pub struct Join {
+    /// Chosen at random by the node for this life; a repeated join of the same one is recognised.
     pub incarnation: Incarnation,
+    /// As configured. While another incarnation with it is not lost, the reply is [`Joined::Taken`].
     pub name: NodeName,
+    /// The process: by it, other nodes can find out that it is gone.
     pub host: Host,
+    /// Jobs it runs at a time.
     pub slots: u32,
+    /// Jobs it may hold beyond its slots.
     pub queue_capacity: u32,
-    /// Jobs it is given at once, at most; `None`: it does not say.
+    /// Jobs it is given at once, at most; `None`: it names no bound.
     pub batch_size: Option<NonZeroU32>,
+    /// Jobs of other queues are not assigned to it.
     pub queues: Serves,
+    /// Jobs of other tasks are not assigned to it.
     pub tasks: BTreeSet<TaskName>,
+    /// How long it is believed to live after this call, and after each beat.
     pub lease: Duration,
+    /// The incarnation with the same name that this one takes the place of.
     pub replace: Option<Replace>,
 }
 
-/// The incarnation to be replaced, and the end of its lease as the caller saw it: had it beaten since, it lives.
+/// An incarnation, and the end of its lease as the caller saw it: if that has changed since, the node has beaten and lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Replace {
+    /// The one to be marked lost.
     pub incarnation: Incarnation,
+    /// Compared with its row: if they differ, nothing changes.
     pub lease_until: Timestamp,
 }
 
+/// What became of a [`Join`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum Joined {
+    /// The node is known, now or since an earlier call. `now`: the database's time.
     In { now: Timestamp },
+    /// Nothing has changed: `by`, which is not lost, has the name.
     Taken { by: Box<Node>, now: Timestamp },
 }
 
+/// A node's sign of life, and whether it would lead.
 #[derive(Debug, Clone)]
 pub struct Beat {
+    /// Whose lease is prolonged.
     pub node: Incarnation,
+    /// How long the node is believed to live from now on; for the lead as well.
     pub lease: Duration,
     /// Slots from now on; zero while the node drains.
     pub slots: u32,
     /// Whether the node is ready to dispatch.
     pub lead: bool,
-    /// The lead that this node has found to be over, as it saw it: had it been renewed since, its holder lives.
+    /// The lead that this node has found to be over, as it saw it: if it was renewed since, its holder lives and keeps it.
     pub over: Option<Term>,
-    /// Only tell who leads.
+    /// Only read which node leads; write nothing.
     pub only_look: bool,
 }
 
 impl Beat {
-    /// Neither a look nor about a lead that is over.
+    /// An ordinary beat: it prolongs the lease, and claims no lead to be over.
     pub fn new(node: Incarnation, lease: Duration, slots: u32, lead: bool) -> Self {
         Self { node, lease, slots, lead, over: None, only_look: false }
     }
@@ -274,51 +298,63 @@ impl Beat {
 /// A lead, and the end of its lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Term {
+    /// The number of the term.
     pub epoch: Epoch,
+    /// When its lease ends, by the database's clock.
     pub until: Timestamp,
 }
 
-/// Who dispatches, as another node sees it.
+/// The node that dispatches, as another node sees it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Leader {
+    /// The term that it leads in: named in [`Beat::over`] once it is found to be over.
     pub term: Term,
+    /// Its process: a node on the same machine can see whether it is gone.
     pub host: Host,
+    /// How long it is believed to live after each beat.
     pub lease: Duration,
     /// What the store can see of its process.
     pub sight: Sight,
 }
 
+/// The reply to a [`Beat`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pulse {
+    /// The database's time.
     pub now: Timestamp,
+    /// Another one than before: commits may have been taken back since.
     pub lineage: Lineage,
+    /// `false`: the node is unknown or lost, and nothing was prolonged.
     pub alive: bool,
     /// Set when this node dispatches.
     pub epoch: Option<Epoch>,
     /// All living nodes, when this node dispatches.
     pub nodes: Vec<Node>,
-    /// The node that dispatches, when this one would and does not.
+    /// The node that dispatches, when this one asked for the lead and did not get it, or only looked.
     pub leader: Option<Leader>,
 }
 
+/// Which unfinished jobs to read.
 #[derive(Debug, Clone)]
 pub enum Load {
-    After {
-        id: Option<JobId>,
-        limit: u32,
-    },
+    /// At most `limit` jobs with greater ids than `id`, in id order; `None`: from the first on.
+    After { id: Option<JobId>, limit: u32 },
+    /// These, as far as they are there and unfinished.
     These(Vec<JobId>),
-    /// What nodes have in their hands, or one of them: no more than they may hold. Limits are counted from it, so it is read
-    /// first.
+    /// What all nodes have in their hands, or one of them: no more than they may hold. The dispatcher counts its limits from
+    /// this, so it reads it first.
     InHands(Option<Incarnation>),
-    /// The same of one node by the jobs' rows alone, also what none of its batches names: a crash may take back an end, and the
-    /// node then call the batch done. Reads every job, so it is for a node that has heard of a new [`Lineage`].
+    /// The same for one node by the jobs' rows alone, also jobs that none of its batches names. A crash may take back the end of a
+    /// job after which the node has called its batch done. Reads every job, so it is for a node that has seen a new [`Lineage`].
     HeldBy(Incarnation),
 }
 
+/// The jobs that [`Store::load`] has read, in id order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Page {
+    /// The database's time.
     pub now: Timestamp,
+    /// As they were at that time.
     pub jobs: Vec<JobHead>,
     /// Where the next page begins; `None` at the end, and for all but [`Load::After`].
     pub next: Option<JobId>,
@@ -328,49 +364,59 @@ pub struct Page {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cursor(pub String);
 
+/// From where on, and how much, a dispatcher wants to read of what is new.
 #[derive(Debug, Clone)]
 pub struct AskNews {
+    /// From the last [`News`]; `None`: nothing is read, and the reply says where to begin.
     pub cursor: Option<Cursor>,
-    /// Changes that were told in this process under this epoch are left out.
+    /// Changes that the dispatcher of this epoch was notified of within its own process are left out.
     pub epoch: Epoch,
     /// The dispatcher is about to sleep: submitters shall ring.
     pub asleep: bool,
-    /// New jobs, at most. None: for those who look far back.
+    /// New jobs, at most. Zero for a caller that looks far back and wants only the changes.
     pub new_jobs: u32,
 }
 
+/// What became visible since the cursor.
 #[derive(Debug, Clone, PartialEq)]
 pub struct News {
+    /// The database's time.
     pub now: Timestamp,
+    /// Where the next call begins. Until it is used, the same news can be read again with the old one.
     pub cursor: Cursor,
+    /// New jobs, and finished ones that a person has run again, in the order of submission; at most [`AskNews::new_jobs`].
     pub jobs: Vec<JobHead>,
     /// Whether there may be more new jobs than were asked for. The cursor is beyond them: they are found by reading the backlog.
     pub more: bool,
+    /// What others than the dispatcher's own process have done with jobs.
     pub changes: Vec<Change>,
     /// Whether a memo was written or deleted by others than the dispatcher: recall them.
     pub memos: bool,
+    /// Which transactions have ended; a sealed queue waits for those that were open.
     pub writers: Writers,
 }
 
-/// How far transactions have come that write, counted in the order in which they began to. Both zero where one at a time
-/// writes: then nothing is ever under way that these news do not tell.
+/// How far the writing transactions have come, counted in the order in which they began to write. Both are zero in a store with one
+/// writer at a time: there, no transaction is ever open whose changes the news could miss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Writers {
-    /// All before this one have ended, and what they brought has been told.
+    /// All transactions before this one have ended, and the news up to here contains what they wrote.
     pub over: u64,
-    /// The one after the last that has ended: a transaction that began to write before something that has been told comes before this.
+    /// The one after the last that has ended. A transaction that began to write before something that is in the news has a lower
+    /// number.
     pub next: u64,
 }
 
 /// A job that was settled elsewhere or changed by a person.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Change {
+    /// The job that was changed; one job may have several changes.
     pub id: JobId,
     /// How long it ran, if this was the end of a run.
     pub ran: Option<Duration>,
     /// Whether a run ended in an error: the job failed or got stuck then, whatever it is now. A person's decision does not count.
     pub failed: bool,
-    /// Whether this ended it with success. What has ended without being either was cancelled, or ended by a decision.
+    /// Whether this ended it with success. A job that has ended with neither was cancelled, or ended by a person's decision.
     pub well: bool,
     /// What it is now; `None`: finished.
     pub head: Option<JobHead>,
@@ -387,61 +433,96 @@ impl BatchId {
     }
 }
 
+/// A batch of picks, to be given to nodes.
 #[derive(Debug, Clone)]
 pub struct Assign {
+    /// The node that dispatches.
     pub holder: Incarnation,
+    /// Its term; if another one leads, nothing is assigned.
     pub epoch: Epoch,
     /// One delivery per node in the picks; the batch of a node is `(batch, node)`.
     pub batch: BatchId,
+    /// Which job, at which fence, to which node; answered in this order.
     pub picks: Vec<Pick>,
 }
 
+/// What became of one pick.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AssignReply {
     /// To the dispatcher's own node: it starts from here.
     Mine(Box<AssignedJob>),
     /// To another node, which reads it as a [`Delivery`].
     Theirs(Fence),
+    /// Another transaction holds its row, or its node has left; nothing was changed.
     Locked,
+    /// It is not at rest at the picked fence any more, but like this; nothing was changed.
     Changed(JobHead),
+    /// It is not among the unfinished jobs.
     Gone,
 }
 
+/// A batch of jobs that another process's dispatcher gave to a node.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Delivery {
+    /// Which one. The node names it in [`Settle::done`] once all of its jobs are settled.
     pub batch: BatchId,
     /// Jobs of the batch that are (still) in this node's hands.
     pub jobs: Vec<AssignedJob>,
-    /// Jobs in this node's hands that shall stop.
-    pub cancel: Vec<JobId>,
 }
 
+/// What a node finds when it looks at its mail.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Mail {
+    /// The batches that it does not know yet.
+    pub batches: Vec<Delivery>,
+    /// Jobs in its hands that a person wants stopped, each at the fence that was asked for. At every look, until they are settled.
+    pub stop: Vec<(JobId, Fence)>,
+}
+
+impl Mail {
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.batches.is_empty() && self.stop.is_empty()
+    }
+}
+
+/// What [`Store::settle`] is asked to write, in one transaction.
 #[derive(Debug, Clone)]
 pub struct Settle {
+    /// Who decided, and in whose hands the jobs must be.
     pub author: Author,
+    /// Answered in this order. Of two about one job the later was made knowing the earlier, and a store may write the later alone.
     pub settlements: Vec<Settlement>,
+    /// Batches of which no job is left in the node's hands: their rows are removed.
     pub done: Vec<BatchId>,
 }
 
+/// Who settles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Author {
-    /// The node that has the jobs. `told`: the dispatcher of this epoch lives in the same process and is told there.
+    /// The node that has the jobs. `told`: the dispatcher of this epoch lives in the same process and is notified there.
     Node { node: Incarnation, told: Option<Epoch> },
     /// The dispatcher, for a lost node. `bury`: remove the node and its assignments once nothing is left in its hands.
     Dispatcher { holder: Incarnation, epoch: Epoch, lost: Incarnation, bury: bool },
 }
 
+/// What follows the run of one job, or its node's loss, as core decided.
 #[derive(Debug, Clone)]
 pub struct Settlement {
+    /// The job that was assigned.
     pub job: JobId,
+    /// Of that assignment. If the row has another one, nothing is written.
     pub fence: Fence,
-    /// Whether the decision knew of a cancel request; if one has come since, the job comes back unsettled.
+    /// Whether the decision took a cancel request into account. If not, and there is one by then, nothing is written:
+    /// [`Settled::CancelRequested`].
     pub saw_cancel: bool,
+    /// What to write.
     pub to: Transition,
     /// Whether notes or attempts of the job may be in the store: where nothing is kept, they go with it.
     pub noted: bool,
-    /// Begin and end of the run, where there was one.
+    /// When the task began; `None`: it did not run.
     pub started_at: Option<Timestamp>,
+    /// When the task ended; `None`: it has not, or its node was lost.
     pub finished_at: Option<Timestamp>,
 }
 
@@ -451,7 +532,17 @@ impl Settlement {
         Some(self.finished_at?.since(self.started_at?))
     }
 
-    /// Whether the run ended in an error: the job has failed, or is stuck. By the time this is told the job may run again.
+    /// Whether this takes a job out of the node's hands that it was asked to stop: then the request is over.
+    pub fn ends_stop(&self) -> bool {
+        self.saw_cancel && self.to.to != Target::Running
+    }
+
+    /// What the job no longer has afterwards. A job that has begun has no time any more by which it must begin.
+    pub fn clears(&self) -> Clears {
+        Clears { expiry: self.to.clears.expiry || self.started_at.is_some(), ..self.to.clears }
+    }
+
+    /// Whether the run ended in an error: the job has failed, or is stuck. When the dispatcher reads this, the job may run again.
     pub fn failed(&self) -> bool {
         matches!(self.to.to, Target::Finish { end: End::Failed, .. } | Target::Stuck { .. })
     }
@@ -462,10 +553,11 @@ impl Settlement {
     }
 }
 
+/// What became of one settlement, note or decision of a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settled {
-    /// Written, now or by an earlier call whose reply was lost. (What raised the fence or was a person's decision is
-    /// [`Settled::Superseded`] when it is repeated: the row moved on, by that very call.)
+    /// Written, now or by an earlier call whose reply was lost. (A call that raised the fence, or wrote a person's decision, gets
+    /// [`Settled::Superseded`] when it is repeated: the first call itself has changed the row.)
     Applied,
     /// A cancel was requested meanwhile: decide again.
     CancelRequested,
@@ -477,44 +569,55 @@ pub enum Settled {
     Locked,
 }
 
-/// What a running job has to say.
+/// What a run has reported: log lines, progress, finished steps.
 #[derive(Debug, Clone)]
 pub struct Note {
+    /// The job that runs.
     pub job: JobId,
+    /// Of its assignment. If the row has another one, nothing of the note is written.
     pub fence: Fence,
-    /// `Some` replaces what was said before.
+    /// `Some` replaces what was reported before.
     pub progress: Option<Progress>,
+    /// New lines of its log; a line whose place is taken already is left out.
     pub lines: Vec<Line>,
-    /// Whether to look if more lines are kept than may be. A look costs, so not every note asks for one.
+    /// Whether to check for more lines than may be kept. The check costs time, so not every note asks for it.
     pub trim: bool,
+    /// Newly finished steps; the first result that is written for a name stands.
     pub steps: Vec<Finished>,
 }
 
+/// Which job's story to read, and how much of its log.
 #[derive(Debug, Clone)]
 pub struct AskStory {
+    /// Finished or not; for an unknown one the story is empty.
     pub job: JobId,
-    /// Lines after this one only, and no attempts, steps and jobs it has to do with: for those who follow a log.
+    /// Only lines after this one, without attempts, steps and related jobs: for a caller that follows a log.
     pub after: Option<LineAt>,
     /// At most so many lines: the first after `after`, else the last.
     pub lines: u32,
 }
 
+/// Which nodes the dispatcher declares lost, and how many jobs it takes from them.
 #[derive(Debug, Clone)]
 pub struct AskLost {
+    /// The node that dispatches.
     pub holder: Incarnation,
+    /// Its term; if another one leads, nothing is changed.
     pub epoch: Epoch,
+    /// Which nodes are marked as lost by this call, besides those that already are.
     pub expire: Expire,
+    /// Jobs in the reply, at most, of all lost nodes together.
     pub limit: u32,
 }
 
-/// Whose silence counts as loss.
+/// Which silent nodes count as lost.
 #[derive(Debug, Clone)]
 pub enum Expire {
     /// None, for a dispatcher that may have been cut off itself, or whose database's clock was just changed.
     Nobody,
-    /// That of nodes whose lease is over by the database's clock, and was over at this time, which the dispatcher believes it to be:
-    /// had the clock been put forward since, no node is lost by that. And of those the dispatcher found silent, if
-    /// their lease still ends when it saw it end.
+    /// Nodes whose lease is over by the database's clock, and also at the time `by`, which is the dispatcher's own estimate of
+    /// that clock: so no node is lost because the clock was put forward. And the nodes in `silent`, which the dispatcher found
+    /// silent, if the end of their lease has not changed since.
     Over { by: Timestamp, silent: Vec<Replace> },
 }
 
@@ -525,59 +628,107 @@ impl Expire {
     }
 }
 
+/// A node that is marked as lost, and what is still in its hands.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LostNode {
+    /// The node, as its row in the store is.
     pub node: Node,
-    pub jobs: Vec<Held>,
-    /// Whether these are all that is left in its hands.
+    /// To be settled by the dispatcher, which decides where they go.
+    pub jobs: Vec<LostJob>,
+    /// Whether `jobs` are all that is left in its hands.
     pub complete: bool,
 }
 
 /// A job in a lost node's hands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Held {
+pub struct LostJob {
+    /// The job that was lost with its node.
     pub id: JobId,
+    /// Of the assignment that was lost: the settlement names it.
     pub fence: Fence,
+    /// `Scheduled` or `Running`: core decides by it whether the loss counts as a crash of the job.
     pub state: JobState,
+    /// As they were before the loss.
     pub counts: Counts,
-    pub retry: RetryPolicy,
+    /// What follows a failure. `None`: as its task sets it.
+    pub retry: Option<RetryPolicy>,
+    /// Time limit, and another step if its retries run out; both optional.
     pub terms: Terms,
+    /// A person has cancelled it: it ends as cancelled.
     pub cancel_requested: bool,
 }
 
-impl<'a> From<&'a Held> for Standing<'a> {
-    fn from(held: &'a Held) -> Self {
-        let Held { id: _, fence, state, counts, ref retry, ref terms, cancel_requested } = *held;
+impl<'a> From<&'a LostJob> for JobFacts<'a> {
+    fn from(held: &'a LostJob) -> Self {
+        let LostJob { id: _, fence, state, counts, ref retry, ref terms, cancel_requested } = *held;
+        let retry = retry.as_ref().unwrap_or(&RetryPolicy::DEFAULT);
         Self { state, counts, retry, terms, cancel_requested, fence }
     }
 }
 
+/// A person's decision about one job, as core made it a transition.
 #[derive(Debug, Clone)]
 pub struct Intervention {
+    /// The job that the decision is about.
     pub job: JobId,
     /// What the decision was made for; anything else is [`Settled::Superseded`].
     pub state: JobState,
+    /// As the person saw it; another one is [`Settled::Superseded`] too.
     pub fence: Fence,
+    /// What to write.
     pub to: Transition,
 }
 
 /// All given conditions must hold.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
+    /// One of these; empty: any.
     pub states: Vec<JobState>,
+    /// This queue; `None`: any.
     pub queue: Option<String>,
+    /// This group; `None`: any.
     pub group: Option<String>,
+    /// This task; `None`: any.
     pub task: Option<String>,
+    /// Submitted at this time or later, by the database's clock.
+    pub since: Option<Timestamp>,
+    /// Submitted before this time.
+    pub until: Option<Timestamp>,
+    /// With an id from the first to the second of these, both included.
+    pub ids: Option<(JobId, JobId)>,
+    /// A job that holds this unique key now, in whatever scope.
+    pub unique: Option<String>,
     /// At most this many; `None` = 100.
     pub limit: Option<u32>,
 }
 
 impl Filter {
+    /// How many jobs are read if no limit is given.
     pub const DEFAULT_LIMIT: u32 = 100;
+    /// A greater limit counts as this one.
     pub const MAX_LIMIT: u32 = 1_000_000;
 
+    /// The limit that counts: the given one or the default, never more than [`Filter::MAX_LIMIT`].
     pub fn limit(&self) -> u32 {
         self.limit.unwrap_or(Self::DEFAULT_LIMIT).min(Self::MAX_LIMIT)
+    }
+
+    /// The first and the last id that are asked for.
+    pub fn id_range(&self) -> (JobId, JobId) {
+        self.ids.unwrap_or((JobId::from_uuid(Uuid::nil()), JobId::from_uuid(Uuid::max())))
+    }
+
+    /// Whether a job meets all conditions; whether it holds the unique key is for the store to find out.
+    pub fn admits(&self, job: &Job) -> bool {
+        let is = |wanted: &Option<String>, value: &str| wanted.as_deref().is_none_or(|wanted| wanted == value);
+        let (first, last) = self.id_range();
+        self.wants(job.state)
+            && is(&self.queue, job.queue.as_str())
+            && is(&self.group, job.group.as_str())
+            && is(&self.task, job.task.as_str())
+            && self.since.is_none_or(|since| job.submitted_at >= since)
+            && self.until.is_none_or(|until| job.submitted_at < until)
+            && (first..=last).contains(&job.id)
     }
 
     /// The wanted states, or all.
@@ -586,35 +737,42 @@ impl Filter {
     }
 }
 
+/// All nodes, and when they were read.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fleet {
+    /// The database's time: a lease that ends before it is over.
     pub now: Timestamp,
+    /// By name and joining time; lost ones too, until their jobs are settled.
     pub nodes: Vec<Node>,
 }
 
 /// What a memo is about; its name says which one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum MemoKind {
-    /// Settings of all of it; one memo, whatever its name.
+    /// Settings of the whole installation; one memo, whatever its name.
     Installation,
+    /// Settings of a queue.
     Queue,
+    /// Settings of a group.
     Group,
+    /// Limits of a task.
     Task,
     /// Settings of a limit key.
     Key,
     /// What a group has used so far.
     Charge,
-    /// By group: no more jobs are taken. The value is the sentence a submitter is told.
+    /// By group: no more jobs are accepted. The value is the error text that a submitter gets.
     Full,
-    /// How far the dispatcher has seen to what must not be forgotten: a cursor. One memo.
+    /// A cursor: up to there, dispatchers have handled what must not be forgotten, such as pauses on errors. One memo.
     Seen,
-    /// What is submitted again and again.
+    /// A schedule: what is submitted again and again, and when.
     Schedule,
     /// Which of a schedule's times are over, and the job of the last one.
     Fired,
 }
 
 impl MemoKind {
+    /// Every kind, in the order of its code.
     pub const ALL: [MemoKind; 10] = [
         Self::Installation,
         Self::Queue,
@@ -628,7 +786,7 @@ impl MemoKind {
         Self::Fired,
     ];
 
-    /// Number in the database; never reuse one. In the order of the kinds: memos are told by it.
+    /// Number in the database; never reuse one. In the order of the kinds: memos are sorted by it.
     pub fn code(self) -> i16 {
         match self {
             Self::Installation => 0,
@@ -644,24 +802,32 @@ impl MemoKind {
         }
     }
 
+    /// The kind with this number; `None` if no kind has it.
     pub fn from_code(code: i16) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.code() == code)
     }
 }
 
+/// A named text in the store, as it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Memo {
+    /// What it is about.
     pub kind: MemoKind,
+    /// Which one of its kind; a setting has the name of its queue, group, task or key.
     pub name: String,
+    /// Mostly JSON; only core reads it.
     pub value: String,
     /// 1 when it is first written, one more with each write. A memo that was deleted and is written again may begin
     /// anew.
     pub version: i64,
 }
 
+/// A memo to be written or deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewMemo {
+    /// What it is about.
     pub kind: MemoKind,
+    /// Which one of its kind; in one call each is named once.
     pub name: String,
     /// `None`: delete it. One that is not there is deleted already.
     pub value: Option<String>,
@@ -670,7 +836,7 @@ pub struct NewMemo {
 }
 
 impl NewMemo {
-    /// A call that names a memo twice has no order to write them in: it is a mistake of the program.
+    /// Refuses a call that names a memo twice: there is no order to write them in, so this is a bug of the caller.
     pub fn check_named_once(memos: &[NewMemo]) -> Result<()> {
         let mut names: Vec<_> = memos.iter().map(|memo| (memo.kind, memo.name.as_str())).collect();
         names.sort_unstable();

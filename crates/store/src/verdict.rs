@@ -1,5 +1,5 @@
-//! Decisions of a store that follow from a row alone: what a settle is answered, and which node leads. The memory store and SQLite
-//! ask here; PostgreSQL decides the same in SQL, and the suite compares.
+//! Decisions of a store that follow from a row alone: the answer to a settle, and which node leads. The memory store and SQLite
+//! ask here; PostgreSQL decides the same in SQL, and the conformance suite compares.
 
 use turnwise_core::{Fence, Incarnation, JobState, Timestamp};
 
@@ -22,15 +22,15 @@ impl Found {
     }
 }
 
-/// What a settle of a job of `node` is answered if nothing of it is written; `None`: it is written, and applied. `lost`: not the
-/// node says so, but the dispatcher that takes its jobs from it.
+/// The answer to a settle of a job of `node` for which nothing is written; `None`: it is to be written, and the answer is
+/// [`Settled::Applied`]. `lost`: the settle comes not from the node, but from the dispatcher that takes the lost node's jobs.
 pub fn answer(settlement: &Settlement, node: Incarnation, lost: bool, found: Option<Found>) -> Option<Settled> {
     let Some(found) = found else { return Some(Settled::Gone) };
     if found.fence != settlement.fence {
         Some(Settled::Superseded)
     } else if !found.state.assigned() {
-        // At its end or at rest at this very fence: the node's own settle with that fence has put it there. A failover may have
-        // given the fence out again, though: then the run that was written is another, and began at another time.
+        // At its end or at rest at this fence: an earlier settle of the node with the same fence has put it there. But a failover
+        // may have given the fence out again: then the run that was written is another one, which began at another time.
         let other_run = settlement.started_at.is_some() && settlement.started_at != found.started_at;
         Some(if lost || other_run { Settled::Superseded } else { Settled::Applied })
     } else if !found.in_hands_of(node) {
@@ -42,7 +42,7 @@ pub fn answer(settlement: &Settlement, node: Incarnation, lost: bool, found: Opt
     }
 }
 
-/// Which node leads, until when, and in which lineage it was chosen.
+/// Which node leads, until when, and in which lineage it took the lead.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Lead {
     pub holder: Option<Incarnation>,
@@ -52,8 +52,8 @@ pub struct Lead {
 }
 
 impl Lead {
-    /// The epoch in which a node leads that asks for the lead; `None`: another one does. A lead is free when no node has it, when
-    /// its lease is over, when the node that asks has found it to be over, and in another lineage.
+    /// The epoch in which the node that sent `beat` leads; `None`: another node does. A lead is free when no node has it, when its
+    /// lease is over, when the node that asks has found it to be over, and when it was taken in another lineage.
     pub fn asked(&self, beat: &Beat, lineage: Lineage, now: Timestamp) -> Option<Epoch> {
         let here = self.lineage == Some(lineage);
         let over = |until| until < now || beat.over == Some(Term { epoch: self.epoch, until });

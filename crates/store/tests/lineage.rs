@@ -1,4 +1,4 @@
-//! What a failover does to the memory store: the last commits are taken back, and whoever led has to begin anew.
+//! What a failover does to the memory store: the last commits are taken back, and the lead has to be taken anew.
 
 use turnwise_core::{Incarnation, JobId, Json, NewJob, NodeName, Serves, TaskName, node::Host};
 use turnwise_store::{Assign, BatchId, Beat, Epoch, Join, Lineage, MemoryStore, Store, StoreError};

@@ -1,4 +1,4 @@
-//! The memory store passes the suite it is the specification of.
+//! The memory store is the specification of the suite, and passes it.
 
 use turnwise_store::{Options, conformance::MemoryHarness};
 

@@ -27,8 +27,8 @@ fn words<'a>(text: &'a str, start: &'a str) -> impl Iterator<Item = &'a str> {
     text.lines().filter_map(move |line| line.strip_prefix(start)).filter_map(|rest| rest.split(['(', '<']).next())
 }
 
-/// Sixteen move jobs and nodes. Two carry what core keeps for itself (settings, charges), and two what a job tells of
-/// itself (log, progress, steps, attempts): with one pair each for all kinds, a new kind is a value and not a verb.
+/// Sixteen are about jobs and nodes. Two carry what core keeps for itself (settings, charges), and two what a run reports
+/// (log, progress, steps, attempts): with one pair each for all kinds, a new kind is a value and not a verb.
 #[test]
 fn the_trait_has_at_most_twenty_verbs() {
     let (_, from) = TRAIT.split_once("pub trait Store").expect("the trait is in store.rs");

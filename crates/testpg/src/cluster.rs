@@ -1,4 +1,4 @@
-//! One running PostgreSQL, ours or somebody else's.
+//! One running PostgreSQL, started here or named by `TURNWISE_TEST_PG_URL`.
 
 use std::env;
 use std::process::{self, Command, Stdio};
@@ -20,7 +20,7 @@ const QUICK: &str = "fsync = off\nfull_page_writes = off\nwal_init_zero = off";
 /// PostgreSQL's own promises, with enough memory and log that a benchmark does not measure checkpoints.
 const DURABLE: &str = "shared_buffers = 1GB\nmax_wal_size = 4GB";
 
-/// Off until asked for: what is timed is not counted.
+/// Counting is off until a database asks for it: a run that is timed is not counted.
 const COUNTING: &str = "shared_preload_libraries = 'pg_stat_statements'\npg_stat_statements.track = 'none'";
 
 /// No socket file: the port on 127.0.0.1 is the only way in.
@@ -32,7 +32,7 @@ const COMMON: &str = "listen_addresses = '127.0.0.1'\nunix_socket_directories = 
 /// It is removed too when this process ends in any other way, `kill -9` included.
 pub struct Cluster {
     url: String,
-    /// `None`: a cluster of somebody else, named by `TURNWISE_TEST_PG_URL`.
+    /// `None`: a cluster that another process started, named by `TURNWISE_TEST_PG_URL`.
     own: Option<Own>,
 }
 
@@ -92,13 +92,13 @@ impl Cluster {
         self.url.clone()
     }
 
-    /// Creates an empty database with a name nobody else has, and returns its URL. It lives as long as the cluster.
+    /// Creates an empty database with a unique name, and returns its URL. It lives as long as the cluster.
     pub fn fresh_database(&self) -> Result<String> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        // The process id alone comes back during a long run on a shared cluster.
+        // A process id alone may be used again during a long run on a shared cluster.
         let name = format!("test_{}_{number}_{:x}", process::id(), random());
-        // template0: nobody can be connected to it, which would make the copy fail.
+        // template0: no client can be connected to it, which would make the copy fail.
         self.psql(&self.url, &format!("create database {name} template template0"))?;
         Ok(with_database(&self.url, &name))
     }

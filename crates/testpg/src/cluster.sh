@@ -7,7 +7,7 @@ create() {
         printf '%s\n' "$settings" >>"$data/postgresql.conf"
 }
 
-# The server ends with its log file as its only open files, so nobody who waits for our output waits for it.
+# The server has its log file as its only open file, so a process that waits for the end of our output does not wait for it.
 start() {
     : >"$log"
     "$bin/pg_ctl" -D "$data" -l "$log" -o "-p $1" -w -t 120 start

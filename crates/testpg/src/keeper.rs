@@ -1,7 +1,7 @@
 //! The process that owns a server (a cluster, a PgBouncer) and outlives its parent by exactly the clean-up.
 //!
-//! A guard in the test process cannot clean up after `kill -9`, and a process that is asked to end by a signal cannot
-//! be told from one that must go on without `unsafe`. So the server belongs to a child in a process group of its own,
+//! A guard in the test process cannot clean up after `kill -9`, and without `unsafe` it cannot catch the signals that ask the
+//! process to end. So the server belongs to a child in a process group of its own,
 //! and the pipe between the two is the guard: see `keeper.sh`.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -41,7 +41,7 @@ impl Server {
 pub(crate) struct Keeper {
     server: Server,
     process: Child,
-    /// `None` once the keeper was told to clean up.
+    /// `None` once the keeper is to clean up: the pipe is closed.
     orders: Option<ChildStdin>,
     replies: BufReader<ChildStdout>,
 }
@@ -50,7 +50,7 @@ impl Keeper {
     /// `program`: what the server's script takes as its first argument, the folder of the programs or the program.
     pub(crate) fn start(server: Server, program: &Path, settings: &str) -> Result<Keeper> {
         let mut command = programs::unprivileged("sh")?;
-        // Standard error is inherited on purpose: whoever reads ours to its end knows that the server is gone.
+        // Standard error is inherited on purpose: a process that reads ours to its end knows that the server is gone.
         programs::without_pg_variables(&mut command)
             .args(["-c", server.script(), "turnwise-testpg-keeper"])
             .arg(program)
@@ -73,7 +73,7 @@ impl Keeper {
 
     /// Orders `start` on a free port of 127.0.0.1 and returns the port.
     ///
-    /// Between our look and the server's bind somebody else may take the port; then another one is tried.
+    /// Between our look and the server's bind another process may take the port; then another port is tried.
     pub(crate) fn start_on_a_free_port(&mut self) -> Result<u16> {
         const TRIES: u32 = 10;
         let mut last = None;
@@ -86,7 +86,7 @@ impl Keeper {
             }
         }
         let last = last.context("no try to start the server")?;
-        Err(last).context(format!("{TRIES} ports were taken by others meanwhile"))
+        Err(last).context(format!("{TRIES} free ports were taken by other processes before the server could start"))
     }
 
     /// Sends one order and waits until it is done; the error of a failed one holds the server's log.

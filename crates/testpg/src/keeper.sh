@@ -1,10 +1,10 @@
-# keeper.sh: owns one server from its first file to its last. cluster.sh or pgbouncer.sh stands before it and says how that
+# keeper.sh: owns one server from its first file to its last. cluster.sh or pgbouncer.sh stands before it and defines how that
 # server is created, started, stopped and finished.
 # One command a line on standard input (create | put FILE | start PORT | stop | stop_fast); each is answered by `ok`, or by `failed`,
 # the log, and `end`. The lines after `put`, up to one with a single full stop, become a file in the data folder. The end of
 # the input is the order to remove everything: the kernel closes the pipe however the process at its other end dies, kill -9
 # included. Commands run one after the other, so a server whose parent dies half way through `create` or `start` is first
-# finished and then removed; nobody races with it.
+# finished and then removed; nothing races with it.
 
 # Ctrl-C and a test runner's TERM are for the parent; a closed pipe must not stop us before the clean-up.
 trap '' INT TERM HUP PIPE
@@ -34,7 +34,7 @@ while read -r word port; do
         *) false ;;
     esac </dev/null >"$output" 2>&1; fi
     status=$?
-    # Nobody reads the answer when the parent is gone; that is no news for anybody.
+    # When the parent is gone no process reads the answer; that is not an error.
     if [ $status -eq 0 ]; then
         echo ok
     else

@@ -13,7 +13,7 @@
 //! # }
 //! ```
 //!
-//! A cluster trusts everybody who can reach its port on 127.0.0.1: fit for tests, and for nothing else.
+//! A cluster trusts every process that can reach its port on 127.0.0.1: fit for tests, and for nothing else.
 
 mod cluster;
 mod keeper;

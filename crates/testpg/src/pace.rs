@@ -11,7 +11,7 @@ use std::{
 
 const STEP: Duration = Duration::from_millis(5);
 
-/// A clock that stands still while the machine has no time for it: what somebody else's work takes away is not counted.
+/// A clock that stands still while the machine has no time for it: time that other processes take away is not counted.
 ///
 /// On a machine with nothing else to do it goes like any other. Where all cores are busy, a thread that asks to be woken is woken
 /// late, and so is whatever is tested.
@@ -26,13 +26,13 @@ impl Pace {
     /// Begins to measure.
     pub fn start() -> Self {
         let (late, over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
-        let told = (Arc::clone(&late), Arc::clone(&over));
+        let shared = (Arc::clone(&late), Arc::clone(&over));
         thread::spawn(move || {
-            while !told.1.load(Ordering::Relaxed) {
+            while !shared.1.load(Ordering::Relaxed) {
                 let asleep = Instant::now();
                 thread::sleep(STEP);
                 let late = asleep.elapsed().saturating_sub(STEP);
-                told.0.fetch_add(u64::try_from(late.as_micros()).unwrap_or(0), Ordering::Relaxed);
+                shared.0.fetch_add(u64::try_from(late.as_micros()).unwrap_or(0), Ordering::Relaxed);
             }
         });
         Self { begun: Instant::now(), late, over }

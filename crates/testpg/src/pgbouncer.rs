@@ -8,15 +8,15 @@ use crate::cluster::Cluster;
 use crate::keeper::{Keeper, Server};
 use crate::programs;
 
-/// What is left as it is in PgBouncer is what people have. No socket file, and no limit of clients that a test meets by
-/// accident.
+/// All other settings keep their defaults, as most installations have them. No socket file, and no limit of clients that a test
+/// meets by accident.
 const COMMON: &str = "listen_addr = 127.0.0.1\nunix_socket_dir =\nmax_client_conn = 1000\n\
                       auth_type = trust\nauth_file = users.txt";
 
 /// For how long a client of PgBouncer has its connection to the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PoolMode {
-    /// For one transaction: what a session says, prepares or listens to is another client's a moment later.
+    /// For one transaction: afterwards another client has the session, with what was set, prepared or listened to in it.
     Transaction,
     /// Until it disconnects.
     Session,
@@ -24,7 +24,7 @@ pub enum PoolMode {
 
 /// A PgBouncer on a port of 127.0.0.1, in front of all databases of a [`Cluster`]; stopped and removed on drop.
 ///
-/// It is removed too when this process ends in any other way, `kill -9` included. It trusts everybody, as the cluster does.
+/// It is removed too when this process ends in any other way, `kill -9` included. It trusts every client, as the cluster does.
 ///
 /// ```
 /// # fn main() -> anyhow::Result<()> {
@@ -67,7 +67,7 @@ impl PgBouncer {
 
     /// The way to the same database through PgBouncer; user, password and parameters of `db_url` stay.
     ///
-    /// Of the database `pgbouncer` it is its console, where the cluster's superuser may say `show pools` or `reload`.
+    /// For the database `pgbouncer` it is PgBouncer's console, where the cluster's superuser may run `show pools` or `reload`.
     pub fn url(&self, db_url: &str) -> String {
         through(db_url, self.port)
     }
@@ -88,7 +88,7 @@ impl PgBouncer {
     }
 }
 
-/// The part of a URL that says who and where.
+/// The part of a URL with user, password, host and port.
 #[derive(Debug, PartialEq, Eq)]
 struct Authority<'a> {
     user: &'a str,

@@ -7,7 +7,7 @@ create() {
     mkdir "$data"
 }
 
-# A child of ours with its log as its only open file. It says `process up` once it listens; one that cannot listen ends.
+# A child of ours with its log as its only open file. It logs `process up` once it listens; one that cannot listen ends.
 start() {
     printf '%s\n' "$settings" "listen_port = $1" >"$data/pgbouncer.ini"
     (cd "$data" && exec "$program" pgbouncer.ini) >"$log" 2>&1 &

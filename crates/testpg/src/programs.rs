@@ -1,4 +1,4 @@
-//! Where the programs of PostgreSQL and PgBouncer are on this machine, and who may run them.
+//! Where the programs of PostgreSQL and PgBouncer are on this machine, and as which user they run.
 
 use std::env;
 use std::ffi::OsStr;
@@ -18,7 +18,7 @@ const INSTALL: &str = "install the Debian package `postgresql` (apt-get install 
 
 /// Returns the folder that holds `initdb`, `pg_ctl` and `postgres`.
 ///
-/// `TURNWISE_PG_BIN` is taken at its word: an unfit folder there is an error, not a reason to look further. Otherwise
+/// `TURNWISE_PG_BIN` is used as it is: an unfit folder there is an error, not a reason to look further. Otherwise
 /// the newest fit version of the packages, then `pg_config`, then `PATH`.
 pub fn server_folder() -> Result<PathBuf> {
     if let Some(named) = env::var_os(BIN_VARIABLE) {
@@ -54,7 +54,7 @@ pub const PGBOUNCER_VARIABLE: &str = "TURNWISE_PGBOUNCER";
 
 /// Returns the program of PgBouncer.
 ///
-/// `TURNWISE_PGBOUNCER` is taken at its word. Otherwise `PATH`, then where packages put it, which only root has in `PATH`.
+/// `TURNWISE_PGBOUNCER` is used as it is. Otherwise `PATH`, then where packages put it, which only root has in `PATH`.
 pub fn pgbouncer() -> Result<PathBuf> {
     if let Some(named) = env::var_os(PGBOUNCER_VARIABLE) {
         let named = PathBuf::from(named);
@@ -99,7 +99,7 @@ pub fn pg_dump() -> Result<Option<PathBuf>> {
     Ok([own].into_iter().chain(packaged).map(|folder| folder.join("pg_dump")).find(|program| program.is_file()))
 }
 
-/// A command that runs `program` as somebody the server programs accept: they refuse to run as root.
+/// A command that runs `program` as a user that the server programs accept: they refuse to run as root.
 pub(crate) fn unprivileged(program: &str) -> Result<Command> {
     if text_of(Command::new("id").arg("-u")).context("run `id -u`")? != "0" {
         return Ok(Command::new(program));

@@ -12,7 +12,7 @@ use turnwise_testpg::{Cluster, URL_VARIABLE};
 const PROGRAM: &str = env!("CARGO_BIN_EXE_turnwise-testpg");
 
 #[test]
-fn a_fresh_database_is_empty_and_nobody_elses() {
+fn a_fresh_database_is_empty_and_not_shared() {
     let cluster = Cluster::shared();
     let (one, other) = (cluster.fresh_database().unwrap(), cluster.fresh_database().unwrap());
     cluster.psql(&one, "create table mine (n int); insert into mine values (1), (2)").unwrap();

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-/// The crates `core` may use: data and time as values, nothing that waits, asks a clock or talks to somebody.
+/// The crates `core` may use: data and time as values, nothing that waits, reads a clock or communicates.
 const CORE_MAY_USE: [&str; 7] = ["croner", "foldhash", "jiff", "serde", "serde_json", "thiserror", "uuid"];
 
 /// SQLite has one writer, which is a thread of its own there: callers who come together share its commits, however many jobs
@@ -360,7 +360,7 @@ fn a_file_of_one_driver_only_is_an_offence() {
 }
 
 #[test]
-fn an_sql_file_nobody_includes_is_an_offence() {
+fn an_sql_file_that_no_code_includes_is_an_offence() {
     let root = untidy(&[
         ("crates/a/src/lib.rs", "const A: &str = include_str!(\n    \"../sql/used.sql\"\n);"),
         ("crates/a/src/b.rs", "// include_str!(\"../sql/commented.sql\")"),

@@ -23,7 +23,7 @@ async fn extract(document: Document, ctx: Ctx) -> Result<String, String> {
 }
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
+pub(crate) async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let turnwise = Turnwise::open("sqlite:hello.db").await?;
     let left = Filter { states: vec![JobState::Waiting, JobState::Stuck], ..Filter::default() };
     if turnwise.jobs(left).await?.is_empty() {

@@ -31,12 +31,12 @@ impl Backend {
         match url.split_once(':').map(|(scheme, _)| scheme) {
             #[cfg(feature = "postgres")]
             Some("postgres" | "postgresql") => {
-                let store = Arc::new(PostgresStore::open(url, options.clone()).await?);
+                let store = Arc::new(PostgresStore::connect(url, options.clone()).await?);
                 let transactions = Arc::new(Transactions::new(url, &options)?.keeping_as(&store));
                 Ok(Self::Postgres { store, transactions })
             }
             #[cfg(feature = "sqlite")]
-            Some("sqlite") => Ok(Self::Sqlite(SqliteStore::open(url, options)?)),
+            Some("sqlite") => Ok(Self::Sqlite(SqliteStore::connect(url, options)?)),
             Some("memory") => Ok(Self::Other(Arc::new(MemoryStore::new(options, Clock::system())))),
             #[cfg(not(feature = "postgres"))]
             Some("postgres" | "postgresql") => Err(left_out(url, "postgres").into()),
@@ -46,6 +46,16 @@ impl Backend {
                 let problem = format!("{url:?} is not a database; write sqlite:FILE or postgres://USER@HOST/NAME");
                 Err(Invalid::new("database", problem).into())
             }
+        }
+    }
+
+    pub(crate) fn schema_version(&self) -> Option<u32> {
+        match self {
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(_) => Some(turnwise_sqlite::schema_version()),
+            #[cfg(feature = "postgres")]
+            Self::Postgres { .. } => Some(turnwise_postgres::schema_version()),
+            Self::Other(_) => None,
         }
     }
 

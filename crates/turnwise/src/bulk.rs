@@ -2,22 +2,32 @@
 
 use turnwise_core::{
     Job, JobId, JobState,
-    lifecycle::{self, Event, Standing, Target},
+    lifecycle::{self, Event, JobFacts, Target},
 };
 use turnwise_store::{Filter, Intervention, Settled};
 
 use crate::{Error, Turnwise};
 
 /// What cancelling many jobs came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct CancelledAll {
     /// They had not begun and never will.
     pub at_once: usize,
-    /// They are in nodes' hands, which are told to stop them.
+    /// They are in the hands of nodes, which are notified to stop them.
     pub requested: usize,
     /// They changed meanwhile, or an open transaction holds them: look at them again.
-    pub left: usize,
+    pub left: Vec<JobId>,
+}
+
+/// What giving up many jobs came to.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct FailedAll {
+    /// They are failed.
+    pub failed: usize,
+    /// They changed meanwhile, or an open transaction holds them: look at them again.
+    pub left: Vec<JobId>,
 }
 
 /// What having many jobs run again came to.
@@ -51,15 +61,38 @@ impl Turnwise {
     /// ```
     pub async fn cancel_all(&self, filter: Filter) -> Result<CancelledAll, Error> {
         let jobs = self.named_by(filter, |state| !state.finished()).await?;
+        self.cancel_these(&jobs).await
+    }
+
+    /// As [`Turnwise::cancel_all`], of jobs that were read before. One that has changed since is left alone.
+    pub async fn cancel_these(&self, jobs: &[Job]) -> Result<CancelledAll, Error> {
         let mut stopped = CancelledAll::default();
-        for (_, decided) in self.decide_all(&jobs, &Event::Cancel).await? {
+        for (job, decided) in self.decide_all(jobs, &Event::Cancel).await? {
             match decided {
                 Some(Target::CancelRequested) => stopped.requested += 1,
                 Some(_) => stopped.at_once += 1,
-                None => stopped.left += 1,
+                None => stopped.left.push(job),
             }
         }
         Ok(stopped)
+    }
+
+    /// Marks the stuck jobs that `filter` names as failed, as [`Turnwise::fail`] does; otherwise as [`Turnwise::cancel_all`].
+    pub async fn fail_all(&self, filter: Filter) -> Result<FailedAll, Error> {
+        let jobs = self.named_by(filter, |state| state == JobState::Stuck).await?;
+        self.fail_these(&jobs).await
+    }
+
+    /// As [`Turnwise::fail_all`], of jobs that were read before. One that has changed since is left alone.
+    pub async fn fail_these(&self, jobs: &[Job]) -> Result<FailedAll, Error> {
+        let mut given_up = FailedAll::default();
+        for (job, decided) in self.decide_all(jobs, &Event::GiveUp).await? {
+            match decided {
+                Some(_) => given_up.failed += 1,
+                None => given_up.left.push(job),
+            }
+        }
+        Ok(given_up)
     }
 
     /// Runs the stuck, failed and cancelled jobs that `filter` names now or again, with fresh retries, as [`Turnwise::retry`] does;
@@ -71,8 +104,17 @@ impl Turnwise {
 
     /// As [`Turnwise::retry_all`], of jobs that were read before. One that has changed since is left alone.
     pub async fn retry_these(&self, jobs: &[Job]) -> Result<RetriedAll, Error> {
+        self.again(jobs, &Event::Retry).await
+    }
+
+    /// As [`Turnwise::retry_these`], and jobs that have succeeded run once more, too, as [`Turnwise::rerun`] does.
+    pub async fn rerun_these(&self, jobs: &[Job]) -> Result<RetriedAll, Error> {
+        self.again(jobs, &Event::Rerun).await
+    }
+
+    async fn again(&self, jobs: &[Job], event: &Event) -> Result<RetriedAll, Error> {
         let mut retried = RetriedAll::default();
-        for (job, decided) in self.decide_all(jobs, &Event::Retry).await? {
+        for (job, decided) in self.decide_all(jobs, event).await? {
             match decided {
                 Some(_) => retried.again += 1,
                 None => retried.left.push(job),
@@ -96,13 +138,13 @@ impl Turnwise {
         if jobs.is_empty() {
             return Ok(Vec::new());
         }
-        // Whether jobs that end by this are kept.
+        // The installation's settings say whether jobs that end by this are kept.
         self.hear_of_installation().await?;
         let now = self.now().await?;
         let mut decisions = Vec::new();
         let mut decided = Vec::new();
         for job in jobs {
-            match lifecycle::decide(&Standing::from(job), event, now, 0.0) {
+            match lifecycle::decide(&JobFacts::from(job), event, now, 0.0) {
                 Ok(to) => decisions.push(Intervention { job: job.id, state: job.state, fence: job.fence, to }),
                 Err(_) => decided.push((job.id, None)),
             }

@@ -2,9 +2,10 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use tokio::time::Instant;
 use turnwise_core::{
     Fence, Invalid, Job, JobId, NewJob, Timestamp,
-    lifecycle::{self, Event, Illegal, Standing, Target},
+    lifecycle::{self, Event, Illegal, JobFacts, Target},
     story::{LineAt, Story},
 };
 use turnwise_executor::{
@@ -13,7 +14,7 @@ use turnwise_executor::{
 };
 use turnwise_store::{AskStory, Filter, Fleet, Intervention, Load, Options, Settled, Store, StoreError, Submitted};
 
-use crate::{JobRequest, backend::Backend};
+use crate::{JobRequest, backend::Backend, id};
 
 /// Times a decision is made anew because the job moved on meanwhile.
 const DECIDE_AGAIN: usize = 20;
@@ -24,9 +25,12 @@ const WAIT_LONGEST: Duration = Duration::from_millis(250);
 
 /// How long a person's decision waits before it asks again for a job that an open transaction holds.
 const LOCKED_PAUSE: Duration = Duration::from_millis(500);
-/// Times a submit is repeated after a lost reply, and the first wait between.
-const SUBMIT_AGAIN: u32 = 5;
+/// Jobs that are named where an id was written too short.
+const NAMED_IDS: u32 = 5;
+/// How long a submit is repeated after its reply was lost, unless the handle says otherwise; the first and the longest wait between.
+const REPEAT_SUBMITS_FOR: Duration = Duration::from_secs(1);
 const SUBMIT_WAIT: Duration = Duration::from_millis(50);
+const SUBMIT_WAIT_LONGEST: Duration = Duration::from_secs(1);
 
 /// Why a call did not do what it was asked for.
 #[derive(Debug, thiserror::Error)]
@@ -47,7 +51,7 @@ pub enum Error {
     /// The job changed again and again between the look at it and the decision; nothing was decided.
     #[error("job {0} keeps changing; look at it again")]
     Conflict(JobId),
-    /// Others change the same settings all the time; what was asked for may or may not be among it.
+    /// Other callers change the same settings all the time; the change that was asked for may or may not have been written.
     #[error("the settings of {0} keep changing; look at them again")]
     Contested(String),
 }
@@ -57,7 +61,7 @@ pub enum Error {
 pub enum Cancelled {
     /// It had not begun and never will.
     AtOnce,
-    /// It is in a node's hands, which is told to stop it. It will not read `success` afterwards.
+    /// It is in the hands of a node, which is notified to stop it. It will not end as `success`.
     Requested,
 }
 
@@ -65,6 +69,7 @@ pub enum Cancelled {
 #[derive(Clone)]
 pub struct Turnwise {
     backend: Backend,
+    repeat_submits_for: Duration,
 }
 
 impl fmt::Debug for Turnwise {
@@ -74,7 +79,10 @@ impl fmt::Debug for Turnwise {
 }
 
 impl Turnwise {
-    /// Opens `sqlite:jobs.db`, `postgres://user@host/database` or `memory:`, creating the schema where there is none.
+    /// Opens `sqlite:jobs.db`, `postgres://user@host/database` or `memory:`.
+    ///
+    /// In a SQLite file the schema is made where there is none, and brought up to date. On PostgreSQL that is done by
+    /// `turnwise migrate`, or here if [`Options::schema`] says so; without it, [`StoreError::Refused`] says what to run.
     ///
     /// [`Error::Invalid`] for another address, or one whose [feature](crate#features) is off; [`Error::Store`] if the database
     /// cannot be reached or used, and its text says what to do.
@@ -84,12 +92,42 @@ impl Turnwise {
 
     /// As [`Turnwise::open`], with settings of this handle's own.
     pub async fn open_with(url: &str, options: Options) -> Result<Self, Error> {
-        Ok(Self { backend: Backend::open(url, options).await? })
+        Ok(Self::with(Backend::open(url, options).await?))
     }
 
     /// Jobs in a store of the caller's own. **Unstable**, as [`store`](crate::store) is.
     pub fn on(store: Arc<dyn Store>) -> Self {
-        Self { backend: Backend::Other(store) }
+        Self::with(Backend::Other(store))
+    }
+
+    fn with(backend: Backend) -> Self {
+        Self { backend, repeat_submits_for: REPEAT_SUBMITS_FOR }
+    }
+
+    /// How long this handle repeats a submit after its reply was lost, counted from then; at first after 50 ms, then after twice as
+    /// long, up to a second. Default: a second. Zero: it is not repeated.
+    ///
+    /// A submit that still has no answer then is an error that [is transient](StoreError::is_transient), and the job may or may not be
+    /// stored. A caller that repeats it with the same [id](JobRequest::id) stores it once.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), turnwise::Error> {
+    /// let patient = turnwise::Turnwise::open("memory:").await?.repeat_submits_for(Duration::from_secs(30));
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn repeat_submits_for(mut self, budget: Duration) -> Self {
+        self.repeat_submits_for = budget;
+        self
+    }
+
+    /// The version of the database's schema, which is the one that this library works with; `None`: the store has none, as in memory.
+    ///
+    /// A database with an older schema is brought up to it when it is opened, and one with a newer schema is refused.
+    pub fn schema_version(&self) -> Option<u32> {
+        self.backend.schema_version()
     }
 
     /// The store, for what this handle has no method for. **Unstable**, as [`store`](crate::store) is.
@@ -99,9 +137,9 @@ impl Turnwise {
 
     /// Submits a job in a transaction of its own and returns its id once it is durable.
     ///
-    /// Repeated after a lost reply, so a submit that is answered was stored exactly once. A group that takes no more jobs
+    /// Repeated after a lost reply ([for how long](Turnwise::repeat_submits_for)), so a submit that is answered was stored exactly once. A group that takes no more jobs
     /// answers with [`StoreError::Refused`], whose text says why; nothing is stored then. Where another job holds its
-    /// [unique key](JobRequest::unique), the id is that one's; [`Turnwise::submit_each`] tells the two apart.
+    /// [unique key](JobRequest::unique), the id is that one's; [`Turnwise::submit_each`] distinguishes the two.
     pub async fn submit(&self, request: JobRequest) -> Result<JobId, Error> {
         let ids = self.submit_all([request]).await?;
         Ok(ids[0])
@@ -112,7 +150,7 @@ impl Turnwise {
         Ok(self.submit_each(requests).await?.into_iter().map(|enqueued| enqueued.id).collect())
     }
 
-    /// As [`Turnwise::submit_all`], and tells of each job whether it was stored or which one stands for it.
+    /// As [`Turnwise::submit_all`], and returns for each job whether it was stored or which other job stands for it.
     pub async fn submit_each(&self, requests: impl IntoIterator<Item = JobRequest>) -> Result<Vec<Submitted>, Error> {
         let requests: Vec<_> = requests.into_iter().collect();
         let now = if requests.iter().any(JobRequest::is_relative) { self.now().await? } else { Timestamp::MIN };
@@ -137,15 +175,22 @@ impl Turnwise {
     async fn store_jobs(&self, jobs: Vec<NewJob>) -> Result<Vec<Submitted>, Error> {
         let store = self.store();
         let mut wait = SUBMIT_WAIT;
-        for _ in 1..SUBMIT_AGAIN {
-            match store.enqueue(jobs.clone()).await {
+        // From the first lost reply, not from the submit: to learn that it is lost may take longer than the budget.
+        let mut until = None;
+        loop {
+            let lost = match store.enqueue(jobs.clone()).await {
                 Ok(enqueued) => return Ok(enqueued),
-                Err(error) if error.is_transient() => tokio::time::sleep(wait).await,
+                Err(error) if error.is_transient() => error,
                 Err(error) => return Err(error.into()),
+            };
+            let now = Instant::now();
+            let until = *until.get_or_insert_with(|| now.checked_add(self.repeat_submits_for));
+            if until.is_some_and(|until| now + wait > until) {
+                return Err(lost.into());
             }
-            wait *= 2;
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(SUBMIT_WAIT_LONGEST);
         }
-        Ok(store.enqueue(jobs).await?)
     }
 
     /// The database's time.
@@ -158,12 +203,33 @@ impl Turnwise {
         self.store().job(id).await?.ok_or(Error::NoSuchJob(id))
     }
 
+    /// The id that a person means: written in full, or the beginning of one, of four digits or more, if only one job's id begins so.
+    /// A full id is not looked up. [`Error::Invalid`] says which jobs have ids that begin so, if there are several.
+    pub async fn find_id(&self, text: &str) -> Result<JobId, Error> {
+        if let Ok(id) = text.parse() {
+            return Ok(id);
+        }
+        let ids = id::beginning_with(text).ok_or_else(|| Invalid::new("id", format!("{text:?} is not a job id")))?;
+        let limit = Some(NAMED_IDS + 1);
+        let found = self.jobs(Filter { ids: Some(ids), limit, ..Filter::default() }).await?;
+        match found.as_slice() {
+            [] => Err(Invalid::new("id", format!("no job has an id that begins with {text:?}")).into()),
+            [job] => Ok(job.id),
+            jobs => {
+                let some: Vec<_> = jobs.iter().take(NAMED_IDS as usize).map(|job| job.id.to_string()).collect();
+                let more = if jobs.len() > some.len() { " and more" } else { "" };
+                let problem = format!("the ids of several jobs begin with {text:?}: {}{more}", some.join(", "));
+                Err(Invalid::new("id", problem).into())
+            }
+        }
+    }
+
     /// Jobs, finished ones included, newest first.
     pub async fn jobs(&self, filter: Filter) -> Result<Vec<Job>, Error> {
         Ok(self.store().jobs(filter).await?)
     }
 
-    /// What the job tells besides its row: attempts, progress, steps, and the last `lines` of its log.
+    /// What is kept of the job besides its row: attempts, progress, steps, and the last `lines` of its log.
     pub async fn story(&self, id: JobId, lines: u32) -> Result<Story, Error> {
         Ok(self.store().story(AskStory { job: id, after: None, lines }).await?)
     }
@@ -197,7 +263,7 @@ impl Turnwise {
         Ok(self.store().nodes().await?)
     }
 
-    /// Stops a job: at once if it has not begun, else by telling the node that has it.
+    /// Stops a job: at once if no node has it, else by notifying the node that has it.
     pub async fn cancel(&self, id: JobId) -> Result<Cancelled, Error> {
         Ok(match self.decide(id, &Event::Cancel).await? {
             Target::CancelRequested => Cancelled::Requested,
@@ -210,6 +276,11 @@ impl Turnwise {
         self.decide(id, &Event::Retry).await.map(drop)
     }
 
+    /// As [`Turnwise::retry`], and a job that has succeeded runs once more, too: what its task did is done again.
+    pub async fn rerun(&self, id: JobId) -> Result<(), Error> {
+        self.decide(id, &Event::Rerun).await.map(drop)
+    }
+
     /// Marks a stuck job as failed.
     pub async fn fail(&self, id: JobId) -> Result<(), Error> {
         self.decide(id, &Event::GiveUp).await.map(drop)
@@ -219,11 +290,11 @@ impl Turnwise {
     pub(crate) async fn decide(&self, id: JobId, event: &Event) -> Result<Target, Error> {
         let store = self.store();
         let mut locked = false;
-        // Whether a job that ends by this is kept.
+        // The installation's settings say whether a job that ends by this is kept.
         self.hear_of_installation().await?;
         for _ in 0..DECIDE_AGAIN {
             let job = self.job(id).await?;
-            let to = lifecycle::decide(&Standing::from(&job), event, self.now().await?, 0.0)?;
+            let to = lifecycle::decide(&JobFacts::from(&job), event, self.now().await?, 0.0)?;
             let target = to.to.clone();
             let intervention = Intervention { job: id, state: job.state, fence: job.fence, to };
             match store.control(vec![intervention]).await?.first() {
@@ -255,6 +326,9 @@ impl Turnwise {
             let backend = backend.clone();
             Box::pin(async move { Ok(backend.for_control()) })
         });
-        self.backend.equip(Builder::new(connect, config))
+        let builder = self.backend.equip(Builder::new(connect, config));
+        #[cfg(unix)]
+        let builder = builder.state(crate::wire::ANSWER_FORMAT);
+        builder
     }
 }

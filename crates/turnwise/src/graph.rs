@@ -1,4 +1,4 @@
-//! Who waits for whom, around one job.
+//! Which jobs wait for which, around one job.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,7 +11,7 @@ use crate::{Error, Turnwise};
 pub struct Graph {
     /// In layers: each stands after all it waits for; within a layer by id.
     pub jobs: Vec<Tied>,
-    /// There are more than these: the nearest ones are told.
+    /// There are more than these: the nearest ones are listed.
     pub more: bool,
 }
 
@@ -62,7 +62,7 @@ impl Turnwise {
 fn in_layers(mut found: BTreeMap<JobId, Tied>) -> Vec<Tied> {
     let ids: Vec<JobId> = found.keys().copied().collect();
     found.values_mut().for_each(|tied| tied.after.retain(|id| ids.binary_search(id).is_ok()));
-    // Down from those that wait for nobody. Nothing waits in a circle, so all are reached.
+    // Down from the jobs that wait for no other. Nothing waits in a circle, so all are reached.
     let mut left: BTreeMap<JobId, usize> = found.iter().map(|(id, tied)| (*id, tied.after.len())).collect();
     let mut waiters: BTreeMap<JobId, Vec<JobId>> = BTreeMap::new();
     for tied in found.values() {

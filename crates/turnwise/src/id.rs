@@ -38,8 +38,28 @@ pub(crate) fn next() -> JobId {
     JobId::from_parts(last.millis, random)
 }
 
+/// The first and the last id that begin like this: at least four hexadecimal digits, with or without the hyphens of an id.
+pub(crate) fn beginning_with(text: &str) -> Option<(JobId, JobId)> {
+    let digits: String = text.chars().filter(|c| *c != '-').collect();
+    if !(4..32).contains(&digits.len()) || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return None;
+    }
+    let id = |fill| format!("{digits}{}", str::repeat(fill, 32 - digits.len())).parse().ok();
+    Some((id("0")?, id("f")?))
+}
+
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn the_beginning_of_an_id_is_a_range_of_ids() {
+        let (first, last) = super::beginning_with("01900000-7F").unwrap();
+        assert_eq!(first.to_string(), "01900000-7f00-0000-0000-000000000000");
+        assert_eq!(last.to_string(), "01900000-7fff-ffff-ffff-ffffffffffff");
+        for text in ["", "019", "seven", "0190 0000", "01900000-0000-7000-8000-0000000000000"] {
+            assert_eq!(super::beginning_with(text), None, "{text}");
+        }
+    }
+
     #[test]
     fn ids_grow_and_are_version_seven() {
         let ids: Vec<_> = (0..10_000).map(|_| super::next()).collect();

@@ -22,8 +22,9 @@
 //! [`Turnwise`] opens a database, submits, looks and decides; [`JobRequest`] is what is submitted, also in
 //! [your own transaction](JobRequest#submitting-in-your-own-transaction); [`Executor`] runs tasks → [`transactional`] tasks
 //! that commit together with their end → [`settings`] weights, limits and pauses → [`schedules`] jobs that come again and
-//! again → [`story`] what a job told → [`overview`] how much there is → [`graph`] which jobs wait for which → [`view`] why a
-//! job waits, and what would change it → [`wire`] how all of it looks as JSON → [`testing`] tasks under test → [`store`] a store of your own.
+//! again → [`story`] what a job reported → [`overview`] how much there is → [`graph`] which jobs wait for which → [`view`] why a
+//! job waits, and what would change it → [`wire`] how all of it looks as JSON → [`testing`] tasks under test → [`store`] a store
+//! of your own.
 //!
 //! # Features
 //! - `sqlite` and `postgres`, both on by default: the databases. Without one, its driver is neither compiled nor linked.
@@ -34,6 +35,9 @@
 //! with any release; use them through this crate.
 
 #![deny(missing_docs)]
+
+/// The version of this library, such as `0.1.0`. That of the schema it works with: [`Turnwise::schema_version`].
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 mod backend;
 mod bulk;
@@ -52,7 +56,7 @@ mod submit_in;
 pub mod view;
 pub mod wire;
 
-pub use bulk::{CancelledAll, RetriedAll};
+pub use bulk::{CancelledAll, FailedAll, RetriedAll};
 pub use client::{Cancelled, Error, Turnwise};
 pub use request::JobRequest;
 #[cfg(feature = "sqlite")]
@@ -78,7 +82,7 @@ pub use turnwise_executor::{
     task::{AnyTask, Policies},
 };
 pub use turnwise_macros::task;
-pub use turnwise_store::{Duplicate, Filter, Fleet, Options, StoreError, Submitted};
+pub use turnwise_store::{Duplicate, Filter, Fleet, Options, Schema, StoreError, Submitted};
 
 /// The version of rusqlite that [`JobRequest::submit_in_sqlite`] takes a connection of.
 #[cfg(feature = "sqlite")]
@@ -96,7 +100,7 @@ pub mod prelude {
     };
 }
 
-/// What a job told besides its row: attempts that did not end well, progress, steps and the lines of its log.
+/// What is kept of a job besides its row: attempts, progress, steps and the lines of its log.
 pub mod story {
     pub use turnwise_core::{
         lifecycle::Ending,

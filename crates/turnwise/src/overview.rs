@@ -1,11 +1,12 @@
-//! How much there is, by queue and by group, beside what is set for them.
+//! How much there is, by queue, group, task and key, beside what is set for them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use turnwise_core::{
-    GroupName, JobHead, JobId, JobState, QueueName, Timestamp,
+    GroupName, JobHead, JobId, JobState, KeyName, Node, QueueName, TaskName, Timestamp,
     queue_state::is_finished,
-    settings::{GroupSettings, QueueSettings},
+    scheduler::{Input, Scheduler},
+    settings::{Concurrency, GroupSettings, LimitSettings, QueueSettings},
     turn::Charge,
 };
 use turnwise_store::{Load, MemoKind, Store, memo};
@@ -51,6 +52,8 @@ pub struct QueueOverview {
     pub settings: QueueSettings,
     /// Its unfinished jobs.
     pub jobs: Tally,
+    /// In a serial queue: the first job, and its task, if no live node knows that task. Nothing behind it starts.
+    pub held_by: Option<(JobId, TaskName)>,
 }
 
 /// A group: what is set for it, its unfinished jobs in all queues, and what it has used.
@@ -65,7 +68,19 @@ pub struct GroupOverview {
     pub ahead: Charge,
 }
 
-/// Every queue and group that has something set, or jobs, or (groups) a charge.
+/// A task, or a key that jobs share: what is set for it, and its unfinished jobs.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct LimitOverview {
+    /// What is set for it.
+    pub settings: LimitSettings,
+    /// Its unfinished jobs.
+    pub jobs: Tally,
+    /// Living nodes that know the task; none for a key.
+    pub nodes: usize,
+}
+
+/// Every queue, group, task and key that has something set, or jobs, or (groups) a charge, or (tasks) a living node that knows it.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Overview {
@@ -75,12 +90,19 @@ pub struct Overview {
     pub queues: BTreeMap<QueueName, QueueOverview>,
     /// By name.
     pub groups: BTreeMap<GroupName, GroupOverview>,
+    /// By name.
+    pub tasks: BTreeMap<TaskName, LimitOverview>,
+    /// By name.
+    pub keys: BTreeMap<KeyName, LimitOverview>,
+    /// There are more jobs than were to be counted: each count is the least that there are, and queues or groups may be missing
+    /// that have nothing set. No queue is taken for finished then.
+    pub more: bool,
 }
 
 impl Overview {
     /// What a queue is doing; one that is not in the overview is active.
     pub fn state(&self, name: &QueueName) -> QueueState {
-        let left = |queue: &QueueOverview| queue.jobs != Tally::default();
+        let left = |queue: &QueueOverview| self.more || queue.jobs != Tally::default();
         let finished =
             |name: &QueueName| self.queues.get(name).is_some_and(|queue| is_finished(&queue.settings, left(queue)));
         let queue = self.queues.get(name);
@@ -89,8 +111,16 @@ impl Overview {
 }
 
 impl Turnwise {
-    /// Counts the unfinished jobs: one walk over all of them, page by page.
+    /// Counts the unfinished jobs: one walk over all of them, page by page, which takes seconds for millions.
     pub async fn overview(&self) -> Result<Overview, Error> {
+        self.overview_within(usize::MAX).await
+    }
+
+    /// As [`Turnwise::overview`], of the oldest `jobs` unfinished jobs: it takes no longer however many there are.
+    ///
+    /// No store keeps counts by queue: they would be one more write for each job that is submitted, assigned or settled. So of a larger
+    /// backlog each count is a lower bound, which [`Overview::more`] says.
+    pub async fn overview_within(&self, jobs: usize) -> Result<Overview, Error> {
         let store = self.store();
         let kinds = memo::SETTINGS.into_iter().chain([MemoKind::Charge]).collect();
         let memos = store.recall(kinds).await?;
@@ -103,18 +133,69 @@ impl Turnwise {
         for (name, settings) in set.groups {
             groups.entry(name).or_default().settings = settings;
         }
+        let mut tasks: BTreeMap<_, LimitOverview> = BTreeMap::new();
+        let mut keys: BTreeMap<_, LimitOverview> = BTreeMap::new();
+        for (name, settings) in set.tasks {
+            tasks.entry(name).or_default().settings = settings;
+        }
+        for (name, settings) in set.keys {
+            keys.entry(name).or_default().settings = settings;
+        }
+        let fleet = store.nodes().await?;
+        for task in fleet.nodes.iter().filter(|node| node.alive(fleet.now)).flat_map(|node| &node.tasks) {
+            tasks.entry(task.clone()).or_default().nodes += 1;
+        }
         for charge in memo::charges(&memos) {
             let group = groups.entry(charge.group).or_default();
             group.ahead = group.ahead.max(charge.ahead);
         }
-        let now = each_page(&*store, |heads| {
-            for head in heads {
+        // Only these can be held by their first job, and which one that is, the scheduler knows.
+        let serial: BTreeSet<QueueName> = queues
+            .iter()
+            .filter(|(_, queue)| queue.settings.concurrency == Concurrency::Serial)
+            .map(|(name, _)| name.clone())
+            .collect();
+        let mut lines = Vec::new();
+        let mut left = jobs.max(1);
+        let mut after = None;
+        let (now, more) = loop {
+            let limit = u32::try_from(left).unwrap_or(PAGE).min(PAGE);
+            let page = store.load(Load::After { id: after, limit }).await?;
+            left = left.saturating_sub(page.jobs.len());
+            for head in page.jobs {
+                if serial.contains(&head.queue) {
+                    lines.push(head.clone());
+                }
                 queues.entry(head.queue).or_default().jobs.add(head.state);
                 groups.entry(head.group).or_default().jobs.add(head.state);
+                tasks.entry(head.task).or_default().jobs.add(head.state);
+                if let Some(key) = head.key {
+                    keys.entry(key).or_default().jobs.add(head.state);
+                }
             }
-        })
-        .await?;
-        Ok(Overview { now, queues, groups })
+            match page.next {
+                None => break (page.now, false),
+                Some(_) if left == 0 => {
+                    // A page that is full may still be the last.
+                    let beyond = store.load(Load::After { id: page.next, limit: 1 }).await?;
+                    break (beyond.now, !beyond.jobs.is_empty());
+                }
+                next => after = next,
+            }
+        };
+        // Where not all jobs were looked at, the first in line may be another one.
+        if !lines.is_empty() && !more {
+            let nodes = store.nodes().await?.nodes.into_iter().filter(|node| node.alive(now));
+            let nodes = nodes.map(|node| Node { slots: 0, queue_capacity: 0, ..node }).collect();
+            let mut scheduler = Scheduler::new(1);
+            for input in [Input::Nodes(nodes), Input::Settings(memo::settings(&memos)), Input::Jobs(lines)] {
+                scheduler.handle(now, input);
+            }
+            for (queue, job, task) in scheduler.held_lines() {
+                queues.entry(queue).or_default().held_by = Some((job, task));
+            }
+        }
+        Ok(Overview { now, queues, groups, tasks, keys, more })
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is submitted, said in the order it comes to mind.
+//! What is submitted: a task, its arguments, and options in any order.
 
 use std::time::Duration;
 
@@ -20,33 +20,31 @@ pub struct JobRequest {
     begin_within: Option<Duration>,
     after: Vec<JobId>,
     on_failure: OnFailure,
-    /// Whether the retry policy was chosen, by its task or by hand.
-    retry_is_set: bool,
-    unique: UniqueWish,
+    unique: UniqueOptions,
 }
 
-/// What was said about uniqueness, in whatever order.
+/// What the caller set about uniqueness, in whatever order.
 #[derive(Debug, Clone, Default)]
-struct UniqueWish {
-    key: Option<WishedKey>,
+struct UniqueOptions {
+    key: Option<KeyOption>,
     scope: Option<Scope>,
     hold: Option<Hold>,
     on_duplicate: Option<OnDuplicate>,
 }
 
 #[derive(Debug, Clone)]
-enum WishedKey {
+enum KeyOption {
     Given(UniqueKey),
     ByArgs,
 }
 
-impl UniqueWish {
+impl UniqueOptions {
     fn of(self, job: &NewJob) -> Result<Option<Box<Unique>>, Invalid> {
         let key = match self.key {
-            Some(WishedKey::Given(key)) => key,
-            Some(WishedKey::ByArgs) => key_of(&job.task, &job.args),
+            Some(KeyOption::Given(key)) => key,
+            Some(KeyOption::ByArgs) => key_of(&job.task, &job.args),
             None if self.scope.is_none() && self.hold.is_none() && self.on_duplicate.is_none() => return Ok(None),
-            None => return Err(Invalid::new("unique", "is missing: what else is said of it needs a key")),
+            None => return Err(Invalid::new("unique", "is missing: the other options of uniqueness need a key")),
         };
         Ok(Some(Box::new(Unique {
             key,
@@ -87,8 +85,7 @@ impl JobRequest {
             begin_within: None,
             after: Vec::new(),
             on_failure: OnFailure::default(),
-            retry_is_set: false,
-            unique: UniqueWish::default(),
+            unique: UniqueOptions::default(),
         }
     }
 
@@ -96,7 +93,7 @@ impl JobRequest {
         match (&mut self.job, value) {
             (Ok(job), Ok(value)) => put(job, value),
             (Ok(_), Err(invalid)) => self.job = Err(invalid),
-            // The first mistake is the one that is told.
+            // The first mistake is the one that is reported.
             (Err(_), _) => {}
         }
         self
@@ -107,7 +104,7 @@ impl JobRequest {
         self.set(GroupName::new(group), |job, group| job.group = group)
     }
 
-    /// Default: `default`.
+    /// The queue that the job waits in. Default: `default`.
     pub fn queue(self, queue: impl AsRef<str>) -> Self {
         self.set(QueueName::new(queue), |job, queue| job.queue = queue)
     }
@@ -134,13 +131,13 @@ impl JobRequest {
         self
     }
 
-    /// How often and when it runs again after a failed run. Default: its task's policy, else [`RetryPolicy::default`].
-    pub fn retry(mut self, policy: RetryPolicy) -> Self {
-        self.retry_is_set = true;
-        self.set(Ok(policy), |job, retry| job.retry = retry)
+    /// How often and when it runs again after a failed run. Default: its task's policy, where it is run; else
+    /// [`RetryPolicy::default`].
+    pub fn retry(self, policy: RetryPolicy) -> Self {
+        self.set(Ok(policy), |job, retry| job.retry = Some(retry))
     }
 
-    /// How long a run may take; default: as its task says. A run that takes longer has failed, and is tried again by the
+    /// How long a run may take; default: as its task sets it. A run that takes longer has failed, and is tried again by the
     /// retry policy.
     pub fn timeout(mut self, limit: Duration) -> Self {
         if let Ok(job) = &mut self.job
@@ -173,7 +170,7 @@ impl JobRequest {
                 }
             }
             (Ok(_), Err(invalid)) => self.job = Err(invalid),
-            // The first mistake is the one that is told.
+            // The first mistake is the one that is reported.
             (Err(_), _) => {}
         }
         self
@@ -181,7 +178,7 @@ impl JobRequest {
 
     /// At most one job with this key at a time: while another one holds it, that one stands for this. By default a key is held
     /// within the task, until the job has ended, and a duplicate is no error; [`Turnwise::submit`](crate::Turnwise::submit)
-    /// then tells the id of the other.
+    /// then returns the id of the other.
     ///
     /// ```
     /// # use turnwise::{JobRequest, Turnwise};
@@ -195,7 +192,7 @@ impl JobRequest {
     /// ```
     pub fn unique(mut self, key: impl AsRef<str>) -> Self {
         match UniqueKey::new(key) {
-            Ok(key) => self.unique.key = Some(WishedKey::Given(key)),
+            Ok(key) => self.unique.key = Some(KeyOption::Given(key)),
             Err(invalid) => return self.set(Err(invalid), |_, ()| ()),
         }
         self
@@ -204,7 +201,7 @@ impl JobRequest {
     /// As [`JobRequest::unique`], with a key made from the task and its arguments: the order of an object's members and white
     /// space do not count, the digits of numbers do.
     pub fn unique_by_args(mut self) -> Self {
-        self.unique.key = Some(WishedKey::ByArgs);
+        self.unique.key = Some(KeyOption::ByArgs);
         self
     }
 
@@ -233,7 +230,7 @@ impl JobRequest {
     }
 
     /// It begins when these jobs have ended. They must be there, finished or not, or be submitted in the same call; at most
-    /// [`MAX_AFTER`](turnwise_core::after::MAX_AFTER) of them. What follows when one of them does not end well is said by
+    /// [`MAX_AFTER`](turnwise_core::after::MAX_AFTER) of them. What follows when one of them does not end well is set by
     /// [`JobRequest::on_failure`].
     pub fn after_jobs(mut self, jobs: impl IntoIterator<Item = JobId>) -> Self {
         self.after.extend(jobs);
@@ -243,7 +240,7 @@ impl JobRequest {
     /// It begins when all of these have ended: the last of a batch. Submit them together, with
     /// [`Turnwise::submit_batch`](crate::Turnwise::submit_batch) or in one transaction.
     pub fn after_all<'a>(self, requests: impl IntoIterator<Item = &'a JobRequest>) -> Self {
-        // Those that are refused are refused for what is wrong with themselves.
+        // A request that is invalid has no id here: its own submit reports what is wrong with it.
         let ids: Vec<_> = requests.into_iter().filter_map(|request| Some(request.job.as_ref().ok()?.id)).collect();
         self.after_jobs(ids)
     }
@@ -289,7 +286,7 @@ impl JobRequest {
 impl From<JobRequest> for Next {
     fn from(request: JobRequest) -> Self {
         let due = request.job.as_ref().ok().and_then(|job| job.due);
-        let retry = request.job.as_ref().ok().filter(|_| request.retry_is_set).map(|job| job.retry.clone());
+        let retry = request.job.as_ref().ok().and_then(|job| job.retry.clone());
         Self { step: request.job.map(|job| (job.task, job.args, job.terms)), retry, due, delay: request.delay }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use turnwise_core::{Invalid, JobId, NewJob, settings::Pause};
+use turnwise_core::{Invalid, JobId, NewJob, Timestamp, settings::Pause};
 use turnwise_store::{MemoKind, StoreError, memo};
 
 pub use turnwise_core::{
@@ -24,6 +24,16 @@ pub struct Recurring {
     job: JobRequest,
     overlap: Overlap,
     catch_up: CatchUp,
+}
+
+/// The last time of a schedule that is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LastTime {
+    /// Times up to this one are over: a job was submitted for them, or they were skipped.
+    pub at: Timestamp,
+    /// The last job that was submitted for one of them; `None`: none was.
+    pub job: Option<JobId>,
 }
 
 impl Recurring {
@@ -68,6 +78,16 @@ impl Turnwise {
         memo::schedules(&memos).map(|(memo, read)| read.map_err(|error| unread(&memo.name, error))).collect()
     }
 
+    /// Up to which time each schedule's times are over, and the job of the last one that submitted one.
+    pub async fn last_times(&self) -> Result<BTreeMap<ScheduleName, LastTime>, Error> {
+        let memos = self.store().recall(vec![MemoKind::Fired]).await?;
+        let read = |memo: &turnwise_store::Memo| {
+            let memo::Fired { over, job } = memo::Fired::read(&memo.value)?;
+            Some((ScheduleName::new(&memo.name).ok()?, LastTime { at: over?, job }))
+        };
+        Ok(memos.iter().filter_map(read).collect())
+    }
+
     /// Sets a schedule, or another in its place. Times before now do not count; one that stays as it was goes on, and one
     /// that is paused stays paused.
     ///
@@ -79,13 +99,13 @@ impl Turnwise {
     /// turnwise.set_schedule("sales", Recurring::cron_in("0 2 * * *", "Europe/Berlin", report)).await?;
     /// # Ok(()) }
     /// ```
-    pub async fn set_schedule(&self, name: impl AsRef<str>, wish: Recurring) -> Result<Periodic, Error> {
+    pub async fn set_schedule(&self, name: impl AsRef<str>, recurring: Recurring) -> Result<Periodic, Error> {
         let name = ScheduleName::new(name)?;
         if name.as_str().len() > MAX_NAME {
             return Err(Invalid::new("schedule", format!("the name is longer than {MAX_NAME} bytes")).into());
         }
         let now = self.now().await?;
-        let set = periodic(wish, now)?;
+        let set = periodic(recurring, now)?;
         self.write_schedule(&name, |there| {
             // A pause is a person's, and stays.
             let paused = there.as_ref().and_then(|there| there.paused.clone());
@@ -168,10 +188,10 @@ fn none(name: &ScheduleName) -> Invalid {
     Invalid::new("schedule", format!("there is none named {:?}", name.as_str()))
 }
 
-fn periodic(wish: Recurring, now: turnwise_core::Timestamp) -> Result<Periodic, Invalid> {
-    let when = wish.when?;
+fn periodic(recurring: Recurring, now: turnwise_core::Timestamp) -> Result<Periodic, Invalid> {
+    let when = recurring.when?;
     let NewJob { task, args, queue, group, priority, due, retry, key, terms, expires, unique, after, .. } =
-        wish.job.into_job(now)?;
+        recurring.job.into_job(now)?;
     if due.is_some() {
         return Err(Invalid::new("due", "is what the schedule says"));
     }
@@ -194,8 +214,8 @@ fn periodic(wish: Recurring, now: turnwise_core::Timestamp) -> Result<Periodic, 
         retry,
         key,
         terms,
-        overlap: wish.overlap,
-        catch_up: wish.catch_up,
+        overlap: recurring.overlap,
+        catch_up: recurring.catch_up,
         paused: None,
         since: now,
     })

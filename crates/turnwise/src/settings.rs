@@ -123,7 +123,7 @@ impl Turnwise {
         self.set_queue(name, |queue| queue.paused = None).await
     }
 
-    /// Nothing more comes: once the queue is empty it is finished, and those that wait for it go on. Transactions that are
+    /// Nothing more comes: once the queue is empty it is finished, and queues that wait for it go on. Transactions that are
     /// open now may still bring jobs, and are waited for. A queue that is sealed already keeps its moment.
     pub async fn seal_queue(&self, name: impl AsRef<str>) -> Result<QueueSettings, Error> {
         let now = self.now().await?;
@@ -144,6 +144,38 @@ impl Turnwise {
     /// Ends the pause of a group; one that is not paused stays as it is.
     pub async fn resume_group(&self, name: impl AsRef<str>) -> Result<GroupSettings, Error> {
         self.set_group(name, |group| group.paused = None).await
+    }
+
+    /// Takes away what is set for the queue, a pause and a seal too; `false`: nothing was set.
+    pub async fn reset_queue(&self, name: impl AsRef<str>) -> Result<bool, Error> {
+        self.reset(MemoKind::Queue, "queue", QueueName::new(name)?.as_str()).await
+    }
+
+    /// As [`Turnwise::reset_queue`], for a group.
+    pub async fn reset_group(&self, name: impl AsRef<str>) -> Result<bool, Error> {
+        self.reset(MemoKind::Group, "group", GroupName::new(name)?.as_str()).await
+    }
+
+    /// As [`Turnwise::reset_queue`], for a task.
+    pub async fn reset_task(&self, name: impl AsRef<str>) -> Result<bool, Error> {
+        self.reset(MemoKind::Task, "task", TaskName::new(name)?.as_str()).await
+    }
+
+    /// As [`Turnwise::reset_queue`], for a key that jobs share.
+    pub async fn reset_key(&self, name: impl AsRef<str>) -> Result<bool, Error> {
+        self.reset(MemoKind::Key, "key", KeyName::new(name)?.as_str()).await
+    }
+
+    /// One that cannot be read, a newer program's say, is taken away too.
+    async fn reset(&self, kind: MemoKind, word: &'static str, name: &str) -> Result<bool, Error> {
+        let mut was_set = false;
+        self.change_memo(kind, word, name, |there: Option<serde_json::Result<serde_json::Value>>| {
+            // Asked again after a lost reply, the first call may have taken it away.
+            was_set |= there.is_some();
+            Ok(None)
+        })
+        .await?;
+        Ok(was_set)
     }
 
     async fn pause(&self, reason: Option<String>) -> Result<Pause, Error> {

@@ -9,12 +9,13 @@ pub use turnwise_core::{
     after::After,
     job::{AssignedJob, Counts},
     lead::Sight,
-    lifecycle::{End, Target, Transition},
+    lifecycle::{Clears, End, Target, Transition},
     node::Host,
     scheduler::Pick,
 };
 pub use turnwise_store::{
     AskLost, AskNews, AskStory, Assign, AssignReply, Author, BatchId, Beat, Bell, Change, Cursor, Delivery, Epoch,
-    Expire, Held, Intervention, Join, Joined, Keeps, Kept, Leader, Lineage, Load, LostNode, MemoKind, MemoryStore,
-    NewMemo, News, Note, Page, Pulse, Replace, Settle, Settled, Settlement, Store, Term, Writers, memory::Clock,
+    Expire, Intervention, Join, Joined, Keeps, Kept, Leader, Lineage, Load, LostJob, LostNode, Mail, Memo, MemoKind,
+    MemoryStore, NewMemo, News, Note, Page, Pulse, Replace, Settle, Settled, Settlement, Store, Term, Writers,
+    memory::Clock,
 };

@@ -36,8 +36,8 @@
 //! # }
 //! ```
 //!
-//! A run is the real thing: arguments, state, middleware, [`Ctx`](crate::Ctx), steps, timeout, cancel, retries, the store. Whose turn it is
-//! is not asked: weights, limits and pauses hold no job up here; [`Turnwise::why`] and `turnwise simulate` are for those. A
+//! A run is the real thing: arguments, state, middleware, [`Ctx`](crate::Ctx), steps, timeout, cancel, retries, the store. There is
+//! no scheduler: weights, limits and pauses hold no job up here; [`Turnwise::why`] and `turnwise simulate` are for those. A
 //! transactional task needs its database: test it there, with an executor and [`Executor::drained`](crate::Executor::drained).
 //!
 //! Nothing here waits for a clock or starts a thread, so it works in a plain `#[tokio::test]`. A task that itself calls
@@ -66,7 +66,7 @@ use turnwise_store::{Filter, Load, MemoryStore, Options, memory::Clock};
 
 use crate::{Error, JobRequest, Turnwise};
 
-/// Runs of one [`Kit::drain`]; more are not meant.
+/// Runs of one [`Kit::drain`]; more are taken for a loop.
 const MANY: usize = 10_000;
 /// Lines of a log that are looked at.
 const LINES: u32 = 10_000;
@@ -194,7 +194,7 @@ impl Kit {
         jobs.iter().map(|job| decode("args", &job.args)).collect()
     }
 
-    /// Panics unless a job of this task was submitted whose arguments are such; returns the first.
+    /// Panics unless a job of this task was submitted for whose arguments `such` returns `true`; returns the first of them.
     pub async fn assert_submitted<T: Task>(&self, _task: T, such: impl Fn(&T::Args) -> bool) -> Job {
         let jobs = match self.jobs_of(T::NAME).await {
             Ok(jobs) => jobs,
@@ -231,13 +231,13 @@ fn decode<T: DeserializeOwned>(what: &'static str, json: &turnwise_core::Json) -
     json.decode().map_err(|error| Invalid::new(what, format!("{} is something else: {error}", json.as_str())).into())
 }
 
-/// A job after its run, and what it told: a [`Job`] with more to it.
+/// A job after its run, and what it reported: a [`Job`] with more to it.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Ran {
     /// Its row.
     pub job: Job,
-    /// Attempts that did not end well, the log, progress and steps.
+    /// Attempts, the log, progress and steps.
     pub story: Story,
 }
 

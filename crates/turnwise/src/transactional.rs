@@ -1,5 +1,5 @@
-//! Transactional tasks: what a task writes, its end, its last word on its progress and the jobs it submits are committed
-//! together, if the job is still in its hands; or nothing of it is there. That is exactly once.
+//! Transactional tasks: what a task writes, its end, its last report of progress and the jobs it submits are committed
+//! together, if the job is still in its node's hands; or nothing of it is there. That is exactly once.
 //!
 //! A task is transactional when it takes a `Tx` (PostgreSQL) or a `SqliteTx`:
 //!
@@ -25,9 +25,10 @@
 //! # }
 //! ```
 //!
-//! It is committed when the task returns a value, [`Outcome::next`](crate::Outcome::next) or [`Outcome::snooze`](crate::Outcome::snooze). It is rolled back on an error, a
-//! failure, a panic, a timeout, a cancel, a long [`Ctx::sleep`](crate::Ctx::sleep), a stop of the node, and when the job is in other hands by
-//! then; a lost node's open transactions are ended by the others.
+//! It is committed when the task returns a value, [`Outcome::next`](crate::Outcome::next) or
+//! [`Outcome::snooze`](crate::Outcome::snooze). It is rolled back on an error, a failure, a panic, a timeout, a cancel, a long
+//! [`Ctx::sleep`](crate::Ctx::sleep), a stop of the node, and when the job is no longer in its node's hands; a lost node's open
+//! transactions are ended by the other nodes.
 
 #[cfg(feature = "postgres")]
 mod postgres;

@@ -1,7 +1,7 @@
-//! The scheduler's own word: why a job does not run yet, and what would change if something else were set.
+//! The scheduler's own answer: why a job does not run yet, and what would change if something else were set.
 //!
-//! A [`View`] is a real [`Scheduler`] in this process, told what the dispatcher's was told: what is set, who lives, all
-//! unfinished jobs, the charges. What the dispatcher learnt by watching (how long tasks take, what rates have let through)
+//! A [`View`] is a real [`Scheduler`] in this process, with the same inputs as the dispatcher's: the settings, the living nodes,
+//! all unfinished jobs, the charges. What the dispatcher learnt by watching (how long tasks take, what rates have let through)
 //! is learnt here from the last runs in the store, replayed at the times they began.
 
 use std::{
@@ -14,9 +14,10 @@ use turnwise_core::{
     Timestamp, estimate,
     node::Host,
     scheduler::{Future, Input, Output, Pick, Remembered, Reply, Scheduler, Settled},
-    settings::{GroupSettings, LimitSettings, QueueSettings, Settings},
+    settings::{Concurrency, GroupSettings, LimitSettings, QueueSettings, Settings},
+    why::gates,
 };
-use turnwise_store::{Filter, MemoKind, memo};
+use turnwise_store::{Filter, Load, MemoKind, memo};
 
 pub use turnwise_core::why::{Forecast, Gate, Whose, Why};
 
@@ -32,10 +33,12 @@ const HORIZON: Duration = Duration::from_secs(30 * 86_400);
 const LATE: Duration = Duration::from_secs(1);
 /// Times a job is looked up again that moved between two reads.
 const LOOK_AGAIN: usize = 5;
+/// Jobs of a listing for which is read which jobs they wait for.
+const LOOKED_UP: usize = 10_000;
 /// Room for every replayed run at once.
 const STAND_IN_SLOTS: u32 = 1_000_000;
 
-/// What there is to say about a job.
+/// What [`Turnwise::why`] returns about a job.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Answer {
@@ -45,6 +48,11 @@ pub struct Answer {
     pub now: Timestamp,
     /// `None`: it has ended.
     pub why: Option<Why>,
+    /// Whether the forecast relies on runs whose length is not known: of tasks that have never ended a run, or that have gone on for
+    /// longer than usual. Then it tells what comes before the job, but not when the job starts.
+    pub guessed: bool,
+    /// Whether the node that has the job has no lease any more: the dispatcher takes the job back.
+    pub lost: bool,
 }
 
 impl Turnwise {
@@ -54,18 +62,56 @@ impl Turnwise {
         for _ in 0..LOOK_AGAIN {
             let job = self.job(id).await?;
             if job.state.finished() {
-                return Ok(Answer { now: self.now().await?, job, why: None });
+                return Ok(Answer { now: self.now().await?, job, why: None, guessed: false, lost: false });
             }
             let view = self.scheduler_view().await?;
             // Not known there: it ended, or moved, between the two reads.
             if let Some(why) = view.why(id) {
-                return Ok(Answer { job: self.job(id).await?, now: view.now, why: Some(why) });
+                let waits = why.forecast.is_some_and(|forecast| !forecast.starts_in.is_zero());
+                let (guessed, job) = (waits && view.guesses(), self.job(id).await?);
+                let alive = |name: &NodeName| view.inputs.nodes.iter().any(|node| node.name == *name);
+                let lost = job.state.assigned() && !job.node.as_ref().is_some_and(alive);
+                return Ok(Answer { job, now: view.now, why: Some(why), guessed, lost });
             }
         }
         Err(Error::Conflict(id))
     }
 
-    /// What the backlog comes to as things are, and if `change` were set and the fleet had `slots`. Nothing is changed.
+    /// Everything that holds a job up, as [`Turnwise::why`] names it, but without a forecast: so the backlog is not read, unless the
+    /// job's queue is serial or waits for another one.
+    pub async fn gates_of(&self, job: &Job) -> Result<Vec<Gate>, Error> {
+        if !matches!(job.state, JobState::Waiting | JobState::Stuck) {
+            return Ok(Vec::new());
+        }
+        let set = self.settings().await?;
+        let depends = |queue: &QueueSettings| queue.concurrency == Concurrency::Serial || !queue.after.is_empty();
+        let view = if set.queues.get(&job.queue).is_some_and(depends) {
+            self.scheduler_view().await?
+        } else {
+            self.view(Some(job.id)).await?
+        };
+        // Not known there: it ended, or a node has got it, between the two reads.
+        Ok(view.gates(job.id).unwrap_or_default())
+    }
+
+    /// What holds each of these jobs up, as far as its row, the settings and the nodes tell: for listings. Which jobs it waits for
+    /// is looked up for the first 10,000 of them that wait.
+    pub async fn reasons(&self, jobs: &[Job]) -> Result<Vec<Vec<Gate>>, Error> {
+        if jobs.iter().all(|job| job.state.finished() || job.state.assigned()) {
+            return Ok(jobs.iter().map(|_| Vec::new()).collect());
+        }
+        let store = self.store();
+        let (set, fleet) = (self.settings().await?, store.nodes().await?);
+        let fresh = jobs.iter().filter(|job| job.state == JobState::Waiting && job.fence == Fence(0));
+        let ids: Vec<_> = fresh.map(|job| job.id).take(LOOKED_UP).collect();
+        let heads = store.load(Load::These(ids)).await?.jobs;
+        let awaits: HashMap<_, _> = heads.into_iter().filter_map(|head| Some((head.id, head.awaits?))).collect();
+        let gates = |job: &Job| gates(job, awaits.get(&job.id).map(|awaits| &**awaits), &set, &fleet.nodes, fleet.now);
+        Ok(jobs.iter().map(gates).collect())
+    }
+
+    /// What becomes of the backlog with the present settings and slots, and with `change` made to the settings and `slots` in the
+    /// fleet. Nothing is changed.
     pub async fn simulate(&self, slots: Option<u32>, change: impl FnOnce(&mut Settings)) -> Result<Comparison, Error> {
         let view = self.scheduler_view().await?;
         let mut changed = view.settings.clone();
@@ -75,8 +121,13 @@ impl Turnwise {
         Ok(Comparison { before, after })
     }
 
-    /// The scheduler as the dispatcher sees it now.
+    /// A scheduler that knows what the dispatcher's knows now.
     pub async fn scheduler_view(&self) -> Result<View, Error> {
+        self.view(None).await
+    }
+
+    /// The same; `only`: of the jobs that no node has, it knows this one alone.
+    async fn view(&self, only: Option<JobId>) -> Result<View, Error> {
         let store = self.store();
         let fleet = store.nodes().await?;
         let nodes: Vec<_> = fleet.nodes.into_iter().filter(|node| node.alive(fleet.now)).collect();
@@ -93,8 +144,18 @@ impl Turnwise {
         runs.extend(store.jobs(in_hand).await?);
         runs.sort_by_key(began);
         let mut heads = Vec::new();
-        let now = each_page(&*store, |page| heads.extend(page)).await?;
-        Ok(View::new(Told { now, nodes, charges: memo::charges(&memos), runs, heads }, memo::settings(&memos)))
+        let now = match only {
+            None => each_page(&*store, |page| heads.extend(page)).await?,
+            Some(id) => {
+                heads.extend(store.load(Load::InHands(None)).await?.jobs);
+                let page = store.load(Load::These(vec![id])).await?;
+                // A node may have got it between the two reads.
+                heads.retain(|head| head.id != id);
+                heads.extend(page.jobs);
+                page.now
+            }
+        };
+        Ok(View::new(Inputs { now, nodes, charges: memo::charges(&memos), runs, heads }, memo::settings(&memos)))
     }
 }
 
@@ -109,7 +170,7 @@ fn ran(job: &Job) -> Option<Duration> {
 
 /// What a view is made of.
 #[derive(Debug)]
-struct Told {
+struct Inputs {
     now: Timestamp,
     /// Those that live.
     nodes: Vec<Node>,
@@ -126,7 +187,7 @@ pub struct View {
     pub now: Timestamp,
     /// What was set.
     pub settings: Settings,
-    told: Told,
+    inputs: Inputs,
     /// Knows everything but gives out nothing: its nodes have no slots yet.
     closed: Scheduler,
     open: Scheduler,
@@ -137,30 +198,38 @@ pub struct View {
 }
 
 impl View {
-    fn new(told: Told, settings: Settings) -> Self {
-        let now = told.now;
+    fn new(inputs: Inputs, settings: Settings) -> Self {
+        let now = inputs.now;
         // Rates begin empty when a dispatcher begins.
-        let dispatches = told.nodes.iter().find(|node| node.dispatcher).map_or(now, |node| node.joined_at);
-        let mut closed = told.closed(&settings, dispatches.min(now));
-        let (mut open, mut picks) = opened(&closed, now, told.nodes.clone());
-        // A late job under a rate that would start here has not been started there: the rate was set or begun later than
-        // the store can tell, so nothing has flowed in yet for all we know.
+        let dispatches = inputs.nodes.iter().find(|node| node.dispatcher).map_or(now, |node| node.joined_at);
+        let mut closed = inputs.closed(&settings, dispatches.min(now));
+        let (mut open, mut picks) = opened(&closed, now, inputs.nodes.clone());
+        // A late job under a rate that would start here has not been started there: the rate was set or begun later than the
+        // store shows, so it is taken for one that has just begun.
         let picked: HashSet<JobId> = picks.iter().map(|pick| pick.job).collect();
         let held_by_a_rate = |head: &JobHead| {
             picked.contains(&head.id)
                 && due(&settings, head).is_some_and(|due| due.plus(LATE) < now)
                 && has_rate(&settings, head)
         };
-        if dispatches < now && told.heads.iter().any(held_by_a_rate) {
-            closed = told.closed(&settings, now);
-            (open, picks) = opened(&closed, now, told.nodes.clone());
+        if dispatches < now && inputs.heads.iter().any(held_by_a_rate) {
+            closed = inputs.closed(&settings, now);
+            (open, picks) = opened(&closed, now, inputs.nodes.clone());
         }
         let mut costs = HashMap::new();
-        for (job, ran) in told.runs.iter().filter_map(|job| Some((job, ran(job)?))) {
+        for (job, ran) in inputs.runs.iter().filter_map(|job| Some((job, ran(job)?))) {
             let cost = costs.entry((job.queue.clone(), job.task.clone())).or_insert(ran);
             *cost = estimate::learn(Some(*cost), ran);
         }
-        Self { now, settings, told, closed, open, picks, costs }
+        Self { now, settings, inputs, closed, open, picks, costs }
+    }
+
+    /// What holds a job up; `None`: it is not among the unfinished jobs.
+    fn gates(&self, id: JobId) -> Option<Vec<Gate>> {
+        if self.picks.iter().any(|pick| pick.job == id) {
+            return Some(Vec::new());
+        }
+        Some(self.open.why(self.now, id, 0)?.gates)
     }
 
     /// As [`Turnwise::why`]; `None`: it is not among the unfinished jobs.
@@ -173,19 +242,19 @@ impl View {
         }
     }
 
-    /// What the backlog comes to with these settings, on a fleet with so many slots (`None`: as it is).
+    /// What becomes of the backlog with these settings, on a fleet with so many slots (`None`: as it is).
     pub fn simulate(&self, slots: Option<u32>, settings: &Settings) -> Simulation {
-        let nodes = slots.map_or_else(|| self.told.nodes.clone(), |slots| self.fleet_of(slots));
+        let nodes = slots.map_or_else(|| self.inputs.nodes.clone(), |slots| self.fleet_of(slots));
         let mut closed = self.closed.clone();
-        // Another schedule: the jobs are told again, which it reckons by.
+        // Another schedule: it changes due times, so the scheduler reads the jobs again.
         if closed.handle(self.now, Input::Settings(settings.clone())).contains(&Output::ReadAgain) {
-            let at_rest = self.told.heads.iter().filter(|head| !head.state.assigned()).cloned().collect();
+            let at_rest = self.inputs.heads.iter().filter(|head| !head.state.assigned()).cloned().collect();
             closed.handle(self.now, Input::Jobs(at_rest));
             closed.handle(self.now, Input::Loading(false));
         }
         let (scheduler, picks) = opened(&closed, self.now, nodes.clone());
         let mut simulation = Simulation::of(self, nodes.iter().map(|node| node.slots).sum());
-        let heads: HashMap<JobId, &JobHead> = self.told.heads.iter().map(|head| (head.id, head)).collect();
+        let heads: HashMap<JobId, &JobHead> = self.inputs.heads.iter().map(|head| (head.id, head)).collect();
         for head in picks.iter().filter_map(|pick| heads.get(&pick.job)) {
             simulation.start(self.now, due(settings, head), head, self.now, self.cost(head));
         }
@@ -208,15 +277,23 @@ impl View {
         simulation
     }
 
+    /// Whether a run is going on whose length is not known, or that has gone on for longer than usual.
+    fn guesses(&self) -> bool {
+        self.inputs.runs.iter().filter(|job| job.state.assigned()).any(|job| {
+            let cost = self.costs.get(&(job.queue.clone(), job.task.clone()));
+            cost.is_none_or(|cost| job.started_at.is_some_and(|began| self.now.since(began) > *cost))
+        })
+    }
+
     fn cost(&self, head: &JobHead) -> Duration {
         self.costs.get(&(head.queue.clone(), head.task.clone())).copied().unwrap_or(estimate::UNKNOWN_COST)
     }
 
     /// The living nodes with so many slots among them; where none lives, one that knows every task.
     fn fleet_of(&self, slots: u32) -> Vec<Node> {
-        let mut nodes = self.told.nodes.clone();
+        let mut nodes = self.inputs.nodes.clone();
         if nodes.is_empty() {
-            nodes.push(stand_in(self.told.heads.iter().map(|head| head.task.clone()).collect(), self.now));
+            nodes.push(stand_in(self.inputs.heads.iter().map(|head| head.task.clone()).collect(), self.now));
         }
         let count = u32::try_from(nodes.len()).unwrap_or(u32::MAX);
         for (at, node) in (0..count).zip(&mut nodes) {
@@ -226,7 +303,7 @@ impl View {
     }
 }
 
-impl Told {
+impl Inputs {
     /// A scheduler that knows all of it and has given out nothing.
     fn closed(&self, settings: &Settings, rates_since: Timestamp) -> Scheduler {
         let mut scheduler = Scheduler::new(usize::MAX);
@@ -303,7 +380,7 @@ fn has_rate(settings: &Settings, head: &JobHead) -> bool {
         || head.key.as_ref().and_then(|key| settings.keys.get(key)).is_some_and(|key| key.rate.is_some())
 }
 
-/// What has run was allowed to, whatever is paused or limited by now.
+/// What has run was allowed to, whatever has been paused or limited since.
 fn only_rates(settings: &Settings) -> Settings {
     let limit = |limit: &LimitSettings| LimitSettings { concurrency: None, rate: limit.rate };
     Settings {
@@ -369,13 +446,13 @@ fn stand_in(tasks: BTreeSet<TaskName>, now: Timestamp) -> Node {
     }
 }
 
-/// The backlog as things are, and as they would be.
+/// What becomes of the backlog with the present settings, and with changed ones.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Comparison {
-    /// As things are.
+    /// With the present settings and slots.
     pub before: Simulation,
-    /// As they would be.
+    /// With the changed ones.
     pub after: Simulation,
 }
 
@@ -426,7 +503,7 @@ impl Simulation {
     fn of(view: &View, slots: u32) -> Self {
         let mut groups: BTreeMap<GroupName, Waits> = BTreeMap::new();
         let mut guessed = BTreeSet::new();
-        for head in view.told.heads.iter().filter(|head| !head.state.assigned()) {
+        for head in view.inputs.heads.iter().filter(|head| !head.state.assigned()) {
             groups.entry(head.group.clone()).or_default().jobs += 1;
             if !view.costs.contains_key(&(head.queue.clone(), head.task.clone())) {
                 guessed.insert(head.task.clone());

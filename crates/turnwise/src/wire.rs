@@ -1,6 +1,6 @@
-//! How things look as JSON, outside: once, for `--json`, `enqueue --stdin` and whatever speaks to other programs.
+//! How things look as JSON, outside: defined once, for `--json`, `enqueue --stdin` and all that other programs read or write.
 //!
-//! Going out, each is a struct that serialises: [`Job`] and [`JobInFull`], [`Node`], [`Queue`] and [`Group`], [`Why`] with its [`Gate`]s,
+//! Going out, each is a struct that serialises: [`Job`] and [`JobInFull`], [`Node`], [`Queue`], [`Group`], [`Task`] and [`Key`], [`Why`] with its [`Gate`]s,
 //! [`Schedule`]. Coming in, [`Request`] is a job to submit and [`Batch`] several that name one another; [`Outcome`] is how a run ended,
 //! both ways. Names and values are an interface: programs read them, and `wire/shapes.json` shows them all. A name that is
 //! not known is refused, one with `null` is as if it had not been given.
@@ -22,7 +22,17 @@ pub use job::{Attempt, Job, JobInFull, Progress, Story};
 pub use node::Node;
 pub use object::Unreadable;
 pub use outcome::Outcome;
-pub use overview::{Group, Queue};
+pub use overview::{Group, HeldBy, Key, Queue, Task};
 pub use request::Request;
 pub use schedule::Schedule;
 pub use why::{Gate, Why};
+
+/// How a node reads what the program of a command task writes.
+#[cfg(unix)]
+pub(crate) const ANSWER_FORMAT: turnwise_executor::command::AnswerFormat = turnwise_executor::command::AnswerFormat {
+    outcome: |json| {
+        let outcome = Outcome::read(json).map_err(|unreadable| unreadable.to_string())?;
+        outcome.to_outcome().map_err(|invalid| invalid.to_string())
+    },
+    progress: |json| Progress::read(json).map_err(|unreadable| unreadable.to_string()),
+};

@@ -1,5 +1,6 @@
 //! Schedules, block windows and seals, with a real dispatcher on every store.
 
+mod schema;
 use std::{
     sync::{Arc, Mutex},
     time::Duration,
@@ -39,7 +40,7 @@ impl Place {
     async fn at(url: impl FnOnce(&TempDir) -> String) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let url = url(&folder);
-        let turnwise = Turnwise::open(&url).await.unwrap();
+        let turnwise = schema::open(&url).await;
         Self { turnwise, url, order: Order::default(), _folder: folder }
     }
 
@@ -146,12 +147,12 @@ async fn a_schedule_that_is_changed_moves_the_jobs_that_wait(place: Place) {
     let due = far.next(job.submitted_at).unwrap();
     let gate = Gate::Scheduled { queue: "nightly".parse().unwrap(), schedule: far, due };
     assert_eq!(place.gates(scheduled).await, [gate]);
-    let wished = place.turnwise.job(own).await.unwrap().due_at.unwrap();
-    assert_eq!(place.gates(own).await, [Gate::NotDue(wished)]);
+    let own_due = place.turnwise.job(own).await.unwrap().due_at.unwrap();
+    assert_eq!(place.gates(own).await, [Gate::NotDue(own_due)]);
     assert_eq!(place.ran(), ["free"]);
     place.turnwise.set_queue("nightly", |queue| queue.schedule = None).await.unwrap();
     place.wait_for(scheduled).await;
-    assert_eq!(place.gates(own).await, [Gate::NotDue(wished)]);
+    assert_eq!(place.gates(own).await, [Gate::NotDue(own_due)]);
 }
 
 async fn a_job_is_started_by_the_schedule_and_no_second_time_is_waited_for(place: Place) {
@@ -186,7 +187,7 @@ async fn a_sealed_queue_is_finished_only_when_the_dispatcher_says_so(place: Plac
     place.turnwise.set_queue("second", |queue| queue.after = vec!["first".parse().unwrap()]).await.unwrap();
     let second = place.submit("second", "second").await;
     place.turnwise.seal_queue("first").await.unwrap();
-    assert_eq!(place.state("first").await, QueueState::Active, "nobody has looked for open transactions yet");
+    assert_eq!(place.state("first").await, QueueState::Active, "no dispatcher has looked for open transactions yet");
     let _node = place.node().await;
     place.wait_for(second).await;
     assert_eq!(place.state("first").await, QueueState::Finished);
@@ -220,7 +221,7 @@ async fn a_simulation_goes_by_windows_and_by_the_schedule_it_is_asked_about() {
     assert!(after.first.unwrap() <= hourly.next(job.submitted_at).unwrap().since(job.submitted_at));
 }
 
-/// Ends the transaction that was open when the queue was sealed, and tells what ran in which order.
+/// Ends the transaction that was open when the queue was sealed, and returns what ran in which order.
 async fn sealed_over_an_open_transaction(commit: bool) -> (Place, Vec<String>) {
     let place = Place::postgres().await;
     place.turnwise.set_queue("second", |queue| queue.after = vec!["first".parse().unwrap()]).await.unwrap();
@@ -231,7 +232,7 @@ async fn sealed_over_an_open_transaction(commit: bool) -> (Place, Vec<String>) {
     note("first", "first").submit_in_postgres(&open).await.unwrap();
     place.turnwise.seal_queue("first").await.unwrap();
     let second = place.submit("second", "second").await;
-    // The dispatcher has seen the seal by now, twice over, and there is a slot.
+    // After these two jobs the dispatcher has seen the seal, and there is a slot.
     place.pass("free").await;
     place.pass("free too").await;
     assert_eq!(place.state("first").await, QueueState::Active);
@@ -255,7 +256,7 @@ async fn a_job_of_a_transaction_that_was_open_at_the_seal_is_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_transaction_that_is_rolled_back_holds_up_nobody_for_long() {
+async fn a_transaction_that_is_rolled_back_does_not_hold_a_queue_up_for_long() {
     let (_place, ran) = sealed_over_an_open_transaction(false).await;
     assert_eq!(ran, ["free", "free too", "second"]);
 }

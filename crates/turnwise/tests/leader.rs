@@ -1,5 +1,6 @@
 //! The dispatcher is on another machine: whether it lives is seen by its session with PostgreSQL.
 
+mod schema;
 use std::{
     sync::{
         Arc,
@@ -36,7 +37,7 @@ impl Task for Short {
 #[derive(Clone, Default)]
 struct Runs(Arc<AtomicUsize>);
 
-/// A node on a machine of its own. Nobody else sees its processes.
+/// A node on a machine of its own. No other node sees its processes.
 struct Machine {
     runs: Runs,
     power: Option<oneshot::Sender<()>>,
@@ -125,7 +126,7 @@ impl Scene {
 
     async fn begin_on(cluster: &Cluster) -> Self {
         let url = cluster.fresh_database().unwrap();
-        let turnwise = Turnwise::open(&url).await.unwrap();
+        let turnwise = schema::open(&url).await;
         let (psql, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
         tokio::spawn(connection);
         let first = Machine::start(&url, "first", 1);
@@ -175,8 +176,8 @@ async fn work_is_dispatched_within_a_second_of_the_death_of_a_dispatcher_elsewhe
     let killed = Pace::start();
     until("another dispatcher", async || scene.epoch().await != epoch).await;
     let silent = killed.elapsed();
-    assert!(silent < Duration::from_secs(1), "nobody dispatched for {silent:?}");
-    // What the dead one had waits for its lease, and everything else for nobody.
+    assert!(silent < Duration::from_secs(1), "no node dispatched for {silent:?}");
+    // What the dead node had in its hands waits for its lease to expire; nothing else has to wait.
     until("the end", async || scene.unfinished().await == 0).await;
 }
 

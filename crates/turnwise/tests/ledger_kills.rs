@@ -1,6 +1,7 @@
 //! Nodes in processes of their own, killed and stopped in the middle of transactional tasks: every deposit is booked
 //! exactly once, and has exactly one receipt.
 
+mod schema;
 mod ledger;
 
 use std::{
@@ -10,7 +11,7 @@ use std::{
 };
 
 use ledger::{ACCOUNTS, Bank, Deposit, How, deposit};
-use turnwise::{Filter, JobState, Turnwise};
+use turnwise::{Filter, JobState};
 
 const DATABASE: &str = "LEDGER_DATABASE";
 const NAME: &str = "LEDGER_NODE";
@@ -22,7 +23,7 @@ fn a_node() {
     let (url, name) = (std::env::var(DATABASE).unwrap(), std::env::var(NAME).unwrap());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
-        let turnwise = Turnwise::open(&url).await.unwrap();
+        let turnwise = schema::open(&url).await;
         let executor = ledger::executor(&turnwise, url.starts_with("sqlite:"), |config| {
             config.name = turnwise::NodeName::new(&name).unwrap();
         });
@@ -43,7 +44,7 @@ impl Node {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
         assert!(said.any(|line| line.unwrap().contains("ready")), "{name} did not start");
-        // Whoever writes to a closed pipe panics: read on.
+        // A process that writes to a closed pipe panics: read on.
         std::thread::spawn(move || said.for_each(drop));
         Self(child)
     }
@@ -126,7 +127,7 @@ async fn nodes_killed_among_deposits_book_each_of_them_once(bank: Bank) {
     assert_balanced(&bank, JOBS).await;
     let filter = Filter { task: Some("deposit".to_owned()), limit: Some(100_000), ..Filter::default() };
     let jobs = bank.turnwise.jobs(filter).await.unwrap();
-    assert!(jobs.iter().any(|job| job.counts.crashes > 0), "nobody was killed in the middle");
+    assert!(jobs.iter().any(|job| job.counts.crashes > 0), "no node was killed in the middle of a run");
 }
 
 async fn open(bank: &Bank) -> usize {

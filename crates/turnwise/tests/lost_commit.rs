@@ -1,6 +1,7 @@
-//! The reply to the commit of a task's transaction is lost. Whether it went through is found out, and believed.
+//! The reply to the commit of a task's transaction is lost. The node finds out whether it went through, and goes by that.
 
 mod ledger;
+mod schema;
 
 use std::sync::{
     Arc,
@@ -20,7 +21,7 @@ use turnwise::{JobId, JobRequest, JobState, Turnwise};
 enum Cut {
     /// Nothing of its end arrives.
     Before,
-    /// All of its end arrives but the commit; and the server hears nothing of the cut.
+    /// All of its end arrives but the commit; and the server does not notice the cut.
     Within,
     /// It is committed, and only the reply is lost.
     After,
@@ -94,7 +95,7 @@ async fn carry(client: TcpStream, server: TcpStream, cut: Cut, cuts: Arc<AtomicU
                     to_server.write_all(&said[..commit]).await.unwrap();
                     replies.abort();
                     drop(from_client);
-                    // The server hears nothing of it: it waits for the commit.
+                    // The server does not notice it: it waits for the commit.
                     return std::future::pending().await;
                 }
                 Cut::After => {

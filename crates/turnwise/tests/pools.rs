@@ -1,5 +1,6 @@
 //! Pools and pushing as a service uses them, on SQLite and PostgreSQL; no node here ever polls.
 
+mod schema;
 use std::{future::Future, time::Duration};
 
 use turnwise::{Builder, Config, Ctx, Event, EventKind, JobRequest, NodeName, Registry, State, Turnwise, Tx, task};
@@ -21,7 +22,7 @@ fn look_blocking(ctx: Ctx) -> String {
     place(&ctx)
 }
 
-/// Where a job can be put that nobody is told of.
+/// A way to store a job without a ring.
 enum Backdoor {
     Sqlite(std::path::PathBuf),
     Postgres(tokio_postgres::Client),
@@ -57,7 +58,7 @@ async fn soon<T>(what: impl Future<Output = T>) -> T {
 fn node(turnwise: &Turnwise, door: Backdoor) -> Builder {
     let mut registry = Registry::new();
     registry.register(look).unwrap().register(look_blocking).unwrap().register(whisper).unwrap();
-    let config = Config { poll_interval: NEVER, ..Config::new(NodeName::new("a").unwrap()) };
+    let config = Config { poll_interval: Some(NEVER), ..Config::new(NodeName::new("a").unwrap()) };
     turnwise.executor_with(config).registry(registry).state(door)
 }
 
@@ -68,7 +69,7 @@ async fn sqlite(folder: &tempfile::TempDir) -> (Turnwise, Backdoor) {
 
 async fn postgres() -> (Turnwise, Backdoor) {
     let url = turnwise_testpg::Cluster::shared().fresh_database().unwrap();
-    let turnwise = Turnwise::open(&url).await.unwrap();
+    let turnwise = schema::open(&url).await;
     let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
     tokio::spawn(connection);
     (turnwise, Backdoor::Postgres(client))
@@ -142,7 +143,7 @@ async fn each_pool_has_as_many_transactions_as_slots() {
     let (turnwise, _) = postgres().await;
     let mut registry = Registry::new();
     registry.register(meet).unwrap();
-    let config = Config { poll_interval: NEVER, core_pool_size: 1, ..Config::new(NodeName::new("a").unwrap()) };
+    let config = Config { poll_interval: Some(NEVER), core_pool_size: 1, ..Config::new(NodeName::new("a").unwrap()) };
     let builder = turnwise.executor_with(config).registry(registry).state(tokio::sync::Barrier::new(3));
     let executor = builder.pool("mail", |pool| pool.queues(["mail"]).core_pool_size(2)).build().unwrap();
     let mut events = executor.events();
@@ -160,7 +161,7 @@ async fn each_pool_has_as_many_transactions_as_slots() {
 async fn a_job_is_found_whose_submitter_could_not_know_that_the_dispatcher_would_sleep() {
     let (turnwise, door) = postgres().await;
     let Backdoor::Postgres(client) = &door else { unreachable!() };
-    // Nobody dispatches yet, so nobody sleeps: it does not ring.
+    // No node dispatches yet, so no dispatcher is asleep: the submitter does not ring.
     client.batch_execute("begin; select turnwise.enqueue('look')").await.unwrap();
     let nowhere = Backdoor::Sqlite(std::path::PathBuf::new());
     let executor = node(&turnwise, nowhere).build().unwrap();

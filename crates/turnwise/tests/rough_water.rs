@@ -1,5 +1,6 @@
 //! A fleet on a PostgreSQL that crashes, and beside applications that hold what they should not: what a user sees of it.
 
+mod schema;
 use std::{
     collections::HashSet,
     process::Command,
@@ -35,7 +36,7 @@ async fn start(turnwise: &Turnwise) -> Executor {
 
 async fn start_with(turnwise: &Turnwise, gate: Arc<Gate>) -> Executor {
     let executor = turnwise.executor().unwrap().shared(gate).configure(|config| {
-        config.poll_interval = Duration::from_millis(20);
+        config.poll_interval = Some(Duration::from_millis(20));
         config.lease = Duration::from_secs(2);
         config.core_pool_size = 4;
         config.await_termination = Duration::from_secs(1);
@@ -92,7 +93,7 @@ async fn reached(turnwise: &Turnwise, id: JobId, there: impl Fn(&Job) -> bool) -
 async fn jobs_that_are_acknowledged_after_a_crash_of_the_server_run() {
     let cluster = Cluster::start().unwrap();
     let url = cluster.fresh_database().unwrap();
-    let turnwise = Turnwise::open(&url).await.unwrap();
+    let turnwise = schema::open(&url).await;
     let executor = start(&turnwise).await;
     let first = turnwise.submit(nothing.job(())).await.unwrap();
     ended(&turnwise, &[first]).await;
@@ -123,9 +124,9 @@ async fn jobs_that_are_acknowledged_after_a_crash_of_the_server_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_waiting_job_that_an_application_holds_locked_holds_up_nobody_else() {
+async fn a_waiting_job_that_an_application_holds_locked_holds_up_no_other() {
     let url = Cluster::shared().fresh_database().unwrap();
-    let turnwise = Turnwise::open(&url).await.unwrap();
+    let turnwise = schema::open(&url).await;
     let locked = turnwise.submit(nothing.job(()).group("locked")).await.unwrap();
     let mut app = application(&url).await;
     let transaction = app.transaction().await.unwrap();
@@ -142,7 +143,7 @@ async fn a_waiting_job_that_an_application_holds_locked_holds_up_nobody_else() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_running_job_that_an_application_holds_locked_holds_up_no_other_end() {
     let url = Cluster::shared().fresh_database().unwrap();
-    let turnwise = Turnwise::open(&url).await.unwrap();
+    let turnwise = schema::open(&url).await;
     let gate = gate();
     let executor = start_with(&turnwise, gate.clone()).await;
     let locked = turnwise.submit(wait.job(())).await.unwrap();
@@ -165,7 +166,7 @@ async fn a_running_job_that_an_application_holds_locked_holds_up_no_other_end() 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_end_that_cannot_be_stored_says_so_and_holds_up_no_other() {
     let url = Cluster::shared().fresh_database().unwrap();
-    let turnwise = Turnwise::open(&url).await.unwrap();
+    let turnwise = schema::open(&url).await;
     let app = application(&url).await;
     app.batch_execute(
         "create function reject() returns trigger language plpgsql as $$
@@ -209,7 +210,7 @@ async fn an_end_that_cannot_be_stored_says_so_and_holds_up_no_other() {
 #[tokio::test(flavor = "multi_thread")]
 async fn jobs_end_while_nothing_can_be_said_of_them() {
     let url = Cluster::shared().fresh_database().unwrap();
-    let turnwise = Turnwise::open(&url).await.unwrap();
+    let turnwise = schema::open(&url).await;
     let gate = gate();
     gate.0.send_replace(true);
     let executor = start_with(&turnwise, gate).await;
@@ -226,7 +227,7 @@ async fn jobs_end_while_nothing_can_be_said_of_them() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_that_is_said_to_be_with_a_node_and_is_not_goes_back() {
     let url = Cluster::shared().fresh_database().unwrap();
-    let turnwise = Turnwise::open(&url).await.unwrap();
+    let turnwise = schema::open(&url).await;
     let gate = gate();
     let executor = start_with(&turnwise, gate.clone()).await;
     let held = turnwise.submit(wait.job(())).await.unwrap();
@@ -251,7 +252,7 @@ async fn a_job_that_is_said_to_be_with_a_node_and_is_not_goes_back() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_in_the_hands_of_a_node_that_is_not_there_goes_back() {
     let url = Cluster::shared().fresh_database().unwrap();
-    let turnwise = Turnwise::open(&url).await.unwrap();
+    let turnwise = schema::open(&url).await;
     let stray = turnwise.submit(nothing.job(())).await.unwrap();
     let app = application(&url).await;
     let give =

@@ -1,5 +1,6 @@
-//! Settings are changed without losing anybody's change, and a view says what the dispatcher will do.
+//! Settings are changed without losing another caller's change, and a view shows what the dispatcher will do.
 
+mod schema;
 use std::{
     sync::{Arc, Mutex},
     time::Duration,
@@ -126,12 +127,12 @@ async fn a_forecast_is_the_order_in_which_jobs_then_start() {
     assert!(ended.why.is_none() && ended.job.state == JobState::Success);
 }
 
-/// Another process sets it; the one that runs the jobs does not dispatch, and so hears no news.
+/// Another process sets it; the one that runs the jobs does not dispatch, and so reads no news.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_node_comes_to_go_by_what_is_set_for_the_installation() {
     let folder = tempfile::tempdir().unwrap();
     let url = format!("sqlite:{}", folder.path().join("jobs.db").display());
-    let (office, workshop) = (Turnwise::open(&url).await.unwrap(), Turnwise::open(&url).await.unwrap());
+    let (office, workshop) = (schema::open(&url).await, schema::open(&url).await);
     let node = |turnwise: &Turnwise, name: &str, dispatch: bool| {
         let mut config = Config::new(NodeName::new(name).unwrap());
         config.dispatch = dispatch;
@@ -155,7 +156,7 @@ async fn every_node_comes_to_go_by_what_is_set_for_the_installation() {
     let none = Some(Duration::ZERO.into());
     let set = office.set_installation(|installation| installation.retention = none).await.unwrap();
     assert_eq!((set.retention, office.settings().await.unwrap().installation), (none, set));
-    until("the other node to hear of it", || async { !kept().await }).await;
+    until("the other node to go by it", || async { !kept().await }).await;
     let waiting = office.submit(JobRequest::new("unknown", &())).await.unwrap();
     workshop.cancel(waiting).await.unwrap();
     assert!(matches!(office.job(waiting).await, Err(Error::NoSuchJob(_))), "a decision goes by it as well");
@@ -171,7 +172,7 @@ async fn without_a_node_every_gate_is_told_and_slots_may_be_imagined() {
     let paused = turnwise.pause_group("acme", None).await.unwrap().paused.unwrap();
     let why = turnwise.why(id).await.unwrap().why.unwrap();
     let whose = Whose::Group("acme".parse().unwrap());
-    assert_eq!((why.gates, why.forecast), (vec![Gate::NoLiveNode, Gate::Paused { whose, pause: paused }], None));
+    assert_eq!((why.gates, why.forecast), (vec![Gate::Paused { whose, pause: paused }, Gate::NoLiveNode], None));
     let resume = |settings: &mut turnwise::settings::Settings| {
         settings.groups.values_mut().for_each(|group| group.paused = None);
     };
@@ -186,14 +187,14 @@ async fn without_a_node_every_gate_is_told_and_slots_may_be_imagined() {
 async fn a_limit_of_nothing_is_refused_and_leaves_what_was_set() {
     let turnwise = turnwise::Turnwise::open("memory:").await.unwrap();
     turnwise.set_queue("mail", |queue| queue.per_node = Some(2)).await.unwrap();
-    let told = |refused: turnwise::Error| refused.to_string();
+    let message = |refused: turnwise::Error| refused.to_string();
     let queue = turnwise.set_queue("mail", |queue| queue.per_node = Some(0)).await.unwrap_err();
-    assert_eq!(told(queue), "per_node: must be a whole number from 1, or none");
+    assert_eq!(message(queue), "per_node: must be a whole number from 1, or none");
     assert_eq!(turnwise.settings().await.unwrap().queues.values().next().unwrap().per_node, Some(2));
     let group = turnwise.set_group("acme", |group| group.max_waiting = Some(0)).await.unwrap_err();
-    assert_eq!(told(group), "max_waiting: must be a whole number from 1, or none");
+    assert_eq!(message(group), "max_waiting: must be a whole number from 1, or none");
     let task = turnwise.set_task("send", |task| task.concurrency = Some(0)).await.unwrap_err();
-    assert_eq!(told(task), "concurrency: must be a whole number from 1, or none");
+    assert_eq!(message(task), "concurrency: must be a whole number from 1, or none");
     let lines = turnwise.set_installation(|installation| installation.log_lines = Some(0)).await.unwrap_err();
-    assert_eq!(told(lines), "log_lines: must be a whole number from 1, or none");
+    assert_eq!(message(lines), "log_lines: must be a whole number from 1, or none");
 }

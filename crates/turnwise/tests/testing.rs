@@ -207,7 +207,7 @@ async fn what_is_missing_is_said_at_the_start() {
 }
 
 #[tokio::test]
-async fn what_a_task_asks_for_without_having_named_it_is_told_by_its_type() {
+async fn the_error_of_a_task_that_needs_state_it_did_not_name_has_the_type() {
     #[task("greedy", register = false)]
     async fn greedy(ctx: Ctx) -> Result<(), TaskError> {
         ctx.need::<Moody>()?;

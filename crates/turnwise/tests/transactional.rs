@@ -1,11 +1,12 @@
 //! Transactional tasks: what they write, their end and the jobs they submit are there together, or not at all.
 
+mod schema;
 mod ledger;
 
 use std::time::Duration;
 
 use ledger::{Bank, Deposit, How, deposit};
-use turnwise::{Config, JobState, NodeName, Registry, Turnwise};
+use turnwise::{Config, JobState, NodeName, Registry};
 
 macro_rules! on_both {
     ($($promise:ident),* $(,)?) => {
@@ -254,7 +255,7 @@ async fn what_a_task_leaves_in_its_session_is_gone_before_the_next_one() {
         let id = bank.submit(deposit(how)).await;
         let job = bank.ended(id).await;
         assert_eq!(job.state, state, "{:?}", job.error);
-        // Nobody has to come for a lock to be given back.
+        // The lock is given back without another task on this session.
         bank.asked("select count(*) from pg_locks where locktype = 'advisory' and objid = 4711", "0").await;
         let job = bank.ended(bank.submit(deposit(How::FindsClean)).await).await;
         assert_eq!((job.state, job.error), (JobState::Success, None));
@@ -299,7 +300,7 @@ async fn a_transactional_task_needs_its_own_database() {
         ("sqlite::memory:", &postgres_only, "not kept there; open postgres://"),
         ("memory:", &sqlite_only, "not kept in SQLite; open sqlite:"),
     ] {
-        let turnwise = Turnwise::open(url).await.unwrap();
+        let turnwise = schema::open(url).await;
         let error = turnwise.executor_with(config()).registry(registry.clone()).build().unwrap_err().to_string();
         assert!(error.starts_with("task \"deposit\" takes a ") && error.contains(part), "{error}");
     }

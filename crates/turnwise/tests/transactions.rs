@@ -1,5 +1,6 @@
 //! Submitting in the caller's own transaction: commit and there it is, roll back and there is nothing.
 
+mod schema;
 use turnwise::{
     Error, Filter, JobRequest, OnFailure, StoreError, Turnwise,
     store::{MemoKind, NewMemo},
@@ -7,7 +8,7 @@ use turnwise::{
 
 async fn postgres() -> (String, Turnwise) {
     let url = turnwise_testpg::Cluster::shared().fresh_database().unwrap();
-    let turnwise = Turnwise::open(&url).await.unwrap();
+    let turnwise = schema::open(&url).await;
     (url, turnwise)
 }
 
@@ -41,7 +42,7 @@ fn assert_refused<T: std::fmt::Debug>(reply: Result<T, Error>) {
 }
 
 #[tokio::test]
-async fn a_full_group_is_told_in_its_own_words_however_one_submits() {
+async fn a_full_group_is_refused_with_the_same_words_by_every_way_to_submit() {
     use sqlx::Connection;
     let (url, turnwise) = postgres().await;
     fill(&turnwise).await;
@@ -74,7 +75,7 @@ async fn in_a_tokio_postgres_transaction() {
     tx.rollback().await.unwrap();
     let tx = client.transaction().await.unwrap();
     let id = request("committed").submit_in_postgres(&tx).await.unwrap();
-    assert!(groups(&turnwise).await.is_empty(), "nobody sees it before the commit");
+    assert!(groups(&turnwise).await.is_empty(), "no other session sees it before the commit");
     tx.commit().await.unwrap();
     assert_eq!(groups(&turnwise).await, ["committed"]);
     let job = turnwise.job(id).await.unwrap();
@@ -92,7 +93,7 @@ async fn in_an_sqlx_transaction() {
     tx.rollback().await.unwrap();
     let mut tx = connection.begin().await.unwrap();
     let id = request("committed").submit_in_sqlx(&mut tx).await.unwrap();
-    assert!(groups(&turnwise).await.is_empty(), "nobody sees it before the commit");
+    assert!(groups(&turnwise).await.is_empty(), "no other session sees it before the commit");
     tx.commit().await.unwrap();
     assert_eq!(groups(&turnwise).await, ["committed"]);
     let job = turnwise.job(id).await.unwrap();
@@ -116,15 +117,15 @@ async fn the_row_is_the_same_however_one_submits() {
     assert_eq!(rows.len(), 3);
     assert_eq!((&rows[1], &rows[2]), (&rows[0], &rows[0]));
 
-    // What needs a person is not worth a repeat, and is told in the same words.
+    // What needs a person is not worth a repeat, and both ways report it with the same words.
     client.batch_execute("alter schema turnwise rename to elsewhere").await.unwrap();
-    let told = plain().submit_in_postgres(&client).await.unwrap_err();
+    let refused = plain().submit_in_postgres(&client).await.unwrap_err();
     let by_sqlx = plain().submit_in_sqlx(&mut connection).await.unwrap_err();
-    assert!(matches!(told, Error::Store(StoreError::Refused(_))), "{told:?}");
-    assert_eq!(by_sqlx.to_string(), told.to_string());
+    assert!(matches!(refused, Error::Store(StoreError::Refused(_))), "{refused:?}");
+    assert_eq!(by_sqlx.to_string(), refused.to_string());
 }
 
-/// A key is one key, however one submits: who comes second is told the first, or refused.
+/// A key is one key for every way to submit: the second submitter gets the first job's id, or is refused.
 #[tokio::test]
 async fn a_unique_key_is_held_however_one_submits() {
     use sqlx::Connection;
@@ -175,17 +176,17 @@ async fn a_unique_key_is_held_however_one_submits() {
 }
 
 #[tokio::test]
-async fn what_is_said_of_uniqueness_needs_a_key() {
+async fn options_of_uniqueness_need_a_key() {
     let turnwise = Turnwise::open("memory:").await.unwrap();
     let minute = std::time::Duration::from_secs(60);
     let mail = || JobRequest::from_json("mail", r#"{"a": 1, "b": 2}"#);
-    for (request, told) in [
+    for (request, problem) in [
         (mail().unique_for(minute), "unique: is missing"),
         (mail().unique(""), "unique: must not be empty"),
         (mail().unique("k").unique_for(std::time::Duration::ZERO), "unique_for: must be longer than nothing"),
     ] {
         let error = turnwise.submit(request).await.unwrap_err().to_string();
-        assert!(error.starts_with(told), "{error}");
+        assert!(error.starts_with(problem), "{error}");
     }
     let first = turnwise.submit_each([mail().unique_by_args().unique_for(minute)]).await.unwrap()[0];
     assert!(first.new && first.duplicate.is_none());
@@ -205,7 +206,7 @@ async fn in_a_rusqlite_transaction() {
     tx.rollback().unwrap();
     let tx = connection.transaction().unwrap();
     let id = request("committed").submit_in_sqlite(&tx).unwrap();
-    assert!(groups(&turnwise).await.is_empty(), "nobody sees it before the commit");
+    assert!(groups(&turnwise).await.is_empty(), "no other session sees it before the commit");
     tx.commit().unwrap();
     assert_eq!(groups(&turnwise).await, ["committed"]);
     assert_eq!(key(&turnwise.job(id).await.unwrap()), Some("db"));
@@ -297,7 +298,7 @@ async fn a_batch_is_submitted_with_the_one_that_runs_when_all_are_done() {
     batch.sort_unstable();
     assert_eq!(turnwise.story(ids[3], 0).await.unwrap().after.ids(), batch);
     let alone = turnwise.submit_batch([], request("alone")).await.unwrap();
-    assert!(turnwise.story(alone[0], 0).await.unwrap().after.is_empty(), "of an empty batch nobody is waited for");
+    assert!(turnwise.story(alone[0], 0).await.unwrap().after.is_empty(), "of an empty batch no job is waited for");
 }
 
 #[tokio::test]

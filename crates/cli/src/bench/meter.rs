@@ -1,4 +1,4 @@
-//! When how many jobs were through, and how long single things took.
+//! How many jobs were done at which time, and how long single steps took.
 
 use std::{
     io::{self, IsTerminal, Write},
@@ -10,12 +10,12 @@ use turnwise::story::Progress;
 
 use crate::logs;
 
-/// How many jobs the rates of the beginning and of the end are of.
+/// The rates of the beginning and of the end are of this many jobs.
 const SOME: u64 = 10_000;
-/// What is told of anything that takes longer, in microseconds: a day.
+/// The longest time that is recorded, in microseconds: a day. A longer one is recorded as this.
 const LONGEST: u64 = 86_400_000_000;
 
-/// Jobs that were through, by time.
+/// How many jobs were done, by time.
 #[derive(Debug)]
 pub(super) struct Meter {
     begun: Instant,
@@ -32,7 +32,7 @@ impl Meter {
         Self { begun: Instant::now(), marks: vec![(Duration::ZERO, 0)] }
     }
 
-    /// So many by now.
+    /// Notes that this many jobs are done now.
     pub(super) fn mark(&mut self, jobs: u64) {
         if jobs > self.marks.last().map_or(0, |(_, before)| *before) {
             self.marks.push((self.begun.elapsed(), jobs));
@@ -73,7 +73,7 @@ fn rate(from: (Duration, u64), to: (Duration, u64)) -> Option<f64> {
     Some((to.1 - from.1) as f64 / span.as_secs_f64())
 }
 
-/// How long things took.
+/// How long single steps took.
 #[derive(Debug)]
 pub(super) struct Times(Histogram<u64>);
 
@@ -110,7 +110,7 @@ pub(super) struct Bar {
 }
 
 impl Bar {
-    /// Between two looks of a person.
+    /// Between two redraws.
     pub(super) const REDRAW: Duration = Duration::from_millis(200);
 
     pub(super) fn new(total: u64, what: &'static str) -> Self {
@@ -121,7 +121,7 @@ impl Bar {
         if self.shown && self.drawn.is_none_or(|drawn| drawn.elapsed() >= Self::REDRAW) {
             self.drawn = Some(Instant::now());
             let progress = Progress::new(done, self.total, self.what);
-            // Where stderr is closed, nobody watches.
+            // A closed stderr is no reason to stop.
             let _ = write!(io::stderr(), "\r{}\u{1b}[K", logs::bar(&progress));
         }
     }

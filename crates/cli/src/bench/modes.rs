@@ -22,7 +22,7 @@ use crate::error::Failure;
 
 /// Jobs in one submit of many.
 const BATCH: u64 = 10_000;
-/// Between two looks at how many are through.
+/// Between two looks at how many jobs are done.
 const LOOK: Duration = Duration::from_millis(1);
 
 pub(super) async fn measure(plan: &Plan, site: &Site<'_>) -> Result<Report, Failure> {
@@ -66,7 +66,7 @@ impl Bench<'_> {
         Ok((meter, times))
     }
 
-    /// Runs one job more, so that what is measured afterwards begins on a node that has found its place.
+    /// Runs one more job, so that the measurement begins on a node that has already run one.
     async fn warm_up(&self, node: &Executor) -> Result<(), Failure> {
         self.site.turnwise().submit(self.plan.shape.job(self.plan.jobs)).await?;
         while node.stats().settled == 0 {
@@ -89,7 +89,7 @@ impl Bench<'_> {
     }
 }
 
-/// The most this process has had in memory, in mebibytes; only Linux tells without much ado.
+/// The most this process has had in memory, in mebibytes; only Linux has it in a file to read.
 fn peak_memory() -> Option<f64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

@@ -1,4 +1,4 @@
-//! What was asked for, all of it checked before anything is done.
+//! The options, all of them checked before anything is done.
 
 use std::{ops::RangeInclusive, time::Duration};
 
@@ -33,9 +33,9 @@ pub(super) struct Plan {
     pub(super) database: String,
     pub(super) jobs: u64,
     pub(super) shape: Shape,
-    /// Those who submit at once.
+    /// Callers that submit at the same time.
     pub(super) callers: u64,
-    /// How long an idle node is looked at.
+    /// How long an idle node is measured.
     pub(super) idle: Duration,
     pub(super) other_node: bool,
     pub(super) history: History,
@@ -45,9 +45,9 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    pub(super) fn read(settings: &Settings, wish: &args::Bench) -> Result<Self, Failure> {
+    pub(super) fn read(settings: &Settings, call: &args::Bench) -> Result<Self, Failure> {
         // The command line takes no other words than these.
-        let mode = match wish.mode.as_str() {
+        let mode = match call.mode.as_str() {
             "submit" => Mode::Submit,
             "bulk" => Mode::Bulk,
             "latency" => Mode::Latency,
@@ -57,22 +57,23 @@ impl Plan {
             _ => Mode::Drain,
         };
         let database = settings.database();
-        if !lasting(database) && (mode == Mode::Pinned || wish.other_node) {
-            let problem = format!("{database} is seen through one connection only; name a file or a server");
+        if !lasting(database) && (mode == Mode::Pinned || call.other_node) {
+            let problem =
+                format!("{database} cannot be opened a second time, as this mode needs; name a file or a server");
             return Err(Invalid::new("database", problem).into());
         }
-        if wish.other_node && mode != Mode::Latency {
-            return Err(Invalid::new("other-node", "is for --mode latency").into());
+        if call.other_node && mode != Mode::Latency {
+            return Err(Invalid::new("other-node", "works only with --mode latency").into());
         }
-        let history = if wish.history == "keep" { History::Keep } else { History::Delete };
-        let groups = number("groups", wish.groups.as_ref(), 1_000, 1..=10_000_000)?;
-        let args_bytes = number("args-bytes", wish.args_bytes.as_ref(), 100, 0..=1_000_000)?;
+        let history = if call.history == "keep" { History::Keep } else { History::Delete };
+        let groups = number("groups", call.groups.as_ref(), 1_000, 1..=10_000_000)?;
+        let args_bytes = number("args-bytes", call.args_bytes.as_ref(), 100, 0..=1_000_000)?;
         let mut node = settings.executor()?;
         node.name = NodeName::new(NAME)?;
-        // All the benchmark's jobs, and it knows no other task.
+        // It serves every queue, and runs only the benchmark's jobs: it has no other task.
         node.queues = None;
         node.thread_name_prefix = None;
-        if let Some(slots) = &wish.slots {
+        if let Some(slots) = &call.slots {
             let slots = number("slots", Some(slots), 1, 1..=100_000)?;
             (node.core_pool_size, node.max_pool_size) = (u32::try_from(slots).unwrap_or(u32::MAX), None);
         }
@@ -81,15 +82,15 @@ impl Plan {
             database: database.to_owned(),
             jobs: match mode {
                 Mode::Idle => 0,
-                _ => number("jobs", wish.jobs.as_ref(), mode.usual_jobs(), 1..=100_000_000)?,
+                _ => number("jobs", call.jobs.as_ref(), mode.usual_jobs(), 1..=100_000_000)?,
             },
             shape: Shape { groups, args_bytes: usize::try_from(args_bytes).unwrap_or(usize::MAX) },
-            // No more: each of them is told of its job's end, and those who tell keep some thousand ends ready.
-            callers: number("callers", wish.callers.as_ref(), 50, 1..=1_000)?,
-            idle: Duration::from_secs(number("seconds", wish.seconds.as_ref(), 30, 1..=86_400)?),
-            other_node: wish.other_node,
+            // No more: each caller is notified of its job's end, and a few thousand events are kept for a listener.
+            callers: number("callers", call.callers.as_ref(), 50, 1..=1_000)?,
+            idle: Duration::from_secs(number("seconds", call.seconds.as_ref(), 30, 1..=86_400)?),
+            other_node: call.other_node,
             history,
-            force: wish.force,
+            force: call.force,
             node,
         })
     }
@@ -102,7 +103,7 @@ impl Plan {
     }
 }
 
-/// Where finished jobs are deleted at once.
+/// Options with which finished jobs are deleted at once.
 pub(super) fn nothing_kept() -> Options {
     Options { retention: Some(Duration::ZERO.into()), ..Options::default() }
 }

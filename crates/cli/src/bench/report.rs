@@ -95,7 +95,7 @@ impl Report {
         self.wal_bytes_per_job = spent.and_then(|spent| spent.wal_bytes).map(|bytes| bytes / jobs);
     }
 
-    /// What the server did although nothing was asked.
+    /// What the server did for an idle node.
     pub(super) fn spent_idle(&mut self, spent: Option<Spent>, seconds: f64) {
         self.counted = spent.map(|spent| spent.counted);
         self.calls_per_second = spent.map(|spent| spent.calls / seconds);
@@ -108,11 +108,11 @@ impl Report {
         }
         let mut lines = vec![("", self.heading())];
         if self.mode == Mode::Idle && self.counted.is_none() {
-            lines.push(("server", "there is none that would count what it is asked".to_owned()));
+            lines.push(("server", "no count of statements: only PostgreSQL has one".to_owned()));
         }
         let mut say = |name, value: Option<String>| lines.extend(value.map(|value| (name, value)));
         let (calls, why) = match self.counted {
-            Some(Counted::Transactions) => ("transactions", " (pg_stat_statements is not there to count statements)"),
+            Some(Counted::Transactions) => ("transactions", " (install pg_stat_statements to count statements)"),
             _ => ("statements", ""),
         };
         say("jobs", self.per_second.map(|rate| format!("{} a second", rounded(rate))));
@@ -128,7 +128,7 @@ impl Report {
         );
         say(
             "largest lead",
-            self.lead_at_half.map(|jobs| format!("{jobs} jobs, of one group before another at half time")),
+            self.lead_at_half.map(|jobs| format!("{jobs} jobs more of one group than of another, at half time")),
         );
         say("server", self.calls_per_job.map(|calls_each| format!("{calls_each:.3} {calls} a job{why}")));
         say("server", self.calls_per_second.map(|rate| format!("{rate:.2} {calls} a second{why}")));
@@ -148,10 +148,10 @@ impl Report {
         };
         let what = match self.mode {
             Mode::Drain => "drain: a full table, from the start of a node to the last stored end",
-            Mode::Pinned => "pinned: a full table, run while a snapshot is held open that was there before it",
+            Mode::Pinned => "pinned: a full table, run while another session holds an older snapshot open",
             Mode::Bulk => "bulk: submits of 10,000 jobs at a time",
-            Mode::Submit => "submit: one job at a time for each caller, durable when it returns",
-            Mode::Lifecycle => "lifecycle: submitted and run at once, the next when the last one's end is stored",
+            Mode::Submit => "submit: one job at a time for each caller, durable when the call returns",
+            Mode::Lifecycle => "lifecycle: each caller submits its next job when the end of its last one is stored",
             Mode::Latency if self.other_node => {
                 "latency: a job every 50 ms to other nodes, from its commit to its start"
             }
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn large_numbers_are_read_in_threes() {
-        let told: Vec<_> = [0.4, 999.0, 1_000.0, 71_234.6, 1_234_567.0].into_iter().map(rounded).collect();
-        assert_eq!(told, ["0", "999", "1,000", "71,235", "1,234,567"]);
+        let printed: Vec<_> = [0.4, 999.0, 1_000.0, 71_234.6, 1_234_567.0].into_iter().map(rounded).collect();
+        assert_eq!(printed, ["0", "999", "1,000", "71,235", "1,234,567"]);
     }
 }

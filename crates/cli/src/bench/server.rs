@@ -1,5 +1,5 @@
-//! What the benchmark asks the database beside the jobs: how much it had to do (PostgreSQL only, SQLite counts nothing), and
-//! to keep a snapshot.
+//! What the benchmark needs from the database beside the jobs: counts of its work (PostgreSQL only, SQLite counts nothing), and
+//! a snapshot that is held open.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use turnwise_sqlite::{
 
 use crate::error::Failure;
 
-/// What is counted where there are no single statements to count.
+/// What the server's count is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Counted {
@@ -80,7 +80,7 @@ impl Server {
             }
         };
         let calls = self.client.query_one(&calls, &[]).await.and_then(|row| row.try_get(0)).map_err(failed)?;
-        // Some hosted servers do not tell.
+        // Some hosted servers refuse this.
         let wal = "select pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::float8";
         let wal = self.client.query_one(wal, &[]).await.and_then(|row| row.try_get(0)).ok();
         Ok(Reading { counted, calls, wal })
@@ -89,7 +89,7 @@ impl Server {
 
 impl Reading {
     pub(super) fn since(&self, before: &Reading) -> Spent {
-        // The first reading asked twice after it had counted.
+        // The first reading's own two statements count only after it.
         let calls = (self.calls - before.calls - 2.0).max(0.0);
         let wal_bytes = self.wal.zip(before.wal).map(|(now, before)| now - before);
         Spent { counted: self.counted, calls, wal_bytes }
@@ -98,10 +98,10 @@ impl Reading {
 
 fn failed(error: tokio_postgres::Error) -> Failure {
     let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
-    Failure::Other(format!("asking the server what it did: {error}{cause}"))
+    Failure::Other(format!("cannot read the server's statistics: {error}{cause}"))
 }
 
-/// A session that began to read before all that is measured, and has not ended yet.
+/// A session with an open snapshot that is older than everything that is measured.
 pub(super) enum Pin {
     Postgres(Client),
     Sqlite(Connection),
@@ -111,15 +111,15 @@ impl Pin {
     pub(super) async fn hold(database: &str) -> Result<Self, Failure> {
         if let Some(file) = sqlite_file(database)? {
             let reader = Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(not_held)?;
-            // The transaction begins with its first look.
-            let look = "begin; select count(*) from sqlite_schema";
-            reader.execute_batch(look).map_err(not_held)?;
+            // The snapshot is taken by the first read.
+            let read = "begin; select count(*) from sqlite_schema";
+            reader.execute_batch(read).map_err(not_held)?;
             return Ok(Self::Sqlite(reader));
         }
         let client = turnwise_postgres::connect(database).await?;
-        // The snapshot is taken by the first look, and nobody may end it for being idle.
-        let look = ["set idle_in_transaction_session_timeout = 0", "begin isolation level repeatable read", "select 1"];
-        for statement in look {
+        // The snapshot is taken by the first read, and the server must not end the session for being idle.
+        let hold = ["set idle_in_transaction_session_timeout = 0", "begin isolation level repeatable read", "select 1"];
+        for statement in hold {
             client.batch_execute(statement).await.map_err(not_held)?;
         }
         Ok(Self::Postgres(client))
@@ -144,7 +144,7 @@ fn sqlite_file(database: &str) -> Result<Option<PathBuf>, Failure> {
 
 fn not_held(error: impl std::error::Error) -> Failure {
     let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
-    Failure::Other(format!("holding a snapshot: {error}{cause}"))
+    Failure::Other(format!("cannot hold a snapshot: {error}{cause}"))
 }
 
 #[cfg(test)]
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_pin_that_postgres_has_lost_is_told() {
+    async fn a_pin_that_postgres_has_lost_is_reported() {
         let cluster = Cluster::shared();
         let url = cluster.fresh_database().unwrap();
         Pin::hold(&url).await.unwrap().release().await.unwrap();
@@ -179,6 +179,6 @@ mod tests {
                    where datname = current_database() and state = 'idle in transaction' and backend_xmin is not null";
         assert_eq!(cluster.psql(&url, end).unwrap(), "1");
         let lost = pin.release().await.unwrap_err();
-        assert!(lost.text().is_some_and(|text| text.starts_with("holding a snapshot: ")), "{lost:?}");
+        assert!(lost.text().is_some_and(|text| text.starts_with("cannot hold a snapshot: ")), "{lost:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! The database that is measured: refused where others use it, and left as it was found.
+//! The database that is measured: refused if it is used otherwise, and left as it was found.
 
 use std::{
     path::{Path, PathBuf},
@@ -8,8 +8,8 @@ use std::{
 
 use tokio::{sync::watch, time::sleep};
 use turnwise::{
-    Config, Executor, Filter, Invalid, JobState, NodeName, Registry, StartError, Turnwise, overview::Tally,
-    settings::Fairness,
+    Config, Executor, Filter, Invalid, JobState, NodeName, Options, Registry, Schema, StartError, Turnwise,
+    overview::Tally, settings::Fairness,
 };
 use turnwise_sqlite::SqliteStore;
 use turnwise_store::{AskNews, Epoch, MemoKind, NewMemo, memo::charges};
@@ -21,28 +21,28 @@ use super::{
 };
 use crate::{error::Failure, settings::Settings};
 
-/// Jobs that are taken away in one transaction.
+/// Jobs that are deleted in one transaction.
 const ROWS: u32 = 10_000;
-/// Finished jobs that are looked at to see whether all are the benchmark's own: few at first, for one of others' is enough.
+/// Finished jobs that are read to see whether all are the benchmark's own: few at first, for one other job is enough.
 const FINISHED: [u32; 2] = [1_000, Filter::MAX_LIMIT];
-/// Between two looks whether a node has let go of its jobs.
+/// Between two checks whether a node has released its jobs.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// Whether it is to end.
+/// Whether the benchmark is to stop.
 #[derive(Debug, Clone)]
 pub(super) struct Stop(watch::Receiver<bool>);
 
 impl Stop {
-    pub(super) fn new(told: watch::Receiver<bool>) -> Self {
-        Self(told)
+    pub(super) fn new(stopped: watch::Receiver<bool>) -> Self {
+        Self(stopped)
     }
 
-    /// For the task that waits.
+    /// Waits for the signal to stop.
     pub(super) async fn raised(&self) -> Failure {
-        let mut told = self.0.clone();
-        match told.wait_for(|told| *told).await {
+        let mut stopped = self.0.clone();
+        match stopped.wait_for(|stopped| *stopped).await {
             Ok(_) => Failure::Interrupted,
-            // Nobody is left who could.
+            // The sender is gone: no signal can come any more.
             Err(_) => std::future::pending().await,
         }
     }
@@ -66,19 +66,23 @@ pub(super) struct Site<'a> {
 }
 
 impl<'a> Site<'a> {
-    /// Opens the database and takes away what a benchmark has left that was killed.
+    /// Opens the database and deletes what a killed benchmark has left.
     pub(super) async fn open(settings: &'a Settings, plan: &'a Plan, stop: Stop) -> Result<Self, Failure> {
         let made = made_by_us(settings.database())?;
-        let turnwise = settings.open_with(plan.options()).await?;
+        // It runs nodes, and makes the schema as they do.
+        settings.check_named()?;
+        let turnwise = settings.open_with(Options { schema: Schema::Create, ..plan.options() }).await?;
         let mut site = Self { settings, plan, turnwise, stop, alone: true, made, nodes: Mutex::default() };
         if let Some(others) = site.others().await? {
             site.alone = false;
             if !plan.force {
-                let problem = format!("{others}; name an empty database, or measure beside it with --force");
+                let problem = format!("{others}; name an empty database, or measure all the same with --force");
                 return Err(Invalid::new("database", problem).into());
             }
             if plan.history == History::Keep {
-                let problem = format!("cannot be kept: {others}, and finished jobs are taken away all together");
+                let problem = format!(
+                    "cannot be kept: {others}, and finished jobs can only be deleted all together; use --history delete"
+                );
                 return Err(Invalid::new("history", problem).into());
             }
         }
@@ -96,16 +100,16 @@ impl<'a> Site<'a> {
         &self.stop
     }
 
-    /// Who else is here, as the first half of a sentence.
+    /// What else uses this database, as the first half of a sentence.
     async fn others(&self) -> Result<Option<String>, Failure> {
         let fleet = self.turnwise.nodes().await?;
         let mut alive = fleet.nodes.iter().filter(|node| node.alive(fleet.now));
         if alive.clone().any(|node| node.name.as_str().starts_with(NAME)) {
-            let problem = "another benchmark runs on it, or has been killed a moment ago";
+            let problem = "another benchmark runs on it, or was killed a moment ago; try again in a few seconds";
             return Err(Invalid::new("database", problem).into());
         }
         if let Some(node) = alive.next() {
-            return Ok(Some(format!("node {} works on it", node.name)));
+            return Ok(Some(format!("node {} uses it", node.name)));
         }
         if let Some(schedule) = self.turnwise.schedules().await?.keys().next() {
             return Ok(Some(format!("schedule {schedule} submits jobs to it")));
@@ -134,7 +138,7 @@ impl<'a> Site<'a> {
         self.start(&self.turnwise, self.plan.node.clone(), Some(notes)).await
     }
 
-    /// As [`Site::node`], and another one dispatches for it; they share nothing with each other and with the site.
+    /// As [`Site::node`], with another node that dispatches for it; the nodes share no handle with each other nor with the site.
     pub(super) async fn nodes_apart(&self, notes: Arc<Notes>) -> Result<(), Failure> {
         let dispatcher = Config { name: NodeName::new(format!("{NAME}-dispatcher"))?, ..self.plan.node.clone() };
         let worker = Config { dispatch: false, ..self.plan.node.clone() };
@@ -170,14 +174,14 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// Stops what was started and takes away what was stored.
+    /// Stops what was started and deletes what was stored.
     pub(super) async fn leave(self) -> Result<(), Failure> {
         self.stop_nodes().await;
         self.clear().await?;
-        // Somebody may have come in the meantime.
+        // Other nodes or jobs may have come in the meantime.
         let empty = self.made.is_some() && matches!(self.others().await, Ok(None));
         let Self { made, turnwise, .. } = self;
-        // The last who has the file open puts it in order.
+        // The last connection that closes tidies up the file.
         drop(turnwise);
         match made {
             Some(file) if empty => remove(&file),
@@ -187,7 +191,7 @@ impl<'a> Site<'a> {
 
     /// Leaves no job of the benchmark, nor what its queue has set and its groups have used.
     async fn clear(&self) -> Result<(), Failure> {
-        // As a reader who keeps nothing: a job that is cancelled is gone.
+        // With a retention of zero: a job that is cancelled is deleted at once.
         let cleaner = match self.plan.history {
             History::Keep if lasting(self.settings.database()) => self.settings.open_with(nothing_kept()).await?,
             _ => self.turnwise.clone(),
@@ -207,7 +211,7 @@ impl<'a> Site<'a> {
             store.remember(None, some.to_vec()).await?;
         }
         if self.alone {
-            // Of no term, so that it is nobody's sleep that it tells of.
+            // The epoch of no term, so that no dispatcher is marked as awake by this.
             let ask = AskNews { cursor: None, epoch: Epoch(-1), asleep: false, new_jobs: 0 };
             let seen = store.news(ask).await?.cursor;
             while store.prune(Some(seen.clone()), ROWS).await? >= u64::from(ROWS) {}
@@ -215,15 +219,15 @@ impl<'a> Site<'a> {
         Ok(())
     }
 
-    /// Cancels the benchmark's jobs. Those in the hands of a node that was killed are taken from it by a new one.
+    /// Cancels the benchmark's jobs. A new node takes over those that are in the hands of a killed node.
     async fn cancel(&self, cleaner: &Turnwise) -> Result<(), Failure> {
         let all = Filter { queue: Some(NAME.to_owned()), limit: Some(ROWS), ..Filter::default() };
-        let (mut gone, mut bar) = (0, Bar::new(0, "jobs taken away"));
+        let (mut gone, mut bar) = (0, Bar::new(0, "jobs deleted"));
         loop {
             let stopped = cleaner.cancel_all(all.clone()).await?;
             gone += stopped.at_once as u64;
             bar.at(gone);
-            match (stopped.at_once, stopped.requested + stopped.left) {
+            match (stopped.at_once, stopped.requested + stopped.left.len()) {
                 (0, 0) => break,
                 (0, _) if self.nodes.lock().unwrap_or_else(PoisonError::into_inner).is_empty() => {
                     self.node(Notes::none()).await?;
@@ -237,7 +241,7 @@ impl<'a> Site<'a> {
     }
 }
 
-/// The file, if opening makes it.
+/// The file, if opening the database creates it.
 fn made_by_us(database: &str) -> Result<Option<PathBuf>, Failure> {
     if database.starts_with("sqlite:") {
         Ok(SqliteStore::file(database)?.filter(|file| !file.exists()))

@@ -13,7 +13,7 @@ use turnwise::{JobRequest, State, task};
 
 use super::plan::Plan;
 
-/// Of the task, the queue and the node alike: what the benchmark may take for its own.
+/// Name of the task, the queue and the node: by it the benchmark knows what is its own.
 pub(super) const NAME: &str = "turnwise-bench";
 
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
@@ -40,7 +40,7 @@ impl Notes {
         Arc::new(Self::None)
     }
 
-    /// Whose turn it was.
+    /// Which group had a turn.
     pub(super) fn turns(plan: &Plan) -> Arc<Self> {
         Arc::new(Self::Turns(Starts::new(plan)))
     }
@@ -48,16 +48,16 @@ impl Notes {
     /// Which job began when.
     pub(super) fn moments() -> (Arc<Self>, mpsc::Receiver<(u64, Instant)>) {
         // One job is under way at a time.
-        let (told, heard) = mpsc::channel(8);
-        (Arc::new(Self::Moments(told)), heard)
+        let (sender, receiver) = mpsc::channel(8);
+        (Arc::new(Self::Moments(sender)), receiver)
     }
 
     fn begun(&self, n: u64) {
         match self {
             Self::None => {}
             Self::Turns(starts) => starts.note(n),
-            // Where nobody listens any more, nobody wants to know.
-            Self::Moments(told) => _ = told.try_send((n, Instant::now())),
+            // If the receiver is gone, the measurement is over.
+            Self::Moments(sender) => _ = sender.try_send((n, Instant::now())),
         }
     }
 
@@ -70,7 +70,7 @@ impl Notes {
     }
 }
 
-/// Who has begun. Jobs are numbered from 0, and so are groups, in turn.
+/// How many jobs of each group have begun. Jobs are numbered from 0, and so are groups, in turn.
 #[derive(Debug)]
 pub(super) struct Starts {
     jobs: u64,
@@ -96,7 +96,7 @@ impl Starts {
         }
     }
 
-    /// How many jobs more had begun of one group than of another when half of all had, among groups that had some left.
+    /// How many more jobs of one group than of another had begun when half of all jobs had, among groups with jobs left.
     fn lead_at_half(&self) -> Option<u64> {
         self.lead.get().copied().filter(|_| self.by_group.len() > 1)
     }
@@ -131,10 +131,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_lead_is_told_among_groups_that_have_jobs_left() {
+    fn the_lead_is_measured_among_groups_that_have_jobs_left() {
         assert_eq!(lead(40, &[5, 5, 5, 5]), 0);
         assert_eq!(lead(40, &[9, 4, 5, 2]), 7);
-        // The first is through: that the others are behind it is nobody's lead.
+        // The first group has no jobs left: its lead over the others does not count.
         assert_eq!(lead(40, &[10, 4, 5, 1]), 4);
         // Not all groups are of one size, and some have no job at all.
         assert_eq!(lead(3, &[1, 0]), 1);

@@ -20,7 +20,7 @@ const ROUNDS: usize = 6;
 /// Longest name in a box, in characters.
 const NAME: usize = 22;
 
-/// Readable on light and on dark: the reader's browser says which.
+/// Readable on a light and on a dark background; the reader's browser chooses.
 const STYLE: &str = "
   .page { fill: #ffffff } .ink { fill: #1f2328 } .soft { fill: #59636e } .edge { stroke: #818b98; fill: none; stroke-width: 1.5 } .tip { fill: #818b98 }
   .box { fill: #f6f8fa; stroke: #818b98; stroke-width: 1.5 } .this { stroke-width: 3 }
@@ -66,8 +66,8 @@ pub(super) fn draw(graph: &Graph, shown: JobId) -> String {
 /// What stands in a column: a job by its number in the graph, or, beyond these, a bend of an arrow that passes.
 type Vertex = usize;
 
-/// Who stands where. An arrow that passes other columns has a place of its own in each, so that it goes behind no job. What
-/// follows from other arrows is not drawn: who comes after a job comes after all that came before it.
+/// The place of each job. An arrow that passes other columns has a place of its own in each, so that it goes behind no job. An
+/// arrow that follows from other arrows is not drawn: a job that waits for another also comes after all that the other waits for.
 struct Layout {
     columns: Vec<Vec<Vertex>>,
     /// From each job to those that wait for it, bend by bend.
@@ -96,7 +96,7 @@ impl Layout {
         layout
     }
 
-    /// Puts each near the middle of those it is tied to, so that few arrows cross.
+    /// Puts each vertex near the middle of those it is tied to, so that few arrows cross.
     fn sort(&mut self, count: usize) {
         let mut tied_to: Vec<Vec<Vertex>> = vec![Vec::new(); count];
         for pair in self.ways.iter().flat_map(|way| way.windows(2)) {
@@ -116,7 +116,7 @@ impl Layout {
         }
     }
 
-    /// The top left corner of each; shorter columns stand in the middle.
+    /// The top left corner of each vertex; shorter columns are centred.
     fn places(&self) -> Vec<(f64, f64)> {
         let rows = self.columns.iter().map(Vec::len).max().unwrap_or(0);
         let mut places = vec![(0.0, 0.0); self.columns.iter().map(Vec::len).sum()];
@@ -134,7 +134,8 @@ impl Layout {
 /// The pairs (awaited, waiting) that do not follow from others.
 fn needed(graph: &Graph) -> Vec<(Vertex, Vertex)> {
     let number: HashMap<JobId, Vertex> = graph.jobs.iter().map(|tied| tied.id).zip(0..).collect();
-    // Whoever stands before, in the order of the layers: those before each are known when it is its turn.
+    // All jobs that each job comes after, directly or not. Jobs are in the order of their layers, so the sets of those that a
+    // job waits for are complete when its turn comes.
     let mut before: Vec<BTreeSet<Vertex>> = Vec::with_capacity(graph.jobs.len());
     let mut pairs = Vec::new();
     for (at, tied) in graph.jobs.iter().enumerate() {

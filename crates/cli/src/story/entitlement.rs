@@ -1,6 +1,6 @@
-//! What each group should have had: the slots divided evenly, at every moment, between those who want them.
+//! What each group should have had: the slots divided evenly, at every moment, between the groups that want them.
 //!
-//! The ideal that a scheduler of whole jobs can only come near: work flows like water, and what one group cannot use (it
+//! A scheduler of whole jobs can only come near this ideal: here work can be divided at will, and what one group cannot use (it
 //! can hold no more slots than it has jobs) is divided between the others.
 
 use std::ops::{Range, RangeInclusive};
@@ -10,7 +10,7 @@ use super::{
     ledger::{Times, mean},
 };
 
-/// Moments that are looked at.
+/// Steps of time in the computation.
 const STEPS: u32 = 4_000;
 
 #[derive(Debug)]
@@ -29,7 +29,7 @@ impl Entitlement {
         end: f64,
         contended: &RangeInclusive<f64>,
     ) -> Self {
-        // As long as they really were, so that the ideal has as much to do as the slots had.
+        // Jobs are as long as they really were, so that the ideal has as much to do as the slots had.
         let length = mean(jobs.iter().filter_map(|job| Some(job.ended? - job.started?)));
         let length = length.unwrap_or(LENGTH.as_secs_f64()).max(1e-6);
         let mut arrivals: Vec<(f64, usize)> = jobs.iter().filter_map(|job| Some((job.submitted?, job.group))).collect();
@@ -71,7 +71,7 @@ fn rates(wanted: &[f64], length: f64, slots: f64) -> Vec<(usize, f64)> {
     let useful = |work: f64| (work / length - 1e-3).ceil();
     let mut rates: Vec<(usize, f64)> =
         wanted.iter().enumerate().map(|(group, work)| (group, useful(*work))).filter(|(_, most)| *most > 0.0).collect();
-    // Those who can use least first: what they leave is divided between the rest.
+    // Groups that can use least come first: what they leave is divided between the rest.
     rates.sort_by(|a, b| a.1.total_cmp(&b.1));
     let mut left = slots;
     let mut others = rates.len();
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slots_are_divided_evenly_and_nobody_gets_more_than_they_can_use() {
+    fn slots_are_divided_evenly_and_no_group_gets_more_than_it_can_use() {
         assert_eq!(rates(&[10.0, 0.0, 10.0], 1.0, 4.0), [(0, 2.0), (2, 2.0)]);
         assert_eq!(rates(&[10.0, 1.0], 1.0, 4.0), [(1, 1.0), (0, 3.0)]);
         assert_eq!(rates(&[10.0, 1.0, 1.0], 1.0, 1.5), [(1, 0.5), (2, 0.5), (0, 0.5)]);

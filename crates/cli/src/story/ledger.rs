@@ -17,14 +17,14 @@ pub(super) struct Times {
 }
 
 impl Times {
-    /// How long the job held a slot within these times; `now`: where a running one stands.
+    /// How long the job held a slot within these times; a job that still runs is counted until `now`.
     pub(super) fn slot_time(&self, within: &RangeInclusive<f64>, now: f64) -> f64 {
         let Some(started) = self.started else { return 0.0 };
         (self.ended.unwrap_or(now).min(*within.end()) - started.max(*within.start())).max(0.0)
     }
 }
 
-/// What a group has come to so far.
+/// The totals of a group so far.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Tally {
     pub(super) jobs: usize,
@@ -67,7 +67,7 @@ impl Ledger {
         self.pages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Time counts from now on, also for those who were submitted before.
+    /// Time counts from now on, also for jobs that were submitted before.
     pub(super) fn begin(&self) {
         let mut pages = self.pages();
         pages.begun = Instant::now();
@@ -119,7 +119,7 @@ impl Ledger {
         (pages.now(), pages.tallies.clone())
     }
 
-    /// The end: what was written, and when that is.
+    /// Ends the writing; returns the present time and all that was written.
     pub(super) fn close(&self) -> (f64, Vec<Times>) {
         let mut pages = self.pages();
         pages.closed = true;

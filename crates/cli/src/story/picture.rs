@@ -1,8 +1,8 @@
-//! The story as an SVG: how long the late jobs waited, and who had the slots.
+//! The demo as an SVG: how long the late jobs waited, and which groups had the slots.
 
 use std::fmt::Write;
 
-use super::{FLOOD, Story, Told, span, waited};
+use super::{FLOOD, Played, Story, span, waited};
 
 const WIDTH: f64 = 860.0;
 const HEIGHT: f64 = 660.0;
@@ -15,7 +15,7 @@ const DOTS: usize = 3_000;
 /// Points of a line.
 const POINTS: usize = 200;
 
-/// Readable on light and on dark: the reader's browser says which.
+/// Readable on a light and on a dark background; the reader's browser chooses.
 const STYLE: &str = "
   .page { fill: #ffffff } .ink { fill: #1f2328 } .soft { fill: #59636e } .grid { stroke: #d1d9e0 } .hint { stroke: #59636e } .band { fill: #59636e; opacity: .08 }
   .late { stroke: #0969da } .latefill { fill: #0969da; opacity: .45 } .flood { stroke: #bc4c00 }
@@ -28,7 +28,7 @@ const STYLE: &str = "
   }";
 
 pub(super) struct Picture<'a> {
-    pub(super) told: &'a Told,
+    pub(super) played: &'a Played,
     pub(super) story: &'a Story,
 }
 
@@ -72,13 +72,13 @@ impl Picture<'_> {
     }
 
     fn waits(&self, svg: &mut String) {
-        let panel = Panel { top: 92.0, bottom: 310.0, seconds: nice(self.told.end) };
+        let panel = Panel { top: 92.0, bottom: 310.0, seconds: nice(self.played.end) };
         let greatest = 10_f64.powf(self.story.length.as_secs_f64().log10().ceil().max(1.0));
         let height = |wait: f64| panel.y((wait.max(LEAST) / LEAST).log10() / (greatest / LEAST).log10());
         line(svg, "<g id=\"waits\">");
         line(svg, &text(24.0, 66.0, "ink head", "How long the late collectives' jobs waited"));
-        let late: Vec<_> = self.told.jobs.iter().filter(|job| job.group != FLOOD).collect();
-        let mean = waited(late.iter().filter_map(|job| self.told.wait(job)));
+        let late: Vec<_> = self.played.jobs.iter().filter(|job| job.group != FLOOD).collect();
+        let mean = waited(late.iter().filter_map(|job| self.played.wait(job)));
         line(svg, &text(RIGHT, 66.0, "soft end", &format!("one dot a job, {mean} on average")));
         self.frame(svg, &panel);
         let mut tick = LEAST;
@@ -88,7 +88,7 @@ impl Picture<'_> {
             tick *= 10.0;
         }
         for job in late.iter().step_by(late.len().div_ceil(DOTS).max(1)) {
-            if let (Some(at), Some((wait, _))) = (job.submitted, self.told.wait(job)) {
+            if let (Some(at), Some((wait, _))) = (job.submitted, self.played.wait(job)) {
                 line(
                     svg,
                     &format!(
@@ -104,9 +104,9 @@ impl Picture<'_> {
     }
 
     fn shares(&self, svg: &mut String) {
-        let panel = Panel { top: 410.0, bottom: 600.0, seconds: nice(self.told.end) };
+        let panel = Panel { top: 410.0, bottom: 600.0, seconds: nice(self.played.end) };
         let real = self.slot_seconds();
-        let course = &self.told.entitlement.course;
+        let course = &self.played.entitlement.course;
         let most = real.iter().chain(course).flat_map(|(_, had)| had).copied().fold(0.0, f64::max);
         let (step, greatest) = ladder(most);
         line(svg, "<g id=\"shares\">");
@@ -143,10 +143,10 @@ impl Picture<'_> {
     /// Slot-seconds so far of the flood and of all others together.
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)] // two hundred points
     fn slot_seconds(&self) -> Vec<(f64, [f64; 2])> {
-        let end = self.told.end.max(f64::MIN_POSITIVE);
+        let end = self.played.end.max(f64::MIN_POSITIVE);
         let step = end / POINTS as f64;
         let mut parts = vec![[0.0; 2]; POINTS];
-        for job in &self.told.jobs {
+        for job in &self.played.jobs {
             let Some(started) = job.started else { continue };
             let ended = job.ended.unwrap_or(end);
             let first = ((started / step) as usize).min(POINTS - 1);
@@ -169,7 +169,7 @@ impl Picture<'_> {
 
     /// The time axis, and the time in which the late collectives came.
     fn frame(&self, svg: &mut String, panel: &Panel) {
-        let (from, to) = (panel.x(*self.told.contended.start()), panel.x(*self.told.contended.end()));
+        let (from, to) = (panel.x(*self.played.contended.start()), panel.x(*self.played.contended.end()));
         let height = panel.bottom - panel.top;
         line(
             svg,

@@ -1,4 +1,4 @@
-//! The story as it goes: bars that are redrawn in place, or a line a second where there is no terminal.
+//! The demo while it runs: bars that are redrawn in place, or a line a second where there is no terminal.
 
 use std::{
     collections::VecDeque,
@@ -15,11 +15,12 @@ use super::{
 };
 
 pub(super) const REDRAW: Duration = Duration::from_millis(200);
-/// Draws that the share goes back over: about a second.
+/// The share is computed over this many redraws: about a second.
 const RECENT: usize = 5;
-const BAR: usize = 24;
+/// With the other columns it makes a line of 60.
+const BAR: usize = 16;
 
-/// Shows until it is dropped; ends by itself only where there is no terminal to show it on.
+/// Runs until it is dropped; returns by itself only if writing to stdout fails.
 pub(super) async fn show(story: &Story, ledger: &Ledger) -> io::Error {
     if io::stdout().is_terminal() { draw(story, ledger).await } else { report(story, ledger).await }
 }
@@ -28,7 +29,7 @@ fn heading(story: &Story) -> String {
     let order = if story.fifo { "first come, first served" } else { "groups take turns" };
     let late = story.groups - 1;
     format!(
-        "{} slots, {order}: the flood submits {} jobs at once, {late} collectives come later with a few each",
+        "{} slots, {order}: the flood submits {} jobs\nat once, {late} collectives come later with a few each",
         story.slots, story.flood
     )
 }
@@ -37,7 +38,7 @@ async fn draw(story: &Story, ledger: &Ledger) -> io::Error {
     let rows = story.rows();
     let mut before: VecDeque<Vec<Tally>> = VecDeque::new();
     let mut ticks = interval(REDRAW);
-    // A terminal that was held up is not drawn to in a rush.
+    // After a terminal was held up, missed redraws are not made up for in a rush.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut screen = format!("{}\n", heading(story));
     loop {
@@ -59,7 +60,7 @@ async fn draw(story: &Story, ledger: &Ledger) -> io::Error {
 
 fn frame(rows: &[Row], now: f64, before: &[Tally], tallies: &[Tally]) -> String {
     // Each line is cleared first: the one it replaces may be longer.
-    let mut text = format!("\r\x1b[K\n\x1b[2K{now:>6.1} s{:>40} {:>9} {:>11}\n", "done", "share", "mean wait");
+    let mut text = format!("\r\x1b[K\n\x1b[2K{now:>6.1} s{:>31} {:>8} {:>10}\n", "done", "share", "mean wait");
     let all = recent(before, tallies, 0..tallies.len());
     for row in rows {
         let sum = total(tallies, row.groups.clone());
@@ -68,7 +69,7 @@ fn frame(rows: &[Row], now: f64, before: &[Tally], tallies: &[Tally]) -> String 
         let share = if all > 0.0 { percent(recent(before, tallies, row.groups.clone()) / all) } else { "-".to_owned() };
         let wait = mean_wait(&sum);
         text += &format!(
-            "\x1b[2K{:<11} \x1b[{colour}m{}\x1b[2m{}\x1b[0m {:>11} {share:>9} {wait:>11}\n",
+            "\x1b[2K{:<11} \x1b[{colour}m{}\x1b[2m{}\x1b[0m {:>11} {share:>8} {wait:>10}\n",
             row.name,
             "█".repeat(full),
             "░".repeat(BAR - full),
@@ -90,12 +91,12 @@ async fn report(story: &Story, ledger: &Ledger) -> io::Error {
             let all = recent(before, &tallies, 0..tallies.len());
             let share = if all > 0.0 { recent(before, &tallies, groups.clone()) / all } else { 0.0 };
             let sum = total(&tallies, groups);
-            format!("{:>6}/{:<6} share {:>7}", sum.ended, sum.jobs, percent(share))
+            format!("{}/{} {:.0} %", sum.ended, sum.jobs, share * 100.0)
         };
         let late = total(&tallies, 1..tallies.len());
         if before.is_some() {
             let (flood, others) = (part(FLOOD..FLOOD + 1), part(FLOOD + 1..tallies.len()));
-            text = format!("{now:>5.0} s  flood {flood}   others {others} mean wait {}", mean_wait(&late));
+            text = format!("{now:>4.0} s  flood {flood}, others {others}, wait {}", mean_wait(&late));
         }
         if let Err(error) = writeln!(io::stdout(), "{text}").and_then(|()| io::stdout().flush()) {
             return error;

@@ -37,6 +37,7 @@ struct ScheduleText {
 }
 
 impl Schedule {
+    /// Refuses what is longer than 100 characters, is not a cron pattern, or is a time that never comes.
     pub fn new(cron: &str, zone: Zone) -> Result<Self, Invalid> {
         let bad = |problem: String| {
             let text = brief(cron);
@@ -48,7 +49,7 @@ impl Schedule {
         if text.len() > MAX_TEXT {
             return Err(bad(format!("is longer than {MAX_TEXT} characters")));
         }
-        // No year: what comes round for ever never has to be taken away again, and whether it comes at all can be said now.
+        // No year: a schedule that repeats for ever never has to be removed, and whether it comes at all can be checked now.
         let parser = CronParser::builder().seconds(Seconds::Optional).year(Year::Disallowed).build();
         let cron = parser.parse(&text).map_err(|_| bad("is not a cron pattern".to_owned()))?;
         let schedule = Self { text: text.as_str().into(), cron: Arc::new(cron), zone };
@@ -67,7 +68,7 @@ impl Schedule {
         };
         let mut after = after;
         loop {
-            // The search does not get over a whole day that the clock skips (Samoa, 2011); from behind it, it does.
+            // The search does not get past a whole day that the clock skips (Samoa, 2011); from the change on, it does.
             let next = find(after, false).or_else(|| find(self.zone.next_change(after)?, true))?;
             if let Some(change) = self.skipped_before(after, next) {
                 return Some(change);
@@ -79,8 +80,8 @@ impl Schedule {
         }
     }
 
-    /// Whether the clock shows a time of the pattern then, or goes on after having skipped one. The search also stops at
-    /// clocks that skip the first hour of a day (Cairo) although nothing was skipped that the pattern names.
+    /// Whether the clock shows a time of the pattern then, or has just skipped one. The search also stops where a clock skips the
+    /// first hour of a day (Cairo), although the pattern names no time in that hour.
     fn comes_at(&self, at: Timestamp) -> bool {
         let shown = self.zone.shown(at);
         if self.cron.is_time_matching(&shown).unwrap_or(true) {
@@ -114,10 +115,12 @@ impl Schedule {
         named.is_some_and(|named| named.timestamp().as_microsecond() < to)
     }
 
+    /// The pattern as it was written, with single spaces.
     pub fn cron(&self) -> &str {
         &self.text
     }
 
+    /// The zone whose clock the pattern goes by.
     pub fn zone(&self) -> &Zone {
         &self.zone
     }
@@ -156,19 +159,29 @@ impl From<Schedule> for ScheduleText {
     }
 }
 
+/// The due time that a store keeps for a job that is submitted at `now`: that moment itself if the job names none. One that is named
+/// counts in a queue with a schedule, past or not; if it is that very moment, a microsecond tells it apart.
+pub fn stored_due(given: Option<Timestamp>, now: Timestamp) -> Timestamp {
+    match given {
+        None => now,
+        Some(due) if due == now => Timestamp::from_micros(now.micros() - 1),
+        Some(due) => due,
+    }
+}
+
 /// What decides whether a job follows its queue's schedule.
 #[derive(Debug, Clone, Copy)]
-pub struct Wish {
+pub struct GivenTime {
     pub due: Option<Timestamp>,
     pub submitted_at: Timestamp,
     pub fence: Fence,
 }
 
-impl Wish {
-    /// The moment from which the next time of the schedule counts. `None`: the job keeps its own time. It has named one,
-    /// or it has begun: a retry, a snooze or the loss of a node must not put it off until tomorrow night.
+impl GivenTime {
+    /// The moment after which the next time of the schedule is looked for. `None`: the job keeps its own time, because it has named
+    /// one, or because it has begun: a retry, a snooze or a lost node must not delay it until tomorrow night.
     pub fn follows_from(&self) -> Option<Timestamp> {
-        let follows = self.fence == Fence(0) && self.due.is_some_and(|due| due <= self.submitted_at);
+        let follows = self.fence == Fence(0) && self.due == Some(self.submitted_at);
         follows.then_some(self.submitted_at)
     }
 
@@ -178,29 +191,29 @@ impl Wish {
     }
 }
 
-impl From<&JobHead> for Wish {
+impl From<&JobHead> for GivenTime {
     fn from(head: &JobHead) -> Self {
         Self { due: head.due, submitted_at: head.submitted_at, fence: head.fence }
     }
 }
 
-impl From<&Job> for Wish {
+impl From<&Job> for GivenTime {
     fn from(job: &Job) -> Self {
         Self { due: job.due_at, submitted_at: job.submitted_at, fence: job.fence }
     }
 }
 
-/// The last answer of a schedule: jobs come in by the million, and most of them were submitted before the same night.
+/// The last answer of a schedule, kept because jobs come in by the million and most of them are due at the same next time.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct LastNext(Option<(Timestamp, Timestamp)>);
 
 impl LastNext {
-    pub(crate) fn due_by(&mut self, schedule: &Schedule, wish: Wish) -> Option<Timestamp> {
-        let after = wish.follows_from()?;
+    pub(crate) fn due_by(&mut self, schedule: &Schedule, given: GivenTime) -> Option<Timestamp> {
+        let after = given.follows_from()?;
         match self.0 {
             Some((from, next)) if from <= after && after < next => Some(next),
             _ => {
-                let next = wish.due_by(schedule)?;
+                let next = given.due_by(schedule)?;
                 self.0 = Some((after, next));
                 Some(next)
             }
@@ -282,13 +295,25 @@ mod tests {
     fn a_job_that_names_a_time_or_has_begun_keeps_its_own() {
         let nightly = schedule("0 2 * * *", "UTC");
         let (submitted_at, night) = (at("2030-01-01T12:00:00Z"), at("2030-01-02T02:00:00Z"));
-        let wish = Wish { due: Some(submitted_at), submitted_at, fence: Fence(0) };
-        let past = Wish { due: Some(at("2020-01-01T00:00:00Z")), ..wish };
-        assert_eq!((wish.due_by(&nightly), past.due_by(&nightly)), (Some(night), Some(night)));
-        let later = Wish { due: Some(at("2030-01-01T12:00:00.000001Z")), ..wish };
-        let begun = Wish { fence: Fence(1), ..wish };
-        let by_hand = Wish { due: None, ..wish };
-        assert_eq!([later, begun, by_hand].map(|wish| wish.due_by(&nightly)), [None; 3]);
+        let given = GivenTime { due: Some(submitted_at), submitted_at, fence: Fence(0) };
+        assert_eq!(given.due_by(&nightly), Some(night));
+        let past = GivenTime { due: Some(at("2020-01-01T00:00:00Z")), ..given };
+        let later = GivenTime { due: Some(at("2030-01-01T12:00:00.000001Z")), ..given };
+        let begun = GivenTime { fence: Fence(1), ..given };
+        let by_hand = GivenTime { due: None, ..given };
+        assert_eq!([past, later, begun, by_hand].map(|given| given.due_by(&nightly)), [None; 4]);
+    }
+
+    #[test]
+    fn a_time_that_is_given_counts_also_if_it_is_now_or_past() {
+        let (nightly, now) = (schedule("0 2 * * *", "UTC"), at("2030-01-01T12:00:00Z"));
+        let stored = |given| GivenTime { due: Some(stored_due(given, now)), submitted_at: now, fence: Fence(0) };
+        assert_eq!(stored(None).due_by(&nightly), Some(at("2030-01-02T02:00:00Z")));
+        for given in [now, at("2020-01-01T00:00:00Z"), at("2030-01-01T12:00:01Z")] {
+            let stored = stored(Some(given));
+            assert_eq!(stored.due_by(&nightly), None, "{given}");
+            assert!(given.since(stored.due.unwrap()) <= Duration::from_micros(1), "{given}");
+        }
     }
 
     proptest! {
@@ -302,8 +327,8 @@ mod tests {
             let mut last = LastNext::default();
             for minutes in submits {
                 let submitted_at = at("2029-01-01T00:00:00Z").plus(Duration::from_secs(60 * minutes));
-                let wish = Wish { due: Some(submitted_at), submitted_at, fence: Fence(0) };
-                prop_assert_eq!(last.due_by(&schedule, wish), wish.due_by(&schedule));
+                let given = GivenTime { due: Some(submitted_at), submitted_at, fence: Fence(0) };
+                prop_assert_eq!(last.due_by(&schedule, given), given.due_by(&schedule));
             }
         }
 

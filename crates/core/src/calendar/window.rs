@@ -9,7 +9,7 @@ use crate::{name::Invalid, time::Timestamp};
 
 /// Most windows of a queue.
 pub const MAX_WINDOWS: usize = 32;
-/// How far a window's end is looked for. Windows come round every week, so what is closed for longer is closed for good.
+/// How far ahead a window's end is looked for. Windows repeat every week, so what is closed for longer is closed for ever.
 const LOOK_AHEAD: Duration = Duration::from_secs(8 * 86_400);
 const MINUTE: i64 = 60_000_000;
 
@@ -58,7 +58,7 @@ impl Window {
         self.first_after(now, |at| self.contains(at))
     }
 
-    /// The first edge of which this is true, among those to come.
+    /// The first edge after `now` for which `is` holds.
     fn first_after(&self, now: Timestamp, is: impl Fn(Timestamp) -> bool) -> Option<Timestamp> {
         let mut at = now;
         while at < now.plus(LOOK_AHEAD) {
@@ -187,8 +187,8 @@ impl From<Window> for String {
     }
 }
 
-/// If `now` is in one of the windows: when nothing is closed any more. Where one ends and another has begun it goes on. If
-/// that is more than a week ahead, a moment at which to ask again.
+/// If `now` is in one of the windows: when none is closed any more, also where one window ends within another. If that is more than
+/// a week ahead, a moment at which to ask again.
 pub fn blocked_until(windows: &[Window], now: Timestamp) -> Option<Timestamp> {
     let mut at = now;
     while at < now.plus(LOOK_AHEAD)
@@ -204,8 +204,8 @@ pub fn next_block(windows: &[Window], now: Timestamp) -> Option<Timestamp> {
     windows.iter().filter_map(|window| window.begins(now)).min()
 }
 
-/// Refuses windows that leave no time to start anything in, in any week of a whole year: clocks that are put forward and
-/// back at different times may leave a gap in summer only.
+/// Refuses windows that together leave no time in which a job could start, in some week of a year. A whole year is checked because
+/// clocks that change at different dates may leave a gap in summer only.
 pub fn check_windows(windows: &[Window]) -> Result<(), Invalid> {
     if windows.len() > MAX_WINDOWS {
         return Err(Invalid::new("block", format!("has {} windows; {MAX_WINDOWS} is the most", windows.len())));
@@ -313,10 +313,10 @@ mod tests {
         // Berlin, March 31st: 02:00 becomes 03:00. The end falls into the skipped hour, so it is the end of that.
         let early = window("01:00-02:30 Europe/Berlin");
         assert_eq!(early.until(at("2030-03-31T00:00:00Z")), Some(at("2030-03-31T01:00:00Z")));
-        // One that lies in the skipped hour altogether is not that day.
+        // A window that lies entirely in the skipped hour does not come on that day.
         let skipped = window("02:10-02:50 Europe/Berlin");
         assert_eq!(skipped.begins(at("2030-03-31T00:00:00Z")), Some(at("2030-04-01T00:10:00Z")));
-        // One that begins there begins when the clock goes on.
+        // A window that begins in the skipped hour begins when the clock goes on.
         let late = window("02:30-04:00 Europe/Berlin");
         assert_eq!(late.begins(at("2030-03-31T00:00:00Z")), Some(at("2030-03-31T01:00:00Z")));
         assert_eq!(late.until(at("2030-03-31T01:00:00Z")), Some(at("2030-03-31T02:00:00Z")));
@@ -347,7 +347,7 @@ mod tests {
         for windows in refused {
             let error = check_windows(&windows).unwrap_err().to_string();
             assert!(error.starts_with("block: the windows leave no time at all"), "{error}");
-            // Set all the same, by another program, say: asked again within a week or so.
+            // If another program has set them all the same, the scheduler asks again within a week or so.
             let now = at("2030-01-15T12:30:00Z");
             let until = blocked_until(&windows, now).unwrap();
             assert!(until >= now.plus(LOOK_AHEAD) && until < now.plus(2 * LOOK_AHEAD), "{until}");
@@ -359,13 +359,13 @@ mod tests {
         assert!(check_windows(&many).unwrap_err().to_string().contains("32 is the most"));
     }
 
-    /// Two years, minute by minute, told by the clock on the wall as jiff reads it.
+    /// Two years, minute by minute, compared with the clock on the wall as jiff reads it.
     fn two_years(texts: &[&str]) {
         let windows = windows(texts);
         let begin = at("2029-01-01T00:00:00Z");
         let minute = |n: usize| begin.plus(Duration::from_secs(60 * n as u64));
         let minutes = 2 * 365 * 1440;
-        let told = texts.iter().map(|text| {
+        let parsed = texts.iter().map(|text| {
             let words: Vec<_> = text.split(' ').collect();
             let [days, times, zone] = words[..] else { panic!("days, times and zone") };
             let (from, to) = times.split_once('-').unwrap();
@@ -374,9 +374,9 @@ mod tests {
                 days.split(',').map(|day| WEEK.iter().position(|known| *known == day).unwrap()).collect();
             (days, time(from), time(to), TimeZone::get(zone).unwrap())
         });
-        let told: Vec<_> = told.collect();
+        let parsed: Vec<_> = parsed.collect();
         let closed = |n: usize| {
-            told.iter().any(|(days, from, to, zone)| {
+            parsed.iter().any(|(days, from, to, zone)| {
                 let shows = zone.to_datetime(moment(minute(n)));
                 let named = |date: jiff::civil::Date| {
                     let day = usize::try_from(date.weekday().to_monday_zero_offset()).unwrap();

@@ -15,8 +15,10 @@ use crate::{name::Invalid, time::Timestamp};
 pub struct Zone(TimeZone);
 
 impl Zone {
+    /// Coordinated universal time; the zone of windows that name none.
     pub const UTC: Zone = Zone(TimeZone::UTC);
 
+    /// Its name in the tz database, such as `Europe/Berlin`.
     pub fn name(&self) -> &str {
         self.0.iana_name().unwrap_or("UTC")
     }

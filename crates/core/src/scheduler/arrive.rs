@@ -11,7 +11,7 @@ use super::{
 use crate::{
     after::Verdict,
     backlog::{New, Place, Slot},
-    calendar::Wish,
+    calendar::GivenTime,
     job::{Fence, JobHead, JobId, JobState},
     settings::{OnError, Pause},
     time::Timestamp,
@@ -20,13 +20,13 @@ use crate::{
 impl Scheduler {
     pub(super) fn take_in(&mut self, now: Timestamp, head: &mut JobHead) {
         let queue = self.queue(now, &head.queue);
-        head.due = self.due_of(queue, Wish::from(&*head));
+        head.due = self.due_of(queue, GivenTime::from(&*head));
         let due = head.due.unwrap_or(Timestamp::MAX);
         let stuck = head.state == JobState::Stuck;
         if let Some(slot) = self.backlog.find(head.id) {
             let (fence, place) = (self.backlog.fence(slot), self.backlog.place(slot));
-            // Within one fence a job goes from a node's hands to rest and never back, so older news is recognised; and a
-            // pick is with the store, whose answer is newer than anything that reads like the moment it was made.
+            // Within one fence a job goes from a node's hands to rest and never back, so older news is recognised. A pick is in
+            // flight to the store, and the store's reply will be newer than a row that still is as it was picked.
             let older = match place {
                 Place::Picked => true,
                 Place::Assigned => false,
@@ -37,7 +37,7 @@ impl Scheduler {
                 && head.due.is_some()
                 && self.extras.get(&slot).is_none_or(|extra| extra.locked == 0)
                 && (self.backlog.due(slot), self.backlog.stuck(slot)) == (clamp(due), stuck);
-            // Its answer is on its way.
+            // The store's reply to the pick is still to come.
             let picked = place == Place::Picked && head.state.assigned() && head.fence == fence.next();
             if head.fence < fence || (head.fence == fence && (older || same)) || picked {
                 return;
@@ -61,7 +61,7 @@ impl Scheduler {
         self.owners[self.groups[group].owner].jobs += 1;
         self.queues[queue].jobs += 1;
         if self.queues[queue].jobs == 1 && self.queues[queue].settings.sealed.is_some() {
-            // It was finished until now, or seemed so while this job was placed anew: whoever waits for it waits again.
+            // The queue was finished until now, or seemed so while this job was placed anew: queues that wait for it wait again.
             self.refresh_queues_after(now, queue);
         }
         if key.is_some() || head.crashes > 0 || head.expires.is_some() {
@@ -169,13 +169,13 @@ impl Scheduler {
         self.drop_tied(now, slot, ties);
     }
 
-    /// The same of a job that is in no node's hands.
+    /// The same for a job that is in no node's hands.
     fn drop_tied(&mut self, now: Timestamp, slot: Slot, ties: Ties) {
         let Ties { queue, owner, .. } = ties;
         let in_line = self.queues[queue].begun == Some(slot);
         if in_line {
             self.queues[queue].begun = None;
-            // The one that holds the line is in no heap, unless it is among the suspects.
+            // The job that holds the line is in no heap, unless it is among the suspects.
             if self.backlog.place(slot) == Place::Ready && !self.is_suspect(slot) {
                 self.backlog.set_place(slot, Place::Manual);
             }
@@ -215,7 +215,7 @@ impl Scheduler {
             self.pause_on_error(now, queue, id);
         }
         if rest.is_some() && self.backlog.place(slot) == Place::Picked && self.backlog.fence(slot) == fence {
-            // It was read at that very rest before this was told, and picked from there.
+            // The job was read at rest before this report came, and was picked again: the report is already known.
             return;
         }
         if in_flight {
@@ -231,7 +231,7 @@ impl Scheduler {
             return self.awaited_ended(now, id, well);
         };
         if !in_flight {
-            // Told twice, or late; what is known of it already is at least as new.
+            // Reported twice, or late; what the scheduler knows of the job is at least as new.
             return;
         }
         if ran.is_some() {
@@ -253,7 +253,7 @@ impl Scheduler {
         self.put_to_rest(now, slot, rest.due, self.queues[queue].serial());
     }
 
-    /// A queue that is set to pause on an error starts nothing more from here on; the caller makes that a setting.
+    /// A queue that is set to pause on an error starts nothing more from here on; the caller writes the pause to the store.
     fn pause_on_error(&mut self, now: Timestamp, at: Index, job: JobId) {
         let queue = &mut self.queues[at];
         if queue.settings.on_error == OnError::Pause && queue.settings.paused.is_none() {
@@ -263,8 +263,8 @@ impl Scheduler {
         }
     }
 
-    /// `picked`: the fence of the pick that is answered. A job that has been at rest since may be picked again, and that pick is
-    /// still on its way: whatever is said of the earlier one, it keeps its places until it is answered itself.
+    /// `picked`: the fence of the pick that is answered. The job may have come to rest since and been picked again. Then that
+    /// pick is still in flight, and keeps its places until its own reply comes, whatever the reply to the earlier one is.
     pub(super) fn reply(&mut self, now: Timestamp, id: JobId, picked: Fence, reply: Reply) {
         let is_meant = |slot: &Slot| (self.backlog.place(*slot), self.backlog.fence(*slot)) == (Place::Picked, picked);
         let Some(slot) = self.backlog.find(id).filter(is_meant) else { return };
@@ -281,9 +281,9 @@ impl Scheduler {
                 extra.locked = extra.locked.saturating_add(1);
                 let wait = LOCKED_FIRST.saturating_mul(1 << extra.locked.min(10)).min(LOCKED_LONGEST);
                 self.leave_flight(now, slot, self.ties(slot), None);
-                // Its due time is kept for its rank by nobody: a job that was locked is late, not first.
+                // Its old due time is not kept: a job that was locked does not go first again, but by its new time.
                 self.backlog.set_due(slot, now.plus(wait));
-                // Where order counts it keeps its place: nobody behind it begins meanwhile.
+                // In a serial queue it keeps its place: no job behind it begins meanwhile.
                 let holds = self.queues[self.queue_of(slot)].serial();
                 self.put_to_rest(now, slot, Some(now.plus(wait)), holds);
             }

@@ -11,9 +11,9 @@ use crate::{
     turn::{Account, Charge},
 };
 
-/// What a run costs at least where time is counted. To hand a job out and to write its end takes its time too; and what is
-/// shorter tells more of the machine than of the job: groups whose jobs are alike would drift apart by it, and a batch would be
-/// picked from all over the database instead of in the order in which the jobs lie there.
+/// What a run costs at least where time is counted. To assign a job and to write its end takes time, too. And a shorter time
+/// depends more on the machine than on the job: groups with equal jobs would drift apart by it, and a batch would be picked from
+/// all over the database instead of in the order in which the jobs lie there.
 pub(super) const LEAST_COST: Duration = Duration::from_millis(1);
 /// What one job costs where turns are counted.
 const ONE_TURN: Duration = Duration::from_secs(1);
@@ -21,7 +21,7 @@ const ONE_TURN: Duration = Duration::from_secs(1);
 const LIVE_CHARGE: Duration = Duration::from_millis(250);
 
 impl Scheduler {
-    /// Charges a group and its queue what a job is expected to cost, says how much, and moves the virtual times.
+    /// Charges a group and its queue what a job is expected to cost, moves the virtual times, and returns the cost.
     pub(super) fn charge(&mut self, ties: Ties) -> Duration {
         let Ties { group: at, queue: queue_at, .. } = ties;
         let cost = self.kinds[ties.kind].cost.unwrap_or(UNKNOWN_COST);
@@ -32,9 +32,15 @@ impl Scheduler {
             Fairness::Time => cost.max(LEAST_COST),
             Fairness::Turns => ONE_TURN,
         };
-        queue.now = queue.now.max(self.groups[at].account.charge);
+        let weight = self.owners[ties.owner].weight();
+        let used = self.groups[at].used(weight);
+        queue.now = queue.now.max(used);
+        let class = self.kinds[ties.kind].class();
+        if let Some(turns) = queue.turns.iter_mut().find(|turns| turns.class() == class) {
+            turns.now = turns.now.max(used);
+        }
         let tree = &mut self.trees[queue.tree as usize];
-        tree.now = tree.now.max(queue.account.charge);
+        tree.now = tree.now.max(queue.used());
         let before = queue.account;
         let charge = Charge::of(cost, queue.settings.weight);
         queue.account.charge = before.charge.plus(charge);
@@ -42,7 +48,6 @@ impl Scheduler {
         if queue.entered {
             self.trees[queue.tree as usize].turns.change(before, queue.account, queue_at);
         }
-        let weight = self.owners[ties.owner].weight();
         let charge = if weight == queue.settings.weight { charge } else { Charge::of(cost, weight) };
         self.change_account(at, |account| {
             account.charge = account.charge.plus(charge);
@@ -51,7 +56,7 @@ impl Scheduler {
         cost
     }
 
-    /// Replaces what was charged by what it really was.
+    /// Replaces the cost that was charged by the real one.
     pub(super) fn correct(&mut self, at: Index, charged: Duration, ran: Duration) {
         if charged == ran {
             return;
@@ -77,11 +82,12 @@ impl Scheduler {
             return;
         }
         self.charged_live = now;
-        let Self { flights, queues, kinds, backlog, .. } = self;
+        let Self { flights, queues, groups, kinds, backlog, .. } = self;
         for (slot, flight) in flights.iter_mut().filter(|(_, flight)| flight.unused > Duration::ZERO) {
             let Some(since) = flight.runs_since else { continue };
             let unused = flight.unused.min(flight.charged.saturating_sub(now.since(since)));
             queues[kinds[backlog.kind(slot)].queue].unused -= flight.unused - unused;
+            groups[backlog.group(slot)].give_back(flight.unused - unused);
             flight.unused = unused;
         }
         let long: Vec<(Slot, Duration, Duration)> = self

@@ -83,7 +83,7 @@ impl Scheduler {
             if let Some(slot) = self.pick_from(now, queue, seat) {
                 return Some(slot);
             }
-            // The queue may have left the line meanwhile; whoever comes after its account is next all the same.
+            // The queue may have left the line meanwhile; the next one is still the one after its account.
             turn = self.trees[tree].turns.after((account, queue));
         }
         None
@@ -102,10 +102,10 @@ impl Scheduler {
             let open = |turns: &&GroupTurns| self.class_open(now, turns.class(), seat);
             let first = queue.turns.iter().filter(open).filter_map(|turns| turns.first(&self.groups)).min();
             let (_, group) = first?;
-            // It leaves the line if nothing is left of it: if this one goes, once it is charged.
+            // A group without ready jobs leaves the line in `refresh_group`; if this job is picked, that is after it is charged.
             match self.take_from_group(now, group, seat) {
                 Some(slot) if !self.park_on_key(now, slot) => return Some(slot),
-                // On its key's list, or nothing but dead entries.
+                // The job went to its key's list, or the group had only dead entries.
                 Some(_) | None => self.refresh_group(now, group),
             }
         }
@@ -137,9 +137,9 @@ impl Scheduler {
         Some(slot)
     }
 
-    /// Due stuck jobs first, whatever the hint; then the class the scheme prefers, then the other one.
+    /// Due stuck jobs first, whatever their priority; then the class that the scheme prefers, then the other one.
     pub(super) fn take_from_group(&mut self, now: Timestamp, at: Index, seat: Index) -> Option<Slot> {
-        // Most groups have jobs of one kind and rank: what else is asked below makes no difference to them.
+        // Most groups have jobs of one kind and rank: for them the rest of this function would change nothing.
         if let [lane] = self.groups[at].lanes.as_slice() {
             let open = self.class_open(now, self.kinds[lane.kind].class(), seat);
             return open.then(|| self.take_from_lane(at, 0)).flatten();

@@ -1,4 +1,4 @@
-//! Jobs that must begin in time: one that has not begun by then is set aside, and the dispatcher is told.
+//! Jobs that must begin in time: one that has not begun by then is set aside and reported to the dispatcher.
 
 use super::{Scheduler, rows::Extra};
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
 };
 
 impl Scheduler {
-    /// A job that is at rest and must begin by then.
+    /// Watches a job that is at rest, if it must begin by some time.
     pub(super) fn watch_expiry(&mut self, slot: Slot) {
         let Self { times, extras, backlog, .. } = self;
         let expires = |slot| extras.get(&slot).and_then(|extra| extra.expires);
@@ -18,15 +18,15 @@ impl Scheduler {
         }
     }
 
-    /// It has begun: no time is too late for it any more.
+    /// The job has begun: it cannot expire any more.
     pub(super) fn has_begun(&mut self, slot: Slot) {
         if let Some(extra) = self.extras.get_mut(&slot) {
             extra.expires = None;
         }
     }
 
-    /// The jobs whose time to begin is over. They stay known and counted, but are not picked any more: the store has the last
-    /// word on them. One in a node's hands may have begun; if it comes back without, it is looked at again.
+    /// The jobs whose time to begin is over. They stay known and counted, but are not picked any more: the store decides about
+    /// them. A job in a node's hands may have begun; if it comes back without having begun, it is checked again.
     pub(super) fn expire(&mut self, now: Timestamp) -> Vec<JobId> {
         let mut expired = Vec::new();
         while let Some(id) = self.times.take_expiry(now) {
@@ -41,12 +41,12 @@ impl Scheduler {
         expired
     }
 
-    /// Takes a job out of all lines. A slot cannot be taken out of the middle of a heap, so the job moves to another one.
+    /// Takes a job out of all lines. A slot cannot be taken out of the middle of a heap, so the job moves to another slot.
     fn set_aside(&mut self, now: Timestamp, slot: Slot) {
         let new = self.backlog.copy(slot);
         let extra = self.extras.get(&slot).copied();
         let (queue, owner) = (self.queue_of(slot), self.groups[self.backlog.group(slot)].owner);
-        // Counted before the old one goes: the queue must not look empty in between.
+        // Counted before the old slot goes: the queue must not look empty in between.
         self.queues[queue].jobs += 1;
         self.owners[owner].jobs += 1;
         self.drop_slot(now, slot);

@@ -1,6 +1,10 @@
-//! Explaining: the same tables that choose also say why a job was not chosen yet, and what comes next.
+//! Explaining: why a job was not chosen yet, and what comes next, from the same tables that choosing uses.
 
-use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BinaryHeap},
+    time::Duration,
+};
 
 use super::{
     Input, Output, Pick, Reply, Scheduler, Settled,
@@ -14,7 +18,7 @@ use crate::{
     estimate::UNKNOWN_COST,
     job::JobId,
     lifecycle::ALONE_CRASHES,
-    name::GroupName,
+    name::{GroupName, QueueName, TaskName},
     time::Timestamp,
     why::{Forecast, Gate, Whose, Why},
 };
@@ -51,21 +55,27 @@ impl Scheduler {
         }
         let ties = self.ties(slot);
         let (kind, queue) = (&self.kinds[ties.kind], &self.queues[ties.queue]);
-        if self.fleet.alive().next().is_none() {
-            gates.push(Gate::NoLiveNode);
-        } else if !self.fleet.alive().any(|seat| seat.node.tasks.contains(&self.tasks[ties.task].name)) {
-            gates.push(Gate::UnknownTask);
-        } else if !kind.runnable() {
-            gates.push(Gate::QueueNotServed);
-        }
-        // One that a node is kept free for has its places and tokens.
+        // A job that a node is kept free for already has its places and tokens.
         let reserved = place == Place::Reserved;
         for keeper in ties.keepers() {
             let closed = self.closed_gates(now, keeper).into_iter().filter(|closed| closed.holds() || !reserved);
-            gates.extend(closed.filter_map(|closed| self.tell(now, keeper, closed)));
+            gates.extend(closed.filter_map(|closed| self.describe(now, keeper, closed)));
         }
         if let Some(first) = self.first_in_line(ties.queue).filter(|&first| first != slot && queue.in_flight == 0) {
-            gates.push(Gate::Line { queue: queue.name.clone(), first: self.backlog.id(first) });
+            let (queue, first, task) = (queue.name.clone(), self.backlog.id(first), self.ties(first).task);
+            if self.is_known(task) {
+                gates.push(Gate::Line { queue, first });
+            } else {
+                // First of all: whatever else holds the job up, nothing behind that one starts.
+                gates.insert(0, Gate::HeldLine { queue, first, task: self.tasks[task].name.clone() });
+            }
+        }
+        if self.fleet.alive().next().is_none() {
+            gates.push(Gate::NoLiveNode);
+        } else if !self.is_known(ties.task) {
+            gates.push(Gate::UnknownTask);
+        } else if !kind.runnable() {
+            gates.push(Gate::QueueNotServed);
         }
         if extra.crashes >= ALONE_CRASHES {
             gates.push(Gate::Alone);
@@ -85,8 +95,47 @@ impl Scheduler {
         gates
     }
 
-    /// What is told of a closed gate.
-    fn tell(&self, now: Timestamp, keeper: Keeper, closed: Closed) -> Option<Gate> {
+    /// Whether a living node knows the task; also if none lives, since then that is the reason.
+    fn is_known(&self, task: Index) -> bool {
+        let mut alive = self.fleet.alive().peekable();
+        alive.peek().is_none() || alive.any(|seat| seat.node.tasks.contains(&self.tasks[task].name))
+    }
+
+    /// Serial queues in which nothing starts, because no living node knows the task of the first job.
+    pub fn held_lines(&self) -> Vec<(QueueName, JobId, TaskName)> {
+        let held = |at: Index| {
+            let queue = &self.queues[at];
+            let first = self.head_of_line(at).filter(|_| queue.serial() && queue.in_flight == 0)?;
+            let task = self.backlog_task(first).filter(|&task| !self.is_known(task))?;
+            Some((queue.name.clone(), self.backlog.id(first), self.tasks[task].name.clone()))
+        };
+        self.queues.indexes().filter_map(held).collect()
+    }
+
+    /// Tasks that no living node knows, and how many jobs wait for a node that does. Walks all jobs if there are such tasks: for
+    /// the log, not for the hot path.
+    pub fn unknown_tasks(&self) -> BTreeMap<TaskName, usize> {
+        let mut unknown = BTreeMap::new();
+        let known: Vec<bool> = self.tasks.indexes().map(|task| self.is_known(task)).collect();
+        if known.iter().all(|known| *known) {
+            return unknown;
+        }
+        for slot in self.backlog.slots() {
+            let waits = !matches!(self.backlog.place(slot), Place::Dead | Place::Picked | Place::Assigned);
+            if let Some(task) = self.backlog_task(slot).filter(|&task| waits && !known[task as usize]) {
+                *unknown.entry(self.tasks[task].name.clone()).or_default() += 1;
+            }
+        }
+        unknown
+    }
+
+    /// `None` for a row that is about to be removed.
+    fn backlog_task(&self, slot: Slot) -> Option<Index> {
+        (self.backlog.place(slot) != Place::Dead).then(|| self.kinds[self.backlog.kind(slot)].task)
+    }
+
+    /// A closed gate as `why` shows it.
+    fn describe(&self, now: Timestamp, keeper: Keeper, closed: Closed) -> Option<Gate> {
         let whose = match keeper {
             Keeper::Queue(at) => Whose::Queue(self.queues[at].name.clone()),
             Keeper::Owner(at) => Whose::Group(self.owners.name(&self.owners[at])),
@@ -123,8 +172,8 @@ impl Scheduler {
         })
     }
 
-    /// Whether a time was the job's wish or its queue's schedule is not kept; one who wished for a time of the schedule is
-    /// told of the schedule.
+    /// It is not kept whether the due time was named by the submitter or follows from the queue's schedule. So for a time that is
+    /// also one of the schedule, the schedule is named.
     fn not_due(&self, slot: Slot) -> Gate {
         let due = self.backlog.due(slot);
         let queue = &self.queues[self.queue_of(slot)];
@@ -173,8 +222,8 @@ pub struct Start {
     pub runs_for: Duration,
 }
 
-/// What comes next if every job takes as long as its task usually does and nothing new is submitted: the real scheduler in
-/// virtual time, on a copy. Jobs that wait for a person, or for a node that is not there, never come up.
+/// What comes next if every job takes as long as its task usually does and nothing new is submitted: a copy of the real scheduler
+/// in virtual time. Jobs that wait for a person, or for a node that is not there, are never returned.
 #[derive(Debug)]
 pub struct Future {
     scheduler: Scheduler,
@@ -183,21 +232,21 @@ pub struct Future {
     ends: BinaryHeap<Reverse<(Timestamp, usize, JobId, Fence)>>,
     starts: std::collections::VecDeque<Start>,
     count: usize,
-    /// When something other than a window was last of consequence.
+    /// When something other than a window last made a difference.
     eventful: Timestamp,
 }
 
-/// Windows come round every week. What has not started in a week of nothing but windows waits for something else.
+/// Windows repeat every week. A job that has not started in a week in which nothing but windows changed waits for something else.
 const A_WEEK: Duration = Duration::from_secs(8 * 86_400);
 
 impl Future {
-    /// From here on. The scheduler's copy prefetches nothing, so that a start is a start.
+    /// Begins at `now`. This copy of the scheduler prefetches nothing, so that every assignment is a start.
     pub fn of(mut scheduler: Scheduler, now: Timestamp) -> Self {
         for seat in scheduler.fleet.iter_mut() {
             seat.node.queue_capacity = 0;
         }
         let mut ends = BinaryHeap::new();
-        // Of runs that end together the first submitted ends first: a forecast holds no chance.
+        // Of runs that end at the same time the first submitted ends first, so that a forecast does not depend on chance.
         let mut flights: Vec<_> = scheduler.flights.iter().collect();
         flights.sort_unstable_by_key(|(slot, _)| scheduler.backlog.seq(*slot));
         for (count, (slot, flight)) in flights.into_iter().enumerate() {
@@ -207,11 +256,12 @@ impl Future {
         }
         let count = ends.len();
         let mut future = Self { scheduler, now, ends, starts: std::collections::VecDeque::new(), count, eventful: now };
-        future.tell(Input::Loading(false));
+        future.feed(Input::Loading(false));
         future
     }
 
-    fn tell(&mut self, input: Input) {
+    /// Hands `input` to the scheduler, and confirms every pick at once.
+    fn feed(&mut self, input: Input) {
         let mut outputs = self.scheduler.handle(self.now, input);
         loop {
             let Some(picks) = outputs.into_iter().find_map(|output| match output {
@@ -256,14 +306,14 @@ impl Iterator for Future {
                     self.now = self.now.max(at);
                     self.eventful = self.now;
                     let ran = self.scheduler.backlog.find(id).map(|slot| self.cost_of(slot));
-                    self.tell(Input::Settled(vec![Settled { id, fence, ran, rest: None, failed: false, well: true }]));
+                    self.feed(Input::Settled(vec![Settled { id, fence, ran, rest: None, failed: false, well: true }]));
                 }
                 (_, Some(time)) => {
                     self.now = self.now.max(time);
                     if event == Some(time) {
                         self.eventful = self.now;
                     }
-                    self.tell(Input::Tick);
+                    self.feed(Input::Tick);
                 }
                 (_, None) => return None,
             }

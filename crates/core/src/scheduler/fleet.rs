@@ -27,9 +27,9 @@ pub(super) struct Seat {
     /// Where its queues take their turns.
     pub(super) tree: Index,
     pub(super) in_flight: u32,
-    /// Of those in flight, the ones that run.
+    /// Jobs in flight that run.
     pub(super) running: u32,
-    /// The others, in turn; those that have left since are skipped when they come up.
+    /// The other jobs in flight, in order; those that have left since are skipped when they come to the front.
     pub(super) buffer: VecDeque<(Slot, u64)>,
     pub(super) load: Duration,
     /// The cost of some of its jobs is not known: nothing is prefetched beside them.
@@ -70,7 +70,8 @@ impl Seat {
         self.node.batch_size.map_or(usize::MAX, |jobs| jobs.get() as usize)
     }
 
-    /// Counts a job that is already in flight here as running, if there is a slot for it; else it lies in the buffer.
+    /// Counts a job that is already in flight here as running if there is a slot for it; otherwise puts it into the buffer. Returns
+    /// whether it runs.
     pub(super) fn board(&mut self, slot: Slot, number: u64) -> bool {
         let runs = self.running < self.node.slots;
         if runs {
@@ -81,7 +82,7 @@ impl Seat {
         runs
     }
 
-    /// Less is freer; compares nodes of different sizes.
+    /// How full the node is, in thousandths of its slots: so nodes of different sizes can be compared.
     pub(super) fn fullness(&self) -> u64 {
         u64::from(self.in_flight) * 1_000 / u64::from(self.node.slots.max(1))
     }
@@ -138,7 +139,7 @@ impl Fleet {
         }
     }
 
-    /// Forgets nodes that have left and hold nothing. Only the last seats go, so indexes stay true.
+    /// Forgets nodes that have left and hold nothing. Only seats at the end are removed, so that indexes stay valid.
     fn forget_the_last(&mut self) {
         let gone = |seat: &Seat| !seat.alive && seat.in_flight == 0 && seat.suspect.is_none();
         while let Some(seat) = self.seats.pop_if(|seat| gone(seat)) {

@@ -16,23 +16,23 @@ use crate::{
 /// A job in a node's hands, or picked for it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Flight {
-    /// `None`: a node we do not know (lost, not yet settled).
+    /// `None`: a node that the scheduler does not know (lost, and its jobs not settled yet).
     pub(super) seat: Option<Index>,
-    /// Since when it runs, as far as can be told from here: a node runs what it is given in turn. `None`: it lies in the
+    /// Since when it runs, as the dispatcher estimates it: a node runs its jobs in the order it gets them. `None`: it lies in the
     /// node's buffer.
     pub(super) runs_since: Option<Timestamp>,
-    /// Tells this flight from others of the same slot.
+    /// Distinguishes this flight from others of the same slot.
     number: u64,
     /// As added to its node's load.
     pub(super) cost: Duration,
     /// As charged to its group so far.
     pub(super) charged: Duration,
-    /// Of that, what is not used yet, as of when long runs were last charged: it may be given back.
+    /// The part of that which was not used yet when long runs were last charged: it may be given back.
     pub(super) unused: Duration,
 }
 
 impl Flight {
-    /// What it has used by now and is charged for.
+    /// The part of its charge that it has used until `now`.
     pub(super) fn used(&self, now: Timestamp) -> Option<Duration> {
         Some(self.charged.min(now.since(self.runs_since?)))
     }
@@ -42,7 +42,7 @@ impl Flight {
 #[derive(Debug, Clone)]
 pub(super) struct Flights {
     by_slot: HashMap<Slot, Flight>,
-    /// Counts flights, to tell one from another.
+    /// Counts flights, so that each has a number of its own.
     flown: u64,
 }
 
@@ -78,7 +78,7 @@ impl Flights {
         self.flown
     }
 
-    /// It has come to its turn on its node, if it is still there.
+    /// Marks it as running on its node, and returns whether it is still there.
     fn begin(&mut self, slot: Slot, number: u64, now: Timestamp) -> bool {
         let flight = self.by_slot.get_mut(&slot).filter(|flight| flight.number == number);
         flight.map(|flight| flight.runs_since = Some(now)).is_some()
@@ -114,7 +114,7 @@ impl Scheduler {
         place: Place,
         charged: Duration,
     ) {
-        // A suspect had its places before.
+        // A suspect that was reserved has its places already.
         if self.backlog.place(slot) != Place::Reserved {
             self.take_places(ties);
         }
@@ -122,10 +122,12 @@ impl Scheduler {
         let known = self.kinds[ties.kind].cost;
         let cost = known.unwrap_or(UNKNOWN_COST);
         let queue = &mut self.queues[ties.queue];
-        // A turn costs what it is expected to.
+        // Where turns are counted, the cost is fixed: none of it is unused.
         let unused = if queue.settings.fairness == Fairness::Time { charged } else { Duration::ZERO };
         queue.unused += unused;
-        self.groups[ties.group].in_flight += 1;
+        let group = &mut self.groups[ties.group];
+        group.advance(unused);
+        group.in_flight += 1;
         if let Some(seat) = seat {
             *queue.on_seat(seat) += 1;
             let alone = self.is_suspect(slot);
@@ -135,7 +137,7 @@ impl Scheduler {
             seat.guesses += u32::from(known.is_none());
             if alone {
                 let id = self.backlog.id(slot);
-                // Read as it ran already: for how long it has kept the node, is not known.
+                // It was running already when it was read: it is not known for how long it has kept the node.
                 if seat.suspect != Some(id) {
                     self.suspects.keep_a_node(now);
                 }
@@ -159,7 +161,7 @@ impl Scheduler {
         }
     }
 
-    /// What a job that leaves its node's hands without a word has used: the node is lost, or a person has decided otherwise.
+    /// What a job has used that leaves its node's hands without a report: the node is lost, or a person has decided otherwise.
     pub(super) fn used_so_far(&self, now: Timestamp, slot: Slot) -> Option<Duration> {
         self.flights.get(slot)?.used(now)
     }
@@ -172,20 +174,22 @@ impl Scheduler {
         orphans
     }
 
-    /// Whether the node that has this job is gone: how long it ran there will not be told.
+    /// Whether the node that has this job is gone: it will not report how long the job ran.
     pub(super) fn node_is_lost(&self, slot: Slot) -> bool {
         let seat = self.flights.get(slot).and_then(|flight| flight.seat);
         seat.is_none_or(|seat| !self.fleet[seat].alive)
     }
 
-    /// Out of a node's hands. `used`: how long it really had its slot; `None`: it never had it, and costs nothing.
+    /// Takes a job out of a node's hands. `used`: how long it really had its slot; `None`: it never had one, and costs nothing.
     pub(super) fn leave_flight(&mut self, now: Timestamp, slot: Slot, ties: Ties, used: Option<Duration>) {
         let Some(flight) = self.flights.by_slot.remove(&slot) else { return };
         self.backlog.set_place(slot, Place::Manual);
         let Ties { queue, group, key, .. } = ties;
         self.give_places(ties);
         self.queues[queue].unused -= flight.unused;
-        self.groups[group].in_flight -= 1;
+        let row = &mut self.groups[group];
+        row.give_back(flight.unused);
+        row.in_flight -= 1;
         if let Some(seat) = flight.seat {
             *self.queues[queue].on_seat(seat) -= 1;
             let at = seat;

@@ -1,7 +1,7 @@
-//! Gates: what a job has to find open before it may begin.
+//! Gates: what must be open before a job may begin.
 //!
-//! A queue, an owner, a task and a key each keep gates of their own. [`Scheduler::walk`] is the one list of them; whatever asks
-//! about gates walks it, and says for each [`Closed`] what follows.
+//! A queue, an owner, a task and a key each keep gates of their own. [`Scheduler::walk`] is the one list of them. All code that
+//! asks about gates walks it, and decides for each [`Closed`] what follows.
 
 use std::ops::ControlFlow;
 
@@ -18,7 +18,7 @@ pub(super) enum Keeper {
 }
 
 impl Ties {
-    /// All whose gates a job has to find open.
+    /// All keepers whose gates must be open for the job.
     #[inline]
     pub(super) fn keepers(self) -> impl Iterator<Item = Keeper> {
         let key = self.key.map(Keeper::Key);
@@ -41,7 +41,7 @@ pub(super) enum Closed {
 }
 
 impl Closed {
-    /// Whether it stays closed, whatever ends and however long the rates are left alone.
+    /// Whether it stays closed even if jobs end and time passes for the rates.
     #[inline]
     pub(super) fn holds(self) -> bool {
         match self {
@@ -67,7 +67,8 @@ impl Scheduler {
         queue_state::waits_for(&self.queues[at].settings, |name| self.is_finished(name))
     }
 
-    /// Walks the gates of a keeper that are closed. This is the one list of gates: choosing stops at the first, `why` tells them all.
+    /// Walks the gates of a keeper that are closed. This is the one list of gates: choosing stops at the first, `why` shows them
+    /// all.
     #[inline]
     fn walk<B>(&self, now: Timestamp, keeper: Keeper, mut see: impl FnMut(Closed) -> ControlFlow<B>) -> ControlFlow<B> {
         match keeper {
@@ -166,7 +167,8 @@ impl Scheduler {
         }
     }
 
-    /// An empty bucket wakes those that wait for it when it no longer is: also one that was just made.
+    /// Sets an alarm for every bucket that is empty, also for one that was just made: when it has a token again, its keeper is
+    /// woken.
     pub(super) fn watch_rates(&mut self, now: Timestamp) {
         let queues = self.queues.indexes().map(Keeper::Queue);
         let owners = self.owners.indexes().map(Keeper::Owner);

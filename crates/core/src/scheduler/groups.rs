@@ -4,6 +4,7 @@
 use std::{
     hash::{BuildHasher, Hash},
     ops::{self, Range},
+    time::Duration,
 };
 
 use foldhash::quality::FixedState;
@@ -17,13 +18,13 @@ use super::{
 };
 use crate::{
     chunks::Chunks,
-    few::Few,
     find::{Finder, Link},
     limits::Bucket,
     name::GroupName,
     settings::{GroupSettings, Weight},
+    small_list::SmallList,
     time::Timestamp,
-    turn::{Account, Scheme},
+    turn::{Account, Charge, Scheme},
 };
 
 /// A group in a queue: see `a_group_takes_little_room`.
@@ -34,35 +35,60 @@ pub(super) struct Group {
     /// The same owner's group in another queue.
     sibling: Link,
     pub(super) account: Account,
-    pub(super) lanes: Few<Lane>,
+    pub(super) lanes: SmallList<Lane>,
     /// Classes of kinds it stands in line for, in ascending order.
-    pub(super) entered: Few<Entered>,
+    pub(super) entered: SmallList<Entered>,
     /// Picks so far, for the counting scheme.
     pub(super) count: u32,
     pub(super) in_flight: u32,
+    /// What its jobs in flight have been charged and not used yet, in nanoseconds.
+    unused: u64,
 }
 
 impl Group {
-    /// Where it begins is seen when it first has something to run.
+    /// Its charge is set when it first has something to run.
     pub(super) fn new(queue: Index, owner: Index) -> Self {
         Self {
             queue,
             owner,
             sibling: Link::default(),
             account: Account::default(),
-            lanes: Few::default(),
-            entered: Few::default(),
+            lanes: SmallList::default(),
+            entered: SmallList::default(),
             count: 0,
             in_flight: 0,
+            unused: 0,
         }
     }
+
+    /// One more job is in flight, which has used nothing of its charge yet.
+    pub(super) fn advance(&mut self, unused: Duration) {
+        self.unused = self.unused.saturating_add(nanos(unused));
+    }
+
+    /// So much of the charge is used now, or will not be used.
+    pub(super) fn give_back(&mut self, unused: Duration) {
+        self.unused = self.unused.saturating_sub(nanos(unused));
+    }
+
+    /// What it has really used: its charge without the unused part of its jobs in flight.
+    pub(super) fn used(&self, weight: Weight) -> Charge {
+        match self.unused {
+            0 => self.account.charge,
+            unused => self.account.charge.minus(Charge::of(Duration::from_nanos(unused), weight)),
+        }
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Groups by index, and by queue and owner.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Groups {
     rows: Chunks<Group>,
-    /// Those that are not the first of their owner.
+    /// Finds groups that are not the first of their owner.
     finder: Finder,
 }
 
@@ -238,7 +264,7 @@ impl Scheduler {
 
     pub(super) fn group(&mut self, queue: Index, name: &GroupName, now: Timestamp) -> Index {
         let owner = self.owner(now, name);
-        // Most owners have jobs in one queue only: those need not be found.
+        // Most owners have jobs in one queue only: their group needs no lookup.
         match self.owners[owner].group.get() {
             Some(first) if self.groups[first].queue == queue => first,
             Some(first) => self.groups.find_or_add(first, queue, owner),
@@ -264,6 +290,6 @@ mod tests {
     /// What is kept for each of a million groups, beside its name, four bytes for its place in line and six to find it.
     #[test]
     fn a_group_takes_little_room() {
-        assert_eq!((size_of::<Group>(), size_of::<Owner>()), (80, 24));
+        assert_eq!((size_of::<Group>(), size_of::<Owner>()), (88, 24));
     }
 }

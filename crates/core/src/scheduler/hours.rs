@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Scheduler, table::Index};
 use crate::{
-    calendar::{LastNext, Wish, blocked_until, next_block},
+    calendar::{GivenTime, LastNext, blocked_until, next_block},
     settings::Settings,
     time::Timestamp,
 };
 
-/// What the clock on the wall has to say, for the few queues that ask it.
+/// Windows and schedules of the few queues that have any.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Hours {
     /// When windows next begin or end.
@@ -33,7 +33,7 @@ impl Hours {
         self.stale.contains(&queue)
     }
 
-    /// Whether the backlog is to be read again since this was last asked.
+    /// Whether the backlog must be read again; `true` once for each change of a schedule.
     pub(super) fn take_read_again(&mut self) -> bool {
         std::mem::take(&mut self.read_again)
     }
@@ -45,9 +45,9 @@ impl Hours {
 
 impl Scheduler {
     /// When a job is due: at its own time, or by its queue's schedule if it has named none.
-    pub(super) fn due_of(&mut self, at: Index, wish: Wish) -> Option<Timestamp> {
-        let Some(schedule) = &self.queues[at].settings.schedule else { return wish.due };
-        self.hours.schedules.entry(at).or_default().due_by(schedule, wish).or(wish.due)
+    pub(super) fn due_of(&mut self, at: Index, given: GivenTime) -> Option<Timestamp> {
+        let Some(schedule) = &self.queues[at].settings.schedule else { return given.due };
+        self.hours.schedules.entry(at).or_default().due_by(schedule, given).or(given.due)
     }
 
     /// Opens and closes queues whose windows have ended or begun.
@@ -80,7 +80,7 @@ impl Scheduler {
         self.refresh_queue(now, at);
     }
 
-    /// A schedule that is changed concerns the jobs that wait already, and only the store knows when they were submitted.
+    /// A changed schedule concerns jobs that wait already too, and only the store knows when they were submitted.
     pub(super) fn note_schedules(&mut self, settings: &Settings) {
         for (at, queue) in (0..).zip(self.queues.iter()) {
             let schedule = settings.queues.get(&queue.name).and_then(|queue| queue.schedule.as_ref());
@@ -95,7 +95,7 @@ impl Scheduler {
         }
     }
 
-    /// Everything was read again: all jobs are due by the schedules of now.
+    /// The backlog was read again: all jobs are due by the current schedules.
     pub(super) fn trust_schedules(&mut self, now: Timestamp) {
         for at in std::mem::take(&mut self.hours.stale) {
             self.refresh_queue(now, at);

@@ -13,7 +13,7 @@ use crate::{name::TaskName, time::Timestamp};
 pub(super) struct Kind {
     pub(super) queue: Index,
     pub(super) task: Index,
-    /// What a run of it costs, by those that were seen.
+    /// What a run of it costs, estimated from earlier runs.
     pub(super) cost: Option<Duration>,
     class: Index,
     runnable: bool,
@@ -25,7 +25,7 @@ impl Kind {
         self.class
     }
 
-    /// Jobs that no node can run are not waited for.
+    /// Whether some node can run it; jobs that none can run are not waited for.
     #[inline]
     pub(super) fn runnable(&self) -> bool {
         self.runnable
@@ -61,7 +61,7 @@ impl KindClass {
 pub(super) struct Kinds {
     kinds: Table<(Index, Index), Kind>,
     classes: Vec<KindClass>,
-    /// The one that was looked for last: jobs that come together are often of one queue and task.
+    /// The kind that was looked up last: jobs that come together are often of one queue and task.
     last: Index,
 }
 
@@ -91,7 +91,8 @@ impl Kinds {
         &self.classes[class as usize]
     }
 
-    /// Sorts kinds into classes, and says whether that moves any of them, or a kind that could not be run can be now.
+    /// Sorts kinds into classes. Returns whether a kind is in another class than before, or whether one can be run now that could
+    /// not, or the other way round.
     fn sort(&mut self, of: Vec<KindClass>) -> bool {
         let mut moved = false;
         self.classes.clear();
@@ -151,8 +152,8 @@ impl Scheduler {
         }
     }
 
-    /// Sorts kinds into classes again; if that moves any kind, groups stand in line anew. One that waited for a node that can
-    /// run it begins anew, too, without credit.
+    /// Sorts kinds into classes again; if that changes any kind, all groups enter their lines anew. A group that waited for a node
+    /// that can run its jobs enters without credit, too.
     pub(super) fn classify(&mut self, now: Timestamp) {
         let classes = self.kinds.kinds.iter().map(|kind| self.class_of(kind.queue, kind.task)).collect();
         if self.kinds.sort(classes) {

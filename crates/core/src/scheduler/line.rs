@@ -1,33 +1,13 @@
-//! Standing in line: a group for its queue, a queue for the fleet. A closed gate takes them out once, its opening puts them back.
-
-use std::time::Duration;
+//! Lines: groups stand in the line of their queue, queues in that of the fleet. A closed gate takes them out once, its opening puts
+//! them back.
 
 use super::{Scheduler, gates::Keeper, rows::Queue, table::Index, turns::GroupTurns};
 use crate::{
     backlog::{Place, Slot},
-    few::Few,
-    settings::Fairness,
+    small_list::SmallList,
     time::Timestamp,
     turn::{Account, Charge},
 };
-
-/// Where groups begin that come to a queue with jobs of a class, as worked out since the last input.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Levels(Vec<(Index, Index, Charge)>);
-
-impl Levels {
-    pub(super) fn forget(&mut self) {
-        self.0.clear();
-    }
-
-    fn get(&self, queue: Index, class: Index) -> Option<Charge> {
-        self.0.iter().find(|level| (level.0, level.1) == (queue, class)).map(|level| level.2)
-    }
-
-    fn set(&mut self, queue: Index, class: Index, level: Charge) {
-        self.0.push((queue, class, level));
-    }
-}
 
 impl Scheduler {
     /// Lets a group stand in line for every class it has something ready of, unless its owner's gate is closed.
@@ -40,7 +20,7 @@ impl Scheduler {
         {
             return;
         }
-        let mut classes: Few<Index> = Few::None;
+        let mut classes: SmallList<Index> = SmallList::None;
         for lane in group.lanes.as_slice().iter().filter(|_| open) {
             let class = self.kinds[lane.kind].class();
             if !classes.as_slice().contains(&class) {
@@ -52,98 +32,58 @@ impl Scheduler {
             return;
         }
         let was_out = group.entered.is_empty();
-        // Having nothing to run earns no credit, whether for idleness or for a gate of one's own. What is still in flight is
-        // charged already.
         let queue = group.queue;
-        let level =
-            was_out.then(|| classes.as_slice().iter().map(|&class| self.level(now, queue, class)).min()).flatten();
         self.leave_turns(at);
-        let Self { groups, queues, .. } = self;
-        let group = &mut groups[at];
-        if let Some(level) = level {
-            group.account.charge = group.account.charge.max(level);
+        let places: SmallList<usize> = classes.as_slice().iter().map(|&class| self.line_of(queue, class)).collect();
+        if was_out {
+            // Having nothing to run earns no credit, whether the group was idle or a gate of its own was closed. What is still in
+            // flight is charged already.
+            let levels = places.as_slice().iter().map(|&place| self.level(now, queue, place));
+            if let Some(level) = levels.min() {
+                let charge = &mut self.groups[at].account.charge;
+                *charge = (*charge).max(level);
+            }
         }
-        let queue = group.queue;
-        let turns = &mut queues[queue].turns;
-        for &class in classes.as_slice() {
-            let known = turns.iter().position(|turns| turns.class() == class);
-            let place = known.unwrap_or_else(|| {
-                turns.push(GroupTurns::of(class));
-                turns.len() - 1
-            });
-            turns[place].enter(groups, at);
+        let Self { groups, queues, .. } = self;
+        for &place in places.as_slice() {
+            queues[queue].turns[place].enter(groups, at);
         }
         if !self.queues[queue].entered {
             self.refresh_queue(now, queue);
         }
     }
 
-    /// Where a group begins that had nothing to run of this class: at the virtual time, or level with what the next one has
-    /// really used, if that is less. What that one has in flight is charged by estimate, and where that is too high most of it
-    /// is given back: a group that began above it would wait until all of that is used up. One that cannot be served falls behind,
-    /// so it is next among those that wait with it, and among no others. Worked out once for each input, whatever comes with it.
-    fn level(&mut self, now: Timestamp, at: Index, class: Index) -> Charge {
-        if let Some(level) = self.levels.get(at, class) {
-            return level;
-        }
+    /// The line of a class in a queue, by its place.
+    fn line_of(&mut self, queue: Index, class: Index) -> usize {
+        let turns = &mut self.queues[queue].turns;
+        let known = turns.iter().position(|turns| turns.class() == class);
+        known.unwrap_or_else(|| {
+            turns.push(GroupTurns::of(class));
+            turns.len() - 1
+        })
+    }
+
+    /// The charge at which a group enters this line: the queue's virtual time. A class with a limit, or with fewer nodes than
+    /// others, falls behind that time. There a new group begins at the charge that is served in its class now: otherwise it would
+    /// wait until all other groups of the class have caught up with the queue.
+    fn level(&mut self, now: Timestamp, at: Index, place: usize) -> Charge {
         let queue = &self.queues[at];
-        let used = |(account, group): (Account, Index)| {
-            let weight = self.owners[self.groups[group].owner].weight();
-            let unused = match self.groups[group].in_flight {
-                0 => Duration::ZERO,
-                _ => self.unused_in_flight(group),
-            };
-            account.charge.minus(Charge::of(unused, weight))
-        };
-        let counts = |other: Index| other == class || self.class_served(now, queue, other);
-        let least = match queue.settings.fairness {
-            // A turn costs what it is expected to.
-            Fairness::Turns => None,
-            Fairness::Time => {
-                let next = queue
-                    .turns
-                    .iter()
-                    .filter(|turns| counts(turns.class()))
-                    .filter_map(|turns| turns.first(&self.groups));
-                next.map(used).min()
-            }
-        };
-        let level = queue.now.min(least.unwrap_or(queue.now));
-        self.levels.set(at, class, level);
+        let turns = &queue.turns[place];
+        let level = turns.first(&self.groups).map_or(queue.now, |(account, first)| {
+            let group = &self.groups[first];
+            // If the class can be served, its level is the first group's charge. If not, it is what that group has used: much of
+            // the charge for its jobs in flight may be given back.
+            let served = self.class_served(now, queue, turns.class());
+            let charge = if served { account.charge } else { group.used(self.owners[group.owner].weight()) };
+            turns.now.max(queue.now.min(charge))
+        });
+        self.queues[at].turns[place].now = level;
         level
-    }
-
-    /// The same among queues, of which the next is the first that could be served.
-    fn level_of_queues(&self, now: Timestamp, tree: Index) -> Charge {
-        let tree = &self.trees[tree as usize];
-        let mut turns = std::iter::successors(tree.turns.first(), |&turn| tree.turns.after(turn));
-        let used = |(account, at): (Account, Index)| {
-            let queue = &self.queues[at];
-            account.charge.minus(Charge::of(queue.unused, queue.settings.weight))
-        };
-        let next = turns.find(|(_, at)| self.queue_served(now, *at)).map(used);
-        tree.now.min(next.unwrap_or(tree.now))
-    }
-
-    fn unused_in_flight(&self, group: Index) -> Duration {
-        let of_group = |slot: Slot| self.backlog.group(slot) == group;
-        self.flights.iter().filter(|(slot, _)| of_group(*slot)).map(|(_, flight)| flight.unused).sum()
     }
 
     /// Whether a node that had room would begin something of these kinds.
     fn class_served(&self, now: Timestamp, queue: &Queue, class: Index) -> bool {
         self.fleet.indexes().any(|seat| !queue.full_on(seat) && self.class_open(now, class, seat))
-    }
-
-    fn queue_served(&self, now: Timestamp, at: Index) -> bool {
-        let queue = &self.queues[at];
-        if queue.serial() {
-            self.head_of_line(at).is_some_and(|head| {
-                self.fleet.indexes().any(|seat| !queue.full_on(seat) && self.head_open(now, head, seat))
-            })
-        } else {
-            queue.turns.iter().any(|turns| !turns.is_empty() && self.class_served(now, queue, turns.class()))
-        }
     }
 
     pub(super) fn leave_turns(&mut self, at: Index) {
@@ -186,7 +126,7 @@ impl Scheduler {
         if wanted == self.queues[at].entered {
             return;
         }
-        let level = wanted.then(|| self.level_of_queues(now, self.queues[at].tree));
+        let level = wanted.then(|| self.level_of_queue(at));
         let queue = &mut self.queues[at];
         queue.entered = wanted;
         let turns = &mut self.trees[queue.tree as usize].turns;
@@ -199,14 +139,39 @@ impl Scheduler {
         }
     }
 
-    /// Whether a queue has something ready that some node could run: waiting for a node earns no more than idleness does.
-    fn has_something(&self, at: Index) -> bool {
-        let queue = &self.queues[at];
-        if queue.serial() {
-            self.head_of_line(at).is_some_and(|head| self.kinds[self.backlog.kind(head)].runnable())
-        } else {
-            queue.turns.iter().any(|turns| !turns.is_empty() && self.kinds.class(turns.class()).runnable())
+    /// The charge at which a queue begins that had nothing to run. As for a group in its queue, it is the virtual time, or the
+    /// charge that is served now among the queues that are behind it because of the same few nodes or the same task's limit.
+    fn level_of_queue(&self, at: Index) -> Charge {
+        let tree = &self.trees[self.queues[at].tree as usize];
+        let behind = || {
+            let turns = std::iter::successors(tree.turns.first(), |&turn| tree.turns.after(turn));
+            turns.take_while(|(account, _)| account.charge < tree.now)
+        };
+        let held = |class: Index| {
+            let (class, mut seats) = (self.kinds.class(class), self.fleet.indexes());
+            class.limited().is_some()
+                || seats.any(|seat| self.fleet[seat].tree == self.queues[at].tree && !class.able(seat))
+        };
+        let mut level = tree.now;
+        for class in self.ready_classes(at).filter(|&class| held(class)) {
+            let next = behind().find(|&(_, other)| self.ready_classes(other).any(|ready| ready == class));
+            level = next.map_or(level, |(account, _)| level.min(account.charge));
         }
+        level
+    }
+
+    /// The classes of what is ready in a queue.
+    fn ready_classes(&self, at: Index) -> impl Iterator<Item = Index> {
+        let queue = &self.queues[at];
+        let head = self.head_of_line(at).filter(|_| queue.serial());
+        let line = head.map(|head| self.kinds[self.backlog.kind(head)].class());
+        let turns = queue.turns.iter().filter(|turns| !queue.serial() && !turns.is_empty());
+        line.into_iter().chain(turns.map(GroupTurns::class))
+    }
+
+    /// Whether a queue has something ready that some node could run: waiting for a node earns no credit, as idleness does not.
+    fn has_something(&self, at: Index) -> bool {
+        self.ready_classes(at).any(|class| self.kinds.class(class).runnable())
     }
 
     /// The job of a serial queue that goes next.
@@ -252,22 +217,22 @@ impl Scheduler {
     }
 
     pub(super) fn refresh_owner(&mut self, now: Timestamp, at: Index) {
-        let groups: Few<Index> = self.groups_of(at).collect();
+        let groups: SmallList<Index> = self.groups_of(at).collect();
         for &group in groups.as_slice() {
             self.refresh_group(now, group);
             self.refresh_queue(now, self.groups[group].queue);
         }
     }
 
-    /// Others of this owner may or may not begin now, if it has a limit.
+    /// If this owner has a limit, its other jobs may begin now, or no longer.
     pub(super) fn refresh_limited(&mut self, now: Timestamp, owner: Index) {
         if self.owners[owner].limited() {
             self.refresh_owner(now, owner);
         }
     }
 
-    /// The key has room: of every lane that has jobs waiting for it the first comes back. Jobs of one lane differ in nothing
-    /// a gate asks for, so if the first cannot run now, neither can the next; and when it runs, the next is asked for.
+    /// If the key has room, the first job of every lane that waits for it comes back. To the gates all jobs of one lane are
+    /// equal: if the first cannot run now, neither can the next; and when it is picked, the next one comes back.
     pub(super) fn unpark(&mut self, now: Timestamp, key: Index) {
         if self.gate(now, Keeper::Key(key)).is_some() {
             return;

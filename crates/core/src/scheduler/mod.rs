@@ -1,8 +1,8 @@
-//! Who runs what, where: a value that is told what happened and answers what to do.
+//! Which node runs which job: a value that takes in what happened and answers what to do.
 //!
 //! [`Scheduler::handle`] takes an [`Input`] and the database's time and returns [`Output`]s. It is a cache of the
-//! store: everything it holds came from there, and nothing it says is true before the store has agreed
-//! ([`Input::Replied`]). Losing it loses nothing but charges since they were last remembered.
+//! store: everything it holds came from there, and a pick counts only once the store has confirmed it
+//! ([`Input::Replied`]). If it is lost, only the charges since they were last stored are lost.
 //!
 //! Whose turn it is goes down a tree: queues by charge, then the queue's groups by charge, then the group's jobs (due
 //! stuck ones, then the counting scheme). A closed gate takes its queue, group or job out of the tree once, and its
@@ -12,9 +12,9 @@
 //! `names` groups and their owners, `lanes` a group's ready jobs, `fleet` nodes, `flight` what is in their hands, `times` what
 //! is due when, `hours` windows and schedules, `waits` jobs that wait for jobs, `suspects` jobs that run alone.
 //!
-//! What is done with it: `arrive` jobs come and go, `expire` some too late → `set` what is set → `trees` who shares nodes with
-//! whom → `line` who stands in line, `turns` in which order → `gates` what is closed → `choose` whose turn it is → `charge` what
-//! it costs → `explain` why not yet, and what comes next → `left` whether a node has anything to do at all.
+//! What is done with it: `arrive` jobs come and go, `expire` some too late → `set` what is set → `trees` which queues share nodes
+//! → `line` which queues and groups stand in line, `turns` in which order → `gates` what is closed → `choose` whose turn it is →
+//! `charge` what it costs → `explain` why not yet, and what comes next → `remaining` whether a node has anything to do at all.
 
 mod arrive;
 mod charge;
@@ -28,7 +28,7 @@ mod groups;
 mod hours;
 mod kinds;
 mod lanes;
-mod left;
+mod remaining;
 mod line;
 mod names;
 mod set;
@@ -73,7 +73,7 @@ pub enum Input {
     Settings(Settings),
     /// Charges as an earlier dispatcher remembered them.
     Charges(Vec<Remembered>),
-    /// The store's word on an [`Output::Assign`].
+    /// The store's replies to an [`Output::Assign`].
     Replied(Replies),
     /// The backlog is (not) being read: while it is, an empty scheduler does not mean an empty store, and serial queues
     /// stay closed.
@@ -93,7 +93,7 @@ pub struct Settled {
     pub rest: Option<Rest>,
     /// It ended as failed.
     pub failed: bool,
-    /// It ended with success. Neither: it was ended otherwise, or how is not known.
+    /// It ended with success. If neither is set, it ended in another way, or it is not known how.
     pub well: bool,
 }
 
@@ -114,7 +114,7 @@ pub struct Rest {
     pub next: Option<TaskName>,
 }
 
-/// A group's charge in a queue, above the queue's virtual time: what it is behind its turn.
+/// A group's charge in a queue, as far as it is above the queue's virtual time: by so much its turn comes later.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Remembered {
     pub queue: QueueName,
@@ -124,8 +124,8 @@ pub struct Remembered {
     pub count: u32,
 }
 
-/// What became of picks, with the fence that each job was picked at: a batch that gets no reply is sent again, and by the time it
-/// is answered its jobs may have been picked once more.
+/// What became of picks, with the fence that each job was picked at. The fence is needed because a batch that gets no reply is sent
+/// again, and when the reply comes its jobs may have been picked once more.
 pub type Replies = Vec<(JobId, Fence, Reply)>;
 
 /// What became of one pick.
@@ -151,10 +151,10 @@ pub enum Output {
     /// Read the whole backlog again, and then say that it is read ([`Input::Loading`]): a schedule was changed, and when a
     /// job was submitted is not kept here. Until then its queue starts nothing.
     ReadAgain,
-    /// One that these wait for has ended, and not well for all that is known: read them again, and end those whose
-    /// [`Awaits`](crate::after::Awaits) say so. They are not picked any more, unless they come in anew.
+    /// A job that these wait for has ended, and it is not known that it ended well: read them again, and end those whose
+    /// [`Awaits`](crate::after::Awaits) say so. They are not picked any more, unless they come in anew by [`Input::Jobs`].
     Review(Vec<JobId>),
-    /// These have not begun in time: end them. They are not picked any more, unless they come in anew.
+    /// These have not begun in time: end them. They are not picked any more, unless they come in anew by [`Input::Jobs`].
     Expire(Vec<JobId>),
     /// Call again at this time at the latest.
     WakeAt(Timestamp),
@@ -163,8 +163,11 @@ pub enum Output {
 /// This job, as it was at this fence, to this node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pick {
+    /// The job to assign.
     pub job: JobId,
+    /// What it was picked at: if its row has another fence by then, the store leaves it alone.
     pub fence: Fence,
+    /// The node that gets it.
     pub node: Incarnation,
     /// Whether a limit counts it, or it stands in a serial line.
     pub limited: bool,
@@ -200,7 +203,6 @@ use flight::Flights;
 use groups::{Group, Groups, Owner, Owners};
 use hours::Hours;
 use kinds::Kinds;
-use line::Levels;
 use rows::{Extra, Limited, Queue};
 use suspects::Suspects;
 use table::Table;
@@ -226,7 +228,6 @@ pub struct Scheduler {
     owners: Owners,
     fleet: Fleet,
     trees: Vec<Tree>,
-    levels: Levels,
     picks: Served,
     flights: Flights,
     charged_live: Timestamp,
@@ -255,7 +256,6 @@ impl Scheduler {
             owners: Owners::default(),
             fleet: Fleet::default(),
             trees: vec![Tree::default()],
-            levels: Levels::default(),
             picks: Served::default(),
             flights: Flights::default(),
             charged_live: Timestamp::MIN,
@@ -267,10 +267,9 @@ impl Scheduler {
         }
     }
 
-    /// Takes in what happened and says what to do. Several [`Output::Assign`] may be on their way at a time; each is answered
+    /// Takes in what happened and returns what to do. Several [`Output::Assign`] may be in flight at a time; each is answered
     /// by an [`Input::Replied`].
     pub fn handle(&mut self, now: Timestamp, input: Input) -> Vec<Output> {
-        self.levels.forget();
         self.turn_windows(now);
         match input {
             Input::Jobs(heads) => heads.into_iter().for_each(|mut head| self.take_in(now, &mut head)),
@@ -321,9 +320,8 @@ impl Scheduler {
         outputs
     }
 
-    /// As [`Input::Replied`], without asking what to do: that is said with the next input.
+    /// As [`Input::Replied`], but returns nothing to do: that comes with the next input.
     pub fn hear(&mut self, now: Timestamp, replies: Replies) {
-        self.levels.forget();
         replies.into_iter().for_each(|(id, fence, reply)| self.reply(now, id, fence, reply));
     }
 
@@ -331,7 +329,7 @@ impl Scheduler {
         self.next_event(now).into_iter().chain(self.hours.next_turn()).min()
     }
 
-    /// As [`Scheduler::next_time`], without the windows, which come round for ever.
+    /// As [`Scheduler::next_time`], without the windows, which begin and end for ever.
     fn next_event(&self, now: Timestamp) -> Option<Timestamp> {
         self.times.next(&self.backlog).into_iter().chain(self.next_suspect(now)).min()
     }
@@ -376,13 +374,13 @@ impl Scheduler {
         self.owners.iter().filter_map(limit).collect()
     }
 
-    /// Groups whose charge is above their queue's virtual time: what a restart must not forget. The others begin at the
+    /// Charges that are above their queue's virtual time: the next dispatcher must know them. All other groups begin at the
     /// virtual time anyway.
     pub fn charges(&self) -> Vec<Remembered> {
         let above = |group: &Group| {
             let queue = &self.queues[group.queue];
             let ahead = group.account.charge.minus(queue.now);
-            // Where in its scheme a group is, matters as long as something of it waits.
+            // The group's place in its counting scheme matters as long as it has ready jobs.
             let count = if group.lanes.is_empty() { 0 } else { group.count };
             (ahead > Charge::default() || count > 0).then(|| Remembered {
                 queue: queue.name.clone(),

@@ -1,6 +1,6 @@
 //! Names of groups, one after the other: each costs its text and two bytes.
 //!
-//! There may be a million groups, and nearly all are spoken of by index only. A name of its own (`Arc<str>`) would take
+//! There may be a million groups, and nearly all are used by index only. An `Arc<str>` for each name would take
 //! sixteen bytes for the pointer, sixteen for its counters and some more for malloc, which is more than most names are long.
 
 use crate::name::GroupName;
@@ -38,7 +38,7 @@ impl Names {
         NameAt(chunk << 16 | place)
     }
 
-    /// The text of a name, without a look at whether it is one.
+    /// The text of a name, without checking that it is UTF-8.
     pub(super) fn bytes(&self, NameAt(at): NameAt) -> &[u8] {
         let rest = &self.chunks[(at >> 16) as usize][(at & 0xffff) as usize..];
         let length = usize::from(u16::from_le_bytes([rest[0], rest[1]]));

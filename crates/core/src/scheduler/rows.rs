@@ -1,4 +1,4 @@
-//! Queues, tasks and keys, what is known of few jobs only, and whom a job concerns.
+//! Queues, tasks and keys, data that only few jobs have, and which rows a job concerns.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::{
     turn::{Account, Charge},
 };
 
-/// What is known of few jobs only.
+/// Data that only few jobs have.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Extra {
     pub(super) key: Option<Index>,
@@ -24,7 +24,7 @@ pub(super) struct Extra {
     pub(super) expires: Option<Timestamp>,
 }
 
-/// Whose limits and accounts a job concerns.
+/// The rows whose limits and accounts a job concerns.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ties {
     pub(super) kind: Index,
@@ -79,6 +79,11 @@ impl Queue {
             entered: false,
             tree,
         }
+    }
+
+    /// What it has really used: its charge without what its flights have not used yet.
+    pub(super) fn used(&self) -> Charge {
+        self.account.charge.minus(Charge::of(self.unused, self.settings.weight))
     }
 
     /// How many of it may be in flight.

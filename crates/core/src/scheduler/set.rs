@@ -53,9 +53,9 @@ impl Scheduler {
         if queue.serial() == was_serial {
             return self.refresh_queue(now, at);
         }
-        // From lanes to a line or back: rare, so every ready job of the queue is placed anew.
+        // From lanes to a line or back. This is rare, so every ready job of the queue is simply placed anew.
         let line = std::mem::take(&mut queue.line);
-        // The one that holds the line is in no heap, unless it is among the suspects, where it stays.
+        // The job that holds the line is in no heap, unless it is among the suspects, where it stays.
         let begun = queue.begun.take();
         let begun = begun.filter(|&begun| self.backlog.place(begun) == Place::Ready && !self.is_suspect(begun));
         let mut ready = Vec::new();
@@ -71,7 +71,7 @@ impl Scheduler {
             }
             self.leave_turns(group);
             for lane in std::mem::take(&mut self.groups[group].lanes) {
-                // Whoever is buried names another one from then on.
+                // Collected first: a slot that is buried no longer names the next one of its lane.
                 for slot in lane.slots(&self.backlog).collect::<Vec<_>>() {
                     match self.backlog.place(slot) {
                         Place::Ready => ready.push(slot),
@@ -99,7 +99,7 @@ impl Scheduler {
         self.refresh_queue(now, at);
     }
 
-    /// A charge above the virtual time of a queue that has just begun to be known.
+    /// Sets the charge that an earlier dispatcher stored: so far above the queue's virtual time.
     pub(super) fn recall(&mut self, now: Timestamp, remembered: Remembered) {
         let queue = self.queue(now, &remembered.queue);
         let group = self.group(queue, &remembered.group, now);

@@ -1,8 +1,8 @@
 //! Suspects: a job that was there when two nodes died runs alone on its node.
 //!
-//! Draining a node takes as long as what runs there. So a suspect has its place in every limit, and its tokens, from the
-//! moment the node is chosen: if it took them when the node is empty, others would have them by then, time and again. And no
-//! node is chosen for one that could not begin once the node is empty.
+//! Draining a node takes as long as the jobs that run there. So a suspect takes its place in every limit, and its tokens, when
+//! the node is chosen: if it took them only when the node is empty, other jobs would take them first, again and again. And no
+//! node is chosen for a suspect that could not begin once the node is empty.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -16,13 +16,13 @@ use crate::{
     time::Timestamp,
 };
 
-/// Suspects that are ready, and how they share the time with everybody else.
+/// Suspects that are ready, and how they share the time with all other jobs.
 #[derive(Debug, Clone)]
 pub(super) struct Suspects {
     line: VecDeque<Slot>,
-    /// Since when a node is kept free for one, or was last.
+    /// Since when a node is kept for a suspect, or was the last time.
     since: Timestamp,
-    /// Until when none is.
+    /// Until when no node is kept for one.
     rest_until: Timestamp,
 }
 
@@ -41,7 +41,7 @@ impl Suspects {
         self.line.push_back(slot);
     }
 
-    /// When the next one may have a node, if any waits for one.
+    /// When the next suspect may have a node, if any waits.
     pub(super) fn rested_at(&self) -> Option<Timestamp> {
         (!self.line.is_empty()).then_some(self.rest_until)
     }
@@ -50,7 +50,7 @@ impl Suspects {
         self.since = now;
     }
 
-    /// Everybody else has it now for as long as the suspect kept it.
+    /// All other jobs have the node now, for as long as the suspect kept it.
     pub(super) fn give_the_node_back(&mut self, now: Timestamp) {
         self.rest_until = now.plus(now.since(self.since));
     }
@@ -64,13 +64,13 @@ impl Scheduler {
         (rested > now && self.anybody_in_line()).then_some(rested)
     }
 
-    /// Whether suspects leave the nodes to everybody else for now.
+    /// Whether suspects leave all nodes to other jobs at this time.
     fn suspects_rest(&self, now: Timestamp) -> bool {
         now < self.suspects.rest_until && self.anybody_in_line()
     }
 
-    /// A person has paused what a node is kept free for, or the clock has, or a limit was lowered: until that ends others may
-    /// have the node.
+    /// Gives a node back that is kept free for a suspect which may not start: a person has paused its queue or group, a window has
+    /// begun, or a limit was lowered. Until that changes, other jobs may have the node.
     pub(super) fn release_suspects_that_may_not_run(&mut self, now: Timestamp) {
         for at in self.fleet.indexes() {
             if let Some(slot) = self.fleet[at].suspect.and_then(|id| self.backlog.find(id))
@@ -85,7 +85,7 @@ impl Scheduler {
         }
     }
 
-    /// One node at a time drains for one suspect, and after it everybody else has the node for as long as the suspect
+    /// One node at a time drains for one suspect, and afterwards all other jobs have the node for as long as the suspect
     /// kept it: a handful of suspects can stop neither the fleet nor a single node.
     pub(super) fn reserve_for_a_suspect(&mut self, now: Timestamp) {
         if self.suspects.line.is_empty() || self.fleet.has_a_suspect() {
@@ -111,7 +111,7 @@ impl Scheduler {
                 .filter(|&at| self.could_run_alone(slot, at))
                 .min_by_key(|&at| self.fleet[at].in_flight)
                 .filter(|_| !self.is_shut(now, slot));
-            // What fills a limit may be on the very node that is to be drained.
+            // The jobs that fill a limit may run on the node that is to be drained.
             let mut drains = |at: Index| {
                 !self.is_full(slot, &[])
                     || !self.is_full(slot, flights.entry(at).or_insert_with(|| self.flights_on(at)))
@@ -149,7 +149,7 @@ impl Scheduler {
         self.refresh_limited(now, ties.owner);
     }
 
-    /// Gives back the node and the places. The tokens are gone: at worst fewer begin than the rate allows.
+    /// Gives back the node and the places. The tokens stay spent: at worst fewer jobs begin than the rate allows.
     pub(super) fn unreserve(&mut self, now: Timestamp, slot: Slot) {
         let id = self.backlog.id(slot);
         self.fleet.iter_mut().filter(|seat| seat.suspect == Some(id)).for_each(|seat| seat.suspect = None);
@@ -172,10 +172,10 @@ impl Scheduler {
         self.flights.iter().filter(|(_, flight)| flight.seat == Some(at)).map(|(slot, _)| slot).collect()
     }
 
-    /// Whether more than a limit keeps it. Rates wake the scheduler when they allow the next.
+    /// Whether a gate other than a limit keeps it. A rate wakes the scheduler when it allows the next start.
     fn is_shut(&self, now: Timestamp, slot: Slot) -> bool {
         let ties = self.ties(slot);
-        // It has its tokens.
+        // A reserved suspect has its tokens already.
         let reserved = self.backlog.place(slot) == Place::Reserved;
         let shuts = |gate: Closed| match gate {
             Closed::Limit => false,
@@ -186,7 +186,7 @@ impl Scheduler {
             || ties.keepers().any(|keeper| self.closed_gates(now, keeper).into_iter().any(shuts))
     }
 
-    /// Whether a limit has no place for it, even when these have ended.
+    /// Whether a limit has no place for it, even when the jobs in `leaving` have ended.
     fn is_full(&self, slot: Slot, leaving: &[Slot]) -> bool {
         let own = u32::from(self.backlog.place(slot) == Place::Reserved);
         let is_kept = |other: Slot, keeper: Keeper| self.ties(other).keepers().any(|of| of == keeper);

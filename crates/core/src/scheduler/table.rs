@@ -1,4 +1,4 @@
-//! Rows that are found by name and spoken of by index: names are kept once, and an index stays true, since no row ever goes.
+//! Rows that are found by name and used by index: each name is kept once, and an index stays valid, since no row is ever removed.
 
 use std::{
     hash::Hash,

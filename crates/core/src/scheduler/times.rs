@@ -11,16 +11,16 @@ use crate::{
     time::Timestamp,
 };
 
-/// Entries that are not worth looking through.
+/// So many stale entries are not worth cleaning up.
 const SPARE: usize = 1_024;
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Times {
     /// Jobs that are due later.
     future: Heap,
-    /// When rates allow the next start, and whose they are.
+    /// When rates allow the next start, each with its keeper.
     alarms: BinaryHeap<Reverse<(Timestamp, Keeper)>>,
-    /// When jobs must have begun; those that have, or are gone, are skipped when they come up.
+    /// When jobs must have begun; jobs that have begun or are gone are skipped when their time comes.
     expiring: BinaryHeap<Reverse<(Timestamp, JobId)>>,
 }
 
@@ -37,7 +37,7 @@ impl Times {
         self.future.push(slot, |a, b| backlog.by_due(a, b));
     }
 
-    /// Takes out the next job that is due by now.
+    /// Takes out the next job that is due at `now`.
     pub(super) fn take_due(&mut self, backlog: &mut Backlog, now: Timestamp) -> Option<Slot> {
         while let Some(slot) = self.future.first() {
             let dead = backlog.place(slot) == Place::Dead;
@@ -53,14 +53,14 @@ impl Times {
         None
     }
 
-    /// If the bucket is empty, its keeper is woken when it no longer is.
+    /// If the bucket is empty, wakes its keeper when it has a token again.
     pub(super) fn wake_for(&mut self, bucket: &Bucket, whose: Keeper, now: Timestamp) {
         if !bucket.allows(now) {
             self.alarms.push(Reverse((bucket.next(), whose)));
         }
     }
 
-    /// Takes out the next keeper whose rate allows a start by now.
+    /// Takes out the next keeper whose rate allows a start at `now`.
     pub(super) fn take_alarm(&mut self, now: Timestamp) -> Option<Keeper> {
         self.alarms.peek().filter(|Reverse((at, _))| *at <= now)?;
         self.alarms.pop().map(|Reverse((_, keeper))| keeper)
@@ -70,13 +70,14 @@ impl Times {
         self.expiring.push(Reverse((at, job)));
     }
 
-    /// Takes out the next job that must have begun by now.
+    /// Takes out the next job whose time to begin is over at `now`.
     pub(super) fn take_expiry(&mut self, now: Timestamp) -> Option<JobId> {
         self.expiring.peek().filter(|Reverse((at, _))| *at <= now)?;
         self.expiring.pop().map(|Reverse((_, job))| job)
     }
 
-    /// Most jobs begin in time and leave their entry behind: never many more of these than of `jobs`.
+    /// Removes entries of jobs that have begun or are gone. Most jobs begin in time and leave their entry behind, so without this
+    /// there would be ever more entries; like this there are never many more than `jobs`.
     pub(super) fn forget_what_is_over(&mut self, jobs: usize, expires: impl Fn(JobId) -> Option<Timestamp>) {
         if self.expiring.len() <= 2 * jobs + SPARE {
             return;

@@ -1,4 +1,4 @@
-//! Turn trees: queues take turns only with those they share a node with. Nodes that have no queue in common, such as the pools
+//! Turn trees: queues take turns only with queues they share a node with. Nodes that have no queue in common, such as the pools
 //! of a process, have a tree each: what one of them does moves neither the charges nor the virtual time of the other.
 
 use super::{Scheduler, table::Index};
@@ -23,13 +23,13 @@ impl Scheduler {
         self.trees.iter().any(|tree| !tree.turns.is_empty())
     }
 
-    /// All nodes that serve a queue have one tree.
+    /// The tree of all nodes that serve this queue: they are in the same one.
     pub(super) fn tree_of(&self, queue: &QueueName) -> Index {
         self.fleet.alive().find(|seat| seat.node.queues.contains(queue)).map_or(NOBODYS, |seat| seat.tree)
     }
 
-    /// The fleet has changed: who shares a node with whom? A queue that comes to another tree is there as far ahead or behind
-    /// as it was before: how much was done elsewhere is no merit and no debt.
+    /// The fleet has changed: sorts nodes and queues into trees anew. A queue that moves to another tree is there as far ahead or
+    /// behind as it was before: how much other trees have done counts neither for nor against it.
     pub(super) fn plant(&mut self) {
         let mut trees = NOBODYS;
         self.fleet.iter_mut().for_each(|seat| seat.tree = NOBODYS);

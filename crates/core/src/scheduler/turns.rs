@@ -1,9 +1,9 @@
 //! Groups in line, the one with the smallest charge first; among equals the one served longest ago.
 //!
-//! Where turns are counted, and where jobs cost about the same, whoever is served is last in line afterwards. So most groups
+//! Where turns are counted, and where jobs cost about the same, a group that is served is last in line afterwards. So most groups
 //! stand in a row: they leave it at its front and enter it at its end, without a search. The others, such as those whose
 //! jobs cost less than expected, are in a heap. Each group knows its place, and the order is that of the groups' accounts:
-//! four bytes for each of a million groups, of which a tree takes fifty.
+//! four bytes for each of a million groups, where a tree would take fifty.
 
 use std::collections::VecDeque;
 
@@ -11,24 +11,26 @@ use super::{
     groups::Groups,
     table::{Index, index},
 };
-use crate::turn::Account;
+use crate::turn::{Account, Charge};
 
-/// Each has four below it: see [`crate::heap`].
+/// Each entry has four below it: see [`crate::heap`].
 const BELOW: usize = 4;
-/// Of a place in the row; the others are in the heap.
+/// Set in a place that is in the row; the other places are in the heap.
 const IN_ROW: u32 = 1 << 31;
-/// The place of a group that has left the row.
-const NOBODY: Index = Index::MAX;
+/// Stands in the row where a group has left it.
+const EMPTY: Index = Index::MAX;
 
 #[derive(Debug, Clone)]
 pub(super) struct GroupTurns {
     class: Index,
+    /// Virtual time among them. Where the class has fewer nodes than others, or a limit, it is behind the queue's.
+    pub(super) now: Charge,
     heap: Vec<Index>,
     /// In order; neither the first place nor the last is empty.
     row: VecDeque<Index>,
-    /// The place of the row's first: places are counted on, and round.
+    /// The place of the row's first group. Places only grow, and begin again at zero after the last number.
     front: u32,
-    /// Who has left the row.
+    /// How many places in the row are empty.
     left: usize,
 }
 
@@ -43,7 +45,7 @@ type Turn = (Account, Index);
 
 impl GroupTurns {
     pub(super) fn of(class: Index) -> Self {
-        Self { class, heap: Vec::new(), row: VecDeque::new(), front: 0, left: 0 }
+        Self { class, now: Charge::default(), heap: Vec::new(), row: VecDeque::new(), front: 0, left: 0 }
     }
 
     pub(super) fn class(&self) -> Index {
@@ -100,12 +102,12 @@ impl GroupTurns {
     fn put_in(&mut self, groups: &mut Groups, group: Index) {
         let this = turn(groups, group);
         if self.row.back().is_some_and(|&last| this < turn(groups, last)) {
-            // One that is far behind is not to keep everybody else out of the row.
-            let fits = self.row.iter().rev().nth(1).is_none_or(|&other| other != NOBODY && turn(groups, other) < this);
+            // One group that is far behind must not keep all others out of the row.
+            let fits = self.row.iter().rev().nth(1).is_none_or(|&other| other != EMPTY && turn(groups, other) < this);
             if !fits {
                 return self.heap_in(groups, group);
             }
-            let last = self.row.pop_back().expect("somebody looked");
+            let last = self.row.pop_back().expect("it has a last one, as checked above");
             self.heap_in(groups, last);
         }
         let place = self.front.wrapping_add(index(self.row.len())) | IN_ROW;
@@ -113,25 +115,25 @@ impl GroupTurns {
         self.set_place(groups, group, place);
     }
 
-    /// The group that stands there is changed already: only the others are in order.
+    /// The account of the group that stands there has changed already: only the others are in order.
     fn take_out(&mut self, groups: &mut Groups, place: u32) {
         if place & IN_ROW == 0 {
             return self.heap_out(groups, place as usize);
         }
         let at = (place.wrapping_sub(self.front) & !IN_ROW) as usize;
-        self.row[at] = NOBODY;
+        self.row[at] = EMPTY;
         self.left += 1;
-        while self.row.front() == Some(&NOBODY) {
+        while self.row.front() == Some(&EMPTY) {
             self.row.pop_front();
             self.front = self.front.wrapping_add(1);
             self.left -= 1;
         }
-        while self.row.back() == Some(&NOBODY) {
+        while self.row.back() == Some(&EMPTY) {
             self.row.pop_back();
             self.left -= 1;
         }
         if self.left * 2 > self.row.len() + 64 {
-            self.row.retain(|&group| group != NOBODY);
+            self.row.retain(|&group| group != EMPTY);
             self.left = 0;
             for (at, &group) in self.row.iter().enumerate() {
                 self.set_place(groups, group, self.front.wrapping_add(index(at)) | IN_ROW);
@@ -146,7 +148,7 @@ impl GroupTurns {
     }
 
     fn heap_out(&mut self, groups: &mut Groups, at: usize) {
-        let last = self.heap.pop().expect("whoever leaves stood in line");
+        let last = self.heap.pop().expect("a group that leaves stood in line");
         if at < self.heap.len() {
             let this = turn(groups, last);
             let at = self.sink(groups, at, this);
@@ -154,7 +156,7 @@ impl GroupTurns {
         }
     }
 
-    /// Moves those that come before `this` up from below a place that is free, and says which place is free then.
+    /// Moves groups that come before `this` up from below a free place. Returns the place that is free then.
     fn sink(&mut self, groups: &mut Groups, mut at: usize, this: Turn) -> usize {
         loop {
             let below = BELOW * at + 1;
@@ -174,7 +176,7 @@ impl GroupTurns {
         }
     }
 
-    /// Moves those that come after `this` down from above a place that is free, and puts it there.
+    /// Moves groups that come after `this` down from above a free place, and puts `this` into the place that is free then.
     fn rise(&mut self, groups: &mut Groups, mut at: usize, this: Turn) {
         while at > 0 {
             let above = (at - 1) / BELOW;
@@ -204,7 +206,7 @@ mod tests {
 
     use super::super::groups::Group;
     use super::*;
-    use crate::{settings::Weight, turn::Charge};
+    use crate::settings::Weight;
     use proptest::prelude::*;
 
     fn charge(millis: u64) -> Charge {
@@ -220,7 +222,7 @@ mod tests {
     }
 
     proptest! {
-        /// In two lines at once, which have nothing to do with each other but the accounts.
+        /// In two lines at once, which share only the accounts of the groups.
         #[test]
         fn groups_take_turns_as_a_sorted_set_would(
             front in any::<u32>(),
@@ -239,7 +241,7 @@ mod tests {
                                 lines[at].enter(&mut groups, group);
                             }
                     }
-                    // The first is served, or somebody is charged otherwise.
+                    // The first is served, or another group's charge changes.
                     _ => {
                         let served = lines[0].first(&groups).filter(|_| step < 4).map(|(_, group)| group);
                         let group = served.unwrap_or(group);
@@ -274,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_left_takes_no_room() {
+    fn a_group_that_has_left_takes_no_room() {
         let (mut groups, mut line) = (groups(2_000), GroupTurns::of(0));
         (0..2_000).for_each(|group| line.enter(&mut groups, group));
         assert!(line.heap.is_empty(), "they came in order");
@@ -282,7 +284,7 @@ mod tests {
             line.leave(&mut groups, group);
         }
         assert!(line.row.len() < 700, "{}", line.row.len());
-        // One that is far behind does not keep the others out of the row.
+        // A group that is far behind does not keep the others out of the row.
         groups[0].account.charge = charge(1_000_000);
         line.changed(&mut groups, 0);
         for millis in 1..1_000 {

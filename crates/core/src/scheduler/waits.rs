@@ -1,7 +1,7 @@
 //! Jobs that wait for jobs: they stand in no line until the last of those has ended.
 //!
-//! Who has not ended is the store's word, told with the job ([`Awaits`]); each end after that is heard here. One that is
-//! not known to be good makes the store say more: only what it says then ends a job that waits.
+//! Which of those have not ended comes from the store, with the job ([`Awaits`]); each end after that is counted here. After an
+//! end that is not known to be good, the job that waits is read from the store again: only the store's answer ends it.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -17,9 +17,9 @@ use crate::{
 #[derive(Debug, Clone, Default)]
 pub(super) struct Waits {
     jobs: HashMap<JobId, Waiting>,
-    /// Who is awaited, by whom: what has not ended.
+    /// Pairs of an unfinished job and a job that waits for it.
     open: BTreeSet<(JobId, JobId)>,
-    /// To be read again, since the last output.
+    /// Jobs to be read again, collected since the last output.
     review: Vec<JobId>,
 }
 
@@ -30,7 +30,7 @@ struct Waiting {
     awaits: Box<[JobId]>,
     /// How many of these are open.
     left: usize,
-    /// The one that ended and not well: what follows is being seen to.
+    /// The awaited job that did not end well: this job is being read again.
     bad: Option<JobId>,
 }
 
@@ -58,7 +58,7 @@ impl Waits {
     }
 
     pub(super) fn forget(&mut self, id: JobId) {
-        // Most schedulers have nobody waiting for anybody.
+        // In most installations no job waits for another.
         if self.jobs.is_empty() {
             return;
         }
@@ -83,7 +83,7 @@ impl Waits {
         self.jobs.insert(id, Waiting { runs_anyway, left: awaits.open.len(), awaits: awaits.open.into(), bad });
     }
 
-    /// One that may be awaited has ended: those that need wait no longer.
+    /// A job has ended that others may wait for. Returns the jobs that have nothing more to wait for.
     fn ended(&mut self, awaited: JobId, well: bool) -> Vec<JobId> {
         let first = (awaited, JobId::from_uuid(uuid::Uuid::nil()));
         let waiters: Vec<JobId> =
@@ -94,7 +94,7 @@ impl Waits {
             let Some(waiting) = self.jobs.get_mut(&waiter) else { continue };
             waiting.left -= 1;
             if !well && !waiting.runs_anyway {
-                // Whatever else ends now, the store has the word.
+                // From here on only the store decides about this job, whatever else ends.
                 let awaits = waiting.awaits.clone();
                 waiting.bad = Some(awaited);
                 self.review.push(waiter);
@@ -111,13 +111,13 @@ impl Waits {
 }
 
 impl Scheduler {
-    /// Takes in a job that waits for others, or is to end for one of them.
+    /// Takes in a job that waits for others, or is about to end because of one of them.
     pub(super) fn wait_for_jobs(&mut self, slot: Slot, awaits: Awaits) {
         self.watch_expiry(slot);
         self.waits.add(self.backlog.id(slot), awaits);
     }
 
-    /// A job has ended. A job that waited for it alone comes into line as if it came only now.
+    /// A job has ended. A job that waited only for this one enters its line as if it had just arrived.
     pub(super) fn awaited_ended(&mut self, now: Timestamp, id: JobId, well: bool) {
         if self.waits.open.is_empty() {
             return;

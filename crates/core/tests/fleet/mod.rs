@@ -20,7 +20,7 @@ use crate::table::{at, head};
 /// The longest a dispatcher sleeps.
 const POLL: Duration = Duration::from_secs(1);
 
-/// What a group is like; its runs take and end what the lists say, over and over.
+/// What a group is like: how long its runs take and how they end, by lists that are repeated over and over.
 #[derive(Debug, Clone)]
 pub struct Member {
     pub weight: Weight,
@@ -47,7 +47,7 @@ pub struct Books {
     pub most_held: usize,
     /// How often it was its turn.
     pub turns: usize,
-    /// Jobs that are due and in nobody's hands.
+    /// Jobs that are due and in no node's hands.
     pub ready: usize,
     later: BinaryHeap<Reverse<Timestamp>>,
     begun: usize,
@@ -140,8 +140,8 @@ impl Fleet {
             ended: 0,
             starts: Vec::new(),
         };
-        fleet.tell(Input::Settings(settings));
-        fleet.tell(Input::Nodes(nodes));
+        fleet.feed(Input::Settings(settings));
+        fleet.feed(Input::Nodes(nodes));
         fleet
     }
 
@@ -158,23 +158,23 @@ impl Fleet {
             }
             self.books[group].ready += count;
         }
-        self.tell(Input::Jobs(heads));
+        self.feed(Input::Jobs(heads));
     }
 
     pub fn limit(&mut self, group: usize, limit: Option<u32>) {
         self.books[group].limit = limit;
         self.settings.groups.get_mut(&group_name(group)).unwrap().concurrency = limit;
-        self.tell(Input::Settings(self.settings.clone()));
+        self.feed(Input::Settings(self.settings.clone()));
     }
 
     pub fn pause(&mut self, group: usize, paused: bool) {
         self.books[group].paused = paused;
         let pause = paused.then_some(Pause { since: self.now, reason: None });
         self.settings.groups.get_mut(&group_name(group)).unwrap().paused = pause;
-        self.tell(Input::Settings(self.settings.clone()));
+        self.feed(Input::Settings(self.settings.clone()));
     }
 
-    /// These nodes live. Jobs of those that do not go back, as the dispatcher gives them back.
+    /// These nodes live. The dispatcher takes back the jobs of all others.
     pub fn live(&mut self, alive: impl Fn(usize) -> bool) {
         let mut lost = Vec::new();
         for at in 0..self.seats.len() {
@@ -199,11 +199,11 @@ impl Fleet {
             }
         }
         let nodes = self.seats.iter().filter(|seat| seat.alive).map(|seat| seat.node.clone()).collect();
-        self.tell(Input::Nodes(nodes));
-        self.tell(Input::Jobs(lost));
+        self.feed(Input::Nodes(nodes));
+        self.feed(Input::Jobs(lost));
     }
 
-    /// The next thing that happens by itself, if it does so until then; else time passes until then.
+    /// Performs the next thing that happens by itself before `until`; if there is none, time passes until then.
     pub fn advance(&mut self, until: Timestamp) -> bool {
         while let Some(&Reverse((at, _, job, fence))) = self.ends.peek() {
             if self.rows.get(&job).is_some_and(|row| row.head.fence == fence && row.started.is_some()) {
@@ -224,7 +224,7 @@ impl Fleet {
             return false;
         }
         self.now = next;
-        self.tell(Input::Tick);
+        self.feed(Input::Tick);
         true
     }
 
@@ -283,14 +283,14 @@ impl Fleet {
         let at = self.seat(node);
         self.seats[at].running.retain(|running| *running != job);
         self.run(at);
-        self.tell(Input::Settled(vec![Settled { id: job, fence, ran: Some(ran), rest, failed: false, well: true }]));
+        self.feed(Input::Settled(vec![Settled { id: job, fence, ran: Some(ran), rest, failed: false, well: true }]));
     }
 
     fn seat(&self, node: Incarnation) -> usize {
         self.seats.iter().position(|seat| seat.node.incarnation == node).expect("a known node")
     }
 
-    /// Whatever lies in the node's buffer begins, if there are slots for it.
+    /// Begins the jobs in the node's buffer, as far as there are slots for them.
     fn run(&mut self, at: usize) {
         let seat = &mut self.seats[at];
         while seat.running.len() < seat.node.slots as usize
@@ -310,7 +310,7 @@ impl Fleet {
         }
     }
 
-    fn tell(&mut self, input: Input) {
+    fn feed(&mut self, input: Input) {
         self.poll_at = self.now.plus(POLL);
         for books in &mut self.books {
             while books.later.peek().is_some_and(|Reverse(due)| *due <= self.now) {

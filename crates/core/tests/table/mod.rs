@@ -128,7 +128,7 @@ impl Table {
         }]))
     }
 
-    /// Runs everything to its end, one after the other, and tells what ran in which order.
+    /// Runs all jobs to their end, one after the other, and returns the order in which they ran.
     pub fn drain(&mut self) -> Vec<i64> {
         let mut at = 0;
         while at < self.order.len() {

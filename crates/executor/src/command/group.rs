@@ -17,9 +17,9 @@ pub(super) struct Group {
     /// Also the group's number.
     leader: Pid,
     child: Child,
-    /// Somebody's child has ended; it may be ours.
+    /// A child of this process has ended; it may be this group's leader.
     ends: unix::Signal,
-    /// The leader's status has been fetched, so its number may by now belong to a stranger.
+    /// The leader's status has been fetched, so its number may already belong to another process.
     reaped: bool,
 }
 
@@ -45,7 +45,7 @@ impl Group {
     /// Waits until the leader has ended.
     ///
     /// Safe to drop and call again. The leader's status is not fetched: as long as it is not, its number is not given to
-    /// another process, and [`Group::end`] cannot hit a stranger.
+    /// another process, and [`Group::end`] cannot kill one that is not ours.
     pub(super) async fn leader_ended(&mut self) {
         while self.leader_runs() && self.ends.recv().await.is_some() {}
     }
@@ -58,11 +58,11 @@ impl Group {
         }
     }
 
-    /// Kills what the leader has left behind, and says how the leader itself has ended.
+    /// Kills what the leader has left behind, and returns how the leader itself has ended.
     pub(super) fn end(&mut self) -> io::Result<ExitStatus> {
         self.signal(Signal::KILL);
         let status = self.child.try_wait();
-        // An error means that somebody else in this program has fetched it.
+        // An error means that other code in this program has fetched it.
         self.reaped = !matches!(status, Ok(None));
         status?.ok_or_else(|| io::Error::other("its status cannot be read"))
     }

@@ -26,7 +26,7 @@ impl<'a> Log<'a> {
         });
     }
 
-    /// Writes a line without an end, too. Gives back the last line that said something.
+    /// Writes a line without an end, too. Returns the last line that was not blank.
     pub(super) fn finish(mut self) -> Option<String> {
         if !self.lines.pending.is_empty() {
             self.hear(b"\n");

@@ -118,16 +118,16 @@ impl Piece {
 
 /// A field's value as text: a string's own, otherwise the JSON to the letter.
 fn field(args: &Json, path: &[String]) -> Result<String, String> {
-    let told = |what: &str| format!("args.{} {what}", path.join("."));
+    let problem = |what: &str| format!("args.{} {what}", path.join("."));
     let mut here: &RawValue = args.decode().map_err(|error| format!("args: {error}"))?;
     for name in path {
         // What is no object has no fields.
         let fields: BTreeMap<String, &RawValue> = serde_json::from_str(here.get()).unwrap_or_default();
-        here = fields.get(name).ok_or_else(|| told("is missing"))?;
+        here = fields.get(name).ok_or_else(|| problem("is missing"))?;
     }
     match here.get() {
-        "null" => Err(told("is null")),
-        text if text.starts_with('"') => serde_json::from_str(text).map_err(|error| told(&error.to_string())),
+        "null" => Err(problem("is null")),
+        text if text.starts_with('"') => serde_json::from_str(text).map_err(|error| problem(&error.to_string())),
         text => Ok(text.to_owned()),
     }
 }

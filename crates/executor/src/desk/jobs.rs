@@ -21,7 +21,7 @@ const DISOWNED: usize = 10_000;
 pub(super) struct Jobs {
     pub(super) slots: Slots,
     pub(super) buffer: VecDeque<JobId>,
-    pub(super) held: HashMap<JobId, Held>,
+    pub(super) held: HashMap<JobId, JobInHand>,
     pub(super) last_job: Option<Instant>,
     pub(super) batches: Batches,
     /// Jobs that were given back because they were not here.
@@ -31,7 +31,7 @@ pub(super) struct Jobs {
 }
 
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct JobInHand {
     pub(super) job: Arc<AssignedJob>,
     pub(super) batch: BatchId,
     pub(super) run: Arc<Run>,
@@ -103,7 +103,7 @@ impl Jobs {
             let cancel = job.cancel_requested;
             let id = job.id;
             let (lineage, phase) = (self.lineage, Phase::Buffered);
-            self.held.insert(id, Held { job: Arc::new(job), batch, run, since, phase, cancel, lineage });
+            self.held.insert(id, JobInHand { job: Arc::new(job), batch, run, since, phase, cancel, lineage });
             self.buffer.push_back(id);
             count += 1;
         }
@@ -127,7 +127,7 @@ impl Jobs {
     }
 
     /// The job as it was assigned with this fence; the same job may have come again with a newer one.
-    pub(super) fn held_at(&mut self, id: JobId, fence: Fence) -> Option<&mut Held> {
+    pub(super) fn held_at(&mut self, id: JobId, fence: Fence) -> Option<&mut JobInHand> {
         self.held.get_mut(&id).filter(|held| held.job.fence == fence)
     }
 
@@ -146,10 +146,10 @@ impl Jobs {
         self.batches.settle_one(held.batch);
     }
 
-    /// Takes out what was given to this node by a database of another lineage, and is not among what is `said` to be here now: it was
-    /// taken back with the commit that gave it. Another node may have it under the same fence, so nothing may be told of its end.
-    /// What has ended is left: its end may be what took it out of this node's hands.
-    pub(super) fn take_what_was_taken_back(&mut self, said: &BTreeSet<(JobId, Fence)>) -> Vec<Held> {
+    /// Takes out what was given to this node by a database of another lineage, and is not among what is `said` to be here now: it
+    /// was taken back with the commit that gave it. Another node may have it under the same fence, so its end must not be
+    /// written. What has ended is left: its end may be what took it out of this node's hands.
+    pub(super) fn take_what_was_taken_back(&mut self, said: &BTreeSet<(JobId, Fence)>) -> Vec<JobInHand> {
         let lineage = self.lineage;
         let others = self.held.values_mut().filter(|held| held.lineage.is_some() && held.lineage != lineage);
         let (here, gone): (Vec<_>, Vec<_>) = others
@@ -159,7 +159,7 @@ impl Jobs {
         gone.sort_unstable();
         here.into_iter().for_each(|held| held.lineage = lineage);
         self.buffer.retain(|buffered| !gone.contains(buffered));
-        let taken: Vec<Held> = gone.iter().filter_map(|id| self.held.remove(id)).collect();
+        let taken: Vec<JobInHand> = gone.iter().filter_map(|id| self.held.remove(id)).collect();
         taken.iter().for_each(|held| self.batches.settle_one(held.batch));
         taken
     }
@@ -191,7 +191,7 @@ mod tests {
             queue: QueueName::default(),
             group: GroupName::default(),
             priority: Priority::default(),
-            retry: RetryPolicy::None,
+            retry: Some(RetryPolicy::None),
             terms: Terms::default(),
             state: JobState::Scheduled,
             counts: Counts::default(),

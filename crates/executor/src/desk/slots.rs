@@ -54,7 +54,7 @@ impl Slots {
         }
     }
 
-    /// Opens or closes slots, as core says. How many there were, if that has changed.
+    /// Opens or closes slots, as core decides. Returns how many there were, if that has changed.
     pub(super) fn resize(&mut self, buffered: usize) -> Option<u32> {
         if self.pool.fixed() {
             return None;

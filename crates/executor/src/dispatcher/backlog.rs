@@ -17,9 +17,9 @@ const FIRST_PAGE: u32 = 1_000;
 pub(super) struct Backlog {
     /// Where the next page begins; `None` when all is read.
     next: Option<Option<JobId>>,
-    /// It is to be read once more when it is read: more came than the news could tell.
+    /// It is to be read once more when it is read: more jobs came than one look at the news returns.
     again: bool,
-    /// All is read, and the scheduler is to be told so.
+    /// All is read, and the scheduler does not know that yet.
     unsaid: bool,
     /// Jobs that were read so far, and how many had been given out before.
     read: u64,
@@ -35,7 +35,7 @@ impl Backlog {
         self.next.is_none()
     }
 
-    /// Whether there is more to do about it: a page to read, or the scheduler to be told that all is read.
+    /// Whether there is more to do about it: a page to read, or to let the scheduler know that all is read.
     pub(super) fn is_open(&self) -> bool {
         self.next.is_some() || self.unsaid
     }
@@ -54,7 +54,7 @@ impl Backlog {
         self.next = Some(None);
     }
 
-    /// How many ends may make room for others, with so many jobs `given` out.
+    /// How many ends may be taken in now, to make room for other jobs, with so many jobs `given` out.
     pub(super) fn ends_wanted(&self, given: u64) -> usize {
         if self.is_read() { usize::MAX } else { pace::ends_wanted(self.read, given - self.given_before) }
     }
@@ -75,7 +75,7 @@ impl Backlog {
         self.read += jobs as u64;
     }
 
-    /// What is being read is read to its end first, so that there is one.
+    /// A reading that is under way goes on to its end first: begun anew each time, it might never end.
     fn read_once_more(&mut self) {
         match self.next {
             Some(_) => self.again = true,
@@ -115,7 +115,7 @@ impl<'a> Dispatcher<'a> {
         self.tell(Input::Jobs(page.jobs))
     }
 
-    /// More came than the news could tell.
+    /// More jobs came than one look at the news returns.
     pub(super) async fn read_backlog_again(&mut self) -> Result<(), StoreError> {
         self.backlog.read_once_more();
         self.act(Input::Loading(true)).await

@@ -1,20 +1,21 @@
-//! Jobs that end without having begun: their time is over, or a job that they wait for did not end well. The store says how they
-//! stand, core what follows.
+//! Jobs that end without having begun: their time is over, or a job that they wait for did not end well. The store returns how
+//! they stand, core decides what follows.
 
 use std::time::Duration;
 
 use foldhash::HashSet;
 use tokio::time::Instant;
 use turnwise_core::{
-    Fence, JobHead, JobId, RetryPolicy, Terms, Timestamp,
+    Fence, JobHead, JobId, JobState, RetryPolicy, Terms, Timestamp,
     job::Counts,
-    lifecycle::{self, Standing},
+    lifecycle::{self, JobFacts},
+    pace,
     scheduler::{self, Input},
 };
 use turnwise_store::{Intervention, Load, Settled, StoreError};
 
 use super::Dispatcher;
-use crate::trace::Record;
+use crate::{logs::FailedRun, trace::Record};
 
 /// Rounds of consequences that follow one another, before everything else has its turn again.
 const ROUNDS: u32 = 64;
@@ -25,8 +26,8 @@ const SOON: Duration = Duration::from_millis(20);
 pub(super) struct Ends {
     /// Jobs that may have to end.
     due: Vec<JobId>,
-    /// Those of them that an application's open transaction holds, that were not to end yet by the database's clock, or of which
-    /// the store has not said how they stand.
+    /// Those of them that an application's open transaction holds, that were not to end yet by the database's clock, or about which
+    /// the store has not answered.
     held: Vec<JobId>,
     /// When these are tried again, if there are any.
     again: Option<Instant>,
@@ -84,27 +85,27 @@ impl Dispatcher<'_> {
             if jobs.is_empty() {
                 break;
             }
-            // Each once: what is not over yet by the database's clock, and is by this node's, comes again in a moment.
+            // Each once: a job whose time is over by this node's clock and not by the database's comes again in a moment.
             let (jobs, again): (Vec<_>, Vec<_>) = jobs.into_iter().partition(|job| looked_at.insert(*job));
             self.ends.hold_back(again, SOON);
             if jobs.is_empty() {
                 continue;
             }
-            // No reply: whatever was written, the next look tells.
+            // No reply: the next look shows what was written.
             if !self.end_batch(&jobs).await? {
-                self.ends.hold_back(jobs, self.life.node.config.poll_interval);
+                self.ends.hold_back(jobs, self.life.node.config.poll_interval.unwrap_or(pace::POLL));
                 break;
             }
         }
         Ok(())
     }
 
-    /// `false`: the store did not say how they stand, or what became of them.
+    /// `false`: the store did not answer how they stand, or what became of them.
     async fn end_batch(&mut self, jobs: &[JobId]) -> Result<bool, StoreError> {
         let Some(page) = answered(self.life.store.load(Load::These(jobs.to_vec())).await)? else { return Ok(false) };
         self.life.node.clock.heard(page.now);
         let decided: Vec<_> = page.jobs.iter().filter_map(|head| end_of(head, page.now)).collect();
-        // Before they are written: a dispatcher that dies meanwhile has said what it was about to do.
+        // Before they are written: a dispatcher that dies meanwhile has recorded what it was about to do.
         for Intervention { job, fence, state, to } in &decided {
             self.life.trace(|| Record::Unrun { job: *job, fence: fence.0, state: to.state(*state) });
         }
@@ -118,22 +119,40 @@ impl Dispatcher<'_> {
             let replies = decided.iter().zip(&replies).filter(move |(_, reply)| **reply == wanted);
             replies.map(|(intervention, _)| intervention.job)
         };
+        self.log_unrun(&page.jobs, &decided, &replies);
         let locked: HashSet<JobId> = replied(Settled::Locked).collect();
         let ended: HashSet<JobId> = replied(Settled::Applied).collect();
-        self.ends.hold_back(locked.iter().copied(), self.life.node.config.poll_interval);
-        // What was decided about meanwhile is read again, and so is what goes on waiting, or need not any more.
+        self.ends.hold_back(locked.iter().copied(), self.life.node.config.poll_interval.unwrap_or(pace::POLL));
+        // Jobs that another process decided about meanwhile are read again, and so are those that go on waiting, or no longer
+        // need to.
         let is_left = |id: &JobId| !ended.contains(id) && !locked.contains(id);
         let left: Vec<JobId> = jobs.iter().copied().filter(is_left).collect();
         if !left.is_empty() {
             self.read_again(left).await?;
         }
         let settled = |id: JobId| {
-            // No queue pauses for it: the trouble was the other job's.
+            // No queue pauses for it: the error was the other job's.
             scheduler::Settled { id, fence: Fence(i64::MAX), ran: None, rest: None, failed: false, well: false }
         };
         let ended = jobs.iter().copied().filter(|id| ended.contains(id)).map(settled).collect();
         self.act(Input::Settled(ended)).await?;
         Ok(true)
+    }
+}
+
+impl Dispatcher<'_> {
+    /// Those that ended as failed.
+    fn log_unrun(&self, heads: &[JobHead], decided: &[Intervention], replies: &[Settled]) {
+        for (Intervention { job, to, state, .. }, _) in
+            decided.iter().zip(replies).filter(|(_, reply)| **reply == Settled::Applied)
+        {
+            let head = heads.iter().find(|head| head.id == *job);
+            if let (JobState::Failed, Some(error), Some(head)) = (to.state(*state), &to.error, head) {
+                let JobHead { task, group, .. } = head;
+                let run = FailedRun { job: *job, task, group, attempt: to.counts.attempt, error: &error.text() };
+                self.life.node.logs.failed(&run);
+            }
+        }
     }
 }
 
@@ -151,7 +170,7 @@ fn end_of(head: &JobHead, now: Timestamp) -> Option<Intervention> {
     let (retry, terms) = (RetryPolicy::None, Terms::default());
     let counts = Counts { crashes: head.crashes, ..Counts::default() };
     let JobHead { state, fence, .. } = *head;
-    let standing = Standing { state, counts, retry: &retry, terms: &terms, cancel_requested: false, fence };
+    let standing = JobFacts { state, counts, retry: &retry, terms: &terms, cancel_requested: false, fence };
     let to = lifecycle::decide(&standing, &event, now, 0.0).ok()?;
     Some(Intervention { job: head.id, state, fence, to })
 }

@@ -20,16 +20,18 @@ const ROUNDS: u32 = 16;
 /// Between two tries of an assignment that gets no reply.
 const DOUBT_PAUSE: Duration = Duration::from_millis(100);
 
-/// A batch that was sent, and what the store said of it.
+/// A batch that was sent, and the store's reply.
 struct Sent<'a> {
     batch: BatchId,
     picks: Vec<Pick>,
-    /// Whether its jobs come with the reply. Those of a batch that was sent again come by mail: it tells which sending took them.
+    /// Whether its jobs come with the reply. Those of a batch that was sent again come by mail, which shows which of the sends
+    /// took them.
     expected: Expected<'a>,
     replies: Result<Vec<(JobId, AssignReply)>, StoreError>,
 }
 
-/// A batch that the mail need not bring, until this is dropped unheard: then it must.
+/// A batch that the mail need not bring, for its jobs come with the reply. If this is dropped without the reply, the mail must
+/// bring it.
 struct Expected<'a> {
     life: &'a Life,
     batch: BatchId,
@@ -74,7 +76,7 @@ async fn answer<T, A>(asked: &mut Asked<'_, T, A>) -> (T, Result<A, StoreError>)
 }
 
 impl<'a> Dispatcher<'a> {
-    /// Tells the scheduler, and does what it says until it says no more.
+    /// Passes the input to the scheduler, and gives out what it picks until it picks no more.
     pub(super) async fn act(&mut self, input: Input) -> Result<(), StoreError> {
         let picks = self.tell(input);
         if picks.is_empty() {
@@ -86,7 +88,7 @@ impl<'a> Dispatcher<'a> {
     /// Gives out these and what follows: what ends meanwhile makes room, the next pages of the backlog are taken in as they
     /// come, and news are asked for when it is time. Nothing is on its way when this is over, whichever way it ends.
     ///
-    /// While the backlog is read, turns are taken among those that are known by then; so it is read quicker than they run.
+    /// While the backlog is read, turns are taken among the jobs that were read so far; so it is read faster than jobs run.
     pub(super) async fn give(&mut self, mut picks: Vec<Pick>) -> Result<(), StoreError> {
         let mut rounds = ROUNDS;
         let mut on_their_way = FuturesUnordered::new();
@@ -109,7 +111,7 @@ impl<'a> Dispatcher<'a> {
                     page = Some((after, Box::pin(self.page(after))));
                 }
                 if news.is_none() && !self.hearing.has_unseen() && self.news_are_due() {
-                    // To say that it is awake again, it must not be giving: both want the dispatcher's row.
+                    // To record that it is awake again, it must have no batch in flight: both lock the dispatcher's row.
                     if self.hearing.is_asleep() {
                         rounds = 0
                     } else {
@@ -128,7 +130,7 @@ impl<'a> Dispatcher<'a> {
                 biased;
                 Some(sent) = on_their_way.next() => Came::Sent(sent),
                 read = answer(&mut page), if wanted && page.is_some() => Came::Page(read),
-                told = answer(&mut news), if news.is_some() => Came::News(told),
+                read = answer(&mut news), if news.is_some() => Came::News(read),
                 () = self.life.term.woken(), if ends_wanted => Came::Ends,
             };
             let heard = match came {
@@ -137,8 +139,8 @@ impl<'a> Dispatcher<'a> {
                         if !picks.is_empty() {
                             on_their_way.push(self.assign(std::mem::take(&mut picks)));
                         }
-                        // What is refused is picked again after a moment. Where there is much of it there would be no end: the node
-                        // that all of it is for may have left, and only everything else can tell.
+                        // What is refused is picked again after a moment. With many refusals this would not end: the node that
+                        // they are for may have left, which only the rest of the dispatcher's round can find out.
                         if replies.iter().any(|(_, _, reply)| !matches!(reply, Reply::Assigned(_))) {
                             rounds = rounds.saturating_sub(1);
                         }
@@ -155,15 +157,15 @@ impl<'a> Dispatcher<'a> {
                     read.map(|page| {
                         picks = self.take_in(after, page);
                         if self.backlog.is_just_read() {
-                            // Some wait for just that.
+                            // Serial queues, for one, stay closed until the whole backlog is read.
                             rounds = 0;
                         }
                     })
                 }
-                Came::News((asked, told)) => {
-                    if !self.bring_nothing(&asked, &told) {
-                        // What they bring may have ended among what is on its way.
-                        self.hearing.keep(asked, told);
+                Came::News((asked, read)) => {
+                    if !self.bring_nothing(&asked, &read) {
+                        // Taken in after the batches in flight: a job that the news bring may end among those.
+                        self.hearing.keep(asked, read);
                         rounds = 0;
                     }
                     Ok(())
@@ -174,18 +176,18 @@ impl<'a> Dispatcher<'a> {
                 (ended, rounds, page, news) = (Err(error), 0, None, None);
             }
             if ended.is_err() {
-                // What is picked now, nobody gives out any more: the scheduler goes with this term.
+                // What is picked now is not given out any more: the scheduler ends with this term.
                 picks.clear();
             }
             if rounds == 0 || !picks.is_empty() {
                 continue;
             }
             // What ended meanwhile makes room for the next batch.
-            let told = self.life.term.take_reports(self.backlog.ends_wanted(self.given));
-            if !told.is_empty() {
+            let reports = self.life.term.take_reports(self.backlog.ends_wanted(self.given));
+            if !reports.is_empty() {
                 rounds -= 1;
-                self.see_ends(&told);
-                picks = self.tell(Input::Settled(told));
+                self.see_ends(&reports);
+                picks = self.tell(Input::Settled(reports));
                 if !self.open.pauses.is_empty() {
                     rounds = 0;
                 }
@@ -223,7 +225,7 @@ impl<'a> Dispatcher<'a> {
         let replies = match replies {
             Ok(replies) => replies,
             Err(error) if error.is_transient() => {
-                tracing::warn!(%error, jobs = picks.len(), "an assignment got no reply; sending it again");
+                life.node.logs.no_answer("an assignment got no reply", &error);
                 drop(expected);
                 self.open.doubts.push(picks);
                 return Ok(None);
@@ -262,14 +264,14 @@ impl<'a> Dispatcher<'a> {
         Ok(Some(answers))
     }
 
-    /// Tells the scheduler, and asks it later what to do.
+    /// Passes the replies to the scheduler, and asks it later what to do.
     fn hear_only(&mut self, replies: Replies) {
         self.scheduler.hear(self.life.node.clock.now(), replies);
         self.unasked = true;
     }
 
-    /// Sends again what got no reply, each time as a batch of its own: one that was taken may have been read by its node,
-    /// and what a repeat takes besides, it would never see there.
+    /// Sends again what got no reply, each time as a new batch: the node may have read the first one already, and would never
+    /// see the jobs that a repeat adds to it.
     pub(super) async fn repeat_doubtful(&mut self) -> Result<(), StoreError> {
         for _ in 0..self.open.doubts.len() {
             let picks = self.open.doubts.remove(0);

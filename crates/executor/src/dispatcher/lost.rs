@@ -9,23 +9,26 @@ use tokio::time::Instant;
 use turnwise_core::{
     Fence, Incarnation, Job, JobHead, JobId, JobState, Node,
     lead::Leases,
-    lifecycle::{self, Event, Standing},
+    lifecycle::{self, Event, JobFacts},
     scheduler::{self, Input},
 };
-use turnwise_store::{AskLost, Author, Expire, Held, Load, LostNode, Replace, Settle, Settled, Settlement, StoreError};
+use turnwise_store::{
+    AskLost, Author, Expire, Load, LostJob, LostNode, Replace, Settle, Settled, Settlement, StoreError,
+};
 
 use super::Dispatcher;
-use crate::{backoff::Backoff, trace::Record};
+use crate::{backoff::Backoff, logs::Kind, trace::Record};
 
 /// Jobs of lost nodes per step.
 const LOST: u32 = 1_000;
-/// How often to look for lost nodes while the beats tell of the same living ones.
-const QUIET_LOST: Duration = Duration::from_secs(60);
+/// How often to look for lost nodes while the beats report the same living ones. A look is five statements: every minute, an idle
+/// dispatcher would send more than one statement a second.
+const QUIET_LOST: Duration = Duration::from_secs(120);
 
 #[derive(Debug)]
 pub(super) struct Lost {
     living: BTreeSet<Incarnation>,
-    /// The same as the last beat told of them, and when they renewed their leases.
+    /// The same nodes as the last beat reported them, and when they renewed their leases.
     nodes: Vec<Node>,
     leases: Leases,
     /// Nodes that have jobs in their hands and are not among the living.
@@ -58,13 +61,13 @@ impl Dispatcher<'_> {
         let steady = self.life.contact.steady_since(clock);
         self.lost.leases.see(&nodes, clock.monotonic());
         if !self.lost.leases.silent(&nodes, steady, clock.monotonic()).is_empty() {
-            // By the database's clock it may live for hours yet.
+            // By the database's clock its lease may last for hours yet.
             self.lost.next = Instant::now();
         }
         self.lost.nodes.clone_from(&nodes);
         let living = nodes.iter().map(|node| node.incarnation).collect();
         if std::mem::replace(&mut self.lost.living, living) != self.lost.living {
-            // One that is there no more has left, or is lost.
+            // A node that is there no more has left, or is lost.
             self.lost.next = Instant::now();
         }
         if !self.lost.strangers.is_disjoint(&self.lost.living) {
@@ -83,7 +86,7 @@ impl Dispatcher<'_> {
         self.act(Input::Nodes(nodes)).await
     }
 
-    /// What nodes have in their hands. Those whose lease is over, and who were not called lost yet, are strangers to the
+    /// What nodes have in their hands. Nodes whose lease is over and that were not declared lost yet are not known to the
     /// scheduler: should they be back, it must count what they have.
     pub(super) async fn count_in_hands(&mut self) -> Result<(), StoreError> {
         let jobs = self.life.store.load(Load::InHands(None)).await?.jobs;
@@ -100,7 +103,7 @@ impl Dispatcher<'_> {
         self.lost.next = Instant::now() + self.life.node.config.lease / 4;
         let clock = &self.life.node.clock;
         let steady = self.life.contact.steady_since(clock);
-        // After an outage everybody looks silent; those that were replaced by name are lost all the same.
+        // After an outage every node looks silent; nodes that were replaced by name are lost all the same.
         let expire = if self.life.contact.is_long(clock) {
             let silent = self.lost.leases.silent(&self.lost.nodes, steady, clock.monotonic());
             let seen = |(incarnation, lease_until)| Replace { incarnation, lease_until };
@@ -116,7 +119,9 @@ impl Dispatcher<'_> {
         };
         let quiet = lost.is_empty() && self.life.contact.is_long(clock) && self.lost.strangers.is_empty();
         for LostNode { node, jobs, complete } in lost {
-            tracing::warn!(node = %node.name, jobs = jobs.len(), "a node is lost; its jobs go back");
+            if self.life.node.logs.may(Kind::NodeLost) {
+                tracing::warn!(node = %node.name, jobs = jobs.len(), "a node is lost; its jobs go back");
+            }
             self.take_from(node.incarnation, jobs, complete).await?;
             if !complete {
                 self.lost.next = Instant::now();
@@ -128,8 +133,8 @@ impl Dispatcher<'_> {
         Ok(())
     }
 
-    /// Jobs in the hands of nodes that are in no table, not even as lost: nobody would ever see to them. Whether there may be
-    /// any. Seen twice: between two reads, a node may come and a job end.
+    /// Takes jobs from nodes that are in no table, not even as lost: otherwise they would stay there for ever. Each must be seen
+    /// twice: between two reads, a node may join and a job end. Returns whether there may be any.
     async fn see_orphans(&mut self) -> Result<bool, StoreError> {
         let last = std::mem::take(&mut self.lost.orphans);
         let ids = self.scheduler.orphans(LOST as usize);
@@ -150,7 +155,7 @@ impl Dispatcher<'_> {
             let node = head.node.filter(|node| head.state.assigned() && !known.contains(node))?;
             Some((node, (head.id, head.fence)))
         };
-        let mut stray_jobs: BTreeMap<Incarnation, Vec<Held>> = BTreeMap::new();
+        let mut stray_jobs: BTreeMap<Incarnation, Vec<LostJob>> = BTreeMap::new();
         for (node, (id, fence)) in heads.iter().filter_map(stray) {
             self.lost.orphans.insert((id, fence));
             if !last.contains(&(id, fence)) {
@@ -158,7 +163,7 @@ impl Dispatcher<'_> {
             }
             if let Some(job) = self.life.store.job(id).await?.filter(|job| job.fence == fence && job.state.assigned()) {
                 let Job { state, counts, retry, terms, cancel_requested, .. } = job;
-                let held = Held { id, fence, state, counts, retry, terms, cancel_requested };
+                let held = LostJob { id, fence, state, counts, retry, terms, cancel_requested };
                 stray_jobs.entry(node).or_default().push(held);
             }
         }
@@ -170,13 +175,13 @@ impl Dispatcher<'_> {
     }
 
     /// `complete`: these are all that is left in its hands.
-    async fn take_from(&mut self, from: Incarnation, jobs: Vec<Held>, complete: bool) -> Result<(), StoreError> {
+    async fn take_from(&mut self, from: Incarnation, jobs: Vec<LostJob>, complete: bool) -> Result<(), StoreError> {
         let life = self.life;
         let now = life.node.clock.now();
         let settlements: Vec<Settlement> = jobs
             .iter()
             .map(|held| {
-                let to = lifecycle::decide(&Standing::from(held), &Event::NodeLost, now, 0.0)
+                let to = lifecycle::decide(&JobFacts::from(held), &Event::NodeLost, now, 0.0)
                     .expect("an assigned job may lose its node");
                 Settlement {
                     job: held.id,
@@ -196,12 +201,12 @@ impl Dispatcher<'_> {
         let settle = Settle { author, settlements, done: Vec::new() };
         let mut backoff = Backoff::default();
         let mut again = false;
-        // Until it is answered: what was written without an answer is in nobody's hands and would be told to nobody.
+        // Until it is answered: jobs that were taken without an answer are in no node's hands, and no news would report them.
         let replies = loop {
             match life.store.settle(settle.clone()).await {
                 Ok(replies) => break replies,
                 Err(error) if error.is_transient() && life.contact.holds() && !life.draining.is_up() => {
-                    tracing::warn!(%error, "could not take a lost node's jobs; trying again");
+                    life.node.logs.no_answer("could not take a lost node's jobs", &error);
                     again = true;
                     backoff.wait(&life.node.chance).await;
                 }
@@ -216,6 +221,9 @@ impl Dispatcher<'_> {
                 continue;
             }
             if state == JobState::Failed {
+                if life.node.logs.may(Kind::Failed) {
+                    tracing::warn!(job = %held.id, attempt = held.counts.attempt, "a job failed for good: its nodes died while it ran");
+                }
                 let fence = held.fence.next();
                 let well = false;
                 poison.push(scheduler::Settled { id: held.id, fence, ran: None, rest: None, failed: true, well });

@@ -25,7 +25,7 @@ pub(super) struct Memos {
     /// Charges as they are written in the store, and how many jobs had been given out then.
     charges: WrittenCharges,
     given_before: u64,
-    /// Groups whose submitters are told that they are full.
+    /// Groups that are written down as full: submits to them are refused.
     full: BTreeSet<GroupName>,
     next_save: Instant,
 }
@@ -106,7 +106,8 @@ impl Dispatcher<'_> {
         Ok(())
     }
 
-    /// Sealed queues that nothing more can come to: that is a setting too, so that everybody agrees on who is finished.
+    /// Sealed queues that nothing more can come to: that is a setting too, so that all processes agree on which queues are
+    /// finished.
     pub(super) async fn write_quiet(&mut self, quiet: Vec<(QueueName, Timestamp)>) -> Result<(), StoreError> {
         if quiet.is_empty() {
             return Ok(());
@@ -127,8 +128,8 @@ impl Dispatcher<'_> {
         }
     }
 
-    /// Changes what is set for queues. A change says whether there is something to write. `None`: another program wrote meanwhile, or
-    /// the store did not answer; nothing is lost by trying again.
+    /// Changes what is set for queues. A change returns whether there is something to write. `None`: another program wrote
+    /// meanwhile, or the store did not answer; nothing is lost by trying again.
     pub(super) async fn change_queues(
         &self,
         changes: Vec<(QueueName, impl FnOnce(&mut QueueSettings) -> bool)>,
@@ -159,7 +160,7 @@ impl Dispatcher<'_> {
         match self.life.store.remember(Some((self.life.incarnation, self.epoch)), memos).await {
             Ok(_) => Ok(true),
             Err(error) if error.is_transient() => {
-                tracing::warn!(%error, "could not write down charges");
+                self.life.node.logs.no_answer("could not write down charges", &error);
                 Ok(false)
             }
             Err(error) => Err(error),

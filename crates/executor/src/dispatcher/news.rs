@@ -1,4 +1,4 @@
-//! Hearing what is new: jobs that came, ends on other nodes, settings that were changed.
+//! Reading what is new: jobs that came, ends on other nodes, settings that were changed.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ const NEW_JOBS: u32 = 100_000;
 
 #[derive(Debug)]
 pub(super) struct Hearing {
-    /// What the last news have told of; `None` before the first.
+    /// How far the last news have seen; `None` before the first.
     cursor: Option<Cursor>,
     /// News that came while batches were on their way, and are to be looked at.
     unseen: Option<(AskedAt, Result<News, StoreError>)>,
@@ -38,7 +38,7 @@ pub(super) struct Hearing {
     given_before: u64,
 }
 
-/// How things were when the news were asked for.
+/// The dispatcher's state when the news were asked for.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct AskedAt {
     asleep: bool,
@@ -108,14 +108,14 @@ impl Hearing {
         self.next_poll = Instant::now() + wait;
     }
 
-    /// Notes what is sealed. One who waits for a sealed queue need not wait for the next poll.
+    /// Notes what is sealed. What waits for a sealed queue need not wait for the next poll.
     pub(super) fn see_seals(&mut self, settings: &Settings) {
         if self.seals.see(settings) {
             self.next_poll = Instant::now();
         }
     }
 
-    /// Whether these news need no attention: then they are heard.
+    /// Whether these news need no attention: then the cursor has moved on.
     fn bring_nothing(&mut self, asked: &AskedAt, news: &News) -> bool {
         let nothing = news.jobs.is_empty() && news.changes.is_empty() && !news.memos && self.seals.are_quiet();
         if nothing && !asked.asleep {
@@ -146,7 +146,7 @@ impl<'a> Dispatcher<'a> {
         self.hearing.are_due(self.given, self.life.node.config.look_every)
     }
 
-    /// Hears the news that came meanwhile; or looks, if it is time or a bell has `rung`.
+    /// Takes in the news that came meanwhile; or looks, if it is time or a bell has `rung`.
     pub(super) async fn hear_or_look(&mut self, rung: &mut bool) -> Result<(), StoreError> {
         if let Some((asked, news)) = self.hearing.unseen.take() {
             self.hear_news(asked, news).await?;
@@ -158,7 +158,7 @@ impl<'a> Dispatcher<'a> {
         Ok(())
     }
 
-    /// Asks submitters to ring, and looks once more: a submit in between was not asked.
+    /// Asks submitters to ring, and looks once more: a submitter in between was not asked to.
     pub(super) async fn fall_asleep(&mut self) -> Result<(), StoreError> {
         self.see_news(true).await.map(drop)
     }
@@ -175,17 +175,17 @@ impl<'a> Dispatcher<'a> {
         asleep: bool,
     ) -> (AskedAt, impl Future<Output = Result<News, StoreError>> + Send + use<'a>) {
         let hearing = &mut self.hearing;
-        hearing.poll_in(self.life.node.config.poll_interval);
+        hearing.poll_in(self.life.node.config.poll_interval.unwrap_or(pace::POLL));
         (hearing.last_look, hearing.given_before, hearing.asleep) = (Instant::now(), self.given, asleep);
         if !asleep {
-            // Whether or not the news arrive: from now on there are some who do not ring.
+            // Whether or not the news arrive: from now on there may be submitters that do not ring.
             hearing.ringing = Ringing::default();
         }
         let asked = AskedAt { asleep, all_is_read: self.backlog.is_read(), ends: self.stale_reads.mark() };
         (asked, self.news(self.hearing.cursor.clone()))
     }
 
-    /// Whether these news need no attention: then they are heard.
+    /// Whether these news need no attention: then the cursor has moved on.
     pub(super) fn bring_nothing(&mut self, asked: &AskedAt, news: &Result<News, StoreError>) -> bool {
         let Ok(news) = news else { return false };
         let nothing = self.hearing.bring_nothing(asked, news);
@@ -202,7 +202,7 @@ impl<'a> Dispatcher<'a> {
             Ok(news) => news,
             // The cursor stays where it is: nothing is missed.
             Err(error) if error.is_transient() => {
-                tracing::warn!(%error, "could not read the news");
+                self.life.node.logs.no_answer("could not read the news", &error);
                 self.hearing.poll_in(pace::poll_after_failure(poll));
                 return Ok(false);
             }
@@ -225,7 +225,7 @@ impl<'a> Dispatcher<'a> {
             self.schedules.see(&memos);
         }
         if news.more {
-            tracing::debug!(told = news.jobs.len(), "more jobs came than one look tells: the backlog is read again");
+            tracing::debug!(read = news.jobs.len(), "more jobs came than one look returns: the backlog is read again");
             self.read_backlog_again().await?;
         }
         self.see_changes(&news.changes);
@@ -262,8 +262,8 @@ impl<'a> Dispatcher<'a> {
         self.act(Input::Settled(reports)).await
     }
 
-    /// The end of a run on another node, as the scheduler is told of its own node's: only so does it see trouble. `None`:
-    /// the row as it stands says all.
+    /// The end of a run on another node, in the form of an end on this node: only so does the scheduler see errors. `None`: the
+    /// row as it stands is enough.
     fn settled_elsewhere(&self, change: &Change) -> Option<scheduler::Settled> {
         let &Change { id, ran, failed, well, ref head } = change;
         let Some(head) = head else {
@@ -272,7 +272,7 @@ impl<'a> Dispatcher<'a> {
         if head.state.assigned() || ran.is_none() {
             return None;
         }
-        // What was read with the backlog, or is picked again for all that is known, is at rest already: to put it there
+        // A job that was read with the backlog, or that may have been picked again, is known as at rest already: to put it there
         // twice would be one time too many.
         if !self.hearing.caught_up || self.open.doubts(id, head.fence) {
             return None;

@@ -1,9 +1,9 @@
 //! Queues that pause on errors: seeing the errors, writing the pauses, and leaving to the next dispatcher what this one may
-//! not have come to.
+//! not have written.
 //!
-//! An error is written by the node that had it, the pause by the dispatcher that heard of it; between the two a dispatcher
-//! may die. So each writes down how far it has seen ([`MemoKind::Seen`]), behind which all pauses are written; the next one
-//! looks once at what came after.
+//! An error is written by the node that had it, the pause by the dispatcher that reads of it; between the two a dispatcher
+//! may die. So each writes down how far it has seen ([`MemoKind::Seen`]): all pauses for earlier errors are written. The next
+//! dispatcher looks once at what came after.
 
 use turnwise_core::{
     JobId, QueueName,
@@ -13,24 +13,25 @@ use turnwise_core::{
 use turnwise_store::{AskNews, Change, Cursor, Memo, MemoKind, NewMemo, StoreError, memo::seen_memo};
 
 use super::Dispatcher;
+use crate::logs::Kind;
 
 /// How far has been seen.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     /// What the memo says.
     written: Option<String>,
-    /// What it may say once everything that this process had begun to settle by then has been told here.
+    /// What it may say once all ends that this process had begun to write by then are reported to the dispatcher.
     next: Option<(Cursor, u64)>,
     /// Ends since then.
     ends: bool,
 }
 
 impl Dispatcher<'_> {
-    /// What ended in this process: trouble is noted before the scheduler is told.
-    pub(super) fn see_ends(&mut self, told: &[Settled]) {
+    /// What ended in this process: errors are noted before the scheduler gets the ends.
+    pub(super) fn see_ends(&mut self, ends: &[Settled]) {
         self.seen.ends = true;
-        self.stale_reads.see_ends(told);
-        self.note_trouble(told.iter().filter(|end| end.is_error()).map(|end| end.id));
+        self.stale_reads.see_ends(ends);
+        self.note_trouble(ends.iter().filter(|end| end.is_error()).map(|end| end.id));
     }
 
     /// The same for what ended elsewhere.
@@ -68,8 +69,8 @@ impl Dispatcher<'_> {
         match self.life.store.news(ask).await {
             Ok(news) => self.see_changes(&news.changes),
             Err(error) if error.is_transient() => return Err(error),
-            // Whoever wrote it was of another mind about cursors.
-            Err(error) => tracing::warn!(%error, "cannot see how far the last dispatcher has seen"),
+            // The program that wrote it has another form of cursors.
+            Err(error) => tracing::warn!(%error, "cannot read how far the last dispatcher has seen"),
         }
         Ok(())
     }
@@ -95,7 +96,7 @@ impl Dispatcher<'_> {
     }
 
     /// A queue that is set to pause on an error has had one: that is a setting from now on, for a person to undo. What a
-    /// person has set meanwhile stays: the setting is read again, and written only if nobody was quicker.
+    /// person has set meanwhile stays: the setting is read again, and written only if no other program wrote in between.
     pub(super) async fn write_pauses(&mut self) -> Result<(), StoreError> {
         self.see_trouble().await?;
         if self.open.pauses.is_empty() {
@@ -112,7 +113,13 @@ impl Dispatcher<'_> {
         });
         // Not forgotten: the scheduler holds the queue, and the next round tries again.
         let Some(settings) = self.change_queues(changes.collect()).await? else { return Ok(()) };
-        self.open.pauses.clear();
+        for (queue, job) in self.open.pauses.drain(..) {
+            // A person may have paused it before.
+            let by_this = settings.queues.get(&queue).and_then(|set| set.paused.as_ref());
+            if by_this.is_some_and(|pause| pause.since == now) && self.life.node.logs.may(Kind::QueuePaused) {
+                tracing::warn!(%queue, %job, "a queue paused itself: a job of it failed; resume it with `turnwise queue resume {queue}`");
+            }
+        }
         self.see_settings(settings).await
     }
 
@@ -122,12 +129,15 @@ impl Dispatcher<'_> {
             self.seen.next = None;
             return self.seen.written.as_ref().map(|_| seen_memo(None));
         }
-        // What is visible at this cursor had begun to be settled by now.
+        // The write of every end that is visible at this cursor has begun before this call.
         let now = || self.hearing.cursor().cloned().map(|cursor| (cursor, self.life.term.writes_begun()));
         let (cursor, begun) = self.seen.next.take().or_else(now)?;
-        // In this order: what is told after the first look is of a later settle.
-        let told = self.life.term.writes_reported();
-        if begun > told || self.life.term.has_reports() || !self.open.pauses.is_empty() || !self.open.trouble.is_empty()
+        // In this order: what is reported after this read is of a later settle.
+        let reported = self.life.term.writes_reported();
+        if begun > reported
+            || self.life.term.has_reports()
+            || !self.open.pauses.is_empty()
+            || !self.open.trouble.is_empty()
         {
             self.seen.next = Some((cursor, begun));
             return None;

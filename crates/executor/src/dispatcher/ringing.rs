@@ -1,4 +1,4 @@
-//! Whether everybody who could bring something knows that the dispatcher sleeps, and rings.
+//! Whether every submitter knows that the dispatcher sleeps, and rings.
 
 use std::time::Duration;
 
@@ -7,8 +7,9 @@ use turnwise_store::Writers;
 /// The first look for what came without a ring; each later one waits twice as long, up to a thousand times this.
 const SOON: Duration = Duration::from_millis(10);
 
-/// A submitter reads whether the dispatcher sleeps once it has begun to write its jobs, and may commit much later. So those who
-/// were writing when the dispatcher lay down may bring jobs without a ring; when they are over, nobody is left who does.
+/// A submitter reads whether the dispatcher sleeps once it has begun to write its jobs, and may commit much later. So submitters
+/// that were writing when the dispatcher fell asleep may commit jobs without a ring; when their transactions are over, all
+/// submitters ring.
 #[derive(Debug, Default)]
 pub(super) struct Ringing {
     /// A writer that began after all that were writing then.
@@ -18,7 +19,7 @@ pub(super) struct Ringing {
 }
 
 impl Ringing {
-    /// What the news say that were asked for asleep or awake.
+    /// The writers that the news report. `asleep`: whether the dispatcher asked for the news asleep.
     pub(super) fn hear(&mut self, asleep: bool, writers: Writers) {
         if !asleep {
             *self = Self::default();
@@ -28,7 +29,7 @@ impl Ringing {
         self.over |= writers.over >= *self.mark.get_or_insert(writers.next);
     }
 
-    /// When to look for what those bring who may not ring. `None`: all do.
+    /// When to look for jobs of submitters that may not ring. `None`: all ring.
     pub(super) fn look_again(&self) -> Option<Duration> {
         (!self.over && self.mark.is_some()).then(|| SOON * (1 << self.looks.min(10)))
     }
@@ -47,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn all_ring_when_those_are_over_who_wrote_while_the_dispatcher_lay_down() {
+    fn all_ring_when_the_writers_from_before_the_sleep_are_over() {
         let mut ringing = Ringing::default();
         ringing.hear(true, writers(5, 9));
         assert_eq!((ringing.all_ring(), ringing.look_again()), (false, Some(SOON)));
@@ -56,18 +57,18 @@ mod tests {
         ringing.hear(true, writers(9, 30));
         assert_eq!((ringing.all_ring(), ringing.look_again()), (true, None));
         ringing.hear(true, writers(12, 40));
-        assert!(ringing.all_ring(), "those who come later know");
+        assert!(ringing.all_ring(), "later submitters know");
     }
 
     #[test]
-    fn where_nobody_writes_all_ring_at_once() {
+    fn where_no_submitter_writes_all_ring_at_once() {
         let mut ringing = Ringing::default();
         ringing.hear(true, writers(9, 9));
         assert_eq!((ringing.all_ring(), ringing.look_again()), (true, None));
     }
 
     #[test]
-    fn where_one_at_a_time_writes_nobody_is_looked_for() {
+    fn where_one_at_a_time_writes_no_look_is_needed() {
         let mut ringing = Ringing::default();
         ringing.hear(true, Writers::default());
         assert_eq!((ringing.all_ring(), ringing.look_again()), (true, None));

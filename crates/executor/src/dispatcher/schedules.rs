@@ -1,10 +1,10 @@
 //! Periodic jobs: when a schedule's time has come, the dispatcher submits its job.
 //!
 //! Which times are over is written down after the submit. A dispatcher that dies in between leaves it to the next one,
-//! which submits the same job under the same key again and is told that it is there.
+//! which submits the same job under the same key again and gets the reply that it is there.
 //!
-//! Whoever submits a unique job may have to wait for somebody's transaction. So this is done beside the dispatching, one round
-//! at a time, and told when it is done.
+//! The submit of a unique job may have to wait for the end of another caller's transaction. So this is done beside the dispatching,
+//! one round at a time, and the dispatcher gets an answer when it is done.
 
 use std::{collections::BTreeMap, convert::Infallible, time::Duration};
 
@@ -29,7 +29,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// The dispatcher's side.
 #[derive(Debug)]
 pub(super) struct Schedules {
-    all: BTreeMap<ScheduleName, Standing>,
+    all: BTreeMap<ScheduleName, Entry>,
     next: Option<Timestamp>,
     /// Where the next round begins.
     after: Option<ScheduleName>,
@@ -39,7 +39,7 @@ pub(super) struct Schedules {
     asked: bool,
 }
 
-/// The side of whoever submits.
+/// The side that submits.
 #[derive(Debug)]
 pub(super) struct Rounds {
     asks: mpsc::Receiver<Round>,
@@ -50,10 +50,10 @@ pub(super) struct Rounds {
 #[derive(Debug)]
 struct Round {
     now: Timestamp,
-    due: Vec<(ScheduleName, Standing)>,
+    due: Vec<(ScheduleName, Entry)>,
 }
 
-type Answer = Result<Vec<(ScheduleName, Standing)>, StoreError>;
+type Answer = Result<Vec<(ScheduleName, Entry)>, StoreError>;
 
 pub(super) fn schedules() -> (Schedules, Rounds) {
     // One round is on its way, and one answer.
@@ -64,7 +64,7 @@ pub(super) fn schedules() -> (Schedules, Rounds) {
 }
 
 #[derive(Debug, Clone)]
-struct Standing {
+struct Entry {
     periodic: Periodic,
     fired: Fired,
     /// As it is written down.
@@ -87,7 +87,7 @@ impl Schedules {
         }
     }
 
-    /// What people have set. One that cannot be read counts as not set, loudly: a newer program may have written it.
+    /// What people have set. A schedule that cannot be read counts as not set, with a warning: a newer program may have written it.
     pub(super) fn see(&mut self, memos: &[Memo]) {
         let mut before = std::mem::take(&mut self.all);
         for (memo, read) in memo::schedules(memos) {
@@ -97,7 +97,7 @@ impl Schedules {
             };
             let last = before.remove(&name);
             let (fired, written) = last.map(|last| (last.fired, last.written)).unwrap_or_default();
-            self.all.insert(name, Standing { periodic, fired, written, held: false, next: Some(Timestamp::MIN) });
+            self.all.insert(name, Entry { periodic, fired, written, held: false, next: Some(Timestamp::MIN) });
         }
         self.reckon();
     }
@@ -108,8 +108,8 @@ impl Schedules {
     }
 
     fn round(&mut self, now: Timestamp) -> Round {
-        let due = |(_, standing): &(&ScheduleName, &Standing)| standing.next.is_some_and(|next| next <= now);
-        let all: Vec<(&ScheduleName, &Standing)> = self.all.iter().filter(due).collect();
+        let due = |(_, standing): &(&ScheduleName, &Entry)| standing.next.is_some_and(|next| next <= now);
+        let all: Vec<(&ScheduleName, &Entry)> = self.all.iter().filter(due).collect();
         let after = self.after.take();
         let first = all.iter().position(|(name, _)| after.as_ref().is_none_or(|after| *name > after)).unwrap_or(0);
         let round = all[first..].iter().chain(&all[..first]).take(FIRE);
@@ -119,7 +119,7 @@ impl Schedules {
     }
 
     /// What has been done is done, also where the schedule was changed or taken away meanwhile.
-    fn done(&mut self, fired: Vec<(ScheduleName, Standing)>) {
+    fn done(&mut self, fired: Vec<(ScheduleName, Entry)>) {
         for (name, done) in fired {
             if let Some(standing) = self.all.get_mut(&name) {
                 standing.fired = done.fired;
@@ -147,15 +147,15 @@ impl Dispatcher<'_> {
         let now = self.life.node.clock.now();
         if self.schedules.next().is_some_and(|next| next <= now) {
             let round = self.schedules.round(now);
-            // Whoever would have taken it ends with this term.
+            // An error means that the submitting side is gone, which ends with this term.
             self.schedules.asked = self.schedules.asks.try_send(round).is_ok();
         }
         Ok(())
     }
 
     async fn write_fired(&mut self) -> Result<(), StoreError> {
-        let unwritten = |(_, standing): &(&ScheduleName, &Standing)| standing.fired != standing.written;
-        let memo = |(name, standing): (&ScheduleName, &Standing)| standing.fired.memo(name);
+        let unwritten = |(_, standing): &(&ScheduleName, &Entry)| standing.fired != standing.written;
+        let memo = |(name, standing): (&ScheduleName, &Entry)| standing.fired.memo(name);
         let memos: Vec<NewMemo> = self.schedules.all.iter().filter(unwritten).map(memo).collect();
         if self.remember(memos).await? {
             self.schedules.all.values_mut().for_each(|standing| standing.written = standing.fired);
@@ -164,7 +164,7 @@ impl Dispatcher<'_> {
     }
 }
 
-/// Submits what the dispatcher says is due, beside it, for as long as its term lasts.
+/// Submits what the dispatcher finds due, beside it, for as long as its term lasts.
 pub(super) async fn submit(life: &Life, mut rounds: Rounds) -> Infallible {
     while let Some(round) = rounds.asks.recv().await {
         let answer = submit_round(life, round).await;
@@ -173,7 +173,7 @@ pub(super) async fn submit(life: &Life, mut rounds: Rounds) -> Infallible {
         }
         life.term.wake();
     }
-    // The dispatcher says when its term is over.
+    // The dispatcher ends the term.
     std::future::pending().await
 }
 
@@ -183,7 +183,7 @@ async fn submit_round(life: &Life, Round { now, mut due }: Round) -> Answer {
         let fired = if reached {
             fire_one(life, name, standing, now).await
         } else {
-            // The others would hardly fare better.
+            // The store was out of reach for one of them; it would hardly be in reach for the others.
             Ok(Some(now.plus(AGAIN)))
         };
         standing.next = match fired {
@@ -203,14 +203,14 @@ async fn submit_round(life: &Life, Round { now, mut due }: Round) -> Answer {
     Ok(due)
 }
 
-/// Tells when to look again.
+/// Returns when to look again.
 async fn fire_one(
     life: &Life,
     name: &ScheduleName,
-    standing: &mut Standing,
+    standing: &mut Entry,
     now: Timestamp,
 ) -> Result<Option<Timestamp>, StoreError> {
-    let Standing { periodic, fired, held, .. } = standing;
+    let Entry { periodic, fired, held, .. } = standing;
     let asks = periodic.overlap != Overlap::Allow && periodic.is_due(fired.over, now);
     let busy = asks && {
         // Also those of slots that are due: an earlier dispatcher may have submitted them and not come to write it down.

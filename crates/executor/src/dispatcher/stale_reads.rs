@@ -1,8 +1,8 @@
 //! Reads that ends have overtaken.
 //!
-//! A page or news tell how things were when they were read. What ended in this process meanwhile is told at once, and never
-//! again: a job that ended would come back as one in a node's hands, and one that waits for it would wait for ever. Both are
-//! read once more.
+//! A page or news show how things were when they were read. What ended in this process meanwhile is reported to the scheduler at
+//! once, and never again: by a stale read a job that ended would come back as one in a node's hands, and a job that waits for it
+//! would wait for ever. Both are read once more.
 
 use std::collections::HashSet;
 
@@ -22,8 +22,8 @@ pub(super) struct StaleReads {
 pub(super) struct Mark(u64);
 
 impl StaleReads {
-    pub(super) fn see_ends(&mut self, told: &[Settled]) {
-        self.ended.extend(told.iter().filter(|end| end.rest.is_none()).map(|end| end.id));
+    pub(super) fn see_ends(&mut self, ends: &[Settled]) {
+        self.ended.extend(ends.iter().filter(|end| end.rest.is_none()).map(|end| end.id));
     }
 
     /// Jobs of lost nodes, which may have ended.
@@ -43,7 +43,7 @@ impl StaleReads {
         self.forgotten += over as u64;
     }
 
-    /// Takes out of what was read what cannot be believed.
+    /// Takes out of what was read what may be stale.
     pub(super) fn sift(&mut self, heads: &mut Vec<JobHead>) {
         let ids = || heads.iter().map(|head| head.id);
         let (Some(first), Some(last)) = (ids().min(), ids().max()) else { return };
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ended_since_is_read_again_and_so_is_who_waits_for_it() {
+    fn what_ended_since_is_read_again_and_so_is_what_waits_for_it() {
         let mut reads = StaleReads::default();
         let heads = || vec![head(3, &[]), head(4, &[1]), head(5, &[2]), head(6, &[])];
         assert_eq!(sifted(&mut reads, heads()), ([3, 4, 5, 6].map(id).to_vec(), vec![]));

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 use turnwise_core::{
-    Failure, Fence, JobState, Step, Terms, Timestamp,
+    Failure, Fence, JobState, RetryPolicy, Step, Terms, Timestamp,
     job::AssignedJob,
-    lifecycle::{self, Event, Outcome, Standing, Target},
+    lifecycle::{self, Event, JobFacts, Outcome, Target},
     scheduler::Rest,
 };
 use turnwise_store::Settlement;
@@ -22,7 +22,7 @@ pub(crate) enum Item {
     Begin { job: Arc<AssignedJob>, may_start: oneshot::Sender<bool> },
 }
 
-/// What follows an end, for those who are told of it.
+/// What follows an end, for the reports to the dispatcher and to listeners.
 pub(crate) struct Follows {
     pub(super) attempt: u32,
     pub(super) state: JobState,
@@ -48,7 +48,7 @@ impl Item {
     }
 }
 
-/// The job's own terms; where its retries may run out and it does not say what then, what its task says.
+/// The job's own terms. Where its retries may run out and they do not name a task for that, the one that its task names.
 fn terms(life: &Life, job: &AssignedJob, outcome: &Outcome) -> Terms {
     let mut terms = job.terms.clone();
     let failed = matches!(outcome, Outcome::Error(_) | Outcome::Panic(_) | Outcome::TimedOut { .. });
@@ -56,7 +56,7 @@ fn terms(life: &Life, job: &AssignedJob, outcome: &Outcome) -> Terms {
         let registry = &life.node.registry;
         let step = || {
             let task = registry.get(&job.task)?.known().on_exhausted.clone()?;
-            let retry = registry.get(&task).and_then(|task| task.known().retry.clone()).unwrap_or_default();
+            let retry = registry.get(&task).and_then(|task| task.known().retry.clone());
             Some(Step { task, args: job.args.clone(), retry, terms: Terms::default() })
         };
         if let Some(step) = step() {
@@ -64,6 +64,12 @@ fn terms(life: &Life, job: &AssignedJob, outcome: &Outcome) -> Terms {
         }
     }
     terms
+}
+
+/// The job's own policy, or else its task's, or else the default.
+fn retry<'a>(life: &'a Life, job: &'a AssignedJob) -> &'a RetryPolicy {
+    let of_task = || life.node.registry.get(&job.task)?.known().retry.as_ref();
+    job.retry.as_ref().or_else(of_task).unwrap_or(&RetryPolicy::DEFAULT)
 }
 
 pub(crate) fn decide(life: &Life, ended: Ended) -> (Item, Settlement) {
@@ -81,7 +87,8 @@ pub(super) fn decide_on(life: &Life, outgoing: &Outgoing) -> (Option<Follows>, S
             let job = &ended.job;
             let cancel_requested = job.cancel_requested || life.desk.cancel_wanted(job.id);
             let terms = terms(life, job, &ended.outcome);
-            let standing = Standing { cancel_requested, terms: &terms, ..Standing::from(&**job) };
+            let standing =
+                JobFacts { cancel_requested, retry: retry(life, job), terms: &terms, ..JobFacts::from(&**job) };
             let to = lifecycle::decide(
                 &standing,
                 &Event::Ended(ended.outcome.clone()),
@@ -120,7 +127,7 @@ pub(super) fn decide_on(life: &Life, outgoing: &Outgoing) -> (Option<Follows>, S
 
 pub(super) fn start(life: &Life, job: &AssignedJob, started_at: Option<Timestamp>) -> Settlement {
     let now = life.node.clock.now();
-    let to = lifecycle::decide(&Standing::from(job), &Event::Start, now, 0.0).expect("a scheduled job may start");
+    let to = lifecycle::decide(&JobFacts::from(job), &Event::Start, now, 0.0).expect("a scheduled job may start");
     Settlement {
         job: job.id,
         fence: job.fence,

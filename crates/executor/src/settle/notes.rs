@@ -55,8 +55,8 @@ impl Noting {
     }
 }
 
-/// A step that is finished, and the run that waits for its result to be written. Dropped before that is told, by a panic, it is
-/// to be written again.
+/// A step that is finished, and the run that waits for its result to be written. If a panic drops it before the run has its
+/// answer, it is written again.
 pub(super) struct Step<'a> {
     life: &'a Life,
     job: Arc<AssignedJob>,
@@ -67,7 +67,7 @@ pub(super) struct Step<'a> {
 impl Step<'_> {
     fn tell(mut self, what: StepAnswer) {
         if let Some(answer) = self.answer.take() {
-            // A run that is gone does not mind.
+            // An error means that the run is gone.
             let _ = answer.send(what);
         }
     }
@@ -98,8 +98,8 @@ pub(super) fn part_steps<'a>(life: &'a Life, batch: Vec<Outgoing>, steps: &mut V
     ends
 }
 
-/// Writes what runs have said before it is written how they ended. Not for long: where nothing can be said, jobs end all the
-/// same.
+/// Writes what runs have said before it is written how they ended. With a limit of time: where notes cannot be written, jobs end
+/// all the same.
 pub(super) async fn write_last_notes(life: &Life, ends: &[Outgoing]) {
     let said = |outgoing: &Outgoing| match outgoing {
         Outgoing::Ended(Ended { job, run: Some(run), .. }) => run.take_note(job.id, job.fence),
@@ -155,7 +155,7 @@ fn cuts(notes: &[Note]) -> Vec<(usize, usize)> {
     parts
 }
 
-/// Writes notes, and tells those who wait for theirs whether they may go on.
+/// Writes notes, and answers the runs that wait for theirs whether they may go on.
 async fn write_notes(life: &Life, notes: Vec<Note>, waiting: Vec<(usize, Step<'_>)>) {
     if notes.is_empty() {
         return;
@@ -172,7 +172,7 @@ async fn write_notes(life: &Life, notes: Vec<Note>, waiting: Vec<(usize, Step<'_
                 if life.is_hopeless() {
                     break;
                 }
-                tracing::warn!(%error, "could not write what jobs have said; trying again");
+                life.node.logs.no_answer("could not write what jobs have said", &error);
                 parts.push((from, to));
                 backoff.wait(&life.node.chance).await;
             }
@@ -197,7 +197,7 @@ async fn write_notes(life: &Life, notes: Vec<Note>, waiting: Vec<(usize, Step<'_
             (None, _) => StepAnswer::Superseded,
         });
     }
-    // Somebody's transaction holds the job: it is said with what comes next.
+    // An open transaction of another session holds the job: its note is written with the next one.
     let locked = said.into_iter().zip(&replies).filter(|(_, reply)| **reply == Settled::Locked);
     locked.filter_map(|(note, _)| note).for_each(|note| life.desk.take_back(note));
 }

@@ -1,4 +1,4 @@
-//! What no event tells of: runs that take long, tasks that block, jobs that lie in the buffer.
+//! What no event announces: runs that take long, tasks that block, jobs that lie in the buffer.
 
 use std::time::Duration;
 
@@ -24,10 +24,10 @@ const MOMENT: Duration = Duration::from_millis(200);
 const BUFFERED: Duration = Duration::from_secs(1);
 /// But not more often than this: if no node has, it comes straight back.
 const HAND_BACK_PAUSE: Duration = Duration::from_secs(10);
-/// A task that does not even listen this long after its time is abandoned.
+/// A task that does not react this long after its time is abandoned.
 const ABANDON: Duration = Duration::from_secs(2);
 
-/// Sees to what nobody tells of. None of the runs it is about has ended, so nothing is being written about them.
+/// Handles what no event announces. None of the runs it is about has ended, so nothing is being written about them.
 pub(super) async fn sweep(life: &Life, mut put_off: Unwritten<'_>, alone: bool, handed_back: &mut Instant) {
     // Batches that are through travel with the next settlement; only when there is none, alone. So do ends that could not be
     // written with others.
@@ -50,12 +50,12 @@ async fn write_running(life: &Life) {
     let settlements: Vec<_> = running.iter().map(|(job, started_at)| start(life, job, Some(*started_at))).collect();
     let author = Author::Node { node: life.incarnation, told: None };
     match life.store.settle(Settle { author, settlements, done: Vec::new() }).await {
-        // Whatever else the answer: it was written, or the job is settled or in other hands, which its end will tell.
+        // Whatever else the answer: it was written, or the job is settled or in other hands, which its end will show.
         Ok(replies) => {
             let told = running.iter().zip(replies).filter(|(_, reply)| *reply != Settled::Locked);
             told.for_each(|((job, _), _)| life.desk.running_written(job.id));
         }
-        Err(error) => tracing::warn!(%error, "could not write what is running"),
+        Err(error) => life.node.logs.no_answer("could not write what is running", &error),
     }
 }
 

@@ -2,7 +2,12 @@
 
 use std::sync::atomic::Ordering;
 
-use turnwise_core::{Failure, Fence, JobId, JobState, lifecycle::Outcome, scheduler};
+use turnwise_core::{
+    Failure, Fence, JobId, JobState,
+    job::AssignedJob,
+    lifecycle::Outcome,
+    scheduler::{self, Rest},
+};
 use turnwise_store::{Author, BatchId, Epoch, Settle, Settled, Settlement, StoreError};
 
 use super::decide::{Follows, Item, decide_on};
@@ -10,6 +15,7 @@ use crate::{
     backoff::Backoff,
     event,
     life::Life,
+    logs::{FailedRun, Kind},
     outbox::{Ended, Outgoing},
     trace::Record,
     worker::job_event,
@@ -37,7 +43,7 @@ impl<'a> Unwritten<'a> {
         self.batch.is_empty() && self.later.is_empty() && self.done.is_empty()
     }
 
-    /// The batch is written, or others see to it.
+    /// The batch is written, or the dispatcher takes its jobs over.
     fn is_through(&mut self) -> Vec<Outgoing> {
         if self.later.is_empty() {
             self.done.clear();
@@ -111,7 +117,7 @@ pub(super) async fn write(life: &Life, mut unwritten: Unwritten<'_>) {
     }
 }
 
-/// Ends that could not be written while there was time. The dispatcher sees to them when the lease is over.
+/// Ends that could not be written while there was time. The dispatcher takes their jobs over when the lease has expired.
 pub(super) fn give_up_put_off(life: &Life) {
     let jobs: Vec<(JobId, Fence)> = life.outbox.take_all_put_off().iter().filter_map(Outgoing::ends).collect();
     if !jobs.is_empty() {
@@ -133,7 +139,7 @@ fn cannot_be_stored(error: impl std::fmt::Display) -> Outcome {
 enum Answer {
     /// `again`: an earlier try may have been written.
     Replies { replies: Vec<Settled>, again: bool },
-    /// What could not be written is seen to by the dispatcher.
+    /// The dispatcher takes over what could not be written.
     GaveUp,
     /// The store cannot take this as it is.
     Broken(StoreError),
@@ -147,9 +153,15 @@ async fn write_until_answered(life: &Life, settle: &Settle) -> Answer {
         match life.store.settle(settle.clone()).await {
             Ok(replies) => return Answer::Replies { replies, again },
             Err(error) => {
-                tracing::warn!(%error, jobs = settle.settlements.len(), "could not settle; trying again");
+                if error.is_transient() {
+                    life.node.logs.no_answer("could not settle", &error);
+                } else if life.node.logs.may(Kind::Refused) {
+                    tracing::warn!(%error, jobs = settle.settlements.len(), "could not settle; trying again");
+                }
                 if life.is_hopeless() {
-                    tracing::error!(jobs = settle.settlements.len(), "giving up; the jobs will run again");
+                    if !settle.settlements.is_empty() {
+                        tracing::error!(jobs = settle.settlements.len(), "giving up; the jobs will run again");
+                    }
                     for Settlement { job, fence, .. } in &settle.settlements {
                         life.trace(|| Record::GiveUp { job: *job, fence: fence.0 });
                     }
@@ -183,7 +195,7 @@ pub(crate) fn finish(
     let (mut written, mut handed_back) = (0, 0);
     for ((item, settlement), reply) in items.into_iter().zip(&settlements).zip(replies) {
         if reply == Settled::Locked {
-            // Somebody's transaction holds its row: it is tried again, beside the others.
+            // An open transaction of another session holds its row: it is tried again, beside the others.
             life.outbox.put_off(vec![item.back()]);
             continue;
         }
@@ -196,7 +208,7 @@ pub(crate) fn finish(
                     refused(life, settlement);
                     out_of_hands.push((job.id, job.fence));
                 }
-                // A worker that is gone does not mind.
+                // An error means that the worker is gone.
                 let _ = may_start.send(go);
             }
             Item::Ended { ended, follows: Follows { attempt, state, rest, error } } => {
@@ -216,6 +228,9 @@ pub(crate) fn finish(
                 written += 1;
                 handed_back += u64::from(ended.outcome == Outcome::Interrupted && !state.finished());
                 life.trace(|| Record::Settle { job: ended.job.id, fence: ended.job.fence.0, state });
+                if let Some(error) = &error {
+                    log_failure(life, &ended.job, attempt, error, state, rest.as_ref());
+                }
                 if told.is_some() {
                     to_dispatcher.push(scheduler::Settled {
                         id: ended.job.id,
@@ -241,20 +256,32 @@ pub(crate) fn finish(
     life.term.report(told, to_dispatcher);
 }
 
-/// Somebody else has the job: what this run did is not believed, and that is said aloud.
+/// A run that went wrong. What a person has cancelled is no news to that person.
+fn log_failure(life: &Life, job: &AssignedJob, attempt: u32, error: &str, state: JobState, rest: Option<&Rest>) {
+    let run = FailedRun { job: job.id, task: &job.task, group: &job.group, attempt, error };
+    match (state, rest) {
+        (JobState::Failed, _) => life.node.logs.failed(&run),
+        (_, Some(rest)) => life.node.logs.retried(&run, rest.due, rest.next.as_ref()),
+        _ => {}
+    }
+}
+
+/// The job is in other hands: the end of this run does not count. That is counted and logged.
 fn refused(life: &Life, settlement: &Settlement) {
     life.node.counters.stale.fetch_add(1, Ordering::Relaxed);
     life.trace(|| Record::Stale { job: settlement.job, fence: settlement.fence.0 });
-    tracing::warn!(job = %settlement.job, fence = settlement.fence.0, "a stale settle was refused: the job is in other hands");
+    if life.node.logs.may(Kind::Stale) {
+        tracing::warn!(job = %settlement.job, fence = settlement.fence.0, "a stale settle was refused: the job is in other hands");
+    }
 }
 
-/// The job whose end cannot be stored, or that it runs: an end that says so takes its place.
+/// The end that cannot be stored, or the `running`: replaced by an end that says so.
 fn spoilt(alone: Outgoing, error: &StoreError) -> Outgoing {
     let outcome = cannot_be_stored(error);
     Outgoing::Ended(match alone {
         Outgoing::Ended(ended) => Ended { outcome, ..ended },
         Outgoing::Begin { job, may_start } => {
-            // A worker that is gone does not mind.
+            // An error means that the worker is gone.
             let _ = may_start.send(false);
             Ended { outcome, ..Ended::unbegun(job) }
         }

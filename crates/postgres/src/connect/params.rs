@@ -44,7 +44,7 @@ const KNOWN: [(&str, Option<&str>); 34] = [
     ("pooler", None),
 ];
 
-/// What connecting must not go without, and this program cannot do. Better refused than left out in silence.
+/// Parameters that must not be ignored, and that this program cannot honour. Refused rather than left out in silence.
 const NOT_HERE: [(&str, &str); 6] = [
     ("sslpassword", "decrypt the key with `openssl pkey -in KEY -out PLAIN` and name that file in sslkey"),
     ("sslcrl", "revocation lists are not supported; leave it out"),
@@ -61,7 +61,7 @@ pub(crate) struct Params(BTreeMap<String, String>);
 /// The surroundings of the process, as values: tests have their own.
 pub(crate) struct Surroundings<'a> {
     pub(crate) variable: &'a dyn Fn(&str) -> Option<String>,
-    /// Who runs the process.
+    /// The user that runs the process.
     pub(crate) user: Option<String>,
 }
 
@@ -94,7 +94,7 @@ impl Params {
         }
     }
 
-    /// An empty value is as good as none.
+    /// An empty value counts as none.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }

@@ -8,7 +8,7 @@ use std::{
 
 use super::params::{Params, Surroundings};
 
-/// Where libpq's socket is when nobody says otherwise; such a place is called `localhost` in the file.
+/// Where libpq's socket is when no other folder is named; such a place is called `localhost` in the file.
 pub(super) const SOCKET_FOLDERS: [&str; 2] = ["/var/run/postgresql", "/tmp"];
 
 /// What a password is looked up by.
@@ -20,7 +20,7 @@ pub(crate) struct Login<'a> {
     pub(crate) user: &'a str,
 }
 
-/// The file's text, if there is one and nobody else may read it.
+/// The file's text, if there is one and no other user may read it.
 pub(crate) fn read(params: &Params, around: &Surroundings<'_>) -> Option<String> {
     let named = params.get("passfile").map(PathBuf::from);
     let path = named.or_else(|| Some(around.home()?.join(".pgpass")))?;

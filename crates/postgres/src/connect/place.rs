@@ -19,7 +19,7 @@ use super::{
 
 pub(super) struct Place {
     pub(super) config: Config,
-    /// Nobody listens in on a socket file.
+    /// A socket file, which needs no encryption: its traffic is on no network.
     pub(super) socket: bool,
 }
 
@@ -75,7 +75,7 @@ pub(super) fn places(params: &Params, around: &Surroundings<'_>) -> Result<Vec<P
     Ok(places)
 }
 
-/// Where the server is when nobody says: as libpq, its socket; and this machine's port where there is none.
+/// Where the server is when no host is named: as libpq, its socket; and this machine's port where there is none.
 fn usual_host(port: u16) -> String {
     let socket = |folder: &&&str| Path::new(folder).join(format!(".s.PGSQL.{port}")).exists();
     passfile::SOCKET_FOLDERS.iter().find(socket).map_or_else(|| "localhost".to_owned(), |folder| (*folder).to_owned())

@@ -37,16 +37,16 @@ const BOUNDS: [Setting; 2] = [("idle_in_transaction_session_timeout", "4s"), ("l
 const GROUND: [Setting; 2] = [ISOLATION, ("search_path", "pg_catalog, pg_temp")];
 pub(super) const ISOLATION: Setting = ("default_transaction_isolation", "read committed");
 
-/// How long an assignment waits for a row that somebody else has locked, before it goes on without that row.
+/// How long an assignment waits for a row that another transaction has locked, before it goes on without that row.
 const QUICK_LOCKS: [Setting; 1] = [("lock_timeout", "50ms")];
 
-/// How long ends wait for a row that somebody else has locked, before they are written without it.
+/// How long ends wait for a row that another transaction has locked, before they are written without it.
 const ENDS_LOCKS: [Setting; 1] = [("lock_timeout", "100ms")];
 
-/// How long a submit waits for an open transaction that stores the same id, before it is told to come again.
+/// How long a submit waits for an open transaction that stores the same id, before it fails with a transient error.
 const ID_LOCKS: [Setting; 1] = [("lock_timeout", "1s")];
 
-/// How long a submit waits for an open transaction that is taking its unique key, before it is told to come again.
+/// How long a submit waits for an open transaction that is taking its unique key, before it fails with a transient error.
 const KEY_LOCKS: [Setting; 1] = [("lock_timeout", "2s")];
 
 /// A step of the schema may take as long as it takes, and waits for as long as others hold its tables.
@@ -57,7 +57,7 @@ const NO_LIMIT: [Setting; 2] = [("statement_timeout", "0"), ("lock_timeout", "0"
 const INDEXES: [Setting; 2] = [("jit", "off"), ("enable_seqscan", "off")];
 
 /// Rows of a list are found by `id between t.id and t.id`, not by `id = t.id`. Of a table that was empty when it was last
-/// vacuumed and is full by now, the planner expects one row, and would read all of its index and compare each with each:
+/// vacuumed and is full now, the planner expects one row, and would read all of its index and compare each with each:
 /// 6.9 s for a thousand jobs of fifty thousand. A range cannot be joined but by looking up each, which takes 3 ms.
 ///
 /// Nested loops lock a batch in the order it was sorted in.
@@ -102,7 +102,7 @@ impl Purpose {
 
     /// What one transaction of this purpose sets for itself, where no session can be relied on.
     pub(crate) fn local(self) -> String {
-        // Its own isolation level it has by now.
+        // The transaction already has its isolation level.
         let needs = self.needs().into_iter().filter(|(name, _)| *name != ISOLATION.0);
         let bound = [LONGEST].into_iter().filter(|_| self != Self::Task);
         let set = |(name, value)| format!("pg_catalog.set_config('{name}', '{value}', true)");
@@ -117,5 +117,5 @@ impl Purpose {
     }
 }
 
-/// A setting of no use but to be read back: it says whether the settings of a connection reach the server's session.
+/// A setting that is only read back: it shows whether the settings of a connection reach the server's session.
 pub(super) const MARK: Setting = ("turnwise.direct", "yes");

@@ -23,7 +23,7 @@ use crate::{
     session::{Answer, Begin, Session, Transaction, Wire},
 };
 
-/// How long a server that had no more connections is believed to have none.
+/// For how long, after the server refused one more connection, it is assumed to have none.
 const BELIEVED: Duration = Duration::from_secs(60);
 
 /// How many connections this process may have, over all its handles.
@@ -125,7 +125,7 @@ struct State {
 
 struct Open {
     client: ClientWrapper,
-    /// Whose settings it has, where that is known.
+    /// The purpose whose settings it has, where that is known.
     purpose: Option<Purpose>,
     _counted: Counted,
 }
@@ -138,7 +138,7 @@ struct LentOut {
     dispatch: usize,
     settle: usize,
     submit: usize,
-    /// What may take long: unique keys wait for others' transactions, people ask for much.
+    /// What may take long: unique keys wait for other transactions, people read much.
     slow: usize,
     /// Whether a node lives on this handle.
     control: bool,
@@ -230,7 +230,7 @@ impl Reservoir {
                         place.leave(&mut state, None);
                         state.open
                     };
-                    // Those that are open will do. Without any, the caller is told.
+                    // The open connections must do. If there are none, the caller gets the error.
                     if others == 0 || begun.elapsed() > CONNECT_TIMEOUT {
                         return Err(refused_or(error, "the server has no connection left for this process"));
                     }
@@ -281,10 +281,10 @@ impl Reservoir {
         Some(Place { reservoir: Arc::clone(self), purpose, open, over: false })
     }
 
-    /// Gives what is free to those who wait: the most urgent first, then who came first.
+    /// Gives free places to waiting callers: the most urgent first, then in the order they came.
     fn serve(self: &Arc<Self>, state: &mut State) -> Vec<Place> {
         let size = self.budget.of(self.share);
-        // The server has fewer than there were.
+        // The server allows fewer than are open.
         while state.open > size && !state.idle.is_empty() {
             state.idle.remove(0);
             state.open -= 1;
@@ -298,7 +298,7 @@ impl Reservoir {
             let Some(place) = self.take(state, purpose, size) else { return unwanted };
             let Some((_, sender)) = state.waiting.remove(at) else { return unwanted };
             if let Err(place) = sender.send(place) {
-                // It has gone away; the place is free again, once the state is not held any more.
+                // The caller has gone away; the place is freed once the state is unlocked.
                 unwanted.push(place);
             }
         }
@@ -306,7 +306,7 @@ impl Reservoir {
 }
 
 impl Place {
-    /// Ends it; `open` is for the next one.
+    /// Ends it; `open` is for the next caller.
     fn leave(&mut self, state: &mut State, open: Option<Open>) {
         self.over = true;
         *state.lent.of(self.purpose) -= 1;
@@ -344,12 +344,12 @@ pub(crate) struct Lent {
 }
 
 impl Lent {
-    /// Changes the settings where the last one's were others.
+    /// Changes the settings that differ from those of its last purpose.
     async fn made_ready(mut self) -> Result<Self> {
         let purpose = self.place.purpose;
         let reservoir = Arc::clone(&self.place.reservoir);
         let open = self.open.as_mut().expect("it is there until the drop");
-        // They go along with each transaction.
+        // Behind a pooler the settings go along with each transaction.
         if reservoir.address.pooled() {
             return Ok(self);
         }

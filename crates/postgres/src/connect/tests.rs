@@ -4,8 +4,8 @@ use crate::session::Part;
 
 use super::*;
 
-/// Everything a session was told when it began. `current_setting` writes a value as a person does.
-const TOLD: &str = "select name, current_setting(name) from pg_settings
+/// All settings that a session got from its client. `current_setting` writes a value as a person does.
+const SETTINGS: &str = "select name, current_setting(name) from pg_settings
                      where source in ('client', 'session') and name not in ('client_encoding', 'extra_float_digits')";
 
 fn url() -> String {
@@ -16,8 +16,8 @@ fn pools(address: &Address, connections: usize) -> Pools {
     Pools::new(address, &Arc::new(Budget::new(connections)), Share::Control)
 }
 
-async fn told(client: &impl tokio_postgres::GenericClient) -> BTreeMap<String, String> {
-    client.query(TOLD, &[]).await.unwrap().iter().map(|row| (row.get(0), row.get(1))).collect()
+async fn settings(client: &impl tokio_postgres::GenericClient) -> BTreeMap<String, String> {
+    client.query(SETTINGS, &[]).await.unwrap().iter().map(|row| (row.get(0), row.get(1))).collect()
 }
 
 fn map(settings: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -58,7 +58,7 @@ async fn every_connection_has_the_settings_that_are_meant() {
     ];
     for (name, lane, meant) in &all {
         let client = connection(lane).await.unwrap();
-        assert_eq!(told(client.wire().client).await, *meant, "{name}");
+        assert_eq!(settings(client.wire().client).await, *meant, "{name}");
     }
     // And when one connection goes from each purpose to each other.
     let few = super::Pools::new(&address, &Arc::new(Budget::new(3)), Share::Callers);
@@ -68,7 +68,7 @@ async fn every_connection_has_the_settings_that_are_meant() {
         for (second, (name, _, meant)) in lanes.iter().zip(&all) {
             drop(connection(first).await.unwrap());
             let client = connection(second).await.unwrap();
-            assert_eq!(told(client.wire().client).await, *meant, "{name} after {:?}", first.purpose);
+            assert_eq!(settings(client.wire().client).await, *meant, "{name} after {:?}", first.purpose);
             let pid = client.query_one("select pg_backend_pid()", &[]).await.unwrap().get::<_, i32>(0);
             assert_eq!(*backend.get_or_insert(pid), pid, "there is one connection");
         }
@@ -84,11 +84,11 @@ async fn every_connection_has_the_settings_that_are_meant() {
             ("statement_timeout", statements),
             ("lock_timeout", locks),
         ]);
-        assert_eq!(told(&client).await, meant, "{purpose:?}");
+        assert_eq!(settings(&client).await, meant, "{purpose:?}");
     }
     let tasks = address.pool(Purpose::Task, 1).unwrap();
     let client = pooled(&tasks).await.unwrap();
-    assert_eq!(told(&**client).await, map(&[("application_name", "turnwise")]), "task");
+    assert_eq!(settings(&**client).await, map(&[("application_name", "turnwise")]), "task");
 }
 
 /// A pooler in transaction mode refuses settings, or drops them; one in session mode may drop them, too.
@@ -119,15 +119,15 @@ async fn behind_a_pooler_each_transaction_has_the_settings_that_are_meant() {
                                     current_setting('enable_seqscan'), current_setting('enable_hashjoin'),
                                     current_setting('transaction_isolation')]";
             let mut client = connection(lane).await.unwrap();
-            let told = |row: tokio_postgres::Row| row.get::<_, Vec<String>>(0);
-            assert_eq!(told(client.query_one(ask, &[]).await.unwrap()), meant, "{mode:?}, {settings:?}: alone");
+            let values = |row: tokio_postgres::Row| row.get::<_, Vec<String>>(0);
+            assert_eq!(values(client.query_one(ask, &[]).await.unwrap()), meant, "{mode:?}, {settings:?}: alone");
             let both = client.in_one_write("begin", &[Part::of(ask, vec![]), Part::of(ask, vec![])]).await;
             for rows in both.unwrap() {
-                assert_eq!(told(rows.into_iter().next().unwrap()), meant, "{mode:?}, {settings:?}: in one write");
+                assert_eq!(values(rows.into_iter().next().unwrap()), meant, "{mode:?}, {settings:?}: in one write");
             }
             let transaction = client.begin().await.unwrap();
             assert_eq!(
-                told(transaction.query_one(ask, &[]).await.unwrap()),
+                values(transaction.query_one(ask, &[]).await.unwrap()),
                 meant,
                 "{mode:?}, {settings:?}: step by step"
             );
@@ -136,8 +136,8 @@ async fn behind_a_pooler_each_transaction_has_the_settings_that_are_meant() {
         let left = "select current_setting('lock_timeout'), (select count(*) from pg_prepared_statements)";
         let (client, connection) = address.connect(Purpose::Task).await.unwrap();
         tokio::spawn(connection);
-        let told = client.simple_query(left).await.unwrap();
-        let row = told.iter().find_map(|message| match message {
+        let reply = client.simple_query(left).await.unwrap();
+        let row = reply.iter().find_map(|message| match message {
             SimpleQueryMessage::Row(row) => Some((row.get(0).map(str::to_owned), row.get(1).map(str::to_owned))),
             _ => None,
         });
@@ -163,7 +163,7 @@ async fn the_url_overrides_what_is_the_users_and_not_what_statements_rely_on() {
                  -c idle_in_transaction_session_timeout=1h";
     let url = format!("{}?application_name=shop&options={}", url(), asked.replace(' ', "%20").replace('=', "%3D"));
     let address = Address::read(&url).unwrap();
-    let told = told(connection(&pools(&address, 10).assign).await.unwrap().wire().client).await;
+    let found = settings(connection(&pools(&address, 10).assign).await.unwrap().wire().client).await;
     for (name, value) in [
         ("application_name", "shop"),
         ("statement_timeout", "99s"),
@@ -172,17 +172,17 @@ async fn the_url_overrides_what_is_the_users_and_not_what_statements_rely_on() {
         ("enable_seqscan", "off"),
         ("idle_in_transaction_session_timeout", "4s"),
     ] {
-        assert_eq!(told.get(name).map(String::as_str), Some(value), "{name}");
+        assert_eq!(found.get(name).map(String::as_str), Some(value), "{name}");
     }
 }
 
-/// Who is there, by the url and these variables.
+/// The user, server and database that the url and these variables lead to.
 async fn reached(url: &str, variables: &[(&str, &str)]) -> Result<String> {
     let variable =
         |name: &str| variables.iter().find(|(variable, _)| *variable == name).map(|(_, value)| (*value).to_owned());
     let address = Address::read_with(url, &Surroundings { variable: &variable, user: Some("nobody".to_owned()) })?;
-    let told = address.connect(Purpose::People).await;
-    let (client, connection) = told.map_err(|error| refused_or(error, "connect to the database"))?;
+    let connected = address.connect(Purpose::People).await;
+    let (client, connection) = connected.map_err(|error| refused_or(error, "connect to the database"))?;
     tokio::spawn(connection);
     let who =
         "select format('%s@%s/%s', current_user, coalesce(host(inet_server_addr()), 'socket'), current_database())";
@@ -266,7 +266,7 @@ async fn of_several_hosts_the_one_that_can_be_written_is_taken() {
     let none = port(&url(&[&gone, &read_only], "target_session_attrs=read-write")).await.unwrap_err();
     let none = refused_or(none, "connect to the database");
     assert!(none.is_transient() && none.to_string().contains("does not allow writes"), "{none}");
-    // A server that knows the user and refuses him speaks for all.
+    // If one server refuses the user, the others are not tried.
     let wrong = url(&[&good, &good], "").replace("/postgres?", "/no_such_database?");
     assert_eq!(port(&wrong).await.unwrap_err().code(), Some(&SqlState::INVALID_CATALOG_NAME));
     let refused = Address::read(&url(&[&good], "target_session_attrs=standby")).unwrap_err();
@@ -277,6 +277,6 @@ async fn of_several_hosts_the_one_that_can_be_written_is_taken() {
 async fn the_urls_options_reach_tasks_as_they_are() {
     let url = format!("{}?options=-c%20lock_timeout%3D77s", url());
     let pool = Address::read(&url).unwrap().pool(Purpose::Task, 1).unwrap();
-    let told = told(&**pooled(&pool).await.unwrap()).await;
-    assert_eq!(told, map(&[("application_name", "turnwise"), ("lock_timeout", "77s")]));
+    let found = settings(&**pooled(&pool).await.unwrap()).await;
+    assert_eq!(found, map(&[("application_name", "turnwise"), ("lock_timeout", "77s")]));
 }

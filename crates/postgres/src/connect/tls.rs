@@ -1,4 +1,4 @@
-//! Encrypted connections: whether, and whom to believe.
+//! Encrypted connections: whether to encrypt, and which certificates to trust.
 
 use std::{
     fs, io,
@@ -63,7 +63,7 @@ pub(crate) struct Tls {
 }
 
 impl Tls {
-    /// Reads the certificates too: a file that is missing is told now, not with every connection.
+    /// Reads the certificates too: a file that is missing is reported now, not with every connection.
     pub(crate) fn read(params: &Params, around: &Surroundings<'_>) -> Result<Self> {
         let mode = Mode::read(params)?;
         let provider = Arc::new(ring::default_provider());
@@ -93,7 +93,7 @@ impl Tls {
     }
 }
 
-/// Whom the server's certificate must come from; `None`: it may come from anybody.
+/// The roots that the server's certificate must come from; `None`: it may come from anywhere.
 fn roots(params: &Params, around: &Surroundings<'_>, mode: Mode) -> Result<Option<Roots>> {
     let named = params.get("sslrootcert").filter(|name| *name != "system").map(PathBuf::from);
     let usual = || home_file(around, "root.crt");
@@ -181,7 +181,7 @@ fn open_to_others(path: &Path) -> io::Result<bool> {
     fs::metadata(path).map(|_| false)
 }
 
-/// Who may have signed the server's certificate.
+/// The roots that may have signed the server's certificate.
 #[derive(Debug)]
 struct Chain {
     verifier: Arc<WebPkiServerVerifier>,
@@ -220,13 +220,13 @@ impl ServerCertVerifier for Judge {
     ) -> std::result::Result<ServerCertVerified, rustls::Error> {
         let Some(chain) = &self.chain else { return Ok(ServerCertVerified::assertion()) };
         if !chain.roots.iter().any(|root| root == end_entity) {
-            let told = chain.verifier.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
-            match told {
-                // The chain is looked at before the name is.
+            let found = chain.verifier.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
+            match found {
+                // The chain is checked before the name.
                 Err(rustls::Error::InvalidCertificate(
                     CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
                 )) if !self.names => {}
-                told => _ = told?,
+                found => _ = found?,
             }
         }
         if self.names {
@@ -258,7 +258,7 @@ impl ServerCertVerifier for Judge {
     }
 }
 
-/// What a person does about a handshake that failed, where that helps; `None`: it may go better next time.
+/// What a person can do about a handshake that failed; `None`: a retry may succeed.
 pub(crate) fn advice(error: &tokio_postgres::Error) -> Option<String> {
     let source = std::error::Error::source(error)?;
     if source.to_string() == "server does not support TLS" {

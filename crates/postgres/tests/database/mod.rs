@@ -1,4 +1,4 @@
-//! A fresh database for each test, and the few words all of them use.
+//! A fresh database for each test, and the few helpers all of them use.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use std::collections::BTreeSet;
@@ -63,7 +63,7 @@ pub(crate) async fn join(store: &PostgresStore, incarnation: Incarnation, name: 
 pub(crate) async fn lead(store: &PostgresStore, incarnation: Incarnation, name: &str) -> Epoch {
     join(store, incarnation, name).await;
     let beat = Beat::new(incarnation, LEASE, 10, true);
-    store.beat(beat).await.expect("beat").epoch.expect("nobody else dispatches")
+    store.beat(beat).await.expect("beat").epoch.expect("no other node dispatches")
 }
 
 pub(crate) async fn news(store: &PostgresStore, cursor: Option<&Cursor>) -> News {

@@ -98,7 +98,7 @@ impl Answer {
         }
     }
 
-    /// What the caller was told, if it has to repeat some of it.
+    /// The caller's reply, if it has to repeat some of the call.
     pub(crate) fn undone(&self) -> Option<String> {
         match self {
             Self::NotDone(why) | Self::Doubt(why) => Some(why.clone()),
@@ -133,7 +133,7 @@ impl Call {
             Self::Enqueue(jobs) => Answer::of(store.enqueue(jobs).await, |reply| Some(format!("{reply:?}"))),
             Self::Assign(assign) => Answer::of(store.assign(assign).await, |(job, reply)| match reply {
                 AssignReply::Locked => None,
-                // A number of submission is the store's own.
+                // Each store has its own numbers of submission.
                 AssignReply::Changed(head) => Some(format!("{job} changed: {:?}", unnumbered(head))),
                 reply => Some(format!("{job} {reply:?}")),
             }),
@@ -144,7 +144,7 @@ impl Call {
                 Answer::of(store.remember(lead, memos).await, |reply| Some(format!("{reply:?}")))
             }
             Self::Join(join) => Answer::whole(store.join(*join).await.map(|joined| match joined {
-                // Whether the other one dispatches is told to people, and may be a moment old.
+                // Whether the other node dispatches is shown to people, and may be a moment old.
                 Joined::Taken { by, now } => Joined::Taken { by: Box::new(Node { dispatcher: false, ..*by }), now },
                 joined => joined,
             })),
@@ -152,7 +152,7 @@ impl Call {
             Self::Beat(beat) => Answer::whole(store.beat(beat).await.map(|pulse| Pulse { leader: None, ..pulse })),
             Self::Leave(node) => Answer::whole(store.leave(node).await),
             Self::Lost(ask) => Answer::whole(store.lost_nodes(ask).await),
-            // How much goes in which round is not promised.
+            // How much is deleted in which round is not promised.
             Self::Prune => Answer::whole(store.prune(None, scene::ALL).await.map(|_| "pruned")),
             Self::Load(load) => Answer::whole(store.load(load).await.map(|mut page| {
                 page.jobs = page.jobs.into_iter().map(unnumbered).collect();
@@ -212,13 +212,13 @@ impl Call {
         matches!(self, Self::EnqueueIn(level, jobs) if level.keeps_its_snapshot() && jobs.iter().any(|job| job.id == id))
     }
 
-    /// Whether it submits a job again blindly which the other one ends.
+    /// Whether it submits, blindly and again, a job that the other call ends.
     pub(crate) fn is_documented(&self, other: &Call) -> bool {
         let ends = |id| other.touches().contains(&Subject::History) && other.touches().contains(&Subject::Job(id));
         super::stages::UNFINISHED.map(scene::id).any(|id| self.submits_blindly(id) && ends(id))
     }
 
-    /// What may have been done instead. A node whose row somebody is just writing is not called lost this time: the dispatcher
+    /// What may have been done instead. A node whose row another call is writing is not declared lost this time: the dispatcher
     /// asks again.
     pub(crate) fn variants(&self) -> Vec<Call> {
         match self {

@@ -94,9 +94,9 @@ const CANCEL: &str = r"
      where datname = current_database() and (application_name = $1 or pid = any ($2::int[]))
        and cardinality(pg_blocking_pids(pid)) > 0 and query !~ '^-- (assign|control_[a-z]+)\.sql'";
 
-/// Whether anybody has a snapshot: a server process that is about to end, or the server's own vacuum; and how often that one was
-/// here.
-const WHO_LOOKS: &str = "
+/// Whether another process has a snapshot: a server process that is about to end, or the server's own vacuum; and how often the
+/// vacuum has run.
+const SNAPSHOTS: &str = "
     select exists (select from pg_stat_activity
                     where datname = current_database() and pid <> pg_backend_pid() and backend_xmin is not null),
            (select sum(autovacuum_count + autoanalyze_count)::bigint from pg_stat_all_tables)";
@@ -120,7 +120,7 @@ pub(crate) struct Party {
     name: &'static str,
     /// Server processes of its own transactions.
     backends: Arc<Mutex<Vec<i32>>>,
-    /// Where it waits once it has a snapshot, if it is told to.
+    /// Where it waits once it has a snapshot, if the call shall pause.
     pause: Arc<tokio::sync::Semaphore>,
 }
 
@@ -167,7 +167,7 @@ impl Database {
         }
     }
 
-    /// The stage as it was made, and where to hear news from.
+    /// Restores the stage as it was made; returns the cursor from which to read news.
     pub(crate) async fn put_back(&self) -> Cursor {
         self.control.batch_execute(PUT_BACK).await.expect("the stage is put back");
         state::news(&*self.observer, None, self.epoch).await.cursor
@@ -181,7 +181,7 @@ impl Database {
         self.control.batch_execute("select pg_advisory_unlock(4711)").await.expect("open the gate");
     }
 
-    /// A stranger, an application, locks a row and goes on with something else.
+    /// A stranger, that is, an application, locks a row and keeps its transaction open.
     pub(crate) async fn lock(&self, subject: &Subject) {
         let row = match subject {
             Subject::Job(id) => format!("job where id = '{id}'"),
@@ -201,20 +201,20 @@ impl Database {
         self.stranger.batch_execute("commit").await.expect("the stranger goes");
     }
 
-    /// Whether the database says that a statement of `party` waits for somebody.
+    /// Whether the database says that a statement of `party` waits for a lock.
     pub(crate) async fn is_blocked(&self, party: &Party) -> bool {
         self.ask(BLOCKED, party).await
     }
 
-    /// Ends the statement of `party` that waits for somebody, if there is one.
+    /// Cancels the statement of `party` that waits for a lock, if there is one.
     pub(crate) async fn cancel(&self, party: &Party) -> bool {
         self.ask(CANCEL, party).await
     }
 
-    /// A round of pruning with nobody's snapshot or lock in its way.
+    /// A round of pruning with no other snapshot or lock in its way.
     pub(crate) async fn prune_alone(&self, party: &Party) -> Result<(Call, Answer), String> {
         let looks = async || {
-            let row = self.control.query_one(WHO_LOOKS, &[]).await.expect("who looks");
+            let row = self.control.query_one(SNAPSHOTS, &[]).await.expect("the snapshots");
             (row.get::<_, bool>(0), row.get::<_, i64>(1))
         };
         loop {
@@ -229,7 +229,7 @@ impl Database {
 
     async fn ask(&self, sql: &str, party: &Party) -> bool {
         let backends = party.backends.lock().expect("no panic").clone();
-        self.control.query_one(sql, &[&party.name, &backends]).await.expect("who waits for whom").get(0)
+        self.control.query_one(sql, &[&party.name, &backends]).await.expect("the locks").get(0)
     }
 }
 
@@ -312,7 +312,7 @@ impl Party {
         (call.clone(), answer)
     }
 
-    /// Lets go whoever waits with a snapshot.
+    /// Lets a transaction go on that waits with a snapshot.
     pub(crate) fn go_on(&self) {
         self.pause.add_permits(1);
     }
@@ -324,7 +324,7 @@ impl Party {
         Ok(client)
     }
 
-    /// From here on the database knows who it is; and a transaction that keeps one has its snapshot.
+    /// From here on its server process is known; and a transaction that keeps its snapshot has one.
     async fn look_around(&self, client: &Client, pause: bool) {
         let pid = client.query_one("select pg_backend_pid() from turnwise.dispatcher", &[]).await.expect("look around");
         self.backends.lock().expect("no panic").push(pid.get(0));
@@ -354,14 +354,14 @@ async fn committed(client: &Client, answer: Answer) -> Answer {
 
 /// In an own transaction whatever fails is rolled back; what the database refuses by a rule of ours is an answer.
 fn failed(error: &tokio_postgres::Error) -> Answer {
-    let told = error
+    let text = error
         .as_db_error()
         .map_or_else(|| error.to_string(), |error| format!("{} {}", error.code().code(), error.message()));
     match error.code().map(|code| code.code()) {
         Some("TW001" | "TW002") => {
             Answer::Parts(vec![Some(format!("error: {}", error.as_db_error().expect("it has a code").message()))])
         }
-        _ => Answer::NotDone(told),
+        _ => Answer::NotDone(text),
     }
 }
 

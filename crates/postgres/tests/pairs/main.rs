@@ -5,8 +5,8 @@
 //! All of them take minutes: a run has one in five, another fifth each second; `TURNWISE_FULL=1` has all. `TURNWISE_PAIRS` picks
 //! meetings by a part of their name, as a failure prints it.
 //!
-//! [`stages`] what is there and who calls → [`call`] a call as a value → [`database`] holding, being blocked, strangers →
-//! [`state`] what can be read afterwards.
+//! [`stages`] what is there and which calls are made → [`call`] a call as a value → [`database`] holding, being blocked,
+//! strangers → [`state`] what can be read afterwards.
 
 mod call;
 mod database;
@@ -88,7 +88,7 @@ fn two_calls_that_meet_are_done_one_after_the_other() {
 struct Tally {
     meetings: usize,
     waited: usize,
-    /// What callers were told who then repeated their call, and how often.
+    /// The replies after which callers repeated their call, and how often.
     undone: BTreeMap<String, usize>,
     failures: Vec<String>,
 }
@@ -210,7 +210,7 @@ async fn lane(stage: Stage, pairs: &Mutex<VecDeque<Pair>>) -> Tally {
                 }
                 let undone = || met.first.iter().chain(&met.second).filter_map(|(_, answer)| answer.undone());
                 undone().for_each(|why| *tally.undone.entry(why).or_default() += 1);
-                // The caller may repeat it; but to wait for one another was our mistake, and takes a second.
+                // The caller may repeat it; but a deadlock is our mistake, and takes a second.
                 let deadlock = undone().find(|why| why.contains("deadlock"));
                 if let Some(wrong) = deadlock.or(judge(stage, &met).await) {
                     tally.fail(&pair.name(stage), &wrong);
@@ -289,7 +289,7 @@ fn start(party: &Party, call: &Call, pause: bool) -> JoinHandle<(Call, Answer)> 
     tokio::spawn(async move { party.call(&call, pause).await })
 }
 
-/// Until the call has ended, or the database says that it waits for somebody.
+/// Until the call has ended, or waits for a lock in the database.
 async fn at_rest(database: &Database, party: &Party, call: &JoinHandle<(Call, Answer)>) -> Result<(), String> {
     until(async || call.is_finished() || database.is_blocked(party).await).await
 }
@@ -321,8 +321,8 @@ async fn again_until_done(database: &Database, party: &Party, begun: (Call, Answ
         return Err(format!("it is not done, however often it is repeated: {story:#?}"));
     }
     if let Call::Prune = call {
-        // It goes in rounds, and leaves for the next one what anybody's lock or snapshot is in the way of. So what it has done
-        // until now is anything, and there is one more round with nobody about.
+        // Pruning goes in rounds, and leaves for the next one what another lock or snapshot blocks. So it may have done anything
+        // until now, and there is one more round with nothing in its way.
         story.iter_mut().for_each(|(_, answer)| *answer = Answer::Doubt("prune goes in rounds".into()));
         story.push(database.prune_alone(party).await?);
     }
@@ -344,9 +344,9 @@ async fn judge(stage: Stage, met: &Met) -> Option<String> {
             }
         }
     }
-    let told =
+    let replies =
         |story: &Story| story.iter().map(|(_, answer)| format!("{answer:?}")).collect::<Vec<_>>().join(", then ");
-    let answers = format!("    first: {}\n    second: {}", told(&met.first), told(&met.second));
+    let answers = format!("    first: {}\n    second: {}", replies(&met.first), replies(&met.second));
     Some(format!("{answers}\n    {}\n", wrong.unwrap_or_default().join("\n    ")))
 }
 
@@ -420,8 +420,8 @@ async fn compare(stage: Stage, order: &Order, state: &State, in_rounds: bool) ->
     let mut specified = state::read(&*store, &begin, scene.epoch).await;
     let mut state = state.clone();
     if in_rounds {
-        // What a job told goes before it does, in rounds: a person who has it run again in between has it without. One who was
-        // first keeps it.
+        // A job's story is deleted before the job, in rounds: a person who retries the job in between gets it without its story;
+        // if the retry was first, it keeps its story.
         let gone = format!("story {:04}", stages::OLD);
         specified.remove(&gone);
         state.remove(&gone);

@@ -18,11 +18,11 @@ pub(crate) const DELTA: Incarnation = Incarnation(Uuid::from_u128(0xde17_0000_00
 /// It has not joined yet.
 const OMEGA: Incarnation = Incarnation(Uuid::from_u128(0x03e6_0000_0000_4000_8000_0000_0000_0005));
 const PSI: Incarnation = Incarnation(Uuid::from_u128(0x0951_0000_0000_4000_8000_0000_0000_0006));
-/// Those that may hold jobs.
+/// The nodes that may hold jobs.
 pub(crate) const NODES: [Incarnation; 4] = [ALPHA, BETA, GAMMA, DELTA];
 pub(crate) const KEYS: [&str; 4] = ["busy", "kept", "spent", "free"];
 
-/// The cast. Those that have ended come first: jobs beyond them may be copied in bulk.
+/// The cast. Jobs that have ended come first: jobs beyond them may be copied in bulk.
 pub(crate) const OLD: u64 = 1; // failed two weeks ago: its time is over
 const ENDED: u64 = 2;
 const CANCELLED: u64 = 3;
@@ -57,7 +57,7 @@ pub(crate) fn is_there(stage: Stage, subject: &Subject) -> bool {
         Subject::Name(_) | Subject::History => false,
     }
 }
-/// Those that tell of themselves.
+/// Jobs that have stories.
 pub(crate) const WITH_STORIES: [u64; 4] = [OLD, RUNS, SILENT, LOST];
 
 /// Ids of the cast are from here on; those that the database chooses are below.
@@ -70,7 +70,7 @@ pub(crate) enum Stage {
     Fleet,
     /// The same, where nothing is kept of jobs that have ended.
     NothingKept,
-    /// The same, and alpha has not beaten in time either: the lead is to be had.
+    /// The same, and alpha has not beaten in time either: the lead is free to take.
     Leaderless,
 }
 
@@ -150,7 +150,7 @@ impl Stage {
             }
             Self::Leaderless => {
                 nodes(scene, &mut calls).await;
-                // One that is out of contact itself calls nobody lost.
+                // A dispatcher that is out of contact itself declares no node lost.
                 calls.retain(|(_, call)| !matches!(call, Call::Lost(_)));
                 memos(scene, &mut calls);
             }
@@ -208,7 +208,7 @@ async fn own_transactions(scene: &Scene, calls: &mut Calls) {
         add("submit after old within", within(vec![after(job(41), OLD, OnFailure::Fail)]));
         add("submit with a free key within", within(vec![with_key(job(42), key("free"))]));
         add("submit with the key of a running job within", within(vec![with_key(job(43), key("busy"))]));
-        // The id is the database's to choose.
+        // The database chooses the id.
         let sql = |job| Call::EnqueueSql(level, Box::new(job));
         add("SQL submits with a free key", sql(with_key(job(50), key("free"))));
         add("SQL submits with the key of a running job", sql(with_key(job(51), key("busy"))));
@@ -337,7 +337,7 @@ fn readers(calls: &mut Calls) {
     calls.push(("beta reads its mail".into(), Call::Mail(BETA)));
     for (name, n) in [("waiting", WAITING), ("running", RUNS), ("old", OLD)] {
         calls.push((format!("a person looks at {name}"), Call::Job(id(n))));
-        calls.push((format!("a person reads what {name} told"), Call::Story(id(n))));
+        calls.push((format!("a person reads the story of {name}"), Call::Story(id(n))));
     }
     calls.push(("a person looks at the nodes".into(), Call::Nodes));
     calls.push(("the dispatcher recalls".into(), Call::Recall));
@@ -359,7 +359,7 @@ fn after(job: NewJob, awaited: u64, on_failure: OnFailure) -> NewJob {
     NewJob { after: After::new([id(awaited)], on_failure).expect("one"), ..job }
 }
 
-/// What the running job has to say, for the `n`-th time.
+/// The `n`-th note of the running job.
 fn said(n: u32) -> Note {
     let fence = Fence(1);
     let at = LineAt { fence, number: n };

@@ -1,4 +1,4 @@
-//! All that can be read from a store, line by line, so that two states can be told apart by the lines that differ.
+//! All that can be read from a store, line by line, so that the difference of two states is the lines that differ.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +15,10 @@ use super::{
 
 pub(crate) type State = BTreeMap<String, String>;
 
-/// What `store` shows, with the news since `begin` as the dispatcher of `epoch` hears them. Times, fences, versions and
+/// What `store` shows, with the news since `begin` as the dispatcher of `epoch` reads them. Times, fences, versions and
 /// batches are compared as they are; only numbers of submission are each store's own.
 ///
-/// Who holds which key is asked last, by submitting: that changes the store.
+/// Which job holds which key is asked last, by submitting: that changes the store.
 pub(crate) async fn read(store: &dyn Store, begin: &Cursor, epoch: Epoch) -> State {
     let mut state = State::new();
     let mut say = |what: String, how: String| {
@@ -45,9 +45,11 @@ pub(crate) async fn read(store: &dyn Store, begin: &Cursor, epoch: Epoch) -> Sta
         say(format!("node {}", node.name), format!("{node:?}"));
     }
     for node in NODES {
-        for delivery in scene::in_order(store.assignments(node, vec![]).await.expect("assignments")) {
+        let mail = scene::in_order(store.assignments(node, vec![]).await.expect("assignments"));
+        for delivery in mail.batches {
             say(format!("mail of {node:?}: {:?}", delivery.batch), format!("{delivery:?}"));
         }
+        say(format!("to be stopped by {node:?}"), format!("{:?}", mail.stop));
     }
     let news = news(store, Some(begin), epoch).await;
     for head in news.jobs {
@@ -88,7 +90,7 @@ fn number(id: JobId) -> String {
 /// What a dispatcher and the nodes read while a call was under way.
 pub(crate) struct Glance {
     news: News,
-    mail: Vec<(Incarnation, Vec<turnwise_store::Delivery>)>,
+    mail: Vec<(Incarnation, turnwise_store::Mail)>,
 }
 
 impl Glance {
@@ -101,31 +103,31 @@ impl Glance {
         Self { news, mail }
     }
 
-    /// What a reader missed who goes on from here, and another who reads it all at the end does not miss.
+    /// What a reader that goes on from here misses, compared with one that reads everything at the end.
     pub(crate) async fn missed(&self, store: &dyn Store, begin: &Cursor, epoch: Epoch) -> Vec<String> {
         let (all, later) = (news(store, Some(begin), epoch).await, news(store, Some(&self.news.cursor), epoch).await);
         let mut missed = Vec::new();
         for head in &all.jobs {
-            let told = self.news.jobs.iter().chain(&later.jobs).any(|other| other.id == head.id);
-            if !told {
-                missed.push(format!("the news never told of the new job {}", number(head.id)));
+            let seen = self.news.jobs.iter().chain(&later.jobs).any(|other| other.id == head.id);
+            if !seen {
+                missed.push(format!("the news never had the new job {}", number(head.id)));
             }
         }
         for change in &all.changes {
-            let told = self.news.changes.iter().chain(&later.changes);
-            if !told.clone().any(|other| (other.id, other.ran) == (change.id, change.ran)) {
-                missed.push(format!("the news never told of the change of {}", number(change.id)));
+            let seen = self.news.changes.iter().chain(&later.changes);
+            if !seen.clone().any(|other| (other.id, other.ran) == (change.id, change.ran)) {
+                missed.push(format!("the news never had the change of {}", number(change.id)));
             }
         }
         if all.memos && !(self.news.memos || later.memos) {
-            missed.push("the news never told that memos were written".into());
+            missed.push("the news never had the written memos".into());
         }
         let heads = store.load(Load::InHands(None)).await.expect("load").jobs;
         for (node, read) in &self.mail {
-            let known = read.iter().map(|delivery| delivery.batch).collect();
+            let known = read.batches.iter().map(|delivery| delivery.batch).collect();
             let unread = store.assignments(*node, known).await.expect("assignments");
             for head in heads.iter().filter(|head| head.node == Some(*node)) {
-                let mut letters = read.iter().chain(&unread).flat_map(|delivery| &delivery.jobs);
+                let mut letters = read.batches.iter().chain(&unread.batches).flat_map(|delivery| &delivery.jobs);
                 if !letters.any(|job| (job.id, job.fence) == (head.id, head.fence)) {
                     missed.push(format!("{node:?} holds job {} and never read of it", number(head.id)));
                 }

@@ -7,11 +7,11 @@ pub(crate) const CLOCK: &str = include_str!("clock.sql");
 /// As new, but for the clock.
 #[allow(dead_code, reason = "not every test empties its database")]
 pub(crate) const EMPTY: &str = "
-    truncate turnwise.job, turnwise.history, turnwise.node, turnwise.assignment, turnwise.change, turnwise.memo, turnwise.attempt,
+    truncate turnwise.job, turnwise.history, turnwise.node, turnwise.assignment, turnwise.stop_request, turnwise.change, turnwise.memo, turnwise.attempt,
         turnwise.log, turnwise.step, turnwise.progress, turnwise.unique_key, turnwise.dependency, turnwise.bad_end;
     update turnwise.dispatcher set holder = null, epoch = 0, until = null, asleep = false;";
 
-#[allow(dead_code, reason = "one sets it instead")]
+#[allow(dead_code, reason = "one test program sets the clock instead")]
 pub(crate) fn advance(by: Duration) -> String {
     format!("update turnwise.test_clock set now = now + {} * interval '1 microsecond'", by.as_micros())
 }

@@ -4,10 +4,10 @@ use turnwise_core::JobState;
 
 use super::{
     Counts, Violation,
-    record::{JobRecord, Mark, Run, Tenure},
+    record::{JobRecord, Lines, Mark, Tenure},
 };
 
-impl Run<'_> {
+impl Lines<'_> {
     /// Every acknowledged job reaches exactly one end, and the store lists it with that end.
     pub(super) fn check_end(
         &self,
@@ -46,13 +46,13 @@ impl Run<'_> {
         }
     }
 
-    /// A finished job without an accepted settle: its node was lost for good with it, or died before it could tell.
+    /// A finished job without an accepted settle: its node was lost for good with it, or died before it could write that down.
     pub(super) fn explains(&self, job: &JobRecord<'_>, listed: JobState) -> bool {
         let Some(last) = job.tenures.values().next_back() else { return job.unrun.contains(&listed) };
         last.node_lost.contains(&listed) || last.given_up || last.holder().is_some_and(|holder| self.is_gone(holder))
     }
 
-    /// Whatever ran had been given to the one who ran it, once.
+    /// Every run had been assigned to the incarnation that ran it, once.
     pub(super) fn check_assignment(
         &self,
         id: &str,
@@ -78,7 +78,7 @@ impl Run<'_> {
             }),
             Some(_) => {}
             None if !self.dispatched => {}
-            None if self.untold_to(runner) => counts.untraced_assigns += 1,
+            None if self.untraced_to(runner) => counts.untraced_assigns += 1,
             None => violations.push(Violation::NeverAssigned { job: job(), fence }),
         }
     }
@@ -86,7 +86,7 @@ impl Run<'_> {
     /// Assign, start, effect, end: in this order, as far as one process wrote them.
     pub(super) fn check_order(&self, id: &str, fence: i64, tenure: &Tenure<'_>, violations: &mut Vec<Violation>) {
         let mut previous: Option<(&'static str, Mark<'_>)> = None;
-        // A dispatcher whose assignment was not answered writes it down when it is, and its node may have begun by then.
+        // A dispatcher writes an assignment down when it is answered. If the answer is late, the node may have begun before.
         let assigned = tenure.assigns.first().filter(|_| !self.outage).map(|assigned| assigned.mark);
         let steps = [
             ("assign", assigned),
@@ -138,7 +138,7 @@ impl Run<'_> {
         let reason = newer.is_some() || !tenure.node_lost.is_empty() || job.decided;
         if let Some(stale) = tenure.stale
             && !reason
-            && !self.untold_to(stale.by)
+            && !self.untraced_to(stale.by)
         {
             found.push(Violation::StaleWithoutReason { job: name(), fence });
         }
@@ -146,8 +146,8 @@ impl Run<'_> {
 
     /// A run that began has ended, was refused or was taken over, or went down with its node.
     pub(super) fn check_slot(&self, id: &str, fence: i64, tenure: &Tenure<'_>, violations: &mut Vec<Violation>) {
-        let told = !tenure.settles.is_empty() || tenure.stale.is_some() || tenure.given_up;
-        let over = told || !tenure.node_lost.is_empty();
+        let reported = !tenure.settles.is_empty() || tenure.stale.is_some() || tenure.given_up;
+        let over = reported || !tenure.node_lost.is_empty();
         if let Some(start) = tenure.starts.first()
             && !over
             && !self.is_gone(start.by)

@@ -9,10 +9,10 @@ use crate::history::{HarnessEvent, History, Line, NodeEvent};
 
 /// The lines of a run, by job and fence and by incarnation.
 #[derive(Default)]
-pub(super) struct Run<'a> {
+pub(super) struct Lines<'a> {
     pub(super) jobs: HashMap<&'a str, JobRecord<'a>>,
     pub(super) incarnations: HashMap<&'a str, Life>,
-    /// The incarnation that a node's name stands for at the moment.
+    /// The incarnation that a node's name stands for, as far as the lines are read.
     pub(super) current: HashMap<&'a str, &'a str>,
     pub(super) rest: Vec<(u64, u64)>,
     /// The store's listing is there.
@@ -31,7 +31,7 @@ pub(super) struct JobRecord<'a> {
     pub(super) decided: bool,
     /// How a dispatcher wanted to end it without a run.
     pub(super) unrun: Vec<JobState>,
-    /// A failover took back commits: its fences were given out twice, and what was told of it may not be so any more.
+    /// A failover took back commits: its fences were given out twice, and what was reported about it may not be true any more.
     pub(super) taken_back: bool,
     /// All of it was taken back, once.
     pub(super) gone: bool,
@@ -41,7 +41,7 @@ pub(super) struct JobRecord<'a> {
     pub(super) last_assigned: HashMap<&'a str, i64>,
 }
 
-/// A job in somebody's hands under one fence.
+/// A job in a node's hands under one fence.
 #[derive(Default)]
 pub(super) struct Tenure<'a> {
     pub(super) assigns: Vec<Assigned<'a>>,
@@ -75,7 +75,7 @@ pub(super) struct Life {
     pub(super) gone: bool,
 }
 
-impl<'a> Run<'a> {
+impl<'a> Lines<'a> {
     pub(super) fn gather(history: &'a History) -> Self {
         let mut run = Self::default();
         for (line, entry) in history.lines.iter().enumerate() {
@@ -189,19 +189,19 @@ impl<'a> Run<'a> {
         self.life(by).running.remove(&(job.to_owned(), fence));
     }
 
-    /// Gone without a good-bye: the last it did may be in no trace.
+    /// Gone without leaving: what it did last may be in no trace.
     pub(super) fn is_gone(&self, incarnation: &str) -> bool {
         self.incarnations.get(incarnation).is_some_and(|life| life.gone && !life.left)
     }
 
-    /// Whether something may have been dispatched to `node` that no trace tells of.
-    pub(super) fn untold_to(&self, node: &str) -> bool {
+    /// Whether jobs may have been assigned to `node` that are in no trace.
+    pub(super) fn untraced_to(&self, node: &str) -> bool {
         self.outage || self.incarnations.iter().any(|(id, life)| *id != node && life.led && self.is_gone(id))
     }
 }
 
 impl Tenure<'_> {
-    /// Who ran it, or wrote about it as if it had.
+    /// The incarnation that ran it, or wrote about it as if it had.
     pub(super) fn runner(&self) -> Option<&str> {
         let settled = self.settles.first().map(|(mark, _)| mark);
         self.starts.first().or(self.effect.as_ref()).or(settled).or(self.stale.as_ref()).map(|mark| mark.by)

@@ -384,7 +384,7 @@ fn what_a_failover_took_back_is_excused_and_nothing_else() {
 }
 
 #[test]
-fn at_rest_nobody_holds_a_job() {
+fn at_rest_no_node_holds_a_job() {
     let record = changed(r#""rest","running":0"#, r#""rest","running":2"#);
     assert_eq!(violations(&record), [Violation::LeaseLeaked { running: 2 }]);
 }

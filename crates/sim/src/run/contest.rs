@@ -13,7 +13,7 @@ use super::{
 const GUESS: Duration = Duration::from_millis(10);
 
 /// `known`: since when the dispatcher knows all jobs. It may read them a page at a time, and cannot serve a group before it
-/// has read of it. `news`: so long after its end a job counts as in flight, because the dispatcher has not heard of it.
+/// has read of it. `news`: for so long after its end a job counts as in flight, because the dispatcher has not read of it yet.
 pub(crate) fn judge(ledger: &Ledger, weights: &[Weight], known: Duration, news: Duration) -> Vec<String> {
     let queue = plan::contest_queue();
     let of = |group: usize| -> Vec<&Tenure> {
@@ -21,10 +21,10 @@ pub(crate) fn judge(ledger: &Ledger, weights: &[Weight], known: Duration, news: 
         ledger.tenures.iter().filter(|tenure| tenure.queue == queue && tenure.group == name).collect()
     };
     let groups: Vec<Vec<&Tenure>> = (0..weights.len()).map(of).collect();
-    // As long as the group that runs out first has a job that nobody has taken yet.
+    // As long as the group that runs out first has a job that no node has got yet.
     let last_taken = |tenures: &Vec<&Tenure>| tenures.iter().map(|tenure| tenure.from).max().unwrap_or_default();
     let over = groups.iter().map(last_taken).min().unwrap_or_default();
-    // One task for all: its estimate may be anybody's cost.
+    // One task for all: its estimate may be the cost of any group's jobs.
     let ran = groups.iter().flatten().filter_map(|tenure| tenure.ran);
     let longest = ran.max().unwrap_or_default().max(GUESS).as_secs_f64();
     let share = |group: usize| {

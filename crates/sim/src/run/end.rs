@@ -1,4 +1,4 @@
-//! How it ends: everything that can end does, groups are compared, and the record is judged.
+//! The end of a run: all jobs end, groups are compared, and the record is judged.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use super::{
     contest,
     network::{Weather, locked},
     plan::{Contest, Submission},
-    world::{ENOUGH, Run, World},
+    world::{ENOUGH, Report, World},
 };
 use crate::{History, check};
 
 impl World {
-    /// Resumes what is paused and retries what waits for a person, until nothing is left. `false`: something is, and none of it
-    /// has ended for long.
+    /// Resumes what is paused and retries what waits for a person, until no job is left. `false`: jobs are left, and none of them
+    /// has ended for a long time.
     pub(super) async fn let_everything_end(&self) -> bool {
         let (process, store) = self.process("person");
         let (mut least, mut since) = (usize::MAX, self.network.elapsed());
@@ -90,13 +90,13 @@ impl World {
         }
         let news = Duration::from_millis(50 + 6 * self.plan.weather.delay);
         let ledger = locked(&self.network.ledger);
-        let known = jobs.iter().filter_map(|job| ledger.told_since(job.id)).max().unwrap_or(begun);
+        let known = jobs.iter().filter_map(|job| ledger.known_since(job.id)).max().unwrap_or(begun);
         let found = contest::judge(&ledger, weights, known, news);
         drop(ledger);
         found.into_iter().for_each(|violation| self.broken(violation));
     }
 
-    pub(super) fn judge(&self) -> Run {
+    pub(super) fn judge(&self) -> Report {
         if self.plan.leaves_gaps() {
             self.record(json!({"event": "outage"}));
         }
@@ -122,10 +122,10 @@ impl World {
                 check::Counts::default()
             }
         };
-        Run { violations, counts, trace, log: self.network.take_log(), took: self.network.elapsed() }
+        Report { violations, counts, trace, log: self.network.take_log(), took: self.network.elapsed() }
     }
 
-    /// Whatever began had been assigned so, in a commit.
+    /// Every run that began must have been assigned in a commit, to that node and with that fence.
     pub(super) fn unasked_runs(&self, history: &History) -> Vec<String> {
         use crate::history::{Line, NodeEvent};
         let ledger = locked(&self.network.ledger);

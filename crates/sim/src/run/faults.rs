@@ -1,4 +1,4 @@
-//! What goes wrong, and that it is mended.
+//! What goes wrong, and how it is mended.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -42,7 +42,7 @@ impl World {
             Fault::Doom { node, doom, back } => {
                 let Some(process) = self.process_of(node) else { return };
                 process.doom(Some(doom));
-                // It may take its time to come to that.
+                // It may take some time until the node makes that call.
                 for _ in 0..400 {
                     if process.is_killed() {
                         break;
@@ -96,7 +96,7 @@ impl World {
         tokio::time::sleep(lost).await;
         memory.fail_over(&snapshot);
         let changed = locked(&self.network.ledger).take_back(ledger);
-        self.network.note(format_args!("failed over: {} jobs are not what they were", changed.len()));
+        self.network.note(format_args!("failed over: {} jobs have changed by it", changed.len()));
         for (job, gone) in changed {
             self.record(json!({"event": "taken_back", "job": job, "gone": gone}));
         }
@@ -124,7 +124,7 @@ impl World {
         tokio::time::sleep(self.plan.nodes[0].lease * 3 + Duration::from_secs(5)).await;
         let poll = self.plan.nodes.iter().map(|node| node.poll_interval).max().unwrap_or_default();
         let lag = poll * 2 + Duration::from_secs(1);
-        while !locked(&self.network.ledger).check_trouble(self.network.elapsed(), lag) {
+        while !locked(&self.network.ledger).check_pauses(self.network.elapsed(), lag) {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }

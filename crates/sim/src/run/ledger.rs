@@ -1,7 +1,7 @@
 //! What the database did, commit by commit, and whether it was allowed to.
 //!
-//! The ledger stands where the commits are made, so it sees what no process was told of. What it checks is exact: limits,
-//! lines and dependencies hold for the rows, at every moment.
+//! The ledger stands where the commits are made, so it also sees what no process got an answer about. What it checks is
+//! exact: limits, lines and dependencies hold for the rows, at every moment.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,8 +20,8 @@ use turnwise_store::{
 
 use super::task::Runs;
 
-/// A dispatcher may still go by settings that were changed this long ago: it hears of them as news, and may have been out
-/// of reach for as long as its lease.
+/// A dispatcher may still use settings that were changed this long ago: it reads changes as news, and may have been out of
+/// reach for as long as its lease.
 const LAG: Duration = Duration::from_secs(15);
 
 #[derive(Debug, Clone, Default)]
@@ -30,20 +30,20 @@ pub(crate) struct Ledger {
     flights: BTreeMap<JobId, Flight>,
     orders: u64,
     memos: BTreeMap<(MemoKind, String), String>,
-    /// All that was set, since when; the last one counts now.
+    /// All settings there ever were, and since when; the last ones are in force.
     settings: Vec<(Duration, Settings)>,
     assigned: BTreeSet<(JobId, Fence, Incarnation)>,
     /// Every assignment there ever was, taken back or not.
     ever_assigned: BTreeSet<(JobId, Fence, Incarnation)>,
-    /// Queues that should be paused, because of this job, which failed then.
-    trouble: BTreeMap<QueueName, (Duration, JobId)>,
+    /// Queues that should be paused because of this job, which failed at this time.
+    to_pause: BTreeMap<QueueName, (Duration, JobId)>,
     runs: Runs,
     /// When the database's clock was last changed: leases may have ended early by it.
     clock_changed: Option<Duration>,
     /// How often it was set back.
     set_backs: u32,
-    /// When a dispatcher was first told of a job.
-    told: BTreeMap<JobId, Duration>,
+    /// When a dispatcher first read a job.
+    known: BTreeMap<JobId, Duration>,
     pub(crate) tenures: Vec<Tenure>,
     pub(crate) violations: Vec<String>,
 }
@@ -61,7 +61,7 @@ struct Entry {
     begun: bool,
     state: JobState,
     fence: Fence,
-    /// Whom it waits for, until it has begun or a person has it run again.
+    /// The jobs it waits for, until it has begun or a person retries it.
     after: After,
     /// Whether it has ended, perhaps to be brought back since.
     has_ended: bool,
@@ -101,7 +101,7 @@ impl Ledger {
                 task: job.task.clone(),
                 key: job.key.clone(),
                 order: self.orders,
-                // One that waits for others has its place only when it may begin.
+                // A job that waits for others has its place only when it may begin.
                 in_order: job.due.is_none() && job.after.is_empty(),
                 begun: false,
                 state: JobState::Waiting,
@@ -110,7 +110,7 @@ impl Ledger {
                 has_ended: false,
             };
             if self.jobs.insert(job.id, entry).is_some() {
-                self.broken(format!("job {} was taken in twice", job.id));
+                self.broken(format!("job {} was stored twice", job.id));
             }
         }
     }
@@ -123,7 +123,7 @@ impl Ledger {
                 AssignReply::Locked | AssignReply::Changed(_) | AssignReply::Gone => continue,
             };
             let Some(pick) = assign.picks.iter().find(|pick| pick.job == *id) else {
-                self.broken(format!("job {id} was assigned and not asked for"));
+                self.broken(format!("job {id} was assigned and not picked"));
                 continue;
             };
             // The answer to a repeated call.
@@ -132,7 +132,7 @@ impl Ledger {
             }
             self.ever_assigned.insert((*id, fence, pick.node));
             let Some(entry) = self.jobs.get(id).cloned() else {
-                self.broken(format!("job {id} was assigned and never came in"));
+                self.broken(format!("job {id} was assigned and never submitted"));
                 continue;
             };
             if entry.state.finished() || self.flights.contains_key(id) {
@@ -168,30 +168,30 @@ impl Ledger {
             let entry = &self.jobs[&id];
             let (queue, group, state) = (entry.queue.clone(), entry.group.clone(), entry.state);
             self.flights.remove(&id);
-            let trouble = state == JobState::Failed || (state == JobState::Stuck && settlement.ran().is_some());
-            if trouble && self.pauses_on_error(&queue) {
-                self.trouble.entry(queue.clone()).or_insert((at, id));
+            let error = state == JobState::Failed || (state == JobState::Stuck && settlement.ran().is_some());
+            if error && self.pauses_on_error(&queue) {
+                self.to_pause.entry(queue.clone()).or_insert((at, id));
             }
             self.tenures.push(Tenure { queue, group, from: flight.since, to: at, ran: settlement.ran() });
         }
     }
 
     pub(crate) fn loaded(&mut self, at: Duration, _: &Load, page: &Page) {
-        self.tell(at, &page.jobs);
+        self.note_known(at, &page.jobs);
     }
 
-    pub(crate) fn heard(&mut self, at: Duration, _: &AskNews, news: &News) {
-        self.tell(at, &news.jobs);
+    pub(crate) fn news_read(&mut self, at: Duration, _: &AskNews, news: &News) {
+        self.note_known(at, &news.jobs);
     }
 
-    fn tell(&mut self, at: Duration, jobs: &[JobHead]) {
+    fn note_known(&mut self, at: Duration, jobs: &[JobHead]) {
         for job in jobs {
-            self.told.entry(job.id).or_insert(at);
+            self.known.entry(job.id).or_insert(at);
         }
     }
 
-    pub(crate) fn told_since(&self, job: JobId) -> Option<Duration> {
-        self.told.get(&job).copied()
+    pub(crate) fn known_since(&self, job: JobId) -> Option<Duration> {
+        self.known.get(&job).copied()
     }
 
     pub(crate) fn controlled(&mut self, _: Duration, interventions: &[Intervention], answer: &[Settled]) {
@@ -205,7 +205,7 @@ impl Ledger {
             entry.has_ended |= entry.state.finished();
             if was_finished {
                 entry.after = After::default();
-                // It comes in anew, behind everybody.
+                // It comes in anew, behind all others.
                 self.orders += 1;
                 (entry.order, entry.in_order) = (self.orders, false);
             }
@@ -234,7 +234,7 @@ impl Ledger {
                 && let Ok(queue) = QueueName::new(&memo.name)
             {
                 // A person has looked at it since.
-                self.trouble.remove(&queue);
+                self.to_pause.remove(&queue);
             }
         }
         if changed {
@@ -247,26 +247,26 @@ impl Ledger {
             let memos: Vec<_> = self.memos.iter().map(memo).collect();
             let settings = memo::settings(&memos);
             let paused = |queue: &QueueName| settings.queues.get(queue).is_some_and(|set| set.paused.is_some());
-            self.trouble.retain(|queue, _| !paused(queue));
+            self.to_pause.retain(|queue, _| !paused(queue));
             self.settings.push((at, settings));
         }
     }
 
-    /// Queues that should have been paused by now: the dispatcher hears of an error within `lag`. `false`: there are some whose
-    /// error is younger than that, and they are to be looked at again.
-    pub(crate) fn check_trouble(&mut self, at: Duration, lag: Duration) -> bool {
-        let overdue: Vec<_> = self.trouble.extract_if(.., |_, (since, _)| *since + lag <= at).collect();
+    /// Finds queues that should be paused at `at` and are not: the dispatcher reads of an error within `lag`. `false`: there are
+    /// queues whose error is younger than that; they are to be checked again.
+    pub(crate) fn check_pauses(&mut self, at: Duration, lag: Duration) -> bool {
+        let overdue: Vec<_> = self.to_pause.extract_if(.., |_, (since, _)| *since + lag <= at).collect();
         for (queue, (_, job)) in overdue {
             self.broken(format!("queue {queue} is set to pause on an error, job {job} failed, and it is not paused"));
         }
-        self.trouble.is_empty()
+        self.to_pause.is_empty()
     }
 
     pub(crate) fn clock_was_changed(&mut self, at: Duration) {
         self.clock_changed = Some(at);
     }
 
-    /// What came in before is due later than what comes now: it stands in no order any more.
+    /// Jobs that came before are due later than jobs that come now: they have no place in the order any more.
     pub(crate) fn clock_was_set_back(&mut self) {
         self.set_backs += 1;
         self.lose_order();
@@ -276,12 +276,12 @@ impl Ledger {
         self.jobs.values_mut().filter(|entry| !entry.state.finished()).for_each(|entry| entry.in_order = false);
     }
 
-    /// Whether this run was ever asked for.
+    /// Whether this run was ever assigned.
     pub(crate) fn was_assigned(&self, job: JobId, fence: Fence, node: Incarnation) -> bool {
         self.ever_assigned.contains(&(job, fence, node))
     }
 
-    /// The commits since `earlier` were taken back. Tells whose jobs are not what they were, and whether they are gone.
+    /// The commits since `earlier` were taken back. Returns the jobs that have changed by it, and whether they are gone.
     pub(crate) fn take_back(&mut self, mut earlier: Ledger) -> Vec<(JobId, bool)> {
         // The clock is not taken back.
         if self.set_backs > earlier.set_backs {
@@ -303,7 +303,7 @@ impl Ledger {
         self.violations.push(violation);
     }
 
-    /// All settings a dispatcher may go by.
+    /// All settings that a dispatcher may use.
     fn in_effect(&self, at: Duration) -> impl Iterator<Item = &Settings> {
         let begin = at.saturating_sub(LAG);
         let first = self.settings.iter().rposition(|(since, _)| *since <= begin).unwrap_or(0);
@@ -317,7 +317,7 @@ impl Ledger {
 
     fn check_limits(&mut self, at: Duration, id: JobId, node: Incarnation) {
         let Entry { queue, group, task, key, .. } = self.jobs[&id].clone();
-        // What is not set at any moment is not limited at that moment.
+        // Where a limit was not set at some time, there was no limit at that time.
         let most = |limit: &dyn Fn(&Settings) -> Option<u32>| {
             self.in_effect(at).map(|settings| limit(settings).unwrap_or(u32::MAX)).max().unwrap_or(u32::MAX)
         };
@@ -348,8 +348,8 @@ impl Ledger {
         }
     }
 
-    /// Whoever is declared lost has stopped what counts against a limit by then. (Not where the clock jumped: by it a lease
-    /// may end before its time.)
+    /// A node that is declared lost has stopped, before that, the jobs that count against a limit. (Not where the clock jumped: by
+    /// it a lease may end before its time.)
     fn check_stopped(&mut self, at: Duration, id: JobId, flight: &Flight) {
         let steady = self.clock_changed.is_none_or(|changed| changed + LAG < at);
         if !steady || !self.runs.going_on(id, flight.fence) {
@@ -363,13 +363,13 @@ impl Ledger {
                 || settings.tasks.get(&task).is_some_and(|set| set.concurrency.is_some())
                 || key.as_ref().and_then(|key| settings.keys.get(key)).is_some_and(|set| set.concurrency.is_some())
         };
-        // Ever since its dispatcher gave the job away.
+        // Ever since the dispatcher assigned the job.
         if !self.settings.is_empty() && self.in_effect(flight.since).all(limited) {
             self.broken(format!("job {id} counts against a limit and still runs on a node that was declared lost"));
         }
     }
 
-    /// In a serial queue nobody begins before whoever came earlier: where the line is held by errors, before they have
+    /// In a serial queue no job begins before the jobs that came earlier; where errors hold the line, not before those have
     /// ended.
     fn check_line(&mut self, at: Duration, id: JobId, entry: &Entry) {
         let queue = |settings: &Settings| settings.queues.get(&entry.queue).cloned().unwrap_or_default();
@@ -390,7 +390,7 @@ impl Ledger {
         }
     }
 
-    /// Nobody begins before all it waits for have ended, nor after a bad end that it is to end for.
+    /// No job begins before all jobs that it waits for have ended, nor after a bad end that is to end it as well.
     fn check_awaited(&mut self, id: JobId, entry: &Entry) {
         for awaited in entry.after.ids() {
             let Some(other) = self.jobs.get(awaited) else { continue };
@@ -443,7 +443,7 @@ mod tests {
         ledger.enqueued(Duration::ZERO, std::slice::from_ref(&job), &[Submitted::itself(job.id, true)]);
         let earlier = ledger.clone();
         ledger.clock_was_set_back();
-        assert_eq!(ledger.take_back(earlier), [], "only its place in the order is not what it was");
+        assert_eq!(ledger.take_back(earlier), [], "only its place in the order has changed");
         assert!(!ledger.jobs[&job.id].in_order);
     }
 }

@@ -1,10 +1,11 @@
 //! The database as a process sees it: over a network, with a clock of its own, and not always there.
 //!
 //! A call is a message there and a message back. Each travels by itself: what was sent arrives although its sender has
-//! been killed or stopped meanwhile, and a call whose sender was told of an error may still be on its way. The store
-//! itself is called in one go, without anything else running, so that the order of commits is the seed's alone.
+//! been killed or stopped meanwhile, and a call whose sender already got an error may still be on its way. The store
+//! itself is called in one go, without anything else running, so that the order of commits depends on the seed alone.
 
 use std::{
+    any::Any,
     collections::BTreeMap,
     fmt,
     future::Future,
@@ -24,11 +25,12 @@ use tokio::{
     sync::{Notify, oneshot},
     time::Instant,
 };
-use turnwise_core::{Incarnation, Job, JobId, NewJob, Timestamp, story::Story};
+use turnwise_core::{Incarnation, JobId, NewJob, Timestamp};
 use turnwise_store::{
-    AskLost, AskNews, AskStory, Assign, AssignReply, BatchId, Beat, Bell, Cursor, Delivery, Epoch, Filter, Fleet,
-    Intervention, Join, Joined, Load, LostNode, Memo, MemoKind, NewMemo, News, Note, Page, Pulse, Settle, Settled,
-    Store, StoreError, Submitted, memory::Clock,
+    AskNews, Assign, AssignReply, Bell, Epoch, Intervention, Load, NewMemo, News, Page, Settle, Settled, Store,
+    StoreError, Submitted,
+    delegate::{Call, Delegate},
+    memory::Clock,
 };
 
 use super::{chance::Chance, ledger::Ledger};
@@ -40,21 +42,22 @@ const BEGIN: i64 = 1_000_000_000_000_000;
 /// How long a caller waits for an answer that does not come.
 const PATIENCE: Duration = Duration::from_millis(700);
 
-/// How good the network is at the moment.
+/// How good the network is.
 #[derive(Debug, Clone)]
 pub(crate) struct Weather {
-    /// Longest way there or back, in milliseconds.
+    /// Longest delay of a message there or back, in milliseconds.
     pub(crate) delay: u64,
-    /// Of messages there.
+    /// Share of messages there that are lost.
     pub(crate) lost: f64,
-    /// Of messages back.
+    /// Share of messages back that are lost.
     pub(crate) unanswered: f64,
-    /// Of messages there that arrive after their sender was told of an error.
+    /// Share of messages there that arrive after their sender got an error.
     pub(crate) late: f64,
-    /// Of rings.
+    /// Share of rings that are lost.
     pub(crate) unheard: f64,
+    /// Share of rings that arrive twice.
     pub(crate) doubled: f64,
-    /// Nobody reaches the database.
+    /// No process reaches the database.
     pub(crate) outage: bool,
 }
 
@@ -75,7 +78,7 @@ pub(crate) struct Network {
     weather: Mutex<Weather>,
     processes: Mutex<BTreeMap<u64, Arc<Process>>>,
     pub(crate) ledger: Mutex<Ledger>,
-    /// What was called when, with which fate; for people, and to compare two runs.
+    /// Every call, when it was made and what became of it; for people, and to compare two runs.
     log: Mutex<String>,
 }
 
@@ -98,7 +101,7 @@ pub(crate) struct Process {
     /// Cut off from the database.
     pub(crate) cut: AtomicBool,
     waker: Mutex<Option<Waker>>,
-    /// Killed when the database has next done this for it, before or after the deed.
+    /// It is killed right before or after the database next does this for it.
     doom: Mutex<Option<Doom>>,
 }
 
@@ -185,7 +188,7 @@ impl<F: Future<Output = ()>> Future for Alive<F> {
 }
 
 impl Network {
-    /// `open` makes the store, which tells the time by the given clock.
+    /// `open` makes the store, which takes the time from the given clock.
     pub(crate) fn new(seed: u64, ledger: Ledger, open: impl FnOnce(Clock) -> Arc<dyn Store>) -> Arc<Self> {
         let clock = Arc::new(AtomicI64::new(BEGIN));
         let hand = clock.clone();
@@ -203,7 +206,7 @@ impl Network {
         })
     }
 
-    /// What has passed since the beginning, by nobody's clock.
+    /// What has passed since the beginning, in virtual time: clocks that are changed do not matter.
     pub(crate) fn elapsed(&self) -> Duration {
         self.begun.elapsed()
     }
@@ -230,7 +233,7 @@ impl Network {
         locked(&self.weather).clone()
     }
 
-    /// From now on the process hears rings.
+    /// From now on rings reach the process.
     pub(crate) fn attach(self: &Arc<Self>, process: &Arc<Process>) -> SimStore {
         locked(&self.processes).insert(process.id, process.clone());
         SimStore { network: self.clone(), process: process.clone() }
@@ -265,7 +268,7 @@ impl Network {
         &self.store
     }
 
-    /// Whoever the store has rung for hears it, or does not, or twice.
+    /// Passes the store's rings on to every process: once, twice or not at all.
     fn pass_on_rings(&self) {
         let bell = self.store.bell();
         type Door = (fn(&Bell) -> &Arc<Notify>, fn(&Bell));
@@ -317,7 +320,7 @@ impl SimStore {
     async fn call<T: Send + 'static>(
         &self,
         verb: &'static str,
-        call: impl FnOnce(Arc<dyn Store>) -> Pin<Box<dyn Future<Output = Answer<T>> + Send>> + Send + 'static,
+        call: Call<T>,
         observe: impl FnOnce(&mut Ledger, Duration, &T) + Send + 'static,
     ) -> Answer<T> {
         let (reply, answer) = oneshot::channel();
@@ -325,7 +328,7 @@ impl SimStore {
         tokio::spawn(async move { travel(network, process, verb, call, observe, reply).await });
         match answer.await {
             Ok(answer) => answer,
-            // The message back was lost for good, and with it whoever waits for it.
+            // No message back will ever come: the caller waits until it is dropped.
             Err(_) => std::future::pending().await,
         }
     }
@@ -336,13 +339,13 @@ async fn travel<T: Send + 'static>(
     network: Arc<Network>,
     process: Arc<Process>,
     verb: &'static str,
-    call: impl FnOnce(Arc<dyn Store>) -> Pin<Box<dyn Future<Output = Answer<T>> + Send>> + Send + 'static,
+    call: Call<T>,
     observe: impl FnOnce(&mut Ledger, Duration, &T) + Send + 'static,
     reply: oneshot::Sender<Answer<T>>,
 ) {
     let mut reply = Some(reply);
     let mut answer = |answer: Answer<T>| {
-        // Nobody minds an answer to a process that is gone.
+        // An answer to a process that is gone is dropped.
         drop(reply.take().map(|reply| reply.send(answer)));
     };
     let unreachable = || StoreError::transient("reach the database", "the network does not answer");
@@ -379,7 +382,7 @@ async fn travel<T: Send + 'static>(
         network.note(format_args!("{} dies before its {verb}", process.name));
         return process.kill();
     }
-    let done = network.at_once(call(network.store.clone()));
+    let done = network.at_once(call);
     let outcome = match &done {
         Ok(_) => "done".to_owned(),
         Err(error) => error.to_string(),
@@ -409,59 +412,71 @@ async fn travel<T: Send + 'static>(
     }
 }
 
-macro_rules! verbs {
-    ($( $verb:ident ( $( $arg:ident : $type:ty ),* ) -> $answer:ty $( , $seen:ident )? ; )*) => {
-        #[async_trait]
-        impl Store for SimStore {
-            $(
-                async fn $verb(&self, $( $arg: $type ),*) -> Answer<$answer> {
-                    verbs!(@observe observe, $answer, ($( $arg ),*) $( , $seen )?);
-                    self.call(
-                        stringify!($verb),
-                        move |store| Box::pin(async move { store.$verb($( $arg ),*).await }),
-                        observe,
-                    )
-                    .await
-                }
-            )*
+#[async_trait]
+impl Delegate for SimStore {
+    fn inner(&self) -> Arc<dyn Store> {
+        self.network.store.clone()
+    }
 
-            fn bell(&self) -> Bell {
-                self.process.bell.clone()
-            }
-        }
-    };
-    (@observe $observe:ident, $answer:ty, ($( $arg:ident ),*)) => {
-        let $observe = |_: &mut Ledger, _: Duration, _: &$answer| {};
-    };
-    (@observe $observe:ident, $answer:ty, ($( $arg:ident ),*), $seen:ident) => {
-        let asked = ($( $arg.clone() ),*);
-        let $observe = move |ledger: &mut Ledger, at: Duration, answer: &$answer| ledger.$seen(at, &asked, answer);
-    };
+    async fn pass<T: Send + 'static>(
+        &self,
+        verb: &'static str,
+        _: &(dyn Any + Send + Sync),
+        call: Call<T>,
+    ) -> Answer<T> {
+        self.call(verb, call, |_, _, _| {}).await
+    }
+
+    fn bell(&self) -> Bell {
+        self.process.bell.clone()
+    }
+
+    // Calls that the ledger observes.
+
+    async fn enqueue(&self, jobs: Vec<NewJob>) -> Answer<Vec<Submitted>> {
+        let (store, asked) = (self.inner(), jobs.clone());
+        let call = Box::pin(async move { store.enqueue(jobs).await });
+        self.call("enqueue", call, move |ledger, at, answer| ledger.enqueued(at, &asked, answer)).await
+    }
+
+    async fn load(&self, load: Load) -> Answer<Page> {
+        let (store, asked) = (self.inner(), load.clone());
+        let call = Box::pin(async move { store.load(load).await });
+        self.call("load", call, move |ledger, at, answer| ledger.loaded(at, &asked, answer)).await
+    }
+
+    async fn news(&self, ask: AskNews) -> Answer<News> {
+        let (store, asked) = (self.inner(), ask.clone());
+        let call = Box::pin(async move { store.news(ask).await });
+        self.call("news", call, move |ledger, at, answer| ledger.news_read(at, &asked, answer)).await
+    }
+
+    async fn assign(&self, assign: Assign) -> Answer<Vec<(JobId, AssignReply)>> {
+        let (store, asked) = (self.inner(), assign.clone());
+        let call = Box::pin(async move { store.assign(assign).await });
+        self.call("assign", call, move |ledger, at, answer| ledger.assigned(at, &asked, answer)).await
+    }
+
+    async fn settle(&self, settle: Settle) -> Answer<Vec<Settled>> {
+        let (store, asked) = (self.inner(), settle.clone());
+        let call = Box::pin(async move { store.settle(settle).await });
+        self.call("settle", call, move |ledger, at, answer| ledger.settled(at, &asked, answer)).await
+    }
+
+    async fn control(&self, interventions: Vec<Intervention>) -> Answer<Vec<Settled>> {
+        let (store, asked) = (self.inner(), interventions.clone());
+        let call = Box::pin(async move { store.control(interventions).await });
+        self.call("control", call, move |ledger, at, answer| ledger.controlled(at, &asked, answer)).await
+    }
+
+    async fn remember(&self, lead: Option<(Incarnation, Epoch)>, memos: Vec<NewMemo>) -> Answer<Vec<bool>> {
+        let (store, asked) = (self.inner(), (lead, memos.clone()));
+        let call = Box::pin(async move { store.remember(lead, memos).await });
+        self.call("remember", call, move |ledger, at, answer| ledger.remembered(at, &asked, answer)).await
+    }
 }
 
-verbs! {
-    enqueue(jobs: Vec<NewJob>) -> Vec<Submitted>, enqueued;
-    beat(beat: Beat) -> Pulse;
-    leave(node: Incarnation) -> bool;
-    load(load: Load) -> Page, loaded;
-    news(ask: AskNews) -> News, heard;
-    assign(assign: Assign) -> Vec<(JobId, AssignReply)>, assigned;
-    assignments(node: Incarnation, known: Vec<BatchId>) -> Vec<Delivery>;
-    settle(settle: Settle) -> Vec<Settled>, settled;
-    note(node: Incarnation, notes: Vec<Note>) -> Vec<Settled>;
-    lost_nodes(ask: AskLost) -> Vec<LostNode>;
-    control(interventions: Vec<Intervention>) -> Vec<Settled>, controlled;
-    prune(seen: Option<Cursor>, limit: u32) -> u64;
-    job(id: JobId) -> Option<Job>;
-    jobs(filter: Filter) -> Vec<Job>;
-    story(ask: AskStory) -> Story;
-    nodes() -> Fleet;
-    recall(kinds: Vec<MemoKind>) -> Vec<Memo>;
-    remember(lead: Option<(Incarnation, Epoch)>, memos: Vec<NewMemo>) -> Vec<bool>, remembered;
-    join(join: Join) -> Joined;
-}
-
-/// Waits on this thread, whatever it takes: the drivers answer from threads of their own.
+/// Waits on this thread, however long it takes: the drivers answer from threads of their own.
 fn block_on<T>(call: impl Future<Output = T>) -> T {
     struct Unpark(Thread);
     impl Wake for Unpark {
@@ -481,7 +496,7 @@ fn block_on<T>(call: impl Future<Output = T>) -> T {
     }
 }
 
-/// A panic of the simulated is found elsewhere; what they left here is in order.
+/// A panic of simulated code is reported elsewhere; the data behind the mutex is still in order.
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -23,7 +23,7 @@ impl World {
         let plan = &self.plan.nodes[at];
         let (process, store) = self.process(plan.name.as_str());
         self.network.note(format_args!("{} starts", plan.name));
-        // In every other seed all are on one machine, and see each other's processes.
+        // In every other seed all nodes are on one machine, and see each other's processes.
         let machine = if self.plan.seed.is_multiple_of(2) { "m".to_owned() } else { format!("m{at}") };
         let machine = if elsewhere { format!("{machine}-{}", process.id) } else { machine };
         let host = Host {
@@ -53,7 +53,7 @@ impl World {
         *locked(&self.nodes[at]) = Some(Node { process, executor, running });
     }
 
-    /// Waits until the node is gone; if it was killed, that is put on record.
+    /// Waits until the node is gone; if it was killed, a line says so in the record.
     pub(super) async fn gone(&self, at: usize, process: &Process) {
         // Another fault may have struck it first, and it may be back already.
         let Some(node) = locked(&self.nodes[at]).take_if(|node| node.process.id == process.id) else { return };
@@ -103,13 +103,13 @@ fn config(plan: &NodePlan) -> Config {
     config.max_pool_size = Some(plan.slots + plan.more_slots);
     config.queue_capacity = plan.queue_capacity;
     config.batch_size = plan.batch_size;
-    // All of them compete for the slots of the last part of a run.
+    // All nodes serve the contest's queue in the last part of a run.
     config.queues = plan.queues.clone().map(|mut queues| {
         queues.insert(plan::contest_queue());
         queues
     });
     config.lease = plan.lease;
-    config.poll_interval = plan.poll_interval;
+    config.poll_interval = Some(plan.poll_interval);
     config.cancel_grace = plan.cancel_grace;
     config.await_termination = plan.await_termination;
     config.dispatch = plan.dispatch;

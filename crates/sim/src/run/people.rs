@@ -47,7 +47,7 @@ impl World {
         }
     }
 
-    /// Calls until it is answered, as a client does.
+    /// Repeats the call until it is answered, as a client does.
     pub(super) async fn submit(&self, store: &SimStore, submission: Submission) {
         let mut jobs = submission.jobs;
         for (job, delay) in jobs.iter_mut().zip(submission.delays) {
@@ -139,7 +139,7 @@ impl World {
         self.set(MemoKind::Queue, queue.as_str(), change).await;
     }
 
-    /// Changes one setting, if nobody wrote meanwhile, until it is written.
+    /// Changes one setting if no other process wrote it meanwhile; tries until it is written.
     pub(super) async fn set<S>(&self, kind: MemoKind, name: &str, change: impl Fn(&World, &mut S))
     where
         S: serde::Serialize + serde::de::DeserializeOwned + Default,
@@ -159,7 +159,7 @@ impl World {
         self.network.detach(&process);
     }
 
-    /// Before anything begins: all that is set.
+    /// Writes all settings, before anything begins.
     pub(super) async fn set_everything(&self) {
         let settings = &self.plan.settings;
         let text = |value: Result<String, serde_json::Error>| value.expect("settings are plain values");

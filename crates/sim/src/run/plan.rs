@@ -24,7 +24,7 @@ pub(crate) struct Plan {
     pub(crate) people: Vec<(Duration, Deed)>,
     /// By time.
     pub(crate) faults: Vec<(Duration, Fault)>,
-    /// How it is when nothing is wrong.
+    /// The network when nothing is wrong.
     pub(crate) weather: Weather,
     /// When everything is mended.
     pub(crate) mended: Duration,
@@ -61,7 +61,7 @@ pub(crate) struct Submission {
     pub(crate) delays: Vec<Option<Duration>>,
 }
 
-/// What a person does. Jobs are told by their number in the plan.
+/// What a person does. Jobs are named by their number in the plan.
 #[derive(Debug, Clone)]
 pub(crate) enum Deed {
     Cancel(usize),
@@ -72,13 +72,13 @@ pub(crate) enum Deed {
     Weigh(GroupName, Weight),
 }
 
-/// What goes wrong. Nodes are told by their number in the plan.
+/// What goes wrong. Nodes are named by their number in the plan.
 #[derive(Debug, Clone)]
 pub(crate) enum Fault {
     Kill {
         node: usize,
         back: Duration,
-        /// On another machine: nobody can tell that the old process is gone.
+        /// It comes back on another machine: no node can see that the old process is gone.
         elsewhere: bool,
     },
     /// Killed right before or after the database does something for it.
@@ -120,7 +120,7 @@ pub(crate) enum Fault {
     },
 }
 
-/// Groups with more work than slots, without any fault: who gets how much?
+/// Groups with more work than slots, without any fault: how much does each get?
 #[derive(Debug, Clone)]
 pub(crate) struct Contest {
     pub(crate) weights: Vec<Weight>,
@@ -142,7 +142,7 @@ impl Plan {
         let count = jobs.iter().map(|submission| submission.jobs.len()).sum();
         let nodes = nodes(chance, &queues);
         let people = people(chance, &settings, count, mended);
-        // A third of the runs have nothing to complain of.
+        // A third of the runs have no faults.
         let calm = chance.says(0.3);
         let weather = weather(chance);
         let mut faults = if calm { Vec::new() } else { faults(chance, &nodes, mended) };
@@ -272,7 +272,7 @@ fn submissions(chance: &mut Chance, settings: &Settings, mended: Duration) -> Ve
         } else {
             (chance.between(1, 20), chance.between(1, 2), chance.between(1, 400))
         };
-        let trouble = chance.says(0.6);
+        let may_fail = chance.says(0.6);
         for call in 0..calls {
             let mut submission = Submission {
                 at: Duration::from_millis((at + call * every).min(last)),
@@ -281,7 +281,7 @@ fn submissions(chance: &mut Chance, settings: &Settings, mended: Duration) -> Ve
             };
             for _ in 0..jobs {
                 number += 1;
-                let steps = steps(chance, trouble);
+                let steps = steps(chance, may_fail);
                 let mut job = job(chance, number, steps);
                 job.queue = queue.clone();
                 job.group = group.clone();
@@ -323,25 +323,25 @@ fn job(chance: &mut Chance, number: u64, steps: Vec<Step>) -> NewJob {
     let mut job = NewJob::new(JobId::from_parts(number, random), task, args);
     job.priority = Priority::new(i64::from(chance.count(1, 10))).expect("1 to 10");
     let waits = chance.between(0, 3);
-    job.retry = match chance.between(0, 9) {
+    job.retry = Some(match chance.between(0, 9) {
         0 => RetryPolicy::Manual,
         1 => RetryPolicy::None,
         _ => RetryPolicy::durations((0..waits.max(1)).map(|_| chance.millis(1, 800)).collect()).expect("a few waits"),
-    };
+    });
     if chance.says(0.15) {
         job.key = Some(key_name(chance.between(0, KEYS - 1)));
     }
     job
 }
 
-fn steps(chance: &mut Chance, trouble: bool) -> Vec<Step> {
+fn steps(chance: &mut Chance, may_fail: bool) -> Vec<Step> {
     let mut steps = Vec::new();
     let millis = |chance: &mut Chance| match chance.between(0, 9) {
         0 => chance.between(500, 3_000),
         1..=3 => chance.between(0, 3),
         _ => chance.between(3, 150),
     };
-    while trouble && steps.len() < 4 && chance.says(0.3) {
+    while may_fail && steps.len() < 4 && chance.says(0.3) {
         let wait = chance.between(1, 1_000);
         let end = *chance.pick(&[End::Error, End::Error, End::Panic, End::Fail, End::Snooze(wait)]);
         steps.push(Step { millis: millis(chance), end });
@@ -366,7 +366,7 @@ fn people(chance: &mut Chance, settings: &Settings, jobs: usize, mended: Duratio
                 deeds.push((at + chance.millis(100, 5_000), Deed::ResumeQueue(queue)));
             }
             8 => {
-                // From and to serial is another story: what has begun before does not stop.
+                // Never from or to serial: what has begun before such a change does not stop.
                 let limit = match settings.queues[&queue].concurrency {
                     Concurrency::Serial => Concurrency::Serial,
                     _ => Concurrency::AtMost(chance.count(1, 4)),

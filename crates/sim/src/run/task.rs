@@ -33,7 +33,7 @@ pub(crate) enum End {
     Heeds,
 }
 
-/// How often each job has begun, on whatever node, and which of them run.
+/// How often each job has begun, on any node, and which jobs run.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Runs(Arc<Mutex<Inner>>);
 
@@ -52,7 +52,7 @@ impl Runs {
         *run - 1
     }
 
-    /// Whether it runs in a process that was there all the time. One that was stopped can do nothing about it.
+    /// Whether it runs in a process that was never stopped meanwhile. A stopped process cannot be blamed for the run.
     pub(crate) fn going_on(&self, job: JobId, fence: Fence) -> bool {
         locked(&self.0).running.get(&(job, fence)).is_some_and(|(process, turns)| process.turns() == *turns)
     }
@@ -89,7 +89,7 @@ impl<const N: usize> Task for Work<N> {
     const NAME: &'static str = TASKS[N];
 
     async fn run(&self, ctx: Ctx, steps: Vec<Step>) -> Outcome {
-        let Some(here) = ctx.state::<Here>() else { return Outcome::fail("nobody counts the runs") };
+        let Some(here) = ctx.state::<Here>() else { return Outcome::fail("the state that counts the runs is missing") };
         let _going = Going::on(&here, &ctx);
         let Some(step) = steps.get(here.runs.begin(ctx.id())).or(steps.last()) else { return Outcome::done() };
         let pass = tokio::time::sleep(Duration::from_millis(step.millis));

@@ -41,9 +41,9 @@ impl fmt::Display for Kept {
     }
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Run {
+pub struct Report {
     pub violations: Vec<String>,
     pub counts: check::Counts,
     /// The record of the nodes and of the harness, one JSON line each.
@@ -54,13 +54,13 @@ pub struct Run {
     pub took: Duration,
 }
 
-/// Where a seed can run: whose commits are taken back, on the memory store only.
+/// The stores a seed runs on: if it takes commits back, the memory store only.
 pub fn stores(seed: u64) -> [Kept; 2] {
     if Plan::new(seed).fails_over() { [Kept::Memory, Kept::Memory] } else { [Kept::Memory, Kept::Sqlite] }
 }
 
 /// Runs a seed in virtual time, on this thread.
-pub fn run(seed: u64, kept: Kept) -> Run {
+pub fn run(seed: u64, kept: Kept) -> Report {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     let runtime = runtime.expect("a runtime without io needs nothing that could be missing");
     runtime.block_on(async { World::new(Plan::new(seed), kept).run().await })
@@ -71,7 +71,7 @@ pub(super) struct World {
     pub(super) network: Arc<Network>,
     /// The store itself, where it can be failed over.
     pub(super) memory: Option<MemoryStore>,
-    /// One failover at a time: a snapshot from before another one is of no use.
+    /// One failover at a time: a snapshot from before another failover is useless.
     pub(super) failing_over: tokio::sync::Mutex<()>,
     pub(super) trace: Arc<Mutex<Vec<u8>>>,
     pub(super) runs: Runs,
@@ -115,7 +115,7 @@ impl World {
         })
     }
 
-    async fn run(self: Arc<Self>) -> Run {
+    async fn run(self: Arc<Self>) -> Report {
         let plan = &self.plan;
         self.network.set_weather(plan.weather.clone());
         self.set_everything().await;
@@ -187,18 +187,18 @@ mod tests {
         let id = JobId::from_parts(number, [0; 10]);
         let mut job = NewJob::new(id, turnwise_core::TaskName::new(TASKS[0]).unwrap(), steps);
         job.queue = QueueName::new(queue).unwrap();
-        job.retry = RetryPolicy::None;
+        job.retry = Some(RetryPolicy::None);
         job
     }
 
-    /// Jobs that are due by then. Every one of them fails, and pauses its queue.
+    /// Jobs with their due times. Every one of them fails, and pauses its queue.
     fn failing(jobs: Vec<(Duration, NewJob)>) -> Plan {
         let some = Plan::new(1);
         let careful =
             QueueSettings { concurrency: Concurrency::Serial, on_error: OnError::Pause, ..QueueSettings::default() };
         let queues = jobs.iter().map(|(_, job)| (job.queue.clone(), careful.clone())).collect();
         let submission = |(due, job)| Submission { at: Duration::ZERO, jobs: vec![job], delays: vec![Some(due)] };
-        // The one that dispatches runs none of them: it hears of their ends only as news, and no ring is heard.
+        // The dispatcher runs none of the jobs: it learns of their ends only as news, and all rings are lost.
         let node = |name: &str, dispatch, queues, poll| NodePlan {
             name: NodeName::new(name).unwrap(),
             slots: 40,
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn an_error_of_just_now_need_not_have_paused_its_queue_yet() {
-        // A queue every 50 ms, around the time at which everything is looked at: 2 s, three leases and 5 s from the beginning.
+        // A queue every 50 ms, around the time of the check: 2 s, three leases and 5 s from the beginning.
         let due = |number| Duration::from_millis(12_000 + 50 * number);
         let jobs = (1..=40).map(|number| (due(number), job(number, &format!("q{number}")))).collect();
         assert_eq!(violations(failing(jobs)), [""; 0]);

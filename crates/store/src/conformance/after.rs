@@ -14,7 +14,7 @@ fn waits(n: u64, after: &[u64], on_failure: OnFailure) -> NewJob {
     NewJob { after: After::new(after.iter().copied().map(id), on_failure).expect("few"), ..job(n) }
 }
 
-/// What the head says of a job that fails if another one does.
+/// The awaits of a job that fails if a job it waits for does.
 fn open(numbers: &[u64]) -> Option<Box<Awaits>> {
     let open = numbers.iter().copied().map(id).collect();
     Some(Box::new(Awaits { on_failure: OnFailure::Fail, open, ended_badly: None }))
@@ -116,7 +116,7 @@ pub async fn a_job_that_a_person_has_run_again_waits_for_nobody(h: &impl Harness
     assert_eq!(ended.error.as_deref(), Some(&*format!("job {}, which it waited for, failed", id(1))));
     scene.intervene(2, Event::Retry).await;
     assert_eq!((scene.state(2).await, awaits(&scene, 2).await), (JobState::Waiting, None));
-    assert_eq!(scene.story(2).await.after.ids(), [id(1)], "whom it waited for is told all the same");
+    assert_eq!(scene.story(2).await.after.ids(), [id(1)], "the story still names the jobs it waited for");
 }
 
 pub async fn jobs_of_one_call_may_wait_for_one_another(h: &impl Harness) {
@@ -257,8 +257,8 @@ pub async fn an_end_is_told_as_good_or_not(h: &impl Harness) {
     scene.intervene(4, Event::Cancel).await;
     run(&scene, 5, 5, Outcome::Interrupted).await;
     let changes = changes_as_set(scene.news(Some(begin)).await.changes);
-    let told: Vec<_> = changes.iter().map(|change| (change.failed, change.well)).collect();
-    assert_eq!(told, [(false, true), (true, false), (false, false), (false, false), (false, false)]);
+    let ends: Vec<_> = changes.iter().map(|change| (change.failed, change.well)).collect();
+    assert_eq!(ends, [(false, true), (true, false), (false, false), (false, false), (false, false)]);
 }
 
 pub async fn a_rest_before_a_bad_end_is_not_told_as_a_good_one(h: &impl Harness) {
@@ -275,7 +275,7 @@ pub async fn a_job_may_wait_for_ten_thousand(h: &impl Harness) {
     let scene = Scene::led(h).await;
     let many = MAX_AFTER as u64;
     let all: Vec<u64> = (1..=many).collect();
-    // The first in the call, so that what it waits for comes later, and in a call that may be cut in pieces.
+    // The first in the call: the jobs it waits for come later in the same call, which a store may split into parts.
     let jobs = [waits(many + 1, &all, OnFailure::Fail)].into_iter().chain((1..=many).map(job)).collect();
     scene.submit(jobs).await;
     assert_eq!(awaits(&scene, many + 1).await, open(&all));

@@ -45,7 +45,8 @@ pub async fn another_node_reads_the_same_as_a_delivery(h: &impl Harness) {
     let replies = scene.store.assign(scene.order(2, picks)).await.expect("assign");
     assert_eq!(replies, [(id(2), AssignReply::Theirs(Fence(1)))]);
     let mail = scene.mail(BETA).await;
-    assert_eq!((mail.len(), mail[0].batch, mail[0].cancel.len()), (1, batch(2), 0));
+    assert_eq!((mail.len(), mail[0].batch), (1, batch(2)));
+    assert_eq!(scene.stop_requests(BETA).await, []);
     let [theirs] = &mail[0].jobs[..] else { panic!("{mail:?}") };
     assert_eq!(theirs, &turnwise_core::job::AssignedJob { id: id(2), args: job(2).args, ..mine });
 }
@@ -56,7 +57,7 @@ pub async fn a_node_is_told_which_of_its_jobs_are_limited(h: &impl Harness) {
     let mut picks = scene.picks(&[1, 2, 3, 4, 5, 6], BETA).await;
     picks[..2].iter_mut().for_each(|pick| pick.node = ALPHA);
     picks.iter_mut().step_by(2).for_each(|pick| pick.limited = true);
-    let told = |replies: Vec<(JobId, AssignReply)>| -> Vec<(JobId, bool)> {
+    let limited = |replies: Vec<(JobId, AssignReply)>| -> Vec<(JobId, bool)> {
         let mine = replies.into_iter().filter_map(|(id, reply)| match reply {
             AssignReply::Mine(job) => Some((id, job.limited)),
             _ => None,
@@ -67,7 +68,7 @@ pub async fn a_node_is_told_which_of_its_jobs_are_limited(h: &impl Harness) {
     scene.store.assign(scene.order(1, picks[2..4].to_vec())).await.expect("assign");
     for _ in 0..2 {
         let replies = scene.store.assign(scene.order(1, picks.clone())).await.expect("assign");
-        assert_eq!(told(replies), [(id(1), true), (id(2), false)]);
+        assert_eq!(limited(replies), [(id(1), true), (id(2), false)]);
     }
     let mail: Vec<_> =
         scene.mail(BETA).await.into_iter().flat_map(|mail| mail.jobs).map(|job| (job.id, job.limited)).collect();
@@ -84,7 +85,7 @@ pub async fn one_batch_reaches_every_node_in_it(h: &impl Harness) {
     let replies = scene.store.assign(scene.order(7, picks)).await.expect("assign");
     assert_eq!(replies.len(), 5);
     for (node, jobs) in [(ALPHA, vec![3]), (BETA, vec![1, 4]), (GAMMA, vec![2, 5])] {
-        let mail = in_order(scene.mail(node).await);
+        let mail = scene.mail_in_order(node).await;
         assert_eq!(mail.iter().map(|delivery| delivery.batch).collect::<Vec<_>>(), [batch(7)]);
         let ids: Vec<_> = mail[0].jobs.iter().map(|job| job.id).collect();
         assert_eq!(ids, jobs.into_iter().map(id).collect::<Vec<_>>());
@@ -195,7 +196,7 @@ pub async fn one_bad_pick_does_not_hold_the_others(h: &impl Harness) {
     let given: BTreeSet<_> =
         replies.iter().filter(|(_, reply)| *reply == AssignReply::Theirs(Fence(1))).map(|(id, _)| *id).collect();
     assert_eq!(given, BTreeSet::from([id(1), id(3)]));
-    let mail = in_order(scene.mail(BETA).await);
+    let mail = scene.mail_in_order(BETA).await;
     assert_eq!(mail[0].jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [id(1), id(3)]);
 }
 
@@ -205,7 +206,7 @@ pub async fn a_job_is_never_given_to_a_node_that_has_left(h: &impl Harness) {
     let picks = scene.picks(&[1], BETA).await;
     scene.store.leave(BETA).await.expect("leave");
     let replies = scene.store.assign(scene.order(1, picks)).await.expect("assign");
-    // In the hands of nobody it would stay there: no lease ends, no node is lost.
+    // With a node that has left, the job would stay for ever: no lease would end, no node would be lost.
     assert_eq!(replies, [(id(1), AssignReply::Locked)]);
     assert_eq!((scene.state(1).await, scene.job(1).await.fence), (JobState::Waiting, Fence(0)));
     scene.give(2, &[1], ALPHA).await;
@@ -238,7 +239,7 @@ pub async fn two_dispatchers_give_each_job_once(h: &impl Harness) {
         let store = h.open().await;
         let picks = scene.picks(&numbers, node).await;
         for (part, picks) in picks.chunks(10).enumerate() {
-            // One goes from the front, one from the back: they meet.
+            // One begins at the front, one at the back: they conflict in the middle.
             let at = if number == 1 { part } else { 5 - part };
             let order = scene.order(u128::try_from(number * 10 + at).expect("small"), picks.to_vec());
             let store = store.clone();
@@ -285,8 +286,8 @@ pub async fn a_known_batch_is_not_delivered_again(h: &impl Harness) {
     scene.give(1, &[1], BETA).await;
     scene.give(2, &[2], BETA).await;
     let mail = scene.store.assignments(BETA, vec![batch(1), batch(9)]).await.expect("assignments");
-    assert_eq!(mail.iter().map(|delivery| delivery.batch).collect::<Vec<_>>(), [batch(2)]);
-    assert_eq!(scene.store.assignments(BETA, vec![batch(1), batch(2)]).await.expect("assignments"), []);
+    assert_eq!(mail.batches.iter().map(|delivery| delivery.batch).collect::<Vec<_>>(), [batch(2)]);
+    assert_eq!(scene.store.assignments(BETA, vec![batch(1), batch(2)]).await.expect("assignments"), Mail::default());
 }
 
 pub async fn a_batch_is_kept_until_it_is_done(h: &impl Harness) {
@@ -346,11 +347,11 @@ pub async fn of_jobs_side_by_side_only_the_picked_are_given(h: &impl Harness) {
     scene.end(ALPHA, 5, Outcome::Interrupted).await;
     let picked: Vec<_> = (1..=40).filter(|n| ![9, 10, 33].contains(n)).collect();
     let mut picks = scene.picks(&picked, ALPHA).await;
-    // One that is not what was picked any more, in the midst of all others.
+    // One job among all others that is not at the picked fence any more.
     picks[20].fence = picks[20].fence.next();
     let order = scene.order(2, picks);
     for _ in 0..2 {
-        // The second time, they are in its hands.
+        // The second time, they are in the node's hands already.
         let replies = scene.store.assign(order.clone()).await.expect("assign");
         let (mine, others): (Vec<_>, Vec<_>) =
             replies.iter().partition(|(_, reply)| matches!(reply, AssignReply::Mine(_)));

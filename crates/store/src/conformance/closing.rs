@@ -11,13 +11,13 @@ use crate::{Closed, Last, store::*};
 
 const WRITTEN: u64 = 9;
 
-/// Job 1 is in beta's hands, and its run has done what it does.
+/// Job 1 is in beta's hands, and its run has done its work.
 async fn run(h: &impl ClosingHarness) -> (Scene, Box<dyn crate::Closing>) {
     let scene = Scene::led(h).await;
     scene.enqueue([1]).await;
     scene.give(1, &[1], BETA).await;
     let closing = h.closing(BETA, job(WRITTEN)).await;
-    assert_eq!(scene.find(WRITTEN).await, None, "nobody sees it before the end");
+    assert_eq!(scene.find(WRITTEN).await, None, "no reader sees it before the end");
     (scene, closing)
 }
 

@@ -47,14 +47,15 @@ pub async fn a_running_job_is_told_to_stop(h: &impl Harness) {
         assert!(scene.job(n).await.cancel_requested);
     }
     assert_eq!((scene.state(1).await, scene.state(2).await), (JobState::Running, JobState::Scheduled));
-    // The batch with the jobs is known; the cancels come as deliveries of their own.
+    // The batch with the jobs is known; the requests come beside the batches, at every look until the jobs are settled.
+    let stop = [(id(1), Fence(1)), (id(2), Fence(1))];
+    for _ in 0..2 {
+        let mail = scene.store.assignments(BETA, vec![batch(1)]).await.expect("assignments");
+        assert_eq!(in_order(mail), Mail { batches: vec![], stop: stop.to_vec() });
+    }
+    scene.end(BETA, 1, Outcome::Cancelled).await;
     let mail = scene.store.assignments(BETA, vec![batch(1)]).await.expect("assignments");
-    let mut cancel: Vec<_> = mail.iter().flat_map(|delivery| delivery.cancel.clone()).collect();
-    cancel.sort_unstable();
-    assert_eq!(cancel, [id(1), id(2)]);
-    assert!(mail.iter().all(|delivery| delivery.jobs.is_empty()), "{mail:?}");
-    let known = mail.iter().map(|delivery| delivery.batch).chain([batch(1)]).collect();
-    assert_eq!(scene.store.assignments(BETA, known).await.expect("assignments"), []);
+    assert_eq!(mail.stop, stop[1..]);
 }
 
 pub async fn a_cancel_that_came_too_late_stops_nothing(h: &impl Harness) {
@@ -63,7 +64,8 @@ pub async fn a_cancel_that_came_too_late_stops_nothing(h: &impl Harness) {
     scene.give(1, &[1], BETA).await;
     scene.intervene(1, Event::Cancel).await;
     scene.end(BETA, 1, done()).await;
-    assert!(scene.mail(BETA).await.iter().all(|delivery| delivery.cancel.is_empty() && delivery.jobs.is_empty()));
+    assert!(scene.mail(BETA).await.iter().all(|delivery| delivery.jobs.is_empty()));
+    assert_eq!(scene.stop_requests(BETA).await, []);
 }
 
 pub async fn a_cancel_of_an_earlier_run_does_not_stop_a_later_one(h: &impl Harness) {
@@ -75,8 +77,7 @@ pub async fn a_cancel_of_an_earlier_run_does_not_stop_a_later_one(h: &impl Harne
     scene.end(BETA, 1, Outcome::Interrupted).await;
     assert_eq!(scene.intervene(1, Event::Retry).await, Settled::Applied);
     scene.give(2, &[1], BETA).await;
-    let mail = scene.mail(BETA).await;
-    assert!(mail.iter().all(|delivery| delivery.cancel.is_empty()), "{mail:?}");
+    assert_eq!(scene.stop_requests(BETA).await, []);
     assert!(!scene.job(1).await.cancel_requested);
 }
 
@@ -149,6 +150,22 @@ pub async fn a_redriven_job_carries_neither_result_nor_cancel(h: &impl Harness) 
     assert_eq!((seen.state, seen.result, seen.cancel_requested), (JobState::Waiting, None, false));
 }
 
+pub async fn a_job_that_succeeded_runs_once_more_if_a_person_says_so(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    scene.enqueue([1]).await;
+    scene.give(1, &[1], BETA).await;
+    scene.end(BETA, 1, done()).await;
+    assert_eq!(scene.state(1).await, JobState::Success);
+    assert_eq!(scene.intervene(1, Event::Rerun).await, Settled::Applied);
+    let waiting = scene.job(1).await;
+    assert_eq!((waiting.state, waiting.result, waiting.fence), (JobState::Waiting, None, Fence(1)));
+    assert_eq!(waiting.counts, Counts { attempt: 1, retry: 0, crashes: 0 });
+    scene.give(2, &[1], BETA).await;
+    scene.end(BETA, 1, done()).await;
+    let again = scene.job(1).await;
+    assert_eq!((again.state, again.fence, again.counts.attempt), (JobState::Success, Fence(2), 2));
+}
+
 pub async fn of_sixteen_people_who_redrive_a_job_one_does(h: &impl Harness) {
     let scene = Scene::led(h).await;
     scene.enqueue([1]).await;
@@ -158,7 +175,7 @@ pub async fn of_sixteen_people_who_redrive_a_job_one_does(h: &impl Harness) {
     for _ in 0..16 {
         let (store, intervention) = (h.open().await, intervention.clone());
         callers.push(tokio::spawn(async move {
-            // A caller that has to repeat itself may find its own work done: only the job tells then.
+            // A caller that has to repeat its call may find its own write: then only the job shows that it was written.
             until_answered(|| store.control(vec![intervention.clone()])).await[0]
         }));
     }

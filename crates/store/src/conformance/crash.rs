@@ -1,14 +1,14 @@
-//! The process dies at every step of a story, before the step or after it with the reply lost; the others clear up.
+//! The process dies at every step of a scenario, before the step or after it with the reply lost; the others recover.
 //!
-//! The story has one of each: a success, a retry, a cancel, a second node, a person's decision, a node that falls
-//! silent with work in its hands. Whatever the moment, every job comes to exactly one end, what was confirmed stays so, and at rest
+//! The scenario has one of each: a success, a retry, a cancel, a second node, a person's decision, a node that falls silent with
+//! work in its hands. Wherever the process dies, every job comes to exactly one end, what was confirmed stays so, and at rest
 //! nothing is left over.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use turnwise_core::{
     Fence, Incarnation, JobId, JobState, NewJob,
-    lifecycle::{self, Event, Outcome, Standing, Target},
+    lifecycle::{self, Event, JobFacts, Outcome, Target},
     scheduler::Pick,
 };
 use uuid::Uuid;
@@ -23,21 +23,21 @@ use crate::store::*;
 const JOBS: u64 = 6;
 const DELTA: Incarnation = Incarnation(Uuid::from_u128(0xde17a));
 
-/// Rounds in which the recovery must have come to rest; more is a loop.
+/// Rounds in which the recovery must have come to rest; more would be an endless loop.
 const ROUNDS: usize = 10;
 
 pub async fn a_power_cut_at_any_step_loses_and_doubles_nothing(h: &impl Harness) {
-    at_every_step(h, Survivor::Nobody).await;
+    at_every_step(h, Survivor::None).await;
 }
 
 pub async fn a_dispatcher_that_dies_at_any_step_loses_and_doubles_nothing(h: &impl Harness) {
     at_every_step(h, Survivor::Beta).await;
 }
 
-/// Who lives on after the accident.
+/// Which node lives on after the accident.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Survivor {
-    Nobody,
+    None,
     Beta,
 }
 
@@ -50,7 +50,7 @@ async fn at_every_step(h: &impl Harness, survivor: Survivor) {
     }
 }
 
-/// The story with an accident, then the clearing up, then the accounts. Tells how many calls the process made.
+/// The scenario with an accident, then the recovery, then the check of the result. Returns how many calls the process made.
 async fn play(h: &impl Harness, survivor: Survivor, accident: Accident) -> u64 {
     h.reset().await;
     let eyes = h.open().await;
@@ -59,20 +59,20 @@ async fn play(h: &impl Harness, survivor: Survivor, accident: Accident) -> u64 {
         what: format!("{survivor:?} survives {accident:?}"),
         alpha: Arc::new(faulty.clone()),
         beta: match survivor {
-            Survivor::Nobody => Arc::new(faulty.clone()),
+            Survivor::None => Arc::new(faulty.clone()),
             Survivor::Beta => h.open().await,
         },
         eyes,
         books: Books::default(),
     };
-    let ended = story.tell(h).await;
+    let ended = story.play(h).await;
     assert_eq!(ended.is_err(), faulty.dead(), "{}: {ended:?}", story.what);
     story.recover(h, survivor).await;
     story.check_accounts().await;
     faulty.calls()
 }
 
-/// What was confirmed to somebody.
+/// What the store has confirmed to a caller.
 #[derive(Debug, Default)]
 struct Books {
     submitted: Vec<JobId>,
@@ -85,10 +85,10 @@ struct Books {
 
 struct Story {
     what: String,
-    /// The dispatcher's way to the store, and its person's.
+    /// The store as the dispatcher and a person in the same process reach it.
     alpha: Arc<dyn Store>,
     beta: Arc<dyn Store>,
-    /// Who only looks has no accidents.
+    /// The store without accidents, to read from.
     eyes: Arc<dyn Store>,
     books: Books,
 }
@@ -107,7 +107,7 @@ fn charges() -> Vec<NewMemo> {
 }
 
 impl Story {
-    async fn tell(&mut self, h: &impl Harness) -> Result<()> {
+    async fn play(&mut self, h: &impl Harness) -> Result<()> {
         let (alpha, beta) = (self.alpha.clone(), self.beta.clone());
         for part in submissions().chunks(3) {
             let replies = alpha.enqueue(part.to_vec()).await?;
@@ -115,7 +115,7 @@ impl Story {
         }
         alpha.join(scene::join(ALPHA, "alpha")).await?;
         beta.join(scene::join(BETA, "beta")).await?;
-        let epoch = alpha.beat(scene::beat(ALPHA, true)).await?.epoch.expect("nobody else dispatches");
+        let epoch = alpha.beat(scene::beat(ALPHA, true)).await?.epoch.expect("no other node dispatches");
         let begin = alpha.news(AskNews { cursor: None, epoch, asleep: false, new_jobs: u32::MAX }).await?.cursor;
         let page = alpha.load(Load::After { id: None, limit: ALL }).await?;
         assert_eq!(page.jobs.len() as u64, JOBS);
@@ -127,17 +127,17 @@ impl Story {
         self.settle(&alpha, scene::by(ALPHA), &[(2, Event::Start)], vec![]).await?;
         h.advance(SECOND).await;
         let ends = [(1, ended(scene::done())), (2, ended(scene::failed("once"))), (5, ended(scene::failed("ask")))];
-        let told = Author::Node { node: ALPHA, told: Some(epoch) };
-        self.settle(&alpha, told, &ends, vec![batch(1)]).await?;
+        let author = Author::Node { node: ALPHA, told: Some(epoch) };
+        self.settle(&alpha, author, &ends, vec![batch(1)]).await?;
         alpha.remember(Some((ALPHA, epoch)), charges()).await?;
         self.books.charged = true;
 
         self.intervene(&alpha, 3, Event::Cancel).await?;
         let mail = beta.assignments(BETA, vec![batch(1)]).await?;
-        let cancels = mail.iter().map(|delivery| delivery.batch).collect();
+        assert_eq!(mail.stop.len(), 1, "{mail:?}");
         let result = Outcome::Done { result: Some(json("[4]")) };
         let ends = [(3, ended(Outcome::Cancelled)), (4, ended(result))];
-        self.settle(&beta, scene::by(BETA), &ends, cancels).await?;
+        self.settle(&beta, scene::by(BETA), &ends, vec![]).await?;
         self.intervene(&alpha, 5, Event::GiveUp).await?;
 
         let pulse = alpha.beat(scene::beat(ALPHA, true)).await?;
@@ -186,7 +186,7 @@ impl Story {
         self.eyes.job(job).await.expect("job").unwrap_or_else(|| panic!("{}: {job} is lost", self.what))
     }
 
-    /// Decides by what stands, settles, and enters in the books what was confirmed.
+    /// Decides by the jobs as they are now, settles, and notes in the books what was confirmed.
     async fn settle(
         &mut self,
         store: &Arc<dyn Store>,
@@ -198,7 +198,7 @@ impl Story {
         let (mut settlements, mut becomes) = (Vec::new(), Vec::new());
         for (n, event) in events {
             let job = self.look(id(*n)).await;
-            let to = lifecycle::decide(&Standing::from(&job), event, now, 0.0).expect("a legal move");
+            let to = lifecycle::decide(&JobFacts::from(&job), event, now, 0.0).expect("a legal move");
             let ran = matches!(event, Event::Ended(_));
             becomes.push((job.id, job.fence, to.state(job.state), to.to.clone()));
             settlements.push(Settlement {
@@ -229,7 +229,7 @@ impl Story {
     async fn intervene(&mut self, store: &Arc<dyn Store>, n: u64, event: Event) -> Result<()> {
         let now = self.eyes.nodes().await.expect("nodes").now;
         let job = self.look(id(n)).await;
-        let to = lifecycle::decide(&Standing::from(&job), &event, now, 0.0).expect("a legal move");
+        let to = lifecycle::decide(&JobFacts::from(&job), &event, now, 0.0).expect("a legal move");
         let becomes = to.state(job.state);
         let replies = store.control(vec![Intervention { job: job.id, state: job.state, fence: job.fence, to }]).await?;
         assert_eq!(replies, [Settled::Applied], "{}", self.what);
@@ -239,7 +239,7 @@ impl Story {
         Ok(())
     }
 
-    /// What the living do: the submitter asks again, beta ends its work, gamma takes over and runs all to its end.
+    /// What the living do: the submitter submits again, beta ends its work, gamma takes over and runs all jobs to their end.
     async fn recover(&mut self, h: &impl Harness, survivor: Survivor) {
         let store = self.eyes.clone();
         for job in self.books.submitted.clone() {
@@ -271,9 +271,13 @@ impl Story {
     async fn beta_ends_its_work(&mut self) {
         let beta = self.beta.clone();
         let mail = beta.assignments(BETA, vec![]).await.expect("assignments");
-        let held: Vec<_> =
-            mail.iter().flat_map(|delivery| &delivery.jobs).map(|job| (number(job.id), ended(scene::done()))).collect();
-        let batches = mail.iter().map(|delivery| delivery.batch).collect();
+        let held: Vec<_> = mail
+            .batches
+            .iter()
+            .flat_map(|delivery| &delivery.jobs)
+            .map(|job| (number(job.id), ended(scene::done())))
+            .collect();
+        let batches = mail.batches.iter().map(|delivery| delivery.batch).collect();
         self.settle(&beta, scene::by(BETA), &held, batches).await.expect("settle");
         assert!(beta.leave(BETA).await.expect("leave"), "{}", self.what);
     }
@@ -309,7 +313,7 @@ impl Story {
     ) {
         let mut to = Vec::new();
         for head in heads {
-            assert!(!head.state.assigned(), "{}: {head:?} is in nobody's hands and stays there", self.what);
+            assert!(!head.state.assigned(), "{}: {head:?} stays in the hands of a dead node", self.what);
             match head.due {
                 Some(_) => to.push((number(head.id), GAMMA)),
                 None => self.intervene(store, number(head.id), Event::GiveUp).await.expect("control"),
@@ -331,13 +335,13 @@ impl Story {
                 assert_eq!(job.state, *confirmed, "{what}: {} had ended otherwise", job.id);
             }
         }
-        // Both or none; written once, since nobody called twice.
+        // Both or none; written once, since the call was made once.
         let charged = self.eyes.recall(vec![MemoKind::Charge]).await.expect("recall");
         let names: Vec<_> = charged.iter().map(|memo| (memo.name.as_str(), memo.version)).collect();
         assert!(names == [("blue", 1), ("red", 1)] || (names.is_empty() && !self.books.charged), "{what}: {names:?}");
         for node in [ALPHA, BETA, GAMMA] {
             let mail = self.eyes.assignments(node, vec![]).await.expect("assignments");
-            assert_eq!(mail, [], "{what}: mail of {node:?} is left over");
+            assert!(mail.is_empty(), "{what}: mail of {node:?} is left over");
         }
         assert_eq!(self.eyes.nodes().await.expect("nodes").nodes, [], "{what}: a node is left over");
         self.eyes.join(scene::join(DELTA, "delta")).await.expect("join");

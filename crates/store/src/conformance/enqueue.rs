@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use turnwise_core::{
-    Fence, GroupName, JobState, KeyName, NewJob, Priority, QueueName, Timestamp,
+    Fence, GroupName, JobState, KeyName, NewJob, Priority, QueueName, RetryPolicy, Step, Timestamp,
+    calendar::GivenTime,
     job::Counts,
     json::MAX_JSON_BYTES,
     lifecycle::{Event, Outcome},
@@ -75,7 +76,62 @@ pub async fn every_retry_policy_is_kept(h: &impl Harness) {
     let policies = ["exponential:10s,5", "exponential:0s,0", "durations:1us,2d", "manual", "none"];
     scene.submit((1..).zip(policies).map(|(n, policy)| job_with_retry(n, policy)).collect()).await;
     for (n, policy) in (1..).zip(policies) {
-        assert_eq!(scene.job(n).await.retry.to_string(), policy);
+        assert_eq!(scene.job(n).await.retry.map(|retry| retry.to_string()).as_deref(), Some(policy));
+    }
+}
+
+pub async fn a_job_that_names_no_retry_policy_is_told_from_one_that_names_the_default(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    let default = || Some(RetryPolicy::default());
+    // Alone, and in a list that is long enough for every way in which a store writes many.
+    scene.submit(vec![job(1), NewJob { retry: default(), ..job(2) }]).await;
+    let retry_of = |n: u64| if n.is_multiple_of(2) { default() } else { None };
+    scene.submit((3..=400).map(|n| NewJob { retry: retry_of(n), ..job(n) }).collect()).await;
+    for n in [3, 4, 399, 400] {
+        assert_eq!(scene.job(n).await.retry, retry_of(n), "{n}");
+    }
+    for n in [1, 2] {
+        assert_eq!(scene.job(n).await.retry, retry_of(n));
+        assert_eq!(scene.give_mine(n.into(), n).await.retry, retry_of(n), "in the hands of its node");
+        scene.end(ALPHA, n, failed("once")).await;
+        assert_eq!((scene.job(n).await.state, scene.job(n).await.retry), (JobState::Stuck, retry_of(n)));
+        scene.give((10 + n).into(), &[n], BETA).await;
+        assert_eq!(
+            scene.mail(BETA).await.pop().and_then(|delivery| delivery.jobs.into_iter().next()).map(|job| job.retry),
+            Some(retry_of(n)),
+            "by mail"
+        );
+        scene.end(BETA, n, Outcome::Fail("for good".into())).await;
+        assert_eq!((scene.job(n).await.state, scene.job(n).await.retry), (JobState::Failed, retry_of(n)), "in history");
+        scene.intervene(n, Event::Retry).await;
+        assert_eq!(
+            (scene.job(n).await.state, scene.job(n).await.retry),
+            (JobState::Waiting, retry_of(n)),
+            "back again"
+        );
+        scene.give((20 + n).into(), &[n], ALPHA).await;
+        let next = Step { retry: retry_of(n + 1), ..step("sign") };
+        scene.end(ALPHA, n, Outcome::Next { step: Box::new(next), due: None }).await;
+        assert_eq!(scene.job(n).await.retry, retry_of(n + 1), "that of its next step");
+        scene.give((30 + n).into(), &[n], BETA).await;
+    }
+    let lost = scene.lose_beta(h).await;
+    let kept: Vec<_> = [1, 2].map(|n| lost.jobs.iter().find(|job| job.id == id(n)).map(|job| job.retry.clone())).into();
+    assert_eq!(kept, [Some(retry_of(2)), Some(retry_of(3))], "lost with its node");
+}
+
+pub async fn a_time_that_is_named_is_told_from_none(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    let now = scene.now().await;
+    let second = Duration::from_secs(1);
+    let given = [None, Some(now), Some(now.minus(second)), Some(now.plus(second))];
+    scene.submit((1..).zip(given).map(|(n, due)| NewJob { due, ..job(n) }).collect()).await;
+    for (n, given) in (1..).zip(given) {
+        let (job, head) = (scene.job(n).await, scene.head(n).await.expect("unfinished"));
+        assert_eq!((head.due, head.submitted_at), (job.due_at, now));
+        assert_eq!(GivenTime::from(&head).follows_from(), given.is_none().then_some(now), "{given:?}");
+        let due = job.due_at.expect("a time");
+        assert!(given.unwrap_or(now).since(due) <= Duration::from_micros(1), "{given:?} is kept as {due}");
     }
 }
 
@@ -219,7 +275,7 @@ pub async fn names_of_all_scripts_are_kept(h: &impl Harness) {
     for (n, name) in (1..).zip(names) {
         let seen = scene.job(n).await;
         assert_eq!((seen.task.as_str(), seen.queue.as_str(), seen.group.as_str()), (name, name, name));
-        // Two spellings of one letter, and two cases of it, are two names.
+        // Two spellings of one letter, or its upper and lower case, make two names.
         let filter = Filter { group: Some(name.to_owned()), ..Filter::default() };
         let found = scene.store.jobs(filter).await.expect("jobs");
         assert_eq!(found.iter().map(|job| job.id).collect::<Vec<_>>(), [id(n)]);
@@ -244,7 +300,7 @@ pub async fn a_submit_rings_the_sleeping_dispatcher(h: &impl Harness) {
     assert_eq!(scene.news(Some(asleep.cursor)).await.jobs.len(), 1);
 }
 
-/// More than most calls have: a store may have another way for so many.
+/// More jobs than in most calls: a store may store so many in another way.
 const LONG: u64 = 600;
 
 pub async fn a_long_list_is_stored_in_its_order_with_all_its_jobs_have(h: &impl Harness) {

@@ -1,14 +1,19 @@
 //! A store that has an accident: at one chosen call the process dies, before the call or after it with the reply lost.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+use std::{
+    any::Any,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
 };
 
 use async_trait::async_trait;
-use turnwise_core::{Incarnation, Job, JobId, NewJob, story::Story};
 
-use crate::{Bell, StoreError, store::*};
+use crate::{
+    Result, Store, StoreError,
+    delegate::{Call, Delegate},
+};
 
 /// When and how the process dies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +26,7 @@ pub enum Accident {
     After(u64),
 }
 
-/// A process' way to its store, with an [`Accident`] in it. Clones share the count: they are the same process.
+/// The store as one process reaches it, with an [`Accident`]. Clones share the count: they are the same process.
 #[derive(Debug, Clone)]
 pub struct Faulty {
     inner: Arc<dyn Store>,
@@ -58,8 +63,19 @@ impl Faulty {
             Accident::Before(at) | Accident::After(at) => self.calls() >= at,
         }
     }
+}
 
-    async fn call<T>(&self, verb: impl Future<Output = Result<T>> + Send) -> Result<T> {
+fn died() -> StoreError {
+    StoreError::transient("reach the store", "the process has died")
+}
+
+#[async_trait]
+impl Delegate for Faulty {
+    fn inner(&self) -> Arc<dyn Store> {
+        self.inner.clone()
+    }
+
+    async fn pass<T: Send + 'static>(&self, _: &'static str, _: &(dyn Any + Send + Sync), call: Call<T>) -> Result<T> {
         let slow = std::time::Duration::from_millis(self.slow.load(Ordering::SeqCst));
         if !slow.is_zero() {
             tokio::time::sleep(slow).await;
@@ -72,79 +88,11 @@ impl Faulty {
             Accident::Before(at) if number >= at => Err(died()),
             Accident::After(at) if number > at => Err(died()),
             Accident::After(at) if number == at => {
-                // What became of the call is nobody's to know: its error is lost like its reply.
-                drop(verb.await);
+                // The caller does not learn what became of the call: its error is lost like its reply.
+                drop(call.await);
                 Err(died())
             }
-            _ => verb.await,
+            _ => call.await,
         }
-    }
-}
-
-fn died() -> StoreError {
-    StoreError::transient("reach the store", "the process has died")
-}
-
-#[async_trait]
-impl Store for Faulty {
-    async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Submitted>> {
-        self.call(self.inner.enqueue(jobs)).await
-    }
-    async fn join(&self, join: Join) -> Result<Joined> {
-        self.call(self.inner.join(join)).await
-    }
-    async fn beat(&self, beat: Beat) -> Result<Pulse> {
-        self.call(self.inner.beat(beat)).await
-    }
-    async fn leave(&self, node: Incarnation) -> Result<bool> {
-        self.call(self.inner.leave(node)).await
-    }
-    async fn load(&self, load: Load) -> Result<Page> {
-        self.call(self.inner.load(load)).await
-    }
-    async fn news(&self, ask: AskNews) -> Result<News> {
-        self.call(self.inner.news(ask)).await
-    }
-    async fn assign(&self, assign: Assign) -> Result<Vec<(JobId, AssignReply)>> {
-        self.call(self.inner.assign(assign)).await
-    }
-    async fn assignments(&self, node: Incarnation, known: Vec<BatchId>) -> Result<Vec<Delivery>> {
-        self.call(self.inner.assignments(node, known)).await
-    }
-    async fn settle(&self, settle: Settle) -> Result<Vec<Settled>> {
-        self.call(self.inner.settle(settle)).await
-    }
-    async fn note(&self, node: Incarnation, notes: Vec<Note>) -> Result<Vec<Settled>> {
-        self.call(self.inner.note(node, notes)).await
-    }
-    async fn lost_nodes(&self, ask: AskLost) -> Result<Vec<LostNode>> {
-        self.call(self.inner.lost_nodes(ask)).await
-    }
-    async fn control(&self, interventions: Vec<Intervention>) -> Result<Vec<Settled>> {
-        self.call(self.inner.control(interventions)).await
-    }
-    async fn prune(&self, seen: Option<Cursor>, limit: u32) -> Result<u64> {
-        self.call(self.inner.prune(seen, limit)).await
-    }
-    async fn job(&self, id: JobId) -> Result<Option<Job>> {
-        self.call(self.inner.job(id)).await
-    }
-    async fn jobs(&self, filter: Filter) -> Result<Vec<Job>> {
-        self.call(self.inner.jobs(filter)).await
-    }
-    async fn story(&self, ask: AskStory) -> Result<Story> {
-        self.call(self.inner.story(ask)).await
-    }
-    async fn nodes(&self) -> Result<Fleet> {
-        self.call(self.inner.nodes()).await
-    }
-    async fn recall(&self, kinds: Vec<MemoKind>) -> Result<Vec<Memo>> {
-        self.call(self.inner.recall(kinds)).await
-    }
-    async fn remember(&self, lead: Option<(Incarnation, Epoch)>, memos: Vec<NewMemo>) -> Result<Vec<bool>> {
-        self.call(self.inner.remember(lead, memos)).await
-    }
-    fn bell(&self) -> Bell {
-        self.inner.bell()
     }
 }

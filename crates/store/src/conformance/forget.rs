@@ -68,7 +68,7 @@ pub async fn without_retention_an_end_is_refused_for_the_same_reasons(h: &impl H
     let missing = Settlement { job: id(99), ..settlements[0].clone() };
     let waiting = Settlement { job: id(4), ..settlements[0].clone() };
     settlements.extend([missing, waiting]);
-    // Cancelled since, in other hands, given out again since, and one that is no reason: its cancel was seen.
+    // Cancelled since, in other hands, assigned again since; and one with a cancel that the decision has seen, which is written.
     assert_eq!(scene.intervene(2, Event::Cancel).await, Settled::Applied);
     scene.end(BETA, 5, Outcome::Snooze { wait: SECOND }).await;
     scene.give(3, &[5], BETA).await;

@@ -81,10 +81,10 @@ pub async fn an_end_that_is_not_kept_is_told_beside_one_that_is(h: &impl Harness
     let settle = Settle { author: by(BETA), settlements, done: vec![] };
     let repeated = settle.clone();
     assert_eq!(scene.store.settle(settle).await.expect("settle"), [Settled::Applied; 3]);
-    let mut told: Vec<_> = scene.news(Some(begin)).await.changes;
-    told.sort_by_key(|change| change.id);
-    let told: Vec<_> = told.iter().map(|change| (change.id, change.failed, change.head.is_some())).collect();
-    assert_eq!(told, [(id(1), false, false), (id(2), true, false), (id(3), false, true)]);
+    let mut changes: Vec<_> = scene.news(Some(begin)).await.changes;
+    changes.sort_by_key(|change| change.id);
+    let ends: Vec<_> = changes.iter().map(|change| (change.id, change.failed, change.head.is_some())).collect();
+    assert_eq!(ends, [(id(1), false, false), (id(2), true, false), (id(3), false, true)]);
     let again = scene.store.settle(repeated).await.expect("settle");
     assert_eq!(again, [Settled::Gone, Settled::Applied, Settled::Applied]);
 }

@@ -1,5 +1,5 @@
-//! Promises of `recall` and `remember`, and of the memos that a store heeds: a full group takes no jobs, and what is kept
-//! is what is set for the installation.
+//! Promises of `recall` and `remember`, and of the memos that a store itself uses: a full group takes no jobs, and what is kept
+//! of finished jobs and logs is as set for the installation.
 
 use turnwise_core::{GroupName, JobState, NewJob, lifecycle::Event};
 
@@ -37,7 +37,7 @@ pub async fn memos_are_recalled_by_kind_and_in_order(h: &impl Harness) {
     assert_eq!(scene.store.remember(None, memos).await.expect("remember"), [true; 24]);
     let mut sorted = names;
     sorted.sort_unstable();
-    let told =
+    let found =
         scene.store.recall(vec![MemoKind::Queue, MemoKind::Installation, MemoKind::Queue]).await.expect("recall");
     let expected: Vec<_> = [MemoKind::Installation, MemoKind::Queue]
         .into_iter()
@@ -50,7 +50,7 @@ pub async fn memos_are_recalled_by_kind_and_in_order(h: &impl Harness) {
             })
         })
         .collect();
-    assert_eq!(told, expected);
+    assert_eq!(found, expected);
     assert_eq!(scene.store.recall(vec![]).await.expect("recall"), []);
     assert_eq!(scene.store.recall(vec![MemoKind::Full]).await.expect("recall"), []);
 }
@@ -63,18 +63,18 @@ pub async fn what_is_kept_follows_the_installation_once_the_store_hears_of_it(h:
         assert!(scene.remember(memo(MemoKind::Installation, "", value)).await);
         scene.store.recall(vec![MemoKind::Queue]).await.expect("recall");
     };
-    let hear = async || drop(scene.store.recall(vec![MemoKind::Installation]).await.expect("recall"));
+    let read = async || drop(scene.store.recall(vec![MemoKind::Installation]).await.expect("recall"));
     set(r#"{"retention":"success=0,cancelled=0","log_lines":2}"#).await;
     scene.end(BETA, 1, done()).await;
-    assert_eq!(scene.state(1).await, JobState::Success, "not heard of yet");
-    hear().await;
+    assert_eq!(scene.state(1).await, JobState::Success, "the store has not read the setting yet");
+    read().await;
     let lines = (0..5).map(|n| line(1, n, "x")).collect();
     scene.note(BETA, Note { lines, trim: true, ..note(2, 1) }).await;
     assert_eq!((scene.story(2).await.lines.len(), scene.story(2).await.dropped), (2, 3));
     scene.end(BETA, 2, done()).await;
     scene.intervene(4, Event::Cancel).await;
     assert_eq!((scene.find(2).await, scene.find(4).await), (None, None));
-    // What cannot be read, and what is taken away, counts as not set.
+    // A setting that cannot be read, or was deleted, counts as not set.
     set("{").await;
     assert!(scene.store.beat(beat(BETA, false)).await.expect("beat").alive);
     scene.end(BETA, 3, done()).await;
@@ -169,7 +169,7 @@ pub async fn of_sixteen_writers_who_saw_one_version_one_writes(h: &impl Harness)
             let store = h.open().await;
             let new = NewMemo { seen: Some(seen), ..memo(MemoKind::Queue, "mail", &n.to_string()) };
             callers.push(tokio::spawn(async move {
-                // Who has to repeat itself may find its own work done; then nobody is told that it wrote.
+                // A caller that has to repeat its call may find its own write; then no caller gets `true` for it.
                 (n, until_answered(|| store.remember(None, vec![new.clone()])).await[0])
             }));
         }
@@ -236,7 +236,7 @@ pub async fn a_memo_written_by_others_is_news_once(h: &impl Harness) {
     other.remember(None, vec![memo(MemoKind::Group, "acme", "1")]).await.expect("remember");
     let news = scene.news(Some(begin.cursor.clone())).await;
     assert_eq!((news.memos, news.jobs, news.changes), (true, vec![], vec![]));
-    assert!(scene.news(Some(begin.cursor)).await.memos, "the same cursor tells the same again");
+    assert!(scene.news(Some(begin.cursor)).await.memos, "the same cursor gives the same news again");
     let next = scene.news(Some(news.cursor)).await;
     assert!(!next.memos, "once is enough");
     let delete = NewMemo { value: None, ..memo(MemoKind::Queue, "mail", "") };
@@ -325,7 +325,7 @@ pub async fn a_full_group_keeps_what_it_has(h: &impl Harness) {
     scene.submit(vec![group(1, "acme"), group(2, "acme")]).await;
     scene.intervene(2, Event::Cancel).await;
     scene.remember(memo(MemoKind::Full, "acme", "full")).await;
-    // A person may bring an ended job back: it was let in once.
+    // A person may have an ended job run again: it was accepted once.
     assert_eq!(scene.intervene(2, Event::Retry).await, Settled::Applied);
     scene.give(1, &[1, 2], BETA).await;
     assert_eq!(scene.end(BETA, 1, failed("again")).await, Settled::Applied);

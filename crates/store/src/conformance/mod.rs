@@ -1,8 +1,8 @@
 //! The promises every store makes, as tests: one suite for memory, SQLite and PostgreSQL, without skips.
 //!
 //! A store crate's test file makes a [`Harness`] and names it to [`conformance_suite!`](crate::conformance_suite),
-//! which becomes one test per promise. Promises stand by verb; [`random`] plays random commands against the memory store,
-//! [`repeat`] loses replies, [`crash`] kills the process at every step, with [`faulty`] as the accident.
+//! which becomes one test per promise. Promises are sorted by verb; [`random`] compares random commands with the memory store,
+//! [`repeat`] loses replies, [`crash`] kills the process at every step, by means of [`faulty`].
 
 pub mod after;
 pub mod assign;
@@ -52,7 +52,7 @@ pub trait Harness: Send + Sync + 'static {
 /// A store whose driver gives tasks transactions.
 #[async_trait]
 pub trait ClosingHarness: Harness {
-    /// What a run of `node` leaves behind that has submitted `job` in its transaction.
+    /// The open transaction of a run of `node` that has submitted `job` in it.
     async fn closing(&self, node: Incarnation, job: NewJob) -> Box<dyn Closing>;
 }
 
@@ -97,6 +97,8 @@ macro_rules! conformance_suite {
                 every_field_of_a_job_is_kept,
                 a_limit_key_stays_with_its_job_all_its_life,
                 every_retry_policy_is_kept,
+                a_job_that_names_no_retry_policy_is_told_from_one_that_names_the_default,
+                a_time_that_is_named_is_told_from_none,
                 the_first_and_the_last_moment_are_kept,
                 jobs_of_one_call_are_in_the_order_they_were_given,
                 replies_are_in_the_order_of_the_jobs,
@@ -266,6 +268,7 @@ macro_rules! conformance_suite {
                 a_decision_about_an_unknown_job_is_told_gone,
                 an_ended_job_is_redriven_with_a_fence_that_goes_on_growing,
                 a_redriven_job_carries_neither_result_nor_cancel,
+                a_job_that_succeeded_runs_once_more_if_a_person_says_so,
                 of_sixteen_people_who_redrive_a_job_one_does,
                 a_persons_decision_rings_node_and_dispatcher;
             story:
@@ -329,6 +332,9 @@ macro_rules! conformance_suite {
                 an_unknown_job_is_none,
                 jobs_come_newest_first_and_finished_ones_are_among_them,
                 all_given_conditions_must_hold,
+                jobs_are_found_by_the_time_of_their_submit,
+                jobs_are_found_by_a_range_of_ids,
+                the_job_that_holds_a_unique_key_is_found_by_it,
                 every_state_can_be_asked_for,
                 a_listing_has_a_limit,
                 what_one_process_wrote_another_reads_at_once,

@@ -1,4 +1,4 @@
-//! Promises of `load` and `news`: the dispatcher hears of everything, once.
+//! Promises of `load` and `news`: the dispatcher reads of everything, once.
 
 use std::collections::BTreeSet;
 
@@ -31,14 +31,14 @@ pub async fn news_tell_no_more_new_jobs_than_were_asked_for_and_say_that_there_a
         let ask = AskNews { cursor: Some(begin.clone()), epoch: Epoch(scene.epoch.0 + 1), asleep: false, new_jobs };
         async { scene.store.news(ask).await.expect("news") }
     };
-    let told = |news: &News| (news.jobs.len(), news.more, news.changes.len());
+    let sizes = |news: &News| (news.jobs.len(), news.more, news.changes.len());
     assert_eq!(
-        (told(&ask(4).await), told(&ask(100).await), told(&ask(0).await)),
+        (sizes(&ask(4).await), sizes(&ask(100).await), sizes(&ask(0).await)),
         ((4, true, 1), (9, false, 1), (0, false, 1))
     );
-    // The rest is not told again: it is for those who read the backlog.
+    // The rest does not come as news again: the dispatcher finds it in the backlog.
     let next = scene.news(Some(ask(4).await.cursor)).await;
-    assert_eq!(told(&next), (0, false, 0));
+    assert_eq!(sizes(&next), (0, false, 0));
 }
 
 pub async fn pages_hold_every_unfinished_job_once_in_id_order(h: &impl Harness) {
@@ -76,13 +76,13 @@ pub async fn a_page_tells_where_the_job_is(h: &impl Harness) {
     scene.give(1, &[1, 2], BETA).await;
     scene.end(BETA, 2, failed("no")).await;
     let heads = scene.heads().await;
-    let told: Vec<_> = heads.iter().map(|head| (head.state, head.node, head.fence.0, head.due.is_some())).collect();
+    let read: Vec<_> = heads.iter().map(|head| (head.state, head.node, head.fence.0, head.due.is_some())).collect();
     let expected = [
         (JobState::Scheduled, Some(BETA), 1, true),
         (JobState::Stuck, None, 1, false),
         (JobState::Waiting, None, 0, true),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(read, expected);
 }
 
 pub async fn named_jobs_are_loaded_if_they_are_still_there(h: &impl Harness) {
@@ -123,7 +123,7 @@ pub async fn what_is_in_nodes_hands_is_told_whosever_they_are(h: &impl Harness) 
     assert_eq!(in_hands().await.iter().map(|head| head.id).collect::<Vec<_>>(), [3, 4, 5].map(id));
 }
 
-/// A crash of the database takes back the ends of a batch, and the node still says that the batch is done.
+/// A crash of the database takes back the ends of a batch, and the node still calls the batch done.
 pub async fn what_a_node_holds_is_told_though_its_batch_was_called_done(h: &impl Harness) {
     let scene = Scene::led(h).await;
     scene.enqueue([1, 2, 3, 4]).await;
@@ -154,8 +154,8 @@ pub async fn news_tell_every_new_job_once_as_load_does(h: &impl Harness) {
     for round in [vec![3, 1], vec![2], vec![], vec![5, 4]] {
         scene.enqueue(round.clone()).await;
         let news = scene.news(Some(cursor)).await;
-        let told: BTreeSet<_> = news.jobs.iter().map(|head| head.id).collect();
-        assert_eq!((news.jobs.len(), told), (round.len(), round.iter().map(|n| id(*n)).collect()));
+        let ids: BTreeSet<_> = news.jobs.iter().map(|head| head.id).collect();
+        assert_eq!((news.jobs.len(), ids), (round.len(), round.iter().map(|n| id(*n)).collect()));
         for head in news.jobs {
             let loaded = scene.store.load(Load::These(vec![head.id])).await.expect("load").jobs;
             assert_eq!(loaded, [head]);
@@ -181,8 +181,8 @@ pub async fn every_head_says_when_its_job_was_submitted(h: &impl Harness) {
     scene.give(1, &[1], BETA).await;
     scene.end(BETA, 1, failed("again")).await;
     let changes = scene.news(Some(begin)).await.changes;
-    let told: Vec<_> = changes.iter().filter_map(|change| change.head.as_ref()).collect();
-    assert_eq!(told.iter().map(|head| head.submitted_at).collect::<Vec<_>>(), [earlier], "by a change");
+    let heads: Vec<_> = changes.iter().filter_map(|change| change.head.as_ref()).collect();
+    assert_eq!(heads.iter().map(|head| head.submitted_at).collect::<Vec<_>>(), [earlier], "by a change");
 }
 
 pub async fn what_had_begun_is_over_once_it_has_ended(h: &impl Harness) {
@@ -192,7 +192,7 @@ pub async fn what_had_begun_is_over_once_it_has_ended(h: &impl Harness) {
     let mut news = scene.news(Some(begin.cursor)).await;
     let mark = news.writers.next;
     assert!(begin.writers.next <= mark && news.writers.over <= mark, "{:?}, then {:?}", begin.writers, news.writers);
-    // A server may have other writers than this test; they end too.
+    // A server may have other writers besides this test; they end too.
     while news.writers.over < mark {
         news = scene.news(Some(news.cursor)).await;
         tokio::task::yield_now().await;
@@ -223,21 +223,21 @@ pub async fn news_from_sixteen_busy_submitters_miss_none_and_repeat_none(h: &imp
             }
         }));
     }
-    let mut told: Vec<JobId> = Vec::new();
-    // Listening while they speak: what commits late must not be passed over.
+    let mut read: Vec<JobId> = Vec::new();
+    // Reads news while the callers submit: a transaction that commits late must not be missed.
     while callers.iter().any(|caller| !caller.is_finished()) {
         let news = scene.news(Some(cursor)).await;
-        told.extend(news.jobs.iter().map(|head| head.id));
+        read.extend(news.jobs.iter().map(|head| head.id));
         cursor = news.cursor;
         tokio::task::yield_now().await;
     }
     for caller in callers {
         caller.await.expect("no caller panics");
     }
-    told.extend(scene.news(Some(cursor)).await.jobs.iter().map(|head| head.id));
-    told.sort_unstable();
+    read.extend(scene.news(Some(cursor)).await.jobs.iter().map(|head| head.id));
+    read.sort_unstable();
     let all: Vec<_> = (0..16 * EACH).map(id).collect();
-    assert_eq!(told, all);
+    assert_eq!(read, all);
 }
 
 pub async fn another_nodes_end_is_told_with_how_long_it_ran(h: &impl Harness) {
@@ -259,7 +259,7 @@ pub async fn another_nodes_end_is_told_with_how_long_it_ran(h: &impl Harness) {
     });
     assert_eq!(changes, expected);
     assert_eq!(scene.news(Some(news.cursor)).await.changes, []);
-    // That it was an error is told, whatever the job is by now.
+    // The news says that it was an error, whatever state the job is in now.
     scene.give(2, &[2], BETA).await;
     let changes = scene.news(Some(begin)).await.changes;
     assert!(changes.iter().any(|change| change.id == id(2) && change.failed), "{changes:?}");
@@ -276,13 +276,13 @@ pub async fn another_nodes_failure_is_told_as_one_and_no_other_end_is(h: &impl H
     for (n, outcome) in (1..).zip(ends) {
         settlements.push(scene.settlement(n, &Event::Ended(outcome)).await);
     }
-    // All in one call: each must be told with its own.
+    // All in one call: each must be reported with its own end.
     assert_eq!(scene.settle(by(BETA), settlements).await, [Settled::Applied; 5]);
     let changes = changes_as_set(scene.news(Some(begin)).await.changes);
-    let told: Vec<_> = changes.iter().map(|change| (change.id, change.failed, change.head.is_some())).collect();
+    let ends: Vec<_> = changes.iter().map(|change| (change.id, change.failed, change.head.is_some())).collect();
     let (end, failure, rest) = ((false, false), (true, false), (true, true));
     let expected = [(1, end), (2, failure), (3, rest), (4, end), (5, failure)];
-    assert_eq!(told, expected.map(|(n, (failed, rests))| (id(n), failed, rests)));
+    assert_eq!(ends, expected.map(|(n, (failed, rests))| (id(n), failed, rests)));
 }
 
 pub async fn a_lost_nodes_last_crash_is_told_to_the_next_dispatcher_as_a_failure(h: &impl Harness) {
@@ -340,13 +340,13 @@ pub async fn what_was_told_in_the_same_process_is_left_out_for_that_epoch(h: &im
     scene.enqueue([1, 2]).await;
     scene.give(1, &[1, 2], ALPHA).await;
     let begin = scene.news(None).await.cursor;
-    let told = Author::Node { node: ALPHA, told: Some(scene.epoch) };
+    let author = Author::Node { node: ALPHA, told: Some(scene.epoch) };
     let settlement = scene.settlement(1, &Event::Ended(done())).await;
-    assert_eq!(scene.settle_one(told, settlement).await, Settled::Applied);
+    assert_eq!(scene.settle_one(author, settlement).await, Settled::Applied);
     scene.end(ALPHA, 2, done()).await;
     let ids = |news: News| news.changes.iter().map(|change| change.id).collect::<BTreeSet<_>>();
     assert_eq!(ids(scene.news(Some(begin.clone())).await), BTreeSet::from([id(2)]));
-    // A dispatcher of another epoch was not told.
+    // A dispatcher of another epoch was not notified.
     let ask = AskNews { cursor: Some(begin), epoch: Epoch(scene.epoch.0 + 1), asleep: false, new_jobs: u32::MAX };
     assert_eq!(ids(scene.store.news(ask).await.expect("news")), BTreeSet::from([id(1), id(2)]));
 }
@@ -383,7 +383,7 @@ pub async fn a_wish_to_stop_a_running_job_is_no_news(h: &impl Harness) {
     scene.give(1, &[1], BETA).await;
     let begin = scene.news(None).await.cursor;
     assert_eq!(scene.intervene(1, Event::Cancel).await, Settled::Applied);
-    assert_eq!(scene.news(Some(begin)).await.changes, [], "it is the node that must hear of it");
+    assert_eq!(scene.news(Some(begin)).await.changes, [], "only the node must be notified");
 }
 
 pub async fn a_redriven_job_is_news_again(h: &impl Harness) {
@@ -416,10 +416,10 @@ pub async fn a_repeated_settle_is_told_once(h: &impl Harness) {
     let begin = scene.news(None).await.cursor;
     let settlement = scene.settlement(1, &Event::Ended(done())).await;
     assert_eq!(scene.settle_one(by(BETA), settlement.clone()).await, Settled::Applied);
-    let heard = scene.news(Some(begin)).await;
-    assert_eq!(heard.changes.len(), 1);
+    let news = scene.news(Some(begin)).await;
+    assert_eq!(news.changes.len(), 1);
     assert_eq!(scene.settle_one(by(BETA), settlement).await, Settled::Applied);
-    assert_eq!(scene.news(Some(heard.cursor)).await.changes, [], "nothing has changed since");
+    assert_eq!(scene.news(Some(news.cursor)).await.changes, [], "nothing has changed since");
 }
 
 pub async fn a_settle_rings_the_dispatcher(h: &impl Harness) {

@@ -1,4 +1,4 @@
-//! Promises of `join`, `beat`, `leave` and `lost_nodes`: who is there, and who dispatches.
+//! Promises of `join`, `beat`, `leave` and `lost_nodes`: which nodes are there, and which one dispatches.
 
 use std::{collections::BTreeSet, num::NonZeroU32, time::Duration};
 
@@ -103,7 +103,7 @@ pub async fn a_silent_node_is_not_lost_before_it_is_said_so(h: &impl Harness) {
     assert_eq!(store.lost_nodes(ask.clone()).await.expect("lost_nodes"), []);
     let expired = AskLost { expire: Expire::by_the_clock(), ..ask.clone() };
     assert_eq!(store.lost_nodes(expired).await.expect("lost_nodes").len(), 1);
-    assert_eq!(store.lost_nodes(ask).await.expect("lost_nodes").len(), 1, "what is lost is told");
+    assert_eq!(store.lost_nodes(ask).await.expect("lost_nodes").len(), 1, "nodes that are lost already are returned");
 }
 
 pub async fn a_node_found_silent_is_lost_however_late_its_lease_ends_unless_it_beat_since(h: &impl Harness) {
@@ -117,8 +117,8 @@ pub async fn a_node_found_silent_is_lost_however_late_its_lease_ends_unless_it_b
     };
     h.advance(SECOND).await;
     scene.store.beat(beat(BETA, false)).await.expect("beat");
-    let nobody: Vec<turnwise_core::Incarnation> = lost().await;
-    assert_eq!(nobody, [], "it has beaten since it was seen");
+    let none: Vec<turnwise_core::Incarnation> = lost().await;
+    assert_eq!(none, [], "it has beaten since it was seen");
     let again = Replace { lease_until: seen.lease_until.plus(SECOND), ..seen };
     let expire = Expire::Over { by: seen.lease_until.minus(LEASE), silent: vec![again] };
     let ask = AskLost { holder: ALPHA, epoch: scene.epoch, expire, limit: ALL };
@@ -143,16 +143,16 @@ pub async fn nobody_is_lost_whose_lease_was_not_over_by_the_time_the_dispatcher_
 
 pub async fn a_lead_that_was_found_over_is_taken_unless_it_was_renewed(h: &impl Harness) {
     let scene = Scene::led(h).await;
-    let seen = scene.store.beat(beat(BETA, true)).await.expect("beat").leader.expect("somebody leads").term;
+    let seen = scene.store.beat(beat(BETA, true)).await.expect("beat").leader.expect("a node leads").term;
     assert_eq!(seen.epoch, scene.epoch);
     h.advance(SECOND).await;
     assert_eq!(scene.store.beat(beat(ALPHA, true)).await.expect("beat").epoch, Some(scene.epoch));
     let take = async |over| scene.store.beat(Beat { over: Some(over), ..beat(BETA, true) }).await.expect("beat");
     let refused = take(seen).await;
     assert_eq!(refused.epoch, None, "it was renewed since");
-    let renewed = refused.leader.expect("somebody leads").term;
+    let renewed = refused.leader.expect("a node leads").term;
     assert_eq!(renewed, Term { epoch: scene.epoch, until: seen.until.plus(SECOND) });
-    let taken = take(renewed).await.epoch.expect("nobody has renewed it");
+    let taken = take(renewed).await.epoch.expect("it was not renewed");
     assert!(taken > scene.epoch);
     let old = scene.store.beat(beat(ALPHA, true)).await.expect("beat");
     assert_eq!((old.epoch, old.leader.map(|leader| leader.term.epoch)), (None, Some(taken)));
@@ -167,12 +167,12 @@ pub async fn a_look_tells_who_leads_and_changes_nothing(h: &impl Harness) {
     let look = async |node| scene.store.beat(Beat { only_look: true, ..beat(node, true) }).await.expect("beat");
     let seen = look(BETA).await;
     assert_eq!((seen.alive, seen.epoch, seen.nodes), (true, None, vec![]));
-    let leader = seen.leader.expect("somebody leads");
+    let leader = seen.leader.expect("a node leads");
     let term = Term { epoch: scene.epoch, until: leads.lease_until };
     assert_eq!((leader.term, leader.host, leader.lease), (term, leads.host, LEASE));
     assert_eq!(look(ALPHA).await.leader, None, "it leads itself");
     assert_eq!(fleet().await, before);
-    // Nor is a lead taken by a look.
+    // A look does not take the lead either.
     h.advance(LEASE * 2).await;
     assert_eq!(look(BETA).await.epoch, None);
     assert_eq!(fleet().await, before);
@@ -248,9 +248,9 @@ pub async fn the_dispatcher_is_told_all_living_nodes(h: &impl Harness) {
     scene.store.join(Join { lease: SECOND, ..join(GAMMA, "gamma") }).await.expect("join");
     h.advance(SECOND + Duration::from_micros(1)).await;
     let pulse = scene.store.beat(beat(ALPHA, true)).await.expect("beat");
-    let mut told: Vec<_> = pulse.nodes.iter().map(|node| (node.name.as_str(), node.dispatcher)).collect();
-    told.sort_unstable();
-    assert_eq!(told, [("alpha", true), ("beta", false)], "gamma's lease is over");
+    let mut living: Vec<_> = pulse.nodes.iter().map(|node| (node.name.as_str(), node.dispatcher)).collect();
+    living.sort_unstable();
+    assert_eq!(living, [("alpha", true), ("beta", false)], "gamma's lease is over");
 }
 
 pub async fn dispatching_is_prolonged_within_one_epoch(h: &impl Harness) {
@@ -289,7 +289,7 @@ pub async fn the_epoch_only_grows(h: &impl Harness) {
     let mut last = scene.epoch;
     for (leaves, name, leads) in [(ALPHA, "alpha", BETA), (BETA, "beta", ALPHA), (ALPHA, "alpha", BETA)] {
         scene.store.leave(leaves).await.expect("leave");
-        let epoch = scene.store.beat(beat(leads, true)).await.expect("beat").epoch.expect("nobody dispatches");
+        let epoch = scene.store.beat(beat(leads, true)).await.expect("beat").epoch.expect("no node dispatches");
         assert!(epoch > last, "{epoch:?} after {last:?}");
         last = epoch;
         scene.store.join(join(leaves, name)).await.expect("join");
@@ -325,7 +325,7 @@ pub async fn a_clean_leave_takes_the_nodes_mail_along(h: &impl Harness) {
     scene.enqueue([1]).await;
     scene.give(1, &[1], BETA).await;
     scene.end(BETA, 1, done()).await;
-    assert_eq!(scene.mail(BETA).await.len(), 1, "nobody said it was done with");
+    assert_eq!(scene.mail(BETA).await.len(), 1, "its batch was not called done");
     assert!(scene.store.leave(BETA).await.expect("leave"));
     assert_eq!(scene.mail(BETA).await, []);
 }
@@ -345,7 +345,7 @@ pub async fn a_node_does_not_leave_before_its_jobs_are_settled(h: &impl Harness)
     let nodes = scene.store.nodes().await.expect("nodes").nodes;
     assert_eq!(nodes.iter().map(|node| node.incarnation).collect::<Vec<_>>(), [ALPHA]);
     let job = scene.job(2).await;
-    assert_eq!((job.state, job.counts.crashes), (JobState::Waiting, 0), "nobody crashed");
+    assert_eq!((job.state, job.counts.crashes), (JobState::Waiting, 0), "no node crashed");
 }
 
 pub async fn a_dispatcher_with_jobs_in_its_hands_gives_up_the_lead_and_stays(h: &impl Harness) {
@@ -392,8 +392,8 @@ pub async fn a_beat_with_other_slots_rings_for_the_dispatcher(h: &impl Harness) 
     scene.store.beat(Beat { slots: same.slots + 1, ..same }).await.expect("beat");
     rung(&bell.lead).await;
     let pulse = scene.store.beat(beat(ALPHA, true)).await.expect("beat");
-    let told = pulse.nodes.iter().find(|node| node.incarnation == BETA).map(|node| node.slots);
-    assert_eq!(told, Some(beat(BETA, false).slots + 1));
+    let slots = pulse.nodes.iter().find(|node| node.incarnation == BETA).map(|node| node.slots);
+    assert_eq!(slots, Some(beat(BETA, false).slots + 1));
 }
 
 pub async fn everybody_who_listens_hears_a_ring(h: &impl Harness) {
@@ -440,8 +440,8 @@ pub async fn a_lost_node_is_told_with_the_jobs_in_its_hands(h: &impl Harness) {
     let lost = scene.lose_beta(h).await;
     let mut held = lost.jobs;
     held.sort_by_key(|held| held.id);
-    let told: Vec<_> = held.iter().map(|held| (held.id, held.state, held.cancel_requested)).collect();
-    assert_eq!(told, [(id(1), JobState::Scheduled, true), (id(2), JobState::Running, false)]);
+    let states: Vec<_> = held.iter().map(|held| (held.id, held.state, held.cancel_requested)).collect();
+    assert_eq!(states, [(id(1), JobState::Scheduled, true), (id(2), JobState::Running, false)]);
     let seen = scene.job(2).await;
     assert_eq!((held[1].fence, held[1].counts), (seen.fence, seen.counts));
     assert!(lost.complete);
@@ -504,7 +504,7 @@ pub async fn a_lost_node_is_told_until_it_is_buried(h: &impl Harness) {
     scene.lose_beta(h).await;
     let settlement = scene.settlement(1, &Event::NodeLost).await;
     assert_eq!(scene.settle_one(scene.for_lost(BETA, false), settlement).await, Settled::Applied);
-    assert_eq!(scene.lost().await.len(), 1, "nobody buried it");
+    assert_eq!(scene.lost().await.len(), 1, "it was not removed");
     scene.settle(scene.for_lost(BETA, true), vec![]).await;
     assert_eq!(scene.lost().await, []);
     assert_eq!((scene.store.nodes().await.expect("nodes").nodes.len(), scene.mail(BETA).await.len()), (1, 0));
@@ -531,7 +531,7 @@ pub async fn a_name_is_free_again_once_its_holder_is_lost(h: &impl Harness) {
     scene.lose_beta(h).await;
     let reply = scene.store.join(join(GAMMA, "beta")).await.expect("join");
     assert!(matches!(reply, Joined::In { .. }), "{reply:?}");
-    // The old one's jobs are not the new one's.
+    // The new node does not get the jobs of the old one.
     assert_eq!(scene.mail(GAMMA).await, []);
     assert_eq!(scene.end(GAMMA, 1, done()).await, Settled::Superseded);
     assert_eq!(scene.end(BETA, 1, Outcome::Interrupted).await, Settled::Applied);

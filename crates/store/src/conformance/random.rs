@@ -1,7 +1,7 @@
 //! Random commands, given to the store and to the memory store on the same clock: every reply must be equal, and in the
 //! end all that can be read.
 //!
-//! The world is small (six jobs, three nodes of which two want one name), so that commands meet. What to write is decided
+//! The world is small (six jobs, three nodes of which two want one name), so that commands conflict. What to write is decided
 //! by `core::lifecycle` from what a reader sees, and then sometimes spoilt: an old fence, another epoch, the wrong node.
 //! Some calls are made twice, as after a lost reply: the second must change nothing. `TURNWISE_STORE_CASES` raises the number of
 //! cases.
@@ -14,9 +14,9 @@ use proptest::{
 };
 use turnwise_core::{
     After, Fence, GroupName, Incarnation, Job, JobHead, JobId, JobState, KeyName, NewJob, OnFailure, Priority,
-    QueueName, Terms, UniqueKey,
+    QueueName, RetryPolicy, Terms, UniqueKey,
     lead::Sight,
-    lifecycle::{self, Event, Outcome, Standing},
+    lifecycle::{self, Event, JobFacts, Outcome},
     scheduler::Pick,
     unique::{Hold, OnDuplicate, Scope, Unique},
 };
@@ -28,11 +28,11 @@ use super::{
 use crate::{MemoryStore, StoreError, store::*};
 
 const CASES: u32 = 64;
-/// At most; half as many on average.
+/// Most commands of a case; half as many on average.
 const COMMANDS: usize = 60;
 const JOBS: u64 = 6;
 const NODES: [(Incarnation, &str); 3] = [(ALPHA, "one"), (BETA, "two"), (GAMMA, "one")];
-/// Full is there twice: it is the one the store heeds.
+/// `Full` is there twice, because the store itself uses it.
 const MEMO_KINDS: [MemoKind; 4] = [MemoKind::Full, MemoKind::Queue, MemoKind::Full, MemoKind::Charge];
 const MEMOS: [&str; 3] = ["red", "blue", "büro"];
 const TELLERS: [Incarnation; 3] = [ALPHA, BETA, GAMMA];
@@ -42,7 +42,7 @@ pub async fn random_commands_have_the_effect_they_have_in_memory(h: &impl Harnes
     let config = Config { cases, failure_persistence: None, max_shrink_iters: 2_000, ..Config::default() };
     let runtime = tokio::runtime::Handle::current();
     let outcome = tokio::task::block_in_place(|| {
-        // Mostly the curtain rises on a fleet at work: from nothing, most stories end before anything meets.
+        // Most cases begin with a fleet at work: from an empty store, most would end before any commands conflict.
         let stories = (prop::bool::weighted(0.8), prop::collection::vec(command(), 1..=COMMANDS));
         TestRunner::new(config).run(&stories, |(opened, commands)| {
             runtime.block_on(play(h, opened, &commands)).map_err(TestCaseError::fail)
@@ -58,17 +58,17 @@ pub async fn random_commands_have_the_effect_they_have_in_memory(h: &impl Harnes
     }
 }
 
-/// One thing that somebody wants. Numbers are taken modulo what there is.
+/// One command. Numbers are taken modulo what there is.
 #[derive(Debug, Clone)]
 struct Command {
-    wish: Wish,
+    verb: Verb,
     slip: Slip,
     /// The first reply is lost.
     twice: bool,
 }
 
 #[derive(Debug, Clone)]
-enum Wish {
+enum Verb {
     Enqueue { first: u64, count: u64, kind: u8, due: Option<u8> },
     Join { node: usize, replace: bool },
     Beat { node: usize, lead: bool, slots: u32 },
@@ -101,27 +101,27 @@ enum Slip {
 }
 
 fn command() -> impl Strategy<Value = Command> {
-    let wish = prop_oneof![
+    let verb = prop_oneof![
         2 => (0..JOBS, 1..4_u64, any::<u8>(), prop::option::weighted(0.3, any::<u8>()))
-            .prop_map(|(first, count, kind, due)| Wish::Enqueue { first, count, kind, due }),
-        3 => (0..3_usize, any::<bool>()).prop_map(|(node, replace)| Wish::Join { node, replace }),
-        5 => (0..3_usize, prop::bool::weighted(0.7), 0..5_u32).prop_map(|(node, lead, slots)| Wish::Beat { node, lead, slots }),
-        2 => (0..3_usize).prop_map(|node| Wish::Leave { node }),
-        1 => (prop::option::of(0..JOBS), 1..4_u32).prop_map(|(after, limit)| Wish::Load { after, limit }),
-        1 => any::<u8>().prop_map(|jobs| Wish::LoadThese { jobs }),
-        2 => Just(Wish::News),
-        8 => (any::<u8>(), 0..3_usize).prop_map(|(jobs, node)| Wish::Assign { jobs, node }),
-        2 => (0..3_usize, any::<bool>()).prop_map(|(node, known)| Wish::Mail { node, known }),
+            .prop_map(|(first, count, kind, due)| Verb::Enqueue { first, count, kind, due }),
+        3 => (0..3_usize, any::<bool>()).prop_map(|(node, replace)| Verb::Join { node, replace }),
+        5 => (0..3_usize, prop::bool::weighted(0.7), 0..5_u32).prop_map(|(node, lead, slots)| Verb::Beat { node, lead, slots }),
+        2 => (0..3_usize).prop_map(|node| Verb::Leave { node }),
+        1 => (prop::option::of(0..JOBS), 1..4_u32).prop_map(|(after, limit)| Verb::Load { after, limit }),
+        1 => any::<u8>().prop_map(|jobs| Verb::LoadThese { jobs }),
+        2 => Just(Verb::News),
+        8 => (any::<u8>(), 0..3_usize).prop_map(|(jobs, node)| Verb::Assign { jobs, node }),
+        2 => (0..3_usize, any::<bool>()).prop_map(|(node, known)| Verb::Mail { node, known }),
         8 => (any::<u8>(), any::<u8>(), any::<bool>(), any::<bool>())
-            .prop_map(|(jobs, event, done, told)| Wish::Settle { jobs, event, done, told }),
-        4 => (any::<bool>(), prop::bool::weighted(0.2)).prop_map(|(bury, unseen)| Wish::SettleLost { bury, unseen }),
-        4 => (0..JOBS, any::<u8>()).prop_map(|(job, event)| Wish::Control { job, event }),
-        1 => any::<bool>().prop_map(|seen| Wish::Prune { seen }),
+            .prop_map(|(jobs, event, done, told)| Verb::Settle { jobs, event, done, told }),
+        4 => (any::<bool>(), prop::bool::weighted(0.2)).prop_map(|(bury, unseen)| Verb::SettleLost { bury, unseen }),
+        4 => (0..JOBS, any::<u8>()).prop_map(|(job, event)| Verb::Control { job, event }),
+        1 => any::<bool>().prop_map(|seen| Verb::Prune { seen }),
         3 => (any::<u8>(), any::<u8>(), any::<bool>(), prop::bool::weighted(0.3), any::<bool>())
-            .prop_map(|(which, kind, seen, delete, lead)| Wish::Remember { which, kind, seen, delete, lead }),
-        1 => any::<u16>().prop_map(|kinds| Wish::Recall { kinds }),
-        1 => (any::<u8>(), any::<bool>(), 1..5_u32).prop_map(|(state, group, limit)| Wish::List { state, group, limit }),
-        3 => any::<u8>().prop_map(|span| Wish::Pass { span }),
+            .prop_map(|(which, kind, seen, delete, lead)| Verb::Remember { which, kind, seen, delete, lead }),
+        1 => any::<u16>().prop_map(|kinds| Verb::Recall { kinds }),
+        1 => (any::<u8>(), any::<bool>(), 1..5_u32).prop_map(|(state, group, limit)| Verb::List { state, group, limit }),
+        3 => any::<u8>().prop_map(|span| Verb::Pass { span }),
     ];
     let slip = prop_oneof![
         12 => Just(Slip::None),
@@ -131,7 +131,7 @@ fn command() -> impl Strategy<Value = Command> {
         1 => Just(Slip::OtherNode),
         1 => Just(Slip::Unseen),
     ];
-    (wish, slip, prop::bool::weighted(0.15)).prop_map(|(wish, slip, twice)| Command { wish, slip, twice })
+    (verb, slip, prop::bool::weighted(0.15)).prop_map(|(verb, slip, twice)| Command { verb, slip, twice })
 }
 
 /// A call of the trait, with all that is in it.
@@ -156,8 +156,8 @@ enum Call {
 }
 
 impl Call {
-    /// Whether a second time must change nothing: hearing news moves on, and so does the version of a memo that is
-    /// written without a look.
+    /// Whether a second call must change nothing: reading news moves the cursor on, and writing a memo without `seen` raises its
+    /// version.
     fn may_be_repeated(&self) -> bool {
         match self {
             Self::News(_) | Self::Prune { .. } => false,
@@ -170,7 +170,7 @@ impl Call {
 /// A store with the cursors it gave out: they are its own and differ between stores.
 struct Side {
     store: Arc<dyn Store>,
-    /// From here on all news can still be heard.
+    /// From here on all news can still be read.
     begin: Cursor,
     last: Cursor,
 }
@@ -195,7 +195,7 @@ impl Side {
             Call::Join(join) => print(answer(|| store.join((*join).clone())).await),
             Call::Beat(beat) => print(answer(|| store.beat(beat.clone())).await.map(|mut pulse| {
                 pulse.nodes.sort_by_key(|node| node.incarnation);
-                // Not all stores see processes.
+                // Not all stores can see processes.
                 pulse.leader.iter_mut().for_each(|leader| leader.sight = Sight::Unseen);
                 pulse
             })),
@@ -241,7 +241,7 @@ impl Side {
                     }),
             ),
             Call::Control(interventions) => print(answer(|| store.control(interventions.clone())).await),
-            // How many seen changes go at once is the store's own affair: an open transaction may keep them a while.
+            // How many seen changes are deleted at once may differ between stores: an open transaction may keep them a while.
             Call::Prune { seen: true } => {
                 self.begin = self.last.clone();
                 let seen = Some(self.last.clone());
@@ -256,7 +256,7 @@ impl Side {
     }
 }
 
-/// Asks until there is an answer; an error that is one (not leading) is one.
+/// Calls until there is an answer; an error that is not transient (such as not leading) is an answer, too.
 async fn answer<T, F: Future<Output = Result<T, StoreError>>>(mut verb: impl FnMut() -> F) -> Result<T, String> {
     loop {
         match verb().await {
@@ -293,7 +293,7 @@ async fn play(h: &impl Harness, opened: bool, commands: &[Command]) -> Result<()
         }
     }
     for (at, command) in commands.iter().enumerate() {
-        if let Wish::Pass { span } = command.wish {
+        if let Verb::Pass { span } = command.verb {
             let by = pass(span);
             clock.advance(by);
             h.advance(by).await;
@@ -337,7 +337,7 @@ fn pass(span: u8) -> Duration {
 struct World {
     tested: Side,
     memory: Side,
-    /// Who was last told that it dispatches.
+    /// The node that was last given the lead, and its epoch.
     leader: (Incarnation, Epoch),
     batches: u128,
 }
@@ -383,7 +383,7 @@ impl World {
         jobs
     }
 
-    async fn calls(&mut self, Command { wish, slip, .. }: &Command) -> Vec<Call> {
+    async fn calls(&mut self, Command { verb, slip, .. }: &Command) -> Vec<Call> {
         let slip = *slip;
         let (mut holder, mut epoch) = self.leader;
         match slip {
@@ -391,14 +391,14 @@ impl World {
             Slip::OtherNode => holder = GAMMA,
             _ => {}
         }
-        match *wish {
-            Wish::Enqueue { first, count, kind, due } => {
+        match *verb {
+            Verb::Enqueue { first, count, kind, due } => {
                 let now = self.now().await;
                 let due = due.map(|due| now.plus(Duration::from_millis(u64::from(due))));
                 let job = |n: u64| new_job((first + n) % JOBS, kind, due);
                 vec![Call::Enqueue((0..count).map(job).collect())]
             }
-            Wish::Join { node, replace } => {
+            Verb::Join { node, replace } => {
                 let (incarnation, name) = NODES[node];
                 let fleet = self.memory.store.nodes().await.expect("memory answers");
                 let other = fleet.nodes.iter().find(|other| other.name.as_str() == name && !other.lost);
@@ -409,16 +409,16 @@ impl World {
                 let host = scene::join(incarnation, name).host;
                 vec![Call::Join(Box::new(Join { replace, host, ..scene::join(incarnation, name) }))]
             }
-            Wish::Beat { node, lead, slots } => {
+            Verb::Beat { node, lead, slots } => {
                 vec![Call::Beat(Beat::new(NODES[node].0, LEASE, slots, lead))]
             }
-            Wish::Leave { node } => vec![Call::Leave(NODES[node].0)],
-            Wish::Load { after, limit } => vec![Call::Load(Load::After { id: after.map(id), limit })],
-            Wish::LoadThese { jobs } => {
+            Verb::Leave { node } => vec![Call::Leave(NODES[node].0)],
+            Verb::Load { after, limit } => vec![Call::Load(Load::After { id: after.map(id), limit })],
+            Verb::LoadThese { jobs } => {
                 vec![Call::Load(Load::These((0..JOBS).filter(|n| jobs & (1 << n) != 0).map(id).collect()))]
             }
-            Wish::News => vec![Call::News(epoch)],
-            Wish::Assign { jobs, node } => {
+            Verb::News => vec![Call::News(epoch)],
+            Verb::Assign { jobs, node } => {
                 let mut picks = Vec::new();
                 for (at, job) in self.named(jobs).await.into_iter().enumerate() {
                     // Mostly to one node, sometimes to the next: one batch for several.
@@ -433,12 +433,12 @@ impl World {
                 self.batches += 1;
                 vec![Call::Assign(Assign { holder, epoch, batch: scene::batch(self.batches), picks })]
             }
-            Wish::Mail { node, known } => {
+            Verb::Mail { node, known } => {
                 let node = NODES[node].0;
                 let known = if known { self.batches_of(node).await } else { vec![] };
                 vec![Call::Mail(node, known)]
             }
-            Wish::Settle { jobs, event, done, told } => {
+            Verb::Settle { jobs, event, done, told } => {
                 let now = self.now().await;
                 let (mut calls, told) = (Vec::new(), told.then_some(epoch));
                 for (node, _) in NODES {
@@ -451,13 +451,13 @@ impl World {
                 }
                 calls
             }
-            Wish::SettleLost { bury, unseen } => {
+            Verb::SettleLost { bury, unseen } => {
                 let mut calls = vec![Call::LostNodes(holder, epoch)];
                 let now = self.now().await;
                 let slip = if unseen { Slip::Unseen } else { slip };
                 for (lost, _) in NODES {
                     let fleet = self.memory.store.nodes().await.expect("memory answers");
-                    // Whose lease is over will be called lost by the call before.
+                    // A node whose lease is over is marked lost by the call before.
                     if fleet.nodes.iter().any(|node| node.incarnation == lost && !node.alive(now)) {
                         let settlements = self.settlements(u8::MAX, lost, |_| Event::NodeLost, slip, now).await;
                         let author = Author::Dispatcher { holder, epoch, lost, bury };
@@ -466,21 +466,21 @@ impl World {
                 }
                 calls
             }
-            Wish::Control { job, event } => {
+            Verb::Control { job, event } => {
                 let Some(job) = self.look(job).await else { return vec![Call::Job(id(job))] };
                 let event = [Event::Cancel, Event::Retry, Event::GiveUp][usize::from(event) % 3].clone();
-                let Ok(to) = lifecycle::decide(&Standing::from(&job), &event, self.now().await, 0.0) else {
+                let Ok(to) = lifecycle::decide(&JobFacts::from(&job), &event, self.now().await, 0.0) else {
                     return vec![];
                 };
                 let state = if slip == Slip::Unseen { JobState::Waiting } else { job.state };
-                // Whoever thinks it waits does not ask its node to stop it.
+                // A person who believes that the job waits does not ask its node to stop it.
                 if state != job.state && job.state.assigned() {
                     return vec![];
                 }
                 vec![Call::Control(vec![Intervention { job: job.id, state, fence: slipped(job.fence, slip), to }])]
             }
-            Wish::Prune { seen } => vec![Call::Prune { seen }],
-            Wish::Remember { which, kind, seen, delete, lead } => {
+            Verb::Prune { seen } => vec![Call::Prune { seen }],
+            Verb::Remember { which, kind, seen, delete, lead } => {
                 let memos = self.memory.store.recall(MemoKind::ALL.to_vec()).await.expect("memory answers");
                 let kind = MEMO_KINDS[usize::from(kind) % MEMO_KINDS.len()];
                 let named = MEMOS.into_iter().enumerate().filter(|(at, _)| which & (1 << at) != 0);
@@ -488,7 +488,7 @@ impl World {
                     let there = memos.iter().find(|memo| memo.kind == kind && memo.name == name);
                     let version = there.map_or(0, |memo| memo.version) + i64::from(slip == Slip::Unseen);
                     NewMemo {
-                        // Of several, every second one goes.
+                        // Of several memos, every second one is deleted.
                         value: (!delete || at % 2 == 1).then(|| format!("{name} {which}")),
                         seen: seen.then_some(version),
                         ..scene::memo(kind, name, "")
@@ -496,26 +496,26 @@ impl World {
                 };
                 vec![Call::Remember(lead.then_some((holder, epoch)), named.map(memo).collect())]
             }
-            Wish::Recall { kinds } => {
+            Verb::Recall { kinds } => {
                 vec![Call::Recall(MemoKind::ALL.into_iter().filter(|kind| kinds & (1 << kind.code()) != 0).collect())]
             }
-            Wish::List { state, group, limit } => {
+            Verb::List { state, group, limit } => {
                 let states: Vec<_> =
                     JobState::ALL.into_iter().filter(|wanted| state & (1 << wanted.code()) != 0).collect();
                 let group = group.then(|| "red".to_owned());
                 vec![Call::Jobs(Filter { states, group, limit: Some(limit), ..Filter::default() })]
             }
-            Wish::Pass { .. } => unreachable!("time is passed by the player"),
+            Verb::Pass { .. } => unreachable!("time is passed by the player"),
         }
     }
 
-    /// All batches that are on their way to the node.
+    /// All batches that are assigned to the node and not done.
     async fn batches_of(&self, node: Incarnation) -> Vec<BatchId> {
         let mail = self.memory.store.assignments(node, vec![]).await.expect("memory answers");
-        mail.into_iter().map(|delivery| delivery.batch).collect()
+        mail.batches.into_iter().map(|delivery| delivery.batch).collect()
     }
 
-    /// What `event` makes of those of the jobs that are in the node's hands (or were, with an old fence).
+    /// What `event` makes of the jobs that are in the node's hands (or were, with an old fence).
     async fn settlements(
         &self,
         jobs: u8,
@@ -533,10 +533,10 @@ impl World {
             if !held && !was_held {
                 continue;
             }
-            // A job at rest is settled as its last holder would, had the first reply been lost.
+            // A job at rest is settled as its last node would settle it again after a lost reply.
             let event = event(n);
-            let standing = Standing { state: JobState::Running, ..Standing::from(&job) };
-            let standing = if job.state.assigned() { Standing::from(&job) } else { standing };
+            let standing = JobFacts { state: JobState::Running, ..JobFacts::from(&job) };
+            let standing = if job.state.assigned() { JobFacts::from(&job) } else { standing };
             let Ok(to) = lifecycle::decide(&standing, &event, now, 0.0) else { continue };
             let ran = matches!(event, Event::Ended(_));
             let fence = if job.state.assigned() { slipped(job.fence, slip) } else { job.fence };
@@ -579,14 +579,14 @@ fn ending(event: u8, n: u64) -> Event {
 
 fn new_job(n: u64, kind: u8, due: Option<turnwise_core::Timestamp>) -> NewJob {
     let pick = |bit: u8| usize::from(kind >> bit & 1);
-    let policies = ["exponential:10s,5", "durations:1s", "manual", "none"];
+    let policies = [["exponential:10s,5", "task"][pick(7)], "durations:1s", "manual", "none"];
     NewJob {
         task: task(["mail", "extract"][pick(0)]),
         queue: QueueName::new(["default", "büro"][pick(1)]).expect("a good name"),
         group: GroupName::new(["red", "blue"][pick(2)]).expect("a good name"),
         priority: Priority::new(i64::from(kind % 10) + 1).expect("a good priority"),
         due,
-        retry: policies[usize::from(kind >> 3 & 3)].parse().expect("a good policy"),
+        retry: RetryPolicy::from_stored(policies[usize::from(kind >> 3 & 3)]).expect("a good policy"),
         key: (pick(5) == 1).then(|| KeyName::new(["db", "küche"][pick(6)]).expect("a good name")),
         terms: if kind % 7 == 6 { terms() } else { Terms::default() },
         unique: (kind % 3 == 1).then(|| Box::new(unique(n, kind))),
@@ -602,7 +602,7 @@ fn new_job(n: u64, kind: u8, due: Option<turnwise_core::Timestamp>) -> NewJob {
     }
 }
 
-/// Few keys, so that jobs meet; a minute is about as long as the clock is moved.
+/// Few keys, so that jobs conflict; a minute is about as long as the clock is moved.
 fn unique(n: u64, kind: u8) -> Unique {
     let minute = Duration::from_secs(60);
     Unique {

@@ -1,6 +1,10 @@
 //! Promises of `job`, `jobs` and `prune`.
 
-use turnwise_core::{GroupName, JobState, NewJob, QueueName, Timestamp, lifecycle::Event};
+use turnwise_core::{
+    GroupName, JobState, NewJob, QueueName, Timestamp, Unique, UniqueKey,
+    lifecycle::Event,
+    unique::{Hold, Scope},
+};
 
 use super::{Harness, scene::*};
 use crate::store::*;
@@ -57,6 +61,68 @@ pub async fn all_given_conditions_must_hold(h: &impl Harness) {
         let jobs = scene.store.jobs(filter.clone()).await.expect("jobs");
         assert_eq!(numbers(&jobs, 1..=5), expected, "{filter:?}");
     }
+}
+
+pub async fn jobs_are_found_by_the_time_of_their_submit(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    let mut times = Vec::new();
+    for n in 1..=3 {
+        scene.enqueue([n]).await;
+        times.push(scene.job(n).await.submitted_at);
+        h.advance(SECOND).await;
+    }
+    scene.intervene(1, Event::Cancel).await;
+    scene.intervene(2, Event::Cancel).await;
+    let find = async |since: Option<Timestamp>, until: Option<Timestamp>| {
+        let jobs = scene.store.jobs(Filter { since, until, ..Filter::default() }).await.expect("jobs");
+        numbers(&jobs, 1..=3)
+    };
+    assert_eq!(find(Some(times[1]), None).await, [3, 2]);
+    assert_eq!(find(None, Some(times[1])).await, [1]);
+    assert_eq!(find(Some(times[1]), Some(times[2])).await, [2]);
+    assert_eq!(find(Some(times[2].plus(SECOND)), None).await, [0; 0]);
+}
+
+pub async fn jobs_are_found_by_a_range_of_ids(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    scene.enqueue(1..=5).await;
+    scene.intervene(3, Event::Cancel).await;
+    let find = async |first: u64, last: u64| {
+        let ids = Some((id(first), id(last)));
+        numbers(&scene.store.jobs(Filter { ids, ..Filter::default() }).await.expect("jobs"), 1..=5)
+    };
+    assert_eq!(find(2, 4).await, [4, 3, 2]);
+    assert_eq!(find(3, 3).await, [3]);
+    assert_eq!(find(4, 2).await, [0; 0]);
+}
+
+pub async fn the_job_that_holds_a_unique_key_is_found_by_it(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    let keyed = |n: u64, key: &str, scope: Scope, hold: Hold| {
+        let key = UniqueKey::new(key).expect("a good key");
+        NewJob { unique: Some(Box::new(Unique { scope, hold, ..Unique::new(key) })), ..job(n) }
+    };
+    scene
+        .submit(vec![
+            keyed(1, "k", Scope::Task, Hold::UntilEnded),
+            keyed(2, "k", Scope::Queue, Hold::UntilEnded),
+            keyed(3, "other", Scope::Task, Hold::UntilEnded),
+            keyed(4, "hour", Scope::Group, Hold::For(2 * SECOND)),
+        ])
+        .await;
+    let find = async |key: &str, states: Vec<JobState>| {
+        let filter = Filter { unique: Some(key.to_owned()), states, ..Filter::default() };
+        numbers(&scene.store.jobs(filter).await.expect("jobs"), 1..=4)
+    };
+    assert_eq!(find("k", Vec::new()).await, [2, 1]);
+    assert_eq!(find("k", vec![JobState::Success]).await, [0; 0]);
+    assert_eq!(find("nothing", Vec::new()).await, [0; 0]);
+    scene.intervene(1, Event::Cancel).await;
+    scene.intervene(4, Event::Cancel).await;
+    assert_eq!(find("k", Vec::new()).await, [2], "it has ended");
+    assert_eq!(find("hour", Vec::new()).await, [4], "its time is not over");
+    h.advance(3 * SECOND).await;
+    assert_eq!(find("hour", Vec::new()).await, [0; 0]);
 }
 
 pub async fn every_state_can_be_asked_for(h: &impl Harness) {

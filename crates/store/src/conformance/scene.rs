@@ -1,4 +1,4 @@
-//! The cast of the tests, and what it says again and again: alpha dispatches, beta works, jobs are numbers.
+//! The nodes and jobs of the tests, and calls that many tests need: alpha dispatches, beta works, jobs are numbers.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -6,7 +6,7 @@ use turnwise_core::{
     Fence, Incarnation, Job, JobHead, JobId, JobState, Json, NewJob, NodeName, RetryPolicy, Serves, Step, TaskName,
     Terms, Timestamp,
     job::AssignedJob,
-    lifecycle::{self, Event, Outcome, Standing, Transition},
+    lifecycle::{self, Event, JobFacts, Outcome, Transition},
     node::Host,
     scheduler::Pick,
     story::Story,
@@ -19,14 +19,14 @@ use crate::store::*;
 pub const LEASE: Duration = Duration::from_secs(10);
 pub const SECOND: Duration = Duration::from_secs(1);
 pub const DAY: Duration = Duration::from_secs(86_400);
-/// How long a store keeps what has ended, unless it is told otherwise. Jobs go with the day they ended on.
+/// How long a store keeps what has ended, unless its options say otherwise. Jobs are deleted with the day on which they ended.
 pub const RETENTION: Duration = DAY.saturating_mul(7);
 pub const ALPHA: Incarnation = Incarnation(Uuid::from_u128(0xa1fa_0000_0000_4000_8000_0000_0000_0001));
 pub const BETA: Incarnation = Incarnation(Uuid::from_u128(0xbe7a_0000_0000_4000_8000_0000_0000_0002));
 pub const GAMMA: Incarnation = Incarnation(Uuid::from_u128(0x9a3a_0000_0000_4000_8000_0000_0000_0003));
 pub const ALL: u32 = 1_000;
 
-/// A day in 2030: nothing about a job's id may be taken for the database's time.
+/// A day in 2030: the time in a job's id must not be taken for the database's time.
 const BIRTH_MILLIS: u64 = 1_893_000_000_000;
 
 pub fn id(n: u64) -> JobId {
@@ -54,11 +54,11 @@ pub fn job(n: u64) -> NewJob {
 
 pub fn job_with_retry(n: u64, retry: &str) -> NewJob {
     let retry: RetryPolicy = retry.parse().expect("a good policy");
-    NewJob { retry, ..job(n) }
+    NewJob { retry: Some(retry), ..job(n) }
 }
 
 pub fn step(name: &str) -> Step {
-    let retry = "durations:1s,2s".parse().expect("a good policy");
+    let retry = Some("durations:1s,2s".parse().expect("a good policy"));
     Step { task: task(name), args: json(r#"{"next": 1.0}"#), retry, terms: Terms::default() }
 }
 
@@ -111,12 +111,12 @@ pub fn by(node: Incarnation) -> Author {
     Author::Node { node, told: None }
 }
 
-/// What `event` makes of `job`, without chance.
+/// What `event` makes of `job`, without jitter.
 pub fn decide(job: &Job, event: &Event, now: Timestamp) -> Transition {
-    lifecycle::decide(&Standing::from(job), event, now, 0.0).expect("a legal move")
+    lifecycle::decide(&JobFacts::from(job), event, now, 0.0).expect("a legal move")
 }
 
-/// A store in which alpha dispatches and beta works, and the words to move it along.
+/// A store in which alpha dispatches and beta works, with short methods for calls.
 pub struct Scene {
     pub store: Arc<dyn Store>,
     pub epoch: Epoch,
@@ -130,7 +130,7 @@ impl Scene {
             assert!(matches!(joined, Joined::In { .. }), "{joined:?}");
         }
         let pulse = store.beat(beat(ALPHA, true)).await.expect("beat");
-        Self { store, epoch: pulse.epoch.expect("nobody else dispatches") }
+        Self { store, epoch: pulse.epoch.expect("no other node dispatches") }
     }
 
     pub async fn now(&self) -> Timestamp {
@@ -146,7 +146,7 @@ impl Scene {
         assert!(replies.iter().all(|reply| reply.new), "{replies:?}");
     }
 
-    /// Writes a memo as a person does; whether it was as it was seen.
+    /// Writes a memo as a person does; returns whether it was written.
     pub async fn remember(&self, memo: NewMemo) -> bool {
         let replies = self.store.remember(None, vec![memo]).await.expect("remember");
         assert_eq!(replies.len(), 1, "one answer to one memo");
@@ -173,7 +173,7 @@ impl Scene {
         self.store.load(Load::These(vec![id(n)])).await.expect("load").jobs.pop()
     }
 
-    /// Picks of these jobs as they stand.
+    /// Picks of these jobs as they are now.
     pub async fn picks(&self, numbers: &[u64], node: Incarnation) -> Vec<Pick> {
         let mut picks = Vec::new();
         for n in numbers {
@@ -244,7 +244,7 @@ impl Scene {
         replies[0]
     }
 
-    /// The node says how its run of the job ended.
+    /// The node settles its run of the job.
     pub async fn end(&self, node: Incarnation, n: u64, outcome: Outcome) -> Settled {
         let settlement = self.settlement(n, &Event::Ended(outcome)).await;
         self.settle_one(by(node), settlement).await
@@ -285,7 +285,19 @@ impl Scene {
     }
 
     pub async fn mail(&self, node: Incarnation) -> Vec<Delivery> {
-        self.store.assignments(node, vec![]).await.expect("assignments")
+        self.store.assignments(node, vec![]).await.expect("assignments").batches
+    }
+
+    /// Batches and jobs by their ids.
+    pub async fn mail_in_order(&self, node: Incarnation) -> Vec<Delivery> {
+        in_order(self.store.assignments(node, vec![]).await.expect("assignments")).batches
+    }
+
+    /// Which of its jobs the node is asked to stop.
+    pub async fn stop_requests(&self, node: Incarnation) -> Vec<(JobId, Fence)> {
+        let mut stop = self.store.assignments(node, vec![]).await.expect("assignments").stop;
+        stop.sort_unstable();
+        stop
     }
 
     pub fn for_lost(&self, lost: Incarnation, bury: bool) -> Author {
@@ -299,7 +311,7 @@ impl Scene {
             .expect("lost_nodes")
     }
 
-    /// Beta falls silent for longer than its lease; alpha goes on.
+    /// Beta sends no beat for longer than its lease; alpha goes on.
     pub async fn lose_beta(&self, h: &impl Harness) -> LostNode {
         h.advance(LEASE + SECOND).await;
         let pulse = self.store.beat(beat(ALPHA, true)).await.expect("beat");
@@ -317,7 +329,7 @@ pub struct View {
     jobs: Vec<Job>,
     heads: Vec<JobHead>,
     fleet: Fleet,
-    mail: Vec<(Incarnation, Vec<Delivery>)>,
+    mail: Vec<(Incarnation, Mail)>,
     news: Vec<JobHead>,
     changes: Vec<Change>,
     memos: Vec<Memo>,
@@ -326,7 +338,7 @@ pub struct View {
 }
 
 impl View {
-    /// What `store` shows, with news since `cursor` as the dispatcher of `epoch` hears them.
+    /// What `store` shows, with news since `cursor` as the dispatcher of `epoch` reads them.
     ///
     /// Numbers of submission are replaced by their rank: a database may leave numbers out.
     pub async fn of(store: &dyn Store, nodes: &[Incarnation], cursor: &Cursor, epoch: Epoch) -> Self {
@@ -357,24 +369,24 @@ impl View {
     }
 }
 
-/// Deliveries in an order of their own: a store may hand them out in any.
-pub fn in_order(mut deliveries: Vec<Delivery>) -> Vec<Delivery> {
-    deliveries.sort_by_key(|delivery| delivery.batch);
-    for delivery in &mut deliveries {
+/// Deliveries in a fixed order: a store may return them in any.
+pub fn in_order(mut mail: Mail) -> Mail {
+    mail.batches.sort_by_key(|delivery| delivery.batch);
+    for delivery in &mut mail.batches {
         delivery.jobs.sort_by_key(|job| job.id);
-        delivery.cancel.sort_unstable();
     }
-    deliveries
+    mail.stop.sort_unstable();
+    mail
 }
 
-/// Changes say that there is something to see; twice the same says no more.
+/// A change only means that there is something to read, so the same one twice counts once.
 pub fn changes_as_set(mut changes: Vec<Change>) -> Vec<Change> {
     changes.sort_by_key(|change| (change.id, change.ran));
     changes.dedup();
     changes
 }
 
-/// Calls until the store answers: where callers meet, one may be asked to try again.
+/// Calls until the store answers: where calls conflict, one may be asked to try again.
 pub async fn until_answered<T, F>(mut verb: impl FnMut() -> F) -> T
 where
     F: Future<Output = Result<T>>,
@@ -388,7 +400,7 @@ where
     }
 }
 
-/// Waits for a ring. The limit is for a bell that never rings; it is not waited for otherwise.
+/// Waits for a ring. The time limit only matters for a bell that never rings.
 pub async fn rung(bell: &tokio::sync::Notify) {
     tokio::time::timeout(Duration::from_secs(30), bell.notified()).await.expect("the bell did not ring");
 }

@@ -1,4 +1,4 @@
-//! Promises of `settle`: what was decided is written once, by the one who has the job.
+//! Promises of `settle`: a decision is written once, and only by the node that has the job.
 
 use std::time::Duration;
 
@@ -109,13 +109,13 @@ pub async fn the_last_run_is_kept_where_a_settle_tells_of_none(h: &impl Harness)
     assert_eq!(scene.settle_one(by(BETA), Settlement { started_at: None, ..settlement }).await, Settled::Applied);
     let ended = scene.now().await;
     let seen = scene.job(1).await;
-    assert_eq!((seen.started_at, seen.finished_at), (Some(began), Some(ended)), "the begin was told at the start");
+    assert_eq!((seen.started_at, seen.finished_at), (Some(began), Some(ended)), "the begin was written at the start");
     scene.give(2, &[1], BETA).await;
     scene.lose_beta(h).await;
     let lost = scene.settlement(1, &Event::NodeLost).await;
     assert_eq!(scene.settle_one(scene.for_lost(BETA, true), lost).await, Settled::Applied);
     let seen = scene.job(1).await;
-    assert_eq!((seen.started_at, seen.finished_at), (Some(began), Some(ended)), "there was no other run to tell of");
+    assert_eq!((seen.started_at, seen.finished_at), (Some(began), Some(ended)), "there was no other run");
 }
 
 pub async fn a_snoozed_job_waits_for_its_time(h: &impl Harness) {
@@ -304,7 +304,7 @@ pub async fn what_a_lost_node_settles_before_the_dispatcher_does_counts(h: &impl
     scene.give(1, &[1], BETA).await;
     scene.lose_beta(h).await;
     let lost = scene.settlement(1, &Event::NodeLost).await;
-    assert_eq!(scene.end(BETA, 1, done()).await, Settled::Applied, "the work was done: nobody else has it");
+    assert_eq!(scene.end(BETA, 1, done()).await, Settled::Applied, "the work was done: no other node has it");
     assert_eq!(scene.settle_one(scene.for_lost(BETA, true), lost).await, Settled::Superseded, "its node was first");
     assert_eq!((scene.state(1).await, scene.job(1).await.fence), (JobState::Success, Fence(1)));
     assert_eq!(scene.lost().await, []);
@@ -366,7 +366,7 @@ pub async fn of_sixteen_settlers_of_one_fence_one_is_written(h: &impl Harness) {
         callers.push(tokio::spawn(async move {
             let settle = Settle { author: by(BETA), settlements: vec![settlement], done: vec![] };
             let replies = until_answered(|| store.settle(settle.clone())).await;
-            // After its own answer each reads what stands: a second write would show as a second text.
+            // After its own reply each caller reads the job: a second write would show as a second text.
             let seen = until_answered(|| store.job(id(1))).await.expect("it is stuck");
             (replies, seen.error)
         }));

@@ -19,7 +19,7 @@ use crate::{MemoryStore, Options, Store, memory::Clock};
 pub struct StillClock(Arc<AtomicI64>);
 
 impl Default for StillClock {
-    /// Some microsecond that is not a round number of anything: a store that keeps less shows.
+    /// Not a round number: so a store that keeps less than microseconds is found out.
     fn default() -> Self {
         Self(Arc::new(AtomicI64::new(1_893_456_000_123_457)))
     }

@@ -1,5 +1,5 @@
-//! Promises of `note` and `story`: what a job tells of its runs is there for those who ask, once, and only by the one who
-//! has the job.
+//! Promises of `note` and `story`: what a run reports is stored once, only by the node that has the job, and any caller can read
+//! it.
 
 use turnwise_core::{
     Failure, Fence, JobState, NewJob,
@@ -69,13 +69,13 @@ pub async fn every_attempt_is_kept_with_its_task_and_failure(h: &impl Harness) {
     assert_eq!((seen.state, seen.error.as_deref()), (JobState::Success, Some("panic: no")));
     assert_eq!(seen.fingerprint, Some(Failure::new("panic: no").fingerprint()));
     let story = scene.story(1).await;
-    let told: Vec<_> = story
+    let attempts: Vec<_> = story
         .attempts
         .iter()
         .map(|a| (a.fence, a.number, a.task.as_str(), a.ending, a.node.as_ref().map(|name| name.as_str())))
         .collect();
     assert_eq!(
-        told,
+        attempts,
         [
             (Fence(1), 1, "mail", Ending::Error, Some("beta")),
             (Fence(2), 2, "mail", Ending::Next, Some("alpha")),
@@ -228,7 +228,7 @@ pub async fn a_story_goes_on_through_retries_and_to_the_next_node(h: &impl Harne
     assert_eq!((texts(&story), &story.steps), (vec!["one", "two"], &vec![step.clone()]));
     scene.end(ALPHA, 1, done()).await;
     let story = scene.story(1).await;
-    assert_eq!((texts(&story), &story.steps), (vec!["one", "two"], &vec![step]), "it is told after the end too");
+    assert_eq!((texts(&story), &story.steps), (vec!["one", "two"], &vec![step]), "it can be read after the end too");
 }
 
 pub async fn the_next_step_begins_without_the_results_of_the_last(h: &impl Harness) {
@@ -276,7 +276,7 @@ pub async fn a_log_is_read_from_where_one_was(h: &impl Harness) {
         (texts(&story).join(" "), story.attempts.len())
     };
     assert_eq!(read(None, 100).await, ("1.0 1.1 1.2 2.0 2.1 2.2".into(), 1));
-    assert_eq!(read(None, 2).await, ("2.1 2.2".into(), 1), "the last, where nobody was before");
+    assert_eq!(read(None, 2).await, ("2.1 2.2".into(), 1), "the last ones, if no earlier line is named");
     assert_eq!(read(Some((1, 1)), 2).await, ("1.2 2.0".into(), 0), "the first after");
     assert_eq!(read(Some((2, 2)), 2).await, (String::new(), 0));
 }

@@ -21,7 +21,7 @@ fn with(n: u64, unique: Unique) -> NewJob {
     NewJob { unique: Some(Box::new(unique)), ..job(n) }
 }
 
-/// Held until it has ended, and the other is the answer.
+/// The key is held until the job has ended, and a duplicate is answered with the holder.
 fn unique(n: u64) -> NewJob {
     with(n, Unique::new(key("k")))
 }
@@ -149,24 +149,24 @@ pub async fn a_rejected_duplicate_refuses_the_whole_call_and_names_the_holder(h:
     assert_eq!(scene.heads().await.len(), 1);
     assert_eq!(enqueue(&scene, with(5, Unique::new(key("other")))).await, new(5), "its key was not taken");
     scene.intervene(1, Event::Cancel).await;
-    assert_eq!(enqueue(&scene, on_duplicate(4, OnDuplicate::Reject)).await, new(4), "nobody holds it");
+    assert_eq!(enqueue(&scene, on_duplicate(4, OnDuplicate::Reject)).await, new(4), "no job holds it");
 }
 
 pub async fn arguments_are_replaced_as_long_as_the_holder_has_not_begun(h: &impl Harness) {
     let scene = Scene::led(h).await;
     let replace = |n| on_duplicate(n, OnDuplicate::ReplaceArgs);
-    let told = |duplicate| Submitted::held_by(id(1), duplicate);
+    let held = |duplicate| Submitted::held_by(id(1), duplicate);
     assert_eq!(enqueue(&scene, replace(1)).await, new(1));
-    assert_eq!(enqueue(&scene, replace(2)).await, told(Duplicate::Replaced));
+    assert_eq!(enqueue(&scene, replace(2)).await, held(Duplicate::Replaced));
     assert_eq!(scene.job(1).await.args, job(2).args);
     assert_eq!(scene.give_mine(1, 1).await.args, job(2).args, "and that is what is run");
-    assert_eq!(enqueue(&scene, replace(3)).await, told(Duplicate::TooLate), "in a node's hands");
+    assert_eq!(enqueue(&scene, replace(3)).await, held(Duplicate::TooLate), "in a node's hands");
     scene.end(ALPHA, 1, Outcome::Interrupted).await;
     assert_eq!(scene.state(1).await, JobState::Waiting);
-    assert_eq!(enqueue(&scene, replace(4)).await, told(Duplicate::TooLate), "begun once");
+    assert_eq!(enqueue(&scene, replace(4)).await, held(Duplicate::TooLate), "begun once");
     scene.give(2, &[1], BETA).await;
     scene.end(BETA, 1, failed("no")).await;
-    assert_eq!(enqueue(&scene, replace(5)).await, told(Duplicate::TooLate), "stuck");
+    assert_eq!(enqueue(&scene, replace(5)).await, held(Duplicate::TooLate), "stuck");
     assert_eq!(scene.job(1).await.args, job(2).args);
 }
 
@@ -177,12 +177,12 @@ pub async fn no_job_gets_the_arguments_of_another_task(h: &impl Harness) {
         let unique = Unique { scope, on_duplicate: OnDuplicate::ReplaceArgs, ..Unique::new(key("k")) };
         let mail = |n| with(from + n, unique.clone());
         let extract = |n| NewJob { task: task("extract"), ..mail(n) };
-        let told = |duplicate| Submitted::held_by(id(from + 1), duplicate);
+        let held = |duplicate| Submitted::held_by(id(from + 1), duplicate);
         enqueue(&scene, mail(1)).await;
-        assert_eq!(enqueue(&scene, extract(2)).await, told(Duplicate::OtherTask), "{unique:?}");
+        assert_eq!(enqueue(&scene, extract(2)).await, held(Duplicate::OtherTask), "{unique:?}");
         assert_eq!(scene.job(from + 1).await.args, mail(1).args);
         let replies = scene.store.enqueue(vec![extract(3), mail(4), mail(5), extract(6)]).await.expect("enqueue");
-        let [replaced, other] = [Duplicate::Replaced, Duplicate::OtherTask].map(told);
+        let [replaced, other] = [Duplicate::Replaced, Duplicate::OtherTask].map(held);
         assert_eq!(replies, [other, replaced, replaced, other], "{unique:?}");
         let job = scene.job(from + 1).await;
         assert_eq!((job.task, job.args), (task("mail"), mail(5).args), "the last of its own task");

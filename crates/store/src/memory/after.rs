@@ -11,11 +11,11 @@ use crate::{
 };
 
 impl Data {
-    /// Whom the new ones among `jobs` wait for, if all of that is there or comes with them.
+    /// Which jobs the new ones among `jobs` wait for; an error if one of those is neither there nor in the call.
     pub(super) fn check_after(&self, jobs: &[NewJob], previews: &[Submitted]) -> Result<Waiting> {
         let mut ids = BTreeSet::new();
         let mut previews = previews.to_vec();
-        // Of an id that is twice in the call, the first comes in.
+        // Of an id that is twice in the call, the first is stored.
         for reply in previews.iter_mut().filter(|reply| reply.new) {
             reply.new = ids.insert(reply.id);
         }

@@ -1,9 +1,9 @@
 //! Giving picked jobs to nodes, and reading what a node was given.
 
-use turnwise_core::{Incarnation, JobId, JobState};
+use turnwise_core::{Fence, Incarnation, JobId, JobState};
 
-use super::{Mail, MemoryStore};
-use crate::store::{Assign, AssignReply, BatchId, Delivery, Result};
+use super::MemoryStore;
+use crate::store::{Assign, AssignReply, BatchId, Delivery, Mail, Result};
 
 pub(super) fn assign(store: &MemoryStore, assign: Assign) -> Result<Vec<(JobId, AssignReply)>> {
     let now = store.clock.now();
@@ -27,11 +27,8 @@ pub(super) fn assign(store: &MemoryStore, assign: Assign) -> Result<Vec<(JobId, 
                 // Not fresh, but just what this pick would have made of it: the first call's reply was lost.
                 if row.fence == pick.fence.next() && row.in_hands_of(pick.node) {
                     if fresh {
-                        let mail = data
-                            .assignments
-                            .entry((pick.node, assign.batch))
-                            .or_insert(Mail { jobs: vec![], cancel: vec![] });
-                        mail.jobs.push((pick.job, pick.limited));
+                        let jobs = data.assignments.entry((pick.node, assign.batch)).or_default();
+                        jobs.push((pick.job, pick.limited));
                     }
                     let row = &data.jobs[&pick.job];
                     if pick.node == assign.holder {
@@ -53,17 +50,16 @@ pub(super) fn assign(store: &MemoryStore, assign: Assign) -> Result<Vec<(JobId, 
     Ok(replies)
 }
 
-pub(super) fn assignments(store: &MemoryStore, node: Incarnation, known: Vec<BatchId>) -> Result<Vec<Delivery>> {
+pub(super) fn assignments(store: &MemoryStore, node: Incarnation, known: Vec<BatchId>) -> Result<Mail> {
     let data = store.data();
     let held = |id: &JobId| data.jobs.get(id).filter(|row| row.in_hands_of(node));
-    Ok(data
-        .assignments
-        .iter()
-        .filter(|((to, batch), _)| *to == node && !known.contains(batch))
-        .map(|((_, batch), mail)| Delivery {
-            batch: *batch,
-            jobs: mail.jobs.iter().filter_map(|(id, limited)| Some(held(id)?.assigned(*limited))).collect(),
-            cancel: mail.cancel.iter().filter(|id| held(id).is_some_and(|row| row.cancel_requested)).copied().collect(),
-        })
-        .collect())
+    let unknown = data.assignments.iter().filter(|((to, batch), _)| *to == node && !known.contains(batch));
+    let batches = unknown.map(|((_, batch), jobs)| Delivery {
+        batch: *batch,
+        jobs: jobs.iter().filter_map(|(id, limited)| Some(held(id)?.assigned(*limited))).collect(),
+    });
+    let requests = data.stop_requests.iter().filter(|((to, _), _)| *to == node);
+    let stop = requests.map(|((_, id), fence)| (*id, *fence));
+    let wanted = |(id, fence): &(JobId, Fence)| held(id).is_some_and(|row| row.fence == *fence && row.cancel_requested);
+    Ok(Mail { batches: batches.collect(), stop: stop.filter(wanted).collect() })
 }

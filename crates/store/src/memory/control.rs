@@ -2,8 +2,8 @@
 
 use turnwise_core::{Retention, Timestamp, lifecycle::Target};
 
-use super::{Data, Mail, MemoryStore, Told};
-use crate::store::{BatchId, Intervention, Result, Settled};
+use super::{ChangedJob, Data, MemoryStore};
+use crate::store::{Intervention, Result, Settled};
 
 pub(super) fn control(store: &MemoryStore, interventions: Vec<Intervention>) -> Result<Vec<Settled>> {
     let now = store.clock.now();
@@ -14,7 +14,7 @@ pub(super) fn control(store: &MemoryStore, interventions: Vec<Intervention>) -> 
         .map(|intervention| {
             let reply = data.control_one(intervention, now, store.kept.now().retention);
             if reply == Settled::Applied && intervention.to.to != Target::CancelRequested {
-                changed.push(Told { id: intervention.job, ran: None, failed: false, well: false });
+                changed.push(ChangedJob { id: intervention.job, ran: None, failed: false, well: false });
             }
             reply
         })
@@ -36,8 +36,7 @@ impl Data {
         match (to.to.clone(), row.node) {
             (Target::CancelRequested, Some(node)) if row.state.assigned() => {
                 row.cancel_requested = true;
-                let batch = BatchId(job.uuid());
-                self.assignments.insert((node, batch), Mail { jobs: vec![], cancel: vec![*job] });
+                self.stop_requests.insert((node, *job), *fence);
             }
             (Target::CancelRequested, _) => return Settled::Superseded,
             _ => {
@@ -47,7 +46,7 @@ impl Data {
                     self.next_seq += 1;
                     self.jobs.insert(*job, row);
                 }
-                self.write(*job, to, now, retention);
+                self.write(*job, to, to.clears, now, retention);
             }
         }
         Settled::Applied

@@ -1,8 +1,8 @@
-//! Jobs come in.
+//! Jobs are stored.
 
 use std::collections::BTreeSet;
 
-use turnwise_core::{Fence, JobState, NewJob, Timestamp, job::Counts, unique::OnDuplicate};
+use turnwise_core::{Fence, JobState, NewJob, Timestamp, calendar::stored_due, job::Counts, unique::OnDuplicate};
 
 use super::{Data, MemoryStore, rows::Row, unique};
 use crate::{
@@ -19,7 +19,7 @@ pub(super) fn enqueue(store: &MemoryStore, jobs: Vec<NewJob>) -> Result<Vec<Subm
         let previews: Vec<Submitted> = jobs.iter().zip(&entries).map(|(job, entry)| data.preview(job, entry)).collect();
         let waiting = data.check_after(&jobs, &previews)?;
         data.keys.extend(taken);
-        // All that come in first: one of them may stand for another.
+        // First the jobs that are stored: one of them may stand for another of the call.
         let mut replies = Vec::with_capacity(jobs.len());
         let mut held = Vec::new();
         for (at, (job, entry)) in jobs.into_iter().zip(entries).enumerate() {
@@ -44,7 +44,7 @@ pub(super) fn enqueue(store: &MemoryStore, jobs: Vec<NewJob>) -> Result<Vec<Subm
 }
 
 impl Data {
-    /// Whether all that is new among `jobs` may come in.
+    /// An error if a new one among `jobs` is of a group that is full.
     pub(super) fn check_room<'a>(&self, jobs: impl Iterator<Item = (&'a NewJob, &'a unique::Entry)>) -> Result<()> {
         let mut ids = BTreeSet::new();
         for (job, _) in jobs.filter(|(_, entry)| matches!(entry, unique::Entry::In)) {
@@ -92,7 +92,7 @@ impl Data {
             result: None,
             error: None,
             submitted_at: now,
-            due_at: Some(job.due.unwrap_or(now)),
+            due_at: Some(stored_due(job.due, now)),
             assigned_at: None,
             started_at: None,
             finished_at: None,

@@ -1,6 +1,6 @@
 //! What is new since a cursor.
 
-use super::{ChangeRow, Data, MemoryStore, Told};
+use super::{ChangeRow, ChangedJob, Data, MemoryStore};
 use crate::{
     StoreError,
     store::{AskNews, Change, Cursor, Epoch, News, Result, Writers},
@@ -31,9 +31,9 @@ pub(super) fn news(store: &MemoryStore, ask: AskNews) -> Result<News> {
     let memos = unseen.clone().any(|(_, row)| row.memos);
     let changes = unseen
         .flat_map(|(_, row)| &row.jobs)
-        .map(|&Told { id, ran, failed, well }| {
+        .map(|&ChangedJob { id, ran, failed, well }| {
             let head = data.jobs.get(&id).map(|row| data.head(row));
-            // It may have been brought back since.
+            // A person may have had it run again since.
             Change { id, ran, failed, well: well && head.is_none(), head }
         })
         .collect();
@@ -41,7 +41,7 @@ pub(super) fn news(store: &MemoryStore, ask: AskNews) -> Result<News> {
 }
 
 impl Data {
-    pub(super) fn tell(&mut self, told: Option<Epoch>, jobs: Vec<Told>) {
+    pub(super) fn tell(&mut self, told: Option<Epoch>, jobs: Vec<ChangedJob>) {
         if !jobs.is_empty() {
             self.write_change(ChangeRow { told, jobs, memos: false });
         }

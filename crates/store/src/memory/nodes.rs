@@ -19,7 +19,7 @@ pub(super) fn join(store: &MemoryStore, join: Join) -> Result<Joined> {
     if let Some(other) = holder_of_name {
         let seen = Replace { incarnation: other.incarnation, lease_until: other.lease_until };
         if join.replace != Some(seen) {
-            return Ok(Joined::Taken { by: Box::new(data.told(other)), now });
+            return Ok(Joined::Taken { by: Box::new(data.shown(other)), now });
         }
         let other = other.incarnation;
         data.nodes.get_mut(&other).expect("just found").lost = true;
@@ -77,7 +77,7 @@ pub(super) fn beat(store: &MemoryStore, beat: Beat) -> Result<Pulse> {
         dispatcher.holder = None;
     }
     let nodes = match epoch {
-        Some(_) => data.nodes.values().filter(|node| node.alive(now)).map(|node| data.told(node)).collect(),
+        Some(_) => data.nodes.values().filter(|node| node.alive(now)).map(|node| data.shown(node)).collect(),
         None => Vec::new(),
     };
     let leader = if beat.lead && !leads { data.leader(beat.node) } else { None };
@@ -121,20 +121,20 @@ pub(super) fn lost_nodes(store: &MemoryStore, ask: AskLost) -> Result<Vec<LostNo
         let held = || data.jobs.values().filter(|row| row.in_hands_of(node.incarnation));
         let jobs: Vec<_> = held().take(left).map(Row::held).collect();
         left -= jobs.len();
-        lost_nodes.push(LostNode { node: data.told(node), complete: jobs.len() == held().count(), jobs });
+        lost_nodes.push(LostNode { node: data.shown(node), complete: jobs.len() == held().count(), jobs });
     }
     Ok(lost_nodes)
 }
 
 pub(super) fn nodes(store: &MemoryStore) -> Result<Fleet> {
     let data = store.data();
-    let mut nodes: Vec<_> = data.nodes.values().map(|node| data.told(node)).collect();
+    let mut nodes: Vec<_> = data.nodes.values().map(|node| data.shown(node)).collect();
     nodes.sort_by(|a, b| (&a.name, a.joined_at, a.incarnation).cmp(&(&b.name, b.joined_at, b.incarnation)));
     Ok(Fleet { now: store.clock.now(), nodes })
 }
 
 impl Data {
-    /// Who dispatches, if not `node`.
+    /// The node that dispatches, if it is not `node`.
     pub(super) fn leader(&self, node: Incarnation) -> Option<Leader> {
         let holder = self.dispatcher.holder.filter(|holder| *holder != node)?;
         let Node { host, lease, .. } = self.nodes.get(&holder)?;
@@ -146,13 +146,14 @@ impl Data {
         if self.dispatcher.is_held(holder, epoch, self.lineage) { Ok(()) } else { Err(StoreError::NotLeading) }
     }
 
-    /// A node as readers see it: with the word on who dispatches.
-    pub(super) fn told(&self, node: &Node) -> Node {
+    /// A node as readers see it: with whether it dispatches.
+    pub(super) fn shown(&self, node: &Node) -> Node {
         Node { dispatcher: self.dispatcher.holder == Some(node.incarnation), ..node.clone() }
     }
 
     pub(super) fn bury(&mut self, node: Incarnation) {
         self.nodes.remove(&node);
         self.assignments.retain(|(to, _), _| *to != node);
+        self.stop_requests.retain(|(to, _), _| *to != node);
     }
 }

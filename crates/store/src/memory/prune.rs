@@ -12,7 +12,7 @@ pub(super) fn prune(store: &MemoryStore, seen: Option<Cursor>, limit: u32) -> Re
     let mut data = store.data();
     let limit = limit as usize;
     let ended: Vec<_> = data.history.values().filter(old).map(|row| row.id).take(limit).collect();
-    let told: Vec<_> = match seen {
+    let read: Vec<_> = match seen {
         Some(cursor) => {
             let (_, change) = read_cursor(&cursor)?;
             data.changes.range(..change).map(|(seq, _)| *seq).take(limit).collect()
@@ -24,13 +24,13 @@ pub(super) fn prune(store: &MemoryStore, seen: Option<Cursor>, limit: u32) -> Re
             data.forget(*id, row.state);
         }
     }
-    told.iter().for_each(|seq| drop(data.changes.remove(seq)));
+    read.iter().for_each(|seq| drop(data.changes.remove(seq)));
     let keys = data.prune_keys(limit, store.clock.now());
-    Ok((ended.len() + told.len() + keys) as u64)
+    Ok((ended.len() + read.len() + keys) as u64)
 }
 
 impl Data {
-    /// What was told of a job goes with it; those who wait for it remember a bad end.
+    /// Deletes the job's story with it. For the jobs that wait for it, a bad end is kept.
     pub(super) fn forget(&mut self, id: JobId, end: JobState) {
         self.stories.remove(&id);
         for awaited in self.after.remove(&id).unwrap_or_default().ids() {

@@ -38,8 +38,14 @@ pub(super) fn job(store: &MemoryStore, id: JobId) -> Result<Option<Job>> {
 }
 
 pub(super) fn jobs(store: &MemoryStore, filter: Filter) -> Result<Vec<Job>> {
+    let now = store.clock.now();
     let data = store.data();
-    let is = |wish: &Option<String>, value: &str| wish.as_deref().is_none_or(|wish| wish == value);
+    let (first, last) = filter.id_range();
+    let holders: Option<BTreeSet<JobId>> = filter.unique.as_ref().map(|key| {
+        let held = data.keys.iter().filter(|((_, held), _)| held == key).map(|(_, holding)| holding);
+        held.filter(|holding| holding.holds(data.jobs.contains_key(&holding.job), now)).map(|held| held.job).collect()
+    });
+    let is = |wanted: &Option<String>, value: &str| wanted.as_deref().is_none_or(|wanted| wanted == value);
     let mut rows: Vec<_> = data
         .jobs
         .values()
@@ -49,6 +55,10 @@ pub(super) fn jobs(store: &MemoryStore, filter: Filter) -> Result<Vec<Job>> {
             is(&filter.queue, row.queue.as_str())
                 && is(&filter.group, row.group.as_str())
                 && is(&filter.task, row.task.as_str())
+                && filter.since.is_none_or(|since| row.submitted_at >= since)
+                && filter.until.is_none_or(|until| row.submitted_at < until)
+                && (first..=last).contains(&row.id)
+                && holders.as_ref().is_none_or(|holders| holders.contains(&row.id))
         })
         .collect();
     rows.sort_by_key(|row| std::cmp::Reverse(row.id));

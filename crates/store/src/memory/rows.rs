@@ -6,7 +6,7 @@ use turnwise_core::{
     job::{AssignedJob, Counts},
 };
 
-use crate::{store::Held, verdict::Found};
+use crate::{store::LostJob, verdict::Found};
 
 #[derive(Debug, Clone)]
 pub(super) struct Row {
@@ -17,7 +17,7 @@ pub(super) struct Row {
     pub(super) queue: QueueName,
     pub(super) group: GroupName,
     pub(super) priority: Priority,
-    pub(super) retry: RetryPolicy,
+    pub(super) retry: Option<RetryPolicy>,
     pub(super) key: Option<KeyName>,
     pub(super) terms: Terms,
     pub(super) expires_at: Option<Timestamp>,
@@ -50,7 +50,7 @@ impl Row {
         self.found().in_hands_of(node)
     }
 
-    /// All but whom it waits for.
+    /// All but the jobs it waits for.
     pub(super) fn head(&self) -> JobHead {
         JobHead {
             id: self.id,
@@ -90,8 +90,8 @@ impl Row {
         }
     }
 
-    pub(super) fn held(&self) -> Held {
-        Held {
+    pub(super) fn held(&self) -> LostJob {
+        LostJob {
             id: self.id,
             fence: self.fence,
             state: self.state,

@@ -2,11 +2,11 @@
 
 use turnwise_core::{
     Incarnation, JobId, Retention, Timestamp,
-    lifecycle::{Target, Transition},
+    lifecycle::{Clears, Target, Transition},
     story::{Attempt, MAX_ATTEMPTS},
 };
 
-use super::{Data, MemoryStore, Told, rows::Row};
+use super::{ChangedJob, Data, MemoryStore, rows::Row};
 use crate::{
     store::{Author, Result, Settle, Settled, Settlement},
     verdict,
@@ -25,10 +25,13 @@ pub(super) fn settle(store: &MemoryStore, settle: Settle) -> Result<Vec<Settled>
     let mut replies = Vec::with_capacity(settle.settlements.len());
     let mut changed = Vec::new();
     for settlement in settle.settlements {
+        if settlement.ends_stop() && data.stop_requests.get(&(holder, settlement.job)) == Some(&settlement.fence) {
+            data.stop_requests.remove(&(holder, settlement.job));
+        }
         let (reply, written) = data.settle_one(holder, lost, &settlement, now, store.kept.now().retention);
         if written && settlement.to.to != Target::Running {
             let (failed, well) = (settlement.failed(), settlement.well());
-            changed.push(Told { id: settlement.job, ran: settlement.ran(), failed, well });
+            changed.push(ChangedJob { id: settlement.job, ran: settlement.ran(), failed, well });
         }
         replies.push(reply);
     }
@@ -66,9 +69,6 @@ impl Data {
         let row = self.jobs.get_mut(&settlement.job).expect("it is in the node's hands");
         row.started_at = settlement.started_at.or(row.started_at);
         row.finished_at = settlement.finished_at.or(row.finished_at);
-        if settlement.started_at.is_some() {
-            row.expires_at = None;
-        }
         if lost {
             row.fence = row.fence.next();
         }
@@ -89,30 +89,34 @@ impl Data {
             let over = attempts.len().saturating_sub(MAX_ATTEMPTS as usize);
             attempts.drain(..over);
         }
-        self.write(settlement.job, &settlement.to, now, retention);
+        self.write(settlement.job, &settlement.to, settlement.clears(), now, retention);
         (Settled::Applied, true)
     }
 
     /// Puts an unfinished job where core decided.
-    pub(super) fn write(&mut self, id: JobId, to: &Transition, now: Timestamp, retention: Retention) {
+    pub(super) fn write(&mut self, id: JobId, to: &Transition, clears: Clears, now: Timestamp, retention: Retention) {
         let row = self.jobs.get_mut(&id).expect("checked by the caller");
         row.counts = to.counts;
         if let Some(error) = &to.error {
             row.error = Some(error.clone());
         }
         row.state = to.state(row.state);
+        if clears.cancel {
+            row.cancel_requested = false;
+        }
+        if clears.expiry {
+            row.expires_at = None;
+        }
+        if clears.dependencies {
+            row.on_failure = None;
+        }
         match &to.to {
             Target::Running => return,
             Target::Scheduled | Target::CancelRequested => unreachable!("assign and control write these themselves"),
             Target::Waiting { due } | Target::Next { due, .. } => {
                 row.due_at = Some(*due);
                 row.result = None;
-                row.cancel_requested = false;
-                // A person who has it run again does not mean the old time to begin, nor those it waited for.
-                if row.ended_at.take().is_some() {
-                    row.expires_at = None;
-                    row.on_failure = None;
-                }
+                row.ended_at = None;
                 if let Target::Next { step, .. } = &to.to {
                     row.task = step.task.clone();
                     row.args = step.args.clone();

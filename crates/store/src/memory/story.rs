@@ -1,4 +1,4 @@
-//! What jobs have said.
+//! What runs have reported.
 
 use turnwise_core::{
     Incarnation,

@@ -1,4 +1,4 @@
-//! Which submitted jobs come in, and which find their unique key held.
+//! Which submitted jobs are stored, and which find their unique key held.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ pub(super) type KeyAt = (String, String);
 pub(super) enum Entry {
     /// Stored, unless its id is there.
     In,
-    /// Its key says that it was there before.
+    /// By its key it was there before.
     Known,
     HeldBy(JobId),
 }
@@ -36,7 +36,7 @@ impl Data {
                 Some(unique) => {
                     let at = (unique.scope.of(job), unique.key.to_string());
                     let claim = match (taken.get(&at), self.keys.get(&at)) {
-                        // Not there yet, but about to be.
+                        // The holder is not stored yet, but comes with this call.
                         (Some(holding), _) => holding.claim(job.id, true, now),
                         (None, Some(holding)) => holding.claim(job.id, self.jobs.contains_key(&holding.job), now),
                         (None, None) => Claim::Free,
@@ -58,7 +58,7 @@ impl Data {
         Ok((entries, taken))
     }
 
-    /// What a submit is told whose key `holder` has, after doing what it asked for.
+    /// Does what a submit asked for whose key `holder` has, and returns the reply to it.
     pub(super) fn stand_in(&mut self, holder: JobId, policy: OnDuplicate, task: &TaskName, args: Json) -> Submitted {
         if policy != OnDuplicate::ReplaceArgs {
             return Submitted::held_by(holder, Duplicate::Kept);
@@ -71,7 +71,7 @@ impl Data {
         Submitted::held_by(holder, may.into())
     }
 
-    /// Removes at most `limit` keys that nobody can hold any more.
+    /// Removes at most `limit` keys that no job can hold any more.
     pub(super) fn prune_keys(&mut self, limit: usize, now: Timestamp) -> usize {
         let spent = |holding: &Holding| holding.is_spent(self.is_known(holding.job), now);
         let keys: Vec<_> =

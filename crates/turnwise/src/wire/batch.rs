@@ -7,7 +7,7 @@ use turnwise_core::{Invalid, JobId, Timestamp};
 use super::Request;
 use crate::JobRequest;
 
-/// In `after`: all other jobs of the batch that do not say the same.
+/// In `after`: all other jobs of the batch that do not have this themselves.
 const ALL_OTHERS: &str = "*";
 
 /// Jobs to submit together, in this order: `as` gives one a name, by which others wait for it (`after`).
@@ -28,7 +28,7 @@ pub struct Misfit {
 }
 
 impl Batch {
-    /// Adds a job; the first thing that is wrong with it is told, and it is not added.
+    /// Adds a job; an error is the first thing that is wrong with it, and it is not added.
     pub fn push(&mut self, request: &Request<'_>) -> Result<(), Invalid> {
         let job = request.to_request()?;
         if let Some(name) = &request.r#as {
@@ -44,7 +44,7 @@ impl Batch {
         Ok(())
     }
 
-    /// The jobs, each with those it waits for.
+    /// The jobs, each with those it waits for; an error names the first job for which that cannot be.
     pub fn link(self) -> Result<Vec<JobRequest>, Misfit> {
         let Self { jobs, names } = self;
         let waits_for_all = |after: &[String]| after == [ALL_OTHERS];

@@ -1,53 +1,84 @@
-//! A job, and what it told.
+//! A job, and what is kept of it besides its row.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use serde::Serialize;
 use turnwise_core::{
-    GroupName, JobId, JobState, Json, KeyName, NodeName, OnFailure, Priority, QueueName, TaskName, Timestamp,
-    settings::Settings, story, time::print_span, why::gates,
+    GroupName, Invalid, JobId, JobState, Json, KeyName, NodeName, OnFailure, Priority, QueueName, ScheduleName,
+    TaskName, Timestamp, periodic::schedule_of, settings::Settings, story, time::print_span, why::Gate,
 };
-use turnwise_store::Fleet;
+
+use super::{Unreadable, object};
 
 /// A job.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
-#[allow(missing_docs, reason = "they are those of the job")]
 pub struct Job<'a> {
+    /// Chosen by the submitter: a UUID of version 7, unless the caller named one.
     pub id: JobId,
+    /// The task that it runs, or ran last: a next step replaces it.
     pub task: &'a TaskName,
+    /// The queue that it was submitted to.
     pub queue: &'a QueueName,
+    /// The group that it belongs to.
     pub group: &'a GroupName,
+    /// The key that it shares a limit by; `null`: none.
     pub key: Option<&'a KeyName>,
+    /// 1 (first) to 10 (last).
     pub priority: Priority,
+    /// `waiting`, `scheduled`, `running`, `stuck`, `success`, `failed` or `cancelled`.
     pub state: JobState,
+    /// How many runs have ended by themselves; one that is going on counts.
     pub attempt: u32,
-    /// `null` where a person decides.
+    /// Of its retry policy; `null` where a person decides, and where the policy is its task's own: only a node that knows the task
+    /// can say.
     pub retries_left: Option<u32>,
+    /// What the task gets: a next step replaces them.
     pub args: &'a Json,
+    /// What the task returned; `null` before that, and where it returned nothing.
     pub result: Option<&'a Json>,
+    /// How the last run that failed, failed.
     pub error: Option<&'a str>,
+    /// The node that has it, or had it at its end.
     pub node: Option<&'a NodeName>,
+    /// When it was stored, by the database's clock.
     pub submitted_at: Timestamp,
-    /// By its queue's schedule, where that says when it is due.
+    /// By its queue's schedule, where that sets when it is due; `null`: stuck until a person decides.
     pub due_at: Option<Timestamp>,
+    /// When it was last given to a node.
     pub assigned_at: Option<Timestamp>,
+    /// When its last run began.
     pub started_at: Option<Timestamp>,
+    /// When its last run ended, or the job itself where it has never run.
     pub finished_at: Option<Timestamp>,
-    pub retry: String,
+    /// Its retry policy, such as `exponential:10s,5`; `null`: as its task sets it.
+    pub retry: Option<String>,
+    /// How long a run may take, such as `5m`; `null`: as its task sets it.
     pub timeout: Option<String>,
+    /// The task it goes on as when its retries run out; `null`: as its task sets it.
     pub on_exhausted: Option<&'a TaskName>,
+    /// If it has not begun by then, it fails without having run.
     pub expires_at: Option<Timestamp>,
     /// The same for all failures of that kind.
     pub fingerprint: Option<&'a str>,
+    /// Whether the node that has it was asked to stop it.
     pub cancel_requested: bool,
-    /// What holds it up as far as its row, its queue's settings and the fleet tell, each as a sentence; [`Why`](super::Why) tells all.
+    /// What holds it up, each as a sentence. In a listing: as far as its row, the settings and the nodes show; a job that is shown
+    /// alone has all of it, as [`Why`](super::Why).
     pub waits_for: Vec<String>,
+    /// The schedule that submitted it at one of its times; `null`: none, or one that is there no longer.
+    pub schedule: Option<&'a ScheduleName>,
 }
 
 impl<'a> Job<'a> {
-    /// The job as it is seen at the fleet's time.
-    pub fn new(job: &'a crate::Job, set: &Settings, fleet: &Fleet) -> Self {
+    /// The job, with what holds it up: [`Turnwise::reasons`](crate::Turnwise::reasons) of a listing, or the gates of
+    /// [`Turnwise::why`](crate::Turnwise::why).
+    pub fn new(
+        job: &'a crate::Job,
+        set: &Settings,
+        gates: &[Gate],
+        schedules: impl IntoIterator<Item = &'a ScheduleName>,
+    ) -> Self {
         let set = set.queues.get(&job.queue);
         let by_schedule = set.filter(|_| job.state == JobState::Waiting).and_then(|set| set.due_by_schedule(job));
         Self {
@@ -59,7 +90,7 @@ impl<'a> Job<'a> {
             priority: job.priority,
             state: job.state,
             attempt: job.attempt(),
-            retries_left: job.retry.left(job.counts.retry),
+            retries_left: job.retry.as_ref().and_then(|retry| retry.left(job.counts.retry)),
             args: &job.args,
             result: job.result.as_ref(),
             error: job.error.as_deref(),
@@ -69,25 +100,26 @@ impl<'a> Job<'a> {
             assigned_at: job.assigned_at,
             started_at: job.started_at,
             finished_at: job.finished_at,
-            retry: job.retry.to_string(),
+            retry: job.retry.as_ref().map(ToString::to_string),
             timeout: job.terms.timeout().map(print_span),
             on_exhausted: job.terms.on_exhausted().map(|step| &step.task),
             expires_at: job.expires_at,
             fingerprint: job.fingerprint.as_deref(),
             cancel_requested: job.cancel_requested,
-            waits_for: gates(job, set, &fleet.nodes, fleet.now).iter().map(ToString::to_string).collect(),
+            waits_for: gates.iter().map(ToString::to_string).collect(),
+            schedule: schedule_of(schedules, job.id),
         }
     }
 }
 
-/// A job together with what it told.
+/// A job together with what is kept of it besides its row.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct JobInFull<'a> {
     /// Its names stand beside those of the story.
     #[serde(flatten)]
     pub job: Job<'a>,
-    /// What it told.
+    /// Progress, steps, attempts, and which jobs wait for which.
     #[serde(flatten)]
     pub story: Story<'a>,
 }
@@ -99,7 +131,7 @@ impl<'a> JobInFull<'a> {
     }
 }
 
-/// What a job told, but for its log.
+/// What is kept of a job besides its row, but for its log.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Story<'a> {
@@ -113,7 +145,7 @@ pub struct Story<'a> {
     pub on_failure: Option<&'static str>,
     /// Which jobs wait or waited for it; the first of them.
     pub awaited_by: &'a [JobId],
-    /// Runs that did not end well.
+    /// Runs that did not end well, or after which the job went on as another task.
     pub attempts: Vec<Attempt<'a>>,
 }
 
@@ -134,34 +166,60 @@ impl<'a> Story<'a> {
 /// How far a run has come.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
-#[allow(missing_docs, reason = "they are those of the progress")]
 pub struct Progress<'a> {
+    /// How much of `total` is done, in units of the task's own.
     pub done: u64,
+    /// How much there is to do; 0 where that is not known.
     pub total: u64,
+    /// The task's own words for it.
     pub text: &'a str,
 }
 
 impl<'a> Progress<'a> {
-    /// As the task said it.
+    /// As the task reported it.
     pub fn new(progress: &'a story::Progress) -> Self {
         Self { done: progress.done, total: progress.total, text: &progress.text }
     }
 }
 
-/// A run that did not end well.
+impl Progress<'_> {
+    /// Reads one JSON object, as a program that runs a job reports it; `done` is not to be left out.
+    pub fn read(json: &str) -> Result<story::Progress, Unreadable> {
+        let (mut done, mut total, mut text) = (None, 0, Cow::Borrowed(""));
+        object::read(json, ["done", "total", "text"], |name, value| {
+            match name {
+                "done" => done = Some(object::count(name, value)?),
+                "total" => total = object::count(name, value)?,
+                _ => text = object::text(name, value)?,
+            }
+            Ok(())
+        })?;
+        let done = done.ok_or_else(|| Invalid::new("done", "is missing"))?;
+        Ok(story::Progress::new(done, total, &text))
+    }
+}
+
+/// A run that did not end well, or after which the job went on as another task.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
-#[allow(missing_docs, reason = "they are those of the attempt")]
 pub struct Attempt<'a> {
+    /// The number of the run, from 1.
     pub number: u32,
+    /// The task that ran: a job with several steps has several.
     pub task: &'a TaskName,
+    /// `next`, `error`, `panic`, `timed out`, `failed for good` or `node lost`.
     pub ending: &'static str,
+    /// Where it ran; `null` if the node was not known any more when the end was written.
     pub node: Option<&'a NodeName>,
+    /// When the task began, if that is known.
     pub started_at: Option<Timestamp>,
+    /// When the task ended; `null` where its node was lost.
     pub finished_at: Option<Timestamp>,
     /// What went wrong, then each cause.
     pub error: Option<&'a [String]>,
+    /// The file, line and column where the error was met, if that is known.
     pub place: Option<&'a str>,
+    /// The same for all failures of that kind; `null` where nothing went wrong.
     pub fingerprint: Option<String>,
 }
 

@@ -8,23 +8,32 @@ use turnwise_core::{Incarnation, NodeName, QueueName, TaskName, Timestamp};
 /// A node of the fleet.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
-#[allow(missing_docs, reason = "they are those of the node")]
 pub struct Node<'a> {
+    /// As configured; at most one node that is not lost has it.
     pub name: &'a NodeName,
+    /// This life of the node; a restart is another one.
     pub incarnation: Incarnation,
+    /// The machine that its process runs on.
     pub host: &'a str,
+    /// Its process on that machine.
     pub pid: u32,
+    /// Jobs it runs at a time; 0 while it drains.
     pub slots: u32,
+    /// Jobs it is given at once, at most; `null` if the node has not named a bound.
     pub batch_size: Option<NonZeroU32>,
-    /// `null`: all.
+    /// The queues it serves; `null`: all.
     pub queues: Option<Vec<&'a QueueName>>,
-    /// Those are the ones it does not serve.
+    /// `queues` are those it does not serve.
     pub all_but: bool,
+    /// The tasks it knows, sorted; jobs of others are not assigned to it.
     pub tasks: Vec<&'a TaskName>,
+    /// Whether it holds the lead.
     pub dispatcher: bool,
-    /// `alive` or `lost`.
+    /// `alive` or `lost`: a node whose lease is over counts as lost, too.
     pub state: &'static str,
+    /// When its lease expires unless it beats before, by the database's clock.
     pub lease_until: Timestamp,
+    /// When this life of it began, by the database's clock.
     pub joined_at: Timestamp,
 }
 

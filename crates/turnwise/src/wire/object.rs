@@ -11,20 +11,27 @@ use turnwise_core::Invalid;
 #[error("{0}")]
 pub struct Unreadable(String);
 
+impl Unreadable {
+    /// The same, about a value inside this one.
+    pub(super) fn within(self, name: &str) -> Self {
+        Self(format!("{name}: {}", self.0))
+    }
+}
+
 impl From<Invalid> for Unreadable {
     fn from(invalid: Invalid) -> Self {
         Self(invalid.to_string())
     }
 }
 
-/// Hands each name and value of the object to `put`. Syntax errors are the decoder's, and come first; of the values that `put` refuses
-/// the first is told. A `null` is not handed on.
+/// Hands each name and value of the object to `put`. Syntax errors are the decoder's, and come first; of the values that `put`
+/// refuses the first is reported. A `null` is not handed on.
 pub(super) fn read<'a, const N: usize>(
     text: &'a str,
     names: [&'static str; N],
     mut put: impl FnMut(&'static str, &'a RawValue) -> Result<(), Invalid>,
 ) -> Result<(), Unreadable> {
-    // Where the reader is: the decoder's own errors do not say whose value they are about.
+    // Where the reader is: the decoder's own errors do not say which value they are about.
     let name = Cell::new(None);
     let mut wrong = None;
     let mut decoder = serde_json::Deserializer::from_str(text);
@@ -93,6 +100,12 @@ pub(super) fn texts(name: &'static str, value: &RawValue) -> Result<Vec<String>,
     }
     let problem = |_| Invalid::new(name, format!("must be an array of texts, not {}", brief(value)));
     serde_json::from_str(value.get()).map_err(problem)
+}
+
+/// A whole number that is not negative.
+pub(super) fn count(name: &'static str, value: &RawValue) -> Result<u64, Invalid> {
+    let problem = |_| Invalid::new(name, format!("must be a whole number, not {}", brief(value)));
+    value.get().parse().map_err(problem)
 }
 
 pub(super) fn truth(name: &'static str, value: &RawValue) -> Result<bool, Invalid> {

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::value::RawValue;
 use turnwise_core::{
-    Invalid,
+    Failure, Invalid, lifecycle,
     time::{parse_span, print_span},
 };
 
@@ -13,7 +13,7 @@ use super::{
 };
 use std::{borrow::Cow, time::Duration};
 
-/// How a run ended, as the program that ran it says. The word for it is in `outcome`.
+/// How a run ended, as reported by the program that ran it. The word for it is in `outcome`.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Outcome<'a> {
@@ -34,7 +34,7 @@ pub enum Outcome<'a> {
 impl<'a> Outcome<'a> {
     const NAMES: [&'static str; 5] = ["outcome", "result", "error", "for", "job"];
 
-    /// Reads one JSON object.
+    /// Reads one JSON object; an error names the value that is missing, unknown or wrong.
     pub fn read(json: &'a str) -> Result<Self, Unreadable> {
         let (mut word, mut result, mut error, mut wait, mut job) = (None, None, None, None, None);
         object::read(json, Self::NAMES, |name, value| {
@@ -57,14 +57,17 @@ impl<'a> Outcome<'a> {
             "fail" => (Self::Fail(error.ok_or_else(|| missing("error"))?), "error"),
             "snooze" => (Self::Snooze(wait.ok_or_else(|| missing("for"))?), "for"),
             "cancelled" => (Self::Cancelled, ""),
-            "next" => (Self::Next(Box::new(Request::read(job.ok_or_else(|| missing("job"))?)?)), "job"),
+            "next" => {
+                let job = Request::read(job.ok_or_else(|| missing("job"))?).map_err(|error| error.within("job"))?;
+                (Self::Next(Box::new(job)), "job")
+            }
             other => {
                 let problem = format!("must be done, error, fail, snooze, cancelled or next, not {other:?}");
                 return Err(Invalid::new("outcome", problem).into());
             }
         };
         match given.into_iter().find(|(name, given)| *given && *name != takes) {
-            Some((name, _)) => Err(Invalid::new(name, format!("is of no use with the outcome {word}")).into()),
+            Some((name, _)) => Err(Invalid::new(name, format!("has no effect with the outcome {word}")).into()),
             None => Ok(outcome),
         }
     }
@@ -78,11 +81,19 @@ impl<'a> Outcome<'a> {
                     serde_json::from_str(result).map_err(|e| Invalid::new("result", e.to_string()))?;
                 crate::Outcome::done_with(&result)
             }
-            Self::Error(error) => crate::Outcome::error(error.to_string()),
-            Self::Fail(error) => crate::Outcome::fail(error.to_string()),
+            // Without a place: the line is not one of the program that ran it.
+            Self::Error(error) => lifecycle::Outcome::Error(Failure::new(error.to_string())).into(),
+            Self::Fail(error) => lifecycle::Outcome::Fail(Failure::new(error.to_string())).into(),
             Self::Snooze(wait) => crate::Outcome::snooze(*wait),
             Self::Cancelled => crate::Outcome::cancelled(),
-            Self::Next(job) => crate::Outcome::next(job.to_request()?),
+            Self::Next(job) => {
+                let within = |invalid: Invalid| Invalid::new("job", invalid.to_string());
+                if let Some(name) = job.beyond_a_step() {
+                    let problem = format!("{name}: has no effect on the next step; the job keeps its own");
+                    return Err(Invalid::new("job", problem));
+                }
+                crate::Outcome::next(job.to_request().map_err(within)?)
+            }
         })
     }
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
-use turnwise_core::{Invalid, Priority, Timestamp, time::parse_span};
+use turnwise_core::{Invalid, Priority, TaskName, Timestamp, time::parse_span};
 
 use super::{
     Unreadable,
@@ -72,10 +72,13 @@ pub struct Request<'a> {
     /// What becomes of it if one of these fails: `fail`, `run` or `cancel`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_failure: Option<Cow<'a, str>>,
+    /// The task that it goes on as, with the same arguments, when its retries run out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_exhausted: Option<Cow<'a, str>>,
 }
 
 impl<'a> Request<'a> {
-    const NAMES: [&'static str; 19] = [
+    const NAMES: [&'static str; 20] = [
         "task",
         "args",
         "queue",
@@ -95,6 +98,7 @@ impl<'a> Request<'a> {
         "as",
         "after",
         "on_failure",
+        "on_exhausted",
     ];
 
     /// Reads one JSON object. Values are checked by [`Request::to_request`].
@@ -138,10 +142,31 @@ impl<'a> Request<'a> {
             "on_duplicate" => &mut self.on_duplicate,
             "as" => &mut self.r#as,
             "on_failure" => &mut self.on_failure,
+            "on_exhausted" => &mut self.on_exhausted,
             _ => return Err(Invalid::new(name, "is not known")),
         };
         *place = Some(text(name, value)?);
         Ok(())
+    }
+
+    /// The first value that is given and that a job keeps when it goes on as another task.
+    pub(super) fn beyond_a_step(&self) -> Option<&'static str> {
+        let given = [
+            ("queue", self.queue.is_some()),
+            ("group", self.group.is_some()),
+            ("key", self.key.is_some()),
+            ("priority", self.priority.is_some()),
+            ("expires", self.expires.is_some()),
+            ("unique", self.unique.is_some()),
+            ("unique_by_args", self.unique_by_args),
+            ("unique_scope", self.unique_scope.is_some()),
+            ("unique_for", self.unique_for.is_some()),
+            ("on_duplicate", self.on_duplicate.is_some()),
+            ("as", self.r#as.is_some()),
+            ("after", !self.after.is_empty()),
+            ("on_failure", self.on_failure.is_some()),
+        ];
+        given.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
     }
 
     /// The job to submit, without those it waits for, or the first thing that is wrong with it.
@@ -195,8 +220,12 @@ impl<'a> Request<'a> {
         if let Some(what) = &self.on_failure {
             request = request.on_failure(what.parse()?);
             if self.after.is_empty() {
-                return Err(Invalid::new("on_failure", "is of no use without after"));
+                return Err(Invalid::new("on_failure", "has no effect without after"));
             }
+        }
+        if let Some(task) = &self.on_exhausted {
+            TaskName::new(task).map_err(|invalid| Invalid::new("on_exhausted", invalid.problem))?;
+            request = request.on_exhausted(JobRequest::from_json(task, self.args.unwrap_or("null")));
         }
         // A request keeps its mistakes until it is submitted; here they must be known while its place is.
         request.clone().into_job(Timestamp::MIN)?;

@@ -15,17 +15,16 @@ use turnwise_core::{
     turn::Charge,
     why,
 };
-use turnwise_store::Fleet;
 
 use crate::{
     JobRequest,
-    overview::{GroupOverview, Overview, QueueOverview, Tally},
+    overview::{GroupOverview, LimitOverview, Overview, QueueOverview, Tally},
     view::{Answer, Forecast},
     wire,
 };
 
-/// Jobs, each as one that reads or writes it sees it.
-const REQUEST: &str = r#"{"task":"extract","args":{"document":7},"queue":"slow","group":"acme","key":"db","priority":"3","in":"10m","retry":"exponential:10s,5","timeout":"5m","expires":"1d","unique":"doc-7","unique_scope":"docs","unique_for":"1h","on_duplicate":"replace-args","as":"first","after":["0190163d-8694-739b-aea5-966c26f8ad90"],"on_failure":"run"}"#;
+/// A request and outcomes, as programs write and read them.
+const REQUEST: &str = r#"{"task":"extract","args":{"document":7},"queue":"slow","group":"acme","key":"db","priority":"3","in":"10m","retry":"exponential:10s,5","timeout":"5m","expires":"1d","unique":"doc-7","unique_scope":"docs","unique_for":"1h","on_duplicate":"replace-args","as":"first","after":["0190163d-8694-739b-aea5-966c26f8ad90"],"on_failure":"run","on_exhausted":"apologise"}"#;
 const OUTCOMES: [&str; 7] = [
     r#"{"outcome":"done"}"#,
     r#"{"outcome":"done","result":{"pages":3}}"#,
@@ -45,6 +44,8 @@ struct Shapes<'a> {
     node: wire::Node<'a>,
     queue: wire::Queue<'a>,
     group: wire::Group<'a>,
+    task: wire::Task<'a>,
+    key: wire::Key<'a>,
     schedule: wire::Schedule<'a>,
 }
 
@@ -143,15 +144,21 @@ fn overview() -> Overview {
     let paused = Some(Pause { since: at(0), reason: Some("the night shift".to_owned()) });
     let mut queue = QueueOverview { jobs, ..QueueOverview::default() };
     queue.settings.concurrency = Concurrency::Serial;
+    queue.held_by = Some(("0190163d-8694-739b-aea5-966c26f8ad90".parse().unwrap(), TaskName::new("extract").unwrap()));
     queue.settings.rate = Some("10/1m".parse().unwrap());
     queue.settings.block = vec!["Mon-Fri 09:00-17:00 Europe/Berlin".parse().unwrap()];
     let mut group = GroupOverview { jobs, ahead: Charge::default(), ..GroupOverview::default() };
     group.settings.paused = paused;
     group.settings.max_waiting = Some(1_000);
+    let mut limited = LimitOverview { jobs, nodes: 1, ..LimitOverview::default() };
+    limited.settings.concurrency = Some(2);
     Overview {
         now: at(5),
+        more: false,
         queues: [(crate::QueueName::new("slow").unwrap(), queue)].into(),
         groups: [(crate::GroupName::new("acme").unwrap(), group)].into(),
+        tasks: [(TaskName::new("extract").unwrap(), limited.clone())].into(),
+        keys: [(crate::KeyName::new("db").unwrap(), limited)].into(),
     }
 }
 
@@ -168,24 +175,29 @@ fn periodic() -> (crate::schedules::ScheduleName, Periodic) {
 #[test]
 fn every_shape_is_as_in_the_file() {
     let (job, story, node, overview, (name, periodic)) = (job(), story(), node(), overview(), periodic());
-    let fleet = Fleet { now: at(5), nodes: vec![node.clone()] };
     let gates = vec![
         why::Gate::NotDue(at(60)),
         why::Gate::AtLimit { whose: why::Whose::Queue(job.queue.clone()), used: 1, limit: 1 },
     ];
     let forecast = Some(Forecast { before: 2, starts_in: Duration::from_millis(4_200) });
-    let answer = Answer { job: job.clone(), now: at(5), why: Some(why::Why { gates, forecast }) };
+    let answer =
+        Answer { job: job.clone(), now: at(5), why: Some(why::Why { gates, forecast }), guessed: false, lost: false };
     let (queue_name, queue) = overview.queues.first_key_value().unwrap();
     let (group_name, group) = overview.groups.first_key_value().unwrap();
+    let (task_name, task) = overview.tasks.first_key_value().unwrap();
+    let (key_name, key) = overview.keys.first_key_value().unwrap();
+    let last = crate::schedules::LastTime { at: at(0), job: Some(id(1)) };
     let shapes = Shapes {
         request: wire::Request::read(REQUEST).unwrap(),
         outcomes: OUTCOMES.iter().map(|text| wire::Outcome::read(text).unwrap()).collect(),
-        job: wire::JobInFull::new(wire::Job::new(&job, &Settings::default(), &fleet), &story),
+        job: wire::JobInFull::new(wire::Job::new(&job, &Settings::default(), &[why::Gate::NotDue(at(60))], []), &story),
         why: wire::Why::new(&answer),
         node: wire::Node::new(&node, at(5)),
         queue: wire::Queue::new(queue_name, queue, &overview),
         group: wire::Group::new(group_name, group),
-        schedule: wire::Schedule::new(&name, &periodic, at(5)),
+        task: wire::Task::new(task_name, task),
+        key: wire::Key::new(key_name, key),
+        schedule: wire::Schedule::new(&name, &periodic, Some(&last), at(5)),
     };
     let text = serde_json::to_string_pretty(&shapes).unwrap() + "\n";
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/wire/shapes.json");
@@ -206,6 +218,8 @@ fn what_comes_in_is_what_goes_out() {
     assert_eq!(serde_json::to_string(&request).unwrap(), REQUEST);
     let job = request.to_request().unwrap().into_job(at(0)).unwrap();
     assert_eq!((job.task.as_str(), job.args.as_str(), job.priority.get()), ("extract", r#"{"document":7}"#, 3));
+    let step = job.terms.on_exhausted().unwrap();
+    assert_eq!((step.task.as_str(), step.args.as_str()), ("apologise", r#"{"document":7}"#));
     assert_eq!((job.due, job.expires), (Some(at(600)), Some(at(86_400))));
     for text in OUTCOMES {
         let outcome = wire::Outcome::read(text).unwrap();
@@ -220,22 +234,42 @@ fn what_comes_in_is_what_goes_out() {
 }
 
 #[test]
-fn a_wrong_outcome_is_told_by_the_name_of_the_value() {
-    for (text, told) in [
+fn the_error_of_a_wrong_outcome_begins_with_the_name_of_the_value() {
+    for (text, expected) in [
         (r#"{}"#, "outcome: is missing"),
         (r#"{"outcome":"well"}"#, "outcome: must be done, error, fail, snooze, cancelled or next, not \"well\""),
         (r#"{"outcome":"error"}"#, "error: is missing"),
         (r#"{"outcome":"error","error":7}"#, "error: must be a text, not 7"),
-        (r#"{"outcome":"done","error":"x"}"#, "error: is of no use with the outcome done"),
+        (r#"{"outcome":"done","error":"x"}"#, "error: has no effect with the outcome done"),
         (r#"{"outcome":"snooze","for":"soon"}"#, "for: "),
-        (r#"{"outcome":"next","job":{"tusk":"t"}}"#, "unknown name \"tusk\""),
+        (r#"{"outcome":"next","job":{"tusk":"t"}}"#, "job: unknown name \"tusk\""),
         (r#"{"outcome":"next"}"#, "job: is missing"),
         (r#"{"outcome":"done","outcome":"fail"}"#, "outcome: is given twice"),
         ("7", "invalid type: integer `7`, expected a JSON object"),
     ] {
         let error = wire::Outcome::read(text).unwrap_err().to_string();
-        assert!(error.starts_with(told), "{text}: {error}");
+        assert!(error.starts_with(expected), "{text}: {error}");
     }
     let next = wire::Outcome::read(r#"{"outcome":"next","job":{"args":1}}"#).unwrap();
-    assert_eq!(next.to_outcome().unwrap_err().to_string(), "task: is missing");
+    assert_eq!(next.to_outcome().unwrap_err().to_string(), "job: task: is missing");
+    let next = wire::Outcome::read(r#"{"outcome":"next","job":{"task":"t","group":"acme"}}"#).unwrap();
+    let refusal = "job: group: has no effect on the next step; the job keeps its own";
+    assert_eq!(next.to_outcome().unwrap_err().to_string(), refusal);
+}
+
+#[test]
+fn progress_is_read_as_it_is_shown() {
+    let progress = story::Progress::new(3, 10, "pages");
+    let text = serde_json::to_string(&wire::Progress::new(&progress)).unwrap();
+    assert_eq!(wire::Progress::read(&text).unwrap(), progress);
+    assert_eq!(wire::Progress::read(r#"{"done":3}"#).unwrap(), story::Progress::new(3, 0, ""));
+    for (text, expected) in [
+        (r#"{"total":3}"#, "done: is missing"),
+        (r#"{"done":-1}"#, "done: must be a whole number, not -1"),
+        (r#"{"done":1,"of":2}"#, "unknown name \"of\"; known are done, total, text"),
+        (r#"{"done":1"#, "EOF"),
+    ] {
+        let error = wire::Progress::read(text).unwrap_err().to_string();
+        assert!(error.starts_with(expected), "{text}: {error}");
+    }
 }

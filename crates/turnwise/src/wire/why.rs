@@ -5,19 +5,19 @@ use turnwise_core::{JobId, JobState, Timestamp, time::print_about, why};
 
 use crate::view::{Answer, Forecast};
 
-/// What there is to say about a job that does not run yet.
+/// Why a job does not run yet, and when it will.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Why {
-    /// The job's.
+    /// Which job was asked about.
     pub id: JobId,
-    /// The job's.
+    /// Its state when it was asked about.
     pub state: JobState,
     /// Everything that holds it up.
     pub gates: Vec<Gate>,
     /// How many jobs are expected to start before it; `null` where that cannot be said.
     pub before: Option<usize>,
-    /// In milliseconds; `null` where that cannot be said.
+    /// When it is expected to start, in milliseconds from now; `null` where that cannot be said.
     pub starts_in_ms: Option<u128>,
     /// The whole answer, a sentence each.
     pub words: Vec<String>,
@@ -52,7 +52,7 @@ impl Why {
             state: answer.job.state,
             gates: why.map(|why| why.gates.iter().map(Gate::new).collect()).unwrap_or_default(),
             before: forecast.map(|forecast| forecast.before),
-            starts_in_ms: forecast.map(|forecast| forecast.starts_in.as_millis()),
+            starts_in_ms: forecast.filter(|_| !answer.guessed).map(|forecast| forecast.starts_in.as_millis()),
             words: words(answer),
         }
     }
@@ -64,29 +64,40 @@ fn words(answer: &Answer) -> Vec<String> {
         return vec![format!("it has ended: {} at {}", job.state, shown(job.finished_at.as_ref()))];
     };
     match job.state {
+        JobState::Running | JobState::Scheduled if answer.lost => {
+            let node = shown(job.node.as_ref());
+            return vec![format!("node {node} has it, but shows no sign of life: the dispatcher takes the job back")];
+        }
         JobState::Running => {
             return vec![format!("it runs on {} since {}", shown(job.node.as_ref()), shown(job.started_at.as_ref()))];
         }
-        JobState::Scheduled => return vec![format!("it is with {} and starts in a moment", shown(job.node.as_ref()))],
+        JobState::Scheduled => {
+            return vec![format!(
+                "node {} has it and starts it when one of its slots is free",
+                shown(job.node.as_ref())
+            )];
+        }
         _ => {}
     }
     let limits = |gate: &why::Gate| {
         matches!(gate, why::Gate::AtLimit { .. } | why::Gate::FullOnNodes { .. } | why::Gate::SlotsBusy { .. })
     };
     let sentence = |gate: &why::Gate| match why.forecast {
-        Some(forecast) if limits(gate) => format!("{gate}; about {}", print_about(forecast.starts_in)),
+        Some(forecast) if limits(gate) && !answer.guessed => {
+            format!("{gate}; about {}", print_about(forecast.starts_in))
+        }
         _ => gate.to_string(),
     };
     let mut words: Vec<String> = why.gates.iter().map(sentence).collect();
     words.push(match why.forecast {
-        Some(forecast) => forecast_words(forecast),
+        Some(forecast) => forecast_words(forecast, answer.guessed),
         None if why.gates.is_empty() => "nothing holds it up, but it lies too far ahead to say when".to_owned(),
-        None => "it does not start by itself as things are, or too far ahead to say when".to_owned(),
+        None => "it will not start unless something changes, or starts too far ahead to say when".to_owned(),
     });
     words
 }
 
-fn forecast_words(forecast: Forecast) -> String {
+fn forecast_words(forecast: Forecast, guessed: bool) -> String {
     let before = match forecast.before {
         0 => "it is next".to_owned(),
         1 => "1 job before it".to_owned(),
@@ -94,6 +105,8 @@ fn forecast_words(forecast: Forecast) -> String {
     };
     if forecast.starts_in.is_zero() {
         format!("{before}; it starts now")
+    } else if guessed {
+        format!("{before}; when it starts cannot be said: it is not known how long the runs before it take")
     } else {
         format!("{before}; starts in about {}", print_about(forecast.starts_in))
     }

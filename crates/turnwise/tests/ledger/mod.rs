@@ -20,30 +20,30 @@ pub(crate) enum How {
     Panic,
     /// Takes longer than it may.
     Hang,
-    /// Goes on until it is told to stop, and then says that all is well.
+    /// Goes on until it is asked to stop, and then ends as if all were well.
     HeedsLate,
-    /// Is cancelled by somebody at the last moment.
+    /// Is cancelled at the last moment.
     CancelledLast,
     Next,
     SnoozeOnce,
     /// Gives its slot back for a while after it has written, and begins anew.
     Sleeps,
-    /// A statement fails, and the task does not mind.
+    /// A statement fails, and the task ignores the error.
     Swallow,
     /// The database finds out only at the commit.
     Deferred,
-    /// Also writes into another file, which somebody else may be reading.
+    /// Also writes into another file, which another process may be reading.
     Elsewhere,
     /// Works with fewer rights from then on.
     StepsDown,
     /// Leaves all kinds of things behind in its session.
     Litters,
     LittersAndFails,
-    /// Minds what others have left in the same session.
+    /// Fails if another task has left something in the same session.
     FindsClean,
-    /// Loses its connection the first time, and does not mind.
+    /// Loses its connection the first time, and ignores it.
     CutOnce,
-    /// Loses its connection the first time, and says so.
+    /// Loses its connection the first time, and returns the error.
     CutOnceAndMinds,
     CutsAlways,
     /// In what is handed over for the end.
@@ -99,7 +99,7 @@ pub(crate) async fn into_postgres(args: Deposit, ctx: Ctx, tx: &Tx) -> Result<Ou
                 return Err(TaskError::new("it is not the same session"));
             }
             if !row.get::<_, bool>(1) {
-                return Err(TaskError::new("somebody has left something behind"));
+                return Err(TaskError::new("another task has left something behind"));
             }
         }
         _ => {}
@@ -178,7 +178,7 @@ impl Bank {
         Self::found(url, folder).await.strict("references account (id) deferrable initially deferred")
     }
 
-    /// In SQLite, and nobody there waits long for another's lock.
+    /// In SQLite, where no connection waits long for another's lock.
     pub(crate) async fn in_a_hurry() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite:{}?busy_timeout=20ms", folder.path().join("bank.db").display());
@@ -211,7 +211,7 @@ impl Bank {
     }
 
     async fn found(url: String, folder: tempfile::TempDir) -> Self {
-        let turnwise = Turnwise::open(&url).await.unwrap();
+        let turnwise = crate::schema::open(&url).await;
         let bank = Self { turnwise, url, _folder: folder };
         bank.ask(TABLES);
         for account in 1..=ACCOUNTS {
@@ -229,7 +229,7 @@ impl Bank {
         self.url.strip_prefix("sqlite:").map(|path| path.split('?').next().unwrap_or(path))
     }
 
-    /// A connection of somebody else's.
+    /// A connection that is not the node's.
     pub(crate) fn another_process(path: &str) -> rusqlite::Connection {
         let connection = rusqlite::Connection::open(path).unwrap();
         connection.busy_timeout(Duration::from_secs(10)).unwrap();
@@ -277,7 +277,7 @@ impl Bank {
         self.turnwise.jobs(filter).await.unwrap()
     }
 
-    /// Nobody has ever been here.
+    /// Nothing was ever booked here.
     pub(crate) async fn assert_untouched(&self) {
         assert_eq!((self.entries(), self.total()), (Vec::new(), 0));
         assert!(self.receipts().await.is_empty(), "a receipt for nothing");

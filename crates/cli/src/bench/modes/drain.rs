@@ -24,7 +24,7 @@ pub(super) async fn drain(bench: &Bench<'_>, report: &mut Report) -> Result<(), 
 pub(super) async fn pinned(bench: &Bench<'_>, report: &mut Report) -> Result<(), Failure> {
     let pin = Pin::hold(&bench.plan.database).await?;
     drain(bench, report).await?;
-    // Had it been lost on the way, this would have been another measurement.
+    // An error if the snapshot was lost meanwhile: then something else was measured.
     pin.release().await
 }
 

@@ -1,12 +1,11 @@
-//! A node that has nothing to do: what it asks of the server all the same.
+//! A node that has nothing to do: the statements it still sends to the server.
 
 use std::time::{Duration, Instant};
 
 use super::{Bar, Bench, Failure, Report};
 use crate::bench::work::Notes;
 
-/// What a node does when it has just begun is over by then: connections are opened, and it has been in contact for as long as
-/// others would believe it to live.
+/// After this the node's start is over: its connections are open, and it has been in contact for longer than the default lease.
 const REST: Duration = Duration::from_secs(10);
 
 pub(super) async fn idle(bench: &Bench<'_>, report: &mut Report) -> Result<(), Failure> {

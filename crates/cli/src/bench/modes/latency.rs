@@ -27,7 +27,7 @@ pub(super) async fn latency(bench: &Bench<'_>, report: &mut Report) -> Result<()
     let mut bar = Bar::new(jobs, "jobs");
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    // The first one, with the number after the last, finds the node its place and is not counted.
+    // The first job, with the number after the last, warms the node up and is not counted.
     for n in std::iter::once(jobs).chain(0..jobs) {
         ticks.tick().await;
         bench.site.stop().check()?;
@@ -43,7 +43,7 @@ pub(super) async fn latency(bench: &Bench<'_>, report: &mut Report) -> Result<()
             stopped = bench.site.stop().raised() => return Err(stopped),
         };
         if n < jobs {
-            // A task may begin before the one who submitted hears that it may.
+            // A task may begin before the submitter has the answer to its submit.
             times.note(started.saturating_duration_since(answered));
             meter.mark(n + 1);
             bar.at(n + 1);
@@ -60,5 +60,5 @@ async fn start_of(n: u64, starts: &mut mpsc::Receiver<(u64, Instant)>) -> Result
             return Ok(at);
         }
     }
-    Err(Failure::Other("the node has ended".to_owned()))
+    Err(Failure::Other("the node stopped before it ran the job".to_owned()))
 }

@@ -23,7 +23,7 @@ pub(super) async fn bulk(bench: &Bench<'_>, report: &mut Report) -> Result<(), F
     Ok(())
 }
 
-/// One job at a time for each caller, who goes on when it is durable.
+/// One job at a time for each caller, which goes on when its job is durable.
 pub(super) async fn submit(bench: &Bench<'_>, report: &mut Report) -> Result<(), Failure> {
     let before = bench.reading().await?;
     let (turnwise, shape) = (bench.site.turnwise().clone(), bench.plan.shape);
@@ -43,7 +43,7 @@ pub(super) async fn submit(bench: &Bench<'_>, report: &mut Report) -> Result<(),
     Ok(())
 }
 
-/// Has all jobs done by so many callers at once, each of them one after the other, and tells how long each took.
+/// Does all jobs with many callers at the same time, each doing one after the other; returns how long each job took.
 pub(super) async fn callers<F, R>(bench: &Bench<'_>, each: F) -> Result<(Meter, Times), Failure>
 where
     F: Fn(u64) -> R + Clone + Send + 'static,
@@ -58,7 +58,7 @@ where
         calling.spawn(async move {
             let mut times = Times::new();
             loop {
-                // Nobody is cut off within a call: what it stores would come after the clearing up.
+                // No caller is cut off within a call: what the call stores would come after the cleanup.
                 stop.check()?;
                 let n = next.fetch_add(1, Ordering::Relaxed);
                 if n >= jobs {

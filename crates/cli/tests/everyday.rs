@@ -1,0 +1,284 @@
+//! What a person types every day: listings, ids by their beginning, decisions about many jobs, names that are mistyped.
+
+mod support;
+
+use serde_json::{Value, json};
+use support::{Place, on_both_databases, said, until};
+
+on_both_databases! {
+    jobs_are_found_by_time_unique_key_and_arguments,
+    an_id_may_be_shortened_as_long_as_one_job_has_it,
+    every_reason_is_named,
+    many_jobs_are_cancelled_or_failed_after_a_look,
+    a_job_that_succeeded_runs_once_more_only_if_that_is_said,
+    a_queue_is_emptied,
+    a_mistyped_name_is_told,
+    settings_are_taken_away_again,
+    finished_jobs_are_deleted_only_if_that_is_said,
+    a_schedule_is_shown_and_its_job_names_it,
+    tasks_and_keys_are_listed,
+}
+
+fn ids(jobs: &Value) -> Vec<&str> {
+    jobs.as_array().unwrap().iter().map(|job| job["id"].as_str().unwrap()).collect()
+}
+
+/// What a command that must succeed said on stderr.
+fn remarked(place: &Place, args: &[&str]) -> String {
+    let output = place.run(args);
+    assert!(output.status.success(), "{output:?}");
+    said(&output)
+}
+
+fn jobs_are_found_by_time_unique_key_and_arguments(place: &Place) {
+    let first = place.enqueue(&["noop", r#"{"customer":"ACME 42"}"#, "--unique", "k"]);
+    let second = place.enqueue(&["noop", r#"{"customer":"other"}"#]);
+    let found = |flags: &[&str]| place.json(&[&["jobs", "--json"], flags].concat());
+    assert_eq!(ids(&found(&["--since", "1h"])), [&second, &first]);
+    assert_eq!(found(&["--until", "1h"]), json!([]));
+    let between = place.job(&second)["submitted_at"].as_str().unwrap().to_owned();
+    assert_eq!(ids(&found(&["--since", &between])), [&second]);
+    assert_eq!(ids(&found(&["--until", &between])), [&first]);
+    assert_eq!(ids(&found(&["--unique", "k"])), [&first]);
+    assert_eq!(found(&["--unique", "other"]), json!([]));
+    assert_eq!(ids(&found(&["--args-contain", "ACME 4"])), [&first]);
+    place.told(&["cancel", &first]);
+    assert_eq!(found(&["--unique", "k"]), json!([]), "it has ended");
+    place.refuses(&["jobs", "--since", "soon"], 2, "since: \"soon\" is neither a time nor a duration");
+}
+
+fn an_id_may_be_shortened_as_long_as_one_job_has_it(place: &Place) {
+    let id = place.enqueue(&["noop"]);
+    let other = place.enqueue(&["noop"]);
+    let length = (1..id.len()).find(|length| id[..*length] != other[..*length]).unwrap();
+    let short = &id[..length];
+    assert!(place.told(&["job", short]).contains(&id));
+    assert!(place.told(&["why", short]).contains("no node is running"));
+    assert_eq!(place.told(&["cancel", short]), format!("{id} cancelled\n"));
+    assert_eq!(place.told(&["retry", short]), format!("{id} waiting\n"));
+    place.refuses(&["job", &id[..4]], 2, "the ids of several jobs begin with");
+    place.refuses(&["job", &id[..4]], 2, &other);
+    place.refuses(&["job", "ffffffff"], 2, "no job has an id that begins with \"ffffffff\"");
+    place.refuses(&["job", "seven"], 2, "id: \"seven\" is not a job id");
+}
+
+fn every_reason_is_named(place: &Place) {
+    place.told(&["queue", "set", "slow", "--concurrency", "1"]);
+    let node = place.serve(&["--demo-tasks", "--slots", "2", "--poll-interval", "50ms"]);
+    let running = place.enqueue(&["sleep", r#"{"ms":3600000}"#, "--queue", "slow"]);
+    place.wait_for_state(&running, "running");
+    let job = place.enqueue(&["noop", "--queue", "slow", "--group", "acme", "--after", &running, "--in", "1h"]);
+    place.told(&["group", "pause", "acme", "--reason", "not paid"]);
+    let why: Vec<_> = place.why(&job).lines().map(str::to_owned).collect();
+    let parts =
+        [&format!("waits for job {running}")[..], "not due before", "1 of 1 slots of queue slow", "acme is paused"];
+    let shown: Vec<String> = serde_json::from_value(place.job(&job)["waits_for"].clone()).unwrap();
+    assert_eq!(shown, why[..why.len() - 1], "the same reasons in the same words");
+    for part in parts {
+        assert!(shown.iter().any(|reason| reason.contains(part)), "{part}: {shown:?}");
+    }
+    // A listing tells what the row and the settings show.
+    let listed = place.told(&["jobs", "--state", "waiting"]);
+    for part in [&format!("waits: for job {running}")[..], "not due before", "group acme is paused"] {
+        assert!(listed.contains(part), "{part}: {listed}");
+    }
+    assert!(!listed.contains("slots of queue"), "{listed}");
+    assert!(why[why.len() - 1].starts_with("it will not start unless something changes"), "{why:?}");
+    // How long the run takes that holds the only place is not known: no time is promised.
+    let behind = place.enqueue(&["sleep", r#"{"ms":1}"#, "--queue", "slow"]);
+    let why = place.why(&behind);
+    assert!(why.contains("it is next; when it starts cannot be said") && !why.contains("about"), "{why}");
+    assert_eq!(place.json(&["why", &behind, "--json"])["starts_in_ms"], Value::Null);
+    place.told(&["cancel", &running]);
+    place.wait_for_state(&running, "cancelled");
+    node.stop();
+}
+
+fn many_jobs_are_cancelled_or_failed_after_a_look(place: &Place) {
+    let all = place.enqueue_all((0..3).map(|n| json!({"task": "noop", "args": n, "group": "acme"})));
+    let other = place.enqueue(&["noop"]);
+    let preview = place.told(&["cancel", "--filter", "group=acme", "--dry-run"]);
+    assert!(preview.ends_with("3 jobs would be cancelled\n"), "{preview}");
+    place.refuses(&["cancel", "--filter", "group=acme"], 2, "there is no terminal to ask");
+    assert_eq!(place.state(&all[0]), "waiting");
+    let done = place.told(&["cancel", "--filter", "group=acme", "--yes"]);
+    assert!(done.ends_with("3 jobs cancelled\n"), "{done}");
+    assert_eq!((place.state(&all[0]).as_str(), place.state(&other).as_str()), ("cancelled", "waiting"));
+    let one = place.told(&["cancel", "--filter", "state=waiting", "--yes"]);
+    assert!(one.ends_with("1 job would be cancelled\n1 job cancelled\n"), "{one}");
+    let stuck = place.enqueue(&["flaky", r#"{"fail":1}"#, "--retry", "manual"]);
+    place.work(&["--demo-tasks"]);
+    assert_eq!(place.state(&stuck), "stuck");
+    let failed = place.told(&["fail", "--filter", "task=flaky", "--yes"]);
+    assert!(failed.ends_with("1 job would be marked as failed\n1 job marked as failed\n"), "{failed}");
+    assert_eq!(place.state(&stuck), "failed");
+    let again = place.told(&["retry", "--filter", "task=flaky", "--dry-run"]);
+    assert!(again.ends_with("\n1 job would run again\n"), "{again}");
+    place.refuses(&["cancel", "--filter", "state=failed"], 2, "jobs that are failed cannot be cancelled");
+    assert_eq!(place.told(&["fail", "--filter", "task=flaky", "--yes"]), "0 jobs would be marked as failed\n");
+}
+
+fn a_job_that_succeeded_runs_once_more_only_if_that_is_said(place: &Place) {
+    let id = place.enqueue(&["noop"]);
+    place.work(&["--demo-tasks"]);
+    place.refuses(&["retry", &id], 1, "it has already succeeded (`retry --again` runs it once more)");
+    assert_eq!(place.told(&["retry", &id, "--again"]), format!("{id} waiting\n"));
+    assert_eq!(place.state(&id), "waiting");
+    place.work(&["--demo-tasks"]);
+    let job = place.job(&id);
+    assert_eq!((&job["state"], &job["attempt"]), (&json!("success"), &json!(2)));
+    place.refuses(&["retry", "--filter", "state=success"], 2, "cannot be retried without --again");
+    let again = place.told(&["retry", "--again", "--filter", "task=noop", "--yes"]);
+    assert!(again.ends_with("1 job would run again\n1 job runs again\n"), "{again}");
+}
+
+fn a_queue_is_emptied(place: &Place) {
+    let gone = place.enqueue(&["noop", "--queue", "mail"]);
+    let stays = place.enqueue(&["noop"]);
+    place.refuses(&["queue", "empty", "mail"], 2, "there is no terminal to ask");
+    assert!(place.told(&["queue", "empty", "mail", "--dry-run"]).ends_with("1 job would be cancelled\n"));
+    assert!(place.told(&["queue", "empty", "mail", "--yes"]).ends_with("1 job cancelled\n"));
+    assert_eq!((place.state(&gone).as_str(), place.state(&stays).as_str()), ("cancelled", "waiting"));
+    assert_eq!(place.told(&["queue", "empty", "mail", "--yes"]), "0 jobs would be cancelled\n");
+}
+
+fn a_mistyped_name_is_told(place: &Place) {
+    place.enqueue(&["noop", "--queue", "mail", "--group", "acme", "--key", "disk"]);
+    for verb in ["pause", "resume", "seal", "reset"] {
+        place.refuses(
+            &["queue", verb, "mial"],
+            2,
+            "no job and no setting has the name \"mial\"; did you mean \"mail\"?",
+        );
+    }
+    for verb in ["pause", "resume", "reset"] {
+        place.refuses(&["group", verb, "acne"], 2, "did you mean \"acme\"?");
+    }
+    place.refuses(&["task", "reset", "nop"], 2, "did you mean \"noop\"?");
+    place.refuses(&["key", "reset", "dsik"], 2, "did you mean \"disk\"?");
+    let refusal = place.refused(&["queue", "pause", "nightly"], 2);
+    assert!(refusal.contains("no job and no setting") && !refusal.contains("did you mean"), "{refusal}");
+    assert_eq!(place.json(&["queues", "--json"]).as_array().unwrap().len(), 1, "nothing was set");
+    assert!(place.told(&["queue", "pause", "mial", "--force"]).starts_with("queue mial: paused"));
+    // What is set for a name is often set before its first job comes: that is told, and done.
+    let new = remarked(place, &["queue", "set", "mails", "--weight", "2"]);
+    assert_eq!(new, "new queue: no job and no setting has the name \"mails\"; did you mean \"mail\"?\n");
+    assert_eq!(remarked(place, &["queue", "set", "mail", "--weight", "2"]), "");
+    assert_eq!(remarked(place, &["task", "set", "noop", "--concurrency", "2"]), "");
+}
+
+fn settings_are_taken_away_again(place: &Place) {
+    place.told(&["queue", "set", "mail", "--concurrency", "3"]);
+    place.told(&["queue", "pause", "mail"]);
+    assert_eq!(place.told(&["queue", "reset", "mail"]), "queue mail: its settings are removed; the defaults hold\n");
+    assert_eq!(place.json(&["queues", "--json"]), json!([]));
+    for (what, flags) in [("group", ["--weight", "3"]), ("task", ["--rate", "1/1m"]), ("key", ["--concurrency", "1"])] {
+        place.told(&[what, "set", "x", flags[0], flags[1]]);
+        let line = place.told(&[what, "reset", "x"]);
+        assert_eq!(line, format!("{what} x: its settings are removed; the defaults hold\n"));
+        assert_eq!(place.json(&[&format!("{what}s"), "--json"]), json!([]));
+    }
+    // A dispatcher hears of it.
+    let node = place.serve(&["--demo-tasks", "--poll-interval", "50ms"]);
+    let held = place.enqueue(&["noop", "--queue", "mail", "--in", "1ms"]);
+    place.wait_for_state(&held, "success");
+    place.told(&["queue", "pause", "mail"]);
+    let held = place.enqueue(&["noop", "--queue", "mail"]);
+    assert!(place.told(&["jobs"]).contains("waits: queue mail is paused"));
+    place.told(&["queue", "reset", "mail"]);
+    place.wait_for_state(&held, "success");
+    node.stop();
+}
+
+fn finished_jobs_are_deleted_only_if_that_is_said(place: &Place) {
+    let id = place.enqueue(&["noop"]);
+    place.work(&["--demo-tasks"]);
+    place.refuses(&["prune", "--retention", "0"], 2, "there is no terminal to ask");
+    assert_eq!(place.state(&id), "success");
+    let dry = place.told(&["prune", "--retention", "0", "--dry-run"]);
+    assert_eq!(dry, "1 finished job would be deleted (retention 0s)\n");
+    assert!(place.told(&["prune", "--dry-run"]).starts_with("0 finished jobs would be deleted"));
+    assert_eq!(place.state(&id), "success");
+    place.told(&["prune", "--retention", "0", "--yes"]);
+    place.refuses(&["job", &id], 1, "there is no job");
+}
+
+fn a_schedule_is_shown_and_its_job_names_it(place: &Place) {
+    let add = ["schedule", "add", "sales", "noop", r#"{"of":"acme"}"#];
+    let set = place.told(&[&add[..], &["--every", "1h 30m"]].concat());
+    assert!(set.starts_with("schedule sales: every 90m, task noop"), "{set}");
+    for zone in [&["--every", "1h", "--zone", "Europe/Berlin"][..], &["--zone", "Europe/Berlin"]] {
+        place.refused(&[&add[..], zone].concat(), 2);
+    }
+    assert!(place.told(&["schedule", "show", "sales"]).contains("last run: none yet"));
+    place.told(&["schedule", "add", "sales", "noop", r#"{"of":"acme"}"#, "--every", "1s"]);
+    let node = place.serve(&["--demo-tasks", "--poll-interval", "50ms"]);
+    let job = until("a job of the schedule", || {
+        let jobs = place.json(&["jobs", "--json", "--state", "success", "--limit", "1"]);
+        jobs.as_array().unwrap().first().cloned()
+    });
+    assert_eq!(job["schedule"], "sales");
+    let shown = until("its last job", || {
+        Some(place.json(&["schedule", "show", "sales", "--json"])).filter(|shown| shown["last_job"] != Value::Null)
+    });
+    assert_eq!((&shown["args"], &shown["when"]), (&json!({"of": "acme"}), &json!("every 1s")));
+    let lines = place.told(&["schedule", "show", "sales"]);
+    assert!(lines.contains(r#"  args {"of":"acme"}"#) && lines.contains("  last run: job "), "{lines}");
+    node.stop();
+    let other = place.enqueue(&["noop"]);
+    assert_eq!(place.job(&other)["schedule"], Value::Null);
+}
+
+fn tasks_and_keys_are_listed(place: &Place) {
+    place.enqueue(&["noop", "--key", "disk"]);
+    place.told(&["task", "set", "noop", "--rate", "10/1m"]);
+    place.told(&["key", "set", "disk", "--concurrency", "2"]);
+    let node = place.serve(&["--demo-tasks", "--queue", "elsewhere"]);
+    let task = place.listed("tasks", "noop");
+    assert_eq!((&task["waiting"], &task["nodes"], &task["rate"]), (&json!(1), &json!(1), &json!("10/1m,10")));
+    let key = place.listed("keys", "disk");
+    assert_eq!((&key["waiting"], &key["concurrency"]), (&json!(1), &json!(2)));
+    let header = place.told(&["tasks"]).lines().next().unwrap().to_owned();
+    assert_eq!(
+        header.split_whitespace().collect::<Vec<_>>().join(" "),
+        "TASK WAITING SCHEDULED RUNNING STUCK NODES CONCURRENCY RATE"
+    );
+    node.stop();
+}
+
+#[test]
+fn a_success_does_not_show_the_error_that_it_got_over() {
+    let place = Place::new();
+    let id = place.enqueue(&["flaky", r#"{"fail":1}"#, "--retry", "durations:1ms"]);
+    place.work(&["--demo-tasks"]);
+    assert_eq!(place.state(&id), "success");
+    let table = place.told(&["jobs"]);
+    assert!(table.lines().next().unwrap().ends_with("NODE  NOTE"), "{table}");
+    assert!(!table.contains("that fail"), "{table}");
+    let shown = place.told(&["job", &id]);
+    let error = shown.lines().find(|line| line.starts_with("error")).unwrap();
+    assert!(error.ends_with(" -"), "{error}");
+    assert!(shown.contains("attempt           1 flaky"), "the attempt tells it: {shown}");
+}
+
+#[test]
+fn a_search_in_arguments_says_how_far_it_came() {
+    let place = Place::new();
+    place.enqueue(&["noop", r#""needle""#]);
+    place.enqueue_all((0..20_000).map(|n| json!({"task": "noop", "args": n})));
+    let output = place.run(&["jobs", "--args-contain", "needle", "--json"]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "[]\n");
+    assert!(said(&output).starts_with("looked at the newest 20000 jobs, back to 20"), "{}", said(&output));
+}
+
+#[test]
+fn the_demo_writes_no_file_unasked_and_fits_sixty_columns() {
+    let place = Place::new();
+    let printed = place.told(&["demo", "--groups", "3", "--seconds", "2"]);
+    let files: Vec<_> = std::fs::read_dir(place.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
+    assert!(files.is_empty(), "{files:?}");
+    let longest = printed.lines().max_by_key(|line| line.chars().count()).unwrap();
+    assert!(longest.chars().count() <= 60, "{longest}");
+    place.refuses(&["demo", "--database", "sqlite:x.db"], 2, "database: has no effect on the demo");
+    place.refuses(&["demo", "--log", "debug"], 2, "log: has no effect on the demo");
+}

@@ -1,0 +1,187 @@
+//! Commands that look change nothing: no file, no schema, no migration. What makes a schema says so.
+
+mod support;
+
+use std::{fs, process::Stdio};
+
+use support::*;
+use turnwise_sqlite::rusqlite::Connection;
+use turnwise_testpg::Cluster;
+
+const ID: &str = "0191e3b0-0000-7000-8000-000000000000";
+
+/// Commands that read, and commands that change what is there.
+const LOOKS: [&[&str]; 16] = [
+    &["jobs"],
+    &["job", ID],
+    &["logs", ID],
+    &["why", ID],
+    &["nodes"],
+    &["queues"],
+    &["groups"],
+    &["schedule", "list"],
+    &["installation", "show"],
+    &["cancel", ID],
+    &["retry", ID],
+    &["fail", ID],
+    &["queue", "pause", "mail"],
+    &["group", "set", "acme", "--weight", "2"],
+    &["task", "set", "mail", "--concurrency", "2"],
+    &["prune"],
+];
+
+#[test]
+fn looking_in_a_folder_without_a_database_makes_none() {
+    let place = Place::new();
+    for command in LOOKS {
+        place.refuses(command, 1, "\"turnwise.db\" does not exist; `turnwise serve` or `turnwise enqueue` makes it");
+    }
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0, "a file was made");
+    // Submitting is the beginning of a new file.
+    place.enqueue(&["noop"]);
+    assert!(place.told(&["jobs"]).contains("noop"));
+}
+
+#[test]
+fn looking_at_a_file_of_another_program_leaves_it_as_it_was() {
+    let place = Place::new();
+    let file = place.path().join("turnwise.db");
+    Connection::open(&file).unwrap().execute_batch("create table book (page integer)").unwrap();
+    let before = fs::read(&file).unwrap();
+    for command in LOOKS.into_iter().chain([&["enqueue", "noop"][..]]) {
+        place.refuses(command, 1, "has no Turnwise schema; `turnwise migrate` adds it");
+    }
+    assert_eq!(fs::read(&file).unwrap(), before);
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
+    place.told(&["migrate"]);
+    place.enqueue(&["noop"]);
+}
+
+#[test]
+fn looking_at_an_empty_postgres_database_makes_no_schema() {
+    let place = Place::on(Cluster::shared().fresh_database().unwrap());
+    for command in LOOKS.into_iter().chain([&["enqueue", "noop"][..]]) {
+        place.refuses(command, 1, "the database has no Turnwise schema; `turnwise migrate` makes it");
+    }
+    let check = place.run(&["migrate", "--check"]);
+    assert!(succeeded_not(&check).contains("missing: 0001 begin"), "{check:?}");
+    // A node makes it.
+    place.work(&["--demo-tasks"]);
+    place.enqueue(&["noop"]);
+}
+
+fn succeeded_not(output: &std::process::Output) -> String {
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+/// All steps of the schema but the last.
+fn older(script: &str) -> String {
+    let last = script.rfind("begin immediate;").or_else(|| script.rfind("\nbegin;\n")).unwrap();
+    script[..last].to_owned()
+}
+
+#[test]
+fn an_older_schema_in_a_file_is_brought_up_to_date_by_a_node_and_by_migrate_alone() {
+    let place = Place::new();
+    let steps = place.told(&["migrate", "--print"]);
+    let file = place.path().join("turnwise.db");
+    Connection::open(&file).unwrap().execute_batch(&older(&steps)).unwrap();
+    for command in LOOKS.into_iter().chain([&["enqueue", "noop"][..]]) {
+        place.refuses(command, 1, "this turnwise needs");
+    }
+    place.work(&["--demo-tasks"]);
+    place.enqueue(&["noop"]);
+    assert!(place.told(&["migrate", "--check"]).starts_with("the schema is up to date"));
+}
+
+#[test]
+fn an_older_schema_on_a_server_is_brought_up_to_date_only_on_request() {
+    let place = Place::on(Cluster::shared().fresh_database().unwrap());
+    let steps = place.told(&["migrate", "--print"]);
+    let psql = Cluster::shared().psql(place.database(), &older(&steps)).unwrap();
+    assert!(!psql.contains("ERROR"), "{psql}");
+    for command in LOOKS.into_iter().chain([&["enqueue", "noop"][..], &["serve", "--log", "off"]]) {
+        place.refuses(command, 1, "this binary needs");
+    }
+    place.work(&["--demo-tasks", "--migrate"]);
+    place.enqueue(&["noop"]);
+    assert!(place.told(&["migrate", "--check"]).starts_with("the schema is up to date"));
+}
+
+#[test]
+fn no_schema_is_made_in_a_database_that_was_not_named() {
+    let place = Place::new();
+    let url = Cluster::shared().fresh_database().unwrap();
+    let (server, _) = url.rsplit_once('/').unwrap();
+    for command in [&["serve", "--log", "off"][..], &["migrate"]] {
+        place.refuses(
+            &[command, &["--database", server]].concat(),
+            2,
+            "names no database; write postgres://USER@HOST/NAME",
+        );
+    }
+}
+
+#[test]
+fn a_flag_that_does_not_exist_is_no_job() {
+    let place = Place::new();
+    for typed in [&["enqueue", "--dry-run"][..], &["enqueue", "noop", "--dry-run"], &["enqueue", "noop", "-x"]] {
+        let output = place.run(typed);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(said(&output).contains("unexpected argument"), "{output:?}");
+    }
+    place.enqueue(&["noop", "-5"]);
+    assert_eq!(place.json(&["jobs", "--json"]).as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_variable_that_is_no_setting_is_warned_of_and_slots_count() {
+    let place = Place::new();
+    let mut command = place.command(&["serve", "--until-empty", "--log", "off"]);
+    let output = command.env("TURNWISE_SLOTS", "7").env("TURNWISE_SLOT", "9").output().unwrap();
+    assert!(succeeded(&output).contains(", 7 slots,"), "{output:?}");
+    let warned = said(&output);
+    assert_eq!(warned, "warning: TURNWISE_SLOT is no setting and has no effect; did you mean \"TURNWISE_SLOTS\"?\n");
+    // A program that is a task has variables of its own.
+    let mut within = place.command(&["jobs"]);
+    let output = within.env("TURNWISE_JOB_ID", ID).env("TURNWISE_ATTEMPT", "1").output().unwrap();
+    assert_eq!(said(&output), "");
+}
+
+#[test]
+fn a_second_node_on_a_host_gets_a_number() {
+    let place = Place::on_sqlite();
+    let name = |ready: &str| ready.split("node ").nth(1).unwrap().split(',').next().unwrap().to_owned();
+    let first = place.serve(&["--lease", "1s"]);
+    let second = place.serve(&["--lease", "1s"]);
+    let third = place.serve(&["--lease", "1s"]);
+    let host = name(&first.ready);
+    assert_eq!([name(&second.ready), name(&third.ready)], [format!("{host}-2"), format!("{host}-3")]);
+    // A name that was chosen is not changed.
+    let chosen = place.run(&["serve", "--log", "off", "--lease", "1s", "--name", &host]);
+    assert!(refused(&chosen, 1).contains("is in use by a live node"), "{chosen:?}");
+    [first, second, third].into_iter().for_each(Serving::stop);
+}
+
+/// The lines of a node that is told to stop while a job runs: whatever signal it is, and what a second one leaves behind.
+#[test]
+fn a_node_says_what_it_waits_for_when_it_stops_and_what_it_leaves_behind() {
+    let place = Place::on_sqlite();
+    let job = place.enqueue(&["sleep", r#"{"ms": 600000}"#]);
+    let mut command = place.command(&["serve", "--demo-tasks", "--await-termination", "90s"]);
+    let mut node = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    place.wait_for_state(&job, "running");
+    signal(node.id(), "HUP");
+    let stderr = std::io::BufReader::new(node.stderr.take().unwrap());
+    let mut lines = std::io::BufRead::lines(stderr).map(Result::unwrap);
+    let line = lines.find(|line| line.contains("stopping")).unwrap();
+    assert!(line.contains("1 job runs, waiting up to 90s for them to end; signal again to leave them"), "{line}");
+    signal(node.id(), "INT");
+    let line = lines.find(|line| line.contains("stopping at once")).unwrap();
+    assert!(
+        line.contains("1 job runs, other nodes take over what this one held when its lease of 5s is over"),
+        "{line}"
+    );
+    assert_eq!(node.wait().unwrap().code(), Some(130));
+}

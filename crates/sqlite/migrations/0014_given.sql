@@ -1,0 +1,2 @@
+-- 0014_given.sql: the tables stay as they are. retry may be 'task' from here on: the job names no policy, and that of its task holds. A
+-- program from before cannot read that, and refuses a schema with this step instead. Jobs that are there name their policy, and keep it.

@@ -1,2 +1,0 @@
--- schema_there.sql: whether any step was ever done.
-select exists (select 1 from sqlite_master where type = 'table' and name = 'turnwise_migration')

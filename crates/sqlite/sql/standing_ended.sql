@@ -1,2 +1,0 @@
--- standing_ended.sql: what a decision about a finished job is checked against. Index: primary key.
-select state, fence, started_at from turnwise_history where id = ?1

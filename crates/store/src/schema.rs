@@ -1,0 +1,74 @@
+//! What opening a database may do to its schema.
+
+/// What opening a database does where its schema is missing or older than this version needs.
+///
+/// | | no schema in a file | older schema in a file | no schema on a server | older schema on a server |
+/// |---|---|---|---|---|
+/// | `Existing` | refused | refused | refused | refused |
+/// | `Automatic` | made | brought up to date | refused | refused |
+/// | `Create` | made | brought up to date | made | refused |
+/// | `Migrate` | made | brought up to date | made | brought up to date |
+///
+/// A file is SQLite's, a server PostgreSQL's: a server is shared, and other programs may still need the older schema. What is refused says
+/// what to run. A schema that is newer is refused always.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Schema {
+    /// Nothing: for programs that only look.
+    Existing,
+    /// Makes it in a file and keeps it up to date there.
+    #[default]
+    Automatic,
+    /// Also makes it on a server that has none.
+    Create,
+    /// Makes it and brings it up to date everywhere.
+    Migrate,
+}
+
+/// Where the schema is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// A file of this machine.
+    File,
+    /// A server that many programs share.
+    Server,
+}
+
+/// Which schema was found, if it is not the one that is needed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// There is none.
+    None,
+    /// An older one.
+    Older,
+}
+
+impl Schema {
+    /// Whether the steps that are missing are to be done.
+    pub fn migrates(self, place: Place, found: Found) -> bool {
+        match (self, place, found) {
+            (Self::Existing, ..) => false,
+            (Self::Migrate, ..) | (_, Place::File, _) => true,
+            (Self::Create, Place::Server, Found::None) => true,
+            (Self::Create, Place::Server, Found::Older) | (Self::Automatic, Place::Server, _) => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_way_to_open_does_what_its_table_says() {
+        let places = [(Place::File, Found::None), (Place::File, Found::Older)];
+        let servers = [(Place::Server, Found::None), (Place::Server, Found::Older)];
+        let does = |schema: Schema| {
+            [places, servers].concat().into_iter().map(|(p, f)| schema.migrates(p, f)).collect::<Vec<_>>()
+        };
+        assert_eq!(does(Schema::Existing), [false, false, false, false]);
+        assert_eq!(does(Schema::Automatic), [true, true, false, false]);
+        assert_eq!(does(Schema::Create), [true, true, true, false]);
+        assert_eq!(does(Schema::Migrate), [true, true, true, true]);
+    }
+}
