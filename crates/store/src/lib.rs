@@ -2,10 +2,11 @@
 //!
 //! A part of the crate `turnwise`, not for direct use: it changes with any release.
 //!
-//! [`store`] the verbs and what they promise → [`error`] what the caller does when a verb fails → [`bell`] how a store wakes its
-//! users → [`schema`] what opening may change → [`after`] which jobs the jobs of a call wait for → [`closing`] what a run commits together with its end → [`memo`]
-//! what is written down, typed → [`kept`] what is kept, and how long → [`verdict`] what follows from a row alone → [`memory`] the
-//! specification, in plain Rust → [`delegate`] a store that asks another one → `conformance` the promises as tests.
+//! [`store`] the verbs and what they promise; the values that they take and return are beside it, a file each → [`error`] what the
+//! caller does when a verb fails → [`bell`] how a store wakes its users → [`schema`] what opening may change → [`after`] which jobs the
+//! jobs of a call wait for → [`closing`] what a run commits together with its end → [`memo`] what is written down, typed → [`kept`] what
+//! is kept, and how long → [`verdict`] what follows from a row alone → [`memory`] the specification, in plain Rust → [`delegate`] a
+//! store that asks another one → `conformance` the promises as tests.
 
 pub mod store;
 pub mod error;
