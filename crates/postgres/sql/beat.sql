@@ -4,7 +4,8 @@
 -- (Epoch::next says why).
 -- $5 is the session by which the new dispatcher's process can be seen. A node that would dispatch and does not gets the leader in
 -- the reply. Every node gets what is set for the installation.
--- Rings for the lead when it is given up, and when another node has more or fewer slots than it had.
+-- Rings for the lead when it is given up, when another node has more or fewer slots than it had, and when the dispatcher can be seen
+-- by another session than before: a node that heard of it earlier would not look for that session until its own next beat.
 -- An earlier beat of this node may still be under way and take the lead that this one gives up: this statement's snapshot does
 -- not show that. So a beat without $4 first locks its node's row and compares versions; if the row has moved on, it reads the
 -- current version of the dispatcher's row.
@@ -17,6 +18,8 @@ with here as materialized (
     select xmin as version from turnwise.node where incarnation = $1 and not $4::boolean for no key update
 ), since as materialized (
     select exists (select from still join was on still.version is distinct from was.version) as moved
+), held as materialized (
+    select session from turnwise.dispatcher
 ), me as (
     update turnwise.node
        set lease_until = turnwise.now() + $2::bigint * interval '1 microsecond', slots = $3
@@ -41,6 +44,7 @@ with here as materialized (
 ), rung as materialized (
     select pg_notify('turnwise', 'lead')
      where exists (select from led where not $4)
+        or exists (select from led, held where $4 and held.session is distinct from $5 and $5 is not null)
         or (not exists (select from led) and exists (select from me, was where me.slots <> was.slots))
 )
 select turnwise.now() as now, exists (select from me) as alive, (select epoch from led where $4) as epoch,

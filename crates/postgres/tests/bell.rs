@@ -5,9 +5,9 @@ mod database;
 use std::time::Duration;
 
 use database::{client, fresh_store, fresh_url, id, job, join, lead, node};
-use turnwise_core::{Fence, scheduler::Pick};
+use turnwise_core::{Fence, lead::Sight, scheduler::Pick};
 use turnwise_postgres::{PostgresStore, enqueue_in};
-use turnwise_store::{AskNews, Assign, BatchId, Options, Store};
+use turnwise_store::{AskNews, Assign, BatchId, Beat, Options, Store};
 use uuid::Uuid;
 
 /// Far beyond any wait; only a ring that never comes gets here.
@@ -79,6 +79,40 @@ async fn an_assignment_rings_its_node_and_no_other() {
     let mail = gamma.bell().mail;
     let pending = tokio::select! { biased; () = mail.notified() => true, () = async {} => false };
     assert!(!pending, "gamma has no mail");
+}
+
+/// Whether the bell has rung for the lead, as far as rings were sent before this call.
+async fn rang_for_the_lead(store: &PostgresStore, app: &tokio_postgres::Client) -> bool {
+    // Rings come in the order of their commits.
+    app.batch_execute("notify turnwise, 'news'").await.unwrap();
+    rung(&store.bell().news).await;
+    let lead = store.bell().lead;
+    tokio::select! { biased; () = lead.notified() => true, () = async {} => false }
+}
+
+#[tokio::test]
+async fn a_dispatcher_rings_once_its_session_can_be_seen() {
+    const LEASE: Duration = Duration::from_secs(60);
+    let url = fresh_url();
+    let (app, follower) = (client(&url).await, listening(&url).await);
+    // It has no session that listens yet.
+    let dispatcher = PostgresStore::open(&url, Options::default()).await.unwrap();
+    lead(&dispatcher, node(1), "alpha").await;
+    join(&follower, node(2), "beta").await;
+    let look = Beat { only_look: true, ..Beat::new(node(2), LEASE, 1, true) };
+    assert_eq!(follower.beat(look.clone()).await.unwrap().leader.unwrap().sight, Sight::Unseen);
+    rang_for_the_lead(&follower, &app).await;
+    dispatcher.bell();
+    let beat = Beat::new(node(1), LEASE, 1, true);
+    let seen = async {
+        while follower.beat(look.clone()).await.unwrap().leader.unwrap().sight != Sight::There {
+            dispatcher.beat(beat.clone()).await.unwrap();
+        }
+    };
+    tokio::time::timeout(NEVER, seen).await.expect("the dispatcher can be seen");
+    assert!(rang_for_the_lead(&follower, &app).await, "a node that follows goes on believing that it cannot be seen");
+    dispatcher.beat(beat).await.unwrap();
+    assert!(!rang_for_the_lead(&follower, &app).await, "nothing has changed since");
 }
 
 #[tokio::test]
