@@ -4,7 +4,9 @@ create schema turnwise;
 create table turnwise.migration (
     version    int primary key,
     name       text not null,
-    applied_at timestamptz not null default pg_catalog.now()
+    applied_at timestamptz not null default pg_catalog.now(),
+    -- a binary that does not know this step does not work with the schema (docs/compatibility.md)
+    breaks     boolean not null default false
 );
 
 -- The one clock: every statement and default asks it. Tests replace it by a clock they move by hand.
@@ -133,6 +135,27 @@ create table turnwise.node (
 
 -- A name is alive once, whoever asks first.
 create unique index node_name on turnwise.node (name) where not lost;
+
+-- Nodes that were lost, for a day: as they were when the dispatcher found them lost, how many jobs they had in their hands, and the
+-- first of these. For people alone: nothing decides by it, so a node that is buried has no row in node.
+create table turnwise.lost_node (
+    incarnation    uuid primary key,
+    name           text not null,
+    host           text not null,
+    slots          bigint not null,
+    queue_capacity bigint not null,
+    queues         text[],
+    tasks          text[] not null,
+    joined_at      timestamptz not null,
+    lease_until    timestamptz not null,
+    all_but        boolean not null,
+    batch_size     bigint,
+    lease          bigint not null,
+    lost_at        timestamptz not null,
+    held           bigint not null,
+    jobs           uuid[] not null
+);
+create index lost_node_lost_at on turnwise.lost_node (lost_at);
 
 create table turnwise.dispatcher (
     only_one boolean primary key default true check (only_one),
@@ -421,6 +444,8 @@ create table turnwise.unique_key (
     expires     timestamptz,
     primary key (scope, key)
 ) with (fillfactor = 75, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+-- For the key of a job that is shown.
+create index unique_key_job on turnwise.unique_key (job);
 
 -- Takes unique keys for jobs that are about to be stored in the same transaction. Tells of each, by its place: 0 store it,
 -- 1 it was there before, 2 holder has its key. A job that is not to have another stand for it (on_duplicate 1) ends the call

@@ -89,6 +89,28 @@ create table turnwise_node (
     lease          integer not null default 5000000
 ) strict;
 
+-- Nodes that were lost, for a day: as they were when the dispatcher found them lost, how many jobs they had in their hands, and the
+-- first of these (ids of 16 bytes). For people alone: nothing decides by it, so a node that is buried has no row in turnwise_node.
+create table turnwise_lost_node (
+    incarnation    blob primary key not null,
+    name           text not null,
+    host           text not null,
+    slots          integer not null,
+    queue_capacity integer not null,
+    queues         text,
+    tasks          text not null,
+    joined_at      integer not null,
+    lease_until    integer not null,
+    all_but        integer not null,
+    batch_size     integer,
+    lease          integer not null,
+    lost_at        integer not null,
+    held           integer not null,
+    jobs           blob not null
+) strict;
+
+create index turnwise_lost_node_lost_at on turnwise_lost_node (lost_at, incarnation);
+
 -- One row: who dispatches, in which term, until when.
 create table turnwise_dispatcher (
     id     integer primary key check (id = 1),
@@ -195,6 +217,9 @@ create table turnwise_unique_key (
     primary key (scope, key)
 ) strict, without rowid;
 
+-- For the key of a job that is shown.
+create index turnwise_unique_key_job on turnwise_unique_key (job);
+
 -- Who waits for whom, and what follows if the other one fails; kept as long as the one who waits. `ended`: how the other one
 -- ended, if it did so badly and is kept nowhere else.
 create table turnwise_dependency (
@@ -210,5 +235,6 @@ create index turnwise_dependency_awaits on turnwise_dependency (awaits, job);
 create table turnwise_migration (
     version    integer primary key,
     name       text not null,
-    applied_at integer not null
+    applied_at integer not null,
+    breaks     integer not null default 0
 ) strict;

@@ -71,21 +71,21 @@ pub(crate) enum Command {
     /// Explains why a job does not run yet, and when it will
     Why(OneJob),
     /// Lists queues: their settings and how many jobs they have
-    Queues(Queues),
+    Queues(Counted),
     /// Sets, pauses, resumes, seals, empties or resets a queue
     Queue(OneQueue),
     /// Lists groups: their settings and how many jobs they have
-    Groups(Table),
+    Groups(Counted),
     /// Sets, pauses, resumes or resets a group
     Group(OneGroup),
     /// Adds, lists, pauses, resumes, removes or runs a schedule, which submits jobs periodically
     Schedule(OneSchedule),
     /// Lists tasks: their limits, how many jobs they have, and how many nodes know them
-    Tasks(Table),
+    Tasks(Counted),
     /// Limits a task, across all queues and groups
     Task(OneLimited),
     /// Lists the keys that jobs share: their limits and how many jobs they have
-    Keys(Table),
+    Keys(Counted),
     /// Limits a key that jobs share
     Key(OneLimited),
     /// Shows or changes the settings that all nodes share: the counting scheme, how long finished jobs and their logs are kept
@@ -203,7 +203,7 @@ pub(crate) struct Serve {
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Queues {
+pub(crate) struct Counted {
     #[command(flatten)]
     pub(crate) table: Table,
     /// Count all jobs, however long that takes [default: the oldest 100000; if there are more, counts are shown like 100+]

@@ -19,7 +19,7 @@ use crate::{
     settings::Settings,
 };
 
-fn row(job: &wire::Job<'_>, now: Timestamp) -> [String; 10] {
+fn row(job: &wire::Job<'_>, now: Timestamp) -> [String; 11] {
     [
         job.id.to_string(),
         print::age(now.since(job.submitted_at)),
@@ -30,8 +30,14 @@ fn row(job: &wire::Job<'_>, now: Timestamp) -> [String; 10] {
         job.priority.get().to_string(),
         job.attempt.to_string(),
         shown(job.node),
+        shown(unique(job)),
         note(job),
     ]
+}
+
+/// `nightly (task:report)`: the unique key that it holds, and among which jobs.
+fn unique(job: &wire::Job<'_>) -> Option<String> {
+    Some(format!("{} ({})", job.unique?, job.unique_scope?))
 }
 
 /// What a person would ask next: what it waits for, or what went wrong. An error that a job got over is not among it.
@@ -56,6 +62,13 @@ fn fields(job: &wire::Job<'_>) -> Vec<(&'static str, String)> {
         ("queue", job.queue.to_string()),
         ("group", job.group.to_string()),
         ("key", shown(job.key)),
+        (
+            "unique",
+            shown(unique(job).map(|held| match job.unique_until {
+                Some(until) => format!("{held} until {until}"),
+                None => format!("{held} until it ends"),
+            })),
+        ),
         ("priority", job.priority.get().to_string()),
         ("state", job.state.to_string()),
         ("attempt", job.attempt.to_string()),
@@ -127,7 +140,7 @@ pub(crate) fn jobs(settings: &Settings, call: &args::Jobs) -> Result<(), Failure
     if call.table.json {
         print::array(views)?;
     } else {
-        let header = ["ID", "AGE", "STATE", "TASK", "QUEUE", "GROUP", "PRIORITY", "ATTEMPT", "NODE", "NOTE"];
+        let header = ["ID", "AGE", "STATE", "TASK", "QUEUE", "GROUP", "PRIORITY", "ATTEMPT", "NODE", "UNIQUE", "NOTE"];
         print::table(header, views.map(|job| row(&job, now)), call.table.wide)?;
     }
     Ok(())
@@ -230,11 +243,13 @@ fn attempt_line(attempt: &Attempt) -> String {
     format!("{number} {task}{on}, {}{after}{error}{place}", ending.name())
 }
 
-fn node_row(node: &wire::Node<'_>, now: Timestamp) -> [String; 11] {
+fn node_row(node: &wire::Node<'_>, now: Timestamp) -> [String; 14] {
     [
         node.name.to_string(),
         print::age(now.since(node.joined_at)),
         node.state.to_owned(),
+        node.lost_at.map_or_else(String::new, |at| format!("{} ago", print::age(now.since(at)))),
+        node.held.map_or_else(String::new, |held| held.to_string()),
         if node.dispatcher { "yes" } else { "" }.to_owned(),
         node.slots.to_string(),
         node.host.to_owned(),
@@ -247,6 +262,10 @@ fn node_row(node: &wire::Node<'_>, now: Timestamp) -> [String; 11] {
         listed(&node.tasks),
         node.lease_until.to_string(),
         node.joined_at.to_string(),
+        match node.held {
+            Some(held) if held > node.held_jobs.len() as u64 => format!("{}, …", listed(node.held_jobs)),
+            _ => listed(node.held_jobs),
+        },
     ]
 }
 
@@ -256,7 +275,7 @@ fn listed(names: &[impl ToString]) -> String {
 
 pub(crate) fn nodes(settings: &Settings, call: &args::Table) -> Result<(), Failure> {
     let fleet = block_on(async { Ok(settings.open().await?.nodes().await?) })?;
-    let views = fleet.nodes.iter().map(|node| wire::Node::new(node, fleet.now));
+    let views = wire::Node::all(&fleet);
     if call.json {
         print::array(views)?;
     } else {
@@ -264,6 +283,8 @@ pub(crate) fn nodes(settings: &Settings, call: &args::Table) -> Result<(), Failu
             "NAME",
             "AGE",
             "STATE",
+            "LOST",
+            "HELD",
             "DISPATCHER",
             "SLOTS",
             "HOST",
@@ -272,8 +293,9 @@ pub(crate) fn nodes(settings: &Settings, call: &args::Table) -> Result<(), Failu
             "TASKS",
             "LEASE UNTIL",
             "JOINED AT",
+            "HELD JOBS",
         ];
-        print::table(header, views.map(|node| node_row(&node, fleet.now)), call.wide)?;
+        print::table(header, views.iter().map(|node| node_row(node, fleet.now)), call.wide)?;
     }
     Ok(())
 }

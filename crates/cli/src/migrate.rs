@@ -32,7 +32,14 @@ pub(crate) fn migrate(settings: &Settings, call: &args::Migrate) -> Result<(), F
     };
     match (pending.is_empty(), call.check) {
         (true, _) => {
-            let line = format!("the schema is up to date: version {needed}, of turnwise {}", turnwise::VERSION);
+            let (found, version) = (block_on(found(&kind, url))?, turnwise::VERSION);
+            let line = if found > needed {
+                format!(
+                    "the schema is newer: it has version {found}, turnwise {version} knows {needed} and works with it"
+                )
+            } else {
+                format!("the schema is up to date: version {needed}, of turnwise {version}")
+            };
             Ok(print::lines([line])?)
         }
         (false, false) => Ok(print::lines(pending.iter().map(|step| format!("done: {step}")))?),
@@ -61,6 +68,13 @@ async fn pending(kind: &Database, url: &str) -> Result<Vec<String>, Failure> {
         Database::Postgres => {
             postgres::migrate_check(url).await?.iter().map(|step| named(step.version.into(), step.name)).collect()
         }
+    })
+}
+
+async fn found(kind: &Database, url: &str) -> Result<u32, Failure> {
+    Ok(match kind {
+        Database::Sqlite => sqlite::found_version(url)?,
+        Database::Postgres => postgres::found_version(url).await?,
     })
 }
 

@@ -1,20 +1,21 @@
 //! Queues, groups, tasks and keys: their settings, and how many jobs they have.
 
 use turnwise::{
+    overview::Overview,
     settings::{GroupSettings, Pause, QueueSettings},
     wire,
 };
 
 use crate::{
-    args::{Queues, Table},
+    args::Counted,
     error::{Failure, remark},
     print::{self, shown},
     serve::block_on,
     settings::Settings,
 };
 
-/// How many jobs `queues` counts unless it is to count all: a fraction of a second.
-const COUNTED: usize = 100_000;
+/// How many jobs are counted unless all are to be: a fraction of a second.
+pub(crate) const COUNTED: usize = 100_000;
 
 fn queue_row(queue: &wire::Queue<'_>) -> [String; 18] {
     [
@@ -96,10 +97,10 @@ fn group_row(group: &wire::Group<'_>) -> [String; 13] {
     [
         group.name.to_string(),
         group.state.to_owned(),
-        group.waiting.to_string(),
-        group.scheduled.to_string(),
-        group.running.to_string(),
-        group.stuck.to_string(),
+        counted(group.waiting, group.at_least),
+        counted(group.scheduled, group.at_least),
+        counted(group.running, group.at_least),
+        counted(group.stuck, group.at_least),
         group.weight.to_string(),
         shown(group.concurrency),
         shown(group.rate),
@@ -148,12 +149,17 @@ fn or_none<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(|| "none".to_owned(), |value| value.to_string())
 }
 
-pub(crate) fn queues(settings: &Settings, call: &Queues) -> Result<(), Failure> {
+fn overview(settings: &Settings, call: &Counted) -> Result<Overview, Failure> {
     let most = if call.exact { usize::MAX } else { COUNTED };
     let overview = block_on(async { Ok(settings.open().await?.overview_within(most).await?) })?;
     if overview.more {
         remark(&format!("only the oldest {COUNTED} unfinished jobs were counted; --exact counts all"));
     }
+    Ok(overview)
+}
+
+pub(crate) fn queues(settings: &Settings, call: &Counted) -> Result<(), Failure> {
+    let overview = overview(settings, call)?;
     let views = overview.queues.iter().map(|(name, queue)| wire::Queue::new(name, queue, &overview));
     if call.table.json {
         print::array(views)?;
@@ -183,10 +189,10 @@ pub(crate) fn queues(settings: &Settings, call: &Queues) -> Result<(), Failure> 
     Ok(())
 }
 
-pub(crate) fn groups(settings: &Settings, call: &Table) -> Result<(), Failure> {
-    let overview = block_on(async { Ok(settings.open().await?.overview().await?) })?;
-    let views = overview.groups.iter().map(|(name, group)| wire::Group::new(name, group));
-    if call.json {
+pub(crate) fn groups(settings: &Settings, call: &Counted) -> Result<(), Failure> {
+    let overview = overview(settings, call)?;
+    let views = overview.groups.iter().map(|(name, group)| wire::Group::new(name, group, &overview));
+    if call.table.json {
         print::array(views)?;
     } else {
         let header = [
@@ -204,54 +210,54 @@ pub(crate) fn groups(settings: &Settings, call: &Table) -> Result<(), Failure> {
             "AHEAD",
             "PAUSED",
         ];
-        print::table(header, views.map(|group| group_row(&group)), call.wide)?;
+        print::table(header, views.map(|group| group_row(&group)), call.table.wide)?;
     }
     Ok(())
 }
 
-pub(crate) fn tasks(settings: &Settings, call: &Table) -> Result<(), Failure> {
-    let overview = block_on(async { Ok(settings.open().await?.overview().await?) })?;
-    let views = overview.tasks.iter().map(|(name, task)| wire::Task::new(name, task));
-    if call.json {
+pub(crate) fn tasks(settings: &Settings, call: &Counted) -> Result<(), Failure> {
+    let overview = overview(settings, call)?;
+    let views = overview.tasks.iter().map(|(name, task)| wire::Task::new(name, task, &overview));
+    if call.table.json {
         print::array(views)?;
     } else {
         let header = ["TASK", "WAITING", "SCHEDULED", "RUNNING", "STUCK", "NODES", "CONCURRENCY", "RATE"];
         let row = |task: wire::Task<'_>| {
             [
                 task.name.to_string(),
-                task.waiting.to_string(),
-                task.scheduled.to_string(),
-                task.running.to_string(),
-                task.stuck.to_string(),
+                counted(task.waiting, task.at_least),
+                counted(task.scheduled, task.at_least),
+                counted(task.running, task.at_least),
+                counted(task.stuck, task.at_least),
                 task.nodes.to_string(),
                 shown(task.concurrency),
                 shown(task.rate),
             ]
         };
-        print::table(header, views.map(row), call.wide)?;
+        print::table(header, views.map(row), call.table.wide)?;
     }
     Ok(())
 }
 
-pub(crate) fn keys(settings: &Settings, call: &Table) -> Result<(), Failure> {
-    let overview = block_on(async { Ok(settings.open().await?.overview().await?) })?;
-    let views = overview.keys.iter().map(|(name, key)| wire::Key::new(name, key));
-    if call.json {
+pub(crate) fn keys(settings: &Settings, call: &Counted) -> Result<(), Failure> {
+    let overview = overview(settings, call)?;
+    let views = overview.keys.iter().map(|(name, key)| wire::Key::new(name, key, &overview));
+    if call.table.json {
         print::array(views)?;
     } else {
         let header = ["KEY", "WAITING", "SCHEDULED", "RUNNING", "STUCK", "CONCURRENCY", "RATE"];
         let row = |key: wire::Key<'_>| {
             [
                 key.name.to_string(),
-                key.waiting.to_string(),
-                key.scheduled.to_string(),
-                key.running.to_string(),
-                key.stuck.to_string(),
+                counted(key.waiting, key.at_least),
+                counted(key.scheduled, key.at_least),
+                counted(key.running, key.at_least),
+                counted(key.stuck, key.at_least),
                 shown(key.concurrency),
                 shown(key.rate),
             ]
         };
-        print::table(header, views.map(row), call.wide)?;
+        print::table(header, views.map(row), call.table.wide)?;
     }
     Ok(())
 }

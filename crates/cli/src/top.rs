@@ -1,7 +1,7 @@
 //! Live: which groups use the slots, and which share each is entitled to by its weight.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     io::{self, IsTerminal},
     time::Duration,
 };
@@ -14,6 +14,7 @@ use turnwise::{
 use crate::{
     args::Top,
     error::Failure,
+    overview::COUNTED,
     print,
     serve::block_on,
     settings::Settings,
@@ -74,9 +75,16 @@ async fn quit(keys: &mut Option<Keys>) {
 
 async fn frame(turnwise: &Turnwise) -> Result<Vec<String>, Failure> {
     let fleet = turnwise.nodes().await?;
-    let overview = turnwise.overview().await?;
-    let states = vec![JobState::Running, JobState::Success, JobState::Failed, JobState::Cancelled];
-    let runs = turnwise.jobs(Filter { states, limit: Some(RUNS), ..Filter::default() }).await?;
+    let overview = turnwise.overview_within(COUNTED).await?;
+    // Two reads, because neither of them looks at what waits: a frame takes no longer however much that is.
+    let ended = vec![JobState::Success, JobState::Failed, JobState::Cancelled];
+    let mut runs = turnwise.jobs(Filter { states: ended, limit: Some(RUNS), ..Filter::default() }).await?;
+    let running = Filter { states: vec![JobState::Running], in_hands: true, limit: Some(RUNS), ..Filter::default() };
+    let running = turnwise.jobs(running).await?;
+    // A job that ended between the two reads is in one of them or in none; one that was retried meanwhile may be in both.
+    let ids: HashSet<_> = running.iter().map(|job| job.id).collect();
+    runs.retain(|job| !ids.contains(&job.id));
+    runs.extend(running);
     Ok(drawn(&fleet, &overview, &runs))
 }
 
@@ -119,6 +127,7 @@ fn drawn(fleet: &Fleet, overview: &Overview, runs: &[Job]) -> Vec<String> {
     let weights: f64 = competing.map(|name| f64::from(group(name).settings.weight)).sum();
     let finished: usize = parts.values().map(|part| part.finished).sum();
     let running: usize = overview.groups.values().map(|group| group.jobs.running + group.jobs.scheduled).sum();
+    let more = if overview.more { "+" } else { "" };
     let waiting: usize = overview.groups.values().map(|group| group.jobs.waiting + group.jobs.stuck).sum();
 
     let count = parts.len();
@@ -132,7 +141,7 @@ fn drawn(fleet: &Fleet, overview: &Overview, runs: &[Job]) -> Vec<String> {
             if competes(name) { percent(f64::from(settings.weight), weights) } else { "-".to_owned() },
             settings.weight.to_string(),
             (jobs.scheduled + jobs.running).to_string(),
-            (jobs.waiting + jobs.stuck).to_string(),
+            format!("{}{more}", jobs.waiting + jobs.stuck),
             part.finished.to_string(),
             match () {
                 () if settings.paused.is_some() => "paused",
@@ -145,7 +154,7 @@ fn drawn(fleet: &Fleet, overview: &Overview, runs: &[Job]) -> Vec<String> {
     #[allow(clippy::cast_precision_loss)] // for people
     let throughput = finished as f64 / WINDOW.as_secs_f64();
     let mut lines = vec![format!(
-        "{now}  nodes {}  slots {slots}  in hand {running}  waiting {waiting}  {throughput:.1} jobs/s in the last {} s",
+        "{now}  nodes {}  slots {slots}  in hand {running}  waiting {waiting}{more}  {throughput:.1} jobs/s in the last {} s",
         nodes.len(),
         WINDOW.as_secs(),
     )];
@@ -156,6 +165,11 @@ fn drawn(fleet: &Fleet, overview: &Overview, runs: &[Job]) -> Vec<String> {
     ));
     if count > ROWS {
         lines.push(format!("and {} groups more", count - ROWS));
+    }
+    if overview.more {
+        lines.push(format!(
+            "counted: the oldest {COUNTED} jobs and all that nodes have; a group whose jobs are all younger is missing"
+        ));
     }
     lines
 }

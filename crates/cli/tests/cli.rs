@@ -47,7 +47,7 @@ fn a_job_has_the_promised_fields() {
     let names: BTreeSet<_> = listed[0].as_object().unwrap().keys().map(String::as_str).collect();
     let promised = "id task queue group key priority state attempt retries_left args result error node submitted_at due_at \
                     assigned_at started_at finished_at retry timeout on_exhausted expires_at fingerprint cancel_requested \
-                    waits_for schedule";
+                    waits_for schedule unique unique_scope unique_until";
     assert_eq!(names, promised.split_whitespace().collect());
     // A job shown alone also has the record of its runs, and the jobs that it waits for or that wait for it.
     let mut alone = place.job(&id);
@@ -545,19 +545,38 @@ fn jobs_in_the_hands_of_a_killed_node_end_in_success() {
 }
 
 #[test]
-fn a_newer_schema_is_told_in_one_line() {
-    let place = Place::new();
-    place.told(&["migrate"]);
-    let connection = rusqlite::Connection::open(place.path().join("turnwise.db")).unwrap();
-    connection
-        .execute("insert into turnwise_migration (version, name, applied_at) values (999, 'later', 0)", ())
-        .unwrap();
-    drop(connection);
-    for command in
-        [&["serve", "--log", "off"][..], &["enqueue", "noop"], &["jobs"], &["migrate"], &["migrate", "--check"]]
-    {
-        let line = place.refused(command, 1);
-        assert!(line.contains("999") && line.contains("newer"), "{line}");
+fn a_newer_schema_is_used_unless_it_declares_a_break() {
+    for place in Place::on_both() {
+        let step = |version: u32, breaks: bool| {
+            let values = format!("(version, name, breaks) values ({version}, 'later', {breaks})");
+            match place.database().strip_prefix("sqlite:") {
+                Some(file) => {
+                    let values = values.replace("breaks)", "breaks, applied_at)").replace("e)", "e, 0)");
+                    let insert = format!("insert into turnwise_migration {values}");
+                    rusqlite::Connection::open(file).unwrap().execute_batch(&insert).unwrap();
+                }
+                None => {
+                    let insert = format!("insert into turnwise.migration {values}");
+                    let psql = Cluster::shared().psql(place.database(), &insert).unwrap();
+                    assert!(!psql.contains("ERROR"), "{psql}");
+                }
+            }
+        };
+        step(998, false);
+        let job = place.enqueue(&["noop"]);
+        place.work(&["--demo-tasks"]);
+        assert_eq!(place.state(&job), "success");
+        for command in [&["migrate"][..], &["migrate", "--check"]] {
+            let newer = place.told(command);
+            assert!(newer.starts_with("the schema is newer: it has version 998, turnwise "), "{newer}");
+        }
+        step(999, true);
+        for command in
+            [&["serve", "--log", "off"][..], &["enqueue", "noop"], &["jobs"], &["migrate"], &["migrate", "--check"]]
+        {
+            let line = place.refused(command, 1);
+            assert!(line.contains("has schema version 999") && line.contains("or a newer one"), "{line}");
+        }
     }
 }
 

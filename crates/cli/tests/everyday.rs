@@ -17,6 +17,8 @@ on_both_databases! {
     finished_jobs_are_deleted_only_if_that_is_said,
     a_schedule_is_shown_and_its_job_names_it,
     tasks_and_keys_are_listed,
+    a_unique_key_is_shown_as_long_as_it_is_held,
+    a_node_that_stops_and_one_that_was_lost_are_shown,
 }
 
 fn ids(jobs: &Value) -> Vec<&str> {
@@ -246,6 +248,78 @@ fn tasks_and_keys_are_listed(place: &Place) {
     node.stop();
 }
 
+fn a_unique_key_is_shown_as_long_as_it_is_held(place: &Place) {
+    let plain = place.enqueue(&["noop"]);
+    let held = place.enqueue(&["noop", "--unique", "nightly"]);
+    let timed = place.enqueue(&["noop", "--unique", "hourly", "--unique-scope", "docs", "--unique-for", "1h"]);
+    let shown = |id: &str| {
+        let (alone, all) = (place.job(id), place.json(&["jobs", "--json"]));
+        let listed = all.as_array().unwrap().iter().find(|job| job["id"] == id).unwrap().clone();
+        let keys = |job: &Value| ["unique", "unique_scope"].map(|name| job[name].clone());
+        assert_eq!(keys(&alone), keys(&listed), "in a listing and alone");
+        assert_eq!(alone["unique_until"], listed["unique_until"]);
+        keys(&alone)
+    };
+    let none = [Value::Null, Value::Null];
+    assert_eq!(shown(&plain), none);
+    assert_eq!(shown(&held), [json!("nightly"), json!("task:noop")]);
+    assert_eq!(shown(&timed), [json!("hourly"), json!("scope:docs")]);
+    assert!(place.job(&held)["unique_until"].is_null() && place.job(&timed)["unique_until"].is_string());
+    let table = place.told(&["jobs"]);
+    assert!(table.contains("nightly (task:noop)") && table.contains("hourly (scope:docs)"), "{table}");
+    let line = |id: &str| {
+        let fields = place.told(&["job", id]);
+        fields
+            .lines()
+            .find(|line| line.starts_with("unique "))
+            .unwrap()
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    assert_eq!((line(&plain), line(&held)), ("unique -".into(), "unique nightly (task:noop) until it ends".into()));
+    assert!(line(&timed).starts_with("unique hourly (scope:docs) until 2"), "{}", line(&timed));
+    place.told(&["cancel", &held, &timed]);
+    assert_eq!(shown(&held), none, "it has ended");
+    assert_eq!(shown(&timed), [json!("hourly"), json!("scope:docs")], "its hour is not over");
+}
+
+fn a_node_that_stops_and_one_that_was_lost_are_shown(place: &Place) {
+    let flags = |name| ["--demo-tasks", "--slots", "2", "--lease", "1s", "--poll-interval", "50ms", "--name", name];
+    let mut first = place.serve(&flags("first"));
+    let job = place.enqueue(&["sleep", r#"{"ms":3600000}"#]);
+    place.wait_for_state(&job, "running");
+    let listed = |name: &str| place.listed("nodes", name);
+    assert_eq!(listed("first")["state"], "alive");
+    assert_eq!([&listed("first")["lost_at"], &listed("first")["held"]], [&Value::Null, &Value::Null]);
+    let second = place.serve(&flags("second"));
+    first.process.kill();
+    until("the loss to be shown", || (listed("first")["held"] == 1).then_some(()));
+    let lost = listed("first");
+    assert_eq!((&lost["state"], &lost["held_jobs"]), (&json!("lost"), &json!([job])));
+    assert!(lost["lost_at"].is_string(), "{lost}");
+    // Its job goes on elsewhere, and it is still shown.
+    until("the job elsewhere", || (place.job(&job)["node"] == "second").then_some(()));
+    place.wait_for_state(&job, "running");
+    let table = place.told(&["nodes"]);
+    let row = table.lines().find(|line| line.starts_with("first ")).unwrap();
+    assert!(row.contains("lost") && row.contains(" ago ") && row.ends_with(&job), "{table}");
+    // A node that takes its name is another one.
+    let again = place.serve(&flags("first"));
+    let all = place.json(&["nodes", "--json"]);
+    let firsts: Vec<_> = all.as_array().unwrap().iter().filter(|node| node["name"] == "first").collect();
+    assert_eq!(firsts.iter().map(|node| &node["state"]).collect::<Vec<_>>(), ["alive", "lost"], "{all}");
+    again.stop();
+    second.signal("TERM");
+    until("the node to be stopping", || (listed("second")["state"] == "stopping").then_some(()));
+    place.told(&["cancel", &job]);
+    let mut second = second;
+    assert_eq!(second.end().0, Some(0));
+    let left = place.json(&["nodes", "--json"]);
+    let left: Vec<_> = left.as_array().unwrap().iter().map(|node| (&node["name"], &node["state"])).collect();
+    assert_eq!(left, [(&json!("first"), &json!("lost"))], "a node that has left is not shown");
+}
+
 #[test]
 fn a_success_does_not_show_the_error_that_it_got_over() {
     let place = Place::new();
@@ -253,7 +327,7 @@ fn a_success_does_not_show_the_error_that_it_got_over() {
     place.work(&["--demo-tasks"]);
     assert_eq!(place.state(&id), "success");
     let table = place.told(&["jobs"]);
-    assert!(table.lines().next().unwrap().ends_with("NODE  NOTE"), "{table}");
+    assert!(table.lines().next().unwrap().ends_with("NODE  UNIQUE  NOTE"), "{table}");
     assert!(!table.contains("that fail"), "{table}");
     let shown = place.told(&["job", &id]);
     let error = shown.lines().find(|line| line.starts_with("error")).unwrap();

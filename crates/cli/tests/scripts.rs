@@ -67,7 +67,7 @@ fn arguments_come_from_a_file_or_from_stdin(place: &Place) {
     assert_eq!(args(piped.trim()), json!([1, 2]));
     place.refuses(&["enqueue", "echo", "@none.json"], 2, "args: none.json: No such file");
     fs::write(place.path().join("bad.json"), "{").unwrap();
-    place.refuses(&["enqueue", "echo", "@bad.json"], 2, "args: EOF while parsing");
+    place.refuses(&["enqueue", "echo", "@bad.json"], 2, "args: is not JSON: EOF while parsing");
     fs::write(place.path().join("large.json"), "1".repeat(2_000_000)).unwrap();
     place.refuses(&["enqueue", "echo", "@large.json"], 2, "args: is 1048577 bytes long, at most 1048576");
     place.told(&["schedule", "add", "s", "echo", "@args.json", "--every", "1h"]);
@@ -97,6 +97,7 @@ on_both_databases!(
     a_submit_that_waits_ends_as_its_job_and_prints_the_result,
     arguments_come_from_a_file_or_from_stdin,
     an_interrupted_wait_ends_with_130_and_leaves_the_job,
+    counts_have_a_bound_unless_all_are_wanted,
 );
 
 #[test]
@@ -120,21 +121,38 @@ fn the_versions_of_the_binary_and_of_the_schema_are_shown() {
     }
 }
 
-#[test]
-fn queues_are_counted_to_a_bound_unless_all_are_wanted() {
-    let place = Place::on_sqlite();
-    let jobs = |queue: &str, count: usize| format!("{{\"task\":\"t\",\"queue\":\"{queue}\"}}\n").repeat(count);
-    succeeded(&place.run_with_input(&["enqueue", "--stdin"], &(jobs("early", 99_999) + &jobs("late", 2))));
-    let output = place.run(&["queues"]);
-    let text = succeeded(&output);
-    let row = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap().split_whitespace().nth(2);
-    assert_eq!((row("early"), row("late")), (Some("99999+"), Some("1+")));
-    let remark = "only the oldest 100000 unfinished jobs were counted; --exact counts all\n";
-    assert_eq!(said(&output), remark);
-    let counted = |flags: &[&str]| {
-        let queues = place.json(&[&["queues", "--json"], flags].concat());
-        let late = queues.as_array().unwrap().iter().find(|queue| queue["name"] == "late").unwrap().clone();
-        (late["waiting"].as_u64().unwrap(), late["at_least"].as_bool().unwrap())
+fn counts_have_a_bound_unless_all_are_wanted(place: &Place) {
+    let jobs = |name: &str, count: usize| {
+        format!("{{\"task\":\"{name}\",\"queue\":\"{name}\",\"group\":\"{name}\",\"key\":\"{name}\"}}\n").repeat(count)
     };
-    assert_eq!((counted(&[]), counted(&["--exact"])), ((1, true), (2, false)));
+    succeeded(&place.run_with_input(&["enqueue", "--stdin"], &(jobs("early", 99_999) + &jobs("late", 2))));
+    let remark = "only the oldest 100000 unfinished jobs were counted; --exact counts all\n";
+    for (what, column) in [("queues", 2), ("groups", 2), ("tasks", 1), ("keys", 1)] {
+        let output = place.run(&[what]);
+        let text = succeeded(&output);
+        let row = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap().split_whitespace().nth(column);
+        assert_eq!((row("early"), row("late")), (Some("99999+"), Some("1+")), "{what}");
+        assert_eq!(said(&output), remark, "{what}");
+        let counted = |flags: &[&str]| {
+            let all = place.json(&[&[what, "--json"], flags].concat());
+            let late = all.as_array().unwrap().iter().find(|one| one["name"] == "late").unwrap().clone();
+            (late["waiting"].as_u64().unwrap(), late["at_least"].as_bool().unwrap())
+        };
+        assert_eq!((counted(&[]), counted(&["--exact"])), ((1, true), (2, false)), "{what}");
+    }
+    let frame = place.told(&["top", "--once"]);
+    assert!(frame.lines().next().unwrap().contains("waiting 100000+"), "{frame}");
+    let note = "counted: the oldest 100000 jobs and all that nodes have";
+    assert!(frame.lines().last().unwrap().starts_with(note), "{frame}");
+    // What nodes have is counted, however young it is.
+    place.told(&["queue", "pause", "early"]);
+    let node = place.serve(&["--demo-tasks", "--slots", "1", "--poll-interval", "50ms"]);
+    let young = place.enqueue(&["sleep", r#"{"ms":3600000}"#, "--group", "young"]);
+    place.wait_for_state(&young, "running");
+    assert_eq!(place.listed("groups", "young")["running"], 1);
+    let frame = place.told(&["top", "--once"]);
+    let row = frame.lines().find(|line| line.starts_with("young ")).unwrap();
+    assert!(row.contains("100.0 %"), "it has had all slot time: {frame}");
+    place.told(&["cancel", &young]);
+    node.stop();
 }

@@ -12,7 +12,7 @@ use crate::{
     retry::RetryPolicy,
     terms::Terms,
     time::Timestamp,
-    unique::Unique,
+    unique::{HeldKey, Unique},
 };
 
 /// Chosen by the submitter, so that a repeated submit is recognised. A UUIDv7: sorts by time.
@@ -336,6 +336,8 @@ pub struct Job {
     pub retry: Option<RetryPolicy>,
     /// The limit key that it counts against, besides queue and group.
     pub key: Option<KeyName>,
+    /// The unique key that it held when it was read: another submit with it would have found it held.
+    pub unique: Option<HeldKey>,
     /// Time limit of a run, and another step if its retries run out; both optional.
     pub terms: Terms,
     /// Where it was in its life when it was read; it may have moved on since.

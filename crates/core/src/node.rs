@@ -131,7 +131,38 @@ pub struct Node {
     pub dispatcher: bool,
 }
 
+/// What a node is doing, as people see it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NodeState {
+    /// It beats, and takes jobs.
+    Alive,
+    /// It beats, takes no more jobs, and leaves once those that it has are done.
+    Stopping,
+    /// It was declared lost, or its lease is over.
+    Lost,
+}
+
+impl NodeState {
+    /// The word for it, as it is printed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Alive => "alive",
+            Self::Stopping => "stopping",
+            Self::Lost => "lost",
+        }
+    }
+}
+
 impl Node {
+    /// What it is doing at `now`, a time of the database's clock. Only a node that drains has no slots.
+    pub fn state(&self, now: Timestamp) -> NodeState {
+        match (self.alive(now), self.slots) {
+            (false, _) => NodeState::Lost,
+            (true, 0) => NodeState::Stopping,
+            (true, _) => NodeState::Alive,
+        }
+    }
+
     /// Whether it is not declared lost and its lease is not over at `now`, a time of the database's clock.
     pub fn alive(&self, now: Timestamp) -> bool {
         !self.lost && now <= self.lease_until

@@ -163,6 +163,17 @@ pub struct Holding {
     pub expires: Option<Timestamp>,
 }
 
+/// A unique key that a job holds, as people see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeldKey {
+    /// As it was submitted.
+    pub key: UniqueKey,
+    /// Among which jobs it is unique, as [`Scope::of`] writes it: `task:mail`, `queue:slow`, `group:acme` or `scope:docs`.
+    pub scope: String,
+    /// When it is free although its job has not ended; `None`: not before that end.
+    pub until: Option<Timestamp>,
+}
+
 /// What a submit finds at its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claim {
@@ -196,6 +207,12 @@ impl Holding {
     /// Whether its job holds the key now: another one that is submitted with it finds it held.
     pub fn holds(&self, unfinished: bool, now: Timestamp) -> bool {
         (self.until_ended && unfinished) || self.expires.is_some_and(|expires| expires > now)
+    }
+
+    /// The key as its job holds it now; `None`: the job holds it no longer.
+    pub fn shown(&self, scope: String, key: UniqueKey, unfinished: bool, now: Timestamp) -> Option<HeldKey> {
+        let until = self.expires.filter(|_| !(self.until_ended && unfinished));
+        self.holds(unfinished, now).then_some(HeldKey { key, scope, until })
     }
 
     /// Whether it need not be kept: its period is over, and its job is neither unfinished nor in history, from where a
@@ -309,6 +326,11 @@ mod tests {
             let claim = holding.claim(id(2), unfinished, at(seconds));
             assert_eq!(claim, if held { Claim::HeldBy(id(1)) } else { Claim::Free }, "{hold:?} {unfinished} {seconds}");
             assert_eq!(holding.claim(id(1), unfinished, at(seconds)), Claim::Own);
+            let shown = holding.shown("task:mail".to_owned(), key("mail", "null"), unfinished, at(seconds));
+            assert_eq!(shown.is_some(), held, "a key is shown while it is held: {hold:?} {unfinished} {seconds}");
+            let by_time = shown.and_then(|shown| shown.until);
+            let ends_first = held && !(unfinished && hold.until_ended());
+            assert_eq!(by_time, hold.period().map(|period| at(0).plus(period)).filter(|_| ends_first), "{hold:?}");
             if held {
                 assert!(!holding.is_spent(unfinished, at(seconds)), "what holds is kept: {hold:?} {seconds}");
             }

@@ -22,7 +22,10 @@ use deadpool_postgres::{ClientWrapper, Manager, ManagerConfig, Pool, PoolError, 
 use futures_util::future::BoxFuture;
 use tokio::task::JoinHandle;
 use tokio_postgres::{
-    Client, Config, Connection, SimpleQueryMessage, Socket, config::SslMode, error::SqlState, tls::MakeTlsConnect,
+    Client, Config, Connection, SimpleQueryMessage, Socket,
+    config::{Host, SslMode},
+    error::SqlState,
+    tls::MakeTlsConnect,
 };
 use tokio_postgres_rustls::MakeRustlsConnect;
 use turnwise_store::{Result, StoreError};
@@ -79,6 +82,19 @@ pub fn names_database(url: &str) -> Result<bool> {
 }
 
 impl Address {
+    /// The hosts and ports, for a message: `db-1:5432, db-2:5432`.
+    pub(crate) fn named(&self) -> String {
+        let place = |place: &Place| {
+            let host = place.config.get_hosts().first().map_or_else(String::new, |host| match host {
+                Host::Tcp(name) => name.clone(),
+                #[cfg(unix)]
+                Host::Unix(path) => path.display().to_string(),
+            });
+            format!("{host}:{}", place.config.get_ports().first().copied().unwrap_or(5432))
+        };
+        self.0.places.iter().map(place).collect::<Vec<_>>().join(", ")
+    }
+
     /// From `url`, and from the environment where it is silent.
     pub(crate) fn read(url: &str) -> Result<Self> {
         let variable = |name: &str| std::env::var(name).ok();

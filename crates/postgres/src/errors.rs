@@ -33,12 +33,8 @@ impl Said<'_> {
             SqlState::UNDEFINED_COLUMN,
             SqlState::INVALID_SCHEMA_NAME,
         ];
-        let a_person_must_act = [
-            SqlState::INVALID_CATALOG_NAME,
-            SqlState::INVALID_TEXT_REPRESENTATION,
-            SqlState::CHECK_VIOLATION,
-            SqlState::UNTRANSLATABLE_CHARACTER,
-        ];
+        let a_person_must_act =
+            [SqlState::INVALID_TEXT_REPRESENTATION, SqlState::CHECK_VIOLATION, SqlState::UNTRANSLATABLE_CHARACTER];
         let passes = [
             // A plan cached before a migration; the next connection has none.
             SqlState::FEATURE_NOT_SUPPORTED,
@@ -59,6 +55,9 @@ impl Said<'_> {
             }
             _ if is(&[SqlState::INSUFFICIENT_PRIVILEGE]) => {
                 StoreError::Refused(format!("{what}: {text}; docs/guides/postgres.md says what to grant to which role"))
+            }
+            _ if is(&[SqlState::INVALID_CATALOG_NAME]) => {
+                StoreError::Refused(format!("{what}: {text}; create it, or name another one in the url"))
             }
             _ if is(&a_person_must_act) => StoreError::Refused(format!("{what}: {text}")),
             // Connection, rollback (deadlock, serialisation), resources, operator, system.
@@ -104,6 +103,15 @@ pub(crate) fn refused_or(error: tokio_postgres::Error, what: &'static str) -> St
         None if !is_network(&error) => StoreError::Refused(format!("{what}: {}", causes(&error))),
         _ => failed(what)(error),
     }
+}
+
+/// As [`refused_or`], for the first connection: an error of the network names the place that was tried.
+pub(crate) fn unreachable_or(error: tokio_postgres::Error, what: &'static str, place: &str) -> StoreError {
+    if error.code().is_none() && is_network(&error) && advice(&error).is_none() {
+        let text = format!("{}; is a PostgreSQL server running at {place}?", causes(&error));
+        return StoreError::transient(what, text);
+    }
+    refused_or(error, what)
 }
 
 fn said(error: &tokio_postgres::Error) -> Option<Said<'_>> {

@@ -43,5 +43,5 @@ pub use closing::{TaskTransaction, Transactions};
 pub use connect::{connect, names_database};
 pub use enqueue::{enqueue_in, now_in};
 pub use errors::{DUPLICATE, REFUSED};
-pub use migrate::{Step, migrate, migrate_check, migrate_print, schema_version};
+pub use migrate::{Step, found_version, migrate, migrate_check, migrate_print, schema_version};
 pub use store::PostgresStore;

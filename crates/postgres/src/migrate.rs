@@ -1,14 +1,15 @@
 //! How the schema comes and grows: numbered steps, each applied once.
 
+use tokio_postgres::Row;
 use turnwise_core::Retention;
 use turnwise_store::{
     Result, Schema, StoreError,
-    schema::{Found, Place},
+    schema::{Done, Found, Place},
 };
 
 use crate::{
     connect::{Address, Alone, Purpose},
-    errors::{failed, refused_or},
+    errors::{failed, unreachable_or},
     prune,
     rows::{Moment, get},
     session::{Begin, Session, Transaction},
@@ -48,11 +49,21 @@ const STEPS: &[Step] = &[
     Step { version: 22, name: "stop_requests", sql: include_str!("../migrations/0022_stop_requests.sql") },
     Step { version: 23, name: "given", sql: include_str!("../migrations/0023_given.sql") },
     Step { version: 24, name: "enqueue", sql: include_str!("../migrations/0024_enqueue.sql") },
+    Step { version: 25, name: "shown", sql: include_str!("../migrations/0025_shown.sql") },
 ];
+
+/// The steps that a binary without them does not work with (docs/compatibility.md). The steps up to 25 were made before that was
+/// promised.
+const BREAKS: &[i32] = &[];
 
 /// The version of the schema that this version works with: that of its last step.
 pub fn schema_version() -> u32 {
     u32::try_from(STEPS.len()).expect("there are few steps")
+}
+
+/// The version of the schema at `url`; 0: there is none.
+pub async fn found_version(url: &str) -> Result<u32> {
+    Ok(done(&connect(&Address::read(url)?).await?).await?.last)
 }
 
 /// Any number that other programs do not use for an advisory lock: "turnwise" in ASCII.
@@ -60,7 +71,7 @@ const LOCK: i64 = 0x7475_726e_7769_7365;
 
 /// Brings the schema at `url` up to date, in one transaction; two processes that start at once do not collide.
 ///
-/// [`StoreError::Refused`] when the schema is newer than this binary.
+/// [`StoreError::Refused`] when the schema is newer and this binary does not work with it.
 pub async fn migrate(url: &str) -> Result<()> {
     migrate_for(&Address::read(url)?, Retention::default()).await
 }
@@ -68,14 +79,14 @@ pub async fn migrate(url: &str) -> Result<()> {
 /// As [`migrate`], with slices of history as this retention has them.
 pub(crate) async fn migrate_for(address: &Address, retention: Retention) -> Result<()> {
     let mut client = connect(address).await?;
-    if pending(version(&client).await?)?.is_empty() {
+    if pending(done(&client).await?)?.is_empty() {
         return Ok(());
     }
     let fail = failed("migrate");
     let mut transaction = client.begin().await.map_err(fail)?;
     transaction.execute("select pg_advisory_xact_lock($1)", &[&LOCK]).await.map_err(fail)?;
     // Read again under the lock: another process may have migrated meanwhile.
-    for step in pending(version(&transaction).await?)? {
+    for step in pending(done(&transaction).await?)? {
         apply(&transaction, step).await?;
     }
     // So that jobs that end before the first dispatcher prunes have a slice too.
@@ -94,14 +105,14 @@ pub fn migrate_print() -> String {
 
 /// The steps that `migrate` would apply; changes nothing.
 pub async fn migrate_check(url: &str) -> Result<Vec<Step>> {
-    Ok(pending(version(&connect(&Address::read(url)?).await?).await?)?.to_vec())
+    Ok(pending(done(&connect(&Address::read(url)?).await?).await?)?.to_vec())
 }
 
 /// Does what is missing, where `schema` allows it; where it does not, an outdated schema is an error, and nothing is changed.
 pub(crate) async fn migrate_or_refuse(address: &Address, schema: Schema, retention: Retention) -> Result<()> {
-    let version = version(&connect(address).await?).await?;
-    let Some(last) = pending(version)?.last() else { return Ok(()) };
-    let found = if version == 0 { Found::None } else { Found::Older };
+    let done = done(&connect(address).await?).await?;
+    let Some(last) = pending(done)?.last() else { return Ok(()) };
+    let found = if done.last == 0 { Found::None } else { Found::Older };
     if schema.migrates(Place::Server, found) {
         return migrate_for(address, retention).await;
     }
@@ -110,8 +121,8 @@ pub(crate) async fn migrate_or_refuse(address: &Address, schema: Schema, retenti
             "the database has no Turnwise schema; `turnwise migrate` makes it, or name another database".to_owned()
         }
         Found::Older => format!(
-            "the database has schema version {version}, this binary needs {}; run `turnwise migrate`",
-            last.version
+            "the database has schema version {}, this binary needs {}; run `turnwise migrate`",
+            done.last, last.version
         ),
     }))
 }
@@ -119,7 +130,7 @@ pub(crate) async fn migrate_or_refuse(address: &Address, schema: Schema, retenti
 async fn connect(address: &Address) -> Result<Alone> {
     let connected = address.connect(Purpose::Migrate).await;
     let what = "connect to the database";
-    let (client, connection) = connected.map_err(|error| refused_or(error, what))?;
+    let (client, connection) = connected.map_err(|error| unreachable_or(error, what, &address.named()))?;
     address.check_asked()?;
     if let Some(other) = connection.parameter("server_encoding").filter(|encoding| *encoding != "UTF8") {
         return Err(StoreError::Refused(format!(
@@ -130,24 +141,27 @@ async fn connect(address: &Address) -> Result<Alone> {
     Ok(Alone::new(address.clone(), client, connection, Purpose::Migrate))
 }
 
-async fn version(client: &impl Session) -> Result<i32> {
+async fn done(client: &impl Session) -> Result<Done> {
     let fail = failed("read the schema's version");
     let there = client.query_one(include_str!("../sql/schema_exists.sql"), &[]).await.map_err(fail)?;
     if !there.get::<_, bool>(0) {
-        return Ok(0);
+        return Ok(Done { last: 0, breaks: 0 });
     }
-    let row = client.query_one(include_str!("../sql/schema_version.sql"), &[]).await.map_err(fail)?;
-    Ok(row.get(0))
+    let number = |row: Row| u32::try_from(row.get::<_, i32>(0)).unwrap_or(0);
+    let last = number(client.query_one(include_str!("../sql/schema_version.sql"), &[]).await.map_err(fail)?);
+    // An older schema has no column to tell it by, and none of its steps is unknown.
+    let breaks = if last > schema_version() {
+        number(client.query_one(include_str!("../sql/schema_breaks.sql"), &[]).await.map_err(fail)?)
+    } else {
+        0
+    };
+    Ok(Done { last, breaks })
 }
 
-fn pending(found: i32) -> Result<&'static [Step]> {
-    let done = usize::try_from(found).unwrap_or(0);
-    STEPS.get(done..).ok_or_else(|| {
-        StoreError::Refused(format!(
-            "the database has schema version {found}, this binary knows only up to {}; use a newer turnwise",
-            STEPS.len()
-        ))
-    })
+/// The steps that are missing; none, if the schema is newer.
+fn pending(done: Done) -> Result<&'static [Step]> {
+    done.check(schema_version()).map_err(|why| StoreError::Refused(format!("the database {why}")))?;
+    Ok(usize::try_from(done.last).ok().and_then(|done| STEPS.get(done..)).unwrap_or_default())
 }
 
 async fn apply(transaction: &Transaction<'_>, step: &Step) -> Result<()> {
@@ -157,7 +171,11 @@ async fn apply(transaction: &Transaction<'_>, step: &Step) -> Result<()> {
 }
 
 fn record(step: &Step) -> String {
-    format!("insert into turnwise.migration (version, name) values ({}, '{}')", step.version, step.name)
+    let Step { version, name, .. } = step;
+    if BREAKS.contains(version) {
+        return format!("insert into turnwise.migration (version, name, breaks) values ({version}, '{name}', true)");
+    }
+    format!("insert into turnwise.migration (version, name) values ({version}, '{name}')")
 }
 
 #[cfg(test)]

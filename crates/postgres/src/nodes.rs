@@ -5,8 +5,8 @@ use std::{collections::HashMap, sync::PoisonError};
 use tokio_postgres::{Row, error::SqlState, types::ToSql};
 use turnwise_core::{Fence, Incarnation, JobId, Node, lead::Sight};
 use turnwise_store::{
-    AskLost, Beat, Epoch, Expire, Fleet, Join, Joined, Leader, Lineage, LostJob, LostNode, Pulse, Replace, Result,
-    StoreError, Term,
+    AskLost, Beat, Epoch, Expire, Fleet, Join, Joined, Leader, Lineage, Loss, LostJob, LostNode, Pulse, Replace,
+    Result, StoreError, Term,
 };
 use uuid::Uuid;
 
@@ -173,10 +173,21 @@ pub(crate) async fn lost_nodes(store: &Inner, ask: AskLost) -> Result<Vec<LostNo
         let binds: [&(dyn ToSql + Sync); 3] = [&Moment(*by), &silent, &until];
         transaction.query(include_str!("../sql/lost_mark.sql"), &binds).await.map_err(fail)?;
     }
-    let nodes = transaction.query(include_str!("../sql/lost_nodes.sql"), &[]).await.map_err(fail)?;
+    let lost = transaction.query(include_str!("../sql/lost_nodes.sql"), &[]).await.map_err(fail)?;
     let mut names = Names::default();
     let nodes: Vec<Node> =
-        nodes.iter().filter_map(|row| rows::node(row, 0, &mut names).transpose()).collect::<Result<_>>()?;
+        lost.iter().filter_map(|row| rows::node(row, 0, &mut names).transpose()).collect::<Result<_>>()?;
+    let mut new = Vec::new();
+    for row in &lost {
+        if !get::<bool>(row, 14)? {
+            new.push(get::<Uuid>(row, 0)?);
+        }
+    }
+    // Once for each node: all jobs are read for it.
+    if !new.is_empty() {
+        let most = i64::try_from(Loss::JOBS).unwrap_or(i64::MAX);
+        transaction.execute(include_str!("../sql/lost_note.sql"), &[&new, &most]).await.map_err(fail)?;
+    }
     let mut held: HashMap<Incarnation, Vec<LostJob>> = HashMap::new();
     let mut first_left_out = None;
     if !nodes.is_empty() {
@@ -232,5 +243,19 @@ pub(crate) async fn nodes(store: &Inner) -> Result<Fleet> {
         rows.iter().filter_map(|row| rows::node(row, 1, &mut names).transpose()).collect::<Result<_>>()?;
     // Here, not in SQL: the database's collation is not ours.
     nodes.sort_by(|a, b| (&a.name, a.joined_at, a.incarnation).cmp(&(&b.name, b.joined_at, b.incarnation)));
-    Ok(Fleet { now: rows::now(first, 0)?, nodes })
+    let now = rows::now(first, 0)?;
+    if !get::<bool>(first, 15)? {
+        return Ok(Fleet { now, nodes, losses: Vec::new() });
+    }
+    let most = i64::try_from(Loss::SHOWN).unwrap_or(i64::MAX);
+    let binds: [&(dyn ToSql + Sync); 2] = [&Moment(Loss::edge(now)), &most];
+    let rows = client.query(include_str!("../sql/lost_noted.sql"), &binds).await.map_err(fail)?;
+    let losses = rows.iter().filter_map(|row| loss(row, &mut names).transpose()).collect::<Result<_>>()?;
+    Ok(Fleet { now, nodes, losses })
+}
+
+fn loss(row: &Row, names: &mut Names) -> Result<Option<Loss>> {
+    let Some(node) = rows::node(row, 0, names)? else { return Ok(None) };
+    let jobs = get::<Vec<Uuid>>(row, 16)?.into_iter().map(JobId::from_uuid).collect();
+    Ok(Some(Loss { node, lost_at: rows::now(row, 14)?, held: u64::try_from(get::<i64>(row, 15)?).unwrap_or(0), jobs }))
 }

@@ -2,7 +2,7 @@
 
 use tokio_postgres::error::SqlState;
 use turnwise_core::{Retention, Timestamp, lifecycle::End};
-use turnwise_store::{Cursor, Result};
+use turnwise_store::{Cursor, Loss, Result};
 use uuid::Uuid;
 
 use crate::{
@@ -64,9 +64,11 @@ pub(crate) async fn prune(store: &Inner, seen: Option<&Cursor>, limit: u32) -> R
     if forget_bad_ends(&client).await.map_err(fail)? {
         old = old.max(limit);
     }
+    let sql = include_str!("../sql/prune_lost.sql");
+    let losses = client.execute(sql, &[&Moment(Loss::edge(now.0)), &limit]).await.map_err(fail)?;
     // Last, so that nothing else depends on rows that other transactions lock.
     let keys = unique::prune(store, &client, limit).await?;
-    Ok(u64::try_from(old).unwrap_or(0) + changes + keys)
+    Ok(u64::try_from(old).unwrap_or(0) + changes + losses + keys)
 }
 
 /// Forgets bad ends in two rounds: in one it becomes known which transactions could still bring a job that waits for them, in a

@@ -1,12 +1,16 @@
 //! Reads for people: one job, and lists of jobs.
 
+use std::collections::HashSet;
+
+use tokio_postgres::Row;
 use turnwise_core::{Job, JobId};
 use turnwise_store::{Filter, Result};
+use uuid::Uuid;
 
 use crate::{
     connect::connection,
     errors::failed,
-    rows::{self, Moment, Names},
+    rows::{self, Moment, Names, get},
     session::Session,
     store::Inner,
     unique,
@@ -16,7 +20,14 @@ pub(crate) async fn job(store: &Inner, id: JobId) -> Result<Option<Job>> {
     let fail = failed("read a job");
     let client = connection(&store.pools.people).await?;
     let rows = client.query(include_str!("../sql/job.sql"), &[&id.uuid()]).await.map_err(fail)?;
-    rows.first().map(|row| rows::job(row, &mut Names::default())).transpose()
+    rows.first().map(with_key).transpose()
+}
+
+/// The columns of `job.sql`.
+fn with_key(row: &Row) -> Result<Job> {
+    let mut job = rows::job(row, &mut Names::default())?;
+    job.unique = unique::held_key(row, 25, !job.state.finished())?;
+    Ok(job)
 }
 
 pub(crate) async fn jobs(store: &Inner, filter: &Filter) -> Result<Vec<Job>> {
@@ -26,15 +37,21 @@ pub(crate) async fn jobs(store: &Inner, filter: &Filter) -> Result<Vec<Job>> {
         let mut jobs = Vec::new();
         for id in unique::holders(&client, key).await? {
             let rows = client.query(include_str!("../sql/job.sql"), &[&id.uuid()]).await.map_err(fail)?;
-            let found = rows.first().map(|row| rows::job(row, &mut Names::default())).transpose()?;
+            let found = rows.first().map(with_key).transpose()?;
             jobs.extend(found.filter(|job| filter.admits(job)));
+        }
+        if filter.in_hands {
+            let given = client.query(include_str!("../sql/load_in_hands.sql"), &[&None::<Uuid>]).await.map_err(fail)?;
+            let given = given.iter().map(|row| get(row, 0)).collect::<Result<HashSet<Option<Uuid>>>>()?;
+            jobs.retain(|job| given.contains(&Some(job.id.uuid())));
         }
         return Ok(newest(jobs, filter));
     }
     let states: Vec<i16> = filter.states.iter().map(|state| state.code()).collect();
     let (since, until) = (filter.since.map(Moment), filter.until.map(Moment));
     let (first, last) = filter.id_range();
-    let binds: [&(dyn tokio_postgres::types::ToSql + Sync); 9] = [
+    let (unfinished, finished) = filter.tables();
+    let binds: [&(dyn tokio_postgres::types::ToSql + Sync); 11] = [
         &states,
         &filter.queue,
         &filter.group,
@@ -44,11 +61,19 @@ pub(crate) async fn jobs(store: &Inner, filter: &Filter) -> Result<Vec<Job>> {
         &until,
         &first.uuid(),
         &last.uuid(),
+        &unfinished,
+        &finished,
     ];
-    let rows = client.query(include_str!("../sql/jobs.sql"), &binds).await.map_err(fail)?;
+    let rows = if filter.in_hands {
+        client.query(include_str!("../sql/jobs_in_hands.sql"), &binds[..9]).await.map_err(fail)?
+    } else {
+        client.query(include_str!("../sql/jobs.sql"), &binds).await.map_err(fail)?
+    };
     let mut names = Names::default();
     let jobs: Vec<Job> = rows.iter().map(|row| rows::job(row, &mut names)).collect::<Result<_>>()?;
-    Ok(newest(jobs, filter))
+    let mut jobs = newest(jobs, filter);
+    unique::show_held(&client, &mut jobs).await?;
+    Ok(jobs)
 }
 
 fn newest(mut jobs: Vec<Job>, filter: &Filter) -> Vec<Job> {

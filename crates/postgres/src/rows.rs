@@ -208,7 +208,7 @@ pub(crate) fn assigned(row: &Row, id: JobId, fence: Fence, at: usize, names: &mu
     })
 }
 
-/// The columns of `job.sql` and `jobs.sql`.
+/// The columns of `job.sql` and `jobs.sql`; the unique key that it holds is in another table.
 pub(crate) fn job(row: &Row, names: &mut Names) -> Result<Job> {
     Ok(Job {
         id: JobId::from_uuid(get(row, 0)?),
@@ -231,6 +231,7 @@ pub(crate) fn job(row: &Row, names: &mut Names) -> Result<Job> {
         started_at: moment(row, 19)?,
         finished_at: moment(row, 20)?,
         key: key(row, 21, names)?,
+        unique: None,
         terms: terms(row, 22)?,
         fingerprint: get(row, 23)?,
         expires_at: moment(row, 24)?,

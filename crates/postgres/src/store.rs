@@ -60,8 +60,8 @@ pub(crate) struct Inner {
 impl PostgresStore {
     /// Connects and brings the schema up to date; an empty database gets all of it.
     ///
-    /// [`StoreError::Refused`](turnwise_store::StoreError::Refused) when a person has to act: a wrong password, a missing database, a schema newer than
-    /// this binary.
+    /// [`StoreError::Refused`](turnwise_store::StoreError::Refused) when a person has to act: a wrong password, a missing database, a schema that this
+    /// binary is too old for.
     pub async fn open(url: &str, options: Options) -> Result<Self> {
         let address = Address::read(url)?;
         migrate::migrate_for(&address, options.retention.unwrap_or_default()).await?;

@@ -7,8 +7,8 @@ use std::{
 
 use tokio_postgres::Row;
 use turnwise_core::{
-    JobId, NewJob,
-    unique::{Holding, OnDuplicate},
+    Job, JobId, NewJob, UniqueKey,
+    unique::{HeldKey, Holding, OnDuplicate},
 };
 use turnwise_store::{Duplicate, Result, StoreError, Submitted};
 use uuid::Uuid;
@@ -123,6 +123,32 @@ pub(crate) async fn holders(client: &impl Session, key: &str) -> Result<Vec<JobI
         }
     }
     Ok(holders)
+}
+
+/// Sets the key that each of `jobs` holds now: one look for all of them.
+pub(crate) async fn show_held(client: &impl Session, jobs: &mut [Job]) -> Result<()> {
+    if jobs.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<Uuid> = jobs.iter().map(|job| job.id.uuid()).collect();
+    let rows = client.query(include_str!("../sql/key_held.sql"), &[&ids]).await.map_err(failed("list jobs"))?;
+    let mut held: HashMap<JobId, &Row> = HashMap::new();
+    for row in &rows {
+        held.insert(JobId::from_uuid(get(row, 2)?), row);
+    }
+    for job in jobs {
+        if let Some(row) = held.get(&job.id) {
+            job.unique = held_key(row, 0, !job.state.finished())?;
+        }
+    }
+    Ok(())
+}
+
+/// `scope, key, job, until_ended, expires` and the time, from column `at` on: the key, if the job holds it now.
+pub(crate) fn held_key(row: &Row, at: usize, unfinished: bool) -> Result<Option<HeldKey>> {
+    let Some(scope) = get::<Option<String>>(row, at)? else { return Ok(None) };
+    let key = UniqueKey::stored(get::<&str>(row, at + 1)?.into());
+    Ok(holding(row, at + 2)?.shown(scope, key, unfinished, now(row, at + 5)?))
 }
 
 /// Where the last look at the keys ended; the next goes on from there, so that all have their turn.

@@ -3,7 +3,7 @@
 mod database;
 
 use database::{client, fresh_url};
-use turnwise_postgres::{PostgresStore, migrate, migrate_check, migrate_print};
+use turnwise_postgres::{PostgresStore, found_version, migrate, migrate_check, migrate_print};
 use turnwise_store::{Filter, Options, Store, StoreError};
 
 /// Everything of the catalog that a statement could notice.
@@ -101,24 +101,44 @@ async fn eight_processes_that_start_at_once_do_not_collide() {
 }
 
 #[tokio::test]
-async fn a_newer_schema_is_refused_naming_both_versions() {
+async fn a_newer_schema_that_only_added_is_used_as_it_is() {
     let url = fresh_url();
     migrate(&url).await.unwrap();
-    client(&url)
-        .await
-        .batch_execute("insert into turnwise.migration (version, name) values (999, 'later')")
-        .await
-        .unwrap();
+    let later = "alter table turnwise.job add column mood text not null default 'good';
+                 create table turnwise.later (what text);
+                 insert into turnwise.migration (version, name) values (999, 'later')";
+    client(&url).await.batch_execute(later).await.unwrap();
+    assert_eq!(migrate_check(&url).await.unwrap(), []);
+    assert_eq!(found_version(&url).await.unwrap(), 999);
+    migrate(&url).await.unwrap();
+    let store = PostgresStore::connect(&url, Options::default()).await.unwrap();
+    store.enqueue(vec![database::job(1)]).await.unwrap();
+    assert_eq!(store.jobs(Filter::default()).await.unwrap().len(), 1);
+    assert_eq!(found_version(&url).await.unwrap(), 999, "nothing was taken back");
+}
+
+#[tokio::test]
+async fn a_newer_schema_that_older_binaries_do_not_work_with_is_refused_naming_both_versions() {
+    let url = fresh_url();
+    migrate(&url).await.unwrap();
+    let later =
+        "insert into turnwise.migration (version, name, breaks) values (998, 'break', true), (999, 'later', false)";
+    client(&url).await.batch_execute(later).await.unwrap();
     for error in [
         PostgresStore::open(&url, Options::default()).await.map(drop),
         PostgresStore::connect(&url, Options::default()).await.map(drop),
         migrate_check(&url).await.map(drop),
+        migrate(&url).await,
     ] {
         let text = match error {
             Err(StoreError::Refused(text)) => text,
             other => panic!("{other:?}"),
         };
-        assert!(text.contains("version 999") && text.contains(&format!("up to {}", last_step().await)), "{text}");
+        for part in
+            ["version 999", &format!("knows {}", last_step().await), "step 998", "run the turnwise that migrated it"]
+        {
+            assert!(text.contains(part), "{text}");
+        }
     }
 }
 

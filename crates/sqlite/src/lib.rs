@@ -31,7 +31,7 @@ mod writer;
 
 pub use closing::AtEnd;
 pub use enqueue::enqueue_in;
-pub use migrate::{SCHEMA, Step, migrate, migrate_check, migrate_print, schema_version, steps};
+pub use migrate::{SCHEMA, Step, found_version, migrate, migrate_check, migrate_print, schema_version, steps};
 /// The version this store is built with: a connection for [`enqueue_in`] must come from it.
 pub use rusqlite;
 pub use store::SqliteStore;

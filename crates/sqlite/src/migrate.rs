@@ -5,7 +5,7 @@ use std::fmt::Write;
 use rusqlite::{Connection, params};
 use turnwise_store::{
     Result, Schema, StoreError,
-    schema::{Found, Place},
+    schema::{Done, Found, Place},
 };
 
 use crate::store::{Location, Purpose};
@@ -22,7 +22,7 @@ pub struct Step {
     pub sql: &'static str,
 }
 
-const STEPS: [Step; 14] = [
+const STEPS: [Step; 15] = [
     Step { version: 1, name: "tables", sql: include_str!("../migrations/0001_tables.sql") },
     Step { version: 2, name: "memos", sql: include_str!("../migrations/0002_memos.sql") },
     Step { version: 3, name: "failures", sql: include_str!("../migrations/0003_failures.sql") },
@@ -37,11 +37,25 @@ const STEPS: [Step; 14] = [
     Step { version: 12, name: "leases", sql: include_str!("../migrations/0012_leases.sql") },
     Step { version: 13, name: "stop_requests", sql: include_str!("../migrations/0013_stop_requests.sql") },
     Step { version: 14, name: "given", sql: include_str!("../migrations/0014_given.sql") },
+    Step { version: 15, name: "shown", sql: include_str!("../migrations/0015_shown.sql") },
 ];
+
+/// The steps that a binary without them does not work with (docs/compatibility.md). The steps up to 15 were made before that was
+/// promised.
+const BREAKS: &[i64] = &[];
 
 /// The version of the schema that this version works with: that of its last step.
 pub fn schema_version() -> u32 {
     u32::try_from(STEPS.len()).expect("there are few steps")
+}
+
+/// The version of the schema in this file; 0: there is none. No file is made.
+pub fn found_version(path_or_url: &str) -> Result<u32> {
+    let location = Location::parse(path_or_url)?;
+    if location.in_memory() || !location.path().exists() {
+        return Ok(0);
+    }
+    Ok(done(&location.open(Purpose::Read)?, &location)?.last)
 }
 
 /// All steps this version knows.
@@ -73,8 +87,13 @@ pub fn migrate_print() -> String {
         let Step { version, name, sql } = step;
         let note = include_str!("../sql/schema_done.sql").trim_end();
         let note = note.replace("?1", &version.to_string()).replace("?2", &format!("'{name}'"));
+        let breaks = if BREAKS.contains(&version) {
+            include_str!("../sql/schema_break.sql").trim_end().replace("?1", &version.to_string()) + ";\n"
+        } else {
+            String::new()
+        };
         // Writing to a String cannot fail.
-        let _ = write!(script, "begin immediate;\n\n{sql}\n{note};\n\ncommit;\n");
+        let _ = write!(script, "begin immediate;\n\n{sql}\n{note};\n{breaks}\ncommit;\n");
     }
     script
 }
@@ -91,6 +110,9 @@ pub(crate) fn run(conn: &Connection, location: &Location) -> Result<Vec<Step>> {
         for step in &steps {
             conn.execute_batch(step.sql).map_err(|error| refused(location, step, error))?;
             conn.execute(include_str!("../sql/schema_done.sql"), params![step.version, step.name]).map_err(failed)?;
+            if BREAKS.contains(&step.version) {
+                conn.execute(include_str!("../sql/schema_break.sql"), [step.version]).map_err(failed)?;
+            }
         }
         conn.execute_batch("commit").map_err(failed)?;
         Ok(steps)
@@ -137,18 +159,23 @@ fn refused(location: &Location, step: &Step, error: rusqlite::Error) -> StoreErr
     }
 }
 
-fn pending(conn: &Connection, location: &Location) -> Result<Vec<Step>> {
-    let failed = |error| location.explain(error);
-    let any = conn.query_row(include_str!("../sql/schema_exists.sql"), (), |row| row.get(0)).map_err(failed)?;
-    let version: i64 = if any {
-        conn.query_row(include_str!("../sql/schema_version.sql"), (), |row| row.get(0)).map_err(failed)?
-    } else {
-        0
+fn done(conn: &Connection, location: &Location) -> Result<Done> {
+    let number = |sql| {
+        let number = conn.query_row(sql, (), |row| row.get::<_, u32>(0));
+        number.map_err(|error| location.explain(error))
     };
-    let newest = STEPS[STEPS.len() - 1].version;
-    if version > newest {
-        let problem = format!("has schema version {version}, this turnwise knows up to {newest}; use a newer turnwise");
-        return Err(location.refused(&problem));
+    if number(include_str!("../sql/schema_exists.sql"))? == 0 {
+        return Ok(Done { last: 0, breaks: 0 });
     }
-    Ok(STEPS.into_iter().filter(|step| step.version > version).collect())
+    let last = number(include_str!("../sql/schema_version.sql"))?;
+    // An older schema has no column to tell it by, and none of its steps is unknown.
+    let breaks = if last > schema_version() { number(include_str!("../sql/schema_breaks.sql"))? } else { 0 };
+    Ok(Done { last, breaks })
+}
+
+/// The steps that are missing; none, if the schema is newer.
+fn pending(conn: &Connection, location: &Location) -> Result<Vec<Step>> {
+    let done = done(conn, location)?;
+    done.check(schema_version()).map_err(|why| location.refused(&why))?;
+    Ok(STEPS.into_iter().filter(|step| step.version > i64::from(done.last)).collect())
 }

@@ -5,8 +5,8 @@ use std::{collections::BTreeSet, num::NonZeroU32, time::Duration};
 use rusqlite::{Connection, OptionalExtension, params};
 use turnwise_core::{Incarnation, JobId, Node, Timestamp, lead::Sight};
 use turnwise_store::{
-    AskLost, Beat, Epoch, Expire, Join, Joined, Leader, Lineage, LostJob, LostNode, Pulse, Replace, StoreError, Term,
-    verdict::Lead,
+    AskLost, Beat, Epoch, Expire, Join, Joined, Leader, Lineage, Loss, LostJob, LostNode, Pulse, Replace, StoreError,
+    Term, verdict::Lead,
 };
 
 use crate::{
@@ -109,12 +109,39 @@ pub(crate) fn lost_nodes(conn: &Connection, ask: &AskLost, now: Timestamp) -> Re
     let mut lost_nodes = Vec::new();
     for node in nodes(conn)?.into_iter().filter(|node| node.lost) {
         let mut jobs = held(conn, node.incarnation)?;
+        note_loss(conn, &node, &jobs, now)?;
         let complete = jobs.len() <= left;
         jobs.truncate(left);
         left -= jobs.len();
         lost_nodes.push(LostNode { node, jobs, complete });
     }
     Ok(lost_nodes)
+}
+
+/// Notes that a node is lost, unless that is noted. `jobs`: what is in its hands.
+fn note_loss(conn: &Connection, node: &Node, jobs: &[LostJob], now: Timestamp) -> Result<()> {
+    let first: Vec<u8> = jobs.iter().take(Loss::JOBS).flat_map(|held| *held.id.as_bytes()).collect();
+    conn.prepare_cached(include_str!("../sql/lost_note.sql"))?.execute(params![
+        node.incarnation.0.as_bytes(),
+        now.micros(),
+        jobs.len().cast_signed(),
+        first
+    ])?;
+    Ok(())
+}
+
+/// The nodes that were lost within the last day, the last one first.
+pub(crate) fn losses(conn: &Connection, now: Timestamp) -> Result<Vec<Loss>> {
+    let mut losses = conn.prepare_cached(include_str!("../sql/lost_noted.sql"))?;
+    let losses = losses.query_map(params![Loss::edge(now).micros(), Loss::SHOWN.cast_signed()], |row| {
+        Ok(Loss {
+            node: rows::node(row)?,
+            lost_at: Timestamp::from_micros(row.get(14)?),
+            held: u64::try_from(row.get::<_, i64>(15)?).unwrap_or(0),
+            jobs: rows::unpack_ids(row.get_ref(16)?.as_blob()?).collect(),
+        })
+    })?;
+    Ok(losses.collect::<rusqlite::Result<_>>()?)
 }
 
 /// All nodes, by incarnation.

@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, params};
 use turnwise_core::{JobId, Retention, Timestamp, lifecycle::End};
-use turnwise_store::Cursor;
+use turnwise_store::{Cursor, Loss};
 
 use crate::{after, errors::Failure, news::Seen, rows, story, unique};
 
@@ -24,6 +24,8 @@ pub(crate) fn prune(
         pruned += prune_history(conn, end, kept.edge(end, now), (limit as usize).saturating_sub(pruned))?;
     }
     pruned += unique::prune(conn, keys, limit, now)?;
+    let mut losses = conn.prepare_cached(include_str!("../sql/prune_lost.sql"))?;
+    pruned += losses.execute(params![Loss::edge(now).micros(), limit])?;
     if let Some(cursor) = seen {
         let mut changes = conn.prepare_cached(include_str!("../sql/prune_changes.sql"))?;
         pruned += changes.execute(params![Seen::read(cursor)?.change, limit])?;

@@ -1,6 +1,9 @@
 //! Reads: jobs and nodes as people see them, and the threads that read without holding the writer up.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{
+    collections::BTreeSet,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
 
 use rusqlite::{Connection, OptionalExtension, params};
 use tokio::sync::{mpsc, oneshot};
@@ -17,20 +20,31 @@ use crate::{
 
 type Read<T> = std::result::Result<T, Failure>;
 
-pub(crate) fn job(conn: &Connection, id: JobId) -> Read<Option<Job>> {
+pub(crate) fn job(conn: &Connection, id: JobId, now: Timestamp) -> Read<Option<Job>> {
     let mut job = conn.prepare_cached(include_str!("../sql/job.sql"))?;
-    Ok(job.query_row([id.as_bytes()], |row| rows::job(row, &mut Names::default())).optional()?)
+    let mut job = job.query_row([id.as_bytes()], |row| rows::job(row, &mut Names::default())).optional()?;
+    unique::show_held(conn, job.as_mut_slice(), now)?;
+    Ok(job)
 }
 
 pub(crate) fn jobs(conn: &Connection, filter: &Filter, now: Timestamp) -> Read<Vec<Job>> {
     if let Some(key) = &filter.unique {
         let mut jobs = Vec::new();
         for id in unique::holders(conn, key, now)? {
-            jobs.extend(job(conn, id)?.filter(|job| filter.admits(job)));
+            jobs.extend(job(conn, id, now)?.filter(|job| filter.admits(job)));
         }
-        jobs.sort_unstable_by_key(|job| std::cmp::Reverse(job.id));
-        jobs.truncate(filter.limit() as usize);
-        return Ok(jobs);
+        if filter.in_hands {
+            let given = in_hands(conn)?;
+            jobs.retain(|job| given.contains(&job.id));
+        }
+        return Ok(newest(jobs, filter));
+    }
+    if filter.in_hands {
+        let mut jobs = Vec::new();
+        for id in in_hands(conn)? {
+            jobs.extend(job(conn, id, now)?.filter(|job| filter.admits(job)));
+        }
+        return Ok(newest(jobs, filter));
     }
     let wanted = JobState::ALL.into_iter().filter(|state| filter.wants(*state));
     let states = wanted.fold(0_i64, |bits, state| bits | 1 << state.code());
@@ -42,13 +56,35 @@ pub(crate) fn jobs(conn: &Connection, filter: &Filter, now: Timestamp) -> Read<V
     let Filter { queue, group, task, .. } = filter;
     let binds = params![states, queue, group, task, filter.limit(), since, until, first, last];
     let jobs = jobs.query_map(binds, |row| rows::job(row, &mut names))?;
-    Ok(jobs.collect::<rusqlite::Result<_>>()?)
+    let mut jobs = jobs.collect::<rusqlite::Result<Vec<_>>>()?;
+    unique::show_held(conn, &mut jobs, now)?;
+    Ok(jobs)
+}
+
+fn newest(mut jobs: Vec<Job>, filter: &Filter) -> Vec<Job> {
+    jobs.sort_unstable_by_key(|job| std::cmp::Reverse(job.id));
+    jobs.truncate(filter.limit() as usize);
+    jobs
+}
+
+/// The jobs that nodes have, by what they were given.
+fn in_hands(conn: &Connection) -> Read<BTreeSet<JobId>> {
+    let mut has = conn.prepare_cached(include_str!("../sql/leave_holds_one.sql"))?;
+    let mut jobs = BTreeSet::new();
+    for node in nodes::nodes(conn)? {
+        for id in nodes::batched(conn, node.incarnation)? {
+            if has.query_row(params![id.as_bytes(), node.incarnation.0.as_bytes()], |row| row.get(0))? {
+                jobs.insert(id);
+            }
+        }
+    }
+    Ok(jobs)
 }
 
 pub(crate) fn fleet(conn: &Connection, now: Timestamp) -> Read<Fleet> {
     let mut nodes = nodes::nodes(conn)?;
     nodes.sort_by(|a, b| (&a.name, a.joined_at, a.incarnation).cmp(&(&b.name, b.joined_at, b.incarnation)));
-    Ok(Fleet { now, nodes })
+    Ok(Fleet { now, nodes, losses: nodes::losses(conn, now)? })
 }
 
 type Request = Box<dyn FnOnce(&Connection) + Send>;

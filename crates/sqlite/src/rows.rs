@@ -111,6 +111,7 @@ pub(crate) fn assigned(row: &Row<'_>, names: &mut Names, limited: bool) -> Resul
     })
 }
 
+/// The unique key that it holds is in another table.
 pub(crate) fn job(row: &Row<'_>, names: &mut Names) -> Result<Job> {
     Ok(Job {
         id: JobId::from_uuid(uuid(row, 0)?),
@@ -133,6 +134,7 @@ pub(crate) fn job(row: &Row<'_>, names: &mut Names) -> Result<Job> {
         started_at: moment(row, 19)?,
         finished_at: moment(row, 20)?,
         key: key(row, 21, names)?,
+        unique: None,
         terms: terms(row, 22)?,
         fingerprint: row.get(23)?,
         expires_at: moment(row, 24)?,

@@ -87,7 +87,7 @@ impl SqliteStore {
     /// write waits for another process (10 s by default).
     ///
     /// [`StoreError::Refused`] says what to mend: a missing directory, a file that is something else or read-only, a
-    /// schema newer than this version.
+    /// schema that this version is too old for.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -261,7 +261,7 @@ impl Store for SqliteStore {
     }
 
     async fn job(&self, id: JobId) -> Result<Option<Job>> {
-        self.read(For::People, move |conn, _| read::job(conn, id)).await
+        self.read(For::People, move |conn, now| read::job(conn, id, now)).await
     }
 
     async fn jobs(&self, filter: Filter) -> Result<Vec<Job>> {

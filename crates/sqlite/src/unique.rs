@@ -7,7 +7,7 @@ use std::{
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use turnwise_core::{
-    JobId, NewJob, Timestamp, Unique,
+    Job, JobId, NewJob, Timestamp, Unique, UniqueKey,
     unique::{Claim, Holding, OnDuplicate, Replacing, replace},
 };
 use turnwise_store::{Duplicate, StoreError, Submitted};
@@ -115,6 +115,23 @@ pub(crate) fn holders(conn: &Connection, key: &str, now: Timestamp) -> Result<Ve
     let holders = holders.query_map([key], |row| Ok((holding(row, 0)?, row.get::<_, bool>(3)?)))?;
     let holders = holders.collect::<rusqlite::Result<Vec<_>>>()?;
     Ok(holders.into_iter().filter(|(held, left)| held.holds(*left, now)).map(|(held, _)| held.job).collect())
+}
+
+/// Sets the key that each of `jobs` holds now: a look for each of them, unless no job has a key.
+pub(crate) fn show_held(conn: &Connection, jobs: &mut [Job], now: Timestamp) -> Result<()> {
+    let any = conn.prepare_cached(include_str!("../sql/key_any.sql"))?.query_row((), |row| row.get::<_, bool>(0))?;
+    if !any {
+        return Ok(());
+    }
+    let mut held = conn.prepare_cached(include_str!("../sql/key_held.sql"))?;
+    for job in jobs {
+        let key =
+            held.query_row([job.id.as_bytes()], |row| Ok((row.get(0)?, row.get::<_, String>(1)?, holding(row, 2)?)));
+        if let Some((scope, key, held)) = key.optional()? {
+            job.unique = held.shown(scope, UniqueKey::stored(key.into()), !job.state.finished(), now);
+        }
+    }
+    Ok(())
 }
 
 /// Where the last look at the keys ended; the next goes on from there, so that all have their turn.

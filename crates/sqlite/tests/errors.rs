@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use rusqlite::Connection;
 use turnwise_core::{JobId, Json, NewJob, TaskName};
-use turnwise_sqlite::{SqliteStore, migrate_check, rusqlite};
+use turnwise_sqlite::{SqliteStore, found_version, migrate_check, rusqlite};
 use turnwise_store::{Store, StoreError};
 
 fn refused(path: &Path) -> String {
@@ -44,18 +44,28 @@ fn a_directory_is_not_a_file() {
 }
 
 #[test]
-fn a_newer_schema_is_refused_with_both_versions() {
+fn a_newer_schema_is_refused_with_both_versions_if_it_declares_a_break() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("jobs.db");
-    drop(SqliteStore::open(path.to_str().unwrap(), Default::default()).unwrap());
-    let newest: i64 = {
-        let conn = Connection::open(&path).unwrap();
-        conn.execute("insert into turnwise_migration values (999, 'of tomorrow', 0)", ()).unwrap();
-        conn.query_row("select max(version) from turnwise_migration where version < 999", (), |row| row.get(0)).unwrap()
-    };
+    let name = path.to_str().unwrap();
+    drop(SqliteStore::open(name, Default::default()).unwrap());
+    let conn = Connection::open(&path).unwrap();
+    let known: i64 = conn.query_row("select max(version) from turnwise_migration", (), |row| row.get(0)).unwrap();
+    let later = "alter table turnwise_job add column mood text not null default 'good';
+                 insert into turnwise_migration (version, name, applied_at) values (998, 'of tomorrow', 0)";
+    conn.execute_batch(later).unwrap();
+    // It only added: it is used as it is.
+    assert_eq!(migrate_check(name).unwrap(), []);
+    drop(SqliteStore::connect(name, Default::default()).unwrap());
+    assert_eq!(found_version(name).unwrap(), 998);
+    let breaks =
+        "insert into turnwise_migration (version, name, applied_at, breaks) values (999, 'the day after', 0, 1)";
+    conn.execute_batch(breaks).unwrap();
     let error = refused(&path);
-    assert!(error.contains("version 999") && error.contains(&format!("up to {newest}")), "{error}");
-    assert!(matches!(migrate_check(path.to_str().unwrap()), Err(StoreError::Refused(_))));
+    for part in ["version 999", &format!("knows {known}"), "step 999", "run the turnwise that migrated it"] {
+        assert!(error.contains(part), "{error}");
+    }
+    assert!(matches!(migrate_check(name), Err(StoreError::Refused(_))));
 }
 
 #[test]

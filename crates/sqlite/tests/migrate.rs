@@ -49,8 +49,11 @@ fn a_file_of_any_earlier_version_is_brought_up_to_date_with_its_jobs() {
         let conn = Connection::open(&path).unwrap();
         for step in &steps()[..done] {
             conn.execute_batch(step.sql).unwrap();
-            conn.execute("insert into turnwise_migration values (?1, ?2, 0)", params![step.version, step.name])
-                .unwrap();
+            conn.execute(
+                "insert into turnwise_migration (version, name, applied_at) values (?1, ?2, 0)",
+                params![step.version, step.name],
+            )
+            .unwrap();
         }
         for table in ["job", "history"] {
             let columns = "seq, id, task, args, queue, grp, priority, retry, state, attempt, retries, crashes, fence, \

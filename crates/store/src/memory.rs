@@ -33,8 +33,8 @@ use crate::{
     Bell, Kept,
     store::{
         AskLost, AskNews, AskStory, Assign, AssignReply, BatchId, Beat, Cursor, Epoch, Filter, Fleet, Intervention,
-        Join, Joined, Lineage, Load, LostNode, Mail, Memo, MemoKind, NewMemo, News, Note, Options, Page, Pulse, Result,
-        Settle, Settled, Store, Submitted,
+        Join, Joined, Lineage, Load, Loss, LostNode, Mail, Memo, MemoKind, NewMemo, News, Note, Options, Page, Pulse,
+        Result, Settle, Settled, Store, Submitted,
     },
     verdict::Lead,
 };
@@ -93,6 +93,7 @@ struct Data {
     /// Finished ones.
     history: BTreeMap<JobId, Row>,
     nodes: BTreeMap<Incarnation, Node>,
+    losses: BTreeMap<Incarnation, Loss>,
     dispatcher: Lead,
     /// Each with whether it is limited.
     assignments: BTreeMap<(Incarnation, BatchId), Vec<(JobId, bool)>>,

@@ -117,6 +117,8 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// holds is not marked this time: it is beating, joining or leaving right now, and the dispatcher asks again. Returns all lost
     /// nodes with the jobs still in their hands, at most `limit` jobs in all. [`StoreError::NotLeading`] for any caller but the
     /// dispatcher.
+    ///
+    /// In the same step, each node that it returns for the first time is noted as a [`Loss`]. Repeated, the note stays as it is.
     async fn lost_nodes(&self, ask: AskLost) -> Result<Vec<LostNode>>;
 
     /// Writes a person's decisions, each guarded by the state and fence the person saw. What another open transaction
@@ -124,8 +126,8 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     async fn control(&self, interventions: Vec<Intervention>) -> Result<Vec<Settled>>;
 
     /// Deletes what is not needed any more, at most `limit` rows of each kind: history that ended before the
-    /// [edge](Retention::edge) of its retention, changes the dispatcher has seen, unique keys that no job can hold any more; with
-    /// each job its story. Returns how many rows were deleted; `limit` or more means that there may be more.
+    /// [edge](Retention::edge) of its retention, changes the dispatcher has seen, unique keys that no job can hold any more,
+    /// [losses](Loss) of more than a day ago; with each job its story. Returns how many rows were deleted; `limit` or more means that there may be more.
     async fn prune(&self, seen: Option<Cursor>, limit: u32) -> Result<u64>;
 
     /// One job, finished or not.
@@ -137,7 +139,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// What is known of one job besides its row; empty for a job that is not there.
     async fn story(&self, ask: AskStory) -> Result<Story>;
 
-    /// All nodes, lost ones included, by name and joining time.
+    /// All nodes, lost ones included, by name and joining time; and which nodes were lost within the last day.
     async fn nodes(&self) -> Result<Fleet>;
 
     /// All memos of these kinds, by kind and name: small durable values such as settings and charges. Only core reads their

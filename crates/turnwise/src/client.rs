@@ -123,9 +123,10 @@ impl Turnwise {
         self
     }
 
-    /// The version of the database's schema, which is the one that this library works with; `None`: the store has none, as in memory.
+    /// The version of the schema that this library works with; `None`: the store has none, as in memory.
     ///
-    /// A database with an older schema is brought up to it when it is opened, and one with a newer schema is refused.
+    /// The database has this one or a newer one, which only added to it: an older schema is brought up to date or refused when the database is
+    /// opened, as [`Options::schema`] says, and so is one that this library is too old for.
     pub fn schema_version(&self) -> Option<u32> {
         self.backend.schema_version()
     }

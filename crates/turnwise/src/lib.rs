@@ -65,9 +65,9 @@ pub use transactional::SqliteTx;
 pub use transactional::Tx;
 pub use turnwise_core::{
     GroupName, Invalid, Job, JobId, JobState, Json, KeyName, Node, NodeName, OnFailure, Priority, QueueName,
-    RetryPolicy, TaskName, Timestamp,
+    RetryPolicy, TaskName, Timestamp, UniqueKey,
     lifecycle::Illegal,
-    unique::{OnDuplicate, Scope},
+    unique::{HeldKey, OnDuplicate, Scope},
 };
 #[cfg(unix)]
 pub use turnwise_executor::CommandTask;
@@ -82,7 +82,7 @@ pub use turnwise_executor::{
     task::{AnyTask, Policies},
 };
 pub use turnwise_macros::task;
-pub use turnwise_store::{Duplicate, Filter, Fleet, Options, Schema, StoreError, Submitted};
+pub use turnwise_store::{Duplicate, Filter, Fleet, Loss, Options, Schema, StoreError, Submitted};
 
 /// The version of rusqlite that [`JobRequest::submit_in_sqlite`] takes a connection of.
 #[cfg(feature = "sqlite")]

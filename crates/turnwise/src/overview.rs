@@ -95,7 +95,7 @@ pub struct Overview {
     /// By name.
     pub keys: BTreeMap<KeyName, LimitOverview>,
     /// There are more jobs than were to be counted: each count is the least that there are, and queues or groups may be missing
-    /// that have nothing set. No queue is taken for finished then.
+    /// that have nothing set. Jobs in nodes' hands are counted all the same. No queue is taken for finished then.
     pub more: bool,
 }
 
@@ -156,28 +156,37 @@ impl Turnwise {
             .map(|(name, _)| name.clone())
             .collect();
         let mut lines = Vec::new();
+        let mut count = |head: JobHead| {
+            queues.entry(head.queue).or_default().jobs.add(head.state);
+            groups.entry(head.group).or_default().jobs.add(head.state);
+            tasks.entry(head.task).or_default().jobs.add(head.state);
+            if let Some(key) = head.key {
+                keys.entry(key).or_default().jobs.add(head.state);
+            }
+        };
         let mut left = jobs.max(1);
         let mut after = None;
         let (now, more) = loop {
             let limit = u32::try_from(left).unwrap_or(PAGE).min(PAGE);
             let page = store.load(Load::After { id: after, limit }).await?;
             left = left.saturating_sub(page.jobs.len());
+            let last = page.jobs.last().map(|head| head.id);
             for head in page.jobs {
                 if serial.contains(&head.queue) {
                     lines.push(head.clone());
                 }
-                queues.entry(head.queue).or_default().jobs.add(head.state);
-                groups.entry(head.group).or_default().jobs.add(head.state);
-                tasks.entry(head.task).or_default().jobs.add(head.state);
-                if let Some(key) = head.key {
-                    keys.entry(key).or_default().jobs.add(head.state);
-                }
+                count(head);
             }
             match page.next {
                 None => break (page.now, false),
                 Some(_) if left == 0 => {
                     // A page that is full may still be the last.
                     let beyond = store.load(Load::After { id: page.next, limit: 1 }).await?;
+                    // Nodes have no more than they may hold, and what they do is what a person looks for.
+                    if !beyond.jobs.is_empty() {
+                        let in_hands = store.load(Load::InHands(None)).await?.jobs;
+                        in_hands.into_iter().filter(|head| Some(head.id) > last).for_each(&mut count);
+                    }
                     break (beyond.now, !beyond.jobs.is_empty());
                 }
                 next => after = next,

@@ -138,8 +138,7 @@ impl Turnwise {
             limit: Some(RUNS),
             ..Filter::default()
         };
-        let in_hand =
-            Filter { states: vec![JobState::Scheduled, JobState::Running], limit: Some(IN_HAND), ..Filter::default() };
+        let in_hand = Filter { in_hands: true, limit: Some(IN_HAND), ..Filter::default() };
         let mut runs = store.jobs(finished).await?;
         runs.extend(store.jobs(in_hand).await?);
         runs.sort_by_key(began);

@@ -138,7 +138,8 @@ impl Harness {
     }
 
     pub(crate) fn nodes(&self) -> Vec<Value> {
-        list(self.place.json(&["nodes", "--json"]))
+        let nodes = list(self.place.json(&["nodes", "--json"]));
+        nodes.into_iter().filter(|node| node["lost_at"].is_null()).collect()
     }
 
     /// Waits until the store lists no unfinished job.

@@ -41,8 +41,12 @@ pub(crate) async fn read(store: &dyn Store, begin: &Cursor, epoch: Epoch) -> Sta
     for head in store.load(Load::After { id: None, limit: ALL }).await.expect("load").jobs {
         say(format!("head {}", number(head.id)), format!("{:?}", unnumbered(head)));
     }
-    for node in store.nodes().await.expect("nodes").nodes {
+    let fleet = store.nodes().await.expect("nodes");
+    for node in fleet.nodes {
         say(format!("node {}", node.name), format!("{node:?}"));
+    }
+    for loss in fleet.losses {
+        say(format!("loss of {}", loss.node.name), format!("{loss:?}"));
     }
     for node in NODES {
         let mail = scene::in_order(store.assignments(node, vec![]).await.expect("assignments"));

@@ -8,7 +8,8 @@ pub(crate) const CLOCK: &str = include_str!("clock.sql");
 #[allow(dead_code, reason = "not every test empties its database")]
 pub(crate) const EMPTY: &str = "
     truncate turnwise.job, turnwise.history, turnwise.node, turnwise.assignment, turnwise.stop_request, turnwise.change, turnwise.memo, turnwise.attempt,
-        turnwise.log, turnwise.step, turnwise.progress, turnwise.unique_key, turnwise.dependency, turnwise.bad_end;
+        turnwise.log, turnwise.step, turnwise.progress, turnwise.unique_key, turnwise.dependency, turnwise.bad_end,
+        turnwise.lost_node;
     update turnwise.dispatcher set holder = null, epoch = 0, until = null, asleep = false;";
 
 #[allow(dead_code, reason = "one test program sets the clock instead")]

@@ -132,7 +132,8 @@ macro_rules! conformance_suite {
                 keys_go_with_their_jobs_and_not_before_their_period_is_over,
                 pruning_keys_has_a_limit_and_comes_to_an_end,
                 of_thirty_two_submitters_of_one_key_one_gets_it,
-                submitters_with_keys_in_opposite_order_all_get_an_answer;
+                submitters_with_keys_in_opposite_order_all_get_an_answer,
+                a_job_is_shown_with_the_key_that_it_holds;
             nodes:
                 a_node_that_joins_is_seen_with_all_it_said,
                 a_node_may_serve_all_queues_or_none_or_all_but_some,
@@ -176,7 +177,11 @@ macro_rules! conformance_suite {
                 only_the_dispatcher_calls_a_node_lost,
                 a_lost_node_is_told_until_it_is_buried,
                 a_node_is_not_buried_while_jobs_are_in_its_hands,
-                a_name_is_free_again_once_its_holder_is_lost;
+                a_name_is_free_again_once_its_holder_is_lost,
+                a_lost_node_is_noted_with_when_and_what_it_held,
+                a_node_that_was_lost_is_in_nobodys_way,
+                a_node_that_was_replaced_by_name_is_noted_once_the_dispatcher_has_seen_it,
+                a_loss_is_shown_for_a_day_and_then_pruned;
             news:
                 whoever_looks_far_back_may_leave_new_jobs_out,
                 news_tell_no_more_new_jobs_than_were_asked_for_and_say_that_there_are,
@@ -336,6 +341,7 @@ macro_rules! conformance_suite {
                 jobs_are_found_by_a_range_of_ids,
                 the_job_that_holds_a_unique_key_is_found_by_it,
                 every_state_can_be_asked_for,
+                what_nodes_have_can_be_asked_for_alone,
                 a_listing_has_a_limit,
                 what_one_process_wrote_another_reads_at_once,
                 history_is_pruned_by_days_after_its_retention_and_not_before,

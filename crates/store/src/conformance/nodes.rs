@@ -536,3 +536,90 @@ pub async fn a_name_is_free_again_once_its_holder_is_lost(h: &impl Harness) {
     assert_eq!(scene.end(GAMMA, 1, done()).await, Settled::Superseded);
     assert_eq!(scene.end(BETA, 1, Outcome::Interrupted).await, Settled::Applied);
 }
+
+async fn losses(scene: &Scene) -> Vec<Loss> {
+    scene.store.nodes().await.expect("nodes").losses
+}
+
+pub async fn a_lost_node_is_noted_with_when_and_what_it_held(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    scene.enqueue(1..=13).await;
+    scene.give(1, &(1..=12).collect::<Vec<_>>(), BETA).await;
+    scene.give(2, &[13], ALPHA).await;
+    scene.start(BETA, 2).await;
+    scene.end(BETA, 3, done()).await;
+    assert_eq!(losses(&scene).await, []);
+    let lost = scene.lose_beta(h).await;
+    let lost_at = scene.now().await;
+    let noted = losses(&scene).await;
+    let named: Vec<_> = [1, 2].into_iter().chain(4..=11).map(id).collect();
+    assert_eq!(noted, [Loss { node: lost.node, lost_at, held: 11, jobs: named }]);
+    assert_eq!(noted[0].jobs.len(), Loss::JOBS);
+    // However its jobs end: what is noted is what it held.
+    for n in [1, 2].into_iter().chain(4..=12) {
+        let settlement = scene.settlement(n, &Event::NodeLost).await;
+        assert_eq!(scene.settle_one(scene.for_lost(BETA, true), settlement).await, Settled::Applied);
+        h.advance(SECOND).await;
+        scene.store.beat(beat(ALPHA, true)).await.expect("beat");
+        scene.lost().await;
+    }
+    let fleet = scene.store.nodes().await.expect("nodes");
+    assert_eq!(fleet.nodes.iter().map(|node| node.incarnation).collect::<Vec<_>>(), [ALPHA]);
+    assert_eq!(fleet.losses, noted, "it is buried, and shown");
+}
+
+pub async fn a_node_that_was_lost_is_in_nobodys_way(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    scene.enqueue([1]).await;
+    scene.give(1, &[1], BETA).await;
+    scene.lose_beta(h).await;
+    let settlement = scene.settlement(1, &Event::NodeLost).await;
+    scene.settle_one(scene.for_lost(BETA, true), settlement).await;
+    assert_eq!(scene.lost().await, []);
+    let pulse = scene.store.beat(beat(BETA, true)).await.expect("beat");
+    assert!(!pulse.alive && pulse.epoch.is_none(), "{pulse:?}");
+    assert!(matches!(scene.store.join(join(GAMMA, "beta")).await.expect("join"), Joined::In { .. }));
+    let pulse = scene.store.beat(beat(ALPHA, true)).await.expect("beat");
+    assert_eq!(pulse.nodes.iter().map(|node| node.incarnation).collect::<BTreeSet<_>>(), [ALPHA, GAMMA].into());
+    assert!(scene.store.leave(BETA).await.expect("leave"));
+    // A node that leaves is not lost.
+    assert!(scene.store.leave(GAMMA).await.expect("leave"));
+    assert_eq!(losses(&scene).await.iter().map(|loss| loss.node.incarnation).collect::<Vec<_>>(), [BETA]);
+}
+
+pub async fn a_node_that_was_replaced_by_name_is_noted_once_the_dispatcher_has_seen_it(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    scene.enqueue([1]).await;
+    scene.give(1, &[1], BETA).await;
+    let by = scene.store.join(join(GAMMA, "beta")).await.expect("join");
+    let Joined::Taken { by, .. } = by else { panic!("{by:?}") };
+    let replace = Some(Replace { incarnation: by.incarnation, lease_until: by.lease_until });
+    let joined = scene.store.join(Join { replace, ..join(GAMMA, "beta") }).await.expect("join");
+    assert!(matches!(joined, Joined::In { .. }), "{joined:?}");
+    h.advance(SECOND).await;
+    let ask = AskLost { holder: ALPHA, epoch: scene.epoch, expire: Expire::Nobody, limit: ALL };
+    scene.store.lost_nodes(ask).await.expect("lost_nodes");
+    let noted = losses(&scene).await;
+    let seen: Vec<_> =
+        noted.iter().map(|loss| (loss.node.incarnation, loss.lost_at, loss.held, &loss.jobs[..])).collect();
+    assert_eq!(seen, [(BETA, scene.now().await, 1, &[id(1)][..])]);
+}
+
+pub async fn a_loss_is_shown_for_a_day_and_then_pruned(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    scene.store.join(join(GAMMA, "gamma")).await.expect("join");
+    h.advance(LEASE + SECOND).await;
+    scene.store.beat(beat(ALPHA, true)).await.expect("beat");
+    assert_eq!(scene.lost().await.len(), 2);
+    for node in [BETA, GAMMA] {
+        scene.settle(scene.for_lost(node, true), vec![]).await;
+    }
+    h.advance(Loss::KEPT).await;
+    assert_eq!(losses(&scene).await.len(), 2);
+    assert_eq!(scene.store.prune(None, ALL).await.expect("prune"), 0);
+    h.advance(SECOND).await;
+    assert_eq!(losses(&scene).await, []);
+    assert_eq!(scene.store.prune(None, 1).await.expect("prune"), 1, "no more than the limit");
+    assert_eq!(scene.store.prune(None, ALL).await.expect("prune"), 1);
+    assert_eq!(scene.store.prune(None, ALL).await.expect("prune"), 0);
+}

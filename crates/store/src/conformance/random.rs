@@ -503,7 +503,9 @@ impl World {
                 let states: Vec<_> =
                     JobState::ALL.into_iter().filter(|wanted| state & (1 << wanted.code()) != 0).collect();
                 let group = group.then(|| "red".to_owned());
-                vec![Call::Jobs(Filter { states, group, limit: Some(limit), ..Filter::default() })]
+                // About a third of the listings: what nodes have.
+                let in_hands = limit % 3 == 0;
+                vec![Call::Jobs(Filter { states, group, in_hands, limit: Some(limit), ..Filter::default() })]
             }
             Verb::Pass { .. } => unreachable!("time is passed by the player"),
         }

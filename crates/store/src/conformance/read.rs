@@ -142,6 +142,33 @@ pub async fn every_state_can_be_asked_for(h: &impl Harness) {
     }
 }
 
+pub async fn what_nodes_have_can_be_asked_for_alone(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    let queue = QueueName::new("bulk").expect("a good name");
+    let jobs = (1..=7).map(|n| if n % 2 == 0 { NewJob { queue: queue.clone(), ..job(n) } } else { job(n) });
+    scene.submit(jobs.collect()).await;
+    scene.give(1, &[2, 3, 4], BETA).await;
+    scene.give(2, &[5], ALPHA).await;
+    scene.start(BETA, 3).await;
+    scene.end(BETA, 4, done()).await;
+    scene.intervene(7, Event::Cancel).await;
+    let ask = async |filter: Filter| {
+        let jobs = scene.store.jobs(Filter { in_hands: true, ..filter }).await.expect("jobs");
+        for job in &jobs {
+            assert_eq!(Some(job), scene.store.job(job.id).await.expect("job").as_ref(), "as it is shown alone");
+        }
+        numbers(&jobs, 1..=7)
+    };
+    assert_eq!(ask(Filter::default()).await, [5, 3, 2]);
+    assert_eq!(ask(Filter { limit: Some(2), ..Filter::default() }).await, [5, 3]);
+    assert_eq!(ask(Filter { states: vec![JobState::Running], ..Filter::default() }).await, [3]);
+    assert_eq!(ask(Filter { states: vec![JobState::Waiting, JobState::Success], ..Filter::default() }).await, [0; 0]);
+    assert_eq!(ask(Filter { queue: Some("bulk".to_owned()), ..Filter::default() }).await, [2]);
+    assert_eq!(ask(Filter { ids: Some((id(1), id(4))), ..Filter::default() }).await, [3, 2]);
+    scene.end(BETA, 3, failed("x")).await;
+    assert_eq!(ask(Filter::default()).await, [5, 2]);
+}
+
 pub async fn a_listing_has_a_limit(h: &impl Harness) {
     let scene = Scene::led(h).await;
     let count = u64::from(Filter::DEFAULT_LIMIT) + 5;

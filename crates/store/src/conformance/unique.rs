@@ -369,3 +369,53 @@ pub async fn without_retention_a_key_is_free_when_its_job_has_ended(h: &impl Har
     assert_eq!(scene.store.prune(None, ALL).await.expect("prune"), 1);
     assert_eq!(enqueue(&scene, with(7, Unique::new(key("slot")))).await, new(7));
 }
+
+pub async fn a_job_is_shown_with_the_key_that_it_holds(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    let queue = QueueName::new("bulk").expect("a good name");
+    let group = GroupName::new("acme").expect("a good name");
+    let named = Scope::Named("docs".parse().expect("a good name"));
+    let scoped = |n: u64, scope: Scope, hold: Hold| {
+        let unique = Unique { scope, hold, ..Unique::new(key("k")) };
+        NewJob { queue: queue.clone(), group: group.clone(), ..with(n, unique) }
+    };
+    let jobs = vec![
+        job(1),
+        scoped(2, Scope::Task, Hold::UntilEnded),
+        scoped(3, Scope::Queue, Hold::For(MINUTE)),
+        scoped(4, Scope::Group, Hold::AtLeast(MINUTE)),
+        scoped(5, named, Hold::UntilEnded),
+    ];
+    scene.submit(jobs).await;
+    let over = Some(scene.now().await.plus(MINUTE));
+    let shown = async || {
+        let listed = scene.store.jobs(Filter::default()).await.expect("jobs");
+        let mut shown = Vec::new();
+        for n in 1..=5 {
+            let alone = scene.job(n).await.unique;
+            let in_list = listed.iter().find(|job| job.id == id(n)).expect("it is listed");
+            assert_eq!(in_list.unique, alone, "job {n}: in a listing and alone");
+            shown.push(alone.map(|held| {
+                assert_eq!(held.key, key("k"));
+                (held.scope, held.until)
+            }));
+        }
+        shown
+    };
+    let held = |scope: &str, until| Some((scope.to_owned(), until));
+    let (task, docs) = (held("task:mail", None), held("scope:docs", None));
+    let all = [None, task.clone(), held("queue:bulk", over), held("group:acme", None), docs.clone()];
+    assert_eq!(shown().await, all);
+    scene.give(1, &[2], BETA).await;
+    assert_eq!(shown().await, all, "it is in a node's hands");
+    scene.end(BETA, 2, done()).await;
+    scene.intervene(3, Event::Cancel).await;
+    scene.intervene(4, Event::Cancel).await;
+    let ended = [None, None, held("queue:bulk", over), held("group:acme", over), docs.clone()];
+    assert_eq!(shown().await, ended, "what has ended holds it until its time is over");
+    // Another job takes a key that is free.
+    assert_eq!(enqueue(&scene, unique(6)).await, new(6));
+    assert_eq!(scene.job(6).await.unique.map(|held| held.scope), Some("task:mail".to_owned()));
+    h.advance(MINUTE).await;
+    assert_eq!(shown().await, [None, None, None, None, docs]);
+}

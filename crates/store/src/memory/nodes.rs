@@ -1,12 +1,15 @@
 //! Nodes join, beat, leave and are lost.
 
-use turnwise_core::{Incarnation, Node, lead::Sight};
+use std::cmp::Reverse;
+
+use turnwise_core::{Incarnation, JobId, Node, lead::Sight};
 
 use super::{Data, MemoryStore, rows::Row};
 use crate::{
     StoreError,
     store::{
-        AskLost, Beat, Epoch, Expire, Fleet, Join, Joined, Leader, LostNode, MemoKind, Pulse, Replace, Result, Term,
+        AskLost, Beat, Epoch, Expire, Fleet, Join, Joined, Leader, Loss, LostNode, MemoKind, Pulse, Replace, Result,
+        Term,
     },
     verdict::Lead,
 };
@@ -123,6 +126,14 @@ pub(super) fn lost_nodes(store: &MemoryStore, ask: AskLost) -> Result<Vec<LostNo
         left -= jobs.len();
         lost_nodes.push(LostNode { node: data.shown(node), complete: jobs.len() == held().count(), jobs });
     }
+    for LostNode { node, .. } in &lost_nodes {
+        let held: Vec<JobId> =
+            data.jobs.values().filter(|row| row.in_hands_of(node.incarnation)).map(|row| row.id).collect();
+        let jobs = held.iter().take(Loss::JOBS).copied().collect();
+        let node = Node { dispatcher: false, ..node.clone() };
+        let loss = Loss { node: node.clone(), lost_at: now, held: held.len() as u64, jobs };
+        data.losses.entry(node.incarnation).or_insert(loss);
+    }
     Ok(lost_nodes)
 }
 
@@ -130,7 +141,11 @@ pub(super) fn nodes(store: &MemoryStore) -> Result<Fleet> {
     let data = store.data();
     let mut nodes: Vec<_> = data.nodes.values().map(|node| data.shown(node)).collect();
     nodes.sort_by(|a, b| (&a.name, a.joined_at, a.incarnation).cmp(&(&b.name, b.joined_at, b.incarnation)));
-    Ok(Fleet { now: store.clock.now(), nodes })
+    let now = store.clock.now();
+    let mut losses: Vec<_> = data.losses.values().filter(|loss| loss.lost_at >= Loss::edge(now)).cloned().collect();
+    losses.sort_by_key(|loss| Reverse((loss.lost_at, loss.node.incarnation)));
+    losses.truncate(Loss::SHOWN);
+    Ok(Fleet { now, nodes, losses })
 }
 
 impl Data {

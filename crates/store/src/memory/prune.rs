@@ -3,7 +3,7 @@
 use turnwise_core::{JobId, JobState, lifecycle::End};
 
 use super::{Data, MemoryStore, news::read_cursor, rows::Row};
-use crate::store::{Cursor, Result};
+use crate::store::{Cursor, Loss, Result};
 
 pub(super) fn prune(store: &MemoryStore, seen: Option<Cursor>, limit: u32) -> Result<u64> {
     let now = store.clock.now();
@@ -26,7 +26,10 @@ pub(super) fn prune(store: &MemoryStore, seen: Option<Cursor>, limit: u32) -> Re
     }
     read.iter().for_each(|seq| drop(data.changes.remove(seq)));
     let keys = data.prune_keys(limit, store.clock.now());
-    Ok((ended.len() + read.len() + keys) as u64)
+    let losses: Vec<_> = data.losses.values().filter(|loss| loss.lost_at < Loss::edge(now)).collect();
+    let losses: Vec<_> = losses.into_iter().take(limit).map(|loss| loss.node.incarnation).collect();
+    losses.iter().for_each(|node| drop(data.losses.remove(node)));
+    Ok((ended.len() + read.len() + keys + losses.len()) as u64)
 }
 
 impl Data {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use turnwise_core::{After, Failure, Fence, Incarnation, Job, JobHead, JobId, JobState, after::Awaits};
+use turnwise_core::{After, Failure, Fence, Incarnation, Job, JobHead, JobId, JobState, Timestamp, after::Awaits};
 
 use super::{Data, MemoryStore, rows::Row};
 use crate::store::{Filter, Load, Page, Result};
@@ -33,8 +33,9 @@ pub(super) fn load(store: &MemoryStore, load: Load) -> Result<Page> {
 }
 
 pub(super) fn job(store: &MemoryStore, id: JobId) -> Result<Option<Job>> {
+    let now = store.clock.now();
     let data = store.data();
-    Ok(data.jobs.get(&id).or_else(|| data.history.get(&id)).map(|row| data.show(row)))
+    Ok(data.jobs.get(&id).or_else(|| data.history.get(&id)).map(|row| data.show(row, now)))
 }
 
 pub(super) fn jobs(store: &MemoryStore, filter: Filter) -> Result<Vec<Job>> {
@@ -45,6 +46,14 @@ pub(super) fn jobs(store: &MemoryStore, filter: Filter) -> Result<Vec<Job>> {
         let held = data.keys.iter().filter(|((_, held), _)| held == key).map(|(_, holding)| holding);
         held.filter(|holding| holding.holds(data.jobs.contains_key(&holding.job), now)).map(|held| held.job).collect()
     });
+    let given: Option<BTreeSet<(Incarnation, JobId)>> = filter.in_hands.then(|| {
+        let batches = data.assignments.iter();
+        batches.flat_map(|((node, _), jobs)| jobs.iter().map(|(job, _)| (*node, *job))).collect()
+    });
+    let in_hands = |row: &Row| {
+        let of = row.node.filter(|node| row.state.assigned() && data.nodes.contains_key(node));
+        given.as_ref().is_none_or(|given| of.is_some_and(|node| given.contains(&(node, row.id))))
+    };
     let is = |wanted: &Option<String>, value: &str| wanted.as_deref().is_none_or(|wanted| wanted == value);
     let mut rows: Vec<_> = data
         .jobs
@@ -58,11 +67,12 @@ pub(super) fn jobs(store: &MemoryStore, filter: Filter) -> Result<Vec<Job>> {
                 && filter.since.is_none_or(|since| row.submitted_at >= since)
                 && filter.until.is_none_or(|until| row.submitted_at < until)
                 && (first..=last).contains(&row.id)
+                && in_hands(row)
                 && holders.as_ref().is_none_or(|holders| holders.contains(&row.id))
         })
         .collect();
     rows.sort_by_key(|row| std::cmp::Reverse(row.id));
-    Ok(rows.into_iter().take(filter.limit() as usize).map(|row| data.show(row)).collect())
+    Ok(rows.into_iter().take(filter.limit() as usize).map(|row| data.show(row, now)).collect())
 }
 
 impl Data {
@@ -84,7 +94,7 @@ impl Data {
         JobHead { awaits, ..row.head() }
     }
 
-    pub(super) fn show(&self, row: &Row) -> Job {
+    pub(super) fn show(&self, row: &Row, now: Timestamp) -> Job {
         let node = row.node.and_then(|node| self.nodes.get(&node)).map(|node| node.name.clone());
         Job {
             id: row.id,
@@ -95,6 +105,7 @@ impl Data {
             priority: row.priority,
             retry: row.retry.clone(),
             key: row.key.clone(),
+            unique: self.held_key(row.id, now),
             terms: row.terms.clone(),
             state: row.state,
             counts: row.counts,

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use turnwise_core::{
-    JobId, Json, NewJob, TaskName, Timestamp,
-    unique::{Claim, Holding, OnDuplicate, Replacing, replace},
+    JobId, Json, NewJob, TaskName, Timestamp, UniqueKey,
+    unique::{Claim, HeldKey, Holding, OnDuplicate, Replacing, replace},
 };
 
 use super::Data;
@@ -69,6 +69,12 @@ impl Data {
             row.args = args;
         }
         Submitted::held_by(holder, may.into())
+    }
+
+    /// The key that a job holds now.
+    pub(super) fn held_key(&self, job: JobId, now: Timestamp) -> Option<HeldKey> {
+        let ((scope, key), holding) = self.keys.iter().find(|(_, holding)| holding.job == job)?;
+        holding.shown(scope.clone(), UniqueKey::stored(key.as_str().into()), self.jobs.contains_key(&job), now)
     }
 
     /// Removes at most `limit` keys that no job can hold any more.

@@ -215,4 +215,34 @@ pub struct Fleet {
     pub now: Timestamp,
     /// By name and joining time; lost ones too, until their jobs are settled.
     pub nodes: Vec<Node>,
+    /// Nodes that were lost within the last day ([`Loss::KEPT`]), the last one first: at most [`Loss::SHOWN`] of them. A node whose
+    /// jobs are not settled yet is in both lists.
+    pub losses: Vec<Loss>,
+}
+
+/// That a node was lost: for people, who see it after its jobs are settled, too. Nothing decides by it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Loss {
+    /// As it was when the dispatcher found it lost.
+    pub node: Node,
+    /// When that was, by the database's clock.
+    pub lost_at: Timestamp,
+    /// How many jobs were in its hands then.
+    pub held: u64,
+    /// The first [`Loss::JOBS`] of these, by id.
+    pub jobs: Vec<JobId>,
+}
+
+impl Loss {
+    /// How long it is kept.
+    pub const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
+    /// How many are returned at most.
+    pub const SHOWN: usize = 1_000;
+    /// How many jobs it names at most.
+    pub const JOBS: usize = 10;
+
+    /// Losses before this time are deleted, and not shown.
+    pub fn edge(now: Timestamp) -> Timestamp {
+        now.minus(Self::KEPT)
+    }
 }

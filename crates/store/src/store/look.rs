@@ -22,6 +22,9 @@ pub struct Filter {
     pub ids: Option<(JobId, JobId)>,
     /// A job that holds this unique key now, in whatever scope.
     pub unique: Option<String>,
+    /// Only jobs that nodes have, found by what the nodes were given: the read takes no longer however many jobs wait. A job that no batch
+    /// of its node names any more is left out, as in [`Load::InHands`](super::Load::InHands).
+    pub in_hands: bool,
     /// At most this many; `None` = 100.
     pub limit: Option<u32>,
 }
@@ -42,7 +45,14 @@ impl Filter {
         self.ids.unwrap_or((JobId::from_uuid(Uuid::nil()), JobId::from_uuid(Uuid::max())))
     }
 
-    /// Whether a job meets all conditions; whether it holds the unique key is for the store to find out.
+    /// Whether unfinished jobs can be among those that are asked for, and whether finished ones can: a store reads neither table in vain.
+    pub fn tables(&self) -> (bool, bool) {
+        let any =
+            |finished: bool| JobState::ALL.into_iter().any(|state| state.finished() == finished && self.wants(state));
+        (any(false), any(true))
+    }
+
+    /// Whether a job meets all conditions; whether it holds the unique key, and is in a node's batch, is for the store to find out.
     pub fn admits(&self, job: &Job) -> bool {
         let is = |wanted: &Option<String>, value: &str| wanted.as_deref().is_none_or(|wanted| wanted == value);
         let (first, last) = self.id_range();

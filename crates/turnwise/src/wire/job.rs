@@ -5,7 +5,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 use serde::Serialize;
 use turnwise_core::{
     GroupName, Invalid, JobId, JobState, Json, KeyName, NodeName, OnFailure, Priority, QueueName, ScheduleName,
-    TaskName, Timestamp, periodic::schedule_of, settings::Settings, story, time::print_span, why::Gate,
+    TaskName, Timestamp, UniqueKey, periodic::schedule_of, settings::Settings, story, time::print_span, why::Gate,
 };
 
 use super::{Unreadable, object};
@@ -24,6 +24,12 @@ pub struct Job<'a> {
     pub group: &'a GroupName,
     /// The key that it shares a limit by; `null`: none.
     pub key: Option<&'a KeyName>,
+    /// The unique key that it holds now; `null`: none, or it holds it no longer.
+    pub unique: Option<&'a UniqueKey>,
+    /// Among which jobs that key is unique, with its name: `task:mail`, `queue:slow`, `group:acme` or `scope:docs`.
+    pub unique_scope: Option<&'a str>,
+    /// When that key is free although the job has not ended; `null`: when it ends.
+    pub unique_until: Option<Timestamp>,
     /// 1 (first) to 10 (last).
     pub priority: Priority,
     /// `waiting`, `scheduled`, `running`, `stuck`, `success`, `failed` or `cancelled`.
@@ -87,6 +93,9 @@ impl<'a> Job<'a> {
             queue: &job.queue,
             group: &job.group,
             key: job.key.as_ref(),
+            unique: job.unique.as_ref().map(|held| &held.key),
+            unique_scope: job.unique.as_ref().map(|held| held.scope.as_str()),
+            unique_until: job.unique.as_ref().and_then(|held| held.until),
             priority: job.priority,
             state: job.state,
             attempt: job.attempt(),

@@ -3,7 +3,8 @@
 use std::num::NonZeroU32;
 
 use serde::Serialize;
-use turnwise_core::{Incarnation, NodeName, QueueName, TaskName, Timestamp};
+use turnwise_core::{Incarnation, JobId, NodeName, QueueName, TaskName, Timestamp};
+use turnwise_store::{Fleet, Loss};
 
 /// A node of the fleet.
 #[derive(Debug, Serialize)]
@@ -29,12 +30,19 @@ pub struct Node<'a> {
     pub tasks: Vec<&'a TaskName>,
     /// Whether it holds the lead.
     pub dispatcher: bool,
-    /// `alive` or `lost`: a node whose lease is over counts as lost, too.
+    /// `alive`, `stopping` (it takes no more jobs, and leaves once those that it has are done) or `lost`: a node whose lease is over
+    /// counts as lost, too. Lost nodes are shown for a day.
     pub state: &'static str,
     /// When its lease expires unless it beats before, by the database's clock.
     pub lease_until: Timestamp,
     /// When this life of it began, by the database's clock.
     pub joined_at: Timestamp,
+    /// When the dispatcher found it lost, by the database's clock; `null`: it did not, or not yet.
+    pub lost_at: Option<Timestamp>,
+    /// How many jobs were in its hands then; `null` where it was not found lost.
+    pub held: Option<u64>,
+    /// The first of these jobs, by id; at most ten.
+    pub held_jobs: &'a [JobId],
 }
 
 impl<'a> Node<'a> {
@@ -52,9 +60,32 @@ impl<'a> Node<'a> {
             all_but,
             tasks: node.tasks.iter().collect(),
             dispatcher: node.dispatcher,
-            state: if node.alive(now) { "alive" } else { "lost" },
+            state: node.state(now).name(),
             lease_until: node.lease_until,
             joined_at: node.joined_at,
+            lost_at: None,
+            held: None,
+            held_jobs: &[],
+        }
+    }
+
+    /// All nodes of the fleet, then those that were lost within the last day and whose jobs are settled, the last one first.
+    pub fn all(fleet: &'a Fleet) -> Vec<Self> {
+        let nodes = fleet.nodes.iter().map(|node| {
+            let loss = fleet.losses.iter().find(|loss| loss.node.incarnation == node.incarnation);
+            Self::new(node, fleet.now).lost(loss)
+        });
+        let is_there = |loss: &&Loss| fleet.nodes.iter().any(|node| node.incarnation == loss.node.incarnation);
+        let buried = fleet.losses.iter().filter(|loss| !is_there(loss));
+        nodes.chain(buried.map(|loss| Self::new(&loss.node, fleet.now).lost(Some(loss)))).collect()
+    }
+
+    fn lost(self, loss: Option<&'a Loss>) -> Self {
+        match loss {
+            None => self,
+            Some(Loss { lost_at, held, jobs, .. }) => {
+                Self { lost_at: Some(*lost_at), held: Some(*held), held_jobs: jobs, ..self }
+            }
         }
     }
 }

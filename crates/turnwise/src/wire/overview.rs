@@ -131,6 +131,8 @@ pub struct Group<'a> {
     pub running: usize,
     /// Jobs that failed and wait for their next attempt, or for a decision.
     pub stuck: usize,
+    /// Whether not all jobs were counted: each of these numbers is the least that there are.
+    pub at_least: bool,
     /// Its share beside other groups of a queue.
     pub weight: Weight,
     /// How many of its jobs nodes have at a time, at most; `null`: no limit.
@@ -149,7 +151,7 @@ pub struct Group<'a> {
 
 impl<'a> Group<'a> {
     /// The group as it is seen in the overview.
-    pub fn new(name: &'a GroupName, group: &'a GroupOverview) -> Self {
+    pub fn new(name: &'a GroupName, group: &'a GroupOverview, overview: &Overview) -> Self {
         let GroupOverview { settings, jobs, ahead } = group;
         let &Tally { waiting, scheduled, running, stuck } = jobs;
         let GroupSettings { weight, concurrency, rate, scheme, max_waiting, paused } = settings;
@@ -160,6 +162,7 @@ impl<'a> Group<'a> {
             scheduled,
             running,
             stuck,
+            at_least: overview.more,
             weight: *weight,
             concurrency: *concurrency,
             rate: *rate,
@@ -185,6 +188,8 @@ pub struct Task<'a> {
     pub running: usize,
     /// Jobs that failed and wait for their next attempt, or for a decision.
     pub stuck: usize,
+    /// Whether not all jobs were counted: each of these numbers is the least that there are.
+    pub at_least: bool,
     /// How many of its jobs nodes have at a time, at most; `null`: no limit.
     pub concurrency: Option<u32>,
     /// How many may start in a time, such as `10/1m,10`; `null`: no limit.
@@ -195,11 +200,11 @@ pub struct Task<'a> {
 
 impl<'a> Task<'a> {
     /// The task as it is seen in the overview.
-    pub fn new(name: &'a TaskName, task: &'a LimitOverview) -> Self {
+    pub fn new(name: &'a TaskName, task: &'a LimitOverview, overview: &Overview) -> Self {
         let LimitOverview { settings, jobs, nodes } = task;
         let &Tally { waiting, scheduled, running, stuck } = jobs;
         let LimitSettings { concurrency, rate } = *settings;
-        Self { name, waiting, scheduled, running, stuck, concurrency, rate, nodes: *nodes }
+        Self { name, waiting, scheduled, running, stuck, at_least: overview.more, concurrency, rate, nodes: *nodes }
     }
 }
 
@@ -217,6 +222,8 @@ pub struct Key<'a> {
     pub running: usize,
     /// Jobs that failed and wait for their next attempt, or for a decision.
     pub stuck: usize,
+    /// Whether not all jobs were counted: each of these numbers is the least that there are.
+    pub at_least: bool,
     /// How many of its jobs nodes have at a time, at most; `null`: no limit.
     pub concurrency: Option<u32>,
     /// How many may start in a time, such as `10/1m,10`; `null`: no limit.
@@ -225,10 +232,10 @@ pub struct Key<'a> {
 
 impl<'a> Key<'a> {
     /// The key as it is seen in the overview.
-    pub fn new(name: &'a KeyName, key: &'a LimitOverview) -> Self {
+    pub fn new(name: &'a KeyName, key: &'a LimitOverview, overview: &Overview) -> Self {
         let LimitOverview { settings, jobs, nodes: _ } = key;
         let &Tally { waiting, scheduled, running, stuck } = jobs;
         let LimitSettings { concurrency, rate } = *settings;
-        Self { name, waiting, scheduled, running, stuck, concurrency, rate }
+        Self { name, waiting, scheduled, running, stuck, at_least: overview.more, concurrency, rate }
     }
 }

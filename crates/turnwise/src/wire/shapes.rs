@@ -6,6 +6,7 @@ use std::{path::Path, time::Duration};
 use serde::Serialize;
 use turnwise_core::{
     After, Failure, Fence, Incarnation, JobId, JobState, Json, NewJob, NodeName, Serves, TaskName, Timestamp,
+    UniqueKey,
     job::Counts,
     lifecycle::Ending,
     node::Host,
@@ -13,6 +14,7 @@ use turnwise_core::{
     settings::{Concurrency, Pause, Settings},
     story,
     turn::Charge,
+    unique::HeldKey,
     why,
 };
 
@@ -74,6 +76,11 @@ fn job() -> crate::Job {
         priority,
         retry,
         key,
+        unique: Some(HeldKey {
+            key: UniqueKey::new("doc-7").unwrap(),
+            scope: "scope:docs".to_owned(),
+            until: Some(at(3600)),
+        }),
         terms,
         state: JobState::Stuck,
         counts: Counts { attempt: 1, retry: 1, crashes: 0 },
@@ -194,9 +201,9 @@ fn every_shape_is_as_in_the_file() {
         why: wire::Why::new(&answer),
         node: wire::Node::new(&node, at(5)),
         queue: wire::Queue::new(queue_name, queue, &overview),
-        group: wire::Group::new(group_name, group),
-        task: wire::Task::new(task_name, task),
-        key: wire::Key::new(key_name, key),
+        group: wire::Group::new(group_name, group, &overview),
+        task: wire::Task::new(task_name, task, &overview),
+        key: wire::Key::new(key_name, key, &overview),
         schedule: wire::Schedule::new(&name, &periodic, Some(&last), at(5)),
     };
     let text = serde_json::to_string_pretty(&shapes).unwrap() + "\n";
