@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
-    path::Path,
+    path::{Path, PathBuf},
     process::{ChildStdout, Command, Output, Stdio},
     thread,
 };
@@ -21,13 +21,18 @@ use super::{
 pub(crate) struct Place {
     folder: TempDir,
     database: Option<String>,
+    binary: PathBuf,
 }
 
 impl Place {
     /// Without a database of its own: commands make the file `turnwise.db` in the folder, unless they are told another.
     pub(crate) fn new() -> Self {
         // The folder is empty: the settings of the person who runs the tests must not count.
-        Self { folder: tempfile::tempdir().unwrap(), database: None }
+        Self {
+            folder: tempfile::tempdir().unwrap(),
+            database: None,
+            binary: PathBuf::from(env!("CARGO_BIN_EXE_turnwise")),
+        }
     }
 
     pub(crate) fn on(database: String) -> Self {
@@ -54,6 +59,11 @@ impl Place {
         self
     }
 
+    /// Where commands are run by another binary than the present one.
+    pub(crate) fn run_by(self, binary: &Path) -> Self {
+        Self { binary: binary.to_owned(), ..self }
+    }
+
     /// With this `turnwise.toml`.
     pub(crate) fn with(self, settings: &str) -> Self {
         fs::write(self.path().join("turnwise.toml"), settings).unwrap();
@@ -69,7 +79,7 @@ impl Place {
     }
 
     pub(crate) fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_turnwise"));
+        let mut command = Command::new(&self.binary);
         command.args(args).current_dir(self.path()).stdin(Stdio::null());
         // Settings in the environment of the test must not count.
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("TURNWISE_")) {
