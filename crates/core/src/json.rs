@@ -6,6 +6,7 @@
 use std::{fmt, sync::Arc};
 
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::error::Category;
 
 use crate::name::Invalid;
 
@@ -29,10 +30,12 @@ impl Json {
         }
         let mut decoder = serde_json::Deserializer::from_str(text);
         // Our own depth check is tighter than the decoder's.
-        Check { left: MAX_JSON_DEPTH }
-            .deserialize(&mut decoder)
-            .and_then(|()| decoder.end())
-            .map_err(|error| Invalid::new(field, error.to_string()))?;
+        Check { left: MAX_JSON_DEPTH }.deserialize(&mut decoder).and_then(|()| decoder.end()).map_err(|error| {
+            match error.classify() {
+                Category::Syntax | Category::Eof => Invalid::new(field, format!("is not JSON: {error}")),
+                Category::Data | Category::Io => Invalid::new(field, error.to_string()),
+            }
+        })?;
         Ok(Self(Arc::from(text.trim())))
     }
 

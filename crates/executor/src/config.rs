@@ -70,7 +70,7 @@ impl Config {
     /// Whether every value is within its bounds; [`Invalid`] names the first one that is not.
     pub fn validate(&self) -> Result<(), Invalid> {
         let check = |field, good: bool, problem: &str| if good { Ok(()) } else { Err(Invalid::new(field, problem)) };
-        check("core_pool_size", (1..=100_000).contains(&self.core_pool_size), "must be 1 to 100000")?;
+        check("core_pool_size", (1..=100_000).contains(&self.core_pool_size), "must be 1 to 100000 slots")?;
         let most = self.max_pool_size();
         check("max_pool_size", (self.core_pool_size..=100_000).contains(&most), "must be core_pool_size to 100000")?;
         check("queue_capacity", self.queue_capacity <= 1_000_000, "must be at most 1000000")?;

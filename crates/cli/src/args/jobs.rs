@@ -157,13 +157,15 @@ pub(crate) struct OneJob {
 }
 
 #[derive(Debug, clap::Args)]
+#[group(skip)]
+#[command(group(clap::ArgGroup::new("which").args(["ids", "filter"]).required(true)))]
 pub(crate) struct Chosen {
     /// Ids, or beginnings that only one job's id has
-    #[arg(required_unless_present = "filter", value_name = "ID")]
+    #[arg(value_name = "ID")]
     pub(crate) ids: Vec<String>,
     /// All jobs that match these conditions: state (default: for retry failed, else all it can be done to), task, queue, group,
     /// fingerprint; like "task=mail fingerprint=3f0c…"
-    #[arg(long, value_name = "NAME=VALUE", conflicts_with = "ids", num_args = 1..)]
+    #[arg(long, value_name = "NAME=VALUE", num_args = 1..)]
     pub(crate) filter: Vec<String>,
     /// At most this many, newest first
     #[arg(long, value_name = "N", requires = "filter", allow_hyphen_values = true)]

@@ -38,6 +38,8 @@ pub(crate) struct ShowSchedule {
 }
 
 #[derive(Debug, clap::Args)]
+#[group(skip)]
+#[command(group(clap::ArgGroup::new("when").args(["cron", "every"]).required(true)))]
 pub(crate) struct AddSchedule {
     /// The schedule's name
     pub(crate) name: String,
@@ -47,13 +49,13 @@ pub(crate) struct AddSchedule {
     #[arg(allow_hyphen_values = true)]
     pub(crate) args: Option<String>,
     /// Minute, hour, day, month and weekday like "0 2 * * *", optionally with a field for seconds before them
-    #[arg(long, value_name = "PATTERN", allow_hyphen_values = true, required_unless_present = "every")]
+    #[arg(long, value_name = "PATTERN", allow_hyphen_values = true)]
     pub(crate) cron: Option<String>,
     /// The time zone of the pattern, like Europe/Berlin [default: UTC]
     #[arg(long, value_name = "ZONE", conflicts_with = "every", allow_hyphen_values = true)]
     pub(crate) zone: Option<String>,
     /// A fixed interval instead of a pattern: at the multiples of 10m, 1h 30m, 15s
-    #[arg(long, value_name = "SPAN", conflicts_with = "cron", allow_hyphen_values = true)]
+    #[arg(long, value_name = "SPAN", allow_hyphen_values = true)]
     pub(crate) every: Option<String>,
     /// The queue of its jobs [default: default]
     #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
