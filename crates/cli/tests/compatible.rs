@@ -37,6 +37,7 @@ fn two_versions_work_side_by_side_on_postgres() {
     }
 }
 
+#[allow(clippy::print_stdout, reason = "a test that did nothing says so")]
 fn asked_for() -> bool {
     if !full() {
         println!("not asked for; TURNWISE_FULL=1 builds the version before and runs it beside this one");

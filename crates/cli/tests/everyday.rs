@@ -19,6 +19,7 @@ on_both_databases! {
     tasks_and_keys_are_listed,
     a_unique_key_is_shown_as_long_as_it_is_held,
     a_node_that_stops_and_one_that_was_lost_are_shown,
+    a_job_of_a_dead_node_says_what_to_do,
 }
 
 fn ids(jobs: &Value) -> Vec<&str> {
@@ -318,6 +319,15 @@ fn a_node_that_stops_and_one_that_was_lost_are_shown(place: &Place) {
     let left = place.json(&["nodes", "--json"]);
     let left: Vec<_> = left.as_array().unwrap().iter().map(|node| (&node["name"], &node["state"])).collect();
     assert_eq!(left, [(&json!("first"), &json!("lost"))], "a node that has left is not shown");
+}
+
+fn a_job_of_a_dead_node_says_what_to_do(place: &Place) {
+    let mut node = place.serve(&["--demo-tasks", "--lease", "1s", "--poll-interval", "50ms"]);
+    let job = place.enqueue(&["sleep", r#"{"ms":3600000}"#]);
+    place.wait_for_state(&job, "running");
+    node.process.kill();
+    until("its lease to be over", || place.why(&job).contains("shows no sign of life").then_some(()));
+    assert!(place.why(&job).contains("takes the job back; if no node is alive, start one"), "{}", place.why(&job));
 }
 
 #[test]
