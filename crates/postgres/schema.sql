@@ -23,7 +23,8 @@ create function turnwise.clock() returns timestamptz
 -- page is where the taken version of each of its rows finds room. It is larger than the first (node, assigned_at): at
 -- fillfactor 50 one in eleven found none. args is json, not jsonb: kept to the letter.
 -- retry is the job's policy, 'task' if it names none and that of its task holds, and null (the default policy) only in rows from
--- before that. due_at is submitted_at if and only if the job names no time.
+-- before that. due_at is submitted_at if and only if the job names no time. fence grows by one with each assignment and node loss,
+-- and by 10000000000 with each edit.
 -- key is the limit the job counts against; terms is what few jobs have (a time limit, a step to follow); expires_at is
 -- when it must have begun, and null once it has; fingerprint is the same for errors of one kind; on_failure is set if it
 -- waits for those in dependency ('over': it did, until a person had it run again). No checks: they would be looked at with

@@ -5,7 +5,8 @@
 
 -- Unfinished jobs. `autoincrement`: a number that was used again would hide a job behind the dispatcher's cursor. `key`:
 -- the limit a job counts against. `terms`: JSON, null where there is nothing in it. `expires_at`: set as long as it has not
--- begun. `fingerprint`: what kind of failure `error` is. `on_failure`: set if it waits for those in turnwise_dependency.
+-- begun. `fence` grows by one with each assignment and node loss, and by 10000000000 with each edit.
+-- `fingerprint`: what kind of failure `error` is. `on_failure`: set if it waits for those in turnwise_dependency.
 -- No index names state, node or fence, so that giving a job away changes one page; who has it is told by turnwise_assignment.
 create table turnwise_job (
     seq              integer primary key autoincrement,

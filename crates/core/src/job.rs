@@ -62,16 +62,48 @@ impl FromStr for JobId {
     }
 }
 
-/// Grows by one with every assignment and every node loss; a write that carries an older one is refused.
+/// Grows with every assignment, every node loss and every edit; a write that carries an older one is refused.
+///
+/// An assignment and a loss add one, an edit adds [`Fence::EDIT`]. So the number alone shows whether a job has ever been assigned,
+/// and which run was its last, however often a person has edited it: no row needs a second counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, serde::Serialize)]
 #[serde(transparent)]
 pub struct Fence(pub i64);
 
 impl Fence {
+    /// What an edit adds: no job is assigned so often. A power of ten, so that people can read both counts in a log.
+    const EDIT: i64 = 10_000_000_000;
+
     /// The fence after one more assignment or one more node loss.
     #[must_use]
     pub fn next(self) -> Self {
         Self(self.0 + 1)
+    }
+
+    /// The fence after one more edit.
+    #[must_use]
+    pub fn edited(self) -> Self {
+        Self(self.0 + Self::EDIT)
+    }
+
+    /// How many assignments and node losses there were.
+    pub fn assignments(self) -> i64 {
+        self.0 % Self::EDIT
+    }
+
+    /// How many edits there were.
+    pub fn edits(self) -> i64 {
+        self.0 / Self::EDIT
+    }
+
+    /// Whether any node has ever had the job.
+    pub fn was_assigned(self) -> bool {
+        self.assignments() > 0
+    }
+
+    /// Whether nothing but edits has happened to a job at this fence since it was assigned with the fence `run`.
+    pub fn only_edited_since(self, run: Self) -> bool {
+        self >= run && self.assignments() == run.assignments()
     }
 }
 
@@ -344,7 +376,7 @@ pub struct Job {
     pub state: JobState,
     /// Attempts, retries of the current policy, and crashes.
     pub counts: Counts,
-    /// Raised with every assignment and node loss; a write that names another fence is refused.
+    /// Raised with every assignment, node loss and edit; a write that names another fence is refused.
     pub fence: Fence,
     /// A person has cancelled it while a node has it: however the run goes, the job ends as cancelled.
     pub cancel_requested: bool,
@@ -468,5 +500,16 @@ mod tests {
             assert_eq!(state.name().parse::<JobState>().unwrap(), state);
         }
         assert_eq!(JobState::from_code(7), None);
+    }
+
+    #[test]
+    fn an_edit_raises_the_fence_and_is_no_assignment() {
+        let edited = Fence(0).edited();
+        assert!(edited > Fence(0) && !edited.was_assigned() && edited.only_edited_since(Fence(0)));
+        let run = edited.next();
+        assert!(run > edited && run.was_assigned() && !run.only_edited_since(edited));
+        let later = run.edited().edited();
+        assert!(later.only_edited_since(run) && later.only_edited_since(later) && !run.only_edited_since(later));
+        assert_eq!((later.assignments(), later.next().assignments(), later.edits()), (1, 2, 3));
     }
 }

@@ -1,13 +1,15 @@
 //! What follows: (state, event) → [`Transition`]. The only place where retry, give-up, snooze and cancel are decided.
 //!
-//! `event` is what can happen, `moves` the whole table of moves, `transition` a decision as a value. [`decide`] adds the
-//! numbers to the table ([`MOVES`]; counts and due times) and refuses every pair that
+//! `event` is what can happen, `moves` the whole table of moves, `transition` a decision as a value, `edit` what a person may
+//! change of a job at rest. [`decide`] adds the numbers to the table ([`MOVES`]; counts and due times) and refuses every pair that
 //! is not in it. `docs/states.md` is printed from the same table.
 
+mod edit;
 mod event;
 mod moves;
 mod transition;
 
+pub use edit::{Edit, EditRequest, OtherQueue, edit};
 pub use event::{Event, Outcome, Trigger};
 pub use moves::{Illegal, MOVES, Move};
 pub use transition::{Clears, End, Ending, JobFacts, Target, Transition};
@@ -37,9 +39,9 @@ pub const FREE_RUNS: i64 = 5;
 pub const AGAIN: Duration = Duration::from_secs(1);
 
 /// What a run comes to that lost the connection its transaction was on, before it could be committed: nothing of it is there,
-/// and whose fault it was is not known. Every run has a fence of its own, so the fence tells how many spent no attempt.
+/// and whose fault it was is not known. Every run has a fence of its own, so the fence shows how many spent no attempt.
 pub fn after_cut(job: &JobFacts<'_>, failure: Failure) -> Outcome {
-    if job.fence.0 - 1 - i64::from(job.counts.attempt) < FREE_RUNS {
+    if job.fence.assignments() - 1 - i64::from(job.counts.attempt) < FREE_RUNS {
         Outcome::Snooze { wait: AGAIN }
     } else {
         Outcome::Error(failure)
@@ -87,6 +89,7 @@ fn follow(job: &JobFacts<'_>, event: &Event, now: Timestamp, jitter: f64) -> Tra
             Transition { counts: Counts { retry: 0, crashes: 0, ..counts }, ..go(Target::Waiting { due: now }) }
         }
         Event::GiveUp => go(Target::Finish { end: End::Failed, result: None }),
+        Event::Edit(edit) => go(Target::Edited(edit.clone())),
         Event::Expire => failed(counts, Failure::new("expired: it had not begun in time"), None),
         Event::AwaitedFailed { job, state, cancel } => {
             let what = if *state == JobState::Cancelled { "was cancelled" } else { "failed" };
@@ -215,7 +218,8 @@ mod tests {
             after_cut(&job, "cut".into())
         };
         let (free, spent) = (Outcome::Snooze { wait: AGAIN }, Outcome::Error("cut".into()));
-        for (fence, attempt) in [(1, 0), (5, 0), (10, 5)] {
+        let edited = Fence(1).edited().edited().0;
+        for (fence, attempt) in [(1, 0), (5, 0), (10, 5), (edited, 0)] {
             assert_eq!(outcome(fence, attempt), free, "{fence} {attempt}");
         }
         for (fence, attempt) in [(6, 0), (7, 1), (100, 3)] {
@@ -245,6 +249,7 @@ mod tests {
             cancel,
         }));
         events.extend([Event::NodeLost, Event::Expire, Event::Cancel, Event::Retry, Event::Rerun, Event::GiveUp]);
+        events.push(Event::Edit(Box::default()));
         events
     }
 

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::{
     job::{JobId, JobState, NewJob},
     json::Json,
-    name::{Invalid, ScopeName, TaskName, UniqueKey},
+    name::{Invalid, QueueName, ScopeName, TaskName, UniqueKey},
     time::{MAX_SPAN, Timestamp},
 };
 
@@ -60,10 +60,15 @@ impl Scope {
     pub fn of(&self, job: &NewJob) -> String {
         match self {
             Self::Task => format!("task:{}", job.task),
-            Self::Queue => format!("queue:{}", job.queue),
+            Self::Queue => Self::in_queue(&job.queue),
             Self::Group => format!("group:{}", job.group),
             Self::Named(name) => format!("scope:{name}"),
         }
+    }
+
+    /// As the database keeps [`Scope::Queue`] for jobs of this queue.
+    pub fn in_queue(queue: &QueueName) -> String {
+        format!("queue:{queue}")
     }
 }
 

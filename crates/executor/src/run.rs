@@ -164,7 +164,7 @@ impl Notes {
         pages.bytes = 0;
         // Earlier runs may have left a full log behind.
         let trim = !lines.is_empty()
-            && (pages.next_line - pages.trimmed_at >= TRIM_EVERY || (fence > Fence(1) && pages.trimmed_at == 0));
+            && (pages.next_line - pages.trimmed_at >= TRIM_EVERY || (fence.assignments() > 1 && pages.trimmed_at == 0));
         if trim {
             pages.trimmed_at = pages.next_line;
         }

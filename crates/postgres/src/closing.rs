@@ -264,7 +264,7 @@ impl TaskTransaction {
             // It may have gone on from there.
             Ok(Settled::Superseded) if committed => Found::Committed,
             Ok(Settled::Superseded) => Found::Elsewhere,
-            Ok(Settled::CancelRequested | Settled::Locked) | Err(_) => Found::RolledBack,
+            Ok(Settled::CancelRequested | Settled::Locked | Settled::KeyHeld) | Err(_) => Found::RolledBack,
         }))
     }
 }

@@ -5,9 +5,9 @@ use std::collections::HashSet;
 use tokio_postgres::{error::SqlState, types::ToSql};
 use turnwise_core::{
     Failure, JobState,
-    lifecycle::{End, Target},
+    lifecycle::{Edit, End, Target},
 };
-use turnwise_store::{Intervention, Result, Settled, StoreError};
+use turnwise_store::{Intervention, Result, Settled, StoreError, verdict::Found};
 use uuid::Uuid;
 
 use crate::{
@@ -42,13 +42,14 @@ pub(crate) async fn control(store: &Inner, interventions: &[Intervention]) -> Re
 
     let missing: Vec<Uuid> = interventions.iter().map(|i| i.job.uuid()).filter(|id| !applied.contains(id)).collect();
     let standing = if missing.is_empty() { Default::default() } else { read_standing(&client, &missing).await? };
-    let reply = |intervention: &Intervention| match () {
+    let reply = |intervention: &Intervention| match standing.get(&intervention.job) {
         // Taken once: the second decision about a job finds another state.
-        () if applied.remove(&intervention.job.uuid()) => Settled::Applied,
-        () if standing.contains_key(&intervention.job) && held.contains(&intervention.job.uuid()) => Settled::Locked,
-        () if standing.contains_key(&intervention.job) => Settled::Superseded,
-        () if missing.contains(&intervention.job.uuid()) => Settled::Gone,
-        () => Settled::Superseded,
+        _ if applied.remove(&intervention.job.uuid()) => Settled::Applied,
+        Some(_) if held.contains(&intervention.job.uuid()) => Settled::Locked,
+        Some(found) if held_by_key(intervention, found) => Settled::KeyHeld,
+        Some(_) => Settled::Superseded,
+        None if missing.contains(&intervention.job.uuid()) => Settled::Gone,
+        None => Settled::Superseded,
     };
     Ok(interventions.iter().map(reply).collect())
 }
@@ -57,7 +58,7 @@ pub(crate) async fn control(store: &Inner, interventions: &[Intervention]) -> Re
 /// row, and nothing is written. The dispatcher ends jobs this way: it must not wait for one locked job.
 async fn write(store: &Inner, client: &mut Lent, interventions: &[&Intervention]) -> Result<Option<HashSet<Uuid>>> {
     let fail = failed("control");
-    let mut by_kind: [Vec<&Intervention>; 4] = Default::default();
+    let mut by_kind: [Vec<&Intervention>; 5] = Default::default();
     for &intervention in interventions {
         by_kind[Statement::of(intervention)? as usize].push(intervention);
     }
@@ -105,18 +106,21 @@ const QUICK_LOCKS: &str = "set local lock_timeout = '50ms'";
 enum Statement {
     Cancel,
     Stay,
+    Edit,
     Finish,
     Again,
 }
 
 impl Statement {
-    const ALL: [Statement; 4] = [Statement::Cancel, Statement::Stay, Statement::Finish, Statement::Again];
+    const ALL: [Statement; 5] =
+        [Statement::Cancel, Statement::Stay, Statement::Edit, Statement::Finish, Statement::Again];
 
     fn of(intervention: &Intervention) -> Result<Self> {
         match (&intervention.to.to, intervention.state.finished()) {
             (Target::CancelRequested, _) => Ok(Statement::Cancel),
             (Target::Waiting { .. } | Target::Stuck { .. }, true) => Ok(Statement::Again),
             (Target::Waiting { .. } | Target::Stuck { .. }, false) => Ok(Statement::Stay),
+            (Target::Edited(_), false) => Ok(Statement::Edit),
             (Target::Finish { .. }, false) => Ok(Statement::Finish),
             (to, _) => Err(StoreError::broken(
                 "control",
@@ -129,10 +133,25 @@ impl Statement {
         match self {
             Statement::Cancel => include_str!("../sql/control_cancel.sql"),
             Statement::Stay => include_str!("../sql/control_stay.sql"),
+            Statement::Edit => include_str!("../sql/control_edit.sql"),
             Statement::Finish => include_str!("../sql/control_finish.sql"),
             Statement::Again => include_str!("../sql/control_again.sql"),
         }
     }
+}
+
+/// What a person changes of the job, if that is what this is.
+fn edit(intervention: &Intervention) -> Option<&Edit> {
+    match &intervention.to.to {
+        Target::Edited(edit) => Some(edit),
+        _ => None,
+    }
+}
+
+/// Whether the job is still what an edit was decided for, and is to leave its queue. Then only a key can have kept it there.
+fn held_by_key(intervention: &Intervention, found: &Found) -> bool {
+    let moves = edit(intervention).is_some_and(|edit| edit.queue.is_some());
+    moves && !found.state.assigned() && (found.state, found.fence) == (intervention.state, intervention.fence)
 }
 
 /// Interventions as columns, in the order of the binds.
@@ -150,14 +169,20 @@ struct Columns {
     clears_cancel: Vec<bool>,
     clears_expiry: Vec<bool>,
     clears_dependencies: Vec<bool>,
+    edited_fences: Vec<i64>,
+    priorities: Vec<Option<i16>>,
+    queues: Vec<Option<String>>,
+    scopes_left: Vec<Option<String>>,
 }
 
 impl Columns {
     fn of(interventions: &[&Intervention]) -> Self {
         let each = || interventions.iter();
+        let edits = || each().map(|i| edit(i));
         let due = |target: &Target| match target {
             Target::Waiting { due } => Some(Moment(*due)),
             Target::Stuck { due } => due.map(Moment),
+            Target::Edited(edit) => edit.due.map(Moment),
             _ => None,
         };
         Self {
@@ -174,6 +199,10 @@ impl Columns {
             clears_cancel: each().map(|i| i.to.clears.cancel).collect(),
             clears_expiry: each().map(|i| i.to.clears.expiry).collect(),
             clears_dependencies: each().map(|i| i.to.clears.dependencies).collect(),
+            edited_fences: each().map(|i| i.fence.edited().0).collect(),
+            priorities: edits().map(|edit| Some(edit?.priority?.get().into())).collect(),
+            queues: edits().map(|edit| Some(edit?.queue.as_ref()?.name.to_string())).collect(),
+            scopes_left: edits().map(|edit| Some(edit?.queue.as_ref()?.leaves.clone())).collect(),
         }
     }
 
@@ -184,6 +213,11 @@ impl Columns {
         match kind {
             Statement::Cancel => guards.to_vec(),
             Statement::Finish => [&guards[..], &decision, &[kept]].concat(),
+            Statement::Edit => {
+                let edit: [&(dyn ToSql + Sync); 5] =
+                    [&self.edited_fences, &self.priorities, &self.dues, &self.queues, &self.scopes_left];
+                [&guards[..], &edit].concat()
+            }
             Statement::Stay => [&guards[..], &decision, &[&self.dues, &self.clears_cancel]].concat(),
             Statement::Again => {
                 let clears: [&(dyn ToSql + Sync); 3] =

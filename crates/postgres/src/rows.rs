@@ -166,7 +166,7 @@ pub(crate) fn counts(row: &Row, at: usize) -> Result<Counts> {
 pub(crate) fn head(row: &Row, at: usize, names: &mut Names) -> Result<Option<JobHead>> {
     let Some(id) = get::<Option<Uuid>>(row, at)? else { return Ok(None) };
     let (state, fence) = (state(row, at + 6)?, Fence(get(row, at + 8)?));
-    let never_given_away = state == JobState::Waiting && fence == Fence(0);
+    let never_given_away = state == JobState::Waiting && !fence.was_assigned();
     Ok(Some(JobHead {
         id: JobId::from_uuid(id),
         seq: get(row, at + 1)?,

@@ -281,8 +281,9 @@ impl<'a> Work<'a> {
                 Target::Finish { .. } => vanishing.push(*settlement),
                 Target::Running | Target::Stuck { .. } | Target::Waiting { .. } => staying.push(*settlement),
                 Target::Next { step, .. } => going_on.push((*settlement, &**step)),
-                Target::Scheduled | Target::CancelRequested => {
-                    return Err(StoreError::broken("settle", "assigning and asking for a cancel are not settlements"));
+                Target::Scheduled | Target::CancelRequested | Target::Edited(_) => {
+                    let problem = "assigning, asking for a cancel and editing are not settlements";
+                    return Err(StoreError::broken("settle", problem));
                 }
             }
         }

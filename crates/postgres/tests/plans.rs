@@ -12,6 +12,7 @@ const BY_LIST: [(&str, &str); 13] = [
     ("assignments", include_str!("../sql/assignments.sql")),
     ("awaits", include_str!("../sql/awaits.sql")),
     ("control_cancel", include_str!("../sql/control_cancel.sql")),
+    ("control_edit", include_str!("../sql/control_edit.sql")),
     ("control_finish", include_str!("../sql/control_finish.sql")),
     ("control_stay", include_str!("../sql/control_stay.sql")),
     ("jobs_in_hands", include_str!("../sql/jobs_in_hands.sql")),

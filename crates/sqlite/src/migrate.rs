@@ -22,7 +22,7 @@ pub struct Step {
     pub sql: &'static str,
 }
 
-const STEPS: [Step; 15] = [
+const STEPS: [Step; 16] = [
     Step { version: 1, name: "tables", sql: include_str!("../migrations/0001_tables.sql") },
     Step { version: 2, name: "memos", sql: include_str!("../migrations/0002_memos.sql") },
     Step { version: 3, name: "failures", sql: include_str!("../migrations/0003_failures.sql") },
@@ -38,9 +38,10 @@ const STEPS: [Step; 15] = [
     Step { version: 13, name: "stop_requests", sql: include_str!("../migrations/0013_stop_requests.sql") },
     Step { version: 14, name: "given", sql: include_str!("../migrations/0014_given.sql") },
     Step { version: 15, name: "shown", sql: include_str!("../migrations/0015_shown.sql") },
+    Step { version: 16, name: "edits", sql: include_str!("../migrations/0016_edits.sql") },
 ];
 
-/// The steps that a binary without them does not work with (docs/compatibility.md). The steps up to 15 were made before that was
+/// The steps that a binary without them does not work with (docs/compatibility.md). The steps up to 16 were made before that was
 /// promised.
 const BREAKS: &[i64] = &[];
 

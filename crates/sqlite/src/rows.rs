@@ -72,7 +72,7 @@ impl Names {
 /// All but the jobs it waits for, which `after::complete` adds.
 pub(crate) fn head(row: &Row<'_>, names: &mut Names) -> Result<JobHead> {
     let (state, fence) = (state(row, 6)?, Fence(row.get(8)?));
-    let never_given_away = state == JobState::Waiting && fence == Fence(0);
+    let never_given_away = state == JobState::Waiting && !fence.was_assigned();
     Ok(JobHead {
         id: JobId::from_uuid(uuid(row, 0)?),
         seq: row.get(1)?,

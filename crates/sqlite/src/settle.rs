@@ -323,7 +323,9 @@ pub(crate) fn write(
             }
             conn.prepare_cached(include_str!("../sql/settle_remove.sql"))?.execute(params![row.seq, row.fence.0])?;
         }
-        Target::Scheduled | Target::CancelRequested => unreachable!("assign and control write these themselves"),
+        Target::Scheduled | Target::CancelRequested | Target::Edited(_) => {
+            unreachable!("assign and control write these themselves")
+        }
     }
     Ok(())
 }

@@ -164,7 +164,7 @@ pub(crate) fn prune(conn: &Connection, place: &Place, limit: u32, now: Timestamp
     Ok(pruned)
 }
 
-fn holding(row: &Row<'_>, from: usize) -> rusqlite::Result<Holding> {
+pub(crate) fn holding(row: &Row<'_>, from: usize) -> rusqlite::Result<Holding> {
     Ok(Holding {
         job: JobId::from_uuid(rows::uuid(row, from)?),
         until_ended: row.get(from + 1)?,

@@ -122,7 +122,9 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     async fn lost_nodes(&self, ask: AskLost) -> Result<Vec<LostNode>>;
 
     /// Writes a person's decisions, each guarded by the state and fence the person saw. What another open transaction
-    /// holds is [`Settled::Locked`].
+    /// holds is [`Settled::Locked`]. An edit ([`Target::Edited`](turnwise_core::lifecycle::Target)) is written to a job at rest, and
+    /// raises its fence: a pick of it that is in flight is answered [`AssignReply::Changed`]. One that moves the job out of the scope
+    /// of a unique key that the job holds is [`Settled::KeyHeld`].
     async fn control(&self, interventions: Vec<Intervention>) -> Result<Vec<Settled>>;
 
     /// Deletes what is not needed any more, at most `limit` rows of each kind: history that ended before the

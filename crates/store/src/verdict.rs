@@ -26,11 +26,13 @@ impl Found {
 /// [`Settled::Applied`]. `lost`: the settle comes not from the node, but from the dispatcher that takes the lost node's jobs.
 pub fn answer(settlement: &Settlement, node: Incarnation, lost: bool, found: Option<Found>) -> Option<Settled> {
     let Some(found) = found else { return Some(Settled::Gone) };
-    if found.fence != settlement.fence {
+    let edited_since = !found.state.assigned() && found.fence.only_edited_since(settlement.fence);
+    if found.fence != settlement.fence && !edited_since {
         Some(Settled::Superseded)
     } else if !found.state.assigned() {
-        // At its end or at rest at this fence: an earlier settle of the node with the same fence has put it there. But a failover
-        // may have given the fence out again: then the run that was written is another one, which began at another time.
+        // At its end or at rest at this fence, perhaps edited since: an earlier settle of the node with the same fence has put it
+        // there. But a failover may have given the fence out again: then the run that was written is another one, which began at
+        // another time.
         let other_run = settlement.started_at.is_some() && settlement.started_at != found.started_at;
         Some(if lost || other_run { Settled::Superseded } else { Settled::Applied })
     } else if !found.in_hands_of(node) {

@@ -179,9 +179,10 @@ pub struct GivenTime {
 
 impl GivenTime {
     /// The moment after which the next time of the schedule is looked for. `None`: the job keeps its own time, because it has named
-    /// one, or because it has begun: a retry, a snooze or a lost node must not delay it until tomorrow night.
+    /// one, or because it has begun: a retry, a snooze or a lost node must not delay it until tomorrow night. An edit of something
+    /// else than its time changes nothing about that.
     pub fn follows_from(&self) -> Option<Timestamp> {
-        let follows = self.fence == Fence(0) && self.due == Some(self.submitted_at);
+        let follows = !self.fence.was_assigned() && self.due == Some(self.submitted_at);
         follows.then_some(self.submitted_at)
     }
 
@@ -302,6 +303,9 @@ mod tests {
         let begun = GivenTime { fence: Fence(1), ..given };
         let by_hand = GivenTime { due: None, ..given };
         assert_eq!([past, later, begun, by_hand].map(|given| given.due_by(&nightly)), [None; 4]);
+        let edited = GivenTime { fence: Fence(0).edited(), ..given };
+        let edited_after_a_run = GivenTime { fence: Fence(1).edited(), ..given };
+        assert_eq!([edited, edited_after_a_run].map(|given| given.due_by(&nightly)), [Some(night), None]);
     }
 
     #[test]

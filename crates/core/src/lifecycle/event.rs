@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::Edit;
 use crate::{
     failure::Failure,
     job::{JobId, JobState, Step},
@@ -55,6 +56,8 @@ pub enum Event {
     Rerun,
     /// A person gives it up.
     GiveUp,
+    /// A person gives it another priority, time or queue.
+    Edit(Box<Edit>),
 }
 
 /// The kinds of events, as rows of the table.
@@ -76,10 +79,11 @@ pub enum Trigger {
     Retry,
     Rerun,
     GiveUp,
+    Edit,
 }
 
 impl Trigger {
-    pub const ALL: [Trigger; 16] = [
+    pub const ALL: [Trigger; 17] = [
         Trigger::Assign,
         Trigger::Start,
         Trigger::Done,
@@ -96,6 +100,7 @@ impl Trigger {
         Trigger::Retry,
         Trigger::Rerun,
         Trigger::GiveUp,
+        Trigger::Edit,
     ];
 
     /// Told on an arrow of the diagram.
@@ -117,6 +122,7 @@ impl Trigger {
             Trigger::Retry => "retry (person)",
             Trigger::Rerun => "retry --again (person)",
             Trigger::GiveUp => "fail (person)",
+            Trigger::Edit => "change (person)",
         }
     }
 
@@ -138,6 +144,7 @@ impl Trigger {
             Trigger::Retry => "retried",
             Trigger::Rerun => "run again",
             Trigger::GiveUp => "failed",
+            Trigger::Edit => "changed",
         }
     }
 }
@@ -162,6 +169,7 @@ impl Event {
             Event::Retry => Trigger::Retry,
             Event::Rerun => Trigger::Rerun,
             Event::GiveUp => Trigger::GiveUp,
+            Event::Edit(_) => Trigger::Edit,
         }
     }
 }

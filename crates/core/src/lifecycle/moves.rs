@@ -26,11 +26,13 @@ pub const MOVES: &[Move] = {
         row(Waiting, Expire, Failed, "it has not begun in time"),
         row(Waiting, AwaitedFailed, Failed, "it is to fail then"),
         row(Waiting, AwaitedFailed, Cancelled, "it is to be cancelled then"),
+        row(Waiting, Edit, Waiting, "with another priority, due time or queue"),
         row(Stuck, Assign, Scheduled, "once it is due"),
         row(Stuck, Cancel, Cancelled, ""),
         row(Stuck, Retry, Waiting, "now, with fresh retries"),
         row(Stuck, Rerun, Waiting, "now, with fresh retries"),
         row(Stuck, GiveUp, Failed, ""),
+        row(Stuck, Edit, Stuck, "with another priority, due time or queue"),
         row(Scheduled, Start, Running, "if it is still going after a moment"),
         row(Scheduled, Done, Success, ""),
         row(Scheduled, Done, Cancelled, "a cancel was requested"),
@@ -87,6 +89,19 @@ pub struct Illegal {
     pub(super) reason: &'static str,
 }
 
+impl Illegal {
+    /// A job that keeps others with its unique key out of its queue stays there: in another queue it would keep them out of a queue
+    /// that it is not in.
+    pub fn holds_key_in_queue(state: JobState) -> Self {
+        let reason = "it holds a unique key within its queue";
+        Self { state, action: "moved to another queue", reason }
+    }
+
+    pub(super) fn begun_elsewhere(state: JobState) -> Self {
+        Self { state, action: "moved to another queue", reason: "it has begun, and that queue is serial" }
+    }
+}
+
 /// Why it cannot.
 pub(super) fn reason(state: JobState, kind: Trigger) -> &'static str {
     match (state, kind) {
@@ -95,6 +110,9 @@ pub(super) fn reason(state: JobState, kind: Trigger) -> &'static str {
         (JobState::Waiting, _) => "it is waiting",
         (JobState::Stuck, _) => "it is stuck",
         (JobState::Scheduled | JobState::Running, Trigger::GiveUp) => "it is running; cancel it instead",
+        (JobState::Scheduled | JobState::Running, Trigger::Edit) => {
+            "it is in a node's hands; only a job that is waiting or stuck can be changed"
+        }
         (JobState::Scheduled | JobState::Running, _) => "it is running",
         (JobState::Success, Trigger::Retry) => "it has already succeeded (`retry --again` runs it once more)",
         (JobState::Success, _) => "it has already succeeded",

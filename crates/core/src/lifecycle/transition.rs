@@ -1,5 +1,6 @@
 //! What a decision needs to know of a job, and the decision itself: a value, ready to be written.
 
+use super::Edit;
 use crate::{
     failure::Failure,
     job::{AssignedJob, Counts, Fence, Job, JobState, Step},
@@ -62,7 +63,7 @@ impl Transition {
             Target::Stuck { .. } => JobState::Stuck,
             Target::Waiting { .. } | Target::Next { .. } => JobState::Waiting,
             Target::Finish { end, .. } => end.state(),
-            Target::CancelRequested => from,
+            Target::CancelRequested | Target::Edited(_) => from,
         }
     }
 }
@@ -84,6 +85,8 @@ pub enum Target {
     Finish { end: End, result: Option<Json> },
     /// It stays where it is; its node is asked to stop it.
     CancelRequested,
+    /// It stays at rest, with these changes, and its fence is raised: a pick of it that is in flight is refused.
+    Edited(Box<Edit>),
 }
 
 /// The three ends.

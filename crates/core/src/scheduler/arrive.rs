@@ -23,6 +23,7 @@ impl Scheduler {
         head.due = self.due_of(queue, GivenTime::from(&*head));
         let due = head.due.unwrap_or(Timestamp::MAX);
         let stuck = head.state == JobState::Stuck;
+        let mut ran_in = None;
         if let Some(slot) = self.backlog.find(head.id) {
             let (fence, place) = (self.backlog.fence(slot), self.backlog.place(slot));
             // Within one fence a job goes from a node's hands to rest and never back, so older news is recognised. A pick is in
@@ -42,6 +43,8 @@ impl Scheduler {
             if head.fence < fence || (head.fence == fence && (older || same)) || picked {
                 return;
             }
+            let in_flight = matches!(place, Place::Picked | Place::Assigned);
+            ran_in = (in_flight && head.fence.edits() > fence.edits()).then(|| self.queue_of(slot));
             self.drop_slot(now, slot);
         }
         let task = self.task(now, &head.task);
@@ -64,8 +67,8 @@ impl Scheduler {
             // The queue was finished until now, or seemed so while this job was placed anew: queues that wait for it wait again.
             self.refresh_queues_after(now, queue);
         }
-        if key.is_some() || head.crashes > 0 || head.expires.is_some() {
-            self.extras.insert(slot, Extra { key, crashes: head.crashes, locked: 0, expires: head.expires });
+        if key.is_some() || head.crashes > 0 || head.expires.is_some() || ran_in.is_some() {
+            self.extras.insert(slot, Extra { key, crashes: head.crashes, locked: 0, expires: head.expires, ran_in });
         }
         if head.state.assigned() {
             let seat = head.node.and_then(|node| self.fleet.find(node));
@@ -74,7 +77,7 @@ impl Scheduler {
             self.refresh_queue(now, queue);
             self.refresh_limited(now, ties.owner);
         } else {
-            let begun = head.fence > Fence(0) && self.queues[queue].serial();
+            let begun = head.fence.was_assigned() && self.queues[queue].serial();
             match head.awaits.take() {
                 Some(awaits) if awaits.verdict() != Verdict::Run => self.wait_for_jobs(slot, *awaits),
                 _ => self.put_to_rest(now, slot, head.due, begun),
@@ -206,7 +209,16 @@ impl Scheduler {
         if let Some(ran) = ran {
             self.learn(ties.kind, ran);
         }
-        if self.backlog.fence(slot) > fence {
+        let known = self.backlog.fence(slot);
+        if known > fence && !known.only_edited_since(fence) {
+            return;
+        }
+        if known > fence {
+            // A person has edited the job since, and the scheduler has read it like that. Its queue may be another one now.
+            let ran_in = self.extras.get(&slot).and_then(|extra| extra.ran_in);
+            if let Some(queue) = ran_in.filter(|_| is_error) {
+                self.pause_on_error(now, queue, id);
+            }
             return;
         }
         let queue = ties.queue;
@@ -214,7 +226,7 @@ impl Scheduler {
         if is_error {
             self.pause_on_error(now, queue, id);
         }
-        if rest.is_some() && self.backlog.place(slot) == Place::Picked && self.backlog.fence(slot) == fence {
+        if rest.is_some() && self.backlog.place(slot) == Place::Picked && fence.only_edited_since(known) {
             // The job was read at rest before this report came, and was picked again: the report is already known.
             return;
         }
@@ -236,6 +248,11 @@ impl Scheduler {
         }
         if ran.is_some() {
             self.has_begun(slot);
+        }
+        if fence.edits() > known.edits() {
+            // A person has edited it since it came to rest. Its row follows with the same news, and says which queue it is in now;
+            // until then no node gets it, and its old queue is not finished.
+            return self.put_to_rest(now, slot, None, self.queues[queue].serial());
         }
         if let Some(task) = &rest.next {
             let task = self.task(now, task);

@@ -178,7 +178,7 @@ impl Scheduler {
         let due = self.backlog.due(slot);
         let queue = &self.queues[self.queue_of(slot)];
         let of_schedule = |schedule: &&Schedule| schedule.next(due.minus(Duration::from_micros(1))) == Some(due);
-        let fresh = self.backlog.fence(slot) == Fence(0) && !self.backlog.stuck(slot);
+        let fresh = !self.backlog.fence(slot).was_assigned() && !self.backlog.stuck(slot);
         match queue.settings.schedule.as_ref().filter(|_| fresh).filter(of_schedule) {
             Some(schedule) => Gate::Scheduled { queue: queue.name.clone(), schedule: schedule.clone(), due },
             None => Gate::NotDue(due),

@@ -22,6 +22,8 @@ pub(super) struct Extra {
     pub(super) locked: u32,
     /// Must begin by then.
     pub(super) expires: Option<Timestamp>,
+    /// The queue of its last run, if a person has edited the job before the end of that run was reported.
+    pub(super) ran_in: Option<Index>,
 }
 
 /// The rows whose limits and accounts a job concerns.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use turnwise_core::{
-    Fence, JobState, pace,
+    Fence, JobHead, JobState, pace,
     scheduler::{self, Input, Rest},
     settings::Settings,
 };
@@ -232,10 +232,11 @@ impl<'a> Dispatcher<'a> {
         let mut heads = news.jobs;
         let mut settled = Vec::new();
         for change in news.changes {
-            match self.settled_elsewhere(&change) {
-                Some(end) => settled.push(end),
-                None => heads.extend(change.head),
-            }
+            let end = self.settled_elsewhere(&change);
+            // Of a job that was edited the row is needed as well: the edit may be newer than the end.
+            let row_is_needed = |head: &JobHead| end.is_none() || head.fence.edits() > 0;
+            heads.extend(change.head.filter(row_is_needed));
+            settled.extend(end);
         }
         self.hearing.caught_up = asked.all_is_read && !news.more;
         // Ends first: a queue that pauses for one of them should not begin with what is new.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 use turnwise_core::{
-    Failure, Fence, JobState, RetryPolicy, Step, Terms, Timestamp,
+    Failure, JobState, RetryPolicy, Step, Terms, Timestamp,
     job::AssignedJob,
     lifecycle::{self, Event, JobFacts, Outcome, Target},
     scheduler::Rest,
@@ -108,7 +108,7 @@ pub(super) fn decide_on(life: &Life, outgoing: &Outgoing) -> (Option<Follows>, S
             let noted = ended.run.as_ref().is_some_and(|run| run.noted())
                 || to.ending.is_some()
                 // An earlier run may have said something.
-                || job.fence > Fence(1);
+                || job.fence.assignments() > 1;
             let settlement = Settlement {
                 job: job.id,
                 fence: job.fence,

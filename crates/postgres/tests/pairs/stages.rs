@@ -1,14 +1,14 @@
 //! What is there before two calls meet, and the calls.
 
 use turnwise_core::{
-    After, Fence, GroupName, Incarnation, JobId, NewJob, OnFailure, Retention, Unique, UniqueKey,
-    lifecycle::{Event, Outcome},
+    After, Fence, GroupName, Incarnation, JobId, NewJob, OnFailure, Priority, QueueName, Retention, Unique, UniqueKey,
+    lifecycle::{EditRequest, Event, Outcome},
     story::{Finished, Level as LogLevel, Line, LineAt, Progress},
-    unique::{Hold, OnDuplicate},
+    unique::{Hold, OnDuplicate, Scope},
 };
 use turnwise_store::{
     AskLost, Beat, Expire, Last, Load, MemoKind, NewMemo, Note, Replace, Settle, Settled,
-    conformance::{Harness, scene::*},
+    conformance::{Harness, edit::edit_of, scene::*},
 };
 use uuid::Uuid;
 
@@ -26,6 +26,7 @@ pub(crate) const KEYS: [&str; 4] = ["busy", "kept", "spent", "free"];
 pub(crate) const OLD: u64 = 1; // failed two weeks ago: its time is over
 const ENDED: u64 = 2;
 const CANCELLED: u64 = 3;
+const KEPT: u64 = 9; // waiting, with a key within its queue
 const WAITING: u64 = 10;
 const OTHER: u64 = 11;
 const STUCK: u64 = 12;
@@ -43,7 +44,7 @@ const BULK: u64 = 1_000;
 pub(crate) const MEMOS: [(MemoKind, &str); 3] =
     [(MemoKind::Queue, "old"), (MemoKind::Queue, "new"), (MemoKind::Full, "tight")];
 /// Jobs that have not ended.
-pub(crate) const UNFINISHED: std::ops::RangeInclusive<u64> = WAITING..=AFTER_OLD;
+pub(crate) const UNFINISHED: std::ops::RangeInclusive<u64> = KEPT..=AFTER_OLD;
 
 /// Whether it is a row of this stage that a stranger may lock.
 pub(crate) fn is_there(stage: Stage, subject: &Subject) -> bool {
@@ -108,6 +109,7 @@ impl Stage {
         scene.submit(vec![job_with_retry(STUCK, "manual")]).await;
         scene.submit(vec![with_key(job_with_retry(RUNS, "durations:1s"), key("busy"))]).await;
         scene.submit(vec![with_key(job(KEYED), key("kept"))]).await;
+        scene.submit(vec![with_key(job(KEPT), Unique { scope: Scope::Queue, ..key("queue") })]).await;
         scene.submit(vec![after(job(AFTER_RUNS), RUNS, OnFailure::Fail)]).await;
         if self != Self::NothingKept {
             scene.submit(vec![after(job(AFTER_OLD), OLD, OnFailure::Run)]).await;
@@ -308,6 +310,23 @@ async fn jobs(scene: &Scene, calls: &mut Calls) {
             add(&format!("a person {name}"), Call::Control(vec![decision]));
         }
     }
+    let priority = Some(Priority::HIGH);
+    let due = Some(scene.now().await.plus(SECOND * 60));
+    let queue = Some(QueueName::new("other").expect("a good name"));
+    for (name, n, asked) in [
+        ("moves waiting", WAITING, EditRequest { queue: queue.clone(), ..EditRequest::default() }),
+        ("puts waiting first", WAITING, EditRequest { priority, ..EditRequest::default() }),
+        ("postpones the stuck", STUCK, EditRequest { due, ..EditRequest::default() }),
+        ("moves the keyed", KEYED, EditRequest { queue: queue.clone(), ..EditRequest::default() }),
+        ("moves one that is kept by its key", KEPT, EditRequest { queue: queue.clone(), ..EditRequest::default() }),
+        ("moves one that waits for running", AFTER_RUNS, EditRequest { queue: queue.clone(), due, priority }),
+    ] {
+        add(&format!("a person {name}"), Call::Control(vec![edit_of(scene, n, &asked).await]));
+    }
+    let asked = EditRequest { queue, ..EditRequest::default() };
+    let mut both = vec![edit_of(scene, WAITING, &asked).await];
+    both.push(edit_of(scene, OTHER, &asked).await);
+    add("a person moves waiting and other", Call::Control(both));
     let mut both = vec![scene.intervention(WAITING, &Event::Cancel).await];
     both.push(scene.intervention(OTHER, &Event::Cancel).await);
     add("a person cancels waiting and other", Call::Control(both));

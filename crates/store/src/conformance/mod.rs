@@ -9,6 +9,7 @@ pub mod assign;
 pub mod closing;
 pub mod control;
 pub mod crash;
+pub mod edit;
 pub mod enqueue;
 pub mod faulty;
 pub mod forget;
@@ -276,6 +277,20 @@ macro_rules! conformance_suite {
                 a_job_that_succeeded_runs_once_more_if_a_person_says_so,
                 of_sixteen_people_who_redrive_a_job_one_does,
                 a_persons_decision_rings_node_and_dispatcher;
+            edit:
+                a_job_at_rest_gets_another_priority_time_and_queue_and_nothing_else,
+                what_an_edit_does_not_name_stays_as_it_is,
+                an_edited_job_runs_and_ends_like_any_other,
+                a_job_in_a_nodes_hands_or_at_its_end_is_not_edited,
+                an_edit_of_a_job_that_ran_meanwhile_is_superseded,
+                a_pick_from_before_an_edit_is_answered_with_the_edited_job,
+                an_edit_is_news_with_the_edited_job,
+                an_edit_rings_the_dispatcher,
+                a_settle_is_recognised_after_an_edit,
+                a_job_that_waits_for_others_goes_on_waiting_when_it_is_edited,
+                a_job_that_holds_a_key_within_its_queue_stays_there,
+                many_edits_are_answered_in_their_order,
+                of_sixteen_people_who_edit_a_job_one_does;
             story:
                 a_job_goes_on_as_another_task_with_that_ones_terms,
                 every_attempt_is_kept_with_its_task_and_failure,
@@ -365,6 +380,7 @@ macro_rules! conformance_suite {
                 a_repeated_intervention_finds_the_job_moved,
                 a_repeated_redrive_finds_the_job_moved,
                 a_repeated_cancel_of_a_running_job_is_applied,
+                a_repeated_edit_finds_the_fence_raised,
                 a_repeated_prune_finds_nothing,
                 a_repeated_remember_finds_the_memo_moved,
                 a_repeated_remember_without_a_version_writes_the_same_again,

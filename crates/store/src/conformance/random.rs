@@ -16,8 +16,9 @@ use turnwise_core::{
     After, Fence, GroupName, Incarnation, Job, JobHead, JobId, JobState, KeyName, NewJob, OnFailure, Priority,
     QueueName, RetryPolicy, Terms, UniqueKey,
     lead::Sight,
-    lifecycle::{self, Event, JobFacts, Outcome},
+    lifecycle::{self, EditRequest, Event, JobFacts, Outcome},
     scheduler::Pick,
+    settings::QueueSettings,
     unique::{Hold, OnDuplicate, Scope, Unique},
 };
 
@@ -81,6 +82,7 @@ enum Verb {
     Settle { jobs: u8, event: u8, done: bool, told: bool },
     SettleLost { bury: bool, unseen: bool },
     Control { job: u64, event: u8 },
+    Edit { job: u64, what: u8 },
     Prune { seen: bool },
     Remember { which: u8, kind: u8, seen: bool, delete: bool, lead: bool },
     Recall { kinds: u16 },
@@ -116,6 +118,7 @@ fn command() -> impl Strategy<Value = Command> {
             .prop_map(|(jobs, event, done, told)| Verb::Settle { jobs, event, done, told }),
         4 => (any::<bool>(), prop::bool::weighted(0.2)).prop_map(|(bury, unseen)| Verb::SettleLost { bury, unseen }),
         4 => (0..JOBS, any::<u8>()).prop_map(|(job, event)| Verb::Control { job, event }),
+        4 => (0..JOBS, any::<u8>()).prop_map(|(job, what)| Verb::Edit { job, what }),
         1 => any::<bool>().prop_map(|seen| Verb::Prune { seen }),
         3 => (any::<u8>(), any::<u8>(), any::<bool>(), prop::bool::weighted(0.3), any::<bool>())
             .prop_map(|(which, kind, seen, delete, lead)| Verb::Remember { which, kind, seen, delete, lead }),
@@ -479,6 +482,18 @@ impl World {
                 }
                 vec![Call::Control(vec![Intervention { job: job.id, state, fence: slipped(job.fence, slip), to }])]
             }
+            Verb::Edit { job, what } => {
+                let Some(job) = self.look(job).await else { return vec![Call::Job(id(job))] };
+                let now = self.now().await;
+                let asked = EditRequest {
+                    priority: (what & 1 > 0).then(|| Priority::new(i64::from(what % 10) + 1).expect("1 to 10")),
+                    queue: (what & 2 > 0).then(|| queue(what >> 2)),
+                    due: (what & 8 > 0).then(|| now.plus(Duration::from_millis((what >> 4).into()))),
+                };
+                let Ok(to) = lifecycle::edit(&job, &asked, &QueueSettings::default(), now) else { return vec![] };
+                let state = if slip == Slip::Unseen { JobState::Stuck } else { job.state };
+                vec![Call::Control(vec![Intervention { job: job.id, state, fence: slipped(job.fence, slip), to }])]
+            }
             Verb::Prune { seen } => vec![Call::Prune { seen }],
             Verb::Remember { which, kind, seen, delete, lead } => {
                 let memos = self.memory.store.recall(MemoKind::ALL.to_vec()).await.expect("memory answers");
@@ -531,7 +546,7 @@ impl World {
         for (n, job) in (0..).zip(self.named(jobs).await) {
             let head = heads.iter().find(|head| head.id == job.id);
             let held = head.is_some_and(|head| head.node == Some(node));
-            let was_held = slip == Slip::OldFence && job.fence > Fence(0);
+            let was_held = slip == Slip::OldFence && job.fence.was_assigned();
             if !held && !was_held {
                 continue;
             }
@@ -579,12 +594,16 @@ fn ending(event: u8, n: u64) -> Event {
     }
 }
 
+fn queue(number: u8) -> QueueName {
+    QueueName::new(["default", "büro"][usize::from(number & 1)]).expect("a good name")
+}
+
 fn new_job(n: u64, kind: u8, due: Option<turnwise_core::Timestamp>) -> NewJob {
     let pick = |bit: u8| usize::from(kind >> bit & 1);
     let policies = [["exponential:10s,5", "task"][pick(7)], "durations:1s", "manual", "none"];
     NewJob {
         task: task(["mail", "extract"][pick(0)]),
-        queue: QueueName::new(["default", "büro"][pick(1)]).expect("a good name"),
+        queue: queue(kind >> 1),
         group: GroupName::new(["red", "blue"][pick(2)]).expect("a good name"),
         priority: Priority::new(i64::from(kind % 10) + 1).expect("a good priority"),
         due,

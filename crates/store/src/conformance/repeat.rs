@@ -1,13 +1,14 @@
 //! Every verb once with its reply thrown away, then again: nothing changes, and the answer is the one that is documented.
 
 use turnwise_core::{
-    Fence, Incarnation, JobState,
-    lifecycle::{Event, Outcome},
+    Fence, Incarnation, JobState, Priority, QueueName,
+    lifecycle::{EditRequest, Event, Outcome},
     scheduler::Pick,
 };
 
 use super::{
     Harness,
+    edit::edit_of,
     scene::{View, *},
 };
 use crate::store::*;
@@ -209,6 +210,22 @@ pub async fn a_repeated_cancel_of_a_running_job_is_applied(h: &impl Harness) {
     let replies = twice.call(|| twice.scene.store.control(vec![intervention.clone()])).await;
     assert_eq!(replies, [Settled::Applied]);
     assert_eq!(twice.scene.stop_requests(BETA).await, [(id(1), Fence(1))]);
+}
+
+pub async fn a_repeated_edit_finds_the_fence_raised(h: &impl Harness) {
+    let asked = EditRequest {
+        priority: Some(Priority::HIGH),
+        queue: Some(QueueName::new("other").expect("a good name")),
+        ..EditRequest::default()
+    };
+    let twice = Twice::new(h).await;
+    twice.scene.enqueue([1]).await;
+    let intervention = edit_of(&twice.scene, 1, &asked).await;
+    let replies = twice.call(|| twice.scene.store.control(vec![intervention.clone()])).await;
+    // The person looks again, and sees the job edited.
+    assert_eq!(replies, [Settled::Superseded]);
+    let job = twice.scene.job(1).await;
+    assert_eq!((job.priority, Some(job.queue), job.fence), (Priority::HIGH, asked.queue, Fence(0).edited()));
 }
 
 pub async fn a_repeated_prune_finds_nothing(h: &impl Harness) {

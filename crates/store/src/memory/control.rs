@@ -1,6 +1,10 @@
 //! What people and the dispatcher decide about jobs out of nodes' hands.
 
-use turnwise_core::{Retention, Timestamp, lifecycle::Target};
+use turnwise_core::{
+    JobId, Retention, Timestamp,
+    lifecycle::{Edit, Target},
+    unique::Holding,
+};
 
 use super::{ChangedJob, Data, MemoryStore};
 use crate::store::{Intervention, Result, Settled};
@@ -34,6 +38,7 @@ impl Data {
             return Settled::Superseded;
         }
         match (to.to.clone(), row.node) {
+            (Target::Edited(edit), _) => return self.edit_one(*job, &edit, now),
             (Target::CancelRequested, Some(node)) if row.state.assigned() => {
                 row.cancel_requested = true;
                 self.stop_requests.insert((node, *job), *fence);
@@ -49,6 +54,22 @@ impl Data {
                 self.write(*job, to, to.clears, now, retention);
             }
         }
+        Settled::Applied
+    }
+
+    /// Edits a job at rest.
+    fn edit_one(&mut self, id: JobId, edit: &Edit, now: Timestamp) -> Settled {
+        let Some(row) = self.jobs.get_mut(&id).filter(|row| !row.state.assigned()) else { return Settled::Superseded };
+        if let Some(queue) = &edit.queue {
+            let holds = |holding: &Holding| holding.job == id && holding.holds(true, now);
+            if self.keys.iter().any(|((scope, _), holding)| *scope == queue.leaves && holds(holding)) {
+                return Settled::KeyHeld;
+            }
+            row.queue = queue.name.clone();
+        }
+        row.priority = edit.priority.unwrap_or(row.priority);
+        row.due_at = edit.due.or(row.due_at);
+        row.fence = row.fence.edited();
         Settled::Applied
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use turnwise_core::{After, Failure, Fence, Incarnation, Job, JobHead, JobId, JobState, Timestamp, after::Awaits};
+use turnwise_core::{After, Failure, Incarnation, Job, JobHead, JobId, JobState, Timestamp, after::Awaits};
 
 use super::{Data, MemoryStore, rows::Row};
 use crate::store::{Filter, Load, Page, Result};
@@ -77,7 +77,7 @@ pub(super) fn jobs(store: &MemoryStore, filter: Filter) -> Result<Vec<Job>> {
 
 impl Data {
     pub(super) fn head(&self, row: &Row) -> JobHead {
-        let on_failure = row.on_failure.filter(|_| row.state == JobState::Waiting && row.fence == Fence(0));
+        let on_failure = row.on_failure.filter(|_| row.state == JobState::Waiting && !row.fence.was_assigned());
         let awaits = on_failure.map(|on_failure| {
             let ids = || self.after.get(&row.id).map_or(&[][..], After::ids).iter().copied();
             let ended = |id| match self.history.get(&id) {

@@ -112,7 +112,9 @@ impl Data {
         }
         match &to.to {
             Target::Running => return,
-            Target::Scheduled | Target::CancelRequested => unreachable!("assign and control write these themselves"),
+            Target::Scheduled | Target::CancelRequested | Target::Edited(_) => {
+                unreachable!("assign and control write these themselves")
+            }
             Target::Waiting { due } | Target::Next { due, .. } => {
                 row.due_at = Some(*due);
                 row.result = None;

@@ -159,6 +159,8 @@ pub enum Settled {
     /// Left alone, for [`Store::control`](super::Store::control) waits for no lock: an open transaction holds the row. Decide
     /// again later.
     Locked,
+    /// Left alone: the job was to leave its queue, and holds a unique key within it.
+    KeyHeld,
 }
 
 /// What a run has reported: log lines, progress, finished steps.

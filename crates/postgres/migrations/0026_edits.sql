@@ -1,0 +1,2 @@
+-- 0026_edits.sql: the tables stay as they are. fence counts edits from here on: each adds 10000000000, an assignment and a node loss add
+-- one, as before. A program from before would take an edited job for one that has begun, and refuses a schema with this step instead.
