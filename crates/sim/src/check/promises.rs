@@ -1,6 +1,6 @@
 //! The promises, one function each.
 
-use turnwise_core::JobState;
+use turnwise_core::{Fence, JobState};
 
 use super::{
     Counts, Violation,
@@ -125,8 +125,9 @@ impl Lines<'_> {
             found.push(Violation::SettledTwice { job: name(), fence });
         }
         if let (Some((_, state)), Some(newer)) = (tenure.settles.first(), newer) {
-            // After an accepted settle the next assignment is the next number; a missing one was the node loss.
-            let loss_was_written = !tenure.node_lost.is_empty() && newer > fence + 1;
+            // After an accepted settle the next assignment is the next number; a missing one was the node loss. Edits do not count.
+            let assignments = Fence(newer).assignments() - Fence(fence).assignments();
+            let loss_was_written = !tenure.node_lost.is_empty() && assignments > 1;
             let ran_on = state.finished() && !(job.decided && *state != JobState::Success);
             if loss_was_written || ran_on {
                 found.push(Violation::ZombieAccepted { job: name(), fence, newer });

@@ -1,3 +1,5 @@
+use turnwise_core::Fence;
+
 use super::*;
 
 const RECORD: &str = r#"
@@ -169,6 +171,11 @@ fn a_zombies_retry_is_found_out_by_the_fence_that_follows() {
     // Had the settle come before the node loss, the next assignment would have had the next number.
     let in_time = record.replace("\"fence\":3", "\"fence\":2");
     assert_eq!(violations(&in_time), []);
+    // An edit in between is neither an assignment nor a loss.
+    let edited = |fence: i64| record.replace("\"fence\":3", &format!("\"fence\":{}", Fence(fence).edited().0));
+    assert_eq!(violations(&edited(2)), []);
+    let zombie = Violation::ZombieAccepted { job: a(), fence: 1, newer: Fence(3).edited().0 };
+    assert_eq!(violations(&edited(3)), [zombie]);
 }
 
 #[test]

@@ -200,6 +200,22 @@ impl Ledger {
                 continue;
             }
             let Some(entry) = self.jobs.get_mut(&intervention.job) else { continue };
+            if let Target::Edited(edit) = &intervention.to.to {
+                if entry.state.assigned() || entry.state.finished() || entry.fence != intervention.fence {
+                    let problem = format!("job {} was edited while it was {}", intervention.job, entry.state);
+                    self.violations.push(problem);
+                    continue;
+                }
+                entry.fence = entry.fence.edited();
+                if let Some(queue) = &edit.queue {
+                    entry.queue = queue.name.clone();
+                    // Where the next dispatcher finds out that it failed, it is in its new queue.
+                    self.to_pause.retain(|_, (_, job)| *job != intervention.job);
+                }
+                // A job that is postponed, or comes from another queue, has no place in the order any more.
+                entry.in_order &= edit.queue.is_none() && edit.due.is_none();
+                continue;
+            }
             let was_finished = entry.state.finished();
             entry.state = intervention.to.state(entry.state);
             entry.has_ended |= entry.state.finished();

@@ -8,11 +8,11 @@ use std::{
 
 use serde_json::json;
 use turnwise_core::{
-    JobId, QueueName,
-    lifecycle::{self, Event},
+    JobId, Priority, QueueName,
+    lifecycle::{self, EditRequest, Event},
     settings::{GroupSettings, Pause, QueueSettings},
 };
-use turnwise_store::{Intervention, MemoKind, NewMemo, Store, Submitted, memo::Draft};
+use turnwise_store::{Intervention, MemoKind, NewMemo, Settled, Store, Submitted, memo::Draft};
 
 use super::{
     network::{SimStore, locked},
@@ -95,6 +95,14 @@ impl World {
                         self.decide(&store, self.job_id(job), &Event::Retry).await;
                     }
                 }
+                Deed::Change { job, priority, queue, delay } => {
+                    // As for a retry: nor does a job move to such a queue. And none leaves it for a queue that waits: a job that waits
+                    // for this one may be left behind, and then both would wait for ever.
+                    let left = self.is_waited_for(&self.job_queue(job));
+                    let waits = |queue: &QueueName| !self.plan.settings.queues[queue].after.is_empty();
+                    let queue = queue.filter(|queue| !self.is_waited_for(queue) && !(left && waits(queue)));
+                    self.change(&store, self.job_id(job), priority, queue, delay).await;
+                }
                 Deed::PauseQueue(queue) => {
                     let pause = |world: &World| Pause { since: world.network.now(), reason: None };
                     self.set_queue(&queue, |world, set| set.paused = Some(pause(world))).await;
@@ -131,6 +139,32 @@ impl World {
             let intervention = Intervention { job: id, state: job.state, fence: job.fence, to };
             if store.control(vec![intervention]).await.is_ok() {
                 return;
+            }
+        }
+    }
+
+    /// As [`World::decide`], for another priority, queue or time.
+    async fn change(
+        &self,
+        store: &SimStore,
+        id: JobId,
+        priority: Option<Priority>,
+        queue: Option<QueueName>,
+        delay: Option<Duration>,
+    ) {
+        let target = queue.as_ref().and_then(|queue| self.plan.settings.queues.get(queue)).cloned().unwrap_or_default();
+        for _ in 0..5 {
+            let Ok(job) = store.job(id).await else { continue };
+            let Some(job) = job else { return };
+            let now = self.network.now();
+            let due = delay.map(|delay| now.plus(delay));
+            let asked = EditRequest { priority, queue: queue.clone(), due };
+            let Ok(to) = lifecycle::edit(&job, &asked, &target, now) else { return };
+            let intervention = Intervention { job: id, state: job.state, fence: job.fence, to };
+            match store.control(vec![intervention]).await.as_deref() {
+                // It is decided again, by what it is now.
+                Ok([Settled::Superseded]) | Err(_) => {}
+                Ok(_) => return,
             }
         }
     }

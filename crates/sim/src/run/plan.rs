@@ -66,6 +66,13 @@ pub(crate) struct Submission {
 pub(crate) enum Deed {
     Cancel(usize),
     Retry(usize),
+    Change {
+        job: usize,
+        priority: Option<Priority>,
+        queue: Option<QueueName>,
+        /// Due after this long.
+        delay: Option<Duration>,
+    },
     PauseQueue(QueueName),
     ResumeQueue(QueueName),
     Limit(QueueName, Concurrency),
@@ -358,9 +365,17 @@ fn people(chance: &mut Chance, settings: &Settings, jobs: usize, mended: Duratio
     for _ in 0..chance.between(0, 12) {
         let at = chance.millis(0, last);
         let queue = (*chance.pick(&queues)).clone();
-        match chance.between(0, 9) {
+        match chance.between(0, 13) {
             0..=3 => deeds.push((at, Deed::Cancel(chance.index(jobs)))),
             4..=5 => deeds.push((at, Deed::Retry(chance.index(jobs)))),
+            10..=13 => {
+                for _ in 0..chance.between(1, 6) {
+                    let priority = Priority::new(i64::from(chance.count(1, 10))).ok().filter(|_| chance.says(0.4));
+                    let delay = chance.says(0.4).then(|| chance.millis(0, 3_000));
+                    let queue = chance.says(0.6).then(|| (*chance.pick(&queues)).clone());
+                    deeds.push((at, Deed::Change { job: chance.index(jobs), priority, queue, delay }));
+                }
+            }
             6..=7 => {
                 deeds.push((at, Deed::PauseQueue(queue.clone())));
                 deeds.push((at + chance.millis(100, 5_000), Deed::ResumeQueue(queue)));
