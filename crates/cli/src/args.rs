@@ -66,6 +66,8 @@ pub(crate) enum Command {
     Retry(Retry),
     /// Marks stuck jobs as failed
     Fail(Chosen),
+    /// Changes the priority, the due time or the queue of jobs that are waiting or stuck
+    Change(Box<Change>),
     /// Lists nodes
     Nodes(Table),
     /// Explains why a job does not run yet, and when it will

@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use turnwise::{Error, Filter, Invalid, Job, JobId, JobState, Turnwise};
+use turnwise::{Error, Filter, Invalid, Job, JobChange, JobId, JobState, Turnwise};
 
 use crate::{
     args,
@@ -20,21 +20,23 @@ const STEP: usize = 100;
 
 /// What is to be done to the jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verb {
+pub(crate) enum Verb<'a> {
     Cancel,
     Retry,
     /// As retry, also to jobs that have succeeded.
     Again,
     Fail,
+    Change(&'a JobChange),
 }
 
-impl Verb {
+impl Verb<'_> {
     fn may(self, state: JobState) -> bool {
         match self {
             Self::Cancel => !state.finished(),
             Self::Retry => state.can_be_retried(),
             Self::Again => state.can_be_rerun(),
             Self::Fail => state == JobState::Stuck,
+            Self::Change(_) => matches!(state, JobState::Waiting | JobState::Stuck),
         }
     }
 
@@ -43,7 +45,9 @@ impl Verb {
         match self {
             Self::Retry => vec![JobState::Failed],
             Self::Again => vec![JobState::Success],
-            Self::Cancel | Self::Fail => JobState::ALL.into_iter().filter(|state| self.may(*state)).collect(),
+            Self::Cancel | Self::Fail | Self::Change(_) => {
+                JobState::ALL.into_iter().filter(|state| self.may(*state)).collect()
+            }
         }
     }
 
@@ -53,6 +57,7 @@ impl Verb {
             Self::Retry => "retried",
             Self::Again => "run again",
             Self::Fail => "failed by a person",
+            Self::Change(_) => "changed",
         }
     }
 
@@ -63,6 +68,7 @@ impl Verb {
             Self::Cancel => format!("{jobs} would be cancelled"),
             Self::Retry | Self::Again => format!("{jobs} would run again"),
             Self::Fail => format!("{jobs} would be marked as failed"),
+            Self::Change(_) => format!("{jobs} would be changed"),
         }
     }
 
@@ -72,6 +78,7 @@ impl Verb {
             Self::Cancel => format!("Cancel {jobs}?"),
             Self::Retry | Self::Again => format!("Run {jobs} again?"),
             Self::Fail => format!("Mark {jobs} as failed?"),
+            Self::Change(_) => format!("Change {jobs}?"),
         }
     }
 }
@@ -86,7 +93,7 @@ struct Done {
 }
 
 impl Done {
-    fn sentence(&self, verb: Verb) -> String {
+    fn sentence(&self, verb: Verb<'_>) -> String {
         let jobs = print::count(self.at_once, "job");
         let asked = match self.requested {
             0 => String::new(),
@@ -97,6 +104,7 @@ impl Done {
             Verb::Retry | Verb::Again if self.at_once == 1 => format!("{jobs} runs again"),
             Verb::Retry | Verb::Again => format!("{jobs} run again"),
             Verb::Fail => format!("{jobs} marked as failed"),
+            Verb::Change(_) => format!("{jobs} changed"),
         }
     }
 }
@@ -109,7 +117,7 @@ struct Which {
 }
 
 impl Which {
-    fn read(verb: Verb, conditions: &[String]) -> Result<Self, Invalid> {
+    fn read(verb: Verb<'_>, conditions: &[String]) -> Result<Self, Invalid> {
         let mut which = Self::default();
         for condition in conditions.iter().flat_map(|text| text.split_whitespace()) {
             let bad = || {
@@ -154,7 +162,7 @@ impl Which {
 }
 
 /// Does it to all jobs that a filter names, after showing them.
-pub(crate) fn filtered(settings: &Settings, verb: Verb, call: &args::Chosen) -> Result<(), Failure> {
+pub(crate) fn filtered(settings: &Settings, verb: Verb<'_>, call: &args::Chosen) -> Result<(), Failure> {
     let which = Which::read(verb, &call.filter)?;
     let limit = call.limit.as_deref().map(|text| crate::look::limit("limit", text)).transpose()?;
     let limit = limit.unwrap_or(Filter::MAX_LIMIT);
@@ -180,7 +188,7 @@ pub(crate) fn empty(settings: &Settings, call: &args::Empty) -> Result<(), Failu
     })
 }
 
-async fn perform(turnwise: &Turnwise, verb: Verb, jobs: &[Job], dry_run: bool, yes: bool) -> Result<(), Failure> {
+async fn perform(turnwise: &Turnwise, verb: Verb<'_>, jobs: &[Job], dry_run: bool, yes: bool) -> Result<(), Failure> {
     preview(verb, jobs)?;
     if jobs.is_empty() || dry_run || !(yes || terminal::agreed(&verb.question(jobs.len()))?) {
         return Ok(());
@@ -188,7 +196,7 @@ async fn perform(turnwise: &Turnwise, verb: Verb, jobs: &[Job], dry_run: bool, y
     decide(turnwise, verb, jobs).await
 }
 
-fn preview(verb: Verb, jobs: &[Job]) -> Result<(), Failure> {
+fn preview(verb: Verb<'_>, jobs: &[Job]) -> Result<(), Failure> {
     let rows = jobs.iter().take(SAMPLE).map(|job| {
         let error = job.error.as_deref().map(print::brief).unwrap_or_default();
         [job.id.to_string(), job.state.to_string(), job.task.to_string(), job.group.to_string(), error]
@@ -202,7 +210,7 @@ fn preview(verb: Verb, jobs: &[Job]) -> Result<(), Failure> {
     Ok(print::lines([verb.preview(jobs.len())])?)
 }
 
-async fn decide(turnwise: &Turnwise, verb: Verb, jobs: &[Job]) -> Result<(), Failure> {
+async fn decide(turnwise: &Turnwise, verb: Verb<'_>, jobs: &[Job]) -> Result<(), Failure> {
     let live = io::stderr().is_terminal();
     let mut done = Done::default();
     for (round, chunk) in jobs.chunks(STEP).enumerate() {
@@ -238,7 +246,7 @@ async fn decide(turnwise: &Turnwise, verb: Verb, jobs: &[Job]) -> Result<(), Fai
     if refused > 0 { Err(Failure::AlreadyPrinted) } else { Ok(()) }
 }
 
-async fn decide_chunk(turnwise: &Turnwise, verb: Verb, jobs: &[Job]) -> Result<Done, Error> {
+async fn decide_chunk(turnwise: &Turnwise, verb: Verb<'_>, jobs: &[Job]) -> Result<Done, Error> {
     Ok(match verb {
         Verb::Cancel => {
             let stopped = turnwise.cancel_these(jobs).await?;
@@ -255,15 +263,20 @@ async fn decide_chunk(turnwise: &Turnwise, verb: Verb, jobs: &[Job]) -> Result<D
             let failed = turnwise.fail_these(jobs).await?;
             Done { at_once: failed.failed, requested: 0, left: failed.left }
         }
+        Verb::Change(change) => {
+            let changed = turnwise.change_these(jobs, change).await?;
+            Done { at_once: changed.changed, requested: 0, left: changed.left }
+        }
     })
 }
 
-async fn decide_one(turnwise: &Turnwise, verb: Verb, id: JobId) -> Result<turnwise::Cancelled, Error> {
+async fn decide_one(turnwise: &Turnwise, verb: Verb<'_>, id: JobId) -> Result<turnwise::Cancelled, Error> {
     match verb {
         Verb::Cancel => return turnwise.cancel(id).await,
         Verb::Retry => turnwise.retry(id).await?,
         Verb::Again => turnwise.rerun(id).await?,
         Verb::Fail => turnwise.fail(id).await?,
+        Verb::Change(change) => turnwise.change(id, change).await?,
     }
     Ok(turnwise::Cancelled::AtOnce)
 }
@@ -283,6 +296,7 @@ mod tests {
             (Verb::Retry, "state=success", "filter: jobs that are success cannot be retried without --again"),
             (Verb::Cancel, "state=failed", "filter: jobs that are failed cannot be cancelled"),
             (Verb::Fail, "state=waiting", "filter: jobs that are waiting cannot be failed by a person"),
+            (Verb::Change(&JobChange::new()), "state=running", "filter: jobs that are running cannot be changed"),
         ] {
             let refusal = read(verb, text).unwrap_err().to_string();
             assert!(refusal.starts_with(part), "{refusal}");

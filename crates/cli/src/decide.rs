@@ -1,8 +1,11 @@
-//! A person's decisions: cancel, retry, fail.
+//! A person's decisions: cancel, retry, fail, change.
 
-use turnwise::{Cancelled, Error, JobId, Turnwise};
+use turnwise::{Cancelled, Error, Invalid, JobChange, JobId, Priority, Timestamp, Turnwise};
+use turnwise_core::time::parse_span;
 
 use crate::{
+    args,
+    bulk::{self, Verb},
     error::{Failure, complain},
     print,
     serve::block_on,
@@ -31,6 +34,37 @@ pub(crate) fn retry(settings: &Settings, call: &[String], again: bool) -> Result
 
 pub(crate) fn fail(settings: &Settings, call: &[String]) -> Result<(), Failure> {
     decide(settings, call, async |turnwise, id| turnwise.fail(id).await.map(|()| "failed"))
+}
+
+pub(crate) fn change(settings: &Settings, call: &args::Change) -> Result<(), Failure> {
+    let change = wanted(call)?;
+    if !call.chosen.filter.is_empty() {
+        return bulk::filtered(settings, Verb::Change(&change), &call.chosen);
+    }
+    decide(settings, &call.chosen.ids, async |turnwise, id| turnwise.change(id, &change).await.map(|()| "changed"))
+}
+
+fn wanted(call: &args::Change) -> Result<JobChange, Invalid> {
+    let mut change = JobChange::new();
+    if let Some(priority) = &call.priority {
+        change = change.priority(priority.parse::<Priority>()?.get().into());
+    }
+    if let Some(queue) = &call.queue {
+        change = change.queue(queue);
+    }
+    if let Some(delay) = &call.r#in {
+        change = change.delay(parse_span("in", delay)?);
+    }
+    if let Some(at) = &call.at {
+        change = change.at(at.parse::<Timestamp>()?);
+    }
+    if call.now {
+        change = change.now();
+    }
+    if change == JobChange::new() {
+        return Err(Invalid::new("change", "names nothing; add --priority, --queue, --in, --at or --now"));
+    }
+    Ok(change)
 }
 
 /// Each job is decided by itself: an error about one job does not affect the others.

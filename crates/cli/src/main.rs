@@ -88,6 +88,7 @@ fn run(args: &Args) -> Result<(), Failure> {
         Command::Prune(call) => prune::prune(&settings, call),
         Command::Fail(call) if call.filter.is_empty() => decide::fail(&settings, &call.ids),
         Command::Fail(call) => bulk::filtered(&settings, Verb::Fail, call),
+        Command::Change(call) => decide::change(&settings, call),
         Command::Why(call) => why::why(&settings, call),
         Command::Queues(call) => overview::queues(&settings, call),
         Command::Queue(call) => tune::queue(&settings, &call.verb),

@@ -1,8 +1,8 @@
 //! Decisions about many jobs at once.
 
 use turnwise_core::{
-    Job, JobId, JobState,
-    lifecycle::{self, Event, JobFacts, Target},
+    Job, JobId, JobState, Timestamp,
+    lifecycle::{self, Event, Illegal, JobFacts, Target, Transition},
 };
 use turnwise_store::{Filter, Intervention, Settled};
 
@@ -37,6 +37,17 @@ pub struct RetriedAll {
     /// They run now or again.
     pub again: usize,
     /// They changed meanwhile, or an open transaction holds them: look at them again.
+    pub left: Vec<JobId>,
+}
+
+/// What changing many jobs came to.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct ChangedAll {
+    /// They are changed.
+    pub changed: usize,
+    /// They changed otherwise meanwhile, their unique key keeps them in their queue, or an open transaction holds them: look at them
+    /// again.
     pub left: Vec<JobId>,
 }
 
@@ -124,7 +135,7 @@ impl Turnwise {
     }
 
     /// The jobs in states that may be decided about; no states named means all of these.
-    async fn named_by(&self, filter: Filter, may: impl Fn(JobState) -> bool) -> Result<Vec<Job>, Error> {
+    pub(crate) async fn named_by(&self, filter: Filter, may: impl Fn(JobState) -> bool) -> Result<Vec<Job>, Error> {
         let states: Vec<_> = JobState::ALL.into_iter().filter(|state| may(*state) && filter.wants(*state)).collect();
         if states.is_empty() {
             return Ok(Vec::new());
@@ -133,8 +144,16 @@ impl Turnwise {
         self.jobs(Filter { states, limit, ..filter }).await
     }
 
-    /// What each job came to; `None`: it was left alone, for it has changed, does not allow it, or an open transaction holds it.
     async fn decide_all(&self, jobs: &[Job], event: &Event) -> Result<Vec<(JobId, Option<Target>)>, Error> {
+        self.decide_all_by(jobs, |job, now| lifecycle::decide(&JobFacts::from(job), event, now, 0.0)).await
+    }
+
+    /// What each job came to; `None`: it was left alone, for it has changed, does not allow it, or an open transaction holds it.
+    pub(crate) async fn decide_all_by(
+        &self,
+        jobs: &[Job],
+        decide: impl Fn(&Job, Timestamp) -> Result<Transition, Illegal>,
+    ) -> Result<Vec<(JobId, Option<Target>)>, Error> {
         if jobs.is_empty() {
             return Ok(Vec::new());
         }
@@ -144,7 +163,7 @@ impl Turnwise {
         let mut decisions = Vec::new();
         let mut decided = Vec::new();
         for job in jobs {
-            match lifecycle::decide(&JobFacts::from(job), event, now, 0.0) {
+            match decide(job, now) {
                 Ok(to) => decisions.push(Intervention { job: job.id, state: job.state, fence: job.fence, to }),
                 Err(_) => decided.push((job.id, None)),
             }

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use tokio::time::Instant;
 use turnwise_core::{
     Fence, Invalid, Job, JobId, NewJob, Timestamp,
-    lifecycle::{self, Event, Illegal, JobFacts, Target},
+    lifecycle::{self, Event, Illegal, JobFacts, Target, Transition},
     story::{LineAt, Story},
 };
 use turnwise_executor::{
@@ -287,20 +287,29 @@ impl Turnwise {
         self.decide(id, &Event::GiveUp).await.map(drop)
     }
 
-    /// Reads, asks core, writes if the job is still what was read; else again.
     pub(crate) async fn decide(&self, id: JobId, event: &Event) -> Result<Target, Error> {
+        self.decide_by(id, |job, now| lifecycle::decide(&JobFacts::from(job), event, now, 0.0)).await
+    }
+
+    /// Reads, asks core, writes if the job is still what was read; else again.
+    pub(crate) async fn decide_by(
+        &self,
+        id: JobId,
+        decide: impl Fn(&Job, Timestamp) -> Result<Transition, Illegal>,
+    ) -> Result<Target, Error> {
         let store = self.store();
         let mut locked = false;
         // The installation's settings say whether a job that ends by this is kept.
         self.hear_of_installation().await?;
         for _ in 0..DECIDE_AGAIN {
             let job = self.job(id).await?;
-            let to = lifecycle::decide(&JobFacts::from(&job), event, self.now().await?, 0.0)?;
+            let to = decide(&job, self.now().await?)?;
             let target = to.to.clone();
             let intervention = Intervention { job: id, state: job.state, fence: job.fence, to };
             match store.control(vec![intervention]).await?.first() {
                 Some(Settled::Applied) => return Ok(target),
                 Some(Settled::Gone) => return Err(Error::NoSuchJob(id)),
+                Some(Settled::KeyHeld) => return Err(Illegal::holds_key_in_queue(job.state).into()),
                 Some(Settled::Locked) => {
                     locked = true;
                     tokio::time::sleep(LOCKED_PAUSE).await;

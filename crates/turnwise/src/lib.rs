@@ -41,6 +41,7 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 mod backend;
 mod bulk;
+mod change;
 mod client;
 pub mod graph;
 mod id;
@@ -56,7 +57,8 @@ mod submit_in;
 pub mod view;
 pub mod wire;
 
-pub use bulk::{CancelledAll, FailedAll, RetriedAll};
+pub use bulk::{CancelledAll, ChangedAll, FailedAll, RetriedAll};
+pub use change::JobChange;
 pub use client::{Cancelled, Error, Turnwise};
 pub use request::JobRequest;
 #[cfg(feature = "sqlite")]

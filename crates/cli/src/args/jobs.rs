@@ -179,6 +179,27 @@ pub(crate) struct Chosen {
 }
 
 #[derive(Debug, clap::Args)]
+pub(crate) struct Change {
+    #[command(flatten)]
+    pub(crate) chosen: Chosen,
+    /// 1 (first) to 10 (last), or high (3) or low (8)
+    #[arg(long, allow_hyphen_values = true)]
+    pub(crate) priority: Option<String>,
+    /// Move the job to this queue
+    #[arg(long)]
+    pub(crate) queue: Option<String>,
+    /// Start the job not before this much time has passed, like 10s, 5m or 2h
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    pub(crate) r#in: Option<String>,
+    /// Start the job not before this time, like 2030-01-31T08:30:00Z
+    #[arg(long, value_name = "TIME", conflicts_with = "in", allow_hyphen_values = true)]
+    pub(crate) at: Option<String>,
+    /// The job is due at once
+    #[arg(long, conflicts_with_all = ["in", "at"])]
+    pub(crate) now: bool,
+}
+
+#[derive(Debug, clap::Args)]
 pub(crate) struct Retry {
     #[command(flatten)]
     pub(crate) chosen: Chosen,

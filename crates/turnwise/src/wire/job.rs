@@ -18,7 +18,7 @@ pub struct Job<'a> {
     pub id: JobId,
     /// The task that it runs, or ran last: a next step replaces it.
     pub task: &'a TaskName,
-    /// The queue that it was submitted to.
+    /// The queue that it is in.
     pub queue: &'a QueueName,
     /// The group that it belongs to.
     pub group: &'a GroupName,
