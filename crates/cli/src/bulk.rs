@@ -287,6 +287,7 @@ mod tests {
 
     #[test]
     fn a_filter_names_what_it_does_not_know() {
+        let change = JobChange::new();
         let read = |verb, text: &str| Which::read(verb, &[text.to_owned()]);
         let which = read(Verb::Retry, "state=failed,").unwrap_err().to_string();
         assert!(which.starts_with("state: "), "{which}");
@@ -296,7 +297,7 @@ mod tests {
             (Verb::Retry, "state=success", "filter: jobs that are success cannot be retried without --again"),
             (Verb::Cancel, "state=failed", "filter: jobs that are failed cannot be cancelled"),
             (Verb::Fail, "state=waiting", "filter: jobs that are waiting cannot be failed by a person"),
-            (Verb::Change(&JobChange::new()), "state=running", "filter: jobs that are running cannot be changed"),
+            (Verb::Change(&change), "state=running", "filter: jobs that are running cannot be changed"),
         ] {
             let refusal = read(verb, text).unwrap_err().to_string();
             assert!(refusal.starts_with(part), "{refusal}");

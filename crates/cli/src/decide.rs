@@ -1,6 +1,6 @@
 //! A person's decisions: cancel, retry, fail, change.
 
-use turnwise::{Cancelled, Error, Invalid, JobChange, JobId, Priority, Timestamp, Turnwise};
+use turnwise::{Cancelled, Error, Invalid, JobChange, JobId, Priority, QueueName, Timestamp, Turnwise};
 use turnwise_core::time::parse_span;
 
 use crate::{
@@ -50,7 +50,7 @@ fn wanted(call: &args::Change) -> Result<JobChange, Invalid> {
         change = change.priority(priority.parse::<Priority>()?.get().into());
     }
     if let Some(queue) = &call.queue {
-        change = change.queue(queue);
+        change = change.queue(QueueName::new(queue)?.as_str());
     }
     if let Some(delay) = &call.r#in {
         change = change.delay(parse_span("in", delay)?);

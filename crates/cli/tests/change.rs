@@ -71,7 +71,7 @@ fn a_postponed_job_waits_until_it_is_due_at_once(place: &Place) {
     place.wait_for_state(&jobs[1], "success");
     assert_eq!(place.state(&jobs[0]), "waiting");
     place.told(&["change", &jobs[0], "--at", "2030-01-31T08:30:00Z"]);
-    assert_eq!(place.job(&jobs[0])["due_at"], "2030-01-31T08:30:00Z");
+    assert_eq!(place.job(&jobs[0])["due_at"], "2030-01-31T08:30:00.000000Z");
     place.told(&["change", &jobs[0], "--now"]);
     place.wait_for_state(&jobs[0], "success");
     assert_eq!(order(place), ["2", "1"]);
@@ -80,7 +80,7 @@ fn a_postponed_job_waits_until_it_is_due_at_once(place: &Place) {
 
 fn a_job_that_moves_runs_in_its_new_queue_under_its_limits(place: &Place) {
     place.told(&["queue", "set", "narrow", "--concurrency", "1"]);
-    place.told(&["queue", "pause", "shut"]);
+    place.told(&["queue", "pause", "shut", "--force"]);
     let serving = place.serve(&["--slots", "4", "--queue-capacity", "0"]);
     hold(place, "narrow");
     let jobs = place.enqueue_all((1..=2).map(|n| json!({"task": "note", "args": n, "queue": "shut"})));

@@ -6,7 +6,7 @@ use database::{client, fresh_store, job};
 use turnwise_store::Store;
 
 /// The statements that find jobs by a list of ids; the others are for people, or read whole tables.
-const BY_LIST: [(&str, &str); 13] = [
+const BY_LIST: [(&str, &str); 14] = [
     ("assign", include_str!("../sql/assign.sql")),
     ("assign_skip", include_str!("../sql/assign_skip.sql")),
     ("assignments", include_str!("../sql/assignments.sql")),

@@ -107,6 +107,7 @@ mod tests {
             assigned_at: None,
             started_at: None,
             finished_at: None,
+            unique: None,
         }
     }
 

@@ -8,15 +8,15 @@ use std::{
 
 use serde_json::json;
 use turnwise_core::{
-    JobId, Priority, QueueName,
+    JobId, JobState, QueueName,
     lifecycle::{self, EditRequest, Event},
     settings::{GroupSettings, Pause, QueueSettings},
 };
-use turnwise_store::{Intervention, MemoKind, NewMemo, Settled, Store, Submitted, memo::Draft};
+use turnwise_store::{Filter, Intervention, MemoKind, NewMemo, Settled, Store, Submitted, memo::Draft};
 
 use super::{
     network::{SimStore, locked},
-    plan::{self, Deed, Submission},
+    plan::{self, Change, Deed, Submission},
     world::World,
 };
 
@@ -95,14 +95,7 @@ impl World {
                         self.decide(&store, self.job_id(job), &Event::Retry).await;
                     }
                 }
-                Deed::Change { job, priority, queue, delay } => {
-                    // As for a retry: nor does a job move to such a queue. And none leaves it for a queue that waits: a job that waits
-                    // for this one may be left behind, and then both would wait for ever.
-                    let left = self.is_waited_for(&self.job_queue(job));
-                    let waits = |queue: &QueueName| !self.plan.settings.queues[queue].after.is_empty();
-                    let queue = queue.filter(|queue| !self.is_waited_for(queue) && !(left && waits(queue)));
-                    self.change(&store, self.job_id(job), priority, queue, delay).await;
-                }
+                Deed::Change { waiting, change } => self.change_one(&store, waiting, &change).await,
                 Deed::PauseQueue(queue) => {
                     let pause = |world: &World| Pause { since: world.network.now(), reason: None };
                     self.set_queue(&queue, |world, set| set.paused = Some(pause(world))).await;
@@ -143,22 +136,26 @@ impl World {
         }
     }
 
-    /// As [`World::decide`], for another priority, queue or time.
-    async fn change(
-        &self,
-        store: &SimStore,
-        id: JobId,
-        priority: Option<Priority>,
-        queue: Option<QueueName>,
-        delay: Option<Duration>,
-    ) {
-        let target = queue.as_ref().and_then(|queue| self.plan.settings.queues.get(queue)).cloned().unwrap_or_default();
+    /// Changes one of the jobs that are listed as waiting or stuck: the `nth`, counted round and round.
+    async fn change_one(&self, store: &SimStore, nth: usize, change: &Change) {
+        let states = vec![JobState::Waiting, JobState::Stuck];
+        let listed = store.jobs(Filter { states, limit: Some(Filter::MAX_LIMIT), ..Filter::default() }).await;
+        let Some(listed) = listed.ok().filter(|listed| !listed.is_empty()) else { return };
+        let id = listed[nth % listed.len()].id;
+        // As for a retry: no job moves to a queue that others wait for. And none leaves it for a queue that waits: a job that waits for
+        // this one may be left behind, and then both would wait for ever.
+        let settings = &self.plan.settings.queues;
+        let mut submitted = self.plan.jobs.iter().flat_map(|submission| &submission.jobs);
+        let left = submitted.find(|job| job.id == id).is_some_and(|job| self.is_waited_for(&job.queue));
+        let may = |queue: &&QueueName| !self.is_waited_for(queue) && !(left && !settings[*queue].after.is_empty());
+        let queue = change.queue.as_ref().filter(may);
+        let target = queue.map(|queue| settings[queue].clone()).unwrap_or_default();
         for _ in 0..5 {
             let Ok(job) = store.job(id).await else { continue };
             let Some(job) = job else { return };
             let now = self.network.now();
-            let due = delay.map(|delay| now.plus(delay));
-            let asked = EditRequest { priority, queue: queue.clone(), due };
+            let due = change.delay.map(|delay| now.plus(delay));
+            let asked = EditRequest { priority: change.priority, queue: queue.cloned(), due };
             let Ok(to) = lifecycle::edit(&job, &asked, &target, now) else { return };
             let intervention = Intervention { job: id, state: job.state, fence: job.fence, to };
             match store.control(vec![intervention]).await.as_deref() {

@@ -66,17 +66,24 @@ pub(crate) struct Submission {
 pub(crate) enum Deed {
     Cancel(usize),
     Retry(usize),
+    /// Of the jobs that wait then, or are stuck, one by its number.
     Change {
-        job: usize,
-        priority: Option<Priority>,
-        queue: Option<QueueName>,
-        /// Due after this long.
-        delay: Option<Duration>,
+        waiting: usize,
+        change: Change,
     },
     PauseQueue(QueueName),
     ResumeQueue(QueueName),
     Limit(QueueName, Concurrency),
     Weigh(GroupName, Weight),
+}
+
+/// What a person changes of a job.
+#[derive(Debug, Clone)]
+pub(crate) struct Change {
+    pub(crate) priority: Option<Priority>,
+    pub(crate) queue: Option<QueueName>,
+    /// Due after this long.
+    pub(crate) delay: Option<Duration>,
 }
 
 /// What goes wrong. Nodes are named by their number in the plan.
@@ -373,7 +380,8 @@ fn people(chance: &mut Chance, settings: &Settings, jobs: usize, mended: Duratio
                     let priority = Priority::new(i64::from(chance.count(1, 10))).ok().filter(|_| chance.says(0.4));
                     let delay = chance.says(0.4).then(|| chance.millis(0, 3_000));
                     let queue = chance.says(0.6).then(|| (*chance.pick(&queues)).clone());
-                    deeds.push((at, Deed::Change { job: chance.index(jobs), priority, queue, delay }));
+                    let change = Change { priority, queue, delay };
+                    deeds.push((at, Deed::Change { waiting: chance.index(jobs), change }));
                 }
             }
             6..=7 => {
