@@ -6,7 +6,7 @@ use database::{client, fresh_store, job};
 use turnwise_store::Store;
 
 /// The statements that find jobs by a list of ids; the others are for people, or read whole tables.
-const BY_LIST: [(&str, &str); 14] = [
+const BY_LIST: [(&str, &str); 13] = [
     ("assign", include_str!("../sql/assign.sql")),
     ("assign_skip", include_str!("../sql/assign_skip.sql")),
     ("assignments", include_str!("../sql/assignments.sql")),
@@ -15,7 +15,6 @@ const BY_LIST: [(&str, &str); 14] = [
     ("control_edit", include_str!("../sql/control_edit.sql")),
     ("control_finish", include_str!("../sql/control_finish.sql")),
     ("control_stay", include_str!("../sql/control_stay.sql")),
-    ("jobs_in_hands", include_str!("../sql/jobs_in_hands.sql")),
     ("load_in_hands", include_str!("../sql/load_in_hands.sql")),
     ("settle_discard", include_str!("../sql/settle_discard.sql")),
     ("settle_finish", include_str!("../sql/settle_finish.sql")),
