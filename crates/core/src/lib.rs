@@ -12,8 +12,9 @@
 //! [`estimate`] is what a run is expected to take; [`story`] is what a run reports meanwhile; [`periodic`] is what is submitted
 //! again and again; [`node`] is what runs jobs and [`pool`] how many at a time, [`remaining`] whether anything is left for a node
 //! to do, [`lead`] whether a node should dispatch and [`pace`] how fast, [`log_bound`] how much it logs; [`queue_state`] is what a queue is doing; [`why`]
-//! explains what holds a job up.
+//! explains what holds a job up; [`access`] is what a token may do.
 
+pub mod access;
 pub mod after;
 pub mod estimate;
 pub mod failure;

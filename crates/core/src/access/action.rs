@@ -1,0 +1,110 @@
+//! What can be asked for, the scope that each needs, and how far it reaches.
+
+use super::Scope;
+
+/// How much of the installation an action concerns; decides what a limited token may do with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// Jobs, or what is told of a queue, group or task: within the limits.
+    Own,
+    /// A queue, group or task with all of its jobs: only if the token is limited in no other respect.
+    Whole,
+    /// Everything: never with a limited token.
+    Installation,
+}
+
+macro_rules! actions {
+    ($( $(#[$doc:meta])* $action:ident, $scope:ident, $reach:ident, $words:literal; )*) => {
+        /// What is asked for.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum Action {
+            $( $(#[$doc])* $action, )*
+        }
+
+        impl Action {
+            /// Every action, by the scope that it needs.
+            pub const ALL: &'static [Action] = &[$( Self::$action ),*];
+
+            /// The scope that it needs; others may [include](Scope::includes) it.
+            pub fn scope(self) -> Scope {
+                match self { $( Self::$action => Scope::$scope ),* }
+            }
+
+            /// How far it reaches.
+            pub fn reach(self) -> Reach {
+                match self { $( Self::$action => Reach::$reach ),* }
+            }
+
+            /// What it is, for people.
+            pub fn words(self) -> &'static str {
+                match self { $( Self::$action => $words ),* }
+            }
+        }
+    };
+}
+
+actions! {
+    /// Submit jobs.
+    Submit, Submit, Own, "submit jobs, one or many";
+    /// A job with its attempts, log and result.
+    ReadJob, Read, Own, "read a job, its attempts, its log and its result; wait for its end";
+    /// Lists of jobs.
+    ListJobs, Read, Own, "list jobs";
+    /// Why a job does not run.
+    Why, Read, Own, "ask why a job does not run";
+    /// Events of jobs and queues.
+    Events, Read, Own, "listen to events";
+    /// Sums and charts.
+    Statistics, Read, Own, "read the overview and statistics";
+    /// A queue's settings and state.
+    ReadQueue, Read, Own, "read a queue's settings and state";
+    /// A group's settings.
+    ReadGroup, Read, Own, "read a group's settings";
+    /// A task's settings.
+    ReadTask, Read, Own, "read a task's settings";
+    /// A key's settings.
+    ReadKey, Read, Own, "read a key's settings";
+    /// A schedule.
+    ReadSchedule, Read, Own, "read a schedule";
+    /// What would run when.
+    Simulate, Read, Installation, "simulate";
+    /// The nodes.
+    ReadNodes, Read, Installation, "read the nodes";
+    /// What is set for the installation.
+    ReadInstallation, Read, Installation, "read the installation's settings";
+    /// Cancel, retry, fail, run again.
+    DecideJob, Operate, Own, "cancel, retry, fail a job, or run it again";
+    /// Priority, time or queue of a waiting job.
+    ChangeJob, Operate, Own, "change a waiting job's priority, time or queue";
+    /// Decisions about all jobs of a filter.
+    Bulk, Operate, Own, "decide about many jobs by a filter";
+    /// Pause, resume, seal, reset.
+    OperateQueue, Operate, Whole, "pause, resume, seal or reset a queue";
+    /// Pause or resume a group.
+    OperateGroup, Operate, Whole, "pause or resume a group";
+    /// Pause or resume a task.
+    OperateTask, Operate, Whole, "pause or resume a task";
+    /// Pause or resume a schedule.
+    OperateSchedule, Operate, Own, "pause or resume a schedule";
+    /// A queue's settings.
+    SetQueue, Admin, Whole, "change a queue's settings";
+    /// A group's settings.
+    SetGroup, Admin, Whole, "change a group's settings";
+    /// A task's settings.
+    SetTask, Admin, Whole, "change a task's settings";
+    /// A key's settings.
+    SetKey, Admin, Whole, "change a key's settings";
+    /// A schedule, new or there.
+    SetSchedule, Admin, Own, "create, change or delete a schedule";
+    /// What is set for the installation.
+    SetInstallation, Admin, Installation, "change the installation's settings";
+    /// Delete what is not kept any more.
+    Prune, Admin, Installation, "prune";
+    /// Tokens.
+    Tokens, Admin, Installation, "create, list and revoke tokens";
+    /// The record of operators' changes.
+    Audit, Admin, Installation, "read the audit log";
+    /// A foreign worker's life.
+    Work, Work, Own, "work: register, take jobs, report their progress and their ends";
+}
