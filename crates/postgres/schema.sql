@@ -289,6 +289,21 @@ create table turnwise.bad_end (
     until xid8
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
+-- Who may ask a server for what. hash: the SHA-256 of the secret, which is stored nowhere. prefix: how the secret begins. granted: the
+-- scopes and limits, as turnwise_core::access::Grant writes them. rate: submits a second. last_used_at: to the minute.
+create table turnwise.token (
+    id           uuid primary key,
+    hash         bytea not null unique,
+    name         text not null,
+    prefix       text not null,
+    granted      text not null,
+    rate         bigint,
+    created_at   timestamptz not null default turnwise.now(),
+    expires_at   timestamptz,
+    last_used_at timestamptz,
+    revoked_at   timestamptz
+) with (fillfactor = 50);
+
 -- A version 7 id: milliseconds, then the fraction of the millisecond (RFC 9562, 6.2 method 3), then chance.
 create function turnwise.new_id() returns uuid
     language sql volatile

@@ -233,6 +233,21 @@ create table turnwise_dependency (
 
 create index turnwise_dependency_awaits on turnwise_dependency (awaits, job);
 
+-- Who may ask a server for what. `hash`: the SHA-256 of the secret, which is stored nowhere. `prefix`: how the secret begins. `granted`:
+-- the scopes and limits, as turnwise_core::access::Grant writes them. `rate`: submits a second. `last_used_at`: to the minute.
+create table turnwise_token (
+    id           blob primary key not null,
+    hash         blob not null unique,
+    name         text not null,
+    prefix       text not null,
+    granted      text not null,
+    rate         integer,
+    created_at   integer not null,
+    expires_at   integer,
+    last_used_at integer,
+    revoked_at   integer
+) strict, without rowid;
+
 create table turnwise_migration (
     version    integer primary key,
     name       text not null,

@@ -5,10 +5,12 @@
 //! that another one's job exists. `docs/access.md` is printed from [`Action::ALL`].
 
 mod action;
+mod token;
 
 use std::collections::BTreeSet;
 
 pub use action::{Action, Reach};
+pub use token::{KEEP_DEAD_TOKENS, MAX_TOKENS, NOTE_USE_EVERY, NewToken, Token, TokenId, TokenState};
 
 use crate::{
     job::{Job, NewJob},

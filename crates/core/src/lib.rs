@@ -54,7 +54,9 @@ pub use after::{After, OnFailure};
 pub use failure::Failure;
 pub use job::{Fence, Job, JobHead, JobId, JobState, NewJob, Priority, Step};
 pub use json::Json;
-pub use name::{GroupName, Invalid, KeyName, NodeName, QueueName, ScheduleName, ScopeName, TaskName, UniqueKey};
+pub use name::{
+    GroupName, Invalid, KeyName, NodeName, OnceKey, QueueName, ScheduleName, ScopeName, TaskName, TokenName, UniqueKey,
+};
 pub use node::{Incarnation, Node, Serves};
 pub use retention::Retention;
 pub use retry::RetryPolicy;

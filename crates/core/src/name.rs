@@ -135,6 +135,17 @@ name!(
     "name"
 );
 
+name!(
+    /// What a token is for, in a few words.
+    TokenName,
+    "name"
+);
+name!(
+    /// Marks repeats of one call: the first is done, the others get its answer.
+    OnceKey,
+    "idempotency_key"
+);
+
 impl Default for QueueName {
     fn default() -> Self {
         Self(Arc::from("default"))

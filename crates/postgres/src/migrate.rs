@@ -51,6 +51,7 @@ const STEPS: &[Step] = &[
     Step { version: 24, name: "enqueue", sql: include_str!("../migrations/0024_enqueue.sql") },
     Step { version: 25, name: "shown", sql: include_str!("../migrations/0025_shown.sql") },
     Step { version: 26, name: "edits", sql: include_str!("../migrations/0026_edits.sql") },
+    Step { version: 27, name: "operators", sql: include_str!("../migrations/0027_operators.sql") },
 ];
 
 /// The steps that a binary without them does not work with (docs/compatibility.md). The steps up to 26 were made before that was

@@ -8,11 +8,15 @@ use std::{
 
 use async_trait::async_trait;
 use tokio::runtime::Handle;
-use turnwise_core::{Incarnation, Job, JobId, NewJob, story::Story};
+use turnwise_core::{
+    Incarnation, Job, JobId, NewJob, Timestamp,
+    access::{NewToken, Token, TokenId},
+    story::Story,
+};
 use turnwise_store::{
-    AskLost, AskNews, AskStory, Assign, AssignReply, BatchId, Beat, Bell, Cursor, Epoch, Filter, Fleet, Intervention,
-    Join, Joined, Kept, Load, LostNode, Mail, Memo, MemoKind, NewMemo, News, Note, Options, Page, Pulse, Result,
-    Settle, Settled, Store, Submitted,
+    AskLost, AskNews, AskStory, Assign, AssignReply, BatchId, Beat, Bell, Cursor, Epoch, Filter, Fleet, FoundToken,
+    Intervention, Join, Joined, Kept, Load, LostNode, Mail, Memo, MemoKind, NewMemo, News, Note, OperatorStore,
+    Options, Page, Pulse, Result, Settle, Settled, Store, Submitted, TokenHash,
 };
 
 use crate::{
@@ -21,7 +25,7 @@ use crate::{
     connect::{Address, Budget, Pools, Share},
     control, enqueue,
     gather::Gather,
-    memo, migrate, news, nodes, prune, read, settle, story,
+    memo, migrate, news, nodes, prune, read, settle, story, tokens,
     unique::{self, gates::Gates},
 };
 
@@ -209,6 +213,29 @@ impl Store for PostgresStore {
             )
         });
         inner.bell.clone()
+    }
+}
+
+#[async_trait]
+impl OperatorStore for PostgresStore {
+    async fn create_token(&self, token: NewToken, hash: TokenHash) -> Result<Token> {
+        tokens::create(&self.0, token, hash).await
+    }
+
+    async fn find_token(&self, hash: TokenHash) -> Result<FoundToken> {
+        tokens::find(&self.0, hash).await
+    }
+
+    async fn tokens(&self) -> Result<(Vec<Token>, Timestamp)> {
+        tokens::all(&self.0).await
+    }
+
+    async fn revoke_token(&self, id: TokenId) -> Result<Option<Token>> {
+        tokens::revoke(&self.0, id).await
+    }
+
+    async fn note_token_uses(&self, ids: Vec<TokenId>) -> Result<()> {
+        tokens::note_uses(&self.0, &ids).await
     }
 }
 

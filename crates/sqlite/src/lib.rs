@@ -5,7 +5,7 @@
 //! `store` how a file is opened, and which module does which verb → `migrate` the schema and its steps → `writer`
 //! the one thread that writes → `rows` how values lie in columns, `errors` what the caller should do about them → the verbs:
 //! `enqueue` (with `unique` for unique keys, `bulk` for many rows at once, `after` for jobs that wait for others), `nodes`,
-//! `news`, `assign`, `settle`, `story`, `control`, `prune`, `read`, `memo` → [`closing`] what tasks do at their end → `bell` how
+//! `news`, `assign`, `settle`, `story`, `control`, `prune`, `read`, `memo`, and for operators `tokens` → [`closing`] what tasks do at their end → `bell` how
 //! other processes' writes are noticed.
 
 mod after;
@@ -26,6 +26,7 @@ mod rows;
 mod settle;
 mod store;
 mod story;
+mod tokens;
 mod unique;
 mod writer;
 

@@ -22,7 +22,7 @@ pub struct Step {
     pub sql: &'static str,
 }
 
-const STEPS: [Step; 16] = [
+const STEPS: [Step; 17] = [
     Step { version: 1, name: "tables", sql: include_str!("../migrations/0001_tables.sql") },
     Step { version: 2, name: "memos", sql: include_str!("../migrations/0002_memos.sql") },
     Step { version: 3, name: "failures", sql: include_str!("../migrations/0003_failures.sql") },
@@ -39,6 +39,7 @@ const STEPS: [Step; 16] = [
     Step { version: 14, name: "given", sql: include_str!("../migrations/0014_given.sql") },
     Step { version: 15, name: "shown", sql: include_str!("../migrations/0015_shown.sql") },
     Step { version: 16, name: "edits", sql: include_str!("../migrations/0016_edits.sql") },
+    Step { version: 17, name: "operators", sql: include_str!("../migrations/0017_operators.sql") },
 ];
 
 /// The steps that a binary without them does not work with (docs/compatibility.md). The steps up to 16 were made before that was

@@ -8,11 +8,16 @@ use std::{
 
 use async_trait::async_trait;
 use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags, ffi};
-use turnwise_core::{Incarnation, Job, JobId, NewJob, Timestamp, story::Story, time::parse_span};
+use turnwise_core::{
+    Incarnation, Job, JobId, NewJob, Timestamp,
+    access::{NewToken, Token, TokenId},
+    story::Story,
+    time::parse_span,
+};
 use turnwise_store::{
-    AskLost, AskNews, AskStory, Assign, AssignReply, BatchId, Beat, Bell, Cursor, Epoch, Filter, Fleet, Intervention,
-    Join, Joined, Keeps, Kept, Load, LostNode, Mail, Memo, MemoKind, NewMemo, News, Note, Options, Page, Pulse, Result,
-    Settle, Settled, Store, StoreError, Submitted, memory::Clock,
+    AskLost, AskNews, AskStory, Assign, AssignReply, BatchId, Beat, Bell, Cursor, Epoch, Filter, Fleet, FoundToken,
+    Intervention, Join, Joined, Keeps, Kept, Load, LostNode, Mail, Memo, MemoKind, NewMemo, News, Note, OperatorStore,
+    Options, Page, Pulse, Result, Settle, Settled, Store, StoreError, Submitted, TokenHash, memory::Clock,
 };
 
 use crate::{
@@ -22,7 +27,7 @@ use crate::{
     errors::{Failure, explain},
     memo, migrate, news, nodes, prune,
     read::{self, Reader},
-    settle, story, unique,
+    settle, story, tokens, unique,
     writer::Writer,
 };
 
@@ -31,7 +36,7 @@ const LEAST_SQLITE: i32 = 3_051_003;
 /// How long a write waits for another process's transaction before it is [`StoreError::Transient`].
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// All statements of this crate fit, so that each is prepared once per connection.
-const STATEMENTS: usize = 128;
+const STATEMENTS: usize = 160;
 /// A WAL that grew under a long read is cut back to this many bytes.
 const WAL_BYTES: i64 = 64 * 1024 * 1024;
 /// Pages the writer keeps at hand, in KiB: taken only as they are touched. Batches of some thousand jobs from all over the table
@@ -289,6 +294,29 @@ impl Store for SqliteStore {
 
     fn bell(&self) -> Bell {
         self.inner.bell.clone()
+    }
+}
+
+#[async_trait]
+impl OperatorStore for SqliteStore {
+    async fn create_token(&self, token: NewToken, hash: TokenHash) -> Result<Token> {
+        self.write(Ring::NONE, move |conn, now| tokens::create(conn, token, hash, now)).await
+    }
+
+    async fn find_token(&self, hash: TokenHash) -> Result<FoundToken> {
+        self.read(For::People, move |conn, now| tokens::find(conn, hash, now)).await
+    }
+
+    async fn tokens(&self) -> Result<(Vec<Token>, Timestamp)> {
+        self.read(For::People, |conn, now| Ok((tokens::all(conn)?, now))).await
+    }
+
+    async fn revoke_token(&self, id: TokenId) -> Result<Option<Token>> {
+        self.write(Ring::NONE, move |conn, now| tokens::revoke(conn, id, now)).await
+    }
+
+    async fn note_token_uses(&self, ids: Vec<TokenId>) -> Result<()> {
+        self.write(Ring::NONE, move |conn, now| tokens::note_uses(conn, &ids, now)).await
     }
 }
 

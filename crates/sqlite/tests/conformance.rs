@@ -10,8 +10,8 @@ use tempfile::TempDir;
 use turnwise_core::{Incarnation, NewJob};
 use turnwise_sqlite::{AtEnd, SqliteStore};
 use turnwise_store::{
-    Closing, Options, Store,
-    conformance::{ClosingHarness, Harness, StillClock},
+    Closing, OperatorStore, Options, Store,
+    conformance::{ClosingHarness, Harness, OperatorHarness, StillClock},
 };
 
 /// A file in a directory of its own; every handle is a store of its own, as another process would have it.
@@ -60,8 +60,16 @@ impl Harness for SqliteHarness {
     }
 }
 
+#[async_trait]
+impl OperatorHarness for SqliteHarness {
+    async fn operators(&self) -> Arc<dyn OperatorStore> {
+        Arc::new(self.store())
+    }
+}
+
 turnwise_store::conformance_suite!(make);
 turnwise_store::closing_suite!(make);
+turnwise_store::operator_suite!(make);
 
 /// Without a file there is one connection, and reads go the way of writes.
 mod in_memory {
@@ -97,5 +105,13 @@ mod in_memory {
         }
     }
 
+    #[async_trait]
+    impl OperatorHarness for MemoryHarness {
+        async fn operators(&self) -> Arc<dyn OperatorStore> {
+            Arc::new(self.store.lock().expect("nothing panics under this lock").clone())
+        }
+    }
+
     turnwise_store::conformance_suite!(make);
+    turnwise_store::operator_suite!(make);
 }

@@ -15,6 +15,7 @@ mod read;
 mod rows;
 mod settle;
 mod story;
+mod tokens;
 mod unique;
 
 use std::{
@@ -25,12 +26,16 @@ use std::{
 
 use async_trait::async_trait;
 use turnwise_core::{
-    After, Fence, Incarnation, Job, JobId, JobState, NewJob, Node, Timestamp, story::Story, unique::Holding,
+    After, Fence, Incarnation, Job, JobId, JobState, NewJob, Node, Timestamp,
+    access::{NewToken, Token, TokenId},
+    story::Story,
+    unique::Holding,
 };
 
 use self::rows::Row;
 use crate::{
     Bell, Kept,
+    operators::{FoundToken, OperatorStore, TokenHash},
     store::{
         AskLost, AskNews, AskStory, Assign, AssignReply, BatchId, Beat, Cursor, Epoch, Filter, Fleet, Intervention,
         Join, Joined, Lineage, Load, Loss, LostNode, Mail, Memo, MemoKind, NewMemo, News, Note, Options, Page, Pulse,
@@ -111,6 +116,8 @@ struct Data {
     awaited: BTreeMap<(JobId, JobId), Option<JobState>>,
     /// Value and version.
     memos: BTreeMap<(MemoKind, String), (String, i64)>,
+    /// Each with the hash of its secret.
+    tokens: BTreeMap<TokenId, (Token, TokenHash)>,
     next_seq: i64,
     next_change: i64,
 }
@@ -247,5 +254,28 @@ impl Store for MemoryStore {
 
     fn bell(&self) -> Bell {
         self.bell.clone()
+    }
+}
+
+#[async_trait]
+impl OperatorStore for MemoryStore {
+    async fn create_token(&self, token: NewToken, hash: TokenHash) -> Result<Token> {
+        tokens::create_token(self, token, hash)
+    }
+
+    async fn find_token(&self, hash: TokenHash) -> Result<FoundToken> {
+        tokens::find_token(self, hash)
+    }
+
+    async fn tokens(&self) -> Result<(Vec<Token>, Timestamp)> {
+        tokens::tokens(self)
+    }
+
+    async fn revoke_token(&self, id: TokenId) -> Result<Option<Token>> {
+        tokens::revoke_token(self, id)
+    }
+
+    async fn note_token_uses(&self, ids: Vec<TokenId>) -> Result<()> {
+        tokens::note_token_uses(self, ids)
     }
 }

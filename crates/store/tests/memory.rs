@@ -7,3 +7,4 @@ async fn make(options: Options) -> MemoryHarness {
 }
 
 turnwise_store::conformance_suite!(make);
+turnwise_store::operator_suite!(make);

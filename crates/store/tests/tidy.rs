@@ -19,6 +19,7 @@ const PROMISES: &[(&str, &str)] = &[
     ("random", include_str!("../src/conformance/random.rs")),
     ("story", include_str!("../src/conformance/story.rs")),
     ("closing", include_str!("../src/conformance/closing.rs")),
+    ("tokens", include_str!("../src/conformance/tokens.rs")),
     ("crash", include_str!("../src/conformance/crash.rs")),
 ];
 

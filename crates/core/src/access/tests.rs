@@ -7,6 +7,7 @@ use crate::{
     job::{JobId, NewJob},
     json::Json,
     name::UniqueKey,
+    time::Timestamp,
     unique::Unique,
 };
 
@@ -291,6 +292,42 @@ proptest! {
         let grant = grant(&scopes, limits);
         let text = serde_json::to_string(&grant).unwrap();
         prop_assert_eq!(serde_json::from_str::<Grant>(&text).unwrap(), grant);
+    }
+}
+
+fn token() -> Token {
+    let id = TokenId(uuid::Uuid::from_u128(7));
+    let (name, prefix) = (crate::name::TokenName::new("ci").unwrap(), "tw_abc".to_owned());
+    let token = NewToken { id, name, prefix, grant: Grant::unlimited(), rate: None, expires_at: None };
+    token.created(Timestamp::from_micros(0))
+}
+
+fn at(seconds: u64) -> Timestamp {
+    Timestamp::from_micros(0).plus(std::time::Duration::from_secs(seconds))
+}
+
+#[test]
+fn a_token_is_good_until_it_is_revoked_or_expires() {
+    assert_eq!(token().state(at(u64::from(u32::MAX))), TokenState::Active);
+    let brief = Token { expires_at: Some(at(60)), ..token() };
+    assert_eq!((brief.state(at(59)), brief.state(at(60))), (TokenState::Active, TokenState::Expired));
+    let revoked = Token { revoked_at: Some(at(10)), ..brief };
+    assert_eq!((revoked.state(at(0)), revoked.state(at(99))), (TokenState::Revoked, TokenState::Revoked));
+}
+
+#[test]
+fn a_use_is_written_once_a_minute() {
+    assert!(token().notes_use(at(0)));
+    let used = Token { last_used_at: Some(at(100)), ..token() };
+    assert!(!used.notes_use(at(159)) && used.notes_use(at(160)));
+}
+
+#[test]
+fn a_dead_token_is_listed_for_four_hundred_days() {
+    let days = 400 * 86_400;
+    assert!(!token().is_spent(at(10 * days)));
+    for dead in [Token { expires_at: Some(at(60)), ..token() }, Token { revoked_at: Some(at(60)), ..token() }] {
+        assert!(!dead.is_spent(at(days + 59)) && dead.is_spent(at(days + 60)));
     }
 }
 

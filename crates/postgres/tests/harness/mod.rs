@@ -13,8 +13,8 @@ use tokio::sync::OnceCell;
 use turnwise_core::{Incarnation, NewJob};
 use turnwise_postgres::{PostgresStore, Transactions, migrate};
 use turnwise_store::{
-    Closing, Options, Store,
-    conformance::{ClosingHarness, Harness},
+    Closing, OperatorStore, Options, Store,
+    conformance::{ClosingHarness, Harness, OperatorHarness},
 };
 use turnwise_testpg::Cluster;
 
@@ -81,6 +81,13 @@ impl Harness for PostgresHarness {
 
     async fn reset(&self) {
         self.sql(still::EMPTY).await;
+    }
+}
+
+#[async_trait]
+impl OperatorHarness for PostgresHarness {
+    async fn operators(&self) -> Arc<dyn OperatorStore> {
+        Arc::new(PostgresStore::connect(&self.url, self.options.clone()).await.expect("connect"))
     }
 }
 

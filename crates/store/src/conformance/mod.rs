@@ -24,6 +24,7 @@ pub mod scene;
 pub mod settle;
 pub mod still;
 pub mod story;
+pub mod tokens;
 pub mod unique;
 
 use std::{sync::Arc, time::Duration};
@@ -31,7 +32,7 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use turnwise_core::{Incarnation, NewJob};
 
-use crate::{Closing, Store};
+use crate::{Closing, OperatorStore, Store};
 
 pub use faulty::Faulty;
 pub use still::{MemoryHarness, StillClock};
@@ -55,6 +56,33 @@ pub trait Harness: Send + Sync + 'static {
 pub trait ClosingHarness: Harness {
     /// The open transaction of a run of `node` that has submitted `job` in it.
     async fn closing(&self, node: Incarnation, job: NewJob) -> Box<dyn Closing>;
+}
+
+/// A store with its side for operators.
+#[async_trait]
+pub trait OperatorHarness: Harness {
+    /// A handle as another process would have it, on the same data as [`Harness::open`] gives.
+    async fn operators(&self) -> Arc<dyn OperatorStore>;
+}
+
+/// One `#[tokio::test]` per promise of [`OperatorStore`]. `$make` is `async fn(Options) -> impl OperatorHarness`.
+#[macro_export]
+macro_rules! operator_suite {
+    ($make:path) => {
+        $crate::__promises! { $make, $crate::Options::default();
+            tokens:
+                a_token_is_kept_with_all_that_was_said_of_it,
+                without_any_token_this_is_said,
+                a_token_is_found_by_its_secret_and_by_no_other,
+                a_token_created_twice_is_one,
+                tokens_are_listed_newest_first,
+                a_revoked_token_stays_revoked_from_the_first_time,
+                an_expired_token_is_found_and_says_so,
+                the_last_use_is_noted_once_a_minute,
+                tokens_dead_for_long_make_room_for_new_ones_and_leave_one_behind,
+                what_one_process_did_with_tokens_another_sees_at_once;
+        }
+    };
 }
 
 /// One `#[tokio::test]` per promise of the drivers' transactions for tasks. `$make` is `async fn(Options) -> impl

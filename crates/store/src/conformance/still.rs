@@ -11,8 +11,8 @@ use std::{
 use async_trait::async_trait;
 use turnwise_core::Timestamp;
 
-use super::Harness;
-use crate::{MemoryStore, Options, Store, memory::Clock};
+use super::{Harness, OperatorHarness};
+use crate::{MemoryStore, OperatorStore, Options, Store, memory::Clock};
 
 /// A clock that stands still until it is moved.
 #[derive(Debug, Clone)]
@@ -73,5 +73,12 @@ impl Harness for MemoryHarness {
     async fn reset(&self) {
         *self.store.lock().expect("nothing panics under this lock") =
             MemoryStore::new(self.options.clone(), self.clock.clock());
+    }
+}
+
+#[async_trait]
+impl OperatorHarness for MemoryHarness {
+    async fn operators(&self) -> Arc<dyn OperatorStore> {
+        Arc::new(self.store.lock().expect("nothing panics under this lock").another_process())
     }
 }

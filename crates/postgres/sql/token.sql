@@ -1,0 +1,3 @@
+-- token.sql: the token with this id. Locks: nothing. Index: primary key.
+select id, name, prefix, granted, rate, created_at, expires_at, last_used_at, revoked_at
+  from turnwise.token where id = $1

@@ -1,0 +1,13 @@
+-- 0017_operators.sql: tables for operators: tokens. The columns are explained in schema.sql.
+create table turnwise_token (
+    id           blob primary key not null,
+    hash         blob not null unique,
+    name         text not null,
+    prefix       text not null,
+    granted      text not null,
+    rate         integer,
+    created_at   integer not null,
+    expires_at   integer,
+    last_used_at integer,
+    revoked_at   integer
+) strict, without rowid;
