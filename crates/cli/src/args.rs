@@ -3,6 +3,7 @@
 mod jobs;
 mod schedules;
 mod settings;
+mod tokens;
 
 use std::{path::PathBuf, process::ExitCode, sync::LazyLock};
 
@@ -11,6 +12,7 @@ use clap::{Parser, Subcommand, error::ErrorKind};
 pub(crate) use jobs::*;
 pub(crate) use schedules::*;
 pub(crate) use settings::*;
+pub(crate) use tokens::*;
 
 use crate::error::complain;
 
@@ -82,6 +84,8 @@ pub(crate) enum Command {
     Group(OneGroup),
     /// Adds, lists, pauses, resumes, removes or runs a schedule, which submits jobs periodically
     Schedule(OneSchedule),
+    /// Creates, lists or revokes tokens, by which callers of a server are known
+    Token(OneToken),
     /// Lists tasks: their limits, how many jobs they have, and how many nodes know them
     Tasks(Counted),
     /// Limits a task, across all queues and groups

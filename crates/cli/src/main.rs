@@ -4,7 +4,7 @@
 //! its [`commands`] and [`demo`] tasks, [`known`] to nodes or not · [`story`] the groups' turns, live · [`enqueue`] submitting · [`look`] jobs
 //! and nodes, [`graph`] which jobs wait for which · [`logs`] of jobs · [`dead_letters`] jobs by error · [`decide`] cancel, retry, fail, [`bulk`]
 //! the same to all jobs that a filter names · [`tune`] weights, limits and pauses, [`names`] of what there is · [`schedule`] periodic
-//! jobs · [`overview`] queues, groups, tasks and keys · [`why`] a job waits · [`simulate`] what if · [`top`] which groups use the
+//! jobs · [`token`] who may ask a server · [`overview`] queues, groups, tasks and keys · [`why`] a job waits · [`simulate`] what if · [`top`] which groups use the
 //! slots · [`bench`] how fast it is · [`migrate`] the schema → [`print`] tables and JSON, [`terminal`] a person at it, [`error`] one
 //! line and an exit code · [`reference`] completions and manual pages.
 
@@ -26,6 +26,7 @@ mod decide;
 mod bulk;
 mod tune;
 mod schedule;
+mod token;
 mod overview;
 mod why;
 mod simulate;
@@ -95,6 +96,7 @@ fn run(args: &Args) -> Result<(), Failure> {
         Command::Groups(call) => overview::groups(&settings, call),
         Command::Group(call) => tune::group(&settings, &call.verb),
         Command::Schedule(call) => schedule::schedule(&settings, &call.verb),
+        Command::Token(call) => token::token(&settings, &call.verb),
         Command::Tasks(call) => overview::tasks(&settings, call),
         Command::Keys(call) => overview::keys(&settings, call),
         Command::Task(call) => tune::task(&settings, &call.verb),

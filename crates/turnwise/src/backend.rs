@@ -8,7 +8,7 @@ use turnwise_executor::executor::Builder;
 use turnwise_postgres::{PostgresStore, Transactions};
 #[cfg(feature = "sqlite")]
 use turnwise_sqlite::SqliteStore;
-use turnwise_store::{MemoryStore, Options, Store, memory::Clock};
+use turnwise_store::{MemoryStore, OperatorStore, Options, Store, memory::Clock};
 
 use crate::Error;
 #[cfg(feature = "postgres")]
@@ -23,7 +23,7 @@ pub(crate) enum Backend {
     #[cfg(feature = "postgres")]
     Postgres { store: Arc<PostgresStore>, transactions: Arc<Transactions> },
     /// Memory, or the caller's own.
-    Other(Arc<dyn Store>),
+    Other { store: Arc<dyn Store>, operators: Option<Arc<dyn OperatorStore>> },
 }
 
 impl Backend {
@@ -37,7 +37,7 @@ impl Backend {
             }
             #[cfg(feature = "sqlite")]
             Some("sqlite") => Ok(Self::Sqlite(SqliteStore::connect(url, options)?)),
-            Some("memory") => Ok(Self::Other(Arc::new(MemoryStore::new(options, Clock::system())))),
+            Some("memory") => Ok(Self::memory(MemoryStore::new(options, Clock::system()))),
             #[cfg(not(feature = "postgres"))]
             Some("postgres" | "postgresql") => Err(left_out(url, "postgres").into()),
             #[cfg(not(feature = "sqlite"))]
@@ -49,13 +49,38 @@ impl Backend {
         }
     }
 
+    pub(crate) fn memory(store: MemoryStore) -> Self {
+        Self::Other { store: Arc::new(store.clone()), operators: Some(Arc::new(store)) }
+    }
+
+    /// The store's side for operators, if it has one.
+    pub(crate) fn operators(&self) -> Option<Arc<dyn OperatorStore>> {
+        match self {
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(store) => Some(Arc::new(store.clone())),
+            #[cfg(feature = "postgres")]
+            Self::Postgres { store, .. } => Some(store.clone()),
+            Self::Other { operators, .. } => operators.clone(),
+        }
+    }
+
+    pub(crate) fn set_operators(&mut self, given: Arc<dyn OperatorStore>) {
+        match self {
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(_) => {}
+            #[cfg(feature = "postgres")]
+            Self::Postgres { .. } => {}
+            Self::Other { operators, .. } => *operators = Some(given),
+        }
+    }
+
     pub(crate) fn schema_version(&self) -> Option<u32> {
         match self {
             #[cfg(feature = "sqlite")]
             Self::Sqlite(_) => Some(turnwise_sqlite::schema_version()),
             #[cfg(feature = "postgres")]
             Self::Postgres { .. } => Some(turnwise_postgres::schema_version()),
-            Self::Other(_) => None,
+            Self::Other { .. } => None,
         }
     }
 
@@ -65,7 +90,7 @@ impl Backend {
             Self::Sqlite(store) => Arc::new(store.clone()),
             #[cfg(feature = "postgres")]
             Self::Postgres { store, .. } => store.clone(),
-            Self::Other(store) => store.clone(),
+            Self::Other { store, .. } => store.clone(),
         }
     }
 
@@ -85,7 +110,7 @@ impl Backend {
             Self::Sqlite(store) => builder.state(OnSqlite(store.clone())),
             #[cfg(feature = "postgres")]
             Self::Postgres { transactions, .. } => builder.state(OnPostgres(transactions.clone())),
-            Self::Other(_) => builder,
+            Self::Other { .. } => builder,
         }
     }
 }
@@ -102,7 +127,7 @@ impl fmt::Debug for Backend {
             Self::Sqlite(_) => f.write_str("sqlite"),
             #[cfg(feature = "postgres")]
             Self::Postgres { .. } => f.write_str("postgres"),
-            Self::Other(store) => store.fmt(f),
+            Self::Other { store, .. } => store.fmt(f),
         }
     }
 }

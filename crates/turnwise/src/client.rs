@@ -12,7 +12,9 @@ use turnwise_executor::{
     Config, Registry,
     executor::{Builder, Connect, StartError},
 };
-use turnwise_store::{AskStory, Filter, Fleet, Intervention, Load, Options, Settled, Store, StoreError, Submitted};
+use turnwise_store::{
+    AskStory, Filter, Fleet, Intervention, Load, OperatorStore, Options, Settled, Store, StoreError, Submitted,
+};
 
 use crate::{JobRequest, backend::Backend, id};
 
@@ -97,7 +99,19 @@ impl Turnwise {
 
     /// Jobs in a store of the caller's own. **Unstable**, as [`store`](crate::store) is.
     pub fn on(store: Arc<dyn Store>) -> Self {
-        Self::with(Backend::Other(store))
+        Self::with(Backend::Other { store, operators: None })
+    }
+
+    /// With this as the [side for operators](Turnwise::operators) of a store of the caller's own. **Unstable**, as
+    /// [`store`](crate::store) is. A database has its own already, and keeps it.
+    #[must_use]
+    pub fn with_operators(mut self, operators: Arc<dyn OperatorStore>) -> Self {
+        self.backend.set_operators(operators);
+        self
+    }
+
+    pub(crate) fn backend(&self) -> &Backend {
+        &self.backend
     }
 
     fn with(backend: Backend) -> Self {

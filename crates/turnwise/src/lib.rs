@@ -23,8 +23,8 @@
 //! [your own transaction](JobRequest#submitting-in-your-own-transaction); [`Executor`] runs tasks → [`transactional`] tasks
 //! that commit together with their end → [`settings`] weights, limits and pauses → [`schedules`] jobs that come again and
 //! again → [`story`] what a job reported → [`overview`] how much there is → [`graph`] which jobs wait for which → [`view`] why a
-//! job waits, and what would change it → [`wire`] how all of it looks as JSON → [`testing`] tasks under test → [`store`] a store
-//! of your own.
+//! job waits, and what would change it → [`wire`] how all of it looks as JSON → [`testing`] tasks under test → [`access`] who may ask a server for what → [`store`] a
+//! store of your own.
 //!
 //! # Features
 //! - `sqlite` and `postgres`, both on by default: the databases. Without one, its driver is neither compiled nor linked.
@@ -39,6 +39,7 @@
 /// The version of this library, such as `0.1.0`. That of the schema it works with: [`Turnwise::schema_version`].
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
+pub mod access;
 mod backend;
 mod bulk;
 mod change;

@@ -1,8 +1,9 @@
 //! For a store of your own: [`Turnwise::on`](crate::Turnwise::on) takes any [`Store`].
 //!
 //! **Unstable**: this module changes with any release, also with one that changes nothing else. The verbs and what they promise
-//! are documented at [`Store`]; [`MemoryStore`] is the specification in plain Rust. A store that passes the suite of
-//! `turnwise-store` (feature `conformance`) behaves as the two drivers do. Transactional tasks need a driver.
+//! are documented at [`Store`]; [`MemoryStore`] is the specification in plain Rust. What only operators need is
+//! [`OperatorStore`]. A store that passes the suites of `turnwise-store` (feature `conformance`) behaves as the two drivers do.
+//! Transactional tasks need a driver.
 
 pub use turnwise_core::{
     Failure, Fence, Incarnation, JobHead, NewJob, Serves, Step, Terms, Unique,
@@ -14,8 +15,8 @@ pub use turnwise_core::{
     scheduler::Pick,
 };
 pub use turnwise_store::{
-    AskLost, AskNews, AskStory, Assign, AssignReply, Author, BatchId, Beat, Bell, Change, Cursor, Delivery, Epoch,
-    Expire, Intervention, Join, Joined, Keeps, Kept, Leader, Lineage, Load, LostJob, LostNode, Mail, Memo, MemoKind,
-    MemoryStore, NewMemo, News, Note, Page, Pulse, Replace, Settle, Settled, Settlement, Store, Term, Writers,
-    memory::Clock,
+    AskLost, AskNews, AskStory, Assign, AssignReply, Author, BatchId, Beat, Bell, Change, Cursor, Delivery,
+    Epoch, Expire, Intervention, Join, Joined, Keeps, Kept, Leader, Lineage, Load, LostJob, LostNode, Mail, Memo,
+    MemoKind, MemoryStore, NewMemo, News, Note, OperatorStore, Page, Pulse, Replace, Settle, Settled, Settlement,
+    Store, Term, Writers, memory::Clock,
 };

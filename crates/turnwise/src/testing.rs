@@ -93,7 +93,8 @@ impl Kit {
         let clock = Arc::new(AtomicI64::new(Clock::system().now().micros()));
         let time = clock.clone();
         let time = Clock::new(move || Timestamp::from_micros(time.load(Ordering::SeqCst)));
-        let turnwise = Turnwise::on(Arc::new(MemoryStore::new(Options::default(), time)));
+        let store = MemoryStore::new(Options::default(), time);
+        let turnwise = Turnwise::on(Arc::new(store.clone())).with_operators(Arc::new(store));
         let names = tasks.names().cloned().collect();
         let config = Config::new(NodeName::new("kit")?);
         let builder = turnwise.executor_with(config).registry(tasks).state(turnwise.clone());

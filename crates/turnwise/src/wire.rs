@@ -1,7 +1,7 @@
 //! How things look as JSON, outside: defined once, for `--json`, `enqueue --stdin` and all that other programs read or write.
 //!
 //! Going out, each is a struct that serialises: [`Job`] and [`JobInFull`], [`Node`], [`Queue`], [`Group`], [`Task`] and [`Key`], [`Why`] with its [`Gate`]s,
-//! [`Schedule`]. Coming in, [`Request`] is a job to submit and [`Batch`] several that name one another; [`Outcome`] is how a run ended,
+//! [`Schedule`], [`Token`]. Coming in, [`Request`] is a job to submit and [`Batch`] several that name one another; [`Outcome`] is how a run ended,
 //! both ways. Names and values are an interface: programs read them, and `wire/shapes.json` shows them all. A name that is
 //! not known is refused, one with `null` is as if it had not been given.
 
@@ -15,6 +15,7 @@ mod request;
 mod schedule;
 #[cfg(test)]
 mod shapes;
+mod token;
 mod why;
 
 pub use batch::{Batch, Misfit};
@@ -25,6 +26,7 @@ pub use outcome::Outcome;
 pub use overview::{Group, HeldBy, Key, Queue, Task};
 pub use request::Request;
 pub use schedule::Schedule;
+pub use token::{CreatedToken, Token};
 pub use why::{Gate, Why};
 
 /// How a node reads what the program of a command task writes.

@@ -336,7 +336,8 @@ fn a_dead_token_is_listed_for_four_hundred_days() {
 fn the_table_of_scopes_in_the_docs_is_printed_from_the_actions() {
     let mut page = String::from(
         "# What a token may do\n\nPrinted from `turnwise_core::access::Action` by a test; change the list there, then run\n\
-         `TURNWISE_BLESS=1 cargo test -p turnwise-core the_table_of_scopes`.\n\n",
+         `TURNWISE_BLESS=1 cargo test -p turnwise-core the_table_of_scopes`. How tokens are made and revoked:\n\
+         [guide](guides/access.md).\n\n",
     );
     page.push_str("| |");
     for scope in Scope::ALL {

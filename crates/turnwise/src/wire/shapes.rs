@@ -19,7 +19,7 @@ use turnwise_core::{
 };
 
 use crate::{
-    JobRequest,
+    JobRequest, access,
     overview::{GroupOverview, LimitOverview, Overview, QueueOverview, Tally},
     view::{Answer, Forecast},
     wire,
@@ -49,6 +49,7 @@ struct Shapes<'a> {
     task: wire::Task<'a>,
     key: wire::Key<'a>,
     schedule: wire::Schedule<'a>,
+    token: wire::CreatedToken<'a>,
 }
 
 fn at(seconds: i64) -> Timestamp {
@@ -179,9 +180,27 @@ fn periodic() -> (crate::schedules::ScheduleName, Periodic) {
     (crate::schedules::ScheduleName::new("hourly").unwrap(), periodic)
 }
 
+fn token() -> access::CreatedToken {
+    let secret = access::Secret::from_random([7; 32]);
+    let limits = access::Limits { groups: Some([crate::GroupName::new("acme").unwrap()].into()), ..Default::default() };
+    let token = access::Token {
+        id: access::TokenId(id(3).uuid()),
+        name: turnwise_core::TokenName::new("nightly import").unwrap(),
+        prefix: secret.prefix().to_owned(),
+        grant: access::Grant::new([access::Scope::Submit, access::Scope::Read], limits).unwrap(),
+        rate: std::num::NonZeroU32::new(50),
+        created_at: at(0),
+        expires_at: Some(at(60)),
+        last_used_at: None,
+        revoked_at: None,
+    };
+    access::CreatedToken { token, secret }
+}
+
 #[test]
 fn every_shape_is_as_in_the_file() {
     let (job, story, node, overview, (name, periodic)) = (job(), story(), node(), overview(), periodic());
+    let token = token();
     let gates = vec![
         why::Gate::NotDue(at(60)),
         why::Gate::AtLimit { whose: why::Whose::Queue(job.queue.clone()), used: 1, limit: 1 },
@@ -205,6 +224,7 @@ fn every_shape_is_as_in_the_file() {
         task: wire::Task::new(task_name, task, &overview),
         key: wire::Key::new(key_name, key, &overview),
         schedule: wire::Schedule::new(&name, &periodic, Some(&last), at(5)),
+        token: wire::CreatedToken::new(&token),
     };
     let text = serde_json::to_string_pretty(&shapes).unwrap() + "\n";
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/wire/shapes.json");

@@ -1,0 +1,137 @@
+//! Tokens: who may ask a server for what. What each scope may do is in `docs/access.md`; decided by [`Grant::check`].
+//!
+//! ```
+//! use turnwise::access::{Grant, Limits, NewAccess, Scope};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), turnwise::Error> {
+//! let turnwise = turnwise::Turnwise::open("memory:").await?;
+//! let grant = Grant::new([Scope::Submit, Scope::Read], Limits::default())?;
+//! let created = turnwise.create_token(NewAccess::new("ci", grant)?).await?;
+//! println!("{}", created.secret.reveal()); // tw_…, shown once
+//! turnwise.revoke_token(&created.token.prefix).await?;
+//! # Ok(()) }
+//! ```
+
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
+
+use turnwise_core::{Invalid, Timestamp, TokenName};
+use turnwise_store::OperatorStore;
+
+pub use turnwise_core::access::{
+    Action, Grant, Limits, MAX_LIMIT_NAMES, MAX_TOKENS, NewToken, Reach, Refusal, Scope, Target, Token, TokenId,
+    TokenState,
+};
+pub use turnwise_store::{FoundToken, Secret, TokenHash};
+
+use crate::{Error, Turnwise, id};
+
+/// A token that is to be created, with what [`Turnwise::create_token`] adds left out.
+#[derive(Debug, Clone)]
+#[must_use = "create it with `Turnwise::create_token`"]
+pub struct NewAccess {
+    name: TokenName,
+    grant: Grant,
+    rate: Option<NonZeroU32>,
+    expires_in: Option<Duration>,
+}
+
+impl NewAccess {
+    /// A token for this purpose, written in a few words; it does not expire, and may submit as often as it likes.
+    pub fn new(name: impl AsRef<str>, grant: Grant) -> Result<Self, Invalid> {
+        Ok(Self { name: TokenName::new(name)?, grant, rate: None, expires_in: None })
+    }
+
+    /// Refuses more submits a second than this.
+    pub fn rate(mut self, submits_per_second: NonZeroU32) -> Self {
+        self.rate = Some(submits_per_second);
+        self
+    }
+
+    /// Accepts it for this long only, by the database's clock.
+    pub fn expires_in(mut self, span: Duration) -> Result<Self, Invalid> {
+        if span.is_zero() {
+            return Err(Invalid::new("expires", "must be longer than nothing"));
+        }
+        self.expires_in = Some(span);
+        Ok(self)
+    }
+}
+
+/// A new token with its secret, which is stored nowhere.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct CreatedToken {
+    /// The token as it is stored.
+    pub token: Token,
+    /// What its bearer presents. It cannot be read again.
+    pub secret: Secret,
+}
+
+impl Turnwise {
+    /// The store's side for operators. **Unstable**, as [`store`](crate::store) is.
+    ///
+    /// [`Error::Invalid`] if this handle is [on a store of the caller's own](Turnwise::on) and was not given one by
+    /// [`Turnwise::with_operators`].
+    pub fn operators(&self) -> Result<Arc<dyn OperatorStore>, Error> {
+        let problem = "this store has no side for operators; give it one with Turnwise::with_operators";
+        self.backend().operators().ok_or_else(|| Invalid::new("store", problem).into())
+    }
+
+    /// Creates a token, and returns it with its secret: this is the only time that the secret is there.
+    ///
+    /// From the first token on, a server lets nobody in without one, on loopback neither.
+    pub async fn create_token(&self, access: NewAccess) -> Result<CreatedToken, Error> {
+        let operators = self.operators()?;
+        let secret = Secret::from_random(rand::random());
+        let NewAccess { name, grant, rate, expires_in } = access;
+        let expires_at = match expires_in {
+            Some(span) => Some(self.now().await?.plus(span)),
+            None => None,
+        };
+        let id = TokenId(id::next().uuid());
+        let token = NewToken { id, name, prefix: secret.prefix().to_owned(), grant, rate, expires_at };
+        let token = operators.create_token(token, secret.hash()).await?;
+        Ok(CreatedToken { token, secret })
+    }
+
+    /// All tokens, newest first, revoked and expired ones among them; and the time at which they are seen.
+    pub async fn tokens(&self) -> Result<(Vec<Token>, Timestamp), Error> {
+        Ok(self.operators()?.tokens().await?)
+    }
+
+    /// Takes a token back for good, by its id or by how its secret begins. A server notices within seconds.
+    ///
+    /// [`Error::Invalid`] if there is none, or if several begin so.
+    pub async fn revoke_token(&self, id_or_prefix: &str) -> Result<Token, Error> {
+        let operators = self.operators()?;
+        let id = match id_or_prefix.parse::<TokenId>() {
+            Ok(id) => id,
+            Err(_) => by_prefix(&operators.tokens().await?.0, id_or_prefix)?,
+        };
+        let none = || Invalid::new("token", format!("there is no token {id}; `turnwise token list` shows them")).into();
+        operators.revoke_token(id).await?.ok_or_else(none)
+    }
+}
+
+/// A whole secret names its token, too: it is what a person has at hand who revokes a token that leaked.
+fn by_prefix(tokens: &[Token], text: &str) -> Result<TokenId, Invalid> {
+    let begins = |token: &&Token| !token.prefix.is_empty() && (token.prefix == text || is_secret_of(token, text));
+    match tokens.iter().filter(begins).collect::<Vec<_>>().as_slice() {
+        [token] => Ok(token.id),
+        [] => {
+            // What a person mistook for a prefix may be a secret: it is not printed.
+            let shown: String = text.chars().take(11).collect();
+            let problem = format!("there is no token {shown:?}; `turnwise token list` shows their ids and prefixes");
+            Err(Invalid::new("token", problem))
+        }
+        several => {
+            let ids: Vec<_> = several.iter().map(|token| token.id.to_string()).collect();
+            Err(Invalid::new("token", format!("the secrets of several tokens begin so; name one: {}", ids.join(", "))))
+        }
+    }
+}
+
+fn is_secret_of(token: &Token, text: &str) -> bool {
+    Secret::parse(text).is_some_and(|secret| secret.prefix() == token.prefix)
+}
