@@ -304,6 +304,19 @@ create table turnwise.token (
     revoked_at   timestamptz
 ) with (fillfactor = 50);
 
+-- Submits that are done once: the key, by caller (all zeros: one without a token), the SHA-256 of the request, and what it was answered.
+-- Kept for a day.
+create table turnwise.once (
+    caller  uuid not null,
+    key     text collate "C" not null,
+    body    bytea not null,
+    answers bytea not null,
+    at      timestamptz not null default turnwise.now(),
+    primary key (caller, key)
+) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+
+create index once_at on turnwise.once (at);
+
 -- A version 7 id: milliseconds, then the fraction of the millisecond (RFC 9562, 6.2 method 3), then chance.
 create function turnwise.new_id() returns uuid
     language sql volatile

@@ -248,6 +248,19 @@ create table turnwise_token (
     revoked_at   integer
 ) strict, without rowid;
 
+-- Submits that are done once: the key, by caller (16 zero bytes: one without a token), the SHA-256 of the request, and what it was
+-- answered. Kept for a day.
+create table turnwise_once (
+    caller  blob not null,
+    key     text not null,
+    body    blob not null,
+    answers blob not null,
+    at      integer not null,
+    primary key (caller, key)
+) strict, without rowid;
+
+create index turnwise_once_at on turnwise_once (at);
+
 create table turnwise_migration (
     version    integer primary key,
     name       text not null,

@@ -1,4 +1,4 @@
--- 0027_operators.sql: tables for operators: tokens. The columns are explained in schema.sql.
+-- 0027_operators.sql: tables for operators: tokens, and submits that are done once. The columns are explained in schema.sql.
 create table turnwise.token (
     id           uuid primary key,
     hash         bytea not null unique,
@@ -11,3 +11,14 @@ create table turnwise.token (
     last_used_at timestamptz,
     revoked_at   timestamptz
 ) with (fillfactor = 50);
+
+create table turnwise.once (
+    caller  uuid not null,
+    key     text collate "C" not null,
+    body    bytea not null,
+    answers bytea not null,
+    at      timestamptz not null default turnwise.now(),
+    primary key (caller, key)
+) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+
+create index once_at on turnwise.once (at);

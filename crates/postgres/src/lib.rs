@@ -8,8 +8,8 @@
 //! `bulk`, with [`unique`] for jobs with unique keys and [`after`] for jobs that wait for others → `nodes` which nodes there are
 //! and which one dispatches → `news` the tail → `assign`, `settle`, `control` the three that change jobs → `prune` history in
 //! slices of time → [`closing`] transactions for tasks → `read` for people → `story` what is stored about a job besides its row →
-//! `memo` settings and charges → `tokens` who may ask a server for what → `bell` the
-//! doorbell.
+//! `memo` settings and charges → `tokens` who may ask a server for what → `once` submits that are done once →
+//! `bell` the doorbell.
 //!
 //! One statement a file in `sql/`; they decide only what needs a lock: who holds a unique key, who leads, whether a settle fits; `turnwise_store::verdict` and
 //! `turnwise_core::unique` are the same in Rust.
@@ -39,6 +39,7 @@ mod read;
 mod story;
 mod memo;
 mod tokens;
+mod once;
 mod bell;
 
 pub use closing::{TaskTransaction, Transactions};

@@ -9,6 +9,7 @@ use crate::{
     connect::connection,
     errors::failed,
     news::Place,
+    once,
     rows::{Moment, get},
     session::{Answer, Begin, Session},
     store::Inner,
@@ -66,9 +67,10 @@ pub(crate) async fn prune(store: &Inner, seen: Option<&Cursor>, limit: u32) -> R
     }
     let sql = include_str!("../sql/prune_lost.sql");
     let losses = client.execute(sql, &[&Moment(Loss::edge(now.0)), &limit]).await.map_err(fail)?;
+    let once = once::prune(&client, limit).await.map_err(fail)?;
     // Last, so that nothing else depends on rows that other transactions lock.
     let keys = unique::prune(store, &client, limit).await?;
-    Ok(u64::try_from(old).unwrap_or(0) + changes + losses + keys)
+    Ok(u64::try_from(old).unwrap_or(0) + changes + losses + once + keys)
 }
 
 /// Forgets bad ends in two rounds: in one it becomes known which transactions could still bring a job that waits for them, in a

@@ -14,9 +14,9 @@ use turnwise_core::{
     story::Story,
 };
 use turnwise_store::{
-    AskLost, AskNews, AskStory, Assign, AssignReply, BatchId, Beat, Bell, Cursor, Epoch, Filter, Fleet, FoundToken,
-    Intervention, Join, Joined, Kept, Load, LostNode, Mail, Memo, MemoKind, NewMemo, News, Note, OperatorStore,
-    Options, Page, Pulse, Result, Settle, Settled, Store, Submitted, TokenHash,
+    AskLost, AskNews, AskStory, Assign, AssignReply, BatchId, Beat, Bell, Cursor, Epoch, Filter, Fleet,
+    FoundToken, Intervention, Join, Joined, Kept, Load, LostNode, Mail, Memo, MemoKind, NewMemo, News, Note,
+    Once, OperatorStore, Options, Page, Pulse, Result, Settle, Settled, Store, SubmitOnce, Submitted, TokenHash,
 };
 
 use crate::{
@@ -25,7 +25,7 @@ use crate::{
     connect::{Address, Budget, Pools, Share},
     control, enqueue,
     gather::Gather,
-    memo, migrate, news, nodes, prune, read, settle, story, tokens,
+    memo, migrate, news, nodes, once, prune, read, settle, story, tokens,
     unique::{self, gates::Gates},
 };
 
@@ -237,6 +237,11 @@ impl OperatorStore for PostgresStore {
     async fn note_token_uses(&self, ids: Vec<TokenId>) -> Result<()> {
         tokens::note_uses(&self.0, &ids).await
     }
+
+    async fn submit_once(&self, submit: SubmitOnce) -> Result<Once> {
+        once::submit_once(&self.0, submit).await
+    }
+
 }
 
 impl Inner {

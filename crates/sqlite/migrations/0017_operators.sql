@@ -1,4 +1,4 @@
--- 0017_operators.sql: tables for operators: tokens. The columns are explained in schema.sql.
+-- 0017_operators.sql: tables for operators: tokens, and submits that are done once. The columns are explained in schema.sql.
 create table turnwise_token (
     id           blob primary key not null,
     hash         blob not null unique,
@@ -11,3 +11,14 @@ create table turnwise_token (
     last_used_at integer,
     revoked_at   integer
 ) strict, without rowid;
+
+create table turnwise_once (
+    caller  blob not null,
+    key     text not null,
+    body    blob not null,
+    answers blob not null,
+    at      integer not null,
+    primary key (caller, key)
+) strict, without rowid;
+
+create index turnwise_once_at on turnwise_once (at);

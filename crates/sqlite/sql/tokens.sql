@@ -1,5 +1,4 @@
--- tokens.sql: all tokens, newest first. Index: none; they are few.
+-- tokens.sql: all tokens; the caller sorts them. Index: none; they are few.
 select id, name, prefix, granted, rate, created_at, expires_at, last_used_at, revoked_at
   from turnwise_token
- order by created_at desc, id desc
  limit ?1

@@ -5,7 +5,7 @@
 //! `store` how a file is opened, and which module does which verb → `migrate` the schema and its steps → `writer`
 //! the one thread that writes → `rows` how values lie in columns, `errors` what the caller should do about them → the verbs:
 //! `enqueue` (with `unique` for unique keys, `bulk` for many rows at once, `after` for jobs that wait for others), `nodes`,
-//! `news`, `assign`, `settle`, `story`, `control`, `prune`, `read`, `memo`, and for operators `tokens` → [`closing`] what tasks do at their end → `bell` how
+//! `news`, `assign`, `settle`, `story`, `control`, `prune`, `read`, `memo`, and for operators `tokens` and `once` → [`closing`] what tasks do at their end → `bell` how
 //! other processes' writes are noticed.
 
 mod after;
@@ -20,6 +20,7 @@ mod memo;
 mod migrate;
 mod news;
 mod nodes;
+mod once;
 mod prune;
 mod read;
 mod rows;

@@ -15,9 +15,10 @@ use turnwise_core::{
     time::parse_span,
 };
 use turnwise_store::{
-    AskLost, AskNews, AskStory, Assign, AssignReply, BatchId, Beat, Bell, Cursor, Epoch, Filter, Fleet, FoundToken,
-    Intervention, Join, Joined, Keeps, Kept, Load, LostNode, Mail, Memo, MemoKind, NewMemo, News, Note, OperatorStore,
-    Options, Page, Pulse, Result, Settle, Settled, Store, StoreError, Submitted, TokenHash, memory::Clock,
+    AskLost, AskNews, AskStory, Assign, AssignReply, BatchId, Beat, Bell, Cursor, Epoch, Filter, Fleet,
+    FoundToken, Intervention, Join, Joined, Keeps, Kept, Load, LostNode, Mail, Memo, MemoKind, NewMemo, News,
+    Note, Once, OperatorStore, Options, Page, Pulse, Result, Settle, Settled, Store, StoreError, SubmitOnce, Submitted,
+    TokenHash, memory::Clock,
 };
 
 use crate::{
@@ -25,7 +26,7 @@ use crate::{
     bell::{Ring, Watcher},
     control, enqueue,
     errors::{Failure, explain},
-    memo, migrate, news, nodes, prune,
+    memo, migrate, news, nodes, once, prune,
     read::{self, Reader},
     settle, story, tokens, unique,
     writer::Writer,
@@ -318,6 +319,11 @@ impl OperatorStore for SqliteStore {
     async fn note_token_uses(&self, ids: Vec<TokenId>) -> Result<()> {
         self.write(Ring::NONE, move |conn, now| tokens::note_uses(conn, &ids, now)).await
     }
+
+    async fn submit_once(&self, submit: SubmitOnce) -> Result<Once> {
+        self.inner.writer.write(move |conn, now| once::submit_once(conn, &submit, now)).await
+    }
+
 }
 
 /// Where the jobs are.

@@ -1,6 +1,6 @@
 //! Tokens: who may ask a server for what.
 
-use std::num::NonZeroU32;
+use std::{cmp::Reverse, num::NonZeroU32};
 
 use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 use turnwise_core::{
@@ -53,7 +53,9 @@ pub(crate) fn all(conn: &Connection) -> Result<Vec<Token>> {
     let mut tokens = conn.prepare_cached(include_str!("../sql/tokens.sql"))?;
     let all =
         tokens.query_map([MAX_TOKENS.cast_signed()], token)?.collect::<rusqlite::Result<turnwise_store::Result<_>>>();
-    Ok(all??)
+    let mut all: Vec<Token> = all??;
+    all.sort_by_key(|token| Reverse((token.created_at, token.id)));
+    Ok(all)
 }
 
 pub(crate) fn revoke(conn: &Connection, id: TokenId, now: Timestamp) -> Result<Option<Token>> {

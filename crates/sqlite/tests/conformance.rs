@@ -40,7 +40,8 @@ impl SqliteHarness {
 #[async_trait]
 impl ClosingHarness for SqliteHarness {
     async fn closing(&self, _node: Incarnation, job: NewJob) -> Box<dyn Closing> {
-        let submit = move |conn: &_, _| turnwise_sqlite::enqueue_in(conn, &[job]).map(drop).map_err(Into::into);
+        let store = self.store();
+        let submit = move |conn: &_, _| store.enqueue_in(conn, &[job]).map(drop).map_err(Into::into);
         Box::new(AtEnd::new(self.store(), None, submit))
     }
 }
@@ -62,8 +63,9 @@ impl Harness for SqliteHarness {
 
 #[async_trait]
 impl OperatorHarness for SqliteHarness {
-    async fn operators(&self) -> Arc<dyn OperatorStore> {
-        Arc::new(self.store())
+    async fn both(&self) -> (Arc<dyn Store>, Arc<dyn OperatorStore>) {
+        let store = self.store();
+        (Arc::new(store.clone()), Arc::new(store))
     }
 }
 
@@ -107,8 +109,9 @@ mod in_memory {
 
     #[async_trait]
     impl OperatorHarness for MemoryHarness {
-        async fn operators(&self) -> Arc<dyn OperatorStore> {
-            Arc::new(self.store.lock().expect("nothing panics under this lock").clone())
+        async fn both(&self) -> (Arc<dyn Store>, Arc<dyn OperatorStore>) {
+            let store = self.store.lock().expect("nothing panics under this lock").clone();
+            (Arc::new(store.clone()), Arc::new(store))
         }
     }
 

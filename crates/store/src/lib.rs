@@ -5,7 +5,7 @@
 //! [`store`] the verbs and what they promise; the values that they take and return are beside it, a file each → [`error`] what the
 //! caller does when a verb fails → [`bell`] how a store wakes its users → [`schema`] what opening may change → [`after`] which jobs the
 //! jobs of a call wait for → [`closing`] what a run commits together with its end → [`memo`] what is written down, typed → [`kept`] what
-//! is kept, and how long → [`verdict`] what follows from a row alone → [`operators`] what only operators need: tokens → [`memory`] the specification of both traits, in plain Rust → [`delegate`] a
+//! is kept, and how long → [`verdict`] what follows from a row alone → [`operators`] what only operators need: tokens, and submits that are done once → [`memory`] the specification of both traits, in plain Rust → [`delegate`] a
 //! store that asks another one → `conformance` the promises as tests.
 
 pub mod store;
@@ -28,6 +28,8 @@ pub use closing::{Closed, Closing, Last, Undone};
 pub use error::StoreError;
 pub use kept::{Keeps, Kept};
 pub use memory::MemoryStore;
-pub use operators::{FoundToken, OperatorStore, Secret, TokenHash};
+pub use operators::{
+    BodyHash, FoundToken, Once, OperatorStore, Secret, SubmitOnce, TokenHash,
+};
 pub use schema::Schema;
 pub use store::*;

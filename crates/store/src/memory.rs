@@ -10,6 +10,7 @@ mod enqueue;
 mod memo;
 mod news;
 mod nodes;
+mod once;
 mod prune;
 mod read;
 mod rows;
@@ -26,7 +27,7 @@ use std::{
 
 use async_trait::async_trait;
 use turnwise_core::{
-    After, Fence, Incarnation, Job, JobId, JobState, NewJob, Node, Timestamp,
+    After, Fence, Incarnation, Job, JobId, JobState, NewJob, Node, OnceKey, Timestamp,
     access::{NewToken, Token, TokenId},
     story::Story,
     unique::Holding,
@@ -35,7 +36,7 @@ use turnwise_core::{
 use self::rows::Row;
 use crate::{
     Bell, Kept,
-    operators::{FoundToken, OperatorStore, TokenHash},
+    operators::{FoundToken, KnownOnce, Once, OperatorStore, SubmitOnce, TokenHash},
     store::{
         AskLost, AskNews, AskStory, Assign, AssignReply, BatchId, Beat, Cursor, Epoch, Filter, Fleet, Intervention,
         Join, Joined, Lineage, Load, Loss, LostNode, Mail, Memo, MemoKind, NewMemo, News, Note, Options, Page, Pulse,
@@ -118,6 +119,8 @@ struct Data {
     memos: BTreeMap<(MemoKind, String), (String, i64)>,
     /// Each with the hash of its secret.
     tokens: BTreeMap<TokenId, (Token, TokenHash)>,
+    /// Keys of submits that are done once, by caller.
+    once: BTreeMap<(Option<TokenId>, OnceKey), KnownOnce>,
     next_seq: i64,
     next_change: i64,
 }
@@ -278,4 +281,9 @@ impl OperatorStore for MemoryStore {
     async fn note_token_uses(&self, ids: Vec<TokenId>) -> Result<()> {
         tokens::note_token_uses(self, ids)
     }
+
+    async fn submit_once(&self, submit: SubmitOnce) -> Result<Once> {
+        once::submit_once(self, submit)
+    }
+
 }

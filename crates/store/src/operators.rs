@@ -3,6 +3,7 @@
 //! Each verb is one atomic step and safe to repeat after a lost reply, as those of `Store` are. Nothing here is a memo: memos ring the
 //! dispatcher, and are read whole.
 
+mod once;
 mod secret;
 
 use std::fmt;
@@ -13,6 +14,7 @@ use turnwise_core::{
     access::{Grant, MAX_TOKENS, NewToken, Token, TokenId},
 };
 
+pub use once::*;
 pub use secret::*;
 
 use crate::{StoreError, store::Result};
@@ -50,6 +52,14 @@ pub trait OperatorStore: Send + Sync + fmt::Debug + 'static {
     /// Writes down that these tokens were used now, for each of them [at most once a minute](Token::notes_use). Unknown ids are
     /// left out, and so are tokens that another transaction is writing about.
     async fn note_token_uses(&self, ids: Vec<TokenId>) -> Result<()>;
+
+    /// Submits the jobs as [`Store::enqueue`](crate::Store::enqueue) does, unless a call with the same key was done for the same caller
+    /// in the last [24 hours](KEEP_ONCE): then it stores nothing, and answers what that call was answered.
+    ///
+    /// The key is written in the submit's own transaction: it is there exactly if the jobs are. A call that fails leaves no key behind.
+    /// Of any number of calls at once one submits, and the others are answered [`Once::Again`] or, if it takes longer than
+    /// [a second](ONCE_PATIENCE), [`Once::UnderWay`]. [`Store::prune`](crate::Store::prune) deletes old keys.
+    async fn submit_once(&self, submit: SubmitOnce) -> Result<Once>;
 }
 
 /// The answer to one token too many.

@@ -20,6 +20,7 @@ const PROMISES: &[(&str, &str)] = &[
     ("story", include_str!("../src/conformance/story.rs")),
     ("closing", include_str!("../src/conformance/closing.rs")),
     ("tokens", include_str!("../src/conformance/tokens.rs")),
+    ("once", include_str!("../src/conformance/once.rs")),
     ("crash", include_str!("../src/conformance/crash.rs")),
 ];
 

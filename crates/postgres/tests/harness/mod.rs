@@ -86,8 +86,9 @@ impl Harness for PostgresHarness {
 
 #[async_trait]
 impl OperatorHarness for PostgresHarness {
-    async fn operators(&self) -> Arc<dyn OperatorStore> {
-        Arc::new(PostgresStore::connect(&self.url, self.options.clone()).await.expect("connect"))
+    async fn both(&self) -> (Arc<dyn Store>, Arc<dyn OperatorStore>) {
+        let store = PostgresStore::connect(&self.url, self.options.clone()).await.expect("connect");
+        (Arc::new(store.clone()), Arc::new(store))
     }
 }
 

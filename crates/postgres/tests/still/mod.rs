@@ -9,7 +9,7 @@ pub(crate) const CLOCK: &str = include_str!("clock.sql");
 pub(crate) const EMPTY: &str = "
     truncate turnwise.job, turnwise.history, turnwise.node, turnwise.assignment, turnwise.stop_request, turnwise.change, turnwise.memo, turnwise.attempt,
         turnwise.log, turnwise.step, turnwise.progress, turnwise.unique_key, turnwise.dependency, turnwise.bad_end,
-        turnwise.lost_node, turnwise.token;
+        turnwise.lost_node, turnwise.token, turnwise.once;
     update turnwise.dispatcher set holder = null, epoch = 0, until = null, asleep = false;";
 
 #[allow(dead_code, reason = "one test program sets the clock instead")]

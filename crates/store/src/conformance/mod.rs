@@ -17,6 +17,7 @@ pub mod kept;
 pub mod memo;
 pub mod news;
 pub mod nodes;
+pub mod once;
 pub mod random;
 pub mod read;
 pub mod repeat;
@@ -61,8 +62,13 @@ pub trait ClosingHarness: Harness {
 /// A store with its side for operators.
 #[async_trait]
 pub trait OperatorHarness: Harness {
-    /// A handle as another process would have it, on the same data as [`Harness::open`] gives.
-    async fn operators(&self) -> Arc<dyn OperatorStore>;
+    /// Both sides of one handle, as another process would have it, on the same data as [`Harness::open`] gives.
+    async fn both(&self) -> (Arc<dyn Store>, Arc<dyn OperatorStore>);
+
+    /// A handle of its own.
+    async fn operators(&self) -> Arc<dyn OperatorStore> {
+        self.both().await.1
+    }
 }
 
 /// One `#[tokio::test]` per promise of [`OperatorStore`]. `$make` is `async fn(Options) -> impl OperatorHarness`.
@@ -81,6 +87,18 @@ macro_rules! operator_suite {
                 the_last_use_is_noted_once_a_minute,
                 tokens_dead_for_long_make_room_for_new_ones_and_leave_one_behind,
                 what_one_process_did_with_tokens_another_sees_at_once;
+            once:
+                the_first_call_submits_and_a_repeat_gets_its_answer,
+                a_repeat_is_recognised_after_its_jobs_have_ended_and_are_pruned,
+                the_same_key_with_another_body_is_refused,
+                keys_of_different_callers_do_not_meet,
+                a_call_that_is_refused_leaves_no_key_behind,
+                every_kind_of_answer_is_repeated_as_it_was,
+                a_key_is_kept_for_a_day_and_then_free_again,
+                old_keys_are_pruned_within_the_limit_and_young_ones_are_not,
+                of_sixteen_calls_with_one_key_one_submits,
+                a_submit_that_is_done_once_rings_the_dispatcher,
+                ten_thousand_jobs_are_submitted_once;
         }
     };
 }

@@ -78,7 +78,8 @@ impl Harness for MemoryHarness {
 
 #[async_trait]
 impl OperatorHarness for MemoryHarness {
-    async fn operators(&self) -> Arc<dyn OperatorStore> {
-        Arc::new(self.store.lock().expect("nothing panics under this lock").another_process())
+    async fn both(&self) -> (Arc<dyn Store>, Arc<dyn OperatorStore>) {
+        let store = self.store.lock().expect("nothing panics under this lock").another_process();
+        (Arc::new(store.clone()), Arc::new(store))
     }
 }

@@ -12,34 +12,35 @@ use crate::{
 
 pub(super) fn enqueue(store: &MemoryStore, jobs: Vec<NewJob>) -> Result<Vec<Submitted>> {
     let now = store.clock.now();
-    let replies = {
-        let mut data = store.data();
-        let (entries, taken) = data.claim_keys(&jobs, now)?;
-        data.check_room(jobs.iter().zip(&entries))?;
-        let previews: Vec<Submitted> = jobs.iter().zip(&entries).map(|(job, entry)| data.preview(job, entry)).collect();
-        let waiting = data.check_after(&jobs, &previews)?;
-        data.keys.extend(taken);
-        // First the jobs that are stored: one of them may stand for another of the call.
-        let mut replies = Vec::with_capacity(jobs.len());
-        let mut held = Vec::new();
-        for (at, (job, entry)) in jobs.into_iter().zip(entries).enumerate() {
-            replies.push(match entry {
-                unique::Entry::In => data.insert(job, now),
-                unique::Entry::Known => Submitted::itself(job.id, false),
-                unique::Entry::HeldBy(holder) => {
-                    let policy = job.unique.map_or(OnDuplicate::Keep, |unique| unique.on_duplicate);
-                    held.push((at, holder, policy, job.task, job.args));
-                    Submitted::itself(holder, false)
-                }
-            });
-        }
-        for (at, holder, policy, task, args) in held {
-            replies[at] = data.stand_in(holder, policy, &task, args);
-        }
-        data.wait_for(waiting);
-        replies
-    };
+    let replies = store_jobs(&mut store.data(), jobs, now)?;
     store.bell.ring_news();
+    Ok(replies)
+}
+
+pub(super) fn store_jobs(data: &mut Data, jobs: Vec<NewJob>, now: Timestamp) -> Result<Vec<Submitted>> {
+    let (entries, taken) = data.claim_keys(&jobs, now)?;
+    data.check_room(jobs.iter().zip(&entries))?;
+    let previews: Vec<Submitted> = jobs.iter().zip(&entries).map(|(job, entry)| data.preview(job, entry)).collect();
+    let waiting = data.check_after(&jobs, &previews)?;
+    data.keys.extend(taken);
+    // First the jobs that are stored: one of them may stand for another of the call.
+    let mut replies = Vec::with_capacity(jobs.len());
+    let mut held = Vec::new();
+    for (at, (job, entry)) in jobs.into_iter().zip(entries).enumerate() {
+        replies.push(match entry {
+            unique::Entry::In => data.insert(job, now),
+            unique::Entry::Known => Submitted::itself(job.id, false),
+            unique::Entry::HeldBy(holder) => {
+                let policy = job.unique.map_or(OnDuplicate::Keep, |unique| unique.on_duplicate);
+                held.push((at, holder, policy, job.task, job.args));
+                Submitted::itself(holder, false)
+            }
+        });
+    }
+    for (at, holder, policy, task, args) in held {
+        replies[at] = data.stand_in(holder, policy, &task, args);
+    }
+    data.wait_for(waiting);
     Ok(replies)
 }
 

@@ -25,7 +25,7 @@ pub(super) fn prune(store: &MemoryStore, seen: Option<Cursor>, limit: u32) -> Re
         }
     }
     read.iter().for_each(|seq| drop(data.changes.remove(seq)));
-    let keys = data.prune_keys(limit, store.clock.now());
+    let keys = data.prune_keys(limit, now) + data.prune_once(limit, now);
     let losses: Vec<_> = data.losses.values().filter(|loss| loss.lost_at < Loss::edge(now)).collect();
     let losses: Vec<_> = losses.into_iter().take(limit).map(|loss| loss.node.incarnation).collect();
     losses.iter().for_each(|node| drop(data.losses.remove(node)));

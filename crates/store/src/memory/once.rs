@@ -1,0 +1,38 @@
+//! Submits that are done once.
+
+use turnwise_core::Timestamp;
+
+use super::{Data, MemoryStore, enqueue};
+use crate::{
+    operators::{KEEP_ONCE, KnownOnce, Once, SubmitOnce, write_answers},
+    store::Result,
+};
+
+pub(super) fn submit_once(store: &MemoryStore, submit: SubmitOnce) -> Result<Once> {
+    let now = store.clock.now();
+    let SubmitOnce { caller, key, body, jobs } = submit;
+    let answers = {
+        let mut data = store.data();
+        if let Some(known) = data.once.get(&(caller, key.clone()))
+            && let Some(answer) = known.meets(body, now)?
+        {
+            return Ok(answer);
+        }
+        let answers = enqueue::store_jobs(&mut data, jobs, now)?;
+        data.once.insert((caller, key), KnownOnce { body, answers: write_answers(&answers), at: now });
+        answers
+    };
+    store.bell.ring_news();
+    Ok(Once::Submitted(answers))
+}
+
+impl Data {
+    /// Deletes keys that are old, the oldest first; how many.
+    pub(super) fn prune_once(&mut self, limit: usize, now: Timestamp) -> usize {
+        let mut old: Vec<_> = self.once.iter().filter(|(_, known)| known.at.plus(KEEP_ONCE) <= now).collect();
+        old.sort_by_key(|(_, known)| known.at);
+        let old: Vec<_> = old.into_iter().take(limit).map(|(key, _)| key.clone()).collect();
+        old.iter().for_each(|key| drop(self.once.remove(key)));
+        old.len()
+    }
+}
