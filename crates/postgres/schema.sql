@@ -435,6 +435,27 @@ create function turnwise.refuse(sentence text) returns boolean
     set search_path = pg_catalog, pg_temp
     as $$ begin raise exception using message = sentence, errcode = 'TW001'; end $$;
 
+-- Ends a submit if one of the jobs $1 that this transaction has stored has an id of more than a minute ahead of the time: ids are compared
+-- to tell new jobs from those that have ended, and until then every submit would have to look closer. With the rights of its
+-- owner: who submits need not see which transaction stored a job.
+create function turnwise.refuse_ahead(ids uuid[]) returns boolean
+    language plpgsql volatile security definer
+    set search_path = pg_catalog, pg_temp
+    as $$
+    begin
+        if exists (
+           select from turnwise.job
+            where job.id = any (ids) and job.xact = pg_current_xact_id()
+              and ('x' || encode(substr(uuid_send(job.id), 1, 6), 'hex'))::bit(48)::bigint - 60000
+                  > extract(epoch from turnwise.now()) * 1000)
+        then
+            perform turnwise.refuse('id: is more than a minute ahead of the database''s time; '
+                || 'make ids of the present, or let Turnwise make them');
+        end if;
+        return true;
+    end
+    $$;
+
 -- Takes back those of the jobs $1, which this transaction has just stored, that have ended before; tells which. To be called
 -- after the insert: its statements have younger snapshots than the insert had, and so see a job that was settled while the
 -- insert waited for its row. (To look first and insert afterwards leaves a moment in which such a job is in neither table.)

@@ -1,6 +1,6 @@
 //! A job as it is submitted ([`NewJob`]), all that is known of it ([`Job`]), and the part that the scheduler needs ([`JobHead`]).
 
-use std::{fmt, str::FromStr};
+use std::{fmt, str::FromStr, time::Duration};
 
 use uuid::Uuid;
 
@@ -35,6 +35,30 @@ impl JobId {
     #[doc(hidden)]
     pub const fn uuid(self) -> Uuid {
         self.0
+    }
+
+    /// An id of a later moment than this after the database's time is refused. Ids are compared to tell new jobs from known ones
+    /// at a glance: with one far in the future, every submit until then would have to look closer.
+    pub const MAX_AHEAD: Duration = Duration::from_secs(60);
+
+    /// The milliseconds since 1970 at which it was made, as it says itself.
+    pub fn unix_millis(self) -> u64 {
+        u64::try_from(self.0.as_u128() >> 80).expect("48 bits")
+    }
+
+    /// Refuses an id that is no UUIDv7: it would sort anywhere.
+    pub fn check_version(self) -> Result<Self, Invalid> {
+        if self.0.get_version_num() == 7 && self.0.get_variant() == uuid::Variant::RFC4122 {
+            Ok(self)
+        } else {
+            let problem = format!("{self} is not a UUIDv7; make ids of that version, or let Turnwise make them");
+            Err(Invalid::new("id", problem))
+        }
+    }
+
+    /// Whether it is of a moment so much later than the database's time that it is refused.
+    pub fn is_ahead(self, now: Timestamp) -> bool {
+        i128::from(self.unix_millis()) * 1_000 > i128::from(now.plus(Self::MAX_AHEAD).micros())
     }
 
     /// Its sixteen bytes; ids sort as they do.
@@ -481,6 +505,20 @@ pub struct AssignedJob {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_id_is_of_version_seven_and_not_of_the_future() {
+        let now = Timestamp::from_micros(1_700_000_000_000_999);
+        let id = |millis: u64| JobId::from_parts(1_700_000_000_000 + millis, [9; 10]);
+        assert_eq!(id(7).unix_millis(), 1_700_000_000_007);
+        assert!(!id(0).is_ahead(now) && !id(60_000).is_ahead(now) && id(60_001).is_ahead(now));
+        assert!(JobId::from_uuid(Uuid::max()).is_ahead(Timestamp::MIN) && !JobId::from_parts(0, [0; 10]).is_ahead(now));
+        assert_eq!(id(0).check_version(), Ok(id(0)));
+        for other in [Uuid::nil(), Uuid::max(), Uuid::from_u128(id(0).uuid().as_u128() ^ (3 << 76))] {
+            let refused = JobId::from_uuid(other).check_version().unwrap_err().to_string();
+            assert!(refused.starts_with(&format!("id: {other} is not a UUIDv7")), "{refused}");
+        }
+    }
 
     #[test]
     fn priority_is_one_to_ten() {

@@ -1,4 +1,5 @@
--- 0027_operators.sql: tables for operators: tokens, and submits that are done once. The columns are explained in schema.sql.
+-- 0027_operators.sql: tables for operators: tokens, and submits that are done once; ids of the future are
+-- refused. The columns are explained in schema.sql.
 create table turnwise.token (
     id           uuid primary key,
     hash         bytea not null unique,
@@ -22,3 +23,21 @@ create table turnwise.once (
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
 create index once_at on turnwise.once (at);
+
+create function turnwise.refuse_ahead(ids uuid[]) returns boolean
+    language plpgsql volatile security definer
+    set search_path = pg_catalog, pg_temp
+    as $$
+    begin
+        if exists (
+           select from turnwise.job
+            where job.id = any (ids) and job.xact = pg_current_xact_id()
+              and ('x' || encode(substr(uuid_send(job.id), 1, 6), 'hex'))::bit(48)::bigint - 60000
+                  > extract(epoch from turnwise.now()) * 1000)
+        then
+            perform turnwise.refuse('id: is more than a minute ahead of the database''s time; '
+                || 'make ids of the present, or let Turnwise make them');
+        end if;
+        return true;
+    end
+    $$;

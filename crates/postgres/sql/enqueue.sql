@@ -2,10 +2,12 @@
 -- Binds: $1 uuid[] ids, $2 text[] tasks, $3 text[] arguments (JSON), $4 text[] queues, $5 text[] groups,
 -- $6 smallint[] priorities, $7 text[] due times (RFC 3339; null = now), $8 text[] retry policies (null = that of the task),
 -- $9 text[] limit keys (null = none), $10 text[] terms (null = none), $11 text[] times to begin by (RFC 3339; null =
--- none). Where one of the last two is shorter than the others, the rest is null.
+-- none), $12 bigint the time of the newest id, in milliseconds since 1970. Where one of $10 and $11 is shorter than the others, the rest is
+-- null.
 -- A job that names no time is due when it is submitted, and one that names that very moment a microsecond earlier: this tells them
 -- apart (calendar::stored_due in core).
 -- A new job of a group that is full (memo kind 6) fails the statement with TW001; no group is looked up while none is full.
+-- So does a new job whose id is more than a minute ahead of the database's time; turnwise.refuse_ahead is asked only if the newest is.
 -- A job that has ended already is deleted again after the insert, by turnwise.take_back, which says why this is done afterwards.
 -- Runs in callers' transactions too: every name is qualified, whatever their search_path finds.
 -- Locks: the new rows only. Index: the primary keys of job and memo, history_id.
@@ -52,3 +54,6 @@ select stored.id
   from stored
  where (select pg_catalog.count(*) from refused) operator(pg_catalog.>=) 0
    and (select pg_catalog.count(*) from rung) operator(pg_catalog.>=) 0
+   and (select case when ($12::pg_catalog.int8 operator(pg_catalog.-) 60000)
+                         operator(pg_catalog.>) (extract(epoch from turnwise.now()) operator(pg_catalog.*) 1000)
+                    then turnwise.refuse_ahead($1) else true end)

@@ -19,6 +19,7 @@ use crate::{
     errors::failed,
     rows::{JsonText, Moment},
     session::{Begin, Session},
+    submit::newest,
 };
 
 /// From this many jobs on; for fewer, the statement's one round trip is quicker than the five of this.
@@ -49,8 +50,9 @@ pub(crate) async fn copy(client: &mut Lent, jobs: &[NewJob]) -> Result<Option<Ve
     if client.pooled() || jobs.len() < LEAST || jobs.iter().any(|job| job.due.is_some() || !job.after.is_empty()) {
         return Ok(None);
     }
+    let newest = newest(jobs.iter());
     let transaction = client.begin().await.map_err(fail)?;
-    if !transaction.query_one(MAY, &[&least]).await.map_err(fail)?.get::<_, bool>(0) {
+    if !transaction.query_one(MAY, &[&least, &newest]).await.map_err(fail)?.get::<_, bool>(0) {
         return Ok(None);
     }
     // In parts: the time a statement may take includes that in which its rows arrive.

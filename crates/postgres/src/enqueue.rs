@@ -4,7 +4,7 @@ use std::{collections::HashSet, sync::Arc};
 
 use tokio_postgres::GenericClient;
 use turnwise_core::{NewJob, Timestamp};
-use turnwise_store::{Result, StoreError, Submitted};
+use turnwise_store::{Result, StoreError, Submitted, ids};
 use uuid::Uuid;
 
 use crate::{
@@ -63,6 +63,7 @@ pub async fn now_in(client: &impl GenericClient) -> Result<Timestamp> {
 
 /// Stores `jobs` with as many statements as they need, in the transaction that is open.
 pub(crate) async fn enqueue_on(session: &mut impl Submitting, jobs: &[NewJob]) -> Result<Vec<Submitted>> {
+    ids::check_version(jobs)?;
     let mut replies = Vec::with_capacity(jobs.len());
     for jobs in jobs.chunks(CHUNK) {
         if jobs.iter().any(|job| job.unique.is_some()) {
@@ -89,6 +90,7 @@ pub(crate) async fn store_jobs<'a>(
 }
 
 pub(crate) async fn enqueue(store: &Arc<Inner>, jobs: Vec<NewJob>) -> Result<Vec<Submitted>> {
+    ids::check_version(&jobs)?;
     if gather::may_travel(&jobs) {
         return gather::enqueue(store, jobs).await;
     }

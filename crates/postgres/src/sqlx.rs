@@ -52,7 +52,8 @@ impl Submitting for OnSqlx<'_> {
             .bind(&jobs.retries)
             .bind(&jobs.keys)
             .bind(&jobs.terms)
-            .bind(&jobs.expires);
+            .bind(&jobs.expires)
+            .bind(jobs.newest);
         stored.fetch_all(&mut *self.0).await.map_err(failed)
     }
 

@@ -12,9 +12,9 @@ use crate::{
     session::Session,
 };
 
-/// Stores jobs. All binds are arrays of the same length, one element per job, in submission order; the last two may be shorter,
+/// Stores jobs. All binds but the last are arrays of the same length, one element per job, in submission order; two may be shorter,
 /// and the rest of them is null then ([`Jobs`]). Returns one column `id uuid`, one row for each job that was not there before. If
-/// one of these belongs to a group that takes no more, the statement fails with SQLSTATE [`REFUSED`](crate::REFUSED) and the
+/// one of these belongs to a group that takes no more, or has an id of the future, the statement fails with SQLSTATE [`REFUSED`](crate::REFUSED) and the
 /// reason as its message.
 pub(crate) const ENQUEUE: &str = include_str!("../sql/enqueue.sql");
 
@@ -87,6 +87,13 @@ pub(crate) struct Jobs<'a> {
     pub(crate) terms: Vec<Option<String>>,
     /// In RFC 3339.
     pub(crate) expires: Vec<Option<String>>,
+    pub(crate) newest: i64,
+}
+
+/// The time of the newest id, in milliseconds since 1970.
+pub(crate) fn newest<'a>(jobs: impl Iterator<Item = &'a NewJob>) -> i64 {
+    let newest = jobs.map(|job| job.id).max();
+    newest.map_or(0, |id| i64::try_from(id.unix_millis()).expect("48 bits"))
 }
 
 impl<'a> Jobs<'a> {
@@ -104,10 +111,11 @@ impl<'a> Jobs<'a> {
             keys: each().map(|job| job.key.as_ref().map(KeyName::as_str)).collect(),
             terms: sparse(each().map(|job| job.terms.to_text())),
             expires: sparse(each().map(|job| job.expires.map(|expires| expires.to_string()))),
+            newest: newest(each()),
         }
     }
 
-    pub(crate) fn binds(&self) -> [&(dyn ToSql + Sync); 11] {
+    pub(crate) fn binds(&self) -> [&(dyn ToSql + Sync); 12] {
         [
             &self.ids,
             &self.tasks,
@@ -120,6 +128,7 @@ impl<'a> Jobs<'a> {
             &self.keys,
             &self.terms,
             &self.expires,
+            &self.newest,
         ]
     }
 }

@@ -1,8 +1,8 @@
 //! Enqueue: new jobs, in a transaction of the store's or of the caller's own.
 
 use rusqlite::{Connection, params};
-use turnwise_core::{NewJob, Timestamp, unique::OnDuplicate};
-use turnwise_store::{Duplicate, Result, StoreError, Submitted, memory::Clock};
+use turnwise_core::{JobId, NewJob, Timestamp, unique::OnDuplicate};
+use turnwise_store::{Duplicate, Result, StoreError, Submitted, ids, memory::Clock};
 
 use crate::{
     after,
@@ -73,9 +73,12 @@ pub(crate) fn enqueue(
     jobs: &[NewJob],
     now: Timestamp,
 ) -> std::result::Result<Vec<Submitted>, Failure> {
+    ids::check_version(jobs)?;
     // Asked once a call: as long as no group is full, a job costs no look of its own.
     let any_full = memo::any_full(conn)?;
     let entries = unique::claim(conn, jobs, now)?;
+    let stored = jobs.iter().enumerate().filter(|(at, _)| matches!(entries.get(*at), None | Some(Entry::In)));
+    ids::check_ahead(stored.map(|(_, job)| job), now, |id| known(conn, id))?;
     let some_ended = some_between(conn, include_str!("../sql/enqueue_ended_between.sql"), jobs)?;
     let mut insert = Insert::new(conn, now)?;
     if entries.is_empty() && !any_full && !some_ended && many_new(conn, jobs)? {
@@ -118,6 +121,11 @@ pub(crate) fn enqueue(
     }
     after::write(conn, jobs, &enqueued)?;
     Ok(enqueued)
+}
+
+fn known(conn: &Connection, id: JobId) -> std::result::Result<bool, Failure> {
+    let mut known = conn.prepare_cached(include_str!("../sql/enqueue_known.sql"))?;
+    Ok(known.query_row([id.as_bytes()], |row| row.get(0))?)
 }
 
 /// Whether it is worth while to write them together, and each of them is there for the first time.

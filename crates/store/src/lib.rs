@@ -3,7 +3,7 @@
 //! A part of the crate `turnwise`, not for direct use: it changes with any release.
 //!
 //! [`store`] the verbs and what they promise; the values that they take and return are beside it, a file each → [`error`] what the
-//! caller does when a verb fails → [`bell`] how a store wakes its users → [`schema`] what opening may change → [`after`] which jobs the
+//! caller does when a verb fails → [`bell`] how a store wakes its users → [`schema`] what opening may change → [`ids`] what an id must be → [`after`] which jobs the
 //! jobs of a call wait for → [`closing`] what a run commits together with its end → [`memo`] what is written down, typed → [`kept`] what
 //! is kept, and how long → [`verdict`] what follows from a row alone → [`operators`] what only operators need: tokens, and submits that are done once → [`memory`] the specification of both traits, in plain Rust → [`delegate`] a
 //! store that asks another one → `conformance` the promises as tests.
@@ -13,6 +13,7 @@ pub mod error;
 pub mod after;
 pub mod bell;
 pub mod closing;
+pub mod ids;
 pub mod kept;
 pub mod memo;
 pub mod memory;

@@ -59,7 +59,8 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// A new job whose group has a [`MemoKind::Full`] memo refuses the whole call: [`StoreError::Refused`] with the
     /// memo's value as its text. The same for new jobs that wait for one another in a circle (found by
     /// [`check`](turnwise_core::after::check)), and for a job that waits for an id that is neither there nor in this call:
-    /// `after: there is no job …`. A job that is already there is never a reason to refuse.
+    /// `after: there is no job …`; and for a new job whose id is more than a minute ahead of the database's time. A job that is
+    /// already there is never a reason to refuse, if its id is a UUIDv7: any other is refused at once.
     ///
     /// A job with a [unique key](turnwise_core::Unique) that another holds is not stored; the reply names the holder, and
     /// with [`OnDuplicate::Reject`](turnwise_core::unique::OnDuplicate) the whole call is [`StoreError::Duplicate`]. Of any

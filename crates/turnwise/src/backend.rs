@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use turnwise_core::Invalid;
+use turnwise_core::{Invalid, Timestamp};
 use turnwise_executor::executor::Builder;
 #[cfg(feature = "postgres")]
 use turnwise_postgres::{PostgresStore, Transactions};
@@ -11,6 +11,8 @@ use turnwise_sqlite::SqliteStore;
 use turnwise_store::{MemoryStore, OperatorStore, Options, Store, memory::Clock};
 
 use crate::Error;
+#[cfg(feature = "postgres")]
+use crate::id;
 #[cfg(feature = "postgres")]
 use crate::transactional::OnPostgres;
 #[cfg(feature = "sqlite")]
@@ -71,6 +73,20 @@ impl Backend {
             #[cfg(feature = "postgres")]
             Self::Postgres { .. } => {}
             Self::Other { operators, .. } => *operators = Some(given),
+        }
+    }
+
+    /// The time that the database has just told. Only a server has a clock that is not this machine's.
+    pub(crate) fn learn_time(&self, now: Timestamp) {
+        match self {
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(_) => {}
+            #[cfg(feature = "postgres")]
+            Self::Postgres { .. } => id::learn(now),
+            Self::Other { .. } => {
+                // A clock of the caller's own, as in tests: it must not count for other handles of this process.
+                let _ = now;
+            }
         }
     }
 

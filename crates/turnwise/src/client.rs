@@ -1,10 +1,15 @@
 //! A database with jobs in it: open, submit, look, decide.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+    time::Duration,
+};
 
 use tokio::time::Instant;
 use turnwise_core::{
-    Fence, Invalid, Job, JobId, NewJob, Timestamp,
+    After, Fence, Invalid, Job, JobId, NewJob, Timestamp,
     lifecycle::{self, Event, Illegal, JobFacts, Target, Transition},
     story::{LineAt, Story},
 };
@@ -13,10 +18,15 @@ use turnwise_executor::{
     executor::{Builder, Connect, StartError},
 };
 use turnwise_store::{
-    AskStory, Filter, Fleet, Intervention, Load, OperatorStore, Options, Settled, Store, StoreError, Submitted,
+    AskStory, Filter, Fleet, Intervention, Load, OperatorStore, Options, Settled, Store, StoreError,
+    Submitted,
 };
 
-use crate::{JobRequest, backend::Backend, id};
+use crate::{
+    JobRequest,
+    backend::Backend,
+    id::{self, Maker},
+};
 
 /// Times a decision is made anew because the job moved on meanwhile.
 const DECIDE_AGAIN: usize = 20;
@@ -72,6 +82,8 @@ pub enum Cancelled {
 pub struct Turnwise {
     backend: Backend,
     repeat_submits_for: Duration,
+    /// For jobs whose first id was refused.
+    ids: Arc<Maker>,
 }
 
 impl fmt::Debug for Turnwise {
@@ -115,7 +127,7 @@ impl Turnwise {
     }
 
     fn with(backend: Backend) -> Self {
-        Self { backend, repeat_submits_for: REPEAT_SUBMITS_FOR }
+        Self { backend, repeat_submits_for: REPEAT_SUBMITS_FOR, ids: Arc::new(Maker::new()) }
     }
 
     /// How long this handle repeats a submit after its reply was lost, counted from then; at first after 50 ms, then after twice as
@@ -169,8 +181,13 @@ impl Turnwise {
     pub async fn submit_each(&self, requests: impl IntoIterator<Item = JobRequest>) -> Result<Vec<Submitted>, Error> {
         let requests: Vec<_> = requests.into_iter().collect();
         let now = if requests.iter().any(JobRequest::is_relative) { self.now().await? } else { Timestamp::MIN };
+        let ours: BTreeSet<JobId> = requests
+            .iter()
+            .filter(|request| !request.id_is_given())
+            .filter_map(|request| request.job_id().ok())
+            .collect();
         let jobs = requests.into_iter().map(|request| request.into_job(now)).collect::<Result<Vec<_>, _>>()?;
-        self.store_jobs(jobs).await
+        self.store_jobs(jobs, &ours).await
     }
 
     /// Submits the jobs of a batch and one that begins when all of them have ended, all or none; their ids in this order.
@@ -187,15 +204,26 @@ impl Turnwise {
         self.submit_all(requests).await
     }
 
-    async fn store_jobs(&self, jobs: Vec<NewJob>) -> Result<Vec<Submitted>, Error> {
+    /// `ours`: the ids that the caller did not choose.
+    pub(crate) async fn store_jobs(
+        &self,
+        mut jobs: Vec<NewJob>,
+        ours: &BTreeSet<JobId>,
+    ) -> Result<Vec<Submitted>, Error> {
         let store = self.store();
         let mut wait = SUBMIT_WAIT;
         // From the first lost reply, not from the submit: to learn that it is lost may take longer than the budget.
         let mut until = None;
+        let mut renewed = false;
         loop {
             let lost = match store.enqueue(jobs.clone()).await {
                 Ok(enqueued) => return Ok(enqueued),
                 Err(error) if error.is_transient() => error,
+                // Perhaps because of ids that were made by a clock which is ahead of the database's.
+                Err(StoreError::Refused(_)) if !renewed && self.renew_ids(&mut jobs, ours).await? => {
+                    renewed = true;
+                    continue;
+                }
                 Err(error) => return Err(error.into()),
             };
             let now = Instant::now();
@@ -208,9 +236,29 @@ impl Turnwise {
         }
     }
 
+    /// Gives other ids to those of `ours` that are too far ahead of the database's time; whether there are any.
+    async fn renew_ids(&self, jobs: &mut [NewJob], ours: &BTreeSet<JobId>) -> Result<bool, Error> {
+        let now = self.now().await?;
+        let ahead = jobs.iter().map(|job| job.id).filter(|id| ours.contains(id) && id.is_ahead(now));
+        let others: BTreeMap<JobId, JobId> = ahead.map(|id| (id, self.ids.next(now))).collect();
+        if others.is_empty() {
+            return Ok(false);
+        }
+        let other = |id: &JobId| others.get(id).copied().unwrap_or(*id);
+        for job in jobs {
+            job.id = other(&job.id);
+            if let Some(on_failure) = job.after.on_failure() {
+                job.after = After::new(job.after.ids().iter().map(other), on_failure)?;
+            }
+        }
+        Ok(true)
+    }
+
     /// The database's time.
     pub async fn now(&self) -> Result<Timestamp, Error> {
-        Ok(self.store().load(Load::These(Vec::new())).await?.now)
+        let now = self.store().load(Load::These(Vec::new())).await?.now;
+        self.backend.learn_time(now);
+        Ok(now)
     }
 
     /// A job by its id, finished or not; [`Error::NoSuchJob`] if it is not there.

@@ -21,6 +21,8 @@ pub struct JobRequest {
     after: Vec<JobId>,
     on_failure: OnFailure,
     unique: UniqueOptions,
+    /// Its id is the caller's.
+    id_given: bool,
 }
 
 /// What the caller set about uniqueness, in whatever order.
@@ -86,6 +88,7 @@ impl JobRequest {
             after: Vec::new(),
             on_failure: OnFailure::default(),
             unique: UniqueOptions::default(),
+            id_given: false,
         }
     }
 
@@ -252,13 +255,24 @@ impl JobRequest {
     }
 
     /// The id that the job will have: for others that are to wait for it, before it is submitted.
+    ///
+    /// Unless this machine's clock is more than a minute ahead of the database's, and that was not known yet when the request was made:
+    /// then the submit gives it another id, and answers with that.
     pub fn job_id(&self) -> Result<JobId, Invalid> {
         self.job.as_ref().map(|job| job.id).map_err(Clone::clone)
     }
 
     /// Chosen by the caller, so that a submit that is repeated after a restart is recognised too.
+    ///
+    /// A UUIDv7, of a time that is at most a minute ahead of the database's; any other is refused by the submit.
     pub fn id(self, id: JobId) -> Self {
-        self.set(Ok(id), |job, id| job.id = id)
+        let request = self.set(id.check_version(), |job, id| job.id = id);
+        Self { id_given: true, ..request }
+    }
+
+    /// Whether the caller chose its id.
+    pub(crate) fn id_is_given(&self) -> bool {
+        self.id_given
     }
 
     /// Whether [`JobRequest::into_job`] needs the database's time.

@@ -147,7 +147,8 @@ impl Turnwise {
     /// not count, and neither does this one for the next.
     pub async fn run_schedule(&self, name: impl AsRef<str>) -> Result<JobId, Error> {
         let (_, periodic) = self.schedule(name).await?;
-        let submitted = self.store().enqueue(vec![periodic.job_now(id::next())]).await?;
+        let id = id::next();
+        let submitted = self.store_jobs(vec![periodic.job_now(id)], &[id].into()).await?;
         let job = submitted.first().ok_or_else(|| StoreError::broken("submit", "no answer"))?;
         Ok(job.id)
     }

@@ -31,7 +31,7 @@ pub(crate) async fn client(url: &str) -> Client {
 pub(crate) fn id(n: u64) -> JobId {
     let mut random = [0; 10];
     random[2..].copy_from_slice(&n.to_be_bytes());
-    JobId::from_parts(1_800_000_000_000 + n, random)
+    JobId::from_parts(1_700_000_000_000 + n, random)
 }
 
 pub(crate) fn job(n: u64) -> NewJob {

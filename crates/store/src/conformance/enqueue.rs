@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use turnwise_core::{
-    Fence, GroupName, JobState, KeyName, NewJob, Priority, QueueName, RetryPolicy, Step, Timestamp,
+    Fence, GroupName, JobId, JobState, KeyName, NewJob, Priority, QueueName, RetryPolicy, Step, Timestamp, Unique,
+    UniqueKey,
     calendar::GivenTime,
     job::Counts,
     json::MAX_JSON_BYTES,
@@ -361,4 +362,57 @@ pub async fn one_that_waits_or_comes_twice_is_one_job_of_a_long_list(h: &impl Ha
     for n in [9, LONG + 7, 2 * LONG] {
         assert_eq!(scene.job(n).await.state, JobState::Waiting);
     }
+}
+
+pub async fn an_id_that_is_no_uuid_of_version_seven_is_refused(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    let others =
+        [uuid::Uuid::nil(), uuid::Uuid::max(), uuid::Uuid::from_u128(0x1234_5678_9abc_4def_8123_4567_89ab_cdef)];
+    for other in others {
+        let odd = NewJob { id: JobId::from_uuid(other), ..job(2) };
+        let refused = scene.store.enqueue(vec![job(1), odd]).await.expect_err("it is no UUIDv7").to_string();
+        assert_eq!(
+            refused,
+            format!("id: {other} is not a UUIDv7; make ids of that version, or let Turnwise make them")
+        );
+    }
+    assert_eq!(scene.heads().await, [], "nothing of the call is stored");
+}
+
+/// The job with an id of this moment.
+fn of_moment(n: u8, at: Timestamp) -> NewJob {
+    NewJob { id: JobId::from_parts(u64::try_from(at.micros() / 1_000).expect("after 1970"), [n; 10]), ..job(1) }
+}
+
+pub async fn an_id_of_the_future_is_refused_and_one_of_a_minute_ahead_is_not(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    let now = scene.now().await;
+    let late = of_moment(1, now.plus(JobId::MAX_AHEAD + SECOND));
+    let unique = Unique::new(UniqueKey::new("k").expect("a good key"));
+    let keyed = NewJob { unique: Some(Box::new(unique)), ..late.clone() };
+    let mut long: Vec<_> = (1..=LONG).map(job).collect();
+    long.push(late.clone());
+    for jobs in [vec![late.clone()], vec![job(1), late.clone(), job(2)], vec![keyed], long] {
+        let refused = scene.store.enqueue(jobs).await.expect_err("it is of the future");
+        assert!(matches!(&refused, crate::StoreError::Refused(text) if text == crate::ids::AHEAD), "{refused:?}");
+    }
+    assert_eq!(scene.heads().await, [], "nothing of the calls is stored");
+    // A millisecond less than a minute: an id knows no microseconds.
+    let close = of_moment(2, now.plus(JobId::MAX_AHEAD));
+    scene.submit(vec![close]).await;
+    h.advance(2 * SECOND).await;
+    scene.submit(vec![late]).await;
+}
+
+pub async fn a_job_that_is_there_is_recognised_though_its_id_is_of_the_future_by_now(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    let now = scene.now().await;
+    // The clock of a still database only goes forward: the other way round, a job of the far future is there by other means.
+    let close = of_moment(1, now.plus(JobId::MAX_AHEAD));
+    scene.submit(vec![close.clone()]).await;
+    let later = of_moment(2, now.plus(JobId::MAX_AHEAD * 2));
+    let replies = scene.store.enqueue(vec![close.clone(), job(3)]).await.expect("enqueue");
+    assert_eq!(replies.iter().map(|reply| reply.new).collect::<Vec<_>>(), [false, true]);
+    assert!(scene.store.enqueue(vec![close.clone(), later]).await.is_err());
+    assert!(!scene.store.enqueue(vec![close]).await.expect("enqueue")[0].new);
 }

@@ -162,6 +162,9 @@ macro_rules! conformance_suite {
                 the_largest_arguments_and_results_pass,
                 names_of_all_scripts_are_kept,
                 a_thousand_jobs_in_one_call_are_all_there,
+                an_id_that_is_no_uuid_of_version_seven_is_refused,
+                an_id_of_the_future_is_refused_and_one_of_a_minute_ahead_is_not,
+                a_job_that_is_there_is_recognised_though_its_id_is_of_the_future_by_now,
                 a_submit_rings_the_sleeping_dispatcher;
             unique:
                 a_key_is_held_until_its_job_has_ended,

@@ -6,7 +6,7 @@ use turnwise_core::{Fence, JobState, NewJob, Timestamp, calendar::stored_due, jo
 
 use super::{Data, MemoryStore, rows::Row, unique};
 use crate::{
-    StoreError,
+    StoreError, ids,
     store::{Duplicate, MemoKind, Result, Submitted},
 };
 
@@ -18,7 +18,10 @@ pub(super) fn enqueue(store: &MemoryStore, jobs: Vec<NewJob>) -> Result<Vec<Subm
 }
 
 pub(super) fn store_jobs(data: &mut Data, jobs: Vec<NewJob>, now: Timestamp) -> Result<Vec<Submitted>> {
+    ids::check_version(&jobs)?;
     let (entries, taken) = data.claim_keys(&jobs, now)?;
+    let stored = jobs.iter().zip(&entries).filter(|(_, entry)| matches!(entry, unique::Entry::In));
+    ids::check_ahead(stored.map(|(job, _)| job), now, |id| Ok::<_, StoreError>(data.is_known(id)))?;
     data.check_room(jobs.iter().zip(&entries))?;
     let previews: Vec<Submitted> = jobs.iter().zip(&entries).map(|(job, entry)| data.preview(job, entry)).collect();
     let waiting = data.check_after(&jobs, &previews)?;
