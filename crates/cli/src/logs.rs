@@ -8,6 +8,7 @@ use std::{
 use turnwise::{
     JobId, Turnwise,
     story::{Line, LineAt, Progress},
+    wire,
 };
 
 use crate::{
@@ -79,12 +80,9 @@ async fn print_new_lines(
 }
 
 fn written(line: &Line, json: bool) -> String {
-    let Line { at, time, level, text } = line;
+    let Line { time, level, text, .. } = line;
     if json {
-        serde_json::json!({
-            "at": time, "level": level, "run": at.fence, "line": at.number, "text": text,
-        })
-        .to_string()
+        serde_json::json!(wire::LogLine::new(line)).to_string()
     } else {
         format!("{time} {:<5} {}", level.name(), print::clean(text))
     }

@@ -18,8 +18,6 @@ pub(crate) fn prune(settings: &Settings, call: &args::Prune) -> Result<(), Failu
     }
     block_on(async {
         let turnwise = settings.open_with(options).await?;
-        let store = turnwise.store();
-        // Reading the settings also gives the store the installation's retention.
         let set = turnwise.settings().await?;
         // What the installation keeps no longer, the dispatcher deletes anyway: nobody need be asked for that.
         if call.dry_run || (asked.is_some() && !call.yes) {
@@ -33,8 +31,7 @@ pub(crate) fn prune(settings: &Settings, call: &args::Prune) -> Result<(), Failu
         }
         let mut gone = 0;
         loop {
-            // Without a cursor no changes are deleted: only the dispatcher knows which ones it has seen.
-            let rows = store.prune(None, ROWS).await?;
+            let rows = turnwise.prune(ROWS).await?;
             gone += rows;
             if rows < u64::from(ROWS) {
                 break;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use turnwise::{
     Invalid, Job, Timestamp,
-    schedules::{CatchUp, Overlap, Periodic, Recurring, ScheduleName},
+    schedules::{Periodic, Recurring, ScheduleName},
     wire,
 };
 
@@ -109,24 +109,15 @@ fn recurring(call: &AddSchedule) -> Result<Recurring, Failure> {
         on_exhausted: text(&call.on_exhausted),
         ..wire::Request::default()
     };
-    let job = job.to_request()?;
-    let mut recurring = match (&call.cron, &call.every) {
-        (Some(cron), _) => Recurring::cron_in(cron, call.zone.as_deref().unwrap_or("UTC"), job),
-        (None, Some(every)) => Recurring::every(every, job),
-        (None, None) => return Err(Invalid::new("schedule", "needs --cron or --every").into()),
+    let schedule = wire::NewSchedule {
+        job,
+        cron: text(&call.cron),
+        zone: text(&call.zone),
+        every: text(&call.every),
+        overlap: text(&call.overlap),
+        catch_up: text(&call.catch_up),
     };
-    if let Some(catch_up) = &call.catch_up {
-        let catch_up = catch_up.parse()?;
-        recurring = recurring.catch_up(catch_up);
-        if catch_up == CatchUp::All {
-            // To skip the times that overlap would leave only one job of them.
-            recurring = recurring.overlap(Overlap::Wait);
-        }
-    }
-    if let Some(overlap) = &call.overlap {
-        recurring = recurring.overlap(overlap.parse()?);
-    }
-    Ok(recurring)
+    Ok(schedule.to_recurring()?)
 }
 
 /// The schedule in one line, and its next times, one a line.

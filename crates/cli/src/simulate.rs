@@ -2,11 +2,10 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use serde::Serialize;
 use turnwise::{
-    GroupName, Invalid, QueueName,
-    settings::{Concurrency, Pause, Weight},
+    Invalid,
     view::{Comparison, Simulation, Waits},
+    wire,
 };
 
 use crate::{
@@ -17,126 +16,36 @@ use crate::{
     settings::Settings,
 };
 
-#[derive(Debug, Serialize)]
-struct Report<'a> {
-    before: Whole,
-    after: Whole,
-    groups: Vec<GroupReport<'a>>,
-    /// Tasks without a recorded run: a short run is assumed for them.
-    guessed: Vec<&'a str>,
-}
-
-#[derive(Debug, Serialize)]
-struct Whole {
-    slots: u32,
-    starts: usize,
-    end_ms: u128,
-    /// `false`: the simulation was cut off, more jobs would start after it.
-    complete: bool,
-}
-
-#[derive(Debug, Serialize)]
-struct GroupReport<'a> {
-    group: &'a str,
-    jobs: usize,
-    before: WaitsReport,
-    after: WaitsReport,
-}
-
-#[derive(Debug, Serialize)]
-struct WaitsReport {
-    starts: usize,
-    first_start_ms: Option<u128>,
-    mean_wait_ms: u128,
-    max_wait_ms: u128,
-    end_ms: u128,
-}
-
-impl From<&Waits> for WaitsReport {
-    fn from(waits: &Waits) -> Self {
-        Self {
-            starts: waits.starts,
-            first_start_ms: waits.first.map(|first| first.as_millis()),
-            mean_wait_ms: waits.mean().as_millis(),
-            max_wait_ms: waits.longest.as_millis(),
-            end_ms: waits.end.as_millis(),
-        }
-    }
-}
-
-impl From<&Simulation> for Whole {
-    fn from(simulation: &Simulation) -> Self {
-        let Simulation { slots, starts, end, complete, .. } = simulation;
-        Self { slots: *slots, starts: *starts, end_ms: end.as_millis(), complete: *complete }
-    }
-}
-
 pub(crate) fn simulate(settings: &Settings, call: &Simulate) -> Result<(), Failure> {
-    let slots = call.slots.as_deref().map(slots).transpose()?;
-    let weights = pairs("weight", "GROUP=W", &call.weights, |group, weight| {
-        Ok((GroupName::new(group)?, weight.parse::<Weight>()?))
-    })?;
-    let concurrency = pairs("concurrency", "QUEUE=N", &call.concurrency, |queue, limit| {
-        Ok((QueueName::new(queue)?, limit.parse::<Concurrency>()?))
-    })?;
-    let pauses = call.pauses.iter().map(GroupName::new).collect::<Result<Vec<_>, _>>()?;
+    let mut what_if = wire::WhatIf::default();
+    if let Some(slots) = &call.slots {
+        what_if.set_slots(slots)?;
+    }
+    pairs("weight", "GROUP=W", &call.weights, |group, weight| what_if.set_weight(group, weight))?;
+    pairs("concurrency", "QUEUE=N", &call.concurrency, |queue, limit| what_if.set_concurrency(queue, limit))?;
+    call.pauses.iter().try_for_each(|group| what_if.pause(group))?;
     let comparison = block_on(async {
         let turnwise = settings.open().await?;
-        let since = turnwise.now().await?;
-        let change = |settings: &mut turnwise::settings::Settings| {
-            for (group, weight) in weights {
-                settings.groups.entry(group).or_default().weight = weight;
-            }
-            for (queue, limit) in concurrency {
-                settings.queues.entry(queue).or_default().concurrency = limit;
-            }
-            for group in pauses {
-                settings.groups.entry(group).or_default().paused = Some(Pause { since, reason: None });
-            }
-        };
-        Ok(turnwise.simulate(slots, change).await?)
+        let now = turnwise.now().await?;
+        Ok(turnwise.simulate(what_if.slots(), |settings| what_if.apply(settings, now)).await?)
     })?;
     if call.json {
-        return Ok(print::object(&report(&comparison))?);
+        return Ok(print::object(&wire::Comparison::new(&comparison))?);
     }
     Ok(print::lines(lines(&comparison))?)
 }
 
-fn slots(text: &str) -> Result<u32, Invalid> {
-    match text.parse() {
-        Ok(slots @ 1..=1_000_000) => Ok(slots),
-        _ => Err(Invalid::new("slots", format!("must be 1 to 1000000, not {text:?}"))),
-    }
-}
-
 /// A name may hold an equals sign itself; a value never does.
-fn pairs<T>(
+fn pairs(
     field: &'static str,
     form: &str,
     texts: &[String],
-    read: impl Fn(&str, &str) -> Result<T, Invalid>,
-) -> Result<Vec<T>, Invalid> {
-    let pair = |text: &String| match text.rsplit_once('=') {
-        Some((name, value)) => read(name, value),
+    mut put: impl FnMut(&str, &str) -> Result<(), Invalid>,
+) -> Result<(), Invalid> {
+    texts.iter().try_for_each(|text| match text.rsplit_once('=') {
+        Some((name, value)) => put(name, value),
         None => Err(Invalid::new(field, format!("{text:?} is not of the form {form}"))),
-    };
-    texts.iter().map(pair).collect()
-}
-
-fn report(comparison: &Comparison) -> Report<'_> {
-    let Comparison { before, after, .. } = comparison;
-    let groups = before.groups.iter().map(|(group, waits)| GroupReport {
-        group: group.as_str(),
-        jobs: waits.jobs,
-        before: waits.into(),
-        after: after.groups.get(group).unwrap_or(waits).into(),
-    });
-    Report {
-        before: before.into(),
-        after: after.into(),
-        groups: groups.collect(),
-        guessed: before.guessed.iter().map(|task| task.as_str()).collect(),
-    }
+    })
 }
 
 fn lines(comparison: &Comparison) -> Vec<String> {

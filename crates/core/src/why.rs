@@ -110,6 +110,19 @@ impl Gate {
         }
     }
 
+    /// A sentence that names neither other jobs nor other queues: for a caller that may not see them.
+    pub fn without_others(&self) -> String {
+        let text = match self {
+            Gate::Awaits { others, .. } => return format!("waits for {} of the jobs that it comes after", others + 1),
+            Gate::AwaitedFailed { .. } => "a job that it waited for has not ended well: it is about to end too",
+            Gate::WaitsFor { .. } => "its queue waits for another queue",
+            Gate::Line { .. } => "another job of its serial queue is first",
+            Gate::HeldLine { .. } => "another job of its serial queue is first, and no live node knows its task",
+            _ => return self.to_string(),
+        };
+        text.to_owned()
+    }
+
     /// When it opens, where that is known.
     pub fn until(&self) -> Option<Timestamp> {
         match self {

@@ -321,6 +321,20 @@ impl Turnwise {
         }
     }
 
+    /// Those of these jobs that have not ended; one read for all of them, so that a caller can wait for many at once.
+    pub async fn unfinished(&self, ids: Vec<JobId>) -> Result<Vec<JobId>, Error> {
+        Ok(self.store().load(Load::These(ids)).await?.jobs.into_iter().map(|head| head.id).collect())
+    }
+
+    /// Deletes finished jobs that are kept no longer, and what was kept with them, at most `limit` rows of each kind: the dispatcher
+    /// does it regularly, this does it now. Returns how many rows were deleted; `limit` or more means that there may be more.
+    pub async fn prune(&self, limit: u32) -> Result<u64, Error> {
+        // The installation's settings say how long jobs are kept.
+        self.hear_of_installation().await?;
+        // Without a cursor no changes are deleted: only the dispatcher knows which ones it has seen.
+        Ok(self.store().prune(None, limit).await?)
+    }
+
     /// All nodes, lost ones included, by name and joining time.
     pub async fn nodes(&self) -> Result<Fleet, Error> {
         Ok(self.store().nodes().await?)

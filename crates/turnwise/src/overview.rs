@@ -33,6 +33,11 @@ pub struct Tally {
 }
 
 impl Tally {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
     pub(crate) fn add(&mut self, state: JobState) {
         match state {
             JobState::Waiting => self.waiting += 1,
@@ -121,6 +126,22 @@ impl Turnwise {
     /// No store keeps counts by queue: they would be one more write for each job that is submitted, assigned or settled. So of a larger
     /// backlog each count is a lower bound, which [`Overview::more`] says.
     pub async fn overview_within(&self, jobs: usize) -> Result<Overview, Error> {
+        self.count(jobs, |_| true).await
+    }
+
+    /// As [`Turnwise::overview_within`], and of the jobs that are looked at only those count whose queue, group and task `covers` allows:
+    /// for a caller that may not see the others. Which job holds up a serial queue is not told then.
+    pub async fn overview_of(
+        &self,
+        jobs: usize,
+        covers: impl Fn(&QueueName, &GroupName, &TaskName) -> bool,
+    ) -> Result<Overview, Error> {
+        let mut overview = self.count(jobs, |head| covers(&head.queue, &head.group, &head.task)).await?;
+        overview.queues.values_mut().for_each(|queue| queue.held_by = None);
+        Ok(overview)
+    }
+
+    async fn count(&self, jobs: usize, counts: impl Fn(&JobHead) -> bool) -> Result<Overview, Error> {
         let store = self.store();
         let kinds = memo::SETTINGS.into_iter().chain([MemoKind::Charge]).collect();
         let memos = store.recall(kinds).await?;
@@ -157,6 +178,9 @@ impl Turnwise {
             .collect();
         let mut lines = Vec::new();
         let mut count = |head: JobHead| {
+            if !counts(&head) {
+                return;
+            }
             queues.entry(head.queue).or_default().jobs.add(head.state);
             groups.entry(head.group).or_default().jobs.add(head.state);
             tasks.entry(head.task).or_default().jobs.add(head.state);

@@ -499,6 +499,16 @@ impl Waits {
 }
 
 impl Simulation {
+    /// For the file of all shapes.
+    #[cfg(test)]
+    pub(crate) fn example() -> Self {
+        let (first, end) = (Some(Duration::from_millis(40)), Duration::from_millis(900));
+        let (longest, total) = (Duration::from_millis(60), Duration::from_millis(100));
+        let waits = Waits { jobs: 3, starts: 2, first, longest, total, end };
+        let groups = [(GroupName::stored("acme".into()), waits)].into();
+        Self { groups, slots: 4, end, starts: 2, complete: false, guessed: BTreeSet::new() }
+    }
+
     fn of(view: &View, slots: u32) -> Self {
         let mut groups: BTreeMap<GroupName, Waits> = BTreeMap::new();
         let mut guessed = BTreeSet::new();

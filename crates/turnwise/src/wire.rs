@@ -1,12 +1,19 @@
 //! How things look as JSON, outside: defined once, for `--json`, `enqueue --stdin` and all that other programs read or write.
 //!
-//! Going out, each is a struct that serialises: [`Job`] and [`JobInFull`], [`Node`], [`Queue`], [`Group`], [`Task`] and [`Key`], [`Why`] with its [`Gate`]s,
-//! [`Schedule`], [`Token`]. Coming in, [`Request`] is a job to submit and [`Batch`] several that name one another; [`Outcome`] is how a run ended,
-//! both ways. Names and values are an interface: programs read them, and `wire/shapes.json` shows them all. A name that is
+//! Going out, each is a struct that serialises: [`Job`] and [`JobInFull`], its [`Log`], [`Jobs`] a page of them, [`Node`], [`Queue`],
+//! [`Group`], [`Task`] and [`Key`] in their [listings](Queues), [`Overview`], [`Why`] with its [`Gate`]s, [`Schedule`], [`Token`], a [`Comparison`];
+//! [`Submitted`], [`Decided`], [`Preview`] and [`DecidedAll`] are what calls came to, [`QueueSet`] and its like what is set then. Coming in,
+//! [`Request`] is a job to submit and [`Batch`] several that name one another; [`NewSchedule`], [`WhatIf`], [`Choice`] and
+//! [`QueueChange`] with its like are what else a caller may ask for; [`Outcome`] is how a run ended, both ways. Names and values
+//! are an interface: programs read them, and `wire/shapes.json` shows them all. A name that is
 //! not known is refused, one with `null` is as if it had not been given.
 
 mod batch;
+mod change;
+mod decision;
 mod job;
+mod listing;
+mod log;
 mod node;
 mod object;
 mod outcome;
@@ -16,17 +23,26 @@ mod schedule;
 #[cfg(test)]
 mod shapes;
 mod token;
+mod whatif;
 mod why;
 
 pub use batch::{Batch, Misfit};
+pub use change::{
+    GroupChange, GroupSet, InstallationChange, InstallationSet, LimitChange, LimitSet, PauseReason, QueueChange,
+    QueueSet, Reset,
+};
+pub use decision::{Choice, Decided, DecidedAll, Jobs, Preview, Pruned, Submitted, SubmittedAll};
 pub use job::{Attempt, Job, JobInFull, Progress, Story};
+pub use listing::{Groups, Keys, Nodes, Overview, Queues, Schedules, Tasks};
+pub use log::{Log, LogLine};
 pub use node::Node;
 pub use object::Unreadable;
 pub use outcome::Outcome;
 pub use overview::{Group, HeldBy, Key, Queue, Task};
 pub use request::Request;
-pub use schedule::Schedule;
+pub use schedule::{NewSchedule, Schedule};
 pub use token::{CreatedToken, Token};
+pub use whatif::{Comparison, Course, GroupCourse, Waits, WhatIf};
 pub use why::{Gate, Why};
 
 /// How a node reads what the program of a command task writes.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use turnwise_core::{Invalid, JobId, Timestamp};
 
-use super::Request;
+use super::{Request, Unreadable, object};
 use crate::JobRequest;
 
 /// In `after`: all other jobs of the batch that do not have this themselves.
@@ -23,11 +23,42 @@ pub struct Batch {
 pub struct Misfit {
     /// Its place.
     pub at: usize,
-    /// In one line, beginning with the name of the value that it is about.
+    /// The name of the value that it is about.
+    pub field: &'static str,
+    /// In one line, beginning with that name.
     pub problem: String,
 }
 
 impl Batch {
+    /// Reads `{"jobs": [{"task": "…"}, …]}`, at most so many jobs.
+    pub fn read(json: &str, most: usize) -> Result<Self, Unreadable> {
+        let mut jobs = None;
+        object::read(json, ["jobs"], |name, value| {
+            jobs = Some(object::list(name, value)?);
+            Ok(())
+        })?;
+        let jobs = jobs.ok_or_else(|| Invalid::new("jobs", "is missing"))?;
+        if jobs.len() > most {
+            return Err(Invalid::new("jobs", format!("are {}, at most {most} are allowed", jobs.len())).into());
+        }
+        let mut batch = Self::default();
+        for (at, job) in jobs.into_iter().enumerate() {
+            let pushed = Request::read(job.get()).and_then(|request| Ok(batch.push(&request)?));
+            pushed.map_err(|unreadable| unreadable.within(at).within("jobs"))?;
+        }
+        Ok(batch)
+    }
+
+    /// How many jobs it has.
+    pub fn len(&self) -> usize {
+        self.jobs.len()
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+    }
+
     /// Adds a job; an error is the first thing that is wrong with it, and it is not added.
     pub fn push(&mut self, request: &Request<'_>) -> Result<(), Invalid> {
         let job = request.to_request()?;
@@ -65,7 +96,7 @@ impl Batch {
                 job.clone().into_job(Timestamp::MIN)?;
                 Ok(job)
             });
-            linked.map_err(|invalid| Misfit { at, problem: invalid.to_string() })
+            linked.map_err(|invalid| Misfit { at, field: invalid.field, problem: invalid.to_string() })
         };
         jobs.into_iter().enumerate().map(link).collect()
     }

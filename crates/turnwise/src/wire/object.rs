@@ -1,6 +1,11 @@
 //! Reading one JSON object whose names are known, value by value, so that an error says which value it is about.
 
-use std::{borrow::Cow, cell::Cell, fmt};
+use std::{
+    borrow::Cow,
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    fmt,
+};
 
 use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -8,19 +13,41 @@ use turnwise_core::Invalid;
 
 /// What is wrong with a text that came in; one line, beginning with the name of the value where it is about one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct Unreadable(String);
+#[error("{text}")]
+pub struct Unreadable {
+    text: String,
+    /// The names and places that lead to the value, the outermost first.
+    path: Vec<String>,
+    malformed: bool,
+}
 
 impl Unreadable {
+    fn about(name: Option<&str>, text: String, malformed: bool) -> Self {
+        Self { text, path: name.map(str::to_owned).into_iter().collect(), malformed }
+    }
+
     /// The same, about a value inside this one.
-    pub(super) fn within(self, name: &str) -> Self {
-        Self(format!("{name}: {}", self.0))
+    pub(super) fn within(mut self, name: impl ToString) -> Self {
+        let name = name.to_string();
+        self.text = format!("{name}: {}", self.text);
+        self.path.insert(0, name);
+        self
+    }
+
+    /// Where the value is, as a JSON pointer such as `/jobs/3/priority`; empty where it is about the whole text.
+    pub fn pointer(&self) -> String {
+        self.path.iter().map(|name| format!("/{}", name.replace('~', "~0").replace('/', "~1"))).collect()
+    }
+
+    /// Whether the text is no JSON at all; else a value in it is wrong, or its name.
+    pub fn is_malformed(&self) -> bool {
+        self.malformed
     }
 }
 
 impl From<Invalid> for Unreadable {
     fn from(invalid: Invalid) -> Self {
-        Self(invalid.to_string())
+        Self::about(Some(invalid.field), invalid.to_string(), false)
     }
 }
 
@@ -31,26 +58,38 @@ pub(super) fn read<'a, const N: usize>(
     names: [&'static str; N],
     mut put: impl FnMut(&'static str, &'a RawValue) -> Result<(), Invalid>,
 ) -> Result<(), Unreadable> {
+    read_with_nulls(text, names, |name, value| if value.get() == "null" { Ok(()) } else { put(name, value) })
+}
+
+/// As [`read`]; a `null` is handed on, too.
+pub(super) fn read_with_nulls<'a, const N: usize>(
+    text: &'a str,
+    names: [&'static str; N],
+    mut put: impl FnMut(&'static str, &'a RawValue) -> Result<(), Invalid>,
+) -> Result<(), Unreadable> {
     // Where the reader is: the decoder's own errors do not say which value they are about.
     let name = Cell::new(None);
+    let unknown = RefCell::new(None);
     let mut wrong = None;
     let mut decoder = serde_json::Deserializer::from_str(text);
     let put = |name, value: &'a RawValue| {
-        if value.get() != "null"
-            && let Err(invalid) = put(name, value)
-        {
+        if let Err(invalid) = put(name, value) {
             wrong.get_or_insert(invalid);
         }
     };
-    let read = decoder.deserialize_map(Object { names: &names, name: &name, put }).and_then(|()| {
-        name.set(None);
-        decoder.end()
-    });
+    let read =
+        decoder.deserialize_map(Object { names: &names, name: &name, unknown: &unknown, put }).and_then(|()| {
+            name.set(None);
+            decoder.end()
+        });
     if let Err(error) = read {
+        let malformed = !error.is_data();
         let text = error.to_string();
         // A text of one line: its number is always 1.
         let text = text.replace(" at line 1 column ", " at column ").replace(" at line 2 column 0", " at its end");
-        return Err(Unreadable(name.get().map_or(text.clone(), |name: &str| format!("{name}: {text}"))));
+        let (name, unknown) = (name.get(), unknown.into_inner());
+        let text = name.map_or(text.clone(), |name: &str| format!("{name}: {text}"));
+        return Err(Unreadable::about(name.or(unknown.as_deref()), text, malformed));
     }
     wrong.map_or(Ok(()), |invalid| Err(invalid.into()))
 }
@@ -58,6 +97,8 @@ pub(super) fn read<'a, const N: usize>(
 struct Object<'n, P> {
     names: &'n [&'static str],
     name: &'n Cell<Option<&'static str>>,
+    /// A name that is not known.
+    unknown: &'n RefCell<Option<String>>,
     put: P,
 }
 
@@ -72,7 +113,9 @@ impl<'de, P: FnMut(&'static str, &'de RawValue)> Visitor<'de> for Object<'_, P> 
         let mut seen = Vec::with_capacity(self.names.len());
         while let Some(key) = entries.next_key::<String>()? {
             let Some(name) = self.names.iter().copied().find(|name| *name == key) else {
-                return Err(A::Error::custom(format!("unknown name {key:?}; known are {}", self.names.join(", "))));
+                let problem = format!("unknown name {key:?}; known are {}", self.names.join(", "));
+                self.unknown.replace(Some(key));
+                return Err(A::Error::custom(problem));
             };
             self.name.set(Some(name));
             if seen.contains(&name) {
@@ -93,12 +136,34 @@ pub(super) fn text<'a>(name: &'static str, value: &'a RawValue) -> Result<Cow<'a
     serde_json::from_str::<String>(value.get()).map(Cow::Owned).map_err(|error| Invalid::new(name, error.to_string()))
 }
 
+/// A text, or a number as it is written.
+pub(super) fn plain<'a>(name: &'static str, value: &'a RawValue) -> Result<Cow<'a, str>, Invalid> {
+    if value.get().starts_with(|first: char| first == '-' || first.is_ascii_digit()) {
+        return Ok(Cow::Borrowed(value.get()));
+    }
+    text(name, value)
+}
+
+/// The members of an object, each a text or a number.
+pub(super) fn pairs(name: &'static str, value: &RawValue) -> Result<Vec<(String, String)>, Invalid> {
+    let problem = || Invalid::new(name, format!("must be an object of texts or numbers, not {}", brief(value)));
+    let members: BTreeMap<String, &RawValue> = serde_json::from_str(value.get()).map_err(|_| problem())?;
+    let read = |(key, value)| Ok((key, plain(name, value)?.into_owned()));
+    members.into_iter().map(read).collect()
+}
+
 /// A text, or an array of them.
 pub(super) fn texts(name: &'static str, value: &RawValue) -> Result<Vec<String>, Invalid> {
     if value.get().starts_with('"') {
         return Ok(vec![text(name, value)?.into_owned()]);
     }
     let problem = |_| Invalid::new(name, format!("must be an array of texts, not {}", brief(value)));
+    serde_json::from_str(value.get()).map_err(problem)
+}
+
+/// An array, each of its values as it is written.
+pub(super) fn list<'a>(name: &'static str, value: &'a RawValue) -> Result<Vec<&'a RawValue>, Invalid> {
+    let problem = |_| Invalid::new(name, format!("must be an array, not {}", brief(value)));
     serde_json::from_str(value.get()).map_err(problem)
 }
 

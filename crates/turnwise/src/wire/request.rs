@@ -108,7 +108,7 @@ impl<'a> Request<'a> {
         Ok(request)
     }
 
-    fn put(&mut self, name: &'static str, value: &'a RawValue) -> Result<(), Invalid> {
+    pub(super) fn put(&mut self, name: &'static str, value: &'a RawValue) -> Result<(), Invalid> {
         let place = match name {
             "args" => {
                 self.args = Some(value.get());

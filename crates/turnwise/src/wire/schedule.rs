@@ -1,13 +1,19 @@
-//! A schedule.
+//! A schedule, going out and coming in.
+
+use std::borrow::Cow;
 
 use serde::Serialize;
 use turnwise_core::{
-    GroupName, JobId, Json, KeyName, Priority, QueueName, ScheduleName, TaskName, Timestamp,
+    GroupName, Invalid, JobId, Json, KeyName, Priority, QueueName, ScheduleName, TaskName, Timestamp,
     periodic::{CatchUp, Overlap, Periodic},
     time::print_span,
 };
 
-use crate::schedules::LastTime;
+use super::{
+    Request, Unreadable,
+    object::{self, text},
+};
+use crate::schedules::{LastTime, Recurring};
 
 /// A job that is submitted again and again.
 #[derive(Debug, Serialize)]
@@ -71,5 +77,83 @@ impl<'a> Schedule<'a> {
             last: last.map(|last| last.at),
             last_job: last.and_then(|last| last.job),
         }
+    }
+}
+
+/// A schedule to set, as its caller wrote it.
+#[derive(Debug, Clone, Default)]
+pub struct NewSchedule<'a> {
+    /// The job to submit again and again.
+    pub job: Request<'a>,
+    /// Minute, hour, day, month and weekday; not together with `every`.
+    pub cron: Option<Cow<'a, str>>,
+    /// The time zone of the pattern. Default: UTC.
+    pub zone: Option<Cow<'a, str>>,
+    /// A span such as `10m`; not together with `cron`.
+    pub every: Option<Cow<'a, str>>,
+    /// `skip`, `wait` or `allow`.
+    pub overlap: Option<Cow<'a, str>>,
+    /// `skip`, `one` or `all`.
+    pub catch_up: Option<Cow<'a, str>>,
+}
+
+impl<'a> NewSchedule<'a> {
+    const NAMES: [&'static str; 14] = [
+        "task",
+        "args",
+        "queue",
+        "group",
+        "key",
+        "priority",
+        "retry",
+        "timeout",
+        "on_exhausted",
+        "cron",
+        "zone",
+        "every",
+        "overlap",
+        "catch_up",
+    ];
+
+    /// Reads one JSON object. Values are checked by [`NewSchedule::to_recurring`].
+    pub fn read(json: &'a str) -> Result<Self, Unreadable> {
+        let mut schedule = Self::default();
+        object::read(json, Self::NAMES, |name, value| {
+            let place = match name {
+                "cron" => &mut schedule.cron,
+                "zone" => &mut schedule.zone,
+                "every" => &mut schedule.every,
+                "overlap" => &mut schedule.overlap,
+                "catch_up" => &mut schedule.catch_up,
+                _ => return schedule.job.put(name, value),
+            };
+            *place = Some(text(name, value)?);
+            Ok(())
+        })?;
+        Ok(schedule)
+    }
+
+    /// What is to be set, or the first thing that is wrong with it.
+    pub fn to_recurring(&self) -> Result<Recurring, Invalid> {
+        let job = self.job.to_request()?;
+        let mut recurring = match (&self.cron, &self.every) {
+            (Some(_), Some(_)) => return Err(Invalid::new("every", "cannot be given together with cron")),
+            (Some(cron), None) => Recurring::cron_in(cron, self.zone.as_deref().unwrap_or("UTC"), job),
+            (None, Some(_)) if self.zone.is_some() => return Err(Invalid::new("zone", "has no effect without cron")),
+            (None, Some(every)) => Recurring::every(every, job),
+            (None, None) => return Err(Invalid::new("cron", "is missing, and every as well: one of them is needed")),
+        };
+        if let Some(catch_up) = &self.catch_up {
+            let catch_up = catch_up.parse()?;
+            recurring = recurring.catch_up(catch_up);
+            if catch_up == CatchUp::All {
+                // To skip the times that overlap would leave only one job of them.
+                recurring = recurring.overlap(Overlap::Wait);
+            }
+        }
+        if let Some(overlap) = &self.overlap {
+            recurring = recurring.overlap(overlap.parse()?);
+        }
+        Ok(recurring)
     }
 }

@@ -50,6 +50,27 @@ struct Shapes<'a> {
     key: wire::Key<'a>,
     schedule: wire::Schedule<'a>,
     token: wire::CreatedToken<'a>,
+    log: wire::Log<'a>,
+    jobs: wire::Jobs<'a>,
+    queues: wire::Queues<'a>,
+    groups: wire::Groups<'a>,
+    tasks: wire::Tasks<'a>,
+    keys: wire::Keys<'a>,
+    schedules: wire::Schedules<'a>,
+    nodes: wire::Nodes<'a>,
+    overview: wire::Overview,
+    submitted: wire::Submitted,
+    submitted_all: wire::SubmittedAll,
+    decided: wire::Decided,
+    preview: wire::Preview,
+    decided_all: wire::DecidedAll,
+    pruned: wire::Pruned,
+    queue_set: wire::QueueSet<'a>,
+    group_set: wire::GroupSet<'a>,
+    limit_set: wire::LimitSet<'a>,
+    installation_set: wire::InstallationSet,
+    reset: wire::Reset,
+    comparison: wire::Comparison<'a>,
 }
 
 fn at(seconds: i64) -> Timestamp {
@@ -119,6 +140,12 @@ fn story() -> story::Story {
         steps: vec![story::Finished { name: "read".to_owned(), result: json("3") }],
         after: After::new(vec![id(0)], crate::OnFailure::Run).unwrap(),
         awaited_by: vec![id(2)],
+        lines: vec![story::Line {
+            at: story::LineAt { fence: Fence(1), number: 3 },
+            time: at(3),
+            level: story::Level::Info,
+            text: "page 3".to_owned(),
+        }],
         ..story::Story::default()
     }
 }
@@ -197,6 +224,12 @@ fn token() -> access::CreatedToken {
     access::CreatedToken { token, secret }
 }
 
+fn simulated() -> crate::view::Comparison {
+    let (before, task) = (crate::view::Simulation::example(), TaskName::new("extract").unwrap());
+    let after = crate::view::Simulation { slots: 8, complete: true, ..before.clone() };
+    crate::view::Comparison { before: crate::view::Simulation { guessed: [task].into(), ..before }, after }
+}
+
 #[test]
 fn every_shape_is_as_in_the_file() {
     let (job, story, node, overview, (name, periodic)) = (job(), story(), node(), overview(), periodic());
@@ -213,6 +246,9 @@ fn every_shape_is_as_in_the_file() {
     let (task_name, task) = overview.tasks.first_key_value().unwrap();
     let (key_name, key) = overview.keys.first_key_value().unwrap();
     let last = crate::schedules::LastTime { at: at(0), job: Some(id(1)) };
+    let fleet = crate::Fleet { now: at(5), nodes: vec![node.clone()] };
+    let no_fleet = crate::Fleet { now: at(5), nodes: Vec::new() };
+    let comparison = simulated();
     let shapes = Shapes {
         request: wire::Request::read(REQUEST).unwrap(),
         outcomes: OUTCOMES.iter().map(|text| wire::Outcome::read(text).unwrap()).collect(),
@@ -225,6 +261,27 @@ fn every_shape_is_as_in_the_file() {
         key: wire::Key::new(key_name, key, &overview),
         schedule: wire::Schedule::new(&name, &periodic, Some(&last), at(5)),
         token: wire::CreatedToken::new(&token),
+        log: wire::Log::new(&story, None),
+        jobs: wire::Jobs::new(Vec::new(), Some(id(1))),
+        queues: wire::Queues::new(Vec::new(), Some(queue_name)),
+        groups: wire::Groups::new(Vec::new(), &overview, Some(group_name)),
+        tasks: wire::Tasks::new(Vec::new(), &overview, Some(task_name)),
+        keys: wire::Keys::new(Vec::new(), &overview, Some(key_name)),
+        schedules: wire::Schedules::new(Vec::new(), Some(&name)),
+        nodes: wire::Nodes::new(&no_fleet),
+        overview: wire::Overview::new(&overview, &fleet),
+        submitted: wire::Submitted::new(&crate::Submitted::held_by(id(1), crate::Duplicate::Kept)),
+        submitted_all: wire::SubmittedAll::new(&[crate::Submitted::itself(id(1), true)]),
+        decided: wire::Decided::cancelled(id(1), crate::Cancelled::Requested),
+        preview: wire::Preview::new(2, false, Some(id(1))),
+        decided_all: wire::DecidedAll { decided: 1, requested: 1, left: vec![id(1)], more: false },
+        pruned: wire::Pruned::new(3, false),
+        queue_set: wire::QueueSet::new("slow", &queue.settings),
+        group_set: wire::GroupSet::new("acme", &group.settings),
+        limit_set: wire::LimitSet::new("extract", task.settings),
+        installation_set: wire::InstallationSet::new(crate::settings::InstallationSettings::default()),
+        reset: wire::Reset::new(true),
+        comparison: wire::Comparison::new(&comparison),
     };
     let text = serde_json::to_string_pretty(&shapes).unwrap() + "\n";
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/wire/shapes.json");

@@ -1,0 +1,210 @@
+//! What became of submits and of people's decisions.
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+use turnwise_core::{Invalid, JobId, JobState, Timestamp};
+
+use super::{
+    Job, Unreadable,
+    object::{self, count, text, texts, truth},
+};
+use crate::{Cancelled, Duplicate, Filter};
+
+/// What became of a submitted job.
+#[derive(Debug, Serialize)]
+#[non_exhaustive]
+pub struct Submitted {
+    /// The job that stands for it: itself, or the one that holds its unique key.
+    pub id: JobId,
+    /// `false`: it was there already, or another job stands for it.
+    pub new: bool,
+    /// How another job stands for it: `kept`, `replaced`, `too_late` or `other_task`; `null`: none does.
+    pub duplicate: Option<&'static str>,
+}
+
+impl Submitted {
+    /// The store's answer.
+    pub fn new(submitted: &crate::Submitted) -> Self {
+        let word = |duplicate| match duplicate {
+            Duplicate::Kept => "kept",
+            Duplicate::Replaced => "replaced",
+            Duplicate::TooLate => "too_late",
+            Duplicate::OtherTask => "other_task",
+        };
+        Self { id: submitted.id, new: submitted.new, duplicate: submitted.duplicate.map(word) }
+    }
+}
+
+/// What became of all jobs of a [`Batch`](super::Batch), in its order.
+#[derive(Debug, Serialize)]
+#[non_exhaustive]
+pub struct SubmittedAll {
+    /// One for each.
+    pub jobs: Vec<Submitted>,
+}
+
+impl SubmittedAll {
+    /// The store's answers.
+    pub fn new(submitted: &[crate::Submitted]) -> Self {
+        Self { jobs: submitted.iter().map(Submitted::new).collect() }
+    }
+}
+
+/// A page of a listing of jobs, newest first.
+#[derive(Debug, Serialize)]
+#[non_exhaustive]
+pub struct Jobs<'a> {
+    /// At most as many as were asked for.
+    pub jobs: Vec<Job<'a>>,
+    /// To be given as `before` for the next page, which may be empty; `null`: this is the last one.
+    pub next: Option<JobId>,
+}
+
+impl<'a> Jobs<'a> {
+    /// These jobs, and where the next page begins.
+    pub fn new(jobs: Vec<Job<'a>>, next: Option<JobId>) -> Self {
+        Self { jobs, next }
+    }
+}
+
+/// What a person's decision about one job came to.
+#[derive(Debug, Serialize)]
+#[non_exhaustive]
+pub struct Decided {
+    /// The job.
+    pub id: JobId,
+    /// `cancelled`, `cancel_requested` (a node has it, and was asked to stop it), `waiting` (it runs again) or `failed`.
+    pub decided: &'static str,
+}
+
+impl Decided {
+    /// Of a cancel.
+    pub fn cancelled(id: JobId, came_to: Cancelled) -> Self {
+        let decided = match came_to {
+            Cancelled::AtOnce => "cancelled",
+            Cancelled::Requested => "cancel_requested",
+        };
+        Self { id, decided }
+    }
+
+    /// Of a retry or a rerun.
+    pub fn again(id: JobId) -> Self {
+        Self { id, decided: "waiting" }
+    }
+
+    /// Of a fail.
+    pub fn failed(id: JobId) -> Self {
+        Self { id, decided: "failed" }
+    }
+}
+
+/// Which jobs a decision is about, and whether it is to be made or only shown.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct Choice {
+    /// In one of these states; empty: in any that the decision allows.
+    pub states: Vec<JobState>,
+    /// Of this queue.
+    pub queue: Option<String>,
+    /// Of this group.
+    pub group: Option<String>,
+    /// Of this task.
+    pub task: Option<String>,
+    /// Submitted at this time or later.
+    pub since: Option<Timestamp>,
+    /// Submitted before this time.
+    pub until: Option<Timestamp>,
+    /// At most so many, the newest first.
+    pub limit: Option<u64>,
+    /// Only show how many they are.
+    pub dry_run: bool,
+    /// The newest job that the preview named: younger ones are left alone.
+    pub newest: Option<JobId>,
+}
+
+impl Choice {
+    /// Reads one JSON object.
+    pub fn read(json: &str) -> Result<Self, Unreadable> {
+        const NAMES: [&str; 9] =
+            ["state", "queue", "group", "task", "since", "until", "limit", "dry_run", "newest"];
+        let mut choice = Self::default();
+        object::read(json, NAMES, |name, value| choice.put(name, value))?;
+        Ok(choice)
+    }
+
+    fn put(&mut self, name: &'static str, value: &RawValue) -> Result<(), Invalid> {
+        let time = || text(name, value)?.parse().map_err(|invalid: Invalid| Invalid::new(name, invalid.problem));
+        match name {
+            "state" => self.states = texts(name, value)?.iter().map(|word| word.parse()).collect::<Result<_, _>>()?,
+            "queue" => self.queue = Some(text(name, value)?.into_owned()),
+            "group" => self.group = Some(text(name, value)?.into_owned()),
+            "task" => self.task = Some(text(name, value)?.into_owned()),
+            "since" => self.since = Some(time()?),
+            "until" => self.until = Some(time()?),
+            "limit" => self.limit = Some(count(name, value)?),
+            "dry_run" => self.dry_run = truth(name, value)?,
+            _ => {
+                let id = text(name, value)?;
+                let bad = |_| Invalid::new(name, format!("{id:?} is not a job id"));
+                self.newest = Some(id.parse().map_err(bad)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// The same as a filter of jobs, without limit and without the newest job.
+    pub fn filter(&self) -> Filter {
+        let Self { states, queue, group, task, since, until, .. } = self.clone();
+        Filter { states, queue, group, task, since, until, ..Filter::default() }
+    }
+}
+
+/// How many jobs a decision would be about.
+#[derive(Debug, Serialize)]
+#[non_exhaustive]
+pub struct Preview {
+    /// So many that one call decides about.
+    pub count: usize,
+    /// Whether there are more than one call decides about.
+    pub more: bool,
+    /// The newest of them, to be given back when the decision is made; `null`: there are none.
+    pub newest: Option<JobId>,
+}
+
+impl Preview {
+    /// Of so many jobs.
+    pub fn new(count: usize, more: bool, newest: Option<JobId>) -> Self {
+        Self { count, more, newest }
+    }
+}
+
+/// What a decision about many jobs came to.
+#[derive(Debug, Default, Serialize)]
+#[non_exhaustive]
+pub struct DecidedAll {
+    /// About so many it was made.
+    pub decided: usize,
+    /// So many are in nodes' hands, and the nodes were asked to stop them.
+    pub requested: usize,
+    /// These have changed meanwhile, or an open transaction holds them: look at them again.
+    pub left: Vec<JobId>,
+    /// Whether there are more: call again.
+    pub more: bool,
+}
+
+/// How many rows were deleted because their retention is over.
+#[derive(Debug, Serialize)]
+#[non_exhaustive]
+pub struct Pruned {
+    /// Rows of finished jobs and of what was kept with them.
+    pub deleted: u64,
+    /// Whether there may be more: call again.
+    pub more: bool,
+}
+
+impl Pruned {
+    /// So many.
+    pub fn new(deleted: u64, more: bool) -> Self {
+        Self { deleted, more }
+    }
+}

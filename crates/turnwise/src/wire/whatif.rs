@@ -1,0 +1,191 @@
+//! What if: how long groups would wait if something were changed.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+use turnwise_core::{
+    GroupName, Invalid, QueueName, TaskName, Timestamp,
+    settings::{Concurrency, Pause, Settings, Weight},
+};
+
+use super::{
+    Unreadable,
+    object::{self, pairs, plain, texts},
+};
+use crate::view;
+
+/// The changes to suppose.
+#[derive(Debug, Clone, Default)]
+pub struct WhatIf {
+    slots: Option<u32>,
+    weights: Vec<(GroupName, Weight)>,
+    concurrency: Vec<(QueueName, Concurrency)>,
+    pauses: Vec<GroupName>,
+}
+
+impl WhatIf {
+    /// Reads `{"slots": 8, "weights": {"acme": 2}, "concurrency": {"mail": 3}, "pause": ["flood"]}`; each may be left out.
+    pub fn read(json: &str) -> Result<Self, Unreadable> {
+        let mut what_if = Self::default();
+        object::read(json, ["slots", "weights", "concurrency", "pause"], |name, value| what_if.put(name, value))?;
+        Ok(what_if)
+    }
+
+    fn put(&mut self, name: &'static str, value: &RawValue) -> Result<(), Invalid> {
+        match name {
+            "slots" => self.set_slots(&plain(name, value)?)?,
+            "weights" => pairs(name, value)?.iter().try_for_each(|(group, weight)| self.set_weight(group, weight))?,
+            "concurrency" => {
+                pairs(name, value)?.iter().try_for_each(|(queue, limit)| self.set_concurrency(queue, limit))?;
+            }
+            _ => texts(name, value)?.iter().try_for_each(|group| self.pause(group))?,
+        }
+        Ok(())
+    }
+
+    /// Suppose the fleet had so many slots.
+    pub fn set_slots(&mut self, text: &str) -> Result<(), Invalid> {
+        self.slots = match text.parse() {
+            Ok(slots @ 1..=1_000_000) => Some(slots),
+            _ => return Err(Invalid::new("slots", format!("must be 1 to 1000000, not {text:?}"))),
+        };
+        Ok(())
+    }
+
+    /// Suppose the group had this weight.
+    pub fn set_weight(&mut self, group: &str, weight: &str) -> Result<(), Invalid> {
+        self.weights.push((GroupName::new(group)?, weight.parse()?));
+        Ok(())
+    }
+
+    /// Suppose the queue had this concurrency.
+    pub fn set_concurrency(&mut self, queue: &str, limit: &str) -> Result<(), Invalid> {
+        self.concurrency.push((QueueName::new(queue)?, limit.parse()?));
+        Ok(())
+    }
+
+    /// Suppose the group were paused.
+    pub fn pause(&mut self, group: &str) -> Result<(), Invalid> {
+        self.pauses.push(GroupName::new(group)?);
+        Ok(())
+    }
+
+    /// How many slots the fleet would have; `None`: as it has.
+    pub fn slots(&self) -> Option<u32> {
+        self.slots
+    }
+
+    /// Changes the settings as supposed.
+    pub fn apply(self, settings: &mut Settings, now: Timestamp) {
+        for (group, weight) in self.weights {
+            settings.groups.entry(group).or_default().weight = weight;
+        }
+        for (queue, limit) in self.concurrency {
+            settings.queues.entry(queue).or_default().concurrency = limit;
+        }
+        for group in self.pauses {
+            settings.groups.entry(group).or_default().paused = Some(Pause { since: now, reason: None });
+        }
+    }
+}
+
+/// What becomes of the backlog as things are, and with the changes.
+#[derive(Debug, Serialize)]
+#[non_exhaustive]
+pub struct Comparison<'a> {
+    /// As things are.
+    pub before: Course,
+    /// With the changes.
+    pub after: Course,
+    /// By group.
+    pub groups: Vec<GroupCourse<'a>>,
+    /// Tasks without a recorded run: a short run is assumed for them.
+    pub guessed: Vec<&'a TaskName>,
+}
+
+/// What becomes of the whole backlog.
+#[derive(Debug, Serialize)]
+#[non_exhaustive]
+pub struct Course {
+    /// Slots of all nodes that live, or as many as were supposed.
+    pub slots: u32,
+    /// How many jobs start.
+    pub starts: usize,
+    /// Until the last of their runs is over.
+    pub end_ms: u64,
+    /// `false`: the simulation was cut off, more jobs would start after it.
+    pub complete: bool,
+}
+
+/// How long the jobs of a group wait, as things are and with the changes.
+#[derive(Debug, Serialize)]
+#[non_exhaustive]
+pub struct GroupCourse<'a> {
+    /// The group.
+    pub group: &'a GroupName,
+    /// Its jobs that no node has.
+    pub jobs: usize,
+    /// As things are.
+    pub before: Waits,
+    /// With the changes.
+    pub after: Waits,
+}
+
+/// How long jobs wait from now on, or from their due time if that is later.
+#[derive(Debug, Serialize)]
+#[non_exhaustive]
+pub struct Waits {
+    /// How many of them start.
+    pub starts: usize,
+    /// From now to the first start; `null`: none starts.
+    pub first_start_ms: Option<u64>,
+    /// On average.
+    pub mean_wait_ms: u64,
+    /// At most.
+    pub max_wait_ms: u64,
+    /// From now to the end of the last run.
+    pub end_ms: u64,
+}
+
+impl From<&view::Waits> for Waits {
+    fn from(waits: &view::Waits) -> Self {
+        Self {
+            starts: waits.starts,
+            first_start_ms: waits.first.map(millis),
+            mean_wait_ms: millis(waits.mean()),
+            max_wait_ms: millis(waits.longest),
+            end_ms: millis(waits.end),
+        }
+    }
+}
+
+impl From<&view::Simulation> for Course {
+    fn from(simulation: &view::Simulation) -> Self {
+        let view::Simulation { slots, starts, end, complete, .. } = simulation;
+        Self { slots: *slots, starts: *starts, end_ms: millis(*end), complete: *complete }
+    }
+}
+
+impl<'a> Comparison<'a> {
+    /// As it was simulated.
+    pub fn new(comparison: &'a view::Comparison) -> Self {
+        let view::Comparison { before, after, .. } = comparison;
+        let groups = before.groups.iter().map(|(group, waits)| GroupCourse {
+            group,
+            jobs: waits.jobs,
+            before: waits.into(),
+            after: after.groups.get(group).unwrap_or(waits).into(),
+        });
+        Self {
+            before: before.into(),
+            after: after.into(),
+            groups: groups.collect(),
+            guessed: before.guessed.iter().collect(),
+        }
+    }
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
