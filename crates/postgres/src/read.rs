@@ -1,4 +1,6 @@
-//! Reads for people: one job, and lists of jobs.
+//! Reads for people: one job, lists of jobs, and what an acknowledgement means.
+
+use std::collections::BTreeMap;
 
 use std::collections::HashSet;
 
@@ -74,6 +76,14 @@ pub(crate) async fn jobs(store: &Inner, filter: &Filter) -> Result<Vec<Job>> {
     let mut jobs = newest(jobs, filter);
     unique::show_held(&client, &mut jobs).await?;
     Ok(jobs)
+}
+
+/// By setting.
+pub(crate) async fn durability(store: &Inner) -> Result<BTreeMap<String, String>> {
+    let fail = failed("read what a commit means");
+    let client = connection(&store.pools.people).await?;
+    let rows = client.query(include_str!("../sql/durability.sql"), &[]).await.map_err(fail)?;
+    rows.iter().map(|row| Ok((row.try_get(0).map_err(fail)?, row.try_get(1).map_err(fail)?))).collect()
 }
 
 fn newest(mut jobs: Vec<Job>, filter: &Filter) -> Vec<Job> {

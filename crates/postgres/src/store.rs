@@ -1,7 +1,7 @@
 //! The verbs, each handed to the file of its name; and how their statements are sent.
 
 use std::{
-    collections::HashSet,
+    collections::{BTreeMap, HashSet},
     fmt,
     sync::{Arc, Mutex, OnceLock, PoisonError},
 };
@@ -77,6 +77,11 @@ impl PostgresStore {
         let address = Address::read(url)?;
         migrate::migrate_or_refuse(&address, options.schema, options.retention.unwrap_or_default()).await?;
         Ok(Self::first(address, options))
+    }
+
+    /// What the server has done when it answers a commit: its settings about that, by name.
+    pub async fn durability(&self) -> Result<BTreeMap<String, String>> {
+        read::durability(&self.0).await
     }
 
     /// A handle of its own on the same database, for the control loops of a node: its connections live on the runtime that

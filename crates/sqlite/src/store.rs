@@ -1,6 +1,7 @@
 //! How a file is opened, and which module does which verb.
 
 use std::{
+    collections::BTreeMap,
     path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, Instant},
@@ -32,6 +33,8 @@ use crate::{
     writer::Writer,
 };
 
+/// An answered caller's job survives a loss of power, not only of the process.
+const SYNCHRONOUS: &str = "full";
 /// Older ones can corrupt a file in WAL mode when two connections write and checkpoint at the same moment.
 const LEAST_SQLITE: i32 = 3_051_003;
 /// How long a write waits for another process's transaction before it is [`StoreError::Transient`].
@@ -86,6 +89,13 @@ enum For {
 }
 
 impl SqliteStore {
+    /// What has been done when a commit is answered: the writer's settings about that, by name.
+    pub fn durability(&self) -> BTreeMap<String, String> {
+        [("journal_mode", "wal"), ("synchronous", SYNCHRONOUS)]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .into()
+    }
+
     /// Opens `path_or_url`, creating the file and bringing its schema up to date.
     ///
     /// Accepted are a plain path, `sqlite:jobs.db`, `sqlite://jobs.db`, `sqlite:///var/lib/jobs.db`, and
@@ -408,8 +418,7 @@ impl Location {
                     conn.pragma_update(None, "page_size", PAGE_BYTES)?;
                     self.use_wal(conn)?;
                 }
-                // An answered caller's job survives a loss of power, not only of the process.
-                conn.pragma_update(None, "synchronous", "full")?;
+                conn.pragma_update(None, "synchronous", SYNCHRONOUS)?;
                 conn.pragma_update(None, "cache_size", -CACHE_KIB)?;
                 let page_bytes: i64 = conn.pragma_query_value(None, "page_size", |row| row.get(0))?;
                 conn.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_BYTES / page_bytes)?;

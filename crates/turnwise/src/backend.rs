@@ -1,6 +1,6 @@
 //! The store behind a handle: one of the drivers, memory, or the caller's own.
 
-use std::{fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use turnwise_core::{Invalid, Timestamp};
 use turnwise_executor::executor::Builder;
@@ -107,6 +107,16 @@ impl Backend {
             #[cfg(feature = "postgres")]
             Self::Postgres { store, .. } => store.clone(),
             Self::Other { store, .. } => store.clone(),
+        }
+    }
+
+    pub(crate) async fn durability(&self) -> Result<BTreeMap<String, String>, Error> {
+        match self {
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(store) => Ok(store.durability()),
+            #[cfg(feature = "postgres")]
+            Self::Postgres { store, .. } => Ok(store.durability().await?),
+            _ => Ok(BTreeMap::new()),
         }
     }
 

@@ -157,6 +157,13 @@ impl Turnwise {
         self.backend.schema_version()
     }
 
+    /// What a submit that was answered survives: the database's settings about it, by their own names. On SQLite `journal_mode` and
+    /// `synchronous`; on PostgreSQL `fsync`, `full_page_writes`, `synchronous_commit` and `synchronous_standby_names`, as they are set for
+    /// this connection; empty for a store in memory.
+    pub async fn durability(&self) -> Result<BTreeMap<String, String>, Error> {
+        self.backend.durability().await
+    }
+
     /// The store, for what this handle has no method for. **Unstable**, as [`store`](crate::store) is.
     pub fn store(&self) -> Arc<dyn Store> {
         self.backend.store()
