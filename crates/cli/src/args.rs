@@ -52,7 +52,7 @@ fn version() -> &'static str {
 pub(crate) enum Command {
     /// Shows groups taking turns, live and without a database: one group floods, the others come later
     Demo(Demo),
-    /// Runs a node: takes jobs and runs their tasks
+    /// Runs a node: takes jobs and runs their tasks, and answers HTTP
     Serve(Box<Serve>),
     /// Submits a job and prints its id
     Enqueue(Box<Enqueue>),
@@ -200,6 +200,12 @@ pub(crate) struct Serve {
     /// Most transactional tasks with an open transaction; each uses a connection of its own [default: one for each slot]
     #[arg(long, value_name = "NUMBER")]
     pub(crate) task_connections: Option<String>,
+    /// Where the HTTP API answers: an address like 127.0.0.1:9000, a port, or none [default: 127.0.0.1:8080, or a free port if that is taken]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen: Option<String>,
+    /// Answer without TLS on an address that other machines reach; needs a token to exist [default: false]
+    #[arg(long)]
+    pub(crate) plain_http: bool,
     /// Bring an older schema on PostgreSQL up to date before starting; nodes of earlier versions may not work with the new one
     #[arg(long)]
     pub(crate) migrate: bool,

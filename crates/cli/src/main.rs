@@ -1,7 +1,7 @@
 //! The binary `turnwise`.
 //!
 //! [`args`] the command line → [`settings`] flags, variables and file together, [`pools`] of the file → [`serve`] a node, with
-//! its [`commands`] and [`demo`] tasks, [`known`] to nodes or not · [`story`] the groups' turns, live · [`enqueue`] submitting · [`look`] jobs
+//! its [`http`] listener, its [`commands`] and [`demo`] tasks, [`known`] to nodes or not · [`story`] the groups' turns, live · [`enqueue`] submitting · [`look`] jobs
 //! and nodes, [`graph`] which jobs wait for which · [`logs`] of jobs · [`dead_letters`] jobs by error · [`decide`] cancel, retry, fail, [`bulk`]
 //! the same to all jobs that a filter names · [`tune`] weights, limits and pauses, [`names`] of what there is · [`schedule`] periodic
 //! jobs · [`token`] who may ask a server · [`overview`] queues, groups, tasks and keys · [`why`] a job waits · [`simulate`] what if · [`top`] which groups use the
@@ -12,6 +12,7 @@ mod args;
 mod settings;
 mod pools;
 mod serve;
+mod http;
 mod commands;
 mod known;
 mod names;

@@ -20,6 +20,7 @@ use turnwise_executor::trace::Trace;
 use crate::{
     args, demo,
     error::Failure,
+    http::{Http, Listen},
     known,
     settings::{Settings, without_password},
 };
@@ -60,6 +61,7 @@ pub(crate) fn serve(settings: &Settings, call: &args::Serve) -> Result<(), Failu
         }
         None => Trace::off(),
     };
+    let listen = settings.listen()?;
     let parts = Parts {
         config: settings.executor()?,
         named: settings.names_node(),
@@ -70,7 +72,7 @@ pub(crate) fn serve(settings: &Settings, call: &args::Serve) -> Result<(), Failu
     };
     // Tasks have threads of their own.
     let runtime = runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().map_err(no_runtime)?;
-    let served = runtime.block_on(run(settings, call, parts));
+    let served = runtime.block_on(run(settings, call, listen, parts));
     if let Ok(End::AtOnce(executor)) = served {
         // Not by `exit` alone, which would leave the programs of command tasks running.
         executor.abandon(LAST_MOMENT);
@@ -105,8 +107,10 @@ struct Parts {
     trace: Trace,
 }
 
-async fn run(settings: &Settings, call: &args::Serve, parts: Parts) -> Result<End, Failure> {
+async fn run(settings: &Settings, call: &args::Serve, listen: Listen, parts: Parts) -> Result<End, Failure> {
     let mut signals = Signals::new()?;
+    // Before the node: an address that cannot be had ends the command while nothing has begun.
+    let listener = listen.bind().await?;
     let turnwise = tokio::select! {
         opened = settings.open_for_a_node() => opened?,
         () = signals.next() => return Ok(End::Orderly),
@@ -115,7 +119,8 @@ async fn run(settings: &Settings, call: &args::Serve, parts: Parts) -> Result<En
         started = start(&turnwise, parts.clone()) => started?,
         () = signals.next() => return Ok(End::Orderly),
     };
-    let ready = ready_line(executor.name(), &parts, settings.database());
+    let http = listener.map(|listener| Http::start(&turnwise, listener)).transpose()?;
+    let ready = ready_line(executor.name(), &parts, settings.database(), http.as_ref());
     // Other nodes may start later: no reason not to work.
     for line in known::unknown(&turnwise, &parts.elsewhere).await.unwrap_or_default() {
         tracing::warn!("{line}");
@@ -126,11 +131,21 @@ async fn run(settings: &Settings, call: &args::Serve, parts: Parts) -> Result<En
         () = signals.next() => say_stopping(&executor, &parts.config),
         () = drained(&executor), if call.until_empty => tracing::info!("stopping: no job is left to run"),
     }
+    if let Some(http) = &http {
+        http.stop_soon();
+    }
     tokio::select! {
         () = executor.stop() => {}
         () = signals.next() => {
             say_abandoned(&executor, &parts.config);
             return Ok(End::AtOnce(Box::new(executor)));
+        }
+    }
+    // Last: until here a caller could learn how its job ended.
+    if let Some(http) = http {
+        tokio::select! {
+            () = http.stop() => {}
+            () = signals.next() => {}
         }
     }
     let stale = executor.stats().stale;
@@ -198,7 +213,7 @@ fn jobs_run(running: usize) -> String {
 }
 
 /// The one line on stdout; programs that start nodes wait for it.
-fn ready_line(name: &NodeName, parts: &Parts, database: &str) -> String {
+fn ready_line(name: &NodeName, parts: &Parts, database: &str, http: Option<&Http>) -> String {
     let Parts { config: Config { core_pool_size, max_pool_size, .. }, pools, registry, .. } = parts;
     let slots = match max_pool_size {
         Some(most) if most > core_pool_size => format!("{core_pool_size} to {most} slots"),
@@ -213,7 +228,8 @@ fn ready_line(name: &NodeName, parts: &Parts, database: &str) -> String {
     } else {
         format!("tasks {}", tasks.join(" "))
     };
-    format!("ready: node {name}, database {}, {slots}{pools}, {tasks}", without_password(database))
+    let http = http.map_or_else(String::new, |http| format!(", {}", http.url()));
+    format!("ready: node {name}, database {}{http}, {slots}{pools}, {tasks}", without_password(database))
 }
 
 /// Waits until no job is left, also through an outage of the database.

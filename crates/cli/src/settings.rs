@@ -18,6 +18,7 @@ use crate::{
     args::{Args, Command},
     commands::{self, Tasks},
     error::{Failure, remark},
+    http::{Listen, On},
     known::did_you_mean,
     pools,
 };
@@ -44,6 +45,9 @@ const EXECUTOR: [&str; 13] = [
     "queues",
     "migrate",
 ];
+
+/// Settings of the HTTP API; in the file's `[server]`.
+const SERVER: [&str; 2] = ["listen", "plain_http"];
 
 /// Another name of TURNWISE_CORE_POOL_SIZE, as --slots is of --core-pool-size.
 const SLOTS: &str = "TURNWISE_SLOTS";
@@ -230,6 +234,14 @@ impl Settings {
         self.said("name").is_some()
     }
 
+    /// Where the HTTP API answers.
+    pub(crate) fn listen(&self) -> Result<Listen, Failure> {
+        let mut listen = Listen::default();
+        self.read("listen", &mut listen.on, On::read)?;
+        self.read("plain_http", &mut listen.plain_http, |text| truth("plain_http", text))?;
+        Ok(listen)
+    }
+
     /// How the node is set up.
     pub(crate) fn executor(&self) -> Result<Config, Failure> {
         let mut config = match self.said("name") {
@@ -322,8 +334,10 @@ fn from_flags(args: &Args) -> Said {
         say("await_termination", &serve.await_termination);
         say("connections", &serve.connections);
         say("task_connections", &serve.task_connections);
-        if serve.migrate {
-            said.insert("migrate", vec!["true".to_owned()]);
+        say("listen", &serve.listen);
+        for (key, _) in [("migrate", serve.migrate), ("plain_http", serve.plain_http)].iter().filter(|(_, said)| *said)
+        {
+            said.insert(key, vec!["true".to_owned()]);
         }
         if !serve.queues.is_empty() {
             said.insert("queues", serve.queues.clone());
@@ -335,7 +349,7 @@ fn from_flags(args: &Args) -> Said {
 /// An empty variable counts as unset: that is how a shell or a container file unsets one.
 fn from_variables(get: impl Fn(&str) -> Result<Option<String>, Failure>) -> Result<Said, Failure> {
     let mut said = Said::new();
-    for key in COMMON.into_iter().chain(EXECUTOR) {
+    for key in COMMON.into_iter().chain(EXECUTOR).chain(SERVER) {
         let mut text = get(&variable(key))?;
         if key == "core_pool_size" && text.as_ref().is_none_or(String::is_empty) {
             text = get(SLOTS)?;
@@ -357,7 +371,8 @@ fn from_variables(get: impl Fn(&str) -> Result<Option<String>, Failure>) -> Resu
 
 /// A warning about a variable that looks like a setting and is none.
 fn unknown_variable(name: &str) -> Option<String> {
-    let known = COMMON.into_iter().chain(EXECUTOR).chain(MOVED).map(variable).chain([SLOTS, CONFIG].map(str::to_owned));
+    let known = COMMON.into_iter().chain(EXECUTOR).chain(SERVER).chain(MOVED).map(variable);
+    let known = known.chain([SLOTS, CONFIG].map(str::to_owned));
     let known: Vec<String> = known.collect();
     if !name.starts_with("TURNWISE_") || known.iter().any(|known| known == name) {
         return None;
@@ -391,6 +406,10 @@ fn from_file(path: &Path, text: &str) -> Result<File, Failure> {
                 read.said.extend(from_table(executor, "executor.", &EXECUTOR).map_err(bad)?);
                 None
             }
+            (None, toml::Value::Table(server)) if key == "server" => {
+                read.said.extend(from_table(server, "server.", &SERVER).map_err(bad)?);
+                None
+            }
             (None, toml::Value::Table(pools)) if key == "pools" => {
                 for (name, pool) in pools {
                     let place = format!("pools.{name}");
@@ -404,7 +423,7 @@ fn from_file(path: &Path, text: &str) -> Result<File, Failure> {
                 read.tasks.clone_from(table);
                 None
             }
-            (None, _) if ["executor", "pools", "tasks"].contains(&key.as_str()) => {
+            (None, _) if ["executor", "pools", "server", "tasks"].contains(&key.as_str()) => {
                 return Err(bad(format!("{key}: must be a table")));
             }
             (None, _) => return Err(bad(unknown(key, "", &COMMON))),
@@ -446,7 +465,11 @@ fn scalar(value: &toml::Value) -> Option<String> {
 }
 
 fn unknown(key: &str, table: &str, known: &[&str]) -> String {
-    let belongs = if table.is_empty() && EXECUTOR.contains(&key) { "; it belongs under [executor]" } else { "" };
+    let belongs = match key {
+        key if !table.is_empty() || !EXECUTOR.contains(&key) && !SERVER.contains(&key) => "",
+        key if SERVER.contains(&key) => "; it belongs under [server]",
+        _ => "; it belongs under [executor]",
+    };
     format!("unknown key {:?}{belongs}; known are {}", format!("{table}{key}"), known.join(", "))
 }
 
@@ -585,6 +608,9 @@ mod tests {
         assert!(file("[executor]\nslotz = 1").starts_with("turnwise.toml: unknown key \"executor.slotz\""));
         let lost = "turnwise.toml: unknown key \"batch_size\"; it belongs under [executor]";
         assert!(file("batch_size = 1").starts_with(lost));
+        assert!(
+            file("listen = 'none'").starts_with("turnwise.toml: unknown key \"listen\"; it belongs under [server]")
+        );
         assert!(file("\n[executor\n").starts_with("turnwise.toml: line 2: "));
         assert!(file("[executor]\nqueues = 'mail'").starts_with("turnwise.toml: executor.queues: "));
     }

@@ -7,6 +7,7 @@
 use std::{
     collections::BTreeSet,
     fs::{self, File},
+    net::TcpListener,
     os::unix::{fs::symlink, process::CommandExt},
     path::{Path, PathBuf},
     process::Command,
@@ -136,7 +137,10 @@ fn problem(name: &str, page: &str) -> Option<String> {
     let file = |name: &str| folder.path().join(name);
     // A guide is read by someone who has a database already; README makes its own.
     let made = if name == "README.md" { "" } else { "turnwise migrate >/dev/null\n" };
-    fs::write(file("script"), format!("{made}{}", script(page))).unwrap();
+    // The port that a page names may be another page's, or another program's.
+    let free = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).unwrap();
+    let page = page.replace("127.0.0.1:8080", &free.to_string());
+    fs::write(file("script"), format!("{made}{}", script(&page))).unwrap();
     let mut shell = Command::new("sh")
         .arg("script")
         .current_dir(folder.path())

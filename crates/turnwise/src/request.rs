@@ -1,10 +1,11 @@
 //! What is submitted: a task, its arguments, and options in any order.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use turnwise_core::{
     After, GroupName, Invalid, JobId, Json, KeyName, NewJob, OnFailure, Priority, QueueName, RetryPolicy, Step,
     TaskName, Timestamp, Unique, UniqueKey,
+    access::Grant,
     unique::{Hold, OnDuplicate, Scope, key_of},
 };
 use turnwise_executor::{Next, Task};
@@ -23,6 +24,7 @@ pub struct JobRequest {
     unique: UniqueOptions,
     /// Its id is the caller's.
     id_given: bool,
+    granted: Option<Arc<Grant>>,
 }
 
 /// What the caller set about uniqueness, in whatever order.
@@ -89,6 +91,7 @@ impl JobRequest {
             on_failure: OnFailure::default(),
             unique: UniqueOptions::default(),
             id_given: false,
+            granted: None,
         }
     }
 
@@ -254,6 +257,13 @@ impl JobRequest {
         self
     }
 
+    /// Submitted with a token: its unique key is compared only with those of jobs within what the token is limited to. Whether the token
+    /// may submit the job at all, the caller has asked before ([`Grant::may_submit`]).
+    pub fn granted(mut self, grant: Arc<Grant>) -> Self {
+        self.granted = Some(grant);
+        self
+    }
+
     /// The id that the job will have: for others that are to wait for it, before it is submitted.
     ///
     /// Unless this machine's clock is more than a minute ahead of the database's, and that was not known yet when the request was made:
@@ -290,6 +300,9 @@ impl JobRequest {
             job.expires = Some(now.plus(span));
         }
         job.unique = self.unique.of(&job)?;
+        if let Some(grant) = &self.granted {
+            grant.narrow_unique(&mut job);
+        }
         job.after = After::new(self.after, self.on_failure)?;
         Ok(job)
     }

@@ -5,7 +5,7 @@ use std::{env, fs, path::Path};
 
 use clap::{Arg, CommandFactory};
 
-use super::{COMMON, EXECUTOR, MOVED, variable};
+use super::{COMMON, EXECUTOR, MOVED, SERVER, variable};
 use crate::{args::Args, commands, pools};
 
 const INTRODUCTION: &str = r#"# The settings file
@@ -27,6 +27,9 @@ name = "worker-1"
 core_pool_size = 8
 max_pool_size = 16
 await_termination = "1m"
+
+[server]
+listen = "127.0.0.1:8080"
 
 [pools.mail]
 queues = ["mail", "newsletter"]
@@ -65,6 +68,10 @@ fn page() -> String {
         format!(
             "## `[executor]`\n\nThe node that `turnwise serve` runs, and its own [pool](pools.md).\n\n{}",
             table(&["key", "default", "variable", "flag", ""], EXECUTOR.iter().map(|key| of_a_node(key)))
+        ),
+        format!(
+            "## `[server]`\n\nThe [HTTP API](http.md) of `turnwise serve`.\n\n{}",
+            table(&["key", "default", "variable", "flag", ""], SERVER.iter().map(|key| of_a_node(key)))
         ),
         format!(
             "## `[pools.NAME]`\n\nA [pool](pools.md) beside the node's own, for some queues alone. What it does not set is as in \

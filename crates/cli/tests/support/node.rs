@@ -27,12 +27,14 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    pub(crate) fn wait_until_ready(&mut self) {
+    /// The line that says so.
+    pub(crate) fn wait_until_ready(&mut self) -> String {
         let line = self
             .output
             .recv_timeout(PATIENCE)
             .unwrap_or_else(|_| panic!("{} is not ready: {}", self.name, self.errors()));
         assert!(line.contains("ready"), "{line}");
+        line
     }
 
     pub(crate) fn process(&self) -> u32 {

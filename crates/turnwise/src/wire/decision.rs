@@ -125,8 +125,7 @@ pub struct Choice {
 impl Choice {
     /// Reads one JSON object.
     pub fn read(json: &str) -> Result<Self, Unreadable> {
-        const NAMES: [&str; 9] =
-            ["state", "queue", "group", "task", "since", "until", "limit", "dry_run", "newest"];
+        const NAMES: [&str; 9] = ["state", "queue", "group", "task", "since", "until", "limit", "dry_run", "newest"];
         let mut choice = Self::default();
         object::read(json, NAMES, |name, value| choice.put(name, value))?;
         Ok(choice)

@@ -77,11 +77,10 @@ pub(super) fn read_with_nulls<'a, const N: usize>(
             wrong.get_or_insert(invalid);
         }
     };
-    let read =
-        decoder.deserialize_map(Object { names: &names, name: &name, unknown: &unknown, put }).and_then(|()| {
-            name.set(None);
-            decoder.end()
-        });
+    let read = decoder.deserialize_map(Object { names: &names, name: &name, unknown: &unknown, put }).and_then(|()| {
+        name.set(None);
+        decoder.end()
+    });
     if let Err(error) = read {
         let malformed = !error.is_data();
         let text = error.to_string();

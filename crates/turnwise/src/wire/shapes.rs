@@ -357,3 +357,59 @@ fn progress_is_read_as_it_is_shown() {
         assert!(error.starts_with(expected), "{text}: {error}");
     }
 }
+
+#[test]
+fn a_wrong_value_has_its_place_as_a_pointer() {
+    for (text, pointer, malformed) in [
+        (r#"{"jobs":[{"task":"t"},{"task":"t","priority":0}]}"#, "/jobs/1/priority", false),
+        (r#"{"jobs":[{"task":7}]}"#, "/jobs/0/task", false),
+        (r#"{"jobs":[{"a/b":7}]}"#, "/jobs/0/a~1b", false),
+        (r#"{"jobs":[7]}"#, "/jobs/0", false),
+        (r#"{"jobs":7}"#, "/jobs", false),
+        (r#"{}"#, "/jobs", false),
+        (r#"{"jobs":[{},{},{}]}"#, "/jobs", false),
+        (r#"[]"#, "", false),
+        (r#"{"jobs":[}"#, "/jobs", true),
+        (r#"{"jobs":[]} x"#, "", true),
+    ] {
+        let unreadable = wire::Batch::read(text, 2).unwrap_err();
+        assert_eq!((unreadable.pointer().as_str(), unreadable.is_malformed()), (pointer, malformed), "{text}");
+    }
+    let batch = wire::Batch::read(r#"{"jobs":[{"task":"t"},{"task":"t","after":"nobody"}]}"#, 2).unwrap();
+    assert_eq!(batch.len(), 2);
+    let misfit = batch.link().unwrap_err();
+    assert_eq!((misfit.at, misfit.field), (1, "after"));
+}
+
+#[test]
+fn a_change_leaves_what_it_does_not_name_and_null_is_the_default() {
+    let mut queue = overview().queues.pop_first().unwrap().1.settings;
+    let before = queue.clone();
+    wire::QueueChange::read("{}").unwrap().apply(&mut queue);
+    assert_eq!(queue, before);
+    let change =
+        r#"{"weight":2.5,"rate":null,"concurrency":null,"block":null,"schedule":"0 2 * * *","zone":"Europe/Berlin"}"#;
+    wire::QueueChange::read(change).unwrap().apply(&mut queue);
+    assert_eq!((queue.rate, queue.concurrency, queue.block.len()), (None, Concurrency::Unlimited, 0));
+    assert_eq!(queue.weight.to_string(), "2.5");
+    assert!(queue.schedule.is_some());
+    for (text, pointer) in [
+        (r#"{"weight":0}"#, "/weight"),
+        (r#"{"zone":"UTC"}"#, "/zone"),
+        (r#"{"per_node":0}"#, "/per_node"),
+        (r#"{"paused":true}"#, "/paused"),
+        (r#"{"after":[""]}"#, "/after"),
+    ] {
+        assert_eq!(wire::QueueChange::read(text).unwrap_err().pointer(), pointer, "{text}");
+    }
+    assert_eq!(wire::WhatIf::read(r#"{"weights":{"a":0}}"#).unwrap_err().pointer(), "/weights");
+    assert_eq!(wire::WhatIf::read(r#"{"weights":[]}"#).unwrap_err().pointer(), "/weights");
+}
+
+#[test]
+fn a_place_in_a_log_is_read_as_it_is_shown() {
+    let story = story();
+    let next = wire::Log::new(&story, None).next.unwrap();
+    assert_eq!(wire::Log::read_after(&next).unwrap(), story.lines[0].at);
+    assert!(wire::Log::read_after("3").is_err());
+}

@@ -33,15 +33,15 @@ impl WhatIf {
     }
 
     fn put(&mut self, name: &'static str, value: &RawValue) -> Result<(), Invalid> {
-        match name {
-            "slots" => self.set_slots(&plain(name, value)?)?,
-            "weights" => pairs(name, value)?.iter().try_for_each(|(group, weight)| self.set_weight(group, weight))?,
+        let read = match name {
+            "slots" => self.set_slots(&plain(name, value)?),
+            "weights" => pairs(name, value)?.iter().try_for_each(|(group, weight)| self.set_weight(group, weight)),
             "concurrency" => {
-                pairs(name, value)?.iter().try_for_each(|(queue, limit)| self.set_concurrency(queue, limit))?;
+                pairs(name, value)?.iter().try_for_each(|(queue, limit)| self.set_concurrency(queue, limit))
             }
-            _ => texts(name, value)?.iter().try_for_each(|group| self.pause(group))?,
-        }
-        Ok(())
+            _ => texts(name, value)?.iter().try_for_each(|group| self.pause(group)),
+        };
+        read.map_err(|invalid| Invalid::new(name, invalid.problem))
     }
 
     /// Suppose the fleet had so many slots.

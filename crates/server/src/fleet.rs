@@ -1,0 +1,62 @@
+//! What concerns the whole installation: its nodes, its settings, its backlog.
+
+use turnwise::wire::{self, InstallationChange, InstallationSet, Pruned, WhatIf};
+use turnwise_core::access::Target;
+
+use crate::{
+    call::{Call, Reply},
+    jobs::in_background,
+    limits::{PRUNE_ROUNDS, PRUNED_ROWS},
+    names::counted,
+    problem::Problem,
+};
+
+pub(crate) async fn overview(call: Call) -> Result<Reply, Problem> {
+    call.check(Target::Many)?;
+    let overview = counted(&call).await?;
+    let mut fleet = call.turnwise().nodes().await?;
+    if call.grant.is_limited() {
+        fleet.nodes.clear();
+    }
+    Reply::json(&wire::Overview::new(&overview, &fleet))
+}
+
+pub(crate) async fn nodes(call: Call) -> Result<Reply, Problem> {
+    call.check(Target::Installation)?;
+    Reply::json(&wire::Nodes::new(&call.turnwise().nodes().await?))
+}
+
+pub(crate) async fn installation(call: Call) -> Result<Reply, Problem> {
+    call.check(Target::Installation)?;
+    Reply::json(&InstallationSet::new(call.turnwise().settings().await?.installation))
+}
+
+pub(crate) async fn set_installation(call: Call) -> Result<Reply, Problem> {
+    call.check(Target::Installation)?;
+    let change = call.read(InstallationChange::read)?;
+    let set = call.turnwise().set_installation(|installation| change.apply(installation)).await?;
+    Reply::json(&InstallationSet::new(set))
+}
+
+pub(crate) async fn simulate(call: Call) -> Result<Reply, Problem> {
+    call.check(Target::Installation)?;
+    let what_if = call.read(WhatIf::read)?;
+    let now = call.turnwise().now().await?;
+    let compared = in_background(&call, async move |turnwise| {
+        turnwise.simulate(what_if.slots(), |settings| what_if.apply(settings, now)).await
+    });
+    Reply::json(&wire::Comparison::new(&compared.await?))
+}
+
+pub(crate) async fn prune(call: Call) -> Result<Reply, Problem> {
+    call.check(Target::Installation)?;
+    let mut deleted = 0;
+    for _ in 0..PRUNE_ROUNDS {
+        let rows = call.turnwise().prune(PRUNED_ROWS).await?;
+        deleted += rows;
+        if rows < u64::from(PRUNED_ROWS) {
+            return Reply::json(&Pruned::new(deleted, false));
+        }
+    }
+    Reply::json(&Pruned::new(deleted, true))
+}

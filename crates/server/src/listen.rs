@@ -1,0 +1,175 @@
+//! The listener: connections, each with its time limits, and their end.
+
+use std::{
+    future::poll_fn,
+    io,
+    net::SocketAddr,
+    pin::{Pin, pin},
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use hyper::server::conn::http1;
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    service::TowerToHyperService,
+};
+use rustix::process::{Resource, getrlimit};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::{TcpListener, TcpStream},
+    sync::{Semaphore, watch},
+    task::{JoinHandle, JoinSet},
+    time::{Instant, Sleep, sleep, sleep_until, timeout},
+};
+
+use crate::{
+    limits::{ACCEPT_PAUSE, CONNECTIONS, GRACE, HEAD_BYTES, HEAD_TIME, WRITE_TIME},
+    service::Service,
+};
+
+/// A listener that answers.
+#[derive(Debug)]
+pub struct Listening {
+    address: SocketAddr,
+    end: watch::Sender<bool>,
+    task: JoinHandle<()>,
+}
+
+impl Service {
+    /// Answers on this listener until [`Listening::stop`].
+    pub fn listen(&self, listener: TcpListener) -> io::Result<Listening> {
+        let address = listener.local_addr()?;
+        let (end, ended) = watch::channel(false);
+        let task = tokio::spawn(accept(self.clone(), listener, ended));
+        Ok(Listening { address, end, task })
+    }
+}
+
+impl Listening {
+    /// Where it answers.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Takes no more connections, lets open requests end, and closes the others.
+    pub async fn stop(self) {
+        self.end.send_replace(true);
+        if let Err(error) = self.task.await {
+            tracing::error!(%error, "the HTTP listener ended badly");
+        }
+    }
+}
+
+async fn accept(service: Service, listener: TcpListener, mut ended: watch::Receiver<bool>) {
+    let router = service.router();
+    let places = Arc::new(Semaphore::new(connections()));
+    let mut open = JoinSet::new();
+    loop {
+        while open.try_join_next().is_some() {}
+        let place = tokio::select! {
+            place = Arc::clone(&places).acquire_owned() => place,
+            _ = ended.wait_for(|ended| *ended) => break,
+        };
+        let stream = tokio::select! {
+            accepted = listener.accept() => accepted.map(|(stream, _)| stream),
+            _ = ended.wait_for(|ended| *ended) => break,
+        };
+        match stream {
+            Ok(stream) => {
+                let (router, ended) = (router.clone(), ended.clone());
+                open.spawn(async move {
+                    let _place = place;
+                    serve(router, stream, ended).await;
+                });
+            }
+            // The system has no more files, or the caller has gone: the next one may be served.
+            Err(error) => {
+                tracing::debug!(%error, "could not accept a connection");
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+    drop(listener);
+    let all = async { while open.join_next().await.is_some() {} };
+    if timeout(GRACE, all).await.is_err() {
+        tracing::warn!("some requests did not end in time; their connections are closed");
+        open.shutdown().await;
+    }
+}
+
+async fn serve(router: axum::Router, stream: TcpStream, mut ended: watch::Receiver<bool>) {
+    // Answers are small and written whole.
+    let _ = stream.set_nodelay(true);
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(HEAD_BYTES);
+    let stream = TokioIo::new(Impatient { stream, stuck: None });
+    let mut connection = pin!(http.serve_connection(stream, TowerToHyperService::new(router)));
+    tokio::select! {
+        // What goes wrong here is the caller's: it has left, or sends what is no HTTP.
+        _ = connection.as_mut() => return,
+        _ = ended.wait_for(|ended| *ended) => connection.as_mut().graceful_shutdown(),
+    }
+    let _ = poll_fn(|cx| connection.as_mut().poll(cx)).await;
+}
+
+/// How many connections there may be at a time, within half of the files that the process may have open.
+fn connections() -> usize {
+    let files = getrlimit(Resource::Nofile).current.and_then(|files| usize::try_from(files).ok());
+    CONNECTIONS.min(files.unwrap_or(usize::MAX) / 2).max(1)
+}
+
+/// A stream whose reader must take something now and then, or it is closed.
+struct Impatient {
+    stream: TcpStream,
+    /// Until when the bytes that wait must have been taken.
+    stuck: Option<Pin<Box<Sleep>>>,
+}
+
+impl Impatient {
+    fn watched<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.stuck = None;
+            return written;
+        }
+        let stuck = self.stuck.get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + WRITE_TIME)));
+        match stuck.as_mut().poll(cx) {
+            Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl AsyncRead for Impatient {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Impatient {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(cx, buf);
+        self.watched(cx, written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
+        self.watched(cx, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

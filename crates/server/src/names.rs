@@ -1,0 +1,231 @@
+//! Queues, groups, tasks and keys: what is set for them, and how much there is.
+
+use std::collections::BTreeMap;
+
+use turnwise::{
+    GroupName, KeyName, QueueName, TaskName,
+    overview::Overview,
+    wire::{self, GroupChange, GroupSet, LimitChange, LimitSet, PauseReason, QueueChange, QueueSet, Reset},
+};
+use turnwise_core::access::Target;
+
+use crate::{
+    call::{Call, Reply},
+    jobs::in_background,
+    limits::{COUNTED, PAGE, PAGE_MOST},
+    problem::Problem,
+};
+
+/// What there is, counted over the jobs that are the caller's to see.
+pub(crate) async fn counted(call: &Call) -> Result<Overview, Problem> {
+    let grant = call.grant.clone();
+    let covers = move |queue: &QueueName, group: &GroupName, task: &TaskName| grant.covers(queue, group, task);
+    if !call.grant.is_limited() {
+        return in_background(call, async |turnwise| turnwise.overview_within(COUNTED).await).await;
+    }
+    let mut overview = in_background(call, async move |turnwise| turnwise.overview_of(COUNTED, covers).await).await?;
+    // Names that only others use are not listed: a name is theirs, too.
+    let limits = call.grant.limits();
+    overview
+        .queues
+        .retain(|name, queue| !queue.jobs.is_empty() || limits.queues.as_ref().is_some_and(|own| own.contains(name)));
+    overview
+        .groups
+        .retain(|name, group| !group.jobs.is_empty() || limits.groups.as_ref().is_some_and(|own| own.contains(name)));
+    overview
+        .tasks
+        .retain(|name, task| !task.jobs.is_empty() || limits.tasks.as_ref().is_some_and(|own| own.contains(name)));
+    overview.keys.clear();
+    Ok(overview)
+}
+
+/// A page of what is sorted by name, and the name that it ends with if there is more.
+pub(crate) fn page<'a, N, T>(
+    call: &Call,
+    all: &'a BTreeMap<N, T>,
+    text: impl Fn(&N) -> &str,
+) -> Result<(Vec<(&'a N, &'a T)>, Option<&'a N>), Problem> {
+    let limit = call.query.count("limit", PAGE_MOST)?.unwrap_or(PAGE) as usize;
+    let after = call.query.get("after");
+    let mut rest = all.iter().filter(|(name, _)| after.is_none_or(|after| text(name) > after));
+    let page: Vec<_> = rest.by_ref().take(limit).collect();
+    let next = rest.next().and_then(|_| page.last().map(|(name, _)| *name));
+    Ok((page, next))
+}
+
+fn none(kind: &str, name: &str) -> Problem {
+    Problem::not_found(format!("{kind} {name:?} has no jobs and no settings"))
+}
+
+pub(crate) async fn queues(call: Call) -> Result<Reply, Problem> {
+    call.check(Target::Many)?;
+    let overview = counted(&call).await?;
+    let (page, next) = page(&call, &overview.queues, QueueName::as_str)?;
+    let views = page.into_iter().map(|(name, queue)| wire::Queue::new(name, queue, &overview));
+    Reply::json(&wire::Queues::new(views.collect(), next))
+}
+
+pub(crate) async fn queue(call: Call) -> Result<Reply, Problem> {
+    let name = call.named(QueueName::new)?;
+    call.check(Target::Queue(&name)).map_err(|_| none("queue", name.as_str()))?;
+    let overview = counted(&call).await?;
+    let queue = overview.queues.get(&name).ok_or_else(|| none("queue", name.as_str()))?;
+    Reply::json(&wire::Queue::new(&name, queue, &overview))
+}
+
+/// The queue in the path, which the caller may change.
+fn own_queue(call: &Call) -> Result<QueueName, Problem> {
+    let name = call.named(QueueName::new)?;
+    call.check(Target::Queue(&name))?;
+    Ok(name)
+}
+
+pub(crate) async fn set_queue(call: Call) -> Result<Reply, Problem> {
+    let name = own_queue(&call)?;
+    let change = call.read(QueueChange::read)?;
+    // A queue that the caller may not see is not there to be waited for.
+    for other in change.names() {
+        call.check(Target::Queue(other))
+            .map_err(|_| Problem::invalid("/after", format!("after: there is no queue {other:?}")))?;
+    }
+    let set = call.turnwise().set_queue(name.as_str(), |queue| change.apply(queue)).await?;
+    Reply::json(&QueueSet::new(name.as_str(), &set))
+}
+
+pub(crate) async fn pause_queue(call: Call) -> Result<Reply, Problem> {
+    let name = own_queue(&call)?;
+    let reason = call.read(PauseReason::read)?.reason;
+    Reply::json(&QueueSet::new(name.as_str(), &call.turnwise().pause_queue(name.as_str(), reason).await?))
+}
+
+pub(crate) async fn resume_queue(call: Call) -> Result<Reply, Problem> {
+    let name = own_queue(&call)?;
+    Reply::json(&QueueSet::new(name.as_str(), &call.turnwise().resume_queue(name.as_str()).await?))
+}
+
+pub(crate) async fn seal_queue(call: Call) -> Result<Reply, Problem> {
+    let name = own_queue(&call)?;
+    Reply::json(&QueueSet::new(name.as_str(), &call.turnwise().seal_queue(name.as_str()).await?))
+}
+
+pub(crate) async fn unseal_queue(call: Call) -> Result<Reply, Problem> {
+    let name = own_queue(&call)?;
+    Reply::json(&QueueSet::new(name.as_str(), &call.turnwise().unseal_queue(name.as_str()).await?))
+}
+
+pub(crate) async fn reset_queue(call: Call) -> Result<Reply, Problem> {
+    let name = own_queue(&call)?;
+    Reply::json(&Reset::new(call.turnwise().reset_queue(name.as_str()).await?))
+}
+
+pub(crate) async fn groups(call: Call) -> Result<Reply, Problem> {
+    call.check(Target::Many)?;
+    let overview = counted(&call).await?;
+    let (page, next) = page(&call, &overview.groups, GroupName::as_str)?;
+    let views = page.into_iter().map(|(name, group)| wire::Group::new(name, group));
+    Reply::json(&wire::Groups::new(views.collect(), &overview, next))
+}
+
+pub(crate) async fn group(call: Call) -> Result<Reply, Problem> {
+    let name = call.named(GroupName::new)?;
+    call.check(Target::Group(&name)).map_err(|_| none("group", name.as_str()))?;
+    let overview = counted(&call).await?;
+    let group = overview.groups.get(&name).ok_or_else(|| none("group", name.as_str()))?;
+    Reply::json(&wire::Group::new(&name, group))
+}
+
+fn own_group(call: &Call) -> Result<GroupName, Problem> {
+    let name = call.named(GroupName::new)?;
+    call.check(Target::Group(&name))?;
+    Ok(name)
+}
+
+pub(crate) async fn set_group(call: Call) -> Result<Reply, Problem> {
+    let name = own_group(&call)?;
+    let change = call.read(GroupChange::read)?;
+    let set = call.turnwise().set_group(name.as_str(), |group| change.apply(group)).await?;
+    Reply::json(&GroupSet::new(name.as_str(), &set))
+}
+
+pub(crate) async fn pause_group(call: Call) -> Result<Reply, Problem> {
+    let name = own_group(&call)?;
+    let reason = call.read(PauseReason::read)?.reason;
+    Reply::json(&GroupSet::new(name.as_str(), &call.turnwise().pause_group(name.as_str(), reason).await?))
+}
+
+pub(crate) async fn resume_group(call: Call) -> Result<Reply, Problem> {
+    let name = own_group(&call)?;
+    Reply::json(&GroupSet::new(name.as_str(), &call.turnwise().resume_group(name.as_str()).await?))
+}
+
+pub(crate) async fn reset_group(call: Call) -> Result<Reply, Problem> {
+    let name = own_group(&call)?;
+    Reply::json(&Reset::new(call.turnwise().reset_group(name.as_str()).await?))
+}
+
+pub(crate) async fn tasks(call: Call) -> Result<Reply, Problem> {
+    call.check(Target::Many)?;
+    let overview = counted(&call).await?;
+    let (page, next) = page(&call, &overview.tasks, TaskName::as_str)?;
+    let views = page.into_iter().map(|(name, task)| wire::Task::new(name, task));
+    Reply::json(&wire::Tasks::new(views.collect(), &overview, next))
+}
+
+pub(crate) async fn task(call: Call) -> Result<Reply, Problem> {
+    let name = call.named(TaskName::new)?;
+    call.check(Target::Task(&name)).map_err(|_| none("task", name.as_str()))?;
+    let overview = counted(&call).await?;
+    let task = overview.tasks.get(&name).ok_or_else(|| none("task", name.as_str()))?;
+    Reply::json(&wire::Task::new(&name, task))
+}
+
+fn own_task(call: &Call) -> Result<TaskName, Problem> {
+    let name = call.named(TaskName::new)?;
+    call.check(Target::Task(&name))?;
+    Ok(name)
+}
+
+pub(crate) async fn set_task(call: Call) -> Result<Reply, Problem> {
+    let name = own_task(&call)?;
+    let change = call.read(LimitChange::read)?;
+    let set = call.turnwise().set_task(name.as_str(), |task| change.apply(task)).await?;
+    Reply::json(&LimitSet::new(name.as_str(), set))
+}
+
+pub(crate) async fn reset_task(call: Call) -> Result<Reply, Problem> {
+    let name = own_task(&call)?;
+    Reply::json(&Reset::new(call.turnwise().reset_task(name.as_str()).await?))
+}
+
+pub(crate) async fn keys(call: Call) -> Result<Reply, Problem> {
+    call.check(Target::Many)?;
+    let overview = counted(&call).await?;
+    let (page, next) = page(&call, &overview.keys, KeyName::as_str)?;
+    let views = page.into_iter().map(|(name, key)| wire::Key::new(name, key));
+    Reply::json(&wire::Keys::new(views.collect(), &overview, next))
+}
+
+pub(crate) async fn key(call: Call) -> Result<Reply, Problem> {
+    let name = own_key(&call)?;
+    let overview = counted(&call).await?;
+    let key = overview.keys.get(&name).ok_or_else(|| none("key", name.as_str()))?;
+    Reply::json(&wire::Key::new(&name, key))
+}
+
+fn own_key(call: &Call) -> Result<KeyName, Problem> {
+    let name = call.named(KeyName::new)?;
+    call.check(Target::Key)?;
+    Ok(name)
+}
+
+pub(crate) async fn set_key(call: Call) -> Result<Reply, Problem> {
+    let name = own_key(&call)?;
+    let change = call.read(LimitChange::read)?;
+    let set = call.turnwise().set_key(name.as_str(), |key| change.apply(key)).await?;
+    Reply::json(&LimitSet::new(name.as_str(), set))
+}
+
+pub(crate) async fn reset_key(call: Call) -> Result<Reply, Problem> {
+    let name = own_key(&call)?;
+    Reply::json(&Reset::new(call.turnwise().reset_key(name.as_str()).await?))
+}

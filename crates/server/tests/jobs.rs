@@ -1,0 +1,185 @@
+//! What callers rely on when they submit, list, wait and decide.
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use support::{PATIENCE, Server, request};
+
+#[tokio::test]
+async fn a_job_whose_unique_key_is_held_is_answered_with_the_holder_or_refused() {
+    for server in Server::on_all().await {
+        let job = |policy: &str| json!({"task": "t", "unique": "one", "on_duplicate": policy});
+        let first = server.post("/api/v1/jobs", &job("keep")).await;
+        let id = first.expect(201)["id"].clone();
+        assert_eq!(first.header("location"), format!("/api/v1/jobs/{}", id.as_str().unwrap()));
+        let second = server.post("/api/v1/jobs", &job("keep")).await.expect(200);
+        assert_eq!(second, json!({"id": id, "new": false, "duplicate": "kept"}));
+        let refused = server.post("/api/v1/jobs", &job("reject")).await;
+        assert_eq!(refused.refused(409, Some("/unique"))["job"], id);
+        let held = server.get("/api/v1/jobs?unique=one").await.expect(200);
+        assert_eq!(held["jobs"].as_array().unwrap().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn of_a_batch_all_jobs_are_stored_or_none() {
+    for server in Server::on_all().await {
+        let job = |policy: &str| json!({"task": "t", "unique": "one", "on_duplicate": policy});
+        server.submit(job("keep")).await;
+        let batch = json!({"jobs": [{"task": "t"}, job("reject")]});
+        server.post("/api/v1/jobs/batch", &batch).await.refused(409, None);
+        assert_eq!(server.get("/api/v1/jobs").await.expect(200)["jobs"].as_array().unwrap().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn pages_of_a_listing_have_every_job_once() {
+    for server in Server::on_all().await {
+        let jobs: Vec<_> = (0..250).map(|n| json!({"task": "t", "args": n, "group": format!("g{}", n % 2)})).collect();
+        server.post("/api/v1/jobs/batch", &json!({"jobs": jobs})).await.expect(201);
+        let (mut seen, mut before) = (Vec::new(), String::new());
+        loop {
+            let page = server.get(&format!("/api/v1/jobs?group=g1&limit=50{before}")).await.expect(200);
+            seen.extend(page["jobs"].as_array().unwrap().iter().map(|job| job["args"].as_u64().unwrap()));
+            // A submit between two pages moves nothing.
+            server.submit(json!({"task": "t", "args": 1000, "group": "g1"})).await;
+            match page["next"].as_str() {
+                Some(next) => before = format!("&before={next}"),
+                None => break,
+            }
+        }
+        let expected: Vec<u64> = (0..250).rev().filter(|n| n % 2 == 1).collect();
+        assert_eq!(seen, expected, "{}", server.store);
+    }
+}
+
+#[tokio::test]
+async fn a_page_of_large_jobs_ends_early_and_says_where_to_go_on() {
+    let server = Server::on_memory().await;
+    for _ in 0..210 {
+        server.submit(json!({"task": "t", "args": "x".repeat(100_000)})).await;
+    }
+    let page = server.get("/api/v1/jobs?limit=1000").await.expect(200);
+    let jobs = page["jobs"].as_array().unwrap();
+    assert!(jobs.len() < 210 && !jobs.is_empty(), "{} jobs", jobs.len());
+    let next = page["next"].as_str().unwrap();
+    assert_eq!(jobs.last().unwrap()["id"], next);
+    let rest = server.get(&format!("/api/v1/jobs?limit=1000&before={next}")).await.expect(200);
+    assert!(!rest["jobs"].as_array().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_decision_by_a_filter_leaves_jobs_alone_that_came_after_its_preview() {
+    for server in Server::on_all().await {
+        let old = server.submit(json!({"task": "t"})).await;
+        server.post("/api/v1/jobs/cancel", &json!({})).await.refused(422, Some("/newest"));
+        let preview = server.post("/api/v1/jobs/cancel", &json!({"task": "t", "dry_run": true})).await.expect(200);
+        assert_eq!(preview, json!({"count": 1, "more": false, "newest": old}));
+        let new = server.submit(json!({"task": "t"})).await;
+        let choice = json!({"task": "t", "newest": preview["newest"]});
+        let done = server.post("/api/v1/jobs/cancel", &choice).await.expect(200);
+        assert_eq!(done, json!({"decided": 1, "requested": 0, "left": [], "more": false}));
+        assert_eq!(server.get(&format!("/api/v1/jobs/{new}")).await.expect(200)["state"], "waiting");
+        let wrong = json!({"state": "success", "dry_run": true});
+        server.post("/api/v1/jobs/cancel", &wrong).await.refused(422, Some("/state"));
+        // Ten at a time.
+        let jobs: Vec<_> = (0..25).map(|_| json!({"task": "many"})).collect();
+        server.post("/api/v1/jobs/batch", &json!({"jobs": jobs})).await.expect(201);
+        let ask = json!({"task": "many", "limit": 10, "dry_run": true});
+        let preview = server.post("/api/v1/jobs/cancel", &ask).await.expect(200);
+        assert_eq!((&preview["count"], &preview["more"]), (&json!(10), &json!(true)));
+        let choice = json!({"task": "many", "newest": preview["newest"]});
+        assert_eq!(server.post("/api/v1/jobs/cancel", &choice).await.expect(200)["decided"], 25);
+    }
+}
+
+#[tokio::test]
+async fn a_decision_that_the_state_does_not_allow_is_a_conflict() {
+    for server in Server::on_all().await {
+        let id = server.submit(json!({"task": "t"})).await;
+        server.post(&format!("/api/v1/jobs/{id}/fail"), &Value::Null).await.refused(409, None);
+        server.post(&format!("/api/v1/jobs/{id}/cancel"), &Value::Null).await.expect(200);
+        server.post(&format!("/api/v1/jobs/{id}/cancel"), &Value::Null).await.refused(409, None);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_callers_that_wait_are_answered_when_their_jobs_end() {
+    for server in Server::on_all().await {
+        let mut ids = Vec::new();
+        for n in 0..30 {
+            ids.push(server.submit(json!({"task": "double", "args": n})).await);
+        }
+        let asked = ids.iter().map(|id| {
+            let request = request("GET", &format!("/api/v1/jobs/{id}?wait=60s"), None);
+            server.send(request)
+        });
+        let waiting = futures_all(asked.collect());
+        let (answers, node) = tokio::join!(tokio::time::timeout(PATIENCE, waiting), server.node());
+        for (n, answer) in answers.unwrap().iter().enumerate() {
+            assert_eq!(answer.expect(200)["result"], n * 2, "{}", server.store);
+        }
+        node.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_wait_ends_with_its_time_and_with_the_service() {
+    let server = Server::on_memory().await;
+    let id = server.submit(json!({"task": "nobody-knows"})).await;
+    let begun = Instant::now();
+    let answer = server.get(&format!("/api/v1/jobs/{id}?wait=300ms")).await.expect(200);
+    assert_eq!(answer["state"], "waiting");
+    assert!(begun.elapsed() >= Duration::from_millis(300));
+    server.get(&format!("/api/v1/jobs/{id}?wait=61s")).await.refused(422, Some("wait"));
+    let path = format!("/api/v1/jobs/{id}?wait=60s");
+    let wait = tokio::time::timeout(PATIENCE / 2, server.get(&path));
+    let stop = async {
+        tokio::task::yield_now().await;
+        server.service.stop_soon();
+    };
+    let (answer, ()) = tokio::join!(wait, stop);
+    assert_eq!(answer.expect("a wait ends when the service stops").expect(200)["state"], "waiting");
+    assert_eq!(server.get("/readyz").await.expect(503)["ready"], false);
+    server.get("/livez").await.expect(200);
+}
+
+#[tokio::test]
+async fn a_log_is_read_part_by_part() {
+    for server in Server::on_all().await {
+        let node = server.node().await;
+        let id = server.submit(json!({"task": "double", "args": 1})).await;
+        server.job_in(&id, "success").await;
+        let log = server.get(&format!("/api/v1/jobs/{id}/log")).await.expect(200);
+        assert_eq!(log["lines"].as_array().unwrap().len(), 1, "{log}");
+        let next = log["next"].as_str().unwrap();
+        let rest = server.get(&format!("/api/v1/jobs/{id}/log?after={next}")).await.expect(200);
+        assert_eq!((&rest["lines"], &rest["next"]), (&json!([]), &json!(next)));
+        let all = server.get(&format!("/api/v1/jobs/{id}/log?after=0.0")).await.expect(200);
+        assert_eq!(all["lines"], log["lines"]);
+        server.get(&format!("/api/v1/jobs/{id}/log?after=x")).await.refused(422, Some("after"));
+        node.stop().await;
+    }
+}
+
+/// All of them at the same time.
+async fn futures_all<T>(futures: Vec<impl Future<Output = T>>) -> Vec<T> {
+    let mut pinned: Vec<_> = futures.into_iter().map(|future| (Box::pin(future), None)).collect();
+    std::future::poll_fn(|cx| {
+        for (future, answer) in &mut pinned {
+            if answer.is_none()
+                && let std::task::Poll::Ready(ready) = future.as_mut().poll(cx)
+            {
+                *answer = Some(ready);
+            }
+        }
+        if pinned.iter().all(|(_, answer)| answer.is_some()) {
+            return std::task::Poll::Ready(());
+        }
+        std::task::Poll::Pending
+    })
+    .await;
+    pinned.into_iter().filter_map(|(_, answer)| answer).collect()
+}

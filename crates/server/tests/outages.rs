@@ -1,0 +1,89 @@
+//! Answers while the database does not: each comes in bounded time, and says when to try again.
+
+mod support;
+
+use std::{any::Any, sync::Arc, time::Duration};
+
+use serde_json::{Value, json};
+use support::{Server, request};
+use tokio::time::Instant;
+use turnwise::Turnwise;
+use turnwise_server::{
+    Route,
+    limits::{ANSWER_TIME, LONGEST_WAIT},
+    routes,
+};
+use turnwise_store::{
+    MemoryStore, Options, Result, Store, StoreError,
+    delegate::{Call, Delegate},
+    memory::Clock,
+};
+
+/// Answers no call, or each with an error.
+#[derive(Debug)]
+struct Away {
+    inner: Arc<dyn Store>,
+    silent: bool,
+}
+
+#[async_trait::async_trait]
+impl Delegate for Away {
+    fn inner(&self) -> Arc<dyn Store> {
+        self.inner.clone()
+    }
+
+    async fn pass<T: Send + 'static>(
+        &self,
+        _verb: &'static str,
+        _asked: &(dyn Any + Send + Sync),
+        _call: Call<T>,
+    ) -> Result<T> {
+        if self.silent {
+            std::future::pending::<()>().await;
+        }
+        Err(StoreError::transient("ask", "the database is away"))
+    }
+}
+
+fn server(silent: bool) -> Server {
+    let inner: Arc<dyn Store> = Arc::new(MemoryStore::new(Options::default(), Clock::system()));
+    Server::of("away", Turnwise::on(Arc::new(Away { inner, silent })))
+}
+
+/// A request that would be done if the database answered.
+fn body(route: &Route) -> Option<Value> {
+    Some(match route.input?.schema {
+        "Request" => json!({"task": "t"}),
+        "Batch" => json!({"jobs": [{"task": "t"}]}),
+        "Choice" => json!({"dry_run": true}),
+        "NewSchedule" => json!({"task": "t", "every": "1h"}),
+        _ => json!({}),
+    })
+}
+
+async fn each_route_says_try_again(server: &Server, most: Duration) {
+    for route in routes().iter().filter(|route| route.action.is_some()) {
+        let path = route.path.replace("{id}", "01890163-d869-7739-8aea-5966c26f8ad9").replace("{name}", "some");
+        let begun = Instant::now();
+        let answer = server.send(request(route.verb.method().as_str(), &path, body(route).as_ref())).await;
+        // Settings that keep changing, as it seems without an answer.
+        if answer.status != 409 {
+            answer.refused(503, None);
+        }
+        assert!(!answer.header("retry-after").is_empty(), "{route:?}");
+        assert!(begun.elapsed() <= most, "{route:?} took {:?}", begun.elapsed());
+    }
+    let ready = server.get("/readyz").await.expect(503);
+    assert_eq!(ready["reason"], "the database does not answer");
+    server.get("/livez").await.expect(200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_the_database_fails_every_route_says_so() {
+    each_route_says_try_again(&server(false), ANSWER_TIME).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_the_database_is_silent_every_route_answers_in_bounded_time() {
+    each_route_says_try_again(&server(true), ANSWER_TIME + LONGEST_WAIT).await;
+}

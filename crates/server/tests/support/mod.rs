@@ -1,0 +1,169 @@
+//! A service in this process, on each store in turn, and a caller of it.
+
+#![allow(dead_code, reason = "each test file uses its part")]
+
+mod schema;
+
+use std::time::Duration;
+
+use axum::{
+    Router,
+    body::{Body, to_bytes},
+    http::{HeaderMap, Request, header},
+};
+use serde_json::Value;
+use tempfile::TempDir;
+use tower::ServiceExt;
+use turnwise::{Config, Ctx, Executor, NodeName, Options, Registry, Schema, Turnwise, task};
+use turnwise_server::Service;
+use turnwise_testpg::Cluster;
+
+pub(crate) use schema::misfit;
+
+/// How long a test waits for what must come.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) struct Server {
+    pub(crate) store: &'static str,
+    pub(crate) turnwise: Turnwise,
+    pub(crate) service: Service,
+    router: Router,
+    _folder: Option<TempDir>,
+}
+
+/// An answer, read to its end.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) text: String,
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    }
+
+    /// The JSON of an answer with this status.
+    #[track_caller]
+    pub(crate) fn expect(&self, status: u16) -> Value {
+        assert_eq!(self.status, status, "{}", self.text);
+        self.json()
+    }
+
+    /// The problem of this status, and the path that it names.
+    #[track_caller]
+    pub(crate) fn refused(&self, status: u16, path: Option<&str>) -> Value {
+        assert_eq!(self.status, status, "{}", self.text);
+        assert_eq!(self.header("content-type"), "application/problem+json");
+        let problem = self.json();
+        assert_eq!(misfit("Problem", &problem), None);
+        assert_eq!(problem["status"], status);
+        if let Some(path) = path {
+            assert_eq!(problem["errors"][0]["path"], path, "{problem}");
+        }
+        problem
+    }
+}
+
+impl Server {
+    pub(crate) fn of(store: &'static str, turnwise: Turnwise) -> Self {
+        let service = Service::new(turnwise.clone());
+        Self { store, turnwise, router: service.router(), service, _folder: None }
+    }
+
+    pub(crate) async fn on_memory() -> Self {
+        Self::of("memory", Turnwise::open("memory:").await.unwrap())
+    }
+
+    pub(crate) async fn on_sqlite() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite:{}", folder.path().join("jobs.db").display());
+        Self { _folder: Some(folder), ..Self::of("sqlite", Turnwise::open(&url).await.unwrap()) }
+    }
+
+    pub(crate) async fn on_postgres() -> Self {
+        let url = Cluster::shared().fresh_database().unwrap();
+        let options = Options { schema: Schema::Migrate, ..Options::default() };
+        Self::of("postgres", Turnwise::open_with(&url, options).await.unwrap())
+    }
+
+    pub(crate) async fn on_all() -> [Self; 3] {
+        [Self::on_memory().await, Self::on_sqlite().await, Self::on_postgres().await]
+    }
+
+    pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
+        let response = self.router.clone().oneshot(request).await.unwrap();
+        let (parts, body) = response.into_parts();
+        let body = to_bytes(body, usize::MAX).await.unwrap();
+        Answer {
+            status: parts.status.as_u16(),
+            headers: parts.headers,
+            text: String::from_utf8(body.to_vec()).unwrap(),
+        }
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.send(request("GET", path, None)).await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Answer {
+        self.send(request("POST", path, Some(body))).await
+    }
+
+    /// The id of a new job.
+    pub(crate) async fn submit(&self, job: Value) -> String {
+        let submitted = self.post("/api/v1/jobs", &job).await.expect(201);
+        submitted["id"].as_str().unwrap().to_owned()
+    }
+
+    /// A node that knows the tasks of this file.
+    pub(crate) async fn node(&self) -> Executor {
+        let mut registry = Registry::new();
+        registry.register(double).unwrap().register(break_down).unwrap();
+        let config = Config { core_pool_size: 2, ..Config::new(NodeName::new("node").unwrap()) };
+        let executor = self.turnwise.executor_with(config).registry(registry).build().unwrap();
+        executor.start().await.unwrap();
+        executor
+    }
+
+    /// The job, once it is in this state.
+    pub(crate) async fn job_in(&self, id: &str, state: &str) -> Value {
+        let seen = async {
+            loop {
+                let job = self.get(&format!("/api/v1/jobs/{id}")).await.expect(200);
+                if job["state"] == state {
+                    return job;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, seen).await.unwrap_or_else(|_| panic!("{id} never was {state}"))
+    }
+}
+
+/// As a program of this machine sends it.
+pub(crate) fn request(method: &str, path: &str, body: Option<&Value>) -> Request<Body> {
+    let request = Request::builder().method(method).uri(path).header(header::HOST, "127.0.0.1:8080");
+    match body {
+        None => request.body(Body::empty()).unwrap(),
+        Some(body) => {
+            request.header(header::CONTENT_TYPE, "application/json").body(Body::from(body.to_string())).unwrap()
+        }
+    }
+}
+
+#[task("double", register = false)]
+async fn double(number: u64, ctx: Ctx) -> u64 {
+    ctx.log("doubling");
+    number * 2
+}
+
+#[task("break", register = false)]
+async fn break_down(_anything: serde_json::Value) -> Result<(), String> {
+    Err("it is broken".to_owned())
+}
