@@ -229,7 +229,7 @@ fn ready_line(name: &NodeName, parts: &Parts, database: &str, http: Option<&Http
         format!("tasks {}", tasks.join(" "))
     };
     let http = http.map_or_else(String::new, |http| format!(", {}", http.url()));
-    format!("ready: node {name}, database {}{http}, {slots}{pools}, {tasks}", without_password(database))
+    format!("ready: node {name}, database {}, {slots}{pools}, {tasks}{http}", without_password(database))
 }
 
 /// Waits until no job is left, also through an outage of the database.

@@ -56,7 +56,7 @@ impl Caller {
 
 /// The address in the line of a node that is ready.
 fn address(line: &str) -> Option<SocketAddr> {
-    line.split_once("http://")?.1.split(',').next()?.parse().ok()
+    line.split_once("http://")?.1.trim().parse().ok()
 }
 
 /// A port that was free a moment ago.

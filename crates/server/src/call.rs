@@ -10,7 +10,7 @@ use axum::{
 use bytes::Bytes;
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
-use turnwise::{Invalid, Job, JobId, Timestamp, Turnwise, wire::Unreadable};
+use turnwise::{Invalid, Job, JobId, QueueName, Timestamp, Turnwise, wire::Unreadable};
 use turnwise_core::{
     access::{Action, Grant, Target},
     time::parse_span,
@@ -101,8 +101,9 @@ impl Query {
         self.0.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
     }
 
-    pub(crate) fn text(&self, name: &str) -> Option<String> {
-        self.get(name).map(str::to_owned)
+    /// A name of whatever kind: all have the same rules.
+    pub(crate) fn name(&self, name: &str) -> Result<Option<String>, Problem> {
+        self.parse(name, |text| QueueName::new(text).map(|name| name.to_string()))
     }
 
     /// Of a parameter that may be repeated, or have several values between commas.

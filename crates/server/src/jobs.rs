@@ -106,12 +106,12 @@ pub(crate) async fn list(call: Call) -> Result<Reply, Problem> {
     let limit = query.count("limit", PAGE_MOST)?.unwrap_or(PAGE);
     let filter = Filter {
         states: query.list("state")?,
-        queue: query.text("queue"),
-        group: query.text("group"),
-        task: query.text("task"),
+        queue: query.name("queue")?,
+        group: query.name("group")?,
+        task: query.name("task")?,
         since: query.time("since")?,
         until: query.time("until")?,
-        unique: query.text("unique"),
+        unique: query.name("unique")?,
         ..Filter::default()
     };
     let last = query.id("before")?.map(id_before);

@@ -85,7 +85,12 @@ fn tag(route: &Route) -> &str {
 
 fn responses(route: &Route) -> Value {
     let (status, schema) = route.output;
-    let kind = if schema == "Html" { "text/plain" } else { "application/json" };
+    let kind = match schema {
+        "Html" => "text/html",
+        "Script" => "text/javascript",
+        "Style" => "text/css",
+        _ => "application/json",
+    };
     let success = json!({ "description": "Done.", "content": { kind: { "schema": reference(schema) } } });
     let mut responses = Map::from_iter([(status.to_string(), success.clone())]);
     if matches!(route.id, "submitJob") {

@@ -148,17 +148,17 @@ const LIST_JOBS: &[Parameter] = &[
     one("task", "Name", "Of this task."),
     one("since", "Time", "Submitted at this time or later."),
     one("until", "Time", "Submitted before this time."),
-    one("unique", "Text", "Those that hold this unique key now."),
+    one("unique", "Name", "Those that hold this unique key now."),
     one("limit", "PageLimit", "At most so many; 100 unless given."),
     one("before", "JobId", "`next` of the last page."),
 ];
 const ONE_JOB: &[Parameter] = &[one(
     "wait",
-    "Span",
+    "Wait",
     "Wait so long for its end, at most 60s. When the time is over, the job is answered as it is.",
 )];
 const LOG: &[Parameter] = &[
-    one("after", "Text", "`next` of the last answer: the lines that follow. Without it: the last lines."),
+    one("after", "Position", "`next` of the last answer: the lines that follow. Without it: the last lines."),
     one("limit", "LineLimit", "At most so many lines; 1000 unless given."),
 ];
 const BY_NAME: &[Parameter] = &[
@@ -200,9 +200,9 @@ pub fn routes() -> Vec<Route> {
         route!(Post "/api/v1/jobs/{id}/retry", Some(DecideJob), retryJob, jobs::retry, "Decided", "Runs a stuck job now, or a failed or cancelled one again.").refuses(&[404, 409]),
         route!(Post "/api/v1/jobs/{id}/rerun", Some(DecideJob), rerunJob, jobs::rerun, "Decided", "As retry, also for a job that has succeeded.").refuses(&[404, 409]),
         route!(Post "/api/v1/jobs/{id}/fail", Some(DecideJob), failJob, jobs::fail, "Decided", "Marks a stuck job as failed.").refuses(&[404, 409]),
-        route!(Post "/api/v1/jobs/cancel", Some(Bulk), cancelJobs, bulk::cancel, "Bulk", "Cancels all jobs that the body names; with `dry_run` it shows how many they are.").takes("Choice", BODY_BYTES),
-        route!(Post "/api/v1/jobs/retry", Some(Bulk), retryJobs, bulk::retry, "Bulk", "Runs failed jobs again (stuck and cancelled ones if `state` says so).").takes("Choice", BODY_BYTES),
-        route!(Post "/api/v1/jobs/fail", Some(Bulk), failJobs, bulk::fail, "Bulk", "Marks stuck jobs as failed.").takes("Choice", BODY_BYTES),
+        route!(Post "/api/v1/jobs/cancel", Some(Bulk), cancelJobs, bulk::cancel, "Bulk", "Cancels all jobs that the body names; with `dry_run` it shows how many they are.").takes("CancelChoice", BODY_BYTES),
+        route!(Post "/api/v1/jobs/retry", Some(Bulk), retryJobs, bulk::retry, "Bulk", "Runs failed jobs again (stuck and cancelled ones if `state` says so).").takes("RetryChoice", BODY_BYTES),
+        route!(Post "/api/v1/jobs/fail", Some(Bulk), failJobs, bulk::fail, "Bulk", "Marks stuck jobs as failed.").takes("FailChoice", BODY_BYTES),
     ];
     let queues = vec![
         route!(Get "/api/v1/queues", Some(ReadQueue), listQueues, names::queues, "Queues", "Lists queues: their settings and how many jobs they have.").asks(BY_NAME),
@@ -257,8 +257,8 @@ pub fn routes() -> Vec<Route> {
         route!(Get "/livez", None, isAlive, health::alive, "Alive", "Whether the process answers."),
         route!(Get "/readyz", None, isReady, health::ready, "Ready", "Whether it can do its work: 503 without the database, and while it stops."),
         route!(Get "/docs", None, getDocs, openapi::page, "Html", "A page that shows this description."),
-        route!(Get "/docs/docs.js", None, getDocsScript, openapi::script, "Html", "The script of the page."),
-        route!(Get "/docs/docs.css", None, getDocsStyle, openapi::style, "Html", "The style of the page."),
+        route!(Get "/docs/docs.js", None, getDocsScript, openapi::script, "Script", "The script of the page."),
+        route!(Get "/docs/docs.css", None, getDocsStyle, openapi::style, "Style", "The style of the page."),
     ];
     [jobs, queues, groups, limited, schedules, whole, open].into_iter().flatten().collect()
 }

@@ -174,7 +174,10 @@ impl Service {
                 Problem::malformed("the body could not be read to its end")
             }
         })?;
-        if !(bytes.is_empty() && input.optional) && !is_json(headers) {
+        if bytes.is_empty() && !input.optional {
+            return Err(Problem::malformed("the body is missing"));
+        }
+        if !bytes.is_empty() && !is_json(headers) {
             return Err(Problem::not_json("send the header content-type: application/json"));
         }
         Ok((bytes, Some(memory)))

@@ -55,7 +55,7 @@ fn body(route: &Route) -> Option<Value> {
     Some(match route.input?.schema {
         "Request" => json!({"task": "t"}),
         "Batch" => json!({"jobs": [{"task": "t"}]}),
-        "Choice" => json!({"dry_run": true}),
+        "CancelChoice" | "RetryChoice" | "FailChoice" => json!({"dry_run": true}),
         "NewSchedule" => json!({"task": "t", "every": "1h"}),
         _ => json!({}),
     })

@@ -33,7 +33,7 @@ impl<'a> Caller<'a> {
         let answer = server.send(request(route.verb.method().as_str(), &(path(route, name) + query), body)).await;
         assert_eq!(answer.status, route.output.0, "{}: {route:?}: {}", server.store, answer.text);
         self.asked.insert(route.id);
-        if route.output.1 == "Html" {
+        if matches!(route.output.1, "Html" | "Script" | "Style") {
             return Value::Null;
         }
         let json = answer.json();
@@ -107,7 +107,7 @@ async fn every_route_answers_on_every_store() {
         assert!(ask.ask("sealQueue", "sums", "", None).await["sealed"].is_string());
         assert_eq!(ask.ask("unsealQueue", "sums", "", None).await["sealed"], Value::Null);
         assert_eq!(ask.ask("resetQueue", "sums", "", None).await["was_set"], true);
-        ask.ask("setGroup", "a%2Fb", "", Some(&json!({"weight": "0.5", "max_waiting": 7}))).await;
+        ask.ask("setGroup", "a%2Fb", "", Some(&json!({"weight": 0.5, "max_waiting": 7}))).await;
         assert_eq!(ask.ask("getGroup", "a%2Fb", "", None).await["name"], "a/b");
         ask.ask("pauseGroup", "acme", "", None).await;
         assert_eq!(ask.ask("listGroups", "", "?limit=1", None).await["next"], "a/b");
@@ -210,7 +210,7 @@ async fn what_is_wrong_is_refused_by_every_route_on_every_store() {
                 plain.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"));
                 server.send(plain).await.refused(415, None);
                 if !optional {
-                    server.send(with_body(route, "")).await.refused(422, None);
+                    server.send(with_body(route, "")).await.refused(400, None);
                 }
             }
             if route.path.contains("{id}") {

@@ -16,7 +16,7 @@ use turnwise_core::{
 
 use super::{
     Unreadable,
-    object::{self, plain, text, texts},
+    object::{self, number, plain, text, texts},
 };
 
 /// `None`: it stays; `Some(None)`: its default.
@@ -91,10 +91,10 @@ impl QueueChange {
 
     fn put(&mut self, name: &'static str, value: &RawValue) -> Result<(), Invalid> {
         match name {
-            "weight" => self.weight = read_one(value, |value| plain(name, value)?.parse())?,
+            "weight" => self.weight = read_one(value, |value| number(name, value)?.parse())?,
             "fairness" => self.fairness = read_one(value, |value| text(name, value)?.parse())?,
             "concurrency" => self.concurrency = read_one(value, |value| plain(name, value)?.parse())?,
-            "per_node" => self.per_node = read_one(value, |value| parse_count(name, &plain(name, value)?))?,
+            "per_node" => self.per_node = read_one(value, |value| parse_count(name, number(name, value)?))?,
             "rate" => self.rate = read_one(value, |value| text(name, value)?.parse())?,
             "scheme" => self.scheme = read_one(value, |value| text(name, value)?.parse())?,
             "on_error" => self.on_error = read_one(value, |value| text(name, value)?.parse())?,
@@ -151,13 +151,13 @@ impl GroupChange {
     }
 
     fn put(&mut self, name: &'static str, value: &RawValue) -> Result<(), Invalid> {
-        let number = |value: &RawValue| parse_count(name, &plain(name, value)?);
+        let count = |value: &RawValue| parse_count(name, number(name, value)?);
         match name {
-            "weight" => self.weight = read_one(value, |value| plain(name, value)?.parse())?,
-            "concurrency" => self.concurrency = read_one(value, number)?,
+            "weight" => self.weight = read_one(value, |value| number(name, value)?.parse())?,
+            "concurrency" => self.concurrency = read_one(value, count)?,
             "rate" => self.rate = read_one(value, |value| text(name, value)?.parse())?,
             "scheme" => self.scheme = read_one(value, |value| text(name, value)?.parse())?,
-            _ => self.max_waiting = read_one(value, number)?,
+            _ => self.max_waiting = read_one(value, count)?,
         }
         Ok(())
     }
@@ -186,7 +186,7 @@ impl LimitChange {
         object::read_with_nulls(json, ["concurrency", "rate"], |name, value| {
             match name {
                 "concurrency" => {
-                    change.concurrency = read_one(value, |value| parse_count(name, &plain(name, value)?))?;
+                    change.concurrency = read_one(value, |value| parse_count(name, number(name, value)?))?;
                 }
                 _ => change.rate = read_one(value, |value| text(name, value)?.parse())?,
             }
@@ -218,7 +218,7 @@ impl InstallationChange {
             match name {
                 "scheme" => change.scheme = read_one(value, |value| text(name, value)?.parse())?,
                 "retention" => change.retention = read_one(value, |value| text(name, value)?.parse())?,
-                _ => change.log_lines = read_one(value, |value| parse_count(name, &plain(name, value)?))?,
+                _ => change.log_lines = read_one(value, |value| parse_count(name, number(name, value)?))?,
             }
             Ok(())
         })?;

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use serde_json::value::RawValue;
-use turnwise_core::{Invalid, JobId, JobState, Timestamp};
+use turnwise_core::{GroupName, Invalid, JobId, JobState, QueueName, TaskName, Timestamp};
 
 use super::{
     Job, Unreadable,
@@ -135,9 +135,9 @@ impl Choice {
         let time = || text(name, value)?.parse().map_err(|invalid: Invalid| Invalid::new(name, invalid.problem));
         match name {
             "state" => self.states = texts(name, value)?.iter().map(|word| word.parse()).collect::<Result<_, _>>()?,
-            "queue" => self.queue = Some(text(name, value)?.into_owned()),
-            "group" => self.group = Some(text(name, value)?.into_owned()),
-            "task" => self.task = Some(text(name, value)?.into_owned()),
+            "queue" => self.queue = Some(QueueName::new(text(name, value)?)?.to_string()),
+            "group" => self.group = Some(GroupName::new(text(name, value)?)?.to_string()),
+            "task" => self.task = Some(TaskName::new(text(name, value)?)?.to_string()),
             "since" => self.since = Some(time()?),
             "until" => self.until = Some(time()?),
             "limit" => self.limit = Some(count(name, value)?),

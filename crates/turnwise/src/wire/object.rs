@@ -143,6 +143,14 @@ pub(super) fn plain<'a>(name: &'static str, value: &'a RawValue) -> Result<Cow<'
     text(name, value)
 }
 
+/// A number as it is written.
+pub(super) fn number<'a>(name: &'static str, value: &'a RawValue) -> Result<&'a str, Invalid> {
+    if !value.get().starts_with(|first: char| first == '-' || first.is_ascii_digit()) {
+        return Err(Invalid::new(name, format!("must be a number, not {}", brief(value))));
+    }
+    Ok(value.get())
+}
+
 /// The members of an object, each a text or a number.
 pub(super) fn pairs(name: &'static str, value: &RawValue) -> Result<Vec<(String, String)>, Invalid> {
     let problem = || Invalid::new(name, format!("must be an object of texts or numbers, not {}", brief(value)));

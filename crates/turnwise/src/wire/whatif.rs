@@ -11,7 +11,7 @@ use turnwise_core::{
 
 use super::{
     Unreadable,
-    object::{self, pairs, plain, texts},
+    object::{self, number, pairs, texts},
 };
 use crate::view;
 
@@ -34,7 +34,7 @@ impl WhatIf {
 
     fn put(&mut self, name: &'static str, value: &RawValue) -> Result<(), Invalid> {
         let read = match name {
-            "slots" => self.set_slots(&plain(name, value)?),
+            "slots" => self.set_slots(number(name, value)?),
             "weights" => pairs(name, value)?.iter().try_for_each(|(group, weight)| self.set_weight(group, weight)),
             "concurrency" => {
                 pairs(name, value)?.iter().try_for_each(|(queue, limit)| self.set_concurrency(queue, limit))
