@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    net::{IpAddr, Ipv4Addr, SocketAddr},
+    net::{Ipv4Addr, SocketAddr},
 };
 
 use tokio::net::TcpListener;
@@ -55,7 +55,6 @@ impl Listen {
         let address = match self.on {
             On::Nowhere => return Ok(None),
             On::Address(address) => {
-                self.check(address.ip())?;
                 let taken =
                     |error| Failure::Other(format!("cannot listen on {address}: {error}; choose another --listen"));
                 return TcpListener::bind(address).await.map(Some).map_err(taken);
@@ -71,14 +70,31 @@ impl Listen {
         Ok(bound.map_err(|error| tracing::warn!(%error, "cannot listen on {address}: this node answers no HTTP")).ok())
     }
 
-    /// Only this machine reaches a loopback address. Any other one needs tokens, and a word about TLS.
-    fn check(self, ip: IpAddr) -> Result<(), Failure> {
-        if ip.is_loopback() {
-            return Ok(());
+    /// Only this machine reaches a loopback address. Any other one needs a token to exist, and a word about TLS.
+    pub(crate) async fn check(self, turnwise: &Turnwise) -> Result<(), Failure> {
+        match self.on {
+            On::Address(address) if !address.ip().is_loopback() => {
+                let problem = self.missing(Service::new(turnwise.clone()).has_tokens().await?);
+                problem
+                    .map_or(Ok(()), |problem| Err(Invalid::new("listen", format!("{} {problem}", address.ip())).into()))
+            }
+            _ => Ok(()),
         }
-        let how = "listen on 127.0.0.1, and reach it from elsewhere through an SSH tunnel";
-        let problem = format!("{ip} can be reached by other machines, and access is not limited by tokens yet; {how}");
-        Err(Invalid::new("listen", problem).into())
+    }
+
+    /// What is missing to answer other machines.
+    fn missing(self, has_tokens: bool) -> Option<&'static str> {
+        match (has_tokens, self.plain_http) {
+            (false, _) => Some(
+                "can be reached by other machines, and there is no token; create one (turnwise token create) and add \
+                 --plain-http, or listen on 127.0.0.1",
+            ),
+            (true, false) => Some(
+                "can be reached by other machines, and this server has no TLS: tokens would be readable on the way; add \
+                 --plain-http if the network or a proxy protects them, or listen on 127.0.0.1",
+            ),
+            (true, true) => None,
+        }
     }
 }
 
@@ -132,10 +148,11 @@ mod tests {
     }
 
     #[test]
-    fn other_machines_are_not_served_without_tokens() {
-        for ip in ["0.0.0.0", "10.0.0.1", "::"] {
-            let listen = Listen { on: On::Usual, plain_http: true };
-            assert!(matches!(listen.check(ip.parse().unwrap()), Err(Failure::Input(_))), "{ip}");
-        }
+    fn other_machines_need_a_token_and_a_word_about_tls() {
+        let missing = |plain_http, has_tokens| Listen { on: On::Usual, plain_http }.missing(has_tokens);
+        assert!(missing(false, false).is_some_and(|problem| problem.contains("create one")));
+        assert!(missing(true, false).is_some_and(|problem| problem.contains("create one")));
+        assert!(missing(false, true).is_some_and(|problem| problem.contains("--plain-http")));
+        assert_eq!(missing(true, true), None);
     }
 }

@@ -115,6 +115,7 @@ async fn run(settings: &Settings, call: &args::Serve, listen: Listen, parts: Par
         opened = settings.open_for_a_node() => opened?,
         () = signals.next() => return Ok(End::Orderly),
     };
+    listen.check(&turnwise).await?;
     let executor = tokio::select! {
         started = start(&turnwise, parts.clone()) => started?,
         () = signals.next() => return Ok(End::Orderly),

@@ -14,14 +14,19 @@ use support::{Harness, Node, PATIENCE, Place, until};
 
 /// A caller of one server.
 #[derive(Clone, Copy)]
-struct Caller(SocketAddr);
+struct Caller<'a>(SocketAddr, Option<&'a str>);
 
-impl Caller {
+impl<'a> Caller<'a> {
     /// Starts a node and reads its address from the line that it prints.
     fn start(harness: &mut Harness, name: &str, flags: &[&str]) -> (Node, Self) {
         let mut node = harness.spawn(name, &[&["--demo-tasks"], flags].concat());
         let line = node.wait_until_ready();
-        (node, Self(address(&line).unwrap_or_else(|| panic!("no address in {line:?}"))))
+        (node, Self(address(&line).unwrap_or_else(|| panic!("no address in {line:?}")), None))
+    }
+
+    /// With this token.
+    fn with(self, secret: &str) -> Caller<'_> {
+        Caller(self.0, Some(secret))
     }
 
     /// The status, and the JSON of the answer.
@@ -29,9 +34,10 @@ impl Caller {
         let mut stream = TcpStream::connect(self.0)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         let body = body.map(Value::to_string).unwrap_or_default();
+        let token = self.1.map(|secret| format!("authorization: Bearer {secret}\r\n")).unwrap_or_default();
         write!(
             stream,
-            "{method} {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            "{method} {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n{token}\r\n{body}",
             self.0,
             body.len()
         )?;
@@ -107,7 +113,10 @@ fn a_node_without_http_says_nothing_about_it() {
 #[test]
 fn other_machines_are_not_served() {
     let place = Place::on_sqlite();
-    place.refuses(&["serve", "--listen", "0.0.0.0:0"], 2, "listen: 0.0.0.0 can be reached by other machines");
+    let everybody = ["serve", "--listen", "0.0.0.0:0"];
+    place.refuses(&everybody, 2, "listen: 0.0.0.0 can be reached by other machines, and there is no token");
+    place.told(&["token", "create", "--name", "test", "--scope", "read"]);
+    place.refuses(&everybody, 2, "this server has no TLS");
     place.refuses(&["serve", "--listen", "nonsense"], 2, "listen: \"nonsense\" is not an address");
 }
 
@@ -151,6 +160,25 @@ fn what_was_acknowledged_is_there_after_kill_nine() {
             });
             assert_eq!(job["id"], json!(id));
         }
+        node.stop();
+    }
+}
+
+#[test]
+fn from_the_first_token_on_every_request_needs_one() {
+    for mut harness in Harness::on_both() {
+        let (node, caller) = Caller::start(&mut harness, "server", &[]);
+        assert_eq!(caller.get("/api/v1/nodes").0, 200, "a program of this machine needs no token while there is none");
+        let create = ["token", "create", "--name", "test", "--scope", "read"];
+        let secret = harness.place.told(&create).trim().to_owned();
+        until("the server to hear of the token", || (caller.get("/api/v1/nodes").0 == 401).then_some(()));
+        assert_eq!(caller.get("/readyz").0, 200, "health needs no token");
+        let known = caller.with(&secret);
+        assert_eq!(known.get("/api/v1/nodes").0, 200);
+        assert_eq!(known.ask("POST", "/api/v1/prune", None).unwrap().0, 403, "it may only read");
+        harness.place.told(&["token", "revoke", &secret]);
+        until("the server to hear that it is revoked", || (known.get("/api/v1/nodes").0 == 401).then_some(()));
+        assert_eq!(caller.get("/api/v1/nodes").0, 401, "nor does the server open again");
         node.stop();
     }
 }

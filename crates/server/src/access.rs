@@ -3,19 +3,174 @@
 //! While no token has ever been created, the server answers on loopback only, and every program of this machine may do everything. A
 //! web page of elsewhere must not become such a program: a browser sends its requests for it. So a request is refused that names
 //! another host (a name that was made to point here), that comes from a page of another origin, or that a proxy has passed on (it
-//! would open the server to the world).
+//! would open the server to the world). From the first token on, every request needs one.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{
+    collections::HashMap,
+    net::IpAddr,
+    num::NonZeroU32,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use axum::http::{HeaderMap, HeaderName, header};
-use turnwise_core::access::Grant;
+use tokio::time::{Instant, timeout};
+use turnwise::{
+    Turnwise,
+    access::{Grant, Secret, Token, TokenHash, TokenId, TokenState},
+};
 
-use crate::problem::Problem;
+use crate::{
+    limits::{KNOWN_FOR, KNOWN_TOKENS, NOTE_TIME},
+    problem::Problem,
+};
 
-/// What this request may do.
-pub(crate) fn admit(headers: &HeaderMap) -> Result<Arc<Grant>, Problem> {
-    from_this_machine(headers)?;
-    Ok(Arc::new(Grant::unlimited()))
+/// Who asks.
+#[derive(Debug, Clone)]
+pub(crate) struct Caller {
+    pub(crate) grant: Arc<Grant>,
+    /// `None`: a program of this machine, while there are no tokens.
+    token: Option<(TokenHash, TokenId, Option<NonZeroU32>)>,
+}
+
+impl Caller {
+    /// A program of this machine, while there are no tokens; and whoever asks for what needs none.
+    pub(crate) fn anybody() -> Self {
+        Self { grant: Arc::new(Grant::unlimited()), token: None }
+    }
+}
+
+/// What the server remembers of tokens for a moment: not every request is to ask the database.
+#[derive(Debug, Default)]
+pub(crate) struct Door(Mutex<Remembered>);
+
+#[derive(Debug, Default)]
+struct Remembered {
+    /// Whether any token was ever created: once it is so, it stays so. Before, when the database was asked.
+    any: Option<(bool, Instant)>,
+    /// By the hash of the secret.
+    tokens: HashMap<[u8; 32], Known>,
+    /// What is left of each token's submits, and when that was written.
+    left: HashMap<TokenId, (f64, Instant)>,
+}
+
+#[derive(Debug, Clone)]
+struct Known {
+    token: Option<Token>,
+    grant: Arc<Grant>,
+    /// The database's time then, and ours.
+    seen: (turnwise::Timestamp, Instant),
+}
+
+impl Known {
+    fn now(&self) -> turnwise::Timestamp {
+        self.seen.0.plus(self.seen.1.elapsed())
+    }
+}
+
+impl Door {
+    fn remembered(&self) -> MutexGuard<'_, Remembered> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What this request may do.
+    pub(crate) async fn admit(&self, turnwise: &Turnwise, headers: &HeaderMap) -> Result<Caller, Problem> {
+        if !self.any(turnwise).await? {
+            from_this_machine(headers)?;
+            return Ok(Caller::anybody());
+        }
+        let secret = bearer(headers)?;
+        self.caller(turnwise, secret.hash()).await
+    }
+
+    /// Whether the caller is still admitted: its token may have been revoked meanwhile.
+    pub(crate) async fn again(&self, turnwise: &Turnwise, caller: &Caller) -> Result<(), Problem> {
+        match caller.token {
+            Some((hash, ..)) => self.caller(turnwise, hash).await.map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes so many submits from what the token may submit a second. A batch that is larger than a second's worth is let through if
+    /// nothing was taken before it, and paid for afterwards.
+    pub(crate) fn take(&self, caller: &Caller, submits: usize) -> Result<(), Problem> {
+        let Some((_, id, Some(rate))) = caller.token else { return Ok(()) };
+        let (now, most) = (Instant::now(), f64::from(rate.get()));
+        let mut remembered = self.remembered();
+        let (left, since) = remembered.left.get(&id).copied().unwrap_or((most, now));
+        let left = (left + now.duration_since(since).as_secs_f64() * most).min(most);
+        #[allow(clippy::cast_precision_loss)] // at most 10,000
+        let wanted = submits as f64;
+        if left < wanted.min(most) {
+            return Err(Problem::busy(format!("this token may submit {rate} jobs a second")));
+        }
+        remembered.left.insert(id, (left - wanted, now));
+        Ok(())
+    }
+
+    /// Whether any token was ever created.
+    pub(crate) async fn any(&self, turnwise: &Turnwise) -> Result<bool, turnwise::Error> {
+        match self.remembered().any {
+            Some((true, _)) => return Ok(true),
+            Some((false, asked)) if asked.elapsed() < KNOWN_FOR => return Ok(false),
+            _ => {}
+        }
+        // A store of its owner's own may have no tokens at all.
+        let Ok(operators) = turnwise.operators() else { return Ok(false) };
+        let any = operators.find_token(TokenHash([0; 32])).await?.any;
+        self.remembered().any = Some((any, Instant::now()));
+        Ok(any)
+    }
+
+    async fn caller(&self, turnwise: &Turnwise, hash: TokenHash) -> Result<Caller, Problem> {
+        let fresh = |known: &&Known| known.seen.1.elapsed() < KNOWN_FOR;
+        let known = self.remembered().tokens.get(&hash.0).filter(fresh).cloned();
+        let known = match known {
+            Some(known) => known,
+            None => self.look(turnwise, hash).await?,
+        };
+        let Some(token) = &known.token else { return Err(Problem::unauthorized("there is no such token")) };
+        match token.state(known.now()) {
+            TokenState::Active => {}
+            TokenState::Expired => return Err(Problem::unauthorized("the token has expired")),
+            TokenState::Revoked => return Err(Problem::unauthorized("the token was revoked")),
+        }
+        Ok(Caller { grant: known.grant, token: Some((hash, token.id, token.rate)) })
+    }
+
+    async fn look(&self, turnwise: &Turnwise, hash: TokenHash) -> Result<Known, Problem> {
+        let operators = turnwise.operators()?;
+        let found = operators.find_token(hash).await.map_err(turnwise::Error::from)?;
+        let used = found.token.as_ref().filter(|token| token.state(found.now) == TokenState::Active);
+        if let Some(token) = used.filter(|token| token.notes_use(found.now)) {
+            // When it was last used is for people; no request fails for it.
+            let _ = timeout(NOTE_TIME, operators.note_token_uses(vec![token.id])).await;
+        }
+        let grant = found.token.as_ref().map_or_else(Grant::unlimited, |token| token.grant.clone());
+        let known = Known { token: found.token, grant: Arc::new(grant), seen: (found.now, Instant::now()) };
+        let mut remembered = self.remembered();
+        if remembered.tokens.len() >= KNOWN_TOKENS {
+            remembered.tokens.retain(|_, known| known.seen.1.elapsed() < KNOWN_FOR);
+        }
+        // What does not fit is asked for again.
+        if remembered.tokens.len() < KNOWN_TOKENS {
+            remembered.tokens.insert(hash.0, known.clone());
+        }
+        Ok(known)
+    }
+}
+
+/// The secret in `Authorization: Bearer …`.
+fn bearer(headers: &HeaderMap) -> Result<Secret, Problem> {
+    let mut given = headers.get_all(header::AUTHORIZATION).iter();
+    let (Some(given), None) = (given.next(), given.next()) else {
+        return Err(Problem::unauthorized("send the header Authorization: Bearer and a token"));
+    };
+    let text = given.to_str().unwrap_or_default();
+    let secret = match text.split_once(' ') {
+        Some((scheme, secret)) if scheme.eq_ignore_ascii_case("bearer") => Secret::parse(secret.trim()),
+        _ => None,
+    };
+    secret.ok_or_else(|| Problem::unauthorized("what the header Authorization has is not a token"))
 }
 
 fn from_this_machine(headers: &HeaderMap) -> Result<(), Problem> {
@@ -66,7 +221,7 @@ mod tests {
 
     fn admitted(pairs: &[(&'static str, &'static str)]) -> bool {
         let pairs = pairs.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
-        admit(&pairs.collect()).is_ok()
+        from_this_machine(&pairs.collect()).is_ok()
     }
 
     #[test]

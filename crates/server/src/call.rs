@@ -16,12 +16,13 @@ use turnwise_core::{
     time::parse_span,
 };
 
-use crate::{problem::Problem, service::Service};
+use crate::{access::Caller, problem::Problem, service::Service};
 
 /// A request whose caller may do this at all; to which jobs, the handler asks the grant.
 pub(crate) struct Call {
     pub(crate) service: Service,
     pub(crate) action: Option<Action>,
+    pub(crate) caller: Caller,
     pub(crate) grant: Arc<Grant>,
     /// The one name in the path, decoded; empty where it has none.
     pub(crate) name: String,
@@ -37,6 +38,11 @@ impl Call {
     /// Whether the caller may do this to that.
     pub(crate) fn check(&self, target: Target<'_>) -> Result<(), Problem> {
         self.action.map_or(Ok(()), |action| self.grant.check(action, target)).map_err(Problem::from)
+    }
+
+    /// Whether the caller may still ask: its token may have been revoked meanwhile.
+    pub(crate) async fn again(&self) -> Result<(), Problem> {
+        self.service.door().again(self.turnwise(), &self.caller).await
     }
 
     pub(crate) fn covers(&self, job: &Job) -> bool {

@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use axum::http::StatusCode;
+use tokio::time::{Instant, timeout};
 use turnwise::{
     Filter, Invalid, Job, JobId, JobRequest, Submitted, Timestamp,
     view::Gate,
@@ -14,7 +15,8 @@ use uuid::Uuid;
 use crate::{
     call::{Call, Reply, text},
     limits::{
-        BATCH_JOBS, LINES, LINES_MOST, LONG_BODY, LONGEST_WAIT, LOOKED_AT, PAGE, PAGE_BYTES, PAGE_MOST, READ_AT_ONCE,
+        ANSWER_TIME, BATCH_JOBS, KNOWN_FOR, LINES, LINES_MOST, LONG_BODY, LONGEST_WAIT, LOOKED_AT, PAGE, PAGE_BYTES,
+        PAGE_MOST, READ_AT_ONCE,
     },
     problem::Problem,
 };
@@ -61,6 +63,7 @@ async fn store(
     requests: Vec<JobRequest>,
     path: impl Fn(usize, &str) -> String,
 ) -> Result<Vec<Submitted>, Problem> {
+    call.service.door().take(&call.caller, requests.len())?;
     let requests = if call.grant.is_limited() { own(call, requests, path).await? } else { requests };
     call.turnwise().submit_each(requests).await.map_err(Problem::of_submit)
 }
@@ -182,10 +185,15 @@ pub(crate) async fn show(call: Call) -> Result<Reply, Problem> {
     }
     let mut job = call.job().await?;
     if let Some(wait) = wait.filter(|wait| !wait.is_zero() && !job.state.finished()) {
-        let service = &call.service;
-        let waited = service.waits().wait(service.turnwise(), job.id, wait, service.stops()).await;
-        waited.map_err(|_| Problem::busy("too many callers wait for the end of a job"))?;
-        job = call.job().await?;
+        let (service, until) = (&call.service, Instant::now() + wait);
+        while !job.state.finished() && !service.is_stopping() && Instant::now() < until {
+            // In parts: a token that is revoked meanwhile is noticed.
+            let part = KNOWN_FOR.min(until - Instant::now());
+            let waited = service.waits().wait(service.turnwise(), job.id, part, service.stops()).await;
+            waited.map_err(|_| Problem::busy("too many callers wait for the end of a job"))?;
+            call.again().await?;
+            job = call.job().await?;
+        }
     }
     let turnwise = call.turnwise();
     let mut story = turnwise.story(job.id, 0).await?;
@@ -244,14 +252,17 @@ pub(crate) async fn in_background<T: Send + 'static, F>(
 where
     F: Future<Output = Result<T, turnwise::Error>>,
 {
+    // A database that does not answer is noticed here, not by the one request that has the turn.
+    call.turnwise().now().await?;
     let turn = call.service.heavy().await?;
     let (turnwise, runtime) = (call.turnwise().clone(), tokio::runtime::Handle::current());
     let done = tokio::task::spawn_blocking(move || {
         // The turn ends with the work, also if the caller has gone.
         let _turn = turn;
-        runtime.block_on(work(turnwise))
+        runtime.block_on(timeout(ANSWER_TIME, work(turnwise)))
     });
-    Ok(done.await.map_err(|_| Problem::away("the answer could not be worked out"))??)
+    let done = done.await.map_err(|_| Problem::away("the answer could not be worked out"))?;
+    Ok(done.map_err(|_| Problem::away("there was no answer in time; the database may be out of reach"))??)
 }
 
 pub(crate) async fn cancel(call: Call) -> Result<Reply, Problem> {

@@ -74,6 +74,13 @@ pub const PRUNED_ROWS: u32 = 1_000;
 /// See [`PRUNED_ROWS`].
 pub const PRUNE_ROUNDS: usize = 10;
 
+/// How long the server goes by what it knows of a token: a revoked one is refused after this, at the latest.
+pub const KNOWN_FOR: Duration = Duration::from_secs(2);
+/// Tokens that are remembered for so long; others are looked up with each request.
+pub const KNOWN_TOKENS: usize = 10_000;
+/// How long a request waits until the use of its token is written down.
+pub const NOTE_TIME: Duration = Duration::from_secs(1);
+
 /// How long `/readyz` waits for the database.
 pub const READY_TIME: Duration = Duration::from_secs(2);
 /// How long open requests may take to end after the node has stopped.

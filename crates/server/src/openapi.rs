@@ -36,7 +36,7 @@ pub fn document() -> Value {
         "components": {
             "schemas": schemas,
             "securitySchemes": {
-                "token": { "type": "http", "scheme": "bearer", "description": "Not needed until a token has been created." },
+                "token": { "type": "http", "scheme": "bearer", "description": "Not needed until the first token has been created." },
             },
         },
     })

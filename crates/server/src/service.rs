@@ -19,10 +19,10 @@ use tokio::{
     time::timeout,
 };
 use turnwise::Turnwise;
-use turnwise_core::access::{Grant, Reach, Refusal};
+use turnwise_core::access::{Reach, Refusal};
 
 use crate::{
-    access,
+    access::{Caller, Door},
     call::{Call, Query, Reply},
     limits::{ANSWER_TIME, BODIES_MIB, BODY_TIME, HEAVY, LONGEST_WAIT, REQUESTS, TURN_TIME},
     problem::Problem,
@@ -38,6 +38,7 @@ pub struct Service(Arc<Shared>);
 
 struct Shared {
     turnwise: Turnwise,
+    door: Door,
     waits: Waits,
     /// Whether the process is about to end.
     stopping: watch::Sender<bool>,
@@ -52,6 +53,7 @@ impl Service {
     pub fn new(turnwise: Turnwise) -> Self {
         Self(Arc::new(Shared {
             turnwise,
+            door: Door::default(),
             waits: Waits::default(),
             stopping: watch::Sender::new(false),
             requests: Arc::new(Semaphore::new(REQUESTS)),
@@ -64,8 +66,17 @@ impl Service {
         &self.0.turnwise
     }
 
+    pub(crate) fn door(&self) -> &Door {
+        &self.0.door
+    }
+
     pub(crate) fn waits(&self) -> &Waits {
         &self.0.waits
+    }
+
+    /// Whether any token was ever created; from then on every request needs one.
+    pub async fn has_tokens(&self) -> Result<bool, turnwise::Error> {
+        self.0.door.any(&self.0.turnwise).await
     }
 
     /// From now on `/readyz` answers 503, and long polls are answered at once. Everything else goes on until the listener stops.
@@ -112,7 +123,7 @@ impl Service {
         request: Request,
     ) -> Result<Reply, Problem> {
         let (parts, body) = request.into_parts();
-        let grant = self.grant(route, &parts)?;
+        let caller = self.caller(route, &parts).await?;
         let params = params.map_err(|_| Problem::malformed("the path is not UTF-8"))?;
         let name = params.iter().next().map(|(_, value)| value.to_owned()).unwrap_or_default();
         let known: Vec<_> = route.parameters.iter().map(|parameter| parameter.name).collect();
@@ -127,23 +138,27 @@ impl Service {
                 Some(turn(&self.0.requests, 1).await.ok_or_else(busy)?)
             }
         };
-        let call = Call { service: self.clone(), action: route.action, grant, name, query, body };
+        let grant = Arc::clone(&caller.grant);
+        let call = Call { service: self.clone(), action: route.action, caller, grant, name, query, body };
         let most = ANSWER_TIME + if route.waits { LONGEST_WAIT } else { Duration::ZERO };
         let late = |_| Problem::away("there was no answer in time; the database may be out of reach");
         timeout(most, (route.handler)(call)).await.map_err(late)?
     }
 
-    /// What the caller may do; a route that it may not use at all ends here.
-    fn grant(&self, route: &Route, parts: &Parts) -> Result<Arc<Grant>, Problem> {
-        let Some(action) = route.action else { return Ok(Arc::new(Grant::unlimited())) };
-        let grant = access::admit(&parts.headers)?;
+    /// Who asks; a route that the caller may not use at all ends here.
+    async fn caller(&self, route: &Route, parts: &Parts) -> Result<Caller, Problem> {
+        let Some(action) = route.action else { return Ok(Caller::anybody()) };
+        let late = |_| Problem::away("there was no answer in time; the database may be out of reach");
+        let admitted = timeout(ANSWER_TIME, self.0.door.admit(&self.0.turnwise, &parts.headers)).await;
+        let caller = admitted.map_err(late)??;
+        let grant = &caller.grant;
         if !grant.may(action.scope()) {
             return Err(Refusal::Scope(action.scope()).into());
         }
         if grant.is_limited() && action.reach() == Reach::Installation {
             return Err(Refusal::Limited.into());
         }
-        Ok(grant)
+        Ok(caller)
     }
 
     /// The body, and the room that it takes.
