@@ -122,7 +122,7 @@ pub(crate) async fn groups(call: Call) -> Result<Reply, Problem> {
     call.check(Target::Many)?;
     let overview = counted(&call).await?;
     let (page, next) = page(&call, &overview.groups, GroupName::as_str)?;
-    let views = page.into_iter().map(|(name, group)| wire::Group::new(name, group));
+    let views = page.into_iter().map(|(name, group)| wire::Group::new(name, group, &overview));
     Reply::json(&wire::Groups::new(views.collect(), &overview, next))
 }
 
@@ -131,7 +131,7 @@ pub(crate) async fn group(call: Call) -> Result<Reply, Problem> {
     call.check(Target::Group(&name)).map_err(|_| none("group", name.as_str()))?;
     let overview = counted(&call).await?;
     let group = overview.groups.get(&name).ok_or_else(|| none("group", name.as_str()))?;
-    Reply::json(&wire::Group::new(&name, group))
+    Reply::json(&wire::Group::new(&name, group, &overview))
 }
 
 fn own_group(call: &Call) -> Result<GroupName, Problem> {
@@ -167,7 +167,7 @@ pub(crate) async fn tasks(call: Call) -> Result<Reply, Problem> {
     call.check(Target::Many)?;
     let overview = counted(&call).await?;
     let (page, next) = page(&call, &overview.tasks, TaskName::as_str)?;
-    let views = page.into_iter().map(|(name, task)| wire::Task::new(name, task));
+    let views = page.into_iter().map(|(name, task)| wire::Task::new(name, task, &overview));
     Reply::json(&wire::Tasks::new(views.collect(), &overview, next))
 }
 
@@ -176,7 +176,7 @@ pub(crate) async fn task(call: Call) -> Result<Reply, Problem> {
     call.check(Target::Task(&name)).map_err(|_| none("task", name.as_str()))?;
     let overview = counted(&call).await?;
     let task = overview.tasks.get(&name).ok_or_else(|| none("task", name.as_str()))?;
-    Reply::json(&wire::Task::new(&name, task))
+    Reply::json(&wire::Task::new(&name, task, &overview))
 }
 
 fn own_task(call: &Call) -> Result<TaskName, Problem> {
@@ -201,7 +201,7 @@ pub(crate) async fn keys(call: Call) -> Result<Reply, Problem> {
     call.check(Target::Many)?;
     let overview = counted(&call).await?;
     let (page, next) = page(&call, &overview.keys, KeyName::as_str)?;
-    let views = page.into_iter().map(|(name, key)| wire::Key::new(name, key));
+    let views = page.into_iter().map(|(name, key)| wire::Key::new(name, key, &overview));
     Reply::json(&wire::Keys::new(views.collect(), &overview, next))
 }
 
@@ -209,7 +209,7 @@ pub(crate) async fn key(call: Call) -> Result<Reply, Problem> {
     let name = own_key(&call)?;
     let overview = counted(&call).await?;
     let key = overview.keys.get(&name).ok_or_else(|| none("key", name.as_str()))?;
-    Reply::json(&wire::Key::new(&name, key))
+    Reply::json(&wire::Key::new(&name, key, &overview))
 }
 
 fn own_key(call: &Call) -> Result<KeyName, Problem> {

@@ -106,14 +106,14 @@ impl<'a> Schedules<'a> {
 pub struct Nodes<'a> {
     /// The database's time of the answer.
     pub now: Timestamp,
-    /// All of them.
+    /// All of them, and those that were lost within the last day.
     pub nodes: Vec<Node<'a>>,
 }
 
 impl<'a> Nodes<'a> {
     /// The fleet.
     pub fn new(fleet: &'a Fleet) -> Self {
-        Self { now: fleet.now, nodes: fleet.nodes.iter().map(|node| Node::new(node, fleet.now)).collect() }
+        Self { now: fleet.now, nodes: Node::all(fleet) }
     }
 }
 

@@ -246,8 +246,8 @@ fn every_shape_is_as_in_the_file() {
     let (task_name, task) = overview.tasks.first_key_value().unwrap();
     let (key_name, key) = overview.keys.first_key_value().unwrap();
     let last = crate::schedules::LastTime { at: at(0), job: Some(id(1)) };
-    let fleet = crate::Fleet { now: at(5), nodes: vec![node.clone()] };
-    let no_fleet = crate::Fleet { now: at(5), nodes: Vec::new() };
+    let fleet = crate::Fleet { now: at(5), nodes: vec![node.clone()], losses: Vec::new() };
+    let no_fleet = crate::Fleet { now: at(5), nodes: Vec::new(), losses: Vec::new() };
     let comparison = simulated();
     let shapes = Shapes {
         request: wire::Request::read(REQUEST).unwrap(),
