@@ -262,7 +262,7 @@ impl Played {
         let rows = story.rows().into_iter().map(|row| {
             let jobs: Vec<_> = self.jobs.iter().filter(|job| row.groups.contains(&job.group)).collect();
             let ended = jobs.iter().filter(|job| job.ended.is_some()).count();
-            let count = if ended == jobs.len() { ended.to_string() } else { format!("{ended} of {}", jobs.len()) };
+            let count = if ended == jobs.len() { ended.to_string() } else { format!("{ended}/{}", jobs.len()) };
             // Jobs of a group are in the ledger in the order they came.
             let firsts = row.groups.clone().filter_map(|group| jobs.iter().find(|job| job.group == group));
             [
@@ -275,7 +275,7 @@ impl Played {
             ]
         });
         print::lines([""])?;
-        print::table(["GROUP", "JOBS", "FIRST WAIT", "MEAN WAIT", "SHARE", "ENTITLED TO"], rows, false)?;
+        print::table(["GROUP", "JOBS", "FIRST WAIT", "MEAN WAIT", "SHARE", "ENTITLED"], rows, false)?;
         let late: Vec<_> = self.jobs.iter().filter(|job| job.group != FLOOD).filter_map(|job| self.wait(job)).collect();
         let longest = late.iter().copied().max_by(|(one, _), (other, _)| one.total_cmp(other));
         let order = if story.fifo { "first come, first served" } else { "in turn" };

@@ -547,18 +547,15 @@ fn jobs_in_the_hands_of_a_killed_node_end_in_success() {
 #[test]
 fn what_is_missing_or_wrong_is_named_with_what_would_do() {
     let place = Place::new();
-    refuses(&place, &["schedule", "add", "nightly", "noop"], "--every <SPAN>");
-    refuses(
-        &place,
-        &["schedule", "add", "nightly", "noop", "--cron", "@daily", "--every", "1d"],
-        "cannot be used with",
-    );
+    place.refuses(&["schedule", "add", "nightly", "noop"], 2, "--every <SPAN>");
+    let both = ["schedule", "add", "nightly", "noop", "--cron", "@daily", "--every", "1d"];
+    place.refuses(&both, 2, "cannot be used with");
     for command in ["cancel", "retry", "fail"] {
-        refuses(&place, &[command], "--filter <NAME=VALUE>");
-        refuses(&place, &[command, "0191e3b0", "--filter", "task=noop"], "cannot be used with");
+        place.refuses(&[command], 2, "--filter <NAME=VALUE>");
+        place.refuses(&[command, "0191e3b0", "--filter", "task=noop"], 2, "cannot be used with");
     }
-    refuses(&place, &["enqueue", "noop", "{bad"], "args: is not JSON: key must be a string at line 1 column 2");
-    refuses(&place, &["serve", "--slots", "0", "--log", "off"], "core_pool_size: must be 1 to 100000 slots");
+    place.refuses(&["enqueue", "noop", "{bad"], 2, "args: is not JSON: key must be a string at line 1 column 2");
+    place.refuses(&["serve", "--slots", "0", "--log", "off"], 2, "core_pool_size: must be 1 to 100000 slots");
     // Nothing listens on port 1.
     let nowhere = place.refused(&["jobs", "--database", "postgres://me@127.0.0.1:1/jobs"], 1);
     assert!(nowhere.ends_with("is a PostgreSQL server running at 127.0.0.1:1?\n"), "{nowhere}");

@@ -67,7 +67,7 @@ fn assert_well_formed(xml: &str) {
 fn the_demo_ends_with_a_table_and_a_picture() {
     let run = demo(&["--seconds", "2"]);
     let header = run.printed.lines().find(|line| line.starts_with("GROUP")).expect("a table");
-    for column in ["JOBS", "FIRST WAIT", "MEAN WAIT", "SHARE", "ENTITLED TO"] {
+    for column in ["JOBS", "FIRST WAIT", "MEAN WAIT", "SHARE", "ENTITLED"] {
         assert!(header.contains(column), "{header}");
     }
     for group in ["flood", "acme", "florist", "3 others"] {
