@@ -49,13 +49,15 @@ fn order(place: &Place) -> Vec<String> {
 fn a_job_that_is_put_first_overtakes(place: &Place) {
     let serving = place.serve(&ONE_SLOT);
     hold(place, "default");
-    let jobs = place.enqueue_all((1..=3).map(|n| json!({"task": "note", "args": n})));
-    let last = &jobs[2];
+    let others = place.enqueue_all((1..=2).map(|n| json!({"task": "note", "args": n})));
+    let last = place.enqueue(&["note", "3"]);
     // The beginning of an id is enough.
     assert_eq!(place.told(&["change", &last[..last.len() - 2], "--priority", "high"]), format!("{last} changed\n"));
-    assert_eq!(place.job(last)["priority"], 3);
+    // The others as well: whenever the dispatcher reads of it, it gives none of them away as they were.
+    place.told(&["change", &others[0], &others[1], "--priority", "low"]);
+    assert_eq!((&place.job(&last)["priority"], &place.job(&others[0])["priority"]), (&json!(3), &json!(8)));
     go(place);
-    jobs.iter().for_each(|id| place.wait_for_state(id, "success"));
+    others.iter().chain([&last]).for_each(|id| place.wait_for_state(id, "success"));
     assert_eq!(order(place), ["3", "1", "2"]);
     serving.stop();
 }

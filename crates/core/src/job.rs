@@ -88,7 +88,7 @@ impl FromStr for JobId {
 
 /// Grows with every assignment, every node loss and every edit; a write that carries an older one is refused.
 ///
-/// An assignment and a loss add one, an edit adds [`Fence::EDIT`]. So the number alone shows whether a job has ever been assigned,
+/// An assignment and a loss add one, an edit adds 10,000,000,000. So the number alone shows whether a job has ever been assigned,
 /// and which run was its last, however often a person has edited it: no row needs a second counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, serde::Serialize)]
 #[serde(transparent)]

@@ -67,6 +67,7 @@ impl Scope {
     }
 
     /// As the database keeps [`Scope::Queue`] for jobs of this queue.
+    #[doc(hidden)]
     pub fn in_queue(queue: &QueueName) -> String {
         format!("queue:{queue}")
     }

@@ -92,6 +92,7 @@ pub struct Illegal {
 impl Illegal {
     /// A job that keeps others with its unique key out of its queue stays there: in another queue it would keep them out of a queue
     /// that it is not in.
+    #[doc(hidden)]
     pub fn holds_key_in_queue(state: JobState) -> Self {
         let reason = "it holds a unique key within its queue";
         Self { state, action: "moved to another queue", reason }

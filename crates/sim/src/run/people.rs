@@ -147,7 +147,7 @@ impl World {
         let settings = &self.plan.settings.queues;
         let mut submitted = self.plan.jobs.iter().flat_map(|submission| &submission.jobs);
         let left = submitted.find(|job| job.id == id).is_some_and(|job| self.is_waited_for(&job.queue));
-        let may = |queue: &&QueueName| !self.is_waited_for(queue) && !(left && !settings[*queue].after.is_empty());
+        let may = |queue: &&QueueName| !self.is_waited_for(queue) && (!left || settings[*queue].after.is_empty());
         let queue = change.queue.as_ref().filter(may);
         let target = queue.map(|queue| settings[queue].clone()).unwrap_or_default();
         for _ in 0..5 {
