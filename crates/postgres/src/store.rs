@@ -14,9 +14,9 @@ use turnwise_core::{
     story::Story,
 };
 use turnwise_store::{
-    AskLost, AskNews, AskStory, Assign, AssignReply, BatchId, Beat, Bell, Cursor, Epoch, Filter, Fleet,
-    FoundToken, Intervention, Join, Joined, Kept, Load, LostNode, Mail, Memo, MemoKind, NewMemo, News, Note,
-    Once, OperatorStore, Options, Page, Pulse, Result, Settle, Settled, Store, SubmitOnce, Submitted, TokenHash,
+    AskLost, AskNews, AskStory, Assign, AssignReply, BatchId, Beat, Bell, Cursor, Epoch, Filter, Fleet, FoundToken,
+    Intervention, Join, Joined, Kept, Load, LostNode, Mail, Memo, MemoKind, NewMemo, News, Note, Once, OperatorStore,
+    Options, Page, Pulse, Result, Settle, Settled, Store, SubmitOnce, Submitted, TokenHash,
 };
 
 use crate::{
@@ -246,7 +246,6 @@ impl OperatorStore for PostgresStore {
     async fn submit_once(&self, submit: SubmitOnce) -> Result<Once> {
         once::submit_once(&self.0, submit).await
     }
-
 }
 
 impl Inner {

@@ -16,10 +16,10 @@ use turnwise_core::{
     time::parse_span,
 };
 use turnwise_store::{
-    AskLost, AskNews, AskStory, Assign, AssignReply, BatchId, Beat, Bell, Cursor, Epoch, Filter, Fleet,
-    FoundToken, Intervention, Join, Joined, Keeps, Kept, Load, LostNode, Mail, Memo, MemoKind, NewMemo, News,
-    Note, Once, OperatorStore, Options, Page, Pulse, Result, Settle, Settled, Store, StoreError, SubmitOnce, Submitted,
-    TokenHash, memory::Clock,
+    AskLost, AskNews, AskStory, Assign, AssignReply, BatchId, Beat, Bell, Cursor, Epoch, Filter, Fleet, FoundToken,
+    Intervention, Join, Joined, Keeps, Kept, Load, LostNode, Mail, Memo, MemoKind, NewMemo, News, Note, Once,
+    OperatorStore, Options, Page, Pulse, Result, Settle, Settled, Store, StoreError, SubmitOnce, Submitted, TokenHash,
+    memory::Clock,
 };
 
 use crate::{
@@ -333,7 +333,6 @@ impl OperatorStore for SqliteStore {
     async fn submit_once(&self, submit: SubmitOnce) -> Result<Once> {
         self.inner.writer.write(move |conn, now| once::submit_once(conn, &submit, now)).await
     }
-
 }
 
 /// Where the jobs are.

@@ -29,8 +29,6 @@ pub use closing::{Closed, Closing, Last, Undone};
 pub use error::StoreError;
 pub use kept::{Keeps, Kept};
 pub use memory::MemoryStore;
-pub use operators::{
-    BodyHash, FoundToken, Once, OperatorStore, Secret, SubmitOnce, TokenHash,
-};
+pub use operators::{BodyHash, FoundToken, Once, OperatorStore, Secret, SubmitOnce, TokenHash};
 pub use schema::Schema;
 pub use store::*;

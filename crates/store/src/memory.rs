@@ -285,5 +285,4 @@ impl OperatorStore for MemoryStore {
     async fn submit_once(&self, submit: SubmitOnce) -> Result<Once> {
         once::submit_once(self, submit)
     }
-
 }

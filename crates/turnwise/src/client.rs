@@ -18,8 +18,7 @@ use turnwise_executor::{
     executor::{Builder, Connect, StartError},
 };
 use turnwise_store::{
-    AskStory, Filter, Fleet, Intervention, Load, OperatorStore, Options, Settled, Store, StoreError,
-    Submitted,
+    AskStory, Filter, Fleet, Intervention, Load, OperatorStore, Options, Settled, Store, StoreError, Submitted,
 };
 
 use crate::{
