@@ -70,6 +70,7 @@ pub use turnwise_core::{
     GroupName, Invalid, Job, JobId, JobState, Json, KeyName, Node, NodeName, OnFailure, Priority, QueueName,
     RetryPolicy, TaskName, Timestamp, UniqueKey,
     lifecycle::Illegal,
+    node::NodeState,
     unique::{HeldKey, OnDuplicate, Scope},
 };
 #[cfg(unix)]
