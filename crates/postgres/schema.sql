@@ -68,6 +68,9 @@ create table turnwise.job (
 -- The tail: what a snapshot could not see yet.
 create index job_xact on turnwise.job (xact);
 
+-- Jobs that failed last time, by kind of error. Only they are in it, and only a change of the kind is a change of it.
+create index job_fingerprint on turnwise.job (fingerprint, id) where fingerprint is not null;
+
 -- Finished jobs, by state, and within a state by slices of time that are made ahead and dropped whole; the rest takes what
 -- ends when there is no slice for it. noted: whether anything may be told of the job in the tables below.
 create table turnwise.history (
@@ -114,6 +117,8 @@ create table turnwise.history_cancelled_rest partition of turnwise.history_cance
 create index history_success_rest_ended on turnwise.history_success_rest (ended_at);
 create index history_failed_rest_ended on turnwise.history_failed_rest (ended_at);
 create index history_cancelled_rest_ended on turnwise.history_cancelled_rest (ended_at);
+-- Failed jobs by kind of error.
+create index history_failed_fingerprint on turnwise.history_failed (fingerprint, id);
 
 create table turnwise.node (
     incarnation    uuid primary key,

@@ -39,6 +39,9 @@ create table turnwise_job (
     on_failure       text
 ) strict;
 
+-- Jobs that failed last time, by kind of error. Only they are in it.
+create index turnwise_job_fingerprint on turnwise_job (fingerprint, id) where fingerprint is not null;
+
 -- Finished jobs; `seq` is the one they had.
 create table turnwise_history (
     id               blob primary key not null,
@@ -71,6 +74,8 @@ create table turnwise_history (
 ) strict;
 
 create index turnwise_history_ended on turnwise_history (state, ended_at);
+-- Failed jobs by kind of error.
+create index turnwise_history_fingerprint on turnwise_history (fingerprint, id) where state = 5;
 
 -- `all_but`: its queues are the ones it does not serve. `batch_size`: jobs it is given at once, at most.
 -- `lease`: how long it is believed to live after each beat, in microseconds.

@@ -1,5 +1,5 @@
--- 0027_operators.sql: tables for operators: tokens, and submits that are done once; ids of the future are
--- refused. The columns are explained in schema.sql.
+-- 0027_operators.sql: tables for operators: tokens, and submits that are done once; jobs by their kind of
+-- error; ids of the future are refused. The columns are explained in schema.sql.
 create table turnwise.token (
     id           uuid primary key,
     hash         bytea not null unique,
@@ -23,6 +23,9 @@ create table turnwise.once (
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
 create index once_at on turnwise.once (at);
+
+create index job_fingerprint on turnwise.job (fingerprint, id) where fingerprint is not null;
+create index history_failed_fingerprint on turnwise.history_failed (fingerprint, id);
 
 create function turnwise.refuse_ahead(ids uuid[]) returns boolean
     language plpgsql volatile security definer

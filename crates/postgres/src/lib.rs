@@ -2,17 +2,17 @@
 //!
 //! A part of the crate `turnwise`, not for direct use: it changes with any release.
 //!
-//! [`store`] the verbs → [`mod@connect`] how connections are made → `session` how statements are sent on them →
-//! [`mod@migrate`] how the schema comes and grows → `rows` between values and columns, `errors` what the caller should do about
-//! them → [`enqueue`] also in the caller's own transaction, by the statements of `submit`, `gather`ed from many callers or in
-//! `bulk`, with [`unique`] for jobs with unique keys and [`after`] for jobs that wait for others → `nodes` which nodes there are
-//! and which one dispatches → `news` the tail → `assign`, `settle`, `control` the three that change jobs → `prune` history in
-//! slices of time → [`closing`] transactions for tasks → `read` for people → `story` what is stored about a job besides its row →
-//! `memo` settings and charges → `tokens` who may ask a server for what → `once` submits that are done once →
-//! `bell` the doorbell.
+//! [`store`] the verbs → [`mod@connect`] how connections are made → `session` how statements are sent on them → [`mod@migrate`]
+//! how the schema comes and grows → `rows` between values and columns, `errors` what the caller should do about them →
+//! [`enqueue`] also in the caller's own transaction, by the statements of `submit`, `gather`ed from many callers or in `bulk`,
+//! with [`unique`] for jobs with unique keys and [`after`] for jobs that wait for others → `nodes` which nodes there are and
+//! which one dispatches → `news` the tail → `assign`, `settle`, `control` the three that change jobs → `prune` history in
+//! slices of time → [`closing`] transactions for tasks → `read` for people → `story` what is stored about a job besides its row
+//! → `memo` settings and charges → `tokens` who may ask a server for what → `once` submits that are done once → `listing` pages
+//! of jobs → `bell` the doorbell.
 //!
-//! One statement a file in `sql/`; they decide only what needs a lock: who holds a unique key, who leads, whether a settle fits; `turnwise_store::verdict` and
-//! `turnwise_core::unique` are the same in Rust.
+//! One statement a file in `sql/`; they decide only what needs a lock: who holds a unique key, who leads, whether a settle
+//! fits; `turnwise_store::verdict` and `turnwise_core::unique` are the same in Rust.
 
 pub mod store;
 pub mod connect;
@@ -40,6 +40,7 @@ mod story;
 mod memo;
 mod tokens;
 mod once;
+mod listing;
 mod bell;
 
 pub use closing::{TaskTransaction, Transactions};

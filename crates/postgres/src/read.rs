@@ -19,9 +19,11 @@ use crate::{
 };
 
 pub(crate) async fn job(store: &Inner, id: JobId) -> Result<Option<Job>> {
-    let fail = failed("read a job");
-    let client = connection(&store.pools.people).await?;
-    let rows = client.query(include_str!("../sql/job.sql"), &[&id.uuid()]).await.map_err(fail)?;
+    job_on(&connection(&store.pools.people).await?, id).await
+}
+
+pub(crate) async fn job_on(session: &impl Session, id: JobId) -> Result<Option<Job>> {
+    let rows = session.query(include_str!("../sql/job.sql"), &[&id.uuid()]).await.map_err(failed("read a job"))?;
     rows.first().map(with_key).transpose()
 }
 
@@ -38,9 +40,7 @@ pub(crate) async fn jobs(store: &Inner, filter: &Filter) -> Result<Vec<Job>> {
     if let Some(key) = &filter.unique {
         let mut jobs = Vec::new();
         for id in unique::holders(&client, key).await? {
-            let rows = client.query(include_str!("../sql/job.sql"), &[&id.uuid()]).await.map_err(fail)?;
-            let found = rows.first().map(with_key).transpose()?;
-            jobs.extend(found.filter(|job| filter.admits(job)));
+            jobs.extend(job_on(&client, id).await?.filter(|job| filter.admits(job)));
         }
         if filter.in_hands {
             let given = client.query(include_str!("../sql/load_in_hands.sql"), &[&None::<Uuid>]).await.map_err(fail)?;

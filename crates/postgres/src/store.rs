@@ -14,9 +14,9 @@ use turnwise_core::{
     story::Story,
 };
 use turnwise_store::{
-    AskLost, AskNews, AskStory, Assign, AssignReply, BatchId, Beat, Bell, Cursor, Epoch, Filter, Fleet, FoundToken,
-    Intervention, Join, Joined, Kept, Load, LostNode, Mail, Memo, MemoKind, NewMemo, News, Note, Once, OperatorStore,
-    Options, Page, Pulse, Result, Settle, Settled, Store, SubmitOnce, Submitted, TokenHash,
+    AskJobs, AskLost, AskNews, AskStory, Assign, AssignReply, BatchId, Beat, Bell, Cursor, Epoch, Filter, Fleet,
+    FoundToken, Intervention, JobPage, Join, Joined, Kept, Load, LostNode, Mail, Memo, MemoKind, NewMemo, News, Note,
+    Once, OperatorStore, Options, Page, Pulse, Result, Settle, Settled, Store, SubmitOnce, Submitted, TokenHash,
 };
 
 use crate::{
@@ -25,7 +25,7 @@ use crate::{
     connect::{Address, Budget, Pools, Share},
     control, enqueue,
     gather::Gather,
-    memo, migrate, news, nodes, once, prune, read, settle, story, tokens,
+    listing, memo, migrate, news, nodes, once, prune, read, settle, story, tokens,
     unique::{self, gates::Gates},
 };
 
@@ -245,6 +245,10 @@ impl OperatorStore for PostgresStore {
 
     async fn submit_once(&self, submit: SubmitOnce) -> Result<Once> {
         once::submit_once(&self.0, submit).await
+    }
+
+    async fn list_jobs(&self, ask: AskJobs) -> Result<JobPage> {
+        listing::list_jobs(&self.0, &ask).await
     }
 }
 

@@ -1,4 +1,5 @@
--- 0017_operators.sql: tables for operators: tokens, and submits that are done once. The columns are explained in schema.sql.
+-- 0017_operators.sql: tables for operators: tokens, and submits that are done once; jobs by their kind of error. The columns
+-- are explained in schema.sql.
 create table turnwise_token (
     id           blob primary key not null,
     hash         blob not null unique,
@@ -22,3 +23,6 @@ create table turnwise_once (
 ) strict, without rowid;
 
 create index turnwise_once_at on turnwise_once (at);
+
+create index turnwise_job_fingerprint on turnwise_job (fingerprint, id) where fingerprint is not null;
+create index turnwise_history_fingerprint on turnwise_history (fingerprint, id) where state = 5;

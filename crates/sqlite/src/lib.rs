@@ -2,11 +2,11 @@
 //!
 //! A part of the crate `turnwise`, not for direct use: it changes with any release.
 //!
-//! `store` how a file is opened, and which module does which verb → `migrate` the schema and its steps → `writer`
-//! the one thread that writes → `rows` how values lie in columns, `errors` what the caller should do about them → the verbs:
-//! `enqueue` (with `unique` for unique keys, `bulk` for many rows at once, `after` for jobs that wait for others), `nodes`,
-//! `news`, `assign`, `settle`, `story`, `control`, `prune`, `read`, `memo`, and for operators `tokens` and `once` → [`closing`] what tasks do at their end → `bell` how
-//! other processes' writes are noticed.
+//! `store` how a file is opened, and which module does which verb → `migrate` the schema and its steps → `writer` the one
+//! thread that writes → `rows` how values lie in columns, `errors` what the caller should do about them → the verbs: `enqueue`
+//! (with `unique` for unique keys, `bulk` for many rows at once, `after` for jobs that wait for others), `nodes`, `news`,
+//! `assign`, `settle`, `story`, `control`, `prune`, `read`, `memo`, and for operators `tokens`, `once` and `listing` →
+//! [`closing`] what tasks do at their end → `bell` how other processes' writes are noticed.
 
 mod after;
 mod assign;
@@ -16,6 +16,7 @@ pub mod closing;
 mod control;
 mod enqueue;
 mod errors;
+mod listing;
 mod memo;
 mod migrate;
 mod news;

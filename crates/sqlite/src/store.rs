@@ -16,10 +16,10 @@ use turnwise_core::{
     time::parse_span,
 };
 use turnwise_store::{
-    AskLost, AskNews, AskStory, Assign, AssignReply, BatchId, Beat, Bell, Cursor, Epoch, Filter, Fleet, FoundToken,
-    Intervention, Join, Joined, Keeps, Kept, Load, LostNode, Mail, Memo, MemoKind, NewMemo, News, Note, Once,
-    OperatorStore, Options, Page, Pulse, Result, Settle, Settled, Store, StoreError, SubmitOnce, Submitted, TokenHash,
-    memory::Clock,
+    AskJobs, AskLost, AskNews, AskStory, Assign, AssignReply, BatchId, Beat, Bell, Cursor, Epoch, Filter, Fleet,
+    FoundToken, Intervention, JobPage, Join, Joined, Keeps, Kept, Load, LostNode, Mail, Memo, MemoKind, NewMemo, News,
+    Note, Once, OperatorStore, Options, Page, Pulse, Result, Settle, Settled, Store, StoreError, SubmitOnce, Submitted,
+    TokenHash, memory::Clock,
 };
 
 use crate::{
@@ -27,7 +27,7 @@ use crate::{
     bell::{Ring, Watcher},
     control, enqueue,
     errors::{Failure, explain},
-    memo, migrate, news, nodes, once, prune,
+    listing, memo, migrate, news, nodes, once, prune,
     read::{self, Reader},
     settle, story, tokens, unique,
     writer::Writer,
@@ -332,6 +332,10 @@ impl OperatorStore for SqliteStore {
 
     async fn submit_once(&self, submit: SubmitOnce) -> Result<Once> {
         self.inner.writer.write(move |conn, now| once::submit_once(conn, &submit, now)).await
+    }
+
+    async fn list_jobs(&self, ask: AskJobs) -> Result<JobPage> {
+        self.read(For::People, move |conn, now| listing::list_jobs(conn, &ask, now)).await
     }
 }
 

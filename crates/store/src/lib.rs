@@ -2,11 +2,12 @@
 //!
 //! A part of the crate `turnwise`, not for direct use: it changes with any release.
 //!
-//! [`store`] the verbs and what they promise; the values that they take and return are beside it, a file each → [`error`] what the
-//! caller does when a verb fails → [`bell`] how a store wakes its users → [`schema`] what opening may change → [`ids`] what an id must be → [`after`] which jobs the
-//! jobs of a call wait for → [`closing`] what a run commits together with its end → [`memo`] what is written down, typed → [`kept`] what
-//! is kept, and how long → [`verdict`] what follows from a row alone → [`operators`] what only operators need: tokens, and submits that are done once → [`memory`] the specification of both traits, in plain Rust → [`delegate`] a
-//! store that asks another one → `conformance` the promises as tests.
+//! [`store`] the verbs and what they promise; the values that they take and return are beside it, a file each → [`error`] what
+//! the caller does when a verb fails → [`bell`] how a store wakes its users → [`schema`] what opening may change → [`ids`] what
+//! an id must be → [`after`] which jobs the jobs of a call wait for → [`closing`] what a run commits together with its end →
+//! [`memo`] what is written down, typed → [`kept`] what is kept, and how long → [`verdict`] what follows from a row alone →
+//! [`operators`] what only operators need: tokens, submits that are done once, lists → [`memory`] the specification of both
+//! traits, in plain Rust → [`delegate`] a store that asks another one → `conformance` the promises as tests.
 
 pub mod store;
 pub mod error;
@@ -29,6 +30,8 @@ pub use closing::{Closed, Closing, Last, Undone};
 pub use error::StoreError;
 pub use kept::{Keeps, Kept};
 pub use memory::MemoryStore;
-pub use operators::{BodyHash, FoundToken, Once, OperatorStore, Secret, SubmitOnce, TokenHash};
+pub use operators::{
+    AskJobs, BodyHash, FoundToken, JobPage, ListCursor, ListFilter, Once, OperatorStore, Secret, SubmitOnce, TokenHash,
+};
 pub use schema::Schema;
 pub use store::*;

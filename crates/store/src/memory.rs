@@ -7,6 +7,7 @@ mod after;
 mod assign;
 mod control;
 mod enqueue;
+mod listing;
 mod memo;
 mod news;
 mod nodes;
@@ -36,7 +37,7 @@ use turnwise_core::{
 use self::rows::Row;
 use crate::{
     Bell, Kept,
-    operators::{FoundToken, KnownOnce, Once, OperatorStore, SubmitOnce, TokenHash},
+    operators::{AskJobs, FoundToken, JobPage, KnownOnce, Once, OperatorStore, SubmitOnce, TokenHash},
     store::{
         AskLost, AskNews, AskStory, Assign, AssignReply, BatchId, Beat, Cursor, Epoch, Filter, Fleet, Intervention,
         Join, Joined, Lineage, Load, Loss, LostNode, Mail, Memo, MemoKind, NewMemo, News, Note, Options, Page, Pulse,
@@ -284,5 +285,9 @@ impl OperatorStore for MemoryStore {
 
     async fn submit_once(&self, submit: SubmitOnce) -> Result<Once> {
         once::submit_once(self, submit)
+    }
+
+    async fn list_jobs(&self, ask: AskJobs) -> Result<JobPage> {
+        listing::list_jobs(self, &ask)
     }
 }

@@ -1,8 +1,10 @@
-//! What only operators need, in a second trait: the dispatcher and the nodes work without it, and [`Store`](crate::Store) stays small.
+//! What only operators need, in a second trait: the dispatcher and the nodes work without it, and [`Store`](crate::Store) stays
+//! small.
 //!
-//! Each verb is one atomic step and safe to repeat after a lost reply, as those of `Store` are. Nothing here is a memo: memos ring the
-//! dispatcher, and are read whole.
+//! Each verb is one atomic step and safe to repeat after a lost reply, as those of `Store` are. Nothing here is a memo: memos
+//! ring the dispatcher, and are read whole.
 
+mod listing;
 mod once;
 mod secret;
 
@@ -14,6 +16,7 @@ use turnwise_core::{
     access::{Grant, MAX_TOKENS, NewToken, Token, TokenId},
 };
 
+pub use listing::*;
 pub use once::*;
 pub use secret::*;
 
@@ -36,14 +39,14 @@ pub trait OperatorStore: Send + Sync + fmt::Debug + 'static {
     /// Stores a token, and returns it as it is stored. Repeated with the same id, it returns the token that the first call stored.
     ///
     /// Tokens that are [spent](Token::is_spent) are deleted meanwhile. [`StoreError::Refused`](crate::StoreError) if there are
-    /// [`MAX_TOKENS`](turnwise_core::access::MAX_TOKENS) others.
+    /// [`MAX_TOKENS`] others.
     async fn create_token(&self, token: NewToken, hash: TokenHash) -> Result<Token>;
 
     /// The token whose secret has this hash.
     async fn find_token(&self, hash: TokenHash) -> Result<FoundToken>;
 
     /// All tokens, newest first, those that are revoked or have expired among them; at most
-    /// [`MAX_TOKENS`](turnwise_core::access::MAX_TOKENS). And the database's time, to tell which of them are good.
+    /// [`MAX_TOKENS`]. And the database's time, to tell which of them are good.
     async fn tokens(&self) -> Result<(Vec<Token>, Timestamp)>;
 
     /// Takes a token back for good, and returns it; `None`: there is none with this id. Repeated, the time of the first call stays.
@@ -60,6 +63,13 @@ pub trait OperatorStore: Send + Sync + fmt::Debug + 'static {
     /// Of any number of calls at once one submits, and the others are answered [`Once::Again`] or, if it takes longer than
     /// [a second](ONCE_PATIENCE), [`Once::UnderWay`]. [`Store::prune`](crate::Store::prune) deletes old keys.
     async fn submit_once(&self, submit: SubmitOnce) -> Result<Once>;
+
+    /// A page of jobs, finished ones included, newest id first. A job that is there while all pages are read is in one of them, and in
+    /// no two.
+    ///
+    /// Where no index leads to the jobs that are asked for (`docs/lists.md`), at most [`LOOKS`] rows of each table are looked at: a page
+    /// that is not full then says [how far it came](JobPage::reached), and where to go on.
+    async fn list_jobs(&self, ask: AskJobs) -> Result<JobPage>;
 }
 
 /// The answer to one token too many.

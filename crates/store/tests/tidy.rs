@@ -21,6 +21,7 @@ const PROMISES: &[(&str, &str)] = &[
     ("closing", include_str!("../src/conformance/closing.rs")),
     ("tokens", include_str!("../src/conformance/tokens.rs")),
     ("once", include_str!("../src/conformance/once.rs")),
+    ("listing", include_str!("../src/conformance/listing.rs")),
     ("crash", include_str!("../src/conformance/crash.rs")),
 ];
 

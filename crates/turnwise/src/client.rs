@@ -18,7 +18,8 @@ use turnwise_executor::{
     executor::{Builder, Connect, StartError},
 };
 use turnwise_store::{
-    AskStory, Filter, Fleet, Intervention, Load, OperatorStore, Options, Settled, Store, StoreError, Submitted,
+    AskJobs, AskStory, Filter, Fleet, Intervention, JobPage, Load, OperatorStore, Options, Settled, Store, StoreError,
+    Submitted,
 };
 
 use crate::{
@@ -296,6 +297,14 @@ impl Turnwise {
     /// Jobs, finished ones included, newest first.
     pub async fn jobs(&self, filter: Filter) -> Result<Vec<Job>, Error> {
         Ok(self.store().jobs(filter).await?)
+    }
+
+    /// A page of jobs, newest first; [`JobPage::next`] is where the next one begins. Bounded in rows looked at, unlike
+    /// [`Turnwise::jobs`]: for programs that read on and on, or for many readers.
+    ///
+    /// [`Error::Invalid`] on a store without a [side for operators](Turnwise::operators).
+    pub async fn list(&self, ask: AskJobs) -> Result<JobPage, Error> {
+        Ok(self.operators()?.list_jobs(ask).await?)
     }
 
     /// What is kept of the job besides its row: attempts, progress, steps, and the last `lines` of its log.

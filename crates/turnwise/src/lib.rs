@@ -86,7 +86,9 @@ pub use turnwise_executor::{
     task::{AnyTask, Policies},
 };
 pub use turnwise_macros::task;
-pub use turnwise_store::{Duplicate, Filter, Fleet, Loss, Options, Schema, StoreError, Submitted};
+pub use turnwise_store::{
+    AskJobs, Duplicate, Filter, Fleet, JobPage, ListCursor, ListFilter, Loss, Options, Schema, StoreError, Submitted,
+};
 
 /// The version of rusqlite that [`JobRequest::submit_in_sqlite`] takes a connection of.
 #[cfg(feature = "sqlite")]

@@ -14,6 +14,7 @@ pub mod enqueue;
 pub mod faulty;
 pub mod forget;
 pub mod kept;
+pub mod listing;
 pub mod memo;
 pub mod news;
 pub mod nodes;
@@ -99,6 +100,14 @@ macro_rules! operator_suite {
                 of_sixteen_calls_with_one_key_one_submits,
                 a_submit_that_is_done_once_rings_the_dispatcher,
                 ten_thousand_jobs_are_submitted_once;
+            listing:
+                pages_hold_every_job_once_newest_first,
+                a_list_goes_on_from_its_cursor_whatever_came_or_ended_meanwhile,
+                every_condition_of_a_list_must_hold,
+                jobs_are_listed_by_the_time_of_their_submit,
+                the_holder_of_a_unique_key_is_listed,
+                failed_jobs_are_listed_by_their_kind_of_error,
+                a_look_for_one_among_many_is_bounded_and_comes_to_its_end;
         }
     };
 }

@@ -1,0 +1,60 @@
+//! Lists of jobs for operators.
+
+use rusqlite::{Connection, Params, params};
+use turnwise_core::{JobId, Timestamp};
+use turnwise_store::operators::{AskJobs, JobPage, LOOKS, Looked};
+
+use crate::{
+    errors::Failure,
+    read,
+    rows::{self, Names},
+    unique,
+};
+
+type Result<T> = std::result::Result<T, Failure>;
+
+pub(crate) fn list_jobs(conn: &Connection, ask: &AskJobs, now: Timestamp) -> Result<JobPage> {
+    let Some(first) = ask.first() else { return Ok(JobPage::default()) };
+    if let Some(key) = &ask.filter.unique {
+        let mut looked = Looked::default();
+        for id in unique::holders(conn, key.as_str(), now)?.into_iter().filter(|id| *id <= first) {
+            looked.jobs.extend(read::job(conn, id)?.filter(|job| ask.filter.admits(job)));
+        }
+        return Ok(JobPage::of([looked], ask.limit()));
+    }
+    let id = first.as_bytes();
+    let looked = match &ask.filter.fingerprint {
+        Some(kind) => [
+            look(conn, include_str!("../sql/list_fingerprint.sql"), params![id, kind], ask)?,
+            look(conn, include_str!("../sql/list_failed.sql"), params![id, kind], ask)?,
+        ],
+        None => [
+            look(conn, include_str!("../sql/list_jobs.sql"), params![id], ask)?,
+            look(conn, include_str!("../sql/list_history.sql"), params![id], ask)?,
+        ],
+    };
+    Ok(JobPage::of(looked, ask.limit()))
+}
+
+/// Goes through the rows of a statement, newest first, until the page is full or enough were looked at.
+fn look(conn: &Connection, sql: &str, binds: impl Params, ask: &AskJobs) -> Result<Looked> {
+    let mut statement = conn.prepare_cached(sql)?;
+    let mut found = statement.query(binds)?;
+    let (mut looked, mut names) = (Looked::default(), Names::default());
+    for _ in 0..LOOKS {
+        if looked.jobs.len() >= ask.limit() as usize {
+            return Ok(looked);
+        }
+        let Some(row) = found.next()? else { return Ok(Looked { down_to: None, ..looked }) };
+        looked.down_to = Some(JobId::from_uuid(rows::uuid(row, 0)?));
+        // Arguments may be long, and text is looked for in them as they lie there.
+        let text = ask.filter.args.as_deref().unwrap_or_default();
+        if !text.is_empty() && !row.get_ref(2)?.as_str().is_ok_and(|args| args.contains(text)) {
+            continue;
+        }
+        let job = rows::job(row, &mut names)?;
+        looked.jobs.extend(ask.filter.admits(&job).then_some(job));
+    }
+    let more = found.next()?.is_some();
+    Ok(if more { looked } else { Looked { down_to: None, ..looked } })
+}

@@ -1,0 +1,204 @@
+//! Lists of jobs for operators: pages in a stable order, each after a bounded look.
+
+use std::{cmp::Reverse, collections::BTreeSet, fmt, str::FromStr};
+
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use turnwise_core::{GroupName, Invalid, Job, JobId, JobState, NodeName, QueueName, TaskName, Timestamp, UniqueKey};
+use uuid::Uuid;
+
+/// Most jobs of one page.
+pub const MAX_PAGE: u32 = 1_000;
+
+/// Rows that one call looks at in each of the two tables, unfinished and finished jobs, where no index leads to the ones that are asked
+/// for: 20,000 in all.
+pub const LOOKS: u32 = 10_000;
+
+/// Which jobs to list: all given conditions must hold. `docs/lists.md` says which index serves which.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ListFilter {
+    /// One of these; empty: any.
+    pub states: BTreeSet<JobState>,
+    /// One of these; `None`: any.
+    pub queues: Option<BTreeSet<QueueName>>,
+    /// One of these; `None`: any.
+    pub groups: Option<BTreeSet<GroupName>>,
+    /// One of these; `None`: any.
+    pub tasks: Option<BTreeSet<TaskName>>,
+    /// In the hands of this node, or run by it last.
+    pub node: Option<NodeName>,
+    /// Submitted at this time or later, by the database's clock.
+    pub since: Option<Timestamp>,
+    /// Submitted before this time.
+    pub until: Option<Timestamp>,
+    /// Failed, or waiting for a retry, with an error of this kind ([`Job::fingerprint`]).
+    pub fingerprint: Option<String>,
+    /// A job that holds this unique key now, in whatever scope.
+    pub unique: Option<UniqueKey>,
+    /// With this text in its arguments, to the letter.
+    pub args: Option<String>,
+}
+
+impl ListFilter {
+    /// Whether a job meets all conditions; whether it holds the unique key is for the store to find out.
+    pub fn admits(&self, job: &Job) -> bool {
+        fn one_of<N: Ord>(wanted: &Option<BTreeSet<N>>, name: &N) -> bool {
+            wanted.as_ref().is_none_or(|wanted| wanted.contains(name))
+        }
+        (self.states.is_empty() || self.states.contains(&job.state))
+            && one_of(&self.queues, &job.queue)
+            && one_of(&self.groups, &job.group)
+            && one_of(&self.tasks, &job.task)
+            && self.node.as_ref().is_none_or(|node| job.node.as_ref() == Some(node))
+            && self.since.is_none_or(|since| job.submitted_at >= since)
+            && self.until.is_none_or(|until| job.submitted_at < until)
+            && self.fingerprint.as_ref().is_none_or(|wanted| {
+                job.fingerprint.as_ref() == Some(wanted)
+                    && !matches!(job.state, JobState::Success | JobState::Cancelled)
+            })
+            && self.args.as_ref().is_none_or(|text| job.args.as_str().contains(text.as_str()))
+    }
+
+    /// Whether every job is asked for.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// No job with a later id can have been submitted before `until`: an id is at most a minute ahead of its submit.
+    fn newest(&self) -> JobId {
+        let last = |until: Timestamp| {
+            let millis = until.plus(JobId::MAX_AHEAD).micros() / 1_000 + 1;
+            JobId::from_uuid(Uuid::from_u128((u128::try_from(millis).unwrap_or(0) << 80) | (u128::MAX >> 48)))
+        };
+        self.until.map_or(JobId::from_uuid(Uuid::max()), last)
+    }
+}
+
+/// Where the next page begins; opaque to callers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ListCursor(JobId);
+
+/// Of the text of a cursor: another form of it would have another number.
+const FORM: u8 = 1;
+
+impl fmt::Display for ListCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes: Vec<u8> = [FORM].into_iter().chain(*self.0.as_bytes()).collect();
+        f.write_str(&URL_SAFE_NO_PAD.encode(bytes))
+    }
+}
+
+impl FromStr for ListCursor {
+    type Err = Invalid;
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        let read = || match URL_SAFE_NO_PAD.decode(text).ok()?.split_first()? {
+            (&FORM, id) => Some(Self(JobId::from_uuid(Uuid::from_slice(id).ok()?))),
+            _ => None,
+        };
+        read().ok_or_else(|| Invalid::new("cursor", "is none of a list; take it from the page before, or leave it out"))
+    }
+}
+
+/// One page.
+#[derive(Debug, Clone, Default)]
+pub struct AskJobs {
+    /// Which jobs.
+    pub filter: ListFilter,
+    /// From where on; `None`: from the newest.
+    pub cursor: Option<ListCursor>,
+    /// At most so many; more than [`MAX_PAGE`] counts as that.
+    pub limit: u32,
+}
+
+impl AskJobs {
+    /// The limit that counts.
+    pub fn limit(&self) -> u32 {
+        self.limit.min(MAX_PAGE)
+    }
+
+    /// The first id to look at, going down; `None`: nothing is left.
+    pub fn first(&self) -> Option<JobId> {
+        let newest = self.filter.newest();
+        match self.cursor {
+            None => Some(newest),
+            Some(ListCursor(last)) => {
+                let next = last.uuid().as_u128().checked_sub(1)?;
+                Some(JobId::from_uuid(Uuid::from_u128(next)).min(newest))
+            }
+        }
+    }
+}
+
+/// A page of jobs, newest id first.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct JobPage {
+    /// At most as many as were asked for.
+    pub jobs: Vec<Job>,
+    /// Where the next page begins; `None`: this was the last one.
+    pub next: Option<ListCursor>,
+    /// Set if the page is not full because enough rows were looked at: all jobs whose ids are of this time or later were looked at.
+    pub reached: Option<Timestamp>,
+}
+
+/// What a look through one table has found.
+#[derive(Debug, Clone, Default)]
+pub struct Looked {
+    /// Those that are asked for.
+    pub jobs: Vec<Job>,
+    /// All down to this id were looked at, itself included; `None`: all there are.
+    pub down_to: Option<JobId>,
+}
+
+impl JobPage {
+    /// The page that follows from a look through several tables.
+    pub fn of(looked: impl IntoIterator<Item = Looked>, limit: u32) -> Self {
+        let (mut jobs, mut edge) = (Vec::new(), None);
+        for look in looked {
+            jobs.extend(look.jobs);
+            edge = edge.max(look.down_to);
+        }
+        // What lies below the edge comes with a later page: other tables may have more there.
+        jobs.retain(|job: &Job| edge.is_none_or(|edge| job.id >= edge));
+        jobs.sort_unstable_by_key(|job| Reverse(job.id));
+        let limit = limit as usize;
+        if jobs.len() > limit {
+            jobs.truncate(limit);
+            let next = jobs.last().map(|job| ListCursor(job.id));
+            return Self { jobs, next, reached: None };
+        }
+        let reached = edge.filter(|_| jobs.len() < limit).map(time_of);
+        Self { jobs, next: edge.map(ListCursor), reached }
+    }
+}
+
+fn time_of(id: JobId) -> Timestamp {
+    Timestamp::from_micros(i64::try_from(id.unix_millis()).unwrap_or(i64::MAX / 1_000).saturating_mul(1_000))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_is_read_as_it_is_written_and_nothing_else_is_one() {
+        let cursor = ListCursor(JobId::from_parts(7, [9; 10]));
+        assert_eq!(cursor.to_string().parse(), Ok(cursor));
+        let text = cursor.to_string();
+        for other in ["", "x", &text[1..], &format!("{text}A"), &text.replacen('A', "B", 1)] {
+            assert!(other.parse::<ListCursor>().unwrap_err().to_string().starts_with("cursor: "), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_page_begins_below_its_cursor_and_not_above_what_can_match() {
+        let at = |millis: u64| JobId::from_parts(millis, [0; 10]);
+        let ask = AskJobs { limit: 5_000, ..AskJobs::default() };
+        assert_eq!((ask.limit(), ask.first()), (MAX_PAGE, Some(JobId::from_uuid(Uuid::max()))));
+        let cursor = Some(ListCursor(at(1_000)));
+        assert!(AskJobs { cursor, ..ask.clone() }.first().is_some_and(|first| first < at(1_000) && first > at(999)));
+        let filter = ListFilter { until: Some(Timestamp::from_micros(5_000_000)), ..ListFilter::default() };
+        let newest = AskJobs { filter, ..ask.clone() }.first().unwrap();
+        assert!(newest > at(65_000) && newest < at(65_002), "{newest}");
+        let end = Some(ListCursor(JobId::from_uuid(Uuid::nil())));
+        assert_eq!(AskJobs { cursor: end, ..ask }.first(), None);
+    }
+}
