@@ -39,12 +39,15 @@ pub(crate) async fn counted(call: &Call) -> Result<Overview, Problem> {
     Ok(overview)
 }
 
-/// A page of what is sorted by name, and the name that it ends with if there is more.
+/// A part of what is sorted by name, and the name that it ends with if there is more.
+pub(crate) type Page<'a, N, T> = (Vec<(&'a N, &'a T)>, Option<&'a N>);
+
+/// The page that the caller asks for.
 pub(crate) fn page<'a, N, T>(
     call: &Call,
     all: &'a BTreeMap<N, T>,
     text: impl Fn(&N) -> &str,
-) -> Result<(Vec<(&'a N, &'a T)>, Option<&'a N>), Problem> {
+) -> Result<Page<'a, N, T>, Problem> {
     let limit = call.query.count("limit", PAGE_MOST)?.unwrap_or(PAGE) as usize;
     let after = call.query.get("after");
     let mut rest = all.iter().filter(|(name, _)| after.is_none_or(|after| text(name) > after));

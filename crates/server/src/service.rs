@@ -130,13 +130,12 @@ impl Service {
         let many: Vec<_> = route.parameters.iter().filter(|parameter| parameter.many).map(|one| one.name).collect();
         let query = Query::read(parts.uri.query().unwrap_or_default(), &known, &many)?;
         let (body, _memory) = self.body(route, &parts.headers, body).await?;
-        let _turn = match route.waits {
+        let _turn = if route.waits {
             // It waits for a job, not for the database.
-            true => None,
-            false => {
-                let busy = || Problem::busy("too many requests are being worked on");
-                Some(turn(&self.0.requests, 1).await.ok_or_else(busy)?)
-            }
+            None
+        } else {
+            let busy = || Problem::busy("too many requests are being worked on");
+            Some(turn(&self.0.requests, 1).await.ok_or_else(busy)?)
         };
         let grant = Arc::clone(&caller.grant);
         let call = Call { service: self.clone(), action: route.action, caller, grant, name, query, body };
