@@ -112,7 +112,9 @@ pub(crate) async fn list_jobs(store: &Inner, ask: &AskJobs) -> Result<JobPage> {
         let (found, edge) = (answers.next(), if edge { answers.next() } else { None });
         tables.push(looked(&found.unwrap_or_default(), &edge.unwrap_or_default(), limit)?);
     }
-    Ok(JobPage::of(tables, limit))
+    let mut page = JobPage::of(tables, limit);
+    unique::show_held(&client, &mut page.jobs).await?;
+    Ok(page)
 }
 
 /// The wanted states that are finished, or those that are not.

@@ -287,3 +287,14 @@ pub(crate) async fn fail(call: Call) -> Result<Reply, Problem> {
     call.turnwise().fail(id).await?;
     Reply::json(&wire::Decided::failed(id))
 }
+
+pub(crate) async fn change(call: Call) -> Result<Reply, Problem> {
+    let job = call.job().await?;
+    let edit = call.read(wire::JobEdit::read)?;
+    let queue = edit.queue.as_ref().unwrap_or(&job.queue);
+    if !call.grant.covers(queue, &job.group, &job.task) {
+        return Err(Problem::not_found("this token may not have jobs in this queue"));
+    }
+    call.turnwise().change(job.id, &edit.change()).await?;
+    Reply::json(&wire::Decided::changed(job.id))
+}

@@ -200,6 +200,8 @@ pub fn routes() -> Vec<Route> {
         route!(Post "/api/v1/jobs/{id}/retry", Some(DecideJob), retryJob, jobs::retry, "Decided", "Runs a stuck job now, or a failed or cancelled one again.").refuses(&[404, 409]),
         route!(Post "/api/v1/jobs/{id}/rerun", Some(DecideJob), rerunJob, jobs::rerun, "Decided", "As retry, also for a job that has succeeded.").refuses(&[404, 409]),
         route!(Post "/api/v1/jobs/{id}/fail", Some(DecideJob), failJob, jobs::fail, "Decided", "Marks a stuck job as failed.").refuses(&[404, 409]),
+        route!(Patch "/api/v1/jobs/{id}", Some(DecideJob), changeJob, jobs::change, "Decided", "Gives a job that is waiting or stuck another priority, time or queue.")
+            .takes("JobEdit", BODY_BYTES).refuses(&[404, 409]),
         route!(Post "/api/v1/jobs/cancel", Some(Bulk), cancelJobs, bulk::cancel, "Bulk", "Cancels all jobs that the body names; with `dry_run` it shows how many they are.").takes("CancelChoice", BODY_BYTES),
         route!(Post "/api/v1/jobs/retry", Some(Bulk), retryJobs, bulk::retry, "Bulk", "Runs failed jobs again (stuck and cancelled ones if `state` says so).").takes("RetryChoice", BODY_BYTES),
         route!(Post "/api/v1/jobs/fail", Some(Bulk), failJobs, bulk::fail, "Bulk", "Marks stuck jobs as failed.").takes("FailChoice", BODY_BYTES),

@@ -44,6 +44,7 @@ fn asked(route: &Route, group: &str, job: &str) -> Request<Body> {
         "Request" => json!({"task": "t", "group": group}),
         "Batch" => json!({"jobs": [{"task": "t", "group": group}]}),
         "CancelChoice" | "RetryChoice" | "FailChoice" => json!({"group": group, "dry_run": true}),
+        "JobEdit" => json!({"priority": 1}),
         "NewSchedule" => json!({"task": "t", "group": group, "every": "1h"}),
         _ => json!({}),
     });

@@ -70,6 +70,12 @@ async fn every_route_answers_on_every_store() {
         assert_eq!(ask.ask("getJob", second, "", None).await["after"], json!([batch["jobs"][0]["id"]]));
         let listed = ask.ask("listJobs", "", "?group=acme&state=waiting,stuck&queue=sums&limit=5", None).await;
         assert_eq!((&listed["jobs"][0]["id"], &listed["next"]), (&json!(waiting), &Value::Null));
+        let edit = json!({"priority": "high", "queue": "other", "at": "2030-01-31T08:30:00Z"});
+        assert_eq!(ask.ask("changeJob", &waiting, "", Some(&edit)).await["decided"], "changed");
+        let changed = ask.ask("getJob", &waiting, "", None).await;
+        assert_eq!((&changed["priority"], &changed["queue"]), (&json!(3), &json!("other")));
+        assert_eq!(changed["due_at"], "2030-01-31T08:30:00.000000Z");
+        ask.ask("changeJob", &waiting, "", Some(&json!({"queue": "sums", "in": "1h"}))).await;
         assert_eq!(ask.ask("cancelJob", &waiting, "", None).await["decided"], "cancelled");
         assert_eq!(ask.ask("retryJob", &waiting, "", None).await["decided"], "waiting");
         // Jobs: what has run.

@@ -18,7 +18,7 @@ pub(crate) fn list_jobs(conn: &Connection, ask: &AskJobs, now: Timestamp) -> Res
     if let Some(key) = &ask.filter.unique {
         let mut looked = Looked::default();
         for id in unique::holders(conn, key.as_str(), now)?.into_iter().filter(|id| *id <= first) {
-            looked.jobs.extend(read::job(conn, id)?.filter(|job| ask.filter.admits(job)));
+            looked.jobs.extend(read::job(conn, id, now)?.filter(|job| ask.filter.admits(job)));
         }
         return Ok(JobPage::of([looked], ask.limit()));
     }
@@ -33,7 +33,9 @@ pub(crate) fn list_jobs(conn: &Connection, ask: &AskJobs, now: Timestamp) -> Res
             look(conn, include_str!("../sql/list_history.sql"), params![id], ask)?,
         ],
     };
-    Ok(JobPage::of(looked, ask.limit()))
+    let mut page = JobPage::of(looked, ask.limit());
+    unique::show_held(conn, &mut page.jobs, now)?;
+    Ok(page)
 }
 
 /// Goes through the rows of a statement, newest first, until the page is full or enough were looked at.

@@ -3,7 +3,7 @@
 //! Going out, each is a struct that serialises: [`Job`] and [`JobInFull`], its [`Log`], [`Jobs`] a page of them, [`Node`], [`Queue`],
 //! [`Group`], [`Task`] and [`Key`] in their [listings](Queues), [`Overview`], [`Why`] with its [`Gate`]s, [`Schedule`], [`Token`], a [`Comparison`];
 //! [`Submitted`], [`Decided`], [`Preview`] and [`DecidedAll`] are what calls came to, [`QueueSet`] and its like what is set then. Coming in,
-//! [`Request`] is a job to submit and [`Batch`] several that name one another; [`NewSchedule`], [`WhatIf`], [`Choice`] and
+//! [`Request`] is a job to submit and [`Batch`] several that name one another; [`NewSchedule`], [`WhatIf`], [`Choice`], [`JobEdit`] and
 //! [`QueueChange`] with its like are what else a caller may ask for; [`Outcome`] is how a run ended, both ways. Names and values
 //! are an interface: programs read them, and `wire/shapes.json` shows them all. A name that is
 //! not known is refused, one with `null` is as if it had not been given.
@@ -31,7 +31,7 @@ pub use change::{
     GroupChange, GroupSet, InstallationChange, InstallationSet, LimitChange, LimitSet, PauseReason, QueueChange,
     QueueSet, Reset,
 };
-pub use decision::{Choice, Decided, DecidedAll, Jobs, Preview, Pruned, Submitted, SubmittedAll};
+pub use decision::{Choice, Decided, DecidedAll, JobEdit, Jobs, Preview, Pruned, Submitted, SubmittedAll};
 pub use job::{Attempt, Job, JobInFull, Progress, Story};
 pub use listing::{Groups, Keys, Nodes, Overview, Queues, Schedules, Tasks};
 pub use log::{Log, LogLine};

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use turnwise_core::{Job, JobId};
+use turnwise_core::{Job, JobId, Timestamp};
 
 use super::{Data, MemoryStore, rows::Row};
 use crate::{
@@ -19,20 +19,21 @@ pub(super) fn list_jobs(store: &MemoryStore, ask: &AskJobs) -> Result<JobPage> {
         let holders = held.filter(|holding| holding.holds(data.jobs.contains_key(&holding.job), now));
         let holders: BTreeSet<JobId> = holders.map(|holding| holding.job).filter(|id| *id <= first).collect();
         let rows = holders.iter().filter_map(|id| data.jobs.get(id).or_else(|| data.history.get(id)));
-        let jobs = rows.map(|row| data.show(row)).filter(|job| ask.filter.admits(job)).collect();
+        let jobs = rows.map(|row| data.show(row, now)).filter(|job| ask.filter.admits(job)).collect();
         return Ok(JobPage::of([Looked { jobs, down_to: None }], ask.limit()));
     }
-    Ok(JobPage::of([data.look(&data.jobs, ask, first), data.look(&data.history, ask, first)], ask.limit()))
+    let looked = [&data.jobs, &data.history].map(|rows| data.look(rows, ask, first, now));
+    Ok(JobPage::of(looked, ask.limit()))
 }
 
 impl Data {
-    fn look(&self, rows: &BTreeMap<JobId, Row>, ask: &AskJobs, first: JobId) -> Looked {
+    fn look(&self, rows: &BTreeMap<JobId, Row>, ask: &AskJobs, first: JobId, now: Timestamp) -> Looked {
         let mut looked = Looked::default();
         for (at, (id, row)) in rows.range(..=first).rev().enumerate() {
             if looked.jobs.len() >= ask.limit() as usize || at >= LOOKS as usize {
                 return looked;
             }
-            let job: Job = self.show(row);
+            let job: Job = self.show(row, now);
             looked.down_to = Some(*id);
             looked.jobs.extend(ask.filter.admits(&job).then_some(job));
         }

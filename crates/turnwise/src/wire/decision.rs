@@ -1,14 +1,16 @@
 //! What became of submits and of people's decisions.
 
+use std::time::Duration;
+
 use serde::Serialize;
 use serde_json::value::RawValue;
-use turnwise_core::{GroupName, Invalid, JobId, JobState, QueueName, TaskName, Timestamp};
+use turnwise_core::{GroupName, Invalid, JobId, JobState, Priority, QueueName, TaskName, Timestamp, time::parse_span};
 
 use super::{
     Job, Unreadable,
     object::{self, count, text, texts, truth},
 };
-use crate::{Cancelled, Duplicate, Filter};
+use crate::{Cancelled, Duplicate, Filter, JobChange};
 
 /// What became of a submitted job.
 #[derive(Debug, Serialize)]
@@ -73,7 +75,7 @@ impl<'a> Jobs<'a> {
 pub struct Decided {
     /// The job.
     pub id: JobId,
-    /// `cancelled`, `cancel_requested` (a node has it, and was asked to stop it), `waiting` (it runs again) or `failed`.
+    /// `cancelled`, `cancel_requested` (a node has it, and was asked to stop it), `waiting` (it runs again), `failed` or `changed`.
     pub decided: &'static str,
 }
 
@@ -95,6 +97,66 @@ impl Decided {
     /// Of a fail.
     pub fn failed(id: JobId) -> Self {
         Self { id, decided: "failed" }
+    }
+
+    /// Of a change of its priority, time or queue.
+    pub fn changed(id: JobId) -> Self {
+        Self { id, decided: "changed" }
+    }
+}
+
+/// What is to be changed of a job that waits or is stuck; what is left out stays as it is.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct JobEdit {
+    /// 1 (first) to 10 (last).
+    pub priority: Option<Priority>,
+    /// The queue that it is to wait in.
+    pub queue: Option<QueueName>,
+    /// Not before this moment.
+    pub at: Option<Timestamp>,
+    /// Not before this long; not together with `at`.
+    pub r#in: Option<Duration>,
+}
+
+impl JobEdit {
+    /// Reads one JSON object.
+    pub fn read(json: &str) -> Result<Self, Unreadable> {
+        let mut edit = Self::default();
+        object::read(json, ["priority", "queue", "at", "in"], |name, value| edit.put(name, value))?;
+        if edit.at.is_some() && edit.r#in.is_some() {
+            return Err(Invalid::new("in", "cannot be given together with at").into());
+        }
+        Ok(edit)
+    }
+
+    fn put(&mut self, name: &'static str, value: &RawValue) -> Result<(), Invalid> {
+        match name {
+            "priority" if !value.get().starts_with('"') => self.priority = Some(value.get().parse()?),
+            "priority" => self.priority = Some(text(name, value)?.parse()?),
+            "queue" => self.queue = Some(QueueName::new(text(name, value)?)?),
+            "at" => self.at = Some(text(name, value)?.parse().map_err(|no: Invalid| Invalid::new(name, no.problem))?),
+            _ => self.r#in = Some(parse_span(name, &text(name, value)?)?),
+        }
+        Ok(())
+    }
+
+    /// The same for [`Turnwise::change`](crate::Turnwise::change).
+    pub fn change(&self) -> JobChange {
+        let mut change = JobChange::new();
+        if let Some(priority) = self.priority {
+            change = change.priority(priority.get().into());
+        }
+        if let Some(queue) = &self.queue {
+            change = change.queue(queue.as_str());
+        }
+        if let Some(at) = self.at {
+            change = change.at(at);
+        }
+        if let Some(delay) = self.r#in {
+            change = change.delay(delay);
+        }
+        change
     }
 }
 
