@@ -150,8 +150,13 @@ fn failed_and_moved(place: &str) -> (Table, Settled, JobHead) {
 }
 
 fn paused(outputs: &[Output]) -> Vec<&QueueName> {
-    let paused = |output| if let &Output::Pause { ref queue, .. } = output { Some(queue) } else { None };
-    outputs.iter().filter_map(paused).collect()
+    let mut paused = Vec::new();
+    for output in outputs {
+        if let Output::Pause { queue, .. } = output {
+            paused.push(queue);
+        }
+    }
+    paused
 }
 
 #[test]
