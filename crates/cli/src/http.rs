@@ -37,7 +37,7 @@ impl On {
             return Ok(Self::Nowhere);
         }
         let here = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        if let Some(port) = text.strip_prefix("localhost:").unwrap_or(text).parse::<u16>().ok() {
+        if let Ok(port) = text.strip_prefix("localhost:").unwrap_or(text).parse::<u16>() {
             return Ok(Self::Address(here(port)));
         }
         let bad = |_| {
