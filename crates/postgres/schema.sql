@@ -68,9 +68,6 @@ create table turnwise.job (
 -- The tail: what a snapshot could not see yet.
 create index job_xact on turnwise.job (xact);
 
--- Jobs that failed last time, by kind of error. Only they are in it, and only a change of the kind is a change of it.
-create index job_fingerprint on turnwise.job (fingerprint, id) where fingerprint is not null;
-
 -- Finished jobs, by state, and within a state by slices of time that are made ahead and dropped whole; the rest takes what
 -- ends when there is no slice for it. noted: whether anything may be told of the job in the tables below.
 create table turnwise.history (

@@ -589,7 +589,10 @@ mod tests {
         };
         assert!(executor(&["--slots", "many"], &[], "").starts_with("core_pool_size: \"many\""));
         let variable = ("TURNWISE_CORE_POOL_SIZE", "0");
-        assert_eq!(executor(&[], &[variable], ""), "core_pool_size: must be 1 to 100000 (TURNWISE_CORE_POOL_SIZE)");
+        assert_eq!(
+            executor(&[], &[variable], ""),
+            "core_pool_size: must be 1 to 100000 slots (TURNWISE_CORE_POOL_SIZE)"
+        );
         let less = ["--core-pool-size", "3", "--max-pool-size", "2"];
         assert_eq!(executor(&less, &[], ""), "max_pool_size: must be core_pool_size to 100000");
         assert!(executor(&[], &[], "[executor]\nlease = 10").ends_with("(turnwise.toml)"));

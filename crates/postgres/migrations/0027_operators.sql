@@ -24,7 +24,6 @@ create table turnwise.once (
 
 create index once_at on turnwise.once (at);
 
-create index job_fingerprint on turnwise.job (fingerprint, id) where fingerprint is not null;
 create index history_failed_fingerprint on turnwise.history_failed (fingerprint, id);
 
 create function turnwise.refuse_ahead(ids uuid[]) returns boolean

@@ -43,7 +43,7 @@ const ALL: [Look; 2] = [
 const BY_FINGERPRINT: [Look; 2] = [
     Look {
         list: include_str!("../sql/list_fingerprint.sql"),
-        edge: include_str!("../sql/list_edge_fingerprint.sql"),
+        edge: include_str!("../sql/list_edge_jobs.sql"),
         finished: false,
     },
     Look {
@@ -93,9 +93,9 @@ pub(crate) async fn list_jobs(store: &Inner, ask: &AskJobs) -> Result<JobPage> {
         let mut edge: Vec<Bind<'_>> = vec![&id, &looks];
         if of_kind {
             list.push(&filter.fingerprint);
-            edge.push(&filter.fingerprint);
-        } else if look.finished {
-            edge.push(states);
+        }
+        if look.finished {
+            edge.push(if of_kind { &filter.fingerprint } else { states });
         }
         parts.push(Part::of(look.list, list));
         // Where every row is one that is asked for, a page that is not full ends with the table.

@@ -53,7 +53,7 @@ async fn every_list_goes_down_the_index_that_the_page_names() {
         (
             include_str!("../sql/list_fingerprint.sql"),
             format!("{NEWEST}, 10000, 10, '{{3}}', {OTHERS}, 'f1'"),
-            "Index Scan Backward using job_fingerprint",
+            "Index Scan Backward using job_pkey",
         ),
         (
             include_str!("../sql/list_failed.sql"),
@@ -62,7 +62,6 @@ async fn every_list_goes_down_the_index_that_the_page_names() {
         ),
         (include_str!("../sql/list_edge_jobs.sql"), format!("{NEWEST}, 10000"), "using job_pkey"),
         (include_str!("../sql/list_edge_history.sql"), format!("{NEWEST}, 10000, '{{5}}'"), "using history_failed"),
-        (include_str!("../sql/list_edge_fingerprint.sql"), format!("{NEWEST}, 10000, 'f1'"), "using job_fingerprint"),
         (include_str!("../sql/list_edge_failed.sql"), format!("{NEWEST}, 10000, 'f1'"), "_fingerprint_id_idx"),
     ];
     for (sql, values, index) in cases {
@@ -80,7 +79,7 @@ async fn every_list_goes_down_the_index_that_the_page_names() {
     let bounded = format!("{NEWEST}, 500, 10, '{{0}}', null, null, '{{other}}', null, null, null, null");
     let bounded = plan(&app, include_str!("../sql/list_jobs.sql"), &bounded).await;
     assert!(bounded.contains("Rows Removed by Filter: 500"), "no more than that are looked at:\n{bounded}");
-    for index in ["job_pkey", "history_id", "job_fingerprint", "history_failed_fingerprint", "unique_key_pkey"] {
+    for index in ["job_pkey", "history_id", "history_failed_fingerprint", "unique_key_pkey"] {
         assert!(PAGE.contains(&format!("`{index}`")), "docs/lists.md does not name {index}");
         let there = "select to_regclass('turnwise.' || $1) is not null";
         assert!(app.query_one(there, &[&index]).await.unwrap().get::<_, bool>(0), "there is no {index}");

@@ -289,8 +289,8 @@ pub(crate) async fn fail(call: Call) -> Result<Reply, Problem> {
 }
 
 pub(crate) async fn change(call: Call) -> Result<Reply, Problem> {
-    let job = call.job().await?;
     let edit = call.read(wire::JobEdit::read)?;
+    let job = call.job().await?;
     let queue = edit.queue.as_ref().unwrap_or(&job.queue);
     if !call.grant.covers(queue, &job.group, &job.task) {
         return Err(Problem::not_found("this token may not have jobs in this queue"));

@@ -23,6 +23,7 @@ const PROMISES: &[(&str, &str)] = &[
     ("once", include_str!("../src/conformance/once.rs")),
     ("listing", include_str!("../src/conformance/listing.rs")),
     ("crash", include_str!("../src/conformance/crash.rs")),
+    ("edit", include_str!("../src/conformance/edit.rs")),
 ];
 
 /// The words that follow `start` at the beginnings of lines.

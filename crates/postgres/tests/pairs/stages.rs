@@ -8,7 +8,7 @@ use turnwise_core::{
 };
 use turnwise_store::{
     AskLost, Beat, Expire, Last, Load, MemoKind, NewMemo, Note, Replace, Settle, Settled,
-    conformance::{Harness, edit::edit_of, scene::*},
+    conformance::{Harness, scene::*},
 };
 use uuid::Uuid;
 

@@ -2,8 +2,7 @@
 
 use turnwise_core::{
     Fence, Job, JobState, NewJob, Priority, QueueName, UniqueKey,
-    lifecycle::{self, EditRequest, Event, Outcome},
-    settings::QueueSettings,
+    lifecycle::{EditRequest, Event, Outcome},
     unique::{Hold, Scope, Unique},
 };
 
@@ -20,13 +19,6 @@ fn first() -> EditRequest {
 
 fn to_queue(name: &str) -> EditRequest {
     EditRequest { queue: Some(queue(name)), ..EditRequest::default() }
-}
-
-/// What a person decides who sees the job as it is now.
-pub async fn edit_of(scene: &Scene, n: u64, asked: &EditRequest) -> Intervention {
-    let (now, job) = (scene.now().await, scene.job(n).await);
-    let to = lifecycle::edit(&job, asked, &QueueSettings::default(), now).expect("it is at rest");
-    Intervention { job: job.id, state: job.state, fence: job.fence, to }
 }
 
 async fn edit(scene: &Scene, n: u64, asked: &EditRequest) -> Settled {

@@ -8,7 +8,6 @@ use turnwise_core::{
 
 use super::{
     Harness,
-    edit::edit_of,
     scene::{View, *},
 };
 use crate::store::*;

@@ -6,9 +6,10 @@ use turnwise_core::{
     Fence, Incarnation, Job, JobHead, JobId, JobState, Json, NewJob, NodeName, RetryPolicy, Serves, Step, TaskName,
     Terms, Timestamp,
     job::AssignedJob,
-    lifecycle::{self, Event, JobFacts, Outcome, Transition},
+    lifecycle::{self, EditRequest, Event, JobFacts, Outcome, Transition},
     node::Host,
     scheduler::Pick,
+    settings::QueueSettings,
     story::Story,
 };
 use uuid::Uuid;
@@ -403,4 +404,11 @@ where
 /// Waits for a ring. The time limit only matters for a bell that never rings.
 pub async fn rung(bell: &tokio::sync::Notify) {
     tokio::time::timeout(Duration::from_secs(30), bell.notified()).await.expect("the bell did not ring");
+}
+
+/// What a person decides who sees the job as it is now.
+pub async fn edit_of(scene: &Scene, n: u64, asked: &EditRequest) -> Intervention {
+    let (now, job) = (scene.now().await, scene.job(n).await);
+    let to = lifecycle::edit(&job, asked, &QueueSettings::default(), now).expect("it is at rest");
+    Intervention { job: job.id, state: job.state, fence: job.fence, to }
 }
