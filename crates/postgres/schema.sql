@@ -197,7 +197,8 @@ create table turnwise.stop_request (
 
 -- One row for each settled batch, so that a dispatcher elsewhere learns of it. ran is in microseconds. memos: no batch,
 -- but memos were written. failed stands beside jobs and ran: true for those whose run ended in an error (failed or stuck),
--- false for those that ended with success, null for the others; it may be shorter, with null for the rest.
+-- false for those that ended with success, null for the others; it may be shorter, with null for the rest. fingerprints: of the
+-- errors, in the same way; null if there are none.
 create table turnwise.change (
     seq    bigint generated always as identity,
     xact   xid8 not null default pg_current_xact_id(),
@@ -205,7 +206,8 @@ create table turnwise.change (
     jobs   uuid[] not null,
     ran    bigint[] not null,
     memos  boolean not null default false,
-    failed boolean[] not null default '{}'
+    failed boolean[] not null default '{}',
+    fingerprints text[]
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
 alter table turnwise.change
@@ -214,6 +216,14 @@ alter table turnwise.change
     alter column failed set storage external;
 
 create index change_xact on turnwise.change (xact);
+
+-- One row: how far changes were deleted. All that was deleted is visible in seen, a snapshot of this lineage, so a watcher has missed
+-- nothing if its own has seen as much.
+create table turnwise.change_floor (
+    only_one boolean primary key default true check (only_one),
+    lineage  bigint not null,
+    seen     pg_snapshot not null
+);
 
 -- Settings and charges, which only core reads. Kinds: 0 installation, 1 queue, 2 group, 3 task, 4 key, 5 charge, 6 a
 -- group that takes no jobs. Names sort by their bytes, as everywhere else.
@@ -306,6 +316,30 @@ create table turnwise.token (
     revoked_at   timestamptz
 ) with (fillfactor = 50);
 
+-- People who are logged in to a page. hash: the SHA-256 of the secret that the browser has. token: what the person presented.
+create table turnwise.login (
+    hash  bytea primary key,
+    token uuid not null,
+    until timestamptz not null
+);
+
+-- How much there is, in one row. asked_until: so long the dispatcher writes; askers write it at most every ten seconds. value: what it
+-- wrote last, as JSON. Most of a page stays free, for the versions of the row.
+create table turnwise.totals (
+    one         boolean primary key default true check (one),
+    asked_until timestamptz not null default 'epoch',
+    written_at  timestamptz,
+    value       text
+) with (fillfactor = 10);
+
+insert into turnwise.totals default values;
+-- Fields of the arguments of a task's jobs that are not shown, each as a JSON pointer. A node notes those of its tasks when it starts.
+create table turnwise.secret_field (
+    task    text collate "C" not null,
+    pointer text collate "C" not null,
+    primary key (task, pointer)
+);
+
 -- Submits that are done once: the key, by caller (all zeros: one without a token), the SHA-256 of the request, and what it was answered.
 -- Kept for a day.
 create table turnwise.once (
@@ -318,6 +352,73 @@ create table turnwise.once (
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
 create index once_at on turnwise.once (at);
+
+-- The audit log: which actor changed what, in the transaction of the change. id: chosen by the caller, so that a repeated call writes one
+-- line. label: what a token is called that is the actor. before, after: in as far as it was changed, as JSON; null: it was not there.
+-- Lines are added, never changed, and deleted after 400 days.
+create table turnwise.audit (
+    id     uuid primary key,
+    at     timestamptz not null default turnwise.now(),
+    actor  text collate "C" not null,
+    label  text,
+    verb   text not null,
+    target text collate "C" not null,
+    before text,
+    after  text
+);
+
+create index audit_at on turnwise.audit (at, id);
+create index audit_actor on turnwise.audit (actor, at, id);
+create index audit_target on turnwise.audit (target, at, id);
+create index audit_target_actor on turnwise.audit (target, actor, at, id);
+
+-- What happened, as the dispatcher has counted it. span: 0 a minute, 1 an hour, 2 a day, which began at. kind: 0 a task, 1 all tasks
+-- without a row of their own, 2 a group, 3 all groups without one; name: of the task or group. term: of the dispatcher that counted, 0
+-- after rows were merged; those of one minute are added. sums: written and read by core alone.
+create table turnwise.statistics (
+    span  smallint not null,
+    kind  smallint not null,
+    queue text collate "C" not null,
+    at    timestamptz not null,
+    name  text collate "C" not null,
+    term  bigint not null,
+    sums  bytea not null,
+    primary key (span, kind, queue, at, name, term)
+) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+
+create index statistics_at on turnwise.statistics (span, kind, at, queue, name, term);
+
+-- The most frequent errors: how often one was seen in the runs of a task, and when first and last.
+create table turnwise.statistics_error (
+    span        smallint not null,
+    at          timestamptz not null,
+    queue       text collate "C" not null,
+    task        text collate "C" not null,
+    fingerprint text collate "C" not null,
+    term        bigint not null,
+    count       bigint not null,
+    first_seen  timestamptz not null,
+    last_seen   timestamptz not null,
+    primary key (span, at, queue, task, fingerprint, term)
+) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+
+-- Running totals by queue and task since the beginning. The columns are those of turnwise.statistics.
+create table turnwise.statistics_total (
+    queue text collate "C" not null,
+    kind  smallint not null,
+    name  text collate "C" not null,
+    sums  bytea not null,
+    primary key (queue, kind, name)
+) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+
+-- Which dispatcher writes statistics: its epoch, and the number of its term, of which one epoch may have several.
+create table turnwise.statistics_writer (
+    one   boolean primary key default true check (one),
+    epoch bigint not null,
+    term  bigint not null
+);
+
+insert into turnwise.statistics_writer (epoch, term) values (0, 0);
 
 -- A version 7 id: milliseconds, then the fraction of the millisecond (RFC 9562, 6.2 method 3), then chance.
 create function turnwise.new_id() returns uuid
@@ -671,7 +772,8 @@ create function turnwise.check_name(field text, name text) returns void
 -- and has not begun.
 -- With after, it begins when these jobs, at most 10000, have ended; on_failure says what follows if one of them fails:
 -- 'fail', 'run' or 'cancel'.
--- A run takes at most timeout. When its retries run out, it goes on as the task on_exhausted, with the same arguments.
+-- A run takes at most timeout. When its retries run out, it goes on as the task on_exhausted, with the same arguments;
+-- after a success as the task next, with the result as its arguments.
 -- for_group is "group" under a name that needs no quotes. All parameters: docs/guides/sql.md.
 create function turnwise.enqueue(
     task         text,
@@ -691,7 +793,8 @@ create function turnwise.enqueue(
     on_failure   text default 'fail',
     timeout      interval default null,
     on_exhausted text default null,
-    for_group    text default null
+    for_group    text default null,
+    next         text default null
 ) returns uuid
     language plpgsql volatile
     set search_path = pg_catalog, pg_temp
@@ -716,6 +819,7 @@ create function turnwise.enqueue(
         perform turnwise.check_name('unique_key', enqueue.unique_key);
         perform turnwise.check_name('unique_scope', enqueue.unique_scope);
         perform turnwise.check_name('on_exhausted', enqueue.on_exhausted);
+        perform turnwise.check_name('next', enqueue.next);
         perform turnwise.check_that(enqueue.priority between 1 and 10, 'priority: must be 1 to 10');
         perform turnwise.check_that(
             enqueue.retry ~ '^(manual|none|exponential:[^,]+,.+|durations:.+)$',
@@ -724,12 +828,15 @@ create function turnwise.enqueue(
             raise exception using errcode = '22023',
                 message = format('timeout: must be longer than nothing and at most ten years, not %L', enqueue.timeout);
         end if;
-        if enqueue.timeout is not null or enqueue.on_exhausted is not null then
-            -- As turnwise_core::Terms reads it; the step has the retry policy of its task.
+        if enqueue.timeout is not null or enqueue.on_exhausted is not null or enqueue.next is not null then
+            -- As turnwise_core::Terms reads it; the step has the retry policy of its task. Earlier versions do not know `next`.
             terms := json_build_object(
                 'timeout', limit_us || 'us',
                 'on_exhausted', case when enqueue.on_exhausted is not null then json_build_object(
                     'task', enqueue.on_exhausted, 'args', coalesce(enqueue.args, 'null')) end);
+            if enqueue.next is not null then
+                terms := left(terms, -1) || format(', "next": %s}', to_json(enqueue.next));
+            end if;
         end if;
         if enqueue.on_failure not in ('fail', 'run', 'cancel') then
             raise exception using errcode = '22023',

@@ -147,13 +147,21 @@ create table turnwise_stop_request (
 -- What the dispatcher is to be told: `jobs` holds 24 bytes a job, its id and how long it ran in microseconds (-1: it
 -- did not). `told`: the epoch of a dispatcher who knows already. `memos`: whether memos were written. `failed`: the ids of
 -- those of the jobs whose run ended in an error (failed or stuck), `otherwise`: of those that neither did nor ended with success.
+-- `errors`: 24 bytes for each with an error, its id and the fingerprint as a number.
 create table turnwise_change (
     seq    integer primary key autoincrement,
     told   integer,
     jobs   blob not null,
     memos  integer not null default 0,
     failed blob not null default x'',
-    otherwise blob not null default x''
+    otherwise blob not null default x'',
+    errors blob not null default x''
+) strict;
+
+-- One row: a random number, by which a watcher's cursor is recognised as one of this database.
+create table turnwise_origin (
+    id     integer primary key check (id = 1),
+    number integer not null
 ) strict;
 
 -- Settings and charges. Kinds: 0 installation, 1 queue, 2 group, 3 task, 4 key, 5 charge, 6 a group that takes no jobs.
@@ -253,6 +261,30 @@ create table turnwise_token (
     revoked_at   integer
 ) strict, without rowid;
 
+-- People who are logged in to a page. `hash`: the SHA-256 of the secret that the browser has. `token`: what the person presented.
+create table turnwise_login (
+    hash  blob primary key not null,
+    token blob not null,
+    until integer not null
+) strict, without rowid;
+
+-- How much there is, in one row. `asked_until`: so long the dispatcher writes; askers write it at most every ten seconds. `value`: what it
+-- wrote last, as JSON.
+create table turnwise_totals (
+    one         integer primary key check (one = 1),
+    asked_until integer not null,
+    written_at  integer,
+    value       text
+) strict;
+
+insert into turnwise_totals (one, asked_until) values (1, 0);
+-- Fields of the arguments of a task's jobs that are not shown, each as a JSON pointer. A node notes those of its tasks when it starts.
+create table turnwise_secret_field (
+    task    text not null,
+    pointer text not null,
+    primary key (task, pointer)
+) strict, without rowid;
+
 -- Submits that are done once: the key, by caller (16 zero bytes: one without a token), the SHA-256 of the request, and what it was
 -- answered. Kept for a day.
 create table turnwise_once (
@@ -265,6 +297,73 @@ create table turnwise_once (
 ) strict, without rowid;
 
 create index turnwise_once_at on turnwise_once (at);
+
+-- The audit log: which actor changed what, in the transaction of the change. `id`: chosen by the caller, so that a repeated call writes one
+-- line. `label`: what a token is called that is the actor. `before`, `after`: in as far as it was changed, as JSON; null: it was not there.
+-- Lines are added, never changed, and deleted after 400 days.
+create table turnwise_audit (
+    id     blob primary key not null,
+    at     integer not null,
+    actor  text not null,
+    label  text,
+    verb   text not null,
+    target text not null,
+    before text,
+    after  text
+) strict, without rowid;
+
+create index turnwise_audit_at on turnwise_audit (at, id);
+create index turnwise_audit_actor on turnwise_audit (actor, at, id);
+create index turnwise_audit_target on turnwise_audit (target, at, id);
+create index turnwise_audit_target_actor on turnwise_audit (target, actor, at, id);
+
+-- What happened, as the dispatcher has counted it. span: 0 a minute, 1 an hour, 2 a day, which began at. kind: 0 a task, 1 all tasks
+-- without a row of their own, 2 a group, 3 all groups without one; name: of the task or group. term: of the dispatcher that counted, 0
+-- after rows were merged; those of one minute are added. sums: written and read by core alone.
+create table turnwise_statistics (
+    span  integer not null,
+    kind  integer not null,
+    queue text not null,
+    at    integer not null,
+    name  text not null,
+    term  integer not null,
+    sums  blob not null,
+    primary key (span, kind, queue, at, name, term)
+) strict, without rowid;
+
+create index turnwise_statistics_at on turnwise_statistics (span, kind, at, queue, name, term);
+
+-- The most frequent errors: how often one was seen in the runs of a task, and when first and last.
+create table turnwise_statistics_error (
+    span        integer not null,
+    at          integer not null,
+    queue       text not null,
+    task        text not null,
+    fingerprint text not null,
+    term        integer not null,
+    count       integer not null,
+    first_seen  integer not null,
+    last_seen   integer not null,
+    primary key (span, at, queue, task, fingerprint, term)
+) strict, without rowid;
+
+-- Running totals by queue and task since the beginning. The columns are those of turnwise_statistics.
+create table turnwise_statistics_total (
+    queue text not null,
+    kind  integer not null,
+    name  text not null,
+    sums  blob not null,
+    primary key (queue, kind, name)
+) strict, without rowid;
+
+-- Which dispatcher writes statistics: its epoch, and the number of its term, of which one epoch may have several.
+create table turnwise_statistics_writer (
+    one   integer primary key check (one = 1),
+    epoch integer not null,
+    term  integer not null
+) strict;
+
+insert into turnwise_statistics_writer (one, epoch, term) values (1, 0, 0);
 
 create table turnwise_migration (
     version    integer primary key,

@@ -1,5 +1,6 @@
 //! The command line. Values stay text here and core parses them, so that every error names its field in the same way.
 
+mod audit;
 mod jobs;
 mod schedules;
 mod settings;
@@ -9,6 +10,7 @@ use std::{path::PathBuf, process::ExitCode, sync::LazyLock};
 
 use clap::{Parser, Subcommand, error::ErrorKind};
 
+pub(crate) use audit::*;
 pub(crate) use jobs::*;
 pub(crate) use schedules::*;
 pub(crate) use settings::*;
@@ -29,12 +31,27 @@ pub(crate) struct Args {
     /// sqlite:FILE or postgres://USER@HOST/NAME [default: sqlite:turnwise.db]
     #[arg(long, global = true, value_name = "URL", help_heading = EVERYWHERE)]
     pub(crate) database: Option<String>,
+    /// Ask the server at this address, like https://jobs.example.com or http://127.0.0.1:8080, instead of opening a database
+    #[arg(long, global = true, value_name = "URL", help_heading = EVERYWHERE)]
+    pub(crate) server: Option<String>,
+    /// The token to show to the server; @FILE reads it from a file, so that it is in no list of processes
+    #[arg(long, global = true, value_name = "TOKEN", help_heading = EVERYWHERE)]
+    pub(crate) token: Option<String>,
+    /// Trust the certificates in this PEM file, instead of this machine's, when the server is asked by https
+    #[arg(long, global = true, value_name = "FILE", help_heading = EVERYWHERE)]
+    pub(crate) server_ca: Option<String>,
+    /// Ask a server on another machine without encryption: tokens and jobs can be read on their way [default: false]
+    #[arg(long, global = true, help_heading = EVERYWHERE)]
+    pub(crate) server_plain_http: bool,
     /// The file with the settings [default: turnwise.toml, if there is one]
     #[arg(long, global = true, value_name = "FILE", help_heading = EVERYWHERE)]
     pub(crate) config: Option<PathBuf>,
     /// What to log to stderr: error, warn, info, debug, trace, or a filter like turnwise_executor=debug
     #[arg(long, global = true, value_name = "LEVEL", help_heading = EVERYWHERE)]
     pub(crate) log: Option<String>,
+    /// How the log is written: text, or json with an object a line [default: text]
+    #[arg(long, global = true, value_name = "FORM", help_heading = EVERYWHERE)]
+    pub(crate) log_format: Option<String>,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -86,6 +103,8 @@ pub(crate) enum Command {
     Schedule(OneSchedule),
     /// Creates, lists or revokes tokens, by which callers of a server are known
     Token(OneToken),
+    /// Lists the changes that people and programs made, newest first: who, what, before and after
+    Audit(Audit),
     /// Lists tasks: their limits, how many jobs they have, and how many nodes know them
     Tasks(Counted),
     /// Limits a task, across all queues and groups
@@ -106,6 +125,10 @@ pub(crate) enum Command {
     Prune(Prune),
     /// Brings the schema of the database up to date
     Migrate(Migrate),
+    /// Says what is wrong with the database, the nodes and the jobs, and what to do; changes nothing
+    Doctor(Doctor),
+    /// Prints every setting of this machine's commands and node, its value and where that comes from
+    Config(Table),
     /// Prints a script that completes commands and options in a shell
     Completions(Completions),
     /// Prints the manual page, or writes one page for each command into a folder
@@ -203,6 +226,18 @@ pub(crate) struct Serve {
     /// Where the HTTP API answers: an address like 127.0.0.1:9000, a port, or none [default: 127.0.0.1:8080, or a free port if that is taken]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<String>,
+    /// Answer by TLS, with the certificate in this PEM file, and after it those that lead to its root; read again when it changes
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_cert: Option<String>,
+    /// The private key of the certificate, a PEM file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_key: Option<String>,
+    /// Web pages of these origins may ask, with a token of their own; several are separated by commas
+    #[arg(long, value_name = "ORIGIN")]
+    pub(crate) allow_origin: Option<String>,
+    /// Networks of proxies whose X-Forwarded-Host, -Proto and -Prefix count, like 10.0.0.0/8; several with commas between
+    #[arg(long, value_name = "CIDR")]
+    pub(crate) trust_proxy: Option<String>,
     /// Answer without TLS on an address that other machines reach; needs a token to exist [default: false]
     #[arg(long)]
     pub(crate) plain_http: bool,
@@ -259,6 +294,14 @@ pub(crate) struct Bench {
     /// Measure although other jobs or nodes use this database; they are left alone
     #[arg(long)]
     pub(crate) force: bool,
+    /// One JSON object instead of lines
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// How findings are printed.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Doctor {
     /// One JSON object instead of lines
     #[arg(long)]
     pub(crate) json: bool,

@@ -1,16 +1,24 @@
 //! A person's decision about all jobs that a filter names: they are shown, the person agrees, and it is done.
 
-use std::io::{self, IsTerminal, Write};
+use std::{
+    fmt::Display,
+    io::{self, IsTerminal, Write},
+};
 
-use turnwise::{Error, Filter, Invalid, Job, JobChange, JobId, JobState, Turnwise};
+use turnwise::{Error, Filter, Invalid, Job, JobId, JobState, Turnwise};
+use turnwise_client::Ask;
 
 use crate::{
     args,
+    decide::{Came, Refused, Wanted, decide_one},
     error::{Failure, complain},
+    look::check_names,
+    names,
+    place::{self, Place},
     print,
     serve::block_on,
     settings::Settings,
-    terminal,
+    terminal, view,
 };
 
 /// Jobs that are shown before a person says yes.
@@ -26,7 +34,7 @@ pub(crate) enum Verb<'a> {
     /// As retry, also to jobs that have succeeded.
     Again,
     Fail,
-    Change(&'a JobChange),
+    Change(&'a Wanted),
 }
 
 impl Verb<'_> {
@@ -135,6 +143,8 @@ impl Which {
                 _ => return Err(bad()),
             }
         }
+        let Filter { queue, group, task, .. } = &which.filter;
+        check_names(queue.as_deref(), group.as_deref(), task.as_deref())?;
         if which.filter.states.is_empty() {
             which.filter.states = verb.usual();
         }
@@ -148,16 +158,68 @@ impl Which {
         }
     }
 
-    async fn jobs(self, turnwise: &Turnwise, limit: u32) -> Result<Vec<Job>, Error> {
-        let read = match self.fingerprint {
-            // The filter knows no fingerprint: as many jobs as possible are read, and compared below.
-            Some(_) => Filter::MAX_LIMIT,
-            None => limit,
+    /// The jobs; and in a database as they were read, so that they are decided about only if they are still so.
+    async fn jobs(self, place: &Place, limit: u32) -> Result<Found, Failure> {
+        let Self { filter, fingerprint } = self;
+        match place {
+            Place::Database(turnwise) => {
+                let read = match fingerprint {
+                    // The filter knows no fingerprint: as many jobs as possible are read, and compared below.
+                    Some(_) => Filter::MAX_LIMIT,
+                    None => limit,
+                };
+                let mut jobs = turnwise.jobs(Filter { limit: Some(read), ..filter }).await?;
+                jobs.retain(|job| fingerprint.is_none() || job.fingerprint == fingerprint);
+                jobs.truncate(limit as usize);
+                Ok(Found::Read(jobs))
+            }
+            Place::Server(server) => {
+                let states: Vec<_> = filter.states.iter().map(ToString::to_string).collect();
+                let ask = Ask::get("/jobs")
+                    .with("state", states.join(","))
+                    .with_some("queue", filter.queue)
+                    .with_some("group", filter.group)
+                    .with_some("task", filter.task)
+                    .with_some("fingerprint", fingerprint);
+                let listed = server.by_cursor(&ask, "jobs", limit).await?;
+                Ok(Found::Listed(listed.items.iter().map(|job| place::read(job)).collect::<Result<_, _>>()?))
+            }
+        }
+    }
+}
+
+/// The jobs that a filter names.
+enum Found {
+    Read(Vec<Job>),
+    Listed(Vec<view::Job>),
+}
+
+/// What a person sees of a job before it is decided about.
+type Row = [String; 5];
+
+impl Found {
+    fn len(&self) -> usize {
+        match self {
+            Self::Read(jobs) => jobs.len(),
+            Self::Listed(jobs) => jobs.len(),
+        }
+    }
+
+    fn sample(&self) -> Vec<Row> {
+        let row = |id: &dyn Display, state: JobState, task: &dyn Display, group: &dyn Display, error: Option<&str>| {
+            let error = error.map(print::brief).unwrap_or_default();
+            [id.to_string(), state.to_string(), task.to_string(), group.to_string(), error]
         };
-        let mut jobs = turnwise.jobs(Filter { limit: Some(read), ..self.filter }).await?;
-        jobs.retain(|job| self.fingerprint.is_none() || job.fingerprint == self.fingerprint);
-        jobs.truncate(limit as usize);
-        Ok(jobs)
+        match self {
+            Self::Read(jobs) => {
+                let row = |job: &Job| row(&job.id, job.state, &job.task, &job.group, job.error.as_deref());
+                jobs.iter().take(SAMPLE).map(row).collect()
+            }
+            Self::Listed(jobs) => {
+                let row = |job: &view::Job| row(&job.id, job.state, &job.task, &job.group, job.error.as_deref());
+                jobs.iter().take(SAMPLE).map(row).collect()
+            }
+        }
     }
 }
 
@@ -167,42 +229,38 @@ pub(crate) fn filtered(settings: &Settings, verb: Verb<'_>, call: &args::Chosen)
     let limit = call.limit.as_deref().map(|text| crate::look::limit("limit", text)).transpose()?;
     let limit = limit.unwrap_or(Filter::MAX_LIMIT);
     block_on(async {
-        let turnwise = settings.open().await?;
-        let jobs = which.jobs(&turnwise, limit).await?;
-        perform(&turnwise, verb, &jobs, call.dry_run, call.yes).await
+        let place = Place::find(settings).await?;
+        let jobs = which.jobs(&place, limit).await?;
+        perform(&place, verb, &jobs, call.dry_run, call.yes).await
     })
 }
 
 /// Cancels all jobs of a queue that no node has.
 pub(crate) fn empty(settings: &Settings, call: &args::Empty) -> Result<(), Failure> {
-    let filter = Filter {
-        states: vec![JobState::Waiting, JobState::Stuck],
-        queue: Some(call.name.clone()),
-        limit: Some(Filter::MAX_LIMIT),
-        ..Filter::default()
-    };
+    let states = vec![JobState::Waiting, JobState::Stuck];
+    let filter = Filter { states, queue: Some(call.name.clone()), ..Filter::default() };
+    let which = Which { filter, fingerprint: None };
     block_on(async {
-        let turnwise = settings.open().await?;
-        let jobs = turnwise.jobs(filter).await?;
-        perform(&turnwise, Verb::Cancel, &jobs, call.dry_run, call.yes).await
+        let place = Place::find(settings).await?;
+        let jobs = which.jobs(&place, Filter::MAX_LIMIT).await?;
+        if jobs.len() == 0 {
+            names::expect(&place, names::Kind::Queue, &call.name).await?;
+        }
+        perform(&place, Verb::Cancel, &jobs, call.dry_run, call.yes).await
     })
 }
 
-async fn perform(turnwise: &Turnwise, verb: Verb<'_>, jobs: &[Job], dry_run: bool, yes: bool) -> Result<(), Failure> {
+async fn perform(place: &Place, verb: Verb<'_>, jobs: &Found, dry_run: bool, yes: bool) -> Result<(), Failure> {
     preview(verb, jobs)?;
-    if jobs.is_empty() || dry_run || !(yes || terminal::agreed(&verb.question(jobs.len()))?) {
+    if jobs.len() == 0 || dry_run || !(yes || terminal::agreed(&verb.question(jobs.len()))?) {
         return Ok(());
     }
-    decide(turnwise, verb, jobs).await
+    decide(place, verb, jobs).await
 }
 
-fn preview(verb: Verb<'_>, jobs: &[Job]) -> Result<(), Failure> {
-    let rows = jobs.iter().take(SAMPLE).map(|job| {
-        let error = job.error.as_deref().map(print::brief).unwrap_or_default();
-        [job.id.to_string(), job.state.to_string(), job.task.to_string(), job.group.to_string(), error]
-    });
-    if !jobs.is_empty() {
-        print::table(["ID", "STATE", "TASK", "GROUP", "ERROR"], rows, false)?;
+fn preview(verb: Verb<'_>, jobs: &Found) -> Result<(), Failure> {
+    if jobs.len() > 0 {
+        print::table(["ID", "STATE", "TASK", "GROUP", "ERROR"], jobs.sample(), false)?;
     }
     if jobs.len() > SAMPLE {
         print::lines([format!("… and {} more", jobs.len() - SAMPLE)])?;
@@ -210,38 +268,66 @@ fn preview(verb: Verb<'_>, jobs: &[Job]) -> Result<(), Failure> {
     Ok(print::lines([verb.preview(jobs.len())])?)
 }
 
-async fn decide(turnwise: &Turnwise, verb: Verb<'_>, jobs: &[Job]) -> Result<(), Failure> {
-    let live = io::stderr().is_terminal();
-    let mut done = Done::default();
-    for (round, chunk) in jobs.chunks(STEP).enumerate() {
-        let some = decide_chunk(turnwise, verb, chunk).await?;
-        done.at_once += some.at_once;
-        done.requested += some.requested;
-        done.left.extend(some.left);
-        if live {
-            let progress = (round * STEP + chunk.len()) as u64;
-            let progress = turnwise::story::Progress::new(progress, jobs.len() as u64, "jobs");
+/// Draws how far it has come, where there is a terminal.
+struct Bar {
+    live: bool,
+    total: usize,
+}
+
+impl Bar {
+    fn draw(&self, done: usize) {
+        if self.live {
+            let progress = view::Progress { done: done as u64, total: self.total as u64, text: "jobs".to_owned() };
             // A closed stderr is no reason to stop.
             let _ = write!(io::stderr(), "\r{}\u{1b}[K", crate::logs::bar(&progress));
         }
     }
-    if live {
-        let _ = write!(io::stderr(), "\r\u{1b}[K");
-    }
-    // A job is left if another person was quicker, if it is pruned, or if an open transaction holds it. Decided about alone, it is
-    // waited for, or the error gives the reason.
-    let mut refused = 0;
-    for id in std::mem::take(&mut done.left) {
-        match decide_one(turnwise, verb, id).await {
-            Ok(turnwise::Cancelled::AtOnce) => done.at_once += 1,
-            Ok(turnwise::Cancelled::Requested) => done.requested += 1,
-            Err(error @ (Error::Illegal(_) | Error::NoSuchJob(_) | Error::Conflict(_))) => {
-                complain(&format!("{id}: {error}"));
-                refused += 1;
-            }
-            Err(error) => return Err(error.into()),
+
+    fn clear(&self) {
+        if self.live {
+            let _ = write!(io::stderr(), "\r\u{1b}[K");
         }
     }
+}
+
+async fn decide(place: &Place, verb: Verb<'_>, jobs: &Found) -> Result<(), Failure> {
+    let bar = Bar { live: io::stderr().is_terminal(), total: jobs.len() };
+    let mut done = Done::default();
+    match (place, jobs) {
+        (Place::Database(turnwise), Found::Read(jobs)) => {
+            for (round, chunk) in jobs.chunks(STEP).enumerate() {
+                let some = decide_chunk(turnwise, verb, chunk).await?;
+                done.at_once += some.at_once;
+                done.requested += some.requested;
+                done.left.extend(some.left);
+                bar.draw(round * STEP + chunk.len());
+            }
+        }
+        (_, Found::Listed(jobs)) => {
+            for job in jobs {
+                done.left.push(job.id.parse()?);
+            }
+        }
+        (Place::Server(_), Found::Read(_)) => {}
+    }
+    // A job is left if another person was quicker, if it is pruned, or if an open transaction holds it. Decided about alone, it is
+    // waited for, or the error gives the reason. A server is asked about each job by itself.
+    let mut refused = 0;
+    for (at, id) in std::mem::take(&mut done.left).into_iter().enumerate() {
+        match decide_one(place, verb, id).await {
+            Ok(Came::AtOnce) => done.at_once += 1,
+            Ok(Came::Requested) => done.requested += 1,
+            Err(Refused::Job(text)) => {
+                complain(&text);
+                refused += 1;
+            }
+            Err(Refused::All(failure)) => return Err(failure),
+        }
+        if at % STEP == STEP - 1 && matches!(jobs, Found::Listed(_)) {
+            bar.draw(at + 1);
+        }
+    }
+    bar.clear();
     print::lines([done.sentence(verb)])?;
     if refused > 0 { Err(Failure::AlreadyPrinted) } else { Ok(()) }
 }
@@ -264,30 +350,21 @@ async fn decide_chunk(turnwise: &Turnwise, verb: Verb<'_>, jobs: &[Job]) -> Resu
             Done { at_once: failed.failed, requested: 0, left: failed.left }
         }
         Verb::Change(change) => {
-            let changed = turnwise.change_these(jobs, change).await?;
+            let changed = turnwise.change_these(jobs, &change.change).await?;
             Done { at_once: changed.changed, requested: 0, left: changed.left }
         }
     })
 }
 
-async fn decide_one(turnwise: &Turnwise, verb: Verb<'_>, id: JobId) -> Result<turnwise::Cancelled, Error> {
-    match verb {
-        Verb::Cancel => return turnwise.cancel(id).await,
-        Verb::Retry => turnwise.retry(id).await?,
-        Verb::Again => turnwise.rerun(id).await?,
-        Verb::Fail => turnwise.fail(id).await?,
-        Verb::Change(change) => turnwise.change(id, change).await?,
-    }
-    Ok(turnwise::Cancelled::AtOnce)
-}
-
 #[cfg(test)]
 mod tests {
+    use turnwise::JobChange;
+
     use super::*;
 
     #[test]
     fn a_filter_names_what_it_does_not_know() {
-        let change = JobChange::new();
+        let change = Wanted { change: JobChange::new(), json: String::new() };
         let read = |verb, text: &str| Which::read(verb, &[text.to_owned()]);
         let which = read(Verb::Retry, "state=failed,").unwrap_err().to_string();
         assert!(which.starts_with("state: "), "{which}");

@@ -66,6 +66,8 @@ struct Written {
     snooze: Option<String>,
     next: Option<String>,
     on_exhausted: Option<String>,
+    #[serde(default)]
+    secret: Vec<String>,
 }
 
 /// A task of other nodes as the file has it.
@@ -129,7 +131,8 @@ impl Written {
         if let Some(task) = self.next {
             command = command.next(task)?;
         }
-        let mut policies = Policies::read(self.retry.as_deref(), self.timeout.as_deref(), None)?;
+        let policies = Policies::read(self.retry.as_deref(), self.timeout.as_deref(), None)?;
+        let mut policies = policies.secret(self.secret)?;
         let bad = |invalid: Invalid| Invalid::new("on_exhausted", invalid.problem);
         policies.on_exhausted = self.on_exhausted.map(TaskName::new).transpose().map_err(bad)?;
         Ok(command.into_task(name).with_policies(policies))
@@ -186,6 +189,7 @@ mod tests {
             snooze = "5m"
             next = "least"
             on_exhausted = "least"
+            secret = ["/card/number", "/pin"]
             [least]
             command = ["true"]
         "#;
@@ -196,6 +200,7 @@ mod tests {
         assert_eq!(thumbnail.timeout, Some(std::time::Duration::from_secs(30)));
         assert_eq!(thumbnail.on_exhausted.as_ref().map(TaskName::as_str), Some("least"));
         assert_eq!(thumbnail.retry.as_ref().unwrap().to_string(), "durations:1s,2s");
+        assert_eq!(thumbnail.secret.iter().map(ToString::to_string).collect::<Vec<_>>(), ["/card/number", "/pin"]);
         let least = tasks[0].policies().unwrap();
         assert!(least.timeout.is_none() && least.retry.is_none());
     }
@@ -221,6 +226,7 @@ mod tests {
             ("a = { command = ['x'], snooze = 'later' }", "tasks.a: snooze: \"later\" is not a duration"),
             ("a = { command = ['x'], next = '' }", "tasks.a: next: must not be empty"),
             ("a = { command = ['x'], on_exhausted = ' b' }", "tasks.a: on_exhausted: must not begin"),
+            ("a = { command = ['x'], secret = ['pin'] }", "tasks.a: secret: \"pin\" is not a JSON pointer"),
             ("a = { elsewhere = false }", "tasks.a: elsewhere: must be true"),
             ("a = { elsewhere = true, command = ['x'] }", "tasks.a: unknown field `command`"),
             ("a = { command = ['x'], env = ['A=1'] }", "tasks.a: env: \"A=1\" is not the name"),

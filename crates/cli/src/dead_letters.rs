@@ -3,25 +3,32 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use turnwise::{Job, JobId, TaskName, Timestamp};
+use turnwise::Timestamp;
 
-use crate::{args, error::Failure, print};
+use crate::{
+    args,
+    error::Failure,
+    place::{Shown, read},
+    print,
+    view::Job,
+};
 
 /// Jobs that failed in the same way.
 #[derive(Debug, Serialize)]
 struct SameError<'a> {
     fingerprint: &'a str,
-    task: &'a TaskName,
+    task: &'a str,
     jobs: usize,
     first: Timestamp,
     last: Timestamp,
     /// Of the last one.
     error: &'a str,
-    example: JobId,
+    example: &'a str,
 }
 
-pub(crate) fn by_error(jobs: &[Job], call: &args::Table) -> Result<(), Failure> {
-    let errors = grouped(jobs);
+pub(crate) fn by_error(jobs: &[Shown], call: &args::Table) -> Result<(), Failure> {
+    let jobs = jobs.iter().map(|job| read(job)).collect::<Result<Vec<Job>, _>>()?;
+    let errors = grouped(&jobs);
     if call.json {
         print::array(errors)?;
     } else {
@@ -42,7 +49,7 @@ pub(crate) fn by_error(jobs: &[Job], call: &args::Table) -> Result<(), Failure> 
 
 /// By task and fingerprint, the most frequent first.
 fn grouped(jobs: &[Job]) -> Vec<SameError<'_>> {
-    let mut errors: BTreeMap<(&TaskName, &str), SameError<'_>> = BTreeMap::new();
+    let mut errors: BTreeMap<(&str, &str), SameError<'_>> = BTreeMap::new();
     for job in jobs {
         let (Some(fingerprint), Some(error)) = (&job.fingerprint, &job.error) else { continue };
         let at = job.finished_at.unwrap_or(job.submitted_at);
@@ -53,12 +60,12 @@ fn grouped(jobs: &[Job]) -> Vec<SameError<'_>> {
             first: at,
             last: at,
             error,
-            example: job.id,
+            example: &job.id,
         });
         same.jobs += 1;
         same.first = same.first.min(at);
         if at >= same.last {
-            (same.last, same.error, same.example) = (at, error, job.id);
+            (same.last, same.error, same.example) = (at, error, &job.id);
         }
     }
     let mut errors: Vec<_> = errors.into_values().collect();

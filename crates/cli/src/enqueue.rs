@@ -5,18 +5,28 @@ use std::{
     collections::BTreeSet,
     fs::File,
     io::{self, BufRead, Read},
+    time::Duration,
 };
 
-use turnwise::{Duplicate, Error, Invalid, JobId, JobRequest, Submitted, Turnwise, wire};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use turnwise::{Error, Invalid, JobId, JobRequest, TraceContext, wire};
+use turnwise_client::Ask;
 use turnwise_core::json::MAX_JSON_BYTES;
 
 use crate::{
     args,
     error::{Failure, judge, remark},
-    known, print,
+    known, look,
+    place::{self, Place, Server, read},
+    print,
     serve::block_on,
     settings::Settings,
+    view,
 };
+
+/// The pause before a server that is out of reach is asked again for the end of a job.
+const AWAY: Duration = Duration::from_secs(1);
 
 /// Longest line of stdin: room for the largest arguments and then some, so that a file without line breaks is refused
 /// before it fills the memory.
@@ -24,25 +34,101 @@ const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
 
 pub(crate) fn enqueue(settings: &Settings, call: &args::Enqueue) -> Result<(), Failure> {
     // All input is read before the database is touched: what is refused leaves no trace.
-    let mut tasks = BTreeSet::new();
+    let mut input = Input::default();
     let requests = if call.stdin {
-        read_lines(io::stdin().lock(), &mut tasks)?
+        // A server gets the lines as they are.
+        input.keep = settings.server()?.is_some();
+        read_lines(io::stdin().lock(), &mut input)?
     } else {
         let args = arguments(call.args.as_deref())?;
-        let written = typed(call, args.as_deref());
-        note_tasks(&written, &mut tasks);
-        let after = written.after.iter().map(|id| id.parse()).collect::<Result<Vec<JobId>, _>>();
-        vec![written.to_request()?.after_jobs(after.map_err(|invalid| Invalid::new("after", invalid.to_string()))?)]
+        let mut written = typed(call, args.as_deref());
+        input.note(&written);
+        let after = written.after.iter().map(|id| look::id(settings, id)).collect::<Result<Vec<JobId>, _>>();
+        let after = after.map_err(|failure| failure.about("after"))?;
+        // A server gets whole ids.
+        written.after = after.iter().map(ToString::to_string).collect();
+        let request = written.to_request()?.after_jobs(after);
+        input.lines.push(serde_json::to_string(&written).map_err(|error| Failure::Input(error.to_string()))?);
+        vec![request]
     };
+    let trace = surrounding_trace();
+    let requests: Vec<_> = match &trace {
+        // What a request says itself comes first.
+        Some(trace) => requests.into_iter().map(|request| request.trace_unless_given(trace.clone())).collect(),
+        None => requests,
+    };
+    // Chosen anew for each command.
+    let key = requests.first().map(|first| first.job_id()).transpose()?.map(|id| id.to_string());
     block_on(async {
-        let turnwise = settings.open_to_submit().await?;
-        let submitted = turnwise.submit_each(requests).await?;
+        let place = Place::to_submit(settings).await?;
+        let submitted = match &place {
+            Place::Database(turnwise) => turnwise.submit_each(requests).await?.iter().map(Submitted::of).collect(),
+            Place::Server(server) => sent(server, &input.lines, key, trace.as_ref()).await?,
+        };
         tell(&submitted, call.wait)?;
         if submitted.iter().any(|reply| reply.new) {
-            known::warn(&turnwise, &tasks).await;
+            known::warn(&place, &input.tasks).await;
         }
-        if call.wait { wait(&turnwise, &submitted).await } else { Ok(()) }
+        if call.wait { wait(&place, &submitted).await } else { Ok(()) }
     })
+}
+
+/// The trace that this command is called in: the program of a command task gets its job's. As with the headers of a request, what is not
+/// one counts as none.
+fn surrounding_trace() -> Option<TraceContext> {
+    let (parent, state) = (std::env::var("TRACEPARENT").ok()?, std::env::var("TRACESTATE").ok());
+    TraceContext::from_headers(&[&parent], state.as_deref())
+}
+
+/// What a submit came to: a [`wire::Submitted`].
+#[derive(Debug, Deserialize)]
+struct Submitted {
+    id: String,
+    new: bool,
+    duplicate: Option<String>,
+}
+
+impl Submitted {
+    fn of(submitted: &turnwise::Submitted) -> Self {
+        let wire::Submitted { id, new, duplicate, .. } = wire::Submitted::new(submitted);
+        Self { id: id.to_string(), new, duplicate: duplicate.map(str::to_owned) }
+    }
+}
+
+/// What a server takes in one call: all of it is stored or nothing.
+const SENT_JOBS: usize = 10_000;
+const SENT_BYTES: usize = 32 * 1024 * 1024;
+
+/// Sends the jobs under a key of their own: if the connection breaks they are sent again, and stored once.
+async fn sent(
+    server: &Server,
+    lines: &[String],
+    key: Option<String>,
+    trace: Option<&TraceContext>,
+) -> Result<Vec<Submitted>, Failure> {
+    #[derive(Deserialize)]
+    struct All {
+        jobs: Vec<Submitted>,
+    }
+    let bytes: usize = lines.iter().map(|line| line.len() + 1).sum();
+    if lines.len() > SENT_JOBS || bytes > SENT_BYTES {
+        let problem = format!(
+            "has {} jobs of {bytes} bytes; a server stores at most {SENT_JOBS} jobs or {SENT_BYTES} bytes at once: split the input",
+            lines.len()
+        );
+        return Err(Invalid::new("stdin", problem).into());
+    }
+    // The values were checked here: what a server still refuses, it refuses because of what is stored there.
+    let refused = |error: turnwise_client::Error| match Failure::from(error) {
+        Failure::Input(text) => Failure::Other(text),
+        other => other,
+    };
+    let Some(key) = key else { return Ok(Vec::new()) };
+    let mut ask = Ask::post("/jobs/batch").json(format!("{{\"jobs\":[{}]}}", lines.join(","))).once(key);
+    if let Some(trace) = trace {
+        ask = ask.traced(trace.traceparent(), trace.tracestate());
+    }
+    Ok(read::<All>(&server.try_ask(ask).await.map_err(refused)?)?.jobs)
 }
 
 /// The arguments as they were typed, or from where the caller says that they are.
@@ -65,50 +151,92 @@ pub(crate) fn arguments(typed: Option<&str>) -> Result<Option<Cow<'_, str>>, Fai
 }
 
 /// Waits for the end of all of them, and prints their results in their order.
-async fn wait(turnwise: &Turnwise, submitted: &[Submitted]) -> Result<(), Failure> {
+async fn wait(place: &Place, submitted: &[Submitted]) -> Result<(), Failure> {
     let mut ended = Vec::with_capacity(submitted.len());
     for Submitted { id, .. } in submitted {
         let job = tokio::select! {
-            job = turnwise.wait(*id) => job,
+            job = end(place, id) => job?,
             Ok(()) = tokio::signal::ctrl_c() => return Err(Failure::Interrupted),
         };
-        let job = job.map_err(|error| match error {
-            Error::NoSuchJob(id) => Failure::Other(format!(
-                "job {id} has ended, and nothing is kept of jobs that end so; turnwise installation set changes that"
-            )),
-            other => other.into(),
-        })?;
-        print::lines([job.result.as_ref().map_or("null", |result| result.as_str())])?;
+        print::lines([job.result.as_deref().map_or("null", RawValue::get)])?;
         ended.push(job);
     }
     judge(&ended)
 }
 
+/// The job when it has ended.
+async fn end(place: &Place, id: &str) -> Result<view::Job, Failure> {
+    let gone = || {
+        Failure::Other(format!(
+            "job {id} has ended, and nothing is kept of jobs that end so; turnwise installation set changes that"
+        ))
+    };
+    match place {
+        Place::Database(turnwise) => {
+            let job = turnwise.wait(id.parse()?).await.map_err(|error| match error {
+                Error::NoSuchJob(_) => gone(),
+                other => other.into(),
+            })?;
+            let secrets = turnwise.secrets().await?;
+            read(&place::shown(&wire::Job::new(&job, &Default::default(), &[], [], &secrets))?)
+        }
+        Place::Server(server) => loop {
+            let asked = server.try_ask(Ask::get(format!("/jobs/{id}")).with("wait", "30s")).await;
+            let job: view::Job = match asked {
+                Ok(job) => read(&job)?,
+                Err(turnwise_client::Error::Problem(problem)) if problem.word() == "not-found" => return Err(gone()),
+                // As in a database that cannot be reached: the job goes on meanwhile.
+                Err(turnwise_client::Error::Problem(problem)) if problem.word() == "unavailable" => {
+                    tokio::time::sleep(AWAY).await;
+                    continue;
+                }
+                Err(turnwise_client::Error::Unreachable(_)) => {
+                    tokio::time::sleep(AWAY).await;
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            };
+            if job.state.finished() {
+                return Ok(job);
+            }
+        },
+    }
+}
+
 /// The ids, and for a person which of them are other jobs'. Where results are on stdout, the ids are not.
 fn tell(submitted: &[Submitted], to_stderr: bool) -> Result<(), Failure> {
-    for (id, duplicate) in submitted.iter().filter_map(|reply| Some((reply.id, reply.duplicate?))) {
+    for (id, duplicate) in submitted.iter().filter_map(|reply| Some((&reply.id, reply.duplicate.as_deref()?))) {
         remark(&match duplicate {
-            Duplicate::Kept => format!("job {id} holds the unique key; nothing was added"),
-            Duplicate::Replaced => format!("job {id} holds the unique key; its arguments were replaced"),
-            Duplicate::TooLate => format!("job {id} holds the unique key and has begun; it keeps its arguments"),
-            Duplicate::OtherTask => {
-                format!("job {id} of another task holds the unique key; it keeps its arguments")
-            }
+            "kept" => format!("job {id} holds the unique key; nothing was added"),
+            "replaced" => format!("job {id} holds the unique key; its arguments were replaced"),
+            "too_late" => format!("job {id} holds the unique key and has begun; it keeps its arguments"),
+            _ => format!("job {id} of another task holds the unique key; it keeps its arguments"),
         });
     }
     if to_stderr {
         submitted.iter().for_each(|reply| remark(&format!("job {}", reply.id)));
         return Ok(());
     }
-    Ok(print::lines(submitted.iter().map(|reply| reply.id))?)
+    Ok(print::lines(submitted.iter().map(|reply| &reply.id))?)
 }
 
-/// The tasks that the job runs, or may go on as.
-fn note_tasks(written: &wire::Request<'_>, tasks: &mut BTreeSet<String>) {
-    for task in written.task.iter().chain(&written.on_exhausted) {
-        // A million lines have few tasks.
-        if !tasks.contains(&**task) {
-            tasks.insert(task.to_string());
+/// What is kept of the jobs that were read, beside the jobs themselves.
+#[derive(Debug, Default)]
+struct Input {
+    /// The tasks that they run, or may go on as.
+    tasks: BTreeSet<String>,
+    /// The jobs as they were written, if they are to be sent.
+    lines: Vec<String>,
+    keep: bool,
+}
+
+impl Input {
+    fn note(&mut self, written: &wire::Request<'_>) {
+        for task in written.task.iter().chain(&written.on_exhausted).chain(&written.next) {
+            // A million lines have few tasks.
+            if !self.tasks.contains(&**task) {
+                self.tasks.insert(task.to_string());
+            }
         }
     }
 }
@@ -132,15 +260,19 @@ fn typed<'a>(call: &args::Enqueue, args: Option<&'a str>) -> wire::Request<'a> {
         unique_scope: text(&call.unique_scope),
         unique_for: text(&call.unique_for),
         on_duplicate: text(&call.on_duplicate),
+        id: None,
         r#as: None,
         after: call.after.clone(),
         on_failure: text(&call.on_failure),
         on_exhausted: text(&call.on_exhausted),
+        next: text(&call.next),
+        traceparent: None,
+        tracestate: None,
     }
 }
 
 /// One JSON object a line; empty lines are skipped. The error names the line.
-fn read_lines(mut input: impl BufRead, tasks: &mut BTreeSet<String>) -> Result<Vec<JobRequest>, Failure> {
+fn read_lines(mut input: impl BufRead, kept: &mut Input) -> Result<Vec<JobRequest>, Failure> {
     let wrong = |number: u64, problem: String| Failure::Input(format!("line {number}: {problem}"));
     let (mut batch, mut numbers) = (wire::Batch::default(), Vec::new());
     let mut line = Vec::new();
@@ -155,7 +287,11 @@ fn read_lines(mut input: impl BufRead, tasks: &mut BTreeSet<String>) -> Result<V
         if let Some(request) = read_line(&line).map_err(|problem| wrong(number, problem))? {
             batch.push(&request).map_err(|invalid| wrong(number, invalid.to_string()))?;
             numbers.push(number);
-            note_tasks(&request, tasks);
+            kept.note(&request);
+            if kept.keep {
+                // It was read as one: it is UTF-8.
+                kept.lines.push(String::from_utf8_lossy(&line).trim().to_owned());
+            }
         }
     }
     batch.link().map_err(|misfit| wrong(numbers.get(misfit.at).copied().unwrap_or_default(), misfit.problem))
@@ -180,7 +316,7 @@ mod tests {
     use super::*;
 
     fn read(input: impl BufRead) -> Result<Vec<JobRequest>, Failure> {
-        read_lines(input, &mut BTreeSet::new())
+        read_lines(input, &mut Input::default())
     }
 
     fn refusal(lines: &str) -> String {

@@ -7,7 +7,9 @@ use std::{
     process::ExitCode,
 };
 
-use turnwise::{Error, Invalid, Job, JobState, StartError, StoreError};
+use turnwise::{Error, Invalid, JobState, StartError, StoreError};
+
+use crate::view::Job;
 
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -29,6 +31,15 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
+    /// The same, with the name of the field that it is about.
+    pub(crate) fn about(self, field: &str) -> Self {
+        match self {
+            Self::Input(text) => Self::Input(format!("{field}: {text}")),
+            Self::Other(text) => Self::Other(format!("{field}: {text}")),
+            other => other,
+        }
+    }
+
     pub(crate) fn text(&self) -> Option<&str> {
         match self {
             Self::Input(text) | Self::Other(text) | Self::Duplicate(text) => Some(text),
@@ -101,6 +112,19 @@ impl From<Error> for Failure {
             Error::Invalid(invalid) => invalid.into(),
             Error::Store(StoreError::Duplicate { text, .. }) => Self::Duplicate(text),
             other => Self::Other(other.to_string()),
+        }
+    }
+}
+
+/// The same exit code as without a server: 2 where the input is wrong, 3 for a held unique key.
+impl From<turnwise_client::Error> for Failure {
+    fn from(error: turnwise_client::Error) -> Self {
+        let turnwise_client::Error::Problem(problem) = error else { return Self::Other(error.to_string()) };
+        match problem.word() {
+            "invalid" | "malformed" => Self::Input(problem.detail),
+            "conflict" if problem.job.is_some() => Self::Duplicate(problem.detail),
+            "unauthorized" => Self::Other(format!("{}; give one with --token or TURNWISE_TOKEN", problem.detail)),
+            _ => Self::Other(problem.detail),
         }
     }
 }

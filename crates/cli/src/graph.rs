@@ -4,38 +4,68 @@ mod picture;
 
 use std::{collections::HashMap, fs, path::Path};
 
-use turnwise::{
-    JobId,
-    graph::{Graph, Tied},
+use serde::Deserialize;
+use turnwise::{JobId, JobState, wire};
+use turnwise_client::Ask;
+
+use crate::{
+    error::Failure,
+    place::{self, Place, read},
+    print,
+    serve::block_on,
+    settings::Settings,
 };
 
-use crate::{error::Failure, print, serve::block_on, settings::Settings};
-
-/// Most jobs that are shown: a larger graph cannot be read.
+/// Most jobs that are shown: a larger graph cannot be read. A server shows as many.
 const JOBS: usize = 200;
 
+/// A [`wire::Graph`].
+#[derive(Debug, Deserialize)]
+struct Graph {
+    jobs: Vec<Tied>,
+    more: bool,
+}
+
+/// A [`wire::Tied`].
+#[derive(Debug, Deserialize)]
+struct Tied {
+    id: String,
+    /// `None`: it is kept no longer.
+    state: Option<JobState>,
+    task: Option<String>,
+    after: Vec<String>,
+    on_failure: Option<String>,
+    layer: usize,
+}
+
 pub(crate) fn show(settings: &Settings, id: JobId, svg: Option<&Path>) -> Result<(), Failure> {
-    let graph = block_on(async { Ok(settings.open().await?.graph(id, JOBS).await?) })?;
-    print::lines(lines(&graph, id))?;
+    let graph = block_on(async {
+        match Place::find(settings).await? {
+            Place::Database(turnwise) => place::shown(&wire::Graph::new(&turnwise.graph(id, JOBS).await?)),
+            Place::Server(server) => server.ask(Ask::get(format!("/jobs/{id}/graph"))).await,
+        }
+    })?;
+    let (graph, id) = (read(&graph)?, id.to_string());
+    print::lines(lines(&graph, &id))?;
     if let Some(path) = svg {
-        let wrote = fs::write(path, picture::draw(&graph, id));
+        let wrote = fs::write(path, picture::draw(&graph, &id));
         wrote.map_err(|error| Failure::Other(format!("{}: {error}", path.display())))?;
     }
     Ok(())
 }
 
 /// `#3    waiting  join  01900000-…  after #1 #2 (fail)  <- this one`, deeper by layer.
-fn lines(graph: &Graph, shown: JobId) -> Vec<String> {
-    let numbers: HashMap<JobId, usize> = graph.jobs.iter().map(|tied| tied.id).zip(1..).collect();
+fn lines(graph: &Graph, shown: &str) -> Vec<String> {
+    let numbers: HashMap<&str, usize> = graph.jobs.iter().map(|tied| tied.id.as_str()).zip(1..).collect();
     let width = graph.jobs.len().to_string().len() + 1;
     let line = |tied: &Tied| {
-        let number = format!("#{}", numbers[&tied.id]);
+        let number = format!("#{}", numbers[tied.id.as_str()]);
         let indent = "  ".repeat(tied.layer);
-        let what = match &tied.job {
-            Some(job) => format!("{:<9} {}", job.state.name(), job.task),
-            None => "gone      -".to_owned(),
+        let what = match (tied.state, &tied.task) {
+            (Some(state), Some(task)) => format!("{:<9} {task}", state.name()),
+            _ => "gone      -".to_owned(),
         };
-        let after = match (tied.after.is_empty(), tied.on_failure) {
+        let after = match (tied.after.is_empty(), &tied.on_failure) {
             (false, Some(what)) => format!("  after {} ({what})", references(&tied.after, &numbers)),
             _ => String::new(),
         };
@@ -50,8 +80,8 @@ fn lines(graph: &Graph, shown: JobId) -> Vec<String> {
 }
 
 /// The numbers, with runs of them drawn together: `#1-#40 #44`.
-fn references(ids: &[JobId], numbers: &HashMap<JobId, usize>) -> String {
-    let mut sorted: Vec<usize> = ids.iter().filter_map(|id| numbers.get(id).copied()).collect();
+fn references(ids: &[String], numbers: &HashMap<&str, usize>) -> String {
+    let mut sorted: Vec<usize> = ids.iter().filter_map(|id| numbers.get(id.as_str()).copied()).collect();
     sorted.sort_unstable();
     let mut spans: Vec<(usize, usize)> = Vec::new();
     for number in sorted {
@@ -73,23 +103,24 @@ mod tests {
     use super::*;
 
     pub(super) fn tied(n: u64, after: &[u64], layer: usize) -> Tied {
-        let id = |n| JobId::from_parts(n, [7; 10]);
-        let on_failure = (!after.is_empty()).then(Default::default);
-        Tied { job: None, id: id(n), after: after.iter().copied().map(id).collect(), on_failure, layer }
+        let id = |n| JobId::from_parts(n, [7; 10]).to_string();
+        let on_failure = (!after.is_empty()).then(|| "fail".to_owned());
+        let after = after.iter().copied().map(id).collect();
+        Tied { id: id(n), state: None, task: None, after, on_failure, layer }
     }
 
     #[test]
     fn a_line_names_whom_it_waits_for_by_their_numbers() {
         let jobs = vec![tied(1, &[], 0), tied(2, &[], 0), tied(3, &[], 0), tied(9, &[], 0), tied(4, &[1, 2, 3, 9], 1)];
         let graph = Graph { more: true, jobs };
-        let lines = lines(&graph, graph.jobs[4].id);
+        let lines = lines(&graph, &graph.jobs[4].id);
         let last = format!("#5    gone      -  {}  after #1-#4 (fail)  <- this one", graph.jobs[4].id);
         assert_eq!(
             (lines[4].as_str(), lines[5].as_str()),
             (last.as_str(), "there are more jobs; the nearest 5 are shown")
         );
-        let numbers = graph.jobs.iter().map(|tied| tied.id).zip([1, 2, 4, 7, 8]).collect();
-        let ids: Vec<_> = graph.jobs.iter().map(|tied| tied.id).collect();
+        let numbers = graph.jobs.iter().map(|tied| tied.id.as_str()).zip([1, 2, 4, 7, 8]).collect();
+        let ids: Vec<_> = graph.jobs.iter().map(|tied| tied.id.clone()).collect();
         assert_eq!(references(&ids, &numbers), "#1 #2 #4 #7 #8");
     }
 }

@@ -6,18 +6,21 @@ use std::{
 };
 
 use tokio::net::TcpListener;
-use turnwise::{Invalid, Turnwise};
-use turnwise_server::{Listening, Service};
+use turnwise::{Executor, Invalid, Turnwise};
+use turnwise_server::{Certificate, Listening, Origins, Proxies, Service};
 
 use crate::error::Failure;
 
 const DEFAULT_PORT: u16 = 8080;
 
 /// What is set about the listener.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Listen {
     pub(crate) on: On,
     pub(crate) plain_http: bool,
+    pub(crate) certificate: Option<Certificate>,
+    pub(crate) origins: Origins,
+    pub(crate) proxies: Proxies,
 }
 
 /// Where to answer.
@@ -50,7 +53,7 @@ impl On {
 
 impl Listen {
     /// Takes the address. Where none was asked for, a node runs without HTTP rather than not at all.
-    pub(crate) async fn bind(self) -> Result<Option<TcpListener>, Failure> {
+    pub(crate) async fn bind(&self) -> Result<Option<TcpListener>, Failure> {
         let usual = SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT));
         let address = match self.on {
             On::Nowhere => return Ok(None),
@@ -70,8 +73,8 @@ impl Listen {
         Ok(bound.map_err(|error| tracing::warn!(%error, "cannot listen on {address}: this node answers no HTTP")).ok())
     }
 
-    /// Only this machine reaches a loopback address. Any other one needs a token to exist, and a word about TLS.
-    pub(crate) async fn check(self, turnwise: &Turnwise) -> Result<(), Failure> {
+    /// Only this machine reaches a loopback address. Any other one needs a token to exist, and TLS or a word about it.
+    pub(crate) async fn check(&self, turnwise: &Turnwise) -> Result<(), Failure> {
         match self.on {
             On::Address(address) if !address.ip().is_loopback() => {
                 let problem = self.missing(Service::new(turnwise.clone()).has_tokens().await?);
@@ -83,15 +86,15 @@ impl Listen {
     }
 
     /// What is missing to answer other machines.
-    fn missing(self, has_tokens: bool) -> Option<&'static str> {
-        match (has_tokens, self.plain_http) {
+    fn missing(&self, has_tokens: bool) -> Option<&'static str> {
+        match (has_tokens, self.plain_http || self.certificate.is_some()) {
             (false, _) => Some(
                 "can be reached by other machines, and there is no token; create one (turnwise token create) and add \
-                 --plain-http, or listen on 127.0.0.1",
+                 --tls-cert and --tls-key, or listen on 127.0.0.1",
             ),
             (true, false) => Some(
-                "can be reached by other machines, and this server has no TLS: tokens would be readable on the way; add \
-                 --plain-http if the network or a proxy protects them, or listen on 127.0.0.1",
+                "can be reached by other machines, and without TLS tokens would be readable on the way; add --tls-cert and \
+                 --tls-key, or --plain-http if the network or a proxy protects them, or listen on 127.0.0.1",
             ),
             (true, true) => None,
         }
@@ -100,20 +103,28 @@ impl Listen {
 
 /// The running listener of a node.
 pub(crate) struct Http {
+    scheme: &'static str,
     service: Service,
     listening: Listening,
 }
 
 impl Http {
-    pub(crate) fn start(turnwise: &Turnwise, listener: TcpListener) -> Result<Self, Failure> {
-        let service = Service::new(turnwise.clone());
-        let listening =
-            service.listen(listener).map_err(|error| Failure::Other(format!("cannot answer HTTP: {error}")))?;
-        Ok(Self { service, listening })
+    pub(crate) fn start(turnwise: &Turnwise, listener: TcpListener, listen: Listen) -> Result<Self, Failure> {
+        let service = Service::behind(listen.proxies, listen.origins, turnwise.clone());
+        let scheme = if listen.certificate.is_some() { "https" } else { "http" };
+        let listening = service
+            .listen(listener, listen.certificate)
+            .map_err(|error| Failure::Other(format!("cannot answer HTTP: {error}")))?;
+        Ok(Self { scheme, service, listening })
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("http://{}", self.listening.address())
+        format!("{}://{}", self.scheme, self.listening.address())
+    }
+
+    /// Shows the numbers of this node beside those of the installation.
+    pub(crate) fn watch(&self, node: &Executor) {
+        self.service.watch(node.clone());
     }
 
     /// The node is about to stop: says so to callers that ask, and lets no caller wait any longer.
@@ -149,7 +160,7 @@ mod tests {
 
     #[test]
     fn other_machines_need_a_token_and_a_word_about_tls() {
-        let missing = |plain_http, has_tokens| Listen { on: On::Usual, plain_http }.missing(has_tokens);
+        let missing = |plain_http, has_tokens| Listen { plain_http, ..Listen::default() }.missing(has_tokens);
         assert!(missing(false, false).is_some_and(|problem| problem.contains("create one")));
         assert!(missing(true, false).is_some_and(|problem| problem.contains("create one")));
         assert!(missing(false, true).is_some_and(|problem| problem.contains("--plain-http")));

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use turnwise::{TaskName, Turnwise};
-
-use crate::error::remark;
+use crate::{
+    error::{Failure, remark},
+    look,
+    place::Place,
+};
 
 /// Edits between two names that are taken for one another.
 const TYPING_MISTAKE: usize = 2;
@@ -17,10 +19,9 @@ pub(crate) fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a s
 }
 
 /// What is to be said about those of the tasks that no living node knows, a line each.
-pub(crate) async fn unknown(turnwise: &Turnwise, tasks: &BTreeSet<String>) -> Result<Vec<String>, turnwise::Error> {
-    let fleet = turnwise.nodes().await?;
-    let living: Vec<_> = fleet.nodes.iter().filter(|node| node.alive(fleet.now)).collect();
-    let known: BTreeSet<&str> = living.iter().flat_map(|node| node.tasks.iter().map(TaskName::as_str)).collect();
+pub(crate) async fn unknown(place: &Place, tasks: &BTreeSet<String>) -> Result<Vec<String>, Failure> {
+    let living = look::living(place).await?;
+    let known: BTreeSet<&str> = living.iter().flat_map(|node| node.tasks.iter().map(String::as_str)).collect();
     let unknown = tasks.iter().map(String::as_str).filter(|task| !known.contains(task));
     Ok(unknown
         .map(|task| {
@@ -36,9 +37,10 @@ pub(crate) async fn unknown(turnwise: &Turnwise, tasks: &BTreeSet<String>) -> Re
 /// Lines of this kind in one command; the rest are counted.
 const MAX_WARNINGS: usize = 10;
 
-/// Warns about tasks of stored jobs that no living node knows. That the nodes cannot be read is no failure: the jobs are stored.
-pub(crate) async fn warn(turnwise: &Turnwise, tasks: &BTreeSet<String>) {
-    let lines = unknown(turnwise, tasks).await.unwrap_or_default();
+/// Warns about tasks of stored jobs that no living node knows. That the nodes cannot be read, or not by this
+/// token, is no failure: the jobs are stored.
+pub(crate) async fn warn(place: &Place, tasks: &BTreeSet<String>) {
+    let lines = unknown(place, tasks).await.unwrap_or_default();
     lines.iter().take(MAX_WARNINGS).for_each(|line| remark(&format!("warning: {line}")));
     if lines.len() > MAX_WARNINGS {
         remark(&format!("warning: and {} more tasks that no living node knows", lines.len() - MAX_WARNINGS));

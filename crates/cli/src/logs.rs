@@ -5,86 +5,182 @@ use std::{
     time::Duration,
 };
 
-use turnwise::{
-    JobId, Turnwise,
-    story::{Line, LineAt, Progress},
-    wire,
-};
+use serde::Deserialize;
+use turnwise::{Filter, JobId, JobState, Timestamp, Turnwise, secret::Mask, wire};
+use turnwise_client::Ask;
 
 use crate::{
     args,
     error::{Failure, judge},
-    look, print,
+    look,
+    place::{self, Place, Shown, read},
+    print,
     serve::block_on,
     settings::Settings,
+    view::{Job, Progress},
 };
 
 /// How often `--follow` and `--watch` read again.
 const EVERY: Duration = Duration::from_millis(300);
 /// Lines read at a time.
 const PAGE: u32 = 1_000;
+/// Lines that a server gives at once, at most.
+const SERVED: u32 = 10_000;
 /// Cells of a progress bar.
 const BAR: usize = 40;
 
-pub(crate) fn logs(settings: &Settings, call: &args::Logs) -> Result<(), Failure> {
-    let id = look::id(settings, &call.id)?;
-    block_on(async {
-        let turnwise = settings.open().await?;
-        turnwise.job(id).await?;
-        let last = match call.lines.as_deref() {
-            Some(lines) => look::limit("lines", lines)?,
-            None => 1_000_000,
-        };
-        let story = turnwise.story(id, last).await?;
-        if story.dropped > 0 && call.lines.is_none() {
-            print::lines([format!("({} earlier lines are not kept)", story.dropped)])?;
+/// The part of a line that a person reads.
+#[derive(Debug, Deserialize)]
+struct Line {
+    at: Timestamp,
+    level: String,
+    text: String,
+}
+
+/// A part of a log.
+#[derive(Debug, Deserialize)]
+struct Part {
+    lines: Vec<Shown>,
+    dropped: u64,
+    /// Where the next part begins.
+    next: Option<String>,
+}
+
+/// The last `most` lines, or those after a place.
+enum Which {
+    Last(u32),
+    After(String, u32),
+}
+
+/// Before all lines.
+const BEGINNING: &str = "0.0";
+
+async fn part(place: &Place, id: JobId, which: Which) -> Result<Part, Failure> {
+    read(&match (place, which) {
+        (Place::Database(turnwise), Which::Last(lines)) => {
+            place::shown(&wire::Log::new(&turnwise.story(id, lines).await?, None, &mask(turnwise, id).await?))?
         }
-        print::lines(story.lines.iter().map(|line| written(line, call.json)))?;
+        (Place::Database(turnwise), Which::After(after, lines)) => {
+            let after = wire::Log::read_after(&after)?;
+            let story = turnwise.log_after(id, Some(after), lines).await?;
+            place::shown(&wire::Log::new(&story, Some(after), &mask(turnwise, id).await?))?
+        }
+        (Place::Server(server), Which::Last(lines)) => {
+            server.ask(Ask::get(format!("/jobs/{id}/log")).with("limit", lines)).await?
+        }
+        (Place::Server(server), Which::After(after, lines)) => {
+            server.ask(Ask::get(format!("/jobs/{id}/log")).with("after", after).with("limit", lines)).await?
+        }
+    })
+}
+
+/// What hides the secrets of the job.
+async fn mask(turnwise: &Turnwise, id: JobId) -> Result<Mask, Failure> {
+    let job = turnwise.job(id).await?;
+    Ok(turnwise.secrets().await?.mask(&job.task, &job.args))
+}
+
+/// The last `most` lines. What a server does not give at once is read from the beginning on.
+async fn last(place: &Place, id: JobId, most: u32) -> Result<Part, Failure> {
+    if most <= SERVED || matches!(place, Place::Database(_)) {
+        return part(place, id, Which::Last(most)).await;
+    }
+    let mut whole = part(place, id, Which::After(BEGINNING.to_owned(), SERVED)).await?;
+    let mut full = whole.lines.len() == SERVED as usize;
+    while let (true, Some(after)) = (full, whole.next.clone()) {
+        let more = part(place, id, Which::After(after, SERVED)).await?;
+        full = more.lines.len() == SERVED as usize;
+        whole.lines.extend(more.lines);
+        whole.next = more.next;
+    }
+    let spare = whole.lines.len().saturating_sub(most as usize);
+    whole.lines.drain(..spare);
+    Ok(whole)
+}
+
+pub(crate) fn logs(settings: &Settings, call: &args::Logs) -> Result<(), Failure> {
+    block_on(async {
+        let place = Place::find(settings).await?;
+        let id = place.find_id(&call.id).await?;
+        // There may be a job without a log, but no log without a job.
+        if let Place::Database(turnwise) = &place {
+            turnwise.job(id).await?;
+        }
+        let most = match call.lines.as_deref() {
+            Some(lines) => look::limit("lines", lines)?,
+            None => Filter::MAX_LIMIT,
+        };
+        let log = last(&place, id, most).await?;
+        if log.dropped > 0 && call.lines.is_none() {
+            print::lines([format!("({} earlier lines are not kept)", log.dropped)])?;
+        }
+        print_lines(&log.lines, call.json)?;
         if call.follow {
-            follow(&turnwise, id, story.lines.last().map(|line| line.at), call.json).await?;
+            follow(&place, id, log.next, call.json).await?;
         }
         Ok(())
     })
 }
 
 /// Goes on until the job ends or the reader has gone.
-async fn follow(turnwise: &Turnwise, id: JobId, mut after: Option<LineAt>, json: bool) -> Result<(), Failure> {
+async fn follow(place: &Place, id: JobId, after: Option<String>, json: bool) -> Result<(), Failure> {
+    let mut after = after.unwrap_or_else(|| BEGINNING.to_owned());
     loop {
         // The state is read before the log: if the job has ended, the log then has all of its lines.
-        let ended = turnwise.job(id).await?.state.finished();
-        after = print_new_lines(turnwise, id, after, json).await?;
+        let ended = short(place, id).await?.state.finished();
+        loop {
+            let part = part(place, id, Which::After(after.clone(), PAGE)).await?;
+            print_lines(&part.lines, json)?;
+            after = part.next.unwrap_or(after);
+            if part.lines.len() < PAGE as usize {
+                break;
+            }
+        }
         if ended {
             return Ok(());
         }
-        tokio::select! {
-            () = tokio::time::sleep(EVERY) => {}
-            Ok(()) = tokio::signal::ctrl_c() => return Err(Failure::Interrupted),
-        }
+        pause().await?;
     }
 }
 
-async fn print_new_lines(
-    turnwise: &Turnwise,
-    id: JobId,
-    mut after: Option<LineAt>,
-    json: bool,
-) -> Result<Option<LineAt>, Failure> {
-    loop {
-        let story = turnwise.log_after(id, after, PAGE).await?;
-        print::lines(story.lines.iter().map(|line| written(line, json)))?;
-        after = story.lines.last().map(|line| line.at).or(after);
-        if story.lines.len() < PAGE as usize {
-            return Ok(after);
-        }
+/// Until it is time to look again.
+async fn pause() -> Result<(), Failure> {
+    tokio::select! {
+        () = tokio::time::sleep(EVERY) => Ok(()),
+        Ok(()) = tokio::signal::ctrl_c() => Err(Failure::Interrupted),
     }
 }
 
-fn written(line: &Line, json: bool) -> String {
-    let Line { time, level, text, .. } = line;
+fn print_lines(lines: &[Shown], json: bool) -> Result<(), Failure> {
     if json {
-        serde_json::json!(wire::LogLine::new(line)).to_string()
-    } else {
-        format!("{time} {:<5} {}", level.name(), print::clean(text))
+        return Ok(print::lines(lines.iter().map(|line| line.get()))?);
+    }
+    let line = |line: &Shown| {
+        let Line { at, level, text } = read(line)?;
+        Ok(format!("{at} {level:<5} {}", print::clean(&text)))
+    };
+    Ok(print::lines(lines.iter().map(line).collect::<Result<Vec<_>, Failure>>()?)?)
+}
+
+/// The state of a job, how it ended and how far it has come: what is looked at again and again.
+#[derive(Debug, Deserialize)]
+struct Short {
+    state: JobState,
+    progress: Option<Progress>,
+}
+
+async fn short(place: &Place, id: JobId) -> Result<Short, Failure> {
+    match place {
+        Place::Database(turnwise) => {
+            let state = turnwise.job(id).await?.state;
+            let progress = turnwise.story(id, 0).await?.progress;
+            let progress = progress.map(|progress| {
+                let turnwise::story::Progress { done, total, text, .. } = progress;
+                Progress { done, total, text: text.to_string() }
+            });
+            Ok(Short { state, progress })
+        }
+        Place::Server(server) => read(&server.ask(Ask::get(format!("/jobs/{id}"))).await?),
     }
 }
 
@@ -92,25 +188,21 @@ fn written(line: &Line, json: bool) -> String {
 pub(crate) fn watch(settings: &Settings, id: JobId) -> Result<(), Failure> {
     let live = io::stdout().is_terminal();
     let job = block_on(async {
-        let turnwise = settings.open().await?;
+        let place = Place::find(settings).await?;
         let mut shown = String::new();
         loop {
-            let job = turnwise.job(id).await?;
-            let progress = turnwise.story(id, 0).await?.progress;
-            let line = format!("{:<9} {}", job.state.name(), progress.as_ref().map(bar).unwrap_or_default());
+            let Short { state, progress } = short(&place, id).await?;
+            let line = format!("{:<9} {}", state.name(), progress.as_ref().map(bar).unwrap_or_default());
             if line != shown {
                 // In a terminal the line is drawn over the last one.
                 let drawn = if live && !shown.is_empty() { format!("\u{1b}[1A\u{1b}[2K{line}") } else { line.clone() };
                 print::lines([drawn.trim_end()])?;
                 shown = line;
             }
-            if job.state.finished() {
-                return Ok(job);
+            if state.finished() {
+                return read::<Job>(&look::in_full(&place, id).await?);
             }
-            tokio::select! {
-                () = tokio::time::sleep(EVERY) => {}
-                Ok(()) = tokio::signal::ctrl_c() => return Err(Failure::Interrupted),
-            }
+            pause().await?;
         }
     })?;
     look::job_in_full(settings, id)?;
@@ -121,7 +213,9 @@ pub(crate) fn watch(settings: &Settings, id: JobId) -> Result<(), Failure> {
 pub(crate) fn bar(progress: &Progress) -> String {
     let Progress { done, total, text } = progress;
     let text = print::brief(text);
-    match progress.share() {
+    #[allow(clippy::cast_precision_loss)] // for people
+    let share = (*total > 0).then(|| (*done as f64 / *total as f64).min(1.0));
+    match share {
         None => format!("{done} {text}"),
         Some(share) => {
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)] // 0 to 40
@@ -140,10 +234,11 @@ mod tests {
 
     #[test]
     fn a_bar_fills_up() {
-        assert_eq!(bar(&Progress::new(0, 0, "")), "0");
-        assert_eq!(bar(&Progress::new(3, 0, "pages")), "3 pages");
-        let half = bar(&Progress::new(1, 2, "pages\u{1b}[2J"));
+        let bar = |done, total, text: &str| bar(&Progress { done, total, text: text.to_owned() });
+        assert_eq!(bar(0, 0, ""), "0");
+        assert_eq!(bar(3, 0, "pages"), "3 pages");
+        let half = bar(1, 2, "pages\u{1b}[2J");
         assert_eq!(half, format!("[{}{}] 50 % 1 of 2 pages\u{fffd}[2J", "#".repeat(20), "-".repeat(20)));
-        assert!(bar(&Progress::new(9, 2, "")).contains("] 100 %"));
+        assert!(bar(9, 2, "").contains("] 100 %"));
     }
 }

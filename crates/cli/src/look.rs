@@ -2,52 +2,61 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use turnwise::{
-    Filter, Invalid, JobId, JobState, Timestamp, Turnwise,
+    Filter, GroupName, Invalid, JobId, JobState, QueueName, TaskName, Timestamp, Turnwise, UniqueKey,
     schedules::{Periodic, ScheduleName},
-    story::Attempt,
     wire,
 };
+use turnwise_client::Ask;
 use turnwise_core::time::parse_span;
 
 use crate::{
     args, dead_letters,
     error::{Failure, remark},
     graph, logs,
+    place::{self, Place, Shown, read},
     print::{self, shown},
     serve::block_on,
     settings::Settings,
+    view::{Attempt, Job, Node, Story},
 };
 
-fn row(job: &wire::Job<'_>, now: Timestamp) -> [String; 11] {
+fn row(job: &Job, now: Timestamp) -> [String; 11] {
     [
-        job.id.to_string(),
+        job.id.clone(),
         print::age(now.since(job.submitted_at)),
         job.state.to_string(),
-        job.task.to_string(),
-        job.queue.to_string(),
-        job.group.to_string(),
-        job.priority.get().to_string(),
+        job.task.clone(),
+        job.queue.clone(),
+        job.group.clone(),
+        job.priority.to_string(),
         job.attempt.to_string(),
-        shown(job.node),
+        shown(job.node.as_ref()),
         shown(unique(job)),
         note(job),
     ]
 }
 
 /// `nightly (task:report)`: the unique key that it holds, and among which jobs.
-fn unique(job: &wire::Job<'_>) -> Option<String> {
-    Some(format!("{} ({})", job.unique?, job.unique_scope?))
+fn unique(job: &Job) -> Option<String> {
+    Some(format!("{} ({})", job.unique.as_ref()?, job.unique_scope.as_ref()?))
 }
 
-/// What a person would ask next: what it waits for, or what went wrong. An error that a job got over is not among it.
-fn note(job: &wire::Job<'_>) -> String {
-    let error = job.error.filter(|_| job.state != JobState::Success).map(print::brief).unwrap_or_default();
+/// An error that a job got over is not among what is shown: the attempts have it.
+fn error(job: &Job) -> Option<&str> {
+    job.error.as_deref().filter(|_| job.state != JobState::Success)
+}
+
+/// What a person would ask next: what it waits for, or what went wrong.
+fn note(job: &Job) -> String {
+    let error = error(job).map(print::brief).unwrap_or_default();
     let waits: Vec<_> = job.waits_for.iter().map(|gate| gate.strip_prefix("waits ").unwrap_or(gate)).collect();
     if waits.is_empty() { error } else { format!("waits: {}", waits.join("; ")) }
 }
 
-fn retries_left(job: &wire::Job<'_>) -> String {
+fn retries_left(job: &Job) -> String {
     match (job.retries_left, &job.retry) {
         (Some(left), _) => left.to_string(),
         (None, Some(_)) => "a person decides".to_owned(),
@@ -55,13 +64,13 @@ fn retries_left(job: &wire::Job<'_>) -> String {
     }
 }
 
-fn fields(job: &wire::Job<'_>) -> Vec<(&'static str, String)> {
+fn fields(job: &Job) -> Vec<(&'static str, String)> {
     let mut fields = vec![
-        ("id", job.id.to_string()),
-        ("task", job.task.to_string()),
-        ("queue", job.queue.to_string()),
-        ("group", job.group.to_string()),
-        ("key", shown(job.key)),
+        ("id", job.id.clone()),
+        ("task", job.task.clone()),
+        ("queue", job.queue.clone()),
+        ("group", job.group.clone()),
+        ("key", shown(job.key.as_ref())),
         (
             "unique",
             shown(unique(job).map(|held| match job.unique_until {
@@ -69,20 +78,20 @@ fn fields(job: &wire::Job<'_>) -> Vec<(&'static str, String)> {
                 None => format!("{held} until it ends"),
             })),
         ),
-        ("priority", job.priority.get().to_string()),
+        ("priority", job.priority.to_string()),
         ("state", job.state.to_string()),
         ("attempt", job.attempt.to_string()),
         ("retries_left", retries_left(job)),
         ("retry", shown(job.retry.as_ref())),
         ("timeout", shown(job.timeout.as_ref())),
-        ("on_exhausted", shown(job.on_exhausted)),
+        ("on_exhausted", shown(job.on_exhausted.as_ref())),
+        ("next", shown(job.next.as_ref())),
         ("expires_at", shown(job.expires_at)),
-        ("args", job.args.to_string()),
-        ("result", shown(job.result)),
-        // What went wrong before a success is told by the attempts.
-        ("error", shown(job.error.filter(|_| job.state != JobState::Success))),
-        ("fingerprint", shown(job.fingerprint.filter(|_| job.state != JobState::Success))),
-        ("node", shown(job.node)),
+        ("args", job.args.get().to_owned()),
+        ("result", shown(job.result.as_deref().map(RawValue::get))),
+        ("error", shown(error(job))),
+        ("fingerprint", shown(job.fingerprint.as_ref().filter(|_| job.state != JobState::Success))),
+        ("node", shown(job.node.as_ref())),
         ("submitted_at", job.submitted_at.to_string()),
         ("due_at", shown(job.due_at)),
         ("assigned_at", shown(job.assigned_at)),
@@ -90,7 +99,7 @@ fn fields(job: &wire::Job<'_>) -> Vec<(&'static str, String)> {
         ("finished_at", shown(job.finished_at)),
         ("cancel_requested", job.cancel_requested.to_string()),
     ];
-    fields.extend(job.schedule.map(|name| ("schedule", name.to_string())));
+    fields.extend(job.schedule.as_ref().map(|name| ("schedule", name.clone())));
     let waits = job.waits_for.iter().map(|gate| gate.strip_prefix("waits for ").unwrap_or(gate));
     fields.extend(waits.map(|gate| ("waits for", gate.to_owned())));
     fields
@@ -107,43 +116,113 @@ pub(crate) fn jobs(settings: &Settings, call: &args::Jobs) -> Result<(), Failure
     };
     let since = call.since.as_deref().map(|text| Asked::read("since", text)).transpose()?;
     let until = call.until.as_deref().map(|text| Asked::read("until", text)).transpose()?;
-    let mut filter = Filter {
-        states: call.states.iter().map(|state| state.parse()).collect::<Result<_, _>>()?,
-        queue: call.queue.clone(),
-        group: call.group.clone(),
-        task: call.task.clone(),
-        unique: call.unique.clone(),
-        limit: Some(if call.args_contain.is_some() { LOOKS } else { limit }),
-        ..Filter::default()
-    };
-    let (jobs, reasons, set, schedules, now) = block_on(async {
-        let turnwise = settings.open().await?;
-        let now = turnwise.now().await?;
-        filter.since = since.map(|asked| asked.at(now));
-        filter.until = until.map(|asked| asked.at(now));
-        let mut jobs = turnwise.jobs(filter).await?;
-        if let Some(text) = &call.args_contain {
-            let (looked, oldest) = (jobs.len(), jobs.last().map(|job| job.submitted_at));
-            jobs.retain(|job| job.args.as_str().contains(text));
-            if let Some(oldest) = oldest.filter(|_| looked == LOOKS as usize) {
-                remark(&format!("looked at the newest {looked} jobs, back to {oldest}; older ones were not looked at"));
+    check_names(call.queue.as_deref(), call.group.as_deref(), call.task.as_deref())?;
+    call.unique.as_deref().map(UniqueKey::new).transpose()?;
+    if let Some(text) = &call.args_contain {
+        check_snippet(text)?;
+    }
+    let states = call.states.iter().map(|state| state.parse()).collect::<Result<Vec<JobState>, _>>()?;
+    let (jobs, now) = block_on(async {
+        let place = Place::find(settings).await?;
+        // Only what is asked for relative to now needs to know it.
+        let now = if since.is_some() || until.is_some() { place.now().await? } else { Timestamp::MIN };
+        let (since, until) = (since.map(|asked| asked.at(now)), until.map(|asked| asked.at(now)));
+        match &place {
+            Place::Database(turnwise) => {
+                let filter = Filter {
+                    states,
+                    queue: call.queue.clone(),
+                    group: call.group.clone(),
+                    task: call.task.clone(),
+                    unique: call.unique.clone(),
+                    since,
+                    until,
+                    limit: Some(if call.args_contain.is_some() { LOOKS } else { limit }),
+                    ..Filter::default()
+                };
+                listed(turnwise, filter, call.args_contain.as_deref(), limit).await
             }
-            jobs.truncate(limit as usize);
+            Place::Server(server) => {
+                let words: Vec<_> = states.iter().map(ToString::to_string).collect();
+                let ask = Ask::get("/jobs")
+                    .with_some("state", (!words.is_empty()).then(|| words.join(",")))
+                    .with_some("queue", call.queue.as_ref())
+                    .with_some("group", call.group.as_ref())
+                    .with_some("task", call.task.as_ref())
+                    .with_some("unique", call.unique.as_ref())
+                    .with_some("since", since)
+                    .with_some("until", until)
+                    .with_some("args_contain", call.args_contain.as_ref());
+                let listed = server.by_cursor(&ask, "jobs", limit).await?;
+                if let Some(oldest) = listed.reached.filter(|_| call.args_contain.is_some()) {
+                    looked_so_far(LOOKS as usize, oldest);
+                }
+                Ok((listed.items, listed.at))
+            }
         }
-        let reasons = turnwise.reasons(&jobs).await?;
-        Ok((jobs, reasons, turnwise.settings().await?, schedules(&turnwise).await, now))
     })?;
     if call.by.is_some() {
         return dead_letters::by_error(&jobs, &call.table);
     }
-    let views = jobs.iter().zip(&reasons).map(|(job, gates)| wire::Job::new(job, &set, gates, schedules.keys()));
     if call.table.json {
-        print::array(views)?;
+        print::array(jobs)?;
     } else {
         let header = ["ID", "AGE", "STATE", "TASK", "QUEUE", "GROUP", "PRIORITY", "ATTEMPT", "NODE", "UNIQUE", "NOTE"];
-        print::table(header, views.map(|job| row(&job, now)), call.table.wide)?;
+        let rows = jobs.iter().map(|job| Ok(row(&read(job)?, now))).collect::<Result<Vec<_>, Failure>>()?;
+        print::table(header, rows, call.table.wide)?;
     }
     Ok(())
+}
+
+/// Refuses what cannot be the name of a queue, a group or a task.
+pub(crate) fn check_names(queue: Option<&str>, group: Option<&str>, task: Option<&str>) -> Result<(), Invalid> {
+    queue.map(QueueName::new).transpose()?;
+    group.map(GroupName::new).transpose()?;
+    task.map(TaskName::new).transpose()?;
+    Ok(())
+}
+
+/// Longest text that is looked for, in characters.
+const SNIPPET: usize = 1_000;
+
+fn check_snippet(text: &str) -> Result<(), Invalid> {
+    if text.is_empty() || text.chars().count() > SNIPPET || text.contains(|c: char| c.is_ascii_control()) {
+        let problem = format!("must have 1 to {SNIPPET} characters, none of them a control character");
+        return Err(Invalid::new("args_contain", problem));
+    }
+    Ok(())
+}
+
+fn looked_so_far(jobs: usize, oldest: Timestamp) {
+    remark(&format!("looked at the newest {jobs} jobs, back to {oldest}; older ones were not looked at"));
+}
+
+/// Of the database's jobs those that the filter names, with this text in their arguments; and the time.
+async fn listed(
+    turnwise: &Turnwise,
+    filter: Filter,
+    args_contain: Option<&str>,
+    limit: u32,
+) -> Result<(Vec<Shown>, Timestamp), Failure> {
+    let now = turnwise.now().await?;
+    let mut jobs = turnwise.jobs(filter).await?;
+    let secrets = turnwise.secrets().await?;
+    if let Some(text) = args_contain {
+        let (looked, oldest) = (jobs.len(), jobs.last().map(|job| job.submitted_at));
+        // In what may be shown of them: who asks must not find out a secret letter by letter.
+        jobs.retain(|job| secrets.mask(&job.task, &job.args).shown(&job.args).as_str().contains(text));
+        if let Some(oldest) = oldest.filter(|_| looked == LOOKS as usize) {
+            looked_so_far(looked, oldest);
+        }
+        jobs.truncate(limit as usize);
+    }
+    let reasons = turnwise.reasons(&jobs).await?;
+    let (set, schedules) = (turnwise.settings().await?, schedules(turnwise).await);
+    // One after the other: the jobs of a long listing are not in memory twice.
+    let show = |(job, gates): (turnwise::Job, Vec<_>)| {
+        place::shown(&wire::Job::new(&job, &set, &gates, schedules.keys(), &secrets))
+    };
+    Ok((jobs.into_iter().zip(reasons).map(show).collect::<Result<_, _>>()?, now))
 }
 
 /// For the names of jobs' schedules. One that a newer program has written is no reason to show no jobs.
@@ -180,7 +259,7 @@ impl Asked {
 pub(crate) fn id(settings: &Settings, text: &str) -> Result<JobId, Failure> {
     match text.parse() {
         Ok(id) => Ok(id),
-        Err(_) => block_on(async { Ok(settings.open().await?.find_id(text).await?) }),
+        Err(_) => block_on(async { Place::find(settings).await?.find_id(text).await }),
     }
 }
 
@@ -204,80 +283,106 @@ pub(crate) fn job_in_full(settings: &Settings, id: JobId) -> Result<(), Failure>
     show_job(settings, id, false)
 }
 
-/// The row, and what is recorded about the job's runs.
+/// A job with what is recorded about its runs.
+pub(crate) async fn in_full(place: &Place, id: JobId) -> Result<Shown, Failure> {
+    match place {
+        Place::Database(turnwise) => {
+            let job = turnwise.job(id).await?;
+            let gates = turnwise.gates_of(&job).await?;
+            let (story, set) = (turnwise.story(id, 0).await?, turnwise.settings().await?);
+            let schedules = schedules(turnwise).await;
+            let secrets = turnwise.secrets().await?;
+            let view = wire::Job::new(&job, &set, &gates, schedules.keys(), &secrets);
+            place::shown(&wire::JobInFull::new(view, &story))
+        }
+        Place::Server(server) => server.ask(Ask::get(format!("/jobs/{id}")).with("gates", true)).await,
+    }
+}
+
 fn show_job(settings: &Settings, id: JobId, json: bool) -> Result<(), Failure> {
-    let (job, story, gates, set, schedules) = block_on(async {
-        let turnwise = settings.open().await?;
-        let job = turnwise.job(id).await?;
-        let gates = turnwise.gates_of(&job).await?;
-        Ok((job, turnwise.story(id, 0).await?, gates, turnwise.settings().await?, schedules(&turnwise).await))
-    })?;
-    let view = wire::Job::new(&job, &set, &gates, schedules.keys());
+    let shown = block_on(async { in_full(&Place::find(settings).await?, id).await })?;
     if json {
-        print::object(&wire::JobInFull::new(view, &story))?;
-        return Ok(());
+        return Ok(print::indented(shown.get())?);
     }
-    let mut fields = fields(&view);
-    if let Some(what) = story.after.on_failure() {
-        fields.extend(story.after.ids().iter().map(|id| ("after", format!("{id} (on failure: {what})"))));
+    let story: Story = read(&shown)?;
+    let mut fields = fields(&read(&shown)?);
+    if let Some(what) = story.on_failure {
+        fields.extend(story.after.iter().map(|id| ("after", format!("{id} (on failure: {what})"))));
     }
-    fields.extend(story.awaited_by.iter().map(|id| ("awaited by", id.to_string())));
+    fields.extend(story.awaited_by.into_iter().map(|id| ("awaited by", id)));
     fields.extend(story.progress.as_ref().map(|progress| ("progress", logs::bar(progress))));
-    fields.extend(story.steps.iter().map(|step| ("step", format!("{} = {}", step.name, step.result))));
-    fields.extend(story.attempts.iter().map(|attempt| ("attempt", attempt_line(attempt))));
+    fields.extend(story.steps.iter().map(|(name, result)| ("step", format!("{name} = {}", result.get()))));
+    fields.extend(story.attempts.into_iter().map(|attempt| ("attempt", attempt_line(attempt))));
     print::fields(fields)?;
     Ok(())
 }
 
 /// `1 extract on node-a, error after 3.0 s: disk on fire (at src/extract.rs:41:9)`
-fn attempt_line(attempt: &Attempt) -> String {
-    let Attempt { number, task, ending, node, started_at, finished_at, failure, .. } = attempt;
-    let on = node.as_ref().map_or_else(String::new, |node| format!(" on {node}"));
+fn attempt_line(attempt: Attempt) -> String {
+    let Attempt { number, task, ending, node, started_at, finished_at, error, place } = attempt;
+    let on = node.map_or_else(String::new, |node| format!(" on {node}"));
     let after = match (started_at, finished_at) {
-        (Some(began), Some(ended)) => format!(" after {}", print::about(ended.since(*began))),
+        (Some(began), Some(ended)) => format!(" after {}", print::about(ended.since(began))),
         _ => String::new(),
     };
-    let error = failure.as_ref().map_or_else(String::new, |failure| format!(": {}", failure.text()));
-    let place = failure.as_ref().and_then(|failure| failure.place.as_ref());
+    let error = error.map_or_else(String::new, |chain| {
+        let failure = turnwise_core::Failure { chain, place: None };
+        format!(": {}", failure.text())
+    });
     let place = place.map_or_else(String::new, |place| format!(" (at {place})"));
-    format!("{number} {task}{on}, {}{after}{error}{place}", ending.name())
+    format!("{number} {task}{on}, {ending}{after}{error}{place}")
 }
 
-fn node_row(node: &wire::Node<'_>, now: Timestamp) -> [String; 14] {
+fn node_row(node: &Node, now: Timestamp) -> [String; 14] {
     [
-        node.name.to_string(),
+        node.name.clone(),
         print::age(now.since(node.joined_at)),
-        node.state.to_owned(),
+        node.state.clone(),
         node.lost_at.map_or_else(String::new, |at| format!("{} ago", print::age(now.since(at)))),
         node.held.map_or_else(String::new, |held| held.to_string()),
         if node.dispatcher { "yes" } else { "" }.to_owned(),
         node.slots.to_string(),
-        node.host.to_owned(),
+        node.host.clone(),
         node.pid.to_string(),
         match &node.queues {
             None => "all".to_owned(),
-            Some(queues) if node.all_but => format!("all but {}", listed(queues)),
-            Some(queues) => listed(queues),
+            Some(queues) if node.all_but => format!("all but {}", queues.join(", ")),
+            Some(queues) => queues.join(", "),
         },
-        listed(&node.tasks),
+        node.tasks.join(", "),
         node.lease_until.to_string(),
         node.joined_at.to_string(),
         match node.held {
-            Some(held) if held > node.held_jobs.len() as u64 => format!("{}, …", listed(node.held_jobs)),
-            _ => listed(node.held_jobs),
+            Some(held) if held > node.held_jobs.len() as u64 => format!("{}, …", node.held_jobs.join(", ")),
+            _ => node.held_jobs.join(", "),
         },
     ]
 }
 
-fn listed(names: &[impl ToString]) -> String {
-    names.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+/// All nodes, and the database's time.
+#[derive(Debug, Deserialize)]
+struct Nodes {
+    now: Timestamp,
+    nodes: Vec<Shown>,
+}
+
+async fn fleet(place: &Place) -> Result<Nodes, Failure> {
+    read(&match place {
+        Place::Database(turnwise) => place::shown(&wire::Nodes::new(&turnwise.nodes().await?))?,
+        Place::Server(server) => server.ask(Ask::get("/nodes")).await?,
+    })
+}
+
+/// The nodes that are alive.
+pub(crate) async fn living(place: &Place) -> Result<Vec<Node>, Failure> {
+    let nodes = fleet(place).await?.nodes.iter().map(|node| read::<Node>(node)).collect::<Result<Vec<_>, _>>()?;
+    Ok(nodes.into_iter().filter(Node::lives).collect())
 }
 
 pub(crate) fn nodes(settings: &Settings, call: &args::Table) -> Result<(), Failure> {
-    let fleet = block_on(async { Ok(settings.open().await?.nodes().await?) })?;
-    let views = wire::Node::all(&fleet);
+    let fleet = block_on(async { fleet(&Place::find(settings).await?).await })?;
     if call.json {
-        print::array(views)?;
+        print::array(fleet.nodes)?;
     } else {
         let header = [
             "NAME",
@@ -295,7 +400,8 @@ pub(crate) fn nodes(settings: &Settings, call: &args::Table) -> Result<(), Failu
             "JOINED AT",
             "HELD JOBS",
         ];
-        print::table(header, views.iter().map(|node| node_row(node, fleet.now)), call.wide)?;
+        let row = |node: &Shown| Ok(node_row(&read(node)?, fleet.now));
+        print::table(header, fleet.nodes.iter().map(row).collect::<Result<Vec<_>, Failure>>()?, call.wide)?;
     }
     Ok(())
 }

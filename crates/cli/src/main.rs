@@ -1,15 +1,19 @@
 //! The binary `turnwise`.
 //!
-//! [`args`] the command line → [`settings`] flags, variables and file together, [`pools`] of the file → [`serve`] a node, with
+//! [`args`] the command line → [`settings`] flags, variables and file together, [`pools`] of the file → [`place`] the database or the
+//! server that a command works on, [`view`] what it shows → [`serve`] a node, with
 //! its [`http`] listener, its [`commands`] and [`demo`] tasks, [`known`] to nodes or not · [`story`] the groups' turns, live · [`enqueue`] submitting · [`look`] jobs
 //! and nodes, [`graph`] which jobs wait for which · [`logs`] of jobs · [`dead_letters`] jobs by error · [`decide`] cancel, retry, fail, [`bulk`]
 //! the same to all jobs that a filter names · [`tune`] weights, limits and pauses, [`names`] of what there is · [`schedule`] periodic
-//! jobs · [`token`] who may ask a server · [`overview`] queues, groups, tasks and keys · [`why`] a job waits · [`simulate`] what if · [`top`] which groups use the
-//! slots · [`bench`] how fast it is · [`migrate`] the schema → [`print`] tables and JSON, [`terminal`] a person at it, [`error`] one
+//! jobs · [`token`] who may ask a server · [`audit`] who changed what · [`overview`] queues, groups, tasks and keys · [`why`] a job waits · [`simulate`] what if · [`top`] which groups use the
+//! slots · [`bench`] how fast it is · [`migrate`] the schema · [`doctor`] what is wrong · [`config`] the settings themselves →
+//! [`print`] tables and JSON, [`terminal`] a person at it, [`error`] one
 //! line and an exit code · [`reference`] completions and manual pages.
 
 mod args;
 mod settings;
+mod place;
+mod view;
 mod pools;
 mod serve;
 mod http;
@@ -28,12 +32,15 @@ mod bulk;
 mod tune;
 mod schedule;
 mod token;
+mod audit;
 mod overview;
 mod why;
 mod simulate;
 mod top;
 mod bench;
 mod migrate;
+mod doctor;
+mod config;
 mod prune;
 mod print;
 mod terminal;
@@ -46,7 +53,7 @@ use crate::{
     args::{Args, Command},
     bulk::Verb,
     error::{Failure, complain},
-    settings::Settings,
+    settings::{Alone, Settings},
 };
 
 #[global_allocator]
@@ -72,6 +79,15 @@ fn run(args: &Args) -> Result<(), Failure> {
         Command::Completions(_) | Command::Man(_) => Settings::default(),
         _ => Settings::gather(args)?,
     };
+    // Commands that a server cannot do for their caller.
+    let (alone, why) = match &args.command {
+        Command::Serve(_) => (Alone::IfNamedHere, "a node works on the database itself"),
+        Command::Demo(_) => (Alone::IfNamedHere, "the demo has a database of its own, in memory"),
+        Command::Migrate(_) => (Alone::Always, "the schema is changed in the database itself"),
+        Command::Bench(_) => (Alone::Always, "the database itself is measured"),
+        _ => (Alone::Never, ""),
+    };
+    settings.refuse_server(alone, why)?;
     match &args.command {
         Command::Demo(call) => story::demo(args, call),
         Command::Serve(call) => serve::serve(&settings, call),
@@ -98,6 +114,7 @@ fn run(args: &Args) -> Result<(), Failure> {
         Command::Group(call) => tune::group(&settings, &call.verb),
         Command::Schedule(call) => schedule::schedule(&settings, &call.verb),
         Command::Token(call) => token::token(&settings, &call.verb),
+        Command::Audit(call) => audit::audit(&settings, call),
         Command::Tasks(call) => overview::tasks(&settings, call),
         Command::Keys(call) => overview::keys(&settings, call),
         Command::Task(call) => tune::task(&settings, &call.verb),
@@ -106,6 +123,8 @@ fn run(args: &Args) -> Result<(), Failure> {
         Command::Simulate(call) => simulate::simulate(&settings, call),
         Command::Top(call) => top::top(&settings, call),
         Command::Migrate(call) => migrate::migrate(&settings, call),
+        Command::Doctor(call) => doctor::doctor(&settings, call),
+        Command::Config(call) => config::config(&settings, call),
         Command::Completions(call) => reference::completions(call),
         Command::Man(call) => reference::man(call),
     }

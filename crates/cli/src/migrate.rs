@@ -71,6 +71,18 @@ async fn pending(kind: &Database, url: &str) -> Result<Vec<String>, Failure> {
     })
 }
 
+/// The schema's version in the database, 0 where there is none, and the one that this program knows; `None`: the store has no schema.
+pub(crate) async fn versions(url: &str) -> Result<Option<(u32, u32)>, Failure> {
+    let Ok(kind) = kind(url) else { return Ok(None) };
+    let known = match kind {
+        Database::Sqlite => sqlite::schema_version(),
+        Database::Postgres => postgres::schema_version(),
+    };
+    let missing = u32::try_from(pending(&kind, url).await?.len()).unwrap_or(known);
+    let found = if missing == 0 { found(&kind, url).await? } else { known.saturating_sub(missing) };
+    Ok(Some((found, known)))
+}
+
 async fn found(kind: &Database, url: &str) -> Result<u32, Failure> {
     Ok(match kind {
         Database::Sqlite => sqlite::found_version(url)?,

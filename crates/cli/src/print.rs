@@ -37,10 +37,61 @@ pub(crate) fn array<T: Serialize>(items: impl IntoIterator<Item = T>) -> io::Res
 }
 
 pub(crate) fn object(item: &impl Serialize) -> io::Result<()> {
+    indented(&serde_json::to_string(item)?)
+}
+
+/// Prints an object, a name a line.
+pub(crate) fn indented(json: &str) -> io::Result<()> {
     let mut out = stdout();
-    serde_json::to_writer_pretty(&mut out, item)?;
-    writeln!(out)?;
+    writeln!(out, "{}", indent(json))?;
     out.flush()
+}
+
+/// JSON with line breaks, as serde_json writes it; numbers and texts stay as they are written.
+fn indent(json: &str) -> String {
+    let mut text = String::with_capacity(json.len() * 2);
+    let (mut depth, mut quoted, mut escaped) = (0_usize, false, false);
+    // Behind an opening bracket, until it is known whether it is empty.
+    let mut open = false;
+    let line = |text: &mut String, depth: usize| {
+        text.push('\n');
+        text.extend(std::iter::repeat_n("  ", depth));
+    };
+    for c in json.chars() {
+        if quoted {
+            text.push(c);
+            (quoted, escaped) = (escaped || c != '"', !escaped && c == '\\');
+            continue;
+        }
+        if c.is_ascii_whitespace() {
+            continue;
+        }
+        if matches!(c, '}' | ']') {
+            depth = depth.saturating_sub(1);
+            if !open {
+                line(&mut text, depth);
+            }
+            open = false;
+            text.push(c);
+            continue;
+        }
+        if open {
+            line(&mut text, depth);
+            open = false;
+        }
+        text.push(c);
+        match c {
+            '{' | '[' => {
+                depth += 1;
+                open = true;
+            }
+            ',' => line(&mut text, depth),
+            ':' => text.push(' '),
+            '"' => quoted = true,
+            _ => {}
+        }
+    }
+    text
 }
 
 /// Prints columns under their names, each line cut to the width of the terminal unless it is to be `wide`. What is not a terminal
@@ -119,6 +170,15 @@ mod tests {
         assert_eq!(cut("日本語", 5), "日本…");
         assert_eq!(cut("日本語", 4), "日…");
         assert_eq!(super::cut("a line".to_owned(), None), "a line");
+    }
+
+    #[test]
+    fn json_is_indented_as_serde_does_it_and_numbers_stay_as_they_are() {
+        let json = r#"{"a":[],"b":{},"c":[1,{"d":"x: {\\\"[,"}],"e":null,"f":[[]],"g":"\\"}"#;
+        let value: serde_json::Value = serde_json::from_str(json).unwrap();
+        assert_eq!(indent(json), serde_json::to_string_pretty(&value).unwrap());
+        assert_eq!(indent("{ \"a\" :1.50e3 }"), "{\n  \"a\": 1.50e3\n}");
+        assert_eq!((indent("[]"), indent("7")), ("[]".to_owned(), "7".to_owned()));
     }
 
     #[test]

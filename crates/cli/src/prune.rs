@@ -1,9 +1,20 @@
 //! Deleting finished jobs whose retention is over, by hand; the dispatcher does it regularly.
 
-use turnwise::{Error, Filter, JobId, JobState, Options, Schema, Turnwise, settings::Retention};
+use serde::Deserialize;
+use turnwise::{Error, Filter, Invalid, JobId, JobState, Options, Schema, Turnwise, settings::Retention};
+use turnwise_client::Ask;
 use turnwise_core::lifecycle::End;
 
-use crate::{args, error::Failure, print, serve::block_on, settings::Settings, terminal};
+use crate::{
+    args,
+    audit::this_user,
+    error::Failure,
+    place::{Server, read},
+    print,
+    serve::block_on,
+    settings::Settings,
+    terminal,
+};
 
 /// Rows in one transaction: many enough to be quick, few enough to hold up no other statement.
 const ROWS: u32 = 1_000;
@@ -16,8 +27,11 @@ pub(crate) fn prune(settings: &Settings, call: &args::Prune) -> Result<(), Failu
     if asked.is_some() {
         options.retention = asked;
     }
+    if let Some(client) = settings.server()? {
+        return at_server(&Server::new(client), call);
+    }
     block_on(async {
-        let turnwise = settings.open_with(options).await?;
+        let turnwise = settings.open_with(options).await?.acting_as(this_user());
         let set = turnwise.settings().await?;
         // What the installation keeps no longer, the dispatcher deletes anyway: nobody need be asked for that.
         if call.dry_run || (asked.is_some() && !call.yes) {
@@ -29,16 +43,36 @@ pub(crate) fn prune(settings: &Settings, call: &args::Prune) -> Result<(), Failu
                 return Ok(());
             }
         }
+        let (gone, _) = turnwise.prune_all(ROWS, usize::MAX).await?;
+        print::lines([format!("{} deleted", print::count(usize::try_from(gone).unwrap_or(usize::MAX), "row"))])?;
+        Ok(())
+    })
+}
+
+/// A server deletes what the installation keeps no longer: another retention would be the caller's own, and a count would read all of
+/// the history for a caller who may ask again and again.
+fn at_server(server: &Server, call: &args::Prune) -> Result<(), Failure> {
+    #[derive(Deserialize)]
+    struct Pruned {
+        deleted: u64,
+        more: bool,
+    }
+    for (given, flag) in [(call.retention.is_some(), "retention"), (call.dry_run, "dry_run")] {
+        if given {
+            let problem = "a server deletes only what the installation's own retention keeps no longer; use it on the database itself";
+            return Err(Invalid::new(flag, problem).into());
+        }
+    }
+    block_on(async {
         let mut gone = 0;
         loop {
-            let rows = turnwise.prune(ROWS).await?;
-            gone += rows;
-            if rows < u64::from(ROWS) {
+            let Pruned { deleted, more } = read(&server.ask(Ask::post("/prune")).await?)?;
+            gone += deleted;
+            if !more {
                 break;
             }
         }
-        print::lines([format!("{} deleted", print::count(usize::try_from(gone).unwrap_or(usize::MAX), "row"))])?;
-        Ok(())
+        Ok(print::lines([format!("{} deleted", print::count(usize::try_from(gone).unwrap_or(usize::MAX), "row"))])?)
     })
 }
 

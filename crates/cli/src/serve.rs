@@ -14,7 +14,7 @@ use tracing_subscriber::{
     EnvFilter, Layer, filter::LevelFilter, layer::SubscriberExt, registry::LookupSpan, util::SubscriberInitExt,
 };
 use turnwise::{Config, Executor, Invalid, JobLog, NodeName, Pool, Registry, StartError, Turnwise};
-use turnwise_core::time::print_span;
+use turnwise_core::{secret::without_password, time::print_span};
 use turnwise_executor::trace::Trace;
 
 use crate::{
@@ -22,7 +22,8 @@ use crate::{
     error::Failure,
     http::{Http, Listen},
     known,
-    settings::{Settings, without_password},
+    place::Place,
+    settings::Settings,
 };
 
 /// Between two tries to find out whether any job is left, while the database does not answer.
@@ -120,10 +121,14 @@ async fn run(settings: &Settings, call: &args::Serve, listen: Listen, parts: Par
         started = start(&turnwise, parts.clone()) => started?,
         () = signals.next() => return Ok(End::Orderly),
     };
-    let http = listener.map(|listener| Http::start(&turnwise, listener)).transpose()?;
+    let http = listener.map(|listener| Http::start(&turnwise, listener, listen)).transpose()?;
+    if let Some(http) = &http {
+        http.watch(&executor);
+    }
     let ready = ready_line(executor.name(), &parts, settings.database(), http.as_ref());
     // Other nodes may start later: no reason not to work.
-    for line in known::unknown(&turnwise, &parts.elsewhere).await.unwrap_or_default() {
+    for line in known::unknown(&Place::Database(Box::new(turnwise.clone())), &parts.elsewhere).await.unwrap_or_default()
+    {
         tracing::warn!("{line}");
     }
     // The process that started the node may have stopped reading; the node works all the same.
@@ -269,14 +274,19 @@ impl Signals {
 }
 
 /// The log on stderr. To be called once: a process has one log.
-pub(crate) fn stderr_log<S>(settings: &Settings, unless_said: &str) -> Result<impl Layer<S> + use<S>, Failure>
+pub(crate) fn stderr_log<S>(settings: &Settings, unless_said: &str) -> Result<Box<dyn Layer<S> + Send + Sync>, Failure>
 where
     S: tracing::Subscriber + for<'a> LookupSpan<'a>,
 {
     let filter = settings.log().unwrap_or(unless_said);
     let filter: EnvFilter = filter.parse().map_err(|error| Invalid::new("log", format!("{filter:?}: {error}")))?;
-    let stderr = tracing_subscriber::fmt::layer().with_writer(io::stderr).with_ansi(io::stderr().is_terminal());
-    Ok(stderr.with_filter(filter))
+    let stderr = tracing_subscriber::fmt::layer().with_writer(io::stderr);
+    Ok(if settings.log_as_json()? {
+        // Each line has the fields of all spans that it is in, such as the trace of a job.
+        stderr.json().flatten_event(true).with_current_span(false).with_filter(filter).boxed()
+    } else {
+        stderr.with_ansi(io::stderr().is_terminal()).with_filter(filter).boxed()
+    })
 }
 
 pub(crate) fn no_runtime(error: io::Error) -> Failure {

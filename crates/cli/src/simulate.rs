@@ -1,38 +1,53 @@
 //! What if: how long groups would wait with other weights, limits or slots, before anything is changed.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::time::Duration;
 
-use turnwise::{
-    Invalid,
-    view::{Comparison, Simulation, Waits},
-    wire,
-};
+use serde::Deserialize;
+use serde_json::json;
+use turnwise::{Invalid, settings::Weight, wire};
+use turnwise_client::Ask;
 
 use crate::{
     args::Simulate,
     error::Failure,
+    place::{self, Place, read},
     print::{self, about},
     serve::block_on,
     settings::Settings,
 };
 
 pub(crate) fn simulate(settings: &Settings, call: &Simulate) -> Result<(), Failure> {
-    let mut what_if = wire::WhatIf::default();
+    let (mut what_if, mut json) = (wire::WhatIf::default(), json!({}));
     if let Some(slots) = &call.slots {
         what_if.set_slots(slots)?;
+        json["slots"] = what_if.slots().into();
     }
-    pairs("weight", "GROUP=W", &call.weights, |group, weight| what_if.set_weight(group, weight))?;
-    pairs("concurrency", "QUEUE=N", &call.concurrency, |queue, limit| what_if.set_concurrency(queue, limit))?;
+    pairs("weight", "GROUP=W", &call.weights, |group, weight| {
+        json["weights"][group] = f64::from(weight.parse::<Weight>()?).into();
+        what_if.set_weight(group, weight)
+    })?;
+    pairs("concurrency", "QUEUE=N", &call.concurrency, |queue, limit| {
+        json["concurrency"][queue] = limit.into();
+        what_if.set_concurrency(queue, limit)
+    })?;
     call.pauses.iter().try_for_each(|group| what_if.pause(group))?;
+    if !call.pauses.is_empty() {
+        json["pause"] = call.pauses.clone().into();
+    }
     let comparison = block_on(async {
-        let turnwise = settings.open().await?;
-        let now = turnwise.now().await?;
-        Ok(turnwise.simulate(what_if.slots(), |settings| what_if.apply(settings, now)).await?)
+        match Place::find(settings).await? {
+            Place::Database(turnwise) => {
+                let now = turnwise.now().await?;
+                let compared = turnwise.simulate(what_if.slots(), |settings| what_if.apply(settings, now)).await?;
+                place::shown(&wire::Comparison::new(&compared))
+            }
+            Place::Server(server) => server.ask(Ask::post("/simulate").json(json.to_string())).await,
+        }
     })?;
     if call.json {
-        return Ok(print::object(&wire::Comparison::new(&comparison))?);
+        return Ok(print::indented(comparison.get())?);
     }
-    Ok(print::lines(lines(&comparison))?)
+    Ok(print::lines(lines(&read(&comparison)?))?)
 }
 
 /// A name may hold an equals sign itself; a value never does.
@@ -48,41 +63,69 @@ fn pairs(
     })
 }
 
+#[derive(Debug, Deserialize)]
+struct Comparison {
+    before: Course,
+    after: Course,
+    groups: Vec<GroupCourse>,
+    guessed: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Course {
+    slots: u32,
+    end_ms: u64,
+    complete: bool,
+}
+
+#[derive(Debug, Deserialize)]
+struct GroupCourse {
+    group: String,
+    jobs: usize,
+    before: Waits,
+    after: Waits,
+}
+
+#[derive(Debug, Deserialize)]
+struct Waits {
+    starts: usize,
+    first_start_ms: Option<u64>,
+    mean_wait_ms: u64,
+    max_wait_ms: u64,
+    end_ms: u64,
+}
+
 fn lines(comparison: &Comparison) -> Vec<String> {
-    let Comparison { before, after, .. } = comparison;
-    let rows = before.groups.iter().map(|(group, was)| {
-        let is = after.groups.get(group).unwrap_or(was);
-        let first = |waits: &Waits| waits.first.map_or_else(|| "never".to_owned(), about);
-        let span = |waits: &Waits, span: Duration| if waits.starts == 0 { "-".to_owned() } else { about(span) };
+    let Comparison { before, after, groups, guessed } = comparison;
+    let millis = |ms: u64| about(Duration::from_millis(ms));
+    let rows = groups.iter().map(|GroupCourse { group, jobs, before: was, after: is }| {
+        let first = |waits: &Waits| waits.first_start_ms.map_or_else(|| "never".to_owned(), millis);
+        let span = |waits: &Waits, ms: u64| if waits.starts == 0 { "-".to_owned() } else { millis(ms) };
         [
-            group.to_string(),
-            was.jobs.to_string(),
-            step((was.jobs - was.starts).to_string(), (is.jobs - is.starts).to_string()),
+            group.clone(),
+            jobs.to_string(),
+            step(jobs.saturating_sub(was.starts).to_string(), jobs.saturating_sub(is.starts).to_string()),
             step(first(was), first(is)),
-            step(span(was, was.mean()), span(is, is.mean())),
-            step(span(was, was.longest), span(is, is.longest)),
-            step(span(was, was.end), span(is, is.end)),
+            step(span(was, was.mean_wait_ms), span(is, is.mean_wait_ms)),
+            step(span(was, was.max_wait_ms), span(is, is.max_wait_ms)),
+            step(span(was, was.end_ms), span(is, is.end_ms)),
         ]
     });
     let header = ["GROUP", "JOBS", "HELD", "FIRST START IN", "MEAN WAIT", "LONGEST WAIT", "END IN"];
     let mut lines = print::columns(header, rows);
-    let end = |simulation: &Simulation| {
-        let more = if simulation.complete { "" } else { " or more" };
-        format!("{}{more}", about(simulation.end))
+    let end = |course: &Course| {
+        let more = if course.complete { "" } else { " or more" };
+        format!("{}{more}", millis(course.end_ms))
     };
     lines.push(format!(
         "slots {}; everything that can run has run in {}",
         step(before.slots.to_string(), after.slots.to_string()),
         step(end(before), end(after)),
     ));
-    lines.extend(guess(&before.guessed));
+    if !guessed.is_empty() {
+        lines.push(format!("no run of these tasks is recorded, a short one is assumed: {}", guessed.join(", ")));
+    }
     lines
-}
-
-fn guess(tasks: &BTreeSet<turnwise::TaskName>) -> Option<String> {
-    let tasks: Vec<_> = tasks.iter().map(|task| task.as_str()).collect();
-    let list = tasks.join(", ");
-    (!tasks.is_empty()).then(|| format!("no run of these tasks is recorded, a short one is assumed: {list}"))
 }
 
 /// The value before and after the change; one value where nothing changes.

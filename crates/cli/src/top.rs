@@ -6,19 +6,21 @@ use std::{
     time::Duration,
 };
 
-use turnwise::{
-    Filter, Fleet, GroupName, Job, JobState, Timestamp, Turnwise,
-    overview::{GroupOverview, Overview},
-};
+use serde::Deserialize;
+use turnwise::{Filter, JobState, Timestamp, settings::Weight};
+use turnwise_client::Ask;
 
 use crate::{
     args::Top,
     error::Failure,
-    overview::COUNTED,
+    look,
+    overview::{COUNTED, Group, Named, named},
+    place::{Place, read},
     print,
     serve::block_on,
     settings::Settings,
     terminal::{self, Keys},
+    view::Node,
 };
 
 /// The time that shares and throughput are computed over, and how often they are shown again.
@@ -26,6 +28,8 @@ const WINDOW: Duration = Duration::from_secs(10);
 const EVERY: Duration = Duration::from_secs(1);
 /// Most runs that are read; if a window has more, the newest stand for all.
 const RUNS: u32 = 20_000;
+/// The same at a server: one page, once a second.
+const RUNS_SERVED: u32 = 1_000;
 /// Groups that are shown, those with the largest shares first.
 const ROWS: usize = 20;
 /// Moves the cursor home and clears the screen.
@@ -33,9 +37,9 @@ const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
 
 pub(crate) fn top(settings: &Settings, call: &Top) -> Result<(), Failure> {
     block_on(async {
-        let turnwise = settings.open().await?;
+        let place = Place::find(settings).await?;
         if call.once {
-            return Ok(print::lines(frame(&turnwise).await?)?);
+            return Ok(print::lines(frame(&place).await?)?);
         }
         let before = if io::stdout().is_terminal() { CLEAR } else { "" };
         let mut ticks = tokio::time::interval(EVERY);
@@ -47,7 +51,7 @@ pub(crate) fn top(settings: &Settings, call: &Top) -> Result<(), Failure> {
                 Ok(()) = tokio::signal::ctrl_c() => return Ok(()),
                 () = quit(&mut keys) => return Ok(()),
             }
-            let mut lines = frame(&turnwise).await?;
+            let mut lines = frame(&place).await?;
             if keys.is_some() {
                 lines.push("q quits".to_owned());
             }
@@ -73,19 +77,52 @@ async fn quit(keys: &mut Option<Keys>) {
     std::future::pending().await
 }
 
-async fn frame(turnwise: &Turnwise) -> Result<Vec<String>, Failure> {
-    let fleet = turnwise.nodes().await?;
-    let overview = turnwise.overview_within(COUNTED).await?;
+async fn frame(place: &Place) -> Result<Vec<String>, Failure> {
+    let nodes = look::living(place).await?;
+    let groups = named(place, Named::Groups, COUNTED).await?;
+    let groups = groups.iter().map(|group| read(group)).collect::<Result<Vec<Group>, _>>()?;
+    let now = place.now().await?;
     // Two reads, because neither of them looks at what waits: a frame takes no longer however much that is.
-    let ended = vec![JobState::Success, JobState::Failed, JobState::Cancelled];
-    let mut runs = turnwise.jobs(Filter { states: ended, limit: Some(RUNS), ..Filter::default() }).await?;
-    let running = Filter { states: vec![JobState::Running], in_hands: true, limit: Some(RUNS), ..Filter::default() };
-    let running = turnwise.jobs(running).await?;
+    let mut runs = runs(place, &[JobState::Success, JobState::Failed, JobState::Cancelled]).await?;
+    let running = self::runs(place, &[JobState::Running]).await?;
     // A job that ended between the two reads is in one of them or in none; one that was retried meanwhile may be in both.
-    let ids: HashSet<_> = running.iter().map(|job| job.id).collect();
-    runs.retain(|job| !ids.contains(&job.id));
+    let ids: HashSet<_> = running.iter().map(|run| run.id.clone()).collect();
+    runs.retain(|run| !ids.contains(&run.id));
     runs.extend(running);
-    Ok(drawn(&fleet, &overview, &runs))
+    Ok(drawn(now, &nodes, groups, &runs))
+}
+
+/// A job that runs or has run.
+#[derive(Debug, Deserialize)]
+struct Run {
+    id: String,
+    group: String,
+    state: JobState,
+    started_at: Option<Timestamp>,
+    finished_at: Option<Timestamp>,
+}
+
+async fn runs(place: &Place, states: &[JobState]) -> Result<Vec<Run>, Failure> {
+    match place {
+        Place::Database(turnwise) => {
+            let in_hands = states == [JobState::Running];
+            let filter = Filter { states: states.to_vec(), in_hands, limit: Some(RUNS), ..Filter::default() };
+            let run = |job: turnwise::Job| Run {
+                id: job.id.to_string(),
+                group: job.group.to_string(),
+                state: job.state,
+                started_at: job.started_at,
+                finished_at: job.finished_at,
+            };
+            Ok(turnwise.jobs(filter).await?.into_iter().map(run).collect())
+        }
+        Place::Server(server) => {
+            let words: Vec<_> = states.iter().map(ToString::to_string).collect();
+            let ask = Ask::get("/jobs").with("state", words.join(","));
+            let listed = server.by_cursor(&ask, "jobs", RUNS_SERVED).await?;
+            listed.items.iter().map(|job| read(job)).collect()
+        }
+    }
 }
 
 /// What a group had in the window.
@@ -96,55 +133,50 @@ struct Part {
     finished: usize,
 }
 
-fn drawn(fleet: &Fleet, overview: &Overview, runs: &[Job]) -> Vec<String> {
-    let now = overview.now;
-    let nodes: Vec<_> = fleet.nodes.iter().filter(|node| node.alive(fleet.now)).collect();
+fn drawn(now: Timestamp, nodes: &[Node], groups: Vec<Group>, runs: &[Run]) -> Vec<String> {
     let slots: u32 = nodes.iter().map(|node| node.slots).sum();
-    let mut parts: BTreeMap<&GroupName, Part> = BTreeMap::new();
-    for job in runs {
-        let part = parts.entry(&job.group).or_default();
-        part.used += used(job, now);
-        part.finished += usize::from(job.state.finished() && job.finished_at.is_some_and(|at| now.since(at) < WINDOW));
+    let at_least = groups.iter().any(|group| group.jobs.at_least);
+    let groups: BTreeMap<String, Group> = groups.into_iter().map(|group| (group.name.clone(), group)).collect();
+    let mut parts: BTreeMap<&str, Part> = BTreeMap::new();
+    for run in runs {
+        let part = parts.entry(&run.group).or_default();
+        part.used += used(run, now);
+        part.finished += usize::from(run.state.finished() && run.finished_at.is_some_and(|at| now.since(at) < WINDOW));
     }
-    let nothing = GroupOverview::default();
-    let group = |name: &GroupName| overview.groups.get(name).unwrap_or(&nothing);
-    let unfinished = |name: &GroupName| {
-        let jobs = group(name).jobs;
-        jobs.waiting + jobs.scheduled + jobs.running + jobs.stuck
-    };
-    for name in overview.groups.keys() {
+    let sum = |name: &str, of: fn(&Group) -> usize| groups.get(name).map_or(0, of);
+    let in_hand = |name: &str| sum(name, |group| group.jobs.scheduled + group.jobs.running);
+    let at_rest = |name: &str| sum(name, |group| group.jobs.waiting + group.jobs.stuck);
+    let waiting = |name: &str| sum(name, |group| group.jobs.waiting);
+    let weight = |name: &str| groups.get(name).map_or_else(Weight::default, |group| group.weight);
+    let paused = |name: &str| groups.get(name).is_some_and(|group| group.paused.is_some());
+    for name in groups.keys() {
         parts.entry(name).or_default();
     }
     // A group that used nothing and has no unfinished jobs is left out.
-    parts.retain(|name, part| !part.used.is_zero() || part.finished > 0 || unfinished(name) > 0);
+    parts.retain(|name, part| !part.used.is_zero() || part.finished > 0 || in_hand(name) + at_rest(name) > 0);
     let used: f64 = parts.values().map(|part| part.used.as_secs_f64()).sum();
     // A group that has nothing to run, or is paused, is entitled to nothing: a share of none would look like neglect.
-    let competes = |name: &GroupName| {
-        let GroupOverview { settings, jobs, .. } = group(name);
-        settings.paused.is_none() && jobs.waiting + jobs.scheduled + jobs.running > 0
-    };
-    let competing = parts.keys().filter(|name| competes(name));
-    let weights: f64 = competing.map(|name| f64::from(group(name).settings.weight)).sum();
+    let competes = |name: &str| !paused(name) && waiting(name) + in_hand(name) > 0;
+    let weights: f64 = parts.keys().filter(|name| competes(name)).map(|name| f64::from(weight(name))).sum();
     let finished: usize = parts.values().map(|part| part.finished).sum();
-    let running: usize = overview.groups.values().map(|group| group.jobs.running + group.jobs.scheduled).sum();
-    let more = if overview.more { "+" } else { "" };
-    let waiting: usize = overview.groups.values().map(|group| group.jobs.waiting + group.jobs.stuck).sum();
+    let running: usize = groups.keys().map(|name| in_hand(name)).sum();
+    let more = if at_least { "+" } else { "" };
+    let all_waiting: usize = groups.keys().map(|name| at_rest(name)).sum();
 
     let count = parts.len();
     let mut sorted: Vec<_> = parts.into_iter().collect();
     sorted.sort_by_key(|(name, part)| (std::cmp::Reverse(part.used), *name));
     let rows = sorted.into_iter().take(ROWS).map(|(name, part)| {
-        let GroupOverview { settings, jobs, .. } = group(name);
         [
-            name.to_string(),
+            name.to_owned(),
             percent(part.used.as_secs_f64(), used),
-            if competes(name) { percent(f64::from(settings.weight), weights) } else { "-".to_owned() },
-            settings.weight.to_string(),
-            (jobs.scheduled + jobs.running).to_string(),
-            format!("{}{more}", jobs.waiting + jobs.stuck),
+            if competes(name) { percent(f64::from(weight(name)), weights) } else { "-".to_owned() },
+            weight(name).to_string(),
+            in_hand(name).to_string(),
+            format!("{}{more}", at_rest(name)),
             part.finished.to_string(),
             match () {
-                () if settings.paused.is_some() => "paused",
+                () if paused(name) => "paused",
                 () if competes(name) => "active",
                 () => "idle",
             }
@@ -154,7 +186,7 @@ fn drawn(fleet: &Fleet, overview: &Overview, runs: &[Job]) -> Vec<String> {
     #[allow(clippy::cast_precision_loss)] // for people
     let throughput = finished as f64 / WINDOW.as_secs_f64();
     let mut lines = vec![format!(
-        "{now}  nodes {}  slots {slots}  in hand {running}  waiting {waiting}{more}  {throughput:.1} jobs/s in the last {} s",
+        "{now}  nodes {}  slots {slots}  in hand {running}  waiting {all_waiting}{more}  {throughput:.1} jobs/s in the last {} s",
         nodes.len(),
         WINDOW.as_secs(),
     )];
@@ -166,7 +198,7 @@ fn drawn(fleet: &Fleet, overview: &Overview, runs: &[Job]) -> Vec<String> {
     if count > ROWS {
         lines.push(format!("and {} groups more", count - ROWS));
     }
-    if overview.more {
+    if at_least {
         lines.push(format!(
             "counted: the oldest {COUNTED} jobs and all that nodes have; a group whose jobs are all younger is missing"
         ));
@@ -175,9 +207,9 @@ fn drawn(fleet: &Fleet, overview: &Overview, runs: &[Job]) -> Vec<String> {
 }
 
 /// How long the job held a slot within the window.
-fn used(job: &Job, now: Timestamp) -> Duration {
-    let Some(started) = job.started_at else { return Duration::ZERO };
-    let end = job.finished_at.filter(|_| job.state.finished()).unwrap_or(now).min(now);
+fn used(run: &Run, now: Timestamp) -> Duration {
+    let Some(started) = run.started_at else { return Duration::ZERO };
+    let end = run.finished_at.filter(|_| run.state.finished()).unwrap_or(now).min(now);
     end.since(started.max(now.minus(WINDOW)))
 }
 

@@ -2,15 +2,16 @@
 
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use turnwise::{
     Invalid, QueueName,
     schedules::{Schedule, Window, Zone},
-    settings::{
-        Concurrency, Fairness, GroupSettings, InstallationSettings, LimitSettings, OnError, QueueSettings, Rate,
-        Retention, Scheme, Weight,
-    },
+    settings::{Concurrency, Fairness, OnError, Rate, Retention, Scheme, Weight},
+    wire,
 };
-use turnwise_core::{settings::parse_count, story::LOG_LINES};
+use turnwise_client::{Ask, encoded};
+use turnwise_core::settings::parse_count;
 
 use crate::{
     args::{
@@ -20,51 +21,147 @@ use crate::{
     bulk,
     error::Failure,
     names::{self, Kind, New},
-    overview::{group_sentence, queue_sentence},
+    overview::{group_sentence, limits_sentence, queue_sentence},
+    place::{self, Place, Shown, read},
     print,
     serve::block_on,
     settings::Settings,
 };
 
+/// The settings that are to be changed, as a server reads them.
+type Map = serde_json::Map<String, Value>;
+
 /// A change of a setting that can be removed: `None` leaves it, `Some(None)` removes it.
 type Change<T> = Option<Option<T>>;
+
+/// What is done to a queue, a group, a task or a key.
+enum Deed<'a> {
+    Set(&'a Map),
+    Pause(Option<&'a str>),
+    Resume,
+    Seal,
+    Unseal,
+}
+
+impl Deed<'_> {
+    fn ask(&self, kind: Kind, name: &str) -> Ask {
+        let path = format!("/{}s/{}", kind.word(), encoded(name));
+        match self {
+            Self::Set(change) => Ask::patch(path).json(json!(change).to_string()),
+            Self::Pause(reason) => Ask::post(path + "/pause").json(json!({ "reason": reason }).to_string()),
+            Self::Resume => Ask::post(path + "/resume"),
+            Self::Seal => Ask::post(path + "/seal"),
+            Self::Unseal => Ask::post(path + "/unseal"),
+        }
+    }
+}
+
+/// What is set then.
+async fn done(place: &Place, kind: Kind, name: &str, deed: Deed<'_>) -> Result<Shown, Failure> {
+    let turnwise = match place {
+        Place::Server(server) => return server.ask(deed.ask(kind, name)).await,
+        Place::Database(turnwise) => turnwise,
+    };
+    let change = match &deed {
+        Deed::Set(change) => json!(change).to_string(),
+        _ => "{}".to_owned(),
+    };
+    let bad = |unreadable: wire::Unreadable| Failure::Input(unreadable.to_string());
+    match kind {
+        Kind::Queue => {
+            let set = match deed {
+                Deed::Set(_) => {
+                    let change = wire::QueueChange::read(&change).map_err(bad)?;
+                    turnwise.set_queue(name, |queue| change.apply(queue)).await?
+                }
+                Deed::Pause(reason) => turnwise.pause_queue(name, reason.map(str::to_owned)).await?,
+                Deed::Resume => turnwise.resume_queue(name).await?,
+                Deed::Seal => turnwise.seal_queue(name).await?,
+                Deed::Unseal => turnwise.unseal_queue(name).await?,
+            };
+            place::shown(&wire::QueueSet::new(name, &set))
+        }
+        Kind::Group => {
+            let set = match deed {
+                Deed::Pause(reason) => turnwise.pause_group(name, reason.map(str::to_owned)).await?,
+                Deed::Resume => turnwise.resume_group(name).await?,
+                _ => {
+                    let change = wire::GroupChange::read(&change).map_err(bad)?;
+                    turnwise.set_group(name, |group| change.apply(group)).await?
+                }
+            };
+            place::shown(&wire::GroupSet::new(name, &set))
+        }
+        Kind::Task | Kind::Key => {
+            let change = wire::LimitChange::read(&change).map_err(bad)?;
+            let set = match kind {
+                Kind::Task => turnwise.set_task(name, |task| change.apply(task)).await?,
+                _ => turnwise.set_key(name, |key| change.apply(key)).await?,
+            };
+            place::shown(&wire::LimitSet::new(name, set))
+        }
+    }
+}
+
+async fn reset(place: &Place, kind: Kind, name: &str) -> Result<(), Failure> {
+    #[derive(Deserialize)]
+    struct Reset {
+        was_set: bool,
+    }
+    let was_set = match place {
+        Place::Server(server) => {
+            let ask = Ask::post(format!("/{}s/{}/reset", kind.word(), encoded(name)));
+            read::<Reset>(&server.ask(ask).await?)?.was_set
+        }
+        Place::Database(turnwise) => match kind {
+            Kind::Queue => turnwise.reset_queue(name).await?,
+            Kind::Group => turnwise.reset_group(name).await?,
+            Kind::Task => turnwise.reset_task(name).await?,
+            Kind::Key => turnwise.reset_key(name).await?,
+        },
+    };
+    reset_line(kind, name, was_set)
+}
+
+/// Sets something, and reports a name that nothing had.
+async fn set(place: &Place, kind: Kind, name: &str, change: &Map) -> Result<Shown, Failure> {
+    let new = New::look(place, kind, name).await?;
+    let set = done(place, kind, name, Deed::Set(change)).await?;
+    new.tell();
+    Ok(set)
+}
+
+/// Does something to what must be known.
+async fn known(place: &Place, kind: Kind, name: &str, force: bool, deed: Deed<'_>) -> Result<Shown, Failure> {
+    names::check(place, kind, name, force).await?;
+    done(place, kind, name, deed).await
+}
 
 pub(crate) fn queue(settings: &Settings, verb: &QueueVerb) -> Result<(), Failure> {
     if let QueueVerb::Empty(call) = verb {
         return bulk::empty(settings, call);
     }
     // All values are read before the database is touched.
-    let change = if let QueueVerb::Set(call) = verb { Some(queue_change(call)?) } else { None };
+    let change = if let QueueVerb::Set(call) = verb { queue_change(call)? } else { Map::new() };
     block_on(async {
-        let turnwise = settings.open().await?;
-        let known = async |name: &str, force| names::check(&turnwise, Kind::Queue, name, force).await;
-        let (name, set) = match (verb, change) {
-            (QueueVerb::Set(call), Some(change)) => {
-                let new = New::look(&turnwise, Kind::Queue, &call.name).await?;
-                let set = turnwise.set_queue(&call.name, change).await?;
-                new.tell();
-                (&call.name, set)
+        let place = &Place::find(settings).await?;
+        let kind = Kind::Queue;
+        let set = match verb {
+            QueueVerb::Set(call) => set(place, kind, &call.name, &change).await?,
+            QueueVerb::Pause(PauseKnown { pause: Pause { name, reason }, force }) => {
+                known(place, kind, name, *force, Deed::Pause(reason.as_deref())).await?
             }
-            (QueueVerb::Pause(PauseKnown { pause: Pause { name, reason }, force }), _) => {
-                known(name, *force).await?;
-                (name, turnwise.pause_queue(name, reason.clone()).await?)
+            QueueVerb::Resume(Known { name, force }) => known(place, kind, name, *force, Deed::Resume).await?,
+            QueueVerb::Seal(Seal { queue: Known { name, force }, undo }) => {
+                known(place, kind, name, *force, if *undo { Deed::Unseal } else { Deed::Seal }).await?
             }
-            (QueueVerb::Resume(Known { name, force }), _) => {
-                known(name, *force).await?;
-                (name, turnwise.resume_queue(name).await?)
+            QueueVerb::Reset(Known { name, force }) => {
+                names::check(place, kind, name, *force).await?;
+                return reset(place, kind, name).await;
             }
-            (QueueVerb::Seal(Seal { queue: Known { name, force }, undo }), _) => {
-                known(name, *force).await?;
-                let sealed = if *undo { turnwise.unseal_queue(name).await? } else { turnwise.seal_queue(name).await? };
-                (name, sealed)
-            }
-            (QueueVerb::Reset(Known { name, force }), _) => {
-                known(name, *force).await?;
-                return reset_line(Kind::Queue, name, turnwise.reset_queue(name).await?);
-            }
-            (QueueVerb::Empty(_) | QueueVerb::Set(_), _) => return Ok(()),
+            QueueVerb::Empty(_) => return Ok(()),
         };
-        Ok(print::lines([queue_sentence(name, &set)])?)
+        Ok(print::lines([queue_sentence(&read(&set)?)])?)
     })
 }
 
@@ -74,32 +171,22 @@ fn reset_line(kind: Kind, name: &str, was_set: bool) -> Result<(), Failure> {
 }
 
 pub(crate) fn group(settings: &Settings, verb: &GroupVerb) -> Result<(), Failure> {
-    let change = if let GroupVerb::Set(call) = verb { Some(group_change(call)?) } else { None };
+    let change = if let GroupVerb::Set(call) = verb { group_change(call)? } else { Map::new() };
     block_on(async {
-        let turnwise = settings.open().await?;
-        let known = async |name: &str, force| names::check(&turnwise, Kind::Group, name, force).await;
-        let (name, set) = match (verb, change) {
-            (GroupVerb::Set(call), Some(change)) => {
-                let new = New::look(&turnwise, Kind::Group, &call.name).await?;
-                let set = turnwise.set_group(&call.name, change).await?;
-                new.tell();
-                (&call.name, set)
+        let place = &Place::find(settings).await?;
+        let kind = Kind::Group;
+        let set = match verb {
+            GroupVerb::Set(call) => set(place, kind, &call.name, &change).await?,
+            GroupVerb::Pause(PauseKnown { pause: Pause { name, reason }, force }) => {
+                known(place, kind, name, *force, Deed::Pause(reason.as_deref())).await?
             }
-            (GroupVerb::Pause(PauseKnown { pause: Pause { name, reason }, force }), _) => {
-                known(name, *force).await?;
-                (name, turnwise.pause_group(name, reason.clone()).await?)
+            GroupVerb::Resume(Known { name, force }) => known(place, kind, name, *force, Deed::Resume).await?,
+            GroupVerb::Reset(Known { name, force }) => {
+                names::check(place, kind, name, *force).await?;
+                return reset(place, kind, name).await;
             }
-            (GroupVerb::Resume(Known { name, force }), _) => {
-                known(name, *force).await?;
-                (name, turnwise.resume_group(name).await?)
-            }
-            (GroupVerb::Reset(Known { name, force }), _) => {
-                known(name, *force).await?;
-                return reset_line(Kind::Group, name, turnwise.reset_group(name).await?);
-            }
-            (GroupVerb::Set(_), None) => return Ok(()),
         };
-        Ok(print::lines([group_sentence(name, &set)])?)
+        Ok(print::lines([group_sentence(&read(&set)?)])?)
     })
 }
 
@@ -112,80 +199,86 @@ pub(crate) fn key(settings: &Settings, verb: &LimitedVerb) -> Result<(), Failure
 }
 
 fn limited(settings: &Settings, kind: Kind, verb: &LimitedVerb) -> Result<(), Failure> {
-    match verb {
-        LimitedVerb::Set(call) => {
-            let change = limits_change(call)?;
-            block_on(async {
-                let turnwise = settings.open().await?;
-                let new = New::look(&turnwise, kind, &call.name).await?;
-                let set = match kind {
-                    Kind::Task => turnwise.set_task(&call.name, change).await?,
-                    _ => turnwise.set_key(&call.name, change).await?,
-                };
-                new.tell();
-                Ok(print::lines([limits_sentence(kind.word(), &call.name, set)])?)
-            })
+    let change = if let LimitedVerb::Set(call) = verb { limits_change(call)? } else { Map::new() };
+    block_on(async {
+        let place = &Place::find(settings).await?;
+        match verb {
+            LimitedVerb::Set(call) => {
+                let set = set(place, kind, &call.name, &change).await?;
+                Ok(print::lines([limits_sentence(kind.word(), &read(&set)?)])?)
+            }
+            LimitedVerb::Reset(Known { name, force }) => {
+                names::check(place, kind, name, *force).await?;
+                reset(place, kind, name).await
+            }
         }
-        LimitedVerb::Reset(Known { name, force }) => block_on(async {
-            let turnwise = settings.open().await?;
-            names::check(&turnwise, kind, name, *force).await?;
-            let was_set = match kind {
-                Kind::Task => turnwise.reset_task(name).await?,
-                _ => turnwise.reset_key(name).await?,
-            };
-            reset_line(kind, name, was_set)
-        }),
-    }
+    })
 }
 
 pub(crate) fn installation(settings: &Settings, verb: &InstallationVerb) -> Result<(), Failure> {
     match verb {
         InstallationVerb::Show(call) => {
-            let set = block_on(async { Ok(settings.open().await?.settings().await?.installation) })?;
-            if call.json { print::object(&set)? } else { print::lines([installation_sentence(set)])? }
+            let set = block_on(async {
+                match Place::find(settings).await? {
+                    Place::Database(turnwise) => {
+                        place::shown(&wire::InstallationSet::new(turnwise.settings().await?.installation))
+                    }
+                    Place::Server(server) => server.ask(Ask::get("/installation")).await,
+                }
+            })?;
+            if call.json { print::indented(set.get())? } else { print::lines([installation_sentence(&set)?])? }
         }
         InstallationVerb::Set(call) => {
-            let change = installation_change(call)?;
-            let set = block_on(async { Ok(settings.open().await?.set_installation(change).await?) })?;
-            print::lines([installation_sentence(set)])?;
+            let change = json!(installation_change(call)?).to_string();
+            let set = block_on(async {
+                match Place::find(settings).await? {
+                    Place::Database(turnwise) => {
+                        let change = wire::InstallationChange::read(&change);
+                        let change = change.map_err(|unreadable| Failure::Input(unreadable.to_string()))?;
+                        let set = turnwise.set_installation(|installation| change.apply(installation)).await?;
+                        place::shown(&wire::InstallationSet::new(set))
+                    }
+                    Place::Server(server) => server.ask(Ask::patch("/installation").json(change)).await,
+                }
+            })?;
+            print::lines([installation_sentence(&set)?])?;
         }
     }
     Ok(())
 }
 
-fn installation_sentence(set: InstallationSettings) -> String {
-    let InstallationSettings { scheme, retention, log_lines } = set;
-    let (retention, lines) = (retention.unwrap_or_default(), log_lines.unwrap_or(LOG_LINES));
-    format!("installation: scheme {scheme}, retention {retention}, log lines {lines}")
+fn installation_sentence(set: &Shown) -> Result<String, Failure> {
+    #[derive(Deserialize)]
+    struct Set {
+        scheme: Scheme,
+        retention: Retention,
+        log_lines: u32,
+    }
+    let Set { scheme, retention, log_lines } = read(set)?;
+    Ok(format!("installation: scheme {scheme}, retention {retention}, log lines {log_lines}"))
 }
 
-fn installation_change(call: &SetInstallation) -> Result<impl FnMut(&mut InstallationSettings) + use<>, Failure> {
-    let scheme: Option<Scheme> = read(&call.scheme)?;
+fn installation_change(call: &SetInstallation) -> Result<Map, Failure> {
+    let scheme: Option<Scheme> = parsed(&call.scheme)?;
     let retention: Change<Retention> = read_or_none(&call.retention, str::parse)?;
     let log_lines = read_or_none(&call.log_lines, |text| parse_count("log_lines", text))?;
     something(&[&call.scheme, &call.retention, &call.log_lines], "--scheme, --retention or --log-lines")?;
-    Ok(move |installation: &mut InstallationSettings| {
-        put(&mut installation.scheme, scheme);
-        put(&mut installation.retention, retention);
-        put(&mut installation.log_lines, log_lines);
-    })
-}
-
-fn limits_sentence(word: &str, name: &str, set: LimitSettings) -> String {
-    let shown = |value: Option<String>| value.unwrap_or_else(|| "none".to_owned());
-    let (concurrency, rate) = (set.concurrency.map(|n| n.to_string()), set.rate.map(|rate| rate.to_string()));
-    format!("{word} {name}: concurrency {}, rate {}", shown(concurrency), shown(rate))
+    let mut change = Map::new();
+    put(&mut change, "scheme", scheme);
+    put(&mut change, "retention", retention);
+    put(&mut change, "log_lines", log_lines);
+    Ok(change)
 }
 
 /// All values are read before the database is touched.
-fn queue_change(call: &SetQueue) -> Result<impl FnMut(&mut QueueSettings) + use<>, Failure> {
-    let weight: Option<Weight> = read(&call.weight)?;
-    let concurrency: Option<Concurrency> = read(&call.concurrency)?;
+fn queue_change(call: &SetQueue) -> Result<Map, Failure> {
+    let weight: Option<Weight> = parsed(&call.weight)?;
+    let concurrency: Option<Concurrency> = parsed(&call.concurrency)?;
     let per_node = read_or_none(&call.per_node, |text| parse_count("per_node", text))?;
     let rate: Change<Rate> = read_or_none(&call.rate, str::parse)?;
     let scheme: Change<Scheme> = read_or_none(&call.scheme, str::parse)?;
-    let fairness: Option<Fairness> = read(&call.fairness)?;
-    let on_error: Option<OnError> = read(&call.on_error)?;
+    let fairness: Option<Fairness> = parsed(&call.fairness)?;
+    let on_error: Option<OnError> = parsed(&call.on_error)?;
     let after = match call.after.as_slice() {
         [] => None,
         [none] if none == "none" => Some(Vec::new()),
@@ -217,56 +310,53 @@ fn queue_change(call: &SetQueue) -> Result<impl FnMut(&mut QueueSettings) + use<
         &said,
         "--weight, --concurrency, --per-node, --rate, --scheme, --fairness, --on-error, --after, --schedule or --block",
     )?;
-    Ok(move |queue: &mut QueueSettings| {
-        put(&mut queue.weight, weight);
-        put(&mut queue.concurrency, concurrency);
-        put(&mut queue.per_node, per_node);
-        put(&mut queue.rate, rate);
-        put(&mut queue.scheme, scheme);
-        put(&mut queue.fairness, fairness);
-        put(&mut queue.on_error, on_error);
-        if let Some(after) = &after {
-            queue.after.clone_from(after);
-        }
-        if let Some(schedule) = &schedule {
-            queue.schedule.clone_from(schedule);
-        }
-        if let Some(block) = &block {
-            queue.block.clone_from(block);
-        }
-    })
+    let mut change = Map::new();
+    put(&mut change, "weight", weight);
+    put(&mut change, "concurrency", concurrency);
+    put(&mut change, "per_node", per_node);
+    put(&mut change, "rate", rate);
+    put(&mut change, "scheme", scheme);
+    put(&mut change, "fairness", fairness);
+    put(&mut change, "on_error", on_error);
+    put(&mut change, "after", after);
+    // A pattern and its zone are two values to the outside.
+    put(&mut change, "schedule", schedule.as_ref().map(|set| set.as_ref().and(call.schedule.as_ref())));
+    put(&mut change, "zone", schedule.flatten().and(call.zone.as_ref()));
+    put(&mut change, "block", block);
+    Ok(change)
 }
 
-fn group_change(call: &SetGroup) -> Result<impl FnMut(&mut GroupSettings) + use<>, Failure> {
-    let weight: Option<Weight> = read(&call.weight)?;
+fn group_change(call: &SetGroup) -> Result<Map, Failure> {
+    let weight: Option<Weight> = parsed(&call.weight)?;
     let concurrency = read_or_none(&call.concurrency, |text| parse_count("concurrency", text))?;
     let rate: Change<Rate> = read_or_none(&call.rate, str::parse)?;
     let scheme: Change<Scheme> = read_or_none(&call.scheme, str::parse)?;
     let max_waiting = read_or_none(&call.max_waiting, |text| parse_count("max_waiting", text))?;
     let said = [&call.weight, &call.concurrency, &call.rate, &call.scheme, &call.max_waiting];
     something(&said, "--weight, --concurrency, --rate, --scheme or --max-waiting")?;
-    Ok(move |group: &mut GroupSettings| {
-        put(&mut group.weight, weight);
-        put(&mut group.concurrency, concurrency);
-        put(&mut group.rate, rate);
-        put(&mut group.scheme, scheme);
-        put(&mut group.max_waiting, max_waiting);
-    })
+    let mut change = Map::new();
+    put(&mut change, "weight", weight);
+    put(&mut change, "concurrency", concurrency);
+    put(&mut change, "rate", rate);
+    put(&mut change, "scheme", scheme);
+    put(&mut change, "max_waiting", max_waiting);
+    Ok(change)
 }
 
-fn limits_change(call: &SetLimits) -> Result<impl FnMut(&mut LimitSettings) + use<>, Failure> {
+fn limits_change(call: &SetLimits) -> Result<Map, Failure> {
     let concurrency = read_or_none(&call.concurrency, |text| parse_count("concurrency", text))?;
     let rate: Change<Rate> = read_or_none(&call.rate, str::parse)?;
     something(&[&call.concurrency, &call.rate], "--concurrency or --rate")?;
-    Ok(move |limits: &mut LimitSettings| {
-        put(&mut limits.concurrency, concurrency);
-        put(&mut limits.rate, rate);
-    })
+    let mut change = Map::new();
+    put(&mut change, "concurrency", concurrency);
+    put(&mut change, "rate", rate);
+    Ok(change)
 }
 
-fn put<T: Copy>(place: &mut T, value: Option<T>) {
+/// What is left out stays as it is; `null` takes it back to its default.
+fn put<T: Serialize>(change: &mut Map, name: &str, value: Option<T>) {
     if let Some(value) = value {
-        *place = value;
+        change.insert(name.to_owned(), json!(value));
     }
 }
 
@@ -277,7 +367,7 @@ fn something(said: &[&Option<String>], flags: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-fn read<T: FromStr<Err = Invalid>>(text: &Option<String>) -> Result<Option<T>, Invalid> {
+fn parsed<T: FromStr<Err = Invalid>>(text: &Option<String>) -> Result<Option<T>, Invalid> {
     text.as_deref().map(str::parse).transpose()
 }
 

@@ -1,17 +1,35 @@
 //! Why a job does not run yet, in plain words.
 
+use serde::Deserialize;
 use turnwise::wire;
+use turnwise_client::Ask;
 
-use crate::{args::OneJob, error::Failure, look, print, serve::block_on, settings::Settings};
+use crate::{
+    args::OneJob,
+    error::Failure,
+    place::{self, Place, read},
+    print,
+    serve::block_on,
+    settings::Settings,
+};
 
 pub(crate) fn why(settings: &Settings, call: &OneJob) -> Result<(), Failure> {
-    let id = look::id(settings, &call.id)?;
-    let answer = block_on(async { Ok(settings.open().await?.why(id).await?) })?;
-    let why = wire::Why::new(&answer);
+    #[derive(Deserialize)]
+    struct Why {
+        words: Vec<String>,
+    }
+    let why = block_on(async {
+        let place = Place::find(settings).await?;
+        let id = place.find_id(&call.id).await?;
+        match &place {
+            Place::Database(turnwise) => place::shown(&wire::Why::new(&turnwise.why(id).await?)),
+            Place::Server(server) => server.ask(Ask::get(format!("/jobs/{id}/why"))).await,
+        }
+    })?;
     if call.json {
-        print::object(&why)?;
+        print::indented(why.get())?;
     } else {
-        print::lines(why.words)?;
+        print::lines(read::<Why>(&why)?.words)?;
     }
     Ok(())
 }

@@ -11,6 +11,7 @@ on_both_databases! {
     jobs_run_fail_or_are_cancelled_after_those_they_wait_for,
     a_batch_from_a_file_ends_with_the_one_that_waits_for_all,
     the_graph_is_told_and_drawn,
+    a_job_that_is_waited_for_may_be_named_by_the_beginning_of_its_id,
     what_cannot_be_waited_for_is_refused_in_one_line,
 }
 
@@ -90,11 +91,21 @@ fn the_graph_is_told_and_drawn(place: &Place) {
     assert!(told.starts_with(&format!("#1  success   noop  {first}  <- this one\n")), "{told}");
 }
 
+fn a_job_that_is_waited_for_may_be_named_by_the_beginning_of_its_id(place: &Place) {
+    let first = place.enqueue(&["noop"]);
+    let second = place.enqueue(&["noop", "--after", &first[..30]]);
+    assert_eq!(place.job(&second)["after"], json!([first]));
+}
+
 fn what_cannot_be_waited_for_is_refused_in_one_line(place: &Place) {
     let unknown = "01900000-0000-7000-8000-000000000000";
     for (args, code, told) in [
         (&["--after", unknown][..], 1, "after: there is no job 01900000-0000-7000-8000-000000000000"),
-        (&["--after", "the-first"], 2, r#"after: id: "the-first" is not a job id"#),
+        (
+            &["--after", "the-first"],
+            2,
+            r#"after: id: "the-first" is neither a job id nor the first four digits of one, or more"#,
+        ),
         (&["--after", unknown, "--on-failure", "ignore"], 2, "on_failure: must be fail, run or cancel"),
     ] {
         let text = place.refused(&[&["enqueue", "noop"], args].concat(), code);

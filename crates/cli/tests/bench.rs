@@ -308,6 +308,18 @@ fn a_benchmark_that_fails_leaves_nothing() {
 }
 
 #[test]
+fn a_file_of_another_program_is_left_alone() {
+    let place = Place::on_sqlite();
+    let file = place.path().join("others.db");
+    let open = || turnwise_sqlite::rusqlite::Connection::open(&file).unwrap();
+    open().execute_batch("create table theirs (n int)").unwrap();
+    let refused = place.refused(&["bench", "--jobs", "10", "--database", "sqlite:others.db"], 1);
+    assert!(refused.contains("no Turnwise schema"), "{refused}");
+    let tables: i64 = open().query_row("select count(*) from sqlite_schema", [], |row| row.get(0)).unwrap();
+    assert_eq!(tables, 1);
+}
+
+#[test]
 fn bad_numbers_are_refused_by_name() {
     let place = Place::on_sqlite();
     for (flags, refusal) in [

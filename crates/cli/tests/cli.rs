@@ -46,8 +46,8 @@ fn a_job_has_the_promised_fields() {
     let listed = place.json(&["jobs", "--json"]);
     let names: BTreeSet<_> = listed[0].as_object().unwrap().keys().map(String::as_str).collect();
     let promised = "id task queue group key priority state attempt retries_left args result error node submitted_at due_at \
-                    assigned_at started_at finished_at retry timeout on_exhausted expires_at fingerprint cancel_requested \
-                    waits_for schedule unique unique_scope unique_until";
+                    assigned_at started_at finished_at retry timeout on_exhausted next expires_at fingerprint cancel_requested \
+                    waits_for schedule traceparent unique unique_scope unique_until";
     assert_eq!(names, promised.split_whitespace().collect());
     // A job shown alone also has the record of its runs, and the jobs that it waits for or that wait for it.
     let mut alone = place.job(&id);
@@ -140,6 +140,13 @@ fn bad_input_is_refused_with_its_field_and_stores_nothing() {
         &["jobs", "--database", "postgrs://ann:s3cret@db/jobs"],
         "\"postgrs://ann@db/jobs\" is not a database",
     );
+    refuses(&place, &["jobs", "--database", "postgres://db:port/jobs"], "database: the url cannot be read: port=port");
+    refuses(
+        &place,
+        &["jobs", "--database", "postgres://db/jobs?sslmode=maybe"],
+        "database: the url cannot be read: sslmode",
+    );
+    refuses(&place, &["jobs", "--database", "sqlite:"], "database: \"sqlite:\" names no file");
     refuses(&place, &["frobnicate"], "frobnicate");
 }
 

@@ -13,6 +13,7 @@ on_both_databases! {
     a_job_that_succeeded_runs_once_more_only_if_that_is_said,
     a_queue_is_emptied,
     a_mistyped_name_is_told,
+    a_mistyped_name_is_not_looked_for_among_all_jobs,
     settings_are_taken_away_again,
     finished_jobs_are_deleted_only_if_that_is_said,
     a_schedule_is_shown_and_its_job_names_it,
@@ -61,8 +62,8 @@ fn an_id_may_be_shortened_as_long_as_one_job_has_it(place: &Place) {
     assert_eq!(place.told(&["retry", short]), format!("{id} waiting\n"));
     place.refuses(&["job", &id[..4]], 2, "the ids of several jobs begin with");
     place.refuses(&["job", &id[..4]], 2, &other);
-    place.refuses(&["job", "ffffffff"], 2, "no job has an id that begins with \"ffffffff\"");
-    place.refuses(&["job", "seven"], 2, "id: \"seven\" is not a job id");
+    place.refuses(&["job", "ffffffff"], 1, "no job has an id that begins with \"ffffffff\"");
+    place.refuses(&["job", "seven"], 2, "id: \"seven\" is neither a job id nor the first four digits of one, or more");
 }
 
 fn every_reason_is_named(place: &Place) {
@@ -143,6 +144,16 @@ fn a_queue_is_emptied(place: &Place) {
     assert!(place.told(&["queue", "empty", "mail", "--yes"]).ends_with("1 job cancelled\n"));
     assert_eq!((place.state(&gone).as_str(), place.state(&stays).as_str()), ("cancelled", "waiting"));
     assert_eq!(place.told(&["queue", "empty", "mail", "--yes"]), "0 jobs would be cancelled\n");
+    place.refuses(&["queue", "empty", "mial", "--yes"], 2, "queue: no job and no setting has the name \"mial\"");
+}
+
+fn a_mistyped_name_is_not_looked_for_among_all_jobs(place: &Place) {
+    let first = r#"{"task": "noop", "queue": "rare"}"#.to_owned() + "\n";
+    let lines = first + &(r#"{"task": "noop", "queue": "mail"}"#.to_owned() + "\n").repeat(12_000);
+    assert!(place.run_with_input(&["enqueue", "--stdin"], &lines).status.success());
+    let refusal = "none of the newest and oldest jobs and no setting has the name \"mial\"; did you mean \"mail\"?";
+    place.refuses(&["queue", "pause", "mial"], 2, refusal);
+    assert!(place.told(&["queue", "pause", "rare"]).starts_with("queue rare: paused"), "it is among the oldest");
 }
 
 fn a_mistyped_name_is_told(place: &Place) {

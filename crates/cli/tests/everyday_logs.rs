@@ -11,6 +11,7 @@ use turnwise_testpg::Cluster;
 on_both_databases!(
     a_job_that_fails_is_a_line_with_its_error,
     many_failures_are_ten_lines_and_a_count,
+    what_was_left_out_is_counted_when_the_node_stops,
     a_queue_that_pauses_itself_says_so,
     a_job_of_an_unknown_task_that_holds_a_serial_queue_is_named_first,
 );
@@ -87,6 +88,25 @@ fn many_failures_are_ten_lines_and_a_count(place: &Place) {
     assert_eq!(first, 10, "in the first ten seconds");
     assert!(left_out > 0 && left_out <= 40, "{count}");
     log.stop();
+}
+
+fn what_was_left_out_is_counted_when_the_node_stops(place: &Place) {
+    let log = Logged::start(place);
+    place.enqueue_all((0..30).map(|_| json!({"task": "broken"})));
+    until("thirty failures", || {
+        let failed = place.json(&["jobs", "--state", "failed", "--json"]);
+        (failed.as_array().map(Vec::len) == Some(30)).then_some(())
+    });
+    let path = place.path().join("log");
+    log.stop();
+    let text = fs::read_to_string(path).unwrap();
+    let named = text.lines().filter(|line| line.contains("a job failed for good")).count();
+    let counted: usize = text
+        .lines()
+        .filter(|line| line.contains("jobs failed"))
+        .map(|line| line.split("and ").nth(1).unwrap().split(' ').next().unwrap().parse::<usize>().unwrap())
+        .sum();
+    assert_eq!(named + counted, 30, "{text}");
 }
 
 fn a_queue_that_pauses_itself_says_so(place: &Place) {

@@ -53,6 +53,20 @@ impl<'a> Caller<'a> {
         self.ask("GET", path, None).unwrap()
     }
 
+    /// A stream of events that has begun: what is read of it from now on.
+    fn listen(self, path: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(self.0).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", self.0).unwrap();
+        let mut read = Vec::new();
+        while !String::from_utf8_lossy(&read).contains("\nid: ") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            read.push(byte[0]);
+        }
+        stream
+    }
+
     fn submit(self, job: &Value) -> String {
         let (status, answer) = self.ask("POST", "/api/v1/jobs", Some(job)).unwrap();
         assert_eq!(status, 201, "{answer}");
@@ -116,7 +130,11 @@ fn other_machines_are_not_served() {
     let everybody = ["serve", "--listen", "0.0.0.0:0"];
     place.refuses(&everybody, 2, "listen: 0.0.0.0 can be reached by other machines, and there is no token");
     place.told(&["token", "create", "--name", "test", "--scope", "read"]);
-    place.refuses(&everybody, 2, "this server has no TLS");
+    place.refuses(&everybody, 2, "without TLS tokens would be readable on the way; add --tls-cert and --tls-key");
+    place.refuses(&["serve", "--tls-cert", "a.pem"], 2, "tls_key: is missing beside tls_cert");
+    place.refuses(&["serve", "--tls-key", "a.pem"], 2, "tls_cert: is missing beside tls_key");
+    place.refuses(&["serve", "--tls-cert", "a.pem", "--tls-key", "a.pem"], 2, "tls_cert: a.pem: No such file");
+    place.refuses(&["serve", "--allow-origin", "*"], 2, "allow_origin: \"*\" is not an origin");
     place.refuses(&["serve", "--listen", "nonsense"], 2, "listen: \"nonsense\" is not an address");
 }
 
@@ -129,7 +147,11 @@ fn after_sigterm_the_node_stops_first_and_http_last() {
         until("the job to run", || (caller.get(&path).1["state"] == "running").then_some(()));
         let waiting = format!("{path}?wait=60s");
         let waiter = thread::spawn(move || caller.get(&waiting));
+        let mut events = caller.listen("/api/v1/events");
         node.signal("TERM");
+        let mut rest = String::new();
+        events.read_to_string(&mut rest).unwrap();
+        assert!(rest.contains("event: closed") && rest.contains("the server stops"), "a stream ends at once: {rest}");
         until("the server to be no longer ready", || (caller.get("/readyz").0 == 503).then_some(()));
         let (status, job) = waiter.join().unwrap();
         assert_eq!((status, &job["state"]), (200, &json!("running")), "a long poll is answered at once");

@@ -6,6 +6,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 use support::{Place, Serving, on_both_databases, said, succeeded, until};
+use turnwise_testpg::Cluster;
 
 const TASKS: &str = r#"
     [executor]
@@ -23,6 +24,8 @@ const TASKS: &str = r#"
     command = ["sh", "-c", 'printf "cleaned up after "; cat']
     [tasks.break]
     command = ["sh", "-c", 'exit 1']
+    [tasks.quiet]
+    command = ["true"]
 "#;
 
 fn write(place: &Place, settings: &str) {
@@ -83,6 +86,21 @@ fn a_job_says_itself_what_follows_the_end_of_its_retries(place: &Place) {
     node.stop();
 }
 
+fn a_job_says_itself_what_follows_a_success(place: &Place) {
+    let node = serve(place);
+    // Its own word comes before its task's; without a result the arguments are passed on.
+    let typed = place.enqueue(&["extract", "--next", "clean-up"]);
+    let line = json!({"task": "quiet", "args": 2, "next": "clean-up"});
+    let [read] = place.enqueue_all([line]).try_into().unwrap();
+    place.told(&["schedule", "add", "nightly", "quiet", "3", "--cron", "0 2 * * *", "--next", "clean-up"]);
+    let scheduled = place.told(&["schedule", "run", "nightly"]);
+    for (id, args) in [(typed.as_str(), "[1, 2]"), (&read, "2"), (scheduled.trim(), "3")] {
+        assert_cleaned_up(place, id, args);
+    }
+    place.refuses(&["enqueue", "quiet", "--next", ""], 2, "next: must not be empty");
+    node.stop();
+}
+
 fn a_node_is_not_started_with_a_task_to_go_on_as_that_nobody_has(place: &Place) {
     write(place, &TASKS.replace("\"clean-up\"", "\"cleanup\""));
     let refusal = place.refused(&["serve"], 2);
@@ -128,29 +146,20 @@ fn a_submit_warns_about_a_task_that_no_living_node_knows(place: &Place) {
 on_both_databases!(
     the_settings_file_says_what_follows_a_success_and_the_end_of_the_retries,
     a_job_says_itself_what_follows_the_end_of_its_retries,
+    a_job_says_itself_what_follows_a_success,
     a_node_is_not_started_with_a_task_to_go_on_as_that_nobody_has,
     a_submit_warns_about_a_task_that_no_living_node_knows,
 );
 
 #[test]
-fn a_job_submitted_by_sql_goes_on_when_its_retries_run_out() {
+fn a_job_submitted_by_sql_goes_on_when_its_retries_run_out_or_it_succeeds() {
     let place = Place::on_postgres();
     let node = serve(&place);
-    let call = "select turnwise.enqueue('break', '4', retry => 'none', on_exhausted => 'clean-up')";
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let id = runtime.block_on(async {
-        let (client, connection) = tokio_postgres::connect(place.database(), tokio_postgres::NoTls).await.unwrap();
-        let connection = tokio::spawn(connection);
-        let rows = client.simple_query(call).await.unwrap();
-        drop(client);
-        connection.await.unwrap().unwrap();
-        rows.iter()
-            .find_map(|message| match message {
-                tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
-                _ => None,
-            })
-            .unwrap()
-    });
-    assert_cleaned_up(&place, &id, "4");
+    let failing = "select turnwise.enqueue('break', '4', retry => 'none', on_exhausted => 'clean-up')";
+    let succeeding = "select turnwise.enqueue('extract', timeout => '1 minute', next => 'clean-up')";
+    for (call, args) in [(failing, "4"), (succeeding, "[1, 2]")] {
+        let id = Cluster::shared().psql(place.database(), call).unwrap();
+        assert_cleaned_up(&place, id.trim(), args);
+    }
     node.stop();
 }

@@ -1,7 +1,7 @@
 //! What a decision costs: `cargo run --release -p turnwise-core --example decide`.
 //!
 //! For 10 to 1,000,000 groups with work: nanoseconds from "a job has settled" to "the next one is picked", one job at a time; the
-//! longest time that taking in one job took; and memory, as the kernel counts it. Each row is measured in a process of its own:
+//! longest time that taking in one job took; and memory (with statistics, unless WITHOUT_STATISTICS is set), as the kernel counts it. Each row is measured in a process of its own:
 //! otherwise memory that one row freed would be used again by the next.
 
 #![allow(clippy::print_stdout, clippy::cast_precision_loss)] // it is a program
@@ -53,6 +53,9 @@ fn row(groups: u64, jobs: u64) {
     let (before, most_before) = (resident("RssAnon:"), resident("VmHWM:"));
     let mut scheduler = Scheduler::new(1);
     let now = Timestamp::from_micros(1_800_000_000_000_000);
+    if std::env::var_os("WITHOUT_STATISTICS").is_none() {
+        scheduler.keep_statistics(now);
+    }
     scheduler.handle(now, Input::Nodes(vec![node()]));
     let mut running = Vec::new();
     let mut longest = Duration::ZERO;
@@ -70,8 +73,15 @@ fn row(groups: u64, jobs: u64) {
         let begun = Instant::now();
         for n in 0..decisions {
             let (id, fence) = running.swap_remove(usize::try_from(n).expect("small") % running.len());
-            let settled =
-                Settled { id, fence, ran: Some(Duration::from_millis(3)), rest: None, failed: false, well: true };
+            let settled = Settled {
+                id,
+                fence,
+                ran: Some(Duration::from_millis(3)),
+                rest: None,
+                failed: false,
+                well: true,
+                error: None,
+            };
             let outputs = scheduler.handle(now, Input::Settled(vec![settled]));
             assign(&mut scheduler, now, outputs, &mut running);
         }

@@ -74,6 +74,7 @@ fn main() {
             rest: None,
             failed: false,
             well: true,
+            error: None,
         });
         let ends: Vec<Settled> = ends.collect();
         ended += ends.len() as u64;

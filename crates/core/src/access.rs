@@ -10,11 +10,14 @@ mod token;
 use std::collections::BTreeSet;
 
 pub use action::{Action, Reach};
-pub use token::{KEEP_DEAD_TOKENS, MAX_TOKENS, NOTE_USE_EVERY, NewToken, Token, TokenId, TokenState};
+pub use token::{
+    KEEP_DEAD_TOKENS, LOGIN_FOR, MAX_LOGINS, MAX_TOKENS, NOTE_USE_EVERY, NewToken, Token, TokenId, TokenState,
+};
 
 use crate::{
     job::{Job, NewJob},
     name::{GroupName, Invalid, QueueName, ScopeName, TaskName},
+    statistics::Of,
     unique,
     words::words,
 };
@@ -233,6 +236,38 @@ impl Grant {
     /// Whether a job of this queue, group and task is its own: for lists and events, where others are left out.
     pub fn covers(&self, queue: &QueueName, group: &GroupName, task: &TaskName) -> bool {
         self.limits.cover(queue, group, task)
+    }
+
+    /// Leaves of what is asked for only what the grant covers; `None` asks for all. Whether anything is left.
+    pub fn narrow(
+        &self,
+        queues: &mut Option<BTreeSet<QueueName>>,
+        groups: &mut Option<BTreeSet<GroupName>>,
+        tasks: &mut Option<BTreeSet<TaskName>>,
+    ) -> bool {
+        fn narrowed<N: Ord + Clone>(wanted: &mut Option<BTreeSet<N>>, limit: &Option<BTreeSet<N>>) -> bool {
+            if let Some(limit) = limit {
+                match wanted {
+                    Some(wanted) => wanted.retain(|name| limit.contains(name)),
+                    None => *wanted = Some(limit.clone()),
+                }
+            }
+            wanted.as_ref().is_none_or(|wanted| !wanted.is_empty())
+        }
+        let Limits { queues: by_queue, groups: by_group, tasks: by_task } = &self.limits;
+        // All three, whatever the first comes to.
+        [narrowed(queues, by_queue), narrowed(groups, by_group), narrowed(tasks, by_task)] == [true; 3]
+    }
+
+    /// Whether it may see the numbers of a task or a group of a queue: they tell of all its jobs there.
+    pub fn sees(&self, queue: &QueueName, of: &Of) -> bool {
+        let Limits { queues, groups, tasks } = &self.limits;
+        within(queues, queue)
+            && match of {
+                Of::Task(task) => groups.is_none() && within(tasks, task),
+                Of::Group(group) => tasks.is_none() && within(groups, group),
+                Of::OtherTasks | Of::OtherGroups => groups.is_none() && tasks.is_none(),
+            }
     }
 
     /// Whether this may be done to that.

@@ -61,12 +61,51 @@ impl Failure {
     /// The same for failures of the same kind: names, numbers and quoted values in the text do not count, nor does the
     /// line of the place, which moves with every change above it.
     pub fn fingerprint(&self) -> String {
+        self.print().to_string()
+    }
+
+    /// The same as a number.
+    pub fn print(&self) -> Fingerprint {
         let mut shape: String = self.chain.iter().map(|part| shape(part) + "\n").collect();
         if let Some(place) = &self.place {
             shape.push_str(place.split(':').next().unwrap_or_default());
         }
         let hash = Uuid::new_v5(&Uuid::from_u128(0x7ca2_1d0e_54b1_4b0e_9a53_0f1e_5c33_0d6b), shape.as_bytes());
-        hash.simple().to_string()[..12].to_owned()
+        Fingerprint(u64::try_from(hash.as_u128() >> 80).expect("48 bits"))
+    }
+}
+
+/// What failures of the same kind have in common: twelve hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fingerprint(u64);
+
+impl Fingerprint {
+    /// Of a number only 48 bits count.
+    pub fn from_number(number: u64) -> Self {
+        Self(number & ((1 << 48) - 1))
+    }
+
+    /// Its 48 bits.
+    pub fn number(self) -> u64 {
+        self.0
+    }
+
+    /// `None`: not twelve hexadecimal digits.
+    pub fn from_text(text: &str) -> Option<Self> {
+        let digits = text.len() == 12 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        digits.then(|| u64::from_str_radix(text, 16).ok()).flatten().map(Self)
+    }
+}
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:012x}", self.0)
+    }
+}
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Fingerprint({self})")
     }
 }
 
@@ -151,6 +190,10 @@ mod tests {
             print("job 0190c5a2-dead-7def-8a11-00000000face is gone")
         );
         assert_ne!(print("no row 17"), print("no column 17"));
+        let refused = Failure::new("refused");
+        assert_eq!(refused.fingerprint(), "b7b6402df93b", "stored fingerprints outlive a release");
+        assert_eq!(Fingerprint::from_text(&refused.fingerprint()), Some(refused.print()));
+        assert_eq!((Fingerprint::from_text("abc"), Fingerprint::from_text("+00000000000")), (None, None));
         assert_ne!(print("refused"), Failure::new("refused").at("src/mail.rs:3:1").fingerprint());
         assert_eq!(
             Failure::new("refused").at("src/mail.rs:3:1").fingerprint(),

@@ -198,7 +198,7 @@ impl Class {
 }
 
 /// Where a job is in its life. `docs/states.md` shows the moves between them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum JobState {
     /// In no node's hands: it waits for its due time, for other jobs, for an open gate or for its turn.

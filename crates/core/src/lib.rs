@@ -12,10 +12,14 @@
 //! [`estimate`] is what a run is expected to take; [`story`] is what a run reports meanwhile; [`periodic`] is what is submitted
 //! again and again; [`node`] is what runs jobs and [`pool`] how many at a time, [`remaining`] whether anything is left for a node
 //! to do, [`lead`] whether a node should dispatch and [`pace`] how fast, [`log_bound`] how much it logs; [`queue_state`] is what a queue is doing; [`why`]
-//! explains what holds a job up; [`access`] is what a token may do.
+//! explains what holds a job up; [`statistics`] adds up what happened; [`access`] is what a token may do, [`audit`] what is written down of it;
+//! [`secret`] is what is not shown of a job, [`trace_context`] whose trace it belongs to; [`watch`] how long watchers may take to read what has
+//! changed; [`doctor`] is what is well with an installation and what is not.
 
 pub mod access;
 pub mod after;
+pub mod audit;
+pub mod doctor;
 pub mod estimate;
 pub mod failure;
 pub mod job;
@@ -33,12 +37,16 @@ pub mod queue_state;
 pub mod retention;
 pub mod retry;
 pub mod scheduler;
+pub mod statistics;
+pub mod secret;
 pub mod story;
 pub mod terms;
 pub mod time;
+pub mod trace_context;
 pub mod unique;
 pub mod calendar;
 pub mod settings;
+pub mod totals;
 pub mod turn;
 mod words;
 mod limits;
@@ -48,18 +56,21 @@ mod chain;
 mod find;
 mod chunks;
 mod small_list;
+pub mod watch;
 pub mod why;
 
 pub use after::{After, OnFailure};
-pub use failure::Failure;
+pub use failure::{Failure, Fingerprint};
 pub use job::{Fence, Job, JobHead, JobId, JobState, NewJob, Priority, Step};
 pub use json::Json;
 pub use name::{
-    GroupName, Invalid, KeyName, NodeName, OnceKey, QueueName, ScheduleName, ScopeName, TaskName, TokenName, UniqueKey,
+    ActorName, GroupName, Invalid, KeyName, NodeName, OnceKey, QueueName, ScheduleName, ScopeName, TaskName, TokenName,
+    UniqueKey,
 };
 pub use node::{Incarnation, Node, Serves};
 pub use retention::Retention;
 pub use retry::RetryPolicy;
 pub use terms::Terms;
 pub use time::Timestamp;
+pub use trace_context::TraceContext;
 pub use unique::Unique;

@@ -116,7 +116,7 @@ fn after_run(job: &JobFacts<'_>, outcome: &Outcome, now: Timestamp, jitter: f64)
         (_, None) if job.cancel_requested => cancelled(spent),
         (Outcome::Fail(_), Some((ending, failure))) => failed(spent, failure, Some(ending)),
         (_, Some((ending, failure))) => retry_or_end(job, spent, ending, failure, now, jitter),
-        (Outcome::Next { step, due }, _) => next(spent, step, due.unwrap_or(now), Ending::Next, None),
+        (Outcome::Next { step, due }, _) => next(job, spent, step, due.unwrap_or(now), Ending::Next, None),
         (Outcome::Snooze { wait: span }, _) => wait(counts, now.plus(*span)),
         (Outcome::Interrupted, _) => wait(counts, now),
         (Outcome::Done { result }, _) => {
@@ -161,9 +161,18 @@ fn failed(counts: Counts, error: Failure, ending: Option<Ending>) -> Transition 
 }
 
 /// The next step begins afresh: nothing is held against it yet.
-fn next(spent: Counts, step: &Step, due: Timestamp, ending: Ending, error: Option<Failure>) -> Transition {
+fn next(
+    job: &JobFacts<'_>,
+    spent: Counts,
+    step: &Step,
+    due: Timestamp,
+    ending: Ending,
+    error: Option<Failure>,
+) -> Transition {
     let counts = Counts { retry: 0, crashes: 0, ..spent };
-    let to = Target::Next { step: Box::new(step.clone()), due };
+    let mut step = Box::new(step.clone());
+    step.terms.in_trace_of(job.terms);
+    let to = Target::Next { step, due };
     Transition { error, ending: Some(ending), ..plain(to, counts) }
 }
 
@@ -178,7 +187,7 @@ fn retry_or_end(
     let due = match (job.retry.wait(spent.retry, jitter), job.terms.on_exhausted()) {
         (Wait::For(wait), _) => Some(now.plus(wait)),
         (Wait::ForAPerson, _) => None,
-        (Wait::NoMore, Some(step)) => return next(spent, step, now, ending, Some(error)),
+        (Wait::NoMore, Some(step)) => return next(job, spent, step, now, ending, Some(error)),
         (Wait::NoMore, None) => return failed(spent, error, Some(ending)),
     };
     let counts = Counts { retry: spent.retry + 1, ..spent };

@@ -24,6 +24,11 @@ impl Bucket {
         }
     }
 
+    /// It begins anew, with no token in it.
+    pub(crate) fn empty(&mut self, now: Timestamp) {
+        self.empty_at = now;
+    }
+
     /// One token's worth of time. Rounded up: never more than the rate.
     fn token(&self) -> Duration {
         let micros = self.rate.per.as_micros().div_ceil(u128::from(self.rate.count));

@@ -34,7 +34,12 @@ impl Bound {
 
     /// How many lines were left out, once the span is over in which they were, and how long that was.
     pub fn take_left_out(&mut self, at: Duration) -> Option<(u64, Duration)> {
-        let begun = self.begun.filter(|_| self.left_out > 0 && self.is_over(at))?;
+        if self.is_over(at) { self.take_rest(at) } else { None }
+    }
+
+    /// How many lines were left out so far, and in how long: for a node that stops, whose span has no end.
+    pub fn take_rest(&mut self, at: Duration) -> Option<(u64, Duration)> {
+        let begun = self.begun.filter(|_| self.left_out > 0)?;
         let left_out = self.left_out;
         *self = Self::default();
         Some((left_out, at.saturating_sub(begun)))
@@ -103,6 +108,14 @@ mod tests {
         assert_eq!(bound.take_left_out(s(11)), Some((312, s(10))));
         assert_eq!(bound.take_left_out(s(12)), None);
         assert!(bound.admits(s(12)), "a new span");
+    }
+
+    #[test]
+    fn what_was_left_out_is_counted_before_its_span_is_over_if_no_more_follows() {
+        let mut bound = Bound::default();
+        let logged = (0..30).filter(|_| bound.admits(s(1))).count();
+        assert_eq!((logged, bound.take_left_out(s(3)), bound.take_rest(s(3))), (10, None, Some((20, s(2)))));
+        assert_eq!(bound.take_rest(s(3)), None);
     }
 
     #[test]

@@ -141,6 +141,11 @@ name!(
     "name"
 );
 name!(
+    /// Who makes a change, as the audit log names it.
+    ActorName,
+    "actor"
+);
+name!(
     /// Marks repeats of one call: the first is done, the others get its answer.
     OnceKey,
     "idempotency_key"

@@ -1,4 +1,4 @@
-//! What few jobs have: a time limit of their own, another step when their retries run out.
+//! What few jobs have: a time limit of their own, another step when their retries run out or when they succeed, a trace that they belong to.
 //!
 //! Stored as one small piece of JSON beside the job, and not at all where there is nothing to store.
 
@@ -13,12 +13,14 @@ use crate::{
     name::{Invalid, TaskName},
     retry::RetryPolicy,
     time::{MAX_SPAN, parse_span, print_span},
+    trace_context::TraceContext,
 };
 
 /// Most steps that may follow one another by `on_exhausted`.
 const MAX_STEPS: usize = 16;
 
-/// Optional conditions of a job: a time limit for each run, and the step that follows when its retries run out.
+/// Optional conditions of a job: a time limit for each run, the step that follows when its retries run out, the task that follows a
+/// success, and its submitter's trace.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Terms(Option<Box<Inner>>);
 
@@ -26,6 +28,8 @@ pub struct Terms(Option<Box<Inner>>);
 struct Inner {
     timeout: Option<Duration>,
     on_exhausted: Option<Step>,
+    trace: Option<TraceContext>,
+    next: Option<TaskName>,
 }
 
 impl Terms {
@@ -42,6 +46,33 @@ impl Terms {
     /// What the job goes on with when its retries run out.
     pub fn on_exhausted(&self) -> Option<&Step> {
         self.0.as_ref()?.on_exhausted.as_ref()
+    }
+
+    /// The trace of its submitter.
+    pub fn trace(&self) -> Option<&TraceContext> {
+        self.0.as_ref()?.trace.as_ref()
+    }
+
+    /// Sets it.
+    pub fn set_trace(&mut self, trace: TraceContext) {
+        self.0.get_or_insert_default().trace = Some(trace);
+    }
+
+    /// These terms for a step that follows a job with those: it belongs to the same trace, unless it has one of its own.
+    pub(crate) fn in_trace_of(&mut self, job: &Terms) {
+        if let (None, Some(trace)) = (self.trace(), job.trace()) {
+            self.set_trace(trace.clone());
+        }
+    }
+
+    /// What the job goes on as after a success, with the result as its arguments, or with its own if there is no result.
+    pub fn next(&self) -> Option<&TaskName> {
+        self.0.as_ref()?.next.as_ref()
+    }
+
+    /// See [`Terms::next`].
+    pub fn set_next(&mut self, task: TaskName) {
+        self.0.get_or_insert_default().next = Some(task);
     }
 
     /// Refuses less than a microsecond and more than ten years; the terms are unchanged then.
@@ -86,6 +117,12 @@ struct Stored {
     timeout: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     on_exhausted: Option<StoredStep>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    traceparent: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tracestate: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -109,7 +146,13 @@ impl Stored {
             retry: step.retry.as_ref().map(ToString::to_string),
             terms: Self::of(&step.terms).map(Box::new),
         };
-        Some(Self { timeout: inner.timeout.map(print_span), on_exhausted: inner.on_exhausted.as_ref().map(step) })
+        Some(Self {
+            timeout: inner.timeout.map(print_span),
+            on_exhausted: inner.on_exhausted.as_ref().map(step),
+            traceparent: inner.trace.as_ref().map(|trace| trace.traceparent().to_owned()),
+            tracestate: inner.trace.as_ref().and_then(|trace| trace.tracestate().map(str::to_owned)),
+            next: inner.next.as_ref().map(ToString::to_string),
+        })
     }
 
     fn read(self) -> Result<Terms, Invalid> {
@@ -124,6 +167,12 @@ impl Stored {
                 retry: step.retry.as_deref().map(str::parse::<RetryPolicy>).transpose()?,
                 terms: step.terms.map_or_else(|| Ok(Terms::default()), |terms| terms.read())?,
             })?;
+        }
+        if let Some(parent) = &self.traceparent {
+            terms.set_trace(TraceContext::new(parent, self.tracestate.as_deref())?);
+        }
+        if let Some(task) = self.next {
+            terms.set_next(TaskName::new(task)?);
         }
         Ok(terms)
     }
@@ -142,6 +191,25 @@ mod tests {
         }
     }
 
+    fn trace(digit: char) -> TraceContext {
+        let id = digit.to_string().repeat(32);
+        TraceContext::new(&format!("00-{id}-b7ad6b7169203331-01"), Some("a=1")).unwrap()
+    }
+
+    #[test]
+    fn a_step_belongs_to_the_trace_of_its_job_unless_it_has_its_own() {
+        let (mut job, mut other) = (Terms::default(), Terms::default());
+        job.set_trace(trace('1'));
+        other.set_trace(trace('2'));
+        for (mut step, expected) in [(Terms::default(), trace('1')), (other, trace('2'))] {
+            step.in_trace_of(&job);
+            assert_eq!(step.trace(), Some(&expected));
+        }
+        let mut step = Terms::default();
+        step.in_trace_of(&Terms::default());
+        assert!(step.is_empty());
+    }
+
     #[test]
     fn terms_read_back_to_the_letter_and_no_terms_are_nothing() {
         assert_eq!(Terms::default().to_text(), None);
@@ -150,6 +218,8 @@ mod tests {
         let mut terms = Terms::default();
         terms.set_on_exhausted(step("tell", last)).unwrap();
         terms.set_timeout(Duration::from_secs(90)).unwrap();
+        terms.set_trace(trace('1'));
+        terms.set_next(TaskName::new("send").unwrap());
         let text = terms.to_text().unwrap();
         assert_eq!(Terms::from_text(&text).unwrap(), terms, "{text}");
         assert!(Terms::from_text(r#"{"timeout":"0s"}"#).is_err());

@@ -32,7 +32,7 @@ impl Charge {
         if picos > Self::MAX.picos() { Self::MAX } else { Self([word(0), word(32), word(64)]) }
     }
 
-    fn picos(self) -> u128 {
+    pub(crate) fn picos(self) -> u128 {
         let [low, middle, high] = self.0;
         u128::from(high) << 64 | u128::from(two_words([low, middle]))
     }

@@ -118,7 +118,22 @@ impl Gate {
             Gate::WaitsFor { .. } => "its queue waits for another queue",
             Gate::Line { .. } => "another job of its serial queue is first",
             Gate::HeldLine { .. } => "another job of its serial queue is first, and no live node knows its task",
-            _ => return self.to_string(),
+            // Written out: a new gate that names another job or queue must not be passed on unnoticed.
+            Gate::NotDue(_)
+            | Gate::Scheduled { .. }
+            | Gate::NeedsAPerson
+            | Gate::NoLiveNode
+            | Gate::UnknownTask
+            | Gate::QueueNotServed
+            | Gate::Paused { .. }
+            | Gate::Window { .. }
+            | Gate::AtLimit { .. }
+            | Gate::Rate { .. }
+            | Gate::Loading
+            | Gate::Locked
+            | Gate::Alone
+            | Gate::FullOnNodes { .. }
+            | Gate::SlotsBusy { .. } => return self.to_string(),
         };
         text.to_owned()
     }

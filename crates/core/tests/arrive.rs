@@ -86,7 +86,7 @@ fn picked_from_a_rest() -> (Table, Settled) {
     assert_eq!((again[0].job, again[0].fence), (first.id, Fence(1)));
     let rest = Some(Rest { stuck: false, due: Some(at(0)), crashes: 0, next: None });
     let ran = Some(Duration::from_secs(1));
-    (table, Settled { id: first.id, fence: Fence(1), ran, rest, failed: false, well: false })
+    (table, Settled { id: first.id, fence: Fence(1), ran, rest, failed: false, well: false, error: None })
 }
 
 #[test]

@@ -31,7 +31,15 @@ fn two_groups_in_balance() -> Table {
 }
 
 fn settled(pick: &Pick, ran: Option<Duration>, rest: Option<Rest>) -> Input {
-    Input::Settled(vec![Settled { id: pick.job, fence: pick.fence.next(), ran, rest, failed: false, well: true }])
+    Input::Settled(vec![Settled {
+        id: pick.job,
+        fence: pick.fence.next(),
+        ran,
+        rest,
+        failed: false,
+        well: true,
+        error: None,
+    }])
 }
 
 /// A node gives back a job that has lain in its buffer for a second, and one that was cancelled before it began.
@@ -68,8 +76,15 @@ fn a_pick_that_came_to_nothing_costs_its_group_nothing() {
     scheduler.handle(now, Input::Jobs(vec![head(1, "b")]));
     scheduler.handle(now, Input::Replied(vec![(head(1, "b").id, Fence(0), Reply::Assigned(Fence(1)))]));
     now = now.plus(second());
-    let first =
-        Settled { id: head(1, "b").id, fence: Fence(1), ran: Some(second()), rest: None, failed: false, well: true };
+    let first = Settled {
+        id: head(1, "b").id,
+        fence: Fence(1),
+        ran: Some(second()),
+        rest: None,
+        failed: false,
+        well: true,
+        error: None,
+    };
     scheduler.handle(now, Input::Settled(vec![first]));
     scheduler.handle(now, Input::Jobs(vec![head(11, "a")]));
     scheduler.handle(now, Input::Replied(vec![(head(11, "a").id, Fence(0), Reply::Gone)]));

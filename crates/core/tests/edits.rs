@@ -81,7 +81,15 @@ fn limits_hold_when_an_edit_moves_a_job_to_another_queue_while_its_pick_is_in_fl
             hear(&mut table, Input::Replied(vec![(row.id, Fence(0), Reply::Changed(row.clone()))]))
         };
         assert_eq!(jobs(&next), [(3, Fence(0))], "its place in the old queue is free, and the new queue is full");
-        let end = Settled { id: first[0].job, fence: Fence(1), ran: None, rest: None, failed: false, well: true };
+        let end = Settled {
+            id: first[0].job,
+            fence: Fence(1),
+            ran: None,
+            rest: None,
+            failed: false,
+            well: true,
+            error: None,
+        };
         let next = hear(&mut table, Input::Settled(vec![end]));
         assert_eq!(jobs(&next), [(2, row.fence)], "in its new queue, as it is now");
     }
@@ -145,7 +153,8 @@ fn failed_and_moved(place: &str) -> (Table, Settled, JobHead) {
     let fence = Fence(1).edited();
     let row = JobHead { state: JobState::Stuck, due: Some(at(0)), fence, queue: name("to"), ..of("from", 1) };
     let rest = Some(Rest { stuck: true, due: row.due, crashes: 0, next: Some(row.task.clone()) });
-    let settled = Settled { id: row.id, fence, ran: Some(Duration::from_secs(1)), rest, failed: true, well: false };
+    let settled =
+        Settled { id: row.id, fence, ran: Some(Duration::from_secs(1)), rest, failed: true, well: false, error: None };
     (table, settled, row)
 }
 
@@ -192,7 +201,15 @@ fn a_report_of_a_run_before_the_last_changes_nothing_however_often_the_job_was_e
     assert_eq!(jobs(&again), [(1, Fence(1).edited())]);
     for fence in [Fence(1), Fence(1).edited()] {
         let rest = Some(Rest { stuck: false, due: Some(at(0)), crashes: 0, next: None });
-        let old = Settled { id: head(1, "g").id, fence, ran: Some(Duration::ZERO), rest, failed: false, well: false };
+        let old = Settled {
+            id: head(1, "g").id,
+            fence,
+            ran: Some(Duration::ZERO),
+            rest,
+            failed: false,
+            well: false,
+            error: None,
+        };
         assert_eq!(table.tell(Input::Settled(vec![old])), [], "the only slot is taken");
     }
 }

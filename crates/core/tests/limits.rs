@@ -430,7 +430,7 @@ proptest! {
                             None => drop(world.rows.remove(&id)),
                         }
                         let ran = Some(Duration::from_secs(1));
-                        inputs.push(Input::Settled(vec![Settled { id, fence, ran, rest, failed: false, well: true }]));
+                        inputs.push(Input::Settled(vec![Settled { id, fence, ran, rest, failed: false, well: true, error: None }]));
                     }
                 }
                 Step::Gone { which } => {
@@ -558,6 +558,7 @@ fn suspects_have_their_turn_again_after_a_hand_over() {
         rest: None,
         failed: false,
         well: true,
+        error: None,
     };
     table.tell(Input::Settled(vec![ended]));
     for turn in 0..10 {

@@ -352,7 +352,7 @@ proptest! {
                             }
                             None => drop(world.rows.remove(&id)),
                         }
-                        inputs.push(Input::Settled(vec![Settled { id, fence, ran: None, rest, failed: false, well: true }]));
+                        inputs.push(Input::Settled(vec![Settled { id, fence, ran: None, rest, failed: false, well: true, error: None }]));
                     }
                 }
                 Step::Cancel { which } => {

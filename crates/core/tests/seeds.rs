@@ -103,7 +103,8 @@ fn a_job_whose_assignment_is_lost_comes_again_and_holds_up_no_other() {
         order.push(pick.job);
         scheduler.handle(now, Input::Replied(vec![(pick.job, pick.fence, Reply::Assigned(pick.fence.next()))]));
         let (id, fence, ran) = (pick.job, pick.fence.next(), Some(Duration::from_millis(1)));
-        let settled = turnwise_core::scheduler::Settled { id, fence, ran, rest: None, failed: false, well: true };
+        let settled =
+            turnwise_core::scheduler::Settled { id, fence, ran, rest: None, failed: false, well: true, error: None };
         outputs = scheduler.handle(now, Input::Settled(vec![settled]));
     }
     assert_eq!(order, [head(2, "g").id, head(1, "g").id], "twelve lost races later");

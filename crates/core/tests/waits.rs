@@ -26,7 +26,7 @@ fn awaiting(number: i64, open: &[i64], on_failure: OnFailure) -> JobHead {
 
 fn ended(number: i64, well: bool) -> Input {
     let fence = Fence(i64::MAX);
-    Input::Settled(vec![Settled { id: id(number), fence, ran: None, rest: None, failed: !well, well }])
+    Input::Settled(vec![Settled { id: id(number), fence, ran: None, rest: None, failed: !well, well, error: None }])
 }
 
 fn reviews(outputs: &[Output]) -> Vec<JobId> {
@@ -234,7 +234,7 @@ proptest! {
                     let n = number(pick.job);
                     let well = !bad[usize::try_from(n).unwrap()];
                     jobs.ends.insert(n, well);
-                    let said = Settled { id: pick.job, fence: pick.fence.next(), ran: None, rest: None, failed: !well, well };
+                    let said = Settled { id: pick.job, fence: pick.fence.next(), ran: None, rest: None, failed: !well, well, error: None };
                     if loses_report[usize::try_from(n).unwrap()] { Input::Gone(vec![pick.job]) } else { Input::Settled(vec![said; if reported_twice { 2 } else { 1 }]) }
                 }
             };

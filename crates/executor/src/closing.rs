@@ -14,13 +14,14 @@ use crate::{
     logs::Kind,
     outbox::{Ended, Outgoing},
     outcome::met_somewhere,
+    run::Run,
     settle::{
         decide::{Item, decide},
         notes::LAST_NOTES,
         write::finish,
     },
     trace::Record,
-    worker::panicked,
+    worker::{hidden, panicked},
 };
 
 /// How often to check whether it still makes sense to wait for the reply to a commit.
@@ -73,22 +74,34 @@ pub(crate) async fn close(life: &Life, closing: Box<dyn Closing>, ended: Ended) 
             }
             return finish(life, told, vec![item], vec![settlement], vec![reply], false);
         }
-        Closed::Failed(error) => Outcome::Error(met_somewhere(error)),
+        Closed::Failed(error) => Outcome::Error(shown(run.as_deref(), met_somewhere(error))),
         Closed::NotNow(error) => {
             if life.node.logs.may(Kind::Refused) {
+                let error = shown(run.as_deref(), Failure::new(error.to_string()));
                 tracing::warn!(%error, job = %settlement.job, "its end could not be committed; it runs again");
             }
             Outcome::Snooze { wait: AGAIN }
         }
-        Closed::Cut(error) => after_cut(&job, met_somewhere(error)),
+        Closed::Cut(error) => after_cut(&job, shown(run.as_deref(), met_somewhere(error))),
         Closed::TimedOut { limit } => Outcome::TimedOut { limit },
-        Closed::Panicked(panic) => panicked(&*panic),
+        Closed::Panicked(panic) => {
+            let outcome = panicked(&*panic);
+            run.as_ref().map_or_else(|| outcome.clone(), |run| hidden(run, outcome.clone()))
+        }
     };
     if let (Some(run), Some(note)) = (run, note) {
         run.put_back(note);
     }
     if let Item::Ended { ended, .. } = item {
         life.outbox.send(Outgoing::Ended(Ended { outcome, ..ended }));
+    }
+}
+
+/// What went wrong, without the job's secrets: the database's texts may repeat values.
+fn shown(run: Option<&Run>, failure: Failure) -> Failure {
+    match run.and_then(Run::mask) {
+        Some(mask) => mask.failure(failure),
+        None => failure,
     }
 }
 

@@ -30,9 +30,7 @@ use tokio::{
     process::Command,
     time::MissedTickBehavior,
 };
-use turnwise_core::{
-    Failure, Invalid, Json, TaskName, Terms, json::MAX_JSON_BYTES, lifecycle, story::Level, time::MAX_SPAN,
-};
+use turnwise_core::{Failure, Invalid, Json, TaskName, json::MAX_JSON_BYTES, lifecycle, story::Level, time::MAX_SPAN};
 
 pub use self::answer::AnswerFormat;
 use self::{
@@ -41,11 +39,7 @@ use self::{
     lines::Log,
     template::{Values, Word},
 };
-use crate::{
-    ctx::Ctx,
-    outcome::{Next, Outcome},
-    task::AnyTask,
-};
+use crate::{ctx::Ctx, outcome::Outcome, task::AnyTask};
 
 /// How long to wait for the end of the output once the group is gone. Only a process that has left the group can still
 /// hold it open, and such a process may live for ever.
@@ -241,11 +235,12 @@ impl CommandTask {
 
     /// The command as a task of this name, for [`Registry::add`](crate::Registry::add), which refuses a name that cannot be used.
     pub fn into_task(self, name: impl Into<String>) -> AnyTask {
-        let command = Arc::new(self);
+        let (command, next) = (Arc::new(self.clone()), self.next);
         AnyTask::from_fn(name, move |ctx, args| {
             let (command, args) = (command.clone(), args.clone());
             Box::pin(async move { command.run(&ctx, &args).await.unwrap_or_else(Outcome::from) })
         })
+        .followed_by(next)
     }
 
     /// Starts the program and waits for its end. If the future is dropped, the program and its group are killed.
@@ -301,16 +296,16 @@ impl CommandTask {
         let outcome = self.outcome_of(ctx, status, answer.as_ref())?;
         match outcome.map(Outcome::into_plain) {
             None => match self.exit(status) {
-                Exit::Success => Ok(self.after_success(self.result_of(&output)?, args)),
+                Exit::Success => Ok(self.after_success(ctx, self.result_of(&output)?, args)),
                 Exit::Snooze => Ok(Outcome::snooze(self.snooze)),
                 Exit::Fail => Err(RunError::Fail(self.failure_of(status, last_line))),
                 Exit::Error => Err(RunError::Error(self.failure_of(status, last_line))),
             },
             // It leaves its result to its output.
             Some(Ok(lifecycle::Outcome::Done { result: None })) => {
-                Ok(self.after_success(self.result_of(&output)?, args))
+                Ok(self.after_success(ctx, self.result_of(&output)?, args))
             }
-            Some(Ok(lifecycle::Outcome::Done { result })) => Ok(self.after_success(result, args)),
+            Some(Ok(lifecycle::Outcome::Done { result })) => Ok(self.after_success(ctx, result, args)),
             Some(Ok(lifecycle::Outcome::Error(failure))) if self.exit(status) == Exit::Fail => {
                 Err(RunError::Fail(failure))
             }
@@ -356,14 +351,10 @@ impl CommandTask {
         }
     }
 
-    fn after_success(&self, result: Option<Json>, args: &Json) -> Outcome {
-        match &self.next {
-            None => lifecycle::Outcome::Done { result }.into(),
-            Some(task) => {
-                let step = (task.clone(), result.unwrap_or_else(|| args.clone()), Terms::default());
-                Outcome::next(Next { step: Ok(step), retry: None, due: None, delay: None })
-            }
-        }
+    /// What a job names itself comes first; it is counted in when the end is settled.
+    fn after_success(&self, ctx: &Ctx, result: Option<Json>, args: &Json) -> Outcome {
+        let next = self.next.as_ref().filter(|_| ctx.job.terms.next().is_none());
+        lifecycle::Outcome::Done { result }.then(next, args).into()
     }
 
     /// The command with its words filled and its environment.
@@ -389,6 +380,10 @@ impl CommandTask {
         command.env("TURNWISE_TASK", ctx.task());
         command.env("TURNWISE_QUEUE", values.queue);
         command.env("TURNWISE_GROUP", values.group);
+        if let Some(trace) = ctx.trace() {
+            command.env("TRACEPARENT", trace.traceparent());
+            command.envs(trace.tracestate().map(|state| ("TRACESTATE", state)));
+        }
         command.stdin(match self.stdin {
             Stdin::Args => Stdio::piped(),
             Stdin::None => Stdio::null(),

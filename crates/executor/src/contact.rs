@@ -48,6 +48,11 @@ impl Contact {
         locked(&self.heard).since = Instant::now();
     }
 
+    /// How long ago the last beat was sent that was answered.
+    pub(crate) fn age(&self) -> Duration {
+        locked(&self.heard).last.elapsed()
+    }
+
     /// Whether the lease still runs, by this machine's own monotonic clock.
     pub(crate) fn holds(&self) -> bool {
         locked(&self.heard).last.elapsed() < self.lease

@@ -10,7 +10,7 @@ use std::{
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::sync::oneshot;
 use turnwise_core::{
-    Fence, GroupName, Incarnation, JobId, Json, NodeName, QueueName, Timestamp,
+    Fence, GroupName, Incarnation, JobId, Json, NodeName, QueueName, Timestamp, TraceContext,
     job::AssignedJob,
     story::{Finished, Level, MAX_STEP_NAME_BYTES, Progress},
 };
@@ -117,6 +117,11 @@ impl Ctx {
     /// The node this runs on.
     pub fn node(&self) -> &NodeName {
         &self.life.node.config.name
+    }
+
+    /// The trace of the job's submitter; `None`: it gave none.
+    pub fn trace(&self) -> Option<&TraceContext> {
+        self.job.terms.trace()
     }
 
     /// The database's time.
@@ -266,7 +271,8 @@ impl Ctx {
             let ctx = self.clone();
             move || crate::joblog::heard_here(ctx, run)
         };
-        match tokio::task::spawn_blocking(move || panics::carry(run)).await {
+        let span = tracing::Span::current();
+        match tokio::task::spawn_blocking(move || span.in_scope(|| panics::carry(run))).await {
             Ok(outcome) => outcome,
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
             Err(_) => Outcome::interrupted(),

@@ -4,7 +4,7 @@
 //!
 //! `backlog` reading what waits → `news` reading what is new → `give` giving out what is picked → `ends` of jobs that never begin,
 //! `lost` nodes, `pauses` after errors, `unknown` tasks, `schedules` of periodic jobs → `memos` writing down what the next dispatcher should know,
-//! `prune` deleting what is kept no longer.
+//! `prune` deleting what is kept no longer, `statistics` of what happened, `totals` writing down how much there is while somebody asks.
 
 mod backlog;
 mod charges;
@@ -18,9 +18,15 @@ mod prune;
 mod ringing;
 mod schedules;
 mod stale_reads;
+mod totals;
+mod statistics;
 mod unknown;
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{
+    collections::HashSet,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use tokio::{sync::watch, time::Instant};
 use turnwise_core::{
@@ -32,7 +38,7 @@ use turnwise_store::{Epoch, Load, StoreError};
 pub(crate) use self::backlog::PAGE;
 use self::{
     backlog::Backlog, ends::Ends, lost::Lost, memos::Memos, news::Hearing, pauses::Seen, prune::Pruning,
-    schedules::Schedules, stale_reads::StaleReads, unknown::Unknown,
+    schedules::Schedules, stale_reads::StaleReads, statistics::Statistics, totals::Telling, unknown::Unknown,
 };
 use crate::{
     backoff::Backoff,
@@ -65,12 +71,14 @@ pub(crate) async fn dispatch(life: Arc<Life>, mut lead: watch::Receiver<Option<L
             life.term.begin(term.epoch);
             open.keep_of(term.epoch);
             let (schedules, rounds) = schedules::schedules();
-            let mut dispatcher = Dispatcher::new(&life, term, std::mem::take(&mut open), schedules);
+            let (statistics, counts) = statistics::statistics();
+            let mut dispatcher = Dispatcher::new(&life, term, std::mem::take(&mut open), schedules, statistics);
             let ended = caught(async {
                 tokio::select! {
                     biased;
                     ended = dispatcher.run(&mut lead) => ended,
                     never = schedules::submit(&life, rounds) => match never {},
+                    never = statistics::write(&life, epoch, counts) => match never {},
                 }
             });
             let ended = ended.await;
@@ -170,7 +178,9 @@ struct Dispatcher<'a> {
     /// What is submitted again and again.
     schedules: Schedules,
     pruning: Pruning,
+    telling: Telling,
     unknown: Unknown,
+    statistics: Statistics,
     open: Open,
     fleet_changed: bool,
     /// When nothing was in this process's hands, and the news have been looked at since.
@@ -179,8 +189,9 @@ struct Dispatcher<'a> {
 }
 
 impl<'a> Dispatcher<'a> {
-    fn new(life: &'a Life, term: Lead, open: Open, schedules: Schedules) -> Self {
+    fn new(life: &'a Life, term: Lead, open: Open, schedules: Schedules, statistics: Statistics) -> Self {
         let mut scheduler = Scheduler::new(ASSIGN);
+        scheduler.keep_statistics(life.node.clock.now());
         let lost = Lost::new(&term.nodes);
         scheduler.handle(life.node.clock.now(), Input::Loading(true));
         scheduler.handle(life.node.clock.now(), Input::Nodes(term.nodes));
@@ -200,7 +211,9 @@ impl<'a> Dispatcher<'a> {
             seen: Seen::default(),
             schedules,
             pruning: Pruning::new(),
+            telling: Telling::new(),
             unknown: Unknown::new(),
+            statistics,
             open,
             fleet_changed: false,
             looked: None,
@@ -231,6 +244,7 @@ impl<'a> Dispatcher<'a> {
             if self.life.draining.is_up() {
                 // The next dispatcher goes on where this one stops.
                 self.write_pauses().await?;
+                self.write_last_statistics().await;
                 return self.save().await;
             }
             self.repeat_doubtful().await?;
@@ -248,7 +262,9 @@ impl<'a> Dispatcher<'a> {
             self.see_lost_nodes().await?;
             self.prune_if_due().await?;
             self.save_if_due().await?;
+            self.write_statistics_if_due();
             self.act(Input::Tick).await?;
+            self.tell_totals_if_asked().await?;
             self.log_unknown_tasks();
             self.busy_rounds = self.busy_rounds.saturating_add(1);
             if self.has_more_to_do() {
@@ -265,7 +281,10 @@ impl<'a> Dispatcher<'a> {
             tokio::select! {
                 biased;
                 () = self.life.term.woken() => {}
-                () = bell.news.notified() => rung = true,
+                () = bell.news.notified() => {
+                    rung = true;
+                    self.life.node.counters.rings.fetch_add(1, Ordering::Relaxed);
+                }
                 changed = lead.changed() => match changed {
                     // `changed` marks the new value as seen, so that is noted here.
                     Ok(()) => self.fleet_changed = true,
@@ -323,7 +342,12 @@ impl<'a> Dispatcher<'a> {
     fn pause(&self) -> Duration {
         let now = Instant::now();
         let looks = [self.hearing.next_look(self.given), self.lost.next_look(), self.pruning.next_time()];
-        let timers = looks.into_iter().chain(self.ends.next_try()).map(|at| at.saturating_duration_since(now));
+        let timers = looks
+            .into_iter()
+            .chain(self.ends.next_try())
+            .chain(self.telling.next_time())
+            .chain(self.next_count())
+            .map(|at| at.saturating_duration_since(now));
         let due = self.wake_at.into_iter().chain(self.schedules.next()).map(|at| self.life.node.clock.until(at));
         timers.chain(due).min().unwrap_or_default()
     }

@@ -13,8 +13,8 @@ use tokio::{
     runtime::Runtime,
     sync::{oneshot, watch},
 };
-use turnwise_core::{Invalid, NewJob, NodeName, pace, remaining::Remaining};
-use turnwise_store::{Bell, Store, StoreError, Submitted};
+use turnwise_core::{Invalid, NewJob, NodeName, pace, remaining::Remaining, secret::Secrets};
+use turnwise_store::{Bell, OperatorStore, Store, StoreError, Submitted};
 
 use crate::{
     chance::Chance,
@@ -42,8 +42,28 @@ use crate::{
 };
 
 /// Opens a store handle. Called on the control thread, so that the connections of the control loops live there.
-pub type Connect =
-    Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<Arc<dyn Store>, StoreError>> + Send>> + Send + Sync>;
+pub type Connect = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<Connected, StoreError>> + Send>> + Send + Sync>;
+
+/// A store handle, with both its sides.
+#[derive(Debug, Clone)]
+pub struct Connected {
+    /// What nodes work with.
+    pub store: Arc<dyn Store>,
+    /// Where the dispatcher writes what only operators read; `None`: the store has no such side, and nothing is written.
+    pub operators: Option<Arc<dyn OperatorStore>>,
+}
+
+impl Connected {
+    /// A store without a side for operators.
+    pub fn to(store: Arc<dyn Store>) -> Self {
+        Self { store, operators: None }
+    }
+
+    /// A store with both sides.
+    pub fn to_both(store: Arc<impl Store + OperatorStore>) -> Self {
+        Self { store: store.clone(), operators: Some(store) }
+    }
+}
 
 /// Why an executor could not be built or started.
 #[derive(Debug, thiserror::Error)]
@@ -87,6 +107,26 @@ pub struct Stats {
     pub stale: u64,
     /// Times the node had to join anew, having been declared lost.
     pub lost: u64,
+    /// Times its dispatcher looked for news.
+    pub looks: u64,
+    /// Times a bell woke its dispatcher.
+    pub rings: u64,
+    /// The term in which it dispatches; `None` while it does not.
+    pub epoch: Option<i64>,
+    /// How long ago the last beat was sent that the database has answered; `None` while it is not in the fleet.
+    pub lease_age: Option<Duration>,
+}
+
+/// What a pool of a node does now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PoolStats {
+    /// As the fleet knows it: the node's name, or `name/pool`.
+    pub name: NodeName,
+    /// Slots that are open.
+    pub slots: u32,
+    /// Tasks that run.
+    pub running: usize,
 }
 
 /// Sets up a node; [`Executor::start`] puts it to work.
@@ -95,6 +135,7 @@ pub struct Builder {
     config: Config,
     pools: Vec<(String, Pool)>,
     registry: Registry,
+    operators: Option<Arc<dyn OperatorStore>>,
     states: States,
     around: Vec<Middleware>,
     trace: Trace,
@@ -119,6 +160,7 @@ impl Builder {
             config,
             pools: Vec::new(),
             registry: Registry::new(),
+            operators: None,
             states: States::default(),
             around: Vec::new(),
             trace: Trace::off(),
@@ -133,6 +175,14 @@ impl Builder {
     #[must_use]
     pub fn registry(mut self, registry: Registry) -> Self {
         self.registry = registry;
+        self
+    }
+
+    /// Where the secret fields of this node's tasks are noted when it starts, for every program that shows jobs. A node whose tasks have
+    /// some does not start without it.
+    #[must_use]
+    pub fn operators(mut self, operators: Option<Arc<dyn OperatorStore>>) -> Self {
+        self.operators = operators;
         self
     }
 
@@ -240,12 +290,14 @@ impl Builder {
         let members = pool::members(self.config, &self.pools)?;
         let idle = Arc::new(Idle::new(members.len()));
         let logs = Arc::<Logs>::default();
+        let secrets = Arc::new(self.registry.secrets());
         let members = (0..).zip(members).map(|(at, (config, serves))| Member {
             node: Arc::new(ThisNode {
                 clock: DatabaseClock::new(self.still, config.lease),
                 config,
                 serves,
                 registry: self.registry.clone(),
+                secrets: secrets.clone(),
                 states: self.states.clone(),
                 middleware: around.clone(),
                 hub: hub.clone(),
@@ -263,7 +315,13 @@ impl Builder {
             running: watch::Sender::new(None),
         });
         let members = members.collect();
-        let held = Parts { members, connect: self.connect, control: Mutex::new(None), threads: Arc::default() };
+        let held = Parts {
+            members,
+            connect: self.connect,
+            operators: self.operators,
+            control: Mutex::new(None),
+            threads: Arc::default(),
+        };
         Ok(Executor(Arc::new(held)))
     }
 }
@@ -277,6 +335,7 @@ struct Parts {
     /// The node's own pool, then the others.
     members: Vec<Member>,
     connect: Connect,
+    operators: Option<Arc<dyn OperatorStore>>,
     /// Whether the control thread is over, while there is one.
     control: Mutex<Option<watch::Receiver<bool>>>,
     threads: Threads,
@@ -312,6 +371,7 @@ impl Executor {
     /// that tasks shall run on, if their pool has no threads of its own. Returns when the node has joined with all its pools; the
     /// first connection is tried once, later ones for as long as it takes.
     pub async fn start(&self) -> Result<(), StartError> {
+        self.note_secrets().await?;
         let (over, control) = watch::channel(false);
         {
             let mut running = locked(&self.0.control);
@@ -334,6 +394,18 @@ impl Executor {
             }
         }
         Ok(())
+    }
+
+    /// Before the first job of such a task is run: from then on its secrets are hidden on every server, also when this node is gone.
+    async fn note_secrets(&self) -> Result<(), StartError> {
+        let secrets: &Secrets = &self.own().node.secrets;
+        let Some(task) = secrets.tasks().next() else { return Ok(()) };
+        let Some(operators) = &self.0.operators else {
+            let problem =
+                format!("task {:?} has secret fields, and this store has no place to note them", task.as_str());
+            return Err(Invalid::new("secret", problem).into());
+        };
+        Ok(operators.note_secrets(secrets.clone()).await?)
     }
 
     /// Starts the threads of the node. Each receiver gets whether one of its pools has joined.
@@ -393,6 +465,7 @@ impl Executor {
 
     /// Joins the fleet and starts nothing.
     pub(crate) async fn enter(&self) -> Result<Arc<Life>, StartError> {
+        self.note_secrets().await?;
         life::enter(&self.own().node, &self.0.connect).await
     }
 
@@ -401,7 +474,7 @@ impl Executor {
         let life = self.own().running.borrow().clone();
         let store = match &life {
             Some(life) => life.store.clone(),
-            None => (self.0.connect)().await?,
+            None => (self.0.connect)().await?.store,
         };
         let replies = store.enqueue(vec![job]).await?;
         store.bell().ring_news();
@@ -442,13 +515,29 @@ impl Executor {
 
     /// What this node has done since it was built, in all its pools together.
     pub fn stats(&self) -> Stats {
-        let mut stats = Stats { settled: 0, stale: 0, lost: 0 };
-        for Member { node, .. } in &self.0.members {
+        let mut stats = Stats { settled: 0, stale: 0, lost: 0, looks: 0, rings: 0, epoch: None, lease_age: None };
+        for Member { node, running } in &self.0.members {
+            if let Some(life) = running.borrow().as_ref() {
+                stats.epoch = stats.epoch.or(life.term.epoch().map(|epoch| epoch.0));
+                stats.lease_age = stats.lease_age.max(Some(life.contact.age()));
+            }
+            stats.looks += node.counters.looks.load(Ordering::Relaxed);
+            stats.rings += node.counters.rings.load(Ordering::Relaxed);
             stats.settled += node.counters.settled.load(Ordering::Relaxed);
             stats.stale += node.counters.stale.load(Ordering::Relaxed);
             stats.lost += node.counters.lost.load(Ordering::Relaxed);
         }
         stats
+    }
+
+    /// What each of its pools does now; a pool that is not in the fleet has no slots.
+    pub fn pools(&self) -> Vec<PoolStats> {
+        let pool = |Member { node, running }: &Member| {
+            let life = running.borrow().clone();
+            let (slots, running) = life.map_or((0, 0), |life| (life.desk.slots(), life.desk.running()));
+            PoolStats { name: node.config.name.clone(), slots, running }
+        };
+        self.0.members.iter().map(pool).collect()
     }
 
     /// How many tasks run on this node now, in all its pools together.
@@ -501,17 +590,21 @@ impl Drop for Parts {
 /// One handle for all pools of a process, for as long as one of them holds it: they live on one thread, and connections are
 /// expensive.
 fn once(connect: Connect) -> Connect {
-    let held: Arc<tokio::sync::Mutex<Option<Weak<dyn Store>>>> = Arc::default();
+    type Held = (Weak<dyn Store>, Option<Weak<dyn OperatorStore>>);
+    let held: Arc<tokio::sync::Mutex<Option<Held>>> = Arc::default();
+    let again = |(store, operators): &Held| {
+        Some(Connected { store: store.upgrade()?, operators: operators.as_ref().and_then(Weak::upgrade) })
+    };
     Arc::new(move || {
         let (connect, held) = (connect.clone(), held.clone());
         Box::pin(async move {
             let mut held = held.lock().await;
-            if let Some(store) = held.as_ref().and_then(Weak::upgrade) {
-                return Ok(store);
+            if let Some(connected) = held.as_ref().and_then(again) {
+                return Ok(connected);
             }
-            let store = connect().await?;
-            *held = Some(Arc::downgrade(&store));
-            Ok(store)
+            let connected = connect().await?;
+            *held = Some((Arc::downgrade(&connected.store), connected.operators.as_ref().map(Arc::downgrade)));
+            Ok(connected)
         })
     })
 }

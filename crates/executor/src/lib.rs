@@ -62,7 +62,7 @@ pub use command::CommandTask;
 pub use config::Config;
 pub use ctx::{Ctx, State};
 pub use event::{Event, EventKind, Events, Listener, PanicEvent};
-pub use executor::{Executor, StartError, Stats};
+pub use executor::{Executor, PoolStats, StartError, Stats};
 #[cfg(feature = "job-log")]
 pub use joblog::JobLog;
 pub use middleware::Inner;

@@ -13,7 +13,7 @@ use tokio::{
     time::Instant,
 };
 use turnwise_core::{Incarnation, JobId, job::AssignedJob, story::Finished};
-use turnwise_store::{AskStory, Bell, Lineage, Store, StoreError};
+use turnwise_store::{AskStory, Bell, Lineage, OperatorStore, Store, StoreError};
 
 use crate::{
     backoff::Backoff,
@@ -22,7 +22,7 @@ use crate::{
     contain::{self, caught, contained},
     desk::Desk,
     dispatcher, doubt,
-    executor::{Connect, StartError},
+    executor::{Connect, Connected, StartError},
     idle, mail,
     outbox::{Ended, Outbox, Outgoing},
     run::Run,
@@ -38,6 +38,8 @@ use crate::{
 pub(crate) struct Life {
     pub(crate) node: Arc<ThisNode>,
     pub(crate) store: Arc<dyn Store>,
+    /// Where the dispatcher writes what only operators read; `None`: nowhere.
+    pub(crate) operators: Option<Arc<dyn OperatorStore>>,
     pub(crate) incarnation: Incarnation,
     /// Its own copy of the bell: every ring reaches each node of this process.
     pub(crate) bell: Bell,
@@ -57,7 +59,8 @@ pub(crate) struct Life {
 }
 
 impl Life {
-    fn new(node: Arc<ThisNode>, store: Arc<dyn Store>, incarnation: Incarnation, joined: Instant) -> Self {
+    fn new(node: Arc<ThisNode>, connected: Connected, incarnation: Incarnation, joined: Instant) -> Self {
+        let Connected { store, operators } = connected;
         Self {
             bell: store.bell().another(),
             contact: Contact::new(node.config.lease, joined),
@@ -65,6 +68,7 @@ impl Life {
             outbox: Outbox::new(node.config.batch_size),
             node,
             store,
+            operators,
             incarnation,
             noting: Noting::default(),
             term: Term::default(),
@@ -194,9 +198,9 @@ pub(crate) async fn live(
 }
 
 pub(crate) async fn enter(node: &Arc<ThisNode>, connect: &Connect) -> Result<Arc<Life>, StartError> {
-    let store = connect().await?;
-    let (incarnation, sent) = beat::join(node, &*store).await?;
-    let life = Arc::new(Life::new(node.clone(), store, incarnation, sent));
+    let connected = connect().await?;
+    let (incarnation, sent) = beat::join(node, &*connected.store).await?;
+    let life = Arc::new(Life::new(node.clone(), connected, incarnation, sent));
     node.idle.enter(&life);
     life.trace(|| Record::Join { slots: node.config.max_pool_size() });
     Ok(life)
@@ -236,6 +240,7 @@ async fn live_once(life: &Arc<Life>, floor: &Floor, ready: Option<oneshot::Sende
         let mut left = false;
         let leave = async || {
             wind_down(life).await;
+            life.node.logs.tell_rest();
             life.contact.is_lost() || beat::leave(life).await
         };
         for _ in 0..LEAVE_TRIES {

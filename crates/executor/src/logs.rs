@@ -95,9 +95,18 @@ impl Logs {
 
     /// Logs how many lines were left out, once their time is over. Called with every beat.
     pub(crate) fn tell_left_out(&self) {
+        self.tell(Bound::take_left_out);
+    }
+
+    /// The same when a node stops, though their time is not over: no later beat would.
+    pub(crate) fn tell_rest(&self) {
+        self.tell(Bound::take_rest);
+    }
+
+    fn tell(&self, take: fn(&mut Bound, Duration) -> Option<(u64, Duration)>) {
         let at = self.begun.elapsed();
         for kind in Kind::ALL {
-            let left_out = locked(&self.bounds)[kind as usize].take_left_out(at);
+            let left_out = take(&mut locked(&self.bounds)[kind as usize], at);
             if let Some((lines, over)) = left_out {
                 tell_left_out(kind, lines, over);
             }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use turnwise_core::{Invalid, TaskName};
+use turnwise_core::{Invalid, TaskName, secret::Secrets};
 
 use crate::task::{AnyTask, Task};
 
@@ -86,6 +86,16 @@ impl Registry {
     /// All tasks, sorted by name.
     pub fn tasks(&self) -> impl Iterator<Item = &AnyTask> {
         self.tasks.values().map(|task| &**task)
+    }
+
+    /// The secret fields of all tasks. What is secret for a task is secret for those that its jobs go on as with the
+    /// same arguments.
+    pub fn secrets(&self) -> Secrets {
+        let mut secrets = Secrets::default();
+        for (name, task) in &self.tasks {
+            task.known().secret.iter().for_each(|pointer| secrets.add(name.clone(), pointer.clone()));
+        }
+        secrets.carried_on(|task| self.get(task).map(|task| task.hands_args_to()).into_iter().flatten())
     }
 
     /// Whether no task was registered: a node with this registry gets no jobs.

@@ -1,15 +1,17 @@
 //! One run of a job: the sign that asks it to stop, and what it has said and is not written yet.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, VecDeque},
     sync::{
-        Mutex, OnceLock,
+        Arc, Mutex, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
 };
 
 use turnwise_core::{
     Fence, JobId, Json, Timestamp,
+    secret::Mask,
     story::{Finished, LOG_LINES, Level, Line, LineAt, MAX_STEPS, Progress, line},
 };
 use turnwise_store::{Closing, Note};
@@ -26,13 +28,28 @@ pub(crate) struct Run {
     /// It was settled without waiting for it any longer.
     abandoned: AtomicBool,
     notes: OnceLock<Box<Notes>>,
+    /// Set before the task begins, if there is something to hide.
+    mask: OnceLock<Arc<Mask>>,
     /// What is to be committed together with the end of the run.
     closing: Mutex<Option<Box<dyn Closing>>>,
 }
 
 impl Run {
     pub(crate) fn notes(&self) -> &Notes {
-        self.notes.get_or_init(Box::default)
+        self.notes.get_or_init(|| Box::new(Notes { mask: self.mask.get().cloned(), ..Notes::default() }))
+    }
+
+    /// What the run says from now on is kept without these secrets.
+    pub(crate) fn hide(&self, mask: Mask) {
+        if !mask.is_empty() {
+            // A run is begun once.
+            let _ = self.mask.set(Arc::new(mask));
+        }
+    }
+
+    /// What is to be hidden of what is said about this run.
+    pub(crate) fn mask(&self) -> Option<&Mask> {
+        self.mask.get().map(|mask| &**mask)
     }
 
     pub(crate) fn abandon(&self) {
@@ -82,6 +99,7 @@ impl Run {
 #[derive(Debug, Default)]
 pub struct Notes {
     /// Whether something in it is not written.
+    mask: Option<Arc<Mask>>,
     unwritten: AtomicBool,
     pages: Mutex<Pages>,
 }
@@ -136,16 +154,21 @@ impl Room {
 
 impl Notes {
     pub(crate) fn progress(&self, progress: Progress) {
+        let progress = match &self.mask {
+            Some(mask) => mask.progress(progress),
+            None => progress,
+        };
         locked(&self.pages).progress = Some(progress);
         self.unwritten.store(true, Ordering::Release);
     }
 
     /// Adds a line; of more than `room` has that are not written yet, the oldest go, as they would in the store.
     pub(crate) fn log(&self, time: Timestamp, fence: Fence, level: Level, text: &str, room: Room) {
+        let text = self.mask.as_ref().map_or(Cow::Borrowed(text), |mask| mask.text(text));
         let mut pages = locked(&self.pages);
         let at = LineAt { fence, number: pages.next_line };
         pages.next_line = pages.next_line.saturating_add(1);
-        let text = line(text);
+        let text = line(&text);
         pages.bytes += text.len();
         pages.lines.push_back(Line { at, time, level, text });
         while pages.lines.len() > 1 && (pages.lines.len() > room.lines || pages.bytes > room.bytes) {

@@ -1,9 +1,16 @@
 //! What a job names: a function from arguments to an outcome, with a context beside it.
 
-use std::{any::TypeId, any::type_name, borrow::Cow, future::Future, pin::Pin, sync::Arc, time::Duration};
+use std::{
+    any::TypeId, any::type_name, borrow::Cow, collections::BTreeSet, future::Future, pin::Pin, sync::Arc,
+    time::Duration,
+};
 
 use serde::{Serialize, de::DeserializeOwned};
-use turnwise_core::{Failure, Invalid, Json, RetryPolicy, TaskName, Terms, lifecycle, time::parse_span};
+use turnwise_core::{
+    Failure, Invalid, Json, RetryPolicy, TaskName, Terms, lifecycle,
+    secret::{self, Pointer},
+    time::parse_span,
+};
 
 use crate::{ctx::Ctx, outcome::Outcome};
 
@@ -33,6 +40,11 @@ pub trait Task: Send + Sync + 'static {
     /// The task a job goes on as, with the same arguments, when its retries run out; a job's own setting comes first.
     fn on_exhausted(&self) -> Option<&'static str> {
         None
+    }
+
+    /// Secret fields of its arguments, as JSON pointers like `/card/number`: people and programs that look at a job do not see them.
+    fn secret(&self) -> &'static [&'static str] {
+        &[]
     }
 
     /// State the task takes, checked when an executor starts.
@@ -79,6 +91,8 @@ pub struct Policies {
     pub timeout: Option<Duration>,
     /// The task a job goes on as, with the same arguments, when its retries run out; `None`: the job fails.
     pub on_exhausted: Option<TaskName>,
+    /// Secret fields of its arguments.
+    pub secret: BTreeSet<Pointer>,
 }
 
 impl Policies {
@@ -86,9 +100,15 @@ impl Policies {
     pub fn read(retry: Option<&str>, timeout: Option<&str>, on_exhausted: Option<&str>) -> Result<Self, Invalid> {
         let retry = retry.map(str::parse).transpose()?;
         let timeout = timeout.map(|span| parse_span("timeout", span)).transpose()?;
-        let policies = Self { retry, timeout, on_exhausted: on_exhausted.map(TaskName::new).transpose()? };
+        let on_exhausted = on_exhausted.map(TaskName::new).transpose()?;
+        let policies = Self { retry, timeout, on_exhausted, secret: BTreeSet::new() };
         policies.check()?;
         Ok(policies)
+    }
+
+    /// With these secret fields of the arguments, as JSON pointers; [`Invalid`] names the first that is none.
+    pub fn secret<T: AsRef<str>>(self, pointers: impl IntoIterator<Item = T>) -> Result<Self, Invalid> {
+        Ok(Self { secret: secret::pointers(pointers)?, ..self })
     }
 
     fn check(&self) -> Result<(), Invalid> {
@@ -102,6 +122,8 @@ pub struct AnyTask {
     /// Read once; an error in them is returned when the task is registered.
     policies: Result<Policies, Invalid>,
     needs: Vec<Need>,
+    /// The task that its jobs go on as when they are done, perhaps with the same arguments.
+    next: Option<TaskName>,
     run: Begin<RunFuture>,
     clean_up: Begin<CleanUp>,
 }
@@ -138,8 +160,10 @@ impl AnyTask {
         };
         Self {
             name: T::NAME.into(),
-            policies: Policies::read(task.retry(), task.timeout(), task.on_exhausted()),
+            policies: Policies::read(task.retry(), task.timeout(), task.on_exhausted())
+                .and_then(|policies| policies.secret(task.secret())),
             needs: task.needs(),
+            next: None,
             run: Box::new(run),
             clean_up: Box::new(clean_up),
         }
@@ -154,6 +178,7 @@ impl AnyTask {
             name: Cow::Owned(name.into()),
             policies: Ok(Policies::default()),
             needs: Vec::new(),
+            next: None,
             run: Box::new(run),
             clean_up: Box::new(|_, _| Box::pin(std::future::ready(()))),
         }
@@ -165,6 +190,18 @@ impl AnyTask {
     pub fn with_policies(mut self, policies: Policies) -> Self {
         self.policies = policies.check().map(|()| policies);
         self
+    }
+
+    /// Its jobs go on as this task when they are done.
+    #[cfg(unix)]
+    pub(crate) fn followed_by(mut self, next: Option<TaskName>) -> Self {
+        self.next = next;
+        self
+    }
+
+    /// The tasks that its jobs may go on as with the same arguments.
+    pub(crate) fn hands_args_to(&self) -> impl Iterator<Item = &TaskName> {
+        self.known().on_exhausted.iter().chain(&self.next)
     }
 
     /// What jobs name to be run by it. The registry checks it.

@@ -122,7 +122,7 @@ mod tests {
 
     fn end() -> Vec<Settled> {
         let id = JobId::from_parts(1, [0; 10]);
-        vec![Settled { id, fence: Fence(1), ran: None, rest: None, failed: true, well: false }]
+        vec![Settled { id, fence: Fence(1), ran: None, rest: None, failed: true, well: false, error: None }]
     }
 
     #[test]

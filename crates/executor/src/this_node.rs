@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, atomic::AtomicU64};
 
-use turnwise_core::Serves;
+use turnwise_core::{Serves, secret::Secrets};
 
 use crate::{
     chance::Chance, clock::DatabaseClock, config::Config, contain::HoldOff, ctx::States, event::Hub, host::Process,
@@ -13,6 +13,8 @@ pub(crate) struct ThisNode {
     pub(crate) config: Config,
     pub(crate) serves: Serves,
     pub(crate) registry: Registry,
+    /// What its tasks' jobs must not show.
+    pub(crate) secrets: Arc<Secrets>,
     pub(crate) states: States,
     /// What goes around every task, outermost first.
     pub(crate) middleware: Arc<[Middleware]>,
@@ -54,4 +56,7 @@ pub(crate) struct Counters {
     pub(crate) settled: AtomicU64,
     pub(crate) stale: AtomicU64,
     pub(crate) lost: AtomicU64,
+    /// Of the dispatcher.
+    pub(crate) looks: AtomicU64,
+    pub(crate) rings: AtomicU64,
 }

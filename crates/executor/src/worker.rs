@@ -4,6 +4,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc, task::Poll, time::Duration};
 
 use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 use tokio::{sync::oneshot, task::JoinSet, time::Instant};
+use tracing::{Instrument, Span};
 use turnwise_core::{
     Failure, JobState,
     job::AssignedJob,
@@ -90,6 +91,9 @@ pub(crate) async fn run(life: &Arc<Life>, job: Arc<AssignedJob>, run: Arc<Run>) 
         // Cancelled, or to be handed back, before it began: it does not begin.
         return life.ended(Ended::unbegun(job));
     }
+    if !life.node.secrets.is_empty() {
+        run.hide(life.node.secrets.mask(&job.task, &job.args));
+    }
     let watched = job.counts.crashes >= WATCHED_CRASHES && job.state != JobState::Running;
     if watched && !may_start(life, &job).await {
         return;
@@ -104,6 +108,7 @@ pub(crate) async fn run(life: &Arc<Life>, job: Arc<AssignedJob>, run: Arc<Run>) 
     }
     let ctx = Ctx { job: job.clone(), life: life.clone(), run: run.clone() };
     let Ran { outcome, closing } = guarded(&ctx, task, limit).await;
+    let outcome = hidden(&run, outcome);
     let finished_at = life.node.clock.now().max(started_at);
     life.trace(|| match outcome {
         Outcome::Interrupted => Record::Interrupt { job: job.id, fence: job.fence.0 },
@@ -145,7 +150,7 @@ async fn run_until_cut(ctx: &Ctx, limit: Option<Duration>) -> (Outcome, bool) {
         };
     #[cfg(feature = "job-log")]
     let running = crate::joblog::heard(ctx, running);
-    let running = AssertUnwindSafe(running).catch_unwind();
+    let running = AssertUnwindSafe(running.instrument(span(ctx))).catch_unwind();
     tokio::pin!(running);
     if run.stop.is_up() && !life.desk.cancel_wanted(job.id) {
         return (Outcome::Interrupted, false);
@@ -219,9 +224,35 @@ async fn clean_up(ctx: &Ctx, task: &AnyTask) {
         Ok(Ok(())) => {}
         Ok(Err(panic)) => {
             let (text, _) = panics::told(&*panic);
+            let text = ctx.run.mask().map_or_else(|| text.clone(), |mask| mask.text(&text).into_owned());
             tracing::error!(job = %ctx.job.id, "the clean-up of task {} panicked: {text}", ctx.job.task);
         }
         Err(_) => tracing::error!(job = %ctx.job.id, "the clean-up of task {} took too long", ctx.job.task),
+    }
+}
+
+/// What a task logs belongs to the trace of its job. A job without one costs nothing here.
+fn span(ctx: &Ctx) -> Span {
+    match ctx.trace() {
+        Some(trace) => tracing::info_span!(
+            "run",
+            job = %ctx.id(),
+            task = ctx.task(),
+            trace_id = trace.trace_id(),
+            parent_id = trace.parent_id(),
+        ),
+        None => Span::none(),
+    }
+}
+
+/// How the run ended, without what its task's arguments have to hide: errors are kept, logged and told.
+pub(crate) fn hidden(run: &Run, outcome: Outcome) -> Outcome {
+    let Some(mask) = run.mask() else { return outcome };
+    match outcome {
+        Outcome::Error(failure) => Outcome::Error(mask.failure(failure)),
+        Outcome::Panic(failure) => Outcome::Panic(mask.failure(failure)),
+        Outcome::Fail(failure) => Outcome::Fail(mask.failure(failure)),
+        other => other,
     }
 }
 

@@ -18,7 +18,10 @@ use turnwise_core::{
     lifecycle::Outcome as Ended,
     settings::{Concurrency, GroupSettings, OnError, Pause, QueueSettings},
 };
-use turnwise_executor::{Ctx, Outcome, Task, executor::Builder};
+use turnwise_executor::{
+    Ctx, Outcome, Task,
+    executor::{Builder, Connected},
+};
 use turnwise_store::{
     Epoch, MemoKind, MemoryStore, Store,
     conformance::{Faulty, faulty::Accident},
@@ -95,7 +98,7 @@ fn live(store: &Faulty, name: &str, seen: &Seen) -> Living {
     let store = store.clone();
     let connect = Arc::new(move || {
         let store: Arc<dyn Store> = Arc::new(store.clone());
-        Box::pin(async move { Ok(store) }) as _
+        Box::pin(async move { Ok(Connected::to(store)) }) as _
     });
     let builder = Builder::new(connect, config(name)).registry(tasks!(Endless, Stubborn, Quick));
     virtual_time::live(builder.state(seen.clone()))

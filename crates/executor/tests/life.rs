@@ -23,7 +23,7 @@ use turnwise_core::{
 };
 use turnwise_executor::{
     Ctx, Event, EventKind, Executor, Outcome, Registry, StartError, Task,
-    executor::{Builder, Connect},
+    executor::{Builder, Connect, Connected},
 };
 use turnwise_store::{
     BatchId, Beat, Epoch, Filter, Intervention, Load, Mail, MemoKind, MemoryStore, Page, Result, Settle, Settled,
@@ -605,7 +605,7 @@ fn picky(store: &MemoryStore, late: &Arc<Late>, name: &str) -> Builder {
     let (store, late) = (store.clone(), late.clone());
     let connect: Connect = Arc::new(move || {
         let picky = Picky(Arc::new(store.another_process()), late.clone());
-        Box::pin(async move { Ok(Arc::new(picky) as Arc<dyn Store>) })
+        Box::pin(async move { Ok(Connected::to(Arc::new(picky))) })
     });
     Builder::new(connect, config(name)).configure(looks_often)
 }

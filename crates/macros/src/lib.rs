@@ -30,6 +30,7 @@ use syn::{
 /// - A function that is not async runs on a thread where it may block.
 /// - `retry = "…"` is the policy of jobs that name none of their own; `timeout = "30s"` how long a run may take.
 /// - `on_exhausted = "TASK"`: when the retries run out, the job goes on as that task, with the same arguments.
+/// - `secret = ["/card/number"]`: secret fields of the arguments, as JSON pointers. Nobody who looks at a job sees them.
 /// - `clean_up = FUNCTION`: called when a run was cancelled or has taken too long, once it has stopped: an async function
 ///   of `Ctx` and the arguments.
 /// - `register = false` keeps it out of the collected registry.
@@ -45,6 +46,7 @@ struct Options {
     retry: Option<LitStr>,
     timeout: Option<LitStr>,
     on_exhausted: Option<LitStr>,
+    secret: Vec<LitStr>,
     clean_up: Option<syn::Path>,
     register: bool,
 }
@@ -54,7 +56,15 @@ impl Parse for Options {
         let name = input
             .parse::<LitStr>()
             .map_err(|error| syn::Error::new(error.span(), "write the task's name: #[task(\"NAME\")]"))?;
-        let mut options = Self { name, retry: None, timeout: None, on_exhausted: None, clean_up: None, register: true };
+        let mut options = Self {
+            name,
+            retry: None,
+            timeout: None,
+            on_exhausted: None,
+            secret: Vec::new(),
+            clean_up: None,
+            register: true,
+        };
         if input.is_empty() {
             return Ok(options);
         }
@@ -72,6 +82,14 @@ impl Parse for Options {
                 (Some("on_exhausted"), Expr::Lit(ExprLit { lit: Lit::Str(task), .. })) => {
                     options.on_exhausted = Some(task.clone());
                 }
+                (Some("secret"), Expr::Array(pointers)) => {
+                    for pointer in &pointers.elems {
+                        let Expr::Lit(ExprLit { lit: Lit::Str(pointer), .. }) = pointer else {
+                            return Err(unknown(&meta));
+                        };
+                        options.secret.push(pointer.clone());
+                    }
+                }
                 (Some("clean_up"), Expr::Path(function)) => options.clean_up = Some(function.path.clone()),
                 (Some("register"), Expr::Lit(ExprLit { lit: Lit::Bool(register), .. })) => {
                     options.register = register.value;
@@ -86,7 +104,7 @@ impl Parse for Options {
 fn unknown(meta: &Meta) -> syn::Error {
     syn::Error::new(
         meta.span(),
-        "known options: retry = \"durations:10s,20s\", timeout = \"30s\", on_exhausted = \"TASK\", clean_up = function, register = false",
+        "known options: retry = \"durations:10s,20s\", timeout = \"30s\", on_exhausted = \"TASK\", secret = [\"/card/number\"], clean_up = function, register = false",
     )
 }
 
@@ -100,7 +118,7 @@ enum Parameter {
 }
 
 fn expand(options: Options, function: ItemFn) -> syn::Result<Tokens> {
-    let Options { name, retry, timeout, on_exhausted, clean_up, register } = options;
+    let Options { name, retry, timeout, on_exhausted, secret, clean_up, register } = options;
     if name.value().is_empty() {
         return Err(syn::Error::new(name.span(), "a task's name must not be empty"));
     }
@@ -220,6 +238,10 @@ fn expand(options: Options, function: ItemFn) -> syn::Result<Tokens> {
 
             fn on_exhausted(&self) -> ::core::option::Option<&'static str> {
                 #on_exhausted
+            }
+
+            fn secret(&self) -> &'static [&'static str] {
+                &[#(#secret),*]
             }
 
             #clean_up

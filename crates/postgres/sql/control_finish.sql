@@ -20,8 +20,9 @@ with gone as (
       from gone
      where end_state = any ($10::smallint[])
 ), told as (
-    insert into turnwise.change (jobs, ran)
-    select array_agg(id), array_agg(null::bigint) from gone having count(*) > 0
+    insert into turnwise.change (jobs, ran, fingerprints)
+    select array_agg(id), array_agg(null::bigint), case when count(end_fingerprint) > 0 then array_agg(case end_state when 5 then end_fingerprint end) end
+      from gone having count(*) > 0
 ), rung as materialized (
     select turnwise.ring() where exists (select from gone)
 )

@@ -18,6 +18,6 @@ select id, task, queue, grp, priority, args, retry, state, attempt, retries, cra
    and ($8::text is null or node_name = $8)
    and ($9::timestamptz is null or submitted_at >= $9)
    and ($10::timestamptz is null or submitted_at < $10)
-   and ($11::text is null or strpos(args::text, $11) > 0)
+   and ($11::text is null or task = any ($12::text[]) or strpos(args::text, $11) > 0)
  order by id desc
  limit $3

@@ -12,6 +12,6 @@ select job.id, task, queue, grp, priority, args, retry, state, attempt, retries,
    and ($8::text is null or node.name = $8)
    and ($9::timestamptz is null or submitted_at >= $9)
    and ($10::timestamptz is null or submitted_at < $10)
-   and ($11::text is null or strpos(args::text, $11) > 0)
+   and ($11::text is null or task = any ($12::text[]) or strpos(args::text, $11) > 0)
  order by job.id desc
  limit $3

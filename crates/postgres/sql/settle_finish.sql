@@ -31,8 +31,10 @@ with gone as (
            noted or on_failure is not null
       from gone
 ), told as (
-    insert into turnwise.change (told, jobs, ran, failed)
-    select $2, array_agg(id), array_agg(ran), array_agg(case end_state when 5 then true when 4 then false end) from gone having count(*) > 0
+    insert into turnwise.change (told, jobs, ran, failed, fingerprints)
+    select $2, array_agg(id), array_agg(ran), array_agg(case end_state when 5 then true when 4 then false end),
+           case when count(end_fingerprint) > 0 then array_agg(case end_state when 5 then end_fingerprint end) end
+      from gone having count(*) > 0
 ), done as (
     delete from turnwise.assignment where node = $1 and batch = any ($3::uuid[])
 ), rung as materialized (

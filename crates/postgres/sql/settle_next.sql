@@ -27,12 +27,13 @@ with moved as (
                  ran, to_task, to_args, to_retry, to_terms, clears_expiry, clears_cancel)
      where job.id between t.id and t.id and job.fence = t.fence and job.node = $1 and job.state in (1, 2)
        and (t.saw_cancel or not job.cancel_requested)
-    returning job.id, t.ran
+    returning job.id, t.ran, t.to_fingerprint
 ), afresh as (
     delete from turnwise.step using moved where step.job between moved.id and moved.id
 ), told as (
-    insert into turnwise.change (told, jobs, ran)
-    select $3, array_agg(id), array_agg(ran) from moved having count(*) > 0
+    insert into turnwise.change (told, jobs, ran, fingerprints)
+    select $3, array_agg(id), array_agg(ran), case when count(to_fingerprint) > 0 then array_agg(to_fingerprint) end
+      from moved having count(*) > 0
 ), rung as materialized (
     select turnwise.ring()
       from turnwise.dispatcher

@@ -23,10 +23,11 @@ with moved as (
                  to_fingerprint, clears_expiry, clears_cancel)
      where job.id between t.id and t.id and job.fence = t.fence and job.node = $1 and job.state in (1, 2)
        and (t.saw_cancel or not job.cancel_requested)
-    returning job.id, job.state, t.ran
+    returning job.id, job.state, t.ran, t.to_fingerprint
 ), told as (
-    insert into turnwise.change (told, jobs, ran, failed)
-    select $2, array_agg(id), array_agg(ran), array_agg(case state when 3 then true end)
+    insert into turnwise.change (told, jobs, ran, failed, fingerprints)
+    select $2, array_agg(id), array_agg(ran), array_agg(case state when 3 then true end),
+           case when count(to_fingerprint) > 0 then array_agg(to_fingerprint) end
       from moved where state <> 2 having count(*) > 0
 ), done as (
     delete from turnwise.assignment where node = $1 and batch = any ($3::uuid[])

@@ -14,7 +14,6 @@ use std::{
 use deadpool_postgres::{Object, Pool};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_postgres::{Client, SimpleQueryMessage, error::SqlState};
-use tokio_postgres_rustls::MakeRustlsConnect;
 use turnwise_core::{Incarnation, story::Progress};
 use turnwise_store::{Closed, Closing, Kept, Last, Note, Options, Result, Settled, StoreError, Undone};
 use uuid::Uuid;
@@ -180,7 +179,7 @@ impl TaskTransaction {
 
     /// The connection goes back to its pool if it is clean, and is ended if it is not.
     fn give_back(&mut self, client: Object) {
-        if self.clean { drop(client) } else { abandon(client, self.address.tls().clone()) }
+        if self.clean { drop(client) } else { abandon(client, &self.address) }
     }
 
     async fn end(&mut self, last: &Last) -> std::result::Result<(), EndError> {
@@ -279,7 +278,7 @@ struct Number {
 /// under the node's application name.
 async fn begin_to_close(client: &Client, node: Incarnation) -> std::result::Result<Number, tokio_postgres::Error> {
     const CLOSE: &str = "reset session authorization; reset role; set local search_path = pg_catalog, pg_temp; set local jit = off; set local enable_seqscan = off; \
-         set local enable_hashjoin = off; set local enable_mergejoin = off; \
+         set local enable_hashjoin = off; set local enable_mergejoin = off; set local max_parallel_workers_per_gather = 0; \
          set local plan_cache_mode = force_custom_plan; select pg_current_xact_id()::text, pg_backend_pid()";
     let close = format!("set local application_name = '{}'; {CLOSE}", application(node));
     let said = client.simple_query(&close).await?;
@@ -379,7 +378,7 @@ impl Closing for TaskTransaction {
                 not_committed(&error)
             }
             Err(EndError::Doubt { number, error }) => {
-                abandon(self.take(), self.address.tls().clone());
+                abandon(self.take(), &self.address);
                 self.find_out(&number, &last, &error).await
             }
         }
@@ -402,15 +401,21 @@ impl Closing for TaskTransaction {
 impl Drop for TaskTransaction {
     fn drop(&mut self) {
         if let Some(client) = self.client.take() {
-            abandon(client, self.address.tls().clone());
+            abandon(client, &self.address);
         }
     }
 }
 
 /// Ends a connection, and whatever is still under way on it. It is not used again: a late cancel would hit its next user.
-fn abandon(client: Object, tls: MakeRustlsConnect) {
+///
+/// Not by a request to cancel behind a pooler: PgBouncer 1.18 may end over one whose client is gone (`bad client state`), and all clients
+/// with it. It closes the connection of a client that is gone in the middle; the server ends the statement there.
+fn abandon(client: Object, address: &Address) {
     let client = Object::take(client);
-    let token = client.cancel_token();
+    if address.pooled() {
+        return;
+    }
+    let (token, tls) = (client.cancel_token(), address.tls().clone());
     // Not awaited: it ends by itself in a moment, and with the runtime at the latest; the connection ends in any case.
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
         runtime.spawn(async move {

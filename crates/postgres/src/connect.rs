@@ -75,6 +75,11 @@ impl fmt::Debug for Address {
     }
 }
 
+/// Refuses a url that cannot be read, or whose files cannot be; connects to nothing.
+pub fn check_url(url: &str) -> Result<()> {
+    Address::read(url).map(drop)
+}
+
 /// Whether `url`, or the environment beside it, says which database is meant; without that it is the one named like the user.
 pub fn names_database(url: &str) -> Result<bool> {
     let variable = |name: &str| std::env::var(name).ok();

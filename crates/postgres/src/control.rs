@@ -11,6 +11,7 @@ use turnwise_store::{Intervention, Result, Settled, StoreError, verdict::Found};
 use uuid::Uuid;
 
 use crate::{
+    audit,
     connect::{Lent, connection},
     errors::failed,
     rows::{Moment, get, int, sparse},
@@ -87,6 +88,9 @@ async fn write(store: &Inner, client: &mut Lent, interventions: &[&Intervention]
             transaction.execute(include_str!("../sql/remember_ends.sql"), &[&ids, &states]).await.map_err(fail)?;
         }
     }
+    let written = interventions.iter().filter(|i| applied.contains(&i.job.uuid()));
+    let lines: Vec<_> = written.filter_map(|i| i.line.as_deref()).collect();
+    audit::write(&transaction, &lines).await.map_err(fail)?;
     transaction.commit().await.map_err(fail)?;
     Ok(Some(applied))
 }

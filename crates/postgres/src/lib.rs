@@ -9,7 +9,7 @@
 //! which one dispatches → `news` the tail → `assign`, `settle`, `control` the three that change jobs → `prune` history in
 //! slices of time → [`closing`] transactions for tasks → `read` for people → `story` what is stored about a job besides its row
 //! → `memo` settings and charges → `tokens` who may ask a server for what → `once` submits that are done once → `listing` pages
-//! of jobs → `bell` the doorbell.
+//! of jobs → `watch` what is new, for anybody → `bell` the doorbell.
 //!
 //! One statement a file in `sql/`; they decide only what needs a lock: who holds a unique key, who leads, whether a settle
 //! fits; `turnwise_store::verdict` and `turnwise_core::unique` are the same in Rust.
@@ -19,6 +19,7 @@ pub mod connect;
 mod session;
 pub mod migrate;
 mod rows;
+mod secrets;
 pub mod enqueue;
 mod errors;
 mod submit;
@@ -27,6 +28,7 @@ pub mod sqlx;
 mod gather;
 mod bulk;
 pub mod unique;
+mod vitals;
 pub mod after;
 mod nodes;
 mod news;
@@ -39,12 +41,17 @@ mod read;
 mod story;
 mod memo;
 mod tokens;
+mod totals;
 mod once;
 mod listing;
+mod logins;
+mod audit;
+mod watch;
+mod statistics;
 mod bell;
 
 pub use closing::{TaskTransaction, Transactions};
-pub use connect::{connect, names_database};
+pub use connect::{check_url, connect, names_database};
 pub use enqueue::{enqueue_in, now_in};
 pub use errors::{DUPLICATE, REFUSED};
 pub use migrate::{Step, found_version, migrate, migrate_check, migrate_print, schema_version};

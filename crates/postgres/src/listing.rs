@@ -89,6 +89,7 @@ pub(crate) async fn list_jobs(store: &Inner, ask: &AskJobs) -> Result<JobPage> {
             &since,
             &until,
             &filter.args,
+            &names.masked,
         ];
         let mut edge: Vec<Bind<'_>> = vec![&id, &looks];
         if of_kind {
@@ -131,6 +132,7 @@ struct Lists<'a> {
     queues: Option<Vec<&'a str>>,
     groups: Option<Vec<&'a str>>,
     tasks: Option<Vec<&'a str>>,
+    masked: Vec<&'a str>,
 }
 
 impl<'a> Lists<'a> {
@@ -139,6 +141,7 @@ impl<'a> Lists<'a> {
             queues: filter.queues.as_ref().map(|names| names.iter().map(|name| name.as_str()).collect()),
             groups: filter.groups.as_ref().map(|names| names.iter().map(|name| name.as_str()).collect()),
             tasks: filter.tasks.as_ref().map(|names| names.iter().map(|name| name.as_str()).collect()),
+            masked: filter.masked.iter().map(|name| name.as_str()).collect(),
         }
     }
 }

@@ -5,6 +5,7 @@ use turnwise_core::Incarnation;
 use turnwise_store::{Epoch, Memo, MemoKind, NewMemo, Result, StoreError};
 
 use crate::{
+    audit,
     connect::connection,
     errors::failed,
     rows::get,
@@ -46,8 +47,11 @@ pub(crate) async fn remember(
 
     let client = connection(if lead.is_some() { &store.pools.dispatch } else { &store.pools.people }).await?;
     // In one write: a process that is stopped here cannot keep the others from writing.
-    let parts = [Part::of(ALONE, vec![]), Part::of(REMEMBER, binds.to_vec())];
-    let rows = client.in_one_write("begin", &parts).await.map_err(fail)?.swap_remove(1);
+    let lines = audit::OfMemos::of(memos);
+    let mut parts = vec![Part::of(ALONE, vec![])];
+    parts.extend(lines.as_ref().map(|lines| Part::of(audit::OF_MEMOS, lines.binds())));
+    parts.push(Part::of(REMEMBER, binds.to_vec()));
+    let rows = client.in_one_write("begin", &parts).await.map_err(fail)?.pop().unwrap_or_default();
 
     let first = rows.first().ok_or_else(|| StoreError::broken("remember", "no answer"))?;
     if !get::<bool>(first, 0)? {

@@ -52,6 +52,13 @@ const STEPS: &[Step] = &[
     Step { version: 25, name: "shown", sql: include_str!("../migrations/0025_shown.sql") },
     Step { version: 26, name: "edits", sql: include_str!("../migrations/0026_edits.sql") },
     Step { version: 27, name: "operators", sql: include_str!("../migrations/0027_operators.sql") },
+    Step { version: 28, name: "logins", sql: include_str!("../migrations/0028_logins.sql") },
+    Step { version: 29, name: "audit", sql: include_str!("../migrations/0029_audit.sql") },
+    Step { version: 30, name: "watch", sql: include_str!("../migrations/0030_watch.sql") },
+    Step { version: 31, name: "totals", sql: include_str!("../migrations/0031_totals.sql") },
+    Step { version: 32, name: "statistics", sql: include_str!("../migrations/0032_statistics.sql") },
+    Step { version: 33, name: "secrets", sql: include_str!("../migrations/0033_secrets.sql") },
+    Step { version: 34, name: "next", sql: include_str!("../migrations/0034_next.sql") },
 ];
 
 /// The steps that a binary without them does not work with (docs/compatibility.md). The steps up to 26 were made before that was

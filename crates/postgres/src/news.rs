@@ -3,7 +3,7 @@
 use std::{sync::PoisonError, time::Duration};
 
 use tokio_postgres::{Row, types::ToSql};
-use turnwise_core::JobId;
+use turnwise_core::{Fingerprint, JobId};
 use turnwise_store::{AskNews, Change, Cursor, Epoch, Load, News, Page, Result, StoreError, Writers};
 use uuid::Uuid;
 
@@ -63,7 +63,16 @@ pub(crate) async fn news(store: &Inner, ask: &AskNews) -> Result<News> {
         let row = client.query_one(include_str!("../sql/news_begin.sql"), &[]).await.map_err(fail)?;
         let (cursor, now) = (Cursor(get(&row, 0)?), rows::now(&row, 1)?);
         let writers = writers(&cursor)?;
-        return Ok(News { now, cursor, jobs: Vec::new(), more: false, changes: Vec::new(), memos: false, writers });
+        return Ok(News {
+            now,
+            cursor,
+            jobs: Vec::new(),
+            more: false,
+            changes: Vec::new(),
+            memos: false,
+            writers,
+            asked: None,
+        });
     };
     let sql = include_str!("../sql/news.sql");
     let last = Place::of(last);
@@ -85,23 +94,12 @@ pub(crate) async fn news(store: &Inner, ask: &AskNews) -> Result<News> {
     let mut names = Names::default();
     for row in &rows {
         match get::<i32>(row, KIND)? {
-            0 => begin = Some((Cursor(get(row, CURSOR)?), rows::now(row, NOW)?)),
+            0 => begin = Some((Cursor(get(row, CURSOR)?), rows::now(row, NOW)?, rows::moment(row, ASKED)?)),
             3 => memos = true,
             1 => jobs.extend(rows::head(row, HEAD, &mut names)?),
             _ => {
                 let order: (i64, i64) = (get(row, CHANGE)?, get(row, CHANGE + 1)?);
-                let ran = get::<Option<i64>>(row, RAN)?.and_then(|micros| u64::try_from(micros).ok());
-                let head = rows::head(row, HEAD, &mut names)?;
-                // Null for a job that was cancelled, or ended by a decision.
-                let failed = get::<Option<bool>>(row, FAILED)?;
-                let change = Change {
-                    id: JobId::from_uuid(get(row, CHANGED)?),
-                    ran: ran.map(Duration::from_micros),
-                    failed: failed == Some(true),
-                    well: failed == Some(false) && head.is_none(),
-                    head,
-                };
-                changes.push((order, change));
+                changes.push((order, changed(row, &mut names)?));
             }
         }
     }
@@ -109,11 +107,27 @@ pub(crate) async fn news(store: &Inner, ask: &AskNews) -> Result<News> {
     after::complete(&client, jobs.iter_mut().chain(changed)).await?;
     jobs.sort_unstable_by_key(|head| head.seq);
     changes.sort_unstable_by_key(|(order, _)| *order);
-    let (cursor, now) = begin.ok_or_else(|| StoreError::broken("read the news", "no answer"))?;
+    let (cursor, now, asked) = begin.ok_or_else(|| StoreError::broken("read the news", "no answer"))?;
     let changes = changes.into_iter().map(|(_, change)| change).collect();
     let writers = writers(&cursor)?;
     let more = most > 0 && i64::try_from(jobs.len()).is_ok_and(|jobs| jobs >= most);
-    Ok(News { now, cursor, jobs, more, changes, memos, writers })
+    Ok(News { now, cursor, jobs, more, changes, memos, writers, asked })
+}
+
+/// A row about a changed job.
+pub(crate) fn changed(row: &Row, names: &mut Names) -> Result<Change> {
+    let ran = get::<Option<i64>>(row, RAN)?.and_then(|micros| u64::try_from(micros).ok());
+    let head = rows::head(row, HEAD, names)?;
+    // Null for a job that was cancelled, or ended by a decision.
+    let failed = get::<Option<bool>>(row, FAILED)?;
+    Ok(Change {
+        id: JobId::from_uuid(get(row, CHANGED)?),
+        ran: ran.map(Duration::from_micros),
+        failed: failed == Some(true),
+        well: failed == Some(false) && head.is_none(),
+        error: get::<Option<&str>>(row, FINGERPRINT)?.and_then(Fingerprint::from_text),
+        head,
+    })
 }
 
 /// A snapshot from before every transaction.
@@ -160,9 +174,11 @@ const CHANGE: usize = 1;
 const CHANGED: usize = 3;
 const RAN: usize = 4;
 const FAILED: usize = 5;
-const CURSOR: usize = 6;
-const NOW: usize = 7;
-const HEAD: usize = 8;
+const FINGERPRINT: usize = 6;
+const CURSOR: usize = 7;
+const NOW: usize = 8;
+const HEAD: usize = 9;
+const ASKED: usize = 24;
 
 async fn say_asleep(store: &Inner, client: &impl Session, epoch: Epoch, asleep: bool) -> Result<()> {
     let last = *store.asleep.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,17 +1,18 @@
 //! Cleaning up. History lies in slices of time, made ahead and dropped whole; only what found no slice goes row by row.
 
 use tokio_postgres::error::SqlState;
-use turnwise_core::{Retention, Timestamp, lifecycle::End};
+use turnwise_core::{Retention, Timestamp, audit::NewAuditLine, lifecycle::End};
 use turnwise_store::{Cursor, Loss, Result};
 use uuid::Uuid;
 
 use crate::{
+    audit,
     connect::connection,
     errors::failed,
     news::Place,
     once,
     rows::{Moment, get},
-    session::{Answer, Begin, Session},
+    session::{Answer, Begin, Bind, Session},
     store::Inner,
     unique,
 };
@@ -26,10 +27,35 @@ const PATIENCE: &str = "set local lock_timeout = '100ms'";
 /// The part of history that the statements are written for; another part's name is put in its place.
 const WRITTEN_FOR: &str = "history_success_rest";
 
-pub(crate) async fn prune(store: &Inner, seen: Option<&Cursor>, limit: u32) -> Result<u64> {
+/// Does a step of a prune. With a line, that is written in the transaction of the step, if the step deletes anything: the first one writes
+/// it, for a line is there once. A macro, because the steps are futures that borrow what they work on.
+macro_rules! step {
+    ($line:expr, $client:expr, $on:ident => $work:expr) => {
+        match &$line {
+            None => {
+                let $on = &mut $client;
+                $work.await
+            }
+            Some(line) => {
+                let mut transaction = $client.begin().await.map_err(failed("prune"))?;
+                let $on = &mut transaction;
+                let deleted = $work.await;
+                if let Ok(deleted) = &deleted {
+                    let lines: &[_] = if *deleted > 0 { &[line] } else { &[] };
+                    audit::write(&transaction, lines).await.map_err(failed("prune"))?;
+                    transaction.commit().await.map_err(failed("prune"))?;
+                }
+                deleted
+            }
+        }
+    };
+}
+
+pub(crate) async fn prune(store: &Inner, seen: Option<&Cursor>, limit: u32, line: Option<NewAuditLine>) -> Result<u64> {
     let fail = failed("prune");
     let mut client = connection(&store.pools.people).await?;
     let (retention, limit) = (store.kept.now().retention, i64::from(limit));
+    let line = line.map(|line| line.keeping(retention));
     let now: Moment = get(&client.query_one(include_str!("../sql/now.sql"), &[]).await.map_err(fail)?, 0)?;
     let slices = make_ahead(&mut client, retention, now.0).await?;
     let mut old = 0;
@@ -38,10 +64,10 @@ pub(crate) async fn prune(store: &Inner, seen: Option<&Cursor>, limit: u32) -> R
         for slice in slices.iter().filter(|slice| slice.end == end && slice.from < edge) {
             if old < limit {
                 let gone = if slice.to <= edge {
-                    drop_slice(&mut client, slice, limit - old).await
+                    step!(line, client, on => drop_slice(on, slice, limit - old))
                 } else if !retention.keeps(end) {
                     // Where none are kept any more, the last slice does not wait to be full.
-                    by_rows(&client, &slice.name(), edge, limit - old).await
+                    step!(line, client, on => by_rows(on, &slice.name(), edge, limit - old))
                 } else {
                     Ok(0)
                 };
@@ -52,13 +78,14 @@ pub(crate) async fn prune(store: &Inner, seen: Option<&Cursor>, limit: u32) -> R
             }
         }
         if old < limit {
-            old += by_rows(&client, &rest(end), edge, limit - old).await.map_err(fail)?;
+            old += step!(line, client, on => by_rows(on, &rest(end), edge, limit - old)).map_err(fail)?;
         }
     }
     let changes = match seen.and_then(Place::of) {
         Some(Place { lineage, snapshot }) => {
             let sql = include_str!("../sql/prune_changes.sql");
-            client.execute(sql, &[&snapshot, &limit, &lineage]).await.map_err(fail)?
+            let gone = client.query_one(sql, &[&snapshot, &limit, &lineage]).await.map_err(fail)?;
+            u64::try_from(get::<i64>(&gone, 0)?).unwrap_or(0)
         }
         None => 0,
     };
@@ -66,11 +93,13 @@ pub(crate) async fn prune(store: &Inner, seen: Option<&Cursor>, limit: u32) -> R
         old = old.max(limit);
     }
     let sql = include_str!("../sql/prune_lost.sql");
-    let losses = client.execute(sql, &[&Moment(Loss::edge(now.0)), &limit]).await.map_err(fail)?;
-    let once = once::prune(&client, limit).await.map_err(fail)?;
+    let lost: [Bind<'_>; 2] = [&Moment(Loss::edge(now.0)), &limit];
+    let losses = step!(line, client, on => on.execute(sql, &lost)).map_err(fail)?;
+    let once = step!(line, client, on => once::prune(on, limit)).map_err(fail)?;
+    let lines = step!(line, client, on => audit::prune(on, now.0, limit)).map_err(fail)?;
     // Last, so that nothing else depends on rows that other transactions lock.
-    let keys = unique::prune(store, &client, limit).await?;
-    Ok(u64::try_from(old).unwrap_or(0) + changes + losses + once + keys)
+    let keys = step!(line, client, on => unique::prune(store, on, limit))?;
+    Ok(u64::try_from(old).unwrap_or(0) + changes + losses + once + lines + keys)
 }
 
 /// Forgets bad ends in two rounds: in one it becomes known which transactions could still bring a job that waits for them, in a

@@ -12,8 +12,9 @@ use turnwise_core::{
     Fence, GroupName, Incarnation, Job, JobHead, JobId, JobState, Json, KeyName, Node, NodeName, OnFailure, Priority,
     QueueName, RetryPolicy, Serves, TaskName, Terms, Timestamp,
     job::{AssignedJob, Counts},
+    story::Progress,
 };
-use turnwise_store::{Result, StoreError};
+use turnwise_store::{EndedJob, HeldJob, Result, StoreError};
 use uuid::Uuid;
 
 use crate::after;
@@ -235,6 +236,45 @@ pub(crate) fn job(row: &Row, names: &mut Names) -> Result<Job> {
         terms: terms(row, 22)?,
         fingerprint: get(row, 23)?,
         expires_at: moment(row, 24)?,
+    })
+}
+
+/// The columns of `watch_ended.sql`.
+pub(crate) fn ended(row: &Row, names: &mut Names) -> Result<EndedJob> {
+    Ok(EndedJob {
+        id: JobId::from_uuid(get(row, 0)?),
+        task: TaskName::stored(names.share(get(row, 1)?)),
+        queue: QueueName::stored(names.share(get(row, 2)?)),
+        group: GroupName::stored(names.share(get(row, 3)?)),
+        state: state(row, 4)?,
+        attempt: count(row, 5)?,
+        node: get::<Option<&str>>(row, 6)?.map(|name| NodeName::stored(names.share(name))),
+        submitted_at: now(row, 7)?,
+        started_at: moment(row, 8)?,
+        finished_at: moment(row, 9)?,
+        fingerprint: get(row, 10)?,
+    })
+}
+
+/// The columns of `in_hands.sql`.
+pub(crate) fn in_hands(row: &Row, names: &mut Names) -> Result<HeldJob> {
+    let amount = |at| Ok::<_, StoreError>(u64::try_from(get::<Option<i64>>(row, at)?.unwrap_or(0)).unwrap_or(0));
+    let progress = match get::<Option<String>>(row, 12)? {
+        Some(text) => Some(Progress { done: amount(10)?, total: amount(11)?, text }),
+        None => None,
+    };
+    Ok(HeldJob {
+        id: JobId::from_uuid(get(row, 0)?),
+        task: TaskName::stored(names.share(get(row, 1)?)),
+        queue: QueueName::stored(names.share(get(row, 2)?)),
+        group: GroupName::stored(names.share(get(row, 3)?)),
+        state: state(row, 4)?,
+        attempt: count(row, 5)?,
+        node: NodeName::stored(names.share(get(row, 6)?)),
+        submitted_at: now(row, 7)?,
+        started_at: moment(row, 8)?,
+        fence: Fence(get(row, 9)?),
+        progress,
     })
 }
 

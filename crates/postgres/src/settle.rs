@@ -479,7 +479,7 @@ impl<'a> Finishing<'a> {
                 &c.clears_expiry,
             ]
         } else {
-            &[&c.ran, &c.states]
+            &[&c.ran, &c.states, &c.fingerprints]
         };
         [&guards, rest].concat()
     }

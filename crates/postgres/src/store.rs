@@ -11,22 +11,30 @@ use tokio::runtime::Handle;
 use turnwise_core::{
     Incarnation, Job, JobId, NewJob, Timestamp,
     access::{NewToken, Token, TokenId},
+    audit::NewAuditLine,
+    doctor::Vitals,
+    secret::Secrets,
+    statistics::{ErrorRow, Row as StatisticsRow},
     story::Story,
+    totals::Totals,
 };
 use turnwise_store::{
-    AskJobs, AskLost, AskNews, AskStory, Assign, AssignReply, BatchId, Beat, Bell, Cursor, Epoch, Filter, Fleet,
-    FoundToken, Intervention, JobPage, Join, Joined, Kept, Load, LostNode, Mail, Memo, MemoKind, NewMemo, News, Note,
-    Once, OperatorStore, Options, Page, Pulse, Result, Settle, Settled, Store, SubmitOnce, Submitted, TokenHash,
+    AskAudit, AskErrors, AskJobs, AskLost, AskNews, AskStatistics, AskStory, AskWatch, Assign, AssignReply, AuditPage,
+    BatchId, Beat, BegunStatistics, Bell, Cursor, Epoch, Filter, Fleet, FoundLogin, FoundToken, FoundTotals, InHands,
+    Intervention, JobPage, Join, Joined, Kept, Load, LostNode, Mail, Memo, MemoKind, NewLogin, NewMemo, News, Note,
+    Once, OperatorStore, Options, Page, Pulse, Result, Settle, Settled, Store, SubmitOnce, Submitted, TimedRow,
+    TokenHash, Watched, WriteStatistics,
 };
 
 use crate::{
-    assign,
+    assign, audit,
     bell::{Listener, Presence},
     connect::{Address, Budget, Pools, Share},
     control, enqueue,
     gather::Gather,
-    listing, memo, migrate, news, nodes, once, prune, read, settle, story, tokens,
+    listing, logins, memo, migrate, news, nodes, once, prune, read, secrets, settle, statistics, story, tokens, totals,
     unique::{self, gates::Gates},
+    vitals, watch,
 };
 
 /// Jobs in a PostgreSQL database, shared by all processes that open it. Cheap to clone; clones share connections and bell.
@@ -176,7 +184,7 @@ impl Store for PostgresStore {
     }
 
     async fn prune(&self, seen: Option<Cursor>, limit: u32) -> Result<u64> {
-        prune::prune(&self.0, seen.as_ref(), limit).await
+        prune::prune(&self.0, seen.as_ref(), limit, None).await
     }
 
     async fn job(&self, id: JobId) -> Result<Option<Job>> {
@@ -223,8 +231,8 @@ impl Store for PostgresStore {
 
 #[async_trait]
 impl OperatorStore for PostgresStore {
-    async fn create_token(&self, token: NewToken, hash: TokenHash) -> Result<Token> {
-        tokens::create(&self.0, token, hash).await
+    async fn create_token(&self, token: NewToken, hash: TokenHash, line: Option<NewAuditLine>) -> Result<Token> {
+        tokens::create(&self.0, token, hash, line.as_ref()).await
     }
 
     async fn find_token(&self, hash: TokenHash) -> Result<FoundToken> {
@@ -235,12 +243,24 @@ impl OperatorStore for PostgresStore {
         tokens::all(&self.0).await
     }
 
-    async fn revoke_token(&self, id: TokenId) -> Result<Option<Token>> {
-        tokens::revoke(&self.0, id).await
+    async fn revoke_token(&self, id: TokenId, line: Option<NewAuditLine>) -> Result<Option<Token>> {
+        tokens::revoke(&self.0, id, line.as_ref()).await
     }
 
     async fn note_token_uses(&self, ids: Vec<TokenId>) -> Result<()> {
         tokens::note_uses(&self.0, &ids).await
+    }
+
+    async fn log_in(&self, login: NewLogin) -> Result<()> {
+        logins::log_in(&self.0, login).await
+    }
+
+    async fn find_login(&self, hash: TokenHash) -> Result<Option<FoundLogin>> {
+        logins::find(&self.0, hash).await
+    }
+
+    async fn log_out(&self, hash: TokenHash) -> Result<()> {
+        logins::log_out(&self.0, hash).await
     }
 
     async fn submit_once(&self, submit: SubmitOnce) -> Result<Once> {
@@ -249,6 +269,66 @@ impl OperatorStore for PostgresStore {
 
     async fn list_jobs(&self, ask: AskJobs) -> Result<JobPage> {
         listing::list_jobs(&self.0, &ask).await
+    }
+
+    async fn audit(&self, ask: AskAudit) -> Result<AuditPage> {
+        audit::page(&self.0, &ask).await
+    }
+
+    async fn note_secrets(&self, secrets: Secrets) -> Result<()> {
+        secrets::note(&self.0, &secrets).await
+    }
+
+    async fn secrets(&self) -> Result<Secrets> {
+        secrets::all(&self.0).await
+    }
+
+    async fn vitals(&self) -> Result<Vitals> {
+        vitals::vitals(&self.0).await
+    }
+
+    async fn prune_audited(&self, limit: u32, line: NewAuditLine) -> Result<u64> {
+        prune::prune(&self.0, None, limit, Some(line)).await
+    }
+
+    async fn ask_totals(&self) -> Result<FoundTotals> {
+        totals::ask(&self.0).await
+    }
+
+    async fn write_totals(&self, lead: (Incarnation, Epoch), totals: Totals) -> Result<Option<Timestamp>> {
+        totals::write(&self.0, lead, &totals).await
+    }
+
+    async fn watch(&self, ask: AskWatch) -> Result<Watched> {
+        watch::watch(&self.0, &ask).await
+    }
+
+    async fn in_hands(&self, most: u32) -> Result<InHands> {
+        watch::in_hands(&self.0, most).await
+    }
+
+    async fn begin_statistics(&self, epoch: Epoch) -> Result<BegunStatistics> {
+        statistics::begin(&self.0, epoch).await
+    }
+
+    async fn write_statistics(&self, write: WriteStatistics) -> Result<()> {
+        statistics::write(&self.0, &write).await
+    }
+
+    async fn statistics(&self, ask: AskStatistics) -> Result<Vec<TimedRow>> {
+        statistics::rows(&self.0, &ask).await
+    }
+
+    async fn error_statistics(&self, ask: AskErrors) -> Result<Vec<ErrorRow>> {
+        statistics::errors(&self.0, &ask).await
+    }
+
+    async fn statistics_totals(&self) -> Result<Vec<StatisticsRow>> {
+        statistics::totals(&self.0).await
+    }
+
+    async fn merge_statistics(&self) -> Result<bool> {
+        statistics::merge(&self.0).await
     }
 }
 

@@ -6,6 +6,7 @@ use tokio_postgres::{Row, types::ToSql};
 use turnwise_core::{
     Timestamp, TokenName,
     access::{MAX_TOKENS, NOTE_USE_EVERY, NewToken, Token, TokenId},
+    audit::NewAuditLine,
 };
 use turnwise_store::{
     FoundToken, Result, StoreError, TokenHash,
@@ -14,6 +15,7 @@ use turnwise_store::{
 use uuid::Uuid;
 
 use crate::{
+    audit,
     connect::connection,
     errors::failed,
     rows::{self, Moment, get, micros, moment},
@@ -21,7 +23,12 @@ use crate::{
     store::Inner,
 };
 
-pub(crate) async fn create(store: &Inner, token: NewToken, hash: TokenHash) -> Result<Token> {
+pub(crate) async fn create(
+    store: &Inner,
+    token: NewToken,
+    hash: TokenHash,
+    line: Option<&NewAuditLine>,
+) -> Result<Token> {
     let fail = failed("create a token");
     let mut client = connection(&store.pools.people).await?;
     let transaction = client.begin().await.map_err(fail)?;
@@ -36,7 +43,8 @@ pub(crate) async fn create(store: &Inner, token: NewToken, hash: TokenHash) -> R
     let (name, granted, expires) = (token.name.as_str(), grant_text(&token.grant), token.expires_at.map(Moment));
     let hash = hash.0.as_slice();
     let binds: [&(dyn ToSql + Sync); 8] = [&id, &hash, &name, &token.prefix, &granted, &rate, &expires, &spent];
-    transaction.execute(include_str!("../sql/token_create.sql"), &binds).await.map_err(fail)?;
+    let new = transaction.execute(include_str!("../sql/token_create.sql"), &binds).await.map_err(fail)? > 0;
+    audit::write(&transaction, line.filter(|_| new).as_slice()).await.map_err(fail)?;
     let row = transaction.query_one(include_str!("../sql/token.sql"), &[&id]).await.map_err(fail)?;
     let stored = read(&row)?;
     transaction.commit().await.map_err(fail)?;
@@ -67,10 +75,16 @@ async fn all_on(session: &impl Session) -> Result<(Vec<Token>, Timestamp)> {
     Ok((rows.iter().map(read).collect::<Result<_>>()?, now))
 }
 
-pub(crate) async fn revoke(store: &Inner, id: TokenId) -> Result<Option<Token>> {
-    let client = connection(&store.pools.people).await?;
-    let rows = client.query(include_str!("../sql/token_revoke.sql"), &[&id.0]).await;
-    rows.map_err(failed("revoke a token"))?.first().map(read).transpose()
+pub(crate) async fn revoke(store: &Inner, id: TokenId, line: Option<&NewAuditLine>) -> Result<Option<Token>> {
+    let fail = failed("revoke a token");
+    let mut client = connection(&store.pools.people).await?;
+    let transaction = client.begin().await.map_err(fail)?;
+    let rows = transaction.query(include_str!("../sql/token_revoke.sql"), &[&id.0]).await.map_err(fail)?;
+    let Some(row) = rows.first() else { return Ok(None) };
+    let (token, first) = (read(row)?, get::<bool>(row, 9)?);
+    audit::write(&transaction, line.filter(|_| first).as_slice()).await.map_err(fail)?;
+    transaction.commit().await.map_err(fail)?;
+    Ok(Some(token))
 }
 
 pub(crate) async fn note_uses(store: &Inner, ids: &[TokenId]) -> Result<()> {
@@ -80,7 +94,7 @@ pub(crate) async fn note_uses(store: &Inner, ids: &[TokenId]) -> Result<()> {
     noted.map(drop).map_err(failed("note the use of tokens"))
 }
 
-fn read(row: &Row) -> Result<Token> {
+pub(crate) fn read(row: &Row) -> Result<Token> {
     let prefix: String = get(row, 2)?;
     let rate = get::<Option<i64>>(row, 4)?.map(|rate| u32::try_from(rate).ok().and_then(NonZeroU32::new));
     Ok(Token {

@@ -71,7 +71,7 @@ impl Place {
     /// A person cancels job `n`, which waits.
     async fn cancel(&self, n: u64) {
         let to = self.decide(n, &Event::Cancel).await;
-        let cancel = Intervention { job: id(n), state: JobState::Waiting, fence: Fence(0), to };
+        let cancel = Intervention { job: id(n), state: JobState::Waiting, fence: Fence(0), to, line: None };
         assert_eq!(self.store.control(vec![cancel]).await.unwrap(), [Settled::Applied]);
     }
 

@@ -196,7 +196,7 @@ const SENTENCE: &str = r#"group "default" has 1000 waiting jobs, its limit: 100%
 
 async fn fill(store: &PostgresStore) {
     let (name, value) = ("default".to_owned(), Some(SENTENCE.to_owned()));
-    store.remember(None, vec![NewMemo { kind: MemoKind::Full, name, value, seen: None }]).await.unwrap();
+    store.remember(None, vec![NewMemo { kind: MemoKind::Full, name, value, seen: None, line: None }]).await.unwrap();
 }
 
 #[tokio::test]

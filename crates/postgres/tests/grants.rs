@@ -17,8 +17,8 @@ use turnwise_core::{
 };
 use turnwise_postgres::{PostgresStore, Transactions, enqueue_in, migrate, migrate_check};
 use turnwise_store::{
-    AskNews, AskStory, Assign, Author, BatchId, Beat, Closing, Epoch, Filter, Intervention, Load, MemoKind, NewMemo,
-    Options, Result, Settle, Settlement, Store, StoreError,
+    AskNews, AskStory, AskWatch, Assign, Author, BatchId, Beat, Closing, Epoch, Filter, Intervention, Load, MemoKind,
+    NewMemo, OperatorStore, Options, Result, Settle, Settlement, Store, StoreError,
     conformance::{self, ClosingHarness, Harness},
 };
 use uuid::Uuid;
@@ -119,11 +119,11 @@ async fn run(store: &PostgresStore, n: u64) {
 
 fn cancel(job: &turnwise_core::Job) -> Intervention {
     let to = lifecycle::decide(&JobFacts::from(job), &Event::Cancel, job.submitted_at, 0.0).unwrap();
-    Intervention { job: job.id, state: job.state, fence: job.fence, to }
+    Intervention { job: job.id, state: job.state, fence: job.fence, to, line: None }
 }
 
 fn memo() -> NewMemo {
-    NewMemo { kind: MemoKind::Queue, name: "mail".into(), value: Some("{}".into()), seen: None }
+    NewMemo { kind: MemoKind::Queue, name: "mail".into(), value: Some("{}".into()), seen: None, line: None }
 }
 
 fn first_news() -> AskNews {
@@ -222,6 +222,7 @@ async fn a_role_that_submits_does_nothing_else() {
             "select args from turnwise.history",
             "delete from turnwise.unique_key",
             "select text from turnwise.log",
+            "select actor from turnwise.audit",
             "insert into turnwise.node select * from turnwise.node",
             "create table turnwise.mine (n int)",
         ],
@@ -247,6 +248,7 @@ async fn a_role_that_works_changes_no_schema() {
             "create or replace function turnwise.now() returns timestamptz language sql as 'select null::timestamptz'",
             "delete from turnwise.migration",
             "insert into turnwise.migration (version, name) values (999, 'later')",
+            "update turnwise.audit set actor = 'nobody'",
         ],
     )
     .await;
@@ -292,6 +294,13 @@ async fn a_role_that_looks_sees_everything_and_changes_nothing() {
     }
     assert!(store.load(Load::InHands(None)).await.unwrap().jobs.is_empty());
     store.story(AskStory { job: id(2), after: None, lines: 10 }).await.unwrap();
+    // Watching is looking: a role that may write nothing is told all the same.
+    let ask = |cursor| AskWatch { cursor, most: 10, ends: true };
+    let begin = store.watch(ask(None)).await.unwrap().cursor;
+    works.enqueue(vec![job(4)]).await.unwrap();
+    let seen = store.watch(ask(Some(begin))).await.unwrap();
+    assert_eq!(seen.jobs.iter().map(|head| head.id).collect::<Vec<_>>(), [id(4)]);
+    assert!(store.in_hands(10).await.unwrap().jobs.is_empty());
     assert_refused(store.enqueue(vec![job(3)]).await, "table job");
     assert_refused(store.control(vec![cancel(&waiting)]).await, "table");
     assert_refused(store.remember(None, vec![memo()]).await, "table");

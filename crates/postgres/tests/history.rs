@@ -35,6 +35,18 @@ impl Place {
         self.store.prune(None, 100).await.unwrap()
     }
 
+    /// Prunes until so many are gone: a vacuum of the server's own may be at a slice, which is then left to the next round.
+    async fn prune_until(&self, many: u64) -> u64 {
+        let all = async {
+            let mut gone = 0;
+            while gone < many {
+                gone += self.prune().await;
+            }
+            gone
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(60), all).await.expect("a vacuum ends")
+    }
+
     /// Submits these jobs and cancels them at once.
     async fn cancel(&self, numbers: std::ops::RangeInclusive<u64>) {
         self.store.enqueue(numbers.clone().map(job).collect()).await.unwrap();
@@ -42,7 +54,7 @@ impl Place {
         for n in numbers {
             let job = self.store.job(id(n)).await.unwrap().unwrap();
             let to = lifecycle::decide(&JobFacts::from(&job), &Event::Cancel, now, 0.0).unwrap();
-            let cancel = Intervention { job: job.id, state: job.state, fence: job.fence, to };
+            let cancel = Intervention { job: job.id, state: job.state, fence: job.fence, to, line: None };
             assert_eq!(self.store.control(vec![cancel]).await.unwrap(), [Settled::Applied]);
         }
     }
@@ -83,7 +95,7 @@ async fn what_ended_on_an_old_day_is_gone_after_a_prune_and_its_slice_too() {
     place.set_clock("2030-01-17 23:59:59+00").await;
     assert_eq!(place.prune().await, 0);
     place.set_clock("2030-01-18 00:00+00").await;
-    assert_eq!(place.prune().await, 3);
+    assert_eq!(place.prune_until(3).await, 3);
     let left = ["2030011100_2030011200", "2030011700_2030011800", "2030011800_2030011900", "2030011900_2030012000"];
     assert_eq!(place.slices().await, left);
     for n in 1..=3 {
@@ -105,7 +117,7 @@ async fn a_slice_that_is_being_read_does_not_hold_up_a_prune_and_goes_with_a_lat
     assert_eq!(place.prune().await, 0);
     assert!(place.store.job(id(1)).await.unwrap().is_some());
     reading.commit().await.unwrap();
-    assert_eq!(place.prune().await, 1);
+    assert_eq!(place.prune_until(1).await, 1);
     assert_eq!(place.store.job(id(1)).await.unwrap(), None);
 }
 
@@ -121,7 +133,7 @@ async fn what_finds_no_slice_is_kept_all_the_same_and_goes_in_its_time() {
     place.set_clock("2040-01-17 12:00+00").await;
     assert_eq!(place.prune().await, 0);
     place.set_clock("2040-01-18 12:00+00").await;
-    assert_eq!(place.prune().await, 2);
+    assert_eq!(place.prune_until(2).await, 2);
     assert_eq!(place.number("select count(*) from turnwise.history").await, 0);
 }
 
@@ -190,7 +202,7 @@ async fn a_slice_whose_jobs_waited_for_many_goes_in_rounds_and_leaves_nothing() 
     assert_eq!(place.prune().await, 100, "a full round: there is more");
     assert_eq!(place.number("select count(*) from turnwise.history").await, 3);
     assert_eq!(place.number("select count(*) from turnwise.dependency").await, 10_000);
-    assert_eq!(place.prune().await, 3);
+    assert_eq!(place.prune_until(3).await, 3);
     assert_eq!(place.number("select count(*) from turnwise.dependency").await, 0);
     assert_eq!(place.slices().await, ["2030012000_2030012100", "2030012100_2030012200"]);
 }

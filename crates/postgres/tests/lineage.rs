@@ -67,7 +67,8 @@ impl Term {
     /// This term is over, for its holder too; and the next one dispatches.
     async fn is_over(&self, store: &PostgresStore) {
         assert!(matches!(self.assign(store).await, Err(StoreError::NotLeading)));
-        let memo = NewMemo { kind: MemoKind::Charge, name: "x".into(), value: Some("1".into()), seen: None };
+        let memo =
+            NewMemo { kind: MemoKind::Charge, name: "x".into(), value: Some("1".into()), seen: None, line: None };
         let written = store.remember(Some((node(1), self.epoch)), vec![memo]).await;
         assert!(matches!(written, Err(StoreError::NotLeading)), "{written:?}");
         let pulse = beat(store).await;

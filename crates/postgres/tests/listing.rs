@@ -10,6 +10,7 @@ const PAGE: &str = include_str!("../../../docs/lists.md");
 
 /// The settings of the store's connections.
 const SETTINGS: &str = "set jit = off; set enable_seqscan = off; set enable_hashjoin = off; set enable_mergejoin = off;
+                        set max_parallel_workers_per_gather = 0;
                         set plan_cache_mode = force_generic_plan";
 
 /// The plan of a statement whose values are not known when it is made, as that of a prepared one.
@@ -22,7 +23,7 @@ async fn plan(app: &Client, sql: &str, values: &str) -> String {
 }
 
 const NEWEST: &str = "'ffffffff-ffff-ffff-ffff-ffffffffffff'";
-const OTHERS: &str = "null, null, null, null, null, null, null";
+const OTHERS: &str = "null, null, null, null, null, null, null, null";
 
 #[tokio::test]
 async fn every_list_goes_down_the_index_that_the_page_names() {
@@ -76,7 +77,7 @@ async fn every_list_goes_down_the_index_that_the_page_names() {
     let none =
         plan(&app, include_str!("../sql/list_history.sql"), &format!("{NEWEST}, 10000, 10, '{{5}}', {OTHERS}")).await;
     assert!(!none.contains("history_success"), "other states are not looked at:\n{none}");
-    let bounded = format!("{NEWEST}, 500, 10, '{{0}}', null, null, '{{other}}', null, null, null, null");
+    let bounded = format!("{NEWEST}, 500, 10, '{{0}}', null, null, '{{other}}', null, null, null, null, null");
     let bounded = plan(&app, include_str!("../sql/list_jobs.sql"), &bounded).await;
     assert!(bounded.contains("Rows Removed by Filter: 500"), "no more than that are looked at:\n{bounded}");
     for index in ["job_pkey", "history_id", "history_failed_fingerprint", "unique_key_pkey"] {

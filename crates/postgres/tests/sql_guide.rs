@@ -30,6 +30,7 @@ async fn every_statement_of_the_guide_does_what_it_says() {
     assert_eq!(job.key.as_ref().map(|key| key.as_str()), Some("smtp"));
     assert_eq!(job.terms.timeout(), Some(Duration::from_secs(30)));
     assert_eq!(job.terms.on_exhausted().map(|step| step.task.as_str()), Some("apologise"));
+    assert_eq!(job.terms.next().map(|task| task.as_str()), Some("archive"));
     assert!(job.due_at.unwrap() > job.submitted_at && job.expires_at.unwrap() > job.due_at.unwrap());
 
     app.batch_execute(together).await.unwrap();
@@ -49,7 +50,7 @@ async fn the_guide_has_every_parameter_of_the_function() {
     let sql = "select unnest(proargnames) from pg_proc where oid = 'turnwise.enqueue'::regproc";
     let rows = client(&url).await.query(sql, &[]).await.unwrap();
     let names: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
-    assert_eq!(names.len(), 18);
+    assert_eq!(names.len(), 19);
     for name in names.iter().filter(|name| *name != "group") {
         assert!(GUIDE.contains(&format!("\n| `{name}` | `")), "{name} is missing in the table");
     }

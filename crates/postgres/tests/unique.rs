@@ -236,7 +236,7 @@ async fn a_job_that_an_open_transaction_holds_is_left_alone_and_not_waited_for()
     for n in [1, 2, 9] {
         let job = store.job(id(n.min(2))).await.unwrap().unwrap();
         let to = lifecycle::decide(&JobFacts::from(&job), &Event::Cancel, job.submitted_at, 0.0).unwrap();
-        cancels.push(Intervention { job: id(n), state: job.state, fence: job.fence, to });
+        cancels.push(Intervention { job: id(n), state: job.state, fence: job.fence, to, line: None });
     }
     // Nothing ends that transaction meanwhile.
     let replies = store.control(cancels.clone()).await.unwrap();

@@ -8,34 +8,74 @@
 use std::{
     collections::HashMap,
     net::IpAddr,
-    num::NonZeroU32,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use axum::http::{HeaderMap, HeaderName, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use tokio::time::{Instant, timeout};
 use turnwise::{
-    Turnwise,
+    Timestamp, Turnwise,
     access::{Grant, Secret, Token, TokenHash, TokenId, TokenState},
+    audit::Actor,
 };
 
 use crate::{
-    limits::{KNOWN_FOR, KNOWN_TOKENS, NOTE_TIME},
+    limits::{KNOWN_FOR, KNOWN_TOKENS, LOGINS, NOTE_TIME},
+    login,
     problem::Problem,
 };
+
+/// The audit log's name for a program of this machine, while there are no tokens.
+const WITHOUT_TOKEN: &str = "http:without-token";
 
 /// Who asks.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
     pub(crate) grant: Arc<Grant>,
     /// `None`: a program of this machine, while there are no tokens.
-    token: Option<(TokenHash, TokenId, Option<NonZeroU32>)>,
+    bearer: Option<Bearer>,
+}
+
+/// What a caller presented.
+#[derive(Debug, Clone)]
+pub(crate) struct Bearer {
+    by: By,
+    hash: TokenHash,
+    pub(crate) token: Arc<Token>,
+    /// When a log-in is over.
+    pub(crate) until: Option<Timestamp>,
+}
+
+/// How a caller shows which token it has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum By {
+    /// With the token itself.
+    Token,
+    /// With the cookie of a log-in.
+    Login,
 }
 
 impl Caller {
     /// A program of this machine, while there are no tokens; and whoever asks for what needs none.
     pub(crate) fn anybody() -> Self {
-        Self { grant: Arc::new(Grant::unlimited()), token: None }
+        Self { grant: Arc::new(Grant::unlimited()), bearer: None }
+    }
+
+    /// The token that it came with.
+    pub(crate) fn token(&self) -> Option<TokenId> {
+        self.bearer.as_ref().map(|bearer| bearer.token.id)
+    }
+
+    pub(crate) fn bearer(&self) -> Option<&Bearer> {
+        self.bearer.as_ref()
+    }
+
+    /// As the audit log names it.
+    pub(crate) fn actor(&self) -> Actor {
+        match &self.bearer {
+            Some(bearer) => Actor::token(&bearer.token),
+            None => Actor::named(WITHOUT_TOKEN).expect("a good name"),
+        }
     }
 }
 
@@ -48,15 +88,19 @@ struct Remembered {
     /// Whether any token was ever created: once it is so, it stays so. Before, when the database was asked.
     any: Option<(bool, Instant)>,
     /// By the hash of the secret.
-    tokens: HashMap<[u8; 32], Known>,
+    tokens: HashMap<(By, [u8; 32]), Known>,
+    /// How many log-ins may be tried at once, and when that was written.
+    knocks: Option<(f64, Instant)>,
     /// What is left of each token's submits, and when that was written.
     left: HashMap<TokenId, (f64, Instant)>,
 }
 
 #[derive(Debug, Clone)]
 struct Known {
-    token: Option<Token>,
+    token: Option<Arc<Token>>,
     grant: Arc<Grant>,
+    /// When a log-in is over.
+    until: Option<Timestamp>,
     /// The database's time then, and ours.
     seen: (turnwise::Timestamp, Instant),
 }
@@ -73,19 +117,61 @@ impl Door {
     }
 
     /// What this request may do.
-    pub(crate) async fn admit(&self, turnwise: &Turnwise, headers: &HeaderMap) -> Result<Caller, Problem> {
-        if !self.any(turnwise).await? {
-            from_this_machine(headers)?;
+    pub(crate) async fn admit(
+        &self,
+        turnwise: &Turnwise,
+        method: &Method,
+        headers: &HeaderMap,
+        secure: bool,
+    ) -> Result<Caller, Problem> {
+        let cookie = login::cookie(headers, secure);
+        let authorized = headers.contains_key(header::AUTHORIZATION);
+        let presents = authorized || cookie.is_some();
+        // Whoever presents a token gets no more than it grants, though it was the first and created a moment ago.
+        let any = self.any(turnwise).await? || presents && self.ask(turnwise).await?;
+        if !any {
+            from_this_machine(headers, secure)?;
             return Ok(Caller::anybody());
         }
-        let secret = bearer(headers)?;
-        self.caller(turnwise, secret.hash()).await
+        match cookie.filter(|_| !authorized) {
+            Some(secret) => {
+                login::check(method, headers)?;
+                self.caller(turnwise, By::Login, secret.hash()).await
+            }
+            None => self.caller(turnwise, By::Token, bearer(headers)?.hash()).await,
+        }
+    }
+
+    /// Who has this token.
+    pub(crate) async fn bearer_of(&self, turnwise: &Turnwise, secret: &Secret) -> Result<Caller, Problem> {
+        self.caller(turnwise, By::Token, secret.hash()).await
+    }
+
+    /// Takes one of the few log-ins a second: each asks the database.
+    pub(crate) fn knock(&self) -> Result<(), Problem> {
+        let now = Instant::now();
+        let mut remembered = self.remembered();
+        let (left, since) = remembered.knocks.unwrap_or((LOGINS, now));
+        let left = (left + now.duration_since(since).as_secs_f64() * LOGINS).min(LOGINS);
+        if left < 1.0 {
+            return Err(Problem::busy("too many people log in at once"));
+        }
+        remembered.knocks = Some((left - 1.0, now));
+        Ok(())
+    }
+
+    /// A log-in has ended.
+    pub(crate) fn forget(&self, hash: TokenHash) {
+        self.remembered().tokens.remove(&(By::Login, hash.0));
     }
 
     /// Whether the caller is still admitted: its token may have been revoked meanwhile.
     pub(crate) async fn again(&self, turnwise: &Turnwise, caller: &Caller) -> Result<(), Problem> {
-        match caller.token {
-            Some((hash, ..)) => self.caller(turnwise, hash).await.map(drop),
+        match &caller.bearer {
+            Some(bearer) => self.caller(turnwise, bearer.by, bearer.hash).await.map(drop),
+            None if self.any(turnwise).await? => {
+                Err(Problem::unauthorized("a token was created, and from then on every caller needs one"))
+            }
             None => Ok(()),
         }
     }
@@ -93,7 +179,9 @@ impl Door {
     /// Takes so many submits from what the token may submit a second. A batch that is larger than a second's worth is let through if
     /// nothing was taken before it, and paid for afterwards.
     pub(crate) fn take(&self, caller: &Caller, submits: usize) -> Result<(), Problem> {
-        let Some((_, id, Some(rate))) = caller.token else { return Ok(()) };
+        let Some((id, Some(rate))) = caller.bearer().map(|bearer| (bearer.token.id, bearer.token.rate)) else {
+            return Ok(());
+        };
         let (now, most) = (Instant::now(), f64::from(rate.get()));
         let mut remembered = self.remembered();
         let (left, since) = remembered.left.get(&id).copied().unwrap_or((most, now));
@@ -114,6 +202,10 @@ impl Door {
             Some((false, asked)) if asked.elapsed() < KNOWN_FOR => return Ok(false),
             _ => {}
         }
+        self.ask(turnwise).await
+    }
+
+    async fn ask(&self, turnwise: &Turnwise) -> Result<bool, turnwise::Error> {
         // A store of its owner's own may have no tokens at all.
         let Ok(operators) = turnwise.operators() else { return Ok(false) };
         let any = operators.find_token(TokenHash([0; 32])).await?.any;
@@ -121,39 +213,56 @@ impl Door {
         Ok(any)
     }
 
-    async fn caller(&self, turnwise: &Turnwise, hash: TokenHash) -> Result<Caller, Problem> {
+    async fn caller(&self, turnwise: &Turnwise, by: By, hash: TokenHash) -> Result<Caller, Problem> {
         let fresh = |known: &&Known| known.seen.1.elapsed() < KNOWN_FOR;
-        let known = self.remembered().tokens.get(&hash.0).filter(fresh).cloned();
+        let known = self.remembered().tokens.get(&(by, hash.0)).filter(fresh).cloned();
         let known = match known {
             Some(known) => known,
-            None => self.look(turnwise, hash).await?,
+            None => self.look(turnwise, by, hash).await?,
         };
-        let Some(token) = &known.token else { return Err(Problem::unauthorized("there is no such token")) };
-        match token.state(known.now()) {
+        let now = known.now();
+        let over = known.until.is_some_and(|until| until <= now);
+        let Some(token) = known.token.filter(|_| !over) else {
+            return Err(Problem::unauthorized(match by {
+                By::Token => "there is no such token",
+                By::Login => "the log-in is over; log in again",
+            }));
+        };
+        match token.state(now) {
             TokenState::Active => {}
             TokenState::Expired => return Err(Problem::unauthorized("the token has expired")),
             TokenState::Revoked => return Err(Problem::unauthorized("the token was revoked")),
         }
-        Ok(Caller { grant: known.grant, token: Some((hash, token.id, token.rate)) })
+        Ok(Caller { grant: known.grant, bearer: Some(Bearer { by, hash, token, until: known.until }) })
     }
 
-    async fn look(&self, turnwise: &Turnwise, hash: TokenHash) -> Result<Known, Problem> {
+    async fn look(&self, turnwise: &Turnwise, by: By, hash: TokenHash) -> Result<Known, Problem> {
         let operators = turnwise.operators()?;
-        let found = operators.find_token(hash).await.map_err(turnwise::Error::from)?;
-        let used = found.token.as_ref().filter(|token| token.state(found.now) == TokenState::Active);
-        if let Some(token) = used.filter(|token| token.notes_use(found.now)) {
+        let (token, until, now) = match by {
+            By::Token => {
+                let found = operators.find_token(hash).await.map_err(turnwise::Error::from)?;
+                (found.token, None, found.now)
+            }
+            By::Login => match operators.find_login(hash).await.map_err(turnwise::Error::from)? {
+                Some(found) => (Some(found.token), Some(found.until), found.now),
+                None => (None, None, Timestamp::MIN),
+            },
+        };
+        let used = token.as_ref().filter(|token| token.state(now) == TokenState::Active);
+        if let Some(token) = used.filter(|token| token.notes_use(now)) {
             // When it was last used is for people; no request fails for it.
             let _ = timeout(NOTE_TIME, operators.note_token_uses(vec![token.id])).await;
         }
-        let grant = found.token.as_ref().map_or_else(Grant::unlimited, |token| token.grant.clone());
-        let known = Known { token: found.token, grant: Arc::new(grant), seen: (found.now, Instant::now()) };
+        let grant = token.as_ref().map_or_else(Grant::unlimited, |token| token.grant.clone());
+        let (token, grant) = (token.map(Arc::new), Arc::new(grant));
+        let known = Known { token, grant, until, seen: (now, Instant::now()) };
         let mut remembered = self.remembered();
         if remembered.tokens.len() >= KNOWN_TOKENS {
             remembered.tokens.retain(|_, known| known.seen.1.elapsed() < KNOWN_FOR);
         }
         // What does not fit is asked for again.
         if remembered.tokens.len() < KNOWN_TOKENS {
-            remembered.tokens.insert(hash.0, known.clone());
+            remembered.tokens.insert((by, hash.0), known.clone());
         }
         Ok(known)
     }
@@ -173,20 +282,20 @@ fn bearer(headers: &HeaderMap) -> Result<Secret, Problem> {
     secret.ok_or_else(|| Problem::unauthorized("what the header Authorization has is not a token"))
 }
 
-fn from_this_machine(headers: &HeaderMap) -> Result<(), Problem> {
+fn from_this_machine(headers: &HeaderMap, secure: bool) -> Result<(), Problem> {
     let says = "no token has been created yet, so only programs of this machine are served";
     if let Some(name) = headers.keys().find(|name| passed_on(name)) {
         return Err(Problem::forbidden(format!("{says}; the header {name} shows that a proxy passed the request on")));
     }
     let mut hosts = headers.get_all(header::HOST).iter();
-    let host = match (hosts.next().map(|host| host.to_str()), hosts.next()) {
-        (Some(Ok(host)), None) if names_loopback(host) => host,
-        _ => {
-            return Err(Problem::forbidden(format!("{says}; the header Host must be localhost or a loopback address")));
-        }
-    };
-    let same = |origin: &str| origin.eq_ignore_ascii_case(&format!("http://{host}"));
-    if headers.get_all(header::ORIGIN).iter().any(|origin| !origin.to_str().is_ok_and(same)) {
+    if !matches!((hosts.next().map(HeaderValue::to_str), hosts.next()), (Some(Ok(host)), None) if names_loopback(host))
+    {
+        return Err(Problem::forbidden(format!("{says}; the header Host must be localhost or a loopback address")));
+    }
+    // Pages of this server have its own scheme: no proxy stands between.
+    let scheme = if secure { "https://" } else { "http://" };
+    let own = |origin: &HeaderValue| origin.as_bytes().starts_with(scheme.as_bytes());
+    if !headers.get_all(header::ORIGIN).iter().all(own) || !same_origin(headers) {
         return Err(Problem::forbidden(format!("{says}; a web page of another origin sent this request")));
     }
     let site = headers.get_all("sec-fetch-site").iter();
@@ -213,6 +322,19 @@ fn names_loopback(host: &str) -> bool {
     loopback && (port.is_empty() || port.parse::<u16>().is_ok())
 }
 
+/// Whether every page that sent the request is of this server: its origin is the host that was asked.
+pub(crate) fn same_origin(headers: &HeaderMap) -> bool {
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let place = |origin: &'_ HeaderValue| {
+        let text = origin.to_str().ok()?;
+        text.strip_prefix("http://").or(text.strip_prefix("https://")).map(str::to_owned)
+    };
+    headers
+        .get_all(header::ORIGIN)
+        .iter()
+        .all(|origin| place(origin).is_some_and(|place| place.eq_ignore_ascii_case(host)))
+}
+
 #[cfg(test)]
 mod tests {
     use axum::http::HeaderValue;
@@ -221,7 +343,7 @@ mod tests {
 
     fn admitted(pairs: &[(&'static str, &'static str)]) -> bool {
         let pairs = pairs.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
-        from_this_machine(&pairs.collect()).is_ok()
+        from_this_machine(&pairs.collect(), false).is_ok()
     }
 
     #[test]

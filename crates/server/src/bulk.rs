@@ -1,14 +1,14 @@
 //! Decisions about all jobs that a filter names: a preview first, then the decision about what was previewed.
 
 use turnwise::{
-    Job, JobId, JobState, Turnwise,
+    Filter, Job, JobId, JobState, Turnwise,
     wire::{Choice, DecidedAll, Preview},
 };
+use uuid::Uuid;
 
 use crate::{
     call::{Call, Reply},
-    jobs::{find, id_before},
-    limits::{DECIDED_AT_ONCE, READ_AT_ONCE},
+    limits::{DECIDED_AT_ONCE, LOOKED_AT, PAGE_BYTES, READ_AT_ONCE},
     problem::Problem,
 };
 
@@ -124,11 +124,12 @@ async fn each(
 ) -> Result<(DecidedAll, Option<JobId>), Problem> {
     let (filter, mut done, mut first) = (choice.filter(), DecidedAll::default(), None);
     let (mut last, mut left) = (newest, limit);
+    let acting = call.acting();
     loop {
         let found = find(call, &filter, last, left.min(READ_AT_ONCE as usize)).await?;
         first = first.or(found.jobs.first().map(|job| job.id));
         match decision {
-            Some(decision) => decision.make(call.turnwise(), &found.jobs, &mut done).await?,
+            Some(decision) => decision.make(&acting, &found.jobs, &mut done).await?,
             None => done.decided += found.jobs.len(),
         }
         left -= found.jobs.len();
@@ -140,4 +141,46 @@ async fn each(
         }
         last = Some(before);
     }
+}
+
+/// A part of a listing.
+struct Found {
+    jobs: Vec<Job>,
+    /// The last job that was looked at, if there may be more.
+    next: Option<JobId>,
+}
+
+/// The newest jobs up to `last` that the filter names and that are the caller's to see. Reads a few at a time, so that large arguments do
+/// not fill the memory, and looks at a bounded number.
+async fn find(call: &Call, filter: &Filter, last: Option<JobId>, limit: usize) -> Result<Found, Problem> {
+    let (first, newest) = Filter::default().id_range();
+    let mut last = last.unwrap_or(newest);
+    let (mut jobs, mut looked, mut bytes) = (Vec::new(), 0, 0);
+    loop {
+        let left = u32::try_from(limit - jobs.len()).unwrap_or(READ_AT_ONCE);
+        let count = if call.grant.is_limited() { READ_AT_ONCE } else { left.min(READ_AT_ONCE) };
+        let part = Filter { ids: Some((first, last)), limit: Some(count), ..filter.clone() };
+        let part = call.turnwise().jobs(part).await?;
+        let more = part.len() == count as usize;
+        for job in part {
+            looked += 1;
+            last = job.id;
+            if call.covers(&job) {
+                bytes += job.args.as_str().len() + job.result.as_ref().map_or(0, |result| result.as_str().len());
+                jobs.push(job);
+                if jobs.len() == limit {
+                    return Ok(Found { jobs, next: Some(last) });
+                }
+            }
+        }
+        let Some(before) = id_before(last).filter(|_| more) else { return Ok(Found { jobs, next: None }) };
+        if bytes > PAGE_BYTES || looked >= LOOKED_AT {
+            return Ok(Found { jobs, next: Some(last) });
+        }
+        last = before;
+    }
+}
+
+fn id_before(id: JobId) -> Option<JobId> {
+    id.uuid().as_u128().checked_sub(1).map(|before| JobId::from_uuid(Uuid::from_u128(before)))
 }

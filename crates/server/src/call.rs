@@ -4,19 +4,19 @@ use std::{borrow::Cow, fmt, str::FromStr, sync::Arc, time::Duration};
 
 use axum::{
     body::Body,
-    http::{HeaderValue, StatusCode, header},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
-use turnwise::{Invalid, Job, JobId, QueueName, Timestamp, Turnwise, wire::Unreadable};
+use turnwise::{Invalid, Job, JobId, OnceKey, Timestamp, Turnwise, wire::Unreadable};
 use turnwise_core::{
     access::{Action, Grant, Target},
     time::parse_span,
 };
 
-use crate::{access::Caller, problem::Problem, service::Service};
+use crate::{access::Caller, limits::SNIPPET, problem::Problem, service::Service};
 
 /// A request whose caller may do this at all; to which jobs, the handler asks the grant.
 pub(crate) struct Call {
@@ -27,12 +27,38 @@ pub(crate) struct Call {
     /// The one name in the path, decoded; empty where it has none.
     pub(crate) name: String,
     pub(crate) query: Query,
+    /// Where a request may be repeated: its key.
+    pub(crate) once: Option<OnceKey>,
+    pub(crate) headers: HeaderMap,
+    /// Whether the caller's browser came by TLS, to this server or to a proxy before it.
+    pub(crate) secure: bool,
     pub(crate) body: Bytes,
+}
+
+/// The header with a request's key, as people write it.
+pub(crate) const ONCE_HEADER: &str = "Idempotency-Key";
+
+/// The key in a request's head, with or without the quotation marks that the IETF's draft asks for.
+pub(crate) fn once_key(headers: &HeaderMap) -> Result<Option<OnceKey>, Problem> {
+    let mut values = headers.get_all(ONCE_HEADER).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    let refuse = |problem: &str| Problem::invalid(ONCE_HEADER, format!("{ONCE_HEADER}: {problem}"));
+    if values.next().is_some() {
+        return Err(refuse("is given twice"));
+    }
+    let text = value.to_str().map_err(|_| refuse("must be visible ASCII"))?.trim();
+    let bare = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
+    OnceKey::new(bare).map(Some).map_err(|invalid| refuse(&invalid.problem))
 }
 
 impl Call {
     pub(crate) fn turnwise(&self) -> &Turnwise {
         self.service.turnwise()
+    }
+
+    /// For changes: they are the caller's, and are written down as such.
+    pub(crate) fn acting(&self) -> Turnwise {
+        self.service.turnwise().acting_as(self.caller.actor())
     }
 
     /// Whether the caller may do this to that.
@@ -107,9 +133,17 @@ impl Query {
         self.0.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
     }
 
-    /// A name of whatever kind: all have the same rules.
-    pub(crate) fn name(&self, name: &str) -> Result<Option<String>, Problem> {
-        self.parse(name, |text| QueueName::new(text).map(|name| name.to_string()))
+    /// A text to look for.
+    pub(crate) fn snippet(&self, name: &'static str) -> Result<Option<String>, Problem> {
+        self.parse(name, |text| {
+            if text.is_empty() || text.chars().count() > SNIPPET || text.contains(|c: char| c.is_ascii_control()) {
+                return Err(Invalid::new(
+                    name,
+                    format!("must have 1 to {SNIPPET} characters, none of them a control character"),
+                ));
+            }
+            Ok(text.to_owned())
+        })
     }
 
     /// Of a parameter that may be repeated, or have several values between commas.
@@ -127,8 +161,14 @@ impl Query {
         self.parse(name, |text| parse_span(name, text))
     }
 
-    pub(crate) fn id(&self, name: &'static str) -> Result<Option<JobId>, Problem> {
-        self.parse(name, |text| text.parse().map_err(|_| Invalid::new(name, format!("{text:?} is not a job id"))))
+    /// `true`, or left out.
+    pub(crate) fn truth(&self, name: &'static str) -> Result<bool, Problem> {
+        let read = |text: &str| match text {
+            "true" => Ok(true),
+            "false" => Ok(false),
+            _ => Err(Invalid::new(name, format!("must be true or false, not {text:?}"))),
+        };
+        Ok(self.parse(name, read)?.unwrap_or_default())
     }
 
     /// A whole number from 1 to `most`.
@@ -154,13 +194,19 @@ fn decoded(text: &str) -> Result<String, Problem> {
     decoded.map_err(|_| Problem::malformed("a parameter is not UTF-8"))
 }
 
+/// What is sent as a stream.
+const EVENT_STREAM: &str = "text/event-stream";
+
 /// An answer.
 #[derive(Debug)]
 pub(crate) struct Reply {
     status: StatusCode,
     content_type: &'static str,
-    body: Vec<u8>,
+    body: Body,
     location: Option<String>,
+    cookie: Option<String>,
+    /// Whether it is the answer of an earlier request with the same key.
+    repeated: bool,
 }
 
 impl Reply {
@@ -172,12 +218,35 @@ impl Reply {
         Ok(Self::of("application/json", body))
     }
 
-    pub(crate) fn of(content_type: &'static str, body: impl Into<Vec<u8>>) -> Self {
-        Self { status: StatusCode::OK, content_type, body: body.into(), location: None }
+    pub(crate) fn of(content_type: &'static str, body: impl Into<Body>) -> Self {
+        Self { status: StatusCode::OK, content_type, body: body.into(), location: None, cookie: None, repeated: false }
+    }
+
+    /// Server-sent events, which come as long as the body goes on.
+    pub(crate) fn stream(body: Body) -> Self {
+        Self::of(EVENT_STREAM, body)
     }
 
     pub(crate) fn status(mut self, status: StatusCode) -> Self {
         self.status = status;
+        self
+    }
+
+    /// With a cookie for the caller's browser.
+    pub(crate) fn cookie(self, cookie: String) -> Self {
+        Self { cookie: Some(cookie), ..self }
+    }
+
+    /// Says so if it is the answer of an earlier request with the same key.
+    pub(crate) fn repeated(self, repeated: bool) -> Self {
+        Self { repeated, ..self }
+    }
+
+    /// For a caller that reaches this server below a path.
+    pub(crate) fn below(mut self, prefix: &str) -> Self {
+        if let Some(location) = self.location.as_mut().filter(|_| !prefix.is_empty()) {
+            location.insert_str(0, prefix);
+        }
         self
     }
 
@@ -189,10 +258,20 @@ impl Reply {
 
 impl IntoResponse for Reply {
     fn into_response(self) -> Response {
-        let mut response = Response::new(Body::from(self.body));
+        let mut response = Response::new(self.body);
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(self.content_type));
+        if self.content_type == EVENT_STREAM {
+            // A proxy that collects an answer before it passes it on would pass on none of this one.
+            headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+        }
+        if let Some(cookie) = self.cookie.and_then(|cookie| HeaderValue::try_from(cookie).ok()) {
+            headers.insert(header::SET_COOKIE, cookie);
+        }
+        if self.repeated {
+            headers.insert("idempotent-replayed", HeaderValue::from_static("true"));
+        }
         if let Some(location) = self.location.and_then(|location| HeaderValue::try_from(location).ok()) {
             headers.insert(header::LOCATION, location);
         }

@@ -9,6 +9,7 @@ use crate::{
     limits::{PRUNE_ROUNDS, PRUNED_ROWS},
     names::counted,
     problem::Problem,
+    service::Turn,
 };
 
 pub(crate) async fn overview(call: Call) -> Result<Reply, Problem> {
@@ -34,7 +35,7 @@ pub(crate) async fn installation(call: Call) -> Result<Reply, Problem> {
 pub(crate) async fn set_installation(call: Call) -> Result<Reply, Problem> {
     call.check(Target::Installation)?;
     let change = call.read(InstallationChange::read)?;
-    let set = call.turnwise().set_installation(|installation| change.apply(installation)).await?;
+    let set = call.acting().set_installation(|installation| change.apply(installation)).await?;
     Reply::json(&InstallationSet::new(set))
 }
 
@@ -42,7 +43,7 @@ pub(crate) async fn simulate(call: Call) -> Result<Reply, Problem> {
     call.check(Target::Installation)?;
     let what_if = call.read(WhatIf::read)?;
     let now = call.turnwise().now().await?;
-    let compared = in_background(&call, async move |turnwise| {
+    let compared = in_background(&call, Turn::Heavy, async move |turnwise| {
         turnwise.simulate(what_if.slots(), |settings| what_if.apply(settings, now)).await
     });
     Reply::json(&wire::Comparison::new(&compared.await?))
@@ -50,13 +51,6 @@ pub(crate) async fn simulate(call: Call) -> Result<Reply, Problem> {
 
 pub(crate) async fn prune(call: Call) -> Result<Reply, Problem> {
     call.check(Target::Installation)?;
-    let mut deleted = 0;
-    for _ in 0..PRUNE_ROUNDS {
-        let rows = call.turnwise().prune(PRUNED_ROWS).await?;
-        deleted += rows;
-        if rows < u64::from(PRUNED_ROWS) {
-            return Reply::json(&Pruned::new(deleted, false));
-        }
-    }
-    Reply::json(&Pruned::new(deleted, true))
+    let (deleted, more) = call.acting().prune_all(PRUNED_ROWS, PRUNE_ROUNDS).await?;
+    Reply::json(&Pruned::new(deleted, more))
 }

@@ -5,20 +5,22 @@ use std::{collections::BTreeSet, sync::Arc};
 use axum::http::StatusCode;
 use tokio::time::{Instant, timeout};
 use turnwise::{
-    Filter, Invalid, Job, JobId, JobRequest, Submitted, Timestamp,
-    view::Gate,
+    AskJobs, BodyHash, GroupName, Invalid, Job, JobId, JobPage, JobRequest, ListCursor, ListFilter, NodeName, Once,
+    QueueName, Submitted, TaskName, Timestamp, TraceContext, UniqueKey,
+    view::{Asked, Gate},
     wire::{self, Batch},
 };
 use turnwise_core::access::Refusal;
 use uuid::Uuid;
 
 use crate::{
-    call::{Call, Reply, text},
+    call::{Call, ONCE_HEADER, Reply, text},
     limits::{
-        ANSWER_TIME, BATCH_JOBS, KNOWN_FOR, LINES, LINES_MOST, LONG_BODY, LONGEST_WAIT, LOOKED_AT, PAGE, PAGE_BYTES,
+        ANSWER_TIME, BATCH_JOBS, GRAPH_JOBS, KNOWN_FOR, LINES, LINES_MOST, LONG_BODY, LONGEST_WAIT, PAGE, PAGE_BYTES,
         PAGE_MOST, READ_AT_ONCE,
     },
     problem::Problem,
+    service::Turn,
 };
 
 pub(crate) async fn submit(call: Call) -> Result<Reply, Problem> {
@@ -26,9 +28,9 @@ pub(crate) async fn submit(call: Call) -> Result<Reply, Problem> {
     let request = call.read(wire::Request::read)?;
     batch.push(&request).map_err(|invalid| Problem::in_body(&invalid))?;
     let request = linked(batch, |_, field| format!("/{field}"))?;
-    let submitted = store(&call, request, |_, field| format!("/{field}")).await?;
-    let Some(submitted) = submitted.first() else { return Err(Problem::away("the store gave no answer")) };
-    let reply = Reply::json(&wire::Submitted::new(submitted))?;
+    let stored = store(&call, request, |_, field| format!("/{field}")).await?;
+    let Some(submitted) = stored.jobs.first() else { return Err(Problem::away("the store gave no answer")) };
+    let reply = Reply::json(&wire::Submitted::new(submitted))?.repeated(stored.again);
     Ok(if submitted.new { reply.created(format_args!("/api/v1/jobs/{}", submitted.id)) } else { reply })
 }
 
@@ -49,12 +51,20 @@ pub(crate) async fn submit_all(call: Call) -> Result<Reply, Problem> {
         let read = tokio::task::spawn_blocking(move || read(&body)).await;
         read.map_err(|_| Problem::away("the body could not be read"))??
     };
-    let submitted = store(&call, requests, path).await?;
-    Ok(Reply::json(&wire::SubmittedAll::new(&submitted))?.status(StatusCode::CREATED))
+    let stored = store(&call, requests, path).await?;
+    let reply = Reply::json(&wire::SubmittedAll::new(&stored.jobs))?.repeated(stored.again);
+    Ok(reply.status(StatusCode::CREATED))
 }
 
 fn linked(batch: Batch, path: impl Fn(usize, &str) -> String) -> Result<Vec<JobRequest>, Problem> {
     batch.link().map_err(|misfit| Problem::invalid(path(misfit.at, misfit.field), misfit.problem))
+}
+
+/// What a submit came to.
+struct Stored {
+    jobs: Vec<Submitted>,
+    /// Whether an earlier call with the same key did it.
+    again: bool,
 }
 
 /// Submits the jobs if all of them are the caller's to submit, and all that they wait for is the caller's to see.
@@ -62,10 +72,38 @@ async fn store(
     call: &Call,
     requests: Vec<JobRequest>,
     path: impl Fn(usize, &str) -> String,
-) -> Result<Vec<Submitted>, Problem> {
+) -> Result<Stored, Problem> {
+    let requests = in_trace(call, requests);
     call.service.door().take(&call.caller, requests.len())?;
     let requests = if call.grant.is_limited() { own(call, requests, path).await? } else { requests };
-    call.turnwise().submit_each(requests).await.map_err(Problem::of_submit)
+    let Some(key) = &call.once else {
+        let jobs = call.turnwise().submit_each(requests).await.map_err(Problem::of_submit)?;
+        return Ok(Stored { jobs, again: false });
+    };
+    let (caller, body) = (call.caller.token(), BodyHash::of(&call.body));
+    let once = call.turnwise().submit_once(caller, key.clone(), body, requests).await.map_err(Problem::of_submit)?;
+    match once {
+        Once::Submitted(jobs) => Ok(Stored { jobs, again: false }),
+        Once::Again(jobs) => Ok(Stored { jobs, again: true }),
+        Once::OtherBody => {
+            let problem = "this key was used within 24 hours with another body; use a key of its own for each request";
+            Err(Problem::invalid(ONCE_HEADER, problem))
+        }
+        Once::UnderWay => {
+            Err(Problem::conflict("another request with this key is not finished; ask again for its answer")
+                .about(ONCE_HEADER, "is being worked on")
+                .try_again())
+        }
+    }
+}
+
+/// The jobs belong to the trace in the request's head, unless they name one themselves.
+fn in_trace(call: &Call, requests: Vec<JobRequest>) -> Vec<JobRequest> {
+    let all = |name| call.headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect::<Vec<_>>();
+    match TraceContext::from_headers(&all("traceparent"), all("tracestate")) {
+        Some(trace) => requests.into_iter().map(|request| request.trace_unless_given(trace.clone())).collect(),
+        None => requests,
+    }
 }
 
 async fn own(
@@ -82,6 +120,10 @@ async fn own(
             Refusal::NotFound => Problem::not_found("this token may not submit jobs of this queue, group or task"),
             other => other.into(),
         })?;
+        if request.id_is_given() && is_anothers(call, job.id).await? {
+            let problem = format!("id: {} cannot be used; choose another", job.id);
+            return Err(Problem::invalid(path(jobs.len(), "id"), problem));
+        }
         new.insert(job.id);
         jobs.push(job);
     }
@@ -93,6 +135,15 @@ async fn own(
         }
     }
     Ok(requests.into_iter().map(|request| request.granted(Arc::clone(&call.grant))).collect())
+}
+
+/// Whether a job with this id is there that the caller may not see: it must not pass for the caller's.
+async fn is_anothers(call: &Call, id: JobId) -> Result<bool, Problem> {
+    match call.turnwise().job(id).await {
+        Ok(job) => Ok(!call.covers(&job)),
+        Err(turnwise::Error::NoSuchJob(_)) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Whether the job is there and the caller's to see.
@@ -107,78 +158,78 @@ async fn sees(call: &Call, id: JobId) -> Result<bool, Problem> {
 pub(crate) async fn list(call: Call) -> Result<Reply, Problem> {
     let query = &call.query;
     let limit = query.count("limit", PAGE_MOST)?.unwrap_or(PAGE);
-    let filter = Filter {
-        states: query.list("state")?,
-        queue: query.name("queue")?,
-        group: query.name("group")?,
-        task: query.name("task")?,
+    let cursor = query.parse("cursor", str::parse::<ListCursor>)?;
+    let filter = ListFilter {
+        states: query.list("state")?.into_iter().collect(),
+        queues: query.parse("queue", |text| QueueName::new(text))?.map(|name| [name].into()),
+        groups: query.parse("group", |text| GroupName::new(text))?.map(|name| [name].into()),
+        tasks: query.parse("task", |text| TaskName::new(text))?.map(|name| [name].into()),
+        node: query.parse("node", |text| NodeName::new(text))?,
         since: query.time("since")?,
         until: query.time("until")?,
-        unique: query.name("unique")?,
-        ..Filter::default()
+        fingerprint: query.snippet("fingerprint")?,
+        unique: query.parse("unique", |text| UniqueKey::new(text))?,
+        args: query.snippet("args_contain")?,
+        ..ListFilter::default()
     };
-    let last = query.id("before")?.map(id_before);
-    let found = match last {
-        Some(None) => Found { jobs: Vec::new(), next: None },
-        last => find(&call, &filter, last.flatten(), limit as usize).await?,
-    };
+    let ids = query.parse("id", wire::Jobs::read_beginning)?;
+    // The cursor of the id after the last one: from there on the ids get smaller.
+    let last = ids.and_then(|(_, last)| last.uuid().as_u128().checked_add(1));
+    let cursor = cursor.or(last.map(|after| ListCursor::after(JobId::from_uuid(Uuid::from_u128(after)))));
+    let mut page = page(&call, filter, cursor, limit).await?;
+    if let Some((first, _)) = ids {
+        let found = page.jobs.len();
+        page.jobs.retain(|job| job.id >= first);
+        if page.jobs.len() < found {
+            (page.next, page.reached) = (None, None);
+        }
+    }
     let turnwise = call.turnwise();
-    let reasons = turnwise.reasons(&found.jobs).await?;
+    let reasons = turnwise.reasons(&page.jobs).await?;
     let (set, schedules) = (turnwise.settings().await?, turnwise.schedules().await.unwrap_or_default());
-    let jobs = found.jobs.iter().zip(&reasons).map(|(job, gates)| {
-        let mut view = wire::Job::new(job, &set, gates, schedules.keys());
+    let secrets = turnwise.secrets().await?;
+    let jobs = page.jobs.iter().zip(&reasons).map(|(job, gates)| {
+        let mut view = wire::Job::new(job, &set, gates, schedules.keys(), &secrets);
         if call.grant.is_limited() {
             view.waits_for = gates.iter().map(Gate::without_others).collect();
         }
         view
     });
-    Reply::json(&wire::Jobs::new(jobs.collect(), found.next))
+    Reply::json(&wire::Jobs::new(jobs.collect(), page.next, page.reached))
 }
 
-/// A part of a listing.
-pub(crate) struct Found {
-    pub(crate) jobs: Vec<Job>,
-    /// The last job that was looked at, if there may be more.
-    pub(crate) next: Option<JobId>,
-}
-
-/// The newest jobs up to `last` that the filter names and that are the caller's to see. Reads a few at a time, so that large arguments do
-/// not fill the memory, and looks at a bounded number.
-pub(crate) async fn find(call: &Call, filter: &Filter, last: Option<JobId>, limit: usize) -> Result<Found, Problem> {
-    let (first, newest) = Filter::default().id_range();
-    let mut last = last.unwrap_or(newest);
-    let (mut jobs, mut looked, mut bytes) = (Vec::new(), 0, 0);
-    loop {
-        let left = u32::try_from(limit - jobs.len()).unwrap_or(READ_AT_ONCE);
-        let count = if call.grant.is_limited() { READ_AT_ONCE } else { left.min(READ_AT_ONCE) };
-        let part = Filter { ids: Some((first, last)), limit: Some(count), ..filter.clone() };
-        let part = call.turnwise().jobs(part).await?;
-        let more = part.len() == count as usize;
-        for job in part {
-            looked += 1;
-            last = job.id;
-            if call.covers(&job) {
-                bytes += job.args.as_str().len() + job.result.as_ref().map_or(0, |result| result.as_str().len());
-                jobs.push(job);
-                if jobs.len() == limit {
-                    return Ok(Found { jobs, next: Some(last) });
-                }
-            }
-        }
-        let Some(before) = id_before(last).filter(|_| more) else { return Ok(Found { jobs, next: None }) };
-        if bytes > PAGE_BYTES || looked >= LOOKED_AT {
-            return Ok(Found { jobs, next: Some(last) });
-        }
-        last = before;
+/// A page of jobs that are the caller's to see. It is read a few at a time, so that large arguments do not fill the memory, and ends where
+/// it is full, where it is large, or where the store has looked at enough rows.
+async fn page(
+    call: &Call,
+    mut filter: ListFilter,
+    mut cursor: Option<ListCursor>,
+    limit: u32,
+) -> Result<JobPage, Problem> {
+    let mut page = JobPage::default();
+    if !call.grant.narrow(&mut filter.queues, &mut filter.groups, &mut filter.tasks) {
+        return Ok(page);
     }
-}
-
-pub(crate) fn id_before(id: JobId) -> Option<JobId> {
-    id.uuid().as_u128().checked_sub(1).map(|before| JobId::from_uuid(Uuid::from_u128(before)))
+    let mut bytes = 0;
+    loop {
+        let left = u32::try_from(limit as usize - page.jobs.len()).unwrap_or(READ_AT_ONCE).min(READ_AT_ONCE);
+        let part = call.turnwise().list(AskJobs { filter: filter.clone(), cursor, limit: left }).await?;
+        let size = |job: &Job| job.args.as_str().len() + job.result.as_ref().map_or(0, |result| result.as_str().len());
+        bytes += part.jobs.iter().map(size).sum::<usize>();
+        page.jobs.extend(part.jobs.into_iter().filter(|job| call.covers(job)));
+        (page.next, page.reached) = (part.next, part.reached);
+        let full = page.jobs.len() >= limit as usize || bytes > PAGE_BYTES;
+        // Each call may have looked at as many rows as one request is to cost.
+        if full || page.next.is_none() || page.reached.is_some() || filter.checks_rows() {
+            return Ok(page);
+        }
+        cursor = page.next;
+    }
 }
 
 pub(crate) async fn show(call: Call) -> Result<Reply, Problem> {
     let wait = call.query.span("wait")?;
+    let whole = call.query.truth("gates")?;
     if wait.is_some_and(|wait| wait > LONGEST_WAIT) {
         let most = Invalid::new("wait", format!("must not be longer than {} s", LONGEST_WAIT.as_secs()));
         return Err(Problem::in_parameter("wait", &most));
@@ -189,17 +240,25 @@ pub(crate) async fn show(call: Call) -> Result<Reply, Problem> {
         while !job.state.finished() && !service.is_stopping() && Instant::now() < until {
             // In parts: a token that is revoked meanwhile is noticed.
             let part = KNOWN_FOR.min(until - Instant::now());
-            let waited = service.waits().wait(service.turnwise(), job.id, part, service.stops()).await;
-            waited.map_err(|_| Problem::busy("too many callers wait for the end of a job"))?;
+            let waited =
+                service.waits().wait(service.turnwise(), job.id, call.caller.token(), part, service.stops()).await;
+            waited
+                .map_err(|_| Problem::busy("too many callers wait for the end of a job, in all or with this token"))?;
             call.again().await?;
             job = call.job().await?;
         }
     }
     let turnwise = call.turnwise();
     let mut story = turnwise.story(job.id, 0).await?;
-    let gates = turnwise.reasons(std::slice::from_ref(&job)).await?.pop().unwrap_or_default();
+    let gates = if whole {
+        // Where its queue is serial, the whole backlog is looked at.
+        let job = job.clone();
+        in_background(&call, Turn::Heavy, async move |turnwise| turnwise.gates_of(&job).await).await?
+    } else {
+        turnwise.reasons(std::slice::from_ref(&job)).await?.pop().unwrap_or_default()
+    };
     let (set, schedules) = (turnwise.settings().await?, turnwise.schedules().await.unwrap_or_default());
-    let mut view = wire::Job::new(&job, &set, &gates, schedules.keys());
+    let mut view = wire::Job::new(&job, &set, &gates, schedules.keys(), &turnwise.secrets().await?);
     if call.grant.is_limited() {
         view.waits_for = gates.iter().map(Gate::without_others).collect();
         // Others may wait for it: that they do is not the caller's to know.
@@ -222,12 +281,33 @@ pub(crate) async fn log(call: Call) -> Result<Reply, Problem> {
         Some(_) => call.turnwise().log_after(job.id, after, lines).await?,
         None => call.turnwise().story(job.id, lines).await?,
     };
-    Reply::json(&wire::Log::new(&story, after))
+    let mask = call.turnwise().secrets().await?.mask(&job.task, &job.args);
+    Reply::json(&wire::Log::new(&story, after, &mask))
+}
+
+pub(crate) async fn graph(call: Call) -> Result<Reply, Problem> {
+    let id = call.job().await?.id;
+    let mut graph = call.turnwise().graph(id, GRAPH_JOBS).await?;
+    if call.grant.is_limited() {
+        // A job that is kept no longer may have been another's.
+        let visible = graph.jobs.iter().filter(|tied| tied.job.as_ref().is_some_and(|job| call.covers(job)));
+        let visible: BTreeSet<JobId> = visible.map(|tied| tied.id).collect();
+        graph.jobs.retain(|tied| visible.contains(&tied.id));
+        graph.jobs.iter_mut().for_each(|tied| tied.after.retain(|id| visible.contains(id)));
+    }
+    Reply::json(&wire::Graph::new(&graph))
 }
 
 pub(crate) async fn why(call: Call) -> Result<Reply, Problem> {
     let id = call.job().await?.id;
-    let answer = in_background(&call, async move |turnwise| turnwise.why(id).await).await?;
+    let busy = || Problem::busy("the scheduler's view is being built for another request; ask again in a few seconds");
+    if call.service.view().is_being_built() {
+        return Err(busy());
+    }
+    let view = Arc::clone(call.service.view());
+    let Asked::Answered(answer) = in_background(&call, Turn::Why, async move |_| view.why(id).await).await? else {
+        return Err(busy());
+    };
     let mut why = wire::Why::new(&answer);
     if call.grant.is_limited() {
         let gates = answer.why.as_ref().map(|why| why.gates.as_slice()).unwrap_or_default();
@@ -244,9 +324,10 @@ pub(crate) async fn why(call: Call) -> Result<Reply, Problem> {
     Reply::json(&why)
 }
 
-/// Runs what takes a processor for long on a thread of its own, one at a time.
+/// Runs what takes a processor for a while on a thread of its own, when it has its turn.
 pub(crate) async fn in_background<T: Send + 'static, F>(
     call: &Call,
+    turn: Turn,
     work: impl FnOnce(turnwise::Turnwise) -> F + Send + 'static,
 ) -> Result<T, Problem>
 where
@@ -254,7 +335,7 @@ where
 {
     // A database that does not answer is noticed here, not by the one request that has the turn.
     call.turnwise().now().await?;
-    let turn = call.service.heavy().await?;
+    let turn = call.service.turn(turn).await?;
     let (turnwise, runtime) = (call.turnwise().clone(), tokio::runtime::Handle::current());
     let done = tokio::task::spawn_blocking(move || {
         // The turn ends with the work, also if the caller has gone.
@@ -267,24 +348,24 @@ where
 
 pub(crate) async fn cancel(call: Call) -> Result<Reply, Problem> {
     let id = call.job().await?.id;
-    Reply::json(&wire::Decided::cancelled(id, call.turnwise().cancel(id).await?))
+    Reply::json(&wire::Decided::cancelled(id, call.acting().cancel(id).await?))
 }
 
 pub(crate) async fn retry(call: Call) -> Result<Reply, Problem> {
     let id = call.job().await?.id;
-    call.turnwise().retry(id).await?;
+    call.acting().retry(id).await?;
     Reply::json(&wire::Decided::again(id))
 }
 
 pub(crate) async fn rerun(call: Call) -> Result<Reply, Problem> {
     let id = call.job().await?.id;
-    call.turnwise().rerun(id).await?;
+    call.acting().rerun(id).await?;
     Reply::json(&wire::Decided::again(id))
 }
 
 pub(crate) async fn fail(call: Call) -> Result<Reply, Problem> {
     let id = call.job().await?.id;
-    call.turnwise().fail(id).await?;
+    call.acting().fail(id).await?;
     Reply::json(&wire::Decided::failed(id))
 }
 
@@ -295,6 +376,6 @@ pub(crate) async fn change(call: Call) -> Result<Reply, Problem> {
     if !call.grant.covers(queue, &job.group, &job.task) {
         return Err(Problem::not_found("this token may not have jobs in this queue"));
     }
-    call.turnwise().change(job.id, &edit.change()).await?;
+    call.acting().change(job.id, &edit.change()).await?;
     Reply::json(&wire::Decided::changed(job.id))
 }

@@ -1,30 +1,48 @@
 //! The HTTP API of `turnwise serve`.
 //!
 //! [`limits`] every bound, with its reason → `routes` the table of all routes: path, what the caller must be allowed to do, what comes
-//! in and goes out → `service` the way of a request: `access` gives it its grant, `call` is what a handler gets and answers,
+//! in and goes out → `service` the way of a request: `access` gives it its grant (`login` for people on the page), `call` is what a handler gets and answers,
 //! `problem` what goes wrong → the handlers: `jobs`, `bulk` decisions by a filter, `names` of queues, groups, tasks and keys,
-//! `schedules`, `fleet` for what concerns the whole installation, `health` → `waits` long polls → `openapi` the description,
-//! made from the table → `listen` connections.
+//! `schedules`, `fleet` for what concerns the whole installation, `health` → `waits` long polls → `events` for listeners: `hub` is the one
+//! reader, `telling` makes events of what it reads, `streams` sends them; `live_log` → `openapi` the description,
+//! made from the table → `listen` connections, with `tls`
+//! or without; `origins` whose web pages may ask, `proxies` which may say where a request comes from.
 //!
 //! It stands on the library `turnwise` alone: no SQL, no decision of its own but who may ask for what.
 
 mod access;
+mod audit;
 mod bulk;
 mod call;
+mod events;
 mod fleet;
 mod health;
+mod hub;
 mod jobs;
 pub mod limits;
 mod listen;
+mod live_log;
+mod login;
+mod metrics;
 mod names;
 mod openapi;
+mod origins;
 mod problem;
+mod proxies;
 mod routes;
 mod schedules;
 mod service;
+mod streams;
+mod telling;
+mod statistics;
+mod tls;
+mod tokens;
 mod waits;
 
 pub use listen::Listening;
 pub use openapi::document;
+pub use origins::Origins;
+pub use proxies::Proxies;
 pub use routes::{Input, Parameter, Route, Verb, routes};
 pub use service::Service;
+pub use tls::Certificate;

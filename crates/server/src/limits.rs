@@ -34,16 +34,23 @@ pub const RETRY_AFTER_SECONDS: u32 = 1;
 pub const CONNECTIONS: usize = 2_048;
 /// Requests that are worked on at a time, long polls aside: more would only wait for the few connections to the database.
 pub const REQUESTS: usize = 64;
-/// Requests at a time that look at the whole backlog (`why`, `simulate`, `overview` and the like). Each takes a processor for as long as it
-/// lasts, and running jobs need the others.
+/// Requests at a time that look at the whole backlog (`simulate`). Each takes a processor for as long as it lasts, and running jobs need the
+/// others.
 pub const HEAVY: usize = 1;
-/// Unfinished jobs that a count looks at, the oldest; of a larger backlog each count is a lower bound.
-pub const COUNTED: usize = 100_000;
+/// Requests at a time that ask why a job waits. They share one view of the backlog, which is brought up to date before each answer.
+pub const WHYS: usize = 1;
+/// Requests at a time that count jobs (`overview` and the lists of queues, groups, tasks and keys): each reads a page of 10,000 jobs.
+pub const COUNTS: usize = 4;
+/// Unfinished jobs that a count looks at, the oldest, where no dispatcher tells how many there are, or not to this caller; of a larger backlog
+/// each count is a lower bound.
+pub const COUNTED: usize = 20_000;
 
 /// The longest `?wait=`: proxies and clients often give up after a minute.
 pub const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// Long polls at a time. One read serves up to a thousand of them.
 pub const WAITS: usize = 1_000;
+/// Long polls at a time of one token: no caller takes the places of all others.
+pub const WAITS_OF_ONE: usize = 200;
 /// Between two looks for ended jobs while few or many callers wait.
 pub const LOOK_FOR_FEW: Duration = Duration::from_millis(50);
 /// See [`LOOK_FOR_FEW`].
@@ -52,6 +59,49 @@ pub const LOOK_FOR_MANY: Duration = Duration::from_millis(250);
 pub const FEW_WAITS: usize = 20;
 /// Ids in one look.
 pub const LOOKED_UP: usize = 1_000;
+
+/// Streams at a time, of events and of logs. Each holds a connection and some kilobytes.
+pub const STREAMS: usize = 1_000;
+/// Streams of one token, or of all programs of this machine while there are no tokens: one caller must not take the places of all.
+pub const STREAMS_OF_ONE: usize = 100;
+/// Between two looks of the reader of events: how late an event may be, and five small reads a second while somebody listens.
+pub const LOOK_AGAIN: Duration = Duration::from_millis(200);
+/// New jobs, and ended ones, that one look tells; if there are more, listeners are told to read again.
+pub const EVENTS_AT_ONCE: u32 = 5_000;
+/// Looks that a listener may be behind before it is told to read again. With full looks that are some 64 MiB, held once for all.
+pub const BATCHES_BEHIND: usize = 16;
+/// Between two looks at nodes, queues and the jobs in nodes' hands, which is done while a listener wants to know.
+pub const SAMPLE_EVERY: Duration = Duration::from_secs(1);
+/// Jobs in nodes' hands that such a look reads, the first by id.
+pub const SAMPLED_JOBS: u32 = 10_000;
+/// How long a transaction of a submitter may be open, and its job still be told as submitted if it ends before the next look.
+pub const LATE_COMMIT: Duration = Duration::from_secs(10);
+/// Jobs that are remembered as told, for that: as many as are submitted in so long a time at 10,000 a second.
+pub const RECENT_JOBS: usize = 100_000;
+/// How often a listener that hears nothing is told where it is, so that it can come back.
+pub const PLACE_TOLD: Duration = Duration::from_secs(5);
+/// How often something is sent on a silent stream: proxies close a connection without traffic, often after half a minute.
+pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// How often the token of a stream is looked at again. With [`KNOWN_FOR`] a stream ends within five seconds after its token was revoked.
+pub const ASK_AGAIN: Duration = Duration::from_secs(2);
+/// Bytes that a stream writes before they are sent: a connection that takes them slowly holds no more than this.
+pub const PART_BYTES: usize = 32 * 1024;
+/// Listeners at a time that read what they have missed: each may hold some megabytes until they are sent.
+pub const CATCH_UPS: usize = 8;
+/// Logs that are followed at a time: each is read by itself.
+pub const LIVE_LOGS: usize = 100;
+/// Between two looks at a log that is followed.
+pub const LOG_LOOK: Duration = Duration::from_millis(500);
+/// Queues whose groups and waiting jobs are told at `/metrics`, and groups of each: a monitoring program keeps a series for each for long.
+pub const SCRAPED_QUEUES: usize = 20;
+/// See [`SCRAPED_QUEUES`].
+pub const SCRAPED_GROUPS: usize = 10;
+/// Tasks with series of their own at `/metrics`; the others of a queue are added up.
+pub const SCRAPED_TASKS: usize = 200;
+/// What groups used is told over this time: a minute alone would jump.
+pub const SCRAPED_SHARE_TIME: Duration = Duration::from_secs(300);
+/// For so long a count of what waits serves `/metrics`: to count takes a look at the backlog.
+pub const WAITING_AGE: Duration = Duration::from_secs(10);
 
 /// Jobs or names of a page if the caller does not say, and at most.
 pub const PAGE: u32 = 100;
@@ -65,6 +115,10 @@ pub const LOOKED_AT: usize = 20_000;
 pub const READ_AT_ONCE: u32 = 100;
 /// Jobs that one decision by a filter is about; the caller calls again for more.
 pub const DECIDED_AT_ONCE: usize = 10_000;
+/// Jobs of a graph: a larger one cannot be read, and each costs two reads.
+pub const GRAPH_JOBS: usize = 200;
+/// Characters of a text that a listing looks for.
+pub const SNIPPET: usize = 1_000;
 /// Lines of a log if the caller does not say, and at most.
 pub const LINES: u32 = 1_000;
 /// See [`LINES`].
@@ -80,6 +134,12 @@ pub const KNOWN_FOR: Duration = Duration::from_secs(2);
 pub const KNOWN_TOKENS: usize = 10_000;
 /// How long a request waits until the use of its token is written down.
 pub const NOTE_TIME: Duration = Duration::from_secs(1);
+
+/// Log-ins that may be tried a second, by all people together.
+pub const LOGINS: f64 = 10.0;
+
+/// How long the server goes by the certificate that it has read: a renewed one is shown after this, at the latest.
+pub const CERTIFICATE_LOOK: Duration = Duration::from_secs(5);
 
 /// How long `/readyz` waits for the database.
 pub const READY_TIME: Duration = Duration::from_secs(2);

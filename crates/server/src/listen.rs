@@ -9,7 +9,12 @@ use std::{
     task::{Context, Poll},
 };
 
-use hyper::server::conn::http1;
+use hyper::{
+    Request,
+    body::Incoming,
+    server::conn::http1,
+    service::{Service as _, service_fn},
+};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
     service::TowerToHyperService,
@@ -22,10 +27,13 @@ use tokio::{
     task::{JoinHandle, JoinSet},
     time::{Instant, Sleep, sleep, sleep_until, timeout},
 };
+use tokio_rustls::TlsAcceptor;
 
 use crate::{
     limits::{ACCEPT_PAUSE, CONNECTIONS, GRACE, HEAD_BYTES, HEAD_TIME, WRITE_TIME},
+    proxies::Peer,
     service::Service,
+    tls::Certificate,
 };
 
 /// A listener that answers.
@@ -37,11 +45,23 @@ pub struct Listening {
 }
 
 impl Service {
-    /// Answers on this listener until [`Listening::stop`].
-    pub fn listen(&self, listener: TcpListener) -> io::Result<Listening> {
+    /// Answers on this listener until [`Listening::stop`]; with a certificate, by TLS alone.
+    pub fn listen(&self, listener: TcpListener, certificate: Option<Certificate>) -> io::Result<Listening> {
         let address = listener.local_addr()?;
         let (end, ended) = watch::channel(false);
-        let task = tokio::spawn(accept(self.clone(), listener, ended));
+        let tls = certificate.as_ref().map(Certificate::config).transpose().map_err(io::Error::other)?;
+        if tls.is_some() {
+            self.set_secure();
+        }
+        let tls = tls.map(|config| TlsAcceptor::from(Arc::new(config)));
+        let accept = accept(self.clone(), listener, tls, ended);
+        let task = tokio::spawn(async move {
+            match certificate {
+                // The one that ends is the listener.
+                Some(certificate) => tokio::select! { () = accept => {}, () = certificate.watch() => {} },
+                None => accept.await,
+            }
+        });
         Ok(Listening { address, end, task })
     }
 }
@@ -61,7 +81,7 @@ impl Listening {
     }
 }
 
-async fn accept(service: Service, listener: TcpListener, mut ended: watch::Receiver<bool>) {
+async fn accept(service: Service, listener: TcpListener, tls: Option<TlsAcceptor>, mut ended: watch::Receiver<bool>) {
     let router = service.router();
     let places = Arc::new(Semaphore::new(connections()));
     let mut open = JoinSet::new();
@@ -72,15 +92,15 @@ async fn accept(service: Service, listener: TcpListener, mut ended: watch::Recei
             _ = ended.wait_for(|ended| *ended) => break,
         };
         let stream = tokio::select! {
-            accepted = listener.accept() => accepted.map(|(stream, _)| stream),
+            accepted = listener.accept() => accepted.map(|(stream, address)| (stream, Peer(address.ip()))),
             _ = ended.wait_for(|ended| *ended) => break,
         };
         match stream {
-            Ok(stream) => {
-                let (router, ended) = (router.clone(), ended.clone());
+            Ok((stream, peer)) => {
+                let (router, tls, ended) = (router.clone(), tls.clone(), ended.clone());
                 open.spawn(async move {
                     let _place = place;
-                    serve(router, stream, ended).await;
+                    greet(router, stream, peer, tls, ended).await;
                 });
             }
             // The system has no more files, or the caller has gone: the next one may be served.
@@ -98,13 +118,42 @@ async fn accept(service: Service, listener: TcpListener, mut ended: watch::Recei
     }
 }
 
-async fn serve(router: axum::Router, stream: TcpStream, mut ended: watch::Receiver<bool>) {
+async fn greet(
+    router: axum::Router,
+    stream: TcpStream,
+    peer: Peer,
+    tls: Option<TlsAcceptor>,
+    mut ended: watch::Receiver<bool>,
+) {
     // Answers are small and written whole.
     let _ = stream.set_nodelay(true);
+    let stream = Impatient { stream, stuck: None };
+    let Some(tls) = tls else { return serve(router, stream, peer, ended).await };
+    let agreed = tokio::select! {
+        agreed = timeout(HEAD_TIME, tls.accept(stream)) => agreed,
+        _ = ended.wait_for(|ended| *ended) => return,
+    };
+    match agreed {
+        Ok(Ok(stream)) => serve(router, stream, peer, ended).await,
+        Ok(Err(error)) => tracing::debug!(%error, "a caller and this server could not agree on TLS"),
+        Err(_) => tracing::debug!("a caller took too long to agree on TLS"),
+    }
+}
+
+async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    router: axum::Router,
+    stream: S,
+    peer: Peer,
+    mut ended: watch::Receiver<bool>,
+) {
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(HEAD_BYTES);
-    let stream = TokioIo::new(Impatient { stream, stuck: None });
-    let mut connection = pin!(http.serve_connection(stream, TowerToHyperService::new(router)));
+    let router = TowerToHyperService::new(router);
+    let from_peer = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(peer);
+        router.call(request)
+    });
+    let mut connection = pin!(http.serve_connection(TokioIo::new(stream), from_peer));
     tokio::select! {
         // What goes wrong here is the caller's: it has left, or sends what is no HTTP.
         _ = connection.as_mut() => return,

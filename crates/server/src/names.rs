@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use turnwise::{
     GroupName, KeyName, QueueName, TaskName,
-    overview::Overview,
+    overview::{GroupOverview, Overview},
     wire::{self, GroupChange, GroupSet, LimitChange, LimitSet, PauseReason, QueueChange, QueueSet, Reset},
 };
 use turnwise_core::access::Target;
@@ -14,6 +14,7 @@ use crate::{
     jobs::in_background,
     limits::{COUNTED, PAGE, PAGE_MOST},
     problem::Problem,
+    service::Turn,
 };
 
 /// What there is, counted over the jobs that are the caller's to see.
@@ -21,9 +22,10 @@ pub(crate) async fn counted(call: &Call) -> Result<Overview, Problem> {
     let grant = call.grant.clone();
     let covers = move |queue: &QueueName, group: &GroupName, task: &TaskName| grant.covers(queue, group, task);
     if !call.grant.is_limited() {
-        return in_background(call, async |turnwise| turnwise.overview_within(COUNTED).await).await;
+        return in_background(call, Turn::Count, async |turnwise| turnwise.overview_told(COUNTED).await).await;
     }
-    let mut overview = in_background(call, async move |turnwise| turnwise.overview_of(COUNTED, covers).await).await?;
+    let mut overview =
+        in_background(call, Turn::Count, async move |turnwise| turnwise.overview_of(COUNTED, covers).await).await?;
     // Names that only others use are not listed: a name is theirs, too.
     let limits = call.grant.limits();
     overview
@@ -65,7 +67,7 @@ pub(crate) async fn queues(call: Call) -> Result<Reply, Problem> {
     let overview = counted(&call).await?;
     let (page, next) = page(&call, &overview.queues, QueueName::as_str)?;
     let views = page.into_iter().map(|(name, queue)| wire::Queue::new(name, queue, &overview));
-    Reply::json(&wire::Queues::new(views.collect(), next))
+    Reply::json(&wire::Queues::new(views.collect(), &overview, next))
 }
 
 pub(crate) async fn queue(call: Call) -> Result<Reply, Problem> {
@@ -91,34 +93,34 @@ pub(crate) async fn set_queue(call: Call) -> Result<Reply, Problem> {
         call.check(Target::Queue(other))
             .map_err(|_| Problem::invalid("/after", format!("after: there is no queue {other:?}")))?;
     }
-    let set = call.turnwise().set_queue(name.as_str(), |queue| change.apply(queue)).await?;
+    let set = call.acting().set_queue(name.as_str(), |queue| change.apply(queue)).await?;
     Reply::json(&QueueSet::new(name.as_str(), &set))
 }
 
 pub(crate) async fn pause_queue(call: Call) -> Result<Reply, Problem> {
     let name = own_queue(&call)?;
     let reason = call.read(PauseReason::read)?.reason;
-    Reply::json(&QueueSet::new(name.as_str(), &call.turnwise().pause_queue(name.as_str(), reason).await?))
+    Reply::json(&QueueSet::new(name.as_str(), &call.acting().pause_queue(name.as_str(), reason).await?))
 }
 
 pub(crate) async fn resume_queue(call: Call) -> Result<Reply, Problem> {
     let name = own_queue(&call)?;
-    Reply::json(&QueueSet::new(name.as_str(), &call.turnwise().resume_queue(name.as_str()).await?))
+    Reply::json(&QueueSet::new(name.as_str(), &call.acting().resume_queue(name.as_str()).await?))
 }
 
 pub(crate) async fn seal_queue(call: Call) -> Result<Reply, Problem> {
     let name = own_queue(&call)?;
-    Reply::json(&QueueSet::new(name.as_str(), &call.turnwise().seal_queue(name.as_str()).await?))
+    Reply::json(&QueueSet::new(name.as_str(), &call.acting().seal_queue(name.as_str()).await?))
 }
 
 pub(crate) async fn unseal_queue(call: Call) -> Result<Reply, Problem> {
     let name = own_queue(&call)?;
-    Reply::json(&QueueSet::new(name.as_str(), &call.turnwise().unseal_queue(name.as_str()).await?))
+    Reply::json(&QueueSet::new(name.as_str(), &call.acting().unseal_queue(name.as_str()).await?))
 }
 
 pub(crate) async fn reset_queue(call: Call) -> Result<Reply, Problem> {
     let name = own_queue(&call)?;
-    Reply::json(&Reset::new(call.turnwise().reset_queue(name.as_str()).await?))
+    Reply::json(&Reset::new(call.acting().reset_queue(name.as_str()).await?))
 }
 
 pub(crate) async fn groups(call: Call) -> Result<Reply, Problem> {
@@ -133,8 +135,15 @@ pub(crate) async fn group(call: Call) -> Result<Reply, Problem> {
     let name = call.named(GroupName::new)?;
     call.check(Target::Group(&name)).map_err(|_| none("group", name.as_str()))?;
     let overview = counted(&call).await?;
-    let group = overview.groups.get(&name).ok_or_else(|| none("group", name.as_str()))?;
-    Reply::json(&wire::Group::new(&name, group, &overview))
+    // Where not all groups are named, one that is not may have jobs all the same.
+    let unnamed = || {
+        let mut group = GroupOverview::default();
+        group.at_least = true;
+        overview.is_partial().then_some(group)
+    };
+    let group = overview.groups.get(&name).cloned().or_else(unnamed);
+    let group = group.ok_or_else(|| none("group", name.as_str()))?;
+    Reply::json(&wire::Group::new(&name, &group, &overview))
 }
 
 fn own_group(call: &Call) -> Result<GroupName, Problem> {
@@ -146,24 +155,24 @@ fn own_group(call: &Call) -> Result<GroupName, Problem> {
 pub(crate) async fn set_group(call: Call) -> Result<Reply, Problem> {
     let name = own_group(&call)?;
     let change = call.read(GroupChange::read)?;
-    let set = call.turnwise().set_group(name.as_str(), |group| change.apply(group)).await?;
+    let set = call.acting().set_group(name.as_str(), |group| change.apply(group)).await?;
     Reply::json(&GroupSet::new(name.as_str(), &set))
 }
 
 pub(crate) async fn pause_group(call: Call) -> Result<Reply, Problem> {
     let name = own_group(&call)?;
     let reason = call.read(PauseReason::read)?.reason;
-    Reply::json(&GroupSet::new(name.as_str(), &call.turnwise().pause_group(name.as_str(), reason).await?))
+    Reply::json(&GroupSet::new(name.as_str(), &call.acting().pause_group(name.as_str(), reason).await?))
 }
 
 pub(crate) async fn resume_group(call: Call) -> Result<Reply, Problem> {
     let name = own_group(&call)?;
-    Reply::json(&GroupSet::new(name.as_str(), &call.turnwise().resume_group(name.as_str()).await?))
+    Reply::json(&GroupSet::new(name.as_str(), &call.acting().resume_group(name.as_str()).await?))
 }
 
 pub(crate) async fn reset_group(call: Call) -> Result<Reply, Problem> {
     let name = own_group(&call)?;
-    Reply::json(&Reset::new(call.turnwise().reset_group(name.as_str()).await?))
+    Reply::json(&Reset::new(call.acting().reset_group(name.as_str()).await?))
 }
 
 pub(crate) async fn tasks(call: Call) -> Result<Reply, Problem> {
@@ -191,13 +200,13 @@ fn own_task(call: &Call) -> Result<TaskName, Problem> {
 pub(crate) async fn set_task(call: Call) -> Result<Reply, Problem> {
     let name = own_task(&call)?;
     let change = call.read(LimitChange::read)?;
-    let set = call.turnwise().set_task(name.as_str(), |task| change.apply(task)).await?;
+    let set = call.acting().set_task(name.as_str(), |task| change.apply(task)).await?;
     Reply::json(&LimitSet::new(name.as_str(), set))
 }
 
 pub(crate) async fn reset_task(call: Call) -> Result<Reply, Problem> {
     let name = own_task(&call)?;
-    Reply::json(&Reset::new(call.turnwise().reset_task(name.as_str()).await?))
+    Reply::json(&Reset::new(call.acting().reset_task(name.as_str()).await?))
 }
 
 pub(crate) async fn keys(call: Call) -> Result<Reply, Problem> {
@@ -224,11 +233,11 @@ fn own_key(call: &Call) -> Result<KeyName, Problem> {
 pub(crate) async fn set_key(call: Call) -> Result<Reply, Problem> {
     let name = own_key(&call)?;
     let change = call.read(LimitChange::read)?;
-    let set = call.turnwise().set_key(name.as_str(), |key| change.apply(key)).await?;
+    let set = call.acting().set_key(name.as_str(), |key| change.apply(key)).await?;
     Reply::json(&LimitSet::new(name.as_str(), set))
 }
 
 pub(crate) async fn reset_key(call: Call) -> Result<Reply, Problem> {
     let name = own_key(&call)?;
-    Reply::json(&Reset::new(call.turnwise().reset_key(name.as_str()).await?))
+    Reply::json(&Reset::new(call.acting().reset_key(name.as_str()).await?))
 }

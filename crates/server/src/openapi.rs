@@ -5,9 +5,10 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    call::{Call, Reply},
+    call::{Call, ONCE_HEADER, Reply},
     problem::Problem,
     routes::{Input, Parameter, Route, routes},
+    streams::LAST_EVENT,
 };
 
 /// What comes in and goes out, by name. The paths are made from the table of routes.
@@ -58,11 +59,21 @@ fn operation(route: &Route) -> Value {
         }
         parameter
     });
+    let key = route.once.then(|| {
+        let text = "Of the caller's choice, one for each request. Repeated within 24 hours with the same key, the request is not done \
+                    again: its first answer is given, with the header `idempotent-replayed`. Another body with the same key is 422, and 409 \
+                    is the answer while the first request is worked on.";
+        json!({ "name": ONCE_HEADER, "in": "header", "schema": reference("Name"), "description": text })
+    });
+    let last = route.streams.then(|| {
+        let text = "The id of the last event that the listener got, on whichever server: the stream goes on after it. Browsers send it by themselves.";
+        json!({ "name": LAST_EVENT, "in": "header", "schema": reference("Text"), "description": text })
+    });
     let mut described = json!({
         "operationId": route.id,
         "summary": route.summary,
         "tags": [tag(route)],
-        "parameters": in_path.into_iter().chain(in_query).collect::<Vec<_>>(),
+        "parameters": in_path.into_iter().chain(in_query).chain(key).chain(last).collect::<Vec<_>>(),
         "responses": responses(route),
     });
     match route.action {
@@ -87,8 +98,10 @@ fn responses(route: &Route) -> Value {
     let (status, schema) = route.output;
     let kind = match schema {
         "Html" => "text/html",
+        "Metrics" => "application/openmetrics-text",
         "Script" => "text/javascript",
         "Style" => "text/css",
+        _ if route.streams => "text/event-stream",
         _ => "application/json",
     };
     let success = json!({ "description": "Done.", "content": { kind: { "schema": reference(schema) } } });

@@ -52,12 +52,12 @@ impl Problem {
         }
     }
 
-    fn about(mut self, path: impl Into<String>, message: impl Into<String>) -> Self {
+    pub(crate) fn about(mut self, path: impl Into<String>, message: impl Into<String>) -> Self {
         self.errors.push(Wrong { path: path.into(), message: message.into() });
         self
     }
 
-    fn try_again(mut self) -> Self {
+    pub(crate) fn try_again(mut self) -> Self {
         self.retry_after = Some(RETRY_AFTER_SECONDS);
         self
     }
@@ -68,6 +68,11 @@ impl Problem {
 
     pub(crate) fn unauthorized(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::UNAUTHORIZED, "unauthorized", "A token is needed", detail)
+    }
+
+    /// Why the caller's token does not hold, if that is the problem.
+    pub(crate) fn unauthorized_because(&self) -> Option<&str> {
+        (self.status == StatusCode::UNAUTHORIZED.as_u16()).then_some(self.detail.as_str())
     }
 
     pub(crate) fn forbidden(detail: impl Into<String>) -> Self {
@@ -144,7 +149,9 @@ impl Problem {
     /// As [`From<Error>`], of a submit: what the store refuses then is about the jobs.
     pub(crate) fn of_submit(error: Error) -> Self {
         match error {
+            // Both stores say it in the same words, which begin with the name of the value.
             Error::Store(StoreError::Refused(text)) if text.starts_with("after: ") => Self::invalid("/after", text),
+            Error::Store(StoreError::Refused(text)) if text.starts_with("id: ") => Self::invalid("/id", text),
             Error::Store(StoreError::Refused(text)) => Self::conflict(text),
             Error::Store(StoreError::Duplicate { holder, text }) => {
                 Self { job: Some(holder), ..Self::conflict(text.clone()).about("/unique", text) }
@@ -160,6 +167,7 @@ impl From<Error> for Problem {
             Error::Invalid(invalid) => Self::in_body(&invalid),
             Error::Illegal(illegal) => Self::conflict(illegal.to_string()),
             Error::NoSuchJob(id) => Self::no_such_job(id),
+            Error::NoJobBegins(_) => Self::not_found(error.to_string()),
             Error::Conflict(_) | Error::Contested(_) => Self::conflict(error.to_string()).try_again(),
             Error::Store(ref store) if store.is_transient() => {
                 tracing::warn!(%error, "the database did not answer a request");

@@ -7,13 +7,13 @@ use axum::{http::Method, routing::MethodFilter};
 use turnwise_core::access::Action;
 
 use crate::{
-    bulk,
+    audit, bulk,
     call::{Call, Reply},
-    fleet, health, jobs,
+    events, fleet, health, jobs,
     limits::{BATCH_BYTES, BODY_BYTES, JOB_BYTES},
-    names, openapi,
+    live_log, login, metrics, names, openapi,
     problem::Problem,
-    schedules,
+    schedules, statistics, tokens,
 };
 
 /// What is to be done.
@@ -102,6 +102,10 @@ pub struct Route {
     pub refusals: &'static [u16],
     /// Whether it may wait for something to happen.
     pub waits: bool,
+    /// Whether a header may give it a key, under which it is done once.
+    pub once: bool,
+    /// Whether its answer is a stream of events, which a header may continue.
+    pub streams: bool,
     pub(crate) handler: fn(Call) -> Answer,
 }
 
@@ -132,6 +136,14 @@ impl Route {
         Self { output: (201, self.output.1), ..self }
     }
 
+    fn keyed(self) -> Self {
+        Self { once: true, ..self }
+    }
+
+    fn streams(self) -> Self {
+        Self { streams: true, ..self }
+    }
+
     fn may_wait(self) -> Self {
         Self { waits: true, ..self }
     }
@@ -146,20 +158,84 @@ const LIST_JOBS: &[Parameter] = &[
     one("queue", "Name", "Of this queue."),
     one("group", "Name", "Of this group."),
     one("task", "Name", "Of this task."),
+    one("node", "Name", "In the hands of this node, or run by it last."),
     one("since", "Time", "Submitted at this time or later."),
     one("until", "Time", "Submitted before this time."),
     one("unique", "Name", "Those that hold this unique key now."),
+    one("fingerprint", "Snippet", "Failed, or waiting for a retry, with an error of this kind."),
+    one("args_contain", "Snippet", "With this text in its arguments, to the letter."),
+    one("id", "IdBeginning", "Whose id begins so."),
     one("limit", "PageLimit", "At most so many; 100 unless given."),
-    one("before", "JobId", "`next` of the last page."),
+    one("cursor", "Cursor", "`next` of the last page."),
 ];
-const ONE_JOB: &[Parameter] = &[one(
-    "wait",
-    "Wait",
-    "Wait so long for its end, at most 60s. When the time is over, the job is answered as it is.",
-)];
+const ONE_JOB: &[Parameter] = &[
+    one("wait", "Wait", "Wait so long for its end, at most 60s. When the time is over, the job is answered as it is."),
+    one(
+        "gates",
+        "Flag",
+        "Whether `waits_for` is to have all that holds it up, as `why` names it. Takes longer where its queue is serial.",
+    ),
+];
 const LOG: &[Parameter] = &[
     one("after", "Position", "`next` of the last answer: the lines that follow. Without it: the last lines."),
     one("limit", "LineLimit", "At most so many lines; 1000 unless given."),
+];
+const LIVE_LOG: &[Parameter] = &[one(
+    "after",
+    "Position",
+    "`next` of an answer, or the id of a line: the lines that follow. Without it: first the last 1000.",
+)];
+const EVENTS: &[Parameter] = &[
+    Parameter {
+        name: "type",
+        schema: "EventTypes",
+        many: true,
+        text: "Of one of these types; without it, of all that the token may see.",
+    },
+    one("queue", "Name", "Of this queue and its jobs."),
+    one("group", "Name", "Of jobs of this group."),
+    one("task", "Name", "Of jobs of this task."),
+    one("job", "JobId", "Of this job."),
+];
+const AUDIT: &[Parameter] = &[
+    one(
+        "actor",
+        "Name",
+        "By this actor, as lines name it: `token:` and an id, `cli:USER@HOST`, or a program's own name.",
+    ),
+    one("target", "AuditTarget", "About this."),
+    one("since", "Time", "Made at this time or later."),
+    one("until", "Time", "Made before this time."),
+    one("limit", "PageLimit", "At most so many; 100 unless given."),
+    one("cursor", "AuditCursor", "`next` of the last page."),
+];
+const STATISTICS: &[Parameter] = &[
+    one(
+        "by",
+        "StatisticsBy",
+        "What the numbers are told by: `queue` (unless given), `task`, or `group`, which needs a queue.",
+    ),
+    one(
+        "step",
+        "StatisticsStep",
+        "The time of each point: `minute` (unless given), `hour` or `day`. What is old comes in longer steps.",
+    ),
+    one(
+        "since",
+        "Time",
+        "From then on. Unless given: the last hour for minutes, two days for hours, 30 days for days.",
+    ),
+    one("until", "Time", "Up to then; up to now unless given."),
+    one("queue", "Name", "Of this queue."),
+    one("task", "Name", "Of this task."),
+    one("group", "Name", "Of this group."),
+    one("outcome", "StatisticsOutcome", "`runs` are those with this outcome."),
+];
+const ERRORS: &[Parameter] = &[
+    one("since", "Time", "Seen from then on; in the last day unless given."),
+    one("until", "Time", "Seen before then; up to now unless given."),
+    one("queue", "Name", "Of this queue."),
+    one("task", "Name", "Of this task."),
 ];
 const BY_NAME: &[Parameter] = &[
     one("limit", "PageLimit", "At most so many; 100 unless given."),
@@ -181,6 +257,8 @@ pub fn routes() -> Vec<Route> {
                 output: (200, $schema),
                 refusals: &[],
                 waits: false,
+                once: false,
+                streams: false,
                 handler: |call| Box::pin($handler(call)),
             }
         };
@@ -188,13 +266,16 @@ pub fn routes() -> Vec<Route> {
     use Action::*;
     let jobs = vec![
         route!(Post "/api/v1/jobs", Some(Submit), submitJob, jobs::submit, "Submitted", "Submits a job. Answers 200 instead of 201 if another job stands for it.")
-            .takes("Request", JOB_BYTES).creates().refuses(&[404, 409]),
+            .takes("Request", JOB_BYTES).creates().refuses(&[404, 409]).keyed(),
         route!(Post "/api/v1/jobs/batch", Some(Submit), submitJobs, jobs::submit_all, "SubmittedAll", "Submits many jobs, all or none; they may name one another.")
-            .takes("Batch", BATCH_BYTES).creates().refuses(&[404, 409]),
+            .takes("Batch", BATCH_BYTES).creates().refuses(&[404, 409]).keyed(),
         route!(Get "/api/v1/jobs", Some(ListJobs), listJobs, jobs::list, "Jobs", "Lists jobs, finished ones included, newest first.").asks(LIST_JOBS),
         route!(Get "/api/v1/jobs/{id}", Some(ReadJob), getJob, jobs::show, "JobInFull", "Shows a job with its attempts, steps and result.")
             .asks(ONE_JOB).refuses(&[404]).may_wait(),
         route!(Get "/api/v1/jobs/{id}/log", Some(ReadJob), getJobLog, jobs::log, "Log", "Shows a part of a job's log.").asks(LOG).refuses(&[404]),
+        route!(Get "/api/v1/jobs/{id}/log/live", Some(ReadJob), followJobLog, live_log::follow, "LogStream", "Sends the lines of a job's log as they come, and at last that the job has ended.")
+            .asks(LIVE_LOG).refuses(&[404]).streams(),
+        route!(Get "/api/v1/jobs/{id}/graph", Some(ReadJob), getJobGraph, jobs::graph, "Graph", "Shows which jobs wait for which, around a job: the nearest 200.").refuses(&[404]),
         route!(Get "/api/v1/jobs/{id}/why", Some(Why), whyJob, jobs::why, "Why", "Explains why a job does not run yet, and when it will.").refuses(&[404, 409]),
         route!(Post "/api/v1/jobs/{id}/cancel", Some(DecideJob), cancelJob, jobs::cancel, "Decided", "Stops a job: at once, or by asking the node that has it.").refuses(&[404, 409]),
         route!(Post "/api/v1/jobs/{id}/retry", Some(DecideJob), retryJob, jobs::retry, "Decided", "Runs a stuck job now, or a failed or cancelled one again.").refuses(&[404, 409]),
@@ -246,18 +327,30 @@ pub fn routes() -> Vec<Route> {
         route!(Post "/api/v1/schedules/{name}/run", Some(OperateSchedule), runSchedule, schedules::run, "Submitted", "Submits its job once now, beside its times.").creates().refuses(&[404, 409]),
     ];
     let whole = vec![
+        route!(Get "/api/v1/events", Some(Events), listen, events::listen, "EventStream", "Sends what happens, as it happens.").asks(EVENTS).streams(),
         route!(Get "/api/v1/overview", Some(Statistics), getOverview, fleet::overview, "Overview", "How many jobs there are, and how many nodes and slots."),
+        route!(Get "/api/v1/statistics", Some(Statistics), getStatistics, statistics::list, "Statistics", "What happened, by the minute, hour or day: how many jobs started and ended, how long they waited and ran, what groups used of their share.").asks(STATISTICS).refuses(&[404]),
+        route!(Get "/api/v1/errors", Some(Statistics), listErrors, statistics::errors, "Errors", "Which errors runs ended with, retried ones too, the most frequent first.").asks(ERRORS).refuses(&[404]),
         route!(Get "/api/v1/nodes", Some(ReadNodes), listNodes, fleet::nodes, "Nodes", "Lists nodes."),
         route!(Get "/api/v1/installation", Some(ReadInstallation), getInstallation, fleet::installation, "InstallationSet", "Shows what is set for all nodes."),
         route!(Patch "/api/v1/installation", Some(SetInstallation), setInstallation, fleet::set_installation, "InstallationSet", "Changes what is set for all nodes; `null` takes a setting back to its default.")
             .takes("InstallationChange", BODY_BYTES).refuses(&[409]),
         route!(Post "/api/v1/simulate", Some(Simulate), simulate, fleet::simulate, "Comparison", "How long groups would wait if something were changed; changes nothing.").takes("WhatIf", BODY_BYTES),
+        route!(Get "/api/v1/audit", Some(Audit), listAudit, audit::list, "AuditLines", "Lists the changes that operators made, newest first: who, what, before and after.").asks(AUDIT),
+        route!(Get "/api/v1/tokens", Some(Tokens), listTokens, tokens::list, "Tokens", "Lists tokens without their secrets, newest first, revoked and expired ones included."),
+        route!(Post "/api/v1/tokens", Some(Tokens), createToken, tokens::create, "CreatedToken", "Creates a token; its secret is in this answer and nowhere else.").takes("NewToken", BODY_BYTES).creates(),
+        route!(Post "/api/v1/tokens/{name}/revoke", Some(Tokens), revokeToken, tokens::revoke, "Token", "Takes a token back for good, by its id or by how its secret begins.").refuses(&[404]),
         route!(Post "/api/v1/prune", Some(Prune), prune, fleet::prune, "Pruned", "Deletes finished jobs that are kept no longer."),
     ];
     let open = vec![
         route!(Get "/api/v1/openapi.json", None, getDescription, openapi::serve, "Any", "This description."),
+        route!(Get "/api/v1/session", None, getSession, login::who, "Session", "Who the caller is, and what it may do.").refuses(&[401, 403]),
+        route!(Post "/api/v1/session", None, logIn, login::log_in, "Session", "Logs a person in to the page, with a token; the answer sets a cookie.")
+            .takes("LogIn", BODY_BYTES).refuses(&[401, 403, 429]),
+        route!(Delete "/api/v1/session", None, logOut, login::log_out, "Session", "Ends a log-in.").refuses(&[403]),
         route!(Get "/livez", None, isAlive, health::alive, "Alive", "Whether the process answers."),
         route!(Get "/readyz", None, isReady, health::ready, "Ready", "Whether it can do its work: 503 without the database, and while it stops."),
+        route!(Get "/metrics", Some(Metrics), getMetrics, metrics::serve, "Metrics", "Numbers for Prometheus, as OpenMetrics."),
         route!(Get "/docs", None, getDocs, openapi::page, "Html", "A page that shows this description."),
         route!(Get "/docs/docs.js", None, getDocsScript, openapi::script, "Script", "The script of the page."),
         route!(Get "/docs/docs.css", None, getDocsStyle, openapi::style, "Style", "The style of the page."),

@@ -18,7 +18,7 @@ fn target(periodic: &Periodic) -> Target<'_> {
 }
 
 fn none(name: &ScheduleName) -> Problem {
-    Problem::not_found(format!("there is no schedule {:?}", name.as_str()))
+    Problem::not_found(format!("schedule: there is none named {:?}", name.as_str()))
 }
 
 /// The schedule in the path; one that the caller may not see is not there.
@@ -32,7 +32,8 @@ async fn own(call: &Call) -> Result<(ScheduleName, Periodic), Problem> {
 async fn shown(call: &Call, name: &ScheduleName, periodic: &Periodic) -> Result<Reply, Problem> {
     let last: Option<LastTime> = call.turnwise().last_times().await?.remove(name);
     let now: Timestamp = call.turnwise().now().await?;
-    Reply::json(&wire::Schedule::new(name, periodic, last.as_ref(), now))
+    let secrets = call.turnwise().secrets().await?;
+    Reply::json(&wire::Schedule::new(name, periodic, last.as_ref(), now, &secrets))
 }
 
 pub(crate) async fn list(call: Call) -> Result<Reply, Problem> {
@@ -40,7 +41,9 @@ pub(crate) async fn list(call: Call) -> Result<Reply, Problem> {
     let (mut all, last, now) = (turnwise.schedules().await?, turnwise.last_times().await?, turnwise.now().await?);
     all.retain(|_, periodic| call.check(target(periodic)).is_ok());
     let (page, next) = page(&call, &all, ScheduleName::as_str)?;
-    let views = page.into_iter().map(|(name, periodic)| wire::Schedule::new(name, periodic, last.get(name), now));
+    let secrets = turnwise.secrets().await?;
+    let view = |(name, periodic)| wire::Schedule::new(name, periodic, last.get(name), now, &secrets);
+    let views = page.into_iter().map(view);
     Reply::json(&wire::Schedules::new(views.collect(), next))
 }
 
@@ -61,26 +64,26 @@ pub(crate) async fn set(call: Call) -> Result<Reply, Problem> {
     if let Some(there) = call.turnwise().schedules().await?.get(&name) {
         call.check(target(there)).map_err(|_| Problem::conflict("a schedule has this name; choose another one"))?;
     }
-    let set = call.turnwise().set_schedule(name.as_str(), recurring).await?;
+    let set = call.acting().set_schedule(name.as_str(), recurring).await?;
     shown(&call, &name, &set).await
 }
 
 pub(crate) async fn remove(call: Call) -> Result<Reply, Problem> {
     let (name, _) = own(&call).await?;
-    call.turnwise().remove_schedule(name.as_str()).await?;
+    call.acting().remove_schedule(name.as_str()).await?;
     Reply::json(&Reset::new(true))
 }
 
 pub(crate) async fn pause(call: Call) -> Result<Reply, Problem> {
     let reason = call.read(PauseReason::read)?.reason;
     let (name, _) = own(&call).await?;
-    let set = call.turnwise().pause_schedule(name.as_str(), reason).await?;
+    let set = call.acting().pause_schedule(name.as_str(), reason).await?;
     shown(&call, &name, &set).await
 }
 
 pub(crate) async fn resume(call: Call) -> Result<Reply, Problem> {
     let (name, _) = own(&call).await?;
-    let set = call.turnwise().resume_schedule(name.as_str()).await?;
+    let set = call.acting().resume_schedule(name.as_str()).await?;
     shown(&call, &name, &set).await
 }
 

@@ -1,15 +1,18 @@
 //! The service: what all requests share, and the way of a request from its bytes to its answer.
 
 use std::{
-    sync::{Arc, LazyLock},
-    time::Duration,
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
 };
 
 use axum::{
     Router,
     body::{Body, to_bytes},
     extract::{RawPathParams, Request, rejection::RawPathParamsRejection},
-    http::{HeaderMap, HeaderName, HeaderValue, header, request::Parts},
+    http::{HeaderMap, HeaderName, HeaderValue, Method, header, request::Parts},
     response::{IntoResponse, Response},
     routing::on,
 };
@@ -18,19 +21,38 @@ use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, watch},
     time::timeout,
 };
-use turnwise::Turnwise;
+use turnwise::{Executor, Turnwise, view::KeptView};
 use turnwise_core::access::{Reach, Refusal};
 
 use crate::{
     access::{Caller, Door},
-    call::{Call, Query, Reply},
-    limits::{ANSWER_TIME, BODIES_MIB, BODY_TIME, HEAVY, LONGEST_WAIT, REQUESTS, TURN_TIME},
+    call::{Call, Query, Reply, once_key},
+    hub::Hub,
+    limits::{
+        ANSWER_TIME, BODIES_MIB, BODY_TIME, CATCH_UPS, COUNTS, HEAVY, LIVE_LOGS, LONGEST_WAIT, REQUESTS, TURN_TIME,
+        WHYS,
+    },
+    metrics::Metrics,
+    origins::Origins,
     problem::Problem,
+    proxies::{Peer, Proxies},
     routes::{Route, routes},
+    streams::Streams,
     waits::Waits,
 };
 
 const MIB: usize = 1024 * 1024;
+
+/// What takes a processor for a while, and so has a bound of its own.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Turn {
+    /// Looks at the whole backlog.
+    Heavy,
+    /// Asks the view that is kept.
+    Why,
+    /// Counts jobs.
+    Count,
+}
 
 /// Answers HTTP requests about the jobs of one database; clones share it.
 #[derive(Clone)]
@@ -38,32 +60,75 @@ pub struct Service(Arc<Shared>);
 
 struct Shared {
     turnwise: Turnwise,
+    origins: Origins,
+    proxies: Proxies,
+    /// Whether it is reached by TLS.
+    secure: AtomicBool,
     door: Door,
     waits: Waits,
+    hub: Hub,
+    streams: Streams,
+    catch_ups: Arc<Semaphore>,
+    live_logs: Arc<Semaphore>,
     /// Whether the process is about to end.
     stopping: watch::Sender<bool>,
     requests: Arc<Semaphore>,
+    /// What `why` is answered from.
+    view: Arc<KeptView>,
     heavy: Arc<Semaphore>,
+    whys: Arc<Semaphore>,
+    counts: Arc<Semaphore>,
     /// Mebibytes.
     bodies: Arc<Semaphore>,
+    metrics: Metrics,
 }
 
 impl Service {
-    /// On this database.
+    /// On this database, for programs and for web pages of its own.
     pub fn new(turnwise: Turnwise) -> Self {
+        Self::for_pages_of(Origins::default(), turnwise)
+    }
+
+    /// Also for web pages of these origins.
+    pub fn for_pages_of(origins: Origins, turnwise: Turnwise) -> Self {
+        Self::behind(Proxies::default(), origins, turnwise)
+    }
+
+    /// Also behind these proxies.
+    pub fn behind(proxies: Proxies, origins: Origins, turnwise: Turnwise) -> Self {
         Self(Arc::new(Shared {
+            view: Arc::new(KeptView::new(turnwise.clone())),
             turnwise,
+            origins,
+            proxies,
+            secure: AtomicBool::new(false),
             door: Door::default(),
             waits: Waits::default(),
+            hub: Hub::default(),
+            streams: Streams::default(),
+            catch_ups: Arc::new(Semaphore::new(CATCH_UPS)),
+            live_logs: Arc::new(Semaphore::new(LIVE_LOGS)),
             stopping: watch::Sender::new(false),
             requests: Arc::new(Semaphore::new(REQUESTS)),
             heavy: Arc::new(Semaphore::new(HEAVY)),
+            whys: Arc::new(Semaphore::new(WHYS)),
+            counts: Arc::new(Semaphore::new(COUNTS)),
             bodies: Arc::new(Semaphore::new(BODIES_MIB as usize)),
+            metrics: Metrics::default(),
         }))
     }
 
     pub(crate) fn turnwise(&self) -> &Turnwise {
         &self.0.turnwise
+    }
+
+    /// Whether callers reach it by TLS: then cookies are never sent otherwise.
+    pub(crate) fn is_secure(&self) -> bool {
+        self.0.secure.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_secure(&self) {
+        self.0.secure.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn door(&self) -> &Door {
@@ -74,12 +139,46 @@ impl Service {
         &self.0.waits
     }
 
+    pub(crate) fn hub(&self) -> &Hub {
+        &self.0.hub
+    }
+
+    /// Whether events are being read: only while somebody listens.
+    pub fn reads_events(&self) -> bool {
+        self.0.hub.reads()
+    }
+
+    pub(crate) fn streams(&self) -> &Streams {
+        &self.0.streams
+    }
+
+    /// A turn of the few listeners that read what they have missed.
+    pub(crate) async fn catch_up(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        let busy = || Problem::busy("other listeners read what they have missed; only a few do at a time");
+        turn(&self.0.catch_ups, 1).await.ok_or_else(busy)
+    }
+
+    /// The place of a log that is followed.
+    pub(crate) fn live_log(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        let busy = |_| Problem::busy(format!("{LIVE_LOGS} logs are followed, and no more are at a time"));
+        Arc::clone(&self.0.live_logs).try_acquire_owned().map_err(busy)
+    }
+
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.0.metrics
+    }
+
+    /// The node of this process, whose numbers `/metrics` shows beside those of the installation.
+    pub fn watch(&self, node: Executor) {
+        self.0.metrics.set_node(node);
+    }
+
     /// Whether any token was ever created; from then on every request needs one.
     pub async fn has_tokens(&self) -> Result<bool, turnwise::Error> {
         self.0.door.any(&self.0.turnwise).await
     }
 
-    /// From now on `/readyz` answers 503, and long polls are answered at once. Everything else goes on until the listener stops.
+    /// From now on `/readyz` answers 503, long polls are answered at once, and streams end. Everything else goes on until the listener stops.
     pub fn stop_soon(&self) {
         self.0.stopping.send_replace(true);
     }
@@ -93,26 +192,52 @@ impl Service {
         let _ = self.0.stopping.subscribe().wait_for(|stopping| *stopping).await;
     }
 
-    /// A turn of the few requests that look at the whole backlog.
-    pub(crate) async fn heavy(&self) -> Result<OwnedSemaphorePermit, Problem> {
-        let busy = || Problem::busy("other requests look at the whole backlog; only one does at a time");
-        turn(&self.0.heavy, 1).await.ok_or_else(busy)
+    pub(crate) fn view(&self) -> &Arc<KeptView> {
+        &self.0.view
+    }
+
+    /// A turn of the few requests that take a processor for a while.
+    pub(crate) async fn turn(&self, of: Turn) -> Result<OwnedSemaphorePermit, Problem> {
+        let (turns, detail) = match of {
+            Turn::Heavy => (&self.0.heavy, "other requests look at the whole backlog; only one does at a time"),
+            Turn::Why => (&self.0.whys, "other requests ask why a job waits; they are answered one after the other"),
+            Turn::Count => (&self.0.counts, "other requests count jobs; only a few do at a time"),
+        };
+        turn(turns, 1).await.ok_or_else(|| Problem::busy(detail))
     }
 
     /// All routes, to be served by a listener or asked by a test.
     pub fn router(&self) -> Router {
         static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(routes);
         let mut router = Router::new();
-        for route in ROUTES.iter() {
+        self.0.metrics.set_routes(&ROUTES);
+        for (number, route) in ROUTES.iter().enumerate() {
             let service = self.clone();
             let handler = move |params: Result<RawPathParams, RawPathParamsRejection>, request: Request| {
                 let service = service.clone();
-                async move { with_headers(service.answer(route, params, request).await) }
+                async move {
+                    let origin = request.headers().get(header::ORIGIN).cloned();
+                    let begun = Instant::now();
+                    let answer = service.answer(route, params, request).await;
+                    let response = service.with_headers(origin, answer);
+                    service.0.metrics.answered(number, response.status(), begun.elapsed());
+                    response
+                }
             };
             router = router.route(route.path, on(route.verb.filter(), handler));
         }
-        let nothing = || async { with_headers(Err(Problem::not_found("nothing is served at this path; see /docs"))) };
-        let wrong_method = || async { with_headers(Err(Problem::wrong_method("see /docs"))) };
+        let (service, other) = (self.clone(), self.clone());
+        let nothing = async move |headers: HeaderMap| {
+            let problem = Problem::not_found("nothing is served at this path; see /docs");
+            service.with_headers(headers.get(header::ORIGIN).cloned(), Err(problem))
+        };
+        let wrong_method = async move |method: Method, headers: HeaderMap| {
+            let origin = headers.get(header::ORIGIN).cloned();
+            match other.0.origins.preflight(origin.as_ref()).filter(|_| method == Method::OPTIONS) {
+                Some(preflight) => preflight,
+                None => other.with_headers(origin, Err(Problem::wrong_method("see /docs"))),
+            }
+        };
         router.fallback(nothing).method_not_allowed_fallback(wrong_method)
     }
 
@@ -122,13 +247,16 @@ impl Service {
         params: Result<RawPathParams, RawPathParamsRejection>,
         request: Request,
     ) -> Result<Reply, Problem> {
-        let (parts, body) = request.into_parts();
-        let caller = self.caller(route, &parts).await?;
+        let (mut parts, body) = request.into_parts();
+        let forwarded = self.0.proxies.read(parts.extensions.get::<Peer>(), &mut parts.headers);
+        let secure = forwarded.secure.unwrap_or_else(|| self.is_secure());
+        let caller = self.caller(route, &parts, secure).await?;
         let params = params.map_err(|_| Problem::malformed("the path is not UTF-8"))?;
         let name = params.iter().next().map(|(_, value)| value.to_owned()).unwrap_or_default();
         let known: Vec<_> = route.parameters.iter().map(|parameter| parameter.name).collect();
         let many: Vec<_> = route.parameters.iter().filter(|parameter| parameter.many).map(|one| one.name).collect();
         let query = Query::read(parts.uri.query().unwrap_or_default(), &known, &many)?;
+        let once = if route.once { once_key(&parts.headers)? } else { None };
         let (body, _memory) = self.body(route, &parts.headers, body).await?;
         let _turn = if route.waits {
             // It waits for a job, not for the database.
@@ -138,17 +266,30 @@ impl Service {
             Some(turn(&self.0.requests, 1).await.ok_or_else(busy)?)
         };
         let grant = Arc::clone(&caller.grant);
-        let call = Call { service: self.clone(), action: route.action, caller, grant, name, query, body };
+        let call = Call {
+            service: self.clone(),
+            action: route.action,
+            caller,
+            grant,
+            name,
+            query,
+            once,
+            headers: parts.headers,
+            secure,
+            body,
+        };
         let most = ANSWER_TIME + if route.waits { LONGEST_WAIT } else { Duration::ZERO };
         let late = |_| Problem::away("there was no answer in time; the database may be out of reach");
-        timeout(most, (route.handler)(call)).await.map_err(late)?
+        let reply = timeout(most, (route.handler)(call)).await.map_err(late)??;
+        Ok(reply.below(&forwarded.prefix))
     }
 
     /// Who asks; a route that the caller may not use at all ends here.
-    async fn caller(&self, route: &Route, parts: &Parts) -> Result<Caller, Problem> {
+    async fn caller(&self, route: &Route, parts: &Parts, secure: bool) -> Result<Caller, Problem> {
         let Some(action) = route.action else { return Ok(Caller::anybody()) };
         let late = |_| Problem::away("there was no answer in time; the database may be out of reach");
-        let admitted = timeout(ANSWER_TIME, self.0.door.admit(&self.0.turnwise, &parts.headers)).await;
+        let admitted =
+            timeout(ANSWER_TIME, self.0.door.admit(&self.0.turnwise, &parts.method, &parts.headers, secure)).await;
         let caller = admitted.map_err(late)??;
         let grant = &caller.grant;
         if !grant.may(action.scope()) {
@@ -196,6 +337,25 @@ impl Service {
         }
         Ok((bytes, Some(memory)))
     }
+
+    /// What every answer says to browsers and caches.
+    fn with_headers(&self, origin: Option<HeaderValue>, answer: Result<Reply, Problem>) -> Response {
+        let mut response = match answer {
+            Ok(reply) => reply.into_response(),
+            Err(problem) => problem.into_response(),
+        };
+        let headers = response.headers_mut();
+        let mut put = |name: HeaderName, value| drop(headers.insert(name, HeaderValue::from_static(value)));
+        put(header::CACHE_CONTROL, "no-store");
+        put(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
+        put(header::X_FRAME_OPTIONS, "DENY");
+        // Scripts and styles of the page itself, nothing from elsewhere.
+        let policy = "default-src 'none'; connect-src 'self'; script-src 'self'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+        put(header::CONTENT_SECURITY_POLICY, policy);
+        put(header::REFERRER_POLICY, "no-referrer");
+        self.0.origins.answer(origin.as_ref(), headers);
+        response
+    }
 }
 
 async fn turn(semaphore: &Arc<Semaphore>, count: u32) -> Option<OwnedSemaphorePermit> {
@@ -205,22 +365,4 @@ async fn turn(semaphore: &Arc<Semaphore>, count: u32) -> Option<OwnedSemaphorePe
 fn is_json(headers: &HeaderMap) -> bool {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json")
-}
-
-/// What every answer says to browsers and caches.
-fn with_headers(answer: Result<Reply, Problem>) -> Response {
-    let mut response = match answer {
-        Ok(reply) => reply.into_response(),
-        Err(problem) => problem.into_response(),
-    };
-    let headers = response.headers_mut();
-    let mut put = |name: HeaderName, value| drop(headers.insert(name, HeaderValue::from_static(value)));
-    put(header::CACHE_CONTROL, "no-store");
-    put(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
-    put(header::X_FRAME_OPTIONS, "DENY");
-    // Scripts and styles of the page itself, nothing from elsewhere.
-    let policy = "default-src 'none'; connect-src 'self'; script-src 'self'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-    put(header::CONTENT_SECURITY_POLICY, policy);
-    put(header::REFERRER_POLICY, "no-referrer");
-    response
 }

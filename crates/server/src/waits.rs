@@ -8,16 +8,25 @@ use std::{
 };
 
 use tokio::{sync::oneshot, time::sleep};
-use turnwise::{JobId, Turnwise};
+use turnwise::{JobId, Turnwise, access::TokenId};
 
-use crate::limits::{FEW_WAITS, LOOK_FOR_FEW, LOOK_FOR_MANY, LOOKED_UP, WAITS};
+use crate::limits::{FEW_WAITS, LOOK_FOR_FEW, LOOK_FOR_MANY, LOOKED_UP, WAITS, WAITS_OF_ONE};
 
 /// The callers that wait.
 #[derive(Debug, Default)]
 pub(crate) struct Waits {
-    waiting: Mutex<Vec<(JobId, oneshot::Sender<()>)>>,
+    waiting: Mutex<Vec<Waiting>>,
     /// The caller that looks holds it; when it leaves, another one goes on.
     looking: tokio::sync::Mutex<()>,
+}
+
+/// A caller that waits; it is woken when this is dropped.
+#[derive(Debug)]
+struct Waiting {
+    job: JobId,
+    /// Whose it is; `None`: there are no tokens.
+    token: Option<TokenId>,
+    tell: oneshot::Sender<()>,
 }
 
 /// There are as many waiting callers as there may be.
@@ -25,7 +34,7 @@ pub(crate) struct Waits {
 pub(crate) struct TooMany;
 
 impl Waits {
-    fn waiting(&self) -> MutexGuard<'_, Vec<(JobId, oneshot::Sender<()>)>> {
+    fn waiting(&self) -> MutexGuard<'_, Vec<Waiting>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -33,18 +42,20 @@ impl Waits {
     pub(crate) async fn wait(
         &self,
         turnwise: &Turnwise,
-        id: JobId,
+        job: JobId,
+        token: Option<TokenId>,
         most: Duration,
         stops: impl Future<Output = ()>,
     ) -> Result<(), TooMany> {
         let (tell, ended) = oneshot::channel();
         {
             let mut waiting = self.waiting();
-            waiting.retain(|(_, tell)| !tell.is_closed());
-            if waiting.len() >= WAITS {
+            waiting.retain(|one| !one.tell.is_closed());
+            let own = || waiting.iter().filter(|one| one.token == token).count();
+            if waiting.len() >= WAITS || token.is_some() && own() >= WAITS_OF_ONE {
                 return Err(TooMany);
             }
-            waiting.push((id, tell));
+            waiting.push(Waiting { job, token, tell });
         }
         tokio::select! {
             _ = ended => {}
@@ -61,8 +72,8 @@ impl Waits {
             sleep(if self.waiting().len() > FEW_WAITS { LOOK_FOR_MANY } else { LOOK_FOR_FEW }).await;
             let ids: BTreeSet<JobId> = {
                 let mut waiting = self.waiting();
-                waiting.retain(|(_, tell)| !tell.is_closed());
-                waiting.iter().map(|(id, _)| *id).collect()
+                waiting.retain(|one| !one.tell.is_closed());
+                waiting.iter().map(|one| one.job).collect()
             };
             let ids: Vec<_> = ids.into_iter().collect();
             for some in ids.chunks(LOOKED_UP) {
@@ -71,7 +82,7 @@ impl Waits {
                 let unfinished: BTreeSet<_> = unfinished.into_iter().collect();
                 let ended = |id: &JobId| some.binary_search(id).is_ok() && !unfinished.contains(id);
                 // A caller whose entry is dropped is woken.
-                self.waiting().retain(|(id, _)| !ended(id));
+                self.waiting().retain(|one| !ended(&one.job));
             }
         }
     }

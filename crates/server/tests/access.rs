@@ -45,6 +45,7 @@ fn asked(route: &Route, group: &str, job: &str) -> Request<Body> {
         "Batch" => json!({"jobs": [{"task": "t", "group": group}]}),
         "CancelChoice" | "RetryChoice" | "FailChoice" => json!({"group": group, "dry_run": true}),
         "JobEdit" => json!({"priority": 1}),
+        "NewToken" => json!({"name": "made", "scopes": ["read"]}),
         "NewSchedule" => json!({"task": "t", "group": group, "every": "1h"}),
         _ => json!({}),
     });
@@ -83,6 +84,10 @@ async fn every_route_with_every_scope_and_every_state_of_a_token() {
         let unknown = format!("tw_{}", "A".repeat(43));
         let mut cells = 0;
         for route in &routes() {
+            // What a log-in answers, login.rs shows.
+            if route.path == "/api/v1/session" {
+                continue;
+            }
             let Some(action) = route.action else {
                 assert!(server.send(asked(route, "acme", &own)).await.status == 200, "{route:?} needs no token");
                 continue;
@@ -133,7 +138,7 @@ async fn every_route_with_every_scope_and_every_state_of_a_token() {
 
 /// A name that there may be nothing about, or a task or a key that nothing is set for.
 fn gone(route: &Route, status: u16) -> bool {
-    status == 404 && matches!(route.id, "getKey" | "getTask" | "getQueue" | "getGroup")
+    status == 404 && matches!(route.id, "getKey" | "getTask" | "getQueue" | "getGroup" | "revokeToken")
 }
 
 /// What a token that is limited to one group gets.
@@ -194,6 +199,14 @@ async fn a_limited_token_sees_nothing_of_others() {
             theirs.refused(404, None).to_string().replace(&foreign, none),
             nobodys.refused(404, None).to_string()
         );
+        // A graph has its own jobs alone, and names no other.
+        let theirs = JobRequest::new("t", &1).group("other").after_jobs([own.parse().unwrap()]);
+        let theirs = server.turnwise.submit(theirs).await.unwrap().to_string();
+        let graph = ask(&format!("/api/v1/jobs/{own}/graph")).await.expect(200);
+        assert_eq!(graph["jobs"].as_array().unwrap().len(), 1, "{graph}");
+        assert!(!graph.to_string().contains(&theirs), "{graph}");
+        ask(&format!("/api/v1/jobs/{theirs}/graph")).await.refused(404, None);
+        assert_eq!(ask(&format!("/api/v1/jobs?id={}", &theirs[..30])).await.expect(200)["jobs"], json!([]));
         // Nor does it wait for another's job, or learn of another's unique key.
         let send = async |body: Value| {
             server.send(with(request("POST", "/api/v1/jobs", Some(&body)), limited.secret.reveal())).await
@@ -240,4 +253,48 @@ async fn a_token_submits_no_faster_than_it_may() {
     let refused = send(1).await;
     refused.refused(429, None);
     assert!(!refused.header("retry-after").is_empty());
+}
+
+#[tokio::test]
+async fn the_first_token_grants_no_more_than_it_says_from_its_first_moment_on() {
+    for server in Server::on_all().await {
+        // The server has just learnt that there is no token.
+        server.get("/api/v1/jobs").await.expect(200);
+        let grant = Grant::new([Scope::Submit], Limits::default()).unwrap();
+        let created = server.turnwise.create_token(NewAccess::new("ci", grant).unwrap()).await.unwrap();
+        let mut read = request("GET", "/api/v1/jobs", None);
+        let bearer = format!("Bearer {}", created.secret.reveal());
+        read.headers_mut().insert("authorization", bearer.parse().unwrap());
+        server.send(read).await.refused(403, None);
+        server.get("/api/v1/jobs").await.refused(401, None);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_waits_for_so_many_jobs_at_a_time_and_others_go_on() {
+    let server = std::sync::Arc::new(Server::on_memory().await);
+    let id = server.submit(json!({"task": "t", "in": "1h"})).await;
+    let path = format!("/api/v1/jobs/{id}?wait=60s");
+    let (busy, other) = (
+        token(&server, &[Scope::Read], Limits::default()).await,
+        token(&server, &[Scope::Read], Limits::default()).await,
+    );
+    let mut waiting = tokio::task::JoinSet::new();
+    for _ in 0..=turnwise_server::limits::WAITS_OF_ONE {
+        let (server, request) = (server.clone(), with(request("GET", &path, None), busy.secret.reveal()));
+        waiting.spawn(async move { server.send(request).await });
+    }
+    let refused = tokio::time::timeout(PATIENCE, waiting.join_next()).await.unwrap().unwrap().unwrap();
+    refused.refused(429, None);
+    waiting.spawn({
+        let (server, request) = (server.clone(), with(request("GET", &path, None), other.secret.reveal()));
+        async move { server.send(request).await }
+    });
+    server.turnwise.cancel(id.parse().unwrap()).await.unwrap();
+    let mut answered = 0;
+    while let Some(answer) = tokio::time::timeout(PATIENCE, waiting.join_next()).await.unwrap() {
+        assert_eq!(answer.unwrap().expect(200)["state"], "cancelled");
+        answered += 1;
+    }
+    assert_eq!(answered, turnwise_server::limits::WAITS_OF_ONE + 1, "all others, and the one of another token");
 }

@@ -18,7 +18,7 @@ use turnwise_server::{
 
 async fn listening(server: &Server) -> (Listening, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let listening = server.service.listen(listener).unwrap();
+    let listening = server.service.listen(listener, None).unwrap();
     let address = listening.address();
     (listening, address)
 }

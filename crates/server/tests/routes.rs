@@ -10,6 +10,7 @@ use axum::{
 };
 use serde_json::{Value, json};
 use support::{Answer, Server, misfit, request};
+use turnwise::access::{Grant, Limits, NewAccess, Scope};
 use turnwise_server::{Input, Route, Verb, routes};
 
 const NO_JOB: &str = "01890163-d869-7739-8aea-5966c26f8ad9";
@@ -19,21 +20,32 @@ struct Caller<'a> {
     server: &'a Server,
     routes: Vec<Route>,
     asked: BTreeSet<&'static str>,
+    /// Of a token, once there is one.
+    secret: Option<String>,
 }
 
 impl<'a> Caller<'a> {
     fn new(server: &'a Server) -> Self {
-        Self { server, routes: routes(), asked: BTreeSet::new() }
+        Self { server, routes: routes(), asked: BTreeSet::new(), secret: None }
     }
 
     /// Asks the route of this id; the answer must be a success, and what the description says.
     async fn ask(&mut self, id: &str, name: &str, query: &str, body: Option<&Value>) -> Value {
         let server = self.server;
         let route = self.routes.iter().find(|route| route.id == id).unwrap_or_else(|| panic!("no route {id}"));
-        let answer = server.send(request(route.verb.method().as_str(), &(path(route, name) + query), body)).await;
+        if route.streams {
+            let mut stream = server.listen(&(path(route, name) + query)).await;
+            self.asked.insert(route.id);
+            return stream.next().await.map_or(Value::Null, |heard| heard.data);
+        }
+        let mut asked = request(route.verb.method().as_str(), &(path(route, name) + query), body);
+        if let Some(secret) = &self.secret {
+            asked.headers_mut().insert(header::AUTHORIZATION, format!("Bearer {secret}").parse().unwrap());
+        }
+        let answer = server.send(asked).await;
         assert_eq!(answer.status, route.output.0, "{}: {route:?}: {}", server.store, answer.text);
         self.asked.insert(route.id);
-        if matches!(route.output.1, "Html" | "Script" | "Style") {
+        if matches!(route.output.1, "Html" | "Script" | "Style" | "Metrics") {
             return Value::Null;
         }
         let json = answer.json();
@@ -59,7 +71,10 @@ async fn every_route_answers_on_every_store() {
         let waiting = ask.ask("submitJob", "", "", Some(&job)).await["id"].as_str().unwrap().to_owned();
         let shown = ask.ask("getJob", &waiting, "", None).await;
         assert_eq!((&shown["state"], &shown["args"], &shown["group"]), (&json!("waiting"), &json!(21), &json!("acme")));
+        let in_full = ask.ask("getJob", &waiting, "?gates=true", None).await;
         let why = ask.ask("whyJob", &waiting, "", None).await;
+        let texts: Vec<_> = why["gates"].as_array().unwrap().iter().map(|gate| gate["text"].clone()).collect();
+        assert_eq!(in_full["waits_for"], json!(texts));
         assert_eq!(why["gates"][0]["gate"], "not_due");
         let batch = json!({"jobs": [
             {"task": "double", "args": 1, "as": "first", "in": "1h"},
@@ -70,6 +85,14 @@ async fn every_route_answers_on_every_store() {
         assert_eq!(ask.ask("getJob", second, "", None).await["after"], json!([batch["jobs"][0]["id"]]));
         let listed = ask.ask("listJobs", "", "?group=acme&state=waiting,stuck&queue=sums&limit=5", None).await;
         assert_eq!((&listed["jobs"][0]["id"], &listed["next"]), (&json!(waiting), &Value::Null));
+        let graph = ask.ask("getJobGraph", second, "", None).await;
+        let ties: Vec<_> = graph["jobs"].as_array().unwrap().iter().map(|tied| (&tied["id"], &tied["layer"])).collect();
+        assert_eq!(ties, [(&batch["jobs"][0]["id"], &json!(0)), (&json!(second), &json!(1))]);
+        // The first digits of these ids are a time, and all of them alike.
+        let begins = ask.ask("listJobs", "", &format!("?id={}", &waiting[..30]), None).await;
+        assert_eq!((&begins["jobs"][0]["id"], begins["jobs"].as_array().unwrap().len()), (&json!(waiting), 1));
+        assert_eq!(ask.ask("listJobs", "", "?id=00000000", None).await["jobs"], json!([]));
+        assert_eq!(ask.ask("listJobs", "", "?id=ffffffff", None).await["jobs"], json!([]));
         let edit = json!({"priority": "high", "queue": "other", "at": "2030-01-31T08:30:00Z"});
         assert_eq!(ask.ask("changeJob", &waiting, "", Some(&edit)).await["decided"], "changed");
         let changed = ask.ask("getJob", &waiting, "", None).await;
@@ -84,6 +107,7 @@ async fn every_route_answers_on_every_store() {
         let ended = ask.ask("getJob", &done, "?wait=60s", None).await;
         assert_eq!((&ended["state"], &ended["result"]), (&json!("success"), &json!(42)));
         assert_eq!(ask.ask("getJobLog", &done, "?limit=10", None).await["lines"][0]["text"], "doubling");
+        assert_eq!(ask.ask("followJobLog", &done, "", None).await["text"], "doubling");
         let broken = server.submit(json!({"task": "break", "retry": "manual"})).await;
         let stuck = server.job_in(&broken, "stuck").await;
         assert_eq!(stuck["attempts"][0]["error"], json!(["it is broken"]));
@@ -141,6 +165,10 @@ async fn every_route_answers_on_every_store() {
         ask.ask("getSchedule", "nightly", "", None).await;
         ask.ask("removeSchedule", "nightly", "", None).await;
         // The installation.
+        let mut foreign = request("GET", "/api/v1/events", None);
+        foreign.headers_mut().insert("last-event-id", HeaderValue::from_static("nonsense"));
+        assert_eq!(server.stream(foreign).await.heard("reset").await["type"], "reset");
+        ask.asked.insert("listen");
         let overview = ask.ask("getOverview", "", "", None).await;
         assert_eq!(
             (&overview["nodes"], &overview["slots"], &overview["dispatcher"]),
@@ -153,9 +181,30 @@ async fn every_route_answers_on_every_store() {
             json!({"slots": 8, "weights": {"acme": 2}, "concurrency": {"sums": "serial"}, "pause": ["flood"]});
         assert_eq!(ask.ask("simulate", "", "", Some(&what_if)).await["after"]["slots"], 8);
         assert_eq!(ask.ask("prune", "", "", None).await["more"], false);
+        let audit = ask.ask("listAudit", "", "?limit=1", None).await;
+        assert_eq!(audit["lines"][0]["target"], "installation");
+        ask.ask("getStatistics", "", "?by=task&step=hour", None).await;
+        ask.ask("listErrors", "", "", None).await;
+        ask.ask("getMetrics", "", "", None).await;
         for id in ["getDescription", "isAlive", "isReady", "getDocs", "getDocsScript", "getDocsStyle"] {
             ask.ask(id, "", "", None).await;
         }
+        let none = ask.ask("listTokens", "", "", None).await;
+        assert_eq!(none["tokens"], json!([]));
+        // Logging in comes last: from the first token on every request needs one.
+        ask.ask("getSession", "", "", None).await;
+        ask.ask("logOut", "", "", None).await;
+        let grant = Grant::new([Scope::Read], Limits::default()).unwrap();
+        let created = server.turnwise.create_token(NewAccess::new("ann", grant).unwrap()).await.unwrap();
+        ask.ask("logIn", "", "", Some(&json!({"token": created.secret.reveal()}))).await;
+        let may = Scope::ALL.into_iter();
+        let admin = NewAccess::new("admin", Grant::new(may, Limits::default()).unwrap()).unwrap();
+        ask.secret = Some(server.turnwise.create_token(admin).await.unwrap().secret.reveal().to_owned());
+        let new = json!({"name": "ci", "scopes": ["submit"], "groups": ["acme"], "expires": "1d", "rate": 7});
+        let made = ask.ask("createToken", "", "", Some(&new)).await;
+        assert!(made["secret"].as_str().unwrap().starts_with(made["prefix"].as_str().unwrap()));
+        let revoked = ask.ask("revokeToken", made["id"].as_str().unwrap(), "", None).await;
+        assert_eq!((&revoked["state"], &revoked["groups"]), (&json!("revoked"), &json!(["acme"])));
         node.stop().await;
         let all: BTreeSet<_> = caller.routes.iter().map(|route| route.id).collect();
         assert_eq!(caller.asked, all, "{}: a route was not asked", server.store);
@@ -200,7 +249,7 @@ async fn what_is_wrong_is_refused_by_every_route_on_every_store() {
             server.send(with_query(route, "nonsense=1")).await.refused(422, Some("nonsense"));
             server.send(with_query(route, "nonsense=%ff")).await.refused(400, None);
             for parameter in route.parameters {
-                if !matches!(parameter.schema, "Name" | "Text") {
+                if !matches!(parameter.schema, "Name" | "Text" | "Snippet") {
                     let answer = server.send(with_query(route, &format!("{}=x", parameter.name))).await;
                     answer.refused(422, Some(parameter.name));
                 }

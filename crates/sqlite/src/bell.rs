@@ -93,6 +93,8 @@ struct Seen {
     /// How many, when the last one joined, and their slots.
     nodes: (i64, i64, i64),
     leaderless: bool,
+    /// Until when totals are asked for.
+    asked: i64,
 }
 
 impl Seen {
@@ -106,6 +108,7 @@ impl Seen {
                 mail: row.get(2)?,
                 nodes: (row.get(3)?, row.get(4)?, row.get(5)?),
                 leaderless: row.get(6)?,
+                asked: row.get(7)?,
             })
         })
     }
@@ -117,7 +120,7 @@ impl Seen {
         }
         let now = Self::look(conn, version)?;
         let ring = Ring {
-            news: (now.jobs, now.changes) != (self.jobs, self.changes),
+            news: (now.jobs, now.changes, now.asked) != (self.jobs, self.changes, self.asked),
             mail: now.mail != self.mail,
             lead: now.nodes != self.nodes || (now.leaderless && !self.leaderless),
         };
@@ -151,6 +154,8 @@ mod tests {
         assert_eq!(seen.look_again(&looker).unwrap(), Ring::NONE);
         for (sql, ring) in [
             ("insert into turnwise_change (jobs) values (x'')", Ring::NEWS),
+            ("update turnwise_totals set asked_until = 7", Ring::NEWS),
+            ("update turnwise_totals set written_at = 7, value = ''", Ring::NONE),
             ("insert into turnwise_assignment (node, batch, jobs) values (x'', x'', x'')", Ring::MAIL),
             ("insert into turnwise_stop_request (node, job, fence) values (x'', x'', 1)", Ring::MAIL),
             ("update turnwise_dispatcher set holder = x'00'", Ring::NONE),

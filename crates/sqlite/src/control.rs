@@ -10,6 +10,7 @@ use turnwise_core::{
 use turnwise_store::{Intervention, Settled};
 
 use crate::{
+    audit,
     errors::Failure,
     rows::ChangedJob,
     settle::{JobRow, RunEnd, ended, tell, write},
@@ -29,8 +30,12 @@ pub(crate) fn control(
     let mut replies = Vec::with_capacity(interventions.len());
     for intervention in interventions {
         let reply = control_one(conn, intervention, &kept, retention, now)?;
+        if reply == Settled::Applied {
+            audit::write(conn, intervention.line.as_deref(), now)?;
+        }
         if reply == Settled::Applied && intervention.to.to != Target::CancelRequested {
-            changed.push(ChangedJob { id: intervention.job, ran: None, failed: false, otherwise: true });
+            let error = intervention.to.fingerprint();
+            changed.push(ChangedJob { id: intervention.job, ran: None, failed: false, otherwise: true, error });
         }
         replies.push(reply);
     }

@@ -5,11 +5,12 @@
 //! `store` how a file is opened, and which module does which verb → `migrate` the schema and its steps → `writer` the one
 //! thread that writes → `rows` how values lie in columns, `errors` what the caller should do about them → the verbs: `enqueue`
 //! (with `unique` for unique keys, `bulk` for many rows at once, `after` for jobs that wait for others), `nodes`, `news`,
-//! `assign`, `settle`, `story`, `control`, `prune`, `read`, `memo`, and for operators `tokens`, `once` and `listing` →
+//! `assign`, `settle`, `story`, `control`, `prune`, `read`, `memo`, and for operators `tokens`, `once`, `listing`, `audit`, `watch` and `statistics` →
 //! [`closing`] what tasks do at their end → `bell` how other processes' writes are noticed.
 
 mod after;
 mod assign;
+mod audit;
 mod bell;
 mod bulk;
 pub mod closing;
@@ -17,6 +18,7 @@ mod control;
 mod enqueue;
 mod errors;
 mod listing;
+mod logins;
 mod memo;
 mod migrate;
 mod news;
@@ -25,11 +27,16 @@ mod once;
 mod prune;
 mod read;
 mod rows;
+mod secrets;
 mod settle;
+mod statistics;
 mod store;
 mod story;
 mod tokens;
+mod totals;
 mod unique;
+mod watch;
+mod vitals;
 mod writer;
 
 pub use closing::AtEnd;
@@ -37,4 +44,4 @@ pub use enqueue::enqueue_in;
 pub use migrate::{SCHEMA, Step, found_version, migrate, migrate_check, migrate_print, schema_version, steps};
 /// The version this store is built with: a connection for [`enqueue_in`] must come from it.
 pub use rusqlite;
-pub use store::SqliteStore;
+pub use store::{SqliteStore, check_url};

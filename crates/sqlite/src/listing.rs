@@ -25,14 +25,17 @@ pub(crate) fn list_jobs(conn: &Connection, ask: &AskJobs, now: Timestamp) -> Res
     let id = first.as_bytes();
     let looked = match &ask.filter.fingerprint {
         Some(kind) => [
-            look(conn, include_str!("../sql/list_fingerprint.sql"), params![id, kind], ask)?,
-            look(conn, include_str!("../sql/list_failed.sql"), params![id, kind], ask)?,
+            look(conn, include_str!("../sql/list_fingerprint.sql"), params![id, kind], ask),
+            look(conn, include_str!("../sql/list_failed.sql"), params![id, kind], ask),
         ],
         None => [
-            look(conn, include_str!("../sql/list_jobs.sql"), params![id], ask)?,
-            look(conn, include_str!("../sql/list_history.sql"), params![id], ask)?,
-        ],
+            (ask.filter.wants(false)).then(|| look(conn, include_str!("../sql/list_jobs.sql"), params![id], ask)),
+            (ask.filter.wants(true)).then(|| look(conn, include_str!("../sql/list_history.sql"), params![id], ask)),
+        ]
+        .map(|looked| looked.unwrap_or_else(|| Ok(Looked::default()))),
     };
+    let [unfinished, finished] = looked;
+    let looked = [unfinished?, finished?];
     let mut page = JobPage::of(looked, ask.limit());
     unique::show_held(conn, &mut page.jobs, now)?;
     Ok(page)
@@ -51,7 +54,8 @@ fn look(conn: &Connection, sql: &str, binds: impl Params, ask: &AskJobs) -> Resu
         looked.down_to = Some(JobId::from_uuid(rows::uuid(row, 0)?));
         // Arguments may be long, and text is looked for in them as they lie there.
         let text = ask.filter.args.as_deref().unwrap_or_default();
-        if !text.is_empty() && !row.get_ref(2)?.as_str().is_ok_and(|args| args.contains(text)) {
+        let masked = !ask.filter.masked.is_empty();
+        if !text.is_empty() && !masked && !row.get_ref(2)?.as_str().is_ok_and(|args| args.contains(text)) {
             continue;
         }
         let job = rows::job(row, &mut names)?;

@@ -1,10 +1,10 @@
 //! Memos: settings and charges, kept for core; and the one kind the store heeds, groups that take no jobs.
 
 use rusqlite::{Connection, OptionalExtension, params};
-use turnwise_core::{GroupName, Incarnation};
+use turnwise_core::{GroupName, Incarnation, Timestamp};
 use turnwise_store::{Epoch, Memo, MemoKind, NewMemo, StoreError};
 
-use crate::{bell::Ring, errors::Failure, nodes::check_leading};
+use crate::{audit, bell::Ring, errors::Failure, nodes::check_leading};
 
 type Result<T> = std::result::Result<T, Failure>;
 
@@ -29,6 +29,7 @@ pub(crate) fn remember(
     conn: &Connection,
     lead: Option<(Incarnation, Epoch)>,
     memos: &[NewMemo],
+    now: Timestamp,
 ) -> Result<(Vec<bool>, Ring)> {
     NewMemo::check_named_once(memos)?;
     if let Some((holder, epoch)) = lead {
@@ -39,10 +40,13 @@ pub(crate) fn remember(
     let mut delete = conn.prepare_cached(include_str!("../sql/memo_forget.sql"))?;
     let mut replies = Vec::with_capacity(memos.len());
     let mut changed = 0;
-    for NewMemo { kind, name, value, seen } in memos {
+    for NewMemo { kind, name, value, seen, line } in memos {
         let version: i64 = version.query_row(params![kind.code(), name], |row| row.get(0)).optional()?.unwrap_or(0);
         let as_seen = seen.is_none_or(|seen| seen == version);
         replies.push(as_seen);
+        if as_seen {
+            audit::write(conn, line.as_deref(), now)?;
+        }
         changed += match value {
             _ if !as_seen => 0,
             Some(value) => write.execute(params![kind.code(), name, value, version + 1])?,
@@ -54,7 +58,7 @@ pub(crate) fn remember(
     }
     let known_to: Option<i64> = None;
     conn.prepare_cached(include_str!("../sql/settle_tell.sql"))?
-        .execute(params![known_to, [0_u8; 0], [0_u8; 0], true, [0_u8; 0]])?;
+        .execute(params![known_to, [0_u8; 0], [0_u8; 0], true, [0_u8; 0], [0_u8; 0]])?;
     Ok((replies, Ring::NEWS))
 }
 

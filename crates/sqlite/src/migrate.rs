@@ -22,7 +22,7 @@ pub struct Step {
     pub sql: &'static str,
 }
 
-const STEPS: [Step; 17] = [
+const STEPS: [Step; 23] = [
     Step { version: 1, name: "tables", sql: include_str!("../migrations/0001_tables.sql") },
     Step { version: 2, name: "memos", sql: include_str!("../migrations/0002_memos.sql") },
     Step { version: 3, name: "failures", sql: include_str!("../migrations/0003_failures.sql") },
@@ -40,6 +40,12 @@ const STEPS: [Step; 17] = [
     Step { version: 15, name: "shown", sql: include_str!("../migrations/0015_shown.sql") },
     Step { version: 16, name: "edits", sql: include_str!("../migrations/0016_edits.sql") },
     Step { version: 17, name: "operators", sql: include_str!("../migrations/0017_operators.sql") },
+    Step { version: 18, name: "logins", sql: include_str!("../migrations/0018_logins.sql") },
+    Step { version: 19, name: "audit", sql: include_str!("../migrations/0019_audit.sql") },
+    Step { version: 20, name: "watch", sql: include_str!("../migrations/0020_watch.sql") },
+    Step { version: 21, name: "totals", sql: include_str!("../migrations/0021_totals.sql") },
+    Step { version: 22, name: "statistics", sql: include_str!("../migrations/0022_statistics.sql") },
+    Step { version: 23, name: "secrets", sql: include_str!("../migrations/0023_secrets.sql") },
 ];
 
 /// The steps that a binary without them does not work with (docs/compatibility.md). The steps up to 16 were made before that was

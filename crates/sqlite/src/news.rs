@@ -9,6 +9,7 @@ use crate::{
     errors::Failure,
     nodes,
     rows::{self, ChangedJob, Names},
+    totals,
 };
 
 type Result<T> = std::result::Result<T, Failure>;
@@ -69,8 +70,10 @@ pub(crate) fn news(conn: &Connection, ask: &AskNews, now: Timestamp) -> Result<N
         changes: Vec::new(),
         memos: false,
         writers: Writers::default(),
+        asked: None,
     };
     let Some(last) = &ask.cursor else { return Ok(news) };
+    news.asked = totals::asked(conn, now)?;
     let last = Seen::read(last)?;
     let mut names = Names::default();
     if ask.new_jobs > 0 {
@@ -85,10 +88,11 @@ pub(crate) fn news(conn: &Connection, ask: &AskNews, now: Timestamp) -> Result<N
         let jobs = row.get_ref(0)?.as_blob().map_err(rusqlite::Error::from)?;
         let failed = row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
         let otherwise = row.get_ref(3)?.as_blob().map_err(rusqlite::Error::from)?;
-        for ChangedJob { id, ran, failed, otherwise } in rows::unpack_changes(jobs, failed, otherwise) {
+        let errors = row.get_ref(4)?.as_blob().map_err(rusqlite::Error::from)?;
+        for ChangedJob { id, ran, failed, otherwise, error } in rows::unpack_changes(jobs, failed, otherwise, errors) {
             let head = head(conn, id, &mut names)?;
             let well = head.is_none() && !failed && !otherwise;
-            news.changes.push(Change { id, ran, failed, well, head });
+            news.changes.push(Change { id, ran, failed, well, error, head });
         }
     }
     Ok(news)
@@ -102,7 +106,7 @@ pub(crate) fn head(conn: &Connection, id: JobId, names: &mut Names) -> Result<Op
     Ok(head)
 }
 
-fn heads(
+pub(crate) fn heads(
     conn: &Connection,
     page: &mut Statement<'_>,
     params: impl rusqlite::Params,

@@ -4,7 +4,7 @@ use rusqlite::{Connection, params};
 use turnwise_core::{JobId, Retention, Timestamp, lifecycle::End};
 use turnwise_store::{Cursor, Loss};
 
-use crate::{after, errors::Failure, news::Seen, once, rows, story, unique};
+use crate::{after, audit, errors::Failure, news::Seen, once, rows, story, unique};
 
 type Result<T> = std::result::Result<T, Failure>;
 
@@ -27,6 +27,7 @@ pub(crate) fn prune(
     let mut losses = conn.prepare_cached(include_str!("../sql/prune_lost.sql"))?;
     pruned += losses.execute(params![Loss::edge(now).micros(), limit])?;
     pruned += once::prune(conn, limit as usize, now)?;
+    pruned += audit::prune(conn, limit, now)?;
     if let Some(cursor) = seen {
         let mut changes = conn.prepare_cached(include_str!("../sql/prune_changes.sql"))?;
         pruned += changes.execute(params![Seen::read(cursor)?.change, limit])?;

@@ -1,19 +1,25 @@
 //! How values lie in columns. Every reader takes its columns in the order in which the `.sql` files name them.
 
-use std::{collections::HashSet, error::Error, num::NonZeroU32, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    error::Error,
+    num::NonZeroU32,
+    sync::Arc,
+    time::Duration,
+};
 
 use rusqlite::{
     Row,
     types::{Type, ValueRef},
 };
 use turnwise_core::{
-    Failure, Fence, GroupName, Incarnation, Job, JobHead, JobId, JobState, Json, KeyName, Node, NodeName, OnFailure,
-    Priority, QueueName, RetryPolicy, Serves, TaskName, Terms, Timestamp,
+    Failure, Fence, Fingerprint, GroupName, Incarnation, Job, JobHead, JobId, JobState, Json, KeyName, Node, NodeName,
+    OnFailure, Priority, QueueName, RetryPolicy, Serves, TaskName, Terms, Timestamp,
     job::{AssignedJob, Counts},
     lifecycle::Ending,
     story::{Attempt, Finished, Level, Line, LineAt, Progress},
 };
-use turnwise_store::{BatchId, LostJob};
+use turnwise_store::{BatchId, EndedJob, HeldJob, LostJob};
 use uuid::Uuid;
 
 use crate::after;
@@ -138,6 +144,45 @@ pub(crate) fn job(row: &Row<'_>, names: &mut Names) -> Result<Job> {
         terms: terms(row, 22)?,
         fingerprint: row.get(23)?,
         expires_at: moment(row, 24)?,
+    })
+}
+
+/// A finished job, without what may be long.
+pub(crate) fn ended(row: &Row<'_>, names: &mut Names) -> Result<EndedJob> {
+    Ok(EndedJob {
+        id: JobId::from_uuid(uuid(row, 0)?),
+        task: TaskName::stored(names.read(row, 1)?),
+        queue: QueueName::stored(names.read(row, 2)?),
+        group: GroupName::stored(names.read(row, 3)?),
+        state: state(row, 4)?,
+        attempt: row.get(5)?,
+        node: node_name(row, 6, names)?,
+        submitted_at: Timestamp::from_micros(row.get(7)?),
+        started_at: moment(row, 8)?,
+        finished_at: moment(row, 9)?,
+        fingerprint: row.get(10)?,
+    })
+}
+
+/// A job in the hands of this node.
+pub(crate) fn in_hands(row: &Row<'_>, node: &NodeName, names: &mut Names) -> Result<HeldJob> {
+    let text: Option<String> = row.get(11)?;
+    let progress = match text {
+        Some(text) => Some(Progress { done: amount(row, 9)?, total: amount(row, 10)?, text }),
+        None => None,
+    };
+    Ok(HeldJob {
+        id: JobId::from_uuid(uuid(row, 0)?),
+        task: TaskName::stored(names.read(row, 1)?),
+        queue: QueueName::stored(names.read(row, 2)?),
+        group: GroupName::stored(names.read(row, 3)?),
+        state: state(row, 4)?,
+        attempt: row.get(5)?,
+        submitted_at: Timestamp::from_micros(row.get(6)?),
+        started_at: moment(row, 7)?,
+        fence: Fence(row.get(8)?),
+        node: node.clone(),
+        progress,
     })
 }
 
@@ -318,6 +363,7 @@ pub(crate) struct ChangedJob {
     pub(crate) failed: bool,
     /// It did not fail and did not end with success either: it goes on, or was cancelled or given up.
     pub(crate) otherwise: bool,
+    pub(crate) error: Option<Fingerprint>,
 }
 
 /// Ids and how long each ran, one after the other.
@@ -341,8 +387,34 @@ pub(crate) fn pack_otherwise(changes: &[ChangedJob]) -> Vec<u8> {
     changes.iter().filter(|change| change.otherwise).flat_map(|change| change.id.uuid().into_bytes()).collect()
 }
 
-pub(crate) fn unpack_changes(packed: &[u8], failed: &[u8], otherwise: &[u8]) -> impl Iterator<Item = ChangedJob> {
+/// The ids of those with an error, each with its fingerprint: mostly none.
+pub(crate) fn pack_errors(changes: &[ChangedJob]) -> Vec<u8> {
+    let mut packed = Vec::new();
+    for (change, error) in changes.iter().filter_map(|change| Some((change, change.error?))) {
+        packed.extend_from_slice(change.id.as_bytes());
+        packed.extend_from_slice(&error.number().to_be_bytes());
+    }
+    packed
+}
+
+fn unpack_errors(packed: &[u8]) -> HashMap<JobId, Fingerprint> {
+    let (errors, _) = packed.as_chunks::<24>();
+    let error = |error: &[u8; 24]| {
+        let (id, number) = error.split_first_chunk::<16>()?;
+        let number = u64::from_be_bytes(number.try_into().ok()?);
+        Some((JobId::from_uuid(Uuid::from_bytes(*id)), Fingerprint::from_number(number)))
+    };
+    errors.iter().filter_map(error).collect()
+}
+
+pub(crate) fn unpack_changes(
+    packed: &[u8],
+    failed: &[u8],
+    otherwise: &[u8],
+    errors: &[u8],
+) -> impl Iterator<Item = ChangedJob> {
     let (changes, _) = packed.as_chunks::<24>();
+    let errors = unpack_errors(errors);
     let [failed, otherwise] = [failed, otherwise].map(|ids| unpack_ids(ids).collect::<HashSet<JobId>>());
     changes.iter().map(move |change| {
         let (id, ran) = change.split_at(16);
@@ -350,7 +422,8 @@ pub(crate) fn unpack_changes(packed: &[u8], failed: &[u8], otherwise: &[u8]) -> 
         let ran: [u8; 8] = ran.try_into().expect("24 bytes are 16 and 8");
         let ran = u64::try_from(i64::from_be_bytes(ran)).ok().map(Duration::from_micros);
         let id = JobId::from_uuid(Uuid::from_bytes(id));
-        ChangedJob { id, ran, failed: failed.contains(&id), otherwise: otherwise.contains(&id) }
+        let (failed, otherwise) = (failed.contains(&id), otherwise.contains(&id));
+        ChangedJob { id, ran, failed, otherwise, error: errors.get(&id).copied() }
     })
 }
 
@@ -362,10 +435,12 @@ mod tests {
     fn packed_changes_read_back() {
         let id = |n| JobId::from_uuid(Uuid::from_u128(n));
         let runs = [(1, None, true), (u128::MAX, Some(Duration::ZERO), false), (7, Some(Duration::from_secs(3)), true)];
-        let changes =
-            runs.map(|(n, ran, failed)| ChangedJob { id: id(n), ran, failed, otherwise: !failed && ran.is_some() });
-        let packed = (pack_changes(&changes), pack_failed(&changes), pack_otherwise(&changes));
-        let unpacked = unpack_changes(&packed.0, &packed.1, &packed.2).collect::<Vec<_>>();
+        let changes = runs.map(|(n, ran, failed)| {
+            let error = failed.then(|| Fingerprint::from_number(u64::try_from(n).unwrap_or(5)));
+            ChangedJob { id: id(n), ran, failed, otherwise: !failed && ran.is_some(), error }
+        });
+        let packed = (pack_changes(&changes), pack_failed(&changes), pack_otherwise(&changes), pack_errors(&changes));
+        let unpacked = unpack_changes(&packed.0, &packed.1, &packed.2, &packed.3).collect::<Vec<_>>();
         assert_eq!(unpacked, changes);
         let ids = [id(3), id(1)];
         assert_eq!(unpack_ids(&pack_ids(&ids)).collect::<Vec<_>>(), ids);

@@ -52,7 +52,8 @@ pub(crate) fn settle(
         if written && settlement.to.to != Target::Running {
             let failed = settlement.failed();
             let otherwise = !failed && !settlement.well();
-            changed.push(ChangedJob { id: settlement.job, ran: settlement.ran(), failed, otherwise });
+            let error = settlement.to.fingerprint();
+            changed.push(ChangedJob { id: settlement.job, ran: settlement.ran(), failed, otherwise, error });
         }
         replies.push(reply);
     }
@@ -339,7 +340,8 @@ pub(crate) fn tell(conn: &Connection, told: Option<Epoch>, changed: &[ChangedJob
             rows::pack_changes(changed),
             rows::pack_failed(changed),
             false,
-            rows::pack_otherwise(changed)
+            rows::pack_otherwise(changed),
+            rows::pack_errors(changed)
         ])?;
     }
     Ok(())

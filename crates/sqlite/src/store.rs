@@ -12,24 +12,30 @@ use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags, ffi};
 use turnwise_core::{
     Incarnation, Job, JobId, NewJob, Timestamp,
     access::{NewToken, Token, TokenId},
+    audit::NewAuditLine,
+    doctor::Vitals,
+    secret::Secrets,
+    statistics::{ErrorRow, Row as StatisticsRow},
     story::Story,
     time::parse_span,
+    totals::Totals,
 };
 use turnwise_store::{
-    AskJobs, AskLost, AskNews, AskStory, Assign, AssignReply, BatchId, Beat, Bell, Cursor, Epoch, Filter, Fleet,
-    FoundToken, Intervention, JobPage, Join, Joined, Keeps, Kept, Load, LostNode, Mail, Memo, MemoKind, NewMemo, News,
+    AskAudit, AskErrors, AskJobs, AskLost, AskNews, AskStatistics, AskStory, AskWatch, Assign, AssignReply, AuditPage,
+    BatchId, Beat, BegunStatistics, Bell, Cursor, Epoch, Filter, Fleet, FoundLogin, FoundToken, FoundTotals, InHands,
+    Intervention, JobPage, Join, Joined, Keeps, Kept, Load, LostNode, Mail, Memo, MemoKind, NewLogin, NewMemo, News,
     Note, Once, OperatorStore, Options, Page, Pulse, Result, Settle, Settled, Store, StoreError, SubmitOnce, Submitted,
-    TokenHash, memory::Clock,
+    TimedRow, TokenHash, Watched, WriteStatistics, memory::Clock, operators::new_secrets, operators::totals_text,
 };
 
 use crate::{
-    assign,
+    assign, audit,
     bell::{Ring, Watcher},
     control, enqueue,
     errors::{Failure, explain},
-    listing, memo, migrate, news, nodes, once, prune,
+    listing, logins, memo, migrate, news, nodes, once, prune,
     read::{self, Reader},
-    settle, story, tokens, unique,
+    secrets, settle, statistics, story, tokens, totals, unique, vitals, watch,
     writer::Writer,
 };
 
@@ -40,7 +46,7 @@ const LEAST_SQLITE: i32 = 3_051_003;
 /// How long a write waits for another process's transaction before it is [`StoreError::Transient`].
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// All statements of this crate fit, so that each is prepared once per connection.
-const STATEMENTS: usize = 160;
+const STATEMENTS: usize = 200;
 /// A WAL that grew under a long read is cut back to this many bytes.
 const WAL_BYTES: i64 = 64 * 1024 * 1024;
 /// Pages the writer keeps at hand, in KiB: taken only as they are touched. Batches of some thousand jobs from all over the table
@@ -73,6 +79,7 @@ struct Inner {
     clock: Clock,
     kept: Arc<Kept>,
     keys: Arc<unique::Place>,
+    location: Location,
 }
 
 /// Two, so that a person's long listing does not hold the dispatcher up.
@@ -156,6 +163,7 @@ impl SqliteStore {
                 clock,
                 kept: Arc::new(Kept::new(&options)),
                 keys,
+                location,
             }),
         })
     }
@@ -300,7 +308,7 @@ impl Store for SqliteStore {
     }
 
     async fn remember(&self, lead: Option<(Incarnation, Epoch)>, memos: Vec<NewMemo>) -> Result<Vec<bool>> {
-        self.inner.writer.write(move |conn, _| memo::remember(conn, lead, &memos)).await
+        self.inner.writer.write(move |conn, now| memo::remember(conn, lead, &memos, now)).await
     }
 
     fn bell(&self) -> Bell {
@@ -310,8 +318,8 @@ impl Store for SqliteStore {
 
 #[async_trait]
 impl OperatorStore for SqliteStore {
-    async fn create_token(&self, token: NewToken, hash: TokenHash) -> Result<Token> {
-        self.write(Ring::NONE, move |conn, now| tokens::create(conn, token, hash, now)).await
+    async fn create_token(&self, token: NewToken, hash: TokenHash, line: Option<NewAuditLine>) -> Result<Token> {
+        self.write(Ring::NONE, move |conn, now| tokens::create(conn, token, hash, line.as_ref(), now)).await
     }
 
     async fn find_token(&self, hash: TokenHash) -> Result<FoundToken> {
@@ -322,12 +330,24 @@ impl OperatorStore for SqliteStore {
         self.read(For::People, |conn, now| Ok((tokens::all(conn)?, now))).await
     }
 
-    async fn revoke_token(&self, id: TokenId) -> Result<Option<Token>> {
-        self.write(Ring::NONE, move |conn, now| tokens::revoke(conn, id, now)).await
+    async fn revoke_token(&self, id: TokenId, line: Option<NewAuditLine>) -> Result<Option<Token>> {
+        self.write(Ring::NONE, move |conn, now| tokens::revoke(conn, id, line.as_ref(), now)).await
     }
 
     async fn note_token_uses(&self, ids: Vec<TokenId>) -> Result<()> {
         self.write(Ring::NONE, move |conn, now| tokens::note_uses(conn, &ids, now)).await
+    }
+
+    async fn log_in(&self, login: NewLogin) -> Result<()> {
+        self.write(Ring::NONE, move |conn, now| logins::log_in(conn, &login, now)).await
+    }
+
+    async fn find_login(&self, hash: TokenHash) -> Result<Option<FoundLogin>> {
+        self.read(For::People, move |conn, now| logins::find(conn, hash, now)).await
+    }
+
+    async fn log_out(&self, hash: TokenHash) -> Result<()> {
+        self.write(Ring::NONE, move |conn, _| logins::log_out(conn, hash)).await
     }
 
     async fn submit_once(&self, submit: SubmitOnce) -> Result<Once> {
@@ -336,6 +356,85 @@ impl OperatorStore for SqliteStore {
 
     async fn list_jobs(&self, ask: AskJobs) -> Result<JobPage> {
         self.read(For::People, move |conn, now| listing::list_jobs(conn, &ask, now)).await
+    }
+
+    async fn audit(&self, ask: AskAudit) -> Result<AuditPage> {
+        self.read(For::People, move |conn, _| audit::page(conn, &ask)).await
+    }
+
+    async fn note_secrets(&self, secrets: Secrets) -> Result<()> {
+        let known = self.secrets().await?;
+        // Most nodes start with what is noted already, and write nothing then.
+        if new_secrets(&known, &secrets)?.is_empty() {
+            return Ok(());
+        }
+        self.write(Ring::NONE, move |conn, _| secrets::note(conn, &secrets)).await
+    }
+
+    async fn secrets(&self) -> Result<Secrets> {
+        self.read(For::People, |conn, _| secrets::all(conn)).await
+    }
+
+    async fn vitals(&self) -> Result<Vitals> {
+        Ok(vitals::vitals(&self.inner.location, self.durability()))
+    }
+
+    async fn prune_audited(&self, limit: u32, line: NewAuditLine) -> Result<u64> {
+        let retention = self.inner.kept.now().retention;
+        let keys = Arc::clone(&self.inner.keys);
+        let work = move |conn: &Connection, now| {
+            let deleted = prune::prune(conn, &keys, None, limit, retention, now)?;
+            if deleted > 0 {
+                audit::write(conn, Some(&line.keeping(retention)), now)?;
+            }
+            Ok(deleted)
+        };
+        self.write(Ring::NONE, work).await
+    }
+
+    async fn ask_totals(&self) -> Result<FoundTotals> {
+        let (found, is_written) = self.read(For::People, totals::find).await?;
+        if is_written {
+            self.inner.writer.write(totals::ask).await?;
+        }
+        Ok(found)
+    }
+
+    async fn write_totals(&self, lead: (Incarnation, Epoch), totals: Totals) -> Result<Option<Timestamp>> {
+        let text = totals_text(&totals)?;
+        self.write(Ring::NONE, move |conn, now| totals::write(conn, lead, &text, now)).await
+    }
+
+    async fn watch(&self, ask: AskWatch) -> Result<Watched> {
+        self.read(For::People, move |conn, now| watch::watch(conn, &ask, now)).await
+    }
+
+    async fn in_hands(&self, most: u32) -> Result<InHands> {
+        self.read(For::People, move |conn, now| watch::in_hands(conn, most as usize, now)).await
+    }
+
+    async fn begin_statistics(&self, epoch: Epoch) -> Result<BegunStatistics> {
+        self.write(Ring::NONE, move |conn, _| statistics::begin(conn, epoch)).await
+    }
+
+    async fn write_statistics(&self, write: WriteStatistics) -> Result<()> {
+        self.write(Ring::NONE, move |conn, _| statistics::write(conn, &write)).await
+    }
+
+    async fn statistics(&self, ask: AskStatistics) -> Result<Vec<TimedRow>> {
+        self.read(For::People, move |conn, _| statistics::rows(conn, &ask)).await
+    }
+
+    async fn error_statistics(&self, ask: AskErrors) -> Result<Vec<ErrorRow>> {
+        self.read(For::People, move |conn, _| statistics::errors(conn, &ask)).await
+    }
+
+    async fn statistics_totals(&self) -> Result<Vec<StatisticsRow>> {
+        self.read(For::People, |conn, _| statistics::totals(conn)).await
+    }
+
+    async fn merge_statistics(&self) -> Result<bool> {
+        self.write(Ring::NONE, statistics::merge).await
     }
 }
 
@@ -350,6 +449,11 @@ pub(crate) struct Location {
 pub(crate) enum Purpose {
     Write,
     Read,
+}
+
+/// Refuses a url that cannot be read; opens nothing.
+pub fn check_url(path_or_url: &str) -> Result<()> {
+    Location::parse(path_or_url).map(drop)
 }
 
 impl Location {

@@ -6,17 +6,24 @@ use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 use turnwise_core::{
     Timestamp, TokenName,
     access::{MAX_TOKENS, NewToken, Token, TokenId},
+    audit::NewAuditLine,
 };
 use turnwise_store::{
     FoundToken, TokenHash,
     operators::{grant_text, read_grant, too_many_tokens},
 };
 
-use crate::{errors::Failure, rows};
+use crate::{audit, errors::Failure, rows};
 
 type Result<T> = std::result::Result<T, Failure>;
 
-pub(crate) fn create(conn: &Connection, token: NewToken, hash: TokenHash, now: Timestamp) -> Result<Token> {
+pub(crate) fn create(
+    conn: &Connection,
+    token: NewToken,
+    hash: TokenHash,
+    line: Option<&NewAuditLine>,
+    now: Timestamp,
+) -> Result<Token> {
     if let Some(known) = by_id(conn, token.id)? {
         return Ok(known);
     }
@@ -39,6 +46,7 @@ pub(crate) fn create(conn: &Connection, token: NewToken, hash: TokenHash, now: T
         now.micros(),
         token.expires_at.map(Timestamp::micros),
     ])?;
+    audit::write(conn, line, now)?;
     Ok(token)
 }
 
@@ -58,9 +66,16 @@ pub(crate) fn all(conn: &Connection) -> Result<Vec<Token>> {
     Ok(all)
 }
 
-pub(crate) fn revoke(conn: &Connection, id: TokenId, now: Timestamp) -> Result<Option<Token>> {
+pub(crate) fn revoke(
+    conn: &Connection,
+    id: TokenId,
+    line: Option<&NewAuditLine>,
+    now: Timestamp,
+) -> Result<Option<Token>> {
     let mut revoke = conn.prepare_cached(include_str!("../sql/token_revoke.sql"))?;
-    revoke.execute(params![id.0.as_bytes(), now.micros()])?;
+    if revoke.execute(params![id.0.as_bytes(), now.micros()])? > 0 {
+        audit::write(conn, line, now)?;
+    }
     by_id(conn, id)
 }
 
@@ -74,7 +89,7 @@ pub(crate) fn note_uses(conn: &Connection, ids: &[TokenId], now: Timestamp) -> R
     Ok(())
 }
 
-fn by_id(conn: &Connection, id: TokenId) -> Result<Option<Token>> {
+pub(crate) fn by_id(conn: &Connection, id: TokenId) -> Result<Option<Token>> {
     one(conn, include_str!("../sql/token.sql"), [id.0.as_bytes()])
 }
 

@@ -117,8 +117,13 @@ async fn a_transaction_that_read_too_early_is_told_to_begin_immediate() {
 async fn a_full_group_refuses_the_job_and_leaves_the_callers_transaction_usable() {
     let mut scene = scene();
     let sentence = r#"group "default" has 1000 waiting jobs, its limit"#;
-    let full =
-        NewMemo { kind: MemoKind::Full, name: "default".to_owned(), value: Some(sentence.to_owned()), seen: None };
+    let full = NewMemo {
+        kind: MemoKind::Full,
+        name: "default".to_owned(),
+        value: Some(sentence.to_owned()),
+        seen: None,
+        line: None,
+    };
     scene.store.enqueue(vec![job(1)]).await.unwrap();
     scene.store.remember(None, vec![full]).await.unwrap();
     let order = scene.conn.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();

@@ -49,8 +49,11 @@ fn no_statement_reads_all_jobs_or_sorts_them() {
                 "turnwise_progress",
                 "turnwise_unique_key",
                 "turnwise_once",
+                "turnwise_audit",
+                "turnwise_statistics",
+                "turnwise_statistics_error",
             ];
-            assert!(!all || !large.iter().any(|table| step.contains(table)), "{}: {step}", path.display());
+            assert!(!all || !step.split_whitespace().any(|word| large.contains(&word)), "{}: {step}", path.display());
         }
     }
     assert!(checked > 55, "only {checked} steps were looked at");

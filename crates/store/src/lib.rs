@@ -6,7 +6,7 @@
 //! the caller does when a verb fails → [`bell`] how a store wakes its users → [`schema`] what opening may change → [`ids`] what
 //! an id must be → [`after`] which jobs the jobs of a call wait for → [`closing`] what a run commits together with its end →
 //! [`memo`] what is written down, typed → [`kept`] what is kept, and how long → [`verdict`] what follows from a row alone →
-//! [`operators`] what only operators need: tokens, submits that are done once, lists → [`memory`] the specification of both
+//! [`operators`] what only operators need: tokens, submits that are done once, lists, the audit log, watching → [`memory`] the specification of both
 //! traits, in plain Rust → [`delegate`] a store that asks another one → `conformance` the promises as tests.
 
 pub mod store;
@@ -31,7 +31,10 @@ pub use error::StoreError;
 pub use kept::{Keeps, Kept};
 pub use memory::MemoryStore;
 pub use operators::{
-    AskJobs, BodyHash, FoundToken, JobPage, ListCursor, ListFilter, Once, OperatorStore, Secret, SubmitOnce, TokenHash,
+    AskAudit, AskErrors, AskJobs, AskOf, AskStatistics, AskWatch, AuditCursor, AuditFilter, AuditPage, BegunStatistics,
+    BodyHash, CountingTerm, EndedJob, FoundLogin, FoundToken, FoundTotals, HeldJob, InHands, JobPage, ListCursor,
+    ListFilter, NewLogin, Once, OperatorStore, Secret, SubmitOnce, TimedRow, TokenHash, WatchCursor, Watched,
+    WriteStatistics, WrittenTotals,
 };
 pub use schema::Schema;
 pub use store::*;

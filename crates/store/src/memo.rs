@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Serialize, de::DeserializeOwned};
 use turnwise_core::{
     GroupName, Incarnation, JobId, KeyName, QueueName, ScheduleName, TaskName, Timestamp,
+    audit::NewAuditLine,
     periodic::Periodic,
     scheduler::Remembered,
     settings::{GroupSettings, LimitSettings, QueueSettings, Settings},
@@ -79,7 +80,7 @@ impl Fired {
     pub fn memo(&self, schedule: &ScheduleName) -> NewMemo {
         let job = self.job.map_or_else(|| "-".to_owned(), |job| job.to_string());
         let value = self.over.map(|over| format!("{} {job}", over.micros()));
-        NewMemo { kind: MemoKind::Fired, name: schedule.to_string(), value, seen: None }
+        NewMemo { kind: MemoKind::Fired, name: schedule.to_string(), value, seen: None, line: None }
     }
 }
 
@@ -103,19 +104,19 @@ pub fn charge_name(queue: &QueueName, group: &GroupName) -> String {
 /// `None`: the charge is forgotten.
 pub fn charge_memo(name: String, charge: Option<(Charge, u32)>) -> NewMemo {
     let value = charge.map(|(ahead, count)| format!("{ahead} {count}"));
-    NewMemo { kind: MemoKind::Charge, name, value, seen: None }
+    NewMemo { kind: MemoKind::Charge, name, value, seen: None, line: None }
 }
 
 /// Whether a group takes no more jobs; if so, how many wait and what the limit is.
 pub fn full_memo(group: &GroupName, full: Option<(u32, u32)>) -> NewMemo {
     let sentence =
         |(waiting, limit)| format!("group: {:?} has {waiting} waiting jobs; its limit is {limit}", group.as_str());
-    NewMemo { kind: MemoKind::Full, name: group.to_string(), value: full.map(sentence), seen: None }
+    NewMemo { kind: MemoKind::Full, name: group.to_string(), value: full.map(sentence), seen: None, line: None }
 }
 
 /// How far the dispatcher has seen; `None`: the memo is not needed any more.
 pub fn seen_memo(cursor: Option<String>) -> NewMemo {
-    NewMemo { kind: MemoKind::Seen, name: String::new(), value: cursor, seen: None }
+    NewMemo { kind: MemoKind::Seen, name: String::new(), value: cursor, seen: None, line: None }
 }
 
 /// A change of memos: read, changed, and written if no other process has written them meanwhile.
@@ -149,13 +150,21 @@ impl Draft {
         let value = value.map(serde_json::to_string).transpose();
         let value = value.map_err(|error| StoreError::broken("write a memo", error))?;
         let seen = Some(self.find(kind, name).map_or(0, |memo| memo.version));
-        self.writes.push(NewMemo { kind, name: name.to_owned(), value, seen });
+        self.writes.push(NewMemo { kind, name: name.to_owned(), value, seen, line: None });
         Ok(())
+    }
+
+    /// Has a line written to the audit log with the memo that was set last. `line` gets its value before and after.
+    pub fn audit(&mut self, line: impl FnOnce(Option<&str>, Option<&str>) -> Option<NewAuditLine>) {
+        let Some(mut last) = self.writes.pop() else { return };
+        let before = self.find(last.kind, &last.name).map(|memo| memo.value.as_str());
+        last.line = line(before, last.value.as_deref()).map(Box::new);
+        self.writes.push(last);
     }
 
     /// Deletes a memo, also if another process has written it since.
     pub fn remove(&mut self, kind: MemoKind, name: &str) {
-        self.writes.push(NewMemo { kind, name: name.to_owned(), value: None, seen: None });
+        self.writes.push(NewMemo { kind, name: name.to_owned(), value: None, seen: None, line: None });
     }
 
     /// Returns whether all of it is written. If not, another process was first: read and change the memos again.

@@ -5,9 +5,11 @@
 
 mod after;
 mod assign;
+mod audit;
 mod control;
 mod enqueue;
 mod listing;
+mod logins;
 mod memo;
 mod news;
 mod nodes;
@@ -15,29 +17,42 @@ mod once;
 mod prune;
 mod read;
 mod rows;
+mod secrets;
 mod settle;
+mod statistics;
 mod story;
 mod tokens;
+mod totals;
 mod unique;
+mod watch;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard},
     time::{Duration, SystemTime},
 };
 
 use async_trait::async_trait;
 use turnwise_core::{
-    After, Fence, Incarnation, Job, JobId, JobState, NewJob, Node, OnceKey, Timestamp,
+    After, Fence, Fingerprint, Incarnation, Job, JobId, JobState, NewJob, Node, OnceKey, Timestamp,
     access::{NewToken, Token, TokenId},
+    audit::{AuditId, AuditLine, NewAuditLine},
+    doctor::Vitals,
+    secret::Secrets,
+    statistics::{ErrorRow, Row as StatisticsRow},
     story::Story,
+    totals::Totals,
     unique::Holding,
 };
 
 use self::rows::Row;
 use crate::{
     Bell, Kept,
-    operators::{AskJobs, FoundToken, JobPage, KnownOnce, Once, OperatorStore, SubmitOnce, TokenHash},
+    operators::{
+        AskAudit, AskErrors, AskJobs, AskStatistics, AskWatch, AuditPage, BegunStatistics, FoundLogin, FoundToken,
+        FoundTotals, InHands, JobPage, KnownOnce, NewLogin, Once, OperatorStore, SubmitOnce, TimedRow, TokenHash,
+        Watched, WriteStatistics, WrittenTotals,
+    },
     store::{
         AskLost, AskNews, AskStory, Assign, AssignReply, BatchId, Beat, Cursor, Epoch, Filter, Fleet, Intervention,
         Join, Joined, Lineage, Load, Loss, LostNode, Mail, Memo, MemoKind, NewMemo, News, Note, Options, Page, Pulse,
@@ -83,6 +98,8 @@ pub struct MemoryStore {
     bell: Bell,
     clock: Clock,
     kept: Arc<Kept>,
+    /// When it was made: a watcher of another store is told by it.
+    born: Timestamp,
 }
 
 /// What a [`MemoryStore`] held at one moment.
@@ -120,8 +137,18 @@ struct Data {
     memos: BTreeMap<(MemoKind, String), (String, i64)>,
     /// Each with the hash of its secret.
     tokens: BTreeMap<TokenId, (Token, TokenHash)>,
+    logins: Vec<NewLogin>,
+    secrets: Secrets,
     /// Keys of submits that are done once, by caller.
     once: BTreeMap<(Option<TokenId>, OnceKey), KnownOnce>,
+    /// By when they were written.
+    audit: BTreeMap<(Timestamp, AuditId), AuditLine>,
+    /// The ids of these lines.
+    audited: BTreeSet<AuditId>,
+    /// Until when totals are asked for.
+    totals_asked: Option<Timestamp>,
+    totals: Option<WrittenTotals>,
+    statistics: statistics::Counts,
     next_seq: i64,
     next_change: i64,
 }
@@ -141,6 +168,7 @@ struct ChangedJob {
     ran: Option<Duration>,
     failed: bool,
     well: bool,
+    error: Option<Fingerprint>,
 }
 
 impl Default for MemoryStore {
@@ -152,7 +180,8 @@ impl Default for MemoryStore {
 impl MemoryStore {
     /// An empty store. All data is lost when its last clone is dropped.
     pub fn new(options: Options, clock: Clock) -> Self {
-        Self { data: Arc::default(), bell: Bell::default(), clock, kept: Arc::new(Kept::new(&options)) }
+        let (kept, born) = (Arc::new(Kept::new(&options)), clock.now());
+        Self { data: Arc::default(), bell: Bell::default(), clock, kept, born }
     }
 
     /// The same data seen by another process: with bells of its own, which no other handle rings.
@@ -263,8 +292,8 @@ impl Store for MemoryStore {
 
 #[async_trait]
 impl OperatorStore for MemoryStore {
-    async fn create_token(&self, token: NewToken, hash: TokenHash) -> Result<Token> {
-        tokens::create_token(self, token, hash)
+    async fn create_token(&self, token: NewToken, hash: TokenHash, line: Option<NewAuditLine>) -> Result<Token> {
+        tokens::create_token(self, token, hash, line.as_ref())
     }
 
     async fn find_token(&self, hash: TokenHash) -> Result<FoundToken> {
@@ -275,12 +304,24 @@ impl OperatorStore for MemoryStore {
         tokens::tokens(self)
     }
 
-    async fn revoke_token(&self, id: TokenId) -> Result<Option<Token>> {
-        tokens::revoke_token(self, id)
+    async fn revoke_token(&self, id: TokenId, line: Option<NewAuditLine>) -> Result<Option<Token>> {
+        tokens::revoke_token(self, id, line.as_ref())
     }
 
     async fn note_token_uses(&self, ids: Vec<TokenId>) -> Result<()> {
         tokens::note_token_uses(self, ids)
+    }
+
+    async fn log_in(&self, login: NewLogin) -> Result<()> {
+        logins::log_in(self, login)
+    }
+
+    async fn find_login(&self, hash: TokenHash) -> Result<Option<FoundLogin>> {
+        logins::find_login(self, hash)
+    }
+
+    async fn log_out(&self, hash: TokenHash) -> Result<()> {
+        logins::log_out(self, hash)
     }
 
     async fn submit_once(&self, submit: SubmitOnce) -> Result<Once> {
@@ -289,5 +330,65 @@ impl OperatorStore for MemoryStore {
 
     async fn list_jobs(&self, ask: AskJobs) -> Result<JobPage> {
         listing::list_jobs(self, &ask)
+    }
+
+    async fn audit(&self, ask: AskAudit) -> Result<AuditPage> {
+        audit::audit(self, &ask)
+    }
+
+    async fn note_secrets(&self, secrets: Secrets) -> Result<()> {
+        secrets::note(self, &secrets)
+    }
+
+    async fn secrets(&self) -> Result<Secrets> {
+        secrets::all(self)
+    }
+
+    async fn vitals(&self) -> Result<Vitals> {
+        Ok(Vitals::default())
+    }
+
+    async fn prune_audited(&self, limit: u32, line: NewAuditLine) -> Result<u64> {
+        audit::prune_audited(self, limit, line)
+    }
+
+    async fn ask_totals(&self) -> Result<FoundTotals> {
+        totals::ask_totals(self)
+    }
+
+    async fn write_totals(&self, lead: (Incarnation, Epoch), totals: Totals) -> Result<Option<Timestamp>> {
+        totals::write_totals(self, lead, totals)
+    }
+
+    async fn watch(&self, ask: AskWatch) -> Result<Watched> {
+        watch::watch(self, &ask)
+    }
+
+    async fn in_hands(&self, most: u32) -> Result<InHands> {
+        watch::in_hands(self, most as usize)
+    }
+
+    async fn begin_statistics(&self, epoch: Epoch) -> Result<BegunStatistics> {
+        statistics::begin(self, epoch)
+    }
+
+    async fn write_statistics(&self, write: WriteStatistics) -> Result<()> {
+        statistics::write(self, write)
+    }
+
+    async fn statistics(&self, ask: AskStatistics) -> Result<Vec<TimedRow>> {
+        statistics::rows(self, &ask)
+    }
+
+    async fn error_statistics(&self, ask: AskErrors) -> Result<Vec<ErrorRow>> {
+        statistics::errors(self, &ask)
+    }
+
+    async fn statistics_totals(&self) -> Result<Vec<StatisticsRow>> {
+        statistics::totals(self)
+    }
+
+    async fn merge_statistics(&self) -> Result<bool> {
+        statistics::merge(self)
     }
 }

@@ -4,23 +4,39 @@
 //! Each verb is one atomic step and safe to repeat after a lost reply, as those of `Store` are. Nothing here is a memo: memos
 //! ring the dispatcher, and are read whole.
 
+mod audit;
 mod listing;
 mod once;
 mod secret;
+mod totals;
+mod watch;
+mod statistics;
 
 use std::fmt;
 
 use async_trait::async_trait;
 use turnwise_core::{
-    Timestamp,
-    access::{Grant, MAX_TOKENS, NewToken, Token, TokenId},
+    Incarnation, Timestamp,
+    access::{Grant, MAX_LOGINS, MAX_TOKENS, NewToken, Token, TokenId},
+    audit::NewAuditLine,
+    doctor::Vitals,
+    secret::{MAX_SECRETS, Secrets},
+    statistics::{ErrorRow, Row},
+    totals::Totals,
 };
 
+pub use audit::*;
 pub use listing::*;
 pub use once::*;
 pub use secret::*;
+pub use statistics::*;
+pub use totals::*;
+pub use watch::*;
 
-use crate::{StoreError, store::Result};
+use crate::{
+    StoreError,
+    store::{Epoch, Result},
+};
 
 /// What a look for a token has found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,14 +49,36 @@ pub struct FoundToken {
     pub now: Timestamp,
 }
 
+/// A person who logs in to a page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewLogin {
+    /// Of a secret of its own, which the person's browser keeps.
+    pub hash: TokenHash,
+    /// What the person presented.
+    pub token: TokenId,
+    /// Until when the log-in lasts.
+    pub until: Timestamp,
+}
+
+/// What a look for a log-in has found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundLogin {
+    /// What the person logged in with.
+    pub token: Token,
+    /// When the log-in is over.
+    pub until: Timestamp,
+    /// The database's time.
+    pub now: Timestamp,
+}
+
 /// The verbs of operators, beside [`Store`](crate::Store); every store has both.
 #[async_trait]
 pub trait OperatorStore: Send + Sync + fmt::Debug + 'static {
     /// Stores a token, and returns it as it is stored. Repeated with the same id, it returns the token that the first call stored.
     ///
     /// Tokens that are [spent](Token::is_spent) are deleted meanwhile. [`StoreError::Refused`](crate::StoreError) if there are
-    /// [`MAX_TOKENS`] others.
-    async fn create_token(&self, token: NewToken, hash: TokenHash) -> Result<Token>;
+    /// [`MAX_TOKENS`] others. With a line, that is written in the same step, if the token is.
+    async fn create_token(&self, token: NewToken, hash: TokenHash, line: Option<NewAuditLine>) -> Result<Token>;
 
     /// The token whose secret has this hash.
     async fn find_token(&self, hash: TokenHash) -> Result<FoundToken>;
@@ -50,11 +88,25 @@ pub trait OperatorStore: Send + Sync + fmt::Debug + 'static {
     async fn tokens(&self) -> Result<(Vec<Token>, Timestamp)>;
 
     /// Takes a token back for good, and returns it; `None`: there is none with this id. Repeated, the time of the first call stays.
-    async fn revoke_token(&self, id: TokenId) -> Result<Option<Token>>;
+    /// With a line, that is written in the same step, unless the token was revoked before.
+    async fn revoke_token(&self, id: TokenId, line: Option<NewAuditLine>) -> Result<Option<Token>>;
 
     /// Writes down that these tokens were used now, for each of them [at most once a minute](Token::notes_use). Unknown ids are
     /// left out, and so are tokens that another transaction is writing about.
     async fn note_token_uses(&self, ids: Vec<TokenId>) -> Result<()>;
+
+    /// Notes that the bearer of a token has logged in until then: from now on a look for the log-in finds the token. Repeated with the same
+    /// hash, the first call counts.
+    ///
+    /// Log-ins that are over are deleted meanwhile. [`StoreError::Refused`](crate::StoreError) if there are [`MAX_LOGINS`] others.
+    async fn log_in(&self, login: NewLogin) -> Result<()>;
+
+    /// The log-in whose secret has this hash, though it may be over, and its token, though that may be revoked or have expired; `None`:
+    /// there is none.
+    async fn find_login(&self, hash: TokenHash) -> Result<Option<FoundLogin>>;
+
+    /// Ends a log-in. Repeated, or without one, it does nothing.
+    async fn log_out(&self, hash: TokenHash) -> Result<()>;
 
     /// Submits the jobs as [`Store::enqueue`](crate::Store::enqueue) does, unless a call with the same key was done for the same caller
     /// in the last [24 hours](KEEP_ONCE): then it stores nothing, and answers what that call was answered.
@@ -70,12 +122,98 @@ pub trait OperatorStore: Send + Sync + fmt::Debug + 'static {
     /// Where no index leads to the jobs that are asked for (`docs/lists.md`), at most [`LOOKS`] rows of each table are looked at: a page
     /// that is not full then says [how far it came](JobPage::reached), and where to go on.
     async fn list_jobs(&self, ask: AskJobs) -> Result<JobPage>;
+
+    /// A page of the audit log, newest first. A line that is there while all pages are read is in one of them, and in no two.
+    ///
+    /// Lines are written by the verbs that make the changes ([`Intervention::line`](crate::Intervention),
+    /// [`NewMemo::line`](crate::NewMemo), and those of this trait that take one), each in the transaction of its change: one is there
+    /// exactly if the other is. A line whose id is there already is left out, so that a repeated call leaves one. They are never changed;
+    /// [`Store::prune`](crate::Store::prune) deletes them after [400 days](turnwise_core::audit::KEEP_AUDIT).
+    async fn audit(&self, ask: AskAudit) -> Result<AuditPage>;
+
+    /// Notes the secret fields of tasks, beside those that are noted already: none is ever taken away, for jobs of an older program may
+    /// still have it. [`StoreError::Refused`](crate::StoreError) if there would be more than [`MAX_SECRETS`].
+    async fn note_secrets(&self, secrets: Secrets) -> Result<()>;
+
+    /// All secret fields that were ever noted.
+    async fn secrets(&self) -> Result<Secrets>;
+
+    /// What the store knows of its database, for a person who asks what is wrong. Changes nothing.
+    async fn vitals(&self) -> Result<Vitals>;
+
+    /// As [`Store::prune`](crate::Store::prune) without a cursor, by a person: the line is written if anything is deleted, with the
+    /// [retention](NewAuditLine::keeping) that it went by.
+    ///
+    /// Where a prune is several transactions, as on PostgreSQL, the first one that deletes something writes the line.
+    async fn prune_audited(&self, limit: u32, line: NewAuditLine) -> Result<u64>;
+
+    /// Asks the dispatcher to write how much there is, and returns what it wrote last, however old that is.
+    ///
+    /// The question is one row that counts for [20 s](ASKED_FOR), and is written at most [every ten](ASK_AGAIN), however many ask. It
+    /// rings the dispatcher if nobody asked before, and comes to it with its news ([`News::asked`](crate::News::asked)).
+    async fn ask_totals(&self) -> Result<FoundTotals>;
+
+    /// Writes how much there is, in place of what was written before, if this node dispatches in this epoch; otherwise
+    /// [`StoreError::NotLeading`]. Returns until when totals are asked for, if they still are. Rings nobody, and is no news.
+    async fn write_totals(&self, lead: (Incarnation, Epoch), totals: Totals) -> Result<Option<Timestamp>>;
+
+    /// What [`Store::news`](crate::Store::news) tells the dispatcher, for anybody: new jobs and changes since a cursor, those that the
+    /// dispatcher knows from its own process included. It writes nothing and holds nobody up; any number of watchers may look.
+    ///
+    /// What happened is told at least once to a watcher that goes on from cursor to cursor within
+    /// [a minute](turnwise_core::watch::KEEP_CHANGES), on whichever server it asks; otherwise the reply says [reset](Watched::reset). A job
+    /// that was submitted and has ended between two looks is told by its end alone.
+    async fn watch(&self, ask: AskWatch) -> Result<Watched>;
+
+    /// What nodes have in their hands, the first `most` jobs by id, with how far they have come: no more than nodes may hold.
+    async fn in_hands(&self, most: u32) -> Result<InHands>;
+    /// From now on only the term that begins with this call writes statistics, until the next one begins. Repeated, it begins the next one.
+    ///
+    /// [`StoreError::NotLeading`] if a dispatcher of a greater epoch has begun one.
+    async fn begin_statistics(&self, epoch: Epoch) -> Result<BegunStatistics>;
+
+    /// Writes what has been counted in a minute: all of it, or the next batch of it. The dispatcher writes the same minute again and
+    /// again, each time with what has happened in it so far; what it wrote before is replaced.
+    ///
+    /// [`StoreError::NotLeading`], and nothing is written, if a later term has begun.
+    async fn write_statistics(&self, write: WriteStatistics) -> Result<()>;
+
+    /// Rows of these times, in their order, at most [`READ_ROWS`]. What several dispatchers counted at one time are several rows.
+    async fn statistics(&self, ask: AskStatistics) -> Result<Vec<TimedRow>>;
+
+    /// Errors of these times, at most [`READ_ROWS`] rows, in the order of these times.
+    async fn error_statistics(&self, ask: AskErrors) -> Result<Vec<ErrorRow>>;
+
+    /// The running totals, by queue and task, from the beginning of the installation.
+    async fn statistics_totals(&self) -> Result<Vec<Row>>;
+
+    /// Merges [old rows](turnwise_core::statistics::age) of one queue and one time, or of errors, into rows of the next longer
+    /// span, or deletes them. Returns whether there may be more of them. Totals are not touched.
+    async fn merge_statistics(&self) -> Result<bool>;
 }
 
 /// The answer to one token too many.
 pub fn too_many_tokens() -> StoreError {
     let text = format!("there are {MAX_TOKENS} tokens, and no more are kept; give fewer callers tokens of their own");
     StoreError::Refused(text)
+}
+
+/// The answer to one log-in too many.
+pub fn too_many_logins() -> StoreError {
+    StoreError::Refused(format!("{MAX_LOGINS} people are logged in, and no more can be; try again later"))
+}
+
+/// Those of `secrets` that are not noted yet, or the refusal of too many.
+pub fn new_secrets(known: &Secrets, secrets: &Secrets) -> Result<Secrets> {
+    let mut new = Secrets::default();
+    for (task, pointer) in secrets.iter().filter(|(task, pointer)| !known.has(task, pointer)) {
+        new.add(task.clone(), pointer.clone());
+    }
+    if known.len() + new.len() > MAX_SECRETS {
+        let text = format!("there are {} secret fields of tasks, and at most {MAX_SECRETS} are kept", known.len());
+        return Err(StoreError::Refused(text));
+    }
+    Ok(new)
 }
 
 /// What a token may do, as text in a column.

@@ -130,8 +130,8 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
 
     /// Deletes what is not needed any more, at most `limit` rows of each kind: history that ended before the
     /// [edge](Retention::edge) of its retention, changes the dispatcher has seen, unique keys that no job can hold any more,
-    /// [losses](Loss) of more than a day ago, keys of [submits that are done once](crate::OperatorStore::submit_once) after a day; with
-    /// each job its story. Returns how many rows were deleted; `limit` or more means that there may be more.
+    /// [losses](Loss) of more than a day ago, keys of [submits that are done once](crate::OperatorStore::submit_once) after a day, lines of
+    /// the audit log after [400 days](turnwise_core::audit::KEEP_AUDIT); with each job its story. Returns how many rows were deleted; `limit` or more means that there may be more.
     async fn prune(&self, seen: Option<Cursor>, limit: u32) -> Result<u64>;
 
     /// One job, finished or not.

@@ -20,10 +20,17 @@ const PROMISES: &[(&str, &str)] = &[
     ("story", include_str!("../src/conformance/story.rs")),
     ("closing", include_str!("../src/conformance/closing.rs")),
     ("tokens", include_str!("../src/conformance/tokens.rs")),
+    ("logins", include_str!("../src/conformance/logins.rs")),
+    ("audit", include_str!("../src/conformance/audit.rs")),
+    ("secrets", include_str!("../src/conformance/secrets.rs")),
+    ("vitals", include_str!("../src/conformance/vitals.rs")),
     ("once", include_str!("../src/conformance/once.rs")),
     ("listing", include_str!("../src/conformance/listing.rs")),
+    ("statistics", include_str!("../src/conformance/statistics.rs")),
+    ("totals", include_str!("../src/conformance/totals.rs")),
     ("crash", include_str!("../src/conformance/crash.rs")),
     ("edit", include_str!("../src/conformance/edit.rs")),
+    ("watch", include_str!("../src/conformance/watch.rs")),
 ];
 
 /// The words that follow `start` at the beginnings of lines.

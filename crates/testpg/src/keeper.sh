@@ -46,4 +46,9 @@ while read -r word port; do
 done
 
 finish </dev/null >/dev/null 2>&1
+# A test that lost its server has failed by now; the reason is in the log.
+if [ -n "${perished-}" ]; then
+    echo "the server had ended by itself (exit status $perished); the end of its log:"
+    tail -n 100 "$log"
+fi >&2 2>/dev/null
 rm -rf "$folder"

@@ -56,6 +56,33 @@ fn a_stopped_one_comes_back_at_the_same_address() {
 }
 
 #[test]
+fn one_that_ended_by_itself_leaves_its_log() {
+    let pgbouncer = PgBouncer::start(Cluster::shared(), PoolMode::Transaction, "").unwrap();
+    shut_down(&pgbouncer);
+    let failed = pgbouncer.stop_immediate().unwrap_err().to_string();
+    assert!(failed.contains("SHUTDOWN command issued"), "{failed}");
+}
+
+#[test]
+fn a_test_that_loses_its_own_prints_the_log() {
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "loses_its_own", "--ignored", "--nocapture"])
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("the server had ended by itself"), "{stderr}");
+    assert!(stderr.contains("SHUTDOWN command issued"), "{stderr}");
+}
+
+/// Run by the test above, for what is on its standard error.
+#[test]
+#[ignore = "the test above runs it"]
+fn loses_its_own() {
+    let pgbouncer = PgBouncer::start(Cluster::shared(), PoolMode::Transaction, "").unwrap();
+    shut_down(&pgbouncer);
+}
+
+#[test]
 fn a_dropped_one_is_gone() {
     let cluster = Cluster::shared();
     let pgbouncer = PgBouncer::start(cluster, PoolMode::Transaction, "").unwrap();
@@ -82,8 +109,19 @@ fn a_program_that_is_no_pgbouncer_is_refused_by_name() {
 }
 
 fn console(pgbouncer: &PgBouncer, command: &str) -> String {
+    ask(pgbouncer, command).unwrap()
+}
+
+/// Returns when PgBouncer no longer listens.
+fn shut_down(pgbouncer: &PgBouncer) {
+    // The connection may be cut before the answer.
+    let _ = ask(pgbouncer, "shutdown");
+    while ask(pgbouncer, "show version").is_ok() {}
+}
+
+fn ask(pgbouncer: &PgBouncer, command: &str) -> anyhow::Result<String> {
     let cluster = Cluster::shared();
     let url = cluster.url();
     let (server, _) = url.rsplit_once('/').expect("it names a database");
-    cluster.psql(&pgbouncer.url(&format!("{server}/pgbouncer")), command).unwrap()
+    cluster.psql(&pgbouncer.url(&format!("{server}/pgbouncer")), command)
 }

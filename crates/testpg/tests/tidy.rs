@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 /// The crates `core` may use: data and time as values, nothing that waits, reads a clock or communicates.
-const CORE_MAY_USE: [&str; 7] = ["croner", "foldhash", "jiff", "serde", "serde_json", "thiserror", "uuid"];
+const CORE_MAY_USE: [&str; 8] = ["croner", "foldhash", "jiff", "serde", "serde_json", "sha2", "thiserror", "uuid"];
 
 /// SQLite has one writer, which is a thread of its own there: callers who come together share its commits, however many jobs
 /// they bring. PostgreSQL has one way to bring callers together, and another for many jobs. Only PostgreSQL is connected to, and only

@@ -19,12 +19,12 @@ use turnwise_core::{Invalid, Timestamp, TokenName};
 use turnwise_store::OperatorStore;
 
 pub use turnwise_core::access::{
-    Action, Grant, Limits, MAX_LIMIT_NAMES, MAX_TOKENS, NewToken, Reach, Refusal, Scope, Target, Token, TokenId,
-    TokenState,
+    Action, Grant, LOGIN_FOR, Limits, MAX_LIMIT_NAMES, MAX_LOGINS, MAX_TOKENS, NewToken, Reach, Refusal, Scope, Target,
+    Token, TokenId, TokenState,
 };
-pub use turnwise_store::{FoundToken, Secret, TokenHash};
+pub use turnwise_store::{FoundLogin, FoundToken, NewLogin, Secret, TokenHash};
 
-use crate::{Error, Turnwise, id};
+use crate::{Error, Turnwise, audit::NewAuditLine, id};
 
 /// A token that is to be created, with what [`Turnwise::create_token`] adds left out.
 #[derive(Debug, Clone)]
@@ -40,6 +40,11 @@ impl NewAccess {
     /// A token for this purpose, written in a few words; it does not expire, and may submit as often as it likes.
     pub fn new(name: impl AsRef<str>, grant: Grant) -> Result<Self, Invalid> {
         Ok(Self { name: TokenName::new(name)?, grant, rate: None, expires_in: None })
+    }
+
+    /// What it is to allow.
+    pub fn grant(&self) -> &Grant {
+        &self.grant
     }
 
     /// Refuses more submits a second than this.
@@ -91,8 +96,19 @@ impl Turnwise {
         };
         let id = TokenId(id::next().uuid());
         let token = NewToken { id, name, prefix: secret.prefix().to_owned(), grant, rate, expires_at };
-        let token = operators.create_token(token, secret.hash()).await?;
+        let line = self.by().map(|by| NewAuditLine::of_new_token(by, &token));
+        let token = operators.create_token(token, secret.hash(), line).await?;
         Ok(CreatedToken { token, secret })
+    }
+
+    /// Logs the bearer of a token in for [`LOGIN_FOR`], by a secret of its own, so that a browser need not keep the token; and says until
+    /// when. The log-in ends earlier with its token.
+    pub async fn log_in(&self, token: &Token) -> Result<(Secret, Timestamp), Error> {
+        let operators = self.operators()?;
+        let secret = Secret::from_random(rand::random());
+        let until = self.now().await?.plus(LOGIN_FOR);
+        operators.log_in(NewLogin { hash: secret.hash(), token: token.id, until }).await?;
+        Ok((secret, until))
     }
 
     /// All tokens, newest first, revoked and expired ones among them; and the time at which they are seen.
@@ -105,12 +121,15 @@ impl Turnwise {
     /// [`Error::Invalid`] if there is none, or if several begin so.
     pub async fn revoke_token(&self, id_or_prefix: &str) -> Result<Token, Error> {
         let operators = self.operators()?;
+        let tokens = operators.tokens().await?.0;
         let id = match id_or_prefix.parse::<TokenId>() {
             Ok(id) => id,
-            Err(_) => by_prefix(&operators.tokens().await?.0, id_or_prefix)?,
+            Err(_) => by_prefix(&tokens, id_or_prefix)?,
         };
-        let none = || Invalid::new("token", format!("there is no token {id}; `turnwise token list` shows them")).into();
-        operators.revoke_token(id).await?.ok_or_else(none)
+        let none = || Invalid::new("token", format!("there is no token {id}; `turnwise token list` shows them"));
+        let token = tokens.iter().find(|token| token.id == id).ok_or_else(none)?;
+        let line = self.by().map(|by| NewAuditLine::of_revoked_token(by, token));
+        operators.revoke_token(id, line).await?.ok_or_else(|| none().into())
     }
 }
 

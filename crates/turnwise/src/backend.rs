@@ -2,13 +2,13 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use turnwise_core::{Invalid, Timestamp};
-use turnwise_executor::executor::Builder;
+use turnwise_core::{Invalid, Timestamp, secret::without_password};
+use turnwise_executor::executor::{Builder, Connected};
 #[cfg(feature = "postgres")]
 use turnwise_postgres::{PostgresStore, Transactions};
 #[cfg(feature = "sqlite")]
 use turnwise_sqlite::SqliteStore;
-use turnwise_store::{MemoryStore, OperatorStore, Options, Store, memory::Clock};
+use turnwise_store::{MemoryStore, OperatorStore, Options, Store, StoreError, memory::Clock};
 
 use crate::Error;
 #[cfg(feature = "postgres")]
@@ -28,23 +28,38 @@ pub(crate) enum Backend {
     Other { store: Arc<dyn Store>, operators: Option<Arc<dyn OperatorStore>> },
 }
 
+/// Why a database could not be opened: a url that cannot be read is the caller's mistake, and not the database's refusal.
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+fn unreadable(checked: Result<(), StoreError>, error: StoreError) -> Error {
+    match checked {
+        Err(StoreError::Refused(problem)) => Invalid::new("database", problem).into(),
+        _ => error.into(),
+    }
+}
+
 impl Backend {
     pub(crate) async fn open(url: &str, options: Options) -> Result<Self, Error> {
         match url.split_once(':').map(|(scheme, _)| scheme) {
             #[cfg(feature = "postgres")]
             Some("postgres" | "postgresql") => {
-                let store = Arc::new(PostgresStore::connect(url, options.clone()).await?);
+                let connected = PostgresStore::connect(url, options.clone()).await;
+                let store = connected.map_err(|error| unreadable(turnwise_postgres::check_url(url), error))?;
+                let store = Arc::new(store);
                 let transactions = Arc::new(Transactions::new(url, &options)?.keeping_as(&store));
                 Ok(Self::Postgres { store, transactions })
             }
             #[cfg(feature = "sqlite")]
-            Some("sqlite") => Ok(Self::Sqlite(SqliteStore::connect(url, options)?)),
+            Some("sqlite") => {
+                let opened = SqliteStore::connect(url, options);
+                Ok(Self::Sqlite(opened.map_err(|error| unreadable(turnwise_sqlite::check_url(url), error))?))
+            }
             Some("memory") => Ok(Self::memory(MemoryStore::new(options, Clock::system()))),
             #[cfg(not(feature = "postgres"))]
             Some("postgres" | "postgresql") => Err(left_out(url, "postgres").into()),
             #[cfg(not(feature = "sqlite"))]
             Some("sqlite") => Err(left_out(url, "sqlite").into()),
             _ => {
+                let url = without_password(url);
                 let problem = format!("{url:?} is not a database; write sqlite:FILE or postgres://USER@HOST/NAME");
                 Err(Invalid::new("database", problem).into())
             }
@@ -121,11 +136,11 @@ impl Backend {
     }
 
     /// The store of a node's control loops: on PostgreSQL with connections of its own, on their own thread.
-    pub(crate) fn for_control(&self) -> Arc<dyn Store> {
+    pub(crate) fn for_control(&self) -> Connected {
         match self {
             #[cfg(feature = "postgres")]
-            Self::Postgres { store, .. } => Arc::new(store.for_control()),
-            _ => self.store(),
+            Self::Postgres { store, .. } => Connected::to_both(Arc::new(store.for_control())),
+            _ => Connected { store: self.store(), operators: self.operators() },
         }
     }
 
@@ -143,6 +158,7 @@ impl Backend {
 
 #[cfg(not(all(feature = "postgres", feature = "sqlite")))]
 fn left_out(url: &str, feature: &str) -> Invalid {
+    let url = without_password(url);
     Invalid::new("database", format!("{url:?} needs the feature {feature} of the crate turnwise, which is off"))
 }
 

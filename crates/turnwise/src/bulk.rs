@@ -2,9 +2,10 @@
 
 use turnwise_core::{
     Job, JobId, JobState, Timestamp,
+    audit::AuditVerb,
     lifecycle::{self, Event, Illegal, JobFacts, Target, Transition},
 };
-use turnwise_store::{Filter, Intervention, Settled};
+use turnwise_store::{Filter, Settled};
 
 use crate::{Error, Turnwise};
 
@@ -145,13 +146,15 @@ impl Turnwise {
     }
 
     async fn decide_all(&self, jobs: &[Job], event: &Event) -> Result<Vec<(JobId, Option<Target>)>, Error> {
-        self.decide_all_by(jobs, |job, now| lifecycle::decide(&JobFacts::from(job), event, now, 0.0)).await
+        let decide = |job: &Job, now| lifecycle::decide(&JobFacts::from(job), event, now, 0.0);
+        self.decide_all_by(jobs, AuditVerb::of(event), decide).await
     }
 
     /// What each job came to; `None`: it was left alone, for it has changed, does not allow it, or an open transaction holds it.
     pub(crate) async fn decide_all_by(
         &self,
         jobs: &[Job],
+        verb: Option<AuditVerb>,
         decide: impl Fn(&Job, Timestamp) -> Result<Transition, Illegal>,
     ) -> Result<Vec<(JobId, Option<Target>)>, Error> {
         if jobs.is_empty() {
@@ -164,7 +167,7 @@ impl Turnwise {
         let mut decided = Vec::new();
         for job in jobs {
             match decide(job, now) {
-                Ok(to) => decisions.push(Intervention { job: job.id, state: job.state, fence: job.fence, to }),
+                Ok(to) => decisions.push(self.intervention(job, verb, to)),
                 Err(_) => decided.push((job.id, None)),
             }
         }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use turnwise_core::{
     Invalid, Job, JobId, JobState, Priority, QueueName, Timestamp,
+    audit::AuditVerb,
     lifecycle::{self, EditRequest, Illegal, Transition},
     settings::QueueSettings,
 };
@@ -124,7 +125,7 @@ impl Turnwise {
     /// ```
     pub async fn change(&self, id: JobId, change: &JobChange) -> Result<(), Error> {
         let decision = self.change_decision(change).await?;
-        self.decide_by(id, |job, now| decision.of(job, now)).await.map(drop)
+        self.decide_by(id, Some(AuditVerb::Change), |job, now| decision.of(job, now)).await.map(drop)
     }
 
     /// Changes the waiting and stuck jobs that `filter` names, as [`Turnwise::change`] does; otherwise as [`Turnwise::cancel_all`].
@@ -137,7 +138,9 @@ impl Turnwise {
     pub async fn change_these(&self, jobs: &[Job], change: &JobChange) -> Result<ChangedAll, Error> {
         let decision = self.change_decision(change).await?;
         let mut changed = ChangedAll::default();
-        for (job, decided) in self.decide_all_by(jobs, |job, now| decision.of(job, now)).await? {
+        for (job, decided) in
+            self.decide_all_by(jobs, Some(AuditVerb::Change), |job, now| decision.of(job, now)).await?
+        {
             match decided {
                 Some(_) => changed.changed += 1,
                 None => changed.left.push(job),

@@ -1,16 +1,11 @@
 //! A database with jobs in it: open, submit, look, decide.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
-use tokio::time::Instant;
 use turnwise_core::{
-    After, Fence, Invalid, Job, JobId, NewJob, Timestamp,
+    Fence, Invalid, Job, JobId, Timestamp,
     lifecycle::{self, Event, Illegal, JobFacts, Target, Transition},
+    secret::Secrets,
     story::{LineAt, Story},
 };
 use turnwise_executor::{
@@ -19,13 +14,13 @@ use turnwise_executor::{
 };
 use turnwise_store::{
     AskJobs, AskStory, Filter, Fleet, Intervention, JobPage, Load, OperatorStore, Options, Settled, Store, StoreError,
-    Submitted,
 };
 
 use crate::{
-    JobRequest,
+    audit::{Actor, AuditVerb, NewAuditLine},
     backend::Backend,
     id::{self, Maker},
+    overview::Silence,
 };
 
 /// Times a decision is made anew because the job moved on meanwhile.
@@ -39,10 +34,8 @@ const WAIT_LONGEST: Duration = Duration::from_millis(250);
 const LOCKED_PAUSE: Duration = Duration::from_millis(500);
 /// Jobs that are named where an id was written too short.
 const NAMED_IDS: u32 = 5;
-/// How long a submit is repeated after its reply was lost, unless the handle says otherwise; the first and the longest wait between.
+/// How long a submit is repeated after its reply was lost, unless the handle says otherwise.
 const REPEAT_SUBMITS_FOR: Duration = Duration::from_secs(1);
-const SUBMIT_WAIT: Duration = Duration::from_millis(50);
-const SUBMIT_WAIT_LONGEST: Duration = Duration::from_secs(1);
 
 /// Why a call did not do what it was asked for.
 #[derive(Debug, thiserror::Error)]
@@ -60,6 +53,9 @@ pub enum Error {
     /// No job has this id: none ever had, or what was kept of it is gone.
     #[error("there is no job {0}")]
     NoSuchJob(JobId),
+    /// No job has an id that begins so.
+    #[error("no job has an id that begins with {0:?}")]
+    NoJobBegins(String),
     /// The job changed again and again between the look at it and the decision; nothing was decided.
     #[error("job {0} keeps changing; look at it again")]
     Conflict(JobId),
@@ -81,9 +77,13 @@ pub enum Cancelled {
 #[derive(Clone)]
 pub struct Turnwise {
     backend: Backend,
-    repeat_submits_for: Duration,
+    pub(crate) repeat_submits_for: Duration,
     /// For jobs whose first id was refused.
-    ids: Arc<Maker>,
+    pub(crate) ids: Arc<Maker>,
+    /// Whose changes they are, if they are to be written down.
+    pub(crate) actor: Option<Actor>,
+    /// Whether the dispatcher writes totals when it is asked to.
+    pub(crate) silence: Arc<Silence>,
 }
 
 impl fmt::Debug for Turnwise {
@@ -127,14 +127,20 @@ impl Turnwise {
     }
 
     fn with(backend: Backend) -> Self {
-        Self { backend, repeat_submits_for: REPEAT_SUBMITS_FOR, ids: Arc::new(Maker::new()) }
+        Self {
+            backend,
+            repeat_submits_for: REPEAT_SUBMITS_FOR,
+            ids: Arc::new(Maker::new()),
+            actor: None,
+            silence: Arc::default(),
+        }
     }
 
     /// How long this handle repeats a submit after its reply was lost, counted from then; at first after 50 ms, then after twice as
     /// long, up to a second. Default: a second. Zero: it is not repeated.
     ///
     /// A submit that still has no answer then is an error that [is transient](StoreError::is_transient), and the job may or may not be
-    /// stored. A caller that repeats it with the same [id](JobRequest::id) stores it once.
+    /// stored. A caller that repeats it with the same [id](crate::JobRequest::id) stores it once.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -169,98 +175,6 @@ impl Turnwise {
         self.backend.store()
     }
 
-    /// Submits a job in a transaction of its own and returns its id once it is durable.
-    ///
-    /// Repeated after a lost reply ([for how long](Turnwise::repeat_submits_for)), so a submit that is answered was stored exactly once. A group that takes no more jobs
-    /// answers with [`StoreError::Refused`], whose text says why; nothing is stored then. Where another job holds its
-    /// [unique key](JobRequest::unique), the id is that one's; [`Turnwise::submit_each`] distinguishes the two.
-    pub async fn submit(&self, request: JobRequest) -> Result<JobId, Error> {
-        let ids = self.submit_all([request]).await?;
-        Ok(ids[0])
-    }
-
-    /// Submits all of the jobs or none, in this order.
-    pub async fn submit_all(&self, requests: impl IntoIterator<Item = JobRequest>) -> Result<Vec<JobId>, Error> {
-        Ok(self.submit_each(requests).await?.into_iter().map(|enqueued| enqueued.id).collect())
-    }
-
-    /// As [`Turnwise::submit_all`], and returns for each job whether it was stored or which other job stands for it.
-    pub async fn submit_each(&self, requests: impl IntoIterator<Item = JobRequest>) -> Result<Vec<Submitted>, Error> {
-        let requests: Vec<_> = requests.into_iter().collect();
-        let now = if requests.iter().any(JobRequest::is_relative) { self.now().await? } else { Timestamp::MIN };
-        let ours: BTreeSet<JobId> = requests
-            .iter()
-            .filter(|request| !request.id_is_given())
-            .filter_map(|request| request.job_id().ok())
-            .collect();
-        let jobs = requests.into_iter().map(|request| request.into_job(now)).collect::<Result<Vec<_>, _>>()?;
-        self.store_jobs(jobs, &ours).await
-    }
-
-    /// Submits the jobs of a batch and one that begins when all of them have ended, all or none; their ids in this order.
-    ///
-    /// Fan-out and fan-in with other shapes: [`JobRequest::after_jobs`] with the ids that requests have before they are
-    /// submitted ([`JobRequest::job_id`]), and [`Turnwise::submit_all`].
-    pub async fn submit_batch(
-        &self,
-        requests: impl IntoIterator<Item = JobRequest>,
-        then: JobRequest,
-    ) -> Result<Vec<JobId>, Error> {
-        let mut requests: Vec<_> = requests.into_iter().collect();
-        requests.push(then.after_all(&requests));
-        self.submit_all(requests).await
-    }
-
-    /// `ours`: the ids that the caller did not choose.
-    pub(crate) async fn store_jobs(
-        &self,
-        mut jobs: Vec<NewJob>,
-        ours: &BTreeSet<JobId>,
-    ) -> Result<Vec<Submitted>, Error> {
-        let store = self.store();
-        let mut wait = SUBMIT_WAIT;
-        // From the first lost reply, not from the submit: to learn that it is lost may take longer than the budget.
-        let mut until = None;
-        let mut renewed = false;
-        loop {
-            let lost = match store.enqueue(jobs.clone()).await {
-                Ok(enqueued) => return Ok(enqueued),
-                Err(error) if error.is_transient() => error,
-                // Perhaps because of ids that were made by a clock which is ahead of the database's.
-                Err(StoreError::Refused(_)) if !renewed && self.renew_ids(&mut jobs, ours).await? => {
-                    renewed = true;
-                    continue;
-                }
-                Err(error) => return Err(error.into()),
-            };
-            let now = Instant::now();
-            let until = *until.get_or_insert_with(|| now.checked_add(self.repeat_submits_for));
-            if until.is_some_and(|until| now + wait > until) {
-                return Err(lost.into());
-            }
-            tokio::time::sleep(wait).await;
-            wait = (wait * 2).min(SUBMIT_WAIT_LONGEST);
-        }
-    }
-
-    /// Gives other ids to those of `ours` that are too far ahead of the database's time; whether there are any.
-    async fn renew_ids(&self, jobs: &mut [NewJob], ours: &BTreeSet<JobId>) -> Result<bool, Error> {
-        let now = self.now().await?;
-        let ahead = jobs.iter().map(|job| job.id).filter(|id| ours.contains(id) && id.is_ahead(now));
-        let others: BTreeMap<JobId, JobId> = ahead.map(|id| (id, self.ids.next(now))).collect();
-        if others.is_empty() {
-            return Ok(false);
-        }
-        let other = |id: &JobId| others.get(id).copied().unwrap_or(*id);
-        for job in jobs {
-            job.id = other(&job.id);
-            if let Some(on_failure) = job.after.on_failure() {
-                job.after = After::new(job.after.ids().iter().map(other), on_failure)?;
-            }
-        }
-        Ok(true)
-    }
-
     /// The database's time.
     pub async fn now(&self) -> Result<Timestamp, Error> {
         let now = self.store().load(Load::These(Vec::new())).await?.now;
@@ -279,11 +193,11 @@ impl Turnwise {
         if let Ok(id) = text.parse() {
             return Ok(id);
         }
-        let ids = id::beginning_with(text).ok_or_else(|| Invalid::new("id", format!("{text:?} is not a job id")))?;
+        let ids = id::beginning_with(text).ok_or_else(|| id::unreadable(text))?;
         let limit = Some(NAMED_IDS + 1);
         let found = self.jobs(Filter { ids: Some(ids), limit, ..Filter::default() }).await?;
         match found.as_slice() {
-            [] => Err(Invalid::new("id", format!("no job has an id that begins with {text:?}")).into()),
+            [] => Err(Error::NoJobBegins(text.to_owned())),
             [job] => Ok(job.id),
             jobs => {
                 let some: Vec<_> = jobs.iter().take(NAMED_IDS as usize).map(|job| job.id.to_string()).collect();
@@ -303,8 +217,26 @@ impl Turnwise {
     /// [`Turnwise::jobs`]: for programs that read on and on, or for many readers.
     ///
     /// [`Error::Invalid`] on a store without a [side for operators](Turnwise::operators).
-    pub async fn list(&self, ask: AskJobs) -> Result<JobPage, Error> {
-        Ok(self.operators()?.list_jobs(ask).await?)
+    ///
+    /// Text in arguments is looked for in what may be shown of them ([`Turnwise::secrets`]): a page may have fewer jobs than were asked
+    /// for, or none, and still a next one.
+    pub async fn list(&self, mut ask: AskJobs) -> Result<JobPage, Error> {
+        let operators = self.operators()?;
+        let Some(text) = ask.filter.args.clone() else { return Ok(operators.list_jobs(ask).await?) };
+        let secrets = operators.secrets().await?;
+        ask.filter.masked = secrets.tasks().cloned().collect();
+        let mut page = operators.list_jobs(ask).await?;
+        page.jobs.retain(|job| secrets.mask(&job.task, &job.args).shown(&job.args).as_str().contains(&text));
+        Ok(page)
+    }
+
+    /// The secret fields of tasks, as nodes have noted them when they started: to hide them where jobs are shown, as
+    /// [`wire`](crate::wire) does. None on a store without a [side for operators](Turnwise::operators).
+    pub async fn secrets(&self) -> Result<Secrets, Error> {
+        match self.backend.operators() {
+            Some(operators) => Ok(operators.secrets().await?),
+            None => Ok(Secrets::default()),
+        }
     }
 
     /// What is kept of the job besides its row: attempts, progress, steps, and the last `lines` of its log.
@@ -346,8 +278,32 @@ impl Turnwise {
     pub async fn prune(&self, limit: u32) -> Result<u64, Error> {
         // The installation's settings say how long jobs are kept.
         self.hear_of_installation().await?;
-        // Without a cursor no changes are deleted: only the dispatcher knows which ones it has seen.
-        Ok(self.store().prune(None, limit).await?)
+        self.prune_once(limit, self.by().map(NewAuditLine::of_prune)).await
+    }
+
+    /// As [`Turnwise::prune`], again and again until nothing more is to be deleted, at most `rounds` times: how many rows, and whether
+    /// there may be more. To the audit log it is one change.
+    pub async fn prune_all(&self, limit: u32, rounds: usize) -> Result<(u64, bool), Error> {
+        self.hear_of_installation().await?;
+        let line = self.by().map(NewAuditLine::of_prune);
+        let mut deleted = 0;
+        for _ in 0..rounds {
+            let rows = self.prune_once(limit, line.clone()).await?;
+            deleted += rows;
+            if rows < u64::from(limit) {
+                return Ok((deleted, false));
+            }
+        }
+        Ok((deleted, true))
+    }
+
+    /// Without a cursor no changes are deleted: only the dispatcher knows which ones it has seen.
+    async fn prune_once(&self, limit: u32, line: Option<NewAuditLine>) -> Result<u64, Error> {
+        Ok(match (line, self.backend.operators()) {
+            (Some(line), Some(operators)) => operators.prune_audited(limit, line).await?,
+            // A store without a side for operators has no audit log.
+            _ => self.store().prune(None, limit).await?,
+        })
     }
 
     /// All nodes, lost ones included, by name and joining time.
@@ -379,13 +335,15 @@ impl Turnwise {
     }
 
     pub(crate) async fn decide(&self, id: JobId, event: &Event) -> Result<Target, Error> {
-        self.decide_by(id, |job, now| lifecycle::decide(&JobFacts::from(job), event, now, 0.0)).await
+        let decide = |job: &Job, now| lifecycle::decide(&JobFacts::from(job), event, now, 0.0);
+        self.decide_by(id, AuditVerb::of(event), decide).await
     }
 
     /// Reads, asks core, writes if the job is still what was read; else again.
     pub(crate) async fn decide_by(
         &self,
         id: JobId,
+        verb: Option<AuditVerb>,
         decide: impl Fn(&Job, Timestamp) -> Result<Transition, Illegal>,
     ) -> Result<Target, Error> {
         let store = self.store();
@@ -396,7 +354,7 @@ impl Turnwise {
             let job = self.job(id).await?;
             let to = decide(&job, self.now().await?)?;
             let target = to.to.clone();
-            let intervention = Intervention { job: id, state: job.state, fence: job.fence, to };
+            let intervention = self.intervention(&job, verb, to);
             match store.control(vec![intervention]).await?.first() {
                 Some(Settled::Applied) => return Ok(target),
                 Some(Settled::Gone) => return Err(Error::NoSuchJob(id)),
@@ -415,6 +373,12 @@ impl Turnwise {
         }
     }
 
+    /// With a line for the audit log, if this handle acts for somebody and the decision changes something.
+    pub(crate) fn intervention(&self, job: &Job, verb: Option<AuditVerb>, to: Transition) -> Intervention {
+        let line = self.by().zip(verb).and_then(|(by, verb)| NewAuditLine::of_job(by, verb, job, &to));
+        Intervention { job: job.id, state: job.state, fence: job.fence, to, line: line.map(Box::new) }
+    }
+
     /// A node on this database, named after the host, knowing every task annotated with `#[task]` in this program.
     pub fn executor(&self) -> Result<Builder, StartError> {
         Ok(self.executor_with(Config::for_this_host()?).registry(Registry::annotated()?))
@@ -427,7 +391,7 @@ impl Turnwise {
             let backend = backend.clone();
             Box::pin(async move { Ok(backend.for_control()) })
         });
-        let builder = self.backend.equip(Builder::new(connect, config));
+        let builder = self.backend.equip(Builder::new(connect, config)).operators(self.backend.operators());
         #[cfg(unix)]
         let builder = builder.state(crate::wire::ANSWER_FORMAT);
         builder

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use turnwise_core::{JobId, Timestamp};
+use turnwise_core::{Invalid, JobId, Timestamp};
 
 /// How far an id may be ahead of the time that is known here. Less than what databases allow: what is known is a little old.
 const CLOSE: Duration = Duration::from_secs(30);
@@ -106,6 +106,11 @@ pub(crate) fn is_doubtful(id: JobId) -> bool {
 /// A fresh id, greater than every one this process has made before.
 pub(crate) fn next() -> JobId {
     MAKER.next(now())
+}
+
+/// Neither an id nor the beginning of one.
+pub(crate) fn unreadable(text: &str) -> Invalid {
+    Invalid::new("id", format!("{text:?} is neither a job id nor the first four digits of one, or more"))
 }
 
 /// The first and the last id that begin like this: at least four hexadecimal digits, with or without the hyphens of an id.

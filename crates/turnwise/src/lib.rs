@@ -23,7 +23,8 @@
 //! [your own transaction](JobRequest#submitting-in-your-own-transaction); [`Executor`] runs tasks → [`transactional`] tasks
 //! that commit together with their end → [`settings`] weights, limits and pauses → [`schedules`] jobs that come again and
 //! again → [`story`] what a job reported → [`overview`] how much there is → [`graph`] which jobs wait for which → [`view`] why a
-//! job waits, and what would change it → [`wire`] how all of it looks as JSON → [`testing`] tasks under test → [`access`] who may ask a server for what → [`store`] a
+//! job waits, and what would change it → [`wire`] how all of it looks as JSON → [`testing`] tasks under test → [`access`] who may ask a server for what → [`audit`] who changed what → [`watch`] what happens → [`store`] a
+//! job waits, and what would change it → [`wire`] how all of it looks as JSON → [`testing`] tasks under test → [`access`] who may ask a server for what → [`audit`] who changed what → [`statistics`] what happened → [`store`] a
 //! store of your own.
 //!
 //! # Features
@@ -40,6 +41,7 @@
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 pub mod access;
+pub mod audit;
 mod backend;
 mod bulk;
 mod change;
@@ -50,12 +52,15 @@ pub mod overview;
 mod request;
 pub mod schedules;
 pub mod settings;
+pub mod statistics;
 pub mod store;
 pub mod testing;
 pub mod transactional;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod submit;
 mod submit_in;
 pub mod view;
+pub mod watch;
 pub mod wire;
 
 pub use bulk::{CancelledAll, ChangedAll, FailedAll, RetriedAll};
@@ -67,8 +72,8 @@ pub use transactional::SqliteTx;
 #[cfg(feature = "postgres")]
 pub use transactional::Tx;
 pub use turnwise_core::{
-    GroupName, Invalid, Job, JobId, JobState, Json, KeyName, Node, NodeName, OnFailure, Priority, QueueName,
-    RetryPolicy, TaskName, Timestamp, UniqueKey,
+    GroupName, Invalid, Job, JobId, JobState, Json, KeyName, Node, NodeName, OnFailure, OnceKey, Priority, QueueName,
+    RetryPolicy, TaskName, Timestamp, TraceContext, UniqueKey,
     lifecycle::Illegal,
     node::NodeState,
     unique::{HeldKey, OnDuplicate, Scope},
@@ -79,7 +84,7 @@ pub use turnwise_executor::CommandTask;
 pub use turnwise_executor::JobLog;
 pub use turnwise_executor::{
     Config, Ctx, CtxError, Event, EventKind, Events, Executor, Inner, Listener, Next, Outcome, PanicEvent, Pool,
-    Registry, StartError, State, Stats, Task, TaskError,
+    PoolStats, Registry, StartError, State, Stats, Task, TaskError,
     event::JobEvent,
     executor::Builder,
     registry::RegistryError,
@@ -87,7 +92,8 @@ pub use turnwise_executor::{
 };
 pub use turnwise_macros::task;
 pub use turnwise_store::{
-    AskJobs, Duplicate, Filter, Fleet, JobPage, ListCursor, ListFilter, Loss, Options, Schema, StoreError, Submitted,
+    AskJobs, BodyHash, Duplicate, Filter, Fleet, JobPage, ListCursor, ListFilter, Loss, Once, Options, Schema,
+    StoreError, Submitted,
 };
 
 /// The version of rusqlite that [`JobRequest::submit_in_sqlite`] takes a connection of.
@@ -104,6 +110,11 @@ pub mod prelude {
         Ctx, CtxError, Error, Executor, Job, JobId, JobRequest, JobState, Next, Outcome, State, TaskError, Turnwise,
         task,
     };
+}
+
+/// Secret fields of tasks: where they are, and how a job looks without them.
+pub mod secret {
+    pub use turnwise_core::secret::{MASKED, Mask, Pointer, Secrets};
 }
 
 /// What is kept of a job besides its row: attempts, progress, steps and the lines of its log.

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use turnwise_core::{
     After, GroupName, Invalid, JobId, Json, KeyName, NewJob, OnFailure, Priority, QueueName, RetryPolicy, Step,
-    TaskName, Timestamp, Unique, UniqueKey,
+    TaskName, Timestamp, TraceContext, Unique, UniqueKey,
     access::Grant,
     unique::{Hold, OnDuplicate, Scope, key_of},
 };
@@ -154,6 +154,26 @@ impl JobRequest {
         self
     }
 
+    /// The trace of its submitter: the task sees it ([`Ctx::trace`](crate::Ctx::trace)), and a step that follows belongs to it, too.
+    ///
+    /// ```
+    /// # use turnwise::{JobRequest, TraceContext};
+    /// let trace = TraceContext::new("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", None)?;
+    /// let job = JobRequest::new("mail", &7).trace(trace);
+    /// # Ok::<(), turnwise::Invalid>(())
+    /// ```
+    pub fn trace(self, trace: TraceContext) -> Self {
+        self.set(Ok(trace), |job, trace| job.terms.set_trace(trace))
+    }
+
+    /// As [`JobRequest::trace`], unless it has one already.
+    pub fn trace_unless_given(self, trace: TraceContext) -> Self {
+        match &self.job {
+            Ok(job) if job.terms.trace().is_none() => self.trace(trace),
+            _ => self,
+        }
+    }
+
     /// If it has not begun by then, it fails without having run.
     pub fn expires(self, moment: Timestamp) -> Self {
         self.set(Ok(moment), |job, moment| job.expires = Some(moment))
@@ -178,6 +198,18 @@ impl JobRequest {
             (Ok(_), Err(invalid)) => self.job = Err(invalid),
             // The first mistake is the one that is reported.
             (Err(_), _) => {}
+        }
+        self
+    }
+
+    /// After a success the job goes on as this task, with its result as the arguments, or with its own if it has no result; its task's own
+    /// [outcome](crate::Outcome::next) comes first. [`Turnwise::submit`](crate::Turnwise::submit) refuses a bad name.
+    pub fn next(mut self, task: impl AsRef<str>) -> Self {
+        if let Ok(job) = &mut self.job {
+            match TaskName::new(task) {
+                Ok(task) => job.terms.set_next(task),
+                Err(invalid) => self.job = Err(Invalid::new("next", invalid.problem)),
+            }
         }
         self
     }
@@ -281,7 +313,7 @@ impl JobRequest {
     }
 
     /// Whether the caller chose its id.
-    pub(crate) fn id_is_given(&self) -> bool {
+    pub fn id_is_given(&self) -> bool {
         self.id_given
     }
 

@@ -11,7 +11,11 @@ pub use turnwise_core::{
     periodic::{CatchUp, Overlap, Periodic, When},
 };
 
-use crate::{Error, JobRequest, Turnwise, id};
+use crate::{
+    Error, JobRequest, Turnwise,
+    audit::{AuditTarget, AuditVerb},
+    id,
+};
 
 /// Longest name of a schedule.
 const MAX_NAME: usize = 100;
@@ -106,7 +110,7 @@ impl Turnwise {
         }
         let now = self.now().await?;
         let set = periodic(recurring, now)?;
-        self.write_schedule(&name, |there| {
+        self.write_schedule(AuditVerb::Set, &name, |there| {
             // A pause is a person's, and stays.
             let paused = there.as_ref().and_then(|there| there.paused.clone());
             let set = Periodic { paused, ..set.clone() };
@@ -120,7 +124,7 @@ impl Turnwise {
     /// No more jobs of it are submitted until it is resumed; those that are there go on.
     pub async fn pause_schedule(&self, name: impl AsRef<str>, reason: Option<String>) -> Result<Periodic, Error> {
         let since = self.now().await?;
-        self.change_schedule(name, |periodic| {
+        self.change_schedule(AuditVerb::Pause, name, |periodic| {
             periodic.paused.get_or_insert_with(|| Pause { since, reason: reason.clone() });
         })
         .await
@@ -129,7 +133,7 @@ impl Turnwise {
     /// Goes on from now: what fell into the pause is not made up for.
     pub async fn resume_schedule(&self, name: impl AsRef<str>) -> Result<Periodic, Error> {
         let now = self.now().await?;
-        self.change_schedule(name, |periodic| {
+        self.change_schedule(AuditVerb::Resume, name, |periodic| {
             if periodic.paused.take().is_some() {
                 periodic.since = now;
             }
@@ -140,7 +144,9 @@ impl Turnwise {
     /// Takes the schedule away; its jobs stay.
     pub async fn remove_schedule(&self, name: impl AsRef<str>) -> Result<(), Error> {
         let name = ScheduleName::new(name)?;
-        self.write_schedule(&name, |there| there.map(|_| None).ok_or_else(|| none(&name))).await.map(drop)
+        self.write_schedule(AuditVerb::Remove, &name, |there| there.map(|_| None).ok_or_else(|| none(&name)))
+            .await
+            .map(drop)
     }
 
     /// Submits the schedule's job once more, now, beside the plan: whether it is paused or its last job has not ended does
@@ -161,11 +167,12 @@ impl Turnwise {
 
     async fn change_schedule(
         &self,
+        verb: AuditVerb,
         name: impl AsRef<str>,
         mut change: impl FnMut(&mut Periodic),
     ) -> Result<Periodic, Error> {
         let name = ScheduleName::new(name)?;
-        let written = self.write_schedule(&name, |there| {
+        let written = self.write_schedule(verb, &name, |there| {
             let mut periodic = there.ok_or_else(|| none(&name))?;
             change(&mut periodic);
             Ok(Some(periodic))
@@ -177,11 +184,12 @@ impl Turnwise {
     /// anew or taken away.
     async fn write_schedule(
         &self,
+        verb: AuditVerb,
         name: &ScheduleName,
         mut change: impl FnMut(Option<Periodic>) -> Result<Option<Periodic>, Invalid>,
     ) -> Result<Option<Periodic>, Error> {
         let change = |there: Option<serde_json::Result<_>>| change(there.and_then(Result::ok));
-        self.change_memo(MemoKind::Schedule, "schedule", name.as_str(), change).await
+        self.change_memo(verb, AuditTarget::Schedule(name.clone()), change).await
     }
 }
 

@@ -21,7 +21,10 @@ pub use turnwise_core::{
     turn::Scheme,
 };
 
-use crate::{Error, Turnwise};
+use crate::{
+    Error, Turnwise,
+    audit::{AuditTarget, AuditVerb, NewAuditLine},
+};
 
 /// Times a change is made anew because another caller's came between, or because the reply was lost.
 const CHANGE_AGAIN: u32 = 20;
@@ -48,6 +51,15 @@ impl Turnwise {
     pub async fn set_queue(
         &self,
         name: impl AsRef<str>,
+        change: impl FnMut(&mut QueueSettings),
+    ) -> Result<QueueSettings, Error> {
+        self.change_queue(AuditVerb::Set, name, change).await
+    }
+
+    async fn change_queue(
+        &self,
+        verb: AuditVerb,
+        name: impl AsRef<str>,
         mut change: impl FnMut(&mut QueueSettings),
     ) -> Result<QueueSettings, Error> {
         let name = QueueName::new(name)?;
@@ -55,7 +67,7 @@ impl Turnwise {
         let queue = settings.queues.entry(name.clone()).or_default();
         change(queue);
         settings.check_order()?;
-        self.set(MemoKind::Queue, "queue", name.as_str(), change).await
+        self.set(verb, AuditTarget::Queue(name), change).await
     }
 
     /// As [`Turnwise::set_queue`], for a group.
@@ -64,7 +76,16 @@ impl Turnwise {
         name: impl AsRef<str>,
         change: impl FnMut(&mut GroupSettings),
     ) -> Result<GroupSettings, Error> {
-        self.set(MemoKind::Group, "group", GroupName::new(name)?.as_str(), change).await
+        self.change_group(AuditVerb::Set, name, change).await
+    }
+
+    async fn change_group(
+        &self,
+        verb: AuditVerb,
+        name: impl AsRef<str>,
+        change: impl FnMut(&mut GroupSettings),
+    ) -> Result<GroupSettings, Error> {
+        self.set(verb, AuditTarget::Group(GroupName::new(name)?), change).await
     }
 
     /// As [`Turnwise::set_queue`], for a task.
@@ -73,7 +94,7 @@ impl Turnwise {
         name: impl AsRef<str>,
         change: impl FnMut(&mut LimitSettings),
     ) -> Result<LimitSettings, Error> {
-        self.set(MemoKind::Task, "task", TaskName::new(name)?.as_str(), change).await
+        self.set(AuditVerb::Set, AuditTarget::Task(TaskName::new(name)?), change).await
     }
 
     /// As [`Turnwise::set_queue`], for a key that jobs share.
@@ -82,7 +103,7 @@ impl Turnwise {
         name: impl AsRef<str>,
         change: impl FnMut(&mut LimitSettings),
     ) -> Result<LimitSettings, Error> {
-        self.set(MemoKind::Key, "key", KeyName::new(name)?.as_str(), change).await
+        self.set(AuditVerb::Set, AuditTarget::Key(KeyName::new(name)?), change).await
     }
 
     /// As [`Turnwise::set_queue`], for the whole installation: the counting scheme, how long finished jobs are kept, and how many
@@ -100,7 +121,7 @@ impl Turnwise {
         &self,
         change: impl FnMut(&mut InstallationSettings),
     ) -> Result<InstallationSettings, Error> {
-        let set = self.set(MemoKind::Installation, "installation", "", change).await?;
+        let set = self.set(AuditVerb::Set, AuditTarget::Installation, change).await?;
         self.hear_of_installation().await?;
         Ok(set)
     }
@@ -115,61 +136,61 @@ impl Turnwise {
     /// moment, and its reason unless there is a new one.
     pub async fn pause_queue(&self, name: impl AsRef<str>, reason: Option<String>) -> Result<QueueSettings, Error> {
         let pause = self.pause(reason).await?;
-        self.set_queue(name, |queue| put_pause(&mut queue.paused, &pause)).await
+        self.change_queue(AuditVerb::Pause, name, |queue| put_pause(&mut queue.paused, &pause)).await
     }
 
     /// Ends the pause of a queue, a person's or that of [`OnError::Pause`]; one that is not paused stays as it is.
     pub async fn resume_queue(&self, name: impl AsRef<str>) -> Result<QueueSettings, Error> {
-        self.set_queue(name, |queue| queue.paused = None).await
+        self.change_queue(AuditVerb::Resume, name, |queue| queue.paused = None).await
     }
 
     /// Nothing more comes: once the queue is empty it is finished, and queues that wait for it go on. Transactions that are
     /// open now may still bring jobs, and are waited for. A queue that is sealed already keeps its moment.
     pub async fn seal_queue(&self, name: impl AsRef<str>) -> Result<QueueSettings, Error> {
         let now = self.now().await?;
-        self.set_queue(name, |queue| _ = queue.sealed.get_or_insert(now)).await
+        self.change_queue(AuditVerb::Seal, name, |queue| _ = queue.sealed.get_or_insert(now)).await
     }
 
     /// More may come after all.
     pub async fn unseal_queue(&self, name: impl AsRef<str>) -> Result<QueueSettings, Error> {
-        self.set_queue(name, |queue| (queue.sealed, queue.quiet) = (None, None)).await
+        self.change_queue(AuditVerb::Unseal, name, |queue| (queue.sealed, queue.quiet) = (None, None)).await
     }
 
     /// As [`Turnwise::pause_queue`], for the jobs of a group in all queues.
     pub async fn pause_group(&self, name: impl AsRef<str>, reason: Option<String>) -> Result<GroupSettings, Error> {
         let pause = self.pause(reason).await?;
-        self.set_group(name, |group| put_pause(&mut group.paused, &pause)).await
+        self.change_group(AuditVerb::Pause, name, |group| put_pause(&mut group.paused, &pause)).await
     }
 
     /// Ends the pause of a group; one that is not paused stays as it is.
     pub async fn resume_group(&self, name: impl AsRef<str>) -> Result<GroupSettings, Error> {
-        self.set_group(name, |group| group.paused = None).await
+        self.change_group(AuditVerb::Resume, name, |group| group.paused = None).await
     }
 
     /// Takes away what is set for the queue, a pause and a seal too; `false`: nothing was set.
     pub async fn reset_queue(&self, name: impl AsRef<str>) -> Result<bool, Error> {
-        self.reset(MemoKind::Queue, "queue", QueueName::new(name)?.as_str()).await
+        self.reset(AuditTarget::Queue(QueueName::new(name)?)).await
     }
 
     /// As [`Turnwise::reset_queue`], for a group.
     pub async fn reset_group(&self, name: impl AsRef<str>) -> Result<bool, Error> {
-        self.reset(MemoKind::Group, "group", GroupName::new(name)?.as_str()).await
+        self.reset(AuditTarget::Group(GroupName::new(name)?)).await
     }
 
     /// As [`Turnwise::reset_queue`], for a task.
     pub async fn reset_task(&self, name: impl AsRef<str>) -> Result<bool, Error> {
-        self.reset(MemoKind::Task, "task", TaskName::new(name)?.as_str()).await
+        self.reset(AuditTarget::Task(TaskName::new(name)?)).await
     }
 
     /// As [`Turnwise::reset_queue`], for a key that jobs share.
     pub async fn reset_key(&self, name: impl AsRef<str>) -> Result<bool, Error> {
-        self.reset(MemoKind::Key, "key", KeyName::new(name)?.as_str()).await
+        self.reset(AuditTarget::Key(KeyName::new(name)?)).await
     }
 
     /// One that cannot be read, a newer program's say, is taken away too.
-    async fn reset(&self, kind: MemoKind, word: &'static str, name: &str) -> Result<bool, Error> {
+    async fn reset(&self, target: AuditTarget) -> Result<bool, Error> {
         let mut was_set = false;
-        self.change_memo(kind, word, name, |there: Option<serde_json::Result<serde_json::Value>>| {
+        self.change_memo(AuditVerb::Reset, target, |there: Option<serde_json::Result<serde_json::Value>>| {
             // Asked again after a lost reply, the first call may have taken it away.
             was_set |= there.is_some();
             Ok(None)
@@ -187,12 +208,13 @@ impl Turnwise {
 
     async fn set<S: Serialize + DeserializeOwned + Default + Checked>(
         &self,
-        kind: MemoKind,
-        word: &'static str,
-        name: &str,
+        verb: AuditVerb,
+        target: AuditTarget,
         mut change: impl FnMut(&mut S),
     ) -> Result<S, Error> {
-        let changed = self.change_memo(kind, word, name, |there| {
+        let (_, word, name) = place(&target);
+        let (word, name) = (word, name.to_owned());
+        let changed = self.change_memo(verb, target, |there| {
             // To write over what a newer program has written would undo what it means.
             let unread = |error| Invalid::new(word, format!("the settings of {name:?} cannot be read: {error}"));
             let mut settings = there.transpose().map_err(unread)?.unwrap_or_default();
@@ -203,20 +225,21 @@ impl Turnwise {
         changed.await?.ok_or_else(|| Error::Contested(format!("{word} {name}")))
     }
 
-    /// Writes what `change` makes of the memo that is there (`None`: take it away), anew if another program wrote meanwhile or the
+    /// Writes what `change` makes of the memo of this target that is there (`None`: take it away), anew if another program wrote meanwhile or the
     /// reply was lost. `Some(Err)`: it cannot be read.
     pub(crate) async fn change_memo<T: Serialize + DeserializeOwned>(
         &self,
-        kind: MemoKind,
-        word: &'static str,
-        name: &str,
+        verb: AuditVerb,
+        target: AuditTarget,
         mut change: impl FnMut(Option<serde_json::Result<T>>) -> Result<Option<T>, Invalid>,
     ) -> Result<Option<T>, Error> {
+        let (kind, word, name) = place(&target);
         let store = self.store();
         let mut attempt = async || {
             let mut draft = Draft::read(&*store, [kind]).await?;
             let value = change(draft.get(kind, name))?;
             draft.set(kind, name, value.as_ref())?;
+            draft.audit(|before, after| NewAuditLine::of_setting(self.by()?, verb, target.clone(), before, after));
             if kind == MemoKind::Schedule && value.is_none() {
                 draft.remove(MemoKind::Fired, name);
             }
@@ -232,6 +255,18 @@ impl Turnwise {
             tokio::time::sleep(CHANGE_WAIT).await;
         }
         Err(Error::Contested(format!("{word} {name}")))
+    }
+}
+
+/// Where it is kept, what it is called, and its name.
+fn place(target: &AuditTarget) -> (MemoKind, &'static str, &str) {
+    match target {
+        AuditTarget::Queue(name) => (MemoKind::Queue, "queue", name.as_str()),
+        AuditTarget::Group(name) => (MemoKind::Group, "group", name.as_str()),
+        AuditTarget::Task(name) => (MemoKind::Task, "task", name.as_str()),
+        AuditTarget::Key(name) => (MemoKind::Key, "key", name.as_str()),
+        AuditTarget::Schedule(name) => (MemoKind::Schedule, "schedule", name.as_str()),
+        _ => (MemoKind::Installation, "installation", ""),
     }
 }
 

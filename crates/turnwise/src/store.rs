@@ -6,7 +6,7 @@
 //! Transactional tasks need a driver.
 
 pub use turnwise_core::{
-    Failure, Fence, Incarnation, JobHead, NewJob, OnceKey, Serves, Step, Terms, Unique,
+    Failure, Fence, Incarnation, JobHead, NewJob, Serves, Step, Terms, Unique,
     after::After,
     job::{AssignedJob, Counts},
     lead::Sight,
@@ -15,8 +15,8 @@ pub use turnwise_core::{
     scheduler::Pick,
 };
 pub use turnwise_store::{
-    AskLost, AskNews, AskStory, Assign, AssignReply, Author, BatchId, Beat, Bell, BodyHash, Change, Cursor, Delivery,
-    Epoch, Expire, Intervention, Join, Joined, Keeps, Kept, Leader, Lineage, Load, LostJob, LostNode, Mail, Memo,
-    MemoKind, MemoryStore, NewMemo, News, Note, Once, OperatorStore, Page, Pulse, Replace, Settle, Settled, Settlement,
-    Store, SubmitOnce, Term, Writers, memory::Clock,
+    AskLost, AskNews, AskStory, Assign, AssignReply, Author, BatchId, Beat, Bell, Change, Cursor, Delivery, Epoch,
+    Expire, Intervention, Join, Joined, Keeps, Kept, Leader, Lineage, Load, LostJob, LostNode, Mail, Memo, MemoKind,
+    MemoryStore, NewMemo, News, Note, OperatorStore, Page, Pulse, Replace, Settle, Settled, Settlement, Store,
+    SubmitOnce, Term, Writers, memory::Clock,
 };

@@ -4,6 +4,8 @@
 //! all unfinished jobs, the charges. What the dispatcher learnt by watching (how long tasks take, what rates have let through)
 //! is learnt here from the last runs in the store, replayed at the times they began.
 
+mod kept;
+
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     time::Duration,
@@ -20,6 +22,8 @@ use turnwise_core::{
 use turnwise_store::{Filter, Load, MemoKind, memo};
 
 pub use turnwise_core::why::{Forecast, Gate, Whose, Why};
+
+pub use self::kept::{Asked, KeptView};
 
 use crate::{Error, Turnwise, overview::each_page};
 
@@ -206,11 +210,7 @@ impl View {
         // A late job under a rate that would start here has not been started there: the rate was set or begun later than the
         // store shows, so it is taken for one that has just begun.
         let picked: HashSet<JobId> = picks.iter().map(|pick| pick.job).collect();
-        let held_by_a_rate = |head: &JobHead| {
-            picked.contains(&head.id)
-                && due(&settings, head).is_some_and(|due| due.plus(LATE) < now)
-                && has_rate(&settings, head)
-        };
+        let held_by_a_rate = |head: &JobHead| picked.contains(&head.id) && is_held_by_a_rate(&settings, head, now);
         if dispatches < now && inputs.heads.iter().any(held_by_a_rate) {
             closed = inputs.closed(&settings, now);
             (open, picks) = opened(&closed, now, inputs.nodes.clone());
@@ -340,8 +340,15 @@ impl Inputs {
             scheduler.handle(at, Input::Jobs(vec![head_of(job, at)]));
             match ran(job) {
                 Some(ran) => {
-                    let settled =
-                        Settled { id: job.id, fence: Fence(1), ran: Some(ran), rest: None, failed: false, well: true };
+                    let settled = Settled {
+                        id: job.id,
+                        fence: Fence(1),
+                        ran: Some(ran),
+                        rest: None,
+                        failed: false,
+                        well: true,
+                        error: None,
+                    };
                     scheduler.handle(at, Input::Settled(vec![settled]));
                 }
                 // It goes on, or its length is not known: its token is taken, but nothing is charged yet.
@@ -370,6 +377,11 @@ fn opened(closed: &Scheduler, now: Timestamp, nodes: Vec<Node>) -> (Scheduler, V
 /// When it is due, by its own time or its queue's schedule.
 fn due(settings: &Settings, head: &JobHead) -> Option<Timestamp> {
     settings.queues.get(&head.queue).and_then(|queue| queue.due_by_schedule(head)).or(head.due)
+}
+
+/// Whether a job that would start has been late for so long that only a rate can have held it up.
+fn is_held_by_a_rate(settings: &Settings, head: &JobHead, now: Timestamp) -> bool {
+    due(settings, head).is_some_and(|due| due.plus(LATE) < now) && has_rate(settings, head)
 }
 
 fn has_rate(settings: &Settings, head: &JobHead) -> bool {

@@ -1,16 +1,20 @@
 //! How things look as JSON, outside: defined once, for `--json`, `enqueue --stdin` and all that other programs read or write.
 //!
 //! Going out, each is a struct that serialises: [`Job`] and [`JobInFull`], its [`Log`], [`Jobs`] a page of them, [`Node`], [`Queue`],
-//! [`Group`], [`Task`] and [`Key`] in their [listings](Queues), [`Overview`], [`Why`] with its [`Gate`]s, [`Schedule`], [`Token`], a [`Comparison`];
+//! [`Group`], [`Task`] and [`Key`] in their [listings](Queues), [`Overview`], [`Why`] with its [`Gate`]s, a [`Graph`], [`Schedule`], [`Token`],
+//! [`AuditLines`], [`Statistics`] and [`Errors`], a [`Comparison`]; [`Event`] is what happens;
 //! [`Submitted`], [`Decided`], [`Preview`] and [`DecidedAll`] are what calls came to, [`QueueSet`] and its like what is set then. Coming in,
-//! [`Request`] is a job to submit and [`Batch`] several that name one another; [`NewSchedule`], [`WhatIf`], [`Choice`], [`JobEdit`] and
+//! [`Request`] is a job to submit and [`Batch`] several that name one another; [`NewSchedule`], [`NewToken`], [`WhatIf`], [`Choice`], [`JobEdit`] and
 //! [`QueueChange`] with its like are what else a caller may ask for; [`Outcome`] is how a run ended, both ways. Names and values
 //! are an interface: programs read them, and `wire/shapes.json` shows them all. A name that is
 //! not known is refused, one with `null` is as if it had not been given.
 
+mod audit;
 mod batch;
 mod change;
 mod decision;
+mod event;
+mod graph;
 mod job;
 mod listing;
 mod log;
@@ -22,16 +26,20 @@ mod request;
 mod schedule;
 #[cfg(test)]
 mod shapes;
+mod statistics;
 mod token;
 mod whatif;
 mod why;
 
+pub use audit::{AuditLine, AuditLines};
 pub use batch::{Batch, Misfit};
 pub use change::{
     GroupChange, GroupSet, InstallationChange, InstallationSet, LimitChange, LimitSet, PauseReason, QueueChange,
     QueueSet, Reset,
 };
 pub use decision::{Choice, Decided, DecidedAll, JobEdit, Jobs, Preview, Pruned, Submitted, SubmittedAll};
+pub use event::{Event, EventJob, EventType};
+pub use graph::{Graph, Tied};
 pub use job::{Attempt, Job, JobInFull, Progress, Story};
 pub use listing::{Groups, Keys, Nodes, Overview, Queues, Schedules, Tasks};
 pub use log::{Log, LogLine};
@@ -41,7 +49,8 @@ pub use outcome::Outcome;
 pub use overview::{Group, HeldBy, Key, Queue, Task};
 pub use request::Request;
 pub use schedule::{NewSchedule, Schedule};
-pub use token::{CreatedToken, Token};
+pub use statistics::{ErrorSeen, Errors, Statistics, StatisticsPoint, Times};
+pub use token::{CreatedToken, LogIn, LoggedIn, NewToken, Token, Tokens};
 pub use whatif::{Comparison, Course, GroupCourse, Waits, WhatIf};
 pub use why::{Gate, Why};
 

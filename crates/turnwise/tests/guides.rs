@@ -41,6 +41,35 @@ mod readme {
     }
 }
 
+mod audit {
+    use turnwise::{
+        Turnwise,
+        audit::{Actor, AskAudit, AuditPage},
+    };
+
+    async fn who_did_what(turnwise: Turnwise) -> Result<AuditPage, turnwise::Error> {
+        let turnwise = turnwise.acting_as(Actor::named("deploy script")?);
+        turnwise.pause_queue("mail", Some("release 7".to_owned())).await?;
+        let page = turnwise.audit(AskAudit { limit: 100, ..AskAudit::default() }).await?;
+        Ok(page)
+    }
+}
+
+mod secrets {
+    use turnwise::{TaskError, task};
+
+    #[derive(serde::Serialize, serde::Deserialize)]
+    struct Order {
+        pin: String,
+    }
+
+    #[task("charge", secret = ["/card/number", "/pin"])]
+    async fn charge(order: Order) -> Result<(), TaskError> {
+        drop(order);
+        Ok(())
+    }
+}
+
 mod after {
     use turnwise::{OnFailure, Turnwise, task};
 

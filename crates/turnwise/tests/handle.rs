@@ -10,7 +10,7 @@ use std::{
 
 use tokio::time::Instant;
 use turnwise::{
-    Error, JobRequest, QueueName, StoreError, Submitted, Turnwise,
+    Config, Error, JobRequest, QueueName, StoreError, Submitted, Turnwise,
     overview::{Overview, QueueState},
     store::{MemoryStore, NewJob, Store},
 };
@@ -111,4 +111,35 @@ async fn a_bounded_count_says_that_there_are_more() {
     }
     let all = turnwise.overview().await.unwrap();
     assert_eq!((waiting(&all, "late"), all.more), (Some(3), false));
+}
+
+/// The dispatcher is asked for what one page of jobs does not show.
+#[tokio::test]
+async fn a_count_of_many_jobs_is_the_dispatchers() {
+    let turnwise = Turnwise::open("memory:").await.unwrap();
+    let queue = |name: &str| QueueName::new(name).unwrap();
+    let jobs = |name: &'static str, group: &'static str, count| {
+        (0..count).map(move |n| JobRequest::new("t", &n).queue(name).group(group))
+    };
+    turnwise.submit_all(jobs("early", "a", 5).chain(jobs("late", "b", 3))).await.unwrap();
+    let alone = turnwise.overview_told(4).await.unwrap();
+    assert_eq!((alone.all.waiting, alone.more), (4, true), "no node dispatches: it is counted here");
+    // A node that knows no task: everything waits.
+    let node = turnwise.executor_with(Config::new("a".parse().unwrap())).build().unwrap();
+    node.start().await.unwrap();
+    let told = loop {
+        let told = turnwise.overview_told(4).await.unwrap();
+        if !told.more {
+            break told;
+        }
+    };
+    assert_eq!((told.all.waiting, told.all.jobs(), told.groups_in_all), (8, 8, 2));
+    let waiting = |name| told.queues.get(&queue(name)).map(|queue| queue.jobs.waiting);
+    assert_eq!((waiting("early"), waiting("late")), (Some(5), Some(3)));
+    let groups: Vec<_> = told.groups.values().map(|group| (group.jobs.waiting, group.at_least)).collect();
+    assert_eq!(groups, [(5, false), (3, false)]);
+    assert!(told.counted_at <= told.now && !told.is_partial());
+    let looked = turnwise.overview_told(100).await.unwrap();
+    assert_eq!((looked.all, looked.counted_at), (told.all, looked.now), "few are counted now");
+    node.stop().await;
 }

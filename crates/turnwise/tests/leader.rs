@@ -11,11 +11,9 @@ use std::{
 };
 
 use tokio::sync::oneshot;
-use turnwise::{
-    Builder, Config, Ctx, Filter, JobRequest, JobState, NodeName, Outcome, Registry, Task, Turnwise, store::Store,
-};
+use turnwise::{Builder, Config, Ctx, Filter, JobRequest, JobState, NodeName, Outcome, Registry, Task, Turnwise};
 use turnwise_core::node::Host;
-use turnwise_executor::Process;
+use turnwise_executor::{Process, executor::Connected};
 use turnwise_postgres::PostgresStore;
 use turnwise_testpg::{Cluster, Pace};
 
@@ -65,7 +63,7 @@ impl Machine {
                     let url = url.clone();
                     Box::pin(async move {
                         let store = PostgresStore::connect(&url, Default::default()).await?;
-                        Ok(Arc::new(store) as Arc<dyn Store>)
+                        Ok(Connected::to_both(Arc::new(store)))
                     }) as _
                 });
                 let mut registry = Registry::new();

@@ -31,7 +31,7 @@ const SENTENCE: &str = r#"group "acme" has 1000 waiting jobs, its limit"#;
 
 async fn fill(turnwise: &Turnwise) {
     let (name, value) = ("acme".to_owned(), Some(SENTENCE.to_owned()));
-    let full = NewMemo { kind: MemoKind::Full, name, value, seen: None };
+    let full = NewMemo { kind: MemoKind::Full, name, value, seen: None, line: None };
     assert_eq!(turnwise.store().remember(None, vec![full]).await.unwrap(), [true]);
 }
 

@@ -66,11 +66,14 @@ pub(crate) struct Enqueue {
     /// Go on as this task, with the same arguments, when the retries run out [default: the task's own setting]
     #[arg(long, value_name = "TASK", allow_hyphen_values = true)]
     pub(crate) on_exhausted: Option<String>,
-    /// Read jobs from stdin, one JSON object a line (task, args, queue, group, key, priority, at, in, retry, timeout,
+    /// Go on as this task after a success, with the result as its arguments [default: the task's own setting]
+    #[arg(long, value_name = "TASK", allow_hyphen_values = true)]
+    pub(crate) next: Option<String>,
+    /// Read jobs from stdin, one JSON object a line (task, id, args, queue, group, key, priority, at, in, retry, timeout,
     /// expires, unique, unique_by_args, unique_scope, unique_for, on_duplicate, as, after, on_failure,
-    /// on_exhausted): all are stored or none.
+    /// on_exhausted, next): all are stored or none.
     /// "as" names a job for the other lines, "after" is a list of names and ids, or "*" for all other lines
-    #[arg(long, conflicts_with_all = ["task", "args", "queue", "group", "key", "priority", "at", "in", "retry", "timeout", "expires", "unique", "unique_by_args", "unique_scope", "unique_for", "on_duplicate", "after", "on_failure", "on_exhausted"])]
+    #[arg(long, conflicts_with_all = ["task", "args", "queue", "group", "key", "priority", "at", "in", "retry", "timeout", "expires", "unique", "unique_by_args", "unique_scope", "unique_for", "on_duplicate", "after", "on_failure", "on_exhausted", "next"])]
     pub(crate) stdin: bool,
     /// Wait until the jobs have ended. Prints the result of each, a line of JSON, instead of its id, which goes to stderr. Exit code 0:
     /// all succeeded; 4: one failed; 5: one was cancelled

@@ -78,6 +78,9 @@ pub(crate) struct AddSchedule {
     /// Go on as this task, with the same arguments, when the retries of a job run out
     #[arg(long, value_name = "TASK", allow_hyphen_values = true)]
     pub(crate) on_exhausted: Option<String>,
+    /// Go on as this task after a success, with the result as its arguments
+    #[arg(long, value_name = "TASK", allow_hyphen_values = true)]
+    pub(crate) next: Option<String>,
     /// What to do when a time comes and the last job has not ended: skip the time, wait for the end, or allow both
     /// [default: skip]
     #[arg(long, value_name = "POLICY", allow_hyphen_values = true)]

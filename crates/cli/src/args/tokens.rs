@@ -52,5 +52,5 @@ pub(crate) struct CreateToken {
 pub(crate) struct RevokeToken {
     /// The token's id, or how its secret begins, as `token list` shows both
     #[arg(value_name = "PREFIX|ID")]
-    pub(crate) token: String,
+    pub(crate) which: String,
 }

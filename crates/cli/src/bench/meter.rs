@@ -6,9 +6,8 @@ use std::{
 };
 
 use hdrhistogram::Histogram;
-use turnwise::story::Progress;
 
-use crate::logs;
+use crate::{logs, view::Progress};
 
 /// The rates of the beginning and of the end are of this many jobs.
 const SOME: u64 = 10_000;
@@ -120,7 +119,7 @@ impl Bar {
     pub(super) fn at(&mut self, done: u64) {
         if self.shown && self.drawn.is_none_or(|drawn| drawn.elapsed() >= Self::REDRAW) {
             self.drawn = Some(Instant::now());
-            let progress = Progress::new(done, self.total, self.what);
+            let progress = Progress { done, total: self.total, text: self.what.to_owned() };
             // A closed stderr is no reason to stop.
             let _ = write!(io::stderr(), "\r{}\u{1b}[K", logs::bar(&progress));
         }

@@ -68,10 +68,12 @@ pub(super) struct Site<'a> {
 impl<'a> Site<'a> {
     /// Opens the database and deletes what a killed benchmark has left.
     pub(super) async fn open(settings: &'a Settings, plan: &'a Plan, stop: Stop) -> Result<Self, Failure> {
-        let made = made_by_us(settings.database())?;
-        // It runs nodes, and makes the schema as they do.
+        let file = file_of(settings.database())?;
+        // It runs nodes, and makes the schema as they do; but not in a file that is there, and may be another program's.
+        let schema = if file.as_ref().is_some_and(|file| file.exists()) { Schema::Existing } else { Schema::Create };
+        let made = file.filter(|file| !file.exists());
         settings.check_named()?;
-        let turnwise = settings.open_with(Options { schema: Schema::Create, ..plan.options() }).await?;
+        let turnwise = settings.open_with(Options { schema, ..plan.options() }).await?;
         let mut site = Self { settings, plan, turnwise, stop, alone: true, made, nodes: Mutex::default() };
         if let Some(others) = site.others().await? {
             site.alone = false;
@@ -205,7 +207,7 @@ impl<'a> Site<'a> {
                 MemoKind::Queue => memo.name == NAME,
                 _ => charges(std::slice::from_ref(memo)).iter().any(|charge| charge.queue.as_str() == NAME),
             })
-            .map(|memo| NewMemo { kind: memo.kind, name: memo.name, value: None, seen: None })
+            .map(|memo| NewMemo { kind: memo.kind, name: memo.name, value: None, seen: None, line: None })
             .collect();
         for some in ours.chunks(ROWS as usize) {
             store.remember(None, some.to_vec()).await?;
@@ -242,12 +244,8 @@ impl<'a> Site<'a> {
 }
 
 /// The file, if opening the database creates it.
-fn made_by_us(database: &str) -> Result<Option<PathBuf>, Failure> {
-    if database.starts_with("sqlite:") {
-        Ok(SqliteStore::file(database)?.filter(|file| !file.exists()))
-    } else {
-        Ok(None)
-    }
+fn file_of(database: &str) -> Result<Option<PathBuf>, Failure> {
+    if database.starts_with("sqlite:") { Ok(SqliteStore::file(database)?) } else { Ok(None) }
 }
 
 fn remove(file: &Path) -> Result<(), Failure> {

@@ -5,10 +5,9 @@ use std::{
     fmt::Write,
 };
 
-use turnwise::{
-    JobId, JobState,
-    graph::{Graph, Tied},
-};
+use turnwise::JobState;
+
+use super::{Graph, Tied};
 
 const BOX: (f64, f64) = (190.0, 46.0);
 /// Between columns and between rows.
@@ -33,7 +32,7 @@ const STYLE: &str = "
     .running, .scheduled { stroke: #4493f8 } .stuck { stroke: #f0883e }
   }";
 
-pub(super) fn draw(graph: &Graph, shown: JobId) -> String {
+pub(super) fn draw(graph: &Graph, shown: &str) -> String {
     let layout = Layout::of(graph);
     let rows = layout.columns.iter().map(Vec::len).max().unwrap_or(0);
     let width = (2.0 * MARGIN + size(layout.columns.len(), BOX.0, GAP.0)).max(460.0);
@@ -133,13 +132,13 @@ impl Layout {
 
 /// The pairs (awaited, waiting) that do not follow from others.
 fn needed(graph: &Graph) -> Vec<(Vertex, Vertex)> {
-    let number: HashMap<JobId, Vertex> = graph.jobs.iter().map(|tied| tied.id).zip(0..).collect();
+    let number: HashMap<&str, Vertex> = graph.jobs.iter().map(|tied| tied.id.as_str()).zip(0..).collect();
     // All jobs that each job comes after, directly or not. Jobs are in the order of their layers, so the sets of those that a
     // job waits for are complete when its turn comes.
     let mut before: Vec<BTreeSet<Vertex>> = Vec::with_capacity(graph.jobs.len());
     let mut pairs = Vec::new();
     for (at, tied) in graph.jobs.iter().enumerate() {
-        let direct: Vec<Vertex> = tied.after.iter().filter_map(|id| number.get(id).copied()).collect();
+        let direct: Vec<Vertex> = tied.after.iter().filter_map(|id| number.get(id.as_str()).copied()).collect();
         let implied: BTreeSet<Vertex> = direct.iter().flat_map(|&other| before[other].iter().copied()).collect();
         pairs.extend(direct.iter().filter(|other| !implied.contains(other)).map(|&other| (other, at)));
         before.push(implied.into_iter().chain(direct).collect());
@@ -176,12 +175,13 @@ fn arrow(points: &[(f64, f64)]) -> String {
 }
 
 fn node(tied: &Tied, (x, y): (f64, f64), shown: bool) -> String {
-    let (state, task) = match &tied.job {
-        Some(job) => (job.state.name(), job.task.to_string()),
-        None => ("gone", "kept no longer".to_owned()),
+    let (state, task) = match (tied.state, &tied.task) {
+        (Some(state), Some(task)) => (state.name(), task.clone()),
+        _ => ("gone", "kept no longer".to_owned()),
     };
-    let waits = tied.job.as_ref().is_none_or(|job| job.state == JobState::Waiting);
-    let policy = tied.on_failure.filter(|_| waits).map_or(String::new(), |what| format!(" · on failure {what}"));
+    let waits = tied.state.is_none_or(|state| state == JobState::Waiting);
+    let policy =
+        tied.on_failure.as_ref().filter(|_| waits).map_or(String::new(), |what| format!(" · on failure {what}"));
     let this = if shown { " this" } else { "" };
     let name: String =
         if task.chars().count() > NAME { task.chars().take(NAME - 1).chain(['…']).collect() } else { task };
@@ -229,7 +229,7 @@ mod tests {
             }
         }
         assert!(layout.ways.iter().all(|way| way.windows(2).all(|pair| places[pair[0]].0 < places[pair[1]].0)));
-        let svg = draw(&graph, graph.jobs[6].id);
+        let svg = draw(&graph, &graph.jobs[6].id);
         assert_eq!((svg.matches("<rect").count(), svg.matches("class=\"edge\"").count()), (8, 8));
     }
 

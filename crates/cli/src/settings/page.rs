@@ -5,7 +5,7 @@ use std::{env, fs, path::Path};
 
 use clap::{Arg, CommandFactory};
 
-use super::{COMMON, EXECUTOR, MOVED, SERVER, variable};
+use super::{CLIENT, COMMON, EXECUTOR, MOVED, SERVER, variable};
 use crate::{args::Args, commands, pools};
 
 const INTRODUCTION: &str = r#"# The settings file
@@ -42,7 +42,7 @@ timeout = "30s"
 "#;
 
 /// What `[tasks.NAME]` may have: key, default, meaning.
-const OF_A_TASK: [[&str; 3]; 12] = [
+const OF_A_TASK: [[&str; 3]; 13] = [
     ["command", "", "the program and its words"],
     ["env", "`[]`", "names of the node's variables that the program gets too"],
     ["cwd", "the node's", "the folder it runs in"],
@@ -55,6 +55,7 @@ const OF_A_TASK: [[&str; 3]; 12] = [
     ["snooze", "`1m`", "how much later"],
     ["next", "none", "the task that the job goes on as after a success"],
     ["on_exhausted", "none", "the task that the job goes on as when its retries have run out"],
+    ["secret", "`[]`", "[secret fields](secrets.md) of the arguments, as JSON pointers: shown nowhere"],
 ];
 
 fn page() -> String {
@@ -64,6 +65,11 @@ fn page() -> String {
         format!(
             "## For every command\n\nAt the top of the file.\n\n{}",
             table(&["key", "default", "variable", "flag", ""], COMMON.iter().map(|key| of_a_node(key)))
+        ),
+        format!(
+            "## `[client]`\n\nCommands that ask a [server](server.md) instead of opening a database. If a server and a database are named, \
+             the stronger source counts: a flag, then a variable, then the file.\n\n{}",
+            table(&["key", "default", "variable", "flag", ""], CLIENT.iter().map(|key| of_a_node(key)))
         ),
         format!(
             "## `[executor]`\n\nThe node that `turnwise serve` runs, and its own [pool](pools.md).\n\n{}",

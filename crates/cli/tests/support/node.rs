@@ -61,6 +61,11 @@ impl Node {
         fs::read_to_string(&self.errors).unwrap()
     }
 
+    /// The file with its record.
+    pub(crate) fn trace_file(&self) -> &Path {
+        &self.trace
+    }
+
     pub(crate) fn trace(&self) -> Vec<Line> {
         whole_lines(&self.trace)
     }

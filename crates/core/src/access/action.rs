@@ -69,6 +69,8 @@ actions! {
     ReadSchedule, Read, Own, "read a schedule";
     /// What would run when.
     Simulate, Read, Installation, "simulate";
+    /// Numbers for a monitoring program.
+    Metrics, Read, Installation, "read the metrics";
     /// The nodes.
     ReadNodes, Read, Installation, "read the nodes";
     /// What is set for the installation.

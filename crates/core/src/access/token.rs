@@ -11,6 +11,12 @@ use crate::{
     words::words,
 };
 
+/// How long a person stays logged in to a page.
+pub const LOGIN_FOR: Duration = Duration::from_secs(12 * 3600);
+
+/// Log-ins that last at a time; a person who logs in beyond that is refused.
+pub const MAX_LOGINS: usize = 10_000;
+
 /// Most tokens that are kept. They are listed whole, and looked through when a new one is created.
 pub const MAX_TOKENS: usize = 10_000;
 

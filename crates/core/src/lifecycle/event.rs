@@ -7,6 +7,8 @@ use crate::{
     failure::Failure,
     job::{JobId, JobState, Step},
     json::Json,
+    name::TaskName,
+    terms::Terms,
     time::Timestamp,
 };
 
@@ -31,6 +33,22 @@ pub enum Outcome {
     Cancelled,
     /// The node is stopping, or has held the job too long without starting it. Spends no attempt.
     Interrupted,
+}
+
+impl Outcome {
+    /// The same, of a job that is to go on as this task after a success: with the result as its arguments, or with its own if there is no
+    /// result. An outcome of another kind stays as it is, and so does one that names what follows.
+    #[must_use]
+    pub fn then(self, next: Option<&TaskName>, args: &Json) -> Self {
+        match (self, next) {
+            (Self::Done { result }, Some(task)) => {
+                let args = result.unwrap_or_else(|| args.clone());
+                let step = Step { task: task.clone(), args, retry: None, terms: Terms::default() };
+                Self::Next { step: Box::new(step), due: None }
+            }
+            (outcome, _) => outcome,
+        }
+    }
 }
 
 /// What happened to a job.

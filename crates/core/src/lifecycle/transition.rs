@@ -2,7 +2,7 @@
 
 use super::Edit;
 use crate::{
-    failure::Failure,
+    failure::{Failure, Fingerprint},
     job::{AssignedJob, Counts, Fence, Job, JobState, Step},
     json::Json,
     retry::RetryPolicy,
@@ -55,6 +55,12 @@ pub struct Transition {
 }
 
 impl Transition {
+    /// What went wrong, for whoever counts errors. A job that ends as cancelled is none.
+    pub fn fingerprint(&self) -> Option<Fingerprint> {
+        let cancelled = matches!(self.to, Target::Finish { end: End::Cancelled, .. });
+        self.error.as_ref().filter(|_| !cancelled).map(Failure::print)
+    }
+
     /// The state the job has afterwards, coming from `from`.
     pub fn state(&self, from: JobState) -> JobState {
         match &self.to {

@@ -19,6 +19,11 @@ use crate::{
 
 impl Scheduler {
     pub(super) fn take_in(&mut self, now: Timestamp, head: &mut JobHead) {
+        self.take_in_for(now, head, false);
+    }
+
+    /// `pays`: a job in a node's hands costs what it would if it had been picked here just now.
+    pub(super) fn take_in_for(&mut self, now: Timestamp, head: &mut JobHead, pays: bool) {
         let queue = self.queue(now, &head.queue);
         head.due = self.due_of(queue, GivenTime::from(&*head));
         let due = head.due.unwrap_or(Timestamp::MAX);
@@ -61,8 +66,10 @@ impl Scheduler {
             kind,
             group,
         });
-        self.owners[self.groups[group].owner].jobs += 1;
+        let owner = self.groups[group].owner;
+        self.owners[owner].jobs += 1;
         self.queues[queue].jobs += 1;
+        self.count(slot, Ties { kind, queue, task, group, owner, key });
         if self.queues[queue].jobs == 1 && self.queues[queue].settings.sealed.is_some() {
             // The queue was finished until now, or seemed so while this job was placed anew: queues that wait for it wait again.
             self.refresh_queues_after(now, queue);
@@ -73,7 +80,8 @@ impl Scheduler {
         if head.state.assigned() {
             let seat = head.node.and_then(|node| self.fleet.find(node));
             let ties = self.ties(slot);
-            self.enter_flight(now, slot, ties, seat, Place::Assigned, Duration::ZERO);
+            let charged = if pays { self.pay(now, ties) } else { Duration::ZERO };
+            self.enter_flight(now, slot, ties, seat, Place::Assigned, charged);
             self.refresh_queue(now, queue);
             self.refresh_limited(now, ties.owner);
         } else {
@@ -183,6 +191,7 @@ impl Scheduler {
                 self.backlog.set_place(slot, Place::Manual);
             }
         }
+        self.uncount(slot, ties);
         self.extras.remove(&slot);
         self.waits.forget(self.backlog.id(slot));
         self.owners[owner].jobs -= 1;
@@ -197,8 +206,8 @@ impl Scheduler {
     }
 
     pub(super) fn settle(&mut self, now: Timestamp, settled: Settled) {
-        let is_error = settled.is_error();
-        let Settled { id, fence, ran, rest, failed: _, well } = settled;
+        let (is_error, counted) = (settled.is_error(), settled.counted());
+        let Settled { id, fence, ran, rest, failed: _, well, error } = settled;
         let Some(slot) = self.backlog.find(id) else {
             if rest.is_none() {
                 self.awaited_ended(now, id, well);
@@ -232,7 +241,10 @@ impl Scheduler {
         }
         if in_flight {
             let used = ran.or_else(|| self.used_so_far(now, slot).filter(|_| self.node_is_lost(slot)));
+            self.count_end(now, slot, counted, used, error);
             self.leave_flight(now, slot, ties, used);
+        } else if rest.is_none() {
+            self.count_end(now, slot, counted, None, error);
         }
         let Some(rest) = rest else {
             if in_flight {
@@ -254,6 +266,7 @@ impl Scheduler {
             // until then no node gets it, and its old queue is not finished.
             return self.put_to_rest(now, slot, None, self.queues[queue].serial());
         }
+        self.uncount(slot, ties);
         if let Some(task) = &rest.next {
             let task = self.task(now, task);
             let kind = self.kind(queue, task);
@@ -261,6 +274,7 @@ impl Scheduler {
         }
         self.backlog.set_fence(slot, fence);
         self.backlog.set_stuck(slot, rest.stuck);
+        self.count(slot, Ties { kind: self.backlog.kind(slot), ..ties });
         self.backlog.set_due(slot, rest.due.unwrap_or(Timestamp::MAX));
         if rest.crashes > 0 || self.extras.contains_key(&slot) {
             let extra = self.extras.entry(slot).or_default();
@@ -287,6 +301,7 @@ impl Scheduler {
         let Some(slot) = self.backlog.find(id).filter(is_meant) else { return };
         match reply {
             Reply::Assigned(fence) => {
+                self.count_start(now, slot);
                 self.backlog.set_fence(slot, fence);
                 self.backlog.set_place(slot, Place::Assigned);
                 if let Some(extra) = self.extras.get_mut(&slot) {

@@ -16,7 +16,7 @@ use crate::{
 /// all over the database instead of in the order in which the jobs lie there.
 pub(super) const LEAST_COST: Duration = Duration::from_millis(1);
 /// What one job costs where turns are counted.
-const ONE_TURN: Duration = Duration::from_secs(1);
+pub(super) const ONE_TURN: Duration = Duration::from_secs(1);
 /// How often long runs are charged while they run, and how far a run must be over its estimate for it.
 const LIVE_CHARGE: Duration = Duration::from_millis(250);
 
@@ -34,6 +34,7 @@ impl Scheduler {
         };
         let weight = self.owners[ties.owner].weight();
         let used = self.groups[at].used(weight);
+        self.tallies.advance(queue_at, queue.now, used);
         queue.now = queue.now.max(used);
         let class = self.kinds[ties.kind].class();
         if let Some(turns) = queue.turns.iter_mut().find(|turns| turns.class() == class) {

@@ -53,5 +53,6 @@ impl Scheduler {
         let slot = self.backlog.insert(new);
         self.backlog.set_place(slot, Place::Manual);
         self.extras.extend(extra.map(|extra| (slot, Extra { expires: None, ..extra })));
+        self.count(slot, self.ties(slot));
     }
 }

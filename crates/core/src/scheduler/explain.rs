@@ -202,14 +202,8 @@ impl Scheduler {
     }
 
     fn forecast(&self, now: Timestamp, id: JobId, steps: usize) -> Option<Forecast> {
-        let mut future = Future::of(self.clone(), now);
-        for before in 0..steps {
-            let start = future.next()?;
-            if start.job == id {
-                return Some(Forecast { before, starts_in: start.at.since(now) });
-            }
-        }
-        None
+        // To copy a large backlog takes a while.
+        if steps == 0 { None } else { Future::of(self.clone(), now).forecast(now, id, steps) }
     }
 }
 
@@ -260,6 +254,17 @@ impl Future {
         future
     }
 
+    /// When the job starts, if it is among the next `steps` that do.
+    pub fn forecast(mut self, now: Timestamp, id: JobId, steps: usize) -> Option<Forecast> {
+        for before in 0..steps {
+            let start = self.next()?;
+            if start.job == id {
+                return Some(Forecast { before, starts_in: start.at.since(now) });
+            }
+        }
+        None
+    }
+
     /// Hands `input` to the scheduler, and confirms every pick at once.
     fn feed(&mut self, input: Input) {
         let mut outputs = self.scheduler.handle(self.now, input);
@@ -306,7 +311,15 @@ impl Iterator for Future {
                     self.now = self.now.max(at);
                     self.eventful = self.now;
                     let ran = self.scheduler.backlog.find(id).map(|slot| self.cost_of(slot));
-                    self.feed(Input::Settled(vec![Settled { id, fence, ran, rest: None, failed: false, well: true }]));
+                    self.feed(Input::Settled(vec![Settled {
+                        id,
+                        fence,
+                        ran,
+                        rest: None,
+                        failed: false,
+                        well: true,
+                        error: None,
+                    }]));
                 }
                 (_, Some(time)) => {
                     self.now = self.now.max(time);

@@ -167,14 +167,27 @@ impl Scheduler {
         }
     }
 
-    /// Sets an alarm for every bucket that is empty, also for one that was just made: when it has a token again, its keeper is
-    /// woken.
-    pub(super) fn watch_rates(&mut self, now: Timestamp) {
+    /// Takes all tokens out of all buckets.
+    pub(super) fn empty_buckets(&mut self, now: Timestamp) {
+        for keeper in self.keepers() {
+            if let Some(bucket) = self.bucket_mut(keeper) {
+                bucket.empty(now);
+            }
+        }
+    }
+
+    fn keepers(&self) -> impl Iterator<Item = Keeper> + use<> {
         let queues = self.queues.indexes().map(Keeper::Queue);
         let owners = self.owners.indexes().map(Keeper::Owner);
         let tasks = self.tasks.indexes().map(Keeper::Task);
         let keys = self.keys.indexes().map(Keeper::Key);
-        for keeper in queues.chain(owners).chain(tasks).chain(keys) {
+        queues.chain(owners).chain(tasks).chain(keys)
+    }
+
+    /// Sets an alarm for every bucket that is empty, also for one that was just made: when it has a token again, its keeper is
+    /// woken.
+    pub(super) fn watch_rates(&mut self, now: Timestamp) {
+        for keeper in self.keepers() {
             if let Some(&bucket) = self.bucket(keeper) {
                 self.times.wake_for(&bucket, keeper, now);
             }

@@ -5,6 +5,7 @@ use std::{ops, time::Duration};
 use super::{
     Scheduler,
     table::{Index, Table},
+    totals::JobCount,
 };
 use crate::{name::TaskName, time::Timestamp};
 
@@ -15,6 +16,7 @@ pub(super) struct Kind {
     pub(super) task: Index,
     /// What a run of it costs, estimated from earlier runs.
     pub(super) cost: Option<Duration>,
+    pub(super) count: JobCount,
     class: Index,
     runnable: bool,
 }
@@ -82,9 +84,21 @@ impl Kinds {
     fn add(&mut self, queue: Index, task: Index, class: KindClass) -> Index {
         let runnable = class.runnable();
         let class = place(&mut self.classes, class);
-        let at = self.kinds.add((queue, task), Kind { queue, task, cost: None, class, runnable });
+        let at = self
+            .kinds
+            .add((queue, task), Kind { queue, task, cost: None, count: JobCount::default(), class, runnable });
         assert!(at < 1 << 24, "more than sixteen million pairs of queue and task");
         at
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Kind> {
+        self.kinds.iter()
+    }
+
+    /// How many jobs of a kind there are.
+    #[inline]
+    pub(super) fn count(&mut self, at: Index) -> &mut JobCount {
+        &mut self.kinds[at].count
     }
 
     pub(super) fn class(&self, class: Index) -> &KindClass {

@@ -44,9 +44,13 @@ impl Scheduler {
                 *charge = (*charge).max(level);
             }
         }
-        let Self { groups, queues, .. } = self;
+        let Self { groups, queues, owners, tallies, .. } = self;
         for &place in places.as_slice() {
             queues[queue].turns[place].enter(groups, at);
+        }
+        let group = &groups[at];
+        if !group.entered.is_empty() {
+            tallies.enter(at, group, owners[group.owner].weight(), queues[queue].now);
         }
         if !self.queues[queue].entered {
             self.refresh_queue(now, queue);
@@ -87,9 +91,10 @@ impl Scheduler {
     }
 
     pub(super) fn leave_turns(&mut self, at: Index) {
-        let Self { groups, queues, .. } = self;
+        let Self { groups, queues, owners, tallies, .. } = self;
         let group = &groups[at];
         if !group.entered.is_empty() {
+            tallies.leave(at, group, owners[group.owner].weight(), queues[group.queue].now);
             queues[group.queue].turns.iter_mut().for_each(|turns| turns.leave(groups, at));
         }
     }

@@ -14,7 +14,8 @@
 //!
 //! What is done with it: `arrive` jobs come and go, `expire` some too late → `set` what is set → `trees` which queues share nodes
 //! → `line` which queues and groups stand in line, `turns` in which order → `gates` what is closed → `choose` whose turn it is →
-//! `charge` what it costs → `explain` why not yet, and what comes next → `remaining` whether a node has anything to do at all.
+//! `charge` what it costs → `tally` what happened, added up → `explain` why not yet, and what comes next → `totals` how much there is →
+//! `follow` what another scheduler does → `remaining` whether a node has anything to do at all.
 
 mod arrive;
 mod charge;
@@ -23,6 +24,7 @@ mod expire;
 mod explain;
 mod fleet;
 mod flight;
+mod follow;
 mod gates;
 mod groups;
 mod hours;
@@ -34,8 +36,10 @@ mod names;
 mod set;
 mod suspects;
 mod table;
+mod tally;
 mod rows;
 mod times;
+mod totals;
 mod trees;
 mod turns;
 mod waits;
@@ -46,11 +50,13 @@ use foldhash::{HashMap, HashMapExt};
 
 use crate::{
     backlog::{Backlog, Place, Slot},
+    failure::Fingerprint,
     job::{Fence, JobHead, JobId},
     name::{GroupName, KeyName, QueueName, TaskName},
     node::{Incarnation, Node},
     queue_state::QueueState,
     settings::Settings,
+    statistics::Counted,
     time::Timestamp,
     turn::{Charge, Served},
 };
@@ -95,12 +101,25 @@ pub struct Settled {
     pub failed: bool,
     /// It ended with success. If neither is set, it ended in another way, or it is not known how.
     pub well: bool,
+    /// What went wrong in the run, if something did, or what ended the job without one.
+    pub error: Option<Fingerprint>,
 }
 
 impl Settled {
     /// Whether this is an error of its queue, for which the queue may be set to pause.
     pub fn is_error(&self) -> bool {
         self.failed || self.rest.as_ref().is_some_and(|rest| rest.stuck)
+    }
+
+    fn counted(&self) -> Counted {
+        match &self.rest {
+            None if self.well => Counted::Success,
+            None if self.failed || self.error.is_some() => Counted::Failed,
+            None => Counted::Cancelled,
+            Some(rest) if rest.stuck && rest.due.is_none() => Counted::Stuck,
+            Some(rest) if rest.stuck || self.error.is_some() => Counted::Retried,
+            Some(_) => Counted::Again,
+        }
     }
 }
 
@@ -206,7 +225,9 @@ use kinds::Kinds;
 use rows::{Extra, Limited, Queue};
 use suspects::Suspects;
 use table::Table;
+use tally::Tallies;
 use times::Times;
+use totals::StuckByOwner;
 use trees::Tree;
 use waits::Waits;
 
@@ -235,7 +256,9 @@ pub struct Scheduler {
     times: Times,
     hours: Hours,
     waits: Waits,
+    stuck: StuckByOwner,
     pauses: Vec<(QueueName, JobId)>,
+    tallies: Tallies,
 }
 
 impl Scheduler {
@@ -263,13 +286,16 @@ impl Scheduler {
             times: Times::default(),
             hours: Hours::default(),
             waits: Waits::default(),
+            stuck: StuckByOwner::new(),
             pauses: Vec::new(),
+            tallies: Tallies::default(),
         }
     }
 
     /// Takes in what happened and returns what to do. Several [`Output::Assign`] may be in flight at a time; each is answered
     /// by an [`Input::Replied`].
     pub fn handle(&mut self, now: Timestamp, input: Input) -> Vec<Output> {
+        self.turn_minute(now);
         self.turn_windows(now);
         match input {
             Input::Jobs(heads) => heads.into_iter().for_each(|mut head| self.take_in(now, &mut head)),
@@ -351,6 +377,11 @@ impl Scheduler {
             *count += 1;
         }
         pending
+    }
+
+    /// How many unfinished jobs the scheduler knows.
+    pub fn len(&self) -> usize {
+        self.backlog.len()
     }
 
     /// Whether the scheduler knows of no unfinished job at all.

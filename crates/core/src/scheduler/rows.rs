@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::{Scheduler, kinds::Kind, table::Index, turns::GroupTurns};
+use super::{Scheduler, kinds::Kind, table::Index, totals::JobCount, turns::GroupTurns};
 use crate::{
     backlog::Slot,
     heap::Heap,
@@ -123,6 +123,8 @@ pub(super) struct Limited<N> {
     pub(super) name: N,
     pub(super) settings: LimitSettings,
     pub(super) in_flight: u32,
+    /// Its unfinished jobs (keys only; those of a task are counted by kind).
+    pub(super) count: JobCount,
     pub(super) bucket: Option<Bucket>,
     /// Jobs that wait for the limit, by lane (keys only).
     pub(super) parked: BTreeMap<(Index, Index), Heap>,
@@ -185,7 +187,7 @@ pub(super) fn set_bucket(bucket: &mut Option<Bucket>, rate: Option<Rate>, now: T
 impl<N> Limited<N> {
     pub(super) fn new(name: N, settings: LimitSettings, now: Timestamp) -> Self {
         let bucket = settings.rate.map(|rate| Bucket::new(rate, now));
-        Self { name, settings, in_flight: 0, bucket, parked: BTreeMap::new() }
+        Self { name, settings, in_flight: 0, count: JobCount::default(), bucket, parked: BTreeMap::new() }
     }
 }
 

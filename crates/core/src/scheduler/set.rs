@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Remembered, Scheduler, groups::Special, rows::set_bucket, table::Index};
+use super::{Remembered, Scheduler, groups::Special, rows::set_bucket, table::Index, tally::Weighed};
 use crate::{
     backlog::Place,
     settings::{GroupSettings, QueueSettings, Settings},
@@ -23,12 +23,20 @@ impl Scheduler {
             self.set_queue(now, at, settings);
         }
         for at in self.owners.indexes() {
+            let weight = specials.get(&at).map(|special| special.weight).unwrap_or_default();
+            let other_weight = weight != self.owners[at].weight();
+            if other_weight {
+                self.weigh(at, Weighed::Out);
+            }
             let owner = &mut self.owners[at];
             let mut bucket = owner.special.take().and_then(|special| special.bucket);
             owner.special = specials.remove(&at).map(|settings| {
                 set_bucket(&mut bucket, settings.rate, now);
                 Box::new(Special { settings, bucket })
             });
+            if other_weight {
+                self.weigh(at, Weighed::In);
+            }
             self.refresh_owner(now, at);
         }
         for task in self.tasks.iter_mut() {

@@ -45,6 +45,10 @@ impl<N, R> Table<N, R> {
         self.rows.get(at as usize)
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
     pub(super) fn indexes(&self) -> Range<Index> {
         0..index(self.rows.len())
     }

@@ -64,6 +64,12 @@ impl GroupTurns {
         }
     }
 
+    /// Some of the groups that come next, about `most` of them.
+    pub(super) fn front(&self, most: usize) -> impl Iterator<Item = Index> {
+        let row = self.row.iter().copied().filter(|&group| group != EMPTY).take(most);
+        row.chain(self.heap.iter().copied().take(most))
+    }
+
     /// A group comes into line, where it does not stand yet.
     pub(super) fn enter(&mut self, groups: &mut Groups, group: Index) {
         groups[group].entered.push(Entered { class: self.class, place: 0 });

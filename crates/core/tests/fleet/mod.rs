@@ -283,7 +283,15 @@ impl Fleet {
         let at = self.seat(node);
         self.seats[at].running.retain(|running| *running != job);
         self.run(at);
-        self.feed(Input::Settled(vec![Settled { id: job, fence, ran: Some(ran), rest, failed: false, well: true }]));
+        self.feed(Input::Settled(vec![Settled {
+            id: job,
+            fence,
+            ran: Some(ran),
+            rest,
+            failed: false,
+            well: true,
+            error: None,
+        }]));
     }
 
     fn seat(&self, node: Incarnation) -> usize {

@@ -125,6 +125,7 @@ impl Table {
             rest,
             failed: false,
             well: true,
+            error: None,
         }]))
     }
 

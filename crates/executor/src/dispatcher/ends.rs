@@ -106,7 +106,7 @@ impl Dispatcher<'_> {
         self.life.node.clock.heard(page.now);
         let decided: Vec<_> = page.jobs.iter().filter_map(|head| end_of(head, page.now)).collect();
         // Before they are written: a dispatcher that dies meanwhile has recorded what it was about to do.
-        for Intervention { job, fence, state, to } in &decided {
+        for Intervention { job, fence, state, to, .. } in &decided {
             self.life.trace(|| Record::Unrun { job: *job, fence: fence.0, state: to.state(*state) });
         }
         let replies = if decided.is_empty() {
@@ -130,11 +130,12 @@ impl Dispatcher<'_> {
         if !left.is_empty() {
             self.read_again(left).await?;
         }
-        let settled = |id: JobId| {
+        let settled = |Intervention { job: id, to, .. }: &Intervention| {
+            let (id, error) = (*id, to.fingerprint());
             // No queue pauses for it: the error was the other job's.
-            scheduler::Settled { id, fence: Fence(i64::MAX), ran: None, rest: None, failed: false, well: false }
+            scheduler::Settled { id, fence: Fence(i64::MAX), ran: None, rest: None, failed: false, well: false, error }
         };
-        let ended = jobs.iter().copied().filter(|id| ended.contains(id)).map(settled).collect();
+        let ended = decided.iter().filter(|decided| ended.contains(&decided.job)).map(settled).collect();
         self.act(Input::Settled(ended)).await?;
         Ok(true)
     }
@@ -172,5 +173,5 @@ fn end_of(head: &JobHead, now: Timestamp) -> Option<Intervention> {
     let JobHead { state, fence, .. } = *head;
     let standing = JobFacts { state, counts, retry: &retry, terms: &terms, cancel_requested: false, fence };
     let to = lifecycle::decide(&standing, &event, now, 0.0).ok()?;
-    Some(Intervention { job: head.id, state, fence, to })
+    Some(Intervention { job: head.id, state, fence, to, line: None })
 }

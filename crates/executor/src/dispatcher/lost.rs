@@ -11,6 +11,7 @@ use turnwise_core::{
     lead::Leases,
     lifecycle::{self, Event, JobFacts},
     scheduler::{self, Input},
+    statistics::Counted,
 };
 use turnwise_store::{
     AskLost, Author, Expire, Load, LostJob, LostNode, Replace, Settle, Settled, Settlement, StoreError,
@@ -197,6 +198,7 @@ impl Dispatcher<'_> {
         let author = Author::Dispatcher { holder: life.incarnation, epoch: self.epoch, lost: from, bury: complete };
         let ids: Vec<JobId> = jobs.iter().map(|held| held.id).collect();
         let states: Vec<_> = jobs.iter().zip(&settlements).map(|(held, to)| to.to.state(held.state)).collect();
+        let errors: Vec<_> = settlements.iter().map(|settlement| settlement.to.fingerprint()).collect();
         let mut poison = Vec::new();
         let settle = Settle { author, settlements, done: Vec::new() };
         let mut backoff = Backoff::default();
@@ -213,7 +215,7 @@ impl Dispatcher<'_> {
                 Err(error) => return Err(error),
             }
         };
-        for ((held, state), reply) in jobs.iter().zip(states).zip(replies) {
+        for (((held, state), reply), error) in jobs.iter().zip(states).zip(replies).zip(errors) {
             // A first try that was written makes the second one late.
             let applied =
                 reply == Settled::Applied || (again && self.is_now(held.id, held.fence.next(), state).await?);
@@ -226,7 +228,23 @@ impl Dispatcher<'_> {
                 }
                 let fence = held.fence.next();
                 let well = false;
-                poison.push(scheduler::Settled { id: held.id, fence, ran: None, rest: None, failed: true, well });
+                poison.push(scheduler::Settled {
+                    id: held.id,
+                    fence,
+                    ran: None,
+                    rest: None,
+                    failed: true,
+                    well,
+                    error,
+                });
+            } else {
+                let counted = match (state, held.state) {
+                    (JobState::Cancelled, _) => Counted::Cancelled,
+                    (_, JobState::Running) => Counted::Retried,
+                    // As far as the store knows, it had not begun.
+                    _ => Counted::Again,
+                };
+                self.scheduler.count_lost(life.node.clock.now(), held.id, counted, error);
             }
             life.trace(|| Record::NodeLost { job: held.id, fence: held.fence.0, lost: from, state });
         }

@@ -1,6 +1,6 @@
 //! Reading what is new: jobs that came, ends on other nodes, settings that were changed.
 
-use std::time::Duration;
+use std::{sync::atomic::Ordering, time::Duration};
 
 use tokio::time::Instant;
 use turnwise_core::{
@@ -174,6 +174,7 @@ impl<'a> Dispatcher<'a> {
         &mut self,
         asleep: bool,
     ) -> (AskedAt, impl Future<Output = Result<News, StoreError>> + Send + use<'a>) {
+        self.life.node.counters.looks.fetch_add(1, Ordering::Relaxed);
         let hearing = &mut self.hearing;
         hearing.poll_in(self.life.node.config.poll_interval.unwrap_or(pace::POLL));
         (hearing.last_look, hearing.given_before, hearing.asleep) = (Instant::now(), self.given, asleep);
@@ -191,6 +192,7 @@ impl<'a> Dispatcher<'a> {
         let nothing = self.hearing.bring_nothing(asked, news);
         if nothing {
             self.life.node.clock.heard(news.now);
+            self.telling.hear(news.asked);
         }
         nothing
     }
@@ -209,6 +211,7 @@ impl<'a> Dispatcher<'a> {
             Err(error) => return Err(error),
         };
         self.life.node.clock.heard(news.now);
+        self.telling.hear(news.asked);
         let hearing = &mut self.hearing;
         hearing.cursor = Some(news.cursor);
         hearing.ringing.hear(asked.asleep, news.writers);
@@ -266,9 +269,9 @@ impl<'a> Dispatcher<'a> {
     /// The end of a run on another node, in the form of an end on this node: only so does the scheduler see errors. `None`: the
     /// row as it stands is enough.
     fn settled_elsewhere(&self, change: &Change) -> Option<scheduler::Settled> {
-        let &Change { id, ran, failed, well, ref head } = change;
+        let &Change { id, ran, failed, well, error, ref head } = change;
         let Some(head) = head else {
-            return Some(scheduler::Settled { id, fence: Fence(i64::MAX), ran, rest: None, failed, well });
+            return Some(scheduler::Settled { id, fence: Fence(i64::MAX), ran, rest: None, failed, well, error });
         };
         if head.state.assigned() || ran.is_none() {
             return None;
@@ -280,6 +283,6 @@ impl<'a> Dispatcher<'a> {
         }
         let stuck = head.state == JobState::Stuck;
         let rest = Some(Rest { stuck, due: head.due, crashes: head.crashes, next: Some(head.task.clone()) });
-        Some(scheduler::Settled { id, fence: head.fence, ran, rest, failed, well: false })
+        Some(scheduler::Settled { id, fence: head.fence, ran, rest, failed, well: false, error })
     }
 }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
-use turnwise_store::StoreError;
+use turnwise_core::watch::Looks;
+use turnwise_store::{Cursor, StoreError};
 
 use super::Dispatcher;
 
@@ -20,12 +21,14 @@ pub(super) struct Pruning {
     quiet_until: Instant,
     /// Jobs that had been given out the last time.
     given_before: u64,
+    /// How far the news had been read: changes are kept for watchers a while longer.
+    looks: Looks<Cursor>,
 }
 
 impl Pruning {
     pub(super) fn new() -> Self {
         let now = Instant::now();
-        Self { next: now + INTERVAL, quiet_until: now + QUIET_INTERVAL, given_before: 0 }
+        Self { next: now + INTERVAL, quiet_until: now + QUIET_INTERVAL, given_before: 0, looks: Looks::default() }
     }
 
     pub(super) fn next_time(&self) -> Instant {
@@ -44,7 +47,10 @@ impl Dispatcher<'_> {
             return Ok(());
         }
         (self.pruning.quiet_until, self.pruning.given_before) = (now + QUIET_INTERVAL, self.given);
-        match self.life.store.prune(self.seen_to(), ROWS).await {
+        let (time, seen) = (self.life.node.clock.now(), self.seen_to());
+        let looks = &mut self.pruning.looks;
+        seen.into_iter().for_each(|cursor| looks.note(time, cursor));
+        match self.life.store.prune(looks.deletable(time).cloned(), ROWS).await {
             Ok(rows) => {
                 if rows >= u64::from(ROWS) {
                     (self.pruning.quiet_until, self.pruning.next) = (now, now);

@@ -105,7 +105,7 @@ mod tests {
     }
 
     fn end(number: u8, rest: Option<Rest>) -> Settled {
-        Settled { id: id(number), fence: Fence(1), ran: None, rest, failed: false, well: true }
+        Settled { id: id(number), fence: Fence(1), ran: None, rest, failed: false, well: true, error: None }
     }
 
     fn sifted(reads: &mut StaleReads, mut heads: Vec<JobHead>) -> (Vec<JobId>, Vec<JobId>) {

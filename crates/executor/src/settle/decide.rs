@@ -86,16 +86,12 @@ pub(super) fn decide_on(life: &Life, outgoing: &Outgoing) -> (Option<Follows>, S
         Outgoing::Ended(ended) => {
             let job = &ended.job;
             let cancel_requested = job.cancel_requested || life.desk.cancel_wanted(job.id);
-            let terms = terms(life, job, &ended.outcome);
+            let outcome = ended.outcome.clone().then(job.terms.next(), &job.args);
+            let terms = terms(life, job, &outcome);
             let standing =
                 JobFacts { cancel_requested, retry: retry(life, job), terms: &terms, ..JobFacts::from(&**job) };
-            let to = lifecycle::decide(
-                &standing,
-                &Event::Ended(ended.outcome.clone()),
-                life.node.clock.now(),
-                life.node.jitter(),
-            )
-            .expect("an assigned job may end in every way");
+            let to = lifecycle::decide(&standing, &Event::Ended(outcome), life.node.clock.now(), life.node.jitter())
+                .expect("an assigned job may end in every way");
             let crashes = to.counts.crashes;
             let rest = match &to.to {
                 Target::Stuck { due } => Some(Rest { stuck: true, due: *due, crashes, next: None }),

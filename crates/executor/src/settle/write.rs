@@ -239,6 +239,7 @@ pub(crate) fn finish(
                         rest,
                         failed: state == JobState::Failed,
                         well: state == JobState::Success,
+                        error: settlement.to.fingerprint(),
                     });
                 }
                 if life.node.hub.listened_to()

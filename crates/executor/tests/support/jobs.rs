@@ -84,7 +84,7 @@ pub(crate) async fn story(store: &MemoryStore, job: JobId) -> Story {
 pub(crate) async fn decide(store: &MemoryStore, id: JobId, event: lifecycle::Event) {
     let (job, now) = (now(store, id).await, store.nodes().await.unwrap().now);
     let to = lifecycle::decide(&(&job).into(), &event, now, 0.0).unwrap();
-    store.control(vec![Intervention { job: id, state: job.state, fence: job.fence, to }]).await.unwrap();
+    store.control(vec![Intervention { job: id, state: job.state, fence: job.fence, to, line: None }]).await.unwrap();
 }
 
 pub(crate) async fn cancel(store: &MemoryStore, id: JobId) {

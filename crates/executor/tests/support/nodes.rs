@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use turnwise_core::{Node, NodeName};
 use turnwise_executor::{
     Config, Event, Events, Executor, Registry,
-    executor::{Builder, Connect},
+    executor::{Builder, Connect, Connected},
 };
 use turnwise_store::{MemoryStore, Store};
 
@@ -20,7 +20,7 @@ pub(crate) fn connect(store: &MemoryStore) -> Connect {
     let store = store.clone();
     Arc::new(move || {
         let store = store.another_process();
-        Box::pin(async move { Ok(Arc::new(store) as Arc<dyn Store>) })
+        Box::pin(async move { Ok(Connected::to_both(Arc::new(store))) })
     })
 }
 

@@ -3,7 +3,7 @@
 use std::{any::Any, future::Future, pin::Pin, sync::Arc};
 
 use async_trait::async_trait;
-use turnwise_executor::executor::Connect;
+use turnwise_executor::executor::{Connect, Connected};
 use turnwise_store::{
     Bell, MemoryStore, Result, Store,
     delegate::{Call, Delegate},
@@ -35,7 +35,7 @@ pub(crate) fn connect(store: &MemoryStore, watch: &Arc<impl Watch>) -> Connect {
     let (store, watch) = (store.clone(), watch.clone());
     Arc::new(move || {
         let store = Watched { inner: Arc::new(store.another_process()), watch: watch.clone() };
-        Box::pin(async move { Ok(Arc::new(store) as Arc<dyn Store>) })
+        Box::pin(async move { Ok(Connected::to(Arc::new(store))) })
     })
 }
 

@@ -80,7 +80,7 @@ impl Params {
             Some(rest) => params.read_url(rest),
             None => params.read_words(url),
         }
-        .map_err(|problem| StoreError::Refused(format!("the database url cannot be read: {problem}")))?;
+        .map_err(|problem| StoreError::Refused(format!("the url cannot be read: {problem}")))?;
         for (name, variable) in KNOWN {
             if params.get(name).is_none()
                 && let Some(value) = variable.and_then(|variable| (around.variable)(variable))
@@ -173,7 +173,7 @@ impl Params {
 
 /// A value that is not understood, and what to write instead.
 pub(crate) fn invalid(name: &str, value: &str, instead: &str) -> StoreError {
-    StoreError::Refused(format!("the database url cannot be read: {name}={value}: {instead}"))
+    StoreError::Refused(format!("the url cannot be read: {name}={value}: {instead}"))
 }
 
 fn host_and_port(place: &str) -> std::result::Result<(&str, &str), String> {

@@ -53,8 +53,9 @@ const KEY_LOCKS: [Setting; 1] = [("lock_timeout", "2s")];
 const NO_LIMIT: [Setting; 2] = [("statement_timeout", "0"), ("lock_timeout", "0")];
 
 /// Each statement has an index that carries it (its header says which). A plan that was made while a table was empty,
-/// and kept, must not read it whole when it is full.
-const INDEXES: [Setting; 2] = [("jit", "off"), ("enable_seqscan", "off")];
+/// and kept, must not read it whole when it is full. And none is worth parallel workers: to start them takes 5 to 15 ms, where the
+/// statement takes one.
+const INDEXES: [Setting; 3] = [("jit", "off"), ("enable_seqscan", "off"), ("max_parallel_workers_per_gather", "0")];
 
 /// Rows of a list are found by `id between t.id and t.id`, not by `id = t.id`. Of a table that was empty when it was last
 /// vacuumed and is full now, the planner expects one row, and would read all of its index and compare each with each:

@@ -35,6 +35,7 @@ fn meant(lock_timeout: &str, plan: &str, joins: &str) -> BTreeMap<String, String
         ("lock_timeout", lock_timeout),
         ("jit", "off"),
         ("enable_seqscan", "off"),
+        ("max_parallel_workers_per_gather", "0"),
         ("plan_cache_mode", plan),
         ("enable_hashjoin", joins),
         ("enable_mergejoin", joins),

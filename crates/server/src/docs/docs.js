@@ -58,7 +58,7 @@ function route(path, verb, operation) {
   return all;
 }
 
-fetch("/api/v1/openapi.json").then((answer) => answer.json()).then((api) => {
+fetch("api/v1/openapi.json").then((answer) => answer.json()).then((api) => {
   document.getElementById("about").textContent = api.info.description;
   const tags = new Map();
   for (const [path, verbs] of Object.entries(api.paths)) {

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use axum::{
     Router,
-    body::{Body, to_bytes},
+    body::{Body, BodyDataStream, to_bytes},
     http::{HeaderMap, Request, header},
 };
+use futures_util::StreamExt;
 use serde_json::Value;
 use tempfile::TempDir;
 use tower::ServiceExt;
@@ -76,6 +77,12 @@ impl Server {
         Self { store, turnwise, router: service.router(), service, _folder: None }
     }
 
+    /// Answers by another service from now on.
+    pub(crate) fn serve(&mut self, service: Service) {
+        self.router = service.router();
+        self.service = service;
+    }
+
     pub(crate) async fn on_memory() -> Self {
         Self::of("memory", Turnwise::open("memory:").await.unwrap())
     }
@@ -99,12 +106,30 @@ impl Server {
     pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
         let response = self.router.clone().oneshot(request).await.unwrap();
         let (parts, body) = response.into_parts();
-        let body = to_bytes(body, usize::MAX).await.unwrap();
+        let body = if parts.headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind == "text/event-stream") {
+            // A stream does not end by itself: its beginning is the answer.
+            body.into_data_stream().next().await.expect("every stream begins with something").unwrap()
+        } else {
+            to_bytes(body, usize::MAX).await.unwrap()
+        };
         Answer {
             status: parts.status.as_u16(),
             headers: parts.headers,
             text: String::from_utf8(body.to_vec()).unwrap(),
         }
+    }
+
+    /// Opens a stream of events; an answer that is none is a failure.
+    pub(crate) async fn stream(&self, request: Request<Body>) -> Stream {
+        let response = self.router.clone().oneshot(request).await.unwrap();
+        let kind = response.headers().get(header::CONTENT_TYPE).cloned();
+        assert!(response.status().is_success(), "{}: {response:?}", self.store);
+        assert_eq!(kind.unwrap(), "text/event-stream");
+        Stream { body: response.into_body().into_data_stream(), text: String::new(), id: None }
+    }
+
+    pub(crate) async fn listen(&self, path: &str) -> Stream {
+        self.stream(request("GET", path, None)).await
     }
 
     pub(crate) async fn get(&self, path: &str) -> Answer {
@@ -143,6 +168,76 @@ impl Server {
             }
         };
         tokio::time::timeout(PATIENCE, seen).await.unwrap_or_else(|_| panic!("{id} never was {state}"))
+    }
+}
+
+/// A stream of events, read as a browser does.
+pub(crate) struct Stream {
+    body: BodyDataStream,
+    text: String,
+    /// The last one that was told.
+    pub(crate) id: Option<String>,
+}
+
+/// One event.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Heard {
+    pub(crate) event: String,
+    pub(crate) data: Value,
+}
+
+impl Stream {
+    /// The next event; `None`: the stream is over.
+    pub(crate) async fn next(&mut self) -> Option<Heard> {
+        tokio::time::timeout(PATIENCE, self.await_next()).await.expect("an event must come")
+    }
+
+    async fn await_next(&mut self) -> Option<Heard> {
+        loop {
+            while let Some((block, rest)) = self.text.split_once("\n\n") {
+                let (block, rest) = (block.to_owned(), rest.to_owned());
+                self.text = rest;
+                let field = |name: &str| block.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
+                self.id = field("id: ").or(self.id.take());
+                if let Some(data) = field("data: ") {
+                    let data = serde_json::from_str(&data).unwrap_or_else(|error| panic!("{error}: {block}"));
+                    return Some(Heard { event: field("event: ").expect("every event has a name"), data });
+                }
+            }
+            self.read().await?;
+        }
+    }
+
+    /// The id that is told next; events before it are left out.
+    pub(crate) async fn heard_id(&mut self) -> String {
+        loop {
+            if let Some((block, rest)) = self.text.split_once("\n\n") {
+                let id = block.lines().find_map(|line| line.strip_prefix("id: ")).map(str::to_owned);
+                self.text = rest.to_owned();
+                if let Some(id) = id {
+                    self.id = Some(id.clone());
+                    return id;
+                }
+                continue;
+            }
+            self.read().await.expect("a stream that goes on");
+        }
+    }
+
+    async fn read(&mut self) -> Option<()> {
+        let part = tokio::time::timeout(PATIENCE, self.body.next()).await.expect("something must come");
+        self.text += std::str::from_utf8(&part?.unwrap()).unwrap();
+        Some(())
+    }
+
+    /// The next event of this name; others are left out.
+    pub(crate) async fn heard(&mut self, event: &str) -> Value {
+        loop {
+            let heard = self.next().await.unwrap_or_else(|| panic!("the stream ended before {event} came"));
+            if heard.event == event {
+                return heard.data;
+            }
+        }
     }
 }
 

@@ -4,8 +4,12 @@ use std::sync::Arc;
 
 use serde_json::json;
 use turnwise_core::{NodeName, node::Host};
-use turnwise_executor::{Config, Executor, executor::Builder, trace::Trace};
-use turnwise_store::{Store, StoreError};
+use turnwise_executor::{
+    Config, Executor,
+    executor::{Builder, Connected},
+    trace::Trace,
+};
+use turnwise_store::StoreError;
 
 use super::{
     chance::Chance,
@@ -37,8 +41,8 @@ impl World {
         let is_gone = move |other: &Host| other.boot_id == machine && !network.lives(other.started);
         let process_of_the_node = turnwise_executor::Process { host, is_gone: Arc::new(is_gone) };
         let connect = move || {
-            let store: Arc<dyn Store> = Arc::new(store.clone());
-            Box::pin(async move { Ok::<_, StoreError>(store) }) as _
+            let connected = Connected::to(Arc::new(store.clone()));
+            Box::pin(async move { Ok::<_, StoreError>(connected) }) as _
         };
         let executor = Builder::new(Arc::new(connect), config(plan))
             .registry(task::registry(plan.tasks).expect("names of our own"))

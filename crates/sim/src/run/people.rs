@@ -129,7 +129,7 @@ impl World {
             let Some(job) = job else { return };
             let Ok(to) = lifecycle::decide(&(&job).into(), event, self.network.now(), 0.0) else { return };
             self.record(json!({"event": "decide", "job": id}));
-            let intervention = Intervention { job: id, state: job.state, fence: job.fence, to };
+            let intervention = Intervention { job: id, state: job.state, fence: job.fence, to, line: None };
             if store.control(vec![intervention]).await.is_ok() {
                 return;
             }
@@ -157,7 +157,7 @@ impl World {
             let due = change.delay.map(|delay| now.plus(delay));
             let asked = EditRequest { priority: change.priority, queue: queue.cloned(), due };
             let Ok(to) = lifecycle::edit(&job, &asked, &target, now) else { return };
-            let intervention = Intervention { job: id, state: job.state, fence: job.fence, to };
+            let intervention = Intervention { job: id, state: job.state, fence: job.fence, to, line: None };
             match store.control(vec![intervention]).await.as_deref() {
                 // It is decided again, by what it is now.
                 Ok([Settled::Superseded]) | Err(_) => {}
@@ -196,7 +196,7 @@ impl World {
         let text = |value: Result<String, serde_json::Error>| value.expect("settings are plain values");
         let mut memos = Vec::new();
         let mut add = |kind, name: &str, value| {
-            memos.push(NewMemo { kind, name: name.to_owned(), value: Some(value), seen: None });
+            memos.push(NewMemo { kind, name: name.to_owned(), value: Some(value), seen: None, line: None });
         };
         for (name, set) in &settings.queues {
             add(MemoKind::Queue, name.as_str(), text(serde_json::to_string(set)));

@@ -231,7 +231,9 @@ impl Story {
         let job = self.look(id(n)).await;
         let to = lifecycle::decide(&JobFacts::from(&job), &event, now, 0.0).expect("a legal move");
         let becomes = to.state(job.state);
-        let replies = store.control(vec![Intervention { job: job.id, state: job.state, fence: job.fence, to }]).await?;
+        let replies = store
+            .control(vec![Intervention { job: job.id, state: job.state, fence: job.fence, to, line: None }])
+            .await?;
         assert_eq!(replies, [Settled::Applied], "{}", self.what);
         if becomes.finished() {
             self.books.ended.insert(job.id, becomes);

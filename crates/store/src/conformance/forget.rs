@@ -1,7 +1,7 @@
 //! Promises of a store with a retention of zero: what has finished is deleted.
 
 use turnwise_core::{
-    After, JobState, NewJob, OnFailure,
+    After, Failure, JobState, NewJob, OnFailure,
     lifecycle::{Event, Outcome},
     story::Story,
 };
@@ -31,7 +31,7 @@ pub async fn without_retention_an_end_is_told_all_the_same(h: &impl Harness) {
     scene.end(BETA, 1, done()).await;
     assert_eq!(
         scene.news(Some(begin)).await.changes,
-        [Change { id: id(1), ran: Some(SECOND), failed: false, well: true, head: None }]
+        [Change { id: id(1), ran: Some(SECOND), failed: false, well: true, error: None, head: None }]
     );
 }
 
@@ -41,7 +41,8 @@ pub async fn without_retention_a_failure_is_told_as_one(h: &impl Harness) {
     scene.give(1, &[1], BETA).await;
     let begin = scene.news(None).await.cursor;
     scene.end(BETA, 1, Outcome::Fail("for good".into())).await;
-    let expected = [Change { id: id(1), ran: Some(SECOND), failed: true, well: false, head: None }];
+    let error = Some(Failure::new("for good").print());
+    let expected = [Change { id: id(1), ran: Some(SECOND), failed: true, well: false, error, head: None }];
     assert_eq!(scene.news(Some(begin)).await.changes, expected);
 }
 

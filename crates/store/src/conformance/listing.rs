@@ -185,6 +185,33 @@ pub async fn failed_jobs_are_listed_by_their_kind_of_error(h: &impl OperatorHarn
     assert_eq!(find(&store, of(&"nothing of this kind".to_owned())).await, [0; 0]);
 }
 
+pub async fn jobs_of_tasks_with_secrets_are_found_whatever_text_is_looked_for(h: &impl OperatorHarness) {
+    let (scene, store) = (Scene::led(h).await, h.operators().await);
+    let (charge, args) = (task("charge"), |text: &str| json(&format!(r#"{{"to":{text:?}}}"#)));
+    scene
+        .submit(vec![
+            NewJob { args: args("ann"), ..job(1) },
+            NewJob { args: args("bob"), ..job(2) },
+            NewJob { args: args("ann"), task: charge.clone(), ..job(3) },
+            NewJob { args: args("bob"), task: charge.clone(), ..job(4) },
+            NewJob {
+                args: args("bob"),
+                task: charge.clone(),
+                queue: QueueName::new("slow").expect("a name"),
+                ..job(5)
+            },
+        ])
+        .await;
+    scene.intervene(4, Event::Cancel).await;
+    let some = |text: &str| Some(text.to_owned());
+    let masked = ListFilter { masked: [charge].into(), ..ListFilter::default() };
+    assert_eq!(find(&store, ListFilter { args: some("ann"), ..masked.clone() }).await, [5, 4, 3, 1]);
+    assert_eq!(find(&store, ListFilter { args: some("no one"), ..masked.clone() }).await, [5, 4, 3]);
+    let slow = Some([QueueName::new("slow").expect("a name")].into());
+    assert_eq!(find(&store, ListFilter { args: some("ann"), queues: slow, ..masked.clone() }).await, [5]);
+    assert_eq!(find(&store, masked).await, [5, 4, 3, 2, 1]);
+}
+
 pub async fn a_look_for_one_among_many_is_bounded_and_comes_to_its_end(h: &impl OperatorHarness) {
     let (scene, store) = (Scene::led(h).await, h.operators().await);
     let needle = NewJob { task: task("extract"), ..job(1) };
@@ -204,4 +231,17 @@ pub async fn a_look_for_one_among_many_is_bounded_and_comes_to_its_end(h: &impl 
     let nothing = ListFilter { args: Some("no such text".to_owned()), ..ListFilter::default() };
     let (found, count) = pages(&store, &nothing, 10).await;
     assert!(found.is_empty() && (2..=3).contains(&count), "{count} pages");
+}
+
+pub async fn finished_jobs_are_listed_at_once_however_many_wait(h: &impl OperatorHarness) {
+    let (scene, store) = (Scene::led(h).await, h.operators().await);
+    scene.submit((1..=u64::from(LOOKS) + 500).map(job).collect()).await;
+    scene.intervene(2, Event::Cancel).await;
+    let filter = ListFilter { states: [JobState::Cancelled].into(), ..ListFilter::default() };
+    let page = list(&store, &filter, None, 10).await;
+    assert_eq!(
+        (ids(&page), page.next, page.reached),
+        (vec![id(2)], None, None),
+        "it is older than all that were looked at"
+    );
 }

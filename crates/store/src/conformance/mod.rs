@@ -6,6 +6,7 @@
 
 pub mod after;
 pub mod assign;
+pub mod audit;
 pub mod closing;
 pub mod control;
 pub mod crash;
@@ -23,11 +24,17 @@ pub mod random;
 pub mod read;
 pub mod repeat;
 pub mod scene;
+pub mod secrets;
 pub mod settle;
 pub mod still;
+pub mod statistics;
 pub mod story;
+pub mod logins;
 pub mod tokens;
+pub mod totals;
 pub mod unique;
+pub mod watch;
+pub mod vitals;
 
 use std::{sync::Arc, time::Duration};
 
@@ -88,6 +95,16 @@ macro_rules! operator_suite {
                 the_last_use_is_noted_once_a_minute,
                 tokens_dead_for_long_make_room_for_new_ones_and_leave_one_behind,
                 what_one_process_did_with_tokens_another_sees_at_once;
+            logins:
+                a_log_in_leads_to_its_token_until_it_ends,
+                a_log_in_ends_when_it_is_said_and_others_go_on,
+                a_repeated_log_in_is_one,
+                a_log_in_shows_that_its_token_was_revoked,
+                log_ins_that_are_over_make_room;
+            secrets:
+                secret_fields_are_noted_for_every_process,
+                a_secret_field_stays_one_whatever_later_programs_note,
+                too_many_secret_fields_are_refused_and_none_of_them_is_noted;
             once:
                 the_first_call_submits_and_a_repeat_gets_its_answer,
                 a_repeat_is_recognised_after_its_jobs_have_ended_and_are_pruned,
@@ -107,7 +124,54 @@ macro_rules! operator_suite {
                 jobs_are_listed_by_the_time_of_their_submit,
                 the_holder_of_a_unique_key_is_listed,
                 failed_jobs_are_listed_by_their_kind_of_error,
+                finished_jobs_are_listed_at_once_however_many_wait,
+                jobs_of_tasks_with_secrets_are_found_whatever_text_is_looked_for,
                 a_look_for_one_among_many_is_bounded_and_comes_to_its_end;
+            vitals:
+                a_store_tells_what_it_knows_of_its_database_and_changes_nothing;
+            audit:
+                a_line_is_kept_with_all_that_it_says,
+                a_decision_about_a_job_is_written_with_its_line,
+                a_decision_that_is_not_written_leaves_no_line,
+                a_node_asked_twice_by_one_call_to_stop_a_job_is_one_line,
+                a_thousand_decisions_are_a_thousand_lines,
+                a_setting_is_written_with_its_line,
+                of_sixteen_callers_that_set_the_same_one_leaves_a_line,
+                a_token_is_created_and_revoked_with_a_line_each,
+                of_sixteen_callers_that_revoke_a_token_one_leaves_a_line,
+                a_prune_by_a_person_leaves_one_line_if_it_deletes_anything,
+                pages_of_the_log_hold_every_line_once_newest_first,
+                a_line_is_kept_for_400_days_and_pruned_within_the_limit;
+            totals:
+                a_question_comes_with_the_news_and_expires,
+                a_question_rings_the_dispatcher_if_nobody_asked_before,
+                totals_are_found_as_they_were_written_last,
+                only_the_dispatcher_writes_totals,
+                totals_are_no_news;
+            watch:
+                a_watcher_without_a_cursor_is_told_where_to_begin,
+                a_watcher_is_told_new_jobs_as_the_dispatcher_is,
+                a_watcher_is_told_ends_that_the_dispatcher_knows_already,
+                a_job_that_came_and_ended_between_two_looks_is_told_by_its_end,
+                decisions_of_people_and_jobs_that_run_again_are_told_to_watchers,
+                a_watcher_is_told_that_memos_were_written,
+                a_cursor_holds_in_every_process_and_tells_the_same_again,
+                a_look_is_bounded_and_says_that_there_is_more,
+                a_cursor_from_elsewhere_is_told_as_a_reset,
+                a_cursor_that_is_older_than_what_is_kept_is_told_as_a_reset,
+                sixteen_submitters_do_not_hide_a_job_from_a_watcher,
+                watching_leaves_nothing_behind_and_nothing_out,
+                what_is_in_nodes_hands_is_shown_with_how_far_it_has_come;
+            statistics:
+                what_was_counted_is_read_by_its_time_and_queue,
+                a_minute_that_is_written_again_replaces_what_was_written_of_it,
+                a_minute_may_be_written_in_several_batches,
+                minutes_of_two_terms_are_both_kept,
+                an_earlier_dispatcher_writes_no_statistics_after_a_later_one_has_begun,
+                running_totals_go_from_one_dispatcher_to_the_next,
+                errors_are_counted_with_when_they_were_first_and_last_seen,
+                old_rows_are_merged_into_hours_and_days_and_nothing_is_lost,
+                old_days_are_deleted_and_totals_stay;
         }
     };
 }

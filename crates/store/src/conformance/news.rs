@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use turnwise_core::{
-    JobHead, JobId, JobState,
+    Failure, JobHead, JobId, JobState,
     lifecycle::{Event, Outcome, POISON_CRASHES},
 };
 
@@ -255,6 +255,7 @@ pub async fn another_nodes_end_is_told_with_how_long_it_ran(h: &impl Harness) {
         ran: Some(SECOND),
         failed: head.is_some(),
         well: head.is_none(),
+        error: head.as_ref().map(|_| Failure::new("again").print()),
         head,
     });
     assert_eq!(changes, expected);
@@ -279,6 +280,9 @@ pub async fn another_nodes_failure_is_told_as_one_and_no_other_end_is(h: &impl H
     // All in one call: each must be reported with its own end.
     assert_eq!(scene.settle(by(BETA), settlements).await, [Settled::Applied; 5]);
     let changes = changes_as_set(scene.news(Some(begin)).await.changes);
+    let errors: Vec<_> = changes.iter().map(|change| change.error).collect();
+    let print = |text: &str| Some(Failure::new(text).print());
+    assert_eq!(errors, [None, print("no retries"), print("ask"), None, print("for good")]);
     let ends: Vec<_> = changes.iter().map(|change| (change.id, change.failed, change.head.is_some())).collect();
     let (end, failure, rest) = ((false, false), (true, false), (true, true));
     let expected = [(1, end), (2, failure), (3, rest), (4, end), (5, failure)];
@@ -288,7 +292,7 @@ pub async fn another_nodes_failure_is_told_as_one_and_no_other_end_is(h: &impl H
 pub async fn a_lost_nodes_last_crash_is_told_to_the_next_dispatcher_as_a_failure(h: &impl Harness) {
     let scene = Scene::led(h).await;
     scene.enqueue([1]).await;
-    let mut begin = scene.news(None).await.cursor;
+    let (mut begin, mut error) = (scene.news(None).await.cursor, None);
     for round in 1..=u128::from(POISON_CRASHES) {
         assert_eq!(scene.state(1).await, JobState::Waiting, "it is not poison yet");
         begin = scene.news(Some(begin)).await.cursor;
@@ -296,13 +300,14 @@ pub async fn a_lost_nodes_last_crash_is_told_to_the_next_dispatcher_as_a_failure
         assert_eq!(scene.start(BETA, 1).await, Settled::Applied);
         scene.lose_beta(h).await;
         let settlement = scene.settlement(1, &Event::NodeLost).await;
+        error = settlement.to.fingerprint();
         assert_eq!(scene.settle_one(scene.for_lost(BETA, true), settlement).await, Settled::Applied);
         scene.store.join(join(BETA, "beta")).await.expect("join");
     }
     assert_eq!(scene.state(1).await, JobState::Failed);
     let ask = AskNews { cursor: Some(begin), epoch: Epoch(scene.epoch.0 + 1), asleep: false, new_jobs: u32::MAX };
     let changes = scene.store.news(ask).await.expect("news").changes;
-    assert_eq!(changes, [Change { id: id(1), ran: None, failed: true, well: false, head: None }]);
+    assert_eq!(changes, [Change { id: id(1), ran: None, failed: true, well: false, error, head: None }]);
 }
 
 pub async fn a_job_that_a_person_gives_up_is_not_told_as_a_failure(h: &impl Harness) {
@@ -313,7 +318,7 @@ pub async fn a_job_that_a_person_gives_up_is_not_told_as_a_failure(h: &impl Harn
     let begin = scene.news(None).await.cursor;
     assert_eq!(scene.intervene(1, Event::GiveUp).await, Settled::Applied);
     assert_eq!(scene.state(1).await, JobState::Failed);
-    let expected = [Change { id: id(1), ran: None, failed: false, well: false, head: None }];
+    let expected = [Change { id: id(1), ran: None, failed: false, well: false, error: None, head: None }];
     assert_eq!(scene.news(Some(begin)).await.changes, expected);
 }
 
@@ -372,8 +377,8 @@ pub async fn a_persons_decision_is_told(h: &impl Harness) {
     assert_eq!(scene.intervene(2, Event::Retry).await, Settled::Applied);
     let changes = changes_as_set(scene.news(Some(begin)).await.changes);
     let waiting = scene.head(2).await;
-    let expected =
-        [(id(1), None), (id(2), waiting)].map(|(id, head)| Change { id, ran: None, failed: false, well: false, head });
+    let expected = [(id(1), None), (id(2), waiting)];
+    let expected = expected.map(|(id, head)| Change { id, ran: None, failed: false, well: false, error: None, head });
     assert_eq!(changes, expected);
 }
 

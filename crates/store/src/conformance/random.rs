@@ -480,7 +480,13 @@ impl World {
                 if state != job.state && job.state.assigned() {
                     return vec![];
                 }
-                vec![Call::Control(vec![Intervention { job: job.id, state, fence: slipped(job.fence, slip), to }])]
+                vec![Call::Control(vec![Intervention {
+                    job: job.id,
+                    state,
+                    fence: slipped(job.fence, slip),
+                    to,
+                    line: None,
+                }])]
             }
             Verb::Edit { job, what } => {
                 let Some(job) = self.look(job).await else { return vec![Call::Job(id(job))] };
@@ -492,7 +498,13 @@ impl World {
                 };
                 let Ok(to) = lifecycle::edit(&job, &asked, &QueueSettings::default(), now) else { return vec![] };
                 let state = if slip == Slip::Unseen { JobState::Stuck } else { job.state };
-                vec![Call::Control(vec![Intervention { job: job.id, state, fence: slipped(job.fence, slip), to }])]
+                vec![Call::Control(vec![Intervention {
+                    job: job.id,
+                    state,
+                    fence: slipped(job.fence, slip),
+                    to,
+                    line: None,
+                }])]
             }
             Verb::Prune { seen } => vec![Call::Prune { seen }],
             Verb::Remember { which, kind, seen, delete, lead } => {

@@ -93,7 +93,7 @@ pub fn join(incarnation: Incarnation, name: &str) -> Join {
 }
 
 pub fn memo(kind: MemoKind, name: &str, value: &str) -> NewMemo {
-    NewMemo { kind, name: name.to_owned(), value: Some(value.to_owned()), seen: None }
+    NewMemo { kind, name: name.to_owned(), value: Some(value.to_owned()), seen: None, line: None }
 }
 
 pub fn beat(node: Incarnation, lead: bool) -> Beat {
@@ -269,7 +269,7 @@ impl Scene {
     pub async fn intervention(&self, n: u64, event: &Event) -> Intervention {
         let now = self.now().await;
         let job = self.job(n).await;
-        Intervention { job: job.id, state: job.state, fence: job.fence, to: decide(&job, event, now) }
+        Intervention { job: job.id, state: job.state, fence: job.fence, to: decide(&job, event, now), line: None }
     }
 
     /// A person decides by what a reader sees now.
@@ -410,5 +410,5 @@ pub async fn rung(bell: &tokio::sync::Notify) {
 pub async fn edit_of(scene: &Scene, n: u64, asked: &EditRequest) -> Intervention {
     let (now, job) = (scene.now().await, scene.job(n).await);
     let to = lifecycle::edit(&job, asked, &QueueSettings::default(), now).expect("it is at rest");
-    Intervention { job: job.id, state: job.state, fence: job.fence, to }
+    Intervention { job: job.id, state: job.state, fence: job.fence, to, line: None }
 }

@@ -33,7 +33,7 @@ fn plain(n: u8) -> NewToken {
 }
 
 async fn create(store: &Arc<dyn OperatorStore>, n: u8) -> Token {
-    store.create_token(plain(n), secret(n).hash()).await.expect("create a token")
+    store.create_token(plain(n), secret(n).hash(), None).await.expect("create a token")
 }
 
 async fn find(store: &Arc<dyn OperatorStore>, n: u8) -> Option<Token> {
@@ -58,7 +58,7 @@ pub async fn a_token_is_kept_with_all_that_was_said_of_it(h: &impl OperatorHarne
         expires_at: Some(now.plus(MINUTE)),
         ..plain(1)
     };
-    let stored = store.create_token(token.clone(), secret(1).hash()).await.expect("create a token");
+    let stored = store.create_token(token.clone(), secret(1).hash(), None).await.expect("create a token");
     assert_eq!(stored, token.created(now));
     assert_eq!(find(&store, 1).await, Some(stored.clone()));
     assert_eq!(store.tokens().await.expect("tokens"), (vec![stored], now));
@@ -69,7 +69,7 @@ pub async fn without_any_token_this_is_said(h: &impl OperatorHarness) {
     assert!(!store.find_token(secret(1).hash()).await.expect("find a token").any);
     assert_eq!(store.tokens().await.expect("tokens").0, []);
     create(&store, 1).await;
-    store.revoke_token(token_id(1)).await.expect("revoke a token");
+    store.revoke_token(token_id(1), None).await.expect("revoke a token");
     let found = store.find_token(secret(2).hash()).await.expect("find a token");
     assert_eq!((found.token, found.any), (None, true), "one was created, though it is not good any more");
 }
@@ -103,7 +103,7 @@ pub async fn tokens_are_listed_newest_first(h: &impl OperatorHarness) {
         h.advance(SECOND).await;
     }
     assert_eq!(numbers(&store).await, [1, 3, 2]);
-    store.revoke_token(token_id(3)).await.expect("revoke a token");
+    store.revoke_token(token_id(3), None).await.expect("revoke a token");
     assert_eq!(numbers(&store).await, [1, 3, 2], "revoked ones are listed, too");
 }
 
@@ -111,21 +111,21 @@ pub async fn a_revoked_token_stays_revoked_from_the_first_time(h: &impl Operator
     let store = h.operators().await;
     create(&store, 1).await;
     create(&store, 2).await;
-    let first = store.revoke_token(token_id(1)).await.expect("revoke a token").expect("it is there");
+    let first = store.revoke_token(token_id(1), None).await.expect("revoke a token").expect("it is there");
     assert_eq!(first.revoked_at, Some(first.created_at));
     assert_eq!(first.state(first.created_at), TokenState::Revoked);
     h.advance(MINUTE).await;
-    assert_eq!(store.revoke_token(token_id(1)).await.expect("revoke a token"), Some(first.clone()));
+    assert_eq!(store.revoke_token(token_id(1), None).await.expect("revoke a token"), Some(first.clone()));
     assert_eq!(find(&store, 1).await, Some(first), "it is found, and known to be revoked");
     assert_eq!(find(&store, 2).await.map(|token| token.revoked_at), Some(None));
-    assert_eq!(store.revoke_token(token_id(9)).await.expect("revoke a token"), None);
+    assert_eq!(store.revoke_token(token_id(9), None).await.expect("revoke a token"), None);
 }
 
 pub async fn an_expired_token_is_found_and_says_so(h: &impl OperatorHarness) {
     let store = h.operators().await;
     let now = store.tokens().await.expect("tokens").1;
     let brief = NewToken { expires_at: Some(now.plus(MINUTE)), ..plain(1) };
-    store.create_token(brief, secret(1).hash()).await.expect("create a token");
+    store.create_token(brief, secret(1).hash(), None).await.expect("create a token");
     for (passed, state) in [(MINUTE - SECOND, TokenState::Active), (SECOND, TokenState::Expired)] {
         h.advance(passed).await;
         let found = store.find_token(secret(1).hash()).await.expect("find a token");
@@ -158,9 +158,9 @@ pub async fn tokens_dead_for_long_make_room_for_new_ones_and_leave_one_behind(h:
     let store = h.operators().await;
     let now = store.tokens().await.expect("tokens").1;
     create(&store, 1).await;
-    store.revoke_token(token_id(1)).await.expect("revoke a token");
+    store.revoke_token(token_id(1), None).await.expect("revoke a token");
     let brief = NewToken { expires_at: Some(now.plus(MINUTE)), ..plain(2) };
-    store.create_token(brief, secret(2).hash()).await.expect("create a token");
+    store.create_token(brief, secret(2).hash(), None).await.expect("create a token");
     h.advance(SECOND).await;
     create(&store, 3).await;
     h.advance(KEEP_DEAD_TOKENS - SECOND).await;
@@ -177,6 +177,6 @@ pub async fn what_one_process_did_with_tokens_another_sees_at_once(h: &impl Oper
     let (one, other) = (h.operators().await, h.operators().await);
     let created = create(&one, 1).await;
     assert_eq!(find(&other, 1).await, Some(created));
-    other.revoke_token(token_id(1)).await.expect("revoke a token");
+    other.revoke_token(token_id(1), None).await.expect("revoke a token");
     assert!(find(&one, 1).await.is_some_and(|token| token.revoked_at.is_some()));
 }

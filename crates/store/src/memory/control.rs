@@ -17,8 +17,12 @@ pub(super) fn control(store: &MemoryStore, interventions: Vec<Intervention>) -> 
         .iter()
         .map(|intervention| {
             let reply = data.control_one(intervention, now, store.kept.now().retention);
+            if reply == Settled::Applied {
+                data.write_line(intervention.line.as_deref(), now);
+            }
             if reply == Settled::Applied && intervention.to.to != Target::CancelRequested {
-                changed.push(ChangedJob { id: intervention.job, ran: None, failed: false, well: false });
+                let error = intervention.to.fingerprint();
+                changed.push(ChangedJob { id: intervention.job, ran: None, failed: false, well: false, error });
             }
             reply
         })
@@ -32,7 +36,7 @@ pub(super) fn control(store: &MemoryStore, interventions: Vec<Intervention>) -> 
 
 impl Data {
     pub(super) fn control_one(&mut self, intervention: &Intervention, now: Timestamp, retention: Retention) -> Settled {
-        let Intervention { job, state, fence, to } = intervention;
+        let Intervention { job, state, fence, to, .. } = intervention;
         let Some(row) = self.jobs.get_mut(job).or_else(|| self.history.get_mut(job)) else { return Settled::Gone };
         if (row.state, row.fence) != (*state, *fence) {
             return Settled::Superseded;

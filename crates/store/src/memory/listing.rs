@@ -22,8 +22,9 @@ pub(super) fn list_jobs(store: &MemoryStore, ask: &AskJobs) -> Result<JobPage> {
         let jobs = rows.map(|row| data.show(row, now)).filter(|job| ask.filter.admits(job)).collect();
         return Ok(JobPage::of([Looked { jobs, down_to: None }], ask.limit()));
     }
-    let looked = [&data.jobs, &data.history].map(|rows| data.look(rows, ask, first, now));
-    Ok(JobPage::of(looked, ask.limit()))
+    let tables = [(false, &data.jobs), (true, &data.history)].into_iter();
+    let wanted = tables.filter(|(finished, _)| ask.filter.wants(*finished));
+    Ok(JobPage::of(wanted.map(|(_, rows)| data.look(rows, ask, first, now)), ask.limit()))
 }
 
 impl Data {

@@ -26,18 +26,20 @@ pub(super) fn remember(
     memos: Vec<NewMemo>,
 ) -> Result<Vec<bool>> {
     NewMemo::check_named_once(&memos)?;
+    let now = store.clock.now();
     let mut data = store.data();
     if let Some((holder, epoch)) = lead {
         data.check_leading(holder, epoch)?;
     }
     let mut replies = Vec::with_capacity(memos.len());
     let mut changed = false;
-    for NewMemo { kind, name, value, seen } in memos {
+    for NewMemo { kind, name, value, seen, line } in memos {
         let memo = (kind, name);
         let version = data.memos.get(&memo).map_or(0, |(_, version)| *version);
         let as_seen = seen.is_none_or(|seen| seen == version);
         replies.push(as_seen);
         if as_seen {
+            data.write_line(line.as_deref(), now);
             changed |= match value {
                 Some(value) => {
                     data.memos.insert(memo, (value, version + 1));

@@ -3,7 +3,7 @@
 use super::{ChangeRow, ChangedJob, Data, MemoryStore};
 use crate::{
     StoreError,
-    store::{AskNews, Change, Cursor, Epoch, News, Result, Writers},
+    store::{AskNews, Cursor, Epoch, News, Result, Writers},
 };
 
 pub(super) fn news(store: &MemoryStore, ask: AskNews) -> Result<News> {
@@ -19,6 +19,7 @@ pub(super) fn news(store: &MemoryStore, ask: AskNews) -> Result<News> {
             changes: Vec::new(),
             memos: false,
             writers: Writers::default(),
+            asked: None,
         });
     };
     let (seq, change) = read_cursor(&last)?;
@@ -29,15 +30,8 @@ pub(super) fn news(store: &MemoryStore, ask: AskNews) -> Result<News> {
     let more = most > 0 && jobs.len() >= most;
     let unseen = data.changes.range(change..).filter(|(_, row)| row.told != Some(ask.epoch));
     let memos = unseen.clone().any(|(_, row)| row.memos);
-    let changes = unseen
-        .flat_map(|(_, row)| &row.jobs)
-        .map(|&ChangedJob { id, ran, failed, well }| {
-            let head = data.jobs.get(&id).map(|row| data.head(row));
-            // A person may have had it run again since.
-            Change { id, ran, failed, well: well && head.is_none(), head }
-        })
-        .collect();
-    Ok(News { now, cursor, jobs, more, changes, memos, writers: Writers::default() })
+    let changes = unseen.flat_map(|(_, row)| &row.jobs).map(|changed| data.change(changed)).collect();
+    Ok(News { now, cursor, jobs, more, changes, memos, writers: Writers::default(), asked: data.asked(now) })
 }
 
 impl Data {

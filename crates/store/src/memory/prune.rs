@@ -1,15 +1,23 @@
 //! Deleting what is kept no longer.
 
-use turnwise_core::{JobId, JobState, lifecycle::End};
+use turnwise_core::{JobId, JobState, Retention, Timestamp, lifecycle::End};
 
 use super::{Data, MemoryStore, news::read_cursor, rows::Row};
 use crate::store::{Cursor, Loss, Result};
 
 pub(super) fn prune(store: &MemoryStore, seen: Option<Cursor>, limit: u32) -> Result<u64> {
-    let now = store.clock.now();
-    let edges = End::ALL.map(|end| (end.state(), store.kept.now().retention.edge(end, now)));
+    prune_on(&mut store.data(), store.kept.now().retention, seen, limit, store.clock.now())
+}
+
+pub(super) fn prune_on(
+    data: &mut Data,
+    retention: Retention,
+    seen: Option<Cursor>,
+    limit: u32,
+    now: Timestamp,
+) -> Result<u64> {
+    let edges = End::ALL.map(|end| (end.state(), retention.edge(end, now)));
     let old = |row: &&Row| edges.iter().any(|(state, edge)| row.state == *state && row.ended_at < Some(*edge));
-    let mut data = store.data();
     let limit = limit as usize;
     let ended: Vec<_> = data.history.values().filter(old).map(|row| row.id).take(limit).collect();
     let read: Vec<_> = match seen {
@@ -25,7 +33,7 @@ pub(super) fn prune(store: &MemoryStore, seen: Option<Cursor>, limit: u32) -> Re
         }
     }
     read.iter().for_each(|seq| drop(data.changes.remove(seq)));
-    let keys = data.prune_keys(limit, now) + data.prune_once(limit, now);
+    let keys = data.prune_keys(limit, now) + data.prune_once(limit, now) + data.prune_audit(limit, now);
     let losses: Vec<_> = data.losses.values().filter(|loss| loss.lost_at < Loss::edge(now)).collect();
     let losses: Vec<_> = losses.into_iter().take(limit).map(|loss| loss.node.incarnation).collect();
     losses.iter().for_each(|node| drop(data.losses.remove(node)));

@@ -31,7 +31,8 @@ pub(super) fn settle(store: &MemoryStore, settle: Settle) -> Result<Vec<Settled>
         let (reply, written) = data.settle_one(holder, lost, &settlement, now, store.kept.now().retention);
         if written && settlement.to.to != Target::Running {
             let (failed, well) = (settlement.failed(), settlement.well());
-            changed.push(ChangedJob { id: settlement.job, ran: settlement.ran(), failed, well });
+            let error = settlement.to.fingerprint();
+            changed.push(ChangedJob { id: settlement.job, ran: settlement.ran(), failed, well, error });
         }
         replies.push(reply);
     }

@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use turnwise_core::{
     Timestamp,
     access::{MAX_TOKENS, NewToken, Token, TokenId},
+    audit::NewAuditLine,
 };
 
 use super::MemoryStore;
@@ -13,7 +14,12 @@ use crate::{
     store::Result,
 };
 
-pub(super) fn create_token(store: &MemoryStore, token: NewToken, hash: TokenHash) -> Result<Token> {
+pub(super) fn create_token(
+    store: &MemoryStore,
+    token: NewToken,
+    hash: TokenHash,
+    line: Option<&NewAuditLine>,
+) -> Result<Token> {
     let now = store.clock.now();
     let mut data = store.data();
     if let Some((known, _)) = data.tokens.get(&token.id) {
@@ -25,6 +31,7 @@ pub(super) fn create_token(store: &MemoryStore, token: NewToken, hash: TokenHash
     }
     let token = token.created(now);
     data.tokens.insert(token.id, (token.clone(), hash));
+    data.write_line(line, now);
     Ok(token)
 }
 
@@ -41,13 +48,15 @@ pub(super) fn tokens(store: &MemoryStore) -> Result<(Vec<Token>, Timestamp)> {
     Ok((tokens, store.clock.now()))
 }
 
-pub(super) fn revoke_token(store: &MemoryStore, id: TokenId) -> Result<Option<Token>> {
+pub(super) fn revoke_token(store: &MemoryStore, id: TokenId, line: Option<&NewAuditLine>) -> Result<Option<Token>> {
     let now = store.clock.now();
     let mut data = store.data();
-    Ok(data.tokens.get_mut(&id).map(|(token, _)| {
-        token.revoked_at.get_or_insert(now);
-        token.clone()
-    }))
+    let Some((token, _)) = data.tokens.get_mut(&id) else { return Ok(None) };
+    let first = token.revoked_at.is_none();
+    token.revoked_at.get_or_insert(now);
+    let token = token.clone();
+    data.write_line(line.filter(|_| first), now);
+    Ok(Some(token))
 }
 
 pub(super) fn note_token_uses(store: &MemoryStore, ids: Vec<TokenId>) -> Result<()> {

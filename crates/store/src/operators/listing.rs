@@ -36,6 +36,9 @@ pub struct ListFilter {
     pub unique: Option<UniqueKey>,
     /// With this text in its arguments, to the letter.
     pub args: Option<String>,
+    /// Tasks with secret fields: whatever the text, their jobs are found, so that neither a page nor its cursor shows whether a secret has
+    /// the text in it. The caller looks at what may be shown of their arguments.
+    pub masked: BTreeSet<TaskName>,
 }
 
 impl ListFilter {
@@ -55,7 +58,31 @@ impl ListFilter {
                 job.fingerprint.as_ref() == Some(wanted)
                     && !matches!(job.state, JobState::Success | JobState::Cancelled)
             })
-            && self.args.as_ref().is_none_or(|text| job.args.as_str().contains(text.as_str()))
+            && self.args_admit(&job.task, job.args.as_str())
+    }
+
+    /// Whether a job of this task with these arguments meets the condition about them.
+    pub fn args_admit(&self, task: &TaskName, args: &str) -> bool {
+        let found = |text: &String| args.contains(text.as_str()) || self.masked.contains(task);
+        self.args.as_ref().is_none_or(found)
+    }
+
+    /// Whether any finished job, or any unfinished one, may be asked for: the others' table need not be looked at.
+    pub fn wants(&self, finished: bool) -> bool {
+        self.states.is_empty() || self.states.iter().any(|state| state.finished() == finished)
+    }
+
+    /// Whether rows are looked at one by one in some store: a page may then cost as many as [`LOOKS`] allows.
+    pub fn checks_rows(&self) -> bool {
+        let Self { states, queues, groups, tasks, node, since, args, until: _, fingerprint: _, unique: _, masked: _ } =
+            self;
+        !states.is_empty()
+            || queues.is_some()
+            || groups.is_some()
+            || tasks.is_some()
+            || node.is_some()
+            || since.is_some()
+            || args.is_some()
     }
 
     /// Whether every job is asked for.
@@ -76,6 +103,13 @@ impl ListFilter {
 /// Where the next page begins; opaque to callers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ListCursor(JobId);
+
+impl ListCursor {
+    /// The page that follows a job, whether that job is there or not.
+    pub fn after(id: JobId) -> Self {
+        Self(id)
+    }
+}
 
 /// Of the text of a cursor: another form of it would have another number.
 const FORM: u8 = 1;

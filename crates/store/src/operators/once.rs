@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use sha2::{Digest, Sha256};
 use turnwise_core::{JobId, NewJob, OnceKey, Timestamp, access::TokenId, unique::Replacing};
 
 use crate::{
@@ -19,6 +20,13 @@ pub const ONCE_PATIENCE: Duration = Duration::from_secs(1);
 /// The SHA-256 of a request's body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BodyHash(pub [u8; 32]);
+
+impl BodyHash {
+    /// Of this body.
+    pub fn of(body: &[u8]) -> Self {
+        Self(Sha256::digest(body).into())
+    }
+}
 
 /// A submit that is done once.
 #[derive(Debug, Clone)]

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use turnwise_core::{
     Fence, Incarnation, JobHead, JobId, JobState, Timestamp,
+    audit::NewAuditLine,
     job::AssignedJob,
     lifecycle::{Clears, End, Target, Transition},
     scheduler::Pick,
@@ -191,4 +192,6 @@ pub struct Intervention {
     pub fence: Fence,
     /// What to write.
     pub to: Transition,
+    /// Written to the audit log in the same transaction, if the decision is.
+    pub line: Option<Box<NewAuditLine>>,
 }

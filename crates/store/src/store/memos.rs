@@ -1,5 +1,7 @@
 //! Named texts in the store. What they say, typed: [`memo`](crate::memo).
 
+use turnwise_core::audit::NewAuditLine;
+
 use super::Result;
 use crate::StoreError;
 
@@ -90,6 +92,8 @@ pub struct NewMemo {
     pub value: Option<String>,
     /// Write only if the memo still has this version; 0: only if it is not there.
     pub seen: Option<i64>,
+    /// Written to the audit log in the same transaction, if the memo is.
+    pub line: Option<Box<NewAuditLine>>,
 }
 
 impl NewMemo {

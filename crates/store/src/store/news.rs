@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use turnwise_core::{Incarnation, JobHead, JobId, Timestamp};
+use turnwise_core::{Fingerprint, Incarnation, JobHead, JobId, Timestamp};
 
 use super::Epoch;
 
@@ -67,6 +67,9 @@ pub struct News {
     pub memos: bool,
     /// Which transactions have ended; a sealed queue waits for those that were open.
     pub writers: Writers,
+    /// Until when the dispatcher is asked to write how much there is
+    /// ([`OperatorStore::ask_totals`](crate::OperatorStore::ask_totals)), if it is. Not in the first news, which only begin.
+    pub asked: Option<Timestamp>,
 }
 
 /// How far the writing transactions have come, counted in the order in which they began to write. Both are zero in a store with one
@@ -91,6 +94,8 @@ pub struct Change {
     pub failed: bool,
     /// Whether this ended it with success. A job that has ended with neither was cancelled, or ended by a person's decision.
     pub well: bool,
+    /// What went wrong in the run, or what a person or the dispatcher ended the job for.
+    pub error: Option<Fingerprint>,
     /// What it is now; `None`: finished.
     pub head: Option<JobHead>,
 }

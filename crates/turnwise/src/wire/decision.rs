@@ -10,7 +10,7 @@ use super::{
     Job, Unreadable,
     object::{self, count, text, texts, truth},
 };
-use crate::{Cancelled, Duplicate, Filter, JobChange};
+use crate::{Cancelled, Duplicate, Filter, JobChange, ListCursor, id::beginning_with};
 
 /// What became of a submitted job.
 #[derive(Debug, Serialize)]
@@ -58,14 +58,23 @@ impl SubmittedAll {
 pub struct Jobs<'a> {
     /// At most as many as were asked for.
     pub jobs: Vec<Job<'a>>,
-    /// To be given as `before` for the next page, which may be empty; `null`: this is the last one.
-    pub next: Option<JobId>,
+    /// To be given as `cursor` for the next page, which may be empty; `null`: this is the last one.
+    pub next: Option<String>,
+    /// Set if the page is not full because enough jobs were looked at: all whose ids are of this time or later were looked at.
+    pub reached: Option<Timestamp>,
 }
 
 impl<'a> Jobs<'a> {
     /// These jobs, and where the next page begins.
-    pub fn new(jobs: Vec<Job<'a>>, next: Option<JobId>) -> Self {
-        Self { jobs, next }
+    pub fn new(jobs: Vec<Job<'a>>, next: Option<ListCursor>, reached: Option<Timestamp>) -> Self {
+        Self { jobs, next: next.map(|next| next.to_string()), reached }
+    }
+
+    /// Reads the beginning of an id, of four digits or more: the first and the last id that begin so.
+    pub fn read_beginning(text: &str) -> Result<(JobId, JobId), Invalid> {
+        let whole = || text.parse().ok().map(|id| (id, id));
+        let not = || crate::id::unreadable(text);
+        whole().or_else(|| beginning_with(text)).ok_or_else(not)
     }
 }
 

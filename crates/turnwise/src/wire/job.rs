@@ -5,7 +5,13 @@ use std::{borrow::Cow, collections::BTreeMap};
 use serde::Serialize;
 use turnwise_core::{
     GroupName, Invalid, JobId, JobState, Json, KeyName, NodeName, OnFailure, Priority, QueueName, ScheduleName,
-    TaskName, Timestamp, UniqueKey, periodic::schedule_of, settings::Settings, story, time::print_span, why::Gate,
+    TaskName, Timestamp, TraceContext, UniqueKey,
+    periodic::schedule_of,
+    secret::{Mask, Secrets},
+    settings::Settings,
+    story,
+    time::print_span,
+    why::Gate,
 };
 
 use super::{Unreadable, object};
@@ -39,12 +45,12 @@ pub struct Job<'a> {
     /// Of its retry policy; `null` where a person decides, and where the policy is its task's own: only a node that knows the task
     /// can say.
     pub retries_left: Option<u32>,
-    /// What the task gets: a next step replaces them.
-    pub args: &'a Json,
+    /// What the task gets, without its secret fields: a next step replaces them.
+    pub args: Cow<'a, Json>,
     /// What the task returned; `null` before that, and where it returned nothing.
-    pub result: Option<&'a Json>,
+    pub result: Option<Cow<'a, Json>>,
     /// How the last run that failed, failed.
-    pub error: Option<&'a str>,
+    pub error: Option<Cow<'a, str>>,
     /// The node that has it, or had it at its end.
     pub node: Option<&'a NodeName>,
     /// When it was stored, by the database's clock.
@@ -63,6 +69,8 @@ pub struct Job<'a> {
     pub timeout: Option<String>,
     /// The task it goes on as when its retries run out; `null`: as its task sets it.
     pub on_exhausted: Option<&'a TaskName>,
+    /// The task it goes on as after a success; `null`: as its task sets it.
+    pub next: Option<&'a TaskName>,
     /// If it has not begun by then, it fails without having run.
     pub expires_at: Option<Timestamp>,
     /// The same for all failures of that kind.
@@ -74,17 +82,24 @@ pub struct Job<'a> {
     pub waits_for: Vec<String>,
     /// The schedule that submitted it at one of its times; `null`: none, or one that is there no longer.
     pub schedule: Option<&'a ScheduleName>,
+    /// The trace that it belongs to, as its submitter gave it; `null`: none.
+    pub traceparent: Option<&'a str>,
+    /// Hides what else is said of the job.
+    #[serde(skip)]
+    pub(super) mask: Mask,
 }
 
 impl<'a> Job<'a> {
     /// The job, with what holds it up: [`Turnwise::reasons`](crate::Turnwise::reasons) of a listing, or the gates of
-    /// [`Turnwise::why`](crate::Turnwise::why).
+    /// [`Turnwise::why`](crate::Turnwise::why). What [`Turnwise::secrets`](crate::Turnwise::secrets) names is not shown.
     pub fn new(
         job: &'a crate::Job,
         set: &Settings,
         gates: &[Gate],
         schedules: impl IntoIterator<Item = &'a ScheduleName>,
+        secrets: &Secrets,
     ) -> Self {
+        let mask = secrets.mask(&job.task, &job.args);
         let set = set.queues.get(&job.queue);
         let by_schedule = set.filter(|_| job.state == JobState::Waiting).and_then(|set| set.due_by_schedule(job));
         Self {
@@ -100,9 +115,9 @@ impl<'a> Job<'a> {
             state: job.state,
             attempt: job.attempt(),
             retries_left: job.retry.as_ref().and_then(|retry| retry.left(job.counts.retry)),
-            args: &job.args,
-            result: job.result.as_ref(),
-            error: job.error.as_deref(),
+            args: mask.shown(&job.args),
+            result: job.result.as_ref().map(|result| mask.json(result)),
+            error: job.error.as_deref().map(|error| mask.text(error)),
             node: job.node.as_ref(),
             submitted_at: job.submitted_at,
             due_at: by_schedule.or(job.due_at),
@@ -112,11 +127,14 @@ impl<'a> Job<'a> {
             retry: job.retry.as_ref().map(ToString::to_string),
             timeout: job.terms.timeout().map(print_span),
             on_exhausted: job.terms.on_exhausted().map(|step| &step.task),
+            next: job.terms.next(),
             expires_at: job.expires_at,
             fingerprint: job.fingerprint.as_deref(),
             cancel_requested: job.cancel_requested,
             waits_for: gates.iter().map(ToString::to_string).collect(),
             schedule: schedule_of(schedules, job.id),
+            traceparent: job.terms.trace().map(TraceContext::traceparent),
+            mask,
         }
     }
 }
@@ -136,7 +154,8 @@ pub struct JobInFull<'a> {
 impl<'a> JobInFull<'a> {
     /// Both of the same job.
     pub fn new(job: Job<'a>, story: &'a story::Story) -> Self {
-        Self { job, story: Story::new(story) }
+        let story = Story::new(story, &job.mask);
+        Self { job, story }
     }
 }
 
@@ -147,7 +166,7 @@ pub struct Story<'a> {
     /// How far its last run has come.
     pub progress: Option<Progress<'a>>,
     /// Results of the steps that are done, by name.
-    pub steps: BTreeMap<&'a str, &'a Json>,
+    pub steps: BTreeMap<&'a str, Cow<'a, Json>>,
     /// Which jobs it waits or waited for.
     pub after: &'a [JobId],
     /// What becomes of it if one of these fails.
@@ -159,15 +178,15 @@ pub struct Story<'a> {
 }
 
 impl<'a> Story<'a> {
-    /// As it is kept.
-    pub fn new(story: &'a story::Story) -> Self {
+    /// As it is kept, without the job's secrets.
+    pub fn new(story: &'a story::Story, mask: &Mask) -> Self {
         Self {
-            progress: story.progress.as_ref().map(Progress::new),
-            steps: story.steps.iter().map(|step| (step.name.as_str(), &step.result)).collect(),
+            progress: story.progress.as_ref().map(|progress| Progress::new(progress, mask)),
+            steps: story.steps.iter().map(|step| (step.name.as_str(), mask.json(&step.result))).collect(),
             after: story.after.ids(),
             on_failure: story.after.on_failure().map(OnFailure::name),
             awaited_by: &story.awaited_by,
-            attempts: story.attempts.iter().map(Attempt::new).collect(),
+            attempts: story.attempts.iter().map(|attempt| Attempt::new(attempt, mask)).collect(),
         }
     }
 }
@@ -181,13 +200,13 @@ pub struct Progress<'a> {
     /// How much there is to do; 0 where that is not known.
     pub total: u64,
     /// The task's own words for it.
-    pub text: &'a str,
+    pub text: Cow<'a, str>,
 }
 
 impl<'a> Progress<'a> {
-    /// As the task reported it.
-    pub fn new(progress: &'a story::Progress) -> Self {
-        Self { done: progress.done, total: progress.total, text: &progress.text }
+    /// As the task reported it, without the job's secrets.
+    pub fn new(progress: &'a story::Progress, mask: &Mask) -> Self {
+        Self { done: progress.done, total: progress.total, text: mask.text(&progress.text) }
     }
 }
 
@@ -225,7 +244,7 @@ pub struct Attempt<'a> {
     /// When the task ended; `null` where its node was lost.
     pub finished_at: Option<Timestamp>,
     /// What went wrong, then each cause.
-    pub error: Option<&'a [String]>,
+    pub error: Option<Vec<Cow<'a, str>>>,
     /// The file, line and column where the error was met, if that is known.
     pub place: Option<&'a str>,
     /// The same for all failures of that kind; `null` where nothing went wrong.
@@ -233,8 +252,8 @@ pub struct Attempt<'a> {
 }
 
 impl<'a> Attempt<'a> {
-    /// As it is kept.
-    pub fn new(attempt: &'a story::Attempt) -> Self {
+    /// As it is kept, without the job's secrets.
+    pub fn new(attempt: &'a story::Attempt, mask: &Mask) -> Self {
         Self {
             number: attempt.number,
             task: &attempt.task,
@@ -242,7 +261,7 @@ impl<'a> Attempt<'a> {
             node: attempt.node.as_ref(),
             started_at: attempt.started_at,
             finished_at: attempt.finished_at,
-            error: attempt.failure.as_ref().map(|failure| failure.chain.as_slice()),
+            error: attempt.failure.as_ref().map(|failure| failure.chain.iter().map(|text| mask.text(text)).collect()),
             place: attempt.failure.as_ref().and_then(|failure| failure.place.as_deref()),
             fingerprint: attempt.failure.as_ref().map(|failure| failure.fingerprint()),
         }

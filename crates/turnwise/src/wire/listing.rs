@@ -4,10 +4,7 @@ use serde::Serialize;
 use turnwise_core::{GroupName, KeyName, QueueName, ScheduleName, TaskName, Timestamp};
 
 use super::{Group, Key, Node, Queue, Schedule, Task};
-use crate::{
-    Fleet,
-    overview::{self, Tally},
-};
+use crate::{Fleet, overview};
 
 /// A page of queues, by name.
 #[derive(Debug, Serialize)]
@@ -15,6 +12,8 @@ use crate::{
 pub struct Queues<'a> {
     /// At most as many as were asked for.
     pub queues: Vec<Queue<'a>>,
+    /// When the jobs were counted, by the database's clock: now, or when the dispatcher last told how many there are.
+    pub counted_at: Timestamp,
     /// To be given as `after` for the next page; `null`: this is the last one.
     pub next: Option<&'a QueueName>,
 }
@@ -25,6 +24,8 @@ pub struct Queues<'a> {
 pub struct Groups<'a> {
     /// At most as many as were asked for.
     pub groups: Vec<Group<'a>>,
+    /// When the jobs were counted, by the database's clock: now, or when the dispatcher last told how many there are.
+    pub counted_at: Timestamp,
     /// Whether not all jobs were counted: each number is the least that there are.
     pub at_least: bool,
     /// To be given as `after` for the next page; `null`: this is the last one.
@@ -37,6 +38,8 @@ pub struct Groups<'a> {
 pub struct Tasks<'a> {
     /// At most as many as were asked for.
     pub tasks: Vec<Task<'a>>,
+    /// When the jobs were counted, by the database's clock: now, or when the dispatcher last told how many there are.
+    pub counted_at: Timestamp,
     /// Whether not all jobs were counted: each number is the least that there are.
     pub at_least: bool,
     /// To be given as `after` for the next page; `null`: this is the last one.
@@ -49,6 +52,8 @@ pub struct Tasks<'a> {
 pub struct Keys<'a> {
     /// At most as many as were asked for.
     pub keys: Vec<Key<'a>>,
+    /// When the jobs were counted, by the database's clock: now, or when the dispatcher last told how many there are.
+    pub counted_at: Timestamp,
     /// Whether not all jobs were counted: each number is the least that there are.
     pub at_least: bool,
     /// To be given as `after` for the next page; `null`: this is the last one.
@@ -56,30 +61,30 @@ pub struct Keys<'a> {
 }
 
 impl<'a> Queues<'a> {
-    /// These queues, and where the next page begins.
-    pub fn new(queues: Vec<Queue<'a>>, next: Option<&'a QueueName>) -> Self {
-        Self { queues, next }
+    /// These queues of the overview, and where the next page begins.
+    pub fn new(queues: Vec<Queue<'a>>, overview: &overview::Overview, next: Option<&'a QueueName>) -> Self {
+        Self { queues, counted_at: overview.counted_at, next }
     }
 }
 
 impl<'a> Groups<'a> {
     /// These groups of the overview, and where the next page begins.
     pub fn new(groups: Vec<Group<'a>>, overview: &overview::Overview, next: Option<&'a GroupName>) -> Self {
-        Self { groups, at_least: overview.more, next }
+        Self { groups, counted_at: overview.counted_at, at_least: overview.more, next }
     }
 }
 
 impl<'a> Tasks<'a> {
     /// These tasks of the overview, and where the next page begins.
     pub fn new(tasks: Vec<Task<'a>>, overview: &overview::Overview, next: Option<&'a TaskName>) -> Self {
-        Self { tasks, at_least: overview.more, next }
+        Self { tasks, counted_at: overview.counted_at, at_least: overview.more, next }
     }
 }
 
 impl<'a> Keys<'a> {
     /// These keys of the overview, and where the next page begins.
     pub fn new(keys: Vec<Key<'a>>, overview: &overview::Overview, next: Option<&'a KeyName>) -> Self {
-        Self { keys, at_least: overview.more, next }
+        Self { keys, counted_at: overview.counted_at, at_least: overview.more, next }
     }
 }
 
@@ -121,8 +126,10 @@ impl<'a> Nodes<'a> {
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Overview {
-    /// The database's time of the count.
+    /// The database's time of the answer.
     pub now: Timestamp,
+    /// When the jobs were counted: now, or when the dispatcher last told how many there are, which it does every second while it is asked.
+    pub counted_at: Timestamp,
     /// Jobs that wait for their time, their turn or other jobs.
     pub waiting: usize,
     /// Jobs in a node's hands that have not begun.
@@ -148,23 +155,18 @@ pub struct Overview {
 impl Overview {
     /// Of this count and this fleet.
     pub fn new(overview: &overview::Overview, fleet: &Fleet) -> Self {
-        let mut all = Tally::default();
-        for Tally { waiting, scheduled, running, stuck } in overview.queues.values().map(|queue| queue.jobs) {
-            all.waiting += waiting;
-            all.scheduled += scheduled;
-            all.running += running;
-            all.stuck += stuck;
-        }
+        let all = overview.all;
         let living = || fleet.nodes.iter().filter(|node| node.alive(fleet.now));
         Self {
             now: overview.now,
+            counted_at: overview.counted_at,
             waiting: all.waiting,
             scheduled: all.scheduled,
             running: all.running,
             stuck: all.stuck,
             at_least: overview.more,
             queues: overview.queues.len(),
-            groups: overview.groups.len(),
+            groups: overview.groups_in_all,
             nodes: living().count(),
             slots: living().map(|node| u64::from(node.slots)).sum(),
             dispatcher: living().any(|node| node.dispatcher),

@@ -1,7 +1,9 @@
 //! The log of a job.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
-use turnwise_core::{Fence, Invalid, Timestamp, story};
+use turnwise_core::{Fence, Invalid, Timestamp, secret::Mask, story};
 
 use crate::story::{Level, LineAt};
 
@@ -18,11 +20,11 @@ pub struct Log<'a> {
 }
 
 impl<'a> Log<'a> {
-    /// The lines of this story; `after` is where they were to begin.
-    pub fn new(story: &'a story::Story, after: Option<LineAt>) -> Self {
+    /// The lines of this story, without the job's secrets; `after` is where they were to begin.
+    pub fn new(story: &'a story::Story, after: Option<LineAt>, mask: &Mask) -> Self {
         let next = story.lines.last().map(|line| line.at).or(after);
         Self {
-            lines: story.lines.iter().map(LogLine::new).collect(),
+            lines: story.lines.iter().map(|line| LogLine::new(line, mask)).collect(),
             dropped: story.dropped,
             next: next.map(|at| format!("{}.{}", at.fence.0, at.number)),
         }
@@ -51,13 +53,13 @@ pub struct LogLine<'a> {
     /// Its number in this run.
     pub line: u32,
     /// What it says.
-    pub text: &'a str,
+    pub text: Cow<'a, str>,
 }
 
 impl<'a> LogLine<'a> {
-    /// As it is kept.
-    pub fn new(line: &'a story::Line) -> Self {
+    /// As it is kept, without the job's secrets.
+    pub fn new(line: &'a story::Line, mask: &Mask) -> Self {
         let story::Line { at, time, level, text } = line;
-        Self { at: *time, level: *level, run: at.fence.0, line: at.number, text }
+        Self { at: *time, level: *level, run: at.fence.0, line: at.number, text: mask.text(text) }
     }
 }

@@ -71,8 +71,8 @@ pub struct HeldBy<'a> {
 impl<'a> Queue<'a> {
     /// The queue as it is seen in the overview.
     pub fn new(name: &'a QueueName, queue: &'a QueueOverview, overview: &Overview) -> Self {
-        let QueueOverview { settings, jobs, held_by } = queue;
-        let &Tally { waiting, scheduled, running, stuck } = jobs;
+        let QueueOverview { settings, jobs, held_by, oldest: _ } = queue;
+        let &Tally { waiting, scheduled, running, stuck, .. } = jobs;
         // The cursor of a seal is the dispatcher's own.
         let QueueSettings {
             weight,
@@ -152,8 +152,8 @@ pub struct Group<'a> {
 impl<'a> Group<'a> {
     /// The group as it is seen in the overview.
     pub fn new(name: &'a GroupName, group: &'a GroupOverview, overview: &Overview) -> Self {
-        let GroupOverview { settings, jobs, ahead } = group;
-        let &Tally { waiting, scheduled, running, stuck } = jobs;
+        let GroupOverview { settings, jobs, ahead, at_least } = group;
+        let &Tally { waiting, scheduled, running, stuck, .. } = jobs;
         let GroupSettings { weight, concurrency, rate, scheme, max_waiting, paused } = settings;
         Self {
             name,
@@ -162,7 +162,7 @@ impl<'a> Group<'a> {
             scheduled,
             running,
             stuck,
-            at_least: overview.more,
+            at_least: overview.more || *at_least,
             weight: *weight,
             concurrency: *concurrency,
             rate: *rate,
@@ -202,7 +202,7 @@ impl<'a> Task<'a> {
     /// The task as it is seen in the overview.
     pub fn new(name: &'a TaskName, task: &'a LimitOverview, overview: &Overview) -> Self {
         let LimitOverview { settings, jobs, nodes } = task;
-        let &Tally { waiting, scheduled, running, stuck } = jobs;
+        let &Tally { waiting, scheduled, running, stuck, .. } = jobs;
         let LimitSettings { concurrency, rate } = *settings;
         Self { name, waiting, scheduled, running, stuck, at_least: overview.more, concurrency, rate, nodes: *nodes }
     }
@@ -234,7 +234,7 @@ impl<'a> Key<'a> {
     /// The key as it is seen in the overview.
     pub fn new(name: &'a KeyName, key: &'a LimitOverview, overview: &Overview) -> Self {
         let LimitOverview { settings, jobs, nodes: _ } = key;
-        let &Tally { waiting, scheduled, running, stuck } = jobs;
+        let &Tally { waiting, scheduled, running, stuck, .. } = jobs;
         let LimitSettings { concurrency, rate } = *settings;
         Self { name, waiting, scheduled, running, stuck, at_least: overview.more, concurrency, rate }
     }

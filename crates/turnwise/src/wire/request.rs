@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
-use turnwise_core::{Invalid, Priority, TaskName, Timestamp, time::parse_span};
+use turnwise_core::{Invalid, Priority, TaskName, Timestamp, TraceContext, time::parse_span};
 
 use super::{
     Unreadable,
@@ -18,6 +18,9 @@ pub struct Request<'a> {
     /// The task's name; not to be left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub task: Option<Cow<'a, str>>,
+    /// A UUIDv7 of the caller's choice, by which a repeated submit is recognised. Default: one of the library's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<Cow<'a, str>>,
     /// JSON text. Default: `null`.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "raw")]
     pub args: Option<&'a str>,
@@ -75,11 +78,21 @@ pub struct Request<'a> {
     /// The task that it goes on as, with the same arguments, when its retries run out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_exhausted: Option<Cow<'a, str>>,
+    /// The trace that it belongs to, as W3C's header of this name has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<Cow<'a, str>>,
+    /// What other systems say about the trace; not without `traceparent`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tracestate: Option<Cow<'a, str>>,
+    /// The task that it goes on as after a success, with the result as its arguments, or with its own if there is no result.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<Cow<'a, str>>,
 }
 
 impl<'a> Request<'a> {
-    const NAMES: [&'static str; 20] = [
+    const NAMES: [&'static str; 24] = [
         "task",
+        "id",
         "args",
         "queue",
         "group",
@@ -99,6 +112,9 @@ impl<'a> Request<'a> {
         "after",
         "on_failure",
         "on_exhausted",
+        "traceparent",
+        "tracestate",
+        "next",
     ];
 
     /// Reads one JSON object. Values are checked by [`Request::to_request`].
@@ -127,6 +143,7 @@ impl<'a> Request<'a> {
                 return Ok(());
             }
             "task" => &mut self.task,
+            "id" => &mut self.id,
             "queue" => &mut self.queue,
             "group" => &mut self.group,
             "key" => &mut self.key,
@@ -143,6 +160,9 @@ impl<'a> Request<'a> {
             "as" => &mut self.r#as,
             "on_failure" => &mut self.on_failure,
             "on_exhausted" => &mut self.on_exhausted,
+            "traceparent" => &mut self.traceparent,
+            "tracestate" => &mut self.tracestate,
+            "next" => &mut self.next,
             _ => return Err(Invalid::new(name, "is not known")),
         };
         *place = Some(text(name, value)?);
@@ -152,6 +172,7 @@ impl<'a> Request<'a> {
     /// The first value that is given and that a job keeps when it goes on as another task.
     pub(super) fn beyond_a_step(&self) -> Option<&'static str> {
         let given = [
+            ("id", self.id.is_some()),
             ("queue", self.queue.is_some()),
             ("group", self.group.is_some()),
             ("key", self.key.is_some()),
@@ -165,6 +186,8 @@ impl<'a> Request<'a> {
             ("as", self.r#as.is_some()),
             ("after", !self.after.is_empty()),
             ("on_failure", self.on_failure.is_some()),
+            ("traceparent", self.traceparent.is_some()),
+            ("tracestate", self.tracestate.is_some()),
         ];
         given.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
     }
@@ -173,6 +196,10 @@ impl<'a> Request<'a> {
     pub fn to_request(&self) -> Result<JobRequest, Invalid> {
         let task = self.task.as_deref().ok_or_else(|| Invalid::new("task", "is missing"))?;
         let mut request = JobRequest::from_json(task, self.args.unwrap_or("null"));
+        if let Some(id) = &self.id {
+            let id = id.parse().map_err(|_| Invalid::new("id", format!("{id:?} is not a job id")))?;
+            request = request.id(id);
+        }
         if let Some(queue) = &self.queue {
             request = request.queue(queue);
         }
@@ -226,6 +253,14 @@ impl<'a> Request<'a> {
         if let Some(task) = &self.on_exhausted {
             TaskName::new(task).map_err(|invalid| Invalid::new("on_exhausted", invalid.problem))?;
             request = request.on_exhausted(JobRequest::from_json(task, self.args.unwrap_or("null")));
+        }
+        match (&self.traceparent, &self.tracestate) {
+            (Some(parent), state) => request = request.trace(TraceContext::new(parent, state.as_deref())?),
+            (None, Some(_)) => return Err(Invalid::new("tracestate", "has no effect without traceparent")),
+            (None, None) => {}
+        }
+        if let Some(task) = &self.next {
+            request = request.next(task);
         }
         // A request keeps its mistakes until it is submitted; here they must be known while its place is.
         request.clone().into_job(Timestamp::MIN)?;

@@ -6,6 +6,8 @@ use serde::Serialize;
 use turnwise_core::{
     GroupName, Invalid, JobId, Json, KeyName, Priority, QueueName, ScheduleName, TaskName, Timestamp,
     periodic::{CatchUp, Overlap, Periodic},
+    secret::Secrets,
+    settings::Pause,
     time::print_span,
 };
 
@@ -31,10 +33,14 @@ pub struct Schedule<'a> {
     pub group: &'a GroupName,
     /// Whether a person has paused it: no jobs of it are submitted meanwhile.
     pub paused: bool,
+    /// Since when, and why; `null`: it is not paused.
+    pub pause: Option<&'a Pause>,
+    /// The zone whose clock its times go by, such as `Europe/Berlin`.
+    pub zone: String,
     /// Its next times, also while it is paused.
     pub next: Vec<Timestamp>,
-    /// The arguments of its jobs.
-    pub args: &'a Json,
+    /// The arguments of its jobs, without secret fields.
+    pub args: Cow<'a, Json>,
     /// The priority of its jobs: 1 (first) to 10 (last).
     pub priority: Priority,
     /// The key that its jobs share a limit by; `null`: none.
@@ -57,8 +63,14 @@ impl<'a> Schedule<'a> {
     /// How many next times are listed of each.
     pub const TIMES: usize = 5;
 
-    /// The schedule as it is seen at this time.
-    pub fn new(name: &'a ScheduleName, periodic: &'a Periodic, last: Option<&LastTime>, now: Timestamp) -> Self {
+    /// The schedule as it is seen at this time. What [`Turnwise::secrets`](crate::Turnwise::secrets) names is not shown.
+    pub fn new(
+        name: &'a ScheduleName,
+        periodic: &'a Periodic,
+        last: Option<&LastTime>,
+        now: Timestamp,
+        secrets: &Secrets,
+    ) -> Self {
         Self {
             name,
             when: periodic.when.to_string(),
@@ -66,8 +78,10 @@ impl<'a> Schedule<'a> {
             queue: &periodic.queue,
             group: &periodic.group,
             paused: periodic.paused.is_some(),
+            pause: periodic.paused.as_ref(),
+            zone: periodic.when.zone().name().to_owned(),
             next: periodic.when.following(now).take(Self::TIMES).collect(),
-            args: &periodic.args,
+            args: secrets.mask(&periodic.task, &periodic.args).shown(&periodic.args),
             priority: periodic.priority,
             key: periodic.key.as_ref(),
             retry: periodic.retry.as_ref().map(ToString::to_string),
@@ -81,24 +95,30 @@ impl<'a> Schedule<'a> {
 }
 
 /// A schedule to set, as its caller wrote it.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct NewSchedule<'a> {
     /// The job to submit again and again.
+    #[serde(flatten)]
     pub job: Request<'a>,
     /// Minute, hour, day, month and weekday; not together with `every`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cron: Option<Cow<'a, str>>,
     /// The time zone of the pattern. Default: UTC.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub zone: Option<Cow<'a, str>>,
     /// A span such as `10m`; not together with `cron`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub every: Option<Cow<'a, str>>,
     /// `skip`, `wait` or `allow`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub overlap: Option<Cow<'a, str>>,
     /// `skip`, `one` or `all`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub catch_up: Option<Cow<'a, str>>,
 }
 
 impl<'a> NewSchedule<'a> {
-    const NAMES: [&'static str; 14] = [
+    const NAMES: [&'static str; 15] = [
         "task",
         "args",
         "queue",
@@ -108,6 +128,7 @@ impl<'a> NewSchedule<'a> {
         "retry",
         "timeout",
         "on_exhausted",
+        "next",
         "cron",
         "zone",
         "every",

@@ -11,6 +11,7 @@ use turnwise_core::{
     lifecycle::Ending,
     node::Host,
     periodic::Periodic,
+    secret::{Mask, Secrets},
     settings::{Concurrency, Pause, Settings},
     story,
     turn::Charge,
@@ -19,14 +20,14 @@ use turnwise_core::{
 };
 
 use crate::{
-    JobRequest, access,
+    JobRequest, access, graph,
     overview::{GroupOverview, LimitOverview, Overview, QueueOverview, Tally},
     view::{Answer, Forecast},
     wire,
 };
 
 /// A request and outcomes, as programs write and read them.
-const REQUEST: &str = r#"{"task":"extract","args":{"document":7},"queue":"slow","group":"acme","key":"db","priority":"3","in":"10m","retry":"exponential:10s,5","timeout":"5m","expires":"1d","unique":"doc-7","unique_scope":"docs","unique_for":"1h","on_duplicate":"replace-args","as":"first","after":["0190163d-8694-739b-aea5-966c26f8ad90"],"on_failure":"run","on_exhausted":"apologise"}"#;
+const REQUEST: &str = r#"{"task":"extract","id":"0190163d-8694-739b-aea5-966c26f8ad91","args":{"document":7},"queue":"slow","group":"acme","key":"db","priority":"3","in":"10m","retry":"exponential:10s,5","timeout":"5m","expires":"1d","unique":"doc-7","unique_scope":"docs","unique_for":"1h","on_duplicate":"replace-args","as":"first","after":["0190163d-8694-739b-aea5-966c26f8ad90"],"on_failure":"run","on_exhausted":"apologise","next":"archive"}"#;
 const OUTCOMES: [&str; 7] = [
     r#"{"outcome":"done"}"#,
     r#"{"outcome":"done","result":{"pages":3}}"#,
@@ -49,7 +50,13 @@ struct Shapes<'a> {
     task: wire::Task<'a>,
     key: wire::Key<'a>,
     schedule: wire::Schedule<'a>,
+    graph: wire::Graph<'a>,
     token: wire::CreatedToken<'a>,
+    tokens: wire::Tokens<'a>,
+    logged_in: wire::LoggedIn<'a>,
+    audit: wire::AuditLines<'a>,
+    statistics: wire::Statistics<'a>,
+    errors: wire::Errors<'a>,
     log: wire::Log<'a>,
     jobs: wire::Jobs<'a>,
     queues: wire::Queues<'a>,
@@ -71,6 +78,13 @@ struct Shapes<'a> {
     installation_set: wire::InstallationSet,
     reset: wire::Reset,
     comparison: wire::Comparison<'a>,
+    events: Vec<wire::Event<'a>>,
+}
+
+fn tied(n: u64, job: Option<crate::Job>, after: &[u64]) -> graph::Tied {
+    let after: Vec<_> = after.iter().copied().map(id).collect();
+    let on_failure = (!after.is_empty()).then(Default::default);
+    graph::Tied { job, id: id(n), layer: after.len(), after, on_failure }
 }
 
 fn at(seconds: i64) -> Timestamp {
@@ -87,7 +101,8 @@ fn json(text: &str) -> Json {
 
 fn job() -> crate::Job {
     let request = JobRequest::from_json("extract", r#"{"document":7}"#).group("acme").queue("slow").key("db");
-    let request = request.timeout(Duration::from_secs(300)).on_exhausted(JobRequest::new("apologise", &()));
+    let request =
+        request.timeout(Duration::from_secs(300)).on_exhausted(JobRequest::new("apologise", &())).next("archive");
     let NewJob { task, args, queue, group, priority, retry, key, terms, .. } = request.into_job(at(0)).unwrap();
     crate::Job {
         id: id(1),
@@ -174,8 +189,61 @@ fn node() -> crate::Node {
     }
 }
 
+fn head(job: &crate::Job) -> turnwise_core::JobHead {
+    turnwise_core::JobHead {
+        id: job.id,
+        seq: 1,
+        task: job.task.clone(),
+        queue: job.queue.clone(),
+        group: job.group.clone(),
+        priority: job.priority,
+        state: JobState::Waiting,
+        due: job.due_at,
+        fence: job.fence,
+        crashes: 0,
+        node: None,
+        key: None,
+        submitted_at: job.submitted_at,
+        expires: None,
+        awaits: None,
+    }
+}
+
+fn held(job: &crate::Job) -> crate::watch::HeldJob {
+    crate::watch::HeldJob {
+        id: job.id,
+        task: job.task.clone(),
+        queue: job.queue.clone(),
+        group: job.group.clone(),
+        state: JobState::Running,
+        attempt: 1,
+        fence: job.fence,
+        node: NodeName::new("node-a").unwrap(),
+        submitted_at: job.submitted_at,
+        started_at: Some(at(2)),
+        progress: None,
+    }
+}
+
+fn ended(job: &crate::Job) -> crate::watch::EndedJob {
+    crate::watch::EndedJob {
+        id: job.id,
+        task: job.task.clone(),
+        queue: job.queue.clone(),
+        group: job.group.clone(),
+        state: JobState::Failed,
+        attempt: 2,
+        node: job.node.clone(),
+        submitted_at: job.submitted_at,
+        started_at: Some(at(2)),
+        finished_at: Some(at(3)),
+        fingerprint: job.fingerprint.clone(),
+    }
+}
+
 fn overview() -> Overview {
-    let jobs = Tally { waiting: 4, scheduled: 3, running: 2, stuck: 1 };
+    let mut jobs = Tally::default();
+    (jobs.waiting, jobs.scheduled, jobs.running, jobs.stuck) = (4, 3, 2, 1);
     let paused = Some(Pause { since: at(0), reason: Some("the night shift".to_owned()) });
     let mut queue = QueueOverview { jobs, ..QueueOverview::default() };
     queue.settings.concurrency = Concurrency::Serial;
@@ -189,6 +257,9 @@ fn overview() -> Overview {
     limited.settings.concurrency = Some(2);
     Overview {
         now: at(5),
+        all: jobs,
+        counted_at: at(4),
+        groups_in_all: 1,
         more: false,
         queues: [(crate::QueueName::new("slow").unwrap(), queue)].into(),
         groups: [(crate::GroupName::new("acme").unwrap(), group)].into(),
@@ -224,6 +295,34 @@ fn token() -> access::CreatedToken {
     access::CreatedToken { token, secret }
 }
 
+fn audit(token: &access::Token) -> crate::audit::AuditPage {
+    let line = crate::audit::AuditLine {
+        id: crate::audit::AuditId(id(4).uuid()),
+        at: at(5),
+        actor: crate::audit::Actor::token(token),
+        verb: "set".to_owned(),
+        target: "queue:slow".to_owned(),
+        before: Some(json(r#"{"weight":1.0}"#)),
+        after: Some(json(r#"{"weight":2.5}"#)),
+    };
+    crate::audit::AuditPage::of(vec![line.clone(), line], 1)
+}
+
+fn counted() -> ([crate::statistics::Point; 1], [crate::statistics::ErrorRow; 1]) {
+    use crate::statistics::{Counted, ErrorRow, Fingerprint, Of, Point, Row, Step, Sums};
+    use crate::{GroupName, QueueName};
+    let (queue, task) = (QueueName::new("slow").unwrap(), TaskName::new("extract").unwrap());
+    let mut sums = Sums::of_share(2_500_000, 1_250_000);
+    sums.tally(Counted::Started, 2, 1_500);
+    sums.put(Counted::Started, 3, 2);
+    sums.tally(Counted::Success, 1, 2_500_000);
+    sums.put(Counted::Success, 18, 1);
+    let row = Row { queue: queue.clone(), of: Of::Group(GroupName::new("acme").unwrap()), sums };
+    let fingerprint = Fingerprint::from_number(0xc0_ffee);
+    let error = ErrorRow { queue, task, fingerprint, count: 3, first: at(1), last: at(5) };
+    ([Point { at: at(0), step: Step::Minute, row }], [error])
+}
+
 fn simulated() -> crate::view::Comparison {
     let (before, task) = (crate::view::Simulation::example(), TaskName::new("extract").unwrap());
     let after = crate::view::Simulation { slots: 8, complete: true, ..before.clone() };
@@ -234,6 +333,8 @@ fn simulated() -> crate::view::Comparison {
 fn every_shape_is_as_in_the_file() {
     let (job, story, node, overview, (name, periodic)) = (job(), story(), node(), overview(), periodic());
     let token = token();
+    let audit = audit(&token.token);
+    let (points, errors) = counted();
     let gates = vec![
         why::Gate::NotDue(at(60)),
         why::Gate::AtLimit { whose: why::Whose::Queue(job.queue.clone()), used: 1, limit: 1 },
@@ -249,21 +350,33 @@ fn every_shape_is_as_in_the_file() {
     let fleet = crate::Fleet { now: at(5), nodes: vec![node.clone()], losses: Vec::new() };
     let no_fleet = crate::Fleet { now: at(5), nodes: Vec::new(), losses: Vec::new() };
     let comparison = simulated();
+    let (head, held, ended, progress) = (head(&job), held(&job), ended(&job), story::Progress::new(3, 10, "pages"));
+    let forgotten = crate::watch::Change { id: id(1), ran: None, failed: false, well: true, error: None, head: None };
+    let graph = graph::Graph { jobs: vec![tied(1, Some(job.clone()), &[]), tied(2, None, &[1])], more: false };
     let shapes = Shapes {
         request: wire::Request::read(REQUEST).unwrap(),
         outcomes: OUTCOMES.iter().map(|text| wire::Outcome::read(text).unwrap()).collect(),
-        job: wire::JobInFull::new(wire::Job::new(&job, &Settings::default(), &[why::Gate::NotDue(at(60))], []), &story),
+        job: wire::JobInFull::new(
+            wire::Job::new(&job, &Settings::default(), &[why::Gate::NotDue(at(60))], [], Secrets::none()),
+            &story,
+        ),
         why: wire::Why::new(&answer),
         node: wire::Node::new(&node, at(5)),
         queue: wire::Queue::new(queue_name, queue, &overview),
         group: wire::Group::new(group_name, group, &overview),
         task: wire::Task::new(task_name, task, &overview),
         key: wire::Key::new(key_name, key, &overview),
-        schedule: wire::Schedule::new(&name, &periodic, Some(&last), at(5)),
+        schedule: wire::Schedule::new(&name, &periodic, Some(&last), at(5), Secrets::none()),
+        graph: wire::Graph::new(&graph),
         token: wire::CreatedToken::new(&token),
-        log: wire::Log::new(&story, None),
-        jobs: wire::Jobs::new(Vec::new(), Some(id(1))),
-        queues: wire::Queues::new(Vec::new(), Some(queue_name)),
+        tokens: wire::Tokens::new(std::slice::from_ref(&token.token), at(5)),
+        logged_in: wire::LoggedIn::with(&token.token, Some(at(1))),
+        audit: wire::AuditLines::new(&audit),
+        statistics: wire::Statistics::new(&points, None),
+        errors: wire::Errors::new(&errors),
+        log: wire::Log::new(&story, None, &Mask::default()),
+        jobs: wire::Jobs::new(Vec::new(), Some(crate::ListCursor::after(id(1))), Some(at(1))),
+        queues: wire::Queues::new(Vec::new(), &overview, Some(queue_name)),
         groups: wire::Groups::new(Vec::new(), &overview, Some(group_name)),
         tasks: wire::Tasks::new(Vec::new(), &overview, Some(task_name)),
         keys: wire::Keys::new(Vec::new(), &overview, Some(key_name)),
@@ -282,6 +395,26 @@ fn every_shape_is_as_in_the_file() {
         installation_set: wire::InstallationSet::new(crate::settings::InstallationSettings::default()),
         reset: wire::Reset::new(true),
         comparison: wire::Comparison::new(&comparison),
+        events: vec![
+            wire::Event::Submitted { at: at(5), job: wire::EventJob::new(&head) },
+            wire::Event::Started { at: at(5), job: wire::EventJob::held(&held) },
+            wire::Event::Progress {
+                at: at(5),
+                job: wire::EventJob::held(&held),
+                progress: wire::Progress::new(&progress, &Mask::default()),
+            },
+            wire::Event::Ended { at: at(5), job: wire::EventJob::ended(&ended) },
+            wire::Event::Ended { at: at(5), job: wire::EventJob::forgotten(&forgotten) },
+            wire::Event::Node { at: at(5), change: "joined", node: Box::new(wire::Node::new(&node, at(5))) },
+            wire::Event::Dispatcher { at: at(5), node: Some(&node.name) },
+            wire::Event::Queue {
+                at: at(5),
+                change: "paused",
+                queue: Box::new(wire::QueueSet::new("slow", &queue.settings)),
+            },
+            wire::Event::Reset { reason: "read again" },
+            wire::Event::Closed { reason: "the server stops" },
+        ],
     };
     let text = serde_json::to_string_pretty(&shapes).unwrap() + "\n";
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/wire/shapes.json");
@@ -344,7 +477,7 @@ fn the_error_of_a_wrong_outcome_begins_with_the_name_of_the_value() {
 #[test]
 fn progress_is_read_as_it_is_shown() {
     let progress = story::Progress::new(3, 10, "pages");
-    let text = serde_json::to_string(&wire::Progress::new(&progress)).unwrap();
+    let text = serde_json::to_string(&wire::Progress::new(&progress, &Mask::default())).unwrap();
     assert_eq!(wire::Progress::read(&text).unwrap(), progress);
     assert_eq!(wire::Progress::read(r#"{"done":3}"#).unwrap(), story::Progress::new(3, 0, ""));
     for (text, expected) in [
@@ -409,7 +542,7 @@ fn a_change_leaves_what_it_does_not_name_and_null_is_the_default() {
 #[test]
 fn a_place_in_a_log_is_read_as_it_is_shown() {
     let story = story();
-    let next = wire::Log::new(&story, None).next.unwrap();
+    let next = wire::Log::new(&story, None, &Mask::default()).next.unwrap();
     assert_eq!(wire::Log::read_after(&next).unwrap(), story.lines[0].at);
     assert!(wire::Log::read_after("3").is_err());
 }

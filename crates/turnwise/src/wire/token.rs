@@ -1,12 +1,16 @@
 //! A token.
 
-use std::{collections::BTreeSet, num::NonZeroU32};
+use std::{borrow::Cow, collections::BTreeSet, num::NonZeroU32, str::FromStr};
 
 use serde::Serialize;
 use turnwise_core::{
-    GroupName, QueueName, TaskName, Timestamp, TokenName,
-    access::{Scope, TokenId, TokenState},
+    GroupName, Invalid, QueueName, TaskName, Timestamp, TokenName,
+    access::{Grant, Limits, Scope, TokenId, TokenState},
+    time::parse_span,
 };
+
+use super::{Unreadable, object};
+use crate::access::NewAccess;
 
 /// A token, without its secret.
 #[derive(Debug, Serialize)]
@@ -78,5 +82,173 @@ impl<'a> CreatedToken<'a> {
     pub fn new(created: &'a crate::access::CreatedToken) -> Self {
         let token = &created.token;
         Self { secret: created.secret.reveal(), token: Token::new(token, token.created_at) }
+    }
+}
+
+/// All tokens, newest first, revoked and expired ones among them.
+#[derive(Debug, Serialize)]
+#[non_exhaustive]
+pub struct Tokens<'a> {
+    /// The database's time of the answer.
+    pub now: Timestamp,
+    /// Without their secrets.
+    pub tokens: Vec<Token<'a>>,
+}
+
+impl<'a> Tokens<'a> {
+    /// As they are seen at this time.
+    pub fn new(tokens: &'a [crate::access::Token], now: Timestamp) -> Self {
+        Self { now, tokens: tokens.iter().map(|token| Token::new(token, now)).collect() }
+    }
+}
+
+/// A token to create, as its caller wrote it.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct NewToken {
+    /// What it is for.
+    pub name: String,
+    /// What it may do.
+    pub scopes: Vec<String>,
+    /// The queues it is limited to; empty: it is not.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub queues: Vec<String>,
+    /// The groups it is limited to; empty: it is not.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<String>,
+    /// The tasks it is limited to; empty: it is not.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tasks: Vec<String>,
+    /// How long it is accepted, such as `30d`. Default: for ever.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires: Option<String>,
+    /// Submits a second, at most. Default: as many as come.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<u64>,
+}
+
+impl NewToken {
+    /// Reads one JSON object. Values are checked by [`NewToken::to_access`].
+    pub fn read(json: &str) -> Result<Self, Unreadable> {
+        let (mut token, mut name) = (Self::default(), None);
+        let names = ["name", "scopes", "queues", "groups", "tasks", "expires", "rate"];
+        object::read(json, names, |field, value| {
+            match field {
+                "name" => name = Some(object::text(field, value)?.into_owned()),
+                "scopes" => token.scopes = object::texts(field, value)?,
+                "queues" => token.queues = object::texts(field, value)?,
+                "groups" => token.groups = object::texts(field, value)?,
+                "tasks" => token.tasks = object::texts(field, value)?,
+                "expires" => token.expires = Some(object::text(field, value)?.into_owned()),
+                _ => token.rate = Some(object::count(field, value)?),
+            }
+            Ok(())
+        })?;
+        token.name = name.ok_or_else(|| Invalid::new("name", "is missing"))?;
+        Ok(token)
+    }
+
+    /// What is to be created, or the first thing that is wrong with it.
+    pub fn to_access(&self) -> Result<NewAccess, Invalid> {
+        fn names<N: FromStr<Err = Invalid> + Ord>(
+            field: &'static str,
+            texts: &[String],
+        ) -> Result<Option<BTreeSet<N>>, Invalid> {
+            let read = |text: &String| text.parse().map_err(|invalid: Invalid| Invalid::new(field, invalid.problem));
+            let names = texts.iter().map(read).collect::<Result<BTreeSet<N>, _>>()?;
+            Ok((!names.is_empty()).then_some(names))
+        }
+        let scope = |scope: &String| scope.trim().parse().map_err(|bad: Invalid| Invalid::new("scopes", bad.problem));
+        let scopes = self.scopes.iter().map(scope).collect::<Result<Vec<Scope>, _>>()?;
+        let limits = Limits {
+            queues: names("queues", &self.queues)?,
+            groups: names("groups", &self.groups)?,
+            tasks: names("tasks", &self.tasks)?,
+        };
+        // Its own words name one of several: the fields here have the names of many.
+        let plural = |invalid: Invalid| match invalid.field {
+            "scope" => Invalid::new("scopes", invalid.problem),
+            "queue" => Invalid::new("queues", invalid.problem),
+            "group" => Invalid::new("groups", invalid.problem),
+            "task" => Invalid::new("tasks", invalid.problem),
+            _ => invalid,
+        };
+        let grant = Grant::new(scopes, limits).map_err(plural)?;
+        let named = |invalid: Invalid| Invalid::new("name", invalid.problem);
+        let mut access = NewAccess::new(&self.name, grant).map_err(named)?;
+        if let Some(span) = &self.expires {
+            access = access.expires_in(parse_span("expires", span)?)?;
+        }
+        if let Some(rate) = self.rate {
+            let rate = u32::try_from(rate).ok().and_then(NonZeroU32::new);
+            access = access.rate(rate.ok_or_else(|| Invalid::new("rate", "must be a number from 1 on"))?);
+        }
+        Ok(access)
+    }
+}
+
+/// A person who logs in to a page.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct LogIn<'a> {
+    /// The secret of a token.
+    pub token: Cow<'a, str>,
+}
+
+impl<'a> LogIn<'a> {
+    /// Reads `{"token": "tw_…"}`.
+    pub fn read(json: &'a str) -> Result<Self, Unreadable> {
+        let mut token = None;
+        object::read(json, ["token"], |name, value| {
+            token = Some(object::text(name, value)?);
+            Ok(())
+        })?;
+        Ok(Self { token: token.ok_or_else(|| Invalid::new("token", "is missing"))? })
+    }
+}
+
+/// Who a caller is to the server.
+#[derive(Debug, Serialize)]
+#[non_exhaustive]
+pub struct LoggedIn<'a> {
+    /// What the token is for; `null`: there is none.
+    pub name: Option<&'a TokenName>,
+    /// How the token's secret begins; `null`: there is none.
+    pub prefix: Option<&'a str>,
+    /// What the caller may do; nothing after a log-out.
+    pub scopes: BTreeSet<Scope>,
+    /// The queues that it is limited to; `null`: it is not.
+    pub queues: Option<&'a BTreeSet<QueueName>>,
+    /// The groups that it is limited to; `null`: it is not.
+    pub groups: Option<&'a BTreeSet<GroupName>>,
+    /// The tasks that it is limited to; `null`: it is not.
+    pub tasks: Option<&'a BTreeSet<TaskName>>,
+    /// When the log-in is over; `null`: a program with a token, or without one.
+    pub until: Option<Timestamp>,
+}
+
+impl<'a> LoggedIn<'a> {
+    /// The bearer of a token, logged in until then or not at all.
+    pub fn with(token: &'a crate::access::Token, until: Option<Timestamp>) -> Self {
+        let limits = token.grant.limits();
+        Self {
+            name: Some(&token.name),
+            prefix: Some(&token.prefix),
+            scopes: token.grant.scopes().clone(),
+            queues: limits.queues.as_ref(),
+            groups: limits.groups.as_ref(),
+            tasks: limits.tasks.as_ref(),
+            until,
+        }
+    }
+
+    /// A program of the same machine, while there are no tokens.
+    pub fn anybody() -> Self {
+        Self { scopes: Scope::ALL.into(), ..Self::nobody() }
+    }
+
+    /// Who has logged out.
+    pub fn nobody() -> Self {
+        let scopes = BTreeSet::new();
+        Self { name: None, prefix: None, scopes, queues: None, groups: None, tasks: None, until: None }
     }
 }

@@ -1,0 +1,13 @@
+//! Asks the HTTP API of `turnwise serve`, for the commands of `turnwise`.
+//!
+//! [`address`](Address) where the server is, and whether it may be asked that way → one connection to it, encrypted or
+//! not → [`Client`] a request and its answer → [`Error`] what went wrong, as the server said it.
+
+mod address;
+mod client;
+mod connection;
+mod error;
+
+pub use address::{Address, encoded};
+pub use client::{Answer, Ask, Client};
+pub use error::{Error, Problem};

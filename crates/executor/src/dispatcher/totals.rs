@@ -1,0 +1,57 @@
+//! Writing down how much there is, while somebody asks.
+//!
+//! That somebody does comes with the news, so a dispatcher that nobody asks sends nothing more for it; and with the answer to each
+//! write, so while somebody asks it is one statement a second.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use turnwise_core::Timestamp;
+use turnwise_store::StoreError;
+
+use super::Dispatcher;
+
+/// Between two writes, at least.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+pub(super) struct Telling {
+    /// Until when somebody asks.
+    asked: Option<Timestamp>,
+    /// Not before.
+    next: Instant,
+}
+
+impl Telling {
+    pub(super) fn new() -> Self {
+        Self { asked: None, next: Instant::now() }
+    }
+
+    /// The news say whether somebody asks.
+    pub(super) fn hear(&mut self, asked: Option<Timestamp>) {
+        self.asked = asked;
+    }
+
+    /// When to write next, if somebody asks.
+    pub(super) fn next_time(&self) -> Option<Instant> {
+        self.asked.map(|_| self.next)
+    }
+}
+
+impl Dispatcher<'_> {
+    pub(super) async fn tell_totals_if_asked(&mut self) -> Result<(), StoreError> {
+        let now = Instant::now();
+        let Some(operators) = &self.life.operators else { return Ok(()) };
+        if self.telling.next_time().is_none_or(|next| now < next) {
+            return Ok(());
+        }
+        self.telling.next = now + INTERVAL;
+        match operators.write_totals((self.life.incarnation, self.epoch), self.scheduler.totals()).await {
+            Ok(asked) => self.telling.asked = asked,
+            // People see older totals meanwhile, and then those that they count themselves.
+            Err(error) if error.is_transient() => self.life.node.logs.no_answer("could not write totals", &error),
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,6 @@
+-- statistics.sql: rows of a kind that begin from $3 on and before $4, of all queues. Locks: nothing. Index: statistics_at.
+select at, queue, kind, name, sums
+  from turnwise.statistics
+ where span = $1 and kind = $2 and at >= $3 and at < $4
+ order by at, queue, name, term
+ limit $5

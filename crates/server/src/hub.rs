@@ -1,0 +1,325 @@
+//! The one reader of events. It starts with the first listener and ends with the last; what it reads, all listeners share. A listener that
+//! does not keep up is told to read again: nothing waits for it, and nothing is kept for it.
+
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    sync::{broadcast, watch},
+    time::{Instant, MissedTickBehavior, interval, timeout},
+};
+use turnwise::{
+    Fleet, Turnwise,
+    watch::{AskWatch, WatchCursor, Watched},
+    wire::EventType,
+};
+
+use crate::{
+    limits::{ANSWER_TIME, BATCHES_BEHIND, EVENTS_AT_ONCE, LOOK_AGAIN, PLACE_TOLD, SAMPLE_EVERY, SAMPLED_JOBS},
+    problem::Problem,
+    service::Service,
+    telling::{self, Hands, Queues, Recent, Told},
+};
+
+/// The reader, if there is one, and what its listeners want.
+#[derive(Debug, Default)]
+pub(crate) struct Hub {
+    reader: Mutex<Option<Reader>>,
+    wants: Arc<Wants>,
+}
+
+#[derive(Debug)]
+struct Reader {
+    /// Weak, so that listeners notice the end of the reader.
+    batches: broadcast::WeakSender<Arc<Batch>>,
+    /// Which wishes it has heard; `None`: it has not begun. What happens from then on is told.
+    heard: watch::Receiver<Option<usize>>,
+}
+
+/// How many listeners want each kind of event; what none of them wants is not read.
+#[derive(Debug, Default)]
+struct Wants {
+    kinds: [AtomicUsize; EventType::ALL.len()],
+    /// How many want to be told what there is, for they may have missed how it came.
+    present: AtomicUsize,
+    /// Grows with each listener.
+    wishes: AtomicUsize,
+}
+
+impl Wants {
+    fn any(&self, kinds: &[EventType]) -> bool {
+        kinds.iter().any(|kind| self.kinds[*kind as usize].load(Ordering::Relaxed) > 0)
+    }
+}
+
+/// What was read at one look.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    /// The places before and after it.
+    pub(crate) from: Arc<str>,
+    pub(crate) to: Arc<str>,
+    pub(crate) told: Vec<Told>,
+    /// What there is, for listeners that came back.
+    pub(crate) present: Option<Vec<Told>>,
+    /// Something is missing here.
+    pub(crate) reset: Option<&'static str>,
+    /// When it had been read: a listener that looked itself after that knows all of it.
+    pub(crate) read_at: Instant,
+}
+
+impl Batch {
+    /// Of one look. Its places are those of the cursors.
+    pub(crate) fn of(from: Arc<str>, watched: &Watched, recent: &mut Recent, read_at: Instant) -> Self {
+        let reset = match (watched.reset, watched.more) {
+            (true, _) => Some(UNKNOWN),
+            (_, true) => Some(TOO_MUCH),
+            _ => None,
+        };
+        let told = telling::of_look(watched, recent);
+        Self { from, to: Arc::from(watched.cursor.0.as_str()), told, present: None, reset, read_at }
+    }
+}
+
+const UNKNOWN: &str = "the id is unknown or too old, or the database was restored; read again";
+const TOO_MUCH: &str = "more happened at once than is told one by one; read again";
+
+/// What a listener has of the reader.
+#[derive(Debug)]
+pub(crate) struct Subscription {
+    pub(crate) batches: broadcast::Receiver<Arc<Batch>>,
+    wants: Arc<Wants>,
+    kinds: Vec<EventType>,
+    present: bool,
+}
+
+impl Subscription {
+    /// It was told what there is.
+    pub(crate) fn has_present(&mut self) {
+        if std::mem::take(&mut self.present) {
+            self.wants.present.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn wants_present(&self) -> bool {
+        self.present
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.has_present();
+        for kind in &self.kinds {
+            self.wants.kinds[*kind as usize].fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+pub(crate) fn ask(cursor: Option<WatchCursor>) -> AskWatch {
+    AskWatch { cursor, most: EVENTS_AT_ONCE, ends: true }
+}
+
+impl Hub {
+    fn reader(&self) -> MutexGuard<'_, Option<Reader>> {
+        self.reader.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From when this returns on, everything that happens comes by the subscription.
+    pub(crate) async fn subscribe(
+        &self,
+        service: &Service,
+        kinds: Vec<EventType>,
+        present: bool,
+    ) -> Result<Subscription, Problem> {
+        // A listener that comes back may have missed how things came to be as they are.
+        let sampled = kinds.iter().any(|kind| is_sampled(*kind));
+        let present = present && sampled;
+        for kind in &kinds {
+            self.wants.kinds[*kind as usize].fetch_add(1, Ordering::Relaxed);
+        }
+        self.wants.present.fetch_add(usize::from(present), Ordering::Relaxed);
+        let wish = self.wants.wishes.fetch_add(1, Ordering::Relaxed) + 1;
+        let (batches, mut heard) = self.join(service);
+        let subscription = Subscription { batches, wants: Arc::clone(&self.wants), kinds, present };
+        let heard = heard.wait_for(|heard| heard.is_some_and(|heard| !sampled || heard >= wish));
+        match timeout(ANSWER_TIME, heard).await {
+            Ok(Ok(_)) => Ok(subscription),
+            _ => Err(Problem::away("the database does not answer; try again")),
+        }
+    }
+
+    /// The batches of the reader, which is started if there is none.
+    fn join(&self, service: &Service) -> (broadcast::Receiver<Arc<Batch>>, watch::Receiver<Option<usize>>) {
+        let mut reader = self.reader();
+        let there = |reader: &Reader| Some((reader.batches.upgrade()?.subscribe(), reader.heard.clone()));
+        if let Some(there) = reader.as_ref().and_then(there) {
+            return there;
+        }
+        let (sender, batches) = broadcast::channel(BATCHES_BEHIND);
+        let (hears, heard) = watch::channel(None);
+        *reader = Some(Reader { batches: sender.downgrade(), heard: heard.clone() });
+        // It ends by itself: with its last listener, or with the service.
+        tokio::spawn(Reading::new(service.clone(), sender, hears).run());
+        (batches, heard)
+    }
+
+    /// Whether events are being read: only while somebody listens.
+    pub(crate) fn reads(&self) -> bool {
+        self.reader().as_ref().is_some_and(|reader| reader.batches.upgrade().is_some())
+    }
+}
+
+/// Read once a second, and not told by the news.
+fn is_sampled(kind: EventType) -> bool {
+    !matches!(kind, EventType::Submitted | EventType::Ended)
+}
+
+/// The reader's work.
+struct Reading {
+    service: Service,
+    batches: broadcast::Sender<Arc<Batch>>,
+    hears: watch::Sender<Option<usize>>,
+    recent: Recent,
+    /// What there was at the last look; `None` while no listener wants to know.
+    hands: Option<Hands>,
+    fleet: Option<Fleet>,
+    queues: Option<Queues>,
+    sample_at: Instant,
+    told_at: Instant,
+}
+
+impl Reading {
+    fn new(service: Service, batches: broadcast::Sender<Arc<Batch>>, hears: watch::Sender<Option<usize>>) -> Self {
+        let now = Instant::now();
+        Self {
+            service,
+            batches,
+            hears,
+            recent: Recent::default(),
+            hands: None,
+            fleet: None,
+            queues: None,
+            sample_at: now,
+            told_at: now,
+        }
+    }
+
+    fn turnwise(&self) -> &Turnwise {
+        self.service.turnwise()
+    }
+
+    async fn run(mut self) {
+        let service = self.service.clone();
+        tokio::select! {
+            () = self.read() => {}
+            () = service.stops() => {}
+        }
+    }
+
+    async fn read(&mut self) {
+        let mut looks = interval(LOOK_AGAIN);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (mut cursor, mut failing): (Option<WatchCursor>, bool) = (None, false);
+        while self.has_listeners() {
+            looks.tick().await;
+            match self.look(cursor.as_ref()).await {
+                Ok(next) => (cursor, failing) = (Some(next), false),
+                Err(error) => {
+                    if !std::mem::replace(&mut failing, true) {
+                        tracing::warn!(%error, "events cannot be read; the server goes on trying");
+                    }
+                    tokio::time::sleep(SAMPLE_EVERY).await;
+                }
+            }
+        }
+    }
+
+    /// Without one, nobody can subscribe to this reader any more.
+    fn has_listeners(&self) -> bool {
+        let mut reader = self.service.hub().reader();
+        let any = self.batches.receiver_count() > 0;
+        if !any {
+            *reader = None;
+        }
+        any
+    }
+
+    /// Reads and tells what has happened since; returns where to go on.
+    async fn look(&mut self, last: Option<&WatchCursor>) -> Result<WatchCursor, turnwise::Error> {
+        let watched = self.turnwise().watch(ask(last.cloned())).await?;
+        let from = Arc::from(last.unwrap_or(&watched.cursor).0.as_str());
+        let mut batch = Batch::of(from, &watched, &mut self.recent, Instant::now());
+        let wish = self.service.hub().wants.wishes.load(Ordering::Relaxed);
+        let news = *self.hears.borrow() != Some(wish);
+        let sampled = if news || Instant::now() >= self.sample_at {
+            self.sample_at = Instant::now() + SAMPLE_EVERY;
+            self.sample(&mut batch).await
+        } else {
+            Ok(())
+        };
+        let quiet = batch.told.is_empty() && batch.present.is_none() && batch.reset.is_none();
+        if !quiet || self.told_at.elapsed() >= PLACE_TOLD {
+            self.told_at = Instant::now();
+            // No listener: the reader ends with the next look.
+            let _ = self.batches.send(Arc::new(batch));
+        }
+        match sampled {
+            Ok(()) if news => drop(self.hears.send_replace(Some(wish))),
+            Ok(()) => {}
+            Err(error) => tracing::warn!(%error, "nodes, queues or jobs in hand could not be read for listeners"),
+        }
+        Ok(watched.cursor)
+    }
+
+    /// What is not in the news: read, and compared with how it was.
+    async fn sample(&mut self, batch: &mut Batch) -> Result<(), turnwise::Error> {
+        let (turnwise, wants) = (self.turnwise().clone(), Arc::clone(&self.service.hub().wants));
+        let present_wanted = wants.present.load(Ordering::Relaxed) > 0;
+        let mut present = Vec::new();
+        let mut hands = None;
+        if wants.any(&[EventType::Started, EventType::Progress]) {
+            let (held, secrets) = (turnwise.in_hands(SAMPLED_JOBS).await?, turnwise.secrets().await?);
+            if let Some(before) = &self.hands {
+                batch.told.extend(before.tell(&held, &secrets));
+            }
+            if present_wanted {
+                present.extend(Hands::default().tell(&held, &secrets));
+            }
+            hands = Some(Hands::of(&held));
+        }
+        self.hands = hands;
+        let mut fleet = None;
+        if wants.any(&[EventType::Node, EventType::Dispatcher]) {
+            let now = turnwise.nodes().await?;
+            if let Some(before) = &self.fleet {
+                batch.told.extend(telling::of_fleet(before, &now));
+            }
+            if present_wanted {
+                present.extend(telling::all_of_fleet(&now));
+            }
+            fleet = Some(now);
+        }
+        self.fleet = fleet;
+        let mut queues = None;
+        if wants.any(&[EventType::Queue]) {
+            let (at, now) = (turnwise.now().await?, turnwise.queue_settings().await?);
+            if let Some(before) = &self.queues {
+                batch.told.extend(telling::of_queues(at, before, &now));
+            }
+            if present_wanted {
+                present.extend(telling::all_queues(at, &now));
+            }
+            queues = Some(now);
+        }
+        self.queues = queues;
+        batch.present = present_wanted.then_some(present);
+        Ok(())
+    }
+}
+
+/// How long a browser waits before it connects again.
+pub(crate) const RECONNECT: Duration = Duration::from_secs(1);

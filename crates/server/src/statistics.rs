@@ -1,0 +1,92 @@
+//! What happened: numbers by the minute, hour and day, and which errors there were.
+
+use std::collections::BTreeMap;
+
+use turnwise::{
+    GroupName, Invalid, QueueName, TaskName,
+    statistics::{AskErrors, AskStatistics, By, Counted, Of, Point, Row, Step, Sums},
+    wire,
+};
+use turnwise_core::access::Target;
+
+use crate::{
+    call::{Call, Reply},
+    problem::Problem,
+};
+
+/// A caller sees only numbers of jobs that it may see: one that is limited to groups gets those of its groups, by group.
+pub(crate) async fn list(call: Call) -> Result<Reply, Problem> {
+    call.check(Target::Many)?;
+    let query = &call.query;
+    let (by, step, outcome) = (query.parse("by", by)?, query.parse("step", step)?, query.parse("outcome", outcome)?);
+    let ask = AskStatistics {
+        since: query.time("since")?,
+        until: query.time("until")?,
+        queue: query.parse("queue", |text| QueueName::new(text))?,
+        task: query.parse("task", |text| TaskName::new(text))?,
+        group: query.parse("group", |text| GroupName::new(text))?,
+        ..AskStatistics::by(by.unwrap_or(By::Queue), step.unwrap_or(Step::Minute))
+    };
+    if let Some(queue) = &ask.queue {
+        call.check(Target::Queue(queue))?;
+    }
+    if ask.by == By::Group && ask.queue.is_none() {
+        let invalid = Invalid::new("queue", "numbers by group are those of one queue; name it");
+        return Err(Problem::in_parameter("queue", &invalid));
+    }
+    // What a queue has done is the sum over its tasks: who may see only some of these gets the sum of those.
+    let by_task = AskStatistics { by: By::Task, ..ask.clone() };
+    let limited = call.grant.is_limited() && ask.by == By::Queue;
+    let mut points = call.turnwise().statistics(if limited { &by_task } else { &ask }).await?;
+    points.retain(|point| call.grant.sees(&point.row.queue, &point.row.of));
+    if limited {
+        points = by_queue(points);
+    }
+    Reply::json(&wire::Statistics::new(&points, outcome))
+}
+
+pub(crate) async fn errors(call: Call) -> Result<Reply, Problem> {
+    call.check(Target::Many)?;
+    let ask = AskErrors { since: call.query.time("since")?, until: call.query.time("until")? };
+    let queue = call.query.parse("queue", |text| QueueName::new(text))?;
+    let task = call.query.parse("task", |text| TaskName::new(text))?;
+    if let Some(queue) = &queue {
+        call.check(Target::Queue(queue))?;
+    }
+    let errors = call.turnwise().error_statistics_where(&ask, |row| {
+        let wanted = queue.as_ref().is_none_or(|queue| *queue == row.queue);
+        let wanted = wanted && task.as_ref().is_none_or(|task| *task == row.task);
+        wanted && call.grant.sees(&row.queue, &Of::Task(row.task.clone()))
+    });
+    Reply::json(&wire::Errors::new(&errors.await?))
+}
+
+/// Points of tasks, added up by queue.
+fn by_queue(points: Vec<Point>) -> Vec<Point> {
+    let mut sums: BTreeMap<_, Sums> = BTreeMap::new();
+    for Point { at, step, row } in points {
+        sums.entry((at, step, row.queue)).or_default().add(&row.sums);
+    }
+    let point = |((at, step, queue), sums)| Point { at, step, row: Row { queue, of: Of::OtherTasks, sums } };
+    sums.into_iter().map(point).collect()
+}
+
+fn by(text: &str) -> Result<By, Invalid> {
+    match text {
+        "queue" => Ok(By::Queue),
+        "task" => Ok(By::Task),
+        "group" => Ok(By::Group),
+        _ => Err(Invalid::new("by", format!("{text:?} is not queue, task or group"))),
+    }
+}
+
+fn step(text: &str) -> Result<Step, Invalid> {
+    Step::from_name(text).ok_or_else(|| Invalid::new("step", format!("{text:?} is not minute, hour or day")))
+}
+
+fn outcome(text: &str) -> Result<Counted, Invalid> {
+    let outcome = Counted::from_name(text).filter(|counted| *counted != Counted::Started);
+    outcome.ok_or_else(|| {
+        Invalid::new("outcome", format!("{text:?} is not success, failed, cancelled, stuck, retried or again"))
+    })
+}

@@ -1,0 +1,21 @@
+//! What is known of the file, for a person who asks what is wrong.
+
+use std::collections::BTreeMap;
+
+use turnwise_core::doctor::Vitals;
+
+use crate::store::Location;
+
+pub(crate) fn vitals(location: &Location, settings: BTreeMap<String, String>) -> Vitals {
+    Vitals { settings, log_bytes: log_bytes(location), ..Vitals::default() }
+}
+
+/// How long the log beside the file is; `None`: there is no file.
+fn log_bytes(location: &Location) -> Option<u64> {
+    if location.in_memory() {
+        return None;
+    }
+    let mut log = location.path().as_os_str().to_owned();
+    log.push("-wal");
+    Some(std::fs::metadata(log).map_or(0, |log| log.len()))
+}

@@ -1,0 +1,218 @@
+//! Statistics: what happened, by the minute, hour and day.
+//!
+//! The dispatcher counts what begins and ends, and writes it every ten seconds. [`Turnwise::statistics`] reads it,
+//! [`Turnwise::error_statistics`] which errors there were how often, [`Turnwise::totals`] what has happened since the beginning.
+//!
+//! ```
+//! use turnwise::{Turnwise, statistics::{AskStatistics, By, Step}};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), turnwise::Error> {
+//! let turnwise = Turnwise::open("memory:").await?;
+//! for point in turnwise.statistics(&AskStatistics::by(By::Queue, Step::Minute)).await? {
+//!     println!("{} {}: {} ended", point.at, point.row.queue, point.row.sums.ended());
+//! }
+//! # Ok(()) }
+//! ```
+
+use std::collections::BTreeMap;
+
+pub use turnwise_core::{
+    Fingerprint,
+    statistics::{BOUNDS, BUCKETS, Counted, ErrorRow, Histogram, Of, Row, Span as Step, Sums},
+};
+use turnwise_core::{GroupName, Invalid, QueueName, TaskName, Timestamp, statistics::choice::merge_errors};
+use turnwise_store::{
+    AskErrors as ReadErrors, AskOf, AskStatistics as ReadRows, OperatorStore, TimedRow, operators::READ_ROWS,
+};
+
+use crate::{Error, Turnwise};
+
+/// Points that one answer has, at most.
+pub const MOST_POINTS: usize = 20_000;
+/// Reads for one answer, of each span.
+const READS: u32 = 8;
+
+/// What the numbers are told by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// All tasks of a queue together. Such points are [`Of::OtherTasks`].
+    Queue,
+    /// Each task of each queue.
+    Task,
+    /// Each group of one queue that has numbers of its own, and the others together.
+    Group,
+}
+
+/// Which statistics to read.
+#[derive(Debug, Clone)]
+pub struct AskStatistics {
+    /// What the numbers are told by.
+    pub by: By,
+    /// The time that each point is about.
+    pub step: Step,
+    /// From then on; `None`: the last hour for minutes, two days for hours, thirty days for days.
+    pub since: Option<Timestamp>,
+    /// Up to then; `None`: up to now.
+    pub until: Option<Timestamp>,
+    /// Only of this queue; [`By::Group`] needs one.
+    pub queue: Option<QueueName>,
+    /// Only of this task, with [`By::Task`].
+    pub task: Option<TaskName>,
+    /// Only of this group, with [`By::Group`].
+    pub group: Option<GroupName>,
+}
+
+impl AskStatistics {
+    /// Of all queues and times.
+    pub fn by(by: By, step: Step) -> Self {
+        Self { by, step, since: None, until: None, queue: None, task: None, group: None }
+    }
+}
+
+/// What happened at a time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Point {
+    /// When the time began.
+    pub at: Timestamp,
+    /// How long it lasted: longer than was asked for where nothing finer is kept any more.
+    pub step: Step,
+    /// Whose numbers these are, and the numbers.
+    pub row: Row,
+}
+
+/// Which errors to read.
+#[derive(Debug, Clone, Default)]
+pub struct AskErrors {
+    /// Seen from then on; `None`: in the last day.
+    pub since: Option<Timestamp>,
+    /// Seen up to then; `None`: up to now.
+    pub until: Option<Timestamp>,
+}
+
+impl Turnwise {
+    /// What happened, in the order of time. Minutes are kept for six hours, hours for two weeks, days for 400 days; what is older than that of
+    /// the step that was asked for comes in longer steps.
+    ///
+    /// [`Error::Invalid`] if it is more than one answer holds, and on a store without a [side for operators](Turnwise::operators).
+    pub async fn statistics(&self, ask: &AskStatistics) -> Result<Vec<Point>, Error> {
+        let operators = self.operators()?;
+        let of = match (&ask.by, &ask.queue) {
+            (By::Group, Some(queue)) => AskOf::Groups { queue: queue.clone() },
+            (By::Group, None) => {
+                return Err(Invalid::new("queue", "statistics by group are those of one queue; name it").into());
+            }
+            (By::Queue | By::Task, queue) => AskOf::Tasks { queue: queue.clone() },
+        };
+        let (since, until) = self.times(ask.since, ask.until, default_time(ask.step)).await?;
+        let mut points: BTreeMap<(Timestamp, Step, QueueName, Of), Sums> = BTreeMap::new();
+        for span in Step::ALL {
+            let step = span.max(ask.step);
+            // A point is whole: it begins where its time does.
+            let since = step.begin(since);
+            let rows = read(&*operators, ReadRows { span, since, until, of: of.clone() }).await?;
+            for timed in rows {
+                let Row { queue, of, sums } = timed.row;
+                if !ask.wants(&of) {
+                    continue;
+                }
+                let of = if ask.by == By::Queue { Of::OtherTasks } else { of };
+                points.entry((step.begin(timed.at), step, queue, of)).or_default().add(&sums);
+            }
+            if points.len() > MOST_POINTS {
+                return Err(too_much());
+            }
+        }
+        let point = |((at, step, queue, of), sums)| Point { at, step, row: Row { queue, of, sums } };
+        Ok(points.into_iter().map(point).collect())
+    }
+
+    /// The errors of runs, retried ones among them, the most frequent first: at most 200. Jobs with one of them are listed by its
+    /// fingerprint.
+    ///
+    /// [`Error::Invalid`] on a store without a [side for operators](Turnwise::operators).
+    pub async fn error_statistics(&self, ask: &AskErrors) -> Result<Vec<ErrorRow>, Error> {
+        self.error_statistics_where(ask, |_| true).await
+    }
+
+    /// The same, of those that are wanted.
+    #[doc(hidden)]
+    pub async fn error_statistics_where(
+        &self,
+        ask: &AskErrors,
+        wanted: impl Fn(&ErrorRow) -> bool,
+    ) -> Result<Vec<ErrorRow>, Error> {
+        let operators = self.operators()?;
+        let (since, until) = self.times(ask.since, ask.until, Step::Day.length()).await?;
+        let mut rows = Vec::new();
+        for span in Step::ALL {
+            let found = operators.error_statistics(ReadErrors { span, since: span.begin(since), until }).await?;
+            rows.extend(found.into_iter().filter(&wanted));
+        }
+        Ok(merge_errors(rows))
+    }
+
+    /// What has happened since the beginning of the installation, by queue and task. These numbers never fall.
+    ///
+    /// [`Error::Invalid`] on a store without a [side for operators](Turnwise::operators).
+    pub async fn totals(&self) -> Result<Vec<Row>, Error> {
+        Ok(self.operators()?.statistics_totals().await?)
+    }
+
+    async fn times(
+        &self,
+        since: Option<Timestamp>,
+        until: Option<Timestamp>,
+        last: std::time::Duration,
+    ) -> Result<(Timestamp, Timestamp), Error> {
+        let until = match until {
+            Some(until) => until,
+            // The minute that is not over yet is part of it.
+            None => self.now().await?.plus(Step::Minute.length()),
+        };
+        Ok((since.unwrap_or_else(|| until.minus(last)), until))
+    }
+}
+
+impl AskStatistics {
+    fn wants(&self, of: &Of) -> bool {
+        match of {
+            Of::Task(task) => self.task.as_ref().is_none_or(|wanted| wanted == task),
+            Of::Group(group) => self.group.as_ref().is_none_or(|wanted| wanted == group),
+            Of::OtherTasks => self.task.is_none(),
+            Of::OtherGroups => self.group.is_none(),
+        }
+    }
+}
+
+/// All rows, in several reads where one does not bring them all.
+async fn read(operators: &dyn OperatorStore, mut ask: ReadRows) -> Result<Vec<TimedRow>, Error> {
+    let mut all = Vec::new();
+    for _ in 0..READS {
+        let rows = operators.statistics(ask.clone()).await?;
+        let Some(last) = rows.last().map(|row| row.at).filter(|_| rows.len() >= READ_ROWS as usize) else {
+            all.extend(rows);
+            return Ok(all);
+        };
+        if last == ask.since {
+            break;
+        }
+        // Of the last time there may be more.
+        all.extend(rows.into_iter().filter(|row| row.at < last));
+        ask.since = last;
+    }
+    Err(too_much())
+}
+
+fn default_time(step: Step) -> std::time::Duration {
+    match step {
+        Step::Minute => Step::Hour.length(),
+        Step::Hour => Step::Day.length() * 2,
+        Step::Day => Step::Day.length() * 30,
+    }
+}
+
+fn too_much() -> Error {
+    let problem = "these are more numbers than one answer holds; ask for a shorter time, a longer step or one name";
+    Invalid::new("since", problem).into()
+}
