@@ -187,7 +187,7 @@ pub(crate) struct Serve {
     /// Register the demo tasks noop, sleep {"ms":n}, flaky {"fail":n} and spin {"ms":n}
     #[arg(long)]
     pub(crate) demo_tasks: bool,
-    /// Exit with code 0 when no job is left that could run
+    /// Exit with code 0 when no job is left that this node could run, now, later, or after another node has failed with it
     #[arg(long)]
     pub(crate) until_empty: bool,
     /// Serve this queue only; may be repeated [default: all queues that are bound to no pool of the settings file]
@@ -349,6 +349,9 @@ pub(crate) struct Top {
     /// Print one frame and end
     #[arg(long)]
     pub(crate) once: bool,
+    /// Print each frame as one line of JSON, with all groups
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, clap::Args)]

@@ -55,6 +55,8 @@ struct HeldBy {
 #[serde(default)]
 pub(crate) struct Jobs {
     pub(crate) waiting: usize,
+    /// Of groups: those of them that cannot start now.
+    pub(crate) later: usize,
     pub(crate) scheduled: usize,
     pub(crate) running: usize,
     pub(crate) stuck: usize,

@@ -38,6 +38,11 @@ struct Schedule {
     key: Option<String>,
     retry: Option<String>,
     timeout: Option<String>,
+    // A server of before has neither.
+    #[serde(default)]
+    on_exhausted: Option<String>,
+    #[serde(default)]
+    next_task: Option<String>,
     overlap: String,
     catch_up: String,
     last: Option<Timestamp>,
@@ -272,16 +277,23 @@ fn details(schedule: &Schedule, job: Option<&LastJob>) -> Vec<String> {
         (Some(id), None) => format!("job {id}, which is not kept any more"),
         (None, _) => "none yet".to_owned(),
     };
-    vec![
+    let steps = [
+        ("goes on as task {} when its retries run out", &schedule.on_exhausted),
+        ("goes on as task {} after a success", &schedule.next_task),
+    ];
+    let steps =
+        steps.into_iter().filter_map(|(words, task)| Some(format!("  {}", words.replace("{}", task.as_ref()?))));
+    let mut lines = vec![
         format!("  args {}", print::clean(schedule.args.get())),
         format!(
             "  priority {}, retry {}{key}{timeout}",
             schedule.priority,
             schedule.retry.as_deref().unwrap_or("as its task sets it")
         ),
-        format!("  last run: {last}"),
-        "  next times:".to_owned(),
-    ]
+    ];
+    lines.extend(steps);
+    lines.extend([format!("  last run: {last}"), "  next times:".to_owned()]);
+    lines
 }
 
 fn row(schedule: &Schedule, now: Timestamp) -> [String; 8] {

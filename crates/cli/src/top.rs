@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use turnwise::{Filter, JobState, Timestamp, settings::Weight};
 use turnwise_client::Ask;
 
@@ -39,11 +39,12 @@ pub(crate) fn top(settings: &Settings, call: &Top) -> Result<(), Failure> {
     block_on(async {
         let place = Place::find(settings).await?;
         if call.once {
-            return Ok(print::lines(frame(&place).await?)?);
+            let frame = frame(&place).await?;
+            return Ok(print::lines(if call.json { vec![json(&frame)?] } else { drawn(&frame) })?);
         }
         let before = if io::stdout().is_terminal() { CLEAR } else { "" };
         let mut ticks = tokio::time::interval(EVERY);
-        let mut keys = Keys::listen();
+        let mut keys = if call.json { None } else { Keys::listen() };
         loop {
             tokio::select! {
                 _ = ticks.tick() => {}
@@ -51,7 +52,12 @@ pub(crate) fn top(settings: &Settings, call: &Top) -> Result<(), Failure> {
                 Ok(()) = tokio::signal::ctrl_c() => return Ok(()),
                 () = quit(&mut keys) => return Ok(()),
             }
-            let mut lines = frame(&place).await?;
+            let frame = frame(&place).await?;
+            if call.json {
+                print::lines([json(&frame)?])?;
+                continue;
+            }
+            let mut lines = drawn(&frame);
             if keys.is_some() {
                 lines.push("q quits".to_owned());
             }
@@ -63,6 +69,10 @@ pub(crate) fn top(settings: &Settings, call: &Top) -> Result<(), Failure> {
             print::lines(lines)?;
         }
     })
+}
+
+fn json(frame: &Frame) -> Result<String, Failure> {
+    Ok(serde_json::to_string(frame).map_err(io::Error::from)?)
 }
 
 /// Waits for the key that ends it; for ever, if there are no keys.
@@ -77,7 +87,7 @@ async fn quit(keys: &mut Option<Keys>) {
     std::future::pending().await
 }
 
-async fn frame(place: &Place) -> Result<Vec<String>, Failure> {
+async fn frame(place: &Place) -> Result<Frame, Failure> {
     let nodes = look::living(place).await?;
     let groups = named(place, Named::Groups, COUNTED).await?;
     let groups = groups.iter().map(|group| read(group)).collect::<Result<Vec<Group>, _>>()?;
@@ -89,7 +99,7 @@ async fn frame(place: &Place) -> Result<Vec<String>, Failure> {
     let ids: HashSet<_> = running.iter().map(|run| run.id.clone()).collect();
     runs.retain(|run| !ids.contains(&run.id));
     runs.extend(running);
-    Ok(drawn(now, &nodes, groups, &runs))
+    Ok(frame_of(now, &nodes, groups, &runs))
 }
 
 /// A job that runs or has run.
@@ -133,11 +143,43 @@ struct Part {
     finished: usize,
 }
 
-fn drawn(now: Timestamp, nodes: &[Node], groups: Vec<Group>, runs: &[Run]) -> Vec<String> {
-    let slots: u32 = nodes.iter().map(|node| node.slots).sum();
+/// What is shown of a moment.
+#[derive(Debug, Serialize)]
+struct Frame {
+    now: Timestamp,
+    nodes: usize,
+    slots: u32,
+    in_hand: usize,
+    waiting: usize,
+    /// Not all jobs were counted: at least so many wait.
+    at_least: bool,
+    /// The time that shares and throughput are of.
+    window_seconds: u64,
+    finished_per_second: f64,
+    /// The largest shares first.
+    groups: Vec<Line>,
+}
+
+/// A group: what it had in the window, and what it is entitled to.
+#[derive(Debug, Serialize)]
+struct Line {
+    name: String,
+    /// `active`, `paused`, or `idle`: nothing of it could start.
+    state: &'static str,
+    /// Of the slot time that all used, from 0 to 1; `null`: nobody used any.
+    share: Option<f64>,
+    /// By its weight, beside the other active groups; `null`: it is not one of these.
+    entitled: Option<f64>,
+    weight: Weight,
+    in_hand: usize,
+    waiting: usize,
+    finished: usize,
+}
+
+fn frame_of(now: Timestamp, nodes: &[Node], groups: Vec<Group>, runs: &[Run]) -> Frame {
     let at_least = groups.iter().any(|group| group.jobs.at_least);
     let groups: BTreeMap<String, Group> = groups.into_iter().map(|group| (group.name.clone(), group)).collect();
-    let mut parts: BTreeMap<&str, Part> = BTreeMap::new();
+    let mut parts: BTreeMap<&str, Part> = groups.keys().map(|name| (name.as_str(), Part::default())).collect();
     for run in runs {
         let part = parts.entry(&run.group).or_default();
         part.used += used(run, now);
@@ -146,59 +188,75 @@ fn drawn(now: Timestamp, nodes: &[Node], groups: Vec<Group>, runs: &[Run]) -> Ve
     let sum = |name: &str, of: fn(&Group) -> usize| groups.get(name).map_or(0, of);
     let in_hand = |name: &str| sum(name, |group| group.jobs.scheduled + group.jobs.running);
     let at_rest = |name: &str| sum(name, |group| group.jobs.waiting + group.jobs.stuck);
-    let waiting = |name: &str| sum(name, |group| group.jobs.waiting);
+    let could_start = |name: &str| sum(name, |group| group.jobs.waiting.saturating_sub(group.jobs.later));
     let weight = |name: &str| groups.get(name).map_or_else(Weight::default, |group| group.weight);
     let paused = |name: &str| groups.get(name).is_some_and(|group| group.paused.is_some());
-    for name in groups.keys() {
-        parts.entry(name).or_default();
-    }
     // A group that used nothing and has no unfinished jobs is left out.
     parts.retain(|name, part| !part.used.is_zero() || part.finished > 0 || in_hand(name) + at_rest(name) > 0);
     let used: f64 = parts.values().map(|part| part.used.as_secs_f64()).sum();
     // A group that has nothing to run, or is paused, is entitled to nothing: a share of none would look like neglect.
-    let competes = |name: &str| !paused(name) && waiting(name) + in_hand(name) > 0;
+    let competes = |name: &str| !paused(name) && could_start(name) + in_hand(name) > 0;
     let weights: f64 = parts.keys().filter(|name| competes(name)).map(|name| f64::from(weight(name))).sum();
     let finished: usize = parts.values().map(|part| part.finished).sum();
-    let running: usize = groups.keys().map(|name| in_hand(name)).sum();
-    let more = if at_least { "+" } else { "" };
-    let all_waiting: usize = groups.keys().map(|name| at_rest(name)).sum();
-
-    let count = parts.len();
     let mut sorted: Vec<_> = parts.into_iter().collect();
     sorted.sort_by_key(|(name, part)| (std::cmp::Reverse(part.used), *name));
-    let rows = sorted.into_iter().take(ROWS).map(|(name, part)| {
-        [
-            name.to_owned(),
-            percent(part.used.as_secs_f64(), used),
-            if competes(name) { percent(f64::from(weight(name)), weights) } else { "-".to_owned() },
-            weight(name).to_string(),
-            in_hand(name).to_string(),
-            format!("{}{more}", at_rest(name)),
-            part.finished.to_string(),
-            match () {
-                () if paused(name) => "paused",
-                () if competes(name) => "active",
-                () => "idle",
-            }
-            .to_owned(),
-        ]
-    });
+    let line = |(name, part): (&str, Part)| Line {
+        name: name.to_owned(),
+        state: match () {
+            () if paused(name) => "paused",
+            () if competes(name) => "active",
+            () => "idle",
+        },
+        share: of(part.used.as_secs_f64(), used),
+        entitled: of(f64::from(weight(name)), weights).filter(|_| competes(name)),
+        weight: weight(name),
+        in_hand: in_hand(name),
+        waiting: at_rest(name),
+        finished: part.finished,
+    };
     #[allow(clippy::cast_precision_loss)] // for people
-    let throughput = finished as f64 / WINDOW.as_secs_f64();
+    let finished_per_second = finished as f64 / WINDOW.as_secs_f64();
+    Frame {
+        now,
+        nodes: nodes.len(),
+        slots: nodes.iter().map(|node| node.slots).sum(),
+        in_hand: groups.keys().map(|name| in_hand(name)).sum(),
+        waiting: groups.keys().map(|name| at_rest(name)).sum(),
+        at_least,
+        window_seconds: WINDOW.as_secs(),
+        finished_per_second,
+        groups: sorted.into_iter().map(line).collect(),
+    }
+}
+
+fn drawn(frame: &Frame) -> Vec<String> {
+    let Frame { now, nodes, slots, in_hand, waiting, at_least, window_seconds, finished_per_second, groups } = frame;
+    let more = if *at_least { "+" } else { "" };
     let mut lines = vec![format!(
-        "{now}  nodes {}  slots {slots}  in hand {running}  waiting {all_waiting}{more}  {throughput:.1} jobs/s in the last {} s",
-        nodes.len(),
-        WINDOW.as_secs(),
+        "{now}  nodes {nodes}  slots {slots}  in hand {in_hand}  waiting {waiting}{more}  {finished_per_second:.1} jobs/s in the last \
+         {window_seconds} s"
     )];
     lines.push(String::new());
+    let row = |line: &Line| {
+        [
+            line.name.clone(),
+            percent(line.share),
+            percent(line.entitled),
+            line.weight.to_string(),
+            line.in_hand.to_string(),
+            format!("{}{more}", line.waiting),
+            line.finished.to_string(),
+            line.state.to_owned(),
+        ]
+    };
     lines.extend(print::columns(
         ["GROUP", "SHARE", "ENTITLED", "WEIGHT", "IN HAND", "WAITING", "FINISHED", "STATE"],
-        rows,
+        groups.iter().take(ROWS).map(row),
     ));
-    if count > ROWS {
-        lines.push(format!("and {} groups more", count - ROWS));
+    if groups.len() > ROWS {
+        lines.push(format!("and {} groups more", groups.len() - ROWS));
     }
-    if at_least {
+    if *at_least {
         lines.push(format!(
             "counted: the oldest {COUNTED} jobs and all that nodes have; a group whose jobs are all younger is missing"
         ));
@@ -213,6 +271,10 @@ fn used(run: &Run, now: Timestamp) -> Duration {
     end.since(started.max(now.minus(WINDOW)))
 }
 
-fn percent(part: f64, whole: f64) -> String {
-    if whole > 0.0 { format!("{:.1} %", 100.0 * part / whole) } else { "-".to_owned() }
+fn of(part: f64, whole: f64) -> Option<f64> {
+    (whole > 0.0).then(|| part / whole)
+}
+
+fn percent(part: Option<f64>) -> String {
+    part.map_or_else(|| "-".to_owned(), |part| format!("{:.1} %", 100.0 * part))
 }

@@ -241,6 +241,7 @@ fn what_is_looked_at_is_the_same(place: &Place) {
         (quiet(ways.here(&top, None)) && quiet(ways.there(&top, None))).then_some(())
     });
     ways.same(&["top", "--once"]);
+    ways.same(&["top", "--once", "--json"]);
 }
 
 fn what_is_done_is_the_same(place: &Place) {

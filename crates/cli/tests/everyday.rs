@@ -20,6 +20,8 @@ on_both_databases! {
     tasks_and_keys_are_listed,
     a_unique_key_is_shown_as_long_as_it_is_held,
     a_node_that_stops_and_one_that_was_lost_are_shown,
+    what_the_last_node_held_is_shown_when_its_lease_is_over,
+    a_node_that_serves_until_empty_waits_for_what_a_dead_node_holds,
     a_job_of_a_dead_node_says_what_to_do,
 }
 
@@ -225,6 +227,20 @@ fn a_schedule_is_shown_and_its_job_names_it(place: &Place) {
         place.refused(&[&add[..], zone].concat(), 2);
     }
     assert!(place.told(&["schedule", "show", "sales"]).contains("last run: none yet"));
+    // A job that a person runs beside the plan is the schedule's, too, and no other's.
+    place.told(&["schedule", "add", "other", "noop", "--every", "1h", "--on-exhausted", "sorry", "--next", "then"]);
+    let runs: Vec<_> = (0..2).map(|_| place.told(&["schedule", "run", "sales"]).trim().to_owned()).collect();
+    for run in &runs {
+        assert_eq!(place.job(run)["schedule"], "sales");
+    }
+    assert_ne!(runs[0], runs[1]);
+    let lines = place.told(&["schedule", "show", "other"]);
+    for part in ["goes on as task sorry when its retries run out", "goes on as task then after a success"] {
+        assert!(lines.contains(part), "{lines}");
+    }
+    let shown = place.json(&["schedule", "show", "other", "--json"]);
+    assert_eq!([&shown["on_exhausted"], &shown["next_task"]], [&json!("sorry"), &json!("then")]);
+    place.told(&[&["cancel"], &runs.iter().map(String::as_str).collect::<Vec<_>>()[..]].concat());
     place.told(&["schedule", "add", "sales", "noop", r#"{"of":"acme"}"#, "--every", "1s"]);
     let node = place.serve(&["--demo-tasks", "--poll-interval", "50ms"]);
     let job = until("a job of the schedule", || {
@@ -330,6 +346,34 @@ fn a_node_that_stops_and_one_that_was_lost_are_shown(place: &Place) {
     let left = place.json(&["nodes", "--json"]);
     let left: Vec<_> = left.as_array().unwrap().iter().map(|node| (&node["name"], &node["state"])).collect();
     assert_eq!(left, [(&json!("first"), &json!("lost"))], "a node that has left is not shown");
+}
+
+/// There is no other node that could find it lost.
+fn what_the_last_node_held_is_shown_when_its_lease_is_over(place: &Place) {
+    let mut node = place.serve(&["--demo-tasks", "--lease", "1s", "--name", "only"]);
+    let jobs = place.enqueue_all((0..2).map(|_| json!({"task": "sleep", "args": {"ms": 3_600_000}})));
+    jobs.iter().for_each(|job| place.wait_for_state(job, "running"));
+    node.process.kill();
+    let listed = || place.listed("nodes", "only");
+    until("its lease to be over", || (listed()["state"] == "lost").then_some(()));
+    let lost = listed();
+    assert_eq!([&lost["held"], &lost["held_jobs"]], [&json!(2), &json!(jobs)], "{lost}");
+    assert_eq!(lost["lost_at"], lost["lease_until"], "{lost}");
+    let table = place.told(&["nodes"]);
+    assert!(table.lines().any(|line| line.starts_with("only ") && line.contains(&jobs[0])), "{table}");
+}
+
+/// Until its lease is over, a dead node looks like a living one that has the job.
+fn a_node_that_serves_until_empty_waits_for_what_a_dead_node_holds(place: &Place) {
+    let hang = "[tasks.once]\ncommand = ['sh', '-c', 'test -e begun && exit 0; touch begun; sleep 1000']\n";
+    std::fs::write(place.path().join("turnwise.toml"), hang).unwrap();
+    let mut first = place.serve(&["--lease", "3s", "--name", "first"]);
+    let job = place.enqueue(&["once"]);
+    until("the first run", || place.path().join("begun").exists().then_some(()));
+    place.wait_for_state(&job, "running");
+    first.process.kill();
+    place.work(&["--name", "second"]);
+    assert_eq!(place.state(&job), "success");
 }
 
 fn a_job_of_a_dead_node_says_what_to_do(place: &Place) {

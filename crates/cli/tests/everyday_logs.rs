@@ -69,6 +69,11 @@ fn a_job_that_fails_is_a_line_with_its_error(place: &Place) {
     let due = place.job(&shaky)["due_at"].as_str().unwrap().to_owned();
     assert!(retried.contains(&format!("due={due}")), "{retried}");
     log.line(&["INFO", "stuck until a person", &by_hand]);
+    // A person's decision is in the log of the process that carries it out.
+    let ready = log.line(&["ready: ", "http://"]);
+    let server = format!("http://{}", ready.split_once("http://").unwrap().1.trim());
+    place.told(&["fail", &by_hand, "--server", &server]);
+    log.line(&["WARN", "a job failed for good", &format!("job={by_hand}"), "a person"]);
     log.line(&["WARN", "a job failed for good", &late, "expired"]);
     log.stop();
 }

@@ -283,6 +283,17 @@ fn why_names_what_holds_a_job_up(place: &Place) {
         place.why(&behind)
     );
 
+    // A group whose jobs cannot start, whatever is free, has no share to miss.
+    place.enqueue(&["noop", "--group", "tomorrow", "--in", "1d"]);
+    let frame = place.json(&["top", "--once", "--json"]);
+    let of = |name: &str| frame["groups"].as_array().unwrap().iter().find(|group| group["name"] == name).unwrap();
+    for name in ["tomorrow", "held"] {
+        let group = of(name);
+        assert_ne!(group["state"], "active", "{frame}");
+        assert_eq!((&group["entitled"], &group["waiting"]), (&Value::Null, &json!(1)), "{frame}");
+    }
+    assert!(frame["groups"].as_array().unwrap().iter().any(|group| group["state"] == "active"), "{frame}");
+
     place.refuses(&["why", "x"], 2, "id: ");
     place.refuses(&["why", "01900000-0000-7000-8000-000000000000"], 1, "there is no job");
     assert!(place.told(&["top", "--once"]).contains("slots 2"), "{}", place.told(&["top", "--once"]));

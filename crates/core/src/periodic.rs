@@ -266,9 +266,14 @@ impl Periodic {
     }
 }
 
-/// Which of these schedules has submitted the job at one of its times: the id follows from the schedule's name and the time. A job
-/// that a person has run beside the plan is not recognised.
+/// Which of these schedules a job is of: one that was submitted at one of its times has an id that follows from the schedule's name and
+/// the time, one that a person has run beside the plan has a [`run_id`].
 pub fn schedule_of<'n>(names: impl IntoIterator<Item = &'n ScheduleName>, job: JobId) -> Option<&'n ScheduleName> {
+    let bytes = job.uuid().into_bytes();
+    let (own, marks) = bytes.split_at(RUN_OWN);
+    if marks[..2] == run_mark::<2>(own, None) {
+        return names.into_iter().find(|name| marks[2..] == run_mark::<3>(own, Some(name)));
+    }
     let millis = job.uuid().get_timestamp().map(|at| at.to_unix()).map(|(seconds, nanos)| (seconds, nanos / 1_000_000));
     // The times of a schedule are whole seconds.
     let (seconds, 0) = millis? else { return None };
@@ -276,9 +281,31 @@ pub fn schedule_of<'n>(names: impl IntoIterator<Item = &'n ScheduleName>, job: J
     names.into_iter().find(|name| slot_id(name, slot) == job)
 }
 
+/// The id of a job that a person runs beside the plan. Its last five bytes follow from the others: two say that it is such a job, three
+/// which schedule's. So a job of another kind is taken for one of a schedule once in 10^12 times, and no row has to say so.
+pub fn run_id(name: &ScheduleName, unix_millis: u64, random: [u8; 5]) -> JobId {
+    let mut rest = [0; 10];
+    rest[..5].copy_from_slice(&random);
+    let mut bytes = JobId::from_parts(unix_millis, rest).uuid().into_bytes();
+    let (own, marks) = bytes.split_at_mut(RUN_OWN);
+    marks[..2].copy_from_slice(&run_mark::<2>(own, None));
+    marks[2..].copy_from_slice(&run_mark::<3>(own, Some(name)));
+    JobId::from_uuid(Uuid::from_bytes(bytes))
+}
+
+/// How many bytes of a [`run_id`] are time and chance.
+const RUN_OWN: usize = 11;
+
+fn run_mark<const N: usize>(own: &[u8], name: Option<&ScheduleName>) -> [u8; N] {
+    let text = name.map(ScheduleName::as_str).unwrap_or_default();
+    let hash = Uuid::new_v5(&OURS, &[own, b"run\n", text.as_bytes()].concat());
+    std::array::from_fn(|at| hash.as_bytes()[at])
+}
+
+const OURS: Uuid = Uuid::from_u128(0x6d0e_91b4_5a3c_4f27_9b81_c2d7_e604_3fa5);
+
 /// The same for the same slot of the same schedule, always.
 fn slot_id(name: &ScheduleName, slot: Timestamp) -> JobId {
-    const OURS: Uuid = Uuid::from_u128(0x6d0e_91b4_5a3c_4f27_9b81_c2d7_e604_3fa5);
     let hash = Uuid::new_v5(&OURS, format!("{}\n{name}", slot.micros()).as_bytes());
     let mut random = [0; 10];
     random.copy_from_slice(&hash.as_bytes()[..10]);

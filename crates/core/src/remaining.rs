@@ -18,10 +18,10 @@ use crate::{
 /// When a job may come to one of the nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Remaining {
-    /// Not unless something changes: none of them can run it, another living node has it, it waits for another job, or for a
-    /// person to decide.
+    /// Not unless something changes: none of them can run it, it waits for another job, or for a person to decide.
     Never,
-    /// When its due time has come, its queue's window is over, or the pause or other gate of its queue or group is gone.
+    /// When its due time has come, its queue's window is over, or the pause or other gate of its queue or group is gone; or another
+    /// node has it, whose run may fail, or whose process may be dead already, though its lease is not over.
     Later,
     /// It is in their hands, or only waits for its turn.
     Now,
@@ -41,16 +41,23 @@ pub fn remaining(
     match head.state {
         JobState::Scheduled | JobState::Running => match head.node {
             Some(holder) if here.contains(&holder) => Remaining::Now,
-            Some(holder) if held(holder) => Remaining::Never,
+            _ if !can_run() => Remaining::Never,
+            Some(holder) if held(holder) => Remaining::Later,
             // Its node is lost, and it goes back.
-            _ if can_run() => Remaining::Now,
-            _ => Remaining::Never,
+            _ => Remaining::Now,
         },
         // Those it waits for are looked at themselves.
         _ if head.awaits.as_deref().is_some_and(|awaits| awaits.verdict() == Verdict::Wait) => Remaining::Never,
         _ if !can_run() => Remaining::Never,
         _ => by_time(head, settings, now),
     }
+}
+
+/// Whether a job that no node has cannot start now, whatever is free: it is not due, waits for other jobs or a person, or a gate of its
+/// queue or group is shut. It has no part in the competition for slots.
+pub fn is_for_later(head: &JobHead, settings: &Settings, now: Timestamp) -> bool {
+    head.awaits.as_deref().is_some_and(|awaits| awaits.verdict() == Verdict::Wait)
+        || by_time(head, settings, now) != Remaining::Now
 }
 
 fn by_time(head: &JobHead, settings: &Settings, now: Timestamp) -> Remaining {

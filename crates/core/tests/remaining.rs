@@ -88,7 +88,15 @@ fn what_is_in_a_nodes_hands_is_left_for_it_and_for_no_other() {
     assert!(scheduler.has_work_for(at(1), &[one]) && !scheduler.has_work_for(at(1), &[two]));
     let held = JobHead { state: JobState::Running, node: Some(one), ..head(1, "g") };
     let of = |here: Incarnation, now| remaining(&held, &nodes, &[here], &Settings::default(), now);
-    assert_eq!((of(one, at(1)), of(two, at(1))), (Remaining::Now, Remaining::Never));
+    assert_eq!(
+        (of(one, at(1)), of(two, at(1))),
+        (Remaining::Now, Remaining::Later),
+        "its run may fail, or its node die"
+    );
+    let foreign = node(3, 0, &["other"]);
+    let here = [foreign.incarnation];
+    let fleet = [nodes.clone(), vec![foreign]].concat();
+    assert_eq!(remaining(&held, &fleet, &here, &Settings::default(), at(1)), Remaining::Never, "it cannot run it");
     let lost = nodes[0].lease_until.plus(Duration::from_micros(1));
     assert_eq!(of(two, lost), Remaining::Now, "a lost node's job goes back");
 }

@@ -556,8 +556,8 @@ impl Executor {
         self.own().running.borrow().as_ref().map(|life| life.store.bell())
     }
 
-    /// Waits until nothing is left that this node could run: it waits for due times, not for what only a person or
-    /// another living node can release.
+    /// Waits until nothing is left that this node could run: it waits for due times, and for jobs in other nodes' hands, which come back
+    /// if a run fails or the node turns out to be dead; not for what only a person can release.
     pub async fn drained(&self) -> Result<(), StoreError> {
         let poll = self.own().node.config.poll_interval.unwrap_or(pace::POLL).min(Duration::from_millis(200));
         while !self.drained_now().await? {

@@ -296,14 +296,17 @@ async fn a_stream_without_a_token_ends_when_the_first_one_is_created() {
     assert!(created.elapsed() <= Duration::from_secs(5), "it took {:?}", created.elapsed());
 }
 
-#[tokio::test]
+/// Many of them, on threads of their own: the reader of the events ends at the same moment, and no listener may see that first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn streams_end_with_a_reason_as_soon_as_the_server_stops() {
     let server = Server::on_memory().await;
     let job = server.turnwise.submit(JobRequest::new("double", &1)).await.unwrap();
-    let mut events = server.listen(EVENTS).await;
-    let mut log = server.listen(&format!("/api/v1/jobs/{job}/log/live")).await;
+    let mut streams = vec![server.listen(&format!("/api/v1/jobs/{job}/log/live")).await];
+    while streams.len() < 20 {
+        streams.push(server.listen(EVENTS).await);
+    }
     server.service.stop_soon();
-    for stream in [&mut events, &mut log] {
+    for stream in &mut streams {
         let closed = stream.heard("closed").await;
         assert_eq!((misfit("Event", &closed), &closed["reason"]), (None, &json!("the server stops; connect again")));
         assert_eq!(stream.next().await, None);

@@ -104,6 +104,9 @@ impl Turnwise {
                 None => given_up.left.push(job),
             }
         }
+        if given_up.failed > 0 {
+            tracing::warn!(jobs = given_up.failed, "jobs failed for good: a person has given them up");
+        }
         Ok(given_up)
     }
 

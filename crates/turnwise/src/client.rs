@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use turnwise_core::{
-    Fence, Invalid, Job, JobId, Timestamp,
+    Fence, Invalid, Job, JobId, Node, Timestamp,
     lifecycle::{self, Event, Illegal, JobFacts, Target, Transition},
     secret::Secrets,
     story::{LineAt, Story},
@@ -13,7 +13,8 @@ use turnwise_executor::{
     executor::{Builder, Connect, StartError},
 };
 use turnwise_store::{
-    AskJobs, AskStory, Filter, Fleet, Intervention, JobPage, Load, OperatorStore, Options, Settled, Store, StoreError,
+    AskJobs, AskStory, Filter, Fleet, Intervention, JobPage, Load, Loss, OperatorStore, Options, Settled, Store,
+    StoreError,
 };
 
 use crate::{
@@ -306,9 +307,25 @@ impl Turnwise {
         })
     }
 
-    /// All nodes, lost ones included, by name and joining time.
+    /// All nodes, lost ones included, by name and joining time. What a node held whose lease is over is told also as long as there is no
+    /// other node to find it lost.
     pub async fn nodes(&self) -> Result<Fleet, Error> {
-        Ok(self.store().nodes().await?)
+        let mut fleet = self.store().nodes().await?;
+        let found = |node: &Node| fleet.losses.iter().any(|loss| loss.node.incarnation == node.incarnation);
+        let silent: Vec<Node> =
+            fleet.nodes.iter().filter(|node| !node.alive(fleet.now) && !found(node)).cloned().collect();
+        if !silent.is_empty() {
+            let in_hands = self.store().load(Load::InHands(None)).await?.jobs;
+            fleet.losses.extend(silent.into_iter().map(|node| {
+                let held = in_hands.iter().filter(|head| head.node == Some(node.incarnation));
+                let mut jobs: Vec<_> = held.map(|head| head.id).collect();
+                jobs.sort_unstable();
+                let held = u64::try_from(jobs.len()).unwrap_or(u64::MAX);
+                jobs.truncate(Loss::JOBS);
+                Loss { lost_at: node.lease_until, node, held, jobs }
+            }));
+        }
+        Ok(fleet)
     }
 
     /// Stops a job: at once if no node has it, else by notifying the node that has it.
@@ -331,7 +348,9 @@ impl Turnwise {
 
     /// Marks a stuck job as failed.
     pub async fn fail(&self, id: JobId) -> Result<(), Error> {
-        self.decide(id, &Event::GiveUp).await.map(drop)
+        self.decide(id, &Event::GiveUp).await?;
+        tracing::warn!(job = %id, "a job failed for good: a person has given it up");
+        Ok(())
     }
 
     pub(crate) async fn decide(&self, id: JobId, event: &Event) -> Result<Target, Error> {

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use turnwise_core::{
     GroupName, JobHead, JobId, JobState, KeyName, Node, QueueName, TaskName, Timestamp,
     queue_state::is_finished,
+    remaining::is_for_later,
     scheduler::{Input, Scheduler},
     settings::{Concurrency, GroupSettings, LimitSettings, QueueSettings, Settings},
     totals::HeldLine,
@@ -55,6 +56,9 @@ pub struct GroupOverview {
     pub settings: GroupSettings,
     /// Its unfinished jobs.
     pub jobs: Tally,
+    /// How many of those that wait cannot start now, whatever is free: they are not due, wait for other jobs, or a gate of the queue
+    /// or the group is shut. Counted among the jobs that were looked at: where the dispatcher tells the others, there may be more.
+    pub later: usize,
     /// What it has used beyond its turn, in the queue where that is most; up to a second old.
     pub ahead: Charge,
     /// Its jobs are the least that there are: it is none of the groups whose jobs the dispatcher tells.
@@ -156,7 +160,7 @@ impl Turnwise {
         let store = self.store();
         let set = memo::settings(&store.recall(memo::SETTINGS.to_vec()).await?);
         let fleet = store.nodes().await?;
-        let mut counting = Counting::new(&set, &fleet);
+        let mut counting = Counting::new(set, &fleet);
         let mut left = jobs.max(1);
         let mut after = None;
         let (now, more) = loop {
@@ -191,7 +195,7 @@ impl Turnwise {
         // Where not all jobs were looked at, the first in line may be another one.
         if !counting.lines.is_empty() && !more {
             let living = store.nodes().await?.nodes.into_iter().filter(|node| node.alive(now));
-            counting.find_held(now, living, set);
+            counting.find_held(now, living);
         }
         for charge in memo::charges(&store.recall(vec![MemoKind::Charge]).await?) {
             let group = counting.overview.groups.entry(charge.group).or_default();
@@ -242,6 +246,7 @@ impl Silence {
 /// An overview in the making.
 struct Counting {
     overview: Overview,
+    set: Settings,
     /// Only these queues can be held by their first job, and which one that is, the scheduler knows.
     serial: BTreeSet<QueueName>,
     /// Their jobs.
@@ -250,7 +255,7 @@ struct Counting {
 
 impl Counting {
     /// What is set, and which tasks nodes know.
-    fn new(set: &Settings, fleet: &Fleet) -> Self {
+    fn new(set: Settings, fleet: &Fleet) -> Self {
         let mut overview = Overview {
             now: fleet.now,
             queues: BTreeMap::new(),
@@ -279,7 +284,7 @@ impl Counting {
         }
         let is_serial = |queue: &QueueSettings| queue.concurrency == Concurrency::Serial;
         let serial = set.queues.iter().filter(|(_, queue)| is_serial(queue)).map(|(name, _)| name.clone()).collect();
-        Self { overview, serial, lines: Vec::new() }
+        Self { overview, set, serial, lines: Vec::new() }
     }
 
     /// A job of a page.
@@ -294,6 +299,7 @@ impl Counting {
         if !counts(&head) {
             return;
         }
+        let later = head.state == JobState::Waiting && is_for_later(&head, &self.set, self.overview.now);
         let Overview { queues, groups, tasks, keys, all, .. } = &mut self.overview;
         all.add(head.state);
         let queue = queues.entry(head.queue).or_default();
@@ -301,7 +307,9 @@ impl Counting {
         if head.state == JobState::Waiting {
             queue.oldest = queue.oldest.into_iter().chain(head.due).min();
         }
-        groups.entry(head.group).or_default().jobs.add(head.state);
+        let group = groups.entry(head.group).or_default();
+        group.jobs.add(head.state);
+        group.later += usize::from(later);
         tasks.entry(head.task).or_default().jobs.add(head.state);
         if let Some(key) = head.key {
             keys.entry(key).or_default().jobs.add(head.state);
@@ -309,9 +317,9 @@ impl Counting {
     }
 
     /// Which serial queues are held up: all jobs of these have been looked at.
-    fn find_held(&mut self, now: Timestamp, living: impl Iterator<Item = Node>, set: Settings) {
+    fn find_held(&mut self, now: Timestamp, living: impl Iterator<Item = Node>) {
         let nodes = living.map(|node| Node { slots: 0, queue_capacity: 0, ..node }).collect();
-        let lines = std::mem::take(&mut self.lines);
+        let (lines, set) = (std::mem::take(&mut self.lines), self.set.clone());
         let mut scheduler = Scheduler::new(1);
         for input in [Input::Nodes(nodes), Input::Settings(set), Input::Jobs(lines)] {
             scheduler.handle(now, input);
@@ -352,6 +360,8 @@ impl Counting {
         for told in totals.groups {
             let group = groups.entry(told.name).or_default();
             (group.jobs, group.ahead, group.at_least) = (told.jobs, told.ahead, false);
+            // They were counted at different moments.
+            group.later = group.later.min(group.jobs.waiting);
         }
         for HeldLine { queue, job, task } in totals.held {
             queues.entry(queue).or_default().held_by = Some((job, task));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use turnwise_core::{Invalid, JobId, NewJob, Timestamp, settings::Pause};
+use turnwise_core::{Invalid, JobId, NewJob, Timestamp, periodic::run_id, settings::Pause};
 use turnwise_store::{MemoKind, StoreError, memo};
 
 pub use turnwise_core::{
@@ -152,8 +152,8 @@ impl Turnwise {
     /// Submits the schedule's job once more, now, beside the plan: whether it is paused or its last job has not ended does
     /// not count, and neither does this one for the next.
     pub async fn run_schedule(&self, name: impl AsRef<str>) -> Result<JobId, Error> {
-        let (_, periodic) = self.schedule(name).await?;
-        let id = id::next();
+        let (name, periodic) = self.schedule(name).await?;
+        let id = run_id(&name, id::next().unix_millis(), rand::random());
         let submitted = self.store_jobs(vec![periodic.job_now(id)], &[id].into()).await?;
         let job = submitted.first().ok_or_else(|| StoreError::broken("submit", "no answer"))?;
         Ok(job.id)

@@ -225,7 +225,7 @@ pub struct Fleet {
 pub struct Loss {
     /// As it was when the dispatcher found it lost.
     pub node: Node,
-    /// When that was, by the database's clock.
+    /// When that was, by the database's clock. (Of a node that no dispatcher has found lost yet, the library says when its lease was over.)
     pub lost_at: Timestamp,
     /// How many jobs were in its hands then.
     pub held: u64,

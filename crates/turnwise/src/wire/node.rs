@@ -37,9 +37,9 @@ pub struct Node<'a> {
     pub lease_until: Timestamp,
     /// When this life of it began, by the database's clock.
     pub joined_at: Timestamp,
-    /// When the dispatcher found it lost, by the database's clock; `null`: it did not, or not yet.
+    /// When the dispatcher found it lost, or, as long as none has, when its lease was over; by the database's clock. `null`: it is not lost.
     pub lost_at: Option<Timestamp>,
-    /// How many jobs were in its hands then; `null` where it was not found lost.
+    /// How many jobs were in its hands then; `null` where it is not lost.
     pub held: Option<u64>,
     /// The first of these jobs, by id; at most ten.
     pub held_jobs: &'a [JobId],

@@ -125,6 +125,9 @@ pub struct Group<'a> {
     pub state: &'static str,
     /// Jobs that wait for their time, their turn or other jobs, in all queues.
     pub waiting: usize,
+    /// Of these, at least so many cannot start now, whatever is free: they are not due, wait for other jobs, or a gate of the queue or
+    /// the group is shut.
+    pub later: usize,
     /// Jobs in a node's hands that have not begun.
     pub scheduled: usize,
     /// Jobs that a node runs.
@@ -152,13 +155,14 @@ pub struct Group<'a> {
 impl<'a> Group<'a> {
     /// The group as it is seen in the overview.
     pub fn new(name: &'a GroupName, group: &'a GroupOverview, overview: &Overview) -> Self {
-        let GroupOverview { settings, jobs, ahead, at_least } = group;
+        let GroupOverview { settings, jobs, later, ahead, at_least } = group;
         let &Tally { waiting, scheduled, running, stuck, .. } = jobs;
         let GroupSettings { weight, concurrency, rate, scheme, max_waiting, paused } = settings;
         Self {
             name,
             state: if paused.is_some() { "paused" } else { "active" },
             waiting,
+            later: *later,
             scheduled,
             running,
             stuck,

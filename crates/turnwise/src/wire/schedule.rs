@@ -49,6 +49,10 @@ pub struct Schedule<'a> {
     pub retry: Option<String>,
     /// How long a run of its jobs may take, such as `5m`; `null`: as their task sets it.
     pub timeout: Option<String>,
+    /// The task that its jobs go on as when their retries run out; `null`: as their task sets it.
+    pub on_exhausted: Option<&'a TaskName>,
+    /// The task that its jobs go on as after a success; `null`: as their task sets it.
+    pub next_task: Option<&'a TaskName>,
     /// What becomes of a time that comes while an earlier job has not ended: `skip`, `wait` or `allow`.
     pub overlap: Overlap,
     /// What becomes of times that passed while no node ran: `skip`, `one` or `all`.
@@ -86,6 +90,8 @@ impl<'a> Schedule<'a> {
             key: periodic.key.as_ref(),
             retry: periodic.retry.as_ref().map(ToString::to_string),
             timeout: periodic.terms.timeout().map(print_span),
+            on_exhausted: periodic.terms.on_exhausted().map(|step| &step.task),
+            next_task: periodic.terms.next(),
             overlap: periodic.overlap,
             catch_up: periodic.catch_up,
             last: last.map(|last| last.at),
