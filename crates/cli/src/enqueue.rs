@@ -20,7 +20,7 @@ use crate::{
     known, look,
     place::{self, Place, Server, read},
     print,
-    serve::block_on,
+    serve::{block_on, until_interrupted},
     settings::Settings,
     view,
 };
@@ -65,11 +65,22 @@ pub(crate) fn enqueue(settings: &Settings, call: &args::Enqueue) -> Result<(), F
             Place::Database(turnwise) => turnwise.submit_each(requests).await?.iter().map(Submitted::of).collect(),
             Place::Server(server) => sent(server, &input.lines, key, trace.as_ref()).await?,
         };
-        tell(&submitted, call.wait)?;
-        if submitted.iter().any(|reply| reply.new) {
-            known::warn(&place, &input.tasks).await;
+        let told = async {
+            tell(&submitted, call.wait)?;
+            if submitted.iter().any(|reply| reply.new) {
+                known::warn(&place, &input.tasks).await;
+            }
+            Ok(())
+        };
+        if !call.wait {
+            return told.await;
         }
-        if call.wait { wait(&place, &submitted).await } else { Ok(()) }
+        // From before the ids are shown: who has read one may interrupt the rest.
+        until_interrupted(async {
+            told.await?;
+            wait(&place, &submitted).await
+        })
+        .await
     })
 }
 
@@ -154,10 +165,7 @@ pub(crate) fn arguments(typed: Option<&str>) -> Result<Option<Cow<'_, str>>, Fai
 async fn wait(place: &Place, submitted: &[Submitted]) -> Result<(), Failure> {
     let mut ended = Vec::with_capacity(submitted.len());
     for Submitted { id, .. } in submitted {
-        let job = tokio::select! {
-            job = end(place, id) => job?,
-            Ok(()) = tokio::signal::ctrl_c() => return Err(Failure::Interrupted),
-        };
+        let job = end(place, id).await?;
         print::lines([job.result.as_deref().map_or("null", RawValue::get)])?;
         ended.push(job);
     }

@@ -15,7 +15,7 @@ use crate::{
     look,
     place::{self, Place, Shown, read},
     print,
-    serve::block_on,
+    serve::{block_on, until_interrupted},
     settings::Settings,
     view::{Job, Progress},
 };
@@ -99,7 +99,7 @@ async fn last(place: &Place, id: JobId, most: u32) -> Result<Part, Failure> {
 }
 
 pub(crate) fn logs(settings: &Settings, call: &args::Logs) -> Result<(), Failure> {
-    block_on(async {
+    block_on(until_interrupted(async {
         let place = Place::find(settings).await?;
         let id = place.find_id(&call.id).await?;
         // There may be a job without a log, but no log without a job.
@@ -119,7 +119,7 @@ pub(crate) fn logs(settings: &Settings, call: &args::Logs) -> Result<(), Failure
             follow(&place, id, log.next, call.json).await?;
         }
         Ok(())
-    })
+    }))
 }
 
 /// Goes on until the job ends or the reader has gone.
@@ -139,15 +139,7 @@ async fn follow(place: &Place, id: JobId, after: Option<String>, json: bool) -> 
         if ended {
             return Ok(());
         }
-        pause().await?;
-    }
-}
-
-/// Until it is time to look again.
-async fn pause() -> Result<(), Failure> {
-    tokio::select! {
-        () = tokio::time::sleep(EVERY) => Ok(()),
-        Ok(()) = tokio::signal::ctrl_c() => Err(Failure::Interrupted),
+        tokio::time::sleep(EVERY).await;
     }
 }
 
@@ -187,7 +179,7 @@ async fn short(place: &Place, id: JobId) -> Result<Short, Failure> {
 /// Shows the job's state and progress until it ends, then everything that is recorded about it, and ends as the job did.
 pub(crate) fn watch(settings: &Settings, id: JobId) -> Result<(), Failure> {
     let live = io::stdout().is_terminal();
-    let job = block_on(async {
+    let job = block_on(until_interrupted(async {
         let place = Place::find(settings).await?;
         let mut shown = String::new();
         loop {
@@ -202,9 +194,9 @@ pub(crate) fn watch(settings: &Settings, id: JobId) -> Result<(), Failure> {
             if state.finished() {
                 return read::<Job>(&look::in_full(&place, id).await?);
             }
-            pause().await?;
+            tokio::time::sleep(EVERY).await;
         }
-    })?;
+    }))?;
     look::job_in_full(settings, id)?;
     judge([&job])
 }

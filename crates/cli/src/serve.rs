@@ -50,6 +50,20 @@ pub(crate) fn block_on<T>(command: impl Future<Output = Result<T, Failure>>) -> 
     runtime.map_err(no_runtime)?.block_on(command)
 }
 
+/// Does `work` until it is done or a person interrupts it. The signal counts from here on, also while nobody awaits it; even where the
+/// caller's shell has it ignored, as it does for commands in the background.
+pub(crate) async fn until_interrupted<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let mut interrupt = listen_for(SignalKind::interrupt())?;
+    tokio::select! {
+        done = work => done,
+        _ = interrupt.recv() => Err(Failure::Interrupted),
+    }
+}
+
+fn listen_for(kind: SignalKind) -> Result<Signal, Failure> {
+    signal(kind).map_err(|error| Failure::Other(format!("cannot listen for signals: {error}")))
+}
+
 pub(crate) fn serve(settings: &Settings, call: &args::Serve) -> Result<(), Failure> {
     // What tasks log goes to their jobs' logs too, whatever the level on stderr.
     let to_jobs = JobLog::new().with_filter(LevelFilter::INFO);
@@ -256,11 +270,10 @@ pub(crate) struct Signals {
 
 impl Signals {
     pub(crate) fn new() -> Result<Self, Failure> {
-        let listen = |kind| signal(kind).map_err(|error| Failure::Other(format!("cannot listen for signals: {error}")));
         Ok(Self {
-            terminate: listen(SignalKind::terminate())?,
-            interrupt: listen(SignalKind::interrupt())?,
-            hang_up: listen(SignalKind::hangup())?,
+            terminate: listen_for(SignalKind::terminate())?,
+            interrupt: listen_for(SignalKind::interrupt())?,
+            hang_up: listen_for(SignalKind::hangup())?,
         })
     }
 

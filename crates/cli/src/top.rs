@@ -17,7 +17,7 @@ use crate::{
     overview::{COUNTED, Group, Named, named},
     place::{Place, read},
     print,
-    serve::block_on,
+    serve::{block_on, until_interrupted},
     settings::Settings,
     terminal::{self, Keys},
     view::Node,
@@ -36,7 +36,7 @@ const ROWS: usize = 20;
 const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
 
 pub(crate) fn top(settings: &Settings, call: &Top) -> Result<(), Failure> {
-    block_on(async {
+    let shown = block_on(until_interrupted(async {
         let place = Place::find(settings).await?;
         if call.once {
             let frame = frame(&place).await?;
@@ -48,8 +48,6 @@ pub(crate) fn top(settings: &Settings, call: &Top) -> Result<(), Failure> {
         loop {
             tokio::select! {
                 _ = ticks.tick() => {}
-                // If no handler could be installed, the signal ends the process by itself.
-                Ok(()) = tokio::signal::ctrl_c() => return Ok(()),
                 () = quit(&mut keys) => return Ok(()),
             }
             let frame = frame(&place).await?;
@@ -68,7 +66,11 @@ pub(crate) fn top(settings: &Settings, call: &Top) -> Result<(), Failure> {
             lines.push(String::new());
             print::lines(lines)?;
         }
-    })
+    }));
+    match shown {
+        Err(Failure::Interrupted) => Ok(()),
+        other => other,
+    }
 }
 
 fn json(frame: &Frame) -> Result<String, Failure> {

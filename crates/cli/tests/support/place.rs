@@ -79,7 +79,17 @@ impl Place {
     }
 
     pub(crate) fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(&self.binary);
+        self.prepared(Command::new(&self.binary), args)
+    }
+
+    /// As a shell without job control starts it with `&`: it ignores SIGINT unless it asks for it.
+    pub(crate) fn command_in_background(&self, args: &[&str]) -> Command {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", r#"trap '' INT; exec "$0" "$@""#]).arg(&self.binary);
+        self.prepared(shell, args)
+    }
+
+    fn prepared(&self, mut command: Command, args: &[&str]) -> Command {
         command.args(args).current_dir(self.path()).stdin(Stdio::null());
         // Settings in the environment of the test must not count.
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("TURNWISE_")) {
