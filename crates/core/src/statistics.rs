@@ -32,6 +32,8 @@ pub const LONGEST_WAITING: usize = 50;
 pub const FURTHEST_UNDER: usize = 50;
 /// Tasks of a queue with rows of their own.
 pub const TASKS: usize = 100;
+/// Queues and tasks with running totals of their own, which are kept for ever. Programs that make up names of tasks must not fill the table.
+pub const TOTALS: usize = 10_000;
 /// Errors with rows of their own, in a minute, an hour or a day.
 pub const ERRORS: usize = 200;
 
@@ -144,30 +146,53 @@ impl Minute {
 pub struct Totals {
     /// Up to the minutes that are over.
     over: BTreeMap<(QueueName, Of), Sums>,
+    /// What was returned for the present minute: a task may be among the busiest at the beginning of it, and among the others at its end. Its
+    /// own total stays as it was written.
+    written: BTreeMap<(QueueName, Of), Sums>,
+    present: Option<Timestamp>,
 }
 
 impl Totals {
     /// As they are stored.
     pub fn read(rows: Vec<Row>) -> Self {
-        Self { over: rows.into_iter().map(|row| ((row.queue, row.of), row.sums)).collect() }
+        let over = rows.into_iter().map(|row| ((row.queue, row.of), row.sums)).collect();
+        Self { over, ..Self::default() }
     }
 
-    /// The totals that this minute has changed, with what it has come to so far.
-    pub fn with(&self, minute: &Minute) -> Vec<Row> {
-        let of_tasks = minute.rows.iter().filter(|row| matches!(row.of, Of::Task(_) | Of::OtherTasks));
-        let total = |row: &Row| {
-            let mut sums = self.over.get(&(row.queue.clone(), row.of.clone())).cloned().unwrap_or_default();
-            sums.add(&row.sums);
-            Row { sums, ..row.clone() }
-        };
-        of_tasks.map(total).collect()
+    /// The totals that this minute has changed, with what it has come to so far. Beyond [`TOTALS`], new tasks are counted among the others of
+    /// their queue.
+    pub fn with(&mut self, minute: &Minute) -> Vec<Row> {
+        if self.present != Some(minute.at) {
+            self.over.append(&mut self.written);
+            self.present = Some(minute.at);
+        }
+        let mut changed: BTreeMap<(QueueName, Of), Sums> = BTreeMap::new();
+        let new = self.written.keys().filter(|name| !self.over.contains_key(name)).count();
+        let mut room = TOTALS.saturating_sub(self.over.len() + new);
+        for Row { queue, of, sums } in minute.rows.iter().filter(|row| matches!(row.of, Of::Task(_) | Of::OtherTasks)) {
+            let mut name = (queue.clone(), of.clone());
+            if !self.over.contains_key(&name) && !self.written.contains_key(&name) {
+                if room == 0 {
+                    name.1 = Of::OtherTasks;
+                }
+                room = room.saturating_sub(1);
+            }
+            changed.entry(name).or_default().add(sums);
+        }
+        for (name, sums) in &mut changed {
+            if let Some(over) = self.over.get(name) {
+                sums.add(over);
+            }
+        }
+        self.written.extend(changed.iter().map(|(name, sums)| (name.clone(), sums.clone())));
+        changed.into_iter().map(|((queue, of), sums)| Row { queue, of, sums }).collect()
     }
 
     /// The minute is over: nothing more is added to it.
     pub fn take_in(&mut self, minute: &Minute) {
-        for row in self.with(minute) {
-            self.over.insert((row.queue, row.of), row.sums);
-        }
+        self.with(minute);
+        self.over.append(&mut self.written);
+        self.present = None;
     }
 }
 

@@ -96,7 +96,7 @@ pub const LOG_LOOK: Duration = Duration::from_millis(500);
 pub const SCRAPED_QUEUES: usize = 20;
 /// See [`SCRAPED_QUEUES`].
 pub const SCRAPED_GROUPS: usize = 10;
-/// Tasks with series of their own at `/metrics`; the others of a queue are added up.
+/// Tasks of queues with series of their own at `/metrics`, the busiest ones.
 pub const SCRAPED_TASKS: usize = 200;
 /// What groups used is told over this time: a minute alone would jump.
 pub const SCRAPED_SHARE_TIME: Duration = Duration::from_secs(300);

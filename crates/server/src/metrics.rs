@@ -4,7 +4,8 @@
 //! name of its node.
 
 use std::{
-    collections::BTreeMap,
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{
         Mutex, OnceLock, PoisonError,
@@ -37,6 +38,9 @@ use crate::{
 /// The format that Prometheus asks for first.
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
+/// Of unfinished jobs.
+const STATES: [&str; 4] = ["waiting", "scheduled", "running", "stuck"];
+
 /// What this process counts for itself.
 #[derive(Default)]
 pub(crate) struct Metrics {
@@ -59,8 +63,8 @@ struct HttpTally {
 #[derive(Debug, Clone)]
 struct WaitingQueue {
     queue: QueueName,
-    /// By state.
-    jobs: [(&'static str, usize); 4],
+    /// By state, as in [`STATES`].
+    jobs: [usize; 4],
     oldest: Option<Duration>,
 }
 
@@ -102,7 +106,8 @@ pub(crate) async fn serve(call: Call) -> Result<Reply, Problem> {
         (alive, slots) = (alive + 1, slots + u64::from(node.slots));
     }
     let losses = fleet.losses.len();
-    let installation = Installation { totals: few(totals), waiting, shares, nodes: [alive, slots, losses as u64] };
+    let queues = busiest(totals.iter().map(|row| (row.queue.clone(), row.sums.ended())), SCRAPED_QUEUES);
+    let installation = Installation { totals, queues, waiting, shares, nodes: [alive, slots, losses as u64] };
     let mut registry = Registry::with_prefix("turnwise");
     registry.register_collector(Box::new(installation));
     registry.register_collector(Box::new(Process::of(call.service.metrics())));
@@ -123,16 +128,11 @@ async fn waiting(call: &Call) -> Vec<WaitingQueue> {
     let Ok(overview) = counted(call).await else { return known };
     let queues = overview.queues.iter().map(|(name, queue)| WaitingQueue {
         queue: name.clone(),
-        jobs: [
-            ("waiting", queue.jobs.waiting),
-            ("scheduled", queue.jobs.scheduled),
-            ("running", queue.jobs.running),
-            ("stuck", queue.jobs.stuck),
-        ],
+        jobs: [queue.jobs.waiting, queue.jobs.scheduled, queue.jobs.running, queue.jobs.stuck],
         oldest: queue.oldest.map(|due| overview.now.since(due)),
     });
     let mut waiting: Vec<_> = queues.collect();
-    waiting.sort_by_key(|queue| std::cmp::Reverse(queue.jobs.iter().map(|(_, count)| count).sum::<usize>()));
+    waiting.sort_by_key(|queue| Reverse(queue.jobs.iter().sum::<usize>()));
     waiting.truncate(SCRAPED_QUEUES);
     *kept.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), waiting.clone()));
     waiting
@@ -160,7 +160,7 @@ async fn shares(call: &Call, totals: &[Row]) -> Result<Vec<Point>, Problem> {
             groups.entry(point.row.of).or_default().add(&point.row.sums);
         }
         let mut groups: Vec<_> = groups.into_iter().filter(|(of, _)| matches!(of, Of::Group(_))).collect();
-        groups.sort_by_key(|(_, sums)| std::cmp::Reverse((sums.used, sums.entitled)));
+        groups.sort_by_key(|(_, sums)| Reverse((sums.used, sums.entitled)));
         groups.truncate(SCRAPED_GROUPS);
         let point = |(of, sums)| Point { at: until, step: Step::Minute, row: Row { queue: queue.clone(), of, sums } };
         shares.extend(groups.into_iter().map(point));
@@ -168,24 +168,29 @@ async fn shares(call: &Call, totals: &[Row]) -> Result<Vec<Point>, Problem> {
     Ok(shares)
 }
 
-/// The totals of the busiest tasks; those of the others are added up by queue, as tasks without a name.
-fn few(mut totals: Vec<Row>) -> Vec<Row> {
-    if totals.len() > SCRAPED_TASKS {
-        totals.sort_by_key(|row| std::cmp::Reverse(row.sums.ended()));
-        let mut others: BTreeMap<QueueName, Sums> = BTreeMap::new();
-        totals.drain(SCRAPED_TASKS..).for_each(|row| others.entry(row.queue).or_default().add(&row.sums));
-        totals.extend(others.into_iter().map(|(queue, sums)| Row { queue, of: Of::OtherTasks, sums }));
-    }
-    // One series for each name.
-    let mut merged: BTreeMap<(QueueName, Of), Sums> = BTreeMap::new();
-    totals.into_iter().for_each(|row| merged.entry((row.queue, row.of)).or_default().add(&row.sums));
-    merged.into_iter().map(|((queue, of), sums)| Row { queue, of, sums }).collect()
+/// The names with the most ends, at most so many. A name may come and go with its rank: a series that is away does not fall. Those without
+/// series are not added up to one, which would fall whenever one of them gets its own.
+fn busiest<N: Ord + Clone>(names: impl Iterator<Item = (N, u64)>, most: usize) -> BTreeSet<N> {
+    let mut sums: BTreeMap<N, u64> = BTreeMap::new();
+    names.for_each(|(name, ended)| *sums.entry(name).or_default() += ended);
+    let mut sums: Vec<_> = sums.into_iter().map(|(name, ended)| (Reverse(ended), name)).collect();
+    sums.sort();
+    sums.into_iter().take(most).map(|(_, name)| name).collect()
+}
+
+/// The rows of tasks with series of their own.
+fn of_busiest_tasks(totals: &[Row]) -> impl Iterator<Item = &Row> {
+    let name = |row: &Row| (row.queue.clone(), row.of.clone());
+    let names = busiest(totals.iter().map(|row| (name(row), row.sums.ended())), SCRAPED_TASKS);
+    totals.iter().filter(move |row| names.contains(&name(row)))
 }
 
 /// What all servers of the installation say alike.
 #[derive(Debug)]
 struct Installation {
     totals: Vec<Row>,
+    /// The busiest ones.
+    queues: BTreeSet<QueueName>,
     waiting: Vec<WaitingQueue>,
     shares: Vec<Point>,
     /// Alive, their slots, and those lost within a day.
@@ -241,12 +246,12 @@ impl Collector for Installation {
         let encoder = &mut encoder;
         let help = "Jobs that nodes have got, by queue and task.";
         let mut started = Family::begin(encoder, "jobs_started", help, None, MetricType::Counter)?;
-        for Row { queue, of, sums } in &self.totals {
+        for Row { queue, of, sums } in of_busiest_tasks(&self.totals) {
             started.counter(&[("queue", queue.as_str()), ("task", task(of))], sums.count(Counted::Started))?;
         }
         let help = "Runs that are over and jobs that ended without one, by queue, task and outcome.";
         let mut ended = Family::begin(encoder, "runs_ended", help, None, MetricType::Counter)?;
-        for Row { queue, of, sums } in &self.totals {
+        for Row { queue, of, sums } in of_busiest_tasks(&self.totals) {
             for outcome in Counted::ALL.into_iter().skip(1) {
                 let labels = [("queue", queue.as_str()), ("task", task(of)), ("outcome", outcome.name())];
                 ended.counter(&labels, sums.count(outcome))?;
@@ -254,11 +259,11 @@ impl Collector for Installation {
         }
         let help = "How long runs have had their slots, by queue and task.";
         let mut used = Family::begin(encoder, "slot", help, Some(&Unit::Seconds), MetricType::Counter)?;
-        for Row { queue, of, sums } in &self.totals {
+        for Row { queue, of, sums } in of_busiest_tasks(&self.totals) {
             used.seconds(&[("queue", queue.as_str()), ("task", task(of))], sums.runs().micros)?;
         }
         let mut by_queue: BTreeMap<&QueueName, [Histogram; 2]> = BTreeMap::new();
-        for row in &self.totals {
+        for row in self.totals.iter().filter(|row| self.queues.contains(&row.queue)) {
             let [waits, runs] = by_queue.entry(&row.queue).or_default();
             waits.add(&row.sums.histogram(Counted::Started));
             runs.add(&row.sums.runs());
@@ -275,10 +280,16 @@ impl Collector for Installation {
         }
         let help = "Unfinished jobs, by queue and state.";
         let mut jobs = Family::begin(encoder, "jobs", help, None, MetricType::Gauge)?;
+        let idle = || self.queues.iter().filter(|queue| !self.waiting.iter().any(|known| known.queue == **queue));
         for WaitingQueue { queue, jobs: states, .. } in &self.waiting {
-            for (state, count) in states {
+            for (state, count) in STATES.into_iter().zip(states) {
                 let count = u32::try_from(*count).unwrap_or(u32::MAX);
-                jobs.gauge(&[("queue", queue.as_str()), ("state", *state)], f64::from(count))?;
+                jobs.gauge(&[("queue", queue.as_str()), ("state", state)], f64::from(count))?;
+            }
+        }
+        for queue in idle() {
+            for state in STATES {
+                jobs.gauge(&[("queue", queue.as_str()), ("state", state)], 0.0)?;
             }
         }
         let help = "For how long the job that has waited longest has been due, by queue.";
@@ -286,6 +297,9 @@ impl Collector for Installation {
         for waiting in &self.waiting {
             let age = waiting.oldest.unwrap_or_default();
             oldest.gauge(&[("queue", waiting.queue.as_str())], age.as_secs_f64())?;
+        }
+        for queue in idle() {
+            oldest.gauge(&[("queue", queue.as_str())], 0.0)?;
         }
         let per_second = |micros: u64| Duration::from_micros(micros).as_secs_f64() / SCRAPED_SHARE_TIME.as_secs_f64();
         for (name, help, number) in [

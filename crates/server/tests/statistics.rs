@@ -2,7 +2,7 @@
 
 mod support;
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use axum::{
     body::Body,
@@ -188,6 +188,48 @@ async fn counters_of_the_installation_never_fall_and_series_of_a_node_carry_its_
     }
 }
 
+/// All series of counters with their values.
+fn counters(metrics: &str) -> BTreeMap<&str, f64> {
+    let samples = metrics.lines().filter(|line| !line.starts_with('#'));
+    let counters = samples.filter(|line| ["_total{", "_bucket{", "_count{"].iter().any(|part| line.contains(part)));
+    counters.map(|line| line.rsplit_once(' ').map(|(name, value)| (name, value.parse().unwrap())).unwrap()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_series_falls_when_other_tasks_and_queues_become_the_busiest() {
+    for server in Server::on_all().await {
+        let operators = server.turnwise.operators().unwrap();
+        let term = operators.begin_statistics(Epoch(1)).await.unwrap().term;
+        let write = async |count: &dyn Fn(u64) -> u64| {
+            // 300 tasks in 30 queues.
+            let of_task =
+                |number: u64| row(&format!("queue-{}", number / 10), task(&format!("task-{number}")), count(number));
+            let totals: Vec<Row> = (0..300).map(of_task).collect();
+            let write = WriteStatistics {
+                term,
+                at: Timestamp::from_micros(0),
+                first: true,
+                rows: Vec::new(),
+                errors: Vec::new(),
+                totals,
+            };
+            operators.write_statistics(write).await.unwrap();
+            server.get("/metrics").await.text
+        };
+        let before = write(&|number| 1 + number).await;
+        let after = write(&|number| if number < 150 { 1_000 + number } else { 2 + number }).await;
+        let (before, after) = (counters(&before), counters(&after));
+        for (name, value) in &before {
+            assert!(after.get(name).is_none_or(|after| after >= value), "{name}: {value}, then {}", after[name]);
+        }
+        let of = |name: &str| after.keys().filter(|series| series.starts_with(name)).count();
+        assert_eq!(of("turnwise_jobs_started_total{"), 200, "{}", server.store);
+        assert_eq!(of("turnwise_run_seconds_count{"), 20);
+        let first = r#"turnwise_jobs_started_total{queue="queue-0",task="task-0"}"#;
+        assert_eq!((before.get(first), after.get(first)), (None, Some(&1_000.0)));
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_node_runs_is_told_to_a_monitoring_program() {
     for server in Server::on_all().await {
@@ -213,6 +255,12 @@ async fn what_a_node_runs_is_told_to_a_monitoring_program() {
         let metrics = server.get("/metrics").await.text;
         let ended = r#"turnwise_runs_ended_total{queue="sums",task="double",outcome="success"}"#;
         assert_eq!(series(&metrics, ended), Some(1.0), "{}: {metrics}", server.store);
+        let idle = [r#"turnwise_jobs{queue="sums",state="waiting"}"#, r#"turnwise_oldest_wait_seconds{queue="sums"}"#];
+        assert_eq!(
+            idle.map(|name| series(&metrics, name)),
+            [Some(0.0); 2],
+            "a queue that has run jobs is not away when it is empty"
+        );
         assert_eq!(series(&metrics, r#"turnwise_node_settled_total{node="node"}"#), Some(1.0));
     }
 }

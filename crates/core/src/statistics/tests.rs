@@ -112,8 +112,43 @@ fn running_totals_count_a_minute_once_though_it_is_written_again_and_again() {
     assert_eq!(totals.with(&minute(3)), [row(13)]);
     totals.take_in(&minute(4));
     assert_eq!(totals.with(&minute(1)), [row(15)]);
+    let later = |count| Minute { at: Timestamp::from_micros(60_000_000), ..minute(count) };
+    assert_eq!(totals.with(&later(1)), [row(16)], "the minute before was given up, and what was written of it stands");
     let group = Row { of: Of::OtherGroups, ..row(1) };
     assert!(totals.with(&Minute { rows: vec![group], ..minute(0) }).is_empty(), "by task alone");
+}
+
+fn of_task(task: &str, count: usize) -> Row {
+    Row {
+        queue: QueueName::default(),
+        of: Of::Task(TaskName::new(task).unwrap()),
+        sums: sums(&vec![(1, 500); count], 0),
+    }
+}
+
+#[test]
+fn the_total_of_a_task_does_not_fall_when_others_become_busier_within_a_minute() {
+    let minute = |at, rows| Minute { at: Timestamp::from_micros(at), rows, errors: Vec::new() };
+    let others = |count| Row { of: Of::OtherTasks, ..of_task("any", count) };
+    let mut totals = Totals::read(vec![of_task("rare", 10)]);
+    assert_eq!(totals.with(&minute(0, vec![of_task("rare", 5)])), [of_task("rare", 15)]);
+    totals.take_in(&minute(0, vec![others(6)]));
+    assert_eq!(totals.with(&minute(60_000_000, vec![of_task("rare", 1)])), [of_task("rare", 16)]);
+}
+
+#[test]
+fn totals_of_tasks_with_made_up_names_have_a_bound() {
+    let known = (0..TOTALS - 1).map(|number| of_task(&format!("task-{number}"), 1)).collect();
+    let mut totals = Totals::read(known);
+    let rows = ["task-7", "new-a", "new-b", "new-c"].map(|task| of_task(task, 1)).to_vec();
+    let minute = Minute { at: Timestamp::from_micros(0), rows, errors: Vec::new() };
+    let changed = totals.with(&minute);
+    let others = Row { of: Of::OtherTasks, ..of_task("any", 2) };
+    assert_eq!(changed.len(), 3, "{changed:?}");
+    assert!(
+        changed.contains(&of_task("task-7", 2)) && changed.contains(&of_task("new-a", 1)) && changed.contains(&others)
+    );
+    assert_eq!(totals.with(&minute), changed, "the same tasks have their own, however often the minute is written");
 }
 
 #[test]

@@ -182,7 +182,7 @@ impl Unwritten {
 }
 
 /// A minute in parts that are not too large. The totals are written with the last one.
-fn batches(term: CountingTerm, minute: &Minute, totals: &Totals) -> Vec<WriteStatistics> {
+fn batches(term: CountingTerm, minute: &Minute, totals: &mut Totals) -> Vec<WriteStatistics> {
     let empty = |first| WriteStatistics {
         term,
         at: minute.at,
