@@ -18,11 +18,15 @@ use axum::{
 };
 use tower::ServiceExt;
 use turnwise::{
-    Config, Ctx, GroupName, NodeName, Options, Outcome, Registry, Schema, Task, Turnwise,
+    Config, Ctx, GroupName, JobRequest, NodeName, Options, Outcome, QueueName, Recurring, Registry, Schema, Task, TaskName,
+    Turnwise, Weight,
     access::{Grant, Limits, NewAccess, Scope},
+    audit::Actor,
     rusqlite::Connection,
+    statistics::{Counted, Of, Row, Step, Sums},
 };
 use turnwise_server::Service;
+use turnwise_store::{Epoch, WriteStatistics};
 use turnwise_testpg::Cluster;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -239,6 +243,7 @@ async fn measure(turnwise: Turnwise, size: Size, now: u64) -> Result<()> {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     eprintln!("the dispatcher has read the backlog after {:.1?}", began.elapsed());
+    small_things(&turnwise, size).await?;
     let waiting: Vec<String> = ids(&caller, "/api/v1/jobs?state=waiting&limit=1000").await?;
     let finished: Vec<String> = ids(&caller, "/api/v1/jobs?state=success&limit=1000").await?;
     println!("| read | first | median | p95 (ms) |\n|---|---|---|---|");
@@ -273,6 +278,12 @@ async fn measure(turnwise: Turnwise, size: Size, now: u64) -> Result<()> {
         ("jobs by unique key", "jobs?unique=nobody".to_owned()),
         ("jobs by kind of error", "jobs?fingerprint=no%20route%20to%20host%2010".to_owned()),
         ("jobs by text in arguments", "jobs?args_contain=nobody".to_owned()),
+        ("tokens", "tokens".to_owned()),
+        ("statistics by queue", "statistics".to_owned()),
+        ("statistics by task", "statistics?by=task".to_owned()),
+        ("statistics of a queue's groups", "statistics?by=group&queue=queue7".to_owned()),
+        ("statistics of a group", "statistics?by=group&queue=queue7&group=group7&step=hour".to_owned()),
+        ("errors", "errors".to_owned()),
     ] {
         caller.line(name, &one(&path)).await?;
     }
@@ -282,6 +293,9 @@ async fn measure(turnwise: Turnwise, size: Size, now: u64) -> Result<()> {
     caller.line("a waiting job", &each(&waiting, "")).await?;
     caller.line("a finished job", &each(&finished, "")).await?;
     caller.line("a job's log", &each(&finished, "/log")).await?;
+    caller.line("a job with its gates", &each(&waiting, "?gates=true")).await?;
+    caller.line("a job's graph", &each(&waiting, "/graph")).await?;
+    caller.line("metrics", &["/metrics".to_owned()]).await?;
     let before = memory();
     caller.line("why", &each(&waiting, "/why")).await?;
     eprintln!("memory: {} MB before the first why, {} MB after", before / 1_000_000, memory() / 1_000_000);
@@ -295,7 +309,49 @@ async fn measure(turnwise: Turnwise, size: Size, now: u64) -> Result<()> {
     caller.line("overview, limited to a group", &one("overview")).await?;
     caller.line("groups, limited to a group", &one("groups")).await?;
     caller.line("jobs, limited to a group", &one("jobs")).await?;
+    caller.line("statistics, limited to a group", &one("statistics?by=group&queue=queue7")).await?;
     node.stop().await;
+    Ok(())
+}
+
+/// What is in no table of jobs: a thousand lines of the audit log and a thousand groups that are set, a hundred schedules, and two hours of
+/// statistics by the minute, for 200 groups and a task of each of twenty queues.
+async fn small_things(turnwise: &Turnwise, size: Size) -> Result<()> {
+    let person = turnwise.acting_as(Actor::named("reads")?);
+    for number in 0..1_000 {
+        person.set_group(format!("group{}", number * size.groups / 1_000), |group| group.weight = Weight::try_from(2.0).expect("it is in range")).await?;
+    }
+    for number in 0..100 {
+        let job = JobRequest::new("mail", &serde_json::json!({}));
+        let recurring = Recurring::every(&format!("{}s", 86_400 + number), job);
+        person.set_schedule(format!("schedule{number}"), recurring).await?;
+    }
+    let operators = turnwise.operators().ok_or("a store of its own")?;
+    let sums = |count: u64| {
+        let mut sums = Sums::of_share(count * 50_000, count * 60_000);
+        sums.tally(Counted::Started, count, count * 500_000);
+        sums.put(Counted::Started, 20, count);
+        sums.tally(Counted::Success, count, count * 50_000);
+        sums.put(Counted::Success, 12, count);
+        sums
+    };
+    // The node writes as well, in a term of its own that this one ends.
+    let term = operators.begin_statistics(Epoch(i64::MAX)).await?.term;
+    let now = Step::Minute.begin(turnwise.now().await?);
+    for minutes in 1..=120 {
+        let at = now.minus(Duration::from_secs(60 * minutes));
+        for queue in 0..20 {
+            let queue = QueueName::new(format!("queue{queue}"))?;
+            let groups = (0..200).map(|group| GroupName::new(format!("group{group}")).map(Of::Group));
+            let mut rows: Vec<Row> = Vec::with_capacity(202);
+            for of in groups.chain([Ok(Of::OtherGroups), TaskName::new("mail").map(Of::Task)]) {
+                rows.push(Row { queue: queue.clone(), of: of?, sums: sums(minutes) });
+            }
+            let totals = vec![Row { queue: queue.clone(), of: Of::Task(TaskName::new("mail")?), sums: sums(1_000_000) }];
+            let first = queue.as_str() == "queue0";
+            operators.write_statistics(WriteStatistics { term, at, first, rows, errors: Vec::new(), totals }).await?;
+        }
+    }
     Ok(())
 }
 
