@@ -11,6 +11,7 @@ use crate::{
     event::{Event, Hub, PanicEvent},
     life::Life,
     lock::locked,
+    logs::Kind,
     panics,
     this_node::ThisNode,
 };
@@ -91,11 +92,7 @@ pub(crate) fn panicked(life: &Life, part: &'static str, panic: &(dyn Any + Send)
 
 /// As [`panicked`], for a node that is not in the fleet. Returns the panic's text and place.
 pub(crate) fn say(node: &ThisNode, part: &'static str, panic: &(dyn Any + Send)) -> String {
-    let (text, place) = panics::told(panic);
-    let error = match place {
-        Some(place) => format!("{text} (at {place})"),
-        None => text,
-    };
+    let error = text_of(panic);
     let hold_off = node.hold_off.one_more();
     tracing::error!(
         part,
@@ -106,4 +103,22 @@ pub(crate) fn say(node: &ThisNode, part: &'static str, panic: &(dyn Any + Send))
     let hub: &Hub = &node.hub;
     hub.tell(Event::Panicked(PanicEvent { part, error: error.clone(), hold_off }));
     error
+}
+
+/// Reports a panic in what the dispatcher does besides, such as counting: dispatching goes on without it. It may come again and
+/// again, because of what is stored.
+pub(crate) fn panicked_aside(node: &ThisNode, part: &'static str, panic: &(dyn Any + Send)) {
+    let error = text_of(panic);
+    if node.logs.may(Kind::Aside) {
+        tracing::error!(part, error, "it panicked; this node goes on dispatching without it, and tries it again later");
+    }
+    node.hub.tell(Event::Panicked(PanicEvent { part, error, hold_off: Duration::ZERO }));
+}
+
+fn text_of(panic: &(dyn Any + Send)) -> String {
+    let (text, place) = panics::told(panic);
+    match place {
+        Some(place) => format!("{text} (at {place})"),
+        None => text,
+    }
 }

@@ -53,7 +53,7 @@ pub struct PanicEvent {
     pub part: &'static str,
     /// What the panic said, and where.
     pub error: String,
-    /// How long this node does not dispatch.
+    /// How long this node does not dispatch. Zero for what the dispatcher does besides (`statistics`, `totals`): it goes on without that.
     pub hold_off: Duration,
 }
 

@@ -23,10 +23,11 @@ pub(crate) enum Kind {
     HeldLine,
     Refused,
     Outage,
+    Aside,
 }
 
 impl Kind {
-    const ALL: [Kind; 10] = [
+    const ALL: [Kind; 11] = [
         Kind::Failed,
         Kind::Retry,
         Kind::QueuePaused,
@@ -37,6 +38,7 @@ impl Kind {
         Kind::HeldLine,
         Kind::Refused,
         Kind::Outage,
+        Kind::Aside,
     ];
 
     /// What many of them are called.
@@ -52,6 +54,7 @@ impl Kind {
             Kind::HeldLine => "serial queues are held by a job of an unknown task",
             Kind::Refused => "calls of the database were refused",
             Kind::Outage => "the database did not answer, or answered again",
+            Kind::Aside => "what the dispatcher does besides panicked",
         }
     }
 }

@@ -23,9 +23,10 @@ use tokio::{sync::Notify, time::Instant};
 use turnwise_core::{
     JobId, JobState, Json, NewJob, TaskName,
     periodic::{Periodic, When},
+    statistics::Counted,
 };
 use turnwise_executor::{Ctx, Event, Outcome, Task, executor::Builder};
-use turnwise_store::{Filter, MemoKind, MemoryStore, Result, Settle, Store};
+use turnwise_store::{Filter, MemoKind, MemoryStore, OperatorStore, Result, Settle, Store, StoreError};
 
 /// Says something, finishes a step, and takes a moment.
 struct Talks;
@@ -92,7 +93,7 @@ impl Watch for Panics {
 }
 
 fn live(store: &MemoryStore, name: &str, watch: &Arc<impl Watch>, open: &Open) -> Living {
-    let builder = Builder::new(watched::connect(store, watch), config(name)).registry(tasks!(Talks, Noop, Gate));
+    let builder = Builder::new(watched::connect_both(store, watch), config(name)).registry(tasks!(Talks, Noop, Gate));
     virtual_time::live(builder.state(open.clone()))
 }
 
@@ -266,6 +267,67 @@ async fn data_that_makes_every_dispatcher_panic_is_met_ever_more_seldom_and_stop
     stop([a, b]).await;
 }
 
+/// What the dispatcher does besides, and how its panics are told.
+const ASIDE: [(&str, &str); 4] = [
+    ("begin_statistics", "statistics"),
+    ("write_statistics", "statistics"),
+    ("merge_statistics", "statistics"),
+    ("write_totals", "totals"),
+];
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_in_what_a_dispatcher_does_besides_is_told_and_never_stops_dispatching() {
+    for (verb, part) in ASIDE {
+        for after in [false, true] {
+            panic_aside(verb, part, after).await;
+        }
+    }
+}
+
+async fn panic_aside(verb: &'static str, part: &'static str, after: bool) {
+    let at = format!("a panic at {verb}, {}", if after { "after it" } else { "before it" });
+    let (store, watch) = (virtual_time::store(), Panics::new(verb, after, u64::MAX));
+    let (executor, running) = live(&store, "a", &watch, &Open::default());
+    let mut events = executor.events();
+    let listening = tokio::spawn(async move {
+        let mut told = Vec::new();
+        while let Some(event) = events.next().await {
+            if let Event::Panicked(panic) = event {
+                assert_eq!(panic.hold_off, Duration::ZERO, "{panic:?}");
+                told.push(panic.part);
+            }
+        }
+        told
+    });
+    until(&at, async || fleet(&store).await.iter().any(|node| node.dispatcher)).await;
+    // Longer than until old statistics are merged.
+    let works = async |rounds: u32| {
+        for _ in 0..rounds {
+            store.ask_totals().await.unwrap();
+            let id = put(&store, job("noop", "null")).await;
+            let began = Instant::now();
+            until(&at, || all_in(&store, std::slice::from_ref(&id), JobState::Success)).await;
+            assert!(began.elapsed() <= Duration::from_secs(2), "{at}: a job waited {:?}", began.elapsed());
+            tokio::time::sleep(Duration::from_secs(2)).await;
+        }
+    };
+    works(75).await;
+    assert!(watch.calls.load(SeqCst) >= 2, "{at}: {} calls", watch.calls.load(SeqCst));
+    watch.left.store(0, SeqCst);
+    works(75).await;
+    let totals = store.ask_totals().await.unwrap();
+    let written = totals.last.expect("totals are written again");
+    assert!(totals.now.since(written.at) < Duration::from_secs(10), "{at}: {:?}", totals.now.since(written.at));
+    executor.stop().await;
+    running.await.unwrap();
+    let counted: u64 =
+        store.statistics_totals().await.unwrap().iter().map(|row| row.sums.count(Counted::Success)).sum();
+    assert!(counted >= 75, "{at}: {counted} ends are counted");
+    drop(executor);
+    let told = listening.await.unwrap();
+    assert!(told.len() >= 2 && told.iter().all(|one| *one == part), "{at}: {told:?}");
+}
+
 /// Writing the good end of one job panics.
 struct Spoils {
     job: JobId,
@@ -306,6 +368,62 @@ async fn an_end_whose_write_panics_fails_its_job_and_holds_up_no_other() {
     let story = story(&store, spoilt).await;
     let said = story.attempts.last().unwrap().failure.as_ref().unwrap().text();
     assert!(said.contains("its end could not be stored"), "{said}");
+    assert_eq!(executor.stats().lost, 0);
+    executor.stop().await;
+    running.await.unwrap();
+}
+
+/// The `running` of one job cannot be written, nor can anything that is written together with it.
+struct BrokenBegin {
+    job: JobId,
+    settles: AtomicU64,
+}
+
+impl Watch for BrokenBegin {
+    fn before<'a>(&'a self, verb: &'static str, asked: &'a (dyn Any + Send + Sync)) -> Watching<'a, Result<()>> {
+        Box::pin(async move {
+            if verb == "settle" {
+                let settle = asked.downcast_ref::<Settle>().unwrap();
+                let mut its = settle.settlements.iter().filter(|settlement| settlement.job == self.job);
+                if settle.settlements.iter().any(|settlement| settlement.job == self.job) {
+                    self.settles.fetch_add(1, SeqCst);
+                }
+                if its.any(|settlement| settlement.to.state(JobState::Scheduled) == JobState::Running) {
+                    return Err(StoreError::broken("settle", "it cannot be written"));
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_suspect_whose_begin_cannot_be_stored_fails_without_a_run_and_holds_up_no_other() {
+    let store = virtual_time::store();
+    let open = Open::default();
+    let suspect = put(&store, job("gate", "null")).await;
+    let (_, doomed) = live(&store, "doomed", &Panics::new("none", false, 0), &open);
+    until("it runs", || all_in(&store, std::slice::from_ref(&suspect), JobState::Running)).await;
+    doomed.abort();
+    let watch = Arc::new(BrokenBegin { job: suspect, settles: AtomicU64::new(0) });
+    let (executor, running) = live(&store, "a", &watch, &open);
+    let mut others = Vec::new();
+    for _ in 0..10_000 {
+        // It is suspected, tried again, and fails; something is always written beside it.
+        if all_in(&store, std::slice::from_ref(&suspect), JobState::Failed).await {
+            break;
+        }
+        others.push(put(&store, job("noop", "null")).await);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    until("all others", || all_in(&store, &others, JobState::Success)).await;
+    let ended = store.job(suspect).await.unwrap().unwrap();
+    assert_eq!(ended.counts.crashes, 1, "a node died under it once");
+    let error = ended.error.unwrap_or_default();
+    assert!(error.contains("its end could not be stored") && error.contains("it cannot be written"), "{error}");
+    // In halves, until it is alone; and its end.
+    let settles = watch.settles.load(SeqCst);
+    assert!((2..=12).contains(&settles), "{settles} calls with it: tried again and again");
     assert_eq!(executor.stats().lost, 0);
     executor.stop().await;
     running.await.unwrap();

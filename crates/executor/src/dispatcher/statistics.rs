@@ -13,7 +13,14 @@ use turnwise_core::{
 use turnwise_store::{CountingTerm, Epoch, OperatorStore, StoreError, WriteStatistics};
 
 use super::Dispatcher;
-use crate::{life::Life, logs::Kind};
+use crate::{
+    contain::{self, caught},
+    life::Life,
+    logs::Kind,
+};
+
+/// How its panics are reported.
+const PART: &str = "statistics";
 
 /// How often what was counted is written. So much is lost at most when a dispatcher dies.
 const INTERVAL: Duration = Duration::from_secs(10);
@@ -105,20 +112,30 @@ pub(super) async fn write(life: &Life, epoch: Epoch, mut rounds: Rounds) -> Infa
     let mut unwritten = Unwritten { begun: None, minutes: Vec::new() };
     let mut next_merge = Instant::now() + MERGE_INTERVAL;
     while let Some(minutes) = rounds.asks.recv().await {
-        unwritten.take_in(minutes);
-        match unwritten.write(&*store, epoch).await {
-            Ok(()) => {}
-            Err(error) if error.is_transient() => life.node.logs.no_answer("could not write statistics", &error),
+        let written = caught(async {
+            unwritten.take_in(minutes);
+            unwritten.write(&*store, epoch).await
+        });
+        match written.await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) if error.is_transient() => life.node.logs.no_answer("could not write statistics", &error),
             // Another dispatcher counts now.
-            Err(StoreError::NotLeading) => break,
-            Err(error) if life.node.logs.may(Kind::Refused) => tracing::warn!(%error, "could not write statistics"),
-            Err(_) => {}
+            Ok(Err(StoreError::NotLeading)) => break,
+            Ok(Err(error)) if life.node.logs.may(Kind::Refused) => tracing::warn!(%error, "could not write statistics"),
+            Ok(Err(_)) => {}
+            // Perhaps because of the sums that are stored. No dispatcher may stop for that.
+            Err(panic) => {
+                contain::panicked_aside(&life.node, PART, &*panic);
+                unwritten.forget();
+            }
         }
         // The dispatcher's side may be gone.
         let _ = rounds.answers.try_send(());
         if Instant::now() >= next_merge {
             next_merge = Instant::now() + MERGE_INTERVAL;
-            merge(life, &*store).await;
+            if let Err(panic) = caught(merge(life, &*store)).await {
+                contain::panicked_aside(&life.node, PART, &*panic);
+            }
         }
     }
     // The dispatcher does not wait for answers any more.
@@ -149,6 +166,11 @@ struct Unwritten {
 }
 
 impl Unwritten {
+    /// Nothing of it is trusted: the next round begins with what is stored.
+    fn forget(&mut self) {
+        *self = Self { begun: None, minutes: Vec::new() };
+    }
+
     fn take_in(&mut self, minutes: Vec<Minute>) {
         let known = |at: Timestamp| minutes.iter().any(|minute| minute.at == at);
         self.minutes.retain(|minute| !known(minute.at));

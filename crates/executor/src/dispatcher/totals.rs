@@ -10,9 +10,12 @@ use turnwise_core::Timestamp;
 use turnwise_store::StoreError;
 
 use super::Dispatcher;
+use crate::contain::{self, caught};
 
 /// Between two writes, at least.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// After a panic: it may come again. Who asks counts by looking meanwhile.
+const AFTER_PANIC: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
 pub(super) struct Telling {
@@ -46,11 +49,18 @@ impl Dispatcher<'_> {
             return Ok(());
         }
         self.telling.next = now + INTERVAL;
-        match operators.write_totals((self.life.incarnation, self.epoch), self.scheduler.totals()).await {
-            Ok(asked) => self.telling.asked = asked,
+        let lead = (self.life.incarnation, self.epoch);
+        let written = caught(async { operators.write_totals(lead, self.scheduler.totals()).await });
+        match written.await {
+            Ok(Ok(asked)) => self.telling.asked = asked,
             // People see older totals meanwhile, and then those that they count themselves.
-            Err(error) if error.is_transient() => self.life.node.logs.no_answer("could not write totals", &error),
-            Err(error) => return Err(error),
+            Ok(Err(error)) if error.is_transient() => self.life.node.logs.no_answer("could not write totals", &error),
+            Ok(Err(error)) => return Err(error),
+            // A question stops no dispatcher.
+            Err(panic) => {
+                contain::panicked_aside(&self.life.node, "totals", &*panic);
+                self.telling.next = now + AFTER_PANIC;
+            }
         }
         Ok(())
     }
