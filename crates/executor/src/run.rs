@@ -113,8 +113,8 @@ struct Pages {
     next_line: u32,
     /// As of the last time the store was asked to look for too many.
     trimmed_at: u32,
-    /// Lines that were said faster than they could be written.
-    skipped: u32,
+    /// Lines that stand for others, said faster than they could be written, and for how many each stands.
+    gaps: Vec<(LineAt, u32)>,
     steps: Option<BTreeMap<String, Json>>,
     sleeps: u32,
     wake: Option<Timestamp>,
@@ -123,15 +123,23 @@ struct Pages {
 impl Pages {
     fn skip_oldest(&mut self) {
         let Some(oldest) = self.lines.pop_front() else { return };
-        self.skipped += 1;
-        let skipped = self.skipped;
         self.bytes -= oldest.text.len();
-        // The gap is reported where it is: in the oldest line that is left.
-        if let Some(oldest) = self.lines.front_mut() {
+        let lost = self.stands_for(oldest.at);
+        // The gap is reported where it is: in the oldest line that is left, whose own text is lost with that.
+        if let Some(at) = self.lines.front().map(|oldest| oldest.at) {
+            let lost = lost.saturating_add(self.stands_for(at));
+            self.gaps.push((at, lost));
+            let oldest = &mut self.lines[0];
             self.bytes -= oldest.text.len();
-            oldest.text = format!("({skipped} lines were written faster than they could be kept)");
+            oldest.text = format!("({lost} lines were written faster than they could be kept)");
             self.bytes += oldest.text.len();
         }
+    }
+
+    /// How many lines are lost with this one.
+    fn stands_for(&mut self, line: LineAt) -> u32 {
+        let gap = self.gaps.iter().position(|(at, _)| *at == line);
+        gap.map_or(1, |gap| self.gaps.swap_remove(gap).1)
     }
 }
 
@@ -185,6 +193,8 @@ impl Notes {
         let mut pages = locked(&self.pages);
         let lines: Vec<Line> = pages.lines.drain(..).collect();
         pages.bytes = 0;
+        // They may be put back.
+        pages.gaps.retain(|(at, _)| lines.iter().any(|line| line.at == *at));
         // Earlier runs may have left a full log behind.
         let trim = !lines.is_empty()
             && (pages.next_line - pages.trimmed_at >= TRIM_EVERY || (fence.assignments() > 1 && pages.trimmed_at == 0));
@@ -261,9 +271,28 @@ mod tests {
         run.notes().progress(Progress::new(1, 2, "half"));
         let note = run.take_note(job, Fence(1)).unwrap();
         let texts: Vec<_> = note.lines.iter().map(|line| line.text.as_str()).collect();
-        assert_eq!(texts, ["(2 lines were written faster than they could be kept)", "line 3", "line 4"]);
+        assert_eq!(texts, ["(3 lines were written faster than they could be kept)", "line 3", "line 4"]);
         assert_eq!(note.lines[0].at.number, 2);
         assert!(note.progress.is_some() && run.take_note(job, Fence(1)).is_none());
+    }
+
+    #[test]
+    fn every_line_that_is_lost_is_counted_once_whether_or_not_the_others_could_be_written() {
+        let (run, job) = (Run::default(), JobId::from_uuid(uuid::Uuid::nil()));
+        let say = |lines: std::ops::Range<u32>| {
+            let room = Room { lines: 3, bytes: 1_000 };
+            lines.for_each(|n| run.notes().log(Timestamp::MIN, Fence(1), Level::Info, &n.to_string(), room));
+        };
+        let texts = |note: &Note| note.lines.iter().map(|line| line.text.clone()).collect::<Vec<_>>();
+        let gap = |lost: u32| format!("({lost} lines were written faster than they could be kept)");
+        say(0..5);
+        let note = run.take_note(job, Fence(1)).unwrap();
+        run.put_back(note);
+        say(5..6);
+        assert_eq!(texts(&run.take_note(job, Fence(1)).unwrap()), [gap(4), "4".into(), "5".into()], "0 to 3 are lost");
+        // A later gap is another one.
+        say(6..11);
+        assert_eq!(texts(&run.take_note(job, Fence(1)).unwrap()), [gap(3), "9".into(), "10".into()], "6 to 8 are lost");
     }
 
     #[test]
@@ -277,7 +306,7 @@ mod tests {
         let note = run.take_note(job, Fence(1)).unwrap();
         let bytes: usize = note.lines.iter().map(|line| line.text.len()).sum();
         assert!((60_000..=room.bytes).contains(&bytes), "{bytes}");
-        let skipped = 1_000 - note.lines.len();
+        let skipped = 1_000 - (note.lines.len() - 1);
         assert_eq!(note.lines[0].text, format!("({skipped} lines were written faster than they could be kept)"));
         run.put_back(note);
         run.notes().log(Timestamp::MIN, Fence(1), Level::Info, &"x".repeat(4_000), room);
