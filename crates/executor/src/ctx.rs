@@ -299,6 +299,11 @@ impl Ctx {
 
     /// For the drivers: what is committed together with the end of this run if it ends well, and rolled back if not.
     #[doc(hidden)]
+    pub fn take_admission<T: 'static>(&self) -> Option<T> {
+        self.run.take_admission()?.downcast().ok().map(|admission| *admission)
+    }
+
+    #[doc(hidden)]
     pub fn close_with(&self, closing: Box<dyn Closing>) {
         self.run.close_with(closing);
     }

@@ -1,6 +1,7 @@
 //! One run of a job: the sign that asks it to stop, and what it has said and is not written yet.
 
 use std::{
+    any::Any,
     borrow::Cow,
     collections::{BTreeMap, VecDeque},
     sync::{
@@ -30,8 +31,18 @@ pub(crate) struct Run {
     notes: OnceLock<Box<Notes>>,
     /// Set before the task begins, if there is something to hide.
     mask: OnceLock<Arc<Mask>>,
+    /// What the run had to wait for before it could begin, until its task takes it.
+    admission: Mutex<Option<Admitted>>,
     /// What is to be committed together with the end of the run.
     closing: Mutex<Option<Box<dyn Closing>>>,
+}
+
+struct Admitted(Box<dyn Any + Send>);
+
+impl std::fmt::Debug for Admitted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Admitted")
+    }
 }
 
 impl Run {
@@ -74,6 +85,14 @@ impl Run {
 
     pub(crate) fn suspended(&self) -> Option<Timestamp> {
         locked(&self.notes.get()?.pages).wake
+    }
+
+    pub(crate) fn admit(&self, admission: Box<dyn Any + Send>) {
+        *locked(&self.admission) = Some(Admitted(admission));
+    }
+
+    pub(crate) fn take_admission(&self) -> Option<Box<dyn Any + Send>> {
+        locked(&self.admission).take().map(|admitted| admitted.0)
     }
 
     pub(crate) fn close_with(&self, closing: Box<dyn Closing>) {

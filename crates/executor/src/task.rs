@@ -1,7 +1,12 @@
 //! What a job names: a function from arguments to an outcome, with a context beside it.
 
 use std::{
-    any::TypeId, any::type_name, borrow::Cow, collections::BTreeSet, future::Future, pin::Pin, sync::Arc,
+    any::{Any, TypeId, type_name},
+    borrow::Cow,
+    collections::BTreeSet,
+    future::Future,
+    pin::Pin,
+    sync::Arc,
     time::Duration,
 };
 
@@ -62,23 +67,35 @@ pub trait Task: Send + Sync + 'static {
     }
 }
 
+/// What a run must have before it begins, such as a connection of its own; or the outcome that puts it back.
+#[doc(hidden)]
+pub type Admission = Pin<Box<dyn Future<Output = Result<Box<dyn Any + Send>, Outcome>> + Send>>;
+
 /// A type of shared state that a task takes.
 #[derive(Debug, Clone, Copy)]
 pub struct Need {
     pub(crate) id: TypeId,
     pub(crate) name: &'static str,
     pub(crate) otherwise: Option<&'static str>,
+    pub(crate) admit: Option<fn(Ctx) -> Admission>,
 }
 
 impl Need {
     pub fn of<T: ?Sized + 'static>() -> Self {
-        Self { id: TypeId::of::<T>(), name: type_name::<T>(), otherwise: None }
+        Self { id: TypeId::of::<T>(), name: type_name::<T>(), otherwise: None, admit: None }
     }
 
     /// State that comes with the database. `otherwise`: the error text where the database has none.
     #[doc(hidden)]
     pub fn of_database<T: 'static>(otherwise: &'static str) -> Self {
         Self { otherwise: Some(otherwise), ..Self::of::<T>() }
+    }
+
+    /// A run waits for this before it begins: none of its time is spent on it. The task takes it with `Ctx::take_admission`.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn admitting(self, admit: fn(Ctx) -> Admission) -> Self {
+        Self { admit: Some(admit), ..self }
     }
 }
 

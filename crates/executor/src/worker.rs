@@ -94,6 +94,11 @@ pub(crate) async fn run(life: &Arc<Life>, job: Arc<AssignedJob>, run: Arc<Run>) 
     if !life.node.secrets.is_empty() {
         run.hide(life.node.secrets.mask(&job.task, &job.args));
     }
+    let ctx = Ctx { job: job.clone(), life: life.clone(), run: run.clone() };
+    if let Err(outcome) = admitted(&ctx, task).await {
+        let outcome = outcome.resolve(&life.node.registry, life.node.clock.now());
+        return life.ended(Ended { outcome, run: Some(run), ..Ended::unbegun(job) });
+    }
     let watched = job.counts.crashes >= WATCHED_CRASHES && job.state != JobState::Running;
     if watched && !may_start(life, &job).await {
         return;
@@ -106,7 +111,6 @@ pub(crate) async fn run(life: &Arc<Life>, job: Arc<AssignedJob>, run: Arc<Run>) 
     if life.node.hub.listened_to() {
         life.node.hub.tell(Event::Started(job_event(&job, job.counts.attempt + 1, None)));
     }
-    let ctx = Ctx { job: job.clone(), life: life.clone(), run: run.clone() };
     let Ran { outcome, closing } = guarded(&ctx, task, limit).await;
     let outcome = hidden(&run, outcome);
     let finished_at = life.node.clock.now().max(started_at);
@@ -122,9 +126,23 @@ pub(crate) async fn run(life: &Arc<Life>, job: Arc<AssignedJob>, run: Arc<Run>) 
     }
 }
 
+/// Waits for what a run of the task must have before it begins. An error: it does not begin.
+async fn admitted(ctx: &Ctx, task: &AnyTask) -> Result<(), crate::outcome::Outcome> {
+    for admit in task.needs().iter().filter_map(|need| need.admit) {
+        tokio::select! {
+            biased;
+            () = ctx.run.stop.wait() => return Err(Outcome::Interrupted.into()),
+            admission = admit(ctx.clone()) => ctx.run.admit(admission?),
+        }
+    }
+    Ok(())
+}
+
 /// Lets the task run, and cleans up after a run that was cut short.
 async fn guarded(ctx: &Ctx, task: &AnyTask, limit: Option<Duration>) -> Ran {
     let (outcome, cut) = run_until_cut(ctx, limit).await;
+    // Where the task did not take it.
+    drop(ctx.run.take_admission());
     if cut {
         clean_up(ctx, task).await;
     }

@@ -11,8 +11,11 @@ use std::{
     time::Duration,
 };
 
-use deadpool_postgres::{Object, Pool};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use deadpool_postgres::{Object, Pool, PoolError};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::Instant,
+};
 use tokio_postgres::{Client, SimpleQueryMessage, error::SqlState};
 use turnwise_core::{Incarnation, story::Progress};
 use turnwise_store::{Closed, Closing, Kept, Last, Note, Options, Result, Settled, StoreError, Undone};
@@ -20,7 +23,7 @@ use uuid::Uuid;
 
 use crate::{
     PostgresStore,
-    connect::{Address, CONNECT_TIMEOUT, Purpose, pooled},
+    connect::{Address, Budget, CONNECT_TIMEOUT, Purpose, has_no_more, not_pooled, pooled},
     errors::REFUSED,
     errors::{causes, failed},
     rows::get,
@@ -38,6 +41,8 @@ const IDLE: Duration = Duration::from_secs(600);
 const GRACE: Duration = Duration::from_secs(15);
 /// How long to wait for a statement of a dropped run to be cancelled, or for a roll-back.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// The pause before a server that had no more connections is asked again for one.
+const NO_MORE: Duration = Duration::from_millis(100);
 /// The time between two checks of what became of a commit, at first and at most.
 const LOOK: Duration = Duration::from_millis(20);
 const LOOK_MOST: Duration = Duration::from_secs(1);
@@ -55,6 +60,21 @@ pub struct Transactions {
     pools: Mutex<BTreeMap<Incarnation, Pool>>,
     /// As many as there may be in this process, if `task_connections` is set.
     bound: Option<Arc<Semaphore>>,
+    /// The process's other connections: where the server has no more, tasks get some of theirs.
+    budget: Option<Arc<Budget>>,
+}
+
+/// A connection that a run has before it begins.
+pub struct Seat {
+    client: Object,
+    pool: Pool,
+    permit: Option<OwnedSemaphorePermit>,
+}
+
+impl fmt::Debug for Seat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Seat").finish_non_exhaustive()
+    }
 }
 
 impl fmt::Debug for Transactions {
@@ -68,19 +88,51 @@ impl Transactions {
     pub fn new(url: &str, options: &Options) -> Result<Self> {
         let bound = options.task_connections.and_then(|most| usize::try_from(most).ok());
         let bound = bound.map(|most| Arc::new(Semaphore::new(most.clamp(1, Semaphore::MAX_PERMITS))));
-        Ok(Self { address: Address::read(url)?, kept: Arc::new(Kept::new(options)), pools: Mutex::default(), bound })
+        let (address, kept) = (Address::read(url)?, Arc::new(Kept::new(options)));
+        Ok(Self { address, kept, pools: Mutex::default(), bound, budget: None })
     }
 
-    /// Of jobs that end in them they keep what this store keeps, also when the installation's settings change.
-    pub fn keeping_as(self, store: &PostgresStore) -> Self {
-        Self { kept: Arc::clone(&store.0.kept), ..self }
+    /// Beside this store, in one process: of jobs that end in them they keep what the store keeps, also when the installation's settings
+    /// change; and the store gives connections up for them where the server has no more.
+    pub fn beside(self, store: &PostgresStore) -> Self {
+        Self { kept: Arc::clone(&store.0.kept), budget: Some(store.budget()), ..self }
     }
 
     /// Begins one for a run of `node` that may take as long as `limit`. `at_most`: how many of them there may be at a time.
     pub async fn begin(&self, node: Incarnation, limit: Option<Duration>, at_most: usize) -> Result<TaskTransaction> {
-        let permit = self.permit(limit).await?;
+        // Waits no longer than half of the run's time limit: the run shall be retried with all of its time, not time out here.
+        let patience = limit.map_or(CONNECT_TIMEOUT, |limit| CONNECT_TIMEOUT.min(limit / 2));
+        let seat = self.seat_within(node, at_most, patience).await?;
+        self.begin_on(seat, node, limit).await
+    }
+
+    /// A connection for a run of `node`, which has not begun; waits for it, but not for long. `at_most`: as for [`Self::begin`].
+    pub async fn seat(&self, node: Incarnation, at_most: usize) -> Result<Seat> {
+        self.seat_within(node, at_most, CONNECT_TIMEOUT).await
+    }
+
+    async fn seat_within(&self, node: Incarnation, at_most: usize, patience: Duration) -> Result<Seat> {
+        let begun = Instant::now();
+        let permit = self.permit(patience).await?;
         let pool = self.pool_of(node, at_most)?;
-        let client = pooled(&pool).await?;
+        loop {
+            match pool.get().await {
+                Ok(client) => return Ok(Seat { client, pool, permit }),
+                Err(PoolError::Backend(error))
+                    if has_no_more(&error) && begun.elapsed() + NO_MORE < patience && self.budget.is_some() =>
+                {
+                    self.budget.iter().for_each(|budget| budget.give_one_up(&error));
+                    // The server takes a moment to end one. Or another run ends, and leaves its own.
+                    tokio::time::sleep(NO_MORE).await;
+                }
+                Err(error) => return Err(not_pooled(error)),
+            }
+        }
+    }
+
+    /// Begins one on a connection that this run has got already.
+    pub async fn begin_on(&self, seat: Seat, node: Incarnation, limit: Option<Duration>) -> Result<TaskTransaction> {
+        let Seat { client, pool, permit } = seat;
         let idle = limit.map_or(IDLE, |limit| limit.saturating_add(GRACE));
         let longest =
             limit.map(|limit| format!("set local statement_timeout = {};", millis(limit.saturating_add(GRACE))));
@@ -103,10 +155,8 @@ impl Transactions {
         Ok(transaction)
     }
 
-    /// Waits no longer than half of the run's time limit: the run shall be retried with all of its time, not time out here.
-    async fn permit(&self, limit: Option<Duration>) -> Result<Option<OwnedSemaphorePermit>> {
+    async fn permit(&self, patience: Duration) -> Result<Option<OwnedSemaphorePermit>> {
         let Some(bound) = &self.bound else { return Ok(None) };
-        let patience = limit.map_or(CONNECT_TIMEOUT, |limit| CONNECT_TIMEOUT.min(limit / 2));
         match tokio::time::timeout(patience, Arc::clone(bound).acquire_owned()).await {
             Ok(Ok(permit)) => Ok(Some(permit)),
             _ => Err(StoreError::transient("begin a task's transaction", "all of task_connections are in use")),

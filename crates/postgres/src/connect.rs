@@ -382,10 +382,19 @@ pub(crate) async fn connection(lane: &Lane) -> Result<Lent> {
 
 /// A connection from a pool of its own kind.
 pub(crate) async fn pooled(pool: &Pool) -> Result<deadpool_postgres::Object> {
-    pool.get().await.map_err(|error| match error {
+    pool.get().await.map_err(not_pooled)
+}
+
+pub(crate) fn not_pooled(error: PoolError) -> StoreError {
+    match error {
         PoolError::Backend(error) => refused_or(error, "connect to the database"),
         other => StoreError::transient("connect to the database", other),
-    })
+    }
+}
+
+/// Whether the server, or the role, has as many connections as it may have.
+pub(crate) fn has_no_more(error: &tokio_postgres::Error) -> bool {
+    error.code() == Some(&SqlState::TOO_MANY_CONNECTIONS)
 }
 
 /// A connection that is not shared.

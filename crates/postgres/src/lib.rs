@@ -50,7 +50,7 @@ mod watch;
 mod statistics;
 mod bell;
 
-pub use closing::{TaskTransaction, Transactions};
+pub use closing::{Seat, TaskTransaction, Transactions};
 pub use connect::{check_url, connect, names_database};
 pub use enqueue::{enqueue_in, now_in};
 pub use errors::{DUPLICATE, REFUSED};

@@ -99,6 +99,10 @@ impl PostgresStore {
         Self::start(address.clone(), options.clone(), Arc::clone(kept), Arc::clone(budget), Share::Control)
     }
 
+    pub(crate) fn budget(&self) -> Arc<Budget> {
+        Arc::clone(&self.0.budget)
+    }
+
     fn first(address: Address, options: Options) -> Self {
         let budget = Budget::new(usize::try_from(options.connections).unwrap_or(usize::MAX));
         let kept = Arc::new(Kept::new(&options));

@@ -45,7 +45,7 @@ impl Backend {
                 let connected = PostgresStore::connect(url, options.clone()).await;
                 let store = connected.map_err(|error| unreadable(turnwise_postgres::check_url(url), error))?;
                 let store = Arc::new(store);
-                let transactions = Arc::new(Transactions::new(url, &options)?.keeping_as(&store));
+                let transactions = Arc::new(Transactions::new(url, &options)?.beside(&store));
                 Ok(Self::Postgres { store, transactions })
             }
             #[cfg(feature = "sqlite")]

@@ -3,10 +3,17 @@
 mod schema;
 mod ledger;
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use ledger::{Bank, Deposit, How, deposit};
-use turnwise::{Config, JobState, NodeName, Registry};
+use turnwise::{Config, Ctx, Filter, JobState, NodeName, Options, Registry, TaskError, Turnwise, Tx, task};
+use turnwise_testpg::Cluster;
 
 macro_rules! on_both {
     ($($promise:ident),* $(,)?) => {
@@ -286,6 +293,105 @@ async fn a_timeout_bounds_what_is_done_at_the_end() {
 async fn a_panic_in_what_is_done_at_the_end_is_the_tasks_panic() {
     let bank = Bank::in_sqlite().await;
     comes_to_nothing(bank, deposit(How::PanicAtEnd), JobState::Failed, "panic: the inkwell fell over").await;
+}
+
+/// How many runs are in it, and were at most.
+#[derive(Default)]
+struct Room {
+    now: AtomicUsize,
+    most: AtomicUsize,
+}
+
+const NAP: Duration = Duration::from_millis(1_200);
+
+#[task("nap", retry = "none", timeout = "2s", register = false)]
+async fn nap(_args: (), ctx: Ctx, tx: &Tx) -> Result<(), TaskError> {
+    let room = ctx.state::<Room>().ok_or_else(|| TaskError::new("no room"))?;
+    room.most.fetch_max(room.now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+    tx.execute("select pg_sleep($1)", &[&NAP.as_secs_f64()]).await?;
+    room.now.fetch_sub(1, Ordering::SeqCst);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_beyond_task_connections_waits_before_it_begins_and_has_all_of_its_time_then() {
+    let bank = Bank::in_postgres().await;
+    let options = Options { task_connections: Some(1), ..Options::default() };
+    let turnwise = Turnwise::open_with(&bank.url, options).await.unwrap();
+    let mut config = Config::new(NodeName::new("bank").unwrap());
+    config.core_pool_size = 4;
+    let mut registry = Registry::new();
+    registry.register(nap).unwrap();
+    let room = Arc::new(Room::default());
+    let executor = turnwise.executor_with(config).registry(registry).shared(room.clone()).build().unwrap();
+    executor.start().await.unwrap();
+    let ids = turnwise.submit_all((0..4).map(|_| nap.job(()))).await.unwrap();
+    let mut begun = Vec::new();
+    for id in ids {
+        let job = bank.ended(id).await;
+        assert_eq!((job.state, job.error, job.counts.attempt), (JobState::Success, None, 1));
+        assert_eq!(job.fence.0, 1, "it was put back, and given out again");
+        begun.push(job.started_at.unwrap());
+    }
+    assert_eq!(room.most.load(Ordering::SeqCst), 1, "runs at once");
+    begun.sort_unstable();
+    let apart: Vec<_> = begun.windows(2).map(|pair| pair[1].since(pair[0])).collect();
+    assert!(apart.iter().all(|apart| *apart >= NAP), "they count as begun while they wait: {apart:?}");
+    executor.stop().await;
+}
+
+/// All five are in use by what the process does besides, and by another program.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_role_with_five_connections_runs_transactional_tasks_beside_everything_else() {
+    let bank = Bank::in_postgres().await;
+    let role = format!("five_{}", std::process::id());
+    let grants = format!(
+        "create role {role} login connection limit 5; grant usage on schema turnwise to {role};
+         grant all on all tables in schema turnwise, public to {role};
+         grant all on all sequences in schema turnwise, public to {role}"
+    );
+    Cluster::shared().psql(&bank.url, &grants).unwrap();
+    let ours = bank.url.replace("postgres@", &format!("{role}@"));
+    let turnwise = Turnwise::open(&ours).await.unwrap();
+    let executor = ledger::executor(&turnwise, false, |config| config.core_pool_size = 4);
+    executor.start().await.unwrap();
+    let over = Arc::new(AtomicBool::new(false));
+    let mut load = tokio::task::JoinSet::new();
+    for line in 0..8 {
+        let (turnwise, over) = (turnwise.clone(), over.clone());
+        load.spawn(async move {
+            while !over.load(Ordering::Relaxed) {
+                if line % 2 == 0 {
+                    turnwise.submit_all((0..20).map(|n| ledger::receipt.job(n.to_string()))).await.unwrap();
+                } else {
+                    turnwise.jobs(Filter { limit: Some(100), ..Filter::default() }).await.unwrap();
+                }
+            }
+        });
+    }
+    // The rest of the five, if there is any left, goes to another program.
+    let receipt = turnwise.submit(ledger::receipt.job("first".to_owned())).await.unwrap();
+    bank.ended(receipt).await;
+    let mut others = Vec::new();
+    while let Ok((client, connection)) = tokio_postgres::connect(&ours, tokio_postgres::NoTls).await {
+        tokio::spawn(connection);
+        others.push(client);
+    }
+    assert!(others.len() < 3, "the process has {} of five", 5 - others.len());
+    let mut ids = Vec::new();
+    for _ in 0..20 {
+        ids.push(bank.submit(deposit(How::Well)).await);
+    }
+    for id in &ids {
+        let job = bank.ended(*id).await;
+        assert_eq!((job.state, job.counts.attempt), (JobState::Success, 1), "{:?}", job.error);
+    }
+    over.store(true, Ordering::Relaxed);
+    while let Some(ended) = load.join_next().await {
+        ended.expect("no call fails");
+    }
+    assert_eq!((bank.entries().len(), bank.total()), (20, 20));
+    executor.stop().await;
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@
 use std::{
     collections::VecDeque,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
@@ -14,10 +14,9 @@ use std::{
 
 use deadpool_postgres::ClientWrapper;
 use tokio::sync::oneshot;
-use tokio_postgres::error::SqlState;
 use turnwise_store::{Result, StoreError};
 
-use super::{Address, CONNECT_TIMEOUT, Purpose, spawned};
+use super::{Address, CONNECT_TIMEOUT, Purpose, has_no_more, spawned};
 use crate::{
     errors::{failed, refused_or},
     session::{Answer, Begin, Session, Transaction, Wire},
@@ -27,12 +26,14 @@ use crate::{
 const BELIEVED: Duration = Duration::from_secs(60);
 
 /// How many connections this process may have, over all its handles.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Budget {
     most: usize,
     open: AtomicUsize,
     /// What the server was found to allow, and when.
     found: Mutex<Option<(usize, Instant)>>,
+    /// Where they are.
+    reservoirs: Mutex<Vec<Weak<Reservoir>>>,
 }
 
 /// Which of a process's handles it is.
@@ -49,7 +50,7 @@ impl Budget {
     pub(crate) const LEAST: usize = 3;
 
     pub(crate) fn new(most: usize) -> Self {
-        Self { most: most.max(Self::LEAST), open: AtomicUsize::new(0), found: Mutex::default() }
+        Self { most: most.max(Self::LEAST), ..Self::default() }
     }
 
     fn allowed(&self) -> usize {
@@ -64,7 +65,22 @@ impl Budget {
 
     /// The server refused one more than are open.
     fn is_spent(&self, error: &tokio_postgres::Error) {
-        let open = self.open.load(Ordering::Relaxed).max(Self::LEAST);
+        self.go_on_with(self.open.load(Ordering::Relaxed), error);
+    }
+
+    /// The server refused one that is not of these, and that is to have a place of theirs: one that is idle is closed, now or when it
+    /// is given back. The last few stay.
+    pub(crate) fn give_one_up(&self, error: &tokio_postgres::Error) {
+        self.go_on_with(self.open.load(Ordering::Relaxed).saturating_sub(1), error);
+        let mut reservoirs = self.reservoirs.lock().unwrap_or_else(PoisonError::into_inner);
+        reservoirs.retain(|one| one.strong_count() > 0);
+        let there: Vec<_> = reservoirs.iter().filter_map(Weak::upgrade).collect();
+        drop(reservoirs);
+        there.iter().for_each(|reservoir| reservoir.close_what_is_too_much());
+    }
+
+    fn go_on_with(&self, open: usize, error: &tokio_postgres::Error) {
+        let open = open.max(Self::LEAST);
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         let known = found.is_some_and(|(allowed, when)| allowed <= open && when.elapsed() < BELIEVED);
         if !known {
@@ -198,7 +214,17 @@ pub(crate) struct Place {
 
 impl Reservoir {
     pub(crate) fn new(address: Address, budget: Arc<Budget>, share: Share) -> Arc<Self> {
-        Arc::new(Self { address, budget, share, state: Mutex::default() })
+        let reservoir = Arc::new(Self { address, budget, share, state: Mutex::default() });
+        let mut all = reservoir.budget.reservoirs.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|one| one.strong_count() > 0);
+        all.push(Arc::downgrade(&reservoir));
+        drop(all);
+        reservoir
+    }
+
+    fn close_what_is_too_much(self: &Arc<Self>) {
+        let unwanted = self.serve(&mut self.state());
+        drop(unwanted);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -222,7 +248,7 @@ impl Reservoir {
                     let open = Open { client, purpose: Some(purpose), _counted: counted };
                     return Ok(Lent { place, open: Some(open) });
                 }
-                Err(error) if error.code() == Some(&SqlState::TOO_MANY_CONNECTIONS) => {
+                Err(error) if has_no_more(&error) => {
                     drop(counted);
                     self.budget.is_spent(&error);
                     let others = {

@@ -3,8 +3,12 @@
 use std::{fmt, ops::Deref, sync::Arc, time::Duration};
 
 use turnwise_core::{JobId, story::Progress};
-use turnwise_executor::{Ctx, Outcome, task::Need};
-use turnwise_postgres::{TaskTransaction, Transactions};
+use turnwise_executor::{
+    Ctx, Outcome,
+    task::{Admission, Need},
+};
+use turnwise_postgres::{Seat, TaskTransaction, Transactions};
+use turnwise_store::StoreError;
 
 use crate::{Error, JobRequest};
 
@@ -29,20 +33,19 @@ impl Tx {
             "takes a Tx, a transaction of PostgreSQL, and the jobs are not kept there; open postgres://USER@HOST/NAME, \
              or leave the task out of this node's registry",
         )
+        .admitting(admit)
     }
 
     #[doc(hidden)]
     pub async fn begin(ctx: &Ctx) -> Result<Self, Outcome> {
-        let Some(on) = ctx.state::<OnPostgres>() else { return Err(Outcome::fail("there is no PostgreSQL here")) };
-        let at_most = usize::try_from(ctx.slots()).unwrap_or(usize::MAX);
-        match on.0.0.begin(ctx.incarnation(), ctx.timeout(), at_most).await {
-            Ok(transaction) => Ok(Self(transaction)),
-            Err(error) if error.is_transient() => {
-                ctx.log(format!("could not begin its transaction; trying again: {error}"));
-                Err(Outcome::snooze(NO_CONNECTION))
-            }
-            Err(error) => Err(Outcome::error(error)),
-        }
+        let Some(on) = ctx.state::<OnPostgres>() else { return Err(no_postgres()) };
+        let (node, limit) = (ctx.incarnation(), ctx.timeout());
+        let begun = match ctx.take_admission::<Seat>() {
+            Some(seat) => on.0.0.begin_on(seat, node, limit).await,
+            // Middleware has the task run once more.
+            None => on.0.0.begin(node, limit, slots(ctx)).await,
+        };
+        begun.map(Self).map_err(|error| not_begun(ctx, error))
     }
 
     #[doc(hidden)]
@@ -59,6 +62,34 @@ impl Tx {
     /// As [`Ctx::progress`], but it is seen only once the transaction is committed, and never if it is not.
     pub fn progress(&self, done: u64, total: u64, text: impl AsRef<str>) {
         self.0.progress(Progress::new(done, total, text.as_ref()));
+    }
+}
+
+/// A connection for a run, before the run begins.
+fn admit(ctx: Ctx) -> Admission {
+    Box::pin(async move {
+        let Some(on) = ctx.state::<OnPostgres>() else { return Err(no_postgres()) };
+        match on.0.0.seat(ctx.incarnation(), slots(&ctx)).await {
+            Ok(seat) => Ok(Box::new(seat) as _),
+            Err(error) => Err(not_begun(&ctx, error)),
+        }
+    })
+}
+
+fn slots(ctx: &Ctx) -> usize {
+    usize::try_from(ctx.slots()).unwrap_or(usize::MAX)
+}
+
+fn no_postgres() -> Outcome {
+    Outcome::fail("there is no PostgreSQL here")
+}
+
+fn not_begun(ctx: &Ctx, error: StoreError) -> Outcome {
+    if error.is_transient() {
+        ctx.log(format!("could not begin its transaction; trying again: {error}"));
+        Outcome::snooze(NO_CONNECTION)
+    } else {
+        Outcome::error(error)
     }
 }
 
