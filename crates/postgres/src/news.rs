@@ -27,6 +27,11 @@ pub(crate) async fn load(store: &Inner, load: Load) -> Result<Page> {
             let binds: [&(dyn ToSql + Sync); 3] = [&from, &without, &i64::from(limit)];
             (client.query(include_str!("../sql/load_page.sql"), &binds).await.map_err(fail)?, Some(limit))
         }
+        // No more than the time: a role that only submits may ask for it, and may not read what the others do.
+        Load::These(ids) if ids.is_empty() => {
+            let row = client.query_one(include_str!("../sql/now.sql"), &[]).await.map_err(fail)?;
+            return Ok(Page { now: rows::now(&row, 0)?, jobs: Vec::new(), next: None });
+        }
         Load::These(ids) => {
             let ids: Vec<Uuid> = ids.into_iter().map(|id| id.uuid()).collect();
             (client.query(include_str!("../sql/load_these.sql"), &[&ids]).await.map_err(fail)?, None)

@@ -179,7 +179,9 @@ async fn a_role_that_submits_submits_in_every_way() {
     assert_eq!(new(vec![keyed(2)]).await, [true]);
     assert_eq!(new(vec![keyed(3)]).await, [false], "the second of the key replaces the first one's arguments");
     assert_eq!(new(vec![after(4, 1)]).await, [true]);
-    assert!(store.nodes().await.is_ok(), "times that are counted from now");
+    assert!(store.nodes().await.is_ok(), "whether a node knows the task");
+    let page = store.load(Load::These(Vec::new())).await.expect("times that are counted from now");
+    assert!(page.jobs.is_empty() && page.now > turnwise_core::Timestamp::MIN);
     let mut app = site.client("submit").await;
     let transaction = app.transaction().await.unwrap();
     enqueue_in(&transaction, &[job(5), after(6, 5)]).await.unwrap();

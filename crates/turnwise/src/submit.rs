@@ -128,8 +128,13 @@ impl Turnwise {
                 Ok(done) => return Ok(done),
                 Err(error) if error.is_transient() => error,
                 // Perhaps because of ids that were made by a clock which is ahead of the database's.
-                Err(StoreError::Refused(_)) if !renewed && self.renew_ids(&mut jobs, ours).await? => {
-                    renewed = true;
+                // Perhaps because of ids that were made by a clock which is ahead of the database's. Where that cannot be found out, the
+                // caller gets the refusal, which says more.
+                Err(refused @ StoreError::Refused(_)) if !renewed && !ours.is_empty() => {
+                    match self.renew_ids(&mut jobs, ours).await {
+                        Ok(true) => renewed = true,
+                        Ok(false) | Err(_) => return Err(refused.into()),
+                    }
                     continue;
                 }
                 Err(error) => return Err(error.into()),
