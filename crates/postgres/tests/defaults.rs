@@ -3,9 +3,15 @@
 mod database;
 
 use database::{client, fresh_store, fresh_url, id, job, lead, node};
-use turnwise_core::{Fence, Incarnation, JobState, scheduler::Pick};
-use turnwise_postgres::{PostgresStore, enqueue_in, migrate};
-use turnwise_store::{Assign, AssignReply, BatchId, Options, Store, Submitted};
+use turnwise_core::{
+    Fence, Incarnation, JobState,
+    lifecycle::{self, Event, JobFacts, Outcome},
+    scheduler::Pick,
+};
+use turnwise_postgres::{PostgresStore, Transactions, enqueue_in, migrate};
+use turnwise_store::{
+    Assign, AssignReply, Author, BatchId, Closed, Closing, Last, Options, Settle, Settled, Settlement, Store, Submitted,
+};
 use uuid::Uuid;
 
 /// A database whose sessions are serialisable unless they say otherwise.
@@ -44,6 +50,35 @@ async fn a_node_that_was_given_a_job_meanwhile_does_not_leave_whatever_the_defau
         let job = store.job(id(round)).await.unwrap().unwrap();
         assert_eq!(job.state == JobState::Scheduled, given);
     }
+}
+
+#[tokio::test]
+async fn a_task_that_took_longer_than_a_moment_commits_whatever_the_default_isolation() {
+    let url = strict_url().await;
+    let store = PostgresStore::open(&url, Options::default()).await.unwrap();
+    store.enqueue(vec![job(1)]).await.unwrap();
+    let epoch = lead(&store, node(1), "alpha").await;
+    let picks = vec![Pick { job: id(1), fence: Fence(0), node: node(1), limited: false }];
+    store.assign(Assign { holder: node(1), epoch, batch: BatchId(Uuid::nil()), picks }).await.unwrap();
+    let now = store.nodes().await.unwrap().now;
+    let settlement = async |event: Event| {
+        let job = store.job(id(1)).await.unwrap().unwrap();
+        let to = lifecycle::decide(&JobFacts::from(&job), &event, now, 0.0).unwrap();
+        let (saw_cancel, noted, started_at, finished_at) = (false, false, Some(now), None);
+        Settlement { job: id(1), fence: Fence(1), saw_cancel, to, noted, started_at, finished_at }
+    };
+
+    let tasks = Transactions::new(&url, &Options::default()).unwrap();
+    let transaction = tasks.begin(node(1), None, 1).await.unwrap();
+    transaction.batch_execute("create table made (n int)").await.unwrap();
+    let running = vec![settlement(Event::Start).await];
+    let author = Author::Node { node: node(1), told: None };
+    let written = store.settle(Settle { author, settlements: running, done: vec![] }).await.unwrap();
+    assert_eq!(written, [Settled::Applied], "it is marked as running meanwhile");
+    let settlement = settlement(Event::Ended(Outcome::Done { result: None })).await;
+    let closed = Box::new(transaction).settle(Last { node: node(1), told: None, settlement, note: None }).await;
+    assert!(matches!(closed, Closed::Committed), "{closed:?}");
+    client(&url).await.batch_execute("select from made").await.expect("what the task wrote is there");
 }
 
 #[tokio::test]
