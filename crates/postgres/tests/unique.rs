@@ -2,7 +2,7 @@
 
 mod database;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use database::{client, fresh_store, id, job, news};
 use turnwise_core::{
@@ -12,6 +12,7 @@ use turnwise_core::{
 };
 use turnwise_postgres::{DUPLICATE, PostgresStore, enqueue_in};
 use turnwise_store::{Duplicate, Filter, Intervention, Settled, Store, StoreError, Submitted};
+use turnwise_testpg::Pace;
 use uuid::Uuid;
 
 fn keyed(n: u64, key: &str) -> NewJob {
@@ -117,9 +118,13 @@ async fn a_transaction_that_stays_open_lets_a_submitter_come_again_and_says_so()
     let mut app = client(&url).await;
     let open = app.transaction().await.unwrap();
     enqueue_in(&open, &[keyed(1, "k")]).await.unwrap();
-    // The store's own patience, which is two seconds.
+    // The documented time, docs/guides/unique.md.
+    let (asked, pace) = (Instant::now(), Pace::start());
     let error = store.enqueue(vec![keyed(2, "k")]).await.unwrap_err();
+    let waited = asked.elapsed();
     assert!(error.is_transient() && error.to_string().contains("same unique key"), "{error}");
+    assert!(waited >= Duration::from_millis(1_900), "it gave up after {waited:?}");
+    assert!(pace.elapsed() < Duration::from_secs(3), "it gave up after {waited:?}");
     open.rollback().await.unwrap();
     assert_eq!(store.enqueue(vec![keyed(2, "k")]).await.unwrap(), [new(2)]);
 }

@@ -1,10 +1,13 @@
 //! Submitting in the caller's own transaction: commit and there it is, roll back and there is nothing.
 
 mod schema;
+use std::time::{Duration, Instant};
+
 use turnwise::{
     Error, Filter, JobRequest, OnFailure, StoreError, Turnwise,
     store::{MemoKind, NewMemo},
 };
+use turnwise_testpg::Pace;
 
 async fn postgres() -> (String, Turnwise) {
     let url = turnwise_testpg::Cluster::shared().fresh_database().unwrap();
@@ -320,4 +323,21 @@ async fn by_the_sql_function_a_job_waits_for_others() {
     call("after => null, on_failure => null").unwrap();
     call("after => '{}'").unwrap();
     assert_eq!(groups(&turnwise).await, ["first", "second", "second", "second"]);
+}
+
+#[tokio::test]
+async fn a_submit_whose_key_is_in_an_open_transaction_is_repeated_once_and_returns_after_the_documented_time() {
+    let (url, turnwise) = postgres().await;
+    let (app, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    app.batch_execute("begin; select turnwise.enqueue('mail', unique_key => 'k')").await.unwrap();
+    let (asked, pace) = (Instant::now(), Pace::start());
+    let error = turnwise.submit(JobRequest::from_json("mail", "null").unique("k")).await.unwrap_err();
+    let waited = asked.elapsed();
+    assert!(error.to_string().contains("same unique key"), "{error}");
+    // docs/guides/unique.md: about 4 s.
+    assert!(waited >= Duration::from_millis(3_900), "it gave up after {waited:?}");
+    assert!(pace.elapsed() < Duration::from_secs(6), "it gave up after {waited:?}");
+    app.batch_execute("rollback").await.unwrap();
+    turnwise.submit(JobRequest::from_json("mail", "null").unique("k")).await.unwrap();
 }
