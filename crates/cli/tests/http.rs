@@ -5,12 +5,14 @@ mod support;
 use std::{
     io::{Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
+    sync::atomic::{AtomicBool, Ordering},
     thread,
     time::Duration,
 };
 
 use serde_json::{Value, json};
 use support::{Harness, Node, PATIENCE, Place, until};
+use turnwise_testpg::Cluster;
 
 /// A caller of one server.
 #[derive(Clone, Copy)]
@@ -220,4 +222,49 @@ fn a_request_from_elsewhere_is_refused() {
         assert!(answer.starts_with("HTTP/1.1 403 "), "{header}: {answer}");
     }
     node.stop();
+}
+
+#[test]
+fn a_server_with_pools_listings_and_a_listener_has_at_most_ten_connections() {
+    let url = Cluster::shared().fresh_database().unwrap();
+    let settings =
+        "[pools.mail]\nqueues = ['mail']\ncore_pool_size = 2\n[pools.pdf]\nqueues = ['pdf']\ncore_pool_size = 2\n";
+    // The connections of the server go by this name, and no others.
+    let place = Place::on(format!("{url}?application_name=counted")).with_schema().with(settings);
+    let mut node = place.serve(&["--demo-tasks", "--listen", "127.0.0.1:0"]);
+    let caller = Caller(address(&node.ready).unwrap_or_else(|| panic!("no address in {:?}", node.ready)), None);
+    let stream = caller.listen("/api/v1/events");
+    let over = AtomicBool::new(false);
+    let count = || -> usize {
+        let sql = "select count(*) from pg_stat_activity where application_name = 'counted'";
+        Cluster::shared().psql(&url, sql).unwrap().trim().parse().unwrap()
+    };
+    thread::scope(|scope| {
+        for line in 0..30 {
+            let (over, queue) = (&over, ["default", "mail", "pdf"][line % 3]);
+            scope.spawn(move || {
+                while !over.load(Ordering::Relaxed) {
+                    match line % 5 {
+                        0 => drop(caller.get("/api/v1/jobs?limit=100")),
+                        1 => drop(caller.get("/api/v1/queues")),
+                        2 => drop(caller.get("/api/v1/statistics")),
+                        _ => drop(caller.ask("POST", "/api/v1/jobs", Some(&json!({"task": "noop", "queue": queue})))),
+                    }
+                }
+            });
+        }
+        let (mut most, mut looks) = (0, 0);
+        while looks < 40 || most < 7 {
+            most = most.max(count());
+            looks += 1;
+            if most > 10 || looks > 2_000 {
+                break;
+            }
+        }
+        over.store(true, Ordering::Relaxed);
+        assert!((7..=10).contains(&most), "{most} connections at most");
+    });
+    drop(stream);
+    node.signal("TERM");
+    assert_eq!(node.end().0, Some(0));
 }
