@@ -26,7 +26,7 @@ use turnwise::{JobRequest, Turnwise};
 use turnwise_testpg::Cluster;
 
 /// Rounds without `TURNWISE_CRASH_SECONDS`.
-const USUAL: Duration = Duration::from_secs(24);
+const USUAL: Duration = Duration::from_secs(30);
 /// Blows to the database in one round.
 const BLOWS: u32 = 8;
 /// With `synchronous_commit = off`, what was committed so long before a crash may be gone: three times PostgreSQL's
