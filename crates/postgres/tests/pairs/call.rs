@@ -1,19 +1,37 @@
 //! A call of a verb as a value, so that the same one can be made on PostgreSQL and on the memory store.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
-use turnwise_core::{GroupName, Incarnation, JobHead, JobId, NewJob, Node, lifecycle::Target};
+use turnwise_core::{GroupName, Incarnation, JobHead, JobId, NewJob, Node, lifecycle::Target, totals::Totals};
 use turnwise_store::{
     AskLost, AskStory, Assign, AssignReply, Author, BatchId, Beat, Closed, Epoch, Expire, Intervention, Join, Joined,
-    Last, Load, MemoKind, NewMemo, Note, Pulse, Result, Settle, Settled, Store, StoreError, conformance::scene,
+    Last, Load, MemoKind, NewMemo, Note, Once, OperatorStore, Pulse, Result, Settle, Settled, Store, StoreError,
+    SubmitOnce, WriteStatistics,
+    conformance::{OperatorHarness, scene},
 };
 use uuid::Uuid;
+
+/// Both sides of a store.
+#[derive(Clone)]
+pub(crate) struct Both {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) operators: Arc<dyn OperatorStore>,
+}
+
+impl Both {
+    pub(crate) async fn of(h: &impl OperatorHarness) -> Self {
+        let (store, operators) = h.both().await;
+        Self { store, operators }
+    }
+}
 
 #[derive(Debug, Clone)]
 pub(crate) enum Call {
     Enqueue(Vec<NewJob>),
     /// In the caller's own transaction.
     EnqueueIn(Level, Vec<NewJob>),
+    /// Under a key of the caller's choice.
+    Once(SubmitOnce),
     /// By the function `turnwise.enqueue`. The database chooses the id; once it has, the memory store is given the same.
     EnqueueSql(Level, Box<NewJob>),
     /// A transactional task that submits a job and ends.
@@ -28,6 +46,10 @@ pub(crate) enum Call {
     Lost(AskLost),
     Prune,
     Remember(Option<(Incarnation, Epoch)>, Vec<NewMemo>),
+    /// The dispatcher writes how much there is.
+    Totals(Incarnation, Epoch),
+    BeginStatistics(Epoch),
+    WriteStatistics(WriteStatistics),
     Load(Load),
     Mail(Incarnation),
     Job(JobId),
@@ -66,6 +88,10 @@ impl Level {
 pub(crate) enum Subject {
     Job(JobId),
     Key(String),
+    /// A submit that is done once, by its key.
+    Once(String),
+    /// The row of the term that writes statistics, and what it writes.
+    Statistics,
     Memo(i16, String),
     /// A node's row and its mail.
     Node(Incarnation),
@@ -128,8 +154,16 @@ fn settled(reply: Settled) -> Option<String> {
 
 impl Call {
     /// Makes the call of one of the store's own verbs.
-    pub(crate) async fn on(&self, store: &dyn Store) -> Answer {
+    pub(crate) async fn on(&self, both: &Both) -> Answer {
+        let Both { store, operators } = both;
         match self.clone() {
+            Self::Once(submit) => match operators.submit_once(submit).await {
+                Ok(Once::UnderWay) => Answer::NotDone("another call with this key is under way".into()),
+                done => Answer::whole(done),
+            },
+            Self::Totals(node, epoch) => Answer::whole(operators.write_totals((node, epoch), Totals::default()).await),
+            Self::BeginStatistics(epoch) => Answer::whole(operators.begin_statistics(epoch).await),
+            Self::WriteStatistics(write) => Answer::whole(operators.write_statistics(write).await),
             Self::Enqueue(jobs) => Answer::of(store.enqueue(jobs).await, |reply| Some(format!("{reply:?}"))),
             Self::Assign(assign) => Answer::of(store.assign(assign).await, |(job, reply)| match reply {
                 AssignReply::Locked => None,
@@ -170,9 +204,10 @@ impl Call {
     }
 
     /// What the memory store, the specification, makes of it.
-    pub(crate) async fn specified(&self, store: &dyn Store) -> Answer {
+    pub(crate) async fn specified(&self, both: &Both) -> Answer {
+        let store = &both.store;
         match self {
-            Self::EnqueueIn(_, jobs) => Self::Enqueue(jobs.clone()).on(store).await,
+            Self::EnqueueIn(_, jobs) => Self::Enqueue(jobs.clone()).on(both).await,
             Self::EnqueueSql(_, job) => match store.enqueue(vec![*job.clone()]).await {
                 Ok(replies) => Answer::one(replies[0].id),
                 Err(error) => Answer::error(&error),
@@ -194,7 +229,7 @@ impl Call {
                     other => Answer::one(Closed::Refused(other)),
                 }
             }
-            other => other.on(store).await,
+            other => other.on(both).await,
         }
     }
 
@@ -286,6 +321,16 @@ impl Call {
         let mut touched = BTreeSet::new();
         match self {
             Self::Enqueue(jobs) | Self::EnqueueIn(_, jobs) => jobs.iter().for_each(|job| submit(job, &mut touched)),
+            Self::Once(once) => {
+                touched.insert(Subject::Once(once.key.to_string()));
+                once.jobs.iter().for_each(|job| submit(job, &mut touched));
+            }
+            Self::Totals(..) => {
+                touched.insert(Subject::Lead);
+            }
+            Self::BeginStatistics(_) | Self::WriteStatistics(_) => {
+                touched.insert(Subject::Statistics);
+            }
             Self::EnqueueSql(_, job) => submit(job, &mut touched),
             Self::Close(_, last, job) => {
                 touched = Self::Settle(closing(last)).touches();
@@ -339,7 +384,7 @@ impl Call {
             Self::Prune => {
                 let old = [super::stages::OLD, super::stages::AFTER_OLD].map(|n| Subject::Job(scene::id(n)));
                 touched.extend(old);
-                touched.extend([Subject::History, Subject::Key("spent".into())]);
+                touched.extend([Subject::History, Subject::Key("spent".into()), Subject::Once("ancient".into())]);
             }
             Self::Remember(lead, memos) => {
                 touched.extend(lead.map(|_| Subject::Lead));

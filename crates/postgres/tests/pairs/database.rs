@@ -9,12 +9,15 @@ use async_trait::async_trait;
 use tokio_postgres::{Client, NoTls};
 use turnwise_core::{JobId, NewJob, Retention};
 use turnwise_postgres::{PostgresStore, Transactions, enqueue_in, migrate};
-use turnwise_store::{Closed, Closing, Cursor, Epoch, Options, Store, StoreError, conformance::Harness};
+use turnwise_store::{
+    Closed, Closing, Cursor, Epoch, OperatorStore, Options, Store, StoreError,
+    conformance::{Harness, OperatorHarness},
+};
 use turnwise_testpg::Cluster;
 use uuid::Uuid;
 
 use super::{
-    call::{Answer, Call, Level, Subject},
+    call::{Answer, Both, Call, Level, Subject},
     stages::{Stage, TASKS_ID_FROM},
     state, still, until,
 };
@@ -102,7 +105,7 @@ const SNAPSHOTS: &str = "
            (select sum(autovacuum_count + autoanalyze_count)::bigint from pg_stat_all_tables)";
 
 pub(crate) struct Database {
-    pub(crate) observer: Arc<dyn Store>,
+    pub(crate) observer: Both,
     pub(crate) epoch: Epoch,
     pub(crate) first: Party,
     pub(crate) second: Party,
@@ -113,7 +116,7 @@ pub(crate) struct Database {
 /// One side of a pair, with connections of its own.
 #[derive(Clone)]
 pub(crate) struct Party {
-    store: Arc<dyn Store>,
+    store: Both,
     tasks: Arc<Transactions>,
     url: String,
     options: Options,
@@ -144,6 +147,14 @@ impl Harness for Making {
     }
 }
 
+#[async_trait]
+impl OperatorHarness for Making {
+    async fn both(&self) -> (Arc<dyn Store>, Arc<dyn OperatorStore>) {
+        let store = Arc::new(PostgresStore::connect(&self.url, self.options.clone()).await.expect("connect"));
+        (store.clone(), store)
+    }
+}
+
 impl Database {
     pub(crate) async fn new(stage: Stage) -> Self {
         let url = Cluster::shared().fresh_database().expect("a fresh database");
@@ -158,7 +169,7 @@ impl Database {
             control.batch_execute(sql).await.expect("the test's own schema");
         }
         Self {
-            observer: making.open().await,
+            observer: Both::of(&making).await,
             epoch,
             first: Party::new(&url, "first", "-c turnwise.test_hold=on", stage.retention()).await,
             second: Party::new(&url, "second", "", stage.retention()).await,
@@ -170,7 +181,7 @@ impl Database {
     /// Restores the stage as it was made; returns the cursor from which to read news.
     pub(crate) async fn put_back(&self) -> Cursor {
         self.control.batch_execute(PUT_BACK).await.expect("the stage is put back");
-        state::news(&*self.observer, None, self.epoch).await.cursor
+        state::news(&*self.observer.store, None, self.epoch).await.cursor
     }
 
     pub(crate) async fn shut(&self) {
@@ -186,6 +197,8 @@ impl Database {
         let row = match subject {
             Subject::Job(id) => format!("job where id = '{id}'"),
             Subject::Key(key) => format!("unique_key where key = '{key}'"),
+            Subject::Once(key) => format!("once where key = '{key}'"),
+            Subject::Statistics => "statistics_writer".into(),
             Subject::Memo(kind, name) => format!("memo where kind = {kind} and name = '{name}'"),
             Subject::Node(node) => format!("node where incarnation = '{}'", node.0),
             Subject::Lead => "dispatcher".into(),
@@ -239,7 +252,7 @@ impl Party {
         let url = format!("{url}?application_name={name}&options={settings}");
         let options = Options { retention: Some(retention), ..Options::default() };
         Self {
-            store: Arc::new(PostgresStore::connect(&url, options.clone()).await.expect("connect")),
+            store: Both::of(&Making { url: url.clone(), options: options.clone() }).await,
             tasks: Arc::new(Transactions::new(&url, &options).expect("a good url")),
             url,
             options,
@@ -254,8 +267,8 @@ impl Party {
     pub(crate) async fn to_call(&self, call: &Call) -> Self {
         self.backends.lock().expect("no panic").clear();
         let Call::Assign(_) = call else { return self.clone() };
-        let store = PostgresStore::connect(&self.url, self.options.clone()).await.expect("connect");
-        Self { store: Arc::new(store), ..self.clone() }
+        let store = Both::of(&Making { url: self.url.clone(), options: self.options.clone() }).await;
+        Self { store, ..self.clone() }
     }
 
     /// Makes the call. With `pause`, an own transaction that keeps its snapshot waits once it has one.
@@ -307,7 +320,7 @@ impl Party {
                     },
                 }
             }
-            verb => verb.on(&*self.store).await,
+            verb => verb.on(&self.store).await,
         };
         (call.clone(), answer)
     }

@@ -22,15 +22,12 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use call::{Answer, Call, Level, Subject};
+use call::{Answer, Both, Call, Level, Subject};
 use database::{Database, Party};
 use stages::Stage;
 use state::{Glance, State};
 use tokio::task::JoinHandle;
-use turnwise_store::{
-    Options,
-    conformance::{Harness, MemoryHarness},
-};
+use turnwise_store::{Options, conformance::MemoryHarness};
 
 /// Databases that pairs run in at the same time.
 const LANES: usize = 4;
@@ -251,7 +248,7 @@ async fn meet(database: &Database, pair: &Pair) -> Result<Met, String> {
     } else {
         at_rest(database, first, &one).await?
     }
-    let glance = Glance::at(&*database.observer, &begin, database.epoch).await;
+    let glance = Glance::at(&*database.observer.store, &begin, database.epoch).await;
     let other = start(second, &pair.second.1, false);
     match pair.meeting {
         Meeting::GivesUp => {
@@ -279,8 +276,8 @@ async fn meet(database: &Database, pair: &Pair) -> Result<Met, String> {
     let panicked = |error: tokio::task::JoinError| format!("it panicked: {error}");
     let first = again_until_done(database, first, one.map_err(panicked)?).await?;
     let second = again_until_done(database, second, other.map_err(panicked)?).await?;
-    let missed = glance.missed(&*database.observer, &begin, database.epoch).await;
-    let state = state::read(&*database.observer, &begin, database.epoch).await;
+    let missed = glance.missed(&*database.observer.store, &begin, database.epoch).await;
+    let state = state::read(&database.observer, &begin, database.epoch).await;
     Ok(Met { waited, first, second, state, missed })
 }
 
@@ -406,18 +403,18 @@ fn merges(one: &[(Call, Option<Vec<String>>)], other: &[(Call, Option<Vec<String
 async fn compare(stage: Stage, order: &Order, state: &State, in_rounds: bool) -> Vec<String> {
     let memory = memory(stage);
     let scene = stage.make(&memory).await;
-    let store = memory.open().await;
-    let begin = state::news(&*store, None, scene.epoch).await.cursor;
+    let both = Both::of(&memory).await;
+    let begin = state::news(&*both.store, None, scene.epoch).await.cursor;
     let mut different = Vec::new();
     for (at, (call, answer)) in (1..).zip(order) {
-        let specified = call.specified(&*store).await;
+        let specified = call.specified(&both).await;
         let Some(answer) = answer else { continue };
         let answer = Answer::Parts(answer.iter().cloned().map(Some).collect());
         if specified != answer {
             different.push(format!("answer {at} is {answer:?},\n        not {specified:?}"));
         }
     }
-    let mut specified = state::read(&*store, &begin, scene.epoch).await;
+    let mut specified = state::read(&both, &begin, scene.epoch).await;
     let mut state = state.clone();
     if in_rounds {
         // A job's story is deleted before the job, in rounds: a person who retries the job in between gets it without its story;

@@ -1,14 +1,18 @@
 //! What is there before two calls meet, and the calls.
 
 use turnwise_core::{
-    After, Fence, GroupName, Incarnation, JobId, NewJob, OnFailure, Priority, QueueName, Retention, Unique, UniqueKey,
+    After, Fence, GroupName, Incarnation, JobId, NewJob, OnFailure, OnceKey, Priority, QueueName, Retention, Unique,
+    UniqueKey,
+    audit::{Actor, AuditId, AuditVerb, NewAuditLine},
     lifecycle::{EditRequest, Event, Outcome},
+    statistics::{Of, Row, Sums},
     story::{Finished, Level as LogLevel, Line, LineAt, Progress},
     unique::{Hold, OnDuplicate, Scope},
 };
 use turnwise_store::{
-    AskLost, Beat, Expire, Last, Load, MemoKind, NewMemo, Note, Replace, Settle, Settled,
-    conformance::{Harness, scene::*},
+    AskLost, Beat, BodyHash, CountingTerm, Epoch, Expire, Intervention, Last, Load, MemoKind, NewMemo, Note, Replace,
+    Settle, Settled, SubmitOnce, WriteStatistics,
+    conformance::{OperatorHarness, scene::*},
 };
 use uuid::Uuid;
 
@@ -20,6 +24,8 @@ const OMEGA: Incarnation = Incarnation(Uuid::from_u128(0x03e6_0000_0000_4000_800
 const PSI: Incarnation = Incarnation(Uuid::from_u128(0x0951_0000_0000_4000_8000_0000_0000_0006));
 /// The nodes that may hold jobs.
 pub(crate) const NODES: [Incarnation; 4] = [ALPHA, BETA, GAMMA, DELTA];
+/// Of submits that are done once: those of the calls, one that is in use, and one whose time is over.
+pub(crate) const ONCE_KEYS: [&str; 6] = ["one", "two", "three", "four", "known", "ancient"];
 pub(crate) const KEYS: [&str; 4] = ["busy", "kept", "spent", "free"];
 
 /// The cast. Jobs that have ended come first: jobs beyond them may be copied in bulk.
@@ -55,9 +61,12 @@ pub(crate) fn is_there(stage: Stage, subject: &Subject) -> bool {
         Subject::Memo(_, name) => name == "old",
         Subject::Node(node) => NODES.contains(node),
         Subject::Lead => true,
+        Subject::Once(key) => key == "known" || key == "ancient",
+        Subject::Statistics => true,
         Subject::Name(_) | Subject::History => false,
     }
 }
+
 /// Jobs that have stories.
 pub(crate) const WITH_STORIES: [u64; 4] = [OLD, RUNS, SILENT, LOST];
 
@@ -85,9 +94,11 @@ impl Stage {
         }
     }
 
-    pub(crate) async fn make(self, h: &impl Harness) -> Scene {
+    pub(crate) async fn make(self, h: &impl OperatorHarness) -> Scene {
         let scene = Scene::led(h).await;
         let store = &scene.store;
+        let operators = h.operators().await;
+        operators.submit_once(once("ancient", vec![])).await.expect("submit once");
         for (node, name) in [(GAMMA, "gamma"), (DELTA, "delta")] {
             store.join(join(node, name)).await.expect("join");
         }
@@ -128,6 +139,8 @@ impl Stage {
         if self != Self::Leaderless {
             store.beat(beat(ALPHA, true)).await.expect("beat");
         }
+        operators.submit_once(once("known", vec![])).await.expect("submit once");
+        assert_eq!(operators.begin_statistics(scene.epoch).await.expect("begin").term, TERM);
         // What is written from now on has another time.
         h.advance(SECOND).await;
         scene
@@ -139,6 +152,8 @@ impl Stage {
         match self {
             Self::Fleet => {
                 submits(&mut calls);
+                onces(&mut calls);
+                statistics(scene.epoch, &mut calls);
                 own_transactions(scene, &mut calls).await;
                 nodes(scene, &mut calls).await;
                 jobs(scene, &mut calls).await;
@@ -147,6 +162,7 @@ impl Stage {
             }
             Self::NothingKept => {
                 submits(&mut calls);
+                onces(&mut calls);
                 own_transactions(scene, &mut calls).await;
                 jobs(scene, &mut calls).await;
             }
@@ -197,6 +213,58 @@ fn submits(calls: &mut Calls) {
     add("other arguments", vec![with_key(other, on_duplicate("kept", OnDuplicate::ReplaceArgs))]);
     add("keyed again", vec![with_key(job(KEYED), key("kept"))]);
     add("to a tight group", vec![NewJob { group: GroupName::new("tight").expect("a good name"), ..job(31) }]);
+}
+
+/// A submit that is done once.
+pub(crate) fn once(key: &str, jobs: Vec<NewJob>) -> SubmitOnce {
+    SubmitOnce { caller: None, key: OnceKey::new(key).expect("a good key"), body: BodyHash([1; 32]), jobs }
+}
+
+fn onces(calls: &mut Calls) {
+    let mut add = |name: &str, submit: SubmitOnce| calls.push((format!("submit once {name}"), Call::Once(submit)));
+    add("new", once("one", vec![job(NEW)]));
+    // A server gives the jobs of a repeat ids of their own.
+    add("newer under the same key", once("one", vec![job(NEWER)]));
+    add("another body under the same key", SubmitOnce { body: BodyHash([2; 32]), ..once("one", vec![job(60)]) });
+    add("running again", once("two", vec![job(RUNS)]));
+    add("with a free key of the job's", once("three", vec![with_key(job(61), key("free"))]));
+    add("after running", once("four", vec![after(job(62), RUNS, OnFailure::Fail)]));
+    add("what is known", once("known", vec![job(63)]));
+    add("under an ancient key", once("ancient", vec![job(64)]));
+}
+
+/// Of the dispatcher that has begun to count.
+const TERM: CountingTerm = CountingTerm(1);
+
+fn statistics(epoch: Epoch, calls: &mut Calls) {
+    let mut add = |name: &str, call: Call| calls.push((name.to_owned(), call));
+    add("alpha writes totals", Call::Totals(ALPHA, epoch));
+    add("alpha begins to count", Call::BeginStatistics(epoch));
+    let mut sums = Sums::default();
+    sums.used = 7;
+    let row = || Row { queue: QueueName::default(), of: Of::Task(task("mail")), sums: sums.clone() };
+    let write = |first| WriteStatistics {
+        term: TERM,
+        at: turnwise_core::Timestamp::from_micros(1_893_456_000_000_000),
+        first,
+        rows: vec![row()],
+        errors: vec![],
+        totals: vec![row()],
+    };
+    add("alpha writes statistics", Call::WriteStatistics(write(true)));
+    add("alpha writes more statistics", Call::WriteStatistics(write(false)));
+}
+
+/// A line of the audit log: a person does this.
+fn audited(n: u128, target: &str) -> Option<Box<NewAuditLine>> {
+    Some(Box::new(NewAuditLine {
+        id: AuditId(Uuid::from_u128(n)),
+        actor: Actor::named("alice").expect("a good name"),
+        verb: AuditVerb::Set,
+        target: target.parse().expect("a target"),
+        before: None,
+        after: None,
+    }))
 }
 
 async fn own_transactions(scene: &Scene, calls: &mut Calls) {
@@ -310,6 +378,9 @@ async fn jobs(scene: &Scene, calls: &mut Calls) {
             add(&format!("a person {name}"), Call::Control(vec![decision]));
         }
     }
+    let decision = scene.intervention(WAITING, &Event::Cancel).await;
+    let line = audited(1, &format!("job:{}", id(WAITING)));
+    add("a person cancels waiting, audited", Call::Control(vec![Intervention { line, ..decision }]));
     let priority = Some(Priority::HIGH);
     let due = Some(scene.now().await.plus(SECOND * 60));
     let queue = Some(QueueName::new("other").expect("a good name"));
@@ -346,6 +417,8 @@ fn memos(scene: &Scene, calls: &mut Calls) {
     add("alpha remembers what is not there", lead, new("c"));
     add("remember whatever is there", None, memo(MemoKind::Queue, "old", "2"));
     add("remember what was seen", None, NewMemo { seen: Some(1), ..memo(MemoKind::Queue, "old", "3") });
+    let line = audited(2, "queue:old");
+    add("remember what was seen, audited", None, NewMemo { seen: Some(1), line, ..memo(MemoKind::Queue, "old", "4") });
     add("forget", None, NewMemo { value: None, ..memo(MemoKind::Queue, "old", "") });
     add("alpha says that a group is full", lead, memo(MemoKind::Full, "tight", "the group is full"));
 }

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use turnwise_core::{Incarnation, JobId, NewJob, Unique, UniqueKey};
+use turnwise_core::{Incarnation, JobId, NewJob, Timestamp, Unique, UniqueKey, statistics::Span};
 use turnwise_store::{
-    AskNews, AskStory, Cursor, Epoch, Filter, Load, MemoKind, News, Store, Submitted,
+    AskAudit, AskNews, AskOf, AskStatistics, AskStory, Cursor, Epoch, Filter, Load, MemoKind, News, Store, Submitted,
     conformance::scene::{self, ALL},
 };
 
 use super::{
-    call::unnumbered,
-    stages::{KEYS, NODES, WITH_STORIES},
+    call::{Both, unnumbered},
+    stages::{KEYS, NODES, ONCE_KEYS, WITH_STORIES, once},
 };
 
 pub(crate) type State = BTreeMap<String, String>;
@@ -18,8 +18,10 @@ pub(crate) type State = BTreeMap<String, String>;
 /// What `store` shows, with the news since `begin` as the dispatcher of `epoch` reads them. Times, fences, versions and
 /// batches are compared as they are; only numbers of submission are each store's own.
 ///
-/// Which job holds which key is asked last, by submitting: that changes the store.
-pub(crate) async fn read(store: &dyn Store, begin: &Cursor, epoch: Epoch) -> State {
+/// Which job holds which key, and what a submit that is done once was answered, is asked last, by submitting: that changes the store.
+pub(crate) async fn read(both: &Both, begin: &Cursor, epoch: Epoch) -> State {
+    let Both { store, operators } = both;
+    let store = &**store;
     let mut state = State::new();
     let mut say = |what: String, how: String| {
         let mut name = what.clone();
@@ -69,6 +71,23 @@ pub(crate) async fn read(store: &dyn Store, begin: &Cursor, epoch: Epoch) -> Sta
     }
     let leads = store.remember(Some((scene::ALPHA, epoch)), vec![]).await;
     say("alpha leads in its first epoch".into(), leads.is_ok().to_string());
+    for line in operators.audit(AskAudit { limit: ALL, ..AskAudit::default() }).await.expect("audit").lines {
+        say(format!("audit line {}", line.id.0.as_u128()), format!("{line:?}"));
+    }
+    let totals = operators.ask_totals().await.expect("ask for totals");
+    say("totals".into(), format!("{:?}", totals.last));
+    let of = AskOf::Tasks { queue: None };
+    let ask = AskStatistics { span: Span::Minute, since: Timestamp::MIN, until: Timestamp::MAX, of };
+    for row in operators.statistics(ask).await.expect("statistics") {
+        say("statistics".into(), format!("{row:?}"));
+    }
+    for row in operators.statistics_totals().await.expect("statistics") {
+        say("a running total".into(), format!("{row:?}"));
+    }
+    for key in ONCE_KEYS {
+        let answer = operators.submit_once(once(key, Vec::new())).await.expect("probe for a key");
+        say(format!("once {key}"), format!("{answer:?}"));
+    }
     let probe = |(n, key): (u64, &&str)| {
         let unique = Some(Box::new(Unique::new(UniqueKey::new(key).expect("a good key"))));
         NewJob { unique, ..scene::job(n) }
