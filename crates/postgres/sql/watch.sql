@@ -1,6 +1,7 @@
 -- watch.sql: news.sql for readers that are not the dispatcher: jobs and changes that the snapshot $1 could not see and this statement's
--- own can, at most $2 of each half; where the next call begins (kind 0), with a number for the place and how far changes were deleted; whether memos were written, and
--- how many changes were read (kind 3).
+-- own can, at most $2 of each half; where the next call begins (kind 0), with how far changes were deleted, and, where there is no lineage
+-- or the caller's cursor is of before the first ($3), the number for the place of watch_begin.sql; whether memos were written, and how
+-- many changes were read (kind 3).
 -- Locks: nothing. Index: job_xact, change_xact, in whose order they are read so that a few rows cost as much; job's primary key for the
 -- heads of changes.
 with unseen as materialized (
@@ -13,7 +14,11 @@ with unseen as materialized (
       where xact = any (array(select pg_snapshot_xip($1::text::pg_snapshot)))
       limit $2)
 )
-select 0 as kind, hashtextextended(turnwise.known_place(), 0) as change, null::bigint as n, null::uuid as changed, turnwise.lineage() as ran,
+select 0 as kind,
+       case when $3::boolean or turnwise.lineage() is null
+            then hashtextextended(concat_ws(' ', turnwise.known_place(),
+                                            extract(epoch from pg_stat_get_bgwriter_stat_reset_time())), 0) end as change,
+       null::bigint as n, null::uuid as changed, turnwise.lineage() as ran,
        null::boolean as failed, null::text as fingerprint, pg_current_snapshot()::text as snapshot, turnwise.now() as now,
        null::uuid as id, null::bigint as seq, null::text as task, null::text as queue, null::text as grp,
        null::smallint as priority, null::smallint as state, null::timestamptz as due_at, null::bigint as fence,

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use tokio_postgres::Row;
+use tokio_postgres::{Row, types::ToSql};
 use turnwise_core::{JobId, Timestamp};
 use turnwise_store::{
     Change, Result, StoreError,
@@ -24,8 +24,8 @@ use crate::{
 /// spares looks at old slices of history.
 const ENDING: Duration = Duration::from_secs(3_600);
 
-/// What stands for the lineage in a cursor from before the first node has beaten: of all that begin a new lineage, a crash alone goes
-/// unnoticed then. A lineage is never negative.
+/// What stands for the lineage in a cursor from before the first node has beaten: a number for the place, and for the run of the server as
+/// its statistics know it, which a crash resets. A person who resets them makes watchers begin anew, no more. A lineage is never negative.
 fn unbegun(place: i64) -> i64 {
     -1 - (place & i64::MAX)
 }
@@ -47,7 +47,8 @@ pub(crate) async fn watch(store: &Inner, ask: &AskWatch) -> Result<Watched> {
         return Ok(Watched::nothing(here.now, here.cursor(), ask.cursor.is_some()));
     };
     let most = i64::from(ask.most);
-    let rows = client.query(include_str!("../sql/watch.sql"), &[&from.to_string(), &most]).await.map_err(fail)?;
+    let binds: [&(dyn ToSql + Sync); 3] = [&from.to_string(), &most, &(lineage < 0)];
+    let rows = client.query(include_str!("../sql/watch.sql"), &binds).await.map_err(fail)?;
     let here = rows.iter().find(|row| matches!(get::<i32>(row, KIND), Ok(0)));
     let here = Here::read(here.ok_or_else(|| StoreError::broken("watch", "no answer"))?)?;
     if !here.goes_on_from(lineage, &from) {
@@ -113,8 +114,8 @@ struct Here {
     lineage: Option<i64>,
     snapshot: String,
     now: Timestamp,
-    /// The cluster, its timeline and the database.
-    place: i64,
+    /// See [`unbegun`]; where it is asked for.
+    place: Option<i64>,
     /// All that was deleted is visible in it.
     floor: Option<String>,
 }
@@ -126,12 +127,13 @@ impl Here {
     }
 
     fn cursor(&self) -> WatchCursor {
-        WatchCursor::new(self.lineage.unwrap_or(unbegun(self.place)), self.now, &self.snapshot)
+        let lineage = self.lineage.unwrap_or_else(|| unbegun(self.place.unwrap_or_default()));
+        WatchCursor::new(lineage, self.now, &self.snapshot)
     }
 
     fn goes_on_from(&self, lineage: i64, from: &Snapshot) -> bool {
         let read = |text: &str| Snapshot::read(text);
-        (self.lineage == Some(lineage) || lineage == unbegun(self.place))
+        (self.lineage == Some(lineage) || self.place.is_some_and(|place| lineage == unbegun(place)))
             && read(&self.snapshot).is_some_and(|now| now.has_seen(from))
             && self.floor.as_deref().is_none_or(|floor| read(floor).is_some_and(|floor| from.has_seen(&floor)))
     }

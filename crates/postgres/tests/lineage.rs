@@ -9,8 +9,8 @@ use database::{LEASE, client, fresh_store, id, job, lead, node};
 use turnwise_core::{Fence, scheduler::Pick};
 use turnwise_postgres::{PostgresStore, migrate_print};
 use turnwise_store::{
-    AskNews, Assign, AssignReply, BatchId, Beat, Cursor, Epoch, Lineage, MemoKind, NewMemo, Options, Pulse, Store,
-    StoreError,
+    AskNews, AskWatch, Assign, AssignReply, BatchId, Beat, Cursor, Epoch, Lineage, MemoKind, NewMemo, OperatorStore,
+    Options, Pulse, Store, StoreError, WatchCursor,
 };
 use turnwise_testpg::{Cluster, programs};
 use uuid::Uuid;
@@ -228,4 +228,30 @@ async fn a_caller_that_looks_back_from_another_lineage_sees_all_changes_there_ar
     assert_eq!(changes(&cursor).await, 1, "in another run of the server, that means nothing");
     assert_eq!(store.prune(Some(cursor), 100).await.unwrap(), 0);
     assert_eq!(store.prune(Some(ask(&store, None, u32::MAX).await.unwrap()), 100).await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn a_watcher_that_began_before_any_node_did_goes_on_with_the_first_lineage_and_notices_a_crash() {
+    let cluster = Cluster::start().unwrap();
+    let store = open(&cluster.fresh_database().unwrap()).await;
+    let look = async |cursor: Option<WatchCursor>| {
+        loop {
+            match store.watch(AskWatch { cursor: cursor.clone(), most: 10, ends: false }).await {
+                // The connections were cut by the crash.
+                Err(error) if error.is_transient() => {}
+                answer => return answer.unwrap(),
+            }
+        }
+    };
+    let begun = look(None).await.cursor;
+    store.enqueue(vec![job(1)]).await.unwrap();
+    let seen = look(Some(begun)).await;
+    assert_eq!((seen.reset, seen.jobs.len()), (false, 1));
+    cluster.stop_immediate().unwrap();
+    cluster.start_again().unwrap();
+    let after = look(Some(seen.cursor)).await;
+    assert!(after.reset, "a crash may have taken back what it saw");
+    Term::begin(&store).await;
+    let seen = look(Some(after.cursor)).await;
+    assert!(!seen.reset, "the first node has begun a lineage, and nothing was taken back");
 }
