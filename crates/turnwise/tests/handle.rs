@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use turnwise::{
     Config, Error, JobRequest, QueueName, StoreError, Submitted, Turnwise,
     overview::{Overview, QueueState},
-    store::{MemoryStore, NewJob, Store},
+    store::{Load, MemoryStore, NewJob, Page, Store},
 };
 use turnwise_store::delegate::Delegate;
 
@@ -142,4 +142,33 @@ async fn a_count_of_many_jobs_is_the_dispatchers() {
     let looked = turnwise.overview_told(100).await.unwrap();
     assert_eq!((looked.all, looked.counted_at), (told.all, looked.now), "few are counted now");
     node.stop().await;
+}
+
+/// Takes no job, and says nothing else either.
+#[derive(Debug)]
+struct Full(Arc<dyn Store>);
+
+#[async_trait::async_trait]
+impl Delegate for Full {
+    fn inner(&self) -> Arc<dyn Store> {
+        self.0.clone()
+    }
+
+    async fn enqueue(&self, _: Vec<NewJob>) -> Result<Vec<Submitted>, StoreError> {
+        Err(StoreError::Refused("it is full".to_owned()))
+    }
+
+    async fn load(&self, _: Load) -> Result<Page, StoreError> {
+        Err(StoreError::Refused("permission denied".to_owned()))
+    }
+}
+
+#[tokio::test]
+async fn a_refused_submit_returns_the_refusal_also_where_the_time_cannot_be_read() {
+    let turnwise = Turnwise::on(Arc::new(Full(Arc::new(MemoryStore::default()))));
+    let id: turnwise::JobId = "01890000-0000-7000-8000-000000000000".parse().unwrap();
+    for request in [JobRequest::new("t", &()), JobRequest::new("t", &()).id(id)] {
+        let refused = turnwise.submit(request).await.unwrap_err();
+        assert!(matches!(&refused, Error::Store(StoreError::Refused(text)) if text == "it is full"), "{refused:?}");
+    }
 }
