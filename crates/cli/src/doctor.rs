@@ -1,51 +1,74 @@
 //! What is wrong with an installation, and what to do. Only looks; core decides what it means.
 
-use std::time::{Duration, Instant, SystemTime};
-
-use serde::Serialize;
-use turnwise::Turnwise;
-use turnwise_core::doctor::{Finding, Lost, Picture, Verdict, diagnose};
+use serde::Deserialize;
+use turnwise::{doctor::Finding, wire};
+use turnwise_client::{Ask, Error};
+use turnwise_core::doctor::{Picture, diagnose};
 use turnwise_sqlite::SqliteStore;
 
-use crate::{args, error::Failure, migrate, print, serve::block_on, settings::Settings};
+use crate::{
+    args,
+    error::Failure,
+    migrate,
+    place::{self, Server, Shown, read},
+    print,
+    serve::block_on,
+    settings::Settings,
+};
 
-/// Unfinished jobs that are looked at, the oldest: those wait longest for a task that nobody knows.
+/// Unfinished jobs that are looked at, the oldest, where the dispatcher does not tell how many there are: those wait longest for a task
+/// that no node knows.
 const JOBS: usize = 100_000;
 
-/// All that was found, for a program.
-#[derive(Debug, Serialize)]
-struct Findings<'a> {
-    /// Whether nothing is bad.
+/// A [`wire::Findings`].
+#[derive(Debug, Deserialize)]
+struct Findings {
     well: bool,
-    findings: Vec<Found<'a>>,
+    findings: Vec<Found>,
 }
 
-#[derive(Debug, Serialize)]
-struct Found<'a> {
-    subject: &'static str,
-    /// `fine`, `look` or `bad`.
-    verdict: Verdict,
-    text: &'a str,
-    /// What to do; `null`: nothing.
-    advice: Option<&'a str>,
+#[derive(Debug, Deserialize)]
+struct Found {
+    subject: String,
+    verdict: String,
+    text: String,
+    advice: Option<String>,
 }
 
 pub(crate) fn doctor(settings: &Settings, call: &args::Doctor) -> Result<(), Failure> {
-    let findings = block_on(examine(settings))?;
-    let well = findings.iter().all(|found| found.verdict != Verdict::Bad);
+    let shown = block_on(async {
+        match settings.server()? {
+            Some(client) => ask(&Server::new(client)).await,
+            None => place::shown(&wire::Findings::new(&examine(settings).await?)),
+        }
+    })?;
+    let Findings { well, findings } = read(&shown)?;
     if call.json {
-        let found = findings.iter().map(|found| Found {
-            subject: found.subject,
-            verdict: found.verdict,
-            text: &found.text,
-            advice: found.advice.as_deref(),
-        });
-        print::object(&Findings { well, findings: found.collect() })?;
+        print::indented(shown.get())?;
     } else {
-        print::lines(findings.iter().map(|found| print::clean(&format!("{:<5} {found}", found.verdict.to_string()))))?;
+        let line = |Found { subject, verdict, text, advice }: Found| {
+            let advice = advice.map_or_else(String::new, |advice| format!("; {advice}"));
+            print::clean(&format!("{verdict:<5} {subject}: {text}{advice}"))
+        };
+        print::lines(findings.into_iter().map(line))?;
     }
     // What is wrong is said already.
     if well { Ok(()) } else { Err(Failure::AlreadyPrinted) }
+}
+
+/// What a server finds. One that cannot be asked is a finding as well, and so is its database.
+async fn ask(server: &Server) -> Result<Shown, Failure> {
+    let finding = match server.try_ask(Ask::get("/doctor")).await {
+        Ok(shown) => return Ok(shown),
+        Err(error @ (Error::Unreachable(_) | Error::Foreign(_))) => {
+            Finding::bad("server", error.to_string(), "see that it runs, and that --server is its address")
+        }
+        Err(Error::Problem(problem)) if problem.status == 503 => {
+            Finding::bad("database", problem.detail, "see that it runs and that the server reaches it, then ask again")
+        }
+        Err(error) => return Err(error.into()),
+    };
+    place::shown(&wire::Findings::new(&[finding]))
 }
 
 /// A database that cannot be used is a finding as well, and the only one.
@@ -68,41 +91,6 @@ async fn examine(settings: &Settings) -> Result<Vec<Finding>, Failure> {
         let picture = Picture { schema, ..Picture::default() };
         return Ok(diagnose(&picture).into_iter().filter(|found| found.subject == "schema").collect());
     }
-    match picture(settings, schema).await {
-        Ok(picture) => Ok(diagnose(&picture)),
-        Err(failure) => unusable(failure),
-    }
-}
-
-async fn picture(settings: &Settings, schema: Option<(u32, u32)>) -> Result<Picture, Failure> {
-    let turnwise = settings.open().await?;
-    let vitals = turnwise.operators()?.vitals().await.map_err(turnwise::Error::from)?;
-    let clock = if vitals.connections.is_some() { Some(offset(&turnwise).await?) } else { None };
-    let fleet = turnwise.nodes().await?;
-    let overview = turnwise.overview_within(JOBS).await?;
-    let living = || fleet.nodes.iter().filter(|node| node.alive(fleet.now));
-    let lost = fleet.losses.iter().map(|loss| Lost { name: loss.node.name.clone(), at: loss.lost_at, held: loss.held });
-    let unknown = overview.tasks.iter().filter(|(_, task)| task.nodes == 0 && !task.jobs.is_empty());
-    Ok(Picture {
-        schema,
-        vitals,
-        clock,
-        nodes: living().count(),
-        dispatcher: living().find(|node| node.dispatcher).map(|node| node.name.clone()),
-        lost: lost.collect(),
-        unknown: unknown.map(|(name, task)| (name.clone(), task.jobs.waiting + task.jobs.stuck)).collect(),
-        more: overview.more,
-    })
-}
-
-/// How far the database's clock is ahead of this machine's, in microseconds: it was read between two looks at ours.
-async fn offset(turnwise: &Turnwise) -> Result<(i64, Duration), Failure> {
-    // The first question may have to wait for a connection.
-    turnwise.now().await?;
-    let (asked, before) = (Instant::now(), SystemTime::now());
-    let there = turnwise.now().await?;
-    let within = asked.elapsed() / 2;
-    let here = before.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default() + within;
-    let here = i64::try_from(here.as_micros()).unwrap_or(i64::MAX);
-    Ok((there.micros().saturating_sub(here), within))
+    let found = async { Ok(settings.open().await?.diagnose(JOBS).await?) };
+    found.await.or_else(unusable)
 }

@@ -39,6 +39,29 @@ impl<'a> Ways<'a> {
         self.same_pair(args, args, None)
     }
 
+    /// Both find the same. How many connections are used and how long a log is changes from one look to the next.
+    fn examined(&self) {
+        let counts_nothing = |text: &str| -> String {
+            let counts = |line: &&str| line.contains("connections: ") || line.contains(" MiB are in the log");
+            let bare = |line: &str| {
+                if counts(&line) { line.replace(|c: char| c.is_ascii_digit(), "") } else { line.to_owned() }
+            };
+            text.lines().map(bare).collect::<Vec<_>>().join("\n")
+        };
+        let [here, there] = [self.here(&["doctor"], None), self.there(&["doctor"], None)].map(|output| {
+            (output.status.code(), counts_nothing(&String::from_utf8(output.stdout).unwrap()), output.stderr)
+        });
+        assert_eq!(here, there);
+        assert!(there.1.contains("clock: ") && there.1.contains("1 job waits for \"nobody-knows\""), "{}", there.1);
+        let json = |output: Output| -> serde_json::Value { serde_json::from_slice(&output.stdout).unwrap() };
+        let [here, there] = [self.here(&["doctor", "--json"], None), self.there(&["doctor", "--json"], None)].map(json);
+        let subjects = |found: &serde_json::Value| -> Vec<serde_json::Value> {
+            found["findings"].as_array().unwrap().iter().map(|one| one["subject"].clone()).collect()
+        };
+        assert_eq!((subjects(&here), &here["well"]), (subjects(&there), &json!(false)));
+        assert_eq!(there["well"], false);
+    }
+
     /// As [`Ways::same`], each about its own: `{}` is `alpha` here and `omega` there. Ids and secrets are not compared.
     #[track_caller]
     fn alike(&self, args: &[&str]) -> String {
@@ -240,6 +263,7 @@ fn what_is_looked_at_is_the_same(place: &Place) {
     until("nothing has ended of late", || {
         (quiet(ways.here(&top, None)) && quiet(ways.there(&top, None))).then_some(())
     });
+    ways.examined();
     ways.same(&["top", "--once"]);
     ways.same(&["top", "--once", "--json"]);
 }

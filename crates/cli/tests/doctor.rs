@@ -2,7 +2,7 @@
 
 mod support;
 
-use std::fs;
+use std::{fs, net::TcpListener};
 
 use serde_json::{Value, json};
 use support::{Place, on_both_databases, said, until};
@@ -75,4 +75,38 @@ fn a_database_that_cannot_be_used_is_a_finding() {
     let (code, found) = ask(&place);
     assert_eq!(code, Some(1));
     assert_eq!(finding(&found, "schema")["advice"], "run `turnwise migrate`");
+}
+
+/// A database of this machine is not looked at then.
+#[test]
+fn a_server_that_cannot_be_asked_is_a_finding() {
+    let place = Place::on_sqlite();
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let output = place.run(&["--server", &format!("http://{port}"), "doctor", "--json"]);
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((output.status.code(), &found["well"]), (Some(1), &json!(false)));
+    let text = finding(&found, "server")["text"].as_str().unwrap();
+    assert!(text.contains("cannot be reached"), "{found}");
+    assert_eq!(found["findings"].as_array().unwrap().len(), 1, "{found}");
+}
+
+/// What it answers is about its own database and its own machine.
+#[test]
+fn a_server_is_asked_about_its_own_database() {
+    let place = Place::on_sqlite();
+    let node = place.serve(&["--demo-tasks", "--name", "worker", "--listen", "127.0.0.1:0"]);
+    let (_, address) = node.ready.split_once("http://").unwrap();
+    let elsewhere = Place::new();
+    let server = format!("http://{}", address.trim());
+    let found = until("a node that dispatches", || {
+        let output = elsewhere.run(&["--server", &server, "doctor", "--json"]);
+        let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+        (finding(&found, "dispatcher")["verdict"] == "fine").then_some(found)
+    });
+    assert_eq!(finding(&found, "dispatcher")["text"], "node worker");
+    let machine = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    let clock = format!("the database has the clock of {}", machine.trim());
+    assert_eq!(finding(&found, "clock")["text"], clock, "{found}");
+    assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 0, "no file was made");
+    node.stop();
 }

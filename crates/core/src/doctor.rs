@@ -81,6 +81,8 @@ impl fmt::Display for Finding {
 /// What a store knows of its database.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Vitals {
+    /// The number of the last step of its schema that was done; `None`: it has no schema.
+    pub schema: Option<u32>,
     /// The database's settings that matter, by their own names; none of a store in memory.
     pub settings: BTreeMap<String, String>,
     /// Transactions of other programs that are open, the oldest first, at most [`MAX_OPEN`]; `None`: they cannot be seen.
@@ -133,7 +135,9 @@ pub struct Picture {
     pub schema: Option<(u32, u32)>,
     /// What the store knows.
     pub vitals: Vitals,
-    /// How far the database's clock is ahead of this machine's, in microseconds, and within which bounds; `None`: it is the same clock.
+    /// The machine that looks. Not the one of a person who asks a server: that machine's clock decides nothing.
+    pub machine: String,
+    /// How far the database's clock is ahead of that machine's, in microseconds, and within which bounds; `None`: it is the same clock.
     pub clock: Option<(i64, Duration)>,
     /// Nodes that live.
     pub nodes: usize,
@@ -152,7 +156,7 @@ pub fn diagnose(picture: &Picture) -> Vec<Finding> {
     let mut findings = vec![schema(picture.schema)];
     findings.extend(durability(&picture.vitals.settings));
     findings.extend(settings(&picture.vitals.settings));
-    findings.push(clock(picture.clock));
+    findings.push(clock(&picture.machine, picture.clock));
     findings.extend(transactions(&picture.vitals));
     findings.extend(picture.vitals.connections.map(connections));
     findings.extend(picture.vitals.log_bytes.map(log));
@@ -241,22 +245,25 @@ fn settings(settings: &BTreeMap<String, String>) -> Vec<Finding> {
     findings
 }
 
-fn clock(clock: Option<(i64, Duration)>) -> Finding {
-    let Some((ahead, within)) = clock else { return Finding::fine("clock", "the database has this machine's clock") };
+fn clock(machine: &str, clock: Option<(i64, Duration)>) -> Finding {
+    let Some((ahead, within)) = clock else {
+        return Finding::fine("clock", format!("the database has the clock of {machine}"));
+    };
     let apart = Duration::from_micros(ahead.unsigned_abs()).saturating_sub(within);
     let way = if ahead > 0 { "behind" } else { "ahead of" };
     let advice = "set both by NTP";
     let shown = |span: Duration| print_span(Duration::from_millis(u64::try_from(span.as_millis()).unwrap_or(u64::MAX)));
     match apart {
         _ if apart < CLOCKS => {
-            Finding::fine("clock", format!("differs from the database's by less than {}", shown(CLOCKS)))
+            let text = format!("the one of {machine} differs from the database's by less than {}", shown(CLOCKS));
+            Finding::fine("clock", text)
         }
         _ if apart < CLOCKS_APART => {
-            Finding::look("clock", format!("this machine's is {} {way} the database's", shown(apart)), advice)
+            Finding::look("clock", format!("the one of {machine} is {} {way} the database's", shown(apart)), advice)
         }
         _ => {
             let text = format!(
-                "this machine's is {} {way} the database's: ids that callers choose may be refused",
+                "the one of {machine} is {} {way} the database's: ids that callers choose may be refused",
                 shown(apart)
             );
             Finding::bad("clock", text, advice)
@@ -394,6 +401,7 @@ mod tests {
         Picture {
             schema: Some((30, 30)),
             vitals: Vitals { open: Some(Vec::new()), connections, ..vitals },
+            machine: "web-1".to_owned(),
             clock: Some((-200_000, Duration::from_millis(3))),
             nodes: 2,
             dispatcher: Some(NodeName::new("a").unwrap()),
@@ -452,7 +460,11 @@ mod tests {
         one_ill(&set("synchronous_commit", "off"), Verdict::Look, &["may lose the last acknowledged jobs"]);
         one_ill(&set("autovacuum", "off"), Verdict::Bad, &["autovacuum = on"]);
         one_ill(&set("in_recovery", "on"), Verdict::Bad, &["standby"]);
-        one_ill(&with(|it| it.clock = Some((2_500_000, Duration::ZERO))), Verdict::Look, &["2500ms behind", "NTP"]);
+        one_ill(
+            &with(|it| it.clock = Some((2_500_000, Duration::ZERO))),
+            Verdict::Look,
+            &["web-1 is 2500ms behind", "NTP"],
+        );
         one_ill(&with(|it| it.clock = Some((-90_000_000, Duration::ZERO))), Verdict::Bad, &["ahead of", "refused"]);
         one_ill(
             &with(|it| it.vitals.connections = Some(Connections { used: 91, most: 97 })),

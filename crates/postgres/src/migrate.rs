@@ -150,6 +150,11 @@ async fn connect(address: &Address) -> Result<Alone> {
     Ok(Alone::new(address.clone(), client, connection, Purpose::Migrate))
 }
 
+/// The number of the last step that was done, in a database that has a schema.
+pub(crate) async fn last_step(client: &impl Session) -> Result<u32> {
+    Ok(done(client).await?.last)
+}
+
 async fn done(client: &impl Session) -> Result<Done> {
     let fail = failed("read the schema's version");
     let there = client.query_one(include_str!("../sql/schema_exists.sql"), &[]).await.map_err(fail)?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use turnwise_core::doctor::{Connections, MAX_OPEN, OpenTransaction, Vitals};
 use turnwise_store::Result;
 
-use crate::{connect::connection, errors::failed, rows::get, session::Session, store::Inner};
+use crate::{connect::connection, errors::failed, migrate::last_step, rows::get, session::Session, store::Inner};
 
 pub(crate) async fn vitals(store: &Inner) -> Result<Vitals> {
     let fail = failed("read what the server says of itself");
@@ -25,6 +25,7 @@ pub(crate) async fn vitals(store: &Inner) -> Result<Vitals> {
         })
     });
     Ok(Vitals {
+        schema: Some(last_step(&client).await?),
         settings: settings.iter().map(|row| Ok((get(row, 0)?, get(row, 1)?))).collect::<Result<_>>()?,
         open: Some(open.collect::<Result<_>>()?),
         hidden: count(2)?,

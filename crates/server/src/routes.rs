@@ -9,7 +9,7 @@ use turnwise_core::access::Action;
 use crate::{
     audit, bulk,
     call::{Call, Reply},
-    events, fleet, health, jobs,
+    doctor, events, fleet, health, jobs,
     limits::{BATCH_BYTES, BODY_BYTES, JOB_BYTES},
     live_log, login, metrics, names, openapi,
     problem::Problem,
@@ -333,6 +333,7 @@ pub fn routes() -> Vec<Route> {
         route!(Get "/api/v1/errors", Some(Statistics), listErrors, statistics::errors, "Errors", "Which errors runs ended with, retried ones too, the most frequent first.").asks(ERRORS).refuses(&[404]),
         route!(Get "/api/v1/nodes", Some(ReadNodes), listNodes, fleet::nodes, "Nodes", "Lists nodes."),
         route!(Get "/api/v1/installation", Some(ReadInstallation), getInstallation, fleet::installation, "InstallationSet", "Shows what is set for all nodes."),
+        route!(Get "/api/v1/doctor", Some(Diagnose), diagnose, doctor::findings, "Findings", "What is wrong with the installation, and what to do. The clock that is compared with the database's is that of the server's machine."),
         route!(Patch "/api/v1/installation", Some(SetInstallation), setInstallation, fleet::set_installation, "InstallationSet", "Changes what is set for all nodes; `null` takes a setting back to its default.")
             .takes("InstallationChange", BODY_BYTES).refuses(&[409]),
         route!(Post "/api/v1/simulate", Some(Simulate), simulate, fleet::simulate, "Comparison", "How long groups would wait if something were changed; changes nothing.").takes("WhatIf", BODY_BYTES),

@@ -175,6 +175,12 @@ async fn every_route_answers_on_every_store() {
             (&json!(1), &json!(2), &json!(true))
         );
         assert_eq!(ask.ask("listNodes", "", "", None).await["nodes"][0]["name"], "node");
+        let found = ask.ask("diagnose", "", "", None).await;
+        let of = |subject: &str| found["findings"].as_array().unwrap().iter().find(|one| one["subject"] == subject);
+        assert_eq!(of("nodes").unwrap()["text"], "1 is alive", "{found}");
+        let version = server.turnwise.schema_version();
+        let said = version.map_or_else(|| "there is none in memory".to_owned(), |version| format!("version {version}"));
+        assert_eq!(of("schema").unwrap()["text"], json!(said), "{found}");
         ask.ask("setInstallation", "", "", Some(&json!({"retention": "failed=1d"}))).await;
         assert_eq!(ask.ask("getInstallation", "", "", None).await["log_lines"], 10_000);
         let what_if =

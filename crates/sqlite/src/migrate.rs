@@ -8,7 +8,10 @@ use turnwise_store::{
     schema::{Done, Found, Place},
 };
 
-use crate::store::{Location, Purpose};
+use crate::{
+    errors::Failure,
+    store::{Location, Purpose},
+};
 
 /// The whole schema, as the steps leave it: to read, and to compare a database with.
 pub const SCHEMA: &str = include_str!("../schema.sql");
@@ -165,6 +168,11 @@ fn refused(location: &Location, step: &Step, error: rusqlite::Error) -> StoreErr
         }
         other => other,
     }
+}
+
+/// The number of the last step that was done, in a file that has a schema.
+pub(crate) fn last_step(conn: &Connection) -> std::result::Result<u32, Failure> {
+    Ok(conn.query_row(include_str!("../sql/schema_version.sql"), (), |row| row.get(0))?)
 }
 
 fn done(conn: &Connection, location: &Location) -> Result<Done> {

@@ -376,7 +376,8 @@ impl OperatorStore for SqliteStore {
     }
 
     async fn vitals(&self) -> Result<Vitals> {
-        Ok(vitals::vitals(&self.inner.location, self.durability()))
+        let schema = self.read(For::People, |conn, _| migrate::last_step(conn)).await?;
+        Ok(vitals::vitals(&self.inner.location, schema, self.durability()))
     }
 
     async fn prune_audited(&self, limit: u32, line: NewAuditLine) -> Result<u64> {

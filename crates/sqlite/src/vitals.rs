@@ -6,8 +6,8 @@ use turnwise_core::doctor::Vitals;
 
 use crate::store::Location;
 
-pub(crate) fn vitals(location: &Location, settings: BTreeMap<String, String>) -> Vitals {
-    Vitals { settings, log_bytes: log_bytes(location), ..Vitals::default() }
+pub(crate) fn vitals(location: &Location, schema: u32, settings: BTreeMap<String, String>) -> Vitals {
+    Vitals { schema: Some(schema), settings, log_bytes: log_bytes(location), ..Vitals::default() }
 }
 
 /// How long the log beside the file is; `None`: there is no file.

@@ -46,6 +46,7 @@ mod backend;
 mod bulk;
 mod change;
 mod client;
+pub mod doctor;
 pub mod graph;
 mod id;
 pub mod overview;

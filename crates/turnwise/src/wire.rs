@@ -2,7 +2,7 @@
 //!
 //! Going out, each is a struct that serialises: [`Job`] and [`JobInFull`], its [`Log`], [`Jobs`] a page of them, [`Node`], [`Queue`],
 //! [`Group`], [`Task`] and [`Key`] in their [listings](Queues), [`Overview`], [`Why`] with its [`Gate`]s, a [`Graph`], [`Schedule`], [`Token`],
-//! [`AuditLines`], [`Statistics`] and [`Errors`], a [`Comparison`]; [`Event`] is what happens;
+//! [`AuditLines`], [`Statistics`] and [`Errors`], [`Findings`], a [`Comparison`]; [`Event`] is what happens;
 //! [`Submitted`], [`Decided`], [`Preview`] and [`DecidedAll`] are what calls came to, [`QueueSet`] and its like what is set then. Coming in,
 //! [`Request`] is a job to submit and [`Batch`] several that name one another; [`NewSchedule`], [`NewToken`], [`WhatIf`], [`Choice`], [`JobEdit`] and
 //! [`QueueChange`] with its like are what else a caller may ask for; [`Outcome`] is how a run ended, both ways. Names and values
@@ -13,6 +13,7 @@ mod audit;
 mod batch;
 mod change;
 mod decision;
+mod doctor;
 mod event;
 mod graph;
 mod job;
@@ -38,6 +39,7 @@ pub use change::{
     QueueSet, Reset,
 };
 pub use decision::{Choice, Decided, DecidedAll, JobEdit, Jobs, Preview, Pruned, Submitted, SubmittedAll};
+pub use doctor::{Finding, Findings};
 pub use event::{Event, EventJob, EventType};
 pub use graph::{Graph, Tied};
 pub use job::{Attempt, Job, JobInFull, Progress, Story};

@@ -75,6 +75,8 @@ actions! {
     ReadNodes, Read, Installation, "read the nodes";
     /// What is set for the installation.
     ReadInstallation, Read, Installation, "read the installation's settings";
+    /// What is wrong, and what to do.
+    Diagnose, Read, Installation, "ask what is wrong with the installation (`doctor`)";
     /// Cancel, retry, fail, run again.
     DecideJob, Operate, Own, "cancel, retry, fail a job, or run it again";
     /// Priority, time or queue of a waiting job.

@@ -8,6 +8,7 @@ pub async fn a_store_tells_what_it_knows_of_its_database_and_changes_nothing(h: 
     let before = scene.store.jobs(crate::store::Filter::default()).await.expect("jobs");
     for _ in 0..2 {
         let vitals = store.vitals().await.expect("vitals");
+        assert!(vitals.schema.is_none_or(|last| last > 0), "{vitals:?}");
         assert!(
             vitals.connections.is_none_or(|connections| connections.used > 0 && connections.most > connections.used)
         );

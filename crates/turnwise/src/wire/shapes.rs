@@ -57,6 +57,7 @@ struct Shapes<'a> {
     audit: wire::AuditLines<'a>,
     statistics: wire::Statistics<'a>,
     errors: wire::Errors<'a>,
+    findings: wire::Findings<'a>,
     log: wire::Log<'a>,
     jobs: wire::Jobs<'a>,
     queues: wire::Queues<'a>,
@@ -353,6 +354,10 @@ fn every_shape_is_as_in_the_file() {
     let (head, held, ended, progress) = (head(&job), held(&job), ended(&job), story::Progress::new(3, 10, "pages"));
     let forgotten = crate::watch::Change { id: id(1), ran: None, failed: false, well: true, error: None, head: None };
     let graph = graph::Graph { jobs: vec![tied(1, Some(job.clone()), &[]), tied(2, None, &[1])], more: false };
+    let findings = [
+        crate::doctor::Finding::fine("schema", "version 35"),
+        crate::doctor::Finding::bad("dispatcher", "there is none", "start a node with `turnwise serve`"),
+    ];
     let shapes = Shapes {
         request: wire::Request::read(REQUEST).unwrap(),
         outcomes: OUTCOMES.iter().map(|text| wire::Outcome::read(text).unwrap()).collect(),
@@ -374,6 +379,7 @@ fn every_shape_is_as_in_the_file() {
         audit: wire::AuditLines::new(&audit),
         statistics: wire::Statistics::new(&points, None),
         errors: wire::Errors::new(&errors),
+        findings: wire::Findings::new(&findings),
         log: wire::Log::new(&story, None, &Mask::default()),
         jobs: wire::Jobs::new(Vec::new(), Some(crate::ListCursor::after(id(1))), Some(at(1))),
         queues: wire::Queues::new(Vec::new(), &overview, Some(queue_name)),

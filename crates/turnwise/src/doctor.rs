@@ -1,0 +1,66 @@
+//! What is wrong with an installation, and what to do about it.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), turnwise::Error> {
+//! use turnwise::{Turnwise, doctor::Verdict};
+//!
+//! let turnwise = Turnwise::open("memory:").await?;
+//! let nodes = turnwise.diagnose(1_000).await?.into_iter().find(|found| found.subject == "nodes").unwrap();
+//! assert_eq!((nodes.verdict, nodes.text.as_str()), (Verdict::Bad, "none is alive: no job runs"));
+//! assert_eq!(nodes.advice.as_deref(), Some("start one with `turnwise serve`"));
+//! # Ok(()) }
+//! ```
+
+use std::time::{Duration, Instant, SystemTime};
+
+pub use turnwise_core::doctor::{Finding, Verdict};
+use turnwise_core::doctor::{Lost, Picture, diagnose};
+use turnwise_executor::Config;
+
+use crate::{Error, Turnwise};
+
+impl Turnwise {
+    /// Looks at the database, the nodes and the jobs, and says of each thing how it is. It changes nothing.
+    ///
+    /// Jobs are counted as by [`Turnwise::overview_told`]: at most `jobs` of them are looked at. The clock that is compared with the
+    /// database's is that of the machine that this process runs on.
+    ///
+    /// [`Error::Invalid`] on a store without a [side for operators](Turnwise::operators).
+    pub async fn diagnose(&self, jobs: usize) -> Result<Vec<Finding>, Error> {
+        let vitals = self.operators()?.vitals().await?;
+        // A database without a server has no clock of its own.
+        let clock = if vitals.connections.is_some() { Some(self.clock_offset().await?) } else { None };
+        let fleet = self.nodes().await?;
+        let overview = self.overview_told(jobs).await?;
+        let living = || fleet.nodes.iter().filter(|node| node.alive(fleet.now));
+        let lost =
+            fleet.losses.iter().map(|loss| Lost { name: loss.node.name.clone(), at: loss.lost_at, held: loss.held });
+        let unknown = overview.tasks.iter().filter(|(_, task)| task.nodes == 0 && !task.jobs.is_empty());
+        let picture = Picture {
+            schema: vitals.schema.zip(self.schema_version()),
+            machine: Config::for_this_host()
+                .map_or_else(|_| "this machine".to_owned(), |config| config.name.to_string()),
+            clock,
+            nodes: living().count(),
+            dispatcher: living().find(|node| node.dispatcher).map(|node| node.name.clone()),
+            lost: lost.collect(),
+            unknown: unknown.map(|(name, task)| (name.clone(), task.jobs.waiting + task.jobs.stuck)).collect(),
+            more: overview.more,
+            vitals,
+        };
+        Ok(diagnose(&picture))
+    }
+
+    /// How far the database's clock is ahead of this machine's, in microseconds: it was read between two looks at ours.
+    async fn clock_offset(&self) -> Result<(i64, Duration), Error> {
+        // The first question may have to wait for a connection.
+        self.now().await?;
+        let (asked, before) = (Instant::now(), SystemTime::now());
+        let there = self.now().await?;
+        let within = asked.elapsed() / 2;
+        let here = before.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default() + within;
+        let here = i64::try_from(here.as_micros()).unwrap_or(i64::MAX);
+        Ok((there.micros().saturating_sub(here), within))
+    }
+}
