@@ -81,7 +81,7 @@ fn run(args: &Args) -> Result<(), Failure> {
     };
     // Commands that a server cannot do for their caller.
     let (alone, why) = match &args.command {
-        Command::Serve(_) => (Alone::IfNamedHere, "a node works on the database itself"),
+        Command::Serve(_) => (Alone::BesideDatabase, "a node works on the database itself"),
         Command::Demo(_) => (Alone::IfNamedHere, "the demo has a database of its own, in memory"),
         Command::Migrate(_) => (Alone::Always, "the schema is changed in the database itself"),
         Command::Bench(_) => (Alone::Always, "the database itself is measured"),
