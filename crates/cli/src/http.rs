@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 use turnwise::{Executor, Invalid, Turnwise};
 use turnwise_server::{Certificate, Listening, Origins, Proxies, Service};
 
-use crate::error::Failure;
+use crate::{error::Failure, otlp::Otlp};
 
 const DEFAULT_PORT: u16 = 8080;
 
@@ -125,6 +125,13 @@ impl Http {
     /// Shows the numbers of this node beside those of the installation.
     pub(crate) fn watch(&self, node: &Executor) {
         self.service.watch(node.clone());
+    }
+
+    /// Submits have spans from now on, if there is a collector for them.
+    pub(crate) fn send_spans_to(&self, otlp: &Otlp) {
+        if let Some(spans) = otlp.of_submits() {
+            self.service.send_spans_to(spans);
+        }
     }
 
     /// The node is about to stop: says so to callers that ask, and lets no caller wait any longer.

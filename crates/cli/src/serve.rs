@@ -22,6 +22,7 @@ use crate::{
     error::Failure,
     http::{Http, Listen},
     known,
+    otlp::Otlp,
     place::Place,
     settings::Settings,
 };
@@ -67,7 +68,9 @@ fn listen_for(kind: SignalKind) -> Result<Signal, Failure> {
 pub(crate) fn serve(settings: &Settings, call: &args::Serve) -> Result<(), Failure> {
     // What tasks log goes to their jobs' logs too, whatever the level on stderr.
     let to_jobs = JobLog::new().with_filter(LevelFilter::INFO);
-    tracing_subscriber::registry().with(stderr_log(settings, "info")?).with(to_jobs).init();
+    let otlp = Otlp::from_variables()?;
+    tracing_subscriber::registry().with(stderr_log(settings, "info")?).with(to_jobs).with(otlp.layer()).init();
+    Otlp::say_if_left_out();
     let (registry, elsewhere) = known_tasks(settings, call)?;
     let trace = match &call.trace {
         Some(path) => {
@@ -87,12 +90,13 @@ pub(crate) fn serve(settings: &Settings, call: &args::Serve) -> Result<(), Failu
     };
     // Tasks have threads of their own.
     let runtime = runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().map_err(no_runtime)?;
-    let served = runtime.block_on(run(settings, call, listen, parts));
+    let served = runtime.block_on(run(settings, call, listen, &otlp, parts));
     if let Ok(End::AtOnce(executor)) = served {
         // Not by `exit` alone, which would leave the programs of command tasks running.
         executor.abandon(LAST_MOMENT);
         std::process::exit(INTERRUPTED);
     }
+    otlp.flush();
     runtime.shutdown_background();
     served.map(|_| ())
 }
@@ -122,7 +126,13 @@ struct Parts {
     trace: Trace,
 }
 
-async fn run(settings: &Settings, call: &args::Serve, listen: Listen, parts: Parts) -> Result<End, Failure> {
+async fn run(
+    settings: &Settings,
+    call: &args::Serve,
+    listen: Listen,
+    otlp: &Otlp,
+    parts: Parts,
+) -> Result<End, Failure> {
     let mut signals = Signals::new()?;
     // Before the node: an address that cannot be had ends the command while nothing has begun.
     let listener = listen.bind().await?;
@@ -138,6 +148,7 @@ async fn run(settings: &Settings, call: &args::Serve, listen: Listen, parts: Par
     let http = listener.map(|listener| Http::start(&turnwise, listener, listen)).transpose()?;
     if let Some(http) = &http {
         http.watch(&executor);
+        http.send_spans_to(otlp);
     }
     let ready = ready_line(executor.name(), &parts, settings.database(), http.as_ref());
     // Other nodes may start later: no reason not to work.

@@ -4,7 +4,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc, task::Poll, time::Duration};
 
 use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 use tokio::{sync::oneshot, task::JoinSet, time::Instant};
-use tracing::{Instrument, Span};
+use tracing::{Instrument, Span, field::Empty};
 use turnwise_core::{
     Failure, JobState,
     job::AssignedJob,
@@ -140,7 +140,11 @@ async fn admitted(ctx: &Ctx, task: &AnyTask) -> Result<(), crate::outcome::Outco
 
 /// Lets the task run, and cleans up after a run that was cut short.
 async fn guarded(ctx: &Ctx, task: &AnyTask, limit: Option<Duration>) -> Ran {
-    let (outcome, cut) = run_until_cut(ctx, limit).await;
+    let span = span(ctx);
+    let (outcome, cut) = run_until_cut(ctx, limit, &span).await;
+    // The word alone: what a task returns, and why it failed, may be secret.
+    span.record("outcome", word(&outcome));
+    drop(span);
     // Where the task did not take it.
     drop(ctx.run.take_admission());
     if cut {
@@ -158,7 +162,7 @@ struct Ran {
 
 /// Runs the task until it ends, is asked to stop or has taken too long; then for as long as it may take to stop. Also returns
 /// whether it was cut short, by a cancel or by its limit; then it has been dropped.
-async fn run_until_cut(ctx: &Ctx, limit: Option<Duration>) -> (Outcome, bool) {
+async fn run_until_cut(ctx: &Ctx, limit: Option<Duration>, span: &Span) -> (Outcome, bool) {
     let (life, run, job) = (&ctx.life, &ctx.run, &ctx.job);
     // The call itself may panic too, before there is a future.
     let running =
@@ -168,7 +172,7 @@ async fn run_until_cut(ctx: &Ctx, limit: Option<Duration>) -> (Outcome, bool) {
         };
     #[cfg(feature = "job-log")]
     let running = crate::joblog::heard(ctx, running);
-    let running = AssertUnwindSafe(running.instrument(span(ctx))).catch_unwind();
+    let running = AssertUnwindSafe(running.instrument(span.clone())).catch_unwind();
     tokio::pin!(running);
     if run.stop.is_up() && !life.desk.cancel_wanted(job.id) {
         return (Outcome::Interrupted, false);
@@ -249,7 +253,8 @@ async fn clean_up(ctx: &Ctx, task: &AnyTask) {
     }
 }
 
-/// What a task logs belongs to the trace of its job. A job without one costs nothing here.
+/// What a task logs belongs to the trace of its job. A job without one has its span on a level that nothing asks for as a rule: then it costs
+/// nothing.
 fn span(ctx: &Ctx) -> Span {
     match ctx.trace() {
         Some(trace) => tracing::info_span!(
@@ -258,8 +263,25 @@ fn span(ctx: &Ctx) -> Span {
             task = ctx.task(),
             trace_id = trace.trace_id(),
             parent_id = trace.parent_id(),
+            sampled = trace.is_sampled(),
+            outcome = Empty,
         ),
-        None => Span::none(),
+        None => tracing::debug_span!("run", job = %ctx.id(), task = ctx.task(), outcome = Empty),
+    }
+}
+
+/// As a program of a command task names it, where it can.
+fn word(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Done { .. } => "done",
+        Outcome::Next { .. } => "next",
+        Outcome::Error(_) => "error",
+        Outcome::Panic(_) => "panic",
+        Outcome::TimedOut { .. } => "timeout",
+        Outcome::Fail(_) => "fail",
+        Outcome::Snooze { .. } => "snooze",
+        Outcome::Cancelled => "cancelled",
+        Outcome::Interrupted => "interrupted",
     }
 }
 

@@ -28,7 +28,10 @@ pub(crate) async fn submit(call: Call) -> Result<Reply, Problem> {
     let request = call.read(wire::Request::read)?;
     batch.push(&request).map_err(|invalid| Problem::in_body(&invalid))?;
     let request = linked(batch, |_, field| format!("/{field}"))?;
-    let stored = store(&call, request, |_, field| format!("/{field}")).await?;
+    let status = |jobs: &[Submitted]| {
+        if jobs.first().is_some_and(|submitted| submitted.new) { StatusCode::CREATED } else { StatusCode::OK }
+    };
+    let stored = store(&call, request, status, |_, field| format!("/{field}")).await?;
     let Some(submitted) = stored.jobs.first() else { return Err(Problem::away("the store gave no answer")) };
     let reply = Reply::json(&wire::Submitted::new(submitted))?.repeated(stored.again);
     Ok(if submitted.new { reply.created(format_args!("/api/v1/jobs/{}", submitted.id)) } else { reply })
@@ -51,7 +54,7 @@ pub(crate) async fn submit_all(call: Call) -> Result<Reply, Problem> {
         let read = tokio::task::spawn_blocking(move || read(&body)).await;
         read.map_err(|_| Problem::away("the body could not be read"))??
     };
-    let stored = store(&call, requests, path).await?;
+    let stored = store(&call, requests, |_| StatusCode::CREATED, path).await?;
     let reply = Reply::json(&wire::SubmittedAll::new(&stored.jobs))?.repeated(stored.again);
     Ok(reply.status(StatusCode::CREATED))
 }
@@ -67,13 +70,33 @@ struct Stored {
     again: bool,
 }
 
-/// Submits the jobs if all of them are the caller's to submit, and all that they wait for is the caller's to see.
+/// Submits the jobs, in a span of its own where spans are wanted; `status` is what a success is answered with.
 async fn store(
+    call: &Call,
+    requests: Vec<JobRequest>,
+    status: impl Fn(&[Submitted]) -> StatusCode,
+    path: impl Fn(usize, &str) -> String,
+) -> Result<Stored, Problem> {
+    let caller = trace_in_head(call);
+    let Some(spans) = call.service.spans() else { return store_in(caller, call, requests, path).await };
+    let (span, jobs) = (spans.submit(caller.as_ref()), requests.len());
+    let stored = store_in(span.context().or(caller), call, requests, path).await;
+    span.end(stored.as_ref().map_or_else(Problem::status, |stored| status(&stored.jobs).as_u16()), jobs);
+    stored
+}
+
+/// Submits the jobs if all of them are the caller's to submit, and all that they wait for is the caller's to see. They belong to this trace,
+/// unless they name one themselves.
+async fn store_in(
+    trace: Option<TraceContext>,
     call: &Call,
     requests: Vec<JobRequest>,
     path: impl Fn(usize, &str) -> String,
 ) -> Result<Stored, Problem> {
-    let requests = in_trace(call, requests);
+    let requests = match trace {
+        Some(trace) => requests.into_iter().map(|request| request.trace_unless_given(trace.clone())).collect(),
+        None => requests,
+    };
     call.service.door().take(&call.caller, requests.len())?;
     let requests = if call.grant.is_limited() { own(call, requests, path).await? } else { requests };
     let Some(key) = &call.once else {
@@ -97,13 +120,10 @@ async fn store(
     }
 }
 
-/// The jobs belong to the trace in the request's head, unless they name one themselves.
-fn in_trace(call: &Call, requests: Vec<JobRequest>) -> Vec<JobRequest> {
+/// The trace that the caller goes on with.
+fn trace_in_head(call: &Call) -> Option<TraceContext> {
     let all = |name| call.headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect::<Vec<_>>();
-    match TraceContext::from_headers(&all("traceparent"), all("tracestate")) {
-        Some(trace) => requests.into_iter().map(|request| request.trace_unless_given(trace.clone())).collect(),
-        None => requests,
-    }
+    TraceContext::from_headers(&all("traceparent"), all("tracestate"))
 }
 
 async fn own(

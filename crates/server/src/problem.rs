@@ -52,6 +52,10 @@ impl Problem {
         }
     }
 
+    pub(crate) fn status(&self) -> u16 {
+        self.status
+    }
+
     pub(crate) fn about(mut self, path: impl Into<String>, message: impl Into<String>) -> Self {
         self.errors.push(Wrong { path: path.into(), message: message.into() });
         self

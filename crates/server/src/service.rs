@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc, LazyLock,
+        Arc, LazyLock, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
@@ -37,6 +37,7 @@ use crate::{
     problem::Problem,
     proxies::{Peer, Proxies},
     routes::{Route, routes},
+    spans::Spans,
     streams::Streams,
     waits::Waits,
 };
@@ -81,6 +82,7 @@ struct Shared {
     /// Mebibytes.
     bodies: Arc<Semaphore>,
     metrics: Metrics,
+    spans: OnceLock<Arc<dyn Spans>>,
 }
 
 impl Service {
@@ -115,6 +117,7 @@ impl Service {
             counts: Arc::new(Semaphore::new(COUNTS)),
             bodies: Arc::new(Semaphore::new(BODIES_MIB as usize)),
             metrics: Metrics::default(),
+            spans: OnceLock::new(),
         }))
     }
 
@@ -171,6 +174,15 @@ impl Service {
     /// The node of this process, whose numbers `/metrics` shows beside those of the installation.
     pub fn watch(&self, node: Executor) {
         self.0.metrics.set_node(node);
+    }
+
+    /// From now on submits have spans, and their jobs belong to these. Said once; what is said later has no effect.
+    pub fn send_spans_to(&self, spans: Arc<dyn Spans>) {
+        let _ = self.0.spans.set(spans);
+    }
+
+    pub(crate) fn spans(&self) -> Option<&dyn Spans> {
+        self.0.spans.get().map(|spans| &**spans)
     }
 
     /// Whether any token was ever created; from then on every request needs one.

@@ -2,7 +2,7 @@
 //!
 //! [`wait`] until something has happened → [`full`] how much is done → [`process`] one that the test has started → [`output`] what
 //! a command has said → [`place`] where commands are run → [`node`] a process that keeps a record of what it does → [`harness`]
-//! several of them, and the checker that reads their records.
+//! several of them, and the checker that reads their records · [`collector`] of the spans that they send.
 
 #![allow(dead_code, unused_imports, unused_macros, reason = "each test file uses its part")]
 
@@ -13,7 +13,11 @@ mod output;
 mod place;
 mod node;
 mod harness;
+#[cfg(feature = "otlp")]
+mod collector;
 
+#[cfg(feature = "otlp")]
+pub(crate) use collector::*;
 pub(crate) use full::*;
 pub(crate) use harness::*;
 pub(crate) use node::*;

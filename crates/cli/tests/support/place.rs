@@ -22,6 +22,7 @@ pub(crate) struct Place {
     folder: TempDir,
     database: Option<String>,
     binary: PathBuf,
+    variables: Vec<(&'static str, String)>,
 }
 
 impl Place {
@@ -32,6 +33,7 @@ impl Place {
             folder: tempfile::tempdir().unwrap(),
             database: None,
             binary: PathBuf::from(env!("CARGO_BIN_EXE_turnwise")),
+            variables: Vec::new(),
         }
     }
 
@@ -70,6 +72,11 @@ impl Place {
         self
     }
 
+    /// Commands and nodes that are started from now on have this variable.
+    pub(crate) fn set(&mut self, variable: &'static str, value: impl Into<String>) {
+        self.variables.push((variable, value.into()));
+    }
+
     pub(crate) fn path(&self) -> &Path {
         self.folder.path()
     }
@@ -92,9 +99,11 @@ impl Place {
     fn prepared(&self, mut command: Command, args: &[&str]) -> Command {
         command.args(args).current_dir(self.path()).stdin(Stdio::null());
         // Settings in the environment of the test must not count.
-        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("TURNWISE_")) {
+        let counts = |name: &str| name.starts_with("TURNWISE_") || name.starts_with("OTEL_");
+        for (name, _) in std::env::vars_os().filter(|(name, _)| counts(&name.to_string_lossy())) {
             command.env_remove(name);
         }
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command.envs(self.database.as_ref().map(|database| ("TURNWISE_DATABASE", database)));
         command
     }
