@@ -368,7 +368,7 @@ mod tests {
                 r#"{"task":"t","after":["c"]}"#,
                 r#"line 1: after: "c" is neither a job id nor the name (as) of another one"#,
             ),
-            (r#"{"task":"t","after":[7]}"#, "line 1: after: must be an array of texts, not [7]"),
+            (r#"{"task":"t","after":[7]}"#, "line 1: after: must be an array of texts, not one of other values"),
             (r#"{"task":"t","as":"*"}"#, r#"line 1: as: "*" means something else in after"#),
             (
                 "{\"task\":\"t\",\"as\":\"a\"}\n{\"task\":\"t\",\"as\":\"a\"}",
@@ -426,7 +426,7 @@ mod tests {
             (r#"{"task":"t","prio":1}"#, "unknown name \"prio\""),
             (r#"{"task":"t"} {}"#, "trailing"),
             (r#"{"task":"t""#, "EOF"),
-            ("[]", "invalid type: sequence, expected a JSON object"),
+            ("[]", "must be a JSON object, not an array"),
             ("nonsense", "expected"),
         ] {
             let text = refusal(&format!("{good}\n\n{line}\n{good}\n"));

@@ -57,16 +57,65 @@ impl Search {
     }
 }
 
-fn ask(server: SocketAddr, method: &str, path: &str, body: &str) -> String {
+/// Bodies with the secrets in them that are not as they should be, and where they are sent to.
+fn malformed() -> Vec<(&'static str, &'static str, Vec<u8>)> {
+    let (args, deep) = (args(), "[".repeat(70));
+    let of_one: Vec<Vec<u8>> = [
+        // No JSON, or not to its end.
+        format!(r#"{{"task": "charge", "args": {{"card": {{"number": "{CANARY}"#),
+        format!(r#"{{"task": "charge", "args": {args}}} and more"#),
+        format!(r#"{{"task": "charge", "args": {CANARY}}}"#),
+        format!(r#"{{"task": "charge", "args": {args},}}"#),
+        format!("{{\"task\": \"charge\", \"args\": {{\"card\": {{\"number\": \"{CANARY}\n\"}}}}}}"),
+        format!(r#"{{"task": "charge", "args": {{"card": {{"number": "\ud800{CANARY}"}}, "pin": {PIN}}}}}"#),
+        format!(r#"{{"task": "charge", "args": {{"pin": {PIN}x}}}}"#),
+        format!("{CANARY} {PIN}"),
+        format!(r#"["charge", {args}]"#),
+        format!(r#""{CANARY}""#),
+        // In the wrong place.
+        format!(r#"{{"task": "charge", "card": {{"number": "{CANARY}"}}, "pin": {PIN}}}"#),
+        format!(r#"{{"task": {args}}}"#),
+        format!(r#"{{"task": "charge", "key": {args}}}"#),
+        format!(r#"{{"task": "charge", "after": [{args}]}}"#),
+        format!(r#"{{"task": "charge", "priority": [{args}]}}"#),
+        // Too much of it, or not right beside it.
+        format!(r#"{{"task": "charge", "args": {args}, "args": {args}}}"#),
+        format!(r#"{{"task": "charge", "args": {deep}"{CANARY}"{}}}"#, "]".repeat(70)),
+        format!(r#"{{"task": "charge", "args": {args}, "priority": 99}}"#),
+        format!(r#"{{"task": "charge", "args": {args}, "timeout": "soon"}}"#),
+        format!(r#"{{"task": "charge", "args": {args}, "after": "nonsense"}}"#),
+        format!(r#"{{"task": "charge", "args": {args}, "after": "01890163-d869-7739-8aea-5966c26f8ad9"}}"#),
+        format!(r#"{{"args": {args}}}"#),
+    ]
+    .map(String::into_bytes)
+    .into();
+    let broken = [format!(r#"{{"task": "charge", "args": "{CANARY}"#).as_bytes(), b"\xff\"}"].concat();
+    let jobs = of_one.into_iter().chain([broken]).map(|body| ("POST", "/api/v1/jobs", body));
+    let others = [
+        ("POST", "/api/v1/jobs/batch", format!(r#"{{"jobs": [{{"task": "charge", "args": {args}}}, {args}]}}"#)),
+        ("POST", "/api/v1/jobs/batch", format!(r#"{{"jobs": {args}}}"#)),
+        ("POST", "/api/v1/jobs/batch", args.clone()),
+        ("PUT", "/api/v1/schedules/weekly", format!(r#"{{"task": "charge", "args": {args}, "cron": "nonsense"}}"#)),
+        ("PUT", "/api/v1/schedules/weekly", format!(r#"{{"task": "charge", "args": {args}, "cron": {args}}}"#)),
+        ("POST", "/api/v1/jobs/cancel", format!(r#"{{"group": {args}}}"#)),
+        ("POST", "/api/v1/simulate", format!(r#"{{"weights": {args}}}"#)),
+        ("PATCH", "/api/v1/queues/default", format!(r#"{{"after": [{args}]}}"#)),
+    ];
+    jobs.chain(others.map(|(method, path, body)| (method, path, body.into_bytes()))).collect()
+}
+
+fn ask(server: SocketAddr, method: &str, path: &str, body: impl AsRef<[u8]>) -> String {
+    let body = body.as_ref();
     let mut stream = TcpStream::connect(server).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let head = "connection: close\r\ncontent-type: application/json\r\norigin: ";
     let length = body.len();
     write!(
         stream,
-        "{method} {path} HTTP/1.1\r\nhost: {server}\r\n{head}http://{server}\r\ncontent-length: {length}\r\n\r\n{body}"
+        "{method} {path} HTTP/1.1\r\nhost: {server}\r\n{head}http://{server}\r\ncontent-length: {length}\r\n\r\n"
     )
     .unwrap();
+    stream.write_all(body).unwrap();
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).unwrap();
     String::from_utf8_lossy(&answer).into_owned()
@@ -118,10 +167,16 @@ fn commands(search: &mut Search, place: &Place, jobs: &[String], when: &str) {
 
 #[test]
 fn a_secret_reaches_its_task_and_is_shown_nowhere() {
-    for mut harness in Harness::on_both() {
+    let [on_sqlite, on_postgres] = Harness::on_both();
+    for (mut harness, format) in [(on_sqlite, "text"), (Harness::on_sqlite(), "json"), (on_postgres, "json")] {
         fs::write(harness.place.path().join("turnwise.toml"), TASKS).unwrap();
+        #[cfg(feature = "otlp")]
+        let collector = support::Collector::start();
+        #[cfg(feature = "otlp")]
+        collector.serve(&mut harness.place);
         let mut search = Search::default();
-        let mut node = harness.spawn("node", &["--log", "trace", "--listen", "127.0.0.1:0"]);
+        let flags = ["--log", "trace", "--log-format", format, "--listen", "127.0.0.1:0"];
+        let mut node = harness.spawn("node", &flags);
         let ready = node.wait_until_ready();
         let server: SocketAddr = ready.split_once("http://").unwrap().1.trim().parse().unwrap();
         let place = &harness.place;
@@ -129,12 +184,15 @@ fn a_secret_reaches_its_task_and_is_shown_nowhere() {
         let events = thread::spawn(move || ask(server, "GET", "/api/v1/events", ""));
 
         // Submitted by HTTP and by the command, failed, paid, stuck; and a schedule.
-        let body = format!(r#"{{"task": "charge", "args": {}, "key": "bank", "unique": "order-7"}}"#, args());
+        // The key is held although the job may have ended by the time that the duplicate comes.
+        let unique = r#""unique": "order-7", "unique_for": "1h""#;
+        let body = format!(r#"{{"task": "charge", "args": {}, "key": "bank", {unique}}}"#, args());
         let submitted = ask(server, "POST", "/api/v1/jobs", &body);
         search.look("the answer to a submit", &submitted);
         let id = submitted.split_once(r#""id":""#).unwrap().1.split('"').next().unwrap().to_owned();
         let duplicate =
-            ask(server, "POST", "/api/v1/jobs", &body.replace("order-7\"", "order-7\", \"on_duplicate\": \"reject\""));
+            ask(server, "POST", "/api/v1/jobs", body.replace("order-7\"", "order-7\", \"on_duplicate\": \"reject\""));
+        assert!(duplicate.starts_with("HTTP/1.1 409"), "{duplicate}");
         search.look("the answer to a duplicate", &duplicate);
         place.wait_for_state(&id, "failed");
         let stuck = place.enqueue(&["settle", &args()]);
@@ -199,6 +257,14 @@ fn a_secret_reaches_its_task_and_is_shown_nowhere() {
         ] {
             search.look(&format!("POST {path}"), &ask(server, "POST", &path, body));
         }
+        // What is refused is not repeated, neither to its caller nor in the log.
+        for (method, path, body) in malformed() {
+            let answer = ask(server, method, path, &body);
+            let body = String::from_utf8_lossy(&body);
+            let status = answer.split(' ').nth(1).unwrap_or_default();
+            assert!(["400", "404", "409", "422"].contains(&status), "{method} {path} {body}: {answer}");
+            search.look(&format!("the answer to {method} {path} {}", body.replace(CANARY, "…")), &answer);
+        }
         let again = || place.job(&jobs[2])["attempt"] == 3 && place.state(&jobs[2]) == "success";
         until("it has run again", || again().then_some(()));
         place.told(&["schedule", "pause", "nightly"]);
@@ -221,6 +287,19 @@ fn a_secret_reaches_its_task_and_is_shown_nowhere() {
         search.look("the node's record", &trace);
         search.look("the node's log", &log);
         assert!(log.contains("a job failed for good"), "the node logs failures: {log}");
+        if format == "json" {
+            let bad = log.lines().find(|line| serde_json::from_str::<serde_json::Value>(line).is_err());
+            assert_eq!(bad, None, "an object a line");
+        }
+        #[cfg(feature = "otlp")]
+        {
+            let spans = collector.spans();
+            assert!(
+                spans.iter().any(|span| span.name == "submit") && spans.iter().any(|span| span.failed),
+                "{spans:?}"
+            );
+            search.look("the spans that the collector got", &collector.text());
+        }
         assert!(search.looked > 100, "{}", search.looked);
         assert_eq!(search.found, Vec::<String>::new());
     }

@@ -8,7 +8,7 @@ use turnwise_core::{GroupName, Invalid, JobId, JobState, Priority, QueueName, Ta
 
 use super::{
     Job, Unreadable,
-    object::{self, count, text, texts, truth},
+    object::{self, count, plain, text, texts, truth},
 };
 use crate::{Cancelled, Duplicate, Filter, JobChange, ListCursor, id::beginning_with};
 
@@ -141,8 +141,7 @@ impl JobEdit {
 
     fn put(&mut self, name: &'static str, value: &RawValue) -> Result<(), Invalid> {
         match name {
-            "priority" if !value.get().starts_with('"') => self.priority = Some(value.get().parse()?),
-            "priority" => self.priority = Some(text(name, value)?.parse()?),
+            "priority" => self.priority = Some(plain(name, value)?.parse()?),
             "queue" => self.queue = Some(QueueName::new(text(name, value)?)?),
             "at" => self.at = Some(text(name, value)?.parse().map_err(|no: Invalid| Invalid::new(name, no.problem))?),
             _ => self.r#in = Some(parse_span(name, &text(name, value)?)?),

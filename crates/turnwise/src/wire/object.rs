@@ -63,7 +63,7 @@ pub(super) fn read<'a, const N: usize>(
 
 /// As [`read`]; a `null` is handed on, too.
 pub(super) fn read_with_nulls<'a, const N: usize>(
-    text: &'a str,
+    json: &'a str,
     names: [&'static str; N],
     mut put: impl FnMut(&'static str, &'a RawValue) -> Result<(), Invalid>,
 ) -> Result<(), Unreadable> {
@@ -71,7 +71,7 @@ pub(super) fn read_with_nulls<'a, const N: usize>(
     let name = Cell::new(None);
     let unknown = RefCell::new(None);
     let mut wrong = None;
-    let mut decoder = serde_json::Deserializer::from_str(text);
+    let mut decoder = serde_json::Deserializer::from_str(json);
     let put = |name, value: &'a RawValue| {
         if let Err(invalid) = put(name, value) {
             wrong.get_or_insert(invalid);
@@ -87,6 +87,10 @@ pub(super) fn read_with_nulls<'a, const N: usize>(
         // A text of one line: its number is always 1.
         let text = text.replace(" at line 1 column ", " at column ").replace(" at line 2 column 0", " at its end");
         let (name, unknown) = (name.get(), unknown.into_inner());
+        if !malformed && name.is_none() && unknown.is_none() {
+            // The decoder's words repeat the value, which may be what the caller wanted to hide.
+            return Err(Unreadable::about(None, format!("must be a JSON object, not {}", kind(json)), malformed));
+        }
         let text = name.map_or(text.clone(), |name: &str| format!("{name}: {text}"));
         return Err(Unreadable::about(name.or(unknown.as_deref()), text, malformed));
     }
@@ -164,7 +168,10 @@ pub(super) fn texts(name: &'static str, value: &RawValue) -> Result<Vec<String>,
     if value.get().starts_with('"') {
         return Ok(vec![text(name, value)?.into_owned()]);
     }
-    let problem = |_| Invalid::new(name, format!("must be an array of texts, not {}", brief(value)));
+    let problem = |_| {
+        let what = if value.get().starts_with('[') { "one of other values".to_owned() } else { brief(value) };
+        Invalid::new(name, format!("must be an array of texts, not {what}"))
+    };
     serde_json::from_str(value.get()).map_err(problem)
 }
 
@@ -185,10 +192,25 @@ pub(super) fn truth(name: &'static str, value: &RawValue) -> Result<bool, Invali
     value.get().parse().map_err(problem)
 }
 
-/// The beginning of a value, in one line.
+/// The beginning of a value, in one line. Of an object or an array only that it is one: it may be a job's arguments, in the wrong place.
 fn brief(value: &RawValue) -> String {
     const WIDTH: usize = 60;
+    if value.get().starts_with(['{', '[']) {
+        return kind(value.get()).to_owned();
+    }
     let mut chars = value.get().chars().map(|c| if c.is_control() { ' ' } else { c });
     let head: String = chars.by_ref().take(WIDTH).collect();
     head + if chars.next().is_some() { "…" } else { "" }
+}
+
+/// What a JSON value is, whatever it says.
+fn kind(json: &str) -> &'static str {
+    match json.trim_start().as_bytes().first() {
+        Some(b'{') => "an object",
+        Some(b'[') => "an array",
+        Some(b'"') => "a text",
+        Some(b't' | b'f') => "a truth value",
+        Some(b'n') => "null",
+        _ => "a number",
+    }
 }

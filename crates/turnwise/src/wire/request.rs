@@ -8,7 +8,7 @@ use turnwise_core::{Invalid, Priority, TaskName, Timestamp, TraceContext, time::
 
 use super::{
     Unreadable,
-    object::{self, text, texts, truth},
+    object::{self, plain, text, texts, truth},
 };
 use crate::JobRequest;
 
@@ -138,8 +138,8 @@ impl<'a> Request<'a> {
                 self.after = texts(name, value)?;
                 return Ok(());
             }
-            "priority" if !value.get().starts_with('"') => {
-                self.priority = Some(Cow::Borrowed(value.get()));
+            "priority" => {
+                self.priority = Some(plain(name, value)?);
                 return Ok(());
             }
             "task" => &mut self.task,
@@ -147,7 +147,6 @@ impl<'a> Request<'a> {
             "queue" => &mut self.queue,
             "group" => &mut self.group,
             "key" => &mut self.key,
-            "priority" => &mut self.priority,
             "at" => &mut self.at,
             "in" => &mut self.r#in,
             "retry" => &mut self.retry,

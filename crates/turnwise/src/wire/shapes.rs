@@ -468,7 +468,7 @@ fn the_error_of_a_wrong_outcome_begins_with_the_name_of_the_value() {
         (r#"{"outcome":"next","job":{"tusk":"t"}}"#, "job: unknown name \"tusk\""),
         (r#"{"outcome":"next"}"#, "job: is missing"),
         (r#"{"outcome":"done","outcome":"fail"}"#, "outcome: is given twice"),
-        ("7", "invalid type: integer `7`, expected a JSON object"),
+        ("7", "must be a JSON object, not a number"),
     ] {
         let error = wire::Outcome::read(text).unwrap_err().to_string();
         assert!(error.starts_with(expected), "{text}: {error}");
