@@ -96,12 +96,13 @@ async fn frame(place: &Place) -> Result<Frame, Failure> {
     let now = place.now().await?;
     // Two reads, because neither of them looks at what waits: a frame takes no longer however much that is.
     let mut runs = runs(place, &[JobState::Success, JobState::Failed, JobState::Cancelled]).await?;
+    let newest_runs = not_all(&runs, now, most_runs(place));
     let running = self::runs(place, &[JobState::Running]).await?;
     // A job that ended between the two reads is in one of them or in none; one that was retried meanwhile may be in both.
     let ids: HashSet<_> = running.iter().map(|run| run.id.clone()).collect();
     runs.retain(|run| !ids.contains(&run.id));
     runs.extend(running);
-    Ok(frame_of(now, &nodes, groups, &runs))
+    Ok(Frame { newest_runs, ..frame_of(now, &nodes, groups, &runs) })
 }
 
 /// A job that runs or has run.
@@ -114,11 +115,25 @@ struct Run {
     finished_at: Option<Timestamp>,
 }
 
+fn most_runs(place: &Place) -> u32 {
+    match place {
+        Place::Database(_) => RUNS,
+        Place::Server(_) => RUNS_SERVED,
+    }
+}
+
+/// As many runs as were looked at, where the window has more: that of the oldest job is in it as well.
+fn not_all(runs: &[Run], now: Timestamp, most: u32) -> Option<u32> {
+    let in_window = |run: &Run| run.finished_at.is_some_and(|at| now.since(at) < WINDOW);
+    (runs.len() >= most as usize && runs.last().is_some_and(in_window)).then_some(most)
+}
+
 async fn runs(place: &Place, states: &[JobState]) -> Result<Vec<Run>, Failure> {
     match place {
         Place::Database(turnwise) => {
             let in_hands = states == [JobState::Running];
-            let filter = Filter { states: states.to_vec(), in_hands, limit: Some(RUNS), ..Filter::default() };
+            let filter =
+                Filter { states: states.to_vec(), in_hands, limit: Some(most_runs(place)), ..Filter::default() };
             let run = |job: turnwise::Job| Run {
                 id: job.id.to_string(),
                 group: job.group.to_string(),
@@ -131,7 +146,7 @@ async fn runs(place: &Place, states: &[JobState]) -> Result<Vec<Run>, Failure> {
         Place::Server(server) => {
             let words: Vec<_> = states.iter().map(ToString::to_string).collect();
             let ask = Ask::get("/jobs").with("state", words.join(","));
-            let listed = server.by_cursor(&ask, "jobs", RUNS_SERVED).await?;
+            let listed = server.by_cursor(&ask, "jobs", most_runs(place)).await?;
             listed.items.iter().map(|job| read(job)).collect()
         }
     }
@@ -158,6 +173,9 @@ struct Frame {
     /// The time that shares and throughput are of.
     window_seconds: u64,
     finished_per_second: f64,
+    /// Only so many runs of the window were looked at, those of the newest jobs: the shares are of these, and more jobs have ended.
+    /// `null`: all were.
+    newest_runs: Option<u32>,
     /// The largest shares first.
     groups: Vec<Line>,
 }
@@ -227,15 +245,28 @@ fn frame_of(now: Timestamp, nodes: &[Node], groups: Vec<Group>, runs: &[Run]) ->
         at_least,
         window_seconds: WINDOW.as_secs(),
         finished_per_second,
+        newest_runs: None,
         groups: sorted.into_iter().map(line).collect(),
     }
 }
 
 fn drawn(frame: &Frame) -> Vec<String> {
-    let Frame { now, nodes, slots, in_hand, waiting, at_least, window_seconds, finished_per_second, groups } = frame;
+    let Frame {
+        now,
+        nodes,
+        slots,
+        in_hand,
+        waiting,
+        at_least,
+        window_seconds,
+        finished_per_second,
+        newest_runs,
+        groups,
+    } = frame;
     let more = if *at_least { "+" } else { "" };
+    let faster = if newest_runs.is_some() { "+" } else { "" };
     let mut lines = vec![format!(
-        "{now}  nodes {nodes}  slots {slots}  in hand {in_hand}  waiting {waiting}{more}  {finished_per_second:.1} jobs/s in the last \
+        "{now}  nodes {nodes}  slots {slots}  in hand {in_hand}  waiting {waiting}{more}  {finished_per_second:.1}{faster} jobs/s in the last \
          {window_seconds} s"
     )];
     lines.push(String::new());
@@ -258,6 +289,9 @@ fn drawn(frame: &Frame) -> Vec<String> {
     if groups.len() > ROWS {
         lines.push(format!("and {} groups more", groups.len() - ROWS));
     }
+    if let Some(most) = newest_runs {
+        lines.push(format!("shares: of the last runs of the newest {most} jobs; more have ended in this time"));
+    }
     if *at_least {
         lines.push(format!(
             "counted: the oldest {COUNTED} jobs and all that nodes have; a group whose jobs are all younger is missing"
@@ -279,4 +313,30 @@ fn of(part: f64, whole: f64) -> Option<f64> {
 
 fn percent(part: Option<f64>) -> String {
     part.map_or_else(|| "-".to_owned(), |part| format!("{:.1} %", 100.0 * part))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_with_more_runs_than_are_read_says_so() {
+        let now = Timestamp::from_micros(100_000_000);
+        let run = |ended: i64| Run {
+            id: ended.to_string(),
+            group: "acme".to_owned(),
+            state: JobState::Success,
+            started_at: Some(Timestamp::from_micros(ended - 1_000)),
+            finished_at: Some(Timestamp::from_micros(ended)),
+        };
+        let (late, early) = (99_000_000, 80_000_000);
+        assert_eq!(not_all(&[run(late), run(late)], now, 3), None, "all that there are");
+        assert_eq!(not_all(&[run(late), run(early)], now, 2), None, "older jobs ended before the window, as a rule");
+        let runs = [run(late), run(late)];
+        assert_eq!(not_all(&runs, now, 2), Some(2));
+        let frame = Frame { newest_runs: Some(2), ..frame_of(now, &[], Vec::new(), &runs) };
+        let lines = drawn(&frame).join("\n");
+        assert!(lines.contains(" 0.2+ jobs/s") && lines.contains("of the newest 2 jobs"), "{lines}");
+        assert!(drawn(&frame_of(now, &[], Vec::new(), &runs)).join("\n").contains(" 0.2 jobs/s"));
+    }
 }
