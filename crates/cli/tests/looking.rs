@@ -2,38 +2,64 @@
 
 mod support;
 
-use std::{fs, process::Stdio};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    process::{Command, Output, Stdio},
+};
 
 use support::*;
 use turnwise_sqlite::rusqlite::Connection;
-use turnwise_testpg::Cluster;
+use turnwise_testpg::{Cluster, programs::unprivileged};
 
 const ID: &str = "0191e3b0-0000-7000-8000-000000000000";
 
-/// Commands that read, and commands that change what is there.
-const LOOKS: [&[&str]; 16] = [
+/// Commands that read.
+const READS: [&[&str]; 18] = [
     &["jobs"],
+    &["jobs", "--args-contain", "x"],
     &["job", ID],
     &["logs", ID],
     &["why", ID],
     &["nodes"],
     &["queues"],
     &["groups"],
+    &["tasks"],
+    &["keys"],
     &["schedule", "list"],
+    &["schedule", "show", "nightly"],
     &["installation", "show"],
+    &["simulate", "--slots", "2"],
+    &["top", "--once"],
+    &["audit"],
+    &["token", "list"],
+    &["prune", "--dry-run"],
+];
+
+/// Commands that change what is there.
+const CHANGES: [&[&str]; 10] = [
     &["cancel", ID],
     &["retry", ID],
     &["fail", ID],
+    &["change", ID, "--priority", "1"],
     &["queue", "pause", "mail"],
     &["group", "set", "acme", "--weight", "2"],
     &["task", "set", "mail", "--concurrency", "2"],
+    &["schedule", "pause", "nightly"],
+    &["token", "revoke", "tw_none"],
     &["prune"],
 ];
+
+/// None of them makes a file or a schema.
+fn looks() -> impl Iterator<Item = &'static [&'static str]> {
+    READS.into_iter().chain(CHANGES)
+}
 
 #[test]
 fn looking_in_a_folder_without_a_database_makes_none() {
     let place = Place::new();
-    for command in LOOKS {
+    for command in looks() {
         place.refuses(command, 1, "\"turnwise.db\" does not exist; `turnwise serve` or `turnwise enqueue` makes it");
     }
     assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0, "a file was made");
@@ -48,7 +74,7 @@ fn looking_at_a_file_of_another_program_leaves_it_as_it_was() {
     let file = place.path().join("turnwise.db");
     Connection::open(&file).unwrap().execute_batch("create table book (page integer)").unwrap();
     let before = fs::read(&file).unwrap();
-    for command in LOOKS.into_iter().chain([&["enqueue", "noop"][..]]) {
+    for command in looks().chain([&["enqueue", "noop"][..]]) {
         place.refuses(command, 1, "has no Turnwise schema; `turnwise migrate` adds it");
     }
     assert_eq!(fs::read(&file).unwrap(), before);
@@ -57,10 +83,78 @@ fn looking_at_a_file_of_another_program_leaves_it_as_it_was() {
     place.enqueue(&["noop"]);
 }
 
+/// A file with a job and a schedule, in this journal mode and closed.
+fn file_in_mode(place: &Place, mode: &str) -> std::path::PathBuf {
+    place.enqueue(&["noop"]);
+    place.told(&["schedule", "add", "nightly", "noop", "--every", "1h"]);
+    let file = place.path().join("turnwise.db");
+    let conn = Connection::open(&file).unwrap();
+    let set: String = conn.query_row(&format!("pragma journal_mode = {mode}"), (), |row| row.get(0)).unwrap();
+    assert_eq!(set, mode);
+    file
+}
+
+/// What is printed for a job that is there, and one line for one that is not.
+fn has_looked(command: &[&str], output: &Output) {
+    let expected = if command.contains(&ID) { 1 } else { 0 };
+    assert_eq!(output.status.code(), Some(expected), "{command:?}: {output:?}");
+    assert!(expected == 0 || said(output).contains("no job"), "{command:?}: {output:?}");
+}
+
+#[test]
+fn looking_changes_no_byte_of_a_restored_file() {
+    let place = Place::new();
+    // As `vacuum into` and `.backup` leave it.
+    let file = file_in_mode(&place, "delete");
+    let before = fs::read(&file).unwrap();
+    for command in READS {
+        has_looked(command, &place.run(command));
+        assert!(fs::read(&file).unwrap() == before, "{command:?} changed the file");
+    }
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
+    // The first write makes it as a file that is in use.
+    place.enqueue(&["noop"]);
+    assert_eq!(place.json(&["jobs", "--json"]).as_array().unwrap().len(), 2);
+    assert_eq!(fs::read(&file).unwrap()[18..20], [2, 2], "the mode of the journal");
+}
+
+#[test]
+fn a_file_that_may_only_be_read_can_be_looked_at_and_nothing_is_left_beside_it() {
+    for mode in ["delete", "wal"] {
+        let place = Place::new();
+        let file = file_in_mode(&place, mode);
+        let before = fs::read(&file).unwrap();
+        let permit = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        permit(&file, 0o444);
+        permit(place.path(), 0o555);
+        let programs = tempfile::tempdir().unwrap();
+        permit(programs.path(), 0o755);
+        let binary = programs.path().join("turnwise");
+        fs::copy(env!("CARGO_BIN_EXE_turnwise"), &binary).unwrap();
+        let run = |args: &[&str]| {
+            // To root, every file is writable.
+            let mut command: Command = unprivileged(binary.to_str().unwrap()).unwrap();
+            command.args(args).current_dir(place.path()).stdin(Stdio::null()).output().unwrap()
+        };
+        for command in READS {
+            has_looked(command, &run(command));
+        }
+        assert!(succeeded(&run(&["jobs"])).contains("noop"));
+        assert!(succeeded(&run(&["schedule", "list"])).contains("nightly"));
+        for command in [&["enqueue", "noop"][..], &["queue", "pause", "mail", "--force"]] {
+            let line = refused(&run(command), 1);
+            assert!(line.contains("is read-only; make it and its directory writable"), "{line}");
+        }
+        assert!(fs::read(&file).unwrap() == before, "{mode}");
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1, "{mode}");
+        permit(place.path(), 0o755);
+    }
+}
+
 #[test]
 fn looking_at_an_empty_postgres_database_makes_no_schema() {
     let place = Place::on(Cluster::shared().fresh_database().unwrap());
-    for command in LOOKS.into_iter().chain([&["enqueue", "noop"][..]]) {
+    for command in looks().chain([&["enqueue", "noop"][..], &["bench", "--jobs", "10"]]) {
         place.refuses(command, 1, "the database has no Turnwise schema; `turnwise migrate` makes it");
     }
     let check = place.run(&["migrate", "--check"]);
@@ -87,7 +181,7 @@ fn an_older_schema_in_a_file_is_brought_up_to_date_by_a_node_and_by_migrate_alon
     let steps = place.told(&["migrate", "--print"]);
     let file = place.path().join("turnwise.db");
     Connection::open(&file).unwrap().execute_batch(&older(&steps)).unwrap();
-    for command in LOOKS.into_iter().chain([&["enqueue", "noop"][..]]) {
+    for command in looks().chain([&["enqueue", "noop"][..]]) {
         place.refuses(command, 1, "this turnwise needs");
     }
     place.work(&["--demo-tasks"]);
@@ -101,7 +195,7 @@ fn an_older_schema_on_a_server_is_brought_up_to_date_only_on_request() {
     let steps = place.told(&["migrate", "--print"]);
     let psql = Cluster::shared().psql(place.database(), &older(&steps)).unwrap();
     assert!(!psql.contains("ERROR"), "{psql}");
-    for command in LOOKS.into_iter().chain([&["enqueue", "noop"][..], &["serve", "--log", "off"]]) {
+    for command in looks().chain([&["enqueue", "noop"][..], &["serve", "--log", "off"]]) {
         place.refuses(command, 1, "this binary needs");
     }
     place.work(&["--demo-tasks", "--migrate"]);
@@ -133,6 +227,34 @@ fn a_flag_that_does_not_exist_is_no_job() {
     }
     place.enqueue(&["noop", "-5"]);
     assert_eq!(place.json(&["jobs", "--json"]).as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_flag_is_no_value_of_the_option_before_it() {
+    let place = Place::new();
+    for (typed, option) in [
+        (&["enqueue", "noop", "--unique", "--wait"][..], "--unique"),
+        (&["enqueue", "noop", "--next", "--wait"], "--next"),
+        (&["enqueue", "noop", "--on-exhausted", "--wait"], "--on-exhausted"),
+        (&["enqueue", "noop", "--priority", "--wait"], "--priority"),
+        (&["schedule", "add", "s", "noop", "--every", "1h", "--queue", "--group", "g"], "--queue"),
+        (&["queue", "pause", "mail", "--reason", "--force"], "--reason"),
+        (&["--log", "off", "serve", "--slots", "--demo-tasks"], "--slots"),
+        (&["jobs", "--args-contain", "--json"], "--args-contain"),
+    ] {
+        let line = place.refused(typed, 2);
+        let hint = format!("error: {option} needs a value, and --");
+        assert!(line.starts_with(&hint) && line.contains(&format!("write {option}=--")), "{line}");
+    }
+    place.refuses(
+        &["schedule", "add", "s", "noop", "--dry-run", "--every", "1h"],
+        2,
+        "unexpected argument '--dry-run'",
+    );
+    assert!(!place.path().join("turnwise.db").exists(), "something was done");
+    let id = place.enqueue(&["noop", "--unique=--wait", "--", "-5"]);
+    assert_eq!(place.job(&id)["unique"], "--wait");
+    place.told(&["schedule", "add", "s", "noop", "-5", "--every", "1h"]);
 }
 
 #[test]
@@ -169,7 +291,8 @@ fn a_second_node_on_a_host_gets_a_number() {
 fn a_node_says_what_it_waits_for_when_it_stops_and_what_it_leaves_behind() {
     let place = Place::on_sqlite();
     let job = place.enqueue(&["sleep", r#"{"ms": 600000}"#]);
-    let mut command = place.command(&["serve", "--demo-tasks", "--await-termination", "90s"]);
+    // Also where nothing else is logged.
+    let mut command = place.command(&["serve", "--demo-tasks", "--await-termination", "90s", "--log", "error"]);
     let mut node = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     place.wait_for_state(&job, "running");
     signal(node.id(), "HUP");
@@ -177,11 +300,13 @@ fn a_node_says_what_it_waits_for_when_it_stops_and_what_it_leaves_behind() {
     let mut lines = std::io::BufRead::lines(stderr).map(Result::unwrap);
     let line = lines.find(|line| line.contains("stopping")).unwrap();
     assert!(line.contains("1 job runs, waiting up to 90s for them to end; signal again to leave them"), "{line}");
+    assert!(line.ends_with(&format!("; running: sleep {job}")), "{line}");
     signal(node.id(), "INT");
     let line = lines.find(|line| line.contains("stopping at once")).unwrap();
     assert!(
         line.contains("1 job runs, other nodes take over what this one held when its lease of 5s is over"),
         "{line}"
     );
+    assert!(line.ends_with(&format!("; running: sleep {job}")), "{line}");
     assert_eq!(node.wait().unwrap().code(), Some(130));
 }

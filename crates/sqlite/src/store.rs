@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    fmt::Write,
     path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, Instant},
@@ -24,8 +25,9 @@ use turnwise_store::{
     AskAudit, AskErrors, AskJobs, AskLost, AskNews, AskStatistics, AskStory, AskWatch, Assign, AssignReply, AuditPage,
     BatchId, Beat, BegunStatistics, Bell, Cursor, Epoch, Filter, Fleet, FoundLogin, FoundToken, FoundTotals, InHands,
     Intervention, JobPage, Join, Joined, Keeps, Kept, Load, LostNode, Mail, Memo, MemoKind, NewLogin, NewMemo, News,
-    Note, Once, OperatorStore, Options, Page, Pulse, Result, Settle, Settled, Store, StoreError, SubmitOnce, Submitted,
-    TimedRow, TokenHash, Watched, WriteStatistics, memory::Clock, operators::new_secrets, operators::totals_text,
+    Note, Once, OperatorStore, Options, Page, Pulse, Result, Schema, Settle, Settled, Store, StoreError, SubmitOnce,
+    Submitted, TimedRow, TokenHash, Watched, WriteStatistics, memory::Clock, operators::new_secrets,
+    operators::totals_text,
 };
 
 use crate::{
@@ -133,18 +135,43 @@ impl SqliteStore {
     /// As [`SqliteStore::open`], but as [`Options::schema`] says: what is missing may be refused instead of made.
     pub fn connect(path_or_url: &str, options: Options) -> Result<Self> {
         let location = Location::parse(path_or_url)?;
-        if !location.in_memory() {
-            migrate::refuse_pending(&location, options.schema)?;
+        if location.in_memory() {
+            return Self::start(location, options, Clock::system());
         }
-        Self::open(path_or_url, options)
+        migrate::refuse_pending(&location, options.schema)?;
+        if options.schema == Schema::Existing {
+            return Self::start_as_it_is(location, &options, Clock::system());
+        }
+        Self::start(location, options, Clock::system())
     }
 
     /// As [`SqliteStore::open`], with another clock than the machine's: every process of a file must have the same.
     pub fn open_with_clock(path_or_url: &str, options: Options, clock: Clock) -> Result<Self> {
-        let location = Location::parse(path_or_url)?;
-        let bell = Bell::default();
+        Self::start(Location::parse(path_or_url)?, options, clock)
+    }
+
+    fn start(location: Location, options: Options, clock: Clock) -> Result<Self> {
         let conn = location.open(Purpose::Write)?;
         migrate::run(&conn, &location)?;
+        Self::start_with(conn, None, location, &options, clock)
+    }
+
+    /// For callers that may only look: the file stays as it is, byte by byte, until the first write.
+    fn start_as_it_is(location: Location, options: &Options, clock: Clock) -> Result<Self> {
+        let conn = location.connect(OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        let unready = Some(location.clone());
+        Self::start_with(conn, unready, location, options, clock)
+    }
+
+    /// `unready`: the connection is to be set up with the first write.
+    fn start_with(
+        conn: Connection,
+        unready: Option<Location>,
+        location: Location,
+        options: &Options,
+        clock: Clock,
+    ) -> Result<Self> {
+        let bell = Bell::default();
         let (readers, watcher) = if location.in_memory() {
             (None, None)
         } else {
@@ -152,7 +179,7 @@ impl SqliteStore {
             let readers = Readers { control: reader("turnwise-reader")?, people: reader("turnwise-listing")? };
             (Some(readers), Some(Watcher::start(location.open(Purpose::Read)?, bell.clone())?))
         };
-        let writer = Writer::start(conn, location.place(), bell.clone(), clock.clone())?;
+        let writer = Writer::start(conn, unready, location.place(), bell.clone(), clock.clone())?;
         let keys = Arc::default();
         Ok(Self {
             inner: Arc::new(Inner {
@@ -161,7 +188,7 @@ impl SqliteStore {
                 _watcher: watcher,
                 bell,
                 clock,
-                kept: Arc::new(Kept::new(&options)),
+                kept: Arc::new(Kept::new(options)),
                 keys,
                 location,
             }),
@@ -503,37 +530,87 @@ impl Location {
     pub(crate) fn open(&self, purpose: Purpose) -> Result<Connection> {
         check_version(rusqlite::version_number())?;
         self.check_directory()?;
-        // Each connection lives on one thread. No URI: a path is taken to the letter.
-        let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        if purpose == Purpose::Write {
-            flags |= OpenFlags::SQLITE_OPEN_CREATE;
+        match purpose {
+            Purpose::Write => {
+                let conn = self.connect(OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
+                self.begin_writing(&conn).map_err(|error| self.explain(error))?;
+                Ok(conn)
+            }
+            Purpose::Read => {
+                let conn = self.connect_to_read()?;
+                conn.pragma_update(None, "query_only", true).map_err(|error| self.explain(error))?;
+                Ok(conn)
+            }
         }
-        let conn = Connection::open_with_flags(&self.path, flags).map_err(|error| self.explain(error))?;
-        self.set_up(&conn, purpose).map_err(|error| self.explain(error))?;
-        if purpose == Purpose::Write && conn.is_readonly(MAIN_DB).map_err(|error| self.explain(error))? {
-            return Err(self.refused("is read-only; make it and its directory writable"));
+    }
+
+    /// A connection that has read nothing yet, and changed nothing. SQLite makes it one that only reads, if this process may not write
+    /// the file.
+    fn connect(&self, flags: OpenFlags) -> Result<Connection> {
+        // Each connection lives on one thread. No URI: a path is taken to the letter.
+        let conn = Connection::open_with_flags(&self.path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX);
+        self.set_up(conn).map_err(|error| self.explain(error))
+    }
+
+    fn set_up(&self, conn: rusqlite::Result<Connection>) -> rusqlite::Result<Connection> {
+        let conn = conn?;
+        conn.busy_timeout(self.busy_timeout)?;
+        conn.set_prepared_statement_cache_capacity(STATEMENTS);
+        conn.pragma_update(None, "temp_store", "memory")?;
+        Ok(conn)
+    }
+
+    fn connect_to_read(&self) -> Result<Connection> {
+        let conn = self.connect(OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        // A file in WAL mode is read with two more files beside it. Where no process has made them, and this one may not write the file,
+        // they would be left behind as this user's, and in the way of the file's owner.
+        let readable = |conn: &Connection| conn.query_row("select count(*) from sqlite_schema", (), |_| Ok(()));
+        let alone = self.in_wal_mode() && !self.has_log();
+        let cannot = |error: &rusqlite::Error| error.sqlite_error_code() == Some(ErrorCode::CannotOpen);
+        let is_readonly = conn.is_readonly(MAIN_DB).map_err(|error| self.explain(error))?;
+        if alone && (is_readonly || readable(&conn).is_err_and(|error| cannot(&error))) {
+            let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
+            let conn = Connection::open_with_flags(immutable_uri(&self.path), flags);
+            return self.set_up(conn).map_err(|error| self.explain(error));
         }
         Ok(conn)
     }
 
-    fn set_up(&self, conn: &Connection, purpose: Purpose) -> rusqlite::Result<()> {
-        conn.busy_timeout(self.busy_timeout)?;
-        conn.set_prepared_statement_cache_capacity(STATEMENTS);
-        conn.pragma_update(None, "temp_store", "memory")?;
-        match purpose {
-            Purpose::Write => {
-                if !conn.is_readonly(MAIN_DB)? {
-                    conn.pragma_update(None, "page_size", PAGE_BYTES)?;
-                    self.use_wal(conn)?;
-                }
-                conn.pragma_update(None, "synchronous", SYNCHRONOUS)?;
-                conn.pragma_update(None, "cache_size", -CACHE_KIB)?;
-                let page_bytes: i64 = conn.pragma_query_value(None, "page_size", |row| row.get(0))?;
-                conn.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_BYTES / page_bytes)?;
-                conn.pragma_update(None, "journal_size_limit", WAL_BYTES)
-            }
-            Purpose::Read => conn.pragma_update(None, "query_only", true),
+    /// By the head of the file; one that cannot be read so is left to SQLite to explain.
+    fn in_wal_mode(&self) -> bool {
+        use std::io::Read;
+        let mut head = [0; 20];
+        let read = std::fs::File::open(&self.path).and_then(|mut file| file.read_exact(&mut head));
+        read.is_ok() && head[18..] == [2, 2]
+    }
+
+    /// Whether there is something in the log beside the file, or a process may have it open.
+    fn has_log(&self) -> bool {
+        let mut log = self.path.as_os_str().to_owned();
+        log.push("-wal");
+        Path::new(&log).exists()
+    }
+
+    /// Makes a connection ready to write.
+    pub(crate) fn begin_writing(&self, conn: &Connection) -> rusqlite::Result<()> {
+        if conn.is_readonly(MAIN_DB)? {
+            return Err(read_only(self.refused(READ_ONLY).to_string()));
         }
+        let ready = || {
+            conn.pragma_update(None, "page_size", PAGE_BYTES)?;
+            self.use_wal(conn)?;
+            conn.pragma_update(None, "synchronous", SYNCHRONOUS)?;
+            conn.pragma_update(None, "cache_size", -CACHE_KIB)?;
+            let page_bytes: i64 = conn.pragma_query_value(None, "page_size", |row| row.get(0))?;
+            conn.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_BYTES / page_bytes)?;
+            conn.pragma_update(None, "journal_size_limit", WAL_BYTES)
+        };
+        ready().map_err(|error| match error.sqlite_error_code() {
+            Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
+                read_only(self.explain(error).to_string())
+            }
+            _ => error,
+        })
     }
 
     /// Readers then never wait for the writer. The mode is the file's, so all but the first find it done; several first
@@ -567,7 +644,9 @@ impl Location {
     pub(crate) fn explain(&self, error: rusqlite::Error) -> StoreError {
         match error.sqlite_error_code() {
             Some(ErrorCode::NotADatabase) => self.refused("is not a SQLite database; name another file"),
-            Some(ErrorCode::ReadOnly) => self.refused("is read-only; make it and its directory writable"),
+            // It says itself what to do.
+            Some(ErrorCode::ReadOnly) if is_read_only(&error) => StoreError::Refused(error.to_string()),
+            Some(ErrorCode::ReadOnly) => self.refused(READ_ONLY),
             Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
                 self.refused("cannot be opened; see that it is a file, and that it and its directory are writable")
             }
@@ -578,6 +657,32 @@ impl Location {
     pub(crate) fn refused(&self, problem: &str) -> StoreError {
         StoreError::Refused(format!("{:?} {problem}", self.path))
     }
+}
+
+/// What a file must be to be written.
+const READ_ONLY: &str = "is read-only; make it and its directory writable";
+
+/// An error that [`explain`] passes on as it is.
+fn read_only(text: String) -> rusqlite::Error {
+    rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_READONLY_DBMOVED), Some(text))
+}
+
+fn is_read_only(error: &rusqlite::Error) -> bool {
+    error.sqlite_error().is_some_and(|error| error.extended_code == ffi::SQLITE_READONLY_DBMOVED)
+}
+
+/// The path as SQLite reads it from a URI, with the promise that no process changes the file while it is read.
+fn immutable_uri(path: &Path) -> String {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let mut uri = String::from("file://");
+    for byte in path.as_os_str().as_encoded_bytes() {
+        match byte {
+            b'/' | b'.' | b'_' | b'-' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => uri.push(char::from(*byte)),
+            // Writing to a String cannot fail.
+            _ => drop(write!(uri, "%{byte:02X}")),
+        }
+    }
+    uri + "?immutable=1"
 }
 
 /// A file that is open, to distinguish it from another one at its path.
@@ -605,7 +710,7 @@ impl Place {
              or restart this process to go on with what is there",
             self.path
         );
-        Err(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_READONLY_DBMOVED), Some(text)))
+        Err(read_only(text))
     }
 
     #[cfg(test)]
@@ -657,6 +762,12 @@ mod tests {
         for text in ["", "sqlite:", "sqlite://", "sqlite:a?mode=ro", "sqlite:a?busy_timeout=1"] {
             assert!(matches!(Location::parse(text), Err(StoreError::Refused(_))), "{text}");
         }
+    }
+
+    #[test]
+    fn a_path_is_taken_to_the_letter_also_in_a_uri() {
+        let uri = immutable_uri(Path::new("/var/a b?c#d%25é.db"));
+        assert_eq!(uri, "file:///var/a%20b%3Fc%23d%2525%C3%A9.db?immutable=1");
     }
 
     #[test]

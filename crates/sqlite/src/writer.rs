@@ -16,7 +16,7 @@ use turnwise_store::{Bell, Result, StoreError, memory::Clock};
 use crate::{
     bell::Ring,
     errors::{Failure, explain},
-    store::Place,
+    store::{Location, Place},
 };
 
 /// Most transactions in one commit. More would not save much of an fsync, and make the first caller wait for the last.
@@ -33,7 +33,14 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub(crate) fn start(conn: Connection, place: Place, bell: Bell, clock: Clock) -> Result<Self> {
+    /// `unready`: the file is to be made ready before the first write, and stays as it is until then.
+    pub(crate) fn start(
+        conn: Connection,
+        mut unready: Option<Location>,
+        place: Place,
+        bell: Bell,
+        clock: Clock,
+    ) -> Result<Self> {
         // One batch may fill while another is written; further callers wait for room in the line.
         let line = Worker::start("turnwise-writer", MAX_BATCH, move |mut inbox: mpsc::Receiver<Box<dyn Request>>| {
             let mut left_over = None;
@@ -49,7 +56,7 @@ impl Writer {
                     }
                     batch.push(next);
                 }
-                write_batch(&conn, &place, batch);
+                write_batch(&conn, &mut unready, &place, batch);
             }
         })?;
         Ok(Self { line, bell, clock })
@@ -139,8 +146,8 @@ where
     }
 }
 
-fn write_batch(conn: &Connection, place: &Place, mut batch: Vec<Box<dyn Request>>) {
-    let committed = run_batch(conn, place, &mut batch).map_err(Arc::new);
+fn write_batch(conn: &Connection, unready: &mut Option<Location>, place: &Place, mut batch: Vec<Box<dyn Request>>) {
+    let committed = make_ready(conn, unready).and_then(|()| run_batch(conn, place, &mut batch)).map_err(Arc::new);
     if committed.is_err()
         && !conn.is_autocommit()
         && let Err(error) = conn.execute_batch("rollback")
@@ -150,6 +157,14 @@ fn write_batch(conn: &Connection, place: &Place, mut batch: Vec<Box<dyn Request>
     for request in batch {
         request.answer(&committed);
     }
+}
+
+fn make_ready(conn: &Connection, unready: &mut Option<Location>) -> rusqlite::Result<()> {
+    if let Some(location) = unready {
+        location.begin_writing(conn)?;
+        *unready = None;
+    }
+    Ok(())
 }
 
 fn run_batch(conn: &Connection, place: &Place, batch: &mut [Box<dyn Request>]) -> rusqlite::Result<()> {
@@ -243,7 +258,7 @@ mod tests {
     }
 
     fn writer(conn: Connection) -> Writer {
-        Writer::start(conn, Place::unknown(), Bell::default(), Clock::system()).unwrap()
+        Writer::start(conn, None, Place::unknown(), Bell::default(), Clock::system()).unwrap()
     }
 
     fn note(conn: &Connection, text: &str) -> std::result::Result<((), Ring), Failure> {

@@ -100,7 +100,7 @@ pub fn pg_dump() -> Result<Option<PathBuf>> {
 }
 
 /// A command that runs `program` as a user that the server programs accept: they refuse to run as root.
-pub(crate) fn unprivileged(program: &str) -> Result<Command> {
+pub fn unprivileged(program: &str) -> Result<Command> {
     if text_of(Command::new("id").arg("-u")).context("run `id -u`")? != "0" {
         return Ok(Command::new(program));
     }
