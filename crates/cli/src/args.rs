@@ -6,9 +6,9 @@ mod schedules;
 mod settings;
 mod tokens;
 
-use std::{path::PathBuf, process::ExitCode, sync::LazyLock};
+use std::{ffi::OsString, path::PathBuf, process::ExitCode, sync::LazyLock};
 
-use clap::{Parser, Subcommand, error::ErrorKind};
+use clap::{CommandFactory, Parser, Subcommand, error::ErrorKind};
 
 pub(crate) use audit::*;
 pub(crate) use jobs::*;
@@ -46,7 +46,7 @@ pub(crate) struct Args {
     /// The file with the settings [default: turnwise.toml, if there is one]
     #[arg(long, global = true, value_name = "FILE", help_heading = EVERYWHERE)]
     pub(crate) config: Option<PathBuf>,
-    /// What to log to stderr: error, warn, info, debug, trace, or a filter like turnwise_executor=debug
+    /// What to log to stderr: error, warn, info, debug, trace, or a filter like turnwise_executor=debug [default: info for `serve`, warn for `bench`; the others log nothing]
     #[arg(long, global = true, value_name = "LEVEL", help_heading = EVERYWHERE)]
     pub(crate) log: Option<String>,
     /// How the log is written: text, or json with an object a line [default: text]
@@ -241,7 +241,7 @@ pub(crate) struct Serve {
     /// Answer without TLS on an address that other machines reach; needs a token to exist [default: false]
     #[arg(long)]
     pub(crate) plain_http: bool,
-    /// Bring an older schema on PostgreSQL up to date before starting; nodes of earlier versions may not work with the new one
+    /// Bring an older schema on PostgreSQL up to date before starting; nodes of earlier versions may not work with the new one [default: false]
     #[arg(long)]
     pub(crate) migrate: bool,
     /// Append a record of the run to this file, one JSON object a line
@@ -342,6 +342,9 @@ pub(crate) struct Simulate {
     /// One JSON object instead of a table
     #[arg(long)]
     pub(crate) json: bool,
+    /// Do not cut lines to the width of the terminal
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) wide: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -367,6 +370,11 @@ pub(crate) struct Migrate {
 impl Args {
     /// Reads the command line; `Err` is the exit code for a command line that leaves nothing to do.
     pub(crate) fn read() -> Result<Self, ExitCode> {
+        let typed: Vec<OsString> = std::env::args_os().collect();
+        if let Some(problem) = swallowed(&Self::command(), &typed) {
+            complain(&problem);
+            return Err(ExitCode::from(2));
+        }
         Self::try_parse().map_err(|error| match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
                 // A closed stdout is no reason to fail: the reader has stopped reading.
@@ -383,6 +391,36 @@ impl Args {
             }
         })
     }
+}
+
+/// An option whose value was forgotten must not take the next option for it: `--unique --wait` is no key. A value that begins so is
+/// written with `=`.
+fn swallowed(root: &clap::Command, typed: &[OsString]) -> Option<String> {
+    let mut command = root;
+    let mut typed = typed.iter().skip(1).map(|text| text.to_string_lossy());
+    while let Some(text) = typed.next() {
+        let Some(name) = text.strip_prefix("--") else {
+            command = command.find_subcommand(text.as_ref()).unwrap_or(command);
+            continue;
+        };
+        if name.is_empty() {
+            return None;
+        }
+        let called = |arg: &&clap::Arg| {
+            arg.get_long() == Some(name) || arg.get_all_aliases().is_some_and(|aliases| aliases.contains(&name))
+        };
+        let Some(option) = command.get_arguments().chain(root.get_arguments()).find(called) else { continue };
+        if !option.get_action().takes_values() {
+            continue;
+        }
+        let value = typed.next()?;
+        if value.starts_with("--") && option.is_allow_hyphen_values_set() {
+            return Some(format!(
+                "--{name} needs a value, and {value} looks like an option; if it is the value, write --{name}={value}"
+            ));
+        }
+    }
+    None
 }
 
 /// What is wrong and what may have been meant, without the usage below it.

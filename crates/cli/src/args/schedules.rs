@@ -46,7 +46,7 @@ pub(crate) struct AddSchedule {
     /// The task of its jobs
     pub(crate) task: String,
     /// Its arguments: JSON, @FILE with JSON, or - for JSON from stdin [default: null]
-    #[arg(allow_hyphen_values = true)]
+    #[arg(value_name = "JSON", allow_negative_numbers = true)]
     pub(crate) args: Option<String>,
     /// Minute, hour, day, month and weekday like "0 2 * * *", optionally with a field for seconds before them
     #[arg(long, value_name = "PATTERN", allow_hyphen_values = true)]
