@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use serde_json::json;
 use tokio::{
     runtime,
     signal::unix::{Signal, SignalKind, signal},
@@ -35,6 +36,8 @@ const INTERRUPTED: i32 = 130;
 /// waits for the node's orderly end, take all of it.
 const LAST_MOMENT: Duration = Duration::from_millis(500);
 
+/// Running jobs that a stopping node names.
+const NAMED: usize = 5;
 /// Names that are tried for a node whose name no person chose, while other nodes take them at the same time.
 const NAME_TRIES: u32 = 10;
 
@@ -159,7 +162,7 @@ async fn run(
     // The process that started the node may have stopped reading; the node works all the same.
     let _ = writeln!(io::stdout(), "{ready}").and_then(|()| io::stdout().flush());
     tokio::select! {
-        () = signals.next() => say_stopping(&executor, &parts.config),
+        () = signals.next() => say(settings, "INFO", &stopping(&executor, &parts.config)),
         () = drained(&executor), if call.until_empty => tracing::info!("stopping: no job is left to run"),
     }
     if let Some(http) = &http {
@@ -168,7 +171,7 @@ async fn run(
     tokio::select! {
         () = executor.stop() => {}
         () = signals.next() => {
-            say_abandoned(&executor, &parts.config);
+            say(settings, "WARN", &abandoned(&executor, &parts.config));
             return Ok(End::AtOnce(Box::new(executor)));
         }
     }
@@ -215,24 +218,50 @@ fn free_number(host: &str, taken: impl Fn(&str) -> bool) -> String {
     names.find(|name| !taken(name)).expect("there is no end of numbers")
 }
 
-fn say_stopping(executor: &Executor, config: &Config) {
+/// To stderr, whatever is logged: the person who pressed Ctrl-C waits for it.
+fn say(settings: &Settings, level: &str, line: &str) {
+    let line = match settings.log_as_json() {
+        Ok(true) => json!({"level": level, "message": line, "target": "turnwise"}).to_string(),
+        _ => line.to_owned(),
+    };
+    // A closed stderr is no reason not to stop.
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
+fn stopping(executor: &Executor, config: &Config) -> String {
     let running = executor.running();
     let wait = print_span(config.await_termination);
     let jobs = jobs_run(running);
     if running == 0 || !config.wait_for_tasks_on_shutdown {
-        tracing::info!("stopping; {jobs}");
+        format!("stopping; {jobs}")
     } else {
-        tracing::info!(
-            "stopping; {jobs}, waiting up to {wait} for them to end; signal again to leave them to other nodes"
-        );
+        let which = which_run(executor, running);
+        format!(
+            "stopping; {jobs}, waiting up to {wait} for them to end; signal again to leave them to other nodes{which}"
+        )
     }
 }
 
-fn say_abandoned(executor: &Executor, config: &Config) {
-    let (jobs, lease) = (jobs_run(executor.running()), print_span(config.lease));
-    tracing::warn!(
-        "stopping at once; {jobs}, other nodes take over what this one held when its lease of {lease} is over"
-    );
+fn abandoned(executor: &Executor, config: &Config) -> String {
+    let (running, lease) = (executor.running(), print_span(config.lease));
+    let (jobs, which) = (jobs_run(running), which_run(executor, running));
+    format!(
+        "stopping at once; {jobs}, other nodes take over what this one held when its lease of {lease} is over{which}"
+    )
+}
+
+/// `; running: sleep 0190…, mail 0191… and 3 more`
+fn which_run(executor: &Executor, running: usize) -> String {
+    let named = executor.running_jobs(NAMED);
+    if named.is_empty() {
+        return String::new();
+    }
+    let more = match running.saturating_sub(named.len()) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let named: Vec<_> = named.into_iter().map(|(job, task)| format!("{task} {job}")).collect();
+    format!("; running: {}{more}", named.join(", "))
 }
 
 fn jobs_run(running: usize) -> String {

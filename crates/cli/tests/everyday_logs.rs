@@ -2,7 +2,13 @@
 
 mod support;
 
-use std::fs;
+use std::{
+    fs,
+    io::{Read, Write},
+    net::TcpStream,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+};
 
 use serde_json::json;
 use support::{Harness, Node, Place, on_both_databases, until};
@@ -10,6 +16,7 @@ use turnwise_testpg::Cluster;
 
 on_both_databases!(
     a_job_that_fails_is_a_line_with_its_error,
+    a_job_that_killed_its_nodes_is_a_line_with_its_task_and_group,
     many_failures_are_ten_lines_and_a_count,
     what_was_left_out_is_counted_when_the_node_stops,
     a_queue_that_pauses_itself_says_so,
@@ -27,9 +34,13 @@ struct Logged<'a> {
 
 impl<'a> Logged<'a> {
     fn start(place: &'a Place) -> Self {
+        Self::start_with(place, &["--name", "worker"])
+    }
+
+    fn start_with(place: &'a Place, flags: &[&str]) -> Self {
         fs::write(place.path().join("turnwise.toml"), TASKS).unwrap();
         let log = fs::File::create(place.path().join("log")).unwrap();
-        let mut command = place.command(&["serve", "--name", "worker"]);
+        let mut command = place.command(&[&["serve"], flags].concat());
         Self {
             place,
             serving: support::Process::new(command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap()),
@@ -73,8 +84,34 @@ fn a_job_that_fails_is_a_line_with_its_error(place: &Place) {
     let ready = log.line(&["ready: ", "http://"]);
     let server = format!("http://{}", ready.split_once("http://").unwrap().1.trim());
     place.told(&["fail", &by_hand, "--server", &server]);
-    log.line(&["WARN", "a job failed for good", &format!("job={by_hand}"), "a person"]);
+    let fields = ["task=broken", "group=default", "attempt=1", "no disk"];
+    log.line(&[&["WARN", "a job failed for good", &format!("job={by_hand}"), "a person"], &fields[..]].concat());
+    let many: Vec<_> = (0..2).map(|_| place.enqueue(&["broken", "--retry", "manual"])).collect();
+    many.iter().for_each(|job| place.wait_for_state(job, "stuck"));
+    place.told(&["fail", "--filter", "task=broken", "--yes", "--server", &server]);
+    for job in &many {
+        log.line(&[&["WARN", "a job failed for good", &format!("job={job}"), "a person"], &fields[..]].concat());
+    }
     log.line(&["WARN", "a job failed for good", &late, "expired"]);
+    log.stop();
+}
+
+fn a_job_that_killed_its_nodes_is_a_line_with_its_task_and_group(place: &Place) {
+    let job = place.enqueue(&["sleep", r#"{"ms":3600000}"#, "--group", "acme"]);
+    let start = |name: &str| Logged::start_with(place, &["--demo-tasks", "--lease", "1s", "--name", name]);
+    for name in ["first", "second", "third"] {
+        let mut log = start(name);
+        until("the run on this node", || {
+            let shown = place.job(&job);
+            (shown["state"] == "running" && shown["node"] == name).then_some(())
+        });
+        log.serving.kill();
+    }
+    let log = start("fourth");
+    let line = log.line(&["WARN", "a job failed for good", "its nodes died while it ran", &format!("job={job}")]);
+    for part in ["task=sleep", "group=acme", "attempt=", "poison"] {
+        assert!(line.contains(part), "{part}: {line}");
+    }
     log.stop();
 }
 
@@ -167,11 +204,24 @@ fn a_lost_node_and_a_change_of_the_lead_are_lines() {
 fn an_outage_is_one_line_then_one_every_ten_seconds_and_one_when_it_is_over() {
     let cluster = Cluster::start().unwrap();
     let mut harness = Harness::on_postgres(&cluster);
-    let node = harness.serve("worker", &["--slots", "4"]);
+    let mut node = harness.spawn("worker", &["--demo-tasks", "--slots", "4", "--listen", "127.0.0.1:0"]);
+    let ready = node.wait_until_ready();
+    let server = ready.split_once("http://").unwrap().1.trim().to_owned();
     harness.submit(100, "sleep", r#"{"ms":20}"#);
     until("some work", || (node.settles() >= 20).then_some(()));
     cluster.stop_immediate().unwrap();
-    logs(&node, &["WARN", "the database has not answered for 1"]);
+    // A caller that asks again and again.
+    let over = AtomicBool::new(false);
+    let unanswered = thread::scope(|scope| {
+        let asking = scope.spawn(|| {
+            let asks = std::iter::repeat_with(|| status(&server, "/api/v1/jobs"));
+            asks.take_while(|_| !over.load(Ordering::Relaxed)).filter(|status| *status == Some(503)).count()
+        });
+        logs(&node, &["WARN", "the database has not answered for 1"]);
+        over.store(true, Ordering::Relaxed);
+        asking.join().unwrap()
+    });
+    assert!(unanswered > 50, "{unanswered} requests were not answered");
     cluster.start_again().unwrap();
     logs(&node, &["WARN", "the database answers again, after"]);
     harness.wait_until_all_ended();
@@ -184,12 +234,24 @@ fn an_outage_is_one_line_then_one_every_ten_seconds_and_one_when_it_is_over() {
     let tens = waited as usize / 10;
     assert!(count("has not answered for") <= tens, "{log}");
     assert_eq!(count("jobs=0"), 0, "{log}");
-    let other = log.lines().filter(|line| line.contains("WARN") && !line.contains("the database")).count();
-    assert!(other <= 3, "{log}");
+    let of_requests = log.lines().filter(|line| line.contains("not answered: the database")).count();
+    assert!((1..=tens + 2).contains(&of_requests), "{of_requests} lines about {unanswered} requests: {log}");
+    let loud = |line: &&str| line.contains(" WARN ") || line.contains(" ERROR ");
+    let all = log.lines().filter(loud).count();
+    assert!(all <= 2 + tens + of_requests + 3, "{log}");
     node.stop();
 }
 
 fn logs(node: &Node, parts: &[&str]) {
     let found = |line: &&str| parts.iter().all(|part| line.contains(part));
     until(&format!("a line with {parts:?}"), || node.errors().lines().find(found).map(drop));
+}
+
+/// The status of the answer; `None`: there was none.
+fn status(server: &str, path: &str) -> Option<u16> {
+    let mut stream = TcpStream::connect(server).ok()?;
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: {server}\r\nconnection: close\r\n\r\n").ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    answer.split(' ').nth(1)?.parse().ok()
 }

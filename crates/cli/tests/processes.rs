@@ -99,6 +99,12 @@ fn a_node_that_wakes_up_after_its_lease_changes_nothing(mut harness: Harness) {
     sleeper.signal("TERM");
     assert_eq!(sleeper.exit_within(PATIENCE).code(), Some(0));
     assert!(sleeper.errors().contains(&format!("refused {runs} stale settles")), "{}", sleeper.errors());
+    let log = sleeper.errors();
+    let warned = log.lines().filter(|line| line.contains("WARN") && line.contains("a stale settle was refused"));
+    let warned: Vec<_> = warned.collect();
+    assert!((1..runs).contains(&warned.len()), "some are named and the others counted: {log}");
+    assert!(warned.iter().all(|line| line.contains("job=") && line.contains("fence=")), "{log}");
+    assert!(log.contains("stale settles were refused"), "{log}");
     other.stop();
     let report = harness.expect_all_success("zombie");
     assert_eq!((report.counts.stale, report.counts.ran_twice), (runs, runs), "{report}");

@@ -34,7 +34,7 @@ pub(crate) async fn close(life: &Life, closing: Box<dyn Closing>, ended: Ended) 
         return life.ended(match (undone, &ended.outcome) {
             // The connection was lost: the task's statements failed from then on, whatever error it made of that.
             (Undone::Cut, Outcome::Error(failure)) => {
-                let outcome = after_cut(&ended.job, failure.clone());
+                let outcome = after_cut(life, &ended.job, failure.clone());
                 Ended { outcome, ..ended }
             }
             _ => ended,
@@ -82,7 +82,7 @@ pub(crate) async fn close(life: &Life, closing: Box<dyn Closing>, ended: Ended) 
             }
             Outcome::Snooze { wait: AGAIN }
         }
-        Closed::Cut(error) => after_cut(&job, shown(run.as_deref(), met_somewhere(error))),
+        Closed::Cut(error) => after_cut(life, &job, shown(run.as_deref(), met_somewhere(error))),
         Closed::TimedOut { limit } => Outcome::TimedOut { limit },
         Closed::Panicked(panic) => {
             let outcome = panicked(&*panic);
@@ -105,8 +105,10 @@ fn shown(run: Option<&Run>, failure: Failure) -> Failure {
     }
 }
 
-fn after_cut(job: &AssignedJob, failure: Failure) -> Outcome {
-    tracing::warn!(error = %failure.text(), job = %job.id, "it lost its connection before its end could be committed");
+fn after_cut(life: &Life, job: &AssignedJob, failure: Failure) -> Outcome {
+    if life.node.logs.may(Kind::Cut) {
+        tracing::warn!(error = %failure.text(), job = %job.id, "it lost its connection before its end could be committed");
+    }
     lifecycle::after_cut(&JobFacts::from(job), failure)
 }
 

@@ -17,7 +17,9 @@ use tokio::{
     sync::{Notify, futures::Notified},
     time::Instant,
 };
-use turnwise_core::{Fence, JobId, JobState, Timestamp, job::AssignedJob, lifecycle::WATCHED_CRASHES, pool::Pool};
+use turnwise_core::{
+    Fence, JobId, JobState, TaskName, Timestamp, job::AssignedJob, lifecycle::WATCHED_CRASHES, pool::Pool,
+};
 use turnwise_store::{BatchId, Lineage, Mail, Note};
 
 use self::jobs::{JobInHand, Jobs, Phase};
@@ -273,6 +275,12 @@ impl Desk {
     /// How many tasks run.
     pub(crate) fn running(&self) -> usize {
         self.jobs().held.values().filter(|held| matches!(held.phase, Phase::Running { .. })).count()
+    }
+
+    pub(crate) fn running_jobs(&self) -> Vec<(JobId, TaskName)> {
+        let jobs = self.jobs();
+        let running = jobs.held.values().filter(|held| matches!(held.phase, Phase::Running { .. }));
+        running.map(|held| (held.job.id, held.job.task.clone())).collect()
     }
 
     /// Jobs that have run for a moment without the store knowing: `running` is to be written for them.

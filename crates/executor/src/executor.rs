@@ -13,7 +13,7 @@ use tokio::{
     runtime::Runtime,
     sync::{oneshot, watch},
 };
-use turnwise_core::{Invalid, NewJob, NodeName, pace, remaining::Remaining, secret::Secrets};
+use turnwise_core::{Invalid, JobId, NewJob, NodeName, TaskName, pace, remaining::Remaining, secret::Secrets};
 use turnwise_store::{Bell, OperatorStore, Store, StoreError, Submitted};
 
 use crate::{
@@ -544,6 +544,15 @@ impl Executor {
     pub fn running(&self) -> usize {
         let lives = self.0.members.iter().filter_map(|member| member.running.borrow().clone());
         lives.map(|life| life.desk.running()).sum()
+    }
+
+    /// Which jobs those are, the oldest first, at most so many.
+    pub fn running_jobs(&self, most: usize) -> Vec<(JobId, TaskName)> {
+        let lives = self.0.members.iter().filter_map(|member| member.running.borrow().clone());
+        let mut jobs: Vec<_> = lives.flat_map(|life| life.desk.running_jobs()).collect();
+        jobs.sort_unstable();
+        jobs.truncate(most);
+        jobs
     }
 
     /// The configured name. In the fleet each other pool has a name of its own, `name/pool`.

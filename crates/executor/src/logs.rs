@@ -24,10 +24,14 @@ pub(crate) enum Kind {
     Refused,
     Outage,
     Aside,
+    Cut,
+    PeriodicRefused,
+    Unreadable,
+    NotNoted,
 }
 
 impl Kind {
-    const ALL: [Kind; 11] = [
+    const ALL: [Kind; 15] = [
         Kind::Failed,
         Kind::Retry,
         Kind::QueuePaused,
@@ -39,6 +43,10 @@ impl Kind {
         Kind::Refused,
         Kind::Outage,
         Kind::Aside,
+        Kind::Cut,
+        Kind::PeriodicRefused,
+        Kind::Unreadable,
+        Kind::NotNoted,
     ];
 
     /// What many of them are called.
@@ -55,6 +63,10 @@ impl Kind {
             Kind::Refused => "calls of the database were refused",
             Kind::Outage => "the database did not answer, or answered again",
             Kind::Aside => "what the dispatcher does besides panicked",
+            Kind::Cut => "runs lost their connection before their end could be committed",
+            Kind::PeriodicRefused => "periodic jobs were refused",
+            Kind::Unreadable => "schedules cannot be read and are left out",
+            Kind::NotNoted => "what jobs have said could not be stored",
         }
     }
 }

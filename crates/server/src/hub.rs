@@ -21,6 +21,7 @@ use turnwise::{
 
 use crate::{
     limits::{ANSWER_TIME, BATCHES_BEHIND, EVENTS_AT_ONCE, LOOK_AGAIN, PLACE_TOLD, SAMPLE_EVERY, SAMPLED_JOBS},
+    logs::{self, Kind},
     problem::Problem,
     service::Service,
     telling::{self, Hands, Queues, Recent, Told},
@@ -270,7 +271,10 @@ impl Reading {
         match sampled {
             Ok(()) if news => drop(self.hears.send_replace(Some(wish))),
             Ok(()) => {}
-            Err(error) => tracing::warn!(%error, "nodes, queues or jobs in hand could not be read for listeners"),
+            Err(error) if logs::may(Kind::Sample) => {
+                tracing::warn!(%error, "nodes, queues or jobs in hand could not be read for listeners");
+            }
+            Err(_) => {}
         }
         Ok(watched.cursor)
     }

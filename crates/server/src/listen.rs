@@ -25,12 +25,14 @@ use tokio::{
     net::{TcpListener, TcpStream},
     sync::{Semaphore, watch},
     task::{JoinHandle, JoinSet},
-    time::{Instant, Sleep, sleep, sleep_until, timeout},
+    time::{Instant, Sleep, interval, sleep, sleep_until, timeout},
 };
 use tokio_rustls::TlsAcceptor;
+use turnwise_core::log_bound::SPAN;
 
 use crate::{
     limits::{ACCEPT_PAUSE, CONNECTIONS, GRACE, HEAD_BYTES, HEAD_TIME, WRITE_TIME},
+    logs,
     proxies::Peer,
     service::Service,
     tls::Certificate,
@@ -85,6 +87,7 @@ async fn accept(service: Service, listener: TcpListener, tls: Option<TlsAcceptor
     let router = service.router();
     let places = Arc::new(Semaphore::new(connections()));
     let mut open = JoinSet::new();
+    let mut spans = interval(SPAN);
     loop {
         while open.try_join_next().is_some() {}
         let place = tokio::select! {
@@ -92,6 +95,10 @@ async fn accept(service: Service, listener: TcpListener, tls: Option<TlsAcceptor
             _ = ended.wait_for(|ended| *ended) => break,
         };
         let stream = tokio::select! {
+            _ = spans.tick() => {
+                logs::tell_left_out();
+                continue;
+            }
             accepted = listener.accept() => accepted.map(|(stream, address)| (stream, Peer(address.ip()))),
             _ = ended.wait_for(|ended| *ended) => break,
         };
@@ -110,6 +117,7 @@ async fn accept(service: Service, listener: TcpListener, tls: Option<TlsAcceptor
             }
         }
     }
+    logs::tell_rest();
     drop(listener);
     let all = async { while open.join_next().await.is_some() {} };
     if timeout(GRACE, all).await.is_err() {

@@ -10,7 +10,10 @@ use serde::Serialize;
 use turnwise::{Error, Invalid, JobId, StoreError, wire::Unreadable};
 use turnwise_core::access::Refusal;
 
-use crate::limits::RETRY_AFTER_SECONDS;
+use crate::{
+    limits::RETRY_AFTER_SECONDS,
+    logs::{self, Kind},
+};
 
 /// An answer that says why the request was not done.
 #[derive(Debug, Serialize)]
@@ -145,7 +148,9 @@ impl Problem {
 
     /// The whole text is for the log: it is no caller's business, and may name what a caller may not see.
     fn broken(error: &Error) -> Self {
-        tracing::error!(%error, "a request could not be answered");
+        if logs::may(Kind::Broken) {
+            tracing::error!(%error, "a request could not be answered");
+        }
         let detail = "something is broken inside; the server's log says what";
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "broken", "The server failed", detail)
     }
@@ -174,11 +179,13 @@ impl From<Error> for Problem {
             Error::NoJobBegins(_) => Self::not_found(error.to_string()),
             Error::Conflict(_) | Error::Contested(_) => Self::conflict(error.to_string()).try_again(),
             Error::Store(ref store) if store.is_transient() => {
-                tracing::warn!(%error, "the database did not answer a request");
+                logs::no_answer(&error);
                 Self::away("the database does not answer; try again")
             }
             Error::Store(StoreError::Refused(ref text)) => {
-                tracing::error!(%error, "the database refused a request");
+                if logs::may(Kind::Refused) {
+                    tracing::error!(%error, "the database refused a request");
+                }
                 Self::away(text)
             }
             other => Self::broken(&other),

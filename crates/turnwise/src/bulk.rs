@@ -1,5 +1,7 @@
 //! Decisions about many jobs at once.
 
+use std::collections::HashSet;
+
 use turnwise_core::{
     Job, JobId, JobState, Timestamp,
     audit::AuditVerb,
@@ -7,7 +9,10 @@ use turnwise_core::{
 };
 use turnwise_store::{Filter, Settled};
 
-use crate::{Error, Turnwise};
+use crate::{
+    Error, Turnwise,
+    client::{log_given_up, log_rest_given_up},
+};
 
 /// What cancelling many jobs came to.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -98,15 +103,16 @@ impl Turnwise {
     /// As [`Turnwise::fail_all`], of jobs that were read before. One that has changed since is left alone.
     pub async fn fail_these(&self, jobs: &[Job]) -> Result<FailedAll, Error> {
         let mut given_up = FailedAll::default();
+        let mut failed = HashSet::new();
         for (job, decided) in self.decide_all(jobs, &Event::GiveUp).await? {
             match decided {
-                Some(_) => given_up.failed += 1,
+                Some(_) => drop(failed.insert(job)),
                 None => given_up.left.push(job),
             }
         }
-        if given_up.failed > 0 {
-            tracing::warn!(jobs = given_up.failed, "jobs failed for good: a person has given them up");
-        }
+        given_up.failed = failed.len();
+        jobs.iter().filter(|job| failed.contains(&job.id)).for_each(log_given_up);
+        log_rest_given_up();
         Ok(given_up)
     }
 

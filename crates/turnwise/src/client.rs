@@ -1,10 +1,16 @@
 //! A database with jobs in it: open, submit, look, decide.
 
-use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
 
 use turnwise_core::{
     Fence, Invalid, Job, JobId, Node, Timestamp,
     lifecycle::{self, Event, Illegal, JobFacts, Target, Transition},
+    log_bound::Bound,
     secret::Secrets,
     story::{LineAt, Story},
 };
@@ -348,8 +354,10 @@ impl Turnwise {
 
     /// Marks a stuck job as failed.
     pub async fn fail(&self, id: JobId) -> Result<(), Error> {
-        self.decide(id, &Event::GiveUp).await?;
-        tracing::warn!(job = %id, "a job failed for good: a person has given it up");
+        let event = Event::GiveUp;
+        let decide = |job: &Job, now| lifecycle::decide(&JobFacts::from(job), &event, now, 0.0);
+        let (job, _) = self.decide_about(id, AuditVerb::of(&event), decide).await?;
+        log_given_up(&job);
         Ok(())
     }
 
@@ -358,13 +366,22 @@ impl Turnwise {
         self.decide_by(id, AuditVerb::of(event), decide).await
     }
 
-    /// Reads, asks core, writes if the job is still what was read; else again.
     pub(crate) async fn decide_by(
         &self,
         id: JobId,
         verb: Option<AuditVerb>,
         decide: impl Fn(&Job, Timestamp) -> Result<Transition, Illegal>,
     ) -> Result<Target, Error> {
+        Ok(self.decide_about(id, verb, decide).await?.1)
+    }
+
+    /// Reads, asks core, writes if the job is still what was read; else again. Returns the job as it was before.
+    async fn decide_about(
+        &self,
+        id: JobId,
+        verb: Option<AuditVerb>,
+        decide: impl Fn(&Job, Timestamp) -> Result<Transition, Illegal>,
+    ) -> Result<(Job, Target), Error> {
         let store = self.store();
         let mut locked = false;
         // The installation's settings say whether a job that ends by this is kept.
@@ -375,7 +392,7 @@ impl Turnwise {
             let target = to.to.clone();
             let intervention = self.intervention(&job, verb, to);
             match store.control(vec![intervention]).await?.first() {
-                Some(Settled::Applied) => return Ok(target),
+                Some(Settled::Applied) => return Ok((job, target)),
                 Some(Settled::Gone) => return Err(Error::NoSuchJob(id)),
                 Some(Settled::KeyHeld) => return Err(Illegal::holds_key_in_queue(job.state).into()),
                 Some(Settled::Locked) => {
@@ -414,5 +431,40 @@ impl Turnwise {
         #[cfg(unix)]
         let builder = builder.state(crate::wire::ANSWER_FORMAT);
         builder
+    }
+}
+
+/// Lines about jobs that people give up, by the thousand maybe: bounded in this whole process, as its log is one.
+static GIVEN_UP: Mutex<Option<(Instant, Bound)>> = Mutex::new(None);
+
+/// A person's decision is in the log of the process that carries it out.
+pub(crate) fn log_given_up(job: &Job) {
+    let (left_out, admitted) = {
+        let mut bound = GIVEN_UP.lock().unwrap_or_else(PoisonError::into_inner);
+        let (begun, bound) = bound.get_or_insert_with(|| (Instant::now(), Bound::default()));
+        let at = begun.elapsed();
+        (bound.take_left_out(at), bound.admits(at))
+    };
+    tell_given_up(left_out);
+    if admitted {
+        let Job { id, task, group, counts, error, .. } = job;
+        let (attempt, error) = (counts.attempt, error.as_deref().unwrap_or_default());
+        tracing::warn!(job = %id, %task, %group, attempt, error, "a job failed for good: a person has given it up");
+    }
+}
+
+/// How many were not named, once many were given up.
+pub(crate) fn log_rest_given_up() {
+    let left_out = {
+        let mut bound = GIVEN_UP.lock().unwrap_or_else(PoisonError::into_inner);
+        bound.as_mut().and_then(|(begun, bound)| bound.take_rest(begun.elapsed()))
+    };
+    tell_given_up(left_out);
+}
+
+fn tell_given_up(left_out: Option<(u64, Duration)>) {
+    if let Some((lines, over)) = left_out {
+        let over = over.as_secs();
+        tracing::warn!("and {lines} more in the last {over} s: jobs failed for good that people have given up");
     }
 }

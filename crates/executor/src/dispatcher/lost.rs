@@ -223,9 +223,7 @@ impl Dispatcher<'_> {
                 continue;
             }
             if state == JobState::Failed {
-                if life.node.logs.may(Kind::Failed) {
-                    tracing::warn!(job = %held.id, attempt = held.counts.attempt, "a job failed for good: its nodes died while it ran");
-                }
+                self.log_poison(held).await;
                 let fence = held.fence.next();
                 let well = false;
                 poison.push(scheduler::Settled {
@@ -254,6 +252,23 @@ impl Dispatcher<'_> {
         self.stale_reads.see_taken(&ids);
         self.act(Input::Settled(poison)).await?;
         self.read_again(ids).await
+    }
+
+    /// A job that failed because its nodes died while it ran. Its task and group are in its row, which is read for the few that are logged.
+    async fn log_poison(&self, held: &LostJob) {
+        if !tracing::enabled!(tracing::Level::WARN) || !self.life.node.logs.may(Kind::Failed) {
+            return;
+        }
+        match self.life.store.job(held.id).await {
+            Ok(Some(Job { id, task, group, counts, error, .. })) => {
+                let error = error.unwrap_or_default();
+                tracing::warn!(job = %id, %task, %group, attempt = counts.attempt, error, "a job failed for good: its nodes died while it ran");
+            }
+            // It is not kept, or cannot be read now.
+            _ => {
+                tracing::warn!(job = %held.id, attempt = held.counts.attempt, "a job failed for good: its nodes died while it ran")
+            }
+        }
     }
 
     async fn is_now(&self, id: JobId, fence: Fence, state: JobState) -> Result<bool, StoreError> {

@@ -64,7 +64,7 @@ impl Dispatcher<'_> {
         self.memos.charges = WrittenCharges::new(&charges);
         self.see_settings(memo::settings(&memos)).await?;
         self.look_back(&memos).await?;
-        self.schedules.recall(&memos);
+        self.schedules.recall(&memos, &self.life.node.logs);
         self.act(Input::Charges(charges)).await
     }
 

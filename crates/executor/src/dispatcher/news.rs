@@ -225,7 +225,7 @@ impl<'a> Dispatcher<'a> {
             let kinds = SETTINGS.into_iter().chain([MemoKind::Schedule]).collect();
             let memos = self.life.store.recall(kinds).await?;
             self.see_settings(memo::settings(&memos)).await?;
-            self.schedules.see(&memos);
+            self.schedules.see(&memos, &self.life.node.logs);
         }
         if news.more {
             tracing::debug!(read = news.jobs.len(), "more jobs came than one look returns: the backlog is read again");

@@ -19,7 +19,10 @@ use turnwise_store::{
 };
 
 use super::Dispatcher;
-use crate::life::Life;
+use crate::{
+    life::Life,
+    logs::{Kind, Logs},
+};
 
 /// Schedules that are fired in one round; the others have their turn in the next.
 const FIRE: usize = 20;
@@ -77,8 +80,8 @@ struct Entry {
 
 impl Schedules {
     /// At the beginning of a term.
-    pub(super) fn recall(&mut self, memos: &[Memo]) {
-        self.see(memos);
+    pub(super) fn recall(&mut self, memos: &[Memo], logs: &Logs) {
+        self.see(memos, logs);
         for memo in memos.iter().filter(|memo| memo.kind == MemoKind::Fired) {
             let standing = ScheduleName::new(&memo.name).ok().and_then(|name| self.all.get_mut(&name));
             if let (Some(standing), Some(fired)) = (standing, Fired::read(&memo.value)) {
@@ -88,11 +91,13 @@ impl Schedules {
     }
 
     /// What people have set. A schedule that cannot be read counts as not set, with a warning: a newer program may have written it.
-    pub(super) fn see(&mut self, memos: &[Memo]) {
+    pub(super) fn see(&mut self, memos: &[Memo], logs: &Logs) {
         let mut before = std::mem::take(&mut self.all);
         for (memo, read) in memo::schedules(memos) {
             let Ok((name, periodic)) = read else {
-                tracing::warn!(name = memo.name, value = memo.value, "a schedule cannot be read and is left out");
+                if logs.may(Kind::Unreadable) {
+                    tracing::warn!(name = memo.name, value = memo.value, "a schedule cannot be read and is left out");
+                }
                 continue;
             };
             let last = before.remove(&name);
@@ -194,7 +199,9 @@ async fn submit_round(life: &Life, Round { now, mut due }: Round) -> Answer {
             }
             // A group that is full, say. When its time is long past, it has been missed.
             Err(error @ StoreError::Refused(_)) => {
-                tracing::warn!(schedule = %name, %error, "a periodic job was refused");
+                if life.node.logs.may(Kind::PeriodicRefused) {
+                    tracing::warn!(schedule = %name, %error, "a periodic job was refused");
+                }
                 Some(now.plus(AGAIN))
             }
             Err(error) => return Err(error),

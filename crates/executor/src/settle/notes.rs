@@ -14,6 +14,7 @@ use crate::{
     desk::Desk,
     life::Life,
     lock::locked,
+    logs::Kind,
     outbox::{Ended, Outgoing, StepAnswer},
 };
 
@@ -121,7 +122,12 @@ pub(super) async fn write_last_notes(life: &Life, ends: &[Outgoing]) {
         if waited {
             life.noting.is_stuck();
         }
-        tracing::warn!(lines, "what jobs have said last could not be written in time and is dropped; their ends go on");
+        if life.node.logs.may(Kind::NotNoted) {
+            tracing::warn!(
+                lines,
+                "what jobs have said last could not be written in time and is dropped; their ends go on"
+            );
+        }
     }
 }
 
@@ -178,7 +184,9 @@ async fn write_notes(life: &Life, notes: Vec<Note>, waiting: Vec<(usize, Step<'_
             }
             Err(_) if to - from > 1 => parts.extend((from..to).rev().map(|at| (at, at + 1))),
             Err(error) => {
-                tracing::error!(%error, job = %notes[from].job, "a note cannot be stored and is lost");
+                if life.node.logs.may(Kind::NotNoted) {
+                    tracing::error!(%error, job = %notes[from].job, "a note cannot be stored and is lost");
+                }
                 broken.push((from, error.to_string()));
             }
         }

@@ -155,7 +155,7 @@ async fn write_until_answered(life: &Life, settle: &Settle) -> Answer {
             Err(error) => {
                 if error.is_transient() {
                     life.node.logs.no_answer("could not settle", &error);
-                } else if life.node.logs.may(Kind::Refused) {
+                } else if !settle.settlements.is_empty() && life.node.logs.may(Kind::Refused) {
                     tracing::warn!(%error, jobs = settle.settlements.len(), "could not settle; trying again");
                 }
                 if life.is_hopeless() {
