@@ -207,7 +207,8 @@ impl Found {
 
     fn sample(&self) -> Vec<Row> {
         let row = |id: &dyn Display, state: JobState, task: &dyn Display, group: &dyn Display, error: Option<&str>| {
-            let error = error.map(print::brief).unwrap_or_default();
+            // An error that a job got over is not among what is shown, as in every listing.
+            let error = error.filter(|_| state != JobState::Success).map(print::brief).unwrap_or_default();
             [id.to_string(), state.to_string(), task.to_string(), group.to_string(), error]
         };
         match self {

@@ -38,15 +38,19 @@ struct Tied {
     layer: usize,
 }
 
-pub(crate) fn show(settings: &Settings, id: JobId, svg: Option<&Path>) -> Result<(), Failure> {
-    let graph = block_on(async {
+pub(crate) fn show(settings: &Settings, id: JobId, json: bool, svg: Option<&Path>) -> Result<(), Failure> {
+    let shown = block_on(async {
         match Place::find(settings).await? {
             Place::Database(turnwise) => place::shown(&wire::Graph::new(&turnwise.graph(id, JOBS).await?)),
             Place::Server(server) => server.ask(Ask::get(format!("/jobs/{id}/graph"))).await,
         }
     })?;
-    let (graph, id) = (read(&graph)?, id.to_string());
-    print::lines(lines(&graph, &id))?;
+    let (graph, id) = (read(&shown)?, id.to_string());
+    if json {
+        print::indented(shown.get())?;
+    } else {
+        print::lines(lines(&graph, &id))?;
+    }
     if let Some(path) = svg {
         let wrote = fs::write(path, picture::draw(&graph, &id));
         wrote.map_err(|error| Failure::Other(format!("{}: {error}", path.display())))?;

@@ -1,11 +1,15 @@
 //! Looking at jobs and nodes.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use turnwise::{
-    Filter, GroupName, Invalid, JobId, JobState, QueueName, TaskName, Timestamp, Turnwise, UniqueKey,
+    AskJobs, Filter, GroupName, Invalid, JobId, JobState, ListFilter, QueueName, TaskName, Timestamp, Turnwise,
+    UniqueKey,
     schedules::{Periodic, ScheduleName},
     wire,
 };
@@ -105,9 +109,6 @@ fn fields(job: &Job) -> Vec<(&'static str, String)> {
     fields
 }
 
-/// Jobs that are looked at for a text in their arguments.
-const LOOKS: u32 = 20_000;
-
 pub(crate) fn jobs(settings: &Settings, call: &args::Jobs) -> Result<(), Failure> {
     let limit = match (call.limit.as_deref(), &call.by) {
         (Some(text), _) => limit("limit", text)?,
@@ -129,18 +130,37 @@ pub(crate) fn jobs(settings: &Settings, call: &args::Jobs) -> Result<(), Failure
         let (since, until) = (since.map(|asked| asked.at(now)), until.map(|asked| asked.at(now)));
         match &place {
             Place::Database(turnwise) => {
-                let filter = Filter {
-                    states,
-                    queue: call.queue.clone(),
-                    group: call.group.clone(),
-                    task: call.task.clone(),
-                    unique: call.unique.clone(),
-                    since,
-                    until,
-                    limit: Some(if call.args_contain.is_some() { LOOKS } else { limit }),
-                    ..Filter::default()
+                let jobs = match &call.args_contain {
+                    Some(text) => {
+                        let filter = ListFilter {
+                            states: states.into_iter().collect(),
+                            queues: only_one(call.queue.as_deref().map(QueueName::new).transpose()?),
+                            groups: only_one(call.group.as_deref().map(GroupName::new).transpose()?),
+                            tasks: only_one(call.task.as_deref().map(TaskName::new).transpose()?),
+                            unique: call.unique.as_deref().map(UniqueKey::new).transpose()?,
+                            since,
+                            until,
+                            args: Some(text.clone()),
+                            ..ListFilter::default()
+                        };
+                        with_text(turnwise, filter, limit).await?
+                    }
+                    None => {
+                        let filter = Filter {
+                            states,
+                            queue: call.queue.clone(),
+                            group: call.group.clone(),
+                            task: call.task.clone(),
+                            unique: call.unique.clone(),
+                            since,
+                            until,
+                            limit: Some(limit),
+                            ..Filter::default()
+                        };
+                        turnwise.jobs(filter).await?
+                    }
                 };
-                listed(turnwise, filter, call.args_contain.as_deref(), limit).await
+                listed(turnwise, jobs).await
             }
             Place::Server(server) => {
                 let words: Vec<_> = states.iter().map(ToString::to_string).collect();
@@ -155,7 +175,7 @@ pub(crate) fn jobs(settings: &Settings, call: &args::Jobs) -> Result<(), Failure
                     .with_some("args_contain", call.args_contain.as_ref());
                 let listed = server.by_cursor(&ask, "jobs", limit).await?;
                 if let Some(oldest) = listed.reached.filter(|_| call.args_contain.is_some()) {
-                    looked_so_far(LOOKS as usize, oldest);
+                    looked_so_far(oldest);
                 }
                 Ok((listed.items, listed.at))
             }
@@ -193,29 +213,39 @@ fn check_snippet(text: &str) -> Result<(), Invalid> {
     Ok(())
 }
 
-fn looked_so_far(jobs: usize, oldest: Timestamp) {
-    remark(&format!("looked at the newest {jobs} jobs, back to {oldest}; older ones were not looked at"));
+fn only_one<N: Ord>(name: Option<N>) -> Option<BTreeSet<N>> {
+    name.map(|name| BTreeSet::from([name]))
 }
 
-/// Of the database's jobs those that the filter names, with this text in their arguments; and the time.
-async fn listed(
-    turnwise: &Turnwise,
-    filter: Filter,
-    args_contain: Option<&str>,
-    limit: u32,
-) -> Result<(Vec<Shown>, Timestamp), Failure> {
-    let now = turnwise.now().await?;
-    let mut jobs = turnwise.jobs(filter).await?;
-    let secrets = turnwise.secrets().await?;
-    if let Some(text) = args_contain {
-        let (looked, oldest) = (jobs.len(), jobs.last().map(|job| job.submitted_at));
-        // In what may be shown of them: who asks must not find out a secret letter by letter.
-        jobs.retain(|job| secrets.mask(&job.task, &job.args).shown(&job.args).as_str().contains(text));
-        if let Some(oldest) = oldest.filter(|_| looked == LOOKS as usize) {
-            looked_so_far(looked, oldest);
+fn looked_so_far(oldest: Timestamp) {
+    remark(&format!(
+        "enough jobs were looked at, those submitted since {oldest}; to look at older ones, name that time with --until"
+    ));
+}
+
+/// Of the database's jobs the newest with a text in their arguments. The look ends after some ten thousand rows, whatever they hold, and
+/// says how far it came.
+async fn with_text(turnwise: &Turnwise, filter: ListFilter, limit: u32) -> Result<Vec<turnwise::Job>, Failure> {
+    let (mut jobs, mut cursor) = (Vec::new(), None);
+    loop {
+        let left = limit.saturating_sub(u32::try_from(jobs.len()).unwrap_or(u32::MAX));
+        let page = turnwise.list(AskJobs { filter: filter.clone(), cursor, limit: left }).await?;
+        jobs.extend(page.jobs);
+        if let Some(oldest) = page.reached {
+            looked_so_far(oldest);
+            return Ok(jobs);
         }
-        jobs.truncate(limit as usize);
+        cursor = page.next;
+        if cursor.is_none() || jobs.len() >= limit as usize {
+            return Ok(jobs);
+        }
     }
+}
+
+/// The jobs as they are shown, and the time.
+async fn listed(turnwise: &Turnwise, jobs: Vec<turnwise::Job>) -> Result<(Vec<Shown>, Timestamp), Failure> {
+    let now = turnwise.now().await?;
+    let secrets = turnwise.secrets().await?;
     let reasons = turnwise.reasons(&jobs).await?;
     let (set, schedules) = (turnwise.settings().await?, schedules(turnwise).await);
     // One after the other: the jobs of a long listing are not in memory twice.
@@ -274,7 +304,7 @@ pub(crate) fn job(settings: &Settings, call: &args::ShowJob) -> Result<(), Failu
     let id = id(settings, &call.id)?;
     match (call.watch, call.graph) {
         (true, _) => logs::watch(settings, id),
-        (_, true) => graph::show(settings, id, call.svg.as_deref()),
+        (_, true) => graph::show(settings, id, call.json, call.svg.as_deref()),
         _ => show_job(settings, id, call.json),
     }
 }

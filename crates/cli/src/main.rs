@@ -76,14 +76,13 @@ fn main() -> ExitCode {
 
 fn run(args: &Args) -> Result<(), Failure> {
     let settings = match &args.command {
-        // These print the command line itself, whatever the settings file says.
-        Command::Completions(_) | Command::Man(_) => Settings::default(),
+        // These print the command line itself, or use no setting, whatever the settings file says.
+        Command::Completions(_) | Command::Man(_) | Command::Demo(_) => Settings::default(),
         _ => Settings::gather(args)?,
     };
     // Commands that a server cannot do for their caller.
     let (alone, why) = match &args.command {
         Command::Serve(_) => (Alone::BesideDatabase, "a node works on the database itself"),
-        Command::Demo(_) => (Alone::IfNamedHere, "the demo has a database of its own, in memory"),
         Command::Migrate(_) => (Alone::Always, "the schema is changed in the database itself"),
         Command::Bench(_) => (Alone::Always, "the database itself is measured"),
         _ => (Alone::Never, ""),

@@ -29,6 +29,7 @@ pub(crate) struct Queue {
     held_by: Option<HeldBy>,
     #[serde(flatten)]
     jobs: Jobs,
+    oldest: Option<Timestamp>,
     weight: Weight,
     fairness: Fairness,
     concurrency: Concurrency,
@@ -74,7 +75,7 @@ impl Jobs {
     }
 }
 
-fn queue_row(queue: &Queue) -> [String; 18] {
+fn queue_row(queue: &Queue) -> [String; 19] {
     [
         queue.name.clone(),
         match &queue.held_by {
@@ -85,6 +86,7 @@ fn queue_row(queue: &Queue) -> [String; 18] {
         queue.jobs.scheduled.to_string(),
         queue.jobs.running.to_string(),
         queue.jobs.stuck(),
+        shown(queue.oldest),
         queue.weight.to_string(),
         queue.fairness.to_string(),
         queue.concurrency.to_string(),
@@ -127,6 +129,7 @@ pub(crate) fn queue_sentence(set: &Queue) -> String {
         state: _,
         held_by: _,
         jobs: _,
+        oldest: _,
         blocked_until: _,
     } = set;
     let mut sentence = format!(
@@ -326,6 +329,7 @@ pub(crate) fn queues(settings: &Settings, call: &Counted) -> Result<(), Failure>
         "SCHEDULED",
         "RUNNING",
         "STUCK",
+        "OLDEST",
         "WEIGHT",
         "FAIRNESS",
         "CONCURRENCY",

@@ -15,7 +15,7 @@ use crate::{
     args::{AddSchedule, Pause, ScheduleVerb},
     enqueue::arguments,
     error::Failure,
-    known,
+    known::{self, did_you_mean},
     place::{self, Place, Server, Shown, read},
     print,
     serve::block_on,
@@ -131,12 +131,11 @@ pub(crate) fn schedule(settings: &Settings, verb: &ScheduleVerb) -> Result<(), F
             }
         }
         ScheduleVerb::Show(call) => {
-            let (schedule, last, now) = block_on(async {
-                let place = Place::find(settings).await?;
-                let (schedule, now) = one(&place, &call.name).await?;
-                let last = last_job(&place, &read(&schedule)?).await?;
+            let (schedule, last, now) = block_on(about(settings, &call.name, async |place| {
+                let (schedule, now) = one(place, &call.name).await?;
+                let last = last_job(place, &read(&schedule)?).await?;
                 Ok((schedule, last, now))
-            })?;
+            }))?;
             if call.json {
                 print::indented(schedule.get())?;
             } else {
@@ -146,36 +145,29 @@ pub(crate) fn schedule(settings: &Settings, verb: &ScheduleVerb) -> Result<(), F
                 print::lines(lines)?;
             }
         }
-        ScheduleVerb::Pause(Pause { name, reason }) => show(block_on(async {
-            ScheduleName::new(name)?;
-            match Place::find(settings).await? {
+        ScheduleVerb::Pause(Pause { name, reason }) => {
+            show(block_on(about(settings, name, async |place| match place {
                 Place::Database(turnwise) => {
-                    seen(&turnwise, name, &turnwise.pause_schedule(name, reason.clone()).await?).await
+                    seen(turnwise, name, &turnwise.pause_schedule(name, reason.clone()).await?).await
                 }
                 Place::Server(server) => {
                     let body = json!({ "reason": reason }).to_string();
-                    ask_about(&server, &Ask::post(path(name, "/pause")).json(body)).await
+                    ask_about(server, &Ask::post(path(name, "/pause")).json(body)).await
                 }
-            }
-        })?)?,
-        ScheduleVerb::Resume(call) => show(block_on(async {
-            ScheduleName::new(&call.name)?;
-            match Place::find(settings).await? {
-                Place::Database(turnwise) => {
-                    seen(&turnwise, &call.name, &turnwise.resume_schedule(&call.name).await?).await
-                }
-                Place::Server(server) => ask_about(&server, &Ask::post(path(&call.name, "/resume"))).await,
-            }
-        })?)?,
+            }))?)?
+        }
+        ScheduleVerb::Resume(call) => show(block_on(about(settings, &call.name, async |place| match place {
+            Place::Database(turnwise) => seen(turnwise, &call.name, &turnwise.resume_schedule(&call.name).await?).await,
+            Place::Server(server) => ask_about(server, &Ask::post(path(&call.name, "/resume"))).await,
+        }))?)?,
         ScheduleVerb::Remove(call) => {
-            block_on(async {
-                ScheduleName::new(&call.name)?;
-                match Place::find(settings).await? {
+            block_on(about(settings, &call.name, async |place| {
+                match place {
                     Place::Database(turnwise) => turnwise.remove_schedule(&call.name).await?,
-                    Place::Server(server) => drop(ask_about(&server, &Ask::delete(path(&call.name, ""))).await?),
+                    Place::Server(server) => drop(ask_about(server, &Ask::delete(path(&call.name, ""))).await?),
                 }
                 Ok(())
-            })?;
+            }))?;
             print::lines([format!("schedule {} is removed; its jobs stay", call.name)])?;
         }
         ScheduleVerb::Run(call) => {
@@ -183,20 +175,39 @@ pub(crate) fn schedule(settings: &Settings, verb: &ScheduleVerb) -> Result<(), F
             struct Submitted {
                 id: String,
             }
-            let id = block_on(async {
-                ScheduleName::new(&call.name)?;
-                match Place::find(settings).await? {
-                    Place::Database(turnwise) => Ok(turnwise.run_schedule(&call.name).await?.to_string()),
-                    Place::Server(server) => {
-                        let (submitted, _) = ask_about(&server, &Ask::post(path(&call.name, "/run"))).await?;
-                        Ok(read::<Submitted>(&submitted)?.id)
-                    }
+            let id = block_on(about(settings, &call.name, async |place| match place {
+                Place::Database(turnwise) => Ok(turnwise.run_schedule(&call.name).await?.to_string()),
+                Place::Server(server) => {
+                    let (submitted, _) = ask_about(server, &Ask::post(path(&call.name, "/run"))).await?;
+                    Ok(read::<Submitted>(&submitted)?.id)
                 }
-            })?;
+            }))?;
             print::lines([id])?;
         }
     }
     Ok(())
+}
+
+/// Does `work` to the schedule of this name. If there is none, the one that was probably meant is named.
+async fn about<T>(
+    settings: &Settings,
+    name: &str,
+    work: impl AsyncFnOnce(&Place) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    ScheduleName::new(name)?;
+    let place = Place::find(settings).await?;
+    match work(&place).await {
+        Err(Failure::Input(text)) => {
+            // Without a right to read them there is no hint.
+            let schedules = all(&place).await.map_or_else(|_| Vec::new(), |(schedules, _)| schedules);
+            let names = schedules.iter().map(|schedule| Ok(read::<Schedule>(schedule)?.name));
+            let names = names.collect::<Result<Vec<_>, Failure>>()?;
+            let is_there = names.iter().any(|known| known == name);
+            let hint = if is_there { String::new() } else { did_you_mean(name, names.iter().map(String::as_str)) };
+            Err(Failure::Input(text + &hint))
+        }
+        done => done,
+    }
 }
 
 /// The last job that it submitted.

@@ -14,6 +14,7 @@ use crate::{
     print::{self, about},
     serve::block_on,
     settings::Settings,
+    terminal,
 };
 
 pub(crate) fn simulate(settings: &Settings, call: &Simulate) -> Result<(), Failure> {
@@ -47,7 +48,8 @@ pub(crate) fn simulate(settings: &Settings, call: &Simulate) -> Result<(), Failu
     if call.json {
         return Ok(print::indented(comparison.get())?);
     }
-    Ok(print::lines(lines(&read(&comparison)?))?)
+    let width = if call.wide { None } else { terminal::width() };
+    Ok(print::lines(lines(&read(&comparison)?).into_iter().map(|line| print::cut(line, width)))?)
 }
 
 /// A name may hold an equals sign itself; a value never does.

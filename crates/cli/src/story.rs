@@ -71,7 +71,18 @@ async fn work(Work { job }: Work, ctx: Ctx, ledger: turnwise::State<Arc<Ledger>>
 }
 
 pub(crate) fn demo(args: &args::Args, call: &args::Demo) -> Result<(), Failure> {
-    let said = [("database", args.database.is_some()), ("config", args.config.is_some()), ("log", args.log.is_some())];
+    if args.server.is_some() {
+        return Err(Invalid::new("server", "the demo has a database of its own, in memory; leave it out").into());
+    }
+    let said = [
+        ("database", args.database.is_some()),
+        ("token", args.token.is_some()),
+        ("server-ca", args.server_ca.is_some()),
+        ("server-plain-http", args.server_plain_http),
+        ("config", args.config.is_some()),
+        ("log", args.log.is_some()),
+        ("log-format", args.log_format.is_some()),
+    ];
     if let Some((flag, _)) = said.into_iter().find(|(_, said)| *said) {
         let problem = "has no effect on the demo, which uses no database and no settings; leave it out";
         return Err(Invalid::new(flag, problem).into());

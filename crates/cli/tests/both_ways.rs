@@ -207,6 +207,7 @@ fn what_is_looked_at_is_the_same(place: &Place) {
         ways.same(&["job", id, "--json"]);
         ways.same(&["why", id, "--json"]);
         ways.same(&["job", id, "--graph"]);
+        ways.same(&["job", id, "--graph", "--json"]);
         ways.same(&["job", &id[..30]]);
     }
     let log = ways.same(&["logs", &ids[7], "--json"]);

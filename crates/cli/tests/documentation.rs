@@ -1,8 +1,9 @@
 //! README.md and the guides, tried out: every command of a ```sh block is run with the real binary, in the order of its page, in
-//! an empty folder; every ```toml block starts a node; every ```sql block is run on PostgreSQL. (Rust: crates/turnwise/tests/guides.rs.)
+//! an empty folder; every ```toml block starts a node; every ```sql block is run on PostgreSQL; ```python and ```js are compiled, the
+//! latter where node is installed. (Rust: crates/turnwise/tests/guides.rs.)
 //!
-//! Above a block may stand `<!-- not run: why -->`, or `<!-- only read: why -->` where its commands would take too long: then
-//! their options must exist. A command that is to fail says so: `# exit code 3`.
+//! Above a block may stand `<!-- not run: why -->`, and then it must still be a script; or `<!-- only read: why -->` where its commands
+//! would take too long: then their options must exist. A command that is to fail says so: `# exit code 3`.
 
 use std::{
     collections::BTreeSet,
@@ -85,12 +86,22 @@ fn pages() -> Vec<(String, String)> {
 /// The page as a script. A block of TOML becomes the settings file from there on.
 fn script(page: &str) -> String {
     let mut script = PREAMBLE.to_owned();
-    for block in blocks(page).iter().filter(|block| block.treatment != Treatment::NotRun) {
+    for block in blocks(page) {
         script += &format!("echo '== the block at line {}' >&2\n", block.line);
+        let text = block.text.join("\n");
         match block.language {
+            "sh" if block.treatment == Treatment::NotRun => script += &format!("sh -n <<'SCRIPT'\n{text}\nSCRIPT\n"),
+            "python" => {
+                script += &format!("cat >block.py <<'PYTHON'\n{text}\nPYTHON\npython3 -m py_compile block.py\n")
+            }
+            "js" => {
+                script += &format!("cat >block.mjs <<'JS'\n{text}\nJS\n");
+                script += "if command -v node >/dev/null; then node --check block.mjs; fi\n";
+            }
+            _ if block.treatment == Treatment::NotRun => {}
             "sh" => script.extend(block.text.iter().map(|line| as_run(line, &block.treatment) + "\n")),
-            "toml" if !is_manifest(block) => {
-                script += &format!("cat >turnwise.toml <<'TOML'\n{}\nTOML\n", block.text.join("\n"));
+            "toml" if !is_manifest(&block) => {
+                script += &format!("cat >turnwise.toml <<'TOML'\n{text}\nTOML\n");
                 script += "turnwise serve --until-empty --database sqlite:settings.db\n";
             }
             "ini" => {
@@ -250,5 +261,9 @@ fn a_page_is_followed_to_the_letter() {
     let read = "<!-- only read: why -->\n```sh\nturnwise bench --jobs 1000000   # long\n```\n";
     assert_eq!(problem("a page", read), None);
     assert!(problem("a page", &read.replace("--jobs", "--jbos")).is_some());
+    let not_run = "<!-- not run: why -->\n```sh\nif true; then\n```\n";
+    assert!(problem("a page", not_run).is_some(), "it is no script");
+    assert_eq!(problem("a page", "```python\nprint(1)\n```\n"), None);
+    assert!(problem("a page", "```python\nprint(\n```\n").is_some());
     assert!(problem("a page", "```toml\n[executor]\nslotz = 1\n```\n").is_some());
 }

@@ -12,11 +12,13 @@ on_both_databases! {
     many_jobs_are_cancelled_or_failed_after_a_look,
     a_job_that_succeeded_runs_once_more_only_if_that_is_said,
     a_queue_is_emptied,
+    a_queue_shows_since_when_its_oldest_job_waits,
     a_mistyped_name_is_told,
     a_mistyped_name_is_not_looked_for_among_all_jobs,
     settings_are_taken_away_again,
     finished_jobs_are_deleted_only_if_that_is_said,
     a_schedule_is_shown_and_its_job_names_it,
+    a_mistyped_schedule_is_told,
     tasks_and_keys_are_listed,
     a_unique_key_is_shown_as_long_as_it_is_held,
     a_node_that_stops_and_one_that_was_lost_are_shown,
@@ -158,6 +160,17 @@ fn a_mistyped_name_is_not_looked_for_among_all_jobs(place: &Place) {
     assert!(place.told(&["queue", "pause", "rare"]).starts_with("queue rare: paused"), "it is among the oldest");
 }
 
+fn a_queue_shows_since_when_its_oldest_job_waits(place: &Place) {
+    let (first, _) = (place.enqueue(&["noop", "--queue", "mail"]), place.enqueue(&["noop", "--queue", "mail"]));
+    place.enqueue(&["noop", "--queue", "later", "--in", "1h"]);
+    let due = place.job(&first)["due_at"].clone();
+    assert!(due.is_string(), "{due}");
+    assert_eq!(place.listed("queues", "mail")["oldest"], due);
+    assert_eq!(place.listed("queues", "later")["oldest"], Value::Null);
+    let table = place.told(&["queues", "--wide"]);
+    assert!(table.contains("STUCK  OLDEST") && table.contains(due.as_str().unwrap()), "{table}");
+}
+
 fn a_mistyped_name_is_told(place: &Place) {
     place.enqueue(&["noop", "--queue", "mail", "--group", "acme", "--key", "disk"]);
     for verb in ["pause", "resume", "seal", "reset"] {
@@ -217,6 +230,16 @@ fn finished_jobs_are_deleted_only_if_that_is_said(place: &Place) {
     assert_eq!(place.state(&id), "success");
     place.told(&["prune", "--retention", "0", "--yes"]);
     place.refuses(&["job", &id], 1, "there is no job");
+}
+
+fn a_mistyped_schedule_is_told(place: &Place) {
+    place.told(&["schedule", "add", "nightly", "noop", "--every", "1h"]);
+    for verb in ["show", "pause", "resume", "remove", "run"] {
+        let line = place.refused(&["schedule", verb, "nigthly"], 2);
+        assert!(line.ends_with("there is none named \"nigthly\"; did you mean \"nightly\"?\n"), "{verb}: {line}");
+        let line = place.refused(&["schedule", verb, "something-else"], 2);
+        assert!(line.ends_with("there is none named \"something-else\"\n"), "{verb}: {line}");
+    }
 }
 
 fn a_schedule_is_shown_and_its_job_names_it(place: &Place) {
@@ -398,6 +421,8 @@ fn a_success_does_not_show_the_error_that_it_got_over() {
     let error = shown.lines().find(|line| line.starts_with("error")).unwrap();
     assert!(error.ends_with(" -"), "{error}");
     assert!(shown.contains("attempt           1 flaky"), "the attempt tells it: {shown}");
+    let preview = place.told(&["retry", "--again", "--filter", "task=flaky", "--dry-run"]);
+    assert!(preview.contains(&id) && !preview.contains("that fail"), "{preview}");
 }
 
 #[test]
@@ -407,7 +432,15 @@ fn a_search_in_arguments_says_how_far_it_came() {
     place.enqueue_all((0..20_000).map(|n| json!({"task": "noop", "args": n})));
     let output = place.run(&["jobs", "--args-contain", "needle", "--json"]);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "[]\n");
-    assert!(said(&output).starts_with("looked at the newest 20000 jobs, back to 20"), "{}", said(&output));
+    let came = "enough jobs were looked at, those submitted since 20";
+    assert!(said(&output).starts_with(came) && said(&output).contains("with --until"), "{}", said(&output));
+    // A rare task is no reason to look at all jobs.
+    place.enqueue(&["rare", r#""hay""#]);
+    let output = place.run(&["jobs", "--task", "rare", "--args-contain", "needle", "--json"]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "[]\n");
+    assert!(said(&output).starts_with(came), "{}", said(&output));
+    let rare = place.json(&["jobs", "--task", "rare", "--args-contain", "hay", "--limit", "1", "--json"]);
+    assert_eq!(rare.as_array().unwrap().len(), 1);
 }
 
 #[test]
@@ -419,5 +452,18 @@ fn the_demo_writes_no_file_unasked_and_fits_sixty_columns() {
     let longest = printed.lines().max_by_key(|line| line.chars().count()).unwrap();
     assert!(longest.chars().count() <= 60, "{longest}");
     place.refuses(&["demo", "--database", "sqlite:x.db"], 2, "database: has no effect on the demo");
-    place.refuses(&["demo", "--log", "debug"], 2, "log: has no effect on the demo");
+    for flags in [
+        &["--log", "debug"][..],
+        &["--log-format", "json"],
+        &["--token", "x"],
+        &["--server-ca", "ca.pem"],
+        &["--server-plain-http"],
+        &["--config", "other.toml"],
+    ] {
+        let name = flags[0].trim_start_matches("--");
+        place.refuses(&[&["demo"], flags].concat(), 2, &format!("{name}: has no effect on the demo"));
+    }
+    // It uses no settings.
+    std::fs::write(place.path().join("turnwise.toml"), "nonsense = 1").unwrap();
+    assert!(place.told(&["demo", "--groups", "3", "--seconds", "1"]).contains("flood"));
 }

@@ -71,6 +71,18 @@ fn a_table_is_cut_to_the_width_of_the_terminal_unless_it_is_to_be_wide() {
 }
 
 #[test]
+fn what_if_is_cut_to_the_width_of_the_terminal_unless_it_is_to_be_wide() {
+    let place = Place::new();
+    place.enqueue(&["noop", "--group", "a-group-with-a-long-name"]);
+    let cut = at_terminal(&place, 40, NOTHING, &["simulate", "--slots", "2"]);
+    let (lines, code) = cut.trim_end().rsplit_once('\n').unwrap();
+    assert_eq!(code, "code 0", "{cut}");
+    assert!(lines.lines().all(|line| line.chars().count() <= 40) && lines.contains('…'), "{cut}");
+    let wide = at_terminal(&place, 40, NOTHING, &["simulate", "--slots", "2", "--wide"]);
+    assert!(wide.lines().next().unwrap().ends_with("END IN") && !wide.contains('…'), "{wide}");
+}
+
+#[test]
 fn q_and_ctrl_c_end_top_and_leave_the_cursor_at_the_beginning_of_a_line() {
     let place = Place::new();
     place.enqueue(&["noop"]);

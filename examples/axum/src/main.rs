@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A request's row and its job are committed together: there is no signup without its mail and no mail without its signup.
-//! SIGTERM lets open requests end, then running tasks; jobs that have not begun wait for the next start, or run on another node.
+//! SIGTERM or Ctrl-C lets open requests end, then running tasks; jobs that have not begun wait for the next start, or run on another node.
 
 #![allow(clippy::print_stdout, clippy::print_stderr)] // it is a program
 
@@ -126,9 +126,12 @@ async fn main() -> Result<(), anyhow::Error> {
     let service = Router::new().route("/signups", post(sign_up)).route("/signups/{email}", get(show)).with_state(db);
     let listener = TcpListener::bind(address).await?;
     println!("listening on {}", listener.local_addr()?);
-    let mut stop = signal(SignalKind::terminate())?;
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let stopped = async move {
-        stop.recv().await;
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
     };
     axum::serve(listener, service).with_graceful_shutdown(stopped).await?;
 

@@ -52,9 +52,9 @@ impl Service {
         self.ask("POST", "/signups", &format!(r#"{{"email": "{email}"}}"#)).0
     }
 
-    /// SIGTERM; it must end by itself, and well.
-    fn stop(mut self) {
-        let stopped = Command::new("kill").args(["-s", "TERM", &self.process.id().to_string()]).status().unwrap();
+    /// It must end by itself, and well.
+    fn stop(mut self, signal: &str) {
+        let stopped = Command::new("kill").args(["-s", signal, &self.process.id().to_string()]).status().unwrap();
         assert!(stopped.success());
         let mut rest = String::new();
         self.printed.read_to_string(&mut rest).unwrap();
@@ -91,7 +91,9 @@ fn a_request_commits_its_row_with_its_job_and_the_job_runs_in_the_same_process()
     assert_eq!(service.ask("GET", "/signups/bob@example.com", "").0, 404);
     // The second request submits its job before the row is refused: the job is rolled back with it.
     assert_eq!(service.sign_up("ann@example.com"), 409);
-    service.stop();
+    service.stop("TERM");
+    // As Ctrl-C at the terminal.
+    Service::start(&database).stop("INT");
 
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let jobs = runtime.block_on(async {

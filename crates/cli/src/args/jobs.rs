@@ -104,7 +104,7 @@ pub(crate) struct Jobs {
     /// The job that holds this unique key now; several, if the key is held in several scopes
     #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
     pub(crate) unique: Option<String>,
-    /// With this text in the arguments, as they were written; looks at the newest 20000 jobs that meet the other conditions
+    /// With this text in the arguments, as they were written; looks at 20000 jobs at most, the newest first, and says how far it came
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) args_contain: Option<String>,
     /// At most this many, up to 1000000 [default: 100]
@@ -128,7 +128,7 @@ pub(crate) struct ShowJob {
     #[arg(long, conflicts_with = "json")]
     pub(crate) watch: bool,
     /// Show which jobs wait for which, around this job
-    #[arg(long, conflicts_with_all = ["json", "watch"])]
+    #[arg(long, conflicts_with = "watch")]
     pub(crate) graph: bool,
     /// Also draw the graph into this SVG file
     #[arg(long, value_name = "FILE", requires = "graph")]

@@ -69,8 +69,8 @@ impl<'a> Site<'a> {
     /// Opens the database and deletes what a killed benchmark has left.
     pub(super) async fn open(settings: &'a Settings, plan: &'a Plan, stop: Stop) -> Result<Self, Failure> {
         let file = file_of(settings.database())?;
-        // It runs nodes, and makes the schema as they do; but not in a file that is there, and may be another program's.
-        let schema = if file.as_ref().is_some_and(|file| file.exists()) { Schema::Existing } else { Schema::Create };
+        // A file that is not there is made, and deleted again; a server's database stays as it is.
+        let schema = if file.as_ref().is_some_and(|file| !file.exists()) { Schema::Create } else { Schema::Existing };
         let made = file.filter(|file| !file.exists());
         settings.check_named()?;
         let turnwise = settings.open_with(Options { schema, ..plan.options() }).await?;

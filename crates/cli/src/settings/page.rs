@@ -5,7 +5,7 @@ use std::{env, fs, path::Path};
 
 use clap::{Arg, CommandFactory};
 
-use super::{CLIENT, COMMON, EXECUTOR, MOVED, SERVER, variable};
+use super::{CLIENT, COMMON, EXECUTOR, MOVED, SERVER, SLOTS, variable};
 use crate::{args::Args, commands, pools};
 
 const INTRODUCTION: &str = r#"# The settings file
@@ -42,7 +42,7 @@ timeout = "30s"
 "#;
 
 /// What `[tasks.NAME]` may have: key, default, meaning.
-const OF_A_TASK: [[&str; 3]; 13] = [
+const OF_A_TASK: [[&str; 3]; 14] = [
     ["command", "", "the program and its words"],
     ["env", "`[]`", "names of the node's variables that the program gets too"],
     ["cwd", "the node's", "the folder it runs in"],
@@ -56,6 +56,11 @@ const OF_A_TASK: [[&str; 3]; 13] = [
     ["next", "none", "the task that the job goes on as after a success"],
     ["on_exhausted", "none", "the task that the job goes on as when its retries have run out"],
     ["secret", "`[]`", "[secret fields](secrets.md) of the arguments, as JSON pointers: shown nowhere"],
+    [
+        "elsewhere",
+        "none",
+        "`true` instead of all the others: nodes elsewhere run the task, so `next` and `on_exhausted` may name it",
+    ],
 ];
 
 fn page() -> String {
@@ -134,7 +139,11 @@ fn of_a_node(key: &str) -> Vec<String> {
     let (text, default) = meaning(&flag);
     let names = flag.get_long().into_iter().chain(flag.get_visible_aliases().unwrap_or_default());
     let names: Vec<_> = names.map(|name| format!("`--{name}`")).collect();
-    vec![format!("`{key}`"), default, format!("`{}`", variable(key)), names.join(", "), text]
+    let mut variables = format!("`{}`", variable(key));
+    if key == "core_pool_size" {
+        variables += &format!(", `{SLOTS}`");
+    }
+    vec![format!("`{key}`"), default, variables, names.join(", "), text]
 }
 
 fn of_a_pool(key: &str) -> Vec<String> {
@@ -157,11 +166,21 @@ fn the_page_of_settings_is_what_the_code_knows() {
     assert!(fs::read_to_string(&path).unwrap() == page(), "{hint}");
 }
 
-/// serde lists the fields that it expects.
+/// serde lists the fields that it expects; a table with `elsewhere` has no other key.
 #[test]
 fn every_key_of_a_task_is_on_the_page() {
     let refusal = commands::read(&"a = { command = ['x'], nonsense = 1 }".parse().unwrap()).unwrap_err();
     let (_, expected) = refusal.split_once("expected one of ").expect("a list of fields");
     let expected: Vec<_> = expected.split(", ").map(|field| field.trim_matches('`')).collect();
-    assert_eq!(OF_A_TASK.map(|[key, ..]| key), expected.as_slice());
+    let (last, others) = OF_A_TASK.split_last().unwrap();
+    assert_eq!(others.iter().map(|[key, ..]| *key).collect::<Vec<_>>(), expected);
+    assert!(commands::read(&format!("a = {{ {} = true }}", last[0]).parse().unwrap()).is_ok());
+}
+
+#[test]
+fn every_variable_and_every_default_is_on_the_page() {
+    let page = page();
+    assert!(page.contains("`TURNWISE_SLOTS`"), "{page}");
+    let row = |key: &str| page.lines().find(|line| line.starts_with(&format!("| `{key}` "))).unwrap().to_owned();
+    assert!(row("log").contains("info for `serve`") && row("migrate").contains("| `false` |"), "{page}");
 }

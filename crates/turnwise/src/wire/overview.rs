@@ -30,6 +30,8 @@ pub struct Queue<'a> {
     pub stuck: usize,
     /// Whether not all jobs were counted: each of these numbers is the least that there are.
     pub at_least: bool,
+    /// Since when the waiting job has been due that has waited longest, of those that were counted; `null`: none is due.
+    pub oldest: Option<Timestamp>,
     /// Its share beside other queues.
     pub weight: Weight,
     /// What a turn costs a group: `time` or `turns`.
@@ -71,7 +73,7 @@ pub struct HeldBy<'a> {
 impl<'a> Queue<'a> {
     /// The queue as it is seen in the overview.
     pub fn new(name: &'a QueueName, queue: &'a QueueOverview, overview: &Overview) -> Self {
-        let QueueOverview { settings, jobs, held_by, oldest: _ } = queue;
+        let QueueOverview { settings, jobs, held_by, oldest } = queue;
         let &Tally { waiting, scheduled, running, stuck, .. } = jobs;
         // The cursor of a seal is the dispatcher's own.
         let QueueSettings {
@@ -98,6 +100,7 @@ impl<'a> Queue<'a> {
             running,
             stuck,
             at_least: overview.more,
+            oldest: *oldest,
             weight: *weight,
             fairness: *fairness,
             concurrency: *concurrency,

@@ -247,6 +247,7 @@ fn overview() -> Overview {
     (jobs.waiting, jobs.scheduled, jobs.running, jobs.stuck) = (4, 3, 2, 1);
     let paused = Some(Pause { since: at(0), reason: Some("the night shift".to_owned()) });
     let mut queue = QueueOverview { jobs, ..QueueOverview::default() };
+    queue.oldest = Some(at(1));
     queue.settings.concurrency = Concurrency::Serial;
     queue.held_by = Some(("0190163d-8694-739b-aea5-966c26f8ad90".parse().unwrap(), TaskName::new("extract").unwrap()));
     queue.settings.rate = Some("10/1m".parse().unwrap());
