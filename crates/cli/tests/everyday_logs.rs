@@ -18,6 +18,7 @@ on_both_databases!(
     a_job_that_fails_is_a_line_with_its_error,
     a_job_that_killed_its_nodes_is_a_line_with_its_task_and_group,
     many_failures_are_ten_lines_and_a_count,
+    refused_periodic_jobs_are_ten_lines_and_a_count,
     what_was_left_out_is_counted_when_the_node_stops,
     a_queue_that_pauses_itself_says_so,
     a_job_of_an_unknown_task_that_holds_a_serial_queue_is_named_first,
@@ -129,6 +130,24 @@ fn many_failures_are_ten_lines_and_a_count(place: &Place) {
         .count();
     assert_eq!(first, 10, "in the first ten seconds");
     assert!(left_out > 0 && left_out <= 40, "{count}");
+    log.stop();
+}
+
+fn refused_periodic_jobs_are_ten_lines_and_a_count(place: &Place) {
+    place.told(&["group", "set", "full", "--max-waiting", "1"]);
+    let log = Logged::start(place);
+    // One is as many as may wait.
+    place.enqueue(&["nobody", "--group", "full"]);
+    for number in 0..20 {
+        let name = format!("s{number}");
+        place.told(&["schedule", "add", &name, "nobody", "--every", "1s", "--overlap", "allow", "--group", "full"]);
+    }
+    // Each is tried again every second.
+    let count = log.line(&["WARN", "more in the last", "periodic jobs were refused"]);
+    let lines = log.lines();
+    let named =
+        lines.iter().take_while(|line| **line != count).filter(|line| line.contains("a periodic job was refused"));
+    assert_eq!(named.count(), 10, "{lines:#?}");
     log.stop();
 }
 
