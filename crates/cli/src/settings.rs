@@ -243,13 +243,14 @@ impl Settings {
 
     /// For a command that works without a server: refuses one, instead of doing something else than was asked for.
     pub(crate) fn refuse_server(&self, alone: Alone, why: &str) -> Result<(), Failure> {
-        let by_flag = || matches!(self.said("server"), Some((Source::Flags(_), _)));
         let named = match alone {
             Alone::Never => false,
             Alone::Always => self.chosen_server()?.is_some(),
-            Alone::IfNamedHere => by_flag(),
             // The one that no source names would be a file of this folder, and none is meant.
-            Alone::BesideDatabase => by_flag() || self.said("server").is_some() && self.said("database").is_none(),
+            Alone::BesideDatabase => {
+                let by_flag = matches!(self.said("server"), Some((Source::Flags(_), _)));
+                by_flag || self.said("server").is_some() && self.said("database").is_none()
+            }
         };
         match self.said("server").filter(|_| named) {
             Some((source, _)) => {
@@ -439,9 +440,7 @@ impl Settings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Alone {
     Never,
-    /// And a server that a variable or the file names is meant for other commands.
-    IfNamedHere,
-    /// The same, where a database is named as well.
+    /// And a server that a variable or the file names, where a database is named as well, is meant for other commands.
     BesideDatabase,
     Always,
 }
