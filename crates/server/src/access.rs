@@ -20,9 +20,10 @@ use turnwise::{
 };
 
 use crate::{
-    limits::{KNOWN_FOR, KNOWN_TOKENS, LOGINS, NOTE_TIME},
+    limits::{KNOWN_FOR, KNOWN_TOKENS, LOGINS, NOTE_TIME, STRANGERS, STRANGERS_OF_ONE, SWEEP_EVERY, UNKNOWN_TOKENS},
     login,
     problem::Problem,
+    tries::{Address, Tries},
 };
 
 /// The audit log's name for a program of this machine, while there are no tokens.
@@ -41,6 +42,7 @@ pub(crate) struct Caller {
 pub(crate) struct Bearer {
     by: By,
     hash: TokenHash,
+    from: Address,
     pub(crate) token: Arc<Token>,
     /// When a log-in is over.
     pub(crate) until: Option<Timestamp>,
@@ -79,25 +81,121 @@ impl Caller {
     }
 }
 
+/// What a caller presented, by the hash of its secret.
+type Key = (By, [u8; 32]);
+
 /// What the server remembers of tokens for a moment: not every request is to ask the database.
 #[derive(Debug, Default)]
 pub(crate) struct Door(Mutex<Remembered>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Remembered {
     /// Whether any token was ever created: once it is so, it stays so. Before, when the database was asked.
     any: Option<(bool, Instant)>,
-    /// By the hash of the secret.
-    tokens: HashMap<(By, [u8; 32]), Known>,
-    /// How many log-ins may be tried at once, and when that was written.
-    knocks: Option<(f64, Instant)>,
+    /// What was found, also after [`KNOWN_FOR`]: who was found before is no stranger.
+    tokens: HashMap<Key, Known>,
+    /// When those that were not asked for lately were last forgotten.
+    swept: Instant,
+    /// What was looked for and is not there, and when.
+    unknown: HashMap<Key, Instant>,
+    /// What is being looked for. Requests that come with the same wait for one look.
+    looks: HashMap<Key, Arc<tokio::sync::Mutex<()>>>,
+    /// Looks for what is unknown.
+    strangers: Tries,
+    /// The same, from all addresses: each counts as the same one.
+    all_strangers: Tries,
+    knocks: Tries,
     /// What is left of each token's submits, and when that was written.
     left: HashMap<TokenId, (f64, Instant)>,
 }
 
+impl Default for Remembered {
+    fn default() -> Self {
+        Self {
+            any: None,
+            tokens: HashMap::new(),
+            swept: Instant::now(),
+            unknown: HashMap::new(),
+            looks: HashMap::new(),
+            strangers: Tries::new(STRANGERS_OF_ONE),
+            all_strangers: Tries::new(STRANGERS),
+            knocks: Tries::new(LOGINS),
+            left: HashMap::new(),
+        }
+    }
+}
+
+impl Remembered {
+    /// What is known and was asked not long ago; `Some(None)`: there is no such token.
+    fn fresh(&self, key: &Key) -> Option<Option<Known>> {
+        if let Some(known) = self.tokens.get(key).filter(|known| known.seen.1.elapsed() < KNOWN_FOR) {
+            return Some(Some(known.clone()));
+        }
+        self.unknown.get(key).filter(|seen| seen.elapsed() < KNOWN_FOR).map(|_| None)
+    }
+
+    /// Whether this may be looked for: as often as wished what was found before, and so often a second what may be a guess.
+    fn may_look(&mut self, key: &Key, from: Address) -> bool {
+        if self.tokens.contains_key(key) {
+            return true;
+        }
+        if !self.strangers.take(from) {
+            return false;
+        }
+        let may = self.all_strangers.take(Address::default());
+        if !may {
+            self.strangers.give_back(from);
+        }
+        may
+    }
+
+    fn found(&mut self, key: Key, known: Known, from: Address) {
+        if !self.tokens.contains_key(&key) {
+            self.strangers.give_back(from);
+            self.all_strangers.give_back(Address::default());
+        }
+        self.unknown.remove(&key);
+        if self.tokens.len() >= KNOWN_TOKENS && self.swept.elapsed() >= SWEEP_EVERY {
+            self.swept = Instant::now();
+            self.tokens.retain(|_, known| known.seen.1.elapsed() < SWEEP_EVERY);
+        }
+        // What does not fit is asked for again.
+        if self.tokens.len() < KNOWN_TOKENS || self.tokens.contains_key(&key) {
+            self.tokens.insert(key, known);
+        }
+    }
+
+    fn not_found(&mut self, key: Key) {
+        self.tokens.remove(&key);
+        if self.unknown.len() >= UNKNOWN_TOKENS {
+            self.unknown.retain(|_, seen| seen.elapsed() < KNOWN_FOR);
+        }
+        if self.unknown.len() < UNKNOWN_TOKENS {
+            self.unknown.insert(key, Instant::now());
+        }
+    }
+}
+
+/// The one look for what several requests may have come with; the others wait for it.
+struct Look<'a> {
+    door: &'a Door,
+    key: Key,
+    turn: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl Drop for Look<'_> {
+    fn drop(&mut self) {
+        let mut remembered = self.door.remembered();
+        // The table has one, and this the other.
+        if Arc::strong_count(&self.turn) <= 2 {
+            remembered.looks.remove(&self.key);
+        }
+    }
+}
+
 #[derive(Debug, Clone)]
 struct Known {
-    token: Option<Arc<Token>>,
+    token: Arc<Token>,
     grant: Arc<Grant>,
     /// When a log-in is over.
     until: Option<Timestamp>,
@@ -123,6 +221,7 @@ impl Door {
         method: &Method,
         headers: &HeaderMap,
         secure: bool,
+        from: Address,
     ) -> Result<Caller, Problem> {
         let cookie = login::cookie(headers, secure);
         let authorized = headers.contains_key(header::AUTHORIZATION);
@@ -136,27 +235,27 @@ impl Door {
         match cookie.filter(|_| !authorized) {
             Some(secret) => {
                 login::check(method, headers)?;
-                self.caller(turnwise, By::Login, secret.hash()).await
+                self.caller(turnwise, By::Login, secret.hash(), from).await
             }
-            None => self.caller(turnwise, By::Token, bearer(headers)?.hash()).await,
+            None => self.caller(turnwise, By::Token, bearer(headers)?.hash(), from).await,
         }
     }
 
     /// Who has this token.
-    pub(crate) async fn bearer_of(&self, turnwise: &Turnwise, secret: &Secret) -> Result<Caller, Problem> {
-        self.caller(turnwise, By::Token, secret.hash()).await
+    pub(crate) async fn bearer_of(
+        &self,
+        turnwise: &Turnwise,
+        secret: &Secret,
+        from: Address,
+    ) -> Result<Caller, Problem> {
+        self.caller(turnwise, By::Token, secret.hash(), from).await
     }
 
-    /// Takes one of the few log-ins a second: each asks the database.
-    pub(crate) fn knock(&self) -> Result<(), Problem> {
-        let now = Instant::now();
-        let mut remembered = self.remembered();
-        let (left, since) = remembered.knocks.unwrap_or((LOGINS, now));
-        let left = (left + now.duration_since(since).as_secs_f64() * LOGINS).min(LOGINS);
-        if left < 1.0 {
-            return Err(Problem::busy("too many people log in at once"));
+    /// Takes one of the few log-ins a second of this address.
+    pub(crate) fn knock(&self, from: Address) -> Result<(), Problem> {
+        if !self.remembered().knocks.take(from) {
+            return Err(Problem::busy("too many log-ins are tried from this address"));
         }
-        remembered.knocks = Some((left - 1.0, now));
         Ok(())
     }
 
@@ -168,7 +267,7 @@ impl Door {
     /// Whether the caller is still admitted: its token may have been revoked meanwhile.
     pub(crate) async fn again(&self, turnwise: &Turnwise, caller: &Caller) -> Result<(), Problem> {
         match &caller.bearer {
-            Some(bearer) => self.caller(turnwise, bearer.by, bearer.hash).await.map(drop),
+            Some(bearer) => self.caller(turnwise, bearer.by, bearer.hash, bearer.from).await.map(drop),
             None if self.any(turnwise).await? => {
                 Err(Problem::unauthorized("a token was created, and from then on every caller needs one"))
             }
@@ -213,59 +312,82 @@ impl Door {
         Ok(any)
     }
 
-    async fn caller(&self, turnwise: &Turnwise, by: By, hash: TokenHash) -> Result<Caller, Problem> {
-        let fresh = |known: &&Known| known.seen.1.elapsed() < KNOWN_FOR;
-        let known = self.remembered().tokens.get(&(by, hash.0)).filter(fresh).cloned();
-        let known = match known {
+    async fn caller(&self, turnwise: &Turnwise, by: By, hash: TokenHash, from: Address) -> Result<Caller, Problem> {
+        let fresh = self.remembered().fresh(&(by, hash.0));
+        let known = match fresh {
             Some(known) => known,
-            None => self.look(turnwise, by, hash).await?,
+            None => self.look_once(turnwise, by, hash, from).await?,
         };
-        let now = known.now();
-        let over = known.until.is_some_and(|until| until <= now);
-        let Some(token) = known.token.filter(|_| !over) else {
-            return Err(Problem::unauthorized(match by {
+        let unknown = || {
+            Problem::unauthorized(match by {
                 By::Token => "there is no such token",
                 By::Login => "the log-in is over; log in again",
-            }));
+            })
         };
-        match token.state(now) {
+        let known = known.ok_or_else(unknown)?;
+        let now = known.now();
+        if known.until.is_some_and(|until| until <= now) {
+            return Err(unknown());
+        }
+        match known.token.state(now) {
             TokenState::Active => {}
             TokenState::Expired => return Err(Problem::unauthorized("the token has expired")),
             TokenState::Revoked => return Err(Problem::unauthorized("the token was revoked")),
         }
-        Ok(Caller { grant: known.grant, bearer: Some(Bearer { by, hash, token, until: known.until }) })
+        let bearer = Bearer { by, hash, from, token: known.token, until: known.until };
+        Ok(Caller { grant: known.grant, bearer: Some(bearer) })
     }
 
-    async fn look(&self, turnwise: &Turnwise, by: By, hash: TokenHash) -> Result<Known, Problem> {
-        let operators = turnwise.operators()?;
-        let (token, until, now) = match by {
-            By::Token => {
-                let found = operators.find_token(hash).await.map_err(turnwise::Error::from)?;
-                (found.token, None, found.now)
+    /// Asks the database, unless another request has just done so.
+    async fn look_once(
+        &self,
+        turnwise: &Turnwise,
+        by: By,
+        hash: TokenHash,
+        from: Address,
+    ) -> Result<Option<Known>, Problem> {
+        let key = (by, hash.0);
+        let turn = Arc::clone(self.remembered().looks.entry(key).or_default());
+        let look = Look { door: self, key, turn };
+        let _turn = look.turn.lock().await;
+        {
+            let mut remembered = self.remembered();
+            if let Some(known) = remembered.fresh(&key) {
+                return Ok(known);
             }
-            By::Login => match operators.find_login(hash).await.map_err(turnwise::Error::from)? {
-                Some(found) => (Some(found.token), Some(found.until), found.now),
-                None => (None, None, Timestamp::MIN),
-            },
-        };
-        let used = token.as_ref().filter(|token| token.state(now) == TokenState::Active);
-        if let Some(token) = used.filter(|token| token.notes_use(now)) {
-            // When it was last used is for people; no request fails for it.
-            let _ = timeout(NOTE_TIME, operators.note_token_uses(vec![token.id])).await;
+            if !remembered.may_look(&key, from) {
+                return Err(Problem::busy("too many unknown tokens are presented"));
+            }
         }
-        let grant = token.as_ref().map_or_else(Grant::unlimited, |token| token.grant.clone());
-        let (token, grant) = (token.map(Arc::new), Arc::new(grant));
-        let known = Known { token, grant, until, seen: (now, Instant::now()) };
+        let known = look_for(turnwise, by, hash).await?;
         let mut remembered = self.remembered();
-        if remembered.tokens.len() >= KNOWN_TOKENS {
-            remembered.tokens.retain(|_, known| known.seen.1.elapsed() < KNOWN_FOR);
-        }
-        // What does not fit is asked for again.
-        if remembered.tokens.len() < KNOWN_TOKENS {
-            remembered.tokens.insert((by, hash.0), known.clone());
+        match &known {
+            Some(known) => remembered.found(key, known.clone(), from),
+            None => remembered.not_found(key),
         }
         Ok(known)
     }
+}
+
+async fn look_for(turnwise: &Turnwise, by: By, hash: TokenHash) -> Result<Option<Known>, Problem> {
+    let operators = turnwise.operators()?;
+    let found = match by {
+        By::Token => {
+            let found = operators.find_token(hash).await.map_err(turnwise::Error::from)?;
+            found.token.map(|token| (token, None, found.now))
+        }
+        By::Login => {
+            let found = operators.find_login(hash).await.map_err(turnwise::Error::from)?;
+            found.map(|found| (found.token, Some(found.until), found.now))
+        }
+    };
+    let Some((token, until, now)) = found else { return Ok(None) };
+    if token.state(now) == TokenState::Active && token.notes_use(now) {
+        // When it was last used is for people; no request fails for it.
+        let _ = timeout(NOTE_TIME, operators.note_token_uses(vec![token.id])).await;
+    }
+    let grant = Arc::new(token.grant.clone());
+    Ok(Some(Known { token: Arc::new(token), grant, until, seen: (now, Instant::now()) }))
 }
 
 /// The secret in `Authorization: Bearer …`.

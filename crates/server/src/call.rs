@@ -16,7 +16,7 @@ use turnwise_core::{
     time::parse_span,
 };
 
-use crate::{access::Caller, limits::SNIPPET, problem::Problem, service::Service};
+use crate::{access::Caller, limits::SNIPPET, problem::Problem, service::Service, tries::Address};
 
 /// A request whose caller may do this at all; to which jobs, the handler asks the grant.
 pub(crate) struct Call {
@@ -32,6 +32,8 @@ pub(crate) struct Call {
     pub(crate) headers: HeaderMap,
     /// Whether the caller's browser came by TLS, to this server or to a proxy before it.
     pub(crate) secure: bool,
+    /// Where it comes from.
+    pub(crate) from: Address,
     pub(crate) body: Bytes,
 }
 

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use turnwise::access::{MAX_LOGINS, MAX_TOKENS};
+
 /// Bytes of a request with one job: what its arguments may have, and room for the other names.
 pub const JOB_BYTES: usize = 1024 * 1024 + 64 * 1024;
 /// Bytes of a request with many jobs: as much as one transaction writes within a second or so.
@@ -130,12 +132,24 @@ pub const PRUNE_ROUNDS: usize = 10;
 
 /// How long the server goes by what it knows of a token: a revoked one is refused after this, at the latest.
 pub const KNOWN_FOR: Duration = Duration::from_secs(2);
-/// Tokens that are remembered for so long; others are looked up with each request.
-pub const KNOWN_TOKENS: usize = 10_000;
+/// Tokens and log-ins that are remembered: as many as there may be, so that each finds room.
+pub const KNOWN_TOKENS: usize = MAX_TOKENS + MAX_LOGINS;
+/// If there is no room for one more, those that were not used for so long are forgotten, and no sooner again: it takes a while.
+pub const SWEEP_EVERY: Duration = Duration::from_secs(60);
+/// Secrets that are remembered as unknown for [`KNOWN_FOR`]: a program with a mistyped token asks with it again and again.
+/// They have a table of their own, so that guesses take no room from tokens.
+pub const UNKNOWN_TOKENS: usize = 1_000;
+/// Secrets that are looked up a second and turn out to be unknown, of one address. A token that was found once is looked up without this
+/// bound, so its bearer goes on while strangers guess.
+pub const STRANGERS_OF_ONE: f64 = 20.0;
+/// The same, of all addresses: some percent of what the connections to the database can answer.
+pub const STRANGERS: f64 = 100.0;
+/// Addresses whose tries are counted at a time; those beyond share the tries of one.
+pub const ADDRESSES: usize = 10_000;
 /// How long a request waits until the use of its token is written down.
 pub const NOTE_TIME: Duration = Duration::from_secs(1);
 
-/// Log-ins that may be tried a second, by all people together.
+/// Log-ins that may be tried a second from one address: each writes.
 pub const LOGINS: f64 = 10.0;
 
 /// How long the server goes by the certificate that it has read: a renewed one is shown after this, at the latest.

@@ -57,8 +57,8 @@ pub(crate) async fn log_in(call: Call) -> Result<Reply, Problem> {
     let service = &call.service;
     let body = call.read(wire::LogIn::read)?;
     let secret = Secret::parse(&body.token).ok_or_else(|| Problem::unauthorized("this is not a token"))?;
-    service.door().knock()?;
-    let caller = service.door().bearer_of(call.turnwise(), &secret).await?;
+    service.door().knock(call.from)?;
+    let caller = service.door().bearer_of(call.turnwise(), &secret, call.from).await?;
     let Some(bearer) = caller.bearer() else { return Err(Problem::unauthorized("there is no such token")) };
     let (secret, until) = call.turnwise().log_in(&bearer.token).await?;
     let cookie = set_cookie(call.secure, secret.reveal(), LOGIN_FOR.as_secs());
@@ -77,7 +77,7 @@ pub(crate) async fn log_out(call: Call) -> Result<Reply, Problem> {
 
 pub(crate) async fn who(call: Call) -> Result<Reply, Problem> {
     let service = &call.service;
-    let caller = service.door().admit(call.turnwise(), &Method::GET, &call.headers, call.secure).await?;
+    let caller = service.door().admit(call.turnwise(), &Method::GET, &call.headers, call.secure, call.from).await?;
     match caller.bearer() {
         Some(bearer) => Reply::json(&wire::LoggedIn::with(&bearer.token, bearer.until)),
         None => Reply::json(&wire::LoggedIn::anybody()),

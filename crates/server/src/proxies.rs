@@ -1,10 +1,12 @@
 //! Proxies in front of the server: what they say about a request counts if they were named as trusted, and not otherwise, for every
 //! caller can write the same headers.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use axum::http::{HeaderMap, HeaderValue, header};
 use turnwise::Invalid;
+
+use crate::tries::Address;
 
 /// Where a connection comes from.
 #[derive(Debug, Clone, Copy)]
@@ -43,12 +45,14 @@ impl Proxies {
         })
     }
 
-    /// What a trusted proxy says about a request: that the caller reached it by TLS, the host that was asked for, which takes its place in
-    /// the headers, and the path that it has taken away from the front.
+    /// What a trusted proxy says about a request: where it comes from, that the caller reached it by TLS, the host that was asked for, which
+    /// takes its place in the headers, and the path that it has taken away from the front.
     pub(crate) fn read(&self, peer: Option<&Peer>, headers: &mut HeaderMap) -> Forwarded {
-        if !peer.is_some_and(|peer| self.trusts(peer.0)) {
-            return Forwarded::default();
+        let Some(peer) = peer.map(|peer| peer.0) else { return Forwarded::default() };
+        if !self.trusts(peer) {
+            return Forwarded { from: peer.into(), ..Forwarded::default() };
         }
+        let from = self.from(peer, headers).into();
         let one = |name: &str| {
             let mut values = headers.get_all(name).iter();
             values.next().filter(|_| values.next().is_none()).and_then(|value| value.to_str().ok()).map(str::trim)
@@ -63,7 +67,25 @@ impl Proxies {
         if let Some(host) = host {
             headers.insert(header::HOST, host);
         }
-        Forwarded { secure, prefix }
+        Forwarded { secure, prefix, from }
+    }
+
+    /// Where a request comes from that a trusted proxy passes on. Each proxy adds at the end who asked it; what stands further to the front
+    /// than the last proxy that is trusted, any caller may have made up.
+    fn from(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+        let lines = headers.get_all("x-forwarded-for").iter().map(|line| line.to_str().unwrap_or_default());
+        let lines: Vec<_> = lines.flat_map(|line| line.split(',')).map(str::trim).collect();
+        let mut from = peer;
+        for hop in lines.into_iter().rev() {
+            // Some write the port, too.
+            let hop = hop.parse().or_else(|_| hop.parse::<SocketAddr>().map(|address| address.ip()));
+            let Ok(hop) = hop else { break };
+            from = hop;
+            if !self.trusts(from) {
+                break;
+            }
+        }
+        from
     }
 }
 
@@ -79,6 +101,8 @@ pub(crate) struct Forwarded {
     pub(crate) secure: Option<bool>,
     /// Stands before every path that callers see, such as `/turnwise`; mostly empty.
     pub(crate) prefix: String,
+    /// Where the request comes from.
+    pub(crate) from: Address,
 }
 
 #[cfg(test)]
@@ -122,16 +146,37 @@ mod tests {
         };
         let (proxies, mut headers) = (proxies(&["10.0.0.0/8"]), said());
         let peer = |text: &str| Some(Peer(text.parse().unwrap()));
-        assert_eq!(proxies.read(peer("192.0.2.1").as_ref(), &mut headers), Forwarded::default());
+        let address = |text: &str| Address::from(text.parse::<IpAddr>().unwrap());
+        let nothing = Forwarded { from: address("192.0.2.1"), ..Forwarded::default() };
+        assert_eq!(proxies.read(peer("192.0.2.1").as_ref(), &mut headers), nothing);
         assert_eq!(proxies.read(None, &mut headers), Forwarded::default());
         assert_eq!(headers["host"], "internal:8080");
         let forwarded = proxies.read(peer("10.0.0.1").as_ref(), &mut headers);
-        assert_eq!(forwarded, Forwarded { secure: Some(true), prefix: "/turnwise".to_owned() });
+        let from = address("10.0.0.1");
+        assert_eq!(forwarded, Forwarded { secure: Some(true), prefix: "/turnwise".to_owned(), from });
         assert_eq!(headers["host"], "jobs.example.com");
         for bad in ["turnwise", "//evil.example", "/a/", "/a?b", "/a\"b", ""] {
             let mut headers = said();
             headers.insert("x-forwarded-prefix", HeaderValue::from_str(bad).unwrap());
             assert_eq!(proxies.read(peer("10.0.0.1").as_ref(), &mut headers).prefix, "", "{bad}");
         }
+    }
+
+    #[test]
+    fn a_request_comes_from_the_last_address_that_is_no_trusted_proxy() {
+        let proxies = proxies(&["10.0.0.0/8"]);
+        let from = |peer: &str, lines: &[&str]| {
+            let lines = lines.iter().map(|line| ("x-forwarded-for".parse().unwrap(), line.parse().unwrap()));
+            proxies.read(Some(&Peer(peer.parse().unwrap())), &mut lines.collect()).from
+        };
+        let is = |text: &str| Address::from(text.parse::<IpAddr>().unwrap());
+        assert_eq!(from("10.0.0.1", &["198.51.100.7"]), is("198.51.100.7"));
+        assert_eq!(from("10.0.0.1", &["198.51.100.7, 10.0.0.2"]), is("198.51.100.7"));
+        assert_eq!(from("10.0.0.1", &["203.0.113.9, 198.51.100.7", "10.0.0.2"]), is("198.51.100.7"), "made up");
+        assert_eq!(from("10.0.0.1", &["[2001:db8::7]:4711"]), is("2001:db8::7"));
+        for nonsense in [&[][..], &[""], &["unknown"], &["198.51.100.7, unknown"]] {
+            assert_eq!(from("10.0.0.1", nonsense), is("10.0.0.1"), "{nonsense:?}");
+        }
+        assert_eq!(from("192.0.2.1", &["198.51.100.7"]), is("192.0.2.1"), "it is not trusted");
     }
 }

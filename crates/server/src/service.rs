@@ -39,6 +39,7 @@ use crate::{
     routes::{Route, routes},
     spans::Spans,
     streams::Streams,
+    tries::Address,
     waits::Waits,
 };
 
@@ -262,7 +263,7 @@ impl Service {
         let (mut parts, body) = request.into_parts();
         let forwarded = self.0.proxies.read(parts.extensions.get::<Peer>(), &mut parts.headers);
         let secure = forwarded.secure.unwrap_or_else(|| self.is_secure());
-        let caller = self.caller(route, &parts, secure).await?;
+        let caller = self.caller(route, &parts, secure, forwarded.from).await?;
         let params = params.map_err(|_| Problem::malformed("the path is not UTF-8"))?;
         let name = params.iter().next().map(|(_, value)| value.to_owned()).unwrap_or_default();
         let known: Vec<_> = route.parameters.iter().map(|parameter| parameter.name).collect();
@@ -288,6 +289,7 @@ impl Service {
             once,
             headers: parts.headers,
             secure,
+            from: forwarded.from,
             body,
         };
         let most = ANSWER_TIME + if route.waits { LONGEST_WAIT } else { Duration::ZERO };
@@ -297,12 +299,11 @@ impl Service {
     }
 
     /// Who asks; a route that the caller may not use at all ends here.
-    async fn caller(&self, route: &Route, parts: &Parts, secure: bool) -> Result<Caller, Problem> {
+    async fn caller(&self, route: &Route, parts: &Parts, secure: bool, from: Address) -> Result<Caller, Problem> {
         let Some(action) = route.action else { return Ok(Caller::anybody()) };
         let late = |_| Problem::away("there was no answer in time; the database may be out of reach");
-        let admitted =
-            timeout(ANSWER_TIME, self.0.door.admit(&self.0.turnwise, &parts.method, &parts.headers, secure)).await;
-        let caller = admitted.map_err(late)??;
+        let admitted = self.0.door.admit(&self.0.turnwise, &parts.method, &parts.headers, secure, from);
+        let caller = timeout(ANSWER_TIME, admitted).await.map_err(late)??;
         let grant = &caller.grant;
         if !grant.may(action.scope()) {
             return Err(Refusal::Scope(action.scope()).into());

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
+mod counted;
 mod schema;
 
 use std::time::Duration;
@@ -9,7 +10,7 @@ use std::time::Duration;
 use axum::{
     Router,
     body::{Body, BodyDataStream, to_bytes},
-    http::{HeaderMap, Request, header},
+    http::{HeaderMap, HeaderValue, Request, header},
 };
 use futures_util::StreamExt;
 use serde_json::Value;
@@ -19,6 +20,8 @@ use turnwise::{Config, Ctx, Executor, NodeName, Options, Registry, Schema, Turnw
 use turnwise_server::Service;
 use turnwise_testpg::Cluster;
 
+#[allow(unused_imports, reason = "each test file uses its part")]
+pub(crate) use counted::Counted;
 pub(crate) use schema::misfit;
 
 /// How long a test waits for what must come.
@@ -239,6 +242,13 @@ impl Stream {
             }
         }
     }
+}
+
+/// With a token.
+pub(crate) fn with(mut request: Request<Body>, secret: &str) -> Request<Body> {
+    let bearer = HeaderValue::try_from(format!("Bearer {secret}")).unwrap();
+    request.headers_mut().insert(header::AUTHORIZATION, bearer);
+    request
 }
 
 /// As a program of this machine sends it.
