@@ -11,7 +11,8 @@ use std::collections::BTreeSet;
 
 pub use action::{Action, Reach};
 pub use token::{
-    KEEP_DEAD_TOKENS, LOGIN_FOR, MAX_LOGINS, MAX_TOKENS, NOTE_USE_EVERY, NewToken, Token, TokenId, TokenState,
+    KEEP_DEAD_TOKENS, LOGIN_FOR, MAX_LOGINS, MAX_LOGINS_OF_ONE, MAX_TOKENS, NOTE_USE_EVERY, NewToken, Token, TokenId,
+    TokenState,
 };
 
 use crate::{

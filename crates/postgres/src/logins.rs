@@ -1,13 +1,13 @@
 //! Log-ins of people.
 
-use turnwise_core::access::MAX_LOGINS;
+use turnwise_core::access::{MAX_LOGINS, MAX_LOGINS_OF_ONE};
 use turnwise_store::{FoundLogin, NewLogin, Result, TokenHash, operators::too_many_logins};
 
 use crate::{
     connect::connection,
     errors::failed,
     rows::{self, Moment, get},
-    session::{Begin, Session},
+    session::{Begin, Bind, Session},
     store::Inner,
     tokens,
 };
@@ -18,6 +18,9 @@ pub(crate) async fn log_in(store: &Inner, login: NewLogin) -> Result<()> {
     let mut client = connection(&store.pools.people).await?;
     let transaction = client.begin().await.map_err(fail)?;
     transaction.execute(include_str!("../sql/logins_over.sql"), &[]).await.map_err(fail)?;
+    let stay = i64::try_from(MAX_LOGINS_OF_ONE - 1).unwrap_or(i64::MAX);
+    let spare: [Bind<'_>; 3] = [&hash, &login.token.0, &stay];
+    transaction.execute(include_str!("../sql/logins_spare.sql"), &spare).await.map_err(fail)?;
     let others = transaction.query_one(include_str!("../sql/logins.sql"), &[&hash]).await.map_err(fail)?;
     if usize::try_from(get::<i64>(&others, 0)?).is_ok_and(|others| others >= MAX_LOGINS) {
         return Err(too_many_logins());

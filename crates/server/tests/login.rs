@@ -6,7 +6,7 @@ use axum::{body::Body, http::Request};
 use serde_json::{Value, json};
 use support::{Answer, PATIENCE, Server, request};
 use turnwise::access::{CreatedToken, Grant, Limits, NewAccess, Scope};
-use turnwise_server::Service;
+use turnwise_server::{Service, limits::KNOWN_FOR};
 
 async fn token(server: &Server, scopes: &[Scope]) -> CreatedToken {
     let grant = Grant::new(scopes.iter().copied(), Limits::default()).unwrap();
@@ -164,6 +164,24 @@ async fn log_ins_are_slowed_down() {
         }
     }
     assert_eq!(last, 429, "200 log-ins at once were tried");
+}
+
+#[tokio::test(start_paused = true)]
+async fn log_ins_with_one_token_leave_room_for_those_with_others() {
+    let server = Server::on_memory().await;
+    let (greedy, other) = (token(&server, &[Scope::Read]).await, token(&server, &[Scope::Read]).await);
+    let others = cookie(&log_in(&server, &other).await);
+    let mut cookies = Vec::new();
+    for _ in 0..=100 {
+        tokio::time::advance(std::time::Duration::from_millis(200)).await;
+        let answer = log_in(&server, &greedy).await;
+        answer.expect(200);
+        cookies.push(cookie(&answer));
+    }
+    tokio::time::advance(KNOWN_FOR).await;
+    let ask = async |cookie: &str| server.send(by_page("GET", "/api/v1/jobs", None, cookie)).await.status;
+    assert_eq!(ask(&cookies[0]).await, 401, "the oldest of 101 has ended");
+    assert_eq!((ask(&cookies[1]).await, ask(&cookies[100]).await, ask(&others).await), (200, 200, 200));
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 mod support;
 
+use futures_util::future::join_all;
 use support::Server;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -51,6 +52,38 @@ async fn behind_a_trusted_proxy_people_log_in_by_tls_and_paths_begin_with_its_pr
     };
     assert!(submit("127.0.0.1").await.contains("location: /turnwise/api/v1/jobs/"));
     assert!(submit("10.0.0.0/8").await.contains("location: /api/v1/jobs/"));
+}
+
+#[tokio::test]
+async fn a_caller_that_tries_to_log_in_again_and_again_keeps_no_other_address_out() {
+    let server = Server::on_memory().await;
+    let token = server.turnwise.create_token(NewAccess::new("test", Grant::unlimited()).unwrap()).await.unwrap();
+    let mut proxies = Proxies::default();
+    proxies.trust("127.0.0.1").unwrap();
+    let service = Service::behind(proxies, Origins::default(), server.turnwise.clone());
+    let listening = service.listen(TcpListener::bind("127.0.0.1:0").await.unwrap(), None).unwrap();
+    let log_in = async |from: &str, secret: &str| {
+        let mut stream = TcpStream::connect(listening.address()).await.unwrap();
+        let body = format!(r#"{{"token": "{secret}"}}"#);
+        let head = format!(
+            "POST /api/v1/session HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n\
+             x-forwarded-for: {from}\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer["HTTP/1.1 ".len()..].split(' ').next().unwrap().to_owned()
+    };
+    let wrong = format!("tw_{}", "A".repeat(43));
+    // What stands before the address that the proxy saw, the caller has made up.
+    let made_up: Vec<_> = (0..200).map(|n| format!("192.0.2.{n}, 198.51.100.7")).collect();
+    let tries = join_all(made_up.iter().map(|from| log_in(from, &wrong)));
+    let others = join_all(["192.0.2.9", "2001:db8::9"].map(|from| log_in(from, token.secret.reveal())));
+    let (tries, others) = tokio::join!(tries, others);
+    assert!(tries.iter().any(|status| status == "429"), "200 log-ins of one address were tried: {tries:?}");
+    assert_eq!(others, ["200", "200"]);
+    listening.stop().await;
 }
 
 #[tokio::test]

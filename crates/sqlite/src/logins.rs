@@ -3,7 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, params};
 use turnwise_core::{
     Timestamp,
-    access::{MAX_LOGINS, TokenId},
+    access::{MAX_LOGINS, MAX_LOGINS_OF_ONE, TokenId},
 };
 use turnwise_store::{FoundLogin, NewLogin, TokenHash, operators::too_many_logins};
 
@@ -13,6 +13,8 @@ type Result<T> = std::result::Result<T, Failure>;
 
 pub(crate) fn log_in(conn: &Connection, login: &NewLogin, now: Timestamp) -> Result<()> {
     conn.prepare_cached(include_str!("../sql/logins_over.sql"))?.execute([now.micros()])?;
+    let mut spare = conn.prepare_cached(include_str!("../sql/logins_spare.sql"))?;
+    spare.execute(params![login.hash.0, login.token.0.as_bytes(), (MAX_LOGINS_OF_ONE - 1).cast_signed()])?;
     let mut others = conn.prepare_cached(include_str!("../sql/logins.sql"))?;
     let others: i64 = others.query_row([login.hash.0], |row| row.get(0))?;
     if usize::try_from(others).is_ok_and(|others| others >= MAX_LOGINS) {

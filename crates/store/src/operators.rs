@@ -98,7 +98,8 @@ pub trait OperatorStore: Send + Sync + fmt::Debug + 'static {
     /// Notes that the bearer of a token has logged in until then: from now on a look for the log-in finds the token. Repeated with the same
     /// hash, the first call counts.
     ///
-    /// Log-ins that are over are deleted meanwhile. [`StoreError::Refused`](crate::StoreError) if there are [`MAX_LOGINS`] others.
+    /// Log-ins that are over are deleted meanwhile, and of those with the same token the ones that end first, so that there are no more than
+    /// [`MAX_LOGINS_OF_ONE`](turnwise_core::access::MAX_LOGINS_OF_ONE). [`StoreError::Refused`](crate::StoreError) if there are [`MAX_LOGINS`] others.
     async fn log_in(&self, login: NewLogin) -> Result<()>;
 
     /// The log-in whose secret has this hash, though it may be over, and its token, though that may be revoked or have expired; `None`:

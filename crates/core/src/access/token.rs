@@ -17,6 +17,10 @@ pub const LOGIN_FOR: Duration = Duration::from_secs(12 * 3600);
 /// Log-ins that last at a time; a person who logs in beyond that is refused.
 pub const MAX_LOGINS: usize = 10_000;
 
+/// Log-ins with one token that last at a time; with one more the oldest of them ends. So no bearer of a token takes the places of all people, and
+/// none is kept out of the page by log-ins that were left behind.
+pub const MAX_LOGINS_OF_ONE: usize = 100;
+
 /// Most tokens that are kept. They are listed whole, and looked through when a new one is created.
 pub const MAX_TOKENS: usize = 10_000;
 

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use turnwise_core::{
     Timestamp, TokenName,
-    access::{Grant, NewToken, TokenId},
+    access::{Grant, MAX_LOGINS_OF_ONE, NewToken, TokenId},
 };
 use uuid::Uuid;
 
@@ -101,4 +101,23 @@ pub async fn log_ins_that_are_over_make_room(h: &impl OperatorHarness) {
     log_in(&store, 3, 1, now.plus(HOUR)).await;
     assert_eq!(found(&store, 1).await, None, "it is deleted with the next log-in");
     assert!(found(&store, 2).await.is_some() && found(&store, 3).await.is_some());
+}
+
+pub async fn of_too_many_log_ins_with_one_token_the_oldest_end(h: &impl OperatorHarness) {
+    let store = h.operators().await;
+    let now = token(&store, 1).await;
+    token(&store, 2).await;
+    let most = u8::try_from(MAX_LOGINS_OF_ONE).expect("few");
+    log_in(&store, 0, 2, now.plus(SECOND)).await;
+    for n in 1..=most + 2 {
+        log_in(&store, n, 1, now.plus(HOUR + SECOND * u32::from(n))).await;
+    }
+    // Its reply was lost.
+    log_in(&store, most + 2, 1, now.plus(HOUR * 2)).await;
+    let mut there = Vec::new();
+    for n in 0..=most + 2 {
+        there.extend(found(&store, n).await.map(|_| n));
+    }
+    let expected: Vec<u8> = std::iter::once(0).chain(3..=most + 2).collect();
+    assert_eq!(there, expected, "the other token's log-in stays, and the newest of this one");
 }

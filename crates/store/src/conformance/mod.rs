@@ -100,7 +100,8 @@ macro_rules! operator_suite {
                 a_log_in_ends_when_it_is_said_and_others_go_on,
                 a_repeated_log_in_is_one,
                 a_log_in_shows_that_its_token_was_revoked,
-                log_ins_that_are_over_make_room;
+                log_ins_that_are_over_make_room,
+                of_too_many_log_ins_with_one_token_the_oldest_end;
             secrets:
                 secret_fields_are_noted_for_every_process,
                 a_secret_field_stays_one_whatever_later_programs_note,

@@ -1,6 +1,8 @@
 //! Log-ins of people.
 
-use turnwise_core::access::MAX_LOGINS;
+use std::cmp::Reverse;
+
+use turnwise_core::access::{MAX_LOGINS, MAX_LOGINS_OF_ONE};
 
 use super::MemoryStore;
 use crate::{
@@ -15,6 +17,10 @@ pub(super) fn log_in(store: &MemoryStore, login: NewLogin) -> Result<()> {
         return Ok(());
     }
     data.logins.retain(|known| known.until > now);
+    let mut own: Vec<_> = data.logins.iter().filter(|known| known.token == login.token).collect();
+    own.sort_unstable_by_key(|known| (Reverse(known.until), Reverse(known.hash.0)));
+    let spare: Vec<_> = own.iter().skip(MAX_LOGINS_OF_ONE - 1).map(|known| known.hash).collect();
+    data.logins.retain(|known| !spare.contains(&known.hash));
     if data.logins.len() >= MAX_LOGINS {
         return Err(too_many_logins());
     }
