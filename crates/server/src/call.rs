@@ -16,7 +16,13 @@ use turnwise_core::{
     time::parse_span,
 };
 
-use crate::{access::Caller, limits::SNIPPET, problem::Problem, service::Service, tries::Address};
+use crate::{
+    access::Caller,
+    limits::SNIPPET,
+    problem::Problem,
+    service::{Place, Service},
+    tries::Address,
+};
 
 /// A request whose caller may do this at all; to which jobs, the handler asks the grant.
 pub(crate) struct Call {
@@ -35,6 +41,8 @@ pub(crate) struct Call {
     /// Where it comes from.
     pub(crate) from: Address,
     pub(crate) body: Bytes,
+    /// Among the requests that are worked on; `None` while it waits for something else than the database.
+    pub(crate) place: Option<Place>,
 }
 
 /// The header with a request's key, as people write it.
@@ -71,6 +79,12 @@ impl Call {
     /// Whether the caller may still ask: its token may have been revoked meanwhile.
     pub(crate) async fn again(&self) -> Result<(), Problem> {
         self.service.door().again(self.turnwise(), &self.caller).await
+    }
+
+    /// Takes a place again, after a wait.
+    pub(crate) async fn go_on(&mut self) -> Result<(), Problem> {
+        self.place = Some(self.service.place(&self.caller).await?);
+        Ok(())
     }
 
     pub(crate) fn covers(&self, job: &Job) -> bool {

@@ -247,7 +247,7 @@ async fn page(
     }
 }
 
-pub(crate) async fn show(call: Call) -> Result<Reply, Problem> {
+pub(crate) async fn show(mut call: Call) -> Result<Reply, Problem> {
     let wait = call.query.span("wait")?;
     let whole = call.query.truth("gates")?;
     if wait.is_some_and(|wait| wait > LONGEST_WAIT) {
@@ -256,17 +256,20 @@ pub(crate) async fn show(call: Call) -> Result<Reply, Problem> {
     }
     let mut job = call.job().await?;
     if let Some(wait) = wait.filter(|wait| !wait.is_zero() && !job.state.finished()) {
-        let (service, until) = (&call.service, Instant::now() + wait);
+        let (service, until) = (call.service.clone(), Instant::now() + wait);
+        let token = call.caller.token();
+        // It waits for a job, not for the database.
+        call.place = None;
         while !job.state.finished() && !service.is_stopping() && Instant::now() < until {
             // In parts: a token that is revoked meanwhile is noticed.
             let part = KNOWN_FOR.min(until - Instant::now());
-            let waited =
-                service.waits().wait(service.turnwise(), job.id, call.caller.token(), part, service.stops()).await;
+            let waited = service.waits().wait(service.turnwise(), job.id, token, part, service.stops()).await;
             waited
                 .map_err(|_| Problem::busy("too many callers wait for the end of a job, in all or with this token"))?;
             call.again().await?;
             job = call.job().await?;
         }
+        call.go_on().await?;
     }
     let turnwise = call.turnwise();
     let mut story = turnwise.story(job.id, 0).await?;
@@ -320,13 +323,12 @@ pub(crate) async fn graph(call: Call) -> Result<Reply, Problem> {
 
 pub(crate) async fn why(call: Call) -> Result<Reply, Problem> {
     let id = call.job().await?.id;
-    let busy = || Problem::busy("the scheduler's view is being built for another request; ask again in a few seconds");
     if call.service.view().is_being_built() {
-        return Err(busy());
+        return Err(being_built());
     }
     let view = Arc::clone(call.service.view());
     let Asked::Answered(answer) = in_background(&call, Turn::Why, async move |_| view.why(id).await).await? else {
-        return Err(busy());
+        return Err(being_built());
     };
     let mut why = wire::Why::new(&answer);
     if call.grant.is_limited() {
@@ -342,6 +344,10 @@ pub(crate) async fn why(call: Call) -> Result<Reply, Problem> {
         }
     }
     Reply::json(&why)
+}
+
+fn being_built() -> Problem {
+    Problem::busy("the scheduler's view is being built for another request; ask again in a few seconds")
 }
 
 /// Runs what takes a processor for a while on a thread of its own, when it has its turn.

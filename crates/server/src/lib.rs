@@ -2,7 +2,7 @@
 //!
 //! [`limits`] every bound, with its reason → `routes` the table of all routes: path, what the caller must be allowed to do, what comes
 //! in and goes out → `service` the way of a request: `access` gives it its grant (`login` for people on the page; `tries` bounds
-//! guesses), `call` is what a handler gets and answers,
+//! guesses, `portions` what one token takes), `call` is what a handler gets and answers,
 //! `problem` what goes wrong, with its `logs` → the handlers: `jobs`, `bulk` decisions by a filter, `names` of queues, groups, tasks and
 //! keys, `schedules`, `fleet` for what concerns the whole installation, `doctor` what is wrong with it, `health` → `spans` of submits,
 //! `waits` long polls → `events` for listeners: `hub` is the one
@@ -31,6 +31,7 @@ mod metrics;
 mod names;
 mod openapi;
 mod origins;
+mod portions;
 mod problem;
 mod proxies;
 mod routes;

@@ -14,6 +14,8 @@ pub const BATCH_JOBS: usize = 10_000;
 pub const BODY_BYTES: usize = 64 * 1024;
 /// Mebibytes of all request bodies that are in memory at a time: four full batches.
 pub const BODIES_MIB: u32 = 128;
+/// The same, of one token: half of it, so that other callers' bodies find room.
+pub const BODIES_MIB_OF_ONE: u32 = 64;
 /// Bytes of a body beyond which it is read by a thread of its own: so much takes a few milliseconds to read.
 pub const LONG_BODY: usize = 256 * 1024;
 
@@ -34,8 +36,11 @@ pub const RETRY_AFTER_SECONDS: u32 = 1;
 
 /// Connections at a time; fewer where the process may not have twice as many open files, which the node needs too.
 pub const CONNECTIONS: usize = 2_048;
-/// Requests that are worked on at a time, long polls aside: more would only wait for the few connections to the database.
+/// Requests that are worked on at a time, long polls aside while they wait: more would only wait for the few connections to the database.
 pub const REQUESTS: usize = 64;
+/// Requests of one token that are worked on at a time: half of [`REQUESTS`], so that no caller takes the places of all others. While there are no
+/// tokens, all programs of this machine share all of them.
+pub const REQUESTS_OF_ONE: usize = 32;
 /// Requests at a time that look at the whole backlog (`simulate`). Each takes a processor for as long as it lasts, and running jobs need the
 /// others.
 pub const HEAVY: usize = 1;

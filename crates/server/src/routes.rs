@@ -100,7 +100,7 @@ pub struct Route {
     pub output: (u16, &'static str),
     /// Statuses of other answers that its callers may get, beside those that every route may give.
     pub refusals: &'static [u16],
-    /// Whether it may wait for something to happen.
+    /// Whether it may wait for something to happen, with `?wait=`.
     pub waits: bool,
     /// Whether a header may give it a key, under which it is done once.
     pub once: bool,

@@ -29,11 +29,12 @@ use crate::{
     call::{Call, Query, Reply, once_key},
     hub::Hub,
     limits::{
-        ANSWER_TIME, BODIES_MIB, BODY_TIME, CATCH_UPS, COUNTS, HEAVY, LIVE_LOGS, LONGEST_WAIT, REQUESTS, TURN_TIME,
-        WHYS,
+        ANSWER_TIME, BODIES_MIB, BODIES_MIB_OF_ONE, BODY_TIME, CATCH_UPS, COUNTS, HEAVY, LIVE_LOGS, LONGEST_WAIT,
+        REQUESTS, REQUESTS_OF_ONE, TURN_TIME, WHYS,
     },
     metrics::Metrics,
     origins::Origins,
+    portions::{Portion, Portions},
     problem::Problem,
     proxies::{Peer, Proxies},
     routes::{Route, routes},
@@ -56,6 +57,20 @@ pub(crate) enum Turn {
     Count,
 }
 
+/// A place among the requests that are worked on; free again when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    _of_all: OwnedSemaphorePermit,
+    _of_token: Option<PlaceOfToken>,
+}
+
+/// A place among those that one token may take.
+#[derive(Debug)]
+struct PlaceOfToken {
+    _permit: OwnedSemaphorePermit,
+    portion: Portion,
+}
+
 /// Answers HTTP requests about the jobs of one database; clones share it.
 #[derive(Clone)]
 pub struct Service(Arc<Shared>);
@@ -75,6 +90,7 @@ struct Shared {
     /// Whether the process is about to end.
     stopping: watch::Sender<bool>,
     requests: Arc<Semaphore>,
+    portions: Portions,
     /// What `why` is answered from.
     view: Arc<KeptView>,
     heavy: Arc<Semaphore>,
@@ -113,6 +129,7 @@ impl Service {
             live_logs: Arc::new(Semaphore::new(LIVE_LOGS)),
             stopping: watch::Sender::new(false),
             requests: Arc::new(Semaphore::new(REQUESTS)),
+            portions: Portions::default(),
             heavy: Arc::new(Semaphore::new(HEAVY)),
             whys: Arc::new(Semaphore::new(WHYS)),
             counts: Arc::new(Semaphore::new(COUNTS)),
@@ -270,14 +287,11 @@ impl Service {
         let many: Vec<_> = route.parameters.iter().filter(|parameter| parameter.many).map(|one| one.name).collect();
         let query = Query::read(parts.uri.query().unwrap_or_default(), &known, &many)?;
         let once = if route.once { once_key(&parts.headers)? } else { None };
-        let (body, _memory) = self.body(route, &parts.headers, body).await?;
-        let _turn = if route.waits {
-            // It waits for a job, not for the database.
-            None
-        } else {
-            let busy = || Problem::busy("too many requests are being worked on");
-            Some(turn(&self.0.requests, 1).await.ok_or_else(busy)?)
-        };
+        // Before the body: a token whose bodies come slowly takes its own places.
+        let place = self.place_of_token(&caller).await?;
+        let (body, _memory) = self.body(route, &parts.headers, body, place.as_ref()).await?;
+        let place = Some(self.place_of_all(place).await?);
+        let waits = query.get("wait").is_some();
         let grant = Arc::clone(&caller.grant);
         let call = Call {
             service: self.clone(),
@@ -291,11 +305,32 @@ impl Service {
             secure,
             from: forwarded.from,
             body,
+            place,
         };
-        let most = ANSWER_TIME + if route.waits { LONGEST_WAIT } else { Duration::ZERO };
+        let most = ANSWER_TIME + if waits { LONGEST_WAIT } else { Duration::ZERO };
         let late = |_| Problem::away("there was no answer in time; the database may be out of reach");
         let reply = timeout(most, (route.handler)(call)).await.map_err(late)??;
         Ok(reply.below(&forwarded.prefix))
+    }
+
+    /// A place for a request that has given its own away while it waited.
+    pub(crate) async fn place(&self, caller: &Caller) -> Result<Place, Problem> {
+        let place = self.place_of_token(caller).await?;
+        self.place_of_all(place).await
+    }
+
+    async fn place_of_token(&self, caller: &Caller) -> Result<Option<PlaceOfToken>, Problem> {
+        let Some(token) = caller.token() else { return Ok(None) };
+        let portion = self.0.portions.of(token);
+        let busy = || Problem::busy(format!("{REQUESTS_OF_ONE} requests with this token are being worked on"));
+        let permit = turn(portion.requests(), 1).await.ok_or_else(busy)?;
+        Ok(Some(PlaceOfToken { _permit: permit, portion }))
+    }
+
+    async fn place_of_all(&self, of_token: Option<PlaceOfToken>) -> Result<Place, Problem> {
+        let busy = || Problem::busy("too many requests are being worked on");
+        let of_all = turn(&self.0.requests, 1).await.ok_or_else(busy)?;
+        Ok(Place { _of_all: of_all, _of_token: of_token })
     }
 
     /// Who asks; a route that the caller may not use at all ends here.
@@ -320,10 +355,11 @@ impl Service {
         route: &Route,
         headers: &HeaderMap,
         body: Body,
-    ) -> Result<(Bytes, Option<OwnedSemaphorePermit>), Problem> {
+        place: Option<&PlaceOfToken>,
+    ) -> Result<(Bytes, Vec<OwnedSemaphorePermit>), Problem> {
         let Some(input) = &route.input else {
             // Not read: a caller that sends one all the same gets its answer, and the connection is closed.
-            return Ok((Bytes::new(), None));
+            return Ok((Bytes::new(), Vec::new()));
         };
         let length = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
         let too_large = || Problem::too_large(format!("the body may have {} bytes here", input.most));
@@ -331,8 +367,14 @@ impl Service {
             return Err(too_large());
         }
         let mib = length.unwrap_or(input.most).div_ceil(MIB).max(1);
+        let mib = u32::try_from(mib).unwrap_or(BODIES_MIB);
+        let mut memory = Vec::new();
+        if let Some(place) = place {
+            let busy = || Problem::busy("too many large requests with this token are in memory");
+            memory.push(turn(place.portion.bodies(), mib.min(BODIES_MIB_OF_ONE)).await.ok_or_else(busy)?);
+        }
         let busy = || Problem::busy("too many large requests are in memory");
-        let memory = turn(&self.0.bodies, u32::try_from(mib).unwrap_or(BODIES_MIB)).await.ok_or_else(busy)?;
+        memory.push(turn(&self.0.bodies, mib).await.ok_or_else(busy)?);
         let late = |_| Problem::too_slow(format!("the body must arrive within {} s", BODY_TIME.as_secs()));
         let bytes = timeout(BODY_TIME, to_bytes(body, input.most)).await.map_err(late)?.map_err(|error| {
             let mut causes = std::iter::successors(Some(&error as &dyn std::error::Error), |error| error.source());
@@ -348,7 +390,7 @@ impl Service {
         if !bytes.is_empty() && !is_json(headers) {
             return Err(Problem::not_json("send the header content-type: application/json"));
         }
-        Ok((bytes, Some(memory)))
+        Ok((bytes, memory))
     }
 
     /// What every answer says to browsers and caches.
