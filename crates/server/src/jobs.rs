@@ -274,9 +274,8 @@ pub(crate) async fn show(mut call: Call) -> Result<Reply, Problem> {
     let turnwise = call.turnwise();
     let mut story = turnwise.story(job.id, 0).await?;
     let gates = if whole {
-        // Where its queue is serial, the whole backlog is looked at.
-        let job = job.clone();
-        in_background(&call, Turn::Heavy, async move |turnwise| turnwise.gates_of(&job).await).await?
+        let (job, view) = (job.clone(), Arc::clone(call.service.view()));
+        in_background(&call, Turn::Why, async move |_| view.gates_of(&job).await).await?.ok_or_else(being_built)?
     } else {
         turnwise.reasons(std::slice::from_ref(&job)).await?.pop().unwrap_or_default()
     };

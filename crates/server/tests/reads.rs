@@ -68,6 +68,29 @@ async fn the_first_why_builds_the_view_meanwhile_others_get_429_and_then_it_is_k
 }
 
 #[tokio::test]
+async fn what_holds_up_a_job_of_a_serial_queue_is_asked_of_the_view_that_is_kept() {
+    let memory = MemoryStore::default();
+    let (holds, go) = (AtomicBool::new(false), Notify::new());
+    let slow = Arc::new(Slow { inner: Arc::new(memory.clone()), holds, go, reads: 0.into() });
+    let turnwise = Turnwise::on(slow.clone()).with_operators(Arc::new(memory));
+    let server = Server::of("slow", turnwise.clone());
+    let serial = serde_json::json!({"concurrency": "serial"});
+    server.send(request("PATCH", "/api/v1/queues/default", Some(&serial))).await.expect(200);
+    turnwise.submit(JobRequest::new("t", &1)).await.unwrap();
+    let second = turnwise.submit(JobRequest::new("t", &2)).await.unwrap();
+    let path = format!("/api/v1/jobs/{second}?gates=true");
+    let first = server.get(&path).await.expect(200);
+    let direct = turnwise.gates_of(&turnwise.job(second).await.unwrap()).await.unwrap();
+    let direct: Vec<_> = direct.iter().map(ToString::to_string).collect();
+    assert_eq!(first["waits_for"], serde_json::json!(direct), "as without a server");
+    let reads = slow.reads.load(Ordering::SeqCst);
+    for _ in 0..3 {
+        assert_eq!(server.get(&path).await.expect(200)["waits_for"], first["waits_for"]);
+    }
+    assert_eq!(slow.reads.load(Ordering::SeqCst), reads, "the backlog was read once");
+}
+
+#[tokio::test]
 async fn more_jobs_than_a_page_are_counted_by_the_dispatcher() {
     let turnwise = Turnwise::open("memory:").await.unwrap();
     let jobs =

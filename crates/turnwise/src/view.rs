@@ -87,15 +87,19 @@ impl Turnwise {
         if !matches!(job.state, JobState::Waiting | JobState::Stuck) {
             return Ok(Vec::new());
         }
-        let set = self.settings().await?;
-        let depends = |queue: &QueueSettings| queue.concurrency == Concurrency::Serial || !queue.after.is_empty();
-        let view = if set.queues.get(&job.queue).is_some_and(depends) {
+        let view = if self.depends_on_others(job).await? {
             self.scheduler_view().await?
         } else {
             self.view(Some(job.id)).await?
         };
         // Not known there: it ended, or a node has got it, between the two reads.
         Ok(view.gates(job.id).unwrap_or_default())
+    }
+
+    /// Whether what holds the job up depends on jobs of the backlog.
+    async fn depends_on_others(&self, job: &Job) -> Result<bool, Error> {
+        let depends = |queue: &QueueSettings| queue.concurrency == Concurrency::Serial || !queue.after.is_empty();
+        Ok(self.settings().await?.queues.get(&job.queue).is_some_and(depends))
     }
 
     /// What holds each of these jobs up, as far as its row, the settings and the nodes tell: for listings. Which jobs it waits for

@@ -10,15 +10,15 @@ use std::{
 };
 
 use tokio::{
-    sync::{Mutex, watch},
+    sync::{Mutex, MutexGuard, watch},
     task::JoinHandle,
     time::Instant,
 };
 use turnwise_core::{
-    Fence, JobHead, JobId, JobState, Node, NodeName, Timestamp,
+    Fence, Job, JobHead, JobId, JobState, Node, NodeName, Timestamp,
     scheduler::{Future, Input, Output, Pick, Rest, Scheduler, Settled},
     settings::Settings,
-    why::{Forecast, Why},
+    why::{Forecast, Gate, Why},
 };
 use turnwise_store::{AskWatch, Change, Filter, HeldJob, Load, MemoKind, OperatorStore, WatchCursor, Watched, memo};
 
@@ -79,38 +79,17 @@ impl KeptView {
 
     /// As [`Turnwise::why`]. Takes a processor while it computes: a server calls it where that holds nobody up.
     pub async fn why(&self, id: JobId) -> Result<Asked, Error> {
-        let shared = &self.shared;
-        let mut building = shared.building.subscribe();
-        let mut view = tokio::select! {
-            biased;
-            view = shared.view.lock() => view,
-            _ = building.wait_for(|building| *building) => return Ok(Asked::BeingBuilt),
-        };
-        let turnwise = &shared.turnwise;
-        let operators = turnwise.operators()?;
+        let Some(mut view) = self.turn().await else { return Ok(Asked::BeingBuilt) };
+        let turnwise = &self.shared.turnwise;
         for _ in 0..LOOK_AGAIN {
             let job = turnwise.job(id).await?;
             if job.state.finished() {
                 let now = turnwise.now().await?;
                 return Ok(Asked::Answered(Box::new(Answer { job, now, why: None, guessed: false, lost: false })));
             }
-            // A view that could not be brought up to date, by an error or because the caller has gone, is not used again.
-            let kept = match view.take() {
-                Some(mut kept) => kept.refresh(turnwise, &*operators).await?.then_some(kept),
-                None => None,
-            };
-            let kept = match kept {
-                Some(kept) => kept,
-                None => {
-                    let _building = Building::begin(&shared.building);
-                    Kept::build(turnwise, &*operators).await?
-                }
-            };
-            let kept = view.insert(kept);
-            kept.asked = Instant::now();
-            self.keep();
+            let kept = self.refreshed(&mut view).await?;
             // Not known there: it ended, or moved, between the two reads.
-            if let Some((why, guessed)) = kept.why(id) {
+            if let Some((why, guessed)) = kept.why(id, true) {
                 let job = turnwise.job(id).await?;
                 let alive = |name: &NodeName| kept.nodes.iter().any(|node| node.name == *name);
                 let lost = job.state.assigned() && !job.node.as_ref().is_some_and(alive);
@@ -118,6 +97,52 @@ impl KeptView {
             }
         }
         Err(Error::Conflict(id))
+    }
+
+    /// As [`Turnwise::gates_of`]; `None`: another question has the view built. Only where the job's queue is serial or waits for another one is
+    /// the view asked.
+    pub async fn gates_of(&self, job: &Job) -> Result<Option<Vec<Gate>>, Error> {
+        let turnwise = &self.shared.turnwise;
+        let at_rest = matches!(job.state, JobState::Waiting | JobState::Stuck);
+        if !at_rest || !turnwise.depends_on_others(job).await? {
+            return turnwise.gates_of(job).await.map(Some);
+        }
+        let Some(mut view) = self.turn().await else { return Ok(None) };
+        let kept = self.refreshed(&mut view).await?;
+        // Not known there: it ended, or a node has got it, between the two reads.
+        Ok(Some(kept.why(job.id, false).map(|(why, _)| why.gates).unwrap_or_default()))
+    }
+
+    /// The turn of one question; `None`: another one has the view built.
+    async fn turn(&self) -> Option<MutexGuard<'_, Option<Kept>>> {
+        let mut building = self.shared.building.subscribe();
+        tokio::select! {
+            biased;
+            view = self.shared.view.lock() => Some(view),
+            _ = building.wait_for(|building| *building) => None,
+        }
+    }
+
+    /// The view as of now.
+    async fn refreshed<'a>(&self, view: &'a mut Option<Kept>) -> Result<&'a mut Kept, Error> {
+        let turnwise = &self.shared.turnwise;
+        let operators = turnwise.operators()?;
+        // A view that could not be brought up to date, by an error or because the caller has gone, is not used again.
+        let kept = match view.take() {
+            Some(mut kept) => kept.refresh(turnwise, &*operators).await?.then_some(kept),
+            None => None,
+        };
+        let kept = match kept {
+            Some(kept) => kept,
+            None => {
+                let _building = Building::begin(&self.shared.building);
+                Kept::build(turnwise, &*operators).await?
+            }
+        };
+        let kept = view.insert(kept);
+        kept.asked = Instant::now();
+        self.keep();
+        Ok(kept)
     }
 
     /// Has the view dropped when nobody has asked for a while.
@@ -302,8 +327,8 @@ impl Kept {
         Ok(())
     }
 
-    /// Why a job does not run, and whether the forecast is guessed; `None`: it is not among the unfinished jobs.
-    fn why(&mut self, id: JobId) -> Option<(Why, bool)> {
+    /// Why a job does not run, with or without a forecast, and whether that is guessed; `None`: it is not among the unfinished jobs.
+    fn why(&mut self, id: JobId, with_forecast: bool) -> Option<(Why, bool)> {
         let (open, picks): (Scheduler, Vec<Pick>) = opened(&self.closed, self.now, self.nodes.clone());
         if let Some(before) = picks.iter().position(|pick| pick.job == id) {
             let forecast = Some(Forecast { before, starts_in: Duration::ZERO });
@@ -311,7 +336,7 @@ impl Kept {
         }
         let Why { gates, .. } = open.why(self.now, id, 0)?;
         let waits = !self.held.iter().any(|job| job.id == id);
-        let forecast = if waits { self.forecast(open, id) } else { None };
+        let forecast = if waits && with_forecast { self.forecast(open, id) } else { None };
         let guessed = forecast.is_some_and(|forecast| !forecast.starts_in.is_zero()) && self.guesses();
         Some((Why { gates, forecast }, guessed))
     }
