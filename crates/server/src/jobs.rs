@@ -257,19 +257,20 @@ pub(crate) async fn show(mut call: Call) -> Result<Reply, Problem> {
     let mut job = call.job().await?;
     if let Some(wait) = wait.filter(|wait| !wait.is_zero() && !job.state.finished()) {
         let (service, until) = (call.service.clone(), Instant::now() + wait);
-        let token = call.caller.token();
+        let (token, mut ended) = (call.caller.token(), false);
         // It waits for a job, not for the database.
         call.place = None;
-        while !job.state.finished() && !service.is_stopping() && Instant::now() < until {
-            // In parts: a token that is revoked meanwhile is noticed.
+        while !ended && !service.is_stopping() && Instant::now() < until {
+            // In parts: a token that is revoked meanwhile is noticed. The job is read again when it has ended: a thousand callers that wait
+            // cost no more than the one look for all of them.
             let part = KNOWN_FOR.min(until - Instant::now());
             let waited = service.waits().wait(service.turnwise(), job.id, token, part, service.stops()).await;
-            waited
+            ended = waited
                 .map_err(|_| Problem::busy("too many callers wait for the end of a job, in all or with this token"))?;
             call.again().await?;
-            job = call.job().await?;
         }
         call.go_on().await?;
+        job = call.job().await?;
     }
     let turnwise = call.turnwise();
     let mut story = turnwise.story(job.id, 0).await?;

@@ -38,7 +38,7 @@ impl Waits {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until the job has ended (or is there no longer), or the time is over, or the service stops.
+    /// Waits until the job has ended (or is there no longer), or the time is over, or the service stops. Returns whether the job has ended.
     pub(crate) async fn wait(
         &self,
         turnwise: &Turnwise,
@@ -46,7 +46,7 @@ impl Waits {
         token: Option<TokenId>,
         most: Duration,
         stops: impl Future<Output = ()>,
-    ) -> Result<(), TooMany> {
+    ) -> Result<bool, TooMany> {
         let (tell, ended) = oneshot::channel();
         {
             let mut waiting = self.waiting();
@@ -57,13 +57,13 @@ impl Waits {
             }
             waiting.push(Waiting { job, token, tell });
         }
-        tokio::select! {
-            _ = ended => {}
-            () = sleep(most) => {}
-            () = stops => {}
-            () = self.look(turnwise) => {}
-        }
-        Ok(())
+        let ended = tokio::select! {
+            _ = ended => true,
+            () = sleep(most) => false,
+            () = stops => false,
+            () = self.look(turnwise) => false,
+        };
+        Ok(ended)
     }
 
     async fn look(&self, turnwise: &Turnwise) {

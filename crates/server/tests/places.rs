@@ -8,7 +8,7 @@ use serde_json::json;
 use support::{Answer, Counted, Server, request, with};
 use tokio::{task::JoinHandle, time::sleep};
 use turnwise::access::{Grant, NewAccess};
-use turnwise_server::limits::{REQUESTS, REQUESTS_OF_ONE, TURN_TIME};
+use turnwise_server::limits::{REQUESTS, REQUESTS_OF_ONE, TURN_TIME, WAITS_OF_ONE};
 
 /// Time goes on when nothing else can be done.
 const A_MOMENT: Duration = Duration::from_millis(1);
@@ -107,6 +107,25 @@ async fn a_job_is_shown_in_a_place_unless_the_caller_waits_for_its_end() {
     sleep(Duration::from_secs(1)).await;
     assert!(waiting.iter().all(|one| !one.is_finished()));
     server.get("/api/v1/jobs").await.expect(200);
+    server.turnwise.cancel(id).await.unwrap();
+    for answer in waiting {
+        assert_eq!(answer.await.unwrap().expect(200)["state"], "cancelled");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_that_wait_for_jobs_cost_a_few_reads_a_second_in_all() {
+    let (counted, server) = counted();
+    let secret = token(&server).await;
+    let id = server.turnwise.submit(turnwise::JobRequest::new("t", &())).await.unwrap();
+    let waiting = asked(&server, WAITS_OF_ONE, &format!("/api/v1/jobs/{id}?wait=30s"), &secret);
+    sleep(Duration::from_secs(5)).await;
+    assert!(waiting.iter().all(|one| !one.is_finished()));
+    let before = counted.asked_in_all();
+    sleep(Duration::from_secs(10)).await;
+    let reads = counted.asked_in_all() - before;
+    // Four looks a second for all of them, and one look at their token every two seconds.
+    assert!(reads <= 60, "{reads} reads in ten seconds");
     server.turnwise.cancel(id).await.unwrap();
     for answer in waiting {
         assert_eq!(answer.await.unwrap().expect(200)["state"], "cancelled");
