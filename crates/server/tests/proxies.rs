@@ -77,12 +77,11 @@ async fn a_caller_that_tries_to_log_in_again_and_again_keeps_no_other_address_ou
     };
     let wrong = format!("tw_{}", "A".repeat(43));
     // What stands before the address that the proxy saw, the caller has made up.
-    let made_up: Vec<_> = (0..200).map(|n| format!("192.0.2.{n}, 198.51.100.7")).collect();
-    let tries = join_all(made_up.iter().map(|from| log_in(from, &wrong)));
-    let others = join_all(["192.0.2.9", "2001:db8::9"].map(|from| log_in(from, token.secret.reveal())));
-    let (tries, others) = tokio::join!(tries, others);
-    assert!(tries.iter().any(|status| status == "429"), "200 log-ins of one address were tried: {tries:?}");
-    assert_eq!(others, ["200", "200"]);
+    let made_up: Vec<_> = (0..50).map(|n| format!("192.0.2.{n}, 198.51.100.7")).collect();
+    while !join_all(made_up.iter().map(|from| log_in(from, &wrong))).await.contains(&"429".to_owned()) {}
+    for other in ["192.0.2.9", "2001:db8::9"] {
+        assert_eq!(log_in(other, token.secret.reveal()).await, "200", "{other} has not tried before");
+    }
     listening.stop().await;
 }
 

@@ -60,6 +60,7 @@ async fn a_known_token_is_looked_at_again_while_strangers_guess() {
     let mut n = 0;
     while ask(&server, &guess(n)).await != 429 {
         n += 1;
+        assert!(n <= LOOKS, "guesses have no bound");
     }
     assert_eq!(ask(&server, &secret).await, 200, "it was known ten minutes ago");
     let id = server.turnwise.tokens().await.unwrap().0[0].id;
