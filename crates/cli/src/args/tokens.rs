@@ -40,7 +40,7 @@ pub(crate) struct CreateToken {
     /// How long it is accepted, like 30d [default: until it is revoked]
     #[arg(long, value_name = "DURATION")]
     pub(crate) expires: Option<String>,
-    /// Most submits a second [default: no limit]
+    /// Most submits a second; each server counts for itself [default: no limit]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) rate: Option<String>,
     /// One JSON object instead of lines
