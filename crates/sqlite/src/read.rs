@@ -3,6 +3,8 @@
 use std::{
     collections::BTreeSet,
     panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, Weak},
+    time::{Duration, Instant},
 };
 
 use rusqlite::{Connection, OptionalExtension, params};
@@ -89,15 +91,20 @@ pub(crate) fn fleet(conn: &Connection, now: Timestamp) -> Read<Fleet> {
 
 type Request = Box<dyn FnOnce(&Connection) + Send>;
 
+/// Steps of SQLite's machine between two looks whether a read is to end: some hundred microseconds.
+const STEPS: i32 = 10_000;
+
 /// A thread with a connection of its own. Each read sees one moment of the file, whatever is written meanwhile.
 #[derive(Debug)]
 pub(crate) struct Reader {
     line: Worker<Request>,
     clock: Clock,
+    /// How long a read may take.
+    longest: Duration,
 }
 
 impl Reader {
-    pub(crate) fn start(name: &str, conn: Connection, clock: Clock) -> Result<Self> {
+    pub(crate) fn start(name: &str, conn: Connection, clock: Clock, longest: Duration) -> Result<Self> {
         // Reads are short; a longer line would only hide that the file is slow.
         let serve = move |mut inbox: mpsc::Receiver<Request>| {
             while let Some(read) = inbox.blocking_recv() {
@@ -105,25 +112,112 @@ impl Reader {
                 let _ = catch_unwind(AssertUnwindSafe(|| read(&conn)));
             }
         };
-        Ok(Self { line: Worker::start(name, 64, serve)?, clock })
+        Ok(Self { line: Worker::start(name, 64, serve)?, clock, longest })
     }
 
+    /// A read whose caller goes away ends soon, and so does one that takes too long: the others wait for this thread.
     pub(crate) async fn read<T, R>(&self, read: R) -> Result<T>
     where
         T: Send + 'static,
         R: FnOnce(&Connection, Timestamp) -> Read<T> + Send + 'static,
     {
         let (reply, answer) = oneshot::channel();
-        let clock = self.clock.clone();
+        let (clock, longest) = (self.clock.clone(), self.longest);
+        // It lives as long as this call is waited for.
+        let caller = Arc::new(());
+        let waits = Arc::downgrade(&caller);
         let request = move |conn: &Connection| {
-            let result = match conn.unchecked_transaction() {
+            if waits.strong_count() == 0 {
+                return;
+            }
+            let until = Instant::now() + longest;
+            let result = bounded(conn, waits, until, || match conn.unchecked_transaction() {
                 Ok(snapshot) => read(&snapshot, clock.now()).map_err(StoreError::from),
                 Err(error) => Err(explain(error)),
-            };
+            });
             // A caller that has gone away needs no reply.
-            let _ = reply.send(result);
+            let _ = reply.send(match result {
+                Err(error) if Instant::now() >= until => {
+                    Err(StoreError::transient("the read took too long, and was ended; ask for less at a time", error))
+                }
+                result => result,
+            });
         };
         self.line.send(Box::new(request)).await?;
         answer.await.map_err(|_| StoreError::broken("read from the database", "the read panicked"))?
+    }
+}
+
+/// Reads; SQLite ends the statement that is under way when the caller has gone, or the time is over.
+fn bounded<T>(conn: &Connection, waits: Weak<()>, until: Instant, read: impl FnOnce() -> Result<T>) -> Result<T> {
+    let ends = move || waits.strong_count() == 0 || Instant::now() >= until;
+    conn.progress_handler(STEPS, Some(ends)).map_err(explain)?;
+    let result = read();
+    conn.progress_handler(0, None::<fn() -> bool>).map_err(explain)?;
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reader(longest: Duration) -> Reader {
+        Reader::start("reader", Connection::open_in_memory().unwrap(), Clock::system(), longest).unwrap()
+    }
+
+    /// It counts for ever.
+    fn endless(conn: &Connection, _: Timestamp) -> Read<i64> {
+        let sql = "with recursive n (i) as (select 1 union all select i + 1 from n) select count(*) from n";
+        Ok(conn.query_row(sql, (), |row| row.get(0))?)
+    }
+
+    async fn one(reader: &Reader) -> i64 {
+        let one = reader.read(|conn, _| Ok(conn.query_row("select 1", (), |row| row.get(0))?));
+        tokio::time::timeout(Duration::from_secs(60), one).await.expect("the thread is free again").unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_read_ends_when_its_caller_has_gone() {
+        let reader = reader(Duration::from_secs(3_600));
+        let (begins, begun) = oneshot::channel();
+        let slow = reader.read(move |conn, now| {
+            let _ = begins.send(());
+            endless(conn, now)
+        });
+        tokio::select! {
+            answer = slow => panic!("{answer:?}"),
+            _ = begun => {}
+        }
+        assert_eq!(one(&reader).await, 1);
+    }
+
+    #[tokio::test]
+    async fn a_read_that_takes_too_long_ends_and_says_so() {
+        let reader = reader(Duration::from_millis(50));
+        let error = reader.read(endless).await.unwrap_err();
+        assert!(error.is_transient() && error.to_string().contains("took too long"), "{error}");
+        assert_eq!(one(&reader).await, 1);
+    }
+
+    #[tokio::test]
+    async fn what_nobody_waits_for_any_more_is_not_read() {
+        let reader = reader(Duration::from_secs(3_600));
+        let (begins, begun) = oneshot::channel();
+        let (goes_on, wait) = std::sync::mpsc::channel::<()>();
+        let first = reader.read(move |_, _| {
+            let _ = begins.send(());
+            let _ = wait.recv();
+            Ok(())
+        });
+        let second = async {
+            begun.await.unwrap();
+            let asked = reader.read(|_, _| -> Read<()> { panic!("it is read all the same") });
+            // In the line, and given up.
+            assert!(tokio::time::timeout(Duration::ZERO, asked).await.is_err());
+            goes_on.send(()).unwrap();
+        };
+        let (first, ()) = tokio::join!(first, second);
+        first.unwrap();
+        assert_eq!(one(&reader).await, 1);
     }
 }

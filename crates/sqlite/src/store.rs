@@ -47,6 +47,8 @@ const SYNCHRONOUS: &str = "full";
 const LEAST_SQLITE: i32 = 3_051_003;
 /// How long a write waits for another process's transaction before it is [`StoreError::Transient`].
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a read may take; as a statement on PostgreSQL.
+const LONGEST_READ: Duration = Duration::from_secs(30);
 /// All statements of this crate fit, so that each is prepared once per connection.
 const STATEMENTS: usize = 200;
 /// A WAL that grew under a long read is cut back to this many bytes.
@@ -175,7 +177,7 @@ impl SqliteStore {
         let (readers, watcher) = if location.in_memory() {
             (None, None)
         } else {
-            let reader = |name| Reader::start(name, location.open(Purpose::Read)?, clock.clone());
+            let reader = |name| Reader::start(name, location.open(Purpose::Read)?, clock.clone(), LONGEST_READ);
             let readers = Readers { control: reader("turnwise-reader")?, people: reader("turnwise-listing")? };
             (Some(readers), Some(Watcher::start(location.open(Purpose::Read)?, bell.clone())?))
         };
