@@ -372,6 +372,31 @@ create index audit_actor on turnwise.audit (actor, at, id);
 create index audit_target on turnwise.audit (target, at, id);
 create index audit_target_actor on turnwise.audit (target, actor, at, id);
 
+-- So they stay, also for a role that may do everything here: until they are 400 days old, counted in hours, as days may have 23 or 25. A table
+-- without lines may be truncated, as a restore by hand does.
+create function turnwise.keep_audit() returns trigger
+    language plpgsql
+    as $$
+    begin
+        if tg_op operator(pg_catalog.=) 'DELETE' then
+            if old.at operator(pg_catalog.<) (turnwise.now() operator(pg_catalog.-) '9600 hours'::pg_catalog.interval) then
+                return old;
+            end if;
+            raise exception 'the audit log is append-only: its lines are kept for 400 days' using errcode = 'restrict_violation';
+        end if;
+        if tg_op operator(pg_catalog.=) 'TRUNCATE' and not exists (select from turnwise.audit) then
+            return null;
+        end if;
+        raise exception 'the audit log is append-only: its lines are never changed' using errcode = 'restrict_violation';
+    end
+    $$;
+
+create trigger audit_kept before update or delete on turnwise.audit
+    for each row execute function turnwise.keep_audit();
+
+create trigger audit_whole before truncate on turnwise.audit
+    for each statement execute function turnwise.keep_audit();
+
 -- What happened, as the dispatcher has counted it. span: 0 a minute, 1 an hour, 2 a day, which began at. kind: 0 a task, 1 all tasks
 -- without a row of their own, 2 a group, 3 all groups without one; name: of the task or group. term: of the dispatcher that counted, 0
 -- after rows were merged; those of one minute are added. sums: written and read by core alone.

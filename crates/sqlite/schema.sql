@@ -317,6 +317,19 @@ create index turnwise_audit_actor on turnwise_audit (actor, at, id);
 create index turnwise_audit_target on turnwise_audit (target, at, id);
 create index turnwise_audit_target_actor on turnwise_audit (target, actor, at, id);
 
+-- So they stay, also for a person with a tool: until they are 400 days old (in microseconds), by this machine's clock, to the next second, or
+-- by the newest line, for a store may have a clock of its own.
+create trigger turnwise_audit_unchanged before update on turnwise_audit
+begin
+    select raise(abort, 'the audit log is append-only: its lines are never changed');
+end;
+
+create trigger turnwise_audit_kept before delete on turnwise_audit
+when old.at > max((unixepoch() + 1) * 1000000, (select max(at) from turnwise_audit)) - 34560000000000
+begin
+    select raise(abort, 'the audit log is append-only: its lines are kept for 400 days');
+end;
+
 -- What happened, as the dispatcher has counted it. span: 0 a minute, 1 an hour, 2 a day, which began at. kind: 0 a task, 1 all tasks
 -- without a row of their own, 2 a group, 3 all groups without one; name: of the task or group. term: of the dispatcher that counted, 0
 -- after rows were merged; those of one minute are added. sums: written and read by core alone.

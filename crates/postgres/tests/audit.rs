@@ -43,6 +43,28 @@ fn full(table: &str) -> String {
 }
 
 #[tokio::test]
+async fn a_line_is_neither_changed_nor_deleted_by_hand_before_its_time() {
+    let (store, url) = fresh_store().await;
+    store.remember(None, vec![setting()]).await.unwrap();
+    let other = client(&url).await;
+    let refused =
+        async |sql: &str| other.batch_execute(sql).await.unwrap_err().as_db_error().unwrap().message().to_owned();
+    for (sql, says) in [
+        ("update turnwise.audit set actor = 'bob'", "the audit log is append-only: its lines are never changed"),
+        ("delete from turnwise.audit", "the audit log is append-only: its lines are kept for 400 days"),
+        ("truncate turnwise.audit", "the audit log is append-only: its lines are never changed"),
+    ] {
+        assert_eq!(refused(sql).await, says, "{sql}");
+    }
+    assert_eq!(lines(&store).await, 1);
+    let old = "insert into turnwise.audit (id, at, actor, verb, target)
+               values (gen_random_uuid(), now() - interval '401 days', 'a', 'set', 'installation')";
+    other.batch_execute(old).await.unwrap();
+    assert_eq!(store.prune(None, 100).await.unwrap(), 1, "a prune deletes what is older");
+    assert_eq!(lines(&store).await, 1);
+}
+
+#[tokio::test]
 async fn without_its_line_no_change_is_written() {
     let (store, url) = fresh_store().await;
     let cancel = cancel(&store).await;

@@ -25,7 +25,7 @@ pub struct Step {
     pub sql: &'static str,
 }
 
-const STEPS: [Step; 23] = [
+const STEPS: [Step; 24] = [
     Step { version: 1, name: "tables", sql: include_str!("../migrations/0001_tables.sql") },
     Step { version: 2, name: "memos", sql: include_str!("../migrations/0002_memos.sql") },
     Step { version: 3, name: "failures", sql: include_str!("../migrations/0003_failures.sql") },
@@ -49,6 +49,7 @@ const STEPS: [Step; 23] = [
     Step { version: 21, name: "totals", sql: include_str!("../migrations/0021_totals.sql") },
     Step { version: 22, name: "statistics", sql: include_str!("../migrations/0022_statistics.sql") },
     Step { version: 23, name: "secrets", sql: include_str!("../migrations/0023_secrets.sql") },
+    Step { version: 24, name: "append_only", sql: include_str!("../migrations/0024_append_only.sql") },
 ];
 
 /// The steps that a binary without them does not work with (docs/compatibility.md). The steps up to 16 were made before that was

@@ -44,6 +44,25 @@ fn setting() -> NewMemo {
 }
 
 #[tokio::test]
+async fn a_line_is_neither_changed_nor_deleted_by_hand_before_its_time() {
+    let (_dir, path) = file();
+    let store = SqliteStore::open(&path, Default::default()).unwrap();
+    store.remember(None, vec![setting()]).await.unwrap();
+    let other = Connection::open(&path).unwrap();
+    let refused = |sql: &str| other.execute(sql, ()).unwrap_err().to_string();
+    let changed = refused("update turnwise_audit set actor = 'bob'");
+    assert!(changed.contains("append-only: its lines are never changed"), "{changed}");
+    let deleted = refused("delete from turnwise_audit");
+    assert!(deleted.contains("append-only: its lines are kept for 400 days"), "{deleted}");
+    assert_eq!(lines(&store).await, 1);
+    let old = "insert into turnwise_audit (id, at, actor, verb, target)
+               values (x'01', (unixepoch() - 401 * 86400) * 1000000, 'a', 'set', 'installation')";
+    other.execute(old, ()).unwrap();
+    assert_eq!(store.prune(None, 100).await.unwrap(), 1, "a prune deletes what is older");
+    assert_eq!(lines(&store).await, 1);
+}
+
+#[tokio::test]
 async fn without_its_line_no_change_is_written() {
     let (_dir, path) = file();
     let store = SqliteStore::open(&path, Default::default()).unwrap();
