@@ -94,6 +94,11 @@ impl Limits {
         within(&self.queues, queue) && within(&self.groups, group) && within(&self.tasks, task)
     }
 
+    /// Whether a job is within all of them, as what it is submitted as and as every task that it [may go on as](crate::terms::Terms::tasks).
+    fn cover_all_of(&self, job: &NewJob) -> bool {
+        self.cover(&job.queue, &job.group, &job.task) && job.terms.tasks().all(|task| within(&self.tasks, task))
+    }
+
     fn check(&self) -> Result<(), Invalid> {
         let counts = [
             ("queue", self.queues.as_ref().map(BTreeSet::len)),
@@ -153,6 +158,8 @@ pub enum Target<'a> {
         /// The task it runs.
         task: &'a TaskName,
     },
+    /// A job, or the job of a schedule, that is to be made: it must be the token's own in all that it may go on as.
+    New(&'a NewJob),
     /// A queue as such.
     Queue(&'a QueueName),
     /// A group as such.
@@ -175,7 +182,7 @@ impl<'a> Target<'a> {
 
     /// A job that is to be submitted.
     pub fn new_job(job: &'a NewJob) -> Self {
-        Self::Job { queue: &job.queue, group: &job.group, task: &job.task }
+        Self::New(job)
     }
 }
 
@@ -287,6 +294,7 @@ impl Grant {
         let Limits { queues, groups, tasks } = &self.limits;
         let (visible, whole) = match target {
             Target::Job { queue, group, task } => (self.limits.cover(queue, group, task), true),
+            Target::New(job) => (self.limits.cover_all_of(job), true),
             Target::Queue(name) => (within(queues, name), groups.is_none() && tasks.is_none()),
             Target::Group(name) => (within(groups, name), queues.is_none() && tasks.is_none()),
             Target::Task(name) => (within(tasks, name), queues.is_none() && groups.is_none()),
@@ -301,9 +309,10 @@ impl Grant {
         }
     }
 
-    /// Whether it may submit this job. A job outside of its limits is [`Refusal::NotFound`], whether the queue is there or not.
+    /// Whether it may submit this job. A job outside of its limits, or one that may go on as a task outside of them, is
+    /// [`Refusal::NotFound`], whether the queue is there or not.
     pub fn may_submit(&self, job: &NewJob) -> Result<(), Refusal> {
-        self.check(Action::Submit, Target::new_job(job))
+        self.check(Action::Submit, Target::New(job))
     }
 
     /// Narrows a job's unique key to what the token is limited to. Otherwise a tenant that guesses another one's key would be answered

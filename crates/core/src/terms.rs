@@ -97,6 +97,13 @@ impl Terms {
         Ok(())
     }
 
+    /// Every task that the job may go on as by these terms, with those of the steps that follow.
+    pub fn tasks(&self) -> impl Iterator<Item = &TaskName> {
+        let steps = std::iter::successors(self.on_exhausted(), |step| step.terms.on_exhausted());
+        let of_steps = steps.flat_map(|step| [&step.task].into_iter().chain(step.terms.next()));
+        self.next().into_iter().chain(of_steps)
+    }
+
     /// As the database keeps it; `None` where there is nothing.
     pub fn to_text(&self) -> Option<String> {
         let stored = Stored::of(self)?;
@@ -226,6 +233,19 @@ mod tests {
         assert!(Terms::default().set_timeout(Duration::MAX).is_err());
         assert!(Terms::default().set_timeout(Duration::from_nanos(1)).is_err());
         assert!(Terms::from_text(r#"{"time":"1s"}"#).is_err());
+    }
+
+    #[test]
+    fn all_tasks_that_may_follow_are_named_those_of_later_steps_too() {
+        let mut last = Terms::default();
+        last.set_next(TaskName::new("thank").unwrap());
+        let mut middle = Terms::default();
+        middle.set_on_exhausted(step("tell", last)).unwrap();
+        let mut terms = Terms::default();
+        terms.set_on_exhausted(step("again", middle)).unwrap();
+        terms.set_next(TaskName::new("send").unwrap());
+        assert_eq!(terms.tasks().map(TaskName::as_str).collect::<Vec<_>>(), ["send", "again", "tell", "thank"]);
+        assert_eq!(Terms::default().tasks().count(), 0);
     }
 
     #[test]

@@ -137,7 +137,7 @@ async fn own(
     for request in &requests {
         let job = request.clone().into_job(Timestamp::MIN).map_err(|invalid| Problem::in_body(&invalid))?;
         call.grant.may_submit(&job).map_err(|refusal| match refusal {
-            Refusal::NotFound => Problem::not_found("this token may not submit jobs of this queue, group or task"),
+            Refusal::NotFound => Problem::not_to_submit(),
             other => other.into(),
         })?;
         if request.id_is_given() && is_anothers(call, job.id).await? {

@@ -94,6 +94,13 @@ impl Problem {
         Self::not_found(Error::NoSuchJob(id).to_string())
     }
 
+    /// A job, or a schedule's job, that the caller may not make.
+    pub(crate) fn not_to_submit() -> Self {
+        Self::not_found(
+            "this token may not submit jobs of this queue, group or task, or that go on as a task which is not its own",
+        )
+    }
+
     pub(crate) fn wrong_method(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "method", "This method is not served here", detail)
     }

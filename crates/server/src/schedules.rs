@@ -1,11 +1,12 @@
 //! Schedules: jobs that are submitted again and again.
 
 use turnwise::{
-    Timestamp,
+    JobId, Timestamp,
     schedules::{LastTime, Periodic, ScheduleName},
     wire::{self, NewSchedule, PauseReason, Reset},
 };
 use turnwise_core::access::Target;
+use uuid::Uuid;
 
 use crate::{
     call::{Call, Reply},
@@ -58,8 +59,7 @@ pub(crate) async fn set(call: Call) -> Result<Reply, Problem> {
     let recurring = new.to_recurring().map_err(|invalid| Problem::in_body(&invalid))?;
     let job = new.job.to_request().and_then(|job| job.into_job(Timestamp::MIN));
     let job = job.map_err(|invalid| Problem::in_body(&invalid))?;
-    call.check(Target::new_job(&job))
-        .map_err(|_| Problem::not_found("this token may not submit jobs of this queue, group or task"))?;
+    call.check(Target::New(&job)).map_err(|_| Problem::not_to_submit())?;
     // One that is another's must not be replaced.
     if let Some(there) = call.turnwise().schedules().await?.get(&name) {
         call.check(target(there)).map_err(|_| Problem::conflict("a schedule has this name; choose another one"))?;
@@ -88,7 +88,10 @@ pub(crate) async fn resume(call: Call) -> Result<Reply, Problem> {
 }
 
 pub(crate) async fn run(call: Call) -> Result<Reply, Problem> {
-    let (name, _) = own(&call).await?;
+    let (name, periodic) = own(&call).await?;
+    // Another token may have set it to go on as a task that is not the caller's.
+    let job = periodic.job_now(JobId::from_uuid(Uuid::nil()));
+    call.check(Target::New(&job)).map_err(|_| Problem::not_to_submit())?;
     let id = call.turnwise().run_schedule(name.as_str()).await.map_err(Problem::of_submit)?;
     let submitted = wire::Submitted::new(&turnwise::Submitted::itself(id, true));
     Ok(Reply::json(&submitted)?.created(format_args!("/api/v1/jobs/{id}")))

@@ -4,9 +4,10 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    job::{JobId, NewJob},
+    job::{JobId, NewJob, Step},
     json::Json,
     name::UniqueKey,
+    terms::Terms,
     time::Timestamp,
     unique::Unique,
 };
@@ -87,7 +88,7 @@ fn without_the_scope_nothing_is_allowed_and_nothing_is_told() {
     let (here, there) = (new_job("a", "a", "a"), new_job("b", "b", "b"));
     let blind = grant(&[Scope::Submit], limits(&["a"], &["a"], &["a"]));
     for job in [&here, &there] {
-        let answer = blind.check(Action::ReadJob, Target::new_job(job));
+        let answer = blind.check(Action::ReadJob, Target::New(job));
         assert_eq!(answer, Err(Refusal::Scope(Scope::Read)), "the same for its own and for others' jobs");
     }
 }
@@ -111,10 +112,38 @@ fn a_limited_token_finds_its_own_jobs_and_no_others() {
                     let expected = if inside { Ok(()) } else { Err(Refusal::NotFound) };
                     assert_eq!(grant.may_submit(&job), expected);
                     for action in [Action::ReadJob, Action::DecideJob, Action::ChangeJob, Action::SetSchedule] {
-                        assert_eq!(grant.check(action, Target::new_job(&job)), expected, "{action:?} {job:?}");
+                        assert_eq!(grant.check(action, Target::New(&job)), expected, "{action:?} {job:?}");
                     }
                 }
             }
+        }
+    }
+}
+
+#[test]
+fn a_job_that_may_go_on_as_anothers_task_is_not_the_tokens_to_submit() {
+    let step = |name: &str, terms: Terms| Step { task: task(name), args: Json::null(), retry: None, terms };
+    let with = |set: &dyn Fn(&mut Terms)| {
+        let mut job = new_job("a", "a", "a");
+        set(&mut job.terms);
+        job
+    };
+    let goes_on = |to: &str| with(&|terms| terms.set_next(task(to)));
+    let falls_back = |to: &str| with(&|terms| terms.set_on_exhausted(step(to, Terms::default())).unwrap());
+    let nested = |to: &str| {
+        with(&|terms| {
+            let inner = falls_back(to).terms;
+            terms.set_on_exhausted(step("a", inner)).unwrap();
+        })
+    };
+    let after_a_step = |to: &str| with(&|terms| terms.set_on_exhausted(step("b", goes_on(to).terms)).unwrap());
+    let limited = grant(&[Scope::Admin], limits(&[], &[], &["a", "b"]));
+    let by_group = grant(&[Scope::Admin], limits(&["a"], &["a"], &[]));
+    for (made, allowed) in [("b", Ok(())), ("c", Err(Refusal::NotFound))] {
+        for job in [goes_on(made), falls_back(made), nested(made), after_a_step(made)] {
+            assert_eq!(limited.may_submit(&job), allowed, "{job:?}");
+            assert_eq!(limited.check(Action::SetSchedule, Target::New(&job)), allowed, "{job:?}");
+            assert_eq!(by_group.may_submit(&job), Ok(()), "its tasks are not limited: {job:?}");
         }
     }
 }
@@ -271,7 +300,7 @@ proptest! {
         let (narrow, wide) = (grant(&scopes, narrow), grant(&scopes, wide));
         let job = new_job(NAMES[n % 3], NAMES[n / 3 % 3], NAMES[n / 9]);
         let targets = [
-            Target::new_job(&job), Target::Queue(&job.queue), Target::Group(&job.group), Target::Task(&job.task),
+            Target::New(&job), Target::Queue(&job.queue), Target::Group(&job.group), Target::Task(&job.task),
             Target::Key, Target::Many, Target::Installation,
         ];
         for action in Action::ALL {
@@ -362,7 +391,8 @@ fn the_table_of_scopes_in_the_docs_is_printed_from_the_actions() {
          own is answered as if it did not exist (404, not 403), also if it is named inside a request. A queue belongs to a token\n\
          with all its jobs if the token is limited to queues, and neither to groups nor to tasks; groups and tasks likewise.\n\
          A token with the scope `work` cannot be limited to groups. The unique keys of a limited token's jobs are compared\n\
-         only with those of jobs that are within the same limits.\n",
+         only with those of jobs that are within the same limits. A job or schedule that a limited token makes may go on (`next`,\n\
+         `on_exhausted`) only as tasks within its limits.\n",
     );
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/access.md");
     if std::env::var_os("TURNWISE_BLESS").is_some() {
