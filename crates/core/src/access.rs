@@ -267,6 +267,12 @@ impl Grant {
         [narrowed(queues, by_queue), narrowed(groups, by_group), narrowed(tasks, by_task)] == [true; 3]
     }
 
+    /// Whether it hears what becomes of a queue as such: of its settings, of who paused it and why. A limited token must name the queue.
+    pub fn is_told_of(&self, queue: &QueueName) -> bool {
+        let named = self.limits.queues.as_ref().is_some_and(|queues| queues.contains(queue));
+        (named || self.limits.is_empty()) && self.may(Action::ReadQueue.scope())
+    }
+
     /// Whether it may see the numbers of a task or a group of a queue: they tell of all its jobs there.
     pub fn sees(&self, queue: &QueueName, of: &Of) -> bool {
         let Limits { queues, groups, tasks } = &self.limits;

@@ -15,7 +15,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 use turnwise::{
-    Config, Ctx, Executor, GroupName, JobRequest, NodeName, Registry, Turnwise,
+    Config, Ctx, Executor, GroupName, JobRequest, NodeName, QueueName, Registry, TaskName, Turnwise,
     access::{CreatedToken, Grant, Limits, NewAccess, Scope},
     rusqlite, task,
 };
@@ -176,6 +176,56 @@ async fn a_limited_token_hears_only_of_its_own_jobs() {
             groups.insert(every.heard("submitted").await["job"]["group"].as_str().unwrap().to_owned());
         }
         node.stop().await;
+    }
+}
+
+/// A queue's settings and the reason of its pause are of the queue's jobs, which a group or a task does not have for itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_limited_token_hears_only_of_queues_that_its_limits_name() {
+    for server in Server::on_all().await {
+        let group = Limits { groups: Some([GroupName::new("acme").unwrap()].into()), ..Limits::default() };
+        let task = Limits { tasks: Some([TaskName::new("double").unwrap()].into()), ..Limits::default() };
+        let queue = Limits { queues: Some([QueueName::new("own").unwrap()].into()), ..Limits::default() };
+        let both = Limits { groups: group.groups.clone(), ..queue.clone() };
+        let all = token(&server.turnwise, "all", Limits::default()).await;
+        let mut every = server.stream(with_token(&format!("{EVENTS}?type=queue"), &all)).await;
+        let mut limited = Vec::new();
+        for (limits, named) in [(group, false), (task, false), (queue, true), (both, true)] {
+            let token = token(&server.turnwise, "limited", limits).await;
+            let stream = server.stream(with_token(&format!("{EVENTS}?type=queue,submitted"), &token)).await;
+            limited.push((stream, token, named));
+        }
+        server.turnwise.pause_queue("rival", Some("a canary".to_owned())).await.unwrap();
+        server.turnwise.pause_queue("own", None).await.unwrap();
+        let mut heard = BTreeSet::new();
+        while heard.len() < 2 {
+            heard.insert(every.heard("queue").await["queue"]["name"].as_str().unwrap().to_owned());
+        }
+        // All that was told of queues came before this.
+        let job = JobRequest::new("double", &1).queue("own").group("acme");
+        let job = server.turnwise.submit(job).await.unwrap().to_string();
+        for (mut stream, token, named) in limited {
+            let limits = format!("{}: {:?}", server.store, token.token.grant.limits());
+            let mut queues = 0;
+            loop {
+                let heard = stream.next().await.unwrap();
+                assert!(!heard.data.to_string().contains("rival"), "{limits}: {heard:?}");
+                assert!(!heard.data.to_string().contains("canary"), "{limits}: {heard:?}");
+                match heard.event.as_str() {
+                    "queue" => queues += 1,
+                    _ if heard.data["job"]["id"] == job => break,
+                    _ => {}
+                }
+            }
+            assert_eq!(queues, usize::from(named), "{limits}");
+            if named {
+                // One that comes back is told what there is, of its own alone.
+                let mut back = with_token(&format!("{EVENTS}?type=queue"), &token);
+                let id = stream.id.clone().expect("an event has an id");
+                back.headers_mut().insert("last-event-id", HeaderValue::try_from(id).unwrap());
+                assert_eq!(server.stream(back).await.heard("queue").await["queue"]["name"], "own", "{limits}");
+            }
+        }
     }
 }
 

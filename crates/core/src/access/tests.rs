@@ -187,6 +187,21 @@ fn a_queue_with_others_jobs_is_seen_but_not_changed() {
 }
 
 #[test]
+fn a_limited_token_is_told_of_queues_that_its_limits_name_and_of_no_other() {
+    let told = |limits| {
+        let grant = grant(&[Scope::Read], limits);
+        NAMES.map(|name| grant.is_told_of(&queue(name)))
+    };
+    assert_eq!(told(Limits::default()), [true; 3]);
+    assert_eq!(told(limits(&["a", "b"], &[], &[])), [true, true, false]);
+    assert_eq!(told(limits(&["a"], &["a"], &["a"])), [true, false, false]);
+    for others in [limits(&[], &["a"], &[]), limits(&[], &[], &["a"]), limits(&[], &["a"], &["a"])] {
+        assert_eq!(told(others), [false; 3], "it does not say which queues its jobs are in");
+    }
+    assert!(!grant(&[Scope::Submit], Limits::default()).is_told_of(&queue("a")));
+}
+
+#[test]
 fn what_belongs_to_everybody_needs_a_token_without_limits() {
     let all = [Scope::Submit, Scope::Read, Scope::Operate, Scope::Admin];
     for limits in [limits(&["a"], &[], &[]), limits(&[], &["a"], &[]), limits(&[], &[], &["a"])] {
