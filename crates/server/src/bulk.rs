@@ -1,14 +1,14 @@
 //! Decisions about all jobs that a filter names: a preview first, then the decision about what was previewed.
 
+use tokio::time::Instant;
 use turnwise::{
-    Filter, Job, JobId, JobState, Turnwise,
+    AskJobs, Job, JobId, JobState, ListCursor, Timestamp, Turnwise,
     wire::{Choice, DecidedAll, Preview},
 };
-use uuid::Uuid;
 
 use crate::{
     call::{Call, Reply},
-    limits::{DECIDED_AT_ONCE, LOOKED_AT, PAGE_BYTES, READ_AT_ONCE},
+    limits::{DECIDED_AT_ONCE, DECIDING_TIME, READ_AT_ONCE},
     problem::Problem,
 };
 
@@ -102,85 +102,63 @@ async fn decide(call: &Call, decision: Decision) -> Result<Reply, Problem> {
         }
         return preview(call, &choice, limit).await;
     }
-    let Some(newest) = choice.newest else {
+    if choice.newest.is_none() {
         let problem = "newest: is missing; ask with dry_run first, and give back the newest of its answer";
         return Err(Problem::invalid("/newest", problem));
-    };
-    Reply::json(&each(call, &choice, Some(newest), limit, Some(decision)).await?.0)
+    }
+    let (mut done, seen) = each(call, &choice, limit, Some(decision)).await?;
+    done.ended(seen.next, seen.reached);
+    Reply::json(&done)
 }
 
 async fn preview(call: &Call, choice: &Choice, limit: usize) -> Result<Reply, Problem> {
-    let (counted, newest) = each(call, choice, None, limit, None).await?;
-    Reply::json(&Preview::new(counted.decided, counted.more, newest))
+    let (_, seen) = each(call, choice, limit, None).await?;
+    Reply::json(&Preview::new(seen.count, seen.newest, seen.next, seen.reached))
 }
 
-/// Decides about the jobs, or only counts them, a few at a time, the newest first; and the newest of them.
+/// The jobs that were found, and where the look for them has ended.
+#[derive(Debug, Default)]
+struct Seen {
+    count: usize,
+    newest: Option<JobId>,
+    next: Option<ListCursor>,
+    reached: Option<Timestamp>,
+}
+
+/// Decides about the jobs, or only counts them, the newest first. They are read a few at a time, so that large arguments do not fill the
+/// memory. It ends where enough were found, where the store has looked at as many rows as one call is to cost, or when it has taken long.
 async fn each(
     call: &Call,
     choice: &Choice,
-    newest: Option<JobId>,
     limit: usize,
     decision: Option<Decision>,
-) -> Result<(DecidedAll, Option<JobId>), Problem> {
-    let (filter, mut done, mut first) = (choice.filter(), DecidedAll::default(), None);
-    let (mut last, mut left) = (newest, limit);
-    let acting = call.acting();
+) -> Result<(DecidedAll, Seen), Problem> {
+    let (mut filter, mut done, mut seen) = (choice.filter(), DecidedAll::default(), Seen::default());
+    if !call.grant.narrow(&mut filter.queues, &mut filter.groups, &mut filter.tasks) {
+        return Ok((done, seen));
+    }
+    let (acting, begun, mut cursor) = (call.acting(), Instant::now(), choice.begins());
     loop {
-        let found = find(call, &filter, last, left.min(READ_AT_ONCE as usize)).await?;
-        first = first.or(found.jobs.first().map(|job| job.id));
-        match decision {
-            Some(decision) => decision.make(&acting, &found.jobs, &mut done).await?,
-            None => done.decided += found.jobs.len(),
+        let count = u32::try_from(limit - seen.count).unwrap_or(READ_AT_ONCE).min(READ_AT_ONCE);
+        let page = call.turnwise().list(AskJobs { filter: filter.clone(), cursor, limit: count }).await?;
+        let jobs: Vec<_> = page.jobs.into_iter().filter(|job| call.covers(job)).collect();
+        seen.newest = seen.newest.or(jobs.first().map(|job| job.id));
+        seen.count += jobs.len();
+        if let Some(decision) = decision {
+            decision.make(&acting, &jobs, &mut done).await?;
         }
-        left -= found.jobs.len();
-        let Some(before) = found.next.and_then(id_before) else { return Ok((done, first)) };
-        if left == 0 {
+        (seen.next, seen.reached) = (page.next, page.reached);
+        if seen.next.is_none() || seen.reached.is_some() || begun.elapsed() >= DECIDING_TIME {
+            return Ok((done, seen));
+        }
+        if seen.count >= limit {
             // A part that is full may still be the last.
-            done.more = !find(call, &filter, Some(before), 1).await?.jobs.is_empty();
-            return Ok((done, first));
-        }
-        last = Some(before);
-    }
-}
-
-/// A part of a listing.
-struct Found {
-    jobs: Vec<Job>,
-    /// The last job that was looked at, if there may be more.
-    next: Option<JobId>,
-}
-
-/// The newest jobs up to `last` that the filter names and that are the caller's to see. Reads a few at a time, so that large arguments do
-/// not fill the memory, and looks at a bounded number.
-async fn find(call: &Call, filter: &Filter, last: Option<JobId>, limit: usize) -> Result<Found, Problem> {
-    let (first, newest) = Filter::default().id_range();
-    let mut last = last.unwrap_or(newest);
-    let (mut jobs, mut looked, mut bytes) = (Vec::new(), 0, 0);
-    loop {
-        let left = u32::try_from(limit - jobs.len()).unwrap_or(READ_AT_ONCE);
-        let count = if call.grant.is_limited() { READ_AT_ONCE } else { left.min(READ_AT_ONCE) };
-        let part = Filter { ids: Some((first, last)), limit: Some(count), ..filter.clone() };
-        let part = call.turnwise().jobs(part).await?;
-        let more = part.len() == count as usize;
-        for job in part {
-            looked += 1;
-            last = job.id;
-            if call.covers(&job) {
-                bytes += job.args.as_str().len() + job.result.as_ref().map_or(0, |result| result.as_str().len());
-                jobs.push(job);
-                if jobs.len() == limit {
-                    return Ok(Found { jobs, next: Some(last) });
-                }
+            let rest = call.turnwise().list(AskJobs { filter, cursor: seen.next, limit: 1 }).await?;
+            if rest.jobs.is_empty() && rest.next.is_none() {
+                seen.next = None;
             }
+            return Ok((done, seen));
         }
-        let Some(before) = id_before(last).filter(|_| more) else { return Ok(Found { jobs, next: None }) };
-        if bytes > PAGE_BYTES || looked >= LOOKED_AT {
-            return Ok(Found { jobs, next: Some(last) });
-        }
-        last = before;
+        cursor = seen.next;
     }
-}
-
-fn id_before(id: JobId) -> Option<JobId> {
-    id.uuid().as_u128().checked_sub(1).map(|before| JobId::from_uuid(Uuid::from_u128(before)))
 }

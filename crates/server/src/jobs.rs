@@ -11,7 +11,6 @@ use turnwise::{
     wire::{self, Batch},
 };
 use turnwise_core::access::Refusal;
-use uuid::Uuid;
 
 use crate::{
     call::{Call, ONCE_HEADER, Reply, text},
@@ -193,9 +192,7 @@ pub(crate) async fn list(call: Call) -> Result<Reply, Problem> {
         ..ListFilter::default()
     };
     let ids = query.parse("id", wire::Jobs::read_beginning)?;
-    // The cursor of the id after the last one: from there on the ids get smaller.
-    let last = ids.and_then(|(_, last)| last.uuid().as_u128().checked_add(1));
-    let cursor = cursor.or(last.map(|after| ListCursor::after(JobId::from_uuid(Uuid::from_u128(after)))));
+    let cursor = cursor.or(ids.map(|(_, last)| ListCursor::beginning_with(last)));
     let mut page = page(&call, filter, cursor, limit).await?;
     if let Some((first, _)) = ids {
         let found = page.jobs.len();

@@ -116,12 +116,12 @@ pub const PAGE: u32 = 100;
 pub const PAGE_MOST: u32 = 1_000;
 /// Bytes of a page's jobs: then the page ends, with fewer jobs than asked for and a cursor.
 pub const PAGE_BYTES: usize = 8 * 1024 * 1024;
-/// Jobs that are looked at for one page of a caller who may see only some of them.
-pub const LOOKED_AT: usize = 20_000;
 /// Jobs in one read of a listing: each may have a mebibyte of arguments, and as much of a result.
 pub const READ_AT_ONCE: u32 = 100;
 /// Jobs that one decision by a filter is about; the caller calls again for more.
 pub const DECIDED_AT_ONCE: usize = 10_000;
+/// How long one decision by a filter, or its preview, goes on to look for further jobs; then it answers where to go on.
+pub const DECIDING_TIME: Duration = Duration::from_secs(5);
 /// Jobs of a graph: a larger one cannot be read, and each costs two reads.
 pub const GRAPH_JOBS: usize = 200;
 /// Characters of a text that a listing looks for.

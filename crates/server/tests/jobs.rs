@@ -5,7 +5,9 @@ mod support;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use support::{PATIENCE, Server, request};
+use support::{PATIENCE, Server, misfit, request};
+use turnwise::{JobRequest, ListCursor};
+use turnwise_store::operators::LOOKS;
 
 #[tokio::test]
 async fn a_job_whose_unique_key_is_held_is_answered_with_the_holder_or_refused() {
@@ -75,11 +77,14 @@ async fn a_decision_by_a_filter_leaves_jobs_alone_that_came_after_its_preview() 
         let old = server.submit(json!({"task": "t"})).await;
         server.post("/api/v1/jobs/cancel", &json!({})).await.refused(422, Some("/newest"));
         let preview = server.post("/api/v1/jobs/cancel", &json!({"task": "t", "dry_run": true})).await.expect(200);
-        assert_eq!(preview, json!({"count": 1, "more": false, "newest": old}));
+        assert_eq!(preview, json!({"count": 1, "more": false, "newest": old, "next": null, "reached": null}));
         let new = server.submit(json!({"task": "t"})).await;
         let choice = json!({"task": "t", "newest": preview["newest"]});
         let done = server.post("/api/v1/jobs/cancel", &choice).await.expect(200);
-        assert_eq!(done, json!({"decided": 1, "requested": 0, "left": [], "more": false}));
+        assert_eq!(
+            done,
+            json!({"decided": 1, "requested": 0, "left": [], "more": false, "next": null, "reached": null})
+        );
         assert_eq!(server.get(&format!("/api/v1/jobs/{new}")).await.expect(200)["state"], "waiting");
         let wrong = json!({"state": "success", "dry_run": true});
         server.post("/api/v1/jobs/cancel", &wrong).await.refused(422, Some("/state"));
@@ -89,8 +94,54 @@ async fn a_decision_by_a_filter_leaves_jobs_alone_that_came_after_its_preview() 
         let ask = json!({"task": "many", "limit": 10, "dry_run": true});
         let preview = server.post("/api/v1/jobs/cancel", &ask).await.expect(200);
         assert_eq!((&preview["count"], &preview["more"]), (&json!(10), &json!(true)));
+        let ask = json!({"task": "many", "limit": 25, "dry_run": true});
+        let whole = server.post("/api/v1/jobs/cancel", &ask).await.expect(200);
+        assert_eq!((&whole["count"], &whole["more"], &whole["next"]), (&json!(25), &json!(false), &Value::Null));
         let choice = json!({"task": "many", "newest": preview["newest"]});
         assert_eq!(server.post("/api/v1/jobs/cancel", &choice).await.expect(200)["decided"], 25);
+    }
+}
+
+/// As a list of such jobs is: one call looks at so many rows, and says where to go on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_decision_by_a_filter_looks_at_so_many_jobs_and_says_how_far_it_came() {
+    for server in Server::on_all().await {
+        let rare = |n: u32| JobRequest::new("t", &n).group("rare");
+        let old = server.turnwise.submit(rare(1)).await.unwrap().to_string();
+        let many = (0..LOOKS + 100).map(|n| JobRequest::new("t", &n).group("many"));
+        server.turnwise.submit_all(many).await.unwrap();
+        let ask = async |body: Value| server.post("/api/v1/jobs/cancel", &body).await.expect(200);
+        let part = ask(json!({"group": "rare", "dry_run": true})).await;
+        assert_eq!(misfit("Preview", &part), None);
+        let told = format!("{}: {part}", server.store);
+        assert_eq!((&part["count"], &part["more"], &part["newest"]), (&json!(0), &json!(true), &Value::Null), "{told}");
+        assert!(part["next"].is_string() && part["reached"].is_string(), "{told}");
+        let rest = ask(json!({"group": "rare", "dry_run": true, "cursor": part["next"]})).await;
+        let expected = json!({"count": 1, "more": false, "newest": old, "next": null, "reached": null});
+        assert_eq!(rest, expected, "{told}");
+        // One that comes later is left alone, wherever the decision begins.
+        let new = server.turnwise.submit(rare(2)).await.unwrap().to_string();
+        let mut body = json!({"group": "rare", "newest": old});
+        let done = ask(body.clone()).await;
+        assert_eq!(
+            done,
+            json!({"decided": 1, "requested": 0, "left": [], "more": false, "next": null, "reached": null})
+        );
+        body["newest"] = json!(new);
+        let done = ask(body.clone()).await;
+        assert_eq!(misfit("DecidedAll", &done), None);
+        assert_eq!((&done["decided"], &done["more"]), (&json!(1), &json!(true)), "{}: {done}", server.store);
+        body["cursor"] = done["next"].clone();
+        let done = ask(body).await;
+        assert_eq!((&done["decided"], &done["more"], &done["next"]), (&json!(0), &json!(false), &Value::Null));
+        let wrong = json!({"group": "rare", "dry_run": true, "cursor": "x"});
+        server.post("/api/v1/jobs/cancel", &wrong).await.refused(422, Some("/cursor"));
+        // A cursor above the newest job does not reach beyond that one.
+        let newer = server.turnwise.submit(rare(3)).await.unwrap().to_string();
+        let above = ListCursor::after("ffffffff-ffff-7fff-bfff-ffffffffffff".parse().unwrap()).to_string();
+        let done = ask(json!({"group": "rare", "newest": new, "cursor": above})).await;
+        assert_eq!(done["decided"], 0, "{}: {done}", server.store);
+        assert_eq!(server.get(&format!("/api/v1/jobs/{newer}")).await.expect(200)["state"], "waiting");
     }
 }
 

@@ -100,14 +100,19 @@ impl ListFilter {
     }
 }
 
-/// Where the next page begins; opaque to callers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Where the next page begins; opaque to callers. The smaller of two begins later in the list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ListCursor(JobId);
 
 impl ListCursor {
     /// The page that follows a job, whether that job is there or not.
     pub fn after(id: JobId) -> Self {
         Self(id)
+    }
+
+    /// The page that begins with a job, if that is there. One from the very last id on leaves that out: no job has it.
+    pub fn beginning_with(id: JobId) -> Self {
+        Self(JobId::from_uuid(Uuid::from_u128(id.uuid().as_u128().saturating_add(1))))
     }
 }
 

@@ -10,7 +10,7 @@ use super::{
     Job, Unreadable,
     object::{self, count, plain, text, texts, truth},
 };
-use crate::{Cancelled, Duplicate, Filter, JobChange, ListCursor, id::beginning_with};
+use crate::{Cancelled, Duplicate, JobChange, ListCursor, ListFilter, id::beginning_with};
 
 /// What became of a submitted job.
 #[derive(Debug, Serialize)]
@@ -175,11 +175,11 @@ pub struct Choice {
     /// In one of these states; empty: in any that the decision allows.
     pub states: Vec<JobState>,
     /// Of this queue.
-    pub queue: Option<String>,
+    pub queue: Option<QueueName>,
     /// Of this group.
-    pub group: Option<String>,
+    pub group: Option<GroupName>,
     /// Of this task.
-    pub task: Option<String>,
+    pub task: Option<TaskName>,
     /// Submitted at this time or later.
     pub since: Option<Timestamp>,
     /// Submitted before this time.
@@ -190,12 +190,15 @@ pub struct Choice {
     pub dry_run: bool,
     /// The newest job that the preview named: younger ones are left alone.
     pub newest: Option<JobId>,
+    /// Where to go on, if an answer said so.
+    pub cursor: Option<ListCursor>,
 }
 
 impl Choice {
     /// Reads one JSON object.
     pub fn read(json: &str) -> Result<Self, Unreadable> {
-        const NAMES: [&str; 9] = ["state", "queue", "group", "task", "since", "until", "limit", "dry_run", "newest"];
+        const NAMES: [&str; 10] =
+            ["state", "queue", "group", "task", "since", "until", "limit", "dry_run", "newest", "cursor"];
         let mut choice = Self::default();
         object::read(json, NAMES, |name, value| choice.put(name, value))?;
         Ok(choice)
@@ -204,10 +207,11 @@ impl Choice {
     fn put(&mut self, name: &'static str, value: &RawValue) -> Result<(), Invalid> {
         let time = || text(name, value)?.parse().map_err(|invalid: Invalid| Invalid::new(name, invalid.problem));
         match name {
+            "cursor" => self.cursor = Some(text(name, value)?.parse()?),
             "state" => self.states = texts(name, value)?.iter().map(|word| word.parse()).collect::<Result<_, _>>()?,
-            "queue" => self.queue = Some(QueueName::new(text(name, value)?)?.to_string()),
-            "group" => self.group = Some(GroupName::new(text(name, value)?)?.to_string()),
-            "task" => self.task = Some(TaskName::new(text(name, value)?)?.to_string()),
+            "queue" => self.queue = Some(QueueName::new(text(name, value)?)?),
+            "group" => self.group = Some(GroupName::new(text(name, value)?)?),
+            "task" => self.task = Some(TaskName::new(text(name, value)?)?),
             "since" => self.since = Some(time()?),
             "until" => self.until = Some(time()?),
             "limit" => self.limit = Some(count(name, value)?),
@@ -221,10 +225,23 @@ impl Choice {
         Ok(())
     }
 
-    /// The same as a filter of jobs, without limit and without the newest job.
-    pub fn filter(&self) -> Filter {
+    /// The same as a filter of a list, without limit and without where it begins.
+    pub fn filter(&self) -> ListFilter {
         let Self { states, queue, group, task, since, until, .. } = self.clone();
-        Filter { states, queue, group, task, since, until, ..Filter::default() }
+        ListFilter {
+            states: states.into_iter().collect(),
+            queues: queue.map(|name| [name].into()),
+            groups: group.map(|name| [name].into()),
+            tasks: task.map(|name| [name].into()),
+            since,
+            until,
+            ..ListFilter::default()
+        }
+    }
+
+    /// Where the look for jobs begins: with the newest one that is meant, or where an earlier answer ended.
+    pub fn begins(&self) -> Option<ListCursor> {
+        self.newest.map(ListCursor::beginning_with).into_iter().chain(self.cursor).min()
     }
 }
 
@@ -234,16 +251,20 @@ impl Choice {
 pub struct Preview {
     /// So many that one call decides about.
     pub count: usize,
-    /// Whether there are more than one call decides about.
+    /// Whether there may be more than one call decides about.
     pub more: bool,
     /// The newest of them, to be given back when the decision is made; `null`: there are none.
     pub newest: Option<JobId>,
+    /// To be given as `cursor`, to count those that follow; `null`: there are no more.
+    pub next: Option<String>,
+    /// Set if enough jobs were looked at: all whose ids are of this time or later were looked at.
+    pub reached: Option<Timestamp>,
 }
 
 impl Preview {
-    /// Of so many jobs.
-    pub fn new(count: usize, more: bool, newest: Option<JobId>) -> Self {
-        Self { count, more, newest }
+    /// Of so many jobs, the newest of them, and where the look for them has ended.
+    pub fn new(count: usize, newest: Option<JobId>, next: Option<ListCursor>, reached: Option<Timestamp>) -> Self {
+        Self { count, more: next.is_some(), newest, next: next.map(|next| next.to_string()), reached }
     }
 }
 
@@ -257,8 +278,19 @@ pub struct DecidedAll {
     pub requested: usize,
     /// These have changed meanwhile, or an open transaction holds them: look at them again.
     pub left: Vec<JobId>,
-    /// Whether there are more: call again.
+    /// Whether there may be more: call again, with `next`.
     pub more: bool,
+    /// To be given as `cursor`, to decide about those that follow; `null`: there are no more.
+    pub next: Option<String>,
+    /// Set if enough jobs were looked at: all whose ids are of this time or later were looked at.
+    pub reached: Option<Timestamp>,
+}
+
+impl DecidedAll {
+    /// Notes where the look for jobs has ended.
+    pub fn ended(&mut self, next: Option<ListCursor>, reached: Option<Timestamp>) {
+        (self.more, self.next, self.reached) = (next.is_some(), next.map(|next| next.to_string()), reached);
+    }
 }
 
 /// How many rows were deleted because their retention is over.
