@@ -181,7 +181,7 @@ impl Which {
                     .with_some("group", filter.group)
                     .with_some("task", filter.task)
                     .with_some("fingerprint", fingerprint);
-                let listed = server.by_cursor(&ask, "jobs", limit).await?;
+                let listed = server.all_by_cursor(&ask, "jobs", limit).await?;
                 Ok(Found::Listed(listed.items.iter().map(|job| place::read(job)).collect::<Result<_, _>>()?))
             }
         }

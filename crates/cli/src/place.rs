@@ -143,6 +143,15 @@ impl Server {
 
     /// The first `limit` things of a listing by cursor.
     pub(crate) async fn by_cursor(&self, ask: &Ask, list: &str, limit: u32) -> Result<Listed, Failure> {
+        self.pages(ask, list, limit, false).await
+    }
+
+    /// As [`Server::by_cursor`], however far the server has to look: for a decision about all that is found.
+    pub(crate) async fn all_by_cursor(&self, ask: &Ask, list: &str, limit: u32) -> Result<Listed, Failure> {
+        self.pages(ask, list, limit, true).await
+    }
+
+    async fn pages(&self, ask: &Ask, list: &str, limit: u32, to_the_end: bool) -> Result<Listed, Failure> {
         let mut listed = Listed { items: Vec::new(), at: Timestamp::MIN, reached: None };
         let mut cursor: Option<String> = None;
         loop {
@@ -154,7 +163,8 @@ impl Server {
             (listed.at, listed.reached) = (at, page.reached);
             cursor = page.next;
             // A server that has looked at enough says how far it came: the person decides whether to look further.
-            if cursor.is_none() || listed.reached.is_some() || listed.items.len() >= limit as usize {
+            let looked_enough = listed.reached.is_some() && !to_the_end;
+            if cursor.is_none() || looked_enough || listed.items.len() >= limit as usize {
                 return Ok(listed);
             }
         }

@@ -518,7 +518,22 @@ fn tokens_are_made_and_shown_to_a_server(place: &Place) {
     assert!(said(&wrong).contains("token: is none") && !said(&wrong).contains("hunter2"), "{wrong:?}");
 }
 
+/// A server looks at so many jobs a call; a decision goes on from there until there are no more.
+fn a_decision_is_about_all_jobs_however_far_the_server_has_to_look(place: &Place) {
+    let ways = Ways::open(place);
+    let job = |group: &str| json!({"task": "noop", "queue": "later", "group": group}).to_string();
+    let newer = vec![job("many"); 10_100];
+    let lines = [vec![job("rare")], newer].concat().join("\n");
+    let submitted = ways.here(&["enqueue", "--stdin"], Some(&lines));
+    assert!(submitted.status.success(), "{}", said(&submitted));
+    let shown = ways.same(&["cancel", "--filter", "group=rare", "--dry-run"]);
+    assert!(shown.contains("1 job would be cancelled"), "{shown}");
+    let done = ways.there(&["cancel", "--filter", "group=rare", "--yes"], None);
+    assert_eq!(String::from_utf8_lossy(&done.stdout).trim(), "1 job cancelled", "{}", said(&done));
+}
+
 on_both_databases!(
+    a_decision_is_about_all_jobs_however_far_the_server_has_to_look,
     what_is_looked_at_is_the_same,
     what_is_done_is_the_same,
     mistakes_are_the_same,
