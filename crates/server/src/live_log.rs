@@ -1,16 +1,21 @@
 //! `GET /api/v1/jobs/{id}/log/live`: the lines of a job's log as they come, until the job has ended.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use tokio::{
     sync::OwnedSemaphorePermit,
     time::{Instant, sleep_until},
 };
 use turnwise::{
-    Error, JobId,
+    Error, GroupName, JobId, QueueName, TaskName,
     secret::Mask,
+    store::Load,
     story::{LineAt, Story},
     wire::{self, Event, EventJob},
 };
+
+use turnwise_core::access::Grant;
 
 use crate::{
     call::{Call, Reply},
@@ -32,6 +37,7 @@ pub(crate) async fn follow(call: Call) -> Result<Reply, Problem> {
     let turn = call.service.live_log()?;
     let mut log = LiveLog {
         service: call.service.clone(),
+        grant: Arc::clone(&call.grant),
         upkeep: Upkeep::new(call.caller.clone()),
         frames: Frames::default(),
         job: job.id,
@@ -48,6 +54,7 @@ pub(crate) async fn follow(call: Call) -> Result<Reply, Problem> {
 
 struct LiveLog {
     service: Service,
+    grant: Arc<Grant>,
     upkeep: Upkeep,
     frames: Frames,
     job: JobId,
@@ -64,21 +71,31 @@ impl LiveLog {
     async fn read(&mut self) -> Result<(), Error> {
         let turnwise = self.service.turnwise().clone();
         // First whether it has ended: all lines of a job that has are there.
-        let has_ended = turnwise.unfinished(vec![self.job]).await?.is_empty();
+        let heads = turnwise.store().load(Load::These(vec![self.job])).await?.jobs;
+        let has_ended = heads.is_empty();
+        if heads.iter().any(|head| self.leaves(&head.queue, &head.group, &head.task)) {
+            return Ok(());
+        }
         let story = match self.after {
             None if !self.begun => turnwise.story(self.job, LINES).await?,
             after => turnwise.log_after(self.job, after, LINES).await?,
         };
         self.begun = true;
         if !story.lines.is_empty() {
-            // It may have gone on as another task meanwhile.
+            // It may have gone on as another task meanwhile, or be in another queue: then the lines may be of that time.
             let job = turnwise.job(self.job).await?;
+            if self.leaves(&job.queue, &job.group, &job.task) {
+                return Ok(());
+            }
             self.write(&story, &turnwise.secrets().await?.mask(&job.task, &job.args));
         }
         let is_all = story.lines.len() < LINES as usize;
         self.look_at = Instant::now() + if is_all { LOG_LOOK } else { std::time::Duration::ZERO };
         if has_ended && is_all {
             let (at, job) = (turnwise.now().await?, turnwise.job(self.job).await?);
+            if self.leaves(&job.queue, &job.group, &job.task) {
+                return Ok(());
+            }
             // A person may have had it run again meanwhile.
             if job.state.finished() {
                 let event = Event::Ended { at, job: EventJob::whole(&job) };
@@ -87,6 +104,15 @@ impl LiveLog {
             }
         }
         Ok(())
+    }
+
+    /// Whether the job is not the caller's to see any more; then the stream ends.
+    fn leaves(&mut self, queue: &QueueName, group: &GroupName, task: &TaskName) -> bool {
+        let leaves = !self.grant.covers(queue, group, task);
+        if leaves {
+            self.end("this token may not see the job any more");
+        }
+        leaves
     }
 
     fn write(&mut self, story: &Story, mask: &Mask) {

@@ -3,17 +3,25 @@
 
 mod support;
 
+use std::sync::LazyLock;
+
 use axum::{
     body::Body,
     http::{Request, header},
 };
 use serde_json::{Value, json};
-use support::{Answer, Server, request};
+use support::{Answer, Server, misfit, request};
+use tokio::sync::Semaphore;
 use turnwise::{
-    JobRequest, TaskName,
+    Config, Ctx, JobChange, JobRequest, NodeName, QueueName, Registry, TaskName,
     access::{CreatedToken, Grant, Limits, NewAccess, Scope},
     schedules::Recurring,
+    task,
 };
+
+fn of_queue(name: &str) -> Limits {
+    Limits { queues: Some([QueueName::new(name).unwrap()].into()), ..Limits::default() }
+}
 
 fn of_task(name: &str) -> Limits {
     Limits { tasks: Some([TaskName::new(name).unwrap()].into()), ..Limits::default() }
@@ -103,5 +111,55 @@ async fn a_token_limited_to_tasks_makes_no_job_that_goes_on_as_another() {
             .await
             .expect(200);
         tenant.send("POST", "/api/v1/schedules/mine/run", json!({})).await.expect(201);
+    }
+}
+
+/// Each run of a step waits for a test to let it go on.
+static STEP: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(0));
+
+#[task("mine", register = false)]
+async fn mine(_anything: Value, ctx: Ctx) {
+    ctx.log("of the token's own task");
+    STEP.acquire().await.unwrap().forget();
+}
+
+#[task("rival-task", register = false)]
+async fn theirs(_anything: Value, ctx: Ctx) {
+    ctx.log("of another's task");
+    STEP.acquire().await.unwrap().forget();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_is_followed_no_longer_than_its_job_is_the_tokens_own() {
+    for server in Server::on_all().await {
+        // A job that waits goes to another's queue: its log is silent, and the stream ends all the same.
+        let by_queue = Tenant::new(&server, &[Scope::Read], of_queue("own")).await;
+        let id = server.turnwise.submit(JobRequest::new("unknown", &1).queue("own")).await.unwrap();
+        let mut log = server.stream(by_queue.signed("GET", &format!("/api/v1/jobs/{id}/log/live"), None)).await;
+        server.turnwise.change(id, &JobChange::new().queue("rival")).await.unwrap();
+        let closed = log.heard("closed").await;
+        assert_eq!(misfit("Event", &closed), None);
+        assert!(!closed.to_string().contains("rival"), "{}: {closed}", server.store);
+        assert_eq!(log.next().await, None, "{}", server.store);
+        // One that runs goes on as another's task.
+        let by_task = Tenant::new(&server, &[Scope::Read], of_task("mine")).await;
+        let job = JobRequest::new("mine", &1).next("rival-task");
+        let id = server.turnwise.submit(job).await.unwrap();
+        let path = format!("/api/v1/jobs/{id}/log/live");
+        let mut log = server.stream(by_task.signed("GET", &path, None)).await;
+        let mut registry = Registry::new();
+        registry.register(mine).unwrap().register(theirs).unwrap();
+        let config = Config { core_pool_size: 2, ..Config::new(NodeName::new("steps").unwrap()) };
+        let node = server.turnwise.executor_with(config).registry(registry).build().unwrap();
+        node.start().await.unwrap();
+        assert_eq!(log.heard("line").await["text"], "of the token's own task");
+        STEP.add_permits(1);
+        let next = log.next().await.expect("an event");
+        assert_eq!(next.event, "closed", "{}: {next:?}", server.store);
+        assert_eq!(log.next().await, None, "{}", server.store);
+        server.send(by_task.signed("GET", &path, None)).await.refused(404, None);
+        STEP.add_permits(1);
+        assert_eq!(server.turnwise.wait(id).await.unwrap().task.as_str(), "rival-task");
+        node.stop().await;
     }
 }
