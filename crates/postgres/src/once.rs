@@ -1,7 +1,7 @@
 //! Submits that are done once.
 
 use tokio_postgres::error::SqlState;
-use turnwise_core::access::TokenId;
+use turnwise_core::{OnceKey, access::TokenId};
 use turnwise_store::{
     BodyHash, Once, Result, StoreError, SubmitOnce,
     operators::{KEEP_ONCE, KnownOnce, write_answers},
@@ -61,17 +61,35 @@ pub(crate) async fn submit_once(store: &Inner, submit: SubmitOnce) -> Result<Onc
             Ok(Taken::InUse) => transaction.rollback().await.map_err(fail)?,
             Err(error) => return Err(fail(error)),
         }
-        let rows = client.query(KNOWN, &[&caller, &key]).await.map_err(fail)?;
-        if let Some(row) = rows.first() {
-            let body = get::<&[u8]>(row, 0)?.try_into();
-            let body = BodyHash(body.map_err(|error| StoreError::broken("read a key", error))?);
-            let known = KnownOnce { body, answers: get(row, 1)?, at: rows::now(row, 2)? };
-            if let Some(answer) = known.meets(submit.body, rows::now(row, 3)?)? {
-                return Ok(answer);
-            }
+        if let Some(answer) = find_once(&client, submit.caller, &submit.key, submit.body).await? {
+            return Ok(answer);
         }
     }
     Err(StoreError::transient("enqueue", "the key of this submit is being deleted"))
+}
+
+pub(crate) async fn find(
+    store: &Inner,
+    caller: Option<TokenId>,
+    key: &OnceKey,
+    body: BodyHash,
+) -> Result<Option<Once>> {
+    find_once(&connection(&store.pools.submit).await?, caller, key, body).await
+}
+
+/// Reads what is committed, and waits for no call that is under way.
+async fn find_once(
+    client: &impl Session,
+    caller: Option<TokenId>,
+    key: &OnceKey,
+    body: BodyHash,
+) -> Result<Option<Once>> {
+    let rows = client.query(KNOWN, &[&of_caller(caller), &key.as_str()]).await.map_err(failed("read a key"))?;
+    let Some(row) = rows.first() else { return Ok(None) };
+    let first = get::<&[u8]>(row, 0)?.try_into();
+    let first = BodyHash(first.map_err(|error| StoreError::broken("read a key", error))?);
+    let known = KnownOnce { body: first, answers: get(row, 1)?, at: rows::now(row, 2)? };
+    known.meets(body, rows::now(row, 3)?)
 }
 
 enum Taken {

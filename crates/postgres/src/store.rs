@@ -9,7 +9,7 @@ use std::{
 use async_trait::async_trait;
 use tokio::runtime::Handle;
 use turnwise_core::{
-    Incarnation, Job, JobId, NewJob, Timestamp,
+    Incarnation, Job, JobId, NewJob, OnceKey, Timestamp,
     access::{NewToken, Token, TokenId},
     audit::NewAuditLine,
     doctor::Vitals,
@@ -20,9 +20,9 @@ use turnwise_core::{
 };
 use turnwise_store::{
     AskAudit, AskErrors, AskJobs, AskLost, AskNews, AskStatistics, AskStory, AskWatch, Assign, AssignReply, AuditPage,
-    BatchId, Beat, BegunStatistics, Bell, Cursor, Epoch, Filter, Fleet, FoundLogin, FoundToken, FoundTotals, InHands,
-    Intervention, JobPage, Join, Joined, Kept, Load, LostNode, Mail, Memo, MemoKind, NewLogin, NewMemo, News, Note,
-    Once, OperatorStore, Options, Page, Pulse, Result, Settle, Settled, Store, SubmitOnce, Submitted, TimedRow,
+    BatchId, Beat, BegunStatistics, Bell, BodyHash, Cursor, Epoch, Filter, Fleet, FoundLogin, FoundToken, FoundTotals,
+    InHands, Intervention, JobPage, Join, Joined, Kept, Load, LostNode, Mail, Memo, MemoKind, NewLogin, NewMemo, News,
+    Note, Once, OperatorStore, Options, Page, Pulse, Result, Settle, Settled, Store, SubmitOnce, Submitted, TimedRow,
     TokenHash, Watched, WriteStatistics,
 };
 
@@ -269,6 +269,10 @@ impl OperatorStore for PostgresStore {
 
     async fn submit_once(&self, submit: SubmitOnce) -> Result<Once> {
         once::submit_once(&self.0, submit).await
+    }
+
+    async fn find_once(&self, caller: Option<TokenId>, key: OnceKey, body: BodyHash) -> Result<Option<Once>> {
+        once::find(&self.0, caller, &key, body).await
     }
 
     async fn list_jobs(&self, ask: AskJobs) -> Result<JobPage> {

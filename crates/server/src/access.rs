@@ -68,6 +68,11 @@ impl Caller {
         self.bearer.as_ref().map(|bearer| bearer.token.id)
     }
 
+    /// Whether a submit of it is looked at before the store sees it.
+    pub(crate) fn is_held_back(&self) -> bool {
+        self.grant.is_limited() || self.bearer.as_ref().is_some_and(|bearer| bearer.token.rate.is_some())
+    }
+
     pub(crate) fn bearer(&self) -> Option<&Bearer> {
         self.bearer.as_ref()
     }

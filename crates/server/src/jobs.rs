@@ -92,6 +92,14 @@ async fn store_in(
     requests: Vec<JobRequest>,
     path: impl Fn(usize, &str) -> String,
 ) -> Result<Stored, Problem> {
+    // A repeat is answered as the first call was, whatever the token may do now and whatever has become of the jobs that it names.
+    if let Some(key) = &call.once
+        && call.caller.is_held_back()
+        && let Some(known) =
+            call.turnwise().find_once(call.caller.token(), key.clone(), BodyHash::of(&call.body)).await?
+    {
+        return done_once(known);
+    }
     let requests = match trace {
         Some(trace) => requests.into_iter().map(|request| request.trace_unless_given(trace.clone())).collect(),
         None => requests,
@@ -104,6 +112,11 @@ async fn store_in(
     };
     let (caller, body) = (call.caller.token(), BodyHash::of(&call.body));
     let once = call.turnwise().submit_once(caller, key.clone(), body, requests).await.map_err(Problem::of_submit)?;
+    done_once(once)
+}
+
+/// What a submit under a key is answered.
+fn done_once(once: Once) -> Result<Stored, Problem> {
     match once {
         Once::Submitted(jobs) => Ok(Stored { jobs, again: false }),
         Once::Again(jobs) => Ok(Stored { jobs, again: true }),

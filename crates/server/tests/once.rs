@@ -2,10 +2,12 @@
 
 mod support;
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use support::{Answer, Server, request};
 use turnwise::access::{Grant, Limits, NewAccess, Scope};
-use turnwise::{BodyHash, JobRequest, Once, OnceKey};
+use turnwise::{BodyHash, GroupName, JobRequest, Once, OnceKey};
 
 async fn keyed(server: &Server, key: &str, path: &str, body: &Value) -> Answer {
     let mut request = request("POST", path, Some(body));
@@ -96,6 +98,42 @@ async fn keys_of_different_tokens_do_not_meet() {
     }
 }
 
+/// Neither its rate nor what has become of the jobs that it names changes what a repeat is answered.
+#[tokio::test]
+async fn a_repeat_of_a_limited_token_is_answered_as_the_first_call_was() {
+    for server in Server::on_all().await {
+        let limits = Limits { groups: Some([GroupName::new("acme").unwrap()].into()), ..Limits::default() };
+        let grant = Grant::new([Scope::Submit], limits).unwrap();
+        let access = NewAccess::new("tenant", grant).unwrap().rate(5.try_into().unwrap());
+        let token = server.turnwise.create_token(access).await.unwrap();
+        let awaited = server.turnwise.submit(JobRequest::new("t", &1).group("acme")).await.unwrap();
+        let send = async |key: Option<&str>, body: &Value| {
+            let mut request = request("POST", "/api/v1/jobs/batch", Some(body));
+            let headers = request.headers_mut();
+            headers.insert("authorization", format!("Bearer {}", token.secret.reveal()).parse().unwrap());
+            key.map(|key| headers.insert("idempotency-key", key.parse().unwrap()));
+            server.send(request).await
+        };
+        // More than the token may submit in minutes.
+        let mut jobs = vec![json!({"task": "t", "group": "acme"}); 1_000];
+        jobs[7]["after"] = json!([awaited]);
+        let batch = json!({"jobs": jobs});
+        let first = send(Some("night"), &batch).await.expect(201);
+        // Nothing is kept of the job that one of them waited for.
+        server.turnwise.set_installation(|set| set.retention = Some(Duration::ZERO.into())).await.unwrap();
+        server.turnwise.cancel(awaited).await.unwrap();
+        assert!(server.turnwise.job(awaited).await.is_err(), "{}: it is gone", server.store);
+        let again = send(Some("night"), &batch).await;
+        assert_eq!(again.expect(201), first, "{}", server.store);
+        assert_eq!(again.header("idempotent-replayed"), "true");
+        let other = json!({"jobs": [{"task": "t", "group": "acme"}]});
+        send(Some("night"), &other).await.refused(422, Some("Idempotency-Key"));
+        // A key that is new is a submit like any other.
+        send(Some("day"), &other).await.refused(429, None);
+        send(None, &other).await.refused(429, None);
+    }
+}
+
 #[tokio::test]
 async fn a_key_that_is_none_is_refused_by_name() {
     let server = Server::on_memory().await;
@@ -117,7 +155,7 @@ async fn the_library_has_it_too_and_keeps_times_and_ids_of_the_first_call() {
     for server in Server::on_all().await {
         let (key, body) = (OnceKey::new("k").unwrap(), BodyHash::of(b"7"));
         let submit = || {
-            let job = JobRequest::new("t", &7).delay(std::time::Duration::from_secs(3600));
+            let job = JobRequest::new("t", &7).delay(Duration::from_secs(3600));
             server.turnwise.submit_once(None, key.clone(), body, [job])
         };
         let Once::Submitted(first) = submit().await.unwrap() else { panic!("the key is new") };

@@ -9,7 +9,7 @@ use support::{Server, request};
 use tokio::time::Instant;
 use turnwise::Turnwise;
 use turnwise_core::{
-    Incarnation, Timestamp,
+    Incarnation, OnceKey, Timestamp,
     access::{NewToken, Token, TokenId},
     audit::NewAuditLine,
     doctor::Vitals,
@@ -23,9 +23,9 @@ use turnwise_server::{
     routes,
 };
 use turnwise_store::{
-    AskAudit, AskErrors, AskJobs, AskStatistics, AskWatch, AuditPage, BegunStatistics, Epoch, FoundLogin, FoundToken,
-    FoundTotals, InHands, JobPage, MemoryStore, NewLogin, Once, OperatorStore, Options, Result, Store, StoreError,
-    SubmitOnce, TimedRow, TokenHash, Watched, WriteStatistics,
+    AskAudit, AskErrors, AskJobs, AskStatistics, AskWatch, AuditPage, BegunStatistics, BodyHash, Epoch, FoundLogin,
+    FoundToken, FoundTotals, InHands, JobPage, MemoryStore, NewLogin, Once, OperatorStore, Options, Result, Store,
+    StoreError, SubmitOnce, TimedRow, TokenHash, Watched, WriteStatistics,
     delegate::{Call, Delegate},
     memory::Clock,
 };
@@ -98,6 +98,10 @@ impl OperatorStore for Away {
     }
 
     async fn submit_once(&self, _: SubmitOnce) -> Result<Once> {
+        self.away().await
+    }
+
+    async fn find_once(&self, _: Option<TokenId>, _: OnceKey, _: BodyHash) -> Result<Option<Once>> {
         self.away().await
     }
 

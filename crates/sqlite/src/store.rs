@@ -11,7 +11,7 @@ use std::{
 use async_trait::async_trait;
 use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags, ffi};
 use turnwise_core::{
-    Incarnation, Job, JobId, NewJob, Timestamp,
+    Incarnation, Job, JobId, NewJob, OnceKey, Timestamp,
     access::{NewToken, Token, TokenId},
     audit::NewAuditLine,
     doctor::Vitals,
@@ -23,9 +23,9 @@ use turnwise_core::{
 };
 use turnwise_store::{
     AskAudit, AskErrors, AskJobs, AskLost, AskNews, AskStatistics, AskStory, AskWatch, Assign, AssignReply, AuditPage,
-    BatchId, Beat, BegunStatistics, Bell, Cursor, Epoch, Filter, Fleet, FoundLogin, FoundToken, FoundTotals, InHands,
-    Intervention, JobPage, Join, Joined, Keeps, Kept, Load, LostNode, Mail, Memo, MemoKind, NewLogin, NewMemo, News,
-    Note, Once, OperatorStore, Options, Page, Pulse, Result, Schema, Settle, Settled, Store, StoreError, SubmitOnce,
+    BatchId, Beat, BegunStatistics, Bell, BodyHash, Cursor, Epoch, Filter, Fleet, FoundLogin, FoundToken, FoundTotals,
+    InHands, Intervention, JobPage, Join, Joined, Keeps, Kept, Load, LostNode, Mail, Memo, MemoKind, NewLogin, NewMemo,
+    News, Note, Once, OperatorStore, Options, Page, Pulse, Result, Schema, Settle, Settled, Store, StoreError, SubmitOnce,
     Submitted, TimedRow, TokenHash, Watched, WriteStatistics, memory::Clock, operators::new_secrets,
     operators::totals_text,
 };
@@ -381,6 +381,10 @@ impl OperatorStore for SqliteStore {
 
     async fn submit_once(&self, submit: SubmitOnce) -> Result<Once> {
         self.inner.writer.write(move |conn, now| once::submit_once(conn, &submit, now)).await
+    }
+
+    async fn find_once(&self, caller: Option<TokenId>, key: OnceKey, body: BodyHash) -> Result<Option<Once>> {
+        self.read(For::People, move |conn, now| once::find_once(conn, caller, &key, body, now)).await
     }
 
     async fn list_jobs(&self, ask: AskJobs) -> Result<JobPage> {

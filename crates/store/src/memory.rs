@@ -49,9 +49,9 @@ use self::rows::Row;
 use crate::{
     Bell, Kept,
     operators::{
-        AskAudit, AskErrors, AskJobs, AskStatistics, AskWatch, AuditPage, BegunStatistics, FoundLogin, FoundToken,
-        FoundTotals, InHands, JobPage, KnownOnce, NewLogin, Once, OperatorStore, SubmitOnce, TimedRow, TokenHash,
-        Watched, WriteStatistics, WrittenTotals,
+        AskAudit, AskErrors, AskJobs, AskStatistics, AskWatch, AuditPage, BegunStatistics, BodyHash, FoundLogin,
+        FoundToken, FoundTotals, InHands, JobPage, KnownOnce, NewLogin, Once, OperatorStore, SubmitOnce, TimedRow,
+        TokenHash, Watched, WriteStatistics, WrittenTotals,
     },
     store::{
         AskLost, AskNews, AskStory, Assign, AssignReply, BatchId, Beat, Cursor, Epoch, Filter, Fleet, Intervention,
@@ -326,6 +326,10 @@ impl OperatorStore for MemoryStore {
 
     async fn submit_once(&self, submit: SubmitOnce) -> Result<Once> {
         once::submit_once(self, submit)
+    }
+
+    async fn find_once(&self, caller: Option<TokenId>, key: OnceKey, body: BodyHash) -> Result<Option<Once>> {
+        once::find_once(self, caller, key, body)
     }
 
     async fn list_jobs(&self, ask: AskJobs) -> Result<JobPage> {

@@ -16,7 +16,7 @@ use std::fmt;
 
 use async_trait::async_trait;
 use turnwise_core::{
-    Incarnation, Timestamp,
+    Incarnation, OnceKey, Timestamp,
     access::{Grant, MAX_LOGINS, MAX_TOKENS, NewToken, Token, TokenId},
     audit::NewAuditLine,
     doctor::Vitals,
@@ -116,6 +116,10 @@ pub trait OperatorStore: Send + Sync + fmt::Debug + 'static {
     /// Of any number of calls at once one submits, and the others are answered [`Once::Again`] or, if it takes longer than
     /// [a second](ONCE_PATIENCE), [`Once::UnderWay`]. [`Store::prune`](crate::Store::prune) deletes old keys.
     async fn submit_once(&self, submit: SubmitOnce) -> Result<Once>;
+
+    /// What [`submit_once`](OperatorStore::submit_once) would answer with this key without storing anything: [`Once::Again`] or
+    /// [`Once::OtherBody`]. `None`: no call with it was done in the last [24 hours](KEEP_ONCE); one may be under way. Waits for none.
+    async fn find_once(&self, caller: Option<TokenId>, key: OnceKey, body: BodyHash) -> Result<Option<Once>>;
 
     /// A page of jobs, finished ones included, newest id first. A job that is there while all pages are read is in one of them, and in
     /// no two.

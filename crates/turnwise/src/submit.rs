@@ -86,6 +86,19 @@ impl Turnwise {
         self.send(jobs, &ours, submit).await
     }
 
+    /// What [`Turnwise::submit_once`] with this key would answer without storing anything: [`Once::Again`] or [`Once::OtherBody`]. `None`:
+    /// no call with this key was done in the last 24 hours; one may be under way.
+    ///
+    /// For callers that check a submit before they make it, and must not refuse the repeat of one that was made.
+    pub async fn find_once(
+        &self,
+        caller: Option<TokenId>,
+        key: OnceKey,
+        body: BodyHash,
+    ) -> Result<Option<Once>, Error> {
+        Ok(self.operators()?.find_once(caller, key, body).await?)
+    }
+
     /// The jobs, and the ids among theirs that the caller did not choose.
     async fn new_jobs(
         &self,

@@ -27,6 +27,11 @@ async fn once(store: &Arc<dyn OperatorStore>, submit: SubmitOnce) -> Once {
     store.submit_once(submit).await.expect("submit once")
 }
 
+async fn find(store: &Arc<dyn OperatorStore>, key: &str, body: BodyHash) -> Option<Once> {
+    let key = OnceKey::new(key).expect("a good key");
+    store.find_once(None, key, body).await.expect("find what was submitted once")
+}
+
 fn new(numbers: impl IntoIterator<Item = u64>) -> Vec<Submitted> {
     numbers.into_iter().map(|n| Submitted::itself(id(n), true)).collect()
 }
@@ -37,7 +42,13 @@ async fn jobs(scene: &Scene) -> usize {
 
 pub async fn the_first_call_submits_and_a_repeat_gets_its_answer(h: &impl OperatorHarness) {
     let (scene, store) = (Scene::led(h).await, h.operators().await);
+    assert_eq!(find(&store, "k", BODY).await, None);
     assert_eq!(once(&store, call("k", vec![job(2), job(1)])).await, Once::Submitted(new([2, 1])));
+    assert_eq!(find(&store, "k", BODY).await, Some(Once::Again(new([2, 1]))));
+    assert_eq!(find(&store, "k", BodyHash([2; 32])).await, Some(Once::OtherBody));
+    let other = Some(TokenId(Uuid::from_u128(7)));
+    let key = OnceKey::new("k").expect("a good key");
+    assert_eq!(store.find_once(other, key, BODY).await.expect("find"), None, "of another caller");
     // A server gives each request's jobs fresh ids.
     for repeat in [vec![job(2), job(1)], vec![job(3), job(4)]] {
         assert_eq!(once(&store, call("k", repeat)).await, Once::Again(new([2, 1])));
@@ -121,6 +132,7 @@ pub async fn a_key_is_kept_for_a_day_and_then_free_again(h: &impl OperatorHarnes
     h.advance(KEEP_ONCE - SECOND).await;
     assert_eq!(once(&store, call("k", vec![job(2)])).await, Once::Again(new([1])));
     h.advance(SECOND).await;
+    assert_eq!(find(&store, "k", BODY).await, None);
     let other = SubmitOnce { body: BodyHash([2; 32]), ..call("k", vec![job(2)]) };
     assert_eq!(once(&store, other.clone()).await, Once::Submitted(new([2])));
     assert_eq!(once(&store, other).await, Once::Again(new([2])));

@@ -1,10 +1,10 @@
 //! Submits that are done once.
 
-use turnwise_core::Timestamp;
+use turnwise_core::{OnceKey, Timestamp, access::TokenId};
 
 use super::{Data, MemoryStore, enqueue};
 use crate::{
-    operators::{KEEP_ONCE, KnownOnce, Once, SubmitOnce, write_answers},
+    operators::{BodyHash, KEEP_ONCE, KnownOnce, Once, SubmitOnce, write_answers},
     store::Result,
 };
 
@@ -24,6 +24,16 @@ pub(super) fn submit_once(store: &MemoryStore, submit: SubmitOnce) -> Result<Onc
     };
     store.bell.ring_news();
     Ok(Once::Submitted(answers))
+}
+
+pub(super) fn find_once(
+    store: &MemoryStore,
+    caller: Option<TokenId>,
+    key: OnceKey,
+    body: BodyHash,
+) -> Result<Option<Once>> {
+    let (now, data) = (store.clock.now(), store.data());
+    data.once.get(&(caller, key)).map_or(Ok(None), |known| known.meets(body, now))
 }
 
 impl Data {
