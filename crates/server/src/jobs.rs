@@ -1,12 +1,16 @@
 //! Jobs: submit, read, list, wait, decide.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use axum::http::StatusCode;
 use tokio::time::{Instant, timeout};
 use turnwise::{
     AskJobs, BodyHash, GroupName, Invalid, Job, JobId, JobPage, JobRequest, ListCursor, ListFilter, NodeName, Once,
     QueueName, Submitted, TaskName, Timestamp, TraceContext, UniqueKey,
+    store::{After, Load},
     view::{Asked, Gate},
     wire::{self, Batch},
 };
@@ -15,8 +19,8 @@ use turnwise_core::access::Refusal;
 use crate::{
     call::{Call, ONCE_HEADER, Reply, text},
     limits::{
-        ANSWER_TIME, BATCH_JOBS, GRAPH_JOBS, KNOWN_FOR, LINES, LINES_MOST, LONG_BODY, LONGEST_WAIT, PAGE, PAGE_BYTES,
-        PAGE_MOST, READ_AT_ONCE,
+        ANSWER_TIME, BATCH_JOBS, ENDED_TIES, GRAPH_JOBS, KNOWN_FOR, LINES, LINES_MOST, LONG_BODY, LONGEST_WAIT, PAGE,
+        PAGE_BYTES, PAGE_MOST, READ_AT_ONCE,
     },
     problem::Problem,
     service::Turn,
@@ -187,6 +191,27 @@ async fn sees(call: &Call, id: JobId) -> Result<bool, Problem> {
     }
 }
 
+/// Those of these jobs that are there and the caller's to see. Those that have not ended are read at once; of the others, which are read
+/// one by one, so many are looked at.
+async fn visible(call: &Call, ids: &[JobId]) -> Result<Vec<JobId>, Problem> {
+    let heads = call.turnwise().store().load(Load::These(ids.to_vec())).await.map_err(turnwise::Error::from)?.jobs;
+    let unfinished: BTreeMap<JobId, bool> =
+        heads.iter().map(|head| (head.id, call.grant.covers(&head.queue, &head.group, &head.task))).collect();
+    let (mut visible, mut looked) = (Vec::new(), 0);
+    for id in ids {
+        let sees = match unfinished.get(id) {
+            Some(covers) => *covers,
+            None if looked < ENDED_TIES => {
+                looked += 1;
+                sees(call, *id).await?
+            }
+            None => false,
+        };
+        visible.extend(sees.then_some(*id));
+    }
+    Ok(visible)
+}
+
 pub(crate) async fn list(call: Call) -> Result<Reply, Problem> {
     let query = &call.query;
     let limit = query.count("limit", PAGE_MOST)?.unwrap_or(PAGE);
@@ -294,14 +319,12 @@ pub(crate) async fn show(mut call: Call) -> Result<Reply, Problem> {
     let mut view = wire::Job::new(&job, &set, &gates, schedules.keys(), &turnwise.secrets().await?);
     if call.grant.is_limited() {
         view.waits_for = gates.iter().map(Gate::without_others).collect();
-        // Others may wait for it: that they do is not the caller's to know.
-        let mut visible = Vec::new();
-        for id in std::mem::take(&mut story.awaited_by) {
-            if sees(&call, id).await? {
-                visible.push(id);
-            }
+        // It may wait for others' jobs, and others for it: which ones is not the caller's to know.
+        story.awaited_by = visible(&call, &story.awaited_by).await?;
+        if let Some(on_failure) = story.after.on_failure() {
+            let ids = visible(&call, story.after.ids()).await?;
+            story.after = After::new(ids, on_failure).map_err(|invalid| Problem::in_body(&invalid))?;
         }
-        story.awaited_by = visible;
     }
     Reply::json(&wire::JobInFull::new(view, &story))
 }

@@ -124,6 +124,8 @@ pub const DECIDED_AT_ONCE: usize = 10_000;
 pub const DECIDING_TIME: Duration = Duration::from_secs(5);
 /// Jobs of a graph: a larger one cannot be read, and each costs two reads.
 pub const GRAPH_JOBS: usize = 200;
+/// Jobs that have ended and that a job waited for, or that waited for it, that are read to tell a limited token which of them are its own.
+pub const ENDED_TIES: usize = 1_000;
 /// Characters of a text that a listing looks for.
 pub const SNIPPET: usize = 1_000;
 /// Lines of a log if the caller does not say, and at most.

@@ -38,6 +38,8 @@ pub(crate) async fn counted(call: &Call) -> Result<Overview, Problem> {
         .tasks
         .retain(|name, task| !task.jobs.is_empty() || limits.tasks.as_ref().is_some_and(|own| own.contains(name)));
     overview.keys.clear();
+    // Nor are they counted.
+    overview.groups_in_all = overview.groups.len();
     Ok(overview)
 }
 

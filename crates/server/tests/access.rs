@@ -2,22 +2,100 @@
 
 mod support;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     body::Body,
     http::{HeaderValue, Request, header},
 };
 use serde_json::{Value, json};
-use support::{PATIENCE, Server, request};
+use support::{Answer, PATIENCE, Server, request};
+use tokio::time::Instant;
 use turnwise::{
-    GroupName, JobRequest,
+    GroupName, JobId, JobRequest, JobState, Options, QueueName, TaskName, Timestamp, Turnwise,
     access::{Action, CreatedToken, Grant, Limits, NewAccess, Reach, Scope},
+    schedules::Recurring,
 };
-use turnwise_server::{Route, routes};
+use turnwise_core::{
+    NewJob,
+    access::{Refusal, Target},
+};
+use turnwise_server::{Route, Verb, routes};
+use turnwise_store::memory::{Clock, MemoryStore};
 
-fn of_group(group: &str) -> Limits {
-    Limits { groups: Some([GroupName::new(group).unwrap()].into()), ..Limits::default() }
+/// What a token may be limited by, each alone.
+const LIMITS: [&str; 3] = ["queue", "group", "task"];
+
+fn limited_by(what: &str, side: &Side) -> Limits {
+    match what {
+        "queue" => Limits { queues: Some([side.queue()].into()), ..Limits::default() },
+        "group" => Limits { groups: Some([side.group()].into()), ..Limits::default() },
+        _ => Limits { tasks: Some([side.task()].into()), ..Limits::default() },
+    }
+}
+
+/// What only answers about others' jobs have.
+const CANARY: &str = "canary-7c1f";
+
+/// One of two tenants that have nothing in common: the names of all that is theirs, and the job that they have.
+struct Side {
+    name: &'static str,
+    job: JobId,
+}
+
+impl Side {
+    const NAMES: [&'static str; 2] = ["acme", "rival"];
+
+    /// With a job, a schedule, and reasons to pause.
+    async fn new(server: &Server, name: &'static str) -> Self {
+        let side = Self { name, job: JobId::from_parts(0, [0; 10]) };
+        side.set_up(server).await;
+        let job = server.turnwise.submit(side.request().unique(side.secret())).await.unwrap();
+        Self { job, ..side }
+    }
+
+    fn queue(&self) -> QueueName {
+        QueueName::new(format!("{}-queue", self.name)).unwrap()
+    }
+
+    fn group(&self) -> GroupName {
+        GroupName::new(format!("{}-group", self.name)).unwrap()
+    }
+
+    fn task(&self) -> TaskName {
+        TaskName::new(format!("{}-task", self.name)).unwrap()
+    }
+
+    fn schedule(&self) -> String {
+        format!("{}-schedule", self.name)
+    }
+
+    fn secret(&self) -> String {
+        format!("{CANARY}-{}", self.name)
+    }
+
+    fn request(&self) -> JobRequest {
+        JobRequest::new(self.task().as_str(), &self.secret()).queue(self.queue().as_str()).group(self.group().as_str())
+    }
+
+    /// What a test has taken away or set, as it was.
+    async fn set_up(&self, server: &Server) {
+        let turnwise = &server.turnwise;
+        let (queue, group) = (self.queue(), self.group());
+        turnwise.reset_queue(queue.as_str()).await.unwrap();
+        turnwise.reset_group(group.as_str()).await.unwrap();
+        turnwise.reset_task(self.task().as_str()).await.unwrap();
+        let reason = || Some(self.secret());
+        turnwise.pause_queue(queue.as_str(), reason()).await.unwrap();
+        turnwise.pause_group(group.as_str(), reason()).await.unwrap();
+        let recurring = Recurring::every("1h", self.request());
+        turnwise.set_schedule(self.schedule(), recurring).await.unwrap();
+    }
+
+    /// The side's job as the route finds or submits it.
+    fn new_job(&self) -> NewJob {
+        self.request().into_job(Timestamp::MIN).unwrap()
+    }
 }
 
 async fn token(server: &Server, scopes: &[Scope], limits: Limits) -> CreatedToken {
@@ -31,37 +109,51 @@ fn with(mut request: Request<Body>, secret: &str) -> Request<Body> {
     request
 }
 
-/// A request that is right, about what belongs to this group.
-fn asked(route: &Route, group: &str, job: &str) -> Request<Body> {
+/// A request that is right, about what belongs to this side.
+fn asked(route: &Route, side: &Side) -> Request<Body> {
     let name = match route.path {
-        path if path.contains("/groups/") => group.to_owned(),
-        path if path.contains("/schedules/") => format!("of-{group}"),
-        path if path.contains("/tasks/") => "t".to_owned(),
-        _ => "default".to_owned(),
+        path if path.contains("/groups/") => side.group().to_string(),
+        path if path.contains("/schedules/") => side.schedule(),
+        path if path.contains("/tasks/") => side.task().to_string(),
+        _ => side.queue().to_string(),
     };
-    let path = route.path.replace("{id}", job).replace("{name}", &name);
+    let path = route.path.replace("{id}", &side.job.to_string()).replace("{name}", &name);
+    let names = json!({"task": side.task(), "group": side.group(), "queue": side.queue()});
+    let with = |mut body: Value| {
+        body.as_object_mut().unwrap().extend(names.as_object().unwrap().clone());
+        body
+    };
     let body = route.input.map(|input| match input.schema {
-        "Request" => json!({"task": "t", "group": group}),
-        "Batch" => json!({"jobs": [{"task": "t", "group": group}]}),
-        "CancelChoice" | "RetryChoice" | "FailChoice" => json!({"group": group, "dry_run": true}),
+        "Request" => names.clone(),
+        "Batch" => json!({"jobs": [names]}),
+        "CancelChoice" | "RetryChoice" | "FailChoice" => with(json!({"dry_run": true})),
         "JobEdit" => json!({"priority": 1}),
         "NewToken" => json!({"name": "made", "scopes": ["read"]}),
-        "NewSchedule" => json!({"task": "t", "group": group, "every": "1h"}),
+        "NewSchedule" => with(json!({"every": "1h"})),
         _ => json!({}),
     });
     request(route.verb.method().as_str(), &path, body.as_ref())
 }
 
-/// The jobs and schedules of two groups.
-async fn two_groups(server: &Server) -> [String; 2] {
-    let mut ids = Vec::new();
-    for group in ["acme", "other"] {
-        let id = server.turnwise.submit(JobRequest::new("t", &1).group(group)).await.unwrap();
-        ids.push(id.to_string());
-        let recurring = turnwise::schedules::Recurring::every("1h", JobRequest::new("t", &1).group(group));
-        server.turnwise.set_schedule(format!("of-{group}"), recurring).await.unwrap();
-    }
-    ids.try_into().unwrap()
+/// The same with each name of the side as a parameter, one at a time.
+fn asked_by_parameters(route: &Route, own: &Side, side: &Side) -> Vec<Request<Body>> {
+    let value = |name: &str| match name {
+        "queue" => Some(side.queue().to_string()),
+        "group" => Some(side.group().to_string()),
+        "task" => Some(side.task().to_string()),
+        "unique" | "args_contain" => Some(side.secret()),
+        "job" | "id" => Some(side.job.to_string()),
+        _ => None,
+    };
+    let pairs = route.parameters.iter().filter_map(|known| Some((known.name, value(known.name)?)));
+    let with = |(name, value): (&str, String)| {
+        let mut request = asked(route, own);
+        // Numbers by group are those of one queue.
+        let by = if route.path.ends_with("/statistics") && name == "group" { "&by=group&queue=acme-queue" } else { "" };
+        *request.uri_mut() = format!("{}?{name}={value}{by}", request.uri()).parse().unwrap();
+        request
+    };
+    pairs.map(with).collect()
 }
 
 /// What a route answers to a token that may do it, about what is there: some jobs are not in a state for it.
@@ -72,8 +164,7 @@ fn done(status: u16) -> bool {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_route_with_every_scope_and_every_state_of_a_token() {
     for server in Server::on_all().await {
-        let [own, foreign] = two_groups(&server).await;
-        let admin = token(&server, &Scope::ALL, Limits::default()).await;
+        let own = Side::new(&server, Side::NAMES[0]).await;
         let expired = Grant::new([Scope::Admin], Limits::default()).unwrap();
         let expired = NewAccess::new("short", expired).unwrap().expires_in(Duration::from_micros(1)).unwrap();
         let expired = server.turnwise.create_token(expired).await.unwrap();
@@ -89,50 +180,106 @@ async fn every_route_with_every_scope_and_every_state_of_a_token() {
                 continue;
             }
             let Some(action) = route.action else {
-                assert!(server.send(asked(route, "acme", &own)).await.status == 200, "{route:?} needs no token");
+                assert!(server.send(asked(route, &own)).await.status == 200, "{route:?} needs no token");
                 continue;
             };
             // Without a good token nobody gets in, whatever is asked for.
-            let no_header = server.send(asked(route, "acme", &own)).await;
+            let no_header = server.send(asked(route, &own)).await;
             no_header.refused(401, None);
             assert_eq!(no_header.header("www-authenticate"), "Bearer");
             for secret in [unknown.as_str(), "nonsense", expired.secret.reveal(), revoked.secret.reveal()] {
-                server.send(with(asked(route, "acme", &own), secret)).await.refused(401, None);
+                server.send(with(asked(route, &own), secret)).await.refused(401, None);
                 cells += 1;
             }
             for scope in Scope::ALL {
-                let may = scope.includes(action.scope());
                 let told = || format!("{}: {route:?} with {scope}", server.store);
                 let whole = token(&server, &[scope], Limits::default()).await;
-                let answer = server.send(with(asked(route, "acme", &own), whole.secret.reveal())).await;
-                if may {
+                let answer = server.send(with(asked(route, &own), whole.secret.reveal())).await;
+                if scope.includes(action.scope()) {
                     assert!(done(answer.status) || gone(route, answer.status), "{}: {}", told(), answer.text);
                 } else {
                     assert_eq!(answer.status, 403, "{}: {}", told(), answer.text);
                 }
-                put_back(&server, route).await;
-                cells += 1;
-                if scope == Scope::Work {
-                    continue;
+                if route.verb != Verb::Get {
+                    own.set_up(&server).await;
                 }
-                let limited = token(&server, &[scope], of_group("acme")).await;
-                for (group, job) in [("acme", &own), ("other", &foreign)] {
-                    let answer = server.send(with(asked(route, group, job), limited.secret.reveal())).await;
-                    let expected = expected(action, route, may, group == "acme");
+                cells += 1;
+            }
+        }
+        assert!(cells > 500, "{cells} cells");
+    }
+}
+
+/// What each limited token gets follows from [`Grant::check`] and from what the route names, and nothing that it gets has a word of
+/// another's job, schedule or pause.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_route_with_every_scope_and_every_limit_of_a_token() {
+    for server in Server::on_all().await {
+        let own = Side::new(&server, Side::NAMES[0]).await;
+        let foreign = Side::new(&server, Side::NAMES[1]).await;
+        let mut cells = 0;
+        for (limit, scope) in LIMITS.into_iter().flat_map(|limit| Scope::ALL.map(|scope| (limit, scope))) {
+            if (limit, scope) == ("group", Scope::Work) {
+                continue;
+            }
+            let limited = token(&server, &[scope], limited_by(limit, &own)).await;
+            let ask = async |request| server.send(with(request, limited.secret.reveal())).await;
+            let leaks = |answer: &Answer| answer.text.contains(&foreign.secret());
+            for route in routes().iter().filter(|route| route.path != "/api/v1/session") {
+                let Some(action) = route.action else { continue };
+                for side in [&own, &foreign] {
+                    let told =
+                        format!("{}: {route:?} with {scope}, limited to a {limit}, of {}", server.store, side.name);
+                    let answer = ask(asked(route, side)).await;
+                    let expected = expected(&limited.token.grant, action, route, side);
                     let status = if done(answer.status) { 200 } else { answer.status };
-                    assert_eq!(status, expected, "{} limited to acme, of {group}: {}", told(), answer.text);
-                    put_back(&server, route).await;
+                    assert_eq!(status, expected, "{told}: {}", answer.text);
+                    assert!(!leaks(&answer), "{told}: {}", answer.text);
+                    for request in asked_by_parameters(route, &own, side) {
+                        let uri = request.uri().clone();
+                        let answer = ask(request).await;
+                        assert!(answer.status < 500, "{told}: {uri}: {}", answer.text);
+                        // What was asked for may be named; what is there may not.
+                        assert!(
+                            uri.to_string().contains(&foreign.secret()) || !leaks(&answer),
+                            "{told}: {uri} {}",
+                            answer.text
+                        );
+                        cells += 1;
+                    }
                     cells += 1;
+                    if route.verb != Verb::Get && done(answer.status) {
+                        side.set_up(&server).await;
+                    }
                 }
             }
         }
-        assert!(cells > 700, "{cells} cells");
-        let bulk = json!({"dry_run": true});
-        let limited = token(&server, &[Scope::Operate], of_group("acme")).await;
-        let asked = with(request("POST", "/api/v1/jobs/cancel", Some(&bulk)), limited.secret.reveal());
-        let all = with(request("POST", "/api/v1/jobs/cancel", Some(&bulk)), admin.secret.reveal());
-        let (some, all) = (server.send(asked).await.expect(200), server.send(all).await.expect(200));
-        assert!(some["count"].as_u64() < all["count"].as_u64(), "{some} {all}");
+        assert!(cells > 2_000, "{cells} cells");
+        let whole = server.turnwise.job(foreign.job).await.unwrap();
+        let as_it_was = (JobState::Waiting, foreign.queue(), turnwise::Priority::default());
+        assert_eq!((whole.state, whole.queue, whole.priority), as_it_was, "{}: no one has touched it", server.store);
+    }
+}
+
+/// What a token gets by core's own answer to the question what the route is about.
+fn expected(grant: &Grant, action: Action, route: &Route, side: &Side) -> u16 {
+    let (queue, group, task, job) = (side.queue(), side.group(), side.task(), side.new_job());
+    let target = match route.path {
+        path if path.contains("/keys/") => Target::Key,
+        path if path.contains("/queues/") => Target::Queue(&queue),
+        path if path.contains("/groups/") => Target::Group(&group),
+        path if path.contains("/tasks/") => Target::Task(&task),
+        _ if matches!(route.id, "submitJob" | "submitJobs" | "setSchedule") => Target::New(&job),
+        path if path.contains('{') => Target::Job { queue: &queue, group: &group, task: &task },
+        _ if action.reach() == Reach::Installation => Target::Installation,
+        _ => Target::Many,
+    };
+    match grant.check(action, target) {
+        Err(Refusal::NotFound) => 404,
+        Err(_) => 403,
+        // It may be there or not: the token has no jobs in it.
+        Ok(()) if side.name != Side::NAMES[0] && matches!(route.id, "getQueue" | "getGroup" | "getTask") => 404,
+        Ok(()) => 200,
     }
 }
 
@@ -141,38 +288,20 @@ fn gone(route: &Route, status: u16) -> bool {
     status == 404 && matches!(route.id, "getKey" | "getTask" | "getQueue" | "getGroup" | "revokeToken")
 }
 
-/// What a token that is limited to one group gets.
-fn expected(action: Action, route: &Route, may: bool, own: bool) -> u16 {
-    if !may {
-        return 403;
-    }
-    match (action.reach(), route.path) {
-        (Reach::Installation, _) => 403,
-        // A key belongs to no group.
-        (_, path) if path.contains("/keys/") => 404,
-        // A whole queue or task is not a group's.
-        (Reach::Whole, path) if !path.contains("/groups/") => 403,
-        // It names nothing of the group's, or leaves out what is not.
-        (_, path) if !path.contains('{') && !matches!(route.id, "submitJob" | "submitJobs") => 200,
-        (_, path) if path.contains("/queues/") || path.contains("/tasks/") => 200,
-        // The name is another one's.
-        _ if route.id == "setSchedule" && !own => 404,
-        _ if own => 200,
-        _ => 404,
-    }
+fn of_group(group: &str) -> Limits {
+    Limits { groups: Some([GroupName::new(group).unwrap()].into()), ..Limits::default() }
 }
 
-/// What some routes take away or set, as it was.
-async fn put_back(server: &Server, route: &Route) {
-    if !route.path.contains("/groups/") && !route.path.contains("/schedules/") {
-        return;
-    }
-    let turnwise = &server.turnwise;
+/// The jobs and schedules of two groups.
+async fn two_groups(server: &Server) -> [String; 2] {
+    let mut ids = Vec::new();
     for group in ["acme", "other"] {
-        turnwise.resume_group(group).await.unwrap();
-        let recurring = turnwise::schedules::Recurring::every("1h", JobRequest::new("t", &1).group(group));
-        turnwise.set_schedule(format!("of-{group}"), recurring).await.unwrap();
+        let id = server.turnwise.submit(JobRequest::new("t", &1).group(group)).await.unwrap();
+        ids.push(id.to_string());
+        let recurring = Recurring::every("1h", JobRequest::new("t", &1).group(group));
+        server.turnwise.set_schedule(format!("of-{group}"), recurring).await.unwrap();
     }
+    ids.try_into().unwrap()
 }
 
 #[tokio::test]
@@ -186,6 +315,10 @@ async fn a_limited_token_sees_nothing_of_others() {
         assert_eq!(ids, [own.as_str()]);
         assert_eq!(ask("/api/v1/jobs?group=other").await.expect(200)["jobs"], json!([]));
         assert_eq!(ask("/api/v1/overview").await.expect(200)["waiting"], 1);
+        let operator = token(&server, &[Scope::Operate], of_group("acme")).await;
+        let all = request("POST", "/api/v1/jobs/cancel", Some(&json!({"dry_run": true})));
+        let preview = server.send(with(all, operator.secret.reveal())).await.expect(200);
+        assert_eq!((&preview["count"], &preview["newest"]), (&json!(1), &json!(own)), "{}", server.store);
         let groups = ask("/api/v1/groups").await.expect(200);
         assert_eq!(groups["groups"].as_array().unwrap().len(), 1);
         assert_eq!(ask("/api/v1/queues").await.expect(200)["queues"][0]["waiting"], 1, "others' jobs are not counted");
@@ -236,6 +369,41 @@ async fn a_revoked_token_is_refused_within_seconds_also_while_it_waits() {
         answer.expect("a wait ends when its token is revoked").refused(401, None);
         ask(&path).await.refused(401, None);
     }
+}
+
+/// On a store whose clock goes with the test's: what waits ends within five seconds after its token has expired.
+#[tokio::test(start_paused = true)]
+async fn what_waits_with_a_token_ends_within_five_seconds_after_it_has_expired() {
+    let (begun, real) = (Instant::now(), Clock::system().now());
+    let clock = Clock::new(move || real.plus(begun.elapsed()));
+    let store = MemoryStore::new(Options::default(), clock);
+    let operators = Arc::new(store.clone());
+    let server = Server::of("memory", Turnwise::on(Arc::new(store)).with_operators(operators));
+    let grant = Grant::new([Scope::Read], Limits::default()).unwrap();
+    let life = Duration::from_millis(7_300);
+    let access = NewAccess::new("short", grant).unwrap().expires_in(life).unwrap();
+    let created = server.turnwise.create_token(access).await.unwrap();
+    let expires = Instant::now() + life;
+    let id = server.turnwise.submit(JobRequest::new("nobody-knows", &1)).await.unwrap();
+    let signed = |path: &str| with(request("GET", path, None), created.secret.reveal());
+    let poll = server.send(signed(&format!("/api/v1/jobs/{id}?wait=60s")));
+    let stream = async |path: String| {
+        let mut stream = server.stream(signed(&path)).await;
+        let closed = stream.heard("closed").await;
+        assert_eq!((&closed["reason"], stream.next().await), (&json!("the token has expired"), None), "{path}");
+        Instant::now()
+    };
+    let streams = [stream("/api/v1/events".to_owned()), stream(format!("/api/v1/jobs/{id}/log/live"))].map(Box::pin);
+    let poll = async {
+        poll.await.refused(401, None);
+        Instant::now()
+    };
+    let (polled, ended) = tokio::join!(poll, futures_util::future::join_all(streams));
+    for over in ended.into_iter().chain([polled]) {
+        assert!(over >= expires, "{:?} too soon", expires - over);
+        assert!(over <= expires + Duration::from_secs(5), "{:?} too late", over - expires);
+    }
+    server.send(signed("/api/v1/jobs")).await.refused(401, None);
 }
 
 #[tokio::test]

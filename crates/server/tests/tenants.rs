@@ -13,14 +13,22 @@ use serde_json::{Value, json};
 use support::{Answer, Server, misfit, request};
 use tokio::sync::Semaphore;
 use turnwise::{
-    Config, Ctx, JobChange, JobRequest, NodeName, QueueName, Registry, TaskName,
+    Config, Ctx, GroupName, JobChange, JobRequest, NodeName, QueueName, Registry, TaskName,
     access::{CreatedToken, Grant, Limits, NewAccess, Scope},
     schedules::Recurring,
+    settings::Concurrency,
     task,
 };
 
+/// A job that nobody has.
+const NO_JOB: &str = "01890163-d869-7739-8aea-5966c26f8ad9";
+
 fn of_queue(name: &str) -> Limits {
     Limits { queues: Some([QueueName::new(name).unwrap()].into()), ..Limits::default() }
+}
+
+fn of_group(name: &str) -> Limits {
+    Limits { groups: Some([GroupName::new(name).unwrap()].into()), ..Limits::default() }
 }
 
 fn of_task(name: &str) -> Limits {
@@ -111,6 +119,119 @@ async fn a_token_limited_to_tasks_makes_no_job_that_goes_on_as_another() {
             .await
             .expect(200);
         tenant.send("POST", "/api/v1/schedules/mine/run", json!({})).await.expect(201);
+    }
+}
+
+#[tokio::test]
+async fn what_a_body_names_must_be_the_tokens_own_too() {
+    for server in Server::on_all().await {
+        let admin = Tenant::admin(&server).await;
+        let tenant = Tenant::new(&server, &[Scope::Submit, Scope::Admin], of_queue("own")).await;
+        let foreign = admin.submit(json!({"task": "t", "queue": "rival", "in": "1h"})).await;
+        let own = tenant.submit(json!({"task": "t", "queue": "own", "in": "1h"})).await;
+        let before = admin.count().await;
+        // Jobs that others wait for, anywhere in a batch: as for a job that is not there.
+        let waits_for = |id: &str| json!({"jobs": [{"task": "t", "queue": "own", "as": "x"}, {"task": "t", "queue": "own", "after": ["x", id]}]});
+        let mut texts = Vec::new();
+        for id in [foreign.as_str(), NO_JOB] {
+            let refused = tenant.send("POST", "/api/v1/jobs/batch", waits_for(id)).await;
+            texts.push(refused.refused(422, Some("/jobs/1/after")).to_string().replace(id, "ID"));
+        }
+        assert_eq!(texts[0], texts[1], "{}", server.store);
+        // The id of a job that is there.
+        for path in ["/api/v1/jobs", "/api/v1/jobs/batch"] {
+            let job = json!({"task": "t", "queue": "own", "id": foreign});
+            let body = if path.ends_with("batch") { json!({"jobs": [job]}) } else { job };
+            assert_eq!(tenant.send("POST", path, body).await.status, 422, "{}: {path}", server.store);
+        }
+        assert_eq!(admin.count().await, before, "{}: a job was stored", server.store);
+        // The queue that a job moves to.
+        let path = format!("/api/v1/jobs/{own}");
+        tenant.send("PATCH", &path, json!({"queue": "rival", "priority": 1})).await.refused(404, None);
+        let shown = tenant.get(&path).await.expect(200);
+        assert_eq!((&shown["queue"], &shown["priority"]), (&json!("own"), &json!(5)), "{}", server.store);
+        // The queue that a queue waits for.
+        tenant.send("PATCH", "/api/v1/queues/own", json!({"after": ["rival"]})).await.refused(422, Some("/after"));
+        tenant
+            .send("PATCH", "/api/v1/queues/own", json!({"after": ["own", "rival"]}))
+            .await
+            .refused(422, Some("/after"));
+        assert!(
+            server
+                .turnwise
+                .settings()
+                .await
+                .unwrap()
+                .queues
+                .get(&QueueName::new("own").unwrap())
+                .is_none_or(|set| set.after.is_empty())
+        );
+        // A decision by a filter that names others' jobs is about none.
+        for filter in
+            [json!({"queue": "rival"}), json!({"newest": foreign}), json!({"queue": "rival", "newest": foreign})]
+        {
+            let mut body = filter.clone();
+            if body.get("newest").is_none() {
+                body["dry_run"] = json!(true);
+            }
+            let answer = tenant.send("POST", "/api/v1/jobs/cancel", body).await.expect(200);
+            assert!(answer["count"] == 0 || answer["decided"] == 0, "{}: {filter} {answer}", server.store);
+        }
+        assert_eq!(admin.get(&format!("/api/v1/jobs/{foreign}")).await.expect(200)["state"], "waiting");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_job_waits_for_is_told_without_others_names() {
+    for server in Server::on_all().await {
+        let admin = Tenant::admin(&server).await;
+        let tenant = Tenant::new(&server, &[Scope::Read], of_group("acme")).await;
+        let turnwise = &server.turnwise;
+        let node = server.node().await;
+        for queue in ["line", "held"] {
+            turnwise.set_queue(queue, |set| set.concurrency = Concurrency::Serial).await.unwrap();
+        }
+        turnwise.set_queue("late", |set| set.after = vec![QueueName::new("rival-queue").unwrap()]).await.unwrap();
+        // The first of one line waits until the queue goes on, and nobody knows the task of the other's.
+        turnwise.pause_queue("line", None).await.unwrap();
+        let paused = json!({"task": "double", "args": 1, "queue": "line", "group": "rival-group"});
+        let unknown = json!({"task": "rival-task", "queue": "held", "group": "rival-group"});
+        let (first, held) = (admin.submit(paused).await, admin.submit(unknown).await);
+        let awaited = admin.submit(json!({"task": "double", "args": 1, "group": "rival-group", "in": "1h"})).await;
+        let own = |queue: &str| json!({"task": "double", "args": 1, "queue": queue, "group": "acme"});
+        let after = json!({"task": "double", "args": 1, "group": "acme", "after": [awaited]});
+        let mut seen = Vec::new();
+        for (gate, job, named) in [
+            ("line", own("line"), first.as_str()),
+            ("held_line", own("held"), held.as_str()),
+            ("waits_for_jobs", after, awaited.as_str()),
+            ("waits_for_queue", own("late"), "rival-queue"),
+        ] {
+            let id = admin.submit(job).await;
+            let path = format!("/api/v1/jobs/{id}");
+            let answered = async |tenant: &Tenant<'_>| {
+                let why = tenant.get(&format!("{path}/why")).await.expect(200);
+                assert_eq!(misfit("Why", &why), None);
+                assert!(why["gates"].as_array().unwrap().iter().any(|told| told["gate"] == gate), "{gate}: {why}");
+                let (shown, whole) = (tenant.get(&path).await, tenant.get(&format!("{path}?gates=true")).await);
+                let waits = whole.expect(200)["waits_for"].clone();
+                assert_ne!(waits, json!([]), "{}: {gate}", server.store);
+                [why.to_string(), shown.expect(200).to_string(), whole.text].join("\n")
+            };
+            let whole = answered(&admin).await;
+            assert!(whole.contains(named), "{}: an administrator is told: {whole}", server.store);
+            seen.push(answered(&tenant).await);
+        }
+        let listed = tenant.get("/api/v1/jobs?group=acme").await.expect(200);
+        assert_eq!(listed["jobs"].as_array().unwrap().len(), 4);
+        seen.push(listed.to_string());
+        for text in &seen {
+            for foreign in ["rival", &first, &held, &awaited] {
+                assert!(!text.contains(foreign), "{}: {foreign} is in {text}", server.store);
+            }
+        }
+        assert!(seen[2].contains("waits for 1 of the jobs that it comes after"), "a number is told: {}", seen[2]);
+        node.stop().await;
     }
 }
 
