@@ -23,9 +23,9 @@
 //! [your own transaction](JobRequest#submitting-in-your-own-transaction); [`Executor`] runs tasks → [`transactional`] tasks
 //! that commit together with their end → [`settings`] weights, limits and pauses → [`schedules`] jobs that come again and
 //! again → [`story`] what a job reported → [`overview`] how much there is → [`graph`] which jobs wait for which → [`view`] why a
-//! job waits, and what would change it → [`wire`] how all of it looks as JSON → [`testing`] tasks under test → [`access`] who may ask a server for what → [`audit`] who changed what → [`watch`] what happens → [`store`] a
-//! job waits, and what would change it → [`wire`] how all of it looks as JSON → [`testing`] tasks under test → [`access`] who may ask a server for what → [`audit`] who changed what → [`statistics`] what happened → [`store`] a
-//! store of your own.
+//! job waits, and what would change it → [`wire`] how all of it looks as JSON → [`testing`] tasks under test → [`access`] which
+//! caller may ask a server for what → [`secret`] fields that are not shown → [`audit`] who changed what → [`watch`] what
+//! happens → [`statistics`] what happened → [`store`] a store of your own.
 //!
 //! # Features
 //! - `sqlite` and `postgres`, both on by default: the databases. Without one, its driver is neither compiled nor linked.
