@@ -5,7 +5,7 @@ use std::{
     io::{self, IsTerminal, Write},
 };
 
-use turnwise::{Error, Filter, Invalid, Job, JobId, JobState, Turnwise};
+use turnwise::{Decision, Error, Filter, Invalid, Job, JobId, JobState, Turnwise};
 use turnwise_client::Ask;
 
 use crate::{
@@ -38,24 +38,13 @@ pub(crate) enum Verb<'a> {
 }
 
 impl Verb<'_> {
-    fn may(self, state: JobState) -> bool {
+    fn decision(self) -> Decision {
         match self {
-            Self::Cancel => !state.finished(),
-            Self::Retry => state.can_be_retried(),
-            Self::Again => state.can_be_rerun(),
-            Self::Fail => state == JobState::Stuck,
-            Self::Change(_) => matches!(state, JobState::Waiting | JobState::Stuck),
-        }
-    }
-
-    /// The states that are meant if none is named.
-    fn usual(self) -> Vec<JobState> {
-        match self {
-            Self::Retry => vec![JobState::Failed],
-            Self::Again => vec![JobState::Success],
-            Self::Cancel | Self::Fail | Self::Change(_) => {
-                JobState::ALL.into_iter().filter(|state| self.may(*state)).collect()
-            }
+            Self::Cancel => Decision::Cancel,
+            Self::Retry => Decision::Retry,
+            Self::Again => Decision::Rerun,
+            Self::Fail => Decision::Fail,
+            Self::Change(_) => Decision::Change,
         }
     }
 
@@ -146,9 +135,9 @@ impl Which {
         let Filter { queue, group, task, .. } = &which.filter;
         check_names(queue.as_deref(), group.as_deref(), task.as_deref())?;
         if which.filter.states.is_empty() {
-            which.filter.states = verb.usual();
+            which.filter.states = verb.decision().usual();
         }
-        match which.filter.states.iter().find(|state| !verb.may(**state)) {
+        match which.filter.states.iter().find(|state| !verb.decision().may(**state)) {
             Some(state) => {
                 let hint = if *state == JobState::Success && verb == Verb::Retry { " without --again" } else { "" };
                 let problem = format!("jobs that are {state} cannot be {}{hint}", verb.participle());
@@ -238,7 +227,7 @@ pub(crate) fn filtered(settings: &Settings, verb: Verb<'_>, call: &args::Chosen)
 
 /// Cancels all jobs of a queue that no node has.
 pub(crate) fn empty(settings: &Settings, call: &args::Empty) -> Result<(), Failure> {
-    let states = vec![JobState::Waiting, JobState::Stuck];
+    let states = JobState::ALL.into_iter().filter(|state| state.at_rest()).collect();
     let filter = Filter { states, queue: Some(call.name.clone()), ..Filter::default() };
     let which = Which { filter, fingerprint: None };
     block_on(async {

@@ -242,16 +242,6 @@ impl JobState {
         }
     }
 
-    /// Whether a person may have a job run now, or again.
-    pub fn can_be_retried(self) -> bool {
-        matches!(self, Self::Stuck | Self::Failed | Self::Cancelled)
-    }
-
-    /// Whether a person may have a job run once more who says that it may have succeeded.
-    pub fn can_be_rerun(self) -> bool {
-        self.can_be_retried() || self == Self::Success
-    }
-
     /// Number in the database; never reuse one.
     pub fn code(self) -> i16 {
         match self {
@@ -273,6 +263,11 @@ impl JobState {
     /// In a node's hands: only a write with the current fence may touch it.
     pub fn assigned(self) -> bool {
         matches!(self, Self::Scheduled | Self::Running)
+    }
+
+    /// Unfinished, and in no node's hands.
+    pub fn at_rest(self) -> bool {
+        matches!(self, Self::Waiting | Self::Stuck)
     }
 
     /// At its end: in `history`, no longer in `job`.

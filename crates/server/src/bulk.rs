@@ -21,20 +21,21 @@ enum Decision {
 }
 
 impl Decision {
-    fn may(self, state: JobState) -> bool {
+    /// The same in the library, which knows in which states it is possible.
+    fn kind(self) -> turnwise::Decision {
         match self {
-            Self::Cancel => !state.finished(),
-            Self::Retry => state.can_be_retried(),
-            Self::Fail => state == JobState::Stuck,
+            Self::Cancel => turnwise::Decision::Cancel,
+            Self::Retry => turnwise::Decision::Retry,
+            Self::Fail => turnwise::Decision::Fail,
         }
     }
 
-    /// The states that are meant if none is named.
+    fn may(self, state: JobState) -> bool {
+        self.kind().may(state)
+    }
+
     fn usual(self) -> Vec<JobState> {
-        match self {
-            Self::Retry => vec![JobState::Failed],
-            Self::Cancel | Self::Fail => JobState::ALL.into_iter().filter(|state| self.may(*state)).collect(),
-        }
+        self.kind().usual()
     }
 
     async fn make(self, turnwise: &Turnwise, jobs: &[Job], done: &mut DecidedAll) -> Result<(), turnwise::Error> {

@@ -10,8 +10,9 @@ use turnwise_core::{
 use turnwise_store::{Filter, Settled};
 
 use crate::{
-    Error, Turnwise,
+    Decision, Error, Turnwise,
     client::{log_given_up, log_rest_given_up},
+    id,
 };
 
 /// What cancelling many jobs came to.
@@ -24,9 +25,11 @@ pub struct CancelledAll {
     pub requested: usize,
     /// They changed meanwhile, or an open transaction holds them: look at them again.
     pub left: Vec<JobId>,
+    /// The filter names more jobs than its limit allows: call again. Always `false` for jobs that the caller has read.
+    pub more: bool,
 }
 
-/// What giving up many jobs came to.
+/// What marking many jobs as failed came to.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct FailedAll {
@@ -34,6 +37,8 @@ pub struct FailedAll {
     pub failed: usize,
     /// They changed meanwhile, or an open transaction holds them: look at them again.
     pub left: Vec<JobId>,
+    /// The filter names more jobs than its limit allows: call again. Always `false` for jobs that the caller has read.
+    pub more: bool,
 }
 
 /// What having many jobs run again came to.
@@ -44,6 +49,8 @@ pub struct RetriedAll {
     pub again: usize,
     /// They changed meanwhile, or an open transaction holds them: look at them again.
     pub left: Vec<JobId>,
+    /// The filter names more jobs than its limit allows: call again. Always `false` for jobs that the caller has read.
+    pub more: bool,
 }
 
 /// What changing many jobs came to.
@@ -55,6 +62,8 @@ pub struct ChangedAll {
     /// They changed otherwise meanwhile, their unique key keeps them in their queue, or an open transaction holds them: look at them
     /// again.
     pub left: Vec<JobId>,
+    /// The filter names more jobs than its limit allows: call again. Always `false` for jobs that the caller has read.
+    pub more: bool,
 }
 
 /// Jobs in one transaction.
@@ -62,9 +71,11 @@ const AT_ONCE: usize = 1_000;
 
 impl Turnwise {
     /// Stops the unfinished jobs that `filter` names, the newest first: a thousand in a transaction, where [`Turnwise::cancel`]
-    /// takes one for each. Without a limit all of them, up to [`Filter::MAX_LIMIT`].
+    /// takes one for each. Without a limit all of them, up to [`Filter::MAX_LIMIT`]; [`CancelledAll::more`] says whether that left
+    /// some.
     ///
-    /// After an error some of them may have been stopped; calling again is safe.
+    /// A job that cannot be stopped is named in [`CancelledAll::left`], and is no error. After an error ([`Error::Store`]) some of them
+    /// may have been stopped; calling again is safe, and stops the others.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), turnwise::Error> {
@@ -77,11 +88,14 @@ impl Turnwise {
     /// # Ok(()) }
     /// ```
     pub async fn cancel_all(&self, filter: Filter) -> Result<CancelledAll, Error> {
-        let jobs = self.named_by(filter, |state| !state.finished()).await?;
-        self.cancel_these(&jobs).await
+        let (jobs, more) = self.named_by(filter, Decision::Cancel).await?;
+        Ok(CancelledAll { more, ..self.cancel_these(&jobs).await? })
     }
 
     /// As [`Turnwise::cancel_all`], of jobs that were read before. One that has changed since is left alone.
+    ///
+    /// Fails as [`Turnwise::cancel_all`] does; a repeat is safe: jobs that the first call ended are named in `left`, and the nodes of the
+    /// others are asked again.
     pub async fn cancel_these(&self, jobs: &[Job]) -> Result<CancelledAll, Error> {
         let mut stopped = CancelledAll::default();
         for (job, decided) in self.decide_all(jobs, &Event::Cancel).await? {
@@ -94,41 +108,47 @@ impl Turnwise {
         Ok(stopped)
     }
 
-    /// Marks the stuck jobs that `filter` names as failed, as [`Turnwise::fail`] does; otherwise as [`Turnwise::cancel_all`].
+    /// Marks the stuck jobs that `filter` names as failed, as [`Turnwise::fail`] does; otherwise as [`Turnwise::cancel_all`], also
+    /// when it fails.
     pub async fn fail_all(&self, filter: Filter) -> Result<FailedAll, Error> {
-        let jobs = self.named_by(filter, |state| state == JobState::Stuck).await?;
-        self.fail_these(&jobs).await
+        let (jobs, more) = self.named_by(filter, Decision::Fail).await?;
+        Ok(FailedAll { more, ..self.fail_these(&jobs).await? })
     }
 
     /// As [`Turnwise::fail_all`], of jobs that were read before. One that has changed since is left alone.
+    ///
+    /// Fails as [`Turnwise::cancel_all`] does; a repeat is safe: jobs that the first call changed are named in `left`.
     pub async fn fail_these(&self, jobs: &[Job]) -> Result<FailedAll, Error> {
-        let mut given_up = FailedAll::default();
+        let mut marked = FailedAll::default();
         let mut failed = HashSet::new();
         for (job, decided) in self.decide_all(jobs, &Event::GiveUp).await? {
             match decided {
                 Some(_) => drop(failed.insert(job)),
-                None => given_up.left.push(job),
+                None => marked.left.push(job),
             }
         }
-        given_up.failed = failed.len();
+        marked.failed = failed.len();
         jobs.iter().filter(|job| failed.contains(&job.id)).for_each(log_given_up);
         log_rest_given_up();
-        Ok(given_up)
+        Ok(marked)
     }
 
     /// Runs the stuck, failed and cancelled jobs that `filter` names now or again, with fresh retries, as [`Turnwise::retry`] does;
-    /// otherwise as [`Turnwise::cancel_all`].
+    /// otherwise as [`Turnwise::cancel_all`], also when it fails: a repeat retries those jobs again that have failed once more meanwhile.
     pub async fn retry_all(&self, filter: Filter) -> Result<RetriedAll, Error> {
-        let jobs = self.named_by(filter, JobState::can_be_retried).await?;
-        self.retry_these(&jobs).await
+        let (jobs, more) = self.named_by(filter, Decision::Retry).await?;
+        Ok(RetriedAll { more, ..self.retry_these(&jobs).await? })
     }
 
     /// As [`Turnwise::retry_all`], of jobs that were read before. One that has changed since is left alone.
+    ///
+    /// Fails as [`Turnwise::cancel_all`] does; a repeat is safe: jobs that the first call changed are named in `left`.
     pub async fn retry_these(&self, jobs: &[Job]) -> Result<RetriedAll, Error> {
         self.again(jobs, &Event::Retry).await
     }
 
-    /// As [`Turnwise::retry_these`], and jobs that have succeeded run once more, too, as [`Turnwise::rerun`] does.
+    /// As [`Turnwise::retry_these`], and jobs that have succeeded run once more, too, as [`Turnwise::rerun`] does. A repeat with the same
+    /// jobs is safe, since each is decided about only if it is as it was read; with jobs that were read anew it is not.
     pub async fn rerun_these(&self, jobs: &[Job]) -> Result<RetriedAll, Error> {
         self.again(jobs, &Event::Rerun).await
     }
@@ -144,14 +164,24 @@ impl Turnwise {
         Ok(retried)
     }
 
-    /// The jobs in states that may be decided about; no states named means all of these.
-    pub(crate) async fn named_by(&self, filter: Filter, may: impl Fn(JobState) -> bool) -> Result<Vec<Job>, Error> {
-        let states: Vec<_> = JobState::ALL.into_iter().filter(|state| may(*state) && filter.wants(*state)).collect();
+    /// The jobs in states in which the decision is possible, all of these if no states are named; and whether the limit leaves some.
+    pub(crate) async fn named_by(&self, filter: Filter, decision: Decision) -> Result<(Vec<Job>, bool), Error> {
+        let may = |state: &JobState| decision.may(*state) && filter.wants(*state);
+        let states: Vec<_> = JobState::ALL.into_iter().filter(may).collect();
         if states.is_empty() {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), false));
         }
         let limit = Some(filter.limit.unwrap_or(Filter::MAX_LIMIT));
-        self.jobs(Filter { states, limit, ..filter }).await
+        let filter = Filter { states, limit, ..filter };
+        let jobs = self.jobs(filter.clone()).await?;
+        if jobs.len() < filter.limit() as usize {
+            return Ok((jobs, false));
+        }
+        let (first, newest) = filter.id_range();
+        // The newest come first.
+        let Some(last) = jobs.last().map_or(Some(newest), |job| id::before(job.id)) else { return Ok((jobs, false)) };
+        let older = self.jobs(Filter { ids: Some((first, last)), limit: Some(1), ..filter }).await?;
+        Ok((jobs, !older.is_empty()))
     }
 
     async fn decide_all(&self, jobs: &[Job], event: &Event) -> Result<Vec<(JobId, Option<Target>)>, Error> {

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use turnwise_core::{
-    Invalid, Job, JobId, JobState, Priority, QueueName, Timestamp,
+    Invalid, Job, JobId, Priority, QueueName, Timestamp,
     audit::AuditVerb,
     lifecycle::{self, EditRequest, Illegal, Transition},
     settings::QueueSettings,
 };
 use turnwise_store::Filter;
 
-use crate::{ChangedAll, Error, Turnwise};
+use crate::{ChangedAll, Decision, Error, Turnwise};
 
 /// What to change of a job; what is not named stays as it is. Invalid values are reported by [`Turnwise::change`], the first of them.
 ///
@@ -95,7 +95,7 @@ impl JobChange {
             return Err(invalid.clone());
         }
         if self.priority.is_none() && self.queue.is_none() && self.time.is_none() {
-            return Err(Invalid::new("change", "names nothing: set a priority, a queue or a time"));
+            return Err(Invalid::new("change", "needs a change: add a priority, a queue or a time"));
         }
         Ok(())
     }
@@ -104,12 +104,13 @@ impl JobChange {
 impl Turnwise {
     /// Changes the priority, the time or the queue of a job that is waiting or stuck ([`JobChange`] says what each means).
     ///
-    /// [`Error::Illegal`] for a job in a node's hands, one that has ended, and one that cannot be moved to that queue; nothing is
-    /// changed then. The dispatcher goes by it at once: if it is just about to give the job to a node, either the job goes as it
-    /// was and this is refused, or it is decided about anew with the change.
+    /// [`Error::Invalid`] if the change names nothing or a value is invalid; [`Error::Illegal`] for a job in a node's hands, one that has
+    /// ended, and one that cannot be moved to that queue; [`Error::NoSuchJob`] and [`Error::Conflict`] as for [`Turnwise::cancel`]. Nothing
+    /// is changed then. The dispatcher uses the change at once: if an assignment is in flight, either it wins and this call is refused, or
+    /// the job is chosen anew.
     ///
-    /// After an error that [is transient](crate::StoreError::is_transient) the change may or may not be written; to repeat the call is
-    /// safe, but for a [`delay`](JobChange::delay) counts from the last one.
+    /// After an error that [is transient](crate::StoreError::is_transient) the change may or may not be written. A repeat is safe, but a
+    /// [`delay`](JobChange::delay) counts from the last call.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), turnwise::Error> {
@@ -124,23 +125,25 @@ impl Turnwise {
     /// # Ok(()) }
     /// ```
     pub async fn change(&self, id: JobId, change: &JobChange) -> Result<(), Error> {
-        let decision = self.change_decision(change).await?;
-        self.decide_by(id, Some(AuditVerb::Change), |job, now| decision.of(job, now)).await.map(drop)
+        let change = self.ready_change(change).await?;
+        self.decide_by(id, Some(AuditVerb::Change), |job, now| change.of(job, now)).await.map(drop)
     }
 
-    /// Changes the waiting and stuck jobs that `filter` names, as [`Turnwise::change`] does; otherwise as [`Turnwise::cancel_all`].
+    /// Changes the waiting and stuck jobs that `filter` names, as [`Turnwise::change`] does; otherwise as [`Turnwise::cancel_all`],
+    /// also when it fails. [`Error::Invalid`] if the change names nothing or a value is invalid: then nothing is changed.
     pub async fn change_all(&self, filter: Filter, change: &JobChange) -> Result<ChangedAll, Error> {
-        let jobs = self.named_by(filter, |state| matches!(state, JobState::Waiting | JobState::Stuck)).await?;
-        self.change_these(&jobs, change).await
+        let (jobs, more) = self.named_by(filter, Decision::Change).await?;
+        Ok(ChangedAll { more, ..self.change_these(&jobs, change).await? })
     }
 
     /// As [`Turnwise::change_all`], of jobs that were read before. One that has changed since is left alone.
+    ///
+    /// Fails as [`Turnwise::change_all`] does; a repeat is safe: jobs that the first call changed are named in
+    /// [`ChangedAll::left`].
     pub async fn change_these(&self, jobs: &[Job], change: &JobChange) -> Result<ChangedAll, Error> {
-        let decision = self.change_decision(change).await?;
+        let change = self.ready_change(change).await?;
         let mut changed = ChangedAll::default();
-        for (job, decided) in
-            self.decide_all_by(jobs, Some(AuditVerb::Change), |job, now| decision.of(job, now)).await?
-        {
+        for (job, decided) in self.decide_all_by(jobs, Some(AuditVerb::Change), |job, now| change.of(job, now)).await? {
             match decided {
                 Some(_) => changed.changed += 1,
                 None => changed.left.push(job),
@@ -149,24 +152,24 @@ impl Turnwise {
         Ok(changed)
     }
 
-    async fn change_decision<'a>(&self, change: &'a JobChange) -> Result<Decision<'a>, Error> {
+    async fn ready_change<'a>(&self, change: &'a JobChange) -> Result<ReadyChange<'a>, Error> {
         change.check()?;
         let target = match &change.queue {
             Some(queue) => self.settings().await?.queues.remove(queue),
             None => None,
         };
-        Ok(Decision { change, target: target.unwrap_or_default() })
+        Ok(ReadyChange { change, target: target.unwrap_or_default() })
     }
 }
 
 /// A change, with what it depends on.
-struct Decision<'a> {
+struct ReadyChange<'a> {
     change: &'a JobChange,
     /// What is set for the queue that the job is to be in.
     target: QueueSettings,
 }
 
-impl Decision<'_> {
+impl ReadyChange<'_> {
     fn of(&self, job: &Job, now: Timestamp) -> Result<Transition, Illegal> {
         lifecycle::edit(job, &self.change.request(now), &self.target, now)
     }

@@ -9,6 +9,7 @@ use std::{
 };
 
 use turnwise_core::{Invalid, JobId, Timestamp};
+use uuid::Uuid;
 
 /// How far an id may be ahead of the time that is known here. Less than what databases allow: what is known is a little old.
 const CLOSE: Duration = Duration::from_secs(30);
@@ -111,6 +112,12 @@ pub(crate) fn next() -> JobId {
 /// Neither an id nor the beginning of one.
 pub(crate) fn unreadable(text: &str) -> Invalid {
     Invalid::new("id", format!("{text:?} is neither a job id nor the first four digits of one, or more"))
+}
+
+/// The greatest id that is less than this one.
+pub(crate) fn before(id: JobId) -> Option<JobId> {
+    let number = u128::from_be_bytes(id.uuid().into_bytes());
+    Some(JobId::from_uuid(Uuid::from_u128(number.checked_sub(1)?)))
 }
 
 /// The first and the last id that begin like this: at least four hexadecimal digits, with or without the hyphens of an id.

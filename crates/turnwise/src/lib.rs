@@ -46,6 +46,7 @@ mod backend;
 mod bulk;
 mod change;
 mod client;
+mod decision;
 pub mod doctor;
 pub mod graph;
 mod id;
@@ -67,6 +68,7 @@ pub mod wire;
 pub use bulk::{CancelledAll, ChangedAll, FailedAll, RetriedAll};
 pub use change::JobChange;
 pub use client::{Cancelled, Error, Turnwise};
+pub use decision::Decision;
 pub use request::JobRequest;
 #[cfg(feature = "sqlite")]
 pub use transactional::SqliteTx;

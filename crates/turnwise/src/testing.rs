@@ -82,13 +82,13 @@ pub struct Kit {
 
 impl Kit {
     /// A kit for these tasks; [`Registry::annotated`] has all of the program. A task that takes `State<Turnwise>` gets the
-    /// kit's own.
+    /// kit's own. [`StartError`] as for an executor.
     pub async fn new(tasks: Registry) -> Result<Self, StartError> {
         Self::with(tasks, |node| node).await
     }
 
     /// A kit whose tasks have state and middleware, given as to an executor:
-    /// `Kit::with(tasks, |node| node.state(Mailer::default()).middleware(timed))`.
+    /// `Kit::with(tasks, |node| node.state(Mailer::default()).middleware(timed))`. [`StartError`] as for an executor.
     pub async fn with(tasks: Registry, set_up: impl FnOnce(Builder) -> Builder) -> Result<Self, StartError> {
         let clock = Arc::new(AtomicI64::new(Clock::system().now().micros()));
         let time = clock.clone();
@@ -122,7 +122,7 @@ impl Kit {
         self.clock.store(to.micros(), Ordering::SeqCst);
     }
 
-    /// Lets time pass until the next job is due that waits for its time. `false`: none does.
+    /// Lets time pass until the next job is due that waits for its time. `false`: none does. Its store is in memory and does not fail.
     pub async fn advance_to_next(&self) -> Result<bool, Error> {
         let now = self.now();
         let next = self.at_rest().await?.iter().filter_map(|head| head.due).filter(|due| *due > now).min();
@@ -139,7 +139,8 @@ impl Kit {
         self.run_again(id).await
     }
 
-    /// Runs a job that is there once more, now, whenever it is due.
+    /// Runs a job that is there once more, now, whenever it is due. [`Error::Invalid`] for a job of another task and for one that has
+    /// ended, [`Error::NoSuchJob`] if it is not there.
     pub async fn run_again(&self, id: JobId) -> Result<Ran, Error> {
         let job = self.turnwise.job(id).await?;
         if !self.tasks.contains(&job.task) {
@@ -180,16 +181,17 @@ impl Kit {
     /// Jobs that wait or are stuck.
     async fn at_rest(&self) -> Result<Vec<JobHead>, Error> {
         let mut heads = self.turnwise.store().load(Load::After { id: None, limit: u32::MAX }).await?.jobs;
-        heads.retain(|head| matches!(head.state, JobState::Waiting | JobState::Stuck));
+        heads.retain(|head| head.state.at_rest());
         Ok(heads)
     }
 
-    /// What has become of a job so far.
+    /// What has become of a job so far. [`Error::NoSuchJob`] if it is not there.
     pub async fn look(&self, id: JobId) -> Result<Ran, Error> {
         Ok(Ran { job: self.turnwise.job(id).await?, story: self.turnwise.story(id, LINES).await? })
     }
 
-    /// The arguments of all jobs of this task that were ever submitted, in that order: `kit.submitted(ship)`.
+    /// The arguments of all jobs of this task that were ever submitted, in that order: `kit.submitted(ship)`. [`Error::Invalid`] if
+    /// one's arguments are of another type.
     pub async fn submitted<T: Task>(&self, _task: T) -> Result<Vec<T::Args>, Error> {
         let jobs = self.jobs_of(T::NAME).await?;
         jobs.iter().map(|job| decode("args", &job.args)).collect()
@@ -243,7 +245,7 @@ pub struct Ran {
 }
 
 impl Ran {
-    /// The job's result, if it has one.
+    /// The job's result, if it has one. [`Error::Invalid`] if it is of another type.
     pub fn result<T: DeserializeOwned>(&self) -> Result<Option<T>, Error> {
         self.job.result.as_ref().map(|result| decode("result", result)).transpose()
     }

@@ -112,12 +112,12 @@ async fn many_jobs_are_stopped_at_once_and_others_left_alone(site: Site) {
 
     // The newest first.
     let some = site.turnwise.cancel_all(of("acme", Some(2))).await.unwrap();
-    assert_eq!((some.at_once, some.requested, some.left), (2, 0, vec![]));
+    assert_eq!((some.at_once, some.requested, some.left, some.more), (2, 0, vec![], true));
     assert_eq!(site.turnwise.job(ids[4]).await.unwrap().state, JobState::Cancelled);
     assert_eq!(site.turnwise.job(ids[2]).await.unwrap().state, JobState::Waiting);
 
     let rest = site.turnwise.cancel_all(of("acme", None)).await.unwrap();
-    assert_eq!((rest.at_once, rest.requested, rest.left), (3, 1, vec![]));
+    assert_eq!((rest.at_once, rest.requested, rest.left, rest.more), (3, 1, vec![], false));
     assert_eq!(site.ended(runs).await.state, JobState::Cancelled);
     assert_eq!(site.turnwise.cancel_all(of("acme", None)).await.unwrap(), CancelledAll::default());
 
@@ -138,10 +138,10 @@ async fn bulk_calls_know_no_limit_that_was_not_set(site: Site) {
     assert_eq!((stopped.at_once, stopped.requested, stopped.left), (2_345, 0, vec![]));
     let few = Filter { limit: Some(5), ..of_acme() };
     let five = site.turnwise.retry_all(few).await.unwrap();
-    assert_eq!((five.again, five.left), (5, vec![]));
+    assert_eq!((five.again, five.left, five.more), (5, vec![], true));
     let seen = site.turnwise.job(ids[0]).await.unwrap();
     let rest = site.turnwise.retry_all(of_acme()).await.unwrap();
-    assert_eq!((rest.again, rest.left), (2_340, vec![]));
+    assert_eq!((rest.again, rest.left, rest.more), (2_340, vec![], false));
     let changed = site.turnwise.retry_these(&[seen]).await.unwrap();
     assert_eq!((changed.again, changed.left), (0, vec![ids[0]]));
     site.executor.stop().await;

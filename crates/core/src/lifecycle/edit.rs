@@ -168,7 +168,7 @@ mod tests {
                 Ok(to) => assert_eq!((to.state(state), to.counts), (state, Counts::default())),
                 Err(illegal) => assert!(illegal.to_string().starts_with("the job cannot be changed: it "), "{illegal}"),
             }
-            assert_eq!(decide(state).is_ok(), matches!(state, JobState::Waiting | JobState::Stuck), "{state}");
+            assert_eq!(decide(state).is_ok(), state.at_rest(), "{state}");
         }
         let text =
             "the job cannot be changed: it is in a node's hands; only a job that is waiting or stuck can be changed";

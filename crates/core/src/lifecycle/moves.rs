@@ -79,6 +79,12 @@ pub const MOVES: &[Move] = {
     ]
 };
 
+/// Whether the table has a move for this event in this state. A decision about one job may still be refused: its text of an edit,
+/// for example, may name a queue that the job cannot be moved to.
+pub fn allows(state: JobState, event: Trigger) -> bool {
+    MOVES.iter().any(|row| row.state == state && row.event == event)
+}
+
 /// A move that the table does not have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the job cannot be {action}: {reason}")]
