@@ -5,10 +5,11 @@ use std::{fmt, time::Duration};
 use crate::{
     after::{Awaits, Verdict},
     calendar::{GivenTime, Schedule, Window, blocked_until},
-    job::{Job, JobId, JobState},
+    job::{Job, JobId},
     name::{GroupName, KeyName, QueueName, TaskName},
     node::Node,
-    settings::{Pause, QueueSettings, Settings},
+    queue_state::{is_finished, waits_for},
+    settings::{GroupSettings, Pause, QueueSettings, Settings},
     time::Timestamp,
 };
 
@@ -143,7 +144,23 @@ impl Gate {
         match self {
             Gate::NotDue(due) | Gate::Scheduled { due, .. } => Some(*due),
             Gate::Window { until, .. } | Gate::Rate { until, .. } => Some(*until),
-            _ => None,
+            // Written out: a new gate says here whether it opens by itself.
+            Gate::NeedsAPerson
+            | Gate::NoLiveNode
+            | Gate::UnknownTask
+            | Gate::QueueNotServed
+            | Gate::Paused { .. }
+            | Gate::WaitsFor { .. }
+            | Gate::Awaits { .. }
+            | Gate::AwaitedFailed { .. }
+            | Gate::AtLimit { .. }
+            | Gate::Line { .. }
+            | Gate::HeldLine { .. }
+            | Gate::Loading
+            | Gate::Locked
+            | Gate::Alone
+            | Gate::FullOnNodes { .. }
+            | Gate::SlotsBusy { .. } => None,
         }
     }
 
@@ -233,7 +250,7 @@ pub struct Forecast {
 /// The gates that follow from one job, the settings and the fleet alone, without the backlog: for listings. They come in the order
 /// in which the scheduler names its own. `awaits`: the jobs that it waits for, as far as the caller has read them.
 pub fn gates(job: &Job, awaits: Option<&Awaits>, set: &Settings, nodes: &[Node], now: Timestamp) -> Vec<Gate> {
-    if !matches!(job.state, JobState::Waiting | JobState::Stuck) {
+    if !job.state.at_rest() {
         return Vec::new();
     }
     let mut gates = Vec::new();
@@ -252,20 +269,8 @@ pub fn gates(job: &Job, awaits: Option<&Awaits>, set: &Settings, nodes: &[Node],
             None => gates.push(Gate::NeedsAPerson),
         },
     }
-    if let Some(queue) = queue {
-        if let Some(pause) = &queue.paused {
-            gates.push(Gate::Paused { whose: Whose::Queue(job.queue.clone()), pause: pause.clone() });
-        }
-        // A queue that is not sealed is not finished, whether jobs are left in it or not.
-        let open = |other: &&QueueName| set.queues.get(*other).is_none_or(|other| !other.closed());
-        if let Some(other) = queue.after.iter().find(open) {
-            gates.push(Gate::WaitsFor { queue: job.queue.clone(), other: other.clone() });
-        }
-        gates.extend(Gate::window(&job.queue, queue, now));
-    }
-    if let Some(pause) = set.groups.get(&job.group).and_then(|group| group.paused.as_ref()) {
-        gates.push(Gate::Paused { whose: Whose::Group(job.group.clone()), pause: pause.clone() });
-    }
+    gates.extend(queue.into_iter().flat_map(|queue| gates_of_queue(&job.queue, queue, set, now)));
+    gates.extend(set.groups.get(&job.group).and_then(|group| gate_of_group(&job.group, group)));
     let alive = || nodes.iter().filter(|node| node.alive(now));
     if alive().next().is_none() {
         gates.push(Gate::NoLiveNode);
@@ -275,4 +280,37 @@ pub fn gates(job: &Job, awaits: Option<&Awaits>, set: &Settings, nodes: &[Node],
         gates.push(Gate::QueueNotServed);
     }
     gates
+}
+
+/// All settings are named here, so that a new one cannot be forgotten.
+fn gates_of_queue(name: &QueueName, queue: &QueueSettings, set: &Settings, now: Timestamp) -> Vec<Gate> {
+    let QueueSettings {
+        paused,
+        after: _,
+        block: _,
+        // The due time, above.
+        schedule: _,
+        // These depend on other jobs.
+        concurrency: _,
+        per_node: _,
+        rate: _,
+        weight: _,
+        fairness: _,
+        scheme: _,
+        on_error: _,
+        sealed: _,
+        quiet: _,
+    } = queue;
+    let whose = || Whose::Queue(name.clone());
+    let paused = paused.as_ref().map(|pause| Gate::Paused { whose: whose(), pause: pause.clone() });
+    // As if no job were left in the other queue: that is not read here.
+    let finished = |other: &QueueName| set.queues.get(other).is_some_and(|other| is_finished(other, false));
+    let other = waits_for(queue, finished);
+    let waits = other.map(|other| Gate::WaitsFor { queue: name.clone(), other: other.clone() });
+    [paused, waits, Gate::window(name, queue, now)].into_iter().flatten().collect()
+}
+
+fn gate_of_group(name: &GroupName, group: &GroupSettings) -> Option<Gate> {
+    let GroupSettings { paused, weight: _, concurrency: _, rate: _, scheme: _, max_waiting: _ } = group;
+    paused.as_ref().map(|pause| Gate::Paused { whose: Whose::Group(name.clone()), pause: pause.clone() })
 }

@@ -62,6 +62,9 @@ pub struct Answer {
 impl Turnwise {
     /// Why a job does not run yet, in the scheduler's own words: every closed gate, how many jobs are expected to start
     /// before it, and when it will. A job that has ended has nothing to wait for.
+    ///
+    /// [`Error::NoSuchJob`] if the job is not there; [`Error::Conflict`] if it changed again and again between the reads;
+    /// [`Error::Store`] if the database does not answer. Nothing is changed: a repeat is safe.
     pub async fn why(&self, id: JobId) -> Result<Answer, Error> {
         for _ in 0..LOOK_AGAIN {
             let job = self.job(id).await?;
@@ -83,8 +86,10 @@ impl Turnwise {
 
     /// Everything that holds a job up, as [`Turnwise::why`] names it, but without a forecast: so the backlog is not read, unless the
     /// job's queue is serial or waits for another one.
+    ///
+    /// [`Error::Store`] if the database does not answer. Nothing is changed: a repeat is safe.
     pub async fn gates_of(&self, job: &Job) -> Result<Vec<Gate>, Error> {
-        if !matches!(job.state, JobState::Waiting | JobState::Stuck) {
+        if !job.state.at_rest() {
             return Ok(Vec::new());
         }
         let view = if self.depends_on_others(job).await? {
@@ -104,6 +109,8 @@ impl Turnwise {
 
     /// What holds each of these jobs up, as far as its row, the settings and the nodes tell: for listings. Which jobs it waits for
     /// is looked up for the first 10,000 of them that wait.
+    ///
+    /// [`Error::Store`] if the database does not answer. Nothing is changed: a repeat is safe.
     pub async fn reasons(&self, jobs: &[Job]) -> Result<Vec<Vec<Gate>>, Error> {
         if jobs.iter().all(|job| job.state.finished() || job.state.assigned()) {
             return Ok(jobs.iter().map(|_| Vec::new()).collect());
@@ -120,6 +127,8 @@ impl Turnwise {
 
     /// What becomes of the backlog with the present settings and slots, and with `change` made to the settings and `slots` in the
     /// fleet. Nothing is changed.
+    ///
+    /// [`Error::Store`] if the database does not answer. Nothing is changed: a repeat is safe.
     pub async fn simulate(&self, slots: Option<u32>, change: impl FnOnce(&mut Settings)) -> Result<Comparison, Error> {
         let view = self.scheduler_view().await?;
         let mut changed = view.settings.clone();
@@ -130,6 +139,8 @@ impl Turnwise {
     }
 
     /// A scheduler that knows what the dispatcher's knows now.
+    ///
+    /// [`Error::Store`] if the database does not answer. Nothing is changed: a repeat is safe.
     pub async fn scheduler_view(&self) -> Result<View, Error> {
         self.view(None).await
     }
@@ -395,29 +406,42 @@ fn has_rate(settings: &Settings, head: &JobHead) -> bool {
         || head.key.as_ref().and_then(|key| settings.keys.get(key)).is_some_and(|key| key.rate.is_some())
 }
 
-/// What has run was allowed to, whatever has been paused or limited since.
+/// What has run was allowed to, whatever has been paused or limited since. All settings are named here, so that a new one cannot be
+/// forgotten.
 fn only_rates(settings: &Settings) -> Settings {
-    let limit = |limit: &LimitSettings| LimitSettings { concurrency: None, rate: limit.rate };
+    let queue = |queue: &QueueSettings| {
+        let QueueSettings {
+            weight,
+            fairness,
+            rate,
+            paused: _,
+            after: _,
+            block: _,
+            schedule: _,
+            concurrency: _,
+            per_node: _,
+            scheme: _,
+            on_error: _,
+            sealed: _,
+            quiet: _,
+        } = queue.clone();
+        QueueSettings { weight, fairness, rate, ..QueueSettings::default() }
+    };
+    let group = |group: &GroupSettings| {
+        let GroupSettings { weight, rate, paused: _, concurrency: _, scheme: _, max_waiting: _ } = group.clone();
+        GroupSettings { weight, rate, ..GroupSettings::default() }
+    };
+    let limit = |limit: &LimitSettings| {
+        let LimitSettings { rate, concurrency: _ } = *limit;
+        LimitSettings { concurrency: None, rate }
+    };
+    let Settings { installation, queues, groups, tasks, keys } = settings;
     Settings {
-        installation: settings.installation,
-        queues: settings
-            .queues
-            .iter()
-            .map(|(name, queue)| {
-                let QueueSettings { weight, fairness, rate, .. } = queue.clone();
-                (name.clone(), QueueSettings { weight, fairness, rate, ..QueueSettings::default() })
-            })
-            .collect(),
-        groups: settings
-            .groups
-            .iter()
-            .map(|(name, group)| {
-                let GroupSettings { weight, rate, .. } = group.clone();
-                (name.clone(), GroupSettings { weight, rate, ..GroupSettings::default() })
-            })
-            .collect(),
-        tasks: settings.tasks.iter().map(|(name, task)| (name.clone(), limit(task))).collect(),
-        keys: settings.keys.iter().map(|(name, key)| (name.clone(), limit(key))).collect(),
+        installation: *installation,
+        queues: queues.iter().map(|(name, set)| (name.clone(), queue(set))).collect(),
+        groups: groups.iter().map(|(name, set)| (name.clone(), group(set))).collect(),
+        tasks: tasks.iter().map(|(name, set)| (name.clone(), limit(set))).collect(),
+        keys: keys.iter().map(|(name, set)| (name.clone(), limit(set))).collect(),
     }
 }
 

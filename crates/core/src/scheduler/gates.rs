@@ -6,7 +6,14 @@
 use std::ops::ControlFlow;
 
 use super::{Scheduler, rows::Ties, table::Index};
-use crate::{backlog::Slot, limits::Bucket, name::QueueName, queue_state, time::Timestamp};
+use crate::{
+    backlog::Slot,
+    limits::Bucket,
+    name::QueueName,
+    queue_state,
+    settings::{GroupSettings, LimitSettings, QueueSettings},
+    time::Timestamp,
+};
 
 /// Whose gate it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -68,16 +75,34 @@ impl Scheduler {
     }
 
     /// Walks the gates of a keeper that are closed. This is the one list of gates: choosing stops at the first, `why` shows them
-    /// all.
+    /// all. All settings are named here, so that a new one cannot be forgotten.
     #[inline]
     fn walk<B>(&self, now: Timestamp, keeper: Keeper, mut see: impl FnMut(Closed) -> ControlFlow<B>) -> ControlFlow<B> {
         match keeper {
             Keeper::Queue(at) => {
                 let queue = &self.queues[at];
-                if queue.settings.paused.is_some() {
+                let QueueSettings {
+                    paused,
+                    after,
+                    // `Hours` keeps them.
+                    block: _,
+                    schedule: _,
+                    // Below.
+                    concurrency: _,
+                    rate: _,
+                    // Of one node: `Queue::full_on`.
+                    per_node: _,
+                    weight: _,
+                    fairness: _,
+                    scheme: _,
+                    on_error: _,
+                    sealed: _,
+                    quiet: _,
+                } = &queue.settings;
+                if paused.is_some() {
                     see(Closed::Paused)?;
                 }
-                if !queue.settings.after.is_empty() && self.waits_for(at).is_some() {
+                if !after.is_empty() && self.waits_for(at).is_some() {
                     see(Closed::Waiting)?;
                 }
                 if self.hours.blocked(at) {
@@ -88,11 +113,21 @@ impl Scheduler {
                 }
             }
             Keeper::Owner(at) => {
-                if self.owners[at].special.as_ref().is_some_and(|special| special.settings.paused.is_some()) {
-                    see(Closed::Paused)?;
+                if let Some(special) = &self.owners[at].special {
+                    // How many may wait is asked when a job is submitted.
+                    let GroupSettings { paused, concurrency: _, rate: _, weight: _, scheme: _, max_waiting: _ } =
+                        &special.settings;
+                    if paused.is_some() {
+                        see(Closed::Paused)?;
+                    }
                 }
             }
-            Keeper::Task(_) | Keeper::Key(_) => {}
+            Keeper::Task(at) => {
+                let LimitSettings { concurrency: _, rate: _ } = self.tasks[at].settings;
+            }
+            Keeper::Key(at) => {
+                let LimitSettings { concurrency: _, rate: _ } = self.keys[at].settings;
+            }
         }
         let (in_flight, limit) = self.limit(keeper);
         if limit.is_some_and(|limit| in_flight >= limit) {

@@ -183,9 +183,12 @@ impl Owner {
         self.special.as_ref().and_then(|special| special.bucket.as_ref())
     }
 
+    /// Whether an end, or time that passes, may open a gate of it. All settings are named here, so that a new one cannot be forgotten.
     #[inline]
     pub(super) fn limited(&self) -> bool {
-        self.concurrency().is_some() || self.bucket().is_some()
+        let Some(special) = &self.special else { return false };
+        let GroupSettings { concurrency, rate, paused: _, weight: _, scheme: _, max_waiting: _ } = &special.settings;
+        concurrency.is_some() || rate.is_some()
     }
 }
 

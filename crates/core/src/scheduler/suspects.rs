@@ -180,7 +180,7 @@ impl Scheduler {
         let shuts = |gate: Closed| match gate {
             Closed::Limit => false,
             Closed::Rate(_) => !reserved,
-            gate => gate.holds(),
+            gate @ (Closed::Paused | Closed::Waiting | Closed::Window | Closed::Reading) => gate.holds(),
         };
         self.queues[ties.queue].begun.is_some_and(|begun| begun != slot)
             || ties.keepers().any(|keeper| self.closed_gates(now, keeper).into_iter().any(shuts))
