@@ -38,6 +38,7 @@ pub struct NewAccess {
 
 impl NewAccess {
     /// A token for this purpose, written in a few words; it does not expire, and may submit as often as it likes.
+    /// [`Invalid`] for a name that is none.
     pub fn new(name: impl AsRef<str>, grant: Grant) -> Result<Self, Invalid> {
         Ok(Self { name: TokenName::new(name)?, grant, rate: None, expires_in: None })
     }
@@ -53,7 +54,7 @@ impl NewAccess {
         self
     }
 
-    /// Accepts it for this long only, by the database's clock.
+    /// Accepts it for this long only, by the database's clock. [`Invalid`] for no time at all.
     pub fn expires_in(mut self, span: Duration) -> Result<Self, Invalid> {
         if span.is_zero() {
             return Err(Invalid::new("expires", "must be longer than nothing"));
@@ -85,7 +86,11 @@ impl Turnwise {
 
     /// Creates a token, and returns it with its secret: this is the only time that the secret is there.
     ///
-    /// From the first token on, a server lets nobody in without one, on loopback neither.
+    /// Once a token was created, a server refuses every request without one, also on loopback.
+    ///
+    /// [`Error::Invalid`] on a store without a [side for operators](Turnwise::operators), and if there are too many tokens. After an
+    /// [`Error::Store`] that is transient the token may or may not be there, and its secret is lost: a repeat creates another one. Look
+    /// with [`Turnwise::tokens`], and revoke the first.
     pub async fn create_token(&self, access: NewAccess) -> Result<CreatedToken, Error> {
         let operators = self.operators()?;
         let secret = Secret::from_random(rand::random());
@@ -103,6 +108,8 @@ impl Turnwise {
 
     /// Logs the bearer of a token in for [`LOGIN_FOR`], by a secret of its own, so that a browser need not keep the token; and says until
     /// when. The log-in ends earlier with its token.
+    ///
+    /// Fails as [`Turnwise::tokens`] does. A repeat is safe: a log-in whose secret was lost ends by itself.
     pub async fn log_in(&self, token: &Token) -> Result<(Secret, Timestamp), Error> {
         let operators = self.operators()?;
         let secret = Secret::from_random(rand::random());
@@ -112,13 +119,16 @@ impl Turnwise {
     }
 
     /// All tokens, newest first, revoked and expired ones among them; and the time at which they are seen.
+    ///
+    /// [`Error::Invalid`] on a store without a [side for operators](Turnwise::operators); [`Error::Store`] if the database does not answer.
     pub async fn tokens(&self) -> Result<(Vec<Token>, Timestamp), Error> {
         Ok(self.operators()?.tokens().await?)
     }
 
     /// Takes a token back for good, by its id or by how its secret begins. A server notices within seconds.
     ///
-    /// [`Error::Invalid`] if there is none, or if several begin so.
+    /// [`Error::Invalid`] if there is none, or if several begin so. After an [`Error::Store`] that is transient it may or may not be revoked;
+    /// a repeat is safe.
     pub async fn revoke_token(&self, id_or_prefix: &str) -> Result<Token, Error> {
         let operators = self.operators()?;
         let tokens = operators.tokens().await?.0;

@@ -1,7 +1,7 @@
 //! The audit log: who changed what, when, and how it was before.
 //!
-//! Changes of a handle that [acts for somebody](Turnwise::acting_as) are written down, each in the transaction of the change itself; those
-//! of other handles are not. A server's callers and the commands of `turnwise` always act for somebody.
+//! Changes of a handle that [acts for an actor](Turnwise::acting_as) are written down, each in the transaction of the change itself; those
+//! of other handles are not. A server's callers and the commands of `turnwise` always act for one.
 //!
 //! ```
 //! use turnwise::{Turnwise, audit::{Actor, AskAudit}};

@@ -112,6 +112,8 @@ impl Turnwise {
     }
 
     /// As [`Turnwise::open`], with settings of this handle's own.
+    ///
+    /// Fails as [`Turnwise::open`] does. A repeat is safe: opening changes nothing but the schema, and that once.
     pub async fn open_with(url: &str, options: Options) -> Result<Self, Error> {
         Ok(Self::with(Backend::open(url, options).await?))
     }
@@ -173,6 +175,8 @@ impl Turnwise {
     /// What a submit that was answered survives: the database's settings about it, by their own names. On SQLite `journal_mode` and
     /// `synchronous`; on PostgreSQL `fsync`, `full_page_writes`, `synchronous_commit` and `synchronous_standby_names`, as they are set for
     /// this connection; empty for a store in memory.
+    ///
+    /// [`Error::Store`] if the database does not answer. Nothing is changed: a repeat is safe.
     pub async fn durability(&self) -> Result<BTreeMap<String, String>, Error> {
         self.backend.durability().await
     }
@@ -183,19 +187,22 @@ impl Turnwise {
     }
 
     /// The database's time.
+    ///
+    /// [`Error::Store`] if the database does not answer. Nothing is changed: a repeat is safe.
     pub async fn now(&self) -> Result<Timestamp, Error> {
         let now = self.store().load(Load::These(Vec::new())).await?.now;
         self.backend.learn_time(now);
         Ok(now)
     }
 
-    /// A job by its id, finished or not; [`Error::NoSuchJob`] if it is not there.
+    /// A job by its id, finished or not; [`Error::NoSuchJob`] if it is not there, [`Error::Store`] if the database does not answer.
     pub async fn job(&self, id: JobId) -> Result<Job, Error> {
         self.store().job(id).await?.ok_or(Error::NoSuchJob(id))
     }
 
     /// The id that a person means: written in full, or the beginning of one, of four digits or more, if only one job's id begins so.
-    /// A full id is not looked up. [`Error::Invalid`] says which jobs have ids that begin so, if there are several.
+    /// A full id is not looked up. [`Error::NoJobBegins`] if no job has an id that begins so; [`Error::Invalid`] for a text that is no
+    /// beginning of an id, and if there are several such jobs: then it names them.
     pub async fn find_id(&self, text: &str) -> Result<JobId, Error> {
         if let Ok(id) = text.parse() {
             return Ok(id);
@@ -215,7 +222,10 @@ impl Turnwise {
         }
     }
 
-    /// Jobs, finished ones included, newest first.
+    /// Jobs, finished ones included, newest first: 100 of them unless [`Filter::limit`] names another number, and never more than
+    /// [`Filter::MAX_LIMIT`].
+    ///
+    /// [`Error::Store`] if the database does not answer. Nothing is changed: a repeat is safe.
     pub async fn jobs(&self, filter: Filter) -> Result<Vec<Job>, Error> {
         Ok(self.store().jobs(filter).await?)
     }
@@ -223,7 +233,7 @@ impl Turnwise {
     /// A page of jobs, newest first; [`JobPage::next`] is where the next one begins. Bounded in rows looked at, unlike
     /// [`Turnwise::jobs`]: for programs that read on and on, or for many readers.
     ///
-    /// [`Error::Invalid`] on a store without a [side for operators](Turnwise::operators).
+    /// [`Error::Invalid`] on a store without a [side for operators](Turnwise::operators); [`Error::Store`] if the database does not answer.
     ///
     /// Text in arguments is looked for in what may be shown of them ([`Turnwise::secrets`]): a page may have fewer jobs than were asked
     /// for, or none, and still a next one.
@@ -237,8 +247,10 @@ impl Turnwise {
         Ok(page)
     }
 
-    /// The secret fields of tasks, as nodes have noted them when they started: to hide them where jobs are shown, as
+    /// The secret fields of tasks, as nodes noted them when they started: to hide them where jobs are shown, as
     /// [`wire`](crate::wire) does. None on a store without a [side for operators](Turnwise::operators).
+    ///
+    /// [`Error::Store`] if the database does not answer. Nothing is changed: a repeat is safe.
     pub async fn secrets(&self) -> Result<Secrets, Error> {
         match self.backend.operators() {
             Some(operators) => Ok(operators.secrets().await?),
@@ -246,12 +258,17 @@ impl Turnwise {
         }
     }
 
-    /// What is kept of the job besides its row: attempts, progress, steps, and the last `lines` of its log.
+    /// What is kept of the job besides its row: attempts, progress, steps, and the last `lines` of its log. Of a job that does not exist
+    /// nothing is kept: that is no error.
+    ///
+    /// [`Error::Store`] if the database does not answer. Nothing is changed: a repeat is safe.
     pub async fn story(&self, id: JobId, lines: u32) -> Result<Story, Error> {
         Ok(self.store().story(AskStory { job: id, after: None, lines }).await?)
     }
 
     /// The lines of its log after this one, the first `lines` of them; progress with them, attempts and steps not.
+    ///
+    /// Fails as [`Turnwise::story`] does.
     pub async fn log_after(&self, id: JobId, after: Option<LineAt>, lines: u32) -> Result<Story, Error> {
         let before_all = LineAt { fence: Fence(i64::MIN), number: 0 };
         Ok(self.store().story(AskStory { job: id, after: Some(after.unwrap_or(before_all)), lines }).await?)
@@ -261,6 +278,8 @@ impl Turnwise {
     /// four times a second; goes on looking while the database cannot be reached.
     ///
     /// [`Error::NoSuchJob`] if it is not there: also if it has ended meanwhile and nothing is kept of jobs that end so.
+    ///
+    /// A call that is dropped leaves nothing behind; a repeat is safe. [`Error::Store`] only if the database refuses the read.
     pub async fn wait(&self, id: JobId) -> Result<Job, Error> {
         let mut pause = WAIT_FIRST;
         loop {
@@ -275,13 +294,19 @@ impl Turnwise {
         }
     }
 
-    /// Those of these jobs that have not ended; one read for all of them, so that a caller can wait for many at once.
+    /// Those of these jobs that have not ended; one read for all of them, so that a caller can wait for many at once. A job that does not
+    /// exist is not among them.
+    ///
+    /// [`Error::Store`] if the database does not answer. Nothing is changed: a repeat is safe.
     pub async fn unfinished(&self, ids: Vec<JobId>) -> Result<Vec<JobId>, Error> {
         Ok(self.store().load(Load::These(ids)).await?.jobs.into_iter().map(|head| head.id).collect())
     }
 
-    /// Deletes finished jobs that are kept no longer, and what was kept with them, at most `limit` rows of each kind: the dispatcher
+    /// Deletes finished jobs whose retention is over, and what was kept with them, at most `limit` rows of each kind: the dispatcher
     /// does it regularly, this does it now. Returns how many rows were deleted; `limit` or more means that there may be more.
+    ///
+    /// [`Error::Store`] if the database does not answer: the rows may or may not be deleted. A repeat is safe, and returns only
+    /// what it deleted itself.
     pub async fn prune(&self, limit: u32) -> Result<u64, Error> {
         // The installation's settings say how long jobs are kept.
         self.hear_of_installation().await?;
@@ -290,6 +315,8 @@ impl Turnwise {
 
     /// As [`Turnwise::prune`], again and again until nothing more is to be deleted, at most `rounds` times: how many rows, and whether
     /// there may be more. To the audit log it is one change.
+    ///
+    /// Fails as [`Turnwise::prune`] does; what earlier rounds deleted stays deleted.
     pub async fn prune_all(&self, limit: u32, rounds: usize) -> Result<(u64, bool), Error> {
         self.hear_of_installation().await?;
         let line = self.by().map(NewAuditLine::of_prune);
@@ -313,8 +340,10 @@ impl Turnwise {
         })
     }
 
-    /// All nodes, lost ones included, by name and joining time. What a node held whose lease is over is told also as long as there is no
-    /// other node to find it lost.
+    /// All nodes, lost ones included, by name and joining time. For a node whose lease is over, its jobs are listed also if no
+    /// other node has declared it lost yet.
+    ///
+    /// [`Error::Store`] if the database does not answer. Nothing is changed: a repeat is safe.
     pub async fn nodes(&self) -> Result<Fleet, Error> {
         let mut fleet = self.store().nodes().await?;
         let found = |node: &Node| fleet.losses.iter().any(|loss| loss.node.incarnation == node.incarnation);
@@ -335,6 +364,15 @@ impl Turnwise {
     }
 
     /// Stops a job: at once if no node has it, else by notifying the node that has it.
+    ///
+    /// - [`Error::NoSuchJob`] if there is no such job: also if it has ended and nothing is kept of it.
+    /// - [`Error::Illegal`] if it has ended already; the text says how.
+    /// - [`Error::Conflict`] if it changed again and again between the read and the write. Nothing was changed; repeat the call.
+    /// - [`Error::Store`] if the database does not answer, or an open transaction holds the job for ten seconds. If it
+    ///   [is transient](StoreError::is_transient) the decision may or may not be written.
+    ///
+    /// A repeat is safe. If the first call was done, it is answered with [`Error::Illegal`] for a job that was cancelled at once, and with
+    /// [`Cancelled::Requested`] again for one that a node still has.
     pub async fn cancel(&self, id: JobId) -> Result<Cancelled, Error> {
         Ok(match self.decide(id, &Event::Cancel).await? {
             Target::CancelRequested => Cancelled::Requested,
@@ -343,16 +381,26 @@ impl Turnwise {
     }
 
     /// Runs a stuck job now, or a failed or cancelled one again, with fresh retries.
+    ///
+    /// Fails as [`Turnwise::cancel`] does: [`Error::Illegal`] for a job that waits, runs or has succeeded. After a transient error look at
+    /// the job first: if the first call was done, a repeat is refused while the job waits or runs, but runs it once more if it has failed again
+    /// meanwhile.
     pub async fn retry(&self, id: JobId) -> Result<(), Error> {
         self.decide(id, &Event::Retry).await.map(drop)
     }
 
     /// As [`Turnwise::retry`], and a job that has succeeded runs once more, too: what its task did is done again.
+    ///
+    /// Fails as [`Turnwise::cancel`] does: [`Error::Illegal`] for a job that waits or runs. A repeat is **not** safe after a transient error:
+    /// the first call may be done and the job may have succeeded again. [`Turnwise::job`] shows its attempts and when it last began.
     pub async fn rerun(&self, id: JobId) -> Result<(), Error> {
         self.decide(id, &Event::Rerun).await.map(drop)
     }
 
     /// Marks a stuck job as failed.
+    ///
+    /// Fails as [`Turnwise::cancel`] does: [`Error::Illegal`] for a job that is not stuck. A repeat is safe: if the first call was done, it is
+    /// answered with [`Error::Illegal`], whose text says that the job has already failed.
     pub async fn fail(&self, id: JobId) -> Result<(), Error> {
         let event = Event::GiveUp;
         let decide = |job: &Job, now| lifecycle::decide(&JobFacts::from(job), &event, now, 0.0);
@@ -366,6 +414,7 @@ impl Turnwise {
         self.decide_by(id, AuditVerb::of(event), decide).await
     }
 
+    /// Reads the job, decides, and writes if the job is unchanged; otherwise starts again.
     pub(crate) async fn decide_by(
         &self,
         id: JobId,
@@ -409,13 +458,16 @@ impl Turnwise {
         }
     }
 
-    /// With a line for the audit log, if this handle acts for somebody and the decision changes something.
+    /// With a line for the audit log, if this handle acts for an actor and the decision changes something.
     pub(crate) fn intervention(&self, job: &Job, verb: Option<AuditVerb>, to: Transition) -> Intervention {
         let line = self.by().zip(verb).and_then(|(by, verb)| NewAuditLine::of_job(by, verb, job, &to));
         Intervention { job: job.id, state: job.state, fence: job.fence, to, line: line.map(Box::new) }
     }
 
     /// A node on this database, named after the host, knowing every task annotated with `#[task]` in this program.
+    ///
+    /// [`StartError`] if the host has no name that can be a node's, or two tasks of this program have the same name. Nothing is
+    /// read or written before [`Executor::start`](crate::Executor::start).
     pub fn executor(&self) -> Result<Builder, StartError> {
         Ok(self.executor_with(Config::for_this_host()?).registry(Registry::annotated()?))
     }

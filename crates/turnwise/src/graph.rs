@@ -34,6 +34,9 @@ impl Turnwise {
     /// All jobs that are tied to this one, whatever the direction; the nearest `limit` of them.
     ///
     /// Read one after the other: what changes meanwhile may be seen in part.
+    ///
+    /// [`Error::NoSuchJob`] if this job is not there; others that are gone have no row in the answer. [`Error::Store`] if the
+    /// database does not answer.
     pub async fn graph(&self, id: JobId, limit: usize) -> Result<Graph, Error> {
         // It must be there; the others may have gone.
         self.job(id).await?;

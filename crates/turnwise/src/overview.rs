@@ -122,6 +122,8 @@ impl Overview {
 
 impl Turnwise {
     /// Counts the unfinished jobs: one walk over all of them, page by page, which takes seconds for millions.
+    ///
+    /// [`Error::Store`] if the database does not answer. Nothing is changed: a repeat is safe.
     pub async fn overview(&self) -> Result<Overview, Error> {
         self.overview_within(usize::MAX).await
     }
@@ -130,6 +132,8 @@ impl Turnwise {
     ///
     /// No store keeps counts by queue: they would be one more write for each job that is submitted, assigned or settled. So of a larger
     /// backlog each count is a lower bound, which [`Overview::more`] says.
+    ///
+    /// Fails as [`Turnwise::overview`] does.
     pub async fn overview_within(&self, jobs: usize) -> Result<Overview, Error> {
         self.count(jobs, |_| true, false).await
     }
@@ -140,12 +144,16 @@ impl Turnwise {
     ///
     /// The first call waits up to a second and a half until the dispatcher has written the numbers down; it goes on writing them for as
     /// long as it is asked. If none does, `jobs` of them are counted.
+    ///
+    /// Fails as [`Turnwise::overview`] does. That no dispatcher answers is no error.
     pub async fn overview_told(&self, jobs: usize) -> Result<Overview, Error> {
         self.count(jobs, |_| true, true).await
     }
 
     /// As [`Turnwise::overview_within`], and of the jobs that are looked at only those count whose queue, group and task `covers` allows:
-    /// for a caller that may not see the others. Which job holds up a serial queue is not told then.
+    /// for a caller that may not see the others. The job that blocks a serial queue is left out then.
+    ///
+    /// Fails as [`Turnwise::overview`] does.
     pub async fn overview_of(
         &self,
         jobs: usize,

@@ -300,6 +300,8 @@ impl JobRequest {
     ///
     /// Unless this machine's clock is more than a minute ahead of the database's, and that was not known yet when the request was made:
     /// then the submit gives it another id, and answers with that.
+    ///
+    /// [`Invalid`] if the caller gave it an id that is none.
     pub fn job_id(&self) -> Result<JobId, Invalid> {
         self.job.as_ref().map(|job| job.id).map_err(Clone::clone)
     }
@@ -322,7 +324,7 @@ impl JobRequest {
         self.delay.is_some() || self.begin_within.is_some()
     }
 
-    /// The job, or what is wrong with it. `now` is the database's time.
+    /// The job, or the first value of the request that is invalid. `now` is the database's time.
     pub fn into_job(self, now: Timestamp) -> Result<NewJob, Invalid> {
         let mut job = self.job?;
         if let Some(delay) = self.delay {

@@ -76,6 +76,9 @@ impl Recurring {
 
 impl Turnwise {
     /// All schedules, by name.
+    ///
+    /// [`Error::Invalid`] names one that cannot be read, perhaps because a newer program wrote it; [`Error::Store`] if the database does not
+    /// answer. Nothing is changed: a repeat is safe.
     pub async fn schedules(&self) -> Result<BTreeMap<ScheduleName, Periodic>, Error> {
         let memos = self.store().recall(vec![MemoKind::Schedule]).await?;
         let unread = |name: &str, error| Invalid::new("schedule", format!("{name:?} cannot be read: {error}")).into();
@@ -83,6 +86,8 @@ impl Turnwise {
     }
 
     /// Up to which time each schedule's times are over, and the job of the last one that submitted one.
+    ///
+    /// [`Error::Store`] if the database does not answer. Nothing is changed: a repeat is safe.
     pub async fn last_times(&self) -> Result<BTreeMap<ScheduleName, LastTime>, Error> {
         let memos = self.store().recall(vec![MemoKind::Fired]).await?;
         let read = |memo: &turnwise_store::Memo| {
@@ -94,6 +99,10 @@ impl Turnwise {
 
     /// Sets a schedule, or another in its place. Times before now do not count; one that stays as it was goes on, and one
     /// that is paused stays paused.
+    ///
+    /// [`Error::Invalid`] for a name or a value that is none, and for a job with a due time, a unique key, a time by which it
+    /// must have begun, or jobs that it waits for: nothing was changed. [`Error::Contested`] and [`Error::Store`] as for
+    /// [`Turnwise::set_queue`]. A repeat is safe: a schedule that is there already stays as it is.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), turnwise::Error> {
@@ -121,7 +130,10 @@ impl Turnwise {
         .ok_or_else(|| Error::Contested(format!("schedule {name}")))
     }
 
-    /// No more jobs of it are submitted until it is resumed; those that are there go on.
+    /// No more jobs of it are submitted until it is resumed; those that are there go on. One that is paused already keeps its moment and
+    /// its reason.
+    ///
+    /// [`Error::Invalid`] if there is no such schedule; otherwise fails as [`Turnwise::set_schedule`] does. A repeat is safe.
     pub async fn pause_schedule(&self, name: impl AsRef<str>, reason: Option<String>) -> Result<Periodic, Error> {
         let since = self.now().await?;
         self.change_schedule(AuditVerb::Pause, name, |periodic| {
@@ -130,7 +142,9 @@ impl Turnwise {
         .await
     }
 
-    /// Goes on from now: what fell into the pause is not made up for.
+    /// Goes on from now: times within the pause are skipped. One that is not paused stays as it is.
+    ///
+    /// Fails as [`Turnwise::pause_schedule`] does. A repeat is safe.
     pub async fn resume_schedule(&self, name: impl AsRef<str>) -> Result<Periodic, Error> {
         let now = self.now().await?;
         self.change_schedule(AuditVerb::Resume, name, |periodic| {
@@ -142,6 +156,9 @@ impl Turnwise {
     }
 
     /// Takes the schedule away; its jobs stay.
+    ///
+    /// Fails as [`Turnwise::pause_schedule`] does. If a reply was lost, this call or a repeat of it may be answered with [`Error::Invalid`],
+    /// which says that there is no such schedule, though it was this one that took it away.
     pub async fn remove_schedule(&self, name: impl AsRef<str>) -> Result<(), Error> {
         let name = ScheduleName::new(name)?;
         self.write_schedule(AuditVerb::Remove, &name, |there| there.map(|_| None).ok_or_else(|| none(&name)))
@@ -151,6 +168,9 @@ impl Turnwise {
 
     /// Submits the schedule's job once more, now, beside the plan: whether it is paused or its last job has not ended does
     /// not count, and neither does this one for the next.
+    ///
+    /// [`Error::Invalid`] if there is no such schedule; otherwise fails as [`Turnwise::submit`] does. A repeat is **not** safe after a
+    /// transient error: each call that is done submits a job.
     pub async fn run_schedule(&self, name: impl AsRef<str>) -> Result<JobId, Error> {
         let (name, periodic) = self.schedule(name).await?;
         let id = run_id(&name, id::next().unix_millis(), rand::random());

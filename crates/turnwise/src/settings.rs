@@ -31,15 +31,24 @@ const CHANGE_AGAIN: u32 = 20;
 const CHANGE_WAIT: Duration = Duration::from_millis(20);
 
 impl Turnwise {
-    /// All that is set; what is not named has its defaults.
+    /// All that is set; what is not named has its defaults. What a newer program wrote and this one cannot read is left out.
+    ///
+    /// [`Error::Store`] if the database does not answer. Nothing is changed: a repeat is safe.
     pub async fn settings(&self) -> Result<Settings, Error> {
         Ok(memo::read_settings(&*self.store()).await?)
     }
 
     /// Changes what is set for a queue and returns what is set then. `change` may be called again, on fresh settings, when
-    /// another caller changed them meanwhile; an error leaves them as they were, unless the last reply was lost. Queues that
-    /// would wait for each other are refused, naming the round; so are block windows that leave no time at all, and a limit of
-    /// nothing.
+    /// another caller changed them meanwhile or a reply was lost: it should say what is to be set, not add to what is there.
+    ///
+    /// - [`Error::Invalid`] for a name that is none, for queues that would wait for each other (it names the round), for block windows that
+    ///   leave no time at all, for a limit of nothing, and if what is set now cannot be read. Nothing was changed.
+    /// - [`Error::Contested`] if other callers changed the same settings each time, or no reply came, twenty times: the change may or may
+    ///   not be written.
+    /// - [`Error::Store`] if the database does not answer at all. If it [is transient](turnwise_store::StoreError::is_transient), nothing was
+    ///   written.
+    ///
+    /// A repeat is safe.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), turnwise::Error> {
@@ -70,7 +79,7 @@ impl Turnwise {
         self.set(verb, AuditTarget::Queue(name), change).await
     }
 
-    /// As [`Turnwise::set_queue`], for a group.
+    /// As [`Turnwise::set_queue`], for a group; fails as it does.
     pub async fn set_group(
         &self,
         name: impl AsRef<str>,
@@ -88,7 +97,7 @@ impl Turnwise {
         self.set(verb, AuditTarget::Group(GroupName::new(name)?), change).await
     }
 
-    /// As [`Turnwise::set_queue`], for a task.
+    /// As [`Turnwise::set_queue`], for a task; fails as it does.
     pub async fn set_task(
         &self,
         name: impl AsRef<str>,
@@ -97,7 +106,7 @@ impl Turnwise {
         self.set(AuditVerb::Set, AuditTarget::Task(TaskName::new(name)?), change).await
     }
 
-    /// As [`Turnwise::set_queue`], for a key that jobs share.
+    /// As [`Turnwise::set_queue`], for a key that jobs share; fails as it does.
     pub async fn set_key(
         &self,
         name: impl AsRef<str>,
@@ -107,8 +116,10 @@ impl Turnwise {
     }
 
     /// As [`Turnwise::set_queue`], for the whole installation: the counting scheme, how long finished jobs are kept, and how many
-    /// lines of a log. The dispatcher goes by it at once, every other node from its next beat on, which is less than
+    /// lines of a log. The dispatcher applies it at once, every other node from its next beat on, which is less than
     /// two seconds away unless its lease is longer than usual.
+    ///
+    /// If it fails after the settings were written, this handle uses them from its next decision on.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), turnwise::Error> {
@@ -126,7 +137,7 @@ impl Turnwise {
         Ok(set)
     }
 
-    /// This handle goes by what is set for the installation now.
+    /// This handle now uses the installation's settings.
     pub(crate) async fn hear_of_installation(&self) -> Result<(), Error> {
         self.store().recall(vec![MemoKind::Installation]).await?;
         Ok(())
@@ -134,55 +145,63 @@ impl Turnwise {
 
     /// No more jobs of the queue are given to nodes; those in nodes' hands go on. A queue that is paused already keeps its
     /// moment, and its reason unless there is a new one.
+    ///
+    /// Fails as [`Turnwise::set_queue`] does, and with [`Error::Invalid`] for a reason with control characters. A repeat is safe.
     pub async fn pause_queue(&self, name: impl AsRef<str>, reason: Option<String>) -> Result<QueueSettings, Error> {
         let pause = self.pause(reason).await?;
         self.change_queue(AuditVerb::Pause, name, |queue| put_pause(&mut queue.paused, &pause)).await
     }
 
-    /// Ends the pause of a queue, a person's or that of [`OnError::Pause`]; one that is not paused stays as it is.
+    /// Ends the pause of a queue, a person's or that of [`OnError::Pause`]; one that is not paused stays as it is. Fails as
+    /// [`Turnwise::set_queue`] does; a repeat ends a pause that began meanwhile, too.
     pub async fn resume_queue(&self, name: impl AsRef<str>) -> Result<QueueSettings, Error> {
         self.change_queue(AuditVerb::Resume, name, |queue| queue.paused = None).await
     }
 
-    /// Nothing more comes: once the queue is empty it is finished, and queues that wait for it go on. Transactions that are
-    /// open now may still bring jobs, and are waited for. A queue that is sealed already keeps its moment.
+    /// Declares that no more jobs will be submitted: once the queue is empty it is finished, and queues that wait for it go on.
+    /// Transactions that are open now may still bring jobs, and are waited for. A queue that is sealed already keeps its moment.
+    ///
+    /// Fails as [`Turnwise::set_queue`] does; a repeat is safe.
     pub async fn seal_queue(&self, name: impl AsRef<str>) -> Result<QueueSettings, Error> {
         let now = self.now().await?;
         self.change_queue(AuditVerb::Seal, name, |queue| _ = queue.sealed.get_or_insert(now)).await
     }
 
-    /// More may come after all.
+    /// Reopens a sealed queue; one that is not sealed stays as it is. Fails as [`Turnwise::set_queue`] does; a repeat is safe.
     pub async fn unseal_queue(&self, name: impl AsRef<str>) -> Result<QueueSettings, Error> {
         self.change_queue(AuditVerb::Unseal, name, |queue| (queue.sealed, queue.quiet) = (None, None)).await
     }
 
-    /// As [`Turnwise::pause_queue`], for the jobs of a group in all queues.
+    /// As [`Turnwise::pause_queue`], for the jobs of a group in all queues. Fails as it does.
     pub async fn pause_group(&self, name: impl AsRef<str>, reason: Option<String>) -> Result<GroupSettings, Error> {
         let pause = self.pause(reason).await?;
         self.change_group(AuditVerb::Pause, name, |group| put_pause(&mut group.paused, &pause)).await
     }
 
-    /// Ends the pause of a group; one that is not paused stays as it is.
+    /// Ends the pause of a group; one that is not paused stays as it is. Fails as [`Turnwise::resume_queue`] does.
     pub async fn resume_group(&self, name: impl AsRef<str>) -> Result<GroupSettings, Error> {
         self.change_group(AuditVerb::Resume, name, |group| group.paused = None).await
     }
 
-    /// Takes away what is set for the queue, a pause and a seal too; `false`: nothing was set.
+    /// Takes away what is set for the queue, a pause and a seal too; `false`: nothing was set. Settings that this program cannot read
+    /// are taken away as well.
+    ///
+    /// Fails as [`Turnwise::set_queue`] does. A repeat is safe, but returns `false` if the first call took them away.
     pub async fn reset_queue(&self, name: impl AsRef<str>) -> Result<bool, Error> {
         self.reset(AuditTarget::Queue(QueueName::new(name)?)).await
     }
 
-    /// As [`Turnwise::reset_queue`], for a group.
+    /// As [`Turnwise::reset_queue`], for a group; fails as it does.
     pub async fn reset_group(&self, name: impl AsRef<str>) -> Result<bool, Error> {
         self.reset(AuditTarget::Group(GroupName::new(name)?)).await
     }
 
-    /// As [`Turnwise::reset_queue`], for a task.
+    /// As [`Turnwise::reset_queue`], for a task; fails as it does.
     pub async fn reset_task(&self, name: impl AsRef<str>) -> Result<bool, Error> {
         self.reset(AuditTarget::Task(TaskName::new(name)?)).await
     }
 
-    /// As [`Turnwise::reset_queue`], for a key that jobs share.
+    /// As [`Turnwise::reset_queue`], for a key that jobs share; fails as it does.
     pub async fn reset_key(&self, name: impl AsRef<str>) -> Result<bool, Error> {
         self.reset(AuditTarget::Key(KeyName::new(name)?)).await
     }

@@ -33,7 +33,7 @@ pub const MOST_POINTS: usize = 20_000;
 /// Reads for one answer, of each span.
 const READS: u32 = 8;
 
-/// What the numbers are told by.
+/// How the numbers are broken down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum By {
     /// All tasks of a queue together. Such points are [`Of::OtherTasks`].
@@ -47,11 +47,11 @@ pub enum By {
 /// Which statistics to read.
 #[derive(Debug, Clone)]
 pub struct AskStatistics {
-    /// What the numbers are told by.
+    /// How the numbers are broken down.
     pub by: By,
     /// The time that each point is about.
     pub step: Step,
-    /// From then on; `None`: the last hour for minutes, two days for hours, thirty days for days.
+    /// Start of the range; `None`: the last hour for minutes, two days for hours, thirty days for days.
     pub since: Option<Timestamp>,
     /// Up to then; `None`: up to now.
     pub until: Option<Timestamp>,
@@ -135,7 +135,7 @@ impl Turnwise {
         self.error_statistics_where(ask, |_| true).await
     }
 
-    /// The same, of those that are wanted.
+    /// The same, of those that are wanted; fails as it does.
     #[doc(hidden)]
     pub async fn error_statistics_where(
         &self,

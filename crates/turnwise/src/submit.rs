@@ -19,26 +19,35 @@ const SUBMIT_WAIT_LONGEST: Duration = Duration::from_secs(1);
 impl Turnwise {
     /// Submits a job in a transaction of its own and returns its id once it is durable.
     ///
-    /// Repeated after a lost reply ([for how long](Turnwise::repeat_submits_for)), so a submit that is answered was stored exactly once. A group that takes no more jobs
-    /// answers with [`StoreError::Refused`], whose text says why; nothing is stored then. Where another job holds its
-    /// [unique key](JobRequest::unique), the id is that one's; [`Turnwise::submit_each`] distinguishes the two.
+    /// Where another job holds its [unique key](JobRequest::unique), the id is that one's; [`Turnwise::submit_each`] distinguishes the two.
+    ///
+    /// - [`Error::Invalid`] names the first value of the request that is none. Nothing was stored.
+    /// - [`Error::Store`] with [`StoreError::Refused`] for a group that takes no more jobs, and for an id that is too far ahead of the
+    ///   database's time; the text says why. Nothing was stored.
+    /// - [`Error::Store`] that [is transient](StoreError::is_transient): the job may or may not be stored.
+    ///
+    /// The call repeats itself after a lost reply ([for how long](Turnwise::repeat_submits_for)), under the same id, so a submit that is answered
+    /// was stored exactly once. A repeat by the caller is safe if the request has [an id of the caller's](JobRequest::id) or a unique key;
+    /// otherwise it may store a second job.
     pub async fn submit(&self, request: JobRequest) -> Result<JobId, Error> {
         let ids = self.submit_all([request]).await?;
         Ok(ids[0])
     }
 
-    /// Submits all of the jobs or none, in this order.
+    /// Submits all of the jobs or none, in this order. Fails as [`Turnwise::submit`] does.
     pub async fn submit_all(&self, requests: impl IntoIterator<Item = JobRequest>) -> Result<Vec<JobId>, Error> {
         Ok(self.submit_each(requests).await?.into_iter().map(|enqueued| enqueued.id).collect())
     }
 
-    /// As [`Turnwise::submit_all`], and returns for each job whether it was stored or which other job stands for it.
+    /// As [`Turnwise::submit_all`], and returns for each job whether it was stored or which other job stands for it. Fails as
+    /// [`Turnwise::submit`] does.
     pub async fn submit_each(&self, requests: impl IntoIterator<Item = JobRequest>) -> Result<Vec<Submitted>, Error> {
         let (jobs, ours) = self.new_jobs(requests).await?;
         self.store_jobs(jobs, &ours).await
     }
 
-    /// Submits the jobs of a batch and one that begins when all of them have ended, all or none; their ids in this order.
+    /// Submits the jobs of a batch and one that begins when all of them have ended, all or none; their ids in this order. Fails as
+    /// [`Turnwise::submit`] does.
     ///
     /// Fan-out and fan-in with other shapes: [`JobRequest::after_jobs`] with the ids that requests have before they are
     /// submitted ([`JobRequest::job_id`]), and [`Turnwise::submit_all`].
@@ -54,10 +63,13 @@ impl Turnwise {
 
     /// As [`Turnwise::submit_each`], unless a call with the same key was done for the same caller in the last 24 hours: then nothing is
     /// stored, and the answer is that call's ([`Once::Again`]). For callers that cannot keep the ids of their jobs until they know that the
-    /// submit was done; who can gives the job [an id](JobRequest::id).
+    /// submit was done. A caller that can store ids should use [`JobRequest::id`] instead.
     ///
-    /// Key and jobs are written together: the key is there exactly if the jobs are. `body` tells a repeat from another request that has
-    /// the same key by mistake ([`Once::OtherBody`]).
+    /// Key and jobs are written together: the key is there exactly if the jobs are. `body` detects another request that reuses the key
+    /// by mistake ([`Once::OtherBody`]).
+    ///
+    /// Fails as [`Turnwise::submit`] does, and with [`Error::Invalid`] on a store without a [side for operators](Turnwise::operators). A
+    /// repeat with the same key is safe.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), turnwise::Error> {

@@ -12,11 +12,14 @@ use crate::{Error, JobId, JobRequest};
 
 /// # Submitting in your own transaction
 ///
-/// The job is there exactly if the transaction commits. Where another job holds its unique key, the id is that job's. After an
-/// error nothing of the job is there; PostgreSQL then lets the transaction only roll back, to a savepoint before this call or
-/// whole.
+/// The job is there exactly if the transaction commits. Where another job holds its unique key, the id is that job's.
+///
+/// [`Error::Invalid`] names the first value that is none: nothing was sent, and the transaction can go on. [`Error::Store`] if the
+/// database refused the job or did not answer: nothing of the job is there, and PostgreSQL then lets the transaction only roll back, to a
+/// savepoint before this call or whole. If the reply to the *commit* is lost, the caller repeats the whole transaction with the same
+/// [id](JobRequest::id): the job is stored once.
 impl JobRequest {
-    /// Submits in a tokio-postgres transaction.
+    /// Submits in a tokio-postgres transaction. Errors as [above](#submitting-in-your-own-transaction).
     #[cfg(feature = "postgres")]
     pub async fn submit_in_postgres(self, transaction: &impl tokio_postgres::GenericClient) -> Result<JobId, Error> {
         let now = if self.needs_time() { Some(turnwise_postgres::now_in(transaction).await?) } else { None };
@@ -25,7 +28,8 @@ impl JobRequest {
         Ok(submitted[0].id)
     }
 
-    /// Submits in an sqlx transaction on PostgreSQL: `request.submit_in_sqlx(&mut *tx)`.
+    /// Submits in an sqlx transaction on PostgreSQL: `request.submit_in_sqlx(&mut *tx)`. Errors as
+    /// [above](#submitting-in-your-own-transaction).
     #[cfg(feature = "sqlx")]
     pub async fn submit_in_sqlx(self, transaction: &mut sqlx::PgConnection) -> Result<JobId, Error> {
         let now = if self.needs_time() { Some(turnwise_postgres::sqlx::now_in(transaction).await?) } else { None };
@@ -55,7 +59,8 @@ impl JobRequest {
         Ok(job)
     }
 
-    /// Submits in a rusqlite transaction on the caller's own connection to the same file.
+    /// Submits in a rusqlite transaction on the caller's own connection to the same file. Errors as
+    /// [above](#submitting-in-your-own-transaction); the transaction can go on after each.
     #[cfg(feature = "sqlite")]
     pub fn submit_in_sqlite(self, transaction: &turnwise_sqlite::rusqlite::Connection) -> Result<JobId, Error> {
         let job = self.into_job(turnwise_store::memory::Clock::system().now())?;

@@ -1,4 +1,4 @@
-//! Watching what happens, for programs that show or pass it on: it writes nothing, and holds up nobody.
+//! Reads what has changed, for programs that show it or pass it on. It writes nothing and takes no lock.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +40,7 @@ impl Turnwise {
         Ok(self.operators()?.in_hands(most).await?)
     }
 
-    /// What is set for queues alone; the others have their defaults.
+    /// What is set for queues alone; the others have their defaults. [`Error::Store`] if the database does not answer.
     pub async fn queue_settings(&self) -> Result<BTreeMap<QueueName, QueueSettings>, Error> {
         Ok(memo::settings(&self.store().recall(vec![MemoKind::Queue]).await?).queues)
     }

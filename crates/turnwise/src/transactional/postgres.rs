@@ -54,7 +54,8 @@ impl Tx {
         outcome
     }
 
-    /// Submits a job that exists exactly if the transaction is committed.
+    /// Submits a job that exists exactly if the transaction is committed. Fails as [`JobRequest::submit_in_postgres`] does: after an
+    /// [`Error::Store`] the task should end with an error, since the transaction can only roll back.
     pub async fn submit(&self, request: JobRequest) -> Result<JobId, Error> {
         request.submit_in_postgres(&**self).await
     }

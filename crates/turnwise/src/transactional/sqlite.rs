@@ -57,8 +57,8 @@ impl SqliteTx {
         self
     }
 
-    /// When the task has ended well and the job is still in its hands, `work` is done, and committed together with the
-    /// end. Its error or panic is the task's own: then nothing is there.
+    /// If the task succeeds and its node still has the job, `work` runs and is committed with the end; if it fails, nothing is
+    /// written, and its error or panic is the task's own.
     ///
     /// It runs on the one thread that writes, so nothing else is written meanwhile, heartbeats included: read, compute and
     /// call others before, and only write here. The task's timeout, anew, bounds its statements; nothing bounds what else it
@@ -87,7 +87,7 @@ pub struct AtEnd<'a> {
 }
 
 impl AtEnd<'_> {
-    /// Submits a job that exists exactly if the end is committed.
+    /// Submits a job that exists exactly if the end is committed. Fails as [`JobRequest::submit_in_sqlite`] does.
     pub fn submit(&self, request: JobRequest) -> Result<JobId, Error> {
         let job = request.into_job(self.now)?;
         let enqueued = turnwise_sqlite::enqueue_in(self.conn, std::slice::from_ref(&job))?;

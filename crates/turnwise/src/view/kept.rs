@@ -41,7 +41,7 @@ const KEPT_FOR: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub struct KeptView {
     shared: Arc<Shared>,
-    /// Drops the view when nobody has asked for a while.
+    /// Drops the view after a minute without a question.
     keeper: Lock<Option<JoinHandle<()>>>,
 }
 
@@ -77,7 +77,7 @@ impl KeptView {
         Self { shared: Arc::new(shared), keeper: Lock::default() }
     }
 
-    /// As [`Turnwise::why`]. Takes a processor while it computes: a server calls it where that holds nobody up.
+    /// As [`Turnwise::why`], also when it fails. Computes on the calling thread: call it where blocking is allowed.
     pub async fn why(&self, id: JobId) -> Result<Asked, Error> {
         let Some(mut view) = self.turn().await else { return Ok(Asked::BeingBuilt) };
         let turnwise = &self.shared.turnwise;
@@ -145,7 +145,7 @@ impl KeptView {
         Ok(kept)
     }
 
-    /// Has the view dropped when nobody has asked for a while.
+    /// Drops the view after a minute without a question.
     fn keep(&self) {
         let mut keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
         if keeper.as_ref().is_some_and(|keeper| !keeper.is_finished()) {

@@ -30,7 +30,8 @@ pub struct Misfit {
 }
 
 impl Batch {
-    /// Reads `{"jobs": [{"task": "…"}, …]}`, at most so many jobs.
+    /// Reads `{"jobs": [{"task": "…"}, …]}`, at most so many jobs. [`Unreadable`] names the job and the field
+    /// that is unknown, missing or invalid.
     pub fn read(json: &str, most: usize) -> Result<Self, Unreadable> {
         let mut jobs = None;
         object::read(json, ["jobs"], |name, value| {

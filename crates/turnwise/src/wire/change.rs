@@ -55,6 +55,7 @@ pub struct QueueChange {
 
 impl QueueChange {
     /// Reads one JSON object. `schedule` is a cron pattern, by the clock of `zone` or UTC.
+    /// [`Unreadable`] names the first field that is unknown, missing or invalid.
     pub fn read(json: &str) -> Result<Self, Unreadable> {
         const NAMES: [&str; 11] = [
             "weight",
@@ -142,7 +143,7 @@ pub struct GroupChange {
 }
 
 impl GroupChange {
-    /// Reads one JSON object.
+    /// Reads one JSON object. [`Unreadable`] names the first field that is unknown, missing or invalid.
     pub fn read(json: &str) -> Result<Self, Unreadable> {
         let mut change = Self::default();
         let names = ["weight", "concurrency", "rate", "scheme", "max_waiting"];
@@ -180,7 +181,7 @@ pub struct LimitChange {
 }
 
 impl LimitChange {
-    /// Reads one JSON object.
+    /// Reads one JSON object. [`Unreadable`] names the first field that is unknown, missing or invalid.
     pub fn read(json: &str) -> Result<Self, Unreadable> {
         let mut change = Self::default();
         object::read_with_nulls(json, ["concurrency", "rate"], |name, value| {
@@ -211,7 +212,7 @@ pub struct InstallationChange {
 }
 
 impl InstallationChange {
-    /// Reads one JSON object.
+    /// Reads one JSON object. [`Unreadable`] names the first field that is unknown, missing or invalid.
     pub fn read(json: &str) -> Result<Self, Unreadable> {
         let mut change = Self::default();
         object::read_with_nulls(json, ["scheme", "retention", "log_lines"], |name, value| {
@@ -242,7 +243,7 @@ pub struct PauseReason {
 }
 
 impl PauseReason {
-    /// Reads one JSON object.
+    /// Reads one JSON object. [`Unreadable`] names the first field that is unknown, missing or invalid.
     pub fn read(json: &str) -> Result<Self, Unreadable> {
         let mut reason = None;
         object::read(json, ["reason"], |name, value| {

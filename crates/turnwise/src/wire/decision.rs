@@ -70,7 +70,8 @@ impl<'a> Jobs<'a> {
         Self { jobs, next: next.map(|next| next.to_string()), reached }
     }
 
-    /// Reads the beginning of an id, of four digits or more: the first and the last id that begin so.
+    /// Reads the beginning of an id, of four digits or more: the first and the last id that begin so. [`Invalid`] for
+    /// other text.
     pub fn read_beginning(text: &str) -> Result<(JobId, JobId), Invalid> {
         let whole = || text.parse().ok().map(|id| (id, id));
         let not = || crate::id::unreadable(text);
@@ -129,7 +130,7 @@ pub struct JobEdit {
 }
 
 impl JobEdit {
-    /// Reads one JSON object.
+    /// Reads one JSON object. [`Unreadable`] names the first field that is unknown, missing or invalid.
     pub fn read(json: &str) -> Result<Self, Unreadable> {
         let mut edit = Self::default();
         object::read(json, ["priority", "queue", "at", "in"], |name, value| edit.put(name, value))?;
@@ -195,7 +196,7 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// Reads one JSON object.
+    /// Reads one JSON object. [`Unreadable`] names the first field that is unknown, missing or invalid.
     pub fn read(json: &str) -> Result<Self, Unreadable> {
         const NAMES: [&str; 10] =
             ["state", "queue", "group", "task", "since", "until", "limit", "dry_run", "newest", "cursor"];

@@ -211,7 +211,8 @@ impl<'a> Progress<'a> {
 }
 
 impl Progress<'_> {
-    /// Reads one JSON object, as a program that runs a job reports it; `done` is not to be left out.
+    /// Reads one JSON object, as a program that runs a job reports it; `done` is not to be left out. [`Unreadable`] names
+    /// the first field that is unknown, missing or invalid.
     pub fn read(json: &str) -> Result<story::Progress, Unreadable> {
         let (mut done, mut total, mut text) = (None, 0, Cow::Borrowed(""));
         object::read(json, ["done", "total", "text"], |name, value| {

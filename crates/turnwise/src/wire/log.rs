@@ -30,7 +30,7 @@ impl<'a> Log<'a> {
         }
     }
 
-    /// Reads `next` of an earlier part.
+    /// Reads `next` of an earlier part. [`Invalid`] for other text.
     pub fn read_after(text: &str) -> Result<LineAt, Invalid> {
         let read = || {
             let (run, line) = text.split_once('.')?;

@@ -72,7 +72,7 @@ impl<'a> Outcome<'a> {
         }
     }
 
-    /// The outcome, as a task returns it, or what is wrong with the next step.
+    /// The outcome, as a task returns it, or the first value of the next step that is invalid.
     pub fn to_outcome(&self) -> Result<crate::Outcome, Invalid> {
         Ok(match self {
             Self::Done(None) => crate::Outcome::done(),

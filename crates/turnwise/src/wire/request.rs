@@ -117,7 +117,7 @@ impl<'a> Request<'a> {
         "next",
     ];
 
-    /// Reads one JSON object. Values are checked by [`Request::to_request`].
+    /// Reads one JSON object. [`Unreadable`] names the first field that is unknown, missing or of another kind. Values are checked by [`Request::to_request`].
     pub fn read(json: &'a str) -> Result<Self, Unreadable> {
         let mut request = Self::default();
         object::read(json, Self::NAMES, |name, value| request.put(name, value))?;
@@ -191,7 +191,7 @@ impl<'a> Request<'a> {
         given.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
     }
 
-    /// The job to submit, without those it waits for, or the first thing that is wrong with it.
+    /// The job to submit, without those it waits for, or the first value that is invalid.
     pub fn to_request(&self) -> Result<JobRequest, Invalid> {
         let task = self.task.as_deref().ok_or_else(|| Invalid::new("task", "is missing"))?;
         let mut request = JobRequest::from_json(task, self.args.unwrap_or("null"));

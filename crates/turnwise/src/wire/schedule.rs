@@ -142,7 +142,7 @@ impl<'a> NewSchedule<'a> {
         "catch_up",
     ];
 
-    /// Reads one JSON object. Values are checked by [`NewSchedule::to_recurring`].
+    /// Reads one JSON object. [`Unreadable`] names the first field that is unknown, missing or of another kind. Values are checked by [`NewSchedule::to_recurring`].
     pub fn read(json: &'a str) -> Result<Self, Unreadable> {
         let mut schedule = Self::default();
         object::read(json, Self::NAMES, |name, value| {
@@ -160,7 +160,7 @@ impl<'a> NewSchedule<'a> {
         Ok(schedule)
     }
 
-    /// What is to be set, or the first thing that is wrong with it.
+    /// What is to be set, or the first value that is invalid.
     pub fn to_recurring(&self) -> Result<Recurring, Invalid> {
         let job = self.job.to_request()?;
         let mut recurring = match (&self.cron, &self.every) {

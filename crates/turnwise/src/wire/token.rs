@@ -127,7 +127,7 @@ pub struct NewToken {
 }
 
 impl NewToken {
-    /// Reads one JSON object. Values are checked by [`NewToken::to_access`].
+    /// Reads one JSON object. [`Unreadable`] names the first field that is unknown, missing or of another kind. Values are checked by [`NewToken::to_access`].
     pub fn read(json: &str) -> Result<Self, Unreadable> {
         let (mut token, mut name) = (Self::default(), None);
         let names = ["name", "scopes", "queues", "groups", "tasks", "expires", "rate"];
@@ -147,7 +147,7 @@ impl NewToken {
         Ok(token)
     }
 
-    /// What is to be created, or the first thing that is wrong with it.
+    /// What is to be created, or the first value that is invalid.
     pub fn to_access(&self) -> Result<NewAccess, Invalid> {
         fn names<N: FromStr<Err = Invalid> + Ord>(
             field: &'static str,
@@ -195,7 +195,7 @@ pub struct LogIn<'a> {
 }
 
 impl<'a> LogIn<'a> {
-    /// Reads `{"token": "tw_…"}`.
+    /// Reads `{"token": "tw_…"}`. [`Unreadable`] names the first field that is unknown, missing or invalid.
     pub fn read(json: &'a str) -> Result<Self, Unreadable> {
         let mut token = None;
         object::read(json, ["token"], |name, value| {

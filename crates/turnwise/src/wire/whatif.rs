@@ -25,7 +25,8 @@ pub struct WhatIf {
 }
 
 impl WhatIf {
-    /// Reads `{"slots": 8, "weights": {"acme": 2}, "concurrency": {"mail": 3}, "pause": ["flood"]}`; each may be left out.
+    /// Reads `{"slots": 8, "weights": {"acme": 2}, "concurrency": {"mail": 3}, "pause": ["flood"]}`; each may be left out. [`Unreadable`]
+    /// names the first field that is unknown or invalid.
     pub fn read(json: &str) -> Result<Self, Unreadable> {
         let mut what_if = Self::default();
         object::read(json, ["slots", "weights", "concurrency", "pause"], |name, value| what_if.put(name, value))?;
@@ -44,7 +45,7 @@ impl WhatIf {
         read.map_err(|invalid| Invalid::new(name, invalid.problem))
     }
 
-    /// Suppose the fleet had so many slots.
+    /// Suppose the fleet had so many slots. [`Invalid`] if the text is no number of slots.
     pub fn set_slots(&mut self, text: &str) -> Result<(), Invalid> {
         self.slots = match text.parse() {
             Ok(slots @ 1..=1_000_000) => Some(slots),
@@ -53,19 +54,19 @@ impl WhatIf {
         Ok(())
     }
 
-    /// Suppose the group had this weight.
+    /// Suppose the group had this weight. [`Invalid`] if the name or the weight is none.
     pub fn set_weight(&mut self, group: &str, weight: &str) -> Result<(), Invalid> {
         self.weights.push((GroupName::new(group)?, weight.parse()?));
         Ok(())
     }
 
-    /// Suppose the queue had this concurrency.
+    /// Suppose the queue had this concurrency. [`Invalid`] if the name or the limit is none.
     pub fn set_concurrency(&mut self, queue: &str, limit: &str) -> Result<(), Invalid> {
         self.concurrency.push((QueueName::new(queue)?, limit.parse()?));
         Ok(())
     }
 
-    /// Suppose the group were paused.
+    /// Suppose the group were paused. [`Invalid`] if the name is none.
     pub fn pause(&mut self, group: &str) -> Result<(), Invalid> {
         self.pauses.push(GroupName::new(group)?);
         Ok(())
