@@ -15,7 +15,7 @@ use std::{
 use support::{
     Noop, config, fleet, ids, job,
     memos::set,
-    put, story, tasks,
+    put, story, tasks, until_within,
     virtual_time::{self, Living, stop},
     watched::{self, Watch, Watching},
 };
@@ -97,15 +97,9 @@ fn live(store: &MemoryStore, name: &str, watch: &Arc<impl Watch>, open: &Open) -
     virtual_time::live(builder.state(open.clone()))
 }
 
-/// In virtual time, and up to half an hour of it: what makes every dispatcher panic is tried again ever more seldom.
-async fn until<F: Future<Output = bool>>(what: &str, met: impl Fn() -> F) {
-    for _ in 0..100_000 {
-        if met().await {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    panic!("did not happen: {what}");
+/// Up to half an hour: what makes every dispatcher panic is tried again ever more seldom.
+async fn until(what: &str, met: impl AsyncFnMut() -> bool) {
+    until_within(Duration::from_secs(30 * 60), what, met).await;
 }
 
 async fn all_in(store: &MemoryStore, ids: &[JobId], state: JobState) -> bool {

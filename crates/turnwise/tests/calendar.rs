@@ -1,6 +1,7 @@
 //! Schedules, block windows and seals, with a real dispatcher on every store.
 
 mod schema;
+mod wait;
 use std::{
     sync::{Arc, Mutex},
     time::Duration,
@@ -14,6 +15,7 @@ use turnwise::{
     view::Gate,
 };
 use turnwise_testpg::Cluster;
+use wait::until;
 
 /// What has run, in order.
 type Order = Arc<Mutex<Vec<String>>>;
@@ -97,16 +99,6 @@ impl Place {
 
 fn note(queue: &str, name: &str) -> JobRequest {
     JobRequest::new("note", &name).queue(queue)
-}
-
-/// Looks again until it is so; what has not come by then never will.
-async fn until<F: Future<Output = bool>>(what: &str, mut look: impl FnMut() -> F) {
-    let looked = async {
-        while !look().await {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(60), looked).await.unwrap_or_else(|_| panic!("waited for {what} in vain"));
 }
 
 macro_rules! on_every_store {

@@ -1,6 +1,7 @@
 //! The dispatcher is on another machine: whether it lives is seen by its session with PostgreSQL.
 
 mod schema;
+mod wait;
 use std::{
     sync::{
         Arc,
@@ -16,9 +17,7 @@ use turnwise_core::node::Host;
 use turnwise_executor::{Process, executor::Connected};
 use turnwise_postgres::PostgresStore;
 use turnwise_testpg::{Cluster, Pace};
-
-/// Long enough for any machine; a test that needs it has failed.
-const PATIENCE: Duration = Duration::from_secs(60);
+use wait::until;
 
 struct Short;
 impl Task for Short {
@@ -98,14 +97,6 @@ impl Drop for Machine {
         if self.thread.is_some() {
             self.kill();
         }
-    }
-}
-
-async fn until(what: &str, mut met: impl AsyncFnMut() -> bool) {
-    let begun = Instant::now();
-    while !met().await {
-        assert!(begun.elapsed() < PATIENCE, "did not happen: {what}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 

@@ -3,15 +3,16 @@
 
 mod schema;
 mod ledger;
+mod wait;
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
     process::{Child, Command, Stdio},
-    time::Duration,
 };
 
 use ledger::{ACCOUNTS, Bank, Deposit, How, deposit};
 use turnwise::{Filter, JobState};
+use wait::until;
 
 const DATABASE: &str = "LEDGER_DATABASE";
 const NAME: &str = "LEDGER_NODE";
@@ -68,20 +69,6 @@ impl Drop for Node {
     }
 }
 
-async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
-    let looking = async {
-        loop {
-            if let Some(seen) = look().await {
-                return seen;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(120), looking)
-        .await
-        .unwrap_or_else(|_| panic!("waited for {what} in vain"))
-}
-
 async fn count(bank: &Bank, states: &[JobState]) -> usize {
     let task = Some("deposit".to_owned());
     let filter = Filter { task, states: states.to_vec(), limit: Some(100_000), ..Filter::default() };
@@ -118,11 +105,11 @@ async fn nodes_killed_among_deposits_book_each_of_them_once(bank: Bank) {
     }
     for (round, done) in [JOBS / 8, JOBS / 4, JOBS / 2].into_iter().enumerate() {
         let node = Node::start(&bank, &format!("node {round}"));
-        until("deposits", async || (count(&bank, &[JobState::Success]).await >= done).then_some(())).await;
+        until("deposits", async || count(&bank, &[JobState::Success]).await >= done).await;
         node.signal("KILL");
     }
     let last = Node::start(&bank, "last");
-    until("the end of all", async || (count(&bank, &[]).await == JOBS && open(&bank).await == 0).then_some(())).await;
+    until("the end of all", async || count(&bank, &[]).await == JOBS && open(&bank).await == 0).await;
     last.stop();
     assert_balanced(&bank, JOBS).await;
     let filter = Filter { task: Some("deposit".to_owned()), limit: Some(100_000), ..Filter::default() };
@@ -158,7 +145,7 @@ async fn a_node_that_wakes_up_after_its_lease_commits_nothing(bank: Bank) {
     if !bank.is_sqlite() {
         let open = "select count(*) from pg_stat_activity where application_name like 'turnwise task %'
                        and state = 'idle in transaction'";
-        until("its transaction", async || (bank.ask(open) == ["1"]).then_some(())).await;
+        until("its transaction", async || bank.ask(open) == ["1"]).await;
     }
     sleeper.signal("STOP");
     let other = Node::start(&bank, "other");

@@ -1,6 +1,7 @@
 //! Settings are changed without losing another caller's change, and a view shows what the dispatcher will do.
 
 mod schema;
+mod wait;
 use std::{
     sync::{Arc, Mutex},
     time::Duration,
@@ -13,6 +14,7 @@ use turnwise::{
     task,
     view::{Gate, Whose},
 };
+use wait::until;
 
 static RELEASE: Notify = Notify::const_new();
 static ORDER: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -29,16 +31,6 @@ async fn pass(_nothing: ()) {}
 #[task("note", register = false)]
 async fn note(name: String) {
     ORDER.lock().unwrap().push(name);
-}
-
-/// Looks again until it is so; what has not come by then never will.
-async fn until<F: Future<Output = bool>>(what: &str, mut look: impl FnMut() -> F) {
-    let looked = async {
-        while !look().await {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(60), looked).await.unwrap_or_else(|_| panic!("waited for {what} in vain"));
 }
 
 #[tokio::test]

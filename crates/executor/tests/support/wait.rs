@@ -25,3 +25,15 @@ pub(crate) async fn found<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
 pub(crate) async fn until(mut met: impl AsyncFnMut() -> bool) {
     found(async || met().await.then_some(())).await;
 }
+
+/// In virtual time, where `limit` may be long.
+pub(crate) async fn until_within(limit: Duration, what: &str, mut met: impl AsyncFnMut() -> bool) {
+    const LOOKS: u32 = 100_000;
+    for _ in 0..LOOKS {
+        if met().await {
+            return;
+        }
+        tokio::time::sleep(limit / LOOKS).await;
+    }
+    panic!("did not happen: {what}");
+}
