@@ -6,6 +6,11 @@ use std::time::Duration;
 /// the error small.
 pub const UNKNOWN_COST: Duration = Duration::from_millis(10);
 
+/// What a run is expected to take, by what earlier runs have shown.
+pub fn expected(cost: Option<Duration>) -> Duration {
+    cost.unwrap_or(UNKNOWN_COST)
+}
+
 /// Having seen one more run: a moving average over about eight, quick to follow and slow to be fooled by one.
 #[must_use]
 pub fn learn(cost: Option<Duration>, ran: Duration) -> Duration {

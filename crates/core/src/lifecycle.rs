@@ -21,7 +21,8 @@ use crate::{
     after::Verdict,
     failure::Failure,
     job::{Counts, JobHead, JobState, Step},
-    retry::Wait,
+    retry::{RetryPolicy, Wait},
+    terms::Terms,
     time::{Timestamp, print_span},
 };
 
@@ -48,9 +49,20 @@ pub fn after_cut(job: &JobFacts<'_>, failure: Failure) -> Outcome {
     }
 }
 
-/// What ends a job before it has begun, if anything does: its time is over, or a job that it waits for did not end well. `now` is the
-/// database's time.
-pub fn ends_unrun(head: &JobHead, now: Timestamp) -> Option<Event> {
+/// What follows for a job that something ends before it has begun: its time is over, or a job that it waits for did not end well.
+/// `None`: nothing ends it, or it has begun. `now` is the database's time.
+pub fn end_unrun(head: &JobHead, now: Timestamp) -> Option<Transition> {
+    let event = ends_unrun(head, now)?;
+    // No run has ended, so neither the policy nor the terms have a say in what follows; and a cancel is only requested of a job that a
+    // node has, where neither event is allowed.
+    let (retry, terms) = (RetryPolicy::None, Terms::default());
+    let counts = Counts { crashes: head.crashes, ..Counts::default() };
+    let JobHead { state, fence, .. } = *head;
+    decide(&JobFacts { state, counts, retry: &retry, terms: &terms, cancel_requested: false, fence }, &event, now, 0.0)
+        .ok()
+}
+
+fn ends_unrun(head: &JobHead, now: Timestamp) -> Option<Event> {
     if head.expires.is_some_and(|expires| expires <= now) {
         return Some(Event::Expire);
     }
@@ -96,7 +108,7 @@ fn follow(job: &JobFacts<'_>, event: &Event, now: Timestamp, jitter: f64) -> Tra
             let reason = Failure::new(format!("job {job}, which it waited for, {what}"));
             if *cancel { Transition { error: Some(reason), ..cancelled(counts) } } else { failed(counts, reason, None) }
         }
-        // Whatever the run came to: once a cancel was confirmed, nobody may read `success` afterwards.
+        // Whatever the run came to: once a cancel was confirmed, no caller may read `success` afterwards.
         Event::NodeLost if job.cancel_requested => cancelled(counts),
         Event::NodeLost => after_node_loss(job, now),
         Event::Ended(outcome) => after_run(job, outcome, now, jitter),

@@ -8,6 +8,7 @@ pub const MAX_NAME_BYTES: usize = 200;
 /// Input that was refused, naming the field so that a person can mend it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {problem}")]
+#[non_exhaustive]
 pub struct Invalid {
     /// The argument, option or setting that was refused, such as `queue`.
     pub field: &'static str,

@@ -69,6 +69,7 @@ pub struct Periodic {
 
 /// The times of a schedule.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum When {
     /// By a cron pattern, on the clock of a zone.
     Cron(Schedule),

@@ -39,6 +39,7 @@ pub const ERRORS: usize = 200;
 
 /// What is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Counted {
     /// A node has got it. Its time is how long the job had waited since it was due.
     Started,

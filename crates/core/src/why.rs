@@ -230,6 +230,7 @@ impl fmt::Display for Gate {
 
 /// All that is known about why a job does not run yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Why {
     /// What is closed; empty for a job that is about to start or runs.
     pub gates: Vec<Gate>,
@@ -238,13 +239,28 @@ pub struct Why {
     pub forecast: Option<Forecast>,
 }
 
+impl Why {
+    /// With these closed gates.
+    pub fn new(gates: Vec<Gate>, forecast: Option<Forecast>) -> Self {
+        Self { gates, forecast }
+    }
+}
+
 /// When a job is expected to start, if runs take as long as usual and nothing new is submitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Forecast {
     /// How many other jobs are expected to start before it.
     pub before: usize,
     /// How long it is until then.
     pub starts_in: Duration,
+}
+
+impl Forecast {
+    /// After so many other starts, and so much time.
+    pub fn new(before: usize, starts_in: Duration) -> Self {
+        Self { before, starts_in }
+    }
 }
 
 /// The gates that follow from one job, the settings and the fleet alone, without the backlog: for listings. They come in the order

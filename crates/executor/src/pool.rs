@@ -120,7 +120,7 @@ impl Pool {
         };
         config
             .validate()
-            .map_err(|invalid| Invalid { problem: format!("{} (pool {name})", invalid.problem), ..invalid })?;
+            .map_err(|invalid| Invalid::new(invalid.field, format!("{} (pool {name})", invalid.problem)))?;
         Ok(config)
     }
 }

@@ -8,6 +8,7 @@ use crate::{Error, Turnwise};
 
 /// Jobs that are tied to one another.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Graph {
     /// In layers: each stands after all it waits for; within a layer by id.
     pub jobs: Vec<Tied>,
@@ -17,6 +18,7 @@ pub struct Graph {
 
 /// A job of the graph.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Tied {
     /// `None`: it is kept no longer.
     pub job: Option<Job>,

@@ -35,6 +35,7 @@ const READS: u32 = 8;
 
 /// How the numbers are broken down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum By {
     /// All tasks of a queue together. Such points are [`Of::OtherTasks`].
     Queue,

@@ -53,7 +53,7 @@ pub struct Answer {
     /// `None`: it has ended.
     pub why: Option<Why>,
     /// Whether the forecast relies on runs whose length is not known: of tasks that have never ended a run, or that have gone on for
-    /// longer than usual. Then it tells what comes before the job, but not when the job starts.
+    /// longer than usual. Then it says what comes before the job, but not when the job starts.
     pub guessed: bool,
     /// Whether the node that has the job has no lease any more: the dispatcher takes the job back.
     pub lost: bool,
@@ -107,7 +107,7 @@ impl Turnwise {
         Ok(self.settings().await?.queues.get(&job.queue).is_some_and(depends))
     }
 
-    /// What holds each of these jobs up, as far as its row, the settings and the nodes tell: for listings. Which jobs it waits for
+    /// What holds each of these jobs up, as far as its row, the settings and the nodes show it: for listings. Which jobs it waits for
     /// is looked up for the first 10,000 of them that wait.
     ///
     /// [`Error::Store`] if the database does not answer. Nothing is changed: a repeat is safe.
@@ -249,9 +249,7 @@ impl View {
     /// As [`Turnwise::why`]; `None`: it is not among the unfinished jobs.
     pub fn why(&self, id: JobId) -> Option<Why> {
         match self.picks.iter().position(|pick| pick.job == id) {
-            Some(before) => {
-                Some(Why { gates: Vec::new(), forecast: Some(Forecast { before, starts_in: Duration::ZERO }) })
-            }
+            Some(before) => Some(Why::new(Vec::new(), Some(Forecast::new(before, Duration::ZERO)))),
             None => self.open.why(self.now, id, STARTS),
         }
     }
@@ -300,7 +298,7 @@ impl View {
     }
 
     fn cost(&self, head: &JobHead) -> Duration {
-        self.costs.get(&(head.queue.clone(), head.task.clone())).copied().unwrap_or(estimate::UNKNOWN_COST)
+        estimate::expected(self.costs.get(&(head.queue.clone(), head.task.clone())).copied())
     }
 
     /// The living nodes with so many slots among them; where none lives, one that knows every task.

@@ -28,10 +28,8 @@ impl Task for Gate {
 }
 
 async fn asked(view: &KeptView, id: JobId) -> Answer {
-    match view.why(id).await.unwrap() {
-        Asked::Answered(answer) => *answer,
-        Asked::BeingBuilt => panic!("nobody else asks"),
-    }
+    let Asked::Answered(answer) = view.why(id).await.unwrap() else { panic!("no other caller has the view built") };
+    *answer
 }
 
 /// Both views about this job, as far as time does not change it.

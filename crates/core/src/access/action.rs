@@ -4,8 +4,9 @@ use super::Scope;
 
 /// How much of the installation an action concerns; decides what a limited token may do with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Reach {
-    /// Jobs, or what is told of a queue, group or task: within the limits.
+    /// Jobs, or what is shown of a queue, group or task: within the limits.
     Own,
     /// A queue, group or task with all of its jobs: only if the token is limited in no other respect.
     Whole,

@@ -88,6 +88,7 @@ pub fn allows(state: JobState, event: Trigger) -> bool {
 /// A move that the table does not have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the job cannot be {action}: {reason}")]
+#[non_exhaustive]
 pub struct Illegal {
     /// The state of the job, in which this cannot be done.
     pub state: JobState,

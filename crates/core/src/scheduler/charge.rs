@@ -5,7 +5,6 @@ use std::time::Duration;
 use super::{Scheduler, rows::Ties, table::Index};
 use crate::{
     backlog::Slot,
-    estimate::UNKNOWN_COST,
     settings::Fairness,
     time::Timestamp,
     turn::{Account, Charge},
@@ -24,7 +23,7 @@ impl Scheduler {
     /// Charges a group and its queue what a job is expected to cost, moves the virtual times, and returns the cost.
     pub(super) fn charge(&mut self, ties: Ties) -> Duration {
         let Ties { group: at, queue: queue_at, .. } = ties;
-        let cost = self.kinds[ties.kind].cost.unwrap_or(UNKNOWN_COST);
+        let cost = self.kinds[ties.kind].expected();
         self.picks = self.picks.next();
         let served = self.picks;
         let queue = &mut self.queues[queue_at];

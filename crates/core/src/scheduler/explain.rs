@@ -15,7 +15,6 @@ use crate::{
     Fence,
     backlog::{Place, Slot},
     calendar::Schedule,
-    estimate::UNKNOWN_COST,
     job::JobId,
     lifecycle::ALONE_CRASHES,
     name::{GroupName, QueueName, TaskName},
@@ -244,7 +243,7 @@ impl Future {
         let mut flights: Vec<_> = scheduler.flights.iter().collect();
         flights.sort_unstable_by_key(|(slot, _)| scheduler.backlog.seq(*slot));
         for (count, (slot, flight)) in flights.into_iter().enumerate() {
-            let cost = scheduler.kinds[scheduler.backlog.kind(slot)].cost.unwrap_or(UNKNOWN_COST);
+            let cost = scheduler.kinds[scheduler.backlog.kind(slot)].expected();
             let end = flight.runs_since.unwrap_or(now).plus(cost).max(now);
             ends.push(Reverse((end, count, scheduler.backlog.id(slot), scheduler.backlog.fence(slot))));
         }
@@ -282,7 +281,7 @@ impl Future {
     }
 
     fn cost_of(&self, slot: Slot) -> Duration {
-        self.scheduler.kinds[self.scheduler.backlog.kind(slot)].cost.unwrap_or(UNKNOWN_COST)
+        self.scheduler.kinds[self.scheduler.backlog.kind(slot)].expected()
     }
 
     fn start(&mut self, pick: &Pick) {

@@ -120,7 +120,7 @@ impl Scheduler {
         }
         self.backlog.set_place(slot, place);
         let known = self.kinds[ties.kind].cost;
-        let cost = known.unwrap_or(UNKNOWN_COST);
+        let cost = self.kinds[ties.kind].expected();
         let queue = &mut self.queues[ties.queue];
         // Where turns are counted, the cost is fixed: none of it is unused.
         let unused = if queue.settings.fairness == Fairness::Time { charged } else { Duration::ZERO };

@@ -7,7 +7,7 @@ use super::{
     table::{Index, Table},
     totals::JobCount,
 };
-use crate::{name::TaskName, time::Timestamp};
+use crate::{estimate, name::TaskName, time::Timestamp};
 
 /// A queue and a task: what a node must serve and know.
 #[derive(Debug, Clone)]
@@ -25,6 +25,12 @@ impl Kind {
     #[inline]
     pub(super) fn class(&self) -> Index {
         self.class
+    }
+
+    /// What its next run is expected to cost.
+    #[inline]
+    pub(super) fn expected(&self) -> Duration {
+        estimate::expected(self.cost)
     }
 
     /// Whether some node can run it; jobs that none can run are not waited for.
@@ -189,6 +195,6 @@ impl Scheduler {
     /// A run has shown what jobs of this kind cost.
     pub(super) fn learn(&mut self, kind: Index, ran: Duration) {
         let kind = &mut self.kinds.kinds[kind];
-        kind.cost = Some(crate::estimate::learn(kind.cost, ran));
+        kind.cost = Some(estimate::learn(kind.cost, ran));
     }
 }

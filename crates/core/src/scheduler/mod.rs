@@ -8,14 +8,16 @@
 //! stuck ones, then the counting scheme). A closed gate takes its queue, group or job out of the tree once, and its
 //! opening puts it back: what cannot run is not looked at again and again.
 //!
-//! What is known: `table` rows by name and index, `rows` queues, tasks and keys, `kinds` a queue and a task, `groups` and
-//! `names` groups and their owners, `lanes` a group's ready jobs, `fleet` nodes, `flight` what is in their hands, `times` what
-//! is due when, `hours` windows and schedules, `waits` jobs that wait for jobs, `suspects` jobs that run alone.
+//! What is known: `table` rows by name and index, `rows` queues, tasks and keys, `kinds` a queue and a task, `groups`
+//! and `names` groups and their owners, `lanes` a group's ready jobs, `fleet` nodes, `flight` what is in their hands,
+//! `times` what is due when, `hours` windows and schedules, `waits` jobs that wait for jobs, `suspects` jobs that run
+//! alone.
 //!
-//! What is done with it: `arrive` jobs come and go, `expire` some too late → `set` what is set → `trees` which queues share nodes
-//! → `line` which queues and groups stand in line, `turns` in which order → `gates` what is closed → `choose` whose turn it is →
-//! `charge` what it costs → `tally` what happened, added up → `explain` why not yet, and what comes next → `totals` how much there is →
-//! `follow` what another scheduler does → `remaining` whether a node has anything to do at all.
+//! What is done with it: `arrive` jobs come and go, `expire` some too late → `set` what is set → `trees` which queues
+//! share nodes → `line` which queues and groups stand in line, `turns` in which order → `gates` what is closed →
+//! `choose` whose turn it is → `charge` what it costs → `tally` what happened, added up → `explain` why not yet, and
+//! what comes next → `totals` how much there is → `follow` what another scheduler does → `remaining` whether a node has
+//! anything to do at all.
 
 mod arrive;
 mod charge;
@@ -143,8 +145,8 @@ pub struct Remembered {
     pub count: u32,
 }
 
-/// What became of picks, with the fence that each job was picked at. The fence is needed because a batch that gets no reply is sent
-/// again, and when the reply comes its jobs may have been picked once more.
+/// What became of picks, with the fence that each job was picked at. The fence is needed because a batch that gets no
+/// reply is sent again, and when the reply comes its jobs may have been picked once more.
 pub type Replies = Vec<(JobId, Fence, Reply)>;
 
 /// What became of one pick.
@@ -292,8 +294,8 @@ impl Scheduler {
         }
     }
 
-    /// Takes in what happened and returns what to do. Several [`Output::Assign`] may be in flight at a time; each is answered
-    /// by an [`Input::Replied`].
+    /// Takes in what happened and returns what to do. Several [`Output::Assign`] may be in flight at a time; each is
+    /// answered by an [`Input::Replied`].
     pub fn handle(&mut self, now: Timestamp, input: Input) -> Vec<Output> {
         self.turn_minute(now);
         self.turn_windows(now);

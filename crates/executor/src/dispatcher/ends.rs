@@ -6,10 +6,7 @@ use std::time::Duration;
 use foldhash::HashSet;
 use tokio::time::Instant;
 use turnwise_core::{
-    Fence, JobHead, JobId, JobState, RetryPolicy, Terms, Timestamp,
-    job::Counts,
-    lifecycle::{self, JobFacts},
-    pace,
+    Fence, JobHead, JobId, JobState, Timestamp, lifecycle, pace,
     scheduler::{self, Input},
 };
 use turnwise_store::{Intervention, Load, Settled, StoreError};
@@ -167,11 +164,6 @@ fn answered<T>(reply: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
 
 /// What ends a job that has never begun, as long as it is what was read. `None`: nothing does, or it has begun.
 fn end_of(head: &JobHead, now: Timestamp) -> Option<Intervention> {
-    let event = lifecycle::ends_unrun(head, now)?;
-    let (retry, terms) = (RetryPolicy::None, Terms::default());
-    let counts = Counts { crashes: head.crashes, ..Counts::default() };
-    let JobHead { state, fence, .. } = *head;
-    let standing = JobFacts { state, counts, retry: &retry, terms: &terms, cancel_requested: false, fence };
-    let to = lifecycle::decide(&standing, &event, now, 0.0).ok()?;
-    Some(Intervention { job: head.id, state, fence, to, line: None })
+    let to = lifecycle::end_unrun(head, now)?;
+    Some(Intervention { job: head.id, state: head.state, fence: head.fence, to, line: None })
 }

@@ -1,6 +1,6 @@
 //! A view that is kept between questions, for a server: built once, and brought up to date before each answer.
 //!
-//! It follows the dispatcher: what a watcher is told about jobs, what nodes have in their hands, the living nodes and the settings go into
+//! It follows the dispatcher: what a watcher reads about jobs, what nodes have in their hands, the living nodes and the settings go into
 //! its scheduler as they come. Only where what happened is not known any more is it built anew.
 
 use std::{
@@ -55,6 +55,7 @@ struct Shared {
 
 /// What became of a question.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum Asked {
     /// The answer.
     Answered(Box<Answer>),
@@ -331,14 +332,13 @@ impl Kept {
     fn why(&mut self, id: JobId, with_forecast: bool) -> Option<(Why, bool)> {
         let (open, picks): (Scheduler, Vec<Pick>) = opened(&self.closed, self.now, self.nodes.clone());
         if let Some(before) = picks.iter().position(|pick| pick.job == id) {
-            let forecast = Some(Forecast { before, starts_in: Duration::ZERO });
-            return Some((Why { gates: Vec::new(), forecast }, false));
+            return Some((Why::new(Vec::new(), Some(Forecast::new(before, Duration::ZERO))), false));
         }
         let Why { gates, .. } = open.why(self.now, id, 0)?;
         let waits = !self.held.iter().any(|job| job.id == id);
         let forecast = if waits && with_forecast { self.forecast(open, id) } else { None };
         let guessed = forecast.is_some_and(|forecast| !forecast.starts_in.is_zero()) && self.guesses();
-        Some((Why { gates, forecast }, guessed))
+        Some((Why::new(gates, forecast), guessed))
     }
 
     /// When it starts. The copy of the scheduler is used up by it: a second one would be as large.
@@ -353,7 +353,7 @@ impl Kept {
             None => Ahead::of(open, self.now),
         };
         let (before, at) = self.ahead.insert(ahead).starts.get(&id).copied()?;
-        Some(Forecast { before, starts_in: at.since(self.now) })
+        Some(Forecast::new(before, at.since(self.now)))
     }
 
     /// Whether a run is going on whose length is not known, or that has gone on for longer than usual.

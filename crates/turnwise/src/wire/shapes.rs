@@ -341,9 +341,9 @@ fn every_shape_is_as_in_the_file() {
         why::Gate::NotDue(at(60)),
         why::Gate::AtLimit { whose: why::Whose::Queue(job.queue.clone()), used: 1, limit: 1 },
     ];
-    let forecast = Some(Forecast { before: 2, starts_in: Duration::from_millis(4_200) });
+    let forecast = Some(Forecast::new(2, Duration::from_millis(4_200)));
     let answer =
-        Answer { job: job.clone(), now: at(5), why: Some(why::Why { gates, forecast }), guessed: false, lost: false };
+        Answer { job: job.clone(), now: at(5), why: Some(why::Why::new(gates, forecast)), guessed: false, lost: false };
     let (queue_name, queue) = overview.queues.first_key_value().unwrap();
     let (group_name, group) = overview.groups.first_key_value().unwrap();
     let (task_name, task) = overview.tasks.first_key_value().unwrap();
