@@ -68,19 +68,10 @@ pub(crate) async fn news(store: &Inner, ask: &AskNews) -> Result<News> {
         let row = client.query_one(include_str!("../sql/news_begin.sql"), &[]).await.map_err(fail)?;
         let (cursor, now) = (Cursor(get(&row, 0)?), rows::now(&row, 1)?);
         let writers = writers(&cursor)?;
-        return Ok(News {
-            now,
-            cursor,
-            jobs: Vec::new(),
-            more: false,
-            changes: Vec::new(),
-            memos: false,
-            writers,
-            asked: None,
-        });
+        return Ok(News::begin(now, cursor, writers));
     };
     let sql = include_str!("../sql/news.sql");
-    let last = Place::of(last);
+    let last = CursorParts::of(last);
     let from = last.as_ref().map_or(BEGINNING, |last| last.snapshot);
     let most = i64::from(ask.new_jobs);
     let mut rows = client.query(sql, &[&from, &ask.epoch.0, &most]).await.map_err(fail)?;
@@ -139,12 +130,12 @@ pub(crate) fn changed(row: &Row, names: &mut Names) -> Result<Change> {
 const BEGINNING: &str = "1:1:";
 
 /// A cursor, parsed: a snapshot, which has a meaning only within one lineage.
-pub(crate) struct Place<'a> {
+pub(crate) struct CursorParts<'a> {
     pub(crate) lineage: i64,
     pub(crate) snapshot: &'a str,
 }
 
-impl<'a> Place<'a> {
+impl<'a> CursorParts<'a> {
     /// `None`: it is not of this version of the program, or was made when no lineage had begun.
     pub(crate) fn of(cursor: &'a Cursor) -> Option<Self> {
         let (lineage, snapshot) = cursor.0.split_once('/')?;
@@ -153,11 +144,11 @@ impl<'a> Place<'a> {
 }
 
 /// Whether the news are of the lineage that the last ones were of.
-fn goes_on(rows: &[Row], last: Option<&Place<'_>>) -> Result<bool> {
+fn goes_on(rows: &[Row], last: Option<&CursorParts<'_>>) -> Result<bool> {
     for row in rows {
         if get::<i32>(row, KIND)? == 0 {
             let now = Cursor(get(row, CURSOR)?);
-            return Ok(last.is_some_and(|last| Place::of(&now).is_some_and(|now| now.lineage == last.lineage)));
+            return Ok(last.is_some_and(|last| CursorParts::of(&now).is_some_and(|now| now.lineage == last.lineage)));
         }
     }
     Err(StoreError::broken("read the news", "no answer"))

@@ -9,7 +9,7 @@ use crate::{
     audit,
     connect::connection,
     errors::failed,
-    news::Place,
+    news::CursorParts,
     once,
     rows::{Moment, get},
     session::{Answer, Begin, Bind, Session},
@@ -81,8 +81,8 @@ pub(crate) async fn prune(store: &Inner, seen: Option<&Cursor>, limit: u32, line
             old += step!(line, client, on => by_rows(on, &rest(end), edge, limit - old)).map_err(fail)?;
         }
     }
-    let changes = match seen.and_then(Place::of) {
-        Some(Place { lineage, snapshot }) => {
+    let changes = match seen.and_then(CursorParts::of) {
+        Some(CursorParts { lineage, snapshot }) => {
             let sql = include_str!("../sql/prune_changes.sql");
             let gone = client.query_one(sql, &[&snapshot, &limit, &lineage]).await.map_err(fail)?;
             u64::try_from(get::<i64>(&gone, 0)?).unwrap_or(0)

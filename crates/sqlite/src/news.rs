@@ -61,20 +61,11 @@ pub(crate) fn load(conn: &Connection, load: Load, now: Timestamp) -> Result<Page
 
 pub(crate) fn news(conn: &Connection, ask: &AskNews, now: Timestamp) -> Result<News> {
     let mut cursor = conn.prepare_cached(include_str!("../sql/news_begin.sql"))?;
-    let seen = cursor.query_row((), |row| Ok(Seen { job: row.get(0)?, change: row.get(1)? }))?;
-    let mut news = News {
-        now,
-        cursor: seen.cursor(),
-        jobs: Vec::new(),
-        more: false,
-        changes: Vec::new(),
-        memos: false,
-        writers: Writers::default(),
-        asked: None,
-    };
+    let seen = cursor.query_row((), |row| Ok(LastNumbers { job: row.get(0)?, change: row.get(1)? }))?;
+    let mut news = News::begin(now, seen.cursor(), Writers::default());
     let Some(last) = &ask.cursor else { return Ok(news) };
     news.asked = totals::asked(conn, now)?;
-    let last = Seen::read(last)?;
+    let last = LastNumbers::read(last)?;
     let mut names = Names::default();
     if ask.new_jobs > 0 {
         let mut jobs = conn.prepare_cached(include_str!("../sql/news.sql"))?;
@@ -120,12 +111,12 @@ pub(crate) fn heads(
 
 /// The last numbers seen. SQLite's writers come one after the other, so numbers become visible in their order.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Seen {
+pub(crate) struct LastNumbers {
     pub(crate) job: i64,
     pub(crate) change: i64,
 }
 
-impl Seen {
+impl LastNumbers {
     fn cursor(self) -> Cursor {
         Cursor(format!("{} {}", self.job, self.change))
     }

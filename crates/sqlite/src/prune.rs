@@ -4,7 +4,7 @@ use rusqlite::{Connection, params};
 use turnwise_core::{JobId, Retention, Timestamp, lifecycle::End};
 use turnwise_store::{Cursor, Loss};
 
-use crate::{after, audit, errors::Failure, news::Seen, once, rows, story, unique};
+use crate::{after, audit, errors::Failure, news::LastNumbers, once, rows, story, unique};
 
 type Result<T> = std::result::Result<T, Failure>;
 
@@ -13,7 +13,7 @@ const PRUNED_AT_ONCE: usize = 64;
 
 pub(crate) fn prune(
     conn: &Connection,
-    keys: &unique::Place,
+    keys: &unique::KeyCursor,
     seen: Option<&Cursor>,
     limit: u32,
     kept: Retention,
@@ -30,7 +30,7 @@ pub(crate) fn prune(
     pruned += audit::prune(conn, limit, now)?;
     if let Some(cursor) = seen {
         let mut changes = conn.prepare_cached(include_str!("../sql/prune_changes.sql"))?;
-        pruned += changes.execute(params![Seen::read(cursor)?.change, limit])?;
+        pruned += changes.execute(params![LastNumbers::read(cursor)?.change, limit])?;
     }
     Ok(pruned as u64)
 }

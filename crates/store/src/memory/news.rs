@@ -10,18 +10,7 @@ pub(super) fn news(store: &MemoryStore, ask: AskNews) -> Result<News> {
     let now = store.clock.now();
     let data = store.data();
     let cursor = Cursor(format!("{} {}", data.next_seq, data.next_change));
-    let Some(last) = ask.cursor else {
-        return Ok(News {
-            now,
-            cursor,
-            jobs: Vec::new(),
-            more: false,
-            changes: Vec::new(),
-            memos: false,
-            writers: Writers::default(),
-            asked: None,
-        });
-    };
+    let Some(last) = ask.cursor else { return Ok(News::begin(now, cursor, Writers::default())) };
     let (seq, change) = read_cursor(&last)?;
     let most = usize::try_from(ask.new_jobs).unwrap_or(usize::MAX);
     let mut jobs: Vec<_> = data.jobs.values().filter(|row| row.seq >= seq).map(|row| data.head(row)).collect();

@@ -72,6 +72,14 @@ pub struct News {
     pub asked: Option<Timestamp>,
 }
 
+impl News {
+    /// The first ones, which only say where to begin.
+    pub fn begin(now: Timestamp, cursor: Cursor, writers: Writers) -> Self {
+        let (jobs, changes) = (Vec::new(), Vec::new());
+        Self { now, cursor, jobs, more: false, changes, memos: false, writers, asked: None }
+    }
+}
+
 /// How far the writing transactions have come, counted in the order in which they began to write. Both are zero in a store with one
 /// writer at a time: there, no transaction is ever open whose changes the news could miss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
