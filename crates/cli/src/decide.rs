@@ -147,7 +147,7 @@ fn wanted(call: &args::Change) -> Result<Wanted, Invalid> {
         put("in", "0s".to_owned());
     }
     if json.is_empty() {
-        return Err(Invalid::new("change", "names nothing; add --priority, --queue, --in, --at or --now"));
+        return Err(Invalid::new("change", "needs a change: add --priority, --queue, --in, --at or --now"));
     }
     Ok(Wanted { change, json: serde_json::Value::from(json).to_string() })
 }

@@ -275,7 +275,8 @@ pub(crate) async fn named(place: &Place, named: Named, most: usize) -> Result<Ve
         Place::Server(server) => return Ok(server.by_name(&format!("/{}", named.word()), named.word()).await?.0),
         Place::Database(turnwise) => turnwise,
     };
-    let all = if most == usize::MAX { turnwise.overview().await? } else { turnwise.overview_told(most).await? };
+    let all =
+        if most == usize::MAX { turnwise.overview().await? } else { turnwise.overview_by_dispatcher(most).await? };
     match named {
         Named::Queues => {
             all.queues.iter().map(|(name, queue)| place::shown(&wire::Queue::new(name, queue, &all))).collect()

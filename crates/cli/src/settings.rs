@@ -313,7 +313,7 @@ impl Settings {
         Ok(opened.acting_as(this_user()))
     }
 
-    /// Refuses an address of PostgreSQL that names no database: what is to be made would land in one that nobody chose.
+    /// Refuses an address of PostgreSQL that names no database: what is to be made would land in one that was not chosen.
     pub(crate) fn check_named(&self) -> Result<(), Failure> {
         let url = self.database();
         if !url.starts_with("sqlite:") && !url.starts_with("memory:") && !turnwise_postgres::names_database(url)? {
@@ -460,7 +460,7 @@ impl Token {
         // What is no token may still be a secret: it is not repeated.
         let secret = Secret::parse(secret.trim());
         let secret =
-            secret.ok_or_else(|| Invalid::new("token", "is none: a token begins with tw_ and has 46 characters"))?;
+            secret.ok_or_else(|| Invalid::new("token", "is not a token: one begins with tw_ and has 46 characters"))?;
         Ok(Self(secret.reveal().to_owned()))
     }
 }
@@ -564,7 +564,7 @@ fn unknown_variable(name: &str) -> Option<String> {
         return None;
     }
     let meant = did_you_mean(name, known.iter().map(String::as_str));
-    Some(format!("warning: {name} is no setting and has no effect{meant}"))
+    Some(format!("warning: {name} is not a setting and has no effect{meant}"))
 }
 
 /// What a settings file says.

@@ -515,7 +515,7 @@ fn tokens_are_made_and_shown_to_a_server(place: &Place) {
     // What is no token is not sent, and not repeated.
     let wrong = ways.there(&["--token", "hunter2", "jobs"], None);
     assert_eq!(wrong.status.code(), Some(2));
-    assert!(said(&wrong).contains("token: is none") && !said(&wrong).contains("hunter2"), "{wrong:?}");
+    assert!(said(&wrong).contains("token: is not a token") && !said(&wrong).contains("hunter2"), "{wrong:?}");
 }
 
 /// A server looks at so many jobs a call; a decision goes on from there until there are no more.

@@ -134,7 +134,7 @@ fn a_stuck_job_stays_stuck_until_its_new_time(place: &Place) {
 fn what_cannot_be_changed_says_why(place: &Place) {
     let unique = place.enqueue(&["note", "1", "--unique", "k", "--unique-scope", "queue", "--queue", "shut"]);
     place.told(&["queue", "pause", "shut"]);
-    place.refuses(&["change", &unique], 2, "change: names nothing; add --priority, --queue, --in, --at or --now");
+    place.refuses(&["change", &unique], 2, "change: needs a change: add --priority, --queue, --in, --at or --now");
     place.refuses(&["change", &unique, "--priority", "11"], 2, "priority: must be 1 (first) to 10 (last), not 11");
     place.refuses(&["change", &unique, "--in", "soon"], 2, "in: \"soon\" is not a duration");
     place.refuses(&["change", &unique, "--queue", ""], 2, "queue: must not be empty");

@@ -264,7 +264,7 @@ fn a_variable_that_is_no_setting_is_warned_of_and_slots_count() {
     let output = command.env("TURNWISE_SLOTS", "7").env("TURNWISE_SLOT", "9").output().unwrap();
     assert!(succeeded(&output).contains(", 7 slots,"), "{output:?}");
     let warned = said(&output);
-    assert_eq!(warned, "warning: TURNWISE_SLOT is no setting and has no effect; did you mean \"TURNWISE_SLOTS\"?\n");
+    assert_eq!(warned, "warning: TURNWISE_SLOT is not a setting and has no effect; did you mean \"TURNWISE_SLOTS\"?\n");
     // A program that is a task has variables of its own.
     let mut within = place.command(&["jobs"]);
     let output = within.env("TURNWISE_JOB_ID", ID).env("TURNWISE_ATTEMPT", "1").output().unwrap();

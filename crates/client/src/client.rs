@@ -183,10 +183,12 @@ impl Client {
             if pause.is_zero() || tries == TRIES {
                 let broken = |Broken { text, unsent }| {
                     let address = &self.address;
-                    Error::Unreachable(match unsent {
-                        true => format!("the server {address} cannot be reached: {text}"),
-                        false if ask.repeatable() => format!("the server {address} gave no answer: {text}"),
-                        false => format!("the server {address} gave no answer: {text}; look whether it was done"),
+                    Error::Unreachable(if unsent {
+                        format!("the server {address} cannot be reached: {text}")
+                    } else if ask.repeatable() {
+                        format!("the server {address} gave no answer: {text}")
+                    } else {
+                        format!("the server {address} gave no answer: {text}; look whether it was done")
                     })
                 };
                 let (head, text) = sent.map_err(broken)?;

@@ -1,7 +1,7 @@
 //! What is well with an installation and what is not, and what to do about it.
 //!
-//! A store tells what it knows of its database ([`Vitals`]), a caller adds what it has seen of nodes and jobs ([`Picture`]); here it is
-//! decided what that means.
+//! A store reports what it knows of its database ([`Vitals`]), a caller adds what it has seen of nodes and jobs ([`Picture`]); here it
+//! is decided what that means.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -11,7 +11,7 @@ use crate::{
     words::words,
 };
 
-/// Open transactions that are told, the oldest first.
+/// Open transactions that are listed, the oldest first.
 pub const MAX_OPEN: usize = 10;
 /// A transaction that has been open for so long holds up more than it should.
 const LONG: Duration = Duration::from_secs(5 * 60);
@@ -25,7 +25,7 @@ const CLOCKS_APART: Duration = Duration::from_secs(30);
 const FEW_CONNECTIONS: u32 = 10;
 /// A log of a SQLite file that is larger was not cut for long: a reader holds it.
 const LARGE_LOG: u64 = 256 * 1024 * 1024;
-/// Tasks that are told by name.
+/// Tasks that are listed by name.
 const MAX_TASKS: usize = 10;
 
 /// How it is about one thing.
@@ -285,7 +285,7 @@ fn transactions(vitals: &Vitals) -> Vec<Finding> {
     findings
 }
 
-/// Transactions that nobody has ended for long. A slot has no time: it is as old as the transactions since.
+/// Transactions that have been open for long. A slot has no time: it is as old as the transactions since.
 fn held(transaction: &OpenTransaction) -> Option<Finding> {
     let OpenTransaction { who, pid, open_for, behind } = transaction;
     let old = match open_for {
@@ -298,7 +298,7 @@ fn held(transaction: &OpenTransaction) -> Option<Finding> {
         "{who} is {old}: rows of ended jobs cannot be removed until it ends, and every look for jobs takes longer"
     );
     let advice = pid.map_or_else(
-        || "remove it if nobody needs it".to_owned(),
+        || "remove it if no program needs it".to_owned(),
         |pid| format!("end it: select pg_terminate_backend({pid})"),
     );
     let too_long = open_for.is_none_or(|span| span >= TOO_LONG);

@@ -93,8 +93,8 @@ impl<L: PartialEq> Watch<L> {
         }
     }
 
-    /// No node leads, or this one does.
-    pub fn nobody(&mut self) {
+    /// No other node leads.
+    pub fn forget(&mut self) {
         self.seen = None;
     }
 
@@ -221,7 +221,7 @@ mod tests {
         // But not for a node that was cut off meanwhile, or saw the clock change.
         assert_eq!(watch.over(LEASE, secs(3.0), secs(7.9)), None);
         assert_eq!(watch.over(LEASE, secs(3.0), secs(8.0)), Some(&"lead"));
-        watch.nobody();
+        watch.forget();
         assert_eq!(watch.over(LEASE, Duration::ZERO, secs(99.0)), None);
     }
 

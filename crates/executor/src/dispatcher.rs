@@ -4,7 +4,7 @@
 //!
 //! `backlog` reading what waits → `news` reading what is new → `give` giving out what is picked → `ends` of jobs that never begin,
 //! `lost` nodes, `pauses` after errors, `unknown` tasks, `schedules` of periodic jobs → `memos` writing down what the next dispatcher should know,
-//! `prune` deleting what is kept no longer, `statistics` of what happened, `totals` writing down how much there is while somebody asks.
+//! `prune` deleting what is kept no longer, `statistics` of what happened, `totals` writing job counts while a caller asks for them.
 
 mod backlog;
 mod charges;
@@ -120,7 +120,7 @@ pub(crate) async fn dispatch(life: Arc<Life>, mut lead: watch::Receiver<Option<L
     }
 }
 
-/// The lead has gone to another node, or nobody has it; it is no news where this node stops.
+/// Another node has the lead, or none has; not worth a warning where this node stops.
 fn say_that_it_is_over(life: &Life) {
     if life.draining.is_up() {
         tracing::info!("no longer dispatching");
@@ -138,7 +138,7 @@ struct Open {
     /// instead would miss the one that arrives after the look, and a limit would be broken by it.
     doubts: Vec<Vec<Pick>>,
     /// Jobs that failed while the scheduler did not know them yet: it could not name the queue that is to be paused for them.
-    trouble: Vec<JobId>,
+    early_failures: Vec<JobId>,
     /// Queues that are set to pause on an error and had one.
     pauses: Vec<(QueueName, JobId)>,
 }

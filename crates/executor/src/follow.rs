@@ -9,7 +9,7 @@ use turnwise_core::{
     Incarnation, Node, Timestamp,
     lead::{self, By, Sight, Watch},
 };
-use turnwise_store::{Beat, Leader, Pulse, Term};
+use turnwise_store::{Beat, BeatReply, Leader, Term};
 
 use crate::{life::Life, logs::Kind};
 
@@ -26,7 +26,7 @@ pub(crate) struct Following {
 
 impl Following {
     /// Takes in what the last beat, or look, returned. `over`: the lead that this node declared over with it.
-    pub(crate) fn hear(&mut self, life: &Life, over: Option<Term>, pulse: &Pulse) {
+    pub(crate) fn hear(&mut self, life: &Life, over: Option<Term>, pulse: &BeatReply) {
         if let Some(leader) = &pulse.leader {
             let sight = if life.node.process.is_gone(&leader.host) { Sight::Gone } else { leader.sight };
             self.watch.see(leader.term, sight, life.node.clock.monotonic());
@@ -44,7 +44,7 @@ impl Following {
                 self.deposed = its.map(|node| (node.incarnation, node.lease_until)).collect();
             }
         }
-        self.watch.nobody();
+        self.watch.forget();
     }
 
     /// The lead that is over, as far as this node knows.

@@ -275,9 +275,9 @@ impl TaskTransaction {
         let mut wait = LOOK;
         loop {
             match self.look(number, last).await {
-                Ok(Some(Found::Committed)) => return Closed::Committed,
-                Ok(Some(Found::RolledBack)) => return not_committed(error),
-                Ok(Some(Found::Elsewhere)) => return Closed::Refused(Settled::Superseded),
+                Ok(Some(CommitFate::Committed)) => return Closed::Committed,
+                Ok(Some(CommitFate::RolledBack)) => return not_committed(error),
+                Ok(Some(CommitFate::Elsewhere)) => return Closed::Refused(Settled::Superseded),
                 Ok(None) => {}
                 Err(error) => {
                     tracing::warn!(%error, job = %last.settlement.job, "it is not known yet whether its transaction was committed")
@@ -288,7 +288,7 @@ impl TaskTransaction {
         }
     }
 
-    async fn look(&self, number: &Number, last: &Last) -> Result<Option<Found>> {
+    async fn look(&self, number: &Number, last: &Last) -> Result<Option<CommitFate>> {
         let client = pooled(&self.pool).await?;
         let client = self.address.wire(&client, Purpose::Node);
         let application = application(last.node);
@@ -299,7 +299,7 @@ impl TaskTransaction {
             Err(error) => return Err(failed("look for a transaction")(error)),
         };
         let committed = match status.transpose()?.flatten().as_deref() {
-            Some("aborted") => return Ok(Some(Found::RolledBack)),
+            Some("aborted") => return Ok(Some(CommitFate::RolledBack)),
             // Or another transaction with the same number, if there was a failover.
             Some("committed") => true,
             Some(_) => return Ok(None),
@@ -309,11 +309,11 @@ impl TaskTransaction {
         let settlement = &last.settlement;
         let standing = read_standing(&client, &[settlement.job.uuid()]).await?;
         Ok(Some(match why_not(settlement, last.node, false, standing.get(&settlement.job)) {
-            Ok(Settled::Applied | Settled::Gone) => Found::Committed,
+            Ok(Settled::Applied | Settled::Gone) => CommitFate::Committed,
             // It may have gone on from there.
-            Ok(Settled::Superseded) if committed => Found::Committed,
-            Ok(Settled::Superseded) => Found::Elsewhere,
-            Ok(Settled::CancelRequested | Settled::Locked | Settled::KeyHeld) | Err(_) => Found::RolledBack,
+            Ok(Settled::Superseded) if committed => CommitFate::Committed,
+            Ok(Settled::Superseded) => CommitFate::Elsewhere,
+            Ok(Settled::CancelRequested | Settled::Locked | Settled::KeyHeld) | Err(_) => CommitFate::RolledBack,
         }))
     }
 }
@@ -341,7 +341,7 @@ async fn begin_to_close(client: &Client, node: Incarnation) -> std::result::Resu
     Ok(number.unwrap_or(Number { xact: String::new(), backend: 0 }))
 }
 
-enum Found {
+enum CommitFate {
     Committed,
     RolledBack,
     /// The job has gone on to another assignment, and it cannot be found out whether this transaction had a part in that.

@@ -2,7 +2,7 @@
 
 mod params;
 mod passfile;
-mod place;
+mod endpoint;
 mod purpose;
 mod reservoir;
 mod tls;
@@ -31,8 +31,8 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use turnwise_store::{Result, StoreError};
 
 use self::{
+    endpoint::{Endpoint, endpoints, set_common},
     params::{Params, Surroundings, invalid},
-    place::{Place, places, set_common},
     purpose::{LONGEST, MARK},
     reservoir::Reservoir,
     tls::{Mode, Tls},
@@ -55,11 +55,11 @@ pub(crate) struct Address(Arc<Known>);
 
 struct Known {
     /// In the order they are tried; at least one.
-    places: Vec<Place>,
+    endpoints: Vec<Endpoint>,
     tls: Tls,
     /// `options` of the url.
     asked: String,
-    /// How long one place may take to answer.
+    /// How long one server may take to answer.
     patience: Duration,
     /// A pooler is between here and the server: no session can be relied on.
     pooled: AtomicBool,
@@ -70,7 +70,7 @@ type Stream = <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream;
 
 impl fmt::Debug for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let hosts: Vec<_> = self.0.places.iter().map(|place| place.config.get_hosts()).collect();
+        let hosts: Vec<_> = self.0.endpoints.iter().map(|endpoint| endpoint.config.get_hosts()).collect();
         f.debug_struct("Address").field("hosts", &hosts).field("sslmode", &self.0.tls.mode).finish_non_exhaustive()
     }
 }
@@ -89,15 +89,15 @@ pub fn names_database(url: &str) -> Result<bool> {
 impl Address {
     /// The hosts and ports, for a message: `db-1:5432, db-2:5432`.
     pub(crate) fn named(&self) -> String {
-        let place = |place: &Place| {
-            let host = place.config.get_hosts().first().map_or_else(String::new, |host| match host {
+        let endpoint = |endpoint: &Endpoint| {
+            let host = endpoint.config.get_hosts().first().map_or_else(String::new, |host| match host {
                 Host::Tcp(name) => name.clone(),
                 #[cfg(unix)]
                 Host::Unix(path) => path.display().to_string(),
             });
-            format!("{host}:{}", place.config.get_ports().first().copied().unwrap_or(5432))
+            format!("{host}:{}", endpoint.config.get_ports().first().copied().unwrap_or(5432))
         };
-        self.0.places.iter().map(place).collect::<Vec<_>>().join(", ")
+        self.0.endpoints.iter().map(endpoint).collect::<Vec<_>>().join(", ")
     }
 
     /// From `url`, and from the environment where it is silent.
@@ -109,14 +109,14 @@ impl Address {
     fn read_with(url: &str, around: &Surroundings<'_>) -> Result<Self> {
         let params = Params::read(url, around)?;
         let tls = Tls::read(&params, around)?;
-        let mut places = places(&params, around)?;
+        let mut endpoints = endpoints(&params, around)?;
         let patience = match params.number("connect_timeout")? {
             // As libpq: one second is too short, and zero is for ever.
             Some(seconds @ 1..) => Duration::from_secs(u64::max(seconds, 2)),
-            _ => (CONNECT_TIMEOUT / u32::try_from(places.len()).unwrap_or(1)).max(Duration::from_secs(2)),
+            _ => (CONNECT_TIMEOUT / u32::try_from(endpoints.len()).unwrap_or(1)).max(Duration::from_secs(2)),
         };
-        for place in &mut places {
-            set_common(&mut place.config, &params, patience)?;
+        for endpoint in &mut endpoints {
+            set_common(&mut endpoint.config, &params, patience)?;
         }
         let pooled = match params.get("pooler") {
             None => false,
@@ -125,7 +125,7 @@ impl Address {
         };
         let asked = params.get("options").unwrap_or_default().to_owned();
         let (pooled, types) = (AtomicBool::new(pooled), Types::default());
-        Ok(Self(Arc::new(Known { places, tls, asked, patience, pooled, types })))
+        Ok(Self(Arc::new(Known { endpoints, tls, asked, patience, pooled, types })))
     }
 
     /// Whether a pooler is between here and the server.
@@ -180,7 +180,7 @@ impl Address {
         bound.chain([self.0.asked.clone()]).chain(needs).collect::<Vec<String>>().join(" ")
     }
 
-    /// Connects for `purpose` to the first place that accepts the connection.
+    /// Connects for `purpose` to the first server that accepts the connection.
     pub(crate) async fn connect(&self, purpose: Purpose) -> Answer<(Client, Connection<Socket, Stream>)> {
         if self.pooled() {
             return self.connect_with("").await;
@@ -208,24 +208,24 @@ impl Address {
     }
 
     async fn connect_with(&self, options: &str) -> Answer<(Client, Connection<Socket, Stream>)> {
-        let (first, others) = self.0.places.split_first().expect("there is at least one place");
+        let (first, others) = self.0.endpoints.split_first().expect("there is at least one endpoint");
         let mut last = self.connect_to(first, options).await;
-        for place in others {
+        for endpoint in others {
             match last {
-                Err(error) if may_differ_elsewhere(&error) => last = self.connect_to(place, options).await,
+                Err(error) if may_differ_elsewhere(&error) => last = self.connect_to(endpoint, options).await,
                 connected => return connected,
             }
         }
         last
     }
 
-    async fn connect_to(&self, place: &Place, options: &str) -> Answer<(Client, Connection<Socket, Stream>)> {
-        let mut config = place.config.clone();
+    async fn connect_to(&self, endpoint: &Endpoint, options: &str) -> Answer<(Client, Connection<Socket, Stream>)> {
+        let mut config = endpoint.config.clone();
         if !options.is_empty() {
             config.options(options);
         }
         let (first, second) = match self.0.tls.mode {
-            _ if place.socket => (SslMode::Disable, None),
+            _ if endpoint.socket => (SslMode::Disable, None),
             Mode::Disable => (SslMode::Disable, None),
             Mode::Allow => (SslMode::Disable, Some(SslMode::Require)),
             Mode::Prefer => (SslMode::Prefer, Some(SslMode::Disable)),
@@ -252,7 +252,7 @@ impl Address {
         // Fast: a connection that is known to be closed is replaced; any other fault shows as a transient error of the verb.
         let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
         let connector = Connector { address: self.clone(), purpose };
-        let tries = u32::try_from(self.0.places.len()).unwrap_or(1) * 2;
+        let tries = u32::try_from(self.0.endpoints.len()).unwrap_or(1) * 2;
         Pool::builder(Manager::from_connect(Config::new(), connector, recycling))
             .max_size(size)
             .runtime(Runtime::Tokio1)
@@ -312,7 +312,7 @@ async fn has_settings(client: &Client, connection: &mut Connection<Socket, Strea
     Ok(row.is_some_and(|row| meant.values().enumerate().all(|(at, value)| row.get(at) == Some(*value))))
 }
 
-/// Whether another place may answer otherwise: where one server has refused the user, the others would too.
+/// Whether another server may answer otherwise: where one server has refused the user, the others would too.
 fn may_differ_elsewhere(error: &tokio_postgres::Error) -> bool {
     error.code().is_none_or(|code| *code == SqlState::CANNOT_CONNECT_NOW)
 }

@@ -7,7 +7,7 @@ use turnwise_core::{
     Failure, JobState,
     lifecycle::{Edit, End, Target},
 };
-use turnwise_store::{Intervention, Result, Settled, StoreError, verdict::Found};
+use turnwise_store::{Intervention, Result, Settled, StoreError, verdict::SettleFacts};
 use uuid::Uuid;
 
 use crate::{
@@ -153,7 +153,7 @@ fn edit(intervention: &Intervention) -> Option<&Edit> {
 }
 
 /// Whether the job is still what an edit was decided for, and is to leave its queue. Then only a key can have kept it there.
-fn held_by_key(intervention: &Intervention, found: &Found) -> bool {
+fn held_by_key(intervention: &Intervention, found: &SettleFacts) -> bool {
     let moves = edit(intervention).is_some_and(|edit| edit.queue.is_some());
     moves && !found.state.assigned() && (found.state, found.fence) == (intervention.state, intervention.fence)
 }

@@ -4,7 +4,7 @@ use tokio_postgres::Row;
 use turnwise_core::Retention;
 use turnwise_store::{
     Result, Schema, StoreError,
-    schema::{Done, Found, Place},
+    schema::{Done, FoundSchema, Home},
 };
 
 use crate::{
@@ -122,15 +122,15 @@ pub async fn migrate_check(url: &str) -> Result<Vec<Step>> {
 pub(crate) async fn migrate_or_refuse(address: &Address, schema: Schema, retention: Retention) -> Result<()> {
     let done = done(&connect(address).await?).await?;
     let Some(last) = pending(done)?.last() else { return Ok(()) };
-    let found = if done.last == 0 { Found::None } else { Found::Older };
-    if schema.migrates(Place::Server, found) {
+    let found = if done.last == 0 { FoundSchema::None } else { FoundSchema::Older };
+    if schema.migrates(Home::Server, found) {
         return migrate_for(address, retention).await;
     }
     Err(StoreError::Refused(match found {
-        Found::None => {
+        FoundSchema::None => {
             "the database has no Turnwise schema; `turnwise migrate` makes it, or name another database".to_owned()
         }
-        Found::Older => format!(
+        FoundSchema::Older => format!(
             "the database has schema version {}, this binary needs {}; run `turnwise migrate`",
             done.last, last.version
         ),
@@ -164,7 +164,7 @@ async fn done(client: &impl Session) -> Result<Done> {
     }
     let number = |row: Row| u32::try_from(row.get::<_, i32>(0)).unwrap_or(0);
     let last = number(client.query_one(include_str!("../sql/schema_version.sql"), &[]).await.map_err(fail)?);
-    // An older schema has no column to tell it by, and none of its steps is unknown.
+    // An older schema has no column for it, and none of its steps is unknown.
     let breaks = if last > schema_version() {
         number(client.query_one(include_str!("../sql/schema_breaks.sql"), &[]).await.map_err(fail)?)
     } else {

@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::PoisonError};
 use tokio_postgres::{Row, error::SqlState, types::ToSql};
 use turnwise_core::{Fence, Incarnation, JobId, Node, lead::Sight};
 use turnwise_store::{
-    AskLost, Beat, Epoch, Expire, Fleet, Join, Joined, Leader, Lineage, Loss, LostJob, LostNode, Pulse, Replace,
+    AskLost, Beat, BeatReply, Epoch, Expire, Fleet, Join, Joined, Leader, Lineage, Loss, LostJob, LostNode, Replace,
     Result, StoreError, Term,
 };
 use uuid::Uuid;
@@ -85,13 +85,13 @@ async fn try_join(store: &Inner, join: &Join) -> Result<Option<Joined>> {
     }
 }
 
-pub(crate) async fn beat(store: &Inner, beat: &Beat) -> Result<Pulse> {
+pub(crate) async fn beat(store: &Inner, beat: &Beat) -> Result<BeatReply> {
     let fail = failed("beat");
     let client = connection(&store.pools.node).await?;
     if beat.only_look {
         let rows = client.query(include_str!("../sql/look.sql"), &[&beat.node.0]).await.map_err(fail)?;
         let row = rows.first().ok_or_else(|| StoreError::broken("beat", "no answer"))?;
-        return Ok(Pulse {
+        return Ok(BeatReply {
             now: rows::now(row, 0)?,
             lineage: Lineage(get::<Option<i64>>(row, 1)?.unwrap_or(0)),
             alive: true,
@@ -114,7 +114,7 @@ pub(crate) async fn beat(store: &Inner, beat: &Beat) -> Result<Pulse> {
     }
     store.kept.hear_memo(get(first, 10)?);
     let alive = get(first, 1)?;
-    Ok(Pulse {
+    Ok(BeatReply {
         now: rows::now(first, 0)?,
         lineage: Lineage(get(first, 4)?),
         alive,

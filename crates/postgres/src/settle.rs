@@ -13,7 +13,7 @@ use turnwise_core::{
 };
 use turnwise_store::{
     Author, Epoch, Result, Settle, Settled, Settlement, StoreError,
-    verdict::{self, Found},
+    verdict::{self, SettleFacts},
 };
 use uuid::Uuid;
 
@@ -40,10 +40,10 @@ const TRIES: u32 = 3;
 pub(crate) async fn settle(store: &Inner, settle: &Settle) -> Result<Vec<Settled>> {
     let ids = || settle.settlements.iter().map(|settlement| settlement.job);
     // A job that was found locked before is not waited for again.
-    let mut trouble = StoreError::transient("settle", "a row is locked");
+    let mut last_error = StoreError::transient("settle", "a row is locked");
     if !store.locked.any(ids()) {
         match write(store, settle, &HashSet::new(), Patience::Short).await {
-            Err(Unwritten::Locked(error)) => trouble = error,
+            Err(Unwritten::Locked(error)) => last_error = error,
             told => return told.map_err(Unwritten::into),
         }
     }
@@ -53,11 +53,11 @@ pub(crate) async fn settle(store: &Inner, settle: &Settle) -> Result<Vec<Settled
         // If none of the jobs is locked, another row of ours is, and that is soon free.
         let patience = if held.is_empty() { Patience::Long } else { Patience::Short };
         match write(store, settle, &held, patience).await {
-            Err(Unwritten::Locked(error)) => trouble = error,
+            Err(Unwritten::Locked(error)) => last_error = error,
             told => return told.map_err(Unwritten::into),
         }
     }
-    Err(trouble)
+    Err(last_error)
 }
 
 /// Jobs that were found locked by another transaction when they were to be settled, and have not been found free since.
@@ -210,12 +210,12 @@ async fn write(
 }
 
 /// Where jobs are now.
-pub(crate) async fn read_standing(client: &impl Session, ids: &[Uuid]) -> Result<HashMap<JobId, Found>> {
+pub(crate) async fn read_standing(client: &impl Session, ids: &[Uuid]) -> Result<HashMap<JobId, SettleFacts>> {
     let fail = failed("read jobs again");
     let rows = client.query(include_str!("../sql/settle_read.sql"), &[&ids]).await.map_err(fail)?;
     rows.iter()
         .map(|row| {
-            let found = Found {
+            let found = SettleFacts {
                 state: rows::state(row, 1)?,
                 fence: Fence(get(row, 2)?),
                 node: get::<Option<Uuid>>(row, 3)?.map(Incarnation),
@@ -232,7 +232,7 @@ pub(crate) fn why_not(
     settlement: &Settlement,
     node: Incarnation,
     lost: bool,
-    found: Option<&Found>,
+    found: Option<&SettleFacts>,
 ) -> Result<Settled> {
     // It could be written now, but could not a moment ago: the job changed in between.
     let changed = || StoreError::transient("settle", "a job changed while it was being settled");

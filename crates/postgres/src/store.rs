@@ -20,10 +20,10 @@ use turnwise_core::{
 };
 use turnwise_store::{
     AskAudit, AskErrors, AskJobs, AskLost, AskNews, AskStatistics, AskStory, AskWatch, Assign, AssignReply, AuditPage,
-    BatchId, Beat, BegunStatistics, Bell, BodyHash, Cursor, Epoch, Filter, Fleet, FoundLogin, FoundToken, FoundTotals,
-    InHands, Intervention, JobPage, Join, Joined, Kept, Load, LostNode, Mail, Memo, MemoKind, NewLogin, NewMemo, News,
-    Note, Once, OperatorStore, Options, Page, Pulse, Result, Settle, Settled, Store, SubmitOnce, Submitted, TimedRow,
-    TokenHash, Watched, WriteStatistics,
+    BatchId, Beat, BeatReply, BegunStatistics, Bell, BodyHash, Cursor, Epoch, Filter, Fleet, FoundLogin, FoundToken,
+    FoundTotals, InHands, Intervention, JobPage, Join, Joined, Kept, Load, LostNode, Mail, Memo, MemoKind, NewLogin,
+    NewMemo, News, Note, Once, OperatorStore, Options, Page, Result, Settle, Settled, Store, SubmitOnce, Submitted,
+    TimedRow, TokenHash, Watched, WriteStatistics,
 };
 
 use crate::{
@@ -53,7 +53,7 @@ pub(crate) struct Inner {
     /// What this handle last wrote about the dispatcher's sleep, and in which epoch: written again only when it differs.
     pub(crate) asleep: Mutex<Option<(Epoch, bool)>>,
     /// How far the unique keys have been looked through.
-    pub(crate) keys: unique::Place,
+    pub(crate) keys: unique::KeyCursor,
     /// Small submits on their way.
     pub(crate) gather: Gather,
     pub(crate) locks_met: assign::LocksMet,
@@ -72,8 +72,8 @@ pub(crate) struct Inner {
 impl PostgresStore {
     /// Connects and brings the schema up to date; an empty database gets all of it.
     ///
-    /// [`StoreError::Refused`](turnwise_store::StoreError::Refused) when a person has to act: a wrong password, a missing database, a schema that this
-    /// binary is too old for.
+    /// [`StoreError::Refused`](turnwise_store::StoreError::Refused) when a person has to act: a wrong password, a
+    /// missing database, a schema that this binary is too old for.
     pub async fn open(url: &str, options: Options) -> Result<Self> {
         let address = Address::read(url)?;
         migrate::migrate_for(&address, options.retention.unwrap_or_default()).await?;
@@ -120,7 +120,7 @@ impl PostgresStore {
             bell: Bell::default(),
             joined: Arc::default(),
             asleep: Mutex::default(),
-            keys: unique::Place::default(),
+            keys: unique::KeyCursor::default(),
             gather: Gather::default(),
             locks_met: assign::LocksMet::default(),
             locked: settle::Locked::default(),
@@ -147,7 +147,7 @@ impl Store for PostgresStore {
         nodes::join(&self.0, &join).await
     }
 
-    async fn beat(&self, beat: Beat) -> Result<Pulse> {
+    async fn beat(&self, beat: Beat) -> Result<BeatReply> {
         nodes::beat(&self.0, &beat).await
     }
 

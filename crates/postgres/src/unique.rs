@@ -153,9 +153,9 @@ pub(crate) fn held_key(row: &Row, at: usize, unfinished: bool) -> Result<Option<
 
 /// Where the last look at the keys ended; the next goes on from there, so that all have their turn.
 #[derive(Debug, Default)]
-pub(crate) struct Place(Mutex<(String, String)>);
+pub(crate) struct KeyCursor(Mutex<(String, String)>);
 
-impl Place {
+impl KeyCursor {
     fn get(&self) -> (String, String) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

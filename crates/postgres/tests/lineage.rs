@@ -9,13 +9,13 @@ use database::{LEASE, client, fresh_store, id, job, lead, node};
 use turnwise_core::{Fence, scheduler::Pick};
 use turnwise_postgres::{PostgresStore, migrate_print};
 use turnwise_store::{
-    AskNews, AskWatch, Assign, AssignReply, BatchId, Beat, Cursor, Epoch, Lineage, MemoKind, NewMemo, OperatorStore,
-    Options, Pulse, Store, StoreError, WatchCursor,
+    AskNews, AskWatch, Assign, AssignReply, BatchId, Beat, BeatReply, Cursor, Epoch, Lineage, MemoKind, NewMemo,
+    OperatorStore, Options, Store, StoreError, WatchCursor,
 };
 use turnwise_testpg::{Cluster, programs};
 use uuid::Uuid;
 
-async fn beat(store: &PostgresStore) -> Pulse {
+async fn beat(store: &PostgresStore) -> BeatReply {
     // A connection that is cut is replaced at the next call.
     loop {
         match store.beat(Beat::new(node(1), LEASE, 1, true)).await {

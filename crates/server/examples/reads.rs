@@ -18,8 +18,8 @@ use axum::{
 };
 use tower::ServiceExt;
 use turnwise::{
-    Config, Ctx, GroupName, JobRequest, NodeName, Options, Outcome, QueueName, Recurring, Registry, Schema, Task, TaskName,
-    Turnwise, Weight,
+    Config, Ctx, GroupName, JobRequest, NodeName, Options, Outcome, QueueName, Recurring, Registry, Schema, Task,
+    TaskName, Turnwise, Weight,
     access::{Grant, Limits, NewAccess, Scope},
     audit::Actor,
     rusqlite::Connection,
@@ -319,7 +319,11 @@ async fn measure(turnwise: Turnwise, size: Size, now: u64) -> Result<()> {
 async fn small_things(turnwise: &Turnwise, size: Size) -> Result<()> {
     let person = turnwise.acting_as(Actor::named("reads")?);
     for number in 0..1_000 {
-        person.set_group(format!("group{}", number * size.groups / 1_000), |group| group.weight = Weight::try_from(2.0).expect("it is in range")).await?;
+        person
+            .set_group(format!("group{}", number * size.groups / 1_000), |group| {
+                group.weight = Weight::try_from(2.0).expect("it is in range")
+            })
+            .await?;
     }
     for number in 0..100 {
         let job = JobRequest::new("mail", &serde_json::json!({}));
@@ -347,7 +351,8 @@ async fn small_things(turnwise: &Turnwise, size: Size) -> Result<()> {
             for of in groups.chain([Ok(Of::OtherGroups), TaskName::new("mail").map(Of::Task)]) {
                 rows.push(Row { queue: queue.clone(), of: of?, sums: sums(minutes) });
             }
-            let totals = vec![Row { queue: queue.clone(), of: Of::Task(TaskName::new("mail")?), sums: sums(1_000_000) }];
+            let totals =
+                vec![Row { queue: queue.clone(), of: Of::Task(TaskName::new("mail")?), sums: sums(1_000_000) }];
             let first = queue.as_str() == "queue0";
             operators.write_statistics(WriteStatistics { term, at, first, rows, errors: Vec::new(), totals }).await?;
         }

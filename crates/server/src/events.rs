@@ -23,21 +23,21 @@ use crate::{
 
 pub(crate) async fn listen(call: Call) -> Result<Reply, Problem> {
     call.check(Target::Many)?;
-    let wish = Wish::read(&call.query, &call.grant)?;
+    let selection = Selection::read(&call.query, &call.grant)?;
     let last = last_event(&call.headers).map(WatchCursor);
     let place = call.service.streams().place(&call.caller)?;
     let catching_up = match &last {
         Some(_) => Some(call.service.catch_up().await?),
         None => None,
     };
-    let subscription = call.service.hub().subscribe(&call.service, wish.kinds.clone(), last.is_some()).await?;
-    // From here on all comes by the subscription; what was before, this look tells.
+    let subscription = call.service.hub().subscribe(&call.service, selection.kinds.clone(), last.is_some()).await?;
+    // From here on all comes by the subscription; what was before, this look finds.
     let asked_at = Instant::now();
     let watched = call.turnwise().watch(hub::ask(last.clone())).await?;
     let mut listener = Listener {
         service: call.service.clone(),
         grant: Arc::clone(&call.grant),
-        wish,
+        selection,
         subscription,
         upkeep: Upkeep::new(call.caller.clone()),
         frames: Frames::default(),
@@ -68,7 +68,7 @@ pub(crate) fn last_event(headers: &HeaderMap) -> Option<String> {
 
 /// Which events a listener wants.
 #[derive(Debug)]
-struct Wish {
+struct Selection {
     kinds: Vec<EventType>,
     queue: Option<QueueName>,
     group: Option<GroupName>,
@@ -76,7 +76,7 @@ struct Wish {
     job: Option<JobId>,
 }
 
-impl Wish {
+impl Selection {
     fn read(query: &Query, grant: &Grant) -> Result<Self, Problem> {
         let mut kinds: Vec<EventType> = query.list("type")?;
         let of_all = |kind: &EventType| matches!(kind, EventType::Node | EventType::Dispatcher);
@@ -121,11 +121,11 @@ impl Wish {
 
 const STOPS: &str = "the server stops; connect again";
 
-/// A connection that is told events.
+/// A connection that events are sent on.
 struct Listener {
     service: Service,
     grant: Arc<Grant>,
-    wish: Wish,
+    selection: Selection,
     subscription: Subscription,
     upkeep: Upkeep,
     /// To be sent next.
@@ -145,7 +145,7 @@ struct Listener {
 /// What of a batch is for this listener.
 struct Part {
     batch: Arc<Batch>,
-    /// Which of `told`, and behind these which of `present`.
+    /// Which of the batch's events, and behind these which of `present`.
     wanted: VecDeque<usize>,
 }
 
@@ -164,7 +164,7 @@ impl Listener {
             Some(present) if self.subscription.wants_present() => present.as_slice(),
             _ => &[],
         });
-        let wanted = |told: &Told| self.wish.admits(told) && told.about.is_seen_by(&self.grant);
+        let wanted = |told: &Told| self.selection.admits(told) && told.about.is_seen_by(&self.grant);
         let wanted = all.enumerate().filter(|(_, told)| wanted(told)).map(|(at, _)| at).collect();
         if batch.present.is_some() {
             self.subscription.has_present();
@@ -269,8 +269,8 @@ mod tests {
         let admitted = |query: &str| {
             let known = ["type", "queue", "group", "task", "job"];
             let query = Query::read(query, &known, &["type"]).unwrap();
-            let wish = Wish::read(&query, &Grant::unlimited()).unwrap();
-            all.iter().map(|told| wish.admits(told)).collect::<Vec<_>>()
+            let selection = Selection::read(&query, &Grant::unlimited()).unwrap();
+            all.iter().map(|told| selection.admits(told)).collect::<Vec<_>>()
         };
         assert_eq!(admitted(""), [true, true, true, true]);
         assert_eq!(admitted("queue=q"), [true, false, true, false]);

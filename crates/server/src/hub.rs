@@ -1,5 +1,5 @@
 //! The one reader of events. It starts with the first listener and ends with the last; what it reads, all listeners share. A listener that
-//! does not keep up is told to read again: nothing waits for it, and nothing is kept for it.
+//! falls behind is asked to read again: nothing waits for it, and nothing is kept for it.
 
 use std::{
     sync::{
@@ -38,7 +38,7 @@ pub(crate) struct Hub {
 struct Reader {
     /// Weak, so that listeners notice the end of the reader.
     batches: broadcast::WeakSender<Arc<Batch>>,
-    /// Which wishes it has heard; `None`: it has not begun. What happens from then on is told.
+    /// Which requests the reader has seen; `None`: it has not begun. What happens from then on is sent.
     heard: watch::Receiver<Option<usize>>,
 }
 
@@ -46,10 +46,10 @@ struct Reader {
 #[derive(Debug, Default)]
 struct Wants {
     kinds: [AtomicUsize; EventType::ALL.len()],
-    /// How many want to be told what there is, for they may have missed how it came.
+    /// How many need to get what there is, for they may have missed how it came.
     present: AtomicUsize,
     /// Grows with each listener.
-    wishes: AtomicUsize,
+    requests: AtomicUsize,
 }
 
 impl Wants {
@@ -87,7 +87,7 @@ impl Batch {
 }
 
 const UNKNOWN: &str = "the id is unknown or too old, or the database was restored; read again";
-const TOO_MUCH: &str = "more happened at once than is told one by one; read again";
+const TOO_MUCH: &str = "more happened at once than is sent one by one; read again";
 
 /// What a listener has of the reader.
 #[derive(Debug)]
@@ -99,7 +99,7 @@ pub(crate) struct Subscription {
 }
 
 impl Subscription {
-    /// It was told what there is.
+    /// It got what there is.
     pub(crate) fn has_present(&mut self) {
         if std::mem::take(&mut self.present) {
             self.wants.present.fetch_sub(1, Ordering::Relaxed);
@@ -143,10 +143,10 @@ impl Hub {
             self.wants.kinds[*kind as usize].fetch_add(1, Ordering::Relaxed);
         }
         self.wants.present.fetch_add(usize::from(present), Ordering::Relaxed);
-        let wish = self.wants.wishes.fetch_add(1, Ordering::Relaxed) + 1;
+        let request = self.wants.requests.fetch_add(1, Ordering::Relaxed) + 1;
         let (batches, mut heard) = self.join(service);
         let subscription = Subscription { batches, wants: Arc::clone(&self.wants), kinds, present };
-        let heard = heard.wait_for(|heard| heard.is_some_and(|heard| !sampled || heard >= wish));
+        let heard = heard.wait_for(|heard| heard.is_some_and(|heard| !sampled || heard >= request));
         match timeout(ANSWER_TIME, heard).await {
             Ok(Ok(_)) => Ok(subscription),
             _ => Err(Problem::away("the database does not answer; try again")),
@@ -168,13 +168,13 @@ impl Hub {
         (batches, heard)
     }
 
-    /// Whether events are being read: only while somebody listens.
+    /// Whether events are being read: only while there is a listener.
     pub(crate) fn reads(&self) -> bool {
         self.reader().as_ref().is_some_and(|reader| reader.batches.upgrade().is_some())
     }
 }
 
-/// Read once a second, and not told by the news.
+/// Read once a second, since it is not part of the news.
 fn is_sampled(kind: EventType) -> bool {
     !matches!(kind, EventType::Submitted | EventType::Ended)
 }
@@ -239,7 +239,7 @@ impl Reading {
         }
     }
 
-    /// Without one, nobody can subscribe to this reader any more.
+    /// Without one, no listener can subscribe to this reader any more.
     fn has_listeners(&self) -> bool {
         let mut reader = self.service.hub().reader();
         let any = self.batches.receiver_count() > 0;
@@ -249,13 +249,13 @@ impl Reading {
         any
     }
 
-    /// Reads and tells what has happened since; returns where to go on.
+    /// Reads what has happened since and sends it; returns where to go on.
     async fn look(&mut self, last: Option<&WatchCursor>) -> Result<WatchCursor, turnwise::Error> {
         let watched = self.turnwise().watch(ask(last.cloned())).await?;
         let from = Arc::from(last.unwrap_or(&watched.cursor).0.as_str());
         let mut batch = Batch::of(from, &watched, &mut self.recent, Instant::now());
-        let wish = self.service.hub().wants.wishes.load(Ordering::Relaxed);
-        let news = *self.hears.borrow() != Some(wish);
+        let request = self.service.hub().wants.requests.load(Ordering::Relaxed);
+        let news = *self.hears.borrow() != Some(request);
         let sampled = if news || Instant::now() >= self.sample_at {
             self.sample_at = Instant::now() + SAMPLE_EVERY;
             self.sample(&mut batch).await
@@ -269,7 +269,7 @@ impl Reading {
             let _ = self.batches.send(Arc::new(batch));
         }
         match sampled {
-            Ok(()) if news => drop(self.hears.send_replace(Some(wish))),
+            Ok(()) if news => drop(self.hears.send_replace(Some(request))),
             Ok(()) => {}
             Err(error) if logs::may(Kind::Sample) => {
                 tracing::warn!(%error, "nodes, queues or jobs in hand could not be read for listeners");

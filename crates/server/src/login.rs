@@ -1,6 +1,6 @@
 //! People log in to the page with a token: their browser keeps a cookie, which says nothing about the token and ends after twelve hours.
 //!
-//! A cookie is sent by the browser, whoever made it send the request. So one counts only with what shows that a page of this server
+//! A cookie is sent by the browser, also with a request that another site's page made. So one counts only with what shows that a page of this server
 //! did: `SameSite=Strict`, and for every change the headers that browsers alone write.
 
 use axum::http::{HeaderMap, HeaderValue, Method, header};
@@ -72,7 +72,7 @@ pub(crate) async fn log_out(call: Call) -> Result<Reply, Problem> {
         call.turnwise().operators()?.log_out(secret.hash()).await.map_err(turnwise::Error::from)?;
         call.service.door().forget(secret.hash());
     }
-    Ok(Reply::json(&wire::LoggedIn::nobody())?.cookie(set_cookie(secure, "", 0)))
+    Ok(Reply::json(&wire::LoggedIn::logged_out())?.cookie(set_cookie(secure, "", 0)))
 }
 
 pub(crate) async fn who(call: Call) -> Result<Reply, Problem> {
@@ -80,6 +80,6 @@ pub(crate) async fn who(call: Call) -> Result<Reply, Problem> {
     let caller = service.door().admit(call.turnwise(), &Method::GET, &call.headers, call.secure, call.from).await?;
     match caller.bearer() {
         Some(bearer) => Reply::json(&wire::LoggedIn::with(&bearer.token, bearer.until)),
-        None => Reply::json(&wire::LoggedIn::anybody()),
+        None => Reply::json(&wire::LoggedIn::unlimited()),
     }
 }

@@ -22,7 +22,7 @@ pub(crate) async fn counted(call: &Call) -> Result<Overview, Problem> {
     let grant = call.grant.clone();
     let covers = move |queue: &QueueName, group: &GroupName, task: &TaskName| grant.covers(queue, group, task);
     if !call.grant.is_limited() {
-        return in_background(call, Turn::Count, async |turnwise| turnwise.overview_told(COUNTED).await).await;
+        return in_background(call, Turn::Count, async |turnwise| turnwise.overview_by_dispatcher(COUNTED).await).await;
     }
     let mut overview =
         in_background(call, Turn::Count, async move |turnwise| turnwise.overview_of(COUNTED, covers).await).await?;

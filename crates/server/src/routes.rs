@@ -86,7 +86,7 @@ pub struct Route {
     pub verb: Verb,
     /// Where; a name in braces is any text.
     pub path: &'static str,
-    /// What the caller must be allowed to do; `None`: anybody may, without a token.
+    /// What the caller must be allowed to do; `None`: no token is needed.
     pub action: Option<Action>,
     /// A name for programs.
     pub id: &'static str,
@@ -213,7 +213,7 @@ const STATISTICS: &[Parameter] = &[
     one(
         "by",
         "StatisticsBy",
-        "What the numbers are told by: `queue` (unless given), `task`, or `group`, which needs a queue.",
+        "How the numbers are broken down: by `queue` (unless given), `task`, or `group`, which needs a queue.",
     ),
     one(
         "step",

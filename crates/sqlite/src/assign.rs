@@ -56,11 +56,11 @@ struct Giver<'a> {
     assign: CachedStatement<'a>,
     assigned: CachedStatement<'a>,
     names: Names,
-    ahead: HashMap<JobId, Found>,
+    ahead: HashMap<JobId, CurrentJob>,
 }
 
 /// A job as it stands, or stands from now on.
-struct Found {
+struct CurrentJob {
     job: AssignedJob,
     seq: i64,
     node: Option<Incarnation>,
@@ -68,7 +68,7 @@ struct Found {
     taken: bool,
 }
 
-impl Found {
+impl CurrentJob {
     fn read(row: &Row<'_>, names: &mut Names, limited: bool) -> rusqlite::Result<Self> {
         let job = rows::assigned(row, names, limited)?;
         Ok(Self { job, seq: row.get(15)?, node: rows::node_ref(row, 16)?, taken: false })
@@ -120,7 +120,7 @@ impl<'a> Giver<'a> {
             while picks.next_if(|(pick, ..)| *pick < id).is_some() {}
             match picks.next_if(|(pick, ..)| *pick == id) {
                 Some((_, fence, limited)) => {
-                    let found = Found::read(row, &mut self.names, limited)?;
+                    let found = CurrentJob::read(row, &mut self.names, limited)?;
                     if found.is_free(fence) {
                         free.push((found.seq, fence, id));
                     }
@@ -138,7 +138,7 @@ impl<'a> Giver<'a> {
             let rows = self.take(*first..=*last, *fence, assign.holder)?;
             assert_eq!(rows, run.len(), "what was free is not, in the same transaction");
             for (.., id) in run {
-                self.ahead.entry(*id).and_modify(Found::take);
+                self.ahead.entry(*id).and_modify(CurrentJob::take);
             }
         }
         Ok(())
@@ -157,7 +157,7 @@ impl<'a> Giver<'a> {
             Some(found) => Some(found),
             None => {
                 let (names, limited) = (&mut self.names, pick.limited);
-                let found = self.picked.query_row([pick.job.as_bytes()], |row| Found::read(row, names, limited));
+                let found = self.picked.query_row([pick.job.as_bytes()], |row| CurrentJob::read(row, names, limited));
                 found.optional()?
             }
         };
@@ -167,7 +167,7 @@ impl<'a> Giver<'a> {
             assert_eq!(rows, 1, "what was free is not, in the same transaction");
             found.take();
         }
-        let Found { job, node, taken, .. } = found;
+        let CurrentJob { job, node, taken, .. } = found;
         // Exactly as this pick leaves it: taken now, or by an earlier call whose reply was lost.
         let before = job.state.assigned() && job.fence == pick.fence.next() && node == Some(pick.node);
         if taken || before { Ok((taken, AssignReply::Mine(Box::new(job)))) } else { Ok((false, self.not_taken(pick)?)) }

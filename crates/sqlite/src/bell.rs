@@ -54,7 +54,7 @@ pub(crate) struct Watcher {
 impl Watcher {
     /// What is in the file before this call counts as seen; what is committed after it rings.
     pub(crate) fn start(conn: Connection, bell: Bell) -> Result<Self> {
-        let mut seen = Seen::look(&conn, version(&conn).map_err(explain)?).map_err(explain)?;
+        let mut seen = LastLook::look(&conn, version(&conn).map_err(explain)?).map_err(explain)?;
         let (stop, stopped) = mpsc::channel::<()>();
         let watch = move || {
             while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
@@ -85,7 +85,7 @@ impl Drop for Watcher {
 ///
 /// Not every write rings: if it did, a beat would ring the others' `lead` bells, they would beat, and so on for ever.
 #[derive(Debug, Clone, Copy)]
-struct Seen {
+struct LastLook {
     version: i64,
     jobs: i64,
     changes: i64,
@@ -97,7 +97,7 @@ struct Seen {
     asked: i64,
 }
 
-impl Seen {
+impl LastLook {
     /// The version must have been read before: a write in between then shows as one more change, not as none.
     fn look(conn: &Connection, version: i64) -> rusqlite::Result<Self> {
         conn.prepare_cached(include_str!("../sql/bell_watch.sql"))?.query_row((), |row| {
@@ -139,12 +139,12 @@ mod tests {
     use crate::migrate::migrate;
 
     /// Two connections to one file: one that writes, and one that looks.
-    fn pair() -> (tempfile::TempDir, Connection, Connection, Seen) {
+    fn pair() -> (tempfile::TempDir, Connection, Connection, LastLook) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("jobs.db");
         migrate(path.to_str().unwrap()).unwrap();
         let [writer, looker] = [(); 2].map(|()| Connection::open(&path).unwrap());
-        let seen = Seen::look(&looker, version(&looker).unwrap()).unwrap();
+        let seen = LastLook::look(&looker, version(&looker).unwrap()).unwrap();
         (dir, writer, looker, seen)
     }
 

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use rusqlite::{Connection, params};
 use turnwise_store::{
     Result, Schema, StoreError,
-    schema::{Done, Found, Place},
+    schema::{Done, FoundSchema, Home},
 };
 
 use crate::{
@@ -141,21 +141,21 @@ pub(crate) fn refuse_pending(location: &Location, schema: Schema) -> Result<()> 
     let pending = if missing { STEPS.to_vec() } else { pending(&location.open(Purpose::Read)?, location)? };
     let found = match pending.len() {
         0 => return Ok(()),
-        n if n == STEPS.len() => Found::None,
-        _ => Found::Older,
+        n if n == STEPS.len() => FoundSchema::None,
+        _ => FoundSchema::Older,
     };
-    if schema.migrates(Place::File, found) {
+    if schema.migrates(Home::File, found) {
         return Ok(());
     }
     let (first, newest) = (pending[0].version - 1, STEPS[STEPS.len() - 1].version);
     Err(match found {
-        Found::None if missing => location.refused(
+        FoundSchema::None if missing => location.refused(
             "does not exist; `turnwise serve` or `turnwise enqueue` makes it, or name another file with --database",
         ),
-        Found::None => {
+        FoundSchema::None => {
             location.refused("has no Turnwise schema; `turnwise migrate` adds it, or name another file with --database")
         }
-        Found::Older => location
+        FoundSchema::Older => location
             .refused(&format!("has schema version {first}, this turnwise needs {newest}; run `turnwise migrate`")),
     })
 }
@@ -185,7 +185,7 @@ fn done(conn: &Connection, location: &Location) -> Result<Done> {
         return Ok(Done { last: 0, breaks: 0 });
     }
     let last = number(include_str!("../sql/schema_version.sql"))?;
-    // An older schema has no column to tell it by, and none of its steps is unknown.
+    // An older schema has no column for it, and none of its steps is unknown.
     let breaks = if last > schema_version() { number(include_str!("../sql/schema_breaks.sql"))? } else { 0 };
     Ok(Done { last, breaks })
 }

@@ -5,8 +5,8 @@ use std::{collections::BTreeSet, num::NonZeroU32, time::Duration};
 use rusqlite::{Connection, OptionalExtension, params};
 use turnwise_core::{Incarnation, JobId, Node, Timestamp, lead::Sight};
 use turnwise_store::{
-    AskLost, Beat, Epoch, Expire, Join, Joined, Leader, Lineage, Loss, LostJob, LostNode, Pulse, Replace, StoreError,
-    Term, verdict::Lead,
+    AskLost, Beat, BeatReply, Epoch, Expire, Join, Joined, Leader, Lineage, Loss, LostJob, LostNode, Replace,
+    StoreError, Term, verdict::Lead,
 };
 
 use crate::{
@@ -52,10 +52,10 @@ pub(crate) fn join(conn: &Connection, join: &Join, now: Timestamp) -> Result<(Jo
 const LINEAGE: Lineage = Lineage(0);
 
 /// The pulse, and whether to ring for the lead: this node gave it up, or has more or fewer slots than before.
-pub(crate) fn beat(conn: &Connection, beat: &Beat, now: Timestamp) -> Result<(Pulse, Ring)> {
-    let pulse = Pulse { now, lineage: LINEAGE, alive: true, epoch: None, nodes: Vec::new(), leader: None };
+pub(crate) fn beat(conn: &Connection, beat: &Beat, now: Timestamp) -> Result<(BeatReply, Ring)> {
+    let pulse = BeatReply { now, lineage: LINEAGE, alive: true, epoch: None, nodes: Vec::new(), leader: None };
     if beat.only_look {
-        return Ok((Pulse { leader: leader(conn, &lead(conn)?, beat.node)?, ..pulse }, Ring::NONE));
+        return Ok((BeatReply { leader: leader(conn, &lead(conn)?, beat.node)?, ..pulse }, Ring::NONE));
     }
     let until = now.plus(beat.lease);
     let mut slots = conn.prepare_cached(include_str!("../sql/beat_slots.sql"))?;
@@ -67,7 +67,7 @@ pub(crate) fn beat(conn: &Connection, beat: &Beat, now: Timestamp) -> Result<(Pu
         beat.slots
     ])?;
     if alive == 0 {
-        return Ok((Pulse { alive: false, ..pulse }, Ring::NONE));
+        return Ok((BeatReply { alive: false, ..pulse }, Ring::NONE));
     }
     if !beat.lead {
         let gave_up = stand_down(conn, beat.node)?;
@@ -75,7 +75,7 @@ pub(crate) fn beat(conn: &Connection, beat: &Beat, now: Timestamp) -> Result<(Pu
     }
     let dispatcher = lead(conn)?;
     let Some(epoch) = dispatcher.asked(beat, LINEAGE, now) else {
-        return Ok((Pulse { leader: leader(conn, &dispatcher, beat.node)?, ..pulse }, resized));
+        return Ok((BeatReply { leader: leader(conn, &dispatcher, beat.node)?, ..pulse }, resized));
     };
     conn.prepare_cached(include_str!("../sql/beat_lead.sql"))?.execute(params![
         beat.node.0.as_bytes(),
@@ -83,7 +83,7 @@ pub(crate) fn beat(conn: &Connection, beat: &Beat, now: Timestamp) -> Result<(Pu
         until.micros()
     ])?;
     let living = nodes(conn)?.into_iter().filter(|node| node.alive(now)).collect();
-    Ok((Pulse { epoch: Some(epoch), nodes: living, ..pulse }, Ring::NONE))
+    Ok((BeatReply { epoch: Some(epoch), nodes: living, ..pulse }, Ring::NONE))
 }
 
 /// Whether the node is gone; it stays while jobs are in its hands.

@@ -9,7 +9,7 @@ use turnwise_core::{
 };
 use turnwise_store::{
     Author, Epoch, Settle, Settled, Settlement,
-    verdict::{self, Found},
+    verdict::{self, SettleFacts},
 };
 
 use crate::{
@@ -213,9 +213,9 @@ pub(crate) struct JobRow {
 }
 
 impl JobRow {
-    pub(crate) fn found(&self) -> Found {
+    pub(crate) fn found(&self) -> SettleFacts {
         let &Self { state, fence, node, cancel_requested, started_at, .. } = self;
-        Found { state, fence, node, cancel_requested, started_at }
+        SettleFacts { state, fence, node, cancel_requested, started_at }
     }
 
     pub(crate) fn read(conn: &Connection, id: JobId) -> Result<Option<Self>> {
@@ -237,10 +237,10 @@ impl JobRow {
 }
 
 /// What a finished job has come to.
-pub(crate) fn ended(conn: &Connection, id: JobId) -> Result<Option<Found>> {
+pub(crate) fn ended(conn: &Connection, id: JobId) -> Result<Option<SettleFacts>> {
     let mut ended = conn.prepare_cached(include_str!("../sql/settle_read_ended.sql"))?;
     let ended = ended.query_row([id.as_bytes()], |row| {
-        Ok(Found {
+        Ok(SettleFacts {
             state: rows::state(row, 0)?,
             fence: Fence(row.get(1)?),
             node: None,

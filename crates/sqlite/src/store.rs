@@ -23,11 +23,11 @@ use turnwise_core::{
 };
 use turnwise_store::{
     AskAudit, AskErrors, AskJobs, AskLost, AskNews, AskStatistics, AskStory, AskWatch, Assign, AssignReply, AuditPage,
-    BatchId, Beat, BegunStatistics, Bell, BodyHash, Cursor, Epoch, Filter, Fleet, FoundLogin, FoundToken, FoundTotals,
-    InHands, Intervention, JobPage, Join, Joined, Keeps, Kept, Load, LostNode, Mail, Memo, MemoKind, NewLogin, NewMemo,
-    News, Note, Once, OperatorStore, Options, Page, Pulse, Result, Schema, Settle, Settled, Store, StoreError, SubmitOnce,
-    Submitted, TimedRow, TokenHash, Watched, WriteStatistics, memory::Clock, operators::new_secrets,
-    operators::totals_text,
+    BatchId, Beat, BeatReply, BegunStatistics, Bell, BodyHash, Cursor, Epoch, Filter, Fleet, FoundLogin, FoundToken,
+    FoundTotals, InHands, Intervention, JobPage, Join, Joined, Keeps, Kept, Load, LostNode, Mail, Memo, MemoKind,
+    NewLogin, NewMemo, News, Note, Once, OperatorStore, Options, Page, Result, Schema, Settle, Settled, Store,
+    StoreError, SubmitOnce, Submitted, TimedRow, TokenHash, Watched, WriteStatistics, memory::Clock,
+    operators::new_secrets, operators::totals_text,
 };
 
 use crate::{
@@ -82,7 +82,7 @@ struct Inner {
     bell: Bell,
     clock: Clock,
     kept: Arc<Kept>,
-    keys: Arc<unique::Place>,
+    keys: Arc<unique::KeyCursor>,
     location: Location,
 }
 
@@ -251,7 +251,7 @@ impl Store for SqliteStore {
         self.inner.writer.write(move |conn, now| nodes::join(conn, &join, now)).await
     }
 
-    async fn beat(&self, beat: Beat) -> Result<Pulse> {
+    async fn beat(&self, beat: Beat) -> Result<BeatReply> {
         let kept = Arc::clone(&self.inner.kept);
         let beat = move |conn: &Connection, now| {
             if !beat.only_look {
@@ -522,10 +522,10 @@ impl Location {
     }
 
     /// Where the file lies that was just opened.
-    fn place(&self) -> Place {
+    fn place(&self) -> OpenFile {
         let path = std::path::absolute(&self.path).unwrap_or_else(|_| self.path.clone());
-        let file = if self.in_memory() { None } else { Place::number(&path).ok() };
-        Place { path, file }
+        let file = if self.in_memory() { None } else { OpenFile::number(&path).ok() };
+        OpenFile { path, file }
     }
 
     pub(crate) fn in_memory(&self) -> bool {
@@ -693,13 +693,13 @@ fn immutable_uri(path: &Path) -> String {
 
 /// A file that is open, to distinguish it from another one at its path.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct OpenFile {
     path: PathBuf,
     /// `None`: they cannot be distinguished.
     file: Option<(u64, u64)>,
 }
 
-impl Place {
+impl OpenFile {
     /// Whether the path still leads to the file. SQLite does not look once a file is open: what is committed into one that was
     /// deleted or replaced is seen by this process alone, and gone with it.
     pub(crate) fn check(&self) -> rusqlite::Result<()> {

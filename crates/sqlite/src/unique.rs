@@ -136,10 +136,10 @@ pub(crate) fn show_held(conn: &Connection, jobs: &mut [Job], now: Timestamp) -> 
 
 /// Where the last look at the keys ended; the next goes on from there, so that all have their turn.
 #[derive(Debug, Default)]
-pub(crate) struct Place(Mutex<(String, String)>);
+pub(crate) struct KeyCursor(Mutex<(String, String)>);
 
 /// Deletes at most `limit` keys that no job can hold any more.
-pub(crate) fn prune(conn: &Connection, place: &Place, limit: u32, now: Timestamp) -> Result<usize> {
+pub(crate) fn prune(conn: &Connection, place: &KeyCursor, limit: u32, now: Timestamp) -> Result<usize> {
     let mut after = place.0.lock().unwrap_or_else(PoisonError::into_inner);
     let mut page = conn.prepare_cached(include_str!("../sql/key_page.sql"))?;
     let mut delete = conn.prepare_cached(include_str!("../sql/key_delete.sql"))?;

@@ -16,7 +16,7 @@ use turnwise_store::{Bell, Result, StoreError, memory::Clock};
 use crate::{
     bell::Ring,
     errors::{Failure, explain},
-    store::{Location, Place},
+    store::{Location, OpenFile},
 };
 
 /// Most transactions in one commit. More would not save much of an fsync, and make the first caller wait for the last.
@@ -37,7 +37,7 @@ impl Writer {
     pub(crate) fn start(
         conn: Connection,
         mut unready: Option<Location>,
-        place: Place,
+        place: OpenFile,
         bell: Bell,
         clock: Clock,
     ) -> Result<Self> {
@@ -146,7 +146,7 @@ where
     }
 }
 
-fn write_batch(conn: &Connection, unready: &mut Option<Location>, place: &Place, mut batch: Vec<Box<dyn Request>>) {
+fn write_batch(conn: &Connection, unready: &mut Option<Location>, place: &OpenFile, mut batch: Vec<Box<dyn Request>>) {
     let committed = make_ready(conn, unready).and_then(|()| run_batch(conn, place, &mut batch)).map_err(Arc::new);
     if committed.is_err()
         && !conn.is_autocommit()
@@ -167,7 +167,7 @@ fn make_ready(conn: &Connection, unready: &mut Option<Location>) -> rusqlite::Re
     Ok(())
 }
 
-fn run_batch(conn: &Connection, place: &Place, batch: &mut [Box<dyn Request>]) -> rusqlite::Result<()> {
+fn run_batch(conn: &Connection, place: &OpenFile, batch: &mut [Box<dyn Request>]) -> rusqlite::Result<()> {
     let execute = |sql| conn.prepare_cached(sql)?.execute(()).map(drop);
     let commit = || {
         place.check()?;
@@ -258,7 +258,7 @@ mod tests {
     }
 
     fn writer(conn: Connection) -> Writer {
-        Writer::start(conn, None, Place::unknown(), Bell::default(), Clock::system()).unwrap()
+        Writer::start(conn, None, OpenFile::unknown(), Bell::default(), Clock::system()).unwrap()
     }
 
     fn note(conn: &Connection, text: &str) -> std::result::Result<((), Ring), Failure> {

@@ -89,7 +89,7 @@ macro_rules! verbs {
 verbs! {
     enqueue(jobs: Vec<NewJob>) -> Vec<Submitted>;
     join(join: Join) -> Joined;
-    beat(beat: Beat) -> Pulse;
+    beat(beat: Beat) -> BeatReply;
     leave(node: Incarnation) -> bool;
     load(load: Load) -> Page;
     news(ask: AskNews) -> News;

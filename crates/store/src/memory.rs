@@ -54,9 +54,9 @@ use crate::{
         TokenHash, Watched, WriteStatistics, WrittenTotals,
     },
     store::{
-        AskLost, AskNews, AskStory, Assign, AssignReply, BatchId, Beat, Cursor, Epoch, Filter, Fleet, Intervention,
-        Join, Joined, Lineage, Load, Loss, LostNode, Mail, Memo, MemoKind, NewMemo, News, Note, Options, Page, Pulse,
-        Result, Settle, Settled, Store, Submitted,
+        AskLost, AskNews, AskStory, Assign, AssignReply, BatchId, Beat, BeatReply, Cursor, Epoch, Filter, Fleet,
+        Intervention, Join, Joined, Lineage, Load, Loss, LostNode, Mail, Memo, MemoKind, NewMemo, News, Note, Options,
+        Page, Result, Settle, Settled, Store, Submitted,
     },
     verdict::Lead,
 };
@@ -98,7 +98,7 @@ pub struct MemoryStore {
     bell: Bell,
     clock: Clock,
     kept: Arc<Kept>,
-    /// When it was made: a watcher of another store is told by it.
+    /// When it was made: by it a cursor of another store is recognised.
     born: Timestamp,
 }
 
@@ -217,7 +217,7 @@ impl Store for MemoryStore {
         nodes::join(self, join)
     }
 
-    async fn beat(&self, beat: Beat) -> Result<Pulse> {
+    async fn beat(&self, beat: Beat) -> Result<BeatReply> {
         nodes::beat(self, beat)
     }
 

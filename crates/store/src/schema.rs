@@ -30,7 +30,7 @@ pub enum Schema {
 
 /// Where the schema is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum Home {
     /// A file of this machine.
     File,
     /// A server that many programs share.
@@ -64,7 +64,7 @@ impl Done {
 
 /// Which schema was found, if it is not the one that is needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Found {
+pub enum FoundSchema {
     /// There is none.
     None,
     /// An older one.
@@ -73,12 +73,12 @@ pub enum Found {
 
 impl Schema {
     /// Whether the steps that are missing are to be done.
-    pub fn migrates(self, place: Place, found: Found) -> bool {
+    pub fn migrates(self, place: Home, found: FoundSchema) -> bool {
         match (self, place, found) {
             (Self::Existing, ..) => false,
-            (Self::Migrate, ..) | (_, Place::File, _) => true,
-            (Self::Create, Place::Server, Found::None) => true,
-            (Self::Create, Place::Server, Found::Older) | (Self::Automatic, Place::Server, _) => false,
+            (Self::Migrate, ..) | (_, Home::File, _) => true,
+            (Self::Create, Home::Server, FoundSchema::None) => true,
+            (Self::Create, Home::Server, FoundSchema::Older) | (Self::Automatic, Home::Server, _) => false,
         }
     }
 }
@@ -102,8 +102,8 @@ mod tests {
 
     #[test]
     fn each_way_to_open_does_what_its_table_says() {
-        let places = [(Place::File, Found::None), (Place::File, Found::Older)];
-        let servers = [(Place::Server, Found::None), (Place::Server, Found::Older)];
+        let places = [(Home::File, FoundSchema::None), (Home::File, FoundSchema::Older)];
+        let servers = [(Home::Server, FoundSchema::None), (Home::Server, FoundSchema::Older)];
         let does = |schema: Schema| {
             [places, servers].concat().into_iter().map(|(p, f)| schema.migrates(p, f)).collect::<Vec<_>>()
         };

@@ -79,7 +79,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// term that [`Beat::over`] names, and if it was taken in another [`Lineage`], for its holder too. With [`Beat::only_look`]
     /// nothing is written: the pulse says which node leads, and no more. A node that is unknown or lost gets `alive: false`, and
     /// nothing is prolonged.
-    async fn beat(&self, beat: Beat) -> Result<Pulse>;
+    async fn beat(&self, beat: Beat) -> Result<BeatReply>;
 
     /// Gives up dispatching at once, and removes the node with its mail. `true`: it is gone. `false`: jobs are still in its hands,
     /// perhaps unread, and the node stays as it is, to settle them and call again; if it does not, its lease runs out like any
@@ -129,9 +129,11 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     async fn control(&self, interventions: Vec<Intervention>) -> Result<Vec<Settled>>;
 
     /// Deletes what is not needed any more, at most `limit` rows of each kind: history that ended before the
-    /// [edge](Retention::edge) of its retention, changes the dispatcher has seen, unique keys that no job can hold any more,
-    /// [losses](Loss) of more than a day ago, keys of [submits that are done once](crate::OperatorStore::submit_once) after a day, lines of
-    /// the audit log after [400 days](turnwise_core::audit::KEEP_AUDIT); with each job its story. Returns how many rows were deleted; `limit` or more means that there may be more.
+    /// [edge](Retention::edge) of its retention, changes the dispatcher has seen, unique keys that no job can hold any
+    /// more, [losses](Loss) of more than a day ago, keys of [submits that are done
+    /// once](crate::OperatorStore::submit_once) after a day, lines of the audit log after [400
+    /// days](turnwise_core::audit::KEEP_AUDIT); with each job its story. Returns how many rows were deleted; `limit` or
+    /// more means that there may be more.
     async fn prune(&self, seen: Option<Cursor>, limit: u32) -> Result<u64>;
 
     /// One job, finished or not.

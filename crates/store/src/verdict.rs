@@ -7,7 +7,7 @@ use crate::{Beat, Epoch, Lineage, Settled, Settlement, Term};
 
 /// As much of a job, unfinished or in history, as the answer to a settle depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Found {
+pub struct SettleFacts {
     pub state: JobState,
     pub fence: Fence,
     pub node: Option<Incarnation>,
@@ -16,7 +16,7 @@ pub struct Found {
     pub started_at: Option<Timestamp>,
 }
 
-impl Found {
+impl SettleFacts {
     pub fn in_hands_of(&self, node: Incarnation) -> bool {
         self.state.assigned() && self.node == Some(node)
     }
@@ -24,7 +24,7 @@ impl Found {
 
 /// The answer to a settle of a job of `node` for which nothing is written; `None`: it is to be written, and the answer is
 /// [`Settled::Applied`]. `lost`: the settle comes not from the node, but from the dispatcher that takes the lost node's jobs.
-pub fn answer(settlement: &Settlement, node: Incarnation, lost: bool, found: Option<Found>) -> Option<Settled> {
+pub fn answer(settlement: &Settlement, node: Incarnation, lost: bool, found: Option<SettleFacts>) -> Option<Settled> {
     let Some(found) = found else { return Some(Settled::Gone) };
     let edited_since = !found.state.assigned() && found.fence.only_edited_since(settlement.fence);
     if found.fence != settlement.fence && !edited_since {

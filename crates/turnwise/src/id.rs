@@ -95,7 +95,7 @@ pub(crate) fn learn(now: Timestamp) {
     *LEARNT.lock().unwrap_or_else(PoisonError::into_inner) = Some(known);
 }
 
-/// Whether an id of this process may be so far ahead that a database server refuses it, as far as that can be told without asking.
+/// Whether an id of this process may be so far ahead that a database server refuses it, as far as that is known without asking.
 #[cfg_attr(not(feature = "postgres"), allow(dead_code, reason = "the other stores have this machine's clock"))]
 pub(crate) fn is_doubtful(id: JobId) -> bool {
     let Some(learnt) = learnt() else { return true };
@@ -133,6 +133,13 @@ pub(crate) fn beginning_with(text: &str) -> Option<(JobId, JobId)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_id_lies_between_one_and_the_one_before_it() {
+        let id: JobId = "01900000-7f00-0000-0000-000000000000".parse().unwrap();
+        assert_eq!(super::before(id).unwrap().to_string(), "01900000-7eff-ffff-ffff-ffffffffffff");
+        assert_eq!(super::before(JobId::from_uuid(Uuid::nil())), None);
+    }
 
     #[test]
     fn the_beginning_of_an_id_is_a_range_of_ids() {

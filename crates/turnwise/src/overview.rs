@@ -57,11 +57,12 @@ pub struct GroupOverview {
     /// Its unfinished jobs.
     pub jobs: Tally,
     /// How many of those that wait cannot start now, whatever is free: they are not due, wait for other jobs, or a gate of the queue
-    /// or the group is shut. Counted among the jobs that were looked at: where the dispatcher tells the others, there may be more.
+    /// or the group is shut. Counted among the jobs that were looked at: where the
+    /// dispatcher counted, there may be more.
     pub later: usize,
     /// What it has used beyond its turn, in the queue where that is most; up to a second old.
     pub ahead: Charge,
-    /// Its jobs are the least that there are: it is none of the groups whose jobs the dispatcher tells.
+    /// The counts are lower bounds: the dispatcher does not count this group by itself.
     pub at_least: bool,
 }
 
@@ -146,7 +147,7 @@ impl Turnwise {
     /// long as it is asked. If none does, `jobs` of them are counted.
     ///
     /// Fails as [`Turnwise::overview`] does. That no dispatcher answers is no error.
-    pub async fn overview_told(&self, jobs: usize) -> Result<Overview, Error> {
+    pub async fn overview_by_dispatcher(&self, jobs: usize) -> Result<Overview, Error> {
         self.count(jobs, |_| true, true).await
     }
 
@@ -349,7 +350,7 @@ impl Counting {
         Overview { now, counted_at: now, more, groups_in_all, ..self.overview }
     }
 
-    /// What the dispatcher tells, beside what was counted among the oldest jobs.
+    /// What the dispatcher counted, beside what was counted among the oldest jobs.
     fn told(mut self, now: Timestamp, WrittenTotals { at, totals }: WrittenTotals) -> Overview {
         self.keep_due(now);
         let Overview { mut queues, mut groups, mut tasks, mut keys, .. } = self.overview;

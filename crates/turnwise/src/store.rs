@@ -15,8 +15,8 @@ pub use turnwise_core::{
     scheduler::Pick,
 };
 pub use turnwise_store::{
-    AskLost, AskNews, AskStory, Assign, AssignReply, Author, BatchId, Beat, Bell, Change, Cursor, Delivery, Epoch,
-    Expire, Intervention, Join, Joined, Keeps, Kept, Leader, Lineage, Load, LostJob, LostNode, Mail, Memo, MemoKind,
-    MemoryStore, NewMemo, News, Note, OperatorStore, Page, Pulse, Replace, Settle, Settled, Settlement, Store,
+    AskLost, AskNews, AskStory, Assign, AssignReply, Author, BatchId, Beat, BeatReply, Bell, Change, Cursor, Delivery,
+    Epoch, Expire, Intervention, Join, Joined, Keeps, Kept, Leader, Lineage, Load, LostJob, LostNode, Mail, Memo,
+    MemoKind, MemoryStore, NewMemo, News, Note, OperatorStore, Page, Replace, Settle, Settled, Settlement, Store,
     SubmitOnce, Term, Writers, memory::Clock,
 };

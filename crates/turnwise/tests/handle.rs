@@ -122,13 +122,13 @@ async fn a_count_of_many_jobs_is_the_dispatchers() {
         (0..count).map(move |n| JobRequest::new("t", &n).queue(name).group(group))
     };
     turnwise.submit_all(jobs("early", "a", 5).chain(jobs("late", "b", 3))).await.unwrap();
-    let alone = turnwise.overview_told(4).await.unwrap();
+    let alone = turnwise.overview_by_dispatcher(4).await.unwrap();
     assert_eq!((alone.all.waiting, alone.more), (4, true), "no node dispatches: it is counted here");
     // A node that knows no task: everything waits.
     let node = turnwise.executor_with(Config::new("a".parse().unwrap())).build().unwrap();
     node.start().await.unwrap();
     let told = loop {
-        let told = turnwise.overview_told(4).await.unwrap();
+        let told = turnwise.overview_by_dispatcher(4).await.unwrap();
         if !told.more {
             break told;
         }
@@ -139,7 +139,7 @@ async fn a_count_of_many_jobs_is_the_dispatchers() {
     let groups: Vec<_> = told.groups.values().map(|group| (group.jobs.waiting, group.at_least)).collect();
     assert_eq!(groups, [(5, false), (3, false)]);
     assert!(told.counted_at <= told.now && !told.is_partial());
-    let looked = turnwise.overview_told(100).await.unwrap();
+    let looked = turnwise.overview_by_dispatcher(100).await.unwrap();
     assert_eq!((looked.all, looked.counted_at), (told.all, looked.now), "few are counted now");
     node.stop().await;
 }

@@ -110,7 +110,7 @@ impl Dispatcher<'_> {
             let seen = |(incarnation, lease_until)| Replace { incarnation, lease_until };
             Expire::Over { by: clock.now(), silent: silent.into_iter().map(seen).collect() }
         } else {
-            Expire::Nobody
+            Expire::NoNode
         };
         let ask = AskLost { holder: self.life.incarnation, epoch: self.epoch, expire, limit: LOST };
         let lost = match self.life.store.lost_nodes(ask).await {

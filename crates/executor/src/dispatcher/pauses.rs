@@ -31,19 +31,19 @@ impl Dispatcher<'_> {
     pub(super) fn see_ends(&mut self, ends: &[Settled]) {
         self.seen.ends = true;
         self.stale_reads.see_ends(ends);
-        self.note_trouble(ends.iter().filter(|end| end.is_error()).map(|end| end.id));
+        self.note_early_failures(ends.iter().filter(|end| end.is_error()).map(|end| end.id));
     }
 
     /// The same for what ended elsewhere.
     pub(super) fn see_changes(&mut self, changes: &[Change]) {
         self.seen.ends |= !changes.is_empty();
-        self.note_trouble(changes.iter().filter(|change| change.failed).map(|change| change.id));
+        self.note_early_failures(changes.iter().filter(|change| change.failed).map(|change| change.id));
     }
 
     /// Jobs that failed. While the backlog is being read the scheduler may not know them.
-    fn note_trouble(&mut self, jobs: impl Iterator<Item = JobId>) {
+    fn note_early_failures(&mut self, jobs: impl Iterator<Item = JobId>) {
         if !self.hearing.is_caught_up() && self.may_pause() {
-            self.open.trouble.extend(jobs);
+            self.open.early_failures.extend(jobs);
         }
     }
 
@@ -75,10 +75,10 @@ impl Dispatcher<'_> {
         Ok(())
     }
 
-    async fn see_trouble(&mut self) -> Result<(), StoreError> {
-        while let Some(&id) = self.open.trouble.last() {
+    async fn see_early_failures(&mut self) -> Result<(), StoreError> {
+        while let Some(&id) = self.open.early_failures.last() {
             if !self.may_pause() {
-                self.open.trouble.clear();
+                self.open.early_failures.clear();
                 return Ok(());
             }
             let job = match self.life.store.job(id).await {
@@ -86,7 +86,7 @@ impl Dispatcher<'_> {
                 Err(error) if error.is_transient() => return Ok(()),
                 Err(error) => return Err(error),
             };
-            self.open.trouble.pop();
+            self.open.early_failures.pop();
             let Some(job) = job else { continue };
             if self.memos.settings().queues.get(&job.queue).is_some_and(|set| self.would_pause(&job.queue, set)) {
                 self.open.pauses.push((job.queue, id));
@@ -98,7 +98,7 @@ impl Dispatcher<'_> {
     /// A queue that is set to pause on an error has had one: that is a setting from now on, for a person to undo. What a
     /// person has set meanwhile stays: the setting is read again, and written only if no other program wrote in between.
     pub(super) async fn write_pauses(&mut self) -> Result<(), StoreError> {
-        self.see_trouble().await?;
+        self.see_early_failures().await?;
         if self.open.pauses.is_empty() {
             return Ok(());
         }
@@ -137,7 +137,7 @@ impl Dispatcher<'_> {
         if begun > reported
             || self.life.term.has_reports()
             || !self.open.pauses.is_empty()
-            || !self.open.trouble.is_empty()
+            || !self.open.early_failures.is_empty()
         {
             self.seen.next = Some((cursor, begun));
             return None;

@@ -37,7 +37,7 @@ pub(super) struct Schedules {
     /// Where the next round begins.
     after: Option<ScheduleName>,
     asks: mpsc::Sender<Round>,
-    answers: mpsc::Receiver<Answer>,
+    answers: mpsc::Receiver<RoundReply>,
     /// A round is on its way.
     asked: bool,
 }
@@ -46,7 +46,7 @@ pub(super) struct Schedules {
 #[derive(Debug)]
 pub(super) struct Rounds {
     asks: mpsc::Receiver<Round>,
-    answers: mpsc::Sender<Answer>,
+    answers: mpsc::Sender<RoundReply>,
 }
 
 /// Schedules that were due at this time.
@@ -56,7 +56,7 @@ struct Round {
     due: Vec<(ScheduleName, Entry)>,
 }
 
-type Answer = Result<Vec<(ScheduleName, Entry)>, StoreError>;
+type RoundReply = Result<Vec<(ScheduleName, Entry)>, StoreError>;
 
 pub(super) fn schedules() -> (Schedules, Rounds) {
     // One round is on its way, and one answer.
@@ -182,7 +182,7 @@ pub(super) async fn submit(life: &Life, mut rounds: Rounds) -> Infallible {
     std::future::pending().await
 }
 
-async fn submit_round(life: &Life, Round { now, mut due }: Round) -> Answer {
+async fn submit_round(life: &Life, Round { now, mut due }: Round) -> RoundReply {
     let mut reached = true;
     for (name, standing) in &mut due {
         let fired = if reached {

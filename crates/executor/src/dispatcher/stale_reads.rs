@@ -1,4 +1,4 @@
-//! Reads that ends have overtaken.
+//! Reads that are stale: of jobs that ended in this process meanwhile.
 //!
 //! A page or news show how things were when they were read. What ended in this process meanwhile is reported to the scheduler at
 //! once, and never again: by a stale read a job that ended would come back as one in a node's hands, and a job that waits for it
@@ -54,11 +54,11 @@ impl StaleReads {
         if ended.is_empty() {
             return;
         }
-        let overtaken = |head: &JobHead| {
+        let is_stale = |head: &JobHead| {
             let awaits = head.awaits.iter().flat_map(|awaits| &awaits.open);
             ended.contains(&head.id) || awaits.into_iter().any(|id| ended.contains(id))
         };
-        self.unsure.extend(heads.extract_if(.., |head| overtaken(head)).map(|head| head.id));
+        self.unsure.extend(heads.extract_if(.., |head| is_stale(head)).map(|head| head.id));
     }
 
     pub(super) fn has_unsure(&self) -> bool {

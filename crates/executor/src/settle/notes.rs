@@ -198,8 +198,8 @@ async fn write_notes(life: &Life, notes: Vec<Note>, waiting: Vec<(usize, Step<'_
             life.outbox.put_off(step.back().into_iter().collect());
             continue;
         }
-        let trouble = broken.iter().find(|(note, _)| *note == at);
-        step.tell(match (trouble, replies[at]) {
+        let reason = broken.iter().find(|(note, _)| *note == at);
+        step.tell(match (reason, replies[at]) {
             (Some((_, error)), _) => StepAnswer::Broken(error.clone()),
             (None, Settled::Applied) => StepAnswer::Written,
             (None, _) => StepAnswer::Superseded,

@@ -91,7 +91,7 @@ pub(super) async fn write(life: &Life, mut unwritten: Unwritten<'_>) {
         let done = if unwritten.later.is_empty() { unwritten.done.clone() } else { Vec::new() };
         let settle = Settle { author, settlements, done };
         match write_until_answered(life, &settle).await {
-            Answer::Replies { replies, again } => {
+            Written::Replies { replies, again } => {
                 let items = unwritten.is_through().into_iter().zip(follows);
                 let items = items.map(|(outgoing, follows)| Item::of(outgoing, follows)).collect();
                 life.outbox.write_more();
@@ -99,17 +99,17 @@ pub(super) async fn write(life: &Life, mut unwritten: Unwritten<'_>) {
                 finish(life, told, items, settle.settlements, replies, again);
             }
             // The dispatcher that takes the jobs removes the batches as well.
-            Answer::GaveUp => drop(unwritten.is_through()),
-            Answer::Broken(_) if unwritten.batch.len() > 1 => {
+            Written::GaveUp => drop(unwritten.is_through()),
+            Written::Broken(_) if unwritten.batch.len() > 1 => {
                 let mut second = unwritten.batch.split_off(unwritten.batch.len() / 2);
                 second.append(&mut unwritten.later);
                 unwritten.later = second;
             }
             // Not even that it cannot be stored can be. Its neighbours need not wait for it.
-            Answer::Broken(_) if settle.settlements.iter().any(spoilt_already) => {
+            Written::Broken(_) if settle.settlements.iter().any(spoilt_already) => {
                 life.outbox.put_off(std::mem::take(&mut unwritten.batch));
             }
-            Answer::Broken(error) => {
+            Written::Broken(error) => {
                 let alone = unwritten.batch.pop().expect("one job is left");
                 unwritten.batch.push(spoilt(alone, &error));
             }
@@ -136,7 +136,7 @@ fn cannot_be_stored(error: impl std::fmt::Display) -> Outcome {
     Outcome::Fail(Failure::new(format!("{SPOILT}: {error}")))
 }
 
-enum Answer {
+enum Written {
     /// `again`: an earlier try may have been written.
     Replies { replies: Vec<Settled>, again: bool },
     /// The dispatcher takes over what could not be written.
@@ -146,12 +146,12 @@ enum Answer {
 }
 
 /// Repeats until the store answers, or the node has been declared lost or is to stop while the store is out of reach.
-async fn write_until_answered(life: &Life, settle: &Settle) -> Answer {
+async fn write_until_answered(life: &Life, settle: &Settle) -> Written {
     let mut backoff = Backoff::default();
     let mut again = false;
     loop {
         match life.store.settle(settle.clone()).await {
-            Ok(replies) => return Answer::Replies { replies, again },
+            Ok(replies) => return Written::Replies { replies, again },
             Err(error) => {
                 if error.is_transient() {
                     life.node.logs.no_answer("could not settle", &error);
@@ -166,10 +166,10 @@ async fn write_until_answered(life: &Life, settle: &Settle) -> Answer {
                         life.trace(|| Record::GiveUp { job: *job, fence: fence.0 });
                     }
                     life.desk.give_up(settle.settlements.iter().map(|settlement| (settlement.job, settlement.fence)));
-                    return Answer::GaveUp;
+                    return Written::GaveUp;
                 }
                 if matches!(error, StoreError::Broken { .. }) && !settle.settlements.is_empty() {
-                    return Answer::Broken(error);
+                    return Written::Broken(error);
                 }
                 again = true;
                 backoff.wait(&life.node.chance).await;

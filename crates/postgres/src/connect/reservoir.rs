@@ -136,7 +136,7 @@ struct State {
     open: usize,
     lent: LentOut,
     /// In the order they came.
-    waiting: VecDeque<(Purpose, oneshot::Sender<Place>)>,
+    waiting: VecDeque<(Purpose, oneshot::Sender<Permit>)>,
 }
 
 struct Open {
@@ -203,7 +203,7 @@ fn urgency(purpose: Purpose) -> u8 {
 }
 
 /// A place among those that are lent, with the connection that goes with it or the right to open one.
-pub(crate) struct Place {
+pub(crate) struct Permit {
     reservoir: Arc<Reservoir>,
     purpose: Purpose,
     /// `None`: one is to be opened.
@@ -266,7 +266,7 @@ impl Reservoir {
         }
     }
 
-    async fn place(self: &Arc<Self>, purpose: Purpose, begun: Instant) -> Result<Place> {
+    async fn place(self: &Arc<Self>, purpose: Purpose, begun: Instant) -> Result<Permit> {
         let waiting = {
             let mut state = self.state();
             state.lent.control |= purpose == Purpose::Node;
@@ -289,7 +289,7 @@ impl Reservoir {
     }
 
     /// A place for `purpose`, if there is room.
-    fn take(self: &Arc<Self>, state: &mut State, purpose: Purpose, size: usize) -> Option<Place> {
+    fn take(self: &Arc<Self>, state: &mut State, purpose: Purpose, size: usize) -> Option<Permit> {
         if !state.lent.leaves_room_for(purpose, size) {
             return None;
         }
@@ -304,11 +304,11 @@ impl Reservoir {
             state.open += 1;
         }
         *state.lent.of(purpose) += 1;
-        Some(Place { reservoir: Arc::clone(self), purpose, open, over: false })
+        Some(Permit { reservoir: Arc::clone(self), purpose, open, over: false })
     }
 
     /// Gives free places to waiting callers: the most urgent first, then in the order they came.
-    fn serve(self: &Arc<Self>, state: &mut State) -> Vec<Place> {
+    fn serve(self: &Arc<Self>, state: &mut State) -> Vec<Permit> {
         let size = self.budget.of(self.share);
         // The server allows fewer than are open.
         while state.open > size && !state.idle.is_empty() {
@@ -331,7 +331,7 @@ impl Reservoir {
     }
 }
 
-impl Place {
+impl Permit {
     /// Ends it; `open` is for the next caller.
     fn leave(&mut self, state: &mut State, open: Option<Open>) {
         self.over = true;
@@ -353,7 +353,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
         if !self.over {
             let open = self.open.take();
@@ -364,7 +364,7 @@ impl Drop for Place {
 
 /// A connection with a statement cache, until it is dropped.
 pub(crate) struct Lent {
-    place: Place,
+    place: Permit,
     /// `None` once it was given back.
     open: Option<Open>,
 }

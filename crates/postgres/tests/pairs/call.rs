@@ -4,8 +4,8 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use turnwise_core::{GroupName, Incarnation, JobHead, JobId, NewJob, Node, lifecycle::Target, totals::Totals};
 use turnwise_store::{
-    AskLost, AskStory, Assign, AssignReply, Author, BatchId, Beat, Closed, Epoch, Expire, Intervention, Join, Joined,
-    Last, Load, MemoKind, NewMemo, Note, Once, OperatorStore, Pulse, Result, Settle, Settled, Store, StoreError,
+    AskLost, AskStory, Assign, AssignReply, Author, BatchId, Beat, BeatReply, Closed, Epoch, Expire, Intervention,
+    Join, Joined, Last, Load, MemoKind, NewMemo, Note, Once, OperatorStore, Result, Settle, Settled, Store, StoreError,
     SubmitOnce, WriteStatistics,
     conformance::{OperatorHarness, scene},
 };
@@ -183,7 +183,7 @@ impl Call {
                 joined => joined,
             })),
             // What a store can see of the leader's process is its own; who leads is part of the state.
-            Self::Beat(beat) => Answer::whole(store.beat(beat).await.map(|pulse| Pulse { leader: None, ..pulse })),
+            Self::Beat(beat) => Answer::whole(store.beat(beat).await.map(|pulse| BeatReply { leader: None, ..pulse })),
             Self::Leave(node) => Answer::whole(store.leave(node).await),
             Self::Lost(ask) => Answer::whole(store.lost_nodes(ask).await),
             // How much is deleted in which round is not promised.
@@ -257,7 +257,7 @@ impl Call {
     /// asks again.
     pub(crate) fn variants(&self) -> Vec<Call> {
         match self {
-            Self::Lost(ask) => vec![self.clone(), Self::Lost(AskLost { expire: Expire::Nobody, ..ask.clone() })],
+            Self::Lost(ask) => vec![self.clone(), Self::Lost(AskLost { expire: Expire::NoNode, ..ask.clone() })],
             other => vec![other.clone()],
         }
     }

@@ -99,7 +99,7 @@ pub async fn a_silent_node_is_not_lost_before_it_is_said_so(h: &impl Harness) {
     store.join(join(BETA, "two")).await.expect("join");
     h.advance(LEASE + SECOND).await;
     let epoch = store.beat(beat(ALPHA, true)).await.expect("beat").epoch.expect("it leads");
-    let ask = AskLost { holder: ALPHA, epoch, expire: Expire::Nobody, limit: ALL };
+    let ask = AskLost { holder: ALPHA, epoch, expire: Expire::NoNode, limit: ALL };
     assert_eq!(store.lost_nodes(ask.clone()).await.expect("lost_nodes"), []);
     let expired = AskLost { expire: Expire::by_the_clock(), ..ask.clone() };
     assert_eq!(store.lost_nodes(expired).await.expect("lost_nodes").len(), 1);
@@ -223,7 +223,7 @@ pub async fn a_beat_prolongs_the_lease_and_sets_the_slots(h: &impl Harness) {
     let pulse = scene.store.beat(ask).await.expect("beat");
     let now = scene.now().await;
     let lineage = pulse.lineage;
-    assert_eq!(pulse, Pulse { now, lineage, alive: true, epoch: None, nodes: vec![], leader: None });
+    assert_eq!(pulse, BeatReply { now, lineage, alive: true, epoch: None, nodes: vec![], leader: None });
     let nodes = scene.store.nodes().await.expect("nodes").nodes;
     assert_eq!((nodes[1].slots, nodes[1].lease_until), (0, now.plus(LEASE * 2)));
 }
@@ -597,7 +597,7 @@ pub async fn a_node_that_was_replaced_by_name_is_noted_once_the_dispatcher_has_s
     let joined = scene.store.join(Join { replace, ..join(GAMMA, "beta") }).await.expect("join");
     assert!(matches!(joined, Joined::In { .. }), "{joined:?}");
     h.advance(SECOND).await;
-    let ask = AskLost { holder: ALPHA, epoch: scene.epoch, expire: Expire::Nobody, limit: ALL };
+    let ask = AskLost { holder: ALPHA, epoch: scene.epoch, expire: Expire::NoNode, limit: ALL };
     scene.store.lost_nodes(ask).await.expect("lost_nodes");
     let noted = losses(&scene).await;
     let seen: Vec<_> =

@@ -8,8 +8,8 @@ use super::{Data, MemoryStore, rows::Row};
 use crate::{
     StoreError,
     store::{
-        AskLost, Beat, Epoch, Expire, Fleet, Join, Joined, Leader, Loss, LostNode, MemoKind, Pulse, Replace, Result,
-        Term,
+        AskLost, Beat, BeatReply, Epoch, Expire, Fleet, Join, Joined, Leader, Loss, LostNode, MemoKind, Replace,
+        Result, Term,
     },
     verdict::Lead,
 };
@@ -50,16 +50,16 @@ pub(super) fn join(store: &MemoryStore, join: Join) -> Result<Joined> {
     Ok(Joined::In { now })
 }
 
-pub(super) fn beat(store: &MemoryStore, beat: Beat) -> Result<Pulse> {
+pub(super) fn beat(store: &MemoryStore, beat: Beat) -> Result<BeatReply> {
     let now = store.clock.now();
     let mut data = store.data();
     if beat.only_look {
         let (lineage, leader) = (data.lineage, data.leader(beat.node));
-        return Ok(Pulse { now, lineage, alive: true, epoch: None, nodes: Vec::new(), leader });
+        return Ok(BeatReply { now, lineage, alive: true, epoch: None, nodes: Vec::new(), leader });
     }
     let Some(node) = data.nodes.get_mut(&beat.node).filter(|node| !node.lost) else {
         let lineage = data.lineage;
-        return Ok(Pulse { now, lineage, alive: false, epoch: None, nodes: Vec::new(), leader: None });
+        return Ok(BeatReply { now, lineage, alive: false, epoch: None, nodes: Vec::new(), leader: None });
     };
     node.lease_until = now.plus(beat.lease);
     // They are the first, by their kind.
@@ -88,7 +88,7 @@ pub(super) fn beat(store: &MemoryStore, beat: Beat) -> Result<Pulse> {
     if gives_up || (resized && !leads) {
         store.bell.ring_lead();
     }
-    Ok(Pulse { now, lineage, alive: true, epoch, nodes, leader })
+    Ok(BeatReply { now, lineage, alive: true, epoch, nodes, leader })
 }
 
 pub(super) fn leave(store: &MemoryStore, node: Incarnation) -> Result<bool> {
@@ -111,7 +111,7 @@ pub(super) fn lost_nodes(store: &MemoryStore, ask: AskLost) -> Result<Vec<LostNo
     data.check_leading(ask.holder, ask.epoch)?;
     for node in data.nodes.values_mut() {
         node.lost |= match &ask.expire {
-            Expire::Nobody => false,
+            Expire::NoNode => false,
             Expire::Over { by, silent } => {
                 let seen = Replace { incarnation: node.incarnation, lease_until: node.lease_until };
                 node.lease_until < now.min(*by) || silent.contains(&seen)

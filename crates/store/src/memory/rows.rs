@@ -6,7 +6,7 @@ use turnwise_core::{
     job::{AssignedJob, Counts},
 };
 
-use crate::{store::LostJob, verdict::Found};
+use crate::{store::LostJob, verdict::SettleFacts};
 
 #[derive(Debug, Clone)]
 pub(super) struct Row {
@@ -41,9 +41,9 @@ pub(super) struct Row {
 }
 
 impl Row {
-    pub(super) fn found(&self) -> Found {
+    pub(super) fn found(&self) -> SettleFacts {
         let &Self { state, fence, node, cancel_requested, started_at, .. } = self;
-        Found { state, fence, node, cancel_requested, started_at }
+        SettleFacts { state, fence, node, cancel_requested, started_at }
     }
 
     pub(super) fn in_hands_of(&self, node: Incarnation) -> bool {

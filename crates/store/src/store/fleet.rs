@@ -124,7 +124,7 @@ pub struct Leader {
 
 /// The reply to a [`Beat`].
 #[derive(Debug, Clone, PartialEq)]
-pub struct Pulse {
+pub struct BeatReply {
     /// The database's time.
     pub now: Timestamp,
     /// Another one than before: commits may have been taken back since.
@@ -156,7 +156,7 @@ pub struct AskLost {
 #[derive(Debug, Clone)]
 pub enum Expire {
     /// None, for a dispatcher that may have been cut off itself, or whose database's clock was just changed.
-    Nobody,
+    NoNode,
     /// Nodes whose lease is over by the database's clock, and also at the time `by`, which is the dispatcher's own estimate of
     /// that clock: so no node is lost because the clock was put forward. And the nodes in `silent`, which the dispatcher found
     /// silent, if the end of their lease has not changed since.

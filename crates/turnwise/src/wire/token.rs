@@ -127,7 +127,8 @@ pub struct NewToken {
 }
 
 impl NewToken {
-    /// Reads one JSON object. [`Unreadable`] names the first field that is unknown, missing or of another kind. Values are checked by [`NewToken::to_access`].
+    /// Reads one JSON object. [`Unreadable`] names the first field that is unknown, missing or of another kind. Values
+    /// are checked by [`NewToken::to_access`].
     pub fn read(json: &str) -> Result<Self, Unreadable> {
         let (mut token, mut name) = (Self::default(), None);
         let names = ["name", "scopes", "queues", "groups", "tasks", "expires", "rate"];
@@ -241,13 +242,13 @@ impl<'a> LoggedIn<'a> {
         }
     }
 
-    /// A program of the same machine, while there are no tokens.
-    pub fn anybody() -> Self {
-        Self { scopes: Scope::ALL.into(), ..Self::nobody() }
+    /// A program of the same machine, while there are no tokens: it may do everything.
+    pub fn unlimited() -> Self {
+        Self { scopes: Scope::ALL.into(), ..Self::logged_out() }
     }
 
-    /// Who has logged out.
-    pub fn nobody() -> Self {
+    /// A caller that has logged out: it may do nothing.
+    pub fn logged_out() -> Self {
         let scopes = BTreeSet::new();
         Self { name: None, prefix: None, scopes, queues: None, groups: None, tasks: None, until: None }
     }

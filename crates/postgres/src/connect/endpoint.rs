@@ -17,14 +17,14 @@ use super::{
     passfile::{self, Login},
 };
 
-pub(super) struct Place {
+pub(super) struct Endpoint {
     pub(super) config: Config,
     /// A socket file, which needs no encryption: its traffic is on no network.
     pub(super) socket: bool,
 }
 
-/// Hosts, ports and passwords, one place each.
-pub(super) fn places(params: &Params, around: &Surroundings<'_>) -> Result<Vec<Place>> {
+/// Hosts, ports and passwords, one endpoint each.
+pub(super) fn endpoints(params: &Params, around: &Surroundings<'_>) -> Result<Vec<Endpoint>> {
     let (hosts, addresses, ports) = (params.list("host"), params.list("hostaddr"), params.list("port"));
     let count = hosts.len().max(addresses.len()).max(1);
     let counts = [("hosts", hosts.len()), ("hostaddrs", addresses.len())];
@@ -38,7 +38,7 @@ pub(super) fn places(params: &Params, around: &Surroundings<'_>) -> Result<Vec<P
     let user = user.ok_or_else(|| StoreError::Refused("the database url names no user".to_owned()))?;
     let database = params.get("dbname").unwrap_or(&user);
     let passwords = params.get("password").is_none().then(|| passfile::read(params, around)).flatten();
-    let mut places = Vec::with_capacity(count);
+    let mut endpoints = Vec::with_capacity(count);
     for at in 0..count {
         let port = ports.get(at).or_else(|| ports.first()).copied().unwrap_or_default();
         let port = match port.trim() {
@@ -64,15 +64,15 @@ pub(super) fn places(params: &Params, around: &Surroundings<'_>) -> Result<Vec<P
         if let Some(password) = params.get("password").map(str::to_owned).or_else(kept) {
             config.password(password);
         }
-        places.push(Place { config, socket });
+        endpoints.push(Endpoint { config, socket });
     }
     match params.get("load_balance_hosts") {
         None | Some("disable") => {}
         // Each hasher has keys of its own: chance enough for an order.
-        Some("random") => places.sort_by_cached_key(|_| RandomState::new().hash_one(0)),
+        Some("random") => endpoints.sort_by_cached_key(|_| RandomState::new().hash_one(0)),
         Some(other) => return Err(invalid("load_balance_hosts", other, "write disable or random")),
     }
-    Ok(places)
+    Ok(endpoints)
 }
 
 /// Where the server is when no host is named: as libpq, its socket; and this machine's port where there is none.
