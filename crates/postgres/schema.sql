@@ -136,7 +136,7 @@ create table turnwise.node (
     lease          bigint not null default 5000000
 ) with (fillfactor = 50);
 
--- A name is alive once, whoever asks first.
+-- A name is alive once: of several nodes that join under it, the first.
 create unique index node_name on turnwise.node (name) where not lost;
 
 -- Nodes that were lost, for a day: as they were when the dispatcher found them lost, how many jobs they had in their hands, and the
@@ -166,7 +166,7 @@ create table turnwise.dispatcher (
     epoch    bigint not null default 0,
     until    timestamptz,
     asleep   boolean not null default false,
-    -- the one that the holder was chosen in: in another, nobody dispatches
+    -- the one that the holder was chosen in: in another, no node dispatches
     lineage  bigint,
     -- the advisory lock that a session of the holder's process has; null: its process cannot be seen
     session  bigint
@@ -291,8 +291,8 @@ create table turnwise.dependency (
 
 create index dependency_awaits on turnwise.dependency (awaits, job);
 
--- Jobs that ended badly and are kept nowhere else, for as long as one may come who waits for them: submitted in a
--- transaction that was open then, nobody could see it. xact: of the end. until: the number before which all such
+-- Jobs that ended badly and are kept nowhere else, for as long as a job may come that waits for them: one submitted in a
+-- transaction that was open then could not be seen. xact: of the end. until: the number before which all such
 -- transactions have theirs; null until that is known.
 create table turnwise.bad_end (
     id    uuid primary key,
@@ -759,7 +759,7 @@ create function turnwise.ring() returns void
     end
     $$;
 
--- Ends a submit that nobody could read.
+-- Ends a submit of a job that no version could read.
 create function turnwise.check_that(good boolean, sentence text) returns void
     language plpgsql immutable
     set search_path = pg_catalog, pg_temp

@@ -144,8 +144,8 @@ create table turnwise_stop_request (
     unique (node, job)
 ) strict;
 
--- What the dispatcher is to be told: `jobs` holds 24 bytes a job, its id and how long it ran in microseconds (-1: it
--- did not). `told`: the epoch of a dispatcher who knows already. `memos`: whether memos were written. `failed`: the ids of
+-- What the dispatcher is to read: `jobs` holds 24 bytes a job, its id and how long it ran in microseconds (-1: it
+-- did not). `told`: the epoch of a dispatcher that knows already. `memos`: whether memos were written. `failed`: the ids of
 -- those of the jobs whose run ended in an error (failed or stuck), `otherwise`: of those that neither did nor ended with success.
 -- `errors`: 24 bytes for each with an error, its id and the fingerprint as a number.
 create table turnwise_change (
@@ -211,7 +211,7 @@ create table turnwise_step (
     primary key (job, name)
 ) strict, without rowid;
 
--- How far a run has come (`total` 0: nobody knows; all null: it never said), and how many lines are not kept any more.
+-- How far a run has come (`total` 0: unknown; all null: it never said), and how many lines are not kept any more.
 create table turnwise_progress (
     job     blob primary key not null,
     done    integer,

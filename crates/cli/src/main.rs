@@ -1,14 +1,15 @@
 //! The binary `turnwise`.
 //!
-//! [`args`] the command line → [`settings`] flags, variables and file together, [`pools`] of the file → [`place`] the database or the
-//! server that a command works on, [`view`] what it shows → [`serve`] a node, with
-//! its [`http`] listener, the spans that it sends by [`otlp`], its [`commands`] and [`demo`] tasks, [`known`] to nodes or not · [`story`] the groups' turns, live · [`enqueue`] submitting · [`look`] jobs
-//! and nodes, [`graph`] which jobs wait for which · [`logs`] of jobs · [`dead_letters`] jobs by error · [`decide`] cancel, retry, fail, [`bulk`]
-//! the same to all jobs that a filter names · [`tune`] weights, limits and pauses, [`names`] of what there is · [`schedule`] periodic
-//! jobs · [`token`] who may ask a server · [`audit`] who changed what · [`overview`] queues, groups, tasks and keys · [`why`] a job waits · [`simulate`] what if · [`top`] which groups use the
-//! slots · [`bench`] how fast it is · [`migrate`] the schema · [`doctor`] what is wrong · [`config`] the settings themselves →
-//! [`print`] tables and JSON, [`terminal`] a person at it, [`error`] one
-//! line and an exit code · [`reference`] completions and manual pages.
+//! [`args`] the command line → [`settings`] flags, variables and file together, [`pools`] of the file → [`place`] the
+//! database or the server that a command works on, [`view`] what it shows → [`serve`] a node, with its [`http`] listener,
+//! the spans that it sends by [`otlp`], its [`commands`] and [`demo`] tasks, [`known`] to nodes or not · [`story`] the
+//! groups' turns, live · [`enqueue`] submitting · [`look`] jobs and nodes, [`graph`] which jobs wait for which · [`logs`]
+//! of jobs · [`dead_letters`] jobs by error · [`decide`] cancel, retry, fail, [`bulk`] the same to all jobs that a filter
+//! names · [`tune`] weights, limits and pauses, [`names`] of what there is · [`schedule`] periodic jobs · [`token`] which
+//! caller may ask a server · [`audit`] who changed what · [`overview`] queues, groups, tasks and keys · [`why`] a job waits
+//! · [`simulate`] what if · [`top`] which groups use the slots · [`bench`] how fast it is · [`migrate`] the schema ·
+//! [`doctor`] what is wrong · [`config`] the settings themselves → [`print`] tables and JSON, [`terminal`] a person at it,
+//! [`error`] one line and an exit code · [`reference`] completions and manual pages.
 
 mod args;
 mod settings;

@@ -199,7 +199,7 @@ impl New {
     }
 }
 
-/// What to tell about a name that nothing is known about. Looks at a bounded number of jobs, however many there are.
+/// What to say about a name that nothing is known about. Looks at a bounded number of jobs, however many there are.
 async fn unknown(place: &Place, kind: Kind, name: &str) -> Result<Option<String>, Failure> {
     kind.check(name)?;
     let cut = match kind.is_used(place, name).await? {

@@ -33,7 +33,7 @@ pub(crate) fn prune(settings: &Settings, call: &args::Prune) -> Result<(), Failu
     block_on(async {
         let turnwise = settings.open_with(options).await?.acting_as(this_user());
         let set = turnwise.settings().await?;
-        // What the installation keeps no longer, the dispatcher deletes anyway: nobody need be asked for that.
+        // The dispatcher deletes what the installation keeps no longer anyway: no question is needed for that.
         if call.dry_run || (asked.is_some() && !call.yes) {
             let retention = asked.or(set.installation.retention).unwrap_or_default();
             let count = over(&turnwise, retention).await?;

@@ -54,7 +54,7 @@ pub(crate) fn block_on<T>(command: impl Future<Output = Result<T, Failure>>) -> 
     runtime.map_err(no_runtime)?.block_on(command)
 }
 
-/// Does `work` until it is done or a person interrupts it. The signal counts from here on, also while nobody awaits it; even where the
+/// Does `work` until it is done or a person interrupts it. The signal counts from here on, also while it is not awaited; even where the
 /// caller's shell has it ignored, as it does for commands in the background.
 pub(crate) async fn until_interrupted<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let mut interrupt = listen_for(SignalKind::interrupt())?;
@@ -120,7 +120,7 @@ fn known_tasks(settings: &Settings, call: &args::Serve) -> Result<(Registry, BTr
 #[derive(Clone)]
 struct Parts {
     config: Config,
-    /// Whether a person chose the name; one that nobody chose may get a number.
+    /// Whether a person chose the name; one that was not chosen may get a number.
     named: bool,
     pools: Vec<(String, Pool)>,
     registry: Registry,

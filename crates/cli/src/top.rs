@@ -186,7 +186,7 @@ struct Line {
     name: String,
     /// `active`, `paused`, or `idle`: nothing of it could start.
     state: &'static str,
-    /// Of the slot time that all used, from 0 to 1; `null`: nobody used any.
+    /// Of the slot time that all used, from 0 to 1; `null`: no group used any.
     share: Option<f64>,
     /// By its weight, beside the other active groups; `null`: it is not one of these.
     entitled: Option<f64>,

@@ -146,7 +146,7 @@ fn problem(name: &str, page: &str) -> Option<String> {
     symlink(env!("CARGO_BIN_EXE_turnwise"), programs.join("turnwise")).unwrap();
     let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
     let file = |name: &str| folder.path().join(name);
-    // A guide is read by someone who has a database already; README makes its own.
+    // The reader of a guide has a database already; README makes its own.
     let made = if name == "README.md" { "" } else { "turnwise migrate >/dev/null\n" };
     // The port that a page names may be another page's, or another program's.
     let free = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).unwrap();

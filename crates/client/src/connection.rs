@@ -97,7 +97,7 @@ impl Connection {
 
     async fn over(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> io::Result<Self> {
         let (requests, connection) = handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
-        // What goes wrong is told to the request that is under way.
+        // The request that is under way gets the error.
         let driver = tokio::spawn(async move { drop(connection.await) });
         Ok(Self { requests, driver })
     }

@@ -1,8 +1,9 @@
 //! What a decision costs: `cargo run --release -p turnwise-core --example decide`.
 //!
-//! For 10 to 1,000,000 groups with work: nanoseconds from "a job has settled" to "the next one is picked", one job at a time; the
-//! longest time that taking in one job took; and memory (with statistics, unless WITHOUT_STATISTICS is set), as the kernel counts it. Each row is measured in a process of its own:
-//! otherwise memory that one row freed would be used again by the next.
+//! For 10 to 1,000,000 groups with work: nanoseconds from "a job has settled" to "the next one is picked", one job at a
+//! time; the longest time that taking in one job took; and memory (with statistics, unless WITHOUT_STATISTICS is set),
+//! as the kernel counts it. Each row is measured in a process of its own: otherwise memory that one row freed would be
+//! used again by the next.
 
 #![allow(clippy::print_stdout, clippy::cast_precision_loss)] // it is a program
 

@@ -1,7 +1,7 @@
 //! Access: what a token may do ([`Scope`]) and to which jobs ([`Limits`]), together its [`Grant`].
 //!
 //! Decided once, where a request becomes a verb: [`Grant::check`] takes what is asked for ([`Action`]) and what it is asked of
-//! ([`Target`]). What a token cannot see is [`Refusal::NotFound`], as if it were not there: the refusal itself must not tell one tenant
+//! ([`Target`]). What a token cannot see is [`Refusal::NotFound`], as if it were not there: the refusal itself must not show one tenant
 //! that another one's job exists. `docs/access.md` is printed from [`Action::ALL`].
 
 mod action;
@@ -273,7 +273,7 @@ impl Grant {
         (named || self.limits.is_empty()) && self.may(Action::ReadQueue.scope())
     }
 
-    /// Whether it may see the numbers of a task or a group of a queue: they tell of all its jobs there.
+    /// Whether it may see the numbers of a task or a group of a queue: they are about all its jobs there.
     pub fn sees(&self, queue: &QueueName, of: &Of) -> bool {
         let Limits { queues, groups, tasks } = &self.limits;
         within(queues, queue)

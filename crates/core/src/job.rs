@@ -439,7 +439,7 @@ pub struct JobHead {
     pub task: TaskName,
     /// What a node must serve to get it.
     pub queue: QueueName,
-    /// Who takes turns with the other groups of the queue.
+    /// The group that takes turns with the queue's other groups.
     pub group: GroupName,
     /// Its place among the jobs of its group.
     pub priority: Priority,

@@ -3,17 +3,17 @@
 //! A part of the crate `turnwise`, not for direct use: it changes with any release.
 //!
 //! # Life of a job
-//! [`name`], [`json`], [`time`]: the values that callers may pass in → [`job`]: what is submitted, [`unique`]: jobs of which
-//! there is one at a time, [`after`]: jobs that wait for jobs →
-//! [`scheduler`]: which node runs which job; it asks [`turn`] whose turn it is and [`calendar`] what time it is → [`lifecycle`]:
-//! what follows a run; it asks [`retry`] how long to wait, and [`failure`] holds what went wrong →
-//! [`retention`]: how long a finished job is kept.
+//! [`name`], [`json`], [`time`]: the values that callers may pass in → [`job`]: what is submitted, [`unique`]: jobs of
+//! which there is one at a time, [`after`]: jobs that wait for jobs → [`scheduler`]: which node runs which job; it asks
+//! [`turn`] whose turn it is and [`calendar`] what time it is → [`lifecycle`]: what follows a run; it asks [`retry`]
+//! how long to wait, and [`failure`] holds what went wrong → [`retention`]: how long a finished job is kept.
 //!
-//! [`estimate`] is what a run is expected to take; [`story`] is what a run reports meanwhile; [`periodic`] is what is submitted
-//! again and again; [`node`] is what runs jobs and [`pool`] how many at a time, [`remaining`] whether anything is left for a node
-//! to do, [`lead`] whether a node should dispatch and [`pace`] how fast, [`log_bound`] how much it logs; [`queue_state`] is what a queue is doing; [`why`]
-//! explains what holds a job up; [`statistics`] adds up what happened; [`access`] is what a token may do, [`audit`] what is written down of it;
-//! [`secret`] is what is not shown of a job, [`trace_context`] whose trace it belongs to; [`watch`] how long watchers may take to read what has
+//! [`estimate`] is what a run is expected to take; [`story`] is what a run reports meanwhile; [`periodic`] is what is
+//! submitted again and again; [`node`] is what runs jobs and [`pool`] how many at a time, [`remaining`] whether
+//! anything is left for a node to do, [`lead`] whether a node should dispatch and [`pace`] how fast, [`log_bound`] how
+//! much it logs; [`queue_state`] is what a queue is doing; [`why`] explains what holds a job up; [`statistics`] adds up
+//! what happened; [`access`] is what a token may do, [`audit`] what is written down of it; [`secret`] is what is not
+//! shown of a job, [`trace_context`] whose trace it belongs to; [`watch`] how long watchers may take to read what has
 //! changed; [`doctor`] is what is well with an installation and what is not.
 
 pub mod access;

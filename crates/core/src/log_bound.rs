@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// Lines of one kind in a [`SPAN`], at most.
 pub const LINES: u32 = 10;
-/// After it, a kind that was left out is counted in one line, and an outage is told again.
+/// After it, a kind that was left out is counted in one line, and an outage is logged again.
 pub const SPAN: Duration = Duration::from_secs(10);
 
 /// What was logged of one kind of line in the present span.

@@ -15,25 +15,28 @@ const FAILED_LOOK: Duration = Duration::from_secs(1);
 /// Rounds without a pause after which submitters need not ring: the dispatcher looks anyway.
 const BUSY_ROUNDS: u32 = 8;
 
-/// How many more of the jobs that were read from the backlog may be given out as runs end, if `given` were given out since reading
-/// began. Turns are taken only among jobs that have been read, so the backlog must be read faster than its jobs run.
+/// How many more of the jobs that were read from the backlog may be given out as runs end, if `given` were given out
+/// since reading began. Turns are taken only among jobs that have been read, so the backlog must be read faster than
+/// its jobs run.
 pub fn ends_wanted(read: u64, given: u64) -> usize {
     usize::try_from((read * 2 / 5).saturating_sub(given)).unwrap_or(usize::MAX)
 }
 
-/// Whether a dispatcher that has given out `given` jobs since its last look for news, which was `since` ago, should look again.
+/// Whether a dispatcher that has given out `given` jobs since its last look for news, which was `since` ago, should
+/// look again.
 pub fn should_look(given: u64, look_every: u32, since: Duration) -> bool {
     given >= u64::from(look_every) || (given > 0 && since >= BUSY_LOOK)
 }
 
-/// After how long it should look if it gives out no more: what was given out may be all that is known, and submitters do not ring
-/// for a busy dispatcher.
+/// After how long it should look if it gives out no more: what was given out may be all that is known, and submitters
+/// do not ring for a busy dispatcher.
 pub fn look_after(given: u64, since: Duration) -> Option<Duration> {
     (given > 0).then(|| BUSY_LOOK.saturating_sub(since))
 }
 
-/// After how long to look for news without a ring; `set`: by the node's `poll_interval`, which then counts whatever rings. `arrives`: every ring arrives; `all_ring`: every submitter knows that the dispatcher
-/// sleeps, and rings; `sealed`: a sealed queue waits for open transactions, which do not ring when they end without a job.
+/// After how long to look for news without a ring. `set`: by the node's `poll_interval`, which then counts whatever
+/// rings. `arrives`: every ring arrives; `all_ring`: every submitter knows that the dispatcher sleeps, and rings;
+/// `sealed`: a sealed queue waits for open transactions, which do not ring when they end without a job.
 pub fn next_poll(set: Option<Duration>, arrives: bool, all_ring: bool, sealed: bool) -> Duration {
     set.unwrap_or(if arrives && all_ring && !sealed { QUIET_POLL } else { POLL })
 }

@@ -106,13 +106,13 @@ pub fn pointers<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> Result<BTr
 pub struct Secrets(BTreeMap<TaskName, BTreeSet<Pointer>>);
 
 impl Secrets {
-    /// None.
+    /// No secret fields.
     pub fn none() -> &'static Self {
         static NONE: Secrets = Secrets(BTreeMap::new());
         &NONE
     }
 
-    /// One more.
+    /// Adds a field.
     pub fn add(&mut self, task: TaskName, pointer: Pointer) {
         self.0.entry(task).or_default().insert(pointer);
     }
@@ -122,27 +122,27 @@ impl Secrets {
         self.0.is_empty()
     }
 
-    /// How many there are, of all tasks.
+    /// How many secret fields all tasks have together.
     pub fn len(&self) -> usize {
         self.0.values().map(BTreeSet::len).sum()
     }
 
-    /// Those of a task; `None`: it has none.
+    /// The secret fields of a task; `None`: it has none.
     pub fn of(&self, task: &TaskName) -> Option<&BTreeSet<Pointer>> {
         self.0.get(task)
     }
 
-    /// Whether this is one of them.
+    /// Whether this field of this task is secret.
     pub fn has(&self, task: &TaskName, pointer: &Pointer) -> bool {
         self.of(task).is_some_and(|pointers| pointers.contains(pointer))
     }
 
-    /// The tasks that have any.
+    /// The tasks that have secret fields.
     pub fn tasks(&self) -> impl Iterator<Item = &TaskName> {
         self.0.keys()
     }
 
-    /// Each with its task, sorted.
+    /// Each secret field with its task, sorted.
     pub fn iter(&self) -> impl Iterator<Item = (&TaskName, &Pointer)> {
         self.0.iter().flat_map(|(task, pointers)| pointers.iter().map(move |pointer| (task, pointer)))
     }
@@ -195,7 +195,7 @@ pub struct Mask {
     all: bool,
 }
 
-/// Without the values.
+/// Shows how many values there are, not the values.
 impl fmt::Debug for Mask {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Mask").field("args", &self.args).field("values", &self.values.len()).finish()
@@ -203,7 +203,7 @@ impl fmt::Debug for Mask {
 }
 
 impl Mask {
-    /// Of these fields of these arguments.
+    /// Builds the mask for these arguments, of a task with these secret fields.
     pub fn new(pointers: &BTreeSet<Pointer>, args: &Json) -> Self {
         let text = args.as_str();
         let Ok(root) = serde_json::from_str::<&RawValue>(text) else {

@@ -13,7 +13,7 @@ const APART: Duration = Duration::from_secs(10);
 /// How far the dispatcher had read, and when: what it had read by the oldest of these looks may be deleted.
 ///
 /// The times are the database's. After its clock was set forward, changes are deleted earlier, and watchers that missed some are
-/// told so by the store; after it was set back, they stay at most [`KEEP_CHANGES`] longer.
+/// which the store says; after it was set back, they stay at most [`KEEP_CHANGES`] longer.
 #[derive(Debug, Clone)]
 pub struct Looks<C>(VecDeque<(Timestamp, C)>);
 

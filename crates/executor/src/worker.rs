@@ -285,7 +285,7 @@ fn word(outcome: &Outcome) -> &'static str {
     }
 }
 
-/// How the run ended, without what its task's arguments have to hide: errors are kept, logged and told.
+/// How the run ended, without what its task's arguments have to hide: errors are stored, logged and shown.
 pub(crate) fn hidden(run: &Run, outcome: Outcome) -> Outcome {
     let Some(mask) = run.mask() else { return outcome };
     match outcome {

@@ -1,4 +1,4 @@
-//! News that are overtaken by what ends in the process itself.
+//! News that are stale, because a job has ended in the process itself meanwhile.
 
 mod support;
 
@@ -70,7 +70,7 @@ impl Watch for Scene {
         Box::pin(async move {
             if verb == "news" && self.holds.swap(false, SeqCst) {
                 self.open.notify_one();
-                // A dispatcher that hears nothing of the end while it waits for news cannot be overtaken.
+                // A dispatcher that hears nothing of the end while it waits for news reads nothing stale.
                 let _ = tokio::time::timeout(Duration::from_secs(2), self.second_given.acquire()).await;
             }
         })

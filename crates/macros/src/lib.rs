@@ -30,7 +30,7 @@ use syn::{
 /// - A function that is not async runs on a thread where it may block.
 /// - `retry = "…"` is the policy of jobs that name none of their own; `timeout = "30s"` how long a run may take.
 /// - `on_exhausted = "TASK"`: when the retries run out, the job goes on as that task, with the same arguments.
-/// - `secret = ["/card/number"]`: secret fields of the arguments, as JSON pointers. Nobody who looks at a job sees them.
+/// - `secret = ["/card/number"]`: secret fields of the arguments, as JSON pointers. Hidden wherever jobs are shown.
 /// - `clean_up = FUNCTION`: called when a run was cancelled or has taken too long, once it has stopped: an async function
 ///   of `Ctx` and the arguments.
 /// - `register = false` keeps it out of the collected registry.

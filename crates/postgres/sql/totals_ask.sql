@@ -1,5 +1,5 @@
 -- totals_ask.sql: note that totals are asked for, for $1 microseconds from now, if less than $2 are left of the last question; ring
--- the dispatcher if nobody asked before; return the time, and what was written last and when.
+-- the dispatcher if no other caller asked before; return the time, and what was written last and when.
 -- Locks: the one row, only if the question is written. Index: none, it is one row.
 with was as materialized (
     select asked_until from turnwise.totals

@@ -1,4 +1,4 @@
-//! The audit log: lines are written in the transaction of the change that they tell of.
+//! The audit log: lines are written in the transaction of the change that they describe.
 
 use tokio_postgres::Row;
 use turnwise_core::{

@@ -12,10 +12,10 @@ use crate::{
     session::Session,
 };
 
-/// Stores jobs. All binds but the last are arrays of the same length, one element per job, in submission order; two may be shorter,
-/// and the rest of them is null then ([`Jobs`]). Returns one column `id uuid`, one row for each job that was not there before. If
-/// one of these belongs to a group that takes no more, or has an id of the future, the statement fails with SQLSTATE [`REFUSED`](crate::REFUSED) and the
-/// reason as its message.
+/// Stores jobs. All binds but the last are arrays of the same length, one element per job, in submission order; two may
+/// be shorter, and the rest of them is null then ([`Jobs`]). Returns one column `id uuid`, one row for each job that
+/// was not there before. If one of these belongs to a group that takes no more, or has an id of the future, the
+/// statement fails with SQLSTATE [`REFUSED`](crate::REFUSED) and the reason as its message.
 pub(crate) const ENQUEUE: &str = include_str!("../sql/enqueue.sql");
 
 /// Takes unique keys, before [`ENQUEUE`] in the same transaction. All binds are arrays of the same length, one element per job

@@ -58,7 +58,7 @@ enum By {
 }
 
 impl Caller {
-    /// A program of this machine, while there are no tokens; and whoever asks for what needs none.
+    /// A program of this machine, while there are no tokens; and a caller of a route that needs none.
     pub(crate) fn anybody() -> Self {
         Self { grant: Arc::new(Grant::unlimited()), bearer: None }
     }
@@ -231,7 +231,7 @@ impl Door {
         let cookie = login::cookie(headers, secure);
         let authorized = headers.contains_key(header::AUTHORIZATION);
         let presents = authorized || cookie.is_some();
-        // Whoever presents a token gets no more than it grants, though it was the first and created a moment ago.
+        // A caller that presents a token gets no more than it grants, though it was the first and created a moment ago.
         let any = self.any(turnwise).await? || presents && self.ask(turnwise).await?;
         if !any {
             from_this_machine(headers, secure)?;

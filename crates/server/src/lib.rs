@@ -1,14 +1,14 @@
 //! The HTTP API of `turnwise serve`.
 //!
-//! [`limits`] every bound, with its reason → `routes` the table of all routes: path, what the caller must be allowed to do, what comes
-//! in and goes out → `service` the way of a request: `access` gives it its grant (`login` for people on the page; `tries` bounds
-//! guesses, `portions` what one token takes), `call` is what a handler gets and answers,
-//! `problem` what goes wrong, with its `logs` → the handlers: `jobs`, `bulk` decisions by a filter, `names` of queues, groups, tasks and
-//! keys, `schedules`, `fleet` for what concerns the whole installation, `doctor` what is wrong with it, `health` → `spans` of submits,
-//! `waits` long polls → `events` for listeners: `hub` is the one
-//! reader, `telling` makes events of what it reads, `streams` sends them; `live_log` → `openapi` the description,
-//! made from the table → `listen` connections, with `tls`
-//! or without; `origins` whose web pages may ask, `proxies` which may say where a request comes from.
+//! [`limits`] every bound, with its reason → `routes` the table of all routes: path, what the caller must be allowed to
+//! do, what comes in and goes out → `service` the way of a request: `access` gives it its grant (`login` for people on
+//! the page; `tries` bounds guesses, `portions` what one token takes), `call` is what a handler gets and answers,
+//! `problem` what goes wrong, with its `logs` → the handlers: `jobs`, `bulk` decisions by a filter, `names` of queues,
+//! groups, tasks and keys, `schedules`, `fleet` for what concerns the whole installation, `doctor` what is wrong with it,
+//! `health` → `spans` of submits, `waits` long polls → `events` for listeners: `hub` is the one reader, `telling` makes
+//! events of what it reads, `streams` sends them; `live_log` → `openapi` the description, made from the table →
+//! `listen` connections, with `tls` or without; `origins` whose web pages may ask, `proxies` which may say where a
+//! request comes from.
 //!
 //! It stands on the library `turnwise` alone: no SQL, no decision of its own but who may ask for what.
 

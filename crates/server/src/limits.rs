@@ -48,8 +48,8 @@ pub const HEAVY: usize = 1;
 pub const WHYS: usize = 1;
 /// Requests at a time that count jobs (`overview` and the lists of queues, groups, tasks and keys): each reads a page of 10,000 jobs.
 pub const COUNTS: usize = 4;
-/// Unfinished jobs that a count looks at, the oldest, where no dispatcher tells how many there are, or not to this caller; of a larger backlog
-/// each count is a lower bound.
+/// Unfinished jobs that a count looks at, the oldest, where no dispatcher reports how many there are, or this caller
+/// may not see that; of a larger backlog each count is a lower bound.
 pub const COUNTED: usize = 20_000;
 
 /// The longest `?wait=`: proxies and clients often give up after a minute.
@@ -71,21 +71,21 @@ pub const LOOKED_UP: usize = 1_000;
 pub const STREAMS: usize = 1_000;
 /// Streams of one token, or of all programs of this machine while there are no tokens: one caller must not take the places of all.
 pub const STREAMS_OF_ONE: usize = 100;
-/// Between two looks of the reader of events: how late an event may be, and five small reads a second while somebody listens.
+/// Between two looks of the reader of events: how late an event may be, and five small reads a second while there is a listener.
 pub const LOOK_AGAIN: Duration = Duration::from_millis(200);
-/// New jobs, and ended ones, that one look tells; if there are more, listeners are told to read again.
+/// New jobs, and ended ones, that one look sends; if there are more, listeners are asked to read again.
 pub const EVENTS_AT_ONCE: u32 = 5_000;
-/// Looks that a listener may be behind before it is told to read again. With full looks that are some 64 MiB, held once for all.
+/// Looks that a listener may be behind before it is asked to read again. With full looks that are some 64 MiB, held once for all.
 pub const BATCHES_BEHIND: usize = 16;
 /// Between two looks at nodes, queues and the jobs in nodes' hands, which is done while a listener wants to know.
 pub const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 /// Jobs in nodes' hands that such a look reads, the first by id.
 pub const SAMPLED_JOBS: u32 = 10_000;
-/// How long a transaction of a submitter may be open, and its job still be told as submitted if it ends before the next look.
+/// How long a transaction of a submitter may be open, and its job still be sent as submitted if it ends before the next look.
 pub const LATE_COMMIT: Duration = Duration::from_secs(10);
-/// Jobs that are remembered as told, for that: as many as are submitted in so long a time at 10,000 a second.
+/// Jobs that are remembered as sent, for that: as many as are submitted in so long a time at 10,000 a second.
 pub const RECENT_JOBS: usize = 100_000;
-/// How often a listener that hears nothing is told where it is, so that it can come back.
+/// How often a listener that gets no events is sent its place, so that it can come back.
 pub const PLACE_TOLD: Duration = Duration::from_secs(5);
 /// How often something is sent on a silent stream: proxies close a connection without traffic, often after half a minute.
 pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -99,13 +99,13 @@ pub const CATCH_UPS: usize = 8;
 pub const LIVE_LOGS: usize = 100;
 /// Between two looks at a log that is followed.
 pub const LOG_LOOK: Duration = Duration::from_millis(500);
-/// Queues whose groups and waiting jobs are told at `/metrics`, and groups of each: a monitoring program keeps a series for each for long.
+/// Queues whose groups and waiting jobs are listed at `/metrics`, and groups of each: a monitoring program keeps a series for each for long.
 pub const SCRAPED_QUEUES: usize = 20;
 /// See [`SCRAPED_QUEUES`].
 pub const SCRAPED_GROUPS: usize = 10;
 /// Tasks of queues with series of their own at `/metrics`, the busiest ones.
 pub const SCRAPED_TASKS: usize = 200;
-/// What groups used is told over this time: a minute alone would jump.
+/// What groups used is shown over this time: a minute alone would jump.
 pub const SCRAPED_SHARE_TIME: Duration = Duration::from_secs(300);
 /// For so long a count of what waits serves `/metrics`: to count takes a look at the backlog.
 pub const WAITING_AGE: Duration = Duration::from_secs(10);

@@ -31,7 +31,7 @@ impl Origins {
         Ok(())
     }
 
-    /// What a page's browser is told with each answer.
+    /// Headers for a page's browser, with each answer.
     pub(crate) fn answer(&self, asked: Option<&HeaderValue>, headers: &mut HeaderMap) {
         if self.0.is_empty() {
             return;

@@ -18,7 +18,7 @@ use crate::{
 /// An answer that says why the request was not done.
 #[derive(Debug, Serialize)]
 pub(crate) struct Problem {
-    /// `urn:turnwise:` and a word, by which programs tell problems apart.
+    /// `urn:turnwise:` and a word, by which programs distinguish problems.
     #[serde(rename = "type")]
     kind: String,
     title: &'static str,

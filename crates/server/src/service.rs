@@ -164,7 +164,7 @@ impl Service {
         &self.0.hub
     }
 
-    /// Whether events are being read: only while somebody listens.
+    /// Whether events are being read: only while there is a listener.
     pub fn reads_events(&self) -> bool {
         self.0.hub.reads()
     }

@@ -87,7 +87,7 @@ impl Frames {
         let _ = writeln!(self.0, "data: {json}\n");
     }
 
-    /// Tells the place that has been reached; no event.
+    /// Sends the place that has been reached; no event.
     pub(crate) fn id(&mut self, id: &str) {
         let _ = writeln!(self.0, "id: {id}\n");
     }

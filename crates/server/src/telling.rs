@@ -1,4 +1,4 @@
-//! What listeners are told: pure functions from what was read, now and before, to events. Each event is written as JSON once, for all
+//! Turns what was read into events: pure functions of what was read now and before. Each event is written as JSON once, for all
 //! listeners.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
@@ -63,7 +63,7 @@ pub(crate) fn json(event: &Event<'_>) -> String {
     serde_json::to_string(event).expect("names, numbers and texts are JSON")
 }
 
-/// The jobs that were told as submitted last: one that ended right after it came is not told twice.
+/// The jobs that were last sent as submitted: one that ended right after it came is not sent twice.
 #[derive(Debug, Default)]
 pub(crate) struct Recent {
     known: HashSet<JobId>,

@@ -77,7 +77,7 @@ impl Waits {
             };
             let ids: Vec<_> = ids.into_iter().collect();
             for some in ids.chunks(LOOKED_UP) {
-                // Without an answer of the database nobody's job has ended; the next look asks again.
+                // Without an answer of the database it is not known that a job has ended; the next look asks again.
                 let Ok(unfinished) = turnwise.unfinished(some.to_vec()).await else { continue };
                 let unfinished: BTreeSet<_> = unfinished.into_iter().collect();
                 let ended = |id: &JobId| some.binary_search(id).is_ok() && !unfinished.contains(id);

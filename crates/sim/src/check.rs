@@ -1,8 +1,9 @@
 //! Were all promises kept? One pass that sorts the lines by job and fence (`record`), one over the jobs (`promises`).
 //!
 //! Fences give the order without clocks: an assignment raises a job's fence by one, a settle leaves it, a node loss
-//! raises it by one, and an edit by so much that it is no assignment ([`Fence`](turnwise_core::Fence)). So whether a late settle overtook a node loss is read from the numbers that follow, never from
-//! which line stands first in which file.
+//! raises it by one, and an edit by so much that it is no assignment ([`Fence`](turnwise_core::Fence)). So whether a
+//! late settle overtook a node loss is read from the numbers that follow, never from which line stands first in which
+//! file.
 
 mod promises;
 mod record;

@@ -2,11 +2,12 @@
 //!
 //! A part of the crate `turnwise`, not for direct use: it changes with any release.
 //!
-//! `store` how a file is opened, and which module does which verb → `migrate` the schema and its steps → `writer` the one
-//! thread that writes → `rows` how values lie in columns, `errors` what the caller should do about them → the verbs: `enqueue`
-//! (with `unique` for unique keys, `bulk` for many rows at once, `after` for jobs that wait for others), `nodes`, `news`,
-//! `assign`, `settle`, `story`, `control`, `prune`, `read`, `memo`, and for operators `tokens`, `once`, `listing`, `audit`, `watch` and `statistics` →
-//! [`closing`] what tasks do at their end → `bell` how other processes' writes are noticed.
+//! `store` how a file is opened, and which module does which verb → `migrate` the schema and its steps → `writer` the
+//! one thread that writes → `rows` how values lie in columns, `errors` what the caller should do about them → the
+//! verbs: `enqueue` (with `unique` for unique keys, `bulk` for many rows at once, `after` for jobs that wait for
+//! others), `nodes`, `news`, `assign`, `settle`, `story`, `control`, `prune`, `read`, `memo`, and for operators
+//! `tokens`, `once`, `listing`, `audit`, `watch` and `statistics` → [`closing`] what tasks do at their end → `bell` how
+//! other processes' writes are noticed.
 
 mod after;
 mod assign;

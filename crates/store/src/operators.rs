@@ -43,7 +43,7 @@ use crate::{
 pub struct FoundToken {
     /// The token with this secret, whatever its [state](Token::state) is.
     pub token: Option<Token>,
-    /// Whether any token was ever created: from then on, nobody gets in without one.
+    /// Whether any token was ever created: from then on, a server refuses every request without one.
     pub any: bool,
     /// The database's time.
     pub now: Timestamp,
@@ -84,7 +84,7 @@ pub trait OperatorStore: Send + Sync + fmt::Debug + 'static {
     async fn find_token(&self, hash: TokenHash) -> Result<FoundToken>;
 
     /// All tokens, newest first, those that are revoked or have expired among them; at most
-    /// [`MAX_TOKENS`]. And the database's time, to tell which of them are good.
+    /// [`MAX_TOKENS`]. And the database's time, by which some of them have expired.
     async fn tokens(&self) -> Result<(Vec<Token>, Timestamp)>;
 
     /// Takes a token back for good, and returns it; `None`: there is none with this id. Repeated, the time of the first call stays.
@@ -154,20 +154,21 @@ pub trait OperatorStore: Send + Sync + fmt::Debug + 'static {
 
     /// Asks the dispatcher to write how much there is, and returns what it wrote last, however old that is.
     ///
-    /// The question is one row that counts for [20 s](ASKED_FOR), and is written at most [every ten](ASK_AGAIN), however many ask. It
-    /// rings the dispatcher if nobody asked before, and comes to it with its news ([`News::asked`](crate::News::asked)).
+    /// The question is one row that counts for [20 s](ASKED_FOR), and is written at most [every ten](ASK_AGAIN), however many callers ask. It
+    /// rings the dispatcher if no other caller asked before, and comes to it with its news ([`News::asked`](crate::News::asked)).
     async fn ask_totals(&self) -> Result<FoundTotals>;
 
     /// Writes how much there is, in place of what was written before, if this node dispatches in this epoch; otherwise
-    /// [`StoreError::NotLeading`]. Returns until when totals are asked for, if they still are. Rings nobody, and is no news.
+    /// [`StoreError::NotLeading`]. Returns until when totals are asked for, if they still are. Does not ring and is
+    /// not part of the news.
     async fn write_totals(&self, lead: (Incarnation, Epoch), totals: Totals) -> Result<Option<Timestamp>>;
 
-    /// What [`Store::news`](crate::Store::news) tells the dispatcher, for anybody: new jobs and changes since a cursor, those that the
-    /// dispatcher knows from its own process included. It writes nothing and holds nobody up; any number of watchers may look.
+    /// The dispatcher's [news](crate::Store::news) for any reader: new jobs and changes since a cursor, those that the dispatcher knows
+    /// from its own process included. It writes nothing and takes no lock; any number of watchers may read.
     ///
-    /// What happened is told at least once to a watcher that goes on from cursor to cursor within
-    /// [a minute](turnwise_core::watch::KEEP_CHANGES), on whichever server it asks; otherwise the reply says [reset](Watched::reset). A job
-    /// that was submitted and has ended between two looks is told by its end alone.
+    /// Each change is returned at least once to a watcher that goes on from cursor to cursor within
+    /// [a minute](turnwise_core::watch::KEEP_CHANGES), on whichever server it asks; otherwise the reply says [reset](Watched::reset). Of a
+    /// job that was submitted and ended between two reads only the end is returned.
     async fn watch(&self, ask: AskWatch) -> Result<Watched>;
 
     /// What nodes have in their hands, the first `most` jobs by id, with how far they have come: no more than nodes may hold.

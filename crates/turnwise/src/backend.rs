@@ -91,7 +91,7 @@ impl Backend {
         }
     }
 
-    /// The time that the database has just told. Only a server has a clock that is not this machine's.
+    /// The time that the database has just answered. Only a server has a clock that is not this machine's.
     pub(crate) fn learn_time(&self, now: Timestamp) {
         match self {
             #[cfg(feature = "sqlite")]

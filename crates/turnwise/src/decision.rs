@@ -35,7 +35,7 @@ impl Decision {
         lifecycle::allows(state, event)
     }
 
-    /// The states that a person means who names none: commands and servers go by it. Not all that are possible: of retries only failed
+    /// The states that are meant if none is named: commands and servers use it. Not all that are possible: of retries only failed
     /// jobs, since stuck ones have a retry before them and cancelled ones were to end. [`Turnwise::retry_all`](crate::Turnwise::retry_all)
     /// and its like take all that are possible.
     pub fn usual(self) -> Vec<JobState> {

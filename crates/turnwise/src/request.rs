@@ -105,7 +105,7 @@ impl JobRequest {
         self
     }
 
-    /// Whom the job belongs to; fairness is between groups. Default: `default`.
+    /// The group that the job belongs to; fairness is between groups. Default: `default`.
     pub fn group(self, group: impl AsRef<str>) -> Self {
         self.set(GroupName::new(group), |job, group| job.group = group)
     }

@@ -45,7 +45,7 @@ impl Turnwise {
     ///   leave no time at all, for a limit of nothing, and if what is set now cannot be read. Nothing was changed.
     /// - [`Error::Contested`] if other callers changed the same settings each time, or no reply came, twenty times: the change may or may
     ///   not be written.
-    /// - [`Error::Store`] if the database does not answer at all. If it [is transient](turnwise_store::StoreError::is_transient), nothing was
+    /// - [`Error::Store`] if the database does not answer at all. If it [is transient](crate::StoreError::is_transient), nothing was
     ///   written.
     ///
     /// A repeat is safe.

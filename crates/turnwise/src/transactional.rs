@@ -1,5 +1,5 @@
 //! Transactional tasks: what a task writes, its end, its last report of progress and the jobs it submits are committed
-//! together, if the job is still in its node's hands; or nothing of it is there. That is exactly once.
+//! together, if the job is still in its node's hands. Either all of it is committed or none: each effect happens exactly once.
 //!
 //! A task is transactional when it takes a `Tx` (PostgreSQL) or a `SqliteTx`:
 //!

@@ -1,4 +1,4 @@
-//! A token as everybody may see it: without its secret, of which only a hash is stored.
+//! A token as it may be shown: without its secret, of which only a hash is stored.
 
 use std::{fmt, num::NonZeroU32, str::FromStr, time::Duration};
 

@@ -24,7 +24,7 @@ const MAX_VALUE_BYTES: usize = 1_000;
 const MAX_BYTES: usize = 8_000;
 
 /// What differs, on both sides; `None`: nothing does. A name that one side lacks is `null` there. Where a side is not there at all, the
-/// other is told whole.
+/// other is recorded whole.
 pub(super) fn difference(before: Option<Facts>, after: Option<Facts>) -> Option<(Option<Facts>, Option<Facts>)> {
     let (before, after) = match (before, after) {
         (Some(before), Some(after)) => (before, after),
@@ -63,7 +63,7 @@ fn hash(text: &str) -> String {
     Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Arguments are told as a hash only: they may be secret, and lines are kept for long.
+/// Of arguments only a hash is recorded: they may be secret, and lines are kept for long.
 fn hidden(args: &Json) -> String {
     format!("sha256:{}", hash(args.as_str()))
 }
@@ -112,7 +112,7 @@ pub(super) fn job_after(job: &Job, to: &Transition) -> Facts {
 }
 
 /// Settings as they are stored; nothing stored: the defaults. What cannot be read, for example because a newer program has written it, is
-/// told as it is.
+/// recorded as it is.
 pub(super) fn settings<S: Serialize + DeserializeOwned + Default>(text: Option<&str>) -> Facts {
     let read = text.map(serde_json::from_str::<S>).transpose();
     match (read, text) {

@@ -121,7 +121,7 @@ impl Trigger {
         Trigger::Edit,
     ];
 
-    /// Told on an arrow of the diagram.
+    /// The text on an arrow of the diagram.
     pub fn label(self) -> &'static str {
         match self {
             Trigger::Assign => "assign",
@@ -174,7 +174,7 @@ impl Event {
             Event::Start => Trigger::Start,
             Event::Ended(Outcome::Done { .. }) => Trigger::Done,
             Event::Ended(Outcome::Next { .. }) => Trigger::Next,
-            // Whatever the trouble was, the same follows.
+            // Whatever the error was, the same follows.
             Event::Ended(Outcome::Error(_) | Outcome::Panic(_) | Outcome::TimedOut { .. }) => Trigger::Error,
             Event::Ended(Outcome::Fail(_)) => Trigger::Fail,
             Event::Ended(Outcome::Snooze { .. }) => Trigger::Snooze,

@@ -55,7 +55,7 @@ pub struct Transition {
 }
 
 impl Transition {
-    /// What went wrong, for whoever counts errors. A job that ends as cancelled is none.
+    /// The error's fingerprint, for statistics; none for a cancelled job.
     pub fn fingerprint(&self) -> Option<Fingerprint> {
         let cancelled = matches!(self.to, Target::Finish { end: End::Cancelled, .. });
         self.error.as_ref().filter(|_| !cancelled).map(Failure::print)
@@ -120,8 +120,8 @@ impl End {
     }
 }
 
-/// How a run ended that is kept in the job's record of attempts: all but the last, if that went well, which the job
-/// itself tells. A snooze, an interruption and a cancel are no attempts.
+/// How a run ended that is kept in the job's record of attempts: all but the last, if that went well, which is in the
+/// job's own row. A snooze, an interruption and a cancel are no attempts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
     /// It was a step; the job goes on as another task.
@@ -177,8 +177,8 @@ impl Ending {
 pub struct Clears {
     /// The request to stop it: a job that waits again was not stopped by it.
     pub cancel: bool,
-    /// The time by which it must have begun: it has begun, or a person runs it again, whatever that time was. Whether it has
-    /// begun is known to the one who settles a run, and is added there.
+    /// The time by which it must have begun: it has begun, or a person runs it again, whatever that time was. `Settlement::clears`
+    /// adds that a run has begun.
     pub expiry: bool,
     /// The jobs that it waits for: a person who runs a finished job again does not mean them.
     pub dependencies: bool,

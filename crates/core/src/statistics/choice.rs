@@ -20,7 +20,7 @@ pub struct Merit {
 }
 
 impl Merit {
-    /// As far as stored sums tell: of the waits they know the bucket.
+    /// As far as stored sums know: of the waits they have the bucket.
     pub fn of(sums: &Sums) -> Self {
         let waits = sums.histogram(Counted::Started);
         let longest = waits.buckets.iter().rposition(|count| *count > 0).map_or(0, |at| at as u64 + 1);

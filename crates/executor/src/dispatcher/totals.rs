@@ -1,7 +1,7 @@
-//! Writing down how much there is, while somebody asks.
+//! Job counts that the dispatcher writes while a caller asks for them.
 //!
-//! That somebody does comes with the news, so a dispatcher that nobody asks sends nothing more for it; and with the answer to each
-//! write, so while somebody asks it is one statement a second.
+//! Whether one asks comes with the news, which are read anyway, and with the answer to each write: so this costs nothing while no caller
+//! asks, and one statement a second while one does.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ const AFTER_PANIC: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
 pub(super) struct Telling {
-    /// Until when somebody asks.
+    /// Until when a caller asks.
     asked: Option<Timestamp>,
     /// Not before.
     next: Instant,
@@ -30,12 +30,12 @@ impl Telling {
         Self { asked: None, next: Instant::now() }
     }
 
-    /// The news say whether somebody asks.
+    /// The news say whether a caller asks.
     pub(super) fn hear(&mut self, asked: Option<Timestamp>) {
         self.asked = asked;
     }
 
-    /// When to write next, if somebody asks.
+    /// When to write next, if a caller asks.
     pub(super) fn next_time(&self) -> Option<Instant> {
         self.asked.map(|_| self.next)
     }

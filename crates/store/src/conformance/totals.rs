@@ -1,4 +1,4 @@
-//! Promises about totals: asked for, written by the dispatcher, found by everybody.
+//! Promises about totals: asked for, written by the dispatcher, found by every reader.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Promises of `watch`: anybody may learn what happens, and nobody notices.
+//! Promises of `watch`: any reader learns what has changed, and nothing is written or locked for it.
 
 use std::sync::Arc;
 

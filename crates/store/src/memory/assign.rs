@@ -11,7 +11,7 @@ pub(super) fn assign(store: &MemoryStore, assign: Assign) -> Result<Vec<(JobId, 
     data.check_leading(assign.holder, assign.epoch)?;
     let mut replies = Vec::with_capacity(assign.picks.len());
     for pick in &assign.picks {
-        // In the hands of a node that has left, nobody would ever see to it.
+        // In the hands of a node that has left, it would never run.
         let node_is_there = data.nodes.contains_key(&pick.node);
         let reply = match data.jobs.get_mut(&pick.job) {
             None => AssignReply::Gone,

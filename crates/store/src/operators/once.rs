@@ -35,7 +35,7 @@ pub struct SubmitOnce {
     pub caller: Option<TokenId>,
     /// The same for all repeats.
     pub key: OnceKey,
-    /// Tells a repeat from another request that has the same key by mistake.
+    /// Detects another request that reuses the key by mistake.
     pub body: BodyHash,
     /// With ids that need not be the same in a repeat.
     pub jobs: Vec<NewJob>,

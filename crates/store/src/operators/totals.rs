@@ -1,4 +1,4 @@
-//! How much there is, written down by the dispatcher while somebody asks.
+//! Job counts that the dispatcher writes while a caller asks for them.
 
 use std::time::Duration;
 
@@ -6,9 +6,9 @@ use turnwise_core::{Timestamp, totals::Totals};
 
 use crate::{StoreError, store::Result};
 
-/// For how long one question counts: so long the dispatcher writes.
+/// For how long one question counts: the dispatcher writes until then.
 pub const ASKED_FOR: Duration = Duration::from_secs(20);
-/// A question is written down again when so much of that time is left, so at most every ten seconds however many ask.
+/// A question is written down again when so much of that time is left, so at most every ten seconds however many callers ask.
 pub const ASK_AGAIN: Duration = Duration::from_secs(10);
 
 /// What was written last, and when this was read.

@@ -58,13 +58,13 @@ pub struct Watched {
     /// Where the next call begins.
     pub cursor: WatchCursor,
     /// What happened since the cursor is not known any more, or never was: the cursor is older than what is kept (at least
-    /// [`KEEP_CHANGES`](turnwise_core::watch::KEEP_CHANGES)), of another database or of another [lineage](crate::Lineage). Nothing
-    /// else is told; the watcher reads afresh whatever it keeps, and goes on from the new cursor.
+    /// [`KEEP_CHANGES`](turnwise_core::watch::KEEP_CHANGES)), of another database or of another [lineage](crate::Lineage). The
+    /// reply has nothing else; read everything again, and go on from the new cursor.
     pub reset: bool,
     /// New jobs, and finished ones that a person has run again, in the order of submission. Those that have ended meanwhile are in
     /// `ended`.
     pub jobs: Vec<JobHead>,
-    /// What was done with jobs, by anybody: ends, retries, decisions of people.
+    /// Changes of jobs: ends, retries, decisions.
     pub changes: Vec<Change>,
     /// Those of the changed jobs that have ended, as far as history has them; only if they were asked for.
     pub ended: Vec<EndedJob>,

@@ -81,7 +81,7 @@ impl Mail {
 /// What [`Store::settle`](super::Store::settle) is asked to write, in one transaction.
 #[derive(Debug, Clone)]
 pub struct Settle {
-    /// Who decided, and in whose hands the jobs must be.
+    /// The node that decided, and the node whose jobs they must be.
     pub author: Author,
     /// Answered in this order. Of two about one job the later was made knowing the earlier, and a store may write the later alone.
     pub settlements: Vec<Settlement>,
@@ -89,7 +89,7 @@ pub struct Settle {
     pub done: Vec<BatchId>,
 }
 
-/// Who settles.
+/// The node that settles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Author {
     /// The node that has the jobs. `told`: the dispatcher of this epoch lives in the same process and is notified there.

@@ -1,4 +1,4 @@
-//! What happens, as listeners are told.
+//! Events as listeners receive them.
 
 use serde::Serialize;
 use turnwise_core::{
@@ -66,37 +66,37 @@ impl std::str::FromStr for EventType {
 pub enum Event<'a> {
     /// A job was submitted, or is to run again.
     Submitted {
-        /// When that was seen, by the database's clock; as in all events.
+        /// When it was observed, by the database's clock; as in all events.
         at: Timestamp,
-        /// As it was then.
+        /// The job at that time.
         job: EventJob<'a>,
     },
-    /// A node has begun to run a job. Not told of jobs that take less than about a second.
+    /// A node has begun to run a job. Not sent for jobs shorter than about a second.
     Started {
-        /// See above.
+        /// When it was observed.
         at: Timestamp,
-        /// As it was then.
+        /// The job at that time.
         job: EventJob<'a>,
     },
     /// A job that runs has come further.
     Progress {
-        /// See above.
+        /// When it was observed.
         at: Timestamp,
-        /// As it was then.
+        /// The job at that time.
         job: EventJob<'a>,
         /// How far.
         progress: Progress<'a>,
     },
     /// A job has ended.
     Ended {
-        /// See above.
+        /// When it was observed.
         at: Timestamp,
         /// As it ended.
         job: EventJob<'a>,
     },
     /// A node came, left, was lost or stops.
     Node {
-        /// See above.
+        /// When it was observed.
         at: Timestamp,
         /// `joined`, `left`, `lost`, `stopping`, `alive` (once more) or, after a connection was lost, `present`.
         change: &'static str,
@@ -105,14 +105,14 @@ pub enum Event<'a> {
     },
     /// Another node dispatches, or none does.
     Dispatcher {
-        /// See above.
+        /// When it was observed.
         at: Timestamp,
         /// The node; `null`: none does.
         node: Option<&'a NodeName>,
     },
     /// A queue was paused or resumed, or its settings were changed.
     Queue {
-        /// See above.
+        /// When it was observed.
         at: Timestamp,
         /// `paused`, `resumed`, `changed` or, after a connection was lost, `present`.
         change: &'static str,
@@ -121,12 +121,12 @@ pub enum Event<'a> {
     },
     /// What happened meanwhile is not known: the listener reads again what it shows.
     Reset {
-        /// Why.
+        /// Why the stream was reset.
         reason: &'a str,
     },
     /// The last event of a stream.
     Closed {
-        /// Why.
+        /// Why the stream ends.
         reason: &'a str,
     },
 }

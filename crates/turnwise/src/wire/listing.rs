@@ -12,7 +12,7 @@ use crate::{Fleet, overview};
 pub struct Queues<'a> {
     /// At most as many as were asked for.
     pub queues: Vec<Queue<'a>>,
-    /// When the jobs were counted, by the database's clock: now, or when the dispatcher last told how many there are.
+    /// When the jobs were counted, by the database's clock: now, or the time of the dispatcher's last count.
     pub counted_at: Timestamp,
     /// To be given as `after` for the next page; `null`: this is the last one.
     pub next: Option<&'a QueueName>,
@@ -24,7 +24,7 @@ pub struct Queues<'a> {
 pub struct Groups<'a> {
     /// At most as many as were asked for.
     pub groups: Vec<Group<'a>>,
-    /// When the jobs were counted, by the database's clock: now, or when the dispatcher last told how many there are.
+    /// When the jobs were counted, by the database's clock: now, or the time of the dispatcher's last count.
     pub counted_at: Timestamp,
     /// Whether not all jobs were counted: each number is the least that there are.
     pub at_least: bool,
@@ -38,7 +38,7 @@ pub struct Groups<'a> {
 pub struct Tasks<'a> {
     /// At most as many as were asked for.
     pub tasks: Vec<Task<'a>>,
-    /// When the jobs were counted, by the database's clock: now, or when the dispatcher last told how many there are.
+    /// When the jobs were counted, by the database's clock: now, or the time of the dispatcher's last count.
     pub counted_at: Timestamp,
     /// Whether not all jobs were counted: each number is the least that there are.
     pub at_least: bool,
@@ -52,7 +52,7 @@ pub struct Tasks<'a> {
 pub struct Keys<'a> {
     /// At most as many as were asked for.
     pub keys: Vec<Key<'a>>,
-    /// When the jobs were counted, by the database's clock: now, or when the dispatcher last told how many there are.
+    /// When the jobs were counted, by the database's clock: now, or the time of the dispatcher's last count.
     pub counted_at: Timestamp,
     /// Whether not all jobs were counted: each number is the least that there are.
     pub at_least: bool,
@@ -128,7 +128,7 @@ impl<'a> Nodes<'a> {
 pub struct Overview {
     /// The database's time of the answer.
     pub now: Timestamp,
-    /// When the jobs were counted: now, or when the dispatcher last told how many there are, which it does every second while it is asked.
+    /// When the jobs were counted: now, or the time of the dispatcher's last count, which it makes every second while it is asked.
     pub counted_at: Timestamp,
     /// Jobs that wait for their time, their turn or other jobs.
     pub waiting: usize,

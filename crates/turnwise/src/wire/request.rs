@@ -117,7 +117,8 @@ impl<'a> Request<'a> {
         "next",
     ];
 
-    /// Reads one JSON object. [`Unreadable`] names the first field that is unknown, missing or of another kind. Values are checked by [`Request::to_request`].
+    /// Reads one JSON object. [`Unreadable`] names the first field that is unknown, missing or of another kind. Values
+    /// are checked by [`Request::to_request`].
     pub fn read(json: &'a str) -> Result<Self, Unreadable> {
         let mut request = Self::default();
         object::read(json, Self::NAMES, |name, value| request.put(name, value))?;

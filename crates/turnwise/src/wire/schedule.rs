@@ -142,7 +142,8 @@ impl<'a> NewSchedule<'a> {
         "catch_up",
     ];
 
-    /// Reads one JSON object. [`Unreadable`] names the first field that is unknown, missing or of another kind. Values are checked by [`NewSchedule::to_recurring`].
+    /// Reads one JSON object. [`Unreadable`] names the first field that is unknown, missing or of another kind. Values
+    /// are checked by [`NewSchedule::to_recurring`].
     pub fn read(json: &'a str) -> Result<Self, Unreadable> {
         let mut schedule = Self::default();
         object::read(json, Self::NAMES, |name, value| {
