@@ -38,7 +38,7 @@ pub struct NewAccess {
 
 impl NewAccess {
     /// A token for this purpose, written in a few words; it does not expire, and may submit as often as it likes.
-    /// [`Invalid`] for a name that is none.
+    /// [`Invalid`] for an invalid name.
     pub fn new(name: impl AsRef<str>, grant: Grant) -> Result<Self, Invalid> {
         Ok(Self { name: TokenName::new(name)?, grant, rate: None, expires_in: None })
     }
@@ -88,9 +88,9 @@ impl Turnwise {
     ///
     /// Once a token was created, a server refuses every request without one, also on loopback.
     ///
-    /// [`Error::Invalid`] on a store without a [side for operators](Turnwise::operators), and if there are too many tokens. After an
-    /// [`Error::Store`] that is transient the token may or may not be there, and its secret is lost: a repeat creates another one. Look
-    /// with [`Turnwise::tokens`], and revoke the first.
+    /// [`Error::Invalid`] on a store without a [side for operators](Turnwise::operators); [`Error::Store`] if there are too many
+    /// tokens, or if the database does not answer. If that is transient, the token may or may not be there, and its secret is lost: a
+    /// repeat creates another one. Look with [`Turnwise::tokens`], and revoke the first.
     pub async fn create_token(&self, access: NewAccess) -> Result<CreatedToken, Error> {
         let operators = self.operators()?;
         let secret = Secret::from_random(rand::random());

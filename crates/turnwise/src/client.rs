@@ -466,8 +466,8 @@ impl Turnwise {
 
     /// A node on this database, named after the host, knowing every task annotated with `#[task]` in this program.
     ///
-    /// [`StartError`] if the host has no name that can be a node's, or two tasks of this program have the same name. Nothing is
-    /// read or written before [`Executor::start`](crate::Executor::start).
+    /// [`StartError`] if the host has no name that can be a node's, or if two tasks of this program have the same name or one of them
+    /// cannot be used. Nothing is read or written before [`Executor::start`](crate::Executor::start).
     pub fn executor(&self) -> Result<Builder, StartError> {
         Ok(self.executor_with(Config::for_this_host()?).registry(Registry::annotated()?))
     }

@@ -301,7 +301,7 @@ impl JobRequest {
     /// Unless this machine's clock is more than a minute ahead of the database's, and that was not known yet when the request was made:
     /// then the submit gives it another id, and answers with that.
     ///
-    /// [`Invalid`] if the caller gave it an id that is none.
+    /// [`Invalid`] names the first invalid value of the request, if there is one.
     pub fn job_id(&self) -> Result<JobId, Invalid> {
         self.job.as_ref().map(|job| job.id).map_err(Clone::clone)
     }

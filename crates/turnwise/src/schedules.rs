@@ -100,7 +100,7 @@ impl Turnwise {
     /// Sets a schedule, or another in its place. Times before now do not count; one that stays as it was goes on, and one
     /// that is paused stays paused.
     ///
-    /// [`Error::Invalid`] for a name or a value that is none, and for a job with a due time, a unique key, a time by which it
+    /// [`Error::Invalid`] for an invalid name or value, and for a job with a due time, a unique key, a time by which it
     /// must have begun, or jobs that it waits for: nothing was changed. [`Error::Contested`] and [`Error::Store`] as for
     /// [`Turnwise::set_queue`]. A repeat is safe: a schedule that is there already stays as it is.
     ///

@@ -41,7 +41,7 @@ impl Turnwise {
     /// Changes what is set for a queue and returns what is set then. `change` may be called again, on fresh settings, when
     /// another caller changed them meanwhile or a reply was lost: it should say what is to be set, not add to what is there.
     ///
-    /// - [`Error::Invalid`] for a name that is none, for queues that would wait for each other (it names the round), for block windows that
+    /// - [`Error::Invalid`] for an invalid name, for queues that would wait for each other (it names the round), for block windows that
     ///   leave no time at all, for a limit of nothing, and if what is set now cannot be read. Nothing was changed.
     /// - [`Error::Contested`] if other callers changed the same settings each time, or no reply came, twenty times: the change may or may
     ///   not be written.

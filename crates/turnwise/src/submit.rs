@@ -21,7 +21,7 @@ impl Turnwise {
     ///
     /// Where another job holds its [unique key](JobRequest::unique), the id is that one's; [`Turnwise::submit_each`] distinguishes the two.
     ///
-    /// - [`Error::Invalid`] names the first value of the request that is none. Nothing was stored.
+    /// - [`Error::Invalid`] names the first invalid value of the request. Nothing was stored.
     /// - [`Error::Store`] with [`StoreError::Refused`] for a group that takes no more jobs, and for an id that is too far ahead of the
     ///   database's time; the text says why. Nothing was stored.
     /// - [`Error::Store`] that [is transient](StoreError::is_transient): the job may or may not be stored.

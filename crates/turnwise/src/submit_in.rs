@@ -14,7 +14,7 @@ use crate::{Error, JobId, JobRequest};
 ///
 /// The job is there exactly if the transaction commits. Where another job holds its unique key, the id is that job's.
 ///
-/// [`Error::Invalid`] names the first value that is none: nothing was sent, and the transaction can go on. [`Error::Store`] if the
+/// [`Error::Invalid`] names the first invalid value: nothing was sent, and the transaction can go on. [`Error::Store`] if the
 /// database refused the job or did not answer: nothing of the job is there, and PostgreSQL then lets the transaction only roll back, to a
 /// savepoint before this call or whole. If the reply to the *commit* is lost, the caller repeats the whole transaction with the same
 /// [id](JobRequest::id): the job is stored once.

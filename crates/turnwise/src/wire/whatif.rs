@@ -54,19 +54,19 @@ impl WhatIf {
         Ok(())
     }
 
-    /// Suppose the group had this weight. [`Invalid`] if the name or the weight is none.
+    /// Suppose the group had this weight. [`Invalid`] for an invalid name or weight.
     pub fn set_weight(&mut self, group: &str, weight: &str) -> Result<(), Invalid> {
         self.weights.push((GroupName::new(group)?, weight.parse()?));
         Ok(())
     }
 
-    /// Suppose the queue had this concurrency. [`Invalid`] if the name or the limit is none.
+    /// Suppose the queue had this concurrency. [`Invalid`] for an invalid name or limit.
     pub fn set_concurrency(&mut self, queue: &str, limit: &str) -> Result<(), Invalid> {
         self.concurrency.push((QueueName::new(queue)?, limit.parse()?));
         Ok(())
     }
 
-    /// Suppose the group were paused. [`Invalid`] if the name is none.
+    /// Suppose the group were paused. [`Invalid`] for an invalid name.
     pub fn pause(&mut self, group: &str) -> Result<(), Invalid> {
         self.pauses.push(GroupName::new(group)?);
         Ok(())
