@@ -18,11 +18,13 @@ use axum::{
 };
 use tower::ServiceExt;
 use turnwise::{
-    Config, Ctx, GroupName, JobRequest, NodeName, Options, Outcome, QueueName, Recurring, Registry, Schema, Task,
-    TaskName, Turnwise, Weight,
+    Config, Ctx, GroupName, JobRequest, NodeName, Options, Outcome, QueueName, Registry, Schema, Task, TaskName,
+    Turnwise,
     access::{Grant, Limits, NewAccess, Scope},
     audit::Actor,
     rusqlite::Connection,
+    schedules::Recurring,
+    settings::Weight,
     statistics::{Counted, Of, Row, Step, Sums},
 };
 use turnwise_server::Service;
@@ -330,7 +332,7 @@ async fn small_things(turnwise: &Turnwise, size: Size) -> Result<()> {
         let recurring = Recurring::every(&format!("{}s", 86_400 + number), job);
         person.set_schedule(format!("schedule{number}"), recurring).await?;
     }
-    let operators = turnwise.operators().ok_or("a store of its own")?;
+    let operators = turnwise.operators()?;
     let sums = |count: u64| {
         let mut sums = Sums::of_share(count * 50_000, count * 60_000);
         sums.tally(Counted::Started, count, count * 500_000);

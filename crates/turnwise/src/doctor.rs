@@ -23,7 +23,7 @@ use crate::{Error, Turnwise};
 impl Turnwise {
     /// Looks at the database, the nodes and the jobs, and says of each thing how it is. It changes nothing.
     ///
-    /// Jobs are counted as by [`Turnwise::overview_told`]: at most `jobs` of them are looked at. The clock that is compared with the
+    /// Jobs are counted as by [`Turnwise::overview_by_dispatcher`]: at most `jobs` of them are looked at. The clock that is compared with the
     /// database's is that of the machine that this process runs on.
     ///
     /// [`Error::Invalid`] on a store without a [side for operators](Turnwise::operators).
@@ -32,7 +32,7 @@ impl Turnwise {
         // A database without a server has no clock of its own.
         let clock = if vitals.connections.is_some() { Some(self.clock_offset().await?) } else { None };
         let fleet = self.nodes().await?;
-        let overview = self.overview_told(jobs).await?;
+        let overview = self.overview_by_dispatcher(jobs).await?;
         let living = || fleet.nodes.iter().filter(|node| node.alive(fleet.now));
         let lost =
             fleet.losses.iter().map(|loss| Lost { name: loss.node.name.clone(), at: loss.lost_at, held: loss.held });

@@ -14,9 +14,9 @@ use turnwise_core::{
 };
 use turnwise_executor::executor::{Connect, Connected};
 use turnwise_store::{
-    AskAudit, AskErrors, AskJobs, AskStatistics, AskWatch, AuditPage, BegunStatistics, Bell, Epoch, FoundLogin,
-    FoundToken, FoundTotals, InHands, JobPage, MemoryStore, NewLogin, Once, OperatorStore, Result, Store, SubmitOnce,
-    TimedRow, TokenHash, WriteStatistics,
+    AskAudit, AskErrors, AskJobs, AskStatistics, AskWatch, AuditPage, BegunStatistics, Bell, BodyHash, Epoch,
+    FoundLogin, FoundToken, FoundTotals, InHands, JobPage, MemoryStore, NewLogin, Once, OperatorStore, Result, Store,
+    SubmitOnce, TimedRow, TokenHash, WriteStatistics,
     delegate::{Call, Delegate},
 };
 
@@ -118,6 +118,7 @@ watch_operators! {
     find_login(hash: TokenHash) -> Option<FoundLogin>;
     log_out(hash: TokenHash) -> ();
     submit_once(submit: SubmitOnce) -> Once;
+    find_once(caller: Option<TokenId>, key: turnwise_core::OnceKey, body: BodyHash) -> Option<Once>;
     list_jobs(ask: AskJobs) -> JobPage;
     audit(ask: AskAudit) -> AuditPage;
     note_secrets(secrets: Secrets) -> ();

@@ -19,9 +19,9 @@ use turnwise_core::{
     totals::Totals,
 };
 use turnwise_store::{
-    AskAudit, AskErrors, AskJobs, AskStatistics, AskWatch, AuditPage, BegunStatistics, Epoch, FoundLogin, FoundToken,
-    FoundTotals, InHands, JobPage, MemoryStore, NewLogin, Once, OperatorStore, Result, Store, SubmitOnce, TimedRow,
-    TokenHash, Watched, WriteStatistics,
+    AskAudit, AskErrors, AskJobs, AskStatistics, AskWatch, AuditPage, BegunStatistics, BodyHash, Epoch, FoundLogin,
+    FoundToken, FoundTotals, InHands, JobPage, MemoryStore, NewLogin, Once, OperatorStore, Result, Store, SubmitOnce,
+    TimedRow, TokenHash, Watched, WriteStatistics,
     delegate::{Call, Delegate},
 };
 
@@ -108,6 +108,7 @@ operators! {
     find_login(hash: TokenHash) -> Option<FoundLogin>;
     log_out(hash: TokenHash) -> ();
     submit_once(submit: SubmitOnce) -> Once;
+    find_once(caller: Option<TokenId>, key: turnwise::OnceKey, body: BodyHash) -> Option<Once>;
     list_jobs(ask: AskJobs) -> JobPage;
     audit(ask: AskAudit) -> AuditPage;
     note_secrets(secrets: Secrets) -> ();

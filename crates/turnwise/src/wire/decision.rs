@@ -8,7 +8,7 @@ use turnwise_core::{GroupName, Invalid, JobId, JobState, Priority, QueueName, Ta
 
 use super::{
     Job, Unreadable,
-    object::{self, count, plain, text, texts, truth},
+    object::{self, count, text, texts, truth},
 };
 use crate::{Cancelled, Duplicate, JobChange, ListCursor, ListFilter, id::beginning_with};
 
@@ -142,7 +142,8 @@ impl JobEdit {
 
     fn put(&mut self, name: &'static str, value: &RawValue) -> Result<(), Invalid> {
         match name {
-            "priority" => self.priority = Some(plain(name, value)?.parse()?),
+            "priority" if !value.get().starts_with(['"', '{', '[']) => self.priority = Some(value.get().parse()?),
+            "priority" => self.priority = Some(text(name, value)?.parse()?),
             "queue" => self.queue = Some(QueueName::new(text(name, value)?)?),
             "at" => self.at = Some(text(name, value)?.parse().map_err(|no: Invalid| Invalid::new(name, no.problem))?),
             _ => self.r#in = Some(parse_span(name, &text(name, value)?)?),

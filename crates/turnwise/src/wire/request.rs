@@ -8,7 +8,7 @@ use turnwise_core::{Invalid, Priority, TaskName, Timestamp, TraceContext, time::
 
 use super::{
     Unreadable,
-    object::{self, plain, text, texts, truth},
+    object::{self, text, texts, truth},
 };
 use crate::JobRequest;
 
@@ -139,10 +139,12 @@ impl<'a> Request<'a> {
                 self.after = texts(name, value)?;
                 return Ok(());
             }
-            "priority" => {
-                self.priority = Some(plain(name, value)?);
+            // An object or an array is refused without repeating it.
+            "priority" if !value.get().starts_with(['"', '{', '[']) => {
+                self.priority = Some(Cow::Borrowed(value.get()));
                 return Ok(());
             }
+            "priority" => &mut self.priority,
             "task" => &mut self.task,
             "id" => &mut self.id,
             "queue" => &mut self.queue,
