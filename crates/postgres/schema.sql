@@ -445,6 +445,37 @@ create table turnwise.statistics_writer (
 
 insert into turnwise.statistics_writer (epoch, term) values (0, 0);
 
+-- One row at most: the move of everything that this database takes part in, or took part in last. side: 0 it is the source, 1 the
+-- target. other: the other one, for people. position: how far the target has got. refusal: what is said to others while the database is
+-- closed. finished: everything is in the target. writing: never true but within a transaction of the mover.
+create table turnwise.move (
+    only_one boolean primary key default true check (only_one),
+    id       uuid not null,
+    side     smallint not null,
+    other    text not null,
+    position text not null,
+    refusal  text not null,
+    finished boolean not null,
+    writing  boolean not null default false
+);
+
+-- Refuses a change of a database that is closed by a move: what its triggers call, which are there only while it is closed. With the
+-- rights of its owner: who submits need not be able to read the move.
+create function turnwise.refuse_change() returns trigger
+    language plpgsql volatile security definer
+    set search_path = pg_catalog, pg_temp
+    as $$
+    declare
+        sentence text;
+    begin
+        select refusal into sentence from turnwise.move where not writing;
+        if found then
+            raise exception using message = sentence, errcode = 'TW001';
+        end if;
+        return null;
+    end
+    $$;
+
 -- A version 7 id: milliseconds, then the fraction of the millisecond (RFC 9562, 6.2 method 3), then chance.
 create function turnwise.new_id() returns uuid
     language sql volatile

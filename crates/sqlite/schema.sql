@@ -378,6 +378,20 @@ create table turnwise_statistics_writer (
 
 insert into turnwise_statistics_writer (one, epoch, term) values (1, 0, 0);
 
+-- One row at most: the move of everything that this database takes part in, or took part in last. `side`: 0 it is the source, 1 the
+-- target. `other`: the other one, for people. `position`: how far the target has got. `finished`: everything is in the target.
+-- `writing`: never 1 but within a transaction of the mover, for which the triggers that refuse all others make way. They are there only
+-- while the database is closed.
+create table turnwise_move (
+    one      integer primary key check (one = 1),
+    id       blob not null,
+    side     integer not null,
+    other    text not null,
+    position text not null,
+    finished integer not null,
+    writing  integer not null default 0
+) strict;
+
 create table turnwise_migration (
     version    integer primary key,
     name       text not null,

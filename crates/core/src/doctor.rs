@@ -93,6 +93,8 @@ pub struct Vitals {
     pub connections: Option<Connections>,
     /// Bytes in the log of a SQLite file that are not in the file yet.
     pub log_bytes: Option<u64>,
+    /// What callers are told who would change the database: a move has closed it. `None`: it is open.
+    pub closed: Option<String>,
 }
 
 /// A transaction that keeps old rows from being removed.
@@ -160,6 +162,12 @@ pub fn diagnose(picture: &Picture) -> Vec<Finding> {
     findings.extend(transactions(&picture.vitals));
     findings.extend(picture.vitals.connections.map(connections));
     findings.extend(picture.vitals.log_bytes.map(log));
+    if let Some(closed) = &picture.vitals.closed {
+        // No node can be here, and no job waits for one.
+        let advice = "name the other database; a move that is not finished goes on when `turnwise move` is begun again";
+        findings.push(Finding::bad("move", closed, advice));
+        return findings;
+    }
     findings.push(nodes(picture));
     findings.push(dispatcher(picture));
     findings.push(lost(&picture.lost));
@@ -507,6 +515,15 @@ mod tests {
         one_ill(&open(Some(3_600), 5, Some(7)), Verdict::Bad, &["open for 1h"]);
         assert_eq!(ills(&open(None, 999_999, None)), []);
         one_ill(&open(None, 1_000_000, None), Verdict::Bad, &["1000000 transactions old", "remove it"]);
+    }
+
+    #[test]
+    fn a_database_that_a_move_has_closed_needs_no_node() {
+        let closed = Some("the jobs of this database were moved to x; use that one".to_owned());
+        let findings = diagnose(&Picture { vitals: Vitals { closed, ..Vitals::default() }, ..Picture::default() });
+        let bad: Vec<_> = findings.iter().filter(|found| found.verdict == Verdict::Bad).collect();
+        assert_eq!(bad.iter().map(|found| found.subject).collect::<Vec<_>>(), ["move"], "{findings:?}");
+        assert!(bad[0].text.contains("moved to x"), "{findings:?}");
     }
 
     #[test]

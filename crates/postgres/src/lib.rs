@@ -9,7 +9,7 @@
 //! which one dispatches → `news` the tail → `assign`, `settle`, `control` the three that change jobs → `prune` history in
 //! slices of time → [`closing`] transactions for tasks → `read` for people → `story` what is stored about a job besides its row
 //! → `memo` settings and charges → `tokens` who may ask a server for what → `once` submits that are done once → `listing` pages
-//! of jobs → `watch` what is new, for any reader → `bell` the doorbell.
+//! of jobs → `watch` what is new, for any reader → `moving` everything to another database, or from one → `bell` the doorbell.
 //!
 //! One statement a file in `sql/`; they decide only what needs a lock: who holds a unique key, who leads, whether a settle
 //! fits; `turnwise_store::verdict` and `turnwise_core::unique` are the same in Rust.
@@ -18,6 +18,7 @@ pub mod store;
 pub mod connect;
 mod session;
 pub mod migrate;
+mod moving;
 mod rows;
 mod secrets;
 pub mod enqueue;

@@ -2,7 +2,7 @@
 
 use tokio_postgres::error::SqlState;
 use turnwise_core::{Retention, Timestamp, audit::NewAuditLine, lifecycle::End};
-use turnwise_store::{Cursor, Loss, Result};
+use turnwise_store::{Cursor, Loss, Result, StoreError};
 use uuid::Uuid;
 
 use crate::{
@@ -56,7 +56,12 @@ pub(crate) async fn prune(store: &Inner, seen: Option<&Cursor>, limit: u32, line
     let mut client = connection(&store.pools.people).await?;
     let (retention, limit) = (store.kept.now().retention, i64::from(limit));
     let line = line.map(|line| line.keeping(retention));
-    let now: Moment = get(&client.query_one(include_str!("../sql/now.sql"), &[]).await.map_err(fail)?, 0)?;
+    let begin = client.query_one(include_str!("../sql/prune_begin.sql"), &[]).await.map_err(fail)?;
+    // Slices are dropped past the triggers that refuse all other changes then.
+    if let Some(refusal) = get::<Option<String>>(&begin, 1)? {
+        return Err(StoreError::Refused(refusal));
+    }
+    let now: Moment = get(&begin, 0)?;
     let slices = make_ahead(&mut client, retention, now.0).await?;
     let mut old = 0;
     for end in End::ALL {

@@ -24,6 +24,7 @@ use turnwise_store::{
     FoundTotals, InHands, Intervention, JobPage, Join, Joined, Kept, Load, LostNode, Mail, Memo, MemoKind, NewLogin,
     NewMemo, News, Note, Once, OperatorStore, Options, Page, Result, Settle, Settled, Store, SubmitOnce, Submitted,
     TimedRow, TokenHash, Watched, WriteStatistics,
+    moving::{Cell, Hindrance, Import, MoveId, MoveStore, MovedRow, Moving, Part},
 };
 
 use crate::{
@@ -32,7 +33,8 @@ use crate::{
     connect::{Address, Budget, Pools, Share},
     control, enqueue,
     gather::Gather,
-    listing, logins, memo, migrate, news, nodes, once, prune, read, secrets, settle, statistics, story, tokens, totals,
+    listing, logins, memo, migrate, moving, news, nodes, once, prune, read, secrets, settle, statistics, story, tokens,
+    totals,
     unique::{self, gates::Gates},
     vitals, watch,
 };
@@ -337,6 +339,33 @@ impl OperatorStore for PostgresStore {
 
     async fn merge_statistics(&self) -> Result<bool> {
         statistics::merge(&self.0).await
+    }
+}
+
+#[async_trait]
+impl MoveStore for PostgresStore {
+    async fn moving(&self) -> Result<Option<Moving>> {
+        moving::moving(&self.0).await
+    }
+
+    async fn close(&self, moving: Moving) -> Result<std::result::Result<(), Hindrance>> {
+        moving::close(&self.0, &moving).await
+    }
+
+    async fn export(&self, part: &'static Part, after: Vec<Cell>, limit: u32) -> Result<Vec<MovedRow>> {
+        moving::export(&self.0, part, &after, limit).await
+    }
+
+    async fn import(&self, import: Import) -> Result<bool> {
+        moving::import(&self.0, &import).await
+    }
+
+    async fn finish(&self, id: MoveId) -> Result<bool> {
+        moving::finish(&self.0, id).await
+    }
+
+    async fn give_up(&self, id: MoveId) -> Result<bool> {
+        moving::give_up(&self.0, id).await
     }
 }
 

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use turnwise_core::doctor::{Connections, MAX_OPEN, OpenTransaction, Vitals};
-use turnwise_store::Result;
+use turnwise_store::{Result, moving::Moving};
 
-use crate::{connect::connection, errors::failed, migrate::last_step, rows::get, session::Session, store::Inner};
+use crate::{
+    connect::connection, errors::failed, migrate::last_step, moving, rows::get, session::Session, store::Inner,
+};
 
 pub(crate) async fn vitals(store: &Inner) -> Result<Vitals> {
     let fail = failed("read what the server says of itself");
@@ -31,5 +33,6 @@ pub(crate) async fn vitals(store: &Inner) -> Result<Vitals> {
         hidden: count(2)?,
         connections: Some(Connections { used: count(0)?, most: count(1)? }),
         log_bytes: None,
+        closed: moving::moving(store).await?.filter(Moving::closed).map(|moving| moving.refusal()),
     })
 }

@@ -13,3 +13,4 @@ async fn make(options: Options) -> PostgresHarness {
 turnwise_store::conformance_suite!(make);
 turnwise_store::closing_suite!(make);
 turnwise_store::operator_suite!(make);
+turnwise_store::move_suite!(make);

@@ -2,9 +2,14 @@
 
 mod database;
 
+use std::collections::BTreeSet;
+
 use database::{client, fresh_url};
 use turnwise_postgres::{PostgresStore, found_version, migrate, migrate_check, migrate_print};
-use turnwise_store::{Filter, Options, Store, StoreError};
+use turnwise_store::{
+    Filter, Options, Store, StoreError,
+    moving::{PARTS, Part},
+};
 
 /// Everything of the catalog that a statement could notice.
 const CATALOG: &str = "
@@ -167,4 +172,39 @@ async fn a_database_that_cannot_hold_every_text_is_refused_with_what_to_do() {
             assert!(refusal.contains(encoding) && refusal.contains("encoding 'UTF8'"), "{refusal}");
         }
     }
+}
+
+/// Tables that hold nothing of a database that another one could use: what is there as long as nodes are, or open transactions.
+const STAYS: [&str; 13] = [
+    "assignment",
+    "bad_end",
+    "change",
+    "change_floor",
+    "dispatcher",
+    "lost_node",
+    "migration",
+    "move",
+    "node",
+    "run",
+    "statistics_writer",
+    "stop_request",
+    "totals",
+];
+/// What a job has only while a node has it, or in this database.
+const STAYING_COLUMNS: [(&str, &str); 3] = [("job", "node"), ("job", "xact"), ("history", "noted")];
+
+#[tokio::test]
+async fn a_move_brings_every_column_or_it_is_known_why_not() {
+    let url = fresh_url();
+    migrate(&url).await.unwrap();
+    let columns = "select c.relname::text, a.attname::text
+                     from pg_class as c join pg_attribute as a on a.attrelid = c.oid
+                    where c.relnamespace = 'turnwise'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition
+                      and a.attnum > 0 and not a.attisdropped";
+    let rows = client(&url).await.query(columns, &[]).await.unwrap();
+    let columns = rows.iter().map(|row| (row.get::<_, String>(0), row.get::<_, String>(1)));
+    let stays = |table: &str, column: &str| STAYS.contains(&table) || STAYING_COLUMNS.contains(&(table, column));
+    let needed: BTreeSet<_> = columns.filter(|(table, column)| !stays(table, column)).collect();
+    let named = |part: &Part| part.columns.iter().map(|column| (part.name.to_owned(), column.name.to_owned()));
+    assert_eq!(PARTS.iter().flat_map(named).collect::<BTreeSet<_>>(), needed);
 }

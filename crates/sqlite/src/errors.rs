@@ -58,6 +58,10 @@ pub(crate) fn explain(error: impl Into<Arc<rusqlite::Error>>) -> StoreError {
         ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen | ErrorCode::NotADatabase => {
             StoreError::Refused(format!("the database cannot be used any more: {error}"))
         }
+        // Of ours: the database is closed, and the sentence says why.
+        ErrorCode::ConstraintViolation if extended == ffi::SQLITE_CONSTRAINT_TRIGGER => {
+            StoreError::Refused(error.to_string())
+        }
         _ => StoreError::broken("use the database", error),
     }
 }

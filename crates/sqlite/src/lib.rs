@@ -6,8 +6,8 @@
 //! one thread that writes → `rows` how values lie in columns, `errors` what the caller should do about them → the
 //! verbs: `enqueue` (with `unique` for unique keys, `bulk` for many rows at once, `after` for jobs that wait for
 //! others), `nodes`, `news`, `assign`, `settle`, `story`, `control`, `prune`, `read`, `memo`, and for operators
-//! `tokens`, `once`, `listing`, `audit`, `watch` and `statistics` → [`closing`] what tasks do at their end → `bell` how
-//! other processes' writes are noticed.
+//! `tokens`, `once`, `listing`, `audit`, `watch` and `statistics`; `moving` everything to another database, or from
+//! one → [`closing`] what tasks do at their end → `bell` how other processes' writes are noticed.
 
 mod after;
 mod assign;
@@ -22,6 +22,7 @@ mod listing;
 mod logins;
 mod memo;
 mod migrate;
+mod moving;
 mod news;
 mod nodes;
 mod once;

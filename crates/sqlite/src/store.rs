@@ -28,6 +28,7 @@ use turnwise_store::{
     NewLogin, NewMemo, News, Note, Once, OperatorStore, Options, Page, Result, Schema, Settle, Settled, Store,
     StoreError, SubmitOnce, Submitted, TimedRow, TokenHash, Watched, WriteStatistics, memory::Clock,
     operators::new_secrets, operators::totals_text,
+    moving::{Cell, Hindrance, Import, MoveId, MoveStore, MovedRow, Moving, Part},
 };
 
 use crate::{
@@ -35,7 +36,7 @@ use crate::{
     bell::{Ring, Watcher},
     control, enqueue,
     errors::{Failure, explain},
-    listing, logins, memo, migrate, news, nodes, once, prune,
+    listing, logins, memo, migrate, moving, news, nodes, once, prune,
     read::{self, Reader},
     secrets, settle, statistics, story, tokens, totals, unique, vitals, watch,
     writer::Writer,
@@ -409,8 +410,10 @@ impl OperatorStore for SqliteStore {
     }
 
     async fn vitals(&self) -> Result<Vitals> {
-        let schema = self.read(For::People, |conn, _| migrate::last_step(conn)).await?;
-        Ok(vitals::vitals(&self.inner.location, schema, self.durability()))
+        let (moving, schema) =
+            self.read(For::People, |conn, _| Ok((moving::moving(conn)?, migrate::last_step(conn)?))).await?;
+        let closed = moving.filter(Moving::closed).map(|moving| moving.refusal());
+        Ok(Vitals { closed, ..vitals::vitals(&self.inner.location, schema, self.durability()) })
     }
 
     async fn prune_audited(&self, limit: u32, line: NewAuditLine) -> Result<u64> {
@@ -469,6 +472,33 @@ impl OperatorStore for SqliteStore {
 
     async fn merge_statistics(&self) -> Result<bool> {
         self.write(Ring::NONE, statistics::merge).await
+    }
+}
+
+#[async_trait]
+impl MoveStore for SqliteStore {
+    async fn moving(&self) -> Result<Option<Moving>> {
+        self.read(For::People, |conn, _| moving::moving(conn)).await
+    }
+
+    async fn close(&self, moving: Moving) -> Result<std::result::Result<(), Hindrance>> {
+        self.write(Ring::NONE, move |conn, now| moving::close(conn, &moving, now)).await
+    }
+
+    async fn export(&self, part: &'static Part, after: Vec<Cell>, limit: u32) -> Result<Vec<MovedRow>> {
+        self.read(For::People, move |conn, _| moving::export(conn, part, &after, limit)).await
+    }
+
+    async fn import(&self, import: Import) -> Result<bool> {
+        self.write(Ring::NONE, move |conn, _| moving::import(conn, &import)).await
+    }
+
+    async fn finish(&self, id: MoveId) -> Result<bool> {
+        self.write(Ring::NONE, move |conn, _| moving::finish(conn, id)).await
+    }
+
+    async fn give_up(&self, id: MoveId) -> Result<bool> {
+        self.write(Ring::NONE, move |conn, _| moving::give_up(conn, id)).await
     }
 }
 

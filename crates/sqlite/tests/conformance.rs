@@ -11,7 +11,8 @@ use turnwise_core::{Incarnation, NewJob};
 use turnwise_sqlite::{AtEnd, SqliteStore};
 use turnwise_store::{
     Closing, OperatorStore, Options, Store,
-    conformance::{ClosingHarness, Harness, OperatorHarness, StillClock},
+    conformance::{ClosingHarness, Harness, MoveHarness, OperatorHarness, StillClock},
+    moving::mover::Place,
 };
 
 /// A file in a directory of its own; every handle is a store of its own, as another process would have it.
@@ -31,7 +32,11 @@ async fn make(options: Options) -> SqliteHarness {
 
 impl SqliteHarness {
     fn store(&self) -> SqliteStore {
-        let path = self.dir.lock().expect("nothing panics under this lock").path().join("jobs.db");
+        self.store_in("jobs.db")
+    }
+
+    fn store_in(&self, file: &str) -> SqliteStore {
+        let path = self.dir.lock().expect("nothing panics under this lock").path().join(file);
         let path = path.to_str().expect("a test's path is text");
         SqliteStore::open_with_clock(path, self.options.clone(), self.clock.clock()).expect("open")
     }
@@ -69,9 +74,23 @@ impl OperatorHarness for SqliteHarness {
     }
 }
 
+#[async_trait]
+impl MoveHarness for SqliteHarness {
+    async fn source(&self) -> Place {
+        let store = self.store();
+        Place { store: Arc::new(store.clone()), moves: Arc::new(store), name: "sqlite:jobs.db".to_owned() }
+    }
+
+    async fn target(&self) -> Place {
+        let store = self.store_in("target.db");
+        Place { store: Arc::new(store.clone()), moves: Arc::new(store), name: "sqlite:target.db".to_owned() }
+    }
+}
+
 turnwise_store::conformance_suite!(make);
 turnwise_store::closing_suite!(make);
 turnwise_store::operator_suite!(make);
+turnwise_store::move_suite!(make);
 
 /// Without a file there is one connection, and reads go the way of writes.
 mod in_memory {

@@ -1,6 +1,6 @@
 //! The schema: its steps lead where `schema.sql` says, and to nothing else.
 
-use std::thread;
+use std::{collections::BTreeSet, thread};
 
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -9,6 +9,7 @@ use turnwise_sqlite::{
     rusqlite::{self, params},
     steps,
 };
+use turnwise_store::moving::{PARTS, Part};
 
 fn file() -> (TempDir, String) {
     let dir = tempfile::tempdir().unwrap();
@@ -124,4 +125,36 @@ fn an_applications_own_tables_are_left_alone() {
     conn.execute("insert into job values (?1)", params!["mine"]).unwrap();
     drop(SqliteStore::open(&path, Default::default()).unwrap());
     assert_eq!(conn.query_row("select what from job", (), |row| row.get::<_, String>(0)).unwrap(), "mine");
+}
+
+/// Tables that hold nothing of a database that another one could use: what is there as long as nodes are.
+const STAYS: [&str; 11] = [
+    "assignment",
+    "change",
+    "dispatcher",
+    "lost_node",
+    "migration",
+    "move",
+    "node",
+    "origin",
+    "statistics_writer",
+    "stop_request",
+    "totals",
+];
+/// What a job has only while a node has it.
+const STAYING_COLUMNS: [(&str, &str); 3] = [("job", "node"), ("job", "node_name"), ("job", "result")];
+
+#[test]
+fn a_move_brings_every_column_or_it_is_known_why_not() {
+    let conn = Connection::open_in_memory().unwrap();
+    conn.execute_batch(SCHEMA).unwrap();
+    let columns = "select substr(t.name, 10), c.name from sqlite_master t join pragma_table_info(t.name) c
+                    where t.type = 'table' and t.name like 'turnwise_%'";
+    let mut columns = conn.prepare(columns).unwrap();
+    let columns = columns.query_map((), |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))).unwrap();
+    let columns: BTreeSet<_> = columns.map(Result::unwrap).collect();
+    let stays = |table: &str, column: &str| STAYS.contains(&table) || STAYING_COLUMNS.contains(&(table, column));
+    let needed: BTreeSet<_> = columns.into_iter().filter(|(table, column)| !stays(table, column)).collect();
+    let named = |part: &Part| part.columns.iter().map(|column| (part.name.to_owned(), column.name.to_owned()));
+    assert_eq!(PARTS.iter().flat_map(named).collect::<BTreeSet<_>>(), needed);
 }

@@ -6,8 +6,8 @@
 //! the caller does when a verb fails → [`bell`] how a store wakes its users → [`schema`] what opening may change → [`ids`] what
 //! an id must be → [`after`] which jobs the jobs of a call wait for → [`closing`] what a run commits together with its end →
 //! [`memo`] what is written down, typed → [`kept`] what is kept, and how long → [`verdict`] what follows from a row alone →
-//! [`operators`] what only operators need: tokens, submits that are done once, lists, the audit log, watching → [`memory`] the specification of both
-//! traits, in plain Rust → [`delegate`] a store that asks another one → `conformance` the promises as tests.
+//! [`operators`] what only operators need: tokens, submits that are done once, lists, the audit log, watching → [`moving`] everything from one
+//! database to another → [`memory`] the specification of the first two traits, in plain Rust → [`delegate`] a store that asks another one → `conformance` the promises as tests.
 
 pub mod store;
 pub mod error;
@@ -18,6 +18,7 @@ pub mod ids;
 pub mod kept;
 pub mod memo;
 pub mod memory;
+pub mod moving;
 pub mod operators;
 pub mod schema;
 pub mod verdict;
@@ -30,6 +31,7 @@ pub use closing::{Closed, Closing, Last, Undone};
 pub use error::StoreError;
 pub use kept::{Keeps, Kept};
 pub use memory::MemoryStore;
+pub use moving::MoveStore;
 pub use operators::{
     AskAudit, AskErrors, AskJobs, AskOf, AskStatistics, AskWatch, AuditCursor, AuditFilter, AuditPage, BegunStatistics,
     BodyHash, CountingTerm, EndedJob, FoundLogin, FoundToken, FoundTotals, HeldJob, InHands, JobPage, ListCursor,

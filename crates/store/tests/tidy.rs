@@ -31,6 +31,7 @@ const PROMISES: &[(&str, &str)] = &[
     ("crash", include_str!("../src/conformance/crash.rs")),
     ("edit", include_str!("../src/conformance/edit.rs")),
     ("watch", include_str!("../src/conformance/watch.rs")),
+    ("moving", include_str!("../src/conformance/moving.rs")),
 ];
 
 /// The words that follow `start` at the beginnings of lines.

@@ -14,7 +14,8 @@ use turnwise_core::{Incarnation, NewJob};
 use turnwise_postgres::{PostgresStore, Transactions, migrate};
 use turnwise_store::{
     Closing, OperatorStore, Options, Store,
-    conformance::{ClosingHarness, Harness, OperatorHarness},
+    conformance::{ClosingHarness, Harness, MoveHarness, OperatorHarness},
+    moving::mover::Place,
 };
 use turnwise_testpg::Cluster;
 
@@ -27,6 +28,8 @@ pub(crate) struct PostgresHarness {
     /// For the store.
     url: String,
     options: Options,
+    /// Where everything is moved to.
+    target: OnceCell<String>,
 }
 
 /// All tests begin with a copy of this one: that takes a third of the time of making the schema.
@@ -61,7 +64,12 @@ impl PostgresHarness {
     pub(crate) async fn make(options: Options, way: impl Fn(&str) -> String) -> Self {
         let direct = copy(TEMPLATE.get_or_init(template).await);
         let url = way(&direct);
-        Self { direct, url, options }
+        Self { direct, url, options, target: OnceCell::new() }
+    }
+
+    async fn place(&self, url: &str) -> Place {
+        let store = PostgresStore::connect(url, self.options.clone()).await.expect("connect");
+        Place { store: Arc::new(store.clone()), moves: Arc::new(store), name: url.to_owned() }
     }
 
     async fn sql(&self, text: &str) {
@@ -89,6 +97,18 @@ impl OperatorHarness for PostgresHarness {
     async fn both(&self) -> (Arc<dyn Store>, Arc<dyn OperatorStore>) {
         let store = PostgresStore::connect(&self.url, self.options.clone()).await.expect("connect");
         (Arc::new(store.clone()), Arc::new(store))
+    }
+}
+
+#[async_trait]
+impl MoveHarness for PostgresHarness {
+    async fn source(&self) -> Place {
+        self.place(&self.url).await
+    }
+
+    async fn target(&self) -> Place {
+        let make = || async { copy(TEMPLATE.get_or_init(template).await) };
+        self.place(self.target.get_or_init(make).await).await
     }
 }
 

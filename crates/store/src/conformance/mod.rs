@@ -17,6 +17,7 @@ pub mod forget;
 pub mod kept;
 pub mod listing;
 pub mod memo;
+pub mod moving;
 pub mod news;
 pub mod nodes;
 pub mod once;
@@ -41,7 +42,7 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use turnwise_core::{Incarnation, NewJob};
 
-use crate::{Closing, OperatorStore, Store};
+use crate::{Closing, OperatorStore, Store, moving::mover::Place};
 
 pub use faulty::Faulty;
 pub use still::{MemoryHarness, StillClock};
@@ -77,6 +78,33 @@ pub trait OperatorHarness: Harness {
     async fn operators(&self) -> Arc<dyn OperatorStore> {
         self.both().await.1
     }
+}
+
+/// A store that outlives its process, and can be moved.
+#[async_trait]
+pub trait MoveHarness: OperatorHarness {
+    /// The data that [`Harness::open`] gives.
+    async fn source(&self) -> Place;
+
+    /// Another store, which is empty at first; always the same one.
+    async fn target(&self) -> Place;
+}
+
+/// One `#[tokio::test]` per promise of [`MoveStore`](crate::MoveStore). `$make` is `async fn(Options) -> impl MoveHarness`.
+#[macro_export]
+macro_rules! move_suite {
+    ($make:path) => {
+        $crate::__promises! { $make, $crate::Options::default();
+            moving:
+                everything_is_in_the_target_and_new_jobs_come_after_it,
+                a_closed_source_refuses_changes_and_is_read_as_before,
+                a_target_takes_neither_jobs_nor_nodes_before_everything_is_there,
+                a_database_in_use_is_not_closed,
+                what_a_lost_node_held_is_handed_back_by_the_same_decision,
+                a_move_that_dies_at_any_step_goes_on,
+                a_move_that_is_given_up_leaves_nothing_behind;
+        }
+    };
 }
 
 /// One `#[tokio::test]` per promise of [`OperatorStore`]. `$make` is `async fn(Options) -> impl OperatorHarness`.

@@ -1,0 +1,2 @@
+-- move.sql: the move that this database is in, or was in last.
+select id, side, other, position, finished from turnwise_move
