@@ -125,6 +125,11 @@ pub(crate) enum Command {
     Prune(Prune),
     /// Brings the schema of the database up to date
     Migrate(Migrate),
+    /// Moves everything to another database: jobs, history, settings, schedules, tokens, statistics
+    ///
+    /// The source is closed first: it takes neither jobs nor nodes from then on, and its errors name the target. A move that was ended at
+    /// any moment goes on when it is begun again.
+    Move(Move),
     /// Says what is wrong with the database, the nodes and the jobs, and what to do; changes nothing
     Doctor(Doctor),
     /// Prints every setting of this machine's commands and node, its value and where that comes from
@@ -365,6 +370,22 @@ pub(crate) struct Migrate {
     /// List the steps that are missing and change nothing; exit code 1 if there are any
     #[arg(long, conflicts_with = "print")]
     pub(crate) check: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Move {
+    /// The database to move from, sqlite:FILE or postgres://USER@HOST/NAME; no node may be alive on it
+    #[arg(value_name = "SOURCE")]
+    pub(crate) source: String,
+    /// The database to move to; it must be empty, and gets the schema if it has none
+    #[arg(value_name = "TARGET")]
+    pub(crate) target: String,
+    /// Give up a move that is not finished: empty the target, and open the source again
+    #[arg(long)]
+    pub(crate) cancel: bool,
+    /// One JSON object at the end instead of lines
+    #[arg(long, conflicts_with = "cancel")]
+    pub(crate) json: bool,
 }
 
 impl Args {

@@ -8,8 +8,9 @@
 //! names · [`tune`] weights, limits and pauses, [`names`] of what there is · [`schedule`] periodic jobs · [`token`] which
 //! caller may ask a server · [`audit`] who changed what · [`overview`] queues, groups, tasks and keys · [`why`] a job waits
 //! · [`simulate`] what if · [`top`] which groups use the slots · [`bench`] how fast it is · [`migrate`] the schema ·
-//! [`doctor`] what is wrong · [`config`] the settings themselves → [`print`] tables and JSON, [`terminal`] a person at it,
-//! [`error`] one line and an exit code · [`reference`] completions and manual pages.
+//! [`moving`] everything to another database · [`doctor`] what is wrong · [`config`] the settings themselves → [`print`]
+//! tables and JSON, [`terminal`] a person at it, [`error`] one line and an exit code · [`reference`] completions and manual
+//! pages.
 
 mod args;
 mod settings;
@@ -41,6 +42,7 @@ mod simulate;
 mod top;
 mod bench;
 mod migrate;
+mod moving;
 mod doctor;
 mod config;
 mod prune;
@@ -85,6 +87,7 @@ fn run(args: &Args) -> Result<(), Failure> {
     let (alone, why) = match &args.command {
         Command::Serve(_) => (Alone::BesideDatabase, "a node works on the database itself"),
         Command::Migrate(_) => (Alone::Always, "the schema is changed in the database itself"),
+        Command::Move(_) => (Alone::Always, "both databases are opened themselves"),
         Command::Bench(_) => (Alone::Always, "the database itself is measured"),
         _ => (Alone::Never, ""),
     };
@@ -124,6 +127,7 @@ fn run(args: &Args) -> Result<(), Failure> {
         Command::Simulate(call) => simulate::simulate(&settings, call),
         Command::Top(call) => top::top(&settings, call),
         Command::Migrate(call) => migrate::migrate(&settings, call),
+        Command::Move(call) => moving::moving(call),
         Command::Doctor(call) => doctor::doctor(&settings, call),
         Command::Config(call) => config::config(&settings, call),
         Command::Completions(call) => reference::completions(call),

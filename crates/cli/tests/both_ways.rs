@@ -577,6 +577,7 @@ fn commands_that_work_on_the_database_itself_say_why_they_ask_no_server() {
     let server = ["--server", "http://127.0.0.1:1"];
     for (args, part) in [
         (&["migrate"][..], "the schema is changed in the database itself"),
+        (&["move", "sqlite:a.db", "sqlite:b.db"], "both databases are opened themselves"),
         (&["bench"], "the database itself is measured"),
         (&["serve"], "a node works on the database itself"),
         (&["demo"], "the demo has a database of its own"),
