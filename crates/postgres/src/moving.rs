@@ -200,7 +200,11 @@ pub(crate) async fn give_up(store: &Inner, id: MoveId) -> Result<bool> {
     transaction.batch_execute(&accept_changes()).await.map_err(fail)?;
     if found.side == Side::Target {
         let tables: Vec<_> = PARTS.iter().map(table).collect();
-        transaction.batch_execute(&format!("truncate {}", tables.join(", "))).await.map_err(fail)?;
+        // Lines of the audit log are copies here: the source keeps them.
+        let audit = |verb| format!("alter table turnwise.audit {verb} trigger audit_whole");
+        let [off, on] = ["disable", "enable"].map(audit);
+        let truncate = format!("{off}; truncate {}; {on}", tables.join(", "));
+        transaction.batch_execute(&truncate).await.map_err(fail)?;
     }
     transaction.execute(include_str!("../sql/move_delete.sql"), &[&id.0]).await.map_err(fail)?;
     transaction.commit().await.map_err(fail)?;

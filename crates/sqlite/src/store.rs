@@ -26,9 +26,11 @@ use turnwise_store::{
     BatchId, Beat, BeatReply, BegunStatistics, Bell, BodyHash, Cursor, Epoch, Filter, Fleet, FoundLogin, FoundToken,
     FoundTotals, InHands, Intervention, JobPage, Join, Joined, Keeps, Kept, Load, LostNode, Mail, Memo, MemoKind,
     NewLogin, NewMemo, News, Note, Once, OperatorStore, Options, Page, Result, Schema, Settle, Settled, Store,
-    StoreError, SubmitOnce, Submitted, TimedRow, TokenHash, Watched, WriteStatistics, memory::Clock,
-    operators::new_secrets, operators::totals_text,
+    StoreError, SubmitOnce, Submitted, TimedRow, TokenHash, Watched, WriteStatistics,
+    memory::Clock,
     moving::{Cell, Hindrance, Import, MoveId, MoveStore, MovedRow, Moving, Part},
+    operators::new_secrets,
+    operators::totals_text,
 };
 
 use crate::{
