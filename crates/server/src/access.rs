@@ -122,8 +122,8 @@ impl Default for Remembered {
             swept: Instant::now(),
             unknown: HashMap::new(),
             looks: HashMap::new(),
-            strangers: Tries::new(STRANGERS_OF_ONE),
-            all_strangers: Tries::new(STRANGERS),
+            strangers: Tries::new(STRANGERS_OF_ONE.into()),
+            all_strangers: Tries::new(STRANGERS.into()),
             knocks: Tries::new(LOGINS),
             left: HashMap::new(),
         }

@@ -148,9 +148,9 @@ pub const SWEEP_EVERY: Duration = Duration::from_secs(60);
 pub const UNKNOWN_TOKENS: usize = 1_000;
 /// Secrets that are looked up a second and turn out to be unknown, of one address. A token that was found once is looked up without this
 /// bound, so its bearer goes on while strangers guess.
-pub const STRANGERS_OF_ONE: f64 = 20.0;
+pub const STRANGERS_OF_ONE: u32 = 20;
 /// The same, of all addresses: some percent of what the connections to the database can answer.
-pub const STRANGERS: f64 = 100.0;
+pub const STRANGERS: u32 = 100;
 /// Addresses whose tries are counted at a time; those beyond share the tries of one.
 pub const ADDRESSES: usize = 10_000;
 /// How long a request waits until the use of its token is written down.
