@@ -6,7 +6,7 @@ use std::{
     fs,
     os::unix::fs::PermissionsExt,
     path::Path,
-    process::{Command, Output, Stdio},
+    process::{Output, Stdio},
 };
 
 use support::*;
@@ -133,8 +133,7 @@ fn a_file_that_may_only_be_read_can_be_looked_at_and_nothing_is_left_beside_it()
         fs::copy(env!("CARGO_BIN_EXE_turnwise"), &binary).unwrap();
         let run = |args: &[&str]| {
             // To root, every file is writable.
-            let mut command: Command = unprivileged(binary.to_str().unwrap()).unwrap();
-            command.args(args).current_dir(place.path()).stdin(Stdio::null()).output().unwrap()
+            place.prepared(unprivileged(binary.to_str().unwrap()).unwrap(), args).output().unwrap()
         };
         for command in READS {
             has_looked(command, &run(command));

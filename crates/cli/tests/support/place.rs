@@ -96,7 +96,8 @@ impl Place {
         self.prepared(shell, args)
     }
 
-    fn prepared(&self, mut command: Command, args: &[&str]) -> Command {
+    /// A command that runs the binary in its own way, in this place and with its settings alone.
+    pub(crate) fn prepared(&self, mut command: Command, args: &[&str]) -> Command {
         command.args(args).current_dir(self.path()).stdin(Stdio::null());
         // Settings in the environment of the test must not count.
         let counts = |name: &str| name.starts_with("TURNWISE_") || name.starts_with("OTEL_");
