@@ -84,18 +84,42 @@ async fn a_process_has_at_most_ten_connections() {
     busy.await.unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_role_with_five_connections_gets_everything_done() {
+/// A database with its schema, as a role that may have five connections reaches it.
+async fn five_connections(role: &str) -> String {
     let url = fresh_url();
     drop(PostgresStore::open(&url, Options::default()).await.unwrap());
-    let role = format!("few_{}", std::process::id());
+    let role = format!("{role}_{}", std::process::id());
     let make = format!(
         "create role {role} login connection limit 5; grant usage on schema turnwise to {role};
          grant select, insert, update, delete on all tables in schema turnwise to {role};
          grant usage on all sequences in schema turnwise to {role}"
     );
     Cluster::shared().psql(&url, &make).unwrap();
-    let url = url.replace("postgres@", &format!("{role}@"));
+    url.replace("postgres@", &format!("{role}@"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_handle_that_comes_late_gets_a_connection_of_the_one_that_has_all() {
+    let url = five_connections("late").await;
+    // Four for the control loops, and one that listens: all that the role may have.
+    let callers = PostgresStore::connect(&url, Options { connections: 7, ..Options::default() }).await.unwrap();
+    let control = callers.for_control();
+    control.bell();
+    join(&control, node(1), "alpha").await;
+    let app = client(&url.replace(&format!("late_{}@", std::process::id()), "postgres@")).await;
+    let begun = Instant::now();
+    while connections(&app).await < 5 {
+        assert!(begun.elapsed() < NEVER, "the control loops do not take all connections");
+        let mail = (0..30).map(|_| control.assignments(node(1), vec![]));
+        futures_util::future::try_join_all(mail).await.unwrap();
+    }
+    callers.enqueue(vec![job(1)]).await.expect("the control loops give one up");
+    control.beat(beat()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_role_with_five_connections_gets_everything_done() {
+    let url = five_connections("few").await;
     let callers = PostgresStore::connect(&url, Options::default()).await.unwrap();
     let control = callers.for_control();
     control.bell();

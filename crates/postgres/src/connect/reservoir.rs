@@ -25,6 +25,9 @@ use crate::{
 /// For how long, after the server refused one more connection, it is assumed to have none.
 const BELIEVED: Duration = Duration::from_secs(60);
 
+/// The pause before a handle without a connection asks again for one that another handle of its process gives up.
+const GIVEN_UP: Duration = Duration::from_millis(50);
+
 /// How many connections this process may have, over all its handles.
 #[derive(Debug, Default)]
 pub(crate) struct Budget {
@@ -63,15 +66,21 @@ impl Budget {
         split(self.allowed(), share)
     }
 
-    /// The server refused one more than are open.
+    /// The server refused one more than are open. Those that a handle has beyond its share of these are closed, now or when they are given
+    /// back.
     fn is_spent(&self, error: &tokio_postgres::Error) {
         self.go_on_with(self.open.load(Ordering::Relaxed), error);
+        self.close_what_is_too_much();
     }
 
     /// The server refused one that is not of these, and that is to have a place of theirs: one that is idle is closed, now or when it
     /// is given back. The last few stay.
     pub(crate) fn give_one_up(&self, error: &tokio_postgres::Error) {
         self.go_on_with(self.open.load(Ordering::Relaxed).saturating_sub(1), error);
+        self.close_what_is_too_much();
+    }
+
+    fn close_what_is_too_much(&self) {
         let mut reservoirs = self.reservoirs.lock().unwrap_or_else(PoisonError::into_inner);
         reservoirs.retain(|one| one.strong_count() > 0);
         let there: Vec<_> = reservoirs.iter().filter_map(Weak::upgrade).collect();
@@ -257,8 +266,13 @@ impl Reservoir {
                         state.open
                     };
                     // The open connections must do. If there are none, the caller gets the error.
-                    if others == 0 || begun.elapsed() > CONNECT_TIMEOUT {
+                    let none = others == 0 && self.budget.open.load(Ordering::Relaxed) == 0;
+                    if none || begun.elapsed() > CONNECT_TIMEOUT {
                         return Err(refused_or(error, "the server has no connection left for this process"));
+                    }
+                    if others == 0 {
+                        // Another handle of this process has them all, and gives up what is beyond its share.
+                        tokio::time::sleep(GIVEN_UP).await;
                     }
                 }
                 Err(error) => return Err(refused_or(error, what)),
