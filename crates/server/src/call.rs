@@ -126,6 +126,11 @@ pub(crate) fn text(body: &[u8]) -> Result<&str, Problem> {
 pub(crate) struct Query(Vec<(String, String)>);
 
 impl Query {
+    /// Made by a page of this server, of parameters that the route knows.
+    pub(crate) fn of(pairs: Vec<(String, String)>) -> Self {
+        Self(pairs)
+    }
+
     /// Refuses parameters that the route does not know, and those that are given twice, but for `many`.
     pub(crate) fn read(text: &str, known: &[&str], many: &[&str]) -> Result<Self, Problem> {
         let mut pairs: Vec<(String, String)> = Vec::new();
@@ -143,6 +148,20 @@ impl Query {
             pairs.push((name, value));
         }
         Ok(Self(pairs))
+    }
+
+    /// Whatever stands there, of a page or a form.
+    pub(crate) fn any(text: &str) -> Result<Self, Problem> {
+        let pairs = text.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            Ok((decoded(name)?, decoded(value)?))
+        });
+        Ok(Self(pairs.collect::<Result<_, Problem>>()?))
+    }
+
+    /// All names and values, as they were written.
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
@@ -223,6 +242,8 @@ pub(crate) struct Reply {
     cookie: Option<String>,
     /// Whether it is the answer of an earlier request with the same key.
     repeated: bool,
+    /// Whether its address will never have another answer.
+    lasting: bool,
 }
 
 impl Reply {
@@ -235,7 +256,15 @@ impl Reply {
     }
 
     pub(crate) fn of(content_type: &'static str, body: impl Into<Body>) -> Self {
-        Self { status: StatusCode::OK, content_type, body: body.into(), location: None, cookie: None, repeated: false }
+        Self {
+            status: StatusCode::OK,
+            content_type,
+            body: body.into(),
+            location: None,
+            cookie: None,
+            repeated: false,
+            lasting: false,
+        }
     }
 
     /// Server-sent events, which come as long as the body goes on.
@@ -256,6 +285,25 @@ impl Reply {
     /// Says so if it is the answer of an earlier request with the same key.
     pub(crate) fn repeated(self, repeated: bool) -> Self {
         Self { repeated, ..self }
+    }
+
+    /// The browser is to read that page now; its way there is relative, or has the proxy's prefix.
+    pub(crate) fn see_other(location: String) -> Self {
+        Self { location: Some(location), ..Self::of("text/plain; charset=utf-8", "").status(StatusCode::SEE_OTHER) }
+    }
+
+    /// Its address will never have another answer.
+    pub(crate) fn lasting(self) -> Self {
+        Self { lasting: true, ..self }
+    }
+
+    pub(crate) fn into_body(self) -> Body {
+        self.body
+    }
+
+    /// The cookie that it sets, for the answer of a page that asked for it.
+    pub(crate) fn take_cookie(&mut self) -> Option<String> {
+        self.cookie.take()
     }
 
     /// For a caller that reaches this server below a path.
@@ -284,6 +332,9 @@ impl IntoResponse for Reply {
         }
         if let Some(cookie) = self.cookie.and_then(|cookie| HeaderValue::try_from(cookie).ok()) {
             headers.insert(header::SET_COOKIE, cookie);
+        }
+        if self.lasting {
+            headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=31536000, immutable"));
         }
         if self.repeated {
             headers.insert("idempotent-replayed", HeaderValue::from_static("true"));

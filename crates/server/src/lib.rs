@@ -5,7 +5,7 @@
 //! the page; `tries` bounds guesses, `portions` what one token takes), `call` is what a handler gets and answers,
 //! `problem` what goes wrong, with its `logs` → the handlers: `jobs`, `bulk` decisions by a filter, `names` of queues,
 //! groups, tasks and keys, `schedules`, `fleet` for what concerns the whole installation, `doctor` what is wrong with it,
-//! `health` → `spans` of submits, `waits` long polls → `events` for listeners: `hub` is the one reader, `telling` makes
+//! `health` → `page` the same for people, as HTML → `spans` of submits, `waits` long polls → `events` for listeners: `hub` is the one reader, `telling` makes
 //! events of what it reads, `streams` sends them; `live_log` → `openapi` the description, made from the table →
 //! `listen` connections, with `tls` or without; `origins` whose web pages may ask, `proxies` which may say where a
 //! request comes from.
@@ -31,6 +31,7 @@ mod metrics;
 mod names;
 mod openapi;
 mod origins;
+mod page;
 mod portions;
 mod problem;
 mod proxies;

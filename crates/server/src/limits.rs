@@ -12,6 +12,8 @@ pub const BATCH_BYTES: usize = 32 * 1024 * 1024;
 pub const BATCH_JOBS: usize = 10_000;
 /// Bytes of any other request: settings and filters are small.
 pub const BODY_BYTES: usize = 64 * 1024;
+/// Bytes of a form of a page: one job's arguments, in which most characters may be written as three.
+pub const FORM_BYTES: usize = 3 * 1024 * 1024 + 64 * 1024;
 /// Mebibytes of all request bodies that are in memory at a time: four full batches.
 pub const BODIES_MIB: u32 = 128;
 /// The same, of one token: half of it, so that other callers' bodies find room.
@@ -29,6 +31,8 @@ pub const BODY_TIME: Duration = Duration::from_secs(30);
 pub const WRITE_TIME: Duration = Duration::from_secs(30);
 /// How long a request may be worked on before it is answered with 503. The database may be out of reach.
 pub const ANSWER_TIME: Duration = Duration::from_secs(30);
+/// How long a page may take: a person who waits longer believes that it is broken. Without the database it says so after this.
+pub const PAGE_TIME: Duration = Duration::from_millis(1_800);
 /// How long a request waits for its turn before it is answered with 429.
 pub const TURN_TIME: Duration = Duration::from_secs(5);
 /// How long a caller is asked to wait before it tries again.

@@ -59,6 +59,20 @@ impl Problem {
         self.status
     }
 
+    pub(crate) fn status_code(&self) -> StatusCode {
+        StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+
+    /// What is wrong, in a word or two.
+    pub(crate) fn title(&self) -> &'static str {
+        self.title
+    }
+
+    /// What is wrong, and what to do.
+    pub(crate) fn detail(&self) -> &str {
+        &self.detail
+    }
+
     pub(crate) fn about(mut self, path: impl Into<String>, message: impl Into<String>) -> Self {
         self.errors.push(Wrong { path: path.into(), message: message.into() });
         self
@@ -213,7 +227,7 @@ impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let json = serde_json::to_vec(&self).unwrap_or_default();
         let mut response = Response::new(Body::from(json));
-        *response.status_mut() = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        *response.status_mut() = self.status_code();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if self.status == StatusCode::UNAUTHORIZED.as_u16() {

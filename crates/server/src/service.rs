@@ -29,14 +29,15 @@ use crate::{
     call::{Call, Query, Reply, once_key},
     hub::Hub,
     limits::{
-        ANSWER_TIME, BODIES_MIB, BODIES_MIB_OF_ONE, BODY_TIME, CATCH_UPS, COUNTS, HEAVY, LIVE_LOGS, LONGEST_WAIT,
-        REQUESTS, REQUESTS_OF_ONE, TURN_TIME, WHYS,
+        ANSWER_TIME, BODIES_MIB, BODIES_MIB_OF_ONE, BODY_TIME, CATCH_UPS, COUNTS, FORM_BYTES, HEAVY, LIVE_LOGS,
+        LONGEST_WAIT, REQUESTS, REQUESTS_OF_ONE, TURN_TIME, WHYS,
     },
     metrics::Metrics,
     origins::Origins,
+    page::{self, Page, pages},
     portions::{Portion, Portions},
     problem::Problem,
-    proxies::{Peer, Proxies},
+    proxies::{Forwarded, Peer, Proxies},
     routes::{Route, routes},
     spans::Spans,
     streams::Streams,
@@ -239,6 +240,7 @@ impl Service {
     /// All routes, to be served by a listener or asked by a test.
     pub fn router(&self) -> Router {
         static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(routes);
+        static PAGES: LazyLock<Vec<Page>> = LazyLock::new(pages);
         let mut router = Router::new();
         self.0.metrics.set_routes(&ROUTES);
         for (number, route) in ROUTES.iter().enumerate() {
@@ -255,6 +257,17 @@ impl Service {
                 }
             };
             router = router.route(route.path, on(route.verb.filter(), handler));
+        }
+        for page in PAGES.iter() {
+            let service = self.clone();
+            let handler = move |params: Result<RawPathParams, RawPathParamsRejection>, request: Request| {
+                let service = service.clone();
+                async move {
+                    let answer = page::answer(&service, page, params, request).await;
+                    service.with_headers(None, Ok(answer))
+                }
+            };
+            router = router.route(page.path, on(page.verb.filter(), handler));
         }
         let (service, other) = (self.clone(), self.clone());
         let nothing = async move |headers: HeaderMap| {
@@ -278,7 +291,7 @@ impl Service {
         request: Request,
     ) -> Result<Reply, Problem> {
         let (mut parts, body) = request.into_parts();
-        let forwarded = self.0.proxies.read(parts.extensions.get::<Peer>(), &mut parts.headers);
+        let forwarded = self.forwarded(&mut parts);
         let secure = forwarded.secure.unwrap_or_else(|| self.is_secure());
         let caller = self.caller(route, &parts, secure, forwarded.from).await?;
         let params = params.map_err(|_| Problem::malformed("the path is not UTF-8"))?;
@@ -313,6 +326,20 @@ impl Service {
         Ok(reply.below(&forwarded.prefix))
     }
 
+    /// What a form has sent, the room that it takes, and a place to work on it.
+    pub(crate) async fn form(
+        &self,
+        asker: &Asker,
+        body: Body,
+    ) -> Result<(Bytes, Vec<OwnedSemaphorePermit>, Place), Problem> {
+        let place = self.place_of_token(&asker.caller).await?;
+        let (bytes, memory) = self.whole(FORM_BYTES, &asker.headers, body, place.as_ref()).await?;
+        if !bytes.is_empty() && !is_of(&asker.headers, "application/x-www-form-urlencoded") {
+            return Err(Problem::not_json("a form is sent as application/x-www-form-urlencoded"));
+        }
+        Ok((bytes, memory, self.place_of_all(place).await?))
+    }
+
     /// A place for a request that has given its own away while it waited.
     pub(crate) async fn place(&self, caller: &Caller) -> Result<Place, Problem> {
         let place = self.place_of_token(caller).await?;
@@ -335,18 +362,61 @@ impl Service {
 
     /// Who asks; a route that the caller may not use at all ends here.
     async fn caller(&self, route: &Route, parts: &Parts, secure: bool, from: Address) -> Result<Caller, Problem> {
-        let Some(action) = route.action else { return Ok(Caller::anybody()) };
-        let late = |_| Problem::away("there was no answer in time; the database may be out of reach");
-        let admitted = self.0.door.admit(&self.0.turnwise, &parts.method, &parts.headers, secure, from);
-        let caller = timeout(ANSWER_TIME, admitted).await.map_err(late)??;
-        let grant = &caller.grant;
-        if !grant.may(action.scope()) {
-            return Err(Refusal::Scope(action.scope()).into());
+        if route.action.is_none() {
+            return Ok(Caller::anybody());
         }
-        if grant.is_limited() && action.reach() == Reach::Installation {
-            return Err(Refusal::Limited.into());
-        }
+        let caller = self.admit(&parts.method, &parts.headers, secure, from).await?;
+        may_use(&caller, route)?;
         Ok(caller)
+    }
+
+    /// Who asks, by what its request presents.
+    pub(crate) async fn admit(
+        &self,
+        method: &Method,
+        headers: &HeaderMap,
+        secure: bool,
+        from: Address,
+    ) -> Result<Caller, Problem> {
+        let late = |_| Problem::away("there was no answer in time; the database may be out of reach");
+        let admitted = self.0.door.admit(&self.0.turnwise, method, headers, secure, from);
+        timeout(ANSWER_TIME, admitted).await.map_err(late)?
+    }
+
+    /// What a trusted proxy says about a request.
+    pub(crate) fn forwarded(&self, parts: &mut Parts) -> Forwarded {
+        self.0.proxies.read(parts.extensions.get::<Peer>(), &mut parts.headers)
+    }
+
+    /// A route of the API as this caller gets it, asked by a page of this server: with the same rights, bounds and audit.
+    pub(crate) async fn ask_within(
+        &self,
+        route: &'static Route,
+        asker: &Asker,
+        name: &str,
+        parameters: Vec<(String, String)>,
+        body: Bytes,
+    ) -> Result<Reply, Problem> {
+        if route.action.is_some() {
+            may_use(&asker.caller, route)?;
+        }
+        let call = Call {
+            service: self.clone(),
+            action: route.action,
+            caller: asker.caller.clone(),
+            grant: Arc::clone(&asker.caller.grant),
+            name: name.to_owned(),
+            query: Query::of(parameters),
+            once: None,
+            headers: asker.headers.clone(),
+            secure: asker.secure,
+            from: asker.from,
+            body,
+            // The page has one.
+            place: None,
+        };
+        let late = |_| Problem::away("there was no answer in time; the database may be out of reach");
+        timeout(ANSWER_TIME, (route.handler)(call)).await.map_err(late)?
     }
 
     /// The body, and the room that it takes.
@@ -361,12 +431,30 @@ impl Service {
             // Not read: a caller that sends one all the same gets its answer, and the connection is closed.
             return Ok((Bytes::new(), Vec::new()));
         };
+        let (bytes, memory) = self.whole(input.most, headers, body, place).await?;
+        if bytes.is_empty() && !input.optional {
+            return Err(Problem::malformed("the body is missing"));
+        }
+        if !bytes.is_empty() && !is_json(headers) {
+            return Err(Problem::not_json("send the header content-type: application/json"));
+        }
+        Ok((bytes, memory))
+    }
+
+    /// A body of at most so many bytes.
+    async fn whole(
+        &self,
+        most: usize,
+        headers: &HeaderMap,
+        body: Body,
+        place: Option<&PlaceOfToken>,
+    ) -> Result<(Bytes, Vec<OwnedSemaphorePermit>), Problem> {
         let length = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
-        let too_large = || Problem::too_large(format!("the body may have {} bytes here", input.most));
-        if length.is_some_and(|length| length > input.most) {
+        let too_large = || Problem::too_large(format!("the body may have {most} bytes here"));
+        if length.is_some_and(|length| length > most) {
             return Err(too_large());
         }
-        let mib = length.unwrap_or(input.most).div_ceil(MIB).max(1);
+        let mib = length.unwrap_or(most).div_ceil(MIB).max(1);
         let mib = u32::try_from(mib).unwrap_or(BODIES_MIB);
         let mut memory = Vec::new();
         if let Some(place) = place {
@@ -376,7 +464,7 @@ impl Service {
         let busy = || Problem::busy("too many large requests are in memory");
         memory.push(turn(&self.0.bodies, mib).await.ok_or_else(busy)?);
         let late = |_| Problem::too_slow(format!("the body must arrive within {} s", BODY_TIME.as_secs()));
-        let bytes = timeout(BODY_TIME, to_bytes(body, input.most)).await.map_err(late)?.map_err(|error| {
+        let bytes = timeout(BODY_TIME, to_bytes(body, most)).await.map_err(late)?.map_err(|error| {
             let mut causes = std::iter::successors(Some(&error as &dyn std::error::Error), |error| error.source());
             if causes.any(|cause| cause.to_string().contains("length limit")) {
                 too_large()
@@ -384,12 +472,6 @@ impl Service {
                 Problem::malformed("the body could not be read to its end")
             }
         })?;
-        if bytes.is_empty() && !input.optional {
-            return Err(Problem::malformed("the body is missing"));
-        }
-        if !bytes.is_empty() && !is_json(headers) {
-            return Err(Problem::not_json("send the header content-type: application/json"));
-        }
         Ok((bytes, memory))
     }
 
@@ -400,12 +482,12 @@ impl Service {
             Err(problem) => problem.into_response(),
         };
         let headers = response.headers_mut();
+        headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
         let mut put = |name: HeaderName, value| drop(headers.insert(name, HeaderValue::from_static(value)));
-        put(header::CACHE_CONTROL, "no-store");
         put(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
         put(header::X_FRAME_OPTIONS, "DENY");
-        // Scripts and styles of the page itself, nothing from elsewhere.
-        let policy = "default-src 'none'; connect-src 'self'; script-src 'self'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+        // Scripts, styles and pictures of the page itself, nothing from elsewhere; and no text becomes a script or an element.
+        let policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'";
         put(header::CONTENT_SECURITY_POLICY, policy);
         put(header::REFERRER_POLICY, "no-referrer");
         self.0.origins.answer(origin.as_ref(), headers);
@@ -413,11 +495,36 @@ impl Service {
     }
 }
 
+/// Whether the caller may use this route at all.
+pub(crate) fn may_use(caller: &Caller, route: &Route) -> Result<(), Problem> {
+    let Some(action) = route.action else { return Ok(()) };
+    if !caller.grant.may(action.scope()) {
+        return Err(Refusal::Scope(action.scope()).into());
+    }
+    if caller.grant.is_limited() && action.reach() == Reach::Installation {
+        return Err(Refusal::Limited.into());
+    }
+    Ok(())
+}
+
+/// Who asks by way of a page.
+#[derive(Debug, Clone)]
+pub(crate) struct Asker {
+    pub(crate) caller: Caller,
+    pub(crate) headers: HeaderMap,
+    pub(crate) secure: bool,
+    pub(crate) from: Address,
+}
+
 async fn turn(semaphore: &Arc<Semaphore>, count: u32) -> Option<OwnedSemaphorePermit> {
     timeout(TURN_TIME, Arc::clone(semaphore).acquire_many_owned(count)).await.ok()?.ok()
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
+    is_of(headers, "application/json")
+}
+
+fn is_of(headers: &HeaderMap, wanted: &str) -> bool {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json")
+    kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(wanted)
 }

@@ -1,0 +1,297 @@
+// What makes pages live. Without it they are complete: they are just not read again by themselves.
+//
+// All tabs of a browser share one stream of events: the tab that holds a lock reads it and passes on that something has happened. A tab
+// that is seen then reads its own page again and changes what differs.
+
+const root = document.body.dataset.root;
+const page = document.getElementById("page");
+const made = document.getElementById("made");
+const live = document.getElementById("live");
+
+/* Times: in the viewer's zone, exact to the microsecond on hover. */
+
+const day = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+
+function localTimes(within) {
+  for (const time of within.querySelectorAll("time[datetime]")) {
+    const at = new Date(time.dateTime);
+    if (Number.isNaN(at.valueOf())) continue;
+    const local = day.format(at);
+    time.title = `${local} (${time.dateTime})`;
+    if (/UTC$/.test(time.textContent)) time.textContent = local;
+  }
+}
+
+/* What differs between two trees is changed in the first. Elements are the same by their id or data-key, or by their place. */
+
+const keyOf = (node) => (node.nodeType === 1 ? node.id || node.dataset?.key || null : null);
+
+function morph(old, next) {
+  if (old.dataset?.keep !== undefined && old.dataset.keep === next.dataset?.keep) return;
+  for (const { name, value } of [...next.attributes]) {
+    if (name === "open" && old.nodeName === "DETAILS") continue;
+    if (name === "value" && old === document.activeElement) continue;
+    if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+  }
+  for (const { name } of [...old.attributes]) {
+    const own = (name === "open" && old.nodeName === "DETAILS") || name === "aria-selected" || name === "title";
+    if (!own && !next.hasAttribute(name)) old.removeAttribute(name);
+  }
+  if (old.nodeName === "TEXTAREA" || old.nodeName === "SELECT") return;
+  const known = new Map();
+  for (const child of old.childNodes) {
+    const key = keyOf(child);
+    if (key) known.set(key, child);
+  }
+  const held = old.dataset?.hold !== undefined && !old.dataset.release;
+  let place = old.firstChild;
+  let fresh = 0;
+  for (const child of [...next.childNodes]) {
+    const key = keyOf(child);
+    let same = key ? known.get(key) : place;
+    if (!key) {
+      while (same && keyOf(same)) same = same.nextSibling;
+      if (same && (same.nodeName !== child.nodeName || same.nodeType !== child.nodeType)) same = null;
+    }
+    if (key && !same && held && known.size) {
+      fresh += 1;
+      continue;
+    }
+    if (!same) {
+      const copy = document.importNode(child, true);
+      old.insertBefore(copy, place);
+      continue;
+    }
+    known.delete(key);
+    if (same === place) place = place.nextSibling;
+    else old.insertBefore(same, place);
+    if (child.nodeType === 1) morph(same, child);
+    else if (same.nodeValue !== child.nodeValue) same.nodeValue = child.nodeValue;
+  }
+  while (place) {
+    const gone = place;
+    place = place.nextSibling;
+    const stays = held && keyOf(gone) && known.has(keyOf(gone)) && fresh > 0;
+    if (!stays) gone.remove();
+  }
+  if (old.dataset?.hold !== undefined) tellFresh(old, fresh);
+}
+
+/* A list does not jump: what is new is counted, and shown when the person asks for it. */
+
+function tellFresh(list, fresh) {
+  const note = document.getElementById("fresh");
+  if (!note) return;
+  delete list.dataset.release;
+  note.hidden = fresh === 0;
+  note.textContent = `${fresh} new: show`;
+}
+
+document.addEventListener("click", (event) => {
+  if (event.target.id !== "fresh") return;
+  for (const list of document.querySelectorAll("[data-hold]")) list.dataset.release = "yes";
+  refresh();
+});
+
+/* Reading the page again. The browser makes a document of the answer; none of its scripts run. */
+
+let reading = null;
+
+function read(url) {
+  return new Promise((resolve, reject) => {
+    const request = new XMLHttpRequest();
+    request.open("GET", url);
+    request.responseType = "document";
+    request.setRequestHeader("x-turnwise-refresh", "1");
+    request.timeout = 30000;
+    request.onload = () => (request.response && request.status < 500 ? resolve(request) : reject(new Error(String(request.status))));
+    request.onerror = request.ontimeout = () => reject(new Error("no answer"));
+    request.send();
+  });
+}
+
+async function refresh() {
+  if (reading) return reading;
+  reading = (async () => {
+    try {
+      const { response, status, responseURL } = await read(location.href);
+      if (responseURL && new URL(responseURL).pathname !== location.pathname) return location.reload();
+      if (status >= 400) return lost();
+      const [next, when] = [response.getElementById("page"), response.getElementById("made")];
+      if (!next || !when) return lost();
+      localTimes(next);
+      const focused = document.activeElement;
+      morph(page, next);
+      if (focused && focused !== document.activeElement && focused.isConnected) focused.focus({ preventScroll: true });
+      made.dateTime = when.dateTime;
+      made.textContent = when.textContent;
+      localTimes(made.parentElement);
+      found();
+      fragments();
+    } catch {
+      lost();
+    }
+  })();
+  await reading;
+  reading = null;
+}
+
+/* How old what is shown is. */
+
+let since = Date.now();
+let away = false;
+
+function lost() {
+  away = true;
+  tellAge();
+}
+
+function found() {
+  since = Date.now();
+  away = false;
+  tellAge();
+}
+
+function tellAge() {
+  const age = Math.round((Date.now() - since) / 1000);
+  live.hidden = false;
+  live.dataset.is = away ? "lost" : paused() ? "paused" : "live";
+  const text = away ? `no contact, ${age} s old` : paused() ? "paused" : "live";
+  const label = live.firstChild?.nodeType === 3 ? live.firstChild : live.insertBefore(document.createTextNode(""), live.firstChild);
+  if (label.nodeValue !== text + " ") label.nodeValue = text + " ";
+  if (!live.querySelector("button")) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.addEventListener("click", () => {
+      sessionStorage.setItem("turnwise-paused", paused() ? "" : "yes");
+      tellAge();
+      if (!paused()) refresh();
+    });
+    live.append(button);
+  }
+  live.querySelector("button").textContent = paused() ? "Go on" : "Pause";
+}
+
+const paused = () => sessionStorage.getItem("turnwise-paused") === "yes";
+
+/* Events: one stream for all tabs. */
+
+const channel = new BroadcastChannel(`turnwise ${new URL(root, location.href).href}`);
+let wanted = false;
+let last = 0;
+
+/** Something has happened. A page is read again at most every two seconds, and not while it is not seen. */
+function happened() {
+  wanted = true;
+  const wait = Math.max(0, last + 2000 - Date.now());
+  setTimeout(() => {
+    if (!wanted || document.hidden || paused()) return;
+    wanted = false;
+    last = Date.now();
+    refresh();
+  }, wait);
+}
+
+channel.addEventListener("message", ({ data }) => {
+  if (data === "happened") happened();
+  else if (data === "lost") lost();
+  else if (data === "found" && away) refresh();
+});
+
+function tell(text) {
+  channel.postMessage(text);
+  if (text === "happened") happened();
+  else if (text === "lost") lost();
+  else if (away) refresh();
+}
+
+/** Reads events until this tab is hidden or closed; then another tab goes on. */
+function listen() {
+  return new Promise((resolve) => {
+    const events = new EventSource(`${root}api/v1/events`);
+    const kinds = ["submitted", "started", "progress", "ended", "node", "dispatcher", "queue", "reset"];
+    for (const kind of kinds) events.addEventListener(kind, () => tell("happened"));
+    events.onopen = () => tell("found");
+    events.onerror = () => tell("lost");
+    const end = () => {
+      if (!document.hidden) return;
+      events.close();
+      document.removeEventListener("visibilitychange", end);
+      resolve();
+    };
+    document.addEventListener("visibilitychange", end);
+    addEventListener("pagehide", () => events.close());
+  });
+}
+
+async function lead() {
+  for (;;) {
+    while (document.hidden) await new Promise((seen) => document.addEventListener("visibilitychange", seen, { once: true }));
+    if (navigator.locks) await navigator.locks.request("turnwise events", listen);
+    else await listen();
+  }
+}
+
+document.addEventListener("visibilitychange", () => {
+  if (!document.hidden && wanted) happened();
+});
+
+/* Parts that take a while come after the page. */
+
+async function fragments() {
+  for (const part of document.querySelectorAll("[data-fragment]:not([data-begun])")) {
+    part.dataset.begun = "yes";
+    try {
+      const { response } = await read(part.dataset.fragment);
+      const body = response.getElementById("fragment") ?? response.getElementById("page");
+      localTimes(body);
+      part.replaceChildren(...[...body.childNodes].map((node) => document.importNode(node, true)));
+    } catch {
+      part.textContent = "This could not be read; load the page again.";
+    }
+  }
+}
+
+/* The keyboard. */
+
+const typing = (element) => /^(INPUT|TEXTAREA|SELECT)$/.test(element?.nodeName ?? "") || element?.isContentEditable;
+let began = "";
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) return;
+  const rows = [...document.querySelectorAll("tbody tr[data-key]")];
+  const at = rows.findIndex((row) => row.classList.contains("at"));
+  const go = (to) => {
+    const row = rows[Math.min(Math.max(to, 0), rows.length - 1)];
+    rows[at]?.classList.remove("at");
+    row?.classList.add("at");
+    row?.querySelector("a")?.focus();
+    row?.scrollIntoView({ block: "nearest" });
+  };
+  const places = { o: "", f: "fairness", j: "jobs", e: "errors", q: "queues", s: "schedules", t: "tasks", n: "nodes" };
+  if (began === "g" && event.key in places) {
+    began = "";
+    location.href = root + places[event.key];
+    return;
+  }
+  began = event.key === "g" ? "g" : "";
+  if (event.key === "j" && rows.length) go(at + 1);
+  else if (event.key === "k" && rows.length) go(at - 1);
+  else if (event.key === "/") document.querySelector("input[type=search]")?.focus();
+  else return;
+  event.preventDefault();
+});
+
+/* A page that could not be made tries again. */
+
+const retry = document.querySelector("[data-retry]");
+if (retry) setTimeout(() => location.reload(), Number(retry.dataset.retry) * 1000);
+
+localTimes(document);
+fragments();
+if (page && document.querySelector("nav")) {
+  tellAge();
+  setInterval(tellAge, 1000);
+  setInterval(() => !document.hidden && !paused() && Date.now() - last > 15000 && happened(), 5000);
+  lead();
+}

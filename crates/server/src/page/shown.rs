@@ -1,0 +1,135 @@
+//! What several pages show: times, spans and numbers, as people read them.
+
+use std::{fmt, time::Duration};
+
+use turnwise::Timestamp;
+
+/// A point in time, as people read it.
+pub(crate) trait Shown: Copy {
+    /// Date and time to the second, in UTC; a script writes it in the viewer's zone.
+    fn utc(self) -> String;
+    /// How long ago it was, or how long until then: `3 min`.
+    fn age(self, now: Timestamp) -> String;
+    /// `3 min ago`, `in 3 min`.
+    fn relative(self, now: Timestamp) -> String;
+}
+
+impl Shown for Timestamp {
+    fn utc(self) -> String {
+        let text = self.to_string();
+        let second = text.split('.').next().unwrap_or(&text).trim_end_matches('Z');
+        format!("{} UTC", second.replace('T', " "))
+    }
+
+    fn age(self, now: Timestamp) -> String {
+        let (from, to) = if self <= now { (self, now) } else { (now, self) };
+        span(to.since(from))
+    }
+
+    fn relative(self, now: Timestamp) -> String {
+        if self == now {
+            "now".to_owned()
+        } else if self > now {
+            format!("in {}", self.age(now))
+        } else {
+            format!("{} ago", self.age(now))
+        }
+    }
+}
+
+/// A span in the one unit that tells most, or in two where the first is small: `1 h 20 min`.
+pub(crate) fn span(span: Duration) -> String {
+    let seconds = span.as_secs();
+    let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
+    let two = |many: u64, unit: &str, rest: u64, of: &str| match rest {
+        0 => format!("{many} {unit}"),
+        rest => format!("{many} {unit} {rest} {of}"),
+    };
+    match () {
+        () if days >= 10 => format!("{days} d"),
+        () if days >= 1 => two(days, "d", hours % 24, "h"),
+        () if hours >= 1 => two(hours, "h", minutes % 60, "min"),
+        () if minutes >= 10 => format!("{minutes} min"),
+        () if minutes >= 1 => two(minutes, "min", seconds % 60, "s"),
+        () if seconds >= 10 => format!("{seconds} s"),
+        () if span.as_millis() >= 1_000 => format!("{:.1} s", span.as_secs_f64()),
+        () if span.as_micros() >= 1_000 => format!("{} ms", span.as_millis()),
+        () if span.is_zero() => "0 s".to_owned(),
+        () => "< 1 ms".to_owned(),
+    }
+}
+
+/// A span in seconds, as statistics have it.
+pub(crate) fn seconds(seconds: f64) -> String {
+    Duration::try_from_secs_f64(seconds).map_or_else(|_| "–".to_owned(), span)
+}
+
+/// A number with its thousands apart, and a `+` where there may be more.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Count {
+    pub(crate) number: u64,
+    pub(crate) at_least: bool,
+}
+
+impl Count {
+    pub(crate) fn exact(number: u64) -> Self {
+        Self { number, at_least: false }
+    }
+}
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = self.number.to_string();
+        for (at, digit) in digits.chars().enumerate() {
+            if at > 0 && (digits.len() - at) % 3 == 0 {
+                // Thin, and no line is broken there.
+                f.write_str("\u{202f}")?;
+            }
+            write!(f, "{digit}")?;
+        }
+        f.write_str(if self.at_least { "+" } else { "" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_written_in_the_units_that_tell_most() {
+        let cases = [
+            (0, "0 s"),
+            (250_000, "250 ms"),
+            (1_540_000, "1.5 s"),
+            (42_000_000, "42 s"),
+            (200_000_000, "3 min 20 s"),
+            (1_500_000_000, "25 min"),
+            (4_800_000_000, "1 h 20 min"),
+            (90_000_000_000, "1 d 1 h"),
+            (2_000_000_000_000, "23 d"),
+        ];
+        for (micros, text) in cases {
+            assert_eq!(span(Duration::from_micros(micros)), text);
+        }
+        assert_eq!(
+            (seconds(f64::NAN), seconds(-1.0), seconds(0.5)),
+            ("–".to_owned(), "–".to_owned(), "500 ms".to_owned())
+        );
+    }
+
+    #[test]
+    fn times_are_told_from_now_on() {
+        let now: Timestamp = "2030-01-31T08:00:00Z".parse().unwrap();
+        let when = |text: &str| text.parse::<Timestamp>().unwrap();
+        assert_eq!(when("2030-01-31T07:57:00Z").relative(now), "3 min ago");
+        assert_eq!(when("2030-01-31T08:03:00Z").relative(now), "in 3 min");
+        assert_eq!(when("2030-01-31T08:00:00Z").relative(now), "now");
+        assert_eq!(when("2030-01-31T08:00:00.123456Z").utc(), "2030-01-31 08:00:00 UTC");
+    }
+
+    #[test]
+    fn numbers_have_their_thousands_apart() {
+        assert_eq!(Count::exact(7).to_string(), "7");
+        assert_eq!(Count { number: 1_234_567, at_least: true }.to_string(), "1\u{202f}234\u{202f}567+");
+    }
+}

@@ -1,0 +1,155 @@
+//! A request for a page: who asks, for what, and the way from there to the API.
+
+use std::{collections::HashMap, fmt::Write as _, sync::LazyLock};
+
+use askama::Template;
+use axum::body::to_bytes;
+use bytes::Bytes;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::{
+    call::{Query, Reply},
+    page::errands::Errand,
+    problem::Problem,
+    routes::{Route, routes},
+    service::{Asker, Service, may_use},
+};
+
+/// A request for a page, whose caller was admitted.
+pub(crate) struct Visit {
+    pub(crate) service: Service,
+    pub(crate) asker: Asker,
+    /// The way from this page to `/`, as it stands before every link.
+    pub(crate) root: String,
+    /// What was asked for, without the first slash, with its parameters.
+    pub(crate) here: String,
+    /// The one name in the path, decoded; empty where it has none.
+    pub(crate) name: String,
+    /// What stands behind the question mark; names that a page does not know have no effect.
+    pub(crate) query: Query,
+    /// What a form has sent.
+    pub(crate) form: Query,
+    /// `dark` or `light`, if the person has chosen one.
+    pub(crate) theme: Option<&'static str>,
+    /// What the form that was sent does.
+    pub(crate) errand: Option<&'static Errand>,
+}
+
+static ROUTES: LazyLock<HashMap<&'static str, Route>> =
+    LazyLock::new(|| routes().into_iter().map(|route| (route.id, route)).collect());
+
+/// What stands in a path or a parameter as it is.
+const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// A text as a part of a path or a parameter.
+pub(crate) fn encoded(text: &str) -> String {
+    // A path that is a dot, or two, would be taken for a way up.
+    match text {
+        "." => "%2E".to_owned(),
+        ".." => "%2E%2E".to_owned(),
+        _ => utf8_percent_encode(text, PLAIN).to_string(),
+    }
+}
+
+/// Parameters, as they stand behind a question mark; empty without any.
+pub(crate) fn parameters<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
+    let mut text = String::new();
+    for (name, value) in pairs {
+        let first = if text.is_empty() { '?' } else { '&' };
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{first}{}={}", encoded(name), encoded(value));
+    }
+    text
+}
+
+impl Visit {
+    /// A route of the API, by the name that the description has for it.
+    fn route(id: &'static str) -> Result<&'static Route, Problem> {
+        ROUTES.get(id).ok_or_else(|| Problem::not_found(format!("the API has no {id}")))
+    }
+
+    /// Whether this caller may use the route at all.
+    pub(crate) fn may(&self, id: &'static str) -> bool {
+        Self::route(id).is_ok_and(|route| may_use(&self.asker.caller, route).is_ok())
+    }
+
+    /// The API's answer as it is.
+    pub(crate) async fn reply(
+        &self,
+        id: &'static str,
+        name: &str,
+        parameters: Vec<(String, String)>,
+        body: Bytes,
+    ) -> Result<Reply, Problem> {
+        self.service.ask_within(Self::route(id)?, &self.asker, name, parameters, body).await
+    }
+
+    async fn ask(
+        &self,
+        id: &'static str,
+        name: &str,
+        parameters: Vec<(String, String)>,
+        body: Bytes,
+    ) -> Result<Bytes, Problem> {
+        let reply = self.reply(id, name, parameters, body).await?;
+        to_bytes(reply.into_body(), usize::MAX).await.map_err(|_| Problem::away("the answer could not be read"))
+    }
+
+    /// What the API answers. `name` is the one in its path.
+    pub(crate) async fn get<T: DeserializeOwned>(
+        &self,
+        id: &'static str,
+        name: &str,
+        parameters: &[(&str, &str)],
+    ) -> Result<T, Problem> {
+        let pairs = parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        read(id, &self.ask(id, name, pairs.collect(), Bytes::new()).await?)
+    }
+
+    /// What the API answers to a change, or to a question with a body.
+    pub(crate) async fn send<T: DeserializeOwned>(
+        &self,
+        id: &'static str,
+        name: &str,
+        body: Option<&Value>,
+    ) -> Result<T, Problem> {
+        let body = body.map_or_else(Bytes::new, |body| body.to_string().into());
+        read(id, &self.ask(id, name, Vec::new(), body).await?)
+    }
+
+    /// The browser goes on to another page; `path` is without the first slash.
+    pub(crate) fn go(&self, path: &str) -> Reply {
+        Reply::see_other(format!("{}{path}", self.root))
+    }
+}
+
+/// HTML for a browser.
+pub(crate) fn render(template: &impl Template) -> Result<Reply, Problem> {
+    let html = template.render().map_err(|error| {
+        tracing::error!(%error, "a page could not be rendered");
+        Problem::away("the page could not be rendered")
+    })?;
+    Ok(Reply::of("text/html; charset=utf-8", html))
+}
+
+fn read<T: DeserializeOwned>(id: &str, json: &[u8]) -> Result<T, Problem> {
+    serde_json::from_slice(json).map_err(|error| {
+        tracing::error!(route = id, %error, "an answer of the API could not be read by a page");
+        Problem::away("an answer of the API could not be read")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_in_paths_and_parameters_mean_no_more_than_themselves() {
+        assert_eq!(encoded("a/b?c#d&e=f%g h\"<>"), "a%2Fb%3Fc%23d%26e%3Df%25g%20h%22%3C%3E");
+        assert_eq!((encoded("."), encoded("..")), ("%2E".to_owned(), "%2E%2E".to_owned()));
+        assert_eq!(parameters([("state", "failed"), ("q", "a b")]), "?state=failed&q=a%20b");
+        assert_eq!(parameters([]), "");
+    }
+}
