@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .peers import OURS, RAW
-from .run import Failed, answer, complaint, start, stop
+from .run import Failed, answer, complaint, run, start, stop
 
 #: Jobs of ours are spread over so many groups, which take turns; the others know no groups, or no turns.
 GROUPS = 1_000
@@ -67,11 +67,15 @@ class Bench:
         return {"settings": f"{SLOTS} slots, {groups:,} groups", **answer(words, timeout)}
 
     def database(self, peer):
-        """A new database with the tables of this peer; Turnwise makes its own when it starts."""
-        if peer is OURS:
-            return self.cluster.database()
+        """A new database with the tables of this peer."""
+        def setup(url):
+            if peer is OURS:
+                run([self.programs.turnwise, "--database", url, "migrate"], 120)
+            else:
+                self.driver(peer, url, "setup", timeout=120)
+
         try:
-            template = self.cluster.template(peer.name, lambda url: self.driver(peer, url, "setup", timeout=120))
+            template = self.cluster.template(peer.name, setup)
         except Failed as error:
             # It would fail for every other measurement too, and take its time each time.
             self.programs.errors[peer.name] = f"not set up: {error}"
