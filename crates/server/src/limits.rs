@@ -33,6 +33,10 @@ pub const WRITE_TIME: Duration = Duration::from_secs(30);
 pub const ANSWER_TIME: Duration = Duration::from_secs(30);
 /// How long a page may take: a person who waits longer believes that it is broken. Without the database it says so after this.
 pub const PAGE_TIME: Duration = Duration::from_millis(1_800);
+/// For so long pages share what takes a while to find out, such as what is wrong with the installation.
+pub const KEPT_FOR: Duration = Duration::from_secs(10);
+/// Decisions about many jobs that are carried out for pages at a time: each goes on reading and writing.
+pub const DECISIONS: usize = 8;
 /// How long a request waits for its turn before it is answered with 429.
 pub const TURN_TIME: Duration = Duration::from_secs(5);
 /// How long a caller is asked to wait before it tries again.

@@ -8,9 +8,17 @@
 //! [`errands`] what forms do → [`login`] → [`assets`] style and scripts. [`shown`] has what several pages show.
 
 mod assets;
+mod attention;
+pub(crate) mod decide;
 mod errands;
+mod fairness;
+mod figure;
 mod frame;
+mod indent;
+mod job;
+mod jobs;
 mod login;
+mod numbers;
 mod overview;
 mod shown;
 mod visit;
@@ -62,6 +70,10 @@ impl Page {
     fn open(self) -> Self {
         Self { open: true, ..self }
     }
+
+    fn slow(self) -> Self {
+        Self { slow: true, ..self }
+    }
 }
 
 /// All pages, and what their forms are sent to.
@@ -88,6 +100,16 @@ pub(crate) fn pages() -> Vec<Page> {
     });
     let pages = vec![
         page!(Get "/", overview::show),
+        page!(Get "/fairness", fairness::show),
+        page!(Get "/group", fairness::find),
+        page!(Get "/groups/{name}", fairness::group),
+        page!(Get "/groups/{name}/what-if", fairness::what_if).slow(),
+        page!(Get "/jobs", jobs::show),
+        page!(Get "/jobs/{id}", job::show),
+        page!(Get "/jobs/{id}/why", job::why).slow(),
+        page!(Get "/decide", decide::show).slow(),
+        page!(Post "/decide", decide::begin).slow(),
+        page!(Get "/decide/{number}", decide::progress),
         page!(Get "/login", login::show).open(),
         page!(Post "/login", login::log_in).open(),
         page!(Post "/logout", login::log_out),

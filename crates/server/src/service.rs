@@ -1,6 +1,7 @@
 //! The service: what all requests share, and the way of a request from its bytes to its answer.
 
 use std::{
+    collections::HashMap,
     sync::{
         Arc, LazyLock, OnceLock,
         atomic::{AtomicBool, Ordering},
@@ -34,7 +35,7 @@ use crate::{
     },
     metrics::Metrics,
     origins::Origins,
-    page::{self, Page, pages},
+    page::{self, Page, decide::Works, pages},
     portions::{Portion, Portions},
     problem::Problem,
     proxies::{Forwarded, Peer, Proxies},
@@ -101,7 +102,12 @@ struct Shared {
     bodies: Arc<Semaphore>,
     metrics: Metrics,
     spans: OnceLock<Arc<dyn Spans>>,
+    kept: Kept,
+    works: Works,
 }
+
+/// What pages share for a while: answers of the API, by route, with when they were read.
+pub(crate) type Kept = tokio::sync::Mutex<HashMap<&'static str, (tokio::time::Instant, Bytes)>>;
 
 impl Service {
     /// On this database, for programs and for web pages of its own.
@@ -137,6 +143,8 @@ impl Service {
             bodies: Arc::new(Semaphore::new(BODIES_MIB as usize)),
             metrics: Metrics::default(),
             spans: OnceLock::new(),
+            kept: Kept::default(),
+            works: Works::default(),
         }))
     }
 
@@ -221,6 +229,15 @@ impl Service {
     pub(crate) async fn stops(&self) {
         // The sender lives as long as the service.
         let _ = self.0.stopping.subscribe().wait_for(|stopping| *stopping).await;
+    }
+
+    /// Decisions that are carried out.
+    pub(crate) fn works(&self) -> &Works {
+        &self.0.works
+    }
+
+    pub(crate) fn kept(&self) -> &Kept {
+        &self.0.kept
     }
 
     pub(crate) fn view(&self) -> &Arc<KeptView> {

@@ -14,7 +14,7 @@ pub(crate) const SCRIPT: &str = "turnwise.js";
 struct Asset {
     name: &'static str,
     kind: &'static str,
-    text: &'static str,
+    text: String,
     /// Of its contents.
     version: String,
 }
@@ -24,11 +24,12 @@ const MODULE: &str = "text/javascript; charset=utf-8";
 
 static ASSETS: LazyLock<Vec<Asset>> = LazyLock::new(|| {
     let all = [
-        ("turnwise.css", STYLE, include_str!("assets/turnwise.css")),
-        ("turnwise.js", MODULE, include_str!("assets/turnwise.js")),
-        ("icon.svg", "image/svg+xml", include_str!("assets/icon.svg")),
+        // The charts' palette first: the pages use it, too.
+        ("turnwise.css", STYLE, [turnwise_chart::CSS, include_str!("assets/turnwise.css")].concat()),
+        ("turnwise.js", MODULE, include_str!("assets/turnwise.js").to_owned()),
+        ("icon.svg", "image/svg+xml", include_str!("assets/icon.svg").to_owned()),
     ];
-    all.map(|(name, kind, text)| Asset { name, kind, text, version: version(text) }).into()
+    all.map(|(name, kind, text)| Asset { name, kind, version: version(&text), text }).into()
 });
 
 fn version(text: &str) -> String {
@@ -48,7 +49,7 @@ pub(crate) fn link(root: &str, name: &str) -> String {
 pub(crate) async fn serve(visit: Visit) -> Result<Reply, Problem> {
     let asset = ASSETS.iter().find(|asset| asset.name == visit.name);
     let asset = asset.ok_or_else(|| Problem::not_found("there is no such file"))?;
-    let reply = Reply::of(asset.kind, asset.text);
+    let reply = Reply::of(asset.kind, asset.text.as_str());
     // An address of another version is answered with this one, which is not its own for good.
     Ok(if visit.query.get("v") == Some(&asset.version) { reply.lasting() } else { reply })
 }

@@ -108,8 +108,8 @@ impl Frame {
     }
 
     /// A link to the jobs that have this.
-    pub(crate) fn jobs(&self, filter: &str) -> String {
-        format!("{}jobs?filter={}", self.root, encoded(filter))
+    pub(crate) fn jobs(&self, filter: impl AsRef<str>) -> String {
+        format!("{}jobs?filter={}", self.root, encoded(filter.as_ref()))
     }
 }
 

@@ -1,26 +1,131 @@
 //! The first page: what needs attention, and what is going on.
 
+use std::borrow::Borrow;
+
 use askama::Template;
 use serde::Deserialize;
 use turnwise::Timestamp;
 
 use crate::{
     call::Reply,
-    page::{Visit, frame::Frame, shown::Count, visit::render},
+    page::{
+        Visit,
+        attention::{Item, Seen, items},
+        figure::Figure,
+        frame::Frame,
+        numbers::{Numbers, throughput, waits},
+        shown::{Count, Shown},
+        visit::render,
+    },
     problem::Problem,
 };
 
 /// A [`turnwise::wire::Overview`].
 #[derive(Debug, Deserialize)]
-struct Totals {
+pub(crate) struct Totals {
     now: Timestamp,
+    waiting: u64,
+    scheduled: u64,
+    running: u64,
+    pub(crate) stuck: u64,
+    at_least: bool,
+    slots: u64,
+    nodes: u64,
+    dispatcher: bool,
+}
+
+impl Totals {
+    pub(crate) fn count(&self, number: impl Borrow<u64>) -> Count {
+        Count { number: *number.borrow(), at_least: self.at_least }
+    }
+
+    fn busy(&self) -> u64 {
+        self.scheduled + self.running
+    }
+}
+
+/// A [`turnwise::wire::Finding`].
+#[derive(Debug, Deserialize)]
+pub(crate) struct Finding {
+    pub(crate) subject: String,
+    pub(crate) verdict: String,
+    pub(crate) text: String,
+    pub(crate) advice: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Findings {
+    findings: Vec<Finding>,
+}
+
+/// A [`turnwise::wire::Queue`].
+#[derive(Debug, Deserialize)]
+pub(crate) struct Queue {
+    pub(crate) name: String,
+    state: String,
     waiting: u64,
     scheduled: u64,
     running: u64,
     stuck: u64,
     at_least: bool,
-    slots: u64,
-    nodes: u64,
+    oldest: Option<Timestamp>,
+    pub(crate) held_by: Option<HeldBy>,
+    pub(crate) paused: Option<Pause>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct HeldBy {
+    pub(crate) job: String,
+    pub(crate) task: String,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Pause {
+    pub(crate) since: Timestamp,
+    pub(crate) reason: Option<String>,
+}
+
+impl Queue {
+    fn count(&self, number: impl Borrow<u64>) -> Count {
+        Count { number: *number.borrow(), at_least: self.at_least }
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Queues {
+    queues: Vec<Queue>,
+}
+
+/// A [`turnwise::wire::ErrorSeen`].
+#[derive(Debug, Deserialize)]
+pub(crate) struct ErrorSeen {
+    pub(crate) fingerprint: String,
+    pub(crate) queue: String,
+    pub(crate) task: String,
+    pub(crate) count: u64,
+    pub(crate) last_seen: Timestamp,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Errors {
+    errors: Vec<ErrorSeen>,
+}
+
+/// A job in a node's hands.
+#[derive(Debug, Deserialize)]
+struct Running {
+    id: String,
+    task: String,
+    group: String,
+    queue: String,
+    state: String,
+    node: Option<String>,
+    started_at: Option<Timestamp>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Jobs {
+    jobs: Vec<Running>,
 }
 
 #[derive(Template)]
@@ -28,16 +133,40 @@ struct Totals {
 struct Overview {
     frame: Frame,
     totals: Totals,
+    items: Vec<Item>,
+    /// The busiest of them.
+    queues: Vec<Queue>,
+    /// Since when the oldest job waits.
+    oldest: Option<Timestamp>,
+    throughput: Figure,
+    waits: Figure,
+    running: Vec<Running>,
+    /// Whether anything ever happened.
+    empty: bool,
 }
 
-impl Totals {
-    fn count(&self, number: &u64) -> Count {
-        Count { number: *number, at_least: self.at_least }
-    }
-}
+/// Queues and jobs that are listed.
+const LISTED: usize = 10;
 
 pub(crate) async fn show(visit: Visit) -> Result<Reply, Problem> {
     let totals: Totals = visit.get("getOverview", "", &[]).await?;
-    let frame = Frame::of(&visit, "", "Overview").at(totals.now).json("overview");
-    render(&Overview { frame, totals })
+    let now = totals.now;
+    let frame = Frame::of(&visit, "", "Overview").at(now).json("overview");
+    let findings: Findings = visit.kept("diagnose").await?.unwrap_or_default();
+    let Queues { mut queues } = visit.get("listQueues", "", &[("limit", "1000")]).await?;
+    let hour = now.minus(std::time::Duration::from_secs(3_600)).to_string();
+    let Errors { errors } = visit.get("listErrors", "", &[("since", &hour)]).await?;
+    let numbers = Numbers::of_last_hour(&visit, "queue", &[]).await?;
+    let Jobs { jobs: running } =
+        visit.get("listJobs", "", &[("state", "running,scheduled"), ("limit", &LISTED.to_string())]).await?;
+    let minutes = numbers.minutes(now);
+    let seen = Seen { findings: &findings.findings, queues: &queues, errors: &errors, totals: &totals, now };
+    let items = items(&seen, &frame);
+    let oldest = queues.iter().filter_map(|queue| queue.oldest).min();
+    queues.sort_by_key(|queue| std::cmp::Reverse((queue.waiting + queue.running, queue.stuck)));
+    queues.truncate(LISTED);
+    let empty = queues.is_empty() && numbers.points.is_empty();
+    let throughput = Figure::of(&throughput(&minutes, now));
+    let waits = Figure::of(&waits(&minutes, now));
+    render(&Overview { frame, totals, items, queues, oldest, throughput, waits, running, empty })
 }

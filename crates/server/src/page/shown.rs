@@ -1,17 +1,17 @@
 //! What several pages show: times, spans and numbers, as people read them.
 
-use std::{fmt, time::Duration};
+use std::{borrow::Borrow, fmt, time::Duration};
 
 use turnwise::Timestamp;
 
-/// A point in time, as people read it.
+/// A point in time, as people read it. Templates give what they name as a reference, so either will do.
 pub(crate) trait Shown: Copy {
     /// Date and time to the second, in UTC; a script writes it in the viewer's zone.
     fn utc(self) -> String;
     /// How long ago it was, or how long until then: `3 min`.
-    fn age(self, now: Timestamp) -> String;
+    fn age(self, now: impl Borrow<Timestamp>) -> String;
     /// `3 min ago`, `in 3 min`.
-    fn relative(self, now: Timestamp) -> String;
+    fn relative(self, now: impl Borrow<Timestamp>) -> String;
 }
 
 impl Shown for Timestamp {
@@ -21,12 +21,14 @@ impl Shown for Timestamp {
         format!("{} UTC", second.replace('T', " "))
     }
 
-    fn age(self, now: Timestamp) -> String {
+    fn age(self, now: impl Borrow<Timestamp>) -> String {
+        let now = *now.borrow();
         let (from, to) = if self <= now { (self, now) } else { (now, self) };
         span(to.since(from))
     }
 
-    fn relative(self, now: Timestamp) -> String {
+    fn relative(self, now: impl Borrow<Timestamp>) -> String {
+        let now = *now.borrow();
         if self == now {
             "now".to_owned()
         } else if self > now {

@@ -3,14 +3,17 @@
 use std::{collections::HashMap, fmt::Write as _, sync::LazyLock};
 
 use askama::Template;
-use axum::body::to_bytes;
+use axum::{body::to_bytes, http::header};
 use bytes::Bytes;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use tokio::time::Instant;
+
 use crate::{
     call::{Query, Reply},
+    limits::KEPT_FOR,
     page::errands::Errand,
     problem::Problem,
     routes::{Route, routes},
@@ -65,9 +68,35 @@ pub(crate) fn parameters<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>
 }
 
 impl Visit {
+    /// For work that goes on when the page has been answered.
+    pub(crate) fn without_page(service: Service, asker: Asker) -> Self {
+        Self {
+            service,
+            asker,
+            root: String::new(),
+            here: String::new(),
+            name: String::new(),
+            query: Query::default(),
+            form: Query::default(),
+            theme: None,
+            errand: None,
+        }
+    }
+
     /// A route of the API, by the name that the description has for it.
     fn route(id: &'static str) -> Result<&'static Route, Problem> {
         ROUTES.get(id).ok_or_else(|| Problem::not_found(format!("the API has no {id}")))
+    }
+
+    /// The address of a route of the API, as a person types it after `curl`.
+    pub(crate) fn api(&self, path: &str) -> String {
+        let host = self.asker.headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or("localhost");
+        let scheme = if self.asker.secure { "https" } else { "http" };
+        let prefix = self.root.strip_prefix('/').map_or("", |rest| rest.trim_end_matches('/'));
+        let slash = if prefix.is_empty() { "" } else { "/" };
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-.:[]".contains(c);
+        let host = if host.chars().all(plain) { host } else { "localhost" };
+        format!("{scheme}://{host}{slash}{prefix}/api/v1/{path}")
     }
 
     /// Whether this caller may use the route at all.
@@ -106,6 +135,22 @@ impl Visit {
     ) -> Result<T, Problem> {
         let pairs = parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         read(id, &self.ask(id, name, pairs.collect(), Bytes::new()).await?)
+    }
+
+    /// What the API answered within the last ten seconds, which all pages share: it takes a while to find out. `None`: the caller may not
+    /// know it.
+    pub(crate) async fn kept<T: DeserializeOwned>(&self, id: &'static str) -> Result<Option<T>, Problem> {
+        // Only what is the same for every caller that may see it at all.
+        if !self.may(id) || self.asker.caller.grant.is_limited() {
+            return Ok(None);
+        }
+        let mut kept = self.service.kept().lock().await;
+        if let Some((_, json)) = kept.get(id).filter(|(read, _)| read.elapsed() < KEPT_FOR) {
+            return read(id, json).map(Some);
+        }
+        let json = self.ask(id, "", Vec::new(), Bytes::new()).await?;
+        kept.insert(id, (Instant::now(), json.clone()));
+        read(id, &json).map(Some)
     }
 
     /// What the API answers to a change, or to a question with a body.
