@@ -6,6 +6,7 @@ use std::{collections::HashMap, fs, path::Path};
 
 use serde::Deserialize;
 use turnwise::{JobId, JobState, wire};
+use turnwise_chart::{Chart, Width, standalone};
 use turnwise_client::Ask;
 
 use crate::{
@@ -52,7 +53,7 @@ pub(crate) fn show(settings: &Settings, id: JobId, json: bool, svg: Option<&Path
         print::lines(lines(&graph, &id))?;
     }
     if let Some(path) = svg {
-        let wrote = fs::write(path, picture::draw(&graph, &id));
+        let wrote = fs::write(path, standalone(&picture::picture(&graph, &id).svg(Width::Wide)));
         wrote.map_err(|error| Failure::Other(format!("{}: {error}", path.display())))?;
     }
     Ok(())

@@ -1,8 +1,8 @@
 //! `turnwise demo`: a hundred collectives, four slots, one of them floods; the others come later with a few jobs each.
 //!
 //! Everything is real but the work: a store in memory, a node in this process, and a task that sleeps. [`ledger`] what
-//! happened when → [`view`] the terminal while it happens → [`entitlement`] what each group should have had → [`picture`] the
-//! SVG.
+//! happened when → [`view`] the terminal while it happens → [`entitlement`] what each group should have had → [`picture`] what
+//! the SVG shows.
 
 mod entitlement;
 mod ledger;
@@ -19,11 +19,11 @@ use std::{
 
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use turnwise::{Config, Ctx, Invalid, JobRequest, NodeName, Outcome, Registry, StartError, Turnwise, task};
+use turnwise_chart::standalone;
 
 use self::{
     entitlement::Entitlement,
     ledger::{Ledger, Times, mean},
-    picture::Picture,
 };
 use crate::{args, error::Failure, print, serve::block_on};
 
@@ -94,7 +94,8 @@ pub(crate) fn demo(args: &args::Args, call: &args::Demo) -> Result<(), Failure> 
     }
     let played = block_on(play(&story))?;
     if let Some(svg) = &story.svg {
-        fs::write(svg, played.picture(&story).draw()).map_err(|error| unwritable(svg, &error))?;
+        fs::write(svg, standalone(&picture::picture(&played, &story).svg()))
+            .map_err(|error| unwritable(svg, &error))?;
     }
     played.print(&story)?;
     Ok(())
@@ -303,10 +304,6 @@ impl Played {
         ];
         lines.extend(story.svg.as_ref().map(|svg| format!("picture: {}", svg.display())));
         Ok(print::lines(lines)?)
-    }
-
-    fn picture<'a>(&'a self, story: &'a Story) -> Picture<'a> {
-        Picture { played: self, story }
     }
 }
 

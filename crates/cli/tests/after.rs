@@ -82,7 +82,7 @@ fn the_graph_is_told_and_drawn(place: &Place) {
     let svg = fs::read_to_string(place.path().join("graph.svg")).unwrap();
     assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
     assert_eq!(
-        (svg.matches("<g>").count(), svg.matches("class=\"edge\"").count()),
+        (svg.matches("<g class=\"node ").count(), svg.matches("class=\"edge\"").count()),
         (3, 2),
         "one arrow follows from others"
     );
