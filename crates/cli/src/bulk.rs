@@ -5,15 +5,17 @@ use std::{
     io::{self, IsTerminal, Write},
 };
 
-use turnwise::{Decision, Error, Filter, Invalid, Job, JobId, JobState, Turnwise};
+use turnwise::{
+    Decision, Error, Filter, Invalid, Job, JobId, JobState, ListFilter, QueueName, Timestamp, Turnwise,
+    filter::JobFilter,
+};
 use turnwise_client::Ask;
 
 use crate::{
     args,
     decide::{Came, Refused, Wanted, decide_one},
     error::{Failure, complain},
-    look::check_names,
-    names,
+    look, names,
     place::{self, Place},
     print,
     serve::block_on,
@@ -106,70 +108,48 @@ impl Done {
     }
 }
 
-/// Which jobs: `state=failed task=mail queue=q group=g fingerprint=…`.
+/// Which jobs.
 #[derive(Debug, Default)]
 struct Which {
-    filter: Filter,
-    fingerprint: Option<String>,
+    words: JobFilter,
+    /// In one of these states, of those that the words mean; empty: in any.
+    states: Vec<JobState>,
+    queue: Option<QueueName>,
 }
 
 impl Which {
     fn read(verb: Verb<'_>, conditions: &[String]) -> Result<Self, Invalid> {
-        let mut which = Self::default();
-        for condition in conditions.iter().flat_map(|text| text.split_whitespace()) {
-            let bad = || {
-                let known = "state, task, queue, group or fingerprint";
-                Invalid::new("filter", format!("{condition:?} is not a condition; write NAME=VALUE with {known}"))
-            };
-            let (name, value) = condition.split_once('=').ok_or_else(bad)?;
-            let value = value.to_owned();
-            match name {
-                "state" => which.filter.states.push(value.parse()?),
-                "task" => which.filter.task = Some(value),
-                "queue" => which.filter.queue = Some(value),
-                "group" => which.filter.group = Some(value),
-                "fingerprint" => which.fingerprint = Some(value),
-                _ => return Err(bad()),
-            }
-        }
-        let Filter { queue, group, task, .. } = &which.filter;
-        check_names(queue.as_deref(), group.as_deref(), task.as_deref())?;
-        if which.filter.states.is_empty() {
-            which.filter.states = verb.decision().usual();
-        }
-        match which.filter.states.iter().find(|state| !verb.decision().may(**state)) {
+        let words = look::words(conditions)?;
+        let Some(named) = words.states() else {
+            return Ok(Self { states: verb.decision().usual(), words, queue: None });
+        };
+        match named.iter().find(|state| !verb.decision().may(**state)) {
             Some(state) => {
                 let hint = if *state == JobState::Success && verb == Verb::Retry { " without --again" } else { "" };
                 let problem = format!("jobs that are {state} cannot be {}{hint}", verb.participle());
                 Err(Invalid::new("filter", problem))
             }
-            None => Ok(which),
+            None => Ok(Self { words, ..Self::default() }),
         }
     }
 
     /// The jobs; and in a database as they were read, so that they are decided about only if they are still so.
     async fn jobs(self, place: &Place, limit: u32) -> Result<Found, Failure> {
-        let Self { filter, fingerprint } = self;
+        let Self { words, states, queue } = self;
         match place {
             Place::Database(turnwise) => {
-                let read = match fingerprint {
-                    // The filter knows no fingerprint: as many jobs as possible are read, and compared below.
-                    Some(_) => Filter::MAX_LIMIT,
-                    None => limit,
-                };
-                let mut jobs = turnwise.jobs(Filter { limit: Some(read), ..filter }).await?;
-                jobs.retain(|job| fingerprint.is_none() || job.fingerprint == fingerprint);
-                jobs.truncate(limit as usize);
+                let now = if words.is_relative() { turnwise.now().await? } else { Timestamp::MIN };
+                let queues = queue.map(|name| [name].into());
+                let list = ListFilter { states: states.into_iter().collect(), queues, ..ListFilter::default() };
+                let (jobs, _) = look::found(turnwise, &words.at(now).within(list), limit, true).await?;
                 Ok(Found::Read(jobs))
             }
             Place::Server(server) => {
-                let states: Vec<_> = filter.states.iter().map(ToString::to_string).collect();
+                let states: Vec<_> = states.iter().map(ToString::to_string).collect();
                 let ask = Ask::get("/jobs")
-                    .with("state", states.join(","))
-                    .with_some("queue", filter.queue)
-                    .with_some("group", filter.group)
-                    .with_some("task", filter.task)
-                    .with_some("fingerprint", fingerprint);
+                    .with_some("state", (!states.is_empty()).then(|| states.join(",")))
+                    .with_some("queue", queue)
+                    .with_some("filter", (!words.is_empty()).then_some(words));
                 let listed = server.all_by_cursor(&ask, "jobs", limit).await?;
                 Ok(Found::Listed(listed.items.iter().map(|job| place::read(job)).collect::<Result<_, _>>()?))
             }
@@ -228,8 +208,7 @@ pub(crate) fn filtered(settings: &Settings, verb: Verb<'_>, call: &args::Chosen)
 /// Cancels all jobs of a queue that no node has.
 pub(crate) fn empty(settings: &Settings, call: &args::Empty) -> Result<(), Failure> {
     let states = JobState::ALL.into_iter().filter(|state| state.at_rest()).collect();
-    let filter = Filter { states, queue: Some(call.name.clone()), ..Filter::default() };
-    let which = Which { filter, fingerprint: None };
+    let which = Which { words: JobFilter::default(), states, queue: Some(QueueName::new(&call.name)?) };
     block_on(async {
         let place = Place::find(settings).await?;
         let jobs = which.jobs(&place, Filter::MAX_LIMIT).await?;
@@ -356,11 +335,14 @@ mod tests {
     fn a_filter_names_what_it_does_not_know() {
         let change = Wanted { change: JobChange::new(), json: String::new() };
         let read = |verb, text: &str| Which::read(verb, &[text.to_owned()]);
-        let which = read(Verb::Retry, "state=failed,").unwrap_err().to_string();
-        assert!(which.starts_with("state: "), "{which}");
         for (verb, text, part) in [
-            (Verb::Retry, "priority=1", "filter: \"priority=1\" is not a condition"),
-            (Verb::Retry, "failed", "filter: \"failed\" is not a condition"),
+            (
+                Verb::Retry,
+                "priorty=1",
+                "filter: at character 1: there is no field \"priorty\"; did you mean \"priority\"?",
+            ),
+            (Verb::Retry, "failed", "filter: at character 1: \"failed\" is not a condition"),
+            (Verb::Retry, "state=failed,", "filter: at character 14: a value was expected"),
             (Verb::Retry, "state=success", "filter: jobs that are success cannot be retried without --again"),
             (Verb::Cancel, "state=failed", "filter: jobs that are failed cannot be cancelled"),
             (Verb::Fail, "state=waiting", "filter: jobs that are waiting cannot be failed by a person"),
@@ -369,12 +351,13 @@ mod tests {
             let refusal = read(verb, text).unwrap_err().to_string();
             assert!(refusal.starts_with(part), "{refusal}");
         }
-        let which = read(Verb::Retry, "task=mail group=acme fingerprint=abc").unwrap();
-        assert_eq!(which.filter.states, [JobState::Failed]);
-        assert_eq!((which.filter.task.as_deref(), which.fingerprint.as_deref()), (Some("mail"), Some("abc")));
-        assert_eq!(read(Verb::Again, "task=mail").unwrap().filter.states, [JobState::Success]);
-        assert_eq!(read(Verb::Fail, "task=mail").unwrap().filter.states, [JobState::Stuck]);
-        assert_eq!(read(Verb::Cancel, "task=mail").unwrap().filter.states.len(), 4);
+        let which = Which::read(Verb::Retry, &["task=mail".to_owned(), "group=acme error~timeout".to_owned()]).unwrap();
+        assert_eq!(which.states, [JobState::Failed]);
+        assert_eq!(which.words.to_string(), "task:mail group:acme error~timeout", "in one argument or in several");
+        assert_eq!(read(Verb::Retry, "state=stuck,failed").unwrap().states, [], "as the filter names them");
+        assert_eq!(read(Verb::Again, "task=mail").unwrap().states, [JobState::Success]);
+        assert_eq!(read(Verb::Fail, "task=mail").unwrap().states, [JobState::Stuck]);
+        assert_eq!(read(Verb::Cancel, "task=mail").unwrap().states.len(), 4);
     }
 
     #[test]

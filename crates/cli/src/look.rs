@@ -8,8 +8,8 @@ use std::{
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use turnwise::{
-    AskJobs, Filter, GroupName, Invalid, JobId, JobState, ListFilter, QueueName, TaskName, Timestamp, Turnwise,
-    UniqueKey,
+    Filter, GroupName, Invalid, JobId, JobState, ListFilter, QueueName, TaskName, Timestamp, Turnwise, UniqueKey,
+    filter::{JobFilter, Search},
     schedules::{Periodic, ScheduleName},
     wire,
 };
@@ -123,16 +123,20 @@ pub(crate) fn jobs(settings: &Settings, call: &args::Jobs) -> Result<(), Failure
         check_snippet(text)?;
     }
     let states = call.states.iter().map(|state| state.parse()).collect::<Result<Vec<JobState>, _>>()?;
+    let words = words(&call.filter)?;
+    let how = if words.is_empty() { "--until" } else { "until:" };
+    let looks_closer = call.args_contain.is_some() || !words.is_empty();
     let (jobs, now) = block_on(async {
         let place = Place::find(settings).await?;
         // Only what is asked for relative to now needs to know it.
-        let now = if since.is_some() || until.is_some() { place.now().await? } else { Timestamp::MIN };
+        let now =
+            if since.is_some() || until.is_some() || words.is_relative() { place.now().await? } else { Timestamp::MIN };
         let (since, until) = (since.map(|asked| asked.at(now)), until.map(|asked| asked.at(now)));
         match &place {
             Place::Database(turnwise) => {
-                let jobs = match &call.args_contain {
-                    Some(text) => {
-                        let filter = ListFilter {
+                let jobs = match looks_closer {
+                    true => {
+                        let list = ListFilter {
                             states: states.into_iter().collect(),
                             queues: only_one(call.queue.as_deref().map(QueueName::new).transpose()?),
                             groups: only_one(call.group.as_deref().map(GroupName::new).transpose()?),
@@ -140,12 +144,16 @@ pub(crate) fn jobs(settings: &Settings, call: &args::Jobs) -> Result<(), Failure
                             unique: call.unique.as_deref().map(UniqueKey::new).transpose()?,
                             since,
                             until,
-                            args: Some(text.clone()),
+                            args: call.args_contain.clone(),
                             ..ListFilter::default()
                         };
-                        with_text(turnwise, filter, limit).await?
+                        let (jobs, reached) = found(turnwise, &words.at(now).within(list), limit, false).await?;
+                        if let Some(oldest) = reached {
+                            looked_so_far(oldest, how);
+                        }
+                        jobs
                     }
-                    None => {
+                    false => {
                         let filter = Filter {
                             states,
                             queue: call.queue.clone(),
@@ -163,19 +171,20 @@ pub(crate) fn jobs(settings: &Settings, call: &args::Jobs) -> Result<(), Failure
                 listed(turnwise, jobs).await
             }
             Place::Server(server) => {
-                let words: Vec<_> = states.iter().map(ToString::to_string).collect();
+                let states: Vec<_> = states.iter().map(ToString::to_string).collect();
                 let ask = Ask::get("/jobs")
-                    .with_some("state", (!words.is_empty()).then(|| words.join(",")))
+                    .with_some("state", (!states.is_empty()).then(|| states.join(",")))
                     .with_some("queue", call.queue.as_ref())
                     .with_some("group", call.group.as_ref())
                     .with_some("task", call.task.as_ref())
                     .with_some("unique", call.unique.as_ref())
                     .with_some("since", since)
                     .with_some("until", until)
-                    .with_some("args_contain", call.args_contain.as_ref());
+                    .with_some("args_contain", call.args_contain.as_ref())
+                    .with_some("filter", (!words.is_empty()).then_some(&words));
                 let listed = server.by_cursor(&ask, "jobs", limit).await?;
-                if let Some(oldest) = listed.reached.filter(|_| call.args_contain.is_some()) {
-                    looked_so_far(oldest);
+                if let Some(oldest) = listed.reached.filter(|_| looks_closer) {
+                    looked_so_far(oldest, how);
                 }
                 Ok((listed.items, listed.at))
             }
@@ -217,27 +226,40 @@ fn only_one<N: Ord>(name: Option<N>) -> Option<BTreeSet<N>> {
     name.map(|name| BTreeSet::from([name]))
 }
 
-fn looked_so_far(oldest: Timestamp) {
+fn looked_so_far(oldest: Timestamp, how: &str) {
     remark(&format!(
-        "enough jobs were looked at, those submitted since {oldest}; to look at older ones, name that time with --until"
+        "enough jobs were looked at, those submitted since {oldest}; to look at older ones, name that time with {how}"
     ));
 }
 
-/// Of the database's jobs the newest with a text in their arguments. The look ends after some ten thousand rows, whatever they hold, and
-/// says how far it came.
-async fn with_text(turnwise: &Turnwise, filter: ListFilter, limit: u32) -> Result<Vec<turnwise::Job>, Failure> {
+/// A filter, of one argument or of several.
+pub(crate) fn words(arguments: &[String]) -> Result<JobFilter, Invalid> {
+    Ok(arguments.join(" ").parse::<JobFilter>()?)
+}
+
+/// Jobs that one look finds at most: as many as one of a server's.
+const FOUND_AT_ONCE: u32 = 100;
+/// The same, of a look that asks each job for more than the database is asked for.
+const FOUND_CLOSER: u32 = 1_000;
+
+/// Of the database's jobs the newest that a search means, at most so many. A look ends after some ten thousand rows, whatever they hold:
+/// there the search ends, and says how far it came, or it goes on `to_the_end`.
+pub(crate) async fn found(
+    turnwise: &Turnwise,
+    search: &Search,
+    limit: u32,
+    to_the_end: bool,
+) -> Result<(Vec<turnwise::Job>, Option<Timestamp>), Failure> {
     let (mut jobs, mut cursor) = (Vec::new(), None);
+    let most = if search.looks_closer() { FOUND_CLOSER } else { FOUND_AT_ONCE };
     loop {
         let left = limit.saturating_sub(u32::try_from(jobs.len()).unwrap_or(u32::MAX));
-        let page = turnwise.list(AskJobs { filter: filter.clone(), cursor, limit: left }).await?;
+        // Each page has a look of its own, as those of a server have.
+        let page = turnwise.search(&mut search.clone(), cursor, left.min(most)).await?;
         jobs.extend(page.jobs);
-        if let Some(oldest) = page.reached {
-            looked_so_far(oldest);
-            return Ok(jobs);
-        }
         cursor = page.next;
-        if cursor.is_none() || jobs.len() >= limit as usize {
-            return Ok(jobs);
+        if (page.reached.is_some() && !to_the_end) || cursor.is_none() || jobs.len() >= limit as usize {
+            return Ok((jobs, page.reached));
         }
     }
 }

@@ -233,6 +233,13 @@ fn what_is_looked_at_is_the_same(place: &Place) {
         &["--until", "2030-01-31T08:30:00Z"],
         &["--until", "1h"],
         &["--queue", "none-such"],
+        &["state:failed", "task!=noop"],
+        &["error~fail args~\"fail\""],
+        &["args.fail=1,2 since:1h"],
+        &["state:waiting -args~fail", "--queue", "later", "--limit", "2"],
+        &["group:\"big/one\" state:waiting,stuck"],
+        &["state:failed", "--by", "error"],
+        &["args.none=1"],
     ] {
         ways.same(&[&["jobs"], flags].concat());
         ways.same(&[&["jobs", "--json"], flags].concat());
@@ -337,6 +344,12 @@ fn what_is_done_is_the_same(place: &Place) {
     ways.alike(&["cancel", "--filter", "group=many-{}", "--yes"]);
     ways.alike(&["retry", "--filter", "state=cancelled", "group=many-{}", "--yes"]);
     ways.alike(&["retry", "--filter", "group=none-{}", "--yes"]);
+    new("paged", &[]);
+    let shown = ways.alike(&["cancel", "--filter", "group:paged-{} args~* -args.none=1", "since:1h", "--dry-run"]);
+    assert!(shown.contains("1 job would be cancelled"), "{shown}");
+    ways.alike(&["change", "--filter", "group:paged-{} priority>1 -args.none~*", "--priority", "1", "--yes"]);
+    ways.alike(&["cancel", "--filter=-args.none~* group:paged-{}", "--yes"]);
+    ways.alike(&["retry", "--filter", "group:paged-{} state:cancelled args~*", "--yes"]);
     ways.alike(&["cancel", "--filter", "group=many-{}"]);
     // Settings.
     let set = ways.alike(&[
@@ -438,6 +451,9 @@ fn mistakes_are_the_same(place: &Place) {
         (&["change", &ids[3], "--priority", "11"], 2),
         (&["change", &ids[3]], 2),
         (&["cancel", "--filter", "nonsense=1", "--yes"], 2),
+        (&["cancel", "--filter", "args.x~", "--yes"], 2),
+        (&["jobs", "nonsense"], 2),
+        (&["jobs", "stat:failed"], 2),
         (&["cancel", "--filter", "state=failed", "--yes"], 2),
         (&["queue", "pause", "latr"], 2),
         (&["queue", "pause", ""], 2),

@@ -558,7 +558,7 @@ fn what_is_missing_or_wrong_is_named_with_what_would_do() {
     let both = ["schedule", "add", "nightly", "noop", "--cron", "@daily", "--every", "1d"];
     place.refuses(&both, 2, "cannot be used with");
     for command in ["cancel", "retry", "fail"] {
-        place.refuses(&[command], 2, "--filter <NAME=VALUE>");
+        place.refuses(&[command], 2, "--filter <FILTER>");
         place.refuses(&[command, "0191e3b0", "--filter", "task=noop"], 2, "cannot be used with");
     }
     place.refuses(&["enqueue", "noop", "{bad"], 2, "args: is not JSON: key must be a string at line 1 column 2");

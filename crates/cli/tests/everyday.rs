@@ -441,6 +441,14 @@ fn a_search_in_arguments_says_how_far_it_came() {
     assert!(said(&output).starts_with(came), "{}", said(&output));
     let rare = place.json(&["jobs", "--task", "rare", "--args-contain", "hay", "--limit", "1", "--json"]);
     assert_eq!(rare.as_array().unwrap().len(), 1);
+    // The same in the filter language; a decision goes on to the end.
+    let output = place.run(&["jobs", "args~needle", "--json"]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "[]\n");
+    assert!(said(&output).starts_with(came) && said(&output).contains("with until:"), "{}", said(&output));
+    let rare = place.json(&["jobs", "task:rare args~HAY", "--limit", "1", "--json"]);
+    assert_eq!(rare.as_array().unwrap().len(), 1);
+    let preview = place.told(&["cancel", "--filter", "args~needle", "--dry-run"]);
+    assert!(preview.contains("1 job would be cancelled"), "{preview}");
 }
 
 #[test]

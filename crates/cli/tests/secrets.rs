@@ -223,6 +223,10 @@ fn a_secret_reaches_its_task_and_is_shown_nowhere() {
         // A look for text does not tell whether a secret has it.
         let by_text = |text: &str| place.json(&["jobs", "--args-contain", text, "--json"]).as_array().unwrap().len();
         assert_eq!((by_text(CANARY), by_text("card"), by_text("Ann")), (0, 4, 4));
+        let by_filter = |text: &str| place.json(&["jobs", text, "--json"]).as_array().unwrap().len();
+        let secret = [format!("args~{CANARY}"), format!("args.card.number={CANARY}"), format!("error~{CANARY}")];
+        assert_eq!(secret.map(|text| by_filter(&text)), [0; 3]);
+        assert_eq!((by_filter("args.card.number=[secret]"), by_filter("args.card.holder=Ann")), (4, 4));
         for part in ["canary", CANARY, "4242"] {
             let answer = ask(server, "GET", &format!("/api/v1/jobs?args_contain={part}&limit=1"), "");
             let other = ask(server, "GET", "/api/v1/jobs?args_contain=zzzzz&limit=1", "");

@@ -6,7 +6,7 @@
 use std::{fmt, sync::Arc};
 
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_json::error::Category;
+use serde_json::{error::Category, value::RawValue};
 
 use crate::name::Invalid;
 
@@ -143,6 +143,69 @@ impl<'de> Visitor<'de> for Check {
             entries.next_value_seed(below)?;
         }
         Ok(())
+    }
+}
+
+/// What a value consists of.
+#[derive(Debug)]
+pub enum Members<'a> {
+    /// Its entries, also those whose name comes twice.
+    Object(Vec<(String, &'a RawValue)>),
+    /// Its items.
+    Array(Vec<&'a RawValue>),
+    /// What the text says.
+    Text(String),
+    /// A number, `true`, `false` or `null`: as it is written.
+    Other,
+}
+
+/// Takes a value apart, one level deep.
+pub fn members(value: &RawValue) -> Members<'_> {
+    let text = value.get();
+    let read = match text.as_bytes().first() {
+        Some(b'{') => serde_json::Deserializer::from_str(text).deserialize_map(Entries).map(Members::Object),
+        Some(b'[') => serde_json::from_str(text).map(Members::Array),
+        Some(b'"') => serde_json::from_str(text).map(Members::Text),
+        _ => Ok(Members::Other),
+    };
+    read.unwrap_or(Members::Other)
+}
+
+/// The entries of an object, also those whose name comes twice.
+struct Entries;
+
+impl<'de> Visitor<'de> for Entries {
+    type Value = Vec<(String, &'de RawValue)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(entry) = map.next_entry()? {
+            entries.push(entry);
+        }
+        Ok(entries)
+    }
+}
+
+/// The values at a place, which is named from the outermost name on, or by its number in an array: several if a name comes twice.
+pub fn find<'a>(value: &'a RawValue, names: &[String], found: &mut Vec<&'a RawValue>) {
+    let Some((first, rest)) = names.split_first() else {
+        found.push(value);
+        return;
+    };
+    match members(value) {
+        Members::Object(entries) => {
+            entries.into_iter().filter(|(name, _)| name == first).for_each(|(_, value)| find(value, rest, found));
+        }
+        Members::Array(items) => {
+            if let Some(item) = first.parse::<usize>().ok().and_then(|at| items.get(at)) {
+                find(item, rest, found);
+            }
+        }
+        Members::Text(_) | Members::Other => {}
     }
 }
 

@@ -11,16 +11,12 @@ use std::{
     sync::Arc,
 };
 
-use serde::{
-    Deserializer as _,
-    de::{MapAccess, Visitor},
-};
 use serde_json::value::RawValue;
 
 use crate::{
     failure::{Failure, MAX_ERROR_BYTES},
     job::Job,
-    json::Json,
+    json::{Json, Members, find, members},
     name::{Invalid, TaskName},
     story::Progress,
 };
@@ -340,63 +336,6 @@ impl Mask {
 
 fn masked() -> Json {
     Json::stored(format!("\"{MASKED}\""))
-}
-
-/// What a value consists of.
-enum Members<'a> {
-    Object(Vec<(String, &'a RawValue)>),
-    Array(Vec<&'a RawValue>),
-    Text(String),
-    Other,
-}
-
-fn members(value: &RawValue) -> Members<'_> {
-    let text = value.get();
-    let read = match text.as_bytes().first() {
-        Some(b'{') => serde_json::Deserializer::from_str(text).deserialize_map(Entries).map(Members::Object),
-        Some(b'[') => serde_json::from_str(text).map(Members::Array),
-        Some(b'"') => serde_json::from_str(text).map(Members::Text),
-        _ => Ok(Members::Other),
-    };
-    read.unwrap_or(Members::Other)
-}
-
-/// The entries of an object, also those whose name comes twice.
-struct Entries;
-
-impl<'de> Visitor<'de> for Entries {
-    type Value = Vec<(String, &'de RawValue)>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut entries = Vec::new();
-        while let Some(entry) = map.next_entry()? {
-            entries.push(entry);
-        }
-        Ok(entries)
-    }
-}
-
-/// The values at a place: several if a name comes twice.
-fn find<'a>(value: &'a RawValue, names: &[String], found: &mut Vec<&'a RawValue>) {
-    let Some((first, rest)) = names.split_first() else {
-        found.push(value);
-        return;
-    };
-    match members(value) {
-        Members::Object(entries) => {
-            entries.into_iter().filter(|(name, _)| name == first).for_each(|(_, value)| find(value, rest, found));
-        }
-        Members::Array(items) => {
-            if let Some(item) = first.parse::<usize>().ok().and_then(|at| items.get(at)) {
-                find(item, rest, found);
-            }
-        }
-        Members::Text(_) | Members::Other => {}
-    }
 }
 
 /// The texts and numbers of a value, in each form that an error may repeat them in.

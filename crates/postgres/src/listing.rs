@@ -4,7 +4,7 @@ use tokio_postgres::{Row, types::ToSql};
 use turnwise_core::{JobId, JobState};
 use turnwise_store::{
     Result,
-    operators::{AskJobs, JobPage, LOOKS, ListFilter, Looked},
+    operators::{AskJobs, JobPage, ListFilter, Looked},
 };
 
 use crate::{
@@ -65,7 +65,7 @@ pub(crate) async fn list_jobs(store: &Inner, ask: &AskJobs) -> Result<JobPage> {
         }
         return Ok(JobPage::of([looked], limit));
     }
-    let (id, looks, rows) = (first.uuid(), i64::from(LOOKS), i64::from(limit));
+    let (id, looks, rows) = (first.uuid(), i64::from(ask.looks()), i64::from(limit));
     let names = Lists::of(filter);
     let (since, until) = (filter.since.map(Moment), filter.until.map(Moment));
     let node = filter.node.as_ref().map(|node| node.as_str());

@@ -2,13 +2,13 @@
 
 use tokio::time::Instant;
 use turnwise::{
-    AskJobs, Job, JobId, JobState, ListCursor, Timestamp, Turnwise,
+    Job, JobId, JobState, ListCursor, Timestamp, Turnwise,
     wire::{Choice, DecidedAll, Preview},
 };
 
 use crate::{
     call::{Call, Reply},
-    limits::{DECIDED_AT_ONCE, DECIDING_TIME, READ_AT_ONCE},
+    limits::{DECIDED_AT_ONCE, DECIDING_TIME, PAGE_MOST, READ_AT_ONCE},
     problem::Problem,
 };
 
@@ -87,7 +87,12 @@ async fn decide(call: &Call, decision: Decision) -> Result<Reply, Problem> {
         let problem = format!("state: jobs that are {state} cannot be {}", decision.participle());
         return Err(Problem::invalid("/state", problem));
     }
-    if choice.states.is_empty() {
+    let named = choice.filter.states();
+    if let Some(state) = named.and_then(|named| named.iter().find(|state| !decision.may(**state))) {
+        let problem = format!("filter: jobs that are {state} cannot be {}", decision.participle());
+        return Err(Problem::invalid("/filter", problem));
+    }
+    if choice.states.is_empty() && named.is_none() {
         choice.states = decision.usual();
     }
     let limit = match choice.limit {
@@ -134,14 +139,18 @@ async fn each(
     limit: usize,
     decision: Option<Decision>,
 ) -> Result<(DecidedAll, Seen), Problem> {
-    let (mut filter, mut done, mut seen) = (choice.filter(), DecidedAll::default(), Seen::default());
-    if !call.grant.narrow(&mut filter.queues, &mut filter.groups, &mut filter.tasks) {
+    let (mut search, mut done, mut seen) =
+        (choice.search(call.time_for(&choice.filter).await?), DecidedAll::default(), Seen::default());
+    let list = &mut search.list;
+    if !call.grant.narrow(&mut list.queues, &mut list.groups, &mut list.tasks) {
         return Ok((done, seen));
     }
+    // A search that looks closer bounds what it reads itself, and would read the rest of a part again for the next one.
+    let at_once = if search.looks_closer() { PAGE_MOST } else { READ_AT_ONCE };
     let (acting, begun, mut cursor) = (call.acting(), Instant::now(), choice.begins());
     loop {
-        let count = u32::try_from(limit - seen.count).unwrap_or(READ_AT_ONCE).min(READ_AT_ONCE);
-        let page = call.turnwise().list(AskJobs { filter: filter.clone(), cursor, limit: count }).await?;
+        let count = u32::try_from(limit - seen.count).unwrap_or(at_once).min(at_once);
+        let page = call.turnwise().search(&mut search, cursor, count).await?;
         let jobs: Vec<_> = page.jobs.into_iter().filter(|job| call.covers(job)).collect();
         seen.newest = seen.newest.or(jobs.first().map(|job| job.id));
         seen.count += jobs.len();
@@ -154,7 +163,7 @@ async fn each(
         }
         if seen.count >= limit {
             // A part that is full may still be the last.
-            let rest = call.turnwise().list(AskJobs { filter, cursor: seen.next, limit: 1 }).await?;
+            let rest = call.turnwise().search(&mut search, seen.next, 1).await?;
             if rest.jobs.is_empty() && rest.next.is_none() {
                 seen.next = None;
             }

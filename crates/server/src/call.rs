@@ -10,7 +10,7 @@ use axum::{
 use bytes::Bytes;
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
-use turnwise::{Invalid, Job, JobId, OnceKey, Timestamp, Turnwise, wire::Unreadable};
+use turnwise::{Invalid, Job, JobId, OnceKey, Timestamp, Turnwise, filter::JobFilter, wire::Unreadable};
 use turnwise_core::{
     access::{Action, Grant, Target},
     time::parse_span,
@@ -69,6 +69,11 @@ impl Call {
     /// For changes: they are the caller's, and are written down as such.
     pub(crate) fn acting(&self) -> Turnwise {
         self.service.turnwise().acting_as(self.caller.actor())
+    }
+
+    /// The time by which a filter counts; it is asked for only where that makes a difference.
+    pub(crate) async fn time_for(&self, filter: &JobFilter) -> Result<Timestamp, Problem> {
+        if filter.is_relative() { Ok(self.turnwise().now().await?) } else { Ok(Timestamp::MIN) }
     }
 
     /// Whether the caller may do this to that.

@@ -8,8 +8,9 @@ use std::{
 use axum::http::StatusCode;
 use tokio::time::{Instant, timeout};
 use turnwise::{
-    AskJobs, BodyHash, GroupName, Invalid, Job, JobId, JobPage, JobRequest, ListCursor, ListFilter, NodeName, Once,
-    QueueName, Submitted, TaskName, Timestamp, TraceContext, UniqueKey,
+    BodyHash, GroupName, Invalid, Job, JobId, JobPage, JobRequest, ListCursor, ListFilter, NodeName, Once, QueueName,
+    Submitted, TaskName, Timestamp, TraceContext, UniqueKey,
+    filter::{JobFilter, Search},
     store::{After, Load},
     view::{Asked, Gate},
     wire::{self, Batch},
@@ -230,15 +231,9 @@ pub(crate) async fn list(call: Call) -> Result<Reply, Problem> {
         ..ListFilter::default()
     };
     let ids = query.parse("id", wire::Jobs::read_beginning)?;
-    let cursor = cursor.or(ids.map(|(_, last)| ListCursor::beginning_with(last)));
-    let mut page = page(&call, filter, cursor, limit).await?;
-    if let Some((first, _)) = ids {
-        let found = page.jobs.len();
-        page.jobs.retain(|job| job.id >= first);
-        if page.jobs.len() < found {
-            (page.next, page.reached) = (None, None);
-        }
-    }
+    let words = query.parse("filter", |text| Ok(text.parse::<JobFilter>()?))?.unwrap_or_default();
+    let search = words.at(call.time_for(&words).await?).within(filter).with_ids(ids);
+    let page = page(&call, search, cursor, limit).await?;
     let turnwise = call.turnwise();
     let reasons = turnwise.reasons(&page.jobs).await?;
     let (set, schedules) = (turnwise.settings().await?, turnwise.schedules().await.unwrap_or_default());
@@ -255,27 +250,24 @@ pub(crate) async fn list(call: Call) -> Result<Reply, Problem> {
 
 /// A page of jobs that are the caller's to see. It is read a few at a time, so that large arguments do not fill the memory, and ends where
 /// it is full, where it is large, or where the store has looked at enough rows.
-async fn page(
-    call: &Call,
-    mut filter: ListFilter,
-    mut cursor: Option<ListCursor>,
-    limit: u32,
-) -> Result<JobPage, Problem> {
+async fn page(call: &Call, mut search: Search, mut cursor: Option<ListCursor>, limit: u32) -> Result<JobPage, Problem> {
     let mut page = JobPage::default();
-    if !call.grant.narrow(&mut filter.queues, &mut filter.groups, &mut filter.tasks) {
+    let list = &mut search.list;
+    if !call.grant.narrow(&mut list.queues, &mut list.groups, &mut list.tasks) {
         return Ok(page);
     }
     let mut bytes = 0;
     loop {
-        let left = u32::try_from(limit as usize - page.jobs.len()).unwrap_or(READ_AT_ONCE).min(READ_AT_ONCE);
-        let part = call.turnwise().list(AskJobs { filter: filter.clone(), cursor, limit: left }).await?;
+        let left = u32::try_from(limit as usize - page.jobs.len()).unwrap_or(READ_AT_ONCE);
+        let left = if search.looks_closer() { left } else { left.min(READ_AT_ONCE) };
+        let part = call.turnwise().search(&mut search, cursor, left).await?;
         let size = |job: &Job| job.args.as_str().len() + job.result.as_ref().map_or(0, |result| result.as_str().len());
         bytes += part.jobs.iter().map(size).sum::<usize>();
         page.jobs.extend(part.jobs.into_iter().filter(|job| call.covers(job)));
         (page.next, page.reached) = (part.next, part.reached);
         let full = page.jobs.len() >= limit as usize || bytes > PAGE_BYTES;
         // Each call may have looked at as many rows as one request is to cost.
-        if full || page.next.is_none() || page.reached.is_some() || filter.checks_rows() {
+        if full || page.next.is_none() || page.reached.is_some() || search.list.checks_rows() {
             return Ok(page);
         }
         cursor = page.next;

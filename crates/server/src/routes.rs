@@ -165,6 +165,7 @@ const LIST_JOBS: &[Parameter] = &[
     one("fingerprint", "Snippet", "Failed, or waiting for a retry, with an error of this kind."),
     one("args_contain", "Snippet", "With this text in its arguments, to the letter."),
     one("id", "IdBeginning", "Whose id begins so."),
+    one("filter", "Filter", "That meet all conditions of a filter, and what else is asked for here."),
     one("limit", "PageLimit", "At most so many; 100 unless given."),
     one("cursor", "Cursor", "`next` of the last page."),
 ];

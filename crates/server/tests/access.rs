@@ -142,6 +142,7 @@ fn asked_by_parameters(route: &Route, own: &Side, side: &Side) -> Vec<Request<Bo
         "group" => Some(side.group().to_string()),
         "task" => Some(side.task().to_string()),
         "unique" | "args_contain" => Some(side.secret()),
+        "filter" => Some(format!("group:{}", side.group())),
         "job" | "id" => Some(side.job.to_string()),
         _ => None,
     };

@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, Params, params};
 use turnwise_core::{JobId, Timestamp};
-use turnwise_store::operators::{AskJobs, JobPage, LOOKS, Looked};
+use turnwise_store::operators::{AskJobs, JobPage, Looked};
 
 use crate::{
     errors::Failure,
@@ -46,7 +46,7 @@ fn look(conn: &Connection, sql: &str, binds: impl Params, ask: &AskJobs) -> Resu
     let mut statement = conn.prepare_cached(sql)?;
     let mut found = statement.query(binds)?;
     let (mut looked, mut names) = (Looked::default(), Names::default());
-    for _ in 0..LOOKS {
+    for _ in 0..ask.looks() {
         if looked.jobs.len() >= ask.limit() as usize {
             return Ok(looked);
         }

@@ -22,10 +22,10 @@
 //! [`Turnwise`] opens a database, submits, looks and decides; [`JobRequest`] is what is submitted, also in
 //! [your own transaction](JobRequest#submitting-in-your-own-transaction); [`Executor`] runs tasks → [`transactional`] tasks
 //! that commit together with their end → [`settings`] weights, limits and pauses → [`schedules`] jobs that come again and
-//! again → [`story`] what a job reported → [`overview`] how much there is → [`graph`] which jobs wait for which → [`view`] why a
-//! job waits, and what would change it → [`wire`] how all of it looks as JSON → [`testing`] tasks under test → [`access`] which
-//! caller may ask a server for what → [`secret`] fields that are not shown → [`audit`] who changed what → [`watch`] what
-//! happens → [`statistics`] what happened → [`store`] a store of your own.
+//! again → [`story`] what a job reported → [`overview`] how much there is → [`filter`] which jobs are meant → [`graph`] which
+//! jobs wait for which → [`view`] why a job waits, and what would change it → [`wire`] how all of it looks as JSON →
+//! [`testing`] tasks under test → [`access`] which caller may ask a server for what → [`secret`] fields that are not shown →
+//! [`audit`] who changed what → [`watch`] what happens → [`statistics`] what happened → [`store`] a store of your own.
 //!
 //! # Features
 //! - `sqlite` and `postgres`, both on by default: the databases. Without one, its driver is neither compiled nor linked.
@@ -48,6 +48,7 @@ mod change;
 mod client;
 mod decision;
 pub mod doctor;
+pub mod filter;
 pub mod graph;
 mod id;
 pub mod overview;

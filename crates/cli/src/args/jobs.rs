@@ -83,6 +83,10 @@ pub(crate) struct Enqueue {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Jobs {
+    /// Which jobs, as in 'task:extract group:acme args.pages>10 error~timeout'; looks at 20000 jobs at most, the newest first, and says
+    /// how far it came
+    #[arg(value_name = "FILTER")]
+    pub(crate) filter: Vec<String>,
     /// waiting, scheduled, running, stuck, success, failed or cancelled; may be repeated
     #[arg(long = "state", value_name = "STATE", value_delimiter = ',')]
     pub(crate) states: Vec<String>,
@@ -167,8 +171,8 @@ pub(crate) struct Chosen {
     #[arg(value_name = "ID")]
     pub(crate) ids: Vec<String>,
     /// All jobs that match these conditions: state (default: for retry failed, else all it can be done to), task, queue, group,
-    /// fingerprint; like "task=mail fingerprint=3f0c…"
-    #[arg(long, value_name = "NAME=VALUE", num_args = 1..)]
+    /// fingerprint, args, error and more, as in 'task=mail error~timeout args.pages>10'
+    #[arg(long, value_name = "FILTER", num_args = 1..)]
     pub(crate) filter: Vec<String>,
     /// At most this many, newest first
     #[arg(long, value_name = "N", requires = "filter", allow_hyphen_values = true)]

@@ -13,7 +13,7 @@ use crate::{
 };
 
 async fn list(store: &Arc<dyn OperatorStore>, filter: &ListFilter, cursor: Option<ListCursor>, limit: u32) -> JobPage {
-    let ask = AskJobs { filter: filter.clone(), cursor, limit };
+    let ask = AskJobs { filter: filter.clone(), cursor, limit, looks: None };
     store.list_jobs(ask).await.expect("list jobs")
 }
 
@@ -231,6 +231,31 @@ pub async fn a_look_for_one_among_many_is_bounded_and_comes_to_its_end(h: &impl 
     let nothing = ListFilter { args: Some("no such text".to_owned()), ..ListFilter::default() };
     let (found, count) = pages(&store, &nothing, 10).await;
     assert!(found.is_empty() && (2..=3).contains(&count), "{count} pages");
+}
+
+pub async fn a_caller_that_looks_closer_itself_has_fewer_rows_looked_at(h: &impl OperatorHarness) {
+    let (scene, store) = (Scene::led(h).await, h.operators().await);
+    let needle = NewJob { task: task("extract"), ..job(1) };
+    scene.submit([needle].into_iter().chain((2..=9).map(job)).collect()).await;
+    scene.intervene(2, Event::Cancel).await;
+    let filter = ListFilter { tasks: Some([task("extract")].into()), ..ListFilter::default() };
+    let (mut cursor, mut pages) = (None, 0);
+    let last = loop {
+        let ask = AskJobs { filter: filter.clone(), cursor, limit: 2, looks: Some(3) };
+        let page = store.list_jobs(ask).await.expect("list jobs");
+        pages += 1;
+        match page.next {
+            Some(next) => {
+                assert!(page.jobs.is_empty() && page.reached == Some(next.reached()), "{page:?}");
+                cursor = Some(next);
+            }
+            None => break page,
+        }
+    };
+    assert_eq!((ids(&last), pages), (vec![id(1)], 3), "three rows a call");
+    let every = AskJobs { limit: 4, looks: Some(1), ..AskJobs::default() };
+    let page = store.list_jobs(every).await.expect("list jobs");
+    assert_eq!((page.jobs.len(), page.next.is_some(), page.reached), (4, true, None), "a full page all the same");
 }
 
 pub async fn finished_jobs_are_listed_at_once_however_many_wait(h: &impl OperatorHarness) {

@@ -154,6 +154,7 @@ macro_rules! operator_suite {
                 the_holder_of_a_unique_key_is_listed,
                 failed_jobs_are_listed_by_their_kind_of_error,
                 finished_jobs_are_listed_at_once_however_many_wait,
+                a_caller_that_looks_closer_itself_has_fewer_rows_looked_at,
                 jobs_of_tasks_with_secrets_are_found_whatever_text_is_looked_for,
                 a_look_for_one_among_many_is_bounded_and_comes_to_its_end;
             vitals:

@@ -6,7 +6,7 @@ use turnwise_core::{Job, JobId, Timestamp};
 
 use super::{Data, MemoryStore, rows::Row};
 use crate::{
-    operators::{AskJobs, JobPage, LOOKS, Looked},
+    operators::{AskJobs, JobPage, Looked},
     store::Result,
 };
 
@@ -31,7 +31,7 @@ impl Data {
     fn look(&self, rows: &BTreeMap<JobId, Row>, ask: &AskJobs, first: JobId, now: Timestamp) -> Looked {
         let mut looked = Looked::default();
         for (at, (id, row)) in rows.range(..=first).rev().enumerate() {
-            if looked.jobs.len() >= ask.limit() as usize || at >= LOOKS as usize {
+            if looked.jobs.len() >= ask.limit() as usize || at >= ask.looks() as usize {
                 return looked;
             }
             let job: Job = self.show(row, now);

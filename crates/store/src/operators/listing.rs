@@ -114,6 +114,11 @@ impl ListCursor {
     pub fn beginning_with(id: JobId) -> Self {
         Self(JobId::from_uuid(Uuid::from_u128(id.uuid().as_u128().saturating_add(1))))
     }
+
+    /// All jobs whose ids are of this time or later come before it.
+    pub fn reached(self) -> Timestamp {
+        time_of(self.0)
+    }
 }
 
 /// Of the text of a cursor: another form of it would have another number.
@@ -146,12 +151,20 @@ pub struct AskJobs {
     pub cursor: Option<ListCursor>,
     /// At most so many; more than [`MAX_PAGE`] counts as that.
     pub limit: u32,
+    /// Rows of each table to look at in this call; `None`: [`LOOKS`], which more counts as. A caller that looks closer at the jobs
+    /// itself bounds by it what all of its calls cost together.
+    pub looks: Option<u32>,
 }
 
 impl AskJobs {
     /// The limit that counts.
     pub fn limit(&self) -> u32 {
         self.limit.min(MAX_PAGE)
+    }
+
+    /// Rows of each table that are looked at. A full page is never beyond them: fewer than the limit count as that.
+    pub fn looks(&self) -> u32 {
+        self.looks.unwrap_or(LOOKS).clamp(self.limit().max(1), LOOKS)
     }
 
     /// The first id to look at, going down; `None`: nothing is left.
@@ -225,6 +238,13 @@ mod tests {
         for other in ["", "x", &text[1..], &format!("{text}A"), &text.replacen('A', "B", 1)] {
             assert!(other.parse::<ListCursor>().unwrap_err().to_string().starts_with("cursor: "), "{other}");
         }
+    }
+
+    #[test]
+    fn a_call_looks_at_as_many_rows_as_it_may_and_never_at_fewer_than_a_page_has() {
+        let looks = |limit, looks| AskJobs { limit, looks, ..AskJobs::default() }.looks();
+        assert_eq!([looks(10, None), looks(10, Some(500)), looks(10, Some(u32::MAX))], [LOOKS, 500, LOOKS]);
+        assert_eq!([looks(10, Some(3)), looks(u32::MAX, Some(3)), looks(0, Some(0))], [10, MAX_PAGE, 1]);
     }
 
     #[test]

@@ -10,7 +10,11 @@ use super::{
     Job, Unreadable,
     object::{self, count, text, texts, truth},
 };
-use crate::{Cancelled, Duplicate, JobChange, ListCursor, ListFilter, id::beginning_with};
+use crate::{
+    Cancelled, Duplicate, JobChange, ListCursor, ListFilter,
+    filter::{JobFilter, Search},
+    id::beginning_with,
+};
 
 /// What became of a submitted job.
 #[derive(Debug, Serialize)]
@@ -186,6 +190,8 @@ pub struct Choice {
     pub since: Option<Timestamp>,
     /// Submitted before this time.
     pub until: Option<Timestamp>,
+    /// All of its conditions must hold, too.
+    pub filter: JobFilter,
     /// At most so many, the newest first.
     pub limit: Option<u64>,
     /// Only show how many they are.
@@ -199,8 +205,8 @@ pub struct Choice {
 impl Choice {
     /// Reads one JSON object. [`Unreadable`] names the first field that is unknown, missing or invalid.
     pub fn read(json: &str) -> Result<Self, Unreadable> {
-        const NAMES: [&str; 10] =
-            ["state", "queue", "group", "task", "since", "until", "limit", "dry_run", "newest", "cursor"];
+        const NAMES: [&str; 11] =
+            ["state", "queue", "group", "task", "since", "until", "filter", "limit", "dry_run", "newest", "cursor"];
         let mut choice = Self::default();
         object::read(json, NAMES, |name, value| choice.put(name, value))?;
         Ok(choice)
@@ -216,6 +222,7 @@ impl Choice {
             "task" => self.task = Some(TaskName::new(text(name, value)?)?),
             "since" => self.since = Some(time()?),
             "until" => self.until = Some(time()?),
+            "filter" => self.filter = text(name, value)?.parse::<JobFilter>()?,
             "limit" => self.limit = Some(count(name, value)?),
             "dry_run" => self.dry_run = truth(name, value)?,
             _ => {
@@ -227,10 +234,10 @@ impl Choice {
         Ok(())
     }
 
-    /// The same as a filter of a list, without limit and without where it begins.
-    pub fn filter(&self) -> ListFilter {
+    /// The same as a search, by which `since:2h` counts from this time on; without limit and without where it begins.
+    pub fn search(&self, now: Timestamp) -> Search {
         let Self { states, queue, group, task, since, until, .. } = self.clone();
-        ListFilter {
+        self.filter.at(now).within(ListFilter {
             states: states.into_iter().collect(),
             queues: queue.map(|name| [name].into()),
             groups: group.map(|name| [name].into()),
@@ -238,7 +245,7 @@ impl Choice {
             since,
             until,
             ..ListFilter::default()
-        }
+        })
     }
 
     /// Where the look for jobs begins: with the newest one that is meant, or where an earlier answer ended.
