@@ -41,6 +41,8 @@ create table turnwise_job (
 
 -- Jobs that failed last time, by kind of error. Only they are in it.
 create index turnwise_job_fingerprint on turnwise_job (fingerprint, id) where fingerprint is not null;
+-- The jobs of a group, newest first. Neither column ever changes.
+create index turnwise_job_group on turnwise_job (grp, id);
 
 -- Finished jobs; `seq` is the one they had.
 create table turnwise_history (
@@ -76,6 +78,8 @@ create table turnwise_history (
 create index turnwise_history_ended on turnwise_history (state, ended_at);
 -- Failed jobs by kind of error.
 create index turnwise_history_fingerprint on turnwise_history (fingerprint, id) where state = 5;
+-- The jobs of a group that ended in this state, newest first.
+create index turnwise_history_group on turnwise_history (grp, state, id);
 
 -- `all_but`: its queues are the ones it does not serve. `batch_size`: jobs it is given at once, at most.
 -- `lease`: how long it is believed to live after each beat, in microseconds.

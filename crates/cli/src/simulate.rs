@@ -76,7 +76,12 @@ struct Comparison {
 #[derive(Debug, Deserialize)]
 struct Course {
     slots: u32,
+    starts: usize,
+    p50_wait_ms: u64,
+    p95_wait_ms: u64,
+    max_wait_ms: u64,
     end_ms: u64,
+    looked_ms: u64,
     complete: bool,
 }
 
@@ -92,7 +97,8 @@ struct GroupCourse {
 struct Waits {
     starts: usize,
     first_start_ms: Option<u64>,
-    mean_wait_ms: u64,
+    p50_wait_ms: u64,
+    p95_wait_ms: u64,
     max_wait_ms: u64,
     end_ms: u64,
 }
@@ -108,13 +114,21 @@ fn lines(comparison: &Comparison) -> Vec<String> {
             jobs.to_string(),
             step(jobs.saturating_sub(was.starts).to_string(), jobs.saturating_sub(is.starts).to_string()),
             step(first(was), first(is)),
-            step(span(was, was.mean_wait_ms), span(is, is.mean_wait_ms)),
+            step(span(was, was.p50_wait_ms), span(is, is.p50_wait_ms)),
+            step(span(was, was.p95_wait_ms), span(is, is.p95_wait_ms)),
             step(span(was, was.max_wait_ms), span(is, is.max_wait_ms)),
             step(span(was, was.end_ms), span(is, is.end_ms)),
         ]
     });
-    let header = ["GROUP", "JOBS", "HELD", "FIRST START IN", "MEAN WAIT", "LONGEST WAIT", "END IN"];
+    let header = ["GROUP", "JOBS", "HELD", "FIRST START IN", "P50 WAIT", "P95 WAIT", "LONGEST WAIT", "END IN"];
     let mut lines = print::columns(header, rows);
+    let span = |course: &Course, ms: u64| if course.starts == 0 { "-".to_owned() } else { millis(ms) };
+    lines.push(format!(
+        "over all groups: p50 wait {}, p95 {}, longest {}",
+        step(span(before, before.p50_wait_ms), span(after, after.p50_wait_ms)),
+        step(span(before, before.p95_wait_ms), span(after, after.p95_wait_ms)),
+        step(span(before, before.max_wait_ms), span(after, after.max_wait_ms)),
+    ));
     let end = |course: &Course| {
         let more = if course.complete { "" } else { " or more" };
         format!("{}{more}", millis(course.end_ms))
@@ -124,10 +138,19 @@ fn lines(comparison: &Comparison) -> Vec<String> {
         step(before.slots.to_string(), after.slots.to_string()),
         step(end(before), end(after)),
     ));
+    for (course, when) in [(before, "as things are"), (after, "with the change")] {
+        lines.extend((!course.complete).then(|| cut_off(course, when)));
+    }
     if !guessed.is_empty() {
         lines.push(format!("no run of these tasks is recorded, a short one is assumed: {}", guessed.join(", ")));
     }
     lines
+}
+
+/// How far a look went that saw no end of it.
+fn cut_off(course: &Course, when: &str) -> String {
+    let (starts, until) = (course.starts, about(Duration::from_millis(course.looked_ms)));
+    format!("{when}, only the first {starts} starts were looked at, those within {until}; later ones count as held")
 }
 
 /// The value before and after the change; one value where nothing changes.

@@ -318,6 +318,15 @@ fn a_simulation_changes_nothing_and_foretells_the_waits(place: &Place) {
     assert!((3_000..6_000).contains(&end), "31 jobs of a tenth of a second: {one}");
     assert!(millis(&group(&one, "quiet")["after"]["first_start_ms"]) < end / 5, "one round at most: {one}");
     assert!(millis(&group(&one, "flood")["after"]["max_wait_ms"]) > end * 4 / 5, "{one}");
+    let waits = |report: &Value| ["p50", "p95", "max"].map(|name| millis(&report[format!("{name}_wait_ms")]));
+    let [p50, p95, max] = waits(&group(&one, "flood")["after"]);
+    assert!((end / 3..end * 2 / 3).contains(&p50) && p50 < p95 && p95 < max, "{one}");
+    let [p50, p95, max] = waits(&group(&one, "quiet")["after"]);
+    assert!(p50 == p95 && p95 == max, "its only job: {one}");
+    let [p50, p95, max] = waits(&one["after"]);
+    assert!((end / 3..end * 2 / 3).contains(&p50) && p50 < p95 && p95 < max, "{one}");
+    assert_eq!((&one["jobs"], &one["after"]["complete"]), (&json!(31), &json!(true)), "{one}");
+    assert_eq!(millis(&one["after"]["looked_ms"]), max, "it looked to the last start: {one}");
 
     let two = simulate(&["--slots", "2"]);
     assert!((end / 3..end * 2 / 3).contains(&millis(&two["after"]["end_ms"])), "{one} {two}");
@@ -328,6 +337,8 @@ fn a_simulation_changes_nothing_and_foretells_the_waits(place: &Place) {
 
     let table = place.told(&["simulate", "--slots", "1", "--weight", "flood=3"]);
     assert!(table.contains("slots 0 → 1;") && table.contains("never → "), "{table}");
+    assert!(table.contains("P95 WAIT") && table.contains("over all groups: p50 wait - → "), "{table}");
+    assert!(!table.contains("were looked at"), "it looked at all of them: {table}");
     assert_eq!(settings, (place.told(&["groups", "--json"]), place.told(&["queues", "--json"])));
     for (flags, part) in [
         (["--slots", "0"], "slots: "),

@@ -8,7 +8,7 @@
 //! [`turn`] whose turn it is and [`calendar`] what time it is → [`lifecycle`]: what follows a run; it asks [`retry`]
 //! how long to wait, and [`failure`] holds what went wrong → [`retention`]: how long a finished job is kept.
 //!
-//! [`estimate`] is what a run is expected to take; [`story`] is what a run reports meanwhile; [`periodic`] is what is
+//! [`estimate`] is what a run is expected to take, [`spread`] sums up times; [`story`] is what a run reports meanwhile; [`periodic`] is what is
 //! submitted again and again; [`node`] is what runs jobs and [`pool`] how many at a time, [`remaining`] whether
 //! anything is left for a node to do, [`lead`] whether a node should dispatch and [`pace`] how fast, [`log_bound`] how
 //! much it logs; [`queue_state`] is what a queue is doing; [`why`] explains what holds a job up; [`statistics`] adds up
@@ -39,6 +39,7 @@ pub mod retry;
 pub mod scheduler;
 pub mod statistics;
 pub mod secret;
+pub mod spread;
 pub mod story;
 pub mod terms;
 pub mod time;

@@ -164,11 +164,6 @@ impl Query {
         Ok(Self(pairs.collect::<Result<_, Problem>>()?))
     }
 
-    /// All names and values, as they were written.
-    pub(crate) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
-    }
-
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
     }

@@ -106,22 +106,22 @@ async fn a_decision_by_a_filter_leaves_jobs_alone_that_came_after_its_preview() 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_decision_by_a_filter_looks_at_so_many_jobs_and_says_how_far_it_came() {
     for server in Server::on_all().await {
-        let rare = |n: u32| JobRequest::new("t", &n).group("rare");
+        let rare = |n: u32| JobRequest::new("rare", &n);
         let old = server.turnwise.submit(rare(1)).await.unwrap().to_string();
-        let many = (0..LOOKS + 100).map(|n| JobRequest::new("t", &n).group("many"));
+        let many = (0..LOOKS + 100).map(|n| JobRequest::new("many", &n));
         server.turnwise.submit_all(many).await.unwrap();
         let ask = async |body: Value| server.post("/api/v1/jobs/cancel", &body).await.expect(200);
-        let part = ask(json!({"group": "rare", "dry_run": true})).await;
+        let part = ask(json!({"task": "rare", "dry_run": true})).await;
         assert_eq!(misfit("Preview", &part), None);
         let told = format!("{}: {part}", server.store);
         assert_eq!((&part["count"], &part["more"], &part["newest"]), (&json!(0), &json!(true), &Value::Null), "{told}");
         assert!(part["next"].is_string() && part["reached"].is_string(), "{told}");
-        let rest = ask(json!({"group": "rare", "dry_run": true, "cursor": part["next"]})).await;
+        let rest = ask(json!({"task": "rare", "dry_run": true, "cursor": part["next"]})).await;
         let expected = json!({"count": 1, "more": false, "newest": old, "next": null, "reached": null});
         assert_eq!(rest, expected, "{told}");
         // One that comes later is left alone, wherever the decision begins.
         let new = server.turnwise.submit(rare(2)).await.unwrap().to_string();
-        let mut body = json!({"group": "rare", "newest": old});
+        let mut body = json!({"task": "rare", "newest": old});
         let done = ask(body.clone()).await;
         assert_eq!(
             done,
@@ -134,12 +134,12 @@ async fn a_decision_by_a_filter_looks_at_so_many_jobs_and_says_how_far_it_came()
         body["cursor"] = done["next"].clone();
         let done = ask(body).await;
         assert_eq!((&done["decided"], &done["more"], &done["next"]), (&json!(0), &json!(false), &Value::Null));
-        let wrong = json!({"group": "rare", "dry_run": true, "cursor": "x"});
+        let wrong = json!({"task": "rare", "dry_run": true, "cursor": "x"});
         server.post("/api/v1/jobs/cancel", &wrong).await.refused(422, Some("/cursor"));
         // A cursor above the newest job does not reach beyond that one.
         let newer = server.turnwise.submit(rare(3)).await.unwrap().to_string();
         let above = ListCursor::after("ffffffff-ffff-7fff-bfff-ffffffffffff".parse().unwrap()).to_string();
-        let done = ask(json!({"group": "rare", "newest": new, "cursor": above})).await;
+        let done = ask(json!({"task": "rare", "newest": new, "cursor": above})).await;
         assert_eq!(done["decided"], 0, "{}: {done}", server.store);
         assert_eq!(server.get(&format!("/api/v1/jobs/{newer}")).await.expect(200)["state"], "waiting");
     }

@@ -19,6 +19,7 @@ use turnwise::{
     settings::Concurrency,
     task,
 };
+use turnwise_store::operators::LOOKS;
 
 /// A job that nobody has.
 const NO_JOB: &str = "01890163-d869-7739-8aea-5966c26f8ad9";
@@ -74,6 +75,22 @@ impl<'a> Tenant<'a> {
 
     async fn count(&self) -> usize {
         self.get("/api/v1/jobs").await.expect(200)["jobs"].as_array().unwrap().len()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_quiet_tenants_page_is_complete_however_loud_another_is() {
+    for server in Server::on_all().await {
+        let tenant = Tenant::new(&server, &[Scope::Submit, Scope::Read], of_group("quiet")).await;
+        let old = tenant.submit(json!({"task": "t", "group": "quiet"})).await;
+        let many = (0..LOOKS + 100).map(|n| JobRequest::new("t", &n).group("loud"));
+        server.turnwise.submit_all(many).await.unwrap();
+        for filter in ["", "?state=waiting", "?queue=default", "?limit=1000"] {
+            let page = tenant.get(&format!("/api/v1/jobs{filter}")).await.expect(200);
+            let told = format!("{}, {filter}: {page}", server.store);
+            assert_eq!((page["jobs"].as_array().unwrap().len(), &page["jobs"][0]["id"]), (1, &json!(old)), "{told}");
+            assert_eq!((&page["next"], &page["reached"]), (&Value::Null, &Value::Null), "{told}");
+        }
     }
 }
 

@@ -1,8 +1,8 @@
 //! Lists of jobs for operators.
 
 use rusqlite::{Connection, Params, params};
-use turnwise_core::{JobId, Timestamp};
-use turnwise_store::operators::{AskJobs, JobPage, Looked};
+use turnwise_core::{JobId, JobState, Timestamp};
+use turnwise_store::operators::{AskJobs, FoundBy, JobPage, Looked};
 
 use crate::{
     errors::Failure,
@@ -15,27 +15,47 @@ type Result<T> = std::result::Result<T, Failure>;
 
 pub(crate) fn list_jobs(conn: &Connection, ask: &AskJobs, now: Timestamp) -> Result<JobPage> {
     let Some(first) = ask.first() else { return Ok(JobPage::default()) };
-    if let Some(key) = &ask.filter.unique {
-        let mut looked = Looked::default();
-        for id in unique::holders(conn, key.as_str(), now)?.into_iter().filter(|id| *id <= first) {
-            looked.jobs.extend(read::job(conn, id, now)?.filter(|job| ask.filter.admits(job)));
-        }
-        return Ok(JobPage::of([looked], ask.limit()));
-    }
     let id = first.as_bytes();
-    let looked = match &ask.filter.fingerprint {
-        Some(kind) => [
-            look(conn, include_str!("../sql/list_fingerprint.sql"), params![id, kind], ask),
-            look(conn, include_str!("../sql/list_failed.sql"), params![id, kind], ask),
-        ],
-        None => [
-            (ask.filter.wants(false)).then(|| look(conn, include_str!("../sql/list_jobs.sql"), params![id], ask)),
-            (ask.filter.wants(true)).then(|| look(conn, include_str!("../sql/list_history.sql"), params![id], ask)),
-        ]
-        .map(|looked| looked.unwrap_or_else(|| Ok(Looked::default()))),
-    };
-    let [unfinished, finished] = looked;
-    let looked = [unfinished?, finished?];
+    let (unfinished, finished) = (ask.filter.wants(false), ask.filter.wants(true));
+    let mut looked = Vec::new();
+    match ask.filter.found_by() {
+        FoundBy::UniqueKey(key) => {
+            let mut held = Looked::default();
+            for id in unique::holders(conn, key.as_str(), now)?.into_iter().filter(|id| *id <= first) {
+                held.jobs.extend(read::job(conn, id, now)?.filter(|job| ask.filter.admits(job)));
+            }
+            return Ok(JobPage::of([held], ask.limit()));
+        }
+        FoundBy::Groups(groups) => {
+            let [success, failed, cancelled] = [JobState::Success, JobState::Failed, JobState::Cancelled]
+                .map(|state| ask.filter.wants_state(state).then(|| state.code()));
+            for group in groups.iter().map(|group| group.as_str()) {
+                if unfinished {
+                    looked.push(look(conn, include_str!("../sql/list_group.sql"), params![id, group], ask)?);
+                }
+                if finished {
+                    let binds = params![id, group, success, failed, cancelled];
+                    looked.push(look(conn, include_str!("../sql/list_group_history.sql"), binds, ask)?);
+                }
+            }
+        }
+        FoundBy::Fingerprint(kind) => {
+            if unfinished {
+                looked.push(look(conn, include_str!("../sql/list_fingerprint.sql"), params![id, kind], ask)?);
+            }
+            if finished {
+                looked.push(look(conn, include_str!("../sql/list_failed.sql"), params![id, kind], ask)?);
+            }
+        }
+        FoundBy::Id => {
+            if unfinished {
+                looked.push(look(conn, include_str!("../sql/list_jobs.sql"), params![id], ask)?);
+            }
+            if finished {
+                looked.push(look(conn, include_str!("../sql/list_history.sql"), params![id], ask)?);
+            }
+        }
+    }
     let mut page = JobPage::of(looked, ask.limit());
     unique::show_held(conn, &mut page.jobs, now)?;
     Ok(page)

@@ -5,17 +5,18 @@
 //! is learnt here from the last runs in the store, replayed at the times they began.
 
 mod kept;
+mod simulation;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     time::Duration,
 };
 
 use turnwise_core::{
-    Fence, GroupName, Incarnation, Job, JobHead, JobId, JobState, Node, NodeName, QueueName, Serves, TaskName,
-    Timestamp, estimate,
+    Fence, Incarnation, Job, JobHead, JobId, JobState, Node, NodeName, QueueName, Serves, TaskName, Timestamp,
+    estimate,
     node::Host,
-    scheduler::{Future, Input, Output, Pick, Remembered, Reply, Scheduler, Settled},
+    scheduler::{Input, Output, Pick, Remembered, Reply, Scheduler, Settled},
     settings::{Concurrency, GroupSettings, LimitSettings, QueueSettings, Settings},
     why::gates,
 };
@@ -23,16 +24,18 @@ use turnwise_store::{Filter, Load, MemoKind, memo};
 
 pub use turnwise_core::why::{Forecast, Gate, Whose, Why};
 
-pub use self::kept::{Asked, KeptView};
+pub use self::{
+    kept::{Asked, KeptView},
+    simulation::{Comparison, Simulation, Waits},
+};
 
 use crate::{Error, Turnwise, overview::each_page};
 
 /// Runs that are replayed, and jobs in nodes' hands whose begin is looked up.
 const RUNS: u32 = 1_000;
 const IN_HAND: u32 = 100_000;
-/// How many starts a forecast or a simulation looks ahead, and how far in time.
+/// How many starts a forecast or a simulation looks ahead.
 const STARTS: usize = 200_000;
-const HORIZON: Duration = Duration::from_secs(30 * 86_400);
 /// A job that has been due for so long would have been started, had a rate allowed it.
 const LATE: Duration = Duration::from_secs(1);
 /// Times a job is looked up again that moved between two reads.
@@ -123,19 +126,6 @@ impl Turnwise {
         let awaits: HashMap<_, _> = heads.into_iter().filter_map(|head| Some((head.id, head.awaits?))).collect();
         let gates = |job: &Job| gates(job, awaits.get(&job.id).map(|awaits| &**awaits), &set, &fleet.nodes, fleet.now);
         Ok(jobs.iter().map(gates).collect())
-    }
-
-    /// What becomes of the backlog with the present settings and slots, and with `change` made to the settings and `slots` in the
-    /// fleet. Nothing is changed.
-    ///
-    /// [`Error::Store`] if the database does not answer. Nothing is changed: a repeat is safe.
-    pub async fn simulate(&self, slots: Option<u32>, change: impl FnOnce(&mut Settings)) -> Result<Comparison, Error> {
-        let view = self.scheduler_view().await?;
-        let mut changed = view.settings.clone();
-        change(&mut changed);
-        let before = view.simulate(None, &view.settings);
-        let after = view.simulate(slots, &changed);
-        Ok(Comparison { before, after })
     }
 
     /// A scheduler that knows what the dispatcher's knows now.
@@ -252,41 +242,6 @@ impl View {
             Some(before) => Some(Why::new(Vec::new(), Some(Forecast::new(before, Duration::ZERO)))),
             None => self.open.why(self.now, id, STARTS),
         }
-    }
-
-    /// What becomes of the backlog with these settings, on a fleet with so many slots (`None`: as it is).
-    pub fn simulate(&self, slots: Option<u32>, settings: &Settings) -> Simulation {
-        let nodes = slots.map_or_else(|| self.inputs.nodes.clone(), |slots| self.fleet_of(slots));
-        let mut closed = self.closed.clone();
-        // Another schedule: it changes due times, so the scheduler reads the jobs again.
-        if closed.handle(self.now, Input::Settings(settings.clone())).contains(&Output::ReadAgain) {
-            let at_rest = self.inputs.heads.iter().filter(|head| !head.state.assigned()).cloned().collect();
-            closed.handle(self.now, Input::Jobs(at_rest));
-            closed.handle(self.now, Input::Loading(false));
-        }
-        let (scheduler, picks) = opened(&closed, self.now, nodes.clone());
-        let mut simulation = Simulation::of(self, nodes.iter().map(|node| node.slots).sum());
-        let heads: HashMap<JobId, &JobHead> = self.inputs.heads.iter().map(|head| (head.id, head)).collect();
-        for head in picks.iter().filter_map(|pick| heads.get(&pick.job)) {
-            simulation.start(self.now, due(settings, head), head, self.now, self.cost(head));
-        }
-        let horizon = self.now.plus(HORIZON);
-        let mut future = Future::of(scheduler, self.now);
-        simulation.complete = loop {
-            if simulation.starts == STARTS {
-                break false;
-            }
-            match future.next() {
-                None => break true,
-                Some(start) if start.at > horizon => break false,
-                Some(start) => {
-                    if let Some(head) = heads.get(&start.job) {
-                        simulation.start(self.now, due(settings, head), head, start.at, start.runs_for);
-                    }
-                }
-            }
-        };
-        simulation
     }
 
     /// Whether a run is going on whose length is not known, or that has gone on for longer than usual.
@@ -480,95 +435,5 @@ fn stand_in(tasks: BTreeSet<TaskName>, now: Timestamp) -> Node {
         lease_until: Timestamp::MAX,
         lost: false,
         dispatcher: false,
-    }
-}
-
-/// What becomes of the backlog with the present settings, and with changed ones.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct Comparison {
-    /// With the present settings and slots.
-    pub before: Simulation,
-    /// With the changed ones.
-    pub after: Simulation,
-}
-
-/// What becomes of the backlog if every job takes as long as its task usually does and nothing new is submitted.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct Simulation {
-    /// Groups with jobs that are not in a node's hands.
-    pub groups: BTreeMap<GroupName, Waits>,
-    /// Slots of all nodes that live.
-    pub slots: u32,
-    /// Until the last start's run is over.
-    pub end: Duration,
-    /// How many jobs start.
-    pub starts: usize,
-    /// `false`: it goes on beyond what was looked at.
-    pub complete: bool,
-    /// Tasks that have never run: a run of them is counted as a moment.
-    pub guessed: BTreeSet<TaskName>,
-}
-
-/// How long the jobs of a group wait from now on (from their due time, if that is later).
-#[derive(Debug, Clone, Default)]
-#[non_exhaustive]
-pub struct Waits {
-    /// Waiting now.
-    pub jobs: usize,
-    /// Those that get their turn. The others wait for a person, or for a node that is not there.
-    pub starts: usize,
-    /// From now to the first start.
-    pub first: Option<Duration>,
-    /// The longest wait of those that start.
-    pub longest: Duration,
-    total: Duration,
-    /// From now to the end of the last run.
-    pub end: Duration,
-}
-
-impl Waits {
-    /// The mean wait of those that start; zero if none does.
-    pub fn mean(&self) -> Duration {
-        let starts = u32::try_from(self.starts).unwrap_or(u32::MAX);
-        self.total.checked_div(starts).unwrap_or_default()
-    }
-}
-
-impl Simulation {
-    /// For the file of all shapes.
-    #[cfg(test)]
-    pub(crate) fn example() -> Self {
-        let (first, end) = (Some(Duration::from_millis(40)), Duration::from_millis(900));
-        let (longest, total) = (Duration::from_millis(60), Duration::from_millis(100));
-        let waits = Waits { jobs: 3, starts: 2, first, longest, total, end };
-        let groups = [(GroupName::stored("acme".into()), waits)].into();
-        Self { groups, slots: 4, end, starts: 2, complete: false, guessed: BTreeSet::new() }
-    }
-
-    fn of(view: &View, slots: u32) -> Self {
-        let mut groups: BTreeMap<GroupName, Waits> = BTreeMap::new();
-        let mut guessed = BTreeSet::new();
-        for head in view.inputs.heads.iter().filter(|head| !head.state.assigned()) {
-            groups.entry(head.group.clone()).or_default().jobs += 1;
-            if !view.costs.contains_key(&(head.queue.clone(), head.task.clone())) {
-                guessed.insert(head.task.clone());
-            }
-        }
-        Self { groups, slots, end: Duration::ZERO, starts: 0, complete: true, guessed }
-    }
-
-    fn start(&mut self, now: Timestamp, due: Option<Timestamp>, head: &JobHead, at: Timestamp, runs_for: Duration) {
-        let wait = at.since(due.map_or(now, |due| due.max(now)));
-        let end = at.plus(runs_for).since(now);
-        let group = self.groups.entry(head.group.clone()).or_default();
-        group.starts += 1;
-        group.first = group.first.or(Some(at.since(now)));
-        group.longest = group.longest.max(wait);
-        group.total += wait;
-        group.end = group.end.max(end);
-        self.end = self.end.max(end);
-        self.starts += 1;
     }
 }

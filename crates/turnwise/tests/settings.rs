@@ -169,7 +169,7 @@ async fn without_a_node_every_gate_is_told_and_slots_may_be_imagined() {
         settings.groups.values_mut().for_each(|group| group.paused = None);
     };
     let comparison = turnwise.simulate(Some(1), resume).await.unwrap();
-    assert_eq!((comparison.before.starts, comparison.after.starts), (0, 2));
+    assert_eq!((comparison.before.all.starts, comparison.after.all.starts), (0, 2));
     assert_eq!((comparison.before.slots, comparison.after.slots), (0, 1));
     assert!(turnwise.settings().await.unwrap().groups.values().all(|group| group.paused.is_some()), "only imagined");
     assert_eq!(turnwise.jobs(Filter::default()).await.unwrap().len(), 2);

@@ -9,7 +9,7 @@ use std::{
 use askama::Template;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use turnwise::{Timestamp, access::TokenId};
+use turnwise::access::TokenId;
 
 use crate::{
     call::Reply,
@@ -228,7 +228,6 @@ struct Going {
     filter: String,
     progress: Progress,
     list: String,
-    now: Timestamp,
 }
 
 /// How far it is.
@@ -239,6 +238,6 @@ pub(crate) async fn progress(visit: Visit) -> Result<Reply, Problem> {
     let work = work.ok_or_else(|| Problem::not_found(gone))?;
     let frame = Frame::of(&visit, "jobs", work.kind.title);
     let list = format!("{}jobs{}", frame.root, parameters([("filter", work.filter.as_str())]));
-    let (progress, now) = (work.progress().clone(), frame.now);
-    render(&Going { frame, kind: work.kind, filter: work.filter.clone(), progress, list, now })
+    let progress = work.progress().clone();
+    render(&Going { frame, kind: work.kind, filter: work.filter.clone(), progress, list })
 }

@@ -15,8 +15,6 @@ pub(crate) enum Field {
     Number(&'static str),
     /// A number; `null` if it is empty.
     NumberOrNull(&'static str),
-    /// JSON to the letter; left out if it is empty.
-    Json(&'static str),
 }
 
 /// What a form does.
@@ -93,11 +91,7 @@ pub(crate) fn said(done: &str, _count: Option<&str>) -> Option<String> {
 fn body(fields: &[Field], visit: &Visit) -> Result<Map<String, Value>, Problem> {
     let mut body = Map::new();
     for field in fields {
-        let (Field::Text(name)
-        | Field::TextOrNull(name)
-        | Field::Number(name)
-        | Field::NumberOrNull(name)
-        | Field::Json(name)) = *field;
+        let (Field::Text(name) | Field::TextOrNull(name) | Field::Number(name) | Field::NumberOrNull(name)) = *field;
         let Some(text) = visit.form.get(name).map(str::trim) else { continue };
         let value = match field {
             Field::TextOrNull(_) | Field::NumberOrNull(_) if text.is_empty() => Value::Null,
@@ -107,10 +101,6 @@ fn body(fields: &[Field], visit: &Visit) -> Result<Map<String, Value>, Problem> 
                 Ok(number @ Value::Number(_)) => number,
                 _ => return Err(Problem::invalid(name, format!("{name}: {text:?} is not a number"))),
             },
-            Field::Json(_) => {
-                let wrong = |error| Problem::invalid(name, format!("{name}: {error}"));
-                serde_json::from_str(text).map_err(wrong)?
-            }
         };
         body.insert(name.to_owned(), value);
     }

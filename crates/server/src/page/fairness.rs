@@ -204,7 +204,6 @@ pub(crate) async fn find(visit: Visit) -> Result<Reply, Problem> {
 /// A [`turnwise::wire::Group`].
 #[derive(Debug, Deserialize)]
 struct Present {
-    name: String,
     state: String,
     waiting: u64,
     later: u64,

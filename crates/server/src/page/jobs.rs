@@ -25,11 +25,9 @@ pub(crate) struct Row {
     pub(crate) queue: String,
     pub(crate) group: String,
     pub(crate) state: String,
-    pub(crate) priority: u8,
     pub(crate) attempt: u32,
     pub(crate) error: Option<String>,
     pub(crate) submitted_at: Timestamp,
-    pub(crate) finished_at: Option<Timestamp>,
     #[serde(default)]
     pub(crate) waits_for: Vec<String>,
     #[serde(default)]

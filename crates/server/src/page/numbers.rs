@@ -19,7 +19,6 @@ pub(crate) struct Numbers {
 pub(crate) struct Point {
     pub(crate) at: Timestamp,
     pub(crate) queue: String,
-    pub(crate) task: Option<String>,
     pub(crate) group: Option<String>,
     pub(crate) success: u64,
     pub(crate) failed: u64,

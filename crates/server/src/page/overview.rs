@@ -117,7 +117,6 @@ struct Running {
     id: String,
     task: String,
     group: String,
-    queue: String,
     state: String,
     node: Option<String>,
     started_at: Option<Timestamp>,

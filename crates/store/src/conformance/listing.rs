@@ -9,7 +9,7 @@ use turnwise_core::{
 use super::{OperatorHarness, scene::*};
 use crate::{
     OperatorStore,
-    operators::{AskJobs, JobPage, LOOKS, ListCursor, ListFilter, MAX_PAGE},
+    operators::{AskJobs, GROUPS_BY_INDEX, JobPage, LOOKS, ListCursor, ListFilter, MAX_PAGE},
 };
 
 async fn list(store: &Arc<dyn OperatorStore>, filter: &ListFilter, cursor: Option<ListCursor>, limit: u32) -> JobPage {
@@ -269,4 +269,75 @@ pub async fn finished_jobs_are_listed_at_once_however_many_wait(h: &impl Operato
         (vec![id(2)], None, None),
         "it is older than all that were looked at"
     );
+}
+
+fn group(name: &str) -> GroupName {
+    GroupName::new(name).expect("a good name")
+}
+
+fn of_groups<'a>(names: impl IntoIterator<Item = &'a str>) -> ListFilter {
+    ListFilter { groups: Some(names.into_iter().map(group).collect()), ..ListFilter::default() }
+}
+
+pub async fn a_quiet_group_is_listed_at_once_however_loud_another_is(h: &impl OperatorHarness) {
+    let (scene, store) = (Scene::led(h).await, h.operators().await);
+    let slow = QueueName::new("slow").expect("a good name");
+    let old = |n: u64| NewJob { group: group("quiet"), ..job(n) };
+    let mut all: Vec<_> = (1..=28).map(old).collect();
+    all.extend([NewJob { queue: slow.clone(), ..old(29) }, NewJob { task: task("extract"), ..old(30) }]);
+    all.extend((31..=u64::from(LOOKS) + 531).map(|n| NewJob { group: group("loud"), ..job(n) }));
+    scene.submit(all).await;
+    for n in 3..=6 {
+        scene.intervene(n, Event::Cancel).await;
+    }
+    let quiet = of_groups(["quiet"]);
+    let of = |states: &[JobState]| ListFilter { states: states.iter().copied().collect(), ..quiet.clone() };
+    let cases = [
+        (quiet.clone(), (1..=30).rev().collect()),
+        (of(&[JobState::Waiting]), (7..=30).rev().chain([2, 1]).collect()),
+        (of(&[JobState::Cancelled]), vec![6, 5, 4, 3]),
+        (of(&[JobState::Success]), vec![]),
+        (ListFilter { queues: Some([slow].into()), ..quiet.clone() }, vec![29]),
+        (ListFilter { tasks: Some([task("extract")].into()), ..quiet.clone() }, vec![30]),
+        (ListFilter { fingerprint: Some("none of this kind".to_owned()), ..quiet.clone() }, vec![]),
+    ];
+    for (filter, expected) in cases {
+        let page = list(&store, &filter, None, 100).await;
+        assert_eq!(numbers(&ids(&page), 1..=30), expected, "{filter:?}");
+        assert_eq!((page.next, page.reached), (None, None), "nothing is left to look at: {filter:?}");
+        let (all, _) = pages(&store, &filter, 7).await;
+        assert_eq!(all, ids(&page), "the same in small pages: {filter:?}");
+    }
+    // A loud group is looked through as far as any list is: the rest comes with a later page.
+    let nothing = ListFilter { args: Some("no such text".to_owned()), ..of_groups(["loud"]) };
+    let page = list(&store, &nothing, None, 10).await;
+    assert!(page.jobs.is_empty() && page.next.is_some() && page.reached.is_some(), "{page:?}");
+    let (found, count) = pages(&store, &nothing, 10).await;
+    assert!(found.is_empty() && (2..=3).contains(&count), "{count} pages");
+    let (both, _) = pages(&store, &of_groups(["quiet", "loud"]), MAX_PAGE).await;
+    assert_eq!(both.len(), LOOKS as usize + 531);
+    assert!(both.is_sorted_by(|one, next| one > next), "newest first, across the groups");
+}
+
+pub async fn groups_are_listed_as_one_however_many_they_are(h: &impl OperatorHarness) {
+    let (scene, store) = (Scene::led(h).await, h.operators().await);
+    let many = GROUPS_BY_INDEX + 1;
+    let names: Vec<String> = (0..many).map(|n| format!("g{n}")).collect();
+    let name_of = |n: u64| &*names[usize::try_from(n).expect("small") * 7 % many];
+    scene.submit((1..=60).map(|n| NewJob { group: group(name_of(n)), ..job(n) }).collect()).await;
+    for n in (1..=60).step_by(4) {
+        scene.intervene(n, Event::Cancel).await;
+    }
+    for count in [1, 2, 5, many - 1, many] {
+        let names = || names.iter().take(count).map(|name| &**name);
+        let expected: Vec<u64> = (1..=60).rev().filter(|n| names().any(|name| name == name_of(*n))).collect();
+        for limit in [1, 3, 10, 100] {
+            let (all, _) = pages(&store, &of_groups(names()), limit).await;
+            assert_eq!(numbers(&all, 1..=60), expected, "{count} groups, {limit} a page");
+        }
+        let cancelled = ListFilter { states: [JobState::Cancelled].into(), ..of_groups(names()) };
+        let (all, _) = pages(&store, &cancelled, 2).await;
+        let expected: Vec<u64> = expected.into_iter().filter(|n| n % 4 == 1).collect();
+        assert_eq!(numbers(&all, 1..=60), expected, "{count} groups");
+    }
 }

@@ -156,7 +156,9 @@ macro_rules! operator_suite {
                 finished_jobs_are_listed_at_once_however_many_wait,
                 a_caller_that_looks_closer_itself_has_fewer_rows_looked_at,
                 jobs_of_tasks_with_secrets_are_found_whatever_text_is_looked_for,
-                a_look_for_one_among_many_is_bounded_and_comes_to_its_end;
+                a_look_for_one_among_many_is_bounded_and_comes_to_its_end,
+                a_quiet_group_is_listed_at_once_however_loud_another_is,
+                groups_are_listed_as_one_however_many_they_are;
             vitals:
                 a_store_tells_what_it_knows_of_its_database_and_changes_nothing;
             audit:

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use turnwise_core::{Job, JobId, Timestamp};
+use turnwise_core::{GroupName, Job, JobId, Timestamp};
 
 use super::{Data, MemoryStore, rows::Row};
 use crate::{
-    operators::{AskJobs, JobPage, Looked},
+    operators::{AskJobs, FoundBy, JobPage, Looked},
     store::Result,
 };
 
@@ -23,15 +23,31 @@ pub(super) fn list_jobs(store: &MemoryStore, ask: &AskJobs) -> Result<JobPage> {
         return Ok(JobPage::of([Looked { jobs, down_to: None }], ask.limit()));
     }
     let tables = [(false, &data.jobs), (true, &data.history)].into_iter();
-    let wanted = tables.filter(|(finished, _)| ask.filter.wants(*finished));
-    Ok(JobPage::of(wanted.map(|(_, rows)| data.look(rows, ask, first, now)), ask.limit()))
+    let wanted = tables.filter(|(finished, _)| ask.filter.wants(*finished)).map(|(_, rows)| rows);
+    let looks: Vec<Looked> = match ask.filter.found_by() {
+        FoundBy::Groups(groups) => {
+            let looks = wanted.flat_map(|rows| groups.iter().map(move |group| (rows, Some(group))));
+            looks.map(|(rows, group)| data.look(rows, group, ask, first, now)).collect()
+        }
+        _ => wanted.map(|rows| data.look(rows, None, ask, first, now)).collect(),
+    };
+    Ok(JobPage::of(looks, ask.limit()))
 }
 
 impl Data {
-    fn look(&self, rows: &BTreeMap<JobId, Row>, ask: &AskJobs, first: JobId, now: Timestamp) -> Looked {
-        let mut looked = Looked::default();
-        for (at, (id, row)) in rows.range(..=first).rev().enumerate() {
-            if looked.jobs.len() >= ask.limit() as usize || at >= ask.looks() as usize {
+    /// Goes through the rows of a table, or through those of a group in it.
+    fn look(
+        &self,
+        rows: &BTreeMap<JobId, Row>,
+        group: Option<&GroupName>,
+        ask: &AskJobs,
+        first: JobId,
+        now: Timestamp,
+    ) -> Looked {
+        let (mut looked, looks) = (Looked::default(), ask.looks());
+        let rows = rows.range(..=first).rev().filter(|(_, row)| group.is_none_or(|group| row.group == *group));
+        for (at, (id, row)) in rows.enumerate() {
+            if looked.jobs.len() >= ask.limit() as usize || at >= looks as usize {
                 return looked;
             }
             let job: Job = self.show(row, now);

@@ -13,6 +13,9 @@ pub const MAX_PAGE: u32 = 1_000;
 /// for: 20,000 in all.
 pub const LOOKS: u32 = 10_000;
 
+/// Most groups of a list whose jobs are found by their index: each is looked through by itself, down to a full page.
+pub const GROUPS_BY_INDEX: usize = 16;
+
 /// Which jobs to list: all given conditions must hold. `docs/lists.md` says which index serves which.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ListFilter {
@@ -47,17 +50,14 @@ impl ListFilter {
         fn one_of<N: Ord>(wanted: &Option<BTreeSet<N>>, name: &N) -> bool {
             wanted.as_ref().is_none_or(|wanted| wanted.contains(name))
         }
-        (self.states.is_empty() || self.states.contains(&job.state))
+        self.wants_state(job.state)
             && one_of(&self.queues, &job.queue)
             && one_of(&self.groups, &job.group)
             && one_of(&self.tasks, &job.task)
             && self.node.as_ref().is_none_or(|node| job.node.as_ref() == Some(node))
             && self.since.is_none_or(|since| job.submitted_at >= since)
             && self.until.is_none_or(|until| job.submitted_at < until)
-            && self.fingerprint.as_ref().is_none_or(|wanted| {
-                job.fingerprint.as_ref() == Some(wanted)
-                    && !matches!(job.state, JobState::Success | JobState::Cancelled)
-            })
+            && self.fingerprint.as_ref().is_none_or(|wanted| job.fingerprint.as_ref() == Some(wanted))
             && self.args_admit(&job.task, job.args.as_str())
     }
 
@@ -67,18 +67,36 @@ impl ListFilter {
         self.args.as_ref().is_none_or(found)
     }
 
+    /// Whether a job in this state may be asked for: with a kind of error, none that got over it.
+    pub fn wants_state(&self, state: JobState) -> bool {
+        (self.states.is_empty() || self.states.contains(&state))
+            && (self.fingerprint.is_none() || !matches!(state, JobState::Success | JobState::Cancelled))
+    }
+
     /// Whether any finished job, or any unfinished one, may be asked for: the others' table need not be looked at.
     pub fn wants(&self, finished: bool) -> bool {
-        self.states.is_empty() || self.states.iter().any(|state| state.finished() == finished)
+        JobState::ALL.into_iter().any(|state| state.finished() == finished && self.wants_state(state))
+    }
+
+    /// What leads to the jobs: the first of these that is given.
+    pub fn found_by(&self) -> FoundBy<'_> {
+        match self {
+            Self { unique: Some(key), .. } => FoundBy::UniqueKey(key),
+            Self { groups: Some(groups), .. } if groups.len() <= GROUPS_BY_INDEX => FoundBy::Groups(groups),
+            Self { fingerprint: Some(kind), .. } => FoundBy::Fingerprint(kind),
+            _ => FoundBy::Id,
+        }
     }
 
     /// Whether rows are looked at one by one in some store: a page may then cost as many as [`LOOKS`] allows.
     pub fn checks_rows(&self) -> bool {
-        let Self { states, queues, groups, tasks, node, since, args, until: _, fingerprint: _, unique: _, masked: _ } =
+        let Self { states, queues, groups, tasks, node, since, args, until: _, fingerprint, unique: _, masked: _ } =
             self;
+        let by_groups = matches!(self.found_by(), FoundBy::Groups(_));
         !states.is_empty()
             || queues.is_some()
-            || groups.is_some()
+            || (groups.is_some() && !by_groups)
+            || (fingerprint.is_some() && by_groups)
             || tasks.is_some()
             || node.is_some()
             || since.is_some()
@@ -97,6 +115,30 @@ impl ListFilter {
             JobId::from_uuid(Uuid::from_u128((u128::try_from(millis).unwrap_or(0) << 80) | (u128::MAX >> 48)))
         };
         self.until.map_or(JobId::from_uuid(Uuid::max()), last)
+    }
+}
+
+/// What leads a list to its jobs; its other conditions are checked row by row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FoundBy<'a> {
+    /// The jobs that hold this key.
+    UniqueKey(&'a UniqueKey),
+    /// The jobs of each of these groups, [`GROUPS_BY_INDEX`] at most.
+    Groups(&'a BTreeSet<GroupName>),
+    /// The jobs with an error of this kind.
+    Fingerprint(&'a str),
+    /// All jobs.
+    Id,
+}
+
+impl FoundBy<'_> {
+    /// How many rows one look sees at most: together, those of a table see [`LOOKS`].
+    pub fn looks(&self) -> u32 {
+        let looks = match self {
+            Self::Groups(groups) => u32::try_from(groups.len()).unwrap_or(LOOKS).max(1),
+            Self::UniqueKey(_) | Self::Fingerprint(_) | Self::Id => 1,
+        };
+        LOOKS / looks
     }
 }
 
@@ -162,9 +204,12 @@ impl AskJobs {
         self.limit.min(MAX_PAGE)
     }
 
-    /// Rows of each table that are looked at. A full page is never beyond them: fewer than the limit count as that.
+    /// Rows that one look sees at most. A full page is never beyond them: fewer than the limit count as that.
     pub fn looks(&self) -> u32 {
-        self.looks.unwrap_or(LOOKS).clamp(self.limit().max(1), LOOKS)
+        let most = self.filter.found_by().looks();
+        // What is looked at for several groups is looked at for each of them.
+        let each = self.looks.unwrap_or(LOOKS) / (LOOKS / most);
+        each.clamp(self.limit().clamp(1, most), most)
     }
 
     /// The first id to look at, going down; `None`: nothing is left.
@@ -191,7 +236,7 @@ pub struct JobPage {
     pub reached: Option<Timestamp>,
 }
 
-/// What a look through one table has found.
+/// What a look has found: through one table, or through the jobs of a group in it.
 #[derive(Debug, Clone, Default)]
 pub struct Looked {
     /// Those that are asked for.
@@ -201,7 +246,7 @@ pub struct Looked {
 }
 
 impl JobPage {
-    /// The page that follows from a look through several tables.
+    /// The page that follows from several looks.
     pub fn of(looked: impl IntoIterator<Item = Looked>, limit: u32) -> Self {
         let (mut jobs, mut edge) = (Vec::new(), None);
         for look in looked {
@@ -245,6 +290,23 @@ mod tests {
         let looks = |limit, looks| AskJobs { limit, looks, ..AskJobs::default() }.looks();
         assert_eq!([looks(10, None), looks(10, Some(500)), looks(10, Some(u32::MAX))], [LOOKS, 500, LOOKS]);
         assert_eq!([looks(10, Some(3)), looks(u32::MAX, Some(3)), looks(0, Some(0))], [10, MAX_PAGE, 1]);
+    }
+
+    #[test]
+    fn a_group_leads_to_its_jobs_whatever_else_is_asked_of_them() {
+        let groups = |count: usize| Some((0..count).map(|n| GroupName::stored(format!("g{n}").into())).collect());
+        let kind = Some("f00d".to_owned());
+        let one = ListFilter { groups: groups(1), fingerprint: kind.clone(), ..ListFilter::default() };
+        assert!(matches!(one.found_by(), FoundBy::Groups(names) if names.len() == 1), "{one:?}");
+        assert!(one.checks_rows() && !ListFilter { fingerprint: None, ..one.clone() }.checks_rows());
+        let many = ListFilter { groups: groups(GROUPS_BY_INDEX + 1), ..one.clone() };
+        assert_eq!((many.found_by(), many.checks_rows()), (FoundBy::Fingerprint("f00d"), true));
+        assert_eq!(ListFilter { fingerprint: None, ..many }.found_by(), FoundBy::Id);
+        let key = UniqueKey::new("k").unwrap();
+        assert_eq!(ListFilter { unique: Some(key.clone()), ..one.clone() }.found_by(), FoundBy::UniqueKey(&key));
+        let looks = [1, 4, GROUPS_BY_INDEX].map(|count| ListFilter { groups: groups(count), ..one.clone() });
+        assert_eq!(looks.map(|filter| filter.found_by().looks()), [LOOKS, LOOKS / 4, LOOKS / 16]);
+        assert_eq!(ListFilter { groups: groups(0), ..one }.found_by().looks(), LOOKS);
     }
 
     #[test]

@@ -95,6 +95,8 @@ impl WhatIf {
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Comparison<'a> {
+    /// All jobs that no node has.
+    pub jobs: usize,
     /// As things are.
     pub before: Course,
     /// With the changes.
@@ -111,10 +113,20 @@ pub struct Comparison<'a> {
 pub struct Course {
     /// Slots of all nodes that live, or as many as were supposed.
     pub slots: u32,
-    /// How many jobs start.
+    /// How many starts were looked at: 200,000 at most, and those that happen at once.
     pub starts: usize,
+    /// How long those jobs wait, on average.
+    pub mean_wait_ms: u64,
+    /// Half of them wait no longer.
+    pub p50_wait_ms: u64,
+    /// 95 of 100 wait no longer.
+    pub p95_wait_ms: u64,
+    /// How long they wait at most.
+    pub max_wait_ms: u64,
     /// Until the last of their runs is over.
     pub end_ms: u64,
+    /// From now to where the simulation stopped looking: all starts until then were looked at. 30 days at most.
+    pub looked_ms: u64,
     /// `false`: the simulation was cut off, more jobs would start after it.
     pub complete: bool,
 }
@@ -137,12 +149,16 @@ pub struct GroupCourse<'a> {
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Waits {
-    /// How many of them start.
+    /// How many of their starts were looked at. The other jobs start later, if the simulation was cut off, or are held up.
     pub starts: usize,
     /// From now to the first start; `null`: none starts.
     pub first_start_ms: Option<u64>,
     /// On average.
     pub mean_wait_ms: u64,
+    /// Half of them wait no longer.
+    pub p50_wait_ms: u64,
+    /// 95 of 100 wait no longer.
+    pub p95_wait_ms: u64,
     /// At most.
     pub max_wait_ms: u64,
     /// From now to the end of the last run.
@@ -154,7 +170,9 @@ impl From<&view::Waits> for Waits {
         Self {
             starts: waits.starts,
             first_start_ms: waits.first.map(millis),
-            mean_wait_ms: millis(waits.mean()),
+            mean_wait_ms: millis(waits.mean),
+            p50_wait_ms: millis(waits.p50),
+            p95_wait_ms: millis(waits.p95),
             max_wait_ms: millis(waits.longest),
             end_ms: millis(waits.end),
         }
@@ -163,8 +181,18 @@ impl From<&view::Waits> for Waits {
 
 impl From<&view::Simulation> for Course {
     fn from(simulation: &view::Simulation) -> Self {
-        let view::Simulation { slots, starts, end, complete, .. } = simulation;
-        Self { slots: *slots, starts: *starts, end_ms: millis(*end), complete: *complete }
+        let view::Simulation { slots, all, looked, complete, .. } = simulation;
+        Self {
+            slots: *slots,
+            starts: all.starts,
+            mean_wait_ms: millis(all.mean),
+            p50_wait_ms: millis(all.p50),
+            p95_wait_ms: millis(all.p95),
+            max_wait_ms: millis(all.longest),
+            end_ms: millis(all.end),
+            looked_ms: millis(*looked),
+            complete: *complete,
+        }
     }
 }
 
@@ -179,6 +207,7 @@ impl<'a> Comparison<'a> {
             after: after.groups.get(group).unwrap_or(waits).into(),
         });
         Self {
+            jobs: before.all.jobs,
             before: before.into(),
             after: after.into(),
             groups: groups.collect(),
