@@ -1,13 +1,23 @@
 //! Charts as SVG, made of plain values: for the pages of `turnwise serve` and for the files of the commands.
 //!
-//! [`text`] what callers' texts may hold, and how wide they are → [`drawing`] the only place that writes markup → [`colour`] one
-//! palette, with a shape for each state → [`scale`] round steps, and values as people read them → [`times`] a time axis →
-//! [`plot`] axes and legends → the charts: [`shares`] who had the workers, [`lines`] values over time, [`bars`] used beside
-//! entitled, [`timeline`] the attempts of a job, [`histogram`] how long something took, [`graph`] what waits for what, [`spark`] a
-//! line within a line of text, [`fairness`] the demo → [`standalone`](mod@standalone) a picture as a file of its own.
+//! `text` what callers' texts may hold, and how wide they are → `drawing` the only place that writes markup → [`Colour`] one palette,
+//! with a shape for each [`State`] → `scale` round steps, and values as people read them → [`Times`] a time axis → `plot` axes and
+//! legends → the charts: [`Shares`] who had the workers, [`Lines`] values over time, [`Bars`] used beside entitled, [`Timeline`] the
+//! attempts of a job, [`Histogram`] how long something took, [`Graph`] what waits for what, [`Spark`] a line within a line of text,
+//! [`Fairness`] the demo → [`standalone`] a picture as a file of its own.
 //!
 //! A picture has classes and no styles: a page shows it under `style-src 'self'`, with [`CSS`] as part of its style sheet. No text of
 //! a caller changes which elements a picture has, and no number keeps it from being drawn.
+//!
+//! ```
+//! use turnwise_chart::{Bar, Bars, Chart, Measure};
+//!
+//! let bar = |name: &str, used, due| Bar { name: name.to_owned(), used, entitled: Some(due), href: None };
+//! let bars = vec![bar("acme", 0.41, 0.25), bar("<beta>", 0.2, 0.25)];
+//! let bars = Bars { title: "Worker time".to_owned(), measure: Measure::Part, bars };
+//! assert!(bars.figure().contains("&lt;beta&gt;"));
+//! assert_eq!(bars.table().rows[0], ["acme", "41 %", "25 %"]);
+//! ```
 
 mod bars;
 mod colour;
@@ -80,7 +90,7 @@ impl Width {
     /// In the units of the picture, which are about a pixel.
     fn units(self) -> f64 {
         match self {
-            Width::Narrow => 340.0,
+            Width::Narrow => 290.0,
             Width::Medium => 560.0,
             Width::Wide => 920.0,
         }

@@ -14,7 +14,7 @@ pub(crate) const SMALL: f64 = 12.0;
 /// Below a chart for the labels of its time axis.
 pub(crate) const AXIS: f64 = 26.0;
 /// Where a chart's values begin; to the left are the labels of its rungs.
-const LEFT: f64 = 46.0;
+const LEFT: f64 = 66.0;
 /// To the right, so that half of the last label has room.
 const RIGHT: f64 = 20.0;
 /// Labels of a time axis are this far apart, and cut to it: which of them stand there does not depend on what they say.

@@ -201,7 +201,7 @@ impl Shares {
         let &(number, y) = best.get(best.len() / 2)?;
         let x = plot.x(f64::midpoint(self.at[number], self.until(number)));
         let room = room.min(2.0 * (x - plot.left).min(plot.right - x)) - 12.0;
-        (room >= 30.0).then_some((x, y, room))
+        (room >= 44.0).then_some((x, y, room))
     }
 }
 

@@ -18,7 +18,7 @@ const LEAST: f64 = 56.0;
 /// Of the width, for phases that are drawn wider than they were.
 const WIDENED: f64 = 0.7;
 /// Labels of the axis are this far apart.
-const SLOT: f64 = 76.0;
+const SLOT: f64 = 90.0;
 /// For the name of an attempt, whatever it is: the axis begins behind it.
 const NAME: f64 = 94.0;
 const BAR: f64 = 24.0;
@@ -109,13 +109,7 @@ impl Chart for Timeline {
                 axis.phase(&mut drawing, phase, y + above);
             }
             if narrow {
-                let phases: Vec<_> =
-                    attempt.phases.iter().map(|phase| format!("{} {}", phase.state.name(), phase.span())).collect();
-                drawing.text(
-                    "soft small",
-                    (0.0, y + above + BAR + 16.0),
-                    &fit(&phases.join(" · "), units - 8.0, SMALL),
-                );
+                attempt.durations(&mut drawing, (0.0, y + above + BAR + 16.0), units);
             }
             drawing.close();
             y += row;
@@ -166,6 +160,22 @@ impl Attempt {
             (Some(state), _) => (state.name(), Some(state)),
             (None, Some(phase)) => ("goes on", Some(phase.state)),
             (None, None) => ("goes on", None),
+        }
+    }
+}
+
+impl Attempt {
+    /// What has no room within the phases themselves: shapes and durations, one after the other.
+    fn durations(&self, drawing: &mut Drawing, (mut x, y): (f64, f64), right: f64) {
+        for phase in &self.phases {
+            let span = phase.span();
+            if x + 17.0 + breadth(&span, SMALL) > right - 12.0 {
+                drawing.text("soft small", (x, y), "…");
+                break;
+            }
+            Colour::State(phase.state).draw(drawing, (x + 6.0, y - 4.5));
+            drawing.text("soft small", (x + 17.0, y), &span);
+            x += 17.0 + breadth(&span, SMALL) + 10.0;
         }
     }
 }
@@ -243,15 +253,16 @@ impl Axis {
             rungs.filter(|(rung, _)| *rung <= length).collect()
         };
         drawing.line("base", (left, bottom), (right, bottom));
-        drawing.text("soft small", (left, bottom + 18.0), &fit(begins, SLOT * 1.4, SMALL));
-        let (mut room, mut before) = (left + SLOT * 1.9, String::new());
+        drawing.text("soft small", (left, bottom + 18.0), &fit(begins, SLOT, SMALL));
+        let (mut room, mut before) = (left + SLOT * 1.6, String::new());
         for (since, x) in marks {
             drawing.line("grid", (x, top), (x, bottom));
             let label = format!("+{}", span(since));
-            if x >= room && label != before {
+            // The last one ends where the axis does, and needs its room to the left.
+            let last = x + SLOT / 2.0 > right;
+            if label != before && x >= room + if last { SLOT / 2.0 } else { 0.0 } {
                 room = x + SLOT;
-                let class = if x + SLOT / 2.0 > right { "soft small end" } else { "soft small middle" };
-                let x = if x + SLOT / 2.0 > right { x.min(right) } else { x };
+                let class = if last { "soft small end" } else { "soft small middle" };
                 drawing.text(class, (x, bottom + 18.0), &label);
                 before = label;
             }

@@ -31,7 +31,7 @@ const STEPS: [f64; 21] = [
     28.0 * DAY,
 ];
 /// No more labels on an axis.
-const MOST: usize = 8;
+const MOST: u32 = 8;
 
 /// From when to when a chart goes, and what stands below it.
 #[derive(Debug, Clone, PartialEq)]
@@ -58,7 +58,7 @@ impl Times {
         let [from, to, ahead] = [from, to, ahead].map(|at| tame(at).unwrap_or(0.0));
         let step = step(to - from);
         let first = ((from + ahead) / step).ceil() * step - ahead;
-        let ticks = (0..=MOST as u32).map(|number| first + f64::from(number) * step).take_while(|&at| at <= to);
+        let ticks = (0..=MOST).map(|number| first + f64::from(number) * step).take_while(|&at| at <= to);
         Self { from, to, ticks: ticks.map(|at| (at, label(at))).collect() }
     }
 
@@ -72,9 +72,8 @@ impl Times {
 }
 
 /// The first step that gives no more than [`MOST`] of them.
-#[allow(clippy::cast_precision_loss)] // eight
 fn step(length: f64) -> f64 {
-    let rough = tame(length).unwrap_or(0.0) / MOST as f64;
+    let rough = tame(length).unwrap_or(0.0) / f64::from(MOST);
     let known = STEPS.into_iter().find(|step| *step >= rough);
     known.unwrap_or_else(|| (rough / DAY).ceil() * DAY)
 }
