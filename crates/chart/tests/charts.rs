@@ -76,7 +76,7 @@ impl Values {
         let attempt = |number: usize| {
             let phase = |state, at| Phase { state, from: self.number(at), to: self.number(at + 1) };
             let phases = vec![phase(State::Waiting, number), phase(State::Running, number + 1)];
-            Attempt { name: self.text.clone(), phases, ended: (number % 2 == 0).then_some(State::Failed) }
+            Attempt { name: self.text.clone(), phases, ended: (number.is_multiple_of(2)).then_some(State::Failed) }
         };
         let attempts = (0..self.at.len()).step_by(3).map(attempt).collect();
         Timeline { title: self.text.clone(), begins: self.text.clone(), attempts }
