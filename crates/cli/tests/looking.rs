@@ -4,7 +4,7 @@ mod support;
 
 use std::{
     fs,
-    os::unix::fs::PermissionsExt,
+    os::unix::fs::{MetadataExt, PermissionsExt, symlink},
     path::Path,
     process::{Output, Stdio},
 };
@@ -148,6 +148,66 @@ fn a_file_that_may_only_be_read_can_be_looked_at_and_nothing_is_left_beside_it()
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1, "{mode}");
         permit(place.path(), 0o755);
     }
+}
+
+/// What `select count(*)` of any program with SQLite does, `.backup` among them.
+fn another_program_looks(file: &Path) {
+    let conn = Connection::open(file).unwrap();
+    conn.query_row("select count(*) from turnwise_job", (), |_| Ok(())).unwrap();
+    conn.close().unwrap();
+}
+
+#[test]
+fn a_node_goes_on_when_another_program_has_looked_at_its_file() {
+    let place = Place::new();
+    let [real, link] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let (file, link) = (real.path().join("jobs.db"), link.path().join("link.db"));
+    symlink(&file, &link).unwrap();
+    for path in [&file, &link] {
+        let database = format!("sqlite:{}", path.display());
+        let node = place.serve(&["--demo-tasks", "--database", &database]);
+        let is_locked = || {
+            let (node, inode) = (node.process.id().to_string(), format!(":{}", fs::metadata(&file).unwrap().ino()));
+            let locks = fs::read_to_string("/proc/locks").unwrap();
+            locks.lines().any(|line| {
+                let words: Vec<_> = line.split_whitespace().collect();
+                words.get(4) == Some(&node.as_str()) && words.get(5).is_some_and(|place| place.ends_with(&inode))
+            })
+        };
+        let log = || fs::metadata(real.path().join("jobs.db-wal")).map(|log| log.ino());
+        let before = log().unwrap();
+        for looked_at in [&file, &link] {
+            // Else a program with a SQLite before 3.51, which this test has not, deletes the log.
+            assert!(is_locked(), "another program would take the file for unused");
+            another_program_looks(looked_at);
+            assert_eq!(log().ok(), Some(before), "the log of a live node was deleted");
+            let run = place.run(&["enqueue", "noop", "--wait", "--database", &database]);
+            assert_eq!(succeeded(&run), "null\n", "{run:?}");
+        }
+        node.stop();
+    }
+    let conn = Connection::open(&file).unwrap();
+    let ended: i64 = conn.query_row("select count(*) from turnwise_history", (), |row| row.get(0)).unwrap();
+    assert_eq!(ended, 4, "jobs that have ended are in the file");
+}
+
+#[test]
+fn who_may_only_read_sees_what_a_node_has_written_through_a_link_too() {
+    let place = Place::new();
+    let dir = tempfile::tempdir().unwrap();
+    let permit = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    let (file, link) = (dir.path().join("jobs.db"), place.path().join("turnwise.db"));
+    symlink(&file, &link).unwrap();
+    let node = place.serve(&["--demo-tasks"]);
+    place.enqueue(&["noop"]);
+    [dir.path(), place.path()].into_iter().for_each(|path| permit(path, 0o755));
+    let programs = tempfile::tempdir().unwrap();
+    permit(programs.path(), 0o755);
+    let binary = programs.path().join("turnwise");
+    fs::copy(env!("CARGO_BIN_EXE_turnwise"), &binary).unwrap();
+    let looked = place.prepared(unprivileged(binary.to_str().unwrap()).unwrap(), &["jobs"]).output().unwrap();
+    assert!(succeeded(&looked).contains("noop"), "{looked:?}");
+    node.stop();
 }
 
 #[test]
