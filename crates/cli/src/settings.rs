@@ -100,11 +100,7 @@ impl Source {
     fn origin(&self, table: &str, key: &str) -> Origin {
         match self {
             Self::Flags(_) => Origin::Flag(format!("--{}", key.replace('_', "-"))),
-            Self::Variables(_) => {
-                let unset = std::env::var_os(variable(key)).is_none_or(|text| text.is_empty());
-                let other = key == "core_pool_size" && unset;
-                Origin::Variable(if other { SLOTS.to_owned() } else { variable(key) })
-            }
+            Self::Variables(_) => Origin::Variable(variable_that_is_set(key)),
             Self::File(path, _, lines) => {
                 let line = lines.get(&format!("{table}{key}")).map_or_else(String::new, |line| format!(":{line}"));
                 Origin::File(format!("{}{line}", path.display()))
@@ -116,10 +112,17 @@ impl Source {
     fn hint(&self, key: &str) -> String {
         match self {
             Self::Flags(_) => String::new(),
-            Self::Variables(_) => format!(" ({})", variable(key)),
+            Self::Variables(_) => format!(" ({})", variable_that_is_set(key)),
             Self::File(path, ..) => format!(" ({})", path.display()),
         }
     }
+}
+
+/// The variable that names this setting: one of them has two.
+fn variable_that_is_set(key: &str) -> String {
+    let unset = std::env::var_os(variable(key)).is_none_or(|text| text.is_empty());
+    let slots = key == "core_pool_size" && unset && std::env::var_os(SLOTS).is_some();
+    if slots { SLOTS.to_owned() } else { variable(key) }
 }
 
 /// All settings, strongest source first.

@@ -324,6 +324,13 @@ fn a_variable_that_is_no_setting_is_warned_of_and_slots_count() {
     assert!(succeeded(&output).contains(", 7 slots,"), "{output:?}");
     let warned = said(&output);
     assert_eq!(warned, "warning: TURNWISE_SLOT is not a setting and has no effect; did you mean \"TURNWISE_SLOTS\"?\n");
+    // The variable that is set is the one that is wrong.
+    for (name, other) in [("TURNWISE_SLOTS", "TURNWISE_CORE_POOL_SIZE"), ("TURNWISE_CORE_POOL_SIZE", "TURNWISE_SLOTS")]
+    {
+        let mut command = place.command(&["serve", "--until-empty", "--log", "off"]);
+        let line = refused(&command.env(name, "zz").output().unwrap(), 2);
+        assert!(line.contains(&format!("({name})")) && !line.contains(other), "{line}");
+    }
     // A program that is a task has variables of its own.
     let mut within = place.command(&["jobs"]);
     let output = within.env("TURNWISE_JOB_ID", ID).env("TURNWISE_ATTEMPT", "1").output().unwrap();
