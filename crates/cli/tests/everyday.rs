@@ -15,6 +15,7 @@ on_both_databases! {
     a_queue_shows_since_when_its_oldest_job_waits,
     a_mistyped_name_is_told,
     a_mistyped_name_is_not_looked_for_among_all_jobs,
+    a_queue_that_is_set_to_zero_is_told_to_be_serial,
     settings_are_taken_away_again,
     finished_jobs_are_deleted_only_if_that_is_said,
     a_schedule_is_shown_and_its_job_names_it,
@@ -194,6 +195,14 @@ fn a_mistyped_name_is_told(place: &Place) {
     assert_eq!(new, "new queue: no job and no setting has the name \"mails\"; did you mean \"mail\"?\n");
     assert_eq!(remarked(place, &["queue", "set", "mail", "--weight", "2"]), "");
     assert_eq!(remarked(place, &["task", "set", "noop", "--concurrency", "2"]), "");
+}
+
+fn a_queue_that_is_set_to_zero_is_told_to_be_serial(place: &Place) {
+    place.enqueue(&["noop", "--queue", "mail"]);
+    let told = remarked(place, &["queue", "set", "mail", "--concurrency", "0"]);
+    assert!(told.contains("concurrency 0 is serial") && told.contains("`turnwise queue pause mail`"), "{told}");
+    assert_eq!(place.listed("queues", "mail")["concurrency"], "serial");
+    assert_eq!(remarked(place, &["queue", "set", "mail", "--concurrency", "serial"]), "");
 }
 
 fn settings_are_taken_away_again(place: &Place) {
