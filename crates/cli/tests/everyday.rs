@@ -15,6 +15,7 @@ on_both_databases! {
     a_queue_shows_since_when_its_oldest_job_waits,
     a_mistyped_name_is_told,
     a_mistyped_name_is_not_looked_for_among_all_jobs,
+    a_question_about_a_mistyped_name_is_answered_and_told,
     a_queue_that_is_set_to_zero_is_told_to_be_serial,
     settings_are_taken_away_again,
     finished_jobs_are_deleted_only_if_that_is_said,
@@ -195,6 +196,17 @@ fn a_mistyped_name_is_told(place: &Place) {
     assert_eq!(new, "new queue: no job and no setting has the name \"mails\"; did you mean \"mail\"?\n");
     assert_eq!(remarked(place, &["queue", "set", "mail", "--weight", "2"]), "");
     assert_eq!(remarked(place, &["task", "set", "noop", "--concurrency", "2"]), "");
+}
+
+fn a_question_about_a_mistyped_name_is_answered_and_told(place: &Place) {
+    place.enqueue(&["noop", "--queue", "mail", "--group", "acme"]);
+    let ask = ["simulate", "--weight", "acne=3", "--pause", "acne", "--pause", "acme", "--concurrency", "mial=1"];
+    assert_eq!(
+        remarked(place, &ask),
+        "queue: no job and no setting has the name \"mial\"; did you mean \"mail\"?\n\
+         group: no job and no setting has the name \"acne\"; did you mean \"acme\"?\n"
+    );
+    assert_eq!(remarked(place, &["simulate", "--weight", "acme=3", "--concurrency", "mail=1"]), "");
 }
 
 fn a_queue_that_is_set_to_zero_is_told_to_be_serial(place: &Place) {
