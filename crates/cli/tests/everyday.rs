@@ -270,7 +270,7 @@ fn a_schedule_is_shown_and_its_job_names_it(place: &Place) {
     for zone in [&["--every", "1h", "--zone", "Europe/Berlin"][..], &["--zone", "Europe/Berlin"]] {
         place.refused(&[&add[..], zone].concat(), 2);
     }
-    assert!(place.told(&["schedule", "show", "sales"]).contains("last run: none yet"));
+    assert!(place.told(&["schedule", "show", "sales"]).contains("  last run at its time: none yet\n"));
     // A job that a person runs beside the plan is the schedule's, too, and no other's.
     place.told(&["schedule", "add", "other", "noop", "--every", "1h", "--on-exhausted", "sorry", "--next", "then"]);
     let runs: Vec<_> = (0..2).map(|_| place.told(&["schedule", "run", "sales"]).trim().to_owned()).collect();
@@ -297,7 +297,7 @@ fn a_schedule_is_shown_and_its_job_names_it(place: &Place) {
     });
     assert_eq!((&shown["args"], &shown["when"]), (&json!({"of": "acme"}), &json!("every 1s")));
     let lines = place.told(&["schedule", "show", "sales"]);
-    assert!(lines.contains(r#"  args {"of":"acme"}"#) && lines.contains("  last run: job "), "{lines}");
+    assert!(lines.contains(r#"  args {"of":"acme"}"#) && lines.contains("  last run at its time: job "), "{lines}");
     node.stop();
     let other = place.enqueue(&["noop"]);
     assert_eq!(place.job(&other)["schedule"], Value::Null);
