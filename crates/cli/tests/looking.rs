@@ -6,7 +6,7 @@ use std::{
     fs,
     os::unix::fs::{MetadataExt, PermissionsExt, symlink},
     path::Path,
-    process::{Output, Stdio},
+    process::{Command, Output, Stdio},
 };
 
 use support::*;
@@ -350,6 +350,23 @@ fn a_second_node_on_a_host_gets_a_number() {
     let chosen = place.run(&["serve", "--log", "off", "--lease", "1s", "--name", &host]);
     assert!(refused(&chosen, 1).contains("is in use by a live node"), "{chosen:?}");
     [first, second, third].into_iter().for_each(Serving::stop);
+}
+
+#[test]
+fn a_node_that_is_started_with_nohup_outlives_its_terminal() {
+    let place = Place::on_sqlite();
+    let mut shell = Command::new("sh");
+    shell.args(["-c", r#"trap '' HUP; exec "$0" "$@""#, env!("CARGO_BIN_EXE_turnwise")]);
+    let mut command = place.prepared(shell, &["serve", "--demo-tasks", "--log", "off"]);
+    let mut node = Process::new(command.stdout(Stdio::piped()).spawn().unwrap());
+    let run = |job: &[&str]| place.wait_for_state(&place.enqueue(job), "success");
+    run(&["noop"]);
+    node.signal("HUP");
+    // Were it to stop, it would run nothing more.
+    run(&["sleep", r#"{"ms": 500}"#]);
+    run(&["noop"]);
+    node.signal("TERM");
+    assert_eq!(node.wait().code(), Some(0));
 }
 
 /// The lines of a node that is told to stop while a job runs: whatever signal it is, and what a second one leaves behind.
