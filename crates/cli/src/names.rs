@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// What a name is the name of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     Queue,
     Group,
@@ -197,6 +197,12 @@ impl New {
     pub(crate) fn tell(self) {
         self.0.as_deref().into_iter().for_each(remark);
     }
+}
+
+/// What to say about a name that a question is about; `None` also where names cannot be read: the question has its answer all the same.
+pub(crate) async fn doubt(place: &Place, kind: Kind, name: &str) -> Option<String> {
+    let sentence = unknown(place, kind, name).await.ok()??;
+    Some(format!("{}: {sentence}", kind.word()))
 }
 
 /// What to say about a name that nothing is known about. Looks at a bounded number of jobs, however many there are.

@@ -303,7 +303,7 @@ fn details(schedule: &Schedule, job: Option<&LastJob>) -> Vec<String> {
         ),
     ];
     lines.extend(steps);
-    lines.extend([format!("  last run: {last}"), "  next times:".to_owned()]);
+    lines.extend([format!("  last run at its time: {last}"), "  next times:".to_owned()]);
     lines
 }
 

@@ -305,7 +305,8 @@ async fn drained(executor: &Executor) {
 pub(crate) struct Signals {
     terminate: Signal,
     interrupt: Signal,
-    hang_up: Signal,
+    /// `None`: the node is to outlive its terminal, as `nohup` starts it.
+    hang_up: Option<Signal>,
 }
 
 impl Signals {
@@ -313,7 +314,7 @@ impl Signals {
         Ok(Self {
             terminate: listen_for(SignalKind::terminate())?,
             interrupt: listen_for(SignalKind::interrupt())?,
-            hang_up: listen_for(SignalKind::hangup())?,
+            hang_up: if ignored(SignalKind::hangup()) { None } else { Some(listen_for(SignalKind::hangup())?) },
         })
     }
 
@@ -321,9 +322,24 @@ impl Signals {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
-            _ = self.hang_up.recv() => {}
+            () = received(self.hang_up.as_mut()) => {}
         }
     }
+}
+
+async fn received(signal: Option<&mut Signal>) {
+    match signal {
+        Some(signal) => drop(signal.recv().await),
+        None => std::future::pending().await,
+    }
+}
+
+/// Whether the process that started this one made it ignore the signal; where the system does not tell, it is taken to be heard.
+fn ignored(signal: SignalKind) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u128::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default();
+    mask >> (signal.as_raw_value() - 1) & 1 == 1
 }
 
 /// The log on stderr. To be called once: a process has one log.

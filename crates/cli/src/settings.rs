@@ -60,6 +60,9 @@ const CLIENT: [&str; 4] = ["server", "token", "server_ca", "server_plain_http"];
 const SLOTS: &str = "TURNWISE_SLOTS";
 const CONFIG: &str = "TURNWISE_CONFIG";
 
+/// The tables of the file, as a person writes them.
+const TABLES: [&str; 5] = ["client", "executor", "pools", "server", "tasks"];
+
 /// Former settings of a node that are now set for all nodes at once.
 const MOVED: [&str; 2] = ["retention", "scheme"];
 
@@ -97,11 +100,7 @@ impl Source {
     fn origin(&self, table: &str, key: &str) -> Origin {
         match self {
             Self::Flags(_) => Origin::Flag(format!("--{}", key.replace('_', "-"))),
-            Self::Variables(_) => {
-                let unset = std::env::var_os(variable(key)).is_none_or(|text| text.is_empty());
-                let other = key == "core_pool_size" && unset;
-                Origin::Variable(if other { SLOTS.to_owned() } else { variable(key) })
-            }
+            Self::Variables(_) => Origin::Variable(variable_that_is_set(key)),
             Self::File(path, _, lines) => {
                 let line = lines.get(&format!("{table}{key}")).map_or_else(String::new, |line| format!(":{line}"));
                 Origin::File(format!("{}{line}", path.display()))
@@ -113,10 +112,17 @@ impl Source {
     fn hint(&self, key: &str) -> String {
         match self {
             Self::Flags(_) => String::new(),
-            Self::Variables(_) => format!(" ({})", variable(key)),
+            Self::Variables(_) => format!(" ({})", variable_that_is_set(key)),
             Self::File(path, ..) => format!(" ({})", path.display()),
         }
     }
+}
+
+/// The variable that names this setting: one of them has two.
+fn variable_that_is_set(key: &str) -> String {
+    let unset = std::env::var_os(variable(key)).is_none_or(|text| text.is_empty());
+    let slots = key == "core_pool_size" && unset && std::env::var_os(SLOTS).is_some();
+    if slots { SLOTS.to_owned() } else { variable(key) }
 }
 
 /// All settings, strongest source first.
@@ -633,7 +639,7 @@ fn from_file(path: &Path, text: &str) -> Result<File, Failure> {
                 read.tasks.clone_from(table);
                 None
             }
-            (None, _) if ["client", "executor", "pools", "server", "tasks"].contains(&key.as_str()) => {
+            (None, _) if TABLES.contains(&key.as_str()) => {
                 return Err(bad(format!("{key}: must be a table")));
             }
             (None, _) => return Err(bad(unknown(key, "", &COMMON))),
@@ -682,7 +688,13 @@ fn unknown(key: &str, table: &str, known: &[&str]) -> String {
         key if SERVER.contains(&key) => "; it belongs under [server]",
         _ => "; it belongs under [executor]",
     };
-    format!("unknown key {:?}{belongs}; known are {}", format!("{table}{key}"), known.join(", "))
+    let (tables, names) = if table.is_empty() {
+        ("; tables are [client], [executor], [pools.NAME], [server] and [tasks.NAME]", &TABLES[..])
+    } else {
+        ("", &[][..])
+    };
+    let meant = if belongs.is_empty() { did_you_mean(key, known.iter().chain(names).copied()) } else { String::new() };
+    format!("unknown key {:?}{belongs}; known are {}{tables}{meant}", format!("{table}{key}"), known.join(", "))
 }
 
 #[cfg(test)]
@@ -811,6 +823,16 @@ mod tests {
         assert!(
             file("listen = 'none'").starts_with("turnwise.toml: unknown key \"listen\"; it belongs under [server]")
         );
+        // The tables are named, and the name that was probably meant.
+        for (text, last) in [
+            ("databse = 'x'", "[server] and [tasks.NAME]; did you mean \"database\"?"),
+            ("[executer]\nlease = '1s'", "; did you mean \"executor\"?"),
+            ("[executor]\nlaese = '1s'", ", migrate; did you mean \"lease\"?"),
+            ("[pools.mail]\nqueue = ['x']", "; did you mean \"queues\"?"),
+            ("anything = 1", "; tables are [client], [executor], [pools.NAME], [server] and [tasks.NAME]"),
+        ] {
+            assert!(file(text).ends_with(last), "{text}: {}", file(text));
+        }
         assert!(file("\n[executor\n").starts_with("turnwise.toml: line 2: "));
         assert!(file("[executor]\nqueues = 'mail'").starts_with("turnwise.toml: executor.queues: "));
     }

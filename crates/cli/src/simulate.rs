@@ -1,6 +1,6 @@
 //! What if: how long groups would wait with other weights, limits or slots, before anything is changed.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use serde::Deserialize;
 use serde_json::json;
@@ -9,7 +9,8 @@ use turnwise_client::Ask;
 
 use crate::{
     args::Simulate,
-    error::Failure,
+    error::{Failure, remark},
+    names::{self, Kind},
     place::{self, Place, read},
     print::{self, about},
     serve::block_on,
@@ -36,20 +37,35 @@ pub(crate) fn simulate(settings: &Settings, call: &Simulate) -> Result<(), Failu
         json["pause"] = call.pauses.clone().into();
     }
     let comparison = block_on(async {
-        match Place::find(settings).await? {
+        let place = Place::find(settings).await?;
+        let comparison = match &place {
             Place::Database(turnwise) => {
                 let now = turnwise.now().await?;
                 let compared = turnwise.simulate(what_if.slots(), |settings| what_if.apply(settings, now)).await?;
                 place::shown(&wire::Comparison::new(&compared))
             }
             Place::Server(server) => server.ask(Ask::post("/simulate").json(json.to_string())).await,
+        }?;
+        // A change for a name that was mistyped changes nothing, and the answer does not show it.
+        for (kind, name) in named(call) {
+            names::doubt(&place, kind, name).await.as_deref().into_iter().for_each(remark);
         }
+        Ok::<_, Failure>(comparison)
     })?;
     if call.json {
         return Ok(print::indented(comparison.get())?);
     }
     let width = if call.wide { None } else { terminal::width() };
     Ok(print::lines(lines(&read(&comparison)?).into_iter().map(|line| print::cut(line, width)))?)
+}
+
+/// The groups and queues that the changes are for, each once.
+fn named(call: &Simulate) -> BTreeSet<(Kind, &str)> {
+    fn names(kind: Kind, pairs: &[String]) -> impl Iterator<Item = (Kind, &str)> {
+        pairs.iter().filter_map(move |pair| Some((kind, pair.rsplit_once('=')?.0)))
+    }
+    let paused = call.pauses.iter().map(|group| (Kind::Group, group.as_str()));
+    names(Kind::Group, &call.weights).chain(names(Kind::Queue, &call.concurrency)).chain(paused).collect()
 }
 
 /// A name may hold an equals sign itself; a value never does.

@@ -19,7 +19,7 @@ use crate::{
         SetLimits, SetQueue,
     },
     bulk,
-    error::Failure,
+    error::{Failure, remark},
     names::{self, Kind, New},
     overview::{group_sentence, limits_sentence, queue_sentence},
     place::{self, Place, Shown, read},
@@ -147,7 +147,18 @@ pub(crate) fn queue(settings: &Settings, verb: &QueueVerb) -> Result<(), Failure
         let place = &Place::find(settings).await?;
         let kind = Kind::Queue;
         let set = match verb {
-            QueueVerb::Set(call) => set(place, kind, &call.name, &change).await?,
+            QueueVerb::Set(call) => {
+                let set = set(place, kind, &call.name, &change).await?;
+                // A person who writes 0 may want the queue to start nothing.
+                if call.concurrency.as_deref() == Some("0") {
+                    remark(&format!(
+                        "concurrency 0 is serial: one job at a time, in the order of submission; to start none, \
+                         `turnwise queue pause {}`",
+                        call.name
+                    ));
+                }
+                set
+            }
             QueueVerb::Pause(PauseKnown { pause: Pause { name, reason }, force }) => {
                 known(place, kind, name, *force, Deed::Pause(reason.as_deref())).await?
             }

@@ -24,6 +24,10 @@ const PATIENCE: Duration = Duration::from_secs(300);
 
 /// What a person has at hand whose words the scripts use: a node in the background, stopped at the end.
 const PREAMBLE: &str = r#"set -eu
+if ! command -v sqlite3 >/dev/null; then
+    # The `.backup` of SQLite's own shell, where that is not installed.
+    sqlite3() { python3 -c 'import sqlite3, sys; sqlite3.connect(sys.argv[1]).backup(sqlite3.connect(sys.argv[2].split("\x27")[1]))' "$@"; }
+fi
 nodes=
 trap 'kill $nodes 2>/dev/null || :; wait || :' EXIT
 serve() {

@@ -15,6 +15,8 @@ on_both_databases! {
     a_queue_shows_since_when_its_oldest_job_waits,
     a_mistyped_name_is_told,
     a_mistyped_name_is_not_looked_for_among_all_jobs,
+    a_question_about_a_mistyped_name_is_answered_and_told,
+    a_queue_that_is_set_to_zero_is_told_to_be_serial,
     settings_are_taken_away_again,
     finished_jobs_are_deleted_only_if_that_is_said,
     a_schedule_is_shown_and_its_job_names_it,
@@ -196,6 +198,25 @@ fn a_mistyped_name_is_told(place: &Place) {
     assert_eq!(remarked(place, &["task", "set", "noop", "--concurrency", "2"]), "");
 }
 
+fn a_question_about_a_mistyped_name_is_answered_and_told(place: &Place) {
+    place.enqueue(&["noop", "--queue", "mail", "--group", "acme"]);
+    let ask = ["simulate", "--weight", "acne=3", "--pause", "acne", "--pause", "acme", "--concurrency", "mial=1"];
+    assert_eq!(
+        remarked(place, &ask),
+        "queue: no job and no setting has the name \"mial\"; did you mean \"mail\"?\n\
+         group: no job and no setting has the name \"acne\"; did you mean \"acme\"?\n"
+    );
+    assert_eq!(remarked(place, &["simulate", "--weight", "acme=3", "--concurrency", "mail=1"]), "");
+}
+
+fn a_queue_that_is_set_to_zero_is_told_to_be_serial(place: &Place) {
+    place.enqueue(&["noop", "--queue", "mail"]);
+    let told = remarked(place, &["queue", "set", "mail", "--concurrency", "0"]);
+    assert!(told.contains("concurrency 0 is serial") && told.contains("`turnwise queue pause mail`"), "{told}");
+    assert_eq!(place.listed("queues", "mail")["concurrency"], "serial");
+    assert_eq!(remarked(place, &["queue", "set", "mail", "--concurrency", "serial"]), "");
+}
+
 fn settings_are_taken_away_again(place: &Place) {
     place.told(&["queue", "set", "mail", "--concurrency", "3"]);
     place.told(&["queue", "pause", "mail"]);
@@ -249,7 +270,7 @@ fn a_schedule_is_shown_and_its_job_names_it(place: &Place) {
     for zone in [&["--every", "1h", "--zone", "Europe/Berlin"][..], &["--zone", "Europe/Berlin"]] {
         place.refused(&[&add[..], zone].concat(), 2);
     }
-    assert!(place.told(&["schedule", "show", "sales"]).contains("last run: none yet"));
+    assert!(place.told(&["schedule", "show", "sales"]).contains("  last run at its time: none yet\n"));
     // A job that a person runs beside the plan is the schedule's, too, and no other's.
     place.told(&["schedule", "add", "other", "noop", "--every", "1h", "--on-exhausted", "sorry", "--next", "then"]);
     let runs: Vec<_> = (0..2).map(|_| place.told(&["schedule", "run", "sales"]).trim().to_owned()).collect();
@@ -276,7 +297,7 @@ fn a_schedule_is_shown_and_its_job_names_it(place: &Place) {
     });
     assert_eq!((&shown["args"], &shown["when"]), (&json!({"of": "acme"}), &json!("every 1s")));
     let lines = place.told(&["schedule", "show", "sales"]);
-    assert!(lines.contains(r#"  args {"of":"acme"}"#) && lines.contains("  last run: job "), "{lines}");
+    assert!(lines.contains(r#"  args {"of":"acme"}"#) && lines.contains("  last run at its time: job "), "{lines}");
     node.stop();
     let other = place.enqueue(&["noop"]);
     assert_eq!(place.job(&other)["schedule"], Value::Null);

@@ -4,9 +4,9 @@ mod support;
 
 use std::{
     fs,
-    os::unix::fs::PermissionsExt,
+    os::unix::fs::{MetadataExt, PermissionsExt, symlink},
     path::Path,
-    process::{Output, Stdio},
+    process::{Command, Output, Stdio},
 };
 
 use support::*;
@@ -150,6 +150,66 @@ fn a_file_that_may_only_be_read_can_be_looked_at_and_nothing_is_left_beside_it()
     }
 }
 
+/// What `select count(*)` of any program with SQLite does, `.backup` among them.
+fn another_program_looks(file: &Path) {
+    let conn = Connection::open(file).unwrap();
+    conn.query_row("select count(*) from turnwise_job", (), |_| Ok(())).unwrap();
+    conn.close().unwrap();
+}
+
+#[test]
+fn a_node_goes_on_when_another_program_has_looked_at_its_file() {
+    let place = Place::new();
+    let [real, link] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let (file, link) = (real.path().join("jobs.db"), link.path().join("link.db"));
+    symlink(&file, &link).unwrap();
+    for path in [&file, &link] {
+        let database = format!("sqlite:{}", path.display());
+        let node = place.serve(&["--demo-tasks", "--database", &database]);
+        let is_locked = || {
+            let (node, inode) = (node.process.id().to_string(), format!(":{}", fs::metadata(&file).unwrap().ino()));
+            let locks = fs::read_to_string("/proc/locks").unwrap();
+            locks.lines().any(|line| {
+                let words: Vec<_> = line.split_whitespace().collect();
+                words.get(4) == Some(&node.as_str()) && words.get(5).is_some_and(|place| place.ends_with(&inode))
+            })
+        };
+        let log = || fs::metadata(real.path().join("jobs.db-wal")).map(|log| log.ino());
+        let before = log().unwrap();
+        for looked_at in [&file, &link] {
+            // Else a program with a SQLite before 3.51, which this test has not, deletes the log.
+            assert!(is_locked(), "another program would take the file for unused");
+            another_program_looks(looked_at);
+            assert_eq!(log().ok(), Some(before), "the log of a live node was deleted");
+            let run = place.run(&["enqueue", "noop", "--wait", "--database", &database]);
+            assert_eq!(succeeded(&run), "null\n", "{run:?}");
+        }
+        node.stop();
+    }
+    let conn = Connection::open(&file).unwrap();
+    let ended: i64 = conn.query_row("select count(*) from turnwise_history", (), |row| row.get(0)).unwrap();
+    assert_eq!(ended, 4, "jobs that have ended are in the file");
+}
+
+#[test]
+fn who_may_only_read_sees_what_a_node_has_written_through_a_link_too() {
+    let place = Place::new();
+    let dir = tempfile::tempdir().unwrap();
+    let permit = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    let (file, link) = (dir.path().join("jobs.db"), place.path().join("turnwise.db"));
+    symlink(&file, &link).unwrap();
+    let node = place.serve(&["--demo-tasks"]);
+    place.enqueue(&["noop"]);
+    [dir.path(), place.path()].into_iter().for_each(|path| permit(path, 0o755));
+    let programs = tempfile::tempdir().unwrap();
+    permit(programs.path(), 0o755);
+    let binary = programs.path().join("turnwise");
+    fs::copy(env!("CARGO_BIN_EXE_turnwise"), &binary).unwrap();
+    let looked = place.prepared(unprivileged(binary.to_str().unwrap()).unwrap(), &["jobs"]).output().unwrap();
+    assert!(succeeded(&looked).contains("noop"), "{looked:?}");
+    node.stop();
+}
+
 #[test]
 fn looking_at_an_empty_postgres_database_makes_no_schema() {
     let place = Place::on(Cluster::shared().fresh_database().unwrap());
@@ -264,6 +324,13 @@ fn a_variable_that_is_no_setting_is_warned_of_and_slots_count() {
     assert!(succeeded(&output).contains(", 7 slots,"), "{output:?}");
     let warned = said(&output);
     assert_eq!(warned, "warning: TURNWISE_SLOT is not a setting and has no effect; did you mean \"TURNWISE_SLOTS\"?\n");
+    // The variable that is set is the one that is wrong.
+    for (name, other) in [("TURNWISE_SLOTS", "TURNWISE_CORE_POOL_SIZE"), ("TURNWISE_CORE_POOL_SIZE", "TURNWISE_SLOTS")]
+    {
+        let mut command = place.command(&["serve", "--until-empty", "--log", "off"]);
+        let line = refused(&command.env(name, "zz").output().unwrap(), 2);
+        assert!(line.contains(&format!("({name})")) && !line.contains(other), "{line}");
+    }
     // A program that is a task has variables of its own.
     let mut within = place.command(&["jobs"]);
     let output = within.env("TURNWISE_JOB_ID", ID).env("TURNWISE_ATTEMPT", "1").output().unwrap();
@@ -283,6 +350,23 @@ fn a_second_node_on_a_host_gets_a_number() {
     let chosen = place.run(&["serve", "--log", "off", "--lease", "1s", "--name", &host]);
     assert!(refused(&chosen, 1).contains("is in use by a live node"), "{chosen:?}");
     [first, second, third].into_iter().for_each(Serving::stop);
+}
+
+#[test]
+fn a_node_that_is_started_with_nohup_outlives_its_terminal() {
+    let place = Place::on_sqlite();
+    let mut shell = Command::new("sh");
+    shell.args(["-c", r#"trap '' HUP; exec "$0" "$@""#, env!("CARGO_BIN_EXE_turnwise")]);
+    let mut command = place.prepared(shell, &["serve", "--demo-tasks", "--log", "off"]);
+    let mut node = Process::new(command.stdout(Stdio::piped()).spawn().unwrap());
+    let run = |job: &[&str]| place.wait_for_state(&place.enqueue(job), "success");
+    run(&["noop"]);
+    node.signal("HUP");
+    // Were it to stop, it would run nothing more.
+    run(&["sleep", r#"{"ms": 500}"#]);
+    run(&["noop"]);
+    node.signal("TERM");
+    assert_eq!(node.wait().code(), Some(0));
 }
 
 /// The lines of a node that is told to stop while a job runs: whatever signal it is, and what a second one leaves behind.

@@ -184,7 +184,11 @@ impl SqliteStore {
             let readers = Readers { control: reader("turnwise-reader")?, people: reader("turnwise-listing")? };
             (Some(readers), Some(Watcher::start(location.open(Purpose::Read)?, bell.clone())?))
         };
-        let writer = Writer::start(conn, unready, location.place(), bell.clone(), clock.clone())?;
+        let mut place = location.place();
+        if unready.is_none() {
+            place.remember_log(&location);
+        }
+        let writer = Writer::start(conn, unready, place, bell.clone(), clock.clone())?;
         let keys = Arc::default();
         Ok(Self {
             inner: Arc::new(Inner {
@@ -557,7 +561,7 @@ impl Location {
     fn place(&self) -> OpenFile {
         let path = std::path::absolute(&self.path).unwrap_or_else(|_| self.path.clone());
         let file = if self.in_memory() { None } else { OpenFile::number(&path).ok() };
-        OpenFile { path, file }
+        OpenFile { path, file, log: None }
     }
 
     pub(crate) fn in_memory(&self) -> bool {
@@ -603,30 +607,45 @@ impl Location {
         // A file in WAL mode is read with two more files beside it. Where no process has made them, and this one may not write the file,
         // they would be left behind as this user's, and in the way of the file's owner.
         let readable = |conn: &Connection| conn.query_row("select count(*) from sqlite_schema", (), |_| Ok(()));
-        let alone = self.in_wal_mode() && !self.has_log();
         let cannot = |error: &rusqlite::Error| error.sqlite_error_code() == Some(ErrorCode::CannotOpen);
         let is_readonly = conn.is_readonly(MAIN_DB).map_err(|error| self.explain(error))?;
-        if alone && (is_readonly || readable(&conn).is_err_and(|error| cannot(&error))) {
-            let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
-            let conn = Connection::open_with_flags(immutable_uri(&self.path), flags);
+        let unreadable = || readable(&conn).is_err_and(|error| cannot(&error));
+        if !self.has_log() && (is_readonly || unreadable()) && self.in_wal_mode() {
+            let conn = self.connect_by_uri("immutable=1");
             return self.set_up(conn).map_err(|error| self.explain(error));
         }
         Ok(conn)
     }
 
-    /// By the head of the file; one that cannot be read so is left to SQLite to explain.
+    /// Only SQLite may open the file. When a process closes a file, the operating system drops all locks of this process on it, those of
+    /// its other connections too; another program that closes the file then finds it in use by no one, and (with a SQLite before 3.51)
+    /// deletes the log that this process goes on writing to. SQLite knows its own connections and keeps a file open as long as one of them holds a lock.
+    ///
+    /// So not even the head of the file is read here. A connection that takes no locks has no log, and cannot open a file that needs one.
+    /// A file that it cannot read for another reason is left to an ordinary connection to explain.
     fn in_wal_mode(&self) -> bool {
-        use std::io::Read;
-        let mut head = [0; 20];
-        let read = std::fs::File::open(&self.path).and_then(|mut file| file.read_exact(&mut head));
-        read.is_ok() && head[18..] == [2, 2]
+        let read = |conn: Connection| conn.query_row("select count(*) from sqlite_schema", (), |_| Ok(()));
+        let without_locks = self.connect_by_uri("nolock=1");
+        without_locks
+            .is_ok_and(|conn| read(conn).is_err_and(|error| error.sqlite_error_code() == Some(ErrorCode::CannotOpen)))
+    }
+
+    fn connect_by_uri(&self, parameter: &str) -> rusqlite::Result<Connection> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
+        Connection::open_with_flags(uri(&self.path, parameter), flags)
     }
 
     /// Whether there is something in the log beside the file, or a process may have it open.
     fn has_log(&self) -> bool {
-        let mut log = self.path.as_os_str().to_owned();
+        self.log().exists()
+    }
+
+    /// SQLite's log, which lies beside the file itself, also where the path is a link to it.
+    pub(crate) fn log(&self) -> PathBuf {
+        let file = std::fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
+        let mut log = file.into_os_string();
         log.push("-wal");
-        Path::new(&log).exists()
+        log.into()
     }
 
     /// Makes a connection ready to write.
@@ -709,8 +728,8 @@ fn is_read_only(error: &rusqlite::Error) -> bool {
     error.sqlite_error().is_some_and(|error| error.extended_code == ffi::SQLITE_READONLY_DBMOVED)
 }
 
-/// The path as SQLite reads it from a URI, with the promise that no process changes the file while it is read.
-fn immutable_uri(path: &Path) -> String {
+/// The path as SQLite reads it from a URI, with a parameter: `immutable=1` promises that no process changes the file while it is read.
+fn uri(path: &Path, parameter: &str) -> String {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let mut uri = String::from("file://");
     for byte in path.as_os_str().as_encoded_bytes() {
@@ -720,40 +739,63 @@ fn immutable_uri(path: &Path) -> String {
             _ => drop(write!(uri, "%{byte:02X}")),
         }
     }
-    uri + "?immutable=1"
+    uri + "?" + parameter
 }
 
-/// A file that is open, to distinguish it from another one at its path.
+/// A file that is open and its log, to distinguish them from others at their paths.
 #[derive(Debug)]
 pub(crate) struct OpenFile {
     path: PathBuf,
     /// `None`: they cannot be distinguished.
     file: Option<(u64, u64)>,
+    /// Of the writer's connection, once it has one.
+    log: Option<(PathBuf, (u64, u64))>,
 }
 
 impl OpenFile {
-    /// Whether the path still leads to the file. SQLite does not look once a file is open: what is committed into one that was
+    /// Remembers the log that the connection of a writer has just opened: it stays the same one as long as that is open.
+    pub(crate) fn remember_log(&mut self, location: &Location) {
+        let log = location.log();
+        self.log = self.file.and_then(|_| Self::number(&log).ok()).map(|number| (log, number));
+    }
+
+    /// Whether the paths still lead to the file and its log. SQLite does not look once they are open: what is committed into one that was
     /// deleted or replaced is seen by this process alone, and gone with it.
     pub(crate) fn check(&self) -> rusqlite::Result<()> {
         let Some(file) = self.file else { return Ok(()) };
-        let problem = match Self::number(&self.path) {
-            Ok(now) if now == file => return Ok(()),
-            Ok(_) => "was replaced by another file",
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => "was deleted or moved away",
+        if let Some(problem) = Self::problem(&self.path, file) {
+            let text = format!(
+                "the database file {:?} {problem} while this process had it open, so nothing more is written to it; put it back, \
+                 or restart this process to go on with what is there",
+                self.path
+            );
+            return Err(read_only(text));
+        }
+        if let Some((log, number)) = &self.log
+            && let Some(problem) = Self::problem(log, *number)
+        {
+            let text = format!(
+                "the log {log:?} of the database file {problem} while this process had it open, so nothing more is written to it; \
+                 restart this process to go on with what is in the file, and see that no program opens the file by other means than SQLite"
+            );
+            return Err(read_only(text));
+        }
+        Ok(())
+    }
+
+    fn problem(path: &Path, opened: (u64, u64)) -> Option<&'static str> {
+        match Self::number(path) {
+            Ok(now) if now == opened => None,
+            Ok(_) => Some("was replaced by another file"),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Some("was deleted or moved away"),
             // That it cannot be seen does not mean that it is gone.
-            Err(_) => return Ok(()),
-        };
-        let text = format!(
-            "the database file {:?} {problem} while this process had it open, so nothing more is written to it; put it back, \
-             or restart this process to go on with what is there",
-            self.path
-        );
-        Err(read_only(text))
+            Err(_) => None,
+        }
     }
 
     #[cfg(test)]
     pub(crate) fn unknown() -> Self {
-        Self { path: PathBuf::new(), file: None }
+        Self { path: PathBuf::new(), file: None, log: None }
     }
 
     /// Device and inode.
@@ -804,7 +846,7 @@ mod tests {
 
     #[test]
     fn a_path_is_taken_to_the_letter_also_in_a_uri() {
-        let uri = immutable_uri(Path::new("/var/a b?c#d%25é.db"));
+        let uri = uri(Path::new("/var/a b?c#d%25é.db"), "immutable=1");
         assert_eq!(uri, "file:///var/a%20b%3Fc%23d%2525%C3%A9.db?immutable=1");
     }
 

@@ -15,7 +15,5 @@ fn log_bytes(location: &Location) -> Option<u64> {
     if location.in_memory() {
         return None;
     }
-    let mut log = location.path().as_os_str().to_owned();
-    log.push("-wal");
-    Some(std::fs::metadata(log).map_or(0, |log| log.len()))
+    Some(std::fs::metadata(location.log()).map_or(0, |log| log.len()))
 }

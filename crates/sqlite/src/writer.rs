@@ -37,7 +37,7 @@ impl Writer {
     pub(crate) fn start(
         conn: Connection,
         mut unready: Option<Location>,
-        place: OpenFile,
+        mut place: OpenFile,
         bell: Bell,
         clock: Clock,
     ) -> Result<Self> {
@@ -56,7 +56,7 @@ impl Writer {
                     }
                     batch.push(next);
                 }
-                write_batch(&conn, &mut unready, &place, batch);
+                write_batch(&conn, &mut unready, &mut place, batch);
             }
         })?;
         Ok(Self { line, bell, clock })
@@ -146,8 +146,14 @@ where
     }
 }
 
-fn write_batch(conn: &Connection, unready: &mut Option<Location>, place: &OpenFile, mut batch: Vec<Box<dyn Request>>) {
-    let committed = make_ready(conn, unready).and_then(|()| run_batch(conn, place, &mut batch)).map_err(Arc::new);
+fn write_batch(
+    conn: &Connection,
+    unready: &mut Option<Location>,
+    place: &mut OpenFile,
+    mut batch: Vec<Box<dyn Request>>,
+) {
+    let committed =
+        make_ready(conn, unready, place).and_then(|()| run_batch(conn, place, &mut batch)).map_err(Arc::new);
     if committed.is_err()
         && !conn.is_autocommit()
         && let Err(error) = conn.execute_batch("rollback")
@@ -159,9 +165,10 @@ fn write_batch(conn: &Connection, unready: &mut Option<Location>, place: &OpenFi
     }
 }
 
-fn make_ready(conn: &Connection, unready: &mut Option<Location>) -> rusqlite::Result<()> {
+fn make_ready(conn: &Connection, unready: &mut Option<Location>, place: &mut OpenFile) -> rusqlite::Result<()> {
     if let Some(location) = unready {
         location.begin_writing(conn)?;
+        place.remember_log(location);
         *unready = None;
     }
     Ok(())
@@ -171,7 +178,9 @@ fn run_batch(conn: &Connection, place: &OpenFile, batch: &mut [Box<dyn Request>]
     let execute = |sql| conn.prepare_cached(sql)?.execute(()).map(drop);
     let commit = || {
         place.check()?;
-        execute("commit")
+        execute("commit")?;
+        // What was committed into a log that was deleted meanwhile must not be answered as done.
+        place.check()
     };
     // Immediate: the lock is taken, and waited for, before anything is read. A transaction that only found out at its
     // first write that another process had written could not be saved any more.

@@ -38,6 +38,11 @@ fn core_depends_on_nothing_that_waits_or_talks() {
 }
 
 #[test]
+fn only_sqlite_opens_the_file() {
+    assert_tidy(opened_files(&repository()));
+}
+
+#[test]
 fn every_rust_file_is_compiled() {
     assert_tidy(unreachable_rust(&repository()));
 }
@@ -173,6 +178,21 @@ fn foreign_dependencies_of_core(root: &Path) -> Vec<String> {
         .filter(|name| !CORE_MAY_USE.contains(&name.as_str()))
         .map(|name| format!("crates/core/Cargo.toml depends on {name}"))
         .collect()
+}
+
+/// Closing a file drops all locks of a process on it, those of SQLite too: its driver opens none.
+fn opened_files(root: &Path) -> Vec<String> {
+    let opens = ["File::", "OpenOptions", "fs::read(", "fs::read_to_string", "fs::copy", "fs::write", "rustix"];
+    let mut offences = Vec::new();
+    for file in files(&root.join("crates/sqlite/src"), "rs") {
+        let source = without_line_comments(&read(&file));
+        let code = source.split("mod tests {").next().unwrap_or_default();
+        let names = |call: &&&str| code.contains(&format!("::{call}")) || code.contains(&format!(" {call}"));
+        offences.extend(opens.iter().filter(names).map(|call| {
+            format!("{}: {call} may close a file that SQLite has locked", relative(root, &file).display())
+        }));
+    }
+    offences
 }
 
 /// The names below every `[dependencies]` and `[build-dependencies]`, those of a target too; tests may use more.
@@ -408,6 +428,21 @@ fn a_clock_or_a_runtime_in_core_is_an_offence() {
     assert_eq!(
         foreign_dependencies_of_core(root.path()),
         ["tokio", "libc", "rand"].map(|name| format!("crates/core/Cargo.toml depends on {name}"))
+    );
+}
+
+#[test]
+fn a_driver_of_sqlite_that_opens_a_file_is_an_offence() {
+    let opening = "fn head() { let file = std::fs::File::open(path); }\n// File::open\n";
+    let root = untidy(&[
+        ("crates/sqlite/src/store.rs", opening),
+        ("crates/sqlite/src/other.rs", "struct OpenFile;\nimpl OpenFile { fn read() { OpenFile::check(); } }\n"),
+        ("crates/sqlite/src/tested.rs", "mod tests { use std::fs::File; fn a() { File::open(path); } }\n"),
+        ("crates/postgres/src/store.rs", opening),
+    ]);
+    assert_eq!(
+        opened_files(root.path()),
+        ["crates/sqlite/src/store.rs: File:: may close a file that SQLite has locked"]
     );
 }
 

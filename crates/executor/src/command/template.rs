@@ -96,7 +96,9 @@ impl Piece {
                 let good = |path: &Vec<String>| path.iter().all(|name| !name.is_empty() && !name.contains('{'));
                 Self::Field(path.filter(good).ok_or_else(|| {
                     let known = "{args}, {args.FIELD}, {id}, {queue}, {group}, {attempt}, {fence}";
-                    format!("unknown placeholder {{{name}}}; known are {known}")
+                    format!(
+                        "unknown placeholder {{{name}}}; known are {known}; write {{{{ or }}}} for a brace that is no placeholder"
+                    )
                 })?)
             }
         })
@@ -184,6 +186,7 @@ mod tests {
         for (word, part) in [
             ("{arg.file}", "unknown placeholder {arg.file}"),
             ("{}", "unknown placeholder {}"),
+            ("{}", "{fence}; write {{ or }} for a brace that is no placeholder"),
             ("{ id }", "unknown placeholder { id }"),
             ("{args.}", "unknown placeholder {args.}"),
             ("{args..a}", "unknown placeholder"),
