@@ -73,6 +73,8 @@ const COMMANDS: &[(&str, Does, &str)] = &[
     ("migrate", Refuse, ""),
     ("migrate", Refuse, "--check"),
     ("migrate", Refuse, "--print"),
+    ("move", Refuse, "sqlite:turnwise.db sqlite:other.db"),
+    ("move", Refuse, "sqlite:turnwise.db sqlite:other.db --cancel"),
     ("nodes", Ask, ""),
     ("prune", Ask, ""),
     ("prune", Refuse, "--dry-run"),

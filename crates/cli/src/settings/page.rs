@@ -1,11 +1,11 @@
-//! docs/guides/settings.md, printed from what the code knows: the keys from here, [`crate::pools`] and [`crate::commands`], their
+//! docs/guides/settings.md, printed from what the code knows: the keys from [`super::keys`], [`crate::pools`] and [`crate::commands`], their
 //! meaning from the help of `turnwise serve`.
 
 use std::{env, fs, path::Path};
 
 use clap::{Arg, CommandFactory};
 
-use super::{CLIENT, COMMON, EXECUTOR, MOVED, SERVER, SLOTS, variable};
+use super::keys::{CLIENT, COMMON, EXECUTOR, MOVED, SERVER, SLOTS, variable};
 use crate::{args::Args, commands, pools};
 
 const INTRODUCTION: &str = r#"# The settings file
