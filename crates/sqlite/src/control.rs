@@ -69,8 +69,7 @@ fn control_one(
         Some(row) => row,
         None => redrive(conn, intervention)?,
     };
-    let (fence, clears) = (row.fence, intervention.to.clears);
-    let run = RunEnd { node_name: None, fence, started_at: None, finished_at: None, noted: true, clears };
+    let run = RunEnd { node_name: None, fence: row.fence, started_at: None, finished_at: None, noted: true };
     write(conn, &row, &run, &intervention.to, retention, now)?;
     Ok(Settled::Applied)
 }

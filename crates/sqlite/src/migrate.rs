@@ -10,7 +10,7 @@ use turnwise_store::{
 
 use crate::{
     errors::Failure,
-    store::{Location, Purpose},
+    location::{Location, Purpose},
 };
 
 /// The whole schema, as the steps leave it: to read, and to compare a database with.

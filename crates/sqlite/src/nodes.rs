@@ -51,11 +51,11 @@ pub(crate) fn join(conn: &Connection, join: &Join, now: Timestamp) -> Result<(Jo
 /// A file goes on where it was: nothing takes back a commit behind the back of the processes that have it open.
 const LINEAGE: Lineage = Lineage(0);
 
-/// The pulse, and whether to ring for the lead: this node gave it up, or has more or fewer slots than before.
+/// The reply, and whether to ring for the lead: this node gave it up, or has more or fewer slots than before.
 pub(crate) fn beat(conn: &Connection, beat: &Beat, now: Timestamp) -> Result<(BeatReply, Ring)> {
-    let pulse = BeatReply { now, lineage: LINEAGE, alive: true, epoch: None, nodes: Vec::new(), leader: None };
+    let reply = BeatReply { now, lineage: LINEAGE, alive: true, epoch: None, nodes: Vec::new(), leader: None };
     if beat.only_look {
-        return Ok((BeatReply { leader: leader(conn, &lead(conn)?, beat.node)?, ..pulse }, Ring::NONE));
+        return Ok((BeatReply { leader: leader(conn, &lead(conn)?, beat.node)?, ..reply }, Ring::NONE));
     }
     let until = now.plus(beat.lease);
     let mut slots = conn.prepare_cached(include_str!("../sql/beat_slots.sql"))?;
@@ -67,15 +67,15 @@ pub(crate) fn beat(conn: &Connection, beat: &Beat, now: Timestamp) -> Result<(Be
         beat.slots
     ])?;
     if alive == 0 {
-        return Ok((BeatReply { alive: false, ..pulse }, Ring::NONE));
+        return Ok((BeatReply { alive: false, ..reply }, Ring::NONE));
     }
     if !beat.lead {
         let gave_up = stand_down(conn, beat.node)?;
-        return Ok((pulse, if gave_up { Ring::LEAD } else { resized }));
+        return Ok((reply, if gave_up { Ring::LEAD } else { resized }));
     }
     let dispatcher = lead(conn)?;
     let Some(epoch) = dispatcher.asked(beat, LINEAGE, now) else {
-        return Ok((BeatReply { leader: leader(conn, &dispatcher, beat.node)?, ..pulse }, resized));
+        return Ok((BeatReply { leader: leader(conn, &dispatcher, beat.node)?, ..reply }, resized));
     };
     conn.prepare_cached(include_str!("../sql/beat_lead.sql"))?.execute(params![
         beat.node.0.as_bytes(),
@@ -83,7 +83,7 @@ pub(crate) fn beat(conn: &Connection, beat: &Beat, now: Timestamp) -> Result<(Be
         until.micros()
     ])?;
     let living = nodes(conn)?.into_iter().filter(|node| node.alive(now)).collect();
-    Ok((BeatReply { epoch: Some(epoch), nodes: living, ..pulse }, Ring::NONE))
+    Ok((BeatReply { epoch: Some(epoch), nodes: living, ..reply }, Ring::NONE))
 }
 
 /// Whether the node is gone; it stays while jobs are in its hands.

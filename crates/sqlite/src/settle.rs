@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use rusqlite::{Connection, OptionalExtension, Statement, params};
 use turnwise_core::{
     Fence, Incarnation, JobId, JobState, Retention, RetryPolicy, Timestamp,
-    lifecycle::{Clears, End, Target, Transition},
+    lifecycle::{End, Target, Transition},
 };
 use turnwise_store::{
     Author, Epoch, Settle, Settled, Settlement,
@@ -188,7 +188,6 @@ fn settle_one(
         started_at: settlement.started_at,
         finished_at: settlement.finished_at,
         noted: settlement.noted,
-        clears: settlement.clears(),
     };
     // Where nothing is kept of a job that ends, nothing need be written.
     let kept = !matches!(settlement.to.to, Target::Finish { end, .. } if !retention.keeps(end));
@@ -219,8 +218,8 @@ impl JobRow {
     }
 
     pub(crate) fn read(conn: &Connection, id: JobId) -> Result<Option<Self>> {
-        let mut standing = conn.prepare_cached(include_str!("../sql/settle_read.sql"))?;
-        let standing = standing.query_row([id.as_bytes()], |row| {
+        let mut read = conn.prepare_cached(include_str!("../sql/settle_read.sql"))?;
+        let row = read.query_row([id.as_bytes()], |row| {
             Ok(Self {
                 id,
                 seq: row.get(0)?,
@@ -232,7 +231,7 @@ impl JobRow {
                 waits: row.get(6)?,
             })
         });
-        Ok(standing.optional()?)
+        Ok(row.optional()?)
     }
 }
 
@@ -260,7 +259,6 @@ pub(crate) struct RunEnd<'a> {
     pub(crate) finished_at: Option<Timestamp>,
     /// Whether the job may have a story: where nothing is kept, it goes with the job.
     pub(crate) noted: bool,
-    pub(crate) clears: Clears,
 }
 
 /// Puts an unfinished job where core decided.
@@ -275,7 +273,7 @@ pub(crate) fn write(
     let counts = to.counts;
     let (started_at, finished_at) = (run.started_at.map(Timestamp::micros), run.finished_at.map(Timestamp::micros));
     let (error, fingerprint) = to.error.as_ref().map(|error| (error.text(), error.fingerprint())).unzip();
-    let clears = run.clears;
+    let clears = to.clears;
     // The first eleven are the same in all of these.
     macro_rules! with {
         ($($more:expr),* $(,)?) => {

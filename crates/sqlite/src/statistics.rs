@@ -36,7 +36,7 @@ pub(crate) fn write(conn: &Connection, write: &WriteStatistics) -> Result<()> {
     }
     write_rows(conn, Span::Minute, *at, *term, rows)?;
     write_errors(conn, Span::Minute, *at, *term, errors)?;
-    let mut total = conn.prepare_cached(include_str!("../sql/statistics_write_total.sql"))?;
+    let mut total = conn.prepare_cached(include_str!("../sql/statistics_write_totals.sql"))?;
     for Row { queue, of, sums } in totals {
         let (kind, name) = of_columns(of);
         total.execute(params![queue.as_str(), kind, name, sums.to_bytes()])?;
@@ -54,7 +54,7 @@ fn write_rows(conn: &Connection, span: Span, at: Timestamp, term: CountingTerm, 
 }
 
 fn write_errors(conn: &Connection, span: Span, at: Timestamp, term: CountingTerm, errors: &[ErrorRow]) -> Result<()> {
-    let mut write = conn.prepare_cached(include_str!("../sql/statistics_write_error.sql"))?;
+    let mut write = conn.prepare_cached(include_str!("../sql/statistics_write_errors.sql"))?;
     for ErrorRow { queue, task, fingerprint, count, first, last } in errors {
         write.execute(params![
             span.code(),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use turnwise_core::doctor::Vitals;
 
-use crate::store::Location;
+use crate::location::Location;
 
 pub(crate) fn vitals(location: &Location, schema: u32, settings: BTreeMap<String, String>) -> Vitals {
     Vitals { schema: Some(schema), settings, log_bytes: log_bytes(location), ..Vitals::default() }

@@ -16,7 +16,8 @@ use turnwise_store::{Bell, Result, StoreError, memory::Clock};
 use crate::{
     bell::Ring,
     errors::{Failure, explain},
-    store::{Location, OpenFile},
+    location::Location,
+    open_file::OpenFile,
 };
 
 /// Most transactions in one commit. More would not save much of an fsync, and make the first caller wait for the last.
@@ -267,7 +268,8 @@ mod tests {
     }
 
     fn writer(conn: Connection) -> Writer {
-        Writer::start(conn, None, OpenFile::unknown(), Bell::default(), Clock::system()).unwrap()
+        Writer::start(conn, None, OpenFile::unknown(std::path::PathBuf::new()), Bell::default(), Clock::system())
+            .unwrap()
     }
 
     fn note(conn: &Connection, text: &str) -> std::result::Result<((), Ring), Failure> {

@@ -31,7 +31,7 @@ fn no_statement_reads_all_jobs_or_sorts_them() {
             checked += 1;
             assert!(!step.contains("TEMP B-TREE"), "{}: {step}", path.display());
             // A listing goes backwards through all ids until it has enough. What nodes hold is asked when one leaves, is lost or
-            // learns of another lineage, or a move begins: an index for that would be written twice for each job.
+            // learns of another lineage, and once in a move: an index for that would be written twice for each job.
             let whole = ["jobs.sql", "lost_jobs.sql", "load_held_by.sql", "leave_holds.sql", "move_in_hands.sql"]
                 .iter()
                 .any(|file| path.ends_with(file));
