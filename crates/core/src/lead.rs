@@ -48,11 +48,11 @@ pub enum By {
 /// The lead as seen by a node that follows. `L` says which node leads and how long the lead lasts: it changes with each renewal.
 #[derive(Debug)]
 pub struct Watch<L> {
-    seen: Option<Seen<L>>,
+    seen: Option<Sighting<L>>,
 }
 
 #[derive(Debug)]
-struct Seen<L> {
+struct Sighting<L> {
     lead: L,
     since: Duration,
     gone: bool,
@@ -72,7 +72,7 @@ impl<L: PartialEq> Watch<L> {
         let mut seen = match self.seen.take() {
             Some(seen) if seen.lead == lead => seen,
             // A leader that renews its lead lives, whatever was missing.
-            _ => Seen { lead, since: at, gone: false, missing_since: None, missing_till: at, looked: at },
+            _ => Sighting { lead, since: at, gone: false, missing_since: None, missing_till: at, looked: at },
         };
         seen.looked = at;
         match sight {

@@ -58,8 +58,9 @@ pub fn end_unrun(head: &JobHead, now: Timestamp) -> Option<Transition> {
     let (retry, terms) = (RetryPolicy::None, Terms::default());
     let counts = Counts { crashes: head.crashes, ..Counts::default() };
     let JobHead { state, fence, .. } = *head;
-    decide(&JobFacts { state, counts, retry: &retry, terms: &terms, cancel_requested: false, fence }, &event, now, 0.0)
-        .ok()
+    let (cancel_requested, begun) = (false, false);
+    let job = JobFacts { state, counts, retry: &retry, terms: &terms, cancel_requested, fence, begun };
+    decide(&job, &event, now, 0.0).ok()
 }
 
 fn ends_unrun(head: &JobHead, now: Timestamp) -> Option<Event> {
@@ -79,7 +80,7 @@ pub fn decide(job: &JobFacts<'_>, event: &Event, now: Timestamp, jitter: f64) ->
         return Err(Illegal { state: job.state, action: kind.action(), reason: reason(job.state, kind) });
     }
     let follows = follow(job, event, now, jitter);
-    let transition = Transition { clears: Clears::by(job.state, &follows.to), ..follows };
+    let transition = Transition { clears: Clears::by(job.state, &follows.to, job.begun), ..follows };
     let to = transition.state(job.state);
     assert!(
         MOVES.iter().any(|row| row.state == job.state && row.event == kind && row.to == to),
@@ -234,8 +235,9 @@ mod tests {
         let (retry, terms) = (RetryPolicy::None, Terms::default());
         let outcome = |fence, attempt| {
             let counts = Counts { attempt, ..Counts::default() };
-            let (state, cancel_requested) = (JobState::Running, false);
-            let job = JobFacts { state, counts, retry: &retry, terms: &terms, cancel_requested, fence: Fence(fence) };
+            let (state, cancel_requested, begun) = (JobState::Running, false, true);
+            let fence = Fence(fence);
+            let job = JobFacts { state, counts, retry: &retry, terms: &terms, cancel_requested, fence, begun };
             after_cut(&job, "cut".into())
         };
         let (free, spent) = (Outcome::Snooze { wait: AGAIN }, Outcome::Error("cut".into()));
@@ -291,9 +293,10 @@ mod tests {
 
     static NO_TERMS: std::sync::LazyLock<Terms> = std::sync::LazyLock::new(Terms::default);
 
-    fn standing(state: JobState, retry: &RetryPolicy, crashes: u32, cancel_requested: bool) -> JobFacts<'_> {
+    fn facts(state: JobState, retry: &RetryPolicy, crashes: u32, cancel_requested: bool) -> JobFacts<'_> {
         let counts = Counts { crashes, ..Counts::default() };
-        JobFacts { state, counts, retry, terms: &NO_TERMS, cancel_requested, fence: Fence(1) }
+        let begun = state == JobState::Running;
+        JobFacts { state, counts, retry, terms: &NO_TERMS, cancel_requested, fence: Fence(1), begun }
     }
 
     #[test]
@@ -301,7 +304,7 @@ mod tests {
         for state in JobState::ALL {
             for event in events() {
                 let legal = allows(state, event.kind());
-                let decided = decide(&standing(state, &RetryPolicy::Manual, 0, false), &event, NOW, 0.0);
+                let decided = decide(&facts(state, &RetryPolicy::Manual, 0, false), &event, NOW, 0.0);
                 assert_eq!(decided.is_ok(), legal, "{state} {event:?}");
             }
         }
@@ -316,7 +319,7 @@ mod tests {
                 for policy in [RetryPolicy::Manual, RetryPolicy::None, RetryPolicy::default()] {
                     for crashes in [0, 2] {
                         for (cancel, terms) in [(false, &no_terms), (true, &no_terms), (false, &onward)] {
-                            let job = JobFacts { terms, ..standing(state, &policy, crashes, cancel) };
+                            let job = JobFacts { terms, ..facts(state, &policy, crashes, cancel) };
                             let Ok(to) = decide(&job, &event, NOW, 0.0) else { continue };
                             for (row, reached) in MOVES.iter().zip(&mut reached) {
                                 *reached |=
@@ -334,7 +337,7 @@ mod tests {
     #[test]
     fn retries_are_counted_until_they_are_used_up() {
         let policy: RetryPolicy = "durations:10s".parse().unwrap();
-        let mut job = standing(JobState::Running, &policy, 0, false);
+        let mut job = facts(JobState::Running, &policy, 0, false);
         let first = decide(&job, &Event::Ended(Outcome::Error("boom".into())), NOW, 0.0).unwrap();
         assert_eq!(first.to, Target::Stuck { due: Some(NOW.plus(Duration::from_secs(10))) });
         assert_eq!(first.counts, Counts { attempt: 1, retry: 1, crashes: 0 });
@@ -347,7 +350,7 @@ mod tests {
     #[test]
     fn shutdown_snooze_and_node_loss_spend_no_attempt() {
         let policy = RetryPolicy::None;
-        let job = standing(JobState::Running, &policy, 0, false);
+        let job = facts(JobState::Running, &policy, 0, false);
         for event in [
             Event::Ended(Outcome::Interrupted),
             Event::Ended(Outcome::Snooze { wait: Duration::ZERO }),
@@ -366,7 +369,7 @@ mod tests {
     fn nobody_reads_success_after_a_confirmed_cancel() {
         let policy = RetryPolicy::default();
         for event in events() {
-            let job = standing(JobState::Running, &policy, 0, true);
+            let job = facts(JobState::Running, &policy, 0, true);
             let Ok(to) = decide(&job, &event, NOW, 0.0) else { continue };
             let after = to.state(JobState::Running);
             assert!(
@@ -379,17 +382,37 @@ mod tests {
     #[test]
     fn a_job_that_had_not_begun_is_not_blamed_for_its_node() {
         let policy = RetryPolicy::default();
-        let innocent = decide(&standing(JobState::Scheduled, &policy, 2, false), &Event::NodeLost, NOW, 0.0).unwrap();
+        let innocent = decide(&facts(JobState::Scheduled, &policy, 2, false), &Event::NodeLost, NOW, 0.0).unwrap();
         assert_eq!(innocent.counts.crashes, 2);
-        let poison = decide(&standing(JobState::Running, &policy, 2, false), &Event::NodeLost, NOW, 0.0).unwrap();
+        let poison = decide(&facts(JobState::Running, &policy, 2, false), &Event::NodeLost, NOW, 0.0).unwrap();
         assert_eq!(poison.state(JobState::Running), JobState::Failed);
         assert!(poison.error.unwrap().text().starts_with("poison"));
     }
 
     #[test]
+    fn a_job_that_has_begun_has_no_time_any_more_by_which_it_must_begin() {
+        let policy = RetryPolicy::Manual;
+        let clears = |state, begun, event: &Event| {
+            let job = JobFacts { begun, ..facts(state, &policy, 0, false) };
+            decide(&job, event, NOW, 0.0).unwrap().clears.expiry
+        };
+        assert!(clears(JobState::Scheduled, false, &Event::Start));
+        for event in events().iter().filter(|event| matches!(event, Event::Ended(_))) {
+            for state in [JobState::Scheduled, JobState::Running] {
+                assert!(clears(state, true, event), "{event:?}");
+            }
+            assert!(!clears(JobState::Scheduled, false, event), "handed back, or settled without a run: {event:?}");
+        }
+        assert!(clears(JobState::Running, true, &Event::NodeLost));
+        assert!(!clears(JobState::Scheduled, false, &Event::NodeLost));
+        assert!(!clears(JobState::Waiting, false, &Event::Assign) && !clears(JobState::Stuck, false, &Event::Retry));
+        assert!(clears(JobState::Failed, false, &Event::Retry), "a person runs it again, whatever that time was");
+    }
+
+    #[test]
     fn a_next_step_begins_with_fresh_retries_and_keeps_count_of_the_runs() {
         let policy = RetryPolicy::default();
-        let mut job = standing(JobState::Running, &policy, 1, false);
+        let mut job = facts(JobState::Running, &policy, 1, false);
         job.counts = Counts { attempt: 3, retry: 2, crashes: 1 };
         let event = Event::Ended(Outcome::Next { step: Box::new(step()), due: None });
         let to = decide(&job, &event, NOW, 0.0).unwrap();
@@ -401,7 +424,7 @@ mod tests {
     #[test]
     fn when_retries_run_out_the_job_goes_on_if_it_is_to() {
         let (policy, terms) = (RetryPolicy::None, terms_that_go_on());
-        let job = JobFacts { terms: &terms, ..standing(JobState::Running, &policy, 0, false) };
+        let job = JobFacts { terms: &terms, ..facts(JobState::Running, &policy, 0, false) };
         for outcome in [Outcome::Error("boom".into()), Outcome::TimedOut { limit: Duration::from_secs(90) }] {
             let to = decide(&job, &Event::Ended(outcome), NOW, 0.0).unwrap();
             assert_eq!(to.to, Target::Next { step: Box::new(step()), due: NOW });
@@ -414,7 +437,7 @@ mod tests {
     #[test]
     fn what_went_wrong_is_kept_with_the_attempt() {
         let policy = RetryPolicy::default();
-        let job = standing(JobState::Running, &policy, 0, false);
+        let job = facts(JobState::Running, &policy, 0, false);
         let timed_out = Event::Ended(Outcome::TimedOut { limit: Duration::from_secs(90) });
         let to = decide(&job, &timed_out, NOW, 0.0).unwrap();
         assert_eq!(

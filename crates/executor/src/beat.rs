@@ -96,18 +96,18 @@ pub(crate) async fn beat(life: &Life, lead: &watch::Sender<Option<Lead>>) {
         };
         let (asks_for_the_lead, over) = (ask.lead, ask.over);
         match life.store.beat(ask).await {
-            Ok(pulse) if pulse.alive => {
+            Ok(reply) if reply.alive => {
                 backoff = Backoff::default();
-                life.node.clock.heard(pulse.now);
+                life.node.clock.heard(reply.now);
                 life.node.logs.answered(sent);
                 life.node.logs.tell_left_out();
-                life.heard(sent, pulse.lineage);
+                life.heard(sent, reply.lineage);
                 if !asks_for_the_lead && life.node.hold_off.stood_down() {
                     // The term that panicked can write nothing more: now the mail shows all that it gave to this node.
                     life.bell.ring_mail();
                 }
-                following.hear(life, over, &pulse);
-                lead.send_replace(pulse.epoch.map(|epoch| Lead { epoch, nodes: following.living(life, pulse.nodes) }));
+                following.hear(life, over, &reply);
+                lead.send_replace(reply.epoch.map(|epoch| Lead { epoch, nodes: following.living(life, reply.nodes) }));
             }
             Ok(_) => {
                 // The leave may have been written before this beat, although the beat was sent first.

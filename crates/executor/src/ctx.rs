@@ -297,12 +297,13 @@ impl Ctx {
         self.life.node.config.max_pool_size()
     }
 
-    /// For the drivers: what is committed together with the end of this run if it ends well, and rolled back if not.
+    /// For the drivers: what the run had to have before it began ([`Need::admitting`](crate::task::Need)); `None`: it was taken already.
     #[doc(hidden)]
     pub fn take_admission<T: 'static>(&self) -> Option<T> {
         self.run.take_admission()?.downcast().ok().map(|admission| *admission)
     }
 
+    /// For the drivers: what is committed together with the end of this run if it ends well, and rolled back if not.
     #[doc(hidden)]
     pub fn close_with(&self, closing: Box<dyn Closing>) {
         self.run.close_with(closing);
@@ -314,6 +315,7 @@ impl Ctx {
         panics::carry(work)
     }
 
+    /// For the drivers: what the run has said.
     #[doc(hidden)]
     pub fn notes(&self) -> &Notes {
         self.run.notes()

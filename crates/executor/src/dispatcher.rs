@@ -2,9 +2,10 @@
 //!
 //! The scheduler is a cache. A lost lease throws it away; a lost reply is read again by its ids.
 //!
-//! `backlog` reading what waits → `news` reading what is new → `give` giving out what is picked → `ends` of jobs that never begin,
-//! `lost` nodes, `pauses` after errors, `unknown` tasks, `schedules` of periodic jobs → `memos` writing down what the next dispatcher should know,
-//! `prune` deleting what is kept no longer, `statistics` of what happened, `totals` writing job counts while a caller asks for them.
+//! `rounds` of the loop, and when the next one begins → `backlog` reading what waits → `news` reading what is new → `give` giving out
+//! what is picked → `ends` of jobs that never begin, `lost` nodes, `pauses` after errors, `unknown` tasks, `schedules` of periodic jobs →
+//! `memos` writing down what the next dispatcher should know, `prune` deleting what is kept no longer, `statistics` of what happened,
+//! `totals` writing job counts while a caller asks for them.
 
 mod backlog;
 mod charges;
@@ -16,6 +17,7 @@ mod news;
 mod pauses;
 mod prune;
 mod ringing;
+mod rounds;
 mod schedules;
 mod stale_reads;
 mod totals;
@@ -30,21 +32,21 @@ use std::{
 
 use tokio::{sync::watch, time::Instant};
 use turnwise_core::{
-    Fence, Incarnation, JobId, Node, QueueName, Timestamp,
+    Fence, Incarnation, JobId, Node, QueueName,
     scheduler::{Input, Output, Pick, Scheduler},
 };
 use turnwise_store::{Epoch, Load, StoreError};
 
 pub(crate) use self::backlog::PAGE;
 use self::{
-    backlog::Backlog, ends::Ends, lost::Lost, memos::Memos, news::Hearing, pauses::Seen, prune::Pruning,
-    schedules::Schedules, stale_reads::StaleReads, statistics::Statistics, totals::Telling, unknown::Unknown,
+    backlog::Backlog, ends::Ends, lost::Lost, memos::Memos, news::Hearing, pauses::ErrorsSeen, prune::Pruning,
+    rounds::Rounds, schedules::Schedules, stale_reads::StaleReads, statistics::Statistics, totals::Telling,
+    unknown::Unknown,
 };
 use crate::{
     backoff::Backoff,
     beat::Lead,
     contain::{self, caught},
-    idle::Empty,
     life::Life,
     logs::Kind,
     trace::Record,
@@ -161,12 +163,7 @@ struct Dispatcher<'a> {
     life: &'a Life,
     epoch: Epoch,
     scheduler: Scheduler,
-    /// Jobs that were given out.
-    given: u64,
-    /// When the scheduler wants to be asked again, whatever happens.
-    wake_at: Option<Timestamp>,
-    /// The scheduler has got replies, and was not asked yet what to do.
-    unasked: bool,
+    rounds: Rounds,
     backlog: Backlog,
     hearing: Hearing,
     stale_reads: StaleReads,
@@ -174,7 +171,7 @@ struct Dispatcher<'a> {
     lost: Lost,
     memos: Memos,
     /// How far errors have been seen to.
-    seen: Seen,
+    seen: ErrorsSeen,
     /// What is submitted again and again.
     schedules: Schedules,
     pruning: Pruning,
@@ -182,10 +179,6 @@ struct Dispatcher<'a> {
     unknown: Unknown,
     statistics: Statistics,
     open: Open,
-    fleet_changed: bool,
-    /// When nothing was in this process's hands, and the news have been looked at since.
-    looked: Option<Empty>,
-    busy_rounds: u32,
 }
 
 impl<'a> Dispatcher<'a> {
@@ -199,25 +192,20 @@ impl<'a> Dispatcher<'a> {
             life,
             epoch: term.epoch,
             scheduler,
-            given: 0,
-            wake_at: None,
-            unasked: false,
+            rounds: Rounds::default(),
             backlog: Backlog::unread(),
             hearing: Hearing::new(),
             stale_reads: StaleReads::default(),
             ends: Ends::default(),
             lost,
             memos: Memos::new(),
-            seen: Seen::default(),
+            seen: ErrorsSeen::default(),
             schedules,
             pruning: Pruning::new(),
             telling: Telling::new(),
             unknown: Unknown::new(),
             statistics,
             open,
-            fleet_changed: false,
-            looked: None,
-            busy_rounds: 0,
         }
     }
 
@@ -266,7 +254,7 @@ impl<'a> Dispatcher<'a> {
             self.act(Input::Tick).await?;
             self.tell_totals_if_asked().await?;
             self.log_unknown_tasks();
-            self.busy_rounds = self.busy_rounds.saturating_add(1);
+            self.rounds.begin();
             if self.has_more_to_do() {
                 continue;
             }
@@ -287,21 +275,19 @@ impl<'a> Dispatcher<'a> {
                 }
                 changed = lead.changed() => match changed {
                     // `changed` marks the new value as seen, so that is noted here.
-                    Ok(()) => self.fleet_changed = true,
+                    Ok(()) => self.rounds.fleet_changed(true),
                     Err(_) => return Ok(()),
                 },
                 () = tokio::time::sleep(pause) => {}
                 () = self.life.draining.wait() => {}
             }
-            if pause > Duration::from_millis(1) {
-                self.busy_rounds = 0;
-            }
+            self.rounds.rested(pause);
         }
     }
 
     fn has_more_to_do(&self) -> bool {
         let unread = self.backlog.is_open() || self.hearing.has_unseen() || self.stale_reads.has_unsure();
-        unread || self.unasked || self.ends.any_due() || self.life.term.has_reports()
+        unread || self.rounds.is_unasked() || self.ends.any_due() || self.life.term.has_reports()
     }
 
     /// `None`: this node does not lead any more. `Some(Some(nodes))`: the fleet may have changed.
@@ -309,10 +295,10 @@ impl<'a> Dispatcher<'a> {
         if !self.life.contact.holds() || self.life.node.hold_off.holds() {
             return None;
         }
-        self.fleet_changed |= lead.has_changed().ok()?;
+        self.rounds.fleet_changed(lead.has_changed().ok()?);
         let current = lead.borrow_and_update();
         let current = current.as_ref().filter(|current| current.epoch == self.epoch)?;
-        Some(std::mem::take(&mut self.fleet_changed).then(|| current.nodes.clone()))
+        Some(self.rounds.take_fleet_changed().then(|| current.nodes.clone()))
     }
 
     /// Reports that nothing is left for this process, if that is so. `false`: it had to look first, and may have found something.
@@ -323,12 +309,11 @@ impl<'a> Dispatcher<'a> {
         }
         let Some(empty) = idle.empty().filter(|empty| !self.has_work_for(&empty.pools)) else { return Ok(true) };
         // The run that ended last may have left a job that no bell announced.
-        if self.looked.as_ref() != Some(&empty) {
-            self.looked = None;
-            if self.see_news(self.hearing.is_asleep()).await? {
-                self.looked = Some(empty);
-            }
-            return Ok(self.looked.is_none());
+        if !self.rounds.has_looked(&empty) {
+            self.rounds.looked(None);
+            let answered = self.see_news(self.hearing.is_asleep()).await?;
+            self.rounds.looked(answered.then_some(empty));
+            return Ok(!answered);
         }
         idle.say(hub, &empty);
         Ok(true)
@@ -341,25 +326,26 @@ impl<'a> Dispatcher<'a> {
 
     fn pause(&self) -> Duration {
         let now = Instant::now();
-        let looks = [self.hearing.next_look(self.given), self.lost.next_look(), self.pruning.next_time()];
+        let looks = [self.hearing.next_look(self.rounds.given()), self.lost.next_look(), self.pruning.next_time()];
         let timers = looks
             .into_iter()
             .chain(self.ends.next_try())
             .chain(self.telling.next_time())
             .chain(self.next_count())
             .map(|at| at.saturating_duration_since(now));
-        let due = self.wake_at.into_iter().chain(self.schedules.next()).map(|at| self.life.node.clock.until(at));
+        let due =
+            self.rounds.wake_at().into_iter().chain(self.schedules.next()).map(|at| self.life.node.clock.until(at));
         timers.chain(due).min().unwrap_or_default()
     }
 
     /// Passes the input to the scheduler, notes its outputs, and returns the picks that are to be given out.
     fn tell(&mut self, input: Input) -> Vec<Pick> {
         let mut picks = Vec::new();
-        (self.wake_at, self.unasked) = (None, false);
+        self.rounds.ask();
         for output in self.scheduler.handle(self.life.node.clock.now(), input) {
             match output {
                 Output::Assign(batch) => picks = batch,
-                Output::WakeAt(at) => self.wake_at = Some(at),
+                Output::WakeAt(at) => self.rounds.set_wake(at),
                 Output::Pause { queue, job } => self.open.pauses.push((queue, job)),
                 Output::Expire(jobs) | Output::Review(jobs) => self.ends.add(jobs),
                 // As at the beginning: what is known already is recognised.

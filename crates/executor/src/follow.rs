@@ -26,21 +26,21 @@ pub(crate) struct Following {
 
 impl Following {
     /// Takes in what the last beat, or look, returned. `over`: the lead that this node declared over with it.
-    pub(crate) fn hear(&mut self, life: &Life, over: Option<Term>, pulse: &BeatReply) {
-        if let Some(leader) = &pulse.leader {
+    pub(crate) fn hear(&mut self, life: &Life, over: Option<Term>, reply: &BeatReply) {
+        if let Some(leader) = &reply.leader {
             let sight = if life.node.process.is_gone(&leader.host) { Sight::Gone } else { leader.sight };
             self.watch.see(leader.term, sight, life.node.clock.monotonic());
             self.leader = Some(leader.clone());
             return;
         }
-        if let (Some(_), Some(Leader { host, term, .. })) = (pulse.epoch, self.leader.take()) {
+        if let (Some(_), Some(Leader { host, term, .. })) = (reply.epoch, self.leader.take()) {
             let gone = over == Some(term);
             if life.node.logs.may(Kind::Lead) {
                 let what = if gone { "is gone" } else { "has given up the lead" };
                 tracing::warn!(host = host.name, pid = host.pid, "the dispatcher {what}; this node dispatches now");
             }
             if gone {
-                let its = pulse.nodes.iter().filter(|node| node.host == host);
+                let its = reply.nodes.iter().filter(|node| node.host == host);
                 self.deposed = its.map(|node| (node.incarnation, node.lease_until)).collect();
             }
         }
@@ -91,7 +91,7 @@ impl Following {
         }
         let look = Beat { only_look: true, ..Beat::new(life.incarnation, life.node.config.lease, 0, true) };
         match life.store.beat(look).await {
-            Ok(pulse) if pulse.leader.is_some() => self.hear(life, None, &pulse),
+            Ok(reply) if reply.leader.is_some() => self.hear(life, None, &reply),
             // No node leads: the next beat takes the lead.
             Ok(_) => {}
             Err(error) => tracing::debug!(%error, "could not look for the dispatcher"),

@@ -55,13 +55,13 @@ impl Inline {
         let node = life.incarnation;
         let sent = Instant::now();
         let beat = Beat::new(node, life.node.config.lease, life.desk.slots(), true);
-        let pulse = life.store.beat(beat).await?;
-        life.node.clock.heard(pulse.now);
-        life.heard(sent, pulse.lineage);
-        let epoch = pulse.epoch.ok_or(StoreError::NotLeading)?;
+        let reply = life.store.beat(beat).await?;
+        life.node.clock.heard(reply.now);
+        life.heard(sent, reply.lineage);
+        let epoch = reply.epoch.ok_or(StoreError::NotLeading)?;
         let page = life.store.load(Load::These(vec![id])).await?;
         let Some(head) = page.jobs.first() else { return Ok(None) };
-        let batch = BatchId::in_order(pulse.now, life.node.chance.random());
+        let batch = BatchId::in_order(reply.now, life.node.chance.random());
         // From the reply, not from the mail.
         life.desk.expect(batch);
         let picks = vec![Pick { job: id, fence: head.fence, node, limited: false }];

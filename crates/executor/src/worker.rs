@@ -116,7 +116,14 @@ pub(crate) async fn run(life: &Arc<Life>, job: Arc<AssignedJob>, run: Arc<Run>) 
     let finished_at = life.node.clock.now().max(started_at);
     life.trace(|| match outcome {
         Outcome::Interrupted => Record::Interrupt { job: job.id, fence: job.fence.0 },
-        _ => Record::Effect { job: job.id, fence: job.fence.0 },
+        Outcome::Done { .. }
+        | Outcome::Next { .. }
+        | Outcome::Error(_)
+        | Outcome::Panic(_)
+        | Outcome::TimedOut { .. }
+        | Outcome::Fail(_)
+        | Outcome::Snooze { .. }
+        | Outcome::Cancelled => Record::Effect { job: job.id, fence: job.fence.0 },
     });
     let (started_at, finished_at) = (Some(started_at), Some(finished_at));
     let ended = Ended { job, run: Some(run), outcome, started_at, finished_at, panicked: PanickedWrites::default() };
@@ -285,14 +292,20 @@ fn word(outcome: &Outcome) -> &'static str {
     }
 }
 
-/// How the run ended, without what its task's arguments have to hide: errors are stored, logged and shown.
+/// How the run ended, without what its task's arguments have to hide: errors are stored, logged and shown. Each outcome is named, so that
+/// a new one that carries a failure cannot be stored unmasked.
 pub(crate) fn hidden(run: &Run, outcome: Outcome) -> Outcome {
     let Some(mask) = run.mask() else { return outcome };
     match outcome {
         Outcome::Error(failure) => Outcome::Error(mask.failure(failure)),
         Outcome::Panic(failure) => Outcome::Panic(mask.failure(failure)),
         Outcome::Fail(failure) => Outcome::Fail(mask.failure(failure)),
-        other => other,
+        Outcome::Done { .. }
+        | Outcome::Next { .. }
+        | Outcome::TimedOut { .. }
+        | Outcome::Snooze { .. }
+        | Outcome::Cancelled
+        | Outcome::Interrupted => outcome,
     }
 }
 

@@ -15,7 +15,7 @@ use std::{
 use support::{
     Noop, config, fleet, ids, job,
     memos::set,
-    put, story, tasks, until_within,
+    put, sooner_or_later, story, tasks,
     virtual_time::{self, Living, stop},
     watched::{self, Watch, Watching},
 };
@@ -97,11 +97,6 @@ fn live(store: &MemoryStore, name: &str, watch: &Arc<impl Watch>, open: &Open) -
     virtual_time::live(builder.state(open.clone()))
 }
 
-/// Up to half an hour: what makes every dispatcher panic is tried again ever more seldom.
-async fn until(what: &str, met: impl AsyncFnMut() -> bool) {
-    until_within(Duration::from_secs(30 * 60), what, met).await;
-}
-
 async fn all_in(store: &MemoryStore, ids: &[JobId], state: JobState) -> bool {
     for id in ids {
         if store.job(*id).await.unwrap().is_none_or(|job| job.state != state) {
@@ -161,13 +156,13 @@ async fn panic_at(verb: &'static str, part: &'static str, after: bool) {
         }
     });
     let began = Instant::now();
-    until(&at, || all_in(&store, &ids, JobState::Success)).await;
+    sooner_or_later(&at, || all_in(&store, &ids, JobState::Success)).await;
     assert!(began.elapsed() < Duration::from_secs(30), "{at}: {:?}", began.elapsed());
     if verb != "leave" {
         // Also where the loop comes by seldom.
-        until(&at, async || watch.left.load(SeqCst) == 0).await;
+        sooner_or_later(&at, async || watch.left.load(SeqCst) == 0).await;
         let id = put(&store, job("noop", "null")).await;
-        until(&at, || all_in(&store, std::slice::from_ref(&id), JobState::Success)).await;
+        sooner_or_later(&at, || all_in(&store, std::slice::from_ref(&id), JobState::Success)).await;
     }
     for id in &ids {
         let job = store.job(*id).await.unwrap().unwrap();
@@ -191,7 +186,7 @@ async fn panic_at(verb: &'static str, part: &'static str, after: bool) {
 async fn a_panic_while_a_node_looks_whether_it_is_idle_is_told_and_it_looks_again() {
     let (store, sick) = (virtual_time::store(), Panics::new("nodes", false, 2));
     let a = live(&store, "a", &Panics::new("nodes", false, 0), &Open::default());
-    until("a leads", async || fleet(&store).await.iter().any(|node| node.dispatcher)).await;
+    sooner_or_later("a leads", async || fleet(&store).await.iter().any(|node| node.dispatcher)).await;
     let b = live(&store, "b", &sick, &Open::default());
     let mut events = b.0.events();
     let mut told = 0;
@@ -214,15 +209,15 @@ async fn another_node_dispatches_when_the_dispatcher_panics() {
     let store = virtual_time::store();
     let (sick, sound) = (Panics::new("news", false, 0), Panics::new("news", false, 0));
     let a = live(&store, "a", &sick, &Open::default());
-    until("a leads", async || fleet(&store).await.iter().any(|node| node.dispatcher)).await;
+    sooner_or_later("a leads", async || fleet(&store).await.iter().any(|node| node.dispatcher)).await;
     let b = live(&store, "b", &sound, &Open::default());
-    until("b is there", async || fleet(&store).await.len() == 2).await;
+    sooner_or_later("b is there", async || fleet(&store).await.len() == 2).await;
     tokio::time::sleep(Duration::from_secs(10)).await;
     let before = sick.calls.load(SeqCst);
     sick.left.store(u64::MAX, SeqCst);
     let id = put(&store, job("noop", "null")).await;
     let began = Instant::now();
-    until("it runs", || all_in(&store, std::slice::from_ref(&id), JobState::Success)).await;
+    sooner_or_later("it runs", || all_in(&store, std::slice::from_ref(&id), JobState::Success)).await;
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     let leads = fleet(&store).await.into_iter().find(|node| node.dispatcher).unwrap();
     assert_eq!(leads.name.as_str(), "b");
@@ -239,15 +234,15 @@ async fn data_that_makes_every_dispatcher_panic_is_met_ever_more_seldom_and_stop
     let watches = [Panics::new("news", false, 0), Panics::new("news", false, 0)];
     let a = live(&store, "a", &watches[0], &open);
     let id = put(&store, job("gate", "null")).await;
-    until("it runs", || all_in(&store, std::slice::from_ref(&id), JobState::Running)).await;
+    sooner_or_later("it runs", || all_in(&store, std::slice::from_ref(&id), JobState::Running)).await;
     let b = live(&store, "b", &watches[1], &open);
-    until("b is there", async || fleet(&store).await.len() == 2).await;
+    sooner_or_later("b is there", async || fleet(&store).await.len() == 2).await;
     let before: u64 = watches.iter().map(|watch| watch.calls.load(SeqCst)).sum();
     watches.iter().for_each(|watch| watch.left.store(u64::MAX, SeqCst));
     tokio::time::sleep(Duration::from_secs(20)).await;
     open.0.notify_one();
     let began = Instant::now();
-    until("its end is written", || all_in(&store, std::slice::from_ref(&id), JobState::Success)).await;
+    sooner_or_later("its end is written", || all_in(&store, std::slice::from_ref(&id), JobState::Success)).await;
     assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
     tokio::time::sleep(Duration::from_secs(1200)).await;
     let met = watches.iter().map(|watch| watch.calls.load(SeqCst)).sum::<u64>() - before;
@@ -256,7 +251,7 @@ async fn data_that_makes_every_dispatcher_panic_is_met_ever_more_seldom_and_stop
     watches.iter().for_each(|watch| watch.left.store(0, SeqCst));
     let id = put(&store, job("noop", "null")).await;
     let began = Instant::now();
-    until("work goes on", || all_in(&store, std::slice::from_ref(&id), JobState::Success)).await;
+    sooner_or_later("work goes on", || all_in(&store, std::slice::from_ref(&id), JobState::Success)).await;
     assert!(began.elapsed() < Duration::from_secs(70), "{:?}", began.elapsed());
     stop([a, b]).await;
 }
@@ -293,14 +288,14 @@ async fn panic_aside(verb: &'static str, part: &'static str, after: bool) {
         }
         told
     });
-    until(&at, async || fleet(&store).await.iter().any(|node| node.dispatcher)).await;
+    sooner_or_later(&at, async || fleet(&store).await.iter().any(|node| node.dispatcher)).await;
     // Longer than until old statistics are merged.
     let works = async |rounds: u32| {
         for _ in 0..rounds {
             store.ask_totals().await.unwrap();
             let id = put(&store, job("noop", "null")).await;
             let began = Instant::now();
-            until(&at, || all_in(&store, std::slice::from_ref(&id), JobState::Success)).await;
+            sooner_or_later(&at, || all_in(&store, std::slice::from_ref(&id), JobState::Success)).await;
             assert!(began.elapsed() <= Duration::from_secs(2), "{at}: a job waited {:?}", began.elapsed());
             tokio::time::sleep(Duration::from_secs(2)).await;
         }
@@ -355,8 +350,8 @@ async fn an_end_whose_write_panics_fails_its_job_and_holds_up_no_other() {
     let watch = Arc::new(Spoils { job: spoilt, met: AtomicBool::new(false) });
     let (executor, running) = live(&store, "a", &watch, &Open::default());
     let began = Instant::now();
-    until("all others", || all_in(&store, &ids, JobState::Success)).await;
-    until("the one", || all_in(&store, std::slice::from_ref(&spoilt), JobState::Failed)).await;
+    sooner_or_later("all others", || all_in(&store, &ids, JobState::Success)).await;
+    sooner_or_later("the one", || all_in(&store, std::slice::from_ref(&spoilt), JobState::Failed)).await;
     assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
     assert!(watch.met.load(SeqCst));
     let story = story(&store, spoilt).await;
@@ -397,7 +392,7 @@ async fn a_suspect_whose_begin_cannot_be_stored_fails_without_a_run_and_holds_up
     let open = Open::default();
     let suspect = put(&store, job("gate", "null")).await;
     let (_, doomed) = live(&store, "doomed", &Panics::new("none", false, 0), &open);
-    until("it runs", || all_in(&store, std::slice::from_ref(&suspect), JobState::Running)).await;
+    sooner_or_later("it runs", || all_in(&store, std::slice::from_ref(&suspect), JobState::Running)).await;
     doomed.abort();
     let watch = Arc::new(BrokenBegin { job: suspect, settles: AtomicU64::new(0) });
     let (executor, running) = live(&store, "a", &watch, &open);
@@ -410,7 +405,7 @@ async fn a_suspect_whose_begin_cannot_be_stored_fails_without_a_run_and_holds_up
         others.push(put(&store, job("noop", "null")).await);
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    until("all others", || all_in(&store, &others, JobState::Success)).await;
+    sooner_or_later("all others", || all_in(&store, &others, JobState::Success)).await;
     let ended = store.job(suspect).await.unwrap().unwrap();
     assert_eq!(ended.counts.crashes, 1, "a node died under it once");
     let error = ended.error.unwrap_or_default();

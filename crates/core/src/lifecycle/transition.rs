@@ -21,13 +21,16 @@ pub struct JobFacts<'a> {
     pub terms: &'a Terms,
     pub cancel_requested: bool,
     pub fence: Fence,
+    /// Whether the task has begun. A job is stored as `running` only if it takes longer than a moment: the node that runs it knows earlier.
+    pub begun: bool,
 }
 
 impl<'a> From<&'a AssignedJob> for JobFacts<'a> {
     fn from(job: &'a AssignedJob) -> Self {
         let AssignedJob { state, counts, retry, terms, cancel_requested, fence, .. } = job;
         let retry = retry.as_ref().unwrap_or(&RetryPolicy::DEFAULT);
-        Self { state: *state, counts: *counts, retry, terms, cancel_requested: *cancel_requested, fence: *fence }
+        let begun = *state == JobState::Running;
+        Self { state: *state, counts: *counts, retry, terms, cancel_requested: *cancel_requested, fence: *fence, begun }
     }
 }
 
@@ -35,7 +38,8 @@ impl<'a> From<&'a Job> for JobFacts<'a> {
     fn from(job: &'a Job) -> Self {
         let Job { state, counts, retry, terms, cancel_requested, fence, .. } = job;
         let retry = retry.as_ref().unwrap_or(&RetryPolicy::DEFAULT);
-        Self { state: *state, counts: *counts, retry, terms, cancel_requested: *cancel_requested, fence: *fence }
+        let begun = *state == JobState::Running;
+        Self { state: *state, counts: *counts, retry, terms, cancel_requested: *cancel_requested, fence: *fence, begun }
     }
 }
 
@@ -177,16 +181,16 @@ impl Ending {
 pub struct Clears {
     /// The request to stop it: a job that waits again was not stopped by it.
     pub cancel: bool,
-    /// The time by which it must have begun: it has begun, or a person runs it again, whatever that time was. `Settlement::clears`
-    /// adds that a run has begun.
+    /// The time by which it must have begun: it has begun, or a person runs it again, whatever that time was.
     pub expiry: bool,
     /// The jobs that it waits for: a person who runs a finished job again does not mean them.
     pub dependencies: bool,
 }
 
 impl Clears {
-    pub(super) fn by(from: JobState, to: &Target) -> Self {
+    pub(super) fn by(from: JobState, to: &Target, begun: bool) -> Self {
         let rerun = from.finished();
-        Self { cancel: matches!(to, Target::Waiting { .. } | Target::Next { .. }), expiry: rerun, dependencies: rerun }
+        let cancel = matches!(to, Target::Waiting { .. } | Target::Next { .. });
+        Self { cancel, expiry: rerun || begun || *to == Target::Running, dependencies: rerun }
     }
 }

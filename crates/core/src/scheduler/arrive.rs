@@ -67,8 +67,7 @@ impl Scheduler {
             group,
         });
         let owner = self.groups[group].owner;
-        self.owners[owner].jobs += 1;
-        self.queues[queue].jobs += 1;
+        self.count_job(queue, owner);
         self.count(slot, Ties { kind, queue, task, group, owner, key });
         if self.queues[queue].jobs == 1 && self.queues[queue].settings.sealed.is_some() {
             // The queue was finished until now, or seemed so while this job was placed anew: queues that wait for it wait again.
@@ -194,9 +193,8 @@ impl Scheduler {
         self.uncount(slot, ties);
         self.extras.remove(&slot);
         self.waits.forget(self.backlog.id(slot));
-        self.owners[owner].jobs -= 1;
         self.backlog.remove(slot);
-        self.queues[queue].jobs -= 1;
+        self.uncount_job(queue, owner);
         if self.finished(queue) {
             self.refresh_queues_after(now, queue);
         }

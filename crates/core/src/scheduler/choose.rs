@@ -70,14 +70,14 @@ impl Scheduler {
         Pick {
             job: self.backlog.id(slot),
             fence: self.backlog.fence(slot),
-            node: self.fleet[seat].node.incarnation,
+            node: self.fleet[seat].node().incarnation,
             limited: self.is_limited(ties),
         }
     }
 
     /// The next queue in turn, its next group in turn, that group's next job that this node can run.
     pub(super) fn pick_for(&mut self, now: Timestamp, seat: Index) -> Option<Slot> {
-        let tree = self.fleet[seat].tree as usize;
+        let tree = self.fleet[seat].tree() as usize;
         let mut turn = self.trees[tree].turns.first();
         while let Some((account, queue)) = turn {
             if let Some(slot) = self.pick_from(now, queue, seat) {

@@ -47,8 +47,7 @@ impl Scheduler {
         let extra = self.extras.get(&slot).copied();
         let (queue, owner) = (self.queue_of(slot), self.groups[self.backlog.group(slot)].owner);
         // Counted before the old slot goes: the queue must not look empty in between.
-        self.queues[queue].jobs += 1;
-        self.owners[owner].jobs += 1;
+        self.count_job(queue, owner);
         self.drop_slot(now, slot);
         let slot = self.backlog.insert(new);
         self.backlog.set_place(slot, Place::Manual);

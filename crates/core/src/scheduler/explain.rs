@@ -81,7 +81,7 @@ impl Scheduler {
         }
         let class = self.kinds.class(kind.class());
         let mut could = self.fleet.indexes().filter(|&seat| class.able(seat)).peekable();
-        let slots = |seats: &[Index]| seats.iter().map(|&seat| self.fleet[seat].node.slots).sum();
+        let slots = |seats: &[Index]| seats.iter().map(|&seat| self.fleet[seat].node().slots).sum();
         if could.peek().is_some() {
             let (free, busy): (Vec<_>, Vec<_>) = could.partition(|&seat| self.fleet[seat].has_room());
             if free.is_empty() {
@@ -97,7 +97,7 @@ impl Scheduler {
     /// Whether a living node knows the task; also if none lives, since then that is the reason.
     fn is_known(&self, task: Index) -> bool {
         let mut alive = self.fleet.alive().peekable();
-        alive.peek().is_none() || alive.any(|seat| seat.node.tasks.contains(&self.tasks[task].name))
+        alive.peek().is_none() || alive.any(|seat| seat.node().tasks.contains(&self.tasks[task].name))
     }
 
     /// Serial queues in which nothing starts, because no living node knows the task of the first job.
@@ -236,7 +236,7 @@ impl Future {
     /// Begins at `now`. This copy of the scheduler prefetches nothing, so that every assignment is a start.
     pub fn of(mut scheduler: Scheduler, now: Timestamp) -> Self {
         for seat in scheduler.fleet.iter_mut() {
-            seat.node.queue_capacity = 0;
+            seat.prefetch_nothing();
         }
         let mut ends = BinaryHeap::new();
         // Of runs that end at the same time the first submitted ends first, so that a forecast does not depend on chance.

@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     backlog::{Place, Slot},
+    estimate::expected,
     job::JobId,
     node::{Incarnation, Node},
     pool,
@@ -22,20 +23,20 @@ use crate::{
 /// A node, as the scheduler sees it.
 #[derive(Debug, Clone)]
 pub(super) struct Seat {
-    pub(super) node: Node,
-    pub(super) alive: bool,
+    node: Node,
+    alive: bool,
     /// Where its queues take their turns.
-    pub(super) tree: Index,
-    pub(super) in_flight: u32,
+    tree: Index,
+    in_flight: u32,
     /// Jobs in flight that run.
-    pub(super) running: u32,
+    running: u32,
     /// The other jobs in flight, in order; those that have left since are skipped when they come to the front.
-    pub(super) buffer: VecDeque<(Slot, u64)>,
-    pub(super) load: Duration,
-    /// The cost of some of its jobs is not known: nothing is prefetched beside them.
-    pub(super) guesses: u32,
+    buffer: VecDeque<(Slot, u64)>,
+    load: Duration,
+    /// The cost of so many of its jobs is not known: nothing is prefetched beside them.
+    guesses: u32,
     /// A suspect runs here alone, or the node drains for it.
-    pub(super) suspect: Option<JobId>,
+    suspect: Option<JobId>,
 }
 
 impl Seat {
@@ -51,6 +52,27 @@ impl Seat {
             guesses: 0,
             suspect: None,
         }
+    }
+
+    pub(super) fn node(&self) -> &Node {
+        &self.node
+    }
+
+    pub(super) fn is_alive(&self) -> bool {
+        self.alive
+    }
+
+    #[inline]
+    pub(super) fn tree(&self) -> Index {
+        self.tree
+    }
+
+    pub(super) fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    pub(super) fn suspect(&self) -> Option<JobId> {
+        self.suspect
     }
 
     pub(super) fn has_room(&self) -> bool {
@@ -70,9 +92,12 @@ impl Seat {
         self.node.batch_size.map_or(usize::MAX, |jobs| jobs.get() as usize)
     }
 
-    /// Counts a job that is already in flight here as running if there is a slot for it; otherwise puts it into the buffer. Returns
-    /// whether it runs.
-    pub(super) fn board(&mut self, slot: Slot, number: u64) -> bool {
+    /// A job is in flight here now: it runs if there is a slot for it, and is in the buffer otherwise. Returns whether it runs. `cost`:
+    /// `None` if it is not known.
+    pub(super) fn enter(&mut self, slot: Slot, number: u64, cost: Option<Duration>) -> bool {
+        self.in_flight += 1;
+        self.load += expected(cost);
+        self.guesses += u32::from(cost.is_none());
         let runs = self.running < self.node.slots;
         if runs {
             self.running += 1
@@ -80,6 +105,43 @@ impl Seat {
             self.buffer.push_back((slot, number))
         }
         runs
+    }
+
+    /// A job is in flight here no longer. `cost`: as it entered with.
+    pub(super) fn leave(&mut self, runs: bool, cost: Option<Duration>) {
+        self.in_flight -= 1;
+        self.running -= u32::from(runs);
+        self.load = self.load.saturating_sub(expected(cost));
+        self.guesses -= u32::from(cost.is_none());
+    }
+
+    /// The next jobs of the buffer begin in free slots. `begin`: whether the job is still there.
+    pub(super) fn begin_next(&mut self, mut begin: impl FnMut(Slot, u64) -> bool) {
+        while self.running < self.node.slots
+            && let Some((slot, number)) = self.buffer.pop_front()
+        {
+            self.running += u32::from(begin(slot, number));
+        }
+    }
+
+    /// From now on other jobs do not begin here: the node is this suspect's. Returns whether it was not yet.
+    pub(super) fn keep_for(&mut self, suspect: JobId) -> bool {
+        self.suspect.replace(suspect) != Some(suspect)
+    }
+
+    /// If the node is kept for this suspect, it is not any more. Returns whether it was.
+    pub(super) fn keep_no_longer_for(&mut self, suspect: JobId) -> bool {
+        self.suspect.take_if(|kept_for| *kept_for == suspect).is_some()
+    }
+
+    /// Its queues take their turns in this tree.
+    pub(super) fn plant(&mut self, tree: Index) {
+        self.tree = tree;
+    }
+
+    /// It is given no more than it has slots for.
+    pub(super) fn prefetch_nothing(&mut self) {
+        self.node.queue_capacity = 0;
     }
 
     /// How full the node is, in thousandths of its slots: so nodes of different sizes can be compared.

@@ -8,7 +8,6 @@ use super::{Scheduler, charge::LEAST_COST, rows::Ties, table::Index};
 use crate::{
     JobId,
     backlog::{Place, Slot},
-    estimate::UNKNOWN_COST,
     settings::Fairness,
     time::Timestamp,
 };
@@ -23,8 +22,8 @@ pub(super) struct Flight {
     pub(super) runs_since: Option<Timestamp>,
     /// Distinguishes this flight from others of the same slot.
     number: u64,
-    /// As added to its node's load.
-    pub(super) cost: Duration,
+    /// As added to its node's load; `None`: it was not known.
+    cost: Option<Duration>,
     /// As charged to its group so far.
     pub(super) charged: Duration,
     /// The part of that which was not used yet when long runs were last charged: it may be given back.
@@ -119,8 +118,7 @@ impl Scheduler {
             self.take_places(ties);
         }
         self.backlog.set_place(slot, place);
-        let known = self.kinds[ties.kind].cost;
-        let cost = self.kinds[ties.kind].expected();
+        let cost = self.kinds[ties.kind].cost;
         let queue = &mut self.queues[ties.queue];
         // Where turns are counted, the cost is fixed: none of it is unused.
         let unused = if queue.settings.fairness == Fairness::Time { charged } else { Duration::ZERO };
@@ -130,35 +128,21 @@ impl Scheduler {
         group.in_flight += 1;
         if let Some(seat) = seat {
             *queue.on_seat(seat) += 1;
-            let alone = self.is_suspect(slot);
-            let seat = &mut self.fleet[seat];
-            seat.in_flight += 1;
-            seat.load += cost;
-            seat.guesses += u32::from(known.is_none());
-            if alone {
-                let id = self.backlog.id(slot);
-                // It was running already when it was read: it is not known for how long it has kept the node.
-                if seat.suspect != Some(id) {
-                    self.suspects.keep_a_node(now);
-                }
-                seat.suspect = Some(id);
+            // If it was running already when it was read, it is not known for how long it has kept the node.
+            if self.is_suspect(slot) && self.fleet[seat].keep_for(self.backlog.id(slot)) {
+                self.suspects.keep_a_node(now);
             }
         }
         let number = self.flights.next_number();
-        let runs = seat.is_none_or(|seat| self.fleet[seat].board(slot, number));
-        let cost = if known.is_some() { cost } else { Duration::MAX };
+        let runs = seat.is_none_or(|seat| self.fleet[seat].enter(slot, number, cost));
         let flight = Flight { seat, runs_since: runs.then_some(now), number, cost, charged, unused };
         self.flights.by_slot.insert(slot, flight);
     }
 
     /// A run has made room on its node: the next in turn begins.
     pub(super) fn begin_next(&mut self, now: Timestamp, seat: Index) {
-        let seat = &mut self.fleet[seat];
-        while seat.running < seat.node.slots
-            && let Some((slot, number)) = seat.buffer.pop_front()
-        {
-            seat.running += u32::from(self.flights.begin(slot, number, now));
-        }
+        let Self { fleet, flights, .. } = self;
+        fleet[seat].begin_next(|slot, number| flights.begin(slot, number, now));
     }
 
     /// What a job has used that leaves its node's hands without a report: the node is lost, or a person has decided otherwise.
@@ -177,7 +161,7 @@ impl Scheduler {
     /// Whether the node that has this job is gone: it will not report how long the job ran.
     pub(super) fn node_is_lost(&self, slot: Slot) -> bool {
         let seat = self.flights.get(slot).and_then(|flight| flight.seat);
-        seat.is_none_or(|seat| !self.fleet[seat].alive)
+        seat.is_none_or(|seat| !self.fleet[seat].is_alive())
     }
 
     /// Takes a job out of a node's hands. `used`: how long it really had its slot; `None`: it never had one, and costs nothing.
@@ -192,21 +176,11 @@ impl Scheduler {
         row.in_flight -= 1;
         if let Some(seat) = flight.seat {
             *self.queues[queue].on_seat(seat) -= 1;
-            let at = seat;
-            let seat = &mut self.fleet[at];
-            seat.in_flight -= 1;
-            seat.running -= u32::from(flight.runs_since.is_some());
-            if flight.cost == Duration::MAX {
-                seat.guesses -= 1;
-                seat.load = seat.load.saturating_sub(UNKNOWN_COST);
-            } else {
-                seat.load = seat.load.saturating_sub(flight.cost);
-            }
-            if seat.suspect == Some(self.backlog.id(slot)) {
-                seat.suspect = None;
+            self.fleet[seat].leave(flight.runs_since.is_some(), flight.cost);
+            if self.fleet[seat].keep_no_longer_for(self.backlog.id(slot)) {
                 self.suspects.give_the_node_back(now);
             }
-            self.begin_next(now, at);
+            self.begin_next(now, seat);
         }
         match self.queues[queue].settings.fairness {
             Fairness::Time => {

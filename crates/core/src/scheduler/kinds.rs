@@ -165,7 +165,7 @@ impl Scheduler {
 
     fn class_of(&self, queue: Index, task: Index) -> KindClass {
         let (queue, limits) = (&self.queues[queue], &self.tasks[task]);
-        let able = |seat: &super::fleet::Seat| seat.alive && seat.node.can_run(&queue.name, &limits.name);
+        let able = |seat: &super::fleet::Seat| seat.is_alive() && seat.node().can_run(&queue.name, &limits.name);
         KindClass {
             able: self.fleet.iter().map(able).collect(),
             limited: (limits.settings.concurrency.is_some() || limits.settings.rate.is_some()).then_some(task),

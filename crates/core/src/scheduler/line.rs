@@ -155,7 +155,7 @@ impl Scheduler {
         let held = |class: Index| {
             let (class, mut seats) = (self.kinds.class(class), self.fleet.indexes());
             class.limited().is_some()
-                || seats.any(|seat| self.fleet[seat].tree == self.queues[at].tree && !class.able(seat))
+                || seats.any(|seat| self.fleet[seat].tree() == self.queues[at].tree && !class.able(seat))
         };
         let mut level = tree.now;
         for class in self.ready_classes(at).filter(|&class| held(class)) {

@@ -14,7 +14,7 @@ impl Scheduler {
     /// scheduler does not know yet, the answer is yes.
     pub fn has_work_for(&self, now: Timestamp, nodes: &[Incarnation]) -> bool {
         let seats: Vec<Index> = nodes.iter().filter_map(|node| self.fleet.find(*node)).collect();
-        let busy = |seat: &Seat| seat.in_flight > 0 || seat.suspect.is_some();
+        let busy = |seat: &Seat| seat.in_flight() > 0 || seat.suspect().is_some();
         self.loading
             || seats.len() < nodes.len()
             || seats.iter().any(|&seat| busy(&self.fleet[seat]))

@@ -73,7 +73,7 @@ impl Scheduler {
     /// begun, or a limit was lowered. Until that changes, other jobs may have the node.
     pub(super) fn release_suspects_that_may_not_run(&mut self, now: Timestamp) {
         for at in self.fleet.indexes() {
-            if let Some(slot) = self.fleet[at].suspect.and_then(|id| self.backlog.find(id))
+            if let Some(slot) = self.fleet[at].suspect().and_then(|id| self.backlog.find(id))
                 && self.backlog.place(slot) == Place::Reserved
                 && (!self.could_run_alone(slot, at)
                     || self.is_shut(now, slot)
@@ -109,7 +109,7 @@ impl Scheduler {
                 .fleet
                 .indexes()
                 .filter(|&at| self.could_run_alone(slot, at))
-                .min_by_key(|&at| self.fleet[at].in_flight)
+                .min_by_key(|&at| self.fleet[at].in_flight())
                 .filter(|_| !self.is_shut(now, slot));
             // The jobs that fill a limit may run on the node that is to be drained.
             let mut drains = |at: Index| {
@@ -126,8 +126,8 @@ impl Scheduler {
     pub(super) fn start_reserved_suspects(&mut self, now: Timestamp, picks: &mut Vec<Pick>) {
         for at in self.fleet.indexes() {
             let seat = &self.fleet[at];
-            if seat.in_flight == 0
-                && let Some(slot) = seat.suspect.and_then(|id| self.backlog.find(id))
+            if seat.in_flight() == 0
+                && let Some(slot) = seat.suspect().and_then(|id| self.backlog.find(id))
                 && self.backlog.place(slot) == Place::Reserved
                 && !self.is_full(slot, &[])
             {
@@ -140,7 +140,7 @@ impl Scheduler {
 
     fn reserve(&mut self, now: Timestamp, slot: Slot, at: Index) {
         self.backlog.set_place(slot, Place::Reserved);
-        self.fleet[at].suspect = Some(self.backlog.id(slot));
+        self.fleet[at].keep_for(self.backlog.id(slot));
         self.suspects.keep_a_node(now);
         let ties = self.ties(slot);
         self.take_places(ties);
@@ -152,7 +152,9 @@ impl Scheduler {
     /// Gives back the node and the places. The tokens stay spent: at worst fewer jobs begin than the rate allows.
     pub(super) fn unreserve(&mut self, now: Timestamp, slot: Slot) {
         let id = self.backlog.id(slot);
-        self.fleet.iter_mut().filter(|seat| seat.suspect == Some(id)).for_each(|seat| seat.suspect = None);
+        for seat in self.fleet.iter_mut() {
+            seat.keep_no_longer_for(id);
+        }
         self.backlog.set_place(slot, Place::Manual);
         let ties = self.ties(slot);
         self.give_places(ties);
@@ -165,7 +167,7 @@ impl Scheduler {
 
     fn could_run_alone(&self, slot: Slot, at: Index) -> bool {
         let class = self.kinds[self.backlog.kind(slot)].class();
-        self.kinds.class(class).able(at) && self.fleet[at].node.slots > 0
+        self.kinds.class(class).able(at) && self.fleet[at].node().slots > 0
     }
 
     fn flights_on(&self, at: Index) -> Vec<Slot> {

@@ -63,7 +63,21 @@ impl InHand {
 }
 
 impl Scheduler {
-    /// A job is known, and not counted yet.
+    /// A job has come: its queue and its owner have one more.
+    #[inline]
+    pub(super) fn count_job(&mut self, queue: Index, owner: Index) {
+        self.queues[queue].jobs += 1;
+        self.owners[owner].jobs += 1;
+    }
+
+    /// The same job has gone.
+    #[inline]
+    pub(super) fn uncount_job(&mut self, queue: Index, owner: Index) {
+        self.queues[queue].jobs -= 1;
+        self.owners[owner].jobs -= 1;
+    }
+
+    /// A job is known: its kind, its owner if it is stuck, and its key count it.
     #[inline]
     pub(super) fn count(&mut self, slot: Slot, ties: Ties) {
         let stuck = self.backlog.stuck(slot);

@@ -1,7 +1,7 @@
 //! Turn trees: queues take turns only with queues they share a node with. Nodes that have no queue in common, such as the pools
 //! of a process, have a tree each: what one of them does moves neither the charges nor the virtual time of the other.
 
-use super::{Scheduler, table::Index};
+use super::{Scheduler, fleet::Seat, table::Index};
 use crate::{
     name::QueueName,
     turn::{Charge, Turns},
@@ -25,26 +25,29 @@ impl Scheduler {
 
     /// The tree of all nodes that serve this queue: they are in the same one.
     pub(super) fn tree_of(&self, queue: &QueueName) -> Index {
-        self.fleet.alive().find(|seat| seat.node.queues.contains(queue)).map_or(NOBODYS, |seat| seat.tree)
+        self.fleet.alive().find(|seat| seat.node().queues.contains(queue)).map_or(NOBODYS, Seat::tree)
     }
 
     /// The fleet has changed: sorts nodes and queues into trees anew. A queue that moves to another tree is there as far ahead or
     /// behind as it was before: how much other trees have done counts neither for nor against it.
     pub(super) fn plant(&mut self) {
         let mut trees = NOBODYS;
-        self.fleet.iter_mut().for_each(|seat| seat.tree = NOBODYS);
+        self.fleet.iter_mut().for_each(|seat| seat.plant(NOBODYS));
         for first in self.fleet.indexes() {
-            if !self.fleet[first].alive || self.fleet[first].tree != NOBODYS {
+            if !self.fleet[first].is_alive() || self.fleet[first].tree() != NOBODYS {
                 continue;
             }
             trees += 1;
-            self.fleet[first].tree = trees;
+            self.fleet[first].plant(trees);
             let mut reached = vec![first];
             while let Some(at) = reached.pop() {
                 for other in self.fleet.indexes() {
                     let seat = &self.fleet[other];
-                    if seat.tree == NOBODYS && seat.alive && seat.node.queues.meets(&self.fleet[at].node.queues) {
-                        self.fleet[other].tree = trees;
+                    if seat.tree() == NOBODYS
+                        && seat.is_alive()
+                        && seat.node().queues.meets(&self.fleet[at].node().queues)
+                    {
+                        self.fleet[other].plant(trees);
                         reached.push(other);
                     }
                 }

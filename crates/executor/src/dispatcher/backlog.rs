@@ -110,7 +110,7 @@ impl<'a> Dispatcher<'a> {
     /// A page of the backlog, the one after `after`.
     pub(super) fn take_in(&mut self, after: Option<JobId>, mut page: Page) -> Vec<Pick> {
         self.life.node.clock.heard(page.now);
-        self.backlog.page_is_read(after, page.next, page.jobs.len(), self.given);
+        self.backlog.page_is_read(after, page.next, page.jobs.len(), self.rounds.given());
         self.stale_reads.sift(&mut page.jobs);
         self.tell(Input::Jobs(page.jobs))
     }

@@ -125,7 +125,7 @@ impl<'a> Dispatcher<'a> {
             }
             // While picks wait to be sent, no more are wanted.
             let wanted = picks.is_empty();
-            let ends_wanted = wanted && rounds > 0 && self.backlog.ends_wanted(self.given) > 0;
+            let ends_wanted = wanted && rounds > 0 && self.backlog.ends_wanted(self.rounds.given()) > 0;
             let came = tokio::select! {
                 biased;
                 Some(sent) = on_their_way.next() => Came::Sent(sent),
@@ -183,7 +183,7 @@ impl<'a> Dispatcher<'a> {
                 continue;
             }
             // What ended meanwhile makes room for the next batch.
-            let reports = self.life.term.take_reports(self.backlog.ends_wanted(self.given));
+            let reports = self.life.term.take_reports(self.backlog.ends_wanted(self.rounds.given()));
             if !reports.is_empty() {
                 rounds -= 1;
                 self.see_ends(&reports);
@@ -196,7 +196,7 @@ impl<'a> Dispatcher<'a> {
     }
 
     fn assign(&mut self, picks: Vec<Pick>) -> impl Future<Output = Sent<'a>> + use<'a> {
-        self.given += picks.len() as u64;
+        self.rounds.give(picks.len());
         let batch = self.new_batch();
         // Its jobs come with the reply, and are not to come twice.
         let expected = self.life.desk.expect(batch);
@@ -267,7 +267,7 @@ impl<'a> Dispatcher<'a> {
     /// Passes the replies to the scheduler, and asks it later what to do.
     fn hear_only(&mut self, replies: Replies) {
         self.scheduler.hear(self.life.node.clock.now(), replies);
-        self.unasked = true;
+        self.rounds.ask_later();
     }
 
     /// Sends again what got no reply, each time as a new batch: the node may have read the first one already, and would never

@@ -77,12 +77,12 @@ impl Dispatcher<'_> {
     /// Writes down charges that have changed and groups that have become full or are so no more.
     pub(super) async fn save(&mut self) -> Result<(), StoreError> {
         self.memos.next_save = Instant::now() + SAVE_INTERVAL;
-        let mut memos = if self.given == self.memos.given_before {
+        let mut memos = if self.rounds.given() == self.memos.given_before {
             Vec::new()
         } else {
             self.memos.charges.changed(self.scheduler.charges(), SAVE_MEMOS)
         };
-        self.memos.given_before = self.given;
+        self.memos.given_before = self.rounds.given();
         let seen = self.seen_memo();
         memos.extend(seen.clone());
         let mut open = std::mem::take(&mut self.memos.full);

@@ -143,7 +143,7 @@ impl<'a> Dispatcher<'a> {
     }
 
     pub(super) fn news_are_due(&self) -> bool {
-        self.hearing.are_due(self.given, self.life.node.config.look_every)
+        self.hearing.are_due(self.rounds.given(), self.life.node.config.look_every)
     }
 
     /// Takes in the news that came meanwhile; or looks, if it is time or a bell has `rung`.
@@ -152,7 +152,7 @@ impl<'a> Dispatcher<'a> {
             self.hear_news(asked, news).await?;
         } else if *rung || self.hearing.is_polled() || self.news_are_due() {
             *rung = false;
-            let asleep = self.hearing.asleep && pace::stays_asleep(self.busy_rounds);
+            let asleep = self.hearing.asleep && pace::stays_asleep(self.rounds.busy());
             self.see_news(asleep).await?;
         }
         Ok(())
@@ -177,7 +177,7 @@ impl<'a> Dispatcher<'a> {
         self.life.node.counters.looks.fetch_add(1, Ordering::Relaxed);
         let hearing = &mut self.hearing;
         hearing.poll_in(self.life.node.config.poll_interval.unwrap_or(pace::POLL));
-        (hearing.last_look, hearing.given_before, hearing.asleep) = (Instant::now(), self.given, asleep);
+        (hearing.last_look, hearing.given_before, hearing.asleep) = (Instant::now(), self.rounds.given(), asleep);
         if !asleep {
             // Whether or not the news arrive: from now on there may be submitters that do not ring.
             hearing.ringing = Ringing::default();

@@ -17,7 +17,7 @@ use crate::logs::Kind;
 
 /// How far has been seen.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct ErrorsSeen {
     /// What the memo says.
     written: Option<String>,
     /// What it may say once all ends that this process had begun to write by then are reported to the dispatcher.

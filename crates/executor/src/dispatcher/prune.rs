@@ -43,10 +43,10 @@ impl Dispatcher<'_> {
             return Ok(());
         }
         self.pruning.next = now + INTERVAL;
-        if self.given == self.pruning.given_before && now < self.pruning.quiet_until {
+        if self.rounds.given() == self.pruning.given_before && now < self.pruning.quiet_until {
             return Ok(());
         }
-        (self.pruning.quiet_until, self.pruning.given_before) = (now + QUIET_INTERVAL, self.given);
+        (self.pruning.quiet_until, self.pruning.given_before) = (now + QUIET_INTERVAL, self.rounds.given());
         let (time, seen) = (self.life.node.clock.now(), self.seen_to());
         let looks = &mut self.pruning.looks;
         seen.into_iter().for_each(|cursor| looks.note(time, cursor));

@@ -83,9 +83,9 @@ impl Schedules {
     pub(super) fn recall(&mut self, memos: &[Memo], logs: &Logs) {
         self.see(memos, logs);
         for memo in memos.iter().filter(|memo| memo.kind == MemoKind::Fired) {
-            let standing = ScheduleName::new(&memo.name).ok().and_then(|name| self.all.get_mut(&name));
-            if let (Some(standing), Some(fired)) = (standing, Fired::read(&memo.value)) {
-                (standing.fired, standing.written) = (fired, fired);
+            let entry = ScheduleName::new(&memo.name).ok().and_then(|name| self.all.get_mut(&name));
+            if let (Some(entry), Some(fired)) = (entry, Fired::read(&memo.value)) {
+                (entry.fired, entry.written) = (fired, fired);
             }
         }
     }
@@ -113,12 +113,12 @@ impl Schedules {
     }
 
     fn round(&mut self, now: Timestamp) -> Round {
-        let due = |(_, standing): &(&ScheduleName, &Entry)| standing.next.is_some_and(|next| next <= now);
+        let due = |(_, entry): &(&ScheduleName, &Entry)| entry.next.is_some_and(|next| next <= now);
         let all: Vec<(&ScheduleName, &Entry)> = self.all.iter().filter(due).collect();
         let after = self.after.take();
         let first = all.iter().position(|(name, _)| after.as_ref().is_none_or(|after| *name > after)).unwrap_or(0);
         let round = all[first..].iter().chain(&all[..first]).take(FIRE);
-        let due: Vec<_> = round.map(|&(name, standing)| (name.clone(), standing.clone())).collect();
+        let due: Vec<_> = round.map(|&(name, entry)| (name.clone(), entry.clone())).collect();
         self.after = due.last().map(|(name, _)| name.clone());
         Round { now, due }
     }
@@ -126,10 +126,10 @@ impl Schedules {
     /// What has been done is done, also where the schedule was changed or taken away meanwhile.
     fn done(&mut self, fired: Vec<(ScheduleName, Entry)>) {
         for (name, done) in fired {
-            if let Some(standing) = self.all.get_mut(&name) {
-                standing.fired = done.fired;
-                if standing.periodic == done.periodic {
-                    (standing.held, standing.next) = (done.held, done.next);
+            if let Some(entry) = self.all.get_mut(&name) {
+                entry.fired = done.fired;
+                if entry.periodic == done.periodic {
+                    (entry.held, entry.next) = (done.held, done.next);
                 }
             }
         }
@@ -137,7 +137,7 @@ impl Schedules {
     }
 
     fn reckon(&mut self) {
-        self.next = self.all.values().filter_map(|standing| standing.next).min();
+        self.next = self.all.values().filter_map(|entry| entry.next).min();
     }
 }
 
@@ -159,11 +159,11 @@ impl Dispatcher<'_> {
     }
 
     async fn write_fired(&mut self) -> Result<(), StoreError> {
-        let unwritten = |(_, standing): &(&ScheduleName, &Entry)| standing.fired != standing.written;
-        let memo = |(name, standing): (&ScheduleName, &Entry)| standing.fired.memo(name);
+        let unwritten = |(_, entry): &(&ScheduleName, &Entry)| entry.fired != entry.written;
+        let memo = |(name, entry): (&ScheduleName, &Entry)| entry.fired.memo(name);
         let memos: Vec<NewMemo> = self.schedules.all.iter().filter(unwritten).map(memo).collect();
         if self.remember(memos).await? {
-            self.schedules.all.values_mut().for_each(|standing| standing.written = standing.fired);
+            self.schedules.all.values_mut().for_each(|entry| entry.written = entry.fired);
         }
         Ok(())
     }
@@ -184,14 +184,14 @@ pub(super) async fn submit(life: &Life, mut rounds: Rounds) -> Infallible {
 
 async fn submit_round(life: &Life, Round { now, mut due }: Round) -> RoundReply {
     let mut reached = true;
-    for (name, standing) in &mut due {
+    for (name, entry) in &mut due {
         let fired = if reached {
-            fire_one(life, name, standing, now).await
+            fire_one(life, name, entry, now).await
         } else {
             // The store was out of reach for one of them; it would hardly be in reach for the others.
             Ok(Some(now.plus(AGAIN)))
         };
-        standing.next = match fired {
+        entry.next = match fired {
             Ok(next) => next,
             Err(error) if error.is_transient() => {
                 reached = false;
@@ -214,10 +214,10 @@ async fn submit_round(life: &Life, Round { now, mut due }: Round) -> RoundReply 
 async fn fire_one(
     life: &Life,
     name: &ScheduleName,
-    standing: &mut Entry,
+    entry: &mut Entry,
     now: Timestamp,
 ) -> Result<Option<Timestamp>, StoreError> {
-    let Entry { periodic, fired, held, .. } = standing;
+    let Entry { periodic, fired, held, .. } = entry;
     let asks = periodic.overlap != Overlap::Allow && periodic.is_due(fired.over, now);
     let busy = asks && {
         // Also those of slots that are due: an earlier dispatcher may have submitted them and not come to write it down.

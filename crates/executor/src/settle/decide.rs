@@ -88,9 +88,10 @@ pub(super) fn decide_on(life: &Life, outgoing: &Outgoing) -> (Option<Follows>, S
             let cancel_requested = job.cancel_requested || life.desk.cancel_wanted(job.id);
             let outcome = ended.outcome.clone().then(job.terms.next(), &job.args);
             let terms = terms(life, job, &outcome);
-            let standing =
-                JobFacts { cancel_requested, retry: retry(life, job), terms: &terms, ..JobFacts::from(&**job) };
-            let to = lifecycle::decide(&standing, &Event::Ended(outcome), life.node.clock.now(), life.node.jitter())
+            let begun = ended.started_at.is_some();
+            let facts = JobFacts::from(&**job);
+            let facts = JobFacts { cancel_requested, retry: retry(life, job), terms: &terms, begun, ..facts };
+            let to = lifecycle::decide(&facts, &Event::Ended(outcome), life.node.clock.now(), life.node.jitter())
                 .expect("an assigned job may end in every way");
             let crashes = to.counts.crashes;
             let rest = match &to.to {

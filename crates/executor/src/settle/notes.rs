@@ -58,14 +58,14 @@ impl Noting {
 
 /// A step that is finished, and the run that waits for its result to be written. If a panic drops it before the run has its
 /// answer, it is written again.
-pub(super) struct Step<'a> {
+pub(super) struct FinishedStep<'a> {
     life: &'a Life,
     job: Arc<AssignedJob>,
     step: Finished,
     answer: Option<oneshot::Sender<StepAnswer>>,
 }
 
-impl Step<'_> {
+impl FinishedStep<'_> {
     fn tell(mut self, what: StepAnswer) {
         if let Some(answer) = self.answer.take() {
             // An error means that the run is gone.
@@ -79,7 +79,7 @@ impl Step<'_> {
     }
 }
 
-impl Drop for Step<'_> {
+impl Drop for FinishedStep<'_> {
     fn drop(&mut self) {
         if let Some(step) = self.back() {
             self.life.outbox.send(step);
@@ -88,11 +88,11 @@ impl Drop for Step<'_> {
 }
 
 /// Ends are one thing, results of steps another. Returns the ends.
-pub(super) fn part_steps<'a>(life: &'a Life, batch: Vec<Outgoing>, steps: &mut Vec<Step<'a>>) -> Vec<Outgoing> {
+pub(super) fn part_steps<'a>(life: &'a Life, batch: Vec<Outgoing>, steps: &mut Vec<FinishedStep<'a>>) -> Vec<Outgoing> {
     let mut ends = Vec::with_capacity(batch.len());
     for outgoing in batch {
         match outgoing {
-            Outgoing::Step { job, step, answer } => steps.push(Step { life, job, step, answer: Some(answer) }),
+            Outgoing::Step { job, step, answer } => steps.push(FinishedStep { life, job, step, answer: Some(answer) }),
             end => ends.push(end),
         }
     }
@@ -132,7 +132,7 @@ pub(super) async fn write_last_notes(life: &Life, ends: &[Outgoing]) {
 }
 
 /// Writes what running jobs have said, and results of steps.
-pub(super) async fn write_notes_so_far(life: &Life, steps: Vec<Step<'_>>) {
+pub(super) async fn write_notes_so_far(life: &Life, steps: Vec<FinishedStep<'_>>) {
     let (writing, mut notes) = life.noting.take(&life.desk).await;
     let mut waiting = Vec::with_capacity(steps.len());
     for step in steps {
@@ -162,7 +162,7 @@ fn cuts(notes: &[Note]) -> Vec<(usize, usize)> {
 }
 
 /// Writes notes, and answers the runs that wait for theirs whether they may go on.
-async fn write_notes(life: &Life, notes: Vec<Note>, waiting: Vec<(usize, Step<'_>)>) {
+async fn write_notes(life: &Life, notes: Vec<Note>, waiting: Vec<(usize, FinishedStep<'_>)>) {
     if notes.is_empty() {
         return;
     }

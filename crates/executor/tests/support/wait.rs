@@ -26,14 +26,15 @@ pub(crate) async fn until(mut met: impl AsyncFnMut() -> bool) {
     found(async || met().await.then_some(())).await;
 }
 
-/// In virtual time, where `limit` may be long.
-pub(crate) async fn until_within(limit: Duration, what: &str, mut met: impl AsyncFnMut() -> bool) {
+/// In virtual time, up to half an hour of it: what makes every dispatcher panic is tried again ever more seldom.
+pub(crate) async fn sooner_or_later(what: &str, mut met: impl AsyncFnMut() -> bool) {
+    const LIMIT: Duration = Duration::from_secs(30 * 60);
     const LOOKS: u32 = 100_000;
     for _ in 0..LOOKS {
         if met().await {
             return;
         }
-        tokio::time::sleep(limit / LOOKS).await;
+        tokio::time::sleep(LIMIT / LOOKS).await;
     }
     panic!("did not happen: {what}");
 }

@@ -3,21 +3,10 @@
 use std::{any::Any, future::Future, pin::Pin, sync::Arc};
 
 use async_trait::async_trait;
-use turnwise_core::{
-    Incarnation, Timestamp,
-    access::{NewToken, Token, TokenId},
-    audit::NewAuditLine,
-    doctor::Vitals,
-    secret::Secrets,
-    statistics::{ErrorRow, Row},
-    totals::Totals,
-};
 use turnwise_executor::executor::{Connect, Connected};
 use turnwise_store::{
-    AskAudit, AskErrors, AskJobs, AskStatistics, AskWatch, AuditPage, BegunStatistics, Bell, BodyHash, Epoch,
-    FoundLogin, FoundToken, FoundTotals, InHands, JobPage, MemoryStore, NewLogin, Once, OperatorStore, Result, Store,
-    SubmitOnce, TimedRow, TokenHash, WriteStatistics,
-    delegate::{Call, Delegate},
+    Bell, MemoryStore, OperatorStore, Result, Store,
+    delegate::{Call, Delegate, DelegateOperators},
 };
 
 pub(crate) type Watching<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -93,46 +82,8 @@ impl Delegate for Watched {
     }
 }
 
-macro_rules! watch_operators {
-    ($( $verb:ident ( $( $arg:ident : $type:ty ),* ) -> $answer:ty ; )*) => {
-        #[async_trait]
-        impl OperatorStore for Watched {
-            $(
-                async fn $verb(&self, $( $arg: $type ),*) -> Result<$answer> {
-                    let (store, asked) = (self.inner.clone(), ($( $arg.clone() ),*));
-                    let call: Call<$answer> = Box::pin(async move { OperatorStore::$verb(&*store, $( $arg ),*).await });
-                    self.pass(stringify!($verb), &asked, call).await
-                }
-            )*
-        }
-    };
-}
-
-watch_operators! {
-    create_token(token: NewToken, hash: TokenHash, line: Option<NewAuditLine>) -> Token;
-    find_token(hash: TokenHash) -> FoundToken;
-    tokens() -> (Vec<Token>, Timestamp);
-    revoke_token(id: TokenId, line: Option<NewAuditLine>) -> Option<Token>;
-    note_token_uses(ids: Vec<TokenId>) -> ();
-    log_in(login: NewLogin) -> ();
-    find_login(hash: TokenHash) -> Option<FoundLogin>;
-    log_out(hash: TokenHash) -> ();
-    submit_once(submit: SubmitOnce) -> Once;
-    find_once(caller: Option<TokenId>, key: turnwise_core::OnceKey, body: BodyHash) -> Option<Once>;
-    list_jobs(ask: AskJobs) -> JobPage;
-    audit(ask: AskAudit) -> AuditPage;
-    note_secrets(secrets: Secrets) -> ();
-    secrets() -> Secrets;
-    vitals() -> Vitals;
-    prune_audited(limit: u32, line: NewAuditLine) -> u64;
-    ask_totals() -> FoundTotals;
-    write_totals(lead: (Incarnation, Epoch), totals: Totals) -> Option<Timestamp>;
-    watch(ask: AskWatch) -> turnwise_store::Watched;
-    in_hands(most: u32) -> InHands;
-    begin_statistics(epoch: Epoch) -> BegunStatistics;
-    write_statistics(write: WriteStatistics) -> ();
-    statistics(ask: AskStatistics) -> Vec<TimedRow>;
-    error_statistics(ask: AskErrors) -> Vec<ErrorRow>;
-    statistics_totals() -> Vec<Row>;
-    merge_statistics() -> bool;
+impl DelegateOperators for Watched {
+    fn operators(&self) -> Arc<dyn OperatorStore> {
+        self.inner.clone()
+    }
 }
