@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
-use tokio_postgres::{GenericClient, Row, error::SqlState};
+use tokio_postgres::{GenericClient, Row};
 use turnwise_core::{After, JobHead, JobId, NewJob, OnFailure, after::Awaits};
 use turnwise_store::{Result, StoreError, Submitted, after::Waiting};
 use uuid::Uuid;
 
 use crate::{
-    errors::failed,
+    errors::{failed, tells_of_no_transaction},
     rows::{self, get},
     session::Session,
     submit::{Awaited, Submitting},
@@ -23,11 +23,6 @@ pub(crate) fn any(jobs: &[NewJob]) -> bool {
 
 pub(crate) const SAVEPOINT: &str = "savepoint turnwise_after";
 pub(crate) const RELEASE: &str = "release savepoint turnwise_after";
-
-/// Whether this SQLSTATE, as the answer to [`SAVEPOINT`], says that no transaction is open.
-pub(crate) fn tells_of_no_transaction(code: &str) -> bool {
-    code == SqlState::NO_ACTIVE_SQL_TRANSACTION.code()
-}
 
 /// A job and the list of jobs it waits for are stored together or not at all; outside a transaction that is not possible.
 pub(crate) async fn need_transaction(client: &impl GenericClient) -> Result<()> {

@@ -6,7 +6,7 @@ use std::{
 };
 
 use foldhash::{HashMap, HashMapExt};
-use tokio_postgres::{error::SqlState, types::ToSql};
+use tokio_postgres::types::ToSql;
 use turnwise_core::{Fence, Incarnation, JobHead, JobId, job::AssignedJob, scheduler::Pick};
 use turnwise_store::{Assign, AssignReply, BatchId, Delivery, Mail, Result, StoreError};
 use uuid::Uuid;
@@ -14,7 +14,7 @@ use uuid::Uuid;
 use crate::{
     after,
     connect::connection,
-    errors::failed,
+    errors::{failed, is_locked},
     rows::{self, Names, get},
     session::{Part, Session},
     store::Inner,
@@ -58,7 +58,7 @@ pub(crate) async fn assign(store: &Inner, assign: &Assign) -> Result<Vec<(JobId,
     } else {
         match client.query(include_str!("../sql/assign.sql"), &binds).await {
             // An application's transaction holds one of the rows; the dispatcher does not wait for that.
-            Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
+            Err(error) if is_locked(&error) => {
                 store.locks_met.now();
                 None
             }

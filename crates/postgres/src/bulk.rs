@@ -6,7 +6,6 @@
 use futures_util::pin_mut;
 use tokio_postgres::{
     binary_copy::BinaryCopyInWriter,
-    error::SqlState,
     types::{ToSql, Type},
 };
 use turnwise_core::{KeyName, NewJob, RetryPolicy};
@@ -16,7 +15,7 @@ use uuid::Uuid;
 use crate::{
     connect::Lent,
     enqueue::CHUNK,
-    errors::failed,
+    errors::{failed, is_there_already},
     rows::{JsonText, Moment},
     session::{Begin, Session},
     submit::newest,
@@ -60,7 +59,7 @@ pub(crate) async fn copy(client: &mut Lent, jobs: &[NewJob]) -> Result<Option<Ve
         match write(transaction.inner(), part).await {
             Ok(()) => {}
             // It is there already, or twice in the list.
-            Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => return Ok(None),
+            Err(error) if is_there_already(&error) => return Ok(None),
             Err(error) => return Err(fail(error)),
         }
     }

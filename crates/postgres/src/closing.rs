@@ -16,7 +16,7 @@ use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::Instant,
 };
-use tokio_postgres::{Client, SimpleQueryMessage, error::SqlState};
+use tokio_postgres::{Client, SimpleQueryMessage};
 use turnwise_core::{Incarnation, story::Progress};
 use turnwise_store::{Closed, Closing, Kept, Last, Note, Options, Result, Settled, StoreError, Undone};
 use uuid::Uuid;
@@ -24,11 +24,10 @@ use uuid::Uuid;
 use crate::{
     PostgresStore,
     connect::{Address, Budget, CONNECT_TIMEOUT, Purpose, has_no_more, not_pooled, pooled},
-    errors::REFUSED,
-    errors::{causes, failed},
+    errors::{causes, failed, is_certain, is_lost, is_refusal, is_unknown_transaction},
     rows::get,
     session::{Part, Session, Wire},
-    settle::{Common, Work, read_standing, why_not},
+    settle::{Common, Work, read_facts, why_not},
     story::Notes,
 };
 
@@ -295,7 +294,7 @@ impl TaskTransaction {
         let status = match client.query(STATUS, &[&number.xact, &number.backend, &application]).await {
             Ok(rows) => rows.first().map(|row| get::<Option<&str>>(row, 0).map(|status| status.map(str::to_owned))),
             // After a failover the database may not know it.
-            Err(error) if error.code() == Some(&SqlState::INVALID_PARAMETER_VALUE) => None,
+            Err(error) if is_unknown_transaction(&error) => None,
             Err(error) => return Err(failed("look for a transaction")(error)),
         };
         let committed = match status.transpose()?.flatten().as_deref() {
@@ -307,8 +306,8 @@ impl TaskTransaction {
         };
         // The job's row decides: only this run can have put it to rest at this fence.
         let settlement = &last.settlement;
-        let standing = read_standing(&client, &[settlement.job.uuid()]).await?;
-        Ok(Some(match why_not(settlement, last.node, false, standing.get(&settlement.job)) {
+        let facts = read_facts(&client, &[settlement.job.uuid()]).await?;
+        Ok(Some(match why_not(settlement, last.node, false, facts.get(&settlement.job)) {
             Ok(Settled::Applied | Settled::Gone) => CommitFate::Committed,
             // It may have gone on from there.
             Ok(Settled::Superseded) if committed => CommitFate::Committed,
@@ -361,16 +360,6 @@ enum EndError {
     },
 }
 
-/// Whether the server itself reports that a statement failed, and keeps the connection: then nothing was committed.
-fn is_certain(error: &tokio_postgres::Error) -> bool {
-    error.code().is_some_and(|code| !matches!(code.code().get(..2), Some("08" | "57" | "58")))
-}
-
-/// Whether the connection is gone; a server that ends one may still report that.
-fn is_lost(error: &tokio_postgres::Error) -> bool {
-    error.code().is_none_or(|code| code.code().starts_with("08") || code.code().starts_with("57P0"))
-}
-
 fn not_committed(error: &tokio_postgres::Error) -> Closed {
     Closed::Failed(why_not_committed(error).into())
 }
@@ -406,16 +395,16 @@ impl Closing for TaskTransaction {
                 self.roll_back().await;
                 Closed::Failed(error.into())
             }
-            Err(EndError::RolledBack(error)) if error.code().is_some_and(|code| code.code() == REFUSED) => {
+            Err(EndError::RolledBack(error)) if is_refusal(&error) => {
                 let client = self.take();
                 let outside = self.address.wire(&client, Purpose::Node);
-                let standing = read_standing(&outside, &[last.settlement.job.uuid()]).await;
+                let facts = read_facts(&outside, &[last.settlement.job.uuid()]).await;
                 self.give_back(client);
-                let standing = match standing {
-                    Ok(standing) => standing,
+                let facts = match facts {
+                    Ok(facts) => facts,
                     Err(error) => return Closed::Failed(error.into()),
                 };
-                match why_not(&last.settlement, last.node, false, standing.get(&last.settlement.job)) {
+                match why_not(&last.settlement, last.node, false, facts.get(&last.settlement.job)) {
                     // Not by this transaction.
                     Ok(Settled::Applied) => Closed::Refused(Settled::Superseded),
                     Ok(reply) => Closed::Refused(reply),

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use tokio_postgres::{error::SqlState, types::ToSql};
+use tokio_postgres::types::ToSql;
 use turnwise_core::{
     Failure, JobState,
     lifecycle::{Edit, End, Target},
@@ -13,10 +13,10 @@ use uuid::Uuid;
 use crate::{
     audit,
     connect::{Lent, connection},
-    errors::failed,
+    errors::{failed, is_locked},
     rows::{Moment, get, int, sparse},
     session::{Begin, Session},
-    settle::{FORGET, read_standing},
+    settle::{FORGET, read_facts},
     store::Inner,
 };
 
@@ -42,8 +42,8 @@ pub(crate) async fn control(store: &Inner, interventions: &[Intervention]) -> Re
     store.bell.ring_mail();
 
     let missing: Vec<Uuid> = interventions.iter().map(|i| i.job.uuid()).filter(|id| !applied.contains(id)).collect();
-    let standing = if missing.is_empty() { Default::default() } else { read_standing(&client, &missing).await? };
-    let reply = |intervention: &Intervention| match standing.get(&intervention.job) {
+    let facts = if missing.is_empty() { Default::default() } else { read_facts(&client, &missing).await? };
+    let reply = |intervention: &Intervention| match facts.get(&intervention.job) {
         // Taken once: the second decision about a job finds another state.
         _ if applied.remove(&intervention.job.uuid()) => Settled::Applied,
         Some(_) if held.contains(&intervention.job.uuid()) => Settled::Locked,
@@ -72,7 +72,7 @@ async fn write(store: &Inner, client: &mut Lent, interventions: &[&Intervention]
     for (kind, some) in Statement::ALL.into_iter().zip(&by_kind).filter(|(_, some)| !some.is_empty()) {
         let columns = Columns::of(some);
         let rows = match transaction.query(kind.sql(), &columns.binds(kind, &kept)).await {
-            Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => return Ok(None),
+            Err(error) if is_locked(&error) => return Ok(None),
             rows => rows.map_err(fail)?,
         };
         for row in &rows {

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use crate::{
     after, bulk,
     connect::{CONNECT_TIMEOUT, connection},
-    errors::failed,
+    errors::{failed, is_about_the_server},
     gather,
     rows::get,
     session::{Begin, Session, Wire},
@@ -117,11 +117,8 @@ pub(crate) async fn enqueue_small<'a>(
 ) -> std::result::Result<Vec<Submitted>, Unstored> {
     let client = connection(&store.pools.submit).await.map_err(Unstored::All)?;
     let unstored = |error: tokio_postgres::Error| {
-        let code = error.code().map(|code| code.code().to_owned()).unwrap_or_default();
-        // Refused, a wait for another transaction that took too long, a deadlock, and whatever else is wrong with a row; not an
-        // error of the server as a whole.
-        let one = !(code.is_empty() || ["08", "53", "57P", "58"].iter().any(|class| code.starts_with(class)));
-        if one { Unstored::One(failed("enqueue")(error)) } else { Unstored::All(failed("enqueue")(error)) }
+        let unstored = if is_about_the_server(&error) { Unstored::All } else { Unstored::One };
+        unstored(failed("enqueue")(error))
     };
     let rows = client.query(ENQUEUE, &Jobs::of(jobs.clone()).binds()).await.map_err(unstored)?;
     let stored = rows.iter().map(|row| get(row, 0)).collect::<Result<_>>().map_err(Unstored::All)?;

@@ -1,4 +1,5 @@
-//! What the caller should do about an error: which SQLSTATE means what is read here, for every driver.
+//! What the caller should do about an error: which SQLSTATE means what is read here, for every driver. What an answer to a new connection
+//! means is read in `connect`.
 
 use std::error::Error;
 
@@ -112,6 +113,74 @@ pub(crate) fn unreachable_or(error: tokio_postgres::Error, what: &'static str, p
         return StoreError::transient(what, text);
     }
     refused_or(error, what)
+}
+
+/// Whether one of our functions refused it, with a message for the caller.
+pub(crate) fn is_refusal(error: &tokio_postgres::Error) -> bool {
+    is(error, &[REFUSED])
+}
+
+/// Whether another transaction holds a lock that the statement did not wait for, or waited for too long.
+pub(crate) fn is_locked(error: &tokio_postgres::Error) -> bool {
+    is(error, &[SqlState::LOCK_NOT_AVAILABLE.code()])
+}
+
+/// Whether there is a row of this key already.
+pub(crate) fn is_there_already(error: &tokio_postgres::Error) -> bool {
+    is(error, &[SqlState::UNIQUE_VIOLATION.code()])
+}
+
+/// Whether the server does not know a transaction of this number.
+pub(crate) fn is_unknown_transaction(error: &tokio_postgres::Error) -> bool {
+    is(error, &[SqlState::INVALID_PARAMETER_VALUE.code()])
+}
+
+/// Whether this SQLSTATE says that no transaction is open.
+pub(crate) fn tells_of_no_transaction(code: &str) -> bool {
+    code == SqlState::NO_ACTIVE_SQL_TRANSACTION.code()
+}
+
+/// Whether a value cannot be stored: of the wrong form, against a constraint, or too large. Only the caller that made it can do something
+/// about it.
+pub(crate) fn is_about_a_value(error: &tokio_postgres::Error) -> bool {
+    is(error, &["22", "23", "54"])
+}
+
+/// Whether other statements would meet the same: no answer, or a trouble of the connection, of resources, of the system, or a shutdown.
+/// Otherwise it is about one row: refused, a wait for another transaction that took too long, a deadlock, a value.
+pub(crate) fn is_about_the_server(error: &tokio_postgres::Error) -> bool {
+    error.code().is_none() || is(error, &["08", "53", "57P", "58"])
+}
+
+/// Whether the server itself reports that a statement failed, and keeps the connection: then nothing was committed.
+pub(crate) fn is_certain(error: &tokio_postgres::Error) -> bool {
+    error.code().is_some() && !is(error, &["08", "57", "58"])
+}
+
+/// Whether the connection is gone; a server that ends one may still report that.
+pub(crate) fn is_lost(error: &tokio_postgres::Error) -> bool {
+    error.code().is_none() || is(error, &["08", "57P0"])
+}
+
+/// Whether a change of the schema that is not urgent is left for another time: a lock in the way, another process that does the same, or
+/// a role that may write jobs but not change the schema.
+pub(crate) fn is_for_another_time(error: &tokio_postgres::Error) -> bool {
+    let states = [
+        SqlState::LOCK_NOT_AVAILABLE,
+        SqlState::T_R_DEADLOCK_DETECTED,
+        SqlState::DUPLICATE_TABLE,
+        SqlState::UNIQUE_VIOLATION,
+        SqlState::INVALID_OBJECT_DEFINITION,
+        SqlState::CHECK_VIOLATION,
+        SqlState::UNDEFINED_TABLE,
+        SqlState::INSUFFICIENT_PRIVILEGE,
+    ];
+    error.code().is_some_and(|code| states.contains(code))
+}
+
+/// Whether the server's SQLSTATE is one of these, or of one of these classes.
+fn is(error: &tokio_postgres::Error, states: &[&str]) -> bool {
+    error.code().is_some_and(|code| states.iter().any(|state| code.code().starts_with(state)))
 }
 
 fn said(error: &tokio_postgres::Error) -> Option<Said<'_>> {

@@ -23,11 +23,12 @@ const LINES: usize = 2;
 
 #[derive(Debug, Default)]
 pub(crate) struct Gather {
-    desk: Mutex<Desk>,
+    callers: Mutex<Callers>,
 }
 
+/// Those whose submits wait, and the lines that are open for them.
 #[derive(Debug, Default)]
-struct Desk {
+struct Callers {
     waiting: Vec<Submit>,
     lines: usize,
 }
@@ -53,16 +54,16 @@ pub(crate) async fn enqueue(store: &Arc<Inner>, jobs: Vec<NewJob>) -> Result<Vec
 }
 
 impl Gather {
-    fn desk(&self) -> MutexGuard<'_, Desk> {
-        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    fn callers(&self) -> MutexGuard<'_, Callers> {
+        self.callers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether a line is to be opened for it.
     fn join(&self, submit: Submit) -> bool {
-        let mut desk = self.desk();
-        desk.waiting.push(submit);
-        let open = desk.lines < LINES;
-        desk.lines += usize::from(open);
+        let mut callers = self.callers();
+        callers.waiting.push(submit);
+        let open = callers.lines < LINES;
+        callers.lines += usize::from(open);
         open
     }
 }
@@ -76,18 +77,18 @@ struct Line<'a> {
 impl Line<'_> {
     /// The submits of the next statement. If there are none the line is closed, under the same lock: the next submit opens another.
     fn next(&mut self) -> Vec<Submit> {
-        let mut desk = self.gather.desk();
+        let mut callers = self.gather.callers();
         let mut jobs = 0;
         let fits = |submit: &&Submit| {
             jobs += submit.jobs.len();
             jobs <= MOST
         };
-        let count = desk.waiting.iter().take_while(fits).count();
+        let count = callers.waiting.iter().take_while(fits).count();
         if count == 0 {
             self.open = false;
-            desk.lines -= 1;
+            callers.lines -= 1;
         }
-        desk.waiting.drain(..count).collect()
+        callers.waiting.drain(..count).collect()
     }
 }
 
@@ -95,10 +96,10 @@ impl Drop for Line<'_> {
     fn drop(&mut self) {
         if self.open {
             // A panic, or the end of the runtime. Without any line, submits that wait get a transient error.
-            let mut desk = self.gather.desk();
-            desk.lines -= 1;
-            if desk.lines == 0 {
-                desk.waiting.clear();
+            let mut callers = self.gather.callers();
+            callers.lines -= 1;
+            if callers.lines == 0 {
+                callers.waiting.clear();
             }
         }
     }

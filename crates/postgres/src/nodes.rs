@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::PoisonError};
 
-use tokio_postgres::{Row, error::SqlState, types::ToSql};
+use tokio_postgres::{Row, types::ToSql};
 use turnwise_core::{Fence, Incarnation, JobId, Node, lead::Sight};
 use turnwise_store::{
     AskLost, Beat, BeatReply, Epoch, Expire, Fleet, Join, Joined, Leader, Lineage, Loss, LostJob, LostNode, Replace,
@@ -13,7 +13,7 @@ use uuid::Uuid;
 use crate::{
     closing,
     connect::connection,
-    errors::failed,
+    errors::{failed, is_there_already},
     rows::{self, Moment, Names, get, micros},
     session::{Begin, Session},
     settle::{LEADING_ALONE, check_leading},
@@ -76,7 +76,7 @@ async fn try_join(store: &Inner, join: &Join) -> Result<Option<Joined>> {
         )
         .await;
     match stored {
-        Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => Ok(None),
+        Err(error) if is_there_already(&error) => Ok(None),
         stored => {
             let now = rows::now(&stored.map_err(fail)?, 0)?;
             transaction.commit().await.map_err(fail)?;

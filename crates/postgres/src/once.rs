@@ -1,6 +1,5 @@
 //! Submits that are done once.
 
-use tokio_postgres::error::SqlState;
 use turnwise_core::{OnceKey, access::TokenId};
 use turnwise_store::{
     BodyHash, Once, Result, StoreError, SubmitOnce,
@@ -11,7 +10,7 @@ use uuid::Uuid;
 use crate::{
     connect::{CONNECT_TIMEOUT, connection},
     enqueue::enqueue_on,
-    errors::failed,
+    errors::{failed, is_locked},
     rows::{self, get, micros},
     session::{Answer, Begin, Part, Session},
     store::Inner,
@@ -105,7 +104,7 @@ fn taken(answers: Answer<Vec<Vec<tokio_postgres::Row>>>) -> Answer<Taken> {
             [own, _, taken] if !taken.is_empty() => Ok(Taken::Yes(own[0].try_get(0)?)),
             _ => Ok(Taken::InUse),
         },
-        Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => Ok(Taken::UnderWay),
+        Err(error) if is_locked(&error) => Ok(Taken::UnderWay),
         Err(error) => Err(error),
     }
 }

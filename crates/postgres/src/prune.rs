@@ -1,6 +1,5 @@
 //! Cleaning up. History lies in slices of time, made ahead and dropped whole; only what found no slice goes row by row.
 
-use tokio_postgres::error::SqlState;
 use turnwise_core::{Retention, Timestamp, audit::NewAuditLine, lifecycle::End};
 use turnwise_store::{Cursor, Loss, Result, StoreError};
 use uuid::Uuid;
@@ -8,7 +7,7 @@ use uuid::Uuid;
 use crate::{
     audit,
     connect::connection,
-    errors::failed,
+    errors::{failed, is_for_another_time},
     news::CursorParts,
     once,
     rows::{Moment, get},
@@ -77,7 +76,7 @@ pub(crate) async fn prune(store: &Inner, seen: Option<&Cursor>, limit: u32, line
                     Ok(0)
                 };
                 old += match gone {
-                    Err(error) if another_time(&error) => 0,
+                    Err(error) if is_for_another_time(&error) => 0,
                     gone => gone.map_err(fail)?,
                 };
             }
@@ -224,7 +223,7 @@ async fn make(client: &mut impl Begin, slice: &Slice) -> Result<bool> {
     };
     match made {
         Ok(()) => Ok(true),
-        Err(error) if another_time(&error) => Ok(false),
+        Err(error) if is_for_another_time(&error) => Ok(false),
         Err(error) => Err(fail(error)),
     }
 }
@@ -278,22 +277,6 @@ async fn by_rows(client: &impl Session, part: &str, edge: Timestamp, limit: i64)
     let gone = client.wire().rarely().query_one(&sql, &[&Moment(edge), &limit]).await?.try_get(0)?;
     // There may be more: reported as a full round, so that the next one follows at once.
     Ok(if stripped >= STORY_ROWS { limit.max(gone) } else { gone })
-}
-
-/// A lock in the way, another process that does the same, or a role that may write jobs but not change the schema: then
-/// slices are made and dropped by `turnwise prune` in a role that may.
-fn another_time(error: &tokio_postgres::Error) -> bool {
-    let codes = [
-        SqlState::LOCK_NOT_AVAILABLE,
-        SqlState::T_R_DEADLOCK_DETECTED,
-        SqlState::DUPLICATE_TABLE,
-        SqlState::UNIQUE_VIOLATION,
-        SqlState::INVALID_OBJECT_DEFINITION,
-        SqlState::CHECK_VIOLATION,
-        SqlState::UNDEFINED_TABLE,
-        SqlState::INSUFFICIENT_PRIVILEGE,
-    ];
-    error.code().is_some_and(|code| codes.contains(code))
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 use crate::{
     connect::connection,
-    errors::{causes, failed},
+    errors::{causes, failed, is_about_a_value, is_locked},
     rows::{self, Moment, get, int, micros, policy_text, sparse},
     session::{Begin, Binds, Part, Session},
     store::Inner,
@@ -128,14 +128,14 @@ impl From<Unwritten> for StoreError {
     }
 }
 
-/// What the node should do about `error`. Only the node that made a value that cannot be stored can do something about it.
+/// What the node should do about `error`.
 fn unwritten(error: tokio_postgres::Error) -> Unwritten {
-    match error.code().map(|code| code.code()) {
-        Some("55P03") => Unwritten::Locked(failed("settle")(error)),
-        Some(code) if ["22", "23", "54"].iter().any(|class| code.starts_with(class)) => {
-            Unwritten::Other(StoreError::broken("settle", causes(&error)))
-        }
-        _ => Unwritten::Other(failed("settle")(error)),
+    if is_locked(&error) {
+        Unwritten::Locked(failed("settle")(error))
+    } else if is_about_a_value(&error) {
+        Unwritten::Other(StoreError::broken("settle", causes(&error)))
+    } else {
+        Unwritten::Other(failed("settle")(error))
     }
 }
 
@@ -196,21 +196,21 @@ async fn write(
     let applied: HashSet<Uuid> = applied.into_iter().collect();
     let missing: Vec<Uuid> =
         last.iter().map(|settlement| settlement.job.uuid()).filter(|id| !applied.contains(id)).collect();
-    let standing = read_standing(&client, &missing).await?;
+    let facts = read_facts(&client, &missing).await?;
     let reply = |settlement: &Settlement| {
         if applied.contains(&settlement.job.uuid()) {
             Ok(Settled::Applied)
         } else if held.contains(&settlement.job) {
             Ok(Settled::Locked)
         } else {
-            Ok(why_not(settlement, node, lost, standing.get(&settlement.job))?)
+            Ok(why_not(settlement, node, lost, facts.get(&settlement.job))?)
         }
     };
     settle.settlements.iter().map(reply).collect()
 }
 
 /// Where jobs are now.
-pub(crate) async fn read_standing(client: &impl Session, ids: &[Uuid]) -> Result<HashMap<JobId, SettleFacts>> {
+pub(crate) async fn read_facts(client: &impl Session, ids: &[Uuid]) -> Result<HashMap<JobId, SettleFacts>> {
     let fail = failed("read jobs again");
     let rows = client.query(include_str!("../sql/settle_read.sql"), &[&ids]).await.map_err(fail)?;
     rows.iter()
@@ -431,8 +431,8 @@ impl Columns {
             began: each().map(|s| s.started_at.map(Moment)).collect(),
             ended: each().map(|s| s.finished_at.map(Moment)).collect(),
             ran: each().map(|s| s.ran().map(micros)).collect(),
-            clears_expiry: each().map(|s| s.clears().expiry).collect(),
-            clears_cancel: each().map(|s| s.clears().cancel).collect(),
+            clears_expiry: each().map(|s| s.to.clears.expiry).collect(),
+            clears_cancel: each().map(|s| s.to.clears.cancel).collect(),
         }
     }
 }

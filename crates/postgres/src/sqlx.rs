@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::{
     after, enqueue,
-    errors::Said,
+    errors::{Said, tells_of_no_transaction},
     submit::{
         Awaited, CLAIM, Claimed, Claims, ENQUEUE, ENQUEUE_AFTER, Jobs, REPLACE_ARGS, Replaced, Replacements, Submitting,
     },
@@ -29,7 +29,7 @@ pub async fn now_in(connection: &mut PgConnection) -> Result<Timestamp> {
 
 async fn need_transaction(connection: &mut PgConnection) -> Result<()> {
     match connection.execute(after::SAVEPOINT).await {
-        Err(error) if said(&error).is_some_and(|said| after::tells_of_no_transaction(said.code)) => {
+        Err(error) if said(&error).is_some_and(|said| tells_of_no_transaction(said.code)) => {
             Err(StoreError::Refused(after::NO_TRANSACTION.to_owned()))
         }
         Err(error) => Err(failed(error)),

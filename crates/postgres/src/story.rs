@@ -17,7 +17,7 @@ use crate::{
     errors::failed,
     rows::{self, JsonText, Moment, get},
     session::{Binds, Part, Session},
-    settle::read_standing,
+    settle::read_facts,
     store::Inner,
 };
 
@@ -44,10 +44,10 @@ pub(crate) async fn note(store: &Inner, node: Incarnation, notes: &[Note]) -> Re
     if taken.len() < notes.len() {
         let missing = notes.iter().zip(&replies).filter(|(_, reply)| **reply != Settled::Applied);
         let missing: Vec<Uuid> = missing.map(|(note, _)| note.job.uuid()).collect();
-        let standing = read_standing(&client, &missing).await?;
+        let facts = read_facts(&client, &missing).await?;
         for (note, reply) in notes.iter().zip(&mut replies).filter(|(_, reply)| **reply != Settled::Applied) {
             // Only a lock can have kept it from being written.
-            if standing.get(&note.job).is_some_and(|now| now.in_hands_of(node) && now.fence == note.fence) {
+            if facts.get(&note.job).is_some_and(|now| now.in_hands_of(node) && now.fence == note.fence) {
                 *reply = Settled::Locked;
             }
         }

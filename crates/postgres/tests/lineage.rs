@@ -20,7 +20,7 @@ async fn beat(store: &PostgresStore) -> BeatReply {
     loop {
         match store.beat(Beat::new(node(1), LEASE, 1, true)).await {
             Err(StoreError::Transient { .. }) => {}
-            pulse => break pulse.unwrap(),
+            reply => break reply.unwrap(),
         }
     }
 }
@@ -47,9 +47,9 @@ impl Term {
     async fn begin(store: &PostgresStore) -> Self {
         let epoch = lead(store, node(1), "alpha").await;
         store.enqueue(vec![job(1)]).await.unwrap();
-        let pulse = beat(store).await;
-        assert_eq!(pulse.epoch, Some(epoch), "within one lineage the lead goes on");
-        Self { epoch, lineage: pulse.lineage, cursor: ask(store, None, u32::MAX).await.unwrap() }
+        let reply = beat(store).await;
+        assert_eq!(reply.epoch, Some(epoch), "within one lineage the lead goes on");
+        Self { epoch, lineage: reply.lineage, cursor: ask(store, None, u32::MAX).await.unwrap() }
     }
 
     async fn assign(&self, store: &PostgresStore) -> Result<Vec<(turnwise_core::JobId, AssignReply)>, StoreError> {
@@ -71,15 +71,15 @@ impl Term {
             NewMemo { kind: MemoKind::Charge, name: "x".into(), value: Some("1".into()), seen: None, line: None };
         let written = store.remember(Some((node(1), self.epoch)), vec![memo]).await;
         assert!(matches!(written, Err(StoreError::NotLeading)), "{written:?}");
-        let pulse = beat(store).await;
-        let epoch = pulse.epoch.expect("no other node dispatches");
-        assert!(pulse.lineage != self.lineage && epoch > self.epoch, "{pulse:?}");
+        let reply = beat(store).await;
+        let epoch = reply.epoch.expect("no other node dispatches");
+        assert!(reply.lineage != self.lineage && epoch > self.epoch, "{reply:?}");
         assert_eq!(beat(store).await.epoch, Some(epoch), "the new term goes on");
         let news = ask(store, Some(self.cursor.clone()), u32::MAX).await;
         assert!(matches!(news, Err(StoreError::NotLeading)), "a cursor of another lineage means nothing: {news:?}");
         let cursor = ask(store, None, u32::MAX).await.unwrap();
         ask(store, Some(cursor.clone()), u32::MAX).await.unwrap();
-        let next = Self { epoch, lineage: pulse.lineage, cursor };
+        let next = Self { epoch, lineage: reply.lineage, cursor };
         assert!(matches!(next.assign(store).await.unwrap()[..], [(_, AssignReply::Mine(_))]));
     }
 }

@@ -49,16 +49,17 @@ async fn run(store: &PostgresStore, jobs: &[NewJob]) -> Settle {
     let mut settlements = Vec::new();
     for one in jobs {
         let now = store.job(one.id).await.unwrap().unwrap();
-        let standing = JobFacts {
+        let facts = JobFacts {
             state: now.state,
             counts: now.counts,
             retry: now.retry.as_ref().unwrap_or(&RetryPolicy::DEFAULT),
             terms: &now.terms,
             cancel_requested: false,
             fence: now.fence,
+            begun: false,
         };
         let to =
-            lifecycle::decide(&standing, &Event::Ended(Outcome::Done { result: None }), now.submitted_at, 0.0).unwrap();
+            lifecycle::decide(&facts, &Event::Ended(Outcome::Done { result: None }), now.submitted_at, 0.0).unwrap();
         settlements.push(Settlement {
             job: one.id,
             fence: Fence(1),

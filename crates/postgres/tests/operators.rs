@@ -2,12 +2,13 @@
 
 mod database;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use database::{client, fresh_store, job};
 use turnwise_core::OnceKey;
 use turnwise_postgres::PostgresStore;
 use turnwise_store::{BodyHash, Filter, Once, OperatorStore, Store, SubmitOnce, Submitted};
+use turnwise_testpg::Pace;
 
 fn call(n: u64, body: u8) -> SubmitOnce {
     let key = OnceKey::new("k").expect("a good key");
@@ -32,7 +33,7 @@ async fn a_key_that_an_open_transaction_takes_is_under_way_and_soon_said_so() {
     let mut other = client(&url).await;
     let transaction = other.transaction().await.unwrap();
     transaction.execute(TAKE, &[&[1_u8; 32].as_slice()]).await.unwrap();
-    let asked = Instant::now();
+    let asked = Pace::start();
     assert_eq!(store.submit_once(call(1, 1)).await.unwrap(), Once::UnderWay);
     // Between the patience that is promised and that of any other submit, which waits for ten seconds.
     assert!(asked.elapsed() < Duration::from_secs(8), "{:?}", asked.elapsed());

@@ -77,7 +77,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// Prolongs the node's lease, and with `lead` takes or prolongs the dispatcher's, if it is free, over, or its own.
     /// Taking it raises the epoch; a holder that beats without `lead` gives it up at once. A lead counts as over if it is still the
     /// term that [`Beat::over`] names, and if it was taken in another [`Lineage`], for its holder too. With [`Beat::only_look`]
-    /// nothing is written: the pulse says which node leads, and no more. A node that is unknown or lost gets `alive: false`, and
+    /// nothing is written: the reply says which node leads, and no more. A node that is unknown or lost gets `alive: false`, and
     /// nothing is prolonged.
     async fn beat(&self, beat: Beat) -> Result<BeatReply>;
 

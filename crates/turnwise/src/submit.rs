@@ -152,7 +152,6 @@ impl Turnwise {
             let lost = match submit(jobs.clone()).await {
                 Ok(done) => return Ok(done),
                 Err(error) if error.is_transient() => error,
-                // Perhaps because of ids that were made by a clock which is ahead of the database's.
                 // Perhaps because of ids that were made by a clock which is ahead of the database's. Where that cannot be found out, the
                 // caller gets the refusal, which says more.
                 Err(refused @ StoreError::Refused(_)) if !renewed && !ours.is_empty() => {

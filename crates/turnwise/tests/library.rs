@@ -1,6 +1,8 @@
 //! The library as a service uses it, on SQLite and PostgreSQL.
 
 mod schema;
+mod wait;
+
 use std::{
     sync::atomic::{AtomicU32, Ordering},
     time::Duration,
@@ -10,6 +12,7 @@ use turnwise::{
     Cancelled, CancelledAll, Ctx, Error, EventKind, Executor, Filter, Job, JobId, JobRequest, JobState, Outcome,
     Registry, StartError, State, Turnwise, task,
 };
+use wait::soon;
 
 #[derive(serde::Serialize, serde::Deserialize)]
 struct Extract {
@@ -45,7 +48,7 @@ async fn snooze(_ctx: Ctx) -> Outcome {
 }
 
 #[task("wait")]
-async fn wait(ctx: Ctx) -> anyhow::Result<()> {
+async fn wait_for_a_cancel(ctx: Ctx) -> anyhow::Result<()> {
     ctx.cancelled().await;
     Ok(())
 }
@@ -79,11 +82,6 @@ async fn postgres() -> Site {
     open(&url, tempfile::tempdir().unwrap()).await
 }
 
-/// Long enough for any machine; a test that needs it has failed.
-async fn soon<T>(what: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(60), what).await.expect("did not happen in time")
-}
-
 impl Site {
     async fn ended(&self, id: JobId) -> Job {
         self.reached(id, |job| job.state.finished()).await
@@ -104,7 +102,7 @@ impl Site {
 }
 
 async fn many_jobs_are_stopped_at_once_and_others_left_alone(site: Site) {
-    let runs = site.turnwise.submit(wait.job(()).group("acme")).await.unwrap();
+    let runs = site.turnwise.submit(wait_for_a_cancel.job(()).group("acme")).await.unwrap();
     site.reached(runs, |job| job.state == JobState::Running).await;
     let later = |n: u64| count.job(3).group(if n < 5 { "acme" } else { "other" }).delay(Duration::from_secs(3600));
     let ids = site.turnwise.submit_all((0..7).map(later)).await.unwrap();
@@ -193,7 +191,7 @@ async fn a_person_decides(site: Site) {
     turnwise.retry(later).await.unwrap();
     assert_eq!(site.ended(later).await.state, JobState::Success);
 
-    let running = turnwise.submit(wait.job(())).await.unwrap();
+    let running = turnwise.submit(wait_for_a_cancel.job(())).await.unwrap();
     site.reached(running, |job| job.state == JobState::Running).await;
     assert_eq!(turnwise.cancel(running).await.unwrap(), Cancelled::Requested);
     assert_eq!(site.ended(running).await.state, JobState::Cancelled);

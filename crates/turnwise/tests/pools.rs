@@ -1,9 +1,12 @@
 //! Pools and pushing as a service uses them, on SQLite and PostgreSQL; no node here ever polls.
 
 mod schema;
-use std::{future::Future, time::Duration};
+mod wait;
+
+use std::time::Duration;
 
 use turnwise::{Builder, Config, Ctx, Event, EventKind, JobRequest, NodeName, Registry, State, Turnwise, Tx, task};
+use wait::soon;
 
 const NEVER: Duration = Duration::from_secs(3600);
 
@@ -49,10 +52,6 @@ async fn whisper(door: State<Backdoor>) {
             client.execute(by_hand, &[]).await.unwrap();
         }
     }
-}
-
-async fn soon<T>(what: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(30), what).await.expect("did not happen in time")
 }
 
 fn node(turnwise: &Turnwise, door: Backdoor) -> Builder {

@@ -183,7 +183,7 @@ impl Call {
                 joined => joined,
             })),
             // What a store can see of the leader's process is its own; who leads is part of the state.
-            Self::Beat(beat) => Answer::whole(store.beat(beat).await.map(|pulse| BeatReply { leader: None, ..pulse })),
+            Self::Beat(beat) => Answer::whole(store.beat(beat).await.map(|reply| BeatReply { leader: None, ..reply })),
             Self::Leave(node) => Answer::whole(store.leave(node).await),
             Self::Lost(ask) => Answer::whole(store.lost_nodes(ask).await),
             // How much is deleted in which round is not promised.

@@ -140,8 +140,8 @@ impl Story {
         self.settle(&beta, scene::by(BETA), &ends, vec![]).await?;
         self.intervene(&alpha, 5, Event::GiveUp).await?;
 
-        let pulse = alpha.beat(scene::beat(ALPHA, true)).await?;
-        assert_eq!(pulse.epoch, Some(epoch));
+        let reply = alpha.beat(scene::beat(ALPHA, true)).await?;
+        assert_eq!(reply.epoch, Some(epoch));
         let seen = alpha.news(AskNews { cursor: Some(begin), epoch, asleep: false, new_jobs: u32::MAX }).await?.cursor;
         self.assign(&alpha, ALPHA, epoch, 2, &[(2, ALPHA)]).await?;
         self.settle(&alpha, scene::by(ALPHA), &[(2, ended(scene::done()))], vec![batch(2)]).await?;
@@ -149,8 +149,8 @@ impl Story {
         assert!(!beta.leave(BETA).await?, "{}: a job is in its hands", self.what);
         // It calls no second time: its lease runs out.
         h.advance(LEASE + SECOND).await;
-        let pulse = alpha.beat(scene::beat(ALPHA, true)).await?;
-        assert_eq!(pulse.epoch, Some(epoch));
+        let reply = alpha.beat(scene::beat(ALPHA, true)).await?;
+        assert_eq!(reply.epoch, Some(epoch));
         let lost =
             alpha.lost_nodes(AskLost { holder: ALPHA, epoch, expire: Expire::by_the_clock(), limit: ALL }).await?;
         assert_eq!(lost.iter().map(|lost| lost.jobs.len()).collect::<Vec<_>>(), [1]);
@@ -198,8 +198,9 @@ impl Story {
         let (mut settlements, mut becomes) = (Vec::new(), Vec::new());
         for (n, event) in events {
             let job = self.look(id(*n)).await;
-            let to = lifecycle::decide(&JobFacts::from(&job), event, now, 0.0).expect("a legal move");
             let ran = matches!(event, Event::Ended(_));
+            let facts = JobFacts { begun: ran, ..JobFacts::from(&job) };
+            let to = lifecycle::decide(&facts, event, now, 0.0).expect("a legal move");
             becomes.push((job.id, job.fence, to.state(job.state), to.to.clone()));
             settlements.push(Settlement {
                 job: job.id,
@@ -256,8 +257,8 @@ impl Story {
         }
         h.advance(LEASE * 2).await;
         store.join(scene::join(GAMMA, "gamma")).await.expect("join");
-        let pulse = store.beat(scene::beat(GAMMA, true)).await.expect("beat");
-        let epoch = pulse.epoch.unwrap_or_else(|| panic!("{}: a dead dispatcher's lease does not end", self.what));
+        let reply = store.beat(scene::beat(GAMMA, true)).await.expect("beat");
+        let epoch = reply.epoch.unwrap_or_else(|| panic!("{}: a dead dispatcher's lease does not end", self.what));
         for round in 0.. {
             assert!(round < ROUNDS, "{}: it does not come to rest", self.what);
             self.bury_the_lost(&store, epoch).await;
@@ -347,8 +348,8 @@ impl Story {
         }
         assert_eq!(self.eyes.nodes().await.expect("nodes").nodes, [], "{what}: a node is left over");
         self.eyes.join(scene::join(DELTA, "delta")).await.expect("join");
-        let pulse = self.eyes.beat(scene::beat(DELTA, true)).await.expect("beat");
-        assert!(pulse.epoch.is_some(), "{what}: a lease is left over");
+        let reply = self.eyes.beat(scene::beat(DELTA, true)).await.expect("beat");
+        assert!(reply.epoch.is_some(), "{what}: a lease is left over");
     }
 }
 

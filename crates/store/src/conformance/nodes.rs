@@ -220,25 +220,25 @@ pub async fn a_beat_prolongs_the_lease_and_sets_the_slots(h: &impl Harness) {
     let scene = Scene::led(h).await;
     h.advance(SECOND * 3).await;
     let ask = Beat { slots: 0, lease: LEASE * 2, ..beat(BETA, false) };
-    let pulse = scene.store.beat(ask).await.expect("beat");
+    let reply = scene.store.beat(ask).await.expect("beat");
     let now = scene.now().await;
-    let lineage = pulse.lineage;
-    assert_eq!(pulse, BeatReply { now, lineage, alive: true, epoch: None, nodes: vec![], leader: None });
+    let lineage = reply.lineage;
+    assert_eq!(reply, BeatReply { now, lineage, alive: true, epoch: None, nodes: vec![], leader: None });
     let nodes = scene.store.nodes().await.expect("nodes").nodes;
     assert_eq!((nodes[1].slots, nodes[1].lease_until), (0, now.plus(LEASE * 2)));
 }
 
 pub async fn an_unknown_node_is_told_that_it_is_not_alive(h: &impl Harness) {
     let scene = Scene::led(h).await;
-    let pulse = scene.store.beat(beat(GAMMA, true)).await.expect("beat");
-    assert_eq!((pulse.alive, pulse.epoch, pulse.nodes.len()), (false, None, 0));
+    let reply = scene.store.beat(beat(GAMMA, true)).await.expect("beat");
+    assert_eq!((reply.alive, reply.epoch, reply.nodes.len()), (false, None, 0));
     assert_eq!(scene.store.nodes().await.expect("nodes").nodes.len(), 2);
 }
 
 pub async fn one_node_dispatches_at_a_time(h: &impl Harness) {
     let scene = Scene::led(h).await;
-    let pulse = scene.store.beat(beat(BETA, true)).await.expect("beat");
-    assert_eq!((pulse.alive, pulse.epoch, pulse.nodes.len()), (true, None, 0));
+    let reply = scene.store.beat(beat(BETA, true)).await.expect("beat");
+    assert_eq!((reply.alive, reply.epoch, reply.nodes.len()), (true, None, 0));
     let nodes = scene.store.nodes().await.expect("nodes").nodes;
     assert_eq!(nodes.iter().map(|node| node.dispatcher).collect::<Vec<_>>(), [true, false]);
 }
@@ -247,8 +247,8 @@ pub async fn the_dispatcher_is_told_all_living_nodes(h: &impl Harness) {
     let scene = Scene::led(h).await;
     scene.store.join(Join { lease: SECOND, ..join(GAMMA, "gamma") }).await.expect("join");
     h.advance(SECOND + Duration::from_micros(1)).await;
-    let pulse = scene.store.beat(beat(ALPHA, true)).await.expect("beat");
-    let mut living: Vec<_> = pulse.nodes.iter().map(|node| (node.name.as_str(), node.dispatcher)).collect();
+    let reply = scene.store.beat(beat(ALPHA, true)).await.expect("beat");
+    let mut living: Vec<_> = reply.nodes.iter().map(|node| (node.name.as_str(), node.dispatcher)).collect();
     living.sort_unstable();
     assert_eq!(living, [("alpha", true), ("beta", false)], "gamma's lease is over");
 }
@@ -276,8 +276,8 @@ pub async fn dispatching_is_taken_over_when_it_is_over_and_not_before(h: &impl H
 pub async fn a_beat_without_the_wish_to_lead_does_not_lead(h: &impl Harness) {
     let scene = Scene::led(h).await;
     h.advance(LEASE - SECOND).await;
-    let pulse = scene.store.beat(beat(ALPHA, false)).await.expect("beat");
-    assert_eq!((pulse.alive, pulse.epoch), (true, None));
+    let reply = scene.store.beat(beat(ALPHA, false)).await.expect("beat");
+    assert_eq!((reply.alive, reply.epoch), (true, None));
     h.advance(SECOND * 2).await;
     // Alpha lives, but its term as dispatcher was not prolonged.
     scene.store.join(join(GAMMA, "gamma")).await.expect("join");
@@ -355,8 +355,8 @@ pub async fn a_dispatcher_with_jobs_in_its_hands_gives_up_the_lead_and_stays(h: 
     assert!(!scene.store.leave(ALPHA).await.expect("leave"));
     let epoch = scene.store.beat(beat(BETA, true)).await.expect("beat").epoch;
     assert_eq!(epoch, Some(Epoch(scene.epoch.0 + 1)), "the lead is free at once");
-    let pulse = scene.store.beat(beat(ALPHA, false)).await.expect("beat");
-    assert_eq!((pulse.alive, pulse.epoch), (true, None));
+    let reply = scene.store.beat(beat(ALPHA, false)).await.expect("beat");
+    assert_eq!((reply.alive, reply.epoch), (true, None));
     assert_eq!(scene.end(ALPHA, 1, done()).await, Settled::Applied);
     assert!(scene.store.leave(ALPHA).await.expect("leave"));
 }
@@ -391,8 +391,8 @@ pub async fn a_beat_with_other_slots_rings_for_the_dispatcher(h: &impl Harness) 
     scene.store.beat(same.clone()).await.expect("beat");
     scene.store.beat(Beat { slots: same.slots + 1, ..same }).await.expect("beat");
     rung(&bell.lead).await;
-    let pulse = scene.store.beat(beat(ALPHA, true)).await.expect("beat");
-    let slots = pulse.nodes.iter().find(|node| node.incarnation == BETA).map(|node| node.slots);
+    let reply = scene.store.beat(beat(ALPHA, true)).await.expect("beat");
+    let slots = reply.nodes.iter().find(|node| node.incarnation == BETA).map(|node| node.slots);
     assert_eq!(slots, Some(beat(BETA, false).slots + 1));
 }
 
@@ -415,8 +415,8 @@ pub async fn a_silent_node_is_lost_and_its_beat_refused(h: &impl Harness) {
     let scene = Scene::led(h).await;
     let lost = scene.lose_beta(h).await;
     assert!(lost.node.lost && lost.complete && lost.jobs.is_empty(), "{lost:?}");
-    let pulse = scene.store.beat(beat(BETA, true)).await.expect("beat");
-    assert_eq!((pulse.alive, pulse.epoch), (false, None));
+    let reply = scene.store.beat(beat(BETA, true)).await.expect("beat");
+    assert_eq!((reply.alive, reply.epoch), (false, None));
     let nodes = scene.store.nodes().await.expect("nodes").nodes;
     assert!(nodes[1].lost && nodes[1].lease_until < nodes[0].lease_until, "nothing was prolonged: {nodes:?}");
 }
@@ -576,11 +576,11 @@ pub async fn a_node_that_was_lost_is_in_nobodys_way(h: &impl Harness) {
     let settlement = scene.settlement(1, &Event::NodeLost).await;
     scene.settle_one(scene.for_lost(BETA, true), settlement).await;
     assert_eq!(scene.lost().await, []);
-    let pulse = scene.store.beat(beat(BETA, true)).await.expect("beat");
-    assert!(!pulse.alive && pulse.epoch.is_none(), "{pulse:?}");
+    let reply = scene.store.beat(beat(BETA, true)).await.expect("beat");
+    assert!(!reply.alive && reply.epoch.is_none(), "{reply:?}");
     assert!(matches!(scene.store.join(join(GAMMA, "beta")).await.expect("join"), Joined::In { .. }));
-    let pulse = scene.store.beat(beat(ALPHA, true)).await.expect("beat");
-    assert_eq!(pulse.nodes.iter().map(|node| node.incarnation).collect::<BTreeSet<_>>(), [ALPHA, GAMMA].into());
+    let reply = scene.store.beat(beat(ALPHA, true)).await.expect("beat");
+    assert_eq!(reply.nodes.iter().map(|node| node.incarnation).collect::<BTreeSet<_>>(), [ALPHA, GAMMA].into());
     assert!(scene.store.leave(BETA).await.expect("leave"));
     // A node that leaves is not lost.
     assert!(scene.store.leave(GAMMA).await.expect("leave"));

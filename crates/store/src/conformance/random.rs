@@ -196,11 +196,11 @@ impl Side {
         Ok(match call.clone() {
             Call::Enqueue(jobs) => print(answer(|| store.enqueue(jobs.clone())).await),
             Call::Join(join) => print(answer(|| store.join((*join).clone())).await),
-            Call::Beat(beat) => print(answer(|| store.beat(beat.clone())).await.map(|mut pulse| {
-                pulse.nodes.sort_by_key(|node| node.incarnation);
+            Call::Beat(beat) => print(answer(|| store.beat(beat.clone())).await.map(|mut reply| {
+                reply.nodes.sort_by_key(|node| node.incarnation);
                 // Not all stores can see processes.
-                pulse.leader.iter_mut().for_each(|leader| leader.sight = Sight::Unseen);
-                pulse
+                reply.leader.iter_mut().for_each(|leader| leader.sight = Sight::Unseen);
+                reply
             })),
             Call::Leave(node) => print(answer(|| store.leave(node)).await),
             Call::Load(load) => print(answer(|| store.load(load.clone())).await.map(|mut page| {
@@ -354,8 +354,8 @@ impl World {
         }
         if let Call::Beat(beat) = call {
             // Once more, for the epoch in the reply: a repeated beat changes nothing.
-            let pulse = answer(|| self.memory.store.beat(beat.clone())).await?;
-            if let Some(epoch) = pulse.epoch {
+            let reply = answer(|| self.memory.store.beat(beat.clone())).await?;
+            if let Some(epoch) = reply.epoch {
                 self.leader = (beat.node, epoch);
             }
         }
@@ -564,10 +564,10 @@ impl World {
             }
             // A job at rest is settled as its last node would settle it again after a lost reply.
             let event = event(n);
-            let standing = JobFacts { state: JobState::Running, ..JobFacts::from(&job) };
-            let standing = if job.state.assigned() { JobFacts::from(&job) } else { standing };
-            let Ok(to) = lifecycle::decide(&standing, &event, now, 0.0) else { continue };
             let ran = matches!(event, Event::Ended(_));
+            let state = if job.state.assigned() { job.state } else { JobState::Running };
+            let facts = JobFacts { state, begun: ran || state == JobState::Running, ..JobFacts::from(&job) };
+            let Ok(to) = lifecycle::decide(&facts, &event, now, 0.0) else { continue };
             let fence = if job.state.assigned() { slipped(job.fence, slip) } else { job.fence };
             settlements.push(Settlement {
                 job: job.id,

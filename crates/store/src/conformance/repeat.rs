@@ -62,8 +62,8 @@ pub async fn a_repeated_replacement_is_in(h: &impl Harness) {
 pub async fn a_repeated_beat_stays_in_its_epoch(h: &impl Harness) {
     let twice = Twice::new(h).await;
     h.advance(LEASE * 2).await;
-    let pulse = twice.call(|| twice.scene.store.beat(beat(BETA, true))).await;
-    assert_eq!((pulse.alive, pulse.epoch), (true, Some(Epoch(twice.scene.epoch.0 + 1))));
+    let reply = twice.call(|| twice.scene.store.beat(beat(BETA, true))).await;
+    assert_eq!((reply.alive, reply.epoch), (true, Some(Epoch(twice.scene.epoch.0 + 1))));
 }
 
 pub async fn a_repeated_leave_is_no_error(h: &impl Harness) {

@@ -112,9 +112,10 @@ pub fn by(node: Incarnation) -> Author {
     Author::Node { node, told: None }
 }
 
-/// What `event` makes of `job`, without jitter.
+/// What `event` makes of `job`, without jitter. The end of a run is that of one which has begun.
 pub fn decide(job: &Job, event: &Event, now: Timestamp) -> Transition {
-    lifecycle::decide(&JobFacts::from(job), event, now, 0.0).expect("a legal move")
+    let begun = matches!(event, Event::Ended(_));
+    lifecycle::decide(&JobFacts { begun, ..JobFacts::from(job) }, event, now, 0.0).expect("a legal move")
 }
 
 /// A store in which alpha dispatches and beta works, with short methods for calls.
@@ -130,8 +131,8 @@ impl Scene {
             let joined = store.join(join(node, name)).await.expect("join");
             assert!(matches!(joined, Joined::In { .. }), "{joined:?}");
         }
-        let pulse = store.beat(beat(ALPHA, true)).await.expect("beat");
-        Self { store, epoch: pulse.epoch.expect("no other node dispatches") }
+        let reply = store.beat(beat(ALPHA, true)).await.expect("beat");
+        Self { store, epoch: reply.epoch.expect("no other node dispatches") }
     }
 
     pub async fn now(&self) -> Timestamp {
@@ -235,6 +236,15 @@ impl Scene {
         }
     }
 
+    /// What a node settles that has not begun the job.
+    pub async fn unrun(&self, n: u64, outcome: Outcome) -> Settlement {
+        let (now, job) = (self.now().await, self.job(n).await);
+        let facts = JobFacts { begun: false, ..JobFacts::from(&job) };
+        let to = lifecycle::decide(&facts, &Event::Ended(outcome), now, 0.0).expect("a legal move");
+        let (job, fence, saw_cancel, noted) = (job.id, job.fence, job.cancel_requested, true);
+        Settlement { job, fence, saw_cancel, to, noted, started_at: None, finished_at: None }
+    }
+
     pub async fn settle(&self, author: Author, settlements: Vec<Settlement>) -> Vec<Settled> {
         self.store.settle(Settle { author, settlements, done: vec![] }).await.expect("settle")
     }
@@ -315,8 +325,8 @@ impl Scene {
     /// Beta sends no beat for longer than its lease; alpha goes on.
     pub async fn lose_beta(&self, h: &impl Harness) -> LostNode {
         h.advance(LEASE + SECOND).await;
-        let pulse = self.store.beat(beat(ALPHA, true)).await.expect("beat");
-        assert_eq!(pulse.epoch, Some(self.epoch), "alpha still dispatches");
+        let reply = self.store.beat(beat(ALPHA, true)).await.expect("beat");
+        assert_eq!(reply.epoch, Some(self.epoch), "alpha still dispatches");
         let mut lost = self.lost().await;
         assert_eq!(lost.len(), 1, "{lost:?}");
         assert_eq!(lost[0].node.incarnation, BETA);

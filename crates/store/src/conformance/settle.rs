@@ -54,11 +54,7 @@ pub async fn a_job_without_a_run_is_finished_when_it_is_settled(h: &impl Harness
     scene.enqueue([1]).await;
     scene.give(1, &[1], BETA).await;
     h.advance(SECOND).await;
-    let settlement = Settlement {
-        started_at: None,
-        finished_at: None,
-        ..scene.settlement(1, &Event::Ended(Outcome::Fail("no such task".into()))).await
-    };
+    let settlement = scene.unrun(1, Outcome::Fail("no such task".into())).await;
     assert_eq!(scene.settle_one(by(BETA), settlement).await, Settled::Applied);
     let seen = scene.job(1).await;
     assert_eq!((seen.state, seen.started_at, seen.finished_at), (JobState::Failed, None, Some(scene.now().await)));
@@ -205,11 +201,7 @@ pub async fn an_end_of_another_run_at_the_same_fence_is_superseded(h: &impl Harn
         (scene.settlement(1, &Event::Ended(done())).await, scene.settlement(2, &Event::Ended(done())).await);
     h.advance(SECOND).await;
     // The other node hands the first job back unrun, and ends the second.
-    let unrun = Settlement {
-        started_at: None,
-        finished_at: None,
-        ..scene.settlement(1, &Event::Ended(Outcome::Interrupted)).await
-    };
+    let unrun = scene.unrun(1, Outcome::Interrupted).await;
     assert_eq!(scene.settle_one(by(BETA), unrun.clone()).await, Settled::Applied);
     let written = scene.settlement(2, &Event::Ended(failed("x"))).await;
     assert_eq!(scene.settle_one(by(BETA), written.clone()).await, Settled::Applied);

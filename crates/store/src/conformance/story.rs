@@ -307,8 +307,7 @@ pub async fn terms_and_the_time_to_begin_are_kept(h: &impl Harness) {
     assert_eq!(scene.head(1).await.expect("unfinished").expires, Some(expires));
     let assigned = scene.give_mine(1, 1).await;
     assert_eq!(assigned.terms, terms());
-    let back = scene.settlement(1, &Event::Ended(Outcome::Interrupted)).await;
-    scene.settle_one(by(ALPHA), Settlement { started_at: None, finished_at: None, ..back }).await;
+    scene.settle_one(by(ALPHA), scene.unrun(1, Outcome::Interrupted).await).await;
     assert_eq!(scene.head(1).await.expect("unfinished").expires, Some(expires), "it has not begun");
     scene.give(2, &[1], BETA).await;
     assert_eq!(scene.mail(BETA).await[0].jobs[0].terms, terms());

@@ -55,7 +55,7 @@ impl Data {
                     self.next_seq += 1;
                     self.jobs.insert(*job, row);
                 }
-                self.write(*job, to, to.clears, now, retention);
+                self.write(*job, to, now, retention);
             }
         }
         Settled::Applied

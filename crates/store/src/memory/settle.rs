@@ -2,7 +2,7 @@
 
 use turnwise_core::{
     Incarnation, JobId, Retention, Timestamp,
-    lifecycle::{Clears, Target, Transition},
+    lifecycle::{Target, Transition},
     story::{Attempt, MAX_ATTEMPTS},
 };
 
@@ -90,25 +90,25 @@ impl Data {
             let over = attempts.len().saturating_sub(MAX_ATTEMPTS as usize);
             attempts.drain(..over);
         }
-        self.write(settlement.job, &settlement.to, settlement.clears(), now, retention);
+        self.write(settlement.job, &settlement.to, now, retention);
         (Settled::Applied, true)
     }
 
     /// Puts an unfinished job where core decided.
-    pub(super) fn write(&mut self, id: JobId, to: &Transition, clears: Clears, now: Timestamp, retention: Retention) {
+    pub(super) fn write(&mut self, id: JobId, to: &Transition, now: Timestamp, retention: Retention) {
         let row = self.jobs.get_mut(&id).expect("checked by the caller");
         row.counts = to.counts;
         if let Some(error) = &to.error {
             row.error = Some(error.clone());
         }
         row.state = to.state(row.state);
-        if clears.cancel {
+        if to.clears.cancel {
             row.cancel_requested = false;
         }
-        if clears.expiry {
+        if to.clears.expiry {
             row.expires_at = None;
         }
-        if clears.dependencies {
+        if to.clears.dependencies {
             row.on_failure = None;
         }
         match &to.to {

@@ -245,11 +245,11 @@ impl Mover {
     /// Takes or prolongs the lead. That of a dispatcher that died is over when its lease is.
     async fn lead(&self, node: Incarnation) -> Result<Epoch> {
         loop {
-            let pulse = self.source.store.beat(Beat::new(node, LEASE, 0, true)).await?;
-            if let Some(epoch) = pulse.epoch {
+            let reply = self.source.store.beat(Beat::new(node, LEASE, 0, true)).await?;
+            if let Some(epoch) = reply.epoch {
                 return Ok(epoch);
             }
-            if !pulse.alive {
+            if !reply.alive {
                 return Err(StoreError::NotLeading);
             }
             self.refuse_other(node).await?;

@@ -204,7 +204,7 @@ impl<'a> From<&'a LostJob> for JobFacts<'a> {
     fn from(held: &'a LostJob) -> Self {
         let LostJob { id: _, fence, state, counts, ref retry, ref terms, cancel_requested } = *held;
         let retry = retry.as_ref().unwrap_or(&RetryPolicy::DEFAULT);
-        Self { state, counts, retry, terms, cancel_requested, fence }
+        Self { state, counts, retry, terms, cancel_requested, fence, begun: state == JobState::Running }
     }
 }
 

@@ -6,7 +6,7 @@ use turnwise_core::{
     Fence, Incarnation, JobHead, JobId, JobState, Timestamp,
     audit::NewAuditLine,
     job::AssignedJob,
-    lifecycle::{Clears, End, Target, Transition},
+    lifecycle::{End, Target, Transition},
     scheduler::Pick,
     story::{Finished, Line, Progress},
 };
@@ -127,11 +127,6 @@ impl Settlement {
     /// Whether this takes a job out of the node's hands that it was asked to stop: then the request is over.
     pub fn ends_stop(&self) -> bool {
         self.saw_cancel && self.to.to != Target::Running
-    }
-
-    /// What the job no longer has afterwards. A job that has begun has no time any more by which it must begin.
-    pub fn clears(&self) -> Clears {
-        Clears { expiry: self.to.clears.expiry || self.started_at.is_some(), ..self.to.clears }
     }
 
     /// Whether the run ended in an error: the job has failed, or is stuck. When the dispatcher reads this, the job may run again.

@@ -326,9 +326,12 @@ impl<'a> Reader<'a> {
     }
 
     fn patterns(&self, words: &[Word]) -> Result<Vec<Pattern>, FilterError> {
-        let pattern = |word: &Word| match word.text.is_empty() {
-            true => Err(self.error(word.at, "a text to look for was expected; * is any text")),
-            false => Ok(Pattern::new(word.text.clone())),
+        let pattern = |word: &Word| {
+            if word.text.is_empty() {
+                Err(self.error(word.at, "a text to look for was expected; * is any text"))
+            } else {
+                Ok(Pattern::new(word.text.clone()))
+            }
         };
         words.iter().map(pattern).collect()
     }

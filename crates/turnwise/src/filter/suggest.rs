@@ -79,10 +79,11 @@ pub fn suggest(text: &str, place: usize) -> Suggestion {
     let value = &text[value_at..place];
     let last = value_at + outside(value, |c| c == ',').last().map_or(0, |at| at + 1);
     let begun = &text[last..place];
-    let end = match begun.starts_with('"') {
+    let end = if begun.starts_with('"') {
         // The whole text between the quotation marks.
-        true => place + text[place..].find('"').map_or(0, |at| at + 1),
-        false => place + word(&text[place..], ends_value),
+        place + text[place..].find('"').map_or(0, |at| at + 1)
+    } else {
+        place + word(&text[place..], ends_value)
     };
     let begun = begun.trim_start_matches('"').to_owned();
     let Some(field) = field else {

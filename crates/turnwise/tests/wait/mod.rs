@@ -2,10 +2,14 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
-use std::time::Duration;
+use std::{future::Future, time::Duration};
 
 /// Long enough for any machine; a test that needs it has failed.
 const DEADLINE: Duration = Duration::from_secs(120);
+
+pub(crate) async fn soon<T>(what: impl Future<Output = T>) -> T {
+    tokio::time::timeout(DEADLINE, what).await.expect("did not happen in time")
+}
 
 /// What `look` finds, once it does.
 pub(crate) async fn found<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
