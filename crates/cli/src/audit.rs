@@ -84,7 +84,7 @@ async fn in_database(turnwise: &Turnwise, filter: AuditFilter, limit: u32) -> Re
 
 /// A [`wire::AuditLine`].
 #[derive(Debug, Deserialize)]
-struct Line {
+struct AuditLine {
     at: Timestamp,
     actor: String,
     actor_name: Option<String>,
@@ -94,7 +94,7 @@ struct Line {
     after: Option<Box<RawValue>>,
 }
 
-fn row(line: &Line) -> [String; 6] {
+fn row(line: &AuditLine) -> [String; 6] {
     let actor = line.actor_name.as_ref().map_or_else(|| line.actor.clone(), |label| format!("token {label}"));
     let value = |value: &Option<Box<RawValue>>| print::brief(&print::shown(value.as_deref().map(RawValue::get)));
     [

@@ -31,7 +31,7 @@ const BAR: usize = 40;
 
 /// The part of a line that a person reads.
 #[derive(Debug, Deserialize)]
-struct Line {
+struct LogLine {
     at: Timestamp,
     level: String,
     text: String,
@@ -39,7 +39,7 @@ struct Line {
 
 /// A part of a log.
 #[derive(Debug, Deserialize)]
-struct Part {
+struct LogPart {
     lines: Vec<Shown>,
     dropped: u64,
     /// Where the next part begins.
@@ -55,7 +55,7 @@ enum Which {
 /// Before all lines.
 const BEGINNING: &str = "0.0";
 
-async fn part(place: &Place, id: JobId, which: Which) -> Result<Part, Failure> {
+async fn part(place: &Place, id: JobId, which: Which) -> Result<LogPart, Failure> {
     read(&match (place, which) {
         (Place::Database(turnwise), Which::Last(lines)) => {
             place::shown(&wire::Log::new(&turnwise.story(id, lines).await?, None, &mask(turnwise, id).await?))?
@@ -81,7 +81,7 @@ async fn mask(turnwise: &Turnwise, id: JobId) -> Result<Mask, Failure> {
 }
 
 /// The last `most` lines. What a server does not give at once is read from the beginning on.
-async fn last(place: &Place, id: JobId, most: u32) -> Result<Part, Failure> {
+async fn last(place: &Place, id: JobId, most: u32) -> Result<LogPart, Failure> {
     if most <= SERVED || matches!(place, Place::Database(_)) {
         return part(place, id, Which::Last(most)).await;
     }
@@ -148,7 +148,7 @@ fn print_lines(lines: &[Shown], json: bool) -> Result<(), Failure> {
         return Ok(print::lines(lines.iter().map(|line| line.get()))?);
     }
     let line = |line: &Shown| {
-        let Line { at, level, text } = read(line)?;
+        let LogLine { at, level, text } = read(line)?;
         Ok(format!("{at} {level:<5} {}", print::clean(&text)))
     };
     Ok(print::lines(lines.iter().map(line).collect::<Result<Vec<_>, Failure>>()?)?)

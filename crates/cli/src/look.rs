@@ -134,39 +134,36 @@ pub(crate) fn jobs(settings: &Settings, call: &args::Jobs) -> Result<(), Failure
         let (since, until) = (since.map(|asked| asked.at(now)), until.map(|asked| asked.at(now)));
         match &place {
             Place::Database(turnwise) => {
-                let jobs = match looks_closer {
-                    true => {
-                        let list = ListFilter {
-                            states: states.into_iter().collect(),
-                            queues: only_one(call.queue.as_deref().map(QueueName::new).transpose()?),
-                            groups: only_one(call.group.as_deref().map(GroupName::new).transpose()?),
-                            tasks: only_one(call.task.as_deref().map(TaskName::new).transpose()?),
-                            unique: call.unique.as_deref().map(UniqueKey::new).transpose()?,
-                            since,
-                            until,
-                            args: call.args_contain.clone(),
-                            ..ListFilter::default()
-                        };
-                        let (jobs, reached) = found(turnwise, &words.at(now).within(list), limit, false).await?;
-                        if let Some(oldest) = reached {
-                            looked_so_far(oldest, how);
-                        }
-                        jobs
+                let jobs = if looks_closer {
+                    let list = ListFilter {
+                        states: states.into_iter().collect(),
+                        queues: only_one(call.queue.as_deref().map(QueueName::new).transpose()?),
+                        groups: only_one(call.group.as_deref().map(GroupName::new).transpose()?),
+                        tasks: only_one(call.task.as_deref().map(TaskName::new).transpose()?),
+                        unique: call.unique.as_deref().map(UniqueKey::new).transpose()?,
+                        since,
+                        until,
+                        args: call.args_contain.clone(),
+                        ..ListFilter::default()
+                    };
+                    let (jobs, reached) = found(turnwise, &words.at(now).within(list), limit, false).await?;
+                    if let Some(oldest) = reached {
+                        looked_so_far(oldest, how);
                     }
-                    false => {
-                        let filter = Filter {
-                            states,
-                            queue: call.queue.clone(),
-                            group: call.group.clone(),
-                            task: call.task.clone(),
-                            unique: call.unique.clone(),
-                            since,
-                            until,
-                            limit: Some(limit),
-                            ..Filter::default()
-                        };
-                        turnwise.jobs(filter).await?
-                    }
+                    jobs
+                } else {
+                    let filter = Filter {
+                        states,
+                        queue: call.queue.clone(),
+                        group: call.group.clone(),
+                        task: call.task.clone(),
+                        unique: call.unique.clone(),
+                        since,
+                        until,
+                        limit: Some(limit),
+                        ..Filter::default()
+                    };
+                    turnwise.jobs(filter).await?
                 };
                 listed(turnwise, jobs).await
             }

@@ -32,11 +32,11 @@ struct Moved<'a> {
     /// Jobs that were in the hands of nodes that were gone.
     handed_back: u64,
     /// What was moved, each table by itself; empty if an earlier call had compared them.
-    parts: Vec<Part>,
+    parts: Vec<MovedTable>,
 }
 
 #[derive(Debug, Serialize)]
-struct Part {
+struct MovedTable {
     name: &'static str,
     rows: u64,
     /// Of all rows, the same on both sides.
@@ -85,7 +85,7 @@ fn take_in(moved: &mut Moved<'_>, step: &Step) -> Option<String> {
         Step::Moved(Progress { part, rows }) if *rows > 0 => format!("moved {part}"),
         Step::Moved(_) => return None,
         Step::Verified { part, sum: Sum { rows, hash } } => {
-            moved.parts.push(Part { name: part, rows: *rows, checksum: format!("{hash:032x}") });
+            moved.parts.push(MovedTable { name: part, rows: *rows, checksum: format!("{hash:032x}") });
             if *rows == 0 {
                 return None;
             }

@@ -154,7 +154,7 @@ async fn runs(place: &Place, states: &[JobState]) -> Result<Vec<Run>, Failure> {
 
 /// What a group had in the window.
 #[derive(Debug, Default)]
-struct Part {
+struct GroupRuns {
     /// Slot time in the window.
     used: Duration,
     finished: usize,
@@ -177,12 +177,12 @@ struct Frame {
     /// `null`: all were.
     newest_runs: Option<u32>,
     /// The largest shares first.
-    groups: Vec<Line>,
+    groups: Vec<GroupShare>,
 }
 
 /// A group: what it had in the window, and what it is entitled to.
 #[derive(Debug, Serialize)]
-struct Line {
+struct GroupShare {
     name: String,
     /// `active`, `paused`, or `idle`: nothing of it could start.
     state: &'static str,
@@ -199,7 +199,8 @@ struct Line {
 fn frame_of(now: Timestamp, nodes: &[Node], groups: Vec<Group>, runs: &[Run]) -> Frame {
     let at_least = groups.iter().any(|group| group.jobs.at_least);
     let groups: BTreeMap<String, Group> = groups.into_iter().map(|group| (group.name.clone(), group)).collect();
-    let mut parts: BTreeMap<&str, Part> = groups.keys().map(|name| (name.as_str(), Part::default())).collect();
+    let mut parts: BTreeMap<&str, GroupRuns> =
+        groups.keys().map(|name| (name.as_str(), GroupRuns::default())).collect();
     for run in runs {
         let part = parts.entry(&run.group).or_default();
         part.used += used(run, now);
@@ -220,7 +221,7 @@ fn frame_of(now: Timestamp, nodes: &[Node], groups: Vec<Group>, runs: &[Run]) ->
     let finished: usize = parts.values().map(|part| part.finished).sum();
     let mut sorted: Vec<_> = parts.into_iter().collect();
     sorted.sort_by_key(|(name, part)| (std::cmp::Reverse(part.used), *name));
-    let line = |(name, part): (&str, Part)| Line {
+    let line = |(name, part): (&str, GroupRuns)| GroupShare {
         name: name.to_owned(),
         state: match () {
             () if paused(name) => "paused",
@@ -270,7 +271,7 @@ fn drawn(frame: &Frame) -> Vec<String> {
          {window_seconds} s"
     )];
     lines.push(String::new());
-    let row = |line: &Line| {
+    let row = |line: &GroupShare| {
         [
             line.name.clone(),
             percent(line.share),

@@ -8,32 +8,22 @@ use serde_json::{Value, json};
 use support::{Server, request};
 use tokio::time::Instant;
 use turnwise::Turnwise;
-use turnwise_core::{
-    Incarnation, OnceKey, Timestamp,
-    access::{NewToken, Token, TokenId},
-    audit::NewAuditLine,
-    doctor::Vitals,
-    secret::Secrets,
-    statistics::{ErrorRow, Row as StatisticsRow},
-    totals::Totals,
-};
+use turnwise_core::Timestamp;
 use turnwise_server::{
     Route,
     limits::{ANSWER_TIME, LONGEST_WAIT},
     routes,
 };
 use turnwise_store::{
-    AskAudit, AskErrors, AskJobs, AskStatistics, AskWatch, AuditPage, BegunStatistics, BodyHash, Epoch, FoundLogin,
-    FoundToken, FoundTotals, InHands, JobPage, MemoryStore, NewLogin, Once, OperatorStore, Options, Result, Store,
-    StoreError, SubmitOnce, TimedRow, TokenHash, Watched, WriteStatistics,
-    delegate::{Call, Delegate},
+    FoundToken, MemoryStore, OperatorStore, Options, Result, Store, StoreError, TokenHash,
+    delegate::{Call, Delegate, DelegateOperators},
     memory::Clock,
 };
 
 /// Answers no call, or each with an error.
 #[derive(Debug)]
 struct Away {
-    inner: Arc<dyn Store>,
+    inner: Arc<MemoryStore>,
     silent: bool,
 }
 
@@ -49,12 +39,6 @@ impl Delegate for Away {
         _asked: &(dyn Any + Send + Sync),
         _call: Call<T>,
     ) -> Result<T> {
-        self.away().await
-    }
-}
-
-impl Away {
-    async fn away<T>(&self) -> Result<T> {
         if self.silent {
             std::future::pending::<()>().await;
         }
@@ -63,115 +47,19 @@ impl Away {
 }
 
 #[async_trait::async_trait]
-impl OperatorStore for Away {
-    async fn create_token(&self, _: NewToken, _: TokenHash, _: Option<NewAuditLine>) -> Result<Token> {
-        self.away().await
+impl DelegateOperators for Away {
+    fn operators(&self) -> Arc<dyn OperatorStore> {
+        self.inner.clone()
     }
 
     /// The one question that is answered, as a server may remember: otherwise no request would come any further.
     async fn find_token(&self, _: TokenHash) -> Result<FoundToken> {
         Ok(FoundToken { token: None, any: false, now: Timestamp::from_micros(0) })
     }
-
-    async fn tokens(&self) -> Result<(Vec<Token>, Timestamp)> {
-        self.away().await
-    }
-
-    async fn revoke_token(&self, _: TokenId, _: Option<NewAuditLine>) -> Result<Option<Token>> {
-        self.away().await
-    }
-
-    async fn note_token_uses(&self, _: Vec<TokenId>) -> Result<()> {
-        self.away().await
-    }
-
-    async fn log_in(&self, _: NewLogin) -> Result<()> {
-        self.away().await
-    }
-
-    async fn find_login(&self, _: TokenHash) -> Result<Option<FoundLogin>> {
-        self.away().await
-    }
-
-    async fn log_out(&self, _: TokenHash) -> Result<()> {
-        self.away().await
-    }
-
-    async fn submit_once(&self, _: SubmitOnce) -> Result<Once> {
-        self.away().await
-    }
-
-    async fn find_once(&self, _: Option<TokenId>, _: OnceKey, _: BodyHash) -> Result<Option<Once>> {
-        self.away().await
-    }
-
-    async fn list_jobs(&self, _: AskJobs) -> Result<JobPage> {
-        self.away().await
-    }
-
-    async fn audit(&self, _: AskAudit) -> Result<AuditPage> {
-        self.away().await
-    }
-
-    async fn note_secrets(&self, _: Secrets) -> Result<()> {
-        self.away().await
-    }
-
-    async fn secrets(&self) -> Result<Secrets> {
-        self.away().await
-    }
-
-    async fn vitals(&self) -> Result<Vitals> {
-        self.away().await
-    }
-
-    async fn prune_audited(&self, _: u32, _: NewAuditLine) -> Result<u64> {
-        self.away().await
-    }
-
-    async fn ask_totals(&self) -> Result<FoundTotals> {
-        self.away().await
-    }
-
-    async fn watch(&self, _: AskWatch) -> Result<Watched> {
-        self.away().await
-    }
-
-    async fn in_hands(&self, _: u32) -> Result<InHands> {
-        self.away().await
-    }
-
-    async fn begin_statistics(&self, _: Epoch) -> Result<BegunStatistics> {
-        self.away().await
-    }
-
-    async fn write_statistics(&self, _: WriteStatistics) -> Result<()> {
-        self.away().await
-    }
-
-    async fn statistics(&self, _: AskStatistics) -> Result<Vec<TimedRow>> {
-        self.away().await
-    }
-
-    async fn error_statistics(&self, _: AskErrors) -> Result<Vec<ErrorRow>> {
-        self.away().await
-    }
-
-    async fn statistics_totals(&self) -> Result<Vec<StatisticsRow>> {
-        self.away().await
-    }
-
-    async fn merge_statistics(&self) -> Result<bool> {
-        self.away().await
-    }
-
-    async fn write_totals(&self, _: (Incarnation, Epoch), _: Totals) -> Result<Option<Timestamp>> {
-        self.away().await
-    }
 }
 
 fn server(silent: bool) -> Server {
-    let inner: Arc<dyn Store> = Arc::new(MemoryStore::new(Options::default(), Clock::system()));
+    let inner = Arc::new(MemoryStore::new(Options::default(), Clock::system()));
     let away = Arc::new(Away { inner, silent });
     Server::of("away", Turnwise::on(away.clone()).with_operators(away))
 }

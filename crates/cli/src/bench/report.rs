@@ -112,7 +112,9 @@ impl Report {
         }
         let mut say = |name, value: Option<String>| lines.extend(value.map(|value| (name, value)));
         let (calls, why) = match self.counted {
-            Some(Counted::Transactions) => ("transactions", " (autovacuum's too; install pg_stat_statements to count statements)"),
+            Some(Counted::Transactions) => {
+                ("transactions", " (autovacuum's too; install pg_stat_statements to count statements)")
+            }
             _ => ("statements", ""),
         };
         say("jobs", self.per_second.map(|rate| format!("{} a second", rounded(rate))));

@@ -93,7 +93,7 @@ pub(crate) fn items(seen: &Seen<'_>, frame: &Frame) -> Vec<Item> {
             "{} stuck: they failed and wait for their next try, or for a person",
             match seen.totals.stuck {
                 1 => "1 job is".to_owned(),
-                _ => format!("{} jobs are", seen.totals.count(&seen.totals.stuck)),
+                _ => format!("{} jobs are", seen.totals.count(seen.totals.stuck)),
             }
         ),
         advice: None,

@@ -157,10 +157,8 @@ pub(crate) async fn show(visit: Visit) -> Result<Reply, Problem> {
         }
         Err(problem) => return Err(problem),
     };
-    let totals: Totals = match visit.may("getOverview") {
-        true => visit.get("getOverview", "", &[]).await?,
-        false => Totals::default(),
-    };
+    let totals: Totals =
+        if visit.may("getOverview") { visit.get("getOverview", "", &[]).await? } else { Totals::default() };
     let frame = Frame::of(&visit, "jobs", "Jobs").json(format!("jobs{}", parameters(asked.iter().copied())));
     let (others, states) = split(&filter);
     let count = |state: &str| {
@@ -177,7 +175,7 @@ pub(crate) async fn show(visit: Visit) -> Result<Reply, Problem> {
         let to = [word.as_str(), others.as_str()].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>();
         Tab {
             label,
-            href: if to.is_empty() { format!("{}jobs", frame.root) } else { frame.jobs(&to.join(" ")) },
+            href: if to.is_empty() { format!("{}jobs", frame.root) } else { frame.jobs(to.join(" ")) },
             // The numbers are those of all jobs.
             count: if others.is_empty() { count(state) } else { None },
             current: states.unwrap_or_default() == state,

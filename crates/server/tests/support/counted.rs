@@ -9,20 +9,9 @@ use async_trait::async_trait;
 use std::any::Any;
 use tokio::sync::watch;
 use turnwise::Turnwise;
-use turnwise_core::{
-    Incarnation, Timestamp,
-    access::{NewToken, Token, TokenId},
-    audit::NewAuditLine,
-    doctor::Vitals,
-    secret::Secrets,
-    statistics::{ErrorRow, Row},
-    totals::Totals,
-};
 use turnwise_store::{
-    AskAudit, AskErrors, AskJobs, AskStatistics, AskWatch, AuditPage, BegunStatistics, BodyHash, Epoch, FoundLogin,
-    FoundToken, FoundTotals, InHands, JobPage, MemoryStore, NewLogin, Once, OperatorStore, Result, Store, SubmitOnce,
-    TimedRow, TokenHash, Watched, WriteStatistics,
-    delegate::{Call, Delegate},
+    MemoryStore, OperatorStore, Result, Store,
+    delegate::{Call, Delegate, DelegateOperators},
 };
 
 /// On the memory store.
@@ -61,12 +50,6 @@ impl Counted {
     pub(crate) fn release(&self) {
         self.held.send_modify(BTreeSet::clear);
     }
-
-    async fn begins(&self, verb: &'static str) {
-        *self.asked.lock().unwrap().entry(verb).or_default() += 1;
-        // The sender lives as long as this.
-        let _ = self.held.subscribe().wait_for(|held| !held.contains(verb)).await;
-    }
 }
 
 #[async_trait]
@@ -81,48 +64,15 @@ impl Delegate for Counted {
         _asked: &(dyn Any + Send + Sync),
         call: Call<T>,
     ) -> Result<T> {
-        self.begins(verb).await;
+        *self.asked.lock().unwrap().entry(verb).or_default() += 1;
+        // The sender lives as long as this.
+        let _ = self.held.subscribe().wait_for(|held| !held.contains(verb)).await;
         call.await
     }
 }
 
-macro_rules! operators {
-    ($( $verb:ident ( $( $arg:ident : $type:ty ),* ) -> $answer:ty ; )*) => {
-        #[async_trait]
-        impl OperatorStore for Counted {
-            $( async fn $verb(&self, $( $arg: $type ),*) -> Result<$answer> {
-                self.begins(stringify!($verb)).await;
-                OperatorStore::$verb(&self.store, $( $arg ),*).await
-            } )*
-        }
-    };
-}
-
-operators! {
-    create_token(token: NewToken, hash: TokenHash, line: Option<NewAuditLine>) -> Token;
-    find_token(hash: TokenHash) -> FoundToken;
-    tokens() -> (Vec<Token>, Timestamp);
-    revoke_token(id: TokenId, line: Option<NewAuditLine>) -> Option<Token>;
-    note_token_uses(ids: Vec<TokenId>) -> ();
-    log_in(login: NewLogin) -> ();
-    find_login(hash: TokenHash) -> Option<FoundLogin>;
-    log_out(hash: TokenHash) -> ();
-    submit_once(submit: SubmitOnce) -> Once;
-    find_once(caller: Option<TokenId>, key: turnwise::OnceKey, body: BodyHash) -> Option<Once>;
-    list_jobs(ask: AskJobs) -> JobPage;
-    audit(ask: AskAudit) -> AuditPage;
-    note_secrets(secrets: Secrets) -> ();
-    secrets() -> Secrets;
-    vitals() -> Vitals;
-    prune_audited(limit: u32, line: NewAuditLine) -> u64;
-    ask_totals() -> FoundTotals;
-    watch(ask: AskWatch) -> Watched;
-    in_hands(most: u32) -> InHands;
-    begin_statistics(epoch: Epoch) -> BegunStatistics;
-    write_statistics(write: WriteStatistics) -> ();
-    statistics(ask: AskStatistics) -> Vec<TimedRow>;
-    error_statistics(ask: AskErrors) -> Vec<ErrorRow>;
-    statistics_totals() -> Vec<Row>;
-    merge_statistics() -> bool;
-    write_totals(lead: (Incarnation, Epoch), totals: Totals) -> Option<Timestamp>;
+impl DelegateOperators for Counted {
+    fn operators(&self) -> Arc<dyn OperatorStore> {
+        Arc::new(self.store.clone())
+    }
 }
