@@ -5,7 +5,8 @@
 //! ([`errands`]). So a page shows and does no more than its caller's token may, and each change is in the audit log.
 //!
 //! [`visit`] a request for a page → [`frame`] what every page has around it → the pages: [`overview`], … →
-//! [`errands`] what forms do → [`login`] → [`assets`] style and scripts. [`shown`] has what several pages show.
+//! [`errands`] what forms do → [`login`] → [`assets`] style and scripts. [`shown`] has what several pages show; [`recipe`] says how to have
+//! the same without the page.
 
 mod assets;
 mod attention;
@@ -20,6 +21,7 @@ mod jobs;
 mod login;
 mod numbers;
 mod overview;
+mod recipe;
 mod shown;
 mod visit;
 

@@ -73,7 +73,7 @@ pub(crate) fn items(seen: &Seen<'_>, frame: &Frame) -> Vec<Item> {
         let reason = pause.reason.as_ref().map_or_else(String::new, |reason| format!(": {reason}"));
         Some(Item {
             kind: Kind::Look,
-            text: format!("queue {} is paused since {}{reason}", queue.name, pause.since.relative(seen.now)),
+            text: format!("queue {} was paused {}{reason}", queue.name, pause.since.relative(seen.now)),
             advice: Some(format!("turnwise queue resume {}", queue.name)),
             way: Some(("queue".to_owned(), frame.named("queues", &queue.name))),
         })

@@ -17,6 +17,7 @@ use crate::{
     page::{
         Visit,
         frame::Frame,
+        recipe::{Command, Recipe},
         shown::Count,
         visit::{parameters, render},
     },
@@ -32,17 +33,34 @@ struct Kind {
     title: &'static str,
     deed: &'static str,
     past: &'static str,
+    /// A filter with the jobs that are meant without one, for commands, which need one.
+    every: &'static str,
 }
 
 static KINDS: [Kind; 3] = [
-    Kind { name: "cancel", route: "cancelJobs", title: "Cancel jobs", deed: "Cancel", past: "cancelled" },
-    Kind { name: "retry", route: "retryJobs", title: "Run jobs again", deed: "Run again", past: "will run again" },
+    Kind {
+        name: "cancel",
+        route: "cancelJobs",
+        title: "Cancel jobs",
+        deed: "Cancel",
+        past: "cancelled",
+        every: "state:waiting,scheduled,running,stuck",
+    },
+    Kind {
+        name: "retry",
+        route: "retryJobs",
+        title: "Run jobs again",
+        deed: "Run again",
+        past: "will run again",
+        every: "state:failed",
+    },
     Kind {
         name: "fail",
         route: "failJobs",
         title: "Mark jobs as failed",
         deed: "Mark as failed",
         past: "marked as failed",
+        every: "state:stuck",
     },
 ];
 
@@ -139,6 +157,8 @@ struct Shown {
     filter: String,
     preview: Preview,
     list: String,
+    look: Recipe,
+    decide: Recipe,
 }
 
 fn body(filter: &str) -> Value {
@@ -154,7 +174,14 @@ pub(crate) async fn show(visit: Visit) -> Result<Reply, Problem> {
     let preview: Preview = visit.send(kind.route, "", Some(&asked)).await?;
     let frame = Frame::of(&visit, "jobs", kind.title);
     let list = if filter.is_empty() { format!("{}jobs", frame.root) } else { frame.jobs(&filter) };
-    render(&Shown { frame, kind, filter, preview, list })
+    let filtered =
+        |command: Command| command.option("--filter", if filter.is_empty() { kind.every } else { filter.as_str() });
+    let look = filtered(Command::new(kind.name).flag("--dry-run"));
+    let look = visit.action(kind.route, "", Some(&asked), Some(look));
+    let mut decided = body(&filter);
+    decided["newest"] = json!(preview.newest);
+    let decide = visit.action(kind.route, "", Some(&decided), Some(filtered(Command::new(kind.name))));
+    render(&Shown { frame, kind, preview, list, look, decide, filter })
 }
 
 impl Shown {

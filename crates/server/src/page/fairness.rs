@@ -17,6 +17,7 @@ use crate::{
         jobs::Page as Jobs,
         numbers::{Numbers, Sum, axis, last_hour, unix},
         overview::Pause,
+        recipe::{Command, Recipe},
         shown::{Count, Shown, span},
         visit::{encoded, parameters, render},
     },
@@ -42,6 +43,9 @@ struct Fairness {
     empty: bool,
     /// Groups that are not listed.
     left: usize,
+    recipe: Recipe,
+    /// Jobs of two groups, to see them take turns.
+    examples: [Recipe; 2],
 }
 
 #[derive(Debug)]
@@ -190,9 +194,16 @@ pub(crate) async fn show(visit: Visit) -> Result<Reply, Problem> {
     let orders = [("busiest", "Busiest"), ("waiting", "Waiting longest"), ("under", "Furthest under their share")];
     let orders =
         orders.map(|(by, label)| Tab { label: label.to_owned(), href: link(&queue, by), current: by == order });
-    let json = format!("statistics{}", parameters([("by", "group"), ("queue", &queue)]));
+    let asked = [("by", "group"), ("queue", queue.as_str())];
+    let recipe = visit.table("getStatistics", "", &asked, Some(Command::new("top").flag("--once")));
+    let examples = ["acme", "beta"].map(|group| {
+        let job = json!({ "task": "sleep", "args": { "ms": 500 }, "group": group });
+        let command = Command::new("enqueue").value("sleep").value(r#"{"ms": 500}"#).option("--group", group);
+        visit.action("submitJob", "", Some(&job), Some(command))
+    });
+    let frame = frame.json(format!("statistics{}", parameters(asked)));
     let empty = rows.is_empty();
-    render(&Fairness { frame: frame.json(json), queues, orders: orders.into(), shares, bars, rows, empty, left })
+    render(&Fairness { frame, queues, orders: orders.into(), shares, bars, rows, empty, left, recipe, examples })
 }
 
 /// From the form of the search: the group's own page.
@@ -241,6 +252,35 @@ struct Group {
     sets: bool,
     operates: bool,
     simulates: bool,
+    recipes: Recipes,
+}
+
+/// How each part is had or done without the page.
+struct Recipes {
+    present: Recipe,
+    set: Recipe,
+    what_if: Recipe,
+    pause: Recipe,
+    resume: Recipe,
+    jobs: Recipe,
+}
+
+impl Recipes {
+    fn of(visit: &Visit, name: &str) -> Self {
+        let weights = json!({ "weights": { name: 2 } });
+        let simulate = Command::new("simulate").option("--weight", format!("{name}=2"));
+        let set = Command::new("group set").value(name).option("--weight", "2");
+        let pause = Command::new("group pause").value(name).option("--reason", "too many");
+        let jobs = Command::new("jobs").option("--group", name);
+        Self {
+            present: visit.table("getGroup", name, &[], Some(Command::new("groups"))),
+            set: visit.action("setGroup", name, Some(&json!({ "weight": 2 })), Some(set)),
+            what_if: visit.action("simulate", "", Some(&weights), Some(simulate)),
+            pause: visit.action("pauseGroup", name, Some(&json!({ "reason": "too many" })), Some(pause)),
+            resume: visit.action("resumeGroup", name, None, Some(Command::new("group resume").value(name))),
+            jobs: visit.table("listJobs", "", &[("group", name)], Some(jobs)),
+        }
+    }
 }
 
 pub(crate) async fn group(visit: Visit) -> Result<Reply, Problem> {
@@ -256,7 +296,8 @@ pub(crate) async fn group(visit: Visit) -> Result<Reply, Problem> {
     }
     let frame = Frame::of(&visit, "fairness", format!("Group {name}")).json(format!("groups/{}", encoded(&name)));
     let (sets, operates, simulates) = (visit.may("setGroup"), visit.may("pauseGroup"), visit.may("simulate"));
-    render(&Group { frame, name, present, jobs, sets, operates, simulates })
+    let recipes = Recipes::of(&visit, &name);
+    render(&Group { frame, name, present, jobs, sets, operates, simulates, recipes })
 }
 
 /// A [`turnwise::wire::Comparison`].
@@ -324,6 +365,8 @@ struct WhatIf {
     weight: String,
     compared: Comparison,
     sets: bool,
+    simulate: Recipe,
+    set: Recipe,
 }
 
 impl WhatIf {
@@ -346,5 +389,9 @@ pub(crate) async fn what_if(visit: Visit) -> Result<Reply, Problem> {
     compared.groups.truncate(COMPARED);
     let frame = Frame::of(&visit, "fairness", format!("If {name} had weight {weight}"));
     let sets = visit.may("setGroup");
-    render(&WhatIf { frame, name, weight, compared, sets })
+    let command = Command::new("simulate").option("--weight", format!("{name}={weight}"));
+    let simulate = visit.action("simulate", "", Some(&body), Some(command));
+    let command = Command::new("group set").value(&name).option("--weight", &weight);
+    let set = visit.action("setGroup", &name, Some(&json!({ "weight": number })), Some(command));
+    render(&WhatIf { frame, name, weight, compared, sets, simulate, set })
 }

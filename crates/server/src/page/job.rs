@@ -4,7 +4,7 @@ use std::borrow::Borrow;
 
 use askama::Template;
 use serde::Deserialize;
-use serde_json::value::RawValue;
+use serde_json::{json, value::RawValue};
 use turnwise::Timestamp;
 use turnwise_chart::{Attempt as Bar, Graph, Kind, Node, Phase, State, Timeline};
 
@@ -17,6 +17,7 @@ use crate::{
         indent::indent,
         jobs::short,
         numbers::unix,
+        recipe::{Command, Recipe},
         shown::{Shown, span},
         visit::{encoded, render},
     },
@@ -125,6 +126,29 @@ struct Page {
     /// What the caller may do, and is possible in the job's state.
     deeds: Vec<Deed>,
     may: May,
+    recipes: Recipes,
+}
+
+/// How each part is had or done without the page.
+struct Recipes {
+    job: Recipe,
+    log: Recipe,
+    graph: Recipe,
+    change: Recipe,
+}
+
+impl Recipes {
+    fn of(visit: &Visit, job: &Job) -> Self {
+        let command = |verb| Command::new(verb).value(&job.id);
+        let change = command("change").option("--priority", "1").option("--queue", &job.queue).option("--in", "10m");
+        let body = json!({ "priority": 1, "queue": job.queue, "in": "10m" });
+        Self {
+            job: visit.table("getJob", &job.id, &[], Some(command("job"))),
+            log: visit.table("getJobLog", &job.id, &[], Some(command("logs"))),
+            graph: visit.table("getJobGraph", &job.id, &[], Some(command("job").flag("--graph"))),
+            change: visit.action("changeJob", &job.id, Some(&body), Some(change)),
+        }
+    }
 }
 
 /// One thing to do to the job.
@@ -132,8 +156,7 @@ struct Page {
 struct Deed {
     label: &'static str,
     path: String,
-    cli: String,
-    curl: String,
+    recipe: Recipe,
 }
 
 /// What else the caller may do.
@@ -161,15 +184,18 @@ impl Job {
         let all = [
             ("cancelJob", "cancel", "Cancel", "cancel", !self.ended() && !self.cancel_requested),
             ("retryJob", "retry", "Run again", "retry", matches!(state, "stuck" | "failed" | "cancelled")),
-            ("rerunJob", "rerun", "Run once more", "retry --again", state == "success"),
+            ("rerunJob", "rerun", "Run once more", "retry", state == "success"),
             ("failJob", "fail", "Mark as failed", "fail", state == "stuck"),
         ];
         let possible = all.into_iter().filter(|(route, .., possible)| *possible && visit.may(route));
-        let deed = |(_, verb, label, command, _)| Deed {
-            label,
-            path: format!("jobs/{}/{verb}", self.id),
-            cli: format!("turnwise {command} {}", self.id),
-            curl: format!("curl -X POST {}", visit.api(&format!("jobs/{}/{verb}", self.id))),
+        let deed = |(route, verb, label, command, _)| {
+            let command = Command::new(command).value(&self.id);
+            let command = if route == "rerunJob" { command.flag("--again") } else { command };
+            Deed {
+                label,
+                path: format!("jobs/{}/{verb}", self.id),
+                recipe: visit.action(route, &self.id, None, Some(command)),
+            }
         };
         possible.map(deed).collect()
     }
@@ -278,7 +304,8 @@ pub(crate) async fn show(visit: Visit) -> Result<Reply, Problem> {
     let timeline = Figure::of(&job.timeline(frame.now));
     let (deeds, may) = (job.deeds(&visit), job.may(&visit));
     let more_ties = ties.is_some_and(|ties| ties.more);
-    render(&Page { frame, log, timeline, graph, more_ties, deeds, may, job })
+    let recipes = Recipes::of(&visit, &job);
+    render(&Page { frame, log, timeline, graph, more_ties, deeds, may, recipes, job })
 }
 
 /// A [`turnwise::wire::Why`].
@@ -301,6 +328,7 @@ struct Why {
     frame: Frame,
     id: String,
     why: Words,
+    recipe: Recipe,
 }
 
 impl Words {
@@ -314,5 +342,6 @@ pub(crate) async fn why(visit: Visit) -> Result<Reply, Problem> {
     let why = visit.get("whyJob", &visit.name, &[]).await?;
     let frame = Frame::of(&visit, "jobs", format!("Why {} waits", short(&visit.name)));
     let frame = frame.json(format!("jobs/{}/why", encoded(&visit.name)));
-    render(&Why { frame, id: visit.name.clone(), why })
+    let recipe = visit.table("whyJob", &visit.name, &[], Some(Command::new("why").value(&visit.name)));
+    render(&Why { frame, id: visit.name.clone(), why, recipe })
 }

@@ -4,6 +4,7 @@ use std::borrow::Borrow;
 
 use askama::Template;
 use serde::Deserialize;
+use serde_json::json;
 use turnwise::Timestamp;
 
 use crate::{
@@ -11,6 +12,7 @@ use crate::{
     page::{
         Visit,
         frame::Frame,
+        recipe::{Command, Recipe},
         shown::Shown,
         visit::{parameters, render},
     },
@@ -95,7 +97,8 @@ struct Jobs {
     /// Whether the filter could not be read, and why.
     wrong: Option<String>,
     decides: bool,
-    as_command: String,
+    recipe: Recipe,
+    submit: Recipe,
 }
 
 impl Jobs {
@@ -186,11 +189,14 @@ pub(crate) async fn show(visit: Visit) -> Result<Reply, Problem> {
             (!filter.is_empty()).then_some(("filter", filter.as_str())).into_iter().chain([("cursor", next.as_str())]);
         format!("{}jobs{}", frame.root, parameters(pairs))
     });
-    let as_command =
-        if filter.is_empty() { "turnwise jobs".to_owned() } else { format!("turnwise jobs --filter '{filter}'") };
+    let command = Command::new("jobs");
+    let command = if filter.is_empty() { command } else { command.value(&filter) };
+    let recipe = visit.table("listJobs", "", &asked, Some(command));
+    let submit = Command::new("enqueue").value("noop").option("--group", "acme");
+    let submit = visit.action("submitJob", "", Some(&json!({ "task": "noop", "group": "acme" })), Some(submit));
     let tabs = tabs.collect();
     let decides = visit.may("cancelJobs");
-    render(&Jobs { later: cursor.is_some(), frame, filter, tabs, page, older, wrong, decides, as_command })
+    render(&Jobs { later: cursor.is_some(), frame, filter, tabs, page, older, wrong, decides, recipe, submit })
 }
 
 #[cfg(test)]

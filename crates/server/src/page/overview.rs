@@ -4,6 +4,7 @@ use std::borrow::Borrow;
 
 use askama::Template;
 use serde::Deserialize;
+use serde_json::json;
 use turnwise::Timestamp;
 
 use crate::{
@@ -14,6 +15,7 @@ use crate::{
         figure::Figure,
         frame::Frame,
         numbers::{Numbers, throughput, waits},
+        recipe::{Command, Recipe},
         shown::{Count, Shown},
         visit::render,
     },
@@ -140,8 +142,38 @@ struct Overview {
     throughput: Figure,
     waits: Figure,
     running: Vec<Running>,
+    recipes: Recipes,
     /// Whether anything ever happened.
     empty: bool,
+}
+
+/// How each part is had without the page.
+struct Recipes {
+    findings: Option<Recipe>,
+    statistics: Recipe,
+    queues: Recipe,
+    running: Recipe,
+    submit: Recipe,
+}
+
+impl Recipes {
+    fn of(visit: &Visit) -> Self {
+        let new = json!({ "task": "noop", "group": "acme" });
+        let submit = Command::new("enqueue").value("noop").option("--group", "acme");
+        let running = "scheduled,running";
+        Self {
+            findings: visit.may("diagnose").then(|| visit.table("diagnose", "", &[], Some(Command::new("doctor")))),
+            statistics: visit.table("getStatistics", "", &[("by", "queue"), ("step", "minute")], None),
+            queues: visit.table("listQueues", "", &[], Some(Command::new("queues"))),
+            running: visit.table(
+                "listJobs",
+                "",
+                &[("state", running)],
+                Some(Command::new("jobs").option("--state", running)),
+            ),
+            submit: visit.action("submitJob", "", Some(&new), Some(submit)),
+        }
+    }
 }
 
 /// Queues and jobs that are listed.
@@ -167,5 +199,6 @@ pub(crate) async fn show(visit: Visit) -> Result<Reply, Problem> {
     let empty = queues.is_empty() && numbers.points.is_empty();
     let throughput = Figure::of(&throughput(&minutes, now));
     let waits = Figure::of(&waits(&minutes, now));
-    render(&Overview { frame, totals, items, queues, oldest, throughput, waits, running, empty })
+    let recipes = Recipes::of(&visit);
+    render(&Overview { frame, totals, items, queues, oldest, throughput, waits, running, recipes, empty })
 }

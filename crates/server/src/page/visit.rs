@@ -84,19 +84,19 @@ impl Visit {
     }
 
     /// A route of the API, by the name that the description has for it.
-    fn route(id: &'static str) -> Result<&'static Route, Problem> {
+    pub(crate) fn route(id: &'static str) -> Result<&'static Route, Problem> {
         ROUTES.get(id).ok_or_else(|| Problem::not_found(format!("the API has no {id}")))
     }
 
-    /// The address of a route of the API, as a person types it after `curl`.
-    pub(crate) fn api(&self, path: &str) -> String {
+    /// The address of this server, as a person types it: without the last slash.
+    pub(crate) fn address(&self) -> String {
         let host = self.asker.headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or("localhost");
         let scheme = if self.asker.secure { "https" } else { "http" };
         let prefix = self.root.strip_prefix('/').map_or("", |rest| rest.trim_end_matches('/'));
         let slash = if prefix.is_empty() { "" } else { "/" };
         let plain = |c: char| c.is_ascii_alphanumeric() || "-.:[]".contains(c);
         let host = if host.chars().all(plain) { host } else { "localhost" };
-        format!("{scheme}://{host}{slash}{prefix}/api/v1/{path}")
+        format!("{scheme}://{host}{slash}{prefix}")
     }
 
     /// Whether this caller may use the route at all.
