@@ -1,5 +1,7 @@
 //! A picture as a file of its own: with its style sheet, a size and a background.
 
+use crate::text::escape;
+
 /// The style sheet of all pictures, for light and dark: a page serves it with its own, a file holds it.
 ///
 /// It defines the palette as properties of `:root`, too (`--state-failed`, `--series-0`, `--ink` and their like), so that a page uses
@@ -20,7 +22,8 @@ pub fn standalone(svg: &str) -> String {
     };
     // The size is that of the picture where nothing else says how large it is to be, as in a page of Markdown.
     let head = head.replacen(" role=", &format!(" width=\"{width}\" height=\"{height}\" role="), 1);
+    let style = escape(CSS.chars());
     format!(
-        "{head}{DESCRIBED}<style>\n{CSS}</style>\n<rect class=\"page\" width=\"{width}\" height=\"{height}\"/>\n{body}"
+        "{head}{DESCRIBED}<style>\n{style}</style>\n<rect class=\"page\" width=\"{width}\" height=\"{height}\"/>\n{body}"
     )
 }

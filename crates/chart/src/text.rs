@@ -23,7 +23,8 @@ pub(crate) fn address(text: &str) -> String {
     escape(text.chars().map(harmless))
 }
 
-fn escape(chars: impl Iterator<Item = char>) -> String {
+/// Ready to stand in markup, with all its characters.
+pub(crate) fn escape(chars: impl Iterator<Item = char>) -> String {
     let mut escaped = String::new();
     for c in chars {
         match c {
