@@ -334,6 +334,19 @@ begin
     select raise(abort, 'the audit log is append-only: its lines are kept for 400 days');
 end;
 
+-- Nor does `replace into` take the place of a line, which SQLite does without asking the other two: a line that is there stays, and another one
+-- with its id is refused.
+create trigger turnwise_audit_not_replaced before insert on turnwise_audit
+when exists (select 1 from turnwise_audit where id = new.id)
+begin
+    select raise(abort, 'the audit log is append-only: its lines are never changed')
+      from turnwise_audit
+     where id = new.id
+       and (actor, label, verb, target, before, after)
+           is not (new.actor, new.label, new.verb, new.target, new.before, new.after);
+    select raise(ignore);
+end;
+
 -- What happened, as the dispatcher has counted it. span: 0 a minute, 1 an hour, 2 a day, which began at. kind: 0 a task, 1 all tasks
 -- without a row of their own, 2 a group, 3 all groups without one; name: of the task or group. term: of the dispatcher that counted, 0
 -- after rows were merged; those of one minute are added. sums: written and read by core alone.

@@ -25,7 +25,7 @@ pub struct Step {
     pub sql: &'static str,
 }
 
-const STEPS: [Step; 26] = [
+const STEPS: [Step; 27] = [
     Step { version: 1, name: "tables", sql: include_str!("../migrations/0001_tables.sql") },
     Step { version: 2, name: "memos", sql: include_str!("../migrations/0002_memos.sql") },
     Step { version: 3, name: "failures", sql: include_str!("../migrations/0003_failures.sql") },
@@ -52,6 +52,7 @@ const STEPS: [Step; 26] = [
     Step { version: 24, name: "append_only", sql: include_str!("../migrations/0024_append_only.sql") },
     Step { version: 25, name: "move", sql: include_str!("../migrations/0025_move.sql") },
     Step { version: 26, name: "groups", sql: include_str!("../migrations/0026_groups.sql") },
+    Step { version: 27, name: "not_replaced", sql: include_str!("../migrations/0027_not_replaced.sql") },
 ];
 
 /// The steps that a binary without them does not work with (docs/compatibility.md). The steps up to 16 were made before that was

@@ -52,6 +52,18 @@ async fn a_line_is_neither_changed_nor_deleted_by_hand_before_its_time() {
     let refused = |sql: &str| other.execute(sql, ()).unwrap_err().to_string();
     let changed = refused("update turnwise_audit set actor = 'bob'");
     assert!(changed.contains("append-only: its lines are never changed"), "{changed}");
+    // SQLite deletes what it replaces without a word to a trigger.
+    let columns = "id, at, actor, verb, target";
+    let replaced = refused(&format!(
+        "replace into turnwise_audit ({columns}) select id, at, 'bob', verb, target from turnwise_audit"
+    ));
+    assert!(replaced.contains("append-only: its lines are never changed"), "{replaced}");
+    let as_it_is = "insert or replace into turnwise_audit select * from turnwise_audit";
+    assert_eq!(other.execute(as_it_is, ()).unwrap(), 0, "a line is there once, however often it is written");
+    let backdated = format!(
+        "replace into turnwise_audit ({columns}, after) select id, 1, actor, verb, target, after from turnwise_audit"
+    );
+    assert_eq!(other.execute(&backdated, ()).unwrap(), 0, "nor does it get another time");
     let deleted = refused("delete from turnwise_audit");
     assert!(deleted.contains("append-only: its lines are kept for 400 days"), "{deleted}");
     assert_eq!(lines(&store).await, 1);
