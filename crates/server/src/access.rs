@@ -421,7 +421,7 @@ fn from_this_machine(headers: &HeaderMap, secure: bool) -> Result<(), Problem> {
     }
     // Pages of this server have its own scheme: no proxy stands between.
     let scheme = if secure { "https://" } else { "http://" };
-    let own = |origin: &HeaderValue| origin.as_bytes().starts_with(scheme.as_bytes());
+    let own = |origin: &HeaderValue| origin == HIDDEN || origin.as_bytes().starts_with(scheme.as_bytes());
     if !headers.get_all(header::ORIGIN).iter().all(own) || !same_origin(headers) {
         return Err(Problem::forbidden(format!("{says}; a web page of another origin sent this request")));
     }
@@ -449,17 +449,22 @@ fn names_loopback(host: &str) -> bool {
     loopback && (port.is_empty() || port.parse::<u16>().is_ok())
 }
 
-/// Whether every page that sent the request is of this server: its origin is the host that was asked.
+/// What browsers write for the origin of a form whose page has the policy `no-referrer`, as the pages of this server have. Pages of any
+/// site can make them write it.
+const HIDDEN: &str = "null";
+
+/// Whether every page that sent the request is of this server: its origin is the host that was asked. Of a hidden one, the browser's word
+/// about the site must say so.
 pub(crate) fn same_origin(headers: &HeaderMap) -> bool {
+    let own_site = headers.get("sec-fetch-site").is_some_and(|site| site == "same-origin");
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let place = |origin: &'_ HeaderValue| {
         let text = origin.to_str().ok()?;
         text.strip_prefix("http://").or(text.strip_prefix("https://")).map(str::to_owned)
     };
-    headers
-        .get_all(header::ORIGIN)
-        .iter()
-        .all(|origin| place(origin).is_some_and(|place| place.eq_ignore_ascii_case(host)))
+    headers.get_all(header::ORIGIN).iter().all(|origin| {
+        (own_site && origin == HIDDEN) || place(origin).is_some_and(|place| place.eq_ignore_ascii_case(host))
+    })
 }
 
 #[cfg(test)]
@@ -480,6 +485,7 @@ mod tests {
         }
         let same = [("host", "127.0.0.1:8080"), ("origin", "http://127.0.0.1:8080"), ("sec-fetch-site", "same-origin")];
         assert!(admitted(&same));
+        assert!(admitted(&[("host", "127.0.0.1:8080"), ("origin", "null"), ("sec-fetch-site", "same-origin")]));
     }
 
     #[test]

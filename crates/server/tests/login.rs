@@ -70,6 +70,7 @@ async fn a_change_with_a_cookie_is_done_for_pages_of_this_server_alone() {
         (Some("http://127.0.0.1:8080"), Some("same-site")),
         (Some("http://127.0.0.1:9999"), None),
         (Some("null"), None),
+        (Some("null"), Some("cross-site")),
         (None, Some("cross-site")),
         (None, Some("none")),
         (None, None),
@@ -88,10 +89,16 @@ async fn a_change_with_a_cookie_is_done_for_pages_of_this_server_alone() {
         request.headers_mut().insert(header.0, header.1.parse().unwrap());
         server.send(request).await.expect(201);
     }
+    // A browser hides the origin of a form on a page that sends no referrer.
+    let mut hidden = request("POST", "/api/v1/jobs", Some(&job));
+    for (name, value) in [("cookie", cookie.as_str()), ("origin", "null"), ("sec-fetch-site", "same-origin")] {
+        hidden.headers_mut().insert(name, value.parse().unwrap());
+    }
+    server.send(hidden).await.expect(201);
     // A person may open the page from a bookmark.
     let mut read = request("GET", "/api/v1/jobs", None);
     read.headers_mut().insert("cookie", cookie.parse().unwrap());
-    assert_eq!(server.send(read).await.expect(200)["jobs"].as_array().unwrap().len(), 2);
+    assert_eq!(server.send(read).await.expect(200)["jobs"].as_array().unwrap().len(), 3);
 }
 
 #[tokio::test]
