@@ -30,7 +30,8 @@ pub(crate) async fn listen(call: Call) -> Result<Reply, Problem> {
         Some(_) => Some(call.service.catch_up().await?),
         None => None,
     };
-    let subscription = call.service.hub().subscribe(&call.service, selection.kinds.clone(), last.is_some()).await?;
+    let subscription =
+        call.service.hub().subscribe(&call.service, selection.kinds.clone(), last.is_some(), selection.swift).await?;
     // From here on all comes by the subscription; what was before, this look finds.
     let asked_at = Instant::now();
     let watched = call.turnwise().watch(hub::ask(last.clone())).await?;
@@ -74,6 +75,8 @@ struct Selection {
     group: Option<GroupName>,
     task: Option<TaskName>,
     job: Option<JobId>,
+    /// At once, not a second or two later.
+    swift: bool,
 }
 
 impl Selection {
@@ -96,12 +99,17 @@ impl Selection {
             group: query.parse("group", |text| GroupName::new(text))?,
             task: query.parse("task", |text| TaskName::new(text))?,
             job: query.parse("job", |text| text.parse().map_err(|_| no_id(text)))?,
+            swift: match query.get("pace") {
+                None => true,
+                Some("calm") => false,
+                Some(other) => return Err(Problem::invalid("pace", format!("pace: must be calm, not {other:?}"))),
+            },
         })
     }
 
     /// A condition leaves out what has no such thing: no node has a group.
     fn admits(&self, told: &Told) -> bool {
-        let Self { kinds, queue, group, task, job } = self;
+        let Self { kinds, queue, group, task, job, swift: _ } = self;
         let about = match &told.about {
             About::Job(id, names) => {
                 let names = names.as_ref();

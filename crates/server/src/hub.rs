@@ -10,8 +10,8 @@ use std::{
 };
 
 use tokio::{
-    sync::{broadcast, watch},
-    time::{Instant, MissedTickBehavior, interval, timeout},
+    sync::{Notify, broadcast, watch},
+    time::{Instant, sleep_until, timeout},
 };
 use turnwise::{
     Fleet, Turnwise,
@@ -20,7 +20,10 @@ use turnwise::{
 };
 
 use crate::{
-    limits::{ANSWER_TIME, BATCHES_BEHIND, EVENTS_AT_ONCE, LOOK_AGAIN, PLACE_TOLD, SAMPLE_EVERY, SAMPLED_JOBS},
+    limits::{
+        ANSWER_TIME, BATCHES_BEHIND, CALM_LOOK, CALM_SAMPLE, EVENTS_AT_ONCE, LOOK_AGAIN, PLACE_TOLD, SAMPLE_EVERY,
+        SAMPLED_JOBS,
+    },
     logs::{self, Kind},
     problem::Problem,
     service::Service,
@@ -48,13 +51,22 @@ struct Wants {
     kinds: [AtomicUsize; EventType::ALL.len()],
     /// How many need to get what there is, for they may have missed how it came.
     present: AtomicUsize,
+    /// How many want to know at once; the others are people, who do not notice a second.
+    swift: AtomicUsize,
     /// Grows with each listener.
     requests: AtomicUsize,
+    /// There is a listener more.
+    more: Notify,
 }
 
 impl Wants {
     fn any(&self, kinds: &[EventType]) -> bool {
         kinds.iter().any(|kind| self.kinds[*kind as usize].load(Ordering::Relaxed) > 0)
+    }
+
+    /// Time between two looks at the news, and at all else.
+    fn pace(&self) -> (Duration, Duration) {
+        if self.swift.load(Ordering::Relaxed) > 0 { (LOOK_AGAIN, SAMPLE_EVERY) } else { (CALM_LOOK, CALM_SAMPLE) }
     }
 }
 
@@ -96,6 +108,7 @@ pub(crate) struct Subscription {
     wants: Arc<Wants>,
     kinds: Vec<EventType>,
     present: bool,
+    swift: bool,
 }
 
 impl Subscription {
@@ -117,6 +130,7 @@ impl Drop for Subscription {
         for kind in &self.kinds {
             self.wants.kinds[*kind as usize].fetch_sub(1, Ordering::Relaxed);
         }
+        self.wants.swift.fetch_sub(usize::from(self.swift), Ordering::Relaxed);
     }
 }
 
@@ -135,6 +149,7 @@ impl Hub {
         service: &Service,
         kinds: Vec<EventType>,
         present: bool,
+        swift: bool,
     ) -> Result<Subscription, Problem> {
         // A listener that comes back may have missed how things came to be as they are.
         let sampled = kinds.iter().any(|kind| is_sampled(*kind));
@@ -143,9 +158,11 @@ impl Hub {
             self.wants.kinds[*kind as usize].fetch_add(1, Ordering::Relaxed);
         }
         self.wants.present.fetch_add(usize::from(present), Ordering::Relaxed);
+        self.wants.swift.fetch_add(usize::from(swift), Ordering::Relaxed);
         let request = self.wants.requests.fetch_add(1, Ordering::Relaxed) + 1;
         let (batches, mut heard) = self.join(service);
-        let subscription = Subscription { batches, wants: Arc::clone(&self.wants), kinds, present };
+        self.wants.more.notify_one();
+        let subscription = Subscription { batches, wants: Arc::clone(&self.wants), kinds, present, swift };
         let heard = heard.wait_for(|heard| heard.is_some_and(|heard| !sampled || heard >= request));
         match timeout(ANSWER_TIME, heard).await {
             Ok(Ok(_)) => Ok(subscription),
@@ -222,11 +239,18 @@ impl Reading {
     }
 
     async fn read(&mut self) {
-        let mut looks = interval(LOOK_AGAIN);
-        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let wants = Arc::clone(&self.service.hub().wants);
+        let mut looked_at: Option<Instant> = None;
         let (mut cursor, mut failing): (Option<WatchCursor>, bool) = (None, false);
         while self.has_listeners() {
-            looks.tick().await;
+            if let Some(last) = looked_at {
+                tokio::select! {
+                    () = sleep_until(last + wants.pace().0) => {}
+                    // It waits to hear that it misses nothing from here on; but no crowd of them makes the looks more frequent.
+                    () = wants.more.notified() => sleep_until(last + LOOK_AGAIN).await,
+                }
+            }
+            looked_at = Some(Instant::now());
             match self.look(cursor.as_ref()).await {
                 Ok(next) => (cursor, failing) = (Some(next), false),
                 Err(error) => {
@@ -257,7 +281,7 @@ impl Reading {
         let request = self.service.hub().wants.requests.load(Ordering::Relaxed);
         let news = *self.hears.borrow() != Some(request);
         let sampled = if news || Instant::now() >= self.sample_at {
-            self.sample_at = Instant::now() + SAMPLE_EVERY;
+            self.sample_at = Instant::now() + self.service.hub().wants.pace().1;
             self.sample(&mut batch).await
         } else {
             Ok(())

@@ -197,6 +197,7 @@ const EVENTS: &[Parameter] = &[
     one("group", "Name", "Of jobs of this group."),
     one("task", "Name", "Of jobs of this task."),
     one("job", "JobId", "Of this job."),
+    one("pace", "Pace", "`calm`: two to six seconds later is early enough, which costs the database less."),
 ];
 const AUDIT: &[Parameter] = &[
     one(
