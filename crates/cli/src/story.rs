@@ -1,6 +1,6 @@
 //! `turnwise demo`: a hundred collectives, four slots, one of them floods; the others come later with a few jobs each.
 //!
-//! Everything is real but the work: a store in memory, a node in this process, and a task that sleeps. [`ledger`] what
+//! Everything is real but the work: a store in memory, a node in this process, its page, and a task that sleeps. [`ledger`] what
 //! happened when → [`view`] the terminal while it happens → [`entitlement`] what each group should have had → [`picture`] what
 //! the SVG shows.
 
@@ -25,7 +25,13 @@ use self::{
     entitlement::Entitlement,
     ledger::{Ledger, Times, mean},
 };
-use crate::{args, error::Failure, print, serve::block_on};
+use crate::{
+    args,
+    error::Failure,
+    http::{Http, Listen},
+    print,
+    serve::block_on,
+};
 
 /// How long one job holds its slot.
 const LENGTH: Duration = Duration::from_millis(20);
@@ -200,6 +206,13 @@ async fn play(story: &Story) -> Result<Played, Failure> {
     let mut registry = Registry::new();
     registry.register(work).map_err(StartError::from)?;
     let executor = turnwise.executor_with(config).registry(registry).state(ledger.clone()).build()?;
+    let listen = Listen::default();
+    let listener = listen.bind().await?;
+    let http = listener.map(|listener| Http::start(&turnwise, listener, listen)).transpose()?;
+    let page = http.as_ref().map(Http::url);
+    if let Some(http) = &http {
+        http.watch(&executor);
+    }
     // The flood is there when the node opens: storing a great many jobs is no part of the story.
     submit(&turnwise, story, &ledger, FLOOD, 0..story.flood).await?;
     ledger.begin();
@@ -220,10 +233,16 @@ async fn play(story: &Story) -> Result<Played, Failure> {
     let shown = tokio::select! {
         // Time is up: jobs that have not ended are reported as they are.
         submitted = timeout_at(begun + story.length, submits) => submitted.unwrap_or(Ok(())),
-        closed = view::show(story, &ledger) => Err(Failure::from(closed)),
+        closed = view::show(story, &ledger, page.as_deref()) => Err(Failure::from(closed)),
     };
     let (now, jobs) = ledger.close();
+    if let Some(http) = &http {
+        http.stop_soon();
+    }
     executor.stop().await;
+    if let Some(http) = http {
+        http.stop().await;
+    }
     shown.map(|()| Played::new(story, now, jobs))
 }
 

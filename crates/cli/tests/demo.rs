@@ -2,9 +2,14 @@
 
 mod support;
 
-use std::fs;
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::TcpStream,
+    process::Stdio,
+};
 
-use support::Place;
+use support::{Place, Process};
 
 /// What a run of the demo leaves behind.
 struct Played {
@@ -84,6 +89,22 @@ fn the_demo_ends_with_a_table_and_a_picture() {
     assert!(dots >= 9, "one for each job of a late collective: {dots}");
     assert_eq!(run.svg.matches("<polyline").count(), 4, "two who have the slots, as it was and as it should be");
     assert!(!run.svg.contains("NaN") && !run.svg.contains("inf"), "every number is one");
+}
+
+#[test]
+fn the_demo_has_a_page_while_it_runs() {
+    let place = Place::new();
+    let flags = ["demo", "--groups", "10", "--slots", "2", "--minutes", "5"];
+    let mut demo = place.command(&flags).stdout(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(demo.stdout.take().unwrap()).lines();
+    let _demo = Process::new(demo);
+    let said = lines.map_while(Result::ok).find(|line| line.contains("http://")).expect("it says where its page is");
+    let address = said.rsplit_once("http://").unwrap().1.trim();
+    let mut page = TcpStream::connect(address).unwrap();
+    write!(page, "GET /jobs HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    page.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains(">flood</a>"), "{answer}");
 }
 
 #[test]

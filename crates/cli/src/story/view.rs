@@ -21,26 +21,28 @@ const RECENT: usize = 5;
 const BAR: usize = 16;
 
 /// Runs until it is dropped; returns by itself only if writing to stdout fails.
-pub(super) async fn show(story: &Story, ledger: &Ledger) -> io::Error {
-    if io::stdout().is_terminal() { draw(story, ledger).await } else { report(story, ledger).await }
+pub(super) async fn show(story: &Story, ledger: &Ledger, page: Option<&str>) -> io::Error {
+    let heading = heading(story, page);
+    if io::stdout().is_terminal() { draw(story, ledger, &heading).await } else { report(ledger, heading).await }
 }
 
-fn heading(story: &Story) -> String {
+fn heading(story: &Story, page: Option<&str>) -> String {
     let order = if story.fifo { "first come, first served" } else { "groups take turns" };
     let late = story.groups - 1;
+    let page = page.map_or_else(String::new, |page| format!("\nLook at it in a browser while it runs: {page}"));
     format!(
-        "{} slots, {order}: the flood submits {} jobs\nat once, {late} collectives come later with a few each",
+        "{} slots, {order}: the flood submits {} jobs\nat once, {late} collectives come later with a few each{page}",
         story.slots, story.flood
     )
 }
 
-async fn draw(story: &Story, ledger: &Ledger) -> io::Error {
+async fn draw(story: &Story, ledger: &Ledger, heading: &str) -> io::Error {
     let rows = story.rows();
     let mut before: VecDeque<Vec<Tally>> = VecDeque::new();
     let mut ticks = interval(REDRAW);
     // After a terminal was held up, missed redraws are not made up for in a rush.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut screen = format!("{}\n", heading(story));
+    let mut screen = format!("{heading}\n");
     loop {
         ticks.tick().await;
         let (now, tallies) = ledger.tallies();
@@ -79,10 +81,10 @@ fn frame(rows: &[Row], now: f64, before: &[Tally], tallies: &[Tally]) -> String 
     text
 }
 
-async fn report(story: &Story, ledger: &Ledger) -> io::Error {
+async fn report(ledger: &Ledger, heading: String) -> io::Error {
     let mut before: Option<Vec<Tally>> = None;
     let mut ticks = interval(Duration::from_secs(1));
-    let mut text = heading(story);
+    let mut text = heading;
     loop {
         ticks.tick().await;
         let (now, tallies) = ledger.tallies();
