@@ -6,10 +6,10 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it is a command")]
 
-use std::{
-    error::Error,
-    time::{Duration, Instant},
-};
+#[path = "../tests/support/large.rs"]
+mod large;
+
+use std::time::{Duration, Instant};
 
 use axum::{
     Router,
@@ -22,30 +22,17 @@ use turnwise::{
     Turnwise,
     access::{Grant, Limits, NewAccess, Scope},
     audit::Actor,
-    rusqlite::Connection,
     schedules::Recurring,
     settings::Weight,
     statistics::{Counted, Of, Row, Step, Sums},
 };
-use turnwise_server::Service;
+use turnwise_server::{Service, Verb, pages};
 use turnwise_store::{Epoch, WriteStatistics};
 use turnwise_testpg::Cluster;
 
-type Result<T> = std::result::Result<T, Box<dyn Error>>;
+use large::{DAY_MILLIS, Result, Size};
 
 const CALLS: usize = 50;
-const DAY_MILLIS: u64 = 86_400_000;
-/// Finished jobs are spread over so many days, which are kept.
-const DAYS: u64 = 6;
-
-/// How large the database is.
-#[derive(Clone, Copy)]
-struct Size {
-    finished: u64,
-    waiting: u64,
-    groups: u64,
-}
-
 struct Mail;
 impl Task for Mail {
     type Args = serde_json::Value;
@@ -72,110 +59,11 @@ async fn main() -> Result<()> {
     let now = u64::try_from(std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_millis())?;
     let turnwise = Turnwise::open_with(&url, Options { schema: Schema::Migrate, ..Options::default() }).await?;
     match &cluster {
-        Some(cluster) => postgres(cluster, &url, size, now)?,
-        None => sqlite(&folder.path().join("jobs.db"), size, now)?,
+        Some(cluster) => large::postgres(cluster, &url, size, now)?,
+        None => large::sqlite(&folder.path().join("jobs.db"), size, now)?,
     }
     eprintln!("made in {:.0?}", began.elapsed());
     measure(turnwise, size, now).await
-}
-
-fn first_finished(now: u64) -> u64 {
-    now - DAYS * DAY_MILLIS - DAY_MILLIS / 2
-}
-
-fn postgres(cluster: &Cluster, url: &str, size: Size, now: u64) -> Result<()> {
-    let Size { finished, waiting, groups } = size;
-    let sql = |text: String| cluster.psql(url, &text).map(drop);
-    // A slice for each day, as a dispatcher makes them.
-    for state in ["success", "failed", "cancelled"] {
-        sql(format!(
-            "do $$ declare a timestamp; b timestamp; begin for day in 1..{} loop
-                a := date_trunc('day', now() at time zone 'utc') - day * interval '1 day';
-                b := a + interval '1 day';
-                execute format('create table turnwise.history_{state}_%s_%s partition of turnwise.history_{state} for values from (%L) to (%L)',
-                    to_char(a, 'YYYYMMDDHH24'), to_char(b, 'YYYYMMDDHH24'), a at time zone 'utc', b at time zone 'utc');
-             end loop; end $$",
-            DAYS + 1
-        ))?;
-    }
-    let id = |millis: &str| {
-        format!(
-            "(lpad(to_hex(({millis})::bigint), 12, '0') || '7' || substr(md5(n::text), 1, 3) || '8' || substr(md5(n::text), 4, 15))::uuid"
-        )
-    };
-    let first = first_finished(now);
-    let step = format!("{first} + n * {} / {finished}", DAYS * DAY_MILLIS);
-    let at = format!("to_timestamp(({step}) / 1000.0)");
-    for (from, to) in chunks(finished) {
-        sql(format!(
-            "insert into turnwise.history (id, seq, task, queue, grp, priority, args, state, attempt, retries, crashes, fence,
-                    cancel_requested, node_name, result, error, submitted_at, due_at, assigned_at, started_at, finished_at, ended_at,
-                    fingerprint, noted)
-             select {id}, n, 'mail', 'queue' || (n % 20), 'group' || (n % {groups}), 5,
-                    json_build_object('to', n, 'text', repeat('x', 60)), case when n % 100 = 0 then 6 when n % 10 = 0 then 5 else 4 end, 1,
-                    0, 0, 1, false, 'node', 'null', case when n % 10 = 0 and n % 100 > 0 then 'no route to host ' || (n % 50) end, {at}, {at}, {at}, {at},
-                    {at}, {at}, case when n % 10 = 0 and n % 100 > 0 then 'no route to host ' || (n % 50) end, false
-               from generate_series({from}::bigint, {to} - 1) as n",
-            id = id(&step)
-        ))?;
-    }
-    let step = format!("{now} - 3600000 + n * 3000000 / {waiting}");
-    for (from, to) in chunks(waiting) {
-        sql(format!(
-            "insert into turnwise.job (id, task, queue, grp, priority, args, submitted_at, due_at)
-             select {id}, 'mail', 'queue' || (n % 20), 'group' || (n % {groups}), 5, json_build_object('to', n, 'text', repeat('x', 60)),
-                    to_timestamp(({step}) / 1000.0), to_timestamp(({step}) / 1000.0)
-               from generate_series({from}::bigint, {to} - 1) as n",
-            id = id(&step)
-        ))?;
-    }
-    sql("vacuum analyze".to_owned())?;
-    Ok(())
-}
-
-fn sqlite(file: &std::path::Path, size: Size, now: u64) -> Result<()> {
-    let Size { finished, waiting, groups } = size;
-    let conn = Connection::open(file)?;
-    conn.execute_batch("pragma journal_mode = wal; pragma synchronous = off; pragma cache_size = -200000")?;
-    let first = first_finished(now);
-    let id = |millis: &str| format!("unhex(printf('%012x7%03x8%015x', {millis}, n % 4096, n))");
-    let step = format!("{first} + n * {} / {finished}", DAYS * DAY_MILLIS);
-    for (from, to) in chunks(finished) {
-        conn.execute_batch(&format!(
-            "with recursive numbers (n) as (select {from} union all select n + 1 from numbers where n + 1 < {to})
-             insert into turnwise_history (id, seq, task, args, queue, grp, priority, retry, state, attempt, retries, crashes, fence,
-                    cancel_requested, node_name, result, error, submitted_at, due_at, assigned_at, started_at, finished_at, ended_at, fingerprint)
-             select {id}, n, 'mail', '{{\"to\":' || n || ',\"text\":\"{text}\"}}', 'queue' || (n % 20), 'group' || (n % {groups}), 5, 'task',
-                    case when n % 100 = 0 then 6 when n % 10 = 0 then 5 else 4 end, 1, 0, 0, 1, 0, 'node', 'null',
-                    case when n % 10 = 0 and n % 100 > 0 then 'no route to host ' || (n % 50) end, ({step}) * 1000, ({step}) * 1000, ({step}) * 1000,
-                    ({step}) * 1000, ({step}) * 1000, ({step}) * 1000,
-                    case when n % 10 = 0 and n % 100 > 0 then 'no route to host ' || (n % 50) end
-               from numbers",
-            id = id(&step),
-            text = "x".repeat(60)
-        ))?;
-    }
-    let step = format!("{now} - 3600000 + n * 3000000 / {waiting}");
-    for (from, to) in chunks(waiting) {
-        conn.execute_batch(&format!(
-            "with recursive numbers (n) as (select {from} union all select n + 1 from numbers where n + 1 < {to})
-             insert into turnwise_job (id, task, args, queue, grp, priority, retry, state, attempt, retries, crashes, fence, cancel_requested,
-                    submitted_at, due_at)
-             select {id}, 'mail', '{{\"to\":' || n || ',\"text\":\"{text}\"}}', 'queue' || (n % 20), 'group' || (n % {groups}), 5, 'task', 0, 0, 0,
-                    0, 0, 0, ({step}) * 1000, ({step}) * 1000
-               from numbers",
-            id = id(&step),
-            text = "x".repeat(60)
-        ))?;
-    }
-    conn.execute_batch("pragma wal_checkpoint(truncate)")?;
-    Ok(())
-}
-
-/// A transaction each.
-fn chunks(all: u64) -> impl Iterator<Item = (u64, u64)> {
-    const CHUNK: u64 = 500_000;
-    (0..all.div_ceil(CHUNK)).map(move |at| (at * CHUNK, ((at + 1) * CHUNK).min(all)))
 }
 
 /// A caller in this process.
@@ -298,6 +186,22 @@ async fn measure(turnwise: Turnwise, size: Size, now: u64) -> Result<()> {
     caller.line("a job with its gates", &each(&waiting, "?gates=true")).await?;
     caller.line("a job's graph", &each(&waiting, "/graph")).await?;
     caller.line("metrics", &["/metrics".to_owned()]).await?;
+    for page in pages().iter().filter(|page| matches!(page.verb, Verb::Get)) {
+        let name = match page.path.split('/').nth(1).unwrap_or_default() {
+            "jobs" => waiting.first().map_or("", String::as_str),
+            "groups" => "group7",
+            "queues" => "queue7",
+            "tasks" => "mail",
+            "schedules" => "schedule7",
+            "nodes" => "node",
+            // What is no page for people, or is there once something was done.
+            "assets" | "decide" if page.path.contains('{') => continue,
+            _ => "",
+        };
+        let path = page.path.replace("{id}", name).replace("{name}", name);
+        let path = format!("{path}?weight=2&do=cancel&filter=group:group7&name=group7");
+        caller.line(&format!("page {}", page.path), &[path]).await?;
+    }
     let before = memory();
     caller.line("why", &each(&waiting, "/why")).await?;
     eprintln!("memory: {} MB before the first why, {} MB after", before / 1_000_000, memory() / 1_000_000);

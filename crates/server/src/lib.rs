@@ -50,6 +50,7 @@ mod waits;
 pub use listen::Listening;
 pub use openapi::document;
 pub use origins::Origins;
+pub use page::{Page, pages};
 pub use proxies::Proxies;
 pub use routes::{Input, Parameter, Route, Verb, routes};
 pub use service::Service;

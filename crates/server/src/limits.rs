@@ -33,6 +33,12 @@ pub const WRITE_TIME: Duration = Duration::from_secs(30);
 pub const ANSWER_TIME: Duration = Duration::from_secs(30);
 /// How long a page may take: a person who waits longer believes that it is broken. Without the database it says so after this.
 pub const PAGE_TIME: Duration = Duration::from_millis(1_800);
+/// For so long live pages share what they read again: however many watch a page, it is read again for one of them.
+pub const SHARED_FOR: Duration = Duration::from_secs(4);
+/// Answers that are shared at a time; pages beyond are read for themselves.
+pub const SHARED_ANSWERS: usize = 256;
+/// Bytes of an answer that is shared: with [`SHARED_ANSWERS`], 64 MiB at most.
+pub const SHARED_BYTES: usize = 256 * 1024;
 /// For so long pages share what takes a while to find out, such as what is wrong with the installation.
 pub const KEPT_FOR: Duration = Duration::from_secs(10);
 /// Decisions about many jobs that are carried out for pages at a time: each goes on reading and writing.
@@ -87,6 +93,11 @@ pub const EVENTS_AT_ONCE: u32 = 5_000;
 pub const BATCHES_BEHIND: usize = 16;
 /// Between two looks at nodes, queues and the jobs in nodes' hands, which is done while a listener wants to know.
 pub const SAMPLE_EVERY: Duration = Duration::from_secs(1);
+/// As [`LOOK_AGAIN`] and [`SAMPLE_EVERY`] while all listeners are people, who do not notice a second: with these, two small reads a second
+/// and server, however many listen.
+pub const CALM_LOOK: Duration = Duration::from_secs(2);
+/// See [`CALM_LOOK`].
+pub const CALM_SAMPLE: Duration = Duration::from_secs(4);
 /// Jobs in nodes' hands that such a look reads, the first by id.
 pub const SAMPLED_JOBS: u32 = 10_000;
 /// How long a transaction of a submitter may be open, and its job still be sent as submitted if it ends before the next look.

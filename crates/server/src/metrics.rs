@@ -69,6 +69,11 @@ struct WaitingQueue {
 }
 
 impl Metrics {
+    /// How long ago the database has answered the node of this process.
+    pub(crate) fn node_heard(&self) -> Option<Duration> {
+        self.node.get()?.stats().lease_age
+    }
+
     pub(crate) fn set_node(&self, node: Executor) {
         // A process has one node.
         let _ = self.node.set(node);

@@ -15,6 +15,8 @@ mod errands;
 mod fairness;
 mod figure;
 mod frame;
+#[cfg(test)]
+mod hostile;
 mod indent;
 mod job;
 mod jobs;
@@ -22,6 +24,7 @@ mod login;
 mod numbers;
 mod overview;
 mod recipe;
+mod shared;
 mod shown;
 mod visit;
 
@@ -30,9 +33,10 @@ use std::pin::Pin;
 use askama::Template;
 use axum::{
     extract::{RawPathParams, Request, rejection::RawPathParamsRejection},
-    http::{HeaderMap, header},
+    http::{HeaderMap, StatusCode, header},
 };
 use tokio::time::timeout;
+use turnwise::Timestamp;
 
 use crate::{
     access::Caller,
@@ -47,18 +51,22 @@ use crate::{
 use self::{
     errands::{ERRANDS, Errand},
     frame::Frame,
+    shown::Shown,
     visit::render,
 };
 
+#[cfg(test)]
+pub(crate) use hostile::Instead;
+pub(crate) use shared::Shared as SharedAnswers;
 pub(crate) use visit::Visit;
 
 type Answer = Pin<Box<dyn Future<Output = Result<Reply, Problem>> + Send>>;
 
 /// Something that a person's browser may ask for.
-pub(crate) struct Page {
-    pub(crate) verb: Verb,
+pub struct Page {
+    pub verb: Verb,
     /// Where; a name in braces is any text.
-    pub(crate) path: &'static str,
+    pub path: &'static str,
     /// Whether callers must show who they are.
     pub(crate) open: bool,
     /// Whether it may take longer than people like to wait: it looks at the backlog.
@@ -69,6 +77,16 @@ pub(crate) struct Page {
 }
 
 impl Page {
+    /// The route of the API that is asked when a form is sent here, by the name that the description has for it.
+    pub fn errand(&self) -> Option<&'static str> {
+        self.errand.map(|errand| errand.route)
+    }
+
+    /// Whether it looks at all jobs that wait, and so may take longer than others.
+    pub fn looks_at_backlog(&self) -> bool {
+        self.slow
+    }
+
     fn open(self) -> Self {
         Self { open: true, ..self }
     }
@@ -79,7 +97,7 @@ impl Page {
 }
 
 /// All pages, and what their forms are sent to.
-pub(crate) fn pages() -> Vec<Page> {
+pub fn pages() -> Vec<Page> {
     macro_rules! page {
         ($verb:ident $path:literal, $handler:path) => {
             Page {
@@ -129,6 +147,8 @@ type Params = Result<RawPathParams, RawPathParamsRejection>;
 struct Wrong<'a> {
     frame: Frame,
     problem: &'a Problem,
+    /// When the database answered last, if it is what is missing.
+    since: Option<Timestamp>,
 }
 
 /// Answers a browser.
@@ -154,10 +174,16 @@ pub(crate) async fn answer(service: &Service, page: &'static Page, params: Param
         form: Query::default(),
         theme: theme(&parts.headers),
         errand: page.errand,
+        again: parts.headers.contains_key("x-turnwise-refresh"),
     };
     let outside = Frame::outside(&visit, "");
     let root = visit.root.clone();
+    let late = || Problem::away("there was no answer in time; the database may be out of reach");
     let worked = async {
+        if page.slow {
+            // It may take long for what it looks at, but not because nobody answers.
+            timeout(PAGE_TIME, service.turnwise().now()).await.map_err(|_| late())??;
+        }
         let changes = page.verb == Verb::Post;
         if changes {
             logins::check(&parts.method, &parts.headers)?;
@@ -180,22 +206,28 @@ pub(crate) async fn answer(service: &Service, page: &'static Page, params: Param
         (page.handler)(visit).await
     };
     let most = if page.slow { ANSWER_TIME } else { PAGE_TIME };
-    let late = || Problem::away("there was no answer in time; the database may be out of reach");
     let problem = match timeout(most, worked).await {
-        Ok(Ok(reply)) => return reply,
+        Ok(Ok(reply)) => {
+            if !page.open {
+                service.note_answer();
+            }
+            return reply;
+        }
         Ok(Err(problem)) => problem,
         Err(_) => late(),
     };
     if problem.unauthorized_because().is_some() && page.verb == Verb::Get {
         return Reply::see_other(format!("{root}{}", login::way(&outside.here)));
     }
-    wrong(outside, &problem)
+    let away = problem.status_code() == StatusCode::SERVICE_UNAVAILABLE;
+    let since = away.then(|| outside.now.minus(service.silence()));
+    wrong(outside, &problem, since)
 }
 
 /// A page that says what went wrong.
-fn wrong(frame: Frame, problem: &Problem) -> Reply {
+fn wrong(frame: Frame, problem: &Problem, since: Option<Timestamp>) -> Reply {
     let frame = Frame { title: problem.title().to_owned(), ..frame };
-    let page = render(&Wrong { frame, problem });
+    let page = render(&Wrong { frame, problem, since });
     page.unwrap_or_else(|_| Reply::of("text/plain; charset=utf-8", problem.detail().to_owned()))
         .status(problem.status_code())
 }

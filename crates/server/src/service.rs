@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, LazyLock, OnceLock,
+        Arc, LazyLock, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
@@ -35,7 +35,7 @@ use crate::{
     },
     metrics::Metrics,
     origins::Origins,
-    page::{self, Page, decide::Works, pages},
+    page::{self, Page, SharedAnswers, decide::Works, pages},
     portions::{Portion, Portions},
     problem::Problem,
     proxies::{Forwarded, Peer, Proxies},
@@ -103,7 +103,13 @@ struct Shared {
     metrics: Metrics,
     spans: OnceLock<Arc<dyn Spans>>,
     kept: Kept,
+    shared: SharedAnswers,
     works: Works,
+    /// When the last page could be made.
+    answered: Mutex<Instant>,
+    /// What pages get instead of the API's answers.
+    #[cfg(test)]
+    instead: OnceLock<page::Instead>,
 }
 
 /// What pages share for a while: answers of the API, by route, with when they were read.
@@ -144,7 +150,11 @@ impl Service {
             metrics: Metrics::default(),
             spans: OnceLock::new(),
             kept: Kept::default(),
+            shared: SharedAnswers::default(),
             works: Works::default(),
+            answered: Mutex::new(Instant::now()),
+            #[cfg(test)]
+            instead: OnceLock::new(),
         }))
     }
 
@@ -234,6 +244,31 @@ impl Service {
     /// Decisions that are carried out.
     pub(crate) fn works(&self) -> &Works {
         &self.0.works
+    }
+
+    #[cfg(test)]
+    pub(crate) fn answer_instead(&self, instead: page::Instead) {
+        assert!(self.0.instead.set(instead).is_ok(), "said once");
+    }
+
+    #[cfg(test)]
+    pub(crate) fn answers_instead(&self) -> bool {
+        self.0.instead.get().is_some()
+    }
+
+    /// The database has just answered.
+    pub(crate) fn note_answer(&self) {
+        *self.0.answered.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    /// How long ago the database is known to have answered: a page, or the node of this process.
+    pub(crate) fn silence(&self) -> Duration {
+        let page = self.0.answered.lock().unwrap_or_else(PoisonError::into_inner).elapsed();
+        self.0.metrics.node_heard().map_or(page, |node| node.min(page))
+    }
+
+    pub(crate) fn shared(&self) -> &SharedAnswers {
+        &self.0.shared
     }
 
     pub(crate) fn kept(&self) -> &Kept {
@@ -416,6 +451,10 @@ impl Service {
     ) -> Result<Reply, Problem> {
         if route.action.is_some() {
             may_use(&asker.caller, route)?;
+        }
+        #[cfg(test)]
+        if let Some(instead) = self.0.instead.get() {
+            return Reply::json(&instead(route, asker));
         }
         let call = Call {
             service: self.clone(),

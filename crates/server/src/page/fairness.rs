@@ -15,7 +15,7 @@ use crate::{
         figure::Figure,
         frame::Frame,
         jobs::Page as Jobs,
-        numbers::{Numbers, Sum, axis, last_hour, unix},
+        numbers::{Numbers, Sum, axis, last_minutes, unix},
         overview::Pause,
         recipe::{Command, Recipe},
         shown::{Count, Shown, span},
@@ -120,7 +120,7 @@ fn rows(numbers: &Numbers) -> Vec<Row> {
 
 /// The shares of the groups that had most, minute by minute.
 fn shares(numbers: &Numbers, rows: &[Row], now: Timestamp) -> Shares {
-    let minutes: Vec<_> = last_hour(now).collect();
+    let minutes: Vec<_> = last_minutes(now, numbers.known(now)).collect();
     let of: BTreeMap<(Timestamp, Option<String>), Sum> = numbers.sums(|point| (point.at, point.group.clone()));
     let mut whole: BTreeMap<Timestamp, (f64, f64)> = BTreeMap::new();
     for ((at, _), sum) in &of {
@@ -146,7 +146,7 @@ fn shares(numbers: &Numbers, rows: &[Row], now: Timestamp) -> Shares {
     });
     Shares {
         title: "Shares of worker time, by the minute (UTC)".to_owned(),
-        times: axis(now),
+        times: axis(&minutes),
         at: minutes.iter().map(|at| unix(*at)).collect(),
         rest: if rows.len() > groups.len() { rest.collect() } else { Vec::new() },
         groups,
@@ -259,6 +259,7 @@ struct Group {
 struct Recipes {
     present: Recipe,
     set: Recipe,
+    reset: Recipe,
     what_if: Recipe,
     pause: Recipe,
     resume: Recipe,
@@ -275,6 +276,7 @@ impl Recipes {
         Self {
             present: visit.table("getGroup", name, &[], Some(Command::new("groups"))),
             set: visit.action("setGroup", name, Some(&json!({ "weight": 2 })), Some(set)),
+            reset: visit.action("resetGroup", name, None, Some(Command::new("group reset").value(name))),
             what_if: visit.action("simulate", "", Some(&weights), Some(simulate)),
             pause: visit.action("pauseGroup", name, Some(&json!({ "reason": "too many" })), Some(pause)),
             resume: visit.action("resumeGroup", name, None, Some(Command::new("group resume").value(name))),

@@ -114,7 +114,7 @@ impl Frame {
 }
 
 /// By this machine's clock.
-fn now() -> Timestamp {
+pub(crate) fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_micros(0).plus(since)
 }

@@ -81,17 +81,23 @@ impl Numbers {
         sums
     }
 
-    /// A sum for each of the last sixty minutes, with when it began.
+    /// How many minutes a chart shows: an hour, or as many as are known, but at least ten.
+    pub(crate) fn known(&self, now: Timestamp) -> i64 {
+        let first = self.points.iter().map(|point| point.at).min().unwrap_or(now);
+        ((now.micros() - first.micros()) / 60_000_000 + 1).clamp(10, 60)
+    }
+
+    /// A sum for each of the minutes that a chart shows, with when it began.
     pub(crate) fn minutes(&self, now: Timestamp) -> Vec<(Timestamp, Sum)> {
         let mut sums = self.sums(|point| point.at);
-        last_hour(now).map(|at| (at, sums.remove(&at).unwrap_or_default())).collect()
+        last_minutes(now, self.known(now)).map(|at| (at, sums.remove(&at).unwrap_or_default())).collect()
     }
 }
 
-/// The beginnings of the last sixty minutes.
-pub(crate) fn last_hour(now: Timestamp) -> impl Iterator<Item = Timestamp> {
+/// The beginnings of the last so many minutes.
+pub(crate) fn last_minutes(now: Timestamp, many: i64) -> impl Iterator<Item = Timestamp> {
     let minute = now.micros().div_euclid(60_000_000);
-    (minute - 59..=minute).map(|minute| Timestamp::from_micros(minute * 60_000_000))
+    (minute - many + 1..=minute).map(|minute| Timestamp::from_micros(minute * 60_000_000))
 }
 
 /// Seconds since 1970, for charts.
@@ -100,10 +106,10 @@ pub(crate) fn unix(at: Timestamp) -> f64 {
     at.micros() as f64 / 1e6
 }
 
-/// The last hour on an axis.
-pub(crate) fn axis(now: Timestamp) -> Axis {
-    let from = last_hour(now).next().map_or(0.0, unix);
-    Axis::clock(from, from + 3_600.0, 0.0)
+/// Minutes on an axis: those that begin at these times.
+pub(crate) fn axis(minutes: &[Timestamp]) -> Axis {
+    let at = |minute: Option<&Timestamp>| minute.map_or(0.0, |at| unix(*at));
+    Axis::clock(at(minutes.first()), at(minutes.last()) + 60.0, 0.0)
 }
 
 #[allow(clippy::cast_precision_loss)] // a chart is no more exact
@@ -112,10 +118,10 @@ fn line(name: &str, colour: Colour, values: impl Iterator<Item = u64>) -> Series
 }
 
 /// How many jobs ended and how many runs failed in each minute.
-pub(crate) fn throughput(minutes: &[(Timestamp, Sum)], now: Timestamp) -> Lines {
+pub(crate) fn throughput(minutes: &[(Timestamp, Sum)]) -> Lines {
     Lines {
         title: "Jobs that ended, by the minute (UTC)".to_owned(),
-        times: axis(now),
+        times: axis(&minutes.iter().map(|(at, _)| *at).collect::<Vec<_>>()),
         at: minutes.iter().map(|(at, _)| unix(*at)).collect(),
         measure: Measure::Count,
         series: vec![
@@ -126,7 +132,7 @@ pub(crate) fn throughput(minutes: &[(Timestamp, Sum)], now: Timestamp) -> Lines 
 }
 
 /// How long jobs waited that started in each minute.
-pub(crate) fn waits(minutes: &[(Timestamp, Sum)], now: Timestamp) -> Lines {
+pub(crate) fn waits(minutes: &[(Timestamp, Sum)]) -> Lines {
     let series =
         [("half of them, at most", 0.5, 0), ("95 of 100, at most", 0.95, 1)].map(|(name, part, colour)| Series {
             name: name.to_owned(),
@@ -138,7 +144,7 @@ pub(crate) fn waits(minutes: &[(Timestamp, Sum)], now: Timestamp) -> Lines {
         });
     Lines {
         title: "How long jobs waited, by the minute (UTC)".to_owned(),
-        times: axis(now),
+        times: axis(&minutes.iter().map(|(at, _)| *at).collect::<Vec<_>>()),
         at: minutes.iter().map(|(at, _)| unix(*at)).collect(),
         measure: Measure::Seconds,
         series: series.into(),

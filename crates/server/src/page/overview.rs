@@ -197,8 +197,8 @@ pub(crate) async fn show(visit: Visit) -> Result<Reply, Problem> {
     queues.sort_by_key(|queue| std::cmp::Reverse((queue.waiting + queue.running, queue.stuck)));
     queues.truncate(LISTED);
     let empty = queues.is_empty() && numbers.points.is_empty();
-    let throughput = Figure::of(&throughput(&minutes, now));
-    let waits = Figure::of(&waits(&minutes, now));
+    let throughput = Figure::of(&throughput(&minutes));
+    let waits = Figure::of(&waits(&minutes));
     let recipes = Recipes::of(&visit);
     render(&Overview { frame, totals, items, queues, oldest, throughput, waits, running, recipes, empty })
 }

@@ -28,6 +28,8 @@ const keyOf = (node) => (node.nodeType === 1 ? node.id || node.dataset?.key || n
 
 function morph(old, next) {
   if (old.dataset?.keep !== undefined && old.dataset.keep === next.dataset?.keep) return;
+  // Before the attributes become those of the other.
+  const held = old.dataset?.hold !== undefined && !old.dataset.release;
   for (const { name, value } of [...next.attributes]) {
     if (name === "open" && old.nodeName === "DETAILS") continue;
     if (name === "value" && old === document.activeElement) continue;
@@ -43,7 +45,6 @@ function morph(old, next) {
     const key = keyOf(child);
     if (key) known.set(key, child);
   }
-  const held = old.dataset?.hold !== undefined && !old.dataset.release;
   let place = old.firstChild;
   let fresh = 0;
   for (const child of [...next.childNodes]) {
@@ -122,6 +123,11 @@ async function refresh() {
       localTimes(next);
       const focused = document.activeElement;
       morph(page, next);
+      for (const id of ["title", "beside"]) {
+        const [old, fresh] = [document.getElementById(id), response.getElementById(id)];
+        if (old && fresh) morph(old, fresh);
+      }
+      document.title = response.title;
       if (focused && focused !== document.activeElement && focused.isConnected) focused.focus({ preventScroll: true });
       made.dateTime = when.dateTime;
       made.textContent = when.textContent;
@@ -179,6 +185,7 @@ const paused = () => sessionStorage.getItem("turnwise-paused") === "yes";
 const channel = new BroadcastChannel(`turnwise ${new URL(root, location.href).href}`);
 let wanted = false;
 let last = 0;
+let settles = 0;
 
 /** Something has happened. A page is read again at most every two seconds, and not while it is not seen. */
 function happened() {
@@ -189,6 +196,9 @@ function happened() {
     wanted = false;
     last = Date.now();
     refresh();
+    // What came may have been read for another tab before this happened: once more, when nothing follows.
+    clearTimeout(settles);
+    settles = setTimeout(() => !document.hidden && !paused() && refresh(), 4500);
   }, wait);
 }
 
@@ -208,7 +218,7 @@ function tell(text) {
 /** Reads events until this tab is hidden or closed; then another tab goes on. */
 function listen() {
   return new Promise((resolve) => {
-    const events = new EventSource(`${root}api/v1/events`);
+    const events = new EventSource(`${root}api/v1/events?pace=calm`);
     const kinds = ["submitted", "started", "progress", "ended", "node", "dispatcher", "queue", "reset"];
     for (const kind of kinds) events.addEventListener(kind, () => tell("happened"));
     events.onopen = () => tell("found");
@@ -268,7 +278,7 @@ document.addEventListener("keydown", (event) => {
     row?.querySelector("a")?.focus();
     row?.scrollIntoView({ block: "nearest" });
   };
-  const places = { o: "", f: "fairness", j: "jobs", e: "errors", q: "queues", s: "schedules", t: "tasks", n: "nodes" };
+  const places = { o: "", f: "fairness", j: "jobs", e: "errors", q: "queues", s: "schedules", t: "tasks", n: "nodes", a: "audit", k: "tokens" };
   if (began === "g" && event.key in places) {
     began = "";
     location.href = root + places[event.key];

@@ -1,0 +1,218 @@
+"""Every action that a page offers: done by its form, and its effect seen in the API and in the audit log. The table of errands is the
+server's own; one without a case fails."""
+
+import urllib.parse
+
+import ground
+import scene
+from driver import until
+from ground import Case
+
+
+class Errand:
+    """On which page the form is, about what (a function makes it ready and returns its name), what is filled in, and what must be so then."""
+
+    def __init__(self, page, ready, fields, effect):
+        self.page, self.ready, self.fields, self.effect = page, ready, fields, effect
+
+
+def held(site):
+    """A job that waits, of a group of its own."""
+    return site.submit("noop", {}, queue="held", group="errands")
+
+
+def stuck(site):
+    job = site.submit("extract", {"page": 99}, group="errands", queue="errands")
+    site.ends_in(job, "stuck")
+    return job
+
+
+def ended(site):
+    job = site.submit("mail", {"to": "bob"}, group="errands", queue="errands")
+    site.ends_in(job, "success")
+    return job
+
+
+def state(wanted):
+    return lambda site, name: site.job(name)["state"] == wanted
+
+
+def paused(kind, wanted):
+    def effect(site, name):
+        pause = site.api(f"{kind}/{name}")["paused"]
+        return (pause and pause.get("reason")) == wanted if wanted else pause is None
+
+    return effect
+
+
+def a_queue(paused=False, sealed=False):
+    def ready(site):
+        name = f"errands-{site.count()}"
+        site.api(f"queues/{name}", {"concurrency": "3"}, "PATCH")
+        if paused:
+            site.api(f"queues/{name}/pause", {"reason": "for a while"}, "POST")
+        if sealed:
+            site.submit("noop", {}, queue=name, **{"in": "2h"})
+            site.api(f"queues/{name}/seal", method="POST")
+        return name
+
+    return ready
+
+
+def a_group(paused=False, weight=None):
+    def ready(site):
+        name = f"errands-{site.count()}"
+        site.submit("noop", {}, queue="held", group=name)
+        if paused:
+            site.api(f"groups/{name}/pause", {"reason": "for a while"}, "POST")
+        if weight:
+            site.api(f"groups/{name}", {"weight": weight}, "PATCH")
+        return name
+
+    return ready
+
+
+def a_task(limited=False):
+    def ready(site):
+        name = f"errands-{site.count()}"
+        site.submit("mail", {}, queue="held")
+        site.api("tasks/mail", {"concurrency": 5} if limited else {"concurrency": None}, "PATCH")
+        return "mail"
+
+    return ready
+
+
+def a_schedule(paused=False):
+    def ready(site):
+        name = f"errands-{site.count()}"
+        site.api(f"schedules/{name}", {"task": "noop", "every": "5h", "group": name}, "PUT")
+        if paused:
+            site.api(f"schedules/{name}/pause", {"reason": "for a while"}, "POST")
+        return name
+
+    return ready
+
+
+def a_token(site):
+    made = site.api("tokens", {"name": f"errands-{site.count()}", "scopes": ["read"]})
+    return made["id"]
+
+
+def token_revoked(site, name):
+    return next(token for token in site.api("tokens")["tokens"] if token["id"] == name)["revoked_at"] is not None
+
+
+JOB, QUEUE, GROUP, TASK = "/jobs/{id}", "/queues/{name}", "/groups/{name}", "/tasks/{name}"
+ERRANDS = {
+    "cancelJob": Errand(JOB, held, {}, state("cancelled")),
+    "retryJob": Errand(JOB, stuck, {}, lambda site, job: site.job(job)["attempt"] == 2 or site.job(job)["state"] != "stuck"),
+    "rerunJob": Errand(JOB, ended, {}, lambda site, job: site.job(job)["state"] != "success" or site.job(job)["attempt"] > 1 or len(site.api("jobs?group=errands")["jobs"]) > 1),
+    "failJob": Errand(JOB, stuck, {}, state("failed")),
+    "changeJob": Errand(JOB, held, {"priority": "9"}, lambda site, job: site.job(job)["priority"] == 9),
+    "pauseQueue": Errand(QUEUE, a_queue(), {"reason": "no <b>paper</b>"}, paused("queues", "no <b>paper</b>")),
+    "resumeQueue": Errand(QUEUE, a_queue(paused=True), {}, paused("queues", None)),
+    "sealQueue": Errand(QUEUE, a_queue(), {}, lambda site, name: site.api(f"queues/{name}")["state"] in ("sealed", "finished")),
+    "unsealQueue": Errand(QUEUE, a_queue(sealed=True), {}, lambda site, name: site.api(f"queues/{name}")["state"] == "active"),
+    "pauseGroup": Errand(GROUP, a_group(), {"reason": "they asked for it"}, paused("groups", "they asked for it")),
+    "resumeGroup": Errand(GROUP, a_group(paused=True), {}, paused("groups", None)),
+    "setGroup": Errand(GROUP, a_group(), {"weight": "3"}, lambda site, name: site.api(f"groups/{name}")["weight"] == 3),
+    "resetGroup": Errand(GROUP, a_group(weight=4), {}, lambda site, name: site.api(f"groups/{name}")["weight"] == 1),
+    "setTask": Errand(TASK, a_task(), {"concurrency": "2"}, lambda site, name: site.api(f"tasks/{name}")["concurrency"] == 2),
+    "resetTask": Errand(TASK, a_task(limited=True), {}, lambda site, name: site.api(f"tasks/{name}")["concurrency"] is None),
+    "pauseSchedule": Errand("/schedules", a_schedule(), {"reason": "a holiday"}, paused("schedules", "a holiday")),
+    "resumeSchedule": Errand("/schedules", a_schedule(paused=True), {}, paused("schedules", None)),
+    "runSchedule": Errand("/schedules", a_schedule(), {}, lambda site, name: len(site.api(f"jobs?group={name}")["jobs"]) == 1),
+    "revokeToken": Errand("/tokens", a_token, {}, token_revoked),
+}
+# Forms that ask no single route of the API, with who tries them.
+OTHERS = {
+    "/decide": "test_a_decision_about_all_jobs_of_a_filter",
+    "/login": "access.py",
+    "/logout": "access.py",
+    "/theme": "pages.py",
+}
+
+
+class Errands(Case):
+    def setUp(self):
+        super().setUp()
+        site = ground.site()
+        if not any(queue["name"] == "held" for queue in site.api("queues")["queues"]):
+            site.api("queues/held/pause", {"reason": "nothing starts here"}, "POST")
+
+    def test_every_form_has_a_case(self):
+        for row in ground.rows:
+            if row["verb"] == "POST":
+                known = row["errand"] in ERRANDS if row["errand"] else row["path"] in OTHERS
+                self.assertTrue(known, f"{row} has no case in errands.py")
+        self.assertEqual(sorted(ERRANDS), sorted(ground.table().forms()), "a case without an errand")
+
+    def form(self, path, name):
+        """The selector of the form that is sent there; what hides it is opened."""
+        for quoted in (name, urllib.parse.quote(name, safe="")):
+            to = path.replace("{id}", quoted).replace("{name}", quoted)
+            selector = f"form[action$='{to}']"
+            if self.browser.run("return !!document.querySelector(arguments[0])", selector):
+                break
+        else:
+            raise AssertionError(f"no form is sent to {to}: {self.browser.url()}\n{self.browser.text()}")
+        hidden = "const d = document.querySelector(arguments[0]).closest('details:not([open])'); d?.querySelector('summary').scrollIntoView(); return d?.querySelector('summary')"
+        while summary := self.browser.run(hidden, selector):
+            self.browser.click(summary)
+        return selector
+
+    def do(self, route, case, scripts):
+        site, path = ground.site(), ground.table().forms()[route]
+        name = case.ready(site)
+        before = site.api(f"audit?limit=1")["lines"]
+        self.open(case.page.replace("{id}", name).replace("{name}", name)[1:])
+        selector = self.form(path, name)
+        for field, text in case.fields.items():
+            self.browser.write(f"{selector} [name={field}]", text)
+        self.browser.submit(f"{selector} button:not([type=button])")
+        self.assertTrue(self.browser.text(".done"), self.browser.text())
+        self.assertTrue(until(lambda: case.effect(site, name), f"{route} had no effect on {name}", 10))
+        line = site.api("audit?limit=1")["lines"]
+        self.assertNotEqual(line[:1], before[:1], "the audit log has it")
+        # A page that is loaded again does nothing again.
+        self.open(self.browser.url()[len(site.root) :])
+        self.assertEqual(site.api("audit?limit=1")["lines"], line)
+
+    def test_every_errand_does_what_it_says(self):
+        for route, case in ERRANDS.items():
+            if not ground.table().has(case.page):
+                print(f"{route}: {case.page} is not there yet")
+                continue
+            with self.subTest(errand=route):
+                self.do(route, case, True)
+
+    def test_forms_need_no_script(self):
+        self.browser.scripts(False)
+        for route in ("cancelJob", "setGroup", "pauseGroup"):
+            with self.subTest(errand=route):
+                self.do(route, ERRANDS[route], False)
+
+    def test_what_is_wrong_with_a_form_is_said(self):
+        group = a_group()(ground.site())
+        self.open(f"groups/{group}")
+        selector = self.form("/groups/{name}/set", group)
+        self.browser.write(f"{selector} [name=rate]", "often")
+        self.browser.submit(f"{selector} button")
+        self.assertIn("rate", self.browser.text("main"))
+        self.assertIsNone(ground.site().api(f"groups/{group}")["rate"])
+
+    def test_a_decision_about_all_jobs_of_a_filter(self):
+        site = ground.site()
+        group = a_group()(site)
+        for _ in range(24):
+            site.submit("noop", {}, queue="held", group=group)
+        self.open(f"jobs?filter=group:{group}")
+        self.browser.follow(lambda: self.browser.click("a[href*='do=cancel']"))
+        self.assertIn("25 jobs", self.browser.text("main"))
+        # What comes after the preview is left alone.
+        late = site.submit("noop", {}, queue="held", group=group)
+        self.browser.submit("button.danger")
+        self.browser.until("/25 cancelled/.test(document.body.innerText)")
+        self.assertIn("Done", self.browser.text("main"))
+        self.assertEqual(site.job(late)["state"], "waiting")
+        self.assertEqual(len(site.api(f"jobs?group={group}&state=cancelled")["jobs"]), 25)
