@@ -112,3 +112,24 @@ class Access(Case):
         self.browser.go(other.root + "fetch")
         read = "const done = arguments[1]; fetch(arguments[0], { credentials: 'include' }).then((a) => a.text()).then(done, () => done('refused'))"
         self.assertEqual(self.browser.wait_for(read, root + "api/v1/jobs"), "refused")
+
+    def test_a_token_is_made_shown_once_used_and_revoked(self):
+        if not ground.table().has("/tokens"):
+            self.skipTest("/tokens is not there yet")
+        self.log_in(self.admin, "tokens")
+        self.browser.write("main form [name=name]", "made-here")
+        self.browser.click("main form [name=scopes][value=read]")
+        self.browser.submit("main form[action$='tokens'] button.main")
+        secret = self.browser.text("code.secret")
+        self.assertRegex(secret, "^tw_")
+        made = next(token for token in self.site.api("tokens")["tokens"] if token["name"] == "made-here")
+        self.assertEqual(made["scopes"], ["read"])
+        asked = urllib.request.Request(self.site.root + "api/v1/jobs", headers={"Authorization": f"Bearer {secret}"})
+        urllib.request.urlopen(asked, timeout=30).close()
+        self.open("tokens", self.site)
+        self.assertNotIn(secret, self.browser.run("return document.documentElement.outerHTML"))
+        row = f"tr[data-key='{made['id']}']"
+        self.browser.click(f"{row} details.errand > summary")
+        self.browser.submit(f"{row} form button")
+        revoked = next(token for token in self.site.api("tokens")["tokens"] if token["name"] == "made-here")
+        self.assertEqual(revoked["state"], "revoked")

@@ -61,6 +61,8 @@ class Five(Case):
         self.flood = [self.site.submit("sleep", {"ms": 5_000}, group="flood") for _ in range(20)]
         self.acme = [self.site.submit("sleep", {"ms": 5_000}, group="acme") for _ in range(4)]
         until(lambda: self.site.api("jobs?state=running")["jobs"], "nothing runs")
+
+    def errors_are_written(self):
         until(lambda: self.site.api("errors")["errors"], "the errors are written now and then")
 
     def done(self):
@@ -77,6 +79,7 @@ class Five(Case):
         browser = Browser(ground.driver())
         self.addCleanup(browser.close)
         browser.size(1280, 900)
+        self.errors_are_written()
         told = []
         for name, errand in errands:
             browser.go(self.site.root)
