@@ -80,6 +80,8 @@ async fn examine(settings: &Settings) -> Result<Vec<Finding>, Failure> {
         return Ok(vec![Finding::bad("database", text, "make it with `turnwise migrate`, or name another one")]);
     }
     let unusable = |failure: Failure| match failure.text() {
+        // What is wrong with a file says what to do.
+        Some(text) if url.starts_with("sqlite:") => Ok(vec![Finding::bad("database", text, "then ask again")]),
         Some(text) => Ok(vec![Finding::bad("database", text, "see that it runs and can be reached, then ask again")]),
         None => Err(failure),
     };

@@ -92,6 +92,14 @@ fn run(args: &Args) -> Result<(), Failure> {
         _ => (Alone::Never, ""),
     };
     settings.refuse_server(alone, why)?;
+    let opens_database = match &args.command {
+        // One shows the settings as they are, the other is told its databases in another way.
+        Command::Config(_) | Command::Move(_) => false,
+        _ => alone != Alone::Never || !settings.asks_server()?,
+    };
+    if opens_database {
+        settings.check_database()?;
+    }
     match &args.command {
         Command::Demo(call) => story::demo(args, call),
         Command::Serve(call) => serve::serve(&settings, call),

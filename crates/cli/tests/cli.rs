@@ -2,10 +2,10 @@
 
 mod support;
 
-use std::{collections::BTreeSet, fmt::Write as _, process::Stdio};
+use std::{collections::BTreeSet, fmt::Write as _, fs, process::Stdio};
 
 use serde_json::{Value, json};
-use support::{Place, Serving, refused, succeeded, until};
+use support::{Place, Serving, refused, said, succeeded, until};
 use turnwise_sqlite::rusqlite;
 use turnwise_testpg::Cluster;
 
@@ -148,6 +148,55 @@ fn bad_input_is_refused_with_its_field_and_stores_nothing() {
     );
     refuses(&place, &["jobs", "--database", "sqlite:"], "database: \"sqlite:\" names no file");
     refuses(&place, &["frobnicate"], "frobnicate");
+}
+
+/// Whether the command looks, submits, works or changes the schema.
+#[test]
+fn a_mistyped_address_is_refused_alike_by_every_command() {
+    let place = Place::new();
+    let commands: [&[&str]; 10] = [
+        &["jobs"],
+        &["enqueue", "noop"],
+        &["serve", "--until-empty"],
+        &["migrate"],
+        &["migrate", "--check"],
+        &["migrate", "--print"],
+        &["doctor"],
+        &["bench", "--jobs", "10"],
+        &["prune"],
+        &["queue", "pause", "mail"],
+    ];
+    for (address, problem) in [
+        ("jobs.db", "\"jobs.db\" is not a database; write sqlite:FILE or postgres://USER@HOST/NAME"),
+        ("mysql://ann:s3cret@db/jobs", "\"mysql://ann@db/jobs\" is not a database"),
+        ("http://ann:s3cret@db:8080", "\"http://ann@db:8080\" is no database; a server is named with --server"),
+        ("sqlite:", "\"sqlite:\" names no file"),
+        ("sqlite:jobs.db?timeout=1s", "\"sqlite:jobs.db?timeout=1s\": \"timeout=1s\" is not a setting"),
+        ("postgres://ann:s3cret@db/jobs?sslmod=require", "the url cannot be read: there is no parameter \"sslmod\""),
+        (
+            "postgres://db/jobs?sslmode=verify-ca&sslrootcert=none.pem",
+            "sslrootcert=none.pem: no certificate can be read",
+        ),
+    ] {
+        for command in commands {
+            let line = place.refused(&[command, &["--database", address]].concat(), 2);
+            let expected = format!("error: database: {problem}");
+            assert!(line.starts_with(&expected) && !line.contains("s3cret"), "{command:?}: {line}");
+        }
+    }
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0, "something was made");
+    // A flag is before the eyes; of another place it is said where it is.
+    let place = place.with("database = 'jobs.db'\n");
+    for command in commands {
+        assert!(place.refused(command, 2).ends_with(" (turnwise.toml)\n"), "{command:?}");
+    }
+    let place = Place::on("jobs.db".to_owned());
+    for command in commands {
+        assert!(place.refused(command, 2).ends_with(" (TURNWISE_DATABASE)\n"), "{command:?}");
+    }
+    // What is not used is not looked at.
+    assert!(place.told(&["config"]).contains("jobs.db"));
+    place.refuses(&["jobs", "--server", "http://127.0.0.1:1"], 1, "cannot be reached");
 }
 
 #[test]

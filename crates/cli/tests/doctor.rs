@@ -67,6 +67,10 @@ fn a_database_that_cannot_be_used_is_a_finding() {
     let (code, found) = ask(&place);
     assert_eq!((code, &finding(&found, "database")["verdict"]), (Some(1), &json!("bad")));
     assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0, "no file was made");
+    fs::write(place.path().join("turnwise.db"), "a text, and as long as the head of a database would be ".repeat(20))
+        .unwrap();
+    let (code, found) = ask(&place);
+    assert_eq!((code, &finding(&found, "database")["advice"]), (Some(1), &json!("then ask again")), "{found}");
     let place = Place::on("postgres://nobody:pass@127.0.0.1:1/jobs".to_owned());
     let (code, found) = ask(&place);
     assert_eq!(code, Some(1), "{found}");

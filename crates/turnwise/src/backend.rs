@@ -28,41 +28,64 @@ pub(crate) enum Backend {
     Other { store: Arc<dyn Store>, operators: Option<Arc<dyn OperatorStore>> },
 }
 
-/// Why a database could not be opened: a url that cannot be read is the caller's mistake, and not the database's refusal.
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
-fn unreadable(checked: Result<(), StoreError>, error: StoreError) -> Error {
-    match checked {
-        Err(StoreError::Refused(problem)) => Invalid::new("database", problem).into(),
-        _ => error.into(),
+/// Which database an address names.
+enum Kind {
+    #[cfg(feature = "sqlite")]
+    Sqlite,
+    #[cfg(feature = "postgres")]
+    Postgres,
+    Memory,
+}
+
+impl Kind {
+    fn of(url: &str) -> Result<Self, Invalid> {
+        match url.split_once(':').map(|(scheme, _)| scheme) {
+            #[cfg(feature = "sqlite")]
+            Some("sqlite") => Ok(Self::Sqlite),
+            #[cfg(feature = "postgres")]
+            Some("postgres" | "postgresql") => Ok(Self::Postgres),
+            Some("memory") => Ok(Self::Memory),
+            #[cfg(not(feature = "sqlite"))]
+            Some("sqlite") => Err(left_out(url, "sqlite")),
+            #[cfg(not(feature = "postgres"))]
+            Some("postgres" | "postgresql") => Err(left_out(url, "postgres")),
+            _ => {
+                let url = without_password(url);
+                let problem = format!("{url:?} is not a database; write sqlite:FILE or postgres://USER@HOST/NAME");
+                Err(Invalid::new("database", problem))
+            }
+        }
     }
 }
 
 impl Backend {
-    pub(crate) async fn open(url: &str, options: Options) -> Result<Self, Error> {
-        match url.split_once(':').map(|(scheme, _)| scheme) {
+    /// Refuses an address that cannot be read: that is the caller's mistake, and not the database's refusal. Opens nothing.
+    pub(crate) fn check_url(url: &str) -> Result<(), Invalid> {
+        let checked: Result<(), StoreError> = match Kind::of(url)? {
+            #[cfg(feature = "sqlite")]
+            Kind::Sqlite => turnwise_sqlite::check_url(url),
             #[cfg(feature = "postgres")]
-            Some("postgres" | "postgresql") => {
-                let connected = PostgresStore::connect(url, options.clone()).await;
-                let store = connected.map_err(|error| unreadable(turnwise_postgres::check_url(url), error))?;
-                let store = Arc::new(store);
+            Kind::Postgres => turnwise_postgres::check_url(url),
+            Kind::Memory => Ok(()),
+        };
+        checked.map_err(|error| match error {
+            StoreError::Refused(problem) => Invalid::new("database", problem),
+            other => Invalid::new("database", other.to_string()),
+        })
+    }
+
+    pub(crate) async fn open(url: &str, options: Options) -> Result<Self, Error> {
+        Self::check_url(url)?;
+        match Kind::of(url)? {
+            #[cfg(feature = "postgres")]
+            Kind::Postgres => {
+                let store = Arc::new(PostgresStore::connect(url, options.clone()).await?);
                 let transactions = Arc::new(Transactions::new(url, &options)?.beside(&store));
                 Ok(Self::Postgres { store, transactions })
             }
             #[cfg(feature = "sqlite")]
-            Some("sqlite") => {
-                let opened = SqliteStore::connect(url, options);
-                Ok(Self::Sqlite(opened.map_err(|error| unreadable(turnwise_sqlite::check_url(url), error))?))
-            }
-            Some("memory") => Ok(Self::memory(MemoryStore::new(options, Clock::system()))),
-            #[cfg(not(feature = "postgres"))]
-            Some("postgres" | "postgresql") => Err(left_out(url, "postgres").into()),
-            #[cfg(not(feature = "sqlite"))]
-            Some("sqlite") => Err(left_out(url, "sqlite").into()),
-            _ => {
-                let url = without_password(url);
-                let problem = format!("{url:?} is not a database; write sqlite:FILE or postgres://USER@HOST/NAME");
-                Err(Invalid::new("database", problem).into())
-            }
+            Kind::Sqlite => Ok(Self::Sqlite(SqliteStore::connect(url, options)?)),
+            Kind::Memory => Ok(Self::memory(MemoryStore::new(options, Clock::system()))),
         }
     }
 

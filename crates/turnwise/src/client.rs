@@ -118,6 +118,11 @@ impl Turnwise {
         Ok(Self::with(Backend::open(url, options).await?))
     }
 
+    /// Refuses an address that [`Turnwise::open`] cannot read, or that names files which cannot be read. Opens nothing.
+    pub fn check_url(url: &str) -> Result<(), Invalid> {
+        Backend::check_url(url)
+    }
+
     /// Jobs in a store of the caller's own. **Unstable**, as [`store`](crate::store) is.
     pub fn on(store: Arc<dyn Store>) -> Self {
         Self::with(Backend::Other { store, operators: None })

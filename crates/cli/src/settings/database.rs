@@ -1,10 +1,10 @@
 //! Which database a command opens, and what it may do to its schema.
 
-use turnwise::{Error, Invalid, Options, Schema, Turnwise};
+use turnwise::{Invalid, Options, Schema, Turnwise};
 use turnwise_core::secret::without_password;
 use turnwise_sqlite::SqliteStore;
 
-use super::{Settings, number, truth};
+use super::{Settings, number, source::refused, truth};
 use crate::{audit::this_user, error::Failure};
 
 const DEFAULT_DATABASE: &str = "sqlite:turnwise.db";
@@ -12,6 +12,29 @@ const DEFAULT_DATABASE: &str = "sqlite:turnwise.db";
 impl Settings {
     pub(crate) fn database(&self) -> &str {
         self.said("database").map_or(DEFAULT_DATABASE, |(_, said)| said)
+    }
+
+    /// Refuses an address that cannot be read, and names the place where it stands. Opens nothing.
+    pub(crate) fn check_database(&self) -> Result<(), Failure> {
+        let url = self.database();
+        let shown = without_password(url);
+        let checked = if ["http://", "https://"].iter().any(|scheme| url.starts_with(scheme)) {
+            let problem = format!(
+                "{shown:?} is no database; a server is named with --server, and a database is written sqlite:FILE or \
+                 postgres://USER@HOST/NAME"
+            );
+            Err(Invalid::new("database", problem))
+        } else {
+            Turnwise::check_url(url)
+        };
+        checked.map_err(|mut invalid| {
+            // The message repeats a mistyped address, but without its password.
+            invalid.problem = invalid.problem.replace(url, &shown);
+            match self.said("database") {
+                Some((source, _)) => refused(source, &invalid),
+                None => invalid.into(),
+            }
+        })
     }
 
     /// Opens the database for a command that submits. Where it is a file that is not there yet, the file is made. A database in memory is
@@ -61,16 +84,7 @@ impl Settings {
     }
 
     pub(crate) async fn open_with(&self, options: Options) -> Result<Turnwise, Failure> {
-        let url = self.database();
-        let opened = Turnwise::open_with(url, options).await;
-        opened.map_err(|error| match error {
-            // The message repeats a mistyped address, but without its password.
-            Error::Invalid(mut invalid) => {
-                invalid.problem = invalid.problem.replace(url, &without_password(url));
-                invalid.into()
-            }
-            other => other.into(),
-        })
+        Ok(Turnwise::open_with(self.database(), options).await?)
     }
 
     pub(crate) fn options(&self) -> Result<Options, Failure> {

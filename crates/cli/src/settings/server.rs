@@ -35,6 +35,11 @@ impl Settings {
         Ok(Some(Client::new(address, token.as_ref().map(|Token(secret)| secret.as_str()), ca.as_deref())?))
     }
 
+    /// Whether a command that can ask a server asks one.
+    pub(crate) fn asks_server(&self) -> Result<bool, Failure> {
+        Ok(self.chosen_server()?.is_some())
+    }
+
     fn chosen_server(&self) -> Result<Option<(&Source, &str)>, Failure> {
         let names = |source: &&Source| source.get("server").is_some() || source.get("database").is_some();
         let Some(source) = self.sources.iter().find(names) else { return Ok(None) };
