@@ -55,6 +55,9 @@ fn error(job: &Job) -> Option<&str> {
 
 /// What a person would ask next: what it waits for, or what went wrong.
 fn note(job: &Job) -> String {
+    if job.state.assigned() {
+        return job.waits_for.join("; ");
+    }
     let error = error(job).map(print::brief).unwrap_or_default();
     let waits: Vec<_> = job.waits_for.iter().map(|gate| gate.strip_prefix("waits ").unwrap_or(gate)).collect();
     if waits.is_empty() { error } else { format!("waits: {}", waits.join("; ")) }

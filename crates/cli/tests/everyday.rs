@@ -427,6 +427,17 @@ fn a_job_of_a_dead_node_says_what_to_do(place: &Place) {
     node.process.kill();
     until("its lease to be over", || place.why(&job).contains("shows no sign of life").then_some(()));
     assert!(place.why(&job).contains("takes the job back; if no node is alive, start one"), "{}", place.why(&job));
+    // Where it is listed, too, its state alone would look as if all were well.
+    let why = place.why(&job).trim().to_owned();
+    assert_eq!(place.job(&job)["waits_for"], json!([why]));
+    assert_eq!(place.json(&["jobs", "--state", "running", "--json"])[0]["waits_for"], json!([why]));
+    let table = place.told(&["jobs"]);
+    assert!(table.lines().any(|line| line.starts_with(&job) && line.ends_with(&why)), "{table}");
+    let next = place.serve(&["--demo-tasks", "--lease", "1s", "--poll-interval", "50ms", "--name", "next"]);
+    until("the job elsewhere", || (place.job(&job)["node"] == "next").then_some(()));
+    assert_eq!(place.job(&job)["waits_for"], json!([]), "a living node has it");
+    place.told(&["cancel", &job]);
+    next.stop();
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::{
     after::{Awaits, Verdict},
     calendar::{GivenTime, Schedule, Window, blocked_until},
     job::{Job, JobId},
-    name::{GroupName, KeyName, QueueName, TaskName},
+    name::{GroupName, KeyName, NodeName, QueueName, TaskName},
     node::Node,
     queue_state::{is_finished, waits_for},
     settings::{GroupSettings, Pause, QueueSettings, Settings},
@@ -82,6 +82,8 @@ pub enum Gate {
     FullOnNodes { queue: QueueName, limit: u32 },
     /// All slots that could run it are busy.
     SlotsBusy { slots: u32 },
+    /// A node has it whose lease is over.
+    NodeLost { node: NodeName },
 }
 
 impl Gate {
@@ -108,6 +110,7 @@ impl Gate {
             Gate::Alone => "alone",
             Gate::FullOnNodes { .. } => "full_on_nodes",
             Gate::SlotsBusy { .. } => "slots_busy",
+            Gate::NodeLost { .. } => "node_lost",
         }
     }
 
@@ -134,7 +137,8 @@ impl Gate {
             | Gate::Locked
             | Gate::Alone
             | Gate::FullOnNodes { .. }
-            | Gate::SlotsBusy { .. } => return self.to_string(),
+            | Gate::SlotsBusy { .. }
+            | Gate::NodeLost { .. } => return self.to_string(),
         };
         text.to_owned()
     }
@@ -160,7 +164,8 @@ impl Gate {
             | Gate::Locked
             | Gate::Alone
             | Gate::FullOnNodes { .. }
-            | Gate::SlotsBusy { .. } => None,
+            | Gate::SlotsBusy { .. }
+            | Gate::NodeLost { .. } => None,
         }
     }
 
@@ -171,6 +176,12 @@ impl Gate {
             (Verdict::Wait, _, Some(&job)) => Some(Self::Awaits { job, others: awaits.open.len() - 1 }),
             _ => None,
         }
+    }
+
+    /// The node that has the job, where it is none of the living ones.
+    pub fn node_lost<'a>(job: &Job, mut living: impl Iterator<Item = &'a NodeName>) -> Option<Self> {
+        let node = job.node.as_ref().filter(|_| job.state.assigned())?;
+        (!living.any(|living| living == node)).then(|| Self::NodeLost { node: node.clone() })
     }
 
     /// The window the queue is in.
@@ -224,6 +235,10 @@ impl fmt::Display for Gate {
                 write!(f, "every node with a free slot runs {limit} of queue {queue}, the most that one node may")
             }
             Gate::SlotsBusy { slots } => write!(f, "all {slots} slots that could run it are busy"),
+            Gate::NodeLost { node } => write!(
+                f,
+                "node {node} has it, but shows no sign of life: the dispatcher takes the job back; if no node is alive, start one"
+            ),
         }
     }
 }
@@ -266,8 +281,9 @@ impl Forecast {
 /// The gates that follow from one job, the settings and the fleet alone, without the backlog: for listings. They come in the order
 /// in which the scheduler names its own. `awaits`: the jobs that it waits for, as far as the caller has read them.
 pub fn gates(job: &Job, awaits: Option<&Awaits>, set: &Settings, nodes: &[Node], now: Timestamp) -> Vec<Gate> {
+    let alive = || nodes.iter().filter(|node| node.alive(now));
     if !job.state.at_rest() {
-        return Vec::new();
+        return Gate::node_lost(job, alive().map(|node| &node.name)).into_iter().collect();
     }
     let mut gates = Vec::new();
     gates.extend(awaits.and_then(Gate::of_awaits));
@@ -287,7 +303,6 @@ pub fn gates(job: &Job, awaits: Option<&Awaits>, set: &Settings, nodes: &[Node],
     }
     gates.extend(queue.into_iter().flat_map(|queue| gates_of_queue(&job.queue, queue, set, now)));
     gates.extend(set.groups.get(&job.group).and_then(|group| gate_of_group(&job.group, group)));
-    let alive = || nodes.iter().filter(|node| node.alive(now));
     if alive().next().is_none() {
         gates.push(Gate::NoLiveNode);
     } else if !alive().any(|node| node.tasks.contains(&job.task)) {

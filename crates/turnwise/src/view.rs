@@ -79,8 +79,7 @@ impl Turnwise {
             if let Some(why) = view.why(id) {
                 let waits = why.forecast.is_some_and(|forecast| !forecast.starts_in.is_zero());
                 let (guessed, job) = (waits && view.guesses(), self.job(id).await?);
-                let alive = |name: &NodeName| view.inputs.nodes.iter().any(|node| node.name == *name);
-                let lost = job.state.assigned() && !job.node.as_ref().is_some_and(alive);
+                let lost = Gate::node_lost(&job, view.inputs.nodes.iter().map(|node| &node.name)).is_some();
                 return Ok(Answer { job, now: view.now, why: Some(why), guessed, lost });
             }
         }
@@ -93,7 +92,7 @@ impl Turnwise {
     /// [`Error::Store`] if the database does not answer. Nothing is changed: a repeat is safe.
     pub async fn gates_of(&self, job: &Job) -> Result<Vec<Gate>, Error> {
         if !job.state.at_rest() {
-            return Ok(Vec::new());
+            return Ok(self.reasons(std::slice::from_ref(job)).await?.pop().unwrap_or_default());
         }
         let view = if self.depends_on_others(job).await? {
             self.scheduler_view().await?
@@ -115,7 +114,7 @@ impl Turnwise {
     ///
     /// [`Error::Store`] if the database does not answer. Nothing is changed: a repeat is safe.
     pub async fn reasons(&self, jobs: &[Job]) -> Result<Vec<Vec<Gate>>, Error> {
-        if jobs.iter().all(|job| job.state.finished() || job.state.assigned()) {
+        if jobs.iter().all(|job| job.state.finished()) {
             return Ok(jobs.iter().map(|_| Vec::new()).collect());
         }
         let store = self.store();

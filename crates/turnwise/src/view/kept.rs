@@ -15,7 +15,7 @@ use tokio::{
     time::Instant,
 };
 use turnwise_core::{
-    Fence, Job, JobHead, JobId, JobState, Node, NodeName, Timestamp,
+    Fence, Job, JobHead, JobId, JobState, Node, Timestamp,
     scheduler::{Future, Input, Output, Pick, Rest, Scheduler, Settled},
     settings::Settings,
     why::{Forecast, Gate, Why},
@@ -92,8 +92,7 @@ impl KeptView {
             // Not known there: it ended, or moved, between the two reads.
             if let Some((why, guessed)) = kept.why(id, true) {
                 let job = turnwise.job(id).await?;
-                let alive = |name: &NodeName| kept.nodes.iter().any(|node| node.name == *name);
-                let lost = job.state.assigned() && !job.node.as_ref().is_some_and(alive);
+                let lost = Gate::node_lost(&job, kept.nodes.iter().map(|node| &node.name)).is_some();
                 return Ok(Asked::Answered(Box::new(Answer { job, now: kept.now, why: Some(why), guessed, lost })));
             }
         }

@@ -65,10 +65,7 @@ fn words(answer: &Answer) -> Vec<String> {
     };
     match job.state {
         JobState::Running | JobState::Scheduled if answer.lost => {
-            let node = shown(job.node.as_ref());
-            return vec![format!(
-                "node {node} has it, but shows no sign of life: the dispatcher takes the job back; if no node is alive, start one"
-            )];
+            return job.node.iter().map(|node| why::Gate::NodeLost { node: node.clone() }.to_string()).collect();
         }
         JobState::Running => {
             return vec![format!("it runs on {} since {}", shown(job.node.as_ref()), shown(job.started_at.as_ref()))];
