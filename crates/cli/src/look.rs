@@ -20,6 +20,7 @@ use crate::{
     args, dead_letters,
     error::{Failure, remark},
     graph, logs,
+    names::{Doubt, Kind},
     place::{self, Place, Shown, read},
     print::{self, shown},
     serve::block_on,
@@ -126,7 +127,7 @@ pub(crate) fn jobs(settings: &Settings, call: &args::Jobs) -> Result<(), Failure
         check_snippet(text)?;
     }
     let states = call.states.iter().map(|state| state.parse()).collect::<Result<Vec<JobState>, _>>()?;
-    let words = words(&call.filter)?;
+    let words = words(if call.filter.is_empty() { &call.filter_option } else { &call.filter })?;
     let how = if words.is_empty() { "--until" } else { "until:" };
     let looks_closer = call.args_contain.is_some() || !words.is_empty();
     let (jobs, now) = block_on(async {
@@ -135,7 +136,7 @@ pub(crate) fn jobs(settings: &Settings, call: &args::Jobs) -> Result<(), Failure
         let now =
             if since.is_some() || until.is_some() || words.is_relative() { place.now().await? } else { Timestamp::MIN };
         let (since, until) = (since.map(|asked| asked.at(now)), until.map(|asked| asked.at(now)));
-        match &place {
+        let (jobs, now) = match &place {
             Place::Database(turnwise) => {
                 let jobs = if looks_closer {
                     let list = ListFilter {
@@ -168,7 +169,7 @@ pub(crate) fn jobs(settings: &Settings, call: &args::Jobs) -> Result<(), Failure
                     };
                     turnwise.jobs(filter).await?
                 };
-                listed(turnwise, jobs).await
+                listed(turnwise, jobs).await?
             }
             Place::Server(server) => {
                 let states: Vec<_> = states.iter().map(ToString::to_string).collect();
@@ -186,9 +187,13 @@ pub(crate) fn jobs(settings: &Settings, call: &args::Jobs) -> Result<(), Failure
                 if let Some(oldest) = listed.reached.filter(|_| looks_closer) {
                     looked_so_far(oldest, how);
                 }
-                Ok((listed.items, listed.at))
+                (listed.items, listed.at)
             }
+        };
+        if jobs.is_empty() {
+            doubt_names(&place, call).await;
         }
+        Ok::<_, Failure>((jobs, now))
     })?;
     if call.by.is_some() {
         return dead_letters::by_error(&jobs, &call.table);
@@ -201,6 +206,15 @@ pub(crate) fn jobs(settings: &Settings, call: &args::Jobs) -> Result<(), Failure
         print::table(header, rows, call.table.wide)?;
     }
     Ok(())
+}
+
+/// Where no job was found: says which of the names that were asked for nothing has.
+async fn doubt_names(place: &Place, call: &args::Jobs) {
+    let asked = [(Kind::Queue, &call.queue), (Kind::Group, &call.group), (Kind::Task, &call.task)];
+    for (kind, name) in asked {
+        let Some(name) = name else { continue };
+        Doubt::look(place, kind, kind.word(), name).await.tell();
+    }
 }
 
 /// Refuses what cannot be the name of a queue, a group or a task.

@@ -184,25 +184,19 @@ pub(crate) async fn expect(place: &Place, kind: Kind, name: &str) -> Result<(), 
     }
 }
 
-/// A name that is about to be set. What is set is often set before the first job comes, so it is not refused.
-pub(crate) struct New(Option<String>);
+/// A name that nothing is known about, where it is reported and not refused: what a person sets is often set before the first job comes.
+pub(crate) struct Doubt(Option<String>);
 
-impl New {
-    pub(crate) async fn look(place: &Place, kind: Kind, name: &str) -> Result<Self, Failure> {
-        let sentence = unknown(place, kind, name).await?;
-        Ok(Self(sentence.map(|sentence| format!("new {}: {sentence}", kind.word()))))
+impl Doubt {
+    /// There is none where names cannot be read, either: what was asked for is done all the same.
+    pub(crate) async fn look(place: &Place, kind: Kind, field: &str, name: &str) -> Self {
+        let sentence = unknown(place, kind, name).await.ok().flatten();
+        Self(sentence.map(|sentence| format!("{field}: {sentence}")))
     }
 
-    /// Once it is set: reports it if no job and no setting had the name.
-    pub(crate) fn tell(self) {
+    pub(crate) fn tell(&self) {
         self.0.as_deref().into_iter().for_each(remark);
     }
-}
-
-/// What to say about a name that a question is about; `None` also where names cannot be read: the question has its answer all the same.
-pub(crate) async fn doubt(place: &Place, kind: Kind, name: &str) -> Option<String> {
-    let sentence = unknown(place, kind, name).await.ok()??;
-    Some(format!("{}: {sentence}", kind.word()))
 }
 
 /// What to say about a name that nothing is known about. Looks at a bounded number of jobs, however many there are.

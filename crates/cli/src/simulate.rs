@@ -9,8 +9,8 @@ use turnwise_client::Ask;
 
 use crate::{
     args::Simulate,
-    error::{Failure, remark},
-    names::{self, Kind},
+    error::Failure,
+    names::{Doubt, Kind},
     place::{self, Place, read},
     print::{self, about},
     serve::block_on,
@@ -48,7 +48,7 @@ pub(crate) fn simulate(settings: &Settings, call: &Simulate) -> Result<(), Failu
         }?;
         // A change for a name that was mistyped changes nothing, and the answer does not show it.
         for (kind, name) in named(call) {
-            names::doubt(&place, kind, name).await.as_deref().into_iter().for_each(remark);
+            Doubt::look(&place, kind, kind.word(), name).await.tell();
         }
         Ok::<_, Failure>(comparison)
     })?;

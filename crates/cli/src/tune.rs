@@ -20,7 +20,7 @@ use crate::{
     },
     bulk,
     error::{Failure, remark},
-    names::{self, Kind, New},
+    names::{self, Doubt, Kind},
     overview::{group_sentence, limits_sentence, queue_sentence},
     place::{self, Place, Shown, read},
     print,
@@ -125,7 +125,7 @@ async fn reset(place: &Place, kind: Kind, name: &str) -> Result<(), Failure> {
 
 /// Sets something, and reports a name that nothing had.
 async fn set(place: &Place, kind: Kind, name: &str, change: &Map) -> Result<Shown, Failure> {
-    let new = New::look(place, kind, name).await?;
+    let new = Doubt::look(place, kind, &format!("new {}", kind.word()), name).await;
     let set = done(place, kind, name, Deed::Set(change)).await?;
     new.tell();
     Ok(set)
@@ -148,7 +148,14 @@ pub(crate) fn queue(settings: &Settings, verb: &QueueVerb) -> Result<(), Failure
         let kind = Kind::Queue;
         let set = match verb {
             QueueVerb::Set(call) => {
+                // Once it is set, the queues that it waits for are known by that.
+                // Looked at before: once it is set, they are known by that.
+                let mut doubts = Vec::new();
+                for other in call.after.iter().filter(|other| *other != "none") {
+                    doubts.push(Doubt::look(place, kind, "after", other).await);
+                }
                 let set = set(place, kind, &call.name, &change).await?;
+                doubts.iter().for_each(Doubt::tell);
                 // A person who writes 0 may want the queue to start nothing.
                 if call.concurrency.as_deref() == Some("0") {
                     remark(&format!(

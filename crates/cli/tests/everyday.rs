@@ -16,6 +16,8 @@ on_both_databases! {
     a_mistyped_name_is_told,
     a_mistyped_name_is_not_looked_for_among_all_jobs,
     a_question_about_a_mistyped_name_is_answered_and_told,
+    an_empty_list_of_a_mistyped_name_says_so,
+    a_queue_that_is_set_to_wait_for_a_mistyped_one_says_so,
     a_queue_that_is_set_to_zero_is_told_to_be_serial,
     settings_are_taken_away_again,
     finished_jobs_are_deleted_only_if_that_is_said,
@@ -52,6 +54,11 @@ fn jobs_are_found_by_time_unique_key_and_arguments(place: &Place) {
     assert_eq!(ids(&found(&["--unique", "k"])), [&first]);
     assert_eq!(found(&["--unique", "other"]), json!([]));
     assert_eq!(ids(&found(&["--args-contain", "ACME 4"])), [&first]);
+    // Written alone, or as the verbs that decide about jobs take it.
+    for filter in [&["task=noop", "args~other"][..], &["--filter", "task=noop", "args~other"]] {
+        assert_eq!(ids(&found(filter)), [&second], "{filter:?}");
+    }
+    place.refuses(&["jobs", "task=noop", "--filter", "args~other"], 2, "cannot be used with");
     place.told(&["cancel", &first]);
     assert_eq!(found(&["--unique", "k"]), json!([]), "it has ended");
     place.refuses(&["jobs", "--since", "soon"], 2, "since: \"soon\" is neither a time nor a duration");
@@ -207,6 +214,30 @@ fn a_question_about_a_mistyped_name_is_answered_and_told(place: &Place) {
          group: no job and no setting has the name \"acne\"; did you mean \"acme\"?\n"
     );
     assert_eq!(remarked(place, &["simulate", "--weight", "acme=3", "--concurrency", "mail=1"]), "");
+}
+
+fn an_empty_list_of_a_mistyped_name_says_so(place: &Place) {
+    place.enqueue(&["noop", "--queue", "mail", "--group", "acme"]);
+    for (flag, typed, meant) in [("queue", "mial", "mail"), ("group", "acne", "acme"), ("task", "nop", "noop")] {
+        let list = |name: &str| remarked(place, &["jobs", &format!("--{flag}"), name, "--state", "failed"]);
+        assert_eq!(
+            list(typed),
+            format!("{flag}: no job and no setting has the name {typed:?}; did you mean {meant:?}?\n")
+        );
+        assert_eq!(list(meant), "", "there is a job of that name, in another state");
+    }
+    assert_eq!(place.json(&["jobs", "--queue", "mial", "--json"]), json!([]));
+}
+
+fn a_queue_that_is_set_to_wait_for_a_mistyped_one_says_so(place: &Place) {
+    for queue in ["mail", "report"] {
+        place.enqueue(&["noop", "--queue", queue]);
+    }
+    let set = |after: &str| remarked(place, &["queue", "set", "report", "--after", after]);
+    assert_eq!(set("mail"), "");
+    assert_eq!(set("none"), "");
+    assert_eq!(set("mial"), "after: no job and no setting has the name \"mial\"; did you mean \"mail\"?\n");
+    assert_eq!(place.listed("queues", "report")["after"], json!(["mial"]), "it may come later");
 }
 
 fn a_queue_that_is_set_to_zero_is_told_to_be_serial(place: &Place) {

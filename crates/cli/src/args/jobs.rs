@@ -87,6 +87,9 @@ pub(crate) struct Jobs {
     /// how far it came
     #[arg(value_name = "FILTER")]
     pub(crate) filter: Vec<String>,
+    /// The same, as for retry, cancel, fail and change
+    #[arg(long = "filter", value_name = "FILTER", num_args = 1.., conflicts_with = "filter")]
+    pub(crate) filter_option: Vec<String>,
     /// waiting, scheduled, running, stuck, success, failed or cancelled; may be repeated
     #[arg(long = "state", value_name = "STATE", value_delimiter = ',')]
     pub(crate) states: Vec<String>,
