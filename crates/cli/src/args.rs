@@ -404,6 +404,7 @@ impl Args {
             }
             ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
                 let _ = error.print();
+                complain("a command is missing: one of those above");
                 ExitCode::from(2)
             }
             _ => {

@@ -155,6 +155,7 @@ pub(crate) fn arguments(typed: Option<&str>) -> Result<Option<Cow<'_, str>>, Fai
     // Neither is JSON.
     match typed.map(|typed| (typed, typed.strip_prefix('@'))) {
         None => Ok(None),
+        Some((_, Some(""))) => Err(Invalid::new("args", "@ names no file; write @FILE, or - for stdin").into()),
         Some((_, Some(path))) => read(path, &mut File::open(path).map_err(|error| bad(path, error))?),
         Some(("-", None)) => read("stdin", &mut io::stdin().lock()),
         Some((typed, None)) => Ok(Some(Cow::Borrowed(typed))),

@@ -2,7 +2,7 @@
 
 mod picture;
 
-use std::{collections::HashMap, fs, path::Path};
+use std::{collections::HashMap, path::Path};
 
 use serde::Deserialize;
 use turnwise::{JobId, JobState, wire};
@@ -47,14 +47,13 @@ pub(crate) fn show(settings: &Settings, id: JobId, json: bool, svg: Option<&Path
         }
     })?;
     let (graph, id) = (read(&shown)?, id.to_string());
+    if let Some(path) = svg {
+        print::picture(path, &standalone(&picture::picture(&graph, &id).svg(Width::Wide)))?;
+    }
     if json {
         print::indented(shown.get())?;
     } else {
         print::lines(lines(&graph, &id))?;
-    }
-    if let Some(path) = svg {
-        let wrote = fs::write(path, standalone(&picture::picture(&graph, &id).svg(Width::Wide)));
-        wrote.map_err(|error| Failure::Other(format!("{}: {error}", path.display())))?;
     }
     Ok(())
 }

@@ -1,9 +1,14 @@
 //! Tables for people, JSON for programs.
 
-use std::io::{self, BufWriter, StdoutLock, Write};
+use std::{
+    fs,
+    io::{self, BufWriter, StdoutLock, Write},
+    path::Path,
+};
 
 use comfy_table::{Table, presets::NOTHING};
 use serde::Serialize;
+use turnwise::Invalid;
 pub(crate) use turnwise_core::time::{print_about as about, print_age as age};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
@@ -21,6 +26,11 @@ pub(crate) fn lines<T: std::fmt::Display>(lines: impl IntoIterator<Item = T>) ->
         writeln!(out, "{line}")?;
     }
     out.flush()
+}
+
+/// Writes a picture to the file that a person named.
+pub(crate) fn picture(file: &Path, svg: &str) -> Result<(), Invalid> {
+    fs::write(file, svg).map_err(|error| Invalid::new("svg", format!("{}: {error}", file.display())))
 }
 
 /// Prints one array, with one item a line so that `grep` and `diff` are useful.

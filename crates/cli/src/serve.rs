@@ -235,9 +235,9 @@ fn stopping(executor: &Executor, config: &Config) -> String {
     if running == 0 || !config.wait_for_tasks_on_shutdown {
         format!("stopping; {jobs}")
     } else {
-        let which = which_run(executor, running);
+        let (which, them) = (which_run(executor, running), if running == 1 { "it" } else { "them" });
         format!(
-            "stopping; {jobs}, waiting up to {wait} for them to end; signal again to leave them to other nodes{which}"
+            "stopping; {jobs}, waiting up to {wait} for {them} to end; signal again to leave {them} to other nodes{which}"
         )
     }
 }

@@ -9,13 +9,7 @@ mod ledger;
 mod picture;
 mod view;
 
-use std::{
-    fs,
-    ops::RangeInclusive,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{ops::RangeInclusive, path::PathBuf, sync::Arc, time::Duration};
 
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use turnwise::{Config, Ctx, Invalid, JobRequest, NodeName, Outcome, Registry, StartError, Turnwise, task};
@@ -96,19 +90,14 @@ pub(crate) fn demo(args: &args::Args, call: &args::Demo) -> Result<(), Failure> 
     let story = Story::read(call)?;
     // A file that cannot be written is reported before the demo runs, not after it.
     if let Some(svg) = &story.svg {
-        fs::write(svg, "").map_err(|error| unwritable(svg, &error))?;
+        print::picture(svg, "")?;
     }
     let played = block_on(play(&story))?;
     if let Some(svg) = &story.svg {
-        fs::write(svg, standalone(&picture::picture(&played, &story).svg()))
-            .map_err(|error| unwritable(svg, &error))?;
+        print::picture(svg, &standalone(&picture::picture(&played, &story).svg()))?;
     }
     played.print(&story)?;
     Ok(())
-}
-
-fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
-    Invalid::new("svg", format!("{}: {error}", path.display())).into()
 }
 
 impl Story {

@@ -79,6 +79,7 @@ fn the_graph_is_told_and_drawn(place: &Place) {
          #3      waiting   noop  {third}  after #1 #2 (fail)\n"
     );
     assert_eq!(told, expected);
+    place.refuses(&["job", &second, "--graph", "--svg", "none/graph.svg"], 2, "svg: none/graph.svg: No such file");
     let svg = fs::read_to_string(place.path().join("graph.svg")).unwrap();
     assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
     assert_eq!(

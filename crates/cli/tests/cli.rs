@@ -200,6 +200,18 @@ fn a_mistyped_address_is_refused_alike_by_every_command() {
 }
 
 #[test]
+fn a_command_without_its_verb_is_refused_with_those_there_are() {
+    let place = Place::new();
+    for typed in [&[][..], &["queue"], &["group"], &["schedule"], &["token"]] {
+        let output = place.run(typed);
+        let (code, text) = (output.status.code(), said(&output));
+        assert!(code == Some(2) && output.stdout.is_empty(), "{output:?}");
+        assert!(text.contains(&format!("Usage: turnwise {}", typed.concat()).trim_end().to_owned()), "{text}");
+        assert_eq!(text.lines().last(), Some("error: a command is missing: one of those above"), "{text}");
+    }
+}
+
+#[test]
 fn a_schedule_is_set_shown_and_tells_when_jobs_are_due() {
     let place = Place::new().with_schema();
     let set = ["queue", "set", "nightly", "--schedule", "0 2 * * *", "--zone", "Europe/Berlin"];

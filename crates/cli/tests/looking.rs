@@ -382,7 +382,7 @@ fn a_node_says_what_it_waits_for_when_it_stops_and_what_it_leaves_behind() {
     let stderr = std::io::BufReader::new(node.stderr.take().unwrap());
     let mut lines = std::io::BufRead::lines(stderr).map(Result::unwrap);
     let line = lines.find(|line| line.contains("stopping")).unwrap();
-    assert!(line.contains("1 job runs, waiting up to 90s for them to end; signal again to leave them"), "{line}");
+    assert!(line.contains("1 job runs, waiting up to 90s for it to end; signal again to leave it"), "{line}");
     assert!(line.ends_with(&format!("; running: sleep {job}")), "{line}");
     signal(node.id(), "INT");
     let line = lines.find(|line| line.contains("stopping at once")).unwrap();

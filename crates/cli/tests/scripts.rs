@@ -67,6 +67,8 @@ fn arguments_come_from_a_file_or_from_stdin(place: &Place) {
     let piped = succeeded(&place.run_with_input(&["enqueue", "echo", "-"], "[1,\n2]\n"));
     assert_eq!(args(piped.trim()), json!([1, 2]));
     place.refuses(&["enqueue", "echo", "@none.json"], 2, "args: none.json: No such file");
+    place.refuses(&["enqueue", "echo", "@"], 2, "args: @ names no file; write @FILE, or - for stdin");
+    place.refuses(&["jobs", "--server", "http://127.0.0.1:1", "--token", "@"], 2, "token: @ names no file");
     fs::write(place.path().join("bad.json"), "{").unwrap();
     place.refuses(&["enqueue", "echo", "@bad.json"], 2, "args: is not JSON: EOF while parsing");
     fs::write(place.path().join("large.json"), "1".repeat(2_000_000)).unwrap();

@@ -109,8 +109,10 @@ pub fn charge_memo(name: String, charge: Option<(Charge, u32)>) -> NewMemo {
 
 /// Whether a group takes no more jobs; if so, how many wait and what the limit is.
 pub fn full_memo(group: &GroupName, full: Option<(u32, u32)>) -> NewMemo {
-    let sentence =
-        |(waiting, limit)| format!("group: {:?} has {waiting} waiting jobs; its limit is {limit}", group.as_str());
+    let sentence = |(waiting, limit)| {
+        let jobs = if waiting == 1 { "job" } else { "jobs" };
+        format!("group: {:?} has {waiting} waiting {jobs}; its limit is {limit}", group.as_str())
+    };
     NewMemo { kind: MemoKind::Full, name: group.to_string(), value: full.map(sentence), seen: None, line: None }
 }
 

@@ -82,6 +82,7 @@ impl Token {
     /// The secret itself, or `@` and the file that has it.
     fn read(text: &str) -> Result<Self, Invalid> {
         let secret = match text.strip_prefix('@') {
+            Some("") => return Err(Invalid::new("token", "@ names no file; write @FILE")),
             Some(path) => {
                 fs::read_to_string(path).map_err(|error| Invalid::new("token", format!("{path}: {error}")))?
             }
