@@ -13,7 +13,7 @@ use uuid::Uuid;
 use self::facts::{Facts, difference, job_after, job_before, schedule, settings};
 use crate::{
     access::{NewToken, Token, TokenId},
-    job::{Job, JobId},
+    job::{Job, JobId, NewJob},
     json::Json,
     lifecycle::{Event, Transition},
     name::{ActorName, GroupName, Invalid, KeyName, QueueName, ScheduleName, TaskName},
@@ -87,6 +87,8 @@ pub enum AuditVerb {
     Fail,
     /// A job gets another priority, time or queue.
     Change,
+    /// A job is submitted again, perhaps with changes: as another job.
+    Resubmit,
     /// Settings or a schedule are set.
     Set,
     /// A queue, group or schedule is paused.
@@ -111,7 +113,7 @@ pub enum AuditVerb {
 
 words!(
     AuditVerb, "verb",
-    "cancel" => Cancel, "retry" => Retry, "rerun" => Rerun, "fail" => Fail, "change" => Change, "set" => Set, "pause" => Pause,
+    "cancel" => Cancel, "retry" => Retry, "rerun" => Rerun, "fail" => Fail, "change" => Change, "resubmit" => Resubmit, "set" => Set, "pause" => Pause,
     "resume" => Resume, "seal" => Seal, "unseal" => Unseal, "reset" => Reset, "remove" => Remove, "create" => Create,
     "revoke" => Revoke, "prune" => Prune
 );
@@ -244,6 +246,12 @@ impl NewAuditLine {
         let (mut before, after) = difference(Some(job_before(job)), Some(job_after(job, to)))?;
         before.get_or_insert_default().extend(facts::job_itself(job));
         Some(Self::about(by, verb, AuditTarget::Job(job.id), before, after))
+    }
+
+    /// About a job that is submitted again as `new`. Before: which job it was; after: what it is then, and under which id.
+    pub fn of_resubmit(by: (AuditId, &Actor), job: &Job, new: &NewJob) -> Self {
+        let (before, after) = (facts::job_itself(job), facts::new_job(new));
+        Self::about(by, AuditVerb::Resubmit, AuditTarget::Job(job.id), Some(before), Some(after))
     }
 
     /// About settings or a schedule, given as they are stored before and after; `None`: nothing changes.

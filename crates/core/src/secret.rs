@@ -3,6 +3,8 @@
 //! The arguments are stored as they are, for the task needs them. What is shown of a job passes a [`Mask`]: a secret field of the
 //! arguments is replaced, and so is every place where its value is repeated, in an error, a log or a result.
 
+mod edit;
+
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
@@ -20,6 +22,8 @@ use crate::{
     name::{Invalid, TaskName},
     story::Progress,
 };
+
+pub use edit::{restore, to_edit};
 
 /// What is shown in place of a secret.
 pub const MASKED: &str = "[secret]";

@@ -58,6 +58,15 @@ impl Terms {
         self.0.get_or_insert_default().trace = Some(trace);
     }
 
+    /// The same without the trace.
+    #[must_use]
+    pub fn without_trace(mut self) -> Self {
+        if let Some(inner) = &mut self.0 {
+            inner.trace = None;
+        }
+        if self.0.as_deref() == Some(&Inner::default()) { Self::default() } else { self }
+    }
+
     /// These terms for a step that follows a job with those: it belongs to the same trace, unless it has one of its own.
     pub(crate) fn in_trace_of(&mut self, job: &Terms) {
         if let (None, Some(trace)) = (self.trace(), job.trace()) {

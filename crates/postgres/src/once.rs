@@ -8,6 +8,7 @@ use turnwise_store::{
 use uuid::Uuid;
 
 use crate::{
+    audit,
     connect::{CONNECT_TIMEOUT, connection},
     enqueue::enqueue_on,
     errors::{failed, is_locked},
@@ -50,6 +51,7 @@ pub(crate) async fn submit_once(store: &Inner, submit: SubmitOnce) -> Result<Onc
             Ok(Taken::Yes(own)) => {
                 transaction.query_one(SET_AGAIN, &[&own]).await.map_err(fail)?;
                 let answers = enqueue_on(&mut On(&transaction), &submit.jobs).await?;
+                audit::write(&transaction, submit.line.as_deref().as_slice()).await.map_err(fail)?;
                 let written = write_answers(&answers);
                 transaction.execute(ANSWER, &[&caller, &key, &written]).await.map_err(fail)?;
                 transaction.commit().await.map_err(fail)?;

@@ -12,7 +12,7 @@ use turnwise_testpg::Pace;
 
 fn call(n: u64, body: u8) -> SubmitOnce {
     let key = OnceKey::new("k").expect("a good key");
-    SubmitOnce { caller: None, key, body: BodyHash([body; 32]), jobs: vec![job(n)] }
+    SubmitOnce { caller: None, key, body: BodyHash([body; 32]), jobs: vec![job(n)], line: None }
 }
 
 fn submitted(n: u64) -> Vec<Submitted> {

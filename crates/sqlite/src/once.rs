@@ -8,7 +8,7 @@ use turnwise_store::{
 };
 use uuid::Uuid;
 
-use crate::{bell::Ring, enqueue, errors::Failure};
+use crate::{audit, bell::Ring, enqueue, errors::Failure};
 
 type Result<T> = std::result::Result<T, Failure>;
 
@@ -19,6 +19,7 @@ pub(crate) fn submit_once(conn: &Connection, submit: &SubmitOnce, now: Timestamp
     }
     let caller = of_caller(submit.caller);
     let answers = enqueue::enqueue(conn, &submit.jobs, now)?;
+    audit::write(conn, submit.line.as_deref(), now)?;
     let mut write = conn.prepare_cached(include_str!("../sql/once_write.sql"))?;
     let (body, key) = (submit.body.0, submit.key.as_str());
     write.execute(params![caller.as_bytes(), key, body, write_answers(&answers), now.micros()])?;

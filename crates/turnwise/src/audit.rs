@@ -25,7 +25,7 @@ use crate::{Error, Turnwise, id};
 
 impl Turnwise {
     /// A handle on the same database whose changes are written to the audit log as those of this actor: decisions about jobs, settings,
-    /// schedules, tokens, [prune](Turnwise::prune). Submits are not. A change that changes nothing leaves no line.
+    /// schedules, tokens, [prune](Turnwise::prune), and jobs that are [submitted again](Turnwise::resubmit). Other submits are not. A change that changes nothing leaves no line.
     #[must_use]
     pub fn acting_as(&self, actor: Actor) -> Self {
         let mut acting = self.clone();

@@ -53,6 +53,7 @@ pub mod graph;
 mod id;
 pub mod overview;
 mod request;
+mod resubmit;
 pub mod schedules;
 pub mod settings;
 pub mod statistics;

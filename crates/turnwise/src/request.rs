@@ -95,6 +95,11 @@ impl JobRequest {
         }
     }
 
+    /// A job that was made already.
+    pub(crate) fn like(job: NewJob) -> Self {
+        Self { job: Ok(job), ..Self::made(Err(Invalid::new("task", "is missing"))) }
+    }
+
     fn set<T>(mut self, value: Result<T, Invalid>, put: impl FnOnce(&mut NewJob, T)) -> Self {
         match (&mut self.job, value) {
             (Ok(job), Ok(value)) => put(job, value),

@@ -89,11 +89,19 @@ impl Turnwise {
         body: BodyHash,
         requests: impl IntoIterator<Item = JobRequest>,
     ) -> Result<Once, Error> {
+        self.send_once(requests, |jobs| SubmitOnce { caller, key: key.clone(), body, jobs, line: None }).await
+    }
+
+    pub(crate) async fn send_once(
+        &self,
+        requests: impl IntoIterator<Item = JobRequest>,
+        call: impl Fn(Vec<NewJob>) -> SubmitOnce,
+    ) -> Result<Once, Error> {
         let operators = self.operators()?;
         let (jobs, ours) = self.new_jobs(requests).await?;
         let submit = move |jobs| {
-            let (operators, key) = (Arc::clone(&operators), key.clone());
-            async move { operators.submit_once(SubmitOnce { caller, key, body, jobs }).await }
+            let (operators, call) = (Arc::clone(&operators), call(jobs));
+            async move { operators.submit_once(call).await }
         };
         self.send(jobs, &ours, submit).await
     }

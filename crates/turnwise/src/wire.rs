@@ -24,6 +24,7 @@ mod object;
 mod outcome;
 mod overview;
 mod request;
+mod resubmit;
 mod schedule;
 #[cfg(test)]
 mod shapes;
@@ -50,6 +51,7 @@ pub use object::Unreadable;
 pub use outcome::Outcome;
 pub use overview::{Group, HeldBy, Key, Queue, Task};
 pub use request::Request;
+pub use resubmit::{Resubmission, ToEdit};
 pub use schedule::{NewSchedule, Schedule};
 pub use statistics::{ErrorSeen, Errors, Statistics, StatisticsPoint, Times};
 pub use token::{CreatedToken, LogIn, LoggedIn, NewToken, Token, Tokens};

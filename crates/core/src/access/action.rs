@@ -48,6 +48,8 @@ macro_rules! actions {
 actions! {
     /// Submit jobs.
     Submit, Submit, Own, "submit jobs, one or many";
+    /// Submit a job again that is there, perhaps with changes.
+    Resubmit, Submit, Own, "submit a job again, with changes";
     /// A job with its attempts, log and result.
     ReadJob, Read, Own, "read a job, its attempts, its log and its result; wait for its end";
     /// Lists of jobs.

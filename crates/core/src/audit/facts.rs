@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     access::{NewToken, Token},
-    job::Job,
+    job::{Job, NewJob},
     json::Json,
     lifecycle::{Target, Transition},
     periodic::Periodic,
@@ -73,6 +73,14 @@ pub(super) fn job_itself(job: &Job) -> Facts {
     let Job { task, queue, group, args, state, .. } = job;
     let facts = json!({"task": task, "queue": queue, "group": group, "args": hidden(args), "state": state.to_string()});
     object(facts)
+}
+
+/// A job that is made of another one.
+pub(super) fn new_job(job: &NewJob) -> Facts {
+    let NewJob { id, task, queue, group, args, priority, due, .. } = job;
+    object(json!({
+        "job": id, "task": task, "queue": queue, "group": group, "args": hidden(args), "priority": priority.get(), "due_at": due,
+    }))
 }
 
 /// What a decision may change of a job.

@@ -217,7 +217,7 @@ fn submits(calls: &mut Calls) {
 
 /// A submit that is done once.
 pub(crate) fn once(key: &str, jobs: Vec<NewJob>) -> SubmitOnce {
-    SubmitOnce { caller: None, key: OnceKey::new(key).expect("a good key"), body: BodyHash([1; 32]), jobs }
+    SubmitOnce { caller: None, key: OnceKey::new(key).expect("a good key"), body: BodyHash([1; 32]), jobs, line: None }
 }
 
 fn onces(calls: &mut Calls) {

@@ -3,18 +3,19 @@
 use std::sync::Arc;
 
 use turnwise_core::{
-    ActorName, Json, Timestamp, TokenName,
+    ActorName, Json, NewJob, OnceKey, Timestamp, TokenName, Unique, UniqueKey,
     access::{Grant, Limits, NewToken, Scope, TokenId},
     audit::{Actor, AuditId, AuditLine, AuditTarget, AuditVerb, KEEP_AUDIT, NewAuditLine},
     lifecycle::Event,
+    unique::OnDuplicate,
 };
 use uuid::Uuid;
 
 use super::{OperatorHarness, scene::*};
 use crate::{
-    AskAudit, AuditFilter, AuditPage, OperatorStore, Secret,
+    AskAudit, AuditFilter, AuditPage, BodyHash, Once, OperatorStore, Secret, SubmitOnce,
     operators::MAX_PAGE,
-    store::{Intervention, MemoKind, NewMemo, Settled},
+    store::{Intervention, MemoKind, NewMemo, Settled, Submitted},
 };
 
 fn line(n: u128, actor: &str, target: &str) -> NewAuditLine {
@@ -104,6 +105,35 @@ pub async fn a_decision_about_a_job_is_written_with_its_line(h: &impl OperatorHa
     // Without a line.
     assert_eq!(scene.intervene(2, Event::Cancel).await, Settled::Applied);
     assert_eq!(all(&store).await.len(), 2);
+}
+
+pub async fn a_submit_that_is_done_once_leaves_one_line(h: &impl OperatorHarness) {
+    let (scene, store) = (Scene::led(h).await, h.operators().await);
+    let submit = |n: u64, audited| SubmitOnce {
+        caller: None,
+        key: OnceKey::new("again").expect("a good key"),
+        body: BodyHash([1; 32]),
+        jobs: vec![job(n)],
+        line: Some(Box::new(line(audited, "alice", &format!("job:{}", id(7))))),
+    };
+    let new = vec![Submitted::itself(id(1), true)];
+    assert_eq!(store.submit_once(submit(1, 1)).await.expect("submit once"), Once::Submitted(new.clone()));
+    assert_eq!(numbers(&all(&store).await), [1]);
+    // Its repeat has a job and a line of its own; neither is written.
+    assert_eq!(store.submit_once(submit(2, 2)).await.expect("submit once"), Once::Again(new));
+    assert_eq!(numbers(&all(&store).await), [1]);
+    let other = SubmitOnce { body: BodyHash([2; 32]), ..submit(3, 3) };
+    assert_eq!(store.submit_once(other).await.expect("submit once"), Once::OtherBody);
+    // Refused: no job, so no line.
+    let holds = || {
+        Box::new(Unique { on_duplicate: OnDuplicate::Reject, ..Unique::new(UniqueKey::new("k").expect("a good key")) })
+    };
+    let unique = |n| NewJob { unique: Some(holds()), ..job(n) };
+    scene.store.enqueue(vec![unique(4)]).await.expect("enqueue");
+    let key = OnceKey::new("refused").expect("a good key");
+    let refused = SubmitOnce { key, jobs: vec![unique(5)], ..submit(5, 5) };
+    store.submit_once(refused).await.expect_err("the key is held");
+    assert_eq!(numbers(&all(&store).await), [1]);
 }
 
 pub async fn a_decision_that_is_not_written_leaves_no_line(h: &impl OperatorHarness) {

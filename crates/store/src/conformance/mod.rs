@@ -164,6 +164,7 @@ macro_rules! operator_suite {
             audit:
                 a_line_is_kept_with_all_that_it_says,
                 a_decision_about_a_job_is_written_with_its_line,
+                a_submit_that_is_done_once_leaves_one_line,
                 a_decision_that_is_not_written_leaves_no_line,
                 a_node_asked_twice_by_one_call_to_stop_a_job_is_one_line,
                 a_thousand_decisions_are_a_thousand_lines,

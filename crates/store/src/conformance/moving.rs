@@ -113,7 +113,7 @@ async fn fill(h: &impl MoveHarness) {
     secrets.add(task("mail"), Pointer::new("/pin").expect("a pointer"));
     operators.note_secrets(secrets).await.expect("note secrets");
     let key = turnwise_core::OnceKey::new("once").expect("a good key");
-    let once = SubmitOnce { caller: Some(token.id), key, body: BodyHash([3; 32]), jobs: vec![job(7)] };
+    let once = SubmitOnce { caller: Some(token.id), key, body: BodyHash([3; 32]), jobs: vec![job(7)], line: None };
     operators.submit_once(once).await.expect("submit once");
     let begun = operators.begin_statistics(scene.epoch).await.expect("begin");
     let mut sums = Sums::of_share(7, 8);

@@ -20,7 +20,7 @@ use crate::{
 const BODY: BodyHash = BodyHash([1; 32]);
 
 fn call(key: &str, jobs: Vec<NewJob>) -> SubmitOnce {
-    SubmitOnce { caller: None, key: OnceKey::new(key).expect("a good key"), body: BODY, jobs }
+    SubmitOnce { caller: None, key: OnceKey::new(key).expect("a good key"), body: BODY, jobs, line: None }
 }
 
 async fn once(store: &Arc<dyn OperatorStore>, submit: SubmitOnce) -> Once {

@@ -10,7 +10,7 @@ use crate::{
 
 pub(super) fn submit_once(store: &MemoryStore, submit: SubmitOnce) -> Result<Once> {
     let now = store.clock.now();
-    let SubmitOnce { caller, key, body, jobs } = submit;
+    let SubmitOnce { caller, key, body, jobs, line } = submit;
     let answers = {
         let mut data = store.data();
         if let Some(known) = data.once.get(&(caller, key.clone()))
@@ -19,6 +19,7 @@ pub(super) fn submit_once(store: &MemoryStore, submit: SubmitOnce) -> Result<Onc
             return Ok(answer);
         }
         let answers = enqueue::store_jobs(&mut data, jobs, now)?;
+        data.write_line(line.as_deref(), now);
         data.once.insert((caller, key), KnownOnce { body, answers: write_answers(&answers), at: now });
         answers
     };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
-use turnwise_core::{JobId, NewJob, OnceKey, Timestamp, access::TokenId, unique::Replacing};
+use turnwise_core::{JobId, NewJob, OnceKey, Timestamp, access::TokenId, audit::NewAuditLine, unique::Replacing};
 
 use crate::{
     StoreError,
@@ -39,6 +39,8 @@ pub struct SubmitOnce {
     pub body: BodyHash,
     /// With ids that need not be the same in a repeat.
     pub jobs: Vec<NewJob>,
+    /// Written with them, if it is an operator's change: a repeat writes no second one.
+    pub line: Option<Box<NewAuditLine>>,
 }
 
 /// What became of it.
