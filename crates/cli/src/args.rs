@@ -87,6 +87,8 @@ pub(crate) enum Command {
     Fail(Chosen),
     /// Changes the priority, the due time or the queue of jobs that are waiting or stuck
     Change(Box<Change>),
+    /// Submits a job like another one, with changes, and prints its id; the other one stays as it is
+    Resubmit(Box<Resubmit>),
     /// Lists nodes
     Nodes(Table),
     /// Explains why a job does not run yet, and when it will

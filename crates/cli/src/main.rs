@@ -50,6 +50,7 @@ mod print;
 mod terminal;
 mod error;
 mod reference;
+mod resubmit;
 
 use std::process::ExitCode;
 
@@ -119,6 +120,7 @@ fn run(args: &Args) -> Result<(), Failure> {
         Command::Fail(call) if call.filter.is_empty() => decide::fail(&settings, &call.ids),
         Command::Fail(call) => bulk::filtered(&settings, Verb::Fail, call),
         Command::Change(call) => decide::change(&settings, call),
+        Command::Resubmit(call) => resubmit::resubmit(&settings, call),
         Command::Why(call) => why::why(&settings, call),
         Command::Queues(call) => overview::queues(&settings, call),
         Command::Queue(call) => tune::queue(&settings, &call.verb),

@@ -8,8 +8,8 @@ use std::{
 use axum::http::StatusCode;
 use tokio::time::{Instant, timeout};
 use turnwise::{
-    BodyHash, GroupName, Invalid, Job, JobId, JobPage, JobRequest, ListCursor, ListFilter, NodeName, Once, QueueName,
-    Submitted, TaskName, Timestamp, TraceContext, UniqueKey,
+    BodyHash, GroupName, Invalid, Job, JobId, JobPage, JobRequest, ListCursor, ListFilter, NodeName, Once, OnceKey,
+    QueueName, Submitted, TaskName, Timestamp, TraceContext, UniqueKey,
     filter::{JobFilter, Search},
     store::{After, Load},
     view::{Asked, Gate},
@@ -418,6 +418,58 @@ pub(crate) async fn fail(call: Call) -> Result<Reply, Problem> {
     let id = call.job().await?.id;
     call.acting().fail(id).await?;
     Reply::json(&wire::Decided::failed(id))
+}
+
+/// The job as a person edits it, without its secrets.
+pub(crate) async fn to_edit(call: Call) -> Result<Reply, Problem> {
+    let job = call.job().await?;
+    let args = call.turnwise().to_edit(&job).await?;
+    Reply::json(&wire::ToEdit::new(&job, &args))
+}
+
+/// Submits the job again, with changes, as another one.
+pub(crate) async fn resubmit(call: Call) -> Result<Reply, Problem> {
+    let changes = call.read(wire::Resubmission::read)?;
+    let job = call.job().await?;
+    let caller = call.caller.token();
+    // The same changes of another job are another request.
+    let body = BodyHash::of(&[job.id.as_bytes(), &call.body[..]].concat());
+    let stored = match &call.once {
+        Some(key) => call.turnwise().find_once(caller, key.clone(), body).await?.map(done_once).transpose()?,
+        None => None,
+    };
+    let stored = match stored {
+        Some(stored) => stored,
+        None => {
+            call.service.door().take(&call.caller, 1)?;
+            let request = call.turnwise().request_again(&job, &changes).await.map_err(Problem::of_submit)?;
+            let request = match trace_in_head(&call) {
+                Some(trace) => request.trace_unless_given(trace),
+                None => request,
+            };
+            let mut own = if call.grant.is_limited() {
+                own(&call, vec![request], |_, field| format!("/{field}")).await?
+            } else {
+                vec![request]
+            };
+            let Some(request) = own.pop() else { return Err(Problem::away("there was nothing to submit")) };
+            let key = match &call.once {
+                Some(key) => key.clone(),
+                None => once_of(&request)?,
+            };
+            let once = call.acting().submit_again(&job, caller, key, body, request).await;
+            done_once(once.map_err(Problem::of_submit)?)?
+        }
+    };
+    let Some(submitted) = stored.jobs.first() else { return Err(Problem::away("the store gave no answer")) };
+    let reply = Reply::json(&wire::Submitted::new(submitted))?.repeated(stored.again);
+    Ok(reply.created(format_args!("/api/v1/jobs/{}", submitted.id)))
+}
+
+/// A key that no other request has, where the caller gave none.
+fn once_of(request: &JobRequest) -> Result<OnceKey, Problem> {
+    let id = request.job_id().map_err(|invalid| Problem::in_body(&invalid))?;
+    OnceKey::new(format!("again-{id}")).map_err(|invalid| Problem::in_body(&invalid))
 }
 
 pub(crate) async fn change(call: Call) -> Result<Reply, Problem> {

@@ -20,12 +20,15 @@ mod hostile;
 mod indent;
 mod job;
 mod jobs;
+pub(crate) mod leads;
 mod login;
 mod numbers;
 mod overview;
 mod recipe;
+mod resubmit;
 mod shared;
 mod shown;
+mod suggest;
 mod visit;
 
 use std::pin::Pin;
@@ -125,8 +128,11 @@ pub fn pages() -> Vec<Page> {
         page!(Get "/groups/{name}", fairness::group),
         page!(Get "/groups/{name}/what-if", fairness::what_if).slow(),
         page!(Get "/jobs", jobs::show),
+        page!(Get "/jobs/suggest", suggest::show),
         page!(Get "/jobs/{id}", job::show),
         page!(Get "/jobs/{id}/why", job::why).slow(),
+        page!(Get "/jobs/{id}/resubmit", resubmit::show),
+        page!(Post "/jobs/{id}/resubmit", resubmit::send),
         page!(Get "/decide", decide::show).slow(),
         page!(Post "/decide", decide::begin).slow(),
         page!(Get "/decide/{number}", decide::progress),

@@ -285,6 +285,9 @@ pub fn routes() -> Vec<Route> {
         route!(Post "/api/v1/jobs/{id}/fail", Some(DecideJob), failJob, jobs::fail, "Decided", "Marks a stuck job as failed.").refuses(&[404, 409]),
         route!(Patch "/api/v1/jobs/{id}", Some(DecideJob), changeJob, jobs::change, "Decided", "Gives a job that is waiting or stuck another priority, time or queue.")
             .takes("JobEdit", BODY_BYTES).refuses(&[404, 409]),
+        route!(Get "/api/v1/jobs/{id}/request", Some(ReadJob), getJobRequest, jobs::to_edit, "ToEdit", "Shows a job as one edits it to submit it again: each secret field is replaced by a marker.").refuses(&[404]),
+        route!(Post "/api/v1/jobs/{id}/resubmit", Some(Resubmit), resubmitJob, jobs::resubmit, "Submitted", "Submits a job like this one, with changes; this one stays as it is.")
+            .takes("Resubmission", JOB_BYTES).creates().refuses(&[404, 409]).keyed(),
         route!(Post "/api/v1/jobs/cancel", Some(Bulk), cancelJobs, bulk::cancel, "Bulk", "Cancels all jobs that the body names; with `dry_run` it shows how many they are.").takes("CancelChoice", BODY_BYTES),
         route!(Post "/api/v1/jobs/retry", Some(Bulk), retryJobs, bulk::retry, "Bulk", "Runs failed jobs again (stuck and cancelled ones if `state` says so).").takes("RetryChoice", BODY_BYTES),
         route!(Post "/api/v1/jobs/fail", Some(Bulk), failJobs, bulk::fail, "Bulk", "Marks stuck jobs as failed.").takes("FailChoice", BODY_BYTES),

@@ -22,7 +22,7 @@ use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, watch},
     time::timeout,
 };
-use turnwise::{Executor, Turnwise, view::KeptView};
+use turnwise::{Executor, OnceKey, Turnwise, view::KeptView};
 use turnwise_core::access::{Reach, Refusal};
 
 use crate::{
@@ -35,7 +35,7 @@ use crate::{
     },
     metrics::Metrics,
     origins::Origins,
-    page::{self, Page, SharedAnswers, decide::Works, pages},
+    page::{self, Page, SharedAnswers, decide::Works, leads::Leads, pages},
     portions::{Portion, Portions},
     problem::Problem,
     proxies::{Forwarded, Peer, Proxies},
@@ -103,6 +103,7 @@ struct Shared {
     metrics: Metrics,
     spans: OnceLock<Arc<dyn Spans>>,
     kept: Kept,
+    leads: Leads,
     shared: SharedAnswers,
     works: Works,
     /// When the last page could be made.
@@ -113,7 +114,10 @@ struct Shared {
 }
 
 /// What pages share for a while: answers of the API, by route, with when they were read.
-pub(crate) type Kept = tokio::sync::Mutex<HashMap<&'static str, (tokio::time::Instant, Bytes)>>;
+pub(crate) type Kept = std::sync::Mutex<HashMap<String, Arc<KeptAnswer>>>;
+
+/// One of them. Who asks first finds out; others wait for that one alone.
+pub(crate) type KeptAnswer = tokio::sync::Mutex<Option<(tokio::time::Instant, Bytes)>>;
 
 impl Service {
     /// On this database, for programs and for web pages of its own.
@@ -150,6 +154,7 @@ impl Service {
             metrics: Metrics::default(),
             spans: OnceLock::new(),
             kept: Kept::default(),
+            leads: Leads::default(),
             shared: SharedAnswers::default(),
             works: Works::default(),
             answered: Mutex::new(Instant::now()),
@@ -269,6 +274,10 @@ impl Service {
 
     pub(crate) fn shared(&self) -> &SharedAnswers {
         &self.0.shared
+    }
+
+    pub(crate) fn leads(&self) -> &Leads {
+        &self.0.leads
     }
 
     pub(crate) fn kept(&self) -> &Kept {
@@ -448,6 +457,7 @@ impl Service {
         name: &str,
         parameters: Vec<(String, String)>,
         body: Bytes,
+        once: Option<OnceKey>,
     ) -> Result<Reply, Problem> {
         if route.action.is_some() {
             may_use(&asker.caller, route)?;
@@ -463,7 +473,7 @@ impl Service {
             grant: Arc::clone(&asker.caller.grant),
             name: name.to_owned(),
             query: Query::of(parameters),
-            once: None,
+            once,
             headers: asker.headers.clone(),
             secure: asker.secure,
             from: asker.from,

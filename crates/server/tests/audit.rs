@@ -85,6 +85,14 @@ async fn every_route_that_changes_something_leaves_a_line_on_every_store() {
             ("cancelJob", "POST", at(&second, "cancel"), None, "cancel", format!("job:{second}")),
             ("rerunJob", "POST", at(&second, "rerun"), None, "rerun", format!("job:{second}")),
             (
+                "resubmitJob",
+                "POST",
+                at(&second, "resubmit"),
+                Some(json!({"args": "hunter2 again"})),
+                "resubmit",
+                format!("job:{second}"),
+            ),
+            (
                 "cancelJobs",
                 "POST",
                 "/api/v1/jobs/cancel".into(),
@@ -136,7 +144,8 @@ async fn every_route_that_changes_something_leaves_a_line_on_every_store() {
         ] {
             let before = caller.lines("?limit=1000").await.len();
             let told = format!("{}: {route}", server.store);
-            caller.ask(method, &path, body.as_ref()).await.expect(200);
+            let status = if route == "resubmitJob" { 201 } else { 200 };
+            caller.ask(method, &path, body.as_ref()).await.expect(status);
             let lines = caller.lines("?limit=1000").await;
             assert_eq!(lines.len(), before + 1, "{told}");
             let line = &lines[0];

@@ -210,6 +210,37 @@ pub(crate) struct Change {
 }
 
 #[derive(Debug, clap::Args)]
+pub(crate) struct Resubmit {
+    /// The job's id, or the beginning of it that only one job's id has
+    pub(crate) id: String,
+    /// Other arguments: JSON, @FILE with JSON, or - for JSON from stdin. A marker as --show prints it stands for the stored value of a
+    /// secret field
+    #[arg(long, value_name = "JSON", allow_hyphen_values = true)]
+    pub(crate) args: Option<String>,
+    /// Another task
+    #[arg(long)]
+    pub(crate) task: Option<String>,
+    /// Another queue
+    #[arg(long)]
+    pub(crate) queue: Option<String>,
+    /// Another group
+    #[arg(long)]
+    pub(crate) group: Option<String>,
+    /// 1 (first) to 10 (last), or high (3) or low (8)
+    #[arg(long, allow_hyphen_values = true)]
+    pub(crate) priority: Option<String>,
+    /// Start it not before this much time has passed, like 10s, 5m or 2h [default: at once]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    pub(crate) r#in: Option<String>,
+    /// Start it not before this time, like 2030-01-31T08:30:00Z
+    #[arg(long, value_name = "TIME", conflicts_with = "in", allow_hyphen_values = true)]
+    pub(crate) at: Option<String>,
+    /// Print what would be submitted without changes, as JSON, and submit nothing: secret fields are replaced by markers
+    #[arg(long, conflicts_with_all = ["args", "task", "queue", "group", "priority", "in", "at"])]
+    pub(crate) show: bool,
+}
+
+#[derive(Debug, clap::Args)]
 pub(crate) struct Retry {
     #[command(flatten)]
     pub(crate) chosen: Chosen,

@@ -1,9 +1,13 @@
 //! What needs a person's attention, the worst first, and what to do about it.
 
+use std::time::Duration;
+
 use turnwise::Timestamp;
 
 use crate::page::{
     frame::Frame,
+    jobs::quoted,
+    leads::Change,
     overview::{ErrorSeen, Finding, Queue, Totals},
     shown::{Count, Shown},
 };
@@ -42,18 +46,22 @@ pub(crate) struct Seen<'a> {
     pub(crate) queues: &'a [Queue],
     pub(crate) errors: &'a [ErrorSeen],
     pub(crate) totals: &'a Totals,
+    /// Changes of the dispatcher in the last hour, the last one first.
+    pub(crate) leads: &'a [Change],
     pub(crate) now: Timestamp,
 }
 
 /// Kinds of errors that are named.
 const ERRORS: usize = 3;
+/// A job that is due and waits for so long is worth a look.
+const LONG_WAIT: Duration = Duration::from_secs(5 * 60);
 
 pub(crate) fn items(seen: &Seen<'_>, frame: &Frame) -> Vec<Item> {
     let findings = seen.findings.iter().filter(|finding| finding.verdict != "fine").map(|finding| Item {
         kind: if finding.verdict == "bad" { Kind::Wrong } else { Kind::Look },
         text: format!("{}: {}", finding.subject, finding.text),
         advice: finding.advice.clone(),
-        way: None,
+        way: way(&finding.subject, frame),
     });
     let errors = seen.errors.iter().take(ERRORS).map(|error| Item {
         kind: Kind::Wrong,
@@ -87,6 +95,28 @@ pub(crate) fn items(seen: &Seen<'_>, frame: &Frame) -> Vec<Item> {
             way: Some(("job".to_owned(), frame.job(&held.job))),
         })
     });
+    let led = seen.leads.first().map(|last| Item {
+        kind: Kind::Look,
+        text: format!(
+            "the dispatcher has changed in the last hour, {}: {} took over from {} {}",
+            if seen.leads.len() == 1 { "once".to_owned() } else { format!("{} times", seen.leads.len()) },
+            last.to,
+            last.from,
+            last.at.relative(seen.now),
+        ),
+        advice: Some("nothing after a deploy; else see the logs of the node that lost it".to_owned()),
+        way: way("dispatcher", frame),
+    });
+    let oldest = seen.queues.iter().filter(|queue| queue.paused.is_none()).filter_map(|queue| {
+        let since = queue.oldest.filter(|since| seen.now.since(*since) >= LONG_WAIT)?;
+        Some((since, queue))
+    });
+    let oldest = oldest.min_by_key(|(since, _)| *since).map(|(since, queue)| Item {
+        kind: Kind::Look,
+        text: format!("the oldest due job of queue {} has waited for {}", queue.name, since.age(seen.now)),
+        advice: Some("see on the page of such a job why it waits".to_owned()),
+        way: Some(("waiting jobs".to_owned(), frame.jobs(format!("state:waiting queue:{}", quoted(&queue.name))))),
+    });
     let stuck = (seen.totals.stuck > 0).then(|| Item {
         kind: Kind::Look,
         text: format!(
@@ -99,9 +129,21 @@ pub(crate) fn items(seen: &Seen<'_>, frame: &Frame) -> Vec<Item> {
         advice: None,
         way: Some(("stuck jobs".to_owned(), frame.jobs("state:stuck"))),
     });
-    let mut items: Vec<_> = findings.chain(held).chain(errors).chain(paused).chain(stuck).collect();
+    let mut items: Vec<_> =
+        findings.chain(held).chain(errors).chain(paused).chain(oldest).chain(led).chain(stuck).collect();
     items.sort_by_key(|item| item.kind);
     items
+}
+
+/// Where a finding leads, if the caller may go there.
+fn way(subject: &str, frame: &Frame) -> Option<(String, String)> {
+    let path = match subject {
+        "tasks" => "tasks",
+        "nodes" | "dispatcher" | "lost nodes" => "nodes",
+        _ => return None,
+    };
+    let leads = frame.ways.iter().any(|way| way.path == path);
+    leads.then(|| (path.to_owned(), format!("{}{path}", frame.root)))
 }
 
 fn runs(count: u64) -> String {

@@ -33,6 +33,8 @@ struct Kind {
     title: &'static str,
     deed: &'static str,
     past: &'static str,
+    /// With *would* before it.
+    would: &'static str,
     /// A filter with the jobs that are meant without one, for commands, which need one.
     every: &'static str,
 }
@@ -44,6 +46,7 @@ static KINDS: [Kind; 3] = [
         title: "Cancel jobs",
         deed: "Cancel",
         past: "cancelled",
+        would: "be cancelled",
         every: "state:waiting,scheduled,running,stuck",
     },
     Kind {
@@ -52,6 +55,7 @@ static KINDS: [Kind; 3] = [
         title: "Run jobs again",
         deed: "Run again",
         past: "will run again",
+        would: "run again",
         every: "state:failed",
     },
     Kind {
@@ -60,6 +64,7 @@ static KINDS: [Kind; 3] = [
         title: "Mark jobs as failed",
         deed: "Mark as failed",
         past: "marked as failed",
+        would: "be marked as failed",
         every: "state:stuck",
     },
 ];

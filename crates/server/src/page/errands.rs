@@ -85,6 +85,9 @@ pub(crate) static ERRANDS: &[Errand] = {
 
 /// What is said of a form that was sent before, by the name of its route.
 pub(crate) fn said(done: &str, _count: Option<&str>) -> Option<String> {
+    if done == "resubmitJob" {
+        return Some("This is the new job. The one that it was made of stays as it is.".to_owned());
+    }
     ERRANDS.iter().find(|errand| errand.route == done).map(|errand| errand.said.to_owned())
 }
 

@@ -43,6 +43,8 @@ struct Fairness {
     empty: bool,
     /// Groups that are not listed.
     left: usize,
+    /// Whether weights are shown, with what would become of another one.
+    weighs: bool,
     recipe: Recipe,
     /// Jobs of two groups, to see them take turns.
     examples: [Recipe; 2],
@@ -65,6 +67,8 @@ struct Row {
     had: f64,
     /// Its part of all that groups were entitled to.
     entitled: f64,
+    /// As it is set now; `None`: that was not read.
+    weight: Option<f64>,
 }
 
 impl Row {
@@ -108,6 +112,7 @@ fn rows(numbers: &Numbers) -> Vec<Row> {
     let row = |(name, sum): (Option<String>, Sum)| Row {
         had: part(sum.used, used),
         entitled: part(sum.entitled, entitled),
+        weight: None,
         name,
         sum,
     };
@@ -187,6 +192,10 @@ pub(crate) async fn show(visit: Visit) -> Result<Reply, Problem> {
     }
     let left = rows.len().saturating_sub(LISTED);
     rows.truncate(LISTED);
+    let weighs = visit.may("simulate") && visit.may("listGroups");
+    if weighs {
+        weigh(&visit, &mut rows).await?;
+    }
     let link = |queue: &str, by: &str| format!("{}fairness{}", frame.root, parameters([("queue", queue), ("by", by)]));
     let queues =
         by_queue.keys().map(|name| Tab { label: name.clone(), href: link(name, order), current: *name == queue });
@@ -203,7 +212,43 @@ pub(crate) async fn show(visit: Visit) -> Result<Reply, Problem> {
     });
     let frame = frame.json(format!("statistics{}", parameters(asked)));
     let empty = rows.is_empty();
-    render(&Fairness { frame, queues, orders: orders.into(), shares, bars, rows, empty, left, recipe, examples })
+    render(&Fairness {
+        frame,
+        queues,
+        orders: orders.into(),
+        shares,
+        bars,
+        rows,
+        empty,
+        left,
+        weighs,
+        recipe,
+        examples,
+    })
+}
+
+/// What is set for a group.
+#[derive(Debug, Deserialize)]
+struct Weighed {
+    name: String,
+    weight: f64,
+}
+
+#[derive(Debug, Deserialize)]
+struct AllWeighed {
+    groups: Vec<Weighed>,
+    next: Option<String>,
+}
+
+/// Notes the groups' weights. One that is not listed has no settings, unless there are more than one page of groups.
+async fn weigh(visit: &Visit, rows: &mut [Row]) -> Result<(), Problem> {
+    let Some(all) = visit.kept_of::<AllWeighed>("listGroups", &[("limit", "1000")]).await? else { return Ok(()) };
+    let weights: BTreeMap<&str, f64> = all.groups.iter().map(|group| (group.name.as_str(), group.weight)).collect();
+    for row in rows {
+        let known = row.name.as_deref().map(|name| weights.get(name).copied());
+        row.weight = known.and_then(|known| known.or_else(|| all.next.is_none().then_some(1.0)));
+    }
+    Ok(())
 }
 
 /// From the form of the search: the group's own page.

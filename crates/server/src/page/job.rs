@@ -163,6 +163,7 @@ struct Deed {
 #[derive(Debug)]
 struct May {
     change: bool,
+    resubmit: bool,
     why: bool,
 }
 
@@ -176,7 +177,11 @@ impl Job {
     }
 
     fn may(&self, visit: &Visit) -> May {
-        May { change: visit.may("changeJob") && self.rests(), why: visit.may("whyJob") && !self.ended() }
+        May {
+            change: visit.may("changeJob") && self.rests(),
+            resubmit: visit.may("resubmitJob"),
+            why: visit.may("whyJob"),
+        }
     }
 
     fn deeds(&self, visit: &Visit) -> Vec<Deed> {
@@ -200,6 +205,15 @@ impl Job {
         possible.map(deed).collect()
     }
 
+    /// What becomes of it if a job that it waits for does not succeed.
+    fn otherwise(&self) -> Option<&'static str> {
+        match self.on_failure.as_deref()? {
+            "run" => Some("it runs all the same"),
+            "cancel" => Some("it is cancelled"),
+            _ => Some("it fails, too"),
+        }
+    }
+
     fn steps(&self) -> Option<String> {
         let steps = self.steps.as_ref()?.get();
         (!matches!(steps, "{}" | "null")).then(|| indent(steps))
@@ -220,7 +234,9 @@ impl Job {
     }
 
     fn waited(&self, now: impl Borrow<Timestamp>) -> String {
-        let until = self.started_at.or(self.finished_at).unwrap_or(*now.borrow());
+        // Until its first run: what came between the runs is the picture's to show.
+        let first = self.attempts.iter().filter_map(|attempt| attempt.started_at).chain(self.started_at).min();
+        let until = first.or(self.finished_at).unwrap_or(*now.borrow());
         span(until.since(self.submitted_at))
     }
 
@@ -264,11 +280,15 @@ impl Job {
             },
         }
         if !phases.is_empty() {
-            let name = if self.ended() { self.state.clone() } else { "now".to_owned() };
+            let number = self.attempts.last().map_or(0, |last| last.number) + 1;
+            let name = match self.started_at.filter(|_| is_new) {
+                Some(_) => format!("{number}. run"),
+                None if self.ended() => "then".to_owned(),
+                None => "now".to_owned(),
+            };
             attempts.push(Bar { name, phases, ended: self.ended().then_some(state) });
         }
-        let begins = format!("submitted {}", self.submitted_at.utc());
-        Timeline { title: "Attempts of this job".to_owned(), begins, attempts }
+        Timeline { title: "Attempts of this job".to_owned(), begins: "submitted".to_owned(), attempts }
     }
 }
 

@@ -5,15 +5,20 @@ use std::borrow::Borrow;
 use askama::Template;
 use serde::Deserialize;
 use serde_json::json;
-use turnwise::Timestamp;
+use turnwise::{
+    Timestamp,
+    filter::{FilterError, JobFilter},
+};
 
 use crate::{
     call::Reply,
     page::{
         Visit,
         frame::Frame,
+        numbers::Numbers,
         recipe::{Command, Recipe},
-        shown::Shown,
+        shown::{Count, Shown},
+        suggest,
         visit::{parameters, render},
     },
     problem::Problem,
@@ -42,12 +47,12 @@ impl Row {
         short(&self.id)
     }
 
-    /// What there is to say about it, in a line.
+    /// What there is to say about it besides what holds it up, in a line.
     fn note(&self) -> String {
         let asked = self.cancel_requested && !matches!(self.state.as_str(), "success" | "failed" | "cancelled");
         let asked = asked.then(|| "is asked to stop".to_owned());
         let error = self.error.as_ref().filter(|_| matches!(self.state.as_str(), "stuck" | "failed")).cloned();
-        asked.into_iter().chain(error).chain(self.waits_for.iter().cloned()).collect::<Vec<_>>().join("; ")
+        asked.into_iter().chain(error).collect::<Vec<_>>().join("; ")
     }
 }
 
@@ -74,12 +79,34 @@ struct Totals {
     at_least: bool,
 }
 
+/// What is wrong with a filter.
+#[derive(Debug)]
+struct Wrong {
+    problem: String,
+    /// The filter up to the place that is wrong, the character there, and the rest; `None`: it is about no place.
+    place: Option<(String, String, String)>,
+}
+
+impl Wrong {
+    fn of(filter: &str, problem: &Problem) -> Self {
+        let split = |error: FilterError| {
+            let (before, rest) = filter.split_at_checked(error.at)?;
+            let end = rest.chars().next().map_or(0, char::len_utf8);
+            Some((before.to_owned(), rest[..end].to_owned(), rest[end..].to_owned()))
+        };
+        let place = filter.parse::<JobFilter>().err().and_then(split);
+        Self { problem: problem.detail().to_owned(), place }
+    }
+}
+
 /// A view of one state.
 #[derive(Debug)]
 struct Tab {
     label: &'static str,
     href: String,
-    count: Option<crate::page::shown::Count>,
+    count: Option<Count>,
+    /// Whether these are those of the last hour: nobody counts all that ever ended.
+    hour: bool,
     current: bool,
 }
 
@@ -94,8 +121,10 @@ struct Jobs {
     older: Option<String>,
     /// Whether this is not the first page.
     later: bool,
+    /// Whole filters that may be written next, for a browser without the script.
+    words: Vec<String>,
     /// Whether the filter could not be read, and why.
-    wrong: Option<String>,
+    wrong: Option<Wrong>,
     decides: bool,
     recipe: Recipe,
     submit: Recipe,
@@ -139,10 +168,33 @@ const LISTED: &str = "50";
 /// The filter without its states, and these.
 fn split(filter: &str) -> (String, Option<&str>) {
     let is_state = |word: &&str| word.starts_with("state:") || word.starts_with("state=");
-    let states = filter.split_whitespace().find(is_state).map(|word| &word[6..]);
-    let others = filter.split_whitespace().filter(|word| !is_state(word)).collect::<Vec<_>>().join(" ");
-    // A text in quotation marks is left as it is: it may have a state's word in it.
-    if filter.contains('"') { (filter.to_owned(), None) } else { (others, states) }
+    let words = conditions(filter);
+    let states = words.iter().copied().find(is_state).map(|word| &word[6..]);
+    (words.into_iter().filter(|word| !is_state(word)).collect::<Vec<_>>().join(" "), states)
+}
+
+/// The conditions of a filter: a text between quotation marks is left as it is, also if it has a space or a state's word in it.
+fn conditions(filter: &str) -> Vec<&str> {
+    let (mut quoted, mut escaped) = (false, false);
+    let ends = |c: char| {
+        let ends = !quoted && c.is_whitespace();
+        (quoted, escaped) = match c {
+            '"' if !escaped => (!quoted, false),
+            '\\' => (quoted, quoted && !escaped),
+            _ => (quoted, false),
+        };
+        ends
+    };
+    filter.split(ends).filter(|word| !word.is_empty()).collect()
+}
+
+/// What ended in the last hour; `None`: the caller may not know it.
+async fn ended(visit: &Visit) -> Result<Option<Numbers>, Problem> {
+    let asked = [("by", "queue"), ("step", "minute")];
+    match visit.kept_of("getStatistics", &asked).await? {
+        None if visit.may("getStatistics") => visit.get("getStatistics", "", &asked).await.map(Some),
+        known => Ok(known),
+    }
 }
 
 pub(crate) async fn show(visit: Visit) -> Result<Reply, Problem> {
@@ -156,7 +208,7 @@ pub(crate) async fn show(visit: Visit) -> Result<Reply, Problem> {
     let (page, wrong) = match visit.get::<Page>("listJobs", "", &asked).await {
         Ok(page) => (page, None),
         Err(problem) if problem.status() == 422 => {
-            (Page { jobs: Vec::new(), next: None, reached: None }, Some(problem.detail().to_owned()))
+            (Page { jobs: Vec::new(), next: None, reached: None }, Some(Wrong::of(&filter, &problem)))
         }
         Err(problem) => return Err(problem),
     };
@@ -171,7 +223,18 @@ pub(crate) async fn show(visit: Visit) -> Result<Reply, Problem> {
             "stuck" => totals.stuck,
             _ => return None,
         };
-        Some(crate::page::shown::Count { number, at_least: totals.at_least })
+        Some(Count { number, at_least: totals.at_least })
+    };
+    let ended = if others.is_empty() { ended(&visit).await? } else { None };
+    let of_last_hour = |state: &str| {
+        let ended = ended.as_ref()?;
+        let number = match state {
+            "success" => ended.points.iter().map(|point| point.success).sum(),
+            "failed" => ended.points.iter().map(|point| point.failed).sum(),
+            "cancelled" => ended.points.iter().map(|point| point.cancelled).sum(),
+            _ => return None,
+        };
+        Some(Count::exact(number))
     };
     let tabs = TABS.into_iter().map(|(label, state)| {
         let word = if state.is_empty() { String::new() } else { format!("state:{state}") };
@@ -180,7 +243,8 @@ pub(crate) async fn show(visit: Visit) -> Result<Reply, Problem> {
             label,
             href: if to.is_empty() { format!("{}jobs", frame.root) } else { frame.jobs(to.join(" ")) },
             // The numbers are those of all jobs.
-            count: if others.is_empty() { count(state) } else { None },
+            count: if others.is_empty() { count(state).or_else(|| of_last_hour(state)) } else { None },
+            hour: count(state).is_none(),
             current: states.unwrap_or_default() == state,
         }
     });
@@ -195,8 +259,9 @@ pub(crate) async fn show(visit: Visit) -> Result<Reply, Problem> {
     let submit = Command::new("enqueue").value("noop").option("--group", "acme");
     let submit = visit.action("submitJob", "", Some(&json!({ "task": "noop", "group": "acme" })), Some(submit));
     let tabs = tabs.collect();
+    let words = suggest::words(&visit, &filter).await?;
     let decides = visit.may("cancelJobs");
-    render(&Jobs { later: cursor.is_some(), frame, filter, tabs, page, older, wrong, decides, recipe, submit })
+    render(&Jobs { later: cursor.is_some(), frame, filter, tabs, page, older, words, wrong, decides, recipe, submit })
 }
 
 #[cfg(test)]
@@ -206,7 +271,10 @@ mod tests {
     #[test]
     fn a_tab_changes_the_states_of_a_filter_and_nothing_else() {
         assert_eq!(split("task:a state:failed group:b"), ("task:a group:b".to_owned(), Some("failed")));
-        assert_eq!(split("error~\"state:x y\""), ("error~\"state:x y\"".to_owned(), None));
+        for text in [r#"error~"a state:x y""#, r#"error~"say \" state:x" -state:stuck"#] {
+            assert_eq!(split(text), (text.to_owned(), None));
+            assert_eq!(split(&format!("{text} state:failed")), (text.to_owned(), Some("failed")));
+        }
     }
 
     #[test]

@@ -70,7 +70,7 @@ pub(crate) struct Queue {
     running: u64,
     stuck: u64,
     at_least: bool,
-    oldest: Option<Timestamp>,
+    pub(crate) oldest: Option<Timestamp>,
     pub(crate) held_by: Option<HeldBy>,
     pub(crate) paused: Option<Pause>,
 }
@@ -191,7 +191,10 @@ pub(crate) async fn show(visit: Visit) -> Result<Reply, Problem> {
     let Jobs { jobs: running } =
         visit.get("listJobs", "", &[("state", "running,scheduled"), ("limit", &LISTED.to_string())]).await?;
     let minutes = numbers.minutes(now);
-    let seen = Seen { findings: &findings.findings, queues: &queues, errors: &errors, totals: &totals, now };
+    let dispatcher = findings.findings.iter().find(|one| one.subject == "dispatcher" && one.verdict == "fine");
+    let leads = visit.service.leads().note(dispatcher.map(|one| one.text.as_str()), now);
+    let seen =
+        Seen { findings: &findings.findings, queues: &queues, errors: &errors, totals: &totals, leads: &leads, now };
     let items = items(&seen, &frame);
     let oldest = queues.iter().filter_map(|queue| queue.oldest).min();
     queues.sort_by_key(|queue| std::cmp::Reverse((queue.waiting + queue.running, queue.stuck)));

@@ -61,6 +61,33 @@ pub(crate) fn span(span: Duration) -> String {
     }
 }
 
+/// A part of a sentence.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Piece {
+    Text(String),
+    /// Written as a time: a script shows it in the viewer's zone.
+    Time(Timestamp),
+}
+
+/// A sentence of the API, with the times in it apart.
+pub(crate) fn pieces(text: impl AsRef<str>) -> Vec<Piece> {
+    let (mut pieces, mut done) = (Vec::new(), 0);
+    let text = text.as_ref();
+    let of_time = |c: char| c.is_ascii_digit() || "-T:.Z".contains(c);
+    for (at, _) in text.match_indices(|c: char| c.is_ascii_digit()) {
+        if at < done || text[..at].ends_with(of_time) {
+            continue;
+        }
+        let word = text[at..].split(|c: char| !of_time(c)).next().unwrap_or_default().trim_end_matches(['.', ':']);
+        let Some(time) = word.strip_suffix('Z').and_then(|_| word.parse().ok()) else { continue };
+        pieces.push(Piece::Text(text[done..at].to_owned()));
+        pieces.push(Piece::Time(time));
+        done = at + word.len();
+    }
+    pieces.push(Piece::Text(text[done..].to_owned()));
+    pieces
+}
+
 /// A number with its thousands apart, and a `+` where there may be more.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Count {
@@ -118,6 +145,20 @@ mod tests {
         assert_eq!(when("2030-01-31T08:03:00Z").relative(now), "in 3 min");
         assert_eq!(when("2030-01-31T08:00:00Z").relative(now), "now");
         assert_eq!(when("2030-01-31T08:00:00.123456Z").utc(), "2030-01-31 08:00:00 UTC");
+    }
+
+    #[test]
+    fn the_times_of_a_sentence_are_found() {
+        let text = |text: &str| Piece::Text(text.to_owned());
+        let time = |text: &str| Piece::Time(text.parse().unwrap());
+        let at = "2030-01-31T08:00:00.5Z";
+        assert_eq!(
+            pieces(format!("queue mail is paused since {at} (release 7), é until {at}.")),
+            [text("queue mail is paused since "), time(at), text(" (release 7), é until "), time(at), text("."),]
+        );
+        for plain in ["", "waits for job 01a1f3e0-709b-7aa3", "in 2030-01-31", "x2030-01-31T08:00:00", "7Z"] {
+            assert_eq!(pieces(plain), [text(plain)]);
+        }
     }
 
     #[test]

@@ -1,6 +1,10 @@
 //! A request for a page: who asks, for what, and the way from there to the API.
 
-use std::{collections::HashMap, fmt::Write as _, sync::LazyLock};
+use std::{
+    collections::HashMap,
+    fmt::Write as _,
+    sync::{Arc, LazyLock, PoisonError},
+};
 
 use askama::Template;
 use axum::{body::to_bytes, http::header};
@@ -8,6 +12,7 @@ use bytes::Bytes;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use turnwise::OnceKey;
 
 use tokio::time::Instant;
 
@@ -118,7 +123,22 @@ impl Visit {
         parameters: Vec<(String, String)>,
         body: Bytes,
     ) -> Result<Reply, Problem> {
-        self.service.ask_within(Self::route(id)?, &self.asker, name, parameters, body).await
+        self.service.ask_within(Self::route(id)?, &self.asker, name, parameters, body, None).await
+    }
+
+    /// What the API answers to a submit that is done once, under this key.
+    pub(crate) async fn send_once<T: DeserializeOwned>(
+        &self,
+        id: &'static str,
+        name: &str,
+        body: String,
+        key: OnceKey,
+    ) -> Result<T, Problem> {
+        let reply =
+            self.service.ask_within(Self::route(id)?, &self.asker, name, Vec::new(), body.into(), Some(key)).await?;
+        let json = to_bytes(reply.into_body(), usize::MAX).await;
+        self.service.shared().forget();
+        read(id, &json.map_err(|_| Problem::away("the answer could not be read"))?)
     }
 
     async fn ask(
@@ -162,22 +182,39 @@ impl Visit {
     }
 
     /// What the API answered within the last ten seconds, which all pages share: it takes a while to find out. `None`: the caller may not
-    /// know it.
+    /// know it, or has an answer of its own.
     pub(crate) async fn kept<T: DeserializeOwned>(&self, id: &'static str) -> Result<Option<T>, Problem> {
+        self.kept_of(id, &[]).await
+    }
+
+    /// The same with parameters.
+    pub(crate) async fn kept_of<T: DeserializeOwned>(
+        &self,
+        id: &'static str,
+        asked: &[(&str, &str)],
+    ) -> Result<Option<T>, Problem> {
         // Only what is the same for every caller that may see it at all.
         if !self.may(id) || self.asker.caller.grant.is_limited() {
             return Ok(None);
         }
         #[cfg(test)]
         if self.service.answers_instead() {
-            return self.get(id, "", &[]).await.map(Some);
+            return self.get(id, "", asked).await.map(Some);
         }
-        let mut kept = self.service.kept().lock().await;
-        if let Some((_, json)) = kept.get(id).filter(|(read, _)| read.elapsed() < KEPT_FOR) {
+        // What pages ask for is a handful of questions: none of them has a caller's own text in it.
+        let question = format!("{id}{}", parameters(asked.iter().copied()));
+        let answer = {
+            let mut all = self.service.kept().lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(all.entry(question).or_default())
+        };
+        let mut answer = answer.lock().await;
+        if let Some((_, json)) = answer.as_ref().filter(|(read, _)| read.elapsed() < KEPT_FOR) {
             return read(id, json).map(Some);
         }
-        let json = self.ask(id, "", Vec::new(), Bytes::new()).await?;
-        kept.insert(id, (Instant::now(), json.clone()));
+        let pairs = asked.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let json = self.ask(id, "", pairs, Bytes::new()).await?;
+        *answer = Some((Instant::now(), json.clone()));
+        drop(answer);
         read(id, &json).map(Some)
     }
 

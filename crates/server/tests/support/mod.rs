@@ -143,6 +143,11 @@ impl Server {
         self.send(request("POST", path, Some(body))).await
     }
 
+    /// A form of a page, sent as a browser sends it.
+    pub(crate) async fn form(&self, path: &str, fields: &[(&str, &str)]) -> Answer {
+        self.send(form(path, fields)).await
+    }
+
     /// The id of a new job.
     pub(crate) async fn submit(&self, job: Value) -> String {
         let submitted = self.post("/api/v1/jobs", &job).await.expect(201);
@@ -260,6 +265,15 @@ pub(crate) fn request(method: &str, path: &str, body: Option<&Value>) -> Request
             request.header(header::CONTENT_TYPE, "application/json").body(Body::from(body.to_string())).unwrap()
         }
     }
+}
+
+/// A form of a page, as a browser sends it.
+pub(crate) fn form(path: &str, fields: &[(&str, &str)]) -> Request<Body> {
+    let encoded = |text: &str| text.bytes().map(|byte| format!("%{byte:02x}")).collect::<String>();
+    let pairs: Vec<_> = fields.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
+    let request = Request::post(path).header(header::HOST, "127.0.0.1:8080").header("sec-fetch-site", "same-origin");
+    let request = request.header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+    request.body(Body::from(pairs.join("&"))).unwrap()
 }
 
 #[task("double", register = false)]

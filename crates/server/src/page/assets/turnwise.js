@@ -262,6 +262,98 @@ async function fragments() {
   }
 }
 
+/* What may be written next in a filter: a combobox with a list, of what the server knows. */
+
+function suggesting(form) {
+  const input = form.querySelector("input[list]");
+  const list = document.createElement("ul");
+  Object.assign(list, { id: "suggestions", className: "suggestions", role: "listbox", hidden: true });
+  list.setAttribute("aria-label", "Suggestions");
+  form.append(list);
+  // The browser's own list would stand beside it.
+  input.removeAttribute("list");
+  const set = (name, value) => input.setAttribute(name, value);
+  Object.entries({ role: "combobox", "aria-autocomplete": "list", "aria-controls": list.id, "aria-expanded": "false" }).forEach(([name, value]) => set(name, value));
+  let at = -1;
+  let asked = 0;
+  let wait = null;
+
+  const choices = () => [...list.children];
+  const close = () => {
+    list.hidden = true;
+    at = -1;
+    set("aria-expanded", "false");
+    input.removeAttribute("aria-activedescendant");
+  };
+  const mark = (to) => {
+    const all = choices();
+    at = (to + all.length) % all.length;
+    all.forEach((choice, number) => choice.setAttribute("aria-selected", String(number === at)));
+    set("aria-activedescendant", all[at].id);
+    all[at].scrollIntoView({ block: "nearest" });
+  };
+  const take = (choice) => {
+    input.value = choice.dataset.filter;
+    input.setSelectionRange(Number(choice.dataset.place), Number(choice.dataset.place));
+    close();
+    ask();
+  };
+  async function ask() {
+    const mine = (asked += 1);
+    try {
+      const { response } = await read(`${form.dataset.suggest}?filter=${encodeURIComponent(input.value)}&at=${input.selectionStart}`);
+      // An older answer, or the person has gone on to something else.
+      if (mine !== asked || document.activeElement !== input) return;
+      const found = [...(response.getElementById("fragment")?.children ?? [])];
+      list.replaceChildren(
+        ...found.map((item, number) => {
+          const choice = document.createElement("li");
+          Object.assign(choice, { id: `suggestion-${number}`, role: "option", textContent: item.textContent });
+          choice.setAttribute("aria-selected", "false");
+          Object.assign(choice.dataset, { filter: item.dataset.filter, place: item.dataset.place });
+          return choice;
+        }),
+      );
+      at = -1;
+      input.removeAttribute("aria-activedescendant");
+      list.hidden = found.length === 0;
+      set("aria-expanded", String(!list.hidden));
+    } catch {
+      close();
+    }
+  }
+  const later = () => {
+    clearTimeout(wait);
+    wait = setTimeout(ask, 120);
+  };
+
+  input.addEventListener("input", later);
+  input.addEventListener("click", later);
+  input.addEventListener("blur", () => {
+    asked += 1;
+    clearTimeout(wait);
+    close();
+  });
+  list.addEventListener("pointerdown", (event) => {
+    // The input keeps the focus.
+    event.preventDefault();
+    const choice = event.target.closest("li");
+    if (choice) take(choice);
+  });
+  input.addEventListener("keydown", (event) => {
+    const open = !list.hidden;
+    if (event.key === "ArrowDown" && !open) ask();
+    else if (event.key === "ArrowDown") mark(at + 1);
+    else if (event.key === "ArrowUp" && open) mark(at < 0 ? -1 : at - 1);
+    else if (event.key === "Escape" && open) close();
+    else if ((event.key === "Enter" || event.key === "Tab") && open && at >= 0) take(choices()[at]);
+    else return;
+    event.preventDefault();
+  });
+}
+
+document.querySelectorAll("form[data-suggest]").forEach(suggesting);
+
 /* The keyboard. */
 
 const typing = (element) => /^(INPUT|TEXTAREA|SELECT)$/.test(element?.nodeName ?? "") || element?.isContentEditable;
