@@ -13,58 +13,35 @@ use turnwise::{
     filter::{JobFilter, Search},
     store::{After, Load},
     view::{Asked, Gate},
-    wire::{self, Batch},
+    wire,
 };
 use turnwise_core::access::Refusal;
 
 use crate::{
-    call::{Call, ONCE_HEADER, Reply, text},
+    call::{Call, ONCE_HEADER, Reply},
+    form::Form,
     limits::{
-        ANSWER_TIME, BATCH_JOBS, ENDED_TIES, GRAPH_JOBS, KNOWN_FOR, LINES, LINES_MOST, LONG_BODY, LONGEST_WAIT, PAGE,
-        PAGE_BYTES, PAGE_MOST, READ_AT_ONCE,
+        ANSWER_TIME, ENDED_TIES, GRAPH_JOBS, KNOWN_FOR, LINES, LINES_MOST, LONGEST_WAIT, PAGE, PAGE_BYTES, PAGE_MOST,
+        READ_AT_ONCE,
     },
     problem::Problem,
     service::Turn,
 };
 
 pub(crate) async fn submit(call: Call) -> Result<Reply, Problem> {
-    let mut batch = Batch::default();
-    let request = call.read(wire::Request::read)?;
-    batch.push(&request).map_err(|invalid| Problem::in_body(&invalid))?;
-    let request = linked(batch, |_, field| format!("/{field}"))?;
     let status = |jobs: &[Submitted]| {
         if jobs.first().is_some_and(|submitted| submitted.new) { StatusCode::CREATED } else { StatusCode::OK }
     };
-    let stored = store(&call, request, status, |_, field| format!("/{field}")).await?;
+    let stored = store(&call, Form::One, status).await?;
     let Some(submitted) = stored.jobs.first() else { return Err(Problem::away("the store gave no answer")) };
     let reply = Reply::json(&wire::Submitted::new(submitted))?.repeated(stored.again);
     Ok(if submitted.new { reply.created(format_args!("/api/v1/jobs/{}", submitted.id)) } else { reply })
 }
 
 pub(crate) async fn submit_all(call: Call) -> Result<Reply, Problem> {
-    let path = |at, field: &str| format!("/jobs/{at}/{field}");
-    let read = move |body: &[u8]| {
-        let batch = Batch::read(text(body)?, BATCH_JOBS).map_err(|unreadable| Problem::unreadable(&unreadable))?;
-        if batch.is_empty() {
-            return Err(Problem::invalid("/jobs", "jobs: must not be empty"));
-        }
-        linked(batch, path)
-    };
-    let requests = if call.body.len() < LONG_BODY {
-        read(&call.body)?
-    } else {
-        // On a thread of its own: other requests go on meanwhile.
-        let body = call.body.clone();
-        let read = tokio::task::spawn_blocking(move || read(&body)).await;
-        read.map_err(|_| Problem::away("the body could not be read"))??
-    };
-    let stored = store(&call, requests, |_| StatusCode::CREATED, path).await?;
+    let stored = store(&call, Form::Many, |_| StatusCode::CREATED).await?;
     let reply = Reply::json(&wire::SubmittedAll::new(&stored.jobs))?.repeated(stored.again);
     Ok(reply.status(StatusCode::CREATED))
-}
-
-fn linked(batch: Batch, path: impl Fn(usize, &str) -> String) -> Result<Vec<JobRequest>, Problem> {
-    batch.link().map_err(|misfit| Problem::invalid(path(misfit.at, misfit.field), misfit.problem))
 }
 
 /// What a submit came to.
@@ -75,16 +52,11 @@ struct Stored {
 }
 
 /// Submits the jobs, in a span of its own where spans are wanted; `status` is what a success is answered with.
-async fn store(
-    call: &Call,
-    requests: Vec<JobRequest>,
-    status: impl Fn(&[Submitted]) -> StatusCode,
-    path: impl Fn(usize, &str) -> String,
-) -> Result<Stored, Problem> {
-    let caller = trace_in_head(call);
-    let Some(spans) = call.service.spans() else { return store_in(caller, call, requests, path).await };
+async fn store(call: &Call, form: Form, status: impl Fn(&[Submitted]) -> StatusCode) -> Result<Stored, Problem> {
+    let (caller, requests) = (trace_in_head(call), form.read(&call.body).await?);
+    let Some(spans) = call.service.spans() else { return store_in(caller, call, requests, form).await };
     let (span, jobs) = (spans.submit(caller.as_ref()), requests.len());
-    let stored = store_in(span.context().or(caller), call, requests, path).await;
+    let stored = store_in(span.context().or(caller), call, requests, form).await;
     span.end(stored.as_ref().map_or_else(Problem::status, |stored| status(&stored.jobs).as_u16()), jobs);
     stored
 }
@@ -95,7 +67,7 @@ async fn store_in(
     trace: Option<TraceContext>,
     call: &Call,
     requests: Vec<JobRequest>,
-    path: impl Fn(usize, &str) -> String,
+    form: Form,
 ) -> Result<Stored, Problem> {
     // A repeat is answered as the first call was, whatever the token may do now and whatever has become of the jobs that it names.
     if let Some(key) = &call.once
@@ -110,14 +82,18 @@ async fn store_in(
         None => requests,
     };
     call.service.door().take(&call.caller, requests.len())?;
-    let requests = if call.grant.is_limited() { own(call, requests, path).await? } else { requests };
+    let requests = if call.grant.is_limited() { own(call, requests, form).await? } else { requests };
     let Some(key) = &call.once else {
-        let jobs = call.turnwise().submit_each(requests).await.map_err(Problem::of_submit)?;
-        return Ok(Stored { jobs, again: false });
+        return match call.turnwise().submit_each(requests).await {
+            Ok(jobs) => Ok(Stored { jobs, again: false }),
+            Err(error) => Err(form.refused(call, error).await),
+        };
     };
     let (caller, body) = (call.caller.token(), BodyHash::of(&call.body));
-    let once = call.turnwise().submit_once(caller, key.clone(), body, requests).await.map_err(Problem::of_submit)?;
-    done_once(once)
+    match call.turnwise().submit_once(caller, key.clone(), body, requests).await {
+        Ok(once) => done_once(once),
+        Err(error) => Err(form.refused(call, error).await),
+    }
 }
 
 /// What a submit under a key is answered.
@@ -143,11 +119,7 @@ fn trace_in_head(call: &Call) -> Option<TraceContext> {
     TraceContext::from_headers(&all("traceparent"), all("tracestate"))
 }
 
-async fn own(
-    call: &Call,
-    requests: Vec<JobRequest>,
-    path: impl Fn(usize, &str) -> String,
-) -> Result<Vec<JobRequest>, Problem> {
+async fn own(call: &Call, requests: Vec<JobRequest>, form: Form) -> Result<Vec<JobRequest>, Problem> {
     let mut new = BTreeSet::new();
     let mut seen = BTreeSet::new();
     let mut jobs = Vec::with_capacity(requests.len());
@@ -159,7 +131,7 @@ async fn own(
         })?;
         if request.id_is_given() && is_anothers(call, job.id).await? {
             let problem = format!("id: {} cannot be used; choose another", job.id);
-            return Err(Problem::invalid(path(jobs.len(), "id"), problem));
+            return Err(Problem::invalid(form.path(jobs.len(), "id"), problem));
         }
         new.insert(job.id);
         jobs.push(job);
@@ -167,7 +139,7 @@ async fn own(
     for (at, job) in jobs.iter().enumerate() {
         for id in job.after.ids().iter().filter(|id| !new.contains(*id)) {
             if seen.insert(*id) && !sees(call, *id).await? {
-                return Err(Problem::invalid(path(at, "after"), format!("after: there is no job {id}")));
+                return Err(Problem::invalid(form.path(at, "after"), format!("after: there is no job {id}")));
             }
         }
     }
@@ -479,6 +451,11 @@ pub(crate) async fn change(call: Call) -> Result<Reply, Problem> {
     if !call.grant.covers(queue, &job.group, &job.task) {
         return Err(Problem::not_found("this token may not have jobs in this queue"));
     }
-    call.acting().change(job.id, &edit.change()).await?;
+    let changed = call.acting().change(job.id, &edit.change()).await;
+    changed.map_err(|error| match error {
+        // No name of the body is wrong, but that it has none.
+        turnwise::Error::Invalid(invalid) if invalid.field == "change" => Problem::invalid("", invalid.to_string()),
+        other => other.into(),
+    })?;
     Reply::json(&wire::Decided::changed(job.id))
 }

@@ -176,15 +176,17 @@ impl Problem {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "broken", "The server failed", detail)
     }
 
-    /// As [`From<Error>`], of a submit: what the store refuses then is about the jobs.
-    pub(crate) fn of_submit(error: Error) -> Self {
+    /// As [`From<Error>`], of a submit: what the store refuses then is about a value of the jobs, and `path` says where that is.
+    pub(crate) fn of_submit(error: Error, path: impl FnOnce(&str) -> String) -> Self {
         match error {
             // Both stores say it in the same words, which begin with the name of the value.
-            Error::Store(StoreError::Refused(text)) if text.starts_with("after: ") => Self::invalid("/after", text),
-            Error::Store(StoreError::Refused(text)) if text.starts_with("id: ") => Self::invalid("/id", text),
+            Error::Store(StoreError::Refused(text)) if text.starts_with("after: ") => {
+                Self::invalid(path("after"), text)
+            }
+            Error::Store(StoreError::Refused(text)) if text.starts_with("id: ") => Self::invalid(path("id"), text),
             Error::Store(StoreError::Refused(text)) => Self::conflict(text),
             Error::Store(StoreError::Duplicate { holder, text }) => {
-                Self { job: Some(holder), ..Self::conflict(text.clone()).about("/unique", text) }
+                Self { job: Some(holder), ..Self::conflict(text.clone()).about(path("unique"), text) }
             }
             other => other.into(),
         }

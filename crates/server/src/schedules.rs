@@ -92,7 +92,11 @@ pub(crate) async fn run(call: Call) -> Result<Reply, Problem> {
     // Another token may have set it to go on as a task that is not the caller's.
     let job = periodic.job_now(JobId::from_uuid(Uuid::nil()));
     call.check(Target::New(&job)).map_err(|_| Problem::not_to_submit())?;
-    let id = call.turnwise().run_schedule(name.as_str()).await.map_err(Problem::of_submit)?;
+    let id = call
+        .turnwise()
+        .run_schedule(name.as_str())
+        .await
+        .map_err(|error| Problem::of_submit(error, |_| "name".to_owned()))?;
     let submitted = wire::Submitted::new(&turnwise::Submitted::itself(id, true));
     Ok(Reply::json(&submitted)?.created(format_args!("/api/v1/jobs/{id}")))
 }

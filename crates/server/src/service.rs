@@ -446,6 +446,14 @@ impl Service {
 
     /// What a trusted proxy says about a request.
     pub(crate) fn forwarded(&self, parts: &mut Parts) -> Forwarded {
+        // A request that names a host in its address is for that one, whatever its header says (RFC 9112, 3.2.2).
+        let host = parts.uri.authority().and_then(|host| HeaderValue::from_str(host.as_str()).ok());
+        if let Some(host) = host.filter(|host| parts.headers.get(header::HOST) != Some(host)) {
+            // What the header says stays beside it: for two hosts no program of this machine asks.
+            if let Some(other) = parts.headers.insert(header::HOST, host) {
+                parts.headers.append(header::HOST, other);
+            }
+        }
         self.0.proxies.read(parts.extensions.get::<Peer>(), &mut parts.headers)
     }
 
@@ -515,6 +523,14 @@ impl Service {
         body: Body,
         place: Option<&PlaceOfToken>,
     ) -> Result<(Bytes, Vec<OwnedSemaphorePermit>), Problem> {
+        // Nothing is unpacked: some kilobytes could become gigabytes.
+        if headers
+            .get_all(header::CONTENT_ENCODING)
+            .iter()
+            .any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity"))
+        {
+            return Err(Problem::not_json("send the body as it is, without content-encoding"));
+        }
         let length = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
         let too_large = || Problem::too_large(format!("the body may have {most} bytes here"));
         if length.is_some_and(|length| length > most) {

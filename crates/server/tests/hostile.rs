@@ -119,6 +119,36 @@ fn parts() -> Vec<String> {
     TEXTS.iter().map(|text| encoded(text)).chain(RAW.map(str::to_owned)).collect()
 }
 
+/// Whether a caller finds the place that an error names: a value of the body that the description has, a parameter, a header, the name in the
+/// path; or what it has made up itself.
+fn is_a_place(route: &Route, path: &str, message: &str) -> bool {
+    if message.contains("unknown name") || message.contains("unknown parameter") {
+        return true;
+    }
+    match path.strip_prefix('/') {
+        Some(pointer) => route.input.is_some_and(|input| {
+            let names: Vec<_> = pointer.split('/').collect();
+            describes(&DOCUMENT["components"]["schemas"][input.schema], &names)
+        }),
+        None => {
+            let of_route = route.parameters.iter().any(|parameter| parameter.name == path);
+            of_route || ["", "name", "Idempotency-Key"].contains(&path)
+        }
+    }
+}
+
+fn describes(schema: &Value, names: &[&str]) -> bool {
+    let Some((name, rest)) = names.split_first() else { return true };
+    if let Some(reference) = schema["$ref"].as_str() {
+        return describes(&DOCUMENT["components"]["schemas"][reference.rsplit('/').next().unwrap()], names);
+    }
+    let choices = schema["anyOf"].as_array().into_iter().flatten();
+    schema["properties"].get(name).is_some_and(|schema| describes(schema, rest))
+        || name.parse::<usize>().is_ok() && schema.get("items").is_some_and(|items| describes(items, rest))
+        || schema.get("additionalProperties").is_some_and(|any| any.is_object() && describes(any, rest))
+        || choices.into_iter().any(|choice| describes(choice, names))
+}
+
 /// A body that the route takes, but for what is put into it.
 fn fields(schema: &str) -> Vec<(&'static str, &'static str)> {
     match schema {
@@ -234,6 +264,11 @@ impl Attack<'_> {
         let answer = tokio::time::timeout(PATIENCE, self.server.send(request)).await;
         let answer = answer.unwrap_or_else(|_| panic!("no answer: {}", told()));
         assert!(answer.status < 500, "{}: {}: {}", answer.status, told(), answer.text);
+        let problem: Value = serde_json::from_str(&answer.text).unwrap_or_default();
+        for error in problem["errors"].as_array().into_iter().flatten() {
+            let of = |name: &str| error[name].as_str().unwrap_or_default();
+            assert!(is_a_place(route, of("path"), of("message")), "{}: {}", told(), answer.text);
+        }
         self.asked += 1;
     }
 

@@ -36,6 +36,30 @@ async fn of_a_batch_all_jobs_are_stored_or_none() {
     }
 }
 
+/// The store knows no places: it names a job's id or key.
+#[tokio::test]
+async fn a_batch_that_the_store_refuses_is_answered_with_the_place_of_the_job() {
+    const NO_JOB: &str = "01890163-d869-7739-8aea-5966c26f8ad9";
+    const FUTURE: &str = "ffffffff-ffff-7fff-bfff-ffffffffffff";
+    for server in Server::on_all().await {
+        let (job, held) = (json!({"task": "t"}), json!({"task": "t", "unique": "one", "on_duplicate": "reject"}));
+        server.submit(json!({"task": "t", "unique": "one"})).await;
+        let two = json!({"task": "t", "unique": "two", "on_duplicate": "reject"});
+        for (jobs, status, path) in [
+            (json!([job, job, {"task": "t", "after": [NO_JOB]}]), 422, "/jobs/2/after"),
+            (json!([job, {"task": "t", "id": FUTURE}, job]), 422, "/jobs/1/id"),
+            (json!([job, held, job]), 409, "/jobs/1/unique"),
+            // Either may be meant.
+            (json!([two, two]), 409, "/jobs"),
+        ] {
+            let refused = server.post("/api/v1/jobs/batch", &json!({"jobs": jobs})).await;
+            refused.refused(status, Some(path));
+        }
+        let listed = server.get("/api/v1/jobs").await.expect(200);
+        assert_eq!(listed["jobs"].as_array().unwrap().len(), 1, "{}: nothing else was stored", server.store);
+    }
+}
+
 #[tokio::test]
 async fn pages_of_a_listing_have_every_job_once() {
     for server in Server::on_all().await {

@@ -251,6 +251,12 @@ async fn what_is_wrong_is_refused_by_every_route_on_every_store() {
                     request.headers_mut().insert(name, HeaderValue::from_static(value));
                     server.send(request).await.refused(403, None);
                 }
+                for (address, host) in [("example.com", "127.0.0.1:8080"), ("127.0.0.1:8080", "example.com")] {
+                    let mut request = right(route);
+                    *request.uri_mut() = format!("http://{address}{}", request.uri()).parse().unwrap();
+                    request.headers_mut().insert("host", HeaderValue::from_static(host));
+                    server.send(request).await.refused(403, None);
+                }
             }
             server.send(with_query(route, "nonsense=1")).await.refused(422, Some("nonsense"));
             server.send(with_query(route, "nonsense=%ff")).await.refused(400, None);
@@ -273,6 +279,9 @@ async fn what_is_wrong_is_refused_by_every_route_on_every_store() {
                 let mut plain = with_body(route, "{}");
                 plain.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"));
                 server.send(plain).await.refused(415, None);
+                let mut packed = with_body(route, vec![0x1f, 0x8b, 8, 0]);
+                packed.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+                server.send(packed).await.refused(415, None);
                 if !optional {
                     server.send(with_body(route, "")).await.refused(400, None);
                 }
