@@ -283,7 +283,7 @@ pub fn routes() -> Vec<Route> {
         route!(Post "/api/v1/jobs/{id}/retry", Some(DecideJob), retryJob, jobs::retry, "Decided", "Runs a stuck job now, or a failed or cancelled one again.").refuses(&[404, 409]),
         route!(Post "/api/v1/jobs/{id}/rerun", Some(DecideJob), rerunJob, jobs::rerun, "Decided", "As retry, also for a job that has succeeded.").refuses(&[404, 409]),
         route!(Post "/api/v1/jobs/{id}/fail", Some(DecideJob), failJob, jobs::fail, "Decided", "Marks a stuck job as failed.").refuses(&[404, 409]),
-        route!(Patch "/api/v1/jobs/{id}", Some(DecideJob), changeJob, jobs::change, "Decided", "Gives a job that is waiting or stuck another priority, time or queue.")
+        route!(Patch "/api/v1/jobs/{id}", Some(ChangeJob), changeJob, jobs::change, "Decided", "Gives a job that is waiting or stuck another priority, time or queue.")
             .takes("JobEdit", BODY_BYTES).refuses(&[404, 409]),
         route!(Get "/api/v1/jobs/{id}/request", Some(ReadJob), getJobRequest, jobs::to_edit, "ToEdit", "Shows a job as one edits it to submit it again: each secret field is replaced by a marker.").refuses(&[404]),
         route!(Post "/api/v1/jobs/{id}/resubmit", Some(Resubmit), resubmitJob, jobs::resubmit, "Submitted", "Submits a job like this one, with changes; this one stays as it is.")
@@ -301,7 +301,7 @@ pub fn routes() -> Vec<Route> {
         route!(Post "/api/v1/queues/{name}/resume", Some(OperateQueue), resumeQueue, names::resume_queue, "QueueSet", "Ends the pause.").refuses(&[404, 409]),
         route!(Post "/api/v1/queues/{name}/seal", Some(OperateQueue), sealQueue, names::seal_queue, "QueueSet", "Declares that no more jobs will come: once it is empty it is finished.").refuses(&[404, 409]),
         route!(Post "/api/v1/queues/{name}/unseal", Some(OperateQueue), unsealQueue, names::unseal_queue, "QueueSet", "More jobs may come after all.").refuses(&[404, 409]),
-        route!(Post "/api/v1/queues/{name}/reset", Some(OperateQueue), resetQueue, names::reset_queue, "Reset", "Takes away all that is set for the queue, a pause and a seal too.").refuses(&[404, 409]),
+        route!(Post "/api/v1/queues/{name}/reset", Some(SetQueue), resetQueue, names::reset_queue, "Reset", "Takes away all that is set for the queue, a pause and a seal too.").refuses(&[404, 409]),
     ];
     let groups = vec![
         route!(Get "/api/v1/groups", Some(ReadGroup), listGroups, names::groups, "Groups", "Lists groups: their settings and how many jobs they have.").asks(BY_NAME),

@@ -408,6 +408,25 @@ async fn what_waits_with_a_token_ends_within_five_seconds_after_it_has_expired()
 }
 
 #[tokio::test]
+async fn an_operator_takes_away_nothing_that_only_an_administrator_may_set() {
+    let server = Server::on_memory().await;
+    let administrator = token(&server, &[Scope::Admin], Limits::default()).await;
+    let operator = token(&server, &[Scope::Operate], Limits::default()).await;
+    let ask = async |method: &str, path: &str, body: Option<&Value>, by: &CreatedToken| {
+        server.send(with(request(method, path, body), by.secret.reveal())).await
+    };
+    for kind in ["queues", "groups", "tasks", "keys"] {
+        let path = format!("/api/v1/{kind}/one");
+        let limit = json!({"rate": "5/1s,5"});
+        ask("PATCH", &path, Some(&limit), &administrator).await.expect(200);
+        ask("PATCH", &path, Some(&json!({"rate": null})), &operator).await.refused(403, None);
+        ask("POST", &format!("{path}/reset"), None, &operator).await.refused(403, None);
+        assert_eq!(ask("GET", &path, None, &operator).await.expect(200)["rate"], "5/1s,5", "{kind}");
+        assert_eq!(ask("POST", &format!("{path}/reset"), None, &administrator).await.expect(200)["was_set"], true);
+    }
+}
+
+#[tokio::test]
 async fn a_token_submits_no_faster_than_it_may() {
     let server = Server::on_memory().await;
     let grant = Grant::new([Scope::Submit], Limits::default()).unwrap();

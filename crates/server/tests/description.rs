@@ -7,6 +7,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use serde_json::Value;
 use support::Server;
+use turnwise_core::access::Action;
 use turnwise_server::{document, routes};
 
 #[tokio::test]
@@ -64,6 +65,14 @@ fn every_route_but_those_for_machines_and_readers_needs_a_scope() {
     assert_eq!(open, meant);
     let ids: BTreeSet<_> = routes().iter().map(|route| route.id).collect();
     assert_eq!(ids.len(), routes().len(), "an id is given twice");
+}
+
+/// docs/access.md is printed from the actions: what it says that a token may do, there is a way to do.
+#[test]
+fn every_action_is_asked_for_by_a_route_but_work() {
+    let asked: BTreeSet<_> = routes().iter().filter_map(|route| route.action).map(Action::words).collect();
+    let all = Action::ALL.iter().filter(|action| **action != Action::Work);
+    assert_eq!(asked, all.map(|action| action.words()).collect());
 }
 
 #[tokio::test]

@@ -86,22 +86,20 @@ actions! {
     ChangeJob, Operate, Own, "change a waiting job's priority, time or queue";
     /// Decisions about all jobs of a filter.
     Bulk, Operate, Own, "decide about many jobs by a filter";
-    /// Pause, resume, seal, reset.
-    OperateQueue, Operate, Whole, "pause, resume, seal or reset a queue";
+    /// Pause, resume, seal.
+    OperateQueue, Operate, Whole, "pause, resume or seal a queue";
     /// Pause or resume a group.
     OperateGroup, Operate, Whole, "pause or resume a group";
-    /// Pause or resume a task.
-    OperateTask, Operate, Whole, "pause or resume a task";
     /// Pause or resume a schedule.
     OperateSchedule, Operate, Own, "pause or resume a schedule";
     /// A queue's settings.
-    SetQueue, Admin, Whole, "change a queue's settings";
+    SetQueue, Admin, Whole, "change a queue's settings, or reset them";
     /// A group's settings.
-    SetGroup, Admin, Whole, "change a group's settings";
+    SetGroup, Admin, Whole, "change a group's settings, or reset them";
     /// A task's settings.
-    SetTask, Admin, Whole, "change a task's settings";
+    SetTask, Admin, Whole, "change a task's settings, or reset them";
     /// A key's settings.
-    SetKey, Admin, Whole, "change a key's settings";
+    SetKey, Admin, Whole, "change a key's settings, or reset them";
     /// A schedule, new or there.
     SetSchedule, Admin, Own, "create, change or delete a schedule";
     /// What is set for the installation.
