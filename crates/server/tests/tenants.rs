@@ -94,6 +94,20 @@ async fn a_quiet_tenants_page_is_complete_however_loud_another_is() {
     }
 }
 
+/// A program that has found no names for its new token must not get one for everything.
+#[tokio::test]
+async fn a_limit_without_names_makes_no_unlimited_token() {
+    let server = Server::on_memory().await;
+    let admin = Tenant::admin(&server).await;
+    for limit in ["queues", "groups", "tasks"] {
+        let new = json!({"name": "t", "scopes": ["read"], limit: []});
+        admin.send("POST", "/api/v1/tokens", new).await.refused(422, Some(&format!("/{limit}")));
+    }
+    let nothing = json!({"state": [], "dry_run": true});
+    admin.send("POST", "/api/v1/jobs/cancel", nothing).await.refused(422, Some("/state"));
+    assert_eq!(server.turnwise.tokens().await.unwrap().0.len(), 1, "only the administrator's");
+}
+
 #[tokio::test]
 async fn a_token_limited_to_tasks_makes_no_job_that_goes_on_as_another() {
     for server in Server::on_all().await {

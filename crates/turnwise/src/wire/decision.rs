@@ -216,7 +216,12 @@ impl Choice {
         let time = || text(name, value)?.parse().map_err(|invalid: Invalid| Invalid::new(name, invalid.problem));
         match name {
             "cursor" => self.cursor = Some(text(name, value)?.parse()?),
-            "state" => self.states = texts(name, value)?.iter().map(|word| word.parse()).collect::<Result<_, _>>()?,
+            "state" => {
+                self.states = texts(name, value)?.iter().map(|word| word.parse()).collect::<Result<_, _>>()?;
+                if self.states.is_empty() {
+                    return Err(Invalid::new(name, "must name at least one; leave it out for the usual ones"));
+                }
+            }
             "queue" => self.queue = Some(QueueName::new(text(name, value)?)?),
             "group" => self.group = Some(GroupName::new(text(name, value)?)?),
             "task" => self.task = Some(TaskName::new(text(name, value)?)?),

@@ -132,13 +132,20 @@ impl NewToken {
     pub fn read(json: &str) -> Result<Self, Unreadable> {
         let (mut token, mut name) = (Self::default(), None);
         let names = ["name", "scopes", "queues", "groups", "tasks", "expires", "rate"];
+        // No names at all must not make a token for everything: its maker may have found none.
+        let limit = |field, value| match object::texts(field, value)? {
+            names if names.is_empty() => {
+                Err(Invalid::new(field, "a limit must name at least one; leave it out for no limit"))
+            }
+            names => Ok(names),
+        };
         object::read(json, names, |field, value| {
             match field {
                 "name" => name = Some(object::text(field, value)?.into_owned()),
                 "scopes" => token.scopes = object::texts(field, value)?,
-                "queues" => token.queues = object::texts(field, value)?,
-                "groups" => token.groups = object::texts(field, value)?,
-                "tasks" => token.tasks = object::texts(field, value)?,
+                "queues" => token.queues = limit(field, value)?,
+                "groups" => token.groups = limit(field, value)?,
+                "tasks" => token.tasks = limit(field, value)?,
                 "expires" => token.expires = Some(object::text(field, value)?.into_owned()),
                 _ => token.rate = Some(object::count(field, value)?),
             }
