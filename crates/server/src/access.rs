@@ -239,7 +239,7 @@ impl Door {
         }
         match cookie.filter(|_| !authorized) {
             Some(secret) => {
-                login::check(method, headers)?;
+                login::check(method, headers, secure)?;
                 self.caller(turnwise, By::Login, secret.hash(), from).await
             }
             None => self.caller(turnwise, By::Token, bearer(headers)?.hash(), from).await,

@@ -27,15 +27,16 @@ pub(crate) fn cookie(headers: &HeaderMap, secure: bool) -> Option<Secret> {
     values.find(|(known, _)| *known == name).and_then(|(_, value)| Secret::parse(value))
 }
 
-/// Refuses a change that a page of another origin may have sent.
-pub(crate) fn check(method: &Method, headers: &HeaderMap) -> Result<(), Problem> {
+/// Refuses a change that a page of another origin may have sent. A page that came without TLS is one where this server speaks TLS:
+/// anyone on the way may have written it. Elsewhere a proxy may speak TLS for it.
+pub(crate) fn check(method: &Method, headers: &HeaderMap, secure: bool) -> Result<(), Problem> {
     if *method == Method::GET || *method == Method::HEAD {
         return Ok(());
     }
     let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
     let own = match (headers.get(header::ORIGIN), site) {
         (_, Some(site)) if site != b"same-origin" => false,
-        (Some(_), _) => same_origin(headers),
+        (Some(_), _) => same_origin(headers) && (!secure || by_tls(headers)),
         (None, site) => site.is_some(),
     };
     if own {
@@ -45,6 +46,11 @@ pub(crate) fn check(method: &Method, headers: &HeaderMap) -> Result<(), Problem>
     }
 }
 
+/// Whether no page that sent the request came without TLS. For a page that hides its origin the browser vouches, by scheme as well.
+fn by_tls(headers: &HeaderMap) -> bool {
+    !headers.get_all(header::ORIGIN).iter().any(|origin| origin.as_bytes().starts_with(b"http://"))
+}
+
 fn set_cookie(secure: bool, secret: &str, seconds: u64) -> String {
     let (name, and) = if secure { (SECURE, "; Secure") } else { (PLAIN, "") };
     format!("{name}={secret}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{and}")
@@ -52,7 +58,7 @@ fn set_cookie(secure: bool, secret: &str, seconds: u64) -> String {
 
 pub(crate) async fn log_in(call: Call) -> Result<Reply, Problem> {
     if call.headers.contains_key(header::ORIGIN) || call.headers.contains_key("sec-fetch-site") {
-        check(&Method::POST, &call.headers)?;
+        check(&Method::POST, &call.headers, call.secure)?;
     }
     let service = &call.service;
     let body = call.read(wire::LogIn::read)?;
@@ -68,7 +74,7 @@ pub(crate) async fn log_in(call: Call) -> Result<Reply, Problem> {
 pub(crate) async fn log_out(call: Call) -> Result<Reply, Problem> {
     let secure = call.secure;
     if let Some(secret) = cookie(&call.headers, secure) {
-        check(&Method::DELETE, &call.headers)?;
+        check(&Method::DELETE, &call.headers, secure)?;
         call.turnwise().operators()?.log_out(secret.hash()).await.map_err(turnwise::Error::from)?;
         call.service.door().forget(secret.hash());
     }

@@ -192,7 +192,7 @@ pub(crate) async fn answer(service: &Service, page: &'static Page, params: Param
         }
         let changes = page.verb == Verb::Post;
         if changes {
-            logins::check(&parts.method, &parts.headers)?;
+            logins::check(&parts.method, &parts.headers, visit.asker.secure)?;
         }
         if !page.open {
             visit.asker.caller =

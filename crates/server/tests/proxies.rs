@@ -46,6 +46,12 @@ async fn behind_a_trusted_proxy_people_log_in_by_tls_and_paths_begin_with_its_pr
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     assert!(answer.contains("set-cookie: __Host-turnwise=") && answer.contains("; Secure"), "{answer}");
     assert!(login("10.0.0.0/8").await.starts_with("HTTP/1.1 403 "), "the page is of another origin than the server");
+    let headers = format!("{FORWARDED}origin: http://jobs.example.com\r\n");
+    let without_tls = post("127.0.0.0/8", "/api/v1/session", &headers, r#"{"token": "SECRET"}"#).await;
+    assert!(without_tls.starts_with("HTTP/1.1 403 "), "anyone on the way may have written that page: {without_tls}");
+    let headers = format!("{FORWARDED}origin: null\r\nsec-fetch-site: same-origin\r\n");
+    let hidden = post("127.0.0.0/8", "/api/v1/session", &headers, r#"{"token": "SECRET"}"#).await;
+    assert!(hidden.starts_with("HTTP/1.1 200 "), "browsers hide the origin of a page that sends no referrer: {hidden}");
     let submit = |network| async move {
         let headers = format!("{FORWARDED}authorization: Bearer SECRET\r\n");
         post(network, "/api/v1/jobs", &headers, r#"{"task": "mail"}"#).await
