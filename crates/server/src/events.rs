@@ -189,7 +189,7 @@ impl Listener {
             if let Some(at) = part.wanted.pop_front() {
                 let is_last = part.wanted.is_empty() && reset.is_none();
                 let told = part.told(at);
-                self.frames.event(told.kind.name(), Some(if is_last { to } else { from }), &told.json);
+                self.frames.event(told.kind.name(), Some(if is_last { to } else { from }), &told.json_for(&self.grant));
                 if !is_last {
                     self.parts.push_front(part);
                     continue;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use turnwise::{
     GroupName, KeyName, QueueName, TaskName,
     overview::{GroupOverview, Overview},
+    settings::QueueSettings,
     wire::{self, GroupChange, GroupSet, LimitChange, LimitSet, PauseReason, QueueChange, QueueSet, Reset},
 };
 use turnwise_core::access::Target;
@@ -60,6 +61,19 @@ pub(crate) fn page<'a, N, T>(
     Ok((page, next))
 }
 
+/// The queues that one waits for, but for those that are not the caller's to see: a name is theirs, too.
+fn awaited(set: &QueueSettings, sees: impl Fn(&QueueName) -> bool) -> Vec<QueueName> {
+    set.after.iter().filter(|name| sees(name)).cloned().collect()
+}
+
+/// What is set for a queue that the caller has changed.
+fn shown(call: &Call, name: &QueueName, set: &QueueSettings) -> Result<Reply, Problem> {
+    let after = awaited(set, |name| call.grant.is_told_of(name));
+    let mut view = QueueSet::new(name.as_str(), set);
+    view.after = &after;
+    Reply::json(&view)
+}
+
 fn none(kind: &str, name: &str) -> Problem {
     Problem::not_found(format!("{kind} {name:?} has no jobs and no settings"))
 }
@@ -68,7 +82,13 @@ pub(crate) async fn queues(call: Call) -> Result<Reply, Problem> {
     call.check(Target::Many)?;
     let overview = counted(&call).await?;
     let (page, next) = page(&call, &overview.queues, QueueName::as_str)?;
-    let views = page.into_iter().map(|(name, queue)| wire::Queue::new(name, queue, &overview));
+    let after: Vec<_> =
+        page.iter().map(|(_, queue)| awaited(&queue.settings, |name| is_listed(&call, &overview, name))).collect();
+    let views = page.into_iter().zip(&after).map(|((name, queue), after)| {
+        let mut view = wire::Queue::new(name, queue, &overview);
+        view.after = after;
+        view
+    });
     Reply::json(&wire::Queues::new(views.collect(), &overview, next))
 }
 
@@ -77,7 +97,15 @@ pub(crate) async fn queue(call: Call) -> Result<Reply, Problem> {
     call.check(Target::Queue(&name)).map_err(|_| none("queue", name.as_str()))?;
     let overview = counted(&call).await?;
     let queue = overview.queues.get(&name).ok_or_else(|| none("queue", name.as_str()))?;
-    Reply::json(&wire::Queue::new(&name, queue, &overview))
+    let after = awaited(&queue.settings, |name| is_listed(&call, &overview, name));
+    let mut view = wire::Queue::new(&name, queue, &overview);
+    view.after = &after;
+    Reply::json(&view)
+}
+
+/// Whether the caller finds the queue in a list.
+fn is_listed(call: &Call, overview: &Overview, name: &QueueName) -> bool {
+    !call.grant.is_limited() || overview.queues.contains_key(name)
 }
 
 /// The queue in the path, which the caller may change.
@@ -96,28 +124,28 @@ pub(crate) async fn set_queue(call: Call) -> Result<Reply, Problem> {
             .map_err(|_| Problem::invalid("/after", format!("after: there is no queue {other:?}")))?;
     }
     let set = call.acting().set_queue(name.as_str(), |queue| change.apply(queue)).await?;
-    Reply::json(&QueueSet::new(name.as_str(), &set))
+    shown(&call, &name, &set)
 }
 
 pub(crate) async fn pause_queue(call: Call) -> Result<Reply, Problem> {
     let name = own_queue(&call)?;
     let reason = call.read(PauseReason::read)?.reason;
-    Reply::json(&QueueSet::new(name.as_str(), &call.acting().pause_queue(name.as_str(), reason).await?))
+    shown(&call, &name, &call.acting().pause_queue(name.as_str(), reason).await?)
 }
 
 pub(crate) async fn resume_queue(call: Call) -> Result<Reply, Problem> {
     let name = own_queue(&call)?;
-    Reply::json(&QueueSet::new(name.as_str(), &call.acting().resume_queue(name.as_str()).await?))
+    shown(&call, &name, &call.acting().resume_queue(name.as_str()).await?)
 }
 
 pub(crate) async fn seal_queue(call: Call) -> Result<Reply, Problem> {
     let name = own_queue(&call)?;
-    Reply::json(&QueueSet::new(name.as_str(), &call.acting().seal_queue(name.as_str()).await?))
+    shown(&call, &name, &call.acting().seal_queue(name.as_str()).await?)
 }
 
 pub(crate) async fn unseal_queue(call: Call) -> Result<Reply, Problem> {
     let name = own_queue(&call)?;
-    Reply::json(&QueueSet::new(name.as_str(), &call.acting().unseal_queue(name.as_str()).await?))
+    shown(&call, &name, &call.acting().unseal_queue(name.as_str()).await?)
 }
 
 pub(crate) async fn reset_queue(call: Call) -> Result<Reply, Problem> {

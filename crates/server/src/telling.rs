@@ -1,8 +1,12 @@
 //! Turns what was read into events: pure functions of what was read now and before. Each event is written as JSON once, for all
 //! listeners.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque},
+};
 
+use serde_json::Value;
 use turnwise::{
     Fleet, GroupName, JobId, JobState, Node, NodeState, QueueName, TaskName, Timestamp,
     settings::QueueSettings,
@@ -48,6 +52,19 @@ impl About {
 }
 
 impl Told {
+    /// As this listener gets it: the queues that one waits for are named to those that hear of them as well.
+    pub(crate) fn json_for(&self, grant: &Grant) -> Cow<'_, str> {
+        if !grant.is_limited() || self.kind != EventType::Queue {
+            return Cow::Borrowed(&self.json);
+        }
+        let mut event: Value = serde_json::from_str(&self.json).expect("it was written as JSON");
+        if let Some(after) = event["queue"]["after"].as_array_mut() {
+            let is_told = |name: &str| QueueName::new(name).is_ok_and(|name| grant.is_told_of(&name));
+            after.retain(|name| name.as_str().is_some_and(is_told));
+        }
+        Cow::Owned(event.to_string())
+    }
+
     pub(crate) fn new(kind: EventType, about: About, event: &Event<'_>) -> Self {
         Self { kind, about, json: json(event) }
     }

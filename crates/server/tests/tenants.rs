@@ -266,6 +266,49 @@ async fn what_a_job_waits_for_is_told_without_others_names() {
     }
 }
 
+/// What is set for a shared or an own queue names no queue that the token finds in no list.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_is_shown_without_the_names_of_others_that_it_waits_for() {
+    for server in Server::on_all().await {
+        let admin = Tenant::admin(&server).await;
+        let both = Limits {
+            queues: Some(["own", "mine"].map(|name| QueueName::new(name).unwrap()).into()),
+            ..Limits::default()
+        };
+        let by_queue = Tenant::new(&server, &[Scope::Admin], both).await;
+        let by_group = Tenant::new(&server, &[Scope::Read], of_group("acme")).await;
+        let after = json!({"after": ["rival", "mine"]});
+        admin.submit(json!({"task": "t", "queue": "rival", "group": "rival"})).await;
+        for queue in ["own", "mine"] {
+            admin.submit(json!({"task": "t", "queue": queue, "group": "acme"})).await;
+        }
+        let set = admin.send("PATCH", "/api/v1/queues/own", after).await.expect(200);
+        assert_eq!(set["after"], json!(["rival", "mine"]), "an administrator is told");
+        let mut heard = server.stream(by_queue.signed("GET", "/api/v1/events?type=queue", None)).await;
+        for tenant in [&by_queue, &by_group] {
+            let (one, list) = (tenant.get("/api/v1/queues/own").await, tenant.get("/api/v1/queues").await);
+            assert_eq!(one.expect(200)["after"], json!(["mine"]), "{}", server.store);
+            assert!(!list.text.contains("rival"), "{}: {}", server.store, list.text);
+        }
+        for (method, path) in [
+            ("PATCH", "/api/v1/queues/own"),
+            ("POST", "/api/v1/queues/own/pause"),
+            ("POST", "/api/v1/queues/own/resume"),
+            ("POST", "/api/v1/queues/own/seal"),
+            ("POST", "/api/v1/queues/own/unseal"),
+        ] {
+            let body = if method == "PATCH" { json!({"weight": 2}) } else { json!({}) };
+            let set = by_queue.send(method, path, body).await.expect(200);
+            assert_eq!(set["after"], json!(["mine"]), "{}: {path}", server.store);
+        }
+        let event = heard.heard("queue").await;
+        assert_eq!(misfit("Event", &event), None);
+        assert_eq!(event["queue"]["after"], json!(["mine"]), "{}", server.store);
+        let whole = admin.get("/api/v1/queues/own").await.expect(200);
+        assert_eq!(whole["after"], json!(["rival", "mine"]), "{}: it waits for both all the same", server.store);
+    }
+}
+
 /// Each run of a step waits for a test to let it go on.
 static STEP: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(0));
 
