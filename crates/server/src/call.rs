@@ -1,6 +1,14 @@
 //! A request that was admitted, and its answer.
 
-use std::{borrow::Cow, fmt, str::FromStr, sync::Arc, time::Duration};
+use std::{
+    borrow::Cow,
+    fmt,
+    pin::Pin,
+    str::FromStr,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use axum::{
     body::Body,
@@ -8,6 +16,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
+use hyper::body::{Body as _, Frame, SizeHint};
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
 use turnwise::{Invalid, Job, JobId, OnceKey, Timestamp, Turnwise, filter::JobFilter, wire::Unreadable};
@@ -306,6 +315,16 @@ impl Reply {
         self.cookie.take()
     }
 
+    /// How many bytes it has, if that is known.
+    pub(crate) fn length(&self) -> Option<u64> {
+        self.body.size_hint().exact()
+    }
+
+    /// Holds this until its bytes are with the system, or its caller has gone.
+    pub(crate) fn holding(self, room: impl Send + Sync + Unpin + 'static) -> Self {
+        Self { body: Body::new(Holding { body: self.body, room: Some(room) }), ..self }
+    }
+
     /// For a caller that reaches this server below a path.
     pub(crate) fn below(mut self, prefix: &str) -> Self {
         if let Some(location) = self.location.as_mut().filter(|_| !prefix.is_empty()) {
@@ -317,6 +336,49 @@ impl Reply {
     /// It was made, and can be read there.
     pub(crate) fn created(self, location: impl fmt::Display) -> Self {
         Self { location: Some(location.to_string()), ..self.status(StatusCode::CREATED) }
+    }
+}
+
+/// A body of one part, which holds something as long as it is in memory.
+struct Holding<T> {
+    body: Body,
+    room: Option<T>,
+}
+
+struct Part<T> {
+    bytes: Bytes,
+    _room: T,
+}
+
+impl<T> AsRef<[u8]> for Part<T> {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl<T: Send + Sync + Unpin + 'static> hyper::body::Body for Holding<T> {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(cx));
+        // The body is dropped before its part is sent.
+        let hold = |bytes| match self.room.take() {
+            Some(room) => Bytes::from_owner(Part { bytes, _room: room }),
+            None => bytes,
+        };
+        Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(hold))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 

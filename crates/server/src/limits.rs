@@ -48,7 +48,17 @@ pub const TURN_TIME: Duration = Duration::from_secs(5);
 /// How long a caller is asked to wait before it tries again.
 pub const RETRY_AFTER_SECONDS: u32 = 1;
 
-/// Connections at a time; fewer where the process may not have twice as many open files, which the node needs too.
+/// Kibibytes of answers that are in memory at a time because their callers have not read them yet: 64 full pages.
+pub const ANSWERS_KIB: u32 = 512 * 1024;
+/// The same, of one token: a quarter.
+pub const ANSWERS_KIB_OF_ONE: u32 = 128 * 1024;
+/// Bytes of an answer that is not counted among them: of all connections together these are 128 MiB at most.
+pub const SMALL_ANSWER: u64 = 64 * 1024;
+/// Room for an answer that a request needs that changes something, or it is refused before it has: its answer is sent in any case.
+pub const ANSWER_KIB: usize = 4 * 1024;
+
+/// Connections at a time; fewer where the process may not have twice as many open files, which the node needs too. Half of them may be of one
+/// token. If there is no room for a newcomer, the connection is closed that has rested longest between two requests.
 pub const CONNECTIONS: usize = 2_048;
 /// Requests that are worked on at a time, long polls aside while they wait: more would only wait for the few connections to the database.
 pub const REQUESTS: usize = 64;

@@ -23,7 +23,7 @@ use rustix::process::{Resource, getrlimit};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpListener, TcpStream},
-    sync::{Semaphore, watch},
+    sync::watch,
     task::{JoinHandle, JoinSet},
     time::{Instant, Sleep, interval, sleep, sleep_until, timeout},
 };
@@ -31,6 +31,7 @@ use tokio_rustls::TlsAcceptor;
 use turnwise_core::log_bound::SPAN;
 
 use crate::{
+    connections::{Connection, Connections},
     limits::{ACCEPT_PAUSE, CONNECTIONS, GRACE, HEAD_BYTES, HEAD_TIME, WRITE_TIME},
     logs,
     proxies::Peer,
@@ -56,7 +57,7 @@ impl Service {
             self.set_secure();
         }
         let tls = tls.map(|config| TlsAcceptor::from(Arc::new(config)));
-        let accept = accept(self.clone(), listener, tls, ended);
+        let accept = accept(self.clone(), Connections::at_most(most()), listener, tls, ended);
         let task = tokio::spawn(async move {
             match certificate {
                 // The one that ends is the listener.
@@ -83,17 +84,18 @@ impl Listening {
     }
 }
 
-async fn accept(service: Service, listener: TcpListener, tls: Option<TlsAcceptor>, mut ended: watch::Receiver<bool>) {
+async fn accept(
+    service: Service,
+    connections: Arc<Connections>,
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    mut ended: watch::Receiver<bool>,
+) {
     let router = service.router();
-    let places = Arc::new(Semaphore::new(connections()));
     let mut open = JoinSet::new();
     let mut spans = interval(SPAN);
     loop {
         while open.try_join_next().is_some() {}
-        let place = tokio::select! {
-            place = Arc::clone(&places).acquire_owned() => place,
-            _ = ended.wait_for(|ended| *ended) => break,
-        };
         let stream = tokio::select! {
             _ = spans.tick() => {
                 logs::tell_left_out();
@@ -104,10 +106,17 @@ async fn accept(service: Service, listener: TcpListener, tls: Option<TlsAcceptor
         };
         match stream {
             Ok((stream, peer)) => {
+                let opened = tokio::select! {
+                    opened = connections.admit() => opened,
+                    _ = ended.wait_for(|ended| *ended) => break,
+                };
+                let from = (peer, opened.connection().clone());
                 let (router, tls, ended) = (router.clone(), tls.clone(), ended.clone());
                 open.spawn(async move {
-                    let _place = place;
-                    greet(router, stream, peer, tls, ended).await;
+                    tokio::select! {
+                        () = greet(router, stream, from, tls, ended) => {}
+                        () = opened.let_go() => tracing::debug!("a connection that rested was closed for another one"),
+                    }
                 });
             }
             // The system has no more files, or the caller has gone: the next one may be served.
@@ -129,20 +138,20 @@ async fn accept(service: Service, listener: TcpListener, tls: Option<TlsAcceptor
 async fn greet(
     router: axum::Router,
     stream: TcpStream,
-    peer: Peer,
+    from: (Peer, Connection),
     tls: Option<TlsAcceptor>,
     mut ended: watch::Receiver<bool>,
 ) {
     // Answers are small and written whole.
     let _ = stream.set_nodelay(true);
     let stream = Impatient { stream, stuck: None };
-    let Some(tls) = tls else { return serve(router, stream, peer, ended).await };
+    let Some(tls) = tls else { return serve(router, stream, from, ended).await };
     let agreed = tokio::select! {
         agreed = timeout(HEAD_TIME, tls.accept(stream)) => agreed,
         _ = ended.wait_for(|ended| *ended) => return,
     };
     match agreed {
-        Ok(Ok(stream)) => serve(router, stream, peer, ended).await,
+        Ok(Ok(stream)) => serve(router, stream, from, ended).await,
         Ok(Err(error)) => tracing::debug!(%error, "a caller and this server could not agree on TLS"),
         Err(_) => tracing::debug!("a caller took too long to agree on TLS"),
     }
@@ -151,15 +160,18 @@ async fn greet(
 async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     router: axum::Router,
     stream: S,
-    peer: Peer,
+    (peer, connection): (Peer, Connection),
     mut ended: watch::Receiver<bool>,
 ) {
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(HEAD_BYTES);
     let router = TowerToHyperService::new(router);
     let from_peer = service_fn(move |mut request: Request<Incoming>| {
+        let under_way = connection.begin();
         request.extensions_mut().insert(peer);
-        router.call(request)
+        request.extensions_mut().insert(connection.clone());
+        let answer = router.call(request);
+        async move { answer.await.map(|response| response.map(|body| under_way.until_taken(body))) }
     });
     let mut connection = pin!(http.serve_connection(TokioIo::new(stream), from_peer));
     tokio::select! {
@@ -171,7 +183,7 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
 }
 
 /// How many connections there may be at a time, within half of the files that the process may have open.
-fn connections() -> usize {
+fn most() -> usize {
     let files = getrlimit(Resource::Nofile).current.and_then(|files| usize::try_from(files).ok());
     CONNECTIONS.min(files.unwrap_or(usize::MAX) / 2).max(1)
 }

@@ -48,7 +48,7 @@ use crate::{
     login as logins,
     problem::Problem,
     routes::Verb,
-    service::{Asker, Service},
+    service::{Asker, Service, seated},
 };
 
 use self::{
@@ -185,6 +185,7 @@ pub(crate) async fn answer(service: &Service, page: &'static Page, params: Param
     let outside = Frame::outside(&visit, "");
     let root = visit.root.clone();
     let late = || Problem::away("there was no answer in time; the database may be out of reach");
+    let mut token = None;
     let worked = async {
         if page.slow {
             // It may take long for what it looks at, but not because nobody answers.
@@ -197,6 +198,8 @@ pub(crate) async fn answer(service: &Service, page: &'static Page, params: Param
         if !page.open {
             visit.asker.caller =
                 service.admit(&parts.method, &parts.headers, visit.asker.secure, visit.asker.from).await?;
+            seated(&parts.extensions, &visit.asker.caller)?;
+            token = visit.asker.caller.token();
         }
         visit.asker.headers = parts.headers;
         let params = params.map_err(|_| Problem::malformed("the path is not UTF-8"))?;
@@ -217,7 +220,10 @@ pub(crate) async fn answer(service: &Service, page: &'static Page, params: Param
             if !page.open {
                 service.note_answer();
             }
-            return reply;
+            match service.holding(reply, token, page.verb == Verb::Post) {
+                Ok(reply) => return reply,
+                Err(problem) => problem,
+            }
         }
         Ok(Err(problem)) => problem,
         Err(_) => late(),

@@ -1,5 +1,5 @@
-//! What one token may take of the server's room: so many requests that are worked on, and so much memory for their bodies. The other tokens
-//! share the rest. While there are no tokens, all programs of this machine share all of it.
+//! What one token may take of the server's room: so many requests that are worked on, and so much memory for their bodies and for answers that
+//! it has not read yet. The other tokens share the rest. While there are no tokens, all programs of this machine share all of it.
 
 use std::{
     collections::HashMap,
@@ -9,7 +9,7 @@ use std::{
 use tokio::sync::Semaphore;
 use turnwise::access::TokenId;
 
-use crate::limits::{BODIES_MIB_OF_ONE, REQUESTS_OF_ONE};
+use crate::limits::{ANSWERS_KIB_OF_ONE, BODIES_MIB_OF_ONE, REQUESTS_OF_ONE};
 
 type All = Arc<Mutex<HashMap<TokenId, Arc<Room>>>>;
 
@@ -30,6 +30,8 @@ struct Room {
     requests: Arc<Semaphore>,
     /// Mebibytes.
     bodies: Arc<Semaphore>,
+    /// Kibibytes.
+    answers: Arc<Semaphore>,
 }
 
 fn open(all: &All) -> MutexGuard<'_, HashMap<TokenId, Arc<Room>>> {
@@ -39,8 +41,9 @@ fn open(all: &All) -> MutexGuard<'_, HashMap<TokenId, Arc<Room>>> {
 impl Portions {
     pub(crate) fn of(&self, token: TokenId) -> Portion {
         let new = || {
-            let requests = Arc::new(Semaphore::new(REQUESTS_OF_ONE));
-            Arc::new(Room { requests, bodies: Arc::new(Semaphore::new(BODIES_MIB_OF_ONE as usize)) })
+            let places = |count: usize| Arc::new(Semaphore::new(count));
+            let (requests, bodies) = (places(REQUESTS_OF_ONE), places(BODIES_MIB_OF_ONE as usize));
+            Arc::new(Room { requests, bodies, answers: places(ANSWERS_KIB_OF_ONE as usize) })
         };
         let room = Arc::clone(open(&self.0).entry(token).or_insert_with(new));
         Portion { all: Arc::clone(&self.0), of: token, room }
@@ -54,6 +57,10 @@ impl Portion {
 
     pub(crate) fn bodies(&self) -> &Arc<Semaphore> {
         &self.room.bodies
+    }
+
+    pub(crate) fn answers(&self) -> &Arc<Semaphore> {
+        &self.room.answers
     }
 }
 

@@ -13,7 +13,7 @@ use axum::{
     Router,
     body::{Body, to_bytes},
     extract::{RawPathParams, Request, rejection::RawPathParamsRejection},
-    http::{HeaderMap, HeaderName, HeaderValue, Method, header, request::Parts},
+    http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, header, request::Parts},
     response::{IntoResponse, Response},
     routing::on,
 };
@@ -22,16 +22,17 @@ use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, watch},
     time::timeout,
 };
-use turnwise::{Executor, OnceKey, Turnwise, view::KeptView};
+use turnwise::{Executor, OnceKey, Turnwise, access::TokenId, view::KeptView};
 use turnwise_core::access::{Reach, Refusal};
 
 use crate::{
     access::{Caller, Door},
     call::{Call, Query, Reply, once_key},
+    connections::Connection,
     hub::Hub,
     limits::{
-        ANSWER_TIME, BODIES_MIB, BODIES_MIB_OF_ONE, BODY_TIME, CATCH_UPS, COUNTS, FORM_BYTES, HEAVY, LIVE_LOGS,
-        LONGEST_WAIT, REQUESTS, REQUESTS_OF_ONE, TURN_TIME, WHYS,
+        ANSWER_KIB, ANSWER_TIME, ANSWERS_KIB, ANSWERS_KIB_OF_ONE, BODIES_MIB, BODIES_MIB_OF_ONE, BODY_TIME, CATCH_UPS,
+        COUNTS, FORM_BYTES, HEAVY, LIVE_LOGS, LONGEST_WAIT, REQUESTS, REQUESTS_OF_ONE, SMALL_ANSWER, TURN_TIME, WHYS,
     },
     metrics::Metrics,
     origins::Origins,
@@ -39,7 +40,7 @@ use crate::{
     portions::{Portion, Portions},
     problem::Problem,
     proxies::{Forwarded, Peer, Proxies},
-    routes::{Route, routes},
+    routes::{Route, Verb, routes},
     spans::Spans,
     streams::Streams,
     tries::Address,
@@ -100,6 +101,8 @@ struct Shared {
     counts: Arc<Semaphore>,
     /// Mebibytes.
     bodies: Arc<Semaphore>,
+    /// Kibibytes of answers that their callers have not read yet.
+    answers: Arc<Semaphore>,
     metrics: Metrics,
     spans: OnceLock<Arc<dyn Spans>>,
     kept: Kept,
@@ -151,6 +154,7 @@ impl Service {
             whys: Arc::new(Semaphore::new(WHYS)),
             counts: Arc::new(Semaphore::new(COUNTS)),
             bodies: Arc::new(Semaphore::new(BODIES_MIB as usize)),
+            answers: Arc::new(Semaphore::new(ANSWERS_KIB as usize)),
             metrics: Metrics::default(),
             spans: OnceLock::new(),
             kept: Kept::default(),
@@ -361,6 +365,10 @@ impl Service {
         let many: Vec<_> = route.parameters.iter().filter(|parameter| parameter.many).map(|one| one.name).collect();
         let query = Query::read(parts.uri.query().unwrap_or_default(), &known, &many)?;
         let once = if route.once { once_key(&parts.headers)? } else { None };
+        let (token, changes) = (caller.token(), route.verb != Verb::Get);
+        if changes {
+            self.room_for_an_answer(token)?;
+        }
         // Before the body: a token whose bodies come slowly takes its own places.
         let place = self.place_of_token(&caller).await?;
         let (body, _memory) = self.body(route, &parts.headers, body, place.as_ref()).await?;
@@ -384,7 +392,33 @@ impl Service {
         let most = ANSWER_TIME + if waits { LONGEST_WAIT } else { Duration::ZERO };
         let late = |_| Problem::away("there was no answer in time; the database may be out of reach");
         let reply = timeout(most, (route.handler)(call)).await.map_err(late)??;
-        Ok(reply.below(&forwarded.prefix))
+        Ok(self.holding(reply, token, changes)?.below(&forwarded.prefix))
+    }
+
+    /// Refuses a caller that has not read the answers before.
+    fn room_for_an_answer(&self, token: Option<TokenId>) -> Result<(), Problem> {
+        let own = token.is_none_or(|token| self.0.portions.of(token).answers().available_permits() >= ANSWER_KIB);
+        if own && self.0.answers.available_permits() >= ANSWER_KIB { Ok(()) } else { Err(unread()) }
+    }
+
+    /// An answer takes room in memory until its caller has read it. One that says what was changed is sent in any case.
+    pub(crate) fn holding(&self, reply: Reply, token: Option<TokenId>, changes: bool) -> Result<Reply, Problem> {
+        let Some(bytes) = reply.length().filter(|bytes| *bytes > SMALL_ANSWER) else { return Ok(reply) };
+        let kib = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);
+        let take = |room: &Arc<Semaphore>, most: u32| {
+            let some = |kib: u32| Arc::clone(room).try_acquire_many_owned(kib).ok();
+            match some(kib.min(most)) {
+                // All that is left: then the next request that changes something is refused.
+                None if changes => Ok(some(u32::try_from(room.available_permits()).unwrap_or(most))),
+                None => Err(unread()),
+                taken => Ok(taken),
+            }
+        };
+        let of_token = match token.map(|token| self.0.portions.of(token)) {
+            Some(portion) => Some((take(portion.answers(), ANSWERS_KIB_OF_ONE)?, portion)),
+            None => None,
+        };
+        Ok(reply.holding((take(&self.0.answers, ANSWERS_KIB)?, of_token)))
     }
 
     /// What a form has sent, the room that it takes, and a place to work on it.
@@ -428,6 +462,7 @@ impl Service {
         }
         let caller = self.admit(&parts.method, &parts.headers, secure, from).await?;
         may_use(&caller, route)?;
+        seated(&parts.extensions, &caller)?;
         Ok(caller)
     }
 
@@ -596,6 +631,18 @@ pub(crate) struct Asker {
     pub(crate) headers: HeaderMap,
     pub(crate) secure: bool,
     pub(crate) from: Address,
+}
+
+/// The connection that a request came on counts as its token's.
+pub(crate) fn seated(of: &Extensions, caller: &Caller) -> Result<(), Problem> {
+    match (of.get::<Connection>(), caller.token()) {
+        (Some(connection), Some(token)) => connection.belongs_to(token),
+        _ => Ok(()),
+    }
+}
+
+fn unread() -> Problem {
+    Problem::busy("too many long answers have not been read by their callers")
 }
 
 async fn turn(semaphore: &Arc<Semaphore>, count: u32) -> Option<OwnedSemaphorePermit> {

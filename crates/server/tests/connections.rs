@@ -2,18 +2,20 @@
 
 mod support;
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, sync::Mutex};
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
-use support::Server;
+use support::{PATIENCE, Server};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
-    time::Instant,
+    time::{Instant, sleep, timeout},
 };
+use turnwise::access::{Grant, NewAccess};
 use turnwise_server::{
     Listening,
-    limits::{BODY_TIME, HEAD_TIME, WRITE_TIME},
+    limits::{ACCEPT_PAUSE, BODY_TIME, HEAD_TIME, WRITE_TIME},
 };
 
 async fn listening(server: &Server) -> (Listening, SocketAddr) {
@@ -21,6 +23,39 @@ async fn listening(server: &Server) -> (Listening, SocketAddr) {
     let listening = server.service.listen(listener, None).unwrap();
     let address = listening.address();
     (listening, address)
+}
+
+/// A listener with so many places: half of the files that the process may have open when it begins.
+async fn listening_with(places: usize, server: &Server) -> (Listening, SocketAddr) {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let _one = ONE_AT_A_TIME.lock().unwrap();
+    let usual = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(places as u64 * 2), ..usual }).unwrap();
+    let listening = server.service.listen(listener, None).unwrap();
+    setrlimit(Resource::Nofile, usual).unwrap();
+    let address = listening.address();
+    (listening, address)
+}
+
+/// Sends a request and reads its answer; the connection stays open.
+async fn ask(stream: &mut TcpStream, path: &str, secret: &str) -> String {
+    let token = if secret.is_empty() { String::new() } else { format!("authorization: Bearer {secret}\r\n") };
+    let head = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n{token}\r\n");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut read = String::new();
+    loop {
+        let mut bytes = [0; 4096];
+        let count = timeout(PATIENCE, stream.read(&mut bytes)).await.expect("an answer").unwrap();
+        assert!(count > 0, "the connection was closed after {read:?}");
+        read += std::str::from_utf8(&bytes[..count]).unwrap();
+        if let Some((head, body)) = read.split_once("\r\n\r\n") {
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
+            if body.len() >= length.parse().unwrap() {
+                return read;
+            }
+        }
+    }
 }
 
 /// What the server answers until it closes the connection.
@@ -105,4 +140,78 @@ async fn at_the_end_open_requests_are_answered_and_resting_connections_closed() 
     let (answered, _, ()) = tokio::join!(answer(&mut waiting), answer(&mut resting), listening.stop());
     assert!(answered.contains("\"state\":\"waiting\""), "{answered}");
     assert!(TcpStream::connect(address).await.is_err(), "nothing listens any more");
+}
+
+#[tokio::test]
+async fn a_newcomer_gets_the_place_of_the_connection_that_has_rested_longest() {
+    const PLACES: usize = 200;
+    let server = Server::on_memory().await;
+    let id = server.submit(json!({"task": "nobody-knows"})).await;
+    let (listening, address) = listening_with(PLACES, &server).await;
+    // One waits for a job, one has been answered, and the others send nothing: so a stranger could keep all places for as long as it likes.
+    let mut waiting = TcpStream::connect(address).await.unwrap();
+    let asked = format!("GET /api/v1/jobs/{id}?wait=60s HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+    waiting.write_all(asked.as_bytes()).await.unwrap();
+    let mut silent = Vec::new();
+    for _ in 0..PLACES - 2 {
+        silent.push(TcpStream::connect(address).await.unwrap());
+    }
+    let mut answered = TcpStream::connect(address).await.unwrap();
+    assert!(ask(&mut answered, "/livez", "").await.contains("\"alive\":true"));
+    let begun = Instant::now();
+    let mut newcomers = Vec::new();
+    for _ in 0..2 {
+        let mut newcomer = TcpStream::connect(address).await.unwrap();
+        assert!(ask(&mut newcomer, "/livez", "").await.contains("\"alive\":true"));
+        newcomers.push(newcomer);
+    }
+    assert!(begun.elapsed() < HEAD_TIME / 2, "newcomers were answered after {:?}", begun.elapsed());
+    // The first two that came and rested are closed. The others go on.
+    for gone in &mut silent[..2] {
+        assert_eq!(timeout(PATIENCE, answer(gone)).await.expect("it is closed"), "");
+    }
+    assert!(ask(&mut silent[2], "/livez", "").await.contains("\"alive\":true"));
+    assert!(ask(&mut answered, "/livez", "").await.contains("\"alive\":true"));
+    server.turnwise.cancel(id.parse().unwrap()).await.unwrap();
+    let told = timeout(PATIENCE, answer(&mut waiting)).await.expect("the job has ended");
+    assert!(told.contains("\"state\":\"cancelled\""), "a request that is under way is not cut off: {told}");
+    drop((silent, answered, newcomers));
+    listening.stop().await;
+}
+
+#[tokio::test]
+async fn one_token_has_half_of_the_connections() {
+    const PLACES: usize = 100;
+    let server = Server::on_memory().await;
+    let create = async || {
+        let created = server.turnwise.create_token(NewAccess::new("test", Grant::unlimited()).unwrap()).await.unwrap();
+        created.secret.reveal().to_owned()
+    };
+    let (greedy, other) = (create().await, create().await);
+    let (listening, address) = listening_with(PLACES, &server).await;
+    let mut open = Vec::new();
+    for _ in 0..PLACES / 2 {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let told = ask(&mut stream, "/api/v1/queues", &greedy).await;
+        assert!(told.starts_with("HTTP/1.1 200 "), "{told}");
+        open.push(stream);
+    }
+    let mut one_more = TcpStream::connect(address).await.unwrap();
+    let told = ask(&mut one_more, "/api/v1/queues", &greedy).await;
+    assert!(told.starts_with("HTTP/1.1 429 ") && told.contains("50 connections are open with this token"), "{told}");
+    // Another token is served, on the same connection too: a proxy passes on requests of many.
+    let told = ask(&mut one_more, "/api/v1/queues", &other).await;
+    assert!(told.starts_with("HTTP/1.1 200 "), "{told}");
+    // A connection of its own goes on, and one that is closed makes room.
+    assert!(ask(&mut open[0], "/api/v1/queues", &greedy).await.starts_with("HTTP/1.1 200 "));
+    drop(open.pop());
+    let mut again = TcpStream::connect(address).await.unwrap();
+    let freed = async {
+        while !ask(&mut again, "/api/v1/queues", &greedy).await.starts_with("HTTP/1.1 200 ") {
+            sleep(ACCEPT_PAUSE).await;
+        }
+    };
+    timeout(PATIENCE, freed).await.expect("room for another connection");
+    drop((open, one_more, again));
+    listening.stop().await;
 }

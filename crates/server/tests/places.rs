@@ -4,11 +4,13 @@ mod support;
 
 use std::{sync::Arc, time::Duration};
 
+use hyper::body::Body as _;
 use serde_json::json;
-use support::{Answer, Counted, Server, request, with};
+use support::{Answer, Counted, PATIENCE, Server, request, with};
 use tokio::{task::JoinHandle, time::sleep};
+use tower::ServiceExt;
 use turnwise::access::{Grant, NewAccess};
-use turnwise_server::limits::{REQUESTS, REQUESTS_OF_ONE, TURN_TIME, WAITS_OF_ONE};
+use turnwise_server::limits::{ANSWERS_KIB_OF_ONE, REQUESTS, REQUESTS_OF_ONE, TURN_TIME, WAITS_OF_ONE};
 
 /// Time goes on when nothing else can be done.
 const A_MOMENT: Duration = Duration::from_millis(1);
@@ -82,6 +84,54 @@ async fn bodies_of_one_token_leave_room_for_those_of_another() {
     counted.release();
     from_another.await.unwrap().expect(201);
     assert_eq!(statuses(slow).await.iter().filter(|status| **status == 201).count(), 2);
+}
+
+/// Each takes memory until its caller has read it: without a bound some hundred callers that read slowly would take all that there is.
+#[tokio::test]
+async fn answers_that_are_not_read_leave_room_for_those_of_others() {
+    let server = Server::on_memory().await;
+    for _ in 0..9 {
+        let jobs = vec![json!({"task": "t", "args": "x".repeat(100_000)}); 10];
+        server.post("/api/v1/jobs/batch", &json!({"jobs": jobs})).await.expect(201);
+    }
+    let (greedy, other) = (token(&server).await, token(&server).await);
+    let (router, begun) = (server.service.router(), tokio::time::Instant::now());
+    // The server learns of the first token.
+    while server.get("/api/v1/jobs?limit=1").await.status != 401 {
+        assert!(begun.elapsed() < PATIENCE);
+        sleep(A_MOMENT).await;
+    }
+    let ask = async |path: &str, secret: &str| {
+        router.clone().oneshot(with(request("GET", path, None), secret)).await.unwrap()
+    };
+    // Full pages first, then smaller ones, until nothing more is given.
+    let (mut unread, mut bytes) = (Vec::new(), 0);
+    for limit in ["1000", "10", "1"] {
+        loop {
+            let answer = ask(&format!("/api/v1/jobs?limit={limit}"), &greedy).await;
+            if answer.status() == 429 {
+                assert!(answer.headers().contains_key("retry-after"));
+                break;
+            }
+            assert_eq!(answer.status(), 200);
+            bytes += answer.body().size_hint().exact().expect("a whole answer");
+            unread.push(answer);
+            assert!(bytes <= u64::from(ANSWERS_KIB_OF_ONE) * 1024, "{bytes} bytes are kept for one caller");
+        }
+    }
+    assert!(bytes > u64::from(ANSWERS_KIB_OF_ONE) * 1024 * 9 / 10, "{bytes}");
+    // What would change something is refused before it has; what is small is told.
+    let submit = with(request("POST", "/api/v1/jobs", Some(&json!({"task": "t", "queue": "late"}))), &greedy);
+    server.send(submit).await.refused(429, None);
+    let found = with(request("GET", "/api/v1/jobs?queue=late", None), &greedy);
+    assert_eq!(server.send(found).await.expect(200)["jobs"], json!([]));
+    // Another caller has its own room.
+    assert_eq!(ask("/api/v1/jobs?limit=1000", &other).await.status(), 200);
+    // What is read, or given up, makes room.
+    drop(unread);
+    assert_eq!(ask("/api/v1/jobs?limit=1000", &greedy).await.status(), 200);
+    let submit = with(request("POST", "/api/v1/jobs", Some(&json!({"task": "t", "queue": "late"}))), &greedy);
+    server.send(submit).await.expect(201);
 }
 
 #[tokio::test(start_paused = true)]
