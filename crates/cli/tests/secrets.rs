@@ -10,11 +10,13 @@ use std::{
 };
 
 use support::{Harness, PATIENCE, Place, until};
-use turnwise_server::{Verb, routes};
+use turnwise_server::{Verb, pages, routes};
 
 const CANARY: &str = "canary7f3a9d21c0ffee";
 /// A number is a secret as well.
 const PIN: &str = "8675309424242";
+/// An argument that is no secret: shown with its job, and in nothing that is kept about the node.
+const PLAIN: &str = "argument5e1f07";
 
 /// `charge` fails for good and repeats all that it got in its log, its progress and its error; `pay` returns it; `settle` fails until a
 /// person decides, and goes on as `pay` when its retries run out.
@@ -204,6 +206,12 @@ fn a_secret_reaches_its_task_and_is_shown_nowhere() {
         place.wait_for_state(&paid, "success");
         place.told(&["schedule", "add", "nightly", "charge", &args(), "--cron", "0 0 1 1 *"]);
         let jobs = [id, stuck, paid];
+        let plain = place.enqueue(&["pay", &format!(r#"{{"to": "{PLAIN}"}}"#)]);
+        place.wait_for_state(&plain, "success");
+        for query in [format!("args_contain={PLAIN}"), format!("filter=args.to={PLAIN}")] {
+            let found = ask(server, "GET", &format!("/api/v1/jobs?{query}"), "");
+            assert!(found.starts_with("HTTP/1.1 200") && found.contains(&plain), "{found}");
+        }
 
         // Its task got it, and its fields that are no secret are shown.
         for id in [&jobs[0], &jobs[2]] {
@@ -234,16 +242,27 @@ fn a_secret_reaches_its_task_and_is_shown_nowhere() {
             assert_eq!(body(&answer), body(&other), "as for a text that no job has");
         }
 
-        // Every route that reads, and what some that change something answer.
+        // Every route that reads, every page, and what some that change something answer.
         let names = ["default", "charge", "bank", "nightly"];
-        for route in routes().iter().filter(|route| route.verb == Verb::Get && !route.streams) {
-            let fill = |name: &str| match route.path.split_once('{') {
+        let read =
+            routes().into_iter().filter(|route| route.verb == Verb::Get && !route.streams).map(|route| route.path);
+        let shown = pages().into_iter().filter(|page| page.verb == Verb::Get).map(|page| page.path);
+        for of_all in read.chain(shown) {
+            let fill = |name: &str| match of_all.split_once('{') {
                 Some((before, rest)) => format!("{before}{name}{}", rest.split_once('}').unwrap().1),
-                None => route.path.to_owned(),
+                None => of_all.to_owned(),
             };
             for path in jobs.iter().map(String::as_str).chain(names).map(fill) {
                 search.look(&format!("GET {path}"), &ask(server, "GET", &path, ""));
             }
+        }
+        // The page of a job has what it may show, so it would have the rest too; and lists show errors.
+        let page = ask(server, "GET", &format!("/jobs/{}", jobs[0]), "");
+        assert!(page.contains("Ann") && page.contains("declined: [secret]"), "{page}");
+        for path in ["/jobs?filter=task:charge", "/jobs?filter=args~Ann", "/decide?do=retry&filter=task:charge"] {
+            let page = ask(server, "GET", path, "");
+            assert!(page.starts_with("HTTP/1.1 200"), "{path}: {page}");
+            search.look(&format!("GET {path}"), &page);
         }
         // A stream of a log ends with its job.
         let path = format!("/api/v1/jobs/{}/log/live", jobs[0]);
@@ -280,6 +299,8 @@ fn a_secret_reaches_its_task_and_is_shown_nowhere() {
         place.told(&["schedule", "add", "nightly", "charge", &args(), "--cron", "0 0 1 1 *"]);
 
         commands(&mut search, place, &jobs, "with the node");
+        let metrics = ask(server, "GET", "/metrics", "");
+        assert!(metrics.starts_with("HTTP/1.1 200") && !metrics.contains(PLAIN), "{metrics}");
         let (trace, log) = (fs::read_to_string(node.trace_file()).unwrap(), node.errors());
         node.stop();
         let events = events.join().unwrap();
@@ -291,6 +312,9 @@ fn a_secret_reaches_its_task_and_is_shown_nowhere() {
         search.look("the node's record", &trace);
         search.look("the node's log", &log);
         assert!(log.contains("a job failed for good"), "the node logs failures: {log}");
+        for (what, text) in [("record", &trace), ("log", &log), ("stream of events", &events)] {
+            assert!(!text.contains(PLAIN), "an argument is in the {what}: {text}");
+        }
         if format == "json" {
             let bad = log.lines().find(|line| serde_json::from_str::<serde_json::Value>(line).is_err());
             assert_eq!(bad, None, "an object a line");
