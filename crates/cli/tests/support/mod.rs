@@ -2,7 +2,8 @@
 //!
 //! [`wait`] until something has happened → [`full`] how much is done → [`process`] one that the test has started → [`output`] what
 //! a command has said → [`place`] where commands are run → [`node`] a process that keeps a record of what it does → [`harness`]
-//! several of them, and the checker that reads their records · [`collector`] of the spans that they send.
+//! several of them, and the checker that reads their records · [`ways`] a command on a database and
+//! against a server · [`collector`] of the spans that they send.
 
 #![allow(dead_code, unused_imports, unused_macros, reason = "each test file uses its part")]
 
@@ -13,6 +14,7 @@ mod output;
 mod place;
 mod node;
 mod harness;
+mod ways;
 #[cfg(feature = "otlp")]
 mod collector;
 
@@ -25,3 +27,4 @@ pub(crate) use output::*;
 pub(crate) use place::*;
 pub(crate) use process::*;
 pub(crate) use wait::*;
+pub(crate) use ways::*;
