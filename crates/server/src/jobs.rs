@@ -22,7 +22,7 @@ use crate::{
     form::Form,
     limits::{
         ANSWER_TIME, ENDED_TIES, GRAPH_JOBS, KNOWN_FOR, LINES, LINES_MOST, LONGEST_WAIT, PAGE, PAGE_BYTES, PAGE_MOST,
-        READ_AT_ONCE,
+        READ_AT_ONCE, READ_FIRST,
     },
     problem::Problem,
     service::Turn,
@@ -228,21 +228,31 @@ async fn page(call: &Call, mut search: Search, mut cursor: Option<ListCursor>, l
     if !call.grant.narrow(&mut list.queues, &mut list.groups, &mut list.tasks) {
         return Ok(page);
     }
-    let mut bytes = 0;
+    let (mut bytes, mut last, mut reads) = (0, None, READ_FIRST);
     loop {
         let left = u32::try_from(limit as usize - page.jobs.len()).unwrap_or(READ_AT_ONCE);
-        let left = if search.looks_closer() { left } else { left.min(READ_AT_ONCE) };
+        let left = if search.looks_closer() { left } else { left.min(reads) };
         let part = call.turnwise().search(&mut search, cursor, left).await?;
-        let size = |job: &Job| job.args.as_str().len() + job.result.as_ref().map_or(0, |result| result.as_str().len());
-        bytes += part.jobs.iter().map(size).sum::<usize>();
-        page.jobs.extend(part.jobs.into_iter().filter(|job| call.covers(job)));
+        let (before, count) = (bytes, part.jobs.len());
+        for job in part.jobs {
+            if bytes >= PAGE_BYTES {
+                page.next = last.map(ListCursor::after);
+                return Ok(page);
+            }
+            bytes += job.args.as_str().len() + job.result.as_ref().map_or(0, |result| result.as_str().len());
+            last = Some(job.id);
+            page.jobs.extend(Some(job).filter(|job| call.covers(job)));
+        }
         (page.next, page.reached) = (part.next, part.reached);
-        let full = page.jobs.len() >= limit as usize || bytes > PAGE_BYTES;
+        let full = page.jobs.len() >= limit as usize || bytes >= PAGE_BYTES;
         // Each call may have looked at as many rows as one request is to cost.
         if full || page.next.is_none() || page.reached.is_some() || search.list.checks_rows() {
             return Ok(page);
         }
         cursor = page.next;
+        // As many as fit into the page, as large as they have been.
+        let fit = (PAGE_BYTES - bytes) / ((bytes - before) / count.max(1)).max(1);
+        reads = u32::try_from(fit).unwrap_or(READ_AT_ONCE).clamp(READ_FIRST, READ_AT_ONCE);
     }
 }
 

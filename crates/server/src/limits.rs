@@ -145,7 +145,9 @@ pub const PAGE: u32 = 100;
 pub const PAGE_MOST: u32 = 1_000;
 /// Bytes of a page's jobs: then the page ends, with fewer jobs than asked for and a cursor.
 pub const PAGE_BYTES: usize = 8 * 1024 * 1024;
-/// Jobs in one read of a listing: each may have a mebibyte of arguments, and as much of a result.
+/// Jobs in the first read of a listing, and in each where they are large: each may have a mebibyte of arguments, and as much of a result.
+pub const READ_FIRST: u32 = 20;
+/// Jobs in one read of a listing, where those before were small.
 pub const READ_AT_ONCE: u32 = 100;
 /// Jobs that one decision by a filter is about; the caller calls again for more.
 pub const DECIDED_AT_ONCE: usize = 10_000;

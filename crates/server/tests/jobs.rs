@@ -96,6 +96,31 @@ async fn a_page_of_large_jobs_ends_early_and_says_where_to_go_on() {
 }
 
 #[tokio::test]
+async fn no_page_is_larger_than_is_said_however_large_its_jobs_are() {
+    for server in Server::on_all().await {
+        let mut submitted = Vec::new();
+        for size in [1_000_000, 400_000, 1_000].repeat(15) {
+            submitted.push(server.submit(json!({"task": "t", "args": "x".repeat(size)})).await);
+        }
+        submitted.reverse();
+        for query in ["", "&task=t", "&filter=args~x"] {
+            let (mut listed, mut cursor) = (Vec::new(), String::new());
+            loop {
+                let answer = server.get(&format!("/api/v1/jobs?limit=1000{query}{cursor}")).await;
+                let page = answer.expect(200);
+                // The last job of a page may be a large one.
+                assert!(answer.text.len() < 10_000_000, "{}: {query}: {} bytes", server.store, answer.text.len());
+                listed
+                    .extend(page["jobs"].as_array().unwrap().iter().map(|job| job["id"].as_str().unwrap().to_owned()));
+                let Some(next) = page["next"].as_str() else { break };
+                cursor = format!("&cursor={next}");
+            }
+            assert_eq!(listed, submitted, "{}: {query}", server.store);
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_decision_by_a_filter_leaves_jobs_alone_that_came_after_its_preview() {
     for server in Server::on_all().await {
         let old = server.submit(json!({"task": "t"})).await;
