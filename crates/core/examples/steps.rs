@@ -48,6 +48,9 @@ fn main() {
     };
     let queue = QueueSettings { fairness, ..QueueSettings::default() };
     let settings = Settings { queues: [(QueueName::default(), queue)].into(), ..Settings::default() };
+    if std::env::var_os("WITHOUT_STATISTICS").is_none() {
+        drain.scheduler.keep_statistics(drain.now);
+    }
     drain.scheduler.handle(drain.now, Input::Settings(settings));
     drain.scheduler.handle(drain.now, Input::Nodes(vec![node()]));
     drain.scheduler.handle(drain.now, Input::Loading(true));
