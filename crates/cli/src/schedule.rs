@@ -27,6 +27,9 @@ use crate::{
 struct Schedule {
     name: String,
     when: String,
+    // A server of before does not say it.
+    #[serde(default)]
+    in_words: Option<String>,
     zone: String,
     task: String,
     queue: String,
@@ -294,14 +297,16 @@ fn details(schedule: &Schedule, job: Option<&LastJob>) -> Vec<String> {
     ];
     let steps =
         steps.into_iter().filter_map(|(words, task)| Some(format!("  {}", words.replace("{}", task.as_ref()?))));
-    let mut lines = vec![
+    let words = schedule.in_words.as_ref().map(|words| format!("  {words}"));
+    let mut lines: Vec<_> = words.into_iter().collect();
+    lines.extend([
         format!("  args {}", print::clean(schedule.args.get())),
         format!(
             "  priority {}, retry {}{key}{timeout}",
             schedule.priority,
             schedule.retry.as_deref().unwrap_or("as its task sets it")
         ),
-    ];
+    ]);
     lines.extend(steps);
     lines.extend([format!("  last run at its time: {last}"), "  next times:".to_owned()]);
     lines

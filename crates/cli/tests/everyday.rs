@@ -302,6 +302,7 @@ fn a_schedule_is_shown_and_its_job_names_it(place: &Place) {
         place.refused(&[&add[..], zone].concat(), 2);
     }
     assert!(place.told(&["schedule", "show", "sales"]).contains("  last run at its time: none yet\n"));
+    assert!(place.told(&["schedule", "show", "sales"]).contains("  every 90m, at its multiples\n"));
     // A job that a person runs beside the plan is the schedule's, too, and no other's.
     place.told(&["schedule", "add", "other", "noop", "--every", "1h", "--on-exhausted", "sorry", "--next", "then"]);
     let runs: Vec<_> = (0..2).map(|_| place.told(&["schedule", "run", "sales"]).trim().to_owned()).collect();

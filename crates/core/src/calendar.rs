@@ -5,6 +5,7 @@
 
 mod schedule;
 mod window;
+mod words;
 mod zone;
 
 pub(crate) use self::schedule::LastNext;

@@ -108,6 +108,14 @@ impl When {
         }
     }
 
+    /// When that is, for people: `at 02:00 every day`, `every 1h 30m`.
+    pub fn words(&self) -> String {
+        match self {
+            Self::Cron(schedule) => schedule.words(),
+            Self::Every(every) => format!("every {}, at its multiples", print_span(*every)),
+        }
+    }
+
     /// All slots after this moment, in order; for most schedules there is no last one.
     pub fn following(&self, after: Timestamp) -> impl Iterator<Item = Timestamp> {
         std::iter::successors(self.next(after), |slot| self.next(*slot))

@@ -28,8 +28,8 @@ mod tests;
 use std::{collections::BTreeSet, fmt, time::Duration};
 
 use turnwise_core::{
-    Fingerprint, GroupName, Invalid, JobId, JobState, KeyName, NodeName, QueueName, TaskName, Timestamp, UniqueKey,
-    time::print_span,
+    Fingerprint, GroupName, Invalid, JobId, JobState, KeyName, NodeName, QueueName, ScheduleName, TaskName, Timestamp,
+    UniqueKey, time::print_span,
 };
 
 use number::Decimal;
@@ -44,7 +44,7 @@ pub use self::{
 pub const MAX_FILTER_CHARS: usize = 1_000;
 
 /// The fields that a condition may be about, as they are written. `args` and `result` have fields of their own: `args.customer.name`.
-pub const FIELDS: [&str; 16] = [
+pub const FIELDS: [&str; 17] = [
     "state",
     "task",
     "queue",
@@ -58,6 +58,7 @@ pub const FIELDS: [&str; 16] = [
     "node",
     "unique",
     "key",
+    "schedule",
     "priority",
     "attempt",
     "id",
@@ -95,6 +96,7 @@ enum Test {
     Node(BTreeSet<NodeName>),
     Unique(BTreeSet<UniqueKey>),
     Key(BTreeSet<KeyName>),
+    Schedule(BTreeSet<ScheduleName>),
     Fingerprint(BTreeSet<Fingerprint>),
     Id(BTreeSet<Ids>),
     Since(Moment),
@@ -272,6 +274,7 @@ impl fmt::Display for Condition {
             Test::Node(values) => (name("node"), ":", bare(values)),
             Test::Unique(values) => (name("unique"), ":", bare(values)),
             Test::Key(values) => (name("key"), ":", bare(values)),
+            Test::Schedule(values) => (name("schedule"), ":", bare(values)),
             Test::Fingerprint(values) => (name("fingerprint"), ":", bare(values)),
             Test::Id(ids) => (name("id"), ":", bare(ids.iter().map(|ids| &ids.text))),
             Test::Since(moment) => (name("since"), ":", vec![moment.to_string()]),

@@ -6,6 +6,7 @@ use serde_json::value::RawValue;
 use turnwise_core::{
     Job, JobState, Json,
     json::{Members, find, members},
+    periodic::schedule_of,
     secret::Mask,
 };
 
@@ -28,6 +29,8 @@ impl Test {
             Self::Node(names) => job.node.as_ref().is_some_and(|node| names.contains(node)),
             Self::Unique(keys) => job.unique.as_ref().is_some_and(|held| keys.contains(&held.key)),
             Self::Key(names) => job.key.as_ref().is_some_and(|key| names.contains(key)),
+            // A job's id says which schedule has submitted it.
+            Self::Schedule(names) => schedule_of(names, job.id).is_some(),
             Self::Fingerprint(kinds) => {
                 let kind = job.fingerprint.as_ref().filter(|_| failed(job));
                 kind.is_some_and(|kind| kinds.iter().any(|wanted| wanted.to_string() == *kind))

@@ -102,6 +102,7 @@ impl Test {
             (Self::Node(to), Self::Node(values)) => add(to, values),
             (Self::Unique(to), Self::Unique(values)) => add(to, values),
             (Self::Key(to), Self::Key(values)) => add(to, values),
+            (Self::Schedule(to), Self::Schedule(values)) => add(to, values),
             (Self::Fingerprint(to), Self::Fingerprint(values)) => add(to, values),
             (Self::Id(to), Self::Id(values)) => add(to, values),
             _ => false,
@@ -211,6 +212,7 @@ impl<'a> Reader<'a> {
                     "node" => Test::Node(self.values(&words, str::parse)?),
                     "unique" => Test::Unique(self.values(&words, str::parse)?),
                     "key" => Test::Key(self.values(&words, str::parse)?),
+                    "schedule" => Test::Schedule(self.values(&words, str::parse)?),
                     "fingerprint" => Test::Fingerprint(self.values(&words, fingerprint)?),
                     _ => Test::Id(self.values(&words, ids)?),
                 }

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 use turnwise_core::{
-    GroupName, Job, JobId, JobState, Json, NodeName, TaskName, Timestamp, UniqueKey,
+    GroupName, Job, JobId, JobState, Json, NodeName, ScheduleName, TaskName, Timestamp, UniqueKey,
+    periodic::{Periodic, When, run_id},
     secret::{Pointer, Secrets},
     unique::HeldKey,
 };
@@ -239,6 +240,22 @@ fn what_an_index_serves_is_asked_of_the_store_and_the_rest_is_not() {
     );
     assert!(search("-state:waiting,scheduled,running,stuck,success,failed,cancelled").is_impossible());
     assert!(search("since:1h until:2h").is_impossible() && !search("since:2h until:1h").is_impossible());
+}
+
+#[test]
+fn a_job_is_found_by_the_schedule_that_submitted_it() {
+    let name = |text: &str| ScheduleName::new(text).unwrap();
+    let at: Timestamp = "2030-01-31T02:00:00Z".parse().unwrap();
+    let periodic = Periodic::new(When::every("1h").unwrap(), TaskName::new("report").unwrap(), Json::null(), at);
+    let by_time = periodic.job(&name("nightly"), at, at).id;
+    for id in [by_time, run_id(&name("nightly"), 1_896_000_000_123, [7; 5])] {
+        let job = Job { id, ..job(ARGS) };
+        let meets = |text: &str| filter(text).at(now()).admits(&job, &Secrets::default());
+        assert!(meets("schedule:nightly") && meets("schedule:weekly,nightly") && meets("schedule!=weekly"), "{id}");
+        assert!(!meets("schedule:weekly") && !meets("-schedule:nightly"), "{id}");
+    }
+    assert!(!meets("schedule:nightly"), "a job that none has submitted");
+    assert!(refused("schedule>1").starts_with("at character 9: schedule is followed by : or !="));
 }
 
 #[test]

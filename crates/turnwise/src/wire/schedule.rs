@@ -25,6 +25,8 @@ pub struct Schedule<'a> {
     pub name: &'a ScheduleName,
     /// A cron pattern with its zone, or a span such as `every 1h`.
     pub when: String,
+    /// The same for people: `at 02:00 every day`, by the clock of the zone.
+    pub in_words: String,
     /// The task of its jobs.
     pub task: &'a TaskName,
     /// The queue that its jobs are submitted to.
@@ -78,6 +80,7 @@ impl<'a> Schedule<'a> {
         Self {
             name,
             when: periodic.when.to_string(),
+            in_words: periodic.when.words(),
             task: &periodic.task,
             queue: &periodic.queue,
             group: &periodic.group,
