@@ -5,7 +5,7 @@ use std::{env, fs, io, path::PathBuf};
 
 use turnwise_chart::{
     Attempt, Bar, Bars, CSS, Chart, Colour, Course, Fairness, Graph, Group, Histogram, Kind, Lines, Measure, Node,
-    Phase, Series, Shares, Spark, State, Table, Timeline, Times, standalone,
+    Phase, QueueState, Series, Shares, Spark, State, Table, Timeline, Times, standalone,
 };
 
 /// 19 November 2026, 08:00 UTC.
@@ -236,8 +236,8 @@ fn queues() -> Graph {
         title: "Queues that wait for queues".to_owned(),
         heading: "3 queues".to_owned(),
         nodes: vec![
-            node("import", "open · 12 waiting", Kind::Plain, &[]),
-            node("index", "paused since 09:12", Kind::Plain, &[0]),
+            node("import", "active, 12 unfinished", Kind::Queue(QueueState::Active), &[]),
+            node("index", "paused since 09:12", Kind::Queue(QueueState::Paused), &[0]),
             node("mail", "open", Kind::Plain, &[0]),
         ],
     }

@@ -99,6 +99,66 @@ impl State {
     }
 }
 
+/// What a queue does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QueueState {
+    /// It starts jobs.
+    Active,
+    /// It starts nothing until a person resumes it.
+    Paused,
+    /// It starts nothing until another queue is finished.
+    Waiting,
+    /// No more jobs come, and none is left.
+    Finished,
+}
+
+impl QueueState {
+    /// Every state.
+    pub const ALL: [QueueState; 4] =
+        [QueueState::Active, QueueState::Paused, QueueState::Waiting, QueueState::Finished];
+
+    /// The state of this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.name() == name)
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            QueueState::Active => "active",
+            QueueState::Paused => "paused",
+            QueueState::Waiting => "waiting",
+            QueueState::Finished => "finished",
+        }
+    }
+
+    /// The class that gives its colour to what is drawn in `currentColor`: a job's state that means as much has the same.
+    #[must_use]
+    pub fn class(self) -> &'static str {
+        self.like().class()
+    }
+
+    fn like(self) -> State {
+        match self {
+            QueueState::Active => State::Success,
+            QueueState::Paused => State::Stuck,
+            QueueState::Waiting => State::Waiting,
+            QueueState::Finished => State::Cancelled,
+        }
+    }
+
+    pub(crate) fn draw(self, drawing: &mut Drawing, at: Pair) {
+        let shape = match self {
+            // Two bars: a queue that is paused is not stuck.
+            QueueState::Paused => "M-4.2 -5h3v10h-3zM1.2 -5h3v10h-3z",
+            _ => self.like().shape(),
+        };
+        drawing.shape(&format!("shape {}", self.class()), at, shape);
+    }
+}
+
 /// What tells one series from another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Colour {

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use self::layout::{BOX, GAP, HEAD, Layers, Layout, MARGIN, coordinate, size};
 use crate::{
-    Chart, Colour, State, Table, Width,
+    Chart, Colour, QueueState, State, Table, Width,
     drawing::{Drawing, Pair, Path, Role, Words, class},
     plot::{FONT, SMALL},
     text::{escaped, fit, named},
@@ -57,6 +57,8 @@ pub struct Node {
 pub enum Kind {
     /// As a job in this state, with its shape.
     State(State),
+    /// As a queue that does this, with its shape.
+    Queue(QueueState),
     /// As one that is kept no longer.
     Gone,
     /// Without a state.
@@ -67,6 +69,7 @@ impl Kind {
     fn class(self) -> &'static str {
         match self {
             Kind::State(state) => state.class(),
+            Kind::Queue(state) => state.class(),
             Kind::Gone => "gone",
             Kind::Plain => "plain",
         }
@@ -233,6 +236,10 @@ fn draw(drawing: &mut Drawing, node: &Node, (x, y): Pair, width: f64) {
     let note = match node.kind {
         Kind::State(state) => {
             Colour::State(state).draw(drawing, (x + 17.0, y + 32.0));
+            x + 28.0
+        }
+        Kind::Queue(state) => {
+            state.draw(drawing, (x + 17.0, y + 32.0));
             x + 28.0
         }
         Kind::Gone | Kind::Plain => x + 12.0,

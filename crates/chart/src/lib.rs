@@ -36,7 +36,7 @@ mod timeline;
 mod times;
 
 pub use bars::{Bar, Bars};
-pub use colour::{Colour, SERIES, State};
+pub use colour::{Colour, QueueState, SERIES, State};
 pub use fairness::{Course, Fairness};
 pub use graph::{Graph, Kind, Node};
 pub use histogram::Histogram;

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use support::Document;
 use turnwise_chart::{
     Attempt, Bar, Bars, CSS, Chart, Colour, Course, Fairness, Graph, Group, Histogram, Kind, Lines, Measure, Node,
-    Phase, SERIES, Series, Shares, Spark, State, Timeline, Times, Width, standalone,
+    Phase, QueueState, SERIES, Series, Shares, Spark, State, Timeline, Times, Width, standalone,
 };
 
 /// Numbers and one text, of which every chart is made.
@@ -95,7 +95,8 @@ impl Values {
     }
 
     fn graph(&self) -> Graph {
-        let kinds = [Kind::Gone, Kind::Plain].into_iter().chain(State::ALL.map(Kind::State)).cycle();
+        let kinds = [Kind::Gone, Kind::Plain].into_iter().chain(State::ALL.map(Kind::State));
+        let kinds = kinds.chain(QueueState::ALL.map(Kind::Queue)).cycle();
         let nodes = self.after.iter().zip(kinds).enumerate().map(|(number, (after, kind))| Node {
             name: self.text.clone(),
             note: self.text.clone(),
@@ -332,6 +333,34 @@ fn a_gap_is_a_gap() {
     let document = Document::read(&Values::with("acme").lines(Measure::Count).svg(Width::Wide));
     let lines = document.elements.iter().filter(|element| element.name == "polyline").count();
     assert_eq!(lines, 6, "three series, each in two pieces");
+}
+
+#[test]
+fn a_queue_in_a_graph_has_the_shape_and_the_colour_of_what_it_does() {
+    let queue = |state: QueueState, after: &[usize]| Node {
+        name: format!("{} queue", state.name()),
+        note: state.name().to_owned(),
+        hint: String::new(),
+        kind: Kind::Queue(state),
+        href: Some(format!("/queues/{}", state.name())),
+        here: false,
+        after: after.to_vec(),
+    };
+    let nodes = vec![queue(QueueState::Active, &[]), queue(QueueState::Paused, &[0]), queue(QueueState::Waiting, &[1])];
+    let graph = Graph { title: "Which queues wait for which".to_owned(), heading: String::new(), nodes };
+    for width in Width::ALL {
+        let svg = graph.svg(width);
+        for state in ["state-success", "state-stuck", "state-waiting"] {
+            assert_eq!(svg.matches(&format!("shape {state}")).count(), 1, "{state}: {svg}");
+        }
+        let shape = |mark: &str| mark.split(" d=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
+        assert!(svg.contains(&shape(&State::Success.mark())), "an active queue has a tick");
+        assert!(!svg.contains(&shape(&State::Stuck.mark())), "a paused queue is not drawn as a stuck job");
+    }
+    assert_eq!(graph.table().rows[2], ["waiting queue", "waiting", "paused queue"]);
+    for state in QueueState::ALL {
+        assert_eq!(QueueState::from_name(state.name()), Some(state));
+    }
 }
 
 #[test]
