@@ -177,6 +177,11 @@ impl Query {
         self.0.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
     }
 
+    /// Of a field that may come several times, such as a box that is ticked.
+    pub(crate) fn all(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.0.iter().filter(move |(other, _)| other == name).map(|(_, value)| value.as_str())
+    }
+
     /// A text to look for.
     pub(crate) fn snippet(&self, name: &'static str) -> Result<Option<String>, Problem> {
         self.parse(name, |text| {

@@ -10,6 +10,7 @@
 
 mod assets;
 mod attention;
+mod audit;
 pub(crate) mod decide;
 mod errands;
 mod fairness;
@@ -24,11 +25,16 @@ pub(crate) mod leads;
 mod login;
 mod numbers;
 mod overview;
+mod queue;
+mod queues;
+mod schedule;
+mod schedules;
 mod recipe;
 mod resubmit;
 mod shared;
 mod shown;
 mod suggest;
+mod tokens;
 mod visit;
 
 use std::pin::Pin;
@@ -133,6 +139,14 @@ pub fn pages() -> Vec<Page> {
         page!(Get "/jobs/{id}/why", job::why).slow(),
         page!(Get "/jobs/{id}/resubmit", resubmit::show),
         page!(Post "/jobs/{id}/resubmit", resubmit::send),
+        page!(Get "/queues", queues::show),
+        page!(Get "/queues/{name}", queue::show),
+        page!(Get "/schedules", schedules::show),
+        page!(Post "/schedules", schedules::set),
+        page!(Get "/schedules/{name}", schedule::show),
+        page!(Get "/audit", audit::show),
+        page!(Get "/tokens", tokens::show),
+        page!(Post "/tokens", tokens::create),
         page!(Get "/decide", decide::show).slow(),
         page!(Post "/decide", decide::begin).slow(),
         page!(Get "/decide/{number}", decide::progress),
@@ -182,7 +196,7 @@ pub(crate) async fn answer(service: &Service, page: &'static Page, params: Param
         errand: page.errand,
         again: parts.headers.contains_key("x-turnwise-refresh"),
     };
-    let outside = Frame::outside(&visit, "");
+    let mut around = Frame::outside(&visit, "");
     let root = visit.root.clone();
     let late = || Problem::away("there was no answer in time; the database may be out of reach");
     let mut token = None;
@@ -200,6 +214,8 @@ pub(crate) async fn answer(service: &Service, page: &'static Page, params: Param
                 service.admit(&parts.method, &parts.headers, visit.asker.secure, visit.asker.from).await?;
             seated(&parts.extensions, &visit.asker.caller)?;
             token = visit.asker.caller.token();
+            // Whatever goes wrong from here on, this person can go elsewhere, and log out.
+            around = Frame::of(&visit, "problem", "");
         }
         visit.asker.headers = parts.headers;
         let params = params.map_err(|_| Problem::malformed("the path is not UTF-8"))?;
@@ -229,11 +245,11 @@ pub(crate) async fn answer(service: &Service, page: &'static Page, params: Param
         Err(_) => late(),
     };
     if problem.unauthorized_because().is_some() && page.verb == Verb::Get {
-        return Reply::see_other(format!("{root}{}", login::way(&outside.here)));
+        return Reply::see_other(format!("{root}{}", login::way(&around.here)));
     }
     let away = problem.status_code() == StatusCode::SERVICE_UNAVAILABLE;
-    let since = away.then(|| outside.now.minus(service.silence()));
-    wrong(outside, &problem, since)
+    let since = away.then(|| around.now.minus(service.silence()));
+    wrong(around, &problem, since)
 }
 
 /// A page that says what went wrong.

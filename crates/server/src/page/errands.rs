@@ -15,6 +15,8 @@ pub(crate) enum Field {
     Number(&'static str),
     /// A number; `null` if it is empty.
     NumberOrNull(&'static str),
+    /// A list with a line for each; `null` if there is none.
+    LinesOrNull(&'static str),
 }
 
 /// What a form does.
@@ -47,6 +49,19 @@ pub(crate) static ERRANDS: &[Errand] = {
         TextOrNull("scheme"),
         NumberOrNull("max_waiting"),
     ];
+    const QUEUE: &[Field] = &[
+        NumberOrNull("weight"),
+        TextOrNull("fairness"),
+        TextOrNull("concurrency"),
+        NumberOrNull("per_node"),
+        TextOrNull("rate"),
+        TextOrNull("scheme"),
+        TextOrNull("on_error"),
+        LinesOrNull("after"),
+        TextOrNull("schedule"),
+        Text("zone"),
+        LinesOrNull("block"),
+    ];
     const LIMITS: &[Field] = &[NumberOrNull("concurrency"), TextOrNull("rate")];
     &[
         errand("/jobs/{id}/cancel", "cancelJob", "The job is cancelled, or its node was asked to stop it.", "jobs"),
@@ -61,6 +76,8 @@ pub(crate) static ERRANDS: &[Errand] = {
             &[Text("reason")],
             errand("/queues/{name}/pause", "pauseQueue", "The queue is paused: none of its jobs starts.", "queues"),
         ),
+        with(QUEUE, errand("/queues/{name}/set", "setQueue", "The queue's settings are changed.", "queues")),
+        errand("/queues/{name}/reset", "resetQueue", "The queue has default settings again.", "queues"),
         errand("/queues/{name}/resume", "resumeQueue", "The queue goes on.", "queues"),
         errand("/queues/{name}/seal", "sealQueue", "The queue is sealed: it is finished once it is empty.", "queues"),
         errand("/queues/{name}/unseal", "unsealQueue", "The queue is open again.", "queues"),
@@ -78,6 +95,7 @@ pub(crate) static ERRANDS: &[Errand] = {
             errand("/schedules/{name}/pause", "pauseSchedule", "The schedule is paused.", "schedules"),
         ),
         errand("/schedules/{name}/resume", "resumeSchedule", "The schedule goes on.", "schedules"),
+        errand("/schedules/{name}/remove", "removeSchedule", "The schedule is deleted; its jobs stay.", "schedules"),
         errand("/schedules/{name}/run", "runSchedule", "Its job is submitted once, beside its times.", "schedules"),
         errand("/tokens/{name}/revoke", "revokeToken", "The token is revoked, for good.", "tokens"),
     ]
@@ -88,18 +106,37 @@ pub(crate) fn said(done: &str, _count: Option<&str>) -> Option<String> {
     if done == "resubmitJob" {
         return Some("This is the new job. The one that it was made of stays as it is.".to_owned());
     }
-    ERRANDS.iter().find(|errand| errand.route == done).map(|errand| errand.said.to_owned())
+    let errand = ERRANDS.iter().find(|errand| errand.route == done).map(|errand| errand.said);
+    errand.or((done == "setSchedule").then_some("The schedule is set.")).map(str::to_owned)
+}
+
+impl Field {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Text(name)
+            | Self::TextOrNull(name)
+            | Self::Number(name)
+            | Self::NumberOrNull(name)
+            | Self::LinesOrNull(name) => name,
+        }
+    }
+}
+
+/// The lines of a field with one value a line.
+pub(crate) fn lines(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().map(str::trim).filter(|line| !line.is_empty())
 }
 
 fn body(fields: &[Field], visit: &Visit) -> Result<Map<String, Value>, Problem> {
     let mut body = Map::new();
     for field in fields {
-        let (Field::Text(name) | Field::TextOrNull(name) | Field::Number(name) | Field::NumberOrNull(name)) = *field;
+        let name = field.name();
         let Some(text) = visit.form.get(name).map(str::trim) else { continue };
         let value = match field {
-            Field::TextOrNull(_) | Field::NumberOrNull(_) if text.is_empty() => Value::Null,
+            Field::TextOrNull(_) | Field::NumberOrNull(_) | Field::LinesOrNull(_) if text.is_empty() => Value::Null,
             _ if text.is_empty() => continue,
             Field::Text(_) | Field::TextOrNull(_) => Value::from(text),
+            Field::LinesOrNull(_) => lines(text).collect(),
             Field::Number(_) | Field::NumberOrNull(_) => match serde_json::from_str(text) {
                 Ok(number @ Value::Number(_)) => number,
                 _ => return Err(Problem::invalid(name, format!("{name}: {text:?} is not a number"))),

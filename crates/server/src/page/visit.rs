@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use turnwise::OnceKey;
 
 use tokio::time::Instant;
+use turnwise_core::access::Target;
 
 use crate::{
     call::{Query, Reply},
@@ -113,6 +114,12 @@ impl Visit {
     /// Whether this caller may use the route at all.
     pub(crate) fn may(&self, id: &'static str) -> bool {
         Self::route(id).is_ok_and(|route| may_use(&self.asker.caller, route).is_ok())
+    }
+
+    /// Whether this caller may use the route for this.
+    pub(crate) fn may_to(&self, id: &'static str, target: Target<'_>) -> bool {
+        let action = Self::route(id).ok().and_then(|route| route.action);
+        self.may(id) && action.is_none_or(|action| self.asker.caller.grant.check(action, target).is_ok())
     }
 
     /// The API's answer as it is.

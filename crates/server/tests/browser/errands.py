@@ -39,7 +39,9 @@ def state(wanted):
 
 def paused(kind, wanted):
     def effect(site, name):
-        pause = site.api(f"{kind}/{name}")["paused"]
+        found = site.api(f"{kind}/{name}")
+        # Of a schedule that says only whether it is.
+        pause = found["pause"] if "pause" in found else found["paused"]
         return (pause and pause.get("reason")) == wanted if wanted else pause is None
 
     return effect

@@ -391,7 +391,8 @@ if (retry) setTimeout(() => location.reload(), Number(retry.dataset.retry) * 100
 
 localTimes(document);
 fragments();
-if (page && document.querySelector("nav")) {
+// A page that stands still is the answer to a form, or says what went wrong: at its address there is another one, or none.
+if (page && document.querySelector("nav") && !document.querySelector("[data-still]")) {
   tellAge();
   setInterval(tellAge, 1000);
   setInterval(() => !document.hidden && !paused() && Date.now() - last > 15000 && happened(), 5000);
