@@ -101,7 +101,8 @@ async fn runs_here_and_elsewhere_are_counted_alike_with_the_errors_of_every_atte
         assert_eq!(counts(&nap), [1, 1, 0, 0, 0, 0, 0]);
         assert!(nap.used >= 1_000_000, "a second of a slot: {nap:?}");
         let ask = AskErrors { span: Span::Minute, since: Timestamp::MIN, until: Timestamp::MAX };
-        let mut errors: Vec<_> = store.error_statistics(ask).await.unwrap();
+        let timed = store.error_statistics(ask).await.unwrap();
+        let mut errors: Vec<_> = timed.into_iter().map(|timed| timed.error).collect();
         errors.sort_by_key(|error| error.count);
         let errors: Vec<_> = errors.iter().map(|error| (error.fingerprint, error.count)).collect();
         let [flaky, _, hopeless, _] = &jobs;

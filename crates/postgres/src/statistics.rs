@@ -9,7 +9,8 @@ use turnwise_core::{
     },
 };
 use turnwise_store::{
-    AskErrors, AskStatistics, BegunStatistics, CountingTerm, Epoch, Result, StoreError, TimedRow, WriteStatistics,
+    AskErrors, AskStatistics, BegunStatistics, CountingTerm, Epoch, Result, StoreError, TimedError, TimedRow,
+    WriteStatistics,
     operators::{READ_ROWS, ROW_KINDS, in_order, of_columns, read_row},
 };
 
@@ -137,12 +138,13 @@ pub(crate) async fn rows(store: &Inner, ask: &AskStatistics) -> Result<Vec<Timed
     Ok(in_order(rows))
 }
 
-pub(crate) async fn errors(store: &Inner, ask: &AskErrors) -> Result<Vec<ErrorRow>> {
+pub(crate) async fn errors(store: &Inner, ask: &AskErrors) -> Result<Vec<TimedError>> {
     let client = connection(&store.pools.people).await?;
     let sql = include_str!("../sql/statistics_errors.sql");
     let (span, limit) = (ask.span.code(), i64::from(READ_ROWS));
     let found = client.query(sql, &[&span, &Moment(ask.since), &Moment(ask.until), &limit]).await;
-    found.map_err(failed(READ))?.iter().map(read_error).collect()
+    let timed = |row: &SqlRow| Ok(TimedError { at: rows::now(row, 6)?, error: read_error(row)? });
+    found.map_err(failed(READ))?.iter().map(timed).collect()
 }
 
 /// Merges one span of one queue's rows, or of errors; `false`: nothing is old.

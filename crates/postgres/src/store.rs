@@ -14,7 +14,7 @@ use turnwise_core::{
     audit::NewAuditLine,
     doctor::Vitals,
     secret::Secrets,
-    statistics::{ErrorRow, Row as StatisticsRow},
+    statistics::Row as StatisticsRow,
     story::Story,
     totals::Totals,
 };
@@ -23,7 +23,7 @@ use turnwise_store::{
     BatchId, Beat, BeatReply, BegunStatistics, Bell, BodyHash, Cursor, Epoch, Filter, Fleet, FoundLogin, FoundToken,
     FoundTotals, InHands, Intervention, JobPage, Join, Joined, Kept, Load, LostNode, Mail, Memo, MemoKind, NewLogin,
     NewMemo, News, Note, Once, OperatorStore, Options, Page, Result, Settle, Settled, Store, SubmitOnce, Submitted,
-    TimedRow, TokenHash, Watched, WriteStatistics,
+    TimedError, TimedRow, TokenHash, Watched, WriteStatistics,
     moving::{Cell, Hindrance, Import, MoveId, MoveStore, MovedRow, Moving, Part},
 };
 
@@ -329,7 +329,7 @@ impl OperatorStore for PostgresStore {
         statistics::rows(&self.0, &ask).await
     }
 
-    async fn error_statistics(&self, ask: AskErrors) -> Result<Vec<ErrorRow>> {
+    async fn error_statistics(&self, ask: AskErrors) -> Result<Vec<TimedError>> {
         statistics::errors(&self.0, &ask).await
     }
 

@@ -41,6 +41,10 @@ pub const SHARED_ANSWERS: usize = 256;
 pub const SHARED_BYTES: usize = 256 * 1024;
 /// For so long pages share what takes a while to find out, such as what is wrong with the installation.
 pub const KEPT_FOR: Duration = Duration::from_secs(10);
+/// For so long a page shows the same job for an error without looking for another, and of so many errors.
+pub const EXAMPLE_FOR: Duration = Duration::from_secs(30);
+/// See [`EXAMPLE_FOR`].
+pub const EXAMPLES: usize = 2_000;
 /// Decisions about many jobs that are carried out for pages at a time: each goes on reading and writing.
 pub const DECISIONS: usize = 8;
 /// How long a request waits for its turn before it is answered with 429.

@@ -13,6 +13,7 @@ mod attention;
 mod audit;
 pub(crate) mod decide;
 mod errands;
+pub(crate) mod errors;
 mod fairness;
 mod figure;
 mod frame;
@@ -23,6 +24,7 @@ mod job;
 mod jobs;
 pub(crate) mod leads;
 mod login;
+mod nodes;
 mod numbers;
 mod overview;
 mod queue;
@@ -34,8 +36,10 @@ mod resubmit;
 mod shared;
 mod shown;
 mod suggest;
+mod tasks;
 mod tokens;
 mod visit;
+mod window;
 
 use std::pin::Pin;
 
@@ -147,6 +151,10 @@ pub fn pages() -> Vec<Page> {
         page!(Get "/audit", audit::show),
         page!(Get "/tokens", tokens::show),
         page!(Post "/tokens", tokens::create),
+        page!(Get "/errors", errors::show),
+        page!(Get "/tasks", tasks::show),
+        page!(Get "/tasks/{name}", tasks::task),
+        page!(Get "/nodes", nodes::show),
         page!(Get "/decide", decide::show).slow(),
         page!(Post "/decide", decide::begin).slow(),
         page!(Get "/decide/{number}", decide::progress),

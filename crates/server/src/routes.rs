@@ -236,6 +236,7 @@ const STATISTICS: &[Parameter] = &[
 const ERRORS: &[Parameter] = &[
     one("since", "Time", "Seen from then on; in the last day unless given."),
     one("until", "Time", "Seen before then; up to now unless given."),
+    one("step", "StatisticsStep", "Also how often by `minute`, `hour` or `day`. What is old comes in longer steps."),
     one("queue", "Name", "Of this queue."),
     one("task", "Name", "Of this task."),
 ];

@@ -36,7 +36,7 @@ use crate::{
     },
     metrics::Metrics,
     origins::Origins,
-    page::{self, Page, SharedAnswers, decide::Works, leads::Leads, pages},
+    page::{self, Page, SharedAnswers, decide::Works, errors::Examples, leads::Leads, pages},
     portions::{Portion, Portions},
     problem::Problem,
     proxies::{Forwarded, Peer, Proxies},
@@ -114,6 +114,7 @@ struct Shared {
     /// What pages get instead of the API's answers.
     #[cfg(test)]
     instead: OnceLock<page::Instead>,
+    examples: Examples,
 }
 
 /// What pages share for a while: answers of the API, by route, with when they were read.
@@ -164,6 +165,7 @@ impl Service {
             answered: Mutex::new(Instant::now()),
             #[cfg(test)]
             instead: OnceLock::new(),
+            examples: Examples::default(),
         }))
     }
 
@@ -282,6 +284,11 @@ impl Service {
 
     pub(crate) fn leads(&self) -> &Leads {
         &self.0.leads
+    }
+
+    /// Jobs that stand for their errors.
+    pub(crate) fn examples(&self) -> &Examples {
+        &self.0.examples
     }
 
     pub(crate) fn kept(&self) -> &Kept {

@@ -47,7 +47,8 @@ pub(crate) async fn list(call: Call) -> Result<Reply, Problem> {
 
 pub(crate) async fn errors(call: Call) -> Result<Reply, Problem> {
     call.check(Target::Many)?;
-    let ask = AskErrors { since: call.query.time("since")?, until: call.query.time("until")? };
+    let step = call.query.parse("step", step)?;
+    let ask = AskErrors { since: call.query.time("since")?, until: call.query.time("until")?, step };
     let queue = call.query.parse("queue", |text| QueueName::new(text))?;
     let task = call.query.parse("task", |text| TaskName::new(text))?;
     if let Some(queue) = &queue {

@@ -9,7 +9,7 @@ use turnwise_core::{
     },
 };
 use turnwise_store::{
-    AskErrors, AskStatistics, BegunStatistics, CountingTerm, Epoch, StoreError, TimedRow, WriteStatistics,
+    AskErrors, AskStatistics, BegunStatistics, CountingTerm, Epoch, StoreError, TimedError, TimedRow, WriteStatistics,
     operators::{READ_ROWS, ROW_KINDS, in_order, of_columns, read_row},
 };
 
@@ -93,9 +93,14 @@ pub(crate) fn rows(conn: &Connection, ask: &AskStatistics) -> Result<Vec<TimedRo
     Ok(in_order(rows))
 }
 
-pub(crate) fn errors(conn: &Connection, ask: &AskErrors) -> Result<Vec<ErrorRow>> {
+pub(crate) fn errors(conn: &Connection, ask: &AskErrors) -> Result<Vec<TimedError>> {
     let mut errors = conn.prepare_cached(include_str!("../sql/statistics_errors.sql"))?;
-    collect_errors(errors.query(params![ask.span.code(), ask.since.micros(), ask.until.micros(), READ_ROWS])?)
+    let mut found = errors.query(params![ask.span.code(), ask.since.micros(), ask.until.micros(), READ_ROWS])?;
+    let mut rows = Vec::new();
+    while let Some(row) = found.next()? {
+        rows.push(TimedError { at: Timestamp::from_micros(row.get(6)?), error: read_error(row)? });
+    }
+    Ok(rows)
 }
 
 /// Merges one span of one queue's rows, or of errors; `false`: nothing is old.
@@ -158,18 +163,22 @@ fn collect(mut found: rusqlite::Rows<'_>, first: usize) -> Result<Vec<Row>> {
 fn collect_errors(mut found: rusqlite::Rows<'_>) -> Result<Vec<ErrorRow>> {
     let mut rows = Vec::new();
     while let Some(row) = found.next()? {
-        let fingerprint: String = row.get(2)?;
-        let unreadable = || StoreError::broken("read statistics", format!("{fingerprint:?} is no fingerprint"));
-        rows.push(ErrorRow {
-            queue: QueueName::stored(row.get::<_, String>(0)?.into()),
-            task: TaskName::stored(row.get::<_, String>(1)?.into()),
-            fingerprint: Fingerprint::from_text(&fingerprint).ok_or_else(unreadable)?,
-            count: row.get::<_, i64>(3)?.cast_unsigned(),
-            first: Timestamp::from_micros(row.get(4)?),
-            last: Timestamp::from_micros(row.get(5)?),
-        });
+        rows.push(read_error(row)?);
     }
     Ok(rows)
+}
+
+fn read_error(row: &SqlRow<'_>) -> Result<ErrorRow> {
+    let fingerprint: String = row.get(2)?;
+    let unreadable = || StoreError::broken("read statistics", format!("{fingerprint:?} is no fingerprint"));
+    Ok(ErrorRow {
+        queue: QueueName::stored(row.get::<_, String>(0)?.into()),
+        task: TaskName::stored(row.get::<_, String>(1)?.into()),
+        fingerprint: Fingerprint::from_text(&fingerprint).ok_or_else(unreadable)?,
+        count: row.get::<_, i64>(3)?.cast_unsigned(),
+        first: Timestamp::from_micros(row.get(4)?),
+        last: Timestamp::from_micros(row.get(5)?),
+    })
 }
 
 /// The queue, the kind, the name and the sums, from this column on.

@@ -10,7 +10,7 @@ use turnwise_core::{
     audit::NewAuditLine,
     doctor::Vitals,
     secret::Secrets,
-    statistics::{ErrorRow, Row as StatisticsRow},
+    statistics::Row as StatisticsRow,
     story::Story,
     totals::Totals,
 };
@@ -19,7 +19,7 @@ use turnwise_store::{
     BatchId, Beat, BeatReply, BegunStatistics, Bell, BodyHash, Cursor, Epoch, Filter, Fleet, FoundLogin, FoundToken,
     FoundTotals, InHands, Intervention, JobPage, Join, Joined, Keeps, Kept, Load, LostNode, Mail, Memo, MemoKind,
     NewLogin, NewMemo, News, Note, Once, OperatorStore, Options, Page, Result, Schema, Settle, Settled, Store,
-    SubmitOnce, Submitted, TimedRow, TokenHash, Watched, WriteStatistics,
+    SubmitOnce, Submitted, TimedError, TimedRow, TokenHash, Watched, WriteStatistics,
     memory::Clock,
     moving::{Cell, Hindrance, Import, MoveId, MoveStore, MovedRow, Moving, Part},
     operators::new_secrets,
@@ -444,7 +444,7 @@ impl OperatorStore for SqliteStore {
         self.read(For::People, move |conn, _| statistics::rows(conn, &ask)).await
     }
 
-    async fn error_statistics(&self, ask: AskErrors) -> Result<Vec<ErrorRow>> {
+    async fn error_statistics(&self, ask: AskErrors) -> Result<Vec<TimedError>> {
         self.read(For::People, move |conn, _| statistics::errors(conn, &ask)).await
     }
 

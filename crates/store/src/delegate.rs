@@ -12,7 +12,7 @@ use turnwise_core::{
     audit::NewAuditLine,
     doctor::Vitals,
     secret::Secrets,
-    statistics::{ErrorRow, Row},
+    statistics::Row,
     story::Story,
     totals::Totals,
 };
@@ -162,7 +162,7 @@ verbs! {
     begin_statistics(epoch: Epoch) -> BegunStatistics;
     write_statistics(write: WriteStatistics) -> ();
     statistics(ask: AskStatistics) -> Vec<TimedRow>;
-    error_statistics(ask: AskErrors) -> Vec<ErrorRow>;
+    error_statistics(ask: AskErrors) -> Vec<TimedError>;
     statistics_totals() -> Vec<Row>;
     merge_statistics() -> bool;
 }

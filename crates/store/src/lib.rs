@@ -35,8 +35,8 @@ pub use moving::MoveStore;
 pub use operators::{
     AskAudit, AskErrors, AskJobs, AskOf, AskStatistics, AskWatch, AuditCursor, AuditFilter, AuditPage, BegunStatistics,
     BodyHash, CountingTerm, EndedJob, FoundLogin, FoundToken, FoundTotals, HeldJob, InHands, JobPage, ListCursor,
-    ListFilter, NewLogin, Once, OperatorStore, Secret, SubmitOnce, TimedRow, TokenHash, WatchCursor, Watched,
-    WriteStatistics, WrittenTotals,
+    ListFilter, NewLogin, Once, OperatorStore, Secret, SubmitOnce, TimedError, TimedRow, TokenHash, WatchCursor,
+    Watched, WriteStatistics, WrittenTotals,
 };
 pub use schema::Schema;
 pub use store::*;

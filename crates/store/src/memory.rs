@@ -39,7 +39,7 @@ use turnwise_core::{
     audit::{AuditId, AuditLine, NewAuditLine},
     doctor::Vitals,
     secret::Secrets,
-    statistics::{ErrorRow, Row as StatisticsRow},
+    statistics::Row as StatisticsRow,
     story::Story,
     totals::Totals,
     unique::Holding,
@@ -50,8 +50,8 @@ use crate::{
     Bell, Kept,
     operators::{
         AskAudit, AskErrors, AskJobs, AskStatistics, AskWatch, AuditPage, BegunStatistics, BodyHash, FoundLogin,
-        FoundToken, FoundTotals, InHands, JobPage, KnownOnce, NewLogin, Once, OperatorStore, SubmitOnce, TimedRow,
-        TokenHash, Watched, WriteStatistics, WrittenTotals,
+        FoundToken, FoundTotals, InHands, JobPage, KnownOnce, NewLogin, Once, OperatorStore, SubmitOnce, TimedError,
+        TimedRow, TokenHash, Watched, WriteStatistics, WrittenTotals,
     },
     store::{
         AskLost, AskNews, AskStory, Assign, AssignReply, BatchId, Beat, BeatReply, Cursor, Epoch, Filter, Fleet,
@@ -384,7 +384,7 @@ impl OperatorStore for MemoryStore {
         statistics::rows(self, &ask)
     }
 
-    async fn error_statistics(&self, ask: AskErrors) -> Result<Vec<ErrorRow>> {
+    async fn error_statistics(&self, ask: AskErrors) -> Result<Vec<TimedError>> {
         statistics::errors(self, &ask)
     }
 

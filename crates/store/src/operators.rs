@@ -21,7 +21,7 @@ use turnwise_core::{
     audit::NewAuditLine,
     doctor::Vitals,
     secret::{MAX_SECRETS, Secrets},
-    statistics::{ErrorRow, Row},
+    statistics::Row,
     totals::Totals,
 };
 
@@ -188,7 +188,7 @@ pub trait OperatorStore: Send + Sync + fmt::Debug + 'static {
     async fn statistics(&self, ask: AskStatistics) -> Result<Vec<TimedRow>>;
 
     /// Errors of these times, at most [`READ_ROWS`] rows, in the order of these times.
-    async fn error_statistics(&self, ask: AskErrors) -> Result<Vec<ErrorRow>>;
+    async fn error_statistics(&self, ask: AskErrors) -> Result<Vec<TimedError>>;
 
     /// The running totals, by queue and task, from the beginning of the installation.
     async fn statistics_totals(&self) -> Result<Vec<Row>>;

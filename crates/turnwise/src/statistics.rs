@@ -23,7 +23,8 @@ pub use turnwise_core::{
 };
 use turnwise_core::{GroupName, Invalid, QueueName, TaskName, Timestamp, statistics::choice::merge_errors};
 use turnwise_store::{
-    AskErrors as ReadErrors, AskOf, AskStatistics as ReadRows, OperatorStore, TimedRow, operators::READ_ROWS,
+    AskErrors as ReadErrors, AskOf, AskStatistics as ReadRows, OperatorStore, TimedError, TimedRow,
+    operators::READ_ROWS,
 };
 
 use crate::{Error, Turnwise};
@@ -89,6 +90,28 @@ pub struct AskErrors {
     pub since: Option<Timestamp>,
     /// Seen up to then; `None`: up to now.
     pub until: Option<Timestamp>,
+    /// Also how often by the minute, hour or day; `None`: only how often in all.
+    pub step: Option<Step>,
+}
+
+/// How often an error was seen, and when.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ErrorCounts {
+    /// In the whole time that was asked for.
+    pub row: ErrorRow,
+    /// In each step of it in which it was seen, in the order of time; empty unless steps were asked for.
+    pub counts: Vec<ErrorCount>,
+}
+
+/// How often an error was seen at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ErrorCount {
+    /// When the time began.
+    pub at: Timestamp,
+    /// How long it lasted: longer than was asked for where nothing finer is kept any more.
+    pub step: Step,
+    /// How many runs ended with the error.
+    pub count: u64,
 }
 
 impl Turnwise {
@@ -132,7 +155,7 @@ impl Turnwise {
     /// fingerprint.
     ///
     /// [`Error::Invalid`] on a store without a [side for operators](Turnwise::operators).
-    pub async fn error_statistics(&self, ask: &AskErrors) -> Result<Vec<ErrorRow>, Error> {
+    pub async fn error_statistics(&self, ask: &AskErrors) -> Result<Vec<ErrorCounts>, Error> {
         self.error_statistics_where(ask, |_| true).await
     }
 
@@ -142,15 +165,26 @@ impl Turnwise {
         &self,
         ask: &AskErrors,
         wanted: impl Fn(&ErrorRow) -> bool,
-    ) -> Result<Vec<ErrorRow>, Error> {
+    ) -> Result<Vec<ErrorCounts>, Error> {
         let operators = self.operators()?;
         let (since, until) = self.times(ask.since, ask.until, Step::Day.length()).await?;
-        let mut rows = Vec::new();
+        let (mut rows, mut counts) = (Vec::new(), BTreeMap::<_, BTreeMap<(Timestamp, Step), u64>>::new());
         for span in Step::ALL {
             let found = operators.error_statistics(ReadErrors { span, since: span.begin(since), until }).await?;
-            rows.extend(found.into_iter().filter(&wanted));
+            for TimedError { at, error } in found.into_iter().filter(|timed| wanted(&timed.error)) {
+                if let Some(step) = ask.step.map(|step| step.max(span)) {
+                    let count = counts.entry(key(&error)).or_default().entry((step.begin(at), step)).or_default();
+                    *count = count.saturating_add(error.count);
+                }
+                rows.push(error);
+            }
         }
-        Ok(merge_errors(rows))
+        let counted = |row: ErrorRow| {
+            let counts = counts.remove(&key(&row)).unwrap_or_default().into_iter();
+            let counts = counts.map(|((at, step), count)| ErrorCount { at, step, count }).collect();
+            ErrorCounts { row, counts }
+        };
+        Ok(merge_errors(rows).into_iter().map(counted).collect())
     }
 
     /// What has happened since the beginning of the installation, by queue and task. These numbers never fall.
@@ -184,6 +218,11 @@ impl AskStatistics {
             Of::OtherGroups => self.group.is_none(),
         }
     }
+}
+
+/// What errors are told apart by.
+fn key(error: &ErrorRow) -> (QueueName, TaskName, Fingerprint) {
+    (error.queue.clone(), error.task.clone(), error.fingerprint)
 }
 
 /// All rows, in several reads where one does not bring them all.

@@ -53,7 +53,7 @@ pub use overview::{Group, HeldBy, Key, Queue, Task};
 pub use request::Request;
 pub use resubmit::{Resubmission, ToEdit};
 pub use schedule::{NewSchedule, Schedule};
-pub use statistics::{ErrorSeen, Errors, Statistics, StatisticsPoint, Times};
+pub use statistics::{ErrorSeen, Errors, ErrorsCounted, Statistics, StatisticsPoint, Times};
 pub use token::{CreatedToken, LogIn, LoggedIn, NewToken, Token, Tokens};
 pub use whatif::{Comparison, Course, GroupCourse, Waits, WhatIf};
 pub use why::{Gate, Why};

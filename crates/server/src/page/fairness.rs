@@ -51,10 +51,10 @@ struct Fairness {
 }
 
 #[derive(Debug)]
-struct Tab {
-    label: String,
-    href: String,
-    current: bool,
+pub(crate) struct Tab {
+    pub(crate) label: String,
+    pub(crate) href: String,
+    pub(crate) current: bool,
 }
 
 /// A group in the last hour.

@@ -19,7 +19,9 @@ pub(crate) struct Numbers {
 pub(crate) struct Point {
     pub(crate) at: Timestamp,
     pub(crate) queue: String,
+    pub(crate) task: Option<String>,
     pub(crate) group: Option<String>,
+    pub(crate) started: u64,
     pub(crate) success: u64,
     pub(crate) failed: u64,
     pub(crate) cancelled: u64,
@@ -48,6 +50,7 @@ impl Spread {
 /// Several points together.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sum {
+    pub(crate) started: u64,
     pub(crate) ended: u64,
     /// Runs that ended in an error, retried ones too.
     pub(crate) errors: u64,
@@ -59,6 +62,7 @@ pub(crate) struct Sum {
 
 impl Sum {
     pub(crate) fn add(&mut self, point: &Point) {
+        self.started += point.started;
         self.ended += point.success + point.failed + point.cancelled;
         self.errors += point.failed + point.stuck + point.retried;
         self.used += point.used;
@@ -113,7 +117,7 @@ pub(crate) fn axis(minutes: &[Timestamp]) -> Axis {
 }
 
 #[allow(clippy::cast_precision_loss)] // a chart is no more exact
-fn line(name: &str, colour: Colour, values: impl Iterator<Item = u64>) -> Series {
+pub(crate) fn line(name: &str, colour: Colour, values: impl Iterator<Item = u64>) -> Series {
     Series { name: name.to_owned(), colour, values: values.map(|value| Some(value as f64)).collect() }
 }
 

@@ -12,8 +12,8 @@ use turnwise_core::{
 
 use super::{OperatorHarness, scene::SECOND};
 use crate::{
-    AskErrors, AskOf, AskStatistics, BegunStatistics, CountingTerm, Epoch, OperatorStore, StoreError, TimedRow,
-    WriteStatistics,
+    AskErrors, AskOf, AskStatistics, BegunStatistics, CountingTerm, Epoch, OperatorStore, StoreError, TimedError,
+    TimedRow, WriteStatistics,
 };
 
 const MINUTE: Duration = SECOND.saturating_mul(60);
@@ -197,9 +197,11 @@ pub async fn errors_are_counted_with_when_they_were_first_and_last_seen(h: &impl
     write(&store, WriteStatistics { errors: errors.clone(), ..counted(term, at, Vec::new()) }).await;
     write(&store, WriteStatistics { errors: errors.clone(), ..counted(term, at.plus(MINUTE), Vec::new()) }).await;
     let ask = |since| AskErrors { span: Span::Minute, since, until: Timestamp::MAX };
+    let timed = |at| errors.iter().map(move |error| TimedError { at, error: error.clone() });
     let read = store.error_statistics(ask(at)).await.expect("errors");
-    assert_eq!(read, [errors.clone(), errors.clone()].concat());
-    assert_eq!(store.error_statistics(ask(at.plus(SECOND))).await.expect("errors"), errors);
+    assert_eq!(read, timed(at).chain(timed(at.plus(MINUTE))).collect::<Vec<_>>());
+    let later = store.error_statistics(ask(at.plus(SECOND))).await.expect("errors");
+    assert_eq!(later, timed(at.plus(MINUTE)).collect::<Vec<_>>());
 }
 
 async fn merge_all(store: &Arc<dyn OperatorStore>) {
@@ -243,8 +245,8 @@ pub async fn old_rows_are_merged_into_hours_and_days_and_nothing_is_lost(h: &imp
     assert_eq!(read(&store, Span::Day, groups()).await, [(day, row("q", group("a"), 65))]);
     assert_eq!(read(&store, Span::Hour, groups()).await, []);
     let ask = AskErrors { span: Span::Day, since: day, until: Timestamp::MAX };
-    let expected = ErrorRow { last: day.plus(MINUTE * 119 + SECOND), ..error(7, 6, day) };
-    assert_eq!(store.error_statistics(ask).await.expect("errors"), [expected]);
+    let error = ErrorRow { last: day.plus(MINUTE * 119 + SECOND), ..error(7, 6, day) };
+    assert_eq!(store.error_statistics(ask).await.expect("errors"), [TimedError { at: day, error }]);
 }
 
 pub async fn old_days_are_deleted_and_totals_stay(h: &impl OperatorHarness) {

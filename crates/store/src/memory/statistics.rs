@@ -13,7 +13,10 @@ use turnwise_core::{
 use super::MemoryStore;
 use crate::{
     StoreError,
-    operators::{AskErrors, AskOf, AskStatistics, BegunStatistics, CountingTerm, READ_ROWS, TimedRow, WriteStatistics},
+    operators::{
+        AskErrors, AskOf, AskStatistics, BegunStatistics, CountingTerm, READ_ROWS, TimedError, TimedRow,
+        WriteStatistics,
+    },
     store::{Epoch, Result},
 };
 
@@ -137,11 +140,12 @@ pub(super) fn rows(store: &MemoryStore, ask: &AskStatistics) -> Result<Vec<Timed
     Ok(timed.collect())
 }
 
-pub(super) fn errors(store: &MemoryStore, ask: &AskErrors) -> Result<Vec<ErrorRow>> {
+pub(super) fn errors(store: &MemoryStore, ask: &AskErrors) -> Result<Vec<TimedError>> {
     let data = store.data();
     let wanted = |span: Span, at: Timestamp| span == ask.span && (ask.since..ask.until).contains(&at);
     let rows = data.statistics.errors.iter().filter(|((span, at, ..), _)| wanted(*span, *at));
-    Ok(rows.take(READ_ROWS as usize).map(|(_, row)| row.clone()).collect())
+    let timed = |((_, at, ..), error): (&(_, Timestamp, _, _), &ErrorRow)| TimedError { at: *at, error: error.clone() };
+    Ok(rows.take(READ_ROWS as usize).map(timed).collect())
 }
 
 pub(super) fn totals(store: &MemoryStore) -> Result<Vec<Row>> {

@@ -86,6 +86,13 @@ pub struct TimedRow {
     pub row: Row,
 }
 
+/// How often an error was seen in the time that begins then.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TimedError {
+    pub at: Timestamp,
+    pub error: ErrorRow,
+}
+
 /// Which errors to read: those of rows of a span that begin from then on, and before then.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AskErrors {

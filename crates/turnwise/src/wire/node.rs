@@ -33,6 +33,8 @@ pub struct Node<'a> {
     /// `alive`, `stopping` (it takes no more jobs, and leaves once those that it has are done) or `lost`: a node whose lease is over
     /// counts as lost, too. Lost nodes are shown for a day.
     pub state: &'static str,
+    /// When it last beat, by the database's clock.
+    pub beat_at: Timestamp,
     /// When its lease expires unless it beats before, by the database's clock.
     pub lease_until: Timestamp,
     /// When this life of it began, by the database's clock.
@@ -61,6 +63,7 @@ impl<'a> Node<'a> {
             tasks: node.tasks.iter().collect(),
             dispatcher: node.dispatcher,
             state: node.state(now).name(),
+            beat_at: node.lease_until.minus(node.lease),
             lease_until: node.lease_until,
             joined_at: node.joined_at,
             lost_at: None,

@@ -310,8 +310,8 @@ fn audit(token: &access::Token) -> crate::audit::AuditPage {
     crate::audit::AuditPage::of(vec![line.clone(), line], 1)
 }
 
-fn counted() -> ([crate::statistics::Point; 1], [crate::statistics::ErrorRow; 1]) {
-    use crate::statistics::{Counted, ErrorRow, Fingerprint, Of, Point, Row, Step, Sums};
+fn counted() -> ([crate::statistics::Point; 1], [crate::statistics::ErrorCounts; 1]) {
+    use crate::statistics::{Counted, ErrorCount, ErrorCounts, ErrorRow, Fingerprint, Of, Point, Row, Step, Sums};
     use crate::{GroupName, QueueName};
     let (queue, task) = (QueueName::new("slow").unwrap(), TaskName::new("extract").unwrap());
     let mut sums = Sums::of_share(2_500_000, 1_250_000);
@@ -322,7 +322,8 @@ fn counted() -> ([crate::statistics::Point; 1], [crate::statistics::ErrorRow; 1]
     let row = Row { queue: queue.clone(), of: Of::Group(GroupName::new("acme").unwrap()), sums };
     let fingerprint = Fingerprint::from_number(0xc0_ffee);
     let error = ErrorRow { queue, task, fingerprint, count: 3, first: at(1), last: at(5) };
-    ([Point { at: at(0), step: Step::Minute, row }], [error])
+    let counts = vec![ErrorCount { at: at(0), step: Step::Minute, count: 3 }];
+    ([Point { at: at(0), step: Step::Minute, row }], [ErrorCounts { row: error, counts }])
 }
 
 fn simulated() -> crate::view::Comparison {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 use turnwise_core::Timestamp;
 
-use crate::statistics::{BOUNDS, Counted, ErrorRow, Histogram, Of, Point, Row, Sums};
+use crate::statistics::{BOUNDS, Counted, ErrorCount, ErrorCounts, Histogram, Of, Point, Row, Sums};
 
 /// What happened.
 #[derive(Debug, Serialize)]
@@ -149,18 +149,34 @@ pub struct ErrorSeen<'a> {
     pub first_seen: Timestamp,
     /// When last.
     pub last_seen: Timestamp,
+    /// How often by the time; empty unless a step was asked for.
+    pub counts: Vec<ErrorsCounted>,
+}
+
+/// How often an error was seen at a time.
+#[derive(Debug, Serialize)]
+#[non_exhaustive]
+pub struct ErrorsCounted {
+    /// When the time began.
+    pub at: Timestamp,
+    /// How long it was: `minute`, `hour` or `day`.
+    pub step: &'static str,
+    /// How often.
+    pub count: u64,
 }
 
 impl<'a> Errors<'a> {
     /// These.
-    pub fn new(errors: &'a [ErrorRow]) -> Self {
-        let seen = |row: &'a ErrorRow| ErrorSeen {
+    pub fn new(errors: &'a [ErrorCounts]) -> Self {
+        let counted = |&ErrorCount { at, step, count }: &ErrorCount| ErrorsCounted { at, step: step.name(), count };
+        let seen = |ErrorCounts { row, counts }: &'a ErrorCounts| ErrorSeen {
             fingerprint: row.fingerprint.to_string(),
             queue: row.queue.as_str(),
             task: row.task.as_str(),
             count: row.count,
             first_seen: row.first,
             last_seen: row.last,
+            counts: counts.iter().map(counted).collect(),
         };
         Self { errors: errors.iter().map(seen).collect() }
     }
