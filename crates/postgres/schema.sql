@@ -328,6 +328,18 @@ create table turnwise.login (
     until timestamptz not null
 );
 
+-- Tickets of pages that show a tenant's view. hash: the SHA-256 of the ticket's secret. token: what it was made with. granted: what its bearer
+-- may do, as a token's. origins: whose pages may show it, with spaces between. bearer: the SHA-256 of the secret that it was redeemed for;
+-- null: it was not yet. until: of the ticket, and once that is redeemed of its bearer.
+create table turnwise.ticket (
+    hash    bytea primary key,
+    token   uuid not null,
+    granted text not null,
+    origins text not null,
+    bearer  bytea unique,
+    until   timestamptz not null
+);
+
 -- How much there is, in one row. asked_until: so long the dispatcher writes; askers write it at most every ten seconds. value: what it
 -- wrote last, as JSON. Most of a page stays free, for the versions of the row.
 create table turnwise.totals (

@@ -5,11 +5,13 @@
 //! that another one's job exists. `docs/access.md` is printed from [`Action::ALL`].
 
 mod action;
+mod ticket;
 mod token;
 
 use std::collections::BTreeSet;
 
 pub use action::{Action, Reach};
+pub use ticket::{BEARER_FOR, Beyond, MAX_TICKETS, MAX_TICKETS_OF_ONE, TICKET_FOR};
 pub use token::{
     KEEP_DEAD_TOKENS, LOGIN_FOR, MAX_LOGINS, MAX_LOGINS_OF_ONE, MAX_TOKENS, NOTE_USE_EVERY, NewToken, Token, TokenId,
     TokenState,

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use self::facts::{Facts, difference, job_after, job_before, schedule, settings};
 use crate::{
-    access::{NewToken, Token, TokenId},
+    access::{Grant, NewToken, Scope, Token, TokenId},
     job::{Job, JobId, NewJob},
     json::Json,
     lifecycle::{Event, Transition},
@@ -55,6 +55,12 @@ impl Actor {
     pub fn token(token: &Token) -> Self {
         let id = ActorName::stored(format!("{TOKEN}{}", token.id).into());
         Self { id, label: Some(format!("{} ({}…)", token.name, token.prefix).into()) }
+    }
+
+    /// The bearer of a ticket that was made with this token: the token answers for it, and the label says so.
+    pub fn ticket_of(token: &Token) -> Self {
+        let Self { id, label } = Self::token(token);
+        Self { id, label: label.map(|label| format!("{label}, by a ticket").into()) }
     }
 
     /// Read back from the database.
@@ -283,6 +289,14 @@ impl NewAuditLine {
     pub fn of_revoked_token(by: (AuditId, &Actor), token: &Token) -> Self {
         let (before, after) = facts::revoked(token);
         Self::about(by, AuditVerb::Revoke, AuditTarget::Token(token.id), Some(before), Some(after))
+    }
+
+    /// About a ticket that is made with a token, if it may change something. One that may only look changes nothing, as a log-in does not, and
+    /// has no line.
+    pub fn of_ticket(by: (AuditId, &Actor), token: &Token, given: &Grant, origins: &[String]) -> Option<Self> {
+        let after = facts::ticket(given, origins);
+        let line = || Self::about(by, AuditVerb::Create, AuditTarget::Token(token.id), None, Some(after));
+        given.may(Scope::Operate).then(line)
     }
 
     /// About a prune; the store adds [what is kept](Self::keeping).

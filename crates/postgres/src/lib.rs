@@ -41,6 +41,7 @@ pub mod closing;
 mod read;
 mod story;
 mod memo;
+mod tickets;
 mod tokens;
 mod totals;
 mod once;

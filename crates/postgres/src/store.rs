@@ -20,10 +20,10 @@ use turnwise_core::{
 };
 use turnwise_store::{
     AskAudit, AskErrors, AskJobs, AskLost, AskNews, AskStatistics, AskStory, AskWatch, Assign, AssignReply, AuditPage,
-    BatchId, Beat, BeatReply, BegunStatistics, Bell, BodyHash, Cursor, Epoch, Filter, Fleet, FoundLogin, FoundToken,
-    FoundTotals, InHands, Intervention, JobPage, Join, Joined, Kept, Load, LostNode, Mail, Memo, MemoKind, NewLogin,
-    NewMemo, News, Note, Once, OperatorStore, Options, Page, Result, Settle, Settled, Store, SubmitOnce, Submitted,
-    TimedError, TimedRow, TokenHash, Watched, WriteStatistics,
+    BatchId, Beat, BeatReply, BegunStatistics, Bell, BodyHash, Cursor, Epoch, Filter, Fleet, FoundLogin, FoundTicket,
+    FoundToken, FoundTotals, InHands, Intervention, JobPage, Join, Joined, Kept, Load, LostNode, Mail, Memo, MemoKind,
+    NewLogin, NewMemo, NewTicket, News, Note, Once, OperatorStore, Options, Page, Redeem, Result, Settle, Settled,
+    Store, SubmitOnce, Submitted, TimedError, TimedRow, TokenHash, Watched, WriteStatistics,
     moving::{Cell, Hindrance, Import, MoveId, MoveStore, MovedRow, Moving, Part},
 };
 
@@ -33,8 +33,8 @@ use crate::{
     connect::{Address, Budget, Pools, Share},
     control, enqueue,
     gather::Gather,
-    listing, logins, memo, migrate, moving, news, nodes, once, prune, read, secrets, settle, statistics, story, tokens,
-    totals,
+    listing, logins, memo, migrate, moving, news, nodes, once, prune, read, secrets, settle, statistics, story,
+    tickets, tokens, totals,
     unique::{self, gates::Gates},
     vitals, watch,
 };
@@ -267,6 +267,18 @@ impl OperatorStore for PostgresStore {
 
     async fn log_out(&self, hash: TokenHash) -> Result<()> {
         logins::log_out(&self.0, hash).await
+    }
+
+    async fn make_ticket(&self, ticket: NewTicket, line: Option<NewAuditLine>) -> Result<()> {
+        tickets::make(&self.0, ticket, line.as_ref()).await
+    }
+
+    async fn redeem_ticket(&self, redeem: Redeem) -> Result<Option<FoundTicket>> {
+        tickets::redeem(&self.0, redeem).await
+    }
+
+    async fn find_bearer(&self, hash: TokenHash) -> Result<Option<FoundTicket>> {
+        tickets::find_bearer(&self.0, hash).await
     }
 
     async fn submit_once(&self, submit: SubmitOnce) -> Result<Once> {

@@ -175,7 +175,7 @@ async fn a_database_that_cannot_hold_every_text_is_refused_with_what_to_do() {
 }
 
 /// Tables that hold nothing of a database that another one could use: what is there as long as nodes are, or open transactions.
-const STAYS: [&str; 13] = [
+const STAYS: [&str; 14] = [
     "assignment",
     "bad_end",
     "change",
@@ -188,6 +188,8 @@ const STAYS: [&str; 13] = [
     "run",
     "statistics_writer",
     "stop_request",
+    // They last for a quarter of an hour.
+    "ticket",
     "totals",
 ];
 /// What a job has only while a node has it, or in this database.

@@ -36,6 +36,7 @@ mod settle;
 mod statistics;
 mod store;
 mod story;
+mod tickets;
 mod tokens;
 mod totals;
 mod unique;

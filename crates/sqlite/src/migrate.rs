@@ -25,7 +25,7 @@ pub struct Step {
     pub sql: &'static str,
 }
 
-const STEPS: [Step; 27] = [
+const STEPS: [Step; 28] = [
     Step { version: 1, name: "tables", sql: include_str!("../migrations/0001_tables.sql") },
     Step { version: 2, name: "memos", sql: include_str!("../migrations/0002_memos.sql") },
     Step { version: 3, name: "failures", sql: include_str!("../migrations/0003_failures.sql") },
@@ -53,6 +53,7 @@ const STEPS: [Step; 27] = [
     Step { version: 25, name: "move", sql: include_str!("../migrations/0025_move.sql") },
     Step { version: 26, name: "groups", sql: include_str!("../migrations/0026_groups.sql") },
     Step { version: 27, name: "not_replaced", sql: include_str!("../migrations/0027_not_replaced.sql") },
+    Step { version: 28, name: "tickets", sql: include_str!("../migrations/0028_tickets.sql") },
 ];
 
 /// The steps that a binary without them does not work with (docs/compatibility.md). The steps up to 16 were made before that was

@@ -16,10 +16,10 @@ use turnwise_core::{
 };
 use turnwise_store::{
     AskAudit, AskErrors, AskJobs, AskLost, AskNews, AskStatistics, AskStory, AskWatch, Assign, AssignReply, AuditPage,
-    BatchId, Beat, BeatReply, BegunStatistics, Bell, BodyHash, Cursor, Epoch, Filter, Fleet, FoundLogin, FoundToken,
-    FoundTotals, InHands, Intervention, JobPage, Join, Joined, Keeps, Kept, Load, LostNode, Mail, Memo, MemoKind,
-    NewLogin, NewMemo, News, Note, Once, OperatorStore, Options, Page, Result, Schema, Settle, Settled, Store,
-    SubmitOnce, Submitted, TimedError, TimedRow, TokenHash, Watched, WriteStatistics,
+    BatchId, Beat, BeatReply, BegunStatistics, Bell, BodyHash, Cursor, Epoch, Filter, Fleet, FoundLogin, FoundTicket,
+    FoundToken, FoundTotals, InHands, Intervention, JobPage, Join, Joined, Keeps, Kept, Load, LostNode, Mail, Memo,
+    MemoKind, NewLogin, NewMemo, NewTicket, News, Note, Once, OperatorStore, Options, Page, Redeem, Result, Schema,
+    Settle, Settled, Store, SubmitOnce, Submitted, TimedError, TimedRow, TokenHash, Watched, WriteStatistics,
     memory::Clock,
     moving::{Cell, Hindrance, Import, MoveId, MoveStore, MovedRow, Moving, Part},
     operators::new_secrets,
@@ -35,7 +35,7 @@ use crate::{
     location::{Location, Purpose, SYNCHRONOUS},
     logins, memo, migrate, moving, news, nodes, once, prune,
     read::{self, Reader},
-    secrets, settle, statistics, story, tokens, totals, unique, vitals, watch,
+    secrets, settle, statistics, story, tickets, tokens, totals, unique, vitals, watch,
     writer::Writer,
 };
 
@@ -360,6 +360,18 @@ impl OperatorStore for SqliteStore {
 
     async fn log_out(&self, hash: TokenHash) -> Result<()> {
         self.write(Ring::NONE, move |conn, _| logins::log_out(conn, hash)).await
+    }
+
+    async fn make_ticket(&self, ticket: NewTicket, line: Option<NewAuditLine>) -> Result<()> {
+        self.write(Ring::NONE, move |conn, now| tickets::make(conn, &ticket, line.as_ref(), now)).await
+    }
+
+    async fn redeem_ticket(&self, redeem: Redeem) -> Result<Option<FoundTicket>> {
+        self.write(Ring::NONE, move |conn, now| tickets::redeem(conn, redeem, now)).await
+    }
+
+    async fn find_bearer(&self, hash: TokenHash) -> Result<Option<FoundTicket>> {
+        self.read(For::People, move |conn, now| tickets::find_bearer(conn, hash, now)).await
     }
 
     async fn submit_once(&self, submit: SubmitOnce) -> Result<Once> {

@@ -128,7 +128,7 @@ fn an_applications_own_tables_are_left_alone() {
 }
 
 /// Tables that hold nothing of a database that another one could use: what is there as long as nodes are.
-const STAYS: [&str; 11] = [
+const STAYS: [&str; 12] = [
     "assignment",
     "change",
     "dispatcher",
@@ -139,6 +139,8 @@ const STAYS: [&str; 11] = [
     "origin",
     "statistics_writer",
     "stop_request",
+    // They last for a quarter of an hour.
+    "ticket",
     "totals",
 ];
 /// What a job has only while a node has it.

@@ -147,6 +147,9 @@ verbs! {
     log_in(login: NewLogin) -> ();
     find_login(hash: TokenHash) -> Option<FoundLogin>;
     log_out(hash: TokenHash) -> ();
+    make_ticket(ticket: NewTicket, line: Option<NewAuditLine>) -> ();
+    redeem_ticket(redeem: Redeem) -> Option<FoundTicket>;
+    find_bearer(hash: TokenHash) -> Option<FoundTicket>;
     submit_once(submit: SubmitOnce) -> Once;
     find_once(caller: Option<TokenId>, key: OnceKey, body: BodyHash) -> Option<Once>;
     list_jobs(ask: AskJobs) -> JobPage;

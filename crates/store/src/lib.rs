@@ -34,9 +34,9 @@ pub use memory::MemoryStore;
 pub use moving::MoveStore;
 pub use operators::{
     AskAudit, AskErrors, AskJobs, AskOf, AskStatistics, AskWatch, AuditCursor, AuditFilter, AuditPage, BegunStatistics,
-    BodyHash, CountingTerm, EndedJob, FoundLogin, FoundToken, FoundTotals, HeldJob, InHands, JobPage, ListCursor,
-    ListFilter, NewLogin, Once, OperatorStore, Secret, SubmitOnce, TimedError, TimedRow, TokenHash, WatchCursor,
-    Watched, WriteStatistics, WrittenTotals,
+    BodyHash, CountingTerm, EndedJob, FoundLogin, FoundTicket, FoundToken, FoundTotals, HeldJob, InHands, JobPage,
+    ListCursor, ListFilter, NewLogin, NewTicket, Once, OperatorStore, Redeem, Secret, SubmitOnce, TimedError, TimedRow,
+    TokenHash, WatchCursor, Watched, WriteStatistics, WrittenTotals,
 };
 pub use schema::Schema;
 pub use store::*;

@@ -21,6 +21,7 @@ mod secrets;
 mod settle;
 mod statistics;
 mod story;
+mod tickets;
 mod tokens;
 mod totals;
 mod unique;
@@ -50,8 +51,8 @@ use crate::{
     Bell, Kept,
     operators::{
         AskAudit, AskErrors, AskJobs, AskStatistics, AskWatch, AuditPage, BegunStatistics, BodyHash, FoundLogin,
-        FoundToken, FoundTotals, InHands, JobPage, KnownOnce, NewLogin, Once, OperatorStore, SubmitOnce, TimedError,
-        TimedRow, TokenHash, Watched, WriteStatistics, WrittenTotals,
+        FoundTicket, FoundToken, FoundTotals, InHands, JobPage, KnownOnce, NewLogin, NewTicket, Once, OperatorStore,
+        Redeem, SubmitOnce, TimedError, TimedRow, TokenHash, Watched, WriteStatistics, WrittenTotals,
     },
     store::{
         AskLost, AskNews, AskStory, Assign, AssignReply, BatchId, Beat, BeatReply, Cursor, Epoch, Filter, Fleet,
@@ -138,6 +139,8 @@ struct Data {
     /// Each with the hash of its secret.
     tokens: BTreeMap<TokenId, (Token, TokenHash)>,
     logins: Vec<NewLogin>,
+    /// By the hash of each ticket's secret.
+    tickets: BTreeMap<[u8; 32], tickets::Kept>,
     secrets: Secrets,
     /// Keys of submits that are done once, by caller.
     once: BTreeMap<(Option<TokenId>, OnceKey), KnownOnce>,
@@ -322,6 +325,18 @@ impl OperatorStore for MemoryStore {
 
     async fn log_out(&self, hash: TokenHash) -> Result<()> {
         logins::log_out(self, hash)
+    }
+
+    async fn make_ticket(&self, ticket: NewTicket, line: Option<NewAuditLine>) -> Result<()> {
+        tickets::make(self, ticket, line.as_ref())
+    }
+
+    async fn redeem_ticket(&self, redeem: Redeem) -> Result<Option<FoundTicket>> {
+        tickets::redeem(self, redeem)
+    }
+
+    async fn find_bearer(&self, hash: TokenHash) -> Result<Option<FoundTicket>> {
+        tickets::find_bearer(self, hash)
     }
 
     async fn submit_once(&self, submit: SubmitOnce) -> Result<Once> {

@@ -8,6 +8,7 @@ mod audit;
 mod listing;
 mod once;
 mod secret;
+mod ticket;
 mod totals;
 mod watch;
 mod statistics;
@@ -30,6 +31,7 @@ pub use listing::*;
 pub use once::*;
 pub use secret::*;
 pub use statistics::*;
+pub use ticket::*;
 pub use totals::*;
 pub use watch::*;
 
@@ -108,6 +110,21 @@ pub trait OperatorStore: Send + Sync + fmt::Debug + 'static {
 
     /// Ends a log-in. Repeated, or without one, it does nothing.
     async fn log_out(&self, hash: TokenHash) -> Result<()>;
+
+    /// Keeps a ticket until it is redeemed or over. Repeated with the same hash, the first call counts. With a line, that is written in the same
+    /// step, if the ticket is.
+    ///
+    /// Tickets and bearers that are over are deleted meanwhile. [`StoreError::Refused`](crate::StoreError) if there are
+    /// [`MAX_TICKETS`](turnwise_core::access::MAX_TICKETS) others, or
+    /// [`MAX_TICKETS_OF_ONE`](turnwise_core::access::MAX_TICKETS_OF_ONE) others of the same token: other pages' bearers are not ended for a new one.
+    async fn make_ticket(&self, ticket: NewTicket, line: Option<NewAuditLine>) -> Result<()>;
+
+    /// Redeems a ticket for a bearer, once: of any number of calls at once one is answered with what the ticket gives. `None`: there is no such
+    /// ticket, it is over, or it was redeemed for another bearer. Repeated with the same bearer, it is answered as the first call was.
+    async fn redeem_ticket(&self, redeem: Redeem) -> Result<Option<FoundTicket>>;
+
+    /// What the bearer with this hash may do, though it may be over, and though its token may be revoked or have expired; `None`: there is none.
+    async fn find_bearer(&self, hash: TokenHash) -> Result<Option<FoundTicket>>;
 
     /// Submits the jobs as [`Store::enqueue`](crate::Store::enqueue) does, unless a call with the same key was done for the same caller
     /// in the last [24 hours](KEEP_ONCE): then it stores nothing, and answers what that call was answered.

@@ -19,10 +19,10 @@ use turnwise_core::{Invalid, Timestamp, TokenName};
 use turnwise_store::OperatorStore;
 
 pub use turnwise_core::access::{
-    Action, Grant, LOGIN_FOR, Limits, MAX_LIMIT_NAMES, MAX_LOGINS, MAX_TOKENS, NewToken, Reach, Refusal, Scope, Target,
-    Token, TokenId, TokenState,
+    Action, BEARER_FOR, Beyond, Grant, LOGIN_FOR, Limits, MAX_LIMIT_NAMES, MAX_LOGINS, MAX_TICKETS, MAX_TOKENS,
+    NewToken, Reach, Refusal, Scope, TICKET_FOR, Target, Token, TokenId, TokenState,
 };
-pub use turnwise_store::{FoundLogin, FoundToken, NewLogin, Secret, TokenHash};
+pub use turnwise_store::{FoundLogin, FoundTicket, FoundToken, NewLogin, NewTicket, Redeem, Secret, TokenHash};
 
 use crate::{Error, Turnwise, audit::NewAuditLine, id};
 
@@ -116,6 +116,38 @@ impl Turnwise {
         let until = self.now().await?.plus(LOGIN_FOR);
         operators.log_in(NewLogin { hash: secret.hash(), token: token.id, until }).await?;
         Ok((secret, until))
+    }
+
+    /// Makes a ticket with a token, for pages of these origins; and says until when it can be redeemed. `given` is the token's own
+    /// [to give](Grant::give). A ticket that may change something has a line in the audit log.
+    ///
+    /// [`Error::Store`] if there are [too many](MAX_TICKETS); otherwise fails as [`Turnwise::tokens`] does. A repeat is safe: a ticket whose secret
+    /// was lost ends by itself.
+    pub async fn make_ticket(
+        &self,
+        token: &Token,
+        given: Grant,
+        origins: Vec<String>,
+    ) -> Result<(Secret, Timestamp), Error> {
+        let operators = self.operators()?;
+        let secret = Secret::of_ticket(rand::random());
+        let until = self.now().await?.plus(TICKET_FOR);
+        let line = self.by().and_then(|by| NewAuditLine::of_ticket(by, token, &given, &origins));
+        let ticket = NewTicket { hash: secret.hash(), token: token.id, grant: given, origins, until };
+        operators.make_ticket(ticket, line).await?;
+        Ok((secret, until))
+    }
+
+    /// Redeems a ticket for a bearer, which is accepted for [`BEARER_FOR`] and no longer than the token that the ticket was made with. `None`: the
+    /// ticket was redeemed before, is over, or is none.
+    ///
+    /// Fails as [`Turnwise::tokens`] does. After an [`Error::Store`] that is transient the ticket may have been redeemed, and its bearer is lost.
+    pub async fn redeem_ticket(&self, ticket: &Secret) -> Result<Option<(Secret, FoundTicket)>, Error> {
+        let operators = self.operators()?;
+        let secret = Secret::of_bearer(rand::random());
+        let until = self.now().await?.plus(BEARER_FOR);
+        let redeem = Redeem { ticket: ticket.hash(), bearer: secret.hash(), until };
+        Ok(operators.redeem_ticket(redeem).await?.map(|found| (secret, found)))
     }
 
     /// All tokens, newest first, revoked and expired ones among them; and the time at which they are seen.

@@ -29,6 +29,7 @@ mod schedule;
 #[cfg(test)]
 mod shapes;
 mod statistics;
+mod ticket;
 mod token;
 mod whatif;
 mod why;
@@ -54,6 +55,7 @@ pub use request::Request;
 pub use resubmit::{Resubmission, ToEdit};
 pub use schedule::{NewSchedule, Schedule};
 pub use statistics::{ErrorSeen, Errors, ErrorsCounted, Statistics, StatisticsPoint, Times};
+pub use ticket::{CreatedTicket, NewTicket, Redeem, Redeemed};
 pub use token::{CreatedToken, LogIn, LoggedIn, NewToken, Token, Tokens};
 pub use whatif::{Comparison, Course, GroupCourse, Waits, WhatIf};
 pub use why::{Gate, Why};

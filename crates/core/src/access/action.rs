@@ -70,6 +70,8 @@ actions! {
     ReadKey, Read, Own, "read a key's settings";
     /// A schedule.
     ReadSchedule, Read, Own, "read a schedule";
+    /// A ticket for a page that is embedded in another.
+    MakeTicket, Read, Own, "make a ticket for the embedded page, which may do no more than the token itself";
     /// What would run when.
     Simulate, Read, Installation, "simulate";
     /// Numbers for a monitoring program.

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    access::{NewToken, Token},
+    access::{Grant, NewToken, Token},
     job::{Job, NewJob},
     json::Json,
     lifecycle::{Target, Transition},
@@ -169,6 +169,10 @@ pub(super) fn token(token: &NewToken) -> Facts {
     let NewToken { name, prefix, grant, rate, expires_at, .. } = token;
     let rate = rate.map(NonZeroU32::get);
     object(json!({"name": name, "prefix": prefix, "granted": grant, "rate": rate, "expires_at": expires_at}))
+}
+
+pub(super) fn ticket(given: &Grant, origins: &[String]) -> Facts {
+    object(json!({"ticket": {"granted": given, "origins": origins}}))
 }
 
 pub(super) fn revoked(token: &Token) -> (Facts, Facts) {

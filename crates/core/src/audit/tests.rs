@@ -165,6 +165,30 @@ fn a_token_is_told_without_its_secret_by_name_and_what_it_may_do() {
 }
 
 #[test]
+fn a_ticket_is_told_if_it_may_change_something() {
+    let token = NewToken {
+        id: TokenId(Uuid::from_u128(3)),
+        name: TokenName::new("host").unwrap(),
+        prefix: "tw_abcdefgh".to_owned(),
+        grant: Grant::unlimited(),
+        rate: None,
+        expires_at: None,
+    };
+    let token = token.created(at(0));
+    let origins = ["https://app.example".to_owned()];
+    let line = |scope| {
+        NewAuditLine::of_ticket((id(), &actor()), &token, &Grant::new([scope], Limits::default()).unwrap(), &origins)
+    };
+    let (before, after) = told(&line(Scope::Operate).unwrap());
+    let ticket = json!({"granted": {"scopes": ["operate"]}, "origins": ["https://app.example"]});
+    assert_eq!((before, after), (Value::Null, json!({"ticket": ticket})));
+    assert!(line(Scope::Read).is_none(), "looking is no change");
+    let bearer = Actor::ticket_of(&token);
+    assert_eq!(bearer.id(), Actor::token(&token).id(), "its changes are found by the token");
+    assert_eq!(bearer.label(), Some("host (tw_abcdefgh…), by a ticket"));
+}
+
+#[test]
 fn a_target_is_read_as_it_is_written_and_nothing_else_is_one() {
     let id = "01890163-d869-7739-8aea-5966c26f8ad9";
     for text in [

@@ -9,7 +9,7 @@ pub(crate) const CLOCK: &str = include_str!("clock.sql");
 pub(crate) const EMPTY: &str = "
     truncate turnwise.job, turnwise.history, turnwise.node, turnwise.assignment, turnwise.stop_request, turnwise.change, turnwise.change_floor, turnwise.memo, turnwise.attempt,
         turnwise.log, turnwise.step, turnwise.progress, turnwise.unique_key, turnwise.dependency, turnwise.bad_end,
-        turnwise.lost_node, turnwise.token, turnwise.login, turnwise.once, turnwise.secret_field;
+        turnwise.lost_node, turnwise.token, turnwise.login, turnwise.ticket, turnwise.once, turnwise.secret_field;
     update turnwise.totals set asked_until = 'epoch', written_at = null, value = null;
     update turnwise.dispatcher set holder = null, epoch = 0, until = null, asleep = false;";
 

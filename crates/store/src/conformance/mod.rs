@@ -31,6 +31,7 @@ pub mod still;
 pub mod statistics;
 pub mod story;
 pub mod logins;
+pub mod tickets;
 pub mod tokens;
 pub mod totals;
 pub mod unique;
@@ -130,6 +131,14 @@ macro_rules! operator_suite {
                 a_log_in_shows_that_its_token_was_revoked,
                 log_ins_that_are_over_make_room,
                 of_too_many_log_ins_with_one_token_the_oldest_end;
+            tickets:
+                a_ticket_is_redeemed_once_for_a_bearer_that_every_server_finds,
+                a_redemption_whose_reply_was_lost_is_repeated_and_another_one_is_refused,
+                of_sixteen_that_redeem_a_ticket_one_gets_its_bearer,
+                a_ticket_that_is_over_is_not_redeemed,
+                a_bearer_shows_that_its_token_was_revoked,
+                tickets_that_are_over_make_room_and_others_are_not_ended,
+                a_ticket_is_made_with_its_line_and_once;
             secrets:
                 secret_fields_are_noted_for_every_process,
                 a_secret_field_stays_one_whatever_later_programs_note,

@@ -54,6 +54,8 @@ struct Shapes<'a> {
     token: wire::CreatedToken<'a>,
     tokens: wire::Tokens<'a>,
     logged_in: wire::LoggedIn<'a>,
+    ticket: wire::CreatedTicket<'a>,
+    redeemed: wire::Redeemed<'a>,
     audit: wire::AuditLines<'a>,
     statistics: wire::Statistics<'a>,
     errors: wire::Errors<'a>,
@@ -297,6 +299,13 @@ fn token() -> access::CreatedToken {
     access::CreatedToken { token, secret }
 }
 
+/// What a ticket gives that is made with this token.
+fn given(token: &access::Token) -> access::FoundTicket {
+    let grant = access::Grant::of_ticket([access::Scope::Read], token.grant.limits().clone()).unwrap();
+    let origins = vec!["https://app.example".to_owned()];
+    access::FoundTicket { token: token.clone(), grant, origins, until: at(900), now: at(0) }
+}
+
 fn audit(token: &access::Token) -> crate::audit::AuditPage {
     let line = crate::audit::AuditLine {
         id: crate::audit::AuditId(id(4).uuid()),
@@ -336,6 +345,8 @@ fn simulated() -> crate::view::Comparison {
 fn every_shape_is_as_in_the_file() {
     let (job, story, node, overview, (name, periodic)) = (job(), story(), node(), overview(), periodic());
     let token = token();
+    let [ticket, bearer] = [access::Secret::of_ticket([7; 32]), access::Secret::of_bearer([8; 32])];
+    let given = given(&token.token);
     let audit = audit(&token.token);
     let (points, errors) = counted();
     let gates = vec![
@@ -378,6 +389,8 @@ fn every_shape_is_as_in_the_file() {
         token: wire::CreatedToken::new(&token),
         tokens: wire::Tokens::new(std::slice::from_ref(&token.token), at(5)),
         logged_in: wire::LoggedIn::with(&token.token, Some(at(1))),
+        ticket: wire::CreatedTicket::new(&ticket, at(60), &given.origins),
+        redeemed: wire::Redeemed::new(&bearer, &given),
         audit: wire::AuditLines::new(&audit),
         statistics: wire::Statistics::new(&points, None),
         errors: wire::Errors::new(&errors),

@@ -157,29 +157,8 @@ impl NewToken {
 
     /// What is to be created, or the first value that is invalid.
     pub fn to_access(&self) -> Result<NewAccess, Invalid> {
-        fn names<N: FromStr<Err = Invalid> + Ord>(
-            field: &'static str,
-            texts: &[String],
-        ) -> Result<Option<BTreeSet<N>>, Invalid> {
-            let read = |text: &String| text.parse().map_err(|invalid: Invalid| Invalid::new(field, invalid.problem));
-            let names = texts.iter().map(read).collect::<Result<BTreeSet<N>, _>>()?;
-            Ok((!names.is_empty()).then_some(names))
-        }
-        let scope = |scope: &String| scope.trim().parse().map_err(|bad: Invalid| Invalid::new("scopes", bad.problem));
-        let scopes = self.scopes.iter().map(scope).collect::<Result<Vec<Scope>, _>>()?;
-        let limits = Limits {
-            queues: names("queues", &self.queues)?,
-            groups: names("groups", &self.groups)?,
-            tasks: names("tasks", &self.tasks)?,
-        };
-        // Its own words name one of several: the fields here have the names of many.
-        let plural = |invalid: Invalid| match invalid.field {
-            "scope" => Invalid::new("scopes", invalid.problem),
-            "queue" => Invalid::new("queues", invalid.problem),
-            "group" => Invalid::new("groups", invalid.problem),
-            "task" => Invalid::new("tasks", invalid.problem),
-            _ => invalid,
-        };
+        let scopes = scopes(&self.scopes)?;
+        let limits = limits(&self.queues, &self.groups, &self.tasks)?;
         let grant = Grant::new(scopes, limits).map_err(plural)?;
         let named = |invalid: Invalid| Invalid::new("name", invalid.problem);
         let mut access = NewAccess::new(&self.name, grant).map_err(named)?;
@@ -191,6 +170,36 @@ impl NewToken {
             access = access.rate(rate.ok_or_else(|| Invalid::new("rate", "must be a number from 1 on"))?);
         }
         Ok(access)
+    }
+}
+
+/// The scopes that a caller has named.
+pub(super) fn scopes(texts: &[String]) -> Result<Vec<Scope>, Invalid> {
+    let scope = |scope: &String| scope.trim().parse().map_err(|bad: Invalid| Invalid::new("scopes", bad.problem));
+    texts.iter().map(scope).collect()
+}
+
+/// The limits that a caller has named; none of a kind: not limited to it.
+pub(super) fn limits(queues: &[String], groups: &[String], tasks: &[String]) -> Result<Limits, Invalid> {
+    fn names<N: FromStr<Err = Invalid> + Ord>(
+        field: &'static str,
+        texts: &[String],
+    ) -> Result<Option<BTreeSet<N>>, Invalid> {
+        let read = |text: &String| text.parse().map_err(|invalid: Invalid| Invalid::new(field, invalid.problem));
+        let names = texts.iter().map(read).collect::<Result<BTreeSet<N>, _>>()?;
+        Ok((!names.is_empty()).then_some(names))
+    }
+    Ok(Limits { queues: names("queues", queues)?, groups: names("groups", groups)?, tasks: names("tasks", tasks)? })
+}
+
+/// A grant's own words name one of several: the fields here have the names of many.
+pub(super) fn plural(invalid: Invalid) -> Invalid {
+    match invalid.field {
+        "scope" => Invalid::new("scopes", invalid.problem),
+        "queue" => Invalid::new("queues", invalid.problem),
+        "group" => Invalid::new("groups", invalid.problem),
+        "task" => Invalid::new("tasks", invalid.problem),
+        _ => invalid,
     }
 }
 
@@ -246,6 +255,19 @@ impl<'a> LoggedIn<'a> {
             groups: limits.groups.as_ref(),
             tasks: limits.tasks.as_ref(),
             until,
+        }
+    }
+
+    /// The bearer of a ticket: nothing is said of the token that it was made with.
+    pub fn by_ticket(grant: &'a Grant, until: Option<Timestamp>) -> Self {
+        let limits = grant.limits();
+        Self {
+            scopes: grant.scopes().clone(),
+            queues: limits.queues.as_ref(),
+            groups: limits.groups.as_ref(),
+            tasks: limits.tasks.as_ref(),
+            until,
+            ..Self::logged_out()
         }
     }
 

@@ -1,0 +1,3 @@
+-- tickets.sql: how many tickets and bearers there are without the ticket $1, and how many of them of the token $2. Locks: nothing. Index: none,
+-- there are few.
+select count(*), count(*) filter (where token = $2) from turnwise.ticket where hash <> $1
