@@ -242,6 +242,9 @@ pub(crate) struct Serve {
     /// Web pages of these origins may ask, with a token of their own; several are separated by commas
     #[arg(long, value_name = "ORIGIN")]
     pub(crate) allow_origin: Option<String>,
+    /// Pages of these origins may embed the page of a tenant's jobs, each with a ticket; several are separated by commas
+    #[arg(long, value_name = "ORIGIN")]
+    pub(crate) embed_origin: Option<String>,
     /// Networks of proxies whose X-Forwarded-For, -Host, -Proto and -Prefix count, like 10.0.0.0/8; several with commas between
     #[arg(long, value_name = "CIDR")]
     pub(crate) trust_proxy: Option<String>,

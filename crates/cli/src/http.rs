@@ -20,6 +20,7 @@ pub(crate) struct Listen {
     pub(crate) plain_http: bool,
     pub(crate) certificate: Option<Certificate>,
     pub(crate) origins: Origins,
+    pub(crate) embedders: Origins,
     pub(crate) proxies: Proxies,
 }
 
@@ -111,6 +112,7 @@ pub(crate) struct Http {
 impl Http {
     pub(crate) fn start(turnwise: &Turnwise, listener: TcpListener, listen: Listen) -> Result<Self, Failure> {
         let service = Service::behind(listen.proxies, listen.origins, turnwise.clone());
+        service.may_be_embedded_by(listen.embedders);
         let scheme = if listen.certificate.is_some() { "https" } else { "http" };
         let listening = service
             .listen(listener, listen.certificate)

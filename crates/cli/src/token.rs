@@ -104,6 +104,35 @@ pub(crate) fn token(settings: &Settings, verb: &TokenVerb) -> Result<(), Failure
             let revoked: Token = read(&revoked)?;
             print::lines([format!("token {} ({}) is revoked", revoked.prefix, print::clean(&revoked.name))])?;
         }
+        TokenVerb::Ticket(call) => {
+            let new = wire::NewTicket {
+                groups: call.groups.clone(),
+                scopes: call.scopes.iter().map(|scope| scope.trim().to_owned()).collect(),
+                queues: call.queues.clone(),
+                tasks: call.tasks.clone(),
+                origins: call.origins.clone(),
+            };
+            new.to_grant().map_err(singular)?;
+            let made = block_on(async {
+                match Place::find(settings).await? {
+                    Place::Database(_) => {
+                        let problem = "is missing: a ticket is made by a server, with a token; name both with --server and --token";
+                        Err(Invalid::new("server", problem).into())
+                    }
+                    Place::Server(server) => server.ask(Ask::post("/tickets").json(place::shown(&new)?.get())).await,
+                }
+            })?;
+            if call.json {
+                print::indented(made.get())?;
+            } else {
+                #[derive(Deserialize)]
+                struct Made {
+                    path: String,
+                }
+                remark("for a frame, below the address of the server; it can be opened once, within a minute:");
+                print::lines([read::<Made>(&made)?.path])?;
+            }
+        }
     }
     Ok(())
 }

@@ -44,7 +44,7 @@ pub(crate) struct Bearer {
     hash: TokenHash,
     from: Address,
     pub(crate) token: Arc<Token>,
-    /// When a log-in is over.
+    /// When a log-in is over, or a ticket's bearer.
     pub(crate) until: Option<Timestamp>,
 }
 
@@ -55,6 +55,8 @@ enum By {
     Token,
     /// With the cookie of a log-in.
     Login,
+    /// With the bearer that a ticket was redeemed for.
+    Ticket,
 }
 
 impl Caller {
@@ -77,9 +79,15 @@ impl Caller {
         self.bearer.as_ref()
     }
 
+    /// The token of a person or a program that has it, by itself or by a log-in: a ticket's bearer knows nothing of the token behind it.
+    pub(crate) fn own_token(&self) -> Option<&Token> {
+        self.bearer.as_ref().filter(|bearer| bearer.by != By::Ticket).map(|bearer| &*bearer.token)
+    }
+
     /// As the audit log names it.
     pub(crate) fn actor(&self) -> Actor {
         match &self.bearer {
+            Some(bearer) if bearer.by == By::Ticket => Actor::ticket_of(&bearer.token),
             Some(bearer) => Actor::token(&bearer.token),
             None => Actor::named(WITHOUT_TOKEN).expect("a good name"),
         }
@@ -202,7 +210,7 @@ impl Drop for Look<'_> {
 struct Known {
     token: Arc<Token>,
     grant: Arc<Grant>,
-    /// When a log-in is over.
+    /// When a log-in is over, or a ticket's bearer.
     until: Option<Timestamp>,
     /// The database's time then, and ours.
     seen: (turnwise::Timestamp, Instant),
@@ -242,7 +250,10 @@ impl Door {
                 login::check(method, headers, secure)?;
                 self.caller(turnwise, By::Login, secret.hash(), from).await
             }
-            None => self.caller(turnwise, By::Token, bearer(headers)?.hash(), from).await,
+            None => {
+                let (by, secret) = bearer(headers)?;
+                self.caller(turnwise, by, secret.hash(), from).await
+            }
         }
     }
 
@@ -327,6 +338,7 @@ impl Door {
             Problem::unauthorized(match by {
                 By::Token => "there is no such token",
                 By::Login => "the log-in is over; log in again",
+                By::Ticket => "the time of this view is over; it needs another ticket",
             })
         };
         let known = known.ok_or_else(unknown)?;
@@ -379,34 +391,41 @@ async fn look_for(turnwise: &Turnwise, by: By, hash: TokenHash) -> Result<Option
     let found = match by {
         By::Token => {
             let found = operators.find_token(hash).await.map_err(turnwise::Error::from)?;
-            found.token.map(|token| (token, None, found.now))
+            found.token.map(|token| (token, None, None, found.now))
         }
         By::Login => {
             let found = operators.find_login(hash).await.map_err(turnwise::Error::from)?;
-            found.map(|found| (found.token, Some(found.until), found.now))
+            found.map(|found| (found.token, None, Some(found.until), found.now))
+        }
+        By::Ticket => {
+            let found = operators.find_bearer(hash).await.map_err(turnwise::Error::from)?;
+            found.map(|found| (found.token, Some(found.grant), Some(found.until), found.now))
         }
     };
-    let Some((token, until, now)) = found else { return Ok(None) };
+    let Some((token, given, until, now)) = found else { return Ok(None) };
     if token.state(now) == TokenState::Active && token.notes_use(now) {
         // When it was last used is for people; no request fails for it.
         let _ = timeout(NOTE_TIME, operators.note_token_uses(vec![token.id])).await;
     }
-    let grant = Arc::new(token.grant.clone());
+    let grant = Arc::new(given.unwrap_or_else(|| token.grant.clone()));
     Ok(Some(Known { token: Arc::new(token), grant, until, seen: (now, Instant::now()) }))
 }
 
-/// The secret in `Authorization: Bearer …`.
-fn bearer(headers: &HeaderMap) -> Result<Secret, Problem> {
+/// The secret in `Authorization: Bearer …`, and what it is of.
+fn bearer(headers: &HeaderMap) -> Result<(By, Secret), Problem> {
     let mut given = headers.get_all(header::AUTHORIZATION).iter();
     let (Some(given), None) = (given.next(), given.next()) else {
         return Err(Problem::unauthorized("send the header Authorization: Bearer and a token"));
     };
     let text = given.to_str().unwrap_or_default();
-    let secret = match text.split_once(' ') {
-        Some((scheme, secret)) if scheme.eq_ignore_ascii_case("bearer") => Secret::parse(secret.trim()),
+    let presented = match text.split_once(' ') {
+        Some((scheme, secret)) if scheme.eq_ignore_ascii_case("bearer") => {
+            let of_ticket = Secret::parse_bearer(secret.trim()).map(|secret| (By::Ticket, secret));
+            of_ticket.or_else(|| Some((By::Token, Secret::parse(secret.trim())?)))
+        }
         _ => None,
     };
-    secret.ok_or_else(|| Problem::unauthorized("what the header Authorization has is not a token"))
+    presented.ok_or_else(|| Problem::unauthorized("what the header Authorization has is not a token"))
 }
 
 fn from_this_machine(headers: &HeaderMap, secure: bool) -> Result<(), Problem> {

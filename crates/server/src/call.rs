@@ -177,8 +177,8 @@ impl Query {
         self.0.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
     }
 
-    /// Of a field that may come several times, such as a box that is ticked.
-    pub(crate) fn all(&self, name: &str) -> impl Iterator<Item = &str> {
+    /// Every value of a field or parameter that may come several times, such as a box that is ticked.
+    pub(crate) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.0.iter().filter(move |(other, _)| other == name).map(|(_, value)| value.as_str())
     }
 
@@ -254,6 +254,8 @@ pub(crate) struct Reply {
     body: Body,
     location: Option<String>,
     cookie: Option<String>,
+    /// Origins whose pages may embed it, with spaces between; `None`: none may.
+    framed_by: Option<String>,
     /// Whether it is the answer of an earlier request with the same key.
     repeated: bool,
     /// Whether its address will never have another answer.
@@ -276,6 +278,7 @@ impl Reply {
             body: body.into(),
             location: None,
             cookie: None,
+            framed_by: None,
             repeated: false,
             lasting: false,
         }
@@ -294,6 +297,15 @@ impl Reply {
     /// With a cookie for the caller's browser.
     pub(crate) fn cookie(self, cookie: String) -> Self {
         Self { cookie: Some(cookie), ..self }
+    }
+
+    /// Pages of these origins may embed it; no other answer may be embedded at all.
+    pub(crate) fn framed_by(self, origins: &[&str]) -> Self {
+        Self { framed_by: (!origins.is_empty()).then(|| origins.join(" ")), ..self }
+    }
+
+    pub(crate) fn take_framed_by(&mut self) -> Option<String> {
+        self.framed_by.take()
     }
 
     /// Says so if it is the answer of an earlier request with the same key.

@@ -44,6 +44,7 @@ mod spans;
 mod streams;
 mod telling;
 mod statistics;
+mod tickets;
 mod tls;
 mod tokens;
 mod tries;

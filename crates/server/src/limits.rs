@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use turnwise::access::{MAX_LOGINS, MAX_TOKENS};
+use turnwise::access::{MAX_LOGINS, MAX_TICKETS, MAX_TOKENS};
 
 /// Bytes of a request with one job: what its arguments may have, and room for the other names.
 pub const JOB_BYTES: usize = 1024 * 1024 + 64 * 1024;
@@ -174,8 +174,8 @@ pub const PRUNE_ROUNDS: usize = 10;
 
 /// How long the server goes by what it knows of a token: a revoked one is refused after this, at the latest.
 pub const KNOWN_FOR: Duration = Duration::from_secs(2);
-/// Tokens and log-ins that are remembered: as many as there may be, so that each finds room.
-pub const KNOWN_TOKENS: usize = MAX_TOKENS + MAX_LOGINS;
+/// Tokens, log-ins and bearers of tickets that are remembered: as many as there may be, so that each finds room.
+pub const KNOWN_TOKENS: usize = MAX_TOKENS + MAX_LOGINS + MAX_TICKETS;
 /// If there is no room for one more, those that were not used for so long are forgotten, and no sooner again: it takes a while.
 pub const SWEEP_EVERY: Duration = Duration::from_secs(60);
 /// Secrets that are remembered as unknown for [`KNOWN_FOR`]: a program with a mistyped token asks with it again and again.
@@ -191,8 +191,11 @@ pub const ADDRESSES: usize = 10_000;
 /// How long a request waits until the use of its token is written down.
 pub const NOTE_TIME: Duration = Duration::from_secs(1);
 
-/// Log-ins that may be tried a second from one address: each writes.
+/// Log-ins that may be tried a second from one address, and tickets that may be redeemed: each writes.
 pub const LOGINS: f64 = 10.0;
+
+/// Origins of one ticket, and of one address of `/embed`: a host has few, and all are compared.
+pub const EMBEDDERS: usize = 10;
 
 /// How long the server goes by the certificate that it has read: a renewed one is shown after this, at the latest.
 pub const CERTIFICATE_LOOK: Duration = Duration::from_secs(5);

@@ -56,10 +56,16 @@ fn set_cookie(secure: bool, secret: &str, seconds: u64) -> String {
     format!("{name}={secret}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{and}")
 }
 
-pub(crate) async fn log_in(call: Call) -> Result<Reply, Problem> {
-    if call.headers.contains_key(header::ORIGIN) || call.headers.contains_key("sec-fetch-site") {
-        check(&Method::POST, &call.headers, call.secure)?;
+/// Refuses what a browser sends for a page of another origin; a program sends no header that says so.
+pub(crate) fn check_page(headers: &HeaderMap, secure: bool) -> Result<(), Problem> {
+    if headers.contains_key(header::ORIGIN) || headers.contains_key("sec-fetch-site") {
+        check(&Method::POST, headers, secure)?;
     }
+    Ok(())
+}
+
+pub(crate) async fn log_in(call: Call) -> Result<Reply, Problem> {
+    check_page(&call.headers, call.secure)?;
     let service = &call.service;
     let body = call.read(wire::LogIn::read)?;
     let secret = Secret::parse(&body.token).ok_or_else(|| Problem::unauthorized("this is not a token"))?;
@@ -85,7 +91,10 @@ pub(crate) async fn who(call: Call) -> Result<Reply, Problem> {
     let service = &call.service;
     let caller = service.door().admit(call.turnwise(), &Method::GET, &call.headers, call.secure, call.from).await?;
     match caller.bearer() {
-        Some(bearer) => Reply::json(&wire::LoggedIn::with(&bearer.token, bearer.until)),
+        Some(bearer) => Reply::json(&match caller.own_token() {
+            Some(token) => wire::LoggedIn::with(token, bearer.until),
+            None => wire::LoggedIn::by_ticket(&caller.grant, bearer.until),
+        }),
         None => Reply::json(&wire::LoggedIn::unlimited()),
     }
 }

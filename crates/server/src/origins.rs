@@ -23,12 +23,26 @@ pub struct Origins(Vec<HeaderValue>);
 impl Origins {
     /// Adds one, as browsers write it: `https://app.example.com`, with its port if it is not the usual one.
     pub fn allow(&mut self, text: &str) -> Result<(), Invalid> {
+        self.add("allow_origin", text)
+    }
+
+    /// The same, of a list of those whose pages may embed a page of this server.
+    pub fn embed(&mut self, text: &str) -> Result<(), Invalid> {
+        self.add("embed_origin", text)
+    }
+
+    fn add(&mut self, field: &'static str, text: &str) -> Result<(), Invalid> {
         let place = text.strip_prefix("https://").or(text.strip_prefix("http://")).unwrap_or_default();
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.:[]".contains(c);
         let value = HeaderValue::try_from(text).ok().filter(|_| !place.is_empty() && place.chars().all(plain));
         let form = "write it as browsers do: https://app.example.com, in lower case, without a path";
-        self.0.push(value.ok_or_else(|| Invalid::new("allow_origin", format!("{text:?} is not an origin; {form}")))?);
+        self.0.push(value.ok_or_else(|| Invalid::new(field, format!("{text:?} is not an origin; {form}")))?);
         Ok(())
+    }
+
+    /// As browsers write them.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().filter_map(|origin| origin.to_str().ok())
     }
 
     /// Headers for a page's browser, with each answer.
@@ -76,6 +90,11 @@ mod tests {
             let refused = origins.allow(bad).unwrap_err().to_string();
             assert!(refused.starts_with("allow_origin: "), "{refused}");
         }
-        assert_eq!(origins.0.len(), 3);
+        assert_eq!(
+            origins.names().collect::<Vec<_>>(),
+            ["https://app.example.com", "http://localhost:3000", "https://[::1]:8443"]
+        );
+        let refused = origins.embed("https://a.example; script-src *").unwrap_err().to_string();
+        assert!(refused.starts_with("embed_origin: "), "{refused}");
     }
 }

@@ -12,6 +12,7 @@ mod assets;
 mod attention;
 mod audit;
 pub(crate) mod decide;
+mod embed;
 mod errands;
 pub(crate) mod errors;
 mod fairness;
@@ -24,9 +25,12 @@ mod job;
 mod jobs;
 pub(crate) mod leads;
 mod login;
+mod mine;
 mod nodes;
 mod numbers;
 mod overview;
+#[cfg(test)]
+mod policy;
 mod queue;
 mod queues;
 mod schedule;
@@ -133,6 +137,8 @@ pub fn pages() -> Vec<Page> {
     });
     let pages = vec![
         page!(Get "/", overview::show),
+        page!(Get "/mine", mine::show),
+        page!(Get "/embed", embed::show).open(),
         page!(Get "/fairness", fairness::show),
         page!(Get "/group", fairness::find),
         page!(Get "/groups/{name}", fairness::group),
@@ -205,6 +211,8 @@ pub(crate) async fn answer(service: &Service, page: &'static Page, params: Param
         again: parts.headers.contains_key("x-turnwise-refresh"),
     };
     let mut around = Frame::outside(&visit, "");
+    // A script that shows a token, or a ticket's bearer, cannot log in.
+    let by_script = parts.headers.contains_key(header::AUTHORIZATION);
     let root = visit.root.clone();
     let late = || Problem::away("there was no answer in time; the database may be out of reach");
     let mut token = None;
@@ -252,7 +260,7 @@ pub(crate) async fn answer(service: &Service, page: &'static Page, params: Param
         Ok(Err(problem)) => problem,
         Err(_) => late(),
     };
-    if problem.unauthorized_because().is_some() && page.verb == Verb::Get {
+    if problem.unauthorized_because().is_some() && page.verb == Verb::Get && !by_script {
         return Reply::see_other(format!("{root}{}", login::way(&around.here)));
     }
     let away = problem.status_code() == StatusCode::SERVICE_UNAVAILABLE;

@@ -13,7 +13,7 @@ use crate::{
     limits::{BATCH_BYTES, BODY_BYTES, JOB_BYTES},
     live_log, login, metrics, names, openapi,
     problem::Problem,
-    schedules, statistics, tokens,
+    schedules, statistics, tickets, tokens,
 };
 
 /// What is to be done.
@@ -347,6 +347,8 @@ pub fn routes() -> Vec<Route> {
         route!(Get "/api/v1/tokens", Some(Tokens), listTokens, tokens::list, "Tokens", "Lists tokens without their secrets, newest first, revoked and expired ones included."),
         route!(Post "/api/v1/tokens", Some(Tokens), createToken, tokens::create, "CreatedToken", "Creates a token; its secret is in this answer and nowhere else.").takes("NewToken", BODY_BYTES).creates(),
         route!(Post "/api/v1/tokens/{name}/revoke", Some(Tokens), revokeToken, tokens::revoke, "Token", "Takes a token back for good, by its id or by how its secret begins.").refuses(&[404]),
+        route!(Post "/api/v1/tickets", Some(MakeTicket), makeTicket, tickets::make, "CreatedTicket", "Makes a ticket, with which a page of the caller's own embeds a tenant's view; it is redeemed once, within a minute.")
+            .takes("NewTicket", BODY_BYTES).creates().refuses(&[409]),
         route!(Post "/api/v1/prune", Some(Prune), prune, fleet::prune, "Pruned", "Deletes finished jobs that are kept no longer."),
     ];
     let open = vec![
@@ -355,6 +357,8 @@ pub fn routes() -> Vec<Route> {
         route!(Post "/api/v1/session", None, logIn, login::log_in, "Session", "Logs a person in to the page, with a token; the answer sets a cookie.")
             .takes("LogIn", BODY_BYTES).refuses(&[401, 403, 429]),
         route!(Delete "/api/v1/session", None, logOut, login::log_out, "Session", "Ends a log-in.").refuses(&[403]),
+        route!(Post "/api/v1/tickets/redeem", None, redeemTicket, tickets::redeem, "Redeemed", "Redeems a ticket for a bearer that is accepted for 15 minutes.")
+            .takes("RedeemTicket", BODY_BYTES).refuses(&[401, 403, 429]),
         route!(Get "/livez", None, isAlive, health::alive, "Alive", "Whether the process answers."),
         route!(Get "/readyz", None, isReady, health::ready, "Ready", "Whether it can do its work: 503 without the database, and while it stops."),
         route!(Get "/metrics", Some(Metrics), getMetrics, metrics::serve, "Metrics", "Numbers for Prometheus, as OpenMetrics."),

@@ -81,6 +81,8 @@ pub struct Service(Arc<Shared>);
 struct Shared {
     turnwise: Turnwise,
     origins: Origins,
+    /// Whose pages may embed a tenant's view.
+    embedders: OnceLock<Origins>,
     proxies: Proxies,
     /// Whether it is reached by TLS.
     secure: AtomicBool,
@@ -140,6 +142,7 @@ impl Service {
             view: Arc::new(KeptView::new(turnwise.clone())),
             turnwise,
             origins,
+            embedders: OnceLock::new(),
             proxies,
             secure: AtomicBool::new(false),
             door: Door::default(),
@@ -231,6 +234,20 @@ impl Service {
 
     pub(crate) fn spans(&self) -> Option<&dyn Spans> {
         self.0.spans.get().map(|spans| &**spans)
+    }
+
+    /// From now on pages of these origins may embed a tenant's view. Said once; what is said later has no effect.
+    pub fn may_be_embedded_by(&self, origins: Origins) {
+        let _ = self.0.embedders.set(origins);
+    }
+
+    /// Whose pages may embed a tenant's view, as browsers write them.
+    pub(crate) fn embedders(&self) -> impl Iterator<Item = &str> {
+        self.0.embedders.get().into_iter().flat_map(Origins::names)
+    }
+
+    pub(crate) fn may_embed(&self, origin: &str) -> bool {
+        self.embedders().any(|known| known == origin)
     }
 
     /// Whether any token was ever created; from then on every request needs one.
@@ -601,23 +618,32 @@ impl Service {
 
     /// What every answer says to browsers and caches.
     fn with_headers(&self, origin: Option<HeaderValue>, answer: Result<Reply, Problem>) -> Response {
-        let mut response = match answer {
-            Ok(reply) => reply.into_response(),
-            Err(problem) => problem.into_response(),
+        let (framed_by, mut response) = match answer {
+            Ok(mut reply) => (reply.take_framed_by(), reply.into_response()),
+            Err(problem) => (None, problem.into_response()),
         };
         let headers = response.headers_mut();
         headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
         let mut put = |name: HeaderName, value| drop(headers.insert(name, HeaderValue::from_static(value)));
         put(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
-        put(header::X_FRAME_OPTIONS, "DENY");
-        // Scripts, styles and pictures of the page itself, nothing from elsewhere; and no text becomes a script or an element.
-        let policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'";
-        put(header::CONTENT_SECURITY_POLICY, policy);
         put(header::REFERRER_POLICY, "no-referrer");
+        // Of the two that say who may embed a page, the older one knows no origins.
+        let policy = framed_by.and_then(|origins| {
+            HeaderValue::try_from(POLICY.replace(NOBODY, &format!("frame-ancestors {origins}"))).ok()
+        });
+        if policy.is_none() {
+            put(header::X_FRAME_OPTIONS, "DENY");
+        }
+        headers.insert(header::CONTENT_SECURITY_POLICY, policy.unwrap_or(HeaderValue::from_static(POLICY)));
         self.0.origins.answer(origin.as_ref(), headers);
         response
     }
 }
+
+/// Scripts, styles and pictures of the page itself, nothing from elsewhere; and no text becomes a script or an element.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'";
+/// What of it says who may embed the page.
+const NOBODY: &str = "frame-ancestors 'none'";
 
 /// Whether the caller may use this route at all.
 pub(crate) fn may_use(caller: &Caller, route: &Route) -> Result<(), Problem> {

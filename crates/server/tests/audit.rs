@@ -7,7 +7,7 @@ use axum::{
     http::{HeaderValue, Request, header},
 };
 use serde_json::{Value, json};
-use support::{Server, request};
+use support::{EMBEDDER, Server, request};
 use turnwise::{
     JobRequest,
     access::{CreatedToken, Grant, Limits, NewAccess, Scope},
@@ -56,8 +56,8 @@ async fn every_route_that_changes_something_leaves_a_line_on_every_store() {
         let schedule = json!({"task": "t", "args": "hunter2", "every": "1h"});
         // Stuck jobs and a prune that deletes something need a node and time: the library's tests have them.
         let without = ["failJob", "failJobs", "prune", "runSchedule", "submitJob", "submitJobs", "simulate"];
-        // A log-in changes nothing but who its bearer is.
-        let without = [&without[..], &["logIn", "logOut"]].concat();
+        // A log-in changes nothing but who its bearer is, and so does a ticket that is redeemed.
+        let without = [&without[..], &["logIn", "logOut", "redeemTicket"]].concat();
         let mut asked = Vec::new();
         // A token: its id is known once it is there.
         let new = json!({"name": "ci", "scopes": ["read"]});
@@ -71,6 +71,23 @@ async fn every_route_that_changes_something_leaves_a_line_on_every_store() {
         assert_eq!(verbs, [(&json!("revoke"), &actor), (&json!("create"), &actor)], "{}", server.store);
         assert!(!json!(lines).to_string().contains(secret), "{}", server.store);
         asked.extend(["createToken", "revokeToken"]);
+        // A ticket that may only look is no change; one that may decide has a line about the token that it is made with.
+        let ticket = |scope: &str| json!({"groups": ["g"], "scopes": [scope], "origins": [EMBEDDER]});
+        let own = format!("?target=token:{}", caller.token.token.id);
+        caller.ask("POST", "/api/v1/tickets", Some(&ticket("read"))).await.expect(201);
+        assert_eq!(caller.lines(&own).await, [] as [Value; 0], "{}", server.store);
+        let made = caller.ask("POST", "/api/v1/tickets", Some(&ticket("operate"))).await.expect(201);
+        let lines = caller.lines(&own).await;
+        assert_eq!(
+            (lines.len(), &lines[0]["verb"], &lines[0]["actor"]),
+            (1, &json!("create"), &actor),
+            "{}",
+            server.store
+        );
+        let given = json!({"granted": {"scopes": ["operate"], "limits": {"groups": ["g"]}}, "origins": [EMBEDDER]});
+        assert_eq!(lines[0]["after"], json!({"ticket": given}), "{}", server.store);
+        assert!(!json!(lines).to_string().contains(made["ticket"].as_str().unwrap()), "{}", server.store);
+        asked.push("makeTicket");
         for (route, method, path, body, verb, target) in [
             (
                 "changeJob",

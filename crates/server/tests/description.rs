@@ -56,6 +56,7 @@ fn every_route_but_those_for_machines_and_readers_needs_a_scope() {
         session,
         session,
         session,
+        "/api/v1/tickets/redeem",
         "/livez",
         "/readyz",
         "/docs",

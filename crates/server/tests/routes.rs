@@ -9,7 +9,7 @@ use axum::{
     http::{HeaderValue, Request, header},
 };
 use serde_json::{Value, json};
-use support::{Answer, Server, misfit, request};
+use support::{Answer, EMBEDDER, Server, misfit, request};
 use turnwise::access::{Grant, Limits, NewAccess, Scope};
 use turnwise_server::{Input, Route, Verb, routes};
 
@@ -211,6 +211,9 @@ async fn every_route_answers_on_every_store() {
         assert!(made["secret"].as_str().unwrap().starts_with(made["prefix"].as_str().unwrap()));
         let revoked = ask.ask("revokeToken", made["id"].as_str().unwrap(), "", None).await;
         assert_eq!((&revoked["state"], &revoked["groups"]), (&json!("revoked"), &json!(["acme"])));
+        let ticket = ask.ask("makeTicket", "", "", Some(&json!({"groups": "acme", "origins": [EMBEDDER]}))).await;
+        let redeem = json!({"ticket": ticket["ticket"], "origins": [EMBEDDER]});
+        assert_eq!(ask.ask("redeemTicket", "", "", Some(&redeem)).await["groups"], json!(["acme"]));
         node.stop().await;
         let all: BTreeSet<_> = caller.routes.iter().map(|route| route.id).collect();
         assert_eq!(caller.asked, all, "{}: a route was not asked", server.store);

@@ -21,6 +21,7 @@ const PROMISES: &[(&str, &str)] = &[
     ("closing", include_str!("../src/conformance/closing.rs")),
     ("tokens", include_str!("../src/conformance/tokens.rs")),
     ("logins", include_str!("../src/conformance/logins.rs")),
+    ("tickets", include_str!("../src/conformance/tickets.rs")),
     ("audit", include_str!("../src/conformance/audit.rs")),
     ("secrets", include_str!("../src/conformance/secrets.rs")),
     ("vitals", include_str!("../src/conformance/vitals.rs")),

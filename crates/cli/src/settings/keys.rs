@@ -21,7 +21,8 @@ pub(super) const EXECUTOR: [&str; 13] = [
 ];
 
 /// Settings of the HTTP API; in the file's `[server]`.
-pub(super) const SERVER: [&str; 6] = ["listen", "tls_cert", "tls_key", "plain_http", "allow_origin", "trust_proxy"];
+pub(super) const SERVER: [&str; 7] =
+    ["listen", "tls_cert", "tls_key", "plain_http", "allow_origin", "embed_origin", "trust_proxy"];
 
 /// Settings of commands that ask a server; in the file's `[client]`.
 pub(super) const CLIENT: [&str; 4] = ["server", "token", "server_ca", "server_plain_http"];

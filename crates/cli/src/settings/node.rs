@@ -30,6 +30,11 @@ impl Settings {
             text.split(',').map(str::trim).try_for_each(|origin| origins.allow(origin))?;
             Ok(origins)
         })?;
+        self.read("embed_origin", &mut listen.embedders, |text| {
+            let mut origins = Origins::default();
+            text.split(',').map(str::trim).try_for_each(|origin| origins.embed(origin))?;
+            Ok(origins)
+        })?;
         self.read("trust_proxy", &mut listen.proxies, |text| {
             let mut proxies = Proxies::default();
             text.split(',').map(str::trim).try_for_each(|network| proxies.trust(network))?;

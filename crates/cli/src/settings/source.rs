@@ -113,6 +113,7 @@ pub(super) fn from_flags(args: &Args) -> Said {
         say("tls_cert", &serve.tls_cert);
         say("tls_key", &serve.tls_key);
         say("allow_origin", &serve.allow_origin);
+        say("embed_origin", &serve.embed_origin);
         say("trust_proxy", &serve.trust_proxy);
         for (key, _) in [("migrate", serve.migrate), ("plain_http", serve.plain_http)].iter().filter(|(_, said)| *said)
         {

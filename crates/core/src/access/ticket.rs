@@ -17,7 +17,7 @@ pub const BEARER_FOR: Duration = Duration::from_secs(15 * 60);
 pub const MAX_TICKETS: usize = 10_000;
 
 /// The same with one token: no token takes the places of all others.
-pub const MAX_TICKETS_OF_ONE: usize = 5_000;
+pub const MAX_TICKETS_OF_ONE: usize = 2_000;
 
 /// What a ticket asks for beyond what its token may do itself.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -8,8 +8,10 @@ use crate::{call::Reply, page::Visit, problem::Problem};
 
 /// The style of all pages.
 pub(crate) const CSS: &str = "turnwise.css";
-/// The script of all pages.
+/// The script of all pages but the one that others embed.
 pub(crate) const SCRIPT: &str = "turnwise.js";
+/// The script of the page that others embed.
+pub(crate) const EMBED: &str = "embed.js";
 
 struct Asset {
     name: &'static str,
@@ -22,11 +24,15 @@ struct Asset {
 const STYLE: &str = "text/css; charset=utf-8";
 const MODULE: &str = "text/javascript; charset=utf-8";
 
+/// What both scripts begin with: one file each, so that a browser asks once.
+const MORPH: &str = include_str!("assets/morph.js");
+
 static ASSETS: LazyLock<Vec<Asset>> = LazyLock::new(|| {
     let all = [
         // The charts' palette first: the pages use it, too.
         ("turnwise.css", STYLE, [turnwise_chart::CSS, include_str!("assets/turnwise.css")].concat()),
-        ("turnwise.js", MODULE, include_str!("assets/turnwise.js").to_owned()),
+        ("turnwise.js", MODULE, [MORPH, include_str!("assets/turnwise.js")].concat()),
+        (EMBED, MODULE, [MORPH, include_str!("assets/embed.js")].concat()),
         ("icon.svg", "image/svg+xml", include_str!("assets/icon.svg").to_owned()),
     ];
     all.map(|(name, kind, text)| Asset { name, kind, version: version(&text), text }).into()

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use turnwise::Timestamp;
 
 use crate::page::{
-    assets,
+    assets, mine,
     shown::Shown,
     visit::{Visit, encoded},
 };
@@ -44,6 +44,7 @@ pub(crate) struct Frame {
 /// Path, label, and the route that a caller must be allowed for it.
 const WAYS: &[(&str, &str, &str)] = &[
     ("", "Overview", "getOverview"),
+    (mine::PATH, "My jobs", "listJobs"),
     ("fairness", "Fairness", "getStatistics"),
     ("jobs", "Jobs", "listJobs"),
     ("errors", "Errors", "listErrors"),
@@ -59,14 +60,15 @@ impl Frame {
     /// Around the page with this title; `current` is the path of its place.
     pub(crate) fn of(visit: &Visit, current: &str, title: impl Into<String>) -> Self {
         let grant = &visit.asker.caller.grant;
-        let bearer = visit.asker.caller.bearer();
-        let ways = WAYS.iter().filter(|(_, _, route)| visit.may(route));
+        // A tenant's first page is that of its jobs, and nobody else has jobs of its own.
+        let other = if mine::is_for(visit) { "" } else { mine::PATH };
+        let ways = WAYS.iter().filter(|(path, _, route)| *path != other && visit.may(route));
         Self {
             root: visit.root.clone(),
             title: title.into(),
             ways: ways.map(|(path, label, _)| Way { path, label, current: *path == current }).collect(),
             here: visit.here.clone(),
-            who: bearer.map(|bearer| bearer.token.name.to_string()),
+            who: visit.asker.caller.own_token().map(|token| token.name.to_string()),
             limited: grant.is_limited(),
             theme: visit.theme,
             done: visit.query.get("done").and_then(|done| super::errands::said(done, visit.query.get("count"))),

@@ -14,6 +14,7 @@ use crate::{
         attention::{Item, Seen, items},
         figure::Figure,
         frame::Frame,
+        mine,
         numbers::{Numbers, throughput, waits},
         recipe::{Command, Recipe},
         shown::{Count, Shown},
@@ -180,6 +181,9 @@ impl Recipes {
 const LISTED: usize = 10;
 
 pub(crate) async fn show(visit: Visit) -> Result<Reply, Problem> {
+    if mine::is_for(&visit) {
+        return Ok(visit.go(mine::PATH));
+    }
     let totals: Totals = visit.get("getOverview", "", &[]).await?;
     let now = totals.now;
     let frame = Frame::of(&visit, "", "Overview").at(now).json("overview");

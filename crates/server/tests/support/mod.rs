@@ -17,7 +17,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tower::ServiceExt;
 use turnwise::{Config, Ctx, Executor, NodeName, Options, Registry, Schema, Turnwise, task};
-use turnwise_server::Service;
+use turnwise_server::{Origins, Service};
 use turnwise_testpg::Cluster;
 
 #[allow(unused_imports, reason = "each test file uses its part")]
@@ -26,6 +26,9 @@ pub(crate) use schema::misfit;
 
 /// How long a test waits for what must come.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Pages of this origin may embed a tenant's view.
+pub(crate) const EMBEDDER: &str = "https://app.example";
 
 pub(crate) struct Server {
     pub(crate) store: &'static str,
@@ -77,6 +80,9 @@ impl Answer {
 impl Server {
     pub(crate) fn of(store: &'static str, turnwise: Turnwise) -> Self {
         let service = Service::new(turnwise.clone());
+        let mut embedders = Origins::default();
+        [EMBEDDER, "http://localhost:3000"].iter().for_each(|origin| embedders.embed(origin).unwrap());
+        service.may_be_embedded_by(embedders);
         Self { store, turnwise, router: service.router(), service, _folder: None }
     }
 
