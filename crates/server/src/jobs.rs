@@ -8,7 +8,7 @@ use std::{
 use axum::http::StatusCode;
 use tokio::time::{Instant, timeout};
 use turnwise::{
-    BodyHash, GroupName, Invalid, Job, JobId, JobPage, JobRequest, ListCursor, ListFilter, NodeName, Once, OnceKey,
+    BodyHash, GroupName, Invalid, JobId, JobPage, JobRequest, ListCursor, ListFilter, NodeName, Once, OnceKey,
     QueueName, Submitted, TaskName, Timestamp, TraceContext, UniqueKey,
     filter::{JobFilter, Search},
     store::{After, Load},
@@ -414,6 +414,7 @@ pub(crate) async fn resubmit(call: Call) -> Result<Reply, Problem> {
     let changes = call.read(wire::Resubmission::read)?;
     let job = call.job().await?;
     let caller = call.caller.token();
+    let refused = |error| Problem::of_submit(error, |field| Form::One.path(0, field));
     // The same changes of another job are another request.
     let body = BodyHash::of(&[job.id.as_bytes(), &call.body[..]].concat());
     let stored = match &call.once {
@@ -424,23 +425,20 @@ pub(crate) async fn resubmit(call: Call) -> Result<Reply, Problem> {
         Some(stored) => stored,
         None => {
             call.service.door().take(&call.caller, 1)?;
-            let request = call.turnwise().request_again(&job, &changes).await.map_err(Problem::of_submit)?;
+            let request = call.turnwise().request_again(&job, &changes).await.map_err(refused)?;
             let request = match trace_in_head(&call) {
                 Some(trace) => request.trace_unless_given(trace),
                 None => request,
             };
-            let mut own = if call.grant.is_limited() {
-                own(&call, vec![request], |_, field| format!("/{field}")).await?
-            } else {
-                vec![request]
-            };
+            let mut own =
+                if call.grant.is_limited() { own(&call, vec![request], Form::One).await? } else { vec![request] };
             let Some(request) = own.pop() else { return Err(Problem::away("there was nothing to submit")) };
             let key = match &call.once {
                 Some(key) => key.clone(),
                 None => once_of(&request)?,
             };
             let once = call.acting().submit_again(&job, caller, key, body, request).await;
-            done_once(once.map_err(Problem::of_submit)?)?
+            done_once(once.map_err(refused)?)?
         }
     };
     let Some(submitted) = stored.jobs.first() else { return Err(Problem::away("the store gave no answer")) };
