@@ -2,6 +2,7 @@
 //! parts, also when the browser has gone. A restart of the server ends it where it is; the audit log says which jobs were decided about.
 
 use std::{
+    borrow::Borrow,
     collections::VecDeque,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -260,6 +261,12 @@ struct Going {
     filter: String,
     progress: Progress,
     list: String,
+}
+
+impl Going {
+    fn count(&self, number: impl Borrow<u64>) -> Count {
+        Count::exact(*number.borrow())
+    }
 }
 
 /// How far it is.

@@ -259,7 +259,7 @@ pub(crate) async fn show(visit: Visit) -> Result<Reply, Problem> {
     let submit = Command::new("enqueue").value("noop").option("--group", "acme");
     let submit = visit.action("submitJob", "", Some(&json!({ "task": "noop", "group": "acme" })), Some(submit));
     let tabs = tabs.collect();
-    let words = suggest::words(&visit, &filter).await?;
+    let words = suggest::words(&filter, &page.jobs);
     let decides = visit.may("cancelJobs");
     render(&Jobs { later: cursor.is_some(), frame, filter, tabs, page, older, words, wrong, decides, recipe, submit })
 }

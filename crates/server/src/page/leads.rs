@@ -60,7 +60,7 @@ mod tests {
         // While none dispatches nothing is known.
         assert_eq!(leads.note(None, at(2)), []);
         let change = Change { at: at(3), from: "a".to_owned(), to: "b".to_owned() };
-        assert_eq!(leads.note(Some("b"), at(3)), [change.clone()]);
+        assert_eq!(leads.note(Some("b"), at(3)), std::slice::from_ref(&change));
         assert_eq!(leads.note(Some("b"), at(62)), [change]);
         assert_eq!(leads.note(Some("b"), at(63)), []);
     }

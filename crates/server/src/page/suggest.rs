@@ -1,5 +1,7 @@
 //! What may be written next in a filter: fields, signs, states, and the names that there are.
 
+use std::collections::BTreeSet;
+
 use askama::Template;
 use serde::Deserialize;
 use serde_json::Value;
@@ -7,7 +9,12 @@ use turnwise::filter::{Wanted, suggest};
 
 use crate::{
     call::Reply,
-    page::{Visit, frame::Frame, jobs::quoted, visit::render},
+    page::{
+        Visit,
+        frame::Frame,
+        jobs::{Row, quoted},
+        visit::render,
+    },
     problem::Problem,
 };
 
@@ -137,22 +144,20 @@ fn before(begun: &str) -> Option<String> {
     Some(text)
 }
 
-/// All that one may begin a condition with, for a browser without the script: after what is written.
-pub(crate) async fn words(visit: &Visit, filter: &str) -> Result<Vec<String>, Problem> {
-    let Wanted::Field(fields) = suggest("", 0).wanted else { return Ok(Vec::new()) };
-    let Wanted::Value(_, states) = suggest("state:", 6).wanted else { return Ok(Vec::new()) };
+/// All that one may begin a condition with, for a browser without the script: after what is written. Names are those of the jobs that are
+/// listed: to look for others would take longer than the list itself.
+pub(crate) fn words(filter: &str, listed: &[Row]) -> Vec<String> {
+    let Wanted::Field(fields) = suggest("", 0).wanted else { return Vec::new() };
+    let Wanted::Value(_, states) = suggest("state:", 6).wanted else { return Vec::new() };
     let mut words: Vec<String> = fields.iter().filter(|field| **field != "state").map(|field| begun(field)).collect();
     words.extend(states.iter().map(|state| format!("state:{state}")));
-    // Of a limited token the names would be counted anew for each page.
-    if !visit.asker.caller.grant.is_limited() {
-        for field in ["queue", "task", "group"] {
-            let Some(source) = names_of(field) else { continue };
-            let names = names(visit, source, "").await?;
-            words.extend(names.iter().map(|name| format!("{field}:{}", quoted(name))));
-        }
-    }
+    let of_row = |row: &Row| {
+        [("queue", &row.queue), ("task", &row.task), ("group", &row.group)]
+            .map(|(field, name)| format!("{field}:{}", quoted(name)))
+    };
+    words.extend(listed.iter().flat_map(of_row).collect::<BTreeSet<_>>());
     let filter = filter.trim();
-    Ok(if filter.is_empty() { words } else { words.into_iter().map(|word| format!("{filter} {word}")).collect() })
+    if filter.is_empty() { words } else { words.into_iter().map(|word| format!("{filter} {word}")).collect() }
 }
 
 fn utf16(text: &str) -> usize {
