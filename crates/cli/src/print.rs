@@ -1,7 +1,7 @@
 //! Tables for people, JSON for programs.
 
 use std::{
-    fs,
+    fs::{self, OpenOptions},
     io::{self, BufWriter, StdoutLock, Write},
     path::Path,
 };
@@ -30,7 +30,16 @@ pub(crate) fn lines<T: std::fmt::Display>(lines: impl IntoIterator<Item = T>) ->
 
 /// Writes a picture to the file that a person named.
 pub(crate) fn picture(file: &Path, svg: &str) -> Result<(), Invalid> {
-    fs::write(file, svg).map_err(|error| Invalid::new("svg", format!("{}: {error}", file.display())))
+    fs::write(file, svg).map_err(|error| unwritable(file, &error))
+}
+
+/// Refuses a file that no picture can be written to. What it holds stays until there is one.
+pub(crate) fn check_picture(file: &Path) -> Result<(), Invalid> {
+    OpenOptions::new().append(true).create(true).open(file).map(drop).map_err(|error| unwritable(file, &error))
+}
+
+fn unwritable(file: &Path, error: &io::Error) -> Invalid {
+    Invalid::new("svg", format!("{}: {error}", file.display()))
 }
 
 /// Prints one array, with one item a line so that `grep` and `diff` are useful.

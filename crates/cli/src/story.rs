@@ -90,7 +90,7 @@ pub(crate) fn demo(args: &args::Args, call: &args::Demo) -> Result<(), Failure> 
     let story = Story::read(call)?;
     // A file that cannot be written is reported before the demo runs, not after it.
     if let Some(svg) = &story.svg {
-        print::picture(svg, "")?;
+        print::check_picture(svg)?;
     }
     let played = block_on(play(&story))?;
     if let Some(svg) = &story.svg {

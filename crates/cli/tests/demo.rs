@@ -108,6 +108,21 @@ fn the_demo_has_a_page_while_it_runs() {
 }
 
 #[test]
+fn a_demo_that_is_interrupted_leaves_an_earlier_picture_as_it_was() {
+    let place = Place::new();
+    let picture = place.path().join("demo.svg");
+    fs::write(&picture, "an earlier picture").unwrap();
+    let flags = ["demo", "--groups", "10", "--slots", "2", "--minutes", "5", "--svg", "demo.svg"];
+    let mut demo = place.command(&flags).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(demo.stdout.take().unwrap()).lines();
+    let mut demo = Process::new(demo);
+    assert!(lines.next().is_some(), "it has begun");
+    demo.signal("INT");
+    assert!(!demo.wait().success());
+    assert_eq!(fs::read_to_string(&picture).unwrap(), "an earlier picture");
+}
+
+#[test]
 fn a_flood_delays_the_late_collectives_only_where_the_first_to_come_is_the_first_served() {
     // One after the other: they share the machine's time otherwise.
     let (fair, fifo) = (demo(&["--seconds", "3"]), demo(&["--seconds", "3", "--fifo"]));
