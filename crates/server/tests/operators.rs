@@ -486,7 +486,10 @@ async fn a_page_offers_and_does_no_more_than_the_token_may() {
     }
     let operator = Person::with(&server, &[Scope::Operate], Limits::default()).await;
     let page = operator.open("/queues/mail").await;
-    assert!(page.contains("/pause\"") && !page.contains("/set\""), "an operator pauses, an admin sets: {page}");
+    assert!(page.contains("/pause\"") && page.contains("/seal\""), "{page}");
+    assert!(!page.contains("/set\"") && !page.contains("/reset\""), "an operator pauses, an admin sets: {page}");
+    let admin = Person::with(&server, &[Scope::Admin], Limits::default()).await;
+    assert!(admin.open("/queues/mail").await.contains("/reset\""));
     // An administrator of one group has its own and may not stop what is others', too.
     let groups = Some([GroupName::new("acme").unwrap()].into());
     let tenant = Person::with(&server, &[Scope::Admin], Limits { groups, ..Limits::default() }).await;

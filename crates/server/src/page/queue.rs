@@ -41,6 +41,7 @@ struct Page {
     next: Vec<Next>,
     sets: bool,
     operates: bool,
+    resets: bool,
     recipes: Recipes,
 }
 
@@ -184,6 +185,7 @@ pub(crate) async fn show(visit: Visit) -> Result<Reply, Problem> {
         next: times.unwrap_or_default(),
         sets: may(&visit, "setQueue", &name),
         operates: may(&visit, "pauseQueue", &name),
+        resets: may(&visit, "resetQueue", &name),
         recipes: Recipes::of(&visit, &name),
         present,
         name,
