@@ -174,7 +174,9 @@ class Errands(Case):
         self.assertTrue(self.browser.text(".done"), self.browser.text())
         self.assertTrue(until(lambda: case.effect(site, name), f"{route} had no effect on {name}", 10))
         line = site.api("audit?limit=1")["lines"]
-        self.assertNotEqual(line[:1], before[:1], "the audit log has it")
+        # To submit a job is no change that the log is for.
+        if route != "runSchedule":
+            self.assertNotEqual(line[:1], before[:1], "the audit log has it")
         # A page that is loaded again does nothing again.
         self.open(self.browser.url()[len(site.root) :])
         self.assertEqual(site.api("audit?limit=1")["lines"], line)
