@@ -58,7 +58,7 @@ pub const ANSWERS_KIB: u32 = 512 * 1024;
 pub const ANSWERS_KIB_OF_ONE: u32 = 128 * 1024;
 /// Bytes of an answer that is not counted among them: of all connections together these are 128 MiB at most.
 pub const SMALL_ANSWER: u64 = 64 * 1024;
-/// Room for an answer that a request needs that changes something, or it is refused before it has: its answer is sent in any case.
+/// Room for the answer that a submit of many jobs needs, or it is refused before it has stored them: its answer is sent in any case.
 pub const ANSWER_KIB: usize = 4 * 1024;
 
 /// Connections at a time; fewer where the process may not have twice as many open files, which the node needs too. Half of them may be of one

@@ -31,8 +31,9 @@ use crate::{
     connections::Connection,
     hub::Hub,
     limits::{
-        ANSWER_KIB, ANSWER_TIME, ANSWERS_KIB, ANSWERS_KIB_OF_ONE, BODIES_MIB, BODIES_MIB_OF_ONE, BODY_TIME, CATCH_UPS,
-        COUNTS, FORM_BYTES, HEAVY, LIVE_LOGS, LONGEST_WAIT, REQUESTS, REQUESTS_OF_ONE, SMALL_ANSWER, TURN_TIME, WHYS,
+        ANSWER_KIB, ANSWER_TIME, ANSWERS_KIB, ANSWERS_KIB_OF_ONE, BATCH_BYTES, BODIES_MIB, BODIES_MIB_OF_ONE,
+        BODY_TIME, CATCH_UPS, COUNTS, FORM_BYTES, HEAVY, LIVE_LOGS, LONGEST_WAIT, REQUESTS, REQUESTS_OF_ONE,
+        SMALL_ANSWER, TURN_TIME, WHYS,
     },
     metrics::Metrics,
     origins::Origins,
@@ -390,7 +391,7 @@ impl Service {
         let query = Query::read(parts.uri.query().unwrap_or_default(), &known, &many)?;
         let once = if route.once { once_key(&parts.headers)? } else { None };
         let (token, changes) = (caller.token(), route.verb != Verb::Get);
-        if changes {
+        if route.input.as_ref().is_some_and(|input| input.most >= BATCH_BYTES) {
             self.room_for_an_answer(token)?;
         }
         // Before the body: a token whose bodies come slowly takes its own places.
@@ -416,10 +417,12 @@ impl Service {
         let most = ANSWER_TIME + if waits { LONGEST_WAIT } else { Duration::ZERO };
         let late = |_| Problem::away("there was no answer in time; the database may be out of reach");
         let reply = timeout(most, (route.handler)(call)).await.map_err(late)??;
-        Ok(self.holding(reply, token, changes)?.below(&forwarded.prefix))
+        // What anybody may read is in memory once for all.
+        let reply = if route.action.is_some() { self.holding(reply, token, changes)? } else { reply };
+        Ok(reply.below(&forwarded.prefix))
     }
 
-    /// Refuses a caller that has not read the answers before.
+    /// Refuses a caller that has not read the answers before: that to a submit of many jobs is long.
     fn room_for_an_answer(&self, token: Option<TokenId>) -> Result<(), Problem> {
         let own = token.is_none_or(|token| self.0.portions.of(token).answers().available_permits() >= ANSWER_KIB);
         if own && self.0.answers.available_permits() >= ANSWER_KIB { Ok(()) } else { Err(unread()) }

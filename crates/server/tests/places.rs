@@ -120,18 +120,19 @@ async fn answers_that_are_not_read_leave_room_for_those_of_others() {
         }
     }
     assert!(bytes > u64::from(ANSWERS_KIB_OF_ONE) * 1024 * 9 / 10, "{bytes}");
-    // What would change something is refused before it has; what is small is told.
-    let submit = with(request("POST", "/api/v1/jobs", Some(&json!({"task": "t", "queue": "late"}))), &greedy);
-    server.send(submit).await.refused(429, None);
+    // What would be answered at length is refused before it has changed anything; what is small goes on.
+    let many = json!({"jobs": [{"task": "t", "queue": "late"}]});
+    server.send(with(request("POST", "/api/v1/jobs/batch", Some(&many)), &greedy)).await.refused(429, None);
     let found = with(request("GET", "/api/v1/jobs?queue=late", None), &greedy);
     assert_eq!(server.send(found).await.expect(200)["jobs"], json!([]));
+    let one = with(request("POST", "/api/v1/jobs", Some(&json!({"task": "t", "queue": "late"}))), &greedy);
+    server.send(one).await.expect(201);
     // Another caller has its own room.
     assert_eq!(ask("/api/v1/jobs?limit=1000", &other).await.status(), 200);
     // What is read, or given up, makes room.
     drop(unread);
     assert_eq!(ask("/api/v1/jobs?limit=1000", &greedy).await.status(), 200);
-    let submit = with(request("POST", "/api/v1/jobs", Some(&json!({"task": "t", "queue": "late"}))), &greedy);
-    server.send(submit).await.expect(201);
+    server.send(with(request("POST", "/api/v1/jobs/batch", Some(&many)), &greedy)).await.expect(201);
 }
 
 #[tokio::test(start_paused = true)]
