@@ -62,6 +62,9 @@ const DONE: &[&str] = &[
     "token create --name v-{} --scope read --json",
     "job WAITS --graph --svg graph-{}.svg",
     "job DONE --watch",
+    "resubmit DONE --show",
+    "resubmit DONE --args [1] --task sleep --queue later --group {} --priority 2 --in 1h",
+    "resubmit DONE --queue later --at 2030-01-31T08:30:00Z",
     "job WAITS --json",
     "why WAITS --json",
     "logs DONE --lines 3 --json",
@@ -97,7 +100,7 @@ const SEEN: &[&str] = &[
     "simulate --json",
 ];
 
-/// Options that a server refuses (tests/both_ways.rs), that are about no database, or whose output changes from one look to the next and is
+/// Options that a server refuses (tests/both_ways.rs), that only a server has (tests/embed.rs), or whose output changes from one look to the next and is
 /// compared in tests/both_ways.rs when it rests.
 const NOT_HERE: &[(&str, &[&str])] = &[
     ("queues", &["--exact"]),
@@ -107,6 +110,7 @@ const NOT_HERE: &[(&str, &[&str])] = &[
     ("prune", &["--dry-run", "--retention"]),
     ("top", &["--once", "--json"]),
     ("doctor", &["--json"]),
+    ("token ticket", &["--group", "--origin", "--scope", "--queue", "--task", "--json"]),
 ];
 const NEITHER: &[&str] = &["bench", "completions", "config", "demo", "man", "migrate", "move", "serve"];
 
