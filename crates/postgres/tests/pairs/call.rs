@@ -308,6 +308,32 @@ impl Call {
         }
     }
 
+    /// A batch that took some of its jobs, as those and the others: a job that was locked is left out, and its row is read again afterwards for
+    /// the answer, when its lock may be gone and the row changed. Each job has one order; the batch as a whole need not have one.
+    pub(crate) fn in_two(&self, parts: &[Option<String>]) -> Option<[(Call, Vec<Option<String>>); 2]> {
+        let is_taken: fn(&str) -> bool = match self {
+            Self::Assign(_) => |answer| answer.contains(" Mine(") || answer.contains(" Theirs("),
+            Self::Settle(_) | Self::Control(_) => |answer| answer == "Applied",
+            _ => return None,
+        };
+        let only = |taken: bool| -> Vec<Option<String>> {
+            let answers = parts.iter().map(|part| part.clone().filter(|answer| is_taken(answer) == taken));
+            answers.collect()
+        };
+        let (taken, left) = (only(true), only(false));
+        // What met a lock to the end has no answer, and is in neither of the two.
+        let (some, _) = self.split(&taken);
+        let others = match (self, self.split(&left).0?) {
+            // A batch is done with the last of its jobs, unless one of them is still to be settled.
+            (Self::Settle(whole), Self::Settle(others)) if parts.iter().all(Option::is_some) => {
+                Self::Settle(Settle { done: whole.done.clone(), ..others })
+            }
+            (_, others) => others,
+        };
+        let answers = |parts: Vec<Option<String>>| parts.into_iter().filter(Option::is_some).collect();
+        Some([(some.filter(|_| left.iter().any(Option::is_some))?, answers(taken)), (others, answers(left))])
+    }
+
     /// What two calls have in common. History only where one of them prunes: the others add to it or take from it.
     pub(crate) fn common(&self, other: &Call) -> BTreeSet<Subject> {
         let mut common: BTreeSet<_> = self.touches().intersection(&other.touches()).cloned().collect();

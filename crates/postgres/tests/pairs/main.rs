@@ -372,18 +372,27 @@ fn courses(story: &Story) -> Vec<Order> {
                 courses.extend(with);
             }
             Answer::Parts(parts) => {
-                if let (Some(done), _) = call.split(parts) {
-                    let answers: Vec<String> = parts.iter().flatten().cloned().collect();
-                    let with = |course: &Order| {
-                        let last = done.variants().into_iter().map(|call| (call, Some(answers.clone())));
-                        last.map(|step| [&course[..], &[step]].concat()).collect::<Vec<_>>()
-                    };
-                    courses = courses.iter().flat_map(with).collect();
-                }
+                let at_once = then(&courses, call, parts);
+                let in_two = call.in_two(parts).map(|[(taken, its), (left, others)]| {
+                    let taken = then(&courses, &taken, &its);
+                    then(&taken, &left, &others)
+                });
+                courses = at_once.into_iter().chain(in_two.unwrap_or_default()).collect();
             }
         }
     }
     courses
+}
+
+/// The courses, each with what was done of one more call.
+fn then(courses: &[Order], call: &Call, parts: &[Option<String>]) -> Vec<Order> {
+    let (Some(done), _) = call.split(parts) else { return courses.to_vec() };
+    let answers: Vec<String> = parts.iter().flatten().cloned().collect();
+    let with = |course: &Order| {
+        let last = done.variants().into_iter().map(|call| (call, Some(answers.clone())));
+        last.map(|step| [&course[..], &[step]].concat()).collect::<Vec<_>>()
+    };
+    courses.iter().flat_map(with).collect()
 }
 
 fn merges(one: &[(Call, Option<Vec<String>>)], other: &[(Call, Option<Vec<String>>)]) -> Vec<Order> {
