@@ -231,7 +231,14 @@ async fn page(call: &Call, mut search: Search, mut cursor: Option<ListCursor>, l
     let (mut bytes, mut last, mut reads) = (0, None, READ_FIRST);
     loop {
         let left = u32::try_from(limit as usize - page.jobs.len()).unwrap_or(READ_AT_ONCE);
-        let left = if search.looks_closer() { left } else { left.min(reads) };
+        let left = if search.looks_closer() {
+            left
+        } else if search.list.checks_rows() {
+            // The only read.
+            left.min(READ_AT_ONCE)
+        } else {
+            left.min(reads)
+        };
         let part = call.turnwise().search(&mut search, cursor, left).await?;
         let (before, count) = (bytes, part.jobs.len());
         for job in part.jobs {

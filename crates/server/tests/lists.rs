@@ -53,6 +53,19 @@ async fn every_filter_leaves_the_jobs_that_meet_it() {
 }
 
 #[tokio::test]
+async fn a_page_of_small_jobs_is_full_although_their_rows_are_looked_at() {
+    for server in Server::on_all().await {
+        let jobs: Vec<_> =
+            (0..25).map(|n| json!({"task": "t", "group": "acme", "args": {"n": n}, "in": "1h"})).collect();
+        server.post("/api/v1/jobs/batch", &json!({"jobs": jobs})).await.expect(201);
+        for filter in ["args_contain=n", "group=acme&state=waiting", "task=t&queue=default"] {
+            let page = server.get(&format!("/api/v1/jobs?{filter}&limit=100")).await.expect(200);
+            assert_eq!((args(&page).len(), &page["next"]), (25, &Value::Null), "{}: {filter}", server.store);
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_filter_without_an_index_looks_at_a_bounded_number_of_jobs_and_goes_on_from_there() {
     for server in [Server::on_sqlite().await, Server::on_postgres().await] {
         server.submit(json!({"task": "rare", "args": {"n": 7}})).await;
