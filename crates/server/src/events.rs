@@ -14,7 +14,7 @@ use turnwise_core::access::{Action, Grant, Target};
 use crate::{
     call::{Call, Query, Reply},
     hub::{self, Batch, RECONNECT, Subscription},
-    limits::{PART_BYTES, PLACE_TOLD},
+    limits::{CALM_EVENTS, PART_BYTES, PLACE_TOLD},
     problem::Problem,
     service::Service,
     streams::{self, Frames, LAST_EVENT, Place, Source, Upkeep},
@@ -155,6 +155,8 @@ struct Part {
     batch: Arc<Batch>,
     /// Which of the batch's events, and behind these which of `present`.
     wanted: VecDeque<usize>,
+    /// They are too many for people, and not sent one by one.
+    crowd: bool,
 }
 
 impl Part {
@@ -173,11 +175,17 @@ impl Listener {
             _ => &[],
         });
         let wanted = |told: &Told| self.selection.admits(told) && told.about.is_seen_by(&self.grant);
-        let wanted = all.enumerate().filter(|(_, told)| wanted(told)).map(|(at, _)| at).collect();
+        let most = if self.selection.swift { usize::MAX } else { CALM_EVENTS };
+        let mut wanted: VecDeque<_> =
+            all.enumerate().filter(|(_, told)| wanted(told)).map(|(at, _)| at).take(most.saturating_add(1)).collect();
+        let crowd = wanted.len() > most;
+        if crowd {
+            wanted.clear();
+        }
         if batch.present.is_some() {
             self.subscription.has_present();
         }
-        self.parts.push_back(Part { batch: Arc::clone(batch), wanted });
+        self.parts.push_back(Part { batch: Arc::clone(batch), wanted, crowd });
     }
 
     /// Writes what is to be sent next, of one batch after the other. The last event of a batch has the place after it as its id, all
@@ -186,6 +194,7 @@ impl Listener {
         while self.frames.len() < PART_BYTES {
             let Some(mut part) = self.parts.pop_front() else { break };
             let Batch { from, to, reset, .. } = &*part.batch;
+            let reset = reset.or(part.crowd.then_some(hub::TOO_MUCH));
             if let Some(at) = part.wanted.pop_front() {
                 let is_last = part.wanted.is_empty() && reset.is_none();
                 let told = part.told(at);

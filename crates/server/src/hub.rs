@@ -99,7 +99,7 @@ impl Batch {
 }
 
 const UNKNOWN: &str = "the id is unknown or too old, or the database was restored; read again";
-const TOO_MUCH: &str = "more happened at once than is sent one by one; read again";
+pub(crate) const TOO_MUCH: &str = "more happened at once than is sent one by one; read again";
 
 /// What a listener has of the reader.
 #[derive(Debug)]

@@ -112,6 +112,9 @@ pub const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 pub const CALM_LOOK: Duration = Duration::from_secs(2);
 /// See [`CALM_LOOK`].
 pub const CALM_SAMPLE: Duration = Duration::from_secs(4);
+/// Events of one look that such a listener gets one by one; of more it learns that there were many. Otherwise fifty open pages would take more
+/// of the processor during a flood than the jobs do.
+pub const CALM_EVENTS: usize = 20;
 /// Jobs in nodes' hands that such a look reads, the first by id.
 pub const SAMPLED_JOBS: u32 = 10_000;
 /// How long a transaction of a submitter may be open, and its job still be sent as submitted if it ends before the next look.

@@ -75,6 +75,13 @@ async fn a_program_hears_at_once_what_people_may_hear_later() {
         assert!(began.elapsed() <= Duration::from_millis(600), "{:?}", began.elapsed());
         calm.heard("submitted").await;
     }
+    // A crowd is told to people as one thing.
+    let many: Vec<_> = (0..100).map(|_| json!({"task": "t"})).collect();
+    server.post("/api/v1/jobs/batch", &json!({"jobs": many})).await.expect(201);
+    assert_eq!(calm.next().await.unwrap().event, "reset");
+    for _ in 0..100 {
+        swift.heard("submitted").await;
+    }
     drop(swift);
     server.submit(json!({"task": "t"})).await;
     let began = tokio::time::Instant::now();

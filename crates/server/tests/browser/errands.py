@@ -103,7 +103,7 @@ JOB, QUEUE, GROUP, TASK, SCHEDULE = "/jobs/{id}", "/queues/{name}", "/groups/{na
 ERRANDS = {
     "cancelJob": Errand(JOB, held, {}, state("cancelled")),
     "retryJob": Errand(JOB, stuck, {}, lambda site, job: site.job(job)["attempt"] == 2 or site.job(job)["state"] != "stuck"),
-    "rerunJob": Errand(JOB, ended, {}, lambda site, job: site.job(job)["state"] != "success" or site.job(job)["attempt"] > 1 or len(site.api("jobs?group=errands")["jobs"]) > 1),
+    "rerunJob": Errand(JOB, ended, {}, lambda site, job: site.job(job)["state"] != "success" or site.job(job)["attempt"] > 1 or len(site.jobs("group=errands")) > 1),
     "failJob": Errand(JOB, stuck, {}, state("failed")),
     "changeJob": Errand(JOB, held, {"priority": "9"}, lambda site, job: site.job(job)["priority"] == 9),
     "pauseQueue": Errand(QUEUE, a_queue(), {"reason": "no <b>paper</b>"}, paused("queues", "no <b>paper</b>")),
@@ -120,7 +120,7 @@ ERRANDS = {
     "resetTask": Errand(TASK, a_task(limited=True), {}, lambda site, name: site.api(f"tasks/{name}")["concurrency"] is None),
     "pauseSchedule": Errand(SCHEDULE, a_schedule(), {"reason": "a holiday"}, paused("schedules", "a holiday")),
     "resumeSchedule": Errand(SCHEDULE, a_schedule(paused=True), {}, paused("schedules", None)),
-    "runSchedule": Errand(SCHEDULE, a_schedule(), {}, lambda site, name: len(site.api(f"jobs?group={name}")["jobs"]) == 1),
+    "runSchedule": Errand(SCHEDULE, a_schedule(), {}, lambda site, name: len(site.jobs(f"group={name}")) == 1),
     "removeSchedule": Errand(SCHEDULE, a_schedule(), {}, gone("schedules")),
 }
 # Forms whose case is not like the others, with who tries them.
@@ -219,7 +219,7 @@ class Errands(Case):
         self.browser.until("/25 cancelled/.test(document.body.innerText)")
         self.assertIn("Done", self.browser.text("main"))
         self.assertEqual(site.job(late)["state"], "waiting")
-        self.assertEqual(len(site.api(f"jobs?group={group}&state=cancelled")["jobs"]), 25)
+        self.assertEqual(len(site.jobs(f"group={group}&state=cancelled")), 25)
 
     def test_a_schedule_is_made_and_changed(self):
         site = ground.site()
@@ -253,5 +253,5 @@ class Errands(Case):
         form = "form[action$='resubmit']"
         self.browser.write(f"{form} [name=args]", '{"to": "bob"}')
         self.browser.submit(f"{form} button.main")
-        jobs = [site.job(row["id"]) for row in site.api("jobs?group=resubmits")["jobs"]]
+        jobs = [site.job(row["id"]) for row in site.jobs("group=resubmits")]
         self.assertEqual([made["args"] for made in jobs], [{"to": "bob"}, {"to": "ann"}])

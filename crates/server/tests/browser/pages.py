@@ -48,7 +48,7 @@ class Pages(Case):
     def whole(self):
         """Waits for the parts that come after the page."""
         self.browser.until("document.readyState === 'complete'")
-        self.browser.until("[...document.querySelectorAll('[data-fragment]')].every((e) => !/Looking…/.test(e.textContent))")
+        self.browser.until("[...document.querySelectorAll('[data-fragment]')].every((e) => e.dataset.begun === 'done')")
 
     @each_page
     def test_every_page_is_shown_without_a_problem_and_stands_still(self, _path, address):

@@ -144,6 +144,16 @@ class Site:
     def submit(self, task, args=None, **options):
         return self.api("jobs", {"task": task, "args": {} if args is None else args, **options})["id"]
 
+    def jobs(self, query):
+        """All jobs of a list, page after page."""
+        found, more = [], ""
+        while True:
+            page = self.api(f"jobs?{query}{more}")
+            found += page["jobs"]
+            if not page["next"]:
+                return found
+            more = f"&cursor={page['next']}"
+
     def job(self, name):
         return self.api(f"jobs/{name}")
 
@@ -188,7 +198,7 @@ def trouble(site):
     names["later"] = site.submit("noop", {}, group="gamma", **{"in": "2h"})
     names["cancelled"] = site.submit("noop", {}, group="gamma", **{"in": "3h"})
     site.api(f"jobs/{names['cancelled']}/cancel", method="POST")
-    site.api("schedules/nightly", {"task": "noop", "cron": "30 2 * * *", "zone": "Europe/Berlin"}, "PUT")
+    site.api("schedules/nightly", {"task": "noop", "cron": "30 2 * * *", "zone": "Europe/Berlin", "group": "beta"}, "PUT")
     names["unknown"] = site.submit("nobody-knows-this", {}, group="gamma")
     names["running"] = site.submit("sleep", {"ms": 600_000}, group="delta")
     for job in names["stuck"]:

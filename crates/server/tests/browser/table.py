@@ -22,7 +22,7 @@ ELSEWHERE = {
     "/assets/{name}": "every page has them",
     "/decide/{number}": "errands.py: a decision about all jobs of a filter",
     "/embed": "embed.py: it is empty without a ticket",
-    "/jobs/suggest": "keys.py: a part of the list of jobs",
+    "/jobs/suggest": "keys.py: what may be written next in a filter",
 }
 
 

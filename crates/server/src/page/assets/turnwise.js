@@ -179,6 +179,7 @@ async function fragments() {
     } catch {
       part.textContent = "This could not be read; load the page again.";
     }
+    part.dataset.begun = "done";
   }
 }
 
