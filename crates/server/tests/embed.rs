@@ -145,6 +145,8 @@ async fn a_ticket_gives_no_more_than_the_token_that_makes_it() {
             (ask(json!(["acme"]), Value::Null, json!(["https://evil.example"])), 422, Some("/origins")),
             (ask(json!(["acme"]), Value::Null, json!([EMBEDDER, "*"])), 422, Some("/origins")),
             (ask(json!(["acme"]), Value::Null, json!([])), 422, Some("/origins")),
+            (json!({"groups": ["acme"], "queues": [], "origins": [EMBEDDER]}), 422, Some("/queues")),
+            (json!({"groups": ["acme"], "tasks": [], "origins": [EMBEDDER]}), 422, Some("/tasks")),
             (json!({"groups": ["acme"]}), 422, Some("/origins")),
             (json!({"origins": [EMBEDDER]}), 422, Some("/groups")),
         ] {

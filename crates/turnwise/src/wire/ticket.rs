@@ -35,13 +35,12 @@ impl NewTicket {
     pub fn read(json: &str) -> Result<Self, Unreadable> {
         let (mut ticket, mut groups, mut origins) = (Self::default(), None, None);
         object::read(json, ["groups", "scopes", "queues", "tasks", "origins"], |field, value| {
-            let texts = object::texts(field, value)?;
             match field {
-                "groups" => groups = Some(texts),
-                "scopes" => ticket.scopes = texts,
-                "queues" => ticket.queues = texts,
-                "tasks" => ticket.tasks = texts,
-                _ => origins = Some(texts),
+                "groups" => groups = Some(token::limit(field, value)?),
+                "scopes" => ticket.scopes = object::texts(field, value)?,
+                "queues" => ticket.queues = token::limit(field, value)?,
+                "tasks" => ticket.tasks = token::limit(field, value)?,
+                _ => origins = Some(object::texts(field, value)?),
             }
             Ok(())
         })?;

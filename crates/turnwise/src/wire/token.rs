@@ -3,6 +3,7 @@
 use std::{borrow::Cow, collections::BTreeSet, num::NonZeroU32, str::FromStr};
 
 use serde::Serialize;
+use serde_json::value::RawValue;
 use turnwise_core::{
     GroupName, Invalid, QueueName, TaskName, Timestamp, TokenName,
     access::{Grant, Limits, Scope, TokenId, TokenState},
@@ -132,13 +133,6 @@ impl NewToken {
     pub fn read(json: &str) -> Result<Self, Unreadable> {
         let (mut token, mut name) = (Self::default(), None);
         let names = ["name", "scopes", "queues", "groups", "tasks", "expires", "rate"];
-        // No names at all must not make a token for everything: its maker may have found none.
-        let limit = |field, value| match object::texts(field, value)? {
-            names if names.is_empty() => {
-                Err(Invalid::new(field, "a limit must name at least one; leave it out for no limit"))
-            }
-            names => Ok(names),
-        };
         object::read(json, names, |field, value| {
             match field {
                 "name" => name = Some(object::text(field, value)?.into_owned()),
@@ -170,6 +164,16 @@ impl NewToken {
             access = access.rate(rate.ok_or_else(|| Invalid::new("rate", "must be a number from 1 on"))?);
         }
         Ok(access)
+    }
+}
+
+/// The names of a limit. No names at all must not make a token for everything: its maker may have found none.
+pub(super) fn limit(field: &'static str, value: &RawValue) -> Result<Vec<String>, Invalid> {
+    match object::texts(field, value)? {
+        names if names.is_empty() => {
+            Err(Invalid::new(field, "a limit must name at least one; leave it out for no limit"))
+        }
+        names => Ok(names),
     }
 }
 
