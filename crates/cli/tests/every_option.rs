@@ -123,6 +123,7 @@ fn options(place: &Place, of: &[&str]) -> BTreeMap<String, BTreeSet<String>> {
         let commands = commands.filter(|name| *name != "help" && !(of.is_empty() && NEITHER.contains(name)));
         return commands.flat_map(|name| options(place, &[of, &[name]].concat())).collect();
     }
+    let (_, own) = own.split_once("\nOptions:\n").unwrap_or_else(|| panic!("{of:?} has no options: {help}"));
     let words = own.lines().filter_map(|line| line.split_whitespace().find(|word| word.starts_with("--")));
     let named = words.filter(|word| !["--help", "--version"].contains(word)).map(str::to_owned).collect();
     [(of.join(" "), named)].into()
