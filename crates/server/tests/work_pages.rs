@@ -136,7 +136,7 @@ async fn failed_runs_are_shown_by_kind_and_run_again_after_a_preview() {
         let (_, html) = page(&server, "/errors", None).await;
         let again = links(row(&html, &kind), "Run again").remove(0);
         let (words, preview) = page(&server, again.trim_start_matches('.'), None).await;
-        assert!(words.contains("2 jobs would be decided about"), "{words}");
+        assert!(words.contains("2 jobs would run again, as of now"), "{words}");
         let hidden = |name: &str| {
             let field = preview.split_once(&format!("name=\"{name}\" value=\"")).expect(name).1;
             field.split('"').next().unwrap().to_owned()
