@@ -24,7 +24,7 @@ use crate::{
     error::Failure,
     http::{Http, Listen},
     print,
-    serve::block_on,
+    serve::{block_on, until_interrupted},
 };
 
 /// How long one job holds its slot.
@@ -92,7 +92,7 @@ pub(crate) fn demo(args: &args::Args, call: &args::Demo) -> Result<(), Failure> 
     if let Some(svg) = &story.svg {
         print::check_picture(svg)?;
     }
-    let played = block_on(play(&story))?;
+    let played = block_on(until_interrupted(play(&story)))?;
     if let Some(svg) = &story.svg {
         print::picture(svg, &standalone(&picture::picture(&played, &story).svg()))?;
     }
