@@ -5,11 +5,11 @@ select job.id, task, queue, grp, priority, args, retry, state, attempt, retries,
        node.name as node_name, null::json as result, error, submitted_at, due_at, assigned_at, started_at, finished_at,
        key, terms, fingerprint, expires_at
   from (
-       select *, grp collate "C" as by_group
+       select *, grp collate "C" as by_group, uuid_send(id) as by_id
          from turnwise.job
-        where (grp collate "C", id) >= ($6::text, '00000000-0000-0000-0000-000000000000'::uuid)
-          and (grp collate "C", id) <= ($6, $1)
-        order by grp collate "C" desc, id desc
+        where (grp collate "C", uuid_send(id)) >= ($6::text, ''::bytea)
+          and (grp collate "C", uuid_send(id)) <= ($6, uuid_send($1))
+        order by grp collate "C" desc, uuid_send(id) desc
         limit $2
        ) as job
   left join turnwise.node on node.incarnation = job.node
@@ -21,5 +21,5 @@ select job.id, task, queue, grp, priority, args, retry, state, attempt, retries,
    and ($10::timestamptz is null or submitted_at < $10)
    and ($11::text is null or task = any ($12::text[]) or strpos(args::text, $11) > 0)
    and ($13::text is null or fingerprint = $13)
- order by job.by_group desc, job.id desc
+ order by job.by_group desc, job.by_id desc
  limit $3

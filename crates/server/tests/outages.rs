@@ -71,6 +71,7 @@ fn body(route: &Route) -> Option<Value> {
         "Batch" => json!({"jobs": [{"task": "t"}]}),
         "CancelChoice" | "RetryChoice" | "FailChoice" => json!({"dry_run": true}),
         "NewToken" => json!({"name": "t", "scopes": ["read"]}),
+        "NewTicket" => json!({"groups": ["acme"], "origins": ["https://app.example"]}),
         "NewSchedule" => json!({"task": "t", "every": "1h"}),
         _ => json!({}),
     })

@@ -112,6 +112,9 @@ async fn every_route_answers_on_every_store() {
         let stuck = server.job_in(&broken, "stuck").await;
         assert_eq!(stuck["attempts"][0]["error"], json!(["it is broken"]));
         assert_eq!(ask.ask("failJob", &broken, "", None).await["decided"], "failed");
+        assert_eq!(ask.ask("getJobRequest", &done, "", None).await["args"], 21);
+        let again = ask.ask("resubmitJob", &done, "", Some(&json!({"args": 4}))).await;
+        assert_eq!(server.job_in(again["id"].as_str().unwrap(), "success").await["result"], 8);
         assert_eq!(ask.ask("rerunJob", &done, "", None).await["decided"], "waiting");
         server.job_in(&done, "success").await;
         // Decisions by a filter.
