@@ -82,6 +82,11 @@ async fn each_route_says_try_again(server: &Server, most: Duration) {
         let path = route.path.replace("{id}", "01890163-d869-7739-8aea-5966c26f8ad9").replace("{name}", "some");
         let begun = Instant::now();
         let answer = server.send(request(route.verb.method().as_str(), &path, body(route).as_ref())).await;
+        if route.id == "makeTicket" {
+            // It is made with a token, which nobody has here: that is known without the database.
+            answer.refused(403, None);
+            continue;
+        }
         // Settings that keep changing, as it seems without an answer.
         if answer.status != 409 {
             answer.refused(503, None);
