@@ -13,7 +13,7 @@ from driver import Browser, Driver  # noqa: E402
 
 # What a page is asked with besides the name in its path; where a value must be one of a few, it is.
 QUERY = ["filter", "cursor", "queue", "by", "next", "done", "count", "name", "fingerprint", "task", "group", "since", "actor", "target"]
-FIXED = {"/groups/{name}/what-if": [("weight", "2")], "/decide": [("do", "cancel")]}
+FIXED = {"/groups/{name}/what-if": [("weight", "2")], "/decide": [("do", "cancel")], "/jobs/suggest": [("filter", "group:")]}
 # Rounds whose pages are opened as a person does; all others are read, and made elements of, without their scripts.
 OPENED = 3
 # An element tree, and what may not be in it.
