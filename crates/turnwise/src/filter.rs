@@ -10,7 +10,7 @@
 //! use turnwise::{JobRequest, Turnwise, filter::JobFilter};
 //!
 //! let turnwise = Turnwise::open("memory:").await?;
-//! turnwise.submit_all((1..=12).map(|n| JobRequest::from_json("extract", format!(r#"{{"pages":{n}}}"#)))).await?;
+//! turnwise.submit_all((1..=12).map(|n| JobRequest::from_json("extract", &format!(r#"{{"pages":{n}}}"#)))).await?;
 //! let filter: JobFilter = "task:extract args.pages>10".parse().map_err(turnwise::Invalid::from)?;
 //! let page = turnwise.search(&mut filter.at(turnwise.now().await?), None, 100).await?;
 //! assert_eq!(page.jobs.len(), 2);
