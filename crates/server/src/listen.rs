@@ -50,6 +50,17 @@ pub struct Listening {
 impl Service {
     /// Answers on this listener until [`Listening::stop`]; with a certificate, by TLS alone.
     pub fn listen(&self, listener: TcpListener, certificate: Option<Certificate>) -> io::Result<Listening> {
+        let files = getrlimit(Resource::Nofile).current.and_then(|files| usize::try_from(files).ok());
+        self.listen_to_at_most(most(files), listener, certificate)
+    }
+
+    /// As [`Service::listen`], but for so many connections at a time, whatever the process may have open.
+    pub fn listen_to_at_most(
+        &self,
+        connections: usize,
+        listener: TcpListener,
+        certificate: Option<Certificate>,
+    ) -> io::Result<Listening> {
         let address = listener.local_addr()?;
         let (end, ended) = watch::channel(false);
         let tls = certificate.as_ref().map(Certificate::config).transpose().map_err(io::Error::other)?;
@@ -57,7 +68,7 @@ impl Service {
             self.set_secure();
         }
         let tls = tls.map(|config| TlsAcceptor::from(Arc::new(config)));
-        let accept = accept(self.clone(), Connections::at_most(most()), listener, tls, ended);
+        let accept = accept(self.clone(), Connections::at_most(connections), listener, tls, ended);
         let task = tokio::spawn(async move {
             match certificate {
                 // The one that ends is the listener.
@@ -182,9 +193,8 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let _ = poll_fn(|cx| connection.as_mut().poll(cx)).await;
 }
 
-/// How many connections there may be at a time, within half of the files that the process may have open.
-fn most() -> usize {
-    let files = getrlimit(Resource::Nofile).current.and_then(|files| usize::try_from(files).ok());
+/// How many connections there may be at a time, within half of the files that the process may have open, if that is limited.
+fn most(files: Option<usize>) -> usize {
     CONNECTIONS.min(files.unwrap_or(usize::MAX) / 2).max(1)
 }
 
@@ -240,5 +250,18 @@ impl AsyncWrite for Impatient {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_take_half_of_the_files_at_most() {
+        assert_eq!(most(None), CONNECTIONS);
+        assert_eq!(most(Some(1_000_000)), CONNECTIONS);
+        assert_eq!(most(Some(1_024)), 512);
+        assert_eq!(most(Some(0)), 1);
     }
 }

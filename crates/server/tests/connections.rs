@@ -2,9 +2,8 @@
 
 mod support;
 
-use std::{net::SocketAddr, sync::Mutex};
+use std::net::SocketAddr;
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 use support::{PATIENCE, Server};
 use tokio::{
@@ -25,15 +24,10 @@ async fn listening(server: &Server) -> (Listening, SocketAddr) {
     (listening, address)
 }
 
-/// A listener with so many places: half of the files that the process may have open when it begins.
+/// A listener with so many places.
 async fn listening_with(places: usize, server: &Server) -> (Listening, SocketAddr) {
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let _one = ONE_AT_A_TIME.lock().unwrap();
-    let usual = getrlimit(Resource::Nofile);
-    setrlimit(Resource::Nofile, Rlimit { current: Some(places as u64 * 2), ..usual }).unwrap();
-    let listening = server.service.listen(listener, None).unwrap();
-    setrlimit(Resource::Nofile, usual).unwrap();
+    let listening = server.service.listen_to_at_most(places, listener, None).unwrap();
     let address = listening.address();
     (listening, address)
 }
