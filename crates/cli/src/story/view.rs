@@ -29,7 +29,7 @@ pub(super) async fn show(story: &Story, ledger: &Ledger, page: Option<&str>) -> 
 fn heading(story: &Story, page: Option<&str>) -> String {
     let order = if story.fifo { "first come, first served" } else { "groups take turns" };
     let late = story.groups - 1;
-    let page = page.map_or_else(String::new, |page| format!("\nLook at it in a browser while it runs: {page}"));
+    let page = page.map_or_else(String::new, |page| format!("\nIn a browser while it runs: {page}"));
     format!(
         "{} slots, {order}: the flood submits {} jobs\nat once, {late} collectives come later with a few each{page}",
         story.slots, story.flood
@@ -128,4 +128,18 @@ fn total(tallies: &[Tally], groups: std::ops::Range<usize>) -> Tally {
         waited: sum.waited + tally.waited,
         served: sum.served + tally.served,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_heading_fits_sixty_columns_whatever_port_was_free() {
+        let length = Duration::from_secs(20);
+        let story = Story { groups: 10_000, slots: 1_000, length, flood: 1_000_000, fifo: true, svg: None };
+        let heading = heading(&story, Some("http://127.0.0.1:65535"));
+        assert_eq!(heading.lines().find(|line| line.chars().count() > 60), None);
+        assert!(heading.ends_with("http://127.0.0.1:65535"), "{heading}");
+    }
 }
