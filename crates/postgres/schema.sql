@@ -139,7 +139,9 @@ create table turnwise.node (
     -- jobs it is given at once, at most
     batch_size     bigint,
     -- how long it is believed to live after each beat, in microseconds
-    lease          bigint not null default 5000000
+    lease          bigint not null default 5000000,
+    -- its tasks run in another program: what that says about them, as JSON
+    worker         text
 ) with (fillfactor = 50);
 
 -- A name is alive once: of several nodes that join under it, the first.

@@ -82,7 +82,8 @@ create index turnwise_history_fingerprint on turnwise_history (fingerprint, id) 
 create index turnwise_history_group on turnwise_history (grp, state, id);
 
 -- `all_but`: its queues are the ones it does not serve. `batch_size`: jobs it is given at once, at most.
--- `lease`: how long it is believed to live after each beat, in microseconds.
+-- `lease`: how long it is believed to live after each beat, in microseconds. `worker`: its tasks run in another program: what that says about
+-- them, as JSON.
 create table turnwise_node (
     incarnation    blob primary key not null,
     name           text not null,
@@ -96,7 +97,8 @@ create table turnwise_node (
     lost           integer not null,
     all_but        integer not null default 0,
     batch_size     integer,
-    lease          integer not null default 5000000
+    lease          integer not null default 5000000,
+    worker         text
 ) strict;
 
 -- Nodes that were lost, for a day: as they were when the dispatcher found them lost, how many jobs they had in their hands, and the

@@ -399,7 +399,7 @@ fn attempt_line(attempt: Attempt) -> String {
     format!("{number} {task}{on}, {ending}{after}{error}{place}")
 }
 
-fn node_row(node: &Node, now: Timestamp) -> [String; 14] {
+fn node_row(node: &Node, now: Timestamp) -> [String; 15] {
     [
         node.name.clone(),
         print::age(now.since(node.joined_at)),
@@ -409,7 +409,8 @@ fn node_row(node: &Node, now: Timestamp) -> [String; 14] {
         if node.dispatcher { "yes" } else { "" }.to_owned(),
         node.slots.to_string(),
         node.host.clone(),
-        node.pid.to_string(),
+        if node.is_foreign() { String::new() } else { node.pid.to_string() },
+        node.program(),
         match &node.queues {
             None => "all".to_owned(),
             Some(queues) if node.all_but => format!("all but {}", queues.join(", ")),
@@ -460,6 +461,7 @@ pub(crate) fn nodes(settings: &Settings, call: &args::Table) -> Result<(), Failu
             "SLOTS",
             "HOST",
             "PID",
+            "CLIENT",
             "QUEUES",
             "TASKS",
             "LEASE UNTIL",

@@ -88,9 +88,24 @@ pub(crate) struct Node {
     pub(crate) lost_at: Option<Timestamp>,
     pub(crate) held: Option<u64>,
     pub(crate) held_jobs: Vec<String>,
+    #[serde(default)]
+    pub(crate) language: Option<String>,
+    #[serde(default)]
+    pub(crate) client: Option<String>,
 }
 
 impl Node {
+    /// Whether its tasks run in another program.
+    pub(crate) fn is_foreign(&self) -> bool {
+        self.language.is_some() || self.client.is_some()
+    }
+
+    /// What a foreign worker says that it is; empty for any other node.
+    pub(crate) fn program(&self) -> String {
+        let said = [&self.language, &self.client].into_iter().flatten();
+        said.map(String::as_str).collect::<Vec<_>>().join(", ")
+    }
+
     /// Whether its lease holds: one that stops is alive, too.
     pub(crate) fn lives(&self) -> bool {
         self.state != "lost"

@@ -9,7 +9,7 @@
 //! how long to wait, and [`failure`] holds what went wrong → [`retention`]: how long a finished job is kept.
 //!
 //! [`estimate`] is what a run is expected to take, [`spread`] sums up times; [`story`] is what a run reports meanwhile; [`periodic`] is what is
-//! submitted again and again; [`node`] is what runs jobs and [`pool`] how many at a time, [`remaining`] whether
+//! submitted again and again; [`node`] is what runs jobs, [`worker`] a node whose tasks run in another program, [`pool`] how many at a time, [`remaining`] whether
 //! anything is left for a node to do, [`lead`] whether a node should dispatch and [`pace`] how fast, [`log_bound`] how
 //! much it logs; [`queue_state`] is what a queue is doing; [`why`] explains what holds a job up; [`statistics`] adds up
 //! what happened; [`access`] is what a token may do, [`audit`] what is written down of it; [`secret`] is what is not
@@ -59,6 +59,7 @@ mod chunks;
 mod small_list;
 pub mod watch;
 pub mod why;
+pub mod worker;
 
 pub use after::{After, OnFailure};
 pub use failure::{Failure, Fingerprint};

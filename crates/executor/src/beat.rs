@@ -42,6 +42,7 @@ pub(crate) async fn join(node: &ThisNode, store: &dyn Store) -> Result<(Incarnat
             tasks: node.registry.names().cloned().collect(),
             lease: node.config.lease,
             replace,
+            worker: None,
         };
         match store.join(join).await? {
             Joined::In { now } => {

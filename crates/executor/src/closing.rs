@@ -86,7 +86,7 @@ pub(crate) async fn close(life: &Life, closing: Box<dyn Closing>, ended: Ended) 
         Closed::TimedOut { limit } => Outcome::TimedOut { limit },
         Closed::Panicked(panic) => {
             let outcome = panicked(&*panic);
-            run.as_ref().map_or_else(|| outcome.clone(), |run| hidden(run, outcome.clone()))
+            run.as_ref().map_or_else(|| outcome.clone(), |run| hidden(run.mask(), outcome.clone()))
         }
     };
     if let (Some(run), Some(note)) = (run, note) {

@@ -8,7 +8,7 @@
 //! giving jobs to nodes → `mail` bringing them, `desk` holding them → `worker` running them → `outbox` and `settle` writing how
 //! they ended, or `closing` in a transaction of the task's → [`event`] notifying listeners, `idle` finding that nothing is left,
 //! [`trace`] for the record.
-//! `inline` is a node without the loops, for tests of tasks.
+//! `inline` is a node without the loops, for tests of tasks; [`workers`] answers nodes whose tasks run in other programs.
 //!
 //! Everything that must go on while user code runs (`beat`, `dispatcher`, `settle`, `mail`) lives on a
 //! control thread with a runtime of its own: a task that blocks its thread stops neither the heartbeat nor the fleet.
@@ -56,6 +56,7 @@ mod this_node;
 mod threads;
 pub mod trace;
 mod worker;
+pub mod workers;
 
 #[cfg(unix)]
 pub use command::CommandTask;

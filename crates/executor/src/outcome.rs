@@ -3,9 +3,9 @@
 use std::{panic::Location, time::Duration};
 
 use serde::Serialize;
-use turnwise_core::{Failure, Invalid, Json, RetryPolicy, Step, TaskName, Terms, Timestamp, lifecycle};
-
-use crate::registry::Registry;
+use turnwise_core::{
+    Failure, Invalid, Json, RetryPolicy, Step, TaskName, Terms, Timestamp, lifecycle, worker::TaskLookup,
+};
 
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -84,12 +84,12 @@ impl Outcome {
         }
     }
 
-    /// As core decides about it. What a next step leaves open is taken from its task's registration.
-    pub(crate) fn resolve(self, registry: &Registry, now: Timestamp) -> lifecycle::Outcome {
+    /// As core decides about it. What a next step leaves open is taken from its task's own facts.
+    pub(crate) fn resolve(self, tasks: &impl TaskLookup, now: Timestamp) -> lifecycle::Outcome {
         match self.0 {
             Said::Plain(outcome) => outcome,
             Said::Next(next) => next
-                .resolve(registry, now)
+                .resolve(tasks, now)
                 .unwrap_or_else(|invalid| lifecycle::Outcome::Fail(Failure::new(format!("the next step: {invalid}")))),
         }
     }
@@ -140,9 +140,9 @@ impl Next {
         self
     }
 
-    fn resolve(self, registry: &Registry, now: Timestamp) -> Result<lifecycle::Outcome, Invalid> {
+    fn resolve(self, tasks: &impl TaskLookup, now: Timestamp) -> Result<lifecycle::Outcome, Invalid> {
         let (task, args, terms) = self.step?;
-        let own = || registry.get(&task)?.known().retry.clone();
+        let own = || tasks.retry(&task).cloned();
         let retry = self.retry.or_else(own);
         let due = self.delay.map(|delay| now.plus(delay)).or(self.due);
         Ok(lifecycle::Outcome::Next { step: Box::new(Step { task, args, retry, terms }), due })
@@ -279,6 +279,7 @@ pub(crate) fn met_somewhere(error: BoxError) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::registry::Registry;
 
     fn met() -> Result<(), TaskError> {
         Err(std::io::Error::other("disk on fire"))?;

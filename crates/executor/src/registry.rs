@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use turnwise_core::{Invalid, TaskName, secret::Secrets};
+use turnwise_core::{Invalid, RetryPolicy, TaskName, secret::Secrets, worker::TaskLookup};
 
 use crate::task::{AnyTask, Task};
 
@@ -101,5 +101,15 @@ impl Registry {
     /// Whether no task was registered: a node with this registry gets no jobs.
     pub fn is_empty(&self) -> bool {
         self.tasks.is_empty()
+    }
+}
+
+impl TaskLookup for Registry {
+    fn retry(&self, task: &TaskName) -> Option<&RetryPolicy> {
+        self.get(task)?.known().retry.as_ref()
+    }
+
+    fn on_exhausted(&self, task: &TaskName) -> Option<&TaskName> {
+        self.get(task)?.known().on_exhausted.as_ref()
     }
 }

@@ -20,7 +20,7 @@ use turnwise_store::{Closing, Note};
 use crate::{lock::locked, outcome::TaskError, stop_sign::StopSign};
 
 /// New lines after which the store is asked to look whether there are too many.
-const TRIM_EVERY: u32 = 500;
+pub(crate) const TRIM_EVERY: u32 = 500;
 
 /// A run. Most say nothing, so the notes are made when one first logs or reports something.
 #[derive(Debug, Default)]

@@ -9,6 +9,7 @@ use turnwise_core::{
     Failure, JobState,
     job::AssignedJob,
     lifecycle::{Outcome, WATCHED_CRASHES},
+    secret::Mask,
 };
 use turnwise_store::Closing;
 
@@ -112,7 +113,7 @@ pub(crate) async fn run(life: &Arc<Life>, job: Arc<AssignedJob>, run: Arc<Run>) 
         life.node.hub.tell(Event::Started(job_event(&job, job.counts.attempt + 1, None)));
     }
     let Ran { outcome, closing } = guarded(&ctx, task, limit).await;
-    let outcome = hidden(&run, outcome);
+    let outcome = hidden(run.mask(), outcome);
     let finished_at = life.node.clock.now().max(started_at);
     life.trace(|| match outcome {
         Outcome::Interrupted => Record::Interrupt { job: job.id, fence: job.fence.0 },
@@ -294,8 +295,8 @@ fn word(outcome: &Outcome) -> &'static str {
 
 /// How the run ended, without what its task's arguments have to hide: errors are stored, logged and shown. Each outcome is named, so that
 /// a new one that carries a failure cannot be stored unmasked.
-pub(crate) fn hidden(run: &Run, outcome: Outcome) -> Outcome {
-    let Some(mask) = run.mask() else { return outcome };
+pub(crate) fn hidden(mask: Option<&Mask>, outcome: Outcome) -> Outcome {
+    let Some(mask) = mask else { return outcome };
     match outcome {
         Outcome::Error(failure) => Outcome::Error(mask.failure(failure)),
         Outcome::Panic(failure) => Outcome::Panic(mask.failure(failure)),

@@ -132,6 +132,7 @@ async fn listen(
 fn ring_all(bell: &Bell) {
     bell.ring_news();
     bell.ring_mail();
+    bell.ring_for_any();
     bell.ring_lead();
 }
 
@@ -142,8 +143,9 @@ fn ring(bell: &Bell, joined: &Mutex<HashSet<Incarnation>>, payload: &str) {
         // Our own, or another process's: rings do arrive here.
         None if payload == "hello" => bell.set_hears(true),
         Some(("mail", node)) => {
-            let here = |node| joined.lock().unwrap_or_else(PoisonError::into_inner).contains(&Incarnation(node));
-            if node.parse().is_ok_and(here) {
+            let Ok(node) = node.parse().map(Incarnation) else { return };
+            bell.ring_for(node);
+            if joined.lock().unwrap_or_else(PoisonError::into_inner).contains(&node) {
                 bell.ring_mail();
             }
         }

@@ -49,6 +49,7 @@ mod listing;
 mod logins;
 mod audit;
 mod watch;
+mod workers;
 mod statistics;
 mod bell;
 

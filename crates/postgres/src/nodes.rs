@@ -1,12 +1,15 @@
 //! Which nodes there are, which one dispatches, which are lost.
 
-use std::{collections::HashMap, sync::PoisonError};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::PoisonError,
+};
 
 use tokio_postgres::{Row, types::ToSql};
-use turnwise_core::{Fence, Incarnation, JobId, Node, lead::Sight};
+use turnwise_core::{Fence, Incarnation, JobId, Node, lead::Sight, worker::Worker};
 use turnwise_store::{
     AskLost, Beat, BeatReply, Epoch, Expire, Fleet, Join, Joined, Leader, Lineage, Loss, LostJob, LostNode, Replace,
-    Result, StoreError, Term,
+    Result, StoreError, Term, operators::read_worker,
 };
 use uuid::Uuid;
 
@@ -27,7 +30,10 @@ pub(crate) async fn join(store: &Inner, join: &Join) -> Result<Joined> {
         joined = try_join(store, join).await?;
     }
     if matches!(joined, Some(Joined::In { .. })) {
-        store.joined.lock().unwrap_or_else(PoisonError::into_inner).insert(join.incarnation);
+        // A foreign worker is listened for by name: it does not wake the nodes of this process.
+        if join.worker.is_none() {
+            store.joined.lock().unwrap_or_else(PoisonError::into_inner).insert(join.incarnation);
+        }
         store.bell.ring_lead();
     }
     joined.ok_or_else(|| StoreError::broken("join", "no answer"))
@@ -72,6 +78,7 @@ async fn try_join(store: &Inner, join: &Join) -> Result<Option<Joined>> {
                 &micros(join.lease),
                 &all_but,
                 &join.batch_size.map(|jobs| i64::from(jobs.get())),
+                &join.worker.as_ref().map(Worker::to_text),
             ],
         )
         .await;
@@ -244,14 +251,20 @@ pub(crate) async fn nodes(store: &Inner) -> Result<Fleet> {
     // Here, not in SQL: the database's collation is not ours.
     nodes.sort_by(|a, b| (&a.name, a.joined_at, a.incarnation).cmp(&(&b.name, b.joined_at, b.incarnation)));
     let now = rows::now(first, 0)?;
+    let mut workers = BTreeMap::new();
+    for row in &rows {
+        if let (Some(node), Some(text)) = (get::<Option<Uuid>>(row, 1)?, get::<Option<&str>>(row, 16)?) {
+            workers.insert(Incarnation(node), read_worker(text)?);
+        }
+    }
     if !get::<bool>(first, 15)? {
-        return Ok(Fleet { now, nodes, losses: Vec::new() });
+        return Ok(Fleet { now, nodes, losses: Vec::new(), workers });
     }
     let most = i64::try_from(Loss::SHOWN).unwrap_or(i64::MAX);
     let binds: [&(dyn ToSql + Sync); 2] = [&Moment(Loss::edge(now)), &most];
     let rows = client.query(include_str!("../sql/lost_noted.sql"), &binds).await.map_err(fail)?;
     let losses = rows.iter().filter_map(|row| loss(row, &mut names).transpose()).collect::<Result<_>>()?;
-    Ok(Fleet { now, nodes, losses })
+    Ok(Fleet { now, nodes, losses, workers })
 }
 
 fn loss(row: &Row, names: &mut Names) -> Result<Option<Loss>> {

@@ -20,10 +20,11 @@ use turnwise_core::{
 };
 use turnwise_store::{
     AskAudit, AskErrors, AskJobs, AskLost, AskNews, AskStatistics, AskStory, AskWatch, Assign, AssignReply, AuditPage,
-    BatchId, Beat, BeatReply, BegunStatistics, Bell, BodyHash, Cursor, Epoch, Filter, Fleet, FoundLogin, FoundTicket,
-    FoundToken, FoundTotals, InHands, Intervention, JobPage, Join, Joined, Kept, Load, LostNode, Mail, Memo, MemoKind,
-    NewLogin, NewMemo, NewTicket, News, Note, Once, OperatorStore, Options, Page, Redeem, Result, Settle, Settled,
-    Store, SubmitOnce, Submitted, TimedError, TimedRow, TokenHash, Watched, WriteStatistics,
+    BatchId, Beat, BeatReply, BeatenWorkers, BegunStatistics, Bell, BodyHash, Cursor, Epoch, Filter, Fleet, FoundLogin,
+    FoundTicket, FoundToken, FoundTotals, FoundWorker, InHands, Intervention, JobPage, Join, Joined, Kept, Load,
+    LostNode, Mail, Memo, MemoKind, NewLogin, NewMemo, NewTicket, News, Note, Once, OperatorStore, Options, Page,
+    Redeem, Result, Settle, Settled, Store, SubmitOnce, Submitted, TimedError, TimedRow, TokenHash, Watched,
+    WorkerBeat, WriteStatistics,
     moving::{Cell, Hindrance, Import, MoveId, MoveStore, MovedRow, Moving, Part},
 };
 
@@ -36,7 +37,7 @@ use crate::{
     listing, logins, memo, migrate, moving, news, nodes, once, prune, read, secrets, settle, statistics, story,
     tickets, tokens, totals,
     unique::{self, gates::Gates},
-    vitals, watch,
+    vitals, watch, workers,
 };
 
 /// Jobs in a PostgreSQL database, shared by all processes that open it. Cheap to clone; clones share connections and bell.
@@ -351,6 +352,18 @@ impl OperatorStore for PostgresStore {
 
     async fn merge_statistics(&self) -> Result<bool> {
         statistics::merge(&self.0).await
+    }
+
+    async fn worker(&self, node: Incarnation) -> Result<Option<FoundWorker>> {
+        workers::worker(&self.0, node).await
+    }
+
+    async fn beat_workers(&self, beats: Vec<WorkerBeat>) -> Result<BeatenWorkers> {
+        workers::beat(&self.0, &beats).await
+    }
+
+    async fn mail_waiting(&self, nodes: Vec<Incarnation>) -> Result<Vec<Incarnation>> {
+        workers::mail_waiting(&self.0, &nodes).await
     }
 }
 

@@ -81,6 +81,24 @@ async fn an_assignment_rings_its_node_and_no_other() {
     assert!(!pending, "gamma has no mail");
 }
 
+#[tokio::test]
+async fn an_assignment_rings_every_process_that_listens_for_its_node_by_name() {
+    let url = fresh_url();
+    let (alpha, one, two) = (listening(&url).await, listening(&url).await, listening(&url).await);
+    let epoch = lead(&alpha, node(1), "alpha").await;
+    join(&alpha, node(2), "beta").await;
+    let [here, there] = [&one, &two].map(|server| server.bell().listen_for(node(2)));
+    let other = one.bell().listen_for(node(3));
+    alpha.enqueue(vec![job(1)]).await.unwrap();
+    let picks = vec![Pick { job: id(1), fence: Fence(0), node: node(2), limited: false }];
+    let batch = BatchId(Uuid::from_u128(1));
+    alpha.assign(Assign { holder: node(1), epoch, batch, picks }).await.unwrap();
+    rung(&here).await;
+    rung(&there).await;
+    let pending = tokio::select! { biased; () = other.notified() => true, () = async {} => false };
+    assert!(!pending, "another node has no mail");
+}
+
 /// Whether the bell has rung for the lead, as far as rings were sent before this call.
 async fn rang_for_the_lead(store: &PostgresStore, app: &tokio_postgres::Client) -> bool {
     // Rings come in the order of their commits.

@@ -49,6 +49,7 @@ mod tls;
 mod tokens;
 mod tries;
 mod waits;
+mod workers;
 
 pub use listen::Listening;
 pub use openapi::document;

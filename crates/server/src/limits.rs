@@ -10,6 +10,8 @@ pub const JOB_BYTES: usize = 1024 * 1024 + 64 * 1024;
 pub const BATCH_BYTES: usize = 32 * 1024 * 1024;
 /// Jobs of one call: a transaction that is not so long that others wait for it.
 pub const BATCH_JOBS: usize = 10_000;
+/// Bytes of a request in which a worker names what it holds: 20,000 jobs, with room.
+pub const HELD_BYTES: usize = 2 * 1024 * 1024;
 /// Bytes of any other request: settings and filters are small.
 pub const BODY_BYTES: usize = 64 * 1024;
 /// Bytes of a form of a page: one job's arguments, in which most characters may be written as three.
@@ -56,14 +58,14 @@ pub const RETRY_AFTER_SECONDS: u32 = 1;
 pub const ANSWERS_KIB: u32 = 512 * 1024;
 /// The same, of one token: a quarter.
 pub const ANSWERS_KIB_OF_ONE: u32 = 128 * 1024;
-/// Bytes of an answer that is not counted among them: of all connections together these are 128 MiB at most.
+/// Bytes of an answer that is not counted among them: of all connections together these are 512 MiB at most.
 pub const SMALL_ANSWER: u64 = 64 * 1024;
 /// Room for the answer that a submit of many jobs needs, or it is refused before it has stored them: its answer is sent in any case.
 pub const ANSWER_KIB: usize = 4 * 1024;
 
 /// Connections at a time; fewer where the process may not have twice as many open files, which the node needs too. Half of them may be of one
-/// token. If there is no room for a newcomer, the connection is closed that has rested longest between two requests.
-pub const CONNECTIONS: usize = 2_048;
+/// token: two for each of the workers that may wait. If there is no room for a newcomer, the connection is closed that has rested longest between two requests.
+pub const CONNECTIONS: usize = 8_192;
 /// Requests that are worked on at a time, long polls aside while they wait: more would only wait for the few connections to the database.
 pub const REQUESTS: usize = 64;
 /// Requests of one token that are worked on at a time: half of [`REQUESTS`], so that no caller takes the places of all others. While there are no
@@ -86,6 +88,10 @@ pub const LONGEST_WAIT: Duration = Duration::from_secs(60);
 pub const WAITS: usize = 1_000;
 /// Long polls at a time of one token: no caller takes the places of all others.
 pub const WAITS_OF_ONE: usize = 200;
+/// Takes of foreign workers at a time: each waits for jobs of its own, and holds a connection and some kilobytes.
+pub const WORKER_WAITS: usize = 4_000;
+/// The same, of one token: no fleet takes the places of all others. While there are no tokens, all programs of this machine share all of them.
+pub const WORKER_WAITS_OF_ONE: usize = 2_000;
 /// Between two looks for ended jobs while few or many callers wait.
 pub const LOOK_FOR_FEW: Duration = Duration::from_millis(50);
 /// See [`LOOK_FOR_FEW`].

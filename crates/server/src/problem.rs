@@ -1,6 +1,8 @@
 //! What went wrong, as `application/problem+json` (RFC 9457): a status, a word for programs, a sentence for people, and which values of
 //! the request it is about.
 
+use std::time::Duration;
+
 use axum::{
     body::Body,
     http::{HeaderValue, StatusCode, header},
@@ -13,6 +15,7 @@ use turnwise_core::access::Refusal;
 use crate::{
     limits::RETRY_AFTER_SECONDS,
     logs::{self, Kind},
+    workers,
 };
 
 /// An answer that says why the request was not done.
@@ -80,6 +83,12 @@ impl Problem {
 
     pub(crate) fn try_again(mut self) -> Self {
         self.retry_after = Some(RETRY_AFTER_SECONDS);
+        self
+    }
+
+    /// As [`Problem::try_again`], not before this long.
+    pub(crate) fn try_after(mut self, wait: Duration) -> Self {
+        self.retry_after = Some(workers::seconds(wait));
         self
     }
 

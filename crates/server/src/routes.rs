@@ -10,10 +10,10 @@ use crate::{
     audit, bulk,
     call::{Call, Reply},
     doctor, events, fleet, health, jobs,
-    limits::{BATCH_BYTES, BODY_BYTES, JOB_BYTES},
+    limits::{BATCH_BYTES, BODY_BYTES, HELD_BYTES, JOB_BYTES},
     live_log, login, metrics, names, openapi,
     problem::Problem,
-    schedules, statistics, tickets, tokens,
+    schedules, statistics, tickets, tokens, workers,
 };
 
 /// What is to be done.
@@ -102,6 +102,8 @@ pub struct Route {
     pub refusals: &'static [u16],
     /// Whether it may wait for something to happen, with `?wait=`.
     pub waits: bool,
+    /// Whether it waits for something to happen as its body says, and so takes no place and no memory meanwhile.
+    pub polls: bool,
     /// Whether a header may give it a key, under which it is done once.
     pub once: bool,
     /// Whether its answer is a stream of events, which a header may continue.
@@ -142,6 +144,10 @@ impl Route {
 
     fn streams(self) -> Self {
         Self { streams: true, ..self }
+    }
+
+    fn polls(self) -> Self {
+        Self { polls: true, ..self }
     }
 
     fn may_wait(self) -> Self {
@@ -260,6 +266,7 @@ pub fn routes() -> Vec<Route> {
                 output: (200, $schema),
                 refusals: &[],
                 waits: false,
+                polls: false,
                 once: false,
                 streams: false,
                 handler: |call| Box::pin($handler(call)),
@@ -351,6 +358,16 @@ pub fn routes() -> Vec<Route> {
             .takes("NewTicket", BODY_BYTES).creates().refuses(&[409]),
         route!(Post "/api/v1/prune", Some(Prune), prune, fleet::prune, "Pruned", "Deletes finished jobs that are kept no longer."),
     ];
+    let workers = vec![
+        route!(Post "/api/v1/workers", Some(Work), registerWorker, workers::register, "RegisteredWorker", "Makes a foreign worker known: a node whose tasks run in the caller's program.")
+            .takes("RegisterWorker", JOB_BYTES).creates().refuses(&[409]),
+        route!(Post "/api/v1/workers/{worker}/take", Some(Work), takeJobs, workers::take, "TakenJobs", "Gives a worker what is assigned to it and missing there, and names what it is to stop; waits for that.")
+            .takes("TakeJobs", HELD_BYTES).refuses(&[404, 409]).polls(),
+        route!(Post "/api/v1/workers/{worker}/beat", Some(Work), beatWorker, workers::beat, "BeatenWorker", "Prolongs a worker's lease.").takes("BeatWorker", HELD_BYTES).refuses(&[404, 409]).polls(),
+        route!(Post "/api/v1/workers/{worker}/note", Some(Work), noteRuns, workers::note, "NotesAnswered", "Writes what a worker's runs say: lines, progress, finished steps.").takes("NoteRuns", BATCH_BYTES).refuses(&[404, 409]),
+        route!(Post "/api/v1/workers/{worker}/settle", Some(Work), settleRuns, workers::settle, "EndsAnswered", "Writes how a worker's runs ended, each answered by itself.").takes("SettleRuns", BATCH_BYTES).refuses(&[404, 409]),
+        route!(Post "/api/v1/workers/{worker}/leave", Some(Work), leaveWorker, workers::leave, "WorkerLeft", "Hands back what a worker has not begun, and removes it.").takes("LeaveWorker", HELD_BYTES).refuses(&[404]),
+    ];
     let open = vec![
         route!(Get "/api/v1/openapi.json", None, getDescription, openapi::serve, "Any", "This description."),
         route!(Get "/api/v1/session", None, getSession, login::who, "Session", "Who the caller is, and what it may do.").refuses(&[401, 403]),
@@ -366,5 +383,5 @@ pub fn routes() -> Vec<Route> {
         route!(Get "/docs/docs.js", None, getDocsScript, openapi::script, "Script", "The script of the page."),
         route!(Get "/docs/docs.css", None, getDocsStyle, openapi::style, "Style", "The style of the page."),
     ];
-    [jobs, queues, groups, limited, schedules, whole, open].into_iter().flatten().collect()
+    [jobs, queues, groups, limited, schedules, whole, workers, open].into_iter().flatten().collect()
 }

@@ -22,7 +22,7 @@ use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, watch},
     time::timeout,
 };
-use turnwise::{Executor, OnceKey, Turnwise, access::TokenId, view::KeptView};
+use turnwise::{Executor, OnceKey, Turnwise, access::TokenId, view::KeptView, workers::Workers};
 use turnwise_core::access::{Reach, Refusal};
 
 use crate::{
@@ -45,7 +45,7 @@ use crate::{
     spans::Spans,
     streams::Streams,
     tries::Address,
-    waits::Waits,
+    waits::{Waits, WorkerWait, WorkerWaits},
 };
 
 const MIB: usize = 1024 * 1024;
@@ -93,6 +93,9 @@ struct Shared {
     streams: Streams,
     catch_ups: Arc<Semaphore>,
     live_logs: Arc<Semaphore>,
+    /// Made when the first worker comes: it listens to the database.
+    workers: OnceLock<Arc<Workers>>,
+    worker_waits: WorkerWaits,
     /// Whether the process is about to end.
     stopping: watch::Sender<bool>,
     requests: Arc<Semaphore>,
@@ -152,6 +155,8 @@ impl Service {
             streams: Streams::default(),
             catch_ups: Arc::new(Semaphore::new(CATCH_UPS)),
             live_logs: Arc::new(Semaphore::new(LIVE_LOGS)),
+            workers: OnceLock::new(),
+            worker_waits: WorkerWaits::default(),
             stopping: watch::Sender::new(false),
             requests: Arc::new(Semaphore::new(REQUESTS)),
             portions: Portions::default(),
@@ -217,6 +222,21 @@ impl Service {
     pub(crate) fn live_log(&self) -> Result<OwnedSemaphorePermit, Problem> {
         let busy = |_| Problem::busy(format!("{LIVE_LOGS} logs are followed, and no more are at a time"));
         Arc::clone(&self.0.live_logs).try_acquire_owned().map_err(busy)
+    }
+
+    /// The foreign workers that this server answers.
+    pub(crate) fn workers(&self) -> Result<Arc<Workers>, Problem> {
+        if let Some(workers) = self.0.workers.get() {
+            return Ok(Arc::clone(workers));
+        }
+        let workers = Arc::new(self.0.turnwise.workers()?);
+        Ok(Arc::clone(self.0.workers.get_or_init(|| workers)))
+    }
+
+    /// The place of a take that waits.
+    pub(crate) fn worker_waits(&self, token: Option<TokenId>) -> Result<WorkerWait, Problem> {
+        let busy = || Problem::busy("too many workers wait for jobs on this server; try again, or ask another one");
+        self.0.worker_waits.begin(token).ok_or_else(busy)
     }
 
     pub(crate) fn metrics(&self) -> &Metrics {
@@ -396,9 +416,11 @@ impl Service {
         }
         // Before the body: a token whose bodies come slowly takes its own places.
         let place = self.place_of_token(&caller).await?;
-        let (body, _memory) = self.body(route, &parts.headers, body, place.as_ref()).await?;
+        let (body, memory) = self.body(route, &parts.headers, body, place.as_ref()).await?;
+        // A request that waits gives up its body first.
+        let _memory = (!route.polls).then_some(memory);
         let place = Some(self.place_of_all(place).await?);
-        let waits = query.get("wait").is_some();
+        let waits = route.polls || query.get("wait").is_some();
         let grant = Arc::clone(&caller.grant);
         let call = Call {
             service: self.clone(),

@@ -347,7 +347,7 @@ mod tests {
 
     #[test]
     fn nodes_come_stop_leave_and_are_lost() {
-        let fleet = |now, nodes| Fleet { now: at(now), nodes, losses: Vec::new() };
+        let fleet = |now, nodes| Fleet { now: at(now), nodes, losses: Vec::new(), workers: Default::default() };
         let changes = |before: &Fleet, now: &Fleet| -> Vec<String> {
             let value = |told: &Told| serde_json::from_str::<serde_json::Value>(&told.json).unwrap();
             let told = of_fleet(before, now).iter().map(value).collect::<Vec<_>>();

@@ -15,6 +15,15 @@ use crate::limits::ADDRESSES;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Address(Option<IpAddr>);
 
+impl std::fmt::Display for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            Some(ip) => ip.fmt(f),
+            None => f.write_str("elsewhere"),
+        }
+    }
+}
+
 impl From<IpAddr> for Address {
     fn from(ip: IpAddr) -> Self {
         Self(Some(match ip.to_canonical() {

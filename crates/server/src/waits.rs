@@ -2,15 +2,17 @@
 //! while no caller waits.
 
 use std::{
-    collections::BTreeSet,
-    sync::{Mutex, MutexGuard, PoisonError},
+    collections::{BTreeSet, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use tokio::{sync::oneshot, time::sleep};
 use turnwise::{JobId, Turnwise, access::TokenId};
 
-use crate::limits::{FEW_WAITS, LOOK_FOR_FEW, LOOK_FOR_MANY, LOOKED_UP, WAITS, WAITS_OF_ONE};
+use crate::limits::{
+    FEW_WAITS, LOOK_FOR_FEW, LOOK_FOR_MANY, LOOKED_UP, WAITS, WAITS_OF_ONE, WORKER_WAITS, WORKER_WAITS_OF_ONE,
+};
 
 /// The callers that wait.
 #[derive(Debug, Default)]
@@ -85,5 +87,71 @@ impl Waits {
                 self.waiting().retain(|one| !ended(&one.job));
             }
         }
+    }
+}
+
+/// Takes of foreign workers that wait, counted: each is woken by itself.
+#[derive(Debug, Default)]
+pub(crate) struct WorkerWaits(Arc<Mutex<Counted>>);
+
+#[derive(Debug, Default)]
+struct Counted {
+    all: usize,
+    by_token: HashMap<TokenId, usize>,
+}
+
+/// The place of one of them; free again when it is dropped.
+#[derive(Debug)]
+pub(crate) struct WorkerWait {
+    counted: Arc<Mutex<Counted>>,
+    token: Option<TokenId>,
+}
+
+impl WorkerWaits {
+    /// A place; `None`: all are taken, or all that one token may take.
+    pub(crate) fn begin(&self, token: Option<TokenId>) -> Option<WorkerWait> {
+        let mut counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = token.map_or(0, |token| counted.by_token.get(&token).copied().unwrap_or(0));
+        if counted.all >= WORKER_WAITS || own >= WORKER_WAITS_OF_ONE {
+            return None;
+        }
+        counted.all += 1;
+        if let Some(token) = token {
+            *counted.by_token.entry(token).or_default() += 1;
+        }
+        Some(WorkerWait { counted: Arc::clone(&self.0), token })
+    }
+}
+
+impl Drop for WorkerWait {
+    fn drop(&mut self) {
+        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        counted.all -= 1;
+        let Some(token) = self.token else { return };
+        if let Some(own) = counted.by_token.get_mut(&token) {
+            *own -= 1;
+            if *own == 0 {
+                counted.by_token.remove(&token);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_token_takes_the_places_of_all_workers() {
+        let waits = WorkerWaits::default();
+        let token = |n: u128| Some(TokenId(uuid::Uuid::from_u128(n)));
+        let mut one: Vec<_> = (0..WORKER_WAITS_OF_ONE).map(|_| waits.begin(token(1)).unwrap()).collect();
+        assert!(waits.begin(token(1)).is_none());
+        let rest: Vec<_> = (WORKER_WAITS_OF_ONE..WORKER_WAITS).map(|_| waits.begin(None).unwrap()).collect();
+        assert!(waits.begin(token(2)).is_none() && waits.begin(None).is_none());
+        one.pop();
+        assert!(waits.begin(token(2)).is_some() && waits.begin(token(1)).is_some());
+        drop((one, rest));
+        assert!(waits.0.lock().unwrap().by_token.is_empty());
     }
 }

@@ -198,6 +198,30 @@ async fn every_route_answers_on_every_store() {
         for id in ["getDescription", "isAlive", "isReady", "getDocs", "getDocsScript", "getDocsStyle"] {
             ask.ask(id, "", "", None).await;
         }
+        // A foreign worker.
+        let tasks = json!({"far": {"timeout": "30s"}});
+        let facts = json!({"protocol": 1, "name": "elsewhere", "slots": 2, "language": "python 3.12", "tasks": tasks});
+        let registered = ask.ask("registerWorker", "", "", Some(&facts)).await;
+        let worker = registered["worker"].as_str().unwrap().to_owned();
+        let far = server.submit(json!({"task": "far", "args": {"to": "ann"}})).await;
+        let asked = json!({"n": 5, "wait_ms": 60_000, "held": []});
+        let taken = ask.ask("takeJobs", &worker, "", Some(&asked)).await;
+        assert_eq!((&taken["jobs"][0]["id"], &taken["jobs"][0]["args"]), (&json!(far), &json!({"to": "ann"})));
+        let held = json!({"id": far, "fence": taken["jobs"][0]["fence"]});
+        let beaten = ask.ask("beatWorker", &worker, "", Some(&json!({"slots": 2, "held": [held]}))).await;
+        assert_eq!(beaten, json!({"lease_ms": 30_000, "stop": []}));
+        let mut said = held.clone();
+        said["progress"] = json!({"done": 1});
+        said["lines"] = json!([{"number": 0, "text": "hello"}]);
+        said["steps"] = json!([{"name": "one", "result": 1}]);
+        let noted = ask.ask("noteRuns", &worker, "", Some(&json!({"notes": [said]}))).await;
+        assert_eq!(noted["notes"][0]["answer"], "applied");
+        let mut end = held.clone();
+        (end["ran_ms"], end["outcome"]) = (json!(7), json!({"outcome": "done", "result": 3}));
+        let settled = ask.ask("settleRuns", &worker, "", Some(&json!({"ends": [end]}))).await;
+        assert_eq!(settled["ends"][0]["state"], "success");
+        let left = ask.ask("leaveWorker", &worker, "", Some(&json!({"back": [], "held": []}))).await;
+        assert_eq!(left["left"], true);
         let none = ask.ask("listTokens", "", "", None).await;
         assert_eq!(none["tokens"], json!([]));
         // Logging in comes last: from the first token on every request needs one.

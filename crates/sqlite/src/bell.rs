@@ -22,11 +22,13 @@ const INTERVAL: Duration = Duration::from_millis(50);
 pub(crate) struct Ring {
     pub(crate) news: bool,
     pub(crate) mail: bool,
+    /// Foreign workers, too: it is not known for which of them there is mail.
+    pub(crate) any: bool,
     pub(crate) lead: bool,
 }
 
 impl Ring {
-    pub(crate) const NONE: Ring = Ring { news: false, mail: false, lead: false };
+    pub(crate) const NONE: Ring = Ring { news: false, mail: false, any: false, lead: false };
     pub(crate) const NEWS: Ring = Ring { news: true, ..Ring::NONE };
     pub(crate) const MAIL: Ring = Ring { mail: true, ..Ring::NONE };
     pub(crate) const LEAD: Ring = Ring { lead: true, ..Ring::NONE };
@@ -37,6 +39,9 @@ impl Ring {
         }
         if self.mail {
             bell.ring_mail();
+        }
+        if self.any {
+            bell.ring_for_any();
         }
         if self.lead {
             bell.ring_lead();
@@ -122,6 +127,7 @@ impl LastLook {
         let ring = Ring {
             news: (now.jobs, now.changes, now.asked) != (self.jobs, self.changes, self.asked),
             mail: now.mail != self.mail,
+            any: now.mail != self.mail,
             lead: now.nodes != self.nodes || (now.leaderless && !self.leaderless),
         };
         *self = now;
@@ -156,8 +162,8 @@ mod tests {
             ("insert into turnwise_change (jobs) values (x'')", Ring::NEWS),
             ("update turnwise_totals set asked_until = 7", Ring::NEWS),
             ("update turnwise_totals set written_at = 7, value = ''", Ring::NONE),
-            ("insert into turnwise_assignment (node, batch, jobs) values (x'', x'', x'')", Ring::MAIL),
-            ("insert into turnwise_stop_request (node, job, fence) values (x'', x'', 1)", Ring::MAIL),
+            ("insert into turnwise_assignment (node, batch, jobs) values (x'', x'', x'')", Ring { any: true, ..Ring::MAIL }),
+            ("insert into turnwise_stop_request (node, job, fence) values (x'', x'', 1)", Ring { any: true, ..Ring::MAIL }),
             ("update turnwise_dispatcher set holder = x'00'", Ring::NONE),
             ("update turnwise_dispatcher set holder = null", Ring::LEAD),
             (

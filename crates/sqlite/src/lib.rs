@@ -41,6 +41,7 @@ mod tokens;
 mod totals;
 mod unique;
 mod watch;
+mod workers;
 mod vitals;
 mod writer;
 

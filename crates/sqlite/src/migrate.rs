@@ -25,7 +25,7 @@ pub struct Step {
     pub sql: &'static str,
 }
 
-const STEPS: [Step; 28] = [
+const STEPS: [Step; 29] = [
     Step { version: 1, name: "tables", sql: include_str!("../migrations/0001_tables.sql") },
     Step { version: 2, name: "memos", sql: include_str!("../migrations/0002_memos.sql") },
     Step { version: 3, name: "failures", sql: include_str!("../migrations/0003_failures.sql") },
@@ -54,6 +54,7 @@ const STEPS: [Step; 28] = [
     Step { version: 26, name: "groups", sql: include_str!("../migrations/0026_groups.sql") },
     Step { version: 27, name: "not_replaced", sql: include_str!("../migrations/0027_not_replaced.sql") },
     Step { version: 28, name: "tickets", sql: include_str!("../migrations/0028_tickets.sql") },
+    Step { version: 29, name: "workers", sql: include_str!("../migrations/0029_workers.sql") },
 ];
 
 /// The steps that a binary without them does not work with (docs/compatibility.md). The steps up to 16 were made before that was

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, num::NonZeroU32, time::Duration};
 
 use rusqlite::{Connection, OptionalExtension, params};
-use turnwise_core::{Incarnation, JobId, Node, Timestamp, lead::Sight};
+use turnwise_core::{Incarnation, JobId, Node, Timestamp, lead::Sight, worker::Worker};
 use turnwise_store::{
     AskLost, Beat, BeatReply, Epoch, Expire, Join, Joined, Leader, Lineage, Loss, LostJob, LostNode, Replace,
     StoreError, Term, verdict::Lead,
@@ -44,12 +44,13 @@ pub(crate) fn join(conn: &Connection, join: &Join, now: Timestamp) -> Result<(Jo
         all_but,
         join.batch_size.map(NonZeroU32::get),
         micros(join.lease),
+        join.worker.as_ref().map(Worker::to_text),
     ])?;
     Ok((Joined::In { now }, Ring::LEAD))
 }
 
 /// A file goes on where it was: nothing takes back a commit behind the back of the processes that have it open.
-const LINEAGE: Lineage = Lineage(0);
+pub(crate) const LINEAGE: Lineage = Lineage(0);
 
 /// The reply, and whether to ring for the lead: this node gave it up, or has more or fewer slots than before.
 pub(crate) fn beat(conn: &Connection, beat: &Beat, now: Timestamp) -> Result<(BeatReply, Ring)> {
@@ -231,7 +232,7 @@ fn leader(conn: &Connection, lead: &Lead, node: Incarnation) -> Result<Option<Le
     Ok(leader.map(|Node { host, lease, .. }| Leader { term, host, lease, sight: Sight::Unseen }))
 }
 
-fn micros(span: Duration) -> i64 {
+pub(crate) fn micros(span: Duration) -> i64 {
     i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
 }
 

@@ -1,6 +1,11 @@
 //! How a store is opened, and which module does which verb.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use rusqlite::{Connection, OpenFlags};
@@ -16,10 +21,11 @@ use turnwise_core::{
 };
 use turnwise_store::{
     AskAudit, AskErrors, AskJobs, AskLost, AskNews, AskStatistics, AskStory, AskWatch, Assign, AssignReply, AuditPage,
-    BatchId, Beat, BeatReply, BegunStatistics, Bell, BodyHash, Cursor, Epoch, Filter, Fleet, FoundLogin, FoundTicket,
-    FoundToken, FoundTotals, InHands, Intervention, JobPage, Join, Joined, Keeps, Kept, Load, LostNode, Mail, Memo,
-    MemoKind, NewLogin, NewMemo, NewTicket, News, Note, Once, OperatorStore, Options, Page, Redeem, Result, Schema,
-    Settle, Settled, Store, SubmitOnce, Submitted, TimedError, TimedRow, TokenHash, Watched, WriteStatistics,
+    BatchId, Beat, BeatReply, BeatenWorkers, BegunStatistics, Bell, BodyHash, Cursor, Epoch, Filter, Fleet, FoundLogin,
+    FoundTicket, FoundToken, FoundTotals, FoundWorker, InHands, Intervention, JobPage, Join, Joined, Keeps, Kept, Load,
+    LostNode, Mail, Memo, MemoKind, NewLogin, NewMemo, NewTicket, News, Note, Once, OperatorStore, Options, Page,
+    Redeem, Result, Schema, Settle, Settled, Store, SubmitOnce, Submitted, TimedError, TimedRow, TokenHash, Watched,
+    WorkerBeat, WriteStatistics,
     memory::Clock,
     moving::{Cell, Hindrance, Import, MoveId, MoveStore, MovedRow, Moving, Part},
     operators::new_secrets,
@@ -35,7 +41,7 @@ use crate::{
     location::{Location, Purpose, SYNCHRONOUS},
     logins, memo, migrate, moving, news, nodes, once, prune,
     read::{self, Reader},
-    secrets, settle, statistics, story, tickets, tokens, totals, unique, vitals, watch,
+    secrets, settle, statistics, story, tickets, tokens, totals, unique, vitals, watch, workers,
     writer::Writer,
 };
 
@@ -259,7 +265,10 @@ impl Store for SqliteStore {
     }
 
     async fn assign(&self, assign: Assign) -> Result<Vec<(JobId, AssignReply)>> {
-        self.write(Ring::MAIL, move |conn, now| assign::assign(conn, &assign, now)).await
+        let nodes: BTreeSet<_> = assign.picks.iter().map(|pick| pick.node).collect();
+        let replies = self.write(Ring::MAIL, move |conn, now| assign::assign(conn, &assign, now)).await?;
+        nodes.into_iter().for_each(|node| self.inner.bell.ring_for(node));
+        Ok(replies)
     }
 
     async fn assignments(&self, node: Incarnation, known: Vec<BatchId>) -> Result<Mail> {
@@ -286,7 +295,7 @@ impl Store for SqliteStore {
 
     async fn control(&self, interventions: Vec<Intervention>) -> Result<Vec<Settled>> {
         let retention = self.inner.kept.now().retention;
-        let ring = Ring { news: true, mail: true, lead: false };
+        let ring = Ring { news: true, mail: true, any: true, lead: false };
         self.write(ring, move |conn, now| control::control(conn, &interventions, retention, now)).await
     }
 
@@ -466,6 +475,30 @@ impl OperatorStore for SqliteStore {
 
     async fn merge_statistics(&self) -> Result<bool> {
         self.write(Ring::NONE, statistics::merge).await
+    }
+
+    async fn worker(&self, node: Incarnation) -> Result<Option<FoundWorker>> {
+        let kept = Arc::clone(&self.inner.kept);
+        let find = move |conn: &Connection, now| {
+            let set = memo::recall(conn, vec![MemoKind::Installation])?;
+            kept.hear_memo(set.last().map(|memo| memo.value.as_str()));
+            workers::worker(conn, node, now)
+        };
+        self.read(For::Control, find).await
+    }
+
+    async fn beat_workers(&self, beats: Vec<WorkerBeat>) -> Result<BeatenWorkers> {
+        let kept = Arc::clone(&self.inner.kept);
+        let beat = move |conn: &Connection, now| {
+            let set = memo::recall(conn, vec![MemoKind::Installation])?;
+            kept.hear_memo(set.last().map(|memo| memo.value.as_str()));
+            workers::beat(conn, &beats, now)
+        };
+        self.inner.writer.write(beat).await
+    }
+
+    async fn mail_waiting(&self, nodes: Vec<Incarnation>) -> Result<Vec<Incarnation>> {
+        self.read(For::Control, move |conn, _| workers::mail_waiting(conn, nodes)).await
     }
 }
 

@@ -44,6 +44,7 @@ async fn scene(settings: &str) -> Scene {
         tasks: BTreeSet::from([TaskName::new("ship").unwrap()]),
         lease,
         replace: None,
+        worker: None,
     };
     store.join(join).await.unwrap();
     let epoch = store.beat(Beat::new(NODE, lease, 4, true)).await.unwrap().epoch.unwrap();

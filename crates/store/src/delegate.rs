@@ -168,4 +168,7 @@ verbs! {
     error_statistics(ask: AskErrors) -> Vec<TimedError>;
     statistics_totals() -> Vec<Row>;
     merge_statistics() -> bool;
+    worker(node: Incarnation) -> Option<FoundWorker>;
+    beat_workers(beats: Vec<WorkerBeat>) -> BeatenWorkers;
+    mail_waiting(nodes: Vec<Incarnation>) -> Vec<Incarnation>;
 }

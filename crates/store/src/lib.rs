@@ -33,10 +33,10 @@ pub use kept::{Keeps, Kept};
 pub use memory::MemoryStore;
 pub use moving::MoveStore;
 pub use operators::{
-    AskAudit, AskErrors, AskJobs, AskOf, AskStatistics, AskWatch, AuditCursor, AuditFilter, AuditPage, BegunStatistics,
-    BodyHash, CountingTerm, EndedJob, FoundLogin, FoundTicket, FoundToken, FoundTotals, HeldJob, InHands, JobPage,
-    ListCursor, ListFilter, NewLogin, NewTicket, Once, OperatorStore, Redeem, Secret, SubmitOnce, TimedError, TimedRow,
-    TokenHash, WatchCursor, Watched, WriteStatistics, WrittenTotals,
+    AskAudit, AskErrors, AskJobs, AskOf, AskStatistics, AskWatch, AuditCursor, AuditFilter, AuditPage, BeatenWorkers,
+    BegunStatistics, BodyHash, CountingTerm, EndedJob, FoundLogin, FoundTicket, FoundToken, FoundTotals, FoundWorker,
+    HeldJob, InHands, JobPage, ListCursor, ListFilter, NewLogin, NewTicket, Once, OperatorStore, Redeem, Secret,
+    SubmitOnce, TimedError, TimedRow, TokenHash, WatchCursor, Watched, WorkerBeat, WriteStatistics, WrittenTotals,
 };
 pub use schema::Schema;
 pub use store::*;

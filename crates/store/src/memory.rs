@@ -26,6 +26,7 @@ mod tokens;
 mod totals;
 mod unique;
 mod watch;
+mod workers;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -44,15 +45,17 @@ use turnwise_core::{
     story::Story,
     totals::Totals,
     unique::Holding,
+    worker::Worker,
 };
 
 use self::rows::Row;
 use crate::{
     Bell, Kept,
     operators::{
-        AskAudit, AskErrors, AskJobs, AskStatistics, AskWatch, AuditPage, BegunStatistics, BodyHash, FoundLogin,
-        FoundTicket, FoundToken, FoundTotals, InHands, JobPage, KnownOnce, NewLogin, NewTicket, Once, OperatorStore,
-        Redeem, SubmitOnce, TimedError, TimedRow, TokenHash, Watched, WriteStatistics, WrittenTotals,
+        AskAudit, AskErrors, AskJobs, AskStatistics, AskWatch, AuditPage, BeatenWorkers, BegunStatistics, BodyHash,
+        FoundLogin, FoundTicket, FoundToken, FoundTotals, FoundWorker, InHands, JobPage, KnownOnce, NewLogin,
+        NewTicket, Once, OperatorStore, Redeem, SubmitOnce, TimedError, TimedRow, TokenHash, Watched, WorkerBeat,
+        WriteStatistics, WrittenTotals,
     },
     store::{
         AskLost, AskNews, AskStory, Assign, AssignReply, BatchId, Beat, BeatReply, Cursor, Epoch, Filter, Fleet,
@@ -118,6 +121,8 @@ struct Data {
     /// Finished ones.
     history: BTreeMap<JobId, Row>,
     nodes: BTreeMap<Incarnation, Node>,
+    /// Those of the nodes that are foreign workers.
+    workers: BTreeMap<Incarnation, Worker>,
     losses: BTreeMap<Incarnation, Loss>,
     dispatcher: Lead,
     /// Each with whether it is limited.
@@ -409,5 +414,17 @@ impl OperatorStore for MemoryStore {
 
     async fn merge_statistics(&self) -> Result<bool> {
         statistics::merge(self)
+    }
+
+    async fn worker(&self, node: Incarnation) -> Result<Option<FoundWorker>> {
+        workers::worker(self, node)
+    }
+
+    async fn beat_workers(&self, beats: Vec<WorkerBeat>) -> Result<BeatenWorkers> {
+        workers::beat(self, &beats)
+    }
+
+    async fn mail_waiting(&self, nodes: Vec<Incarnation>) -> Result<Vec<Incarnation>> {
+        workers::mail_waiting(self, nodes)
     }
 }

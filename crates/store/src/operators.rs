@@ -11,6 +11,7 @@ mod secret;
 mod ticket;
 mod totals;
 mod watch;
+mod workers;
 mod statistics;
 
 use std::fmt;
@@ -34,6 +35,7 @@ pub use statistics::*;
 pub use ticket::*;
 pub use totals::*;
 pub use watch::*;
+pub use workers::*;
 
 use crate::{
     StoreError,
@@ -213,6 +215,17 @@ pub trait OperatorStore: Send + Sync + fmt::Debug + 'static {
     /// Merges [old rows](turnwise_core::statistics::age) of one queue and one time, or of errors, into rows of the next longer
     /// span, or deletes them. Returns whether there may be more of them. Totals are not touched.
     async fn merge_statistics(&self) -> Result<bool>;
+
+    /// A foreign worker, lost or not; `None`: no node has this incarnation (any more), or it is no foreign worker.
+    async fn worker(&self, node: Incarnation) -> Result<Option<FoundWorker>>;
+
+    /// Prolongs the leases of many foreign workers and sets their slots, in one statement for all, in the order of the beats. One that is
+    /// unknown or lost gets `false`, and nothing is prolonged. Rings for the lead if one of them has more or fewer slots than before.
+    async fn beat_workers(&self, beats: Vec<WorkerBeat>) -> Result<BeatenWorkers>;
+
+    /// Those of these nodes that should look: they have batches or requests to stop, whether or not they know them, or are lost or gone.
+    /// One statement for all.
+    async fn mail_waiting(&self, nodes: Vec<Incarnation>) -> Result<Vec<Incarnation>>;
 }
 
 /// The answer to one token too many.

@@ -37,6 +37,7 @@ async fn a_failover_takes_back_what_came_after_the_snapshot_and_ends_the_lead() 
         tasks: Default::default(),
         lease: LEASE,
         replace: None,
+        worker: None,
     };
     store.join(join).await.unwrap();
     let beat = || store.beat(Beat::new(node, LEASE, 1, true));

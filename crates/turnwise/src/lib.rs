@@ -25,7 +25,7 @@
 //! again → [`story`] what a job reported → [`overview`] how much there is → [`filter`] which jobs are meant → [`graph`] which
 //! jobs wait for which → [`view`] why a job waits, and what would change it → [`wire`] how all of it looks as JSON →
 //! [`testing`] tasks under test → [`access`] which caller may ask a server for what → [`secret`] fields that are not shown →
-//! [`audit`] who changed what → [`watch`] what happens → [`statistics`] what happened → [`store`] a store of your own.
+//! [`audit`] who changed what → [`watch`] what happens → [`statistics`] what happened → [`workers`] whose tasks are elsewhere → [`store`] a store of your own.
 //!
 //! # Features
 //! - `sqlite` and `postgres`, both on by default: the databases. Without one, its driver is neither compiled nor linked.
@@ -66,6 +66,7 @@ mod submit_in;
 pub mod view;
 pub mod watch;
 pub mod wire;
+pub mod workers;
 
 pub use bulk::{CancelledAll, ChangedAll, FailedAll, RetriedAll};
 pub use change::JobChange;

@@ -5,7 +5,7 @@
 //! [`AuditLines`], [`Statistics`] and [`Errors`], [`Findings`], a [`Comparison`]; [`Event`] is what happens;
 //! [`Submitted`], [`Decided`], [`Preview`] and [`DecidedAll`] are what calls came to, [`QueueSet`] and its like what is set then. Coming in,
 //! [`Request`] is a job to submit and [`Batch`] several that name one another; [`NewSchedule`], [`NewToken`], [`WhatIf`], [`Choice`], [`JobEdit`] and
-//! [`QueueChange`] with its like are what else a caller may ask for; [`Outcome`] is how a run ended, both ways. Names and values
+//! [`QueueChange`] with its like are what else a caller may ask for; [`Outcome`] is how a run ended, both ways; [`RegisterWorker`], [`TakeJobs`] and their like are what foreign workers say, and [`TakenJobs`] and its like the answers. Names and values
 //! are an interface: programs read them, and `wire/shapes.json` shows them all. A name that is
 //! not known is refused, one with `null` is as if it had not been given.
 
@@ -33,6 +33,7 @@ mod ticket;
 mod token;
 mod whatif;
 mod why;
+mod worker;
 
 pub use audit::{AuditLine, AuditLines};
 pub use batch::{Batch, Misfit};
@@ -59,6 +60,10 @@ pub use ticket::{CreatedTicket, NewTicket, Redeem, Redeemed};
 pub use token::{CreatedToken, LogIn, LoggedIn, NewToken, Token, Tokens};
 pub use whatif::{Comparison, Course, GroupCourse, Waits, WhatIf};
 pub use why::{Gate, Why};
+pub use worker::{
+    Answered, BeatWorker, BeatenWorker, EndsAnswered, JobToRun, LONGEST_TAKE, LeaveWorker, MAX_ENDS, MAX_TAKEN,
+    NoteRuns, NotesAnswered, RegisterWorker, RegisteredWorker, SettleRuns, TakeJobs, TakenJobs, ToStop, WorkerLeft,
+};
 
 /// How a node reads what the program of a command task writes.
 #[cfg(unix)]

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 use turnwise_core::{
-    Failure, JobState, RetryPolicy, Step, Terms, Timestamp,
+    Failure, JobState, Timestamp,
     job::AssignedJob,
     lifecycle::{self, Event, JobFacts, Outcome, Target},
     scheduler::Rest,
+    worker::{TaskLookup, retry_of, terms_of},
 };
 use turnwise_store::Settlement;
 
@@ -48,28 +49,32 @@ impl Item {
     }
 }
 
-/// The job's own terms. Where its retries may run out and they do not name a task for that, the one that its task names.
-fn terms(life: &Life, job: &AssignedJob, outcome: &Outcome) -> Terms {
-    let mut terms = job.terms.clone();
-    let failed = matches!(outcome, Outcome::Error(_) | Outcome::Panic(_) | Outcome::TimedOut { .. });
-    if failed && terms.on_exhausted().is_none() {
-        let registry = &life.node.registry;
-        let step = || {
-            let task = registry.get(&job.task)?.known().on_exhausted.clone()?;
-            let retry = registry.get(&task).and_then(|task| task.known().retry.clone());
-            Some(Step { task, args: job.args.clone(), retry, terms: Terms::default() })
-        };
-        if let Some(step) = step() {
-            terms.set_on_exhausted(step).expect("one step that none follows");
-        }
-    }
-    terms
+/// The end of a run, of this node or of a foreign worker, before it is known what follows.
+pub(crate) struct RunEnd<'a> {
+    pub(crate) job: &'a AssignedJob,
+    pub(crate) outcome: Outcome,
+    /// Whether a person wants it stopped, as far as is known.
+    pub(crate) cancel_requested: bool,
+    /// `None`: it did not begin.
+    pub(crate) started_at: Option<Timestamp>,
+    pub(crate) finished_at: Option<Timestamp>,
+    /// Whether this run may have notes in the store.
+    pub(crate) noted: bool,
 }
 
-/// The job's own policy, or else its task's, or else the default.
-fn retry<'a>(life: &'a Life, job: &'a AssignedJob) -> &'a RetryPolicy {
-    let of_task = || life.node.registry.get(&job.task)?.known().retry.as_ref();
-    job.retry.as_ref().or_else(of_task).unwrap_or(&RetryPolicy::DEFAULT)
+/// What follows the end of a run, by what is known of its tasks.
+pub(crate) fn settlement(tasks: &impl TaskLookup, end: RunEnd<'_>, now: Timestamp, jitter: f64) -> Settlement {
+    let RunEnd { job, outcome, cancel_requested, started_at, finished_at, noted } = end;
+    let outcome = outcome.then(job.terms.next(), &job.args);
+    let terms = terms_of(tasks, job, &outcome);
+    let facts = JobFacts::from(job);
+    let begun = started_at.is_some();
+    let facts = JobFacts { cancel_requested, retry: retry_of(tasks, job), terms: &terms, begun, ..facts };
+    let to =
+        lifecycle::decide(&facts, &Event::Ended(outcome), now, jitter).expect("an assigned job may end in every way");
+    // An earlier run may have said something.
+    let noted = noted || to.ending.is_some() || job.fence.assignments() > 1;
+    Settlement { job: job.id, fence: job.fence, saw_cancel: cancel_requested, to, noted, started_at, finished_at }
 }
 
 pub(crate) fn decide(life: &Life, ended: Ended) -> (Item, Settlement) {
@@ -85,35 +90,24 @@ pub(super) fn decide_on(life: &Life, outgoing: &Outgoing) -> (Option<Follows>, S
         Outgoing::Begin { job, .. } => (None, start(life, job, None)),
         Outgoing::Ended(ended) => {
             let job = &ended.job;
-            let cancel_requested = job.cancel_requested || life.desk.cancel_wanted(job.id);
-            let outcome = ended.outcome.clone().then(job.terms.next(), &job.args);
-            let terms = terms(life, job, &outcome);
-            let begun = ended.started_at.is_some();
-            let facts = JobFacts::from(&**job);
-            let facts = JobFacts { cancel_requested, retry: retry(life, job), terms: &terms, begun, ..facts };
-            let to = lifecycle::decide(&facts, &Event::Ended(outcome), life.node.clock.now(), life.node.jitter())
-                .expect("an assigned job may end in every way");
-            let crashes = to.counts.crashes;
-            let rest = match &to.to {
+            let end = RunEnd {
+                job,
+                outcome: ended.outcome.clone(),
+                cancel_requested: job.cancel_requested || life.desk.cancel_wanted(job.id),
+                started_at: ended.started_at,
+                finished_at: ended.finished_at,
+                noted: ended.run.as_ref().is_some_and(|run| run.noted()),
+            };
+            let node = &life.node;
+            let settlement = settlement(&node.registry, end, node.clock.now(), node.jitter());
+            let crashes = settlement.to.counts.crashes;
+            let rest = match &settlement.to.to {
                 Target::Stuck { due } => Some(Rest { stuck: true, due: *due, crashes, next: None }),
                 Target::Waiting { due } => Some(Rest { stuck: false, due: Some(*due), crashes, next: None }),
                 Target::Next { step, due } => {
                     Some(Rest { stuck: false, due: Some(*due), crashes, next: Some(step.task.clone()) })
                 }
                 _ => None,
-            };
-            let noted = ended.run.as_ref().is_some_and(|run| run.noted())
-                || to.ending.is_some()
-                // An earlier run may have said something.
-                || job.fence.assignments() > 1;
-            let settlement = Settlement {
-                job: job.id,
-                fence: job.fence,
-                saw_cancel: cancel_requested,
-                started_at: ended.started_at,
-                finished_at: ended.finished_at,
-                noted,
-                to,
             };
             let (attempt, state) = (settlement.to.counts.attempt, settlement.to.state(job.state));
             let error = settlement.to.error.as_ref().map(Failure::text);
@@ -124,6 +118,11 @@ pub(super) fn decide_on(life: &Life, outgoing: &Outgoing) -> (Option<Follows>, S
 
 pub(super) fn start(life: &Life, job: &AssignedJob, started_at: Option<Timestamp>) -> Settlement {
     let now = life.node.clock.now();
+    begin(job, started_at.unwrap_or(now), now)
+}
+
+/// That a run goes on, which began then.
+pub(crate) fn begin(job: &AssignedJob, started_at: Timestamp, now: Timestamp) -> Settlement {
     let to = lifecycle::decide(&JobFacts::from(job), &Event::Start, now, 0.0).expect("a scheduled job may start");
     Settlement {
         job: job.id,
@@ -131,7 +130,7 @@ pub(super) fn start(life: &Life, job: &AssignedJob, started_at: Option<Timestamp
         saw_cancel: true,
         to,
         noted: false,
-        started_at: Some(started_at.unwrap_or(now)),
+        started_at: Some(started_at),
         finished_at: None,
     }
 }

@@ -132,7 +132,7 @@ pub(super) fn give_up_put_off(life: &Life) {
 /// What a job failed for whose end cannot be stored.
 const SPOILT: &str = "its end could not be stored";
 
-fn cannot_be_stored(error: impl std::fmt::Display) -> Outcome {
+pub(crate) fn cannot_be_stored(error: impl std::fmt::Display) -> Outcome {
     Outcome::Fail(Failure::new(format!("{SPOILT}: {error}")))
 }
 
@@ -178,7 +178,7 @@ async fn write_until_answered(life: &Life, settle: &Settle) -> Written {
     }
 }
 
-fn spoilt_already(settlement: &Settlement) -> bool {
+pub(crate) fn spoilt_already(settlement: &Settlement) -> bool {
     settlement.to.error.as_ref().is_some_and(|error| error.chain[0].starts_with(SPOILT))
 }
 

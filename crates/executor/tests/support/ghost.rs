@@ -27,6 +27,7 @@ pub(crate) async fn joins(store: &MemoryStore, task: &str, lease: Duration) {
         tasks: BTreeSet::from([TaskName::new(task).unwrap()]),
         lease,
         replace: None,
+        worker: None,
     };
     store.join(join).await.unwrap();
 }

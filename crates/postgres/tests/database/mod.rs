@@ -54,6 +54,7 @@ pub(crate) async fn join(store: &PostgresStore, incarnation: Incarnation, name: 
         tasks: BTreeSet::from([TaskName::new("mail").expect("a good name")]),
         lease: LEASE,
         replace: None,
+        worker: None,
     };
     let joined = store.join(join).await.expect("join");
     assert!(matches!(joined, Joined::In { .. }), "{joined:?}");

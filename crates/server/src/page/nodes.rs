@@ -37,11 +37,20 @@ struct Node {
     lost_at: Option<Timestamp>,
     held: Option<u64>,
     held_jobs: Vec<String>,
+    language: Option<String>,
+    client: Option<String>,
 }
 
 impl Node {
     fn is_lost(&self) -> bool {
         self.state == "lost"
+    }
+
+    /// Where it lives, in words: a foreign worker says what it is.
+    fn place(&self) -> String {
+        let said: Vec<_> = [&self.language, &self.client].into_iter().flatten().map(String::as_str).collect();
+        let program = if said.is_empty() { format!("process {}", self.pid) } else { said.join(", ") };
+        format!("{}, {program}", self.host)
     }
 
     /// The queues it serves, in words.

@@ -36,6 +36,7 @@ pub mod tokens;
 pub mod totals;
 pub mod unique;
 pub mod watch;
+pub mod workers;
 pub mod vitals;
 
 use std::{sync::Arc, time::Duration};
@@ -214,6 +215,14 @@ macro_rules! operator_suite {
                 errors_are_counted_with_when_they_were_first_and_last_seen,
                 old_rows_are_merged_into_hours_and_days_and_nothing_is_lost,
                 old_days_are_deleted_and_totals_stay;
+            workers:
+                a_worker_is_found_with_all_it_said,
+                a_repeated_join_keeps_what_a_worker_said_first,
+                a_lost_worker_is_found_as_lost_and_one_that_left_is_not_found,
+                beats_of_many_workers_prolong_each_as_it_says,
+                a_worker_that_was_lost_or_replaced_beats_in_vain,
+                sixteen_servers_beat_for_the_same_workers_at_once,
+                workers_with_batches_or_requests_to_stop_should_look;
         }
     };
 }

@@ -89,6 +89,7 @@ pub fn join(incarnation: Incarnation, name: &str) -> Join {
         tasks: BTreeSet::from([task("mail"), task("extract")]),
         lease: LEASE,
         replace: None,
+        worker: None,
     }
 }
 

@@ -47,6 +47,7 @@ pub(super) fn assign(store: &MemoryStore, assign: Assign) -> Result<Vec<(JobId, 
     }
     drop(data);
     store.bell.ring_mail();
+    assign.picks.iter().for_each(|pick| store.bell.ring_for(pick.node));
     Ok(replies)
 }
 

@@ -31,6 +31,7 @@ pub(super) fn control(store: &MemoryStore, interventions: Vec<Intervention>) -> 
     drop(data);
     store.bell.ring_news();
     store.bell.ring_mail();
+    store.bell.ring_for_any();
     Ok(replies)
 }
 

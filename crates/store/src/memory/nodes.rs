@@ -30,6 +30,9 @@ pub(super) fn join(store: &MemoryStore, join: Join) -> Result<Joined> {
             data.dispatcher.holder = None;
         }
     }
+    if let Some(worker) = join.worker.filter(|_| !data.nodes.contains_key(&join.incarnation)) {
+        data.workers.insert(join.incarnation, worker);
+    }
     data.nodes.entry(join.incarnation).or_insert(Node {
         incarnation: join.incarnation,
         name: join.name,
@@ -145,7 +148,7 @@ pub(super) fn nodes(store: &MemoryStore) -> Result<Fleet> {
     let mut losses: Vec<_> = data.losses.values().filter(|loss| loss.lost_at >= Loss::edge(now)).cloned().collect();
     losses.sort_by_key(|loss| Reverse((loss.lost_at, loss.node.incarnation)));
     losses.truncate(Loss::SHOWN);
-    Ok(Fleet { now, nodes, losses })
+    Ok(Fleet { now, nodes, losses, workers: data.workers.clone() })
 }
 
 impl Data {
@@ -168,6 +171,7 @@ impl Data {
 
     pub(super) fn bury(&mut self, node: Incarnation) {
         self.nodes.remove(&node);
+        self.workers.remove(&node);
         self.assignments.retain(|(to, _), _| *to != node);
         self.stop_requests.retain(|(to, _), _| *to != node);
     }

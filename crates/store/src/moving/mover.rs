@@ -205,6 +205,7 @@ impl Mover {
             tasks: Default::default(),
             lease: LEASE,
             replace: None,
+            worker: None,
         };
         let Joined::In { .. } = store.join(join).await? else {
             return Err(StoreError::transient("join", "another node has the mover's name"));

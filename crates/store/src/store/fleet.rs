@@ -1,10 +1,14 @@
 //! Nodes: how they join, beat, lead, and are lost.
 
-use std::{collections::BTreeSet, num::NonZeroU32, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    num::NonZeroU32,
+    time::Duration,
+};
 
 use turnwise_core::{
     Fence, Incarnation, JobId, JobState, Node, NodeName, RetryPolicy, Serves, TaskName, Terms, Timestamp, job::Counts,
-    lead::Sight, lifecycle::JobFacts, node::Host,
+    lead::Sight, lifecycle::JobFacts, node::Host, worker::Worker,
 };
 
 /// Which term of dispatching; only grows. Assigning, and all else that only the dispatcher may do, needs the present one.
@@ -56,6 +60,8 @@ pub struct Join {
     pub lease: Duration,
     /// The incarnation with the same name that this one takes the place of.
     pub replace: Option<Replace>,
+    /// Its tasks run in another program: what that says about them. It is kept as it is until the node is gone.
+    pub worker: Option<Worker>,
 }
 
 /// An incarnation, and the end of its lease as the caller saw it: if that has changed since, the node has beaten and lives.
@@ -218,6 +224,8 @@ pub struct Fleet {
     /// Nodes that were lost within the last day ([`Loss::KEPT`]), the last one first: at most [`Loss::SHOWN`] of them. A node whose
     /// jobs are not settled yet is in both lists.
     pub losses: Vec<Loss>,
+    /// Those of the nodes that are foreign workers, lost ones included.
+    pub workers: BTreeMap<Incarnation, Worker>,
 }
 
 /// That a node was lost: for people, who see it after its jobs are settled, too. Nothing decides by it.

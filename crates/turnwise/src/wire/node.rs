@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use serde::Serialize;
-use turnwise_core::{Incarnation, JobId, NodeName, QueueName, TaskName, Timestamp};
+use turnwise_core::{Incarnation, JobId, NodeName, QueueName, TaskName, Timestamp, worker::Worker};
 use turnwise_store::{Fleet, Loss};
 
 /// A node of the fleet.
@@ -45,6 +45,10 @@ pub struct Node<'a> {
     pub held: Option<u64>,
     /// The first of these jobs, by id; at most ten.
     pub held_jobs: &'a [JobId],
+    /// Of a foreign worker: what it is written in, as it says; `null` for any other node.
+    pub language: Option<&'a str>,
+    /// Of a foreign worker: the program that speaks for it; `null` for any other node.
+    pub client: Option<&'a str>,
 }
 
 impl<'a> Node<'a> {
@@ -69,6 +73,8 @@ impl<'a> Node<'a> {
             lost_at: None,
             held: None,
             held_jobs: &[],
+            language: None,
+            client: None,
         }
     }
 
@@ -76,11 +82,19 @@ impl<'a> Node<'a> {
     pub fn all(fleet: &'a Fleet) -> Vec<Self> {
         let nodes = fleet.nodes.iter().map(|node| {
             let loss = fleet.losses.iter().find(|loss| loss.node.incarnation == node.incarnation);
-            Self::new(node, fleet.now).lost(loss)
+            Self::new(node, fleet.now).lost(loss).of(fleet.workers.get(&node.incarnation))
         });
         let is_there = |loss: &&Loss| fleet.nodes.iter().any(|node| node.incarnation == loss.node.incarnation);
         let buried = fleet.losses.iter().filter(|loss| !is_there(loss));
         nodes.chain(buried.map(|loss| Self::new(&loss.node, fleet.now).lost(Some(loss)))).collect()
+    }
+
+    fn of(self, worker: Option<&'a Worker>) -> Self {
+        let said = |text: &'a str| Some(text).filter(|text| !text.is_empty());
+        match worker {
+            None => self,
+            Some(worker) => Self { language: said(&worker.language), client: said(&worker.client), ..self },
+        }
     }
 
     fn lost(self, loss: Option<&'a Loss>) -> Self {

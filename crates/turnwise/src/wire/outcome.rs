@@ -33,6 +33,8 @@ pub enum Outcome<'a> {
 
 impl<'a> Outcome<'a> {
     const NAMES: [&'static str; 5] = ["outcome", "result", "error", "for", "job"];
+    /// The words for the outcomes.
+    pub(super) const WORDS: [&'static str; 6] = ["done", "error", "fail", "snooze", "cancelled", "next"];
 
     /// Reads one JSON object; an error names the value that is missing, unknown or wrong.
     pub fn read(json: &'a str) -> Result<Self, Unreadable> {

@@ -361,8 +361,8 @@ fn every_shape_is_as_in_the_file() {
     let (task_name, task) = overview.tasks.first_key_value().unwrap();
     let (key_name, key) = overview.keys.first_key_value().unwrap();
     let last = crate::schedules::LastTime { at: at(0), job: Some(id(1)) };
-    let fleet = crate::Fleet { now: at(5), nodes: vec![node.clone()], losses: Vec::new() };
-    let no_fleet = crate::Fleet { now: at(5), nodes: Vec::new(), losses: Vec::new() };
+    let fleet = crate::Fleet { now: at(5), nodes: vec![node.clone()], losses: Vec::new(), workers: Default::default() };
+    let no_fleet = crate::Fleet { now: at(5), nodes: Vec::new(), losses: Vec::new(), workers: Default::default() };
     let comparison = simulated();
     let (head, held, ended, progress) = (head(&job), held(&job), ended(&job), story::Progress::new(3, 10, "pages"));
     let forgotten = crate::watch::Change { id: id(1), ran: None, failed: false, well: true, error: None, head: None };

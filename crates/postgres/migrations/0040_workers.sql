@@ -1,0 +1,2 @@
+-- 0040_workers.sql: nodes whose tasks run in other programs. The column is explained in schema.sql.
+alter table turnwise.node add column worker text;

@@ -1,0 +1,47 @@
+//! Foreign workers: beats of many at once, and which of them have mail.
+
+use turnwise_core::Incarnation;
+
+use super::MemoryStore;
+use crate::{
+    operators::{BeatenWorkers, FoundWorker, WorkerBeat},
+    store::{MemoKind, Result},
+};
+
+pub(super) fn worker(store: &MemoryStore, node: Incarnation) -> Result<Option<FoundWorker>> {
+    let (now, data) = (store.clock.now(), store.data());
+    let (Some(found), Some(worker)) = (data.nodes.get(&node), data.workers.get(&node)) else { return Ok(None) };
+    Ok(Some(FoundWorker { node: data.shown(found), worker: worker.clone(), now, lineage: data.lineage }))
+}
+
+pub(super) fn beat(store: &MemoryStore, beats: &[WorkerBeat]) -> Result<BeatenWorkers> {
+    let now = store.clock.now();
+    let mut data = store.data();
+    let set = data.memos.iter().take_while(|((kind, _), _)| *kind == MemoKind::Installation);
+    store.kept.hear_memo(set.last().map(|(_, (value, _))| value.as_str()));
+    let (mut alive, mut resized) = (Vec::with_capacity(beats.len()), false);
+    for beat in beats {
+        let node = data.nodes.get_mut(&beat.node).filter(|node| !node.lost);
+        alive.push(node.is_some());
+        if let Some(node) = node {
+            node.lease_until = now.plus(beat.lease);
+            resized |= std::mem::replace(&mut node.slots, beat.slots) != beat.slots;
+        }
+    }
+    let lineage = data.lineage;
+    drop(data);
+    if resized {
+        store.bell.ring_lead();
+    }
+    Ok(BeatenWorkers { now, lineage, alive })
+}
+
+pub(super) fn mail_waiting(store: &MemoryStore, mut nodes: Vec<Incarnation>) -> Result<Vec<Incarnation>> {
+    let data = store.data();
+    nodes.retain(|node| {
+        data.nodes.get(node).is_none_or(|node| node.lost)
+            || data.assignments.keys().any(|(to, _)| to == node)
+            || data.stop_requests.keys().any(|(to, _)| to == node)
+    });
+    Ok(nodes)
+}
