@@ -73,7 +73,9 @@ create index job_xact on turnwise.job (xact);
 create index job_group on turnwise.job (grp collate "C", uuid_send(id));
 
 -- Finished jobs, by state, and within a state by slices of time that are made ahead and dropped whole; the rest takes what
--- ends when there is no slice for it. noted: whether anything may be told of the job in the tables below.
+-- ends when there is no slice for it. noted: whether anything may be told of the job in the tables below. The primary key is the index by
+-- id; state and ended_at are in it because the parts go by them, and it is one so that logical replication can name a row: with the whole
+-- row in its place (replica identity full) a replica cannot find it, for two json values cannot be compared.
 create table turnwise.history (
     id               uuid not null,
     seq              bigint not null,
@@ -102,10 +104,10 @@ create table turnwise.history (
     terms            text,
     expires_at       timestamptz,
     fingerprint      text,
-    noted            boolean not null default true
+    noted            boolean not null default true,
+    primary key (id, state, ended_at)
 ) partition by list (state);
 
-create index history_id on turnwise.history (id);
 -- Whose story has to go before the slice does.
 create index history_noted on turnwise.history (id) where noted;
 -- The ended jobs of a group, newest first.
@@ -206,7 +208,8 @@ create table turnwise.stop_request (
 -- One row for each settled batch, so that a dispatcher elsewhere learns of it. ran is in microseconds. memos: no batch,
 -- but memos were written. failed stands beside jobs and ran: true for those whose run ended in an error (failed or stuck),
 -- false for those that ended with success, null for the others; it may be shorter, with null for the rest. fingerprints: of the
--- errors, in the same way; null if there are none.
+-- errors, in the same way; null if there are none. The primary key is the index by xact; seq is in it because logical replication names
+-- rows by their key.
 create table turnwise.change (
     seq    bigint generated always as identity,
     xact   xid8 not null default pg_current_xact_id(),
@@ -215,15 +218,14 @@ create table turnwise.change (
     ran    bigint[] not null,
     memos  boolean not null default false,
     failed boolean[] not null default '{}',
-    fingerprints text[]
+    fingerprints text[],
+    primary key (xact, seq)
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
 alter table turnwise.change
     alter column jobs set storage external,
     alter column ran set storage external,
     alter column failed set storage external;
-
-create index change_xact on turnwise.change (xact);
 
 -- One row: how far changes were deleted. All that was deleted is visible in seen, a snapshot of this lineage, so a watcher has missed
 -- nothing if its own has seen as much.
@@ -642,7 +644,7 @@ create function turnwise.refuse_ahead(ids uuid[]) returns boolean
 -- rest is looked up in each slice; "offset 0" keeps that a look by key for each row, whatever the planner believes.
 -- In a transaction of repeatable read or above there are no younger snapshots: see docs/guides/transactions.md.
 -- With the rights of its owner: who submits need not be able to delete jobs.
--- Locks: the rows it takes back. Index: history_id, the primary key of job.
+-- Locks: the rows it takes back. Index: the primary keys of history and job.
 create function turnwise.take_back(ids uuid[]) returns uuid[]
     language plpgsql volatile security definer
     set search_path = pg_catalog, pg_temp

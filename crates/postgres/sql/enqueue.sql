@@ -10,7 +10,7 @@
 -- So does a new job whose id is more than a minute ahead of the database's time; turnwise.refuse_ahead is asked only if the newest is.
 -- A job that has ended already is deleted again after the insert, by turnwise.take_back, which says why this is done afterwards.
 -- Runs in callers' transactions too: every name is qualified, whatever their search_path finds.
--- Locks: the new rows only. Index: the primary keys of job and memo, history_id.
+-- Locks: the new rows only. Index: the primary keys of job and memo, history_pkey.
 with inserted as (
     insert into turnwise.job (id, task, args, queue, grp, priority, due_at, retry, key, terms, expires_at)
     select t.id, t.task, t.args::pg_catalog.json, t.queue, t.grp, t.priority,

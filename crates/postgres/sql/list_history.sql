@@ -1,6 +1,6 @@
 -- list_history.sql: as list_jobs.sql, of finished jobs. Only the parts of history of these states, three at most, are looked at: one
 -- by one, since PostgreSQL leaves no part out for `any` of an array whose values it does not know when it plans. Locks: nothing. Index:
--- history_id, backwards, of all parts at once.
+-- history_pkey, backwards, of all parts at once.
 select id, task, queue, grp, priority, args, retry, state, attempt, retries, crashes, fence, cancel_requested,
        node_name, result, error, submitted_at, due_at, assigned_at, started_at, finished_at,
        key, terms, fingerprint, expires_at

@@ -3,7 +3,7 @@
 -- call begins; and until when totals are asked for, if they are. Of each half of the jobs at most $3. A snapshot of another lineage means nothing here: the caller compares lineages.
 -- A row is new if its transaction began after the last snapshot (xact >= xmax) or was under way then (xact in xip);
 -- a sequence number would lose rows, since it is given before commit. A union, so that both halves use the index.
--- Locks: nothing. Index: job_xact, change_xact; job's primary key for the heads of changes.
+-- Locks: nothing. Index: job_xact, change_pkey; job's primary key for the heads of changes.
 with unseen as materialized (
     select seq, told, jobs, ran, failed, fingerprints, memos from turnwise.change
      where xact >= pg_snapshot_xmax($1::text::pg_snapshot)

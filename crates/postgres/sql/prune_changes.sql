@@ -1,7 +1,7 @@
 -- prune_changes.sql: delete at most $2 changes that the snapshot $1 has seen, if it is of the lineage $3 and
 -- that is still the current one; and note for watchers how far they were deleted. Of two snapshots of one lineage the later one has the
 -- larger xmax, or fewer transactions that were open.
--- Locks: those rows, and that note. Index: change_xact; primary key.
+-- Locks: those rows, and that note. Index: change_pkey; primary key.
 with gone as (
     delete from turnwise.change
      where ctid = any (array(

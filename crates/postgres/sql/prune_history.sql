@@ -1,7 +1,7 @@
 -- prune_history.sql: delete jobs of a part of history that ended before $1 and have no story, at most $2. Bad ends go to
 -- bad_end, where jobs that were submitted in still open transactions find them. Returns how many jobs were deleted.
 -- (The table named here stands for one part; the code puts the name of another in its place.)
--- Locks: those rows. Index: the rest's own, by its end; in a slice history_id.
+-- Locks: those rows. Index: the rest's own, by its end; in a slice history_pkey.
 with gone as (
     delete from turnwise.history_success_rest
      where ctid = any (array(

@@ -2,7 +2,7 @@
 -- own can, at most $2 of each half; where the next call begins (kind 0), with how far changes were deleted, and, where there is no lineage
 -- or the caller's cursor is of before the first ($3), the number for the place of watch_begin.sql; whether memos were written, and how
 -- many changes were read (kind 3).
--- Locks: nothing. Index: job_xact, change_xact, in whose order they are read so that a few rows cost as much; job's primary key for the
+-- Locks: nothing. Index: job_xact, change_pkey, in whose order they are read so that a few rows cost as much; job's primary key for the
 -- heads of changes.
 with unseen as materialized (
     (select seq, jobs, ran, failed, fingerprints, memos from turnwise.change

@@ -263,3 +263,61 @@ async fn a_job_in_the_hands_of_a_node_that_is_not_there_goes_back() {
     assert!(took < Duration::from_secs(30), "{took:?}");
     executor.stop().await;
 }
+
+/// Empties what the migrations fill in, so that a subscription can copy all rows.
+const EMPTY: &str = "do $$
+    declare name text;
+    begin
+        for name in select oid::regclass from pg_class where relnamespace = 'turnwise'::regnamespace
+                       and relkind in ('r', 'p') and not relispartition loop
+            execute format('truncate %s', name);
+        end loop;
+    end $$";
+
+/// Waits until the query's one value is true.
+async fn comes_true(app: &tokio_postgres::Client, sql: &str) {
+    let begun = Instant::now();
+    while !app.query_one(sql, &[]).await.unwrap().get::<_, bool>(0) {
+        assert!(begun.elapsed() < Duration::from_secs(60), "not so yet: {sql}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_published_database_goes_on_and_so_does_its_logical_replica_when_it_is_promoted() {
+    let publishes = Cluster::start_set_up("wal_level = logical", &[]).unwrap();
+    let subscribes = Cluster::start_set_up("wal_level = logical", &[]).unwrap();
+    let (url, copy) = (publishes.fresh_database().unwrap(), subscribes.fresh_database().unwrap());
+    let turnwise = schema::open(&url).await;
+    drop(schema::open(&copy).await);
+    let (app, replica) = (application(&url).await, application(&copy).await);
+    app.batch_execute("create publication jobs for all tables with (publish_via_partition_root = true)").await.unwrap();
+    replica.batch_execute(EMPTY).await.unwrap();
+    let subscribe = format!("create subscription jobs connection '{url}' publication jobs");
+    replica.batch_execute(&subscribe).await.unwrap();
+    comes_true(&replica, "select count(*) > 0 and bool_and(srsubstate = 'r') from pg_subscription_rel").await;
+
+    let executor = start(&turnwise).await;
+    others_go_on(&turnwise, 50).await;
+    // Rows of history that change and go, and changes that go.
+    let again = turnwise.submit(nothing.job(()).delay(Duration::from_secs(3600))).await.unwrap();
+    turnwise.cancel(again).await.unwrap();
+    turnwise.retry(again).await.unwrap();
+    ended(&turnwise, &[again]).await;
+    app.batch_execute("delete from turnwise.change").await.unwrap();
+    executor.stop().await;
+    let waiting = turnwise.submit_all((0..20).map(|_| nothing.job(()))).await.unwrap();
+    drop(turnwise);
+    let sent: String = app.query_one("select pg_current_wal_lsn()::text", &[]).await.unwrap().get(0);
+    comes_true(&app, &format!("select bool_and(replay_lsn >= '{sent}') from pg_stat_replication")).await;
+
+    replica.batch_execute("alter subscription jobs disable").await.unwrap();
+    replica.batch_execute("alter subscription jobs set (slot_name = none)").await.unwrap();
+    replica.batch_execute("drop subscription jobs").await.unwrap();
+    let turnwise = schema::open(&copy).await;
+    assert_eq!(turnwise.job(again).await.unwrap().state, JobState::Success, "an end that came after a retry");
+    let executor = start(&turnwise).await;
+    ended(&turnwise, &waiting).await;
+    others_go_on(&turnwise, 50).await;
+    executor.stop().await;
+}
