@@ -64,6 +64,7 @@ const STEPS: &[Step] = &[
     Step { version: 37, name: "groups", sql: include_str!("../migrations/0037_groups.sql") },
     Step { version: 38, name: "tickets", sql: include_str!("../migrations/0038_tickets.sql") },
     Step { version: 39, name: "job_group", sql: include_str!("../migrations/0039_job_group.sql") },
+    Step { version: 40, name: "notice", sql: include_str!("../migrations/0040_notice.sql") },
 ];
 
 /// The steps that a binary without them does not work with (docs/compatibility.md). The steps up to 26 were made before that was
