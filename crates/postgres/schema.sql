@@ -842,6 +842,32 @@ create function turnwise.check_name(field text, name text) returns void
     end
     $$;
 
+-- Tells the client by a notice which of these tasks no living node knows, as the commands that submit do: jobs of it wait until a node
+-- does. Nodes may start later, so it is no error. Where no node lives nothing is said of any; a role that may not read nodes hears
+-- nothing.
+create function turnwise.notice_unknown(variadic tasks text[]) returns void
+    language plpgsql stable
+    set search_path = pg_catalog, pg_temp
+    as $$
+    declare
+        unknown text;
+    begin
+        if not has_table_privilege('turnwise.node', 'select')
+           or not exists (select from turnwise.node where not lost and lease_until >= turnwise.now()) then
+            return;
+        end if;
+        for unknown in
+            select named.task
+              from unnest(notice_unknown.tasks) as named (task)
+             where named.task is not null
+               and not exists (select from turnwise.node
+                                where not lost and lease_until >= turnwise.now() and named.task = any(node.tasks))
+        loop
+            raise notice 'no living node knows the task "%"; jobs of it wait until one does', unknown;
+        end loop;
+    end
+    $$;
+
 -- Submits one job in the caller's transaction: for every language that can call a function. Error TW001: the group is
 -- full, or it is to wait for a job that is not there, and the message says so.
 -- With a unique_key, the id may be that of another job which holds the key: within 'task', 'queue', 'group' or a scope of any
@@ -992,6 +1018,7 @@ create function turnwise.enqueue(
         select count(*) into claimed
           from stored
          where (select count(*) from refused) >= 0 and (select count(*) from rung) >= 0;
+        perform turnwise.notice_unknown(enqueue.task, enqueue.next, enqueue.on_exhausted);
         return new_id;
     end
     $$;

@@ -51,6 +51,10 @@ pub(crate) fn enqueue(settings: &Settings, call: &args::Enqueue) -> Result<(), F
         input.lines.push(serde_json::to_string(&written).map_err(|error| Failure::Input(error.to_string()))?);
         vec![request]
     };
+    if requests.is_empty() {
+        // Nothing to store: no database is made for it.
+        return Ok(());
+    }
     let trace = surrounding_trace();
     let requests: Vec<_> = match &trace {
         // What a request says itself comes first.

@@ -107,7 +107,7 @@ pub(crate) fn schedule(settings: &Settings, verb: &ScheduleVerb) -> Result<(), F
             // All values are read before the database is touched.
             let recurring = written.to_recurring()?;
             block_on(async {
-                let place = Place::to_submit(settings).await?;
+                let place = Place::find(settings).await?;
                 show(match &place {
                     Place::Database(turnwise) => {
                         let set = turnwise.set_schedule(&call.name, recurring).await?;

@@ -106,6 +106,11 @@ fn every_reason_is_named(place: &Place) {
     let why = place.why(&behind);
     assert!(why.contains("it is next; when it starts cannot be said") && !why.contains("about"), "{why}");
     assert_eq!(place.json(&["why", &behind, "--json"])["starts_in_ms"], Value::Null);
+    // Nor does it start after its time is over, and that is said too.
+    let late = place.enqueue(&["noop", "--queue", "slow", "--expires", "1h"]);
+    let why = place.why(&late);
+    let expires = place.job(&late)["expires_at"].as_str().unwrap().to_owned();
+    assert!(why.ends_with(&format!("; if it has not begun by {expires}, it expires\n")), "{why}");
     place.told(&["cancel", &running]);
     place.wait_for_state(&running, "cancelled");
     node.stop();

@@ -38,7 +38,7 @@ const READS: [&[&str]; 18] = [
 ];
 
 /// Commands that change what is there.
-const CHANGES: [&[&str]; 10] = [
+const CHANGES: [&[&str]; 11] = [
     &["cancel", ID],
     &["retry", ID],
     &["fail", ID],
@@ -46,6 +46,7 @@ const CHANGES: [&[&str]; 10] = [
     &["queue", "pause", "mail"],
     &["group", "set", "acme", "--weight", "2"],
     &["task", "set", "mail", "--concurrency", "2"],
+    &["schedule", "add", "nightly", "noop", "--every", "1h"],
     &["schedule", "pause", "nightly"],
     &["token", "revoke", "tw_none"],
     &["prune"],
@@ -62,7 +63,8 @@ fn looking_in_a_folder_without_a_database_makes_none() {
     for command in looks() {
         place.refuses(command, 1, "\"turnwise.db\" does not exist; `turnwise serve` or `turnwise enqueue` makes it");
     }
-    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0, "a file was made");
+    place.told(&["enqueue", "--stdin"]);
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0, "a file was made, though nothing was submitted");
     // Submitting is the beginning of a new file.
     place.enqueue(&["noop"]);
     assert!(place.told(&["jobs"]).contains("noop"));
@@ -375,7 +377,11 @@ fn a_node_says_what_it_waits_for_when_it_stops_and_what_it_leaves_behind() {
     let place = Place::on_sqlite();
     let job = place.enqueue(&["sleep", r#"{"ms": 600000}"#]);
     // Also where nothing else is logged.
-    let mut command = place.command(&["serve", "--demo-tasks", "--await-termination", "90s", "--log", "error"]);
+    // The tests may be run with nohup, and a signal that is ignored stays so.
+    let mut hears = Command::new("env");
+    hears.args(["--default-signal=HUP", env!("CARGO_BIN_EXE_turnwise")]);
+    let mut command =
+        place.prepared(hears, &["serve", "--demo-tasks", "--await-termination", "90s", "--log", "error"]);
     let mut node = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     place.wait_for_state(&job, "running");
     signal(node.id(), "HUP");

@@ -66,6 +66,7 @@ const STEPS: &[Step] = &[
     Step { version: 39, name: "job_group", sql: include_str!("../migrations/0039_job_group.sql") },
     Step { version: 40, name: "workers", sql: include_str!("../migrations/0040_workers.sql") },
     Step { version: 41, name: "keys", sql: include_str!("../migrations/0041_keys.sql") },
+    Step { version: 42, name: "notice", sql: include_str!("../migrations/0042_notice.sql") },
 ];
 
 /// The steps that a binary without them does not work with (docs/compatibility.md). The steps up to 26 were made before that was

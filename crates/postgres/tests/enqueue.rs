@@ -2,9 +2,9 @@
 
 mod database;
 
-use database::{client, fresh_store, id, job};
-use futures_util::future::join_all;
-use tokio_postgres::Transaction;
+use database::{client, fresh_store, id, job, join, node};
+use futures_util::{StreamExt, future::join_all, stream::poll_fn};
+use tokio_postgres::{AsyncMessage, NoTls, Transaction};
 use turnwise_core::{GroupName, JobId, JobState, KeyName, NewJob, RetryPolicy, Timestamp, calendar::GivenTime};
 use turnwise_postgres::{PostgresStore, REFUSED, enqueue_in};
 use turnwise_store::{Filter, MemoKind, NewMemo, Store, StoreError, Submitted};
@@ -331,4 +331,33 @@ async fn a_submit_that_waits_for_an_open_transaction_waits_alone() {
     }
     transaction.commit().await.unwrap();
     assert_eq!(store.enqueue(vec![job(5)]).await.unwrap(), [Submitted::itself(id(5), false)]);
+}
+
+/// What the server says beside its answer to this, without the names of the messages' fields.
+async fn notices(url: &str, sql: &str) -> Vec<String> {
+    let (client, mut connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
+    let messages = poll_fn(move |context| connection.poll_message(context));
+    let asked = async move {
+        client.batch_execute(sql).await.unwrap();
+    };
+    let (said, ()) = tokio::join!(messages.collect::<Vec<_>>(), asked);
+    let notice = |message| match message {
+        Ok(AsyncMessage::Notice(notice)) => Some(notice.message().to_owned()),
+        _ => None,
+    };
+    said.into_iter().filter_map(notice).collect()
+}
+
+#[tokio::test]
+async fn the_sql_function_names_tasks_that_no_living_node_knows() {
+    let (store, url) = fresh_store().await;
+    let app = client(&url).await;
+    let misspelt = "select turnwise.enqueue('mial', next => 'mail', on_exhausted => 'repotr')";
+    assert_eq!(notices(&url, misspelt).await, Vec::<String>::new(), "where no node lives, none is to blame");
+    join(&store, node(1), "a node that knows mail").await;
+    let said = |task: &str| format!("no living node knows the task \"{task}\"; jobs of it wait until one does");
+    assert_eq!(notices(&url, misspelt).await, [said("mial"), said("repotr")]);
+    assert_eq!(notices(&url, "select turnwise.enqueue('mail')").await, Vec::<String>::new());
+    let stored = "select count(*) from turnwise.job";
+    assert_eq!(app.query_one(stored, &[]).await.unwrap().get::<_, i64>(0), 3, "it is a notice and no refusal");
 }

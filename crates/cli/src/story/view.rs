@@ -31,7 +31,7 @@ fn heading(story: &Story, page: Option<&str>) -> String {
     let late = story.groups - 1;
     let page = page.map_or_else(String::new, |page| format!("\nIn a browser while it runs: {page}"));
     format!(
-        "{} slots, {order}: the flood submits {} jobs\nat once, {late} collectives come later with a few each{page}",
+        "{} slots, {order}:\nthe flood submits {} jobs at once,\n{late} collectives come later with a few each{page}",
         story.slots, story.flood
     )
 }

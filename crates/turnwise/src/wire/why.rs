@@ -88,11 +88,15 @@ fn words(answer: &Answer) -> Vec<String> {
         _ => gate.to_string(),
     };
     let mut words: Vec<String> = why.gates.iter().map(sentence).collect();
-    words.push(match why.forecast {
+    let mut last = match why.forecast {
         Some(forecast) => forecast_words(forecast, answer.guessed),
         None if why.gates.is_empty() => "nothing holds it up, but it lies too far ahead to say when".to_owned(),
         None => "it will not start unless something changes, or starts too far ahead to say when".to_owned(),
-    });
+    };
+    if let Some(expires) = answer.job.expires_at {
+        last += &format!("; if it has not begun by {expires}, it expires");
+    }
+    words.push(last);
     words
 }
 
