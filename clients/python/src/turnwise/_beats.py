@@ -57,7 +57,7 @@ class Beats:
         except BlockingIOError:
             if len(self._unsent) > _MAX_UNREAD:
                 self._process.kill()
-        except OSError:
+        except (OSError, ValueError):
             pass  # it is gone, and the reader says so
 
     def _read(self) -> None:
@@ -69,6 +69,8 @@ class Beats:
                 for line in lines:
                     self._heard(json.loads(line))
         self._process.wait()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
         self._ended(self)
 
     def close(self) -> None:

@@ -246,8 +246,8 @@ class Engine:
                 task.cancel()
             await asyncio.gather(*tasks, *flights, return_exceptions=True)
             self._flights.clear()
-            if not self._lost.done():
-                self._lost.cancel()
+            if not self._lost.cancel():
+                self._lost.exception()  # is read, whether or not it is what is raised
 
     async def _give_everything_up(self) -> None:
         """The jobs are others' now: all runs stop before this worker does anything else. A thread that does not stop keeps its slot."""
@@ -330,19 +330,20 @@ class Engine:
         asked = time.monotonic()
         answer = await self._ask("take", body, wait)
         if answer["jobs"]:
-            self._accept(answer["jobs"], flight)
+            self._accept(answer["jobs"])
         if answer["stop"]:
             self._stop_what(answer["stop"])
         if not answer["jobs"] and time.monotonic() - asked < min(_NOTHING_NEW, wait):
             # A server that stops answers at once, and so may one that repeats what this worker is about to stop.
             await asyncio.sleep(_NOTHING_NEW)
 
-    def _accept(self, jobs: Iterable[dict[str, Any]], flight: _Flight) -> None:
+    def _accept(self, jobs: Iterable[dict[str, Any]]) -> None:
         new = []
         for said in jobs:
             key = (said["id"], said["fence"])
-            # A repeated answer brings what is here already, and a late one what has even ended meanwhile.
-            if key in self._held or key in flight.answered:
+            # A repeated answer brings what is here already. What has ended meanwhile it cannot bring: one take at a time asks for jobs, and
+            # it has named all that was held when it was sent.
+            if key in self._held:
                 continue
             run = Run(said, self._settings.tasks[said["task"]], self)
             self._held[key] = run
@@ -491,8 +492,6 @@ class Engine:
         """It is not held any more."""
         self._held.pop(run.key, None)
         self._dropped.append(run.key)
-        for flight in self._flights:
-            flight.answered.add(run.key)
 
     # Ends.
 
@@ -760,8 +759,6 @@ class _Flight:
 
     def __init__(self, n: int) -> None:
         self.n = n
-        #: What was answered meanwhile: a late answer may still bring it.
-        self.answered: set[tuple[str, int]] = set()
 
 
 def _bound(run_it: Callable[[Run], str], run: Run) -> Callable[[], str]:

@@ -9,7 +9,7 @@ import threading
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timezone
-from typing import Any, Protocol, TypeVar, Union, cast
+from typing import Any, Protocol, TypeVar, cast, overload
 
 from . import _span
 from ._span import Span
@@ -206,12 +206,16 @@ class AsyncCtx(Base):
         """Waits until the task should stop. Only of use in a part of the task that asyncio does not cancel with it."""
         await self._surroundings.until()
 
-    async def step(self, name: str, run: Callable[[], Union[Awaitable[T], T]]) -> T:
+    @overload
+    async def step(self, name: str, run: Callable[[], Awaitable[T]]) -> T: ...
+    @overload
+    async def step(self, name: str, run: Callable[[], T]) -> T: ...
+    async def step(self, name: str, run: Callable[[], Any]) -> Any:
         """As :meth:`Ctx.step`: ``await ctx.step("fetch", lambda: fetch(7))``, where ``fetch`` may be async."""
         if self._named(name) not in self._steps:
             made = run()
             await self._store(name, self._encoded(name, await made if inspect.isawaitable(made) else made))
-        return cast(T, self._steps[name])
+        return self._steps[name]
 
     async def sleep(self, span: Span) -> None:
         """As :meth:`Ctx.sleep`."""
