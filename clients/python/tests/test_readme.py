@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import types
 from pathlib import Path
 
 import httpx
@@ -71,6 +72,22 @@ def answered(web: httpx.Client) -> str | None:
         return str(web.post("/reports", json={"customer": "acme", "pages": 3}).json()["id"])
     except httpx.TransportError:
         return None
+
+
+def test_the_examples_of_the_guide_are_programs_and_its_tests_pass(folder: Path) -> None:
+    guide = next((file for file in (ROOT / "python.md", ROOT.parent.parent / "docs/guides/python.md") if file.exists()), None)
+    if guide is None:
+        pytest.skip("the guide is not in this package")
+    blocks = re.findall(r"```python\n(.*?)```", guide.read_text(), re.S)
+    assert len(blocks) >= 5
+    for number, block in enumerate(blocks):
+        module = types.ModuleType(f"block_{number}")
+        sys.modules[module.__name__] = module
+        exec(compile(block, f"{guide.name}, block {number}", "exec"), vars(module))
+    tests = [value for name, value in vars(module).items() if name.startswith("test_")]
+    assert len(tests) == 2
+    for one in tests:
+        one()
 
 
 def test_the_licences_are_those_of_the_whole() -> None:
