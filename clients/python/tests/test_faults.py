@@ -308,3 +308,30 @@ def test_lines_that_come_too_fast_are_dropped_and_counted() -> None:
         kept = [line for line in lines if "were dropped" not in line]
         assert dropped + len(kept) == 50_000
         assert kept[-1] == "49999"
+
+
+def test_a_worker_that_is_stopped_while_no_server_answers_ends_all_the_same() -> None:
+    begun = threading.Event()
+
+    @task("deaf-to-all")
+    async def deaf(ctx: AsyncCtx, args: None) -> None:
+        begun.set()
+        await asyncio.sleep(PATIENCE)
+
+    with Server() as server, Turnwise(server.url) as turnwise:
+        turnwise.submit("deaf-to-all")
+        with working(server.url, deaf, stop_timeout=0.1):
+            assert begun.wait(PATIENCE)
+            server.away = True
+        server.away = False
+        assert len(server.workers()) == 1, "it has not left: its lease will be over"
+
+
+@linux
+def test_a_signal_to_all_processes_right_at_the_start_stops_the_worker_alone() -> None:
+    with Server() as server, WorkerFor(server, "patient.py") as process:
+        until(lambda: len(group_of(process.pid)) >= 2, "the process that beats, which is still starting")
+        process.send_all(signal.SIGTERM)
+        assert process.wait() in (0, -signal.SIGTERM), "before it listens to signals, the worker ends by the first"
+        until(lambda: group_of(process.pid) == [], "the end of all")
+        assert server.workers() == []

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import queue
-import signal
 import sys
 import threading
 import time
@@ -17,6 +16,7 @@ from typing import Any
 
 import httpx
 
+from . import _signals
 from ._backoff import Backoff
 from ._server import Server
 from .errors import problem
@@ -26,10 +26,7 @@ _UNREAD = 1_000
 
 
 def main() -> None:
-    for kind in ("SIGINT", "SIGTERM", "SIGHUP"):
-        # A terminal, or systemd, sends these to all processes of a service. The worker decides when to stop.
-        if hasattr(signal, kind):
-            signal.signal(getattr(signal, kind), signal.SIG_IGN)
+    _signals.ignored()
     beater = _Beater(os.getppid())
     threading.Thread(target=beater.beat, daemon=True).start()
     threading.Thread(target=beater.write, daemon=True).start()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import Any
 
+from . import _signals
 from ._server import Server
 
 #: What may wait in the pipe to a process that does not read: then it is stuck, and replaced.
@@ -25,9 +26,10 @@ class Beats:
     def __init__(self, server: Server, heard: Callable[[dict[str, Any]], None], ended: Callable[[Beats], None]) -> None:
         self._heard, self._ended = heard, ended
         self._unsent = b""
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", _CODE, json.dumps(sys.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
-        )
+        with _signals.blocked():
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _CODE, json.dumps(sys.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+            )
         assert self._process.stdin is not None
         self._pipe = self._process.stdin.fileno()
         if hasattr(os, "set_blocking") and sys.platform != "win32":

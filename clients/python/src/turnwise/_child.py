@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from . import outcome
+from . import _signals, outcome
 from ._running import failed, run_here, stopped
 from .joblog import JobLogHandler, attached
 
@@ -34,13 +34,25 @@ class Child:
     def __init__(self) -> None:
         self._pipe, theirs = _spawn.Pipe()
         self._process = _spawn.Process(target=_serve, args=(theirs, os.getpid(), attached()), name="turnwise-task", daemon=True)
-        self._process.start()
+        with _signals.blocked():
+            self._process.start()
         theirs.close()
         self._sending = threading.Lock()
         self._killed = False
+        self._runs: Run | None = None
+        self._killing = threading.Lock()
 
     def run(self, run: Run) -> str:
         """Runs the job there; how it ended."""
+        with self._killing:
+            self._runs = run
+        try:
+            return self._run(run)
+        finally:
+            with self._killing:
+                self._runs = None
+
+    def _run(self, run: Run) -> str:
         try:
             if run.stop_reason is not None:
                 return stopped(run.stop_reason)
@@ -72,11 +84,22 @@ class Child:
         return not self._killed and self._process.is_alive()
 
     def stop(self, reason: str) -> None:
-        self._send(("stop", reason))
+        # The worker's thread does not wait for a process that does not read: the thread that sends to it meanwhile repeats the stop afterwards,
+        # and in the end it is killed.
+        if self._sending.acquire(blocking=False):
+            try:
+                self._pipe.send(("stop", reason))
+            except (OSError, ValueError):
+                pass
+            finally:
+                self._sending.release()
 
-    def kill(self) -> None:
-        self._killed = True
-        self._process.kill()
+    def kill(self, run: Run) -> None:
+        """Kills it if it still runs this job, and not the next one."""
+        with self._killing:
+            if self._runs is run:
+                self._killed = True
+                self._process.kill()
 
     def close(self) -> None:
         """Lets it end."""
@@ -107,7 +130,10 @@ class Children:
     def run(self, run: Run) -> str:
         with self._lock:
             child = next((one for one in iter(lambda: self._idle.pop() if self._idle else None, None) if one.usable), None)
-        child = child or Child()
+        try:
+            child = child or Child()
+        except OSError as error:
+            return outcome.raised(error)
         run.child = child
         try:
             return child.run(run)
@@ -127,9 +153,7 @@ class Children:
 def _serve(pipe: Connection[Any, Any] | Any, parent: int, handlers: list[tuple[str, int, int]]) -> None:
     """What the process does: it runs jobs in its main thread, and ends with the worker."""
     _end_with(parent)
-    for kind in ("SIGINT", "SIGTERM"):
-        # They are sent to all processes of a service, and the worker decides when to stop. A program that a task starts does not inherit this.
-        signal.signal(getattr(signal, kind), lambda *_: None)
+    _signals.ignored()
     # A task may start processes of its own.
     multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
     for name, level, of_handler in handlers:

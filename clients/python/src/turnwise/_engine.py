@@ -173,6 +173,8 @@ class Engine:
                 while not self._stopping.is_set() and await self._register():
                     try:
                         await self._work()
+                        if self._held:
+                            await self._give_everything_up()
                         return
                     except Lost as lost:
                         if self._held or not self._stopping.is_set():
@@ -353,6 +355,8 @@ class Engine:
             # Before they begin: a task may keep Python's lock from its first line on.
             self._tell_held(new)
             self._begin()
+            if self._stopping.is_set():
+                self._something_ended.set()
 
     def _tell_held(self, new: list[tuple[str, int]]) -> None:
         if self._beats is not None and (new or self._dropped):
@@ -395,6 +399,10 @@ class Engine:
     def _begin_async(self, runs: list[Run]) -> None:
         """Called in the loop of the async tasks."""
         for run in runs:
+            if run.stop_reason is not None:
+                # An asyncio task that is cancelled before its first step never begins, and would never end.
+                self._ran(run, stopped(run.stop_reason))
+                continue
             run.runs_as(self._task_loop.create_task(self._run_async(run)))
 
     async def _run_async(self, run: Run) -> None:
@@ -429,15 +437,17 @@ class Engine:
             self._notes_are_there.set()
             self._notes_are_urgent.set()
         else:
+            run.told = True
             self._ends.append(run)
             self._ends_are_there.set()
 
     def _tell_slots(self) -> None:
         """A task that does not stop, though its run is over, keeps its slot: the server gives fewer jobs meanwhile."""
         slots = 0 if self._stopping.is_set() else self._settings.slots - self._stuck
-        if slots != self._slots_told and self._beats is not None:
+        if slots != self._slots_told:
             self._slots_told = slots
-            self._beats.tell({"slots": slots})
+            if self._beats is not None:
+                self._beats.tell({"slots": slots})
 
     # Stopping.
 
@@ -467,8 +477,9 @@ class Engine:
     def _give_up(self, run: Run) -> None:
         if not run.executing:
             return
-        if run.child is not None:
-            run.child.kill()
+        child = run.child
+        if child is not None:
+            child.kill(run)
             return
         if not run.ended:
             log.warning("task %s of job %s does not stop (%s); it keeps its slot until it does", run.task.name, run.id, run.stop_reason)
@@ -578,7 +589,7 @@ class Engine:
                 if said is not None:
                     size += len(said)
                     batch.append((run, said))
-                elif run.ended:
+                elif run.ended and run.notes is not None and not run.notes.waiting():
                     self._noted_at_last(run)
             if batch:
                 await self._note([run for run, _ in batch])
@@ -625,8 +636,9 @@ class Engine:
             self._is_lost(lost)
 
     def _noted_at_last(self, run: Run) -> None:
-        """All that an ended run has said is stored: now its end may follow."""
-        if run.key in self._held:
+        """All that an ended run has said is stored: now its end may follow. Once: what a thread says that the task has left behind is too late."""
+        if run.key in self._held and not run.told:
+            run.told = True
             self._ends.append(run)
             self._ends_are_there.set()
 
@@ -674,7 +686,13 @@ class Engine:
 
     def _beat_again(self) -> None:
         if self._beats is None and self._worker:
-            self._beats = self._new_beats()
+            try:
+                self._beats = self._new_beats()
+            except OSError as error:
+                log.error("the process that beats cannot be started: %s", error)
+                assert self._loop is not None
+                self._loop.call_later(1.0, self._beat_again)
+                return
             self._dropped.clear()
             self._beats.begin(self._worker, self._every, self._slots_told, self._held)
 
@@ -705,8 +723,28 @@ class Engine:
         """Once it is asked to stop: no more jobs, what has not begun goes back, what runs may end, and then it leaves."""
         await self._stopping.wait()
         log.info("worker %s stops; %d tasks run", self._worker, len(self._executing))
-        if self._ready:
-            await self._leave()
+        leaving: asyncio.Future[Any] = asyncio.ensure_future(self._leave_in_order())
+        hurry: asyncio.Future[Any] = asyncio.ensure_future(self._hurry.wait())
+        try:
+            await asyncio.wait([leaving, hurry], timeout=self._settings.stop_timeout, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([leaving], timeout=min(5.0, self._grace) + 10)
+            if leaving.done():
+                leaving.result()
+            else:
+                log.warning("worker %s could not tell a server how its jobs ended: they go to others when its lease is over", self._worker)
+        finally:
+            hurry.cancel()
+            leaving.cancel()
+            await asyncio.gather(leaving, return_exceptions=True)
+
+    async def _leave_in_order(self) -> None:
+        def body() -> str:
+            return f'{{"slots":0,"held":[{",".join([run.fragment + "}" for run in self._held.values()])}]}}'
+
+        # From its answer on nothing more is assigned, so that what goes back now is all.
+        self._stop_what((await self._ask("beat", body))["stop"])
+        if await self._leave():
+            return
         await self._until_settled(self._settings.stop_timeout, self._hurry)
         if self._held:
             log.warning("worker %s does not wait longer for %d jobs, which go back", self._worker, len(self._held))
@@ -714,15 +752,17 @@ class Engine:
                 self._stop(run, "stopping", min(5.0, self._grace))
             await self._until_settled(min(5.0, self._grace) + 10, None)
         while not await self._leave():
-            # An answer that was lost had jobs that this worker does not know of: they go back, too.
-            await self._until_settled(5.0, None)
-            await self._take(_Flight(_BATCH), 0.0)
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.1)
 
     async def _until_settled(self, seconds: float, hurry: asyncio.Event | None) -> None:
-        """Until nothing is held but what has not begun."""
+        """Until nothing is held any more. What has not begun goes back at once."""
         until = time.monotonic() + seconds
-        while len(self._held) > len(self._ready) and time.monotonic() < until and not (hurry is not None and hurry.is_set()):
+        while True:
+            if self._ready:
+                # Also what a take has brought that was under way.
+                await self._leave()
+            if not self._held or time.monotonic() >= until or hurry is not None and hurry.is_set():
+                return
             self._something_ended.clear()
             waits: list[Coroutine[Any, Any, Any]] = [self._something_ended.wait()]
             if hurry is not None:

@@ -32,7 +32,7 @@ class Run:
 
     __slots__ = (
         "id", "fence", "key", "fragment", "said", "task", "home", "limited", "timeout", "began", "executing", "ended", "end", "stop_reason",
-        "notes", "noted", "timer", "child", "_flag", "_event", "_loop", "_running",
+        "told", "notes", "noted", "timer", "child", "_flag", "_event", "_loop", "_running",
     )  # fmt: skip
 
     def __init__(self, said: dict[str, Any], task: Task[Any, Any], home: Home) -> None:
@@ -55,6 +55,8 @@ class Run:
         self.ended = False
         #: How it ended, as it is told to the server.
         self.end = ""
+        #: Whether that is on its way.
+        self.told = False
         self.stop_reason: str | None = None
         self.notes: Notes | None = None
         #: Whether the worker knows that there are notes.
@@ -75,8 +77,9 @@ class Run:
             self.stop_reason = reason
         if self._flag is not None:
             self._flag.set()
-        if self.child is not None:
-            self.child.stop(reason)
+        child = self.child
+        if child is not None:
+            child.stop(reason)
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._cancel)
 
@@ -132,10 +135,8 @@ class Run:
         self._loop = loop
 
     def runs_as(self, running: asyncio.Task[None]) -> None:
-        """The asyncio task in which it runs. A stop that came before is repeated."""
+        """The asyncio task in which it runs."""
         self._running = running
-        if self.stop_reason is not None:
-            running.cancel()
 
 
 _first = threading.Lock()
