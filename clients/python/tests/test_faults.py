@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import threading
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -60,15 +59,13 @@ def test_a_server_that_is_away_for_less_than_a_lease_costs_no_job() -> None:
         ctx.log("still here")
         return "done"
 
-    with Server() as server, Turnwise(server.url) as turnwise, working(server.url, long, lease=5):
+    with Server() as server, Turnwise(server.url) as turnwise, working(server.url, long, lease=60):
         id = turnwise.submit("long").id
         assert begun.wait(PATIENCE)
         server.away = True
-        beats = server.count("beat")
-        until(lambda: server.count("beat") > beats + 1, "a beat that is not answered")
         go_on.set()
-        settles = server.count("note")
-        until(lambda: server.count("note") > settles, "a note that is not answered")
+        notes = server.count("note")
+        until(lambda: server.count("note") > notes + 2, "a note that is not answered")
         server.away = False
         assert turnwise.result(id, PATIENCE) == "done"
         assert server.lines(id) == ["still here"]
@@ -98,14 +95,14 @@ def test_a_lost_worker_stops_what_it_runs_and_registers_anew() -> None:
 
 
 def test_jobs_that_a_limit_counts_stop_at_four_fifths_of_a_lease_without_an_answer_and_no_others() -> None:
-    seen: list[tuple[str | None, float]] = []
+    seen: list[tuple[str | None, int]] = []
 
     @task("limited")
     async def limited(ctx: AsyncCtx, args: None) -> None:
         try:
             await asyncio.sleep(PATIENCE)
         finally:
-            seen.append((ctx.reason, time.monotonic()))
+            seen.append((ctx.reason, len(server.workers())))
 
     released = threading.Event()
 
@@ -114,14 +111,12 @@ def test_jobs_that_a_limit_counts_stop_at_four_fifths_of_a_lease_without_an_answ
         released.wait(PATIENCE)
         return ctx.reason or "ran on"
 
-    with Server(limited=["limited"]) as server, Turnwise(server.url) as turnwise, working(server.url, limited, unlimited, lease=5):
+    with Server(limited=["limited"]) as server, Turnwise(server.url) as turnwise, working(server.url, limited, unlimited, lease=10):
         one, other = turnwise.submit("limited").id, turnwise.submit("unlimited").id
         server.until(lambda: server.held() == 2 and server.count("beat") >= 1)
-        server.away, gone = True, time.monotonic()
+        server.away = True
         until(lambda: seen, "the stop of the limited job")
-        reason, at = seen[0]
-        assert reason == "doubt"
-        assert at - gone < 5 * 0.8 + 1.5, "before its lease is over"
+        assert seen == [("doubt", 1)], "before its lease was over, by the server's clock"
         server.away = False
         released.set()
         until(lambda: server.state(other) == "success", "the end of the other one")

@@ -94,8 +94,8 @@ def _decoder(function: Callable[[Any, Any], Any]) -> Callable[[Any], Any] | None
 def _named(annotation: str, function: Callable[..., Any]) -> Any:
     """What an annotation that is a text means, if it can be told: a class that is known only to type checkers has no decoder."""
     scope = dict(vars(sys.modules[function.__module__])) if function.__module__ in sys.modules else {}
-    names = inspect.getclosurevars(function).nonlocals if hasattr(function, "__closure__") else {}
     try:
+        names = inspect.getclosurevars(function).nonlocals
         return eval(annotation, {**scope, **names})  # as typing.get_type_hints does, but for this one alone
     except Exception:
         return None
