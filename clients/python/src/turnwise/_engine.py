@@ -93,6 +93,7 @@ class Engine:
         self._lease = settings.lease
         self._grace = 10.0
         self._contact = 0.0
+        self._silent_since: float | None = None
         self._held: dict[tuple[str, int], Run] = {}
         self._ready: deque[Run] = deque()
         #: Those whose code runs, also if nothing comes of it any more.
@@ -215,7 +216,7 @@ class Engine:
                 log.warning("worker %s waits: %s", name, error.detail)
                 await _within(self._stopping.wait(), backoff.next(error.retry_after))
                 continue
-            self._worker, self._contact = answer["worker"], sent
+            self._worker, self._contact, self._silent_since = answer["worker"], sent, None
             self._lease, self._grace = answer["lease_ms"] / 1_000, answer["grace_ms"] / 1_000
             self._every = answer["beat_ms"] / 1_000
             cut = [task for task in settings.tasks if task not in answer["tasks"]]
@@ -660,12 +661,17 @@ class Engine:
         if said["worker"] != self._worker:
             return
         if "sent" in said:
+            if self._silent_since is not None:
+                log.warning("a server answers the beats of worker %s again, after %.0f s", self._worker, time.monotonic() - self._silent_since)
+                self._silent_since = None
             self._contact = max(self._contact, said["sent"])
             self._lease = (said.get("lease_ms") or self._lease * 1_000) / 1_000
             self._stop_what(said["stop"])
             self._begin()
         elif "silent" in said:
-            log.warning("no server answers the beats of worker %s: %s", self._worker, said["silent"])
+            if self._silent_since is None:
+                self._silent_since = time.monotonic()
+                log.warning("no server answers the beats of worker %s: %s", self._worker, said["silent"])
         elif said["status"] in (404, 409):
             self._is_lost(Lost(said["detail"]))
         elif said["status"] in (401, 403):
