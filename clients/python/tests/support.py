@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import http.client
+import itertools
 import os
 import queue
 import signal
@@ -12,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -175,3 +178,64 @@ def free_port() -> int:
 
 def client(url: str, **options: Any) -> Turnwise:
     return Turnwise(url, **options)
+
+
+class Alternating:
+    """A proxy that moves each request to the other server than the last; one that does not answer is passed over, as a load balancer does it."""
+
+    def __init__(self, *servers: RealServer) -> None:
+        self._servers = servers
+        self._turn = itertools.count()
+        proxy = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
+            wbufsize = -1
+
+            def do_GET(self) -> None:
+                body = self.rfile.read(int(self.headers.get("content-length") or 0))
+                answer = proxy.ask(self.command, self.path, body)
+                if answer is None:
+                    self.close_connection = True
+                    return
+                status, kind, text = answer
+                self.send_response_only(status)
+                self.send_header("content-type", kind)
+                self.send_header("content-length", str(len(text)))
+                self.end_headers()
+                self.wfile.write(text)
+
+            do_POST = do_GET
+
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._http.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._http.server_address[1]}"
+        threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+
+    def ask(self, method: str, path: str, body: bytes) -> tuple[int, str, bytes] | None:
+        first = next(self._turn)
+        for at in range(len(self._servers)):
+            port = self._servers[(first + at) % len(self._servers)].port
+            asked = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE * 2)
+            try:
+                asked.connect()
+            except OSError:
+                asked.close()
+                continue  # no server is there: nothing was asked
+            try:
+                asked.request(method, path, body or None, {"content-type": "application/json"} if body else {})
+                answer = asked.getresponse()
+                return answer.status, answer.headers.get("content-type", ""), answer.read()
+            except (OSError, http.client.HTTPException):
+                return None  # it may have been done
+            finally:
+                asked.close()
+        return None
+
+    def close(self) -> None:
+        self._http.shutdown()
+        self._http.server_close()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from support import BINARY, PATIENCE, RealServer, WorkerProcess, free_port, speaks_the_protocol, until, working
+from support import BINARY, PATIENCE, Alternating, RealServer, WorkerProcess, free_port, speaks_the_protocol, until, working
 from turnwise import AsyncCtx, Ctx, Forbidden, Request, Turnwise, Unauthorized, Worker, task
 
 pytestmark = pytest.mark.skipif(BINARY is None, reason="TURNWISE_BIN names no turnwise")
@@ -121,6 +121,39 @@ def test_a_worker_and_its_server_may_be_killed_together(place: RealServer) -> No
                 assert turnwise.result(id, PATIENCE) == "both by another"
     finally:
         process.close()
+
+
+def test_two_servers_answer_one_worker_in_turn_and_are_deployed_one_after_another(place: RealServer, folder: Path) -> None:
+    other = RealServer(folder, free_port(), name="other")
+    between = Alternating(place, other)
+    ran: list[int] = []
+    half, go_on = threading.Event(), threading.Event()
+
+    @task("steady")
+    def steady(ctx: Ctx, args: int) -> int:
+        if args == 0:
+            half.set()
+            go_on.wait(PATIENCE)
+        ctx.log(f"job {args}")
+        ctx.step("mark", lambda: ran.append(args))
+        return args
+
+    try:
+        with Turnwise(between.url) as turnwise, working(between.url, steady, slots=4, lease=60):
+            ids = [one.id for one in turnwise.submit_all([Request("steady", n) for n in range(20)])]
+            assert half.wait(PATIENCE)
+            for server in (place, other):
+                server.stop()
+                ids += [one.id for one in turnwise.submit_all([Request("steady", n) for n in range(len(ids), len(ids) + 20)])]
+                server.start()
+            go_on.set()
+            for number, id in enumerate(ids):
+                assert turnwise.result(id, PATIENCE) == number
+                assert [line.text for line in turnwise.log(id)] == [f"job {number}"]
+            assert sorted(ran) == list(range(60)), "each ran once"
+    finally:
+        between.close()
+        other.kill()
 
 
 def token(folder: Path, *words: str) -> str:
