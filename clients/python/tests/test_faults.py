@@ -94,6 +94,27 @@ def test_a_lost_worker_stops_what_it_runs_and_registers_anew() -> None:
         assert [how for _, how, _ in server.runs(id)] == ["lost", "done"]
 
 
+def test_a_job_that_comes_back_under_a_new_fence_ends_its_earlier_run() -> None:
+    begun: list[int] = []
+    reasons: list[str | None] = []
+
+    @task("again")
+    def again(ctx: Ctx, args: None) -> int:
+        begun.append(ctx.fence)
+        if ctx.fence == 1:
+            ctx.wait(PATIENCE)
+            reasons.append(ctx.reason)
+        return ctx.fence
+
+    with Server() as server, Turnwise(server.url) as turnwise, working(server.url, again, slots=2):
+        id = turnwise.submit("again").id
+        until(lambda: begun == [1], "its first run")
+        server.take_away(id)
+        assert turnwise.result(id, PATIENCE) == 2
+        until(lambda: reasons == ["gone"], "the end of the first")
+        assert [(fence, how) for fence, how, _ in server.runs(id)] == [(2, "done")]
+
+
 def test_jobs_that_a_limit_counts_stop_at_four_fifths_of_a_lease_without_an_answer_and_no_others() -> None:
     seen: list[tuple[str | None, int]] = []
 

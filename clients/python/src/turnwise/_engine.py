@@ -94,7 +94,8 @@ class Engine:
         self._grace = 10.0
         self._contact = 0.0
         self._silent_since: float | None = None
-        self._held: dict[tuple[str, int], Run] = {}
+        #: By id: taken, and how it ended is not answered yet.
+        self._held: dict[str, Run] = {}
         self._ready: deque[Run] = deque()
         #: Those whose code runs, also if nothing comes of it any more.
         self._executing: set[Run] = set()
@@ -343,15 +344,18 @@ class Engine:
     def _accept(self, jobs: Iterable[dict[str, Any]]) -> None:
         new = []
         for said in jobs:
-            key = (said["id"], said["fence"])
             # A repeated answer brings what is here already. What has ended meanwhile it cannot bring: one take at a time asks for jobs, and
             # it has named all that was held when it was sent.
-            if key in self._held:
-                continue
+            known = self._held.get(said["id"])
+            if known is not None:
+                if known.fence >= said["fence"]:
+                    continue
+                # The earlier run is over for the server, which has given the job to this worker once more.
+                self._lose(known)
             run = Run(said, self._settings.tasks[said["task"]], self)
-            self._held[key] = run
+            self._held[run.id] = run
             self._ready.append(run)
-            new.append(key)
+            new.append(run.key)
         if new:
             # Before they begin: a task may keep Python's lock from its first line on.
             self._tell_held(new)
@@ -454,8 +458,8 @@ class Engine:
 
     def _stop_what(self, stops: Iterable[dict[str, Any]]) -> None:
         for said in stops:
-            run = self._held.get((said["id"], said["fence"]))
-            if run is None or run.ended:
+            run = self._held.get(said["id"])
+            if run is None or run.fence != said["fence"] or run.ended:
                 continue
             if said["reason"] != "cancelled":
                 self._lose(run, said["reason"])
@@ -502,8 +506,12 @@ class Engine:
 
     def _drop(self, run: Run) -> None:
         """It is not held any more."""
-        self._held.pop(run.key, None)
-        self._dropped.append(run.key)
+        if self._is_held(run):
+            del self._held[run.id]
+            self._dropped.append(run.key)
+
+    def _is_held(self, run: Run) -> bool:
+        return self._held.get(run.id) is run
 
     # Ends.
 
@@ -514,8 +522,9 @@ class Engine:
             size = 0
             while self._ends and len(batch) < _BATCH and size < _BATCH_BYTES:
                 run = self._ends.popleft()
-                size += len(run.end)
-                batch.append(run)
+                if self._is_held(run):
+                    size += len(run.end)
+                    batch.append(run)
             if not self._ends:
                 self._ends_are_there.clear()
             if batch:
@@ -553,7 +562,7 @@ class Engine:
         await self._settle(batch)
 
     def _settle_again(self, run: Run) -> None:
-        if run.key in self._held:
+        if self._is_held(run):
             self._ends.append(run)
             self._ends_are_there.set()
 
@@ -562,7 +571,7 @@ class Engine:
     def _hear_notes(self, urgent: bool) -> None:
         while self._note_told:
             run = self._note_told.popleft()
-            if run.key in self._held:
+            if self._is_held(run):
                 self._noted[run.key] = run
             elif run.notes is not None:
                 run.notes.drop("gone")
@@ -609,7 +618,7 @@ class Engine:
             log.warning("the server refuses what job %s (%s) has noted: %s", batch[0].id, batch[0].task.name, error)
             answers = [error.detail or str(error)]
         for run, answer in zip(batch, answers):
-            if run.notes is None or run.key not in self._held:
+            if run.notes is None or not self._is_held(run):
                 continue
             if answer == "locked":
                 assert self._loop is not None
@@ -627,7 +636,7 @@ class Engine:
                 self._noted_at_last(run)
 
     def _note_again(self, run: Run) -> None:
-        if run.key in self._held:
+        if self._is_held(run):
             asyncio.ensure_future(self._note_once_more(run))
 
     async def _note_once_more(self, run: Run) -> None:
@@ -638,7 +647,7 @@ class Engine:
 
     def _noted_at_last(self, run: Run) -> None:
         """All that an ended run has said is stored: now its end may follow. Once: what a thread says that the task has left behind is too late."""
-        if run.key in self._held and not run.told:
+        if self._is_held(run) and not run.told:
             run.told = True
             self._ends.append(run)
             self._ends_are_there.set()
@@ -700,7 +709,7 @@ class Engine:
                 self._loop.call_later(1.0, self._beat_again)
                 return
             self._dropped.clear()
-            self._beats.begin(self._worker, self._every, self._slots_told, self._held)
+            self._beats.begin(self._worker, self._every, self._slots_told, [run.key for run in self._held.values()])
 
     async def _watch(self) -> None:
         """Without an answer for four fifths of the lease, jobs that a limit counts are stopped: another worker may soon run them."""
@@ -783,7 +792,7 @@ class Engine:
         back = list(self._ready)
 
         def body() -> str:
-            held = [run.fragment + "}" for run in self._held.values() if run not in back]
+            held = [run.fragment + "}" for run in self._held.values() if run.executing or run.ended]
             return f'{{"back":[{",".join([run.fragment + "}" for run in back])}],"held":[{",".join(held)}]}}'
 
         try:

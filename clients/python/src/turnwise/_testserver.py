@@ -176,6 +176,13 @@ class Server:
             self._nodes[worker].until = 0.0
             self._look()
 
+    def take_away(self, id: str) -> None:
+        """As if a person had ended the job and started it again: it is the worker's no more, and may be given to it once more."""
+        with self._changed:
+            job = self._jobs[id]
+            job.state, job.node, job.delivered = "waiting", None, None
+            self._changed.notify_all()
+
     def count(self, verb: str) -> int:
         """How many requests of this kind have come."""
         return self._counts.get(verb, 0)
