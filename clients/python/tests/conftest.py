@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,7 +23,11 @@ def real_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer
     """`turnwise serve`, the same one for all tests that only need some server: their jobs have names of their own."""
     if BINARY is None:
         pytest.skip("TURNWISE_BIN names no turnwise")
-    one = RealServer(tmp_path_factory.mktemp("server"))
+    # On PostgreSQL where the tests of the whole have one (`turnwise-testpg with …`).
+    database = os.environ.get("TURNWISE_TEST_PG_URL")
+    if database is not None:
+        subprocess.run([BINARY, "--database", database, "migrate"], check=True, stdout=subprocess.DEVNULL)
+    one = RealServer(tmp_path_factory.mktemp("server"), database=database, name=f"server-{os.getpid()}")
     try:
         yield one
     finally:
