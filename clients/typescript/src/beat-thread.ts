@@ -56,6 +56,7 @@ async function beat(): Promise<void> {
 async function beats(): Promise<void> {
   let backoff = new Backoff();
   let told = data.slots;
+  tell({ ready: true });
   await wait(data.beat);
   for (;;) {
     try {

@@ -21,6 +21,7 @@ export type ToBeats = { hold: Named[] } | { release: Named[] } | { slots: number
 
 /** What it tells this one. */
 export type FromBeats =
+  | { ready: true }
   | { stop: Stop[] }
   | { slots: number }
   | { lost: string }
@@ -37,10 +38,14 @@ export interface BeatEvents {
 export class Beats {
   readonly #thread: Thread;
   readonly #shared: BigInt64Array;
+  /** Resolved when the thread runs: from then on tasks may block this one. */
+  readonly ready: Promise<void>;
+  #isReady!: () => void;
   #drained: (() => void)[] = [];
   #over = false;
 
   constructor(address: Address, data: Omit<BeatData, "shared" | "address">, registered: bigint, events: BeatEvents) {
+    this.ready = new Promise((resolve) => (this.#isReady = resolve));
     const shared = new SharedArrayBuffer(16);
     this.#shared = new BigInt64Array(shared);
     this.#shared[0] = registered;
@@ -51,7 +56,8 @@ export class Beats {
     this.#thread = new Thread(new URL("./beat-thread.js", import.meta.url), { workerData, execArgv: [] });
     this.#thread.on("message", (message: FromBeats) => {
       if (this.#over) return;
-      if ("stop" in message) events.stop(message.stop);
+      if ("ready" in message) this.#isReady();
+      else if ("stop" in message) events.stop(message.stop);
       else if ("slots" in message) this.#drained.splice(0).forEach((drained) => drained());
       else if ("lost" in message) events.lost(message.lost);
       else if ("refused" in message) events.failed(problemOf(message.refused.status, message.refused.body, null));
@@ -90,6 +96,7 @@ export class Beats {
 
   async end(): Promise<void> {
     this.#over = true;
+    this.#isReady();
     this.#drained.splice(0).forEach((drained) => drained());
     await this.#thread.terminate();
   }

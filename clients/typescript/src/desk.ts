@@ -14,7 +14,7 @@ export class Slots {
 }
 
 export class Desk {
-  /** Taken, and not yet answered by a settle. */
+  /** Taken, and not yet answered by a settle; by the job's id. */
   readonly #held = new Map<string, Run>();
   /** Not begun, in the order in which they were taken. */
   #queue: Run[] = [];
@@ -51,17 +51,22 @@ export class Desk {
 
   /** Whether it is here, or was. */
   knows(job: Named): boolean {
-    const key = keyOf(job);
-    return this.#held.has(key) || this.#answered.has(key);
+    return this.find(job) !== undefined || this.#answered.has(keyOf(job));
   }
 
   take(run: Run): void {
-    this.#held.set(keyOf(run), run);
+    this.#held.set(run.id, run);
     this.#queue.push(run);
   }
 
-  find(job: Named): Run | undefined {
-    return this.#held.get(keyOf(job));
+  find({ id, fence }: Named): Run | undefined {
+    const run = this.#held.get(id);
+    return run?.fence === fence ? run : undefined;
+  }
+
+  /** The same job under whatever fence. */
+  findAny(id: string): Run | undefined {
+    return this.#held.get(id);
   }
 
   names(): Named[] {
@@ -101,8 +106,9 @@ export class Desk {
   /** They are not in this worker's hands any more. */
   release(jobs: Named[]): void {
     for (const job of jobs) {
-      const key = keyOf(job);
-      if (this.#held.delete(key) && this.#takes.size > 0) this.#answered.set(key, this.#lastTake);
+      if (this.find(job) === undefined) continue;
+      this.#held.delete(job.id);
+      if (this.#takes.size > 0) this.#answered.set(keyOf(job), this.#lastTake);
     }
   }
 

@@ -97,6 +97,7 @@ export class Life {
 
   async #takes(): Promise<void> {
     try {
+      await this.#beats.ready;
       while (!this.#ended.signal.aborted) {
         const n = this.#draining || this.#doubting ? 0 : Math.min(this.#desk.room(), MOST_JOBS);
         const abort = new AbortController();
@@ -150,7 +151,7 @@ export class Life {
   }
 
   #accept(jobs: TakenJob[]): void {
-    const fresh = jobs.filter((job) => !this.#desk.knows(job));
+    const fresh = jobs.filter((job) => !this.#desk.knows(job) && this.#newest(job));
     if (fresh.length === 0) return;
     for (const job of fresh) this.#desk.take(new Run(job, this.#notes, this.#grace));
     // Before anything runs: from here on a task may block this thread.
@@ -158,6 +159,15 @@ export class Life {
     this.#begin();
     // While it stops, they are given back.
     if (this.#draining) this.#tell();
+  }
+
+  /** A job that is here already was given out anew: the run of the older fence is over. */
+  #newest({ id, fence }: TakenJob): boolean {
+    const other = this.#desk.findAny(id);
+    if (other === undefined) return true;
+    if (other.fence > fence) return false;
+    this.#stop({ id, fence: other.fence, reason: "gone" });
+    return true;
   }
 
   // Running
@@ -303,10 +313,12 @@ export class Life {
     try {
       await this.#soon(this.#beats.drain(), 5_000, interrupt);
       while (!this.#ended.signal.aborted) {
-        const back = this.#desk.emptyQueue();
+        const back = this.#desk.emptyQueue().map(({ id, fence }) => ({ id, fence }));
+        const named = new Set(back.map(({ id }) => id));
+        const body = () => JSON.stringify({ back, held: this.#desk.names().filter(({ id }) => !named.has(id)) });
         // A worker that cannot reach a server must end as well: its lease does the rest.
         const left = drain + this.#grace.stop + WITHIN / 2 - (performance.now() - begun);
-        const answer = await this.#soon(this.#ask("leave", () => JSON.stringify({ back: back.map(({ id, fence }) => ({ id, fence })) })), left);
+        const answer = await this.#soon(this.#ask("leave", body), left);
         if (answer === undefined) {
           this.#options.logger.error("no server has answered that this worker leaves; its lease will end");
           return this.#end();

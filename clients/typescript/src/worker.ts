@@ -1,12 +1,12 @@
 //! A worker: runs the jobs of its tasks, until it is stopped.
 
 import { hostname } from "node:os";
-import { randomBytes } from "node:crypto";
+import { randomBytes, randomUUID } from "node:crypto";
 import { Backoff, pause } from "./connection.js";
 import { Slots } from "./desk.js";
 import { Life } from "./life.js";
 import { standard, type Logger } from "./logger.js";
-import { Conflict, NotFound, passes, TurnwiseError, Unreachable } from "./problem.js";
+import { Conflict, NotFound, passes, TurnwiseError } from "./problem.js";
 import { CLIENT, PROTOCOL, type Registered } from "./protocol.js";
 import type { Around } from "./run.js";
 import { spanMs, type Span } from "./span.js";
@@ -36,7 +36,8 @@ export interface WorkerOptions {
 const SIGNALS = ["SIGTERM", "SIGINT"] as const;
 
 export class Worker {
-  #name: string;
+  /** As the fleet knows it. */
+  readonly name: string;
   readonly #turnwise: Turnwise;
   readonly #tasks: Map<string, Task>;
   readonly #options: WorkerOptions;
@@ -57,12 +58,7 @@ export class Worker {
     this.#options = options;
     this.#slots = new Slots(options.slots ?? 10);
     this.#logger = options.logger ?? standard;
-    this.#name = options.name ?? ownName();
-  }
-
-  /** As the fleet knows it. */
-  get name(): string {
-    return this.#name;
+    this.name = options.name ?? `${hostname().slice(0, 60)}-${process.pid}-${randomBytes(4).toString("hex")}`;
   }
 
   /** Registers, and runs jobs from then on. Returns when the worker is registered; throws if it is refused. */
@@ -117,9 +113,11 @@ export class Worker {
   async #register(): Promise<Life | undefined> {
     const { buffer = 0, queues, around } = this.#options;
     const lease = spanMs(this.#options.lease ?? "30s");
-    const body = () => JSON.stringify({
+    const body = JSON.stringify({
       protocol: PROTOCOL,
-      name: this.#name,
+      // By which a repeat is recognised.
+      worker: randomUUID(),
+      name: this.name,
       language: `node ${process.versions.node}`,
       client: CLIENT,
       slots: this.#slots.limit,
@@ -134,7 +132,7 @@ export class Worker {
     while (!this.#stopping.signal.aborted) {
       try {
         const sent = process.hrtime.bigint();
-        const registered: Registered = await connection.once("POST", "/workers", { body: body(), signal: this.#stopping.signal });
+        const registered: Registered = await connection.once("POST", "/workers", { body, signal: this.#stopping.signal });
         this.#report(registered);
         return new Life({ connection, registered, sent, tasks: this.#tasks, slots: this.#slots, buffer, around, logger: this.#logger });
       } catch (error) {
@@ -143,8 +141,6 @@ export class Worker {
         const taken = error instanceof Conflict && performance.now() - begun < 2 * lease + 5_000;
         if (error instanceof NotFound) throw new TurnwiseError("this server has no workers: it is of an older version, or this is not its address", { cause: error });
         if (!taken && !passes(error)) throw error;
-        // It may be registered: then the name is taken for a lease, by nothing.
-        if (error instanceof Unreachable && this.#options.name === undefined) this.#name = ownName();
         this.#logger.warn(`not registered yet: ${(error as Error).message}`);
         const wait = Math.max(backoff.after(error), (error instanceof Conflict && error.retryAfter) || 0);
         await pause(wait, this.#stopping.signal).catch(() => {});
@@ -159,10 +155,6 @@ export class Worker {
     const asked = this.#options.queues;
     const left = asked?.filter((name) => queues != null && !queues.includes(name)) ?? [];
     if (left.length > 0) this.#logger.warn(`the token may not serve these queues, and they are left out: ${left.join(", ")}`);
-    this.#logger.info(`registered as ${this.#name}`);
+    this.#logger.info(`registered as ${this.name}`);
   }
-}
-
-function ownName(): string {
-  return `${hostname().slice(0, 60)}-${process.pid}-${randomBytes(4).toString("hex")}`;
 }

@@ -187,7 +187,8 @@ export class MemoryServer {
     if (kind === "workers") {
       if (verb === "register") return [201, this.#register(body)];
       const worker = this.#store.workers.get(id);
-      if (worker === undefined) throw new Refused(404, "not_found", "there is no such worker");
+      if (verb === "leave" && worker?.over !== null) return [200, { left: true }];
+      if (worker === undefined) throw new Refused(409, "lost", "there is no such worker");
       if (worker.over !== null || worker.until <= this.#store.now()) throw new Refused(409, "lost", "this worker was lost");
       const answer = await this.#verb(worker, what, body);
       if (worker.over === "lost") throw new Refused(409, "lost", "this worker was lost");
@@ -256,22 +257,26 @@ export class MemoryServer {
       case "take":
         return this.#take(worker, body);
       case "beat":
+        distinct(body.held);
         worker.slots = body.slots;
         worker.until = this.#store.now() + worker.lease;
         return { lease_ms: worker.lease, stop: this.#store.stops(worker, body.held) };
       case "note":
+        distinct(body.notes);
         return { notes: body.notes.map((note: any) => this.#store.note(worker, note)) };
       case "settle":
         if (body.ends.length > 1_000) throw new Refused(422, "invalid", "ends: at most 1000", "/ends");
+        distinct(body.ends);
         return { ends: body.ends.map((end: any) => this.#store.settle(worker, end)) };
       case "leave":
-        return this.#store.leave(worker, body.back);
+        return this.#store.leave(worker, body.back, body.held);
       default:
         throw new Refused(404, "not_found", "there is no such verb");
     }
   }
 
   #take(worker: StoredWorker, { n, wait_ms, held }: any): Promise<unknown> {
+    distinct(held);
     this.#takes.get(worker.id)?.answer({ jobs: [], stop: [] });
     return new Promise((resolve) => {
       const take: Take = {
@@ -308,6 +313,10 @@ export class MemoryServer {
       progress: job.progress, steps: job.steps, after: request.after ?? [], on_failure: given("on_failure"), awaited_by: [], attempts: job.attempts,
     };
   }
+}
+
+function distinct(jobs: Named[]): void {
+  if (new Set(jobs.map(({ id }) => id)).size < jobs.length) throw new Refused(422, "invalid", "a job is named twice");
 }
 
 function verbOf(method: string, path: string): string {

@@ -164,11 +164,13 @@ export class MemoryStore {
 
   register(facts: Record<string, any>): StoredWorker | null {
     this.#expire();
+    const known = this.workers.get(facts.worker);
+    if (known?.over === null) return known;
     const taken = [...this.workers.values()].find(({ name, over }) => name === facts.name && over === null);
     if (taken) return null;
     const lease = facts.lease_ms ?? 30_000;
     const worker: StoredWorker = {
-      id: newId(), name: facts.name, slots: facts.slots, buffer: facts.buffer ?? 0, queues: facts.queues ?? null, lease,
+      id: facts.worker ?? newId(), name: facts.name, slots: facts.slots, buffer: facts.buffer ?? 0, queues: facts.queues ?? null, lease,
       tasks: facts.tasks, until: this.now() + lease, over: null, facts,
     };
     this.workers.set(worker.id, worker);
@@ -292,12 +294,14 @@ export class MemoryStore {
     return "cancel_requested";
   }
 
-  leave(worker: StoredWorker, back: Named[]): { left: true } | { left: false; held: number } {
+  leave(worker: StoredWorker, back: Named[], held?: Named[]): { left: true } | { left: false; held: number } {
+    const named = (jobs: Named[], job: StoredJob) => jobs.some(({ id, fence }) => id === job.id && fence === job.fence);
     for (const job of this.hands(worker.id)) {
-      if (job.taken === null || back.some(({ id, fence }) => id === job.id && fence === job.fence)) this.#back(job);
+      const keeps = held === undefined ? job.taken !== null : named(held, job);
+      if (!keeps || named(back, job)) this.#back(job);
     }
-    const held = this.hands(worker.id).length;
-    if (held > 0) return { left: false, held };
+    const left = this.hands(worker.id).length;
+    if (left > 0) return { left: false, held: left };
     worker.over = "left";
     return { left: true };
   }
