@@ -2,7 +2,7 @@
 
 import { parentPort, workerData } from "node:worker_threads";
 import type { BeatData, FromBeats, ToBeats } from "./beats.js";
-import { Backoff, Connection } from "./connection.js";
+import { Backoff, Connection, pause } from "./connection.js";
 import { Conflict, Forbidden, NotFound, passes, Problem, Unauthorized } from "./problem.js";
 import { keyOf, type Beaten, type Named } from "./protocol.js";
 
@@ -39,37 +39,63 @@ function wait(ms: number): Promise<void> {
   });
 }
 
+/** Most beats that are not answered yet: one that hangs does not hold up the next. */
+const MOST = 4;
+let unanswered = 0;
+/** The slots of the last beat. */
+let said = data.slots;
+let over = false;
+
 async function beat(): Promise<void> {
   const sent = process.hrtime.bigint();
-  const lease = Number(shared[1]);
-  const said = slots;
-  const body = JSON.stringify({ slots: said, held: [...held.values()] });
-  // A request that hangs leaves time for several more within the lease.
-  const beaten: Beaten = await connection.once("POST", `/workers/${data.worker}/beat`, { body, within: lease / 4 });
-  Atomics.store(shared, 0, sent);
+  const lease = Number(Atomics.load(shared, 1));
+  const told = (said = slots);
+  const body = JSON.stringify({ slots: told, held: [...held.values()] });
+  const beaten: Beaten = await connection.once("POST", `/workers/${data.worker}/beat`, { body, within: lease });
+  if (sent > Atomics.load(shared, 0)) Atomics.store(shared, 0, sent);
   Atomics.store(shared, 1, BigInt(beaten.lease_ms));
   if (beaten.stop.length > 0) tell({ stop: beaten.stop });
-  if (said === 0) tell({ slots: 0 });
+  if (told === 0) tell({ slots: 0 });
+}
+
+/** Beats, and says after how long the next one is due. */
+async function once(backoff: Backoff): Promise<number> {
+  unanswered++;
+  try {
+    await beat();
+    return data.beat;
+  } catch (error) {
+    if (error instanceof Conflict || error instanceof NotFound) end({ lost: error.detail });
+    else if (error instanceof Unauthorized || error instanceof Forbidden) end({ refused: { status: error.status, body: bodyOf(error) } });
+    else if (!passes(error)) tell({ trouble: error instanceof Error ? error.message : String(error) });
+    return Math.min(backoff.after(error), data.beat);
+  } finally {
+    unanswered--;
+  }
+}
+
+function end(message: FromBeats): void {
+  if (!over) tell(message);
+  over = true;
 }
 
 /** Until the worker is lost or refused; the thread that started this one ends it otherwise. */
 async function beats(): Promise<void> {
   let backoff = new Backoff();
-  let told = data.slots;
+  // At once: the time since the registration counts, and the connection is there when tasks begin.
+  let due = await once(backoff);
   tell({ ready: true });
-  await wait(data.beat);
-  for (;;) {
-    try {
-      told = slots;
-      await beat();
-      backoff = new Backoff();
-      if (slots === told) await wait(data.beat);
-    } catch (error) {
-      if (error instanceof Conflict || error instanceof NotFound) return tell({ lost: error.detail });
-      if (error instanceof Unauthorized || error instanceof Forbidden) return tell({ refused: { status: error.status, body: bodyOf(error) } });
-      if (!passes(error)) tell({ trouble: error instanceof Error ? error.message : String(error) });
-      await wait(Math.min(backoff.after(error), data.beat));
+  while (!over) {
+    // News of the slots do not wait.
+    if (slots === said) await wait(due);
+    if (unanswered >= MOST) {
+      await pause(data.beat / MOST);
+      continue;
     }
+    // What takes longer than a beat is left to itself, and the next one is sent.
+    const next = await Promise.race([once(backoff), wait(data.beat).then(() => 0)]);
+    if (next === data.beat) backoff = new Backoff();
+    due = next;
   }
 }
 
@@ -77,5 +103,5 @@ function bodyOf({ type, title, detail, errors }: Problem): Record<string, unknow
   return { type, title, detail, errors };
 }
 
+// Afterwards the thread stays until it is ended: its exit would be taken for a fault.
 await beats();
-// Nothing is left to do, but the thread stays until it is ended: its exit would be taken for a fault.

@@ -11,8 +11,8 @@ const promise = (name: string, run: (t: TestContext) => Promise<void>) => promis
 
 promise("a job that blocks the thread for three leases is not lost", async (t) => {
   const { server, turnwise } = await place(t);
-  new Program(t, process.execPath, [programs, "blocks", server.url], { LEASE: "5s" });
-  const { id } = await turnwise.submit("blocks", { ms: 15_000 });
+  new Program(t, process.execPath, [programs, "blocks", server.url], { LEASE: "8s" });
+  const { id } = await turnwise.submit("blocks", { ms: 24_000 });
   const job = await turnwise.wait(id);
   assert.deepEqual([job.state, job.result, job.attempt], ["success", 1, 1]);
   assert.deepEqual(server.workers.map(({ over }) => over), [null]);
