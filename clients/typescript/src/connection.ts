@@ -22,6 +22,9 @@ export interface Asking {
 const LONGEST = 5_000;
 const FIRST = 100;
 
+/** Timers of Node that are set to more go off at once. */
+export const LONGEST_TIMER = 2 ** 31 - 1;
+
 /** How long to wait before the next try: doubled each time, at least as long as the server asks for, never all at the same moment. */
 export class Backoff {
   #next = FIRST;
@@ -44,7 +47,7 @@ export function pause(ms: number, signal?: AbortSignal): Promise<void> {
     const timer = setTimeout(() => {
       signal?.removeEventListener("abort", stopped);
       resolve();
-    }, ms);
+    }, Math.min(ms, LONGEST_TIMER));
     signal?.addEventListener("abort", stopped, { once: true });
     return undefined;
   });

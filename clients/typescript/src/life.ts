@@ -1,7 +1,7 @@
 //! One life of a worker: from its registration until it has left or is lost.
 
 import { Beats } from "./beats.js";
-import { Backoff, pause, type Connection } from "./connection.js";
+import { Backoff, LONGEST_TIMER, pause, type Connection } from "./connection.js";
 import { Desk, type Slots } from "./desk.js";
 import { Ends } from "./ends.js";
 import type { Logger } from "./logger.js";
@@ -336,7 +336,7 @@ export class Life {
   async #idle(spent: () => boolean, drain: number, interrupt: AbortSignal): Promise<void> {
     if (this.#desk.held === 0) return pause(100);
     const stop = () => this.#desk.active().forEach((run) => run.stop("stopping"));
-    const timer = setTimeout(stop, Math.max(0, drain));
+    const timer = setTimeout(stop, Math.min(Math.max(0, drain), LONGEST_TIMER));
     interrupt.addEventListener("abort", stop, { once: true });
     if (spent()) stop();
     try {
@@ -350,7 +350,7 @@ export class Life {
   /** `undefined`: it takes too long, or is not to be waited for. */
   #soon<T>(work: Promise<T>, ms: number, interrupt?: AbortSignal): Promise<T | undefined> {
     return new Promise((resolve, reject) => {
-      const timer = setTimeout(() => resolve(undefined), Math.max(0, ms));
+      const timer = setTimeout(() => resolve(undefined), Math.min(Math.max(0, ms), LONGEST_TIMER));
       interrupt?.addEventListener("abort", () => resolve(undefined), { once: true });
       work.then(resolve, reject).finally(() => clearTimeout(timer));
     });

@@ -1,5 +1,6 @@
 //! One run of one job: from its start to the end that is to be settled.
 
+import { LONGEST_TIMER } from "./connection.js";
 import { Ctx, type Running } from "./ctx.js";
 import type { Notebook } from "./notes.js";
 import { CANCELLED, describe, INTERRUPTED, returned, thrown, TIMED_OUT } from "./outcome.js";
@@ -59,7 +60,9 @@ export class Run implements Running {
       end(outcome);
     };
     this.#abandoned = once;
-    if (this.job.timeout_ms != null) this.#timeout = setTimeout(() => this.stop("timed_out"), this.job.timeout_ms);
+    const { timeout_ms: timeout } = this.job;
+    // A longer one is left to the server.
+    if (timeout != null && timeout <= LONGEST_TIMER) this.#timeout = setTimeout(() => this.stop("timed_out"), timeout);
     this.#call(task, around).then(
       (value) => {
         once(this.#outcome(() => returned(value), true));

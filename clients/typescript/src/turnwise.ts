@@ -1,5 +1,6 @@
 //! What a caller does with jobs: submit, read, wait, decide.
 
+import { readFileSync } from "node:fs";
 import { Connection, pause, type Address } from "./connection.js";
 import { newId } from "./id.js";
 import { Busy, Invalid, TurnwiseError, Unreachable } from "./problem.js";
@@ -122,11 +123,13 @@ export class Turnwise {
   /** A server found ids of this machine's clock to be of the future. */
   #clockIsAhead = false;
 
-  /** Without a URL or a token, those of `TURNWISE_SERVER` and `TURNWISE_TOKEN`. */
+  /** A token may be `@FILE`, the file that has it. Without a URL, it and the token are those of `TURNWISE_SERVER` and `TURNWISE_TOKEN`. */
   constructor(options: TurnwiseOptions = {}) {
     const url = options.url ?? process.env.TURNWISE_SERVER;
     if (url === undefined) throw new TurnwiseError("the address of the server is missing; give url, or set TURNWISE_SERVER");
-    this.connection = new Connection({ url, token: options.token ?? (options.url === undefined ? process.env.TURNWISE_TOKEN : undefined) });
+    // The token of one server is not given to another one.
+    const token = options.token ?? (options.url === undefined ? process.env.TURNWISE_TOKEN : undefined);
+    this.connection = new Connection({ url, token: token?.startsWith("@") ? readFileSync(token.slice(1), "utf8").trim() : token });
     this.#patience = spanMs(options.patience ?? "30s");
   }
 

@@ -26,7 +26,7 @@ async function once(t: TestContext, verb: string, trouble: Trouble): Promise<voi
   const jobs = await turnwise.submitMany(Array.from({ length: 5 }, () => job.job(null)));
   const ids = jobs.map(({ id }) => id).sort();
   await Promise.all(ids.map((id) => server.until(id, "success")));
-  while (verb === "beat" && server.count("beat") < (trouble === "twice" ? 1 : 4)) await new Promise((resolve) => setTimeout(resolve, 10));
+  if (verb === "beat") await server.when(() => server.count("beat") >= (trouble === "twice" ? 1 : 4));
   await worker.stop();
   assert.deepEqual([ran.sort(), steps.sort()], [ids, ids]);
   for (const id of ids) {
@@ -92,7 +92,7 @@ test("a name that a living worker has is waited for, and taken when that one has
   const noop = task("noop", () => {});
   const first = await work([noop], { name: "one" });
   const second = work([noop], { name: "one" });
-  while (server.count("register") < 3) await new Promise((resolve) => setImmediate(resolve));
+  await server.when(() => server.count("register") >= 3);
   await first.stop();
   await second;
   assert.deepEqual(server.workers.map(({ name, over }) => [name, over]), [["one", "left"], ["one", null]]);
@@ -136,11 +136,33 @@ test("a server that is away for a while costs no job", async (t) => {
   await turnwise.wait(before.id);
   server.away = true;
   const submitted = turnwise.submitMany(Array.from({ length: 10 }, () => noop.job(null)));
-  await new Promise((resolve) => setTimeout(resolve, 300));
+  await server.when(() => server.count("submit") >= 4 && server.count("take") >= 4);
   server.away = false;
   for (const { id, new: fresh } of await submitted) {
     assert.ok(fresh);
     await server.until(id, "success");
   }
   assert.equal(runs, 11);
+});
+
+test("a flood among troubles of all kinds runs each job once, and stores each end", async (t) => {
+  const { server, turnwise, work } = await place(t);
+  const ran = new Map<string, number>();
+  const busy = task("busy", async (n: number, ctx) => {
+    if (n % 3 === 0) ctx.log(`job ${n}`);
+    if (n % 5 === 0) await ctx.step("step", () => n);
+    ran.set(ctx.id, (ran.get(ctx.id) ?? 0) + 1);
+    return n;
+  });
+  // The same troubles each time: a small generator of numbers, with its seed.
+  let seed = 20_261_119;
+  const random = (below: number) => (seed = (seed * 48_271) % 0x7fffffff) % below;
+  for (let n = 0; n < 60; n++) server.trouble(["take", "note", "settle"][random(3)]!, troubles[random(troubles.length)]!);
+  const worker = await work([busy], { slots: 5, buffer: 5 });
+  const jobs = await turnwise.submitMany(Array.from({ length: 200 }, (_, n) => busy.job(n)));
+  const ended = await Promise.all(jobs.map(({ id }) => turnwise.wait(id)));
+  await worker.stop();
+  assert.deepEqual(ended.map(({ state, result }) => [state, result]), jobs.map((_, n) => ["success", n]));
+  assert.deepEqual([ran.size, Math.max(...ran.values())], [200, 1]);
+  assert.ok(jobs.every(({ id }) => server.fence(id) === 1));
 });

@@ -36,7 +36,7 @@ promise("a second SIGTERM interrupts what runs, which spends no attempt", async 
   const { id } = await turnwise.submit("waits", { ms: 3_600_000 });
   await program.line("begun");
   program.signal("SIGTERM");
-  while (server.workers[0]!.slots !== 0) await new Promise((resolve) => setTimeout(resolve, 10));
+  await server.when(() => server.workers[0]!.slots === 0);
   program.signal("SIGTERM");
   await program.line("left");
   assert.equal(await program.exit, 0);
@@ -66,7 +66,7 @@ promise("a worker that was stopped beyond its lease and woken stops what is anot
   await second.line("begun");
   first.signal("SIGCONT");
   // It registers anew, and the job, which the second one runs, ends once.
-  while (server.count("register") < 3) await new Promise((resolve) => setTimeout(resolve, 10));
+  await server.when(() => server.count("register") >= 3);
   const job = await turnwise.wait(id);
   assert.deepEqual([job.state, job.result, server.fence(id)], ["success", 2, 2]);
 });

@@ -1,5 +1,8 @@
 import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer, type RequestListener } from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import type { AddressInfo } from "node:net";
 import { test, type TestContext } from "node:test";
 import { Busy, Conflict, Invalid, NotEnded, NotFound, Problem, task, Turnwise, TurnwiseError, Unreachable } from "turnwise";
@@ -143,5 +146,10 @@ test("the address and the token come from the environment if they are not given"
   await new Turnwise().job("x");
   // The token of one server is not given to another one.
   await new Turnwise({ url }).job("x");
-  assert.deepEqual(got.map(({ headers }) => headers.authorization), ["Bearer t", undefined]);
+  const folder = mkdtempSync(join(tmpdir(), "token-"));
+  t.after(() => rmSync(folder, { recursive: true }));
+  const file = join(folder, "token");
+  writeFileSync(file, "secret\n");
+  await new Turnwise({ url, token: `@${file}` }).job("x");
+  assert.deepEqual(got.map(({ headers }) => headers.authorization), ["Bearer t", undefined, "Bearer secret"]);
 });

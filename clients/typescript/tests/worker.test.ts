@@ -70,8 +70,8 @@ test("a snoozed job comes again after that time, and has spent no attempt", asyn
   const nap = task("nap", (_: null, ctx) => (++runs === 1 ? snooze("1h") : ctx.attempt));
   await work([nap]);
   const { id } = await turnwise.submit(nap, null);
-  await server.until(id, "waiting", "scheduled");
-  while (runs === 0 || (await turnwise.job(id)).state !== "waiting") await new Promise((resolve) => setImmediate(resolve));
+  await server.when(() => server.count("settle") === 1);
+  await server.until(id, "waiting");
   server.advance("1h");
   assert.equal((await turnwise.wait(id)).result, 1);
 });

@@ -122,19 +122,26 @@ export class MemoryServer {
     this.#changed();
   }
 
-  /** Returns when a job is in this state. */
-  async until(id: string, ...states: StoredJob["state"][]): Promise<void> {
-    while (!states.includes(this.#store.jobs.get(id)?.state ?? "waiting")) {
-      await new Promise<void>((resolve) => this.#waiting.push(resolve));
-    }
+  /** Returns when a job is in one of these states. */
+  until(id: string, ...states: StoredJob["state"][]): Promise<void> {
+    return this.when(() => states.includes(this.#store.jobs.get(id)?.state ?? "waiting"));
+  }
+
+  /** Returns when this is so; looks with each request and each time that something changes by itself. */
+  async when(condition: () => boolean): Promise<void> {
+    while (!condition()) await new Promise<void>((resolve) => this.#waiting.push(resolve));
   }
 
   #changed(): void {
     this.#store.dispatch();
-    this.#waiting.splice(0).forEach((resolve) => resolve());
+    this.#tell();
     clearTimeout(this.#timer);
     const next = this.#store.next();
     if (next < Infinity) this.#timer = setTimeout(() => this.#changed(), Math.max(1, next - this.#store.now())).unref();
+  }
+
+  #tell(): void {
+    this.#waiting.splice(0).forEach((resolve) => resolve());
   }
 
   #ring(worker: string | null): void {
@@ -150,6 +157,7 @@ export class MemoryServer {
       const path = url.pathname.replace(/^\/api\/v1/, "");
       const verb = verbOf(request.method ?? "GET", path);
       this.#counts.set(verb, this.count(verb) + 1);
+      this.#tell();
       const trouble = this.#away ? "request" : this.#troubleOf(verb);
       if (trouble === "request") return void request.socket.destroy();
       let [status, answer] = typeof trouble === "number" ? refusal(new Refused(trouble, "trouble", "trouble of the test")) : await this.#answer(request, verb, path, url, text);
