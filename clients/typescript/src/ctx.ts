@@ -17,6 +17,7 @@ export interface Running {
   readonly queue: string;
   readonly group: string;
   readonly traceparent: string | null;
+  readonly tracestate: string | null;
   readonly signal: AbortSignal;
   /** Results of finished steps, by name. */
   readonly steps: Map<string, unknown>;
@@ -68,6 +69,11 @@ export class Ctx {
   /** The trace that the job belongs to, as W3C's header has it. Jobs that this run submits belong to it, too. */
   get traceparent(): string | null {
     return this.#run.traceparent;
+  }
+
+  /** What other systems say about the trace. */
+  get tracestate(): string | null {
+    return this.#run.tracestate;
   }
 
   /** Aborted when the run is to stop; its reason is a `Stopped`. To be handed to `fetch` and all that takes a signal. */

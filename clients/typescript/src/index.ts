@@ -19,5 +19,6 @@ export { Stopped } from "./stop.js";
 export type { StopReason } from "./stop.js";
 export { cancelled, fail, next, Outcome, snooze } from "./outcome.js";
 export { currentTrace } from "./trace.js";
+export type { Trace } from "./trace.js";
 export { Busy, Conflict, Forbidden, Invalid, NotFound, Problem, TurnwiseError, Unauthorized, Unreachable } from "./problem.js";
 export type { WrongValue } from "./problem.js";

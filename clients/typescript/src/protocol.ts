@@ -18,8 +18,9 @@ export interface Registered {
   lease_ms: number;
   beat_ms: number;
   grace_ms: number;
-  queues?: string[] | null;
-  tasks: Record<string, unknown>;
+  /** `null`: all. */
+  queues: string[] | null;
+  tasks: string[];
 }
 
 export interface TakenJob extends Named {
@@ -32,6 +33,7 @@ export interface TakenJob extends Named {
   limited?: boolean;
   steps?: Record<string, unknown>;
   traceparent?: string | null;
+  tracestate?: string | null;
 }
 
 export interface Stop extends Named {

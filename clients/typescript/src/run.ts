@@ -7,7 +7,7 @@ import { CANCELLED, describe, INTERRUPTED, returned, thrown, TIMED_OUT } from ".
 import type { Level, TakenJob } from "./protocol.js";
 import { Stopped, type StopReason } from "./stop.js";
 import type { Task } from "./task.js";
-import { within } from "./trace.js";
+import { within, type Trace } from "./trace.js";
 
 /** Around every task: calls `inner`, and returns what it returns. */
 export type Around = (ctx: Ctx, inner: () => Promise<unknown>) => Promise<unknown>;
@@ -78,7 +78,7 @@ export class Run implements Running {
   async #call(task: Task, around: Around | undefined): Promise<unknown> {
     const ctx = new Ctx(this);
     const call = () => task.run(this.job.args, ctx);
-    return within(this.traceparent, around === undefined ? call : () => around(ctx, async () => call()));
+    return within(this.#trace(), around === undefined ? call : () => around(ctx, async () => call()));
   }
 
   /** What counts of a task's own words, now that it has perhaps been asked to stop. */
@@ -145,6 +145,16 @@ export class Run implements Running {
     return this.job.traceparent ?? null;
   }
 
+  get tracestate(): string | null {
+    return this.job.tracestate ?? null;
+  }
+
+  #trace(): Trace | null {
+    const { traceparent, tracestate } = this.job;
+    if (!traceparent) return null;
+    return tracestate ? { traceparent, tracestate } : { traceparent };
+  }
+
   // Made when it is asked for: most tasks never do.
   get signal(): AbortSignal {
     if (this.#controller === undefined) {
@@ -160,7 +170,9 @@ export class Run implements Running {
   }
 
   progress(done: number, total: number, text: string): void {
-    this.notes.progress(this, { done, total, text });
+    // The server takes whole numbers only.
+    const count = (value: number) => Math.max(0, Math.trunc(value)) || 0;
+    this.notes.progress(this, { done: count(done), total: count(total), text });
   }
 
   log(level: Level, text: string): void {

@@ -166,7 +166,7 @@ export class Turnwise {
     read: (answer: any) => Submitted[],
   ): Promise<Submitted[]> {
     const trace = currentTrace();
-    const given = jobs.map((job) => toWire(trace === undefined ? job : { traceparent: trace, ...job }));
+    const given = jobs.map((job) => toWire(job.traceparent === undefined ? { ...trace, ...job } : job));
     const own = new Set<string>();
     const name = (wire: Record<string, unknown>) => {
       if (wire.id !== undefined) return wire;

@@ -150,10 +150,10 @@ export class Worker {
   }
 
   #report({ tasks, queues }: Registered): void {
-    const cut = [...this.#tasks.keys()].filter((name) => !Object.hasOwn(tasks, name));
+    const cut = [...this.#tasks.keys()].filter((name) => !tasks.includes(name));
     if (cut.length > 0) this.#logger.warn(`the token may not run these tasks, and they are left out: ${cut.join(", ")}`);
     const asked = this.#options.queues;
-    const left = asked?.filter((name) => queues != null && !queues.includes(name)) ?? [];
+    const left = asked?.filter((name) => queues !== null && !queues.includes(name)) ?? [];
     if (left.length > 0) this.#logger.warn(`the token may not serve these queues, and they are left out: ${left.join(", ")}`);
     this.#logger.info(`registered as ${this.name}`);
   }

@@ -102,7 +102,7 @@ test("log lines and progress are with the job when it has ended", async (t) => {
   const talk = task("talk", (_: null, ctx) => {
     for (let n = 0; n < 500; n++) ctx.log(`line ${n}`);
     ctx.log("x".repeat(10_000), "warn");
-    ctx.progress(3, 10, "pages");
+    ctx.progress(3.7, 10, "pages");
   });
   await work([talk]);
   const { id } = await turnwise.submit(talk, null);
@@ -184,12 +184,12 @@ test("no more tasks run at a time than there are slots, and all jobs of a flood 
 test("what is submitted within a run belongs to its trace", async (t) => {
   const { turnwise, work } = await place(t);
   const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-  const child = task("child", (_: null, ctx) => ctx.traceparent);
+  const child = task("child", (_: null, ctx) => [ctx.traceparent, ctx.tracestate]);
   const parent = task("parent", async () => (await turnwise.submit(child, null)).id);
   await work([child, parent]);
-  const { id } = await turnwise.submit(parent, null, { traceparent });
+  const { id } = await turnwise.submit(parent, null, { traceparent, tracestate: "vendor=1" });
   const job = await turnwise.wait((await turnwise.wait(id)).result);
-  assert.equal(job.result, traceparent);
+  assert.deepEqual(job.result, [traceparent, "vendor=1"]);
 });
 
 test("what goes around every task sees its run and its end", async (t) => {

@@ -257,7 +257,7 @@ export class MemoryServer {
     const worker = this.#store.register(facts);
     if (worker === null) throw new Refused(409, "name_taken", `the name ${facts.name} is that of a living node`);
     const { id, lease, queues, tasks } = worker;
-    return { worker: id, protocol: 1, lease_ms: lease, beat_ms: Math.round(lease / 3), grace_ms: this.#store.grace, queues, tasks };
+    return { worker: id, protocol: 1, lease_ms: lease, beat_ms: Math.round(lease / 3), grace_ms: this.#store.grace, queues, tasks: Object.keys(tasks) };
   }
 
   async #verb(worker: StoredWorker, verb: string, body: any): Promise<unknown> {

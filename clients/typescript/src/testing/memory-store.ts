@@ -201,6 +201,7 @@ export class MemoryStore {
     return {
       id, fence, task, args, limited, steps, timeout_ms, attempt: attempt + 1, queue: request.queue ?? "default", group: request.group ?? "default",
       ...(request.traceparent && { traceparent: request.traceparent }),
+      ...(request.tracestate && { tracestate: request.tracestate }),
     };
   }
 

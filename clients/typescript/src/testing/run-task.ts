@@ -59,6 +59,7 @@ export async function runTask<Args, Result>(task: Task<Args, Result>, args: Args
     timeout_ms: timeout === undefined ? null : spanMs(timeout),
     steps: ran.steps,
     traceparent: options.traceparent ?? null,
+    tracestate: null,
   };
   const run = new Run(job, notes, { stop: 10_000, timeout: 2_500 }, () => options.now ?? new Date());
   const outcome = await new Promise<string | null>((resolve) => {
