@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { fileURLToPath } from "node:url";
 import { test, type TestContext } from "node:test";
 import { Conflict, fail, Forbidden, Invalid, next, NotFound, snooze, task, Turnwise, Unauthorized, Worker, type Task, type WorkerOptions } from "turnwise";
-import { binary, Real } from "./server.js";
+import { balance, binary, Real } from "./server.js";
 import { Gate, Program, Said } from "./support.js";
 
 const programs = fileURLToPath(new URL("programs.js", import.meta.url));
@@ -210,20 +210,22 @@ promise("a server that is killed in the middle of a job, and comes back, loses n
   assert.deepEqual([job.state, job.result, job.attempt, runs], ["success", "survived", 1, 1]);
 });
 
-promise("servers that are deployed one after another under load run each job once", async (t) => {
-  const real = await Real.start(t);
-  const { turnwise } = real;
+promise("two servers that are deployed one after another under load, each request to the other one, run each job once", async (t) => {
+  const first = await Real.start(t);
+  const servers = [first, await first.beside()];
+  const turnwise = new Turnwise({ url: await balance(t, servers) });
   const ran = new Map<string, number>();
   const quick = task("quick", async (_: null, ctx) => {
-    await new Promise((resolve) => setTimeout(resolve, 5));
+    ctx.log("hello");
+    await ctx.step("step", () => new Promise((resolve) => setTimeout(resolve, 5)));
     ran.set(ctx.id, (ran.get(ctx.id) ?? 0) + 1);
   });
   await work(t, turnwise, [quick], { slots: 10, buffer: 10, lease: "30s" });
   const ids: string[] = [];
-  for (let round = 0; round < 3; round++) {
-    ids.push(...(await turnwise.submitMany(Array.from({ length: 200 }, () => quick.job(null)))).map(({ id }) => id));
-    await real.stop();
-    await real.again();
+  for (const server of [...servers, ...servers]) {
+    ids.push(...(await turnwise.submitMany(Array.from({ length: 100 }, () => quick.job(null)))).map(({ id }) => id));
+    await server.stop();
+    await server.again();
   }
   for (const id of ids) assert.equal((await turnwise.wait(id, { for: "120s" })).state, "success");
   assert.deepEqual([ran.size, Math.max(...ran.values())], [ids.length, 1]);

@@ -1,6 +1,8 @@
 //! The real server: `turnwise serve` of TURNWISE_BIN, on a file of its own.
 
 import { execFileSync } from "node:child_process";
+import { createServer, request, type IncomingMessage, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -29,6 +31,13 @@ export class Real {
     // After the program, which was registered to be killed with the test.
     t.after(() => rmSync(folder, { recursive: true, force: true }));
     return real;
+  }
+
+  /** Another server on the same database. */
+  async beside(): Promise<Real> {
+    const other = new Real(this.t, this.folder, [...this.options, "--name", "beside"]);
+    await other.again();
+    return other;
   }
 
   /** Starts it, after `kill` at the same address as before. */
@@ -69,4 +78,32 @@ export class Real {
 function environment(): Record<string, string> {
   const mine = Object.keys(process.env).filter((name) => name.startsWith("TURNWISE_"));
   return Object.fromEntries(mine.map((name) => [name, undefined as unknown as string]));
+}
+
+/** Passes each request on to another server than the one before, as a load balancer does; a server that is away is left out. */
+export async function balance(t: TestContext, servers: Real[]): Promise<string> {
+  let turn = 0;
+  const pass = (incoming: IncomingMessage, body: string, response: ServerResponse, tries: number) => {
+    const { url } = servers[turn++ % servers.length]!;
+    const headers = { ...incoming.headers, host: new URL(url).host, connection: "close" };
+    const outgoing = request(url + incoming.url, { method: incoming.method!, headers }, (answer) => {
+      response.writeHead(answer.statusCode!, answer.headers);
+      answer.pipe(response);
+    });
+    // Refused, so it was not carried out: another one may be asked. Anything else is the client's to find out.
+    outgoing.on("error", (error: NodeJS.ErrnoException) => {
+      if (error.code === "ECONNREFUSED" && tries > 0) pass(incoming, body, response, tries - 1);
+      else incoming.socket.destroy();
+    });
+    response.on("close", () => outgoing.destroy());
+    outgoing.end(body);
+  };
+  const proxy = createServer(async (incoming, response) => {
+    let body = "";
+    for await (const chunk of incoming.setEncoding("utf8")) body += chunk;
+    pass(incoming, body, response, servers.length);
+  });
+  await new Promise<void>((resolve) => proxy.listen(0, "127.0.0.1", resolve));
+  t.after(() => (proxy.closeAllConnections(), proxy.close()));
+  return `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`;
 }
