@@ -5,13 +5,13 @@ import { fileURLToPath } from "node:url";
 import { test, type TestContext } from "node:test";
 import { Conflict, fail, Forbidden, Invalid, next, NotFound, snooze, task, Turnwise, Unauthorized, Worker, type Task, type WorkerOptions } from "turnwise";
 import { balance, binary, Real } from "./server.js";
-import { Gate, Program, Said } from "./support.js";
+import { afterwards, Gate, Program, Said } from "./support.js";
 
 const programs = fileURLToPath(new URL("programs.js", import.meta.url));
 
 async function work(t: TestContext, turnwise: Turnwise, tasks: Task[], options: WorkerOptions = {}): Promise<Worker> {
   const worker = new Worker(turnwise, tasks, { signals: false, drain: 0, lease: "5s", logger: new Said(), ...options });
-  t.after(() => worker.stop().catch(() => {}));
+  afterwards(t, () => worker.stop().catch(() => {}));
   await worker.start();
   return worker;
 }

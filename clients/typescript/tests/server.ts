@@ -8,7 +8,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
 import { Turnwise } from "turnwise";
-import { Program } from "./support.js";
+import { afterwards, Program } from "./support.js";
 
 /** The path of the binary; without it the tests with a real server are skipped. */
 export const binary = process.env.TURNWISE_BIN ?? "";
@@ -27,9 +27,8 @@ export class Real {
   static async start(t: TestContext, ...options: string[]): Promise<Real> {
     const folder = mkdtempSync(join(tmpdir(), "turnwise-"));
     const real = new Real(t, folder, options);
+    afterwards(t, () => rmSync(folder, { recursive: true, force: true }));
     await real.again();
-    // After the program, which was registered to be killed with the test.
-    t.after(() => rmSync(folder, { recursive: true, force: true }));
     return real;
   }
 
@@ -104,6 +103,6 @@ export async function balance(t: TestContext, servers: Real[]): Promise<string> 
     pass(incoming, body, response, servers.length);
   });
   await new Promise<void>((resolve) => proxy.listen(0, "127.0.0.1", resolve));
-  t.after(() => (proxy.closeAllConnections(), proxy.close()));
+  afterwards(t, () => (proxy.closeAllConnections(), proxy.close()));
   return `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`;
 }

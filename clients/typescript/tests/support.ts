@@ -20,6 +20,19 @@ export class Said implements Logger {
   }
 }
 
+const undone = new WeakMap<TestContext, (() => unknown)[]>();
+
+/** Undoes something after a test, what was done last first: a worker stops before its server does. */
+export function afterwards(t: TestContext, undo: () => unknown): void {
+  const all = undone.get(t);
+  if (all !== undefined) return void all.push(undo);
+  const mine = [undo];
+  undone.set(t, mine);
+  t.after(async () => {
+    for (let next = mine.pop(); next !== undefined; next = mine.pop()) await next();
+  });
+}
+
 export interface Place {
   server: MemoryServer;
   turnwise: Turnwise;
@@ -71,7 +84,7 @@ export class Program {
       resolve(code ?? signal);
       this.#wake();
     }));
-    t.after(async () => {
+    afterwards(t, async () => {
       this.#child.kill("SIGKILL");
       await this.exit;
     });
