@@ -28,29 +28,34 @@ export class Real {
     const folder = mkdtempSync(join(tmpdir(), "turnwise-"));
     const real = new Real(t, folder, options);
     afterwards(t, () => rmSync(folder, { recursive: true, force: true }));
-    await real.again();
+    await real.#first();
     return real;
   }
 
   /** Another server on the same database. */
   async beside(): Promise<Real> {
     const other = new Real(this.t, this.folder, [...this.options, "--name", "beside"]);
-    await other.again();
+    await other.#first();
     return other;
+  }
+
+  async #first(): Promise<void> {
+    await this.again();
+    // Whatever is started in its place goes when this one would: after the workers that came later.
+    afterwards(this.t, () => this.kill());
   }
 
   /** Starts it, after `kill` at the same address as before. */
   async again(): Promise<void> {
     const args = ["serve", "--listen", this.#listen, "--database", this.#database(), ...this.options];
-    this.#program = new Program(this.t, binary, args, environment(), this.folder);
+    this.#program = new Program(null, binary, args, environment(), this.folder);
     const ready = await this.#program.line("http://");
     this.#listen = /http:\/\/(\S+)/.exec(ready)![1]!;
     this.url = `http://${this.#listen}`;
   }
 
   async kill(): Promise<void> {
-    this.#program.signal("SIGKILL");
-    await this.#program.exit;
+    await this.#program.kill();
   }
 
   /** SIGTERM, as at a deploy. */

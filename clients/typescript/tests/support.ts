@@ -73,7 +73,8 @@ export class Program {
   readonly exit: Promise<number | NodeJS.Signals | null>;
   errors = "";
 
-  constructor(t: TestContext, command: string, args: string[], env: Record<string, string> = {}, cwd?: string) {
+  /** Without a test it is the caller's to kill. */
+  constructor(t: TestContext | null, command: string, args: string[], env: Record<string, string> = {}, cwd?: string) {
     this.#child = spawn(command, args, { env: { ...process.env, ...env }, stdio: ["ignore", "pipe", "pipe"], ...(cwd && { cwd }) });
     this.#child.stderr!.setEncoding("utf8").on("data", (text: string) => (this.errors += text));
     createInterface(this.#child.stdout!).on("line", (line) => {
@@ -84,10 +85,7 @@ export class Program {
       resolve(code ?? signal);
       this.#wake();
     }));
-    afterwards(t, async () => {
-      this.#child.kill("SIGKILL");
-      await this.exit;
-    });
+    if (t !== null) afterwards(t, () => this.kill());
   }
 
   /** The first line that has this in it, from those that were not asked for yet. */
@@ -97,6 +95,11 @@ export class Program {
       if (this.#child.exitCode !== null || this.#child.signalCode !== null) throw new Error(`it ended before it said ${JSON.stringify(part)}: ${this.errors}`);
       await new Promise<void>((resolve) => (this.#wake = resolve));
     }
+  }
+
+  async kill(): Promise<void> {
+    this.#child.kill("SIGKILL");
+    await this.exit;
   }
 
   signal(signal: NodeJS.Signals): void {
