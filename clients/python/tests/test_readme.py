@@ -14,6 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 from support import HERE, PATIENCE, WorkerProcess, free_port, until
+
 from turnwise import Turnwise
 
 ROOT = HERE.parent

@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 from support import BINARY, PATIENCE, Alternating, RealServer, WorkerProcess, free_port, speaks_the_protocol, until, working
+
 from turnwise import AsyncCtx, Ctx, Forbidden, Request, Turnwise, Unauthorized, Worker, task
 
 pytestmark = pytest.mark.skipif(BINARY is None, reason="TURNWISE_BIN names no turnwise")
@@ -160,7 +161,12 @@ def token(folder: Path, *words: str) -> str:
     assert BINARY is not None
     env = {name: value for name, value in os.environ.items() if not name.startswith("TURNWISE_")}
     done = subprocess.run(
-        [BINARY, "--database", f"sqlite:{folder / 'jobs.db'}", "token", "create", *words], cwd=folder, env=env, check=True, capture_output=True, text=True
+        [BINARY, "--database", f"sqlite:{folder / 'jobs.db'}", "token", "create", *words],
+        cwd=folder,
+        env=env,
+        check=True,
+        capture_output=True,
+        text=True,
     )
     return done.stdout.strip().splitlines()[-1]
 

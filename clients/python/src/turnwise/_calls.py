@@ -62,7 +62,7 @@ class Submits:
         return Call("POST", "/jobs/batch", self._told_all, written({"jobs": self._said}), headers=self._headers)
 
     def _told_all(self, answer: Any) -> list[Submitted]:
-        return [self._told(said, one) for said, one in zip(self._said, answer["jobs"])]
+        return [self._told(said, one) for said, one in zip(self._said, answer["jobs"], strict=True)]
 
     def _told(self, said: dict[str, Any], answer: Any) -> Submitted:
         # An id of this call that is there already was stored by an earlier try of it, whose answer was lost.

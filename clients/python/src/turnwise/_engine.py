@@ -193,7 +193,8 @@ class Engine:
         name = settings.name or f"{socket.gethostname()[:60]}-{os.getpid()}-{worker[:8]}"
         while not self._stopping.is_set():
             body = {
-                "protocol": _version.PROTOCOL, "worker": worker, "name": name, "language": f"python {platform.python_version()}", "client": _version.CLIENT,
+                "protocol": _version.PROTOCOL, "worker": worker, "name": name, "language": f"python {platform.python_version()}",
+                "client": _version.CLIENT,
                 "slots": max(1, settings.slots - len(self._executing)), "buffer": settings.buffer, "lease_ms": round(settings.lease * 1_000),
                 "tasks": {name: task.facts for name, task in settings.tasks.items()},
             }  # fmt: skip

@@ -97,7 +97,7 @@ class Noting:
                 return
             log.warning("the server refuses what job %s (%s) has noted: %s", batch[0].id, batch[0].task.name, error)
             answers = [error.detail or str(error)]
-        for run, answer in zip(batch, answers):
+        for run, answer in zip(batch, answers, strict=True):
             if run.notes is None or not self._is_held(run):
                 continue
             if answer == "locked":

@@ -58,7 +58,7 @@ class Settling:
         except Invalid as error:
             await self._find(batch, error)
             return
-        for run, said in zip(batch, answer["ends"]):
+        for run, said in zip(batch, answer["ends"], strict=True):
             if said["answer"] == "locked":
                 asyncio.get_running_loop().call_later(_LOCKED, self.add, run)
                 continue

@@ -6,7 +6,6 @@ import asyncio
 import inspect
 import json
 import threading
-
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timezone
 from typing import Any, Protocol, TypeVar, cast, overload
