@@ -217,6 +217,9 @@ class Engine:
             cut = [task for task in settings.tasks if task not in answer["tasks"]]
             if cut:
                 log.warning("the token does not allow these tasks, which are left out: %s", ", ".join(cut))
+            served = answer.get("queues")
+            if settings.queues is not None and served is not None and set(served) != set(settings.queues):
+                log.warning("the token does not allow all of the queues; these are served: %s", ", ".join(served))
             self._lost = asyncio.get_running_loop().create_future()
             self._slots_told = settings.slots - len(self._executing)
             self._dropped.clear()
