@@ -257,10 +257,11 @@ def test_many_jobs_run_each_once(workers_url: str, turnwise: Turnwise, queue: st
 def test_a_job_that_a_task_submits_belongs_to_the_same_trace(workers_url: str, turnwise: Turnwise, queue: str) -> None:
     @task("parent")
     def parent(ctx: Ctx, args: None) -> str:
+        assert ctx.tracestate == "vendor=1"
         return turnwise.submit("child-of-it", queue=queue, delay="1h").id
 
     with working(workers_url, parent, queues=[queue]):
-        id = turnwise.submit("parent", queue=queue, traceparent=TRACE).id
+        id = turnwise.submit("parent", queue=queue, traceparent=TRACE, tracestate="vendor=1").id
         assert turnwise.job(turnwise.result(id, PATIENCE)).traceparent == TRACE
 
 

@@ -34,12 +34,12 @@ class Submits:
         self._said = [request.wire() for request in requests]
         self._single = single
         self._headers = {} if idempotency_key is None else {"idempotency-key": idempotency_key}
-        trace = _context.traceparent()
+        trace = _context.trace()
         # With an idempotency key the body has to be the same in each try, also of another process: it names no ids.
         self._ours = [] if idempotency_key is not None else [said for said in self._said if "id" not in said]
         for said in self._said:
-            if trace is not None and "traceparent" not in said:
-                said["traceparent"] = trace
+            if "traceparent" not in said:
+                said.update(trace)
         self.name(offset)
 
     def name(self, offset: float) -> None:

@@ -368,8 +368,7 @@ class Server:
         timeout = self._timeout(job)
         if timeout is not None:
             said["timeout_ms"] = round(timeout * 1_000)
-        if "traceparent" in job.request:
-            said["traceparent"] = job.request["traceparent"]
+        said |= {name: job.request[name] for name in ("traceparent", "tracestate") if name in job.request}
         return said
 
     def _fact(self, job: _Job, name: str) -> Any:

@@ -91,6 +91,11 @@ class Base:
         return self._said.get("traceparent")
 
     @property
+    def tracestate(self) -> str | None:
+        """What other systems say about that trace."""
+        return self._said.get("tracestate")
+
+    @property
     def cancelled(self) -> bool:
         """Whether the task should stop; :attr:`reason` says why."""
         return self._surroundings.reason() is not None
