@@ -61,9 +61,12 @@ class Report(unittest.TestCase):
         self.assertIn(">pg-boss (Node)</text>", plot.picture(told))
 
     def test_the_committed_page_and_picture_name_languages(self):
-        page = (peers.ROOT / "docs/benchmarks.md").read_text().split("## Versions and settings")[0]
+        page, measured = (peers.ROOT / "docs/benchmarks.md").read_text().split("## Versions and settings")
         picture = (peers.ROOT / "docs/benchmarks.svg").read_text()
+        self.assertIn(f"| {peers.OURS.name} |", measured)
         for peer in peers.PEERS:
+            if f"| {peer.name} |" not in measured:
+                continue  # it came after the page was written
             if peer.language:
                 self.assertIn(peers.label(peer.name), page)
                 self.assertIn(f">{peers.label(peer.name)}</text>", picture)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from support import BINARY, RealServer, speaks_the_protocol
+
 from turnwise import Turnwise
 from turnwise.testing import Server
 

@@ -29,9 +29,13 @@ HERE = Path(__file__).parent
 class RealServer:
     """`turnwise serve` on a database in a folder of its own."""
 
-    def __init__(self, folder: Path, port: int = 0, database: str | None = None, name: str = "server") -> None:
+    def __init__(self, folder: Path, port: int = 0, database: str | None = None, name: str = "server", tls: tuple[Path, Path] | None = None) -> None:
         assert BINARY is not None
-        self._command = [BINARY, "--database", database or f"sqlite:{folder / 'jobs.db'}", "serve", "--name", name, "--listen"]
+        self._command = [BINARY, "--database", database or f"sqlite:{folder / 'jobs.db'}", "serve", "--name", name]
+        self._scheme = "http://" if tls is None else "https://"
+        if tls is not None:
+            self._command += ["--tls-cert", str(tls[0]), "--tls-key", str(tls[1])]
+        self._command += ["--listen"]
         self._folder = folder
         self.port = port
         self.start()
@@ -44,7 +48,7 @@ class RealServer:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert "ready" in line, f"the server is not ready: {line!r}"
-        self.url = "http://" + line.split("http://")[1].strip()
+        self.url = self._scheme + line.split(self._scheme)[1].strip()
         self.port = int(self.url.rsplit(":", 1)[1])
 
     def kill(self) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
 import pytest
+
 from turnwise import AsyncTurnwise, Conflict, Ctx, Invalid, NotFound, Request, Turnwise, Unreachable, _ids, task
 from turnwise.testing import Fault, Server
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import stoppable_tasks
 from support import PATIENCE, WorkerProcess, group_of, until, working
+
 from turnwise import AsyncCtx, Ctx, Forbidden, Request, Turnwise, Unauthorized, Worker, task
 from turnwise.testing import Fault, Server
 

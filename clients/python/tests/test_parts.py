@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+
 from turnwise import AsyncCtx, Cancelled, Ctx, Fail, JobLogHandler, Next, Retry, Snooze, Worker, _span, outcome, task
 from turnwise._notes import MAX_WAITING, Notes
 from turnwise.testing import run, run_async_task

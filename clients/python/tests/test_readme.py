@@ -14,6 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 from support import HERE, PATIENCE, WorkerProcess, free_port, until
+
 from turnwise import Turnwise
 
 ROOT = HERE.parent
@@ -88,10 +89,3 @@ def test_the_examples_of_the_guide_are_programs_and_its_tests_pass(folder: Path)
     assert len(tests) == 2
     for one in tests:
         one()
-
-
-def test_the_licences_are_those_of_the_whole() -> None:
-    if not (ROOT / "LICENSE-MIT").exists() or not (ROOT.parent.parent / "LICENSE-MIT").exists():
-        pytest.skip("not in a checkout")
-    for name in ("LICENSE-MIT", "LICENSE-APACHE"):
-        assert (ROOT / name).read_text() == (ROOT.parent.parent / name).read_text()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import threading
@@ -12,7 +13,8 @@ from pathlib import Path
 import httpx
 import pytest
 from support import BINARY, PATIENCE, Alternating, RealServer, WorkerProcess, free_port, speaks_the_protocol, until, working
-from turnwise import AsyncCtx, Ctx, Forbidden, Request, Turnwise, Unauthorized, Worker, task
+
+from turnwise import AsyncCtx, Ctx, Forbidden, Request, Turnwise, Unauthorized, Unreachable, Worker, task
 
 pytestmark = pytest.mark.skipif(BINARY is None, reason="TURNWISE_BIN names no turnwise")
 PROGRAMS = Path(__file__).parent / "programs"
@@ -160,7 +162,12 @@ def token(folder: Path, *words: str) -> str:
     assert BINARY is not None
     env = {name: value for name, value in os.environ.items() if not name.startswith("TURNWISE_")}
     done = subprocess.run(
-        [BINARY, "--database", f"sqlite:{folder / 'jobs.db'}", "token", "create", *words], cwd=folder, env=env, check=True, capture_output=True, text=True
+        [BINARY, "--database", f"sqlite:{folder / 'jobs.db'}", "token", "create", *words],
+        cwd=folder,
+        env=env,
+        check=True,
+        capture_output=True,
+        text=True,
     )
     return done.stdout.strip().splitlines()[-1]
 
@@ -197,6 +204,37 @@ def test_a_worker_does_what_its_token_may(place: RealServer, folder: Path) -> No
         )
         thread.join(PATIENCE)
         assert not thread.is_alive() and isinstance(raised[0], Unauthorized), "a revoked token ends it"
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="makes a certificate with openssl")
+def test_clients_worker_and_beats_check_the_certificate_of_a_server(folder: Path) -> None:
+    cert, key = folder / "cert.pem", folder / "key.pem"
+    made = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "2",
+        "-subj",
+        "/CN=localhost",
+        "-addext",
+        "subjectAltName=IP:127.0.0.1",
+    ]
+    subprocess.run([*made, "-out", str(cert), "-keyout", str(key)], check=True, capture_output=True)
+    server = RealServer(folder, tls=(cert, key))
+    try:
+        with Turnwise(server.url, retry_for=0) as stranger, pytest.raises(Unreachable, match="certificate verify failed"):
+            stranger.submit("noop")
+        with Turnwise(server.url, ca=str(cert)) as turnwise, working(server.url, noop, ca=str(cert), lease=5) as worker:
+            assert turnwise.wait(turnwise.submit("noop").id, PATIENCE).state == "success"
+            assert worker._engine is not None
+            first = worker._engine._contact
+            until(lambda: worker._engine is not None and worker._engine._contact > first, "the answer to a beat")
+    finally:
+        server.kill()
 
 
 def test_the_server_shows_the_worker_with_its_language_and_client(place: RealServer) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import pytest
 import stoppable_tasks as tasks
 from support import PATIENCE, until, working
+
 from turnwise import AsyncCtx, Ctx, Fail, JobFailed, JobLogHandler, Next, Request, Retry, Snooze, Task, Turnwise, Worker, task
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -184,7 +185,9 @@ def test_all_lines_are_there_when_the_job_has_ended(workers_url: str, turnwise: 
         assert [line.text for line in turnwise.log(id)] == [str(number) for number in range(900)]
 
 
-@pytest.mark.parametrize("one", [tasks.wait_sync, tasks.wait_async, tasks.never_ends], ids=["in a thread", "in the loop", "in a process that hears nothing"])
+@pytest.mark.parametrize(
+    "one", [tasks.wait_sync, tasks.wait_async, tasks.never_ends], ids=["in a thread", "in the loop", "in a process that hears nothing"]
+)
 def test_a_cancel_reaches_a_job_that_runs(workers_url: str, turnwise: Turnwise, queue: str, one: Task[None, object]) -> None:
     with working(workers_url, one, queues=[queue]):
         id = turnwise.submit(one, None, queue=queue).id
@@ -196,7 +199,9 @@ def test_a_cancel_reaches_a_job_that_runs(workers_url: str, turnwise: Turnwise, 
             assert time.monotonic() - began < 8, "it is told of it by the take that waits, not by the next beat"
 
 
-@pytest.mark.parametrize("one", [tasks.wait_sync, tasks.wait_async, tasks.never_ends], ids=["in a thread", "in the loop", "in a process that hears nothing"])
+@pytest.mark.parametrize(
+    "one", [tasks.wait_sync, tasks.wait_async, tasks.never_ends], ids=["in a thread", "in the loop", "in a process that hears nothing"]
+)
 def test_a_job_whose_time_is_over_is_stopped(workers_url: str, turnwise: Turnwise, queue: str, one: Task[None, object]) -> None:
     with working(workers_url, one, queues=[queue]):
         id = turnwise.submit(one, None, queue=queue, timeout="500ms", retry="none").id
@@ -252,10 +257,11 @@ def test_many_jobs_run_each_once(workers_url: str, turnwise: Turnwise, queue: st
 def test_a_job_that_a_task_submits_belongs_to_the_same_trace(workers_url: str, turnwise: Turnwise, queue: str) -> None:
     @task("parent")
     def parent(ctx: Ctx, args: None) -> str:
+        assert ctx.tracestate == "vendor=1"
         return turnwise.submit("child-of-it", queue=queue, delay="1h").id
 
     with working(workers_url, parent, queues=[queue]):
-        id = turnwise.submit("parent", queue=queue, traceparent=TRACE).id
+        id = turnwise.submit("parent", queue=queue, traceparent=TRACE, tracestate="vendor=1").id
         assert turnwise.job(turnwise.result(id, PATIENCE)).traceparent == TRACE
 
 

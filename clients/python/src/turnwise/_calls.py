@@ -34,12 +34,12 @@ class Submits:
         self._said = [request.wire() for request in requests]
         self._single = single
         self._headers = {} if idempotency_key is None else {"idempotency-key": idempotency_key}
-        trace = _context.traceparent()
+        trace = _context.trace()
         # With an idempotency key the body has to be the same in each try, also of another process: it names no ids.
         self._ours = [] if idempotency_key is not None else [said for said in self._said if "id" not in said]
         for said in self._said:
-            if trace is not None and "traceparent" not in said:
-                said["traceparent"] = trace
+            if "traceparent" not in said:
+                said.update(trace)
         self.name(offset)
 
     def name(self, offset: float) -> None:
@@ -62,7 +62,7 @@ class Submits:
         return Call("POST", "/jobs/batch", self._told_all, written({"jobs": self._said}), headers=self._headers)
 
     def _told_all(self, answer: Any) -> list[Submitted]:
-        return [self._told(said, one) for said, one in zip(self._said, answer["jobs"])]
+        return [self._told(said, one) for said, one in zip(self._said, answer["jobs"], strict=True)]
 
     def _told(self, said: dict[str, Any], answer: Any) -> Submitted:
         # An id of this call that is there already was stored by an earlier try of it, whose answer was lost.

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 current: ContextVar[Base | None] = ContextVar("turnwise_run", default=None)
 
 
-def traceparent() -> str | None:
+def trace() -> dict[str, str]:
+    """The fields of a request for a job of the same trace."""
     run = current.get()
-    return None if run is None else run.traceparent
+    said = {} if run is None else {"traceparent": run.traceparent, "tracestate": run.tracestate}
+    return {name: value for name, value in said.items() if value is not None}

@@ -19,14 +19,17 @@ from typing import Any
 import httpx
 
 from . import _version, outcome
+from ._asking import Asking, Lost
 from ._backoff import Backoff
 from ._beats import Beats
 from ._child import Children
+from ._noting import Noting
 from ._run import Run
 from ._running import run_async, run_here, stopped
-from ._server import Server, ahead
+from ._server import Server
+from ._settling import Settling
 from ._threads import Threads
-from .errors import Busy, Conflict, Forbidden, Invalid, NotFound, ProblemError, ServerError, TurnwiseError, Unauthorized, problem
+from .errors import Busy, Conflict, Forbidden, ServerError, Unauthorized
 from .task import Task
 
 log = logging.getLogger("turnwise")
@@ -34,24 +37,16 @@ log = logging.getLogger("turnwise")
 #: How long a take waits at the server for something to do.
 _TAKE_WAIT = 25.0
 _THREAD = "turnwise-worker"
-#: Most jobs of one take, ends of one settle and runs of one note.
+#: Most jobs of one take.
 _BATCH = 1_000
-#: Most bytes of ends or notes in one request, unless a single one is larger; the server takes 32 MiB.
-_BATCH_BYTES = 4 * 1024 * 1024
 #: While all slots are busy, so long for one to become free before the server is asked for stops alone.
 _FULL = 0.05
-#: Lines and progress are sent this often; steps, and what is left at the end of a run, at once.
-_NOTE_EVERY = 0.25
 #: How long a task has to stop where the job is no longer its own, or its time is over.
 _SHORT_GRACE = 2.0
 #: The next take after one that brought nothing follows so much later at the earliest.
 _NOTHING_NEW = 0.25
 #: How often the worker looks whether it is in touch with the server.
 _WATCH = 0.25
-
-
-class Lost(TurnwiseError):
-    """This life of the worker is over: its jobs are given to others."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +69,7 @@ class Engine:
         self._task_loop = task_loop
         self._threads = Threads()
         self._children = Children()
-        #: By how many seconds the server's clock is ahead.
-        self.offset = 0.0
+        self._asking = Asking(settings.server)
         self.registered = threading.Event()
         # Not the requests of this thread, which never end: they are no news.
         logging.getLogger("httpx").addFilter(_not_of_workers)
@@ -87,9 +81,8 @@ class Engine:
         self._stops = 0
         self._ends_told: deque[tuple[Run, str]] = deque()
         self._end_is_told = False
-        self._note_told: deque[Run] = deque()
+        self._note_told: deque[tuple[Run, bool]] = deque()
         # Of the present life.
-        self._worker = ""
         self._lease = settings.lease
         self._grace = 10.0
         self._contact = 0.0
@@ -103,8 +96,6 @@ class Engine:
         self._stuck = 0
         self._beats: Beats | None = None
         self._dropped: list[tuple[str, int]] = []
-        self._ends: deque[Run] = deque()
-        self._noted: dict[tuple[str, int], Run] = {}
         self._flights: list[_Flight] = []
         self._slots_told = 0
 
@@ -130,11 +121,16 @@ class Engine:
         self._thread.join()
         return self._error
 
+    @property
+    def offset(self) -> float:
+        """By how many seconds the server's clock is ahead."""
+        return self._asking.offset
+
     def noted(self, run: Run, urgent: bool) -> None:
         run.noted = True
-        self._note_told.append(run)
+        self._note_told.append((run, urgent))
         assert self._loop is not None
-        self._loop.call_soon_threadsafe(self._hear_notes, urgent)
+        self._loop.call_soon_threadsafe(self._hear_notes)
 
     def _ran(self, run: Run, how: str) -> None:
         self._ends_told.append((run, how))
@@ -160,18 +156,15 @@ class Engine:
         self._stopping = asyncio.Event()
         self._hurry = asyncio.Event()
         self._room_is_there = asyncio.Event()
-        self._ends_are_there = asyncio.Event()
-        self._notes_are_there = asyncio.Event()
-        self._notes_are_urgent = asyncio.Event()
         self._something_ended = asyncio.Event()
         self._lost: asyncio.Future[None] = self._loop.create_future()
+        self._settling = Settling(self._asking, self._is_held, self._settled)
+        self._noting = Noting(self._asking, self._is_held, self._lose, self._tell_end)
         if self._stops:
             self._hear_stop()
         self._beats = self._new_beats()
         try:
-            # Takes, settles, notes and leaving, each on its own connection; a newer take may meet an older one.
-            limits = httpx.Limits(max_connections=16, max_keepalive_connections=8, keepalive_expiry=60)
-            async with httpx.AsyncClient(**self._settings.server.options(), limits=limits) as self._http:
+            async with self._asking:
                 while not self._stopping.is_set() and await self._register():
                     try:
                         await self._work()
@@ -180,7 +173,7 @@ class Engine:
                         return
                     except Lost as lost:
                         if self._held or not self._stopping.is_set():
-                            log.warning("worker %s is lost, and stops its jobs: %s", self._worker, lost)
+                            log.warning("worker %s is lost, and stops its jobs: %s", self._asking.worker, lost)
                         await self._give_everything_up()
                     except BaseException:
                         # It cannot go on: what runs is told to stop, and nothing more can be told to the server.
@@ -200,7 +193,8 @@ class Engine:
         name = settings.name or f"{socket.gethostname()[:60]}-{os.getpid()}-{worker[:8]}"
         while not self._stopping.is_set():
             body = {
-                "protocol": _version.PROTOCOL, "worker": worker, "name": name, "language": f"python {platform.python_version()}", "client": _version.CLIENT,
+                "protocol": _version.PROTOCOL, "worker": worker, "name": name, "language": f"python {platform.python_version()}",
+                "client": _version.CLIENT,
                 "slots": max(1, settings.slots - len(self._executing)), "buffer": settings.buffer, "lease_ms": round(settings.lease * 1_000),
                 "tasks": {name: task.facts for name, task in settings.tasks.items()},
             }  # fmt: skip
@@ -208,7 +202,7 @@ class Engine:
                 body["queues"] = list(settings.queues)
             sent = time.monotonic()
             try:
-                answer = await self._post("", json.dumps(body))
+                answer = await self._asking.post("", json.dumps(body))
             except (httpx.TransportError, Busy, ServerError) as error:
                 log.warning("no server has registered worker %s yet: %s", name, error or type(error).__name__)
                 await _within(self._stopping.wait(), backoff.next(getattr(error, "retry_after", None)))
@@ -217,25 +211,28 @@ class Engine:
                 log.warning("worker %s waits: %s", name, error.detail)
                 await _within(self._stopping.wait(), backoff.next(error.retry_after))
                 continue
-            self._worker, self._contact, self._silent_since = answer["worker"], sent, None
+            self._asking.worker, self._contact, self._silent_since = answer["worker"], sent, None
             self._lease, self._grace = answer["lease_ms"] / 1_000, answer["grace_ms"] / 1_000
             self._every = answer["beat_ms"] / 1_000
             cut = [task for task in settings.tasks if task not in answer["tasks"]]
             if cut:
                 log.warning("the token does not allow these tasks, which are left out: %s", ", ".join(cut))
+            served = answer.get("queues")
+            if settings.queues is not None and served is not None and set(served) != set(settings.queues):
+                log.warning("the token does not allow all of the queues; these are served: %s", ", ".join(served))
             self._lost = asyncio.get_running_loop().create_future()
             self._slots_told = settings.slots - len(self._executing)
             self._dropped.clear()
             if self._beats is not None:
-                self._beats.begin(self._worker, self._every, self._slots_told, [])
-            log.info("worker %s is registered as %s, with %d slots", name, self._worker, settings.slots)
+                self._beats.begin(self._asking.worker, self._every, self._slots_told, [])
+            log.info("worker %s is registered as %s, with %d slots", name, self._asking.worker, settings.slots)
             self.registered.set()
             return True
         return False
 
     async def _work(self) -> None:
         """Until it has left; raises :class:`Lost`, or what does not go away."""
-        loops = [self._take_jobs(), self._settle_ends(), self._send_notes(), self._watch(), self._drain()]
+        loops = [self._take_jobs(), self._settling.loop(), self._noting.loop(), self._watch(), self._drain()]
         tasks: list[asyncio.Future[None]] = [asyncio.ensure_future(one) for one in loops]
         try:
             await asyncio.wait([*tasks, self._lost], return_when=asyncio.FIRST_COMPLETED)
@@ -258,41 +255,14 @@ class Engine:
         for run in list(self._held.values()):
             self._lose(run)
         self._ready.clear()
-        self._ends.clear()
-        self._noted.clear()
+        self._settling.clear()
+        self._noting.clear()
         until = time.monotonic() + _SHORT_GRACE + 1
         while self._executing and time.monotonic() < until:
             self._something_ended.clear()
             await _within(self._something_ended.wait(), until - time.monotonic())
         if self._executing:
             log.warning("%d tasks do not stop, though their jobs are lost; they keep their slots", len(self._executing))
-
-    # Requests.
-
-    async def _post(self, path: str, body: str, wait: float = 0.0) -> Any:
-        response = await self._http.post(
-            f"/workers{path}", content=body.encode(), headers={"content-type": "application/json"}, timeout=httpx.Timeout(20.0 + wait)
-        )
-        offset = ahead(response, time.time())
-        if offset is not None:
-            self.offset = offset
-        if response.is_success:
-            return json.loads(response.content)
-        raise problem(response.status_code, response.content, response.headers.get("retry-after"))
-
-    async def _ask(self, verb: str, body: Callable[[], str], wait: float = 0.0) -> Any:
-        """Asks until there is an answer. The body is made anew for each try."""
-        backoff = Backoff()
-        while True:
-            try:
-                return await self._post(f"/{self._worker}/{verb}", body(), wait)
-            except (Conflict, NotFound) as error:
-                raise Lost(error.detail or str(error)) from error
-            except (Busy, ServerError) as error:
-                pause = backoff.next(error.retry_after)
-            except httpx.TransportError:
-                pause = backoff.next()
-            await asyncio.sleep(pause)
 
     # Taking.
 
@@ -332,7 +302,7 @@ class Engine:
             return f'{{"n":{flight.n},"wait_ms":{round(wait * 1_000)},"held":[{held}{"}" if held else ""}]}}'
 
         asked = time.monotonic()
-        answer = await self._ask("take", body, wait)
+        answer = await self._asking.ask("take", body, wait)
         if answer["jobs"]:
             self._accept(answer["jobs"])
         if answer["stop"]:
@@ -438,13 +408,10 @@ class Engine:
         ran = "" if run.began is None else f',"ran_ms":{round((time.monotonic() - run.began) * 1_000)}'
         run.end = f'{run.fragment}{ran},"outcome":{how}}}'
         if run.notes is not None and run.notes.waiting():
-            self._noted[run.key] = run
-            self._notes_are_there.set()
-            self._notes_are_urgent.set()
+            self._noting.add(run, urgent=True)
         else:
             run.told = True
-            self._ends.append(run)
-            self._ends_are_there.set()
+            self._settling.add(run)
 
     def _tell_slots(self) -> None:
         """A task that does not stop, though its run is over, keeps its slot: the server gives fewer jobs meanwhile."""
@@ -499,9 +466,7 @@ class Engine:
         self._drop(run)
         if was_ready and run in self._ready:
             self._ready.remove(run)
-        if run.notes is not None:
-            self._noted.pop(run.key, None)
-            run.notes.drop("gone")
+        self._noting.drop(run)
         self._stop(run, reason, _SHORT_GRACE)
 
     def _drop(self, run: Run) -> None:
@@ -513,144 +478,22 @@ class Engine:
     def _is_held(self, run: Run) -> bool:
         return self._held.get(run.id) is run
 
-    # Ends.
+    # What is told of runs.
 
-    async def _settle_ends(self) -> None:
-        while True:
-            await self._ends_are_there.wait()
-            batch: list[Run] = []
-            size = 0
-            while self._ends and len(batch) < _BATCH and size < _BATCH_BYTES:
-                run = self._ends.popleft()
-                if self._is_held(run):
-                    size += len(run.end)
-                    batch.append(run)
-            if not self._ends:
-                self._ends_are_there.clear()
-            if batch:
-                await self._settle(batch)
-
-    async def _settle(self, batch: list[Run]) -> None:
-        try:
-            answer = await self._ask("settle", lambda: f'{{"ends":[{",".join([run.end for run in batch])}]}}')
-        except Invalid as error:
-            await self._settle_one_by_one(batch, error)
-            return
-        for run, said in zip(batch, answer["ends"]):
-            if said["answer"] == "locked":
-                assert self._loop is not None
-                self._loop.call_later(0.1, self._settle_again, run)
-                continue
-            if said["answer"] == "invalid":
-                log.warning("the end of job %s (%s) could not be stored: %s", run.id, run.task.name, said.get("detail"))
-            self._drop(run)
+    def _settled(self, run: Run) -> None:
+        """The server has its end, or never will."""
+        self._drop(run)
         self._something_ended.set()
 
-    async def _settle_one_by_one(self, batch: list[Run], error: ProblemError) -> None:
-        """The server does not take the request as it is: the end that spoils it is found, and fails its job with what the server said."""
-        if len(batch) > 1:
-            half = len(batch) // 2
-            await self._settle(batch[:half])
-            await self._settle(batch[half:])
-            return
-        run = batch[0]
-        if run.end.startswith(f"{run.fragment},\"outcome\":{{\"outcome\":\"fail\""):
-            log.error("the server refuses the end of job %s (%s): %s", run.id, run.task.name, error)
-            self._drop(run)
-            return
-        run.end = f'{run.fragment},"outcome":{outcome.failed(f"the server refused how it ended: {error}")}}}'
-        await self._settle(batch)
-
-    def _settle_again(self, run: Run) -> None:
-        if self._is_held(run):
-            self._ends.append(run)
-            self._ends_are_there.set()
-
-    # Notes.
-
-    def _hear_notes(self, urgent: bool) -> None:
+    def _hear_notes(self) -> None:
         while self._note_told:
-            run = self._note_told.popleft()
-            if self._is_held(run):
-                self._noted[run.key] = run
-            elif run.notes is not None:
-                run.notes.drop("gone")
-        if self._noted:
-            self._notes_are_there.set()
-        if urgent:
-            self._notes_are_urgent.set()
+            self._noting.add(*self._note_told.popleft())
 
-    async def _send_notes(self) -> None:
-        while True:
-            await self._notes_are_there.wait()
-            await _within(self._notes_are_urgent.wait(), _NOTE_EVERY)
-            self._notes_are_there.clear()
-            self._notes_are_urgent.clear()
-            batch: list[tuple[Run, str]] = []
-            size = 0
-            for key, run in list(self._noted.items()):
-                if len(batch) >= _BATCH or size >= _BATCH_BYTES:
-                    self._notes_are_there.set()
-                    self._notes_are_urgent.set()
-                    break
-                del self._noted[key]
-                run.noted = False
-                said = run.notes.take() if run.notes is not None else None
-                if said is not None:
-                    size += len(said)
-                    batch.append((run, said))
-                elif run.ended and run.notes is not None and not run.notes.waiting():
-                    self._noted_at_last(run)
-            if batch:
-                await self._note([run for run, _ in batch])
-
-    async def _note(self, batch: list[Run]) -> None:
-        def body() -> str:
-            return f'{{"notes":[{",".join([f"{run.fragment},{run.notes.again()}}}" for run in batch if run.notes is not None])}]}}'
-
-        try:
-            answers = [said["answer"] for said in (await self._ask("note", body))["notes"]]
-        except Invalid as error:
-            if len(batch) > 1:
-                for run in batch:
-                    await self._note([run])
-                return
-            log.warning("the server refuses what job %s (%s) has noted: %s", batch[0].id, batch[0].task.name, error)
-            answers = [error.detail or str(error)]
-        for run, answer in zip(batch, answers):
-            if run.notes is None or not self._is_held(run):
-                continue
-            if answer == "locked":
-                assert self._loop is not None
-                self._loop.call_later(0.1, self._note_again, run)
-                continue
-            run.notes.answered(answer)
-            if answer in ("stale", "gone") and not run.ended:
-                self._lose(run)
-            elif run.notes.waiting():
-                self._noted[run.key] = run
-                self._notes_are_there.set()
-                if run.ended:
-                    self._notes_are_urgent.set()
-            elif run.ended:
-                self._noted_at_last(run)
-
-    def _note_again(self, run: Run) -> None:
-        if self._is_held(run):
-            asyncio.ensure_future(self._note_once_more(run))
-
-    async def _note_once_more(self, run: Run) -> None:
-        try:
-            await self._note([run])
-        except Lost as lost:
-            self._is_lost(lost)
-
-    def _noted_at_last(self, run: Run) -> None:
+    def _tell_end(self, run: Run) -> None:
         """All that an ended run has said is stored: now its end may follow. Once: what a thread says that the task has left behind is too late."""
         if self._is_held(run) and not run.told:
             run.told = True
-            self._ends.append(run)
-            self._ends_are_there.set()
+            self._settling.add(run)
 
     # Beats.
 
@@ -667,11 +510,11 @@ class Engine:
         return Beats(self._settings.server, lambda said: in_loop(self._hear_beat, said), lambda beats: in_loop(self._beats_ended, beats))
 
     def _hear_beat(self, said: dict[str, Any]) -> None:
-        if said["worker"] != self._worker:
+        if said["worker"] != self._asking.worker:
             return
         if "sent" in said:
             if self._silent_since is not None:
-                log.warning("a server answers the beats of worker %s again, after %.0f s", self._worker, time.monotonic() - self._silent_since)
+                log.warning("a server answers the beats of worker %s again, after %.0f s", self._asking.worker, time.monotonic() - self._silent_since)
                 self._silent_since = None
             self._contact = max(self._contact, said["sent"])
             self._lease = (said.get("lease_ms") or self._lease * 1_000) / 1_000
@@ -680,13 +523,13 @@ class Engine:
         elif "silent" in said:
             if self._silent_since is None:
                 self._silent_since = time.monotonic()
-                log.warning("no server answers the beats of worker %s: %s", self._worker, said["silent"])
+                log.warning("no server answers the beats of worker %s: %s", self._asking.worker, said["silent"])
         elif said["status"] in (404, 409):
             self._is_lost(Lost(said["detail"]))
         elif said["status"] in (401, 403):
             self._is_lost((Unauthorized if said["status"] == 401 else Forbidden)(said["status"], {"detail": said["detail"]}))
         else:
-            log.warning("the server answers a beat of worker %s with %s: %s", self._worker, said["status"], said["detail"])
+            log.warning("the server answers a beat of worker %s with %s: %s", self._asking.worker, said["status"], said["detail"])
 
     def _is_lost(self, error: Exception) -> None:
         if not self._lost.done():
@@ -695,12 +538,12 @@ class Engine:
     def _beats_ended(self, beats: Beats) -> None:
         if beats is not self._beats or self._loop is None:
             return
-        log.error("the process that beats for worker %s has ended; another one is started", self._worker)
+        log.error("the process that beats for worker %s has ended; another one is started", self._asking.worker)
         self._beats = None
         self._loop.call_later(0.5, self._beat_again)
 
     def _beat_again(self) -> None:
-        if self._beats is None and self._worker:
+        if self._beats is None and self._asking.worker:
             try:
                 self._beats = self._new_beats()
             except OSError as error:
@@ -709,7 +552,7 @@ class Engine:
                 self._loop.call_later(1.0, self._beat_again)
                 return
             self._dropped.clear()
-            self._beats.begin(self._worker, self._every, self._slots_told, [run.key for run in self._held.values()])
+            self._beats.begin(self._asking.worker, self._every, self._slots_told, [run.key for run in self._held.values()])
 
     async def _watch(self) -> None:
         """Without an answer for four fifths of the lease, jobs that a limit counts are stopped: another worker may soon run them."""
@@ -737,7 +580,7 @@ class Engine:
     async def _drain(self) -> None:
         """Once it is asked to stop: no more jobs, what has not begun goes back, what runs may end, and then it leaves."""
         await self._stopping.wait()
-        log.info("worker %s stops; %d tasks run", self._worker, len(self._executing))
+        log.info("worker %s stops; %d tasks run", self._asking.worker, len(self._executing))
         leaving: asyncio.Future[Any] = asyncio.ensure_future(self._leave_in_order())
         hurry: asyncio.Future[Any] = asyncio.ensure_future(self._hurry.wait())
         try:
@@ -746,7 +589,7 @@ class Engine:
             if leaving.done():
                 leaving.result()
             else:
-                log.warning("worker %s could not tell a server how its jobs ended: they go to others when its lease is over", self._worker)
+                log.warning("worker %s could not tell a server how its jobs ended: they go to others when its lease is over", self._asking.worker)
         finally:
             hurry.cancel()
             leaving.cancel()
@@ -757,12 +600,12 @@ class Engine:
             return f'{{"slots":0,"held":[{",".join([run.fragment + "}" for run in self._held.values()])}]}}'
 
         # From its answer on nothing more is assigned, so that what goes back now is all.
-        self._stop_what((await self._ask("beat", body))["stop"])
+        self._stop_what((await self._asking.ask("beat", body))["stop"])
         if await self._leave():
             return
         await self._until_settled(self._settings.stop_timeout, self._hurry)
         if self._held:
-            log.warning("worker %s does not wait longer for %d jobs, which go back", self._worker, len(self._held))
+            log.warning("worker %s does not wait longer for %d jobs, which go back", self._asking.worker, len(self._held))
             for run in list(self._held.values()):
                 self._stop(run, "stopping", min(5.0, self._grace))
             await self._until_settled(min(5.0, self._grace) + 10, None)
@@ -796,7 +639,7 @@ class Engine:
             return f'{{"back":[{",".join([run.fragment + "}" for run in back])}],"held":[{",".join(held)}]}}'
 
         try:
-            answer = await self._ask("leave", body)
+            answer = await self._asking.ask("leave", body)
         except Lost:
             return True  # an earlier try was answered, and the answer lost
         for run in back:

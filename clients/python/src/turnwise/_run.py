@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 class Home(Protocol):
     """What a run needs of its worker. Called from any thread."""
 
-    offset: float
+    @property
+    def offset(self) -> float:
+        """By how many seconds the server's clock is ahead."""
 
     def noted(self, run: Run, urgent: bool) -> None:
         """The run has notes that wait to be sent."""

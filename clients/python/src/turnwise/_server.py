@@ -36,11 +36,15 @@ class Server:
             token = Path(token[1:]).read_text().strip()
         parsed = httpx.URL(url)
         if parsed.scheme not in ("http", "https") or not parsed.host:
-            raise ValueError(f"{str(parsed.copy_with(username=None, password=None))!r} is not the address of a server; it begins with https:// or http://")
+            raise ValueError(
+                f"{str(parsed.copy_with(username=None, password=None))!r} is not the address of a server; it begins with https:// or http://"
+            )
         if parsed.userinfo or parsed.query or parsed.fragment:
             raise ValueError("the address of a server has no name, password or question mark; give the token as token=…")
         if parsed.scheme == "http" and not _is_loopback(parsed.host) and not plain_http:
-            raise ValueError(f"{parsed.host} is another machine, and without TLS the token could be read on the way; use https://, or plain_http=True")
+            raise ValueError(
+                f"{parsed.host} is another machine, and without TLS the token could be read on the way; use https://, or plain_http=True"
+            )
         return Server(str(parsed).rstrip("/"), token or None, ca or env.get("TURNWISE_SERVER_CA"))
 
     def options(self) -> dict[str, Any]:
@@ -65,7 +69,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def ahead(response: httpx.Response, now: float) -> float | None:
-    """By how many seconds the server's clock is ahead of this machine's: its answers have the time, to the second. A difference of that size is none."""
+    """By how many seconds the server's clock is ahead of this machine's. Its answers have the time to the second, so a small difference is none."""
     try:
         offset = parsedate_to_datetime(response.headers["date"]).timestamp() - now
     except (KeyError, ValueError, TypeError):

@@ -143,7 +143,9 @@ class Server:
         with self._changed:
             held = self._changed.wait_for(what, seconds)
         if not held:
-            raise AssertionError(f"it did not come to that within {seconds} s; jobs: {[(job.task, job.state, job.runs, job.error) for job in self._jobs.values()]}")
+            raise AssertionError(
+                f"it did not come to that within {seconds} s; jobs: {[(job.task, job.state, job.runs, job.error) for job in self._jobs.values()]}"
+            )
         return held
 
     def state(self, id: str) -> str:
@@ -234,7 +236,10 @@ class Server:
             job.state = "cancelled"
             return 200, {"id": job.id, "decided": "cancelled"}
         if parts[2:] == ["log"]:
-            lines = [{"at": line["time"], "level": line["level"], "run": at[0], "line": at[1], "text": line["text"]} for at, line in sorted(job.lines.items())]
+            lines = [
+                {"at": line["time"], "level": line["level"], "run": at[0], "line": at[1], "text": line["text"]}
+                for at, line in sorted(job.lines.items())
+            ]
             return 200, {"lines": lines, "dropped": 0, "next": None}
         if "wait" in query:
             self._wait(_span.seconds(query["wait"]), lambda: job.state in ENDED)
@@ -363,8 +368,7 @@ class Server:
         timeout = self._timeout(job)
         if timeout is not None:
             said["timeout_ms"] = round(timeout * 1_000)
-        if "traceparent" in job.request:
-            said["traceparent"] = job.request["traceparent"]
+        said |= {name: job.request[name] for name in ("traceparent", "tracestate") if name in job.request}
         return said
 
     def _fact(self, job: _Job, name: str) -> Any:
@@ -574,7 +578,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         if fault is not None and fault.kind == "status":
-            self._say(fault.status, {"type": "urn:turnwise:fault", "title": "", "status": fault.status, "detail": "a fault of the test"}, fault.retry_after)
+            self._say(
+                fault.status, {"type": "urn:turnwise:fault", "title": "", "status": fault.status, "detail": "a fault of the test"}, fault.retry_after
+            )
             return
         answer = self._done(verb, url.path, url.query, text)
         if fault is not None and fault.kind == "double":

@@ -17,7 +17,7 @@ class Threads:
         self._lock = threading.Lock()
 
     def run(self, work: Callable[[], str], ended: Callable[[str], None]) -> None:
-        """Runs it in an idle thread, or in a new one, which tells how it ended. The caller sees to it that they are not too many: one for each slot."""
+        """Runs it in an idle thread, or in a new one, which tells how it ended. The caller sees to it that they are not more than its slots."""
         with self._lock:
             if self._idle:
                 self._idle -= 1

@@ -6,7 +6,6 @@ import asyncio
 import inspect
 import json
 import threading
-
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timezone
 from typing import Any, Protocol, TypeVar, cast, overload
@@ -90,6 +89,11 @@ class Base:
     def traceparent(self) -> str | None:
         """The trace of the job's submitter (W3C). Jobs that are submitted by the task belong to it too."""
         return self._said.get("traceparent")
+
+    @property
+    def tracestate(self) -> str | None:
+        """What other systems say about that trace."""
+        return self._said.get("tracestate")
 
     @property
     def cancelled(self) -> bool:

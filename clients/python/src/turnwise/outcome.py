@@ -105,7 +105,9 @@ def raised(error: BaseException) -> str:
         return CANCELLED
     if isinstance(error, Fail):
         return failed(str(error) or "failed for good")
-    return written({"outcome": "error", "error": clean(str(error) or "to be tried again" if isinstance(error, Retry) else _chain(error), MAX_ERROR_BYTES)})
+    return written(
+        {"outcome": "error", "error": clean(str(error) or "to be tried again" if isinstance(error, Retry) else _chain(error), MAX_ERROR_BYTES)}
+    )
 
 
 def failed(text: str) -> str:

@@ -76,7 +76,7 @@ class Task(Generic[A, R]):
 
 
 def _decoder(function: Callable[[Any, Any], Any]) -> Callable[[Any], Any] | None:
-    """How the arguments become what the function wants: a dataclass is made from its fields, a model of pydantic validates, all else is as it is in JSON."""
+    """How arguments become what the function wants: a dataclass is made from its fields, a model of pydantic validates, all else is as in JSON."""
     parameters = list(inspect.signature(function).parameters)
     if len(parameters) != 2:
         raise TypeError(f"{function.__qualname__}: a task takes two parameters, the context and the arguments")
@@ -127,4 +127,6 @@ def task(
     its own, which is killed when its job is cancelled, over time, or perhaps given to another worker, and it does not stop by itself.
     `decode` makes of the arguments what the function wants; for a dataclass or a model of pydantic its annotation is enough.
     """
-    return _Decorator(name, {"retry": retry, "timeout": timeout, "on_exhausted": on_exhausted, "secret": secret, "stoppable": stoppable, "decode": decode})
+    return _Decorator(
+        name, {"retry": retry, "timeout": timeout, "on_exhausted": on_exhausted, "secret": secret, "stoppable": stoppable, "decode": decode}
+    )

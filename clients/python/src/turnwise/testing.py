@@ -102,7 +102,9 @@ def run(
     ``ctx.sleep``. In async tests: ``await run_async_task(…)``.
     """
     if task.is_async:
-        return asyncio.run(run_async_task(cast("Task[A, Awaitable[Any]]", task), args, attempt=attempt, steps=steps, stop=stop, group=group, queue=queue, now=now))
+        return asyncio.run(
+            run_async_task(cast("Task[A, Awaitable[Any]]", task), args, attempt=attempt, steps=steps, stop=stop, group=group, queue=queue, now=now)
+        )
     ran, inline, said = _begun(task, args, attempt, steps, stop, group, queue, now)
     return _ended(ran, run_here(task, said, inline))
 

@@ -76,9 +76,11 @@ class Worker:
                 signal.signal(number, handler)
 
     async def serve(self) -> None:
-        """Runs in the caller's loop, which keeps its signals, until :meth:`stop` is called. If this is cancelled, the worker stops gracefully first."""
+        """Runs in the caller's loop, which keeps its signals, until :meth:`stop` is called. If it is cancelled, the worker stops gracefully first."""
         if getattr(multiprocessing.current_process(), "_inheriting", False):
-            raise RuntimeError('the program of the worker was started once more, for a stoppable task: put worker.run() below if __name__ == "__main__":')
+            raise RuntimeError(
+                'the program of the worker was started once more, for a stoppable task: put worker.run() below if __name__ == "__main__":'
+            )
         if self._engine is not None:
             raise RuntimeError("a worker serves once; make another one")
         loop = asyncio.get_running_loop()
