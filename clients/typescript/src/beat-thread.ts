@@ -4,20 +4,21 @@ import { parentPort, workerData } from "node:worker_threads";
 import type { BeatData, FromBeats, ToBeats } from "./beats.js";
 import { Backoff, Connection, pause } from "./connection.js";
 import { Conflict, Forbidden, NotFound, passes, Problem, Unauthorized } from "./problem.js";
-import { keyOf, type Beaten, type Named } from "./protocol.js";
+import { nameOf, type Beaten } from "./protocol.js";
 
 const data = workerData as BeatData;
 const shared = new BigInt64Array(data.shared);
 const connection = new Connection(data.address);
-const held = new Map<string, Named>();
+/** Each as `keyOf` has it. */
+const held = new Set<string>();
 let slots = data.slots;
 let wake = () => {};
 
 parentPort!.on("message", (message: ToBeats) => {
   if ("hold" in message) {
-    for (const job of message.hold) held.set(keyOf(job), job);
+    for (const job of message.hold.split(" ")) held.add(job);
   } else if ("release" in message) {
-    for (const job of message.release) held.delete(keyOf(job));
+    for (const job of message.release.split(" ")) held.delete(job);
   } else {
     slots = message.slots;
     wake();
@@ -50,7 +51,7 @@ async function beat(): Promise<void> {
   const sent = process.hrtime.bigint();
   const lease = Number(Atomics.load(shared, 1));
   const told = (said = slots);
-  const body = JSON.stringify({ slots: told, held: [...held.values()] });
+  const body = JSON.stringify({ slots: told, held: Array.from(held, nameOf) });
   const beaten: Beaten = await connection.once("POST", `/workers/${data.worker}/beat`, { body, within: lease });
   if (sent > Atomics.load(shared, 0)) Atomics.store(shared, 0, sent);
   Atomics.store(shared, 1, BigInt(beaten.lease_ms));

@@ -3,7 +3,7 @@
 import { Worker as Thread } from "node:worker_threads";
 import type { Address } from "./connection.js";
 import { problemOf, TurnwiseError } from "./problem.js";
-import type { Named, Stop } from "./protocol.js";
+import { keyOf, type Named, type Stop } from "./protocol.js";
 
 /** What the thread is started with. */
 export interface BeatData {
@@ -17,7 +17,14 @@ export interface BeatData {
 }
 
 /** What this thread tells it. */
-export type ToBeats = { hold: Named[] } | { release: Named[] } | { slots: number };
+export type ToBeats = { hold: string } | { release: string } | { slots: number };
+
+/** Jobs for the thread: one text is copied sooner than many objects. */
+function pack(jobs: Named[]): string {
+  let text = "";
+  for (const job of jobs) text += `${text === "" ? "" : " "}${keyOf(job)}`;
+  return text;
+}
 
 /** What it tells this one. */
 export type FromBeats =
@@ -69,11 +76,11 @@ export class Beats {
 
   /** Held before it runs: the message is on its way when the task blocks. */
   hold(jobs: Named[]): void {
-    if (jobs.length > 0) this.#tell({ hold: jobs.map(({ id, fence }) => ({ id, fence })) });
+    if (jobs.length > 0) this.#tell({ hold: pack(jobs) });
   }
 
   release(jobs: Named[]): void {
-    if (jobs.length > 0) this.#tell({ release: jobs.map(({ id, fence }) => ({ id, fence })) });
+    if (jobs.length > 0) this.#tell({ release: pack(jobs) });
   }
 
   /** Returns when a beat without slots was answered: no more jobs are assigned. */

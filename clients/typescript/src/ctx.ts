@@ -31,7 +31,8 @@ export interface Running {
 /** The run of a job, given to its task. */
 export class Ctx {
   readonly #run: Running;
-  readonly #begun = new Map<string, Promise<unknown>>();
+  /** Steps that are under way. Made with the first one: most runs have none. */
+  #begun: Map<string, Promise<unknown>> | undefined;
   #sleeps = 0;
 
   /** @internal */
@@ -103,6 +104,7 @@ export class Ctx {
    */
   async step<T>(name: string, run: () => T | Promise<T>): Promise<T> {
     if (this.#run.steps.has(name)) return this.#run.steps.get(name) as T;
+    this.#begun ??= new Map();
     const begun = this.#begun.get(name) ?? this.#finish(name, run);
     this.#begun.set(name, begun);
     return (await begun) as T;
@@ -117,7 +119,7 @@ export class Ctx {
       return value;
     } finally {
       // A step that failed may be tried again within this run.
-      this.#begun.delete(name);
+      this.#begun?.delete(name);
     }
   }
 

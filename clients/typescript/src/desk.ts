@@ -20,7 +20,9 @@ export class Desk {
   #queue: Run[] = [];
   /** Whose tasks have not returned, by the job's id. */
   readonly #active = new Map<string, Run>();
-  /** Answered while a take was under way, with the number of the last take of then: its answer may bring them once more. */
+  /** Brought by one take while another one was under way, which did not name them and may bring them once more. */
+  readonly #crossed = new Set<string>();
+  /** Those of them that are not here any more, with the number of the last take of then. */
   readonly #answered = new Map<string, number>();
   readonly #takes = new Set<number>();
   #lastTake = 0;
@@ -51,10 +53,11 @@ export class Desk {
 
   /** Whether it is here, or was. */
   knows(job: Named): boolean {
-    return this.find(job) !== undefined || this.#answered.has(keyOf(job));
+    return this.find(job) !== undefined || (this.#answered.size > 0 && this.#answered.has(keyOf(job)));
   }
 
   take(run: Run): void {
+    if (this.#takes.size > 1) this.#crossed.add(keyOf(run));
     this.#held.set(run.id, run);
     this.#queue.push(run);
   }
@@ -69,8 +72,11 @@ export class Desk {
     return this.#held.get(id);
   }
 
-  names(): Named[] {
-    return Array.from(this.#held.values(), ({ id, fence }) => ({ id, fence }));
+  /** All that is held but these, as JSON: it is said with every take. */
+  names(but?: Set<string>): string {
+    let json = "";
+    for (const { id, fence } of this.#held.values()) if (!but?.has(id)) json += `${json === "" ? "" : ","}{"id":"${id}","fence":${fence}}`;
+    return `[${json}]`;
   }
 
   /** The next job that may begin: not while another run of the same job has not returned. */
@@ -108,7 +114,9 @@ export class Desk {
     for (const job of jobs) {
       if (this.find(job) === undefined) continue;
       this.#held.delete(job.id);
-      if (this.#takes.size > 0) this.#answered.set(keyOf(job), this.#lastTake);
+      if (this.#crossed.size === 0) continue;
+      const key = keyOf(job);
+      if (this.#crossed.delete(key) && this.#takes.size > 0) this.#answered.set(key, this.#lastTake);
     }
   }
 

@@ -120,7 +120,7 @@ export class Life {
   async #take(n: number, abort: AbortController): Promise<"taken"> {
     const number = this.#desk.beginTake();
     try {
-      const body = () => JSON.stringify({ n, wait_ms: WAIT, held: this.#desk.names() });
+      const body = () => `{"n":${n},"wait_ms":${WAIT},"held":${this.#desk.names()}}`;
       const taken: Taken = await this.#ask("take", body, WAIT + 10_000, abort.signal);
       taken.stop.forEach((stop) => this.#stop(stop));
       this.#accept(taken.jobs);
@@ -315,7 +315,7 @@ export class Life {
       while (!this.#ended.signal.aborted) {
         const back = this.#desk.emptyQueue().map(({ id, fence }) => ({ id, fence }));
         const named = new Set(back.map(({ id }) => id));
-        const body = () => JSON.stringify({ back, held: this.#desk.names().filter(({ id }) => !named.has(id)) });
+        const body = () => `{"back":${JSON.stringify(back)},"held":${this.#desk.names(named)}}`;
         // A worker that cannot reach a server must end as well: its lease does the rest.
         const left = drain + this.#grace.stop + WITHIN / 2 - (performance.now() - begun);
         const answer = await this.#soon(this.#ask("leave", body), left);

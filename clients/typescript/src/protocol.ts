@@ -87,6 +87,13 @@ export const MOST_ENDS = 1_000;
 /** Longest line of a log in bytes; the server cuts longer ones. */
 export const LONGEST_LINE = 4 * 1024;
 
+/** One text for both. */
 export function keyOf({ id, fence }: Named): string {
   return `${id}/${fence}`;
+}
+
+/** What `keyOf` was made of. */
+export function nameOf(key: string): Named {
+  const [id, fence] = key.split("/") as [string, string];
+  return { id, fence: Number(fence) };
 }

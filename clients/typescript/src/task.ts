@@ -13,7 +13,7 @@ export interface TaskFacts {
   timeout?: Span;
   /** The task that a job goes on as when its retries run out. */
   onExhausted?: string;
-  /** JSON pointers to fields of the arguments that are shown to nobody. */
+  /** JSON pointers to fields of the arguments that are hidden wherever jobs are shown. */
   secret?: string[];
 }
 

@@ -83,7 +83,7 @@ export class Worker {
   #begin(): Promise<void> {
     if (this.#done === undefined) {
       this.#done = this.#lives();
-      // Who only started the worker does not wait for its end, and is told all the same.
+      // A program that only started the worker does not wait for its end; the log says it then.
       this.#done.catch((error: unknown) => this.#logger.error(`this worker has ended: ${error instanceof Error ? error.message : error}`));
     }
     return this.#done;

@@ -53,7 +53,7 @@ promise("jobs of a killed worker go to another one when its lease is over", asyn
   await first.exit;
   const second = new Program(t, process.execPath, [programs, "waits", server.url]);
   assert.match(await second.line("begun"), new RegExp(id));
-  assert.equal(server.fence(id), 2);
+  assert.ok(server.fence(id) > 1);
 });
 
 promise("a worker that was stopped beyond its lease and woken stops what is another's", async (t) => {

@@ -87,7 +87,7 @@ promise("a worker runs all that a task can say", async (t) => {
   assert.deepEqual(lines.map(({ level, text }) => [level, text]), [["warn", "run 1"], ["warn", "run 2"]]);
 });
 
-promise("secret fields reach the task, and are shown to nobody", async (t) => {
+promise("secret fields reach the task, and are hidden wherever the job is shown", async (t) => {
   const { turnwise } = await Real.start(t);
   let card = "";
   const charge = task("charge", { secret: ["/card"], retry: "none" }, (args: { card: string; to: string }, ctx) => {

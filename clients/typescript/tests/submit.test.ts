@@ -131,7 +131,7 @@ test("a redirect is not followed: it would carry the token elsewhere", async (t)
 
 test("an end that does not come in time is an error that has the job", async (t) => {
   const { turnwise } = await place(t);
-  const { id } = await turnwise.submit("nobody");
+  const { id } = await turnwise.submit("unknown");
   const error = await turnwise.wait(id, { for: "20ms" }).catch((error: unknown) => error);
   assert.ok(error instanceof NotEnded);
   assert.deepEqual([error.job.id, error.job.state], [id, "waiting"]);
