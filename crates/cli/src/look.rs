@@ -399,7 +399,7 @@ fn attempt_line(attempt: Attempt) -> String {
     format!("{number} {task}{on}, {ending}{after}{error}{place}")
 }
 
-fn node_row(node: &Node, now: Timestamp) -> [String; 14] {
+fn node_row(node: &Node, now: Timestamp) -> [String; 15] {
     [
         node.name.clone(),
         print::age(now.since(node.joined_at)),
@@ -410,6 +410,7 @@ fn node_row(node: &Node, now: Timestamp) -> [String; 14] {
         node.slots.to_string(),
         node.host.clone(),
         node.pid.to_string(),
+        node.version.clone().unwrap_or_default(),
         match &node.queues {
             None => "all".to_owned(),
             Some(queues) if node.all_but => format!("all but {}", queues.join(", ")),
@@ -460,6 +461,7 @@ pub(crate) fn nodes(settings: &Settings, call: &args::Table) -> Result<(), Failu
             "SLOTS",
             "HOST",
             "PID",
+            "VERSION",
             "QUEUES",
             "TASKS",
             "LEASE UNTIL",

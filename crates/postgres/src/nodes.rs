@@ -1,6 +1,9 @@
 //! Which nodes there are, which one dispatches, which are lost.
 
-use std::{collections::HashMap, sync::PoisonError};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::PoisonError,
+};
 
 use tokio_postgres::{Row, types::ToSql};
 use turnwise_core::{Fence, Incarnation, JobId, Node, lead::Sight};
@@ -98,6 +101,7 @@ pub(crate) async fn beat(store: &Inner, beat: &Beat) -> Result<BeatReply> {
             epoch: None,
             nodes: Vec::new(),
             leader: leader(row, 2)?,
+            drained: false,
         });
     }
     let presence = store.presence.number();
@@ -108,7 +112,7 @@ pub(crate) async fn beat(store: &Inner, beat: &Beat) -> Result<BeatReply> {
     let rows = client.query(include_str!("../sql/beat.sql"), &binds).await.map_err(fail)?;
     let first = rows.first().ok_or_else(|| StoreError::broken("beat", "no answer"))?;
     let mut names = Names::default();
-    let nodes = rows.iter().filter_map(|row| rows::node(row, 11, &mut names).transpose()).collect::<Result<_>>()?;
+    let nodes = rows.iter().filter_map(|row| rows::node(row, 12, &mut names).transpose()).collect::<Result<_>>()?;
     if get(first, 3)? {
         store.bell.ring_lead();
     }
@@ -122,6 +126,7 @@ pub(crate) async fn beat(store: &Inner, beat: &Beat) -> Result<BeatReply> {
         nodes: by_incarnation(nodes),
         // A node that is not alive follows no leader.
         leader: if alive { leader(first, 5)? } else { None },
+        drained: get::<Option<&str>>(first, 11)? == Some(&beat.node.to_string()),
     })
 }
 
@@ -245,13 +250,13 @@ pub(crate) async fn nodes(store: &Inner) -> Result<Fleet> {
     nodes.sort_by(|a, b| (&a.name, a.joined_at, a.incarnation).cmp(&(&b.name, b.joined_at, b.incarnation)));
     let now = rows::now(first, 0)?;
     if !get::<bool>(first, 15)? {
-        return Ok(Fleet { now, nodes, losses: Vec::new() });
+        return Ok(Fleet { now, nodes, losses: Vec::new(), drained: BTreeSet::new() });
     }
     let most = i64::try_from(Loss::SHOWN).unwrap_or(i64::MAX);
     let binds: [&(dyn ToSql + Sync); 2] = [&Moment(Loss::edge(now)), &most];
     let rows = client.query(include_str!("../sql/lost_noted.sql"), &binds).await.map_err(fail)?;
     let losses = rows.iter().filter_map(|row| loss(row, &mut names).transpose()).collect::<Result<_>>()?;
-    Ok(Fleet { now, nodes, losses })
+    Ok(Fleet { now, nodes, losses, drained: BTreeSet::new() })
 }
 
 fn loss(row: &Row, names: &mut Names) -> Result<Option<Loss>> {

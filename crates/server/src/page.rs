@@ -23,7 +23,6 @@ mod hostile;
 mod indent;
 mod job;
 mod jobs;
-pub(crate) mod leads;
 mod login;
 mod mine;
 mod nodes;

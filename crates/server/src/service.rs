@@ -37,7 +37,7 @@ use crate::{
     },
     metrics::Metrics,
     origins::Origins,
-    page::{self, Page, SharedAnswers, decide::Works, errors::Examples, leads::Leads, pages},
+    page::{self, Page, SharedAnswers, decide::Works, errors::Examples, pages},
     portions::{Portion, Portions},
     problem::Problem,
     proxies::{Forwarded, Peer, Proxies},
@@ -109,7 +109,6 @@ struct Shared {
     metrics: Metrics,
     spans: OnceLock<Arc<dyn Spans>>,
     kept: Kept,
-    leads: Leads,
     shared: SharedAnswers,
     works: Works,
     /// When the last page could be made.
@@ -163,7 +162,6 @@ impl Service {
             metrics: Metrics::default(),
             spans: OnceLock::new(),
             kept: Kept::default(),
-            leads: Leads::default(),
             shared: SharedAnswers::default(),
             works: Works::default(),
             answered: Mutex::new(Instant::now()),
@@ -298,10 +296,6 @@ impl Service {
 
     pub(crate) fn shared(&self) -> &SharedAnswers {
         &self.0.shared
-    }
-
-    pub(crate) fn leads(&self) -> &Leads {
-        &self.0.leads
     }
 
     /// Jobs that stand for their errors.
