@@ -37,7 +37,7 @@ use crate::{
     },
     metrics::Metrics,
     origins::Origins,
-    page::{self, Page, SharedAnswers, decide::Works, errors::Examples, pages},
+    page::{self, Page, SharedAnswers, WATCHED_HEADER, decide::Works, errors::Examples, pages},
     portions::{Portion, Portions},
     problem::Problem,
     proxies::{Forwarded, Peer, Proxies},
@@ -405,6 +405,7 @@ impl Service {
             headers: parts.headers,
             secure,
             from: forwarded.from,
+            watched: false,
             body,
             place,
         };
@@ -541,6 +542,7 @@ impl Service {
             headers: asker.headers.clone(),
             secure: asker.secure,
             from: asker.from,
+            watched: asker.headers.contains_key(WATCHED_HEADER),
             body,
             // The page has one.
             place: None,
