@@ -236,7 +236,7 @@ create table turnwise.change_floor (
 );
 
 -- Settings and charges, which only core reads. Kinds: 0 installation, 1 queue, 2 group, 3 task, 4 key, 5 charge, 6 a
--- group that takes no jobs. Names sort by their bytes, as everywhere else.
+-- group that takes no jobs, and as MemoKind has them. Names sort by their bytes, as everywhere else.
 create table turnwise.memo (
     kind    smallint not null,
     name    text collate "C" not null,

@@ -170,7 +170,7 @@ create table turnwise_origin (
     number integer not null
 ) strict;
 
--- Settings and charges. Kinds: 0 installation, 1 queue, 2 group, 3 task, 4 key, 5 charge, 6 a group that takes no jobs.
+-- Settings and charges. Kinds: 0 installation, 1 queue, 2 group, 3 task, 4 key, 5 charge, 6 a group that takes no jobs, and as MemoKind has them.
 create table turnwise_memo (
     kind    integer not null,
     name    text not null,

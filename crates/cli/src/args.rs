@@ -91,6 +91,8 @@ pub(crate) enum Command {
     Resubmit(Box<Resubmit>),
     /// Lists nodes
     Nodes(Table),
+    /// Drains a node, or lets it take jobs again
+    Node(OneNode),
     /// Explains why a job does not run yet, and when it will
     Why(OneJob),
     /// Lists queues: their settings and how many jobs they have

@@ -410,7 +410,7 @@ fn node_row(node: &Node, now: Timestamp) -> [String; 15] {
         node.slots.to_string(),
         node.host.clone(),
         if node.is_foreign() { String::new() } else { node.pid.to_string() },
-        node.program(),
+        node.version.clone().unwrap_or_else(|| node.program()),
         match &node.queues {
             None => "all".to_owned(),
             Some(queues) if node.all_but => format!("all but {}", queues.join(", ")),
@@ -461,7 +461,7 @@ pub(crate) fn nodes(settings: &Settings, call: &args::Table) -> Result<(), Failu
             "SLOTS",
             "HOST",
             "PID",
-            "CLIENT",
+            "PROGRAM",
             "QUEUES",
             "TASKS",
             "LEASE UNTIL",

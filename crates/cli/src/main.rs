@@ -131,6 +131,7 @@ fn run(args: &Args) -> Result<(), Failure> {
         Command::Audit(call) => audit::audit(&settings, call),
         Command::Tasks(call) => overview::tasks(&settings, call),
         Command::Keys(call) => overview::keys(&settings, call),
+        Command::Node(call) => tune::node(&settings, &call.verb),
         Command::Task(call) => tune::task(&settings, &call.verb),
         Command::Key(call) => tune::key(&settings, &call.verb),
         Command::Installation(call) => tune::installation(&settings, &call.verb),

@@ -15,8 +15,8 @@ use turnwise_core::settings::parse_count;
 
 use crate::{
     args::{
-        GroupVerb, InstallationVerb, Known, LimitedVerb, Pause, PauseKnown, QueueVerb, Seal, SetGroup, SetInstallation,
-        SetLimits, SetQueue,
+        GroupVerb, InstallationVerb, Known, LimitedVerb, NodeVerb, Pause, PauseKnown, QueueVerb, Seal, SetGroup,
+        SetInstallation, SetLimits, SetQueue,
     },
     bulk,
     error::{Failure, remark},
@@ -186,6 +186,44 @@ pub(crate) fn queue(settings: &Settings, verb: &QueueVerb) -> Result<(), Failure
 fn reset_line(kind: Kind, name: &str, was_set: bool) -> Result<(), Failure> {
     let what = if was_set { "its settings are removed; the defaults hold" } else { "nothing was set" };
     Ok(print::lines([format!("{} {name}: {what}", kind.word())])?)
+}
+
+/// What a person wants of a node.
+#[derive(Debug, Deserialize)]
+struct NodeSet {
+    name: String,
+    drained: bool,
+}
+
+pub(crate) fn node(settings: &Settings, verb: &NodeVerb) -> Result<(), Failure> {
+    let (name, drain) = match verb {
+        NodeVerb::Drain(call) => (&call.name, true),
+        NodeVerb::Resume(call) => (&call.name, false),
+    };
+    let node = turnwise::NodeName::new(name)?;
+    let set = block_on(async {
+        Ok(match Place::find(settings).await? {
+            Place::Server(server) => {
+                let verb = if drain { "drain" } else { "resume" };
+                server.ask(Ask::post(format!("/nodes/{}/{verb}", encoded(name)))).await?
+            }
+            Place::Database(turnwise) => {
+                if drain {
+                    turnwise.drain_node(name).await?
+                } else {
+                    turnwise.resume_node(name).await?
+                };
+                place::shown(&wire::NodeSet::new(&node, drain))?
+            }
+        })
+    })?;
+    let NodeSet { name, drained } = read(&set)?;
+    let line = if drained {
+        format!("node {name}: takes no more jobs from its next beat on; those in its hands go on")
+    } else {
+        format!("node {name}: takes jobs from its next beat on")
+    };
+    Ok(print::lines([line])?)
 }
 
 pub(crate) fn group(settings: &Settings, verb: &GroupVerb) -> Result<(), Failure> {

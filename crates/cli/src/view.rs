@@ -77,6 +77,8 @@ pub(crate) struct Node {
     pub(crate) name: String,
     pub(crate) host: String,
     pub(crate) pid: u32,
+    #[serde(default)]
+    pub(crate) version: Option<String>,
     pub(crate) slots: u32,
     pub(crate) queues: Option<Vec<String>>,
     pub(crate) all_but: bool,

@@ -113,7 +113,14 @@ fn node() -> Node {
     Node {
         incarnation: Incarnation(Uuid::from_u128(1)),
         name: NodeName::new("n").expect("a good name"),
-        host: Host { name: String::new(), boot_id: String::new(), pid_namespace: String::new(), pid: 1, started: 1 },
+        host: Host {
+            name: String::new(),
+            boot_id: String::new(),
+            pid_namespace: String::new(),
+            pid: 1,
+            started: 1,
+            version: None,
+        },
         slots: 8,
         queue_capacity: 0,
         batch_size: None,

@@ -8,6 +8,7 @@ mod facts;
 
 use std::{fmt, str::FromStr, sync::Arc, time::Duration};
 
+use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use self::facts::{Facts, difference, job_after, job_before, schedule, settings};
@@ -16,7 +17,7 @@ use crate::{
     job::{Job, JobId, NewJob},
     json::Json,
     lifecycle::{Event, Transition},
-    name::{ActorName, GroupName, Invalid, KeyName, QueueName, ScheduleName, TaskName},
+    name::{ActorName, GroupName, Invalid, KeyName, NodeName, QueueName, ScheduleName, TaskName},
     retention::Retention,
     settings::{GroupSettings, InstallationSettings, LimitSettings, QueueSettings},
     time::Timestamp,
@@ -115,13 +116,15 @@ pub enum AuditVerb {
     Revoke,
     /// What is kept no longer is deleted at once.
     Prune,
+    /// A node takes no more jobs.
+    Drain,
 }
 
 words!(
     AuditVerb, "verb",
     "cancel" => Cancel, "retry" => Retry, "rerun" => Rerun, "fail" => Fail, "change" => Change, "resubmit" => Resubmit, "set" => Set, "pause" => Pause,
     "resume" => Resume, "seal" => Seal, "unseal" => Unseal, "reset" => Reset, "remove" => Remove, "create" => Create,
-    "revoke" => Revoke, "prune" => Prune
+    "revoke" => Revoke, "prune" => Prune, "drain" => Drain
 );
 
 impl AuditVerb {
@@ -156,6 +159,10 @@ pub enum AuditTarget {
     Schedule(ScheduleName),
     /// A token.
     Token(TokenId),
+    /// A decision about many jobs that is carried out in parts, by its number.
+    Decision(u64),
+    /// A node.
+    Node(NodeName),
     /// What is set for all nodes, and what concerns all jobs.
     Installation,
 }
@@ -170,6 +177,8 @@ impl fmt::Display for AuditTarget {
             Self::Key(name) => write!(f, "key:{name}"),
             Self::Schedule(name) => write!(f, "schedule:{name}"),
             Self::Token(id) => write!(f, "token:{id}"),
+            Self::Decision(number) => write!(f, "decision:{number}"),
+            Self::Node(name) => write!(f, "node:{name}"),
             Self::Installation => f.write_str("installation"),
         }
     }
@@ -180,6 +189,7 @@ impl FromStr for AuditTarget {
     fn from_str(text: &str) -> Result<Self, Invalid> {
         let bad = |invalid: Invalid| Invalid::new("target", format!("{text:?}: {}", invalid.problem));
         let no_job = |_| Invalid::new("target", format!("{text:?}: is not a job id"));
+        let no_number = |_| Invalid::new("target", format!("{text:?}: is not the number of a decision"));
         match text.split_once(':') {
             Some(("job", id)) => id.parse().map(Self::Job).map_err(no_job),
             Some(("queue", name)) => name.parse().map(Self::Queue).map_err(bad),
@@ -188,10 +198,11 @@ impl FromStr for AuditTarget {
             Some(("key", name)) => name.parse().map(Self::Key).map_err(bad),
             Some(("schedule", name)) => name.parse().map(Self::Schedule).map_err(bad),
             Some(("token", id)) => id.parse().map(Self::Token).map_err(bad),
+            Some(("decision", number)) => number.parse().map(Self::Decision).map_err(no_number),
+            Some(("node", name)) => name.parse().map(Self::Node).map_err(bad),
             None if text == "installation" => Ok(Self::Installation),
             _ => {
-                let forms =
-                    "job:ID, queue:NAME, group:NAME, task:NAME, key:NAME, schedule:NAME, token:ID or installation";
+                let forms = "job:ID, queue:NAME, group:NAME, task:NAME, key:NAME, schedule:NAME, token:ID, decision:NUMBER, node:NAME or installation";
                 Err(Invalid::new("target", format!("must be {forms}, not {text:?}")))
             }
         }
@@ -274,7 +285,7 @@ impl NewAuditLine {
             AuditTarget::Task(_) | AuditTarget::Key(_) => Some(settings::<LimitSettings>(text)),
             AuditTarget::Installation => Some(settings::<InstallationSettings>(text)),
             AuditTarget::Schedule(_) => text.map(schedule),
-            AuditTarget::Job(_) | AuditTarget::Token(_) => None,
+            AuditTarget::Job(_) | AuditTarget::Token(_) | AuditTarget::Decision(_) | AuditTarget::Node(_) => None,
         };
         let (before, after) = difference(read(before), read(after))?;
         Some(Self::about(by, verb, target, before, after))
@@ -297,6 +308,23 @@ impl NewAuditLine {
         let after = facts::ticket(given, origins);
         let line = || Self::about(by, AuditVerb::Create, AuditTarget::Token(token.id), None, Some(after));
         given.may(Scope::Operate).then(line)
+    }
+
+    /// About a decision about many jobs, which begins or is over: what is said of it before and after. Each of its jobs has a line of its own.
+    pub fn of_decision(
+        by: (AuditId, &Actor),
+        verb: AuditVerb,
+        number: u64,
+        before: Option<Map<String, Value>>,
+        after: Map<String, Value>,
+    ) -> Self {
+        Self::about(by, verb, AuditTarget::Decision(number), before, Some(after))
+    }
+
+    /// About a node that is to take no more jobs, or to take some again.
+    pub fn of_node(by: (AuditId, &Actor), verb: AuditVerb, name: &NodeName, drained: bool) -> Self {
+        let fact = |drained: bool| Map::from_iter([("drained".to_owned(), Value::Bool(drained))]);
+        Self::about(by, verb, AuditTarget::Node(name.clone()), Some(fact(!drained)), Some(fact(drained)))
     }
 
     /// About a prune; the store adds [what is kept](Self::keeping).

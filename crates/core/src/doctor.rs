@@ -130,6 +130,49 @@ pub struct Lost {
     pub held: u64,
 }
 
+/// Since when a node has dispatched: a person is told when that changes.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Led {
+    /// The node's name.
+    pub node: String,
+    /// When its term began.
+    pub at: Timestamp,
+}
+
+impl Led {
+    /// So many are kept, the last ones.
+    const KEPT: usize = 20;
+    /// Changes are told for so long.
+    const TOLD: Duration = Duration::from_secs(60 * 60);
+
+    /// What is to be kept once this node begins to dispatch; `None`: it has dispatched before, and no other node since.
+    pub fn next(mut known: Vec<Self>, node: &NodeName, at: Timestamp) -> Option<Vec<Self>> {
+        if known.last().is_some_and(|last| last.node == node.as_str()) {
+            return None;
+        }
+        known.push(Self { node: node.to_string(), at });
+        known.drain(..known.len().saturating_sub(Self::KEPT));
+        Some(known)
+    }
+}
+
+/// Another node has taken over the lead.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeadChange {
+    /// The node that dispatched before.
+    pub from: String,
+    /// The one that has dispatched since.
+    pub to: String,
+    /// When it began to.
+    pub at: Timestamp,
+}
+
+/// The changes of the last hour, the last one first.
+pub fn lead_changes(led: &[Led], now: Timestamp) -> Vec<LeadChange> {
+    let change = |pair: &[Led]| LeadChange { from: pair[0].node.clone(), to: pair[1].node.clone(), at: pair[1].at };
+    led.windows(2).rev().map(change).take_while(|change| change.at.plus(Led::TOLD) > now).collect()
+}
+
 /// All that is looked at.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Picture {
@@ -145,6 +188,8 @@ pub struct Picture {
     pub nodes: usize,
     /// The node that dispatches.
     pub dispatcher: Option<NodeName>,
+    /// The last one first.
+    pub lead_changes: Vec<LeadChange>,
     /// The last ones first.
     pub lost: Vec<Lost>,
     /// Tasks of waiting jobs that no living node knows, and how many jobs those are.
@@ -170,6 +215,7 @@ pub fn diagnose(picture: &Picture) -> Vec<Finding> {
     }
     findings.push(nodes(picture));
     findings.push(dispatcher(picture));
+    findings.extend(changes(&picture.lead_changes));
     findings.push(lost(&picture.lost));
     findings.extend(tasks(picture));
     findings
@@ -359,6 +405,13 @@ fn dispatcher(picture: &Picture) -> Finding {
     }
 }
 
+fn changes(changes: &[LeadChange]) -> Option<Finding> {
+    let LeadChange { from, to, at } = changes.first()?;
+    let times = if changes.len() == 1 { "once".to_owned() } else { format!("{} times", changes.len()) };
+    let text = format!("it has changed {times} in the last hour: {to} took over from {from} at {at}");
+    Some(Finding::look("dispatcher", text, "nothing after a deploy; else see the logs of the node that lost it"))
+}
+
 fn lost(lost: &[Lost]) -> Finding {
     let Some(last) = lost.first() else { return Finding::fine("lost nodes", "none in the last day") };
     let held = if last.held == 1 { "1 job".to_owned() } else { format!("{} jobs", last.held) };
@@ -496,6 +549,25 @@ mod tests {
         one_ill(&Picture { lost: vec![lost], ..healthy() }, Verdict::Look, &["1 in the last day", "with 1 job"]);
         let none = Picture { nodes: 0, dispatcher: None, ..healthy() };
         assert_eq!(ills(&none).iter().map(|(verdict, _)| *verdict).collect::<Vec<_>>(), [Verdict::Bad, Verdict::Bad]);
+    }
+
+    #[test]
+    fn that_another_node_dispatches_is_told_for_an_hour() {
+        let at = |minutes: u64| Timestamp::from_micros(0).plus(Duration::from_secs(minutes * 60));
+        let [a, b] = ["a", "b"].map(|name| NodeName::new(name).unwrap());
+        let begun = Led::next(Vec::new(), &a, at(0)).unwrap();
+        assert_eq!(lead_changes(&begun, at(0)), []);
+        // A term more of the same node is no change.
+        assert_eq!(Led::next(begun.clone(), &a, at(5)), None);
+        let led = Led::next(begun, &b, at(10)).unwrap();
+        let change = LeadChange { from: "a".to_owned(), to: "b".to_owned(), at: at(10) };
+        assert_eq!(lead_changes(&led, at(69)), [change]);
+        assert_eq!(lead_changes(&led, at(70)), []);
+        let led = Led::next(led, &a, at(60)).unwrap();
+        let picture = Picture { lead_changes: lead_changes(&led, at(65)), ..healthy() };
+        one_ill(&picture, Verdict::Look, &["dispatcher: it has changed 2 times", "a took over from b", "deploy"]);
+        let many = (0..100).fold(led, |led, n| Led::next(led, if n % 2 == 0 { &b } else { &a }, at(61)).unwrap());
+        assert_eq!(many.len(), Led::KEPT);
     }
 
     #[test]

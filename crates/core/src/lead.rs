@@ -257,7 +257,14 @@ mod tests {
     }
 
     fn node(number: u128, lease_until: Timestamp) -> Node {
-        let host = Host { name: "h".into(), boot_id: "b".into(), pid_namespace: String::new(), pid: 1, started: 1 };
+        let host = Host {
+            name: "h".into(),
+            boot_id: "b".into(),
+            pid_namespace: String::new(),
+            pid: 1,
+            started: 1,
+            version: None,
+        };
         Node {
             incarnation: Incarnation(Uuid::from_u128(number)),
             name: NodeName::new(format!("n{number}")).unwrap(),

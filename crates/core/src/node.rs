@@ -39,6 +39,9 @@ pub struct Host {
     pub pid: u32,
     /// Start of the process in clock ticks since boot: a reused pid has another.
     pub started: u64,
+    /// Of the program that it runs, for people; `None`: it is of an earlier version, which does not say.
+    #[serde(default)]
+    pub version: Option<String>,
 }
 
 impl Host {
@@ -138,6 +141,8 @@ pub enum NodeState {
     Alive,
     /// It beats, takes no more jobs, and leaves once those that it has are done.
     Stopping,
+    /// It beats, and takes no more jobs since a person wants that.
+    Drained,
     /// It was declared lost, or its lease is over.
     Lost,
 }
@@ -148,13 +153,15 @@ impl NodeState {
         match self {
             Self::Alive => "alive",
             Self::Stopping => "stopping",
+            Self::Drained => "drained",
             Self::Lost => "lost",
         }
     }
 }
 
 impl Node {
-    /// What it is doing at `now`, a time of the database's clock. Only a node that drains has no slots.
+    /// What it is doing at `now`, a time of the database's clock. Only a node that drains has no slots; whether a person wants that, its row does
+    /// not say.
     pub fn state(&self, now: Timestamp) -> NodeState {
         match (self.alive(now), self.slots) {
             (false, _) => NodeState::Lost,

@@ -1,6 +1,6 @@
 //! Staying in the fleet: joining under a name, beating, taking the lead, leaving.
 
-use std::time::Duration;
+use std::{sync::atomic::Ordering, time::Duration};
 
 use tokio::{sync::watch, time::Instant};
 use turnwise_core::{Incarnation, Node};
@@ -85,13 +85,14 @@ pub(crate) async fn beat(life: &Life, lead: &watch::Sender<Option<Lead>>) {
             let _ = tokio::time::timeout(config.beat_interval(), life.term.ended()).await;
         }
         let sent = Instant::now();
-        let slots = if life.draining.is_up() { 0 } else { life.desk.slots() };
+        let (draining, drained) = (life.draining.is_up(), life.drained.load(Ordering::Relaxed));
+        let slots = if draining || drained { 0 } else { life.desk.slots() };
         let ask = Beat {
             node: life.incarnation,
             lease: config.lease,
             slots,
             // A node that stops gives up the lead, and so does one whose control loops have panicked.
-            lead: config.dispatch && !life.draining.is_up() && !life.node.hold_off.holds(),
+            lead: config.dispatch && !draining && !life.node.hold_off.holds(),
             over: following.over(life),
             only_look: false,
         };
@@ -109,6 +110,14 @@ pub(crate) async fn beat(life: &Life, lead: &watch::Sender<Option<Lead>>) {
                 }
                 following.hear(life, over, &reply);
                 lead.send_replace(reply.epoch.map(|epoch| Lead { epoch, nodes: following.living(life, reply.nodes) }));
+                if reply.drained != drained {
+                    let what =
+                        if reply.drained { "takes no more jobs: a person has drained it" } else { "takes jobs again" };
+                    tracing::info!(node = %config.name, "this node {what}");
+                    life.drained.store(reply.drained, Ordering::Relaxed);
+                    // The dispatcher hears of it at once.
+                    continue;
+                }
             }
             Ok(_) => {
                 // The leave may have been written before this beat, although the beat was sent first.
@@ -133,7 +142,7 @@ pub(crate) async fn beat(life: &Life, lead: &watch::Sender<Option<Lead>>) {
         tokio::select! {
             biased;
             () = life.over.wait() => {}
-            () = life.draining.wait(), if slots > 0 => {}
+            () = life.draining.wait(), if !draining => {}
             () = bell.lead.notified(), if config.dispatch => {}
             () = life.desk.resized() => {}
             () = following.look_out(life, beat_at) => {}

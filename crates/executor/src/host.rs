@@ -38,6 +38,7 @@ fn this() -> Host {
         pid_namespace: fs::read_link("/proc/self/ns/pid").map(|link| link.display().to_string()).unwrap_or_default(),
         pid: std::process::id(),
         started: started(std::process::id()).unwrap_or(0),
+        version: Some(env!("CARGO_PKG_VERSION").to_owned()),
     }
 }
 

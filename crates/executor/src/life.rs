@@ -50,6 +50,8 @@ pub(crate) struct Life {
     pub(crate) term: Term,
     /// No new jobs: the node stops, or was declared lost.
     pub(crate) draining: StopSign,
+    /// No new jobs as long as a person wants that; what it has in hand it goes on with.
+    pub(crate) drained: AtomicBool,
     /// The node is about to leave the fleet.
     pub(crate) leaving: StopSign,
     /// The life is over: its workers and loops end.
@@ -73,6 +75,7 @@ impl Life {
             noting: Noting::default(),
             term: Term::default(),
             draining: StopSign::default(),
+            drained: AtomicBool::new(false),
             leaving: StopSign::default(),
             over: StopSign::default(),
             unsure: AtomicBool::new(false),

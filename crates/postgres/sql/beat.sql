@@ -3,7 +3,7 @@
 -- epoch $6 that lasts until $7: the caller found it to be over. The first epoch of a lineage is a leap away from the last one
 -- (Epoch::next says why).
 -- $5 is the session by which the new dispatcher's process can be seen. A node that would dispatch and does not gets the leader in
--- the reply. Every node gets what is set for the installation.
+-- the reply. Every node gets what is set for the installation, and which incarnation of its name is to take no more jobs.
 -- Rings for the lead when it is given up, when another node has more or fewer slots than it had, and when the dispatcher can be seen
 -- by another session than before: a node that heard of it earlier would not look for that session until its own next beat.
 -- An earlier beat of this node may still be under way and take the lead that this one gives up: this statement's snapshot does
@@ -50,7 +50,8 @@ with here as materialized (
 select turnwise.now() as now, exists (select from me) as alive, (select epoch from led where $4) as epoch,
        (select count(*) from rung) > 0 as rang, (select lineage from here) as lineage,
        leader.epoch, leader.until, leader.lease, leader.host, leader.there,
-       (select value from turnwise.memo where kind = 0 order by name desc limit 1) as installation, fleet.*
+       (select value from turnwise.memo where kind = 0 order by name desc limit 1) as installation,
+       (select memo.value from turnwise.memo join me on memo.name = me.name where memo.kind = 12) as drained, fleet.*
   from (values (true)) as always
   left join lateral (select * from turnwise.leader() where $4 and not exists (select from led)) as leader on leader.holder <> $1
   left join (

@@ -1,7 +1,7 @@
 //! Which nodes there are, which one dispatches, which are lost.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::PoisonError,
 };
 
@@ -105,6 +105,7 @@ pub(crate) async fn beat(store: &Inner, beat: &Beat) -> Result<BeatReply> {
             epoch: None,
             nodes: Vec::new(),
             leader: leader(row, 2)?,
+            drained: false,
         });
     }
     let presence = store.presence.number();
@@ -115,7 +116,7 @@ pub(crate) async fn beat(store: &Inner, beat: &Beat) -> Result<BeatReply> {
     let rows = client.query(include_str!("../sql/beat.sql"), &binds).await.map_err(fail)?;
     let first = rows.first().ok_or_else(|| StoreError::broken("beat", "no answer"))?;
     let mut names = Names::default();
-    let nodes = rows.iter().filter_map(|row| rows::node(row, 11, &mut names).transpose()).collect::<Result<_>>()?;
+    let nodes = rows.iter().filter_map(|row| rows::node(row, 12, &mut names).transpose()).collect::<Result<_>>()?;
     if get(first, 3)? {
         store.bell.ring_lead();
     }
@@ -129,6 +130,7 @@ pub(crate) async fn beat(store: &Inner, beat: &Beat) -> Result<BeatReply> {
         nodes: by_incarnation(nodes),
         // A node that is not alive follows no leader.
         leader: if alive { leader(first, 5)? } else { None },
+        drained: get::<Option<&str>>(first, 11)? == Some(&beat.node.to_string()),
     })
 }
 
@@ -258,13 +260,13 @@ pub(crate) async fn nodes(store: &Inner) -> Result<Fleet> {
         }
     }
     if !get::<bool>(first, 15)? {
-        return Ok(Fleet { now, nodes, losses: Vec::new(), workers });
+        return Ok(Fleet { now, nodes, losses: Vec::new(), workers, drained: BTreeSet::new() });
     }
     let most = i64::try_from(Loss::SHOWN).unwrap_or(i64::MAX);
     let binds: [&(dyn ToSql + Sync); 2] = [&Moment(Loss::edge(now)), &most];
     let rows = client.query(include_str!("../sql/lost_noted.sql"), &binds).await.map_err(fail)?;
     let losses = rows.iter().filter_map(|row| loss(row, &mut names).transpose()).collect::<Result<_>>()?;
-    Ok(Fleet { now, nodes, losses, workers })
+    Ok(Fleet { now, nodes, losses, workers, drained: BTreeSet::new() })
 }
 
 fn loss(row: &Row, names: &mut Names) -> Result<Option<Loss>> {

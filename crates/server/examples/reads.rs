@@ -2,7 +2,8 @@
 //! (or `postgres`), then how many jobs have ended, how many wait and in how many groups: `10000000 1000000 100000`.
 //!
 //! It makes the database by bulk statements in a folder of its own under the system's temporary one, which is removed at the end; runs a node
-//! beside the server, so that jobs begin and end meanwhile; asks each route fifty times; and prints a table.
+//! beside the server, so that jobs begin and end meanwhile; asks each route and page fifty times; and prints a table. It fails if one takes longer
+//! than people should wait, 95 times of 100.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it is a command")]
 
@@ -18,21 +19,22 @@ use axum::{
 };
 use tower::ServiceExt;
 use turnwise::{
-    Config, Ctx, GroupName, JobRequest, NodeName, Options, Outcome, QueueName, Registry, Schema, Task, TaskName,
-    Turnwise,
+    Config, Ctx, GroupName, NodeName, Options, Outcome, Registry, Schema, Task, Turnwise,
     access::{Grant, Limits, NewAccess, Scope},
-    audit::Actor,
-    schedules::Recurring,
-    settings::Weight,
-    statistics::{Counted, Of, Row, Step, Sums},
 };
 use turnwise_server::{Service, Verb, pages};
-use turnwise_store::{Epoch, WriteStatistics};
 use turnwise_testpg::Cluster;
 
 use large::{DAY_MILLIS, Result, Size};
 
 const CALLS: usize = 50;
+/// The p95 of a read, at most; of `why` once the view of the backlog is there.
+const READ: Duration = Duration::from_millis(200);
+/// The p95 of a page.
+const PAGE: Duration = Duration::from_millis(300);
+/// What looks at the whole backlog, or builds that view.
+const BACKLOG: Duration = Duration::from_secs(10);
+
 struct Mail;
 impl Task for Mail {
     type Args = serde_json::Value;
@@ -63,13 +65,16 @@ async fn main() -> Result<()> {
         None => large::sqlite(&folder.path().join("jobs.db"), size, now)?,
     }
     eprintln!("made in {:.0?}", began.elapsed());
-    measure(turnwise, size, now).await
+    let slow = measure(turnwise, size, now).await?;
+    if slow.is_empty() { Ok(()) } else { Err(format!("too slow, or not answered:\n{}", slow.join("\n")).into()) }
 }
 
 /// A caller in this process.
 struct Caller {
     router: Router,
     token: Option<String>,
+    /// What took too long.
+    slow: Vec<String>,
 }
 
 impl Caller {
@@ -85,17 +90,25 @@ impl Caller {
         Ok((status, serde_json::from_slice(&body).unwrap_or_default(), began.elapsed()))
     }
 
+    async fn line(&mut self, name: &str, paths: &[String]) -> Result<()> {
+        self.within(READ, name, paths).await
+    }
+
     /// Asks for each of the paths in turn, and prints a line of the table.
-    async fn line(&self, name: &str, paths: &[String]) -> Result<()> {
+    async fn within(&mut self, most: Duration, name: &str, paths: &[String]) -> Result<()> {
         let mut times = Vec::with_capacity(CALLS);
         for path in paths.iter().cycle().take(CALLS) {
             let (status, answer, took) = self.ask(path).await?;
-            if status != 200 && times.is_empty() {
-                eprintln!("{path}: {status} {answer}");
+            // A page may lead to another one.
+            if !matches!(status, 200 | 303) {
+                self.slow.push(format!("{path}: {status} {answer}"));
             }
             times.push(took);
         }
         let Some(&first) = times.first() else { return Err(format!("{name}: nothing to ask for").into()) };
+        if first > BACKLOG {
+            self.slow.push(format!("{name}: the first took {first:.1?}, more than {BACKLOG:.0?}"));
+        }
         times.sort_unstable();
         let millis = |time: Duration| time.as_secs_f64() * 1_000.0;
         println!(
@@ -104,6 +117,10 @@ impl Caller {
             millis(times[CALLS / 2]),
             millis(times[CALLS * 95 / 100])
         );
+        let p95 = times[CALLS * 95 / 100];
+        if p95 > most {
+            self.slow.push(format!("{name}: p95 {p95:.0?}, more than {most:.0?}"));
+        }
         Ok(())
     }
 }
@@ -115,7 +132,7 @@ fn memory() -> u64 {
     line.and_then(|line| line.trim().split(' ').next()?.parse::<u64>().ok()).unwrap_or_default() * 1024
 }
 
-async fn measure(turnwise: Turnwise, size: Size, now: u64) -> Result<()> {
+async fn measure(turnwise: Turnwise, size: Size, now: u64) -> Result<Vec<String>> {
     let mut registry = Registry::new();
     registry.register(Mail)?;
     let mut config = Config::new(NodeName::new("node")?);
@@ -123,7 +140,7 @@ async fn measure(turnwise: Turnwise, size: Size, now: u64) -> Result<()> {
     let node = turnwise.executor_with(config).registry(registry).build()?;
     node.start().await?;
     let service = Service::new(turnwise.clone());
-    let mut caller = Caller { router: service.router(), token: None };
+    let mut caller = Caller { router: service.router(), token: None, slow: Vec::new() };
     let began = Instant::now();
     loop {
         let (_, overview, _) = caller.ask("/api/v1/overview").await?;
@@ -133,7 +150,7 @@ async fn measure(turnwise: Turnwise, size: Size, now: u64) -> Result<()> {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     eprintln!("the dispatcher has read the backlog after {:.1?}", began.elapsed());
-    small_things(&turnwise, size).await?;
+    large::small_things(&turnwise, size, 120).await?;
     let waiting: Vec<String> = ids(&caller, "/api/v1/jobs?state=waiting&limit=1000").await?;
     let finished: Vec<String> = ids(&caller, "/api/v1/jobs?state=success&limit=1000").await?;
     println!("| read | first | median | p95 (ms) |\n|---|---|---|---|");
@@ -200,7 +217,13 @@ async fn measure(turnwise: Turnwise, size: Size, now: u64) -> Result<()> {
         };
         let path = page.path.replace("{id}", name).replace("{name}", name);
         let path = format!("{path}?weight=2&do=cancel&filter=group:group7&name=group7");
-        caller.line(&format!("page {}", page.path), &[path]).await?;
+        // A part that comes after its page.
+        let most = match page.path {
+            "/jobs/{id}/why" => READ,
+            _ if page.looks_at_backlog() => BACKLOG,
+            _ => PAGE,
+        };
+        caller.within(most, &format!("page {}", page.path), &[path]).await?;
     }
     let before = memory();
     caller.line("why", &each(&waiting, "/why")).await?;
@@ -217,53 +240,7 @@ async fn measure(turnwise: Turnwise, size: Size, now: u64) -> Result<()> {
     caller.line("jobs, limited to a group", &one("jobs")).await?;
     caller.line("statistics, limited to a group", &one("statistics?by=group&queue=queue7")).await?;
     node.stop().await;
-    Ok(())
-}
-
-/// What is in no table of jobs: a thousand lines of the audit log and a thousand groups that are set, a hundred schedules, and two hours of
-/// statistics by the minute, for 200 groups and a task of each of twenty queues.
-async fn small_things(turnwise: &Turnwise, size: Size) -> Result<()> {
-    let person = turnwise.acting_as(Actor::named("reads")?);
-    for number in 0..1_000 {
-        person
-            .set_group(format!("group{}", number * size.groups / 1_000), |group| {
-                group.weight = Weight::try_from(2.0).expect("it is in range")
-            })
-            .await?;
-    }
-    for number in 0..100 {
-        let job = JobRequest::new("mail", &serde_json::json!({}));
-        let recurring = Recurring::every(&format!("{}s", 86_400 + number), job);
-        person.set_schedule(format!("schedule{number}"), recurring).await?;
-    }
-    let operators = turnwise.operators()?;
-    let sums = |count: u64| {
-        let mut sums = Sums::of_share(count * 50_000, count * 60_000);
-        sums.tally(Counted::Started, count, count * 500_000);
-        sums.put(Counted::Started, 20, count);
-        sums.tally(Counted::Success, count, count * 50_000);
-        sums.put(Counted::Success, 12, count);
-        sums
-    };
-    // The node writes as well, in a term of its own that this one ends.
-    let term = operators.begin_statistics(Epoch(i64::MAX)).await?.term;
-    let now = Step::Minute.begin(turnwise.now().await?);
-    for minutes in 1..=120 {
-        let at = now.minus(Duration::from_secs(60 * minutes));
-        for queue in 0..20 {
-            let queue = QueueName::new(format!("queue{queue}"))?;
-            let groups = (0..200).map(|group| GroupName::new(format!("group{group}")).map(Of::Group));
-            let mut rows: Vec<Row> = Vec::with_capacity(202);
-            for of in groups.chain([Ok(Of::OtherGroups), TaskName::new("mail").map(Of::Task)]) {
-                rows.push(Row { queue: queue.clone(), of: of?, sums: sums(minutes) });
-            }
-            let totals =
-                vec![Row { queue: queue.clone(), of: Of::Task(TaskName::new("mail")?), sums: sums(1_000_000) }];
-            let first = queue.as_str() == "queue0";
-            operators.write_statistics(WriteStatistics { term, at, first, rows, errors: Vec::new(), totals }).await?;
-        }
-    }
-    Ok(())
+    Ok(caller.slow)
 }
 
 async fn ids(caller: &Caller, path: &str) -> Result<Vec<String>> {

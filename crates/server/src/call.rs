@@ -27,7 +27,7 @@ use turnwise_core::{
 
 use crate::{
     access::Caller,
-    limits::SNIPPET,
+    limits::{SHARED_FOR, SNIPPET},
     problem::Problem,
     service::{Place, Service},
     tries::Address,
@@ -49,6 +49,8 @@ pub(crate) struct Call {
     pub(crate) secure: bool,
     /// Where it comes from.
     pub(crate) from: Address,
+    /// Whether a page asks that is read again because it is watched.
+    pub(crate) watched: bool,
     pub(crate) body: Bytes,
     /// Among the requests that are worked on; `None` while it waits for something else than the database.
     pub(crate) place: Option<Place>,
@@ -260,6 +262,8 @@ pub(crate) struct Reply {
     repeated: bool,
     /// Whether its address will never have another answer.
     lasting: bool,
+    /// Whether there may be more to see in a while.
+    comes_again: bool,
 }
 
 impl Reply {
@@ -281,6 +285,7 @@ impl Reply {
             framed_by: None,
             repeated: false,
             lasting: false,
+            comes_again: false,
         }
     }
 
@@ -321,6 +326,11 @@ impl Reply {
     /// Its address will never have another answer.
     pub(crate) fn lasting(self) -> Self {
         Self { lasting: true, ..self }
+    }
+
+    /// A page that is watched is to be read once more in a while: it shows what was read before.
+    pub(crate) fn come_again(self) -> Self {
+        Self { comes_again: true, ..self }
     }
 
     pub(crate) fn into_body(self) -> Body {
@@ -414,6 +424,9 @@ impl IntoResponse for Reply {
         }
         if self.lasting {
             headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=31536000, immutable"));
+        }
+        if self.comes_again {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(SHARED_FOR.as_secs()));
         }
         if self.repeated {
             headers.insert("idempotent-replayed", HeaderValue::from_static("true"));

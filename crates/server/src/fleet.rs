@@ -1,6 +1,9 @@
 //! What concerns the whole installation: its nodes, its settings, its backlog.
 
-use turnwise::wire::{self, InstallationChange, InstallationSet, Pruned, WhatIf};
+use turnwise::{
+    Node, NodeName,
+    wire::{self, InstallationChange, InstallationSet, NodeSet, Pruned, WhatIf},
+};
 use turnwise_core::access::Target;
 
 use crate::{
@@ -25,6 +28,29 @@ pub(crate) async fn overview(call: Call) -> Result<Reply, Problem> {
 pub(crate) async fn nodes(call: Call) -> Result<Reply, Problem> {
     call.check(Target::Installation)?;
     Reply::json(&wire::Nodes::new(&call.turnwise().nodes().await?))
+}
+
+pub(crate) async fn drain_node(call: Call) -> Result<Reply, Problem> {
+    let name = living_node(&call).await?;
+    call.acting().drain_node(name.as_str()).await?;
+    Reply::json(&NodeSet::new(&name, true))
+}
+
+pub(crate) async fn resume_node(call: Call) -> Result<Reply, Problem> {
+    let name = living_node(&call).await?;
+    call.acting().resume_node(name.as_str()).await?;
+    Reply::json(&NodeSet::new(&name, false))
+}
+
+/// The node in the path.
+async fn living_node(call: &Call) -> Result<NodeName, Problem> {
+    call.check(Target::Installation)?;
+    let name = call.named(NodeName::new)?;
+    let fleet = call.turnwise().nodes().await?;
+    let is_it = |node: &Node| node.name == name && node.alive(fleet.now);
+    let found = fleet.nodes.iter().any(is_it);
+    found.then_some(()).ok_or_else(|| Problem::not_found(format!("there is no living node {:?}", name.as_str())))?;
+    Ok(name)
 }
 
 pub(crate) async fn installation(call: Call) -> Result<Reply, Problem> {

@@ -14,7 +14,8 @@ use tokio::{
     time::{Instant, sleep_until, timeout},
 };
 use turnwise::{
-    Fleet, Turnwise,
+    Fleet, Timestamp, Turnwise,
+    secret::Secrets,
     watch::{AskWatch, WatchCursor, Watched},
     wire::EventType,
 };
@@ -282,7 +283,7 @@ impl Reading {
         let news = *self.hears.borrow() != Some(request);
         let sampled = if news || Instant::now() >= self.sample_at {
             self.sample_at = Instant::now() + self.service.hub().wants.pace().1;
-            self.sample(&mut batch).await
+            self.sample(watched.now, &mut batch).await
         } else {
             Ok(())
         };
@@ -304,13 +305,14 @@ impl Reading {
     }
 
     /// What is not in the news: read, and compared with how it was.
-    async fn sample(&mut self, batch: &mut Batch) -> Result<(), turnwise::Error> {
+    async fn sample(&mut self, at: Timestamp, batch: &mut Batch) -> Result<(), turnwise::Error> {
         let (turnwise, wants) = (self.turnwise().clone(), Arc::clone(&self.service.hub().wants));
         let present_wanted = wants.present.load(Ordering::Relaxed) > 0;
         let mut present = Vec::new();
         let mut hands = None;
         if wants.any(&[EventType::Started, EventType::Progress]) {
-            let (held, secrets) = (turnwise.in_hands(SAMPLED_JOBS).await?, turnwise.secrets().await?);
+            let held = turnwise.in_hands(SAMPLED_JOBS).await?;
+            let secrets = if held.jobs.is_empty() { Secrets::default() } else { turnwise.secrets().await? };
             if let Some(before) = &self.hands {
                 batch.told.extend(before.tell(&held, &secrets));
             }
@@ -334,7 +336,7 @@ impl Reading {
         self.fleet = fleet;
         let mut queues = None;
         if wants.any(&[EventType::Queue]) {
-            let (at, now) = (turnwise.now().await?, turnwise.queue_settings().await?);
+            let now = turnwise.queue_settings().await?;
             if let Some(before) = &self.queues {
                 batch.told.extend(telling::of_queues(at, before, &now));
             }

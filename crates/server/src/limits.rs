@@ -37,6 +37,15 @@ pub const ANSWER_TIME: Duration = Duration::from_secs(30);
 pub const PAGE_TIME: Duration = Duration::from_millis(1_800);
 /// For so long live pages share what they read again: however many watch a page, it is read again for one of them.
 pub const SHARED_FOR: Duration = Duration::from_secs(4);
+/// Statements a second that live pages of this server make to be read again, on the average, and so many at once before that. With the reader of
+/// events these are less than four a second and server, however many people watch and whatever they look at.
+pub const WATCHED_A_SECOND: f64 = 2.0;
+/// See [`WATCHED_A_SECOND`]: a page that is watched alone is read again at once.
+pub const WATCHED_AT_ONCE: f64 = 12.0;
+/// How long a page that is read again waits for that; then it is shown what was read last, and comes again.
+pub const WATCHED_WAIT: Duration = Duration::from_secs(5);
+/// As [`KEPT_FOR`], for pages that are read again.
+pub const KEPT_FOR_WATCHERS: Duration = Duration::from_secs(30);
 /// Answers that are shared at a time; pages beyond are read for themselves.
 pub const SHARED_ANSWERS: usize = 256;
 /// Bytes of an answer that is shared: with [`SHARED_ANSWERS`], 64 MiB at most.
@@ -113,11 +122,11 @@ pub const EVENTS_AT_ONCE: u32 = 5_000;
 pub const BATCHES_BEHIND: usize = 16;
 /// Between two looks at nodes, queues and the jobs in nodes' hands, which is done while a listener wants to know.
 pub const SAMPLE_EVERY: Duration = Duration::from_secs(1);
-/// As [`LOOK_AGAIN`] and [`SAMPLE_EVERY`] while all listeners are people, who do not notice a second: with these, two small reads a second
-/// and server, however many listen.
+/// As [`LOOK_AGAIN`] and [`SAMPLE_EVERY`] while all listeners are people, who do not notice a second: with these, a bit more than one small
+/// read a second and server, however many listen.
 pub const CALM_LOOK: Duration = Duration::from_secs(2);
 /// See [`CALM_LOOK`].
-pub const CALM_SAMPLE: Duration = Duration::from_secs(4);
+pub const CALM_SAMPLE: Duration = Duration::from_secs(6);
 /// Events of one look that such a listener gets one by one; of more it learns that there were many. Otherwise fifty open pages would take more
 /// of the processor during a flood than the jobs do.
 pub const CALM_EVENTS: usize = 20;

@@ -1,6 +1,6 @@
 //! Queues, groups, tasks and keys: what is set for them, and how much there is.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use turnwise::{
     GroupName, KeyName, QueueName, TaskName,
@@ -18,8 +18,17 @@ use crate::{
     service::Turn,
 };
 
-/// What there is, counted over the jobs that are the caller's to see.
-pub(crate) async fn counted(call: &Call) -> Result<Overview, Problem> {
+/// What there is, counted over the jobs that are the caller's to see. Pages that are watched share a count.
+pub(crate) async fn counted(call: &Call) -> Result<Arc<Overview>, Problem> {
+    let shared = call.service.shared();
+    match (call.watched, call.grant.is_limited()) {
+        (true, false) => shared.counted(count(call)).await,
+        (true, true) => shared.note_count(count(call).await).map(Arc::new),
+        (false, _) => count(call).await.map(Arc::new),
+    }
+}
+
+async fn count(call: &Call) -> Result<Overview, Problem> {
     let grant = call.grant.clone();
     let covers = move |queue: &QueueName, group: &GroupName, task: &TaskName| grant.covers(queue, group, task);
     if !call.grant.is_limited() {

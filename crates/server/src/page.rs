@@ -23,7 +23,6 @@ mod hostile;
 mod indent;
 mod job;
 mod jobs;
-pub(crate) mod leads;
 mod login;
 mod mine;
 mod nodes;
@@ -45,7 +44,7 @@ mod tokens;
 mod visit;
 mod window;
 
-use std::pin::Pin;
+use std::{pin::Pin, sync::atomic::Ordering};
 
 use askama::Template;
 use axum::{
@@ -58,7 +57,7 @@ use turnwise::Timestamp;
 use crate::{
     access::Caller,
     call::{Query, Reply, text},
-    limits::{ANSWER_TIME, PAGE_TIME},
+    limits::{ANSWER_TIME, PAGE_TIME, WATCHED_WAIT},
     login as logins,
     problem::Problem,
     routes::Verb,
@@ -69,13 +68,13 @@ use self::{
     errands::{ERRANDS, Errand},
     frame::Frame,
     shown::Shown,
-    visit::render,
+    visit::{Again, render},
 };
 
 #[cfg(test)]
 pub(crate) use hostile::Instead;
 pub(crate) use shared::Shared as SharedAnswers;
-pub(crate) use visit::Visit;
+pub(crate) use visit::{Visit, WATCHED_HEADER};
 
 type Answer = Pin<Box<dyn Future<Output = Result<Reply, Problem>> + Send>>;
 
@@ -193,6 +192,7 @@ pub(crate) async fn answer(service: &Service, page: &'static Page, params: Param
     let root = if forwarded.prefix.is_empty() { way_up(path) } else { format!("{}/", forwarded.prefix) };
     let query = parts.uri.query().unwrap_or_default();
     let here = if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") };
+    let most = if page.slow { ANSWER_TIME } else { PAGE_TIME };
     let mut visit = Visit {
         service: service.clone(),
         asker: Asker {
@@ -208,9 +208,9 @@ pub(crate) async fn answer(service: &Service, page: &'static Page, params: Param
         form: Query::default(),
         theme: theme(&parts.headers),
         errand: page.errand,
-        again: parts.headers.contains_key("x-turnwise-refresh"),
+        again: parts.headers.contains_key(WATCHED_HEADER).then(|| Again::begin(most)),
     };
-    let mut around = Frame::outside(&visit, "");
+    let (mut around, again) = (Frame::outside(&visit, ""), visit.again.clone());
     // A script that shows a token, or a ticket's bearer, cannot log in.
     let by_script = parts.headers.contains_key(header::AUTHORIZATION);
     let root = visit.root.clone();
@@ -226,8 +226,8 @@ pub(crate) async fn answer(service: &Service, page: &'static Page, params: Param
             logins::check(&parts.method, &parts.headers, visit.asker.secure)?;
         }
         if !page.open {
-            visit.asker.caller =
-                service.admit(&parts.method, &parts.headers, visit.asker.secure, visit.asker.from).await?;
+            let admitted = service.admit(&parts.method, &parts.headers, visit.asker.secure, visit.asker.from);
+            visit.asker.caller = timeout(most, admitted).await.map_err(|_| late())??;
             seated(&parts.extensions, &visit.asker.caller)?;
             token = visit.asker.caller.token();
             // Whatever goes wrong from here on, this person can go elsewhere, and log out.
@@ -246,9 +246,12 @@ pub(crate) async fn answer(service: &Service, page: &'static Page, params: Param
         };
         (page.handler)(visit).await
     };
-    let most = if page.slow { ANSWER_TIME } else { PAGE_TIME };
+    // One that is read again may have to wait for its turn, besides.
+    let most = again.as_ref().map_or(most, |_| most + WATCHED_WAIT);
     let problem = match timeout(most, worked).await {
         Ok(Ok(reply)) => {
+            let late = again.is_some_and(|again| again.late.load(Ordering::Relaxed));
+            let reply = if late { reply.come_again() } else { reply };
             if !page.open {
                 service.note_answer();
             }

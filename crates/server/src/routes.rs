@@ -345,6 +345,8 @@ pub fn routes() -> Vec<Route> {
         route!(Get "/api/v1/statistics", Some(Statistics), getStatistics, statistics::list, "Statistics", "What happened, by the minute, hour or day: how many jobs started and ended, how long they waited and ran, what groups used of their share.").asks(STATISTICS).refuses(&[404]),
         route!(Get "/api/v1/errors", Some(Statistics), listErrors, statistics::errors, "Errors", "Which errors runs ended with, retried ones too, the most frequent first.").asks(ERRORS).refuses(&[404]),
         route!(Get "/api/v1/nodes", Some(ReadNodes), listNodes, fleet::nodes, "Nodes", "Lists nodes."),
+        route!(Post "/api/v1/nodes/{name}/drain", Some(OperateNode), drainNode, fleet::drain_node, "NodeSet", "The node takes no more jobs; those in its hands go on. It hears of that with its next beat, and its next life takes jobs again.").refuses(&[404]),
+        route!(Post "/api/v1/nodes/{name}/resume", Some(OperateNode), resumeNode, fleet::resume_node, "NodeSet", "The node takes jobs again.").refuses(&[404]),
         route!(Get "/api/v1/installation", Some(ReadInstallation), getInstallation, fleet::installation, "InstallationSet", "Shows what is set for all nodes."),
         route!(Get "/api/v1/doctor", Some(Diagnose), diagnose, doctor::findings, "Findings", "What is wrong with the installation, and what to do. The clock that is compared with the database's is that of the server's machine."),
         route!(Patch "/api/v1/installation", Some(SetInstallation), setInstallation, fleet::set_installation, "InstallationSet", "Changes what is set for all nodes; `null` takes a setting back to its default.")

@@ -37,7 +37,7 @@ use crate::{
     },
     metrics::Metrics,
     origins::Origins,
-    page::{self, Page, SharedAnswers, decide::Works, errors::Examples, leads::Leads, pages},
+    page::{self, Page, SharedAnswers, WATCHED_HEADER, decide::Works, errors::Examples, pages},
     portions::{Portion, Portions},
     problem::Problem,
     proxies::{Forwarded, Peer, Proxies},
@@ -112,7 +112,6 @@ struct Shared {
     metrics: Metrics,
     spans: OnceLock<Arc<dyn Spans>>,
     kept: Kept,
-    leads: Leads,
     shared: SharedAnswers,
     works: Works,
     /// When the last page could be made.
@@ -168,7 +167,6 @@ impl Service {
             metrics: Metrics::default(),
             spans: OnceLock::new(),
             kept: Kept::default(),
-            leads: Leads::default(),
             shared: SharedAnswers::default(),
             works: Works::default(),
             answered: Mutex::new(Instant::now()),
@@ -320,10 +318,6 @@ impl Service {
         &self.0.shared
     }
 
-    pub(crate) fn leads(&self) -> &Leads {
-        &self.0.leads
-    }
-
     /// Jobs that stand for their errors.
     pub(crate) fn examples(&self) -> &Examples {
         &self.0.examples
@@ -433,6 +427,7 @@ impl Service {
             headers: parts.headers,
             secure,
             from: forwarded.from,
+            watched: false,
             body,
             place,
         };
@@ -569,6 +564,7 @@ impl Service {
             headers: asker.headers.clone(),
             secure: asker.secure,
             from: asker.from,
+            watched: asker.headers.contains_key(WATCHED_HEADER),
             body,
             // The page has one.
             place: None,

@@ -327,7 +327,7 @@ mod tests {
 
     fn node(n: u128, name: &str, slots: u32, dispatcher: bool) -> Node {
         let text = String::new;
-        let host = Host { name: text(), boot_id: text(), pid_namespace: text(), pid: 1, started: 0 };
+        let host = Host { name: text(), boot_id: text(), pid_namespace: text(), pid: 1, started: 0, version: None };
         Node {
             incarnation: Incarnation(uuid::Uuid::from_u128(n)),
             name: NodeName::new(name).unwrap(),
@@ -347,7 +347,13 @@ mod tests {
 
     #[test]
     fn nodes_come_stop_leave_and_are_lost() {
-        let fleet = |now, nodes| Fleet { now: at(now), nodes, losses: Vec::new(), workers: Default::default() };
+        let fleet = |now, nodes| Fleet {
+            now: at(now),
+            nodes,
+            losses: Vec::new(),
+            workers: Default::default(),
+            drained: Default::default(),
+        };
         let changes = |before: &Fleet, now: &Fleet| -> Vec<String> {
             let value = |told: &Told| serde_json::from_str::<serde_json::Value>(&told.json).unwrap();
             let told = of_fleet(before, now).iter().map(value).collect::<Vec<_>>();

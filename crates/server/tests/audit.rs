@@ -91,6 +91,8 @@ async fn every_route_that_changes_something_leaves_a_line_on_every_store() {
         assert_eq!(lines[0]["after"], json!({"ticket": given}), "{}", server.store);
         assert!(!json!(lines).to_string().contains(made["ticket"].as_str().unwrap()), "{}", server.store);
         asked.push("makeTicket");
+        // It knows none of the jobs' tasks.
+        let node = server.node().await;
         for (route, method, path, body, verb, target) in [
             (
                 "changeJob",
@@ -153,6 +155,8 @@ async fn every_route_that_changes_something_leaves_a_line_on_every_store() {
             ("pauseSchedule", "POST", "/api/v1/schedules/s/pause".into(), None, "pause", "schedule:s".into()),
             ("resumeSchedule", "POST", "/api/v1/schedules/s/resume".into(), None, "resume", "schedule:s".into()),
             ("removeSchedule", "DELETE", "/api/v1/schedules/s".into(), None, "remove", "schedule:s".into()),
+            ("drainNode", "POST", "/api/v1/nodes/node/drain".into(), None, "drain", "node:node".into()),
+            ("resumeNode", "POST", "/api/v1/nodes/node/resume".into(), None, "resume", "node:node".into()),
             (
                 "setInstallation",
                 "PATCH",
@@ -175,6 +179,7 @@ async fn every_route_that_changes_something_leaves_a_line_on_every_store() {
             assert_ne!(line["before"], line["after"], "{told}");
             asked.push(route);
         }
+        node.stop().await;
         for route in routes().iter().filter(|route| route.verb != turnwise_server::Verb::Get) {
             assert!(asked.contains(&route.id) || without.contains(&route.id), "{route:?} was not asked");
         }

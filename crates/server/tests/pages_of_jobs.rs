@@ -202,7 +202,8 @@ async fn a_decision_by_a_filter_is_about_what_its_preview_counted() {
             assert_eq!(server.get(&format!("/api/v1/jobs/{id}")).await.expect(200)["state"], state, "{}", server.store);
         }
         let lines = server.get("/api/v1/audit").await.expect(200);
-        assert_eq!(lines["lines"].as_array().unwrap().len(), 3, "{}: {lines}", server.store);
+        // One for each job, and one each for the beginning and the end of the decision.
+        assert_eq!(lines["lines"].as_array().unwrap().len(), 5, "{}: {lines}", server.store);
     }
 }
 

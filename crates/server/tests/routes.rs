@@ -178,6 +178,8 @@ async fn every_route_answers_on_every_store() {
             (&json!(1), &json!(2), &json!(true))
         );
         assert_eq!(ask.ask("listNodes", "", "", None).await["nodes"][0]["name"], "node");
+        assert_eq!(ask.ask("drainNode", "node", "", None).await["drained"], true);
+        assert_eq!(ask.ask("resumeNode", "node", "", None).await["drained"], false);
         let found = ask.ask("diagnose", "", "", None).await;
         let of = |subject: &str| found["findings"].as_array().unwrap().iter().find(|one| one["subject"] == subject);
         assert_eq!(of("nodes").unwrap()["text"], "1 is alive", "{found}");

@@ -18,6 +18,8 @@ async fn cost(people: usize, looks: bool) -> usize {
     let (counted, turnwise) = Counted::new();
     let server = Server::of("memory", turnwise);
     let mut streams = join_all((0..people).map(|_| server.listen("/api/v1/events?pace=calm"))).await;
+    // The page as it is opened, which it is before it is read again.
+    assert_eq!(server.get("/").await.status, 200);
     let before = counted.asked_in_all();
     // The clock of the test: as long as nothing else is to be done, it goes on by itself.
     let listen = join_all(streams.iter_mut().map(async |stream| {

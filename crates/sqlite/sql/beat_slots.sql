@@ -1,2 +1,3 @@
--- beat_slots.sql: how many slots a node has, by its last join or beat. Index: primary key.
-select slots from turnwise_node where incarnation = ?1
+-- beat_slots.sql: how many slots a node has, by its last join or beat, and which incarnation of its name is to take no more jobs.
+-- Index: primary keys.
+select slots, (select value from turnwise_memo where kind = 12 and name = turnwise_node.name) from turnwise_node where incarnation = ?1

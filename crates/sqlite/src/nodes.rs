@@ -54,13 +54,16 @@ pub(crate) const LINEAGE: Lineage = Lineage(0);
 
 /// The reply, and whether to ring for the lead: this node gave it up, or has more or fewer slots than before.
 pub(crate) fn beat(conn: &Connection, beat: &Beat, now: Timestamp) -> Result<(BeatReply, Ring)> {
-    let reply = BeatReply { now, lineage: LINEAGE, alive: true, epoch: None, nodes: Vec::new(), leader: None };
+    let reply =
+        BeatReply { now, lineage: LINEAGE, alive: true, epoch: None, nodes: Vec::new(), leader: None, drained: false };
     if beat.only_look {
         return Ok((BeatReply { leader: leader(conn, &lead(conn)?, beat.node)?, ..reply }, Ring::NONE));
     }
     let until = now.plus(beat.lease);
     let mut slots = conn.prepare_cached(include_str!("../sql/beat_slots.sql"))?;
-    let slots: Option<u32> = slots.query_row([beat.node.0.as_bytes()], |row| row.get(0)).optional()?;
+    let known = slots.query_row([beat.node.0.as_bytes()], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+    let (slots, drained): (Option<u32>, Option<String>) = known.unwrap_or_default();
+    let reply = BeatReply { drained: drained == Some(beat.node.to_string()), ..reply };
     let resized = if slots == Some(beat.slots) { Ring::NONE } else { Ring::LEAD };
     let alive = conn.prepare_cached(include_str!("../sql/beat.sql"))?.execute(params![
         beat.node.0.as_bytes(),

@@ -86,7 +86,7 @@ fn in_hands(conn: &Connection) -> Read<BTreeSet<JobId>> {
 pub(crate) fn fleet(conn: &Connection, now: Timestamp) -> Read<Fleet> {
     let mut nodes = nodes::nodes(conn)?;
     nodes.sort_by(|a, b| (&a.name, a.joined_at, a.incarnation).cmp(&(&b.name, b.joined_at, b.incarnation)));
-    Ok(Fleet { now, nodes, losses: nodes::losses(conn, now)?, workers: workers::all(conn)? })
+    Ok(Fleet { now, nodes, losses: nodes::losses(conn, now)?, workers: workers::all(conn)?, drained: BTreeSet::new() })
 }
 
 type Request = Box<dyn FnOnce(&Connection) + Send>;

@@ -36,7 +36,14 @@ async fn scene(settings: &str) -> Scene {
     let join = Join {
         incarnation: NODE,
         name: NodeName::new("alpha").unwrap(),
-        host: Host { name: "h".into(), boot_id: "b".into(), pid_namespace: "n".into(), pid: 1, started: 1 },
+        host: Host {
+            name: "h".into(),
+            boot_id: "b".into(),
+            pid_namespace: "n".into(),
+            pid: 1,
+            started: 1,
+            version: None,
+        },
         slots: 4,
         queue_capacity: 100,
         batch_size: None,

@@ -66,7 +66,14 @@ async fn scene(retention: Duration) -> Scene {
     let join = Join {
         incarnation: NODE,
         name: NodeName::new("alpha").unwrap(),
-        host: Host { name: "h".into(), boot_id: "b".into(), pid_namespace: "n".into(), pid: 1, started: 1 },
+        host: Host {
+            name: "h".into(),
+            boot_id: "b".into(),
+            pid_namespace: "n".into(),
+            pid: 1,
+            started: 1,
+            version: None,
+        },
         slots: 4,
         queue_capacity: 100,
         batch_size: None,

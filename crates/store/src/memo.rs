@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Serialize, de::DeserializeOwned};
 use turnwise_core::{
-    GroupName, Incarnation, JobId, KeyName, QueueName, ScheduleName, TaskName, Timestamp,
+    GroupName, Incarnation, JobId, KeyName, NodeName, QueueName, ScheduleName, TaskName, Timestamp,
     audit::NewAuditLine,
+    doctor::Led,
     periodic::Periodic,
     scheduler::Remembered,
     settings::{GroupSettings, LimitSettings, QueueSettings, Settings},
@@ -35,6 +36,7 @@ pub fn settings(memos: &[Memo]) -> Settings {
             MemoKind::Key => put(&mut settings.keys, KeyName::new(name), value::<LimitSettings>(memo)),
             MemoKind::Installation => value(memo).map(|read| settings.installation = read),
             MemoKind::Charge | MemoKind::Full | MemoKind::Seen | MemoKind::Schedule | MemoKind::Fired => continue,
+            MemoKind::Decided | MemoKind::Led | MemoKind::Drained => continue,
         };
         if read.is_none() {
             tracing::warn!(kind = ?memo.kind, name, value = memo.value, "a setting cannot be read and is left out");
@@ -105,6 +107,17 @@ pub fn charge_name(queue: &QueueName, group: &GroupName) -> String {
 pub fn charge_memo(name: String, charge: Option<(Charge, u32)>) -> NewMemo {
     let value = charge.map(|(ahead, count)| format!("{ahead} {count}"));
     NewMemo { kind: MemoKind::Charge, name, value, seen: None, line: None }
+}
+
+/// Which nodes have dispatched of late, the last one last. What cannot be read is forgotten: it is for people.
+pub fn led(memos: &[Memo]) -> Vec<Led> {
+    memos.iter().find(|memo| memo.kind == MemoKind::Led).and_then(value).unwrap_or_default()
+}
+
+/// That this node begins to dispatch; `None`: that is known.
+pub fn led_memo(memos: &[Memo], node: &NodeName, at: Timestamp) -> Option<NewMemo> {
+    let value = serde_json::to_string(&Led::next(led(memos), node, at)?).ok();
+    Some(NewMemo { kind: MemoKind::Led, name: String::new(), value, seen: None, line: None })
 }
 
 /// Whether a group takes no more jobs; if so, how many wait and what the limit is.

@@ -29,7 +29,14 @@ async fn a_failover_takes_back_what_came_after_the_snapshot_and_ends_the_lead() 
     let join = Join {
         incarnation: node,
         name: NodeName::new("n").unwrap(),
-        host: Host { name: String::new(), boot_id: String::new(), pid_namespace: String::new(), pid: 1, started: 1 },
+        host: Host {
+            name: String::new(),
+            boot_id: String::new(),
+            pid_namespace: String::new(),
+            pid: 1,
+            started: 1,
+            version: None,
+        },
         slots: 1,
         queue_capacity: 1,
         batch_size: None,

@@ -75,6 +75,13 @@ impl Cluster {
         Cluster::start_with(&format!("{DURABLE}\n{counting}"), &[])
     }
 
+    /// As [`Cluster::start`]; where the server's extension `pg_stat_statements` is installed it is loaded, as by
+    /// [`Cluster::start_durable`].
+    pub fn start_counting() -> Result<Cluster> {
+        let counting = if programs::has_library("pg_stat_statements")? { COUNTING } else { "" };
+        Cluster::start_with(&format!("{QUICK}\n{counting}"), &[])
+    }
+
     fn start_with(settings: &str, files: &[(&str, &str)]) -> Result<Cluster> {
         let mut keeper =
             Keeper::start(Server::PostgreSql, &programs::server_folder()?, &format!("{COMMON}\n{settings}"))?;

@@ -365,6 +365,7 @@ impl Turnwise {
                 Loss { lost_at: node.lease_until, node, held, jobs }
             }));
         }
+        self.note_drained(&mut fleet).await?;
         Ok(fleet)
     }
 

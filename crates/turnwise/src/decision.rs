@@ -6,7 +6,8 @@ use turnwise_core::{
 };
 
 /// What a person may decide about one job, or about all jobs that a filter names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Decision {
     /// [`Turnwise::cancel`](crate::Turnwise::cancel).

@@ -15,8 +15,9 @@
 use std::time::{Duration, Instant, SystemTime};
 
 pub use turnwise_core::doctor::{Finding, Verdict};
-use turnwise_core::doctor::{Lost, Picture, diagnose};
+use turnwise_core::doctor::{Lost, Picture, diagnose, lead_changes};
 use turnwise_executor::Config;
+use turnwise_store::{MemoKind, memo};
 
 use crate::{Error, Turnwise};
 
@@ -32,6 +33,7 @@ impl Turnwise {
         // A database without a server has no clock of its own.
         let clock = if vitals.connections.is_some() { Some(self.clock_offset().await?) } else { None };
         let fleet = self.nodes().await?;
+        let led = memo::led(&self.store().recall(vec![MemoKind::Led]).await?);
         let overview = self.overview_by_dispatcher(jobs).await?;
         let living = || fleet.nodes.iter().filter(|node| node.alive(fleet.now));
         let lost =
@@ -44,6 +46,7 @@ impl Turnwise {
             clock,
             nodes: living().count(),
             dispatcher: living().find(|node| node.dispatcher).map(|node| node.name.clone()),
+            lead_changes: lead_changes(&led, fleet.now),
             lost: lost.collect(),
             unknown: unknown.map(|(name, task)| (name.clone(), task.jobs.waiting + task.jobs.stuck)).collect(),
             more: overview.more,

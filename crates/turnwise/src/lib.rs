@@ -46,8 +46,10 @@ mod backend;
 mod bulk;
 mod change;
 mod client;
+mod decided;
 mod decision;
 pub mod doctor;
+mod drain;
 pub mod filter;
 pub mod graph;
 mod id;
@@ -71,6 +73,7 @@ pub mod workers;
 pub use bulk::{CancelledAll, ChangedAll, FailedAll, RetriedAll};
 pub use change::JobChange;
 pub use client::{Cancelled, Error, Turnwise};
+pub use decided::DecidedMany;
 pub use decision::Decision;
 pub use request::JobRequest;
 #[cfg(feature = "sqlite")]

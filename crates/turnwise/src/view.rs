@@ -423,7 +423,14 @@ fn stand_in(tasks: BTreeSet<TaskName>, now: Timestamp) -> Node {
     Node {
         incarnation: Incarnation(uuid::Uuid::nil()),
         name: NodeName::stored("stand-in".into()),
-        host: Host { name: String::new(), boot_id: String::new(), pid_namespace: String::new(), pid: 0, started: 0 },
+        host: Host {
+            name: String::new(),
+            boot_id: String::new(),
+            pid_namespace: String::new(),
+            pid: 0,
+            started: 0,
+            version: None,
+        },
         slots: STAND_IN_SLOTS,
         queue_capacity: 0,
         batch_size: None,

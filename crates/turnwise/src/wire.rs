@@ -48,7 +48,7 @@ pub use graph::{Graph, Tied};
 pub use job::{Attempt, Job, JobInFull, Progress, Story};
 pub use listing::{Groups, Keys, Nodes, Overview, Queues, Schedules, Tasks};
 pub use log::{Log, LogLine};
-pub use node::Node;
+pub use node::{Node, NodeSet};
 pub use object::Unreadable;
 pub use outcome::Outcome;
 pub use overview::{Group, HeldBy, Key, Queue, Task};

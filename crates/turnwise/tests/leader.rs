@@ -56,6 +56,7 @@ impl Machine {
                     pid_namespace: String::new(),
                     pid: 1,
                     started: 1,
+                    version: None,
                 };
                 let process = Process { host, is_gone: Arc::new(|_| false) };
                 let connect = Arc::new(move || {

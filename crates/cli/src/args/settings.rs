@@ -5,6 +5,26 @@ use clap::Subcommand;
 use super::Listing;
 
 #[derive(Debug, clap::Args)]
+pub(crate) struct OneNode {
+    #[command(subcommand)]
+    pub(crate) verb: NodeVerb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum NodeVerb {
+    /// Gives the node no more jobs; those in its hands go on, and its next life takes jobs again
+    Drain(NamedNode),
+    /// Gives the node jobs again
+    Resume(NamedNode),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct NamedNode {
+    /// The node's name
+    pub(crate) name: String,
+}
+
+#[derive(Debug, clap::Args)]
 pub(crate) struct OneQueue {
     #[command(subcommand)]
     pub(crate) verb: QueueVerb,

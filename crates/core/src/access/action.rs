@@ -92,6 +92,8 @@ actions! {
     OperateQueue, Operate, Whole, "pause, resume or seal a queue";
     /// Pause or resume a group.
     OperateGroup, Operate, Whole, "pause or resume a group";
+    /// Drain a node, or let it go on.
+    OperateNode, Operate, Installation, "drain a node, or let it take jobs again";
     /// Pause or resume a schedule.
     OperateSchedule, Operate, Own, "pause or resume a schedule";
     /// A queue's settings.

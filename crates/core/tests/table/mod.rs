@@ -22,7 +22,14 @@ pub fn node(number: u128, slots: u32, tasks: &[&str]) -> Node {
     Node {
         incarnation: Incarnation(Uuid::from_u128(number)),
         name: NodeName::new(format!("n{number}")).unwrap(),
-        host: Host { name: "h".into(), boot_id: "b".into(), pid_namespace: "p".into(), pid: 1, started: 1 },
+        host: Host {
+            name: "h".into(),
+            boot_id: "b".into(),
+            pid_namespace: "p".into(),
+            pid: 1,
+            started: 1,
+            version: None,
+        },
         slots,
         queue_capacity: 0,
         batch_size: None,

@@ -55,10 +55,19 @@ impl Dispatcher<'_> {
     pub(super) async fn recall(&mut self) -> Result<(), StoreError> {
         let kinds = SETTINGS
             .into_iter()
-            .chain([MemoKind::Charge, MemoKind::Full, MemoKind::Seen, MemoKind::Schedule, MemoKind::Fired])
+            .chain([
+                MemoKind::Charge,
+                MemoKind::Full,
+                MemoKind::Seen,
+                MemoKind::Schedule,
+                MemoKind::Fired,
+                MemoKind::Led,
+            ])
             .collect();
         let memos = self.life.store.recall(kinds).await?;
         let named = |kind| memos.iter().filter(move |memo| memo.kind == kind);
+        let node = &self.life.node;
+        self.remember(memo::led_memo(&memos, &node.config.name, node.clock.now()).into_iter().collect()).await?;
         self.memos.full = named(MemoKind::Full).filter_map(|memo| GroupName::new(&memo.name).ok()).collect();
         let charges = memo::charges(&memos);
         self.memos.charges = WrittenCharges::new(&charges);

@@ -15,7 +15,8 @@ pub(crate) const GHOST: Incarnation = Incarnation(Uuid::from_u128(7));
 
 /// Joins with one slot, for one task.
 pub(crate) async fn joins(store: &MemoryStore, task: &str, lease: Duration) {
-    let host = Host { name: "h".into(), boot_id: "b".into(), pid_namespace: String::new(), pid: 1, started: 1 };
+    let host =
+        Host { name: "h".into(), boot_id: "b".into(), pid_namespace: String::new(), pid: 1, started: 1, version: None };
     let join = Join {
         incarnation: GHOST,
         name: NodeName::new("ghost").unwrap(),

@@ -46,7 +46,14 @@ pub(crate) async fn join(store: &PostgresStore, incarnation: Incarnation, name: 
     let join = Join {
         incarnation,
         name: NodeName::new(name).expect("a good name"),
-        host: Host { name: "host".into(), boot_id: String::new(), pid_namespace: String::new(), pid: 1, started: 1 },
+        host: Host {
+            name: "host".into(),
+            boot_id: String::new(),
+            pid_namespace: String::new(),
+            pid: 1,
+            started: 1,
+            version: None,
+        },
         slots: 10,
         queue_capacity: 100,
         batch_size: None,

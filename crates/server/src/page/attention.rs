@@ -7,7 +7,6 @@ use turnwise::Timestamp;
 use crate::page::{
     frame::Frame,
     jobs::quoted,
-    leads::Change,
     overview::{ErrorSeen, Finding, Queue, Totals},
     shown::{Count, Shown},
 };
@@ -46,8 +45,6 @@ pub(crate) struct Seen<'a> {
     pub(crate) queues: &'a [Queue],
     pub(crate) errors: &'a [ErrorSeen],
     pub(crate) totals: &'a Totals,
-    /// Changes of the dispatcher in the last hour, the last one first.
-    pub(crate) leads: &'a [Change],
     pub(crate) now: Timestamp,
 }
 
@@ -95,18 +92,6 @@ pub(crate) fn items(seen: &Seen<'_>, frame: &Frame) -> Vec<Item> {
             way: Some(("job".to_owned(), frame.job(&held.job))),
         })
     });
-    let led = seen.leads.first().map(|last| Item {
-        kind: Kind::Look,
-        text: format!(
-            "the dispatcher has changed in the last hour, {}: {} took over from {} {}",
-            if seen.leads.len() == 1 { "once".to_owned() } else { format!("{} times", seen.leads.len()) },
-            last.to,
-            last.from,
-            last.at.relative(seen.now),
-        ),
-        advice: Some("nothing after a deploy; else see the logs of the node that lost it".to_owned()),
-        way: way("dispatcher", frame),
-    });
     let oldest = seen.queues.iter().filter(|queue| queue.paused.is_none()).filter_map(|queue| {
         let since = queue.oldest.filter(|since| seen.now.since(*since) >= LONG_WAIT)?;
         Some((since, queue))
@@ -129,8 +114,7 @@ pub(crate) fn items(seen: &Seen<'_>, frame: &Frame) -> Vec<Item> {
         advice: None,
         way: Some(("stuck jobs".to_owned(), frame.jobs("state:stuck"))),
     });
-    let mut items: Vec<_> =
-        findings.chain(held).chain(errors).chain(paused).chain(oldest).chain(led).chain(stuck).collect();
+    let mut items: Vec<_> = findings.chain(held).chain(errors).chain(paused).chain(oldest).chain(stuck).collect();
     items.sort_by_key(|item| item.kind);
     items
 }

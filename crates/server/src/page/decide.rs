@@ -1,5 +1,6 @@
 //! A decision about all jobs of a filter: first a preview, which fixes the newest of them; then the decision, carried out by the server in
-//! parts, also when the browser has gone. A restart of the server ends it where it is; the audit log says which jobs were decided about.
+//! parts, also when the browser has gone. A restart of the server ends it where it is: that, and how far it came, is in the database, with lines
+//! of the audit log for its beginning and its end beside those of its jobs.
 
 use std::{
     borrow::Borrow,
@@ -10,7 +11,7 @@ use std::{
 use askama::Template;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use turnwise::access::TokenId;
+use turnwise::{DecidedMany, Decision, Turnwise, access::TokenId};
 
 use crate::{
     call::Reply,
@@ -30,6 +31,7 @@ use crate::{
 #[derive(Debug)]
 struct Kind {
     name: &'static str,
+    decision: Decision,
     route: &'static str,
     title: &'static str,
     deed: &'static str,
@@ -43,6 +45,7 @@ struct Kind {
 static KINDS: [Kind; 3] = [
     Kind {
         name: "cancel",
+        decision: Decision::Cancel,
         route: "cancelJobs",
         title: "Cancel jobs",
         deed: "Cancel",
@@ -52,6 +55,7 @@ static KINDS: [Kind; 3] = [
     },
     Kind {
         name: "retry",
+        decision: Decision::Retry,
         route: "retryJobs",
         title: "Run jobs again",
         deed: "Run again",
@@ -61,6 +65,7 @@ static KINDS: [Kind; 3] = [
     },
     Kind {
         name: "fail",
+        decision: Decision::Fail,
         route: "failJobs",
         title: "Mark jobs as failed",
         deed: "Mark as failed",
@@ -102,56 +107,42 @@ pub(crate) struct Work {
     /// Who began it; only that caller sees it.
     by: Option<TokenId>,
     kind: &'static Kind,
-    filter: String,
-    progress: Mutex<Progress>,
-}
-
-#[derive(Debug, Clone, Default)]
-struct Progress {
-    decided: u64,
-    requested: u64,
-    left: u64,
-    over: bool,
-    wrong: Option<String>,
+    progress: Mutex<DecidedMany>,
 }
 
 impl Work {
-    fn progress(&self) -> MutexGuard<'_, Progress> {
+    fn progress(&self) -> MutexGuard<'_, DecidedMany> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The decisions of this server, the latest last.
+/// The decisions of this server, the latest last. Those of other servers, and from before a restart, are in the database.
 #[derive(Debug, Default)]
-pub(crate) struct Works(Mutex<(u64, VecDeque<Arc<Work>>)>);
+pub(crate) struct Works(Mutex<VecDeque<Arc<Work>>>);
 
 impl Works {
-    fn all(&self) -> MutexGuard<'_, (u64, VecDeque<Arc<Work>>)> {
+    fn all(&self) -> MutexGuard<'_, VecDeque<Arc<Work>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn begin(&self, by: Option<TokenId>, kind: &'static Kind, filter: &str) -> Result<Arc<Work>, Problem> {
-        let mut all = self.all();
-        let under_way = all.1.iter().filter(|work| !work.progress().over).count();
-        if under_way >= DECISIONS {
-            return Err(Problem::busy(
-                "other decisions about many jobs are being carried out; try again when they are done",
-            ));
-        }
-        all.0 += 1;
-        let work = Work { number: all.0, by, kind, filter: filter.to_owned(), progress: Mutex::default() };
-        let work = Arc::new(work);
-        all.1.push_back(Arc::clone(&work));
-        // What is over is kept for its caller to see, until there is too much of it.
-        while all.1.len() > 10 * DECISIONS {
-            let Some(over) = all.1.iter().position(|work| work.progress().over) else { break };
-            all.1.remove(over);
-        }
-        Ok(work)
+    fn has_room(&self) -> bool {
+        self.all().iter().filter(|work| !work.progress().over).count() < DECISIONS
     }
 
-    fn find(&self, number: u64, by: Option<TokenId>) -> Option<Arc<Work>> {
-        self.all().1.iter().find(|work| work.number == number && work.by == by).cloned()
+    fn add(&self, work: Work) -> Arc<Work> {
+        let (mut all, work) = (self.all(), Arc::new(work));
+        all.push_back(Arc::clone(&work));
+        // What is over is in the database, too.
+        while all.len() > 10 * DECISIONS {
+            let Some(over) = all.iter().position(|work| work.progress().over) else { break };
+            all.remove(over);
+        }
+        work
+    }
+
+    fn find(&self, number: u64, by: Option<TokenId>) -> Option<DecidedMany> {
+        let found = self.all().iter().find(|work| work.number == number && work.by == by).cloned();
+        found.map(|work| work.progress().clone())
     }
 }
 
@@ -206,25 +197,62 @@ pub(crate) async fn begin(visit: Visit) -> Result<Reply, Problem> {
     let newest = visit.form.get("newest").unwrap_or_default().to_owned();
     let mut asked = body(&filter);
     asked["newest"] = json!(newest);
-    // What is wrong with it is said at once: the first part is done here.
-    let first: Decided = visit.send(kind.route, "", Some(&asked)).await?;
-    let work = visit.service.works().begin(visit.asker.caller.token(), kind, &filter)?;
-    let to = format!("decide/{}", work.number);
-    let next = note(&work, &first);
-    if let Some(next) = next {
-        tokio::spawn(carry_out(visit.service.clone(), visit.asker.clone(), work, asked, next));
+    if !visit.service.works().has_room() {
+        return Err(Problem::busy(
+            "other decisions about many jobs are being carried out; try again when they are done",
+        ));
     }
-    Ok(visit.go(&to))
+    let by = visit.asker.caller.token();
+    let begun = DecidedMany::new(kind.decision, filter, newest, by);
+    let number = acting(&visit).begin_decision(&begun).await?;
+    let work = visit.service.works().add(Work { number, by, kind, progress: Mutex::new(begun) });
+    // What is wrong with it is said at once: the first part is done here.
+    match visit.send(kind.route, "", Some(&asked)).await {
+        Ok(first) => {
+            if let Some(next) = note(&visit, &work, &first).await {
+                tokio::spawn(carry_out(visit.service.clone(), visit.asker.clone(), work, asked, next));
+            }
+        }
+        Err(problem) => {
+            end(&visit, &work, problem.detail()).await;
+            return Err(problem);
+        }
+    }
+    Ok(visit.go(&format!("decide/{number}")))
+}
+
+fn acting(visit: &Visit) -> Turnwise {
+    visit.service.turnwise().acting_as(visit.asker.caller.actor())
 }
 
 /// Adds what was done; returns where to go on.
-fn note(work: &Work, done: &Decided) -> Option<String> {
-    let mut progress = work.progress();
-    progress.decided += done.decided;
-    progress.requested += done.requested;
-    progress.left += done.left.len() as u64;
-    progress.over = done.next.is_none();
+async fn note(visit: &Visit, work: &Work, done: &Decided) -> Option<String> {
+    {
+        let mut progress = work.progress();
+        progress.decided += done.decided;
+        progress.requested += done.requested;
+        progress.left += done.left.len() as u64;
+        progress.over = done.next.is_none();
+    }
+    write_down(visit, work).await;
     done.next.clone()
+}
+
+/// It is over before its end.
+async fn end(visit: &Visit, work: &Work, why: &str) {
+    {
+        let mut progress = work.progress();
+        (progress.over, progress.wrong) = (true, Some(why.to_owned()));
+    }
+    write_down(visit, work).await;
+}
+
+/// If that fails, the next part writes it, or the next decision finds that this one is over.
+async fn write_down(visit: &Visit, work: &Work) {
+    let progress = work.progress().clone();
+    if let Err(error) = acting(visit).note_decision(work.number, &progress).await {
+        tracing::warn!(number = work.number, %error, "how far a decision about many jobs is could not be written down");
+    }
 }
 
 /// Part after part, until there is no more, its caller is not admitted any more, or the server stops.
@@ -238,19 +266,14 @@ async fn carry_out(service: Service, asker: Asker, work: Arc<Work>, mut asked: V
             visit.send::<Decided>(work.kind.route, "", Some(&asked)).await
         };
         match done.await {
-            Ok(done) => match note(&work, &done) {
+            Ok(done) => match note(&visit, &work, &done).await {
                 Some(more) => next = more,
                 None => return,
             },
-            Err(problem) => {
-                let mut progress = work.progress();
-                (progress.over, progress.wrong) = (true, Some(problem.detail().to_owned()));
-                return;
-            }
+            Err(problem) => return end(&visit, &work, problem.detail()).await,
         }
     }
-    let mut progress = work.progress();
-    (progress.over, progress.wrong) = (true, Some("the server stops".to_owned()));
+    end(&visit, &work, "the server was stopped").await;
 }
 
 #[derive(Template)]
@@ -259,7 +282,7 @@ struct Going {
     frame: Frame,
     kind: &'static Kind,
     filter: String,
-    progress: Progress,
+    progress: DecidedMany,
     list: String,
 }
 
@@ -269,14 +292,32 @@ impl Going {
     }
 }
 
-/// How far it is.
+/// How far it is; of one of another server, or from before a restart, as the database has it.
 pub(crate) async fn progress(visit: Visit) -> Result<Reply, Problem> {
-    let number = visit.name.parse().ok();
-    let work = number.and_then(|number| visit.service.works().find(number, visit.asker.caller.token()));
-    let gone = "this server carries out no such decision; a restart ends them, and the audit log says what was done";
-    let work = work.ok_or_else(|| Problem::not_found(gone))?;
-    let frame = Frame::of(&visit, "jobs", work.kind.title);
-    let list = format!("{}jobs{}", frame.root, parameters([("filter", work.filter.as_str())]));
-    let progress = work.progress().clone();
-    render(&Going { frame, kind: work.kind, filter: work.filter.clone(), progress, list })
+    let (number, by) = (visit.name.parse().ok(), visit.asker.caller.token());
+    let here = number.and_then(|number| visit.service.works().find(number, by));
+    let progress = match (here, number) {
+        (Some(progress), _) => Some(progress),
+        (None, Some(number)) => stored(&visit, number).await?,
+        (None, None) => None,
+    };
+    let gone = "there is no decision with this number, or it is none of yours; the audit log says what was done";
+    let progress = progress.ok_or_else(|| Problem::not_found(gone))?;
+    let kind = KINDS.iter().find(|kind| kind.decision == progress.decision);
+    let kind = kind.ok_or_else(|| Problem::not_found(gone))?;
+    let (frame, filter) = (Frame::of(&visit, "jobs", kind.title), progress.filter.clone());
+    let list = format!("{}jobs{}", frame.root, parameters([("filter", filter.as_str())]));
+    render(&Going { frame, kind, filter, progress, list })
+}
+
+async fn stored(visit: &Visit, number: u64) -> Result<Option<DecidedMany>, Problem> {
+    let by = visit.asker.caller.token().map(|token| token.to_string());
+    let (found, now) = visit.service.turnwise().decision(number).await?;
+    let found = found.filter(|decision| decision.by == by);
+    Ok(found.map(|mut decision| {
+        if decision.is_abandoned(now) {
+            (decision.over, decision.wrong) = (true, Some("its server was stopped or killed".to_owned()));
+        }
+        decision
+    }))
 }

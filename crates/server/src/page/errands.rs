@@ -97,6 +97,13 @@ pub(crate) static ERRANDS: &[Errand] = {
         errand("/schedules/{name}/resume", "resumeSchedule", "The schedule goes on.", "schedules"),
         errand("/schedules/{name}/remove", "removeSchedule", "The schedule is deleted; its jobs stay.", "schedules"),
         errand("/schedules/{name}/run", "runSchedule", "Its job is submitted once, beside its times.", "schedules"),
+        errand(
+            "/nodes/{name}/drain",
+            "drainNode",
+            "The node takes no more jobs from its next beat on; those in its hands go on.",
+            "nodes",
+        ),
+        errand("/nodes/{name}/resume", "resumeNode", "The node takes jobs again from its next beat on.", "nodes"),
         errand("/tokens/{name}/revoke", "revokeToken", "The token is revoked, for good.", "tokens"),
     ]
 };

@@ -14,7 +14,7 @@ use crate::{
         jobs::{quoted, short},
         recipe::{Command, Recipe},
         shown::{Count, Shown},
-        visit::render,
+        visit::{encoded, render},
     },
     problem::Problem,
 };
@@ -26,6 +26,7 @@ struct Node {
     incarnation: String,
     host: String,
     pid: u32,
+    version: Option<String>,
     slots: u32,
     queues: Option<Vec<String>>,
     all_but: bool,
@@ -107,6 +108,9 @@ struct Row {
     load: Load,
     /// The jobs in its hands.
     jobs: String,
+    /// Where the form is sent that drains it, or lets it go on; what the button says; and how it is done without the page. `None`: the caller may
+    /// not.
+    operate: Option<(String, &'static str, Recipe)>,
 }
 
 impl Row {
@@ -152,11 +156,22 @@ pub(crate) async fn show(visit: Visit) -> Result<Reply, Problem> {
     let row = |node: Node| {
         let load = loads.get(node.name.as_str()).copied().unwrap_or(Load { at_least, ..Load::default() });
         let jobs = frame.jobs(format!("state:scheduled,running node:{}", quoted(&node.name)));
-        Row { load, jobs, node }
+        let operate = operate(&visit, &node);
+        Row { load, jobs, operate, node }
     };
     let (lost, living): (Vec<_>, Vec<_>) = fleet.nodes.into_iter().map(row).partition(|row| row.node.is_lost());
     let slots = living.iter().map(|row| u64::from(row.node.slots)).sum();
     let running = Count { number: living.iter().map(|row| row.load.running).sum(), at_least };
     let dispatches = living.iter().any(|row| row.node.dispatcher);
     render(&Nodes { frame, hidden, living, lost, slots, running, dispatches, recipe })
+}
+
+fn operate(visit: &Visit, node: &Node) -> Option<(String, &'static str, Recipe)> {
+    let (route, verb, command, label) = match node.state.as_str() {
+        "alive" => ("drainNode", "drain", "node drain", "Drain"),
+        "drained" => ("resumeNode", "resume", "node resume", "Take jobs again"),
+        _ => return None,
+    };
+    let recipe = || visit.action(route, &node.name, None, Some(Command::new(command).value(&node.name)));
+    visit.may(route).then(|| (format!("nodes/{}/{verb}", encoded(&node.name)), label, recipe()))
 }

@@ -195,10 +195,7 @@ pub(crate) async fn show(visit: Visit) -> Result<Reply, Problem> {
     let Jobs { jobs: running } =
         visit.get("listJobs", "", &[("state", "running,scheduled"), ("limit", &LISTED.to_string())]).await?;
     let minutes = numbers.minutes(now);
-    let dispatcher = findings.findings.iter().find(|one| one.subject == "dispatcher" && one.verdict == "fine");
-    let leads = visit.service.leads().note(dispatcher.map(|one| one.text.as_str()), now);
-    let seen =
-        Seen { findings: &findings.findings, queues: &queues, errors: &errors, totals: &totals, leads: &leads, now };
+    let seen = Seen { findings: &findings.findings, queues: &queues, errors: &errors, totals: &totals, now };
     let items = items(&seen, &frame);
     let oldest = queues.iter().filter_map(|queue| queue.oldest).min();
     queues.sort_by_key(|queue| std::cmp::Reverse((queue.waiting + queue.running, queue.stuck)));

@@ -3,7 +3,10 @@
 use std::{
     collections::HashMap,
     fmt::Write as _,
-    sync::{Arc, LazyLock, PoisonError},
+    sync::{
+        Arc, LazyLock, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use askama::Template;
@@ -14,12 +17,12 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use turnwise::OnceKey;
 
-use tokio::time::Instant;
+use tokio::time::{Duration, Instant, timeout};
 use turnwise_core::access::Target;
 
 use crate::{
     call::{Query, Reply},
-    limits::KEPT_FOR,
+    limits::{ANSWER_TIME, KEPT_FOR, KEPT_FOR_WATCHERS, WATCHED_WAIT},
     page::{
         errands::Errand,
         shared::{self, Question},
@@ -47,8 +50,28 @@ pub(crate) struct Visit {
     pub(crate) theme: Option<&'static str>,
     /// What the form that was sent does.
     pub(crate) errand: Option<&'static Errand>,
-    /// Whether a live page is read again.
-    pub(crate) again: bool,
+    /// Set where a live page is read again.
+    pub(crate) again: Option<Again>,
+}
+
+/// The header with which a page is read again because it is watched.
+pub(crate) const WATCHED_HEADER: &str = "x-turnwise-refresh";
+
+/// A page that is read again because it is watched.
+#[derive(Debug, Clone)]
+pub(crate) struct Again {
+    /// Until then it waits for its turn to read.
+    until: Instant,
+    /// How long an answer of the API may take.
+    patience: Duration,
+    /// Whether it was not its turn by then: it shows what was read before, and is to come again.
+    pub(crate) late: Arc<AtomicBool>,
+}
+
+impl Again {
+    pub(crate) fn begin(patience: Duration) -> Self {
+        Self { until: Instant::now() + WATCHED_WAIT, patience, late: Arc::default() }
+    }
 }
 
 static ROUTES: LazyLock<HashMap<&'static str, Route>> =
@@ -91,7 +114,7 @@ impl Visit {
             form: Query::default(),
             theme: None,
             errand: None,
-            again: false,
+            again: None,
         }
     }
 
@@ -144,7 +167,7 @@ impl Visit {
         let reply =
             self.service.ask_within(Self::route(id)?, &self.asker, name, Vec::new(), body.into(), Some(key)).await?;
         let json = to_bytes(reply.into_body(), usize::MAX).await;
-        self.service.shared().forget();
+        self.service.shared().forget().await;
         read(id, &json.map_err(|_| Problem::away("the answer could not be read"))?)
     }
 
@@ -155,7 +178,9 @@ impl Visit {
         parameters: Vec<(String, String)>,
         body: Bytes,
     ) -> Result<Bytes, Problem> {
-        let reply = self.reply(id, name, parameters, body).await?;
+        let patience = self.again.as_ref().map_or(ANSWER_TIME, |again| again.patience);
+        let late = |_| Problem::away("there was no answer in time; the database may be out of reach");
+        let reply = timeout(patience, self.reply(id, name, parameters, body)).await.map_err(late)??;
         to_bytes(reply.into_body(), usize::MAX).await.map_err(|_| Problem::away("the answer could not be read"))
     }
 
@@ -170,14 +195,26 @@ impl Visit {
         read(id, &self.look(id, name, pairs.collect()).await?)
     }
 
+    /// Waits until the API may be asked, if this page is read again: it shares what may be read for all that are watched.
+    async fn may_read(&self, id: &'static str) -> bool {
+        let Some(again) = &self.again else { return true };
+        let may = self.service.shared().may_read(shared::cost(id), again.until).await;
+        again.late.fetch_or(!may, Ordering::Relaxed);
+        may
+    }
+
     /// As [`Visit::ask`]; a page that is read again gets what another one has just got.
     async fn look(&self, id: &'static str, name: &str, parameters: Vec<(String, String)>) -> Result<Bytes, Problem> {
         let grant = json!(*self.asker.caller.grant).to_string();
         let question = Question { grant, route: id, name: name.to_owned(), parameters: parameters.clone() };
         let place = self.service.shared().place(question);
-        let mut answer = if self.again { Some(place.lock().await) } else { None };
+        let mut answer = if self.again.is_some() { Some(place.lock().await) } else { None };
         if let Some(json) = answer.as_deref().and_then(shared::young) {
             return Ok(json);
+        }
+        if !self.may_read(id).await {
+            let old = answer.as_deref().and_then(Option::as_ref).map(|(_, json)| json.clone());
+            return old.ok_or_else(too_many);
         }
         let asked = Instant::now();
         let json = self.ask(id, name, parameters, Bytes::new()).await?;
@@ -215,8 +252,12 @@ impl Visit {
             Arc::clone(all.entry(question).or_default())
         };
         let mut answer = answer.lock().await;
-        if let Some((_, json)) = answer.as_ref().filter(|(read, _)| read.elapsed() < KEPT_FOR) {
+        let most = if self.again.is_some() { KEPT_FOR_WATCHERS } else { KEPT_FOR };
+        if let Some((_, json)) = answer.as_ref().filter(|(read, _)| read.elapsed() < most) {
             return read(id, json).map(Some);
+        }
+        if !self.may_read(id).await {
+            return answer.as_ref().map(|(_, json)| read(id, json)).ok_or_else(too_many)?.map(Some);
         }
         let pairs = asked.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let json = self.ask(id, "", pairs, Bytes::new()).await?;
@@ -234,7 +275,7 @@ impl Visit {
     ) -> Result<T, Problem> {
         let body = body.map_or_else(Bytes::new, |body| body.to_string().into());
         let json = self.ask(id, name, Vec::new(), body).await?;
-        self.service.shared().forget();
+        self.service.shared().forget().await;
         read(id, &json)
     }
 
@@ -251,6 +292,11 @@ pub(crate) fn render(template: &impl Template) -> Result<Reply, Problem> {
         Problem::away("the page could not be rendered")
     })?;
     Ok(Reply::of("text/html; charset=utf-8", html))
+}
+
+/// For a page that was to be read again, and of which nothing is known from before.
+fn too_many() -> Problem {
+    Problem::busy("many pages are watched at this server, and take turns to be read again")
 }
 
 fn read<T: DeserializeOwned>(id: &str, json: &[u8]) -> Result<T, Problem> {

@@ -95,6 +95,24 @@ def a_schedule(paused=False):
     return ready
 
 
+def living(site):
+    return next(node for node in site.api("nodes")["nodes"] if node["state"] != "lost")
+
+
+def of_node(drained):
+    return lambda site, name: (living(site)["state"] == "drained") == drained
+
+
+def a_node(drained=False):
+    def ready(site):
+        name = living(site)["name"]
+        site.api(f"nodes/{name}/{'drain' if drained else 'resume'}", method="POST")
+        assert until(lambda: of_node(drained)(site, name), f"{name} has not heard of it", 10)
+        return name
+
+    return ready
+
+
 def gone(kind):
     return lambda site, name: site.api(f"{kind}/{name}", fine=False).get("status") == 404
 
@@ -121,6 +139,9 @@ ERRANDS = {
     "pauseSchedule": Errand(SCHEDULE, a_schedule(), {"reason": "a holiday"}, paused("schedules", "a holiday")),
     "resumeSchedule": Errand(SCHEDULE, a_schedule(paused=True), {}, paused("schedules", None)),
     "runSchedule": Errand(SCHEDULE, a_schedule(), {}, lambda site, name: len(site.jobs(f"group={name}")) == 1),
+    # The second lets the node of the first go on.
+    "drainNode": Errand("/nodes", a_node(), {}, of_node(True)),
+    "resumeNode": Errand("/nodes", a_node(drained=True), {}, of_node(False)),
     "removeSchedule": Errand(SCHEDULE, a_schedule(), {}, gone("schedules")),
 }
 # Forms whose case is not like the others, with who tries them.

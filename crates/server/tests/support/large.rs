@@ -2,9 +2,17 @@
 
 #![allow(dead_code, reason = "each program uses its part")]
 
-use std::error::Error;
+use std::{error::Error, time::Duration};
 
-use turnwise::rusqlite::Connection;
+use turnwise::{
+    GroupName, JobRequest, QueueName, TaskName, Turnwise,
+    audit::Actor,
+    rusqlite::Connection,
+    schedules::Recurring,
+    settings::Weight,
+    statistics::{Counted, Of, Row, Step, Sums},
+};
+use turnwise_store::{Epoch, WriteStatistics};
 use turnwise_testpg::Cluster;
 
 pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -118,4 +126,50 @@ pub(crate) fn sqlite(file: &std::path::Path, size: Size, now: u64) -> Result<()>
 fn chunks(all: u64) -> impl Iterator<Item = (u64, u64)> {
     const CHUNK: u64 = 500_000;
     (0..all.div_ceil(CHUNK)).map(move |at| (at * CHUNK, ((at + 1) * CHUNK).min(all)))
+}
+
+/// What is in no table of jobs: a thousand lines of the audit log and a thousand groups that are set, a hundred schedules, and statistics of the
+/// last minutes, for 200 groups and a task of each of twenty queues.
+pub(crate) async fn small_things(turnwise: &Turnwise, size: Size, minutes: u64) -> Result<()> {
+    let person = turnwise.acting_as(Actor::named("reads")?);
+    for number in 0..1_000 {
+        person
+            .set_group(format!("group{}", number * size.groups / 1_000), |group| {
+                group.weight = Weight::try_from(2.0).expect("it is in range")
+            })
+            .await?;
+    }
+    for number in 0..100 {
+        let job = JobRequest::new("mail", &serde_json::json!({}));
+        let recurring = Recurring::every(&format!("{}s", 86_400 + number), job);
+        person.set_schedule(format!("schedule{number}"), recurring).await?;
+    }
+    let operators = turnwise.operators()?;
+    let sums = |count: u64| {
+        let mut sums = Sums::of_share(count * 50_000, count * 60_000);
+        sums.tally(Counted::Started, count, count * 500_000);
+        sums.put(Counted::Started, 20, count);
+        sums.tally(Counted::Success, count, count * 50_000);
+        sums.put(Counted::Success, 12, count);
+        sums
+    };
+    // The node writes as well, in a term of its own that this one ends.
+    let term = operators.begin_statistics(Epoch(i64::MAX)).await?.term;
+    let now = Step::Minute.begin(turnwise.now().await?);
+    for minutes in 1..=minutes {
+        let at = now.minus(Duration::from_secs(60 * minutes));
+        for queue in 0..20 {
+            let queue = QueueName::new(format!("queue{queue}"))?;
+            let groups = (0..200).map(|group| GroupName::new(format!("group{group}")).map(Of::Group));
+            let mut rows: Vec<Row> = Vec::with_capacity(202);
+            for of in groups.chain([Ok(Of::OtherGroups), TaskName::new("mail").map(Of::Task)]) {
+                rows.push(Row { queue: queue.clone(), of: of?, sums: sums(minutes) });
+            }
+            let totals =
+                vec![Row { queue: queue.clone(), of: Of::Task(TaskName::new("mail")?), sums: sums(1_000_000) }];
+            let first = queue.as_str() == "queue0";
+            operators.write_statistics(WriteStatistics { term, at, first, rows, errors: Vec::new(), totals }).await?;
+        }
+    }
+    Ok(())
 }

@@ -36,6 +36,7 @@ impl World {
             pid_namespace: String::new(),
             pid: u32::try_from(process.id).unwrap_or(u32::MAX),
             started: process.id,
+            version: None,
         };
         let network = self.network.clone();
         let is_gone = move |other: &Host| other.boot_id == machine && !network.lives(other.started);

@@ -325,6 +325,7 @@ macro_rules! conformance_suite {
                 only_the_one_that_was_seen_is_replaced,
                 of_sixteen_namesakes_one_is_let_in,
                 a_beat_prolongs_the_lease_and_sets_the_slots,
+                a_beat_says_whether_this_life_of_the_node_was_drained,
                 an_unknown_node_is_told_that_it_is_not_alive,
                 one_node_dispatches_at_a_time,
                 the_dispatcher_is_told_all_living_nodes,

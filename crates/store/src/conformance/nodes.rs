@@ -223,9 +223,26 @@ pub async fn a_beat_prolongs_the_lease_and_sets_the_slots(h: &impl Harness) {
     let reply = scene.store.beat(ask).await.expect("beat");
     let now = scene.now().await;
     let lineage = reply.lineage;
-    assert_eq!(reply, BeatReply { now, lineage, alive: true, epoch: None, nodes: vec![], leader: None });
+    assert_eq!(
+        reply,
+        BeatReply { now, lineage, alive: true, epoch: None, nodes: vec![], leader: None, drained: false }
+    );
     let nodes = scene.store.nodes().await.expect("nodes").nodes;
     assert_eq!((nodes[1].slots, nodes[1].lease_until), (0, now.plus(LEASE * 2)));
+}
+
+pub async fn a_beat_says_whether_this_life_of_the_node_was_drained(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    let name = scene.store.nodes().await.expect("nodes").nodes[1].name.to_string();
+    let drained = async || scene.store.beat(beat(BETA, false)).await.expect("beat").drained;
+    assert!(!drained().await);
+    for (value, is) in [(Some(BETA.to_string()), true), (Some(GAMMA.to_string()), false), (None, false)] {
+        let memo = NewMemo { kind: MemoKind::Drained, name: name.clone(), value, seen: None, line: None };
+        scene.store.remember(None, vec![memo]).await.expect("remember");
+        assert_eq!(drained().await, is);
+        // Another node does not hear of it.
+        assert!(!scene.store.beat(beat(ALPHA, true)).await.expect("beat").drained);
+    }
 }
 
 pub async fn an_unknown_node_is_told_that_it_is_not_alive(h: &impl Harness) {

@@ -81,6 +81,7 @@ pub fn join(incarnation: Incarnation, name: &str) -> Join {
             pid_namespace: "4026531836".into(),
             pid: 4_000_000_000,
             started: 1 << 40,
+            version: Some("0.9.1".into()),
         },
         slots: 4,
         queue_capacity: 100,

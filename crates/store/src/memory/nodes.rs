@@ -1,6 +1,6 @@
 //! Nodes join, beat, leave and are lost.
 
-use std::cmp::Reverse;
+use std::{cmp::Reverse, collections::BTreeSet};
 
 use turnwise_core::{Incarnation, JobId, Node, lead::Sight};
 
@@ -58,16 +58,26 @@ pub(super) fn beat(store: &MemoryStore, beat: Beat) -> Result<BeatReply> {
     let mut data = store.data();
     if beat.only_look {
         let (lineage, leader) = (data.lineage, data.leader(beat.node));
-        return Ok(BeatReply { now, lineage, alive: true, epoch: None, nodes: Vec::new(), leader });
+        return Ok(BeatReply { now, lineage, alive: true, epoch: None, nodes: Vec::new(), leader, drained: false });
     }
     let Some(node) = data.nodes.get_mut(&beat.node).filter(|node| !node.lost) else {
         let lineage = data.lineage;
-        return Ok(BeatReply { now, lineage, alive: false, epoch: None, nodes: Vec::new(), leader: None });
+        return Ok(BeatReply {
+            now,
+            lineage,
+            alive: false,
+            epoch: None,
+            nodes: Vec::new(),
+            leader: None,
+            drained: false,
+        });
     };
     node.lease_until = now.plus(beat.lease);
+    let name = node.name.to_string();
     // They are the first, by their kind.
     let set = data.memos.iter().take_while(|((kind, _), _)| *kind == MemoKind::Installation);
     store.kept.hear_memo(set.last().map(|(_, (value, _))| value.as_str()));
+    let drained = data.memos.get(&(MemoKind::Drained, name)).is_some_and(|(value, _)| *value == beat.node.to_string());
     let node = data.nodes.get_mut(&beat.node).expect("just seen");
     let resized = std::mem::replace(&mut node.slots, beat.slots) != beat.slots;
     let lineage = data.lineage;
@@ -91,7 +101,7 @@ pub(super) fn beat(store: &MemoryStore, beat: Beat) -> Result<BeatReply> {
     if gives_up || (resized && !leads) {
         store.bell.ring_lead();
     }
-    Ok(BeatReply { now, lineage, alive: true, epoch, nodes, leader })
+    Ok(BeatReply { now, lineage, alive: true, epoch, nodes, leader, drained })
 }
 
 pub(super) fn leave(store: &MemoryStore, node: Incarnation) -> Result<bool> {
@@ -148,7 +158,7 @@ pub(super) fn nodes(store: &MemoryStore) -> Result<Fleet> {
     let mut losses: Vec<_> = data.losses.values().filter(|loss| loss.lost_at >= Loss::edge(now)).cloned().collect();
     losses.sort_by_key(|loss| Reverse((loss.lost_at, loss.node.incarnation)));
     losses.truncate(Loss::SHOWN);
-    Ok(Fleet { now, nodes, losses, workers: data.workers.clone() })
+    Ok(Fleet { now, nodes, losses, workers: data.workers.clone(), drained: BTreeSet::new() })
 }
 
 impl Data {

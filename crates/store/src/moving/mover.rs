@@ -197,6 +197,7 @@ impl Mover {
                 pid_namespace: String::new(),
                 pid: std::process::id(),
                 started: 0,
+                version: None,
             },
             slots: 0,
             queue_capacity: 0,

@@ -143,6 +143,8 @@ pub struct BeatReply {
     pub nodes: Vec<Node>,
     /// The node that dispatches, when this one asked for the lead and did not get it, or only looked.
     pub leader: Option<Leader>,
+    /// Whether a person wants this node to take no more jobs: the memo [`Drained`](super::MemoKind::Drained) of its name has its incarnation.
+    pub drained: bool,
 }
 
 /// Which nodes the dispatcher declares lost, and how many jobs it takes from them.
@@ -226,6 +228,8 @@ pub struct Fleet {
     pub losses: Vec<Loss>,
     /// Those of the nodes that are foreign workers, lost ones included.
     pub workers: BTreeMap<Incarnation, Worker>,
+    /// Those that take no more jobs since a person wants that. A store leaves it empty: the library fills it in from the memos.
+    pub drained: BTreeSet<Incarnation>,
 }
 
 /// That a node was lost: for people, who see it after its jobs are settled, too. Nothing decides by it.

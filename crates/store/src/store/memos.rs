@@ -28,11 +28,17 @@ pub enum MemoKind {
     Schedule,
     /// Which of a schedule's times are over, and the job of the last one.
     Fired,
+    /// By its number: a decision about many jobs that a server carries out in parts, and how far it is. For people.
+    Decided,
+    /// Which nodes have dispatched of late. One memo. For people.
+    Led,
+    /// By the node's name: the incarnation of it that takes no more jobs, since a person wants that. Each beat reads it.
+    Drained,
 }
 
 impl MemoKind {
     /// Every kind, in the order of its code.
-    pub const ALL: [MemoKind; 10] = [
+    pub const ALL: [MemoKind; 13] = [
         Self::Installation,
         Self::Queue,
         Self::Group,
@@ -43,6 +49,9 @@ impl MemoKind {
         Self::Seen,
         Self::Schedule,
         Self::Fired,
+        Self::Decided,
+        Self::Led,
+        Self::Drained,
     ];
 
     /// Number in the database; never reuse one. In the order of the kinds: memos are sorted by it.
@@ -58,6 +67,9 @@ impl MemoKind {
             Self::Seen => 7,
             Self::Schedule => 8,
             Self::Fired => 9,
+            Self::Decided => 10,
+            Self::Led => 11,
+            Self::Drained => 12,
         }
     }
 
@@ -116,6 +128,6 @@ mod tests {
     fn kinds_of_memos_read_back_and_sort_like_their_codes() {
         assert!(MemoKind::ALL.into_iter().all(|kind| MemoKind::from_code(kind.code()) == Some(kind)));
         assert!(MemoKind::ALL.windows(2).all(|pair| pair[0] < pair[1] && pair[0].code() < pair[1].code()));
-        assert_eq!(MemoKind::from_code(10), None);
+        assert_eq!(MemoKind::from_code(13), None);
     }
 }

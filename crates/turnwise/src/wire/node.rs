@@ -3,7 +3,9 @@
 use std::num::NonZeroU32;
 
 use serde::Serialize;
-use turnwise_core::{Incarnation, JobId, NodeName, QueueName, TaskName, Timestamp, worker::Worker};
+use turnwise_core::{
+    Incarnation, JobId, NodeName, QueueName, TaskName, Timestamp, node::NodeState, worker::Worker,
+};
 use turnwise_store::{Fleet, Loss};
 
 /// A node of the fleet.
@@ -18,6 +20,8 @@ pub struct Node<'a> {
     pub host: &'a str,
     /// Its process on that machine.
     pub pid: u32,
+    /// The version of the program; `null`: one that does not say.
+    pub version: Option<&'a str>,
     /// Jobs it runs at a time; 0 while it drains.
     pub slots: u32,
     /// Jobs it is given at once, at most; `null` if the node has not named a bound.
@@ -30,8 +34,8 @@ pub struct Node<'a> {
     pub tasks: Vec<&'a TaskName>,
     /// Whether it holds the lead.
     pub dispatcher: bool,
-    /// `alive`, `stopping` (it takes no more jobs, and leaves once those that it has are done) or `lost`: a node whose lease is over
-    /// counts as lost, too. Lost nodes are shown for a day.
+    /// `alive`, `drained` (it takes no more jobs, since a person wants that), `stopping` (it takes no more jobs, and leaves once those that it
+    /// has are done) or `lost`: a node whose lease is over counts as lost, too. Lost nodes are shown for a day.
     pub state: &'static str,
     /// When it last beat, by the database's clock.
     pub beat_at: Timestamp,
@@ -60,6 +64,7 @@ impl<'a> Node<'a> {
             incarnation: node.incarnation,
             host: &node.host.name,
             pid: node.host.pid,
+            version: node.host.version.as_deref(),
             slots: node.slots,
             batch_size: node.batch_size,
             queues: queues.map(|queues| queues.iter().collect()),
@@ -82,7 +87,9 @@ impl<'a> Node<'a> {
     pub fn all(fleet: &'a Fleet) -> Vec<Self> {
         let nodes = fleet.nodes.iter().map(|node| {
             let loss = fleet.losses.iter().find(|loss| loss.node.incarnation == node.incarnation);
-            Self::new(node, fleet.now).lost(loss).of(fleet.workers.get(&node.incarnation))
+            let shown = Self::new(node, fleet.now).lost(loss).of(fleet.workers.get(&node.incarnation));
+            let drained = fleet.drained.contains(&node.incarnation) && node.state(fleet.now) == NodeState::Stopping;
+            if drained { Self { state: NodeState::Drained.name(), ..shown } } else { shown }
         });
         let is_there = |loss: &&Loss| fleet.nodes.iter().any(|node| node.incarnation == loss.node.incarnation);
         let buried = fleet.losses.iter().filter(|loss| !is_there(loss));
@@ -104,5 +111,22 @@ impl<'a> Node<'a> {
                 Self { lost_at: Some(*lost_at), held: Some(*held), held_jobs: jobs, ..self }
             }
         }
+    }
+}
+
+/// What a person wants of a node.
+#[derive(Debug, Serialize)]
+#[non_exhaustive]
+pub struct NodeSet<'a> {
+    /// Its name.
+    pub name: &'a NodeName,
+    /// Whether it is to take no more jobs. It hears of that with its next beat.
+    pub drained: bool,
+}
+
+impl<'a> NodeSet<'a> {
+    /// As it is set now.
+    pub fn new(name: &'a NodeName, drained: bool) -> Self {
+        Self { name, drained }
     }
 }

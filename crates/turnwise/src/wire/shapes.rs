@@ -1,7 +1,7 @@
 //! All shapes, compared with `shapes.json`: a change of what programs read and write is seen.
 //! `TURNWISE_WRITE_SHAPES=1 cargo test -p turnwise shapes` writes the file.
 
-use std::{path::Path, time::Duration};
+use std::{collections::BTreeSet, path::Path, time::Duration};
 
 use serde::Serialize;
 use turnwise_core::{
@@ -80,6 +80,7 @@ struct Shapes<'a> {
     limit_set: wire::LimitSet<'a>,
     installation_set: wire::InstallationSet,
     reset: wire::Reset,
+    node_set: wire::NodeSet<'a>,
     comparison: wire::Comparison<'a>,
     events: Vec<wire::Event<'a>>,
 }
@@ -178,6 +179,7 @@ fn node() -> crate::Node {
             pid_namespace: String::new(),
             pid: 4711,
             started: 0,
+            version: Some("0.1.0".to_owned()),
         },
         slots: 4,
         queue_capacity: 8,
@@ -361,8 +363,14 @@ fn every_shape_is_as_in_the_file() {
     let (task_name, task) = overview.tasks.first_key_value().unwrap();
     let (key_name, key) = overview.keys.first_key_value().unwrap();
     let last = crate::schedules::LastTime { at: at(0), job: Some(id(1)) };
-    let fleet = crate::Fleet { now: at(5), nodes: vec![node.clone()], losses: Vec::new(), workers: Default::default() };
-    let no_fleet = crate::Fleet { now: at(5), nodes: Vec::new(), losses: Vec::new(), workers: Default::default() };
+    let fleet = |nodes| crate::Fleet {
+        now: at(5),
+        nodes,
+        losses: Vec::new(),
+        workers: Default::default(),
+        drained: Default::default(),
+    };
+    let (fleet, no_fleet) = (fleet(vec![node.clone()]), fleet(Vec::new()));
     let comparison = simulated();
     let (head, held, ended, progress) = (head(&job), held(&job), ended(&job), story::Progress::new(3, 10, "pages"));
     let forgotten = crate::watch::Change { id: id(1), ran: None, failed: false, well: true, error: None, head: None };
@@ -422,6 +430,7 @@ fn every_shape_is_as_in_the_file() {
         limit_set: wire::LimitSet::new("extract", task.settings),
         installation_set: wire::InstallationSet::new(crate::settings::InstallationSettings::default()),
         reset: wire::Reset::new(true),
+        node_set: wire::NodeSet::new(&node.name, true),
         comparison: wire::Comparison::new(&comparison),
         events: vec![
             wire::Event::Submitted { at: at(5), job: wire::EventJob::new(&head) },

@@ -56,7 +56,7 @@ addEventListener("hashchange", () => {
 
 class Over extends Error {}
 
-function ask(method, url, form) {
+function ask(method, url, form, again = false) {
   const known = bearer;
   return new Promise((resolve, reject) => {
     if (!known) return reject(new Over());
@@ -64,6 +64,7 @@ function ask(method, url, form) {
     request.open(method, url);
     request.responseType = "document";
     request.setRequestHeader("authorization", `Bearer ${known}`);
+    if (again) request.setRequestHeader("x-turnwise-refresh", "1");
     if (form !== undefined) request.setRequestHeader("content-type", "application/x-www-form-urlencoded");
     request.timeout = 30000;
     request.onload = () => {
@@ -140,9 +141,13 @@ async function fragments() {
   }
 }
 
-async function go(method, url, form) {
+async function go(method, url, form, again) {
   try {
-    show(await ask(method, url, form));
+    const answer = await ask(method, url, form, again);
+    // Others' pages were read first, and this one is to come again.
+    if (answer.getResponseHeader("retry-after")) settleLater();
+    if (again && answer.status === 429) return;
+    show(answer);
   } catch (error) {
     if (error instanceof Over) end(OVER);
     else lost();
@@ -152,7 +157,7 @@ async function go(method, url, form) {
 let reading = null;
 
 async function refresh() {
-  reading ??= go("GET", shown);
+  reading ??= go("GET", shown, undefined, true);
   await reading;
   reading = null;
 }
@@ -224,9 +229,13 @@ function happened() {
     last = Date.now();
     refresh();
     // What came may have been read for another page before this happened: once more, when nothing follows.
-    clearTimeout(settles);
-    settles = setTimeout(() => !document.hidden && bearer && refresh(), 4500);
+    settleLater();
   }, Math.max(0, last + 2000 - Date.now()));
+}
+
+function settleLater() {
+  clearTimeout(settles);
+  settles = setTimeout(() => !document.hidden && bearer && refresh(), 4500);
 }
 
 const until = (target, name) => new Promise((come) => target.addEventListener(name, come, { once: true }));

@@ -18,12 +18,13 @@ document.addEventListener("click", (event) => {
 
 let reading = null;
 
-function read(url) {
+/** `again`: of a page that was there before; the server bounds how much is read for all that are watched. */
+function read(url, again = false) {
   return new Promise((resolve, reject) => {
     const request = new XMLHttpRequest();
     request.open("GET", url);
     request.responseType = "document";
-    request.setRequestHeader("x-turnwise-refresh", "1");
+    if (again) request.setRequestHeader("x-turnwise-refresh", "1");
     request.timeout = 30000;
     request.onload = () => (request.response && request.status < 500 ? resolve(request) : reject(new Error(String(request.status))));
     request.onerror = request.ontimeout = () => reject(new Error("no answer"));
@@ -35,8 +36,12 @@ async function refresh() {
   if (reading) return reading;
   reading = (async () => {
     try {
-      const { response, status, responseURL } = await read(location.href);
+      const request = await read(location.href, true);
+      const { response, status, responseURL } = request;
       if (responseURL && new URL(responseURL).pathname !== location.pathname) return location.reload();
+      // Others' pages were read first, and this one is to come again.
+      if (request.getResponseHeader("retry-after")) settle();
+      if (status === 429) return;
       if (status >= 400) return lost();
       const [next, when] = [response.getElementById("page"), response.getElementById("made")];
       if (!next || !when) return lost();
@@ -117,9 +122,13 @@ function happened() {
     last = Date.now();
     refresh();
     // What came may have been read for another tab before this happened: once more, when nothing follows.
-    clearTimeout(settles);
-    settles = setTimeout(() => !document.hidden && !paused() && refresh(), 4500);
+    settle();
   }, wait);
+}
+
+function settle() {
+  clearTimeout(settles);
+  settles = setTimeout(() => !document.hidden && !paused() && refresh(), 4500);
 }
 
 channel.addEventListener("message", ({ data }) => {
