@@ -98,6 +98,7 @@ fn shares() -> Shares {
         name: name.to_owned(),
         had: had(which),
         entitled: (0..POINTS).map(|_| (which < 2).then_some(0.25)).collect(),
+        in_all: None,
     });
     let rest = (0..POINTS).map(|number| (!(50..54).contains(&number)).then(|| 1.2 / all(number) * 0.96)).collect();
     Shares { title: "Share of worker time".to_owned(), times: times(), at: at(), groups: groups.collect(), rest }

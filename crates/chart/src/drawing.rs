@@ -13,6 +13,9 @@ pub(crate) type Pair = (f64, f64);
 /// No coordinate is further away: a picture with a greater one would show nothing either.
 const FARTHEST: f64 = 1e6;
 
+/// No time is further from 1970, in seconds: that of a date which browsers know.
+const SECONDS: f64 = 8.64e12;
+
 /// A number as it stands in an attribute: with one place, and never "NaN".
 pub(crate) fn number(value: f64) -> String {
     if !value.is_finite() {
@@ -110,6 +113,13 @@ impl Drawing {
     pub(crate) fn text(&mut self, class: &str, (x, y): Pair, text: &str) {
         let (x, y, text) = (number(x), number(y), escaped(text));
         self.write(format_args!("<text class=\"{class}\" x=\"{x}\" y=\"{y}\">{text}</text>\n"));
+    }
+
+    /// A text that says when something is, in UTC: a script finds the time in it.
+    pub(crate) fn moment(&mut self, class: &str, (x, y): Pair, text: &str, at: f64) {
+        let (x, y, text) = (number(x), number(y), escaped(text));
+        let at = if at.is_finite() { at.clamp(-SECONDS, SECONDS).round() + 0.0 } else { 0.0 };
+        self.write(format_args!("<text class=\"{class}\" x=\"{x}\" y=\"{y}\" data-at=\"{at}\">{text}</text>\n"));
     }
 
     /// A text, with a value behind it in another ink.

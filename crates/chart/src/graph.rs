@@ -80,7 +80,7 @@ impl Chart for Graph {
     fn svg(&self, width: Width) -> String {
         let layers = self.layers();
         // A file is as wide as its graph.
-        if width == Width::Wide {
+        if width >= Width::Wide {
             let layout = Layout::of(&layers);
             self.columns(width, &layers, &layout, (2.0 * MARGIN + layout.size().0).max(460.0))
         } else {
@@ -134,6 +134,11 @@ impl Graph {
         Layers::of(&shown.iter().map(after).collect::<Vec<_>>())
     }
 
+    /// Above the nodes: room for what stands there.
+    fn head(&self) -> f64 {
+        if self.heading.is_empty() { 12.0 } else { HEAD }
+    }
+
     fn begin(&self, width: Width, size: Pair) -> Drawing {
         let count = self.nodes.len();
         let waiting = self.nodes.iter().filter(|node| !node.after.is_empty()).count();
@@ -153,8 +158,8 @@ impl Graph {
     }
 
     fn columns(&self, width: Width, layers: &Layers, layout: &Layout, natural: f64) -> String {
-        let places = layout.places();
-        let mut drawing = self.begin(width, (natural, HEAD + MARGIN + layout.size().1));
+        let places: Vec<Pair> = layout.places().into_iter().map(|(x, y)| (x, y + self.head() - HEAD)).collect();
+        let mut drawing = self.begin(width, (natural, self.head() + MARGIN + layout.size().1));
         for way in &layout.ways {
             let points: Vec<_> = way.iter().map(|&vertex| places[vertex]).collect();
             arrow(&mut drawing, &points);
@@ -170,11 +175,11 @@ impl Graph {
 
     fn rows(&self, width: Width, layers: &Layers) -> String {
         let each = BOX.1 + BETWEEN;
-        let height = HEAD + MARGIN + size(layers.order.len(), BOX.1, BETWEEN);
+        let height = self.head() + MARGIN + size(layers.order.len(), BOX.1, BETWEEN);
         let mut drawing = self.begin(width, (width.units(), height));
         let mut tops = vec![0.0; layers.order.len()];
         for (row, &node) in layers.order.iter().enumerate() {
-            tops[node] = HEAD + coordinate(row) * each;
+            tops[node] = self.head() + coordinate(row) * each;
         }
         for (pairs, class) in [(&layers.needed, "edge"), (&layers.back, "edge back")] {
             for &(from, to) in pairs {

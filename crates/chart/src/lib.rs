@@ -64,7 +64,7 @@ pub trait Chart {
 }
 
 /// What a picture is laid out for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Width {
     /// A phone, from 320 px on.
     Narrow,
@@ -72,11 +72,13 @@ pub enum Width {
     Medium,
     /// A whole page.
     Wide,
+    /// A whole page of a large screen.
+    Full,
 }
 
 impl Width {
     /// Every width, the narrowest first.
-    pub const ALL: [Width; 3] = [Width::Narrow, Width::Medium, Width::Wide];
+    pub const ALL: [Width; 4] = [Width::Narrow, Width::Medium, Width::Wide, Width::Full];
 
     /// Its class in [`CSS`].
     fn class(self) -> &'static str {
@@ -84,6 +86,7 @@ impl Width {
             Width::Narrow => "narrow",
             Width::Medium => "medium",
             Width::Wide => "wide",
+            Width::Full => "full",
         }
     }
 
@@ -93,6 +96,7 @@ impl Width {
             Width::Narrow => 290.0,
             Width::Medium => 560.0,
             Width::Wide => 920.0,
+            Width::Full => 1_240.0,
         }
     }
 }

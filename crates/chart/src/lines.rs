@@ -38,7 +38,7 @@ impl Chart for Lines {
     fn svg(&self, width: Width) -> String {
         let units = width.units();
         let legend = Legend::new(self.series.iter().map(|series| self.entry(series)), 0.0, units);
-        let height = if width == Width::Wide { 170.0 } else { 150.0 };
+        let height = if width >= Width::Wide { 170.0 } else { 150.0 };
         let plot = Plot::over(&self.times, units, legend.height() + 8.0, height);
         let point = self.point();
         let words = Words { title: &self.title, point: &point };
@@ -49,7 +49,7 @@ impl Chart for Lines {
         plot.rungs(&mut drawing, ladder, self.measure);
         for series in &self.series {
             drawing.group(series.colour.class());
-            drawing.hint(&format!("{}: {}", named(&series.name), self.latest(series)));
+            drawing.hint(&format!("{}: {}", named(&series.name), self.summary(series)));
             let points = (0..self.at.len()).map(|number| {
                 let (at, value) = self.value(series, number)?;
                 Some((plot.x(at), plot.y(value / ladder.end)))
@@ -101,8 +101,19 @@ impl Lines {
         self.known(series).last().map_or_else(|| "-".to_owned(), |(_, value)| self.measure.say(value))
     }
 
+    /// One value for all of them, and what it is: how many there were in all, or the last one.
+    fn summary(&self, series: &Series) -> String {
+        match self.measure {
+            _ if self.known(series).next().is_none() => "–".to_owned(),
+            Measure::Count => {
+                format!("{} in all", self.measure.say(self.known(series).map(|(_, value)| value).sum()))
+            }
+            Measure::Seconds | Measure::Part => format!("{} at last", self.latest(series)),
+        }
+    }
+
     fn entry(&self, series: &Series) -> Entry {
-        Entry { swatch: Swatch::Shape(series.colour), text: series.name.clone(), value: self.latest(series) }
+        Entry { swatch: Swatch::Shape(series.colour), text: series.name.clone(), value: self.summary(series) }
     }
 
     /// A line that stands alone has its area filled, so that little is seen well.

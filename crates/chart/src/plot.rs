@@ -73,7 +73,15 @@ impl Plot {
             }
             room = x + SLOT;
             drawing.line("tick", (x, self.bottom), (x, self.bottom + 4.0));
-            drawing.text("soft small middle", (x, self.bottom + 18.0), &fit(label, SLOT - 4.0, SMALL));
+            let (place, label) = ((x, self.bottom + 18.0), fit(label, SLOT - 4.0, SMALL));
+            if times.utc {
+                drawing.moment("soft small middle", place, &label, *at);
+            } else {
+                drawing.text("soft small middle", place, &label);
+            }
+        }
+        if times.utc {
+            drawing.text("soft small zone", (0.0, self.bottom + 18.0), "UTC");
         }
     }
 

@@ -6,7 +6,7 @@ const GREATEST: f64 = 1e15;
 /// What a value counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Measure {
-    /// So many.
+    /// So many; those of several times add up.
     Count,
     /// Seconds, shown as a duration.
     Seconds,
@@ -29,8 +29,13 @@ impl Measure {
     /// Round steps that reach `most`.
     pub(crate) fn ladder(self, most: f64) -> Ladder {
         match self {
-            Measure::Count => Ladder::new(most.max(1.0), 5.0),
+            // No half of a job.
+            Measure::Count => {
+                let Ladder { step, end } = Ladder::new(most.max(1.0), 5.0);
+                if step < 1.0 { Ladder { step: 1.0, end: end.ceil() } } else { Ladder { step, end } }
+            }
             Measure::Part => Ladder::new(most.max(0.01), 5.0),
+            Measure::Seconds if most <= 0.0 => Ladder { step: 1.0, end: 1.0 },
             Measure::Seconds => {
                 // Minutes, hours and days are no powers of ten.
                 let unit = [86_400.0, 3_600.0, 60.0].into_iter().find(|unit| most >= 2.0 * unit).unwrap_or(1.0);
@@ -70,7 +75,7 @@ impl Ladder {
     }
 }
 
-/// Rounded: 7, 0.25, 1,234, 56k, 7.8M.
+/// Rounded: 7, 0.25, 1 234 (with a thin space, as everywhere), 56k, 7.8M.
 fn count(value: f64) -> String {
     let size = value.abs();
     for (unit, from, name) in [(1e12, 1e12, "T"), (1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e3, 1e4, "k")] {
@@ -81,7 +86,7 @@ fn count(value: f64) -> String {
     if size >= 999.5 {
         let text = format!("{value:.0}");
         let (head, tail) = text.split_at(text.len() - 3);
-        return format!("{head},{tail}");
+        return format!("{head}\u{202f}{tail}");
     }
     plain(value)
 }
@@ -184,7 +189,7 @@ mod tests {
         let counts = [0.0, 0.25, 7.0, 999.7, 1_234.0, 56_000.0, 7_800_000.0, f64::NAN];
         assert_eq!(
             counts.map(|value| Measure::Count.say(value)),
-            ["0", "0.25", "7", "1,000", "1,234", "56k", "7.8M", "0"]
+            ["0", "0.25", "7", "1\u{202f}000", "1\u{202f}234", "56k", "7.8M", "0"]
         );
         assert_eq!(
             [0.0, 0.004, 0.0831, 0.42, 1.0].map(|part| Measure::Part.say(part)),

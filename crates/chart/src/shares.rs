@@ -32,6 +32,9 @@ pub struct Group {
     pub had: Vec<Option<f64>>,
     /// The share it was entitled to at each time; empty if that is not shown.
     pub entitled: Vec<Option<f64>>,
+    /// Its share of the whole time, and the one it was entitled to; `None`: the mean of those of each time. In a minute in which little was
+    /// done a share counts for as much as in a busy one, so the two differ.
+    pub in_all: Option<(f64, f64)>,
 }
 
 /// A band of the picture.
@@ -105,7 +108,15 @@ impl Shares {
         };
         let alone = self.groups.iter().take(SERIES).enumerate().map(|(number, group)| {
             let (had, entitled) = (values(&group.had), values(&group.entitled));
-            Band::new(group.name.clone(), Colour::Series(number), had, entitled)
+            let band = Band::new(group.name.clone(), Colour::Series(number), had, entitled);
+            let in_all = group.in_all.and_then(|(had, entitled)| tame(had).zip(tame(entitled)));
+            match in_all {
+                Some((had, entitled)) => {
+                    let should = band.should.map(|_| entitled.clamp(0.0, 1.0));
+                    Band { mean: Some(had.clamp(0.0, 1.0)), should, ..band }
+                }
+                None => band,
+            }
         });
         let mut bands: Vec<_> = alone.collect();
         let others = self.groups.iter().skip(SERIES).map(|group| &group.had).chain([&self.rest]);
@@ -116,7 +127,14 @@ impl Shares {
             }
         }
         if self.groups.len() > SERIES || !self.rest.is_empty() {
-            bands.push(Band::new("all others".to_owned(), Colour::Rest, together, Vec::new()));
+            let rest = Band::new("all others".to_owned(), Colour::Rest, together, Vec::new());
+            let known = self
+                .groups
+                .iter()
+                .all(|group| group.in_all.is_some())
+                .then(|| bands.iter().filter_map(|band| band.mean).sum::<f64>());
+            let mean = known.map_or(rest.mean, |known| rest.mean.map(|_| (1.0 - known).max(0.0)));
+            bands.push(Band { mean, ..rest });
         }
         bands
     }

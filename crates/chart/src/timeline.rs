@@ -158,8 +158,8 @@ impl Attempt {
     fn outcome(&self) -> (&'static str, Option<State>) {
         match (self.ended, self.phases.last()) {
             (Some(state), _) => (state.name(), Some(state)),
-            (None, Some(phase)) => ("goes on", Some(phase.state)),
-            (None, None) => ("goes on", None),
+            (None, Some(phase)) => ("until now", Some(phase.state)),
+            (None, None) => ("until now", None),
         }
     }
 }

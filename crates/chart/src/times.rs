@@ -42,6 +42,9 @@ pub struct Times {
     pub to: f64,
     /// Labels, with when they stand. A chart leaves out those that it has no room for.
     pub ticks: Vec<(f64, String)>,
+    /// Whether the labels are times of a clock in UTC: a chart says so beside them, and a page's script may write them anew for the zone of
+    /// its reader.
+    pub utc: bool,
 }
 
 impl Times {
@@ -49,7 +52,7 @@ impl Times {
     #[must_use]
     pub fn clock(from: f64, to: f64, ahead: f64) -> Self {
         let step = step(to - from);
-        Self::every(from, to, ahead, |at| clock(at + ahead, step))
+        Self { utc: ahead == 0.0, ..Self::every(from, to, ahead, |at| clock(at + ahead, step)) }
     }
 
     /// Labels at round times of a clock that is so many seconds ahead of UTC, as `label` makes them.
@@ -59,7 +62,7 @@ impl Times {
         let step = step(to - from);
         let first = ((from + ahead) / step).ceil() * step - ahead;
         let ticks = (0..=MOST).map(|number| first + f64::from(number) * step).take_while(|&at| at <= to);
-        Self { from, to, ticks: ticks.map(|at| (at, label(at))).collect() }
+        Self { from, to, ticks: ticks.map(|at| (at, label(at))).collect(), utc: false }
     }
 
     /// A label for a row of a table: the day and the time in UTC.

@@ -37,7 +37,7 @@ impl Values {
 
     fn times(&self) -> Times {
         let (from, to) = (self.number(0), self.number(self.at.len().wrapping_sub(1)));
-        let mut times = Times::clock(from, to, 3_600.0);
+        let mut times = Times::clock(from, to, 0.0);
         times.ticks.iter_mut().for_each(|(_, label)| *label += &self.text);
         times
     }
@@ -47,6 +47,7 @@ impl Values {
             name: self.text.clone(),
             had: had.clone(),
             entitled: self.second.clone(),
+            in_all: None,
         });
         let (title, rest) = (self.text.clone(), self.first.clone());
         Shares { title, times: self.times(), at: self.at.clone(), groups: groups.collect(), rest }
@@ -259,12 +260,13 @@ fn a_text_is_shown_as_it_is() {
 
 #[test]
 fn a_picture_has_classes_and_no_styles() {
-    const ALLOWED: [&str; 23] = [
+    const ALLOWED: [&str; 24] = [
         "aria-label",
         "class",
         "cx",
         "cy",
         "d",
+        "data-at",
         "dx",
         "height",
         "href",
@@ -504,4 +506,50 @@ fn the_style_sheet_can_stand_in_a_file_and_asks_for_nothing() {
     assert!(file.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"chart spark\" viewBox=\"0 0 96 24\" width=\"96\" height=\"24\""));
     assert_eq!(file.matches("<style>").count(), 1);
     assert_eq!(standalone("no picture"), "no picture");
+}
+
+#[test]
+fn the_labels_of_a_time_axis_say_that_they_are_in_utc_and_when_they_are() {
+    let lines = Values::with("").lines(Measure::Count).svg(Width::Wide);
+    let document = Document::read(&lines);
+    let moments: Vec<_> = document.elements.iter().filter_map(|element| element.attributes.get("data-at")).collect();
+    assert_eq!(moments[..2], ["1795075200", "1795075500"], "{lines}");
+    assert!(lines.contains(">UTC</text>"), "{lines}");
+    // What is counted from the beginning of a job is the same in every zone.
+    let timeline = Values::with("").timeline().svg(Width::Wide);
+    assert!(!timeline.contains("data-at") && !timeline.contains(">UTC<"), "{timeline}");
+}
+
+#[test]
+fn a_legend_says_what_its_numbers_are() {
+    let legend = |measure, values: [Option<f64>; 3]| {
+        let series = vec![Series { name: "failed".to_owned(), colour: Colour::Rest, values: values.into() }];
+        let Values { at, .. } = Values::with("");
+        let times = Times::clock(at[0], at[2], 0.0);
+        Lines { title: "t".to_owned(), times, at: at[..3].into(), measure, series }.svg(Width::Wide)
+    };
+    assert!(legend(Measure::Count, [Some(9.0), Some(4.0), Some(0.0)]).contains(">13 in all<"));
+    assert!(legend(Measure::Seconds, [Some(9.0), Some(4.0), None]).contains(">4 s at last<"));
+    let nothing = legend(Measure::Seconds, [None; 3]);
+    assert!(nothing.contains(">–<") && nothing.contains(">1 s<") && !nothing.contains(" ms"), "{nothing}");
+    let few = legend(Measure::Count, [Some(0.0), Some(1.0), Some(0.0)]);
+    assert!(!few.contains(">0.2<"), "there is no fifth of a job: {few}");
+}
+
+#[test]
+fn a_share_of_the_whole_time_is_told_as_it_is_given() {
+    let at = Values::with("").at[..2].to_vec();
+    let group = |name: &str, had: [f64; 2], in_all| Group {
+        name: name.to_owned(),
+        had: had.map(Some).into(),
+        entitled: vec![Some(0.5); 2],
+        in_all: Some((in_all, 0.5)),
+    };
+    // A busy minute and one in which little was done.
+    let groups = vec![group("flood", [0.96, 0.4], 0.92), group("acme", [0.03, 0.3], 0.06)];
+    let times = Times::clock(at[0], at[1], 0.0);
+    let svg = Shares { title: "t".to_owned(), times, at, groups, rest: vec![Some(0.01), Some(0.3)] }.svg(Width::Wide);
+    for told in [">92 %<", ">6 %<", ">2 %<"] {
+        assert!(svg.contains(told), "{told}: {svg}");
+    }
 }

@@ -348,6 +348,9 @@ pub(crate) struct Simulate {
     /// Suppose the queue had this concurrency (a number, serial or unlimited); may be repeated
     #[arg(long, value_name = "QUEUE=N")]
     pub(crate) concurrency: Vec<String>,
+    /// Suppose nodes had at most so many jobs of the group at a time (a number or unlimited); may be repeated
+    #[arg(long = "group-concurrency", value_name = "GROUP=N")]
+    pub(crate) group_concurrency: Vec<String>,
     /// Suppose the group were paused; may be repeated
     #[arg(long = "pause", value_name = "GROUP")]
     pub(crate) pauses: Vec<String>,

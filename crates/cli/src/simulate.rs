@@ -32,6 +32,10 @@ pub(crate) fn simulate(settings: &Settings, call: &Simulate) -> Result<(), Failu
         json["concurrency"][queue] = limit.into();
         what_if.set_concurrency(queue, limit)
     })?;
+    pairs("group-concurrency", "GROUP=N", &call.group_concurrency, |group, limit| {
+        json["group_concurrency"][group] = limit.into();
+        what_if.set_group_concurrency(group, limit)
+    })?;
     call.pauses.iter().try_for_each(|group| what_if.pause(group))?;
     if !call.pauses.is_empty() {
         json["pause"] = call.pauses.clone().into();

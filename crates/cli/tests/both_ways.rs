@@ -117,6 +117,7 @@ fn what_is_looked_at_is_the_same(place: &Place) {
     }
     let what_if =
         ["simulate", "--slots", "8", "--weight", "acme=2", "--concurrency", "later=serial", "--pause", "acme"];
+    let what_if = [&what_if[..], &["--group-concurrency", "acme=1"]].concat();
     ways.same(&what_if);
     ways.same(&[&what_if[..], &["--json"]].concat());
     ways.same(&["simulate"]);

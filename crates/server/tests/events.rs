@@ -406,3 +406,10 @@ async fn more_at_once_than_is_told_one_by_one_is_a_reset() {
     let job = server.submit(json!({"task": "double", "args": 1})).await;
     assert_eq!(events.heard("submitted").await["job"]["id"], job, "it goes on");
 }
+
+#[tokio::test]
+async fn no_proxy_holds_a_stream_back() {
+    let server = Server::on_memory().await;
+    let answer = tower::ServiceExt::oneshot(server.service.router(), request("GET", EVENTS, None)).await.unwrap();
+    assert_eq!(answer.headers()["x-accel-buffering"], "no");
+}

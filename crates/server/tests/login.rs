@@ -201,3 +201,10 @@ async fn while_there_are_no_tokens_nobody_needs_to_log_in() {
     other.serve(Service::new(server.turnwise.clone()));
     other.get("/api/v1/session").await.refused(401, None);
 }
+
+#[tokio::test]
+async fn the_page_names_the_command_that_makes_a_token() {
+    let server = Server::on_memory().await;
+    let page = server.get("/login").await.text;
+    assert!(page.contains("<code class=\"cli\">turnwise token create --name NAME --scope read</code>"), "{page}");
+}

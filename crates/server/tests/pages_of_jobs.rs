@@ -95,6 +95,8 @@ async fn every_table_and_every_action_says_how_to_have_it_without_the_page() {
         let job = json!({"task": "t", "group": group, "queue": "-q", "args": {"a": 1}});
         let id = server.submit(job).await;
         server.submit(json!({"task": "t", "group": group, "after": [id]})).await;
+        let nightly = json!({"task": "t", "cron": "0 2 * * *", "group": group});
+        server.send(request("PUT", "/api/v1/schedules/nightly", Some(&nightly))).await.expect(200);
         let filter = encoded(&format!("group:\"{group}\""));
         let mut seen = 0;
         for path in [
@@ -108,6 +110,19 @@ async fn every_table_and_every_action_says_how_to_have_it_without_the_page() {
             format!("/jobs/{id}"),
             format!("/jobs/{id}/why"),
             format!("/jobs/{id}/resubmit"),
+            "/mine".to_owned(),
+            "/errors".to_owned(),
+            "/queues".to_owned(),
+            "/queues/-q".to_owned(),
+            "/schedules".to_owned(),
+            "/tasks".to_owned(),
+            "/tasks/t".to_owned(),
+            "/nodes".to_owned(),
+            "/audit".to_owned(),
+            // One of its actions is to delete it.
+            "/schedules/nightly".to_owned(),
+            // From the first token on, every caller needs one.
+            "/tokens".to_owned(),
         ] {
             let html = page(&server, &path).await.text;
             let curls = lines(&html, "curl");
@@ -115,18 +130,30 @@ async fn every_table_and_every_action_says_how_to_have_it_without_the_page() {
             for words in curls {
                 let answer = done(&server, &words).await;
                 // A job may not be in a state for it any more: another line has been done before.
-                assert!(matches!(answer.status, 200 | 201 | 409), "{path}: {words:?}: {}", answer.text);
+                let gone = path.starts_with("/schedules/") && answer.status == 404;
+                assert!(gone || matches!(answer.status, 200 | 201 | 204 | 409), "{path}: {words:?}: {}", answer.text);
                 seen += 1;
             }
             for words in lines(&html, "cli") {
                 assert_eq!(words[0], "turnwise", "{path}: {words:?}");
+                // A node is no request to a server.
+                if words[1] == "serve" {
+                    continue;
+                }
                 let at = words.iter().position(|word| word == "--server").unwrap_or_else(|| panic!("{words:?}"));
                 assert_eq!(words[at + 1], "http://127.0.0.1:8080");
             }
         }
-        assert!(seen > 20, "{}: {seen} lines", server.store);
-        let set = server.get(&format!("/api/v1/groups/{}", encoded(group))).await.expect(200);
-        assert_eq!(set["weight"], 2.0, "{}: a line was done, and not only answered", server.store);
+        assert!(seen > 50, "{}: {seen} lines", server.store);
+        assert_eq!(
+            server.get("/api/v1/jobs").await.status,
+            401,
+            "{}: a line was done, and not only answered",
+            server.store
+        );
+        let set = server.turnwise.settings().await.unwrap();
+        let set = set.groups.iter().find(|(name, _)| name.as_str() == group).expect("the group is set");
+        assert_eq!(f64::from(set.1.weight), 2.0, "{}", server.store);
     }
 }
 
@@ -279,7 +306,10 @@ async fn the_picture_of_a_job_has_each_of_its_runs() {
         }
     };
     tokio::time::timeout(PATIENCE, counted).await.expect("the errors of its runs");
-    shows(&read(&server, "/").await, "task break in queue default: 2 runs in the last hour ended with error");
+    shows(
+        &read(&server, "/").await,
+        "task break in queue default: 2 runs in the last hour ended with error “it is broken",
+    );
     node.stop().await;
 }
 
@@ -325,4 +355,69 @@ async fn the_overview_says_what_needs_attention_and_what_to_do() {
     ] {
         shows(&told, part);
     }
+}
+
+#[tokio::test]
+async fn what_holds_a_job_up_leads_to_the_job_that_it_waits_for() {
+    let server = Server::on_memory().await;
+    let first = server.submit(json!({"task": "t", "in": "1h"})).await;
+    let after = server.submit(json!({"task": "t", "after": [first]})).await;
+    let short = &first[first.len() - 8..];
+    let link = format!("href=\"../jobs/{first}\" title=\"{first}\">{short}</a>");
+    shows(&page(&server, &format!("/jobs/{after}")).await.text, &format!("waits for job <a class=\"mono\" {link}"));
+    shows(&read(&server, "/mine").await, &format!("waits for job {short}"));
+    // What is not due cannot start before it is.
+    let why = read(&server, &format!("/jobs/{first}/why")).await;
+    shows(&why, "at the earliest");
+    assert!(!why.contains("When it starts cannot be said"), "{why}");
+    shows(&read(&server, &format!("/jobs/{first}")).await, "Priority 5, as usual");
+}
+
+#[tokio::test]
+async fn a_limit_and_a_pause_are_supposed_before_they_are_set() {
+    for server in Server::on_all().await {
+        for group in ["acme", "acme", "beta"] {
+            server.submit(json!({"task": "double", "args": 1, "group": group})).await;
+        }
+        let what_if = "/groups/acme/what-if?weight=1&concurrency=1&pause=yes&back=fairness";
+        let html = page(&server, what_if).await.text;
+        let told = text(&html);
+        shows(&told, "If acme had at most one job at a time and were paused");
+        // No node is there: of jobs that do not start nobody can say how long they wait.
+        shows(&told, "acme: none of its jobs starts in the time that was looked at.");
+        shows(&told, "acme 2 – – – – – –");
+        shows(&told, "Give acme at most 1 at a time");
+        shows(&told, "--group-concurrency 'acme=1' --pause acme");
+        shows(&html, "<input type=\"hidden\" name=\"concurrency\" value=\"1\">");
+        let to = sent(&server, "/groups/acme/set", &[("back", "fairness"), ("concurrency", "1")]).await;
+        assert!(to.starts_with("/fairness"), "{to}");
+        assert_eq!(server.get("/api/v1/groups/acme").await.expect(200)["concurrency"], 1, "{}", server.store);
+        // What is so already is no change; taking the limit away is one.
+        let what_if = read(&server, "/groups/acme/what-if?weight=1&concurrency=").await;
+        shows(&what_if, "If acme had no limit of jobs at a time");
+        shows(&what_if, "Give acme no limit");
+    }
+}
+
+#[tokio::test]
+async fn the_page_of_a_group_says_what_it_has_and_what_is_not_kept() {
+    let server = Server::on_sqlite().await;
+    server.submit(json!({"task": "double", "args": 1, "group": "acme"})).await;
+    let group = server.get("/api/v1/groups/acme").await.expect(200);
+    assert!(group["oldest"].is_string(), "{group}");
+    let told = read(&server, "/groups/acme").await;
+    shows(&told, "oldest wait");
+    shows(&told, "It has no numbers of its own for the last hour");
+    shows(&told, "is not kept");
+    let node = server.node().await;
+    let counted = async {
+        while server.get("/api/v1/statistics?by=group&queue=default").await.expect(200)["points"][0].is_null() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, counted).await.expect("the numbers of the group");
+    let told = read(&server, "/groups/acme").await;
+    shows(&told, "It had 100 % of the workers’ time and was entitled to");
+    shows(&told, "Its share of the workers’ time, by the minute");
+    node.stop().await;
 }

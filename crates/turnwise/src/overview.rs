@@ -60,6 +60,8 @@ pub struct GroupOverview {
     /// or the group is shut. Counted among the jobs that were looked at: where the
     /// dispatcher counted, there may be more.
     pub later: usize,
+    /// Since when the waiting job has been due that has waited longest, of those that were looked at; `None`: none is due.
+    pub oldest: Option<Timestamp>,
     /// What it has used beyond its turn, in the queue where that is most; up to a second old.
     pub ahead: Charge,
     /// The counts are lower bounds: the dispatcher does not count this group by itself.
@@ -318,6 +320,9 @@ impl Counting {
         }
         let group = groups.entry(head.group).or_default();
         group.jobs.add(head.state);
+        if head.state == JobState::Waiting {
+            group.oldest = group.oldest.into_iter().chain(head.due).min();
+        }
         group.later += usize::from(later);
         tasks.entry(head.task).or_default().jobs.add(head.state);
         if let Some(key) = head.key {
@@ -340,7 +345,10 @@ impl Counting {
 
     /// A job that is due later has not waited yet.
     fn keep_due(&mut self, now: Timestamp) {
-        self.overview.queues.values_mut().for_each(|queue| queue.oldest = queue.oldest.filter(|due| *due <= now));
+        let Overview { queues, groups, .. } = &mut self.overview;
+        let all = queues.values_mut().map(|queue| &mut queue.oldest);
+        all.chain(groups.values_mut().map(|group| &mut group.oldest))
+            .for_each(|oldest| *oldest = oldest.filter(|due| *due <= now));
     }
 
     /// What was counted by looking at jobs.

@@ -31,6 +31,13 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Wrong => "wrong",
+            Self::Look => "check",
+        }
+    }
+
     pub(crate) fn class(self) -> &'static str {
         match self {
             Self::Wrong => "wrong",
@@ -49,7 +56,7 @@ pub(crate) struct Seen<'a> {
 }
 
 /// Kinds of errors that are named.
-const ERRORS: usize = 3;
+pub(crate) const ERRORS: usize = 3;
 /// A job that is due and waits for so long is worth a look.
 const LONG_WAIT: Duration = Duration::from_secs(5 * 60);
 
@@ -67,7 +74,7 @@ pub(crate) fn items(seen: &Seen<'_>, frame: &Frame) -> Vec<Item> {
             error.task,
             error.queue,
             runs(error.count),
-            error.fingerprint,
+            error.text.as_ref().map_or_else(|| error.fingerprint.clone(), |text| format!("“{text}”")),
             error.last_seen.relative(seen.now),
         ),
         advice: None,

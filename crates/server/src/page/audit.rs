@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use askama::Template;
 use serde::Deserialize;
-use serde_json::value::RawValue;
+use serde_json::{Value, value::RawValue};
 use turnwise::Timestamp;
 use turnwise_core::time::parse_span;
 
@@ -71,6 +71,38 @@ impl Line {
         changes
     }
 }
+
+/// A value as people read it: the JSON itself is one click away.
+pub(crate) fn plain(json: impl AsRef<str>) -> String {
+    fn say(value: &Value) -> String {
+        match value {
+            Value::Null => "–".to_owned(),
+            // A hash says which one it is by its beginning.
+            Value::String(text) if text.starts_with("sha256:") => match text.get(..HASH) {
+                Some(begin) if begin.len() < text.len() => format!("{begin}…"),
+                _ => text.clone(),
+            },
+            Value::String(text) => text.clone(),
+            Value::Array(values) => values.iter().map(say).collect::<Vec<_>>().join(", "),
+            Value::Object(fields) => {
+                // Since when is what the line itself says.
+                let fields = fields.iter().filter(|(name, value)| *name != "since" && !value.is_null());
+                let told: Vec<_> = fields.map(|(name, value)| format!("{name} {}", say(value))).collect();
+                if told.is_empty() { "yes".to_owned() } else { told.join(", ") }
+            }
+            value => value.to_string(),
+        }
+    }
+    let json = json.as_ref();
+    match serde_json::from_str(json) {
+        // As it is written: 1.50 stays 1.50.
+        Ok(Value::Number(_)) | Err(_) => json.to_owned(),
+        Ok(value) => say(&value),
+    }
+}
+
+/// Characters of a hash.
+const HASH: usize = 19;
 
 #[derive(Debug, Deserialize)]
 struct Lines {
@@ -221,6 +253,22 @@ mod tests {
         assert_eq!(shown(None, Some(r#"{"a":1}"#)), ["a|-|1"]);
         assert_eq!(shown(Some("7"), None), ["|7|-"]);
         assert_eq!(shown(None, None), Vec::<String>::new());
+    }
+
+    #[test]
+    fn values_are_shown_as_people_read_them() {
+        let hash = format!("\"sha256:{}\"", "7".repeat(64));
+        for (json, told) in [
+            ("null", "–"),
+            ("1.50", "1.50"),
+            (r#""10m""#, "10m"),
+            (r#"["a","b"]"#, "a, b"),
+            (r#"{"reason":"holidays","since":"2030-01-31T08:00:00Z"}"#, "reason holidays"),
+            (r#"{"reason":null,"since":"2030-01-31T08:00:00Z"}"#, "yes"),
+            (hash.as_str(), "sha256:777777777777…"),
+        ] {
+            assert_eq!(plain(json), told, "{json}");
+        }
     }
 
     #[test]

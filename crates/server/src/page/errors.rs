@@ -22,6 +22,7 @@ use crate::{
         frame::Frame,
         jobs::{quoted, short},
         numbers::{line, unix},
+        overview::ErrorSeen,
         recipe::{Command, Recipe},
         shown::{Count, Shown},
         visit::{parameters, render},
@@ -56,12 +57,16 @@ struct Kinds {
 impl Kind {
     /// The jobs that have it.
     fn filter(&self) -> String {
-        format!("fingerprint:{} task:{} queue:{}", self.fingerprint, quoted(&self.task), quoted(&self.queue))
+        filter(&self.fingerprint, &self.task, &self.queue)
     }
 
     fn steps(&self, window: &Window, now: Timestamp) -> Vec<u64> {
         window.count(self.counts.iter().map(|counted| (counted.at, counted.count)), now)
     }
+}
+
+fn filter(fingerprint: &str, task: &str, queue: &str) -> String {
+    format!("fingerprint:{fingerprint} task:{} queue:{}", quoted(task), quoted(queue))
 }
 
 /// A job that failed with an error.
@@ -122,8 +127,13 @@ impl Examples {
     }
 }
 
-async fn example(visit: &Visit, kind: &Kind) -> Result<Option<Example>, Problem> {
-    let filter = kind.filter();
+/// What an error of this kind says, where a job that has it is still there.
+pub(crate) async fn text_of(visit: &Visit, seen: &ErrorSeen) -> Result<Option<String>, Problem> {
+    let found = example(visit, filter(&seen.fingerprint, &seen.task, &seen.queue)).await?;
+    Ok(found.filter(|example| example.error.is_some()).map(|example| example.text()))
+}
+
+async fn example(visit: &Visit, filter: String) -> Result<Option<Example>, Problem> {
     let key = (visit.asker.caller.token(), filter.clone());
     if let Some(known) = visit.service.examples().find(&key) {
         return Ok(known);
@@ -194,7 +204,7 @@ fn lines(kinds: &[Kind], window: &Window, now: Timestamp) -> Lines {
         }
     }
     Lines {
-        title: format!("Runs that ended in an error, by the {} (UTC)", window.step),
+        title: format!("Runs that ended in an error, by the {}", window.step),
         times: window.axis(now),
         at: window.steps(now).into_iter().map(unix).collect(),
         measure: Measure::Count,
@@ -227,7 +237,7 @@ pub(crate) async fn show(visit: Visit) -> Result<Reply, Problem> {
     for kind in kinds.into_iter().skip(from).take(LISTED) {
         let failed = format!("state:failed,stuck {}", kind.filter());
         rows.push(Row {
-            example: example(&visit, &kind).await?,
+            example: example(&visit, kind.filter()).await?,
             spark: spark(&kind, window, now),
             jobs: frame.jobs(kind.filter()),
             again: decides

@@ -4,9 +4,9 @@ use std::{borrow::Borrow, collections::BTreeMap, time::Duration};
 
 use askama::Template;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use turnwise::Timestamp;
-use turnwise_chart::{Bar, Bars, Group as Band, Measure, Shares};
+use turnwise_chart::{Bar, Bars, Colour, Group as Band, Lines, Measure, Series, Shares};
 
 use crate::{
     call::Reply,
@@ -45,6 +45,8 @@ struct Fairness {
     left: usize,
     /// Whether weights are shown, with what would become of another one.
     weighs: bool,
+    /// Whether these can be set, too.
+    sets: bool,
     recipe: Recipe,
     /// Jobs of two groups, to see them take turns.
     examples: [Recipe; 2],
@@ -68,7 +70,7 @@ struct Row {
     /// Its part of all that groups were entitled to.
     entitled: f64,
     /// As it is set now; `None`: that was not read.
-    weight: Option<f64>,
+    set: Option<Limited>,
 }
 
 impl Row {
@@ -80,8 +82,13 @@ impl Row {
         span(Duration::try_from_secs_f64(self.sum.used).unwrap_or_default())
     }
 
+    /// As the charts say it.
     fn percent(part: impl Borrow<f64>) -> String {
-        format!("{:.1} %", part.borrow() * 100.0)
+        Measure::Part.say(*part.borrow())
+    }
+
+    fn ended(&self) -> Count {
+        Count::exact(self.sum.ended)
     }
 
     /// What it had, beside what it was entitled to: far below 1, something held it up.
@@ -112,7 +119,7 @@ fn rows(numbers: &Numbers) -> Vec<Row> {
     let row = |(name, sum): (Option<String>, Sum)| Row {
         had: part(sum.used, used),
         entitled: part(sum.entitled, entitled),
-        weight: None,
+        set: None,
         name,
         sum,
     };
@@ -142,6 +149,7 @@ fn shares(numbers: &Numbers, rows: &[Row], now: Timestamp) -> Shares {
         name: row.label().to_owned(),
         had: minutes.iter().map(|at| part(at, &row.name, |sum| sum.used, |all| all.0)).collect(),
         entitled: minutes.iter().map(|at| part(at, &row.name, |sum| sum.entitled, |all| all.1)).collect(),
+        in_all: Some((row.had, row.entitled)),
     });
     let groups: Vec<_> = groups.collect();
     let rest = minutes.iter().enumerate().map(|(number, at)| {
@@ -150,7 +158,7 @@ fn shares(numbers: &Numbers, rows: &[Row], now: Timestamp) -> Shares {
         Some((1.0 - coloured).max(0.0))
     });
     Shares {
-        title: "Shares of worker time, by the minute (UTC)".to_owned(),
+        title: "Shares of worker time, by the minute".to_owned(),
         times: axis(&minutes),
         at: minutes.iter().map(|at| unix(*at)).collect(),
         rest: if rows.len() > groups.len() { rest.collect() } else { Vec::new() },
@@ -193,6 +201,7 @@ pub(crate) async fn show(visit: Visit) -> Result<Reply, Problem> {
     let left = rows.len().saturating_sub(LISTED);
     rows.truncate(LISTED);
     let weighs = visit.may("simulate") && visit.may("listGroups");
+    let sets = visit.may("setGroup") && visit.may("pauseGroup");
     if weighs {
         weigh(&visit, &mut rows).await?;
     }
@@ -222,31 +231,52 @@ pub(crate) async fn show(visit: Visit) -> Result<Reply, Problem> {
         empty,
         left,
         weighs,
+        sets,
         recipe,
         examples,
     })
 }
 
 /// What is set for a group.
-#[derive(Debug, Deserialize)]
-struct Weighed {
-    name: String,
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+struct Limited {
     weight: f64,
+    concurrency: Option<u32>,
+    state: String,
+}
+
+impl Default for Limited {
+    fn default() -> Self {
+        Self { weight: 1.0, concurrency: None, state: "active".to_owned() }
+    }
+}
+
+impl Limited {
+    fn is_paused(&self) -> bool {
+        self.state == "paused"
+    }
 }
 
 #[derive(Debug, Deserialize)]
-struct AllWeighed {
-    groups: Vec<Weighed>,
+struct Known {
+    name: String,
+    #[serde(flatten)]
+    set: Limited,
+}
+
+#[derive(Debug, Deserialize)]
+struct AllKnown {
+    groups: Vec<Known>,
     next: Option<String>,
 }
 
-/// Notes the groups' weights. One that is not listed has no settings, unless there are more than one page of groups.
+/// Notes what is set for the groups. One that is not listed has no settings, unless there are more than one page of groups.
 async fn weigh(visit: &Visit, rows: &mut [Row]) -> Result<(), Problem> {
-    let Some(all) = visit.kept_of::<AllWeighed>("listGroups", &[("limit", "1000")]).await? else { return Ok(()) };
-    let weights: BTreeMap<&str, f64> = all.groups.iter().map(|group| (group.name.as_str(), group.weight)).collect();
+    let Some(all) = visit.kept_of::<AllKnown>("listGroups", &[("limit", "1000")]).await? else { return Ok(()) };
+    let known: BTreeMap<&str, &Limited> = all.groups.iter().map(|group| (group.name.as_str(), &group.set)).collect();
     for row in rows {
-        let known = row.name.as_deref().map(|name| weights.get(name).copied());
-        row.weight = known.and_then(|known| known.or_else(|| all.next.is_none().then_some(1.0)));
+        let set = row.name.as_deref().map(|name| known.get(name).copied().cloned());
+        row.set = set.and_then(|set| set.or_else(|| all.next.is_none().then(Limited::default)));
     }
     Ok(())
 }
@@ -273,12 +303,23 @@ struct Present {
     scheme: Option<String>,
     max_waiting: Option<u32>,
     ahead: f64,
+    #[serde(default)]
+    oldest: Option<Timestamp>,
     paused: Option<Pause>,
 }
 
 impl Present {
     fn count(&self, number: impl Borrow<u64>) -> Count {
         Count { number: *number.borrow(), at_least: self.at_least }
+    }
+
+    fn number(&self, number: impl Borrow<u64>) -> Count {
+        Count::exact(*number.borrow())
+    }
+
+    /// The worker time that it has used beyond its turn.
+    fn charge(&self) -> String {
+        span(Duration::try_from_secs_f64(self.ahead).unwrap_or_default())
     }
 
     fn busy(&self) -> u64 {
@@ -293,11 +334,63 @@ struct Group {
     name: String,
     /// `None`: it has no unfinished jobs and no settings.
     present: Option<Present>,
+    /// Of each queue in which it had numbers of its own in the last hour.
+    past: Vec<Past>,
+    /// Whether such numbers can be seen at all.
+    counts: bool,
     jobs: Jobs,
     sets: bool,
     operates: bool,
     simulates: bool,
     recipes: Recipes,
+}
+
+/// What a group had of a queue's workers in the last hour.
+#[derive(Debug)]
+struct Past {
+    queue: String,
+    row: Row,
+    shares: Figure,
+    recipe: Recipe,
+}
+
+/// Queues of a group's page.
+const QUEUES: usize = 3;
+
+/// The busiest queues in which the group has numbers of its own.
+async fn past(visit: &Visit, name: &str, now: Timestamp) -> Result<Vec<Past>, Problem> {
+    let by_queue = Numbers::of_last_hour(visit, "queue", &[]).await?.sums(|point| point.queue.clone());
+    let mut queues: Vec<_> = by_queue.into_iter().map(|(queue, sum)| (sum.used, queue)).collect();
+    queues.sort_by(|one, other| other.0.total_cmp(&one.0));
+    let mut past = Vec::new();
+    for (_, queue) in queues.into_iter().take(QUEUES) {
+        // The same question as the page of all groups asks.
+        let asked = [("queue", queue.as_str())];
+        let numbers = Numbers::of_last_hour(visit, "group", &asked).await?;
+        let Some(row) = rows(&numbers).into_iter().find(|row| row.name.as_deref() == Some(name)) else { continue };
+        let shares = Figure::of(&share(&numbers, &row, now));
+        let asked = [("by", "group"), ("step", "minute"), ("queue", queue.as_str()), ("group", name)];
+        let recipe = visit.table("getStatistics", "", &asked, None);
+        past.push(Past { queue, row, shares, recipe });
+    }
+    Ok(past)
+}
+
+/// One group's share minute by minute, and what it was entitled to.
+fn share(numbers: &Numbers, row: &Row, now: Timestamp) -> Lines {
+    let all = shares(numbers, std::slice::from_ref(row), now);
+    let Shares { times, at, groups, .. } = all;
+    let series = groups.into_iter().flat_map(|Band { had, entitled, .. }| {
+        [("had", Colour::Series(0), had), ("entitled to", Colour::Rest, entitled)]
+            .map(|(name, colour, values)| Series { name: name.to_owned(), colour, values })
+    });
+    Lines {
+        title: format!("Its share of the workers’ time, by the minute, of {}", row.label()),
+        times,
+        at,
+        measure: Measure::Part,
+        series: series.collect(),
+    }
 }
 
 /// How each part is had or done without the page.
@@ -338,13 +431,15 @@ pub(crate) async fn group(visit: Visit) -> Result<Reply, Problem> {
         Err(problem) => return Err(problem),
     };
     let jobs: Jobs = visit.get("listJobs", "", &[("group", &name), ("limit", "20")]).await?;
+    let counts = visit.may("getStatistics") && visit.may("listQueues");
     if present.is_none() && jobs.jobs.is_empty() && jobs.reached.is_none() {
         return Err(Problem::not_found(format!("group {name:?} has no jobs and no settings")));
     }
     let frame = Frame::of(&visit, "fairness", format!("Group {name}")).json(format!("groups/{}", encoded(&name)));
     let (sets, operates, simulates) = (visit.may("setGroup"), visit.may("pauseGroup"), visit.may("simulate"));
     let recipes = Recipes::of(&visit, &name);
-    render(&Group { frame, name, present, jobs, sets, operates, simulates, recipes })
+    let past = if counts { past(&visit, &name, frame.now).await? } else { Vec::new() };
+    render(&Group { frame, name, present, past, counts, jobs, sets, operates, simulates, recipes })
 }
 
 /// A [`turnwise::wire::Comparison`].
@@ -386,6 +481,23 @@ fn ms(ms: impl Borrow<u64>) -> String {
     span(Duration::from_millis(*ms.borrow()))
 }
 
+/// A wait of those that start: of none there is none.
+fn wait(starts: u64, millis: impl Borrow<u64>) -> String {
+    if starts == 0 { "–".to_owned() } else { ms(millis) }
+}
+
+impl Waits {
+    fn told(&self, millis: impl Borrow<u64>) -> String {
+        wait(self.starts, millis)
+    }
+}
+
+impl Course {
+    fn told(&self, millis: impl Borrow<u64>) -> String {
+        wait(self.starts, millis)
+    }
+}
+
 impl Compared {
     /// How much its p95 changes.
     fn change(&self) -> u64 {
@@ -396,6 +508,13 @@ impl Compared {
         let (before, after) = (ms(self.before.p95_wait_ms), ms(self.after.p95_wait_ms));
         if self.before.starts == 0 && self.after.starts == 0 {
             format!("{}: none of its jobs starts in the time that was looked at.", self.group)
+        } else if self.after.starts == 0 {
+            format!(
+                "{}’s p95 wait is {before}; then none of its jobs would start in the time that was looked at.",
+                self.group
+            )
+        } else if self.before.starts == 0 {
+            format!("{}’s p95 wait would be {after}; as things are, none of its jobs starts in that time.", self.group)
         } else if before == after {
             format!("{}’s p95 wait would stay at {after}.", self.group)
         } else {
@@ -404,41 +523,188 @@ impl Compared {
     }
 }
 
+/// What is supposed of a group, as far as it differs from what is set.
+#[derive(Debug, Default)]
+struct Supposed {
+    weight: Option<f64>,
+    /// `Some(None)`: no limit.
+    concurrency: Option<Option<u32>>,
+    pause: bool,
+}
+
+impl Supposed {
+    /// From the form, beside what is set.
+    fn read(visit: &Visit, set: &Limited) -> Result<Self, Problem> {
+        let field = |name| visit.query.get(name).map(str::trim);
+        let weight: Option<f64> = match field("weight").filter(|text| !text.is_empty()) {
+            None => None,
+            Some(text) => Some(
+                text.parse().map_err(|_| Problem::invalid("weight", format!("weight: {text:?} is not a number")))?,
+            ),
+        };
+        let concurrency = match field("concurrency") {
+            None => None,
+            Some("") => Some(None),
+            Some(text) => Some(Some(text.parse().map_err(|_| {
+                Problem::invalid("concurrency", format!("concurrency: {text:?} is not a number from 1 on"))
+            })?)),
+        };
+        let pause = field("pause").is_some() && !set.is_paused();
+        let changed = Self {
+            weight: weight.filter(|weight| (weight - set.weight).abs() > f64::EPSILON),
+            concurrency: concurrency.filter(|most| *most != set.concurrency),
+            pause,
+        };
+        // Asked about what is so already: the answer is that nothing changes.
+        let nothing = changed.weight.is_none() && changed.concurrency.is_none() && !changed.pause;
+        Ok(if nothing { Self { weight: Some(weight.unwrap_or(set.weight)), ..changed } } else { changed })
+    }
+
+    /// As a sentence goes on behind "if".
+    fn words(&self, name: &str) -> String {
+        let weight = self.weight.map(|weight| format!("had weight {weight}"));
+        let most = self.concurrency.map(|most| match most {
+            None => "had no limit of jobs at a time".to_owned(),
+            Some(1) => "had at most one job at a time".to_owned(),
+            Some(most) => format!("had at most {most} jobs at a time"),
+        });
+        let pause = self.pause.then(|| "were paused".to_owned());
+        format!("{name} {}", weight.into_iter().chain(most).chain(pause).collect::<Vec<_>>().join(" and "))
+    }
+
+    /// As the API's route takes it.
+    fn body(&self, name: &str) -> Value {
+        let mut body = json!({});
+        if let Some(weight) = self.weight {
+            body["weights"] = json!({ name: weight });
+        }
+        if let Some(most) = self.concurrency {
+            body["group_concurrency"] = json!({ name: most.map_or_else(|| json!("unlimited"), |most| json!(most)) });
+        }
+        if self.pause {
+            body["pause"] = json!([name]);
+        }
+        body
+    }
+
+    fn command(&self, name: &str) -> Command {
+        let mut command = Command::new("simulate");
+        if let Some(weight) = self.weight {
+            command = command.option("--weight", format!("{name}={weight}"));
+        }
+        if let Some(most) = self.concurrency {
+            let most = most.map_or_else(|| "unlimited".to_owned(), |most| most.to_string());
+            command = command.option("--group-concurrency", format!("{name}={most}"));
+        }
+        if self.pause { command.option("--pause", name) } else { command }
+    }
+
+    /// What sets it, but for the pause: fields of the form, and how it is done without the page.
+    fn setting(&self, visit: &Visit, name: &str) -> Option<Setting> {
+        let (mut body, mut command) = (json!({}), Command::new("group set").value(name));
+        let (mut fields, mut words) = (Vec::new(), Vec::new());
+        if let Some(weight) = self.weight {
+            body["weight"] = weight.into();
+            command = command.option("--weight", weight.to_string());
+            fields.push(("weight", weight.to_string()));
+            words.push(format!("weight {weight}"));
+        }
+        if let Some(most) = self.concurrency {
+            let text = most.map(|most| most.to_string());
+            body["concurrency"] = most.into();
+            command = command.option("--concurrency", text.clone().unwrap_or_else(|| "unlimited".to_owned()));
+            words.push(text.as_ref().map_or_else(|| "no limit".to_owned(), |most| format!("at most {most} at a time")));
+            fields.push(("concurrency", text.unwrap_or_default()));
+        }
+        let recipe = visit.action("setGroup", name, Some(&body), Some(command));
+        (!fields.is_empty()).then(|| Setting { words: words.join(" and "), fields, recipe })
+    }
+}
+
+/// A change of a group's settings.
+#[derive(Debug)]
+struct Setting {
+    words: String,
+    fields: Vec<(&'static str, String)>,
+    recipe: Recipe,
+}
+
 #[derive(Template)]
 #[template(path = "whatif.html")]
 struct WhatIf {
     frame: Frame,
     name: String,
-    weight: String,
     compared: Comparison,
-    sets: bool,
+    /// Where the form that asked stands.
+    back: String,
+    setting: Option<Setting>,
+    pause: Option<Recipe>,
     simulate: Recipe,
-    set: Recipe,
 }
 
 impl WhatIf {
     fn ms(&self, millis: impl Borrow<u64>) -> String {
         ms(millis)
     }
+
+    fn count(&self, number: impl Borrow<u64>) -> Count {
+        Count::exact(*number.borrow())
+    }
 }
 
 /// Groups that a comparison lists.
 const COMPARED: usize = 20;
 
-/// What would become of everybody's waits if the group had another weight.
+/// What would become of everybody's waits if the group had another weight or limit, or were paused.
 pub(crate) async fn what_if(visit: Visit) -> Result<Reply, Problem> {
-    let (name, weight) = (visit.name.clone(), visit.query.get("weight").unwrap_or_default().trim().to_owned());
-    let number: f64 =
-        weight.parse().map_err(|_| Problem::invalid("weight", format!("weight: {weight:?} is not a number")))?;
-    let body = json!({ "weights": { name.as_str(): number } });
+    let name = visit.name.clone();
+    let set: Limited = match visit.get("getGroup", &name, &[]).await {
+        Ok(set) => set,
+        Err(problem) if problem.status() == 404 => Limited::default(),
+        Err(problem) => return Err(problem),
+    };
+    let supposed = Supposed::read(&visit, &set)?;
+    let body = supposed.body(&name);
     let mut compared: Comparison = visit.send("simulate", "", Some(&body)).await?;
     compared.groups.sort_by_key(|group| (group.group != name, std::cmp::Reverse(group.change())));
     compared.groups.truncate(COMPARED);
-    let frame = Frame::of(&visit, "fairness", format!("If {name} had weight {weight}"));
-    let sets = visit.may("setGroup");
-    let command = Command::new("simulate").option("--weight", format!("{name}={weight}"));
-    let simulate = visit.action("simulate", "", Some(&body), Some(command));
-    let command = Command::new("group set").value(&name).option("--weight", &weight);
-    let set = visit.action("setGroup", &name, Some(&json!({ "weight": number })), Some(command));
-    render(&WhatIf { frame, name, weight, compared, sets, simulate, set })
+    let frame = Frame::of(&visit, "fairness", format!("If {}", supposed.words(&name)));
+    let simulate = visit.action("simulate", "", Some(&body), Some(supposed.command(&name)));
+    let setting = if visit.may("setGroup") { supposed.setting(&visit, &name) } else { None };
+    let pause = (supposed.pause && visit.may("pauseGroup"))
+        .then(|| visit.action("pauseGroup", &name, Some(&json!({})), Some(Command::new("group pause").value(&name))));
+    let back = visit.query.get("back").map_or_else(|| format!("groups/{}", encoded(&name)), str::to_owned);
+    render(&WhatIf { frame, name, compared, back, setting, pause, simulate })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_supposed_is_said_and_asked_alike() {
+        let supposed = Supposed { weight: Some(2.0), concurrency: Some(None), pause: true };
+        assert_eq!(supposed.words("acme"), "acme had weight 2 and had no limit of jobs at a time and were paused");
+        assert_eq!(
+            supposed.body("acme"),
+            json!({"weights": {"acme": 2.0}, "group_concurrency": {"acme": "unlimited"}, "pause": ["acme"]})
+        );
+        let limited = Supposed { concurrency: Some(Some(3)), ..Supposed::default() };
+        assert_eq!(limited.words("acme"), "acme had at most 3 jobs at a time");
+        assert_eq!(limited.body("acme"), json!({"group_concurrency": {"acme": 3}}));
+    }
+
+    #[test]
+    fn a_wait_that_never_ends_is_no_wait_of_zero() {
+        let none = Waits { starts: 0, p50_wait_ms: 0, p95_wait_ms: 0, max_wait_ms: 0 };
+        let some = Waits { starts: 1, p50_wait_ms: 0, p95_wait_ms: 1_000, max_wait_ms: 1_000 };
+        let compared = |before: Waits, after: Waits| Compared { group: "acme".to_owned(), jobs: 1, before, after };
+        let of = |starts| Waits { starts, p50_wait_ms: 0, p95_wait_ms: starts * 1_000, max_wait_ms: 0 };
+        assert_eq!(
+            compared(of(1), of(0)).sentence(),
+            "acme’s p95 wait is 1.0 s; then none of its jobs would start in the time that was looked at."
+        );
+        assert_eq!(compared(of(1), of(2)).sentence(), "acme’s p95 wait would go from 1.0 s to 2.0 s.");
+        assert_eq!((none.told(0), some.told(0), some.told(1_000)), ("–".into(), "0 s".into(), "1.0 s".into()));
+    }
 }

@@ -15,6 +15,8 @@ use crate::page::{
 pub(crate) struct Way {
     pub(crate) path: &'static str,
     pub(crate) label: &'static str,
+    /// What leads there after a `g`.
+    pub(crate) key: Option<char>,
     pub(crate) current: bool,
 }
 
@@ -66,7 +68,7 @@ impl Frame {
         Self {
             root: visit.root.clone(),
             title: title.into(),
-            ways: ways.map(|(path, label, _)| Way { path, label, current: *path == current }).collect(),
+            ways: ways.map(|(path, label, _)| Way { path, label, key: key(path), current: *path == current }).collect(),
             here: visit.here.clone(),
             who: visit.asker.caller.own_token().map(|token| token.name.to_string()),
             limited: grant.is_limited(),
@@ -112,6 +114,16 @@ impl Frame {
     /// A link to the jobs that have this.
     pub(crate) fn jobs(&self, filter: impl AsRef<str>) -> String {
         format!("{}jobs?filter={}", self.root, encoded(filter.as_ref()))
+    }
+}
+
+/// As the script has it.
+fn key(path: &str) -> Option<char> {
+    match path {
+        "" => Some('o'),
+        "tokens" => Some('k'),
+        mine::PATH => None,
+        path => path.chars().next(),
     }
 }
 

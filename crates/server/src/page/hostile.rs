@@ -238,9 +238,13 @@ async fn hostile_values_make_no_other_elements_than_harmless_ones() {
     service.answer_instead(Arc::new(answer));
     let listening = service.listen(TcpListener::bind("127.0.0.1:0").await.unwrap(), None).unwrap();
     let shown = pages().into_iter().filter(|page| matches!(page.verb, Verb::Get) && !page.path.starts_with("/assets/"));
+    // Who logs out sees nothing more, and how many may log in is limited.
+    let sent =
+        pages().into_iter().filter(|page| page.verb == Verb::Post && !["/login", "/logout"].contains(&page.path));
     let plan = json!({
         "root": format!("http://{}", listening.address()),
         "pages": shown.map(|page| page.path).collect::<Vec<_>>(),
+        "forms": sent.map(|page| page.path).collect::<Vec<_>>(),
         "hostile": &*HOSTILE,
         "rounds": TEXTS,
         "shapes": SHAPES,

@@ -205,6 +205,15 @@ impl Job {
         possible.map(deed).collect()
     }
 
+    /// What its priority means.
+    fn lane(&self) -> &'static str {
+        match self.priority {
+            5 => "as usual",
+            1..5 => "before others of its group",
+            _ => "after others of its group",
+        }
+    }
+
     /// What becomes of it if a job that it waits for does not succeed.
     fn otherwise(&self) -> Option<&'static str> {
         match self.on_failure.as_deref()? {
@@ -284,7 +293,7 @@ impl Job {
             let name = match self.started_at.filter(|_| is_new) {
                 Some(_) => format!("{number}. run"),
                 None if self.ended() => "then".to_owned(),
-                None => "now".to_owned(),
+                None => "since then".to_owned(),
             };
             attempts.push(Bar { name, phases, ended: self.ended().then_some(state) });
         }
@@ -299,7 +308,7 @@ fn graph(ties: &Ties, here: &str, frame: &Frame) -> Graph {
         let on_failure = job.on_failure.as_ref().map_or_else(String::new, |what| format!(", on failure: {what}"));
         Node {
             name: job.task.clone().unwrap_or_else(|| short(&job.id).to_owned()),
-            note: state.to_owned(),
+            note: format!("{state} · {}", short(&job.id)),
             hint: format!("{} {state}{on_failure}", job.id),
             kind: job.state.as_deref().and_then(State::from_name).map_or(Kind::Gone, Kind::State),
             href: Some(frame.job(&job.id)),
@@ -352,6 +361,11 @@ struct Why {
 }
 
 impl Words {
+    /// When the last of what holds it up, as far as that is known, is over.
+    fn earliest(&self) -> Option<Timestamp> {
+        self.gates.iter().filter_map(|gate| gate.until).max()
+    }
+
     fn starts(&self) -> Option<String> {
         self.starts_in_ms.map(|ms| span(std::time::Duration::from_millis(ms)))
     }

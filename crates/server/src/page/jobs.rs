@@ -17,7 +17,7 @@ use crate::{
         frame::Frame,
         numbers::Numbers,
         recipe::{Command, Recipe},
-        shown::{Count, Shown},
+        shown::{Count, Shown, span},
         suggest,
         visit::{parameters, render},
     },
@@ -36,6 +36,10 @@ pub(crate) struct Row {
     pub(crate) error: Option<String>,
     pub(crate) submitted_at: Timestamp,
     #[serde(default)]
+    started_at: Option<Timestamp>,
+    #[serde(default)]
+    finished_at: Option<Timestamp>,
+    #[serde(default)]
     pub(crate) waits_for: Vec<String>,
     #[serde(default)]
     pub(crate) cancel_requested: bool,
@@ -45,6 +49,16 @@ impl Row {
     /// As short as two jobs of a page can be told apart.
     pub(crate) fn short(&self) -> &str {
         short(&self.id)
+    }
+
+    /// How long it ran, or runs until now; nothing while it waits for another run.
+    fn ran(&self, now: impl Borrow<Timestamp>) -> Option<String> {
+        let until = match self.state.as_str() {
+            "running" => *now.borrow(),
+            "waiting" | "scheduled" => return None,
+            _ => self.finished_at?,
+        };
+        Some(span(until.since(self.started_at.filter(|started| *started <= until)?)))
     }
 
     /// What there is to say about it besides what holds it up, in a line.

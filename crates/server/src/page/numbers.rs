@@ -124,7 +124,7 @@ pub(crate) fn line(name: &str, colour: Colour, values: impl Iterator<Item = u64>
 /// How many jobs ended and how many runs failed in each minute.
 pub(crate) fn throughput(minutes: &[(Timestamp, Sum)]) -> Lines {
     Lines {
-        title: "Jobs that ended, by the minute (UTC)".to_owned(),
+        title: "Jobs that ended, by the minute".to_owned(),
         times: axis(&minutes.iter().map(|(at, _)| *at).collect::<Vec<_>>()),
         at: minutes.iter().map(|(at, _)| unix(*at)).collect(),
         measure: Measure::Count,
@@ -147,7 +147,7 @@ pub(crate) fn waits(minutes: &[(Timestamp, Sum)]) -> Lines {
                 .collect(),
         });
     Lines {
-        title: "How long jobs waited, by the minute (UTC)".to_owned(),
+        title: "How long jobs waited, by the minute".to_owned(),
         times: axis(&minutes.iter().map(|(at, _)| *at).collect::<Vec<_>>()),
         at: minutes.iter().map(|(at, _)| unix(*at)).collect(),
         measure: Measure::Seconds,

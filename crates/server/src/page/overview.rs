@@ -11,7 +11,8 @@ use crate::{
     call::Reply,
     page::{
         Visit,
-        attention::{Item, Seen, items},
+        attention::{ERRORS, Item, Seen, items},
+        errors::text_of,
         figure::Figure,
         frame::Frame,
         mine,
@@ -107,6 +108,9 @@ pub(crate) struct ErrorSeen {
     pub(crate) task: String,
     pub(crate) count: u64,
     pub(crate) last_seen: Timestamp,
+    /// What it says.
+    #[serde(skip)]
+    pub(crate) text: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -190,7 +194,10 @@ pub(crate) async fn show(visit: Visit) -> Result<Reply, Problem> {
     let findings: Findings = visit.kept("diagnose").await?.unwrap_or_default();
     let Queues { mut queues } = visit.get("listQueues", "", &[("limit", "1000")]).await?;
     let hour = now.minus(std::time::Duration::from_secs(3_600)).to_string();
-    let Errors { errors } = visit.get("listErrors", "", &[("since", &hour)]).await?;
+    let Errors { mut errors } = visit.get("listErrors", "", &[("since", &hour)]).await?;
+    for error in errors.iter_mut().take(ERRORS) {
+        error.text = text_of(&visit, error).await?;
+    }
     let numbers = Numbers::of_last_hour(&visit, "queue", &[]).await?;
     let Jobs { jobs: running } =
         visit.get("listJobs", "", &[("state", "running,scheduled"), ("limit", &LISTED.to_string())]).await?;

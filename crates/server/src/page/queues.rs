@@ -215,6 +215,5 @@ pub(crate) fn ties(queues: &[Queue], here: Option<&str>, frame: &Frame) -> Optio
         }
     });
     let nodes: Vec<_> = nodes.collect();
-    let heading = format!("{} queues", nodes.len());
-    Some(Graph { title: "Which queues wait for which".to_owned(), heading, nodes })
+    Some(Graph { title: "Which queues wait for which".to_owned(), heading: String::new(), nodes })
 }

@@ -2,7 +2,7 @@
 
 use std::{borrow::Borrow, fmt, time::Duration};
 
-use turnwise::Timestamp;
+use turnwise::{JobId, Timestamp};
 
 /// A point in time, as people read it. Templates give what they name as a reference, so either will do.
 pub(crate) trait Shown: Copy {
@@ -68,15 +68,33 @@ pub(crate) enum Piece {
     Text(String),
     /// Written as a time: a script shows it in the viewer's zone.
     Time(Timestamp),
+    /// A job's id.
+    Job(String),
 }
 
-/// A sentence of the API, with the times in it apart.
+/// Characters of a job's id.
+const ID: usize = 36;
+
+/// The id of a job that a sentence goes on with: `waits for job 01a1f571-…`.
+fn id_after(before: &str, rest: &str) -> Option<String> {
+    let id = rest.get(..ID).filter(|_| before.ends_with("job "))?;
+    let ends = !rest[ID..].starts_with(|c: char| c.is_alphanumeric() || c == '-');
+    (ends && id.parse::<JobId>().is_ok()).then(|| id.to_owned())
+}
+
+/// A sentence of the API, with the times and the jobs in it apart.
 pub(crate) fn pieces(text: impl AsRef<str>) -> Vec<Piece> {
     let (mut pieces, mut done) = (Vec::new(), 0);
     let text = text.as_ref();
     let of_time = |c: char| c.is_ascii_digit() || "-T:.Z".contains(c);
     for (at, _) in text.match_indices(|c: char| c.is_ascii_digit()) {
         if at < done || text[..at].ends_with(of_time) {
+            continue;
+        }
+        if let Some(id) = id_after(&text[..at], &text[at..]) {
+            pieces.push(Piece::Text(text[done..at].to_owned()));
+            done = at + id.len();
+            pieces.push(Piece::Job(id));
             continue;
         }
         let word = text[at..].split(|c: char| !of_time(c)).next().unwrap_or_default().trim_end_matches(['.', ':']);
@@ -87,6 +105,11 @@ pub(crate) fn pieces(text: impl AsRef<str>) -> Vec<Piece> {
     }
     pieces.push(Piece::Text(text[done..].to_owned()));
     pieces
+}
+
+/// Whether a button that says this takes something away from a job that would have run: it looks like that.
+pub(crate) fn is_destructive(label: impl AsRef<str>) -> bool {
+    matches!(label.as_ref(), "Cancel" | "Mark as failed")
 }
 
 /// A number with its thousands apart, and a `+` where there may be more.
@@ -157,6 +180,11 @@ mod tests {
         assert_eq!(
             pieces(format!("queue mail is paused since {at} (release 7), é until {at}.")),
             [text("queue mail is paused since "), time(at), text(" (release 7), é until "), time(at), text("."),]
+        );
+        let id = "01a1f3e0-709b-7aa3-8aea-5966c26f8ad9";
+        assert_eq!(
+            pieces(format!("waits for job {id}, and for {id}")),
+            [text("waits for job "), Piece::Job(id.to_owned()), text(&format!(", and for {id}"))]
         );
         for plain in ["", "waits for job 01a1f3e0-709b-7aa3", "in 2030-01-31", "x2030-01-31T08:00:00", "7Z"] {
             assert_eq!(pieces(plain), [text(plain)]);

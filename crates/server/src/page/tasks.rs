@@ -80,6 +80,10 @@ struct Row {
 }
 
 impl Row {
+    fn count(&self, number: impl Borrow<u64>) -> Count {
+        Count::exact(*number.borrow())
+    }
+
     fn label(&self) -> &str {
         self.name.as_deref().unwrap_or("all others")
     }
@@ -276,7 +280,7 @@ fn times(sums: &[(Timestamp, Sum)], window: &Window, now: Timestamp) -> Lines {
         values: sums.iter().map(|(_, sum)| sum.runs.quantile(part).map(|ran| ran.as_secs_f64())).collect(),
     });
     Lines {
-        title: format!("How long runs took, by the {} (UTC)", window.step),
+        title: format!("How long runs took, by the {}", window.step),
         times: window.axis(now),
         at: sums.iter().map(|(at, _)| unix(*at)).collect(),
         measure: Measure::Seconds,
@@ -286,7 +290,7 @@ fn times(sums: &[(Timestamp, Sum)], window: &Window, now: Timestamp) -> Lines {
 
 fn ends(sums: &[(Timestamp, Sum)], window: &Window, now: Timestamp) -> Lines {
     Lines {
-        title: format!("Jobs that started and ended, by the {} (UTC)", window.step),
+        title: format!("Jobs that started and ended, by the {}", window.step),
         times: window.axis(now),
         at: sums.iter().map(|(at, _)| unix(*at)).collect(),
         measure: Measure::Count,

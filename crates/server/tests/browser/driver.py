@@ -195,6 +195,10 @@ class Browser:
     def scripts(self, on):
         self.command("Emulation.setScriptExecutionDisabled", value=not on)
 
+    def zone(self, name):
+        """Where the person is; empty: where this machine is."""
+        self.command("Emulation.setTimezoneOverride", timezoneId=name)
+
     def policy(self, on):
         """Whether the content security policy of pages counts."""
         self.command("Page.enable")

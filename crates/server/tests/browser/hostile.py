@@ -14,6 +14,15 @@ from driver import Browser, Driver  # noqa: E402
 # What a page is asked with besides the name in its path; where a value must be one of a few, it is.
 QUERY = ["filter", "cursor", "queue", "by", "next", "done", "count", "name", "fingerprint", "task", "group", "since", "actor", "target"]
 FIXED = {"/groups/{name}/what-if": [("weight", "2")], "/decide": [("do", "cancel")], "/jobs/suggest": [("filter", "group:")]}
+# What forms send, all of it to each of them. Some take it, and lead to a page that says so; others show what is wrong with it, and the form
+# with what was written.
+FIELDS = (
+    "name task queue group key unique priority in at args reason weight concurrency rate scheme max_waiting fairness per_node on_error after schedule zone block "
+    "cron every retry timeout on_exhausted next overlap catch_up expires groups queues tasks scopes filter newest theme"
+).split()
+# Each form is sent so often, each time with other fields as they should be: so that it comes as far as to the next one.
+SENT = 24
+FINE = {"priority": "5", "weight": "2", "concurrency": "3", "max_waiting": "7", "per_node": "1", "scopes": "read", "args": "null", "in": "", "at": "", "rate": "", "expires": ""}
 # Rounds whose pages are opened as a person does; all others are read, and made elements of, without their scripts.
 OPENED = 3
 # An element tree, and what may not be in it.
@@ -37,8 +46,9 @@ COMPARE = (
     + """
   const [all, done] = arguments;
   const harmless = new Map();
-  const one = async (url, round) => {
-    const answer = await fetch(url, { headers: { "x-round": round } });
+  const one = async ([url, form], round) => {
+    const post = form === null ? {} : { method: "POST", body: new URLSearchParams(form) };
+    const answer = await fetch(url, { headers: { "x-round": round }, ...post });
     const text = await answer.text();
     return { status: answer.status, ...tree(new DOMParser().parseFromString(text, "text/html"), answer.url) };
   };
@@ -47,12 +57,13 @@ COMPARE = (
     const work = async () => {
       while (all.length) {
         const { hostile, plain, round, shape } = all.pop();
+        const where = hostile[0];
         if (!harmless.has(shape)) harmless.set(shape, one(plain, "p" + shape));
         const [bad, good] = [await one(hostile, "h" + round), await harmless.get(shape)];
-        if (bad.status !== good.status || bad.status >= 500) found.push(`${hostile}: status ${bad.status}, harmless ${good.status}`);
+        if (bad.status !== good.status || bad.status >= 500) found.push(`${where}: status ${bad.status}, harmless ${good.status}`);
         const at = good.rows.findIndex((row, at) => row !== bad.rows[at]);
-        if (at >= 0 || good.rows.length !== bad.rows.length) found.push(`round ${round} ${hostile}: ${good.rows.slice(at, at + 3).join(" / ")} became ${bad.rows.slice(at, at + 3).join(" / ")}`);
-        if (bad.wrong.length) found.push(`round ${round} ${hostile}: ${bad.wrong.slice(0, 3)}`);
+        if (at >= 0 || good.rows.length !== bad.rows.length) found.push(`round ${round} ${where}: ${good.rows.slice(at, at + 3).join(" / ")} became ${bad.rows.slice(at, at + 3).join(" / ")}`);
+        if (bad.wrong.length) found.push(`round ${round} ${where}: ${bad.wrong.slice(0, 3)}`);
       }
     };
     await Promise.all([work(), work(), work(), work()]);
@@ -82,10 +93,24 @@ def address(plan, path, number, hostile):
     return f"{plan['root']}{named}?{'&'.join(query)}"
 
 
+def form(plan, number, hostile):
+    """What a form sends: a text of this number in every field, but in those that are as they should be in this round."""
+
+    def text(shift):
+        at = (number * 7 + shift) % len(plan["hostile"])
+        return plan["hostile"][at] if hostile else f"plain{at}"
+
+    fields = [(name, text(at)) for at, name in enumerate(FIELDS)]
+    fine = list(FINE)[: number % (len(FINE) + 1)]
+    fields = [(name, FINE[name] if name in fine else value) for name, value in fields]
+    # Where it leads afterwards.
+    return [*fields, ("do", "cancel"), ("back", f"jobs?filter={urllib.parse.quote(text(0), safe='')}")]
+
+
 def main():
     plan = json.load(sys.stdin)
     driver = Driver()
-    found, compared, opened, began = [], 0, 0, time.monotonic()
+    found, compared, sent, opened, began = [], 0, 0, 0, time.monotonic()
     try:
         browser = Browser(driver)
         browser.command("Page.addScriptToEvaluateOnNewDocument", source="window.hit = () => { window.wasHit = true; }")
@@ -96,12 +121,25 @@ def main():
                 {
                     "round": number,
                     "shape": number % plan["shapes"],
-                    "hostile": address(plan, path, number, True),
-                    "plain": address(plan, path, number % plan["shapes"], False),
+                    "hostile": (address(plan, path, number, True), None),
+                    "plain": (address(plan, path, number % plan["shapes"], False), None),
                 }
                 for number in range(plan["rounds"])
             ]
             compared += len(rounds)
+            found += browser.wait_for(COMPARE, rounds)
+        for path in plan["forms"]:
+            # Each has a harmless one of its own: which fields are as they should be differs.
+            rounds = [
+                {
+                    "round": number,
+                    "shape": number,
+                    "hostile": (address(plan, path, number, True).split("?")[0], form(plan, number, True)),
+                    "plain": (address(plan, path, number, False).split("?")[0], form(plan, number, False)),
+                }
+                for number in range(SENT)
+            ]
+            sent += len(rounds)
             found += browser.wait_for(COMPARE, rounds)
         for policy in (True, False):
             browser.policy(policy)
@@ -122,7 +160,7 @@ def main():
         browser.close()
     finally:
         driver.stop()
-    print(f"{compared} pages with hostile values compared, {opened} opened, in {time.monotonic() - began:.0f} s")
+    print(f"{compared} pages with hostile values compared, {sent} forms sent with some, {opened} pages opened, in {time.monotonic() - began:.0f} s")
     for line in found[:30]:
         print(line)
     sys.exit(bool(found))

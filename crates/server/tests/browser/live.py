@@ -1,5 +1,7 @@
 """Pages that go on by themselves: one stream for all tabs, nothing jumps, and a person sees how old what is shown is."""
 
+import urllib.parse
+
 import ground
 import scene
 from driver import Browser, until
@@ -153,3 +155,88 @@ class Live(Case):
         self.assertEqual(self.browser.run("return document.querySelector('input[name=rate]').value"), "7/1m")
         self.assertEqual(self.browser.run("return document.activeElement.name"), "rate")
 
+    def test_a_page_whose_thing_is_gone_says_so_and_not_that_the_server_is(self):
+        self.site.api("schedules/short", {"task": "noop", "every": "5h"}, "PUT")
+        self.go("schedules/short")
+        self.site.api("schedules/short", method="DELETE")
+        self.submit()
+        self.browser.until("document.getElementById('live').dataset.is === 'gone'")
+        self.assertRegex(self.browser.text("#live"), r"as it was \d+ s ago; now: ")
+        self.assertNotIn("no contact", self.browser.text("#live"))
+        # What was there can still be read.
+        self.assertIn("short", self.browser.text("h1"))
+
+    def test_why_a_job_waits_is_said_again_when_it_has_changed(self):
+        job = self.submit()
+        self.go(f"jobs/{job}")
+        self.browser.until("document.querySelector('[data-fragment]')?.dataset.begun === 'done'")
+        self.assertIn("queue held is paused", self.browser.text("[data-fragment]"))
+        self.site.api("groups/acme/pause", {"reason": "they asked"}, "POST")
+        self.addCleanup(lambda: self.site.api("groups/acme/resume", method="POST"))
+        self.submit()
+        self.browser.until("document.querySelector('[data-fragment]').innerText.includes('they asked')")
+        self.assertTrue(self.browser.run("return window.sameDocument"))
+
+    def test_the_axis_of_a_chart_is_in_the_zone_of_its_viewer(self):
+        self.addCleanup(lambda: self.browser.zone(""))
+        self.browser.zone("Asia/Kathmandu")
+        self.go("")
+        self.assertEqual(self.browser.run("return document.querySelector('svg.lines .zone').textContent"), "GMT+5:45")
+        tick = "document.querySelector('svg.lines text[data-at]')"
+        shown, at = self.browser.run(f"return [{tick}.textContent, Number({tick}.dataset.at)]")
+        local = (at // 60 + 5 * 60 + 45) % (24 * 60)
+        self.assertEqual(shown, f"{local // 60:02}:{local % 60:02}")
+
+    def test_a_hidden_tab_asks_for_nothing_until_it_is_seen_again(self):
+        self.go("")
+        number = "document.querySelector('.numbers b').textContent"
+        before = int(self.browser.run(f"return {number}"))
+        here = self.browser.here()
+        # In front of the other one.
+        self.browser.window()
+        until(lambda: self.line.asked(EVENTS) == 0, lambda: f"{self.line.asked(EVENTS)} streams for a tab that is not seen")
+        self.submit()
+        self.browser.close_window()
+        self.browser.turn_to(here)
+        self.browser.until(f"{number} === '{before + 1}'")
+        until(lambda: self.line.asked(EVENTS) == 1, lambda: f"{self.line.asked(EVENTS)} streams")
+        self.assertTrue(self.browser.run("return window.sameDocument"))
+
+    def test_two_servers_of_one_origin_are_live_beside_one_another(self):
+        folder = scene.folder()
+        self.addCleanup(folder.cleanup)
+        other = scene.Site(ground.turnwise, folder.name, options=["--name", "other"])
+        self.addCleanup(other.stop)
+        other.api("queues/held/pause", {}, "POST")
+        prefixes = scene.Prefixes({"a": self.site, "b": other})
+        self.addCleanup(prefixes.close)
+        number = "document.querySelector('.numbers b').textContent"
+        tabs = {}
+        for name in ("a", "b"):
+            tabs[name] = self.browser.window("window")
+            self.browser.go(f"{prefixes.root}{name}/")
+            self.browser.until("document.querySelector('#live')?.dataset.is === 'live'")
+            until(lambda: prefixes.streams[name] == 1, f"no stream of events under /{name}/")
+        for name, site in (("a", self.site), ("b", other)):
+            self.browser.turn_to(tabs[name])
+            before = int(self.browser.run(f"return {number}"))
+            site.submit("noop", {}, queue="held")
+            self.browser.until(f"{number} === '{before + 1}'")
+            self.browser.follow(lambda: self.browser.click("nav a[href$=jobs]"))
+            self.assertEqual(urllib.parse.urlsplit(self.browser.url()).path, f"/{name}/jobs")
+
+    def test_a_what_if_is_answered_within_the_page_and_done_from_there(self):
+        self.site.ends_in(self.submit(queue="default"), "success")
+        until(lambda: self.site.api("statistics?by=group&queue=default")["points"], "numbers are written now and then")
+        self.go("fairness?queue=default")
+        row = "tr[data-key='group acme']"
+        self.browser.until(f"document.querySelector(\"{row} form[data-what-if]\")")
+        self.browser.write(f"{row} input[name=concurrency]", "2")
+        self.browser.click(f"{row} form[data-what-if] button")
+        self.browser.until("document.querySelector('#what-if h2')?.textContent === 'If acme had at most 2 jobs at a time'")
+        self.assertTrue(self.browser.run("return window.sameDocument"))
+        self.assertTrue(self.browser.run("return document.activeElement.matches('#what-if h2')"))
+        self.assertIsNone(self.site.api("groups/acme")["concurrency"], "nothing is changed by the question")
+        self.browser.follow(lambda: self.browser.click("#what-if button.main"))
+        self.assertEqual(self.site.api("groups/acme")["concurrency"], 2)
+        self.assertIn("/fairness?", self.browser.url())

@@ -1,5 +1,6 @@
 """What the browser looks at: a server with jobs of all kinds, on a database of its own, reached by lines that a test can cut."""
 
+import http.client
 import http.server
 import json
 import os
@@ -224,6 +225,57 @@ class Elsewhere:
                 pass
 
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.root = f"http://127.0.0.1:{self.server.server_port}/"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+class Prefixes:
+    """A reverse proxy: servers under paths of one origin, by the name before the second slash."""
+
+    def __init__(self, sites):
+        prefixes = self
+        self.streams = dict.fromkeys(sites, 0)
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self):
+                _, name, path = self.path.split("/", 2)
+                if name not in sites:
+                    self.send_error(404)
+                    return
+                there = http.client.HTTPConnection("127.0.0.1", sites[name].port, timeout=100)
+                there.request("GET", f"/{path}", headers={key: value for key, value in self.headers.items() if key.lower() != "connection"})
+                answer = there.getresponse()
+                self.send_response(answer.status)
+                for key, value in answer.getheaders():
+                    if key.lower() not in ("transfer-encoding", "content-length", "connection"):
+                        self.send_header(key, value)
+                self.send_header("Connection", "close")
+                self.end_headers()
+                self.close_connection = True
+                is_stream = path.startswith("api/v1/events")
+                prefixes.streams[name] += is_stream
+                try:
+                    while data := answer.read1(65536):
+                        self.wfile.write(data)
+                        self.wfile.flush()
+                except (OSError, ValueError, http.client.HTTPException):
+                    # Who asked is gone, or who answers.
+                    pass
+                finally:
+                    prefixes.streams[name] -= is_stream
+                    there.close()
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
         self.root = f"http://127.0.0.1:{self.server.server_port}/"
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 

@@ -139,6 +139,8 @@ pub struct Group<'a> {
     pub stuck: usize,
     /// Whether not all jobs were counted: each of these numbers is the least that there are.
     pub at_least: bool,
+    /// Since when the waiting job has been due that has waited longest, of those that were counted one by one; `null`: none is due.
+    pub oldest: Option<Timestamp>,
     /// Its share beside other groups of a queue.
     pub weight: Weight,
     /// How many of its jobs nodes have at a time, at most; `null`: no limit.
@@ -158,7 +160,7 @@ pub struct Group<'a> {
 impl<'a> Group<'a> {
     /// The group as it is seen in the overview.
     pub fn new(name: &'a GroupName, group: &'a GroupOverview, overview: &Overview) -> Self {
-        let GroupOverview { settings, jobs, later, ahead, at_least } = group;
+        let GroupOverview { settings, jobs, later, oldest, ahead, at_least } = group;
         let &Tally { waiting, scheduled, running, stuck, .. } = jobs;
         let GroupSettings { weight, concurrency, rate, scheme, max_waiting, paused } = settings;
         Self {
@@ -170,6 +172,7 @@ impl<'a> Group<'a> {
             running,
             stuck,
             at_least: overview.more || *at_least,
+            oldest: *oldest,
             weight: *weight,
             concurrency: *concurrency,
             rate: *rate,

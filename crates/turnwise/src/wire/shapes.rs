@@ -256,7 +256,8 @@ fn overview() -> Overview {
     queue.held_by = Some(("0190163d-8694-739b-aea5-966c26f8ad90".parse().unwrap(), TaskName::new("extract").unwrap()));
     queue.settings.rate = Some("10/1m".parse().unwrap());
     queue.settings.block = vec!["Mon-Fri 09:00-17:00 Europe/Berlin".parse().unwrap()];
-    let mut group = GroupOverview { jobs, later: 1, ahead: Charge::default(), ..GroupOverview::default() };
+    let oldest = Some(at(1));
+    let mut group = GroupOverview { jobs, later: 1, oldest, ahead: Charge::default(), ..GroupOverview::default() };
     group.settings.paused = paused;
     group.settings.max_waiting = Some(1_000);
     let mut limited = LimitOverview { jobs, nodes: 1, ..LimitOverview::default() };

@@ -21,15 +21,18 @@ pub struct WhatIf {
     slots: Option<u32>,
     weights: Vec<(GroupName, Weight)>,
     concurrency: Vec<(QueueName, Concurrency)>,
+    group_concurrency: Vec<(GroupName, Option<u32>)>,
     pauses: Vec<GroupName>,
 }
 
 impl WhatIf {
-    /// Reads `{"slots": 8, "weights": {"acme": 2}, "concurrency": {"mail": 3}, "pause": ["flood"]}`; each may be left out. [`Unreadable`]
-    /// names the first field that is unknown or invalid.
+    /// Reads `{"slots": 8, "weights": {"acme": 2}, "concurrency": {"mail": 3}, "group_concurrency": {"acme": 4}, "pause": ["flood"]}`; each
+    /// may be left out. [`Unreadable`] names the first field that is unknown or invalid.
     pub fn read(json: &str) -> Result<Self, Unreadable> {
         let mut what_if = Self::default();
-        object::read(json, ["slots", "weights", "concurrency", "pause"], |name, value| what_if.put(name, value))?;
+        object::read(json, ["slots", "weights", "concurrency", "group_concurrency", "pause"], |name, value| {
+            what_if.put(name, value)
+        })?;
         Ok(what_if)
     }
 
@@ -39,6 +42,9 @@ impl WhatIf {
             "weights" => pairs(name, value)?.iter().try_for_each(|(group, weight)| self.set_weight(group, weight)),
             "concurrency" => {
                 pairs(name, value)?.iter().try_for_each(|(queue, limit)| self.set_concurrency(queue, limit))
+            }
+            "group_concurrency" => {
+                pairs(name, value)?.iter().try_for_each(|(group, limit)| self.set_group_concurrency(group, limit))
             }
             _ => texts(name, value)?.iter().try_for_each(|group| self.pause(group)),
         };
@@ -66,6 +72,18 @@ impl WhatIf {
         Ok(())
     }
 
+    /// Suppose nodes had at most so many jobs of the group at a time, or `unlimited`. [`Invalid`] for an invalid name or limit.
+    pub fn set_group_concurrency(&mut self, group: &str, limit: &str) -> Result<(), Invalid> {
+        let problem =
+            || Invalid::new("group_concurrency", format!("must be a number from 1 on, or unlimited, not {limit:?}"));
+        let most = match limit {
+            "unlimited" => None,
+            number => Some(number.parse().ok().filter(|most| *most > 0).ok_or_else(problem)?),
+        };
+        self.group_concurrency.push((GroupName::new(group)?, most));
+        Ok(())
+    }
+
     /// Suppose the group were paused. [`Invalid`] for an invalid name.
     pub fn pause(&mut self, group: &str) -> Result<(), Invalid> {
         self.pauses.push(GroupName::new(group)?);
@@ -84,6 +102,9 @@ impl WhatIf {
         }
         for (queue, limit) in self.concurrency {
             settings.queues.entry(queue).or_default().concurrency = limit;
+        }
+        for (group, limit) in self.group_concurrency {
+            settings.groups.entry(group).or_default().concurrency = limit;
         }
         for group in self.pauses {
             settings.groups.entry(group).or_default().paused = Some(Pause { since: now, reason: None });

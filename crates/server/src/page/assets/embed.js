@@ -122,22 +122,25 @@ function show({ response, responseURL }) {
   since = Date.now();
   away = false;
   tellAge();
-  fragments();
+  fragments(true);
 }
 
-/** Parts that take a while come after the page. */
-async function fragments() {
-  for (const part of page.querySelectorAll("[data-fragment]:not([data-begun])")) {
-    part.dataset.begun = "yes";
+/** Parts that take a while come after the page, and again with it. */
+async function fragments(again) {
+  for (const part of due(page, again)) {
+    const first = !part.dataset.begun;
+    const began = Date.now();
+    part.dataset.begun = first ? "yes" : "again";
     try {
       const { response, responseURL } = await ask("GET", part.dataset.fragment);
       const body = response.getElementById("fragment") ?? response.getElementById("page");
       settle(body, responseURL);
-      part.replaceChildren(...[...body.childNodes].map((node) => document.importNode(node, true)));
+      fill(part, body);
     } catch (error) {
       if (error instanceof Over) return end(OVER);
-      part.textContent = "This could not be read.";
+      if (first) part.textContent = "This could not be read.";
     }
+    rest(part, began);
   }
 }
 

@@ -12,6 +12,58 @@ function localTimes(within) {
     time.title = `${local} (${time.dateTime})`;
     if (/UTC$/.test(time.textContent)) time.textContent = local;
   }
+  for (const chart of within.querySelectorAll("svg.chart")) localAxis(chart);
+}
+
+const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+const exact = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+const date = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" });
+const zoned = new Intl.DateTimeFormat(undefined, { timeZoneName: "short" });
+
+/** The labels of a time axis, as exact as they are in UTC; and the zone beside them. */
+function localAxis(chart) {
+  const ticks = [...chart.querySelectorAll("text[data-at]")];
+  const colons = Math.max(0, ...ticks.map((tick) => tick.textContent.split(":").length - 1));
+  for (const tick of ticks) {
+    const at = new Date(Number(tick.dataset.at) * 1000);
+    const midnight = at.getHours() + at.getMinutes() + at.getSeconds() === 0;
+    tick.textContent = (colons === 0 || midnight ? date : colons === 1 ? clock : exact).format(at);
+  }
+  const zone = chart.querySelector("text.zone");
+  if (zone) zone.textContent = zoned.formatToParts(new Date()).find(({ type }) => type === "timeZoneName").value;
+}
+
+/* Parts that come after their page: read again with it, but one that takes long not more often than that is worth. */
+
+const readings = new WeakMap();
+
+function due(within, again) {
+  const rested = (part) => again && part.dataset.begun === "done" && !part.hasAttribute("data-once") && Date.now() >= (readings.get(part) ?? 0);
+  return [...within.querySelectorAll("[data-fragment]")].filter((part) => !part.dataset.begun || rested(part));
+}
+
+function rest(part, began) {
+  part.dataset.begun = "done";
+  readings.set(part, Date.now() + Math.max(4000, 4 * (Date.now() - began)));
+}
+
+/** Links and forms of a part lead where they led where it was read. */
+function placed(body, from) {
+  for (const [name, selector] of [["href", "a[href]"], ["action", "form[action]"], ["formaction", "[formaction]"]]) {
+    for (const element of body.querySelectorAll(selector)) element.setAttribute(name, new URL(element.getAttribute(name), from).href);
+  }
+  return body;
+}
+
+/** Puts in what was read; what is the same, and the focus in it, stay. */
+function fill(part, body) {
+  const next = document.importNode(part, false);
+  delete next.dataset.keep;
+  next.append(...[...body.childNodes].map((node) => document.importNode(node, true)));
+  const { keep } = part.dataset;
+  delete part.dataset.keep;
+  morph(part, next);
+  if (keep !== undefined) part.dataset.keep = keep;
 }
 
 /* What differs between two trees is changed in the first. Elements are the same by their id or data-key, or by their place. */

@@ -42,7 +42,8 @@ async function refresh() {
       // Others' pages were read first, and this one is to come again.
       if (request.getResponseHeader("retry-after")) settle();
       if (status === 429) return;
-      if (status >= 400) return lost();
+      // The server is well: what was here is not, or this person may not see it any more.
+      if (status >= 400) return found(response.querySelector("h1")?.textContent ?? String(status));
       const [next, when] = [response.getElementById("page"), response.getElementById("made")];
       if (!next || !when) return lost();
       localTimes(next);
@@ -58,7 +59,7 @@ async function refresh() {
       made.textContent = when.textContent;
       localTimes(made.parentElement);
       found();
-      fragments();
+      fragments(true);
     } catch {
       lost();
     }
@@ -71,23 +72,26 @@ async function refresh() {
 
 let since = Date.now();
 let away = false;
+/** What the server says instead of this page. */
+let instead = null;
 
 function lost() {
   away = true;
   tellAge();
 }
 
-function found() {
-  since = Date.now();
+function found(other = null) {
+  if (!other) since = Date.now();
   away = false;
+  instead = other;
   tellAge();
 }
 
 function tellAge() {
   const age = Math.round((Date.now() - since) / 1000);
   live.hidden = false;
-  live.dataset.is = away ? "lost" : paused() ? "paused" : "live";
-  const text = away ? `no contact, ${age} s old` : paused() ? "paused" : "live";
+  live.dataset.is = away ? "lost" : instead ? "gone" : paused() ? "paused" : "live";
+  const text = away ? `no contact, ${age} s old` : instead ? `as it was ${age} s ago; now: ${instead}` : paused() ? "paused" : "live";
   const label = live.firstChild?.nodeType === 3 ? live.firstChild : live.insertBefore(document.createTextNode(""), live.firstChild);
   if (label.nodeValue !== text + " ") label.nodeValue = text + " ";
   if (!live.querySelector("button")) {
@@ -107,7 +111,9 @@ const paused = () => sessionStorage.getItem("turnwise-paused") === "yes";
 
 /* Events: one stream for all tabs. */
 
-const channel = new BroadcastChannel(`turnwise ${new URL(root, location.href).href}`);
+/** Of this server: another one may be under another path of the same origin. */
+const ours = `turnwise ${new URL(root, location.href).href}`;
+const channel = new BroadcastChannel(ours);
 let wanted = false;
 let last = 0;
 let settles = 0;
@@ -166,7 +172,7 @@ function listen() {
 async function lead() {
   for (;;) {
     while (document.hidden) await new Promise((seen) => document.addEventListener("visibilitychange", seen, { once: true }));
-    if (navigator.locks) await navigator.locks.request("turnwise events", listen);
+    if (navigator.locks) await navigator.locks.request(ours, listen);
     else await listen();
   }
 }
@@ -175,22 +181,99 @@ document.addEventListener("visibilitychange", () => {
   if (!document.hidden && wanted) happened();
 });
 
-/* Parts that take a while come after the page. */
+/* Parts that take a while come after the page, and again when the page is read again. */
 
-async function fragments() {
-  for (const part of document.querySelectorAll("[data-fragment]:not([data-begun])")) {
-    part.dataset.begun = "yes";
+async function body(url) {
+  const { response, responseURL } = await read(url);
+  const found = placed(response.getElementById("fragment") ?? response.getElementById("page"), responseURL);
+  localTimes(found);
+  return found;
+}
+
+async function fragments(again) {
+  for (const part of due(document, again)) {
+    const first = !part.dataset.begun;
+    const began = Date.now();
+    part.dataset.begun = first ? "yes" : "again";
     try {
-      const { response } = await read(part.dataset.fragment);
-      const body = response.getElementById("fragment") ?? response.getElementById("page");
-      localTimes(body);
-      part.replaceChildren(...[...body.childNodes].map((node) => document.importNode(node, true)));
+      fill(part, await body(part.dataset.fragment));
     } catch {
-      part.textContent = "This could not be read; load the page again.";
+      // What was read before is still there; how old the page is, the page says.
+      if (first) part.textContent = "This could not be read; load the page again.";
     }
-    part.dataset.begun = "done";
+    rest(part, began);
   }
 }
+
+/* What if: the answer comes into this page, beside what was asked about. Without a script it is a page of its own. */
+
+const answer = document.getElementById("what-if");
+let asked = 0;
+
+document.addEventListener("submit", (event) => {
+  const { target: form, submitter } = event;
+  const method = submitter?.getAttribute("formmethod") ?? form.method;
+  if (!answer || form.dataset.whatIf === undefined || method !== "get") return;
+  event.preventDefault();
+  const action = submitter?.getAttribute("formaction") ?? form.getAttribute("action");
+  suppose(`${action}?${new URLSearchParams(new FormData(form))}`, submitter);
+});
+
+async function suppose(url, from) {
+  const mine = (asked += 1);
+  const [text, bar, leave] = ["p", "progress", "button"].map((name) => document.createElement(name));
+  text.textContent = "Looking ahead at all jobs that wait…";
+  bar.setAttribute("aria-label", text.textContent);
+  Object.assign(leave, { type: "button", textContent: "Leave it" });
+  leave.dataset.leave = "";
+  answer.replaceChildren(text, bar, leave);
+  answer.hidden = false;
+  answer.scrollIntoView({ block: "nearest" });
+  answer.asker = from;
+  let found;
+  try {
+    found = await body(url);
+  } catch {
+    found = document.createElement("div");
+    found.textContent = "There was no answer; ask again.";
+  }
+  // A newer question, or none any more.
+  if (mine !== asked) return;
+  answer.replaceChildren(...[...found.childNodes].map((node) => document.importNode(node, true)));
+  answer.scrollIntoView({ block: "nearest" });
+  answer.querySelector("h2")?.focus({ preventScroll: true });
+}
+
+document.addEventListener("click", (event) => {
+  const link = event.target.closest("a[data-what-if]");
+  if (!answer || !link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  suppose(link.href, link);
+});
+
+document.addEventListener("click", (event) => {
+  if (!answer || !event.target.closest("#what-if [data-leave]")) return;
+  event.preventDefault();
+  asked += 1;
+  answer.hidden = true;
+  answer.asker?.focus();
+});
+
+/* What opens above others is closed by Escape, or by a click beside it. */
+
+const opened = () => [...document.querySelectorAll(".recipe[open], td .errand[open]")];
+
+document.addEventListener("click", ({ target }) => {
+  for (const one of opened()) if (!one.contains(target)) one.open = false;
+});
+
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "Escape") return;
+  const last = opened().findLast((one) => one.contains(document.activeElement)) ?? opened().at(-1);
+  if (!last) return;
+  last.open = false;
+  last.querySelector("summary").focus();
+});
 
 /* What may be written next in a filter: a combobox with a list, of what the server knows. */
 
@@ -286,6 +369,14 @@ document.querySelectorAll("form[data-suggest]").forEach(suggesting);
 
 /* The keyboard. */
 
+function showKeys() {
+  const keys = document.querySelector("details.keys");
+  if (!keys) return;
+  keys.open = true;
+  keys.querySelector("summary").focus();
+  keys.scrollIntoView({ block: "nearest" });
+}
+
 const typing = (element) => /^(INPUT|TEXTAREA|SELECT)$/.test(element?.nodeName ?? "") || element?.isContentEditable;
 let began = "";
 
@@ -310,6 +401,8 @@ document.addEventListener("keydown", (event) => {
   if (event.key === "j" && rows.length) go(at + 1);
   else if (event.key === "k" && rows.length) go(at - 1);
   else if (event.key === "/") document.querySelector("input[type=search]")?.focus();
+  else if (event.key === "?") showKeys();
+  else if (/^[a-z]$/.test(event.key) && document.querySelector(`[data-press=${event.key}]`)) document.querySelector(`[data-press=${event.key}]`).focus();
   else return;
   event.preventDefault();
 });
