@@ -7,8 +7,8 @@ select id, seq, task, queue, grp, priority, state, due_at, fence, crashes, node,
        select job.id, job.seq, job.task, job.queue, job.grp, job.priority, job.state, job.due_at, job.fence, job.crashes,
               job.node, job.key, job.submitted_at, job.expires_at, job.on_failure
          from (
-              select distinct unnest(jobs) as id from turnwise.assignment where $1::uuid is null or node = $1
+              select distinct unnest(jobs) as id, node from turnwise.assignment where $1::uuid is null or node = $1
               ) as mail
          join turnwise.job on job.id between mail.id and mail.id and job.state in (1, 2)
-          and ($1 is null or job.node = $1)
+          and job.node = mail.node
   ) as job on true

@@ -137,6 +137,11 @@ pub async fn what_a_node_holds_is_told_though_its_batch_was_called_done(h: &impl
     assert_eq!(held.iter().map(|head| head.id).collect::<Vec<_>>(), [1, 3].map(id));
     assert_eq!(page.jobs, held);
     assert_eq!(scene.store.load(Load::HeldBy(GAMMA)).await.expect("load").jobs, []);
+    // What batches name tells nothing of these.
+    for (of, named) in [(None, vec![id(2)]), (Some(BETA), vec![])] {
+        let page = scene.store.load(Load::InHands(of)).await.expect("load");
+        assert_eq!(page.jobs.iter().map(|head| head.id).collect::<Vec<_>>(), named, "{of:?}");
+    }
 }
 
 pub async fn news_without_a_cursor_only_say_where_to_begin(h: &impl Harness) {
