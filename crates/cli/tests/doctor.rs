@@ -23,7 +23,7 @@ fn ask(place: &Place) -> (Option<i32>, Value) {
 fn where_a_node_works_nothing_is_to_be_done(place: &Place) {
     let node = place.serve(&["--demo-tasks", "--name", "worker", "--listen", "none"]);
     place.enqueue(&["noop"]);
-    let all = ["schema", "settings", "clock", "nodes", "dispatcher", "lost nodes", "tasks"];
+    let all = ["schema", "settings", "clock", "nodes", "dispatcher", "lost nodes", "jobs in hand", "tasks"];
     // A node takes the lead a moment after it is ready.
     let (code, found) = until("all to be well", || {
         let (code, found) = ask(place);

@@ -152,6 +152,7 @@ fn head(number: u64, group: u64) -> JobHead {
         key: None,
         submitted_at: Timestamp::from_micros(1_700_000_000_000_000),
         expires: None,
+        args_bytes: 0,
         awaits: None,
     }
 }

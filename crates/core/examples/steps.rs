@@ -215,6 +215,7 @@ fn head(number: u64, groups: &[GroupName], chance: &mut Chance) -> JobHead {
         key: None,
         submitted_at: at,
         expires: None,
+        args_bytes: 0,
         awaits: None,
     }
 }

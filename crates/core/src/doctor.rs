@@ -194,6 +194,8 @@ pub struct Picture {
     pub lost: Vec<Lost>,
     /// Tasks of waiting jobs that no living node knows, and how many jobs those are.
     pub unknown: Vec<(TaskName, usize)>,
+    /// Jobs that are said to be in nodes' hands and are in none ([`crate::strays`]).
+    pub strays: usize,
     /// Whether not all jobs were looked at.
     pub more: bool,
 }
@@ -217,6 +219,7 @@ pub fn diagnose(picture: &Picture) -> Vec<Finding> {
     findings.push(dispatcher(picture));
     findings.extend(changes(&picture.lead_changes));
     findings.push(lost(&picture.lost));
+    findings.push(strays(picture.strays));
     findings.extend(tasks(picture));
     findings
 }
@@ -419,6 +422,16 @@ fn lost(lost: &[Lost]) -> Finding {
     Finding::look("lost nodes", text, "see the logs of its machine from that time; its jobs run again elsewhere")
 }
 
+fn strays(strays: usize) -> Finding {
+    let said = match strays {
+        0 => return Finding::fine("jobs in hand", "each is with the node that is said to have it"),
+        1 => "1 job is said to be in a node's hands, and is in none".to_owned(),
+        _ => format!("{strays} jobs are said to be in nodes' hands, and are in none"),
+    };
+    let advice = "the dispatcher puts such jobs back, a page of all jobs at a time; if it stays so, see its log";
+    Finding::look("jobs in hand", said, advice)
+}
+
 fn tasks(picture: &Picture) -> Vec<Finding> {
     let unknown = picture.unknown.iter().take(MAX_TASKS).map(|(task, jobs)| {
         let jobs = if *jobs == 1 { "1 job waits".to_owned() } else { format!("{jobs} jobs wait") };
@@ -498,6 +511,7 @@ mod tests {
             "nodes",
             "dispatcher",
             "lost nodes",
+            "jobs in hand",
             "tasks",
         ];
         assert_eq!(subjects, all);
@@ -547,6 +561,7 @@ mod tests {
         one_ill(&with(|it| it.vitals.hidden = 4), Verdict::Look, &["4 connections", "pg_read_all_stats"]);
         let lost = Lost { name: NodeName::new("b").unwrap(), at: Timestamp::from_micros(0), held: 1 };
         one_ill(&Picture { lost: vec![lost], ..healthy() }, Verdict::Look, &["1 in the last day", "with 1 job"]);
+        one_ill(&with(|it| it.strays = 2), Verdict::Look, &["2 jobs are said", "puts such jobs back"]);
         let none = Picture { nodes: 0, dispatcher: None, ..healthy() };
         assert_eq!(ills(&none).iter().map(|(verdict, _)| *verdict).collect::<Vec<_>>(), [Verdict::Bad, Verdict::Bad]);
     }

@@ -428,6 +428,14 @@ impl Job {
     }
 }
 
+/// Arguments up to this length are not counted: as many as a node may hold of them fit into its memory.
+const SHORT_ARGS: usize = 16 * 1024;
+
+/// The bytes of a job's arguments that count towards what a node is given ahead ([`pool::MOST_BYTES`](crate::pool::MOST_BYTES)); 0 for short ones.
+pub fn long_args(bytes: usize) -> u32 {
+    if bytes > SHORT_ARGS { u32::try_from(bytes).unwrap_or(u32::MAX) } else { 0 }
+}
+
 /// As much of an unfinished job as the scheduler needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobHead {
@@ -459,6 +467,8 @@ pub struct JobHead {
     pub submitted_at: Timestamp,
     /// Set as long as it has not begun.
     pub expires: Option<Timestamp>,
+    /// As [`long_args`] counts them.
+    pub args_bytes: u32,
     /// The jobs it waits for: set as long as it waits and has never been in a node's hands.
     pub awaits: Option<Box<Awaits>>,
 }

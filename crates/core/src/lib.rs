@@ -11,7 +11,7 @@
 //! [`estimate`] is what a run is expected to take, [`spread`] sums up times; [`story`] is what a run reports meanwhile; [`periodic`] is what is
 //! submitted again and again; [`node`] is what runs jobs, [`worker`] a node whose tasks run in another program, [`pool`] how many at a time, [`remaining`] whether
 //! anything is left for a node to do, [`lead`] whether a node should dispatch and [`pace`] how fast, [`log_bound`] how
-//! much it logs; [`queue_state`] is what a queue is doing; [`why`] explains what holds a job up; [`statistics`] adds up
+//! much it logs, [`strays`] what becomes of a job that is in no node's hands though it is said to be; [`queue_state`] is what a queue is doing; [`why`] explains what holds a job up; [`statistics`] adds up
 //! what happened; [`access`] is what a token may do, [`audit`] what is written down of it; [`secret`] is what is not
 //! shown of a job, [`trace_context`] whose trace it belongs to; [`watch`] how long watchers may take to read what has
 //! changed; [`doctor`] is what is well with an installation and what is not.
@@ -41,6 +41,7 @@ pub mod statistics;
 pub mod secret;
 pub mod spread;
 pub mod story;
+pub mod strays;
 pub mod terms;
 pub mod time;
 pub mod trace_context;

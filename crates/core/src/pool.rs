@@ -4,6 +4,9 @@ use std::time::Duration;
 
 /// Work a node may hold beyond its slots, as time per slot: enough to bridge a round trip, too little to hoard.
 pub const PREFETCH: Duration = Duration::from_millis(50);
+/// Bytes of long arguments beyond which a node is given only what it has a free slot for: they are in its memory, as are those of the
+/// jobs that run.
+pub const MOST_BYTES: u64 = 64 * 1024 * 1024;
 /// How long one of the `core` slots must have been free before the others close: longer than the lull between two bursts.
 pub const REST: Duration = Duration::from_secs(10);
 
@@ -23,6 +26,8 @@ pub struct Seen {
     pub running: u32,
     /// Jobs that are here and have no slot yet.
     pub buffered: usize,
+    /// Long arguments of all jobs that are here.
+    pub bytes: u64,
     /// What a run takes; `None`: nothing has ended yet.
     pub cost: Option<Duration>,
     /// How long fewer than `core` have been running.
@@ -37,7 +42,9 @@ impl Pool {
     /// Slots to have open from now on. They double while all are busy and the buffer is at its bound: under a flood all are open
     /// after a few steps, and each step is announced to the fleet once. A job that runs always keeps its slot.
     pub fn open(&self, seen: &Seen) -> u32 {
-        let full = seen.running >= seen.open && seen.buffered >= self.bound(seen.open, seen.cost);
+        // The dispatcher gives no more ahead: a quarter is taken off here, too.
+        let heavy = seen.bytes >= MOST_BYTES / 4 * 3;
+        let full = seen.running >= seen.open && (heavy || seen.buffered >= self.bound(seen.open, seen.cost));
         if full {
             return seen.open.saturating_mul(2).max(1).min(self.max.max(seen.open));
         }
@@ -68,7 +75,7 @@ mod tests {
     const SLOW: Option<Duration> = Some(Duration::from_secs(5));
 
     fn seen(open: u32, running: u32, buffered: usize, cost: Option<Duration>) -> Seen {
-        Seen { open, running, buffered, cost, at_rest: Duration::ZERO }
+        Seen { open, running, buffered, bytes: 0, cost, at_rest: Duration::ZERO }
     }
 
     #[test]
@@ -82,6 +89,8 @@ mod tests {
         assert_eq!(POOL.open(&seen(2, 1, 100, QUICK)), 2, "a slot is free");
         assert_eq!(POOL.open(&seen(4, 4, 100, QUICK)), 7, "the capacity is the bound, and seven the most");
         assert_eq!(POOL.open(&seen(7, 7, 100, QUICK)), 7);
+        let heavy = Seen { bytes: MOST_BYTES, ..seen(2, 2, 60, QUICK) };
+        assert_eq!(POOL.open(&heavy), 4, "no more is given ahead of arguments so long");
     }
 
     #[test]
@@ -117,7 +126,7 @@ mod tests {
             let open = core + open % (more + 1);
             let running = running.min(open);
             let cost = known.then(|| Duration::from_micros(micros));
-            let next = pool.open(&Seen { open, running, buffered, cost, at_rest: Duration::from_millis(millis) });
+            let next = pool.open(&Seen { open, running, buffered, bytes: 0, cost, at_rest: Duration::from_millis(millis) });
             prop_assert!((core..=core + more).contains(&next) && next >= running);
         }
     }

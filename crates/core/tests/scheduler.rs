@@ -152,6 +152,25 @@ fn quick_jobs_are_prefetched_and_slow_ones_are_not() {
 }
 
 #[test]
+fn long_arguments_are_given_ahead_up_to_a_number_of_bytes_and_to_free_slots_without_end() {
+    let given = |slots, args_bytes| {
+        let roomy = Node { queue_capacity: 1_000, ..node(1, slots, &["t"]) };
+        let mut table = Table::new(Scheme::default(), vec![roomy]);
+        table.tell(Input::Jobs((1..=2_000).map(|n| JobHead { args_bytes, ..head(n, "g") }).collect()));
+        let slots = table.order.clone();
+        let mut ahead = 0;
+        for pick in &slots {
+            ahead += table.settle(pick, Duration::from_micros(10), None).len();
+        }
+        (slots.len(), ahead)
+    };
+    let long = 1024 * 1024;
+    assert_eq!(given(4, 0), (4, 1_004), "as many as it has room for");
+    assert_eq!(given(4, long), (4, 64), "64 MiB in its hands");
+    assert_eq!(given(100, long), (100, 100), "a job for each slot, whatever its arguments");
+}
+
+#[test]
 fn older_news_does_not_undo_newer() {
     let mut table = Table::one_slot();
     table.tell(Input::Jobs(vec![head(1, "g")]));

@@ -182,7 +182,7 @@ impl Desk {
     }
 
     fn resize(&self, jobs: &mut Jobs) {
-        if let Some(before) = jobs.slots.resize(jobs.buffer.len()) {
+        if let Some(before) = jobs.slots.resize(jobs.buffer.len(), jobs.bytes) {
             self.resized.notify_one();
             self.wake_workers(jobs.slots.open().saturating_sub(before) as usize);
         }

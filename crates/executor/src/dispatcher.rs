@@ -3,7 +3,7 @@
 //! The scheduler is a cache. A lost lease throws it away; a lost reply is read again by its ids.
 //!
 //! `rounds` of the loop, and when the next one begins → `backlog` reading what waits → `news` reading what is new → `give` giving out
-//! what is picked → `ends` of jobs that never begin, `lost` nodes, `pauses` after errors, `unknown` tasks, `schedules` of periodic jobs →
+//! what is picked → `ends` of jobs that never begin, `lost` nodes, `pauses` after errors, `strays` that no node has, `unknown` tasks, `schedules` of periodic jobs →
 //! `memos` writing down what the next dispatcher should know, `prune` deleting what is kept no longer, `statistics` of what happened,
 //! `totals` writing job counts while a caller asks for them.
 
@@ -20,6 +20,7 @@ mod ringing;
 mod rounds;
 mod schedules;
 mod stale_reads;
+mod strays;
 mod totals;
 mod statistics;
 mod unknown;
@@ -40,8 +41,8 @@ use turnwise_store::{Epoch, Load, StoreError};
 pub(crate) use self::backlog::PAGE;
 use self::{
     backlog::Backlog, ends::Ends, lost::Lost, memos::Memos, news::Hearing, pauses::ErrorsSeen, prune::Pruning,
-    rounds::Rounds, schedules::Schedules, stale_reads::StaleReads, statistics::Statistics, totals::Telling,
-    unknown::Unknown,
+    rounds::Rounds, schedules::Schedules, stale_reads::StaleReads, statistics::Statistics, strays::Strays,
+    totals::Telling, unknown::Unknown,
 };
 use crate::{
     backoff::Backoff,
@@ -169,6 +170,7 @@ struct Dispatcher<'a> {
     stale_reads: StaleReads,
     ends: Ends,
     lost: Lost,
+    strays: Strays,
     memos: Memos,
     /// How far errors have been seen to.
     seen: ErrorsSeen,
@@ -198,6 +200,7 @@ impl<'a> Dispatcher<'a> {
             stale_reads: StaleReads::default(),
             ends: Ends::default(),
             lost,
+            strays: Strays::new(),
             memos: Memos::new(),
             seen: ErrorsSeen::default(),
             schedules,
@@ -248,6 +251,7 @@ impl<'a> Dispatcher<'a> {
             self.end_unrun().await?;
             self.fire().await?;
             self.see_lost_nodes().await?;
+            self.look_for_strays_if_due().await?;
             self.prune_if_due().await?;
             self.save_if_due().await?;
             self.write_statistics_if_due();
@@ -326,7 +330,8 @@ impl<'a> Dispatcher<'a> {
 
     fn pause(&self) -> Duration {
         let now = Instant::now();
-        let looks = [self.hearing.next_look(self.rounds.given()), self.lost.next_look(), self.pruning.next_time()];
+        let news = self.hearing.next_look(self.rounds.given());
+        let looks = [news, self.lost.next_look(), self.strays.next_look(), self.pruning.next_time()];
         let timers = looks
             .into_iter()
             .chain(self.ends.next_try())

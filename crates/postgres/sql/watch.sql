@@ -23,12 +23,13 @@ select 0 as kind,
        null::uuid as id, null::bigint as seq, null::text as task, null::text as queue, null::text as grp,
        null::smallint as priority, null::smallint as state, null::timestamptz as due_at, null::bigint as fence,
        null::int as crashes, null::uuid as node, null::text as key, null::timestamptz as submitted_at,
-       null::timestamptz as expires_at, null::text as on_failure,
+       null::timestamptz as expires_at, null::text as on_failure, null::int as args_bytes,
        (select seen::text from turnwise.change_floor where lineage = turnwise.lineage()) as floor
  union all
 (select 1, null, null, null, null, null, null, null, null,
         id, seq, task, queue, grp, priority, state, due_at, fence, crashes, node, key, submitted_at, expires_at,
-        on_failure, null
+        on_failure,
+        case when pg_column_compression(args) is null then pg_column_size(args) else octet_length(args::text) end, null
    from turnwise.job
   where xact >= pg_snapshot_xmax($1::text::pg_snapshot)
   order by xact
@@ -36,14 +37,16 @@ select 0 as kind,
  union all
 (select 1, null, null, null, null, null, null, null, null,
         id, seq, task, queue, grp, priority, state, due_at, fence, crashes, node, key, submitted_at, expires_at,
-        on_failure, null
+        on_failure,
+        case when pg_column_compression(args) is null then pg_column_size(args) else octet_length(args::text) end, null
    from turnwise.job
   where xact = any (array(select pg_snapshot_xip($1::text::pg_snapshot)))
   limit $2)
  union all
 (select 2, change.seq, told.n, told.id, told.ran, told.failed, told.fingerprint, null, null,
         job.id, job.seq, job.task, job.queue, job.grp, job.priority, job.state, job.due_at, job.fence, job.crashes,
-        job.node, job.key, job.submitted_at, job.expires_at, job.on_failure, null
+        job.node, job.key, job.submitted_at, job.expires_at, job.on_failure,
+        case when pg_column_compression(job.args) is null then pg_column_size(job.args) else octet_length(job.args::text) end, null
    from unseen as change
   cross join unnest(change.jobs, change.ran, change.failed, change.fingerprints) with ordinality
         as told (id, ran, failed, fingerprint, n)
@@ -51,5 +54,5 @@ select 0 as kind,
   limit $2)
  union all
 select 3, count(*), null, null, null, coalesce(bool_or(memos), false), null, null, null,
-       null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null
+       null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null
   from unseen

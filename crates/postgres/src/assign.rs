@@ -119,7 +119,7 @@ async fn read_again(client: &impl Session, ids: &[Uuid]) -> Result<HashMap<JobId
     let mut found = HashMap::with_capacity(rows.len());
     for row in &rows {
         if let Some(head) = rows::head(row, 0, &mut names)? {
-            let assigned = rows::assigned(row, head.id, head.fence, 15, &mut names)?;
+            let assigned = rows::assigned(row, head.id, head.fence, 16, &mut names)?;
             found.insert(head.id, (head, assigned));
         }
     }

@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::{
     connect::Lent,
-    enqueue::CHUNK,
+    enqueue::chunks,
     errors::{failed, is_there_already},
     rows::{JsonText, Moment},
     session::{Begin, Session},
@@ -55,7 +55,7 @@ pub(crate) async fn copy(client: &mut Lent, jobs: &[NewJob]) -> Result<Option<Ve
         return Ok(None);
     }
     // In parts: the time a statement may take includes that in which its rows arrive.
-    for part in jobs.chunks(CHUNK) {
+    for part in chunks(jobs) {
         match write(transaction.inner(), part).await {
             Ok(()) => {}
             // It is there already, or twice in the list.

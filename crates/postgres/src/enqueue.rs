@@ -22,8 +22,31 @@ use crate::{
 /// The database's time, as every driver can read it.
 pub(crate) const NOW: &str = "select (extract(epoch from turnwise.now()) * 1000000)::bigint";
 
-/// Most jobs in one statement; a longer list becomes several in one transaction.
-pub(crate) const CHUNK: usize = 10_000;
+/// Most jobs in one statement, and bytes of their arguments; a longer list becomes several in one transaction.
+const CHUNK: usize = 10_000;
+pub(crate) const CHUNK_BYTES: usize = 16 * 1024 * 1024;
+
+/// The jobs in parts of one statement each.
+pub(crate) fn chunks(jobs: &[NewJob]) -> impl Iterator<Item = &[NewJob]> {
+    let mut rest = jobs;
+    std::iter::from_fn(move || {
+        let mut bytes = 0;
+        let fits = |job: &&NewJob| {
+            bytes += job.args.as_str().len();
+            bytes <= CHUNK_BYTES
+        };
+        // No single job is longer.
+        let part = rest.iter().take(CHUNK).take_while(fits).count();
+        let (part, others) = rest.split_at(part);
+        rest = others;
+        (!part.is_empty()).then_some(part)
+    })
+}
+
+/// The bytes of their arguments.
+pub(crate) fn bytes(jobs: &[NewJob]) -> usize {
+    jobs.iter().map(|job| job.args.as_str().len()).sum()
+}
 
 /// Stores `jobs` in the transaction of `client`: they exist if and when it commits.
 ///
@@ -65,7 +88,7 @@ pub async fn now_in(client: &impl GenericClient) -> Result<Timestamp> {
 pub(crate) async fn enqueue_on(session: &mut impl Submitting, jobs: &[NewJob]) -> Result<Vec<Submitted>> {
     ids::check_version(jobs)?;
     let mut replies = Vec::with_capacity(jobs.len());
-    for jobs in jobs.chunks(CHUNK) {
+    for jobs in chunks(jobs) {
         if jobs.iter().any(|job| job.unique.is_some()) {
             unique::enqueue(session, jobs, &mut replies).await?;
         } else {

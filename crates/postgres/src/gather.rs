@@ -10,13 +10,13 @@ use turnwise_core::NewJob;
 use turnwise_store::{Result, StoreError, Submitted};
 
 use crate::{
-    enqueue::{self, Unstored},
+    enqueue::{self, CHUNK_BYTES, Unstored},
     store::Inner,
 };
 
 /// Submits of at most this many jobs may travel with others.
 const SMALL: usize = 100;
-/// Jobs of one statement, unless a single submit has more.
+/// Jobs of one statement; of their arguments it has [`CHUNK_BYTES`] at most.
 const MOST: usize = 1_000;
 /// Statements under way at a time: one is picked up while the other waits for its commit.
 const LINES: usize = 2;
@@ -39,9 +39,11 @@ struct Submit {
     reply: oneshot::Sender<Result<Vec<Submitted>>>,
 }
 
-/// Whether it may share a statement: a unique key may have to be waited for, and a job that waits for others takes more statements.
+/// Whether it may share a statement: a unique key may have to be waited for, and a job that waits for others, or a list that is too long,
+/// takes more statements.
 pub(crate) fn may_travel(jobs: &[NewJob]) -> bool {
-    jobs.len() <= SMALL && jobs.iter().all(|job| job.unique.is_none() && job.after.is_empty())
+    let fits = jobs.len() <= SMALL && enqueue::bytes(jobs) <= CHUNK_BYTES;
+    fits && jobs.iter().all(|job| job.unique.is_none() && job.after.is_empty())
 }
 
 pub(crate) async fn enqueue(store: &Arc<Inner>, jobs: Vec<NewJob>) -> Result<Vec<Submitted>> {
@@ -78,10 +80,12 @@ impl Line<'_> {
     /// The submits of the next statement. If there are none the line is closed, under the same lock: the next submit opens another.
     fn next(&mut self) -> Vec<Submit> {
         let mut callers = self.gather.callers();
-        let mut jobs = 0;
+        let (mut jobs, mut bytes) = (0, 0);
+        // Each submit fits by itself.
         let fits = |submit: &&Submit| {
             jobs += submit.jobs.len();
-            jobs <= MOST
+            bytes += enqueue::bytes(&submit.jobs);
+            jobs <= MOST && bytes <= CHUNK_BYTES
         };
         let count = callers.waiting.iter().take_while(fits).count();
         if count == 0 {

@@ -44,7 +44,7 @@ pub(crate) async fn load(store: &Inner, load: Load) -> Result<Page> {
             (client.query(include_str!("../sql/load_held_by.sql"), &[&node.0]).await.map_err(fail)?, None)
         }
     };
-    let now = rows::now(rows.first().ok_or_else(|| StoreError::broken("load", "no answer"))?, 15)?;
+    let now = rows::now(rows.first().ok_or_else(|| StoreError::broken("load", "no answer"))?, 16)?;
     let mut names = Names::default();
     let mut jobs = Vec::with_capacity(rows.len());
     for row in &rows {
@@ -174,7 +174,7 @@ const FINGERPRINT: usize = 6;
 const CURSOR: usize = 7;
 const NOW: usize = 8;
 const HEAD: usize = 9;
-const ASKED: usize = 24;
+const ASKED: usize = 25;
 
 async fn say_asleep(store: &Inner, client: &impl Session, epoch: Epoch, asleep: bool) -> Result<()> {
     let last = *store.asleep.lock().unwrap_or_else(PoisonError::into_inner);

@@ -11,7 +11,7 @@ use tokio_postgres::{
 use turnwise_core::{
     Fence, GroupName, Incarnation, Job, JobHead, JobId, JobState, Json, KeyName, Node, NodeName, OnFailure, Priority,
     QueueName, RetryPolicy, Serves, TaskName, Terms, Timestamp,
-    job::{AssignedJob, Counts},
+    job::{AssignedJob, Counts, long_args},
     story::Progress,
 };
 use turnwise_store::{EndedJob, HeldJob, Result, StoreError};
@@ -162,8 +162,8 @@ pub(crate) fn counts(row: &Row, at: usize) -> Result<Counts> {
     Ok(Counts { attempt: count(row, at)?, retry: count(row, at + 1)?, crashes: count(row, at + 2)? })
 }
 
-/// `id, seq, task, queue, grp, priority, state, due_at, fence, crashes, node, key, submitted_at, expires_at, on_failure`,
-/// from column `at` on; `None` where a left join found no job. The jobs it waits for are added by `after::complete`.
+/// `id, seq, task, queue, grp, priority, state, due_at, fence, crashes, node, key, submitted_at, expires_at, on_failure`
+/// and the bytes of the arguments, from column `at` on; `None` where a left join found no job. The jobs it waits for are added by `after::complete`.
 pub(crate) fn head(row: &Row, at: usize, names: &mut Names) -> Result<Option<JobHead>> {
     let Some(id) = get::<Option<Uuid>>(row, at)? else { return Ok(None) };
     let (state, fence) = (state(row, at + 6)?, Fence(get(row, at + 8)?));
@@ -183,6 +183,7 @@ pub(crate) fn head(row: &Row, at: usize, names: &mut Names) -> Result<Option<Job
         key: key(row, at + 11, names)?,
         submitted_at: now(row, at + 12)?,
         expires: moment(row, at + 13)?,
+        args_bytes: long_args(count(row, at + 15)? as usize),
         awaits: on_failure(row, at + 14)?.filter(|_| never_given_away).map(after::incomplete),
     }))
 }

@@ -182,7 +182,7 @@ const FAILED: usize = 5;
 const SNAPSHOT: usize = 7;
 const NOW: usize = 8;
 const HEAD: usize = 9;
-const FLOOR: usize = 24;
+const FLOOR: usize = 25;
 
 #[cfg(test)]
 mod tests {

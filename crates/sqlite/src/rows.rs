@@ -15,7 +15,7 @@ use rusqlite::{
 use turnwise_core::{
     Failure, Fence, Fingerprint, GroupName, Incarnation, Job, JobHead, JobId, JobState, Json, KeyName, Node, NodeName,
     OnFailure, Priority, QueueName, RetryPolicy, Serves, TaskName, Terms, Timestamp,
-    job::{AssignedJob, Counts},
+    job::{AssignedJob, Counts, long_args},
     lifecycle::Ending,
     story::{Attempt, Finished, Level, Line, LineAt, Progress},
 };
@@ -94,6 +94,7 @@ pub(crate) fn head(row: &Row<'_>, names: &mut Names) -> Result<JobHead> {
         key: key(row, 11, names)?,
         submitted_at: Timestamp::from_micros(row.get(12)?),
         expires: moment(row, 13)?,
+        args_bytes: long_args(row.get::<_, u32>(15)? as usize),
         awaits: on_failure(row, 14)?.filter(|_| never_given_away).map(after::incomplete),
     })
 }

@@ -12,14 +12,23 @@
 //! # Ok(()) }
 //! ```
 
-use std::time::{Duration, Instant, SystemTime};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::{Duration, Instant, SystemTime},
+};
 
 pub use turnwise_core::doctor::{Finding, Verdict};
-use turnwise_core::doctor::{Lost, Picture, diagnose, lead_changes};
+use turnwise_core::{
+    doctor::{Lost, Picture, diagnose, lead_changes},
+    strays::{self, Holder},
+};
 use turnwise_executor::Config;
-use turnwise_store::{MemoKind, memo};
+use turnwise_store::{Load, MemoKind, memo};
 
 use crate::{Error, Turnwise};
+
+/// Jobs per read.
+const PAGE: u32 = 10_000;
 
 impl Turnwise {
     /// Looks at the database, the nodes and the jobs, and says of each thing how it is. It changes nothing.
@@ -49,10 +58,45 @@ impl Turnwise {
             lead_changes: lead_changes(&led, fleet.now),
             lost: lost.collect(),
             unknown: unknown.map(|(name, task)| (name.clone(), task.jobs.waiting + task.jobs.stuck)).collect(),
+            strays: self.strays(jobs).await?,
             more: overview.more,
             vitals,
         };
         Ok(diagnose(&picture))
+    }
+
+    /// Of the first `most` unfinished jobs, those that are said to be in a node's hands and are in none.
+    async fn strays(&self, most: usize) -> Result<usize, Error> {
+        let store = self.store();
+        let (mut held, mut after, mut left) = (BTreeSet::new(), None, most);
+        loop {
+            let limit = u32::try_from(left).unwrap_or(PAGE).min(PAGE);
+            let page = store.load(Load::After { id: after, limit }).await?;
+            left = left.saturating_sub(page.jobs.len());
+            held.extend(page.jobs.iter().filter(|head| head.state.assigned()).map(|head| (head.id, head.fence)));
+            after = page.next;
+            if after.is_none() || left == 0 {
+                break;
+            }
+        }
+        // Each is read after what it is compared with may have changed: a batch stands until all of its jobs are settled, and a node leaves
+        // when it has none.
+        for head in store.load(Load::InHands(None)).await?.jobs {
+            held.remove(&(head.id, head.fence));
+        }
+        if held.is_empty() {
+            return Ok(0);
+        }
+        let still = store.load(Load::These(held.iter().map(|(id, _)| *id).collect())).await?.jobs;
+        let fleet = store.nodes().await?;
+        let holders: BTreeMap<_, _> = fleet
+            .nodes
+            .iter()
+            .map(|node| (node.incarnation, if node.alive(fleet.now) { Holder::Living } else { Holder::Silent }))
+            .collect();
+        let stray = still.iter().filter(|head| head.state.assigned() && held.contains(&(head.id, head.fence)));
+        let holder = |node| holders.get(&node).copied().unwrap_or(Holder::Unknown);
+        Ok(stray.filter_map(|head| strays::decide(holder(head.node?), false)).count())
     }
 
     /// How far the database's clock is ahead of this machine's, in microseconds: it was read between two looks at ours.

@@ -414,6 +414,7 @@ fn head_of(job: &Job, due: Timestamp) -> JobHead {
         key: job.key.clone(),
         submitted_at: job.submitted_at,
         expires: None,
+        args_bytes: 0,
         awaits: None,
     }
 }

@@ -249,6 +249,70 @@ async fn a_job_that_is_said_to_be_with_a_node_and_is_not_goes_back() {
     executor.stop().await;
 }
 
+/// As a person sees it who has cancelled the job: the node that is asked to stop it does not have it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_no_batch_names_goes_back_from_a_living_node_and_from_one_that_is_not_there() {
+    let url = Cluster::shared().fresh_database().unwrap();
+    let turnwise = schema::open(&url).await;
+    let gate = gate();
+    let executor = start_with(&turnwise, gate.clone()).await;
+    let held = turnwise.submit(wait.job(())).await.unwrap();
+    reached(&turnwise, held, |job| job.state == JobState::Running).await;
+    let later = || nothing.job(()).delay(Duration::from_secs(3600));
+    let mut strays = Vec::new();
+    for _ in 0..3 {
+        strays.push(turnwise.submit(later()).await.unwrap());
+    }
+    let app = application(&url).await;
+    let here = "(select node from turnwise.job where id = $2)";
+    for (stray, node) in strays.iter().zip([here, here, "gen_random_uuid()"]) {
+        let give = format!(
+            "update turnwise.job set state = 1, fence = fence + 1, due_at = submitted_at, assigned_at = now(), node = {node}
+              where id = $1 and $2::uuid is not null"
+        );
+        assert_eq!(app.execute(&give, &[&stray.uuid(), &held.uuid()]).await.unwrap(), 1);
+    }
+    turnwise.cancel(strays[0]).await.unwrap();
+    let took = ended(&turnwise, &strays).await;
+    assert!(took < Duration::from_secs(50), "{took:?}");
+    assert_eq!(turnwise.job(strays[0]).await.unwrap().state, JobState::Cancelled);
+    assert_eq!(turnwise.job(strays[1]).await.unwrap().state, JobState::Success);
+    assert_eq!(turnwise.job(held).await.unwrap().state, JobState::Running, "what it has, it keeps");
+    gate.0.send_replace(true);
+    ended(&turnwise, &[held]).await;
+    executor.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_doctor_finds_jobs_that_are_said_to_be_in_hands_that_do_not_have_them() {
+    let url = Cluster::shared().fresh_database().unwrap();
+    let turnwise = schema::open(&url).await;
+    let ids = turnwise.submit_all((0..4).map(|_| nothing.job(()))).await.unwrap();
+    let app = application(&url).await;
+    let found = async || {
+        let findings = turnwise.diagnose(1_000).await.unwrap();
+        findings.into_iter().find(|found| found.subject == "jobs in hand").unwrap().to_string()
+    };
+    assert_eq!(found().await, "jobs in hand: each is with the node that is said to have it");
+    let node = "'00000000-0000-4000-8000-000000000001'::uuid";
+    app.batch_execute(&format!(
+        "insert into turnwise.node (incarnation, name, host, slots, queue_capacity, tasks, joined_at, lease_until)
+         values ({node}, 'lives', json_build_object('name', 'h', 'boot_id', '', 'pid_namespace', '', 'pid', 1, 'started', 1)::text,
+                 1, 0, '{{}}', now(), now() + interval '1 hour')"
+    ))
+    .await
+    .unwrap();
+    let give = "update turnwise.job set state = 1, fence = 1, assigned_at = now(), node = $2 where id = $1";
+    let (here, nowhere) = (uuid::Uuid::from_u128(0x4000_8000_0000_0000_0001), uuid::Uuid::from_u128(2));
+    for (id, node) in ids.iter().zip([here, here, nowhere]) {
+        app.execute(give, &[&id.uuid(), &node]).await.unwrap();
+    }
+    let named = format!("insert into turnwise.assignment (node, batch, jobs) values ({node}, $1, array[$1])");
+    app.execute(&named, &[&ids[0].uuid()]).await.unwrap();
+    let found = found().await;
+    assert!(found.starts_with("jobs in hand: 2 jobs are said to be in nodes' hands, and are in none; "), "{found}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_in_the_hands_of_a_node_that_is_not_there_goes_back() {
     let url = Cluster::shared().fresh_database().unwrap();

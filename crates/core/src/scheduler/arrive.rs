@@ -73,8 +73,9 @@ impl Scheduler {
             // The queue was finished until now, or seemed so while this job was placed anew: queues that wait for it wait again.
             self.refresh_queues_after(now, queue);
         }
-        if key.is_some() || head.crashes > 0 || head.expires.is_some() || ran_in.is_some() {
-            self.extras.insert(slot, Extra { key, crashes: head.crashes, locked: 0, expires: head.expires, ran_in });
+        let JobHead { crashes, expires, args_bytes, .. } = *head;
+        if key.is_some() || crashes > 0 || expires.is_some() || args_bytes > 0 || ran_in.is_some() {
+            self.extras.insert(slot, Extra { key, crashes, locked: 0, expires, args_bytes, ran_in });
         }
         if head.state.assigned() {
             let seat = head.node.and_then(|node| self.fleet.find(node));

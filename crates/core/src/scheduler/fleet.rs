@@ -35,6 +35,8 @@ pub(super) struct Seat {
     load: Duration,
     /// The cost of so many of its jobs is not known: nothing is prefetched beside them.
     guesses: u32,
+    /// Long arguments of its jobs.
+    bytes: u64,
     /// A suspect runs here alone, or the node drains for it.
     suspect: Option<JobId>,
 }
@@ -50,6 +52,7 @@ impl Seat {
             buffer: VecDeque::new(),
             load: Duration::ZERO,
             guesses: 0,
+            bytes: 0,
             suspect: None,
         }
     }
@@ -84,6 +87,7 @@ impl Seat {
             || (slots > 0
                 && self.in_flight - slots < self.node.queue_capacity
                 && self.guesses == 0
+                && self.bytes < pool::MOST_BYTES
                 && self.load < pool::PREFETCH.saturating_mul(slots))
     }
 
@@ -93,11 +97,12 @@ impl Seat {
     }
 
     /// A job is in flight here now: it runs if there is a slot for it, and is in the buffer otherwise. Returns whether it runs. `cost`:
-    /// `None` if it is not known.
-    pub(super) fn enter(&mut self, slot: Slot, number: u64, cost: Option<Duration>) -> bool {
+    /// `None` if it is not known; `bytes`: of its arguments.
+    pub(super) fn enter(&mut self, slot: Slot, number: u64, cost: Option<Duration>, bytes: u32) -> bool {
         self.in_flight += 1;
         self.load += expected(cost);
         self.guesses += u32::from(cost.is_none());
+        self.bytes += u64::from(bytes);
         let runs = self.running < self.node.slots;
         if runs {
             self.running += 1
@@ -107,12 +112,13 @@ impl Seat {
         runs
     }
 
-    /// A job is in flight here no longer. `cost`: as it entered with.
-    pub(super) fn leave(&mut self, runs: bool, cost: Option<Duration>) {
+    /// A job is in flight here no longer. `cost`, `bytes`: as it entered with.
+    pub(super) fn leave(&mut self, runs: bool, cost: Option<Duration>, bytes: u32) {
         self.in_flight -= 1;
         self.running -= u32::from(runs);
         self.load = self.load.saturating_sub(expected(cost));
         self.guesses -= u32::from(cost.is_none());
+        self.bytes -= u64::from(bytes);
     }
 
     /// The next jobs of the buffer begin in free slots. `begin`: whether the job is still there.

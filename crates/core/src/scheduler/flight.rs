@@ -24,6 +24,8 @@ pub(super) struct Flight {
     number: u64,
     /// As added to its node's load; `None`: it was not known.
     cost: Option<Duration>,
+    /// Of its arguments, as added to its node's.
+    bytes: u32,
     /// As charged to its group so far.
     pub(super) charged: Duration,
     /// The part of that which was not used yet when long runs were last charged: it may be given back.
@@ -134,8 +136,9 @@ impl Scheduler {
             }
         }
         let number = self.flights.next_number();
-        let runs = seat.is_none_or(|seat| self.fleet[seat].enter(slot, number, cost));
-        let flight = Flight { seat, runs_since: runs.then_some(now), number, cost, charged, unused };
+        let bytes = self.args_bytes(slot);
+        let runs = seat.is_none_or(|seat| self.fleet[seat].enter(slot, number, cost, bytes));
+        let flight = Flight { seat, runs_since: runs.then_some(now), number, cost, bytes, charged, unused };
         self.flights.by_slot.insert(slot, flight);
     }
 
@@ -176,7 +179,7 @@ impl Scheduler {
         row.in_flight -= 1;
         if let Some(seat) = flight.seat {
             *self.queues[queue].on_seat(seat) -= 1;
-            self.fleet[seat].leave(flight.runs_since.is_some(), flight.cost);
+            self.fleet[seat].leave(flight.runs_since.is_some(), flight.cost, flight.bytes);
             if self.fleet[seat].keep_no_longer_for(self.backlog.id(slot)) {
                 self.suspects.give_the_node_back(now);
             }

@@ -22,6 +22,8 @@ pub(super) struct Extra {
     pub(super) locked: u32,
     /// Must begin by then.
     pub(super) expires: Option<Timestamp>,
+    /// Of its arguments, if they are long.
+    pub(super) args_bytes: u32,
     /// The queue of its last run, if a person has edited the job before the end of that run was reported.
     pub(super) ran_in: Option<Index>,
 }
@@ -146,6 +148,10 @@ impl Scheduler {
 
     pub(super) fn crashes(&self, slot: Slot) -> u32 {
         self.extras.get(&slot).map_or(0, |extra| extra.crashes)
+    }
+
+    pub(super) fn args_bytes(&self, slot: Slot) -> u32 {
+        self.extras.get(&slot).map_or(0, |extra| extra.args_bytes)
     }
 
     /// Whether the job has to run alone: while it is ready it is among the suspects, and nowhere else.

@@ -59,6 +59,7 @@ pub fn head(number: i64, group: &str) -> JobHead {
         key: None,
         submitted_at: at(0),
         expires: None,
+        args_bytes: 0,
         awaits: None,
     }
 }

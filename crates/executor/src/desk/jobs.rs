@@ -8,7 +8,11 @@ use std::{
 
 use foldhash::{HashMap, HashSet};
 use tokio::time::Instant;
-use turnwise_core::{Fence, JobId, Timestamp, job::AssignedJob, pool::Pool};
+use turnwise_core::{
+    Fence, JobId, Timestamp,
+    job::{AssignedJob, long_args},
+    pool::Pool,
+};
 use turnwise_store::{BatchId, Lineage};
 
 use super::{batches::Batches, slots::Slots};
@@ -22,6 +26,8 @@ pub(super) struct Jobs {
     pub(super) slots: Slots,
     pub(super) buffer: VecDeque<JobId>,
     pub(super) held: HashMap<JobId, JobInHand>,
+    /// Long arguments of what is held.
+    pub(super) bytes: u64,
     pub(super) last_job: Option<Instant>,
     pub(super) batches: Batches,
     /// Jobs that were given back because they were not here.
@@ -62,6 +68,7 @@ impl Jobs {
             slots: Slots::new(pool),
             buffer: VecDeque::new(),
             held: HashMap::default(),
+            bytes: 0,
             last_job: None,
             batches: Batches::default(),
             disowned: HashSet::default(),
@@ -103,6 +110,7 @@ impl Jobs {
             let cancel = job.cancel_requested;
             let id = job.id;
             let (lineage, phase) = (self.lineage, Phase::Buffered);
+            self.bytes += bytes_of(&job);
             self.held.insert(id, JobInHand { job: Arc::new(job), batch, run, since, phase, cancel, lineage });
             self.buffer.push_back(id);
             count += 1;
@@ -143,6 +151,7 @@ impl Jobs {
             return;
         }
         let held = self.held.remove(&id).expect("just seen");
+        self.bytes -= bytes_of(&held.job);
         self.batches.settle_one(held.batch);
     }
 
@@ -160,7 +169,10 @@ impl Jobs {
         here.into_iter().for_each(|held| held.lineage = lineage);
         self.buffer.retain(|buffered| !gone.contains(buffered));
         let taken: Vec<JobInHand> = gone.iter().filter_map(|id| self.held.remove(id)).collect();
-        taken.iter().for_each(|held| self.batches.settle_one(held.batch));
+        for held in &taken {
+            self.bytes -= bytes_of(&held.job);
+            self.batches.settle_one(held.batch);
+        }
         taken
     }
 
@@ -174,6 +186,11 @@ impl Jobs {
         }
         absent
     }
+}
+
+/// As the dispatcher counts them.
+fn bytes_of(job: &AssignedJob) -> u64 {
+    long_args(job.args.as_str().len()).into()
 }
 
 #[cfg(test)]

@@ -55,12 +55,12 @@ impl Slots {
     }
 
     /// Opens or closes slots, as core decides. Returns how many there were, if that has changed.
-    pub(super) fn resize(&mut self, buffered: usize) -> Option<u32> {
+    pub(super) fn resize(&mut self, buffered: usize, bytes: u64) -> Option<u32> {
         if self.pool.fixed() {
             return None;
         }
         let at_rest = self.rests_since.map_or(Duration::ZERO, |since| since.elapsed());
-        let seen = pool::Seen { open: self.open, running: self.running, buffered, cost: self.cost, at_rest };
+        let seen = pool::Seen { open: self.open, running: self.running, buffered, bytes, cost: self.cost, at_rest };
         let before = std::mem::replace(&mut self.open, self.pool.open(&seen));
         (before != self.open).then_some(before)
     }

@@ -54,6 +54,10 @@ impl Lost {
     pub(super) fn next_look(&self) -> Instant {
         self.next
     }
+
+    pub(super) fn living(&self) -> &BTreeSet<Incarnation> {
+        &self.living
+    }
 }
 
 impl Dispatcher<'_> {
@@ -123,7 +127,7 @@ impl Dispatcher<'_> {
             if self.life.node.logs.may(Kind::NodeLost) {
                 tracing::warn!(node = %node.name, jobs = jobs.len(), "a node is lost; its jobs go back");
             }
-            self.take_from(node.incarnation, jobs, complete).await?;
+            self.take_from(node.incarnation, jobs, &Event::NodeLost, complete).await?;
             if !complete {
                 self.lost.next = Instant::now();
             }
@@ -162,28 +166,32 @@ impl Dispatcher<'_> {
             if !last.contains(&(id, fence)) {
                 continue;
             }
-            if let Some(job) = self.life.store.job(id).await?.filter(|job| job.fence == fence && job.state.assigned()) {
-                let Job { state, counts, retry, terms, cancel_requested, .. } = job;
-                let held = LostJob { id, fence, state, counts, retry, terms, cancel_requested };
-                stray_jobs.entry(node).or_default().push(held);
+            if let Some(job) = self.held_at(id, fence).await? {
+                stray_jobs.entry(node).or_default().push(job);
             }
         }
         for (node, jobs) in stray_jobs {
             tracing::warn!(jobs = jobs.len(), "jobs are in the hands of a node that is not there; they go back");
-            self.take_from(node, jobs, false).await?;
+            self.take_from(node, jobs, &Event::NodeLost, false).await?;
         }
         Ok(!self.lost.orphans.is_empty())
     }
 
-    /// `complete`: these are all that is left in its hands.
-    async fn take_from(&mut self, from: Incarnation, jobs: Vec<LostJob>, complete: bool) -> Result<(), StoreError> {
+    /// `event`: what has befallen the jobs; `complete`: these are all that is left in its hands.
+    pub(super) async fn take_from(
+        &mut self,
+        from: Incarnation,
+        jobs: Vec<LostJob>,
+        event: &Event,
+        complete: bool,
+    ) -> Result<(), StoreError> {
         let life = self.life;
         let now = life.node.clock.now();
         let settlements: Vec<Settlement> = jobs
             .iter()
             .map(|held| {
-                let to = lifecycle::decide(&JobFacts::from(held), &Event::NodeLost, now, 0.0)
-                    .expect("an assigned job may lose its node");
+                let to = lifecycle::decide(&JobFacts::from(held), event, now, 0.0)
+                    .expect("an assigned job may lose its node or be interrupted");
                 Settlement {
                     job: held.id,
                     fence: held.fence,

@@ -100,6 +100,7 @@ mod tests {
             key: None,
             submitted_at: Timestamp::MIN,
             expires: None,
+            args_bytes: 0,
             awaits: (!awaits.open.is_empty()).then(|| Box::new(awaits)),
         }
     }

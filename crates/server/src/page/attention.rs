@@ -130,7 +130,7 @@ pub(crate) fn items(seen: &Seen<'_>, frame: &Frame) -> Vec<Item> {
 fn way(subject: &str, frame: &Frame) -> Option<(String, String)> {
     let path = match subject {
         "tasks" => "tasks",
-        "nodes" | "dispatcher" | "lost nodes" => "nodes",
+        "nodes" | "dispatcher" | "lost nodes" | "jobs in hand" => "nodes",
         _ => return None,
     };
     let leads = frame.ways.iter().any(|way| way.path == path);

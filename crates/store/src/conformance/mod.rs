@@ -369,6 +369,7 @@ macro_rules! conformance_suite {
                 news_without_a_cursor_only_say_where_to_begin,
                 news_tell_every_new_job_once_as_load_does,
                 every_head_says_when_its_job_was_submitted,
+                every_head_says_how_long_its_arguments_are_if_they_are_long,
                 what_had_begun_is_over_once_it_has_ended,
                 the_same_cursor_tells_the_same_again,
                 news_from_sixteen_busy_submitters_miss_none_and_repeat_none,

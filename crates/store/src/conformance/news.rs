@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use turnwise_core::{
-    Failure, JobHead, JobId, JobState,
+    Failure, JobHead, JobId, JobState, NewJob,
     lifecycle::{Event, Outcome, POISON_CRASHES},
 };
 
@@ -137,6 +137,11 @@ pub async fn what_a_node_holds_is_told_though_its_batch_was_called_done(h: &impl
     assert_eq!(held.iter().map(|head| head.id).collect::<Vec<_>>(), [1, 3].map(id));
     assert_eq!(page.jobs, held);
     assert_eq!(scene.store.load(Load::HeldBy(GAMMA)).await.expect("load").jobs, []);
+    // What batches name tells nothing of these.
+    for (of, named) in [(None, vec![id(2)]), (Some(BETA), vec![])] {
+        let page = scene.store.load(Load::InHands(of)).await.expect("load");
+        assert_eq!(page.jobs.iter().map(|head| head.id).collect::<Vec<_>>(), named, "{of:?}");
+    }
 }
 
 pub async fn news_without_a_cursor_only_say_where_to_begin(h: &impl Harness) {
@@ -183,6 +188,37 @@ pub async fn every_head_says_when_its_job_was_submitted(h: &impl Harness) {
     let changes = scene.news(Some(begin)).await.changes;
     let heads: Vec<_> = changes.iter().filter_map(|change| change.head.as_ref()).collect();
     assert_eq!(heads.iter().map(|head| head.submitted_at).collect::<Vec<_>>(), [earlier], "by a change");
+}
+
+pub async fn every_head_says_how_long_its_arguments_are_if_they_are_long(h: &impl Harness) {
+    let scene = Scene::led(h).await;
+    let begin = scene.news(None).await.cursor;
+    // A database keeps the second in a few thousand bytes, and the third in as many as it has.
+    let mixed: String = ('a'..='z')
+        .cycle()
+        .scan(1_u64, |n, _| {
+            *n = *n * 6_364_136_223 % 1_000_000_007;
+            char::from_digit(u32::try_from(*n % 36).unwrap_or(0), 36)
+        })
+        .take(60_000)
+        .collect();
+    let texts = ["x".repeat(1_000), "x".repeat(900_000), mixed];
+    let args: Vec<_> = texts.iter().map(|text| json(&format!("{text:?}"))).collect();
+    scene.submit((1..).zip(&args).map(|(n, args)| NewJob { args: args.clone(), ..job(n) }).collect()).await;
+    let long = [0, 900_002, 60_002];
+    let lengths = |heads: &[JobHead]| heads.iter().map(|head| head.args_bytes).collect::<Vec<_>>();
+    assert_eq!(lengths(&scene.news(Some(begin.clone())).await.jobs), long, "by news");
+    assert_eq!(lengths(&scene.heads().await), long, "by load");
+    let these = Load::These(vec![id(2), id(3)]);
+    assert_eq!(lengths(&scene.store.load(these).await.expect("load").jobs), long[1..], "by their ids");
+    scene.give(1, &[2], BETA).await;
+    for load in [Load::InHands(None), Load::InHands(Some(BETA)), Load::HeldBy(BETA)] {
+        assert_eq!(lengths(&scene.store.load(load).await.expect("load").jobs), long[1..2], "in a node's hands");
+    }
+    scene.end(BETA, 2, failed("again")).await;
+    let changes = scene.news(Some(begin)).await.changes;
+    let heads: Vec<_> = changes.into_iter().filter_map(|change| change.head).collect();
+    assert_eq!(lengths(&heads), long[1..2], "by a change");
 }
 
 pub async fn what_had_begun_is_over_once_it_has_ended(h: &impl Harness) {

@@ -10,10 +10,15 @@ use crate::store::{Filter, Load, Page, Result};
 pub(super) fn load(store: &MemoryStore, load: Load) -> Result<Page> {
     let now = store.clock.now();
     let data = store.data();
-    let in_hands = |of: Option<Incarnation>| {
-        let wanted = |row: &&Row| row.state.assigned() && (of.is_none() || row.node == of);
-        data.jobs.values().filter(wanted).map(|row| data.head(row)).collect()
+    let named_by_batches = |of: Option<Incarnation>| {
+        let batches = data.assignments.iter().filter(|((to, _), _)| of.is_none_or(|of| of == *to));
+        let jobs = batches.flat_map(|((to, _), jobs)| jobs.iter().map(|(id, _)| (*id, *to)));
+        let named: BTreeSet<_> = jobs.collect();
+        let held = named.iter().filter_map(|(id, to)| data.jobs.get(id).filter(|row| row.in_hands_of(*to)));
+        held.map(|row| data.head(row)).collect()
     };
+    let held_by =
+        |node| data.jobs.values().filter(|row| row.in_hands_of(node)).map(|row| data.head(row)).collect::<Vec<_>>();
     let (jobs, next) = match load {
         Load::After { id, limit } => {
             let limit = limit.max(1) as usize;
@@ -26,8 +31,8 @@ pub(super) fn load(store: &MemoryStore, load: Load) -> Result<Page> {
             let ids: BTreeSet<_> = ids.into_iter().collect();
             (ids.iter().filter_map(|id| data.jobs.get(id)).map(|row| data.head(row)).collect(), None)
         }
-        Load::InHands(of) => (in_hands(of), None),
-        Load::HeldBy(node) => (in_hands(Some(node)), None),
+        Load::InHands(of) => (named_by_batches(of), None),
+        Load::HeldBy(node) => (held_by(node), None),
     };
     Ok(Page { now, jobs, next })
 }

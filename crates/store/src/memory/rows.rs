@@ -3,7 +3,7 @@
 use turnwise_core::{
     Failure, Fence, GroupName, Incarnation, JobHead, JobId, JobState, Json, KeyName, NodeName, OnFailure, Priority,
     QueueName, RetryPolicy, TaskName, Terms, Timestamp,
-    job::{AssignedJob, Counts},
+    job::{AssignedJob, Counts, long_args},
 };
 
 use crate::{store::LostJob, verdict::SettleFacts};
@@ -67,6 +67,7 @@ impl Row {
             key: self.key.clone(),
             submitted_at: self.submitted_at,
             expires: self.expires_at,
+            args_bytes: long_args(self.args.as_str().len()),
             awaits: None,
         }
     }

@@ -210,6 +210,7 @@ fn head(job: &crate::Job) -> turnwise_core::JobHead {
         key: None,
         submitted_at: job.submitted_at,
         expires: None,
+        args_bytes: 0,
         awaits: None,
     }
 }
