@@ -32,9 +32,10 @@ pub(crate) struct Totals {
     running: u64,
     pub(crate) stuck: u64,
     at_least: bool,
-    slots: u64,
-    nodes: u64,
-    dispatcher: bool,
+    /// `None`, as the two below: the caller is limited.
+    slots: Option<u64>,
+    nodes: Option<u64>,
+    dispatcher: Option<bool>,
 }
 
 impl Totals {
