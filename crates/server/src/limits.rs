@@ -27,6 +27,11 @@ pub const HEAD_BYTES: usize = 64 * 1024;
 pub const HEAD_TIME: Duration = Duration::from_secs(30);
 /// How long a body may take to arrive: 32 MiB at about 1 MiB a second.
 pub const BODY_TIME: Duration = Duration::from_secs(30);
+/// Bytes that are passed over of a body whose request was refused before its end, so that a caller that sends all of it first reads why:
+/// two full batches. They are not kept in memory.
+pub const UNREAD_BYTES: u64 = 64 * 1024 * 1024;
+/// How long that may take. Such a connection may be closed for a newcomer.
+pub const UNREAD_TIME: Duration = Duration::from_secs(10);
 /// How long a caller may take no byte of an answer before its connection is closed: it holds memory meanwhile.
 pub const WRITE_TIME: Duration = Duration::from_secs(30);
 /// How long a request may be worked on before it is answered with 503. The database may be out of reach.

@@ -564,7 +564,7 @@ impl Service {
         place: Option<&PlaceOfToken>,
     ) -> Result<(Bytes, Vec<OwnedSemaphorePermit>), Problem> {
         let Some(input) = &route.input else {
-            // Not read: a caller that sends one all the same gets its answer, and the connection is closed.
+            // Not read: a caller that sends one all the same gets its answer.
             return Ok((Bytes::new(), Vec::new()));
         };
         let (bytes, memory) = self.whole(input.most, headers, body, place).await?;
